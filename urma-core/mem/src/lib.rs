@@ -1,1 +1,16 @@
-//! placeholder
+//! Memory that others may change: a device, a peer process, the user's own threads.
+//!
+//! Owns: every unsafe operation on shared bytes of the workspace: regions, copies, atomics, barriers,
+//! moving pages into a shareable file, rings between processes, hazard slots, reads of another process.
+//! Takes: lengths, offsets, file descriptors, and (unsafe) addresses the caller owns.
+//! Gives: checked accessors that never hand out a Rust reference to shared bytes.
+//! Must not: know queues, jetties or packets; read a clock; start a thread; print.
+
+pub mod barrier;
+pub mod copy;
+pub mod region;
+pub mod serial;
+pub mod sync;
+
+pub use region::{Access, AtomicOp, OutOfBounds, Pages, Region};
+pub use serial::{Held, Run, Serial};

@@ -1,0 +1,149 @@
+//! Tests of the copies against slices, and their speed (`--ignored --nocapture`, release).
+#![expect(unsafe_code, reason = "the functions under test take raw ranges")]
+
+use super::{body_len, imp, words};
+use proptest::prelude::*;
+
+type Raw = unsafe fn(*mut u8, *const u8, usize);
+
+const FRAME: usize = 64;
+
+/// Copies `len` bytes between two buffers at the given misalignments; checks the frame around.
+fn check(copy: Raw, to_shift: usize, from_shift: usize, len: usize) {
+    let source: Vec<u8> = (0..len + FRAME * 2).map(|i| (i * 7 % 251).to_le_bytes()[0]).collect();
+    let mut target = vec![0xEE_u8; len + FRAME * 2];
+    let to_at = target.as_ptr().align_offset(32) + to_shift;
+    let from_at = source.as_ptr().align_offset(32) + from_shift;
+    // SAFETY: both shifts are below 32 and the buffers have 128 bytes more than len.
+    let to = unsafe { target.as_mut_ptr().add(to_at) };
+    // SAFETY: as above.
+    unsafe { copy(to, source[from_at..].as_ptr(), len) };
+    assert_eq!(&target[to_at..to_at + len], &source[from_at..from_at + len]);
+    assert!(target[..to_at].iter().chain(&target[to_at + len..]).all(|byte| *byte == 0xEE));
+}
+
+#[test]
+fn every_short_length_and_misalignment_arrives_whole() {
+    for copy in [super::copy as Raw, super::copy_ordered, super::copy_streaming, words::copy] {
+        for len in (0..80).chain([127, 128, 129, 255, 256, 257, 300, 511, 513]) {
+            for shift in 0..16 {
+                check(copy, shift, 0, len);
+                check(copy, 0, shift, len);
+                check(copy, shift, shift, len);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_ordered_tail_starts_on_a_word_and_covers_the_last_eight_bytes() {
+    for to in 0..16_usize {
+        for len in 0..64 {
+            let body = body_len(to, len);
+            assert!(body + 8 <= len || body == 0, "tail covers 8 bytes: {to} {len}");
+            assert!(len - body < 16, "tail is short: {to} {len}");
+            assert!(body == 0 || (to + body).is_multiple_of(8), "no word straddles: {to} {len}");
+        }
+    }
+}
+
+/// One thread rewrites a word, copies move it, and no reader of the copy ever sees a mix.
+#[test]
+fn aligned_words_are_never_torn() {
+    use crate::sync::{AtomicBool, AtomicU64, Ordering};
+    for (len, at) in [(8_usize, 0_usize), (24, 2), (64, 5), (12, 0), (1024, 77)] {
+        let source: Vec<AtomicU64> = (0..128).map(|_| AtomicU64::new(0)).collect();
+        let target: Vec<AtomicU64> = (0..128).map(|_| AtomicU64::new(0)).collect();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut value = 0_u64;
+                while !stop.load(Ordering::Relaxed) {
+                    value = !value;
+                    source[at].store(value, Ordering::Relaxed);
+                }
+            });
+            for _ in 0..20_000 {
+                let to = target[0].as_ptr().cast::<u8>();
+                // SAFETY: both vectors have 1024 bytes; their words are atomics.
+                unsafe { super::copy_ordered(to, source[0].as_ptr().cast(), len) };
+                let seen = target[at.min(len / 8 - 1)].load(Ordering::Relaxed);
+                assert!(seen == 0 || seen == u64::MAX, "torn: {seen:x}");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+/// A reader that sees the last word of a message sees all of it.
+#[test]
+fn the_last_word_is_visible_last() {
+    use crate::sync::{AtomicU64, Ordering};
+    const WORDS: usize = 200;
+    let target: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while seen < 20_000 {
+                let last = target[WORDS - 1].load(Ordering::Acquire);
+                for word in &target[..WORDS - 1] {
+                    assert!(word.load(Ordering::Relaxed) >= last);
+                }
+                seen = last;
+            }
+        });
+        for round in 1..=20_000_u64 {
+            let source = vec![round; WORDS];
+            let to = target[0].as_ptr().cast::<u8>();
+            // SAFETY: both hold 200 words; the target's are atomics.
+            unsafe { super::copy_ordered(to, source.as_ptr().cast(), WORDS * 8) };
+        }
+        reader.join().expect("the reader saw no early end");
+    });
+}
+
+proptest! {
+    #[test]
+    fn long_copies_agree_with_slices(len in 0_usize..6000, to in 0_usize..32, from in 0_usize..32) {
+        check(super::copy, to, from, len);
+        check(super::copy_ordered, to, from, len);
+        check(super::copy_streaming, to, from, len);
+    }
+}
+
+#[test]
+#[ignore = "measures; run with --release --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "a measurement owns its clock")]
+fn measure() {
+    use std::time::Instant;
+    let all: [(&str, Raw); 4] = [
+        ("copy", super::copy),
+        ("ordered", super::copy_ordered),
+        ("streaming", super::copy_streaming),
+        ("words", words::copy),
+    ];
+    for len in [8_usize, 16, 32, 64, 256, 1024, 4096, 65_536, 1 << 20] {
+        for (name, copy) in all {
+            let (source, mut target) = (vec![1_u8; len + 64], vec![0_u8; len + 64]);
+            let to = target.as_ptr().align_offset(64);
+            let from = source.as_ptr().align_offset(64);
+            let rounds = (1 << 28) / len.max(32);
+            let best = (0..3)
+                .map(|_| {
+                    let start = Instant::now();
+                    for _ in 0..rounds {
+                        // SAFETY: both vectors have 64 bytes more than len.
+                        unsafe { copy(target[to..].as_mut_ptr(), source[from..].as_ptr(), len) };
+                    }
+                    start.elapsed().as_secs_f64() / rounds as f64
+                })
+                .fold(f64::MAX, f64::min);
+            println!(
+                "{len:8} {name:10} {:8.1} ns {:6.1} GB/s",
+                best * 1e9,
+                len as f64 / best / 1e9
+            );
+        }
+    }
+    let _ = imp::copy;
+}

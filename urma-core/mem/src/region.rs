@@ -1,0 +1,193 @@
+//! `Region`: a window on bytes that a device, a peer or the user may change at any moment.
+//!
+//! Owns: the mapping's life (through `Mapping`) and the bounds of the window.
+//! Takes: lengths, file descriptors of sealed files, or addresses the caller vouches for.
+//! Gives: `Region`, clonable and shareable, whose accessors are in `region/access.rs`.
+//! Must not: hand out references to the bytes; map a file that can shrink under it.
+#![expect(unsafe_code, reason = "address arithmetic and the caller's own memory")]
+
+mod access;
+mod mapping;
+
+use core::fmt;
+use core::ptr::NonNull;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use std::sync::Arc;
+
+pub use access::{AtomicOp, OutOfBounds};
+use mapping::Mapping;
+
+/// Page size asked for in [`Region::shared`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// The system's base pages.
+    Base,
+    /// Huge pages of 2 MiB, which must have been reserved on the machine; the length is rounded up.
+    Huge2M,
+}
+
+/// What a mapping of a received file may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Loads only; every store through the region answers [`OutOfBounds`].
+    ReadOnly,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+/// A window on memory that others may change.
+///
+/// Clones and sub-windows share the mapping; it goes when the last of them goes. No method returns a
+/// reference to the bytes: they are copied out, copied in, or touched by atomics. Offsets are bytes from
+/// the window's start.
+#[derive(Clone)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    /// Limit of stores: `len`, or 0 for a read-only window, so that one comparison checks both.
+    len_writable: usize,
+    mapping: Arc<Mapping>,
+}
+
+// SAFETY: a Region is an address range kept alive by `mapping`; all accesses through it are atomics or
+// copies that assume nothing about concurrent stores, so any thread may make them at any time.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Memory of a new sealed file (`memfd`), zeroed, that can be handed to a peer or a device by its
+    /// descriptor. The length is rounded up to whole pages in the file, not in the window.
+    ///
+    /// # Errors
+    /// The system's error when the file or its mapping is refused (no huge pages reserved, no memory),
+    /// `InvalidInput` for length 0.
+    pub fn shared(len: usize, pages: Pages) -> io::Result<Self> {
+        let mapping = Mapping::new_shared(len, pages)?;
+        Ok(Self::over(mapping, len, Access::ReadWrite))
+    }
+
+    /// Private anonymous memory, zeroed and page-aligned: what a user's buffer is. Registration may move
+    /// it to shared pages under the same address.
+    ///
+    /// # Errors
+    /// The system's error when there is no memory, `InvalidInput` for length 0.
+    pub fn private(len: usize) -> io::Result<Self> {
+        let mapping = Mapping::new_private(len)?;
+        Ok(Self::over(mapping, len, Access::ReadWrite))
+    }
+
+    /// Maps a file received from elsewhere.
+    ///
+    /// # Errors
+    /// `InvalidInput` when `offset` is not a multiple of the page size or `len` is 0; `PermissionDenied`
+    /// when the file is not sealed against shrinking (its owner could turn our loads into faults) or is
+    /// shorter than the mapping; else the system's error.
+    pub fn map_fd(fd: OwnedFd, offset: u64, len: usize, access: Access) -> io::Result<Self> {
+        let mapping = Mapping::of_fd(fd, offset, len, access)?;
+        Ok(Self::over(mapping, len, access))
+    }
+
+    /// A window on memory that the caller owns.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a null address, length 0, or a range that wraps or exceeds `isize::MAX`.
+    ///
+    /// # Safety
+    /// Until this region and every clone and sub-window of it are dropped, the caller keeps:
+    /// - the range mapped, readable and writable, and owned by the caller (not freed, not unmapped, not
+    ///   remapped, protection unchanged);
+    /// - no Rust reference (`&T` of any type without interior mutability, `&mut T`) to any byte of the
+    ///   range in use while others may store to it: a device or peer changes the bytes at any moment.
+    ///   Raw pointers, atomics, volatile accesses and copies of this crate stay legal; so do loads and
+    ///   stores of C code.
+    /// - no other thread stores into the range during registration and unregistration: whole pages of it
+    ///   may then move to a shared file and back, under the same addresses, with their content.
+    pub unsafe fn from_user(addr: *mut u8, len: usize) -> io::Result<Self> {
+        let limit = isize::MAX.unsigned_abs();
+        let base = NonNull::new(addr).ok_or(io::ErrorKind::InvalidInput)?;
+        if len == 0 || len > limit || addr.addr().checked_add(len).is_none() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self { base, len, len_writable: len, mapping: Arc::new(Mapping::Caller) })
+    }
+
+    /// The window of `len` bytes from `offset`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when it does not lie within this window.
+    pub fn sub(&self, offset: usize, len: usize) -> Result<Self, OutOfBounds> {
+        self.check(offset, len)?;
+        // SAFETY: check() showed offset <= self.len, and [base, base + len) is one mapped range.
+        let base = unsafe { self.base.add(offset) };
+        let len_writable = if self.len_writable == 0 { 0 } else { len };
+        Ok(Self { base, len, len_writable, mapping: Arc::clone(&self.mapping) })
+    }
+
+    /// Length of the window in bytes; never 0 except for an empty [`Region::sub`].
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the window is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether stores are allowed.
+    pub fn is_writable(&self) -> bool {
+        self.len_writable == self.len
+    }
+
+    /// The first byte's address in this process, as a number.
+    #[inline]
+    pub fn addr(&self) -> usize {
+        self.base.as_ptr().addr()
+    }
+
+    /// Whether the `len` bytes at the address `addr` (of this process) lie within the window.
+    #[inline]
+    pub fn contains(&self, addr: usize, len: usize) -> bool {
+        addr.checked_sub(self.addr()).is_some_and(|offset| self.check(offset, len).is_ok())
+    }
+
+    /// The file behind the window and the window's first byte in it, for passing to a peer or a device;
+    /// `None` for memory without a file of its own.
+    pub fn fd(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        let (fd, base, offset) = self.mapping.file()?;
+        Some((fd, offset + (self.addr() - base) as u64))
+    }
+
+    /// Seals the file so that no new mapping of it can be written; the mappings made so far stay as they
+    /// are. A peer that receives the descriptor afterwards can read and not write.
+    ///
+    /// # Errors
+    /// `Unsupported` for memory without a file; else the system's error.
+    pub fn seal_future_write(&self) -> io::Result<()> {
+        self.mapping.seal_future_write()
+    }
+
+    fn over(mapping: Mapping, len: usize, access: Access) -> Self {
+        let base = mapping.base();
+        let len_writable = if access == Access::ReadWrite { len } else { 0 };
+        Self { base, len, len_writable, mapping: Arc::new(mapping) }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("addr", &format_args!("{:#x}", self.addr()))
+            .field("len", &self.len)
+            .field("writable", &self.is_writable())
+            .field("kind", &self.mapping.kind())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

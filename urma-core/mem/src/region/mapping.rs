@@ -1,0 +1,164 @@
+//! Mappings: who made the pages behind a region and who takes them away.
+//!
+//! Owns: `mmap`, `munmap`, memfd creation and seals.
+//! Takes: lengths, descriptors.
+//! Gives: a base address that stays mapped until the mapping is dropped.
+//! Must not: map a file that is not sealed against shrinking.
+#![expect(unsafe_code, reason = "mmap and munmap")]
+
+use core::num::NonZeroUsize;
+use core::ptr::NonNull;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::stat::fstat;
+use nix::unistd::ftruncate;
+
+use super::{Access, Pages};
+
+/// Base page size in bytes. Both supported architectures run with 4 KiB; [`Mapping`] refuses others'
+/// offsets through the system's own check.
+pub(crate) const PAGE_LEN: usize = 4096;
+const HUGE_LEN: usize = 2 << 20;
+
+/// `value` rounded down to a page boundary.
+pub(crate) const fn page_floor(value: usize) -> usize {
+    value & !(PAGE_LEN - 1)
+}
+
+/// `value` rounded up to a page boundary; `None` when that overflows.
+pub(crate) const fn page_ceil(value: usize) -> Option<usize> {
+    match value.checked_add(PAGE_LEN - 1) {
+        Some(sum) => Some(page_floor(sum)),
+        None => None,
+    }
+}
+
+/// The pages behind a region.
+pub(super) enum Mapping {
+    /// Made by `mmap` of a file here: unmapped on drop.
+    File { base: NonNull<u8>, len: usize, fd: OwnedFd, offset: u64 },
+    /// Anonymous memory made here: unmapped on drop.
+    Anonymous { base: NonNull<u8>, len: usize },
+    /// The caller's memory; nothing to do on drop.
+    Caller,
+}
+
+// SAFETY: a Mapping is an address range and a descriptor; neither is bound to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: no method changes a Mapping through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(super) fn new_shared(len: usize, pages: Pages) -> io::Result<Self> {
+        let (flags, unit) = match pages {
+            Pages::Base => (MFdFlags::empty(), PAGE_LEN),
+            Pages::Huge2M => (MFdFlags::MFD_HUGETLB | MFdFlags::MFD_HUGE_2MB, HUGE_LEN),
+        };
+        let len_file = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::InvalidInput)?;
+        let fd = new_memfd("urma-region", flags)?;
+        ftruncate(&fd, file_offset(len_file as u64)?)?;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
+        Self::of_file(fd, 0, len_file, Access::ReadWrite)
+    }
+
+    pub(super) fn new_private(len: usize) -> io::Result<Self> {
+        let len = page_ceil(len).and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nobody's memory.
+        let base = unsafe { mmap_anonymous(None, len, prot, MapFlags::MAP_PRIVATE)? };
+        Ok(Self::Anonymous { base: base.cast(), len: len.get() })
+    }
+
+    pub(super) fn of_fd(fd: OwnedFd, offset: u64, len: usize, access: Access) -> io::Result<Self> {
+        let end = offset.checked_add(len as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        check_cannot_shrink(fd.as_fd(), end)?;
+        Self::of_file(fd, offset, len, access)
+    }
+
+    /// Maps `len` bytes of a file of which the caller knows that it stays at least that long.
+    fn of_file(fd: OwnedFd, offset: u64, len: usize, access: Access) -> io::Result<Self> {
+        let nonzero = NonZeroUsize::new(len).ok_or(io::ErrorKind::InvalidInput)?;
+        let prot = match access {
+            Access::ReadOnly => ProtFlags::PROT_READ,
+            Access::ReadWrite => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+        };
+        let start = file_offset(offset)?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        let base = unsafe { mmap(None, nonzero, prot, MapFlags::MAP_SHARED, &fd, start)? };
+        Ok(Self::File { base: base.cast(), len, fd, offset })
+    }
+
+    /// First byte of the mapping; dangling for the caller's memory, whose region knows its address.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        match self {
+            Self::File { base, .. } | Self::Anonymous { base, .. } => *base,
+            Self::Caller => NonNull::dangling(),
+        }
+    }
+
+    /// Descriptor, address of the mapping's first byte, and that byte's offset in the file.
+    pub(super) fn file(&self) -> Option<(BorrowedFd<'_>, usize, u64)> {
+        match self {
+            Self::File { base, fd, offset, .. } => {
+                Some((fd.as_fd(), base.as_ptr().addr(), *offset))
+            }
+            Self::Anonymous { .. } | Self::Caller => None,
+        }
+    }
+
+    pub(super) fn seal_future_write(&self) -> io::Result<()> {
+        let (fd, ..) = self.file().ok_or(io::ErrorKind::Unsupported)?;
+        fcntl(fd, FcntlArg::F_ADD_SEALS(SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE)))?;
+        Ok(())
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "shared file",
+            Self::Anonymous { .. } => "private",
+            Self::Caller => "caller's",
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let (Self::File { base, len, .. } | Self::Anonymous { base, len }) = *self else { return };
+        // SAFETY: the range was mapped by this value's constructor and no region is left that could
+        // touch it: they share this value through an Arc whose last owner is dropping it.
+        if let Err(error) = unsafe { munmap(base.cast(), len) } {
+            tracing::warn!(%error, len, "a region could not be unmapped");
+        }
+    }
+}
+
+/// A new close-on-exec memfd that allows seals; without execute permission where the kernel knows how.
+pub(crate) fn new_memfd(name: &str, extra: MFdFlags) -> io::Result<OwnedFd> {
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | extra;
+    let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    memfd_create(name, flags | noexec).or_else(|_| memfd_create(name, flags)).map_err(Into::into)
+}
+
+/// Checks that the file cannot become shorter than `end`: its seals forbid it and it is that long now.
+pub(crate) fn check_cannot_shrink(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
+    // A file that knows no seals answers EINVAL: it is not memory that somebody shares with us.
+    let seals = fcntl(fd, FcntlArg::F_GET_SEALS)
+        .map_err(|_| io::Error::new(io::ErrorKind::PermissionDenied, "file knows no seals"))?;
+    if !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "file may shrink"));
+    }
+    let len_file = u64::try_from(fstat(fd)?.st_size).unwrap_or(0);
+    if end > len_file {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "file too short"));
+    }
+    Ok(())
+}
+
+/// An offset or length as the system wants it.
+pub(crate) fn file_offset(value: u64) -> io::Result<libc::off_t> {
+    libc::off_t::try_from(value).map_err(|_| io::ErrorKind::InvalidInput.into())
+}

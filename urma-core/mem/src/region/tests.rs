@@ -1,0 +1,166 @@
+//! Tests of regions: bounds, kinds, seals, atomics against plain arithmetic.
+
+use std::os::fd::AsFd;
+
+use super::{Access, AtomicOp, OutOfBounds, Pages, Region};
+use proptest::prelude::*;
+
+fn dup(region: &Region) -> std::os::fd::OwnedFd {
+    let (fd, _) = region.fd().expect("a shared region has a file");
+    fd.try_clone_to_owned().expect("a descriptor can be copied")
+}
+
+#[test]
+fn bytes_written_through_one_mapping_appear_in_another() {
+    let owner = Region::shared(8192, Pages::Base).unwrap();
+    let peer = Region::map_fd(dup(&owner), 4096, 4096, Access::ReadWrite).unwrap();
+    owner.write(4100, b"hello").unwrap();
+    let mut seen = [0; 5];
+    peer.read(4, &mut seen).unwrap();
+    assert_eq!(&seen, b"hello");
+    peer.store_u64_release(8, 77).unwrap();
+    assert_eq!(owner.load_u64_acquire(4104).unwrap(), 77);
+    assert_eq!(owner.sub(4100, 8).unwrap().fd().unwrap().1, 4100);
+}
+
+#[test]
+fn a_read_only_mapping_refuses_every_store() {
+    let owner = Region::shared(4096, Pages::Base).unwrap();
+    let peer = Region::map_fd(dup(&owner), 0, 4096, Access::ReadOnly).unwrap();
+    assert!(!peer.is_writable());
+    assert!(peer.store_u32(0, 1).is_err());
+    assert!(peer.write(0, &[1]).is_err());
+    assert!(peer.zero(0, 1).is_err());
+    assert!(peer.atomic_u64(0, AtomicOp::Add(1)).is_err());
+    assert!(peer.store_block(0, &[0; 8]).is_err());
+    assert!(owner.copy_to(0, &peer, 0, 8).is_err());
+    assert!(peer.sub(8, 8).unwrap().store_u64(0, 1).is_err());
+    assert_eq!(peer.load_u64(0), Ok(0));
+}
+
+#[test]
+fn a_file_sealed_for_the_future_can_only_be_mapped_for_reading() {
+    let owner = Region::shared(4096, Pages::Base).unwrap();
+    owner.seal_future_write().unwrap();
+    assert!(Region::map_fd(dup(&owner), 0, 4096, Access::ReadWrite).is_err());
+    let peer = Region::map_fd(dup(&owner), 0, 4096, Access::ReadOnly).unwrap();
+    owner.store_u64(0, 5).unwrap();
+    assert_eq!(peer.load_u64(0), Ok(5));
+}
+
+#[test]
+fn a_file_that_may_shrink_or_is_too_short_is_refused() {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let loose = memfd_create("loose", MFdFlags::MFD_ALLOW_SEALING).unwrap();
+    nix::unistd::ftruncate(&loose, 4096).unwrap();
+    assert!(Region::map_fd(loose, 0, 4096, Access::ReadOnly).is_err());
+    let owner = Region::shared(4096, Pages::Base).unwrap();
+    assert!(Region::map_fd(dup(&owner), 0, 8192, Access::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), 4096, 4096, Access::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), u64::MAX, 4096, Access::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), 8, 8, Access::ReadOnly).is_err());
+    let plain = std::fs::File::open("/proc/self/exe").unwrap();
+    assert!(
+        Region::map_fd(plain.as_fd().try_clone_to_owned().unwrap(), 0, 1, Access::ReadOnly)
+            .is_err()
+    );
+    assert!(nix::unistd::ftruncate(dup(&owner), 0).is_err(), "the owner cannot shrink it either");
+}
+
+#[test]
+fn misaligned_and_outside_words_are_refused() {
+    let region = Region::private(4096).unwrap();
+    assert_eq!(region.load_u64(4089), Err(OutOfBounds { offset: 4089, len: 8, limit: 4096 }));
+    assert!(region.load_u64(4).is_err() && region.load_u32(2).is_err());
+    assert!(region.load_u8(4096).is_err() && region.load_u8(usize::MAX).is_err());
+    assert!(region.load_block::<8>(4096 - 56).is_err() && region.load_block::<8>(4).is_err());
+    assert!(region.read(usize::MAX, &mut [0; 2]).is_err());
+    assert!(region.store_block_last(0, &[0; 8], 8).is_err());
+    assert!(region.sub(4096, 0).unwrap().is_empty());
+    assert!(region.sub(1, 4096).is_err());
+}
+
+#[test]
+fn lengths_that_cannot_be_are_refused() {
+    assert!(Region::shared(0, Pages::Base).is_err());
+    assert!(Region::private(0).is_err());
+    assert!(Region::private(usize::MAX).is_err());
+    assert!(Region::shared(usize::MAX, Pages::Huge2M).is_err());
+}
+
+#[test]
+fn a_block_comes_back_as_it_was_stored() {
+    let region = Region::private(4096).unwrap();
+    let words = [1, 2, 3, 4, 5, 6, 7, 8];
+    region.store_block_last(64, &words, 0).unwrap();
+    assert_eq!(region.load_block::<8>(64), Ok(words));
+    region.zero(60, 72).unwrap();
+    assert_eq!(region.load_block::<8>(64), Ok([0; 8]));
+}
+
+#[test]
+fn a_window_outlives_the_region_it_was_cut_from() {
+    let window = Region::private(4096).unwrap().sub(100, 28).unwrap();
+    window.write(0, &[9; 28]).unwrap();
+    assert_eq!(window.load_u32(0), Ok(0x0909_0909));
+    assert!(window.contains(window.addr(), 28) && !window.contains(window.addr() - 1, 2));
+}
+
+fn apply(op: AtomicOp<u64>, old: u64) -> u64 {
+    match op {
+        AtomicOp::Cas { cmp, swap } => {
+            if old == cmp {
+                swap
+            } else {
+                old
+            }
+        }
+        AtomicOp::Swap(value) => value,
+        AtomicOp::Add(value) => old.wrapping_add(value),
+        AtomicOp::Sub(value) => old.wrapping_sub(value),
+        AtomicOp::And(value) => old & value,
+        AtomicOp::Or(value) => old | value,
+        AtomicOp::Xor(value) => old ^ value,
+    }
+}
+
+fn any_op() -> impl Strategy<Value = AtomicOp<u64>> {
+    (0..7, 0..4_u64, any::<u64>()).prop_map(|(kind, cmp, value)| match kind {
+        0 => AtomicOp::Cas { cmp, swap: value % 4 },
+        1 => AtomicOp::Swap(value),
+        2 => AtomicOp::Add(value),
+        3 => AtomicOp::Sub(value),
+        4 => AtomicOp::And(value),
+        5 => AtomicOp::Or(value),
+        _ => AtomicOp::Xor(value),
+    })
+}
+
+proptest! {
+    #[test]
+    fn atomics_agree_with_arithmetic(ops in proptest::collection::vec(any_op(), 1..40)) {
+        let region = Region::private(16).unwrap();
+        let mut model = 0;
+        for op in ops {
+            prop_assert_eq!(region.atomic_u64(8, op), Ok(model));
+            model = apply(op, model);
+            prop_assert_eq!(region.load_u64(8), Ok(model));
+        }
+    }
+
+    #[test]
+    fn any_access_agrees_with_a_slice(at in 0_usize..300, len in 0_usize..300) {
+        let region = Region::private(256).unwrap();
+        let model: Vec<u8> = (0..=255).collect();
+        region.write(0, &model).unwrap();
+        let mut seen = vec![0; len];
+        match model.get(at..at + len) {
+            Some(bytes) => {
+                region.read(at, &mut seen).unwrap();
+                prop_assert_eq!(bytes, &seen[..]);
+            }
+            None => prop_assert!(region.read(at, &mut seen).is_err()),
+        }
+        prop_assert_eq!(region.write(at, &seen).is_ok(), at + len <= 256);
+    }
+}

@@ -1,0 +1,182 @@
+//! `Serial<T>`: a value that one thread at a time works on and that nobody ever waits for.
+//!
+//! Owns: the value, one word with the bits *held* and *marked*.
+//! Takes: work as closures.
+//! Gives: `run` (mark, then work if nobody else does), `try_with`, `with_blocking` (control plane).
+//! Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
+#![expect(unsafe_code, reason = "the held bit, not the borrow checker, makes access exclusive")]
+
+use core::fmt;
+
+use crate::sync::{AtomicU32, Ordering, Watched, spin_hint, yield_now};
+
+const HELD: u32 = 1;
+const MARKED: u32 = 2;
+
+/// How often one `run` works again because somebody marked meanwhile, before it hands the rest on.
+pub const ROUNDS_MAX: u32 = 16;
+
+/// Looks at a held value before `with_blocking` gives its time slice away.
+const SPINS_BEFORE_YIELD: u32 = 64;
+
+/// What became of the mark that `Serial::run` made.
+#[must_use = "work that is left must be told to whoever runs in the background"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Run {
+    /// This thread did the work; no mark was left when it let go.
+    Done,
+    /// Another thread holds the value; it will see the mark before or when it lets go.
+    HandedOver,
+    /// This thread worked `ROUNDS_MAX` rounds and a mark is still set: somebody must run again.
+    WorkLeft,
+}
+
+/// The result of an exclusive visit that was not a `run`.
+#[must_use = "a mark made during the visit is the visitor's to pass on"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held<R> {
+    /// What the closure returned.
+    pub value: R,
+    /// A mark is set (made before or during the visit): the visitor must `run`, or tell who will.
+    pub marked: bool,
+}
+
+/// A value worked on by one thread at a time, with hand-over instead of waiting.
+///
+/// Whoever finds the value held leaves a mark and goes on; the holder looks for marks before it lets go.
+/// A mark made while nobody holds the value stays until the next `run`.
+pub struct Serial<T> {
+    state: AtomicU32,
+    value: Watched<T>,
+}
+
+// SAFETY: the value is reached only by the thread that set HELD, and HELD is passed on with
+// release/acquire, so sharing a Serial moves the T between threads and never shares it.
+unsafe impl<T: Send> Sync for Serial<T> {}
+// SAFETY: as above; a Serial owns its T.
+unsafe impl<T: Send> Send for Serial<T> {}
+
+impl<T> Serial<T> {
+    /// A value that nobody holds and nobody marked.
+    pub fn new(value: T) -> Self {
+        Self { state: AtomicU32::new(0), value: Watched::new(value) }
+    }
+
+    /// Marks, then works until no mark is left, for at most `ROUNDS_MAX` rounds; if another thread
+    /// holds the value, that thread gets the mark instead and this one returns at once.
+    ///
+    /// `f` is called at least once for every mark, after the mark was made. It must not call `run` on
+    /// the same value expecting the work to be done on return (it would be handed over to itself).
+    #[inline]
+    pub fn run(&self, mut f: impl FnMut(&mut T)) -> Run {
+        if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            // Somebody holds the value or left a mark: mark and try to become the holder in one step.
+            let before = self.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
+            if before & HELD != 0 {
+                return Run::HandedOver;
+            }
+            self.state.fetch_and(!MARKED, Ordering::AcqRel);
+        }
+        let release = ReleaseOnDrop(&self.state);
+        for _ in 1..ROUNDS_MAX {
+            self.visit(&mut f);
+            if self.let_go() {
+                core::mem::forget(release);
+                return Run::Done;
+            }
+            self.state.fetch_and(!MARKED, Ordering::AcqRel);
+        }
+        self.visit(&mut f);
+        if release.finish() { Run::WorkLeft } else { Run::Done }
+    }
+
+    /// Leaves a mark without working. Returns whether somebody holds the value and will see it.
+    #[inline]
+    pub fn mark(&self) -> bool {
+        self.state.fetch_or(MARKED, Ordering::AcqRel) & HELD != 0
+    }
+
+    /// Whether a mark is set at this moment (a hint: it may be gone or new on return).
+    #[inline]
+    pub fn is_marked(&self) -> bool {
+        self.state.load(Ordering::Acquire) & MARKED != 0
+    }
+
+    /// Visits the value if nobody holds it. Marks are neither consumed nor lost: see [`Held::marked`].
+    #[inline]
+    pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Held<R>> {
+        if self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
+            return None;
+        }
+        let release = ReleaseOnDrop(&self.state);
+        let value = self.visit(f);
+        Some(Held { value, marked: release.finish() })
+    }
+
+    /// Visits the value, waiting for the present holder. Control plane only: the wait is bounded by the
+    /// holder's rounds, not by a number of its own.
+    pub fn with_blocking<R>(&self, f: impl FnOnce(&mut T) -> R) -> Held<R> {
+        let mut looks = 0;
+        while self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
+            looks += 1;
+            if looks % SPINS_BEFORE_YIELD == 0 { yield_now() } else { spin_hint() }
+        }
+        let release = ReleaseOnDrop(&self.state);
+        let value = self.visit(f);
+        Held { value, marked: release.finish() }
+    }
+
+    /// The value, when nobody else can see it any more.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+
+    /// One exclusive visit; the caller has set HELD and has not yet cleared it.
+    #[inline]
+    fn visit<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.value.with_mut(|value| {
+            // SAFETY: only the thread that changed HELD from 0 to 1 gets here (run, try_with and
+            // with_blocking keep that), so no other reference to the value exists until HELD is cleared.
+            let value = unsafe { &mut *value };
+            f(value)
+        })
+    }
+
+    /// Clears HELD unless a mark is set; returns whether it did.
+    #[inline]
+    fn let_go(&self) -> bool {
+        self.state.compare_exchange(HELD, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+impl<T> fmt::Debug for Serial<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.load(Ordering::Relaxed);
+        f.debug_struct("Serial")
+            .field("held", &(state & HELD != 0))
+            .field("marked", &(state & MARKED != 0))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Clears HELD also when a visit panics, so that one bad visit does not end the others' progress.
+struct ReleaseOnDrop<'a>(&'a AtomicU32);
+
+impl ReleaseOnDrop<'_> {
+    /// Clears HELD and returns whether a mark is set.
+    #[inline]
+    fn finish(self) -> bool {
+        let before = self.0.fetch_and(!HELD, Ordering::AcqRel);
+        core::mem::forget(self);
+        before & MARKED != 0
+    }
+}
+
+impl Drop for ReleaseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_and(!HELD, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests;
