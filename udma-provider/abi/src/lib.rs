@@ -1,1 +1,56 @@
-//! placeholder
+//! The contract between driver and device: registers, doorbells, ring entries, commands, `Backing`.
+//!
+//! *Owns*: every layout and number that both sides share (prose: docs/device-spec.md).
+//! *Takes / gives*: 64-bit little-endian words, as they lie in host memory or registers.
+//! *Must not*: have behaviour. Driver and device know this crate and never each other.
+#![forbid(unsafe_code)]
+
+pub mod backing;
+mod bits;
+pub mod caps;
+pub mod cmd;
+pub mod counters;
+pub mod cqe;
+pub mod doorbell;
+pub mod eqe;
+pub mod opcode;
+pub mod regs;
+pub mod rqe;
+pub mod sqe;
+pub mod status;
+
+pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
+pub use cqe::Cqe;
+pub use eqe::{AsyncKind, Eqe};
+pub use opcode::Opcode;
+pub use rqe::Rqe;
+pub use sqe::{Sge, Sqe};
+pub use status::{CqeStatus, CmdStatus};
+
+/// Nanoseconds of a monotonic clock; virtual in simulation.
+pub type Nanos = u64;
+
+/// 16 bytes of an endpoint id in network order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RawEid(pub [u8; 16]);
+
+impl RawEid {
+    /// Two words as commands carry them: bytes 0..8 and 8..16, big-endian within each word.
+    #[must_use]
+    pub fn to_words(self) -> [u64; 2] {
+        let n = u128::from_be_bytes(self.0);
+        [(n >> 64) as u64, n as u64]
+    }
+
+    /// The inverse of [`RawEid::to_words`].
+    #[must_use]
+    pub fn from_words(words: [u64; 2]) -> Self {
+        Self(((u128::from(words[0]) << 64) | u128::from(words[1])).to_be_bytes())
+    }
+}
+
+impl std::fmt::Debug for RawEid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", std::net::Ipv6Addr::from(self.0))
+    }
+}

@@ -1,0 +1,95 @@
+//! The doors of the sans-IO core: what it asks of the world around it.
+//!
+//! *Owns*: the traits that `host/` (real sockets, memory, threads) and `sim/` (virtual ones)
+//! implement. *Must not*: do I/O. Everything here is called with no lock of a poster held longer
+//! than the call.
+
+use std::{fmt::Debug, sync::Arc};
+
+use udma_abi::{Nanos, RawEid};
+use urma_mem::Region;
+
+/// Wakes a sleeping peer (an eventfd write; a flag in simulation).
+pub trait Wake: Send + Sync + Debug {
+    /// Wakes it. Cheap when it is awake already; never waits.
+    fn wake(&self);
+}
+
+/// Raises an interrupt vector of this device.
+pub trait Interrupt: Send + Sync + Debug {
+    /// Adds one to the vector's count.
+    fn raise(&self, vector: u16);
+}
+
+/// A shareable piece of registered memory: `len` bytes from address `va` on lie at `offset` of
+/// this node's arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// First address, in the caller's address space.
+    pub va: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Offset in the arena.
+    pub offset: u64,
+}
+
+/// Makes memory reachable by peers on this host (page moving), and takes it back.
+pub trait MemoryHost: Send + Sync + Debug {
+    /// Moves the shareable pages of `region`; returns what peers reach directly (may be empty,
+    /// with the reason logged). `key` names the registration in `unshare`.
+    fn share(&self, key: u32, region: &Region) -> Vec<Extent>;
+
+    /// Takes the pages back under private addresses, content kept. After it returned, a late
+    /// write of a peer lands where nobody reads.
+    fn unshare(&self, key: u32);
+}
+
+/// What two nodes on one host share, as seen from one of them.
+#[derive(Debug)]
+pub struct SameHostParts {
+    /// The peer's node region (header, segment table), read-only.
+    pub peer_node: Region,
+    /// The peer's arena, writable, whole.
+    pub peer_arena: Region,
+    /// My half of the pair: hazard slots, outbound ring, my head of the inbound ring.
+    pub my_half: Region,
+    /// The peer's half, read-only.
+    pub peer_half: Region,
+    /// Wakes the peer.
+    pub wake: Arc<dyn Wake>,
+    /// Whether a one-byte probe showed that process_vm_readv/writev may be used: the peer's pid.
+    pub vm_pid: Option<u32>,
+}
+
+/// What the core wants done about a peer that it does not know yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostRequest {
+    /// Find the node `eid`: answer with `Device::on_same_host_peer`, `Device::on_packet_peer`
+    /// (it is not on this host, packets go to its address) or `Device::on_no_peer`.
+    FindPeer {
+        /// The node.
+        eid: RawEid,
+    },
+    /// Nobody uses the way to this node any more; close what belongs to it.
+    Forget {
+        /// The node.
+        eid: RawEid,
+    },
+}
+
+/// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
+pub type NodeAddr = RawEid;
+
+/// A datagram that the core wants sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// Destination node.
+    pub to: NodeAddr,
+    /// UDP source port (entropy, 0xC000 to 0xFFFF).
+    pub source_port: u16,
+    /// Bytes written to the buffer: BTH to ICRC.
+    pub len: usize,
+}
+
+/// When the core wants to be called again at the latest; `None`: only on input.
+pub type Deadline = Option<Nanos>;

@@ -1,0 +1,149 @@
+//! How a driver reaches a device: three small, object-safe traits.
+//!
+//! *Owns*: the traits. One conformance suite runs over every implementation: embedded (here),
+//! later vfio-user and vfio. *Must not*: know what registers or rings mean.
+
+use std::{os::fd::OwnedFd, sync::Arc};
+
+use urma_mem::Region;
+
+use crate::Nanos;
+
+/// Who the device is; drivers are matched by these.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceInfo {
+    /// Device name, such as `udma0`.
+    pub name: String,
+    /// Name of the driver that the device wants, or empty.
+    pub driver_name: String,
+    /// PCI vendor id.
+    pub vendor_id: u16,
+    /// PCI device id.
+    pub device_id: u16,
+}
+
+/// A device.
+pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
+    /// Who it is.
+    fn info(&self) -> DeviceInfo;
+
+    /// Its register region (BAR 0).
+    fn registers(&self) -> Arc<dyn RegisterRegion>;
+
+    /// Its view of host memory.
+    fn dma(&self) -> Arc<dyn DmaSpace>;
+
+    /// A descriptor that the device signals (eventfd in semaphore mode: +1 for each raise of
+    /// `vector`). Each call returns a duplicate of the same eventfd.
+    ///
+    /// # Errors
+    /// No such vector, or the process is out of descriptors.
+    fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError>;
+
+    /// Function-level reset: every object of the device is gone when it returns.
+    ///
+    /// # Errors
+    /// The device did not come back.
+    fn reset(&self) -> Result<(), BackingError>;
+
+    /// The clock of this device's world: real, or virtual in simulation.
+    fn now(&self) -> Nanos;
+
+    /// Called by a driver that waits or polls: a software device makes one bounded step; hardware
+    /// ignores it. In simulation this also advances virtual time.
+    fn progress(&self);
+}
+
+/// A window of device registers. Offsets are bytes; accesses are naturally aligned.
+///
+/// Reads and writes outside the window are answered (all ones; dropped) and counted by the device.
+pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
+    /// Bytes.
+    fn len(&self) -> u64;
+
+    /// Whether the window is empty.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// 64-bit read (32-bit registers are read through their low half).
+    fn read(&self, offset: u64) -> u64;
+
+    /// 32-bit write.
+    fn write32(&self, offset: u64, value: u32);
+
+    /// 64-bit write.
+    fn write64(&self, offset: u64, value: u64);
+
+    /// 64 bytes at once (direct WQE).
+    fn write_block(&self, offset: u64, words: &[u64; 8]);
+
+    /// The memory behind part of the window, where the device allows mapping it.
+    fn map(&self, offset: u64, len: u64) -> Option<Region> {
+        let _ = (offset, len);
+        None
+    }
+}
+
+/// What the device may do with mapped memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DmaAccess {
+    /// Device reads only.
+    ToDevice,
+    /// Device reads and writes.
+    Both,
+}
+
+/// The device's view of host memory.
+pub trait DmaSpace: Send + Sync + std::fmt::Debug {
+    /// Usable device addresses, as `(first, last)`.
+    fn ranges(&self) -> Vec<(u64, u64)>;
+
+    /// Makes `region` reachable at device address `iova`.
+    ///
+    /// # Errors
+    /// The range is taken, outside [`DmaSpace::ranges`], or memory that this backing cannot reach.
+    fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError>;
+
+    /// Takes the mapping that starts at `iova` away.
+    ///
+    /// # Errors
+    /// There is none.
+    fn unmap(&self, iova: u64) -> Result<(), BackingError>;
+}
+
+/// What a backing can answer instead.
+#[derive(Debug, thiserror::Error)]
+pub enum BackingError {
+    /// The device address range overlaps another mapping.
+    #[error("device addresses {iova:#x}+{len:#x} are taken")]
+    IovaTaken {
+        /// First address.
+        iova: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// The device address range is not usable.
+    #[error("device addresses {iova:#x}+{len:#x} are outside what the device can reach")]
+    IovaRange {
+        /// First address.
+        iova: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Nothing is mapped there.
+    #[error("no mapping starts at device address {0:#x}")]
+    NotMapped(u64),
+    /// The backing cannot reach this memory.
+    #[error("the device cannot reach this memory: {0}")]
+    Unreachable(String),
+    /// No such interrupt vector.
+    #[error("interrupt vector {0} does not exist")]
+    Vector(u16),
+    /// The device is gone or did not come back from a reset.
+    #[error("the device is gone: {0}")]
+    Gone(String),
+    /// The operating system refused.
+    #[error("the operating system refused: {0}")]
+    Os(#[from] std::io::Error),
+}

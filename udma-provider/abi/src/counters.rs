@@ -1,0 +1,90 @@
+//! Counters of the device, in the order in which `QUERY_COUNTERS` writes them.
+//!
+//! *Owns*: the list. Every line of a benchmark proves its path by these.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal,)*) => {
+        /// One counter; its discriminant is its index in the answer.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        #[repr(u16)]
+        pub enum Counter { $($(#[doc = $doc])* $variant,)* }
+
+        impl Counter {
+            /// All counters in answer order.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The name in reports and JSON.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests carried by the direct path.
+    DirectRequests = "direct_requests",
+    /// Bytes of them.
+    DirectBytes = "direct_bytes",
+    /// Requests carried by the same-host ring.
+    RingRequests = "ring_requests",
+    /// Bytes of them.
+    RingBytes = "ring_bytes",
+    /// Requests carried in packets.
+    PacketRequests = "packet_requests",
+    /// Bytes of them.
+    PacketBytes = "packet_bytes",
+    /// Packets sent.
+    TxPackets = "tx_packets",
+    /// Packets received and accepted.
+    RxPackets = "rx_packets",
+    /// Packets sent again.
+    Retransmits = "retransmits",
+    /// Packets accepted out of order.
+    RxOutOfOrder = "rx_out_of_order",
+    /// Duplicate packets dropped.
+    RxDuplicate = "rx_duplicate",
+    /// Packets dropped: malformed or truncated.
+    DropMalformed = "drop_malformed",
+    /// Packets dropped: wrong ICRC.
+    DropIcrc = "drop_icrc",
+    /// Packets dropped: no such TP, or not from its peer.
+    DropUnknownTp = "drop_unknown_tp",
+    /// Packets dropped: of an older incarnation.
+    DropOldIncarnation = "drop_old_incarnation",
+    /// Packets dropped: outside the window.
+    DropWindow = "drop_window",
+    /// Packets dropped: unreliable message without a receiver.
+    DropUm = "drop_um",
+    /// Receiver-not-ready answers given.
+    RnrSent = "rnr_sent",
+    /// Receiver-not-ready answers got.
+    RnrReceived = "rnr_received",
+    /// Requests refused here: access, token or bounds.
+    AccessDenied = "access_denied",
+    /// Driver errors: register access outside the map or of a wrong size.
+    BadRegisterAccess = "bad_register_access",
+    /// Driver errors: doorbell for no queue, or an index out of range.
+    BadDoorbell = "bad_doorbell",
+    /// Driver errors: malformed queue entry.
+    BadSqe = "bad_sqe",
+    /// DMA outside what is mapped.
+    DmaFault = "dma_fault",
+    /// Peers cut off because they lied in shared memory.
+    PeerLied = "peer_lied",
+    /// Peers that died or hung up.
+    PeerDied = "peer_died",
+    /// Segments revoked because copies did not drain in time.
+    HardRevoked = "hard_revoked",
+    /// Completions written.
+    Completions = "completions",
+    /// Events raised.
+    Events = "events",
+    /// Times the background thread took over.
+    BackgroundRuns = "background_runs",
+    /// Wake-ups sent to sleeping peers.
+    Wakeups = "wakeups",
+    /// Send queues stopped for want of a completion slot.
+    CqFullStops = "cq_full_stops",
+}

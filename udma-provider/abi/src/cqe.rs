@@ -1,0 +1,140 @@
+//! Completion queue entries: 64 bytes, owner bit in word 0.
+//!
+//! *Owns*: the layout (UDMA hardware's, UMDK release 26.06). The device writes words 1 to 7
+//! first, then word 0 with release; the driver reads word 0 with acquire, then the rest.
+//! The owner bit is `1` on the first pass through the ring and toggles at each wrap; a fresh
+//! ring is zero.
+
+use crate::{
+    CqeStatus, RawEid,
+    bits::{field, field8, field32, flag, place},
+};
+
+/// Words of an entry.
+pub const CQE_WORDS: usize = 8;
+/// Bytes of an entry.
+pub const CQE_LEN: usize = CQE_WORDS * 8;
+/// Payload bytes that a receive completion can carry (`jfc_inline`).
+pub const INLINE_MAX: usize = 12;
+
+/// One completion, decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cqe {
+    /// Receive side (else send side).
+    pub recv: bool,
+    /// `local_id` names a jetty (else a JFS or JFR).
+    pub is_jetty: bool,
+    /// Receive: 0 SEND, 1 SEND_IMM, 2 SEND_INVALIDATE, 3 WRITE_IMM. Send: 0.
+    pub opcode: u8,
+    /// Payload lies in `inline`.
+    pub inline_en: bool,
+    /// Outcome.
+    pub status: CqeStatus,
+    /// Send: ring index of the request's first block. Receive: index of the receive entry
+    /// (both modulo 2^16).
+    pub entry_idx: u16,
+    /// The queue it belongs to, 20 bits.
+    pub local_id: u32,
+    /// Receive: the sending jetty, 20 bits.
+    pub remote_id: u32,
+    /// Transport path it came by, 24 bits.
+    pub tpn: u32,
+    /// Bytes transferred.
+    pub byte_cnt: u32,
+    /// The cookie that the driver gave when it created the queue.
+    pub user_data: u64,
+    /// Receive: EID of the sender's node.
+    pub rmt_eid: RawEid,
+    /// Immediate, or `token_id | token_value << 32` of an invalidation.
+    pub imm: u64,
+    /// Receive: payload, when `inline_en`.
+    pub inline: [u8; INLINE_MAX],
+}
+
+impl Default for Cqe {
+    fn default() -> Self {
+        Self {
+            recv: false,
+            is_jetty: false,
+            opcode: 0,
+            inline_en: false,
+            status: CqeStatus::Success,
+            entry_idx: 0,
+            local_id: 0,
+            remote_id: 0,
+            tpn: 0,
+            byte_cnt: 0,
+            user_data: 0,
+            rmt_eid: RawEid::default(),
+            imm: 0,
+            inline: [0; INLINE_MAX],
+        }
+    }
+}
+
+/// The owner bit of word 0.
+#[must_use]
+pub const fn owner_of(word0: u64) -> bool {
+    flag(word0, 2)
+}
+
+impl Cqe {
+    /// The eight words. DW n of the hardware layout is half of word n/2.
+    #[must_use]
+    pub fn encode(&self, owner: bool) -> [u64; CQE_WORDS] {
+        let (status, substatus, fd) = self.status.to_code();
+        let dw0 = place(u64::from(self.recv), 0, 1)
+            | place(u64::from(self.is_jetty), 1, 1)
+            | place(u64::from(owner), 2, 1)
+            | place(u64::from(self.inline_en), 3, 1)
+            | place(u64::from(self.opcode), 4, 3)
+            | place(u64::from(fd), 7, 1)
+            | place(u64::from(substatus), 16, 8)
+            | place(u64::from(status), 24, 8);
+        let dw1 = place(u64::from(self.entry_idx), 0, 16) | place(u64::from(self.local_id), 16, 16);
+        let dw2 = place(u64::from(self.local_id) >> 16, 0, 4) | place(u64::from(self.remote_id), 4, 20);
+        let eid = self.rmt_eid.to_words();
+        let mut tail = [0u8; 8];
+        tail.copy_from_slice(&self.inline[4..12]);
+        let mut head = [0u8; 4];
+        head.copy_from_slice(&self.inline[..4]);
+        let dw13 = u64::from(u32::from_le_bytes(head));
+        [
+            dw0 | dw1 << 32,
+            dw2 | place(u64::from(self.tpn), 32, 24),
+            u64::from(self.byte_cnt) | (self.user_data << 32),
+            (self.user_data >> 32) | (eid[0] << 32),
+            (eid[0] >> 32) | (eid[1] << 32),
+            (eid[1] >> 32) | (self.imm << 32),
+            (self.imm >> 32) | (dw13 << 32),
+            u64::from_le_bytes(tail),
+        ]
+    }
+
+    /// Reads an entry; never fails, every bit pattern means something or is ignored.
+    #[must_use]
+    pub fn decode(words: &[u64; CQE_WORDS]) -> Self {
+        let w0 = words[0];
+        let status = CqeStatus::from_code(field8(w0, 24, 8), field8(w0, 16, 8), flag(w0, 7));
+        let mut inline = [0u8; INLINE_MAX];
+        inline[..4].copy_from_slice(&field32(words[6], 32, 32).to_le_bytes());
+        inline[4..].copy_from_slice(&words[7].to_le_bytes());
+        let eid = [(words[3] >> 32) | (words[4] << 32), (words[4] >> 32) | (words[5] << 32)];
+        Self {
+            recv: flag(w0, 0),
+            is_jetty: flag(w0, 1),
+            inline_en: flag(w0, 3),
+            opcode: field8(w0, 4, 3),
+            status,
+            entry_idx: field(w0, 32, 16) as u16,
+            local_id: field32(w0, 48, 16) | field32(words[1], 0, 4) << 16,
+            remote_id: field32(words[1], 4, 20),
+            tpn: field32(words[1], 32, 24),
+            byte_cnt: field32(words[2], 0, 32),
+            user_data: (words[2] >> 32) | (words[3] << 32),
+            rmt_eid: RawEid::from_words(eid),
+            imm: (words[5] >> 32) | (words[6] << 32),
+            inline,
+        }
+    }
+}

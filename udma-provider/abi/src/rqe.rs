@@ -1,0 +1,47 @@
+//! Receive queue entries: a fixed stride of SGEs per queue.
+//!
+//! *Owns*: the layout: `max_sge` (rounded up to a power of two) SGEs of 16 bytes. An SGE of
+//! length 0 ends the list. The producer index is a 32-bit word in host memory (the software
+//! doorbell record); the device reads it when it needs a receive, so posting rings nothing.
+
+use crate::sqe::Sge;
+
+/// Most SGEs of a receive entry.
+pub const SGE_MAX: usize = 16;
+
+/// Bytes between entries of a queue whose requests have at most `max_sge` SGEs.
+#[must_use]
+pub const fn stride(max_sge: usize) -> usize {
+    let n = if max_sge == 0 { 1 } else { max_sge };
+    n.next_power_of_two() * crate::sqe::SGE_LEN
+}
+
+/// One receive entry, decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rqe {
+    /// Pieces in order; unused ones have length 0.
+    pub sges: [Sge; SGE_MAX],
+    /// Pieces in use.
+    pub num: usize,
+}
+
+impl Rqe {
+    /// Bytes that the entry can take.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.sges[..self.num].iter().map(|s| u64::from(s.len)).sum()
+    }
+}
+
+/// Offsets, in bytes, in the doorbell record that accompanies a queue (SQ: `CI`, RQ: `PI`).
+/// Producer and consumer words lie on cache lines of their own.
+pub mod record {
+    /// Bytes of the whole record.
+    pub const LEN: usize = 256;
+    /// Receive producer index (driver writes, free running, counts entries).
+    pub const RQ_PI: usize = 0;
+    /// Receive consumer index (device writes, free running).
+    pub const RQ_CI: usize = 128;
+    /// Send consumer index (device writes, free running, counts blocks): all before it retired.
+    pub const SQ_CI: usize = 192;
+}

@@ -1,0 +1,345 @@
+//! Send queue entries: 1 to 4 blocks of 64 bytes.
+//!
+//! *Owns*: the layout. Control block of 48 bytes as the UDMA hardware has it (UMDK release 26.06),
+//! 64 for WRITE_IMM, 80 for WRITE_NOTIFY and WRITE_ATOMIC, 96 for atomics (operands at byte 64);
+//! then 16-byte SGEs `{len u32, token_id u32, va u64}`, or inline bytes.
+//! *Must not*: judge a request; that is urma-core's (caller) and the device's (driver) task.
+
+use crate::{
+    Opcode, RawEid,
+    bits::{field, field8, field32, flag, place},
+};
+
+/// Bytes of one block (WQEBB).
+pub const BLOCK_LEN: usize = 64;
+/// Words of one block.
+pub const BLOCK_WORDS: usize = BLOCK_LEN / 8;
+/// Most blocks of one entry.
+pub const BLOCKS_MAX: usize = 4;
+/// Words of the longest entry.
+pub const SQE_WORDS_MAX: usize = BLOCKS_MAX * BLOCK_WORDS;
+/// Bytes of one scatter/gather element in a queue entry.
+pub const SGE_LEN: usize = 16;
+
+/// Where the control part ends and SGEs or inline bytes begin, in bytes.
+#[must_use]
+pub const fn control_len(opcode: Opcode) -> usize {
+    match opcode {
+        Opcode::WriteImm => 64,
+        Opcode::WriteNotify | Opcode::WriteAtomic => 80,
+        op if op.is_atomic() => 96,
+        _ => 48,
+    }
+}
+
+/// SGEs that fit behind the control part.
+#[must_use]
+pub const fn sge_max(opcode: Opcode) -> usize {
+    if opcode.is_atomic() { 1 } else { (BLOCKS_MAX * BLOCK_LEN - control_len(opcode)) / SGE_LEN }
+}
+
+/// Inline bytes that fit behind the control part.
+#[must_use]
+pub const fn inline_max(opcode: Opcode) -> usize {
+    BLOCKS_MAX * BLOCK_LEN - control_len(opcode)
+}
+
+/// Blocks that an entry with this many bytes behind its control part takes.
+#[must_use]
+pub const fn blocks_for(opcode: Opcode, tail_len: usize) -> usize {
+    (control_len(opcode) + tail_len).div_ceil(BLOCK_LEN)
+}
+
+/// One local buffer piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sge {
+    /// Bytes.
+    pub len: u32,
+    /// Token id of the local segment (tid << 8).
+    pub token_id: u32,
+    /// Address inside that segment, as the segment was registered.
+    pub va: u64,
+}
+
+impl Sge {
+    /// `{len, token_id}` and `va`.
+    #[must_use]
+    pub const fn to_words(self) -> [u64; 2] {
+        [place(self.len as u64, 0, 32) | place(self.token_id as u64, 32, 32), self.va]
+    }
+
+    /// The inverse of [`Sge::to_words`].
+    #[must_use]
+    pub const fn from_words(words: [u64; 2]) -> Self {
+        Self { len: field32(words[0], 0, 32), token_id: field32(words[0], 32, 32), va: words[1] }
+    }
+}
+
+/// What `rmt_jetty_type` says about the target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum TargetKind {
+    /// A receive queue of its own.
+    #[default]
+    Jfr = 0,
+    /// A jetty.
+    Jetty = 1,
+    /// A jetty group: the target device picks a member.
+    Group = 2,
+}
+
+impl TargetKind {
+    /// `None` for 3, which has no meaning.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Jfr),
+            1 => Some(Self::Jetty),
+            2 => Some(Self::Group),
+            _ => None,
+        }
+    }
+}
+
+bitflags::bitflags! {
+    /// The seven flag bits of an entry: bits 0 to 6 of the URMA work request flags.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SqeFlags: u8 {
+        /// Low bit of the place order (1 relaxed).
+        const ORDER_RELAXED = 0x01;
+        /// High bit of the place order (2 strong).
+        const ORDER_STRONG = 0x02;
+        /// Completions of this queue in posting order.
+        const COMP_ORDER = 0x04;
+        /// Starts after all earlier reads and atomics of its queue completed.
+        const FENCE = 0x08;
+        /// The receive completion counts as solicited.
+        const SOLICITED = 0x10;
+        /// Success makes a completion too (an error always does).
+        const COMPLETE = 0x20;
+        /// The payload lies in the entry.
+        const INLINE = 0x40;
+    }
+}
+
+/// The control part of an entry, decoded. Field meanings by opcode:
+///
+/// | field | SEND family | WRITE family, READ, atomics |
+/// |---|---|---|
+/// | `target_id` | jetty, JFR or group id | WRITE_IMM: jetty id; others: 0 |
+/// | `seg_token_id` | SEND_INVALIDATE: token to invalidate | remote segment |
+/// | `token_value` | the target jetty's token | WRITE_IMM: jetty's; others: the segment's |
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sqe {
+    /// Ring index of the first block, modulo 2^16; comes back in the CQE.
+    pub entry_idx: u16,
+    /// Flag bits.
+    pub flags: SqeFlags,
+    /// `token_value` is meant (policy other than NONE).
+    pub token_en: bool,
+    /// What `target_id` names.
+    pub target_kind: TargetKind,
+    /// Toggles each time the ring wraps; the first pass writes 1.
+    pub owner: bool,
+    /// Picks the member of a jetty group under the hash policy.
+    pub target_hint: u8,
+    /// The operation.
+    pub opcode: Opcode,
+    /// Inline bytes (with `INLINE`), at most 208.
+    pub inline_len: u16,
+    /// Transport path to the target's node; 24 bits.
+    pub tpn: u32,
+    /// Local SGEs behind the control part.
+    pub sge_num: u8,
+    /// Target jetty, JFR or group; 20 bits.
+    pub target_id: u32,
+    /// EID of the target's node.
+    pub rmt_eid: RawEid,
+    /// Access token (see the table above).
+    pub token_value: u32,
+    /// Remote address: WRITE family, READ, atomics.
+    pub remote_va: u64,
+    /// Token id of the remote segment (tid << 8).
+    pub seg_token_id: u32,
+    /// Token value of the remote segment where `token_value` is the jetty's (WRITE_IMM), of the
+    /// segment to invalidate (SEND_INVALIDATE), of the notify segment (WRITE_NOTIFY).
+    pub seg_token_value: u32,
+    /// SEND_IMM, WRITE_IMM: immediate. WRITE_NOTIFY: data to store. WRITE_ATOMIC: value to add.
+    pub imm: u64,
+    /// WRITE_NOTIFY, WRITE_ATOMIC: address of the 8 bytes, in segment `notify_token_id`.
+    pub notify_va: u64,
+    /// WRITE_NOTIFY, WRITE_ATOMIC: token id of that segment (tid << 8).
+    pub notify_token_id: u32,
+    /// Atomics: operand (swap value, addend, mask), in the low bytes when the size is 4.
+    pub operand: u64,
+    /// CAS: the value compared with.
+    pub compare: u64,
+}
+
+impl Sqe {
+    /// An entry of `opcode` with every field zero; a base for struct update syntax.
+    #[must_use]
+    pub const fn new(opcode: Opcode) -> Self {
+        Self {
+            entry_idx: 0,
+            flags: SqeFlags::empty(),
+            token_en: false,
+            target_kind: TargetKind::Jfr,
+            owner: false,
+            target_hint: 0,
+            opcode,
+            inline_len: 0,
+            tpn: 0,
+            sge_num: 0,
+            target_id: 0,
+            rmt_eid: RawEid([0; 16]),
+            token_value: 0,
+            remote_va: 0,
+            seg_token_id: 0,
+            seg_token_value: 0,
+            imm: 0,
+            notify_va: 0,
+            notify_token_id: 0,
+            operand: 0,
+            compare: 0,
+        }
+    }
+
+    /// Blocks of the whole entry, from the control part's own counts; at most
+    /// [`BLOCKS_MAX`] for counts within limits, more for a hostile entry.
+    #[must_use]
+    pub const fn blocks(&self) -> usize {
+        let tail = if self.flags.contains(SqeFlags::INLINE) {
+            self.inline_len as usize
+        } else {
+            self.sge_num as usize * SGE_LEN
+        };
+        blocks_for(self.opcode, tail)
+    }
+
+    /// Writes the control part into the front of `words`. What lies behind is left alone.
+    pub fn encode(&self, words: &mut [u64; SQE_WORDS_MAX]) {
+        words[0] = place(u64::from(self.entry_idx), 0, 16)
+            | place(u64::from(self.flags.bits()), 16, 7)
+            | place(u64::from(self.token_en), 28, 1)
+            | place(self.target_kind as u64, 29, 2)
+            | place(u64::from(self.owner), 31, 1)
+            | place(u64::from(self.target_hint), 32, 8)
+            | place(self.opcode as u64, 40, 8)
+            | place(u64::from(self.inline_len), 54, 10);
+        let target = if self.opcode.is_send() || matches!(self.opcode, Opcode::WriteImm) {
+            self.target_id
+        } else {
+            self.seg_token_id >> 8
+        };
+        words[1] = place(u64::from(self.tpn), 0, 24)
+            | place(u64::from(self.sge_num), 24, 8)
+            | place(u64::from(target), 32, 20);
+        let eid = self.rmt_eid.to_words();
+        words[2] = eid[0];
+        words[3] = eid[1];
+        words[4] = u64::from(self.token_value);
+        words[5] = self.remote_va;
+        let seg = place(u64::from(self.seg_token_id), 0, 32)
+            | place(u64::from(self.seg_token_value), 32, 32);
+        match self.opcode {
+            Opcode::SendImm => words[5] = self.imm,
+            Opcode::SendInvalidate => words[5] = seg,
+            Opcode::WriteImm => {
+                words[6] = self.imm;
+                words[7] = seg;
+            }
+            Opcode::WriteNotify | Opcode::WriteAtomic => {
+                words[6] = place(u64::from(self.notify_token_id), 0, 32)
+                    | place(u64::from(self.seg_token_value), 32, 32);
+                words[7] = self.notify_va;
+                words[8] = self.imm;
+                words[9] = 0;
+            }
+            op if op.is_atomic() => {
+                words[6] = 0;
+                words[7] = 0;
+                words[8] = self.operand;
+                words[9] = self.compare;
+                words[10] = 0;
+                words[11] = 0;
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads the control part. `Err` carries the offending opcode or target kind.
+    ///
+    /// # Errors
+    /// [`SqeError`]: the entry names no known operation or target kind. Lengths and ids are left
+    /// for the device to judge.
+    pub fn decode(words: &[u64; SQE_WORDS_MAX]) -> Result<Self, SqeError> {
+        let code = field8(words[0], 40, 8);
+        let opcode = Opcode::from_code(code).ok_or(SqeError::Opcode(code))?;
+        let kind = field8(words[0], 29, 2);
+        let mut sqe = Self {
+            entry_idx: (words[0] & 0xffff) as u16,
+            flags: SqeFlags::from_bits_truncate(field8(words[0], 16, 7)),
+            token_en: flag(words[0], 28),
+            target_kind: TargetKind::from_code(kind).ok_or(SqeError::TargetKind(kind))?,
+            owner: flag(words[0], 31),
+            target_hint: field8(words[0], 32, 8),
+            inline_len: field(words[0], 54, 10) as u16,
+            tpn: field32(words[1], 0, 24),
+            sge_num: field8(words[1], 24, 8),
+            rmt_eid: RawEid::from_words([words[2], words[3]]),
+            token_value: field32(words[4], 0, 32),
+            ..Self::new(opcode)
+        };
+        let target = field32(words[1], 32, 20);
+        if opcode.is_send() || matches!(opcode, Opcode::WriteImm) {
+            sqe.target_id = target;
+        } else {
+            sqe.seg_token_id = target << 8;
+        }
+        sqe.decode_tail(words);
+        Ok(sqe)
+    }
+
+    /// The fields whose place depends on the opcode.
+    fn decode_tail(&mut self, words: &[u64; SQE_WORDS_MAX]) {
+        self.remote_va = words[5];
+        match self.opcode {
+            Opcode::SendImm => self.imm = words[5],
+            Opcode::SendInvalidate => {
+                self.seg_token_id = field32(words[5], 0, 32);
+                self.seg_token_value = field32(words[5], 32, 32);
+            }
+            Opcode::WriteImm => {
+                self.imm = words[6];
+                self.seg_token_id = field32(words[7], 0, 32);
+                self.seg_token_value = field32(words[7], 32, 32);
+            }
+            Opcode::WriteNotify | Opcode::WriteAtomic => {
+                self.notify_token_id = field32(words[6], 0, 32);
+                self.seg_token_value = field32(words[6], 32, 32);
+                self.notify_va = words[7];
+                self.imm = words[8];
+            }
+            op if op.is_atomic() => {
+                self.operand = words[8];
+                self.compare = words[9];
+            }
+            _ => {}
+        }
+        if self.opcode.is_send() {
+            self.remote_va = 0;
+        }
+    }
+}
+
+/// Why an entry could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SqeError {
+    /// No operation has this code.
+    #[error("send queue entry names opcode {0:#04x}, which no operation has")]
+    Opcode(u8),
+    /// The target kind must be 0, 1 or 2.
+    #[error("send queue entry names target kind {0}; 0 (JFR), 1 (jetty) and 2 (group) exist")]
+    TargetKind(u8),
+}

@@ -1,0 +1,171 @@
+//! Codes by which the device answers: CQE status/substatus and command status.
+//!
+//! *Owns*: the numbers. The pairs that UDMA hardware has are kept (UMDK release 26.06); ours are
+//! marked. docs/device-spec.md says which cause in this device leads to each.
+
+/// Outcome of one work request, as the CQE says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum CqeStatus {
+    /// 0/0.
+    Success,
+    /// 1/0.
+    UnsupportedOpcode,
+    /// 2/1.
+    LocLen,
+    /// 2/2.
+    LocAccess,
+    /// 2/3.
+    RemRespLen,
+    /// 2/4.
+    LocDataPoison,
+    /// 2/5, ours: malformed send queue entry.
+    LocOperation,
+    /// 3/1.
+    RemUnsupportedReq,
+    /// 3/2.
+    RemAccessAbort,
+    /// 3/3, ours: responder out of resources or in reset.
+    RemOperation,
+    /// 3/4.
+    RemDataPoison,
+    /// 4/0.
+    RnrRetryExceeded,
+    /// 5/0.
+    AckTimeout,
+    /// 6/0.
+    WrFlushErr,
+    /// 6/0 with the `fd` bit: the last completion of a flush.
+    WrFlushErrDone,
+    /// 7/0, ours: the last completion of a suspend.
+    WrSuspendDone,
+    /// 8/0, ours: never started when its queue was reset.
+    WrUnhandled,
+    /// Anything else a device says.
+    Unknown {
+        /// Status byte.
+        status: u8,
+        /// Substatus byte.
+        substatus: u8,
+    },
+}
+
+impl CqeStatus {
+    /// The statuses that have codes of their own.
+    pub const ALL: [Self; 17] = [
+        Self::Success,
+        Self::UnsupportedOpcode,
+        Self::LocLen,
+        Self::LocAccess,
+        Self::RemRespLen,
+        Self::LocDataPoison,
+        Self::LocOperation,
+        Self::RemUnsupportedReq,
+        Self::RemAccessAbort,
+        Self::RemOperation,
+        Self::RemDataPoison,
+        Self::RnrRetryExceeded,
+        Self::AckTimeout,
+        Self::WrFlushErr,
+        Self::WrFlushErrDone,
+        Self::WrSuspendDone,
+        Self::WrUnhandled,
+    ];
+
+    /// `(status, substatus, fd)`.
+    #[must_use]
+    pub const fn to_code(self) -> (u8, u8, bool) {
+        match self {
+            Self::Success => (0, 0, false),
+            Self::UnsupportedOpcode => (1, 0, false),
+            Self::LocLen => (2, 1, false),
+            Self::LocAccess => (2, 2, false),
+            Self::RemRespLen => (2, 3, false),
+            Self::LocDataPoison => (2, 4, false),
+            Self::LocOperation => (2, 5, false),
+            Self::RemUnsupportedReq => (3, 1, false),
+            Self::RemAccessAbort => (3, 2, false),
+            Self::RemOperation => (3, 3, false),
+            Self::RemDataPoison => (3, 4, false),
+            Self::RnrRetryExceeded => (4, 0, false),
+            Self::AckTimeout => (5, 0, false),
+            Self::WrFlushErr => (6, 0, false),
+            Self::WrFlushErrDone => (6, 0, true),
+            Self::WrSuspendDone => (7, 0, false),
+            Self::WrUnhandled => (8, 0, false),
+            Self::Unknown { status, substatus } => (status, substatus, false),
+        }
+    }
+
+    /// The inverse of [`CqeStatus::to_code`]; never fails, a device may say anything.
+    #[must_use]
+    pub fn from_code(status: u8, substatus: u8, fd: bool) -> Self {
+        if (status, substatus) == (0, 0) && !fd {
+            return Self::Success;
+        }
+        let known = Self::ALL.into_iter().find(|s| s.to_code() == (status, substatus, fd));
+        known.unwrap_or(Self::Unknown { status, substatus })
+    }
+}
+
+/// Outcome of one command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, thiserror::Error)]
+#[repr(u8)]
+pub enum CmdStatus {
+    /// Done.
+    #[error("done")]
+    Ok = 0,
+    /// A field has a value that the device does not take.
+    #[error("a field of the command has a value that the device does not take")]
+    Invalid = 1,
+    /// The device has no room for one more.
+    #[error("the device has no room for one more object of this kind")]
+    NoRoom = 2,
+    /// The id is taken.
+    #[error("the requested id is taken")]
+    Exists = 3,
+    /// The object is in use by others.
+    #[error("the object is in use by others")]
+    InUse = 4,
+    /// No such object.
+    #[error("there is no such object")]
+    NotFound = 5,
+    /// The peer or the memory may not be used in this way.
+    #[error("not permitted")]
+    Denied = 6,
+    /// The peer did not answer in time.
+    #[error("the peer did not answer in time")]
+    Timeout = 7,
+    /// Not built, or not meaningful on this device.
+    #[error("not supported by this device")]
+    Unsupported = 8,
+    /// There is no way to the peer.
+    #[error("there is no way to the peer")]
+    Unreachable = 9,
+    /// The device is fatal or being reset.
+    #[error("the device is not operational")]
+    DeviceError = 10,
+    /// A code that this contract does not have.
+    #[error("the device answered a status that the contract does not have")]
+    Unknown = 255,
+}
+
+impl CmdStatus {
+    /// Never fails; a device may say anything.
+    #[must_use]
+    pub fn from_code(code: u8) -> Self {
+        const ALL: [CmdStatus; 11] = [
+            CmdStatus::Ok,
+            CmdStatus::Invalid,
+            CmdStatus::NoRoom,
+            CmdStatus::Exists,
+            CmdStatus::InUse,
+            CmdStatus::NotFound,
+            CmdStatus::Denied,
+            CmdStatus::Timeout,
+            CmdStatus::Unsupported,
+            CmdStatus::Unreachable,
+            CmdStatus::DeviceError,
+        ];
+        ALL.into_iter().find(|s| *s as u8 == code).unwrap_or(Self::Unknown)
+    }
+}

@@ -1,0 +1,327 @@
+//! Provider operations: what a driver gives to the API, split by plane.
+//!
+//! *Owns*: the traits and the plain values that cross them. Control-plane traits may allocate,
+//! lock and wait (with a bound); data-plane traits have at most three methods and are called once
+//! per batch. *Must not*: know rings, registers or devices.
+//!
+//! Requests have passed urma-core's checks when they arrive here.
+
+use std::{fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use urma_mem::Region;
+
+use crate::{
+    Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
+    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId,
+};
+
+// ---- data plane -------------------------------------------------------------------------------
+
+/// Posts send requests. One owner at a time (`&mut`), so no lock is needed below.
+pub trait SendQueue: Send + Debug {
+    /// Posts all, rings once.
+    ///
+    /// # Errors
+    /// The index of the first request that was not taken; all before it are posted.
+    fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
+}
+
+/// Posts receive requests.
+pub trait RecvQueue: Send + Debug {
+    /// Posts all.
+    ///
+    /// # Errors
+    /// The index of the first request that was not taken; all before it are posted.
+    fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
+}
+
+/// Takes completions.
+pub trait CompletionQueue: Send + Debug {
+    /// Fills the front of `out`, returns how many. Never waits.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status>;
+
+    /// Asks for one event. Fires at once when matching completions wait.
+    ///
+    /// # Errors
+    /// `Invalid`: the JFC has no JFCE. The device failed.
+    fn arm(&mut self, what: Arm) -> Result<(), Status>;
+}
+
+// ---- control plane ----------------------------------------------------------------------------
+
+/// A driver: recognises devices and opens them.
+pub trait Provider: Send + Sync + Debug {
+    /// Its name, such as `udma`.
+    fn name(&self) -> &str;
+
+    /// Whether it drives this device (by vendor/device id or driver name).
+    fn is_match(&self, id: &DeviceId) -> bool;
+}
+
+/// A device that a provider drives.
+pub trait Device: Send + Sync + Debug {
+    /// Who it is.
+    fn id(&self) -> DeviceId;
+
+    /// Attributes and limits.
+    ///
+    /// # Errors
+    /// The device does not answer.
+    fn attr(&self) -> Result<DeviceAttr, Status>;
+
+    /// Its EIDs, by index.
+    ///
+    /// # Errors
+    /// The device does not answer; the EID could not be claimed.
+    fn eids(&self) -> Result<Vec<Eid>, Status>;
+
+    /// A context with the EID at `eid_index`.
+    ///
+    /// # Errors
+    /// No such EID; the device does not come up.
+    fn open(&self, eid_index: u32) -> Result<Arc<dyn ContextOps>, Status>;
+}
+
+/// An open context: the factory of everything else.
+pub trait ContextOps: QueueFactory + SegmentOps + PathOps + EventOps {
+    /// Its EID.
+    fn eid(&self) -> Eid;
+
+    /// Its user address space id.
+    fn uasid(&self) -> u32;
+}
+
+/// A new queue: its number, its control part, and what may be posted to it.
+#[derive(Debug)]
+pub struct QueueParts {
+    /// Its id, 20 bits.
+    pub id: u32,
+    /// Control part.
+    pub control: Arc<dyn QueueControl>,
+    /// Send half; for JFS and jetty.
+    pub send: Option<Box<dyn SendQueue>>,
+    /// Receive half; for JFR and jetty (a jetty with a shared JFR posts through that JFR's).
+    pub recv: Option<Box<dyn RecvQueue>>,
+}
+
+/// A new JFC.
+#[derive(Debug)]
+pub struct JfcParts {
+    /// Its number.
+    pub id: u32,
+    /// Control part.
+    pub control: Arc<dyn JfcControl>,
+    /// Poll half.
+    pub queue: Box<dyn CompletionQueue>,
+}
+
+/// Creates queues.
+pub trait QueueFactory: Send + Sync + Debug {
+    /// Event channel for completions.
+    ///
+    /// # Errors
+    /// `NoMemory`: no event queue or descriptor is left.
+    fn create_jfce(&self) -> Result<Arc<dyn JfceControl>, Status>;
+
+    /// Completion queue; events go to `jfce`.
+    ///
+    /// # Errors
+    /// Limits of the device.
+    fn create_jfc(&self, cfg: &JfcCfg, jfce: Option<&Arc<dyn JfceControl>>) -> Result<JfcParts, Status>;
+
+    /// JFS, JFR or jetty.
+    ///
+    /// # Errors
+    /// `Exists`: the wanted id is taken. Limits of the device.
+    fn create_queue(&self, cfg: &QueueCfg<'_>) -> Result<QueueParts, Status>;
+
+    /// Jetty group with the wanted id (0 = any); returns its id.
+    ///
+    /// # Errors
+    /// `Exists`, limits of the device.
+    fn create_group(&self, id: u32, by_hint: HintPolicy, token: Option<u32>) -> Result<u32, Status>;
+
+    /// Forgets a group.
+    ///
+    /// # Errors
+    /// `Again`: it has members.
+    fn delete_group(&self, id: u32) -> Result<(), Status>;
+}
+
+/// How a group picks a member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HintPolicy {
+    /// In turn.
+    RoundRobin,
+    /// By the request's hint.
+    HashHint,
+}
+
+/// Control part of a JFS, JFR or jetty. Dropping it deletes the queue as well as may be.
+pub trait QueueControl: Send + Sync + Debug {
+    /// Moves the queue to `state`.
+    ///
+    /// # Errors
+    /// `Invalid`: no such transition.
+    fn modify(&self, state: JettyState) -> Result<(), Status>;
+
+    /// One limit event when fewer receives than `threshold` are left.
+    ///
+    /// # Errors
+    /// `Invalid`: the queue has no receives of its own.
+    fn set_rx_threshold(&self, threshold: u32) -> Result<(), Status>;
+
+    /// State and fill.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn query(&self) -> Result<QueueStatus, Status>;
+
+    /// RC: pairs with a remote jetty.
+    ///
+    /// # Errors
+    /// `Exists`: it is bound already. `NoPermission`: not RC.
+    fn bind(&self, target: &TargetId) -> Result<(), Status>;
+
+    /// RC: undoes a pairing.
+    ///
+    /// # Errors
+    /// `Invalid`: it is not bound.
+    fn unbind(&self) -> Result<(), Status>;
+
+    /// Moves to the error state and takes up to `out.len()` of this queue's completions out of
+    /// its JFC, in order.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn flush(&self, out: &mut [Completion]) -> Result<usize, Status>;
+
+    /// Deletes: every outstanding request gets its flushed completion first.
+    ///
+    /// # Errors
+    /// `Again`: in use by others.
+    fn delete(&self) -> Result<(), Status>;
+}
+
+/// Control part of a JFC.
+pub trait JfcControl: Send + Sync + Debug {
+    /// Event moderation: after `count` completions or `period_us` microseconds.
+    ///
+    /// # Errors
+    /// The device failed.
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Status>;
+
+    /// Deletes.
+    ///
+    /// # Errors
+    /// `Again`: a queue uses it.
+    fn delete(&self) -> Result<(), Status>;
+}
+
+/// An event channel.
+pub trait JfceControl: Send + Sync + Debug + std::any::Any {
+    /// Readable exactly while an event is unconsumed; for poll and epoll.
+    fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
+
+    /// Takes up to `out.len()` events (JFC numbers), waiting at most `timeout` for the first
+    /// (`None` waits until the channel is deleted or the device fails). Returns what is ready
+    /// when a signal interrupts.
+    ///
+    /// # Errors
+    /// The channel was deleted; the device failed.
+    fn wait(&self, out: &mut [u32], timeout: Option<Duration>) -> Result<usize, Status>;
+
+    /// Deletes; waiters return.
+    ///
+    /// # Errors
+    /// `Fail`: a JFC uses it.
+    fn delete(&self) -> Result<(), Status>;
+}
+
+/// Segments and token ids.
+pub trait SegmentOps: Send + Sync + Debug {
+    /// New token id (tid << 8).
+    ///
+    /// # Errors
+    /// `NoMemory`: all are taken.
+    fn alloc_token_id(&self) -> Result<u32, Status>;
+
+    /// Gives a token id back.
+    ///
+    /// # Errors
+    /// `Invalid`: a segment has it.
+    fn free_token_id(&self, token_id: u32) -> Result<(), Status>;
+
+    /// Makes `region` known under `token_id`; requests address it from `va` on.
+    ///
+    /// # Errors
+    /// `Exists`: a live segment has this token id. Memory that the device cannot reach.
+    fn register(&self, region: &Region, token_id: u32, va: u64, cfg: &SegmentCfg) -> Result<(), Status>;
+
+    /// Withdraws: drains for at most 10 ms, then revokes.
+    ///
+    /// # Errors
+    /// `Invalid`: no such segment.
+    fn unregister(&self, token_id: u32) -> Result<(), Status>;
+
+    /// Maps a peer's segment for load and store; returns the window.
+    ///
+    /// # Errors
+    /// `Unsupported`: the peer is not on this host or its pages are not shared. `NoPermission`:
+    /// token or access.
+    fn map(&self, path: &Path, segment: &RemoteSegmentId) -> Result<Region, Status>;
+}
+
+/// What names a peer's segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteSegmentId {
+    /// Token id (tid << 8).
+    pub token_id: u32,
+    /// Shown value.
+    pub token: Option<u32>,
+    /// First address as registered.
+    pub va: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Ways to other nodes.
+pub trait PathOps: Send + Sync + Debug {
+    /// Finds a way to `eid`; waits for a bounded handshake where one is needed.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Unreachable`.
+    fn connect(&self, eid: Eid, mode: crate::TransportMode) -> Result<Path, Status>;
+
+    /// Gives a way back.
+    fn disconnect(&self, path: &Path);
+}
+
+/// Asynchronous events and counters.
+pub trait EventOps: Send + Sync + Debug {
+    /// Readable exactly while an event is unconsumed.
+    fn async_fd(&self) -> std::os::fd::BorrowedFd<'_>;
+
+    /// The next asynchronous event, waiting at most `timeout`; `None` when none came.
+    ///
+    /// # Errors
+    /// The device failed and its fatal event was taken already.
+    fn next_async(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>, Status>;
+
+    /// All counters of the device by name.
+    ///
+    /// # Errors
+    /// The device does not answer.
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status>;
+
+    /// A duplicate of a descriptor, for callers that hand it on.
+    ///
+    /// # Errors
+    /// The process is out of descriptors.
+    fn dup_async_fd(&self) -> Result<OwnedFd, Status> {
+        self.async_fd().try_clone_to_owned().map_err(|_| Status::NoMemory)
+    }
+}

@@ -1,0 +1,145 @@
+//! Work requests: what a user posts.
+//!
+//! *Owns*: the shapes of send and receive requests. Borrowed parts (segments, targets, SGE lists)
+//! must live until the call returns; segments tie posted work by their counts.
+
+use crate::{ImportedSegment, Segment, TargetJetty};
+
+/// A piece of local memory: `len` bytes at `addr` of `segment`.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalSge<'a> {
+    /// The registered segment.
+    pub segment: &'a Segment,
+    /// Address, in the terms in which the segment was registered.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// A place in a peer's memory. Its length is that of the local side.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteAddr<'a> {
+    /// The imported segment.
+    pub segment: &'a ImportedSegment,
+    /// Address, in the terms in which the owner registered it.
+    pub addr: u64,
+}
+
+bitflags::bitflags! {
+    /// Flags of a send request; the bits of `urma_jfs_wr_flag_t` (UMDK 26.06).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct WrFlags: u32 {
+        /// Place order 1: later strong ones wait for it.
+        const RELAX_ORDER = 1 << 0;
+        /// Place order 2: waits for all earlier relaxed and strong ones.
+        const STRONG_ORDER = 1 << 1;
+        /// Completion in posting order.
+        const COMP_ORDER = 1 << 2;
+        /// Starts after all earlier reads and atomics of its queue completed.
+        const FENCE = 1 << 3;
+        /// The receiver's completion counts as solicited.
+        const SOLICITED = 1 << 4;
+        /// Success makes a completion too.
+        const COMPLETE = 1 << 5;
+        /// The payload is copied at post time; its memory is free at once.
+        const INLINE = 1 << 6;
+    }
+}
+
+/// The operation of a send request, with its operands.
+#[derive(Clone, Copy, Debug)]
+pub enum SendOp<'a> {
+    /// One-sided write.
+    Write { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a> },
+    /// Write, then a receive completion at the target with `imm`.
+    WriteImm { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a>, imm: u64 },
+    /// Write, then 8 bytes `data` stored at `notify` after all of it.
+    WriteNotify { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a>, notify: RemoteAddr<'a>, data: u64 },
+    /// Write, then `add` is added atomically to the 8 bytes at `notify`.
+    WriteAtomic { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a>, notify: RemoteAddr<'a>, add: u64 },
+    /// One-sided read into local memory.
+    Read { dst: &'a [LocalSge<'a>], src: RemoteAddr<'a> },
+    /// Compare and swap; the old value lands in `result` (4 or 8 bytes).
+    Cas { result: LocalSge<'a>, target: RemoteAddr<'a>, compare: u64, swap: u64 },
+    /// Swap; the old value lands in `result`.
+    Swap { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
+    /// Fetch and add.
+    FetchAdd { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
+    /// Fetch and subtract.
+    FetchSub { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
+    /// Fetch and AND.
+    FetchAnd { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
+    /// Fetch and OR.
+    FetchOr { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
+    /// Fetch and XOR.
+    FetchXor { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
+    /// Message to a receive of the target.
+    Send { src: &'a [LocalSge<'a>] },
+    /// Message with a 64-bit immediate.
+    SendImm { src: &'a [LocalSge<'a>], imm: u64 },
+    /// Message that also invalidates a token of the target's.
+    SendInvalidate { src: &'a [LocalSge<'a>], token_id: u32, token: u32 },
+    /// Nothing; completes in order.
+    Nop,
+    /// Completes when all earlier writes to the target are placed.
+    FlushDma,
+}
+
+/// One send request.
+#[derive(Clone, Copy, Debug)]
+pub struct SendWr<'a> {
+    /// What to do.
+    pub op: SendOp<'a>,
+    /// How.
+    pub flags: WrFlags,
+    /// To whom. RC queues may leave it out: they have one target.
+    pub target: Option<&'a TargetJetty>,
+    /// Picks the member of a jetty group under the hash policy.
+    pub target_hint: u8,
+    /// Comes back in the completion.
+    pub user_ctx: u64,
+}
+
+impl<'a> SendWr<'a> {
+    /// A signalled request for `op` to `target`.
+    #[must_use]
+    pub const fn new(op: SendOp<'a>, target: &'a TargetJetty, user_ctx: u64) -> Self {
+        Self { op, flags: WrFlags::COMPLETE, target: Some(target), target_hint: 0, user_ctx }
+    }
+}
+
+/// One receive request.
+#[derive(Clone, Copy, Debug)]
+pub struct RecvWr<'a> {
+    /// Where the message goes, piece after piece.
+    pub dst: &'a [LocalSge<'a>],
+    /// Comes back in the completion.
+    pub user_ctx: u64,
+}
+
+/// Why a post stopped: requests before `index` are posted, `index` and later ones are not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("request {index} of the batch was refused: {reason}")]
+pub struct PostError {
+    /// Index of the bad request.
+    pub index: usize,
+    /// What was wrong with it.
+    pub reason: PostReason,
+}
+
+/// What was wrong with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PostReason {
+    /// The queue has no room; poll its JFC and post again.
+    #[error("the queue is full; poll its JFC, then post again")]
+    Full,
+    /// A range, length, count or alignment that cannot be right.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The transport mode does not carry this operation.
+    #[error("the transport mode of the queue does not carry this operation")]
+    Mode,
+    /// The device failed or is being reset.
+    #[error("the device is not operational")]
+    Device,
+}
