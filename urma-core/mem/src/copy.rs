@@ -9,12 +9,21 @@
 //! destination moves by one load and one store, so nobody sees it torn. `copy_ordered` stores the part
 //! from the last 8-byte boundary that is at least 8 bytes before the end with separate release stores,
 //! in ascending order: whoever sees the last byte (or, of an aligned message, the last word) sees all.
+//!
+//! Measured in one thread, hot, on a 2-core virtual machine (AMD, AVX), ns per copy: 8 B 1.4, 64 B 2.1,
+//! 256 B 2.8, 4 KiB 22 (187 GB/s), 64 KiB 656 (100 GB/s), 1 MiB 18 us (58 GB/s); `copy_ordered` adds
+//! 1-4 ns; the word-atomic twin makes 11 GB/s. Streaming stores cost 100 ns to start and reach 43 GB/s
+//! hot; to a destination outside the caches they are 2-3.5 times faster than ordinary ones
+//! (512 MiB set: 17-37 against 5-10 GB/s), from `STREAMING_MIN` on.
 #![expect(unsafe_code, reason = "raw copies are this file's purpose")]
 
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), expect(dead_code, reason = "checked twin"))]
 mod words;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86;
+
+/// From this length on, in bytes, a destination that is not in a cache is worth streaming stores.
+pub const STREAMING_MIN: usize = 1 << 20;
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use words as imp;
@@ -53,14 +62,18 @@ pub(crate) unsafe fn copy_ordered(to: *mut u8, from: *const u8, len: usize) {
     unsafe { imp::copy_tail(to, from, len - body) };
 }
 
-/// Copies `len` bytes with stores that go past the caches, and orders them before everything after it.
+/// Copies `len` bytes with stores that go past the caches, the last 8 after all before them.
 ///
 /// # Safety
 /// As [`copy`].
 pub(crate) unsafe fn copy_streaming(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: passed on to the caller.
-    unsafe { imp::copy_streaming(to, from, len) };
+    let body = body_len(to.addr(), len);
+    // SAFETY: passed on to the caller; body <= len.
+    unsafe { imp::copy_streaming(to, from, body) };
     crate::barrier::flush_wc();
+    let (to, from) = (to.wrapping_add(body), from.wrapping_add(body));
+    // SAFETY: passed on to the caller, for the rest of the ranges.
+    unsafe { imp::copy_tail(to, from, len - body) };
 }
 
 /// How many bytes come before the tail that is stored in order: up to the last 8-byte boundary (of the
@@ -74,5 +87,5 @@ fn body_len(to: usize, len: usize) -> usize {
     boundary.saturating_sub(to)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -8,9 +8,13 @@
 
 pub mod barrier;
 pub mod copy;
+pub mod hazard;
 pub mod region;
 pub mod serial;
+pub mod sleep;
+pub mod spsc;
 pub mod sync;
+pub mod words;
 
 pub use region::{Access, AtomicOp, OutOfBounds, Pages, Region};
 pub use serial::{Held, Run, Serial};

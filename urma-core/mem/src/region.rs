@@ -189,5 +189,5 @@ impl fmt::Debug for Region {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

@@ -149,6 +149,20 @@ impl<T> Serial<T> {
     }
 }
 
+#[cfg(all(test, loom))]
+impl<T> Serial<T> {
+    /// `run` with a planted fault: the holder lets go without looking for a mark.
+    pub(crate) fn run_without_last_look(&self, mut f: impl FnMut(&mut T)) -> Run {
+        if self.state.fetch_or(HELD | MARKED, Ordering::AcqRel) & HELD != 0 {
+            return Run::HandedOver;
+        }
+        self.state.fetch_and(!MARKED, Ordering::AcqRel);
+        self.visit(&mut f);
+        self.state.store(0, Ordering::Release);
+        Run::Done
+    }
+}
+
 impl<T> fmt::Debug for Serial<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load(Ordering::Relaxed);

@@ -76,3 +76,60 @@ mod plain {
         assert_eq!(serial.into_inner(), 80_000);
     }
 }
+
+#[cfg(loom)]
+mod model {
+    use crate::serial::{Run, Serial};
+    use crate::sync::{AtomicU32, Ordering};
+    use std::sync::Arc;
+
+    type Visit<'a> = &'a mut dyn FnMut(&mut u32);
+
+    /// Two threads post and run; afterwards all posts were seen by a visit, whoever made it.
+    fn posts_are_seen(run: fn(&Serial<u32>, Visit<'_>) -> Run) {
+        loom::model(move || {
+            let serial = Arc::new(Serial::new(0_u32));
+            let posted = Arc::new(AtomicU32::new(0));
+            let post = move |serial: &Serial<u32>, posted: &AtomicU32| {
+                posted.fetch_add(1, Ordering::Relaxed);
+                run(serial, &mut |seen| *seen = posted.load(Ordering::Relaxed))
+            };
+            let (other_serial, other_posted) = (Arc::clone(&serial), Arc::clone(&posted));
+            let other = loom::thread::spawn(move || post(&other_serial, &other_posted));
+            let mine = post(&serial, &posted);
+            let theirs = other.join().unwrap();
+            assert!(mine != Run::HandedOver || theirs != Run::HandedOver, "nobody works");
+            if mine != Run::WorkLeft && theirs != Run::WorkLeft {
+                assert!(!serial.is_marked(), "a mark was left behind and nobody told");
+                let held = serial.try_with(|seen| *seen).expect("nobody holds");
+                assert_eq!(held.value, 2, "a mark was lost");
+            }
+        });
+    }
+
+    #[test]
+    fn loom_a_mark_is_never_lost() {
+        posts_are_seen(|serial, visit| serial.run(visit));
+    }
+
+    #[test]
+    #[should_panic]
+    fn loom_catches_a_holder_that_does_not_look_again() {
+        posts_are_seen(|serial, visit| serial.run_without_last_look(visit));
+    }
+
+    /// A visit that is not a run passes the mark on.
+    #[test]
+    fn loom_a_visitor_learns_of_the_mark() {
+        loom::model(|| {
+            let serial = Arc::new(Serial::new(0_u32));
+            let other = Arc::clone(&serial);
+            let poster = loom::thread::spawn(move || other.run(|worked| *worked += 1));
+            let visit = serial.try_with(|_| ());
+            let posted = poster.join().unwrap();
+            let told = visit.is_some_and(|held| held.marked);
+            let worked = serial.try_with(|worked| *worked).expect("nobody holds").value;
+            assert!(worked == 1 || (told && posted == Run::HandedOver));
+        });
+    }
+}

@@ -1,0 +1,200 @@
+//! Hazard slots and generations: touching a peer's memory without asking, and taking it back.
+//!
+//! Owns: the order of announce, check, copy, check, clear on one side and kill, scan on the other.
+//! Takes: a slot word (written by the initiator), a generation word (written by the memory's owner),
+//! the owner's patience as a closure.
+//! Gives: `HazardSlot`/`Announced` to initiators, `Generation::kill` and `drain` to owners.
+//! Must not: read a clock; wait without asking for patience.
+//!
+//! Measured: 2.4 ns per announcement; revocation 0.15-0.21 us against 8-byte writers, 1.2-1.3 us against
+//! 64 KiB ones; 0 stores after it in 46 000 revocations, 382-2892 without the slot.
+
+use crate::region::{OutOfBounds, Region};
+use crate::words::Words;
+
+/// Bytes between two slots: two cache lines, as the ring's lines.
+pub const SLOT_LEN: usize = 128;
+/// The slot announces nothing.
+pub const CLEAR: u64 = 0;
+/// Longest piece, in bytes, to copy between two looks at the generation: it bounds the owner's wait.
+pub const CHUNK_MAX: usize = 64 << 10;
+
+/// The memory's generation changed: it is no longer (or not yet again) the initiator's to touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the segment's generation changed")]
+pub struct Revoked;
+
+/// A generation word of a table entry, seen by its owner or by a peer. Odd: the entry is live.
+#[derive(Debug, Clone)]
+pub struct Generation<W = Region> {
+    words: W,
+    offset: usize,
+}
+
+impl<W: Words> Generation<W> {
+    /// The word at `offset`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when it is outside the window or misaligned.
+    pub fn new(words: W, offset: usize) -> Result<Self, OutOfBounds> {
+        words.load(offset)?;
+        Ok(Self { words, offset })
+    }
+
+    /// The present value; what is loaded afterwards is not older.
+    #[inline]
+    pub fn load(&self) -> u64 {
+        self.words.load_acquire(self.offset).unwrap_or(CLEAR)
+    }
+
+    /// Owner: makes the next odd value live after everything else of the entry is stored. Returns it.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the word cannot be written.
+    pub fn revive(&self) -> Result<u64, OutOfBounds> {
+        let next =
+            (self.words.load(self.offset)? | 1).wrapping_add(if self.is_live() { 2 } else { 0 });
+        self.words.store_release(self.offset, next)?;
+        Ok(next)
+    }
+
+    /// Owner: ends the present life. Whoever announces from now on sees it; whoever announced before is
+    /// seen by [`drain`]. Does nothing to an entry that is not live.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the word cannot be written.
+    pub fn kill(&self) -> Result<(), OutOfBounds> {
+        let present = self.words.load(self.offset)?;
+        if is_live(present) {
+            self.words.swap_fence(self.offset, present.wrapping_add(1))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the entry is live now.
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        is_live(self.load())
+    }
+}
+
+/// Whether a generation value means a live entry.
+#[inline]
+pub const fn is_live(generation: u64) -> bool {
+    generation & 1 == 1
+}
+
+/// A slot, written by one thread of the initiator and read by the memory's owner.
+#[derive(Debug, Clone)]
+pub struct HazardSlot<W = Region> {
+    words: W,
+    offset: usize,
+}
+
+impl<W: Words> HazardSlot<W> {
+    /// The slot at `offset`.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when it is outside the window or misaligned.
+    pub fn new(words: W, offset: usize) -> Result<Self, OutOfBounds> {
+        words.load(offset)?;
+        Ok(Self { words, offset })
+    }
+
+    /// Initiator: says which segment it is about to touch (`claim`, not 0), before it looks at the
+    /// segment's entry. The slot is cleared when the announcement is dropped.
+    ///
+    /// One thread at a time may use a slot; `&mut` keeps that within a process.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the slot cannot be written.
+    #[inline]
+    pub fn announce(&mut self, claim: u64) -> Result<Announced<'_, W>, OutOfBounds> {
+        self.words.swap_fence(self.offset, claim)?;
+        Ok(Announced { slot: self })
+    }
+
+    /// Owner of the memory: what the slot announces now.
+    #[inline]
+    pub fn claim(&self) -> u64 {
+        self.words.load_acquire(self.offset).unwrap_or(CLEAR)
+    }
+}
+
+/// An announcement in force. Only while it lives may the segment be touched, and only after a check.
+#[must_use = "the slot is cleared when the announcement is dropped"]
+#[derive(Debug)]
+pub struct Announced<'a, W: Words = Region> {
+    slot: &'a mut HazardSlot<W>,
+}
+
+impl<W: Words> Announced<'_, W> {
+    /// Whether the entry still has the generation that the initiator imported: to be asked after the
+    /// announcement and before the first byte, and between pieces of at most [`CHUNK_MAX`].
+    ///
+    /// # Errors
+    /// [`Revoked`] when it has not.
+    #[inline]
+    pub fn check(&self, generation: &Generation<W>, imported: u64) -> Result<(), Revoked> {
+        let is_same = generation.load() == imported && is_live(imported);
+        if is_same { Ok(()) } else { Err(Revoked) }
+    }
+
+    /// The check after the last byte: loads made before it (a READ's data) are older than the answer.
+    ///
+    /// # Errors
+    /// [`Revoked`] when the generation changed while the bytes moved.
+    #[inline]
+    pub fn finish(self, generation: &Generation<W>, imported: u64) -> Result<(), Revoked> {
+        crate::sync::fence(crate::sync::Ordering::Acquire);
+        self.check(generation, imported)
+    }
+}
+
+impl<W: Words> Drop for Announced<'_, W> {
+    #[inline]
+    fn drop(&mut self) {
+        // The announcement wrote this word; it cannot have become read-only.
+        let stored = self.slot.words.store_release(self.slot.offset, CLEAR);
+        debug_assert!(stored.is_ok());
+    }
+}
+
+/// How a drain ended.
+#[must_use = "memory may be reused only after a clear drain or a hard revocation"]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drain {
+    /// No slot announces the claim any more: no store through it can come.
+    Clear,
+    /// Patience ended first (a stopped, dead or hung peer): take the pages away from under it.
+    TimedOut,
+}
+
+/// Owner: waits until none of the slots announces a claim that `matches`. To be called after
+/// [`Generation::kill`]. Each slot is left for good once it was seen clear: a later announcement of the
+/// same claim finds the generation dead.
+///
+/// `keep_waiting` is asked before every repeated look; it counts time, looks at the peer's liveness,
+/// and may yield the processor.
+pub fn drain<'a, W: Words + 'a>(
+    slots: impl IntoIterator<Item = &'a HazardSlot<W>>,
+    matches: impl Fn(u64) -> bool,
+    mut keep_waiting: impl FnMut() -> bool,
+) -> Drain {
+    for slot in slots {
+        loop {
+            let claim = slot.claim();
+            if claim == CLEAR || !matches(claim) {
+                break;
+            }
+            if !keep_waiting() {
+                return Drain::TimedOut;
+            }
+            crate::sync::spin_hint();
+        }
+    }
+    Drain::Clear
+}
+
+#[cfg(test)]
+mod tests;

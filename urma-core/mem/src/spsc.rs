@@ -1,0 +1,119 @@
+//! The ring between two processes: one producer, one consumer, entries of any length.
+//!
+//! Owns: positions, headers, wrap markers; the producer's half is [tail line][entries], the consumer's
+//! half is [head line]; each half is written by its owner only.
+//! Takes: two windows; payload as bytes.
+//! Gives: `Producer::reserve` -> write -> `publish`; `Consumer::next_entry` -> read -> `done`.
+//! Must not: trust a byte of the other side's half; wait; store half an entry visibly.
+//!
+//! ```text
+//! producer's half:  0       tail: u64, bytes published since the start (monotonic)
+//!                   128     entries: capacity bytes (power of two), each entry 8-byte aligned:
+//!                           len: u32 | kind: u32 | payload padded to 8
+//!                           kind u32::MAX: wrap marker, its len fills up to the end
+//! consumer's half:  0       head: u64, bytes consumed since the start (monotonic)
+//! ```
+//! A producer that dies before `publish` leaves bytes that nobody looks at.
+
+mod consumer;
+mod producer;
+
+use crate::region::OutOfBounds;
+use crate::words::Words;
+
+pub use consumer::{Consumer, Entry};
+pub use producer::{Producer, Slot};
+
+/// Bytes a position word takes: two cache lines, so that neither side's prefetcher drags the other's.
+pub const LINE_LEN: usize = 128;
+/// Kinds from the caller must be below this one, which marks the unused end of the ring.
+pub const KIND_WRAP: u32 = u32::MAX;
+/// Smallest ring in bytes of entries.
+pub const CAPACITY_MIN: usize = 64;
+/// Largest ring in bytes of entries; lengths of entries stay within `u32`.
+pub const CAPACITY_MAX: usize = 1 << 30;
+
+const HEADER_LEN: u64 = 8;
+
+/// Bytes of the producer's half for `capacity` bytes of entries.
+pub const fn half_len(capacity: usize) -> usize {
+    LINE_LEN + capacity
+}
+
+/// Why an entry could not be reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReserveError {
+    /// No room until the consumer moves on.
+    #[error("the ring is full")]
+    Full,
+    /// Longer than half the ring: it might never fit.
+    #[error("the entry is longer than the ring takes")]
+    TooLong,
+    /// The consumer's half says something impossible.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+}
+
+/// What a lying or broken peer wrote. The side that saw it stays with this answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Corrupt {
+    /// A position went backwards, beyond what can be outstanding, or is not a multiple of 8.
+    #[error("position {position} is impossible")]
+    Position {
+        /// The word as read.
+        position: u64,
+    },
+    /// An entry reaches beyond what was published or beyond the ring's end.
+    #[error("entry length {len} is impossible")]
+    Length {
+        /// The length as read.
+        len: u32,
+    },
+    /// A wrap marker that does not end the ring exactly.
+    #[error("wrap marker of {len} bytes is misplaced")]
+    Wrap {
+        /// The length as read.
+        len: u32,
+    },
+    /// A window does not have the length it was checked to have.
+    #[error(transparent)]
+    Window(#[from] OutOfBounds),
+}
+
+/// A ring cannot be laid over windows of these lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no ring of {capacity} bytes fits windows of {own} and {peer} bytes")]
+pub struct BadLayout {
+    /// Bytes of entries asked for.
+    pub capacity: usize,
+    /// Length of the caller's own window.
+    pub own: usize,
+    /// Length of the peer's window.
+    pub peer: usize,
+}
+
+/// Header and payload, padded to 8 bytes.
+#[inline]
+fn entry_size(len: u64) -> u64 {
+    HEADER_LEN + ((len + 7) & !7)
+}
+
+/// A ring offset as an index; capacities are at most `CAPACITY_MAX`, so nothing is lost.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "masked by a capacity of at most 2^30")]
+fn index(position: u64) -> usize {
+    position as usize
+}
+
+fn check_layout<W: Words>(capacity: usize, producer: &W, consumer: &W) -> Option<()> {
+    let fits = capacity.is_power_of_two()
+        && (CAPACITY_MIN..=CAPACITY_MAX).contains(&capacity)
+        && producer.len_bytes() >= half_len(capacity)
+        && consumer.len_bytes() >= 8
+        && producer.load(0).is_ok()
+        && consumer.load(0).is_ok();
+    fits.then_some(())
+}
+
+#[cfg(test)]
+mod tests;

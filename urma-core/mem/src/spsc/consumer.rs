@@ -1,0 +1,196 @@
+//! The reading end of a ring.
+//!
+//! Owns: the head.
+//! Takes: the producer's half, of which it believes nothing.
+//! Gives: `Consumer::next_entry` -> `Entry` -> `done`.
+//! Must not: read beyond the ring; read a header twice; go on after a lie.
+
+use super::{BadLayout, Corrupt, HEADER_LEN, KIND_WRAP, LINE_LEN};
+use super::{check_layout, entry_size, index};
+use crate::region::{OutOfBounds, Region};
+use crate::words::Words;
+
+/// The reading end.
+#[derive(Debug)]
+pub struct Consumer<W = Region> {
+    own: W,
+    peer: W,
+    capacity: u64,
+    head: u64,
+    tail_seen: u64,
+    corrupt: Option<Corrupt>,
+}
+
+impl<W: Words> Consumer<W> {
+    /// The reading end: `own` holds the head line written here, `peer` is the producer's half.
+    ///
+    /// # Errors
+    /// As [`Producer::new`].
+    pub fn new(own: W, peer: W, capacity: usize) -> Result<Self, BadLayout> {
+        let refused = BadLayout { capacity, own: own.len_bytes(), peer: peer.len_bytes() };
+        check_layout(capacity, &peer, &own).ok_or(refused)?;
+        own.store_release(0, 0).map_err(|_| refused)?;
+        let capacity = capacity as u64;
+        Ok(Self { own, peer, capacity, head: 0, tail_seen: 0, corrupt: None })
+    }
+
+    /// The next entry, if one is published. The same entry comes again until [`Entry::done`].
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the producer's half says something impossible; from then on always.
+    #[inline]
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_, W>>, Corrupt> {
+        if let Some(corrupt) = self.corrupt {
+            return Err(corrupt);
+        }
+        match self.look() {
+            Ok(Some((kind, len))) => Ok(Some(Entry { kind, len, ring: self })),
+            Ok(None) => Ok(None),
+            Err(corrupt) => {
+                self.corrupt = Some(corrupt);
+                Err(corrupt)
+            }
+        }
+    }
+
+    /// Whether something may be there: a cheap look at the tail alone, for polling many rings.
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        self.corrupt.is_none()
+            && (self.head != self.tail_seen
+                || self.peer.load(0).is_ok_and(|tail| tail != self.head))
+    }
+
+    /// Kind and length of the entry at the head, checked; steps over a wrap marker.
+    #[inline]
+    fn look(&mut self) -> Result<Option<(u32, usize)>, Corrupt> {
+        if self.head == self.tail_seen && !self.refresh_tail()? {
+            return Ok(None);
+        }
+        let (kind, len) = self.header()?;
+        if kind != KIND_WRAP {
+            return self.checked(kind, len).map(Some);
+        }
+        let to_end = self.capacity - (self.head & (self.capacity - 1));
+        // A marker fills the ring up to its end, and never the whole ring.
+        if u64::from(len) + HEADER_LEN != to_end || to_end == self.capacity {
+            return Err(Corrupt::Wrap { len });
+        }
+        // An entry is published together with the marker before it.
+        if to_end >= self.tail_seen - self.head {
+            return Err(Corrupt::Wrap { len });
+        }
+        self.head += to_end;
+        let (kind, len) = self.header()?;
+        if kind == KIND_WRAP {
+            return Err(Corrupt::Wrap { len });
+        }
+        self.checked(kind, len).map(Some)
+    }
+
+    /// Looks at the tail; returns whether there is more than at the last look.
+    fn refresh_tail(&mut self) -> Result<bool, Corrupt> {
+        let tail = self.peer.load_acquire(0)?;
+        if tail < self.tail_seen || tail - self.head > self.capacity || tail % 8 != 0 {
+            return Err(Corrupt::Position { position: tail });
+        }
+        self.tail_seen = tail;
+        Ok(tail != self.head)
+    }
+
+    /// The header at the head, read once as one word.
+    #[inline]
+    fn header(&self) -> Result<(u32, u32), Corrupt> {
+        let at = LINE_LEN + index(self.head & (self.capacity - 1));
+        let mut bytes = [0; 8];
+        self.peer.read_bytes(at, &mut bytes)?;
+        let [l0, l1, l2, l3, k0, k1, k2, k3] = bytes;
+        Ok((u32::from_le_bytes([k0, k1, k2, k3]), u32::from_le_bytes([l0, l1, l2, l3])))
+    }
+
+    #[inline]
+    fn checked(&self, kind: u32, len: u32) -> Result<(u32, usize), Corrupt> {
+        let size = entry_size(u64::from(len));
+        let to_end = self.capacity - (self.head & (self.capacity - 1));
+        if size > to_end || size > self.tail_seen - self.head {
+            return Err(Corrupt::Length { len });
+        }
+        Ok((kind, len as usize))
+    }
+}
+
+/// A published entry. Its kind and length were read once and checked; its payload may still be changed
+/// by a lying producer, so every field is to be copied once and checked by whoever reads it.
+#[derive(Debug)]
+pub struct Entry<'a, W = Region> {
+    kind: u32,
+    len: usize,
+    ring: &'a mut Consumer<W>,
+}
+
+impl<W: Words> Entry<'_, W> {
+    /// The kind its producer gave.
+    #[inline]
+    pub fn kind(&self) -> u32 {
+        self.kind
+    }
+
+    /// Length of the payload in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no payload.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies payload out.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when the range is outside the payload.
+    #[inline]
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+        let at = self.at(offset, bytes.len())?;
+        self.ring.peer.read_bytes(at, bytes)
+    }
+
+    /// Gives the entry's room back to the producer.
+    #[inline]
+    pub fn done(self) {
+        let ring = self.ring;
+        ring.head += entry_size(self.len as u64);
+        // The window was written at construction; it cannot have become shorter.
+        let stored = ring.own.store_release(0, ring.head);
+        debug_assert!(stored.is_ok());
+    }
+
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> Result<usize, OutOfBounds> {
+        if offset > self.len || len > self.len - offset {
+            return Err(OutOfBounds { offset, len, limit: self.len });
+        }
+        let start = self.ring.head & (self.ring.capacity - 1);
+        Ok(LINE_LEN + index(start + HEADER_LEN) + offset)
+    }
+}
+
+impl Entry<'_, Region> {
+    /// Copies payload into a region, the last 8 bytes after all others.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when either range is outside.
+    #[inline]
+    pub fn copy_to(
+        &self,
+        offset: usize,
+        target: &Region,
+        target_offset: usize,
+        len: usize,
+    ) -> Result<(), OutOfBounds> {
+        let at = self.at(offset, len)?;
+        self.ring.peer.copy_to_ordered(at, target, target_offset, len)
+    }
+}

@@ -1,0 +1,210 @@
+//! The writing end of a ring.
+//!
+//! Owns: the tail, its own half's bytes.
+//! Takes: payload.
+//! Gives: `Producer::reserve` -> `Slot` -> `publish`.
+//! Must not: overwrite what the consumer has not given back; believe an impossible head.
+
+use super::{BadLayout, Corrupt, HEADER_LEN, KIND_WRAP, LINE_LEN, ReserveError};
+use super::{check_layout, entry_size, index};
+use crate::region::{OutOfBounds, Region};
+use crate::words::Words;
+
+/// The writing end.
+#[derive(Debug)]
+pub struct Producer<W = Region> {
+    own: W,
+    peer: W,
+    capacity: u64,
+    tail: u64,
+    tail_published: u64,
+    head_seen: u64,
+    corrupt: Option<Corrupt>,
+}
+
+impl<W: Words> Producer<W> {
+    /// The writing end of an empty ring: `own` is the half written here, `peer` holds the head line.
+    /// Both position words must still be 0 (a ring is never taken over from a former producer).
+    ///
+    /// # Errors
+    /// [`BadLayout`] when the capacity is no power of two within the limits, a window is too short, or
+    /// the own window cannot be written.
+    pub fn new(own: W, peer: W, capacity: usize) -> Result<Self, BadLayout> {
+        let refused = BadLayout { capacity, own: own.len_bytes(), peer: peer.len_bytes() };
+        check_layout(capacity, &own, &peer).ok_or(refused)?;
+        own.store_release(0, 0).map_err(|_| refused)?;
+        let capacity = capacity as u64;
+        Ok(Self { own, peer, capacity, tail: 0, tail_published: 0, head_seen: 0, corrupt: None })
+    }
+
+    /// Room for an entry with `len` bytes of payload. Dropping the slot gives the room back.
+    ///
+    /// # Errors
+    /// [`ReserveError`].
+    #[inline]
+    pub fn reserve(&mut self, len: usize) -> Result<Slot<'_, W>, ReserveError> {
+        if let Some(corrupt) = self.corrupt {
+            return Err(corrupt.into());
+        }
+        if len > self.len_max() {
+            return Err(ReserveError::TooLong);
+        }
+        let size = entry_size(len as u64);
+        let at = self.tail & (self.capacity - 1);
+        let to_end = self.capacity - at;
+        let skip = if size <= to_end { 0 } else { to_end };
+        if !self.has_room(skip + size) {
+            self.refresh_head()?;
+            if !self.has_room(skip + size) {
+                return Err(ReserveError::Full);
+            }
+        }
+        Ok(Slot { ring: self, skip, size, len })
+    }
+
+    /// Longest payload an entry may have, in bytes: half the ring with its header.
+    pub fn len_max(&self) -> usize {
+        usize::try_from(self.capacity / 2 - HEADER_LEN).unwrap_or(0)
+    }
+
+    /// Makes all staged entries visible to the consumer.
+    #[inline]
+    pub fn publish_staged(&mut self) {
+        if self.tail != self.tail_published {
+            self.tail_published = self.tail;
+            // The window was written at construction; it cannot have become shorter.
+            let stored = self.own.store_release(0, self.tail);
+            debug_assert!(stored.is_ok());
+        }
+    }
+
+    /// Whether the consumer has taken everything that was published.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the consumer's half says something impossible.
+    pub fn is_drained(&mut self) -> Result<bool, Corrupt> {
+        self.refresh_head()?;
+        Ok(self.head_seen == self.tail_published)
+    }
+
+    #[inline]
+    fn has_room(&self, size: u64) -> bool {
+        self.tail - self.head_seen + size <= self.capacity
+    }
+
+    fn refresh_head(&mut self) -> Result<(), Corrupt> {
+        let head = self.peer.load_acquire(0)?;
+        // Also checked: the consumer cannot have taken what was not published.
+        if head < self.head_seen || head > self.tail_published || head % 8 != 0 {
+            let corrupt = Corrupt::Position { position: head };
+            self.corrupt = Some(corrupt);
+            return Err(corrupt);
+        }
+        self.head_seen = head;
+        Ok(())
+    }
+}
+
+/// Room in the ring for one entry, not yet visible to the consumer.
+#[derive(Debug)]
+pub struct Slot<'a, W = Region> {
+    ring: &'a mut Producer<W>,
+    skip: u64,
+    size: u64,
+    len: usize,
+}
+
+impl<W: Words> Slot<'_, W> {
+    /// Writes bytes of the payload.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when they reach beyond the reserved length.
+    #[inline]
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+        let at = self.at(offset, bytes.len())?;
+        self.ring.own.write_bytes(at, bytes)
+    }
+
+    /// Makes the entry complete but not yet visible; see [`Producer::publish_staged`].
+    /// A `kind` of [`KIND_WRAP`] is the caller's mistake and is answered by [`OutOfBounds`].
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] for the reserved kind; nothing was staged then.
+    #[inline]
+    pub fn stage(self, kind: u32) -> Result<(), OutOfBounds> {
+        if kind == KIND_WRAP {
+            return Err(OutOfBounds {
+                offset: KIND_WRAP as usize,
+                len: 0,
+                limit: KIND_WRAP as usize,
+            });
+        }
+        let ring = self.ring;
+        let at = ring.tail & (ring.capacity - 1);
+        if self.skip != 0 {
+            ring.put_header(at, self.skip - HEADER_LEN, KIND_WRAP)?;
+        }
+        let start = (ring.tail + self.skip) & (ring.capacity - 1);
+        ring.put_header(start, self.len as u64, kind)?;
+        ring.tail += self.skip + self.size;
+        Ok(())
+    }
+
+    /// Makes the entry, and all staged before it, visible to the consumer.
+    ///
+    /// # Errors
+    /// As [`Slot::stage`].
+    #[inline]
+    pub fn publish(self, kind: u32) -> Result<(), OutOfBounds> {
+        let Self { ring, skip, size, len } = self;
+        Slot { ring: &mut *ring, skip, size, len }.stage(kind)?;
+        ring.publish_staged();
+        Ok(())
+    }
+
+    /// Length of the payload in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the entry has no payload.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Offset in the half of `len` payload bytes at `offset`.
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> Result<usize, OutOfBounds> {
+        if offset > self.len || len > self.len - offset {
+            return Err(OutOfBounds { offset, len, limit: self.len });
+        }
+        let start = (self.ring.tail + self.skip) & (self.ring.capacity - 1);
+        Ok(LINE_LEN + index(start + HEADER_LEN) + offset)
+    }
+}
+
+impl Slot<'_, Region> {
+    /// Copies payload from a region into the entry.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`] when either range is outside.
+    #[inline]
+    pub fn copy_from(
+        &mut self,
+        offset: usize,
+        source: &Region,
+        source_offset: usize,
+        len: usize,
+    ) -> Result<(), OutOfBounds> {
+        let at = self.at(offset, len)?;
+        source.copy_to(source_offset, &self.ring.own, at, len)
+    }
+}
+
+impl<W: Words> Producer<W> {
+    #[inline]
+    fn put_header(&self, at: u64, len: u64, kind: u32) -> Result<(), OutOfBounds> {
+        let header = (u64::from(kind) << 32) | (len & u64::from(u32::MAX));
+        self.own.write_bytes(LINE_LEN + index(at), &header.to_le_bytes())
+    }
+}

@@ -1,0 +1,185 @@
+//! The words that a protocol between two sides needs, from a region or from a model.
+//!
+//! Owns: the list of accesses the protocols (ring, sleep flag, hazard slot) are written in.
+//! Takes: offsets in bytes.
+//! Gives: `Words`, implemented by `Region`, and under loom by `ModelWords`.
+//! Must not: grow an access that only one protocol's convenience asks for.
+
+use crate::region::{OutOfBounds, Region};
+
+/// Shared 8-byte words and bytes, as the protocols between processes use them.
+pub trait Words: Clone {
+    /// Length in bytes.
+    fn len_bytes(&self) -> usize;
+    /// Loads a word, unordered.
+    ///
+    /// # Errors
+    /// [`OutOfBounds`], here and below, when the access is outside or misaligned.
+    fn load(&self, offset: usize) -> Result<u64, OutOfBounds>;
+    /// Loads a word; later accesses stay behind it.
+    ///
+    /// # Errors
+    /// As [`Words::load`].
+    fn load_acquire(&self, offset: usize) -> Result<u64, OutOfBounds>;
+    /// Stores a word; earlier accesses stay before it.
+    ///
+    /// # Errors
+    /// As [`Words::load`]; also for a read-only side.
+    fn store_release(&self, offset: usize, value: u64) -> Result<(), OutOfBounds>;
+    /// Stores a word so that it is visible before any later load is made; returns the word before.
+    ///
+    /// # Errors
+    /// As [`Words::store_release`].
+    fn swap_fence(&self, offset: usize, value: u64) -> Result<u64, OutOfBounds>;
+    /// Earlier stores are visible before later loads are made.
+    fn fence(&self);
+    /// Copies bytes out.
+    ///
+    /// # Errors
+    /// As [`Words::load`].
+    fn read_bytes(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds>;
+    /// Copies bytes in.
+    ///
+    /// # Errors
+    /// As [`Words::store_release`].
+    fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds>;
+}
+
+impl Words for Region {
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn load(&self, offset: usize) -> Result<u64, OutOfBounds> {
+        self.load_u64(offset)
+    }
+
+    #[inline]
+    fn load_acquire(&self, offset: usize) -> Result<u64, OutOfBounds> {
+        self.load_u64_acquire(offset)
+    }
+
+    #[inline]
+    fn store_release(&self, offset: usize, value: u64) -> Result<(), OutOfBounds> {
+        self.store_u64_release(offset, value)
+    }
+
+    /// On x86-64 the exchange itself is the fence (2.4 ns measured, where `mfence` costs 26).
+    #[inline]
+    fn swap_fence(&self, offset: usize, value: u64) -> Result<u64, OutOfBounds> {
+        let before = self.swap_u64(offset, value)?;
+        #[cfg(not(target_arch = "x86_64"))]
+        crate::barrier::store_before_load();
+        Ok(before)
+    }
+
+    #[inline]
+    fn fence(&self) {
+        crate::barrier::store_before_load();
+    }
+
+    #[inline]
+    fn read_bytes(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.read(offset, bytes)
+    }
+
+    #[inline]
+    fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+        self.write(offset, bytes)
+    }
+}
+
+#[cfg(all(test, loom))]
+pub(crate) mod model {
+    //! Words that loom watches, with the faults that the models must catch.
+
+    use super::Words;
+    use crate::region::OutOfBounds;
+    use crate::sync::{Arc, AtomicU64, Ordering, fence};
+
+    /// A mistake planted into the words, to show that a model can fail.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Fault {
+        None,
+        /// Release stores are relaxed.
+        StoreNotReleased,
+        /// The exchange orders nothing.
+        SwapNotFenced,
+        /// The fence between a store and a load is missing.
+        FenceMissing,
+    }
+
+    #[derive(Debug, Clone)]
+    pub(crate) struct ModelWords {
+        words: Arc<Vec<AtomicU64>>,
+        fault: Fault,
+    }
+
+    impl ModelWords {
+        pub(crate) fn new(count: usize, fault: Fault) -> Self {
+            Self { words: Arc::new((0..count).map(|_| AtomicU64::new(0)).collect()), fault }
+        }
+
+        fn at(&self, offset: usize) -> Result<&AtomicU64, OutOfBounds> {
+            let limit = self.words.len() * 8;
+            let word = self.words.get(offset / 8).filter(|_| offset % 8 == 0);
+            word.ok_or(OutOfBounds { offset, len: 8, limit })
+        }
+    }
+
+    impl Words for ModelWords {
+        fn len_bytes(&self) -> usize {
+            self.words.len() * 8
+        }
+
+        fn load(&self, offset: usize) -> Result<u64, OutOfBounds> {
+            Ok(self.at(offset)?.load(Ordering::Relaxed))
+        }
+
+        fn load_acquire(&self, offset: usize) -> Result<u64, OutOfBounds> {
+            Ok(self.at(offset)?.load(Ordering::Acquire))
+        }
+
+        fn store_release(&self, offset: usize, value: u64) -> Result<(), OutOfBounds> {
+            let released = self.fault != Fault::StoreNotReleased;
+            let order = if released { Ordering::Release } else { Ordering::Relaxed };
+            self.at(offset)?.store(value, order);
+            Ok(())
+        }
+
+        fn swap_fence(&self, offset: usize, value: u64) -> Result<u64, OutOfBounds> {
+            if self.fault == Fault::SwapNotFenced {
+                return Ok(self.at(offset)?.swap(value, Ordering::Relaxed));
+            }
+            let before = self.at(offset)?.swap(value, Ordering::AcqRel);
+            fence(Ordering::SeqCst);
+            Ok(before)
+        }
+
+        fn fence(&self) {
+            if self.fault != Fault::FenceMissing {
+                fence(Ordering::SeqCst);
+            }
+        }
+
+        fn read_bytes(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+            for (index, chunk) in bytes.chunks_mut(8).enumerate() {
+                let word = self.load(offset + index * 8)?.to_le_bytes();
+                chunk.copy_from_slice(&word[..chunk.len()]);
+            }
+            Ok(())
+        }
+
+        fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+            for (index, chunk) in bytes.chunks(8).enumerate() {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                let value = u64::from_le_bytes(word);
+                self.at(offset + index * 8)?.store(value, Ordering::Relaxed);
+            }
+            Ok(())
+        }
+    }
+}
