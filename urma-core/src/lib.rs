@@ -1,1 +1,40 @@
-//! placeholder
+//! URMA in Rust: the nouns, the API and its checks, and the traits a provider implements.
+//!
+//! *Owns*: the model (EID, segment, jetty, JFS, JFR, JFC, JFCE), the rules a caller must keep, and
+//! the provider-ops traits. *Takes*: what the program asks for. *Gives*: requests that passed every
+//! check, one dynamic call per batch, to a provider. *Must not*: know rings, registers, devices;
+//! read a clock; start a thread.
+#![forbid(unsafe_code)]
+
+mod completion;
+mod device;
+mod eid;
+mod event;
+pub mod ops;
+mod path;
+mod queue;
+mod segment;
+mod status;
+mod target;
+mod token;
+mod wr;
+
+pub use completion::{
+    Arm, Completion, CompletionFlags, CrOpcode, INLINE_PAYLOAD_MAX, InlinePayload, JettyId,
+};
+pub use device::{
+    AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Guid, ModeSet, Mtu, PortAttr,
+    PortState,
+};
+pub use eid::{Eid, EidError, Uasid, Ubva};
+pub use event::{AsyncEvent, AsyncKind};
+pub use path::{Path, PathKind, TargetId, TargetKind};
+pub use queue::{
+    JettyState, JfcCfg, JfcFlags, OrderType, QueueCfg, QueueKind, QueueStatus, RecvCfg, SendCfg,
+    SendFlags, SharedRecv, TransportMode,
+};
+pub use segment::{ImportedSegment, Segment, SegmentAccess, SegmentCfg};
+pub use status::{CrStatus, Status};
+pub use target::TargetJetty;
+pub use token::{Token, TokenId, TokenPolicy};
+pub use wr::{LocalSge, PostError, PostReason, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags};

@@ -12,7 +12,7 @@ use urma_mem::Region;
 
 use crate::{
     Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
-    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId,
+    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId, Token,
 };
 
 // ---- data plane -------------------------------------------------------------------------------
@@ -130,19 +130,28 @@ pub trait QueueFactory: Send + Sync + Debug {
     ///
     /// # Errors
     /// Limits of the device.
-    fn create_jfc(&self, cfg: &JfcCfg, jfce: Option<&Arc<dyn JfceControl>>) -> Result<JfcParts, Status>;
+    fn create_jfc(
+        &self,
+        cfg: &JfcCfg,
+        jfce: Option<&Arc<dyn JfceControl>>,
+    ) -> Result<JfcParts, Status>;
 
     /// JFS, JFR or jetty.
     ///
     /// # Errors
     /// `Exists`: the wanted id is taken. Limits of the device.
-    fn create_queue(&self, cfg: &QueueCfg<'_>) -> Result<QueueParts, Status>;
+    fn create_queue(&self, cfg: &QueueCfg) -> Result<QueueParts, Status>;
 
     /// Jetty group with the wanted id (0 = any); returns its id.
     ///
     /// # Errors
     /// `Exists`, limits of the device.
-    fn create_group(&self, id: u32, by_hint: HintPolicy, token: Option<u32>) -> Result<u32, Status>;
+    fn create_group(
+        &self,
+        id: u32,
+        policy: HintPolicy,
+        token: Option<Token>,
+    ) -> Result<u32, Status>;
 
     /// Forgets a group.
     ///
@@ -259,7 +268,13 @@ pub trait SegmentOps: Send + Sync + Debug {
     ///
     /// # Errors
     /// `Exists`: a live segment has this token id. Memory that the device cannot reach.
-    fn register(&self, region: &Region, token_id: u32, va: u64, cfg: &SegmentCfg) -> Result<(), Status>;
+    fn register(
+        &self,
+        region: &Region,
+        token_id: u32,
+        va: u64,
+        cfg: &SegmentCfg,
+    ) -> Result<(), Status>;
 
     /// Withdraws: drains for at most 10 ms, then revokes.
     ///
@@ -281,7 +296,7 @@ pub struct RemoteSegmentId {
     /// Token id (tid << 8).
     pub token_id: u32,
     /// Shown value.
-    pub token: Option<u32>,
+    pub token: Option<Token>,
     /// First address as registered.
     pub va: u64,
     /// Bytes.

@@ -1,7 +1,8 @@
 //! Work requests: what a user posts.
 //!
 //! *Owns*: the shapes of send and receive requests. Borrowed parts (segments, targets, SGE lists)
-//! must live until the call returns; segments tie posted work by their counts.
+//! must live until the call returns; what happens to memory under posted work is the business of
+//! `Segment::unregister`, which drains and then revokes.
 
 use crate::{ImportedSegment, Segment, TargetJetty};
 
@@ -48,6 +49,7 @@ bitflags::bitflags! {
 
 /// The operation of a send request, with its operands.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "each variant says what its operands are")]
 pub enum SendOp<'a> {
     /// One-sided write.
     Write { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a> },

@@ -1,0 +1,67 @@
+//! Asynchronous events of a context.
+//!
+//! *Owns*: the list of kinds and their numbers.
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $name:ident = $code:literal,)*) => {
+        /// What happened; numbers of `urma_async_event_type_t` (UMDK release 26.06).
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum AsyncKind {
+            $($(#[doc = $doc])* $name,)*
+            /// A number without a name.
+            Unknown(u8),
+        }
+
+        impl AsyncKind {
+            /// The kind with this number.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Self {
+                match code { $($code => Self::$name,)* other => Self::Unknown(other) }
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn code(self) -> u8 {
+                match self { $(Self::$name => $code,)* Self::Unknown(code) => code }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A JFC failed (overrun).
+    JfcError = 0,
+    /// A JFS went to the error state.
+    JfsError = 1,
+    /// A JFR went to the error state.
+    JfrError = 2,
+    /// A JFR has fewer receives than its threshold.
+    JfrLimit = 3,
+    /// A jetty went to the error state.
+    JettyError = 4,
+    /// A jetty's own JFR has fewer receives than its threshold.
+    JettyLimit = 5,
+    /// A jetty group failed.
+    GroupError = 6,
+    /// A port came up.
+    PortActive = 7,
+    /// A port went down.
+    PortDown = 8,
+    /// The device failed; nothing on it completes any more.
+    DeviceFatal = 9,
+    /// The EID at an index changed.
+    EidChange = 10,
+    /// Entity-level reset failed.
+    ElrError = 11,
+    /// Entity-level reset is done.
+    ElrDone = 12,
+}
+
+/// One asynchronous event.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AsyncEvent {
+    /// What happened.
+    pub kind: AsyncKind,
+    /// To whom: queue, JFC or group number, port, or EID index; 0 for the device itself.
+    pub id: u32,
+}

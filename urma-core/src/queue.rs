@@ -1,0 +1,174 @@
+//! Modes, orders, states and configurations of queues.
+//!
+//! *Owns*: plain values that cross the provider-ops traits. *Must not*: know handles; a provider
+//! finds its objects by their numbers.
+
+use crate::Token;
+
+/// Transport mode; numbers of `urma_transport_mode_t` (UMDK release 26.06).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum TransportMode {
+    /// Reliable message: one queue, many targets.
+    Rm = 1,
+    /// Reliable connection: one queue, one target.
+    Rc = 2,
+    /// Unreliable message: SEND only, unacknowledged.
+    Um = 4,
+}
+
+/// Order between transactions; numbers of `urma_order_type_t` (UMDK release 26.06).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum OrderType {
+    /// The usual one of the transport mode: OI for RM, OL for RC, NO for UM.
+    #[default]
+    Default = 0,
+    /// Ordered by the target; RC only.
+    Ot = 1,
+    /// Ordered by the initiator; RM only.
+    Oi = 2,
+    /// Ordered by the lower layer; RC only.
+    Ol = 3,
+    /// No order; not for RM.
+    No = 4,
+}
+
+/// State of a queue; numbers of `urma_jetty_state_t` (UMDK release 26.06).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum JettyState {
+    /// Fresh, or reset: nothing is started.
+    Reset = 0,
+    /// Works.
+    Ready = 1,
+    /// Stopped by an error; may be resumed. Not for JFRs.
+    Suspended = 2,
+    /// Stopped for good: every request is flushed.
+    Error = 3,
+}
+
+bitflags::bitflags! {
+    /// Flags of a JFC.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct JfcFlags: u32 {
+        /// Small receive payload may come in the completion itself.
+        const INLINE = 1 << 1;
+    }
+
+    /// Flags of a send queue.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct SendFlags: u32 {
+        /// An error suspends the queue instead of moving it to the error state.
+        const ERROR_SUSPEND = 1 << 1;
+        /// Requests may complete in another order than posted.
+        const OUTORDER_COMP = 1 << 2;
+    }
+}
+
+/// What a JFC shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JfcCfg {
+    /// Completions it holds, 1 to `max_jfc_depth`.
+    pub depth: u32,
+    /// Flags.
+    pub flags: JfcFlags,
+    /// Which completion event vector, below `ceq_cnt`.
+    pub ceqn: u32,
+    /// The caller's own.
+    pub user_ctx: u64,
+}
+
+/// Which queue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QueueKind {
+    /// Send only.
+    Jfs,
+    /// Receive only.
+    Jfr,
+    /// Send, and receive through its own or a shared JFR.
+    Jetty,
+}
+
+/// The send half of a queue, for a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendCfg {
+    /// Number of the JFC for its completions.
+    pub jfc: u32,
+    /// Requests it holds.
+    pub depth: u32,
+    /// Local SGEs of a request.
+    pub max_sge: u8,
+    /// Remote SGEs of a request.
+    pub max_rsge: u8,
+    /// Inline bytes of a request.
+    pub max_inline: u32,
+    /// 0 (lowest) to 15.
+    pub priority: u8,
+    /// How often a request is repeated when the receiver is not ready, 0 to 7.
+    pub rnr_retry: u8,
+    /// How long an acknowledgement may take: 4.096 us << value, 0 to 31.
+    pub err_timeout: u8,
+    /// Flags.
+    pub flags: SendFlags,
+}
+
+/// The receive half of a queue, for a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecvCfg {
+    /// Number of the JFC for its completions.
+    pub jfc: u32,
+    /// Requests it holds.
+    pub depth: u32,
+    /// SGEs of a request.
+    pub max_sge: u8,
+    /// How long a sender waits after "receiver not ready"; code 0 to 31.
+    pub min_rnr_timer: u8,
+}
+
+/// The JFR that a jetty receives through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedRecv {
+    /// Its number.
+    pub jfr: u32,
+    /// Number of the JFC for completions of messages to this jetty.
+    pub jfc: u32,
+}
+
+/// What a queue shall be, as a provider gets it: checked, defaults filled in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueCfg {
+    /// Which queue.
+    pub kind: QueueKind,
+    /// The wanted id, 20 bits; 0 = any.
+    pub id: u32,
+    /// Transport mode.
+    pub mode: TransportMode,
+    /// Order type; never `Default`.
+    pub order: OrderType,
+    /// What senders must show; `None` for a send-only queue and under the policy NONE.
+    pub token: Option<Token>,
+    /// The send half: of JFS and jetty.
+    pub send: Option<SendCfg>,
+    /// The own receive half: of JFR and of a jetty without a shared JFR.
+    pub recv: Option<RecvCfg>,
+    /// The shared receive half: of a jetty with a shared JFR.
+    pub shared: Option<SharedRecv>,
+    /// The jetty group it joins.
+    pub group: Option<u32>,
+    /// The caller's own; comes back as `Completion::queue_ctx`.
+    pub user_ctx: u64,
+}
+
+/// State and fill of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueStatus {
+    /// State.
+    pub state: JettyState,
+    /// Limit of receives below which an event comes; 0 = off.
+    pub rx_threshold: u32,
+    /// Send requests posted and not retired.
+    pub send_pending: u32,
+    /// Receives posted and not consumed.
+    pub recv_pending: u32,
+}
