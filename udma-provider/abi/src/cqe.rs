@@ -7,7 +7,7 @@
 
 use crate::{
     CqeStatus, RawEid,
-    bits::{field, field8, field32, flag, place},
+    bits::{field8, field16, field32, flag, place},
 };
 
 /// Words of an entry.
@@ -73,6 +73,7 @@ impl Default for Cqe {
 }
 
 /// The owner bit of word 0.
+#[inline]
 #[must_use]
 pub const fn owner_of(word0: u64) -> bool {
     flag(word0, 2)
@@ -80,6 +81,7 @@ pub const fn owner_of(word0: u64) -> bool {
 
 impl Cqe {
     /// The eight words. DW n of the hardware layout is half of word n/2.
+    #[inline]
     #[must_use]
     pub fn encode(&self, owner: bool) -> [u64; CQE_WORDS] {
         let (status, substatus, fd) = self.status.to_code();
@@ -92,8 +94,9 @@ impl Cqe {
             | place(u64::from(substatus), 16, 8)
             | place(u64::from(status), 24, 8);
         let dw1 = place(u64::from(self.entry_idx), 0, 16) | place(u64::from(self.local_id), 16, 16);
-        let dw2 = place(u64::from(self.local_id) >> 16, 0, 4) | place(u64::from(self.remote_id), 4, 20);
-        let eid = self.rmt_eid.to_words();
+        let dw2 =
+            place(u64::from(self.local_id) >> 16, 0, 4) | place(u64::from(self.remote_id), 4, 20);
+        let [high, low] = self.rmt_eid.to_words();
         let mut tail = [0u8; 8];
         tail.copy_from_slice(&self.inline[4..12]);
         let mut head = [0u8; 4];
@@ -103,15 +106,16 @@ impl Cqe {
             dw0 | dw1 << 32,
             dw2 | place(u64::from(self.tpn), 32, 24),
             u64::from(self.byte_cnt) | (self.user_data << 32),
-            (self.user_data >> 32) | (eid[0] << 32),
-            (eid[0] >> 32) | (eid[1] << 32),
-            (eid[1] >> 32) | (self.imm << 32),
+            (self.user_data >> 32) | (low << 32),
+            (low >> 32) | (high << 32),
+            (high >> 32) | (self.imm << 32),
             (self.imm >> 32) | (dw13 << 32),
             u64::from_le_bytes(tail),
         ]
     }
 
     /// Reads an entry; never fails, every bit pattern means something or is ignored.
+    #[inline]
     #[must_use]
     pub fn decode(words: &[u64; CQE_WORDS]) -> Self {
         let w0 = words[0];
@@ -119,20 +123,21 @@ impl Cqe {
         let mut inline = [0u8; INLINE_MAX];
         inline[..4].copy_from_slice(&field32(words[6], 32, 32).to_le_bytes());
         inline[4..].copy_from_slice(&words[7].to_le_bytes());
-        let eid = [(words[3] >> 32) | (words[4] << 32), (words[4] >> 32) | (words[5] << 32)];
+        let low = (words[3] >> 32) | (words[4] << 32);
+        let high = (words[4] >> 32) | (words[5] << 32);
         Self {
             recv: flag(w0, 0),
             is_jetty: flag(w0, 1),
             inline_en: flag(w0, 3),
             opcode: field8(w0, 4, 3),
             status,
-            entry_idx: field(w0, 32, 16) as u16,
+            entry_idx: field16(w0, 32, 16),
             local_id: field32(w0, 48, 16) | field32(words[1], 0, 4) << 16,
             remote_id: field32(words[1], 4, 20),
             tpn: field32(words[1], 32, 24),
             byte_cnt: field32(words[2], 0, 32),
             user_data: (words[2] >> 32) | (words[3] << 32),
-            rmt_eid: RawEid::from_words(eid),
+            rmt_eid: RawEid::from_words([high, low]),
             imm: (words[5] >> 32) | (words[6] << 32),
             inline,
         }

@@ -35,6 +35,7 @@ pub enum Arm {
 
 impl JfcDoorbell {
     /// ci 24, notify 1, arm_sn 2, type 1 (1 = solicited only), jfcn 20.
+    #[inline]
     #[must_use]
     pub fn encode(self) -> u64 {
         place(u64::from(self.ci), 0, 24)
@@ -45,6 +46,7 @@ impl JfcDoorbell {
     }
 
     /// Reads a doorbell; every bit pattern means something.
+    #[inline]
     #[must_use]
     pub fn decode(word: u64) -> Self {
         let kind = if flag(word, 27) { Arm::Solicited } else { Arm::Any };

@@ -31,6 +31,7 @@ pub enum AsyncKind {
 
 impl AsyncKind {
     /// `None` for a number without a meaning here.
+    #[inline]
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         const ALL: [AsyncKind; 11] = [
@@ -68,6 +69,7 @@ pub enum Eqe {
 }
 
 /// The owner bit of word 0 (1 on the first pass, toggles at each wrap).
+#[inline]
 #[must_use]
 pub const fn owner_of(word0: u64) -> bool {
     flag(word0, 0)
@@ -75,6 +77,7 @@ pub const fn owner_of(word0: u64) -> bool {
 
 impl Eqe {
     /// The two words.
+    #[inline]
     #[must_use]
     pub fn encode(self, owner: bool) -> [u64; EQE_WORDS] {
         match self {
@@ -86,6 +89,7 @@ impl Eqe {
     }
 
     /// Reads an entry; never fails.
+    #[inline]
     #[must_use]
     pub fn decode(words: [u64; EQE_WORDS]) -> Self {
         let object = crate::bits::low32(words[1]);

@@ -18,6 +18,8 @@ pub mod regs;
 pub mod rqe;
 pub mod sqe;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
 pub use cqe::Cqe;
@@ -25,7 +27,7 @@ pub use eqe::{AsyncKind, Eqe};
 pub use opcode::Opcode;
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};
-pub use status::{CqeStatus, CmdStatus};
+pub use status::{CmdStatus, CqeStatus};
 
 /// Nanoseconds of a monotonic clock; virtual in simulation.
 pub type Nanos = u64;
@@ -36,13 +38,18 @@ pub struct RawEid(pub [u8; 16]);
 
 impl RawEid {
     /// Two words as commands carry them: bytes 0..8 and 8..16, big-endian within each word.
+    #[inline]
     #[must_use]
     pub fn to_words(self) -> [u64; 2] {
-        let n = u128::from_be_bytes(self.0);
-        [(n >> 64) as u64, n as u64]
+        let [a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7] = self.0;
+        [
+            u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+            u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
+        ]
     }
 
     /// The inverse of [`RawEid::to_words`].
+    #[inline]
     #[must_use]
     pub fn from_words(words: [u64; 2]) -> Self {
         Self(((u128::from(words[0]) << 64) | u128::from(words[1])).to_be_bytes())

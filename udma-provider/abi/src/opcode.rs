@@ -50,12 +50,14 @@ impl Opcode {
     ];
 
     /// `None` for a code that no operation has.
+    #[inline]
     #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|op| *op as u8 == code)
+    pub const fn from_code(code: u8) -> Option<Self> {
+        BY_CODE[code as usize]
     }
 
     /// Fetches a value and stores an operand in one step.
+    #[inline]
     #[must_use]
     pub const fn is_atomic(self) -> bool {
         matches!(
@@ -71,20 +73,34 @@ impl Opcode {
     }
 
     /// Takes a receive queue entry at the target.
+    #[inline]
     #[must_use]
     pub const fn consumes_receive(self) -> bool {
         matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm)
     }
 
     /// Carries a message to a jetty (no remote address).
+    #[inline]
     #[must_use]
     pub const fn is_send(self) -> bool {
         matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate)
     }
 
     /// Writes to a remote address.
+    #[inline]
     #[must_use]
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::WriteImm | Self::WriteNotify | Self::WriteAtomic)
     }
 }
+
+/// Built from [`Opcode::ALL`]: decoding is one load.
+const BY_CODE: [Option<Opcode>; 256] = {
+    let mut table = [None; 256];
+    let mut i = 0;
+    while i < Opcode::ALL.len() {
+        table[Opcode::ALL[i] as usize] = Some(Opcode::ALL[i]);
+        i += 1;
+    }
+    table
+};

@@ -8,8 +8,11 @@ use crate::sqe::Sge;
 
 /// Most SGEs of a receive entry.
 pub const SGE_MAX: usize = 16;
+/// Words of the longest receive entry.
+pub const RQE_WORDS_MAX: usize = SGE_MAX * 2;
 
 /// Bytes between entries of a queue whose requests have at most `max_sge` SGEs.
+#[inline]
 #[must_use]
 pub const fn stride(max_sge: usize) -> usize {
     let n = if max_sge == 0 { 1 } else { max_sge };
@@ -26,10 +29,47 @@ pub struct Rqe {
 }
 
 impl Rqe {
+    /// The entry of `sges`; pieces of length 0 are left out, pieces beyond [`SGE_MAX`] too.
+    #[must_use]
+    pub fn new(sges: &[Sge]) -> Self {
+        let mut rqe = Self { sges: [Sge::default(); SGE_MAX], num: 0 };
+        for sge in sges.iter().filter(|s| s.len != 0).take(SGE_MAX) {
+            rqe.sges[rqe.num] = *sge;
+            rqe.num += 1;
+        }
+        rqe
+    }
+
+    /// Words of the longest entry; a queue's stride takes its front.
+    #[must_use]
+    pub fn encode(&self) -> [u64; RQE_WORDS_MAX] {
+        let mut words = [0; RQE_WORDS_MAX];
+        for (pair, sge) in words.chunks_exact_mut(2).zip(&self.sges) {
+            pair.copy_from_slice(&sge.to_words());
+        }
+        words
+    }
+
+    /// Reads an entry from the words of one stride; never fails, a list ends at length 0.
+    #[must_use]
+    pub fn decode(words: &[u64]) -> Self {
+        let mut rqe = Self { sges: [Sge::default(); SGE_MAX], num: 0 };
+        for pair in words.chunks_exact(2).take(SGE_MAX) {
+            let sge = Sge::from_words([pair[0], pair[1]]);
+            if sge.len == 0 {
+                break;
+            }
+            rqe.sges[rqe.num] = sge;
+            rqe.num += 1;
+        }
+        rqe
+    }
+
     /// Bytes that the entry can take.
+    #[inline]
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.sges[..self.num].iter().map(|s| u64::from(s.len)).sum()
+        self.sges.iter().take(self.num).map(|s| u64::from(s.len)).sum()
     }
 }
 

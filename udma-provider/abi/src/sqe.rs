@@ -7,7 +7,7 @@
 
 use crate::{
     Opcode, RawEid,
-    bits::{field, field8, field32, flag, place},
+    bits::{field8, field16, field32, flag, place},
 };
 
 /// Bytes of one block (WQEBB).
@@ -22,6 +22,7 @@ pub const SQE_WORDS_MAX: usize = BLOCKS_MAX * BLOCK_WORDS;
 pub const SGE_LEN: usize = 16;
 
 /// Where the control part ends and SGEs or inline bytes begin, in bytes.
+#[inline]
 #[must_use]
 pub const fn control_len(opcode: Opcode) -> usize {
     match opcode {
@@ -33,22 +34,36 @@ pub const fn control_len(opcode: Opcode) -> usize {
 }
 
 /// SGEs that fit behind the control part.
+#[inline]
 #[must_use]
 pub const fn sge_max(opcode: Opcode) -> usize {
     if opcode.is_atomic() { 1 } else { (BLOCKS_MAX * BLOCK_LEN - control_len(opcode)) / SGE_LEN }
 }
 
 /// Inline bytes that fit behind the control part.
+#[inline]
 #[must_use]
 pub const fn inline_max(opcode: Opcode) -> usize {
     BLOCKS_MAX * BLOCK_LEN - control_len(opcode)
 }
 
 /// Blocks that an entry with this many bytes behind its control part takes.
+#[inline]
 #[must_use]
 pub const fn blocks_for(opcode: Opcode, tail_len: usize) -> usize {
     (control_len(opcode) + tail_len).div_ceil(BLOCK_LEN)
 }
+
+// The common requests with one SGE are exactly one block, so they can go as a direct entry.
+const _: () = {
+    assert!(control_len(Opcode::Write) + SGE_LEN == BLOCK_LEN);
+    assert!(control_len(Opcode::Read) + SGE_LEN == BLOCK_LEN);
+    assert!(control_len(Opcode::Send) + SGE_LEN == BLOCK_LEN);
+    assert!(control_len(Opcode::SendImm) + SGE_LEN == BLOCK_LEN);
+    assert!(blocks_for(Opcode::Cas, SGE_LEN) == 2);
+    assert!(blocks_for(Opcode::WriteNotify, sge_max(Opcode::WriteNotify) * SGE_LEN) == BLOCKS_MAX);
+    assert!(sge_max(Opcode::WriteNotify) == 11 && inline_max(Opcode::WriteNotify) == 176);
+};
 
 /// One local buffer piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,12 +78,14 @@ pub struct Sge {
 
 impl Sge {
     /// `{len, token_id}` and `va`.
+    #[inline]
     #[must_use]
     pub const fn to_words(self) -> [u64; 2] {
         [place(self.len as u64, 0, 32) | place(self.token_id as u64, 32, 32), self.va]
     }
 
     /// The inverse of [`Sge::to_words`].
+    #[inline]
     #[must_use]
     pub const fn from_words(words: [u64; 2]) -> Self {
         Self { len: field32(words[0], 0, 32), token_id: field32(words[0], 32, 32), va: words[1] }
@@ -90,6 +107,7 @@ pub enum TargetKind {
 
 impl TargetKind {
     /// `None` for 3, which has no meaning.
+    #[inline]
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -178,6 +196,7 @@ pub struct Sqe {
 
 impl Sqe {
     /// An entry of `opcode` with every field zero; a base for struct update syntax.
+    #[inline]
     #[must_use]
     pub const fn new(opcode: Opcode) -> Self {
         Self {
@@ -207,6 +226,7 @@ impl Sqe {
 
     /// Blocks of the whole entry, from the control part's own counts; at most
     /// [`BLOCKS_MAX`] for counts within limits, more for a hostile entry.
+    #[inline]
     #[must_use]
     pub const fn blocks(&self) -> usize {
         let tail = if self.flags.contains(SqeFlags::INLINE) {
@@ -218,6 +238,7 @@ impl Sqe {
     }
 
     /// Writes the control part into the front of `words`. What lies behind is left alone.
+    #[inline]
     pub fn encode(&self, words: &mut [u64; SQE_WORDS_MAX]) {
         words[0] = place(u64::from(self.entry_idx), 0, 16)
             | place(u64::from(self.flags.bits()), 16, 7)
@@ -235,9 +256,10 @@ impl Sqe {
         words[1] = place(u64::from(self.tpn), 0, 24)
             | place(u64::from(self.sge_num), 24, 8)
             | place(u64::from(target), 32, 20);
-        let eid = self.rmt_eid.to_words();
-        words[2] = eid[0];
-        words[3] = eid[1];
+        // The hardware stores the 16 bytes reversed, so the low word holds the last eight.
+        let [high, low] = self.rmt_eid.to_words();
+        words[2] = low;
+        words[3] = high;
         words[4] = u64::from(self.token_value);
         words[5] = self.remote_va;
         let seg = place(u64::from(self.seg_token_id), 0, 32)
@@ -273,21 +295,22 @@ impl Sqe {
     /// # Errors
     /// [`SqeError`]: the entry names no known operation or target kind. Lengths and ids are left
     /// for the device to judge.
+    #[inline]
     pub fn decode(words: &[u64; SQE_WORDS_MAX]) -> Result<Self, SqeError> {
         let code = field8(words[0], 40, 8);
         let opcode = Opcode::from_code(code).ok_or(SqeError::Opcode(code))?;
         let kind = field8(words[0], 29, 2);
         let mut sqe = Self {
-            entry_idx: (words[0] & 0xffff) as u16,
+            entry_idx: field16(words[0], 0, 16),
             flags: SqeFlags::from_bits_truncate(field8(words[0], 16, 7)),
             token_en: flag(words[0], 28),
             target_kind: TargetKind::from_code(kind).ok_or(SqeError::TargetKind(kind))?,
             owner: flag(words[0], 31),
             target_hint: field8(words[0], 32, 8),
-            inline_len: field(words[0], 54, 10) as u16,
+            inline_len: field16(words[0], 54, 10),
             tpn: field32(words[1], 0, 24),
             sge_num: field8(words[1], 24, 8),
-            rmt_eid: RawEid::from_words([words[2], words[3]]),
+            rmt_eid: RawEid::from_words([words[3], words[2]]),
             token_value: field32(words[4], 0, 32),
             ..Self::new(opcode)
         };
@@ -302,6 +325,7 @@ impl Sqe {
     }
 
     /// The fields whose place depends on the opcode.
+    #[inline]
     fn decode_tail(&mut self, words: &[u64; SQE_WORDS_MAX]) {
         self.remote_va = words[5];
         match self.opcode {

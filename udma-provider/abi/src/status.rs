@@ -72,6 +72,7 @@ impl CqeStatus {
     ];
 
     /// `(status, substatus, fd)`.
+    #[inline]
     #[must_use]
     pub const fn to_code(self) -> (u8, u8, bool) {
         match self {
@@ -97,11 +98,19 @@ impl CqeStatus {
     }
 
     /// The inverse of [`CqeStatus::to_code`]; never fails, a device may say anything.
+    #[inline]
     #[must_use]
     pub fn from_code(status: u8, substatus: u8, fd: bool) -> Self {
+        // Success is nearly every completion of the data path: no search.
         if (status, substatus) == (0, 0) && !fd {
-            return Self::Success;
+            Self::Success
+        } else {
+            Self::search(status, substatus, fd)
         }
+    }
+
+    #[cold]
+    fn search(status: u8, substatus: u8, fd: bool) -> Self {
         let known = Self::ALL.into_iter().find(|s| s.to_code() == (status, substatus, fd));
         known.unwrap_or(Self::Unknown { status, substatus })
     }

@@ -1,0 +1,186 @@
+//! Arguments of commands: kinds, modes, states, flags and the two large argument blocks.
+//!
+//! *Owns*: their numbers. *Takes / gives*: typed values; the words are in `codec.rs`.
+//! *Must not*: judge combinations; that is the device's task.
+
+/// Kind of a queue object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum QueueKind {
+    /// Send only.
+    Jfs = 0,
+    /// Receive only.
+    Jfr = 1,
+    /// Send, with a receive queue of its own or a shared JFR.
+    Jetty = 2,
+}
+
+/// Transport mode; the numbers are those of `urma_transport_mode_t`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mode {
+    /// Reliable message.
+    Rm = 1,
+    /// Reliable connection.
+    Rc = 2,
+    /// Unreliable message.
+    Um = 4,
+}
+
+/// State of a queue; the numbers are those of `urma_jetty_state_t`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum QueueState {
+    /// Takes nothing; what was never started ends as "unhandled".
+    Reset = 0,
+    /// Works.
+    Ready = 1,
+    /// Starts nothing new; what was started ends.
+    Suspended = 2,
+    /// Everything ends flushed.
+    Error = 3,
+}
+
+impl QueueKind {
+    /// `None` for a code without a meaning.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Jfs),
+            1 => Some(Self::Jfr),
+            2 => Some(Self::Jetty),
+            _ => None,
+        }
+    }
+}
+
+impl Mode {
+    /// `None` for a code without a meaning.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Rm),
+            2 => Some(Self::Rc),
+            4 => Some(Self::Um),
+            _ => None,
+        }
+    }
+}
+
+impl QueueState {
+    /// `None` for a code without a meaning.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Reset),
+            1 => Some(Self::Ready),
+            2 => Some(Self::Suspended),
+            3 => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
+
+bitflags::bitflags! {
+    /// Options of a queue.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct QueueFlags: u16 {
+        /// An error suspends the queue instead of moving it to the error state.
+        const ERROR_SUSPEND = 1;
+        /// Completions need not come in posting order.
+        const OUTORDER_COMP = 2;
+        /// Senders must show `token_value` (policy PLAIN_TEXT).
+        const TOKEN = 4;
+    }
+
+    /// Remote rights on a segment; the numbers are those of `URMA_ACCESS_*`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub struct Access: u8 {
+        /// No remote access.
+        const LOCAL_ONLY = 1;
+        /// Remote read.
+        const READ = 2;
+        /// Remote write.
+        const WRITE = 4;
+        /// Remote atomics.
+        const ATOMIC = 8;
+    }
+}
+
+/// A send ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SqArgs {
+    /// DMA address of the ring of 64-byte blocks.
+    pub base: u64,
+    /// log2 of its blocks, at most 16.
+    pub blocks_log2: u8,
+    /// JFC of its completions.
+    pub jfcn: u32,
+    /// Tries after receiver-not-ready, 0 to 7.
+    pub rnr_retry: u8,
+    /// Error timeout: 4.096 us << n, n at most 31 (typical 17).
+    pub err_timeout: u8,
+    /// 0 lowest to 15 highest.
+    pub priority: u8,
+}
+
+/// A receive ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RqArgs {
+    /// DMA address of the ring of entries ([`crate::rqe::stride`] bytes each).
+    pub base: u64,
+    /// log2 of its entries.
+    pub depth_log2: u8,
+    /// SGEs of an entry, 1 to 16.
+    pub max_sge: u8,
+    /// JFC of its completions.
+    pub jfcn: u32,
+    /// Least time until a sender tries again, code of the IB RNR timer table, 0 to 31.
+    pub min_rnr_timer: u8,
+    /// Value that senders show.
+    pub token_value: u32,
+}
+
+/// Arguments of CREATE_QUEUE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CreateQueue {
+    /// What it is.
+    pub kind: QueueKind,
+    /// Wanted id, or 0 for any.
+    pub id: u32,
+    /// Transport mode.
+    pub mode: Mode,
+    /// Options.
+    pub flags: QueueFlags,
+    /// Comes back in every CQE.
+    pub cookie: u64,
+    /// DMA address of the doorbell record ([`crate::rqe::record`]).
+    pub record: u64,
+    /// Send ring; for JFS and jetty.
+    pub sq: Option<SqArgs>,
+    /// Receive ring; for JFR and jetty.
+    pub rq: Option<RqArgs>,
+    /// A jetty's shared JFR instead of `rq`, or [`NONE`].
+    pub shared_jfr: u32,
+    /// A jetty's own receive JFC when its JFR is shared (else that of the JFR), or [`NONE`].
+    pub recv_jfcn: u32,
+    /// Group that a jetty joins, or [`NONE`].
+    pub group: u32,
+}
+
+/// Arguments of REGISTER_SEG.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegisterSeg {
+    /// Token id (tid << 8) from ALLOC_TID.
+    pub token_id: u32,
+    /// DMA address of the first byte.
+    pub iova: u64,
+    /// Address by which requests name the first byte (UBVA's va, or the user's IOVA).
+    pub va: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Remote rights.
+    pub access: Access,
+    /// Requests must show this value; `None` is policy NONE.
+    pub token_value: Option<u32>,
+}

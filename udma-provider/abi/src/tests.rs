@@ -1,0 +1,389 @@
+//! Every layout: round trips under random values, golden words from the published positions.
+//!
+//! A round trip alone cannot see two swapped fields, so each layout also has words written by hand
+//! from the bit positions of the UDMA hardware (UMDK release 26.06).
+#![expect(clippy::cast_possible_truncation, reason = "tests cut words into their parts")]
+
+use proptest::prelude::*;
+
+use crate::{
+    CmdStatus, Cqe, CqeStatus, Eqe, Opcode, RawEid, Rqe, Sge, Sqe,
+    cmd::{
+        self, Access, Command, CreateQueue, Mode, QueueFlags, QueueKind, QueueState, RegisterSeg,
+    },
+    doorbell::{Arm, JfcDoorbell},
+    eqe,
+    sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, TargetKind},
+};
+
+const EID: RawEid = RawEid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+
+#[test]
+fn write_sqe_has_the_published_words() {
+    let sqe = Sqe {
+        entry_idx: 0x1234,
+        flags: SqeFlags::COMPLETE | SqeFlags::FENCE,
+        token_en: true,
+        target_kind: TargetKind::Jetty,
+        owner: true,
+        target_hint: 0x5A,
+        tpn: 0xAB_CDEF,
+        sge_num: 1,
+        seg_token_id: 0x0_4321 << 8,
+        rmt_eid: EID,
+        token_value: 0xDEAD_BEEF,
+        remote_va: 0x1122_3344_5566_7788,
+        ..Sqe::new(Opcode::Write)
+    };
+    let mut w = [0; SQE_WORDS_MAX];
+    sqe.encode(&mut w);
+    // 16: flags 0x28; 28: token_en; 29: kind 1; 31: owner | byte 4 hint, byte 5 opcode.
+    assert_eq!(w[0], 0x0000_035A_B028_1234);
+    assert_eq!(w[1], 0x0000_4321_01AB_CDEF);
+    // The EID's bytes reversed: byte 16 of the entry is the last byte of the EID.
+    assert_eq!(w[2].to_le_bytes(), [15, 14, 13, 12, 11, 10, 9, 8]);
+    assert_eq!(w[3].to_le_bytes(), [7, 6, 5, 4, 3, 2, 1, 0]);
+    assert_eq!(w[4], 0xDEAD_BEEF);
+    assert_eq!(w[5], 0x1122_3344_5566_7788);
+    assert_eq!(w[6..], [0; 26]);
+}
+
+#[test]
+fn inline_length_and_immediates_lie_where_published() {
+    let mut w = [0; SQE_WORDS_MAX];
+    let send = Sqe { inline_len: 0x2A5, imm: 7, target_id: 0xF_FFFF, ..Sqe::new(Opcode::SendImm) };
+    send.encode(&mut w);
+    assert_eq!(w[0] >> 54, 0x2A5, "inline_msg_len: 10 bits from bit 22 of the second word");
+    assert_eq!(w[1] >> 32, 0xF_FFFF);
+    assert_eq!(w[5], 7, "SEND_IMM: immediate at byte 40");
+
+    let mut w = [0; SQE_WORDS_MAX];
+    let imm =
+        Sqe { imm: 9, seg_token_id: 0x1100, seg_token_value: 0x22, ..Sqe::new(Opcode::WriteImm) };
+    imm.encode(&mut w);
+    assert_eq!((w[6], w[7]), (9, 0x22_0000_1100), "WRITE_IMM: immediate at 48, token at 56");
+
+    let mut w = [0; SQE_WORDS_MAX];
+    let notify =
+        Sqe { imm: 5, notify_va: 0x66, notify_token_id: 0x700, ..Sqe::new(Opcode::WriteNotify) };
+    notify.encode(&mut w);
+    assert_eq!((w[6], w[7], w[8]), (0x700, 0x66, 5), "token at 48, address at 56, data at 64");
+
+    let mut w = [0; SQE_WORDS_MAX];
+    Sqe { operand: 1, compare: 2, ..Sqe::new(Opcode::Cas) }.encode(&mut w);
+    assert_eq!((w[8], w[9]), (1, 2), "operands at byte 64");
+}
+
+#[test]
+fn cqe_has_the_published_words() {
+    let cqe = Cqe {
+        recv: true,
+        is_jetty: true,
+        opcode: 3,
+        inline_en: true,
+        status: CqeStatus::RemAccessAbort,
+        entry_idx: 0x1234,
+        local_id: 0xA_BCDE,
+        remote_id: 0x5_4321,
+        tpn: 0x77_8899,
+        byte_cnt: 0x0BAD_CAFE,
+        user_data: 0x1111_2222_3333_4444,
+        rmt_eid: EID,
+        imm: 0x5555_6666_7777_8888,
+        inline: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+    };
+    let w = cqe.encode(true);
+    let dw: Vec<u32> = w.iter().flat_map(|w| [*w as u32, (*w >> 32) as u32]).collect();
+    assert_eq!(dw[0], 0x0302_003F);
+    assert_eq!(dw[1], 0xBCDE_1234);
+    assert_eq!(dw[2], 0x0054_321A);
+    assert_eq!(dw[3], 0x0077_8899);
+    assert_eq!(dw[4], 0x0BAD_CAFE);
+    assert_eq!((dw[5], dw[6]), (0x3333_4444, 0x1111_2222));
+    assert_eq!(dw[7..11], [0x0C0D_0E0F, 0x0809_0A0B, 0x0405_0607, 0x0001_0203]);
+    assert_eq!((dw[11], dw[12]), (0x7777_8888, 0x5555_6666));
+    assert_eq!(dw[13..], [0x0403_0201, 0x0807_0605, 0x0C0B_0A09]);
+    assert!(crate::cqe::owner_of(w[0]));
+    assert!(!crate::cqe::owner_of(cqe.encode(false)[0]));
+}
+
+#[test]
+fn jfc_doorbell_has_the_published_bits() {
+    let db = JfcDoorbell { ci: 0xAB_CDEF, arm: Some(Arm::Solicited), arm_sn: 2, jfcn: 0x1_2345 };
+    assert_eq!(db.encode(), 0x1_2345 << 28 | 1 << 27 | 2 << 25 | 1 << 24 | 0xAB_CDEF);
+}
+
+#[test]
+fn opcodes_decode_by_table_and_only_known_ones() {
+    let known = (0..=255u8).filter_map(Opcode::from_code).count();
+    assert_eq!(known, Opcode::ALL.len());
+    for op in Opcode::ALL {
+        assert_eq!(Opcode::from_code(op as u8), Some(op));
+    }
+    assert_eq!(Opcode::from_code(0x19), Some(Opcode::WriteAtomic));
+    assert_eq!(Opcode::from_code(0xFF), None);
+}
+
+#[test]
+fn statuses_map_to_distinct_codes_and_back() {
+    for status in CqeStatus::ALL {
+        let (code, sub, fd) = status.to_code();
+        assert_eq!(CqeStatus::from_code(code, sub, fd), status);
+    }
+    assert_eq!(CqeStatus::from_code(6, 0, true), CqeStatus::WrFlushErrDone);
+    let unknown = CqeStatus::Unknown { status: 0, substatus: 0 };
+    assert_eq!(CqeStatus::from_code(0, 0, true), unknown, "success never ends a flush");
+    for code in 0..=10 {
+        assert_eq!(CmdStatus::from_code(code) as u8, code);
+    }
+    assert_eq!(CmdStatus::from_code(11), CmdStatus::Unknown);
+}
+
+#[test]
+fn receive_entries_skip_empty_pieces() {
+    let piece = Sge { len: 8, token_id: 0x100, va: 64 };
+    let rqe = Rqe::new(&[Sge::default(), piece, Sge::default(), piece]);
+    assert_eq!((rqe.num, rqe.capacity()), (2, 16));
+    assert_eq!(Rqe::decode(&rqe.encode()), rqe);
+    assert_eq!(crate::rqe::stride(0), 16);
+    assert_eq!(crate::rqe::stride(3), 64);
+    assert_eq!(crate::rqe::stride(16), 256);
+}
+
+prop_compose! {
+    fn any_eid()(bytes in any::<[u8; 16]>()) -> RawEid { RawEid(bytes) }
+}
+
+prop_compose! {
+    /// Fields that every opcode has.
+    fn any_control()(
+        entry_idx in any::<u16>(), flags in 0u8..0x80, token_en in any::<bool>(), kind in 0u8..3,
+        owner in any::<bool>(), target_hint in any::<u8>(), inline_len in 0u16..1024,
+        tpn in 0u32..1 << 24, sge_num in any::<u8>(), rmt_eid in any_eid(), token_value in any::<u32>(),
+    ) -> Sqe {
+        Sqe {
+            entry_idx, flags: SqeFlags::from_bits_truncate(flags), token_en, owner, target_hint,
+            target_kind: TargetKind::from_code(kind).unwrap(), inline_len, tpn, sge_num, rmt_eid,
+            token_value, ..Sqe::new(Opcode::Nop)
+        }
+    }
+}
+
+prop_compose! {
+    /// An entry whose fields are set exactly where its opcode has them.
+    fn any_sqe()(
+        sqe in any_control(), op in 0..Opcode::ALL.len(), target in 0u32..1 << 20,
+        va in any::<u64>(), word in any::<u64>(), second in any::<u64>(), id in any::<u32>(),
+        value in any::<u32>(),
+    ) -> Sqe {
+        let opcode = Opcode::ALL[op];
+        let mut sqe = Sqe { opcode, remote_va: va, seg_token_id: target << 8, ..sqe };
+        match opcode {
+            Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => {
+                (sqe.remote_va, sqe.seg_token_id, sqe.target_id) = (0, 0, target);
+                if opcode == Opcode::SendImm { sqe.imm = word; }
+                if opcode == Opcode::SendInvalidate {
+                    (sqe.seg_token_id, sqe.seg_token_value) = (id, value);
+                }
+            }
+            Opcode::WriteImm => {
+                (sqe.target_id, sqe.seg_token_id, sqe.seg_token_value) = (target, id, value);
+                sqe.imm = word;
+            }
+            Opcode::WriteNotify | Opcode::WriteAtomic => {
+                (sqe.notify_token_id, sqe.seg_token_value) = (id, value);
+                (sqe.notify_va, sqe.imm) = (second, word);
+            }
+            op if op.is_atomic() => (sqe.operand, sqe.compare) = (word, second),
+            _ => {}
+        }
+        sqe
+    }
+}
+
+fn any_command() -> impl Strategy<Value = Command> {
+    let words = (any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>(), any::<u8>(), any::<u16>());
+    (0u8..28, words, any::<bool>(), any::<[u32; 8]>(), any_eid()).prop_map(
+        |(op, (id, other, a, b, log2, small), yes, more, eid)| match op {
+            0 => Command::Nop,
+            1 => Command::CreateEq { base: a, depth_log2: log2, vector: small },
+            2 => Command::DestroyEq { eqn: id },
+            3 => Command::CreateJfc { base: a, depth_log2: log2, eqn: other, inline: yes },
+            4 => Command::ModifyJfc { jfcn: id, count: small, period_us: other as u16 },
+            5 => Command::DestroyJfc { jfcn: id },
+            6 => Command::CreateQueue(queue(id, other, (a, b, log2), yes, more)),
+            7 => Command::ModifyState { id, state: QueueState::from_code(log2 % 4).unwrap() },
+            8 => Command::ModifyRxThreshold { id, threshold: other },
+            9 => Command::QueryQueue { id },
+            10 => Command::DestroyQueue { id },
+            11 => Command::CreateGroup { id, by_hint: yes, token_value: (!yes).then_some(other) },
+            12 => Command::DestroyGroup { id },
+            13 => Command::AllocTid,
+            14 => Command::FreeTid { token_id: id },
+            15 => Command::RegisterSeg(RegisterSeg {
+                token_id: id,
+                iova: a,
+                va: b,
+                len: u64::from(more[0]) << 20,
+                access: Access::from_bits_truncate(log2),
+                token_value: yes.then_some(other),
+            }),
+            16 => Command::UnregisterSeg { token_id: id },
+            17 => Command::Connect { eid, unreliable: yes },
+            18 => Command::Disconnect { tpn: id },
+            19 => Command::Bind { id, tpn: other, remote_id: more[0] },
+            20 => Command::Unbind { id },
+            21 => Command::MapSeg { tpn: id, token_id: other, token_value: more[0], va: a, len: b },
+            22 => Command::UnmapSeg { addr: a, len: b },
+            23 => Command::PoolGrow { base: a, block_log2: log2, blocks: other },
+            24 => Command::PoolShrink { base: a },
+            25 => Command::PoolQuery,
+            26 => Command::QueryCounters { base: a, room: other },
+            _ => Command::QueryEid { index: id },
+        },
+    )
+}
+
+fn queue(
+    id: u32,
+    other: u32,
+    (a, b, log2): (u64, u64, u8),
+    yes: bool,
+    more: [u32; 8],
+) -> CreateQueue {
+    CreateQueue {
+        kind: QueueKind::from_code(log2 % 3).unwrap(),
+        id,
+        mode: [Mode::Rm, Mode::Rc, Mode::Um][usize::from(log2) % 3],
+        flags: QueueFlags::from_bits_truncate(more[0] as u16),
+        cookie: b,
+        record: a ^ b,
+        sq: yes.then_some(cmd::SqArgs {
+            base: a,
+            blocks_log2: log2,
+            jfcn: other,
+            rnr_retry: log2 ^ 1,
+            err_timeout: log2 ^ 2,
+            priority: log2 ^ 3,
+        }),
+        rq: (more[1] & 1 == 1).then_some(cmd::RqArgs {
+            base: !a,
+            depth_log2: log2 ^ 4,
+            max_sge: log2 ^ 5,
+            jfcn: more[2],
+            min_rnr_timer: log2 ^ 6,
+            token_value: more[3],
+        }),
+        shared_jfr: more[4],
+        recv_jfcn: more[5],
+        group: more[6],
+    }
+}
+
+proptest! {
+    #[test]
+    fn sqe_round_trip(sqe in any_sqe()) {
+        let mut w = [0; SQE_WORDS_MAX];
+        sqe.encode(&mut w);
+        prop_assert_eq!(Sqe::decode(&w), Ok(sqe));
+    }
+
+    #[test]
+    fn control_part_leaves_the_tail_alone(sqe in any_sqe(), fill in any::<u64>()) {
+        let mut w = [fill; SQE_WORDS_MAX];
+        sqe.encode(&mut w);
+        let control = crate::sqe::control_len(sqe.opcode) / 8;
+        prop_assert!(w[control..].iter().all(|w| *w == fill));
+    }
+
+    #[test]
+    fn any_words_decode_or_name_the_reason(w in any::<[u64; SQE_WORDS_MAX]>()) {
+        match Sqe::decode(&w) {
+            Ok(sqe) => prop_assert_eq!(sqe.opcode as u8, (w[0] >> 40) as u8),
+            Err(SqeError::Opcode(code)) => prop_assert_eq!(Opcode::from_code(code), None),
+            Err(SqeError::TargetKind(kind)) => prop_assert_eq!(kind, 3),
+        }
+    }
+
+    #[test]
+    fn cqe_round_trip(
+        bits in any::<[bool; 3]>(), opcode in 0u8..8, status in 0..CqeStatus::ALL.len(),
+        entry_idx in any::<u16>(), local_id in 0u32..1 << 20, remote_id in 0u32..1 << 20,
+        tpn in 0u32..1 << 24, byte_cnt in any::<u32>(), words in any::<[u64; 2]>(),
+        rmt_eid in any_eid(), inline in any::<[u8; 12]>(), owner in any::<bool>(),
+    ) {
+        let cqe = Cqe {
+            recv: bits[0], is_jetty: bits[1], inline_en: bits[2], opcode,
+            status: CqeStatus::ALL[status], entry_idx, local_id, remote_id, tpn, byte_cnt,
+            user_data: words[0], rmt_eid, imm: words[1], inline,
+        };
+        let w = cqe.encode(owner);
+        prop_assert_eq!(Cqe::decode(&w), cqe);
+        prop_assert_eq!(crate::cqe::owner_of(w[0]), owner);
+    }
+
+    #[test]
+    fn any_words_decode_as_cqe_and_eqe(w in any::<[u64; 8]>()) {
+        let cqe = Cqe::decode(&w);
+        prop_assert!(cqe.local_id < 1 << 20 && cqe.remote_id < 1 << 20 && cqe.tpn < 1 << 24);
+        let _ = Eqe::decode([w[0], w[1]]);
+        let _ = cmd::Response::decode(&w);
+    }
+
+    #[test]
+    fn rqe_round_trip(sges in prop::collection::vec((1u32.., any::<u32>(), any::<u64>()), 0..=16)) {
+        let sges: Vec<_> = sges.into_iter().map(|(len, token_id, va)| Sge { len, token_id, va }).collect();
+        let rqe = Rqe::new(&sges);
+        prop_assert_eq!(&rqe.sges[..rqe.num], &sges[..]);
+        let stride = crate::rqe::stride(sges.len()) / 8;
+        prop_assert_eq!(Rqe::decode(&rqe.encode()[..stride]), rqe);
+    }
+
+    #[test]
+    fn eqe_round_trip(owner in any::<bool>(), is_async in any::<bool>(), code in any::<u8>(), n in any::<u32>()) {
+        let eqe = if is_async { Eqe::Async { code, object: n } } else { Eqe::Completion { jfcn: n } };
+        let w = eqe.encode(owner);
+        prop_assert_eq!(Eqe::decode(w), eqe);
+        prop_assert_eq!(eqe::owner_of(w[0]), owner);
+    }
+
+    #[test]
+    fn doorbell_round_trip(ci in 0u32..1 << 24, arm in 0u8..3, arm_sn in 0u8..4, jfcn in 0u32..1 << 20) {
+        let arm = [None, Some(Arm::Any), Some(Arm::Solicited)][usize::from(arm)];
+        let db = JfcDoorbell { ci, arm, arm_sn, jfcn };
+        prop_assert_eq!(JfcDoorbell::decode(db.encode()), db);
+    }
+
+    #[test]
+    fn command_round_trip(command in any_command(), sequence in any::<u32>()) {
+        let w = command.encode(sequence);
+        prop_assert_eq!(w[0] as u8, command.opcode());
+        prop_assert_eq!(Command::decode(&w), Ok((command, sequence)));
+    }
+
+    #[test]
+    fn any_words_decode_as_command_or_keep_the_sequence(w in any::<[u64; cmd::CMD_WORDS]>()) {
+        let sequence = (w[0] >> 32) as u32;
+        match Command::decode(&w) {
+            Ok((_, s)) | Err(s) => prop_assert_eq!(s, sequence),
+        }
+    }
+
+    #[test]
+    fn response_round_trip(sequence in any::<u32>(), code in 0u8..=10, results in any::<[u64; 7]>(), owner in any::<bool>()) {
+        let r = cmd::Response { sequence, status: CmdStatus::from_code(code), results };
+        let w = r.encode(owner);
+        prop_assert_eq!(cmd::Response::decode(&w), r);
+        prop_assert_eq!(cmd::response_owner(w[0]), owner);
+    }
+
+    #[test]
+    fn eid_words_round_trip(eid in any_eid()) {
+        prop_assert_eq!(RawEid::from_words(eid.to_words()), eid);
+    }
+
+    #[test]
+    fn caps_round_trip(words in any::<[u64; crate::caps::Caps::COUNT]>()) {
+        prop_assert_eq!(crate::caps::Caps::from_words(&words).to_words(), words);
+    }
+}
