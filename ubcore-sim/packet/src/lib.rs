@@ -1,1 +1,30 @@
-//! placeholder
+//! Bytes on the wire: RoCEv2 framing, UB transaction headers, ICRC.
+//!
+//! - owns: every layout that leaves a node (docs/wire-spec.md is its prose twin), opcode tables,
+//!   response codes, the ICRC rule, capture files.
+//! - takes: byte slices from whoever received them; plain header values from whoever sends.
+//! - gives: checked values or a [`PacketError`] with a named reason; headers written into a
+//!   caller's buffer.
+//! - must not: keep state, allocate on parse or emit, read a clock, panic on any input.
+//!
+//! Two families share the BTH: the standard InfiniBand opcodes ([`roce`]) and URMA traffic in the
+//! manufacturer range ([`Packet`], [`PacketHeader`]). A same-host ring carries the transaction
+//! part alone ([`Transaction`]).
+
+#![forbid(unsafe_code)]
+
+mod bth;
+mod codec;
+mod error;
+mod icrc;
+mod num;
+mod ub;
+
+pub use bth::{BTH_LEN, Bth, BthWire, Congestion};
+pub use error::PacketError;
+pub use icrc::{ICRC_LEN, IcrcDigest, IcrcFlow};
+pub use num::{Eid, JettyId, Mtu, Psn, TokenId, TokenValue, Tpn};
+pub use ub::*;
+
+/// UDP destination port of RoCEv2.
+pub const ROCE_PORT: u16 = 4791;

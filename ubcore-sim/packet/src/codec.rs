@@ -1,0 +1,121 @@
+//! Taking layouts off the front of a slice and putting them into a buffer.
+//!
+//! - owns: the two cursors and the 24-bit big-endian conversions.
+//! - takes: slices. gives: `&Layout` or a truncation error. must not: know any header.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::PacketError;
+
+/// Reads layouts one after the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    taken: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, taken: 0 }
+    }
+
+    /// The next `T`, or how many bytes were missing (counted from the start).
+    pub(crate) fn take<T>(&mut self) -> Result<&'a T, PacketError>
+    where
+        T: FromBytes + KnownLayout + Immutable + Unaligned,
+    {
+        let Ok((value, rest)) = T::ref_from_prefix(self.rest) else {
+            return Err(PacketError::Truncated {
+                needed: self.taken + size_of::<T>(),
+                have: self.taken + self.rest.len(),
+            });
+        };
+        self.taken += size_of::<T>();
+        self.rest = rest;
+        Ok(value)
+    }
+
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+}
+
+/// Writes layouts one after the other. The caller has checked the room: `put` refuses politely.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    buf: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) const fn new(buf: &'a mut [u8]) -> Self {
+        Self { buf, at: 0 }
+    }
+
+    pub(crate) fn put<T: IntoBytes + Immutable + ?Sized>(
+        &mut self,
+        value: &T,
+    ) -> Result<(), PacketError> {
+        let bytes = value.as_bytes();
+        let end = self.at + bytes.len();
+        let have = self.buf.len();
+        let room =
+            self.buf.get_mut(self.at..end).ok_or(PacketError::Truncated { needed: end, have })?;
+        room.copy_from_slice(bytes);
+        self.at = end;
+        Ok(())
+    }
+
+    pub(crate) const fn written(&self) -> usize {
+        self.at
+    }
+}
+
+/// The three low bytes of `value`, big-endian.
+pub(crate) const fn to_be24(value: u32) -> [u8; 3] {
+    let [_, a, b, c] = value.to_be_bytes();
+    [a, b, c]
+}
+
+/// The number in three big-endian bytes.
+pub(crate) const fn from_be24([a, b, c]: [u8; 3]) -> u32 {
+    u32::from_be_bytes([0, a, b, c])
+}
+
+/// Refuses set reserved bits, naming the header they are in.
+pub(crate) fn reserved(header: &'static str, value: u32) -> Result<(), PacketError> {
+    if value == 0 { Ok(()) } else { Err(PacketError::Reserved { header, value }) }
+}
+
+/// An enum with wire values; unknown ones are refused with the field's name.
+macro_rules! wire_enum {
+    ($(#[$meta:meta])* $name:ident, $field:literal { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vmeta])* $variant = $value,)+ }
+
+        impl $name {
+            /// Every value, in the order of their codes.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The code on the wire.
+            #[must_use]
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The value of a code.
+            ///
+            /// # Errors
+            /// [`PacketError::Field`](crate::PacketError::Field) for codes that are not in the table.
+            pub const fn from_code(code: u8) -> Result<Self, $crate::PacketError> {
+                match code {
+                    $($value => Ok(Self::$variant),)+
+                    _ => Err($crate::PacketError::field($field, code as u64)),
+                }
+            }
+        }
+    };
+}
+pub(crate) use wire_enum;

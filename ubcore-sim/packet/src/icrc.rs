@@ -1,0 +1,211 @@
+//! The invariant CRC, the last four bytes of every packet.
+//!
+//! - owns: which bytes it covers, and the IP header values it assumes where a socket hides them.
+//! - takes: a UDP payload and the addresses it travels between. gives: its ICRC, or a refusal.
+//! - must not: interpret anything after the BTH.
+//!
+//! CRC-32 (the Ethernet polynomial) over 8 bytes of ones, the IP and UDP headers, BTH, the rest,
+//! payload and pad, where what a router may change counts as ones; stored little-endian.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::{BTH_LEN, PacketError};
+
+/// Bytes of the ICRC.
+pub const ICRC_LEN: usize = 4;
+
+/// CRC-32 of eight bytes of ones: the place of the local routing header that RoCE does not have.
+const SEED: u32 = 0x2144_df1c;
+const UDP_LEN: usize = 8;
+const V4_LEN: usize = 20;
+const V6_LEN: usize = 40;
+const PROTO_UDP: u8 = 17;
+
+/// IP and UDP headers as the ICRC sees them, for one direction between two sockets.
+///
+/// IPv4: no options, DF set, fragment offset 0, Identification 0 unless [`IcrcFlow::with_ip_id`]
+/// says otherwise. Linux sends that from an unconnected UDP socket with IP_MTU_DISCOVER set to
+/// IP_PMTUDISC_DO or IP_PMTUDISC_PROBE. IPv6: no extension headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IcrcFlow {
+    /// Masked IP header and UDP header; the two length fields are filled per packet.
+    headers: [u8; V6_LEN + UDP_LEN],
+    /// Bytes of the IP header: 20 or 40.
+    ip_len: usize,
+}
+
+impl IcrcFlow {
+    /// The flow of packets from `source` to `dest`. IPv4-mapped addresses travel as IPv4. When
+    /// one end is IPv6 the other one counts as IPv6, too.
+    #[must_use]
+    pub fn new(source: SocketAddr, dest: SocketAddr) -> Self {
+        let mut headers = [0xff; V6_LEN + UDP_LEN];
+        let ip_len = match (source.ip().to_canonical(), dest.ip().to_canonical()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let fixed = [0x45, 0xff, 0, 0, 0, 0, 0x40, 0, 0xff, PROTO_UDP, 0xff, 0xff];
+                headers[..12].copy_from_slice(&fixed);
+                headers[12..16].copy_from_slice(&from.octets());
+                headers[16..20].copy_from_slice(&to.octets());
+                V4_LEN
+            }
+            (from, to) => {
+                headers[..8].copy_from_slice(&[0x6f, 0xff, 0xff, 0xff, 0, 0, PROTO_UDP, 0xff]);
+                headers[8..24].copy_from_slice(&v6_octets(from));
+                headers[24..40].copy_from_slice(&v6_octets(to));
+                V6_LEN
+            }
+        };
+        headers[ip_len..ip_len + 2].copy_from_slice(&source.port().to_be_bytes());
+        headers[ip_len + 2..ip_len + 4].copy_from_slice(&dest.port().to_be_bytes());
+        Self { headers, ip_len }
+    }
+
+    /// The flow of a captured packet: `ip` starts at the IP header and holds at least the IP
+    /// header (20 bytes without options, or 40) and the UDP header.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Field`] for a version other than 4 or 6 and for
+    /// IPv4 options.
+    pub fn from_ip_header(ip: &[u8]) -> Result<Self, PacketError> {
+        let first = *ip.first().ok_or(PacketError::Truncated { needed: V4_LEN, have: 0 })?;
+        let ip_len = match first {
+            0x45 => V4_LEN,
+            0x60..=0x6f => V6_LEN,
+            _ => return Err(PacketError::field("IP version and header length", first.into())),
+        };
+        let needed = ip_len + UDP_LEN;
+        let seen = ip.get(..needed).ok_or(PacketError::Truncated { needed, have: ip.len() })?;
+        let mut headers = [0xff; V6_LEN + UDP_LEN];
+        headers[..needed].copy_from_slice(seen);
+        let masked: &[usize] = if ip_len == V4_LEN { &[1, 8, 10, 11] } else { &[1, 2, 3, 7] };
+        for &at in masked {
+            headers[at] = 0xff;
+        }
+        if ip_len == V6_LEN {
+            headers[0] |= 0x0f;
+        }
+        headers[ip_len + 6..needed].fill(0xff);
+        Ok(Self { headers, ip_len })
+    }
+
+    /// The same flow with another IPv4 Identification (the n-th segment of a segmentation offload
+    /// leaves Linux with n). No effect on IPv6.
+    #[must_use]
+    pub fn with_ip_id(mut self, id: u16) -> Self {
+        if self.ip_len == V4_LEN {
+            self.headers[4..6].copy_from_slice(&id.to_be_bytes());
+        }
+        self
+    }
+
+    /// Writes the ICRC into the last four bytes of a whole UDP payload.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`] when BTH and ICRC do not fit.
+    pub fn seal(&self, packet: &mut [u8]) -> Result<(), PacketError> {
+        let covered = covered_len(packet.len())?;
+        let (body, tail) = packet.split_at_mut(covered);
+        tail.copy_from_slice(&self.checksum(body).to_le_bytes());
+        Ok(())
+    }
+
+    /// Compares the last four bytes of a whole UDP payload with the ICRC of the rest.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Icrc`].
+    pub fn verify(&self, packet: &[u8]) -> Result<(), PacketError> {
+        let (body, tail) = packet.split_at(covered_len(packet.len())?);
+        let carried = tail.iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
+        let computed = self.checksum(body);
+        if computed == carried { Ok(()) } else { Err(PacketError::Icrc { computed, carried }) }
+    }
+
+    /// As [`IcrcFlow::verify`], for receivers behind a socket whose IPv4 peers use segmentation
+    /// offload: accepts any Identification below `ids`. The common case (0) costs nothing more.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Icrc`] with the value for Identification 0.
+    pub fn verify_segments(&self, packet: &[u8], ids: u16) -> Result<(), PacketError> {
+        let first = self.verify(packet);
+        let (Err(PacketError::Icrc { .. }), V4_LEN) = (first, self.ip_len) else { return first };
+        if (1..ids).any(|id| self.with_ip_id(id).verify(packet).is_ok()) { Ok(()) } else { first }
+    }
+
+    /// Starts the ICRC of a packet whose bytes come in pieces (headers here, payload from
+    /// elsewhere). `packet_len` is the whole UDP payload, ICRC included; `headers` its first
+    /// bytes, at least the BTH.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`] when `headers` is shorter than a BTH,
+    /// [`PacketError::Length`] when `packet_len` is more than a UDP datagram can hold.
+    pub fn start(&self, packet_len: usize, headers: &[u8]) -> Result<IcrcDigest, PacketError> {
+        if headers.len() < BTH_LEN {
+            return Err(PacketError::Truncated { needed: BTH_LEN, have: headers.len() });
+        }
+        let udp_len = u16::try_from(packet_len + UDP_LEN).ok();
+        let ip_total = u16::try_from(packet_len + UDP_LEN + V4_LEN).ok();
+        let (Some(udp_len), Some(ip_total)) = (udp_len, ip_total) else {
+            let expected = usize::from(u16::MAX) - UDP_LEN - V4_LEN;
+            return Err(PacketError::Length { expected, found: packet_len });
+        };
+        let (bth, rest) = headers.split_at(BTH_LEN);
+        let ip_len = self.ip_len;
+        let mut front = [0; V6_LEN + UDP_LEN + BTH_LEN];
+        front[..V6_LEN + UDP_LEN].copy_from_slice(&self.headers);
+        let (length_at, length) = if ip_len == V4_LEN { (2, ip_total) } else { (4, udp_len) };
+        front[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
+        front[ip_len + 4..ip_len + 6].copy_from_slice(&udp_len.to_be_bytes());
+        let bth_at = ip_len + UDP_LEN;
+        front[bth_at..bth_at + BTH_LEN].copy_from_slice(bth);
+        // FECN, BECN and the six bits beside them may change in flight.
+        front[bth_at + 4] = 0xff;
+        let mut hasher = crc32fast::Hasher::new_with_initial(SEED);
+        hasher.update(&front[..bth_at + BTH_LEN]);
+        hasher.update(rest);
+        Ok(IcrcDigest { hasher })
+    }
+
+    /// ICRC of a packet without its last four bytes, which the caller has checked to be there.
+    fn checksum(&self, body: &[u8]) -> u32 {
+        // A body beyond a datagram cannot have been carried by one: any value but a match is right.
+        self.start(body.len() + ICRC_LEN, body).map_or(0, |digest| digest.finish())
+    }
+}
+
+/// An ICRC under way, see [`IcrcFlow::start`].
+#[derive(Debug, Clone)]
+pub struct IcrcDigest {
+    hasher: crc32fast::Hasher,
+}
+
+impl IcrcDigest {
+    /// Adds the next bytes of the packet.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+    }
+
+    /// The value; it goes onto the wire little-endian.
+    #[must_use]
+    pub fn finish(self) -> u32 {
+        self.hasher.finalize()
+    }
+}
+
+fn v6_octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+fn covered_len(len: usize) -> Result<usize, PacketError> {
+    let needed = BTH_LEN + ICRC_LEN;
+    if len < needed {
+        return Err(PacketError::Truncated { needed, have: len });
+    }
+    if len > usize::from(u16::MAX) - UDP_LEN - V4_LEN {
+        let expected = usize::from(u16::MAX) - UDP_LEN - V4_LEN;
+        return Err(PacketError::Length { expected, found: len });
+    }
+    Ok(len - ICRC_LEN)
+}

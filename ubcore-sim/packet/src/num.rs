@@ -1,0 +1,196 @@
+//! The numbers that packets carry, each a type of its own.
+//!
+//! - owns: widths and ranges. takes: integers. gives: values known to fit their field.
+//! - must not: know where in a packet a number stands.
+
+use std::fmt;
+
+use crate::PacketError;
+
+/// A node's endpoint id: 16 bytes in network order (an IPv6 or IPv4-mapped address).
+pub type Eid = [u8; 16];
+
+macro_rules! bounded {
+    ($(#[$meta:meta])* $name:ident, $bits:literal, $field:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(u32);
+
+        impl $name {
+            /// Width of the field in bits.
+            pub const BITS: u32 = $bits;
+            /// Largest value.
+            pub const MAX: Self = Self((1 << $bits) - 1);
+
+            /// The value if it fits the field.
+            #[must_use]
+            pub const fn new(value: u32) -> Option<Self> {
+                if value >> $bits == 0 { Some(Self(value)) } else { None }
+            }
+
+            /// The low bits of `value`.
+            #[must_use]
+            pub const fn from_low_bits(value: u32) -> Self {
+                Self(value & Self::MAX.0)
+            }
+
+            /// The number itself.
+            #[must_use]
+            pub const fn value(self) -> u32 {
+                self.0
+            }
+
+            /// The value of a wire field that is wider than the number.
+            pub(crate) fn parse(value: u32) -> Result<Self, PacketError> {
+                Self::new(value).ok_or(PacketError::field($field, u64::from(value)))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+bounded!(
+    /// Number of a jetty, JFS, JFR or jetty group: 20 bits.
+    JettyId, 20, "jetty id"
+);
+bounded!(
+    /// Segment token id as the hardware counts it (the tid): 20 bits. URMA's token_id is this << 8.
+    TokenId, 20, "TokenID"
+);
+bounded!(
+    /// Number of a transport path at its receiver (standard RoCE: queue pair number): 24 bits.
+    Tpn, 24, "TPN"
+);
+
+/// Packet sequence number: 24 bits, compared by the sign of the difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Psn(u32);
+
+impl Psn {
+    const MASK: u32 = 0x00ff_ffff;
+
+    /// The number modulo 2^24.
+    #[must_use]
+    pub const fn new(value: u32) -> Self {
+        Self(value & Self::MASK)
+    }
+
+    /// The number itself.
+    #[must_use]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The number `count` packets later.
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self::new(self.0.wrapping_add(count))
+    }
+
+    /// Signed count of packets from `earlier` to `self`: negative when `self` is the older one.
+    #[must_use]
+    pub const fn distance_from(self, earlier: Self) -> i32 {
+        // Shifting the 24-bit difference to the top makes its sign the sign of the number.
+        (self.0.wrapping_sub(earlier.0) << 8).cast_signed() >> 8
+    }
+
+    /// True when `self` comes before `other` (they are at most 2^23 - 1 apart).
+    #[must_use]
+    pub const fn is_before(self, other: Self) -> bool {
+        self.distance_from(other) < 0
+    }
+}
+
+/// Access secret of a segment or jetty. Never printed.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct TokenValue(pub u32);
+
+impl fmt::Debug for TokenValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenValue(..)")
+    }
+}
+
+crate::codec::wire_enum! {
+    /// Path MTU: payload bytes of every packet of a message but the last.
+    Mtu, "MTU code" {
+        /// 256 bytes.
+        B256 = 0,
+        /// 512 bytes.
+        B512 = 1,
+        /// 1024 bytes.
+        B1024 = 2,
+        /// 2048 bytes.
+        B2048 = 3,
+        /// 4096 bytes.
+        B4096 = 4,
+        /// 8192 bytes.
+        B8192 = 5,
+    }
+}
+
+impl Mtu {
+    /// The largest one: no packet carries more payload.
+    pub const MAX: Self = Self::B8192;
+
+    /// Payload in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        256 << self.code()
+    }
+
+    /// The MTU of exactly `bytes`.
+    #[must_use]
+    pub fn from_bytes(bytes: usize) -> Option<Self> {
+        Self::ALL.iter().copied().find(|mtu| mtu.bytes() == bytes)
+    }
+
+    /// The largest MTU whose packets, with `header_bytes` of headers and trailer, fit a link MTU.
+    #[must_use]
+    pub fn fitting(link_bytes: usize, header_bytes: usize) -> Option<Self> {
+        Self::ALL.iter().rev().copied().find(|mtu| mtu.bytes() + header_bytes <= link_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psn_compares_across_the_wrap() {
+        let last = Psn::new(0x00ff_ffff);
+        assert!(last.is_before(Psn::new(0)));
+        assert!(!Psn::new(0).is_before(last));
+        assert_eq!(Psn::new(3).distance_from(Psn::new(0x00ff_fffe)), 5);
+        assert_eq!(last.plus(2), Psn::new(1));
+        assert_eq!(Psn::new(7).distance_from(Psn::new(7)), 0);
+    }
+
+    #[test]
+    fn ids_refuse_one_beyond() {
+        assert_eq!(JettyId::new(0xf_ffff), Some(JettyId::MAX));
+        assert_eq!(JettyId::new(0x10_0000), None);
+        assert_eq!(Tpn::new(0x0100_0000), None);
+        assert_eq!(TokenId::from_low_bits(0x1f_ffff), TokenId::MAX);
+    }
+
+    #[test]
+    fn mtu_fits_the_link() {
+        assert_eq!(Mtu::fitting(1500, 120), Some(Mtu::B1024));
+        assert_eq!(Mtu::fitting(65536, 120), Some(Mtu::B8192));
+        assert_eq!(Mtu::fitting(300, 120), None);
+        assert_eq!(Mtu::from_bytes(4096), Some(Mtu::B4096));
+        assert_eq!(Mtu::from_bytes(4097), None);
+        assert!(Mtu::from_code(6).is_err());
+    }
+
+    #[test]
+    fn a_token_value_is_never_printed() {
+        assert_eq!(format!("{:?}", TokenValue(0xdead)), "TokenValue(..)");
+    }
+}

@@ -1,0 +1,300 @@
+//! Making and ending a TP: the bodies of CONNECT, ACCEPT, REFUSE and CLOSE.
+//!
+//! - owns: their layouts and the bounds of what may be agreed on.
+//! - takes: bytes or values. gives: the other. must not: hold the state of a TP.
+
+use zerocopy::byteorder::network_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::codec::{Reader, Writer, reserved, wire_enum};
+use crate::{Eid, Mtu, PacketError, Psn, Tpn};
+
+bitflags::bitflags! {
+    /// Transport strategies that a node offers, or the one that was chosen.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct StrategyCaps: u32 {
+        /// Go-back-N: out-of-order packets are dropped and NAKed.
+        const GO_BACK_N = 1;
+        /// Selective repeat with bitmaps.
+        const SELECTIVE_REPEAT = 2;
+        /// The knitting receiver; its acknowledgements are those of selective repeat.
+        const KNITTING = 4;
+    }
+}
+
+/// Most packets in flight on a TP: well below half the PSN space.
+pub const WINDOW_MAX: u32 = 1 << 16;
+
+/// Body of CONNECT (an offer) and of ACCEPT (what was chosen from it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handshake {
+    /// Lowest wire version spoken.
+    pub version_min: u8,
+    /// Highest wire version spoken; in ACCEPT equal to the lowest.
+    pub version_max: u8,
+    /// Largest path MTU; in ACCEPT the one used, not above the offer.
+    pub mtu: Mtu,
+    /// Strategies offered; in ACCEPT exactly one.
+    pub strategies: StrategyCaps,
+    /// Incarnation of the node that sends this: larger after every restart.
+    pub incarnation: u64,
+    /// EID of the node that sends this.
+    pub source_eid: Eid,
+    /// EID of the node it is for.
+    pub dest_eid: Eid,
+    /// The sender's TPN: DestQP of packets that it is to receive. Never 0.
+    pub source_tpn: Tpn,
+    /// PSN of the first data packet that the sender will send; random.
+    pub first_psn: Psn,
+    /// Packets that the sender can take before it acknowledges, 1..=[`WINDOW_MAX`].
+    pub window: u32,
+    /// UASID of the sender.
+    pub source_uasid: u32,
+    /// UASID of the other end; 0 when not known yet.
+    pub dest_uasid: u32,
+    /// Random number of the connecting side, repeated in ACCEPT and REFUSE: what does not know it
+    /// cannot answer in the peer's place.
+    pub cookie: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HandshakeWire {
+    version_min: u8,
+    version_max: u8,
+    mtu: u8,
+    rsv: u8,
+    strategies: U32,
+    incarnation: U64,
+    source_eid: Eid,
+    dest_eid: Eid,
+    source_tpn: U32,
+    first_psn: U32,
+    window: U32,
+    source_uasid: U32,
+    dest_uasid: U32,
+    rsv_low: U32,
+    cookie: U64,
+}
+
+impl Handshake {
+    /// Bytes of the body.
+    pub const LEN: usize = size_of::<HandshakeWire>();
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &HandshakeWire = reader.take()?;
+        reserved("TPCETH", u32::from(wire.rsv) | wire.rsv_low.get())?;
+        reserved("TPCETH", wire.first_psn.get() >> 24)?;
+        let caps = wire.strategies.get();
+        let strategies = StrategyCaps::from_bits(caps)
+            .ok_or(PacketError::Reserved { header: "TPCETH", value: caps })?;
+        Ok(Self {
+            version_min: wire.version_min,
+            version_max: wire.version_max,
+            mtu: Mtu::from_code(wire.mtu)?,
+            strategies,
+            incarnation: wire.incarnation.get(),
+            source_eid: wire.source_eid,
+            dest_eid: wire.dest_eid,
+            source_tpn: Tpn::parse(wire.source_tpn.get())?,
+            first_psn: Psn::new(wire.first_psn.get()),
+            window: wire.window.get(),
+            source_uasid: wire.source_uasid.get(),
+            dest_uasid: wire.dest_uasid.get(),
+            cookie: wire.cookie.get(),
+        })
+    }
+
+    pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        writer.put(&HandshakeWire {
+            version_min: self.version_min,
+            version_max: self.version_max,
+            mtu: self.mtu.code(),
+            rsv: 0,
+            strategies: U32::new(self.strategies.bits()),
+            incarnation: U64::new(self.incarnation),
+            source_eid: self.source_eid,
+            dest_eid: self.dest_eid,
+            source_tpn: U32::new(self.source_tpn.value()),
+            first_psn: U32::new(self.first_psn.value()),
+            window: U32::new(self.window),
+            source_uasid: U32::new(self.source_uasid),
+            dest_uasid: U32::new(self.dest_uasid),
+            rsv_low: U32::ZERO,
+            cookie: U64::new(self.cookie),
+        })
+    }
+
+    /// Rules of an offer.
+    pub(crate) fn check_offer(&self) -> Result<(), PacketError> {
+        check_versions(self.version_min, self.version_max)?;
+        if self.strategies.is_empty() {
+            return Err(PacketError::field("strategies", 0));
+        }
+        if self.source_tpn.value() == 0 {
+            return Err(PacketError::field("TPN", 0));
+        }
+        if self.window == 0 || self.window > WINDOW_MAX {
+            return Err(PacketError::field("window", self.window.into()));
+        }
+        Ok(())
+    }
+
+    /// Rules of a choice: an offer that leaves nothing open.
+    pub(crate) fn check_choice(&self) -> Result<(), PacketError> {
+        self.check_offer()?;
+        if self.version_min != self.version_max {
+            return Err(PacketError::Version(self.version_max));
+        }
+        if self.strategies.bits().count_ones() != 1 {
+            return Err(PacketError::field("strategies", self.strategies.bits().into()));
+        }
+        Ok(())
+    }
+}
+
+fn check_versions(min: u8, max: u8) -> Result<(), PacketError> {
+    // TVer has four bits, and 0 is the standard family.
+    if min == 0 || min > max || max > 15 {
+        return Err(PacketError::Version(max));
+    }
+    Ok(())
+}
+
+wire_enum! {
+    /// Why no TP was made.
+    RefuseReason, "refuse reason" {
+        /// No wire version in common.
+        Version = 1,
+        /// The EID asked for does not live here.
+        UnknownEid = 2,
+        /// Out of TPs or memory; may be tried again.
+        Resources = 3,
+        /// No strategy in common, or another parameter that cannot be met.
+        Parameters = 4,
+        /// Configuration forbids it.
+        Policy = 5,
+        /// A newer incarnation of the asking node is known.
+        StaleIncarnation = 6,
+    }
+}
+
+/// Body of REFUSE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub reason: RefuseReason,
+    /// Lowest wire version spoken by the refusing side.
+    pub version_min: u8,
+    /// Highest wire version spoken by the refusing side.
+    pub version_max: u8,
+    /// Cookie of the CONNECT refused.
+    pub cookie: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RefusalWire {
+    reason: u8,
+    version_min: u8,
+    version_max: u8,
+    rsv: u8,
+    rsv_low: U32,
+    cookie: U64,
+}
+
+impl Refusal {
+    /// Bytes of the body.
+    pub const LEN: usize = size_of::<RefusalWire>();
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &RefusalWire = reader.take()?;
+        reserved("TPRETH", u32::from(wire.rsv) | wire.rsv_low.get())?;
+        Ok(Self {
+            reason: RefuseReason::from_code(wire.reason)?,
+            version_min: wire.version_min,
+            version_max: wire.version_max,
+            cookie: wire.cookie.get(),
+        })
+    }
+
+    pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        writer.put(&RefusalWire {
+            reason: self.reason.code(),
+            version_min: self.version_min,
+            version_max: self.version_max,
+            rsv: 0,
+            rsv_low: U32::ZERO,
+            cookie: U64::new(self.cookie),
+        })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), PacketError> {
+        check_versions(self.version_min, self.version_max)
+    }
+}
+
+wire_enum! {
+    /// Why a TP ends.
+    CloseReason, "close reason" {
+        /// The node goes away.
+        Shutdown = 1,
+        /// Nobody used it.
+        Idle = 2,
+        /// A packet came for a TPN that does not exist (a restart, mostly).
+        UnknownTp = 3,
+        /// The peer broke the protocol.
+        Protocol = 4,
+        /// A newer TP takes its place.
+        Replaced = 5,
+        /// The retries of a packet were used up.
+        Timeout = 6,
+    }
+}
+
+/// Body of CLOSE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Close {
+    /// Why.
+    pub reason: CloseReason,
+    /// TPN at the side that sends this, as the peer puts it into DestQP. With reason `UnknownTp`
+    /// BTH.DestQP is 0: the sender does not know the peer's number.
+    pub source_tpn: Tpn,
+    /// Incarnation of the node that sends this.
+    pub incarnation: u64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct CloseWire {
+    reason: u8,
+    rsv: [u8; 3],
+    source_tpn: U32,
+    incarnation: U64,
+}
+
+impl Close {
+    /// Bytes of the body.
+    pub const LEN: usize = size_of::<CloseWire>();
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &CloseWire = reader.take()?;
+        reserved("TPXETH", crate::codec::from_be24(wire.rsv))?;
+        Ok(Self {
+            reason: CloseReason::from_code(wire.reason)?,
+            source_tpn: Tpn::parse(wire.source_tpn.get())?,
+            incarnation: wire.incarnation.get(),
+        })
+    }
+
+    pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        writer.put(&CloseWire {
+            reason: self.reason.code(),
+            rsv: [0; 3],
+            source_tpn: U32::new(self.source_tpn.value()),
+            incarnation: U64::new(self.incarnation),
+        })
+    }
+}
+
+const _: () = assert!(Handshake::LEN == 80 && Refusal::LEN == 16 && Close::LEN == 16);

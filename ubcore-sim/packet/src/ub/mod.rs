@@ -1,0 +1,32 @@
+//! URMA traffic: manufacturer opcodes of the BTH and UB transaction headers.
+//!
+//! - owns: wire version 1 (docs/wire-spec.md).
+//! - takes: UDP payloads or ring entries. gives: [`Packet`]s and [`Transaction`]s, and the bytes of
+//!   a header.
+//! - must not: know PSN windows, jetties or segments; it only says what the bytes mean.
+
+mod ack;
+mod ext;
+mod handshake;
+mod opcode;
+mod packet;
+mod request;
+mod response;
+mod transaction;
+
+pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
+pub use ext::{Access, AtomicOperands, AtomicValue, Invalidate, Notify, OperandSize};
+pub use handshake::{
+    Close, CloseReason, Handshake, Refusal, RefuseReason, StrategyCaps, WINDOW_MAX,
+};
+pub use opcode::{AtomicOp, TaOpcode, TpOpcode, WIRE_VERSION};
+pub use packet::{Body, Ends, Frame, HEADERS_MAX, Packet, PacketHeader};
+pub use request::{
+    BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, RequestOp, Target,
+    TargetKind,
+};
+pub use response::{ATAH_LEN, ResponseBody, ResponseHeader, ResponseStatus};
+pub use transaction::{Transaction, TransactionHeader};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Opcode tables of wire version 1.
+//!
+//! - owns: BTH opcodes 0xC0.. and the transaction opcodes (UB Base Specification 2.0.1, 7.2.1).
+//! - takes: a byte. gives: an opcode or a refusal. must not: give a code two meanings.
+
+use crate::PacketError;
+use crate::codec::wire_enum;
+
+/// Wire version, in BTH.TVer of every URMA packet. 0 are the standard opcodes.
+pub const WIRE_VERSION: u8 = 1;
+
+/// BTH opcodes of URMA traffic. 0xC9 is kept for a keep-alive; it and all others are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum TpOpcode {
+    /// Request packet: BTAH follows.
+    DataReq = 0xc0,
+    /// Response packet: ATAH follows.
+    DataResp = 0xc1,
+    /// Cumulative acknowledgement with an optional bitmap.
+    Ack = 0xc2,
+    /// Go-back-N: send again from BTH.PSN on.
+    Nak = 0xc3,
+    /// Asks for a TP.
+    Connect = 0xc4,
+    /// Grants it.
+    Accept = 0xc5,
+    /// Refuses it, with the reason.
+    Refuse = 0xc6,
+    /// Ends a TP.
+    Close = 0xc7,
+    /// Unacknowledged datagram outside any TP; carries the EIDs.
+    UmSend = 0xc8,
+}
+
+impl TpOpcode {
+    /// Every opcode.
+    pub const ALL: [Self; 9] = [
+        Self::DataReq,
+        Self::DataResp,
+        Self::Ack,
+        Self::Nak,
+        Self::Connect,
+        Self::Accept,
+        Self::Refuse,
+        Self::Close,
+        Self::UmSend,
+    ];
+
+    /// The code on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The opcode of a code.
+    ///
+    /// # Errors
+    /// [`PacketError::Opcode`].
+    pub fn from_code(code: u8) -> Result<Self, PacketError> {
+        Self::ALL.into_iter().find(|op| op.code() == code).ok_or(PacketError::Opcode(code))
+    }
+}
+
+wire_enum! {
+    /// Transaction opcodes that wire version 1 carries.
+    ///
+    /// 0x02, 0x19 and 0x1A fill unused code points of the UB table (the first two agree with what
+    /// the hardware's send queue uses). The codes of the table that are missing here (management,
+    /// byte enables, prefetch, writeback) are refused. NOP never leaves its node.
+    TaOpcode, "TAOpcode" {
+        /// Message to a jetty.
+        Send = 0x00,
+        /// Send with 64-bit immediate.
+        SendImm = 0x01,
+        /// Send that also invalidates a token of the target (ours).
+        SendInvalidate = 0x02,
+        /// Write to memory.
+        Write = 0x03,
+        /// Write that consumes a receive and delivers a 64-bit immediate.
+        WriteImm = 0x04,
+        /// Write followed by an 8-byte store elsewhere.
+        WriteNotify = 0x05,
+        /// Read from memory.
+        Read = 0x06,
+        /// Compare and swap.
+        CompareSwap = 0x07,
+        /// Swap.
+        Swap = 0x08,
+        /// Atomic store.
+        AtomicStore = 0x09,
+        /// Atomic load.
+        AtomicLoad = 0x0a,
+        /// Fetch and add.
+        FetchAdd = 0x0b,
+        /// Fetch and subtract.
+        FetchSub = 0x0c,
+        /// Fetch and and.
+        FetchAnd = 0x0d,
+        /// Fetch and or.
+        FetchOr = 0x0e,
+        /// Fetch and exclusive or.
+        FetchXor = 0x0f,
+        /// Response without data.
+        TaAck = 0x11,
+        /// Response with data of a read.
+        ReadResponse = 0x12,
+        /// Response with the old value of an atomic.
+        AtomicResponse = 0x13,
+        /// Write followed by an atomic 8-byte add elsewhere (ours).
+        WriteAtomicAdd = 0x19,
+        /// Makes earlier writes of the pair visible before it is answered (ours).
+        FlushDma = 0x1a,
+    }
+}
+
+/// What an atomic does with the value it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    /// Replace it if it equals `compare`.
+    CompareSwap,
+    /// Replace it.
+    Swap,
+    /// Replace it, the old value does not matter (answered all the same).
+    Store,
+    /// Leave it.
+    Load,
+    /// Add.
+    FetchAdd,
+    /// Subtract.
+    FetchSub,
+    /// And.
+    FetchAnd,
+    /// Or.
+    FetchOr,
+    /// Exclusive or.
+    FetchXor,
+}
+
+impl AtomicOp {
+    /// Every atomic, in the order of their codes.
+    pub const ALL: [Self; 9] = [
+        Self::CompareSwap,
+        Self::Swap,
+        Self::Store,
+        Self::Load,
+        Self::FetchAdd,
+        Self::FetchSub,
+        Self::FetchAnd,
+        Self::FetchOr,
+        Self::FetchXor,
+    ];
+
+    /// The transaction opcode.
+    #[must_use]
+    pub const fn opcode(self) -> TaOpcode {
+        match self {
+            Self::CompareSwap => TaOpcode::CompareSwap,
+            Self::Swap => TaOpcode::Swap,
+            Self::Store => TaOpcode::AtomicStore,
+            Self::Load => TaOpcode::AtomicLoad,
+            Self::FetchAdd => TaOpcode::FetchAdd,
+            Self::FetchSub => TaOpcode::FetchSub,
+            Self::FetchAnd => TaOpcode::FetchAnd,
+            Self::FetchOr => TaOpcode::FetchOr,
+            Self::FetchXor => TaOpcode::FetchXor,
+        }
+    }
+}

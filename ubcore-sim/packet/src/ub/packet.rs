@@ -1,0 +1,388 @@
+//! Whole URMA packets: BTH, body, payload, pad, ICRC.
+//!
+//! - owns: which body follows which BTH opcode, and where payload and pad lie.
+//! - takes: a UDP payload, or a [`PacketHeader`] and a buffer. gives: the other.
+//! - must not: copy payload unless asked to; a sender may place it there itself.
+
+use std::ops::Range;
+
+use zerocopy::byteorder::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::ack::Ack;
+use super::ext::AtomicOperands;
+use super::handshake::{Close, Handshake, Refusal};
+use super::opcode::{TpOpcode, WIRE_VERSION};
+use super::request::{RequestFlags, RequestHeader};
+use super::response::ResponseHeader;
+use crate::codec::{Reader, Writer};
+use crate::{
+    BTAH_LEN, BTH_LEN, Bth, Congestion, Eid, ICRC_LEN, IcrcFlow, PacketError, Psn, Target, Tpn,
+};
+
+/// Most bytes that the headers of a data packet or datagram take, without pad and ICRC.
+pub const HEADERS_MAX: usize =
+    BTH_LEN + Ends::LEN + BTAH_LEN + Target::LEN + super::Access::LEN + 4 + OPERANDS_MAX;
+const OPERANDS_MAX: usize =
+    AtomicOperands { size: super::OperandSize::B16, operand: 0, compare: 0 }.wire_len();
+
+/// PKEY of every URMA packet: the default partition.
+const PKEY: u16 = 0xffff;
+
+/// UMETH: both ends of a datagram, which no TP implies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// EID of the sending node.
+    pub source_eid: Eid,
+    /// EID of the node it is for.
+    pub dest_eid: Eid,
+    /// UASID of the sender.
+    pub source_uasid: u32,
+    /// UASID of the receiver; 0 when not known.
+    pub dest_uasid: u32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct EndsWire {
+    source_eid: Eid,
+    dest_eid: Eid,
+    source_uasid: U32,
+    dest_uasid: U32,
+}
+
+impl Ends {
+    /// Bytes of a UMETH.
+    pub const LEN: usize = size_of::<EndsWire>();
+
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        writer.put(&EndsWire {
+            source_eid: self.source_eid,
+            dest_eid: self.dest_eid,
+            source_uasid: U32::new(self.source_uasid),
+            dest_uasid: U32::new(self.dest_uasid),
+        })
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &EndsWire = reader.take()?;
+        Ok(Self {
+            source_eid: wire.source_eid,
+            dest_eid: wire.dest_eid,
+            source_uasid: wire.source_uasid.get(),
+            dest_uasid: wire.dest_uasid.get(),
+        })
+    }
+}
+
+/// What follows the BTH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// A request packet; payload may follow.
+    Request(RequestHeader),
+    /// A response packet; payload may follow.
+    Response(ResponseHeader),
+    /// Cumulative and selective acknowledgement; PSN is the next one expected.
+    Ack(Ack),
+    /// Send again from PSN on.
+    Nak(Ack),
+    /// An offer; DestQP and PSN are 0.
+    Connect(Handshake),
+    /// The choice; PSN is 0.
+    Accept(Handshake),
+    /// The refusal; DestQP is the TPN of the side that asked, PSN is 0.
+    Refuse(Refusal),
+    /// The end; PSN is 0.
+    Close(Close),
+    /// A datagram with a send; DestQP and PSN are 0. Payload may follow.
+    UmSend(Ends, RequestHeader),
+}
+
+impl Body {
+    /// The BTH opcode.
+    #[must_use]
+    pub const fn opcode(&self) -> TpOpcode {
+        match self {
+            Self::Request(_) => TpOpcode::DataReq,
+            Self::Response(_) => TpOpcode::DataResp,
+            Self::Ack(_) => TpOpcode::Ack,
+            Self::Nak(_) => TpOpcode::Nak,
+            Self::Connect(_) => TpOpcode::Connect,
+            Self::Accept(_) => TpOpcode::Accept,
+            Self::Refuse(_) => TpOpcode::Refuse,
+            Self::Close(_) => TpOpcode::Close,
+            Self::UmSend(..) => TpOpcode::UmSend,
+        }
+    }
+
+    /// True when the packet takes a place in the PSN sequence of its TP.
+    #[must_use]
+    pub const fn is_sequenced(&self) -> bool {
+        matches!(self, Self::Request(_) | Self::Response(_))
+    }
+
+    const fn len(&self) -> usize {
+        match self {
+            Self::Request(header) => header.header_len(),
+            Self::Response(header) => header.header_len(),
+            Self::Ack(ack) | Self::Nak(ack) => ack.wire_len(),
+            Self::Connect(_) | Self::Accept(_) => Handshake::LEN,
+            Self::Refuse(_) => Refusal::LEN,
+            Self::Close(_) => Close::LEN,
+            Self::UmSend(_, header) => Ends::LEN + header.header_len(),
+        }
+    }
+
+    fn check_payload(&self, len: usize) -> Result<(), PacketError> {
+        match self {
+            Self::Request(header) | Self::UmSend(_, header) => header.check_packet(len),
+            Self::Response(header) => header.check_packet(len),
+            _ if len == 0 => Ok(()),
+            _ => Err(PacketError::Length { expected: 0, found: len }),
+        }
+    }
+
+    fn parse(opcode: TpOpcode, bytes: &[u8]) -> Result<(Self, &[u8]), PacketError> {
+        let mut reader = Reader::new(bytes);
+        let body = match opcode {
+            TpOpcode::DataReq => {
+                let (header, payload) = RequestHeader::parse(bytes)?;
+                return Ok((Self::Request(header), payload));
+            }
+            TpOpcode::DataResp => {
+                let (header, payload) = ResponseHeader::parse(bytes)?;
+                return Ok((Self::Response(header), payload));
+            }
+            TpOpcode::UmSend => {
+                let ends = Ends::take(&mut reader)?;
+                let (header, payload) = RequestHeader::parse(reader.rest())?;
+                return Ok((Self::UmSend(ends, header), payload));
+            }
+            TpOpcode::Ack => Self::Ack(Ack::take(&mut reader)?),
+            TpOpcode::Nak => Self::Nak(Ack::take(&mut reader)?),
+            TpOpcode::Connect => Self::Connect(Handshake::take(&mut reader)?),
+            TpOpcode::Accept => Self::Accept(Handshake::take(&mut reader)?),
+            TpOpcode::Refuse => Self::Refuse(Refusal::take(&mut reader)?),
+            TpOpcode::Close => Self::Close(Close::take(&mut reader)?),
+        };
+        Ok((body, reader.rest()))
+    }
+
+    fn put(&self, buf: &mut [u8]) -> Result<(), PacketError> {
+        let mut writer = Writer::new(buf);
+        match self {
+            Self::Request(header) => header.emit(buf).map(|_| ()),
+            Self::Response(header) => header.emit(buf).map(|_| ()),
+            Self::Ack(ack) | Self::Nak(ack) => ack.put(&mut writer),
+            Self::Connect(handshake) | Self::Accept(handshake) => handshake.put(&mut writer),
+            Self::Refuse(refusal) => refusal.put(&mut writer),
+            Self::Close(close) => close.put(&mut writer),
+            Self::UmSend(ends, header) => {
+                ends.put(&mut writer)?;
+                let at = writer.written();
+                header.emit(&mut buf[at..]).map(|_| ())
+            }
+        }
+    }
+}
+
+/// A packet without its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketHeader {
+    /// DestQP: TPN at the receiver, 0 where there is no TP (yet).
+    pub dest: Tpn,
+    /// PSN; its meaning depends on the body.
+    pub psn: Psn,
+    /// The receiver should acknowledge soon; only in sequenced packets.
+    pub ack_req: bool,
+    /// Congestion marks.
+    pub congestion: Congestion,
+    /// The rest.
+    pub body: Body,
+}
+
+/// Where the parts of an emitted packet lie in its buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Payload: to be filled by the caller.
+    pub payload: Range<usize>,
+    /// Bytes of the whole packet, pad and ICRC included; the last four are for
+    /// [`IcrcFlow::seal`].
+    pub total: usize,
+}
+
+impl PacketHeader {
+    /// A header without marks and acknowledgement request.
+    #[must_use]
+    pub const fn new(dest: Tpn, psn: Psn, body: Body) -> Self {
+        let congestion = Congestion { forward: false, backward: false };
+        Self { dest, psn, ack_req: false, congestion, body }
+    }
+
+    /// Bytes before the payload.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        BTH_LEN + self.body.len()
+    }
+
+    /// Bytes of the whole packet with `payload_len` bytes of payload.
+    #[must_use]
+    pub const fn packet_len(&self, payload_len: usize) -> usize {
+        self.header_len() + payload_len.next_multiple_of(4) + ICRC_LEN
+    }
+
+    /// Writes headers and pad around the place of `payload_len` bytes. The caller fills the
+    /// payload, then seals.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`] when the headers forbid the payload, [`PacketError::Truncated`] when
+    /// `buf` is too short, others when the fields contradict each other. `buf` may be half written
+    /// then.
+    pub fn emit_headers(&self, payload_len: usize, buf: &mut [u8]) -> Result<Frame, PacketError> {
+        self.check()?;
+        self.body.check_payload(payload_len)?;
+        let total = self.packet_len(payload_len);
+        let have = buf.len();
+        let packet = buf.get_mut(..total).ok_or(PacketError::Truncated { needed: total, have })?;
+        let start = self.header_len();
+        let end = start + payload_len;
+        let pad = pad_of(payload_len);
+        let (bth, rest) = packet.split_at_mut(BTH_LEN);
+        bth.copy_from_slice(self.bth(pad).to_wire().as_bytes());
+        self.body.put(rest)?;
+        packet[end..end + usize::from(pad)].fill(0);
+        Ok(Frame { payload: start..end, total })
+    }
+
+    /// Writes the whole packet with its ICRC; the count of bytes written.
+    ///
+    /// # Errors
+    /// As [`PacketHeader::emit_headers`].
+    pub fn emit(
+        &self,
+        payload: &[u8],
+        flow: &IcrcFlow,
+        buf: &mut [u8],
+    ) -> Result<usize, PacketError> {
+        let frame = self.emit_headers(payload.len(), buf)?;
+        buf[frame.payload].copy_from_slice(payload);
+        flow.seal(&mut buf[..frame.total])?;
+        Ok(frame.total)
+    }
+
+    fn bth(&self, pad: u8) -> Bth {
+        Bth {
+            opcode: self.body.opcode().code(),
+            solicited: false,
+            mig_req: false,
+            pad,
+            version: WIRE_VERSION,
+            pkey: PKEY,
+            congestion: self.congestion,
+            dest: self.dest,
+            ack_req: self.ack_req,
+            psn: self.psn,
+        }
+    }
+
+    /// Rules that join BTH and body. Both directions obey them.
+    fn check(&self) -> Result<(), PacketError> {
+        let dest = u64::from(self.dest.value());
+        let outside_tp = matches!(self.body, Body::Connect(_) | Body::UmSend(..));
+        let either = matches!(self.body, Body::Close(_));
+        if !either && outside_tp != (dest == 0) {
+            return Err(PacketError::field("DestQP", dest));
+        }
+        let counts = self.body.is_sequenced() || matches!(self.body, Body::Ack(_) | Body::Nak(_));
+        if !counts && self.psn.value() != 0 {
+            return Err(PacketError::field("PSN", self.psn.value().into()));
+        }
+        if self.ack_req && !self.body.is_sequenced() {
+            return Err(PacketError::field("AckReq", 1));
+        }
+        match &self.body {
+            Body::Nak(ack) if !ack.received.words().is_empty() => {
+                Err(PacketError::field("bitmap words", ack.received.words().len() as u64))
+            }
+            Body::Connect(offer) => offer.check_offer(),
+            Body::Accept(choice) => choice.check_choice(),
+            Body::Refuse(refusal) => refusal.check(),
+            Body::Request(header) if header.flags.contains(RequestFlags::DATAGRAM) => {
+                Err(PacketError::field("UD", 1))
+            }
+            Body::UmSend(_, header) if !header.flags.contains(RequestFlags::DATAGRAM) => {
+                Err(PacketError::field("UD", 0))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A received packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Its headers.
+    pub header: PacketHeader,
+    /// Its payload, without pad.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Verifies the ICRC, then parses.
+    ///
+    /// # Errors
+    /// Any [`PacketError`].
+    pub fn open(bytes: &'a [u8], flow: &IcrcFlow) -> Result<Self, PacketError> {
+        flow.verify(bytes)?;
+        Self::parse(bytes)
+    }
+
+    /// Parses a whole UDP payload, ICRC included but not verified.
+    ///
+    /// # Errors
+    /// Any [`PacketError`] but `Icrc`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let bth = Bth::parse(bytes)?;
+        let opcode = TpOpcode::from_code(bth.opcode)?;
+        if bth.version != WIRE_VERSION {
+            return Err(PacketError::Version(bth.version));
+        }
+        if bth.solicited || bth.mig_req {
+            let value = u32::from(bth.solicited) << 7 | u32::from(bth.mig_req) << 6;
+            return Err(PacketError::Reserved { header: "BTH", value });
+        }
+        if bth.pkey != PKEY {
+            return Err(PacketError::field("PKEY", bth.pkey.into()));
+        }
+        let needed = BTH_LEN + ICRC_LEN;
+        let have = bytes.len();
+        let covered = have.checked_sub(ICRC_LEN).ok_or(PacketError::Truncated { needed, have })?;
+        let after_bth =
+            bytes.get(BTH_LEN..covered).ok_or(PacketError::Truncated { needed, have })?;
+        let (body, padded) = Body::parse(opcode, after_bth)?;
+        let Bth { dest, psn, ack_req, congestion, .. } = bth;
+        let header = PacketHeader { dest, psn, ack_req, congestion, body };
+        header.check()?;
+        let payload = split_pad(padded, bth.pad)?;
+        header.body.check_payload(payload.len())?;
+        Ok(Self { header, payload })
+    }
+}
+
+/// Pad bytes after `payload_len` bytes.
+pub(crate) const fn pad_of(payload_len: usize) -> u8 {
+    (payload_len.wrapping_neg() & 3) as u8
+}
+
+/// The payload without `pad` zero bytes at its end; the sum must be whole words.
+pub(crate) fn split_pad(padded: &[u8], pad: u8) -> Result<&[u8], PacketError> {
+    let len = padded.len().checked_sub(usize::from(pad));
+    let Some(len) = len.filter(|&len| pad_of(len) == pad) else {
+        return Err(PacketError::field("Pad", pad.into()));
+    };
+    let (payload, zeros) = padded.split_at(len);
+    if zeros.iter().any(|&byte| byte != 0) {
+        return Err(PacketError::Reserved { header: "pad", value: u32::from(pad) });
+    }
+    Ok(payload)
+}

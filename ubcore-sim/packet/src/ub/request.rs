@@ -1,0 +1,504 @@
+//! Requests: BTAH and what follows it, up to the payload.
+//!
+//! - owns: BTAH and MTETAH (UB Base Specification 2.0.1, 7.2.1 and 7.2.4) and the order of headers.
+//! - takes: bytes that start at the BTAH, or a [`RequestHeader`]. gives: the other.
+//! - must not: know the BTH; a ring carries the same bytes without one.
+
+use zerocopy::byteorder::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use super::ext::{Access, AtomicOperands, IMM_LEN, Invalidate, Notify, take_imm};
+use super::opcode::{AtomicOp, TaOpcode};
+use crate::codec::{Reader, Writer, from_be24, reserved, to_be24, wire_enum};
+use crate::{JettyId, Mtu, PacketError, TokenValue};
+
+/// Bytes of a BTAH.
+pub const BTAH_LEN: usize = size_of::<BtahWire>();
+const _: () = assert!(BTAH_LEN == 16);
+
+bitflags::bitflags! {
+    /// Flags of one request packet. The values are ours; docs/wire-spec.md says where each one
+    /// stands on the wire.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct RequestFlags: u8 {
+        /// Last packet of the message.
+        const LAST = 0x80;
+        /// First packet of the message.
+        const FIRST = 0x40;
+        /// The completion on the target's side counts as solicited.
+        const SOLICITED = 0x20;
+        /// No transaction acknowledgement is wanted.
+        const NO_TAACK = 0x10;
+        /// ODR[2]: completions are reported in order.
+        const COMP_ORDER = 0x08;
+        /// FCE: starts after all earlier reads and atomics of its queue.
+        const FENCE = 0x04;
+        /// The request was sent before.
+        const RETRY = 0x02;
+        /// UD: outside any TP and any sequence; UM sends, and only they.
+        const DATAGRAM = 0x01;
+    }
+}
+
+impl RequestFlags {
+    /// A message of one packet.
+    pub const ONLY: Self = Self::FIRST.union(Self::LAST);
+
+    /// The three flags of BTAH byte 11, which have there the values they have here.
+    const BYTE_11: Self = Self::ONLY.union(Self::SOLICITED);
+}
+
+wire_enum! {
+    /// ODR[1:0]: when the target may execute the request.
+    OrderTag, "ODR" {
+        /// Any time.
+        None = 0,
+        /// Any time, but later strong ones wait for it.
+        Relaxed = 1,
+        /// After all earlier relaxed and strong ones.
+        Strong = 2,
+    }
+}
+
+wire_enum! {
+    /// INI_RC_Type: what sent the request.
+    InitiatorKind, "INI_RC_Type" {
+        /// A send-only queue.
+        Jfs = 0,
+        /// A jetty.
+        Jetty = 1,
+    }
+}
+
+/// The queue that sent a request and waits for its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Initiator {
+    /// Its kind.
+    pub kind: InitiatorKind,
+    /// Its number.
+    pub id: JettyId,
+}
+
+wire_enum! {
+    /// TGT_TC_Type: what a request is for. The codes are those of the hardware's send queue.
+    TargetKind, "TGT_TC_Type" {
+        /// A receive-only queue.
+        Jfr = 0,
+        /// A jetty.
+        Jetty = 1,
+        /// A group of jetties.
+        JettyGroup = 2,
+    }
+}
+
+/// MTETAH: the queue that a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Its number.
+    pub id: JettyId,
+    /// Which member of a group the initiator would like; 0 leaves the choice.
+    pub hint: u8,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct TargetWire {
+    hint: u8,
+    id: [u8; 3],
+}
+
+impl Target {
+    /// Bytes of a MTETAH.
+    pub const LEN: usize = size_of::<TargetWire>();
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &TargetWire = reader.take()?;
+        let bits = from_be24(wire.id);
+        reserved("MTETAH", bits >> 20 & 3)?;
+        let [kind, ..] = wire.id;
+        Ok(Self {
+            kind: TargetKind::from_code(kind >> 6)?,
+            id: JettyId::from_low_bits(bits),
+            hint: wire.hint,
+        })
+    }
+
+    pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        let id = to_be24(u32::from(self.kind.code()) << 22 | self.id.value());
+        writer.put(&TargetWire { hint: self.hint, id })
+    }
+}
+
+/// What a request asks for, with the operands of its extension header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestOp {
+    /// Message to a jetty.
+    Send,
+    /// Message with a 64-bit immediate.
+    SendImm(u64),
+    /// Message that invalidates a token of the target.
+    SendInvalidate(Invalidate),
+    /// Write.
+    Write,
+    /// Write that consumes a receive and delivers the immediate.
+    WriteImm(u64),
+    /// Write, then an 8-byte store.
+    WriteNotify(Notify),
+    /// Write, then an atomic 8-byte add.
+    WriteAtomicAdd(Notify),
+    /// Read.
+    Read,
+    /// Atomic.
+    Atomic(AtomicOp, AtomicOperands),
+    /// Makes earlier writes visible.
+    FlushDma,
+}
+
+impl RequestOp {
+    /// The transaction opcode.
+    #[must_use]
+    pub const fn opcode(&self) -> TaOpcode {
+        match self {
+            Self::Send => TaOpcode::Send,
+            Self::SendImm(_) => TaOpcode::SendImm,
+            Self::SendInvalidate(_) => TaOpcode::SendInvalidate,
+            Self::Write => TaOpcode::Write,
+            Self::WriteImm(_) => TaOpcode::WriteImm,
+            Self::WriteNotify(_) => TaOpcode::WriteNotify,
+            Self::WriteAtomicAdd(_) => TaOpcode::WriteAtomicAdd,
+            Self::Read => TaOpcode::Read,
+            Self::Atomic(op, _) => op.opcode(),
+            Self::FlushDma => TaOpcode::FlushDma,
+        }
+    }
+
+    /// True for sends: MAETAH holds an offset, not an address.
+    #[must_use]
+    pub const fn is_send(&self) -> bool {
+        matches!(self, Self::Send | Self::SendImm(_) | Self::SendInvalidate(_))
+    }
+
+    /// True when the request consumes a receive of its target, so must name one.
+    #[must_use]
+    pub const fn is_two_sided(&self) -> bool {
+        self.is_send() || matches!(self, Self::WriteImm(_))
+    }
+
+    /// True when payload follows the headers (sends and writes).
+    #[must_use]
+    pub const fn has_payload(&self) -> bool {
+        !matches!(self, Self::Read | Self::Atomic(..) | Self::FlushDma)
+    }
+
+    const fn ext_len(&self) -> usize {
+        match self {
+            Self::Send | Self::Write | Self::Read | Self::FlushDma => 0,
+            Self::SendImm(_) | Self::WriteImm(_) => IMM_LEN,
+            Self::SendInvalidate(_) => Invalidate::LEN,
+            Self::WriteNotify(_) | Self::WriteAtomicAdd(_) => Notify::LEN,
+            Self::Atomic(_, operands) => operands.wire_len(),
+        }
+    }
+
+    fn take(opcode: TaOpcode, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let atomic = match opcode {
+            TaOpcode::Send => return Ok(Self::Send),
+            TaOpcode::SendImm => return take_imm(reader).map(Self::SendImm),
+            TaOpcode::SendInvalidate => return Invalidate::take(reader).map(Self::SendInvalidate),
+            TaOpcode::Write => return Ok(Self::Write),
+            TaOpcode::WriteImm => return take_imm(reader).map(Self::WriteImm),
+            TaOpcode::WriteNotify => return Notify::take(reader).map(Self::WriteNotify),
+            TaOpcode::WriteAtomicAdd => return Notify::take(reader).map(Self::WriteAtomicAdd),
+            TaOpcode::Read => return Ok(Self::Read),
+            TaOpcode::FlushDma => return Ok(Self::FlushDma),
+            TaOpcode::CompareSwap => AtomicOp::CompareSwap,
+            TaOpcode::Swap => AtomicOp::Swap,
+            TaOpcode::AtomicStore => AtomicOp::Store,
+            TaOpcode::AtomicLoad => AtomicOp::Load,
+            TaOpcode::FetchAdd => AtomicOp::FetchAdd,
+            TaOpcode::FetchSub => AtomicOp::FetchSub,
+            TaOpcode::FetchAnd => AtomicOp::FetchAnd,
+            TaOpcode::FetchOr => AtomicOp::FetchOr,
+            TaOpcode::FetchXor => AtomicOp::FetchXor,
+            TaOpcode::TaAck | TaOpcode::ReadResponse | TaOpcode::AtomicResponse => {
+                return Err(PacketError::Opcode(opcode.code()));
+            }
+        };
+        AtomicOperands::take(reader).map(|operands| Self::Atomic(atomic, operands))
+    }
+
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        match self {
+            Self::Send | Self::Write | Self::Read | Self::FlushDma => Ok(()),
+            Self::SendImm(imm) | Self::WriteImm(imm) => writer.put(&U64::new(*imm)),
+            Self::SendInvalidate(invalidate) => invalidate.put(writer),
+            Self::WriteNotify(notify) | Self::WriteAtomicAdd(notify) => notify.put(writer),
+            Self::Atomic(_, operands) => operands.put(writer),
+        }
+    }
+}
+
+/// A request packet: everything from the BTAH to the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// Flags.
+    pub flags: RequestFlags,
+    /// Execution order.
+    pub order: OrderTag,
+    /// INI_TASSN: number of the request in the sequence of its (initiator, target) pair; the same
+    /// in every packet of the message.
+    pub tassn: u16,
+    /// Who asks.
+    pub initiator: Initiator,
+    /// The queue asked; required by two-sided requests.
+    pub target: Option<Target>,
+    /// Secret of the segment (memory operations) or of the target queue (sends).
+    pub token: Option<TokenValue>,
+    /// Where, how much.
+    pub access: Access,
+    /// What.
+    pub op: RequestOp,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct BtahWire {
+    opcode: u8,
+    bits: u8,
+    tassn: U16,
+    order: u8,
+    kind: u8,
+    rsv: U16,
+    initiator: [u8; 3],
+    flags: u8,
+    rsv_low: U32,
+}
+
+// BTAH byte 1: TAver 2, EE 2, TV_EN, Poison, Target_Hint, UD.
+const TAVER_SHIFT: u32 = 6;
+const EE_POISON: u8 = 0x34;
+const TV_EN: u8 = 0x08;
+const TARGET_HINT: u8 = 0x02;
+const UD: u8 = 0x01;
+// BTAH byte 4: No_TAACK, ODR 3, MT_EN, FCE, Retry, Alloc.
+const NO_TAACK: u8 = 0x80;
+const ODR_COMP: u8 = 0x40;
+const ODR_SHIFT: u32 = 4;
+pub(super) const MT_EN: u8 = 0x08;
+const FCE: u8 = 0x04;
+const RETRY: u8 = 0x02;
+const ALLOC: u8 = 0x01;
+// BTAH byte 5: E, INI_RC_Type 2, reserved 5.
+pub(super) const KIND_SHIFT: u32 = 5;
+pub(super) const KIND_RSV: u8 = 0x9f;
+
+impl BtahWire {
+    fn check(&self) -> Result<(), PacketError> {
+        if self.bits >> TAVER_SHIFT != 0 {
+            return Err(PacketError::Version(self.bits >> TAVER_SHIFT));
+        }
+        reserved("BTAH", u32::from(self.bits & EE_POISON))?;
+        reserved("BTAH", u32::from(self.order & ALLOC))?;
+        reserved("BTAH", u32::from(self.kind & KIND_RSV))?;
+        reserved("BTAH", u32::from(self.rsv.get()) | self.rsv_low.get())?;
+        reserved("BTAH", u32::from(self.flags & !RequestFlags::BYTE_11.bits()))
+    }
+
+    fn flags(&self) -> RequestFlags {
+        let mut flags = RequestFlags::from_bits_truncate(self.flags);
+        flags.set(RequestFlags::DATAGRAM, self.bits & UD != 0);
+        flags.set(RequestFlags::NO_TAACK, self.order & NO_TAACK != 0);
+        flags.set(RequestFlags::COMP_ORDER, self.order & ODR_COMP != 0);
+        flags.set(RequestFlags::FENCE, self.order & FCE != 0);
+        flags.set(RequestFlags::RETRY, self.order & RETRY != 0);
+        flags
+    }
+
+    fn initiator(&self) -> Result<Initiator, PacketError> {
+        Ok(Initiator {
+            kind: InitiatorKind::from_code(self.kind >> KIND_SHIFT & 3)?,
+            id: JettyId::parse(from_be24(self.initiator))?,
+        })
+    }
+}
+
+impl RequestHeader {
+    /// Bytes from the BTAH to the payload.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        BTAH_LEN
+            + if self.target.is_some() { Target::LEN } else { 0 }
+            + Access::LEN
+            + if self.token.is_some() { size_of::<U32>() } else { 0 }
+            + self.op.ext_len()
+    }
+
+    /// The header at the front of `bytes`, and the payload after it.
+    ///
+    /// # Errors
+    /// Any [`PacketError`] but `Length` and `Icrc`.
+    pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), PacketError> {
+        let mut reader = Reader::new(bytes);
+        let wire: &BtahWire = reader.take()?;
+        let opcode =
+            TaOpcode::from_code(wire.opcode).map_err(|_| PacketError::Opcode(wire.opcode))?;
+        wire.check()?;
+        let has_target = wire.order & MT_EN != 0;
+        let target = if has_target { Some(Target::take(&mut reader)?) } else { None };
+        let access = Access::take(&mut reader)?;
+        let has_token = wire.bits & TV_EN != 0;
+        let token = if has_token { Some(TokenValue(reader.take::<U32>()?.get())) } else { None };
+        let header = Self {
+            flags: wire.flags(),
+            order: OrderTag::from_code(wire.order >> ODR_SHIFT & 3)?,
+            tassn: wire.tassn.get(),
+            initiator: wire.initiator()?,
+            target,
+            token,
+            access,
+            op: RequestOp::take(opcode, &mut reader)?,
+        };
+        let hinted = target.is_some_and(|target| target.hint != 0);
+        if hinted != (wire.bits & TARGET_HINT != 0) {
+            return Err(PacketError::field("Target_Hint", u64::from(wire.bits)));
+        }
+        header.check()?;
+        Ok((header, reader.rest()))
+    }
+
+    /// Writes the header to the front of `buf`; the count of bytes written.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`] when `buf` is too short, [`PacketError::Field`] when the fields
+    /// contradict each other.
+    pub fn emit(&self, buf: &mut [u8]) -> Result<usize, PacketError> {
+        self.check()?;
+        let mut writer = Writer::new(buf);
+        writer.put(&self.btah())?;
+        if let Some(target) = &self.target {
+            target.put(&mut writer)?;
+        }
+        self.access.put(&mut writer)?;
+        if let Some(token) = self.token {
+            writer.put(&U32::new(token.0))?;
+        }
+        self.op.put(&mut writer)?;
+        Ok(writer.written())
+    }
+
+    /// Checks that a payload of `len` bytes stays inside the message: for pieces of any size, as a
+    /// ring carries them.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`].
+    pub fn check_piece(&self, len: usize) -> Result<(), PacketError> {
+        let rest = self.rest_of_message();
+        let exact = if self.op.is_send() {
+            self.flags.contains(RequestFlags::LAST)
+        } else {
+            self.flags.contains(RequestFlags::ONLY)
+        };
+        // A packet with more to come leaves at least one byte for it.
+        let fits = if exact { len == rest } else { len < rest };
+        if fits { Ok(()) } else { Err(PacketError::Length { expected: rest, found: len }) }
+    }
+
+    /// [`RequestHeader::check_piece`], and the rule of packets: all but the last of a message carry
+    /// a path MTU, and none more than the largest one.
+    ///
+    /// # Errors
+    /// [`PacketError::Length`].
+    pub fn check_packet(&self, len: usize) -> Result<(), PacketError> {
+        self.check_piece(len)?;
+        let whole_mtu = Mtu::from_bytes(len).is_some();
+        let last = self.flags.contains(RequestFlags::LAST);
+        if len <= Mtu::MAX.bytes() && (last || whole_mtu) {
+            return Ok(());
+        }
+        Err(PacketError::Length { expected: Mtu::MAX.bytes(), found: len })
+    }
+
+    /// Bytes from this packet on, as far as the header tells: a write does not say where it began.
+    fn rest_of_message(&self) -> usize {
+        let length = u64::from(self.access.length);
+        let rest = match (self.op.has_payload(), self.op.is_send()) {
+            (false, _) => 0,
+            (true, true) => length.saturating_sub(self.access.address),
+            (true, false) => length,
+        };
+        usize::try_from(rest).unwrap_or(usize::MAX)
+    }
+
+    fn btah(&self) -> BtahWire {
+        let has = |flag, bit| if self.flags.contains(flag) { bit } else { 0 };
+        let hinted = self.target.is_some_and(|target| target.hint != 0);
+        BtahWire {
+            opcode: self.op.opcode().code(),
+            bits: if self.token.is_some() { TV_EN } else { 0 }
+                | if hinted { TARGET_HINT } else { 0 }
+                | has(RequestFlags::DATAGRAM, UD),
+            tassn: U16::new(self.tassn),
+            order: has(RequestFlags::NO_TAACK, NO_TAACK)
+                | has(RequestFlags::COMP_ORDER, ODR_COMP)
+                | self.order.code() << ODR_SHIFT
+                | if self.target.is_some() { MT_EN } else { 0 }
+                | has(RequestFlags::FENCE, FCE)
+                | has(RequestFlags::RETRY, RETRY),
+            kind: self.initiator.kind.code() << KIND_SHIFT,
+            rsv: U16::ZERO,
+            initiator: to_be24(self.initiator.id.value()),
+            flags: (self.flags & RequestFlags::BYTE_11).bits(),
+            rsv_low: U32::ZERO,
+        }
+    }
+
+    /// Rules that join several fields. Both directions obey them.
+    fn check(&self) -> Result<(), PacketError> {
+        let flags = u64::from(self.flags.bits());
+        if self.op.is_two_sided() && self.target.is_none() {
+            return Err(PacketError::field("MT_EN", 0));
+        }
+        if !self.op.has_payload() && !self.flags.contains(RequestFlags::ONLY) {
+            return Err(PacketError::field("first and last", flags));
+        }
+        if self.op.is_send() {
+            self.check_send()?;
+        }
+        let datagram = self.flags.contains(RequestFlags::DATAGRAM);
+        let single =
+            self.op.is_send() && self.flags.contains(RequestFlags::ONLY | RequestFlags::NO_TAACK);
+        if datagram && !single {
+            return Err(PacketError::field("UD", flags));
+        }
+        if let RequestOp::Atomic(op, operands) = &self.op {
+            self.check_atomic(*op, operands)?;
+        }
+        Ok(())
+    }
+
+    fn check_send(&self) -> Result<(), PacketError> {
+        let Access { address: offset, token_id, length } = self.access;
+        if token_id.value() != 0 {
+            return Err(PacketError::field("TokenID", token_id.value().into()));
+        }
+        let first = self.flags.contains(RequestFlags::FIRST);
+        let beyond = offset != 0 && offset >= u64::from(length);
+        if beyond || first != (offset == 0) {
+            return Err(PacketError::field("Address", offset));
+        }
+        Ok(())
+    }
+
+    fn check_atomic(&self, op: AtomicOp, operands: &AtomicOperands) -> Result<(), PacketError> {
+        if self.access.length != operands.size.bytes() {
+            return Err(PacketError::field("Length", self.access.length.into()));
+        }
+        let compares = op == AtomicOp::CompareSwap;
+        if (!compares && operands.compare != 0) || (op == AtomicOp::Load && operands.operand != 0) {
+            return Err(PacketError::field("operand", op.opcode().code().into()));
+        }
+        Ok(())
+    }
+}
