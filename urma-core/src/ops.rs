@@ -12,7 +12,7 @@ use urma_mem::Region;
 
 use crate::{
     Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
-    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId, Token,
+    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId, Token, TokenId,
 };
 
 // ---- data plane -------------------------------------------------------------------------------
@@ -59,7 +59,17 @@ pub trait Provider: Send + Sync + Debug {
 
     /// Whether it drives this device (by vendor/device id or driver name).
     fn is_match(&self, id: &DeviceId) -> bool;
+
+    /// Takes a device that matches. Nothing is opened yet.
+    ///
+    /// # Errors
+    /// `Invalid`: `handle` is not of the type that this provider documents.
+    fn attach(&self, id: &DeviceId, handle: DeviceHandle) -> Result<Arc<dyn Device>, Status>;
 }
+
+/// How a provider reaches a device; of a type that the provider documents (for `udma` an
+/// `Arc<dyn DeviceBacking>`), because this crate must not know registers or buses.
+pub type DeviceHandle = Box<dyn std::any::Any + Send>;
 
 /// A device that a provider drives.
 pub trait Device: Send + Sync + Debug {
@@ -256,13 +266,13 @@ pub trait SegmentOps: Send + Sync + Debug {
     ///
     /// # Errors
     /// `NoMemory`: all are taken.
-    fn alloc_token_id(&self) -> Result<u32, Status>;
+    fn alloc_token_id(&self) -> Result<TokenId, Status>;
 
     /// Gives a token id back.
     ///
     /// # Errors
     /// `Invalid`: a segment has it.
-    fn free_token_id(&self, token_id: u32) -> Result<(), Status>;
+    fn free_token_id(&self, token_id: TokenId) -> Result<(), Status>;
 
     /// Makes `region` known under `token_id`; requests address it from `va` on.
     ///
@@ -271,7 +281,7 @@ pub trait SegmentOps: Send + Sync + Debug {
     fn register(
         &self,
         region: &Region,
-        token_id: u32,
+        token_id: TokenId,
         va: u64,
         cfg: &SegmentCfg,
     ) -> Result<(), Status>;
@@ -280,7 +290,7 @@ pub trait SegmentOps: Send + Sync + Debug {
     ///
     /// # Errors
     /// `Invalid`: no such segment.
-    fn unregister(&self, token_id: u32) -> Result<(), Status>;
+    fn unregister(&self, token_id: TokenId) -> Result<(), Status>;
 
     /// Maps a peer's segment for load and store; returns the window.
     ///
@@ -294,7 +304,7 @@ pub trait SegmentOps: Send + Sync + Debug {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteSegmentId {
     /// Token id (tid << 8).
-    pub token_id: u32,
+    pub token_id: TokenId,
     /// Shown value.
     pub token: Option<Token>,
     /// First address as registered.

@@ -2,7 +2,7 @@
 
 use urma_mem::Region;
 
-use crate::{Path, Token, TokenPolicy};
+use crate::{Path, Token, TokenId, TokenPolicy};
 
 bitflags::bitflags! {
     /// What may be done to a segment; the bits of `URMA_ACCESS_*` (UMDK release 26.06).
@@ -41,7 +41,7 @@ pub struct SegmentCfg {
 pub struct Segment {
     va: u64,
     len: u64,
-    token_id: u32,
+    token_id: TokenId,
     token: Option<Token>,
     access: SegmentAccess,
     region: Region,
@@ -72,7 +72,7 @@ impl Segment {
     /// Token id (tid << 8).
     #[inline]
     #[must_use]
-    pub fn token_id(&self) -> u32 {
+    pub fn token_id(&self) -> TokenId {
         self.token_id
     }
 
@@ -103,7 +103,7 @@ impl Segment {
 pub struct ImportedSegment {
     va: u64,
     len: u64,
-    token_id: u32,
+    token_id: TokenId,
     token: Option<Token>,
     access: SegmentAccess,
     path: Path,
@@ -134,7 +134,7 @@ impl ImportedSegment {
     /// Token id (tid << 8) at its owner.
     #[inline]
     #[must_use]
-    pub fn token_id(&self) -> u32 {
+    pub fn token_id(&self) -> TokenId {
         self.token_id
     }
 

@@ -4,7 +4,7 @@
 //! must live until the call returns; what happens to memory under posted work is the business of
 //! `Segment::unregister`, which drains and then revokes.
 
-use crate::{ImportedSegment, Segment, TargetJetty};
+use crate::{ImportedSegment, Segment, TargetJetty, Token, TokenId};
 
 /// A piece of local memory: `len` bytes at `addr` of `segment`.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ pub enum SendOp<'a> {
     /// Message with a 64-bit immediate.
     SendImm { src: &'a [LocalSge<'a>], imm: u64 },
     /// Message that also invalidates a token of the target's.
-    SendInvalidate { src: &'a [LocalSge<'a>], token_id: u32, token: u32 },
+    SendInvalidate { src: &'a [LocalSge<'a>], token_id: TokenId, token: Token },
     /// Nothing; completes in order.
     Nop,
     /// Completes when all earlier writes to the target are placed.
