@@ -9,6 +9,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::frame::v6_octets;
 use crate::{BTH_LEN, PacketError};
 
 /// Bytes of the ICRC.
@@ -188,13 +189,6 @@ impl IcrcDigest {
     #[must_use]
     pub fn finish(self) -> u32 {
         self.hasher.finalize()
-    }
-}
-
-fn v6_octets(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }
 

@@ -14,10 +14,13 @@
 #![forbid(unsafe_code)]
 
 mod bth;
+pub mod capture;
 mod codec;
 mod error;
+pub mod frame;
 mod icrc;
 mod num;
+pub mod roce;
 mod ub;
 
 pub use bth::{BTH_LEN, Bth, BthWire, Congestion};

@@ -23,7 +23,7 @@ pub struct SackBitmap {
 
 impl SackBitmap {
     /// PSNs after the next expected one that a bitmap can tell about.
-    pub const BITS_MAX: u32 = 64 * SACK_WORDS_MAX as u32;
+    pub const BITS_MAX: u32 = 256;
 
     /// A bitmap of the words given, lowest PSNs first; `None` for more than four.
     #[must_use]
@@ -92,6 +92,7 @@ struct AckWire {
 }
 
 const CONGESTION: u8 = 0x80;
+const _: () = assert!(SackBitmap::BITS_MAX as usize == 64 * SACK_WORDS_MAX);
 
 impl Ack {
     /// Bytes of this TPAETH with its bitmap.

@@ -7,7 +7,7 @@
 use zerocopy::byteorder::network_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::codec::{Reader, Writer, reserved, wire_enum};
+use crate::codec::{Reader, Writer, from_be24, reserved, wire_enum};
 use crate::{PacketError, TokenId, TokenValue};
 
 /// MAETAH: memory access, or the position in a message.
@@ -190,8 +190,7 @@ impl OperandSize {
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
         let wire: &SizeWire = reader.take()?;
-        reserved("ATOMETH", u32::from(wire.rsv[0]) | wire.rsv_low.get())?;
-        reserved("ATOMETH", u32::from(wire.rsv[1]) | u32::from(wire.rsv[2]))?;
+        reserved("operand size word", from_be24(wire.rsv) | wire.rsv_low.get())?;
         Self::from_code(wire.size)
     }
 

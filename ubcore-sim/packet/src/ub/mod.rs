@@ -21,6 +21,7 @@ pub use handshake::{
 };
 pub use opcode::{AtomicOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use packet::{Body, Ends, Frame, HEADERS_MAX, Packet, PacketHeader};
+pub(crate) use packet::{pad_of, split_pad};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, RequestOp, Target,
     TargetKind,

@@ -371,7 +371,12 @@ impl<'a> Packet<'a> {
 
 /// Pad bytes after `payload_len` bytes.
 pub(crate) const fn pad_of(payload_len: usize) -> u8 {
-    (payload_len.wrapping_neg() & 3) as u8
+    match payload_len & 3 {
+        0 => 0,
+        1 => 3,
+        2 => 2,
+        _ => 1,
+    }
 }
 
 /// The payload without `pad` zero bytes at its end; the sum must be whole words.

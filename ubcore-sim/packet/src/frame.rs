@@ -1,0 +1,226 @@
+//! Ethernet, IP and UDP around a packet: for captures and raw links.
+//!
+//! - owns: as much of those layouts as a capture of our own traffic needs.
+//! - takes: a frame without FCS, or addresses and a UDP payload. gives: the other.
+//! - must not: route, fragment, or accept options and extension headers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use zerocopy::byteorder::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::codec::{Reader, Writer};
+use crate::{IcrcFlow, PacketError};
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct EthernetWire {
+    dest: [u8; 6],
+    source: [u8; 6],
+    kind: U16,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Ipv4Wire {
+    version_ihl: u8,
+    tos: u8,
+    total_len: U16,
+    id: U16,
+    fragment: U16,
+    ttl: u8,
+    protocol: u8,
+    checksum: U16,
+    source: [u8; 4],
+    dest: [u8; 4],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Ipv6Wire {
+    version_class: u8,
+    class_flow: [u8; 3],
+    payload_len: U16,
+    next_header: u8,
+    hop_limit: u8,
+    source: [u8; 16],
+    dest: [u8; 16],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct UdpWire {
+    source: U16,
+    dest: U16,
+    len: U16,
+    checksum: U16,
+}
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+const PROTO_UDP: u8 = 17;
+const TTL: u8 = 64;
+const DONT_FRAGMENT: u16 = 0x4000;
+const UDP_LEN: usize = size_of::<UdpWire>();
+
+/// Bytes in front of the UDP payload, at most.
+pub const FRONT_MAX: usize = size_of::<EthernetWire>() + size_of::<Ipv6Wire>() + UDP_LEN;
+
+/// A UDP datagram found in an Ethernet frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Where it comes from.
+    pub source: SocketAddr,
+    /// Where it goes.
+    pub dest: SocketAddr,
+    /// IPv4 Identification; 0 for IPv6.
+    pub ip_id: u16,
+    /// IPv4 fragment word (DF is 0x4000); DF for IPv6, which never fragments on the way.
+    pub fragment: u16,
+    /// The headers as the ICRC sees them.
+    pub flow: IcrcFlow,
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Datagram<'a> {
+    /// The datagram in a frame that starts at the Ethernet header. Bytes after the IP packet
+    /// (Ethernet padding) are ignored.
+    ///
+    /// # Errors
+    /// [`PacketError::Truncated`], [`PacketError::Field`] for anything but unfragmented UDP over
+    /// IPv4 without options or IPv6 without extension headers, [`PacketError::Length`] when UDP
+    /// and IP lengths disagree.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, PacketError> {
+        let mut reader = Reader::new(frame);
+        let ethernet: &EthernetWire = reader.take()?;
+        match ethernet.kind.get() {
+            ETHERTYPE_IPV4 => Self::parse_ipv4(reader.rest()),
+            ETHERTYPE_IPV6 => Self::parse_ipv6(reader.rest()),
+            other => Err(PacketError::field("EtherType", other.into())),
+        }
+    }
+
+    fn parse_ipv4(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let ip: &Ipv4Wire = Reader::new(bytes).take()?;
+        let fragment = ip.fragment.get();
+        if fragment & !DONT_FRAGMENT != 0 {
+            return Err(PacketError::field("IPv4 fragment", fragment.into()));
+        }
+        if ip.protocol != PROTO_UDP {
+            return Err(PacketError::field("IP protocol", ip.protocol.into()));
+        }
+        let ends = [Ipv4Addr::from(ip.source).into(), Ipv4Addr::from(ip.dest).into()];
+        let mut found = Self::parse_udp(bytes, usize::from(ip.total_len.get()), ends)?;
+        (found.ip_id, found.fragment) = (ip.id.get(), fragment);
+        Ok(found)
+    }
+
+    fn parse_ipv6(bytes: &'a [u8]) -> Result<Self, PacketError> {
+        let ip: &Ipv6Wire = Reader::new(bytes).take()?;
+        if ip.next_header != PROTO_UDP {
+            return Err(PacketError::field("IP protocol", ip.next_header.into()));
+        }
+        let ends = [Ipv6Addr::from(ip.source).into(), Ipv6Addr::from(ip.dest).into()];
+        let total = size_of::<Ipv6Wire>() + usize::from(ip.payload_len.get());
+        Self::parse_udp(bytes, total, ends)
+    }
+
+    fn parse_udp(
+        bytes: &'a [u8],
+        total: usize,
+        [source, dest]: [IpAddr; 2],
+    ) -> Result<Self, PacketError> {
+        let have = bytes.len();
+        let bytes = bytes.get(..total).ok_or(PacketError::Truncated { needed: total, have })?;
+        let flow = IcrcFlow::from_ip_header(bytes)?;
+        let ip_len = if source.is_ipv4() { size_of::<Ipv4Wire>() } else { size_of::<Ipv6Wire>() };
+        let after_ip = &bytes[ip_len..];
+        let mut reader = Reader::new(after_ip);
+        let udp: &UdpWire = reader.take()?;
+        let found = usize::from(udp.len.get());
+        if found != after_ip.len() {
+            return Err(PacketError::Length { expected: after_ip.len(), found });
+        }
+        Ok(Self {
+            source: SocketAddr::new(source, udp.source.get()),
+            dest: SocketAddr::new(dest, udp.dest.get()),
+            ip_id: 0,
+            fragment: DONT_FRAGMENT,
+            flow,
+            payload: reader.rest(),
+        })
+    }
+}
+
+/// Writes a frame around a UDP payload: IPv4 or IPv6 after `dest`, TTL 64, DF, Identification 0,
+/// UDP checksum 0, MAC addresses `[dest, source]`. The count of bytes written.
+///
+/// # Errors
+/// [`PacketError::Truncated`] when `buf` is too short, [`PacketError::Length`] when the payload
+/// does not fit a datagram.
+pub fn emit(
+    macs: [[u8; 6]; 2],
+    source: SocketAddr,
+    dest: SocketAddr,
+    payload: &[u8],
+    buf: &mut [u8],
+) -> Result<usize, PacketError> {
+    let too_long = PacketError::Length { expected: usize::from(u16::MAX), found: payload.len() };
+    let udp_len = u16::try_from(UDP_LEN + payload.len()).map_err(|_| too_long)?;
+    let [mac_dest, mac_source] = macs;
+    let mut writer = Writer::new(buf);
+    let ethernet = |kind| EthernetWire { dest: mac_dest, source: mac_source, kind };
+    match (source.ip().to_canonical(), dest.ip().to_canonical()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            writer.put(&ethernet(U16::new(ETHERTYPE_IPV4)))?;
+            let total = udp_len.checked_add(20).ok_or(too_long)?;
+            writer.put(&ipv4(total, from, to))?;
+        }
+        (from, to) => {
+            writer.put(&ethernet(U16::new(ETHERTYPE_IPV6)))?;
+            writer.put(&Ipv6Wire {
+                version_class: 0x60,
+                class_flow: [0; 3],
+                payload_len: U16::new(udp_len),
+                next_header: PROTO_UDP,
+                hop_limit: TTL,
+                source: v6_octets(from),
+                dest: v6_octets(to),
+            })?;
+        }
+    }
+    let (source, dest) = (U16::new(source.port()), U16::new(dest.port()));
+    writer.put(&UdpWire { source, dest, len: U16::new(udp_len), checksum: U16::ZERO })?;
+    writer.put(payload)?;
+    Ok(writer.written())
+}
+
+fn ipv4(total: u16, from: Ipv4Addr, to: Ipv4Addr) -> Ipv4Wire {
+    let mut header = Ipv4Wire {
+        version_ihl: 0x45,
+        tos: 0,
+        total_len: U16::new(total),
+        id: U16::ZERO,
+        fragment: U16::new(DONT_FRAGMENT),
+        ttl: TTL,
+        protocol: PROTO_UDP,
+        checksum: U16::ZERO,
+        source: from.octets(),
+        dest: to.octets(),
+    };
+    // One's complement sum of the sixteen-bit words (RFC 791).
+    let words = header.as_bytes().chunks_exact(2);
+    let sum: u32 = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    header.checksum = U16::new(u16::try_from(!folded & 0xffff).unwrap_or(0));
+    header
+}
+
+pub(crate) fn v6_octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
