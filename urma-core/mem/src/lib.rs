@@ -6,9 +6,14 @@
 //! Gives: checked accessors that never hand out a Rust reference to shared bytes.
 //! Must not: know queues, jetties or packets; read a clock; start a thread; print.
 
+pub mod adopt;
+pub mod arena;
 pub mod barrier;
 pub mod copy;
+pub mod fork;
 pub mod hazard;
+pub mod maps;
+pub mod procvm;
 pub mod region;
 pub mod serial;
 pub mod sleep;
@@ -16,5 +21,8 @@ pub mod spsc;
 pub mod sync;
 pub mod words;
 
+pub use adopt::{AdoptRefusal, Adoption, Extent};
+pub use arena::Arena;
+pub use maps::Unmovable;
 pub use region::{Access, AtomicOp, OutOfBounds, Pages, Region};
 pub use serial::{Held, Run, Serial};

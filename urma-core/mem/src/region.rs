@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 pub use access::{AtomicOp, OutOfBounds};
 use mapping::Mapping;
+pub(crate) use mapping::{check_cannot_shrink, file_offset, new_memfd};
+pub(crate) use mapping::{page_ceil, page_floor, page_len};
 
 /// Page size asked for in [`Region::shared`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +104,9 @@ impl Region {
     /// - no Rust reference (`&T` of any type without interior mutability, `&mut T`) to any byte of the
     ///   range in use while others may store to it: a device or peer changes the bytes at any moment.
     ///   Raw pointers, atomics, volatile accesses and copies of this crate stay legal; so do loads and
-    ///   stores of C code.
+    ///   stores of C code;
+    /// - no byte of the range lies on a live stack of another thread (the calling thread's own is
+    ///   recognised and never moved);
     /// - no other thread stores into the range during registration and unregistration: whole pages of it
     ///   may then move to a shared file and back, under the same addresses, with their content.
     pub unsafe fn from_user(addr: *mut u8, len: usize) -> io::Result<Self> {
@@ -169,6 +173,12 @@ impl Region {
     /// `Unsupported` for memory without a file; else the system's error.
     pub fn seal_future_write(&self) -> io::Result<()> {
         self.mapping.seal_future_write()
+    }
+
+    /// Keeps a large sparse mapping out of core dumps; refusal only makes a dump larger.
+    pub(crate) fn exclude_from_dumps(&self) {
+        // SAFETY: the advice changes no content and no access; the range is mapped.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTDUMP) };
     }
 
     fn over(mapping: Mapping, len: usize, access: Access) -> Self {

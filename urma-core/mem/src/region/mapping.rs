@@ -10,31 +10,36 @@ use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::stat::fstat;
-use nix::unistd::ftruncate;
+use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
 use super::{Access, Pages};
 
-/// Base page size in bytes. Both supported architectures run with 4 KiB; [`Mapping`] refuses others'
-/// offsets through the system's own check.
-pub(crate) const PAGE_LEN: usize = 4096;
 const HUGE_LEN: usize = 2 << 20;
 
+/// The system's base page size in bytes.
+pub(crate) fn page_len() -> usize {
+    static PAGE_LEN: OnceLock<usize> = OnceLock::new();
+    *PAGE_LEN.get_or_init(|| {
+        let answer = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        // Every system answers; 4096 is the size both supported architectures use by default.
+        answer.and_then(|len| usize::try_from(len).ok()).unwrap_or(4096)
+    })
+}
+
 /// `value` rounded down to a page boundary.
-pub(crate) const fn page_floor(value: usize) -> usize {
-    value & !(PAGE_LEN - 1)
+pub(crate) fn page_floor(value: usize) -> usize {
+    value & !(page_len() - 1)
 }
 
 /// `value` rounded up to a page boundary; `None` when that overflows.
-pub(crate) const fn page_ceil(value: usize) -> Option<usize> {
-    match value.checked_add(PAGE_LEN - 1) {
-        Some(sum) => Some(page_floor(sum)),
-        None => None,
-    }
+pub(crate) fn page_ceil(value: usize) -> Option<usize> {
+    value.checked_add(page_len() - 1).map(page_floor)
 }
 
 /// The pages behind a region.
@@ -55,7 +60,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     pub(super) fn new_shared(len: usize, pages: Pages) -> io::Result<Self> {
         let (flags, unit) = match pages {
-            Pages::Base => (MFdFlags::empty(), PAGE_LEN),
+            Pages::Base => (MFdFlags::empty(), page_len()),
             Pages::Huge2M => (MFdFlags::MFD_HUGETLB | MFdFlags::MFD_HUGE_2MB, HUGE_LEN),
         };
         let len_file = len.checked_next_multiple_of(unit).ok_or(io::ErrorKind::InvalidInput)?;

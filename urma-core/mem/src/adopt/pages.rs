@@ -1,0 +1,171 @@
+//! The system calls that change the pages under an address range.
+//!
+//! Owns: one chunk's move in, one range's move out.
+//! Takes: whole pages of memory whose owner agreed.
+//! Gives: the same content under the same addresses, in the arena's file or private again.
+//! Must not: allocate while pages are between two homes; leave a range unmapped.
+#![expect(unsafe_code, reason = "mmap over memory in use, and copies of it through the kernel")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::unistd::{Whence, lseek};
+
+use super::chunks;
+use crate::arena::Shared;
+use crate::fork::{self, MovedPages};
+use crate::maps;
+use crate::region::file_offset;
+
+/// Moves a chunk of at most 2 MiB into the file at `offset`.
+///
+/// On failure the chunk is where it was.
+pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+    let runs = maps::present_runs(addr, len);
+    let start = file_offset(offset)?;
+    let mut held = fork::hold();
+    held.reserve(1);
+    for (from, run) in runs {
+        write_all(shared, from, run, offset + (from - addr) as u64)?;
+    }
+    let at = core::ptr::without_provenance_mut(addr);
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    let fd = shared.fd.as_raw_fd();
+    // SAFETY: the range is private anonymous memory (the caller looked) whose owner keeps it mapped and
+    // unwritten during the move; the file holds the same bytes, so nobody sees a change.
+    let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, start) };
+    if mapped == libc::MAP_FAILED {
+        let error = io::Error::last_os_error();
+        punch(shared, offset, len);
+        return Err(error);
+    }
+    held.add(MovedPages { addr, len, fd, offset: start });
+    Ok(())
+}
+
+/// Moves a range back to private anonymous memory and frees the file's pages.
+pub(super) fn move_out(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+    // One new mapping for the whole range: its pieces join again under the old addresses.
+    let spare = new_private(len)?;
+    for (at, chunk) in chunks(addr, len) {
+        let skip = at - addr;
+        if let Err(error) = move_out_chunk(shared, spare + skip, at, chunk, offset + skip as u64) {
+            unmap(spare + skip, len - skip);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Fills the new chunk and puts it in the old one's place in one step.
+fn move_out_chunk(
+    shared: &Shared,
+    new: usize,
+    old: usize,
+    len: usize,
+    offset: u64,
+) -> io::Result<()> {
+    let mut held = fork::hold();
+    read_all(shared, new, len, offset)?;
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    let (from, to) =
+        (core::ptr::without_provenance_mut(new), core::ptr::without_provenance_mut::<u8>(old));
+    // SAFETY: `new` is this function's own mapping; `old` is the shared mapping of the same bytes, noted
+    // in the arena's ledger, whose owner keeps it mapped and unwritten during the move.
+    let moved = unsafe { libc::mremap(from, len, len, flags, to) };
+    if moved == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    held.remove(old, len);
+    punch(shared, offset, len);
+    Ok(())
+}
+
+/// Locks the pages in memory, as they were before the move; failure is logged, the content is safe.
+pub(super) fn lock(addr: usize, len: usize) {
+    // SAFETY: mlock changes no content; the range is mapped (its owner keeps it so).
+    if unsafe { libc::mlock(core::ptr::without_provenance(addr), len) } != 0 {
+        let error = io::Error::last_os_error();
+        tracing::warn!(%error, len, "moved pages could not be locked in memory again");
+    }
+}
+
+/// Frees the file's pages; a failure only keeps memory until the arena goes.
+fn punch(shared: &Shared, offset: u64, len: usize) {
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    let freed = file_offset(offset)
+        .and_then(|start| Ok((start, file_offset(len as u64)?)))
+        .and_then(|(start, len)| Ok(fallocate(shared.fd.as_fd(), flags, start, len)?));
+    if let Err(error) = freed {
+        tracing::warn!(%error, len, "the arena kept pages of a range that was moved back");
+    }
+}
+
+/// Lets the kernel copy memory into the file (faster than a mapping: no faults on the way).
+fn write_all(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+    let fd = shared.fd.as_raw_fd();
+    let mut done = 0;
+    while done < len {
+        let at = file_offset(offset + done as u64)?;
+        let from = core::ptr::without_provenance(addr + done);
+        // SAFETY: the kernel checks the address; it reads len - done mapped bytes, changes nothing.
+        done += checked(unsafe { libc::pwrite(fd, from, len - done, at) })?;
+    }
+    Ok(())
+}
+
+/// Lets the kernel copy the file's content into memory, leaving holes untouched.
+fn read_all(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+    let fd = shared.fd.as_raw_fd();
+    let end = offset + len as u64;
+    let mut at = offset;
+    while at < end {
+        let data = match lseek(shared.fd.as_fd(), file_offset(at)?, Whence::SeekData) {
+            Ok(data) => u64::try_from(data).unwrap_or(end),
+            Err(Errno::ENXIO) => end,
+            Err(error) => return Err(error.into()),
+        };
+        if data >= end {
+            break;
+        }
+        let hole = lseek(shared.fd.as_fd(), file_offset(data)?, Whence::SeekHole)?;
+        let stop = u64::try_from(hole).unwrap_or(end).min(end);
+        at = data;
+        while at < stop {
+            let run = usize::try_from(stop - at).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let skip = usize::try_from(at - offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+            let to = core::ptr::without_provenance_mut(addr + skip);
+            // SAFETY: the target is the caller's new mapping of len bytes, skip + run <= len.
+            at += checked(unsafe { libc::pread(fd, to, run, file_offset(at)?) })? as u64;
+        }
+    }
+    Ok(())
+}
+
+/// A transfer's length; none at all is an error, an interruption is none yet.
+fn checked(transferred: isize) -> io::Result<usize> {
+    match usize::try_from(transferred) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(len) => Ok(len),
+        Err(_) => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            error => Err(error),
+        },
+    }
+}
+
+fn new_private(len: usize) -> io::Result<usize> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    let mapped = unsafe { libc::mmap(core::ptr::null_mut(), len, prot, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped.addr()) }
+}
+
+fn unmap(addr: usize, len: usize) {
+    // SAFETY: the range is what is left of this file's own new_private mapping.
+    unsafe { libc::munmap(core::ptr::without_provenance_mut(addr), len) };
+}

@@ -1,0 +1,289 @@
+//! Moving pages: content, sharing, refusals, overlap, fork.
+#![expect(unsafe_code, reason = "user memory, fork and mlock are what is tested")]
+#![expect(clippy::unwrap_used, reason = "a test may stop")]
+
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+
+use super::{AdoptRefusal, Adoption};
+use crate::arena::Arena;
+use crate::fork;
+use crate::maps::{self, Unmovable};
+use crate::region::{Pages, Region, page_len};
+
+fn peer(arena: &Arena) -> Region {
+    Arena::map_peer(arena.fd().try_clone_to_owned().unwrap()).unwrap()
+}
+
+fn patterned(pages: usize) -> Region {
+    let region = Region::private(pages * page_len()).unwrap();
+    for page in 0..pages {
+        region.store_u64(page * page_len() + 8, page as u64 + 1).unwrap();
+    }
+    region
+}
+
+fn word(region: &Region, page: usize) -> u64 {
+    region.load_u64(page * page_len() + 8).unwrap()
+}
+
+fn is_private(region: &Region) -> bool {
+    let pieces = maps::pieces(region.addr(), region.len(), 0).unwrap();
+    pieces.iter().all(|piece| piece.movable.is_ok())
+}
+
+fn first_offset(adoption: &Adoption) -> usize {
+    usize::try_from(adoption.extents()[0].arena_offset).unwrap()
+}
+
+#[test]
+fn content_stays_and_is_seen_on_both_sides() {
+    let arena = Arena::new().unwrap();
+    let theirs = peer(&arena);
+    let region = patterned(1100);
+    let adoption = arena.adopt(&region).unwrap();
+    assert_eq!(adoption.extents().len(), 1);
+    assert_eq!(adoption.extents()[0].len, region.len());
+    let base = first_offset(&adoption);
+    assert_eq!(base % (2 << 20), region.addr() % (2 << 20));
+    for page in 0..1100 {
+        assert_eq!(word(&region, page), page as u64 + 1);
+        assert_eq!(theirs.load_u64(base + page * page_len() + 8), Ok(page as u64 + 1));
+    }
+    region.store_u64(0, 77).unwrap();
+    assert_eq!(theirs.load_u64(base), Ok(77));
+    theirs.store_u64(base + 16, 78).unwrap();
+    assert_eq!(region.load_u64(16), Ok(78));
+    assert_eq!(adoption.arena_offset(region.addr() + 5, 10), Some(base as u64 + 5));
+    assert_eq!(adoption.arena_offset(region.addr() + region.len() - 4, 8), None);
+    assert_eq!(adoption.arena_offset(region.addr() - 4, 8), None);
+    adoption.release();
+    assert!(is_private(&region) && arena.is_empty());
+    assert_eq!((region.load_u64(0), region.load_u64(16)), (Ok(77), Ok(78)));
+    for page in 0..1100 {
+        assert_eq!(word(&region, page), page as u64 + 1);
+    }
+    assert_eq!(arena.shared.occupied().unwrap(), 0, "the hole was punched");
+    theirs.store_u64(base, 99).unwrap();
+    assert_eq!(region.load_u64(0), Ok(77), "a late store lands where nobody reads");
+}
+
+#[test]
+fn pages_without_content_stay_without() {
+    let arena = Arena::new().unwrap();
+    let region = Region::private(64 << 20).unwrap();
+    region.store_u64(40 << 20, 5).unwrap();
+    let adoption = arena.adopt(&region).unwrap();
+    assert!(arena.shared.occupied().unwrap() <= 2 << 20);
+    assert_eq!(region.load_u64(40 << 20), Ok(5));
+    let before = maps::present_runs(region.addr(), region.len()).len();
+    adoption.release();
+    assert_eq!(region.load_u64(40 << 20), Ok(5));
+    assert!(before <= 1 && maps::present_runs(region.addr(), region.len()).len() <= 1);
+}
+
+#[test]
+fn a_range_comes_back_as_one_mapping() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(2048);
+    arena.adopt(&region).unwrap().release();
+    assert!(maps::pieces(region.addr(), region.len(), 0).unwrap().len() <= 2);
+}
+
+#[test]
+fn offsets_are_never_handed_out_twice() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(2);
+    let mut last = 0;
+    for _ in 0..20 {
+        let adoption = arena.adopt(&region).unwrap();
+        let offset = adoption.extents()[0].arena_offset;
+        assert!(last == 0 || offset >= last, "{offset} after {last}");
+        last = offset + region.len() as u64;
+    }
+}
+
+#[test]
+fn only_whole_pages_move() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(4);
+    let page = page_len();
+    let adoption = arena.adopt(&region.sub(100, page * 3).unwrap()).unwrap();
+    assert_eq!(adoption.extents()[0].addr, region.addr() + page);
+    assert_eq!(adoption.extents()[0].len, page * 2);
+    let small = region.sub(8, page - 8).unwrap();
+    assert!(matches!(arena.adopt(&small), Err(AdoptRefusal::NoWholePage)));
+}
+
+#[test]
+fn what_must_not_move_is_refused_by_name() {
+    let arena = Arena::new().unwrap();
+    let shared = Region::shared(8192, Pages::Base).unwrap();
+    let refusal = |region: &Region| match arena.adopt(region) {
+        Err(AdoptRefusal::Unmovable(reason)) => reason,
+        other => panic!("moved: {other:?}"),
+    };
+    assert_eq!(refusal(&shared), Unmovable::Shared);
+    let mut frame = [0_u8; 16384];
+    // SAFETY: the frame outlives the region and nothing else touches it meanwhile.
+    let stack = unsafe { Region::from_user(frame.as_mut_ptr(), frame.len()) }.unwrap();
+    assert_eq!(refusal(&stack), Unmovable::Stack, "this thread's stack");
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.contains("[stack]")).unwrap();
+    let start = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    // SAFETY: the range is mapped; a refusal touches no byte of it.
+    let main_stack =
+        unsafe { Region::from_user(core::ptr::with_exposed_provenance_mut(start), 4096) }.unwrap();
+    assert_eq!(refusal(&main_stack), Unmovable::Stack, "the first thread's stack");
+    let line = maps.lines().find(|line| line.contains(".so") && line.contains("rw-p"));
+    let start = line.and_then(|line| line.split('-').next()).unwrap();
+    let start = usize::from_str_radix(start, 16).unwrap();
+    // SAFETY: as above.
+    let file =
+        unsafe { Region::from_user(core::ptr::with_exposed_provenance_mut(start), 4096) }.unwrap();
+    assert_eq!(refusal(&file), Unmovable::File);
+    let read_only = patterned(1);
+    let at = core::ptr::NonNull::new(core::ptr::with_exposed_provenance_mut(read_only.addr()));
+    // SAFETY: the page is this test's own mapping.
+    unsafe { nix::sys::mman::mprotect(at.unwrap(), 4096, nix::sys::mman::ProtFlags::PROT_READ) }
+        .unwrap();
+    assert_eq!(refusal(&read_only), Unmovable::Protection);
+    assert!(arena.is_empty());
+}
+
+#[test]
+fn a_mixed_range_moves_what_it_can() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(5);
+    let middle = region.addr() + 2 * page_len();
+    let at = core::ptr::NonNull::new(core::ptr::with_exposed_provenance_mut(middle)).unwrap();
+    // SAFETY: the page is this test's own mapping.
+    unsafe { nix::sys::mman::mprotect(at, page_len(), nix::sys::mman::ProtFlags::PROT_READ) }
+        .unwrap();
+    let adoption = arena.adopt(&region).unwrap();
+    assert_eq!(adoption.extents().len(), 2);
+    assert_eq!(adoption.arena_offset(middle, 8), None);
+    drop(adoption);
+    assert_eq!((word(&region, 1), word(&region, 2), word(&region, 3)), (2, 3, 4));
+}
+
+#[test]
+fn heap_memory_moves_and_the_heap_goes_on() {
+    let arena = Arena::new().unwrap();
+    for len in [40_000_usize, 4 << 20] {
+        let mut bytes: Vec<u8> = (0..len).map(|at| at.to_le_bytes()[0]).collect();
+        let (addr, model) = (bytes.as_mut_ptr(), bytes.clone());
+        // SAFETY: the vector is not touched but through the region until it is dropped below.
+        let region = unsafe { Region::from_user(addr, len) }.unwrap();
+        let adoption = arena.adopt(&region).unwrap();
+        let mut seen = vec![0; len];
+        region.read(0, &mut seen).unwrap();
+        assert_eq!(seen, model);
+        let churn: Vec<Vec<u8>> = (1..2000).map(|size| vec![1; size]).collect();
+        drop(churn);
+        drop(adoption);
+        drop(region);
+        assert_eq!(bytes, model);
+    }
+}
+
+#[test]
+fn locked_pages_are_locked_again() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(2);
+    let at = core::ptr::with_exposed_provenance(region.addr());
+    // SAFETY: the pages are this test's own.
+    assert_eq!(unsafe { libc::mlock(at, region.len()) }, 0);
+    let locked = || {
+        let pieces = maps::pieces(region.addr(), region.len(), 0).unwrap();
+        pieces.iter().all(|piece| piece.is_locked)
+    };
+    assert!(locked());
+    let adoption = arena.adopt(&region).unwrap();
+    assert!(locked());
+    drop(adoption);
+    assert!(locked() && is_private(&region));
+    assert_eq!(word(&region, 1), 2);
+}
+
+/// A child's stores do not reach the parent, its descriptors are gone, and it knows that it is a fork.
+#[test]
+fn a_forked_child_is_alone() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(4);
+    let adoption = arena.adopt(&region).unwrap();
+    let bell = nix::sys::eventfd::EventFd::new().unwrap();
+    let _watch = fork::watch_fd(bell.as_fd()).unwrap();
+    let born = fork::generation();
+    // SAFETY: the child only makes system calls and touches memory it has, then exits.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Child => {
+            let sees_content = word(&region, 3) == 4;
+            let stored = region.store_u64(8, 666).is_ok();
+            let knows = fork::forked_since(born);
+            let is_silent = bell.write(1).is_ok_and(|len| len == 8);
+            let refused = matches!(arena.adopt(&region), Err(AdoptRefusal::Forked));
+            let all = sees_content && stored && knows && is_silent && refused;
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(i32::from(!all)) }
+        }
+        nix::unistd::ForkResult::Parent { child } => {
+            let status = nix::sys::wait::waitpid(child, None).unwrap();
+            assert_eq!(status, nix::sys::wait::WaitStatus::Exited(child, 0));
+            assert_eq!(word(&region, 0), 1, "the child's store stayed the child's");
+            let mut polled = [nix::poll::PollFd::new(bell.as_fd(), nix::poll::PollFlags::POLLIN)];
+            assert_eq!(nix::poll::poll(&mut polled, 0_u8).unwrap(), 0, "the child rang /dev/null");
+            assert!(!fork::forked_since(born));
+            drop(adoption);
+            assert_eq!(word(&region, 3), 4);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Random overlapping adoptions and releases: content as in a plain array, every adopted page
+    /// reachable by the peer at its offset, every other page private.
+    #[test]
+    fn overlapping_adoptions_agree_with_an_array(
+        steps in proptest::collection::vec((0_usize..3, 0_usize..12, 1_usize..12), 1..24)
+    ) {
+        let arena = Arena::new().unwrap();
+        let theirs = peer(&arena);
+        let region = patterned(16);
+        let mut model: Vec<u64> = (1..=16).collect();
+        let mut adoptions: Vec<Adoption> = Vec::new();
+        for (number, (step, first, count)) in steps.into_iter().enumerate() {
+            match step {
+                0 => {
+                    let count = count.min(16 - first);
+                    let part = region.sub(first * page_len(), count * page_len()).unwrap();
+                    adoptions.push(arena.adopt(&part).unwrap());
+                }
+                1 if !adoptions.is_empty() => {
+                    let at = first % adoptions.len();
+                    adoptions.swap_remove(at).release();
+                }
+                _ => {
+                    model[first] = 1000 + number as u64;
+                    region.store_u64(first * page_len() + 8, model[first]).unwrap();
+                }
+            }
+            let mut reachable = [false; 16];
+            for extent in adoptions.iter().flat_map(Adoption::extents) {
+                for skip in (0..extent.len).step_by(page_len()) {
+                    let page = (extent.addr + skip - region.addr()) / page_len();
+                    let at = usize::try_from(extent.arena_offset).unwrap() + skip + 8;
+                    prop_assert_eq!(theirs.load_u64(at), Ok(model[page]));
+                    reachable[page] = true;
+                }
+            }
+            for page in 0..16 {
+                prop_assert_eq!(word(&region, page), model[page]);
+                let window = region.sub(page * page_len(), page_len()).unwrap();
+                prop_assert_eq!(is_private(&window), !reachable[page], "page {}", page);
+            }
+        }
+    }
+}

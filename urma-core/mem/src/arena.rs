@@ -1,0 +1,175 @@
+//! The arena: one sparse shared file per node, where the pages of registered memory live.
+//!
+//! Owns: the file, its offsets (handed out once, never again), the map of moved pages.
+//! Takes: regions to move.
+//! Gives: `Arena::adopt` -> `Adoption` with extents peers can reach; `map_peer` for the other side.
+//! Must not: reuse an offset; decide whether moving is wanted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::MFdFlags;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::stat::fstat;
+use nix::unistd::ftruncate;
+
+use crate::fork::{self, FdWatch};
+use crate::region::{Access, Region, check_cannot_shrink, file_offset, new_memfd, page_len};
+
+/// Length of an arena's file in bytes: sparse, so it costs nothing, and large, so that offsets need
+/// never be reused and a mapping that grows by accident does not run past the end.
+pub const ARENA_LEN: u64 = 1 << 40;
+
+/// Pages are moved and moved back in pieces of at most this many bytes; also the boundary on which
+/// addresses and offsets agree, so that the kernel can join base pages to huge ones.
+pub(crate) const CHUNK_LEN: usize = 2 << 20;
+
+/// Unused bytes after every range: what runs past a range's end by accident meets no other range.
+const GAP_LEN: u64 = 64 << 10;
+
+/// A node's arena. Clones are the same arena; the file goes with the last of them and of its adoptions.
+#[derive(Debug, Clone)]
+pub struct Arena {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What adoptions share with their arena.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Declared before the file: it is dropped first.
+    _watch: FdWatch,
+    pub(crate) fd: OwnedFd,
+    len: u64,
+    /// Fork generation at the arena's birth.
+    pub(crate) generation: u64,
+    ledger: Mutex<Ledger>,
+}
+
+/// Which pages are in the arena. Ranges are disjoint, whole pages, keyed by address.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) moved: BTreeMap<usize, Moved>,
+    offset_next: u64,
+}
+
+/// A range of moved pages that the same adoptions count on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) len: usize,
+    pub(crate) offset: u64,
+    /// Adoptions that include the range.
+    pub(crate) holders: usize,
+    /// The pages were locked in memory before the move.
+    pub(crate) is_locked: bool,
+}
+
+impl Arena {
+    /// A new, empty arena.
+    ///
+    /// # Errors
+    /// The system's, when there is no memfd to be had.
+    pub fn new() -> io::Result<Self> {
+        let len = file_len_max()?;
+        let fd = new_memfd("urma-arena", MFdFlags::empty())?;
+        ftruncate(&fd, file_offset(len)?)?;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
+        let watch = fork::watch_fd(fd.as_fd())?;
+        let generation = fork::generation();
+        let ledger = Mutex::default();
+        Ok(Self { shared: Arc::new(Shared { _watch: watch, fd, len, generation, ledger }) })
+    }
+
+    /// The file, to be passed to peers of the same user.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.fd.as_fd()
+    }
+
+    /// Length of the file in bytes.
+    pub fn len(&self) -> u64 {
+        self.shared.len
+    }
+
+    /// Whether no page is moved at the moment.
+    pub fn is_empty(&self) -> bool {
+        self.shared.ledger().moved.is_empty()
+    }
+
+    /// Maps a peer's whole arena, once per peer: 8 us, no memory. Offsets in the result are the peer's
+    /// `arena_offset`s. Each page costs 2 us at its first touch.
+    ///
+    /// # Errors
+    /// `PermissionDenied` when the file may shrink; `InvalidInput` when it is longer than [`ARENA_LEN`];
+    /// else the system's (an address-space limit, for instance).
+    pub fn map_peer(fd: OwnedFd) -> io::Result<Region> {
+        let len = u64::try_from(fstat(&fd)?.st_size).unwrap_or(0);
+        if len > ARENA_LEN {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "arena too long"));
+        }
+        check_cannot_shrink(fd.as_fd(), len)?;
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let region = Region::map_fd(fd, 0, len, Access::ReadWrite)?;
+        region.exclude_from_dumps();
+        Ok(region)
+    }
+}
+
+impl Shared {
+    /// The ledger; control plane only. A panic elsewhere leaves it as consistent as each step left it.
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes the file occupies now.
+    ///
+    /// # Errors
+    /// The system's.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn occupied(&self) -> io::Result<u64> {
+        Ok(u64::try_from(fstat(&self.fd)?.st_blocks).unwrap_or(0) * 512)
+    }
+}
+
+impl Ledger {
+    /// An offset for `len` bytes at `addr` that was never handed out, or `None` when the file is used up.
+    /// Ranges that can hold a huge page agree with their address modulo 2 MiB.
+    pub(crate) fn take_offset(&mut self, addr: usize, len: usize, file_len: u64) -> Option<u64> {
+        let unit = if len >= CHUNK_LEN { CHUNK_LEN as u64 } else { page_len() as u64 };
+        let wanted = addr as u64 % unit;
+        let base = self.offset_next.checked_next_multiple_of(unit)?;
+        let offset = base.checked_add(wanted)?;
+        let end = offset.checked_add(len as u64)?;
+        if end > file_len {
+            return None;
+        }
+        self.offset_next = end.checked_add(GAP_LEN)?.checked_next_multiple_of(page_len() as u64)?;
+        Some(offset)
+    }
+
+    /// Splits the range that contains `addr` so that one starts there.
+    pub(crate) fn split_at(&mut self, addr: usize) {
+        let Some((&start, &range)) = self.moved.range(..addr).next_back() else { return };
+        let head = addr - start;
+        if head >= range.len {
+            return;
+        }
+        let offset = range.offset + head as u64;
+        self.moved.insert(start, Moved { len: head, ..range });
+        self.moved.insert(addr, Moved { len: range.len - head, offset, ..range });
+    }
+}
+
+impl Shared {
+    pub(crate) fn file_len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// The arena's length, or less where the process may not make files that long.
+fn file_len_max() -> io::Result<u64> {
+    let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+    let limit = if limit == RLIM_INFINITY { ARENA_LEN } else { limit.min(ARENA_LEN) };
+    Ok(limit - limit % CHUNK_LEN as u64)
+}

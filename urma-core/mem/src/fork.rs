@@ -1,0 +1,225 @@
+//! Fork: what a child must not share with its parent is taken from it before it runs a line.
+//!
+//! Owns: the list of moved page ranges and of descriptors, the handlers around `fork`, the generation.
+//! Takes: ranges from the arena, descriptors from whoever opens them for a device.
+//! Gives: `generation`, `forked_since`; in the child: private copies under the moved pages, and
+//! `/dev/null` in the place of every watched descriptor.
+//! Must not: allocate or lock anything but its own word in the child.
+//!
+//! The descriptors are replaced, not closed: their owners in the child still hold the numbers, and would
+//! later close somebody else's file.
+#![expect(
+    unsafe_code,
+    reason = "pthread_atfork, mmap and dup3 between fork and the child's first line"
+)]
+
+use core::cell::UnsafeCell;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+/// Grows by one in every forked child.
+static GENERATION: Counter = Counter::new(0);
+static REGISTRY: Registry =
+    Registry { held: Flag::new(false), lists: UnsafeCell::new(Lists::empty()) };
+
+/// Aliases outside of the models' reach: no model forks.
+#[expect(clippy::disallowed_types, reason = "statics need constant constructors")]
+type Counter = std::sync::atomic::AtomicU64;
+#[expect(clippy::disallowed_types, reason = "statics need constant constructors")]
+type Flag = std::sync::atomic::AtomicBool;
+
+/// The process's fork generation: 0 at first, one more in each forked child of a child.
+#[inline]
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Whether this process is a fork of the one that noted `generation`.
+#[inline]
+pub fn forked_since(generation: u64) -> bool {
+    self::generation() != generation
+}
+
+/// Watches a descriptor: in a forked child its number refers to `/dev/null`. Keep the result as long as
+/// the descriptor, and drop it first.
+///
+/// # Errors
+/// The system's, when the handlers cannot be installed.
+pub fn watch_fd(fd: BorrowedFd<'_>) -> io::Result<FdWatch> {
+    install()?;
+    let fd = fd.as_raw_fd();
+    hold().lists().fds.push(fd);
+    Ok(FdWatch { fd, generation: generation() })
+}
+
+/// A watched descriptor; see [`watch_fd`].
+#[derive(Debug)]
+pub struct FdWatch {
+    fd: RawFd,
+    generation: u64,
+}
+
+impl Drop for FdWatch {
+    fn drop(&mut self) {
+        if forked_since(self.generation) {
+            return;
+        }
+        let mut held = hold();
+        let fds = &mut held.lists().fds;
+        if let Some(at) = fds.iter().position(|fd| *fd == self.fd) {
+            fds.swap_remove(at);
+        }
+    }
+}
+
+/// Pages that were moved to a shared file, in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MovedPages {
+    pub(crate) addr: usize,
+    pub(crate) len: usize,
+    pub(crate) fd: RawFd,
+    pub(crate) offset: libc::off_t,
+}
+
+/// Installs the handlers, once per process.
+pub(crate) fn install() -> io::Result<()> {
+    static DONE: OnceLock<i32> = OnceLock::new();
+    let status = *DONE.get_or_init(|| {
+        // SAFETY: the three handlers are functions of this crate that live as long as the process.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_in_parent), Some(after_in_child))
+        }
+    });
+    if status == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(status)) }
+}
+
+/// Keeps forks away: a fork waits until the guard is dropped. Held for the change of at most 2 MiB.
+pub(crate) fn hold() -> Hold {
+    REGISTRY.acquire();
+    Hold(())
+}
+
+/// Proof that no fork happens and that the lists are this thread's.
+pub(crate) struct Hold(());
+
+impl Hold {
+    fn lists(&mut self) -> &mut Lists {
+        // SAFETY: REGISTRY.held is set by the creator of this guard and by nobody else until it is
+        // dropped, and the result borrows the guard.
+        unsafe { &mut *REGISTRY.lists.get() }
+    }
+
+    /// Notes moved pages.
+    pub(crate) fn add(&mut self, pages: MovedPages) {
+        self.lists().moved.push(pages);
+    }
+
+    /// Makes room, so that [`Hold::add`] does not allocate while pages are between two homes.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.lists().moved.reserve(count);
+    }
+
+    /// Forgets moved pages that were noted with the same address and length.
+    pub(crate) fn remove(&mut self, addr: usize, len: usize) {
+        let moved = &mut self.lists().moved;
+        if let Some(at) = moved.iter().position(|pages| (pages.addr, pages.len) == (addr, len)) {
+            moved.swap_remove(at);
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        REGISTRY.release();
+    }
+}
+
+struct Lists {
+    moved: Vec<MovedPages>,
+    fds: Vec<RawFd>,
+}
+
+impl Lists {
+    const fn empty() -> Self {
+        Self { moved: Vec::new(), fds: Vec::new() }
+    }
+}
+
+struct Registry {
+    held: Flag,
+    lists: UnsafeCell<Lists>,
+}
+
+// SAFETY: the lists are reached only by the thread that set `held` (through Hold, or in the handlers
+// between before_fork and after_in_*).
+unsafe impl Sync for Registry {}
+
+impl Registry {
+    fn acquire(&self) {
+        while self.held.swap(true, Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn release(&self) {
+        self.held.store(false, Ordering::Release);
+    }
+}
+
+extern "C" fn before_fork() {
+    REGISTRY.acquire();
+}
+
+extern "C" fn after_in_parent() {
+    REGISTRY.release();
+}
+
+/// Runs in the child, alone, before `fork` returns: system calls and stores only.
+extern "C" fn after_in_child() {
+    // SAFETY: before_fork set `held` for this thread, the only one of the child.
+    let lists = unsafe { &mut *REGISTRY.lists.get() };
+    for pages in &lists.moved {
+        take_private(pages);
+    }
+    lists.moved.clear();
+    // SAFETY: a constant path; open is async-signal-safe.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    for fd in &lists.fds {
+        replace(*fd, null);
+    }
+    lists.fds.clear();
+    if null >= 0 {
+        // SAFETY: opened above and known to nobody else.
+        unsafe { libc::close(null) };
+    }
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    REGISTRY.release();
+}
+
+/// Puts a private view of the same file under moved pages: the child's stores stay the child's.
+fn take_private(pages: &MovedPages) {
+    let addr = core::ptr::without_provenance_mut(pages.addr);
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // SAFETY: the range holds a shared mapping of the same bytes, noted by the arena; the content seen
+    // through the addresses does not change.
+    let mapped = unsafe { libc::mmap(addr, pages.len, prot, flags, pages.fd, pages.offset) };
+    if mapped == libc::MAP_FAILED {
+        // Better no memory than the parent's: a touch faults instead of corrupting the parent.
+        // SAFETY: as above.
+        unsafe { libc::munmap(addr, pages.len) };
+    }
+}
+
+/// Lets the number `fd` refer to `/dev/null`, or to nothing when that cannot be opened.
+fn replace(fd: RawFd, null: RawFd) {
+    if null >= 0 {
+        // SAFETY: dup3 closes what `fd` was; its owner registered it for exactly that.
+        unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
+    } else {
+        // SAFETY: as above.
+        unsafe { libc::close(fd) };
+    }
+}
