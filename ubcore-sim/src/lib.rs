@@ -4,4 +4,9 @@
 //! deadlines; only `host/` has threads, sockets and clocks.
 #![forbid(unsafe_code)]
 
+pub mod device;
+pub mod hooks;
 pub mod ports;
+pub mod share;
+
+pub use device::{Device, DeviceCfg, Ports};

@@ -1,0 +1,63 @@
+//! Offsets in the node region and in a pair's half.
+//!
+//! *Owns*: the numbers. *Takes*: ring lengths. *Gives*: offsets and lengths in bytes.
+//! *Must not*: read or write.
+//!
+//! ```text
+//! node region (written by its owner only):
+//!   0      magic u64, 8 version u64, 16 incarnation u64, 24 eid (two words)
+//!   128    sleep flag (urma_mem::sleep)
+//!   4096   segment table: SEGMENTS entries of 64 bytes
+//! half (written by its owner only):
+//!   0      magic u64, 8 slots in use u64, 16 ring length u64, 24 incarnation u64
+//!   128    my head of the inbound ring (urma_mem::spsc, consumer's half)
+//!   4096   hazard slots: SLOTS of urma_mem::hazard::SLOT_LEN
+//!   ..     my outbound ring (urma_mem::spsc, producer's half)
+//! ```
+
+use urma_mem::{hazard, spsc};
+
+/// "URMANODE" as little-endian bytes: first word of a node region.
+pub const NODE_MAGIC: u64 = u64::from_le_bytes(*b"URMANODE");
+/// "URMAHALF" as little-endian bytes: first word of a half.
+pub const HALF_MAGIC: u64 = u64::from_le_bytes(*b"URMAHALF");
+/// Version of both layouts.
+pub const VERSION: u64 = 1;
+
+/// Offset of the version word in a node region.
+pub const NODE_VERSION: usize = 8;
+/// Offset of the incarnation word in a node region.
+pub const NODE_INCARNATION: usize = 16;
+/// Offset of the two EID words in a node region.
+pub const NODE_EID: usize = 24;
+/// Offset of the sleep flag in a node region.
+pub const NODE_SLEEP: usize = 128;
+/// Offset of the segment table in a node region.
+pub const NODE_SEGMENTS: usize = 4096;
+/// Entries of the segment table; index 0 is never used.
+pub const SEGMENTS: usize = 1 << 14;
+/// Bytes of an entry of the segment table.
+pub const SEGMENT_LEN: usize = 64;
+/// Bytes of a node region.
+pub const NODE_LEN: usize = NODE_SEGMENTS + SEGMENTS * SEGMENT_LEN;
+
+/// Offset of the count of hazard slots in use, in a half.
+pub const HALF_SLOTS_USED: usize = 8;
+/// Offset of the ring length word, in a half.
+pub const HALF_RING_LEN: usize = 16;
+/// Offset of the incarnation word, in a half.
+pub const HALF_INCARNATION: usize = 24;
+/// Offset of the head of the inbound ring, in a half.
+pub const HALF_HEAD: usize = 128;
+/// Offset of the hazard slots, in a half.
+pub const HALF_SLOTS: usize = 4096;
+/// Hazard slots of a half: one for each send queue that can exist.
+pub const SLOTS: usize = 8192;
+/// Offset of the outbound ring, in a half.
+pub const HALF_RING: usize = HALF_SLOTS + SLOTS * hazard::SLOT_LEN;
+
+/// Bytes of a half with a ring of `ring_len` bytes of entries (a power of two).
+#[must_use]
+pub const fn half_len(ring_len: usize) -> usize {
+    HALF_RING + spsc::half_len(ring_len)
+}
