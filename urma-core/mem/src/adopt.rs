@@ -81,7 +81,9 @@ impl Arena {
         let mut extents = Vec::new();
         let taken = take(&self.shared, &mut ledger, &pieces, &mut extents);
         if let Err(refusal) = taken {
-            give_back(&self.shared, &mut ledger, &extents);
+            if let Err(error) = give_back(&self.shared, &mut ledger, &extents) {
+                tracing::error!(%error, "pages of a refused adoption stay shared");
+            }
             return Err(refusal);
         }
         if extents.is_empty() {
@@ -112,22 +114,38 @@ impl Adoption {
     /// lands where nobody reads.
     ///
     /// Costs 0.2-0.9 ms per MiB.
-    pub fn release(self) {
-        drop(self);
+    ///
+    /// # Errors
+    /// The system's (no memory for the private pages): some pages stay shared, with their content, and
+    /// a peer that ignores the segment's death can still reach them.
+    pub fn release(mut self) -> io::Result<()> {
+        self.put_back()
     }
 
     /// The hard revocation: the same as [`Adoption::release`], for a peer that did not end its copies in
     /// time (stopped, hung or lying). No cooperation of the peer is used.
-    pub fn revoke(self) {
-        drop(self);
+    ///
+    /// # Errors
+    /// As [`Adoption::release`].
+    pub fn revoke(self) -> io::Result<()> {
+        self.release()
+    }
+
+    /// Gives all extents back, once.
+    fn put_back(&mut self) -> io::Result<()> {
+        let extents = core::mem::take(&mut self.extents);
+        // In a forked child the pages are private already and the file is not there.
+        if extents.is_empty() || fork::forked_since(self.shared.generation) {
+            return Ok(());
+        }
+        give_back(&self.shared, &mut self.shared.ledger(), &extents)
     }
 }
 
 impl Drop for Adoption {
     fn drop(&mut self) {
-        // In a forked child the pages are private already and the file is not there.
-        if !fork::forked_since(self.shared.generation) {
-            give_back(&self.shared, &mut self.shared.ledger(), &self.extents);
+        if let Err(error) = self.put_back() {
+            tracing::error!(%error, "pages of a dropped adoption stay shared");
         }
     }
 }
@@ -176,7 +194,7 @@ fn move_in(
         if let Err(error) = pages::move_in(shared, at, chunk, to) {
             let done = Moved { len: at - addr, offset, holders: 1, is_locked };
             if done.len != 0 {
-                move_out(shared, addr, done);
+                move_out(shared, addr, done)?;
             }
             return Err(error.into());
         }
@@ -201,8 +219,10 @@ fn push(extents: &mut Vec<Extent>, extent: Extent) {
     }
 }
 
-/// Uncounts the extents' ranges and moves those back that nobody counts on any more.
-fn give_back(shared: &Shared, ledger: &mut Ledger, extents: &[Extent]) {
+/// Uncounts the extents' ranges and moves those back that nobody counts on any more. All are tried; the
+/// first error is the answer.
+fn give_back(shared: &Shared, ledger: &mut Ledger, extents: &[Extent]) -> io::Result<()> {
+    let mut answer = Ok(());
     for extent in extents {
         let end = extent.addr + extent.len;
         ledger.split_at(extent.addr);
@@ -212,20 +232,24 @@ fn give_back(shared: &Shared, ledger: &mut Ledger, extents: &[Extent]) {
             if moved.holders > 1 {
                 ledger.moved.insert(addr, Moved { holders: moved.holders - 1, ..moved });
             } else {
-                move_out(shared, addr, moved);
+                // Also after a failure: the owner may unmap the range now, and then the ledger would lie
+                // about whatever comes to its addresses.
                 ledger.moved.remove(&addr);
+                let moved_out = move_out(shared, addr, moved);
+                answer = answer.and(moved_out);
             }
         }
     }
+    answer
 }
 
-/// Moves one range back. What the system refuses to move stays shared: the content is never at risk.
-fn move_out(shared: &Shared, addr: usize, moved: Moved) {
-    if let Err(error) = pages::move_out(shared, addr, moved.len, moved.offset) {
-        tracing::error!(%error, addr, len = moved.len, "pages stay shared: they could not move back");
-    } else if moved.is_locked {
+/// Moves one range back.
+fn move_out(shared: &Shared, addr: usize, moved: Moved) -> io::Result<()> {
+    pages::move_out(shared, addr, moved.len, moved.offset)?;
+    if moved.is_locked {
         pages::lock(addr, moved.len);
     }
+    Ok(())
 }
 
 /// A range in pieces that end on chunk boundaries.

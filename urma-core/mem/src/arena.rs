@@ -92,9 +92,9 @@ impl Arena {
         self.shared.len
     }
 
-    /// Whether no page is moved at the moment.
+    /// Whether no page is moved at the moment; always in a forked child, which has no arena.
     pub fn is_empty(&self) -> bool {
-        self.shared.ledger().moved.is_empty()
+        fork::forked_since(self.shared.generation) || self.shared.ledger().moved.is_empty()
     }
 
     /// Maps a peer's whole arena, once per peer: 8 us, no memory. Offsets in the result are the peer's
@@ -120,6 +120,11 @@ impl Shared {
     /// The ledger; control plane only. A panic elsewhere leaves it as consistent as each step left it.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Length of the file in bytes.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.len
     }
 
     /// Bytes the file occupies now.
@@ -158,12 +163,6 @@ impl Ledger {
         let offset = range.offset + head as u64;
         self.moved.insert(start, Moved { len: head, ..range });
         self.moved.insert(addr, Moved { len: range.len - head, offset, ..range });
-    }
-}
-
-impl Shared {
-    pub(crate) fn file_len(&self) -> u64 {
-        self.len
     }
 }
 

@@ -121,18 +121,38 @@ impl Hold {
         self.lists().moved.reserve(count);
     }
 
-    /// Forgets moved pages that were noted with the same address and length.
+    /// Forgets what was noted of a range; notes that reach beyond it keep the rest. Needs room for one
+    /// more note (see [`Hold::reserve`]).
     pub(crate) fn remove(&mut self, addr: usize, len: usize) {
-        let moved = &mut self.lists().moved;
-        if let Some(at) = moved.iter().position(|pages| (pages.addr, pages.len) == (addr, len)) {
-            moved.swap_remove(at);
-        }
+        subtract(&mut self.lists().moved, addr, addr + len);
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         REGISTRY.release();
+    }
+}
+
+/// Takes `[start, end)` out of all notes, splitting those that reach beyond it.
+fn subtract(moved: &mut Vec<MovedPages>, start: usize, end: usize) {
+    let mut at = 0;
+    while let Some(&pages) = moved.get(at) {
+        let pages_end = pages.addr + pages.len;
+        if pages.addr >= end || pages_end <= start {
+            at += 1;
+            continue;
+        }
+        moved.swap_remove(at);
+        // Both rests are disjoint from the range, so looking at them again changes nothing.
+        if pages.addr < start {
+            moved.push(MovedPages { len: start - pages.addr, ..pages });
+        }
+        if end < pages_end {
+            let skip = libc::off_t::try_from(end - pages.addr).unwrap_or(libc::off_t::MAX);
+            let offset = pages.offset.saturating_add(skip);
+            moved.push(MovedPages { addr: end, len: pages_end - end, offset, ..pages });
+        }
     }
 }
 
@@ -221,5 +241,21 @@ fn replace(fd: RawFd, null: RawFd) {
     } else {
         // SAFETY: as above.
         unsafe { libc::close(fd) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgetting_a_part_keeps_the_rest_at_its_offset() {
+        let note = |addr, len, offset| MovedPages { addr, len, fd: 3, offset };
+        let mut moved = vec![note(100, 50, 1000), note(200, 50, 2000), note(300, 10, 3000)];
+        subtract(&mut moved, 120, 130);
+        subtract(&mut moved, 190, 210);
+        subtract(&mut moved, 300, 310);
+        moved.sort_by_key(|pages| pages.addr);
+        assert_eq!(moved, [note(100, 20, 1000), note(130, 20, 1030), note(210, 40, 2010)]);
     }
 }

@@ -47,13 +47,17 @@ pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> 
 }
 
 /// Moves a range back to private anonymous memory and frees the file's pages.
+///
+/// On failure the rest of the range stays shared, with its content, and is no longer kept from forks:
+/// its owner may unmap it now.
 pub(super) fn move_out(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
     // One new mapping for the whole range: its pieces join again under the old addresses.
-    let spare = new_private(len)?;
+    let spare = new_private(len).inspect_err(|_| forget(addr, len))?;
     for (at, chunk) in chunks(addr, len) {
         let skip = at - addr;
         if let Err(error) = move_out_chunk(shared, spare + skip, at, chunk, offset + skip as u64) {
             unmap(spare + skip, len - skip);
+            forget(at, len - skip);
             return Err(error);
         }
     }
@@ -69,10 +73,11 @@ fn move_out_chunk(
     offset: u64,
 ) -> io::Result<()> {
     let mut held = fork::hold();
+    held.reserve(1);
     read_all(shared, new, len, offset)?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    let (from, to) =
-        (core::ptr::without_provenance_mut(new), core::ptr::without_provenance_mut::<u8>(old));
+    let from = core::ptr::without_provenance_mut(new);
+    let to = core::ptr::without_provenance_mut::<u8>(old);
     // SAFETY: `new` is this function's own mapping; `old` is the shared mapping of the same bytes, noted
     // in the arena's ledger, whose owner keeps it mapped and unwritten during the move.
     let moved = unsafe { libc::mremap(from, len, len, flags, to) };
@@ -80,8 +85,16 @@ fn move_out_chunk(
         return Err(io::Error::last_os_error());
     }
     held.remove(old, len);
+    drop(held);
     punch(shared, offset, len);
     Ok(())
+}
+
+/// Forks no longer see to the range.
+fn forget(addr: usize, len: usize) {
+    let mut held = fork::hold();
+    held.reserve(1);
+    held.remove(addr, len);
 }
 
 /// Locks the pages in memory, as they were before the move; failure is logged, the content is safe.

@@ -58,7 +58,7 @@ fn content_stays_and_is_seen_on_both_sides() {
     assert_eq!(adoption.arena_offset(region.addr() + 5, 10), Some(base as u64 + 5));
     assert_eq!(adoption.arena_offset(region.addr() + region.len() - 4, 8), None);
     assert_eq!(adoption.arena_offset(region.addr() - 4, 8), None);
-    adoption.release();
+    adoption.release().unwrap();
     assert!(is_private(&region) && arena.is_empty());
     assert_eq!((region.load_u64(0), region.load_u64(16)), (Ok(77), Ok(78)));
     for page in 0..1100 {
@@ -78,7 +78,7 @@ fn pages_without_content_stay_without() {
     assert!(arena.shared.occupied().unwrap() <= 2 << 20);
     assert_eq!(region.load_u64(40 << 20), Ok(5));
     let before = maps::present_runs(region.addr(), region.len()).len();
-    adoption.release();
+    adoption.release().unwrap();
     assert_eq!(region.load_u64(40 << 20), Ok(5));
     assert!(before <= 1 && maps::present_runs(region.addr(), region.len()).len() <= 1);
 }
@@ -87,7 +87,7 @@ fn pages_without_content_stay_without() {
 fn a_range_comes_back_as_one_mapping() {
     let arena = Arena::new().unwrap();
     let region = patterned(2048);
-    arena.adopt(&region).unwrap().release();
+    arena.adopt(&region).unwrap().release().unwrap();
     assert!(maps::pieces(region.addr(), region.len(), 0).unwrap().len() <= 2);
 }
 
@@ -241,6 +241,41 @@ fn a_forked_child_is_alone() {
     }
 }
 
+/// After a part of an overlap was released, a child still gets the right pages, private.
+#[test]
+fn a_fork_after_a_partial_release_sees_the_right_pages() {
+    let arena = Arena::new().unwrap();
+    let region = patterned(1200);
+    let page = page_len();
+    let whole = arena.adopt(&region).unwrap();
+    let part = arena.adopt(&region.sub(100 * page, 600 * page).unwrap()).unwrap();
+    whole.release().unwrap();
+    for at in 0..1200 {
+        region.store_u64(at * page + 8, 5000 + at as u64).unwrap();
+    }
+    // SAFETY: the child only touches memory it has, then exits.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Child => {
+            let mut is_right = true;
+            for at in 0..1200 {
+                is_right &= word(&region, at) == 5000 + at as u64;
+                is_right &= region.store_u64(at * page + 8, 0).is_ok();
+            }
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(i32::from(!is_right)) }
+        }
+        nix::unistd::ForkResult::Parent { child } => {
+            let status = nix::sys::wait::waitpid(child, None).unwrap();
+            assert_eq!(status, nix::sys::wait::WaitStatus::Exited(child, 0));
+            for at in 0..1200 {
+                assert_eq!(word(&region, at), 5000 + at as u64);
+            }
+            part.revoke().unwrap();
+            assert!(is_private(&region) && arena.is_empty());
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     /// Random overlapping adoptions and releases: content as in a plain array, every adopted page
@@ -263,7 +298,7 @@ proptest! {
                 }
                 1 if !adoptions.is_empty() => {
                     let at = first % adoptions.len();
-                    adoptions.swap_remove(at).release();
+                    adoptions.swap_remove(at).release().unwrap();
                 }
                 _ => {
                     model[first] = 1000 + number as u64;

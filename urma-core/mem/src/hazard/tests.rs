@@ -46,6 +46,24 @@ mod plain {
         assert_eq!(drain([&seen], |claim| claim == 9, || false), Drain::Clear);
     }
 
+    #[test]
+    #[ignore = "measures; run with --release --ignored --nocapture"]
+    #[expect(clippy::disallowed_methods, reason = "a measurement owns its clock")]
+    fn measure() {
+        let region = Region::private(4096).expect("memory");
+        let generation = Generation::new(region.clone(), 64).expect("a word");
+        let mut slot = HazardSlot::new(region.clone(), 128).expect("a slot");
+        let imported = generation.revive().expect("writable");
+        let start = std::time::Instant::now();
+        for value in 0..10_000_000 {
+            let announced = slot.announce(1).expect("writable");
+            announced.check(&generation, imported).expect("live");
+            region.store_u64_release(256, value).expect("inside");
+            announced.finish(&generation, imported).expect("live");
+        }
+        println!("{:5.1} ns per guarded store", start.elapsed().as_secs_f64() * 1e9 / 1e7);
+    }
+
     /// A writer hammers while the owner revokes: no store is seen after a clear drain.
     #[test]
     fn no_store_comes_after_a_clear_drain() {

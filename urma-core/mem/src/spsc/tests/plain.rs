@@ -182,3 +182,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+#[ignore = "measures; run with --release --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "a measurement owns its clock")]
+fn measure() {
+    const ROUNDS: u32 = 10_000_000;
+    for len in [8_usize, 64, 1024] {
+        let (mut producer, mut consumer, ..) = ring(1 << 16);
+        let mut bytes = vec![1; len];
+        let start = std::time::Instant::now();
+        for _ in 0..ROUNDS {
+            send(&mut producer, 1, &bytes).expect("room");
+            let entry = consumer.next_entry().expect("nobody lies").expect("published");
+            entry.read(0, &mut bytes).expect("inside");
+            entry.done();
+        }
+        println!("{len:5} {:5.1} ns per entry", start.elapsed().as_secs_f64() * 1e9 / 1e7);
+    }
+}
