@@ -1,0 +1,22 @@
+//! The reliable transport between two nodes: TP, its handshake, the loss record in host memory.
+//!
+//! - owns: PSNs, windows, acknowledgement, retransmission, making and replacing TPs.
+//! - takes: parsed packets, transaction pieces, time. gives: pieces in order, packets, deadlines.
+//! - must not: read a clock, draw a random number, know jetties or segments.
+//!
+//! Inputs are `on_*` and `push`, outputs `pop` and `poll_*`; after every input, drain every output.
+
+mod handshake;
+pub mod knitting;
+mod receive;
+mod send;
+mod strategy;
+mod timer;
+mod tp;
+
+pub use handshake::{Agreed, Handshake, HandshakeEvent, HandshakeState, Offer, OpenCfg, OpenError};
+pub use knitting::{KnittingPool, PoolError, PoolUsage};
+pub use receive::Piece;
+pub use strategy::Strategy;
+pub use timer::RtoCfg;
+pub use tp::{PushError, Received, TRANSMIT_MAX, Tp, TpCfg, TpError, TpStats};

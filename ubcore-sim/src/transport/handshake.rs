@@ -1,0 +1,513 @@
+//! Making, replacing and ending the TP to one peer node.
+//!
+//! - owns: the state of one peer's TP (idle, connecting, open, closed, failed), the incarnation known of
+//!   the peer, retries of CONNECT.
+//! - takes: an open request with fresh numbers, CONNECT / ACCEPT / REFUSE / CLOSE, time.
+//! - gives: what was agreed on, packets (unsealed), deadlines.
+//! - must not: draw random numbers, hold the TP itself.
+//!
+//! ```text
+//!            open                     ACCEPT, or the peer's CONNECT
+//!   Idle ----------> Connecting --------------------------------------> Open
+//!     |                  | retries used up, REFUSE                       |  CONNECT of another TP: replaced
+//!     |  CONNECT         v                                               |
+//!     +---------------> (Open)        Failed                             v CLOSE, close()
+//!                                                                     Closed ---- open ----> Connecting
+//! ```
+//!
+//! When both open at once, each CONNECT is the answer to the other: both hold both offers, and the
+//! choice (the minimum of the two) is symmetric, so no side has to yield.
+
+use udma_abi::Nanos;
+use urma_packet::Handshake as Terms;
+use urma_packet::{
+    Body, Close, CloseReason, Eid, Mtu, PacketHeader, Psn, Refusal, RefuseReason, StrategyCaps,
+    Tpn, WIRE_VERSION,
+};
+
+use super::strategy::Strategy;
+use super::tp::TpCfg;
+
+/// What this node offers to every peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenCfg {
+    /// EID of this node.
+    pub local_eid: Eid,
+    /// EID of the peer.
+    pub peer_eid: Eid,
+    /// UASID of this node.
+    pub local_uasid: u32,
+    /// Incarnation of this node: larger after every restart.
+    pub incarnation: u64,
+    /// Largest path MTU.
+    pub mtu: Mtu,
+    /// Packets in flight, 1 to [`urma_packet::WINDOW_MAX`].
+    pub window_packets: u32,
+    /// Strategies that this node speaks.
+    pub strategies: StrategyCaps,
+    /// Time until the first CONNECT is repeated, in ns; doubles each time.
+    pub retry_ns: Nanos,
+    /// Longest time between two CONNECTs, in ns.
+    pub retry_max_ns: Nanos,
+    /// Repetitions before giving up.
+    pub retries: u32,
+}
+
+impl OpenCfg {
+    /// MTU 4096, 256 packets, both strategies; CONNECT after 5, 10, 20, .. 200 ms, nine times:
+    /// gives up after about a second.
+    #[must_use]
+    pub fn new(local_eid: Eid, peer_eid: Eid, incarnation: u64) -> Self {
+        Self {
+            local_eid,
+            peer_eid,
+            local_uasid: 0,
+            incarnation,
+            mtu: Mtu::B4096,
+            window_packets: 256,
+            strategies: StrategyCaps::GO_BACK_N | StrategyCaps::SELECTIVE_REPEAT,
+            retry_ns: 5_000_000,
+            retry_max_ns: 200_000_000,
+            retries: 9,
+        }
+    }
+}
+
+/// Fresh numbers of one attempt to make a TP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// TPN at this node, not 0, not used by another TP.
+    pub tpn: Tpn,
+    /// First PSN, random.
+    pub psn: Psn,
+    /// Random; what answers must repeat.
+    pub cookie: u64,
+}
+
+/// What both ends hold once a TP is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// TPN at this node.
+    pub local_tpn: Tpn,
+    /// TPN at the peer.
+    pub peer_tpn: Tpn,
+    /// First PSN sent.
+    pub tx_psn: Psn,
+    /// First PSN expected.
+    pub rx_psn: Psn,
+    /// The smaller of both path MTUs.
+    pub mtu: Mtu,
+    /// The smaller of both windows.
+    pub window_packets: u32,
+    /// Selective repeat when both speak it.
+    pub strategy: Strategy,
+    /// Incarnation of the peer.
+    pub peer_incarnation: u64,
+    /// UASID of the peer.
+    pub peer_uasid: u32,
+}
+
+impl Agreed {
+    /// Settings of the TP, timers as [`TpCfg::new`] has them.
+    #[must_use]
+    pub fn tp_cfg(&self) -> TpCfg {
+        TpCfg {
+            window_packets: self.window_packets,
+            strategy: self.strategy,
+            ..TpCfg::new(self.local_tpn, self.peer_tpn, self.tx_psn, self.rx_psn)
+        }
+    }
+}
+
+/// Why no TP could be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The peer did not answer any CONNECT.
+    #[error("the peer did not answer")]
+    Timeout,
+    /// The peer refused.
+    #[error("the peer refused: {0:?}")]
+    Refused(RefuseReason),
+}
+
+/// Where the TP to the peer stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandshakeState {
+    /// Never opened.
+    Idle,
+    /// CONNECT is out.
+    Connecting,
+    /// There is a TP.
+    Open(Agreed),
+    /// It was closed, by either side.
+    Closed,
+    /// It could not be opened.
+    Failed(OpenError),
+}
+
+/// What a packet changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandshakeEvent {
+    /// Nothing.
+    Nothing,
+    /// Make this TP.
+    Opened(Agreed),
+    /// The peer started over: drop the TP `old`, make `new`.
+    Replaced {
+        /// The TP that is no more.
+        old: Agreed,
+        /// The TP that takes its place.
+        new: Agreed,
+    },
+    /// Drop this TP.
+    Closed(Agreed, CloseReason),
+    /// Opening failed for good.
+    Refused(RefuseReason),
+    /// Of an older incarnation of the peer; dropped.
+    OldIncarnation,
+    /// Not the answer to anything asked here (or not for this node); dropped.
+    NotExpected,
+}
+
+/// State machine of the TP to one peer.
+#[derive(Debug)]
+pub struct Handshake {
+    cfg: OpenCfg,
+    state: HandshakeState,
+    /// This side's numbers of the current attempt.
+    offer: Option<Offer>,
+    /// Greatest incarnation seen of the peer.
+    peer_incarnation: u64,
+    /// Cookies of CONNECTs whose TP is over: a late copy does not bring it back.
+    finished: [u64; 8],
+    finished_at: usize,
+    /// Cookie of the peer's CONNECT that made the TP.
+    peer_cookie: u64,
+    tries: u32,
+    deadline: Nanos,
+    reply: Option<PacketHeader>,
+}
+
+impl Handshake {
+    /// No TP, nothing known of the peer.
+    #[must_use]
+    pub const fn new(cfg: OpenCfg) -> Self {
+        Self {
+            cfg,
+            state: HandshakeState::Idle,
+            offer: None,
+            peer_incarnation: 0,
+            finished: [0; 8],
+            finished_at: 0,
+            peer_cookie: 0,
+            tries: 0,
+            deadline: 0,
+            reply: None,
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn state(&self) -> HandshakeState {
+        self.state
+    }
+
+    /// Starts to open a TP with the numbers of `offer`; false when one is open or being opened
+    /// (the numbers were not used then).
+    pub fn open(&mut self, now: Nanos, offer: Offer) -> bool {
+        if matches!(self.state, HandshakeState::Connecting | HandshakeState::Open(_)) {
+            return false;
+        }
+        self.state = HandshakeState::Connecting;
+        self.offer = Some(offer);
+        self.tries = 0;
+        self.deadline = now;
+        true
+    }
+
+    /// Ends the TP and tells the peer (once: a peer that missed it learns on its next packet).
+    pub fn close(&mut self, reason: CloseReason) {
+        if let HandshakeState::Open(tp) = self.state {
+            let close =
+                Close { reason, source_tpn: tp.local_tpn, incarnation: self.cfg.incarnation };
+            self.reply = Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Close(close)));
+        }
+        self.finish(HandshakeState::Closed);
+    }
+
+    /// A handshake packet of the peer. `fresh` gives numbers for a TP that the peer asks for, or
+    /// `None` when there is no room for one.
+    pub fn on_packet(
+        &mut self,
+        header: &PacketHeader,
+        fresh: &mut dyn FnMut() -> Option<Offer>,
+    ) -> HandshakeEvent {
+        match header.body {
+            Body::Connect(terms) => self.on_connect(&terms, fresh),
+            Body::Accept(terms) => self.on_accept(header.dest, &terms),
+            Body::Refuse(refusal) => self.on_refuse(&refusal),
+            Body::Close(close) => self.on_close(header.dest, &close),
+            _ => HandshakeEvent::NotExpected,
+        }
+    }
+
+    /// The next packet to send at `now`, written to the front of `buf`; its length, with four
+    /// bytes at the end for the ICRC. Also where retries run out.
+    pub fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<usize> {
+        let header = match self.reply.take() {
+            Some(reply) => reply,
+            None => self.connect(now)?,
+        };
+        header.emit_headers(0, buf).ok().map(|frame| frame.total)
+    }
+
+    /// When [`Handshake::poll_transmit`] has something to do.
+    #[must_use]
+    pub const fn poll_deadline(&self) -> Option<Nanos> {
+        match self.state {
+            _ if self.reply.is_some() => Some(0),
+            HandshakeState::Connecting => Some(self.deadline),
+            _ => None,
+        }
+    }
+
+    /// The packet that tells a peer that the TPN it sent to does not exist here.
+    #[must_use]
+    pub const fn unknown_tp(dest_of_packet: Tpn, incarnation: u64) -> PacketHeader {
+        let reason = CloseReason::UnknownTp;
+        let close = Close { reason, source_tpn: dest_of_packet, incarnation };
+        PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Close(close))
+    }
+
+    fn on_connect(
+        &mut self,
+        terms: &Terms,
+        fresh: &mut dyn FnMut() -> Option<Offer>,
+    ) -> HandshakeEvent {
+        if terms.source_eid != self.cfg.peer_eid {
+            return HandshakeEvent::NotExpected;
+        }
+        if let Some(reason) = self.objection(terms) {
+            self.refuse(terms, reason);
+            return if reason == RefuseReason::StaleIncarnation {
+                HandshakeEvent::OldIncarnation
+            } else {
+                HandshakeEvent::NotExpected
+            };
+        }
+        if let HandshakeState::Open(tp) = self.state
+            && (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation)
+                == (terms.source_tpn, terms.first_psn, terms.incarnation)
+        {
+            // The answer was lost, or both opened at once.
+            self.accept(&tp, terms);
+            return HandshakeEvent::Nothing;
+        }
+        if self.finished.contains(&terms.cookie) {
+            return HandshakeEvent::NotExpected;
+        }
+        let pending = if self.state == HandshakeState::Connecting { self.offer } else { None };
+        let Some(offer) = pending.or_else(fresh) else {
+            self.refuse(terms, RefuseReason::Resources);
+            return HandshakeEvent::Nothing;
+        };
+        let old = self.state;
+        self.finish(HandshakeState::Closed);
+        let new = self.agree(&offer, terms);
+        self.offer = Some(offer);
+        self.peer_cookie = terms.cookie;
+        self.become_open(new);
+        self.accept(&new, terms);
+        match old {
+            HandshakeState::Open(old) => HandshakeEvent::Replaced { old, new },
+            _ => HandshakeEvent::Opened(new),
+        }
+    }
+
+    fn on_accept(&mut self, dest: Tpn, terms: &Terms) -> HandshakeEvent {
+        if terms.source_eid != self.cfg.peer_eid || terms.dest_eid != self.cfg.local_eid {
+            return HandshakeEvent::NotExpected;
+        }
+        if terms.incarnation < self.peer_incarnation {
+            return HandshakeEvent::OldIncarnation;
+        }
+        match (self.state, self.offer) {
+            (HandshakeState::Connecting, Some(offer))
+                if (offer.cookie, offer.tpn) == (terms.cookie, dest) && self.is_offered(terms) =>
+            {
+                let agreed = self.agree(&offer, terms);
+                self.become_open(agreed);
+                HandshakeEvent::Opened(agreed)
+            }
+            (HandshakeState::Open(tp), _) if tp.peer_tpn == terms.source_tpn => {
+                HandshakeEvent::Nothing
+            }
+            _ => {
+                // The peer holds a TP that this side does not: it shall forget it.
+                let header = Self::unknown_tp(dest, self.cfg.incarnation);
+                self.reply = Some(header);
+                HandshakeEvent::NotExpected
+            }
+        }
+    }
+
+    fn on_refuse(&mut self, refusal: &Refusal) -> HandshakeEvent {
+        let asked = self.offer.is_some_and(|offer| offer.cookie == refusal.cookie);
+        if self.state != HandshakeState::Connecting || !asked {
+            return HandshakeEvent::NotExpected;
+        }
+        if refusal.reason == RefuseReason::Resources {
+            // May be over soon: the retries go on.
+            return HandshakeEvent::Nothing;
+        }
+        self.finish(HandshakeState::Failed(OpenError::Refused(refusal.reason)));
+        HandshakeEvent::Refused(refusal.reason)
+    }
+
+    fn on_close(&mut self, dest: Tpn, close: &Close) -> HandshakeEvent {
+        let HandshakeState::Open(tp) = self.state else { return HandshakeEvent::NotExpected };
+        if close.incarnation < self.peer_incarnation {
+            return HandshakeEvent::OldIncarnation;
+        }
+        let names_me = dest == tp.local_tpn || close.reason == CloseReason::UnknownTp;
+        if close.source_tpn != tp.peer_tpn || !names_me {
+            return HandshakeEvent::NotExpected;
+        }
+        self.peer_incarnation = close.incarnation;
+        self.finish(HandshakeState::Closed);
+        HandshakeEvent::Closed(tp, close.reason)
+    }
+
+    fn objection(&self, terms: &Terms) -> Option<RefuseReason> {
+        if terms.incarnation < self.peer_incarnation {
+            Some(RefuseReason::StaleIncarnation)
+        } else if terms.dest_eid != self.cfg.local_eid {
+            Some(RefuseReason::UnknownEid)
+        } else if !(terms.version_min..=terms.version_max).contains(&WIRE_VERSION) {
+            Some(RefuseReason::Version)
+        } else if choose(terms.strategies & self.cfg.strategies).is_none() {
+            Some(RefuseReason::Parameters)
+        } else {
+            None
+        }
+    }
+
+    /// Whether an ACCEPT stays inside what was offered.
+    fn is_offered(&self, terms: &Terms) -> bool {
+        terms.version_min == WIRE_VERSION
+            && terms.mtu.bytes() <= self.cfg.mtu.bytes()
+            && self.cfg.strategies.contains(terms.strategies)
+    }
+
+    fn agree(&self, offer: &Offer, terms: &Terms) -> Agreed {
+        let mine_is_smaller = self.cfg.mtu.bytes() < terms.mtu.bytes();
+        Agreed {
+            local_tpn: offer.tpn,
+            peer_tpn: terms.source_tpn,
+            tx_psn: offer.psn,
+            rx_psn: terms.first_psn,
+            mtu: if mine_is_smaller { self.cfg.mtu } else { terms.mtu },
+            window_packets: self.cfg.window_packets.min(terms.window),
+            strategy: choose(terms.strategies & self.cfg.strategies).unwrap_or(Strategy::GoBackN),
+            peer_incarnation: terms.incarnation,
+            peer_uasid: terms.source_uasid,
+        }
+    }
+
+    fn become_open(&mut self, agreed: Agreed) {
+        self.peer_incarnation = agreed.peer_incarnation;
+        self.state = HandshakeState::Open(agreed);
+    }
+
+    /// Leaves the current attempt or TP.
+    fn finish(&mut self, state: HandshakeState) {
+        if matches!(self.state, HandshakeState::Open(_)) && self.peer_cookie != 0 {
+            self.finished[self.finished_at] = self.peer_cookie;
+            self.finished_at = (self.finished_at + 1) % self.finished.len();
+        }
+        self.peer_cookie = 0;
+        self.offer = None;
+        self.state = state;
+    }
+
+    fn accept(&mut self, tp: &Agreed, terms: &Terms) {
+        let choice = Terms {
+            version_min: WIRE_VERSION,
+            version_max: WIRE_VERSION,
+            mtu: tp.mtu,
+            strategies: caps_of(tp.strategy),
+            first_psn: tp.tx_psn,
+            window: tp.window_packets,
+            dest_uasid: terms.source_uasid,
+            cookie: terms.cookie,
+            ..self.terms(tp.local_tpn)
+        };
+        self.reply = Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Accept(choice)));
+    }
+
+    fn refuse(&mut self, terms: &Terms, reason: RefuseReason) {
+        let refusal = Refusal {
+            reason,
+            version_min: WIRE_VERSION,
+            version_max: WIRE_VERSION,
+            cookie: terms.cookie,
+        };
+        self.reply = Some(PacketHeader::new(terms.source_tpn, Psn::new(0), Body::Refuse(refusal)));
+    }
+
+    /// CONNECT when it is time for it.
+    fn connect(&mut self, now: Nanos) -> Option<PacketHeader> {
+        let offer = match (self.state, self.offer) {
+            (HandshakeState::Connecting, Some(offer)) if self.deadline <= now => offer,
+            _ => return None,
+        };
+        if self.tries > self.cfg.retries {
+            self.finish(HandshakeState::Failed(OpenError::Timeout));
+            return None;
+        }
+        let wait = self.cfg.retry_ns.saturating_mul(1 << self.tries.min(32));
+        self.deadline = now.saturating_add(wait.min(self.cfg.retry_max_ns));
+        self.tries += 1;
+        let terms = Terms { first_psn: offer.psn, cookie: offer.cookie, ..self.terms(offer.tpn) };
+        Some(PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms)))
+    }
+
+    fn terms(&self, tpn: Tpn) -> Terms {
+        Terms {
+            version_min: WIRE_VERSION,
+            version_max: WIRE_VERSION,
+            mtu: self.cfg.mtu,
+            strategies: self.cfg.strategies,
+            incarnation: self.cfg.incarnation,
+            source_eid: self.cfg.local_eid,
+            dest_eid: self.cfg.peer_eid,
+            source_tpn: tpn,
+            first_psn: Psn::new(0),
+            window: self.cfg.window_packets,
+            source_uasid: self.cfg.local_uasid,
+            dest_uasid: 0,
+            cookie: 0,
+        }
+    }
+}
+
+/// The best strategy of a set.
+fn choose(common: StrategyCaps) -> Option<Strategy> {
+    if common.contains(StrategyCaps::SELECTIVE_REPEAT) {
+        Some(Strategy::SelectiveRepeat)
+    } else if common.contains(StrategyCaps::GO_BACK_N) {
+        Some(Strategy::GoBackN)
+    } else {
+        None
+    }
+}
+
+const fn caps_of(strategy: Strategy) -> StrategyCaps {
+    match strategy {
+        Strategy::GoBackN => StrategyCaps::GO_BACK_N,
+        Strategy::SelectiveRepeat => StrategyCaps::SELECTIVE_REPEAT,
+    }
+}
+
+#[cfg(test)]
+mod tests;

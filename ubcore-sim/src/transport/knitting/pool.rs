@@ -1,0 +1,358 @@
+//! Blocks of the knitting pool and their free list.
+//!
+//! - owns: pieces of host memory cut into blocks, who holds which block, the free list, the
+//!   high-water mark.
+//! - takes: regions from the pool commands. gives: blocks to loss records, words of a block.
+//! - must not: follow a link or hand out a block that its own table of holders contradicts.
+//!
+//! A block of `1 << block_log2` bytes: bitmap words, then 8 bytes that name the next block of the
+//! list it is in (a TP's list, or the free list). Links and words lie in memory that the driver can
+//! scribble on; the table of holders does not.
+
+use urma_mem::Region;
+
+/// A block, by piece and position in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BlockId {
+    piece: u32,
+    index: u32,
+}
+
+/// Who holds a block; 0 is nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Holder(u32);
+
+impl Holder {
+    pub(super) const fn new(number: u32) -> Self {
+        // TPNs have 24 bits, so 0 stays free.
+        Self((number & 0x00ff_ffff) + 1)
+    }
+}
+
+const FREE: u32 = 0;
+/// Link of the last block of a list.
+const END: u64 = 0;
+const WORD: usize = size_of::<u64>();
+
+/// Smallest block: a cache line, seven bitmap words and the link.
+pub(super) const BLOCK_LOG2_MIN: u8 = 6;
+/// Largest block: a page.
+pub(super) const BLOCK_LOG2_MAX: u8 = 12;
+/// Pieces that the pool can be made of; bounds the table a driver can make us keep.
+const PIECES_MAX: usize = 256;
+
+/// One piece of host memory given by a grow command.
+#[derive(Debug)]
+struct Piece {
+    base: u64,
+    region: Region,
+    /// Holder of each block.
+    holders: Vec<u32>,
+}
+
+/// Why a pool command was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PoolError {
+    /// The block size is not supported or differs from that of the blocks there are.
+    #[error("block size 2^{0} is not supported or differs from the pool's")]
+    BlockSize(u8),
+    /// No block fits, the memory is misaligned for its blocks, or there are too many pieces.
+    #[error("the memory does not hold blocks of the asked number and alignment")]
+    Memory,
+    /// A piece with this base is in the pool already.
+    #[error("a piece at {0:#x} is in the pool already")]
+    Exists(u64),
+    /// No piece has this base.
+    #[error("no piece of the pool starts at {0:#x}")]
+    NotFound(u64),
+    /// TPs hold blocks of the piece.
+    #[error("TPs hold blocks of the piece")]
+    InUse,
+}
+
+/// Answer to a pool query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PoolUsage {
+    /// Bytes of a block; 0 while the pool is empty.
+    pub block_bytes: u64,
+    /// Blocks there are.
+    pub blocks: u64,
+    /// Blocks that nobody holds.
+    pub free: u64,
+    /// Most blocks that were held at one time.
+    pub used_max: u64,
+    /// Times the free list was found scribbled on and made anew.
+    pub repairs: u64,
+}
+
+/// The pool shared by all TPs of a device.
+#[derive(Debug, Default)]
+pub struct KnittingPool {
+    /// Position is a block's `piece`; a shrunk piece leaves a hole that the next grow fills.
+    pieces: Vec<Option<Piece>>,
+    block_log2: u8,
+    free_head: u64,
+    free: u64,
+    blocks: u64,
+    used_max: u64,
+    repairs: u64,
+}
+
+/// A link or a word that cannot be: someone wrote to the pool who must not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scribbled;
+
+impl KnittingPool {
+    /// A pool without blocks: every packet beyond a gap is treated as lost.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `blocks` blocks of `1 << block_log2` bytes that lie in `region` from its start on.
+    /// `base` names the piece in [`KnittingPool::shrink`].
+    ///
+    /// # Errors
+    /// [`PoolError`]; nothing changed then.
+    pub fn grow(
+        &mut self,
+        base: u64,
+        region: Region,
+        block_log2: u8,
+        blocks: u32,
+    ) -> Result<(), PoolError> {
+        self.check_geometry(base, &region, block_log2, blocks)?;
+        let slot = match self.pieces.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None if self.pieces.len() == PIECES_MAX => return Err(PoolError::Memory),
+            None => {
+                self.pieces.push(None);
+                self.pieces.len() - 1
+            }
+        };
+        let holders = vec![FREE; blocks as usize];
+        self.pieces[slot] = Some(Piece { base, region, holders });
+        self.block_log2 = block_log2;
+        self.blocks += u64::from(blocks);
+        self.rebuild_free_list();
+        Ok(())
+    }
+
+    /// Takes the piece at `base` out of the pool.
+    ///
+    /// # Errors
+    /// [`PoolError::NotFound`], [`PoolError::InUse`].
+    pub fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
+        let found = |p: &Option<Piece>| p.as_ref().is_some_and(|p| p.base == base);
+        let slot = self.pieces.iter().position(found).ok_or(PoolError::NotFound(base))?;
+        let piece = self.pieces[slot].as_ref().ok_or(PoolError::NotFound(base))?;
+        if piece.holders.iter().any(|&holder| holder != FREE) {
+            return Err(PoolError::InUse);
+        }
+        self.blocks -= piece.holders.len() as u64;
+        self.pieces[slot] = None;
+        self.rebuild_free_list();
+        Ok(())
+    }
+
+    /// Sizes and use.
+    #[must_use]
+    pub fn usage(&self) -> PoolUsage {
+        let block_bytes = if self.blocks == 0 { 0 } else { 1 << self.block_log2 };
+        PoolUsage {
+            block_bytes,
+            blocks: self.blocks,
+            free: self.free,
+            used_max: self.used_max,
+            repairs: self.repairs,
+        }
+    }
+
+    /// Bitmap words of a block.
+    pub(super) const fn words(&self) -> usize {
+        (1 << self.block_log2) / WORD - 1
+    }
+
+    /// Blocks that nobody holds.
+    pub(super) const fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// A block with a zero bitmap and no successor, held by `holder`; `None` when there is none.
+    pub(super) fn take(&mut self, holder: Holder) -> Option<BlockId> {
+        if self.free == 0 {
+            return None;
+        }
+        let block = match self.pop_free() {
+            Ok(block) => block,
+            Err(Scribbled) => {
+                self.repairs += 1;
+                self.rebuild_free_list();
+                self.pop_free().ok()?
+            }
+        };
+        for word in 0..self.words() {
+            self.store(block, word, 0).ok()?;
+        }
+        self.link(block, None).ok()?;
+        *self.holder_mut(block)? = holder.0;
+        self.free -= 1;
+        self.used_max = self.used_max.max(self.blocks - self.free);
+        Some(block)
+    }
+
+    /// Gives a block back.
+    pub(super) fn give(&mut self, block: BlockId, holder: Holder) -> Result<(), Scribbled> {
+        self.held(block, holder)?;
+        let head = self.free_head;
+        self.store(block, self.words(), head)?;
+        *self.holder_mut(block).ok_or(Scribbled)? = FREE;
+        self.free_head = Self::encode(block);
+        self.free += 1;
+        Ok(())
+    }
+
+    /// Gives back whatever `holder` holds, without following a link.
+    pub(super) fn give_all(&mut self, holder: Holder) {
+        for piece in self.pieces.iter_mut().flatten() {
+            for slot in piece.holders.iter_mut().filter(|slot| **slot == holder.0) {
+                *slot = FREE;
+            }
+        }
+        self.rebuild_free_list();
+    }
+
+    /// The block after `block` in the holder's list.
+    pub(super) fn next(
+        &self,
+        block: BlockId,
+        holder: Holder,
+    ) -> Result<Option<BlockId>, Scribbled> {
+        let link = self.load(block, self.words(), holder)?;
+        if link == END {
+            return Ok(None);
+        }
+        let next = Self::decode(link)?;
+        self.held(next, holder)?;
+        Ok(Some(next))
+    }
+
+    /// Makes `next` the successor of `block`.
+    pub(super) fn link(&self, block: BlockId, next: Option<BlockId>) -> Result<(), Scribbled> {
+        self.store(block, self.words(), next.map_or(END, Self::encode))
+    }
+
+    /// Bitmap word `word` of a block of `holder`.
+    pub(super) fn load(
+        &self,
+        block: BlockId,
+        word: usize,
+        holder: Holder,
+    ) -> Result<u64, Scribbled> {
+        self.held(block, holder)?;
+        self.load_raw(block, word)
+    }
+
+    /// Stores a bitmap word.
+    pub(super) fn store(&self, block: BlockId, word: usize, value: u64) -> Result<(), Scribbled> {
+        let piece = self.piece(block)?;
+        piece.region.store_u64(self.offset(block, word), value).map_err(|_| Scribbled)
+    }
+
+    fn check_geometry(
+        &self,
+        base: u64,
+        region: &Region,
+        block_log2: u8,
+        blocks: u32,
+    ) -> Result<(), PoolError> {
+        let known = self.blocks == 0 || self.block_log2 == block_log2;
+        if !known || !(BLOCK_LOG2_MIN..=BLOCK_LOG2_MAX).contains(&block_log2) {
+            return Err(PoolError::BlockSize(block_log2));
+        }
+        let bytes = (blocks as usize) << block_log2;
+        let aligned = base.trailing_zeros() >= u32::from(block_log2)
+            && region.addr().trailing_zeros() >= WORD.trailing_zeros();
+        if blocks == 0 || bytes > region.len() || !aligned || !region.is_writable() {
+            return Err(PoolError::Memory);
+        }
+        if self.pieces.iter().flatten().any(|piece| piece.base == base) {
+            return Err(PoolError::Exists(base));
+        }
+        Ok(())
+    }
+
+    /// Links every block that nobody holds, in order; the table of holders is the truth.
+    fn rebuild_free_list(&mut self) {
+        let mut head = END;
+        let mut free = 0;
+        for (number, piece) in self.pieces.iter().enumerate().rev() {
+            let Some(piece) = piece else { continue };
+            for index in (0..piece.holders.len()).rev() {
+                if piece.holders[index] != FREE {
+                    continue;
+                }
+                let block = BlockId { piece: number as u32, index: index as u32 };
+                // A store can fail only outside the region, which grow() has checked.
+                if self.store(block, self.words(), head).is_ok() {
+                    head = Self::encode(block);
+                    free += 1;
+                }
+            }
+        }
+        self.free_head = head;
+        self.free = free;
+    }
+
+    fn pop_free(&mut self) -> Result<BlockId, Scribbled> {
+        let block = Self::decode(self.free_head)?;
+        if self.holder(block) != Some(FREE) {
+            return Err(Scribbled);
+        }
+        let next = self.load_raw(block, self.words())?;
+        let next_is_free = match Self::decode(next) {
+            Ok(next) => self.holder(next) == Some(FREE) && next != block,
+            Err(Scribbled) => next == END && self.free == 1,
+        };
+        if !next_is_free {
+            return Err(Scribbled);
+        }
+        self.free_head = next;
+        Ok(block)
+    }
+
+    fn load_raw(&self, block: BlockId, word: usize) -> Result<u64, Scribbled> {
+        self.piece(block)?.region.load_u64(self.offset(block, word)).map_err(|_| Scribbled)
+    }
+
+    fn held(&self, block: BlockId, holder: Holder) -> Result<(), Scribbled> {
+        if self.holder(block) == Some(holder.0) { Ok(()) } else { Err(Scribbled) }
+    }
+
+    fn holder(&self, block: BlockId) -> Option<u32> {
+        self.piece(block).ok()?.holders.get(block.index as usize).copied()
+    }
+
+    fn holder_mut(&mut self, block: BlockId) -> Option<&mut u32> {
+        let piece = self.pieces.get_mut(block.piece as usize)?.as_mut()?;
+        piece.holders.get_mut(block.index as usize)
+    }
+
+    fn piece(&self, block: BlockId) -> Result<&Piece, Scribbled> {
+        self.pieces.get(block.piece as usize).and_then(Option::as_ref).ok_or(Scribbled)
+    }
+
+    const fn offset(&self, block: BlockId, word: usize) -> usize {
+        ((block.index as usize) << self.block_log2) + word * WORD
+    }
+
+    const fn encode(block: BlockId) -> u64 {
+        (block.piece as u64 + 1) << 32 | block.index as u64
+    }
+
+    fn decode(link: u64) -> Result<BlockId, Scribbled> {
+        let piece = u32::try_from(link >> 32).ok().and_then(|p| p.checked_sub(1));
+        let piece = piece.ok_or(Scribbled)?;
+        Ok(BlockId { piece, index: link as u32 })
+    }
+}

@@ -1,0 +1,201 @@
+//! The receive window: packets in order, and what is kept beyond a gap.
+//!
+//! - owns: buffers of received pieces, the bounded store beyond a gap, the queue of pieces in order.
+//! - takes: packets by sequence. gives: pieces in order, exactly once; the words of a SACK.
+//! - must not: hold more than a window of pieces; believe the loss record where the store of
+//!   pieces contradicts it (the record lies in memory that others can write).
+
+use std::collections::VecDeque;
+
+use urma_packet::TransactionHeader;
+
+use super::knitting::{Arrival, KnittingPool, KnittingRecord, LossError, LossRecord};
+
+/// One packet's part of a transaction.
+#[derive(Debug)]
+pub struct Piece {
+    /// Request or response header.
+    pub header: TransactionHeader,
+    /// Payload, without pad.
+    pub payload: Vec<u8>,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kept {
+    /// Next in order; it and what followed are ready.
+    InOrder,
+    /// Stored beyond a gap.
+    BeyondGap,
+    /// Received before.
+    Duplicate,
+    /// Beyond a gap, and this side keeps nothing there.
+    Dropped,
+    /// Too far ahead (or behind) to be of this window.
+    Outside,
+}
+
+/// How a receiver treats packets beyond a gap.
+#[derive(Debug)]
+enum Order {
+    /// Drops them; the sequence expected next.
+    Strict(u64),
+    /// Keeps them; which ones is in the record.
+    Kept(Box<dyn LossRecord>),
+}
+
+/// The window.
+#[derive(Debug)]
+pub(super) struct ReceiveWindow {
+    order: Order,
+    /// Pieces beyond the gap, by sequence modulo the window.
+    beyond: Box<[Option<Piece>]>,
+    ready: VecDeque<Piece>,
+    /// Buffers that came back.
+    spare: Vec<Vec<u8>>,
+}
+
+impl ReceiveWindow {
+    /// A window of `packets` whose receiver drops what comes beyond a gap.
+    pub(super) fn strict(packets: u32) -> Self {
+        Self::new(packets, Order::Strict(0))
+    }
+
+    /// A window of `packets` whose receiver keeps what comes beyond a gap; `tpn` names it in the
+    /// pool.
+    pub(super) fn keeping(packets: u32, tpn: u32) -> Self {
+        Self::new(packets, Order::Kept(Box::new(KnittingRecord::new(tpn))))
+    }
+
+    fn new(packets: u32, order: Order) -> Self {
+        let packets = packets.max(1) as usize;
+        Self {
+            order,
+            beyond: (0..packets).map(|_| None).collect(),
+            ready: VecDeque::with_capacity(packets),
+            spare: Vec::with_capacity(packets),
+        }
+    }
+
+    /// First sequence that is missing.
+    pub(super) fn edge(&self) -> u64 {
+        match &self.order {
+            Order::Strict(next) => *next,
+            Order::Kept(record) => record.first_missing(),
+        }
+    }
+
+    /// Packets from the edge on that there is room for.
+    pub(super) fn room(&self) -> usize {
+        self.beyond.len() - self.ready.len()
+    }
+
+    /// Takes the packet `distance` after the edge.
+    ///
+    /// # Errors
+    /// [`LossError`]; the packet was not taken then.
+    pub(super) fn accept(
+        &mut self,
+        pool: &mut KnittingPool,
+        distance: i64,
+        header: TransactionHeader,
+        payload: &[u8],
+    ) -> Result<Kept, LossError> {
+        let window = self.beyond.len() as u64;
+        let Ok(ahead) = u64::try_from(distance) else {
+            let behind = distance.unsigned_abs();
+            return Ok(if behind <= window { Kept::Duplicate } else { Kept::Outside });
+        };
+        if ahead >= self.room() as u64 {
+            return Ok(Kept::Outside);
+        }
+        let edge = self.edge();
+        let seq = edge + ahead;
+        let new_edge = match &mut self.order {
+            Order::Strict(next) if ahead == 0 => {
+                *next += 1;
+                *next
+            }
+            Order::Strict(_) => return Ok(Kept::Dropped),
+            Order::Kept(record) => match record.record(pool, seq)? {
+                Arrival::Advanced(new_edge) => new_edge,
+                arrival => return self.store(arrival, seq, header, payload),
+            },
+        };
+        let piece = self.piece(header, payload);
+        self.ready.push_back(piece);
+        self.release(edge + 1..new_edge)?;
+        Ok(Kept::InOrder)
+    }
+
+    /// The next piece in order.
+    pub(super) fn pop(&mut self) -> Option<Piece> {
+        self.ready.pop_front()
+    }
+
+    /// Takes a buffer back for later packets.
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < self.beyond.len() {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// What was received beyond the edge, as in a SACK; the count of words that matter.
+    pub(super) fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError> {
+        match &self.order {
+            Order::Strict(_) => Ok(0),
+            Order::Kept(record) => record.sack(pool, words),
+        }
+    }
+
+    /// Gives the loss record's blocks back.
+    pub(super) fn close(&mut self, pool: &mut KnittingPool) {
+        if let Order::Kept(record) = &mut self.order {
+            record.release(pool);
+        }
+    }
+
+    fn store(
+        &mut self,
+        arrival: Arrival,
+        seq: u64,
+        header: TransactionHeader,
+        payload: &[u8],
+    ) -> Result<Kept, LossError> {
+        let at = self.place(seq);
+        match (arrival, self.beyond[at].is_some()) {
+            (Arrival::Duplicate, true) => Ok(Kept::Duplicate),
+            (Arrival::Kept, false) => {
+                self.beyond[at] = Some(self.piece(header, payload));
+                Ok(Kept::BeyondGap)
+            }
+            _ => Err(LossError::Corrupt),
+        }
+    }
+
+    /// Moves the pieces of a closed gap to the queue.
+    fn release(&mut self, closed: std::ops::Range<u64>) -> Result<(), LossError> {
+        let end = closed.end;
+        for seq in closed {
+            let at = self.place(seq);
+            let piece = self.beyond[at].take().ok_or(LossError::Corrupt)?;
+            self.ready.push_back(piece);
+        }
+        // The record says that `end` is missing; a stored piece would say otherwise.
+        if self.room() > 0 && self.beyond[self.place(end)].is_some() {
+            return Err(LossError::Corrupt);
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, header: TransactionHeader, payload: &[u8]) -> Piece {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(payload);
+        Piece { header, payload: buffer }
+    }
+
+    fn place(&self, seq: u64) -> usize {
+        (seq % self.beyond.len() as u64) as usize
+    }
+}

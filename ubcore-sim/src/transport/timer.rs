@@ -1,0 +1,121 @@
+//! Round-trip estimate and the retransmission timer.
+//!
+//! - owns: smoothed RTT, the backed-off timeout, the count of timeouts in a row.
+//! - takes: RTT samples and times. gives: a deadline, or that the bound is reached.
+//! - must not: read a clock.
+//!
+//! The estimate is that of RFC 6298 (srtt + 4 rttvar), bounded by the configuration.
+
+use udma_abi::Nanos;
+
+/// Bounds of the timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RtoCfg {
+    /// Timeout before the first sample, in ns.
+    pub initial_ns: Nanos,
+    /// Least timeout, in ns; must exceed the peer's acknowledgement delay.
+    pub min_ns: Nanos,
+    /// Most, also after backing off, in ns.
+    pub max_ns: Nanos,
+    /// Timeouts in a row after which the TP fails.
+    pub retries: u32,
+}
+
+impl Default for RtoCfg {
+    /// 10 ms at first, 2 ms to 500 ms, eight tries: a dead peer is known after 10 + 20 + .. + 500
+    /// + 500 ms, about 1.6 s.
+    fn default() -> Self {
+        Self { initial_ns: 10_000_000, min_ns: 2_000_000, max_ns: 500_000_000, retries: 8 }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct RtoTimer {
+    cfg: RtoCfg,
+    /// Smoothed RTT and its variation; `None` before the first sample.
+    smoothed: Option<(Nanos, Nanos)>,
+    rtt_min: Nanos,
+    timeouts: u32,
+    deadline: Option<Nanos>,
+}
+
+impl RtoTimer {
+    pub(super) const fn new(cfg: RtoCfg) -> Self {
+        Self { cfg, smoothed: None, rtt_min: Nanos::MAX, timeouts: 0, deadline: None }
+    }
+
+    pub(super) fn on_sample(&mut self, rtt: Nanos) {
+        self.rtt_min = self.rtt_min.min(rtt);
+        self.smoothed = Some(match self.smoothed {
+            None => (rtt, rtt / 2),
+            Some((srtt, var)) => {
+                let var = (var / 4 * 3).saturating_add(srtt.abs_diff(rtt) / 4);
+                ((srtt / 8 * 7).saturating_add(rtt / 8), var)
+            }
+        });
+    }
+
+    /// Something was sent: runs if it did not.
+    pub(super) fn on_sent(&mut self, now: Nanos) {
+        if self.deadline.is_none() {
+            self.restart(now);
+        }
+    }
+
+    /// The peer took something: the count starts over; runs on only while something is out.
+    pub(super) fn on_progress(&mut self, now: Nanos, in_flight: Waiting) {
+        self.timeouts = 0;
+        match in_flight {
+            Waiting::Yes => self.restart(now),
+            Waiting::No => self.deadline = None,
+        }
+    }
+
+    /// Whether the deadline passed; the timeout then doubles. `Err` when it was the last one.
+    pub(super) fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return Ok(Expired::No);
+        }
+        if self.timeouts >= self.cfg.retries {
+            return Err(Exhausted);
+        }
+        self.timeouts += 1;
+        self.restart(now);
+        Ok(Expired::Yes)
+    }
+
+    pub(super) const fn deadline(&self) -> Option<Nanos> {
+        self.deadline
+    }
+
+    /// Least RTT seen, in ns; `Nanos::MAX` before the first sample.
+    pub(super) const fn rtt_min(&self) -> Nanos {
+        self.rtt_min
+    }
+
+    fn restart(&mut self, now: Nanos) {
+        let base = self.smoothed.map_or(self.cfg.initial_ns, |(srtt, var)| {
+            srtt.saturating_add(var.saturating_mul(4)).max(self.cfg.min_ns)
+        });
+        let doubled = base.saturating_mul(1 << self.timeouts.min(32));
+        self.deadline = Some(now.saturating_add(doubled.min(self.cfg.max_ns)));
+    }
+}
+
+/// Whether packets are out that the peer may lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waiting {
+    Yes,
+    No,
+}
+
+/// Whether the timer expired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Expired {
+    Yes,
+    No,
+}
+
+/// Too many timeouts in a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Exhausted;

@@ -1,0 +1,532 @@
+//! One TP: numbers, keeps, acknowledges and repeats packets between two nodes.
+//!
+//! - owns: both windows, the acknowledgement state, the timers of one direction pair.
+//! - takes: transaction pieces to send, parsed packets, time.
+//! - gives: packets (unsealed: the last four bytes are for the ICRC), pieces in order, deadlines.
+//! - must not: know transaction opcodes, read a clock.
+
+use udma_abi::Nanos;
+use urma_packet::{
+    Ack, Body, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketError, PacketHeader, Psn, SACK_WORDS_MAX,
+    SackBitmap, Tpn, TransactionHeader,
+};
+
+use super::knitting::{KnittingPool, LossError};
+use super::receive::{Kept, Piece, ReceiveWindow};
+use super::send::SendWindow;
+use super::strategy::{AckNews, Retransmission, Strategy, retransmission};
+use super::timer::{Expired, RtoCfg, RtoTimer, Waiting};
+
+/// Bytes that the buffer of [`Tp::poll_transmit`] must have.
+pub const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
+
+/// Where AckReq lies: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification,
+/// 9.2), so that a kept packet can be sent again with the bit set.
+const ACK_REQ: (usize, u8) = (8, 0x80);
+
+/// What a TP is made from: the outcome of a handshake and local settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TpCfg {
+    /// TPN at this node; unique among the TPs that share a knitting pool.
+    pub local_tpn: Tpn,
+    /// TPN at the peer.
+    pub peer_tpn: Tpn,
+    /// PSN of the first packet sent.
+    pub tx_psn: Psn,
+    /// PSN of the first packet expected.
+    pub rx_psn: Psn,
+    /// Packets in flight in each direction, 1 to 65536.
+    pub window_packets: u32,
+    /// How losses are repaired.
+    pub strategy: Strategy,
+    /// Retransmission timer.
+    pub rto: RtoCfg,
+    /// Packets received in order before an acknowledgement goes out.
+    pub ack_every: u32,
+    /// Longest time that one waits for more, in ns.
+    pub ack_delay_ns: Nanos,
+}
+
+impl TpCfg {
+    /// Acknowledge every 16 packets (a quarter of the window if that is less) or after 200 us,
+    /// and time out as [`RtoCfg::default`] says.
+    #[must_use]
+    pub fn new(local_tpn: Tpn, peer_tpn: Tpn, tx_psn: Psn, rx_psn: Psn) -> Self {
+        Self {
+            local_tpn,
+            peer_tpn,
+            tx_psn,
+            rx_psn,
+            window_packets: 256,
+            strategy: Strategy::default(),
+            rto: RtoCfg::default(),
+            ack_every: 16,
+            ack_delay_ns: 200_000,
+        }
+    }
+}
+
+/// Why a TP gave up. It sends and accepts nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TpError {
+    /// The peer did not acknowledge within the bounds of [`RtoCfg`].
+    #[error("the peer did not acknowledge in time")]
+    Timeout,
+    /// Someone wrote to the knitting pool.
+    #[error("the loss record in the knitting pool was corrupted")]
+    PoolCorrupt,
+}
+
+/// Why a piece was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PushError {
+    /// Every place of the window is in use; there will be room after acknowledgements.
+    #[error("the send window is full")]
+    WindowFull,
+    /// Header and payload length contradict each other.
+    #[error(transparent)]
+    Header(#[from] PacketError),
+    /// The TP gave up.
+    #[error(transparent)]
+    Failed(#[from] TpError),
+}
+
+/// What became of a received packet; the device counts by this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Received {
+    /// Next in order; pieces are ready.
+    InOrder,
+    /// Kept beyond a gap.
+    OutOfOrder,
+    /// Received before; dropped, and acknowledged again.
+    Duplicate,
+    /// Beyond a gap that this side keeps nothing beyond; dropped.
+    DroppedBeyondGap,
+    /// The knitting pool has no block left; dropped.
+    DroppedNoBlock,
+    /// Not in the window; dropped.
+    OutsideWindow,
+    /// An acknowledgement, new or not.
+    Acknowledged,
+    /// An acknowledgement of what was never sent, or older than the window; dropped.
+    BadAck,
+    /// Neither data nor acknowledgement, or the TP has given up; dropped.
+    NotTaken,
+}
+
+/// Counts of one TP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TpStats {
+    /// Data packets sent for the first time.
+    pub sent: u64,
+    /// Data packets sent again.
+    pub sent_again: u64,
+    /// Acknowledgements sent.
+    pub acks_sent: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
+
+/// When to acknowledge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AckState {
+    /// Nothing new.
+    Idle,
+    /// At that time, or after more packets.
+    Due(Nanos),
+    /// Now; in order.
+    Now,
+    /// Now, as a NAK.
+    NowGap,
+}
+
+/// One transport path.
+#[derive(Debug)]
+pub struct Tp {
+    cfg: TpCfg,
+    tx: SendWindow,
+    rx: ReceiveWindow,
+    strategy: Box<dyn Retransmission>,
+    timer: RtoTimer,
+    ack: AckState,
+    /// Packets received in order since the last acknowledgement.
+    unacked: u32,
+    /// PSN of the packet that the next acknowledgement answers.
+    trigger: Psn,
+    /// A congestion mark came since the last acknowledgement.
+    congested: bool,
+    /// The edge at which a NAK was sent: one per gap.
+    gap_told: Option<u64>,
+    /// Latest transmission that the peer proved to have, see [`AckNews`].
+    order_seen: u64,
+    failed: Option<TpError>,
+    stats: TpStats,
+}
+
+impl Tp {
+    /// A TP in which nothing happened yet.
+    #[must_use]
+    pub fn new(cfg: TpCfg) -> Self {
+        Self::with_strategy(cfg, retransmission(cfg.strategy))
+    }
+
+    fn with_strategy(cfg: TpCfg, strategy: Box<dyn Retransmission>) -> Self {
+        let window = cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX);
+        let rx = if strategy.keeps_out_of_order() {
+            ReceiveWindow::keeping(window, cfg.local_tpn.value())
+        } else {
+            ReceiveWindow::strict(window)
+        };
+        let ack_every = cfg.ack_every.clamp(1, (window / 4).max(1));
+        Self {
+            cfg: TpCfg { window_packets: window, ack_every, ..cfg },
+            tx: SendWindow::new(window),
+            rx,
+            strategy,
+            timer: RtoTimer::new(cfg.rto),
+            ack: AckState::Idle,
+            unacked: 0,
+            trigger: cfg.rx_psn,
+            congested: false,
+            gap_told: None,
+            order_seen: 0,
+            failed: None,
+            stats: TpStats::default(),
+        }
+    }
+
+    /// Settings in use.
+    #[must_use]
+    pub const fn cfg(&self) -> &TpCfg {
+        &self.cfg
+    }
+
+    /// Whether [`Tp::push`] would find a place.
+    #[must_use]
+    pub const fn has_room(&self) -> bool {
+        self.room() > 0
+    }
+
+    /// Places left in the send window: reserve before fetching what is to be sent.
+    #[must_use]
+    pub const fn room(&self) -> usize {
+        self.tx.room()
+    }
+
+    /// Whether the peer acknowledged everything.
+    #[must_use]
+    pub const fn is_drained(&self) -> bool {
+        self.tx.is_empty()
+    }
+
+    /// Why the TP gave up, if it did.
+    #[must_use]
+    pub const fn failed(&self) -> Option<TpError> {
+        self.failed
+    }
+
+    /// Counts since it was made.
+    #[must_use]
+    pub const fn stats(&self) -> TpStats {
+        self.stats
+    }
+
+    /// Takes one piece into the window as the next packet. `fill` writes the `payload_len` bytes of
+    /// payload; they are kept for retransmission, so the caller's memory is free at once.
+    ///
+    /// # Errors
+    /// [`PushError`]; nothing was taken then.
+    pub fn push(
+        &mut self,
+        header: &TransactionHeader,
+        payload_len: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<(), PushError> {
+        if let Some(error) = self.failed {
+            return Err(error.into());
+        }
+        if !self.has_room() {
+            return Err(PushError::WindowFull);
+        }
+        let body = match header {
+            TransactionHeader::Request(header) => Body::Request(*header),
+            TransactionHeader::Response(header) => Body::Response(*header),
+        };
+        let psn = psn_of(self.cfg.tx_psn, self.tx.next());
+        let packet = PacketHeader::new(self.cfg.peer_tpn, psn, body);
+        self.tx.push(packet.packet_len(payload_len), |bytes| {
+            let frame = packet.emit_headers(payload_len, bytes)?;
+            fill(&mut bytes[frame.payload]);
+            Ok::<(), PacketError>(())
+        })?;
+        Ok(())
+    }
+
+    /// Takes a packet whose DestQP is this TP and whose sender is its peer.
+    pub fn on_packet(
+        &mut self,
+        now: Nanos,
+        packet: &Packet<'_>,
+        pool: &mut KnittingPool,
+    ) -> Received {
+        if self.failed.is_some() {
+            return Received::NotTaken;
+        }
+        let psn = packet.header.psn;
+        match packet.header.body {
+            Body::Request(header) => {
+                self.on_data(now, packet, TransactionHeader::Request(header), pool)
+            }
+            Body::Response(header) => {
+                self.on_data(now, packet, TransactionHeader::Response(header), pool)
+            }
+            Body::Ack(ack) => self.on_ack(now, psn, &ack, Gap::No),
+            Body::Nak(ack) => self.on_ack(now, psn, &ack, Gap::Yes),
+            _ => Received::NotTaken,
+        }
+    }
+
+    /// The next received piece, in PSN order. Give its buffer back with [`Tp::recycle`].
+    pub fn pop(&mut self) -> Option<Piece> {
+        self.rx.pop()
+    }
+
+    /// Takes the buffer of a popped piece back, so that later packets need no new one.
+    pub fn recycle(&mut self, piece: Piece) {
+        self.rx.recycle(piece.payload);
+    }
+
+    /// The next packet to send at `now`, written to the front of `buf` (at least [`TRANSMIT_MAX`]
+    /// bytes); its length, with four bytes at the end for the ICRC. Also where timers expire.
+    pub fn poll_transmit(
+        &mut self,
+        now: Nanos,
+        buf: &mut [u8],
+        pool: &KnittingPool,
+    ) -> Option<usize> {
+        debug_assert!(buf.len() >= TRANSMIT_MAX, "the caller's buffer holds any packet");
+        self.on_time(now);
+        if self.failed.is_some() || buf.len() < TRANSMIT_MAX {
+            return None;
+        }
+        if matches!(self.ack, AckState::Now | AckState::NowGap) {
+            return self.emit_ack(buf, pool);
+        }
+        let interval = u64::from((self.cfg.window_packets / 4).max(1));
+        let last = self.tx.room() == 0 && self.tx.unsent() + 1 == self.tx.next();
+        let packet = self.tx.send_next(now)?;
+        let ask = packet.again || last || (packet.seq + 1).is_multiple_of(interval);
+        let len = packet.bytes.len();
+        buf[..len].copy_from_slice(packet.bytes);
+        if ask {
+            buf[ACK_REQ.0] |= ACK_REQ.1;
+        }
+        let count = if packet.again { &mut self.stats.sent_again } else { &mut self.stats.sent };
+        *count += 1;
+        self.timer.on_sent(now);
+        Some(len)
+    }
+
+    /// When [`Tp::poll_transmit`] has something to do without further input; a time in the past
+    /// when it has now.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Nanos> {
+        if self.failed.is_some() {
+            return None;
+        }
+        if self.has_transmit() {
+            return Some(0);
+        }
+        let ack = if let AckState::Due(at) = self.ack { Some(at) } else { None };
+        match (ack, self.timer.deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Whether [`Tp::poll_transmit`] would give a packet without any timer.
+    #[must_use]
+    pub fn has_transmit(&self) -> bool {
+        self.failed.is_none()
+            && (matches!(self.ack, AckState::Now | AckState::NowGap) || self.tx.has_sendable())
+    }
+
+    /// Gives what it holds of the pool back; call before dropping it.
+    pub fn close(&mut self, pool: &mut KnittingPool) {
+        self.rx.close(pool);
+    }
+
+    fn on_data(
+        &mut self,
+        now: Nanos,
+        packet: &Packet<'_>,
+        header: TransactionHeader,
+        pool: &mut KnittingPool,
+    ) -> Received {
+        let psn = packet.header.psn;
+        let edge = psn_of(self.cfg.rx_psn, self.rx.edge());
+        let distance = i64::from(psn.distance_from(edge));
+        let kept = match self.rx.accept(pool, distance, header, packet.payload) {
+            Ok(kept) => kept,
+            Err(LossError::Exhausted) => {
+                self.acknowledge(psn, AckState::Now);
+                return Received::DroppedNoBlock;
+            }
+            Err(LossError::Corrupt) => {
+                self.fail(TpError::PoolCorrupt);
+                return Received::NotTaken;
+            }
+        };
+        self.congested |= packet.header.congestion.forward;
+        match kept {
+            Kept::InOrder => {
+                self.unacked += 1;
+                let at_once = packet.header.ack_req || self.unacked >= self.cfg.ack_every;
+                let due = now.saturating_add(self.cfg.ack_delay_ns);
+                self.acknowledge(psn, if at_once { AckState::Now } else { AckState::Due(due) });
+                Received::InOrder
+            }
+            Kept::BeyondGap => {
+                self.acknowledge(psn, AckState::Now);
+                Received::OutOfOrder
+            }
+            Kept::Duplicate => {
+                self.acknowledge(psn, AckState::Now);
+                Received::Duplicate
+            }
+            Kept::Dropped => {
+                let edge = self.rx.edge();
+                if self.gap_told != Some(edge) {
+                    self.gap_told = Some(edge);
+                    self.acknowledge(psn, AckState::NowGap);
+                }
+                Received::DroppedBeyondGap
+            }
+            Kept::Outside => Received::OutsideWindow,
+        }
+    }
+
+    fn acknowledge(&mut self, trigger: Psn, wanted: AckState) {
+        self.trigger = trigger;
+        self.ack = match (self.ack, wanted) {
+            (AckState::NowGap, _) | (_, AckState::NowGap) => AckState::NowGap,
+            (AckState::Now, _) | (_, AckState::Now) => AckState::Now,
+            (AckState::Due(at), AckState::Due(_)) => AckState::Due(at),
+            (AckState::Idle, wanted) => wanted,
+            (state, AckState::Idle) => state,
+        };
+    }
+
+    fn on_ack(&mut self, now: Nanos, psn: Psn, ack: &Ack, gap: Gap) -> Received {
+        let una = self.tx.una();
+        let Ok(ahead) = u64::try_from(psn.distance_from(psn_of(self.cfg.tx_psn, una))) else {
+            // Overtaken by a newer one.
+            return Received::Acknowledged;
+        };
+        let edge = una + ahead;
+        if edge > self.tx.unsent() {
+            return Received::BadAck;
+        }
+        self.on_trigger(now, ack.trigger);
+        let rtt_min = self.timer.rtt_min();
+        let mut order_seen = self.order_seen;
+        let proves = |slot: &super::send::Slot, order_seen: &mut u64| {
+            // An answer to a packet sent several times proves the last transmission only when it
+            // could have come back by now.
+            let sure =
+                slot.sent_once_at().is_some() || now.saturating_sub(slot.sent_at()) >= rtt_min;
+            if sure {
+                *order_seen = (*order_seen).max(slot.order());
+            }
+        };
+        self.tx.advance(edge, |slot| proves(slot, &mut order_seen));
+        let mut progress = ahead > 0;
+        for bit in ack.received.iter() {
+            if let Some(slot) = self.tx.mark_sacked(edge + 1 + u64::from(bit)) {
+                proves(slot, &mut order_seen);
+                progress = true;
+            }
+        }
+        self.order_seen = order_seen;
+        let news = AckNews { edge, gap: gap == Gap::Yes, order_seen };
+        self.strategy.on_ack(&news, &mut self.tx);
+        if progress {
+            let waiting = if self.tx.has_in_flight() { Waiting::Yes } else { Waiting::No };
+            self.timer.on_progress(now, waiting);
+        }
+        Received::Acknowledged
+    }
+
+    /// Times the path by the packet that caused the acknowledgement.
+    fn on_trigger(&mut self, now: Nanos, trigger: Psn) {
+        let una = self.tx.una();
+        let distance = trigger.distance_from(psn_of(self.cfg.tx_psn, una));
+        let Some(seq) = u64::try_from(distance).ok().map(|ahead| una + ahead) else { return };
+        if seq < self.tx.unsent()
+            && let Some(sent_at) = self.tx.slot(seq).sent_once_at()
+        {
+            self.timer.on_sample(now.saturating_sub(sent_at));
+        }
+    }
+
+    fn on_time(&mut self, now: Nanos) {
+        if let AckState::Due(at) = self.ack
+            && at <= now
+        {
+            self.ack = AckState::Now;
+        }
+        match self.timer.on_time(now) {
+            Ok(Expired::No) => {}
+            Ok(Expired::Yes) => {
+                self.stats.timeouts += 1;
+                self.strategy.on_timeout(&mut self.tx);
+            }
+            Err(_) => self.fail(TpError::Timeout),
+        }
+    }
+
+    fn emit_ack(&mut self, buf: &mut [u8], pool: &KnittingPool) -> Option<usize> {
+        let mut words = [0; SACK_WORDS_MAX];
+        let Ok(count) = self.rx.sack(pool, &mut words) else {
+            self.fail(TpError::PoolCorrupt);
+            return None;
+        };
+        let received = SackBitmap::from_words(&words[..count]).unwrap_or_default();
+        let ack = Ack {
+            window: u16::try_from(self.rx.room()).unwrap_or(u16::MAX),
+            congestion: self.congested,
+            trigger: self.trigger,
+            received,
+        };
+        let body = if self.ack == AckState::NowGap { Body::Nak(ack) } else { Body::Ack(ack) };
+        let psn = psn_of(self.cfg.rx_psn, self.rx.edge());
+        let header = PacketHeader::new(self.cfg.peer_tpn, psn, body);
+        self.ack = AckState::Idle;
+        self.unacked = 0;
+        self.congested = false;
+        self.stats.acks_sent += 1;
+        // Field values of an acknowledgement cannot contradict each other, and the buffer is long
+        // enough: emit_headers has no reason to refuse.
+        header.emit_headers(0, buf).ok().map(|frame| frame.total)
+    }
+
+    fn fail(&mut self, error: TpError) {
+        self.failed.get_or_insert(error);
+    }
+}
+
+/// Whether an acknowledgement was a NAK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gap {
+    Yes,
+    No,
+}
+
+/// PSN of a sequence that started at `first`.
+const fn psn_of(first: Psn, seq: u64) -> Psn {
+    // PSNs wrap at 24 bits; the low bits of the sequence are all that counts.
+    first.plus((seq & 0x00ff_ffff) as u32)
+}
+
+#[cfg(test)]
+mod tests;
