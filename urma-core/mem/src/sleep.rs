@@ -157,13 +157,13 @@ mod tests {
         }
 
         #[test]
-        #[should_panic]
+        #[should_panic(expected = "nobody rang")]
         fn loom_catches_the_missing_fence() {
             flag_and_ring(Fault::FenceMissing, true);
         }
 
         #[test]
-        #[should_panic]
+        #[should_panic(expected = "nobody rang")]
         fn loom_catches_the_missing_second_look() {
             flag_and_ring(Fault::None, false);
         }

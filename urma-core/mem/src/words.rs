@@ -124,7 +124,7 @@ pub(crate) mod model {
 
         fn at(&self, offset: usize) -> Result<&AtomicU64, OutOfBounds> {
             let limit = self.words.len() * 8;
-            let word = self.words.get(offset / 8).filter(|_| offset % 8 == 0);
+            let word = self.words.get(offset / 8).filter(|_| offset.is_multiple_of(8));
             word.ok_or(OutOfBounds { offset, len: 8, limit })
         }
     }

@@ -108,6 +108,11 @@ mod model {
     use crate::words::model::{Fault, ModelWords};
     use loom::cell::UnsafeCell;
 
+    #[expect(clippy::arc_with_non_send_sync, reason = "the model's cell checks what Sync promises")]
+    fn shared_memory() -> Arc<UnsafeCell<u64>> {
+        Arc::new(UnsafeCell::new(0))
+    }
+
     /// The memory is a cell whose concurrent use loom reports: the initiator touches it while announced
     /// and checked, the owner after a clear drain.
     fn revocation(fault: Fault, checks: bool, drains: bool) {
@@ -117,7 +122,7 @@ mod model {
             let generation = Generation::new(table, 0).unwrap();
             let imported = generation.revive().unwrap();
             let seen = HazardSlot::new(half, 0).unwrap();
-            let memory = Arc::new(UnsafeCell::new(0_u64));
+            let memory = shared_memory();
             let (mut slot, theirs, target) =
                 (seen.clone(), generation.clone(), Arc::clone(&memory));
             let initiator = loom::thread::spawn(move || {
@@ -152,19 +157,19 @@ mod model {
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "Causality violation")]
     fn loom_catches_a_swap_that_orders_nothing() {
         revocation(Fault::SwapNotFenced, true, true);
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "Causality violation")]
     fn loom_catches_the_missing_check() {
         revocation(Fault::None, false, true);
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "Causality violation")]
     fn loom_catches_a_revocation_that_does_not_wait() {
         revocation(Fault::None, true, false);
     }

@@ -113,7 +113,7 @@ mod model {
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "a mark was")]
     fn loom_catches_a_holder_that_does_not_look_again() {
         posts_are_seen(|serial, visit| serial.run_without_last_look(visit));
     }

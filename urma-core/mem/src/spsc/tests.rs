@@ -35,6 +35,7 @@ mod model {
             for _ in 0..4 {
                 if let Some(entry) = consumer.next_entry().expect("nobody lies") {
                     let mut bytes = [0; 16];
+                    assert_eq!(entry.len(), 16, "a header before its publication");
                     assert_eq!(entry.kind(), u32::from(seen));
                     assert_ne!(entry.kind(), KIND_WRAP);
                     entry.read(0, &mut bytes).unwrap();
@@ -60,7 +61,7 @@ mod model {
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "before its publication")]
     fn loom_catches_an_unreleased_tail() {
         publish_and_consume(Fault::StoreNotReleased);
     }
