@@ -1,0 +1,34 @@
+//! The world around the device: the only rooms with threads, sockets and clocks.
+//!
+//! *Owns*: the claim of an EID, connections to nodes on this host, the UDP socket, the background
+//! thread, memory made shareable, interrupts by descriptor. *Takes*: requests of the sans-IO core
+//! ([`crate::ports`]). *Gives*: peers, datagrams and time to it. *Must not*: interpret a packet, a
+//! ring or a table.
+
+pub mod claim;
+pub mod hello;
+pub mod interrupt;
+pub mod peer;
+pub mod poll;
+pub mod presence;
+pub mod udp;
+mod who;
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use udma_abi::RawEid;
+
+/// The address that an EID stands for: IPv4 when it is IPv4-mapped.
+#[must_use]
+pub fn eid_ip(eid: RawEid) -> IpAddr {
+    Ipv6Addr::from(eid.0).to_canonical()
+}
+
+/// The EID of an address; IPv4 becomes IPv4-mapped.
+#[must_use]
+pub fn ip_eid(address: IpAddr) -> RawEid {
+    match address {
+        IpAddr::V4(v4) => RawEid(v4.to_ipv6_mapped().octets()),
+        IpAddr::V6(v6) => RawEid(v6.octets()),
+    }
+}

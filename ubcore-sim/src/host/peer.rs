@@ -1,0 +1,284 @@
+//! Nodes on this host: finding them, being found, and noticing that they are gone.
+//!
+//! *Owns*: the claim's connections, one per pair of nodes, and the state of each. *Takes*: requests
+//! of the core, readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: wait; look into shared memory;
+//! trust anything that came over a connection beyond what it checked.
+//!
+//! A connection is made once for both directions: who connects sends an offer, who accepts answers.
+//! When two nodes connect to each other at the same time, the connection of the lower EID stands.
+
+mod offer;
+mod shake;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    os::fd::OwnedFd,
+    sync::Arc,
+};
+
+use offer::{Offer, parts};
+pub use offer::{LocalShare, VmAccess};
+use udma_abi::{CmdStatus, Nanos, RawEid};
+
+use super::{
+    claim::{self, Claim, Connect, Credentials},
+    hello::{self, Kind, Refusal},
+    poll::{Interest, Poll},
+};
+use crate::ports::{Deadline, SameHostParts};
+
+/// Which ways to other nodes may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PathChoice {
+    /// The same-host way where it works, else packets.
+    #[default]
+    Auto,
+    /// Only the same-host way.
+    SameHost,
+    /// Only packets.
+    Packets,
+}
+
+/// What happened with a peer.
+#[derive(Debug)]
+pub enum PeerEvent {
+    /// The same-host way is open.
+    SameHost {
+        /// The node.
+        eid: RawEid,
+        /// What the two share.
+        parts: Box<SameHostParts>,
+    },
+    /// It is to be reached by packets.
+    Packets {
+        /// The node.
+        eid: RawEid,
+    },
+    /// There is no way to it.
+    NoPeer {
+        /// The node.
+        eid: RawEid,
+        /// Why.
+        status: CmdStatus,
+    },
+    /// It died or hung up.
+    Gone {
+        /// The node.
+        eid: RawEid,
+    },
+}
+
+/// All peers of a node.
+#[derive(Debug)]
+pub struct Peers {
+    share: LocalShare,
+    claim: Claim,
+    path: PathChoice,
+    poll: Arc<Poll>,
+    links: BTreeMap<u64, Link>,
+    key_next: u64,
+    events: VecDeque<PeerEvent>,
+    lies: u64,
+}
+
+/// A connection, or the wish for one.
+#[derive(Debug)]
+struct Link {
+    /// `None` while the peer's queue of connections is full, or after leaving it to the peer.
+    socket: Option<OwnedFd>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Mine, not connected yet: the peer's queue is full, or it is connecting to me.
+    Wanted { eid: RawEid, deadline: Nanos },
+    /// Mine: offered, no answer yet.
+    Offered { eid: RawEid, deadline: Nanos, offer: Box<Offer>, who: Credentials },
+    /// The peer's: nothing received yet.
+    Accepted { deadline: Nanos, who: Credentials },
+    /// In use.
+    Up { eid: RawEid, incarnation: u64 },
+}
+
+impl State {
+    fn deadline(&self) -> Deadline {
+        match *self {
+            Self::Wanted { deadline, .. }
+            | Self::Offered { deadline, .. }
+            | Self::Accepted { deadline, .. } => Some(deadline),
+            Self::Up { .. } => None,
+        }
+    }
+
+    /// The peer that this side wants to reach by it.
+    fn sought(&self) -> Option<RawEid> {
+        match *self {
+            Self::Wanted { eid, .. } | Self::Offered { eid, .. } => Some(eid),
+            Self::Accepted { .. } | Self::Up { .. } => None,
+        }
+    }
+}
+
+impl Peers {
+    /// No peers yet. Watches the claim under [`CLAIM_KEY`]; connections get keys above it.
+    ///
+    /// # Errors
+    /// The claim cannot be watched.
+    pub fn new(
+        share: LocalShare,
+        claim: Claim,
+        path: PathChoice,
+        poll: Arc<Poll>,
+    ) -> std::io::Result<Self> {
+        poll.add(&claim, CLAIM_KEY, Interest::Read)?;
+        Ok(Self {
+            share,
+            claim,
+            path,
+            poll,
+            links: BTreeMap::new(),
+            key_next: CLAIM_KEY + 1,
+            events: VecDeque::new(),
+            lies: 0,
+        })
+    }
+
+    /// The core wants a way to `eid`; an event answers, within [`ANSWER_NS`].
+    pub fn find(&mut self, now: Nanos, eid: RawEid) {
+        if self.path == PathChoice::Packets {
+            self.events.push_back(PeerEvent::Packets { eid });
+            return;
+        }
+        let known = self.links.values().any(|link| match link.state {
+            State::Up { eid: up, .. } => up == eid,
+            _ => link.state.sought() == Some(eid),
+        });
+        if known {
+            // Its event has been given, or will be.
+            return;
+        }
+        let key = self.add(None, State::Wanted { eid, deadline: now + ANSWER_NS });
+        self.try_connect(key);
+    }
+
+    /// The core does not need the way to `eid` any more.
+    pub fn forget(&mut self, eid: RawEid) {
+        self.links.retain(|_, link| match link.state {
+            State::Up { eid: up, .. } => up != eid,
+            _ => link.state.sought() != Some(eid),
+        });
+    }
+
+    /// The claim has connections waiting.
+    pub fn on_claim_ready(&mut self, now: Nanos) {
+        for _ in 0..ACCEPTS_PER_CALL {
+            match self.claim.accept() {
+                Ok(Some(socket)) => self.on_accepted(now, socket),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a peer's connection could not be accepted");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The connection `key` has something to read or hung up. Other keys are ignored.
+    pub fn on_ready(&mut self, key: u64) {
+        let Some(link) = self.links.get(&key) else { return };
+        let Some(socket) = &link.socket else { return };
+        match (&link.state, hello::receive(socket)) {
+            (_, Err(hello::HelloError::NotYet)) => {}
+            (State::Up { .. }, Err(hello::HelloError::HungUp)) => self.on_gone(key),
+            (State::Up { eid, .. }, _) => {
+                tracing::warn!(?eid, "a peer spoke out of turn and is cut off");
+                self.lies += 1;
+                self.on_gone(key);
+            }
+            (State::Offered { .. }, answer) => self.on_answer(key, answer),
+            (State::Accepted { .. }, offer) => self.on_offer(key, offer),
+            (State::Wanted { .. }, _) => {}
+        }
+    }
+
+    /// Time has passed: retries and timeouts.
+    pub fn on_tick(&mut self, now: Nanos) {
+        let late: Vec<u64> = self
+            .links
+            .iter()
+            .filter(|(_, link)| link.state.deadline().is_some_and(|at| at <= now))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in late {
+            let Some(link) = self.links.remove(&key) else { continue };
+            if let Some(eid) = link.state.sought() {
+                tracing::warn!(?eid, "a node on this host did not answer in time");
+                self.events.push_back(PeerEvent::NoPeer { eid, status: CmdStatus::Timeout });
+            }
+        }
+        let unconnected = |link: &Link| {
+            matches!(link.state, State::Wanted { .. }) && link.socket.is_none()
+        };
+        let wanted: Vec<u64> =
+            self.links.iter().filter(|(_, link)| unconnected(link)).map(|(key, _)| *key).collect();
+        for key in wanted {
+            self.try_connect(key);
+        }
+    }
+
+    /// When [`Peers::on_tick`] wants to be called at the latest.
+    #[must_use]
+    pub fn poll_deadline(&self, now: Nanos) -> Deadline {
+        let earliest = self.links.values().filter_map(|link| link.state.deadline()).min()?;
+        let retries = self.links.values().any(|l| matches!(l.state, State::Wanted { .. }));
+        Some(if retries { earliest.min(now + RETRY_NS) } else { earliest })
+    }
+
+    /// What happened, in order.
+    pub fn poll_event(&mut self) -> Option<PeerEvent> {
+        self.events.pop_front()
+    }
+
+    /// Connections cut because what came over them was not true or not of this protocol.
+    #[must_use]
+    pub fn lies(&self) -> u64 {
+        self.lies
+    }
+
+    fn add(&mut self, socket: Option<OwnedFd>, state: State) -> u64 {
+        let key = self.key_next;
+        self.key_next += 1;
+        self.links.insert(key, Link { socket, state });
+        key
+    }
+
+    fn on_gone(&mut self, key: u64) {
+        let Some(link) = self.links.remove(&key) else { return };
+        if let State::Up { eid, .. } = link.state {
+            self.events.push_back(PeerEvent::Gone { eid });
+        }
+    }
+
+    /// The way to `eid` on this host is not to be had; the path choice says what is left.
+    fn give_up(&mut self, eid: RawEid, status: CmdStatus) {
+        self.events.push_back(match self.path {
+            PathChoice::SameHost => PeerEvent::NoPeer { eid, status },
+            PathChoice::Auto | PathChoice::Packets => PeerEvent::Packets { eid },
+        });
+    }
+}
+
+/// The claim's key in the poll set.
+pub const CLAIM_KEY: u64 = 16;
+/// A peer that has not answered by then is taken to be stopped.
+pub const ANSWER_NS: Nanos = 1_000_000_000;
+/// Between two attempts to connect to a peer whose queue is full.
+const RETRY_NS: Nanos = 5_000_000;
+/// Connections accepted before looking at other things again.
+const ACCEPTS_PER_CALL: usize = 32;
+/// Connections that have not said who they are; more are cut.
+const STRANGERS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

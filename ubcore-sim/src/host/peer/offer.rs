@@ -1,0 +1,187 @@
+//! What a node shows a peer on its host, and the checks of what a peer shows.
+//!
+//! *Owns*: the half made for one peer, the limits of received sizes. *Takes*: descriptors and
+//! lengths from the peer. *Gives*: mapped [`SameHostParts`]. *Must not*: map anything longer than a
+//! limit, or a file that may shrink.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use udma_abi::RawEid;
+use urma_mem::{Access, Pages, Region};
+
+use crate::{
+    host::{
+        claim::Credentials,
+        hello::{FDS, Hello, Kind, Received},
+        interrupt::signal,
+    },
+    ports::{SameHostParts, Wake},
+};
+
+/// What this node shows every peer.
+#[derive(Debug)]
+pub struct LocalShare {
+    /// This node.
+    pub eid: RawEid,
+    /// Changes with every start.
+    pub incarnation: u64,
+    /// Header and segment table; sealed against writing by others.
+    pub node_region: Region,
+    /// The file into which registered pages move.
+    pub arena: OwnedFd,
+    /// Bytes of it.
+    pub arena_len: u64,
+    /// Bytes of this node's half of each pair.
+    pub half_len: usize,
+    /// The eventfd that wakes this node.
+    pub wake: Arc<OwnedFd>,
+    /// Whether a peer may read and write this process's memory by process_vm_readv and
+    /// process_vm_writev.
+    pub vm: VmAccess,
+}
+
+/// Whether process_vm_readv and process_vm_writev may be used between nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VmAccess {
+    /// When a probe works.
+    Probe,
+    /// Never.
+    Off,
+}
+
+/// What this node shows one peer.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    half: Region,
+}
+
+impl Offer {
+    /// # Errors
+    /// Out of memory or descriptors.
+    pub(super) fn new(share: &LocalShare) -> io::Result<Self> {
+        let half = Region::shared(share.half_len, Pages::Base)?;
+        half.seal_future_write()?;
+        Ok(Self { half })
+    }
+
+    /// The message and its descriptors.
+    pub(super) fn message<'a>(
+        &'a self,
+        share: &'a LocalShare,
+        kind: Kind,
+        to: RawEid,
+    ) -> io::Result<(Hello, [BorrowedFd<'a>; FDS])> {
+        let file = |region: &'a Region| region.fd().map(|(fd, _)| fd).ok_or(io::ErrorKind::Unsupported);
+        let probe = match share.vm {
+            VmAccess::Probe => share.node_region.addr() as u64,
+            VmAccess::Off => 0,
+        };
+        let fds =
+            [file(&share.node_region)?, share.arena.as_fd(), file(&self.half)?, share.wake.as_fd()];
+        let hello = Hello {
+            kind,
+            incarnation: share.incarnation,
+            eid: share.eid,
+            to,
+            node_len: share.node_region.len() as u64,
+            arena_len: share.arena_len,
+            half_len: share.half_len as u64,
+            probe,
+        };
+        Ok((hello, fds))
+    }
+}
+
+/// What a peer showed is not acceptable.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadOffer {
+    /// A length beyond what this node maps.
+    #[error("{0} bytes of {1}")]
+    Length(u64, &'static str),
+    /// A descriptor that is not what it should be.
+    #[error("{0}: {1}")]
+    File(&'static str, io::Error),
+}
+
+/// Maps what a peer showed.
+pub(super) fn parts(
+    share: &LocalShare,
+    offer: Offer,
+    shown: Received,
+    who: Credentials,
+) -> Result<SameHostParts, BadOffer> {
+    let Ok([node, arena, half, wake]) = <[OwnedFd; FDS]>::try_from(shown.fds) else {
+        return Err(BadOffer::Length(0, "descriptors"));
+    };
+    let hello = shown.hello;
+    let node_len = length(hello.node_len, NODE_LEN_MAX, "node region")?;
+    let arena_len = length(hello.arena_len, ARENA_LEN_MAX, "arena")?;
+    let half_len = length(hello.half_len, HALF_LEN_MAX, "half")?;
+    check_eventfd(&wake).map_err(|error| BadOffer::File("wake-up", error))?;
+    let map = |fd, len, access, what| {
+        Region::map_fd(fd, 0, len, access).map_err(|error| BadOffer::File(what, error))
+    };
+    let peer_node = map(node, node_len, Access::ReadOnly, "node region")?;
+    Ok(SameHostParts {
+        vm_pid: probe(share, &hello, &peer_node, who),
+        peer_node,
+        peer_arena: map(arena, arena_len, Access::ReadWrite, "arena")?,
+        peer_half: map(half, half_len, Access::ReadOnly, "half")?,
+        my_half: offer.half,
+        wake: Arc::new(Bell(wake)),
+    })
+}
+
+fn length(shown: u64, max: u64, what: &'static str) -> Result<usize, BadOffer> {
+    let refused = BadOffer::Length(shown, what);
+    if shown == 0 || shown > max {
+        return Err(refused);
+    }
+    usize::try_from(shown).map_err(|_| refused)
+}
+
+/// A wake-up must never block: only an eventfd, and only in non-blocking mode, is taken.
+fn check_eventfd(fd: &OwnedFd) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    if !flags.contains(rustix::fs::OFlags::NONBLOCK) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "blocking mode"));
+    }
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+    if name.as_os_str() == "anon_inode:[eventfd]" {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "no eventfd"))
+    }
+}
+
+/// The peer's process id, if one byte of its node region can be read through the kernel and is the
+/// byte that the shared mapping shows.
+fn probe(share: &LocalShare, hello: &Hello, node: &Region, who: Credentials) -> Option<u32> {
+    if share.vm == VmAccess::Off || hello.probe == 0 || who.pid == 0 {
+        return None;
+    }
+    let _ = node;
+    None
+}
+
+/// Rings the peer's eventfd.
+#[derive(Debug)]
+struct Bell(OwnedFd);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        signal(&self.0);
+    }
+}
+
+/// Longest node region taken: 16384 entries of 64 bytes and a header, with room to grow.
+const NODE_LEN_MAX: u64 = 64 << 20;
+/// Longest arena taken; it is sparse, this costs address space only.
+const ARENA_LEN_MAX: u64 = 4 << 40;
+/// Longest half taken: hazard slots and a ring.
+const HALF_LEN_MAX: u64 = 1 << 30;

@@ -1,0 +1,246 @@
+//! The exchange of hellos on one connection.
+//!
+//! *Owns*: the steps from a connection to a pair. *Takes*: connections and messages. *Gives*: state
+//! changes and events of [`Peers`]. *Must not*: wait for the other side.
+
+use super::*;
+use super::hello::{Hello, HelloError, Received};
+
+impl Peers {
+    /// Connects link `key` and offers, if its peer's queue has room.
+    pub(super) fn try_connect(&mut self, key: u64) {
+        let Some(Link { state: State::Wanted { eid, deadline }, .. }) = self.links.get(&key) else {
+            return;
+        };
+        let (eid, deadline) = (*eid, *deadline);
+        match self.connect_and_offer(key, eid, deadline) {
+            Ok(Some(link)) => {
+                self.links.insert(key, link);
+            }
+            Ok(None) => {}
+            Err(status) => {
+                self.links.remove(&key);
+                self.give_up(eid, status);
+            }
+        }
+    }
+
+    /// `None`: try again later.
+    fn connect_and_offer(
+        &self,
+        key: u64,
+        eid: RawEid,
+        deadline: Nanos,
+    ) -> Result<Option<Link>, CmdStatus> {
+        let os = |error: std::io::Error| {
+            tracing::warn!(?eid, %error, "a node on this host cannot be reached");
+            CmdStatus::Unreachable
+        };
+        let socket = match claim::connect(eid).map_err(os)? {
+            Connect::Connected(socket) => socket,
+            Connect::NotHere => return Err(CmdStatus::Unreachable),
+            Connect::Busy => return Ok(None),
+        };
+        let who = claim::credentials(&socket).map_err(os)?;
+        if who.uid != own_uid() {
+            tracing::info!(?eid, uid = who.uid, "belongs to another user: no shared memory");
+            return Err(CmdStatus::Denied);
+        }
+        let offer = Box::new(Offer::new(&self.share).map_err(os)?);
+        let (message, fds) = offer.message(&self.share, Kind::Offer, eid).map_err(os)?;
+        hello::send(&socket, &message, &fds).map_err(os)?;
+        self.poll.add(&socket, key, Interest::Read).map_err(os)?;
+        let state = State::Offered { eid, deadline, offer, who };
+        Ok(Some(Link { socket: Some(socket), state }))
+    }
+
+    /// A connection came in.
+    pub(super) fn on_accepted(&mut self, now: Nanos, socket: OwnedFd) {
+        let strangers =
+            self.links.values().filter(|l| matches!(l.state, State::Accepted { .. })).count();
+        let Ok(who) = claim::credentials(&socket) else { return };
+        if strangers >= STRANGERS_MAX {
+            tracing::warn!(pid = who.pid, "too many connections that say nothing; one is cut");
+            return;
+        }
+        if who.uid != own_uid() {
+            self.refuse(&socket, RawEid::default(), Refusal::OtherUser);
+            return;
+        }
+        let key = self.key_next;
+        if self.poll.add(&socket, key, Interest::Read).is_ok() {
+            self.add(Some(socket), State::Accepted { deadline: now + ANSWER_NS, who });
+        }
+    }
+
+    /// The first message on a connection that came in.
+    pub(super) fn on_offer(&mut self, key: u64, offer: Result<Received, HelloError>) {
+        let Some(Link { socket: Some(socket), state: State::Accepted { who, .. } }) =
+            self.links.remove(&key)
+        else {
+            return;
+        };
+        let shown = match offer {
+            Ok(shown) => shown,
+            // Who looks up an owner connects and hangs up without a word.
+            Err(HelloError::HungUp) => return,
+            Err(error) => {
+                tracing::warn!(pid = who.pid, %error, "a connection is cut");
+                self.lies += 1;
+                self.refuse(&socket, RawEid::default(), Refusal::Incompatible);
+                return;
+            }
+        };
+        let eid = shown.hello.eid;
+        if let Err(refusal) = self.judge(&shown, who) {
+            tracing::info!(?eid, pid = who.pid, ?refusal, "a peer's offer is refused");
+            self.lies += u64::from(refusal == Refusal::Lied);
+            self.refuse(&socket, eid, refusal);
+            return;
+        }
+        self.accept(key, socket, shown, who);
+    }
+
+    /// Whether an offer may be accepted.
+    fn judge(&mut self, shown: &Received, who: Credentials) -> Result<(), Refusal> {
+        let Received { hello, .. } = shown;
+        let is_own = hello.eid == self.share.eid;
+        if hello.kind != Kind::Offer || hello.to != self.share.eid || is_own {
+            return Err(Refusal::Lied);
+        }
+        if self.path == PathChoice::Packets {
+            return Err(Refusal::PacketsOnly);
+        }
+        // The name is proved by asking who holds its claim.
+        match claim::owner_of(hello.eid) {
+            Ok(Some(owner)) if owner == who => {}
+            Ok(Some(_)) => return Err(Refusal::Lied),
+            // It is gone already, or its queue is full: it may try again.
+            Ok(None) | Err(_) => return Err(Refusal::Busy),
+        }
+        let (mut seeking, mut replaced) = (false, None);
+        for (key, link) in &self.links {
+            match link.state {
+                State::Offered { eid, .. } if eid == hello.eid => seeking = true,
+                State::Up { eid, incarnation } if eid == hello.eid => {
+                    if incarnation == hello.incarnation {
+                        return Err(Refusal::Busy);
+                    }
+                    replaced = Some(*key);
+                }
+                _ => {}
+            }
+        }
+        // Both connect at once: the connection that the lower one made stands.
+        if seeking && self.share.eid < hello.eid {
+            return Err(Refusal::Busy);
+        }
+        if let Some(key) = replaced {
+            self.on_gone(key);
+        }
+        Ok(())
+    }
+
+    /// Answers an offer and opens the pair.
+    fn accept(&mut self, key: u64, socket: OwnedFd, shown: Received, who: Credentials) {
+        let Hello { eid, incarnation, .. } = shown.hello;
+        let offer = match Offer::new(&self.share) {
+            Ok(offer) => offer,
+            Err(error) => {
+                tracing::warn!(?eid, %error, "no memory for a pair");
+                self.refuse(&socket, eid, Refusal::Incompatible);
+                return;
+            }
+        };
+        let opened = match parts(&self.share, offer.clone(), shown, who) {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::warn!(?eid, %error, "a peer's offer does not hold what it says");
+                self.lies += 1;
+                self.refuse(&socket, eid, Refusal::Lied);
+                return;
+            }
+        };
+        let sent = offer
+            .message(&self.share, Kind::Accept, eid)
+            .and_then(|(message, fds)| hello::send(&socket, &message, &fds));
+        if sent.is_ok() {
+            self.open(key, socket, (eid, incarnation), opened);
+        }
+    }
+
+    /// The answer to an offer of this node.
+    pub(super) fn on_answer(&mut self, key: u64, answer: Result<Received, HelloError>) {
+        let Some(Link {
+            socket: Some(socket),
+            state: State::Offered { eid, deadline, offer, who },
+        }) = self.links.remove(&key)
+        else {
+            return;
+        };
+        let shown = match answer {
+            Ok(shown) => shown,
+            Err(HelloError::HungUp) => return self.give_up(eid, CmdStatus::Unreachable),
+            Err(error) => {
+                tracing::warn!(?eid, %error, "a peer's answer is not acceptable");
+                self.lies += 1;
+                return self.give_up(eid, CmdStatus::Denied);
+            }
+        };
+        match shown.hello.kind {
+            Kind::Refuse(Refusal::Busy) => {
+                // Its own connection to this node is on the way, or this one comes too early.
+                self.links.insert(key, Link { socket: None, state: State::Wanted { eid, deadline } });
+            }
+            Kind::Refuse(reason) => {
+                tracing::info!(?eid, ?reason, "a node on this host refuses to share memory");
+                self.give_up(eid, CmdStatus::Denied);
+            }
+            Kind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
+                let incarnation = shown.hello.incarnation;
+                match parts(&self.share, *offer, shown, who) {
+                    Ok(opened) => self.open(key, socket, (eid, incarnation), opened),
+                    Err(error) => {
+                        tracing::warn!(?eid, %error, "a peer's answer does not hold what it says");
+                        self.lies += 1;
+                        self.give_up(eid, CmdStatus::Denied);
+                    }
+                }
+            }
+            Kind::Accept | Kind::Offer => {
+                self.lies += 1;
+                self.give_up(eid, CmdStatus::Denied);
+            }
+        }
+    }
+
+    /// The pair is made; links that sought the same peer are not needed any more.
+    fn open(&mut self, key: u64, socket: OwnedFd, who: (RawEid, u64), parts: SameHostParts) {
+        let (eid, incarnation) = who;
+        self.links.retain(|_, link| link.state.sought() != Some(eid));
+        self.links.insert(
+            key,
+            Link { socket: Some(socket), state: State::Up { eid, incarnation } },
+        );
+        self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });
+    }
+
+    fn refuse(&self, socket: &OwnedFd, to: RawEid, refusal: Refusal) {
+        let hello = Hello {
+            kind: Kind::Refuse(refusal),
+            incarnation: self.share.incarnation,
+            eid: self.share.eid,
+            to,
+            node_len: 0,
+            arena_len: 0,
+            half_len: 0,
+            probe: 0,
+        };
+        // It may be gone already.
+        let _ = hello::send(socket, &hello, &[]);
+    }
+}
+
+fn own_uid() -> u32 {
+    rustix::process::getuid().as_raw()
+}

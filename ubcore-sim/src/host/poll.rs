@@ -1,0 +1,101 @@
+//! One epoll instance.
+//!
+//! *Owns*: the descriptor of the set. *Takes*: descriptors with a key of the caller's choice.
+//! *Gives*: keys that are ready. *Must not*: own what it watches (a closed descriptor leaves by
+//! itself).
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::{Timespec, epoll},
+};
+
+/// What to be told about a descriptor. Hang-ups are always told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Hang-up only.
+    HangUp,
+}
+
+/// A descriptor that is ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The caller's key.
+    pub key: u64,
+    /// The other side closed its end or died.
+    pub hung_up: bool,
+}
+
+/// A set of watched descriptors.
+#[derive(Debug)]
+pub struct Poll {
+    epoll: OwnedFd,
+}
+
+impl Poll {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// Out of descriptors or memory.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    /// Watches `fd` (level-triggered).
+    ///
+    /// # Errors
+    /// The system's error, such as a descriptor watched already.
+    pub fn add(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(key), flags(interest))?)
+    }
+
+    /// Changes what is watched about `fd`.
+    ///
+    /// # Errors
+    /// The system's error, such as a descriptor that is not watched.
+    pub fn modify(&self, fd: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(key), flags(interest))?)
+    }
+
+    /// Waits for at most `timeout` (`None`: without limit) and replaces the content of `ready`.
+    /// An interrupted wait returns with nothing.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        ready.clear();
+        let timeout = timeout.map(|limit| Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let mut events = Vec::with_capacity(BATCH);
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
+        ready.extend(events.iter().map(|event| {
+            // The kernel's struct is packed: copy, do not borrow.
+            let (data, flags) = (event.data, event.flags);
+            Ready { key: data.u64(), hung_up: flags.intersects(gone) }
+        }));
+        Ok(())
+    }
+}
+
+fn flags(interest: Interest) -> epoll::EventFlags {
+    match interest {
+        Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+        Interest::HangUp => epoll::EventFlags::RDHUP,
+    }
+}
+
+/// Descriptors told at one time; the rest come with the next wait.
+const BATCH: usize = 32;

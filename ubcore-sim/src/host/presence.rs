@@ -1,0 +1,101 @@
+//! Who keeps the device going: the application by polling, or the background thread.
+//!
+//! *Owns*: the counter that polls bump and the mode word. *Takes*: polls (hot, any thread), looks
+//! of the background thread. *Gives*: whether to wake the background thread, whether anybody
+//! polled since the last look. *Must not*: make a system call, wait, or use more than two relaxed
+//! accesses per poll.
+//!
+//! Serving itself (`Asleep`: peers ring a bell, the background thread answers) is right when nobody
+//! polls; being polled (`Awake`: peers ring no bell) is right when somebody does. Polls move it to
+//! awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event, polls
+//! once and waits again stays with the bell and pays for no thread switch per message.
+
+use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// The state shared by pollers and the background thread.
+#[derive(Debug, Default)]
+pub struct Presence {
+    polls: AtomicU64,
+    /// [`ASLEEP`], [`AWAKE`].
+    mode: AtomicU32,
+    /// Polls seen while asleep since the last arm.
+    polls_asleep: AtomicU32,
+}
+
+impl Presence {
+    /// Somebody polls. Returns whether the background thread must be told, because it sleeps and
+    /// from now on the pollers serve the device.
+    #[inline]
+    #[must_use]
+    pub fn on_poll(&self) -> bool {
+        // Two pollers may lose a count to each other; only "changed" matters.
+        let polls = self.polls.load(Ordering::Relaxed);
+        self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
+        self.mode.load(Ordering::Relaxed) == ASLEEP && self.on_poll_asleep()
+    }
+
+    /// Somebody is about to wait for an event: nobody polls from now on. Returns whether the
+    /// background thread must be told.
+    #[inline]
+    #[must_use]
+    pub fn on_arm(&self) -> bool {
+        self.polls_asleep.store(0, Ordering::Relaxed);
+        self.mode.load(Ordering::Relaxed) == AWAKE
+            && self.mode.swap(ASLEEP, Ordering::AcqRel) == AWAKE
+    }
+
+    /// The background thread: nobody polled for a tick.
+    pub fn on_idle(&self) {
+        self.polls_asleep.store(0, Ordering::Relaxed);
+        self.mode.store(ASLEEP, Ordering::Release);
+    }
+
+    /// Whether pollers serve the device.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        self.mode.load(Ordering::Acquire) == AWAKE
+    }
+
+    /// Polls so far, for comparing with an earlier value.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn on_poll_asleep(&self) -> bool {
+        let polls = self.polls_asleep.fetch_add(1, Ordering::Relaxed);
+        polls >= POLLS_TO_WAKE && self.mode.swap(AWAKE, Ordering::AcqRel) == ASLEEP
+    }
+}
+
+const ASLEEP: u32 = 0;
+const AWAKE: u32 = 1;
+/// Polls in a row without waiting that make a poller. A wait that returns polls two or three times.
+pub const POLLS_TO_WAKE: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pollers_wake_it_once_and_waiters_never() {
+        let presence = Presence::default();
+        for _ in 0..10 {
+            assert!((0..POLLS_TO_WAKE).all(|_| !presence.on_poll()));
+            assert!(!presence.on_arm());
+        }
+        assert_eq!((0..1000).filter(|_| presence.on_poll()).count(), 1);
+        assert!(presence.is_awake());
+        assert!(presence.on_arm());
+        assert!(!presence.is_awake());
+    }
+
+    #[test]
+    fn polls_show() {
+        let presence = Presence::default();
+        let before = presence.polls();
+        let _ = presence.on_poll();
+        assert_ne!(presence.polls(), before);
+    }
+}

@@ -1,0 +1,284 @@
+//! Datagrams: RoCEv2 over an ordinary UDP socket.
+//!
+//! *Owns*: the socket on the node's address and port 4791, its buffers. *Takes*: packets that the
+//! core wants sent. *Gives*: received payloads with their source. *Must not*: wait; look behind the
+//! BTH; send a fragment.
+//!
+//! The socket is unconnected and sets "don't fragment" in the probing mode, so that IPv4 packets
+//! carry Identification 0 and the ICRC can be computed without seeing the IP header. Runs of
+//! packets of equal size to one destination leave by segmentation offload: the kernel numbers their
+//! Identifications from 0 on, so each packet of a run but the first is sealed again with its number.
+
+use std::{
+    io::{self, IoSliceMut},
+    net::{SocketAddr, UdpSocket},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+use udma_abi::RawEid;
+use urma_packet::{IcrcFlow, ROCE_PORT};
+
+use super::{eid_ip, who};
+use crate::ports::Transmit;
+
+/// Why a node cannot exchange datagrams.
+#[derive(Debug, thiserror::Error)]
+pub enum UdpError {
+    /// The port is taken.
+    #[error("UDP {address} belongs to {owner}; packets cannot be exchanged until it lets go")]
+    Taken {
+        /// The address.
+        address: SocketAddr,
+        /// "process 123" or "another process".
+        owner: String,
+    },
+    /// The operating system refused.
+    #[error("the operating system refused UDP {address}: {error}")]
+    Os {
+        /// The address.
+        address: SocketAddr,
+        /// Its error.
+        error: io::Error,
+    },
+}
+
+/// The node's UDP socket.
+#[derive(Debug)]
+pub struct Udp {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    address: SocketAddr,
+    receive: Box<[u8]>,
+    run: Run,
+    counts: UdpCounts,
+}
+
+/// What the socket did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UdpCounts {
+    /// Datagrams given to the system.
+    pub sent: u64,
+    /// Datagrams that the system did not take (no room, too long, no route).
+    pub send_dropped: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+}
+
+/// Packets of equal size to one destination, waiting to be sent by one call.
+#[derive(Debug)]
+struct Run {
+    buffer: Box<[u8]>,
+    to: SocketAddr,
+    /// Bytes of each packet but the last.
+    size: usize,
+    /// Bytes in the buffer.
+    len: usize,
+    count: usize,
+    count_max: usize,
+}
+
+impl Udp {
+    /// Binds the socket of node `eid`.
+    ///
+    /// # Errors
+    /// [`UdpError`].
+    pub fn bind(eid: RawEid) -> Result<Self, UdpError> {
+        let address = SocketAddr::new(eid_ip(eid), ROCE_PORT);
+        Self::open(address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                let owner = who::udp_owner(address)
+                    .map_or_else(|| "another process".into(), |pid| format!("process {pid}"));
+                UdpError::Taken { address, owner }
+            }
+            _ => UdpError::Os { address, error },
+        })
+    }
+
+    /// Sends what `next` gives (into the buffer it is lent), at most [`SENDS_PER_CALL`] packets.
+    /// Returns how many there were.
+    pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+        let mut count = 0;
+        while count < SENDS_PER_CALL {
+            if self.run.is_full() {
+                self.flush();
+            }
+            let Some(packet) = next(&mut self.run.buffer[self.run.len..]) else { break };
+            count += 1;
+            let to = SocketAddr::new(eid_ip(packet.to), ROCE_PORT);
+            if !self.run.takes(to, packet.len) {
+                self.flush_before(packet.len);
+            }
+            self.run.to = to;
+            self.run.push(packet.len);
+            if self.run.is_ended() {
+                self.flush();
+            }
+        }
+        self.flush();
+        count
+    }
+
+    /// Gives what has come to `on_datagram`, at most [`RECEIVES_PER_CALL`] times a batch. Returns
+    /// how many datagrams there were.
+    pub fn receive(&mut self, mut on_datagram: impl FnMut(SocketAddr, &[u8])) -> usize {
+        let mut count = 0;
+        for _ in 0..RECEIVES_PER_CALL {
+            let mut metas = [RecvMeta::default(); BATCH_SIZE];
+            let mut parts: Vec<IoSliceMut<'_>> =
+                self.receive.chunks_exact_mut(DATAGRAM_MAX).map(IoSliceMut::new).collect();
+            let got = self.state.recv((&self.socket).into(), &mut parts, &mut metas);
+            // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
+            let Ok(filled) = got else { break };
+            for (part, meta) in parts.iter().zip(metas.iter().take(filled)) {
+                let bytes = part.get(..meta.len).unwrap_or_default();
+                for datagram in bytes.chunks(meta.stride.max(1)) {
+                    count += 1;
+                    on_datagram(meta.addr, datagram);
+                }
+            }
+            if filled < parts.len() {
+                break;
+            }
+        }
+        self.counts.received += count as u64;
+        count
+    }
+
+    /// Address and port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn counts(&self) -> UdpCounts {
+        self.counts
+    }
+
+    fn open(address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        // What the system allows at most is taken; less than asked for is no error.
+        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+        let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+        socket.bind(&address.into())?;
+        let socket = UdpSocket::from(socket);
+        let state = UdpSocketState::new((&socket).into())?;
+        let count_max = state.max_gso_segments().clamp(1, RUN_MAX);
+        Ok(Self {
+            socket,
+            state,
+            address,
+            receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
+            run: Run::new(address, count_max),
+            counts: UdpCounts::default(),
+        })
+    }
+
+    /// Sends the run, then moves the packet of `len` bytes behind it to the front.
+    fn flush_before(&mut self, len: usize) {
+        let at = self.run.len;
+        self.flush();
+        self.run.buffer.copy_within(at..at + len, 0);
+    }
+
+    fn flush(&mut self) {
+        let run = &mut self.run;
+        if run.count == 0 {
+            return;
+        }
+        run.seal_again(self.address);
+        let transmit = quinn_udp::Transmit {
+            destination: run.to,
+            ecn: None,
+            contents: &run.buffer[..run.len],
+            segment_size: (run.count > 1).then_some(run.size),
+            src_ip: None,
+        };
+        let packets = run.count as u64;
+        self.counts.send_calls += 1;
+        match self.state.try_send((&self.socket).into(), &transmit) {
+            Ok(()) => self.counts.sent += packets,
+            // A lost datagram is what the transport above is made for.
+            Err(error) => {
+                tracing::debug!(to = %run.to, %error, packets, "datagrams were not sent");
+                self.counts.send_dropped += packets;
+            }
+        }
+        run.len = 0;
+        run.count = 0;
+        // The driver or interface may have turned out not to offload.
+        run.count_max = self.state.max_gso_segments().clamp(1, RUN_MAX);
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Run {
+    fn new(to: SocketAddr, count_max: usize) -> Self {
+        let buffer = vec![0; RUN_BYTES + DATAGRAM_MAX].into();
+        Self { buffer, to, size: 0, len: 0, count: 0, count_max }
+    }
+
+    /// Whether a packet of `len` bytes to `to` may join.
+    fn takes(&self, to: SocketAddr, len: usize) -> bool {
+        self.count == 0 || (self.to == to && len <= self.size && self.len + len <= RUN_BYTES)
+    }
+
+    fn push(&mut self, len: usize) {
+        if self.count == 0 {
+            self.size = len;
+        }
+        self.len += len;
+        self.count += 1;
+    }
+
+    /// No packet of any size may follow.
+    fn is_ended(&self) -> bool {
+        self.len != self.size * self.count
+    }
+
+    fn is_full(&self) -> bool {
+        self.count >= self.count_max || self.len + self.size > RUN_BYTES
+    }
+
+    /// The kernel gives the packets of a run the Identifications 0, 1, 2, ...
+    fn seal_again(&mut self, from: SocketAddr) {
+        if self.count < 2 || self.to.is_ipv6() {
+            return;
+        }
+        let flow = IcrcFlow::new(from, self.to);
+        let packets = self.buffer[..self.len].chunks_mut(self.size).zip(0_u16..);
+        for (packet, id) in packets.skip(1) {
+            // Shorter than a BTH: no receiver takes it, sealed or not.
+            let _ = flow.with_ip_id(id).seal(packet);
+        }
+    }
+}
+
+/// Packets sent before looking at other things again.
+pub const SENDS_PER_CALL: usize = 256;
+/// Batches received before looking at other things again.
+pub const RECEIVES_PER_CALL: usize = 4;
+/// Longest datagram, also a coalesced one.
+const DATAGRAM_MAX: usize = 1 << 16;
+/// Buffers of one receive call.
+const RECEIVE_BUFFERS: usize = 8;
+/// Bytes that one segmentation-offload call may carry: a UDP payload, with the headers below 64 KiB.
+const RUN_BYTES: usize = 65_000;
+/// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
+/// a socket look for Identifications below it.
+pub const RUN_MAX: usize = 64;
+/// Bytes asked for as socket buffers: a window of packets of many peers.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests;

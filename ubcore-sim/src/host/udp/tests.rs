@@ -1,0 +1,96 @@
+use std::net::IpAddr;
+
+use super::*;
+use crate::host::{claim::Claim, ip_eid};
+
+fn node() -> (Claim, RawEid, Udp) {
+    let claim = Claim::random().unwrap();
+    let eid = claim.eid();
+    let udp = Udp::bind(eid).unwrap();
+    (claim, eid, udp)
+}
+
+/// A packet of `len` bytes that starts with `mark`.
+fn packet(mark: u8, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+    bytes[0] = mark;
+    bytes
+}
+
+fn send_all(from: &mut Udp, from_eid: RawEid, packets: &[(RawEid, Vec<u8>)]) {
+    let mut waiting = packets.iter();
+    let sent = from.send(|buffer| {
+        let (to, bytes) = waiting.next()?;
+        let port = SocketAddr::new(eid_ip(from_eid), ROCE_PORT);
+        let flow = IcrcFlow::new(port, SocketAddr::new(eid_ip(*to), ROCE_PORT));
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        flow.seal(&mut buffer[..bytes.len()]).unwrap();
+        Some(Transmit { to: *to, source_port: ROCE_PORT, len: bytes.len() })
+    });
+    assert_eq!(sent, packets.len());
+}
+
+fn receive_all(udp: &mut Udp, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut got = Vec::new();
+    for _ in 0..200 {
+        udp.receive(|from, bytes| got.push((from, bytes.to_vec())));
+        if got.len() >= count {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    got
+}
+
+#[test]
+fn runs_of_any_shape_arrive_whole_in_order_and_with_their_icrc() {
+    let (_a, a_eid, mut a) = node();
+    let (_b, b_eid, mut b) = node();
+    let (_c, c_eid, mut c) = node();
+    let lens = [64, 64, 64, 32, 100, 100, 4000, 4000, 4000, 4000, 4001, 16, 16, 1084];
+    let mut packets = Vec::new();
+    for (i, len) in (0_u8..).zip(lens.iter().cycle().take(100)) {
+        let to = if i % 17 == 3 { c_eid } else { b_eid };
+        packets.push((to, packet(i, *len)));
+    }
+    send_all(&mut a, a_eid, &packets);
+    for (eid, udp) in [(b_eid, &mut b), (c_eid, &mut c)] {
+        let expected: Vec<_> = packets.iter().filter(|(to, _)| *to == eid).collect();
+        let got = receive_all(udp, expected.len());
+        assert_eq!(got.len(), expected.len());
+        for ((from, bytes), (_, sent)) in got.iter().zip(&expected) {
+            assert_eq!(*from, a.address());
+            assert_eq!(bytes[..bytes.len() - 4], sent[..sent.len() - 4]);
+            let flow = IcrcFlow::new(*from, udp.address());
+            flow.verify_segments(bytes, RUN_MAX as u16).unwrap();
+        }
+    }
+    let counts = a.counts();
+    assert_eq!(counts.sent, 100);
+    assert!(counts.send_calls < 90, "runs were not used: {counts:?}");
+}
+
+#[test]
+fn the_port_is_held_and_its_owner_named() {
+    let (_a, eid, udp) = node();
+    let error = Udp::bind(eid).unwrap_err();
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    drop(udp);
+    assert!(Udp::bind(eid).is_ok());
+}
+
+#[test]
+fn an_address_of_somewhere_else_is_an_error() {
+    let eid = ip_eid(IpAddr::from([192, 0, 2, 1]));
+    assert!(matches!(Udp::bind(eid), Err(UdpError::Os { .. })));
+}
+
+#[test]
+fn nobody_there_costs_nothing_but_the_datagram() {
+    let (_a, eid, mut a) = node();
+    let nobody = Claim::random().unwrap().eid();
+    for i in 0..10 {
+        send_all(&mut a, eid, &[(nobody, packet(i, 100))]);
+        assert_eq!(a.receive(|_, _| panic!("nobody sent")), 0);
+    }
+}
