@@ -104,6 +104,8 @@ bitflags::bitflags! {
         const ERROR_SUSPEND = 1 << 12;
         /// Out-of-order completion.
         const OUTORDER_COMP = 1 << 13;
+        /// Compact transport paths.
+        const CTP = 1 << 18;
     }
 
     /// Atomic operations; the bits of `urma_atomic_feature_t` (UMDK release 26.06).

@@ -118,9 +118,17 @@ pub struct EidError;
 impl FromStr for Eid {
     type Err = EidError;
 
-    /// Takes dotted IPv4 (becomes IPv4-mapped), IPv6 text, and the eight groups of `EID_FMT`.
+    /// Takes dotted IPv4 (becomes IPv4-mapped), IPv6 text, the eight groups of `EID_FMT`, and an
+    /// IPv4 address as one number in hex (`0xc0a80164`).
     fn from_str(text: &str) -> Result<Self, EidError> {
-        text.parse::<IpAddr>().map(Self::from).map_err(|_| EidError)
+        match text.strip_prefix("0x") {
+            // `from_str_radix` takes a sign, an EID does not.
+            Some(hex) if hex.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
+                u32::from_str_radix(hex, 16).map(Self::from_u32).map_err(|_| EidError)
+            }
+            Some(_) => Err(EidError),
+            None => text.parse::<IpAddr>().map(Self::from).map_err(|_| EidError),
+        }
     }
 }
 

@@ -79,6 +79,14 @@ pub struct JfcCfg {
     pub user_ctx: u64,
 }
 
+impl JfcCfg {
+    /// No flags, event vector 0.
+    #[must_use]
+    pub const fn new(depth: u32) -> Self {
+        Self { depth, flags: JfcFlags::empty(), ceqn: 0, user_ctx: 0 }
+    }
+}
+
 /// Which queue.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueueKind {

@@ -1,8 +1,18 @@
-//! Segments: registered local memory, and imported memory of others.
+//! Segments: memory of this node that requests may name, and token ids.
+//!
+//! *Owns*: the handle of registered memory; the life of token ids; the access rules. *Takes*:
+//! regions. *Gives*: what local SGEs and peers need. *Must not*: touch the bytes.
+
+use std::sync::Arc;
 
 use urma_mem::Region;
 
-use crate::{Path, Token, TokenId, TokenPolicy};
+use crate::{
+    Context, Refused, RemoteSegment, Status, Token, TokenId, TokenPolicy, Ubva,
+    check::Span,
+    context::ContextShared,
+    rules::{self, ensure, refuse},
+};
 
 bitflags::bitflags! {
     /// What may be done to a segment; the bits of `URMA_ACCESS_*` (UMDK release 26.06).
@@ -19,6 +29,26 @@ bitflags::bitflags! {
     }
 }
 
+impl SegmentAccess {
+    /// Everything that peers may do.
+    pub const REMOTE_ALL: Self = Self::READ.union(Self::WRITE).union(Self::ATOMIC);
+
+    /// `LOCAL_ONLY` stands alone, `WRITE` needs `READ`, `ATOMIC` needs both; not empty.
+    ///
+    /// # Errors
+    /// `Invalid`.
+    pub fn check(self) -> Result<(), Status> {
+        let holds = match self {
+            Self::LOCAL_ONLY => true,
+            _ if self.contains(Self::LOCAL_ONLY) || self.is_empty() => false,
+            _ if !Self::all().contains(self) => false,
+            _ if self.contains(Self::ATOMIC) => self.contains(Self::READ.union(Self::WRITE)),
+            _ => self.contains(Self::READ),
+        };
+        ensure(holds, format_args!("access {self:?}"))
+    }
+}
+
 /// How memory is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentCfg {
@@ -28,23 +58,153 @@ pub struct SegmentCfg {
     pub policy: TokenPolicy,
     /// Peers may cache it.
     pub cacheable: bool,
-    /// The device need not pin it.
+    /// The device need not pin it; needs the feature NON_PIN.
     pub non_pin: bool,
-    /// Requests address it from here on instead of from its address in this process.
+    /// Requests address it from here on instead of from its address in this process; not 0.
     pub user_iova: Option<u64>,
     /// The caller's own.
     pub user_ctx: u64,
 }
 
+impl SegmentCfg {
+    /// Unguarded, not cacheable, pinned, at its own address.
+    #[must_use]
+    pub const fn new(access: SegmentAccess) -> Self {
+        Self {
+            access,
+            policy: TokenPolicy::None,
+            cacheable: false,
+            non_pin: false,
+            user_iova: None,
+            user_ctx: 0,
+        }
+    }
+
+    /// Guarded by a token that peers show as it is.
+    #[must_use]
+    pub const fn with_token(mut self, token: Token) -> Self {
+        self.policy = TokenPolicy::PlainText(token);
+        self
+    }
+}
+
+/// A token id that the caller holds, to register under.
+#[derive(Debug)]
+pub struct TokenIdLease {
+    shared: Arc<LeaseShared>,
+}
+
+/// What a segment under the token id holds on to.
+#[derive(Debug)]
+struct LeaseShared {
+    id: TokenId,
+    home: Arc<ContextShared>,
+}
+
+impl LeaseShared {
+    fn alloc(home: &Arc<ContextShared>) -> Result<Arc<Self>, Status> {
+        let id = home.ops.alloc_token_id()?;
+        Ok(Arc::new(Self { id, home: Arc::clone(home) }))
+    }
+}
+
+impl Drop for LeaseShared {
+    fn drop(&mut self) {
+        if let Err(status) = self.home.ops.free_token_id(self.id) {
+            tracing::debug!(target: "urma", %status, id = self.id.value(), "token id not freed");
+        }
+    }
+}
+
+impl TokenIdLease {
+    /// The token id.
+    #[must_use]
+    pub fn id(&self) -> TokenId {
+        self.shared.id
+    }
+
+    /// Gives it back.
+    ///
+    /// # Errors
+    /// `Invalid`: a segment lives under it.
+    pub fn free(self) -> Result<(), Refused<Self>> {
+        if Arc::strong_count(&self.shared) == 1 {
+            return Ok(());
+        }
+        let status = refuse(Status::Invalid, format_args!("a segment has this token id"));
+        Err(Refused::new(self, status))
+    }
+}
+
 /// Registered memory of this node.
 #[derive(Debug)]
 pub struct Segment {
-    va: u64,
-    len: u64,
+    span: Span,
+    home: usize,
     token_id: TokenId,
     token: Option<Token>,
-    access: SegmentAccess,
+    cfg: SegmentCfg,
     region: Region,
+    lease: Arc<LeaseShared>,
+    is_registered: bool,
+}
+
+impl Context {
+    /// A token id to register under; without one, `register` takes its own.
+    ///
+    /// # Errors
+    /// `NoMemory`: all are taken.
+    pub fn alloc_token_id(&self) -> Result<TokenIdLease, Status> {
+        Ok(TokenIdLease { shared: LeaseShared::alloc(self.shared())? })
+    }
+
+    /// Makes `region` known to the device, under `lease` or a token id of its own. Until
+    /// [`Segment::unregister`] returned, peers may change the bytes at any time.
+    ///
+    /// # Errors
+    /// `Invalid`: the access rules, an IOVA of 0 or that wraps, a token id of another context.
+    /// `Exists`: a segment lives under the token id. `Unsupported`: token policies SIGNED and
+    /// ALL_ENCRYPTED; NON_PIN without its feature. What the device cannot reach.
+    pub fn register(
+        &self,
+        region: &Region,
+        cfg: &SegmentCfg,
+        lease: Option<&TokenIdLease>,
+    ) -> Result<Segment, Status> {
+        let home = self.shared();
+        cfg.access.check()?;
+        let token = cfg.policy.token()?;
+        if cfg.non_pin {
+            rules::non_pin(&home.attr)?;
+        }
+        let va = cfg.user_iova.unwrap_or_else(|| region.addr() as u64);
+        let why = format_args!("va {va:#x} of {} bytes", region.len());
+        let span =
+            Span::new(va, region.len() as u64).ok_or_else(|| refuse(Status::Invalid, why))?;
+        let lease = match lease {
+            Some(lease) => {
+                let is_ours = Arc::ptr_eq(home, &lease.shared.home);
+                ensure(is_ours, format_args!("token id of another context"))?;
+                if Arc::strong_count(&lease.shared) != 1 {
+                    let why = format_args!("a segment lives under token id {:?}", lease.id());
+                    return Err(refuse(Status::Exists, why));
+                }
+                Arc::clone(&lease.shared)
+            }
+            None => LeaseShared::alloc(home)?,
+        };
+        home.ops.register(region, lease.id, va, cfg)?;
+        Ok(Segment {
+            span,
+            home: home.key(),
+            token_id: lease.id,
+            token,
+            cfg: *cfg,
+            region: region.clone(),
+            lease,
+            is_registered: true,
+        })
+    }
 }
 
 impl Segment {
@@ -52,21 +212,21 @@ impl Segment {
     #[inline]
     #[must_use]
     pub fn va(&self) -> u64 {
-        self.va
+        self.span.va()
     }
 
     /// Bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.len
+        self.span.len()
     }
 
     /// Never: registering nothing is refused.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.span.len() == 0
     }
 
     /// Token id (tid << 8).
@@ -87,7 +247,13 @@ impl Segment {
     #[inline]
     #[must_use]
     pub fn access(&self) -> SegmentAccess {
-        self.access
+        self.cfg.access
+    }
+
+    /// As it was registered.
+    #[must_use]
+    pub fn cfg(&self) -> &SegmentCfg {
+        &self.cfg
     }
 
     /// The memory; byte `addr` of a request lies at offset `addr - va`.
@@ -96,66 +262,55 @@ impl Segment {
     pub fn region(&self) -> &Region {
         &self.region
     }
+
+    /// What a peer needs to import it, with the token.
+    #[must_use]
+    pub fn remote(&self) -> RemoteSegment {
+        let home = &self.lease.home;
+        RemoteSegment {
+            ubva: Ubva { eid: home.eid, uasid: home.uasid, va: self.va() },
+            len: self.len(),
+            token_id: self.token_id,
+            policy: self.cfg.policy,
+            access: self.cfg.access,
+        }
+    }
+
+    /// Withdraws it: work in progress drains for at most 10 ms, then it is revoked. No byte is
+    /// placed after this returned.
+    ///
+    /// # Errors
+    /// What the device says; the segment stays.
+    pub fn unregister(mut self) -> Result<(), Refused<Self>> {
+        match self.lease.home.ops.unregister(self.token_id) {
+            Ok(()) => {
+                self.is_registered = false;
+                Ok(())
+            }
+            Err(status) => Err(Refused::new(self, status)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn span(&self) -> Span {
+        self.span
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> usize {
+        self.home
+    }
 }
 
-/// Memory of another node (or of this one), as requests name it.
-#[derive(Debug)]
-pub struct ImportedSegment {
-    va: u64,
-    len: u64,
-    token_id: TokenId,
-    token: Option<Token>,
-    access: SegmentAccess,
-    path: Path,
-}
-
-impl ImportedSegment {
-    /// First address, as its owner registered it.
-    #[inline]
-    #[must_use]
-    pub fn va(&self) -> u64 {
-        self.va
-    }
-
-    /// Bytes.
-    #[inline]
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Never: importing nothing is refused.
-    #[inline]
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Token id (tid << 8) at its owner.
-    #[inline]
-    #[must_use]
-    pub fn token_id(&self) -> TokenId {
-        self.token_id
-    }
-
-    /// The token to show, if it is guarded.
-    #[inline]
-    #[must_use]
-    pub fn token(&self) -> Option<Token> {
-        self.token
-    }
-
-    /// What the importer said it will do.
-    #[inline]
-    #[must_use]
-    pub fn access(&self) -> SegmentAccess {
-        self.access
-    }
-
-    /// How to get there.
-    #[inline]
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+/// As [`Segment::unregister`]; what the device says goes to the log.
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if !self.is_registered {
+            return;
+        }
+        if let Err(status) = self.lease.home.ops.unregister(self.token_id) {
+            let id = self.token_id.value();
+            tracing::warn!(target: "urma", %status, id, "segment not unregistered");
+        }
     }
 }

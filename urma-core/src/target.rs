@@ -1,11 +1,129 @@
 //! Imported queues of other nodes.
+//!
+//! *Owns*: the way to the node while a target or a binding needs it. *Takes*: what a peer told of
+//! its queue. *Gives*: `TargetJetty`, to name in requests. *Must not*: ask the peer whether the
+//! queue exists: the first request finds out.
 
-use crate::TargetId;
+use std::sync::Arc;
+
+use crate::{
+    Context, Eid, JettyId, OrderType, Path, Status, TargetId, TargetKind, TokenPolicy,
+    TransportMode,
+    body::QueueBody,
+    context::ContextShared,
+    rules::{self, ensure},
+};
+
+/// Kind of transport path; numbers of `urma_tp_type_t` (UMDK release 26.06).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum TpType {
+    /// Reliable; of RM and RC.
+    #[default]
+    Rtp = 0,
+    /// Compact: reliability is left to the layer below. Needs the feature CTP.
+    Ctp = 1,
+    /// Unreliable; of UM.
+    Utp = 2,
+}
+
+impl TpType {
+    /// The usual one of a transport mode.
+    #[must_use]
+    pub const fn of(mode: TransportMode) -> Self {
+        match mode {
+            TransportMode::Rm | TransportMode::Rc => Self::Rtp,
+            TransportMode::Um => Self::Utp,
+        }
+    }
+}
+
+/// What one must know of a peer's queue to send to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteJetty {
+    /// Its name.
+    pub id: JettyId,
+    /// What it is.
+    pub kind: TargetKind,
+    /// Its transport mode.
+    pub mode: TransportMode,
+    /// Its order type.
+    pub order: OrderType,
+    /// How it is guarded, with the token to show.
+    pub policy: TokenPolicy,
+    /// Kind of transport path.
+    pub tp: TpType,
+}
+
+impl RemoteJetty {
+    pub(crate) fn of(body: &QueueBody, kind: TargetKind, policy: TokenPolicy) -> Self {
+        let (id, mode, order) = (body.id, body.mode, body.order);
+        Self { id, kind, mode, order, policy, tp: TpType::of(mode) }
+    }
+}
+
+/// A way to a node, given back when the last holder goes.
+#[derive(Debug)]
+pub(crate) struct Way {
+    path: Path,
+    home: Arc<ContextShared>,
+}
+
+impl Way {
+    pub(crate) fn open(
+        home: &Arc<ContextShared>,
+        eid: Eid,
+        mode: TransportMode,
+    ) -> Result<Arc<Self>, Status> {
+        ensure(!eid.is_unspecified(), format_args!("the EID is zero"))?;
+        let path = home.ops.connect(eid, mode)?;
+        Ok(Arc::new(Self { path, home: Arc::clone(home) }))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.home.ops.disconnect(&self.path);
+    }
+}
 
 /// A queue to send to.
 #[derive(Debug)]
 pub struct TargetJetty {
     id: TargetId,
+    home: usize,
+    way: Arc<Way>,
+}
+
+impl Context {
+    /// Imports a peer's jetty, JFR or group, and finds the way to its node.
+    ///
+    /// # Errors
+    /// `Invalid`: order or path type do not fit the mode, id 0 or of more than 20 bits, EID zero.
+    /// `Unsupported`: mode, path type or token policy that is not built. `TimedOut`,
+    /// `Unreachable`: the node was not found.
+    pub fn import_jetty(&self, remote: &RemoteJetty) -> Result<TargetJetty, Status> {
+        let home = self.shared();
+        rules::mode(&home.attr, remote.mode)?;
+        let order = rules::order(remote.mode, remote.order)?;
+        rules::id(remote.id.id)?;
+        ensure(remote.id.id != 0, format_args!("a target has an id"))?;
+        let is_um = remote.mode == TransportMode::Um;
+        match remote.tp {
+            TpType::Rtp => ensure(!is_um, format_args!("UM does not go by a reliable path"))?,
+            TpType::Utp => ensure(is_um, format_args!("only UM goes by an unreliable path"))?,
+            TpType::Ctp => rules::compact_path(&home.attr)?,
+        }
+        let token = remote.policy.token()?;
+        let way = Way::open(home, remote.id.eid, remote.mode)?;
+        let (kind, id, path, mode) = (remote.kind, remote.id, *way.path(), remote.mode);
+        let id = TargetId { kind, id, path, token, mode, order };
+        Ok(TargetJetty { id, home: home.key(), way })
+    }
 }
 
 impl TargetJetty {
@@ -15,4 +133,25 @@ impl TargetJetty {
     pub fn target(&self) -> &TargetId {
         &self.id
     }
+
+    /// Forgets it. Requests posted to it go on; a jetty bound to it stays bound.
+    pub fn unimport(self) {
+        drop(self);
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> usize {
+        self.home
+    }
+
+    pub(crate) fn way(&self) -> &Arc<Way> {
+        &self.way
+    }
+}
+
+/// The rule of advise and unadvise; the way itself came with the import.
+pub(crate) fn advise(body: &QueueBody, target: &TargetJetty) -> Result<(), Status> {
+    let is_rm = body.mode == TransportMode::Rm && target.id.mode == TransportMode::Rm;
+    ensure(is_rm, format_args!("only RM queues are advised of RM targets"))?;
+    ensure(target.home == body.home.key(), format_args!("target of another context"))
 }

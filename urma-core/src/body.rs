@@ -1,0 +1,151 @@
+//! What JFS, JFR and jetty have in common.
+//!
+//! *Owns*: the control part, the posting halves. *Must not*: know which of the three it serves.
+
+use std::sync::Arc;
+
+use crate::{
+    JettyId, JettyState, OrderType, PostError, QueueCfg, QueueKind, RecvWr, SendWr, Status,
+    TransportMode,
+    check::{RecvRules, SendRules},
+    context::ContextShared,
+    jfc::JfcShared,
+    ops::{QueueControl, RecvQueue, SendQueue},
+    rules::{ensure, refuse},
+};
+
+/// Identity and control part of a queue.
+#[derive(Debug)]
+pub(crate) struct QueueBody {
+    pub(crate) id: JettyId,
+    pub(crate) kind: QueueKind,
+    pub(crate) mode: TransportMode,
+    pub(crate) order: OrderType,
+    pub(crate) control: Arc<dyn QueueControl>,
+    pub(crate) home: Arc<ContextShared>,
+}
+
+impl QueueBody {
+    /// The body of the queue that was created as `cfg` and got the number `id`.
+    pub(crate) fn new(
+        home: &Arc<ContextShared>,
+        id: u32,
+        cfg: &QueueCfg,
+        control: Arc<dyn QueueControl>,
+    ) -> Self {
+        let id = JettyId { eid: home.eid, uasid: home.uasid, id };
+        let home = Arc::clone(home);
+        Self { id, kind: cfg.kind, mode: cfg.mode, order: cfg.order, control, home }
+    }
+
+    pub(crate) fn modify(&self, state: JettyState) -> Result<(), Status> {
+        let holds = self.kind != QueueKind::Jfr || state != JettyState::Suspended;
+        ensure(holds, format_args!("a JFR cannot be suspended"))?;
+        self.control.modify(state)
+    }
+}
+
+/// Posts sends.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    pub(crate) queue: Box<dyn SendQueue>,
+    pub(crate) rules: SendRules,
+    pub(crate) _jfc: Arc<JfcShared>,
+}
+
+impl SendHalf {
+    #[inline]
+    pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        match self.rules.first_bad(wrs) {
+            None => self.queue.post_send(wrs),
+            Some(bad) => {
+                self.queue.post_send(&wrs[..bad.index])?;
+                Err(bad)
+            }
+        }
+    }
+}
+
+/// Posts receives.
+#[derive(Debug)]
+pub(crate) struct RecvHalf {
+    pub(crate) queue: Box<dyn RecvQueue>,
+    pub(crate) rules: RecvRules,
+}
+
+impl RecvHalf {
+    #[inline]
+    pub(crate) fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        match self.rules.first_bad(wrs) {
+            None => self.queue.post_recv(wrs),
+            Some(bad) => {
+                self.queue.post_recv(&wrs[..bad.index])?;
+                Err(bad)
+            }
+        }
+    }
+}
+
+/// All objects of one call belong to one context.
+pub(crate) fn same_home(a: &Arc<ContextShared>, b: &Arc<ContextShared>) -> Result<(), Status> {
+    ensure(Arc::ptr_eq(a, b), format_args!("objects of two contexts are mixed"))
+}
+
+/// A provider that leaves out a part that its queue needs.
+pub(crate) fn required<T>(part: Option<T>, name: &str) -> Result<T, Status> {
+    part.ok_or_else(|| refuse(Status::Fail, format_args!("the provider gave no {name}")))
+}
+
+/// The control methods of a handle that has `body()`.
+macro_rules! control_methods {
+    ($handle:ident) => {
+        impl $handle {
+            /// Its name on the network.
+            #[must_use]
+            pub fn id(&self) -> $crate::JettyId {
+                self.body().id
+            }
+
+            /// Its transport mode.
+            #[must_use]
+            pub fn mode(&self) -> $crate::TransportMode {
+                self.body().mode
+            }
+
+            /// Its order type; the default is filled in.
+            #[must_use]
+            pub fn order(&self) -> $crate::OrderType {
+                self.body().order
+            }
+
+            /// State and fill.
+            ///
+            /// # Errors
+            /// `NoDevice`: the device failed.
+            pub fn query(&self) -> Result<$crate::QueueStatus, $crate::Status> {
+                self.body().control.query()
+            }
+
+            /// Moves to `state`.
+            ///
+            /// # Errors
+            /// `Invalid`: there is no such transition.
+            pub fn modify(&self, state: $crate::JettyState) -> Result<(), $crate::Status> {
+                self.body().modify(state)
+            }
+
+            /// Moves to the error state and takes completions of this queue, up to `out.len()`,
+            /// in order, out of its JFC; returns how many.
+            ///
+            /// # Errors
+            /// `NoDevice`: the device failed.
+            pub fn flush(
+                &mut self,
+                out: &mut [$crate::Completion],
+            ) -> Result<usize, $crate::Status> {
+                self.body().control.flush(out)
+            }
+        }
+    };
+}
+pub(crate) use control_methods;

@@ -1,0 +1,367 @@
+//! The rules for work requests, checked at every post.
+//!
+//! *Owns*: what a queue remembers for it (`SendRules`, `RecvRules`). *Takes*: one request.
+//! *Gives*: yes, or the reason why not. *Must not*: allocate, call, or check what only the target
+//! can know (its tokens and bounds at that moment): the device answers that with a completion.
+
+use crate::{
+    AtomicFeatures, DeviceCaps, Eid, ImportedSegment, JettyId, LocalSge, PostError, PostReason,
+    RecvWr, RemoteAddr, SegmentAccess, SendOp, SendWr, TransportMode, WrFlags,
+};
+
+use PostReason::Invalid;
+
+/// A range of addresses; it never wraps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    va: u64,
+    len: u64,
+}
+
+impl Span {
+    /// `None` for a null address, no bytes, or a range that wraps.
+    pub(crate) fn new(va: u64, len: u64) -> Option<Self> {
+        let is_sound = va != 0 && len != 0 && va.checked_add(len).is_some();
+        is_sound.then_some(Self { va, len })
+    }
+
+    #[inline]
+    pub(crate) fn va(self) -> u64 {
+        self.va
+    }
+
+    #[inline]
+    pub(crate) fn len(self) -> u64 {
+        self.len
+    }
+
+    /// Whether the `len` bytes at `addr` lie within; any numbers are welcome.
+    #[inline]
+    pub(crate) fn holds(self, addr: u64, len: u64) -> bool {
+        let offset = addr.wrapping_sub(self.va);
+        offset <= self.len && len <= self.len - offset
+    }
+}
+
+/// What a send queue checks against.
+#[derive(Debug)]
+pub(crate) struct SendRules {
+    /// Key of the context that the queue and everything in a request must belong to.
+    home: usize,
+    mode: TransportMode,
+    max_sge: u8,
+    max_inline: u32,
+    /// Bytes of a message; of UM the smaller limit.
+    max_send: u64,
+    max_write: u64,
+    max_read: u64,
+    max_atomic: u32,
+    atomics: AtomicFeatures,
+    /// RC: the one target.
+    bound: Option<JettyId>,
+}
+
+impl SendRules {
+    pub(crate) fn new(home: usize, caps: &DeviceCaps, queue: &crate::JfsCfg) -> Self {
+        let max_send = match queue.mode {
+            TransportMode::Um => u64::from(caps.max_um_size).min(caps.max_msg_size),
+            TransportMode::Rm | TransportMode::Rc => caps.max_msg_size,
+        };
+        Self {
+            home,
+            mode: queue.mode,
+            max_sge: queue.max_sge,
+            max_inline: queue.max_inline,
+            max_send,
+            max_write: u64::from(caps.max_write_size),
+            max_read: u64::from(caps.max_read_size),
+            max_atomic: caps.max_atomic_size,
+            atomics: caps.atomics,
+            bound: None,
+        }
+    }
+
+    pub(crate) fn set_bound(&mut self, target: Option<JettyId>) {
+        self.bound = target;
+    }
+
+    /// The first request that breaks a rule.
+    #[inline]
+    pub(crate) fn first_bad(&self, wrs: &[SendWr<'_>]) -> Option<PostError> {
+        wrs.iter()
+            .enumerate()
+            .find_map(|(index, wr)| Some(PostError { index, reason: self.check(wr).err()? }))
+    }
+
+    #[inline]
+    fn check(&self, wr: &SendWr<'_>) -> Result<(), PostReason> {
+        if wr.flags.contains(WrFlags::RELAX_ORDER.union(WrFlags::STRONG_ORDER)) {
+            return Err(Invalid("place order is relaxed or strong, not both"));
+        }
+        let peer = match self.peer(wr)? {
+            Some(peer) => peer,
+            None if matches!(wr.op, SendOp::Nop) => return Ok(()),
+            None => return Err(Invalid("the request names no target")),
+        };
+        match wr.op {
+            SendOp::Write { src, dst } => self.write(wr, peer, src, dst),
+            SendOp::Send { src }
+            | SendOp::SendImm { src, .. }
+            | SendOp::SendInvalidate { src, .. } => self.send(wr, src),
+            SendOp::Nop => Ok(()),
+            _ => self.check_rare(wr, peer),
+        }
+    }
+
+    /// The operations that are not posted by the million.
+    fn check_rare(&self, wr: &SendWr<'_>, peer: &Eid) -> Result<(), PostReason> {
+        match wr.op {
+            SendOp::Read { dst, src } => self.read(wr, peer, dst, src),
+            SendOp::WriteImm { src, dst, .. } => self.write_imm(wr, peer, src, dst),
+            SendOp::WriteNotify { src, dst, notify, .. } => {
+                self.write(wr, peer, src, dst)?;
+                self.notify(peer, notify, SegmentAccess::WRITE)
+            }
+            SendOp::WriteAtomic { src, dst, notify, .. } => {
+                self.write(wr, peer, src, dst)?;
+                self.notify(peer, notify, SegmentAccess::ATOMIC)
+            }
+            SendOp::Cas { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::CAS)
+            }
+            SendOp::Swap { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::SWAP)
+            }
+            SendOp::FetchAdd { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::FETCH_ADD)
+            }
+            SendOp::FetchSub { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::FETCH_SUB)
+            }
+            SendOp::FetchAnd { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::FETCH_AND)
+            }
+            SendOp::FetchOr { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::FETCH_OR)
+            }
+            SendOp::FetchXor { result, target, .. } => {
+                self.atomic(wr, peer, (result, target), AtomicFeatures::FETCH_XOR)
+            }
+            SendOp::FlushDma => self.one_sided(wr),
+            SendOp::Write { .. }
+            | SendOp::Send { .. }
+            | SendOp::SendImm { .. }
+            | SendOp::SendInvalidate { .. }
+            | SendOp::Nop => Ok(()),
+        }
+    }
+
+    /// The node that the request goes to; `None` when it names none.
+    #[inline]
+    fn peer<'w>(&'w self, wr: &SendWr<'w>) -> Result<Option<&'w Eid>, PostReason> {
+        let bound = self.bound.as_ref();
+        let Some(target) = wr.target else {
+            return Ok(bound.map(|id| &id.eid));
+        };
+        if target.home() != self.home {
+            return Err(Invalid("the target was imported into another context"));
+        }
+        let target = target.target();
+        if target.mode != self.mode {
+            return Err(PostReason::Mode);
+        }
+        if self.mode == TransportMode::Rc && bound != Some(&target.id) {
+            return Err(Invalid("the queue is not bound to this target"));
+        }
+        Ok(Some(&target.id.eid))
+    }
+
+    #[inline]
+    fn send(&self, wr: &SendWr<'_>, src: &[LocalSge<'_>]) -> Result<(), PostReason> {
+        let len = self.gather(wr, src)?;
+        if len > self.max_send {
+            return Err(Invalid("the message is longer than the device or UM carries"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        wr: &SendWr<'_>,
+        peer: &Eid,
+        src: &[LocalSge<'_>],
+        dst: RemoteAddr<'_>,
+    ) -> Result<(), PostReason> {
+        if src.is_empty() {
+            return Err(Invalid("nothing to write: the list of SGEs is empty"));
+        }
+        self.write_imm(wr, peer, src, dst)
+    }
+
+    /// A write whose payload may be empty.
+    #[inline]
+    fn write_imm(
+        &self,
+        wr: &SendWr<'_>,
+        peer: &Eid,
+        src: &[LocalSge<'_>],
+        dst: RemoteAddr<'_>,
+    ) -> Result<(), PostReason> {
+        self.one_sided_mode()?;
+        let len = self.gather(wr, src)?;
+        if len > self.max_write {
+            return Err(Invalid("longer than max_write_size"));
+        }
+        self.remote(peer, dst, len, SegmentAccess::WRITE)
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        wr: &SendWr<'_>,
+        peer: &Eid,
+        dst: &[LocalSge<'_>],
+        src: RemoteAddr<'_>,
+    ) -> Result<(), PostReason> {
+        self.one_sided(wr)?;
+        if dst.is_empty() {
+            return Err(Invalid("nothing to read: the list of SGEs is empty"));
+        }
+        let len = local(self.home, self.max_sge, dst)?;
+        if len > self.max_read {
+            return Err(Invalid("longer than max_read_size"));
+        }
+        self.remote(peer, src, len, SegmentAccess::READ)
+    }
+
+    fn atomic(
+        &self,
+        wr: &SendWr<'_>,
+        peer: &Eid,
+        (result, target): (LocalSge<'_>, RemoteAddr<'_>),
+        op: AtomicFeatures,
+    ) -> Result<(), PostReason> {
+        self.one_sided(wr)?;
+        if !self.atomics.contains(op) {
+            return Err(Invalid("the device does not have this atomic operation"));
+        }
+        let len = result.len;
+        if !matches!(len, 4 | 8) || len > self.max_atomic {
+            return Err(Invalid("atomics have 4 or 8 bytes, and at most max_atomic_size"));
+        }
+        let mask = u64::from(len) - 1;
+        if (result.addr | target.addr) & mask != 0 {
+            return Err(Invalid("atomics are aligned to their size on both sides"));
+        }
+        local(self.home, 1, &[result])?;
+        self.remote(peer, target, u64::from(len), SegmentAccess::ATOMIC)
+    }
+
+    /// The 8 bytes that a WRITE_NOTIFY stores or a WRITE_ATOMIC adds to.
+    fn notify(
+        &self,
+        peer: &Eid,
+        notify: RemoteAddr<'_>,
+        access: SegmentAccess,
+    ) -> Result<(), PostReason> {
+        if notify.addr & 7 != 0 {
+            return Err(Invalid("the notify address is not 8-byte aligned"));
+        }
+        self.remote(peer, notify, 8, access)
+    }
+
+    /// Bytes that the request sends from here, with the limits of inline data.
+    #[inline]
+    fn gather(&self, wr: &SendWr<'_>, src: &[LocalSge<'_>]) -> Result<u64, PostReason> {
+        let len = local(self.home, self.max_sge, src)?;
+        if wr.flags.contains(WrFlags::INLINE) && len > u64::from(self.max_inline) {
+            return Err(Invalid("more inline bytes than the queue was created for"));
+        }
+        Ok(len)
+    }
+
+    #[inline]
+    fn remote(
+        &self,
+        peer: &Eid,
+        at: RemoteAddr<'_>,
+        len: u64,
+        access: SegmentAccess,
+    ) -> Result<(), PostReason> {
+        let segment: &ImportedSegment = at.segment;
+        if segment.home() != self.home {
+            return Err(Invalid("the remote segment was imported into another context"));
+        }
+        if segment.path().eid != *peer {
+            return Err(Invalid("segment and target lie on different nodes"));
+        }
+        if !segment.span().holds(at.addr, len) {
+            return Err(Invalid("the remote range is not inside its segment"));
+        }
+        if !segment.access().contains(access) {
+            return Err(Invalid("the segment was not imported for this kind of access"));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn one_sided_mode(&self) -> Result<(), PostReason> {
+        if self.mode == TransportMode::Um { Err(PostReason::Mode) } else { Ok(()) }
+    }
+
+    /// A one-sided operation that sends no payload.
+    #[inline]
+    fn one_sided(&self, wr: &SendWr<'_>) -> Result<(), PostReason> {
+        self.one_sided_mode()?;
+        if wr.flags.contains(WrFlags::INLINE) {
+            return Err(Invalid("only writes and sends carry inline data"));
+        }
+        Ok(())
+    }
+}
+
+/// What a receive queue checks against.
+#[derive(Debug)]
+pub(crate) struct RecvRules {
+    home: usize,
+    max_sge: u8,
+}
+
+impl RecvRules {
+    pub(crate) fn new(home: usize, max_sge: u8) -> Self {
+        Self { home, max_sge }
+    }
+
+    /// The first request that breaks a rule.
+    #[inline]
+    pub(crate) fn first_bad(&self, wrs: &[RecvWr<'_>]) -> Option<PostError> {
+        wrs.iter().enumerate().find_map(|(index, wr)| {
+            let reason = local(self.home, self.max_sge, wr.dst).err()?;
+            Some(PostError { index, reason })
+        })
+    }
+}
+
+/// Bytes of a list of local pieces, each of which lies inside its segment.
+#[inline]
+fn local(home: usize, max_sge: u8, sges: &[LocalSge<'_>]) -> Result<u64, PostReason> {
+    if sges.len() > usize::from(max_sge) {
+        return Err(Invalid("more SGEs than the queue was created for"));
+    }
+    let mut sum = 0;
+    for sge in sges {
+        let len = u64::from(sge.len);
+        if sge.segment.home() != home {
+            return Err(Invalid("a local segment belongs to another context"));
+        }
+        if len == 0 {
+            return Err(Invalid("an SGE has no bytes"));
+        }
+        if !sge.segment.span().holds(sge.addr, len) {
+            return Err(Invalid("an SGE is not inside its segment"));
+        }
+        sum += len;
+    }
+    Ok(sum)
+}

@@ -1,0 +1,118 @@
+//! Jetty group: one name for several jetties; the target's device picks one for each message.
+//!
+//! *Owns*: the handle, and the rule that a group outlives its members.
+
+use std::sync::Arc;
+
+use crate::{
+    Context, JettyId, OrderType, Refused, RemoteJetty, Status, TargetKind, TokenPolicy, TpType,
+    TransportMode,
+    context::ContextShared,
+    ops::HintPolicy,
+    rules::{self, refuse},
+};
+
+/// What a group shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupCfg {
+    /// The wanted id, 20 bits; 0 = any.
+    pub id: u32,
+    /// How a member is picked.
+    pub policy: HintPolicy,
+    /// What senders must show.
+    pub token: TokenPolicy,
+}
+
+/// Several jetties under one name.
+#[derive(Debug)]
+pub struct JettyGroup {
+    shared: Arc<GroupShared>,
+}
+
+/// What the members hold on to.
+#[derive(Debug)]
+pub(crate) struct GroupShared {
+    id: JettyId,
+    token: TokenPolicy,
+    home: Arc<ContextShared>,
+}
+
+/// The last holder takes the group down.
+impl Drop for GroupShared {
+    fn drop(&mut self) {
+        if let Err(status) = self.home.ops.delete_group(self.id.id) {
+            tracing::debug!(target: "urma", %status, id = self.id.id, "group not deleted");
+        }
+    }
+}
+
+impl Context {
+    /// A jetty group; jetties join when they are created.
+    ///
+    /// # Errors
+    /// `Unsupported`: the device has no groups, or the token policy is not built. `Exists`: the
+    /// wanted id is taken. `Invalid`: it has more than 20 bits.
+    pub fn create_group(&self, cfg: &GroupCfg) -> Result<JettyGroup, Status> {
+        let home = Arc::clone(self.shared());
+        rules::group(&home.attr, cfg.id)?;
+        let id = home.ops.create_group(cfg.id, cfg.policy, cfg.token.token()?)?;
+        let id = JettyId { eid: home.eid, uasid: home.uasid, id };
+        Ok(JettyGroup { shared: Arc::new(GroupShared { id, token: cfg.token, home }) })
+    }
+}
+
+impl JettyGroup {
+    /// Its name on the network.
+    #[must_use]
+    pub fn id(&self) -> JettyId {
+        self.shared.id
+    }
+
+    /// How many jetties are members.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        Arc::strong_count(&self.shared) - 1
+    }
+
+    /// What a peer needs to send here, with the token. Groups are RM.
+    #[must_use]
+    pub fn remote(&self) -> RemoteJetty {
+        RemoteJetty {
+            id: self.shared.id,
+            kind: TargetKind::Group,
+            mode: TransportMode::Rm,
+            order: OrderType::Oi,
+            policy: self.shared.token,
+            tp: TpType::Rtp,
+        }
+    }
+
+    /// Deletes.
+    ///
+    /// # Errors
+    /// `Again`: it has members.
+    pub fn delete(self) -> Result<(), Refused<Self>> {
+        let members = self.members();
+        if members == 0 {
+            return Ok(());
+        }
+        let status = refuse(Status::Again, format_args!("the group has {members} members"));
+        Err(Refused::new(self, status))
+    }
+
+    pub(crate) fn ensure_room(&self) -> Result<(), Status> {
+        let max = self.shared.home.attr.caps.max_jetty_in_grp;
+        if usize::try_from(max).is_ok_and(|max| self.members() >= max) {
+            return Err(refuse(Status::NoMemory, format_args!("the group has {max} members")));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn home(&self) -> &Arc<ContextShared> {
+        &self.shared.home
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<GroupShared> {
+        &self.shared
+    }
+}

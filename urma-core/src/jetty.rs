@@ -1,0 +1,282 @@
+//! Jetty: sends, and receives through its own or a shared JFR.
+//!
+//! *Owns*: the handle; the binding of an RC jetty. *Takes*: requests of both kinds.
+
+use std::sync::Arc;
+
+use crate::{
+    Context, JettyGroup, Jfc, Jfr, JfrCfg, JfsCfg, PostError, PostReason, QueueCfg, QueueKind,
+    RecvWr, Refused, RemoteJetty, SendWr, SharedRecv, Status, TargetId, TargetJetty, TargetKind,
+    TokenPolicy, TransportMode,
+    body::{QueueBody, RecvHalf, SendHalf, control_methods, same_home},
+    context::ContextShared,
+    group::GroupShared,
+    jfc::JfcShared,
+    jfr::{self, JfrShared, recv_half},
+    jfs::send_half,
+    ops::QueueParts,
+    rules::{self, ensure, refuse},
+    target::{self, Way},
+};
+
+/// How a jetty receives.
+#[derive(Clone, Copy, Debug)]
+pub enum JettyRecv<'a> {
+    /// Through a JFR that other jetties may share; completions go to `jfc`, or where those of the
+    /// JFR go.
+    #[expect(missing_docs, reason = "the variant says it")]
+    Shared { jfr: &'a Jfr, jfc: Option<&'a Jfc> },
+    /// Through its own; `cfg.id` is 0, the jetty's id counts.
+    #[expect(missing_docs, reason = "the variant says it")]
+    Own { cfg: JfrCfg, jfc: &'a Jfc },
+}
+
+/// What a jetty shall be.
+#[derive(Clone, Copy, Debug)]
+pub struct JettyCfg<'a> {
+    /// The wanted id, 20 bits; 0 = any (1024 and up). 1 to 1023 are for well-known queues.
+    pub id: u32,
+    /// The send half. Its mode and order are those of the jetty.
+    pub send: JfsCfg,
+    /// Where its sends complete.
+    pub send_jfc: &'a Jfc,
+    /// The receive half. Its mode and order must be those of the send half.
+    pub recv: JettyRecv<'a>,
+    /// The group it joins.
+    pub group: Option<&'a JettyGroup>,
+    /// The caller's own.
+    pub user_ctx: u64,
+}
+
+impl<'a> JettyCfg<'a> {
+    /// Any id, no group.
+    #[must_use]
+    pub const fn new(send: JfsCfg, send_jfc: &'a Jfc, recv: JettyRecv<'a>) -> Self {
+        Self { id: 0, send, send_jfc, recv, group: None, user_ctx: send.user_ctx }
+    }
+}
+
+/// A queue pair. One poster at a time. The fields are dropped in order, see [`crate::Jfs`].
+#[derive(Debug)]
+pub struct Jetty {
+    body: QueueBody,
+    send: SendHalf,
+    recv: Receive,
+    policy: TokenPolicy,
+    bound: Option<Bound>,
+    _group: Option<Arc<GroupShared>>,
+}
+
+#[derive(Debug)]
+enum Receive {
+    Own { half: RecvHalf, depth: u32, _jfc: Arc<JfcShared> },
+    Shared { _jfr: Arc<JfrShared>, _jfc: Arc<JfcShared> },
+}
+
+/// The one target of an RC jetty; keeps the way to it open.
+#[derive(Debug)]
+struct Bound {
+    target: TargetId,
+    _way: Arc<Way>,
+}
+
+control_methods!(Jetty);
+
+impl Context {
+    /// A jetty.
+    ///
+    /// # Errors
+    /// `Invalid`: a value beyond the limits of the device; an order type that does not fit the
+    /// mode; mode or order of the two halves differ; objects of another context. `Exists`: the
+    /// wanted id is taken. `Unsupported`: a mode, flag or token policy that is not built.
+    /// `NoMemory`: the group is full.
+    pub fn create_jetty(&self, cfg: &JettyCfg<'_>) -> Result<Jetty, Status> {
+        let home = self.shared();
+        let queue = plan(home, cfg)?;
+        let QueueParts { id, control, send, recv } = home.ops.create_queue(&queue)?;
+        let body = QueueBody::new(home, id, &queue, control);
+        let send = send_half(home, &cfg.send, send, cfg.send_jfc)?;
+        let (recv, policy) = match cfg.recv {
+            JettyRecv::Own { cfg, jfc } => {
+                let half = recv_half(home, &cfg, recv)?;
+                let _jfc = Arc::clone(jfc.shared());
+                (Receive::Own { half, depth: cfg.depth, _jfc }, cfg.policy)
+            }
+            JettyRecv::Shared { jfr, jfc } => {
+                let jfr = jfr.shared();
+                let _jfc = Arc::clone(jfc.map_or(&jfr.jfc, Jfc::shared));
+                (Receive::Shared { _jfr: Arc::clone(jfr), _jfc }, jfr.cfg.policy)
+            }
+        };
+        let _group = cfg.group.map(|group| Arc::clone(group.shared()));
+        Ok(Jetty { send, recv, body, policy, bound: None, _group })
+    }
+}
+
+/// Checks everything and says what the provider shall make.
+fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<QueueCfg, Status> {
+    rules::id(cfg.id)?;
+    same_home(home, &cfg.send_jfc.shared().home)?;
+    rules::send(&home.attr, &cfg.send)?;
+    let (mode, order) = (cfg.send.mode, rules::order(cfg.send.mode, cfg.send.order)?);
+    let mut queue = QueueCfg {
+        kind: QueueKind::Jetty,
+        id: cfg.id,
+        mode,
+        order,
+        token: None,
+        send: Some(cfg.send.for_provider(cfg.send_jfc)),
+        recv: None,
+        shared: None,
+        group: None,
+        user_ctx: cfg.user_ctx,
+    };
+    let recv = match cfg.recv {
+        JettyRecv::Own { cfg: recv, jfc } => {
+            same_home(home, &jfc.shared().home)?;
+            rules::recv(&home.attr, &recv)?;
+            ensure(recv.id == 0, format_args!("the id of the jetty counts, not that of its JFR"))?;
+            queue.recv = Some(recv.for_provider(jfc));
+            recv
+        }
+        JettyRecv::Shared { jfr, jfc } => {
+            let jfr = jfr.shared();
+            same_home(home, &jfr.body.home)?;
+            let jfc = jfc.map_or(&jfr.jfc, Jfc::shared);
+            same_home(home, &jfc.home)?;
+            queue.shared = Some(SharedRecv { jfr: jfr.body.id.id, jfc: jfc.id });
+            jfr.cfg
+        }
+    };
+    let recv_order = rules::order(recv.mode, recv.order)?;
+    let is_alike = (recv.mode, recv_order) == (mode, order);
+    ensure(is_alike, format_args!("mode or order of the receive half differs"))?;
+    queue.token = recv.policy.token()?;
+    if let Some(group) = cfg.group {
+        same_home(home, group.home())?;
+        group.ensure_room()?;
+        queue.group = Some(group.id().id);
+    }
+    Ok(queue)
+}
+
+impl Jetty {
+    /// Posts requests in order.
+    ///
+    /// # Errors
+    /// The first request that was refused; those before it are posted, it and later ones are not.
+    #[inline]
+    pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.send.post(wrs)
+    }
+
+    /// Posts receives in order.
+    ///
+    /// # Errors
+    /// The first request that was refused; those before it are posted, it and later ones are not.
+    /// With a shared JFR all are refused: post to the JFR.
+    #[inline]
+    pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        match &mut self.recv {
+            Receive::Own { half, .. } => half.post(wrs),
+            Receive::Shared { .. } => {
+                let reason = PostReason::Invalid("the jetty shares a JFR; post to that");
+                Err(PostError { index: 0, reason })
+            }
+        }
+    }
+
+    /// One limit event when fewer receives than `threshold` are left; 0 turns it off.
+    ///
+    /// # Errors
+    /// `Invalid`: more than the depth; the jetty shares a JFR.
+    pub fn set_rx_threshold(&self, threshold: u32) -> Result<(), Status> {
+        match self.recv {
+            Receive::Own { depth, .. } => jfr::set_rx_threshold(&self.body, threshold, depth),
+            Receive::Shared { .. } => {
+                Err(refuse(Status::Invalid, format_args!("the jetty shares a JFR")))
+            }
+        }
+    }
+
+    /// RC: pairs with `target`, which stays reachable also when it is unimported meanwhile.
+    ///
+    /// # Errors
+    /// `NoPermission`: not RC on both sides, or the order types differ. `Exists`: it is bound
+    /// already. `Invalid`: the target is no jetty, or was imported into another context.
+    pub fn bind(&mut self, target: &TargetJetty) -> Result<(), Status> {
+        let (body, id) = (&self.body, target.target());
+        let is_pair = body.mode == TransportMode::Rc
+            && id.mode == TransportMode::Rc
+            && body.order == id.order;
+        if !is_pair {
+            let why = format_args!("bind needs RC and one order type on both sides");
+            return Err(refuse(Status::NoPermission, why));
+        }
+        ensure(id.kind == TargetKind::Jetty, format_args!("only jetties can be bound"))?;
+        ensure(target.home() == body.home.key(), format_args!("target of another context"))?;
+        if let Some(bound) = &self.bound {
+            let why = format_args!("the jetty is bound to {:?}", bound.target.id);
+            return Err(refuse(Status::Exists, why));
+        }
+        body.control.bind(id)?;
+        self.send.rules.set_bound(Some(id.id));
+        self.bound = Some(Bound { target: *id, _way: Arc::clone(target.way()) });
+        Ok(())
+    }
+
+    /// RC: undoes [`Jetty::bind`].
+    ///
+    /// # Errors
+    /// `Invalid`: it is not bound.
+    pub fn unbind(&mut self) -> Result<(), Status> {
+        ensure(self.bound.is_some(), format_args!("the jetty is not bound"))?;
+        self.body.control.unbind()?;
+        self.send.rules.set_bound(None);
+        self.bound = None;
+        Ok(())
+    }
+
+    /// RC: the target it is bound to.
+    #[must_use]
+    pub fn bound(&self) -> Option<&TargetId> {
+        self.bound.as_ref().map(|bound| &bound.target)
+    }
+
+    /// RM: says that requests to `target` will come. Importing prepared the way already.
+    ///
+    /// # Errors
+    /// `Invalid`: not RM on both sides.
+    pub fn advise(&self, target: &TargetJetty) -> Result<(), Status> {
+        target::advise(&self.body, target)
+    }
+
+    /// Undoes [`Jetty::advise`]; the way stays until the target is unimported.
+    ///
+    /// # Errors
+    /// `Invalid`: not RM on both sides.
+    pub fn unadvise(&self, target: &TargetJetty) -> Result<(), Status> {
+        target::advise(&self.body, target)
+    }
+
+    /// What a peer needs to send here, with the token.
+    #[must_use]
+    pub fn remote(&self) -> RemoteJetty {
+        RemoteJetty::of(&self.body, TargetKind::Jetty, self.policy)
+    }
+
+    /// Deletes: every outstanding request gets its flushed completion first.
+    ///
+    /// # Errors
+    /// What the device says; the jetty stays.
+    pub fn delete(self) -> Result<(), Refused<Self>> {
+        match self.body.control.delete() {
+            Ok(()) => Ok(()),
+            Err(status) => Err(Refused::new(self, status)),
+        }
+    }
+
+    fn body(&self) -> &QueueBody {
+        &self.body
+    }
+}

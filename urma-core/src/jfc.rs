@@ -1,0 +1,142 @@
+//! JFC: the queue that completions come by.
+//!
+//! *Owns*: the handle and its two halves: control (shared) and polling (`&mut`).
+//! *Must not*: wait; `Jfce` does.
+
+use std::sync::Arc;
+
+use crate::{
+    Arm, Completion, Context, JfcCfg, Jfce, Refused, Status,
+    context::ContextShared,
+    jfce::JfceShared,
+    ops::{CompletionQueue, JfcControl},
+    rules::{self, refuse},
+};
+
+/// Jetty for completion: a completion queue.
+#[derive(Debug)]
+pub struct Jfc {
+    shared: Arc<JfcShared>,
+    queue: Box<dyn CompletionQueue>,
+    cfg: JfcCfg,
+}
+
+/// What the queues that complete here hold on to.
+#[derive(Debug)]
+pub(crate) struct JfcShared {
+    pub(crate) id: u32,
+    control: Arc<dyn JfcControl>,
+    jfce: Option<Arc<JfceShared>>,
+    pub(crate) home: Arc<ContextShared>,
+}
+
+impl Context {
+    /// A completion queue; its events go to `jfce`.
+    ///
+    /// # Errors
+    /// `Invalid`: depth not in 1 to `max_jfc_depth`, no such event vector. `Unsupported`: a flag
+    /// without its feature. `NoMemory`: the device has no room.
+    pub fn create_jfc(&self, cfg: &JfcCfg, jfce: Option<&Jfce>) -> Result<Jfc, Status> {
+        let home = Arc::clone(self.shared());
+        rules::jfc(&home.attr, cfg)?;
+        let jfce = jfce.map(|jfce| Arc::clone(jfce.shared()));
+        let parts = home.ops.create_jfc(cfg, jfce.as_ref().map(|jfce| &jfce.control))?;
+        let shared = JfcShared { id: parts.id, control: parts.control, jfce, home };
+        Ok(Jfc { queue: parts.queue, cfg: *cfg, shared: Arc::new(shared) })
+    }
+}
+
+impl Jfc {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.shared.id
+    }
+
+    /// As it was created.
+    #[must_use]
+    pub fn cfg(&self) -> &JfcCfg {
+        &self.cfg
+    }
+
+    /// Fills the front of `out` with what has completed; returns how many. Never waits.
+    ///
+    /// # Errors
+    /// `NoDevice`: the device failed.
+    #[inline]
+    pub fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        self.queue.poll(out)
+    }
+
+    /// The next completion, if there is one.
+    ///
+    /// # Errors
+    /// `NoDevice`: the device failed.
+    #[inline]
+    pub fn poll_one(&mut self) -> Result<Option<Completion>, Status> {
+        let mut one = [Completion::default()];
+        Ok((self.queue.poll(&mut one)? == 1).then_some(one[0]))
+    }
+
+    /// Asks for one event; with matching completions waiting it fires at once.
+    ///
+    /// # Errors
+    /// `Invalid`: the JFC has no JFCE.
+    pub fn arm(&mut self, what: Arm) -> Result<(), Status> {
+        if self.shared.jfce.is_none() {
+            return Err(refuse(Status::Invalid, format_args!("the JFC has no JFCE")));
+        }
+        self.queue.arm(what)
+    }
+
+    /// An event only after `count` completions or `period_us` microseconds; 0 and 0 turn it off.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn moderate(&self, count: u16, period_us: u16) -> Result<(), Status> {
+        self.shared.control.moderate(count, period_us)
+    }
+
+    /// Acknowledges `count` events that [`Jfce::wait`] gave for this JFC.
+    ///
+    /// # Errors
+    /// `Invalid`: fewer are open.
+    pub fn ack_events(&self, count: u32) -> Result<(), Status> {
+        match &self.shared.jfce {
+            Some(jfce) if jfce.ack(self.id(), count) => Ok(()),
+            _ => Err(refuse(Status::Invalid, format_args!("fewer than {count} events are open"))),
+        }
+    }
+
+    /// Deletes; completions not polled are lost.
+    ///
+    /// # Errors
+    /// `Again`: a queue completes here, or an event is not acknowledged.
+    pub fn delete(self) -> Result<(), Refused<Self>> {
+        match self.try_delete() {
+            Ok(()) => Ok(()),
+            Err(status) => Err(Refused::new(self, status)),
+        }
+    }
+
+    fn try_delete(&self) -> Result<(), Status> {
+        let users = Arc::strong_count(&self.shared) - 1;
+        if users != 0 {
+            return Err(refuse(Status::Again, format_args!("{users} queues complete here")));
+        }
+        let jfce = self.shared.jfce.as_ref();
+        let open = jfce.map_or(0, |jfce| jfce.unacked_of(self.id()));
+        if open != 0 {
+            return Err(refuse(Status::Again, format_args!("{open} events not acknowledged")));
+        }
+        self.shared.control.delete()?;
+        if let Some(jfce) = jfce {
+            jfce.forget(self.id());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<JfcShared> {
+        &self.shared
+    }
+}

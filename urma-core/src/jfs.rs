@@ -1,0 +1,178 @@
+//! JFS: a queue that only sends.
+//!
+//! *Owns*: the handle. *Takes*: send requests. *Gives*: them to the provider, checked.
+
+use std::sync::Arc;
+
+use crate::{
+    Context, Jfc, OrderType, PostError, QueueCfg, QueueKind, Refused, SendCfg, SendFlags, SendWr,
+    Status, TargetJetty, TransportMode,
+    body::{QueueBody, SendHalf, control_methods, required, same_home},
+    check::SendRules,
+    context::ContextShared,
+    ops::QueueParts,
+    rules, target,
+};
+
+/// What a JFS, or the send half of a jetty, shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JfsCfg {
+    /// Transport mode.
+    pub mode: TransportMode,
+    /// Order type.
+    pub order: OrderType,
+    /// Requests it holds, 1 to `max_jfs_depth`.
+    pub depth: u32,
+    /// Local SGEs of a request, at most `max_jfs_sge`.
+    pub max_sge: u8,
+    /// Remote SGEs of a request, at most `max_jfs_rsge`.
+    pub max_rsge: u8,
+    /// Inline bytes of a request, at most `max_jfs_inline`.
+    pub max_inline: u32,
+    /// 0 (lowest) to 15.
+    pub priority: u8,
+    /// How often a request is repeated when the receiver is not ready, 0 to 7.
+    pub rnr_retry: u8,
+    /// How long an acknowledgement may take: 4.096 us << value, 0 to 31.
+    pub err_timeout: u8,
+    /// Flags.
+    pub flags: SendFlags,
+    /// The caller's own.
+    pub user_ctx: u64,
+}
+
+impl JfsCfg {
+    /// One SGE, no inline data, typical retries and timeout (`URMA_TYPICAL_*`, UMDK release
+    /// 26.06).
+    #[must_use]
+    pub const fn new(mode: TransportMode, depth: u32) -> Self {
+        Self {
+            mode,
+            order: OrderType::Default,
+            depth,
+            max_sge: 1,
+            max_rsge: 1,
+            max_inline: 0,
+            priority: 0,
+            rnr_retry: 7,
+            err_timeout: 17,
+            flags: SendFlags::empty(),
+            user_ctx: 0,
+        }
+    }
+
+    pub(crate) fn for_provider(&self, jfc: &Jfc) -> SendCfg {
+        SendCfg {
+            jfc: jfc.id(),
+            depth: self.depth,
+            max_sge: self.max_sge,
+            max_rsge: self.max_rsge,
+            max_inline: self.max_inline,
+            priority: self.priority,
+            rnr_retry: self.rnr_retry,
+            err_timeout: self.err_timeout,
+            flags: self.flags,
+        }
+    }
+}
+
+/// Jetty for send: a send queue. One poster at a time.
+///
+/// Dropping it deletes it too. The fields are dropped in order: the device lets go of the queue
+/// before its ring and its JFC go.
+#[derive(Debug)]
+pub struct Jfs {
+    body: QueueBody,
+    send: SendHalf,
+    cfg: JfsCfg,
+}
+
+control_methods!(Jfs);
+
+impl Context {
+    /// A send queue that completes on `jfc`.
+    ///
+    /// # Errors
+    /// `Invalid`: a value beyond the limits of the device, an order type that does not fit the
+    /// mode, a JFC of another context. `Unsupported`: a mode or flag that the device lacks.
+    pub fn create_jfs(&self, cfg: &JfsCfg, jfc: &Jfc) -> Result<Jfs, Status> {
+        let home = self.shared();
+        same_home(home, &jfc.shared().home)?;
+        rules::send(&home.attr, cfg)?;
+        let queue = QueueCfg {
+            kind: QueueKind::Jfs,
+            id: 0,
+            mode: cfg.mode,
+            order: rules::order(cfg.mode, cfg.order)?,
+            token: None,
+            send: Some(cfg.for_provider(jfc)),
+            recv: None,
+            shared: None,
+            group: None,
+            user_ctx: cfg.user_ctx,
+        };
+        let QueueParts { id, control, send, .. } = home.ops.create_queue(&queue)?;
+        let body = QueueBody::new(home, id, &queue, control);
+        let send = send_half(home, cfg, send, jfc)?;
+        Ok(Jfs { body, send, cfg: *cfg })
+    }
+}
+
+pub(crate) fn send_half(
+    home: &Arc<ContextShared>,
+    cfg: &JfsCfg,
+    queue: Option<Box<dyn crate::ops::SendQueue>>,
+    jfc: &Jfc,
+) -> Result<SendHalf, Status> {
+    let rules = SendRules::new(home.key(), &home.attr.caps, cfg);
+    let queue = required(queue, "send half")?;
+    Ok(SendHalf { queue, rules, _jfc: Arc::clone(jfc.shared()) })
+}
+
+impl Jfs {
+    /// Posts requests in order.
+    ///
+    /// # Errors
+    /// The first request that was refused; those before it are posted, it and later ones are not.
+    #[inline]
+    pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.send.post(wrs)
+    }
+
+    /// RM: says that requests to `target` will come. Importing prepared the way already.
+    ///
+    /// # Errors
+    /// `Invalid`: not RM on both sides.
+    pub fn advise(&self, target: &TargetJetty) -> Result<(), Status> {
+        target::advise(&self.body, target)
+    }
+
+    /// Undoes [`Jfs::advise`]; the way stays until the target is unimported.
+    ///
+    /// # Errors
+    /// `Invalid`: not RM on both sides.
+    pub fn unadvise(&self, target: &TargetJetty) -> Result<(), Status> {
+        target::advise(&self.body, target)
+    }
+
+    /// As it was created.
+    #[must_use]
+    pub fn cfg(&self) -> &JfsCfg {
+        &self.cfg
+    }
+
+    /// Deletes: every outstanding request gets its flushed completion first.
+    ///
+    /// # Errors
+    /// What the device says; the queue stays.
+    pub fn delete(self) -> Result<(), Refused<Self>> {
+        match self.body.control.delete() {
+            Ok(()) => Ok(()),
+            Err(status) => Err(Refused::new(self, status)),
+        }
+    }
+
+    fn body(&self) -> &QueueBody {
+        &self.body
+    }
+}
