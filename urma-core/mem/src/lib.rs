@@ -5,6 +5,9 @@
 //! Takes: lengths, offsets, file descriptors, and (unsafe) addresses the caller owns.
 //! Gives: checked accessors that never hand out a Rust reference to shared bytes.
 //! Must not: know queues, jetties or packets; read a clock; start a thread; print.
+//!
+//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots) have loom models, each with planted
+//! faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
 pub mod arena;

@@ -1,7 +1,7 @@
 //! The ring between two processes: one producer, one consumer, entries of any length.
 //!
-//! Owns: positions, headers, wrap markers; the producer's half is [tail line][entries], the consumer's
-//! half is [head line]; each half is written by its owner only.
+//! Owns: positions, headers, wrap markers; the producer's half is tail line and entries, the consumer's
+//! half is the head line; each half is written by its owner only.
 //! Takes: two windows; payload as bytes.
 //! Gives: `Producer::reserve` -> write -> `publish`; `Consumer::next_entry` -> read -> `done`.
 //! Must not: trust a byte of the other side's half; wait; store half an entry visibly.

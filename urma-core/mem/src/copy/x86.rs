@@ -206,32 +206,33 @@ pub(super) unsafe fn copy_streaming(to: *mut u8, from: *const u8, len: usize) {
     unsafe { cursor.rest() };
 }
 
-/// A loop of four loads and four stores of one vector register each.
+/// A loop of four loads and four stores of one vector register each. All vector registers count as
+/// changed: `vzeroupper` clears halves of every one of them.
 macro_rules! vector_loop {
-    ($name:ident, $load:literal, $store:literal, $width:literal, $modifier:literal, $unit:literal, $end:literal) => {
+    ($name:ident, $load:literal, $store:literal, $width:literal, $reg:literal, $unit:literal, $end:literal) => {
         /// # Safety
-        /// Both ranges are mapped for `len` bytes, a multiple of the unit and not 0; the processor has
+        /// Both ranges are mapped for `len` bytes, a multiple of four units and not 0; the processor has
         /// the instructions.
         unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
-            // SAFETY: the caller keeps both ranges mapped; the loop ends at len, a multiple of the step.
+            // SAFETY: the caller keeps both ranges mapped; the loop ends at len, a multiple of its step.
             unsafe {
                 asm!(
                     "2:",
-                    concat!($load, " {a", $modifier, "}, ", $width, " ptr [{from}]"),
-                    concat!($load, " {b", $modifier, "}, ", $width, " ptr [{from} + ", $unit, "]"),
-                    concat!($load, " {c", $modifier, "}, ", $width, " ptr [{from} + 2*", $unit, "]"),
-                    concat!($load, " {d", $modifier, "}, ", $width, " ptr [{from} + 3*", $unit, "]"),
-                    concat!($store, " ", $width, " ptr [{to}], {a", $modifier, "}"),
-                    concat!($store, " ", $width, " ptr [{to} + ", $unit, "], {b", $modifier, "}"),
-                    concat!($store, " ", $width, " ptr [{to} + 2*", $unit, "], {c", $modifier, "}"),
-                    concat!($store, " ", $width, " ptr [{to} + 3*", $unit, "], {d", $modifier, "}"),
-                    concat!("add {from}, 4*", $unit),
-                    concat!("add {to}, 4*", $unit),
-                    concat!("sub {len}, 4*", $unit),
+                    concat!($load, " ", $reg, "0, ", $width, " ptr [rsi]"),
+                    concat!($load, " ", $reg, "1, ", $width, " ptr [rsi + ", $unit, "]"),
+                    concat!($load, " ", $reg, "2, ", $width, " ptr [rsi + 2*", $unit, "]"),
+                    concat!($load, " ", $reg, "3, ", $width, " ptr [rsi + 3*", $unit, "]"),
+                    concat!($store, " ", $width, " ptr [rdi], ", $reg, "0"),
+                    concat!($store, " ", $width, " ptr [rdi + ", $unit, "], ", $reg, "1"),
+                    concat!($store, " ", $width, " ptr [rdi + 2*", $unit, "], ", $reg, "2"),
+                    concat!($store, " ", $width, " ptr [rdi + 3*", $unit, "], ", $reg, "3"),
+                    concat!("add rsi, 4*", $unit),
+                    concat!("add rdi, 4*", $unit),
+                    concat!("sub rdx, 4*", $unit),
                     "jnz 2b",
                     $end,
-                    from = inout(reg) from => _, to = inout(reg) to => _, len = inout(reg) len => _,
-                    a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
+                    inout("rsi") from => _, inout("rdi") to => _, inout("rdx") len => _,
+                    clobber_abi("sysv64"),
                     options(nostack)
                 );
             }
@@ -239,6 +240,6 @@ macro_rules! vector_loop {
     };
 }
 
-vector_loop!(sse_loop, "movups", "movups", "xmmword", "", "16", "");
-vector_loop!(streaming_loop, "movups", "movntps", "xmmword", "", "16", "");
-vector_loop!(avx_loop, "vmovups", "vmovups", "ymmword", ":y", "32", "vzeroupper");
+vector_loop!(sse_loop, "movups", "movups", "xmmword", "xmm", "16", "");
+vector_loop!(streaming_loop, "movups", "movntps", "xmmword", "xmm", "16", "");
+vector_loop!(avx_loop, "vmovups", "vmovups", "ymmword", "ymm", "32", "vzeroupper");

@@ -25,7 +25,7 @@ impl<W: Words> Consumer<W> {
     /// The reading end: `own` holds the head line written here, `peer` is the producer's half.
     ///
     /// # Errors
-    /// As [`Producer::new`].
+    /// As [`Producer::new`](super::Producer::new).
     pub fn new(own: W, peer: W, capacity: usize) -> Result<Self, BadLayout> {
         let refused = BadLayout { capacity, own: own.len_bytes(), peer: peer.len_bytes() };
         check_layout(capacity, &peer, &own).ok_or(refused)?;
