@@ -1,0 +1,254 @@
+//! Generators of valid URMA packets, shared by the property tests.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use urma_packet::*;
+
+pub(crate) fn jetty() -> impl Strategy<Value = JettyId> {
+    any::<u32>().prop_map(JettyId::from_low_bits)
+}
+
+fn token_id() -> impl Strategy<Value = TokenId> {
+    any::<u32>().prop_map(TokenId::from_low_bits)
+}
+
+fn initiator() -> impl Strategy<Value = Initiator> {
+    (select(InitiatorKind::ALL), jetty()).prop_map(|(kind, id)| Initiator { kind, id })
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    (select(TargetKind::ALL), jetty(), any::<u8>())
+        .prop_map(|(kind, id, hint)| Target { kind, id, hint })
+}
+
+fn notify() -> impl Strategy<Value = Notify> {
+    (any::<u64>(), token_id(), any::<u32>(), any::<u64>()).prop_map(
+        |(address, token_id, token, data)| Notify {
+            address,
+            token_id,
+            token: TokenValue(token),
+            data,
+        },
+    )
+}
+
+fn value_of(size: OperandSize, value: u128) -> u128 {
+    value & (u128::MAX >> (128 - 8 * size.bytes()))
+}
+
+fn atomic() -> impl Strategy<Value = RequestOp> {
+    let operands = (select(OperandSize::ALL), any::<u128>(), any::<u128>());
+    (select(&AtomicOp::ALL[..]), operands).prop_map(|(op, (size, operand, compare))| {
+        let operand = if op == AtomicOp::Load { 0 } else { value_of(size, operand) };
+        let compare = if op == AtomicOp::CompareSwap { value_of(size, compare) } else { 0 };
+        RequestOp::Atomic(op, AtomicOperands { size, operand, compare })
+    })
+}
+
+fn operation() -> impl Strategy<Value = RequestOp> {
+    let invalidate = (token_id(), any::<u32>())
+        .prop_map(|(token_id, token)| Invalidate { token_id, token: TokenValue(token) });
+    prop_oneof![
+        Just(RequestOp::Send),
+        any::<u64>().prop_map(RequestOp::SendImm),
+        invalidate.prop_map(RequestOp::SendInvalidate),
+        Just(RequestOp::Write),
+        any::<u64>().prop_map(RequestOp::WriteImm),
+        notify().prop_map(RequestOp::WriteNotify),
+        notify().prop_map(RequestOp::WriteAtomicAdd),
+        Just(RequestOp::Read),
+        atomic(),
+        Just(RequestOp::FlushDma),
+    ]
+}
+
+/// Payload bytes, and what stands before and after them in the message.
+fn place() -> impl Strategy<Value = (usize, u32, u32)> {
+    let mtu = select(Mtu::ALL).prop_map(Mtu::bytes);
+    prop_oneof![
+        // The only packet, the last one, one in the middle.
+        (0..600_usize).prop_map(|len| (len, 0, 0)),
+        (1..600_usize, 1..0x10_0000_u32).prop_map(|(len, before)| (len, before, 0)),
+        (mtu, 0..0x10_0000_u32, 1..0x10_0000_u32),
+    ]
+}
+
+fn flags() -> impl Strategy<Value = RequestFlags> {
+    let free = RequestFlags::all() - RequestFlags::ONLY - RequestFlags::DATAGRAM;
+    any::<u8>().prop_map(move |bits| RequestFlags::from_bits_truncate(bits) & free)
+}
+
+/// A request packet that obeys every rule, and the length of its payload.
+pub(crate) fn request() -> impl Strategy<Value = (RequestHeader, usize)> {
+    let who = (any::<u16>(), initiator(), target(), any::<bool>());
+    let rights = (any::<Option<u32>>(), any::<u64>(), token_id(), any::<u32>());
+    let how = (flags(), select(OrderTag::ALL), place());
+    (operation(), who, rights, how).prop_map(|(op, who, rights, (free, order, place))| {
+        let (tassn, initiator, target, names_target) = who;
+        let (token, address, token_id, read_length) = rights;
+        let (len, before, after) = if op.has_payload() { place } else { (0, 0, 0) };
+        let mut flags = free;
+        flags.set(RequestFlags::FIRST, before == 0);
+        flags.set(RequestFlags::LAST, after == 0);
+        let whole = before + u32::try_from(len).expect("short") + after;
+        let length = match op {
+            RequestOp::Atomic(_, operands) => operands.size.bytes(),
+            RequestOp::Read | RequestOp::FlushDma => read_length,
+            _ => whole,
+        };
+        let access = if op.is_send() {
+            Access { address: before.into(), token_id: TokenId::default(), length }
+        } else {
+            Access { address, token_id, length }
+        };
+        let target = (op.is_two_sided() || names_target).then_some(target);
+        let token = token.map(TokenValue);
+        (RequestHeader { flags, order, tassn, initiator, target, token, access, op }, len)
+    })
+}
+
+fn status() -> impl Strategy<Value = ResponseStatus> {
+    prop_oneof![
+        (0..32_u8).prop_map(|timer| ResponseStatus::ReceiverNotReady { timer }),
+        any::<u16>().prop_map(|expected| ResponseStatus::OutOfSequence { expected }),
+        select(&[
+            ResponseStatus::Ack,
+            ResponseStatus::Length,
+            ResponseStatus::Unsupported,
+            ResponseStatus::NoResources,
+            ResponseStatus::TargetReset,
+            ResponseStatus::NoTarget,
+            ResponseStatus::AccessAbort,
+            ResponseStatus::DataPoison,
+        ][..]),
+    ]
+}
+
+/// A response packet that obeys every rule, and the length of its payload.
+pub(crate) fn response() -> impl Strategy<Value = (ResponseHeader, usize)> {
+    let read = place().prop_map(|(len, offset, after)| {
+        let length = offset + u32::try_from(len).expect("short") + after;
+        (ResponseStatus::Ack, ResponseBody::ReadData { offset, length }, len)
+    });
+    let value = (select(OperandSize::ALL), any::<u128>()).prop_map(|(size, value)| {
+        let value = AtomicValue { size, value: value_of(size, value) };
+        (ResponseStatus::Ack, ResponseBody::Atomic(value), 0)
+    });
+    let plain = status().prop_map(|status| (status, ResponseBody::None, 0));
+    let who = (any::<u16>(), initiator(), proptest::option::of(target()));
+    (who, prop_oneof![read, value, plain]).prop_map(
+        |((tassn, initiator, target), (status, body, len))| {
+            (ResponseHeader { tassn, initiator, target, status, body }, len)
+        },
+    )
+}
+
+fn ack(words_max: usize) -> impl Strategy<Value = Ack> {
+    let words = vec(any::<u64>(), 0..=words_max);
+    (any::<u16>(), any::<bool>(), any::<u32>(), words).prop_map(
+        |(window, congestion, trigger, words)| Ack {
+            window,
+            congestion,
+            trigger: Psn::new(trigger),
+            received: SackBitmap::from_words(&words).expect("at most four"),
+        },
+    )
+}
+
+fn offer() -> impl Strategy<Value = Handshake> {
+    let versions = (1..=15_u8).prop_flat_map(|min| (Just(min), min..=15));
+    let ids = (any::<u64>(), any::<Eid>(), any::<Eid>(), 1..=0xff_ffff_u32);
+    let limits = (select(Mtu::ALL), 1..8_u32, any::<u32>(), 1..=WINDOW_MAX);
+    (versions, ids, limits, any::<(u32, u32, u64)>()).prop_map(|(versions, ids, limits, rest)| {
+        Handshake {
+            version_min: versions.0,
+            version_max: versions.1,
+            mtu: limits.0,
+            strategies: StrategyCaps::from_bits_truncate(limits.1),
+            incarnation: ids.0,
+            source_eid: ids.1,
+            dest_eid: ids.2,
+            source_tpn: Tpn::from_low_bits(ids.3),
+            first_psn: Psn::new(limits.2),
+            window: limits.3,
+            source_uasid: rest.0,
+            dest_uasid: rest.1,
+            cookie: rest.2,
+        }
+    })
+}
+
+fn choice() -> impl Strategy<Value = Handshake> {
+    (offer(), 0..3_u32).prop_map(|(offer, strategy)| Handshake {
+        version_max: offer.version_min,
+        strategies: StrategyCaps::from_bits_truncate(1 << strategy),
+        ..offer
+    })
+}
+
+fn body() -> impl Strategy<Value = (Body, usize)> {
+    let refusal = (select(RefuseReason::ALL), 1..=15_u8, any::<u64>()).prop_map(
+        |(reason, version, cookie)| Refusal {
+            reason,
+            version_min: version,
+            version_max: version,
+            cookie,
+        },
+    );
+    let close = (select(CloseReason::ALL), any::<u32>(), any::<u64>()).prop_map(
+        |(reason, tpn, incarnation)| Close {
+            reason,
+            source_tpn: Tpn::from_low_bits(tpn),
+            incarnation,
+        },
+    );
+    let datagram = (any::<(Eid, Eid, u32, u32)>(), request()).prop_filter_map(
+        "a send in one packet",
+        |(ends, (header, len))| {
+            let ends = Ends {
+                source_eid: ends.0,
+                dest_eid: ends.1,
+                source_uasid: ends.2,
+                dest_uasid: ends.3,
+            };
+            let single = header.op.is_send() && header.flags.contains(RequestFlags::ONLY);
+            let flags = header.flags | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+            let header = RequestHeader { flags, ..header };
+            single.then_some((Body::UmSend(ends, header), len))
+        },
+    );
+    prop_oneof![
+        8 => request().prop_map(|(header, len)| (Body::Request(header), len)),
+        4 => response().prop_map(|(header, len)| (Body::Response(header), len)),
+        2 => ack(SACK_WORDS_MAX).prop_map(|ack| (Body::Ack(ack), 0)),
+        1 => ack(0).prop_map(|ack| (Body::Nak(ack), 0)),
+        1 => offer().prop_map(|offer| (Body::Connect(offer), 0)),
+        1 => choice().prop_map(|choice| (Body::Accept(choice), 0)),
+        1 => refusal.prop_map(|refusal| (Body::Refuse(refusal), 0)),
+        1 => close.prop_map(|close| (Body::Close(close), 0)),
+        1 => datagram,
+    ]
+}
+
+/// A packet that obeys every rule, and the length of its payload.
+pub(crate) fn packet() -> impl Strategy<Value = (PacketHeader, usize)> {
+    let marks = any::<(u32, u32, bool, bool, bool)>();
+    (body(), marks).prop_map(|((body, len), (dest, psn, ack_req, forward, backward))| {
+        let outside = matches!(body, Body::Connect(_) | Body::UmSend(..));
+        let counted = body.is_sequenced() || matches!(body, Body::Ack(_) | Body::Nak(_));
+        let header = PacketHeader {
+            dest: Tpn::from_low_bits(if outside { 0 } else { dest | 1 }),
+            psn: Psn::new(if counted { psn } else { 0 }),
+            ack_req: ack_req && body.is_sequenced(),
+            congestion: Congestion { forward, backward },
+            body,
+        };
+        (header, len)
+    })
+}
+
+/// A recognisable payload.
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + 1).to_le_bytes()[0]).collect()
+}
