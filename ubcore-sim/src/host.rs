@@ -6,8 +6,11 @@
 //! ring or a table.
 
 pub mod claim;
+pub mod clock;
+pub mod descriptor;
 pub mod hello;
 pub mod interrupt;
+pub mod memory;
 pub mod peer;
 pub mod poll;
 pub mod presence;

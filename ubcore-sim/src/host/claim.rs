@@ -19,12 +19,12 @@ use rustix::{
 };
 use udma_abi::RawEid;
 
-use super::{eid_ip, ip_eid};
+use super::{descriptor::ForkGuarded, eid_ip, ip_eid};
 
 /// An EID that this process holds until the value is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    socket: OwnedFd,
+    socket: ForkGuarded,
     eid: RawEid,
 }
 
@@ -87,7 +87,7 @@ impl Claim {
             Err(error) => return Err(io::Error::from(error).into()),
         }
         net::listen(&socket, BACKLOG).map_err(io::Error::from)?;
-        Ok(Self { socket, eid })
+        Ok(Self { socket: ForkGuarded::new(socket)?, eid })
     }
 
     /// Claims a random address of 127.0.0.0/8 outside 127.0.0.0/16.

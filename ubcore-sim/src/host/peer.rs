@@ -22,6 +22,7 @@ use udma_abi::{CmdStatus, Nanos, RawEid};
 
 use super::{
     claim::{self, Claim, Connect, Credentials},
+    descriptor::ForkGuarded,
     hello::{self, Kind, Refusal},
     poll::{Interest, Poll},
 };
@@ -85,7 +86,7 @@ pub struct Peers {
 #[derive(Debug)]
 struct Link {
     /// `None` while the peer's queue of connections is full, or after leaving it to the peer.
-    socket: Option<OwnedFd>,
+    socket: Option<ForkGuarded>,
     state: State,
 }
 
@@ -246,7 +247,7 @@ impl Peers {
         self.lies
     }
 
-    fn add(&mut self, socket: Option<OwnedFd>, state: State) -> u64 {
+    fn add(&mut self, socket: Option<ForkGuarded>, state: State) -> u64 {
         let key = self.key_next;
         self.key_next += 1;
         self.links.insert(key, Link { socket, state });

@@ -6,7 +6,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     time::Duration,
 };
 
@@ -14,6 +14,8 @@ use rustix::{
     buffer::spare_capacity,
     event::{Timespec, epoll},
 };
+
+use super::descriptor::ForkGuarded;
 
 /// What to be told about a descriptor. Hang-ups are always told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,19 +26,16 @@ pub enum Interest {
     HangUp,
 }
 
-/// A descriptor that is ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ready {
-    /// The caller's key.
-    pub key: u64,
-    /// The other side closed its end or died.
-    pub hung_up: bool,
-}
-
 /// A set of watched descriptors.
 #[derive(Debug)]
 pub struct Poll {
-    epoll: OwnedFd,
+    epoll: ForkGuarded,
+}
+
+/// What a wait found. Kept between waits, so that they do not allocate.
+#[derive(Default)]
+pub struct ReadyList {
+    events: Vec<epoll::Event>,
 }
 
 impl Poll {
@@ -45,7 +44,8 @@ impl Poll {
     /// # Errors
     /// Out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+        let epoll = ForkGuarded::new(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
+        Ok(Self { epoll })
     }
 
     /// Watches `fd` (level-triggered).
@@ -69,24 +69,34 @@ impl Poll {
     ///
     /// # Errors
     /// The system's error.
-    pub fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
-        ready.clear();
+    pub fn wait(&self, ready: &mut ReadyList, timeout: Option<Duration>) -> io::Result<()> {
+        ready.events.clear();
+        ready.events.reserve(BATCH);
         let timeout = timeout.map(|limit| Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
-        let mut events = Vec::with_capacity(BATCH);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
+        match epoll::wait(&self.epoll, spare_capacity(&mut ready.events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
         }
-        let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
-        ready.extend(events.iter().map(|event| {
+    }
+}
+
+impl ReadyList {
+    /// The keys of what is ready.
+    pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
+        self.events.iter().map(|event| {
             // The kernel's struct is packed: copy, do not borrow.
-            let (data, flags) = (event.data, event.flags);
-            Ready { key: data.u64(), hung_up: flags.intersects(gone) }
-        }));
-        Ok(())
+            let data = event.data;
+            data.u64()
+        })
+    }
+}
+
+impl std::fmt::Debug for ReadyList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.keys()).finish()
     }
 }
 

@@ -18,6 +18,7 @@ use std::{
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 use udma_abi::RawEid;
+use urma_mem::fork::{FdWatch, watch_fd};
 use urma_packet::{IcrcFlow, ROCE_PORT};
 
 use super::{eid_ip, who};
@@ -47,6 +48,8 @@ pub enum UdpError {
 /// The node's UDP socket.
 #[derive(Debug)]
 pub struct Udp {
+    /// Declared before the socket: it must go first.
+    _watch: FdWatch,
     socket: UdpSocket,
     state: UdpSocketState,
     address: SocketAddr,
@@ -128,8 +131,10 @@ impl Udp {
         let mut count = 0;
         for _ in 0..RECEIVES_PER_CALL {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
-            let mut parts: Vec<IoSliceMut<'_>> =
-                self.receive.chunks_exact_mut(DATAGRAM_MAX).map(IoSliceMut::new).collect();
+            let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
+            let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] = std::array::from_fn(|_| {
+                IoSliceMut::new(buffers.next().unwrap_or_default())
+            });
             let got = self.state.recv((&self.socket).into(), &mut parts, &mut metas);
             // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
             let Ok(filled) = got else { break };
@@ -170,6 +175,7 @@ impl Udp {
         let state = UdpSocketState::new((&socket).into())?;
         let count_max = state.max_gso_segments().clamp(1, RUN_MAX);
         Ok(Self {
+            _watch: watch_fd(socket.as_fd())?,
             socket,
             state,
             address,
@@ -211,6 +217,7 @@ impl Udp {
         }
         run.len = 0;
         run.count = 0;
+        run.size = 0;
         // The driver or interface may have turned out not to offload.
         run.count_max = self.state.max_gso_segments().clamp(1, RUN_MAX);
     }

@@ -11,11 +11,12 @@ use std::{
 };
 
 use udma_abi::RawEid;
-use urma_mem::{Access, Pages, Region};
+use urma_mem::{Access, Arena, Pages, Region, procvm::ProcessMemory};
 
 use crate::{
     host::{
         claim::Credentials,
+        descriptor::ForkGuarded,
         hello::{FDS, Hello, Kind, Received},
         interrupt::signal,
     },
@@ -32,13 +33,11 @@ pub struct LocalShare {
     /// Header and segment table; sealed against writing by others.
     pub node_region: Region,
     /// The file into which registered pages move.
-    pub arena: OwnedFd,
-    /// Bytes of it.
-    pub arena_len: u64,
+    pub arena: Arena,
     /// Bytes of this node's half of each pair.
     pub half_len: usize,
     /// The eventfd that wakes this node.
-    pub wake: Arc<OwnedFd>,
+    pub wake: Arc<ForkGuarded>,
     /// Whether a peer may read and write this process's memory by process_vm_readv and
     /// process_vm_writev.
     pub vm: VmAccess,
@@ -81,14 +80,14 @@ impl Offer {
             VmAccess::Off => 0,
         };
         let fds =
-            [file(&share.node_region)?, share.arena.as_fd(), file(&self.half)?, share.wake.as_fd()];
+            [file(&share.node_region)?, share.arena.fd(), file(&self.half)?, share.wake.as_fd()];
         let hello = Hello {
             kind,
             incarnation: share.incarnation,
             eid: share.eid,
             to,
             node_len: share.node_region.len() as u64,
-            arena_len: share.arena_len,
+            arena_len: share.arena.len(),
             half_len: share.half_len as u64,
             probe,
         };
@@ -119,7 +118,6 @@ pub(super) fn parts(
     };
     let hello = shown.hello;
     let node_len = length(hello.node_len, NODE_LEN_MAX, "node region")?;
-    let arena_len = length(hello.arena_len, ARENA_LEN_MAX, "arena")?;
     let half_len = length(hello.half_len, HALF_LEN_MAX, "half")?;
     check_eventfd(&wake).map_err(|error| BadOffer::File("wake-up", error))?;
     let map = |fd, len, access, what| {
@@ -129,11 +127,17 @@ pub(super) fn parts(
     Ok(SameHostParts {
         vm_pid: probe(share, &hello, &peer_node, who),
         peer_node,
-        peer_arena: map(arena, arena_len, Access::ReadWrite, "arena")?,
+        peer_arena: map_arena(arena, hello.arena_len)?,
         peer_half: map(half, half_len, Access::ReadOnly, "half")?,
         my_half: offer.half,
         wake: Arc::new(Bell(wake)),
     })
+}
+
+/// An arena is as long as its file; the message only has to agree.
+fn map_arena(file: OwnedFd, shown: u64) -> Result<Region, BadOffer> {
+    let arena = Arena::map_peer(file).map_err(|error| BadOffer::File("arena", error))?;
+    if arena.len() as u64 == shown { Ok(arena) } else { Err(BadOffer::Length(shown, "arena")) }
 }
 
 fn length(shown: u64, max: u64, what: &'static str) -> Result<usize, BadOffer> {
@@ -159,14 +163,19 @@ fn check_eventfd(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The peer's process id, if one byte of its node region can be read through the kernel and is the
-/// byte that the shared mapping shows.
+/// The peer's process id, if the kernel lets this process read the peer's memory and the bytes there
+/// are those of the node region.
 fn probe(share: &LocalShare, hello: &Hello, node: &Region, who: Credentials) -> Option<u32> {
-    if share.vm == VmAccess::Off || hello.probe == 0 || who.pid == 0 {
+    if share.vm == VmAccess::Off || hello.probe == 0 {
         return None;
     }
-    let _ = node;
-    None
+    let memory = ProcessMemory::of(i32::try_from(who.pid).ok()?).ok()?;
+    let copy = Region::private(PROBE_LEN).ok()?;
+    memory.read(hello.probe, &copy).ok()?;
+    let (mut read, mut mapped) = ([0; PROBE_LEN], [0; PROBE_LEN]);
+    copy.read(0, &mut read).ok()?;
+    node.read(0, &mut mapped).ok()?;
+    (read == mapped).then_some(who.pid)
 }
 
 /// Rings the peer's eventfd.
@@ -181,7 +190,7 @@ impl Wake for Bell {
 
 /// Longest node region taken: 16384 entries of 64 bytes and a header, with room to grow.
 const NODE_LEN_MAX: u64 = 64 << 20;
-/// Longest arena taken; it is sparse, this costs address space only.
-const ARENA_LEN_MAX: u64 = 4 << 40;
 /// Longest half taken: hazard slots and a ring.
 const HALF_LEN_MAX: u64 = 1 << 30;
+/// Bytes compared by the probe: magic, version, incarnation and EID of a node region.
+const PROBE_LEN: usize = 40;

@@ -3,6 +3,8 @@
 //! *Owns*: the steps from a connection to a pair. *Takes*: connections and messages. *Gives*: state
 //! changes and events of [`Peers`]. *Must not*: wait for the other side.
 
+use std::os::fd::AsFd;
+
 use super::*;
 use super::hello::{Hello, HelloError, Received};
 
@@ -37,7 +39,7 @@ impl Peers {
             CmdStatus::Unreachable
         };
         let socket = match claim::connect(eid).map_err(os)? {
-            Connect::Connected(socket) => socket,
+            Connect::Connected(socket) => ForkGuarded::new(socket).map_err(os)?,
             Connect::NotHere => return Err(CmdStatus::Unreachable),
             Connect::Busy => return Ok(None),
         };
@@ -68,6 +70,7 @@ impl Peers {
             return;
         }
         let key = self.key_next;
+        let Ok(socket) = ForkGuarded::new(socket) else { return };
         if self.poll.add(&socket, key, Interest::Read).is_ok() {
             self.add(Some(socket), State::Accepted { deadline: now + ANSWER_NS, who });
         }
@@ -142,7 +145,7 @@ impl Peers {
     }
 
     /// Answers an offer and opens the pair.
-    fn accept(&mut self, key: u64, socket: OwnedFd, shown: Received, who: Credentials) {
+    fn accept(&mut self, key: u64, socket: ForkGuarded, shown: Received, who: Credentials) {
         let Hello { eid, incarnation, .. } = shown.hello;
         let offer = match Offer::new(&self.share) {
             Ok(offer) => offer,
@@ -215,7 +218,7 @@ impl Peers {
     }
 
     /// The pair is made; links that sought the same peer are not needed any more.
-    fn open(&mut self, key: u64, socket: OwnedFd, who: (RawEid, u64), parts: SameHostParts) {
+    fn open(&mut self, key: u64, socket: ForkGuarded, who: (RawEid, u64), parts: SameHostParts) {
         let (eid, incarnation) = who;
         self.links.retain(|_, link| link.state.sought() != Some(eid));
         self.links.insert(
@@ -225,7 +228,7 @@ impl Peers {
         self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });
     }
 
-    fn refuse(&self, socket: &OwnedFd, to: RawEid, refusal: Refusal) {
+    fn refuse(&self, socket: impl AsFd, to: RawEid, refusal: Refusal) {
         let hello = Hello {
             kind: Kind::Refuse(refusal),
             incarnation: self.share.incarnation,

@@ -1,0 +1,37 @@
+//! A descriptor that a forked child must not keep alive.
+//!
+//! *Owns*: the descriptor and its entry in the list of the fork handler. *Gives*: an owned
+//! descriptor whose number means nothing in a child. *Must not*: be handed to peers' code as is.
+//!
+//! A child that kept a claim or a connection open would hide its parent's death from every peer.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use urma_mem::fork::{FdWatch, watch_fd};
+
+/// An owned descriptor that forked children do not have.
+#[derive(Debug)]
+pub struct ForkGuarded {
+    /// Declared first: it must go before the number can mean another file.
+    _watch: FdWatch,
+    fd: OwnedFd,
+}
+
+impl ForkGuarded {
+    /// Guards `fd`.
+    ///
+    /// # Errors
+    /// The fork handlers cannot be installed.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { _watch: watch_fd(fd.as_fd())?, fd })
+    }
+}
+
+impl AsFd for ForkGuarded {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

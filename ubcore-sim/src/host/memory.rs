@@ -1,0 +1,120 @@
+//! Registered memory, made reachable for peers on this host.
+//!
+//! *Owns*: the node's arena and what each registration moved into it. *Takes*: regions by
+//! registration key. *Gives*: extents of the arena. *Must not*: know segments; move anything when
+//! page moving is off.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use urma_mem::{Adoption, Arena, Region};
+
+use crate::ports::{Extent, MemoryHost};
+
+/// Whether registered pages move to the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PageMoving {
+    /// Whole private anonymous writable pages move: peers on this host reach them directly.
+    #[default]
+    On,
+    /// Nothing moves: peers reach memory by copies only.
+    Off,
+}
+
+/// Page moving of one node.
+#[derive(Debug)]
+pub struct ArenaMemory {
+    arena: Arena,
+    moving: PageMoving,
+    adoptions: Mutex<BTreeMap<u32, Adoption>>,
+}
+
+impl ArenaMemory {
+    /// Nothing moved yet.
+    #[must_use]
+    pub fn new(arena: Arena, moving: PageMoving) -> Self {
+        Self { arena, moving, adoptions: Mutex::default() }
+    }
+
+    /// Registrations that have pages in the arena.
+    #[must_use]
+    pub fn moved(&self) -> usize {
+        self.adoptions().len()
+    }
+
+    /// Control plane only. A panic elsewhere leaves whole entries.
+    fn adoptions(&self) -> MutexGuard<'_, BTreeMap<u32, Adoption>> {
+        self.adoptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryHost for ArenaMemory {
+    fn share(&self, key: u32, region: &Region) -> Vec<Extent> {
+        if self.moving == PageMoving::Off {
+            return Vec::new();
+        }
+        let adoption = match self.arena.adopt(region) {
+            Ok(adoption) => adoption,
+            Err(reason) => {
+                tracing::info!(key, ?region, %reason, "memory is not reachable directly");
+                return Vec::new();
+            }
+        };
+        let extents = adoption
+            .extents()
+            .iter()
+            .map(|e| Extent { va: e.addr as u64, len: e.len as u64, offset: e.arena_offset })
+            .collect();
+        if self.adoptions().insert(key, adoption).is_some() {
+            tracing::warn!(key, "a registration key was used twice; the older pages moved back");
+        }
+        extents
+    }
+
+    fn unshare(&self, key: u32) {
+        // The lock is not held while pages move.
+        let adoption = self.adoptions().remove(&key);
+        if let Some(Err(error)) = adoption.map(Adoption::revoke) {
+            tracing::error!(key, %error, "pages could not be moved back and stay shared");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_shows_in_the_arena_until_it_is_taken_back() {
+        let arena = Arena::new().unwrap();
+        let peer = Arena::map_peer(arena.fd().try_clone_to_owned().unwrap()).unwrap();
+        let memory = ArenaMemory::new(arena, PageMoving::On);
+        let user = Region::private(64 << 10).unwrap();
+        user.write(0, b"before").unwrap();
+        let extents = memory.share(7, &user);
+        let [extent] = extents[..] else { panic!("{extents:?}") };
+        assert_eq!((extent.va, extent.len), (user.addr() as u64, 64 << 10));
+        let at = usize::try_from(extent.offset).unwrap();
+        let mut seen = [0; 6];
+        peer.read(at, &mut seen).unwrap();
+        assert_eq!(&seen, b"before");
+        peer.write(at, b"during").unwrap();
+        memory.unshare(7);
+        assert_eq!(memory.moved(), 0);
+        user.read(0, &mut seen).unwrap();
+        assert_eq!(&seen, b"during");
+        peer.write(at, b"too la").unwrap();
+        user.read(0, &mut seen).unwrap();
+        assert_eq!(&seen, b"during");
+        memory.unshare(7);
+    }
+
+    #[test]
+    fn nothing_moves_when_it_is_off() {
+        let memory = ArenaMemory::new(Arena::new().unwrap(), PageMoving::Off);
+        assert_eq!(memory.share(1, &Region::private(1 << 20).unwrap()), []);
+        memory.unshare(1);
+    }
+}
