@@ -1,0 +1,347 @@
+//! The worked examples of docs/wire-spec.md: each parses to the values below, has the headers its
+//! lines name, and comes out the same; and every table of codes there is the one in the code.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use urma_packet::*;
+
+const DOCUMENT: &str = "../../docs/wire-spec.md";
+
+struct Example {
+    flow: IcrcFlow,
+    bytes: Vec<u8>,
+    /// Header name and length of each line.
+    lines: Vec<(String, usize)>,
+}
+
+fn document() -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(DOCUMENT);
+    std::fs::read_to_string(path).expect("docs/wire-spec.md")
+}
+
+fn examples() -> BTreeMap<String, Example> {
+    let text = document();
+    let blocks = text.split("```wire\n").skip(1);
+    blocks.map(|block| example(block.split("```").next().expect("closed"))).collect()
+}
+
+fn example(block: &str) -> (String, Example) {
+    let mut lines = block.lines();
+    let head = lines.next().expect("name and flow");
+    let mut words = head.split_whitespace();
+    let mut word = || words.next().expect("name: source > dest");
+    let name = word().trim_end_matches(':').to_owned();
+    let source = word().parse().expect("source");
+    assert_eq!(word(), ">");
+    let flow = IcrcFlow::new(source, word().parse().expect("dest"));
+    let mut example = Example { flow, bytes: Vec::new(), lines: Vec::new() };
+    for line in lines {
+        let (hex, label) = line.split_once('#').expect("every line names its header");
+        let digits = hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16));
+        let bytes: Vec<u8> = digits.collect::<Result<_, _>>().expect("hex");
+        let label = label.split_whitespace().next().expect("a label").to_owned();
+        example.lines.push((label, bytes.len()));
+        example.bytes.extend(bytes);
+    }
+    (name, example)
+}
+
+const PAYLOAD: &[u8] = b"hello";
+const NODE_A: Eid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+const NODE_B: Eid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
+
+fn jetty(id: u32) -> JettyId {
+    JettyId::new(id).expect("20 bits")
+}
+
+fn request(op: RequestOp) -> RequestHeader {
+    let access = if op.is_send() {
+        Access { address: 0, token_id: TokenId::default(), length: 5 }
+    } else {
+        let token_id = TokenId::new(3).expect("20 bits");
+        Access { address: 0x7f00_1234_5000, token_id, length: 5 }
+    };
+    RequestHeader {
+        flags: RequestFlags::ONLY,
+        order: OrderTag::None,
+        tassn: 0x0102,
+        initiator: Initiator { kind: InitiatorKind::Jetty, id: jetty(0x400) },
+        target: Some(Target { kind: TargetKind::Jetty, id: jetty(0x401), hint: 0 }),
+        token: Some(TokenValue(0xdead_beef)),
+        access,
+        op,
+    }
+}
+
+fn data(body: Body) -> PacketHeader {
+    PacketHeader { ack_req: true, ..PacketHeader::new(tpn(0x11), Psn::new(0x100), body) }
+}
+
+fn tpn(value: u32) -> Tpn {
+    Tpn::new(value).expect("24 bits")
+}
+
+fn response(status: ResponseStatus, body: ResponseBody) -> Body {
+    let ack = ResponseHeader::ack(&request(RequestOp::Write), status);
+    Body::Response(ResponseHeader { body, ..ack })
+}
+
+fn offer() -> Handshake {
+    Handshake {
+        version_min: 1,
+        version_max: 1,
+        mtu: Mtu::B4096,
+        strategies: StrategyCaps::GO_BACK_N | StrategyCaps::SELECTIVE_REPEAT,
+        incarnation: 0x0011_2233_4455_6677,
+        source_eid: NODE_A,
+        dest_eid: NODE_B,
+        source_tpn: tpn(0x12),
+        first_psn: Psn::new(0xab_cdef),
+        window: 256,
+        source_uasid: 1,
+        dest_uasid: 0,
+        cookie: 0x8899_aabb_ccdd_eeff,
+    }
+}
+
+fn choice() -> Handshake {
+    Handshake {
+        mtu: Mtu::B1024,
+        strategies: StrategyCaps::SELECTIVE_REPEAT,
+        incarnation: 7,
+        source_eid: NODE_B,
+        dest_eid: NODE_A,
+        source_tpn: tpn(0x11),
+        first_psn: Psn::new(0x100),
+        dest_uasid: 1,
+        ..offer()
+    }
+}
+
+fn acks() -> Vec<(&'static str, PacketHeader)> {
+    let received = SackBitmap::from_words(&[0b101]).expect("one word");
+    let ack = Ack { window: 253, congestion: true, trigger: Psn::new(0x104), received };
+    let nak = Ack { congestion: false, received: SackBitmap::default(), ..ack };
+    let at = |body| PacketHeader::new(tpn(0x12), Psn::new(0x101), body);
+    vec![("ack-with-gaps", at(Body::Ack(ack))), ("nak", at(Body::Nak(nak)))]
+}
+
+fn controls() -> Vec<(&'static str, PacketHeader)> {
+    let refusal = Refusal {
+        reason: RefuseReason::Resources,
+        version_min: 1,
+        version_max: 1,
+        cookie: offer().cookie,
+    };
+    let close = Close { reason: CloseReason::Shutdown, source_tpn: tpn(0x12), incarnation: 7 };
+    let at = |dest, body| PacketHeader::new(tpn(dest), Psn::new(0), body);
+    vec![
+        ("connect", at(0, Body::Connect(offer()))),
+        ("accept", at(0x12, Body::Accept(choice()))),
+        ("refuse", at(0x12, Body::Refuse(refusal))),
+        ("close", at(0x11, Body::Close(close))),
+    ]
+}
+
+fn requests() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
+    let at = |op| data(Body::Request(request(op)));
+    let notify = Notify {
+        address: 0x7f00_1234_6000,
+        token_id: TokenId::new(4).expect("20 bits"),
+        token: TokenValue(0xfeed_face),
+        data: 42,
+    };
+    let swap = AtomicOperands { size: OperandSize::B8, operand: 2, compare: 1 };
+    let mut cas = request(RequestOp::Atomic(AtomicOp::CompareSwap, swap));
+    (cas.target, cas.access.length) = (None, 8);
+    let invalidate =
+        Invalidate { token_id: TokenId::new(5).expect("20 bits"), token: TokenValue(6) };
+    let mut ordered = request(RequestOp::Read);
+    ordered.order = OrderTag::Strong;
+    ordered.flags |= RequestFlags::COMP_ORDER | RequestFlags::FENCE;
+    (ordered.target, ordered.token) = (None, None);
+    let ends = Ends { source_eid: NODE_A, dest_eid: NODE_B, source_uasid: 1, dest_uasid: 2 };
+    let mut datagram = request(RequestOp::Send);
+    datagram.flags |= RequestFlags::DATAGRAM | RequestFlags::NO_TAACK | RequestFlags::SOLICITED;
+    let datagram = Body::UmSend(ends, datagram);
+    vec![
+        ("write", at(RequestOp::Write), PAYLOAD),
+        ("send-imm", at(RequestOp::SendImm(0x0102_0304_0506_0708)), PAYLOAD),
+        ("send-invalidate", at(RequestOp::SendInvalidate(invalidate)), PAYLOAD),
+        ("write-notify", at(RequestOp::WriteNotify(notify)), PAYLOAD),
+        ("read", data(Body::Request(ordered)), &[]),
+        ("compare-swap", data(Body::Request(cas)), &[]),
+        ("um-send", PacketHeader::new(tpn(0), Psn::new(0), datagram), PAYLOAD),
+    ]
+}
+
+fn responses() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
+    let at = |status, body| PacketHeader {
+        dest: tpn(0x12),
+        ack_req: false,
+        ..data(response(status, body))
+    };
+    let read = ResponseBody::ReadData { offset: 1024, length: 1029 };
+    let value = ResponseBody::Atomic(AtomicValue { size: OperandSize::B8, value: 1 });
+    let not_ready = ResponseStatus::ReceiverNotReady { timer: 12 };
+    let late = ResponseStatus::OutOfSequence { expected: 0x0100 };
+    vec![
+        ("taack", at(ResponseStatus::Ack, ResponseBody::None), &[]),
+        ("not-ready", at(not_ready, ResponseBody::None), &[]),
+        ("out-of-sequence", at(late, ResponseBody::None), &[]),
+        ("read-response-last", at(ResponseStatus::Ack, read), PAYLOAD),
+        ("atomic-response", at(ResponseStatus::Ack, value), &[]),
+    ]
+}
+
+/// Every example of the document, with what it means.
+fn expected() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
+    let plain = acks().into_iter().chain(controls());
+    let plain = plain.map(|(name, header)| (name, header, &[][..]));
+    requests().into_iter().chain(responses()).chain(plain).collect()
+}
+
+fn request_lines(header: &RequestHeader, lines: &mut Vec<(&str, usize)>) {
+    lines.push(("BTAH", BTAH_LEN));
+    if header.target.is_some() {
+        lines.push(("MTETAH", 4));
+    }
+    lines.push(("MAETAH", 16));
+    if header.token.is_some() {
+        lines.push(("TVETAH", 4));
+    }
+    match header.op {
+        RequestOp::SendImm(_) | RequestOp::WriteImm(_) => lines.push(("IMMETH", 8)),
+        RequestOp::SendInvalidate(_) => lines.push(("INVETH", 8)),
+        RequestOp::WriteNotify(_) | RequestOp::WriteAtomicAdd(_) => lines.push(("NOTIFYETH", 24)),
+        RequestOp::Atomic(..) => lines.push(("ATOMETH", 24)),
+        _ => {}
+    }
+}
+
+/// Headers of a packet in order, by the names of the document.
+fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
+    let mut lines = vec![("BTH", BTH_LEN)];
+    match &header.body {
+        Body::Request(request) => request_lines(request, &mut lines),
+        Body::UmSend(_, request) => {
+            lines.push(("UMETH", 40));
+            request_lines(request, &mut lines);
+        }
+        Body::Response(response) => {
+            lines.extend([("ATAH", ATAH_LEN), ("MTETAH", 4)]);
+            match response.body {
+                ResponseBody::None => {}
+                ResponseBody::ReadData { .. } => lines.push(("RDETAH", 8)),
+                ResponseBody::Atomic(_) => lines.push(("AVETH", 16)),
+            }
+        }
+        Body::Ack(ack) | Body::Nak(ack) => {
+            lines.push(("TPAETH", 8));
+            lines.extend(ack.received.words().iter().map(|_| ("SACK", 8)));
+        }
+        Body::Connect(_) | Body::Accept(_) => lines.push(("TPCETH", Handshake::LEN)),
+        Body::Refuse(_) => lines.push(("TPRETH", Refusal::LEN)),
+        Body::Close(_) => lines.push(("TPXETH", Close::LEN)),
+    }
+    let pad = payload_len.next_multiple_of(4) - payload_len;
+    lines.extend([("payload", payload_len), ("pad", pad)]);
+    lines.retain(|&(_, len)| len > 0);
+    lines.push(("ICRC", ICRC_LEN));
+    lines.into_iter().map(|(name, len)| (name.to_owned(), len)).collect()
+}
+
+fn as_block(name: &str, lines: &[(String, usize)], bytes: &[u8]) -> String {
+    let mut text = format!("```wire\n{name}: 10.0.0.1:49152 > 10.0.0.2:4791\n");
+    let mut rest = bytes;
+    for (label, len) in lines {
+        let (line, after) = rest.split_at(*len);
+        line.iter().for_each(|byte| text += &format!("{byte:02x} "));
+        text += &format!("# {label}\n");
+        rest = after;
+    }
+    text + "```\n"
+}
+
+#[test]
+fn the_examples_are_what_the_code_emits_and_parses() {
+    let mut documented = examples();
+    let mut missing = String::new();
+    for (name, header, payload) in expected() {
+        let lines = lines_of(&header, payload.len());
+        let mut bytes = vec![0; header.packet_len(payload.len())];
+        let Some(example) = documented.remove(name) else {
+            let ends = ["10.0.0.1:49152", "10.0.0.2:4791"].map(|end| end.parse().expect("ends"));
+            header.emit(payload, &IcrcFlow::new(ends[0], ends[1]), &mut bytes).expect("emits");
+            missing += &as_block(name, &lines, &bytes);
+            continue;
+        };
+        let packet = Packet::open(&example.bytes, &example.flow)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((packet.header, packet.payload), (header, payload), "{name}");
+        assert_eq!(example.lines, lines, "{name}");
+        header.emit(payload, &example.flow, &mut bytes).expect("emits");
+        assert_eq!(bytes, example.bytes, "{name}");
+    }
+    assert!(missing.is_empty(), "not in the document:\n{missing}");
+    let unknown: Vec<_> = documented.keys().collect();
+    assert!(unknown.is_empty(), "unknown examples: {unknown:?}");
+}
+
+/// `| 0xNN | Name |` rows of the document.
+fn has_row(text: &str, code: u8, name: &str) -> bool {
+    let row = format!("| {code:#04x} | {name} |");
+    text.contains(&row)
+}
+
+#[test]
+fn the_tables_have_every_code() {
+    let text = document();
+    for opcode in TpOpcode::ALL {
+        assert!(has_row(&text, opcode.code(), &format!("{opcode:?}")), "{opcode:?}");
+    }
+    for opcode in TaOpcode::ALL {
+        assert!(has_row(&text, opcode.code(), &format!("{opcode:?}")), "{opcode:?}");
+    }
+    for reason in RefuseReason::ALL {
+        assert!(has_row(&text, reason.code(), &format!("{reason:?}")), "{reason:?}");
+    }
+    for reason in CloseReason::ALL {
+        assert!(has_row(&text, reason.code(), &format!("{reason:?}")), "{reason:?}");
+    }
+    for mtu in Mtu::ALL {
+        assert!(has_row(&text, mtu.code(), &format!("{} bytes", mtu.bytes())), "{mtu:?}");
+    }
+    for reason in PacketError::REASONS {
+        assert!(text.contains(&format!("| `{reason}` |")), "{reason}");
+    }
+}
+
+#[test]
+fn the_response_table_is_the_one_in_the_code() {
+    let text = document();
+    let all = [
+        ResponseStatus::Ack,
+        ResponseStatus::ReceiverNotReady { timer: 0 },
+        ResponseStatus::OutOfSequence { expected: 0 },
+        ResponseStatus::Length,
+        ResponseStatus::Unsupported,
+        ResponseStatus::NoResources,
+        ResponseStatus::TargetReset,
+        ResponseStatus::NoTarget,
+        ResponseStatus::AccessAbort,
+        ResponseStatus::DataPoison,
+    ];
+    for status in all {
+        let (state, info) = status.codes();
+        let info = match status {
+            ResponseStatus::ReceiverNotReady { .. } => "timer".to_owned(),
+            _ => info.to_string(),
+        };
+        let name = format!("{status:?}");
+        let name = name.split_whitespace().next().expect("a name");
+        let row = format!("| {state} | {info} | {name} | {} |", status.cr_status());
+        assert!(text.contains(&row), "{row}");
+    }
+}
