@@ -1,0 +1,430 @@
+//! The rules for requests, each kept and broken, at the limit and one beyond.
+
+use proptest::prelude::*;
+use urma_core::{
+    Context, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
+    LocalSge, Mapping, OrderType, PostReason, RecvWr, RemoteAddr, RemoteJetty, RemoteSegment,
+    Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TargetKind, Token, TokenId,
+    TokenPolicy, TpType, TransportMode, Ubva, WrFlags,
+};
+use urma_mem::Region;
+
+use crate::recorder::{NODE, PEER, Recorder, op_name};
+
+const VA: u64 = 0x10_0000;
+const REMOTE_VA: u64 = 0x20_0000;
+const LEN: u64 = 16384;
+
+/// A jetty with everything a request may name.
+struct Bench {
+    recorder: Recorder,
+    context: Context,
+    jfc: Jfc,
+    jetty: Jetty,
+    local: Segment,
+    remote: ImportedSegment,
+    target: TargetJetty,
+}
+
+fn local(context: &Context) -> Segment {
+    let region = Region::private(usize::try_from(LEN).unwrap()).unwrap();
+    let access = SegmentAccess::LOCAL_ONLY;
+    let cfg = SegmentCfg { user_iova: Some(VA), ..SegmentCfg::new(access) };
+    context.register(&region, &cfg, None).unwrap()
+}
+
+fn import(context: &Context, eid: urma_core::Eid, access: SegmentAccess) -> ImportedSegment {
+    let remote = RemoteSegment {
+        ubva: Ubva { eid, uasid: 7, va: REMOTE_VA },
+        len: LEN,
+        token_id: TokenId::new(0x500),
+        policy: TokenPolicy::None,
+        access: SegmentAccess::REMOTE_ALL,
+    };
+    context.import_segment(&remote, access, Mapping::None).unwrap()
+}
+
+fn target(context: &Context, mode: TransportMode, id: u32) -> TargetJetty {
+    let remote = RemoteJetty {
+        id: JettyId { eid: PEER, uasid: 7, id },
+        kind: TargetKind::Jetty,
+        mode,
+        order: OrderType::Default,
+        policy: TokenPolicy::None,
+        tp: TpType::of(mode),
+    };
+    context.import_jetty(&remote).unwrap()
+}
+
+impl Bench {
+    fn new(mode: TransportMode) -> Self {
+        let recorder = Recorder::new();
+        let context = recorder.open();
+        let jfc = context.create_jfc(&JfcCfg::new(8), None).unwrap();
+        let send = JfsCfg { max_sge: 2, max_inline: 100, ..JfsCfg::new(mode, 8) };
+        let recv = JfrCfg { max_sge: 2, ..JfrCfg::new(mode, 8) };
+        let cfg = JettyCfg::new(send, &jfc, JettyRecv::Own { cfg: recv, jfc: &jfc });
+        let mut jetty = context.create_jetty(&cfg).unwrap();
+        let (local, target) = (local(&context), target(&context, mode, 77));
+        let remote = import(&context, PEER, SegmentAccess::REMOTE_ALL);
+        if mode == TransportMode::Rc {
+            jetty.bind(&target).unwrap();
+        }
+        Self { recorder, context, jfc, jetty, local, remote, target }
+    }
+}
+
+/// Posts one request made from the bench; the reason when it was refused.
+macro_rules! post {
+    ($bench:ident, $op:expr) => {
+        post!($bench, $op, WrFlags::COMPLETE)
+    };
+    ($bench:ident, $op:expr, $flags:expr) => {
+        // The jetty is lent out apart from what the request borrows.
+        first_reason(
+            &mut $bench.jetty,
+            &[SendWr { flags: $flags, ..SendWr::new($op, &$bench.target, 1) }],
+        )
+    };
+}
+
+fn first_reason(jetty: &mut Jetty, wrs: &[SendWr<'_>]) -> Option<PostReason> {
+    jetty.post_send(wrs).err().map(|error| error.reason)
+}
+
+fn is_invalid(reason: Option<PostReason>) -> bool {
+    matches!(reason, Some(PostReason::Invalid(_)))
+}
+
+fn sge(segment: &Segment, offset: u64, len: u32) -> LocalSge<'_> {
+    LocalSge { segment, addr: VA.wrapping_add(offset), len }
+}
+
+fn at(segment: &ImportedSegment, offset: u64) -> RemoteAddr<'_> {
+    RemoteAddr { segment, addr: REMOTE_VA.wrapping_add(offset) }
+}
+
+/// Every operation once, well-formed.
+fn every_op<'a>(src: &'a [LocalSge<'a>], dst: RemoteAddr<'a>) -> Vec<SendOp<'a>> {
+    let (notify, result, target) = (dst, LocalSge { len: 8, ..src[0] }, dst);
+    vec![
+        SendOp::Write { src, dst },
+        SendOp::WriteImm { src, dst, imm: 1 },
+        SendOp::WriteNotify { src, dst, notify, data: 1 },
+        SendOp::WriteAtomic { src, dst, notify, add: 1 },
+        SendOp::Read { dst: src, src: dst },
+        SendOp::Cas { result, target, compare: 1, swap: 2 },
+        SendOp::Swap { result, target, value: 1 },
+        SendOp::FetchAdd { result, target, value: 1 },
+        SendOp::FetchSub { result, target, value: 1 },
+        SendOp::FetchAnd { result, target, value: 1 },
+        SendOp::FetchOr { result, target, value: 1 },
+        SendOp::FetchXor { result, target, value: 1 },
+        SendOp::Send { src },
+        SendOp::SendImm { src, imm: 1 },
+        SendOp::SendInvalidate { src, token_id: TokenId::new(256), token: Token::new(1) },
+        SendOp::Nop,
+        SendOp::FlushDma,
+    ]
+}
+
+#[test]
+fn every_operation_passes_when_it_is_right() {
+    for mode in [TransportMode::Rm, TransportMode::Rc] {
+        let Bench { local, remote, target, mut jetty, recorder, .. } = Bench::new(mode);
+        let src = [sge(&local, 0, 64)];
+        for op in every_op(&src, at(&remote, 0)) {
+            let reason = first_reason(&mut jetty, &[SendWr::new(op, &target, 1)]);
+            // The recorder's device has every atomic but this one.
+            let expected = matches!(op, SendOp::FetchXor { .. });
+            assert_eq!(is_invalid(reason), expected, "{} {reason:?}", op_name(&op));
+        }
+        assert_eq!(recorder.book().posted.len(), 16);
+    }
+}
+
+#[test]
+fn um_carries_sends_only() {
+    let Bench { local, remote, target, mut jetty, .. } = Bench::new(TransportMode::Um);
+    let src = [sge(&local, 0, 64)];
+    for op in every_op(&src, at(&remote, 0)) {
+        let reason = first_reason(&mut jetty, &[SendWr::new(op, &target, 1)]);
+        let may = matches!(
+            op,
+            SendOp::Send { .. } | SendOp::SendImm { .. } | SendOp::SendInvalidate { .. }
+        ) || matches!(op, SendOp::Nop);
+        let expected = if may { None } else { Some(PostReason::Mode) };
+        assert_eq!(reason, expected, "{}", op_name(&op));
+    }
+}
+
+#[test]
+fn message_sizes_have_their_limits() {
+    let mut rm = Bench::new(TransportMode::Rm);
+    let mut um = Bench::new(TransportMode::Um);
+    for (len, expected) in [(8192, false), (8193, true)] {
+        let src = sge(&rm.local, 0, len);
+        assert_eq!(is_invalid(post!(rm, SendOp::Send { src: &[src] })), expected, "{len}");
+    }
+    for (len, expected) in [(3072, false), (3073, true)] {
+        let (src, dst) = (sge(&rm.local, 0, len), at(&rm.remote, 0));
+        assert_eq!(is_invalid(post!(rm, SendOp::Write { src: &[src], dst })), expected, "{len}");
+    }
+    for (len, expected) in [(2048, false), (2049, true)] {
+        let (dst, src) = (sge(&rm.local, 0, len), at(&rm.remote, 0));
+        assert_eq!(is_invalid(post!(rm, SendOp::Read { dst: &[dst], src })), expected, "{len}");
+    }
+    for (len, expected) in [(1024, false), (1025, true)] {
+        let src = sge(&um.local, 0, len);
+        assert_eq!(is_invalid(post!(um, SendOp::Send { src: &[src] })), expected, "{len}");
+    }
+    let two = [sge(&um.local, 0, 1000), sge(&um.local, 0, 25)];
+    assert!(is_invalid(post!(um, SendOp::Send { src: &two })), "the sum counts");
+}
+
+#[test]
+fn pieces_are_counted_and_lie_inside_their_segment() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let last = LEN - 8;
+    let cases = [
+        (0, 8, false),
+        (last, 8, false),
+        (last + 1, 8, true),
+        (LEN, 1, true),
+        (u64::MAX, 8, true),
+        (0, 0, true),
+        (VA.wrapping_neg(), 8, true),
+        (u64::MAX - VA - 3, u32::MAX, true),
+    ];
+    for (offset, len, expected) in cases {
+        let src = [sge(&bench.local, offset, len)];
+        let reason = post!(bench, SendOp::Send { src: &src });
+        assert_eq!(is_invalid(reason), expected, "{offset:#x} {len}");
+    }
+    let three = [0, 8, 16].map(|offset| sge(&bench.local, offset, 8));
+    assert_eq!(post!(bench, SendOp::Send { src: &three[..2] }), None);
+    assert!(is_invalid(post!(bench, SendOp::Send { src: &three })));
+}
+
+#[test]
+fn empty_messages_are_messages_and_empty_writes_are_not() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let dst = at(&bench.remote, 0);
+    let far = at(&bench.remote, LEN + 1);
+    assert_eq!(post!(bench, SendOp::Send { src: &[] }), None);
+    assert_eq!(post!(bench, SendOp::WriteImm { src: &[], dst, imm: 1 }), None);
+    assert!(is_invalid(post!(bench, SendOp::WriteImm { src: &[], dst: far, imm: 1 })));
+    assert!(is_invalid(post!(bench, SendOp::Write { src: &[], dst })));
+    assert!(is_invalid(post!(bench, SendOp::Read { dst: &[], src: dst })));
+}
+
+#[test]
+fn remote_ranges_lie_inside_the_imported_segment() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let src = [sge(&bench.local, 0, 64)];
+    let cases = [
+        (0, false),
+        (LEN - 64, false),
+        (LEN - 63, true),
+        (LEN, true),
+        (u64::MAX, true),
+        (REMOTE_VA.wrapping_neg(), true),
+    ];
+    for (offset, expected) in cases {
+        let there = at(&bench.remote, offset);
+        let write = post!(bench, SendOp::Write { src: &src, dst: there });
+        let read = post!(bench, SendOp::Read { dst: &src, src: there });
+        assert_eq!((is_invalid(write), is_invalid(read)), (expected, expected), "{offset:#x}");
+    }
+}
+
+#[test]
+fn an_import_allows_what_it_was_asked_for() {
+    let Bench { context, local, target, mut jetty, .. } = Bench::new(TransportMode::Rm);
+    let src = [sge(&local, 0, 64)];
+    let read = SegmentAccess::READ;
+    let write = read | SegmentAccess::WRITE;
+    for access in [read, write, SegmentAccess::REMOTE_ALL] {
+        let remote = import(&context, PEER, access);
+        for op in every_op(&src, at(&remote, 0)) {
+            let needs = match op {
+                SendOp::Read { .. } => SegmentAccess::READ,
+                SendOp::Write { .. } | SendOp::WriteImm { .. } | SendOp::WriteNotify { .. } => {
+                    SegmentAccess::WRITE
+                }
+                SendOp::Send { .. } | SendOp::SendImm { .. } => continue,
+                SendOp::SendInvalidate { .. } | SendOp::Nop | SendOp::FlushDma => continue,
+                SendOp::FetchXor { .. } => continue,
+                _ => SegmentAccess::ATOMIC,
+            };
+            let reason = first_reason(&mut jetty, &[SendWr::new(op, &target, 1)]);
+            let expected = !access.contains(needs);
+            assert_eq!(is_invalid(reason), expected, "{} with {access:?}", op_name(&op));
+        }
+    }
+}
+
+#[test]
+fn atomics_have_4_or_8_aligned_bytes() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    for (len, mine, theirs, expected) in [
+        (8, 0, 8, false),
+        (4, 4, 12, false),
+        (8, 4, 8, true),
+        (8, 8, 4, true),
+        (4, 2, 4, true),
+        (4, 4, 1, true),
+        (1, 0, 0, true),
+        (2, 0, 0, true),
+        (16, 0, 0, true),
+        (0, 0, 0, true),
+        (8, 0, LEN, true),
+        (8, LEN, 0, true),
+    ] {
+        let (result, target) = (sge(&bench.local, mine, len), at(&bench.remote, theirs));
+        let reason = post!(bench, SendOp::FetchAdd { result, target, value: 1 });
+        assert_eq!(is_invalid(reason), expected, "{len} at {mine} and {theirs}");
+    }
+}
+
+#[test]
+fn notify_addresses_are_8_aligned_and_inside() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let (src, dst) = ([sge(&bench.local, 0, 64)], at(&bench.remote, 0));
+    for (offset, expected) in [(8, false), (LEN - 8, false), (4, true), (LEN, true)] {
+        let notify = at(&bench.remote, offset);
+        let op = SendOp::WriteNotify { src: &src, dst, notify, data: 1 };
+        assert_eq!(is_invalid(post!(bench, op)), expected, "{offset}");
+        let op = SendOp::WriteAtomic { src: &src, dst, notify, add: 1 };
+        assert_eq!(is_invalid(post!(bench, op)), expected, "{offset}");
+    }
+}
+
+#[test]
+fn inline_data_is_bounded_and_only_outbound() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let there = at(&bench.remote, 0);
+    for (len, expected) in [(100, false), (101, true)] {
+        let src = [sge(&bench.local, 0, len)];
+        let op = SendOp::Write { src: &src, dst: there };
+        assert_eq!(is_invalid(post!(bench, op, WrFlags::INLINE)), expected, "{len}");
+        let op = SendOp::Send { src: &src };
+        assert_eq!(is_invalid(post!(bench, op, WrFlags::INLINE)), expected, "{len}");
+    }
+    let dst = [sge(&bench.local, 0, 8)];
+    let read = SendOp::Read { dst: &dst, src: there };
+    assert!(is_invalid(post!(bench, read, WrFlags::INLINE)));
+    let swap = SendOp::Swap { result: dst[0], target: there, value: 1 };
+    assert!(is_invalid(post!(bench, swap, WrFlags::INLINE)));
+}
+
+#[test]
+fn place_orders_exclude_each_other() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let both = WrFlags::RELAX_ORDER | WrFlags::STRONG_ORDER;
+    for flags in [WrFlags::RELAX_ORDER, WrFlags::STRONG_ORDER, WrFlags::FENCE] {
+        assert_eq!(post!(bench, SendOp::Nop, flags), None);
+    }
+    assert!(is_invalid(post!(bench, SendOp::Nop, both)));
+}
+
+#[test]
+fn targets_fit_their_queue() {
+    let mut rm = Bench::new(TransportMode::Rm);
+    let send = SendOp::Send { src: &[] };
+    let wr = |target| SendWr { target, ..SendWr::new(send, &rm.target, 1) };
+    let to_rc = target(&rm.context, TransportMode::Rc, 77);
+    assert_eq!(first_reason(&mut rm.jetty, &[wr(Some(&to_rc))]), Some(PostReason::Mode));
+    assert!(is_invalid(first_reason(&mut rm.jetty, &[wr(None)])));
+    let nop = SendWr { target: None, ..SendWr::new(SendOp::Nop, &rm.target, 1) };
+    assert_eq!(first_reason(&mut rm.jetty, &[nop]), None);
+    let other = Bench::new(TransportMode::Rm);
+    assert!(is_invalid(first_reason(&mut rm.jetty, &[wr(Some(&other.target))])));
+}
+
+#[test]
+fn rc_goes_to_its_one_target() {
+    let mut rc = Bench::new(TransportMode::Rc);
+    let send = SendOp::Send { src: &[] };
+    let to = |target| SendWr { target, ..SendWr::new(send, &rc.target, 1) };
+    assert_eq!(first_reason(&mut rc.jetty, &[to(None)]), None, "the bound one");
+    assert_eq!(first_reason(&mut rc.jetty, &[to(Some(&rc.target))]), None);
+    let stranger = target(&rc.context, TransportMode::Rc, 78);
+    assert!(is_invalid(first_reason(&mut rc.jetty, &[to(Some(&stranger))])));
+    rc.jetty.unbind().unwrap();
+    assert!(is_invalid(first_reason(&mut rc.jetty, &[to(None)])));
+    assert!(is_invalid(first_reason(&mut rc.jetty, &[to(Some(&rc.target))])));
+}
+
+#[test]
+fn segments_belong_to_the_context_and_to_the_node_of_the_target() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    let other = Bench::new(TransportMode::Rm);
+    let (mine, theirs) = ([sge(&bench.local, 0, 8)], [sge(&other.local, 0, 8)]);
+    assert!(is_invalid(post!(bench, SendOp::Send { src: &theirs })));
+    let dst = at(&other.remote, 0);
+    assert!(is_invalid(post!(bench, SendOp::Write { src: &mine, dst })));
+    let elsewhere = import(&bench.context, NODE, SegmentAccess::REMOTE_ALL);
+    let dst = at(&elsewhere, 0);
+    assert!(is_invalid(post!(bench, SendOp::Write { src: &mine, dst })));
+}
+
+#[test]
+fn a_bad_request_is_reported_and_the_earlier_ones_are_posted() {
+    let Bench { local, target, mut jetty, recorder, .. } = Bench::new(TransportMode::Rm);
+    let (good, bad) = ([sge(&local, 0, 8)], [sge(&local, LEN, 8)]);
+    let wr = |src, user_ctx| SendWr::new(SendOp::Send { src }, &target, user_ctx);
+    let batch = [wr(&good, 1), wr(&good, 2), wr(&bad, 3), wr(&good, 4)];
+    let error = jetty.post_send(&batch).unwrap_err();
+    assert_eq!((error.index, is_invalid(Some(error.reason))), (2, true));
+    assert_eq!(recorder.book().posted, [1, 2]);
+    assert_eq!(recorder.book().batches, 1, "one call for the batch");
+}
+
+#[test]
+fn a_full_queue_is_reported_before_a_later_bad_request() {
+    let Bench { local, target, mut jetty, recorder, .. } = Bench::new(TransportMode::Rm);
+    recorder.book().room = 1;
+    let (good, bad) = ([sge(&local, 0, 8)], [sge(&local, LEN, 8)]);
+    let wr = |src, user_ctx| SendWr::new(SendOp::Send { src }, &target, user_ctx);
+    let error = jetty.post_send(&[wr(&good, 1), wr(&good, 2), wr(&bad, 3)]).unwrap_err();
+    assert_eq!((error.index, error.reason), (1, PostReason::Full));
+    assert_eq!(recorder.book().posted, [1]);
+}
+
+#[test]
+fn receives_are_checked_too() {
+    let Bench { context, jfc, local, mut jetty, recorder, .. } = Bench::new(TransportMode::Rm);
+    let mut jfr =
+        context.create_jfr(&JfrCfg { max_sge: 2, ..JfrCfg::new(TransportMode::Rm, 4) }, &jfc);
+    let jfr = jfr.as_mut().unwrap();
+    let good = [sge(&local, 0, 8), sge(&local, 8, 8)];
+    let three = [good[0], good[1], good[0]];
+    let outside = [sge(&local, LEN - 7, 8)];
+    let wr = |dst, user_ctx| RecvWr { dst, user_ctx };
+    jetty.post_recv(&[wr(&good, 1), wr(&[], 2)]).unwrap();
+    jfr.post_recv(&[wr(&good, 3)]).unwrap();
+    for bad in [&three[..], &outside[..]] {
+        let error = jfr.post_recv(&[wr(&good, 4), wr(bad, 5)]).unwrap_err();
+        assert_eq!(error.index, 1);
+        assert_eq!(jetty.post_recv(&[wr(bad, 6)]).unwrap_err().index, 0);
+    }
+    assert_eq!(recorder.book().posted, [1, 2, 3, 4, 4]);
+}
+
+proptest! {
+    /// Against an oracle in wide arithmetic.
+    #[test]
+    fn ranges_are_judged_as_in_128_bits(
+        addr in prop_oneof![any::<u64>(), VA - 20..VA + 20, VA + LEN - 20..VA + LEN + 20],
+        len in prop_oneof![any::<u32>(), 0_u32..40],
+    ) {
+        let mut bench = Bench::new(TransportMode::Rm);
+        let src = [LocalSge { segment: &bench.local, addr, len }];
+        let reason = post!(bench, SendOp::Send { src: &src });
+        let (start, end) = (u128::from(addr), u128::from(addr) + u128::from(len));
+        let is_inside = start >= u128::from(VA) && end <= u128::from(VA + LEN);
+        let expected = is_inside && len != 0 && len <= 8192;
+        prop_assert_eq!(reason.is_none(), expected);
+    }
+}
