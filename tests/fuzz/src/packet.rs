@@ -10,7 +10,7 @@ use urma_packet::roce::RocePacket;
 use urma_packet::{ICRC_LEN, IcrcFlow, Packet, Transaction};
 
 /// Parses `data` as everything; whatever is accepted must come out the same.
-pub fn fuzz_packet(data: &[u8]) {
+pub(crate) fn fuzz_packet(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         let mut again = vec![0xaa; data.len()];
         let frame = packet.header.emit_headers(packet.payload.len(), &mut again);

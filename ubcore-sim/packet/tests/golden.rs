@@ -84,7 +84,12 @@ fn the_icrc_is_that_of_the_recorded_input() {
     for packet in packets().iter().filter(|packet| packet["icrc_valid"] == true) {
         let Some(_) = packet.get("masked_crc_input_hex") else { continue };
         let recorded = crc32fast::hash(&bytes_of(packet, "masked_crc_input_hex"));
-        assert_eq!(recorded.to_le_bytes()[..], bytes_of(packet, "icrc_wire_hex"), "{}", name(packet));
+        assert_eq!(
+            recorded.to_le_bytes()[..],
+            bytes_of(packet, "icrc_wire_hex"),
+            "{}",
+            name(packet)
+        );
     }
 }
 

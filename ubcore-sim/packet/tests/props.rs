@@ -167,9 +167,7 @@ fn only_masked_bits_may_change() {
 
 #[test]
 fn the_flow_of_a_socket_is_that_of_its_frames() {
-    for (source, dest) in
-        [("10.0.0.1:49152", "10.0.0.2:4791"), ("[fd00::1]:1", "[fd00::2]:4791")]
-    {
+    for (source, dest) in [("10.0.0.1:49152", "10.0.0.2:4791"), ("[fd00::1]:1", "[fd00::2]:4791")] {
         let (source, dest) = (ends(source), ends(dest));
         let mut buf = [0; 64 + FRONT_MAX];
         let total = frame::emit([[0; 6]; 2], source, dest, &[0; 16], &mut buf).expect("fits");

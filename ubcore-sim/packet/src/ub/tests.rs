@@ -1,1 +1,300 @@
-//! Tests of the URMA packets.
+//! Tests of the URMA packets: rules at their limit and one beyond, each with its named reason.
+
+use super::*;
+use crate::{JettyId, Mtu, PacketError, Psn, TokenId, TokenValue, Tpn};
+
+fn request(op: RequestOp, length: u32) -> RequestHeader {
+    RequestHeader {
+        flags: RequestFlags::ONLY,
+        order: OrderTag::Relaxed,
+        tassn: 1,
+        initiator: Initiator { kind: InitiatorKind::Jfs, id: JettyId::MAX },
+        target: Some(Target { kind: TargetKind::JettyGroup, id: JettyId::MAX, hint: 9 }),
+        token: Some(TokenValue(4)),
+        access: Access { address: 0, token_id: TokenId::default(), length },
+        op,
+    }
+}
+
+fn reason<T>(result: Result<T, PacketError>) -> Option<&'static str> {
+    result.err().map(|error| error.reason())
+}
+
+fn refused(header: &RequestHeader) -> Option<&'static str> {
+    reason(header.emit(&mut [0; 128]))
+}
+
+fn bytes_of(header: &RequestHeader) -> Vec<u8> {
+    let mut buf = vec![0; header.header_len()];
+    header.emit(&mut buf).expect("valid");
+    buf
+}
+
+fn packet(body: Body) -> PacketHeader {
+    PacketHeader::new(Tpn::from_low_bits(1), Psn::new(0), body)
+}
+
+#[test]
+fn each_bit_of_a_request_stands_where_the_specification_says() {
+    let mut header = request(RequestOp::WriteImm(0x0102_0304_0506_0708), 5);
+    header.flags |= RequestFlags::SOLICITED | RequestFlags::FENCE | RequestFlags::COMP_ORDER;
+    header.access.address = 0x1122_3344_5566_7788;
+    header.access.token_id = TokenId::MAX;
+    let expected = [
+        0x04, 0x0a, 0, 1, 0x5c, 0x00, 0, 0, 0x0f, 0xff, 0xff, 0xe0, 0, 0, 0, 0, // BTAH
+        0x09, 0x8f, 0xff, 0xff, // MTETAH
+        0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0x0f, 0xff, 0xff, 0, 0, 0,
+        5, // MAETAH
+        0, 0, 0, 4, // TVETAH
+        1, 2, 3, 4, 5, 6, 7, 8, // IMMETH
+    ];
+    assert_eq!(bytes_of(&header), expected);
+    assert_eq!(RequestHeader::parse(&expected), Ok((header, &[][..])));
+}
+
+#[test]
+fn reserved_bits_of_a_request_are_refused() {
+    let good = bytes_of(&request(RequestOp::Write, 0));
+    let reserved = [(1, 0x34), (4, 0x01), (5, 0x9f), (6, 0xff), (7, 0xff), (11, 0x1f), (12, 0xff)];
+    for (at, mask) in reserved.into_iter().chain([(13, 0xff), (14, 0xff), (15, 0xff), (17, 0x30)]) {
+        for bit in (0..8).map(|bit| 1_u8 << bit).filter(|bit| mask & bit != 0) {
+            let mut bytes = good.clone();
+            bytes[at] |= bit;
+            assert_eq!(reason(RequestHeader::parse(&bytes)), Some("reserved"), "byte {at}");
+        }
+    }
+    let mut bytes = good.clone();
+    bytes[1] |= 0x40;
+    assert_eq!(RequestHeader::parse(&bytes), Err(PacketError::Version(1)));
+    let mut bytes = good;
+    bytes[4] |= 0x30;
+    assert_eq!(reason(RequestHeader::parse(&bytes)), Some("field"), "order tag 3");
+}
+
+#[test]
+fn opcodes_outside_the_table_are_refused() {
+    let good = bytes_of(&request(RequestOp::Write, 0));
+    for code in 0..=u8::MAX {
+        let mut bytes = good.clone();
+        bytes[0] = code;
+        let known = TaOpcode::from_code(code).is_ok() && !(0x11..=0x13).contains(&code);
+        let is_opcode = RequestHeader::parse(&bytes) == Err(PacketError::Opcode(code));
+        assert_eq!(is_opcode, !known, "{code:#x}");
+    }
+}
+
+#[test]
+fn a_message_to_nobody_is_refused() {
+    for op in [RequestOp::Send, RequestOp::SendImm(1), RequestOp::WriteImm(1)] {
+        let header = RequestHeader { target: None, ..request(op, 0) };
+        assert_eq!(refused(&header), Some("field"));
+    }
+    assert_eq!(refused(&RequestHeader { target: None, ..request(RequestOp::Write, 0) }), None);
+}
+
+#[test]
+fn sends_say_where_they_are_in_the_message() {
+    let mut header = request(RequestOp::Send, 600);
+    header.access.address = 256;
+    assert_eq!(refused(&header), Some("field"), "first at an offset");
+    header.flags = RequestFlags::empty();
+    assert_eq!(refused(&header), None);
+    assert_eq!(header.check_packet(256), Ok(()));
+    assert_eq!(reason(header.check_packet(344)), Some("length"), "nothing left for the last");
+    header.flags = RequestFlags::LAST;
+    assert_eq!(header.check_packet(344), Ok(()));
+    assert_eq!(reason(header.check_packet(343)), Some("length"));
+    header.access.address = 600;
+    assert_eq!(refused(&header), Some("field"), "beyond the end");
+}
+
+#[test]
+fn writes_of_one_packet_have_their_whole_length() {
+    let header = request(RequestOp::Write, 8192);
+    assert_eq!(header.check_packet(8192), Ok(()));
+    assert_eq!(reason(header.check_packet(8191)), Some("length"));
+    let header = request(RequestOp::Write, 8193);
+    assert_eq!(reason(header.check_packet(8193)), Some("length"), "beyond the largest MTU");
+    assert_eq!(header.check_piece(8193), Ok(()), "but a ring may");
+    let header = RequestHeader { flags: RequestFlags::FIRST, ..header };
+    assert_eq!(header.check_packet(Mtu::B8192.bytes()), Ok(()));
+    assert_eq!(reason(header.check_packet(8000)), Some("length"), "not a path MTU");
+}
+
+#[test]
+fn requests_without_payload_have_none() {
+    for op in [RequestOp::Read, RequestOp::FlushDma] {
+        assert_eq!(request(op, 10).check_packet(0), Ok(()));
+        assert_eq!(reason(request(op, 10).check_packet(1)), Some("length"));
+        let header = RequestHeader { flags: RequestFlags::FIRST, ..request(op, 10) };
+        assert_eq!(refused(&header), Some("field"));
+    }
+}
+
+#[test]
+fn atomics_have_operands_of_their_size() {
+    let at = |op, size, operand, compare, length| {
+        let operands = AtomicOperands { size, operand, compare };
+        refused(&request(RequestOp::Atomic(op, operands), length))
+    };
+    use AtomicOp::{CompareSwap, FetchAdd, Load};
+    use OperandSize::{B4, B8, B16};
+    assert_eq!(at(CompareSwap, B4, 0xffff_ffff, 1, 4), None);
+    assert_eq!(at(CompareSwap, B4, 0x1_0000_0000, 1, 4), Some("field"));
+    assert_eq!(at(CompareSwap, B8, 1, 1 << 64, 8), Some("field"));
+    assert_eq!(at(CompareSwap, B16, u128::MAX, u128::MAX, 16), None);
+    assert_eq!(at(FetchAdd, B8, 1, 0, 4), Some("field"), "length is the size");
+    assert_eq!(at(FetchAdd, B8, 1, 1, 8), Some("field"), "nothing to compare");
+    assert_eq!(at(Load, B8, 1, 0, 8), Some("field"), "nothing to store");
+}
+
+#[test]
+fn datagrams_and_only_they_go_outside_a_tp() {
+    let ends = Ends { source_eid: [1; 16], dest_eid: [2; 16], source_uasid: 0, dest_uasid: 0 };
+    let plain = request(RequestOp::Send, 0);
+    let flags = plain.flags | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+    let datagram = RequestHeader { flags, ..plain };
+    let emit = |dest, body| {
+        let header = PacketHeader::new(Tpn::from_low_bits(dest), Psn::new(0), body);
+        reason(header.emit_headers(0, &mut [0; 256]))
+    };
+    assert_eq!(emit(0, Body::UmSend(ends, datagram)), None);
+    assert_eq!(emit(1, Body::UmSend(ends, datagram)), Some("field"));
+    assert_eq!(emit(0, Body::UmSend(ends, plain)), Some("field"));
+    assert_eq!(emit(1, Body::Request(datagram)), Some("field"));
+    assert_eq!(emit(0, Body::Request(plain)), Some("field"));
+    let write = RequestHeader { op: RequestOp::Write, ..datagram };
+    assert_eq!(refused(&write), Some("field"), "a datagram is a send");
+}
+
+#[test]
+fn only_success_brings_data() {
+    let plain = request(RequestOp::Read, 8);
+    let body = ResponseBody::ReadData { offset: 0, length: 8 };
+    let good = ResponseHeader { body, ..ResponseHeader::ack(&plain, ResponseStatus::Ack) };
+    assert_eq!(reason(good.emit(&mut [0; 64])), None);
+    let bad = ResponseHeader { status: ResponseStatus::AccessAbort, ..good };
+    assert_eq!(reason(bad.emit(&mut [0; 64])), Some("field"));
+    let body = ResponseBody::ReadData { offset: 8, length: 8 };
+    let beyond = ResponseHeader { body, ..good };
+    assert_eq!(reason(beyond.emit(&mut [0; 64])), Some("field"));
+}
+
+#[test]
+fn response_codes_outside_the_table_are_refused() {
+    let plain = request(RequestOp::Write, 0);
+    let mut buf = [0; 64];
+    let len = ResponseHeader::ack(&plain, ResponseStatus::Ack).emit(&mut buf).expect("valid");
+    let mut accepted = 0;
+    for code in 0..=u8::MAX {
+        buf[4] = code;
+        match ResponseHeader::parse(&buf[..len]) {
+            Ok((header, _)) => {
+                let (state, info) = header.status.codes();
+                assert_eq!(state << 5 | info, code);
+                accepted += 1;
+            }
+            Err(error) => assert_eq!(error.reason(), "field"),
+        }
+    }
+    // Nine fixed codes and 32 timers.
+    assert_eq!(accepted, 9 + 32);
+    buf[4] = 0;
+    buf[7] = 1;
+    assert_eq!(reason(ResponseHeader::parse(&buf[..len])), Some("reserved"), "stray Expected");
+}
+
+#[test]
+fn rnr_timers_are_those_of_the_table() {
+    let expected = [(0, 655_360_000), (1, 10_000), (12, 640_000), (31, 491_520_000)];
+    for (code, ns) in expected {
+        assert_eq!(ResponseStatus::rnr_timer_ns(code), ns);
+    }
+}
+
+#[test]
+fn bitmaps_grow_to_the_bit_needed_and_no_further() {
+    let mut map = SackBitmap::default();
+    assert!(map.is_empty() && map.words().is_empty());
+    map.set(64).expect("in range");
+    assert_eq!(map.words(), [0, 1]);
+    map.set(SackBitmap::BITS_MAX - 1).expect("in range");
+    assert_eq!(map.iter().collect::<Vec<_>>(), [64, 255]);
+    assert_eq!(reason(map.set(SackBitmap::BITS_MAX)), Some("field"));
+    assert_eq!(map.words().len(), SACK_WORDS_MAX);
+    assert!(SackBitmap::from_words(&[0; 5]).is_none());
+}
+
+#[test]
+fn acknowledgements_beyond_four_words_are_refused() {
+    let received = SackBitmap::from_words(&[1; 4]).expect("four");
+    let ack = Ack { window: 1, congestion: false, trigger: Psn::new(0), received };
+    let mut buf = [0; 80];
+    let frame = packet(Body::Ack(ack)).emit_headers(0, &mut buf).expect("valid");
+    assert!(Packet::parse(&buf[..frame.total]).is_ok());
+    buf[12] = 5;
+    assert_eq!(reason(Packet::parse(&buf[..frame.total])), Some("field"));
+    assert_eq!(reason(packet(Body::Nak(ack)).emit_headers(0, &mut buf)), Some("field"));
+}
+
+fn offer() -> Handshake {
+    Handshake {
+        version_min: 1,
+        version_max: 2,
+        mtu: Mtu::B8192,
+        strategies: StrategyCaps::all(),
+        incarnation: 1,
+        source_eid: [1; 16],
+        dest_eid: [2; 16],
+        source_tpn: Tpn::MAX,
+        first_psn: Psn::new(5),
+        window: WINDOW_MAX,
+        source_uasid: 0,
+        dest_uasid: 0,
+        cookie: 3,
+    }
+}
+
+#[test]
+fn offers_are_bounded() {
+    let emit = |offer| {
+        let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer));
+        reason(header.emit_headers(0, &mut [0; 128]))
+    };
+    assert_eq!(emit(offer()), None);
+    assert_eq!(emit(Handshake { window: WINDOW_MAX + 1, ..offer() }), Some("field"));
+    assert_eq!(emit(Handshake { window: 0, ..offer() }), Some("field"));
+    assert_eq!(emit(Handshake { version_min: 0, ..offer() }), Some("version"));
+    assert_eq!(emit(Handshake { version_min: 3, ..offer() }), Some("version"));
+    assert_eq!(emit(Handshake { source_tpn: Tpn::default(), ..offer() }), Some("field"));
+    assert_eq!(emit(Handshake { strategies: StrategyCaps::empty(), ..offer() }), Some("field"));
+}
+
+#[test]
+fn choices_leave_nothing_open() {
+    let emit = |choice| reason(packet(Body::Accept(choice)).emit_headers(0, &mut [0; 128]));
+    let choice = Handshake { version_max: 1, strategies: StrategyCaps::KNITTING, ..offer() };
+    assert_eq!(emit(choice), None);
+    assert_eq!(emit(Handshake { version_max: 2, ..choice }), Some("version"));
+    assert_eq!(emit(Handshake { strategies: StrategyCaps::all(), ..choice }), Some("field"));
+}
+
+#[test]
+fn the_bth_of_urma_is_checked() {
+    let mut buf = [0; 128];
+    let body = Body::Request(request(RequestOp::Write, 0));
+    let total = packet(body).emit_headers(0, &mut buf).expect("valid").total;
+    let changed = |at: usize, value: u8| {
+        let mut bytes = buf;
+        bytes[at] = value;
+        reason(Packet::parse(&bytes[..total]))
+    };
+    assert_eq!(changed(1, 1), None);
+    assert_eq!(changed(0, 0xc9), Some("opcode"));
+    assert_eq!(changed(1, 2), Some("version"));
+    assert_eq!(changed(1, 0), Some("version"));
+    assert_eq!(changed(1, 0x81), Some("reserved"));
+    assert_eq!(changed(1, 0x11), Some("field"), "pad of nothing");
+    assert_eq!(changed(2, 0), Some("field"), "partition key");
+    assert_eq!(changed(7, 0), Some("field"), "no TP");
+}

@@ -18,8 +18,11 @@ fn initiator() -> impl Strategy<Value = Initiator> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    (select(TargetKind::ALL), jetty(), any::<u8>())
-        .prop_map(|(kind, id, hint)| Target { kind, id, hint })
+    (select(TargetKind::ALL), jetty(), any::<u8>()).prop_map(|(kind, id, hint)| Target {
+        kind,
+        id,
+        hint,
+    })
 }
 
 fn notify() -> impl Strategy<Value = Notify> {
@@ -112,16 +115,18 @@ fn status() -> impl Strategy<Value = ResponseStatus> {
     prop_oneof![
         (0..32_u8).prop_map(|timer| ResponseStatus::ReceiverNotReady { timer }),
         any::<u16>().prop_map(|expected| ResponseStatus::OutOfSequence { expected }),
-        select(&[
-            ResponseStatus::Ack,
-            ResponseStatus::Length,
-            ResponseStatus::Unsupported,
-            ResponseStatus::NoResources,
-            ResponseStatus::TargetReset,
-            ResponseStatus::NoTarget,
-            ResponseStatus::AccessAbort,
-            ResponseStatus::DataPoison,
-        ][..]),
+        select(
+            &[
+                ResponseStatus::Ack,
+                ResponseStatus::Length,
+                ResponseStatus::Unsupported,
+                ResponseStatus::NoResources,
+                ResponseStatus::TargetReset,
+                ResponseStatus::NoTarget,
+                ResponseStatus::AccessAbort,
+                ResponseStatus::DataPoison,
+            ][..]
+        ),
     ]
 }
 
