@@ -13,7 +13,10 @@ pub mod interrupt;
 pub mod memory;
 pub mod peer;
 pub mod poll;
+pub mod port;
 pub mod presence;
+pub mod shared;
+pub mod thread;
 pub mod udp;
 mod who;
 

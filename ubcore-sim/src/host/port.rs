@@ -1,0 +1,158 @@
+//! The UDP port of a node, shared by posters, pollers and the background thread.
+//!
+//! *Owns*: the socket behind a `Serial`, the reason why there is none, whether anybody uses packets.
+//! *Takes*: the device that gives and takes datagrams. *Gives*: exchanges. *Must not*: make a
+//! system call before the first packet peer exists; wait for whoever exchanges at the moment.
+
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+};
+
+use udma_abi::{Nanos, RawEid};
+use urma_mem::{
+    Run, Serial,
+    sync::{AtomicBool, Ordering},
+};
+
+use super::{
+    ip_eid,
+    poll::{Interest, Poll},
+    thread::UdpWatch,
+    udp::{Udp, UdpCounts, UdpError},
+};
+use crate::device::Device;
+
+/// A node's way to exchange packets.
+#[derive(Debug)]
+pub struct UdpPort {
+    eid: RawEid,
+    udp: Serial<Option<Udp>>,
+    /// Why there is no socket.
+    refused: Mutex<Option<String>>,
+    /// A packet peer exists, or a packet has come.
+    active: AtomicBool,
+}
+
+impl UdpPort {
+    /// Binds the port of node `eid`. If that fails, the node works without packets, the reason is
+    /// kept, and each new packet peer tries again.
+    #[must_use]
+    pub fn bind(eid: RawEid) -> Self {
+        let port = Self::none(eid, None);
+        if let Err(error) = port.try_bind() {
+            tracing::warn!(%error, "this node cannot exchange packets at the moment");
+        }
+        port
+    }
+
+    /// A node that exchanges no packets, for the reason given.
+    #[must_use]
+    pub fn none(eid: RawEid, reason: Option<String>) -> Self {
+        Self {
+            eid,
+            udp: Serial::new(None),
+            refused: Mutex::new(reason),
+            active: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether packets are in use.
+    #[inline]
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Why no packets can be exchanged.
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A packet peer is wanted.
+    ///
+    /// # Errors
+    /// Why there is no socket, in words.
+    pub fn ready_for_peer(&self) -> Result<(), String> {
+        if let Some(reason) = self.refused() {
+            self.try_bind().map_err(|error| format!("{reason}; now: {error}"))?;
+        }
+        self.active.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
+    /// there was anything. Who finds another thread at it leaves the work to that thread.
+    pub fn exchange(&self, device: &Device, now: Nanos) -> bool {
+        let mut count = 0;
+        let run = self.udp.run(|udp| {
+            let Some(udp) = udp else { return };
+            let received = udp.receive(|from, bytes| on_datagram(device, now, from, bytes));
+            if received > 0 {
+                self.active.store(true, Ordering::Relaxed);
+                device.step(now);
+            }
+            count += received + udp.send(|buffer| device.poll_transmit(now, buffer));
+        });
+        count > 0 || run == Run::WorkLeft
+    }
+
+    /// Sends what the device gives, bounded.
+    pub fn send(&self, device: &Device, now: Nanos) {
+        // Work that is left is looked at by the next poll or tick.
+        let _ = self.udp.run(|udp| {
+            if let Some(udp) = udp {
+                udp.send(|buffer| device.poll_transmit(now, buffer));
+            }
+        });
+    }
+
+    /// What the socket did so far; `None`: there is none, or it is in use at this moment.
+    #[must_use]
+    pub fn counts(&self) -> Option<UdpCounts> {
+        self.udp.try_with(|udp| udp.as_ref().map(Udp::counts))?.value
+    }
+
+    /// Closes the socket, for good.
+    pub fn close(&self) {
+        self.active.store(false, Ordering::Relaxed);
+        let _ = self.udp.with_blocking(Option::take);
+    }
+
+    /// Changes whether the poll set tells about datagrams.
+    pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: UdpWatch, is: &mut UdpWatch) {
+        let interest = match wanted {
+            UdpWatch::On => Interest::Read,
+            UdpWatch::Off => Interest::HangUp,
+        };
+        let changed = self.udp.with_blocking(|udp| {
+            let udp = udp.as_ref()?;
+            // Not in the set yet: the first time.
+            poll.modify(udp, key, interest).or_else(|_| poll.add(udp, key, interest)).ok()
+        });
+        if changed.value.is_some() {
+            *is = wanted;
+        }
+    }
+
+    fn try_bind(&self) -> Result<(), UdpError> {
+        let bound = Udp::bind(self.eid);
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        match bound {
+            Ok(udp) => {
+                *refused = None;
+                let _ = self.udp.with_blocking(|slot| *slot = Some(udp));
+                Ok(())
+            }
+            Err(error) => {
+                *refused = Some(error.to_string());
+                Err(error)
+            }
+        }
+    }
+}
+
+fn on_datagram(device: &Device, now: Nanos, from: SocketAddr, bytes: &[u8]) {
+    device.on_datagram(now, ip_eid(from.ip().to_canonical()), bytes);
+}

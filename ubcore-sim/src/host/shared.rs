@@ -1,0 +1,271 @@
+//! What pollers, posters and the background thread of one node share.
+//!
+//! *Owns*: the device, the presence, the bell, the UDP port, the end of it all. *Takes*: polls and
+//! posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for a post while no
+//! packet peer exists and nobody has to be woken.
+
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+use udma_abi::{Nanos, doorbell::JfcDoorbell, regs};
+use urma_mem::{
+    fork,
+    sync::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+};
+
+use super::{
+    clock::Clock,
+    descriptor::ForkGuarded,
+    interrupt::{signal, take},
+    port::UdpPort,
+    presence::Presence,
+};
+use crate::{
+    device::Device,
+    ports::{Deadline, HostRequest},
+};
+
+/// One node, seen by all its threads.
+#[derive(Debug)]
+pub struct Shared {
+    device: Arc<Device>,
+    presence: Presence,
+    clock: Clock,
+    bell: Arc<ForkGuarded>,
+    udp: UdpPort,
+    requests: Mutex<VecDeque<HostRequest>>,
+    /// Polls that still look for requests of the core after a command.
+    polls_after_command: AtomicU32,
+    /// The deadline that the sleeping background thread knows of; `u64::MAX`: none.
+    armed: AtomicU64,
+    stopped: AtomicBool,
+    generation: u64,
+}
+
+/// The eventfd that wakes a background thread.
+///
+/// # Errors
+/// Out of descriptors.
+pub fn new_bell() -> std::io::Result<Arc<ForkGuarded>> {
+    let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+    Ok(Arc::new(ForkGuarded::new(fd)?))
+}
+
+impl Shared {
+    /// A node that nobody serves yet.
+    #[must_use]
+    pub fn new(device: Arc<Device>, bell: Arc<ForkGuarded>, udp: UdpPort) -> Self {
+        Self {
+            device,
+            presence: Presence::default(),
+            clock: Clock::default(),
+            bell,
+            udp,
+            requests: Mutex::default(),
+            polls_after_command: AtomicU32::new(0),
+            armed: AtomicU64::new(u64::MAX),
+            stopped: AtomicBool::new(false),
+            generation: fork::generation(),
+        }
+    }
+
+    /// A driver polls or waits: one bounded step.
+    pub fn on_poll(&self) {
+        if self.is_dead() {
+            return;
+        }
+        let must_tell = self.presence.on_poll();
+        let now = self.clock.now();
+        self.drive(now);
+        if self.polls_after_command.load(Ordering::Relaxed) != 0 {
+            self.look_for_requests();
+        }
+        if must_tell || self.is_armed_too_late() {
+            self.ring();
+        }
+    }
+
+    /// Register read.
+    #[must_use]
+    pub fn read(&self, offset: u64) -> u64 {
+        if self.is_dead() { u64::MAX } else { self.device.read(self.clock.now_coarse(), offset) }
+    }
+
+    /// 32-bit register write.
+    pub fn write32(&self, offset: u64, value: u32) {
+        if self.is_dead() {
+            return;
+        }
+        self.device.write32(self.post_time(), offset, value);
+        if offset == regs::CMD_PI || offset == regs::CONTROL {
+            self.after_command();
+        }
+        self.after_post();
+    }
+
+    /// 64-bit register write.
+    pub fn write64(&self, offset: u64, value: u64) {
+        if self.is_dead() {
+            return;
+        }
+        self.device.write64(self.post_time(), offset, value);
+        if offset == regs::JFC_DB && JfcDoorbell::decode(value).arm.is_some() {
+            // Somebody is about to wait: from now on the background thread serves.
+            if self.presence.on_arm() {
+                self.ring();
+            }
+        }
+        self.after_post();
+    }
+
+    /// 64 bytes at once.
+    pub fn write_block(&self, offset: u64, words: &[u64; 8]) {
+        if self.is_dead() {
+            return;
+        }
+        self.device.write_block(self.post_time(), offset, words);
+        self.after_post();
+    }
+
+    /// One bounded step of everything; whether anything was done.
+    pub fn drive(&self, now: Nanos) -> bool {
+        let stepped = self.device.step(now);
+        let exchanged = self.udp.is_active() && self.udp.exchange(&self.device, now);
+        stepped || exchanged
+    }
+
+    /// The next request of the core, from whoever found it.
+    pub fn next_request(&self) -> Option<HostRequest> {
+        let found = self.requests.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        found.or_else(|| self.device.poll_host_request())
+    }
+
+    /// The background thread sleeps until this deadline of the core.
+    pub fn set_armed(&self, deadline: Deadline) {
+        self.armed.store(deadline.unwrap_or(u64::MAX), Ordering::Release);
+        // A poller may have looked before the store, and gone to wait.
+        if self.is_armed_too_late() {
+            self.ring();
+        }
+    }
+
+    /// Wakes the background thread.
+    pub fn ring(&self) {
+        signal(self.bell.as_fd());
+    }
+
+    /// The bell was heard.
+    pub fn silence_bell(&self) {
+        take(self.bell.as_fd());
+    }
+
+    /// The descriptor of the bell.
+    #[must_use]
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Everything ends: the background thread returns, accesses are answered like those to a device
+    /// that was pulled out.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Whether [`Shared::stop`] was called.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether this process is a fork of the one that opened the node.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        fork::forked_since(self.generation)
+    }
+
+    /// Whether nothing works any more.
+    #[inline]
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) || self.is_forked()
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Who keeps it going.
+    #[must_use]
+    pub fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// Time.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Packets.
+    #[must_use]
+    pub fn udp(&self) -> &UdpPort {
+        &self.udp
+    }
+
+    /// Packets start timers that should not fire early, and cost microseconds anyway.
+    #[inline]
+    fn post_time(&self) -> Nanos {
+        if self.udp.is_active() { self.clock.now() } else { self.clock.now_coarse() }
+    }
+
+    #[inline]
+    fn after_post(&self) {
+        if self.udp.is_active() {
+            self.udp.send(&self.device, self.clock.now());
+        }
+        if self.is_armed_too_late() {
+            self.ring();
+        }
+    }
+
+    /// Nobody polls, and the core wants time earlier than the sleeping thread will give it.
+    #[inline]
+    fn is_armed_too_late(&self) -> bool {
+        !self.presence.is_awake()
+            && self.device.poll_deadline().is_some_and(|at| self.is_before_armed(at))
+    }
+
+    /// Each deadline is told once.
+    fn is_before_armed(&self, deadline: Nanos) -> bool {
+        self.armed.load(Ordering::Acquire) > deadline
+            && self.armed.fetch_min(deadline, Ordering::AcqRel) > deadline
+    }
+
+    /// A command may ask for a peer, now or in a later step of whoever steps.
+    #[cold]
+    fn after_command(&self) {
+        self.polls_after_command.store(POLLS_AFTER_COMMAND, Ordering::Relaxed);
+        self.ring();
+    }
+
+    #[cold]
+    fn look_for_requests(&self) {
+        let left = self.polls_after_command.load(Ordering::Relaxed);
+        self.polls_after_command.store(left.saturating_sub(1), Ordering::Relaxed);
+        if let Some(request) = self.device.poll_host_request() {
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push_back(request);
+            self.ring();
+        }
+    }
+}
+
+/// Polls that look for requests of the core after a command was rung; a command that takes longer
+/// is stepped by the background thread, which looks by itself.
+const POLLS_AFTER_COMMAND: u32 = 1024;

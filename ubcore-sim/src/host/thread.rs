@@ -1,0 +1,215 @@
+//! The background thread: what a NIC does by itself.
+//!
+//! *Owns*: the poll set, the peers, the decision when to work, tick and sleep. *Takes*: readiness,
+//! the bell, requests of the core. *Gives*: steps of the device when nobody polls, peers, wake-ups.
+//! *Must not*: spin against the application, wait without a bound of the core's choosing, or step a
+//! device that pollers serve.
+//!
+//! ```text
+//! asleep:  peers see "asleep" and ring the bell; waits for bell, sockets, earliest deadline
+//! serving: drains in bounded steps, then says "asleep", looks once more, sleeps
+//! polled:  peers see "awake"; looks once a tick whether somebody still polls
+//! ```
+
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
+
+use udma_abi::{CmdStatus, Nanos, counters::Counter};
+
+use super::{
+    peer::{CLAIM_KEY, PeerEvent, Peers},
+    poll::{Interest, Poll, ReadyList},
+    shared::Shared,
+};
+use crate::ports::HostRequest;
+
+/// The running thread. Dropping it without [`Background::stop`] leaves it running.
+#[derive(Debug)]
+pub struct Background {
+    handle: JoinHandle<()>,
+}
+
+impl Background {
+    /// Starts the thread of a node.
+    ///
+    /// # Errors
+    /// No thread, no descriptor.
+    pub fn start(shared: Arc<Shared>, peers: Peers, poll: Arc<Poll>) -> std::io::Result<Self> {
+        poll.add(shared.bell(), BELL_KEY, Interest::Read)?;
+        let mut watch = UdpWatch::Off;
+        shared.udp().watch(&poll, UDP_KEY, UdpWatch::On, &mut watch);
+        let polls_seen = shared.presence().polls();
+        let turner = Turner { shared, peers, poll, polls_seen, watch, said_asleep: false };
+        let name = "urma-node".to_owned();
+        let handle = std::thread::Builder::new().name(name).spawn(move || turner.run())?;
+        Ok(Self { handle })
+    }
+
+    /// Waits until the thread has ended; it must have been told by [`Shared::stop`]. Bounded by one
+    /// turn of its loop.
+    pub fn join(self) {
+        if self.handle.join().is_err() {
+            tracing::error!("the background thread of a node panicked");
+        }
+    }
+}
+
+/// Whether the poll set tells about datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UdpWatch {
+    /// It does.
+    On,
+    /// Not in the set, or only hang-ups: pollers read the socket.
+    Off,
+}
+
+struct Turner {
+    shared: Arc<Shared>,
+    peers: Peers,
+    poll: Arc<Poll>,
+    polls_seen: u64,
+    watch: UdpWatch,
+    said_asleep: bool,
+}
+
+impl Turner {
+    fn run(mut self) {
+        let mut ready = ReadyList::default();
+        let mut wait = Some(Duration::ZERO);
+        loop {
+            if let Err(error) = self.poll.wait(&mut ready, wait) {
+                tracing::error!(%error, "the background thread of a node cannot wait and ends");
+                return;
+            }
+            if self.shared.is_stopped() {
+                return;
+            }
+            if std::mem::take(&mut self.said_asleep) {
+                self.shared.device().announce_awake();
+            }
+            let now = self.shared.clock().now();
+            self.on_ready(now, &ready);
+            self.peers.on_tick(now);
+            self.serve_requests(now);
+            wait = self.turn(now);
+        }
+    }
+
+    fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {
+        for key in ready.keys() {
+            match key {
+                BELL_KEY => self.shared.silence_bell(),
+                UDP_KEY => {
+                    self.shared.udp().exchange(self.shared.device(), now);
+                }
+                CLAIM_KEY => self.peers.on_claim_ready(now),
+                key => self.peers.on_ready(key),
+            }
+        }
+    }
+
+    /// Works if nobody else does; returns how long to wait.
+    fn turn(&mut self, now: Nanos) -> Option<Duration> {
+        if self.shared.presence().is_awake() {
+            let polls = self.shared.presence().polls();
+            if polls != std::mem::replace(&mut self.polls_seen, polls) {
+                self.watch_udp(UdpWatch::Off);
+                return Some(self.until_deadline(now, self.peers.poll_deadline(now), TICK));
+            }
+            self.shared.presence().on_idle();
+        }
+        self.watch_udp(UdpWatch::On);
+        self.shared.device().count(Counter::BackgroundRuns);
+        for _ in 0..STEPS_PER_TURN {
+            let is_busy = self.shared.drive(self.shared.clock().now());
+            let asked = self.serve_requests(now);
+            if !is_busy && !asked {
+                return self.sleep();
+            }
+        }
+        // Others may want this processor.
+        std::thread::yield_now();
+        Some(Duration::ZERO)
+    }
+
+    /// Says "asleep" unless a last look finds work.
+    fn sleep(&mut self) -> Option<Duration> {
+        let now = self.shared.clock().now();
+        if !self.shared.device().announce_sleep(now) {
+            return Some(Duration::ZERO);
+        }
+        self.said_asleep = true;
+        let deadline = self.shared.device().poll_deadline();
+        self.shared.set_armed(deadline);
+        let earliest = [deadline, self.peers.poll_deadline(now)].into_iter().flatten().min()?;
+        Some(Duration::from_nanos(earliest.saturating_sub(now)))
+    }
+
+    fn until_deadline(&self, now: Nanos, deadline: Option<Nanos>, most: Duration) -> Duration {
+        deadline.map_or(most, |at| most.min(Duration::from_nanos(at.saturating_sub(now))))
+    }
+
+    /// Passes requests of the core to the peers and their events back; whether there were any.
+    fn serve_requests(&mut self, now: Nanos) -> bool {
+        let mut any = false;
+        for _ in 0..REQUESTS_PER_TURN {
+            if let Some(request) = self.shared.next_request() {
+                any = true;
+                match request {
+                    HostRequest::FindPeer { eid } => self.peers.find(now, eid),
+                    HostRequest::Forget { eid } => self.peers.forget(eid),
+                }
+            } else if let Some(event) = self.peers.poll_event() {
+                any = true;
+                self.on_peer(now, event);
+            } else {
+                break;
+            }
+        }
+        any
+    }
+
+    fn on_peer(&mut self, now: Nanos, event: PeerEvent) {
+        let device = Arc::clone(self.shared.device());
+        match event {
+            PeerEvent::SameHost { eid, parts } => {
+                tracing::info!(?eid, "a node on this host: shared memory");
+                device.on_same_host_peer(now, eid, *parts);
+            }
+            PeerEvent::NoPeer { eid, status } => device.on_no_peer(now, eid, status),
+            PeerEvent::Gone { eid } => {
+                tracing::info!(?eid, "a node on this host is gone");
+                device.on_peer_gone(now, eid);
+            }
+            PeerEvent::Packets { eid } => match self.shared.udp().ready_for_peer() {
+                Ok(()) => {
+                    // The socket may be new.
+                    self.watch = UdpWatch::Off;
+                    self.watch_udp(UdpWatch::On);
+                    tracing::info!(?eid, "packets go to this node's address");
+                    device.on_packet_peer(now, eid);
+                }
+                Err(error) => {
+                    tracing::error!(?eid, %error, "no packets can be exchanged");
+                    device.on_no_peer(now, eid, CmdStatus::Unreachable);
+                }
+            },
+        }
+    }
+
+    fn watch_udp(&mut self, wanted: UdpWatch) {
+        // Without a packet peer the pollers do not look at the socket; then this thread does always.
+        let wanted = if self.shared.udp().is_active() { wanted } else { UdpWatch::On };
+        if wanted != self.watch {
+            self.shared.udp().watch(&self.poll, UDP_KEY, wanted, &mut self.watch);
+        }
+    }
+}
+
+const BELL_KEY: u64 = 1;
+const UDP_KEY: u64 = 2;
+/// Between two looks whether somebody polls.
+pub const TICK: Duration = Duration::from_millis(1);
+/// Steps of the device before looking at the descriptors again.
+const STEPS_PER_TURN: usize = 32;
+/// Requests and events passed on before looking at the descriptors again.
+const REQUESTS_PER_TURN: usize = 64;

@@ -1,0 +1,139 @@
+//! A node: an embedded device with everything around it, opened by one call.
+//!
+//! *Owns*: the composition of device and host rooms, their start and their end. *Takes*: a
+//! [`NodeCfg`]. *Gives*: a [`DeviceBacking`] for a driver. *Must not*: know queues or packets.
+
+mod backing;
+mod config;
+
+use std::{io, sync::Arc};
+
+pub use config::{ConfigError, NodeCfg};
+use udma_abi::RawEid;
+use urma_mem::{Arena, Pages, Region};
+
+use crate::{
+    device::{Device, DeviceCfg, Ports},
+    host::{
+        claim::{Claim, ClaimError},
+        interrupt::EventVectors,
+        memory::ArenaMemory,
+        peer::{LocalShare, PathChoice, Peers, VmAccess},
+        poll::Poll,
+        port::UdpPort,
+        shared::{Shared, new_bell},
+        thread::Background,
+    },
+    share::layout,
+};
+
+/// An open node. Dropping the last reference closes everything that belongs to it.
+#[derive(Debug)]
+pub struct Node {
+    shared: Arc<Shared>,
+    vectors: Arc<EventVectors>,
+    name: String,
+    /// `None` only while being dropped.
+    background: Option<Background>,
+}
+
+/// Why a node could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The configuration or the environment says something impossible.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The EID is not to be had.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// Out of memory, descriptors or threads.
+    #[error("the operating system refused the node: {0}")]
+    Os(#[from] io::Error),
+}
+
+impl Node {
+    /// Claims the EID and starts the device.
+    ///
+    /// # Errors
+    /// [`NodeError`]; nothing is left behind.
+    pub fn open(cfg: NodeCfg) -> Result<Arc<Self>, NodeError> {
+        cfg.check()?;
+        let claim = match cfg.eid {
+            Some(eid) => Claim::of(eid)?,
+            None => Claim::random()?,
+        };
+        let eid = claim.eid();
+        let udp = match cfg.path {
+            PathChoice::SameHost => UdpPort::none(eid, Some("packets are turned off".to_owned())),
+            PathChoice::Auto | PathChoice::Packets => UdpPort::bind(eid),
+        };
+        let arena = Arena::new()?;
+        let vectors = Arc::new(EventVectors::new(VECTORS));
+        let device_cfg = device_cfg(&cfg, eid)?;
+        let (incarnation, half_len) =
+            (device_cfg.incarnation, layout::half_len(device_cfg.ring_len));
+        let node_region = Region::shared(layout::NODE_LEN, Pages::Base)?;
+        node_region.seal_future_write()?;
+        let ports = Ports {
+            interrupt: Arc::<EventVectors>::clone(&vectors),
+            memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving)),
+            node_region: node_region.clone(),
+        };
+        let device = Device::new(device_cfg, ports);
+        let bell = new_bell()?;
+        let vm = VmAccess::Probe;
+        let wake = Arc::clone(&bell);
+        let share = LocalShare { eid, incarnation, node_region, arena, half_len, wake, vm };
+        let poll = Arc::new(Poll::new()?);
+        let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
+        let shared = Arc::new(Shared::new(device, bell, udp));
+        let background = Some(Background::start(Arc::clone(&shared), peers, poll)?);
+        Ok(Arc::new(Self { shared, vectors, name: cfg.name, background }))
+    }
+
+    /// Its endpoint id.
+    #[must_use]
+    pub fn eid(&self) -> RawEid {
+        self.shared.device().cfg().eid
+    }
+
+    /// The device, for looking at its counters.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.shared.device()
+    }
+
+    /// Why no packets can be exchanged; `None`: they can.
+    #[must_use]
+    pub fn packets_refused(&self) -> Option<String> {
+        self.shared.udp().refused()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let Some(background) = self.background.take() else { return };
+        if self.shared.is_forked() {
+            // The thread exists in the parent only: there is nothing to join.
+            std::mem::forget(background);
+            return;
+        }
+        self.shared.stop();
+        background.join();
+        self.shared.udp().close();
+    }
+}
+
+fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let [incarnation, seed] = RawEid(random).to_words();
+    let mut device = DeviceCfg::new(eid, incarnation, seed);
+    device.uasid = cfg.uasid;
+    device.mtu = cfg.mtu;
+    device.window_packets = cfg.window_packets;
+    Ok(device)
+}
+
+/// Interrupt vectors: one for asynchronous events, the others for event queues.
+const VECTORS: u16 = 64;

@@ -1,0 +1,127 @@
+//! A node as a driver reaches it.
+//!
+//! *Owns*: the register window and DMA space of the embedded device. *Takes*: a driver's accesses.
+//! *Gives*: the device's answers, or those of a device that was pulled out when the node is closed
+//! or forked. *Must not*: buffer anything.
+
+use std::{os::fd::OwnedFd, sync::Arc};
+
+use udma_abi::{
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Nanos, RegisterRegion, regs,
+};
+use urma_mem::Region;
+
+use super::Node;
+use crate::host::shared::Shared;
+
+impl DeviceBacking for Node {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: self.name.clone(),
+            driver_name: DRIVER.to_owned(),
+            vendor_id: VENDOR_ID,
+            device_id: DEVICE_ID,
+        }
+    }
+
+    fn registers(&self) -> Arc<dyn RegisterRegion> {
+        Arc::new(Registers(Arc::clone(&self.shared)))
+    }
+
+    fn dma(&self) -> Arc<dyn DmaSpace> {
+        Arc::new(Dma(Arc::clone(&self.shared)))
+    }
+
+    fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError> {
+        check_alive(&self.shared)?;
+        self.vectors.descriptor(vector)?.ok_or(BackingError::Vector(vector))
+    }
+
+    fn reset(&self) -> Result<(), BackingError> {
+        check_alive(&self.shared)?;
+        self.shared.write32(regs::CONTROL, regs::control::RESET);
+        let deadline = self.now() + RESET_NS;
+        while self.shared.read(regs::CONTROL) & u64::from(regs::control::RESET) != 0 {
+            if self.now() > deadline {
+                return Err(BackingError::Gone("it does not come back from a reset".to_owned()));
+            }
+            self.progress();
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> Nanos {
+        self.shared.clock().now()
+    }
+
+    fn progress(&self) {
+        self.shared.on_poll();
+    }
+}
+
+/// BAR 0.
+#[derive(Debug)]
+struct Registers(Arc<Shared>);
+
+impl RegisterRegion for Registers {
+    fn len(&self) -> u64 {
+        regs::BAR_LEN
+    }
+
+    fn read(&self, offset: u64) -> u64 {
+        self.0.read(offset)
+    }
+
+    fn write32(&self, offset: u64, value: u32) {
+        self.0.write32(offset, value);
+    }
+
+    fn write64(&self, offset: u64, value: u64) {
+        self.0.write64(offset, value);
+    }
+
+    fn write_block(&self, offset: u64, words: &[u64; 8]) {
+        self.0.write_block(offset, words);
+    }
+}
+
+/// Device addresses.
+#[derive(Debug)]
+struct Dma(Arc<Shared>);
+
+impl DmaSpace for Dma {
+    fn ranges(&self) -> Vec<(u64, u64)> {
+        self.0.device().dma_ranges()
+    }
+
+    fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError> {
+        check_alive(&self.0)?;
+        self.0.device().dma_map(iova, region, access)
+    }
+
+    fn unmap(&self, iova: u64) -> Result<(), BackingError> {
+        check_alive(&self.0)?;
+        self.0.device().dma_unmap(iova)
+    }
+}
+
+fn check_alive(shared: &Shared) -> Result<(), BackingError> {
+    let why = if shared.is_forked() {
+        "it belongs to the process that this one was forked from"
+    } else if shared.is_stopped() {
+        "it was closed"
+    } else {
+        return Ok(());
+    };
+    Err(BackingError::Gone(why.to_owned()))
+}
+
+/// The driver that this device wants.
+pub const DRIVER: &str = "udma";
+/// PCI vendor id.
+pub const VENDOR_ID: u16 = 0xCC08;
+/// PCI device id.
+pub const DEVICE_ID: u16 = 0xA001;
+/// A reset that takes longer has failed.
+const RESET_NS: Nanos = 1_000_000_000;

@@ -1,0 +1,178 @@
+//! What a node is opened with.
+//!
+//! *Owns*: [`NodeCfg`], its defaults, the environment variables. *Gives*: checked values.
+//! *Must not*: open anything.
+
+use std::{ffi::OsString, net::IpAddr};
+
+use udma_abi::RawEid;
+
+use crate::host::{ip_eid, memory::PageMoving, peer::PathChoice};
+
+/// How to open a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeCfg {
+    /// Its endpoint id; `None`: a random address of 127.0.0.0/8 outside 127.0.0.0/16.
+    pub eid: Option<RawEid>,
+    /// Name of the device.
+    pub name: String,
+    /// Ways to other nodes that may be used.
+    pub path: PathChoice,
+    /// Whether registered pages move to memory that peers on this host reach directly.
+    pub page_moving: PageMoving,
+    /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
+    pub mtu: u32,
+    /// Packets that one TP may have unacknowledged, 1 to 65536.
+    pub window_packets: u32,
+    /// User address space id, 24 bits.
+    pub uasid: u32,
+}
+
+impl Default for NodeCfg {
+    fn default() -> Self {
+        Self {
+            eid: None,
+            name: "udma0".to_owned(),
+            path: PathChoice::Auto,
+            page_moving: PageMoving::On,
+            mtu: 4096,
+            window_packets: 512,
+            uasid: 0,
+        }
+    }
+}
+
+/// A value that no node can be opened with.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{name} is {value:?}; it must be {wanted}")]
+pub struct ConfigError {
+    /// Field or environment variable.
+    pub name: &'static str,
+    /// What it says.
+    pub value: String,
+    /// What it may say.
+    pub wanted: &'static str,
+}
+
+impl NodeCfg {
+    /// The defaults, changed by the environment:
+    ///
+    /// | variable | values |
+    /// |---|---|
+    /// | `URMA_EID` | an IPv4 or IPv6 address, or `random` |
+    /// | `URMA_PATH` | `auto`, `same-host` (no packets), `packets` (no shared memory) |
+    /// | `URMA_PAGE_MOVING` | `on`, `off` |
+    /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the variable.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::default().with_overrides(|name| std::env::var_os(name))
+    }
+
+    /// This configuration, changed by the variables that `look_up` knows.
+    ///
+    /// # Errors
+    /// As [`NodeCfg::from_env`].
+    pub fn with_overrides(
+        mut self,
+        look_up: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, ConfigError> {
+        let text = |name| look_up(name).map(|value| value.to_string_lossy().into_owned());
+        if let Some(value) = text("URMA_EID") {
+            self.eid = if value == "random" {
+                None
+            } else {
+                let wanted = "an IPv4 or IPv6 address, or random";
+                let address: Option<IpAddr> = value.parse().ok();
+                Some(ip_eid(address.ok_or(ConfigError { name: "URMA_EID", value, wanted })?))
+            };
+        }
+        if let Some(value) = text("URMA_PATH") {
+            self.path = match value.as_str() {
+                "auto" => PathChoice::Auto,
+                "same-host" => PathChoice::SameHost,
+                "packets" => PathChoice::Packets,
+                _ => {
+                    let wanted = "auto, same-host or packets";
+                    return Err(ConfigError { name: "URMA_PATH", value, wanted });
+                }
+            };
+        }
+        if let Some(value) = text("URMA_PAGE_MOVING") {
+            self.page_moving = match value.as_str() {
+                "on" => PageMoving::On,
+                "off" => PageMoving::Off,
+                _ => {
+                    let wanted = "on or off";
+                    return Err(ConfigError { name: "URMA_PAGE_MOVING", value, wanted });
+                }
+            };
+        }
+        if let Some(value) = text("URMA_MTU") {
+            let wanted = MTU_WANTED;
+            self.mtu =
+                value.parse().map_err(|_| ConfigError { name: "URMA_MTU", value, wanted })?;
+        }
+        self.check()?;
+        Ok(self)
+    }
+
+    /// Whether a node can be opened with it.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |name, value: u32, wanted| {
+            Err(ConfigError { name, value: value.to_string(), wanted })
+        };
+        if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
+            return refuse("mtu", self.mtu, MTU_WANTED);
+        }
+        if !(1..=1 << 16).contains(&self.window_packets) {
+            return refuse("window_packets", self.window_packets, "from 1 to 65536");
+        }
+        if self.uasid >> 24 != 0 {
+            return refuse("uasid", self.uasid, "a number of 24 bits");
+        }
+        if self.eid == Some(RawEid::default()) {
+            let (value, wanted) = ("::".to_owned(), "an address of one node");
+            return Err(ConfigError { name: "eid", value, wanted });
+        }
+        Ok(())
+    }
+}
+
+const MTU_WANTED: &str = "a power of two from 256 to 8192";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<NodeCfg, ConfigError> {
+        NodeCfg::default().with_overrides(|asked| (asked == name).then(|| value.into()))
+    }
+
+    #[test]
+    fn overrides_change_what_they_name() {
+        let local = ip_eid(IpAddr::from([127, 1, 2, 3]));
+        assert_eq!(with("URMA_EID", "127.1.2.3").unwrap().eid, Some(local));
+        assert_eq!(with("URMA_EID", "random").unwrap(), NodeCfg::default());
+        assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
+        assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
+        assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (name, value) in [
+            ("URMA_EID", "localhost"),
+            ("URMA_EID", "::"),
+            ("URMA_PATH", ""),
+            ("URMA_PAGE_MOVING", "yes"),
+            ("URMA_MTU", "1500"),
+            ("URMA_MTU", "16384"),
+        ] {
+            let error = with(name, value).unwrap_err().to_string().to_lowercase();
+            let short = name.trim_start_matches("URMA_").to_lowercase();
+            assert!(error.contains(&short), "{error}");
+        }
+    }
+}
