@@ -20,6 +20,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `T`, or how many bytes were missing (counted from the start).
+    #[inline]
     pub(crate) fn take<T>(&mut self) -> Result<&'a T, PacketError>
     where
         T: FromBytes + KnownLayout + Immutable + Unaligned,
@@ -52,6 +53,7 @@ impl<'a> Writer<'a> {
         Self { buf, at: 0 }
     }
 
+    #[inline]
     pub(crate) fn put<T: IntoBytes + Immutable + ?Sized>(
         &mut self,
         value: &T,

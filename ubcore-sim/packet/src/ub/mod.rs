@@ -9,6 +9,7 @@ mod ack;
 mod ext;
 mod handshake;
 mod opcode;
+mod operation;
 mod packet;
 mod request;
 mod response;
@@ -20,11 +21,11 @@ pub use handshake::{
     Close, CloseReason, Handshake, Refusal, RefuseReason, StrategyCaps, WINDOW_MAX,
 };
 pub use opcode::{AtomicOp, TaOpcode, TpOpcode, WIRE_VERSION};
+pub use operation::RequestOp;
 pub use packet::{Body, Ends, Frame, HEADERS_MAX, Packet, PacketHeader};
 pub(crate) use packet::{pad_of, split_pad};
 pub use request::{
-    BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, RequestOp, Target,
-    TargetKind,
+    BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,
 };
 pub use response::{ATAH_LEN, ResponseBody, ResponseHeader, ResponseStatus};
 pub use transaction::{Transaction, TransactionHeader};

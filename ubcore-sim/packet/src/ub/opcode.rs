@@ -34,7 +34,7 @@ pub enum TpOpcode {
 }
 
 impl TpOpcode {
-    /// Every opcode.
+    /// Every opcode; the codes are consecutive.
     pub const ALL: [Self; 9] = [
         Self::DataReq,
         Self::DataResp,
@@ -58,7 +58,8 @@ impl TpOpcode {
     /// # Errors
     /// [`PacketError::Opcode`].
     pub fn from_code(code: u8) -> Result<Self, PacketError> {
-        Self::ALL.into_iter().find(|op| op.code() == code).ok_or(PacketError::Opcode(code))
+        let index = usize::from(code.wrapping_sub(Self::DataReq.code()));
+        Self::ALL.get(index).copied().ok_or(PacketError::Opcode(code))
     }
 }
 
@@ -167,3 +168,11 @@ impl AtomicOp {
         }
     }
 }
+
+const _: () = {
+    let mut index = 0;
+    while index < TpOpcode::ALL.len() {
+        assert!(TpOpcode::ALL[index].code() as usize == TpOpcode::DataReq.code() as usize + index);
+        index += 1;
+    }
+};

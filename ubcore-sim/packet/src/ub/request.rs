@@ -4,11 +4,12 @@
 //! - takes: bytes that start at the BTAH, or a [`RequestHeader`]. gives: the other.
 //! - must not: know the BTH; a ring carries the same bytes without one.
 
-use zerocopy::byteorder::network_endian::{U16, U32, U64};
+use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::ext::{Access, AtomicOperands, IMM_LEN, Invalidate, Notify, take_imm};
+use super::ext::{Access, AtomicOperands};
 use super::opcode::{AtomicOp, TaOpcode};
+use super::operation::RequestOp;
 use crate::codec::{Reader, Writer, from_be24, reserved, to_be24, wire_enum};
 use crate::{JettyId, Mtu, PacketError, TokenValue};
 
@@ -29,7 +30,7 @@ bitflags::bitflags! {
         const SOLICITED = 0x20;
         /// No transaction acknowledgement is wanted.
         const NO_TAACK = 0x10;
-        /// ODR[2]: completions are reported in order.
+        /// `ODR[2]`: completions are reported in order.
         const COMP_ORDER = 0x08;
         /// FCE: starts after all earlier reads and atomics of its queue.
         const FENCE = 0x04;
@@ -49,7 +50,7 @@ impl RequestFlags {
 }
 
 wire_enum! {
-    /// ODR[1:0]: when the target may execute the request.
+    /// `ODR[1:0]`: when the target may execute the request.
     OrderTag, "ODR" {
         /// Any time.
         None = 0,
@@ -128,115 +129,6 @@ impl Target {
     pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
         let id = to_be24(u32::from(self.kind.code()) << 22 | self.id.value());
         writer.put(&TargetWire { hint: self.hint, id })
-    }
-}
-
-/// What a request asks for, with the operands of its extension header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestOp {
-    /// Message to a jetty.
-    Send,
-    /// Message with a 64-bit immediate.
-    SendImm(u64),
-    /// Message that invalidates a token of the target.
-    SendInvalidate(Invalidate),
-    /// Write.
-    Write,
-    /// Write that consumes a receive and delivers the immediate.
-    WriteImm(u64),
-    /// Write, then an 8-byte store.
-    WriteNotify(Notify),
-    /// Write, then an atomic 8-byte add.
-    WriteAtomicAdd(Notify),
-    /// Read.
-    Read,
-    /// Atomic.
-    Atomic(AtomicOp, AtomicOperands),
-    /// Makes earlier writes visible.
-    FlushDma,
-}
-
-impl RequestOp {
-    /// The transaction opcode.
-    #[must_use]
-    pub const fn opcode(&self) -> TaOpcode {
-        match self {
-            Self::Send => TaOpcode::Send,
-            Self::SendImm(_) => TaOpcode::SendImm,
-            Self::SendInvalidate(_) => TaOpcode::SendInvalidate,
-            Self::Write => TaOpcode::Write,
-            Self::WriteImm(_) => TaOpcode::WriteImm,
-            Self::WriteNotify(_) => TaOpcode::WriteNotify,
-            Self::WriteAtomicAdd(_) => TaOpcode::WriteAtomicAdd,
-            Self::Read => TaOpcode::Read,
-            Self::Atomic(op, _) => op.opcode(),
-            Self::FlushDma => TaOpcode::FlushDma,
-        }
-    }
-
-    /// True for sends: MAETAH holds an offset, not an address.
-    #[must_use]
-    pub const fn is_send(&self) -> bool {
-        matches!(self, Self::Send | Self::SendImm(_) | Self::SendInvalidate(_))
-    }
-
-    /// True when the request consumes a receive of its target, so must name one.
-    #[must_use]
-    pub const fn is_two_sided(&self) -> bool {
-        self.is_send() || matches!(self, Self::WriteImm(_))
-    }
-
-    /// True when payload follows the headers (sends and writes).
-    #[must_use]
-    pub const fn has_payload(&self) -> bool {
-        !matches!(self, Self::Read | Self::Atomic(..) | Self::FlushDma)
-    }
-
-    const fn ext_len(&self) -> usize {
-        match self {
-            Self::Send | Self::Write | Self::Read | Self::FlushDma => 0,
-            Self::SendImm(_) | Self::WriteImm(_) => IMM_LEN,
-            Self::SendInvalidate(_) => Invalidate::LEN,
-            Self::WriteNotify(_) | Self::WriteAtomicAdd(_) => Notify::LEN,
-            Self::Atomic(_, operands) => operands.wire_len(),
-        }
-    }
-
-    fn take(opcode: TaOpcode, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
-        let atomic = match opcode {
-            TaOpcode::Send => return Ok(Self::Send),
-            TaOpcode::SendImm => return take_imm(reader).map(Self::SendImm),
-            TaOpcode::SendInvalidate => return Invalidate::take(reader).map(Self::SendInvalidate),
-            TaOpcode::Write => return Ok(Self::Write),
-            TaOpcode::WriteImm => return take_imm(reader).map(Self::WriteImm),
-            TaOpcode::WriteNotify => return Notify::take(reader).map(Self::WriteNotify),
-            TaOpcode::WriteAtomicAdd => return Notify::take(reader).map(Self::WriteAtomicAdd),
-            TaOpcode::Read => return Ok(Self::Read),
-            TaOpcode::FlushDma => return Ok(Self::FlushDma),
-            TaOpcode::CompareSwap => AtomicOp::CompareSwap,
-            TaOpcode::Swap => AtomicOp::Swap,
-            TaOpcode::AtomicStore => AtomicOp::Store,
-            TaOpcode::AtomicLoad => AtomicOp::Load,
-            TaOpcode::FetchAdd => AtomicOp::FetchAdd,
-            TaOpcode::FetchSub => AtomicOp::FetchSub,
-            TaOpcode::FetchAnd => AtomicOp::FetchAnd,
-            TaOpcode::FetchOr => AtomicOp::FetchOr,
-            TaOpcode::FetchXor => AtomicOp::FetchXor,
-            TaOpcode::TaAck | TaOpcode::ReadResponse | TaOpcode::AtomicResponse => {
-                return Err(PacketError::Opcode(opcode.code()));
-            }
-        };
-        AtomicOperands::take(reader).map(|operands| Self::Atomic(atomic, operands))
-    }
-
-    fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
-        match self {
-            Self::Send | Self::Write | Self::Read | Self::FlushDma => Ok(()),
-            Self::SendImm(imm) | Self::WriteImm(imm) => writer.put(&U64::new(*imm)),
-            Self::SendInvalidate(invalidate) => invalidate.put(writer),
-            Self::WriteNotify(notify) | Self::WriteAtomicAdd(notify) => notify.put(writer),
-            Self::Atomic(_, operands) => operands.put(writer),
-        }
     }
 }
 
@@ -339,6 +231,7 @@ impl RequestHeader {
     ///
     /// # Errors
     /// Any [`PacketError`] but `Length` and `Icrc`.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), PacketError> {
         let mut reader = Reader::new(bytes);
         let wire: &BtahWire = reader.take()?;
@@ -373,6 +266,7 @@ impl RequestHeader {
     /// # Errors
     /// [`PacketError::Truncated`] when `buf` is too short, [`PacketError::Field`] when the fields
     /// contradict each other.
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, PacketError> {
         self.check()?;
         let mut writer = Writer::new(buf);
