@@ -4,6 +4,10 @@
 //! - takes: packets by sequence. gives: pieces in order, exactly once; the words of a SACK.
 //! - must not: hold more than a window of pieces; believe the loss record where the store of
 //!   pieces contradicts it (the record lies in memory that others can write).
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits on supported targets; block numbers have 32"
+)]
 
 use std::collections::VecDeque;
 
@@ -64,7 +68,12 @@ impl ReceiveWindow {
     /// A window of `packets` whose receiver keeps what comes beyond a gap; `tpn` names it in the
     /// pool.
     pub(super) fn keeping(packets: u32, tpn: u32) -> Self {
-        Self::new(packets, Order::Kept(Box::new(KnittingRecord::new(tpn))))
+        Self::recording(packets, Box::new(KnittingRecord::new(tpn)))
+    }
+
+    /// A window of `packets` with a loss record of any kind.
+    pub(super) fn recording(packets: u32, record: Box<dyn LossRecord>) -> Self {
+        Self::new(packets, Order::Kept(record))
     }
 
     fn new(packets: u32, order: Order) -> Self {

@@ -6,6 +6,10 @@
 //!
 //! Sequences count packets from 0 without wrapping; the TP maps them to PSNs. Buffers are made on
 //! first use of their place and stay: a steady stream allocates nothing.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits on supported targets; block numbers have 32"
+)]
 
 use std::collections::VecDeque;
 

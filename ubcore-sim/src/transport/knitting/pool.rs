@@ -8,6 +8,10 @@
 //! A block of `1 << block_log2` bytes: bitmap words, then 8 bytes that name the next block of the
 //! list it is in (a TP's list, or the free list). Links and words lie in memory that the driver can
 //! scribble on; the table of holders does not.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits on supported targets; block numbers have 32"
+)]
 
 use urma_mem::Region;
 
@@ -170,7 +174,7 @@ impl KnittingPool {
 
     /// Bitmap words of a block.
     pub(super) const fn words(&self) -> usize {
-        (1 << self.block_log2) / WORD - 1
+        ((1 << self.block_log2) / WORD).saturating_sub(1)
     }
 
     /// Blocks that nobody holds.

@@ -7,6 +7,10 @@
 //!
 //! Each block covers a sub-window of the receive sequence; blocks follow each other without holes,
 //! the first one holds the left edge. Without loss there is no block and no access to the pool.
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits on supported targets; block numbers have 32"
+)]
 
 use std::fmt::Debug;
 

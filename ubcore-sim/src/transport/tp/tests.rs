@@ -1,1 +1,487 @@
+//! Two TPs over a bad link, against the simplest oracle: the list of what was sent.
 
+use std::sync::Arc;
+
+use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
+use udma_abi::RawEid;
+use urma_mem::Region;
+use urma_packet::{
+    IcrcFlow, Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus,
+};
+
+use super::*;
+use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};
+use crate::transport::knitting::{Arrival, LossRecord};
+
+const MS: Nanos = 1_000_000;
+const BLOCK_LOG2: u8 = 6;
+
+/// One run: what is sent over what.
+#[derive(Clone, Debug)]
+struct Scenario {
+    seed: u64,
+    strategy: Strategy,
+    window: u32,
+    blocks: u32,
+    pieces: u32,
+    first_psn: u32,
+    faults: FaultCfg,
+    /// Virtual time by which all must be done.
+    bound: Nanos,
+}
+
+impl Scenario {
+    fn new(seed: u64, strategy: Strategy, faults: FaultCfg) -> Self {
+        Self {
+            seed,
+            strategy,
+            window: 32,
+            blocks: 8,
+            pieces: 120,
+            first_psn: 0x00ff_ffe0,
+            faults,
+            bound: 20_000 * MS,
+        }
+    }
+}
+
+/// One end: its TP, its pool, what it has sent and got.
+struct End {
+    tp: Tp,
+    pool: KnittingPool,
+    eid: RawEid,
+    goal: u32,
+    pushed: u32,
+    popped: u32,
+    counts: std::collections::HashMap<
+        Received,
+        u32,
+        std::hash::BuildHasherDefault<std::hash::DefaultHasher>,
+    >,
+}
+
+/// The payload of piece `number` of an end.
+fn content(eid: RawEid, number: u32) -> Vec<u8> {
+    let mut rng = Rng::new(u64::from(number) << 8 | u64::from(eid.0[0]));
+    let mut bytes = vec![0; 4 + rng.index(200)];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+fn header(number: u32, len: usize) -> TransactionHeader {
+    TransactionHeader::Response(ResponseHeader {
+        tassn: (number & 0xffff) as u16,
+        initiator: Initiator { kind: InitiatorKind::Jetty, id: JettyId::from_low_bits(7) },
+        target: None,
+        status: ResponseStatus::Ack,
+        body: ResponseBody::ReadData { offset: 0, length: len as u32 },
+    })
+}
+
+impl End {
+    fn new(scenario: &Scenario, number: u8, goal: u32) -> Self {
+        let mut pool = KnittingPool::new();
+        if scenario.blocks > 0 {
+            let region = Region::private((scenario.blocks as usize) << BLOCK_LOG2).expect("memory");
+            pool.grow(0x1000, region, BLOCK_LOG2, scenario.blocks).expect("fresh piece");
+        }
+        let tpn = |n: u8| Tpn::from_low_bits(u32::from(n) + 100);
+        let psn = |n: u8| Psn::new(scenario.first_psn + u32::from(n));
+        let cfg = TpCfg {
+            window_packets: scenario.window,
+            strategy: scenario.strategy,
+            ..TpCfg::new(tpn(number), tpn(3 - number), psn(number), psn(3 - number))
+        };
+        let eid = RawEid([number; 16]);
+        let counts = Default::default();
+        Self { tp: Tp::new(cfg), pool, eid, goal, pushed: 0, popped: 0, counts }
+    }
+
+    fn push_some(&mut self, rng: &mut Rng) {
+        let burst = rng.below(u64::from(self.tp.cfg().window_packets) + 1);
+        for _ in 0..burst {
+            if self.pushed == self.goal || !self.tp.has_room() {
+                return;
+            }
+            let bytes = content(self.eid, self.pushed);
+            let head = header(self.pushed, bytes.len());
+            let room = self.tp.room();
+            self.tp.push(&head, bytes.len(), &mut |out| out.copy_from_slice(&bytes)).expect("room");
+            assert_eq!(self.tp.room(), room - 1);
+            self.pushed += 1;
+        }
+    }
+
+    fn transmit(&mut self, now: Nanos, to: RawEid, link: &mut dyn Link) {
+        let mut buf = [0; TRANSMIT_MAX];
+        while let Some(len) = self.tp.poll_transmit(now, &mut buf, &self.pool) {
+            flow().seal(&mut buf[..len]).expect("long enough");
+            link.send(now, Datagram { from: self.eid, to, bytes: Arc::from(&buf[..len]) });
+        }
+    }
+
+    fn receive(&mut self, now: Nanos, bytes: &[u8], peer: RawEid) -> Result<(), String> {
+        let Ok(packet) = Packet::open(bytes, &flow()) else { return Ok(()) };
+        let result = self.tp.on_packet(now, &packet, &mut self.pool);
+        *self.counts.entry(result).or_insert(0) += 1;
+        while let Some(piece) = self.tp.pop() {
+            let expected = content(peer, self.popped);
+            if piece.header != header(self.popped, expected.len()) || piece.payload != expected {
+                return Err(format!("piece {} is not what was sent", self.popped));
+            }
+            self.popped += 1;
+            self.tp.recycle(piece);
+        }
+        Ok(())
+    }
+}
+
+fn flow() -> IcrcFlow {
+    let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 4791));
+    IcrcFlow::new(addr, addr)
+}
+
+/// Runs a scenario over ends made by `make`; the ends and the time it took, or what went wrong.
+fn run_with(scenario: &Scenario, ends: [End; 2]) -> Result<([End; 2], Nanos), String> {
+    let mut ends = ends;
+    let mut rng = Rng::new(scenario.seed);
+    let mut link = scenario.faults.build(&mut rng);
+    let mut now = 0;
+    loop {
+        for me in 0..2 {
+            let to = ends[1 - me].eid;
+            ends[me].push_some(&mut rng);
+            ends[me].transmit(now, to, &mut *link);
+            if let Some(error) = ends[me].tp.failed() {
+                return Err(format!("TP {me}: {error}"));
+            }
+        }
+        let done = (0..2).all(|i| {
+            ends[i].tp.is_drained()
+                && ends[i].pushed == ends[i].goal
+                && ends[i].popped == ends[1 - i].goal
+        });
+        if done {
+            return Ok((ends, now));
+        }
+        let next = [link.poll_deadline(), ends[0].tp.poll_deadline(), ends[1].tp.poll_deadline()];
+        let next = next.into_iter().flatten().min();
+        // More to push and nothing to wait for: another burst.
+        now = next.unwrap_or(now + 1).max(now);
+        if now > scenario.bound {
+            return Err(format!("{} and {} pieces by then", ends[0].popped, ends[1].popped));
+        }
+        while let Some(datagram) = link.poll(now) {
+            let me = usize::from(datagram.to != ends[0].eid);
+            let peer = ends[1 - me].eid;
+            ends[me].receive(now, &datagram.bytes, peer)?;
+        }
+    }
+}
+
+fn run(scenario: &Scenario) -> Result<([End; 2], Nanos), String> {
+    let goals = [scenario.pieces, scenario.pieces / 3];
+    let ends = [End::new(scenario, 1, goals[0]), End::new(scenario, 2, goals[1])];
+    run_with(scenario, ends)
+}
+
+/// Everything delivered, everything given back.
+fn check(scenario: &Scenario) -> Result<Nanos, String> {
+    let (ends, took) = run(scenario)?;
+    for end in ends {
+        let usage = end.pool.usage();
+        if usage.free != usage.blocks {
+            return Err(format!("{} blocks kept", usage.blocks - usage.free));
+        }
+        if end.tp.room() != scenario.window as usize {
+            return Err(format!("window of {} has {} places", scenario.window, end.tp.room()));
+        }
+    }
+    Ok(took)
+}
+
+fn bad_link(rng: &mut Rng) -> FaultCfg {
+    FaultCfg {
+        delay_ns: rng.below(2 * MS),
+        jitter_ns: rng.below(MS),
+        loss_ppm: rng.below(150_000) as u32,
+        duplicate_ppm: rng.below(100_000) as u32,
+        reorder_ppm: rng.below(200_000) as u32,
+        reorder_ns: 1 + rng.below(3 * MS),
+        corrupt_ppm: rng.below(50_000) as u32,
+        ..FaultCfg::default()
+    }
+}
+
+#[test]
+fn every_piece_arrives_once_in_order_under_four_hundred_seeds() {
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed);
+        let strategy = if seed % 2 == 0 { Strategy::SelectiveRepeat } else { Strategy::GoBackN };
+        let scenario = Scenario {
+            window: 1 + rng.below(64) as u32,
+            blocks: rng.below(4) as u32,
+            first_psn: rng.next_u64() as u32,
+            pieces: 1 + rng.below(150) as u32,
+            ..Scenario::new(seed, strategy, bad_link(&mut rng))
+        };
+        check(&scenario).unwrap_or_else(|error| panic!("seed {seed}: {error}; {scenario:?}"));
+    }
+}
+
+#[test]
+fn a_perfect_link_needs_no_retransmission_and_few_acknowledgements() {
+    for strategy in [Strategy::GoBackN, Strategy::SelectiveRepeat] {
+        let faults = FaultCfg { delay_ns: 10_000, ..FaultCfg::default() };
+        let scenario = Scenario { pieces: 640, ..Scenario::new(1, strategy, faults) };
+        let (ends, _) = run(&scenario).expect("nothing is lost");
+        assert_eq!(ends[0].tp.stats().sent, 640);
+        assert_eq!(ends[0].tp.stats().sent_again, 0);
+        assert!(ends[1].tp.stats().acks_sent <= 2 * 640 / 8, "{:?}", ends[1].tp.stats());
+        assert_eq!(ends[0].pool.usage().used_max, 0, "no loss, no block");
+    }
+}
+
+#[test]
+fn selective_repeat_sends_little_more_than_what_was_lost() {
+    let sent = |strategy| {
+        let faults = FaultCfg { delay_ns: MS, loss_ppm: 20_000, ..FaultCfg::default() };
+        let scenario = Scenario { pieces: 2000, ..Scenario::new(5, strategy, faults) };
+        let (ends, took) = run(&scenario).expect("repaired");
+        (ends[0].tp.stats().sent_again, took)
+    };
+    let (selective, selective_time) = sent(Strategy::SelectiveRepeat);
+    let (go_back, go_back_time) = sent(Strategy::GoBackN);
+    assert!((20..90).contains(&selective), "selective repeat sent {selective} again");
+    assert!(go_back > 3 * selective, "go-back-N sent {go_back} again");
+    assert!(selective_time < go_back_time);
+}
+
+#[test]
+fn a_hole_is_repaired_within_about_one_round_trip() {
+    // One outage swallows a few packets in the middle of a stream that goes on.
+    let outage = Outage { from: 50_000, until: 52_000, pair: None };
+    let faults = FaultCfg {
+        delay_ns: MS,
+        bytes_per_second: 100_000_000,
+        queue_bytes: 1 << 20,
+        outages: vec![outage],
+        ..FaultCfg::default()
+    };
+    let scenario = Scenario { pieces: 60, ..Scenario::new(3, Strategy::SelectiveRepeat, faults) };
+    let took = check(&scenario).expect("repaired");
+    assert!(took < 12 * MS, "took {took} ns");
+}
+
+#[test]
+fn without_blocks_selective_repeat_still_delivers() {
+    let faults = FaultCfg { delay_ns: 1000, loss_ppm: 50_000, ..FaultCfg::default() };
+    let scenario = Scenario { blocks: 0, ..Scenario::new(4, Strategy::SelectiveRepeat, faults) };
+    let (ends, _) = run(&scenario).expect("delivered");
+    assert!(ends[1].counts.contains_key(&Received::DroppedNoBlock));
+}
+
+#[test]
+fn a_dead_peer_is_known_within_the_bound() {
+    for strategy in [Strategy::GoBackN, Strategy::SelectiveRepeat] {
+        let dead = Outage { from: 0, until: Nanos::MAX, pair: None };
+        let faults = FaultCfg { outages: vec![dead], ..FaultCfg::default() };
+        let mut scenario = Scenario::new(1, strategy, faults);
+        // 10 + 20 + 40 + 80 + 160 + 320 + 500 + 500 + 500 ms.
+        scenario.bound = 2_200 * MS;
+        let error = run(&scenario).err().expect("nobody answers");
+        assert!(error.contains("did not acknowledge in time"), "{error}");
+    }
+}
+
+#[test]
+fn the_window_is_never_exceeded() {
+    let scenario = Scenario::new(1, Strategy::SelectiveRepeat, FaultCfg::default());
+    let mut end = End::new(&scenario, 1, 1000);
+    let mut rng = Rng::new(1);
+    for _ in 0..200 {
+        end.push_some(&mut rng);
+    }
+    let bytes = [0; 8];
+    let refused = end.tp.push(&header(0, 8), 8, &mut |out| out.copy_from_slice(&bytes));
+    assert_eq!(refused, Err(PushError::WindowFull));
+    let mut buf = [0; TRANSMIT_MAX];
+    let mut psns = Vec::new();
+    while let Some(len) = end.tp.poll_transmit(0, &mut buf, &end.pool) {
+        psns.push(Packet::parse(&buf[..len]).expect("own packet").header);
+    }
+    assert_eq!(psns.len(), scenario.window as usize);
+    assert!(psns.last().is_some_and(|last| last.ack_req), "a full window asks for news");
+}
+
+#[test]
+fn packets_outside_the_window_are_dropped_by_name() {
+    let scenario = Scenario::new(1, Strategy::SelectiveRepeat, FaultCfg::default());
+    let mut end = End::new(&scenario, 1, 0);
+    let expected = end.tp.cfg().rx_psn;
+    let mut inject = |offset: u32| {
+        let body = match header(0, 0) {
+            TransactionHeader::Response(header) => Body::Response(header),
+            TransactionHeader::Request(header) => Body::Request(header),
+        };
+        let packet = PacketHeader::new(end.tp.cfg().local_tpn, expected.plus(offset), body);
+        end.tp.on_packet(0, &Packet { header: packet, payload: &[] }, &mut end.pool)
+    };
+    assert_eq!(inject(32), Received::OutsideWindow);
+    assert_eq!(inject(1 << 22), Received::OutsideWindow);
+    assert_eq!(inject(0x00ff_ffff), Received::Duplicate);
+    assert_eq!(inject(0x00ff_ff00), Received::OutsideWindow);
+    assert_eq!(inject(31), Received::OutOfOrder);
+    assert_eq!(inject(31), Received::Duplicate);
+    assert_eq!(inject(0), Received::InOrder);
+    assert_eq!(inject(0), Received::Duplicate);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_is_dropped() {
+    let scenario = Scenario::new(1, Strategy::SelectiveRepeat, FaultCfg::default());
+    let mut end = End::new(&scenario, 1, 4);
+    let mut rng = Rng::new(9);
+    while end.pushed < 4 {
+        end.push_some(&mut rng);
+    }
+    let first = end.tp.cfg().tx_psn;
+    let mut ack = |psn: Psn| {
+        let ack =
+            Ack { window: 1, congestion: false, trigger: psn, received: SackBitmap::default() };
+        let header = PacketHeader::new(end.tp.cfg().local_tpn, psn, Body::Ack(ack));
+        end.tp.on_packet(0, &Packet { header, payload: &[] }, &mut end.pool)
+    };
+    // Pushed but not sent.
+    assert_eq!(ack(first.plus(1)), Received::BadAck);
+    assert_eq!(ack(first.plus(1 << 22)), Received::BadAck);
+    assert_eq!(ack(first), Received::Acknowledged);
+    assert_eq!(end.tp.room(), scenario.window as usize - 4);
+}
+
+#[test]
+fn a_scribbled_pool_fails_the_tp_and_never_delivers_wrong_pieces() {
+    let mut failed = 0;
+    for seed in 0..60 {
+        let faults = FaultCfg { delay_ns: 1000, loss_ppm: 100_000, ..FaultCfg::default() };
+        let scenario = Scenario::new(seed, Strategy::SelectiveRepeat, faults);
+        let region = Region::private(8 << BLOCK_LOG2).expect("memory");
+        let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 120)];
+        ends[0].pool = KnittingPool::new();
+        ends[0].pool.grow(0, region.clone(), BLOCK_LOG2, 8).expect("fresh piece");
+        let mut rng = Rng::new(seed);
+        let mut link = scenario.faults.build(&mut rng);
+        let mut now = 0;
+        while now < 1000 * MS && ends.iter().all(|end| end.tp.failed().is_none()) {
+            for me in 0..2 {
+                let to = ends[1 - me].eid;
+                ends[me].push_some(&mut rng);
+                ends[me].transmit(now, to, &mut *link);
+            }
+            let at = rng.index(region.len() / 8) * 8;
+            region.store_u64(at, rng.next_u64() >> rng.below(64)).expect("inside");
+            let next =
+                [link.poll_deadline(), ends[0].tp.poll_deadline(), ends[1].tp.poll_deadline()];
+            let Some(next) = next.into_iter().flatten().min() else { break };
+            now = next.max(now);
+            while let Some(datagram) = link.poll(now) {
+                let me = usize::from(datagram.to != ends[0].eid);
+                let peer = ends[1 - me].eid;
+                ends[me].receive(now, &datagram.bytes, peer).expect("never a wrong piece");
+            }
+        }
+        if ends[0].tp.failed() == Some(TpError::PoolCorrupt) {
+            failed += 1;
+            let end = &mut ends[0];
+            end.tp.close(&mut end.pool);
+            assert_eq!(end.pool.usage().free, 8, "all blocks came back");
+        }
+    }
+    assert!(failed > 10, "the scribbling was noticed {failed} times");
+}
+
+/// A planted fault: forgets a lost packet instead of sending it again.
+#[derive(Debug)]
+struct ForgetsLost(Box<dyn Retransmission>);
+
+impl Retransmission for ForgetsLost {
+    fn keeps_out_of_order(&self) -> bool {
+        self.0.keeps_out_of_order()
+    }
+
+    fn on_ack(&mut self, news: &AckNews, window: &mut SendWindow) {
+        window.mark_sacked(news.edge);
+    }
+
+    fn on_timeout(&mut self, window: &mut SendWindow) {
+        window.mark_sacked(window.una());
+    }
+}
+
+#[test]
+fn the_check_sees_a_dropped_retransmission() {
+    for strategy in [Strategy::GoBackN, Strategy::SelectiveRepeat] {
+        let faults = FaultCfg { delay_ns: 1000, loss_ppm: 50_000, ..FaultCfg::default() };
+        let scenario = Scenario::new(2, strategy, faults);
+        let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 40)];
+        let cfg = *ends[0].tp.cfg();
+        ends[0].tp = Tp::with_strategy(cfg, Box::new(ForgetsLost(retransmission(strategy))));
+        assert!(run_with(&scenario, ends).is_err());
+    }
+}
+
+/// A planted fault: takes a packet beyond a gap for proof that the gap was received.
+#[derive(Debug)]
+struct AcksTooEarly {
+    edge: u64,
+}
+
+impl LossRecord for AcksTooEarly {
+    fn record(&mut self, _pool: &mut KnittingPool, seq: u64) -> Result<Arrival, LossError> {
+        self.edge = self.edge.max(seq + 1);
+        Ok(Arrival::Advanced(self.edge))
+    }
+
+    fn first_missing(&self) -> u64 {
+        self.edge
+    }
+
+    fn is_received(&self, _pool: &KnittingPool, seq: u64) -> Result<bool, LossError> {
+        Ok(seq < self.edge)
+    }
+
+    fn sack(&self, _pool: &KnittingPool, _words: &mut [u64]) -> Result<usize, LossError> {
+        Ok(0)
+    }
+
+    fn release(&mut self, _pool: &mut KnittingPool) {}
+}
+
+#[test]
+fn the_check_sees_an_acknowledgement_before_acceptance() {
+    let faults = FaultCfg { delay_ns: 1000, loss_ppm: 50_000, ..FaultCfg::default() };
+    let scenario = Scenario::new(2, Strategy::SelectiveRepeat, faults);
+    let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 40)];
+    ends[1].tp.rx = ReceiveWindow::recording(32, Box::new(AcksTooEarly { edge: 0 }));
+    assert!(run_with(&scenario, ends).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_window_over_any_link_delivers(
+        seed in any::<u64>(),
+        window in 1u32..200,
+        blocks in 0u32..6,
+        first_psn in any::<u32>(),
+        pieces in 1u32..100,
+        selective in any::<bool>(),
+    ) {
+        let strategy = if selective { Strategy::SelectiveRepeat } else { Strategy::GoBackN };
+        let faults = bad_link(&mut Rng::new(seed));
+        let scenario =
+            Scenario { window, blocks, first_psn, pieces, ..Scenario::new(seed, strategy, faults) };
+        prop_assert!(check(&scenario).is_ok(), "{:?}", check(&scenario));
+    }
+}

@@ -1,0 +1,110 @@
+//! Decorators that change when datagrams arrive.
+//!
+//! - owns: jitter, reordering, rate. takes: a link and a generator.
+//! - gives: a slower link. must not: lose anything but what a full queue loses.
+
+use std::collections::BTreeMap;
+
+use udma_abi::Nanos;
+
+use super::{Datagram, Link, Rng, forward};
+use crate::ports::NodeAddr;
+
+/// Delays each datagram by a random time, keeping the order of each direction.
+#[derive(Debug)]
+pub struct Jitter {
+    inner: Box<dyn Link>,
+    rng: Rng,
+    most_ns: Nanos,
+    /// When the last datagram of a direction went on.
+    last: BTreeMap<(NodeAddr, NodeAddr), Nanos>,
+}
+
+impl Jitter {
+    /// Around `inner`, up to `most_ns` each.
+    #[must_use]
+    pub fn new(inner: Box<dyn Link>, rng: Rng, most_ns: Nanos) -> Self {
+        Self { inner, rng, most_ns, last: BTreeMap::new() }
+    }
+}
+
+impl Link for Jitter {
+    fn send(&mut self, at: Nanos, datagram: Datagram) {
+        let late = at.saturating_add(self.rng.below(self.most_ns.saturating_add(1)));
+        let last = self.last.entry((datagram.from, datagram.to)).or_insert(0);
+        *last = late.max(*last);
+        self.inner.send(*last, datagram);
+    }
+
+    forward!();
+}
+
+/// Holds some datagrams back, so that later ones overtake them.
+#[derive(Debug)]
+pub struct Reordering {
+    inner: Box<dyn Link>,
+    rng: Rng,
+    ppm: u32,
+    most_ns: Nanos,
+}
+
+impl Reordering {
+    /// Around `inner`: with a chance of `ppm` in a million for up to `most_ns`.
+    #[must_use]
+    pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32, most_ns: Nanos) -> Self {
+        Self { inner, rng, ppm, most_ns }
+    }
+}
+
+impl Link for Reordering {
+    fn send(&mut self, at: Nanos, datagram: Datagram) {
+        let held = if self.rng.chance_ppm(self.ppm) { self.rng.below(self.most_ns) } else { 0 };
+        self.inner.send(at.saturating_add(held), datagram);
+    }
+
+    forward!();
+}
+
+/// Limits bytes per second of each direction; a full queue loses what comes.
+#[derive(Debug)]
+pub struct Rate {
+    inner: Box<dyn Link>,
+    bytes_per_second: u64,
+    queue_bytes: u64,
+    /// When each direction is free again.
+    busy_until: BTreeMap<(NodeAddr, NodeAddr), Nanos>,
+}
+
+impl Rate {
+    /// Around `inner`.
+    #[must_use]
+    pub fn new(inner: Box<dyn Link>, bytes_per_second: u64, queue_bytes: u64) -> Self {
+        Self {
+            inner,
+            bytes_per_second: bytes_per_second.max(1),
+            queue_bytes,
+            busy_until: BTreeMap::new(),
+        }
+    }
+
+    fn time_of(&self, bytes: u64) -> Nanos {
+        let ns = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
+        Nanos::try_from(ns).unwrap_or(Nanos::MAX)
+    }
+}
+
+impl Link for Rate {
+    fn send(&mut self, at: Nanos, datagram: Datagram) {
+        let own = self.time_of(datagram.bytes.len() as u64);
+        let longest = self.time_of(self.queue_bytes);
+        let busy = self.busy_until.entry((datagram.from, datagram.to)).or_insert(0);
+        let start = at.max(*busy);
+        if start - at > longest {
+            return;
+        }
+        *busy = start.saturating_add(own);
+        self.inner.send(*busy, datagram);
+    }
+
+    forward!();
+}

@@ -1,0 +1,102 @@
+use super::*;
+use udma_abi::RawEid;
+
+const A: NodeAddr = RawEid([1; 16]);
+const B: NodeAddr = RawEid([2; 16]);
+
+fn datagram(number: u8) -> Datagram {
+    Datagram { from: A, to: B, bytes: Arc::from(vec![number; 100]) }
+}
+
+/// Sends `count` datagrams 1 us apart and drains the link: (arrival, first byte).
+fn run(cfg: &FaultCfg, seed: u64, count: u8) -> Vec<(Nanos, Vec<u8>)> {
+    let mut link = cfg.build(&mut Rng::new(seed));
+    let mut arrived = Vec::new();
+    for number in 0..count {
+        link.send(u64::from(number) * 1000, datagram(number));
+    }
+    while let Some(now) = link.poll_deadline() {
+        while let Some(datagram) = link.poll(now) {
+            arrived.push((now, datagram.bytes.to_vec()));
+        }
+    }
+    arrived
+}
+
+fn numbers(arrived: &[(Nanos, Vec<u8>)]) -> Vec<u8> {
+    arrived.iter().map(|(_, bytes)| bytes[0]).collect()
+}
+
+#[test]
+fn a_wire_keeps_order_and_delay() {
+    let cfg = FaultCfg { delay_ns: 500, ..FaultCfg::default() };
+    let arrived = run(&cfg, 1, 50);
+    assert_eq!(numbers(&arrived), (0..50).collect::<Vec<_>>());
+    assert!(arrived.iter().all(|(at, bytes)| *at == u64::from(bytes[0]) * 1000 + 500));
+}
+
+#[test]
+fn loss_loses_about_its_share() {
+    let cfg = FaultCfg { loss_ppm: 500_000, ..FaultCfg::default() };
+    let arrived = run(&cfg, 1, 200);
+    assert!((60..140).contains(&arrived.len()), "{} of 200 arrived", arrived.len());
+}
+
+#[test]
+fn duplication_doubles_and_changes_nothing() {
+    let cfg = FaultCfg { duplicate_ppm: 1_000_000, ..FaultCfg::default() };
+    assert_eq!(numbers(&run(&cfg, 1, 3)), [0, 0, 1, 1, 2, 2]);
+}
+
+#[test]
+fn corruption_flips_exactly_one_bit() {
+    let cfg = FaultCfg { corrupt_ppm: 1_000_000, ..FaultCfg::default() };
+    for (at, bytes) in run(&cfg, 1, 20) {
+        let number = u8::try_from(at / 1000).expect("twenty datagrams");
+        let flipped: u32 = bytes.iter().map(|byte| (byte ^ number).count_ones()).sum();
+        assert_eq!(flipped, 1);
+    }
+}
+
+#[test]
+fn jitter_keeps_order_and_reordering_does_not() {
+    let jitter = FaultCfg { jitter_ns: 50_000, ..FaultCfg::default() };
+    assert_eq!(numbers(&run(&jitter, 1, 100)), (0..100).collect::<Vec<_>>());
+    let reorder = FaultCfg { reorder_ppm: 200_000, reorder_ns: 20_000, ..FaultCfg::default() };
+    let mut order = numbers(&run(&reorder, 1, 100));
+    assert_ne!(order, (0..100).collect::<Vec<_>>());
+    order.sort_unstable();
+    assert_eq!(order, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn rate_spaces_datagrams_and_drops_beyond_its_queue() {
+    let slow = FaultCfg { bytes_per_second: 10_000_000, queue_bytes: 500, ..FaultCfg::default() };
+    let arrived = run(&slow, 1, 100);
+    assert!(arrived.len() < 40, "{} passed", arrived.len());
+    assert!(arrived.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 10_000));
+}
+
+#[test]
+fn an_outage_cuts_its_pair_for_its_time() {
+    let cut = Outage { from: 10_000, until: 20_000, pair: Some((B, A)) };
+    let cfg = FaultCfg { outages: vec![cut], ..FaultCfg::default() };
+    let arrived = run(&cfg, 1, 30);
+    assert_eq!(numbers(&arrived), (0..10).chain(20..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    let cfg = FaultCfg {
+        delay_ns: 1000,
+        jitter_ns: 3000,
+        loss_ppm: 100_000,
+        duplicate_ppm: 100_000,
+        reorder_ppm: 100_000,
+        reorder_ns: 9000,
+        corrupt_ppm: 100_000,
+        ..FaultCfg::default()
+    };
+    assert_eq!(run(&cfg, 7, 100), run(&cfg, 7, 100));
+    assert_ne!(run(&cfg, 7, 100), run(&cfg, 8, 100));
+}
