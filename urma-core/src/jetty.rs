@@ -56,7 +56,17 @@ impl<'a> JettyCfg<'a> {
     }
 }
 
-/// A queue pair. One poster at a time. The fields are dropped in order, see [`crate::Jfs`].
+/// A queue pair. One poster at a time:
+///
+/// ```compile_fail,E0499
+/// fn two_posters(jetty: &mut urma_core::Jetty) {
+///     let one = &mut *jetty;
+///     let two = &mut *jetty;
+///     let _ = (one.post_send(&[]), two.post_send(&[]));
+/// }
+/// ```
+///
+///  The fields are dropped in order, see [`crate::Jfs`].
 #[derive(Debug)]
 pub struct Jetty {
     body: QueueBody,

@@ -277,7 +277,14 @@ impl Segment {
     }
 
     /// Withdraws it: work in progress drains for at most 10 ms, then it is revoked. No byte is
-    /// placed after this returned.
+    /// placed after this returned. No request can name it any more:
+    ///
+    /// ```compile_fail,E0382
+    /// fn late(segment: urma_core::Segment) {
+    ///     let _ = segment.unregister();
+    ///     let _ = urma_core::LocalSge { segment: &segment, addr: 0, len: 8 };
+    /// }
+    /// ```
     ///
     /// # Errors
     /// What the device says; the segment stays.
