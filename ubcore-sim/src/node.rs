@@ -8,6 +8,7 @@ mod config;
 
 use std::{io, sync::Arc};
 
+pub use backing::{DEVICE_ID, DRIVER, VENDOR_ID};
 pub use config::{ConfigError, NodeCfg};
 use udma_abi::RawEid;
 use urma_mem::{Arena, Pages, Region};

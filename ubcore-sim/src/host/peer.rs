@@ -16,8 +16,8 @@ use std::{
     sync::Arc,
 };
 
-use offer::{Offer, parts};
 pub use offer::{LocalShare, VmAccess};
+use offer::{Offer, parts};
 use udma_abi::{CmdStatus, Nanos, RawEid};
 
 use super::{
@@ -218,9 +218,8 @@ impl Peers {
                 self.events.push_back(PeerEvent::NoPeer { eid, status: CmdStatus::Timeout });
             }
         }
-        let unconnected = |link: &Link| {
-            matches!(link.state, State::Wanted { .. }) && link.socket.is_none()
-        };
+        let unconnected =
+            |link: &Link| matches!(link.state, State::Wanted { .. }) && link.socket.is_none();
         let wanted: Vec<u64> =
             self.links.iter().filter(|(_, link)| unconnected(link)).map(|(key, _)| *key).collect();
         for key in wanted {

@@ -4,16 +4,9 @@
 //! *Gives*: keys that are ready. *Must not*: own what it watches (a closed descriptor leaves by
 //! itself).
 
-use std::{
-    io,
-    os::fd::AsFd,
-    time::Duration,
-};
+use std::{io, mem::MaybeUninit, os::fd::AsFd, time::Duration};
 
-use rustix::{
-    buffer::spare_capacity,
-    event::{Timespec, epoll},
-};
+use rustix::event::{Timespec, epoll};
 
 use super::descriptor::ForkGuarded;
 
@@ -33,9 +26,9 @@ pub struct Poll {
 }
 
 /// What a wait found. Kept between waits, so that they do not allocate.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ReadyList {
-    events: Vec<epoll::Event>,
+    keys: Vec<u64>,
 }
 
 impl Poll {
@@ -70,14 +63,22 @@ impl Poll {
     /// # Errors
     /// The system's error.
     pub fn wait(&self, ready: &mut ReadyList, timeout: Option<Duration>) -> io::Result<()> {
-        ready.events.clear();
-        ready.events.reserve(BATCH);
+        ready.keys.clear();
         let timeout = timeout.map(|limit| Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
-        match epoll::wait(&self.epoll, spare_capacity(&mut ready.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => {
+                ready.keys.extend(events.iter().map(|event| {
+                    // The kernel's struct is packed: copy, do not borrow.
+                    let data = event.data;
+                    data.u64()
+                }));
+                Ok(())
+            }
+            Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -86,17 +87,7 @@ impl Poll {
 impl ReadyList {
     /// The keys of what is ready.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
-        self.events.iter().map(|event| {
-            // The kernel's struct is packed: copy, do not borrow.
-            let data = event.data;
-            data.u64()
-        })
-    }
-}
-
-impl std::fmt::Debug for ReadyList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.keys()).finish()
+        self.keys.iter().copied()
     }
 }
 

@@ -38,7 +38,8 @@ impl Background {
         let mut watch = UdpWatch::Off;
         shared.udp().watch(&poll, UDP_KEY, UdpWatch::On, &mut watch);
         let polls_seen = shared.presence().polls();
-        let turner = Turner { shared, peers, poll, polls_seen, watch, said_asleep: false };
+        let (said_asleep, stays) = (false, 0);
+        let turner = Turner { shared, peers, poll, polls_seen, watch, said_asleep, stays };
         let name = "urma-node".to_owned();
         let handle = std::thread::Builder::new().name(name).spawn(move || turner.run())?;
         Ok(Self { handle })
@@ -69,6 +70,8 @@ struct Turner {
     polls_seen: u64,
     watch: UdpWatch,
     said_asleep: bool,
+    /// Times in a row that a last look found work and the step after it none.
+    stays: u32,
 }
 
 impl Turner {
@@ -125,6 +128,7 @@ impl Turner {
             if !is_busy && !asked {
                 return self.sleep();
             }
+            self.stays = 0;
         }
         // Others may want this processor.
         std::thread::yield_now();
@@ -135,9 +139,12 @@ impl Turner {
     fn sleep(&mut self) -> Option<Duration> {
         let now = self.shared.clock().now();
         if !self.shared.device().announce_sleep(now) {
-            return Some(Duration::ZERO);
+            // Work that no step can do yet must not make this thread spin against the application.
+            self.stays += 1;
+            return Some(if self.stays > STAYS_MAX { TICK } else { Duration::ZERO });
         }
         self.said_asleep = true;
+        self.stays = 0;
         let deadline = self.shared.device().poll_deadline();
         self.shared.set_armed(deadline);
         let earliest = [deadline, self.peers.poll_deadline(now)].into_iter().flatten().min()?;
@@ -211,5 +218,7 @@ const UDP_KEY: u64 = 2;
 pub const TICK: Duration = Duration::from_millis(1);
 /// Steps of the device before looking at the descriptors again.
 const STEPS_PER_TURN: usize = 32;
+/// Fruitless attempts to sleep before waiting for a tick instead.
+const STAYS_MAX: u32 = 8;
 /// Requests and events passed on before looking at the descriptors again.
 const REQUESTS_PER_TURN: usize = 64;

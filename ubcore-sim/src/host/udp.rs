@@ -132,9 +132,8 @@ impl Udp {
         for _ in 0..RECEIVES_PER_CALL {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
             let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
-            let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] = std::array::from_fn(|_| {
-                IoSliceMut::new(buffers.next().unwrap_or_default())
-            });
+            let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
+                std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
             let got = self.state.recv((&self.socket).into(), &mut parts, &mut metas);
             // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
             let Ok(filled) = got else { break };

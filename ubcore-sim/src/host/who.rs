@@ -16,9 +16,9 @@ pub(crate) fn udp_owner(address: SocketAddr) -> Option<u32> {
         .filter_map(|table| fs::read_to_string(table).ok())
         .find_map(|table| inode_of(&table, address))?;
     let link = format!("socket:[{inode}]");
-    let pids = fs::read_dir("/proc").ok()?.filter_map(|entry| {
-        entry.ok()?.file_name().to_str()?.parse::<u32>().ok()
-    });
+    let pids = fs::read_dir("/proc")
+        .ok()?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.take(PIDS_MAX).find(|pid| has_link(*pid, &link))
 }
 

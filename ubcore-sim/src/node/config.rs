@@ -120,9 +120,8 @@ impl NodeCfg {
 
     /// Whether a node can be opened with it.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let refuse = |name, value: u32, wanted| {
-            Err(ConfigError { name, value: value.to_string(), wanted })
-        };
+        let refuse =
+            |name, value: u32, wanted| Err(ConfigError { name, value: value.to_string(), wanted });
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
         }

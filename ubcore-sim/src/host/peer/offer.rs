@@ -74,7 +74,8 @@ impl Offer {
         kind: Kind,
         to: RawEid,
     ) -> io::Result<(Hello, [BorrowedFd<'a>; FDS])> {
-        let file = |region: &'a Region| region.fd().map(|(fd, _)| fd).ok_or(io::ErrorKind::Unsupported);
+        let file =
+            |region: &'a Region| region.fd().map(|(fd, _)| fd).ok_or(io::ErrorKind::Unsupported);
         let probe = match share.vm {
             VmAccess::Probe => share.node_region.addr() as u64,
             VmAccess::Off => 0,

@@ -5,8 +5,8 @@
 
 use std::os::fd::AsFd;
 
-use super::*;
 use super::hello::{Hello, HelloError, Received};
+use super::*;
 
 impl Peers {
     /// Connects link `key` and offers, if its peer's queue has room.
@@ -193,7 +193,8 @@ impl Peers {
         match shown.hello.kind {
             Kind::Refuse(Refusal::Busy) => {
                 // Its own connection to this node is on the way, or this one comes too early.
-                self.links.insert(key, Link { socket: None, state: State::Wanted { eid, deadline } });
+                self.links
+                    .insert(key, Link { socket: None, state: State::Wanted { eid, deadline } });
             }
             Kind::Refuse(reason) => {
                 tracing::info!(?eid, ?reason, "a node on this host refuses to share memory");
@@ -221,10 +222,8 @@ impl Peers {
     fn open(&mut self, key: u64, socket: ForkGuarded, who: (RawEid, u64), parts: SameHostParts) {
         let (eid, incarnation) = who;
         self.links.retain(|_, link| link.state.sought() != Some(eid));
-        self.links.insert(
-            key,
-            Link { socket: Some(socket), state: State::Up { eid, incarnation } },
-        );
+        self.links
+            .insert(key, Link { socket: Some(socket), state: State::Up { eid, incarnation } });
         self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });
     }
 

@@ -161,10 +161,7 @@ fn nobody_here_means_packets_or_nothing() {
     let mut strict = Side::new(Claim::random().unwrap(), PathChoice::SameHost);
     strict.peers.find(0, nobody);
     settle(&mut [&mut strict], 2);
-    assert!(matches!(
-        strict.seen[..],
-        [PeerEvent::NoPeer { status: CmdStatus::Unreachable, .. }]
-    ));
+    assert!(matches!(strict.seen[..], [PeerEvent::NoPeer { status: CmdStatus::Unreachable, .. }]));
 }
 
 #[test]
@@ -347,10 +344,8 @@ fn lying_names_are_refused() {
 
 #[test]
 fn missing_surplus_and_wrong_descriptors_are_refused() {
-    let (null, blocking) = (
-        std::fs::File::open("/dev/null").unwrap(),
-        eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
-    );
+    let (null, blocking) =
+        (std::fs::File::open("/dev/null").unwrap(), eventfd(0, EventfdFlags::CLOEXEC).unwrap());
     let shrinkable = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
     rustix::fs::ftruncate(&shrinkable, 1 << 20).unwrap();
     for at in 0..FDS {
@@ -376,7 +371,7 @@ fn missing_surplus_and_wrong_descriptors_are_refused() {
 #[test]
 fn garbage_and_silence_are_cut() {
     use rustix::net::{SendFlags, send};
-    let hello_len = crate::host::hello::LEN;
+    let hello_len = hello::LEN;
     for len in [1, 8, hello_len - 1, hello_len, hello_len + 1, 4096] {
         let mut a = Side::auto();
         let liar = Liar::connect(&a);
@@ -411,12 +406,8 @@ fn a_lying_answer_is_not_taken() {
         a.peers.find(0, liar_claim.eid());
         let socket = liar_claim.accept().unwrap().unwrap();
         let offer = hello::receive(&socket).unwrap();
-        let mut answer = Hello {
-            kind: Kind::Accept,
-            eid: liar_claim.eid(),
-            to: a.eid(),
-            ..offer.hello
-        };
+        let mut answer =
+            Hello { kind: Kind::Accept, eid: liar_claim.eid(), to: a.eid(), ..offer.hello };
         let mut fds: Vec<_> = offer.fds.iter().map(AsFd::as_fd).collect();
         match lie {
             0 => answer.kind = Kind::Offer,

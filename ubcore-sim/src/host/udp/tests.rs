@@ -12,7 +12,7 @@ fn node() -> (Claim, RawEid, Udp) {
 
 /// A packet of `len` bytes that starts with `mark`.
 fn packet(mark: u8, len: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+    let mut bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
     bytes[0] = mark;
     bytes
 }
@@ -62,7 +62,7 @@ fn runs_of_any_shape_arrive_whole_in_order_and_with_their_icrc() {
             assert_eq!(*from, a.address());
             assert_eq!(bytes[..bytes.len() - 4], sent[..sent.len() - 4]);
             let flow = IcrcFlow::new(*from, udp.address());
-            flow.verify_segments(bytes, RUN_MAX as u16).unwrap();
+            flow.verify_segments(bytes, u16::try_from(RUN_MAX).unwrap()).unwrap();
         }
     }
     let counts = a.counts();
