@@ -1,1 +1,35 @@
-//! placeholder
+//! The user-space UDMA driver: rings in host memory, doorbells, owner bits, commands.
+//!
+//! *Owns*: everything between urma-core's provider traits and a device's registers.
+//! *Takes*: checked requests, and a device as an `Arc<dyn DeviceBacking>`. *Gives*: an
+//! [`UdmaDevice`] for the registry. *Must not*: know which device or backing it drives; make a
+//! system call, allocate or wait for a lock on the data path; trust a word that the device wrote.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod cmdq;
+mod context;
+mod device;
+mod doorbell;
+mod events;
+mod group;
+mod jetty;
+mod jfc;
+mod jfce;
+mod jfr;
+mod jfs;
+mod path;
+mod provider;
+mod ranges;
+mod resolve;
+mod segment;
+mod shadow;
+mod sqe;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use alloc::RingPages;
+pub use device::DriverCfg;
+pub use provider::{DRIVER_NAME, UdmaDevice, UdmaProvider};

@@ -146,7 +146,8 @@ pub enum Command {
         /// Local jetty.
         id: u32,
     },
-    /// Address at which this process may load and store a peer's segment. Result 0: address.
+    /// Opens a window on a peer's segment for load and store. Result 0: its offset in the register
+    /// region, where [`crate::RegisterRegion::map`] gives the memory.
     MapSeg {
         /// Way to the peer.
         tpn: u32,
@@ -159,9 +160,9 @@ pub enum Command {
         /// Bytes.
         len: u64,
     },
-    /// Give back such an address.
+    /// Give back such a window.
     UnmapSeg {
-        /// The address.
+        /// The offset.
         addr: u64,
         /// Bytes.
         len: u64,

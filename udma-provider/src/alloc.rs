@@ -1,0 +1,211 @@
+//! Memory that the device reaches: rings, records, pools, and the user's segments.
+//!
+//! *Owns*: device addresses (one allocator per device) and the chunks that small rings are cut
+//! from, so that a thousand queues do not need a thousand descriptors. *Takes*: lengths, the user's
+//! regions. *Gives*: [`DmaBuf`] and [`DmaMap`], which give their addresses back on drop.
+//! *Must not*: free what the device may still use (holders keep buffers until it answered).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use udma_abi::{BackingError, DmaAccess, DmaSpace};
+use urma_core::Status;
+use urma_mem::{Pages, Region};
+
+use crate::ranges::Ranges;
+
+/// Page size of the memory that rings are cut from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RingPages {
+    /// Base pages.
+    #[default]
+    Base,
+    /// Huge pages where the machine has some reserved, else base pages.
+    Huge,
+}
+
+/// Allocator of one device.
+#[derive(Debug)]
+pub(crate) struct DmaAlloc {
+    space: Arc<dyn DmaSpace>,
+    pages: RingPages,
+    iovas: Mutex<Ranges>,
+    chunks: Mutex<Vec<Arc<Chunk>>>,
+}
+
+/// A mapping of a region in the device's address space; taken away on drop.
+#[derive(Debug)]
+pub(crate) struct DmaMap {
+    alloc: Arc<DmaAlloc>,
+    iova: u64,
+    len: u64,
+}
+
+/// A piece of memory for the device; given back on drop.
+#[derive(Debug)]
+pub(crate) struct DmaBuf {
+    region: Region,
+    iova: u64,
+    home: Home,
+}
+
+/// A mapped region that small pieces are cut from.
+#[derive(Debug)]
+struct Chunk {
+    region: Region,
+    map: DmaMap,
+    free: Mutex<Ranges>,
+}
+
+/// Where a piece goes back to.
+#[derive(Debug)]
+enum Home {
+    Chunk(Arc<Chunk>, u64),
+    Own(#[expect(dead_code, reason = "dropped with the buffer")] DmaMap),
+}
+
+impl DmaAlloc {
+    pub(crate) fn new(space: Arc<dyn DmaSpace>, pages: RingPages) -> Arc<Self> {
+        let mut iovas = Ranges::default();
+        for (first, last) in space.ranges() {
+            // Address 0 stays unused: a register that was never written must not name memory.
+            iovas.give(first.max(PAGE), last.saturating_add(1));
+        }
+        Arc::new(Self { space, pages, iovas: Mutex::new(iovas), chunks: Mutex::default() })
+    }
+
+    /// `len` zeroed bytes, aligned to 4096 (to 256 when smaller than a page).
+    ///
+    /// # Errors
+    /// `NoMemory`: the process or the device's address space has no room. `Fail`: the backing
+    /// cannot reach shared memory.
+    pub(crate) fn alloc(self: &Arc<Self>, len: usize) -> Result<DmaBuf, Status> {
+        if len >= OWN_REGION_MIN {
+            let (region, map) = self.new_region(len)?;
+            return Ok(DmaBuf { iova: map.iova, region, home: Home::Own(map) });
+        }
+        let mut chunks = lock(&self.chunks);
+        if let Some(buf) = chunks.iter().find_map(|chunk| chunk.cut(len)) {
+            return Ok(buf);
+        }
+        let (region, map) = self.new_region(CHUNK_LEN)?;
+        let mut free = Ranges::default();
+        free.give(0, CHUNK_LEN as u64);
+        let chunk = Arc::new(Chunk { region, map, free: Mutex::new(free) });
+        let buf = chunk.cut(len).ok_or(Status::Fail)?;
+        chunks.push(chunk);
+        Ok(buf)
+    }
+
+    /// Makes `region` reachable for the device. The device address keeps the offset within a page.
+    ///
+    /// # Errors
+    /// `NoMemory`: no device addresses are left. `Invalid`: the backing cannot reach this memory.
+    pub(crate) fn map(
+        self: &Arc<Self>,
+        region: &Region,
+        access: DmaAccess,
+    ) -> Result<DmaMap, Status> {
+        let len = region.len() as u64;
+        let offset = region.addr() as u64 % PAGE;
+        let align = if len >= HUGE { HUGE } else { PAGE };
+        let iova = lock(&self.iovas).take(len, align, offset).ok_or(Status::NoMemory)?;
+        if let Err(error) = self.space.map(iova, region, access) {
+            lock(&self.iovas).give(iova, iova + len);
+            tracing::warn!(%error, len, "the device cannot reach memory");
+            return Err(status_of(&error));
+        }
+        Ok(DmaMap { alloc: Arc::clone(self), iova, len })
+    }
+
+    fn new_region(self: &Arc<Self>, len: usize) -> Result<(Region, DmaMap), Status> {
+        let huge = self.pages == RingPages::Huge && len as u64 >= HUGE;
+        let region = if huge {
+            Region::shared(len, Pages::Huge2M).or_else(|error| {
+                tracing::info!(%error, len, "no huge pages; base pages instead");
+                Region::shared(len, Pages::Base)
+            })
+        } else {
+            Region::shared(len, Pages::Base)
+        };
+        let region = region.map_err(|error| {
+            tracing::warn!(%error, len, "no memory for rings");
+            Status::NoMemory
+        })?;
+        let map = self.map(&region, DmaAccess::Both)?;
+        Ok((region, map))
+    }
+}
+
+impl Chunk {
+    fn cut(self: &Arc<Self>, len: usize) -> Option<DmaBuf> {
+        let align = if len as u64 >= PAGE { PAGE } else { SMALL_ALIGN };
+        let at = lock(&self.free).take(len as u64, align, 0)?;
+        let region = usize::try_from(at).ok().and_then(|at| self.region.sub(at, len).ok())?;
+        // The piece may have served another queue: owner bits must start at zero.
+        region.zero(0, len).ok()?;
+        Some(DmaBuf { region, iova: self.map.iova + at, home: Home::Chunk(Arc::clone(self), at) })
+    }
+}
+
+impl DmaBuf {
+    /// The memory.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Its device address.
+    pub(crate) fn iova(&self) -> u64 {
+        self.iova
+    }
+}
+
+impl DmaMap {
+    /// Device address of the first byte.
+    pub(crate) fn iova(&self) -> u64 {
+        self.iova
+    }
+}
+
+impl Drop for DmaBuf {
+    fn drop(&mut self) {
+        if let Home::Chunk(chunk, at) = &self.home {
+            lock(&chunk.free).give(*at, *at + self.region.len() as u64);
+        }
+    }
+}
+
+impl Drop for DmaMap {
+    fn drop(&mut self) {
+        if let Err(error) = self.alloc.space.unmap(self.iova) {
+            // The addresses stay taken: the device may still reach the memory behind them.
+            tracing::warn!(%error, iova = self.iova, "a mapping could not be taken away");
+            return;
+        }
+        lock(&self.alloc.iovas).give(self.iova, self.iova + self.len);
+    }
+}
+
+/// What a backing's answer means for the caller.
+pub(crate) fn status_of(error: &BackingError) -> Status {
+    match error {
+        BackingError::IovaTaken { .. } | BackingError::IovaRange { .. } => Status::NoMemory,
+        BackingError::NotMapped(_) | BackingError::Unreachable(_) => Status::Invalid,
+        BackingError::Vector(_) | BackingError::Os(_) => Status::NoMemory,
+        BackingError::Gone(_) => Status::NoDevice,
+    }
+}
+
+/// Locks; a panic of another thread while it held the lock does not make the data invalid, since
+/// every critical section of this crate leaves its data whole at each step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const PAGE: u64 = 4096;
+const HUGE: u64 = 2 << 20;
+/// A record's alignment: it keeps producer and consumer words on their own cache lines.
+const SMALL_ALIGN: u64 = 256;
+/// Pieces of this size and more get a region of their own.
+const OWN_REGION_MIN: usize = 512 << 10;
+/// Size of a chunk: one huge page.
+const CHUNK_LEN: usize = 2 << 20;

@@ -1,0 +1,167 @@
+//! A context: the factory of everything on a device, under one EID.
+//!
+//! *Owns*: nothing but the EID; the device's state is shared by its contexts. *Takes*: calls of
+//! urma-core. *Gives*: them to the room of each noun.
+
+use std::{any::Any, os::fd::BorrowedFd, sync::Arc, time::Duration};
+
+use udma_abi::{AsyncKind as AbiKind, Eqe, cmd::Command, counters::Counter};
+use urma_core::{
+    AsyncEvent, AsyncKind, Eid, JfcCfg, Path, QueueCfg, SegmentCfg, Status, Token, TokenId,
+    TransportMode,
+    ops::{
+        ContextOps, EventOps, HintPolicy, JfcParts, JfceControl, PathOps, QueueFactory, QueueParts,
+        RemoteSegmentId, SegmentOps,
+    },
+};
+use urma_mem::Region;
+
+use crate::{device::Driver, group, jetty, jfc::JfcCore, jfce::Jfce, segment};
+
+/// An open context.
+#[derive(Debug)]
+pub(crate) struct UdmaContext {
+    driver: Arc<Driver>,
+    eid: Eid,
+}
+
+impl UdmaContext {
+    pub(crate) fn new(driver: Arc<Driver>, eid: Eid) -> Self {
+        Self { driver, eid }
+    }
+}
+
+impl ContextOps for UdmaContext {
+    fn eid(&self) -> Eid {
+        self.eid
+    }
+
+    /// The process: one address space, one id.
+    fn uasid(&self) -> u32 {
+        std::process::id()
+    }
+}
+
+impl QueueFactory for UdmaContext {
+    fn create_jfce(&self) -> Result<Arc<dyn JfceControl>, Status> {
+        Ok(Arc::new(Jfce::create(&self.driver)?))
+    }
+
+    fn create_jfc(
+        &self,
+        cfg: &JfcCfg,
+        jfce: Option<&Arc<dyn JfceControl>>,
+    ) -> Result<JfcParts, Status> {
+        let channel = match jfce {
+            // A channel of another provider cannot carry events of this device.
+            Some(jfce) => {
+                let any: &dyn Any = &**jfce;
+                Some(Arc::clone(&any.downcast_ref::<Jfce>().ok_or(Status::Invalid)?.0))
+            }
+            None => None,
+        };
+        JfcCore::create(&self.driver, cfg, channel)
+    }
+
+    fn create_queue(&self, cfg: &QueueCfg) -> Result<QueueParts, Status> {
+        jetty::create(&self.driver, cfg)
+    }
+
+    fn create_group(
+        &self,
+        id: u32,
+        policy: HintPolicy,
+        token: Option<Token>,
+    ) -> Result<u32, Status> {
+        group::create(&self.driver, id, policy, token)
+    }
+
+    fn delete_group(&self, id: u32) -> Result<(), Status> {
+        group::delete(&self.driver, id)
+    }
+}
+
+impl SegmentOps for UdmaContext {
+    fn alloc_token_id(&self) -> Result<TokenId, Status> {
+        segment::alloc_token_id(&self.driver)
+    }
+
+    fn free_token_id(&self, token_id: TokenId) -> Result<(), Status> {
+        segment::free_token_id(&self.driver, token_id)
+    }
+
+    fn register(
+        &self,
+        region: &Region,
+        token_id: TokenId,
+        va: u64,
+        cfg: &SegmentCfg,
+    ) -> Result<(), Status> {
+        segment::register(&self.driver, region, token_id, va, cfg)
+    }
+
+    fn unregister(&self, token_id: TokenId) -> Result<(), Status> {
+        segment::unregister(&self.driver, token_id)
+    }
+
+    fn map(&self, path: &Path, segment: &RemoteSegmentId) -> Result<Region, Status> {
+        segment::map(&self.driver, path, segment)
+    }
+}
+
+impl PathOps for UdmaContext {
+    fn connect(&self, eid: Eid, mode: TransportMode) -> Result<Path, Status> {
+        self.driver.paths.connect(&self.driver, eid, mode)
+    }
+
+    fn disconnect(&self, path: &Path) {
+        self.driver.paths.disconnect(&self.driver, path);
+    }
+}
+
+impl EventOps for UdmaContext {
+    fn async_fd(&self) -> BorrowedFd<'_> {
+        self.driver.async_events.fd()
+    }
+
+    fn next_async(&self, timeout: Option<Duration>) -> Result<Option<AsyncEvent>, Status> {
+        let driver = &self.driver;
+        driver.async_events.wait_for(timeout, || {
+            loop {
+                match driver.async_events.next() {
+                    Some(Eqe::Async { code, object }) => {
+                        if code == AbiKind::DevFatal as u8 {
+                            driver.on_fatal_event();
+                        }
+                        return Ok(Some(AsyncEvent {
+                            kind: AsyncKind::from_code(code),
+                            id: object,
+                        }));
+                    }
+                    Some(event) => {
+                        tracing::warn!(?event, "a completion event came as asynchronous")
+                    }
+                    None => return driver.check().map(|()| None),
+                }
+            }
+        })
+    }
+
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, Status> {
+        let driver = &self.driver;
+        let room = Counter::ALL.len();
+        let buf = Arc::new(driver.dma.alloc(room * 8)?);
+        let command = Command::QueryCounters {
+            base: buf.iova(),
+            room: u32::try_from(room).map_err(|_| Status::Fail)?,
+        };
+        let results = driver.execute(&command);
+        let results = results.inspect_err(|error| driver.keep_if_failed(&buf, *error))?;
+        let written = usize::try_from(results[0]).unwrap_or(room).min(room);
+        let value = |(index, counter): (usize, &Counter)| {
+            let value = buf.region().load_u64_acquire(index * 8).map_err(|_| Status::Fail)?;
+            Ok((counter.name(), value))
+        };
+        Counter::ALL.iter().take(written).enumerate().map(value).collect()
+    }
+}

@@ -1,0 +1,326 @@
+//! Bring-up of a device, and what all its contexts share.
+//!
+//! *Owns*: identification, reset, the command queue, the table of queues, the interrupt vectors.
+//! *Takes*: a backing. *Gives*: an enabled [`Driver`]. *Must not*: leave rings in memory that is
+//! freed while the device is enabled (drop resets the device first).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, Weak},
+};
+
+use udma_abi::{
+    AsyncKind, DeviceBacking, Eqe, Nanos, RegisterRegion,
+    caps::{Caps, Features},
+    cmd::Command,
+    regs,
+};
+use urma_core::Status;
+use urma_mem::sync::{AtomicBool, Ordering};
+
+use crate::{
+    alloc::{DmaAlloc, DmaBuf, RingPages, lock},
+    cmdq::{CommandError, CommandQueue, Results},
+    events::EventRing,
+    jfc::JfcCore,
+    path::Paths,
+    segment::Segments,
+    table::{Link, QueueTable},
+};
+
+/// How the driver shall work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverCfg {
+    /// Pages of rings and pools.
+    pub ring_pages: RingPages,
+    /// Longest wait for the answer to a command, in nanoseconds of the device's clock. A handshake
+    /// with a peer that does not answer must end within it.
+    pub command_timeout_ns: Nanos,
+    /// Commands that may be outstanding, a power of two from 1 to 256.
+    pub command_depth: u32,
+    /// Bytes given to the device as knitting pool at bring-up; 0 gives none.
+    pub knit_pool_len: u32,
+}
+
+impl Default for DriverCfg {
+    fn default() -> Self {
+        Self {
+            ring_pages: RingPages::Base,
+            command_timeout_ns: 10_000_000_000,
+            command_depth: 32,
+            knit_pool_len: 1 << 20,
+        }
+    }
+}
+
+/// A device that is up.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) backing: Arc<dyn DeviceBacking>,
+    pub(crate) regs: Arc<dyn RegisterRegion>,
+    pub(crate) caps: Caps,
+    pub(crate) dma: Arc<DmaAlloc>,
+    pub(crate) queues: Arc<QueueTable>,
+    pub(crate) jfcs: Mutex<BTreeMap<u32, Weak<JfcCore>>>,
+    /// Receive queues by number, for jetties that share them.
+    pub(crate) jfrs: Mutex<BTreeMap<u32, Weak<Link>>>,
+    pub(crate) segments: Segments,
+    pub(crate) paths: Paths,
+    pub(crate) async_events: EventRing,
+    pub(crate) failed: Arc<AtomicBool>,
+    commands: CommandQueue,
+    vectors: Mutex<Vec<u16>>,
+    /// Memory that the device may still use because it did not answer: freed after the reset.
+    limbo: Mutex<Vec<Arc<DmaBuf>>>,
+}
+
+impl Driver {
+    /// Resets the device, gives it its rings and enables it.
+    ///
+    /// # Errors
+    /// `NoDevice`: not a device of this contract, or it does not come up. `NoMemory`.
+    pub(crate) fn bring_up(
+        backing: Arc<dyn DeviceBacking>,
+        cfg: &DriverCfg,
+    ) -> Result<Arc<Self>, Status> {
+        let regs = backing.registers();
+        identify(&*regs)?;
+        reset(&*backing, &*regs, cfg.command_timeout_ns)?;
+        let caps = read_caps(&*regs);
+        let dma = DmaAlloc::new(backing.dma(), cfg.ring_pages);
+        let depth = cfg.command_depth.clamp(1, 256).next_power_of_two();
+        let rings = dma.alloc(CommandQueue::ring_len(depth))?;
+        let commands =
+            CommandQueue::new(Arc::clone(&backing), rings, depth, cfg.command_timeout_ns);
+        let async_events = EventRing::asynchronous(&backing, &dma)?;
+        regs.write32(regs::CONTROL, regs::control::ENABLE);
+        wait_status(&*backing, &*regs, cfg.command_timeout_ns, |status| {
+            status & regs::status::READY != 0
+        })?;
+        let last_vector = u16::try_from(caps.vectors).unwrap_or(u16::MAX).min(VECTORS_MAX);
+        let driver = Arc::new(Self {
+            regs,
+            caps,
+            dma,
+            queues: Arc::default(),
+            jfcs: Mutex::default(),
+            jfrs: Mutex::default(),
+            segments: Segments::default(),
+            paths: Paths::default(),
+            async_events,
+            failed: Arc::new(AtomicBool::new(false)),
+            commands,
+            vectors: Mutex::new((1..last_vector).rev().collect()),
+            limbo: Mutex::default(),
+            backing,
+        });
+        driver.fill_knitting_pool(cfg.knit_pool_len)?;
+        Ok(driver)
+    }
+
+    /// Executes a command.
+    ///
+    /// # Errors
+    /// What the device answered; `NoDevice` when it does not answer.
+    pub(crate) fn execute(&self, command: &Command) -> Result<Results, Status> {
+        self.execute_with(command, &mut || {})
+    }
+
+    /// As [`Driver::execute`]; `idle` is called between looks at the answer.
+    ///
+    /// # Errors
+    /// As [`Driver::execute`].
+    pub(crate) fn execute_with(
+        &self,
+        command: &Command,
+        idle: &mut dyn FnMut(),
+    ) -> Result<Results, Status> {
+        self.check()?;
+        self.commands.execute_with(command, idle).map_err(|error| {
+            tracing::debug!(%error, opcode = command.opcode(), "a command failed");
+            Status::from(error)
+        })
+    }
+
+    /// # Errors
+    /// `NoDevice`: the device failed or was reset.
+    pub(crate) fn check(&self) -> Result<(), Status> {
+        if self.failed.load(Ordering::Acquire) { Err(Status::NoDevice) } else { Ok(()) }
+    }
+
+    /// The device is gone: nothing is sent to it any more, outstanding requests end flushed.
+    pub(crate) fn on_failure(&self) {
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            tracing::error!("the device failed; outstanding requests end flushed");
+            self.commands.fail();
+            // Whoever waits for events must hear of it too.
+            self.async_events.raise(Eqe::Async { code: AsyncKind::DevFatal as u8, object: 0 });
+        }
+    }
+
+    /// As [`Driver::on_failure`], when the device itself said so by an event.
+    pub(crate) fn on_fatal_event(&self) {
+        self.failed.store(true, Ordering::Release);
+        self.commands.fail();
+    }
+
+    /// Whether the device says that it gave up, or is not there any more.
+    pub(crate) fn look_for_failure(&self) {
+        let status = self.regs.read(regs::STATUS);
+        if status == u64::MAX || status & u64::from(regs::status::FATAL) != 0 {
+            self.on_failure();
+        }
+    }
+
+    /// Resets the device under running queues: they fail, their requests end flushed.
+    ///
+    /// # Errors
+    /// `NoDevice`: it did not come back.
+    pub(crate) fn reset(&self) -> Result<(), Status> {
+        self.on_failure();
+        self.backing.reset().map_err(|error| {
+            tracing::error!(%error, "the device did not come back from its reset");
+            Status::NoDevice
+        })
+    }
+
+    /// Keeps memory until the device was reset, because it may still be used.
+    pub(crate) fn keep(&self, buf: Arc<DmaBuf>) {
+        lock(&self.limbo).push(buf);
+    }
+
+    /// Keeps memory that a failed command named, when it is unknown whether the device uses it.
+    pub(crate) fn keep_if_failed(&self, buf: &Arc<DmaBuf>, error: Status) {
+        if error == Status::NoDevice {
+            self.keep(Arc::clone(buf));
+        }
+    }
+
+    pub(crate) fn take_vector(&self) -> Option<u16> {
+        lock(&self.vectors).pop()
+    }
+
+    pub(crate) fn give_vector(&self, vector: u16) {
+        lock(&self.vectors).push(vector);
+    }
+
+    pub(crate) fn features(&self) -> Features {
+        Features::from_bits_truncate(self.caps.features)
+    }
+
+    /// The JFC with this number.
+    ///
+    /// # Errors
+    /// `Invalid`: there is none.
+    pub(crate) fn jfc(&self, jfcn: u32) -> Result<Arc<JfcCore>, Status> {
+        lock(&self.jfcs).get(&jfcn).and_then(Weak::upgrade).ok_or(Status::Invalid)
+    }
+
+    /// Responses to nobody, for tests and diagnosis.
+    pub(crate) fn garbage_responses(&self) -> u64 {
+        self.commands.garbage()
+    }
+
+    /// Gives the device host memory for its loss records, if it wants any.
+    fn fill_knitting_pool(&self, len: u32) -> Result<(), Status> {
+        let sizes = self.caps.knit_block_sizes;
+        let Ok(block_log2) = u8::try_from(sizes.trailing_zeros()) else { return Ok(()) };
+        let most = u32::try_from(self.caps.knit_blocks_max).unwrap_or(u32::MAX);
+        let blocks = len.checked_shr(u32::from(block_log2)).unwrap_or(0).min(most);
+        if sizes == 0 || blocks == 0 {
+            return Ok(());
+        }
+        let buf = self.dma.alloc((blocks as usize) << block_log2)?;
+        let command = Command::PoolGrow { base: buf.iova(), block_log2, blocks };
+        match self.commands.execute(&command) {
+            Ok(_) => self.keep(Arc::new(buf)),
+            Err(CommandError::Refused(status)) => {
+                tracing::info!(%status, "the device takes no knitting pool");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Rings are freed after this: the device must have forgotten them.
+        self.regs.write32(regs::CONTROL, regs::control::RESET);
+        let limit = RESET_TIMEOUT_NS;
+        if wait_control_clear(&*self.backing, &*self.regs, limit).is_err() {
+            tracing::error!("the device does not answer a reset; its rings stay mapped");
+        }
+    }
+}
+
+/// # Errors
+/// `NoDevice`: another device, another version, or nothing.
+pub(crate) fn identify(regs: &dyn RegisterRegion) -> Result<(), Status> {
+    let (id, version) = (regs.read(regs::ID), regs.read(regs::VERSION_REG));
+    let version_low = version & 0xffff_ffff;
+    if id != regs::MAGIC || version_low != u64::from(regs::VERSION) {
+        tracing::error!(id, version, "not a device of this contract");
+        return Err(Status::NoDevice);
+    }
+    Ok(())
+}
+
+/// The capability registers.
+pub(crate) fn read_caps(regs: &dyn RegisterRegion) -> Caps {
+    let mut words = [0; Caps::COUNT];
+    for (index, word) in (0u64..).zip(&mut words) {
+        *word = regs.read(regs::CAPS + 8 * index);
+    }
+    Caps::from_words(&words)
+}
+
+fn reset(backing: &dyn DeviceBacking, regs: &dyn RegisterRegion, ns: Nanos) -> Result<(), Status> {
+    regs.write32(regs::CONTROL, regs::control::RESET);
+    wait_control_clear(backing, regs, ns)?;
+    let busy = regs::status::RESETTING | regs::status::FATAL;
+    wait_status(backing, regs, ns, |status| status & busy == 0)
+}
+
+fn wait_control_clear(
+    backing: &dyn DeviceBacking,
+    regs: &dyn RegisterRegion,
+    ns: Nanos,
+) -> Result<(), Status> {
+    let bit = u64::from(regs::control::RESET);
+    wait_until(backing, ns, || regs.read(regs::CONTROL) & bit == 0)
+}
+
+fn wait_status(
+    backing: &dyn DeviceBacking,
+    regs: &dyn RegisterRegion,
+    ns: Nanos,
+    is_good: impl Fn(u32) -> bool,
+) -> Result<(), Status> {
+    wait_until(backing, ns, || {
+        // The upper half belongs to the next register or is zero.
+        u32::try_from(regs.read(regs::STATUS) & 0xffff_ffff).is_ok_and(&is_good)
+    })
+}
+
+fn wait_until(
+    backing: &dyn DeviceBacking,
+    ns: Nanos,
+    mut is_done: impl FnMut() -> bool,
+) -> Result<(), Status> {
+    let deadline = backing.now().saturating_add(ns);
+    while !is_done() {
+        if backing.now() >= deadline {
+            tracing::error!("the device did not reach the awaited state in time");
+            return Err(Status::NoDevice);
+        }
+        backing.progress();
+        urma_mem::sync::spin_hint();
+    }
+    Ok(())
+}
+
+/// Vectors that this driver uses at most: 0 for asynchronous events, one for each JFCE.
+const VECTORS_MAX: u16 = 1024;
+/// How long the reset at the end may take.
+const RESET_TIMEOUT_NS: Nanos = 1_000_000_000;

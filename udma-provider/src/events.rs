@@ -1,0 +1,249 @@
+//! Event rings: entries in host memory, counted by an eventfd in semaphore mode.
+//!
+//! *Owns*: one ring, its descriptor, its consumer index. *Takes*: what the device wrote.
+//! *Gives*: one event for each count of the descriptor, so that it is readable exactly while an
+//! event is unconsumed. *Must not*: consume a count without an event or an event without a count
+//! (a count without an event, which only a faulty device makes, is dropped and logged).
+
+use std::{
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, OFlag, fcntl},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::eventfd::{EfdFlags, EventFd},
+};
+use udma_abi::{
+    DeviceBacking, Eqe, RegisterRegion,
+    eqe::{self, EQE_LEN, EQE_WORDS},
+    regs,
+};
+use urma_core::Status;
+use urma_mem::{
+    barrier,
+    sync::{AtomicBool, Ordering},
+};
+
+use crate::{
+    alloc::{DmaAlloc, DmaBuf, lock, status_of},
+    doorbell,
+};
+
+/// A ring of events.
+#[derive(Debug)]
+pub(crate) struct EventRing {
+    regs: Arc<dyn RegisterRegion>,
+    backing: Arc<dyn DeviceBacking>,
+    ring: Arc<DmaBuf>,
+    depth_log2: u8,
+    fd: OwnedFd,
+    wake: EventFd,
+    closed: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ci: u32,
+    /// Event queue number; `None` for asynchronous events.
+    eqn: Option<u32>,
+    /// Events that the driver raised itself.
+    own: std::collections::VecDeque<Eqe>,
+}
+
+impl EventRing {
+    /// The ring for asynchronous events, vector 0; tells the device.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(crate) fn asynchronous(
+        backing: &Arc<dyn DeviceBacking>,
+        dma: &Arc<DmaAlloc>,
+    ) -> Result<Self, Status> {
+        let ring = Self::new(backing, dma, 0, ASYNC_DEPTH_LOG2)?;
+        ring.regs.write64(regs::AEQ_BASE, ring.iova());
+        ring.regs.write32(regs::AEQ_DEPTH, 1 << ASYNC_DEPTH_LOG2);
+        Ok(ring)
+    }
+
+    /// A ring for completion events on `vector`; [`EventRing::set_eqn`] follows.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub(crate) fn completion(
+        backing: &Arc<dyn DeviceBacking>,
+        dma: &Arc<DmaAlloc>,
+        vector: u16,
+    ) -> Result<Self, Status> {
+        Self::new(backing, dma, vector, COMPLETION_DEPTH_LOG2)
+    }
+
+    fn new(
+        backing: &Arc<dyn DeviceBacking>,
+        dma: &Arc<DmaAlloc>,
+        vector: u16,
+        depth_log2: u8,
+    ) -> Result<Self, Status> {
+        let ring = Arc::new(dma.alloc(EQE_LEN << depth_log2)?);
+        let fd = backing.interrupt(vector).map_err(|error| status_of(&error))?;
+        make_nonblocking(&fd)?;
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let wake = EventFd::from_value_and_flags(0, flags).map_err(|_| Status::NoMemory)?;
+        // Counts of an earlier user of this vector are not ours.
+        while take_count(&fd) {}
+        Ok(Self {
+            regs: backing.registers(),
+            backing: Arc::clone(backing),
+            ring,
+            depth_log2,
+            fd,
+            wake,
+            closed: AtomicBool::new(false),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn iova(&self) -> u64 {
+        self.ring.iova()
+    }
+
+    pub(crate) fn depth_log2(&self) -> u8 {
+        self.depth_log2
+    }
+
+    /// The memory, for keeping it beyond this value.
+    pub(crate) fn memory(&self) -> Arc<DmaBuf> {
+        Arc::clone(&self.ring)
+    }
+
+    pub(crate) fn set_eqn(&self, eqn: u32) {
+        lock(&self.state).eqn = Some(eqn);
+    }
+
+    /// Readable exactly while an event is unconsumed.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Ends all waits, now and later.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // A full counter is readable too, so a failed write wakes as well.
+        let _ = self.wake.write(1);
+    }
+
+    /// Raises an event on the driver's own account: what the device cannot know of.
+    #[expect(clippy::host_endian_bytes, reason = "the kernel's counter is a word of the host")]
+    pub(crate) fn raise(&self, event: Eqe) {
+        lock(&self.state).own.push_back(event);
+        let count = 1u64.to_ne_bytes();
+        // Fails only when the counter is full: it is readable then.
+        let _ = nix::unistd::write(&self.fd, &count);
+    }
+
+    /// The next event, if one is there.
+    pub(crate) fn next(&self) -> Option<Eqe> {
+        let mut state = lock(&self.state);
+        loop {
+            if !take_count(&self.fd) {
+                return None;
+            }
+            if let Some(event) = self.take_entry(&mut state).or_else(|| state.own.pop_front()) {
+                return Some(event);
+            }
+            tracing::warn!("an interrupt came without an event");
+        }
+    }
+
+    /// Waits until the descriptor may be readable, at most `timeout` in all (`None`: no limit) and
+    /// at most one slice. Returns whether the caller shall look again.
+    ///
+    /// # Errors
+    /// `Fail`: the ring was closed.
+    pub(crate) fn wait(&self, timeout: Option<Duration>, started_ns: u64) -> Result<bool, Status> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Status::Fail);
+        }
+        self.backing.progress();
+        let passed = Duration::from_nanos(self.backing.now().saturating_sub(started_ns));
+        let left = timeout.map_or(SLICE, |limit| limit.saturating_sub(passed));
+        let slice = left.min(SLICE);
+        let mut fds = [
+            PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+        ];
+        // Rounded up: a wait of less than a millisecond must not spin.
+        let ms = u16::try_from(slice.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
+        match poll(&mut fds, PollTimeout::from(ms)) {
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => {
+                tracing::warn!(%error, "poll failed");
+                Err(Status::Fail)
+            }
+            Ok(0) => Ok(!left.is_zero()),
+            Ok(_) => Ok(true),
+        }
+    }
+
+    /// Takes up to `room` events into `take`, waiting for the first as [`EventRing::wait`] says.
+    ///
+    /// # Errors
+    /// `Fail`: closed. Whatever `look` answers between waits.
+    pub(crate) fn wait_for<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut look: impl FnMut() -> Result<Option<T>, Status>,
+    ) -> Result<Option<T>, Status> {
+        let started = self.backing.now();
+        loop {
+            if let Some(value) = look()? {
+                return Ok(Some(value));
+            }
+            if !self.wait(timeout, started)? {
+                return look();
+            }
+        }
+    }
+
+    fn take_entry(&self, state: &mut State) -> Option<Eqe> {
+        let mask = (1u32 << self.depth_log2) - 1;
+        let at = (state.ci & mask) as usize * EQE_LEN;
+        let owner = (state.ci >> self.depth_log2) & 1 == 0;
+        let region = self.ring.region();
+        let word0 = region.load_u64_acquire(at).ok()?;
+        if eqe::owner_of(word0) != owner {
+            return None;
+        }
+        barrier::from_device();
+        let mut words = region.load_block::<EQE_WORDS>(at).ok()?;
+        words[0] = word0;
+        state.ci = state.ci.wrapping_add(1);
+        match state.eqn {
+            Some(eqn) => doorbell::ring_eq(&*self.regs, eqn, state.ci),
+            None => self.regs.write32(regs::AEQ_CI, state.ci),
+        }
+        Some(Eqe::decode(words))
+    }
+}
+
+/// Takes one count off an eventfd in semaphore mode.
+fn take_count(fd: &OwnedFd) -> bool {
+    let mut count = [0; 8];
+    matches!(nix::unistd::read(fd, &mut count), Ok(8))
+}
+
+fn make_nonblocking(fd: &OwnedFd) -> Result<(), Status> {
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(|_| Status::Fail)?;
+    let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
+    fcntl(fd, FcntlArg::F_SETFL(flags)).map(|_| ()).map_err(|_| Status::Fail)
+}
+
+/// One look at the device's clock and state per slice while waiting.
+const SLICE: Duration = Duration::from_millis(100);
+const ASYNC_DEPTH_LOG2: u8 = 10;
+/// One event per arm and JFC: more than any device has JFCs.
+const COMPLETION_DEPTH_LOG2: u8 = 12;

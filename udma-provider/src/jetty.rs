@@ -1,0 +1,384 @@
+//! Queues: creation and control of JFS, JFR and jetty.
+//!
+//! *Owns*: the order of steps: memory, table entry, command, halves; and the way back. *Takes*: a
+//! checked configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring
+//! before the device answered that it forgot the queue (or was reset).
+
+use std::sync::{Arc, Mutex};
+
+use udma_abi::{
+    cmd::{self, Command, CreateQueue, Mode, QueueFlags, QueueState},
+    regs,
+    rqe::record,
+    sqe::BLOCK_LEN,
+};
+use urma_core::{
+    Completion, CrStatus, JettyState, QueueCfg, QueueKind, QueueStatus, SendFlags, Status,
+    TargetId, TransportMode,
+    ops::{QueueControl, QueueParts, RecvQueue, SendQueue},
+};
+use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
+
+use crate::{
+    alloc::{DmaBuf, lock},
+    device::Driver,
+    doorbell::SqDoorbell,
+    jfc::{JfcCore, is_before},
+    jfr::{self, RecvHalf, RecvParts},
+    jfs::{self, SendHalf, SendParts},
+    table::{Link, RecvLink, SendLink},
+};
+
+/// The target of an RC jetty; read by the poster when the version moves.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    pub(crate) version: AtomicU32,
+    pub(crate) target: Mutex<Option<TargetId>>,
+}
+
+/// Memory of a queue.
+#[derive(Debug)]
+struct Memory {
+    record: Arc<DmaBuf>,
+    sq: Option<(Arc<DmaBuf>, u8)>,
+    rq: Option<(Arc<DmaBuf>, u8)>,
+}
+
+/// JFCs of a queue.
+#[derive(Debug)]
+struct Jfcs {
+    send: Option<Arc<JfcCore>>,
+    recv: Option<Arc<JfcCore>>,
+}
+
+/// The control part.
+#[derive(Debug)]
+struct Control {
+    driver: Arc<Driver>,
+    link: Arc<Link>,
+    memory: Memory,
+    jfcs: Jfcs,
+    mode: TransportMode,
+    bound: Arc<Bound>,
+    rx_threshold: AtomicU32,
+    closed: Arc<AtomicBool>,
+}
+
+/// Creates a queue.
+///
+/// # Errors
+/// `Invalid`: a JFC, JFR or limit that is not there. `Exists`, `NoMemory`: as the device answers.
+pub(crate) fn create(driver: &Arc<Driver>, cfg: &QueueCfg) -> Result<QueueParts, Status> {
+    check_limits(driver, cfg)?;
+    let memory = Memory::new(driver, cfg)?;
+    let recv_jfc = cfg.recv.map(|recv| recv.jfc).or(cfg.shared.map(|shared| shared.jfc));
+    let jfcs = Jfcs {
+        send: cfg.send.map(|send| driver.jfc(send.jfc)).transpose()?,
+        recv: recv_jfc.map(|jfcn| driver.jfc(jfcn)).transpose()?,
+    };
+    let shared = cfg.shared.map(|shared| shared_link(driver, shared.jfr)).transpose()?;
+    let link = driver.queues.insert(|cookie| {
+        let mut link = Link::new(cookie, cfg.kind, cfg.user_ctx);
+        link.send = cfg.send.zip(memory.sq.as_ref()).map(|(send, (_, log2))| {
+            SendLink::new(send.jfc, *log2, memory.record.region().clone())
+        });
+        let own = cfg.recv.zip(memory.rq.as_ref());
+        let own = own.map(|(recv, (_, log2))| Arc::new(RecvLink::new(recv.jfc, cookie, *log2)));
+        link.recv = own.or(shared);
+        link
+    });
+    let made = driver.execute(&Command::CreateQueue(memory.command(cfg, link.cookie)));
+    let id = made.and_then(|results| {
+        u32::try_from(results[0])
+            .ok()
+            .filter(|id| u64::from(*id) < regs::QUEUE_IDS)
+            .ok_or(Status::Fail)
+    });
+    let id = id.inspect_err(|error| {
+        driver.queues.remove(link.cookie);
+        memory.keep_if_failed(driver, *error);
+    })?;
+    link.set_id(id);
+    if cfg.kind == QueueKind::Jfr {
+        lock(&driver.jfrs).insert(id, Arc::downgrade(&link));
+    }
+    let control = Control {
+        driver: Arc::clone(driver),
+        link,
+        memory,
+        jfcs,
+        mode: cfg.mode,
+        bound: Arc::default(),
+        rx_threshold: AtomicU32::new(0),
+        closed: Arc::new(AtomicBool::new(false)),
+    };
+    Ok(control.into_parts(id, cfg))
+}
+
+/// The driver's own limits of what rings and indices can hold; the device checks the rest.
+fn check_limits(driver: &Driver, cfg: &QueueCfg) -> Result<(), Status> {
+    let send_depth = cfg.send.map_or(0, |send| send.depth);
+    let recv_depth = cfg.recv.map_or(0, |recv| recv.depth);
+    let is_within = u64::from(send_depth) <= driver.caps.max_jfs_depth
+        && u64::from(recv_depth) <= driver.caps.max_jfr_depth;
+    if is_within { Ok(()) } else { Err(Status::Invalid) }
+}
+
+fn shared_link(driver: &Driver, jfr: u32) -> Result<Arc<RecvLink>, Status> {
+    let link = lock(&driver.jfrs).get(&jfr).and_then(std::sync::Weak::upgrade);
+    link.and_then(|link| link.recv.clone()).ok_or(Status::Invalid)
+}
+
+impl Memory {
+    fn new(driver: &Driver, cfg: &QueueCfg) -> Result<Self, Status> {
+        let sq = match &cfg.send {
+            Some(send) => {
+                let log2 = jfs::blocks_log2(send)?;
+                Some((Arc::new(driver.dma.alloc(BLOCK_LEN << log2)?), log2))
+            }
+            None => None,
+        };
+        let rq = match &cfg.recv {
+            Some(recv) => {
+                let log2 = jfr::depth_log2(recv)?;
+                Some((Arc::new(driver.dma.alloc(jfr::ring_len(recv, log2))?), log2))
+            }
+            None => None,
+        };
+        Ok(Self { record: Arc::new(driver.dma.alloc(record::LEN)?), sq, rq })
+    }
+
+    fn command(&self, cfg: &QueueCfg, cookie: u64) -> CreateQueue {
+        let mut flags = QueueFlags::empty();
+        let send_flags = cfg.send.map_or(SendFlags::empty(), |send| send.flags);
+        flags.set(QueueFlags::ERROR_SUSPEND, send_flags.contains(SendFlags::ERROR_SUSPEND));
+        flags.set(QueueFlags::OUTORDER_COMP, send_flags.contains(SendFlags::OUTORDER_COMP));
+        flags.set(QueueFlags::TOKEN, cfg.token.is_some());
+        let sq = cfg.send.as_ref().zip(self.sq.as_ref());
+        let rq = cfg.recv.as_ref().zip(self.rq.as_ref());
+        CreateQueue {
+            kind: match cfg.kind {
+                QueueKind::Jfs => cmd::QueueKind::Jfs,
+                QueueKind::Jfr => cmd::QueueKind::Jfr,
+                QueueKind::Jetty => cmd::QueueKind::Jetty,
+            },
+            id: cfg.id,
+            mode: match cfg.mode {
+                TransportMode::Rm => Mode::Rm,
+                TransportMode::Rc => Mode::Rc,
+                TransportMode::Um => Mode::Um,
+            },
+            flags,
+            cookie,
+            record: self.record.iova(),
+            sq: sq.map(|(cfg, (buf, log2))| jfs::sq_args(cfg, buf.iova(), *log2)),
+            rq: rq.map(|(recv, (buf, log2))| jfr::rq_args(recv, buf.iova(), *log2, cfg.token)),
+            shared_jfr: cfg.shared.map_or(cmd::NONE, |shared| shared.jfr),
+            recv_jfcn: cfg.shared.map_or(cmd::NONE, |shared| shared.jfc),
+            group: cfg.group.unwrap_or(cmd::NONE),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<DmaBuf>> {
+        let rings = [&self.sq, &self.rq].into_iter().flatten().map(|(buf, _)| buf);
+        rings.chain([&self.record])
+    }
+
+    fn keep_if_failed(&self, driver: &Driver, error: Status) {
+        self.all().for_each(|buf| driver.keep_if_failed(buf, error));
+    }
+}
+
+impl Control {
+    fn into_parts(self, id: u32, cfg: &QueueCfg) -> QueueParts {
+        let send = self.send_half(id, cfg).map(|half| Box::new(half) as Box<dyn SendQueue>);
+        let recv = self.recv_half(cfg).map(|half| Box::new(half) as Box<dyn RecvQueue>);
+        QueueParts { id, control: Arc::new(self), send, recv }
+    }
+
+    fn send_half(&self, id: u32, cfg: &QueueCfg) -> Option<SendHalf> {
+        let send = cfg.send.as_ref()?;
+        let (memory, log2) = self.memory.sq.as_ref()?;
+        let features = self.driver.features();
+        let parts = SendParts {
+            memory: Arc::clone(memory),
+            record: Arc::clone(&self.memory.record),
+            log2: *log2,
+            depth: send.depth.max(1),
+            jfc: Arc::clone(self.jfcs.send.as_ref()?),
+            direct: features.contains(udma_abi::caps::Features::DWQE),
+            in_order: jfs::is_in_order(send),
+            bound: Arc::clone(&self.bound),
+            closed: Arc::clone(&self.closed),
+            failed: Arc::clone(&self.driver.failed),
+        };
+        let doorbell = SqDoorbell::new(Arc::clone(&self.driver.regs), id);
+        Some(SendHalf::new(parts, Arc::clone(&self.link), doorbell))
+    }
+
+    fn recv_half(&self, cfg: &QueueCfg) -> Option<RecvHalf> {
+        let recv = cfg.recv.as_ref()?;
+        let (memory, log2) = self.memory.rq.as_ref()?;
+        Some(RecvHalf::new(RecvParts {
+            memory: Arc::clone(memory),
+            record: Arc::clone(&self.memory.record),
+            link: Arc::clone(self.link.recv.as_ref()?),
+            log2: *log2,
+            depth: recv.depth.max(1),
+            max_sge: recv.max_sge,
+            closed: Arc::clone(&self.closed),
+            failed: Arc::clone(&self.driver.failed),
+        }))
+    }
+
+    fn id(&self) -> u32 {
+        self.link.id()
+    }
+
+    fn jfcs(&self) -> impl Iterator<Item = &Arc<JfcCore>> {
+        let send = self.jfcs.send.as_ref();
+        let recv = self.jfcs.recv.as_ref();
+        let other = recv.filter(|recv| send.is_none_or(|send| send.jfcn() != recv.jfcn()));
+        send.into_iter().chain(other)
+    }
+
+    /// Requests between the device's consumer record and the producer index.
+    fn send_pending(&self) -> u32 {
+        let Some(send) = &self.link.send else { return 0 };
+        let end = send.pi.load(Ordering::Acquire);
+        let record = send.record.load_u32_acquire(record::SQ_CI).unwrap_or(end);
+        let mut at = send.shadow.oldest(record, end);
+        let mut count = 0;
+        while is_before(at, end) {
+            let tag = send.shadow.tag(at);
+            let is_start = tag.pos() == at;
+            count += u32::from(is_start);
+            at = at.wrapping_add(if is_start { tag.blocks().max(1) } else { 1 });
+        }
+        count
+    }
+
+    /// The device forgot the queue, or is gone: so does the driver.
+    fn forget(&self) {
+        self.jfcs().for_each(|jfc| jfc.forget(&self.link));
+        self.driver.queues.remove(self.link.cookie);
+        lock(&self.driver.jfrs).remove(&self.id());
+    }
+}
+
+impl QueueControl for Control {
+    fn modify(&self, state: JettyState) -> Result<(), Status> {
+        let state = match state {
+            JettyState::Reset => QueueState::Reset,
+            JettyState::Ready => QueueState::Ready,
+            JettyState::Suspended => QueueState::Suspended,
+            JettyState::Error => QueueState::Error,
+        };
+        self.driver.execute(&Command::ModifyState { id: self.id(), state }).map(|_| ())
+    }
+
+    fn set_rx_threshold(&self, threshold: u32) -> Result<(), Status> {
+        if self.memory.rq.is_none() {
+            return Err(Status::Invalid);
+        }
+        self.driver.execute(&Command::ModifyRxThreshold { id: self.id(), threshold })?;
+        self.rx_threshold.store(threshold, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn query(&self) -> Result<QueueStatus, Status> {
+        let results = self.driver.execute(&Command::QueryQueue { id: self.id() })?;
+        let state = u8::try_from(results[0]).ok().and_then(QueueState::from_code);
+        Ok(QueueStatus {
+            state: match state.ok_or(Status::Fail)? {
+                QueueState::Reset => JettyState::Reset,
+                QueueState::Ready => JettyState::Ready,
+                QueueState::Suspended => JettyState::Suspended,
+                QueueState::Error => JettyState::Error,
+            },
+            rx_threshold: self.rx_threshold.load(Ordering::Relaxed),
+            send_pending: self.send_pending(),
+            recv_pending: u32::try_from(results[2]).unwrap_or(u32::MAX),
+        })
+    }
+
+    fn bind(&self, target: &TargetId) -> Result<(), Status> {
+        if self.mode != TransportMode::Rc {
+            return Err(Status::NoPermission);
+        }
+        let (id, tpn, remote_id) = (self.id(), target.path.tpn, target.id.id);
+        self.driver.execute(&Command::Bind { id, tpn, remote_id })?;
+        *lock(&self.bound.target) = Some(*target);
+        self.bound.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn unbind(&self) -> Result<(), Status> {
+        self.driver.execute(&Command::Unbind { id: self.id() })?;
+        *lock(&self.bound.target) = None;
+        self.bound.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    fn flush(&self, out: &mut [Completion]) -> Result<usize, Status> {
+        match self.modify(JettyState::Error) {
+            // A queue that is in the error state already may refuse the step.
+            Ok(()) | Err(Status::Invalid) => {}
+            Err(error) => return Err(error),
+        }
+        let mut taken = 0;
+        let mut quiet = 0;
+        while taken < out.len() && quiet < FLUSH_LOOKS {
+            let before = taken;
+            for jfc in self.jfcs() {
+                taken += jfc.take_of(self.id(), &mut out[taken..]);
+            }
+            let is_done = |completion: &Completion| completion.status == CrStatus::WrFlushDone;
+            if out[before..taken].iter().any(is_done) {
+                break;
+            }
+            quiet = if taken == before { quiet + 1 } else { 0 };
+            self.driver.backing.progress();
+        }
+        Ok(taken)
+    }
+
+    fn delete(&self) -> Result<(), Status> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Err(Status::Invalid);
+        }
+        // The device answers when every request has its completion, and for that the completion
+        // rings need room.
+        let mut make_room = || self.jfcs().for_each(|jfc| jfc.drain());
+        let command = Command::DestroyQueue { id: self.id() };
+        match self.driver.execute_with(&command, &mut make_room) {
+            Ok(_) => {}
+            Err(Status::NoDevice) => {
+                self.driver.on_failure();
+                self.jfcs().for_each(|jfc| jfc.sweep());
+                self.memory.all().for_each(|buf| self.driver.keep(Arc::clone(buf)));
+            }
+            Err(refused) => {
+                self.closed.store(false, Ordering::Release);
+                return Err(refused);
+            }
+        }
+        self.forget();
+        Ok(())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if !self.closed.load(Ordering::Acquire)
+            && let Err(error) = self.delete()
+        {
+            tracing::warn!(%error, id = self.id(), "a dropped queue could not be deleted");
+            // The device may go on using the rings.
+            self.memory.all().for_each(|buf| self.driver.keep(Arc::clone(buf)));
+        }
+    }
+}
+
+/// Looks without news after which a flush returns what it has.
+const FLUSH_LOOKS: u32 = 256;

@@ -1,0 +1,441 @@
+//! JFC: the completion ring, polled by owner bits.
+//!
+//! *Owns*: the consumer index, and completions taken off the ring before the caller asked for them.
+//! *Takes*: CQEs that the device wrote, each copied once. *Gives*: completions with the caller's
+//! contexts. *Must not*: allocate or wait in a poll; believe a queue, number or index in a CQE that
+//! does not fit what was posted (it is counted and dropped).
+//!
+//! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
+//! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use udma_abi::{
+    Cqe, Eqe,
+    cmd::{self, Command},
+    cqe::{self, CQE_LEN, CQE_WORDS},
+    doorbell::JfcDoorbell,
+};
+use urma_core::{
+    Arm, Completion, JfcCfg, JfcFlags, Status,
+    ops::{CompletionQueue, JfcControl, JfcParts},
+};
+use urma_mem::{
+    Region, Serial, barrier,
+    sync::{AtomicBool, AtomicU32, Ordering},
+};
+
+use crate::{
+    alloc::{DmaBuf, lock},
+    device::Driver,
+    doorbell::CqDoorbell,
+    jfce::Channel,
+    resolve,
+    table::Link,
+};
+
+/// What the poll half, the control part and the queues of a JFC share.
+#[derive(Debug)]
+pub(crate) struct JfcCore {
+    driver: Arc<Driver>,
+    jfcn: u32,
+    log2: u8,
+    memory: Arc<DmaBuf>,
+    ring: Region,
+    doorbell: CqDoorbell,
+    channel: Option<Arc<Channel>>,
+    reader: Serial<Reader>,
+    /// Mirror of the reader's consumer index, for posters.
+    ci: AtomicU32,
+}
+
+/// The reading end of the ring.
+#[derive(Debug, Default)]
+struct Reader {
+    ci: u32,
+    /// Consumer index that the device knows.
+    rung: u32,
+    arm_sn: u8,
+    /// Completions taken off the ring for somebody else, oldest first.
+    stash: VecDeque<Completion>,
+    /// Queues by slot, so that a poll locks nothing.
+    cache: Vec<Option<Arc<Link>>>,
+    polls: u32,
+    bad: u64,
+}
+
+impl JfcCore {
+    /// Creates a JFC.
+    ///
+    /// # Errors
+    /// `NoMemory`, `NoDevice`, or what the device answers.
+    pub(crate) fn create(
+        driver: &Arc<Driver>,
+        cfg: &JfcCfg,
+        channel: Option<Arc<Channel>>,
+    ) -> Result<JfcParts, Status> {
+        let depth = cfg.depth.max(1).checked_next_power_of_two().ok_or(Status::Invalid)?;
+        if u64::from(cfg.depth) > driver.caps.max_jfc_depth {
+            return Err(Status::Invalid);
+        }
+        let log2 = u8::try_from(depth.trailing_zeros()).map_err(|_| Status::Invalid)?;
+        let memory = Arc::new(driver.dma.alloc(depth as usize * CQE_LEN)?);
+        let results = driver.execute(&Command::CreateJfc {
+            base: memory.iova(),
+            depth_log2: log2,
+            eqn: channel.as_ref().map_or(cmd::NONE, |channel| channel.eqn()),
+            inline: cfg.flags.contains(JfcFlags::INLINE),
+        });
+        let results = results.inspect_err(|error| driver.keep_if_failed(&memory, *error))?;
+        let jfcn = u32::try_from(results[0]).map_err(|_| Status::Fail)?;
+        let core = Arc::new(Self {
+            driver: Arc::clone(driver),
+            jfcn,
+            log2,
+            ring: memory.region().clone(),
+            memory,
+            doorbell: CqDoorbell::new(Arc::clone(&driver.regs)),
+            channel,
+            reader: Serial::new(Reader::default()),
+            ci: AtomicU32::new(0),
+        });
+        lock(&driver.jfcs).insert(jfcn, Arc::downgrade(&core));
+        let control =
+            Arc::new(Control { core: Arc::clone(&core), deleted: AtomicBool::new(false) });
+        Ok(JfcParts { id: jfcn, control, queue: Box::new(PollHalf { core }) })
+    }
+
+    /// Its number.
+    pub(crate) fn jfcn(&self) -> u32 {
+        self.jfcn
+    }
+
+    /// Consumer index as of the last poll.
+    #[inline]
+    pub(crate) fn consumed(&self) -> u32 {
+        self.ci.load(Ordering::Acquire)
+    }
+
+    /// Lets a software device make a step; hardware ignores it.
+    pub(crate) fn let_device_work(&self) {
+        self.driver.backing.progress();
+    }
+
+    /// Index behind the last entry that the device has written by now. `None` when pollers moved
+    /// faster than this could look.
+    pub(crate) fn produced(&self) -> Option<u32> {
+        for _ in 0..PRODUCED_TRIES {
+            let start = self.consumed();
+            let fresh = (0..1u32 << self.log2)
+                .take_while(|n| self.is_written(start.wrapping_add(*n)).is_some())
+                .count();
+            let end = start.wrapping_add(u32::try_from(fresh).ok()?);
+            // If a poll went past `end`, the entry there may be of the next lap and hide others.
+            if !is_before(end, self.consumed()) {
+                return Some(end);
+            }
+        }
+        None
+    }
+
+    /// Takes every completion off the ring and keeps it; for clean-up. Gives up when a poll of
+    /// another thread is running.
+    pub(crate) fn drain(&self) {
+        let _ = self.reader.try_with(|reader| self.drain_into_stash(reader));
+    }
+
+    /// After a device failure: keeps what the device wrote, then completions for the rest.
+    pub(crate) fn sweep(&self) {
+        let _ = self.reader.with_blocking(|reader| {
+            self.drain_into_stash(reader);
+            resolve::sweep(&self.driver.queues, self.jfcn, &mut reader.stash);
+        });
+    }
+
+    /// The last drain of a queue that is gone: also drops what the reader knows of it.
+    pub(crate) fn forget(&self, link: &Link) {
+        let _ = self.reader.with_blocking(|reader| {
+            self.drain_into_stash(reader);
+            if let Some(slot) = reader.cache.get_mut(crate::table::slot_of(link.cookie)) {
+                *slot = None;
+            }
+        });
+    }
+
+    /// Moves up to `out.len()` completions of queue `id` to `out`, in order.
+    pub(crate) fn take_of(&self, id: u32, out: &mut [Completion]) -> usize {
+        let visit = self.reader.with_blocking(|reader| {
+            self.drain_into_stash(reader);
+            let mut taken = 0;
+            reader.stash.retain(|completion| {
+                let is_wanted = completion.local_id == id && taken < out.len();
+                if is_wanted {
+                    out[taken] = *completion;
+                    taken += 1;
+                }
+                !is_wanted
+            });
+            taken
+        });
+        visit.value
+    }
+
+    /// CQEs that fitted nothing that was posted.
+    #[cfg(test)]
+    pub(crate) fn bad(&self) -> u64 {
+        self.reader.with_blocking(|reader| reader.bad).value
+    }
+
+    fn drain_into_stash(&self, reader: &mut Reader) {
+        for _ in 0..1u32 << self.log2 {
+            let Some(cqe) = self.next_cqe(reader) else { break };
+            match self.resolve(reader, &cqe) {
+                Some(completion) => reader.stash.push_back(completion),
+                None => self.on_bad(reader, &cqe),
+            }
+        }
+        self.publish(reader);
+        self.ring(reader);
+    }
+
+    fn poll(&self, reader: &mut Reader, out: &mut [Completion]) -> Result<usize, Status> {
+        let mut found = if reader.stash.is_empty() { 0 } else { reader.unstash(out) };
+        found += self.poll_ring(reader, &mut out[found..]);
+        if found > 0 {
+            reader.polls = reader.polls.wrapping_add(1);
+            if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
+                self.driver.backing.progress();
+            }
+            return Ok(found);
+        }
+        self.poll_idle(reader, out)
+    }
+
+    /// Nothing was there: lets the device work, then looks once more.
+    fn poll_idle(&self, reader: &mut Reader, out: &mut [Completion]) -> Result<usize, Status> {
+        let bad_before = reader.bad;
+        self.ring(reader);
+        self.driver.backing.progress();
+        let found = self.poll_ring(reader, out);
+        if found > 0 {
+            return Ok(found);
+        }
+        reader.polls = reader.polls.wrapping_add(1);
+        if reader.polls.is_multiple_of(POLLS_PER_STATUS) {
+            self.driver.look_for_failure();
+        }
+        if self.driver.failed.load(Ordering::Relaxed) {
+            resolve::sweep(&self.driver.queues, self.jfcn, &mut reader.stash);
+            let found = reader.unstash(out);
+            return if found > 0 { Ok(found) } else { Err(Status::NoDevice) };
+        }
+        if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
+    }
+
+    #[inline]
+    fn poll_ring(&self, reader: &mut Reader, out: &mut [Completion]) -> usize {
+        let start = reader.ci;
+        let mut found = 0;
+        while let Some(slot) = out.get_mut(found) {
+            let Some(cqe) = self.next_cqe(reader) else { break };
+            if let Some(completion) = self.resolve(reader, &cqe) {
+                *slot = completion;
+                found += 1;
+            } else {
+                self.on_bad(reader, &cqe);
+                if reader.ci.wrapping_sub(start) >> self.log2 != 0 {
+                    break;
+                }
+            }
+        }
+        if reader.ci != start {
+            self.publish(reader);
+            // A deep ring may lag behind: the device still sees most of it free, and the next empty
+            // poll, arm or full lag tells it the rest.
+            if reader.ci.wrapping_sub(reader.rung) >= self.lag_max() {
+                self.ring(reader);
+            }
+        }
+        found
+    }
+
+    /// Entries that may be consumed without telling the device.
+    #[inline]
+    fn lag_max(&self) -> u32 {
+        if self.log2 <= SHALLOW_LOG2 { 1 } else { 1 << (self.log2 - 4) }
+    }
+
+    #[inline]
+    fn publish(&self, reader: &Reader) {
+        self.ci.store(reader.ci, Ordering::Release);
+    }
+
+    #[inline]
+    fn ring(&self, reader: &mut Reader) {
+        if reader.ci != reader.rung {
+            reader.rung = reader.ci;
+            let arm_sn = reader.arm_sn;
+            let jfcn = self.jfcn;
+            self.doorbell.ring(JfcDoorbell { ci: reader.ci, arm: None, arm_sn, jfcn });
+        }
+    }
+
+    /// Word 0 of entry `index` if the device has written it.
+    #[inline]
+    fn is_written(&self, index: u32) -> Option<u64> {
+        let at = (index & ((1 << self.log2) - 1)) as usize * CQE_LEN;
+        let word0 = self.ring.load_u64_acquire(at).ok()?;
+        (cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0)).then_some(word0)
+    }
+
+    #[inline]
+    fn next_cqe(&self, reader: &mut Reader) -> Option<Cqe> {
+        let word0 = self.is_written(reader.ci)?;
+        barrier::from_device();
+        let at = (reader.ci & ((1 << self.log2) - 1)) as usize * CQE_LEN;
+        let mut words = self.ring.load_block::<CQE_WORDS>(at).ok()?;
+        // The word that was checked is the word that is used.
+        words[0] = word0;
+        reader.ci = reader.ci.wrapping_add(1);
+        Some(Cqe::decode(&words))
+    }
+
+    #[inline]
+    fn resolve(&self, reader: &mut Reader, cqe: &Cqe) -> Option<Completion> {
+        let slot = crate::table::slot_of(cqe.user_data);
+        let is_known = |link: &&Arc<Link>| link.cookie == cqe.user_data;
+        if reader.cache.get(slot).and_then(Option::as_ref).filter(is_known).is_none() {
+            self.learn(reader, cqe.user_data)?;
+        }
+        let link = reader.cache.get(slot)?.as_deref()?;
+        resolve::completion(link, self.jfcn, cqe)
+    }
+
+    /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their
+    /// number, so a made-up cookie cannot make the table grow.
+    #[cold]
+    fn learn(&self, reader: &mut Reader, cookie: u64) -> Option<()> {
+        let link = self.driver.queues.find(cookie)?;
+        let slot = crate::table::slot_of(cookie);
+        if reader.cache.len() <= slot {
+            reader.cache.resize(slot + 1, None);
+        }
+        reader.cache[slot] = Some(link);
+        Some(())
+    }
+
+    #[cold]
+    fn on_bad(&self, reader: &mut Reader, cqe: &Cqe) {
+        reader.bad += 1;
+        tracing::warn!(
+            jfcn = self.jfcn, local_id = cqe.local_id, entry_idx = cqe.entry_idx, status = ?cqe.status,
+            "a completion fits nothing that was posted"
+        );
+    }
+}
+
+impl Reader {
+    fn unstash(&mut self, out: &mut [Completion]) -> usize {
+        let count = out.len().min(self.stash.len());
+        for (slot, completion) in out.iter_mut().zip(self.stash.drain(..count)) {
+            *slot = completion;
+        }
+        count
+    }
+}
+
+/// The half that the caller polls.
+#[derive(Debug)]
+struct PollHalf {
+    core: Arc<JfcCore>,
+}
+
+impl CompletionQueue for PollHalf {
+    #[inline]
+    fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        let core = &*self.core;
+        core.reader.try_with(|reader| core.poll(reader, out)).map_or(Ok(0), |visit| visit.value)
+    }
+
+    fn arm(&mut self, what: Arm) -> Result<(), Status> {
+        let core = &*self.core;
+        let channel = core.channel.as_ref().ok_or(Status::Invalid)?;
+        core.driver.check()?;
+        let visit = core.reader.with_blocking(|reader| {
+            reader.arm_sn = (reader.arm_sn + 1) & 3;
+            reader.rung = reader.ci;
+            if !reader.stash.is_empty() {
+                // What waits here the device does not know of.
+                channel.raise(Eqe::Completion { jfcn: core.jfcn });
+                return;
+            }
+            let arm = match what {
+                Arm::Any => udma_abi::doorbell::Arm::Any,
+                Arm::SolicitedOnly => udma_abi::doorbell::Arm::Solicited,
+            };
+            let (ci, arm_sn, jfcn) = (reader.ci, reader.arm_sn, core.jfcn);
+            core.doorbell.ring(JfcDoorbell { ci, arm: Some(arm), arm_sn, jfcn });
+        });
+        let () = visit.value;
+        Ok(())
+    }
+}
+
+/// The control part.
+#[derive(Debug)]
+struct Control {
+    core: Arc<JfcCore>,
+    deleted: AtomicBool,
+}
+
+impl JfcControl for Control {
+    fn moderate(&self, count: u16, period_us: u16) -> Result<(), Status> {
+        let jfcn = self.core.jfcn;
+        self.core.driver.execute(&Command::ModifyJfc { jfcn, count, period_us }).map(|_| ())
+    }
+
+    fn delete(&self) -> Result<(), Status> {
+        if self.deleted.swap(true, Ordering::AcqRel) {
+            return Err(Status::Invalid);
+        }
+        let core = &self.core;
+        match core.driver.execute(&Command::DestroyJfc { jfcn: core.jfcn }) {
+            Ok(_) => {}
+            // A device that does not answer may still write: the ring stays until its reset.
+            Err(Status::NoDevice) => core.driver.keep(Arc::clone(&core.memory)),
+            Err(refused) => {
+                self.deleted.store(false, Ordering::Release);
+                return Err(refused);
+            }
+        }
+        lock(&core.driver.jfcs).remove(&core.jfcn);
+        Ok(())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if !*self.deleted.get_mut()
+            && let Err(error) = self.delete()
+        {
+            tracing::debug!(%error, jfcn = self.core.jfcn, "a dropped JFC could not be deleted");
+        }
+    }
+}
+
+/// Whether free-running index `a` comes before `b`.
+#[inline]
+pub(crate) fn is_before(a: u32, b: u32) -> bool {
+    a != b && b.wrapping_sub(a) < 1 << 31
+}
+
+/// Found batches between two calls that let the device work.
+const POLLS_PER_PROGRESS: u32 = 16;
+/// Polls that end empty on such a count also look at the status register.
+const POLLS_PER_STATUS: u32 = 4096;
+/// Rings of at most 256 entries tell the device of every batch.
+const SHALLOW_LOG2: u8 = 8;
+const PRODUCED_TRIES: u32 = 4;

@@ -1,0 +1,142 @@
+//! The receive ring of a JFR or jetty.
+//!
+//! *Owns*: the producer index. *Takes*: checked receive requests. *Gives*: entries in the ring;
+//! the producer index goes into the record in host memory with release, and that is the whole
+//! doorbell. *Must not*: use an entry again before its completion was polled.
+
+use std::sync::Arc;
+
+use udma_abi::{
+    Sge,
+    cmd::RqArgs,
+    rqe::{RQE_WORDS_MAX, SGE_MAX, record, stride},
+};
+use urma_core::{PostError, PostReason, RecvCfg, RecvWr, Status, Token, ops::RecvQueue};
+use urma_mem::{
+    Region,
+    sync::{AtomicBool, Ordering},
+};
+
+use crate::{alloc::DmaBuf, shadow::Tag, table::RecvLink};
+
+/// The half that the caller posts to.
+#[derive(Debug)]
+pub(crate) struct RecvHalf {
+    parts: RecvParts,
+    ring: Region,
+    /// Next entry, free running.
+    pi: u32,
+    /// Oldest entry whose completion was not polled, as last looked.
+    done: u32,
+}
+
+/// What a receive half is made of.
+#[derive(Debug)]
+pub(crate) struct RecvParts {
+    /// The ring.
+    pub(crate) memory: Arc<DmaBuf>,
+    /// The doorbell record.
+    pub(crate) record: Arc<DmaBuf>,
+    /// Its requests.
+    pub(crate) link: Arc<RecvLink>,
+    /// log2 of the ring's entries.
+    pub(crate) log2: u8,
+    /// Requests that may be outstanding.
+    pub(crate) depth: u32,
+    /// Pieces of a request.
+    pub(crate) max_sge: u8,
+    /// Set when the queue is gone.
+    pub(crate) closed: Arc<AtomicBool>,
+    /// Set when the device is gone.
+    pub(crate) failed: Arc<AtomicBool>,
+}
+
+/// log2 of the entries that `cfg` needs.
+///
+/// # Errors
+/// `Invalid`: more entries or pieces than the contract has.
+pub(crate) fn depth_log2(cfg: &RecvCfg) -> Result<u8, Status> {
+    if usize::from(cfg.max_sge) > SGE_MAX {
+        return Err(Status::Invalid);
+    }
+    let depth = cfg.depth.max(1).checked_next_power_of_two().ok_or(Status::Invalid)?;
+    u8::try_from(depth.trailing_zeros()).ok().filter(|log2| *log2 <= 16).ok_or(Status::Invalid)
+}
+
+/// Bytes of a ring of `1 << log2` entries.
+pub(crate) fn ring_len(cfg: &RecvCfg, log2: u8) -> usize {
+    stride(usize::from(cfg.max_sge)) << log2
+}
+
+/// The arguments of CREATE_QUEUE for a receive ring at `base`.
+pub(crate) fn rq_args(cfg: &RecvCfg, base: u64, depth_log2: u8, token: Option<Token>) -> RqArgs {
+    RqArgs {
+        base,
+        depth_log2,
+        max_sge: cfg.max_sge.max(1),
+        jfcn: cfg.jfc,
+        min_rnr_timer: cfg.min_rnr_timer,
+        token_value: token.map_or(0, Token::value),
+    }
+}
+
+impl RecvHalf {
+    pub(crate) fn new(parts: RecvParts) -> Self {
+        Self { ring: parts.memory.region().clone(), parts, pi: 0, done: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, wr: &RecvWr<'_>) -> Result<(), PostReason> {
+        if wr.dst.len() > usize::from(self.parts.max_sge.max(1)) {
+            return Err(PostReason::Invalid("more pieces than the queue was created for"));
+        }
+        if self.pi.wrapping_sub(self.done) >= self.parts.depth && !self.make_room() {
+            return Err(PostReason::Full);
+        }
+        let mut words = [0; RQE_WORDS_MAX];
+        // A piece of length 0 would end the list.
+        let pieces = wr.dst.iter().filter(|piece| piece.len != 0);
+        for (pair, piece) in words.chunks_exact_mut(2).zip(pieces) {
+            let token_id = piece.segment.token_id().value();
+            pair.copy_from_slice(&Sge { len: piece.len, token_id, va: piece.addr }.to_words());
+        }
+        let stride = stride(usize::from(self.parts.max_sge));
+        let mask = (1u32 << self.parts.log2) - 1;
+        let at = (self.pi & mask) as usize * stride;
+        for (offset, pair) in (at..).step_by(16).zip(words.as_chunks::<2>().0).take(stride / 16) {
+            self.ring.store_block(offset, pair).map_err(|_| PostReason::Device)?;
+        }
+        self.parts.link.shadow.put(Tag::new(self.pi, 1, self.pi), wr.user_ctx);
+        self.pi = self.pi.wrapping_add(1);
+        Ok(())
+    }
+
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        while self.done != self.pi && self.parts.link.shadow.tag(self.done).is_consumed() {
+            self.done = self.done.wrapping_add(1);
+        }
+        self.pi.wrapping_sub(self.done) < self.parts.depth
+    }
+}
+
+impl RecvQueue for RecvHalf {
+    #[inline]
+    fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        if self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed) {
+            return Err(PostError { index: 0, reason: PostReason::Device });
+        }
+        let before = self.pi;
+        let refused = wrs
+            .iter()
+            .enumerate()
+            .find_map(|(index, wr)| self.push(wr).err().map(|reason| PostError { index, reason }));
+        if self.pi != before {
+            self.parts.link.pi.store(self.pi, Ordering::Release);
+            let record = self.parts.record.region();
+            // The store is in memory that this driver allocated with the record's size.
+            let _ = record.store_u32_release(record::RQ_PI, self.pi);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,316 @@
+//! The send ring of a JFS or jetty.
+//!
+//! *Owns*: the producer index, and which positions may be used again. *Takes*: checked requests.
+//! *Gives*: entries in the ring and one doorbell per batch (a batch of exactly one one-block
+//! request goes as a direct entry where the device has that). *Must not*: allocate, lock or make a
+//! system call; use a position again before its request's completion can no longer come.
+//!
+//! A position is free when the device retired it (consumer record) and its completion was taken or
+//! can no longer come. The second is known when a later request of an in-order queue was polled,
+//! when the position itself was, or when the JFC was polled past everything that it held at a
+//! moment at which the device had retired the position already (the device writes a request's
+//! completion before it moves the consumer record).
+
+use std::sync::Arc;
+
+use udma_abi::{
+    Opcode,
+    cmd::SqArgs,
+    rqe::record,
+    sqe::{BLOCK_LEN, BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
+};
+use urma_core::{
+    PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId, ops::SendQueue,
+};
+use urma_mem::{
+    Region,
+    sync::{AtomicBool, Ordering},
+};
+
+use crate::{
+    alloc::{DmaBuf, lock},
+    doorbell::SqDoorbell,
+    jetty::Bound,
+    jfc::{JfcCore, is_before},
+    shadow::{SEQ_MASK, Tag},
+    sqe,
+    table::{Link, SendLink},
+};
+
+/// The half that the caller posts to.
+#[derive(Debug)]
+pub(crate) struct SendHalf {
+    parts: SendParts,
+    link: Arc<Link>,
+    doorbell: SqDoorbell,
+    ring: Region,
+    /// Next block, free running.
+    pi: u32,
+    /// All before it may be used again; `pi - free` never exceeds the ring.
+    free: u32,
+    /// All before it are completed, and no completion of theirs is to come.
+    done: u32,
+    /// Number of the next request, and of the one at `done`.
+    seq: u32,
+    done_seq: u32,
+    /// Positions before `.0` are done once the JFC is polled up to `.1`.
+    snapshot: Option<(u32, u32)>,
+    /// Blocks of the newest entry lie in its front; entries are built here.
+    scratch: Box<[u64; SQE_WORDS_MAX]>,
+    /// The RC target as last seen, and the version at which it was read.
+    target: Option<TargetId>,
+    target_version: u32,
+}
+
+/// What a send half is made of.
+#[derive(Debug)]
+pub(crate) struct SendParts {
+    /// The ring. Held here too, so that it outlives a control part that was dropped first.
+    pub(crate) memory: Arc<DmaBuf>,
+    /// The doorbell record.
+    pub(crate) record: Arc<DmaBuf>,
+    /// log2 of the ring's blocks.
+    pub(crate) log2: u8,
+    /// Requests that may be outstanding.
+    pub(crate) depth: u32,
+    /// JFC of the completions.
+    pub(crate) jfc: Arc<JfcCore>,
+    /// One-block requests may go directly.
+    pub(crate) direct: bool,
+    /// Completions come in posting order.
+    pub(crate) in_order: bool,
+    /// The RC target.
+    pub(crate) bound: Arc<Bound>,
+    /// Set when the queue is gone.
+    pub(crate) closed: Arc<AtomicBool>,
+    /// Set when the device is gone.
+    pub(crate) failed: Arc<AtomicBool>,
+}
+
+/// log2 of the blocks that `cfg` needs.
+///
+/// # Errors
+/// `Invalid`: more than an entry index can name.
+pub(crate) fn blocks_log2(cfg: &SendCfg) -> Result<u8, Status> {
+    let tail = (usize::from(cfg.max_sge) * SGE_LEN).max(cfg.max_inline as usize);
+    // WRITE_NOTIFY has the longest control part of those with a tail; atomics take two blocks.
+    let per_request = blocks_for(Opcode::WriteNotify, tail).clamp(2, BLOCKS_MAX);
+    let blocks = (cfg.depth.max(1) as usize).checked_mul(per_request).ok_or(Status::Invalid)?;
+    let log2 = blocks.checked_next_power_of_two().ok_or(Status::Invalid)?.trailing_zeros();
+    u8::try_from(log2).ok().filter(|log2| *log2 <= INDEX_BITS).ok_or(Status::Invalid)
+}
+
+/// The arguments of CREATE_QUEUE for a send ring at `base`.
+pub(crate) fn sq_args(cfg: &SendCfg, base: u64, blocks_log2: u8) -> SqArgs {
+    SqArgs {
+        base,
+        blocks_log2,
+        jfcn: cfg.jfc,
+        rnr_retry: cfg.rnr_retry,
+        err_timeout: cfg.err_timeout,
+        priority: cfg.priority,
+    }
+}
+
+/// Whether a queue with these flags completes in posting order.
+pub(crate) fn is_in_order(cfg: &SendCfg) -> bool {
+    !cfg.flags.contains(SendFlags::OUTORDER_COMP)
+}
+
+impl SendHalf {
+    pub(crate) fn new(parts: SendParts, link: Arc<Link>, doorbell: SqDoorbell) -> Self {
+        Self {
+            ring: parts.memory.region().clone(),
+            parts,
+            link,
+            doorbell,
+            pi: 0,
+            free: 0,
+            done: 0,
+            seq: 0,
+            done_seq: 0,
+            snapshot: None,
+            scratch: Box::new([0; SQE_WORDS_MAX]),
+            target: None,
+            target_version: 0,
+        }
+    }
+
+    /// Encodes one request into the ring; nothing has happened when it answers an error.
+    #[inline]
+    fn push(&mut self, wr: &SendWr<'_>) -> Result<u32, PostReason> {
+        let encoded = sqe::build(&mut self.scratch, wr, self.target.as_ref())?;
+        let (mut sqe, blocks) = (encoded.sqe, encoded.blocks);
+        if !self.has_room(blocks) && !self.make_room(blocks) {
+            return Err(PostReason::Full);
+        }
+        let pi = self.pi;
+        sqe.entry_idx = low16(pi);
+        sqe.owner = (pi >> self.parts.log2) & 1 == 0;
+        sqe.encode(&mut self.scratch);
+        self.store(pi, blocks)?;
+        let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
+        send.shadow.put(Tag::new(pi, blocks, self.seq), wr.user_ctx);
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        self.pi = pi.wrapping_add(blocks);
+        Ok(blocks)
+    }
+
+    /// Copies the scratch words into the ring, block by block, since an entry may cross its end.
+    #[inline]
+    fn store(&self, pi: u32, blocks: u32) -> Result<(), PostReason> {
+        let mask = (1u32 << self.parts.log2) - 1;
+        for (at, block) in
+            (pi..).zip(self.scratch.as_chunks::<BLOCK_WORDS>().0).take(blocks as usize)
+        {
+            let offset = (at & mask) as usize * BLOCK_LEN;
+            self.ring.store_block(offset, block).map_err(|_| PostReason::Device)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn has_room(&self, blocks: u32) -> bool {
+        let used = self.pi.wrapping_sub(self.free);
+        let outstanding = self.seq.wrapping_sub(self.done_seq) & SEQ_MASK;
+        used + blocks <= 1 << self.parts.log2 && outstanding < self.parts.depth
+    }
+
+    /// Looks what has become free; lets the device work once if that was nothing.
+    #[cold]
+    fn make_room(&mut self, blocks: u32) -> bool {
+        let link = Arc::clone(&self.link);
+        let Some(send) = link.send.as_ref() else { return false };
+        for attempt in 0..2 {
+            if attempt > 0 {
+                self.parts.jfc.let_device_work();
+            }
+            self.reclaim(send);
+            if self.has_room(blocks) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn reclaim(&mut self, send: &SendLink) {
+        let record = self.parts.record.region().load_u32_acquire(record::SQ_CI);
+        // A record beyond what was posted is nonsense: nothing is retired then.
+        let retired = record.ok().filter(|ci| self.is_posted(*ci)).unwrap_or(self.free);
+        if self.parts.in_order {
+            let polled = send.polled.load(Ordering::Acquire);
+            if self.is_posted(polled) && is_before(self.done, polled) {
+                self.done = polled;
+            }
+        }
+        self.skip_consumed(send);
+        self.use_snapshot(retired);
+        self.skip_consumed(send);
+        self.free = if is_before(retired, self.done) { retired } else { self.done };
+        let tag = send.shadow.tag(self.done);
+        if self.done == self.pi {
+            self.done_seq = self.seq;
+        } else if tag.pos() == self.done {
+            self.done_seq = tag.seq();
+        }
+    }
+
+    /// Whether `pos` lies between what was free at last and the producer index.
+    fn is_posted(&self, pos: u32) -> bool {
+        pos.wrapping_sub(self.free) <= self.pi.wrapping_sub(self.free)
+    }
+
+    /// Moves `done` over requests whose own completion was polled.
+    fn skip_consumed(&mut self, send: &SendLink) {
+        while self.done != self.pi {
+            let tag = send.shadow.tag(self.done);
+            if tag.pos() != self.done || !tag.is_consumed() {
+                break;
+            }
+            self.done = self.done.wrapping_add(tag.blocks());
+        }
+    }
+
+    /// Moves `done` to what was retired before everything that the caller has polled since.
+    fn use_snapshot(&mut self, retired: u32) {
+        if let Some((end, mark)) = self.snapshot {
+            if is_before(self.parts.jfc.consumed(), mark) {
+                return;
+            }
+            self.snapshot = None;
+            if is_before(self.done, end) {
+                self.done = end;
+            }
+        }
+        if !is_before(self.done, retired) {
+            return;
+        }
+        let Some(mark) = self.parts.jfc.produced() else { return };
+        if is_before(self.parts.jfc.consumed(), mark) {
+            self.snapshot = Some((retired, mark));
+        } else {
+            self.done = retired;
+        }
+    }
+
+    /// Refreshes the RC target after a bind or unbind.
+    #[inline]
+    fn look_at_target(&mut self) {
+        let version = self.parts.bound.version.load(Ordering::Acquire);
+        if version != self.target_version {
+            self.target_version = version;
+            self.target = *lock(&self.parts.bound.target);
+        }
+    }
+
+    /// Makes the batch visible and rings once.
+    #[inline]
+    fn publish(&self, requests: usize, last_blocks: u32) {
+        if let Some(send) = self.link.send.as_ref() {
+            send.pi.store(self.pi, Ordering::Release);
+        }
+        if let (1, 1, true, Some(block)) =
+            (requests, last_blocks, self.parts.direct, self.scratch.first_chunk::<BLOCK_WORDS>())
+        {
+            self.doorbell.ring_direct(block);
+        } else {
+            self.doorbell.ring(self.pi);
+        }
+    }
+}
+
+impl SendQueue for SendHalf {
+    #[inline]
+    fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        if self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed) {
+            return Err(PostError { index: 0, reason: PostReason::Device });
+        }
+        self.look_at_target();
+        let mut last_blocks = 0;
+        let mut posted = 0;
+        let mut refused = None;
+        for wr in wrs {
+            match self.push(wr) {
+                Ok(blocks) => last_blocks = blocks,
+                Err(reason) => {
+                    refused = Some(PostError { index: posted, reason });
+                    break;
+                }
+            }
+            posted += 1;
+        }
+        if posted > 0 {
+            self.publish(posted, last_blocks);
+        }
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "entry indices are modulo 2^16")]
+fn low16(pos: u32) -> u16 {
+    pos as u16
+}
+
+/// Entry indices in CQEs have 16 bits.
+const INDEX_BITS: u8 = 16;

@@ -1,0 +1,215 @@
+//! The provider: recognises UDMA devices and opens them.
+//!
+//! *Owns*: the match rule, and each device's state while it is up. *Takes*: an
+//! `Arc<dyn DeviceBacking>`. *Gives*: urma-core's `Device`. *Must not*: know which backing it is.
+
+use std::sync::{Arc, Mutex};
+
+use udma_abi::{
+    DeviceBacking, RawEid,
+    backing::{DEVICE_ID, VENDOR_ID},
+    caps::{Caps, Features},
+    cmd::Command,
+};
+use urma_core::{
+    AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Eid, Guid, ModeSet, Mtu,
+    PortAttr, PortState, Status,
+    ops::{ContextOps, Device, DeviceHandle, Provider},
+};
+
+use crate::{
+    alloc::lock,
+    context::UdmaContext,
+    device::{Driver, DriverCfg},
+};
+
+/// The name by which devices ask for this driver.
+pub const DRIVER_NAME: &str = "udma";
+
+/// The provider `udma`. Its device handle is a boxed `Arc<dyn DeviceBacking>`.
+#[derive(Debug, Default)]
+pub struct UdmaProvider {
+    cfg: DriverCfg,
+}
+
+impl UdmaProvider {
+    /// A provider whose devices work as `cfg` says.
+    #[must_use]
+    pub fn new(cfg: DriverCfg) -> Self {
+        Self { cfg }
+    }
+}
+
+impl Provider for UdmaProvider {
+    fn name(&self) -> &str {
+        DRIVER_NAME
+    }
+
+    fn is_match(&self, id: &DeviceId) -> bool {
+        id.driver == DRIVER_NAME || (id.vendor, id.device) == (VENDOR_ID, DEVICE_ID)
+    }
+
+    fn attach(&self, id: &DeviceId, handle: DeviceHandle) -> Result<Arc<dyn Device>, Status> {
+        let backing = handle.downcast::<Arc<dyn DeviceBacking>>().map_err(|_| Status::Invalid)?;
+        let device = UdmaDevice::new(*backing, self.cfg);
+        Ok(Arc::new(UdmaDevice { id: id.clone(), ..device }))
+    }
+}
+
+/// A device on any backing. It is brought up at the first use and again after a failure.
+#[derive(Debug)]
+pub struct UdmaDevice {
+    id: DeviceId,
+    backing: Arc<dyn DeviceBacking>,
+    cfg: DriverCfg,
+    driver: Mutex<Option<Arc<Driver>>>,
+}
+
+impl UdmaDevice {
+    /// The device behind `backing`.
+    #[must_use]
+    pub fn new(backing: Arc<dyn DeviceBacking>, cfg: DriverCfg) -> Self {
+        let info = backing.info();
+        let id = DeviceId {
+            name: info.name,
+            driver: info.driver_name,
+            vendor: info.vendor_id,
+            device: info.device_id,
+        };
+        Self { id, backing, cfg, driver: Mutex::new(None) }
+    }
+
+    /// Resets the device under everything that uses it: outstanding requests end with flushed
+    /// completions, contexts are dead, and the next [`Device::open`] brings it up afresh.
+    ///
+    /// # Errors
+    /// `NoDevice`: it did not come back.
+    pub fn reset(&self) -> Result<(), Status> {
+        match lock(&self.driver).take() {
+            Some(driver) => driver.reset(),
+            None => self.backing.reset().map_err(|_| Status::NoDevice),
+        }
+    }
+
+    fn driver(&self) -> Result<Arc<Driver>, Status> {
+        let mut slot = lock(&self.driver);
+        if let Some(driver) = slot.as_ref().filter(|driver| driver.check().is_ok()) {
+            return Ok(Arc::clone(driver));
+        }
+        let driver = Driver::bring_up(Arc::clone(&self.backing), &self.cfg)?;
+        *slot = Some(Arc::clone(&driver));
+        Ok(driver)
+    }
+}
+
+impl Device for UdmaDevice {
+    fn id(&self) -> DeviceId {
+        self.id.clone()
+    }
+
+    fn attr(&self) -> Result<DeviceAttr, Status> {
+        let driver = self.driver()?;
+        let eid = eid_at(&driver, 0)?.0;
+        Ok(attr_of(&driver.caps, driver.features(), eid))
+    }
+
+    fn eids(&self) -> Result<Vec<Eid>, Status> {
+        let driver = self.driver()?;
+        let (first, count) = eid_at(&driver, 0)?;
+        let most = u64::min(count, driver.caps.max_eid.max(1));
+        let rest = (1..u32::try_from(most).unwrap_or(u32::MAX)).map(|index| eid_at(&driver, index));
+        std::iter::once(Ok((first, count)))
+            .chain(rest)
+            .map(|found| found.map(|(eid, _)| eid))
+            .collect()
+    }
+
+    fn open(&self, eid_index: u32) -> Result<Arc<dyn ContextOps>, Status> {
+        let driver = self.driver()?;
+        let (eid, count) = eid_at(&driver, eid_index)?;
+        if u64::from(eid_index) >= count {
+            return Err(Status::Invalid);
+        }
+        Ok(Arc::new(UdmaContext::new(driver, eid)))
+    }
+}
+
+/// The EID at `index`, and how many there are.
+fn eid_at(driver: &Driver, index: u32) -> Result<(Eid, u64), Status> {
+    let results = driver.execute(&Command::QueryEid { index })?;
+    let eid = RawEid::from_words([results[1], results[2]]);
+    Ok((Eid::from_bytes(eid.0), results[0]))
+}
+
+fn attr_of(caps: &Caps, features: Features, eid: Eid) -> DeviceAttr {
+    let mtu = Mtu::at_most(caps.mtu_max);
+    DeviceAttr {
+        // The EID is unique where the device lives, and there is nothing else that is.
+        guid: Guid(eid.bytes()),
+        caps: caps_of(caps, features),
+        ports: vec![PortAttr {
+            max_mtu: mtu,
+            active_mtu: mtu,
+            state: PortState::Active,
+            width: LINK_X1,
+            speed: SPEED_100G,
+        }],
+        reserved_id_min: narrow(caps.reserved_id_min),
+        reserved_id_max: narrow(caps.reserved_id_max),
+    }
+}
+
+fn caps_of(caps: &Caps, features: Features) -> DeviceCaps {
+    DeviceCaps {
+        features: features_of(features),
+        atomics: AtomicFeatures::all(),
+        modes: ModeSet::all(),
+        max_jfc: narrow(caps.max_jfc),
+        max_jfs: narrow(caps.max_jfs),
+        max_jfr: narrow(caps.max_jfr),
+        max_jetty: narrow(caps.max_jetty),
+        max_jetty_grp: narrow(caps.max_jetty_grp),
+        max_jetty_in_grp: narrow(caps.max_jetty_in_grp),
+        max_jfc_depth: narrow(caps.max_jfc_depth),
+        max_jfs_depth: narrow(caps.max_jfs_depth),
+        max_jfr_depth: narrow(caps.max_jfr_depth),
+        max_jfs_inline: narrow(caps.max_inline),
+        max_jfs_sge: narrow(caps.max_jfs_sge),
+        max_jfs_rsge: narrow(caps.max_jfs_rsge),
+        max_jfr_sge: narrow(caps.max_jfr_sge),
+        max_msg_size: caps.max_msg_size,
+        max_read_size: narrow(caps.max_read_size),
+        max_write_size: narrow(caps.max_write_size),
+        max_atomic_size: narrow(caps.max_atomic_size),
+        max_um_size: narrow(caps.max_um_size),
+        ceq_cnt: narrow(caps.max_eq),
+        max_eid_cnt: narrow(caps.max_eid),
+        max_seg: narrow(caps.max_seg),
+        page_size_cap: caps.page_size_cap,
+    }
+}
+
+fn features_of(features: Features) -> DeviceFeatures {
+    [
+        (Features::JFC_INLINE, DeviceFeatures::JFC_INLINE),
+        (Features::LOAD_STORE, DeviceFeatures::LOAD_STORE),
+        (Features::SELECTIVE_RETRANS, DeviceFeatures::SELECTIVE_RETRANS),
+        (Features::JETTY_GRP, DeviceFeatures::JETTY_GRP),
+        (Features::ERROR_SUSPEND, DeviceFeatures::ERROR_SUSPEND),
+        (Features::OUTORDER_COMP, DeviceFeatures::OUTORDER_COMP),
+        (Features::NON_PIN, DeviceFeatures::NON_PIN),
+    ]
+    .into_iter()
+    .filter(|(has, _)| features.contains(*has))
+    .fold(DeviceFeatures::empty(), |all, (_, feature)| all | feature)
+}
+
+/// A limit as the API carries it; a larger one is as good as the largest.
+fn narrow(limit: u64) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
+}
+
+/// `urma_link_width_t` (UMDK release 26.06); a software port has one lane.
+const LINK_X1: u8 = 1;
+/// `urma_speed_t` (UMDK release 26.06): the class of what memory carries between two processes.
+const SPEED_100G: u8 = 10;

@@ -1,0 +1,153 @@
+//! From a CQE to a completion, and completions for what a failed device left behind.
+//!
+//! *Owns*: the mapping of statuses and fields. *Takes*: one decoded CQE and the queue it names.
+//! *Gives*: a completion, or nothing when the CQE does not fit what was posted.
+//! *Must not*: index anything by a number of the device's without a check.
+
+use std::collections::VecDeque;
+
+use udma_abi::{Cqe, CqeStatus, cqe::INLINE_MAX, rqe::record};
+use urma_core::{
+    Completion, CompletionFlags, CrOpcode, CrStatus, Eid, InlinePayload, JettyId, QueueKind, Uasid,
+};
+use urma_mem::sync::Ordering;
+
+use crate::{
+    jfc::is_before,
+    table::{Link, QueueTable, RecvLink, SendLink},
+};
+
+/// The completion that `cqe`, found in JFC `jfcn`, reports for `link`.
+#[inline]
+pub(crate) fn completion(link: &Link, jfcn: u32, cqe: &Cqe) -> Option<Completion> {
+    if cqe.local_id != link.id() {
+        return None;
+    }
+    let user_ctx = if matches!(cqe.status, CqeStatus::WrFlushErrDone | CqeStatus::WrSuspendDone) {
+        // The last completion of a flush or suspend belongs to the queue, not to a request.
+        0
+    } else if cqe.recv {
+        link.recv.as_ref()?.shadow.take(cqe.entry_idx)?.ctx
+    } else {
+        let send = link.send.as_ref().filter(|send| send.jfcn == jfcn)?;
+        let taken = send.shadow.take(cqe.entry_idx)?;
+        send.polled.store(taken.end, Ordering::Release);
+        taken.ctx
+    };
+    let mut completion = Completion {
+        status: status_of(cqe.status),
+        flags: flags_of(link, cqe),
+        len: cqe.byte_cnt,
+        user_ctx,
+        queue_ctx: link.queue_ctx,
+        local_id: cqe.local_id,
+        tpn: cqe.tpn,
+        ..Completion::default()
+    };
+    if cqe.recv {
+        completion.opcode = CrOpcode::from_code(cqe.opcode);
+        completion.remote = JettyId {
+            eid: Eid::from_bytes(cqe.rmt_eid.0),
+            uasid: Uasid::default(),
+            id: cqe.remote_id,
+        };
+        completion.imm = cqe.imm;
+        if cqe.inline_en {
+            let len = usize::try_from(cqe.byte_cnt).unwrap_or(INLINE_MAX);
+            completion.payload = InlinePayload::new(cqe.inline, len);
+        }
+    }
+    Some(completion)
+}
+
+/// Completions of JFC `jfcn` for everything that a failed device did not complete.
+pub(crate) fn sweep(queues: &QueueTable, jfcn: u32, out: &mut VecDeque<Completion>) {
+    for link in queues.all() {
+        if let Some(send) = link.send.as_ref().filter(|send| send.jfcn == jfcn) {
+            sweep_send(&link, send, out);
+        }
+        if let Some(recv) = link.recv.as_deref()
+            && recv.jfcn == jfcn
+            && recv.owner == link.cookie
+        {
+            sweep_recv(&link, recv, out);
+        }
+    }
+}
+
+fn sweep_send(link: &Link, send: &SendLink, out: &mut VecDeque<Completion>) {
+    let end = send.pi.load(Ordering::Acquire);
+    // What the device retired without a completion had succeeded unsignalled.
+    let retired = send.record.load_u32_acquire(record::SQ_CI).unwrap_or(0);
+    let mut at = send.shadow.oldest(send.swept.load(Ordering::Relaxed), end);
+    while is_before(at, end) {
+        let tag = send.shadow.tag(at);
+        if tag.pos() == at
+            && let Some(taken) = send.shadow.take_at(at)
+            && !is_before(at, retired)
+        {
+            out.push_back(flushed(link, CompletionFlags::empty(), taken.ctx));
+        }
+        at = at.wrapping_add(if tag.pos() == at { tag.blocks().max(1) } else { 1 });
+    }
+    send.swept.store(at, Ordering::Relaxed);
+}
+
+fn sweep_recv(link: &Link, recv: &RecvLink, out: &mut VecDeque<Completion>) {
+    let end = recv.pi.load(Ordering::Acquire);
+    let mut at = recv.shadow.oldest(recv.swept.load(Ordering::Relaxed), end);
+    while is_before(at, end) {
+        if let Some(taken) = recv.shadow.take_at(at) {
+            out.push_back(flushed(link, CompletionFlags::RECV, taken.ctx));
+        }
+        at = at.wrapping_add(1);
+    }
+    recv.swept.store(at, Ordering::Relaxed);
+}
+
+fn flushed(link: &Link, flags: CompletionFlags, user_ctx: u64) -> Completion {
+    let jetty = if link.kind == QueueKind::Jetty { CompletionFlags::JETTY } else { flags };
+    Completion {
+        status: CrStatus::WrFlush,
+        flags: flags | jetty,
+        user_ctx,
+        queue_ctx: link.queue_ctx,
+        local_id: link.id(),
+        ..Completion::default()
+    }
+}
+
+#[inline]
+fn flags_of(link: &Link, cqe: &Cqe) -> CompletionFlags {
+    let mut flags = CompletionFlags::empty();
+    flags.set(CompletionFlags::RECV, cqe.recv);
+    flags.set(CompletionFlags::JETTY, link.kind == QueueKind::Jetty);
+    flags.set(CompletionFlags::SUSPEND_DONE, cqe.status == CqeStatus::WrSuspendDone);
+    flags.set(CompletionFlags::FLUSH_ERR_DONE, cqe.status == CqeStatus::WrFlushErrDone);
+    flags
+}
+
+#[inline]
+fn status_of(status: CqeStatus) -> CrStatus {
+    match status {
+        CqeStatus::Success => CrStatus::Success,
+        CqeStatus::UnsupportedOpcode => CrStatus::UnsupportedOpcode,
+        CqeStatus::LocLen => CrStatus::LocLen,
+        CqeStatus::LocAccess => CrStatus::LocAccess,
+        CqeStatus::RemRespLen => CrStatus::RemRespLen,
+        CqeStatus::LocDataPoison => CrStatus::LocDataPoison,
+        CqeStatus::LocOperation => CrStatus::LocOperation,
+        CqeStatus::RemUnsupportedReq => CrStatus::RemUnsupportedReq,
+        CqeStatus::RemAccessAbort => CrStatus::RemAccessAbort,
+        CqeStatus::RemOperation => CrStatus::RemOperation,
+        CqeStatus::RemDataPoison => CrStatus::RemDataPoison,
+        CqeStatus::RnrRetryExceeded => CrStatus::RnrRetryExceeded,
+        CqeStatus::AckTimeout => CrStatus::AckTimeout,
+        CqeStatus::WrFlushErr => CrStatus::WrFlush,
+        CqeStatus::WrFlushErrDone => CrStatus::WrFlushDone,
+        CqeStatus::WrSuspendDone => CrStatus::WrSuspendDone,
+        CqeStatus::WrUnhandled => CrStatus::WrUnhandled,
+        // Codes of the device overlap with statuses that have another meaning: mark the top bit.
+        CqeStatus::Unknown { status, .. } => CrStatus::Unknown(status | 0x80),
+    }
+}

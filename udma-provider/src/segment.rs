@@ -1,0 +1,127 @@
+//! Segments: memory of the user that the device may reach.
+//!
+//! *Owns*: the device addresses of registered memory. *Takes*: regions and rights. *Gives*: token
+//! ids, windows on peers' memory. *Must not*: take a mapping away before the device answered that
+//! it withdrew the segment (a device that does not answer loses it all the same: the user's memory
+//! may be gone after the call).
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{Arc, Mutex},
+};
+
+use udma_abi::{
+    DmaAccess,
+    cmd::{Access, Command, RegisterSeg},
+};
+use urma_core::{Path, SegmentCfg, Status, Token, TokenId, ops::RemoteSegmentId};
+use urma_mem::Region;
+
+use crate::{
+    alloc::{DmaMap, lock},
+    device::Driver,
+};
+
+/// Registered memory by token id.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    maps: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
+}
+
+/// A new token id.
+///
+/// # Errors
+/// `NoMemory`: all are taken.
+pub(crate) fn alloc_token_id(driver: &Driver) -> Result<TokenId, Status> {
+    let results = driver.execute(&Command::AllocTid)?;
+    u32::try_from(results[0]).map(TokenId::new).map_err(|_| Status::Fail)
+}
+
+/// Gives a token id back.
+///
+/// # Errors
+/// `Invalid`: a segment has it, or it was never given.
+pub(crate) fn free_token_id(driver: &Driver, token_id: TokenId) -> Result<(), Status> {
+    let freed = driver.execute(&Command::FreeTid { token_id: token_id.value() });
+    freed.map(|_| ()).map_err(|error| if error == Status::Again { Status::Invalid } else { error })
+}
+
+/// Makes memory known.
+///
+/// # Errors
+/// `Exists`: a live segment has the token id. `Unsupported`: the token policy. `NoMemory`,
+/// `Invalid`: the device cannot reach the memory.
+pub(crate) fn register(
+    driver: &Arc<Driver>,
+    region: &Region,
+    token_id: TokenId,
+    va: u64,
+    cfg: &SegmentCfg,
+) -> Result<(), Status> {
+    let token_value = cfg.policy.token()?.map(Token::value);
+    // The place is taken before the device is asked, so that two callers do not both map.
+    match lock(&driver.segments.maps).entry(token_id) {
+        Entry::Occupied(_) => return Err(Status::Exists),
+        Entry::Vacant(place) => place.insert(None),
+    };
+    let access = if region.is_writable() { DmaAccess::Both } else { DmaAccess::ToDevice };
+    let registered = driver.dma.map(region, access).and_then(|map| {
+        let command = Command::RegisterSeg(RegisterSeg {
+            token_id: token_id.value(),
+            iova: map.iova(),
+            va,
+            len: region.len() as u64,
+            access: Access::from_bits_truncate(cfg.access.bits()),
+            token_value,
+        });
+        driver.execute(&command).map(|_| map)
+    });
+    let mut maps = lock(&driver.segments.maps);
+    match registered {
+        Ok(map) => {
+            maps.insert(token_id, Some(map));
+            Ok(())
+        }
+        Err(error) => {
+            maps.remove(&token_id);
+            Err(error)
+        }
+    }
+}
+
+/// Withdraws memory.
+///
+/// # Errors
+/// `Invalid`: no such segment.
+pub(crate) fn unregister(driver: &Driver, token_id: TokenId) -> Result<(), Status> {
+    if !matches!(lock(&driver.segments.maps).get(&token_id), Some(Some(_))) {
+        return Err(Status::Invalid);
+    }
+    match driver.execute(&Command::UnregisterSeg { token_id: token_id.value() }) {
+        Ok(_) => {}
+        Err(Status::NoDevice) => driver.on_failure(),
+        Err(refused) => return Err(refused),
+    }
+    lock(&driver.segments.maps).remove(&token_id);
+    Ok(())
+}
+
+/// A window on a peer's segment, for load and store.
+///
+/// # Errors
+/// `Unsupported`: not on this host, or its pages are not shared. `NoPermission`.
+pub(crate) fn map(
+    driver: &Driver,
+    path: &Path,
+    segment: &RemoteSegmentId,
+) -> Result<Region, Status> {
+    let results = driver.execute(&Command::MapSeg {
+        tpn: path.tpn,
+        token_id: segment.token_id.value(),
+        token_value: segment.token.map_or(0, Token::value),
+        va: segment.va,
+        len: segment.len,
+    })?;
+    // The device answers an offset in its register window; the backing has the memory behind it.
+    driver.regs.map(results[0], segment.len).ok_or(Status::Unsupported)
+}

@@ -1,0 +1,156 @@
+//! Queues by the cookie that their CQEs carry.
+//!
+//! *Owns*: the cookie numbering (slot and generation, so that a stale cookie names nobody).
+//! *Takes*: new queues. *Gives*: [`Link`]s, what a poller needs to turn a CQE into a completion.
+//! *Must not*: be locked on the fast path: pollers keep their own copy by slot.
+
+use std::sync::{Arc, Mutex};
+
+use urma_core::QueueKind;
+use urma_mem::{
+    Region,
+    sync::{AtomicU32, Ordering},
+};
+
+use crate::{alloc::lock, shadow::Shadow};
+
+/// What a poller knows of a queue.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Comes back in every CQE.
+    pub(crate) cookie: u64,
+    /// What it is.
+    pub(crate) kind: QueueKind,
+    /// The caller's context of the queue.
+    pub(crate) queue_ctx: u64,
+    /// Send side.
+    pub(crate) send: Option<SendLink>,
+    /// Receive side: its own, or that of its shared JFR.
+    pub(crate) recv: Option<Arc<RecvLink>>,
+    /// The queue's number; set once the device gave it.
+    id: AtomicU32,
+}
+
+/// Send side of a queue.
+#[derive(Debug)]
+pub(crate) struct SendLink {
+    /// JFC of its completions.
+    pub(crate) jfcn: u32,
+    /// Its requests.
+    pub(crate) shadow: Shadow,
+    /// The doorbell record, where the device stores the consumer index.
+    pub(crate) record: Region,
+    /// Producer index in blocks, as last rung.
+    pub(crate) pi: AtomicU32,
+    /// First position behind the newest completion (of queues that complete in order).
+    pub(crate) polled: AtomicU32,
+    /// First position not yet looked at by the clean-up after a device failure.
+    pub(crate) swept: AtomicU32,
+}
+
+/// Receive side of a queue.
+#[derive(Debug)]
+pub(crate) struct RecvLink {
+    /// JFC of completions of the JFR itself.
+    pub(crate) jfcn: u32,
+    /// Cookie of the queue that owns the ring.
+    pub(crate) owner: u64,
+    /// Its requests.
+    pub(crate) shadow: Shadow,
+    /// Producer index in entries, as last published.
+    pub(crate) pi: AtomicU32,
+    /// As [`SendLink::swept`].
+    pub(crate) swept: AtomicU32,
+}
+
+impl Link {
+    pub(crate) fn new(cookie: u64, kind: QueueKind, queue_ctx: u64) -> Self {
+        let id = AtomicU32::new(u32::MAX);
+        Self { cookie, kind, queue_ctx, send: None, recv: None, id }
+    }
+
+    /// The queue's number; all ones before the device gave it.
+    #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_id(&self, id: u32) {
+        self.id.store(id, Ordering::Relaxed);
+    }
+}
+
+impl SendLink {
+    pub(crate) fn new(jfcn: u32, blocks_log2: u8, record: Region) -> Self {
+        Self {
+            jfcn,
+            shadow: Shadow::new(blocks_log2),
+            record,
+            pi: AtomicU32::new(0),
+            polled: AtomicU32::new(0),
+            swept: AtomicU32::new(0),
+        }
+    }
+}
+
+impl RecvLink {
+    pub(crate) fn new(jfcn: u32, owner: u64, depth_log2: u8) -> Self {
+        let shadow = Shadow::new(depth_log2);
+        Self { jfcn, owner, shadow, pi: AtomicU32::new(0), swept: AtomicU32::new(0) }
+    }
+}
+
+/// All queues of a device.
+#[derive(Debug, Default)]
+pub(crate) struct QueueTable {
+    slots: Mutex<Slots>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    links: Vec<Option<Arc<Link>>>,
+    generation: u32,
+}
+
+impl QueueTable {
+    /// A new entry, made by `make` from its cookie.
+    pub(crate) fn insert(&self, make: impl FnOnce(u64) -> Link) -> Arc<Link> {
+        let mut slots = lock(&self.slots);
+        let slot = slots.links.iter().position(Option::is_none).unwrap_or(slots.links.len());
+        slots.generation = slots.generation.wrapping_add(1);
+        let cookie = u64::from(slots.generation) << 32 | slot as u64;
+        let link = Arc::new(make(cookie));
+        if slot == slots.links.len() {
+            slots.links.push(None);
+        }
+        slots.links[slot] = Some(Arc::clone(&link));
+        link
+    }
+
+    /// The queue with this cookie.
+    pub(crate) fn find(&self, cookie: u64) -> Option<Arc<Link>> {
+        let slots = lock(&self.slots);
+        slots.links.get(slot_of(cookie))?.as_ref().filter(|link| link.cookie == cookie).cloned()
+    }
+
+    /// Forgets the queue.
+    pub(crate) fn remove(&self, cookie: u64) {
+        let mut slots = lock(&self.slots);
+        if let Some(slot) = slots.links.get_mut(slot_of(cookie))
+            && slot.as_ref().is_some_and(|link| link.cookie == cookie)
+        {
+            *slot = None;
+        }
+    }
+
+    /// All queues, for the clean-up after a device failure.
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+        lock(&self.slots).links.iter().flatten().cloned().collect()
+    }
+}
+
+/// The slot in a cookie; whether it exists is for the caller to find out.
+#[inline]
+pub(crate) fn slot_of(cookie: u64) -> usize {
+    (cookie & 0xffff_ffff) as usize
+}
