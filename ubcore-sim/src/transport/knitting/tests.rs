@@ -1,1 +1,173 @@
+//! The record against the obvious oracle: a set of sequences.
 
+use std::collections::BTreeSet;
+
+use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use urma_mem::Region;
+
+use super::*;
+
+const BLOCK_LOG2: u8 = 6;
+/// Packets that a block of 64 bytes covers.
+const BLOCK_PACKETS: u64 = 7 * 64;
+
+fn pool(blocks: u32) -> (KnittingPool, Region) {
+    let mut pool = KnittingPool::new();
+    let region = Region::private((blocks as usize) << BLOCK_LOG2).expect("memory");
+    pool.grow(0x4_0000, region.clone(), BLOCK_LOG2, blocks).expect("fresh piece");
+    (pool, region)
+}
+
+/// What the record must know, kept in the simplest way.
+#[derive(Default)]
+struct Oracle {
+    received: BTreeSet<u64>,
+    edge: u64,
+}
+
+impl Oracle {
+    fn record(&mut self, seq: u64) -> Arrival {
+        if seq < self.edge || !self.received.insert(seq) {
+            return Arrival::Duplicate;
+        }
+        if seq > self.edge {
+            return Arrival::Kept;
+        }
+        while self.received.remove(&self.edge) {
+            self.edge += 1;
+        }
+        Arrival::Advanced(self.edge)
+    }
+
+    fn sack(&self, words: usize) -> Vec<u64> {
+        let mut sack = vec![0; words];
+        for seq in self.received.range(self.edge + 1..self.edge + 1 + words as u64 * 64) {
+            let bit = seq - self.edge - 1;
+            sack[(bit / 64) as usize] |= 1 << (bit % 64);
+        }
+        sack
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn two_records_in_one_pool_agree_with_a_set(
+        steps in proptest::collection::vec((0u8..2, 0u64..1500), 1..400),
+    ) {
+        let (mut pool, _) = pool(16);
+        let mut records = [KnittingRecord::new(1), KnittingRecord::new(2)];
+        let mut oracles = [Oracle::default(), Oracle::default()];
+        for (who, ahead) in steps {
+            let who = usize::from(who);
+            // Mostly near the edge, so that it moves.
+            let ahead = if ahead % 3 == 0 { 0 } else { ahead };
+            let seq = oracles[who].edge + ahead;
+            prop_assert_eq!(records[who].record(&mut pool, seq), Ok(oracles[who].record(seq)));
+            prop_assert_eq!(records[who].first_missing(), oracles[who].edge);
+            let mut words = [0; 4];
+            records[who].sack(&pool, &mut words).expect("sound");
+            prop_assert_eq!(words.to_vec(), oracles[who].sack(4));
+            prop_assert_eq!(
+                records[who].is_received(&pool, seq + 1),
+                Ok(seq + 1 < oracles[who].edge || oracles[who].received.contains(&(seq + 1)))
+            );
+        }
+        for (record, oracle) in records.iter_mut().zip(&mut oracles) {
+            // Close every gap: all blocks come back by themselves.
+            while !oracle.received.is_empty() {
+                let seq = oracle.edge;
+                prop_assert_eq!(record.record(&mut pool, seq), Ok(oracle.record(seq)));
+            }
+        }
+        prop_assert_eq!(pool.usage().free, 16);
+        prop_assert!(pool.usage().used_max <= 16);
+    }
+}
+
+#[test]
+fn no_loss_takes_no_block() {
+    let (mut pool, _) = pool(2);
+    let mut record = KnittingRecord::new(1);
+    for seq in 0..10_000 {
+        assert_eq!(record.record(&mut pool, seq), Ok(Arrival::Advanced(seq + 1)));
+    }
+    assert_eq!(pool.usage().used_max, 0);
+}
+
+#[test]
+fn an_exhausted_pool_refuses_and_changes_nothing() {
+    let (mut pool, _) = pool(2);
+    let mut record = KnittingRecord::new(1);
+    let beyond = 2 * BLOCK_PACKETS;
+    assert_eq!(record.record(&mut pool, beyond), Err(LossError::Exhausted));
+    assert_eq!(pool.usage().free, 2);
+    assert_eq!(record.record(&mut pool, beyond - 1), Ok(Arrival::Kept));
+    assert_eq!(pool.usage().free, 0);
+    let mut other = KnittingRecord::new(2);
+    assert_eq!(other.record(&mut pool, 5), Err(LossError::Exhausted));
+    record.release(&mut pool);
+    assert_eq!(other.record(&mut pool, 5), Ok(Arrival::Kept));
+    assert_eq!(
+        KnittingRecord::new(3).record(&mut KnittingPool::new(), 1),
+        Err(LossError::Exhausted)
+    );
+}
+
+#[test]
+fn the_pool_grows_shrinks_and_answers() {
+    let (mut pool, region) = pool(4);
+    let grow = |pool: &mut KnittingPool, base, log2| pool.grow(base, region.clone(), log2, 4);
+    assert_eq!(grow(&mut pool, 0x4_0000, 6), Err(PoolError::Exists(0x4_0000)));
+    assert_eq!(grow(&mut pool, 0x5_0000, 7), Err(PoolError::BlockSize(7)));
+    assert_eq!(grow(&mut pool, 0x5_0020, 6), Err(PoolError::Memory));
+    assert_eq!(pool.grow(0x5_0000, region.clone(), 6, 5), Err(PoolError::Memory));
+    assert_eq!(pool.grow(0x5_0000, region.clone(), 6, 0), Err(PoolError::Memory));
+    let more = Region::private(256).expect("memory");
+    assert_eq!(pool.grow(0x5_0000, more, 6, 4), Ok(()));
+    let mut record = KnittingRecord::new(1);
+    assert_eq!(record.record(&mut pool, 8 * BLOCK_PACKETS - 1), Ok(Arrival::Kept));
+    let usage = pool.usage();
+    assert_eq!((usage.block_bytes, usage.blocks, usage.free, usage.used_max), (64, 8, 0, 8));
+    assert_eq!(pool.shrink(0x5_0000), Err(PoolError::InUse));
+    assert_eq!(pool.shrink(0x6_0000), Err(PoolError::NotFound(0x6_0000)));
+    record.release(&mut pool);
+    assert_eq!(pool.shrink(0x4_0000), Ok(()));
+    assert_eq!(pool.shrink(0x5_0000), Ok(()));
+    assert_eq!(pool.usage().blocks, 0);
+    // Empty: another block size may come.
+    assert_eq!(grow(&mut pool, 0x4_0000, 6), Ok(()));
+}
+
+#[test]
+fn a_scribbled_free_list_is_made_anew_from_the_holders() {
+    let (mut pool, region) = pool(8);
+    let mut first = KnittingRecord::new(1);
+    assert_eq!(first.record(&mut pool, BLOCK_PACKETS + 1), Ok(Arrival::Kept));
+    for block in 0..8 {
+        region.store_u64((block << 6) + 56, u64::MAX).expect("inside");
+    }
+    let mut second = KnittingRecord::new(2);
+    assert_eq!(second.record(&mut pool, 5 * BLOCK_PACKETS + 1), Ok(Arrival::Kept));
+    assert!(pool.usage().repairs > 0);
+    assert_eq!(pool.usage().free, 0);
+    second.release(&mut pool);
+    assert_eq!(pool.usage().free, 6);
+}
+
+#[test]
+fn links_to_blocks_of_others_are_refused() {
+    let (mut pool, region) = pool(8);
+    let mut first = KnittingRecord::new(1);
+    let mut second = KnittingRecord::new(2);
+    first.record(&mut pool, 2 * BLOCK_PACKETS + 1).expect("blocks 0 to 2");
+    second.record(&mut pool, BLOCK_PACKETS + 1).expect("blocks 3 and 4");
+    // Block 0 of the first list now names block 3 of the second one as its successor.
+    region.store_u64(56, 1 << 32 | 3).expect("inside");
+    assert_eq!(first.is_received(&pool, BLOCK_PACKETS + 1), Err(LossError::Corrupt));
+    // A loop onto itself is not followed for ever either: walks are counted by the record.
+    region.store_u64(56, 1 << 32).expect("inside");
+    assert_eq!(first.is_received(&pool, BLOCK_PACKETS + 1), Ok(false));
+    assert_eq!(second.is_received(&pool, BLOCK_PACKETS + 1), Ok(true));
+}

@@ -467,7 +467,7 @@ fn the_check_sees_an_acknowledgement_before_acceptance() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_window_over_any_link_delivers(
