@@ -1,1 +1,94 @@
-//! placeholder
+//! What the examples share: two nodes in this process, and what a program makes on each.
+//!
+//! *Owns*: the composition of node, driver and API; the wait for a completion. *Takes*: nothing.
+//! *Gives*: two `End`s. *Must not*: hide what the single examples are about.
+#![forbid(unsafe_code)]
+
+use std::{error::Error, sync::Arc};
+
+use ubcore_sim::node::{Node, NodeCfg};
+use udma_abi::DeviceBacking;
+use udma_provider::UdmaProvider;
+use urma_core::{
+    Completion, Context, DeviceId, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, Jfce, JfrCfg, JfsCfg,
+    Registry, Segment, SegmentAccess, SegmentCfg, Token, TransportMode,
+};
+use urma_mem::{Region, sync::spin_hint};
+
+/// What an example ends with.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Bytes of memory that each end registers.
+pub const MEMORY_LEN: usize = 4096;
+
+/// A jetty with its memory, on a node of its own.
+#[derive(Debug)]
+pub struct End {
+    /// Sends and receives.
+    pub jetty: Jetty,
+    /// Where both complete.
+    pub jfc: Jfc,
+    /// Where its events come.
+    pub jfce: Jfce,
+    /// The memory, registered: peers with the token may read, write and do atomics.
+    pub segment: Segment,
+    /// The memory.
+    pub memory: Region,
+    /// The open device.
+    pub context: Context,
+}
+
+impl End {
+    /// A node of its own, a device on it, a jetty and a page of memory.
+    ///
+    /// # Errors
+    /// What could not be opened, saying why.
+    pub fn open(name: &str) -> Outcome<Self> {
+        let context = open_device(name)?;
+        let jfce = context.create_jfce()?;
+        let jfc = context.create_jfc(&JfcCfg::new(64), Some(&jfce))?;
+
+        let mode = TransportMode::Rm;
+        let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: &jfc };
+        let jetty = context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, 16), &jfc, recv))?;
+
+        let memory = Region::private(MEMORY_LEN)?;
+        let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0x5eed));
+        let segment = context.register(&memory, &cfg, None)?;
+        Ok(Self { jetty, jfc, jfce, segment, memory, context })
+    }
+}
+
+/// An embedded device with a random EID, opened through a registry as on a real machine.
+fn open_device(name: &str) -> Outcome<Context> {
+    let node = Node::open(NodeCfg { name: name.to_owned(), ..NodeCfg::from_env()? })?;
+    let backing: Arc<dyn DeviceBacking> = node;
+    let info = backing.info();
+    let (vendor, device) = (info.vendor_id, info.device_id);
+    let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
+
+    let mut registry = Registry::new();
+    registry.add_provider(Arc::new(UdmaProvider::default()))?;
+    let device = registry.add_device(&id, Box::new(backing))?;
+    Ok(device.open(0)?)
+}
+
+/// Polls until a completion comes.
+///
+/// # Errors
+/// The request failed; none came.
+pub fn wait(jfc: &mut Jfc) -> Outcome<Completion> {
+    /// Some ten seconds of polling.
+    const POLLS_MAX: u64 = 100_000_000;
+    for _ in 0..POLLS_MAX {
+        let Some(completion) = jfc.poll_one()? else {
+            spin_hint();
+            continue;
+        };
+        if completion.status.is_success() {
+            return Ok(completion);
+        }
+        return Err(completion.status.to_string().into());
+    }
+    Err("no completion came".into())
+}
