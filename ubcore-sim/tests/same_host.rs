@@ -13,7 +13,7 @@ mod tests {
         time::Duration,
     };
 
-    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
     use ubcore_sim::{
         host::{
             claim::Claim,
@@ -125,7 +125,12 @@ mod tests {
         }
 
         fn signal(&self, signal: Signal) {
-            kill_process(Pid::from_child(&self.child), signal).unwrap();
+            let pid = Pid::from_child(&self.child);
+            kill_process(pid, signal).unwrap();
+            if signal == Signal::STOP {
+                // It stops a moment after the call.
+                waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+            }
         }
     }
 

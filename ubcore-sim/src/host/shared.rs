@@ -79,7 +79,9 @@ impl Shared {
             return;
         }
         let must_tell = self.presence.on_poll();
-        let now = self.clock.now();
+        // The exact clock would cost a poller more than the poll.
+        let is_timed = self.udp.is_active() || self.device.poll_deadline().is_some();
+        let now = if is_timed { self.clock.now() } else { self.clock.now_coarse() };
         self.drive(now);
         if self.polls_after_command.load(Ordering::Relaxed) != 0 {
             self.look_for_requests();

@@ -7,7 +7,13 @@
 //! The socket is unconnected and sets "don't fragment" in the probing mode, so that IPv4 packets
 //! carry Identification 0 and the ICRC can be computed without seeing the IP header. Runs of
 //! packets of equal size to one destination leave by segmentation offload: the kernel numbers their
-//! Identifications from 0 on, so each packet of a run but the first is sealed again with its number.
+//! Identifications from 0 on, so the ICRC of each packet of a run but the first is changed to its
+//! number, and back at the receiver that gets a run in one piece.
+//!
+//! Inside the node, a packet's ICRC is that of Identification 0 and of port 4791 at both ends. A
+//! packet from another source port is checked here and sealed again for that.
+
+mod renumber;
 
 use std::{
     io::{self, IoSliceMut},
@@ -21,6 +27,7 @@ use udma_abi::RawEid;
 use urma_mem::fork::{FdWatch, watch_fd};
 use urma_packet::{IcrcFlow, ROCE_PORT};
 
+use self::renumber::Renumber;
 use super::{eid_ip, who};
 use crate::ports::Transmit;
 
@@ -55,6 +62,7 @@ pub struct Udp {
     address: SocketAddr,
     receive: Box<[u8]>,
     run: Run,
+    renumber: Renumber,
     counts: UdpCounts,
 }
 
@@ -116,6 +124,10 @@ impl Udp {
                 self.flush_before(packet.len);
             }
             self.run.to = to;
+            if packet.source_port != ROCE_PORT {
+                // There is one socket, and it sends from this port.
+                let _ = IcrcFlow::new(self.address, to).seal(self.run.tail(packet.len));
+            }
             self.run.push(packet.len);
             if self.run.is_ended() {
                 self.flush();
@@ -137,14 +149,19 @@ impl Udp {
             let got = self.state.recv((&self.socket).into(), &mut parts, &mut metas);
             // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
             let Ok(filled) = got else { break };
-            for (part, meta) in parts.iter().zip(metas.iter().take(filled)) {
-                let bytes = part.get(..meta.len).unwrap_or_default();
-                for datagram in bytes.chunks(meta.stride.max(1)) {
+            let buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
+            for (buffer, meta) in buffers.zip(metas.iter().take(filled)) {
+                let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
+                for (id, datagram) in bytes.chunks_mut(meta.stride.max(1)).enumerate() {
                     count += 1;
+                    if meta.addr.is_ipv4() {
+                        self.renumber.apply(datagram, id);
+                    }
+                    seal_for_roce_port(meta.addr, self.address, datagram);
                     on_datagram(meta.addr, datagram);
                 }
             }
-            if filled < parts.len() {
+            if filled < RECEIVE_BUFFERS {
                 break;
             }
         }
@@ -180,6 +197,7 @@ impl Udp {
             address,
             receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
             run: Run::new(address, count_max),
+            renumber: Renumber::default(),
             counts: UdpCounts::default(),
         })
     }
@@ -196,7 +214,7 @@ impl Udp {
         if run.count == 0 {
             return;
         }
-        run.seal_again(self.address);
+        run.number(&mut self.renumber);
         let transmit = quinn_udp::Transmit {
             destination: run.to,
             ecn: None,
@@ -247,6 +265,11 @@ impl Run {
         self.count += 1;
     }
 
+    /// The packet that was written behind the run.
+    fn tail(&mut self, len: usize) -> &mut [u8] {
+        &mut self.buffer[self.len..self.len + len]
+    }
+
     /// No packet of any size may follow.
     fn is_ended(&self) -> bool {
         self.len != self.size * self.count
@@ -257,17 +280,23 @@ impl Run {
     }
 
     /// The kernel gives the packets of a run the Identifications 0, 1, 2, ...
-    fn seal_again(&mut self, from: SocketAddr) {
-        if self.count < 2 || self.to.is_ipv6() {
-            return;
-        }
-        let flow = IcrcFlow::new(from, self.to);
-        let packets = self.buffer[..self.len].chunks_mut(self.size).zip(0_u16..);
-        for (packet, id) in packets.skip(1) {
-            // Shorter than a BTH: no receiver takes it, sealed or not.
-            let _ = flow.with_ip_id(id).seal(packet);
+    fn number(&mut self, renumber: &mut Renumber) {
+        if self.to.is_ipv4() {
+            for (id, packet) in self.buffer[..self.len].chunks_mut(self.size).enumerate() {
+                renumber.apply(packet, id);
+            }
         }
     }
+}
+
+/// A packet from another source port, if its ICRC is right, gets the one for port 4791.
+fn seal_for_roce_port(from: SocketAddr, to: SocketAddr, packet: &mut [u8]) {
+    if from.port() == ROCE_PORT || IcrcFlow::new(from, to).verify(packet).is_err() {
+        return;
+    }
+    let from = SocketAddr::new(from.ip(), ROCE_PORT);
+    // It was long enough to be checked.
+    let _ = IcrcFlow::new(from, to).seal(packet);
 }
 
 /// Packets sent before looking at other things again.
