@@ -29,19 +29,22 @@ pub struct JettyGroup {
     shared: Arc<GroupShared>,
 }
 
-/// What the members hold on to.
+/// What the members hold on to. The last holder takes the group down.
 #[derive(Debug)]
 pub(crate) struct GroupShared {
     id: JettyId,
     token: TokenPolicy,
     home: Arc<ContextShared>,
+    is_live: bool,
 }
 
-/// The last holder takes the group down.
 impl Drop for GroupShared {
     fn drop(&mut self) {
+        if !self.is_live {
+            return;
+        }
         if let Err(status) = self.home.ops.delete_group(self.id.id) {
-            tracing::debug!(target: "urma", %status, id = self.id.id, "group not deleted");
+            tracing::warn!(target: "urma", %status, id = self.id.id, "group not deleted");
         }
     }
 }
@@ -57,7 +60,9 @@ impl Context {
         rules::group(&home.attr, cfg.id)?;
         let id = home.ops.create_group(cfg.id, cfg.policy, cfg.token.token()?)?;
         let id = JettyId { eid: home.eid, uasid: home.uasid, id };
-        Ok(JettyGroup { shared: Arc::new(GroupShared { id, token: cfg.token, home }) })
+        Ok(JettyGroup {
+            shared: Arc::new(GroupShared { id, token: cfg.token, home, is_live: true }),
+        })
     }
 }
 
@@ -90,14 +95,22 @@ impl JettyGroup {
     /// Deletes.
     ///
     /// # Errors
-    /// `Again`: it has members.
+    /// `Again`: it has members. What the device says; the group stays.
     pub fn delete(self) -> Result<(), Refused<Self>> {
-        let members = self.members();
-        if members == 0 {
-            return Ok(());
+        let mut shared = match Arc::try_unwrap(self.shared) {
+            Ok(shared) => shared,
+            Err(shared) => {
+                let status = refuse(Status::Again, format_args!("the group has members"));
+                return Err(Refused::new(Self { shared }, status));
+            }
+        };
+        match shared.home.ops.delete_group(shared.id.id) {
+            Ok(()) => {
+                shared.is_live = false;
+                Ok(())
+            }
+            Err(status) => Err(Refused::new(Self { shared: Arc::new(shared) }, status)),
         }
-        let status = refuse(Status::Again, format_args!("the group has {members} members"));
-        Err(Refused::new(self, status))
     }
 
     pub(crate) fn ensure_room(&self) -> Result<(), Status> {

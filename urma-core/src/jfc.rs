@@ -30,6 +30,15 @@ pub(crate) struct JfcShared {
     pub(crate) home: Arc<ContextShared>,
 }
 
+/// The number may be given to another JFC, which has no open events.
+impl Drop for JfcShared {
+    fn drop(&mut self) {
+        if let Some(jfce) = &self.jfce {
+            jfce.forget(self.id);
+        }
+    }
+}
+
 impl Context {
     /// A completion queue; its events go to `jfce`.
     ///
@@ -129,11 +138,7 @@ impl Jfc {
         if open != 0 {
             return Err(refuse(Status::Again, format_args!("{open} events not acknowledged")));
         }
-        self.shared.control.delete()?;
-        if let Some(jfce) = jfce {
-            jfce.forget(self.id());
-        }
-        Ok(())
+        self.shared.control.delete()
     }
 
     pub(crate) fn shared(&self) -> &Arc<JfcShared> {

@@ -99,19 +99,23 @@ pub struct TokenIdLease {
 struct LeaseShared {
     id: TokenId,
     home: Arc<ContextShared>,
+    is_live: bool,
 }
 
 impl LeaseShared {
     fn alloc(home: &Arc<ContextShared>) -> Result<Arc<Self>, Status> {
         let id = home.ops.alloc_token_id()?;
-        Ok(Arc::new(Self { id, home: Arc::clone(home) }))
+        Ok(Arc::new(Self { id, home: Arc::clone(home), is_live: true }))
     }
 }
 
 impl Drop for LeaseShared {
     fn drop(&mut self) {
+        if !self.is_live {
+            return;
+        }
         if let Err(status) = self.home.ops.free_token_id(self.id) {
-            tracing::debug!(target: "urma", %status, id = self.id.value(), "token id not freed");
+            tracing::warn!(target: "urma", %status, id = self.id.value(), "token id not freed");
         }
     }
 }
@@ -126,13 +130,22 @@ impl TokenIdLease {
     /// Gives it back.
     ///
     /// # Errors
-    /// `Invalid`: a segment lives under it.
+    /// `Invalid`: a segment lives under it. What the device says; the lease stays.
     pub fn free(self) -> Result<(), Refused<Self>> {
-        if Arc::strong_count(&self.shared) == 1 {
-            return Ok(());
+        let mut shared = match Arc::try_unwrap(self.shared) {
+            Ok(shared) => shared,
+            Err(shared) => {
+                let status = refuse(Status::Invalid, format_args!("a segment has this token id"));
+                return Err(Refused::new(Self { shared }, status));
+            }
+        };
+        match shared.home.ops.free_token_id(shared.id) {
+            Ok(()) => {
+                shared.is_live = false;
+                Ok(())
+            }
+            Err(status) => Err(Refused::new(Self { shared: Arc::new(shared) }, status)),
         }
-        let status = refuse(Status::Invalid, format_args!("a segment has this token id"));
-        Err(Refused::new(self, status))
     }
 }
 

@@ -205,6 +205,37 @@ fn a_group_outlives_its_members_and_is_bounded() {
 }
 
 #[test]
+fn a_group_that_the_device_keeps_stays() {
+    let recorder = Recorder::new();
+    let context = recorder.open();
+    let token = TokenPolicy::None;
+    let cfg = GroupCfg { id: 0, policy: HintPolicy::RoundRobin, token };
+    let group = context.create_group(&cfg).unwrap();
+    recorder.fail("delete_group", Status::NoDevice);
+    let refused = group.delete().unwrap_err();
+    assert_eq!(refused.status, Status::NoDevice);
+    drop(refused);
+    assert_eq!(recorder.calls("delete_group"), 2, "dropping tries once more");
+    context.delete().unwrap();
+}
+
+#[test]
+fn a_dropped_jfc_leaves_no_open_events() {
+    let recorder = Recorder::new();
+    let context = recorder.open();
+    let jfce = context.create_jfce().unwrap();
+    let jfc = context.create_jfc(&JfcCfg::new(8), Some(&jfce)).unwrap();
+    let id = jfc.id();
+    recorder.book().events = vec![id];
+    assert_eq!(jfce.wait(&mut [0], None), Ok(1));
+    drop(jfc);
+    recorder.book().next_id = id - 1;
+    let next = context.create_jfc(&JfcCfg::new(8), Some(&jfce)).unwrap();
+    assert_eq!(next.id(), id, "the number is given again");
+    next.delete().unwrap();
+}
+
+#[test]
 fn groups_have_their_rules() {
     let plain = Recorder::with_caps(|caps| caps.features -= DeviceFeatures::JETTY_GRP).open();
     let none = TokenPolicy::None;

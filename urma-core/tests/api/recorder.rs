@@ -40,7 +40,8 @@ pub(crate) struct Book {
     pub(crate) events: Vec<u32>,
     /// Configuration of the last queue.
     pub(crate) last_queue: Option<QueueCfg>,
-    next_id: u32,
+    /// The number before the next one.
+    pub(crate) next_id: u32,
     live_tokens: BTreeSet<u32>,
 }
 

@@ -74,6 +74,17 @@ fn a_token_id_serves_one_segment_at_a_time() {
 }
 
 #[test]
+fn a_token_id_that_the_device_keeps_stays() {
+    let (recorder, context) = open();
+    let lease = context.alloc_token_id().unwrap();
+    recorder.fail("free_token_id", Status::NoDevice);
+    let refused = lease.free().unwrap_err();
+    assert_eq!(refused.status, Status::NoDevice);
+    refused.object.free().unwrap();
+    assert_eq!(recorder.calls("free_token_id"), 2);
+}
+
+#[test]
 fn a_token_id_of_another_context_is_refused() {
     let (_, context) = open();
     let (_, other) = open();
