@@ -70,7 +70,10 @@ impl Node {
         };
         let arena = Arena::new()?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
-        let device_cfg = device_cfg(&cfg, eid)?;
+        let mut device_cfg = device_cfg(&cfg, eid)?;
+        if let Some(kept) = udp.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {
+            device_cfg.window_packets = cfg.window_packets.min(kept.max(WINDOW_MIN));
+        }
         let (incarnation, half_len) =
             (device_cfg.incarnation, layout::half_len(device_cfg.ring_len));
         let node_region = Region::shared(layout::NODE_LEN, Pages::Base)?;
@@ -136,5 +139,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     Ok(device)
 }
 
+/// Packets of a TP's window however small the system's buffers are.
+const WINDOW_MIN: u32 = 8;
 /// Interrupt vectors: one for asynchronous events, the others for event queues.
 const VECTORS: u16 = 64;

@@ -82,6 +82,12 @@ impl UdpPort {
         Ok(())
     }
 
+    /// As [`Udp::packets_kept`]; `None`: there is no socket.
+    #[must_use]
+    pub fn packets_kept(&self, mtu: u32) -> Option<usize> {
+        self.udp.with_blocking(|udp| udp.as_ref().map(|udp| udp.packets_kept(mtu))).value
+    }
+
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
     /// there was anything. Who finds another thread at it leaves the work to that thread.
     pub fn exchange(&self, device: &Device, now: Nanos) -> bool {

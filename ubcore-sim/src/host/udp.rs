@@ -22,6 +22,7 @@ use std::{
 };
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 use udma_abi::RawEid;
 use urma_mem::fork::{FdWatch, watch_fd};
@@ -60,6 +61,8 @@ pub struct Udp {
     socket: UdpSocket,
     state: UdpSocketState,
     address: SocketAddr,
+    /// Bytes that the system keeps for this socket, its own overhead included.
+    receive_room: usize,
     receive: Box<[u8]>,
     run: Run,
     renumber: Renumber,
@@ -175,6 +178,15 @@ impl Udp {
         self.address
     }
 
+    /// Packets with `mtu` bytes of payload that the system keeps until they are received; more are
+    /// lost. A window beyond it makes losses of its own.
+    #[must_use]
+    pub fn packets_kept(&self, mtu: u32) -> usize {
+        // The system counts whole buffers: headers, bookkeeping, and the payload rounded up.
+        let cost = (usize::try_from(mtu).unwrap_or(DATAGRAM_MAX) + PACKET_OVERHEAD) * 2;
+        self.receive_room / cost
+    }
+
     /// What it did so far.
     #[must_use]
     pub fn counts(&self) -> UdpCounts {
@@ -184,9 +196,12 @@ impl Udp {
     fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         // What the system allows at most is taken; less than asked for is no error.
-        let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+        if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
+            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+        }
         let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
         socket.bind(&address.into())?;
+        let receive_room = socket.recv_buffer_size().unwrap_or(0);
         let socket = UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
         let count_max = state.max_gso_segments().clamp(1, RUN_MAX);
@@ -195,6 +210,7 @@ impl Udp {
             socket,
             state,
             address,
+            receive_room,
             receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
             run: Run::new(address, count_max),
             renumber: Renumber::default(),
@@ -312,6 +328,8 @@ const RUN_BYTES: usize = 65_000;
 /// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
 /// a socket look for Identifications below it.
 pub const RUN_MAX: usize = 64;
+/// Bytes of headers and bookkeeping that the system counts for a packet.
+const PACKET_OVERHEAD: usize = 512;
 /// Bytes asked for as socket buffers: a window of packets of many peers.
 const SOCKET_BUFFER: usize = 8 << 20;
 

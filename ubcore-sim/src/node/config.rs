@@ -22,7 +22,8 @@ pub struct NodeCfg {
     pub page_moving: PageMoving,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
-    /// Packets that one TP may have unacknowledged, 1 to 65536.
+    /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's socket
+    /// buffers are smaller.
     pub window_packets: u32,
     /// User address space id, 24 bits.
     pub uasid: u32,
