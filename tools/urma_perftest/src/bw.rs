@@ -1,0 +1,306 @@
+//! Bandwidth tests.
+//!
+//! *Owns*: the stream of requests per lane, their retirement, the peak. *Takes*: a pass. *Gives*:
+//! messages and times per lane. *Must not*: sum up.
+//!
+//! A lane has at most as many messages outstanding as its queue is deep. One completion stands
+//! for all messages of its lane before it (`-Q`). The clock is looked at once per batch of
+//! completions, never per message.
+
+use urma_core::{Completion, PostReason, SendWr, WrFlags};
+
+use crate::{
+    channel::BATCH,
+    error::RunError,
+    pass::{Pass, Taken},
+    plan::{Mode, Verb},
+    requests,
+    stats::Peak,
+    verify::Verify,
+};
+
+/// Runs one size.
+pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+    let (ground, layout) = (pass.ground, pass.layout);
+    let test = pass.test().clone();
+    if !pass.plan.is_active() {
+        return passive(pass);
+    }
+    let pieces = requests::pieces(ground, &test, &layout);
+    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    if test.verify && test.command.verb() == Verb::Write {
+        return crate::verify::rounds(pass, &wrs);
+    }
+    if test.warm_up {
+        let warm_up = u64::from(test.jfs_depth) * WARM_UP_DEPTHS;
+        Stream::new(pass, &wrs, (0, warm_up)).run(pass)?;
+    }
+    let span = (0, pass.iterations());
+    let mut taken = Stream::new(pass, &wrs, span).run(pass)?;
+    if test.command.verb() == Verb::Send && test.bidirection {
+        let expected = is_countable(pass).then(|| pass.iterations() * u64::from(test.jettys));
+        pass.drain(expected)?;
+    }
+    taken.received = pass.receiver.total();
+    Ok(taken)
+}
+
+/// A warm-up fills the queue so many times.
+const WARM_UP_DEPTHS: u64 = 4;
+
+/// The side that is read, written or sent to.
+fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+    let test = pass.test().clone();
+    if test.verify && test.command.verb() == Verb::Write {
+        return crate::verify::passive_rounds(pass);
+    }
+    if test.command.verb() == Verb::Send && is_countable(pass) {
+        receive_all(pass, pass.iterations() * u64::from(test.jettys))?;
+    } else {
+        pass.attend()?;
+        if test.command.verb() == Verb::Send {
+            pass.drain(None)?;
+        }
+    }
+    Ok(Taken { received: pass.receiver.total(), ..Taken::default() })
+}
+
+/// Whether the receiver knows how many messages will come.
+fn is_countable(pass: &Pass<'_, '_>) -> bool {
+    pass.test().mode != Mode::Um && pass.test().iterations().is_some()
+}
+
+fn receive_all(pass: &mut Pass<'_, '_>, expected: u64) -> Result<(), RunError> {
+    let (size, is_sleepy) = (pass.layout.size, pass.test().events);
+    let mut patience = pass.patience();
+    while pass.receiver.total() < expected {
+        if pass.receiver.poll(pass.ends, size)? != 0 {
+            patience.renew();
+            continue;
+        }
+        if is_sleepy {
+            pass.ends.receives.rest(&mut patience)?;
+        }
+        if patience.wait("waiting for the peer's messages")? && pass.is_peer_finished()? {
+            return pass.drain(Some(expected));
+        }
+    }
+    Ok(())
+}
+
+/// One lane's stream.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    posted: u64,
+    retired: u64,
+    target: u64,
+    until_signal: u32,
+    place: usize,
+    done_ns: u64,
+}
+
+/// The stream of all lanes.
+#[derive(Debug)]
+pub(crate) struct Stream<'p, 'a> {
+    wrs: &'p [SendWr<'a>],
+    lanes: Vec<Lane>,
+    batch: Vec<SendWr<'a>>,
+    depth: u64,
+    post_list: u64,
+    cq_mod: u32,
+    places: usize,
+    verify: Option<Verify>,
+    is_timed: bool,
+    has_peak: bool,
+    is_sending: bool,
+}
+
+/// Bits of a user context that hold the message number; the lane is above them.
+const NUMBER_BITS: u32 = 40;
+
+impl<'p, 'a> Stream<'p, 'a> {
+    /// Messages `from..until` of every lane.
+    pub(crate) fn new(
+        pass: &Pass<'_, '_>,
+        wrs: &'p [SendWr<'a>],
+        (from, until): (u64, u64),
+    ) -> Self {
+        let test = pass.test();
+        // Verified atomics count up: one at a time, so that each answer is known.
+        let is_chained = test.verify && test.command.verb() == Verb::Atomic;
+        let depth = if is_chained { 1 } else { test.jfs_depth };
+        let cq_mod = test.cq_mod.min(depth);
+        let places = usize::try_from(pass.layout.places).unwrap_or(1).max(1);
+        let lane = Lane {
+            posted: from,
+            retired: from,
+            target: until,
+            until_signal: cq_mod,
+            place: usize::try_from(from % places as u64).unwrap_or(0),
+            done_ns: 0,
+        };
+        let post_list = test.post_list.min(depth);
+        Self {
+            wrs,
+            lanes: vec![lane; pass.ends.lanes.len()],
+            batch: Vec::with_capacity(usize::try_from(post_list).unwrap_or(1)),
+            depth: u64::from(depth),
+            post_list: u64::from(post_list),
+            cq_mod,
+            places,
+            verify: test.verify.then(|| Verify::new(pass)),
+            is_timed: test.iterations().is_none(),
+            has_peak: !pass.plan.no_peak,
+            is_sending: test.command.verb() == Verb::Send && test.bidirection,
+        }
+    }
+
+    /// Runs to the end of all lanes.
+    pub(crate) fn run(mut self, pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+        let first = self.lanes.first().map_or(0, |lane| lane.posted);
+        let end_ns = pass.end_ns();
+        let start_ns = pass.clock.now_ns();
+        let window = u64::from(self.cq_mod) * self.lanes.len() as u64;
+        let mut peak = Peak::new(window, start_ns);
+        let mut patience = pass.patience();
+        let mut open = self.lanes.len();
+        let mut retired = 0;
+        while open != 0 {
+            for lane in 0..self.lanes.len() {
+                self.post(pass, lane)?;
+            }
+            let before = retired;
+            open -= self.poll(pass, &mut retired)?;
+            if retired == before {
+                self.idle(pass, &mut patience)?;
+                continue;
+            }
+            patience.renew();
+            if self.has_peak || self.is_timed {
+                let now_ns = pass.clock.now_ns();
+                peak.on_completed(retired, now_ns);
+                if now_ns >= end_ns {
+                    self.stop();
+                }
+            }
+        }
+        let since = |lane: &Lane| lane.done_ns.saturating_sub(start_ns);
+        Ok(Taken {
+            messages: self.lanes.iter().map(|lane| lane.retired - first).collect(),
+            nanos: self.lanes.iter().map(since).collect(),
+            best_ns: if self.has_peak { peak.best_ns() } else { None },
+            ..Taken::default()
+        })
+    }
+
+    /// The time is over: every lane ends with the next message that has a completion.
+    fn stop(&mut self) {
+        for lane in &mut self.lanes {
+            if lane.target == u64::MAX {
+                let is_at_signal = lane.until_signal == self.cq_mod && lane.posted != 0;
+                let more = if is_at_signal { 0 } else { u64::from(lane.until_signal) };
+                lane.target = lane.posted + more;
+            }
+        }
+    }
+
+    /// Posts what fits, list by list.
+    #[inline]
+    fn post(&mut self, pass: &mut Pass<'_, '_>, lane: usize) -> Result<(), RunError> {
+        loop {
+            let state = &self.lanes[lane];
+            let room = self.depth - (state.posted - state.retired);
+            let count = self.post_list.min(state.target - state.posted);
+            if count == 0 || room < count {
+                return Ok(());
+            }
+            self.batch.clear();
+            for _ in 0..count {
+                self.push(lane)?;
+            }
+            let Some(queue) = pass.ends.lanes.get_mut(lane) else { return Ok(()) };
+            let Err(error) = queue.post(&self.batch) else { continue };
+            if error.reason != PostReason::Full {
+                return Err(error.into());
+            }
+            self.unpost(lane, error.index);
+            return Ok(());
+        }
+    }
+
+    /// Puts the lane's next message into the batch.
+    #[inline]
+    fn push(&mut self, lane: usize) -> Result<(), RunError> {
+        let state = &mut self.lanes[lane];
+        let mut wr = self.wrs[lane * self.places + state.place];
+        let number = state.posted;
+        wr.user_ctx = (lane as u64) << NUMBER_BITS | number;
+        state.until_signal -= 1;
+        if state.until_signal == 0 || number + 1 == state.target {
+            wr.flags |= WrFlags::COMPLETE;
+            state.until_signal = self.cq_mod;
+        }
+        state.posted += 1;
+        state.place = if state.place + 1 == self.places { 0 } else { state.place + 1 };
+        if let Some(verify) = &self.verify {
+            verify.before(&mut wr, lane, number)?;
+        }
+        self.batch.push(wr);
+        Ok(())
+    }
+
+    /// Takes back what the queue had no room for.
+    #[cold]
+    fn unpost(&mut self, lane: usize, index: usize) {
+        let refused = self.batch.len() - index;
+        let state = &mut self.lanes[lane];
+        state.posted -= refused as u64;
+        state.place = usize::try_from(state.posted % self.places as u64).unwrap_or(0);
+        let signal = self.batch[index..].iter().any(|wr| wr.flags.contains(WrFlags::COMPLETE));
+        let refused = u32::try_from(refused).unwrap_or(u32::MAX);
+        state.until_signal =
+            if signal { 1 } else { state.until_signal.saturating_add(refused).min(self.cq_mod) };
+    }
+
+    /// Takes completions; returns how many lanes ended.
+    #[inline]
+    fn poll(&mut self, pass: &mut Pass<'_, '_>, retired: &mut u64) -> Result<usize, RunError> {
+        let mut batch = [Completion::default(); BATCH];
+        let got = pass.ends.sends.poll()?;
+        let count = got.len();
+        batch[..count].copy_from_slice(got);
+        let mut ended = 0;
+        for completion in &batch[..count] {
+            let lane = usize::try_from(completion.user_ctx >> NUMBER_BITS).unwrap_or(usize::MAX);
+            let number = completion.user_ctx & ((1 << NUMBER_BITS) - 1);
+            let Some(state) = self.lanes.get_mut(lane) else { continue };
+            let from = state.retired;
+            *retired += number + 1 - from;
+            state.retired = number + 1;
+            if state.retired == state.target {
+                state.done_ns = pass.clock.now_ns();
+                ended += 1;
+            }
+            if let Some(verify) = &self.verify {
+                (from..=number).try_for_each(|number| verify.after(lane, number))?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Nothing retired: serve the other direction, sleep if events are on, see to the bound.
+    fn idle(
+        &mut self,
+        pass: &mut Pass<'_, '_>,
+        patience: &mut crate::channel::Patience,
+    ) -> Result<(), RunError> {
+        if self.is_sending {
+            let size = pass.layout.size;
+            if pass.receiver.poll(pass.ends, size)? != 0 {
+                return Ok(());
+            }
+        }
+        pass.ends.sends.rest(patience)?;
+        patience.wait("waiting for completions").map(|_| ())
+    }
+}

@@ -1,0 +1,128 @@
+//! A JFC, with or without events, and patience with a bound.
+//!
+//! *Owns*: polling, arming, the check of every status; the bound of every wait. *Takes*: a JFC.
+//! *Gives*: completions that are successes. *Must not*: know what was asked for.
+
+use std::time::Duration;
+
+use urma_core::{Arm, Completion, Context, CrStatus, Jfc, JfcCfg, Jfce};
+
+use crate::{
+    clock::{Clock, Deadline},
+    error::{RunError, api},
+};
+
+/// Completions taken by one poll.
+pub(crate) const BATCH: usize = 64;
+
+/// How long a wait for an event lasts before the bound is looked at again.
+const EVENT_WAIT: Duration = Duration::from_millis(100);
+
+/// A completion queue of this program.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) jfc: Jfc,
+    jfce: Option<Jfce>,
+    batch: [Completion; BATCH],
+}
+
+impl Channel {
+    /// A JFC as `cfg` says; with events, a JFCE of its own.
+    pub(crate) fn open(context: &Context, cfg: &JfcCfg, events: Events) -> Result<Self, RunError> {
+        let jfce = match events {
+            Events::Off => None,
+            Events::On => Some(context.create_jfce().map_err(api("creating a JFCE"))?),
+        };
+        let jfc = context.create_jfc(cfg, jfce.as_ref()).map_err(api("creating a JFC"))?;
+        Ok(Self { jfc, jfce, batch: [Completion::default(); BATCH] })
+    }
+
+    /// What is there; never waits. All of them are successes.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Result<&[Completion], RunError> {
+        let count = self.jfc.poll(&mut self.batch).map_err(api("polling"))?;
+        let got = self.batch.get(..count).unwrap_or(&[]);
+        for completion in got {
+            if completion.status != CrStatus::Success {
+                return Err(RunError::failed(completion.status, completion.user_ctx));
+            }
+        }
+        Ok(got)
+    }
+
+    /// With events: sleeps until one comes, or a moment. Without: returns at once. A sleep counts
+    /// as many looks.
+    pub(crate) fn rest(&mut self, patience: &mut Patience) -> Result<(), RunError> {
+        let Some(jfce) = &self.jfce else { return Ok(()) };
+        patience.looks |= LOOKS - 1;
+        self.jfc.arm(Arm::Any).map_err(api("arming a JFC"))?;
+        let mut ready = [0; 1];
+        let count = jfce.wait(&mut ready, Some(EVENT_WAIT)).map_err(api("waiting for an event"))?;
+        let count = u32::try_from(count).unwrap_or(0);
+        if count != 0 {
+            self.jfc.ack_events(count).map_err(api("acknowledging an event"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a channel sleeps on events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Events {
+    /// It polls.
+    Off,
+    /// It sleeps.
+    On,
+}
+
+/// Waits that end. Looks at the clock once in a while only, so that waiting costs nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    clock: Clock,
+    bound: Duration,
+    deadline: Deadline,
+    looks: u32,
+}
+
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 1 << 14;
+
+impl Patience {
+    /// Patience for `bound` without progress.
+    pub(crate) fn new(clock: Clock, bound: Duration) -> Self {
+        Self { clock, bound, deadline: Deadline::after(&clock, bound), looks: 0 }
+    }
+
+    /// There was progress.
+    #[inline]
+    pub(crate) fn renew(&mut self) {
+        if self.looks >= LOOKS {
+            self.deadline = Deadline::after(&self.clock, self.bound);
+        }
+        self.looks = 0;
+    }
+
+    /// One more look in vain: `true` once in a while, when it is time to see whether the peer
+    /// still lives.
+    ///
+    /// # Errors
+    /// The bound is over; `what` names the wait.
+    #[inline]
+    pub(crate) fn wait(&mut self, what: &str) -> Result<bool, RunError> {
+        self.looks = self.looks.wrapping_add(1);
+        if !self.looks.is_multiple_of(LOOKS) {
+            return Ok(false);
+        }
+        self.look_up(what)
+    }
+
+    #[cold]
+    fn look_up(&mut self, what: &str) -> Result<bool, RunError> {
+        self.looks = LOOKS;
+        if self.deadline.is_over(&self.clock) {
+            let bound = self.bound.as_secs();
+            return Err(RunError::Request(format!("{what}: nothing happened for {bound} s")));
+        }
+        Ok(true)
+    }
+}

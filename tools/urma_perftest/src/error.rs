@@ -1,0 +1,65 @@
+//! Why a run ended early.
+//!
+//! *Owns*: the one error of this program, made for people.
+
+use urma_core::{CrStatus, PostError, Status};
+use urma_mem::OutOfBounds;
+
+use crate::{oob::OobError, pattern::Mismatch, plan::Refusal};
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The exchange with the other side failed.
+    #[error(transparent)]
+    Oob(#[from] OobError),
+    /// The URMA API refused something.
+    #[error("{what}: {status}")]
+    Api {
+        /// What was tried.
+        what: &'static str,
+        /// The answer.
+        status: Status,
+    },
+    /// A request was refused or failed, or did not complete in time.
+    #[error("{0}")]
+    Request(String),
+    /// A byte is wrong.
+    #[error("verification failed: {0}")]
+    Mismatch(#[from] Mismatch),
+    /// The system said no.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The answer.
+        error: std::io::Error,
+    },
+}
+
+impl RunError {
+    /// For a completion that is not a success.
+    pub(crate) fn failed(status: CrStatus, user_ctx: u64) -> Self {
+        Self::Request(format!("request {user_ctx:#x} failed: {status}"))
+    }
+}
+
+impl From<PostError> for RunError {
+    fn from(error: PostError) -> Self {
+        Self::Request(error.to_string())
+    }
+}
+
+impl From<OutOfBounds> for RunError {
+    fn from(error: OutOfBounds) -> Self {
+        Self::Mismatch(Mismatch::Range(error))
+    }
+}
+
+/// Names what was tried when the API refuses.
+pub(crate) fn api(what: &'static str) -> impl FnOnce(Status) -> RunError {
+    move |status| RunError::Api { what, status }
+}

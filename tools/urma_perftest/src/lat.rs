@@ -1,0 +1,349 @@
+//! Latency tests.
+//!
+//! *Owns*: the ping-pong of WRITE and SEND, the round trip of READ and atomics. *Takes*: a pass.
+//! *Gives*: one sample per iteration. *Must not*: sum up.
+//!
+//! One look at the clock separates two samples, so a sample holds the whole iteration: post,
+//! wait, poll. The last byte of a WRITE is a counter; who waits for it calls nothing until it
+//! changes (`--spin memory`).
+
+use urma_core::{LocalSge, SendOp, SendWr, WrFlags};
+use urma_mem::Region;
+
+use crate::{
+    channel::Patience,
+    cli::Spin,
+    error::RunError,
+    pass::{Pass, Taken, sample},
+    pattern::{self, Pattern},
+    plan::Verb,
+    receive::{guard_len, message_number},
+    requests,
+};
+
+/// Runs one size.
+pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+    let is_client = pass.plan.is_client();
+    match (pass.test().command.verb(), is_client) {
+        (Verb::Read | Verb::Atomic, true) => round_trips(pass),
+        (Verb::Read | Verb::Atomic, false) => pass.attend().map(|()| Taken::default()),
+        (Verb::Write | Verb::Send, _) => ping_pong(pass),
+    }
+}
+
+/// Samples by iterations, or only a count by duration.
+struct Record {
+    samples: Vec<u32>,
+    is_kept: bool,
+    done: u64,
+    iterations: u64,
+    start_ns: u64,
+    last_ns: u64,
+    end_ns: u64,
+}
+
+/// Iterations between two looks at the clock, by duration.
+const UNTIMED: u64 = 64;
+
+impl Record {
+    fn start(pass: &Pass<'_, '_>) -> Self {
+        let iterations = pass.iterations();
+        let is_kept = iterations != u64::MAX;
+        let room = if is_kept { usize::try_from(iterations).unwrap_or(0) } else { 0 };
+        let samples = Vec::with_capacity(room);
+        let (end_ns, now) = (pass.end_ns(), pass.clock.now_ns());
+        Self { samples, is_kept, done: 0, iterations, start_ns: now, last_ns: now, end_ns }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.done < self.iterations && self.last_ns < self.end_ns
+    }
+
+    /// One more iteration is done. By duration the clock is looked at once in a while only.
+    #[inline]
+    fn take(&mut self, pass: &Pass<'_, '_>) {
+        self.done += 1;
+        if self.is_kept {
+            let now_ns = pass.clock.now_ns();
+            self.samples.push(sample(now_ns - self.last_ns));
+            self.last_ns = now_ns;
+        } else if self.done.is_multiple_of(UNTIMED) {
+            self.last_ns = pass.clock.now_ns();
+        }
+    }
+
+    /// The last iteration is done.
+    fn close(&mut self, pass: &Pass<'_, '_>) {
+        self.last_ns = pass.clock.now_ns();
+    }
+
+    fn end(self) -> Taken {
+        Taken {
+            samples: self.samples,
+            messages: vec![self.done],
+            nanos: vec![self.last_ns - self.start_ns],
+            ..Taken::default()
+        }
+    }
+}
+
+// ---- READ and atomics ---------------------------------------------------------------------------
+
+fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+    let (ground, layout) = (pass.ground, pass.layout);
+    let test = pass.test().clone();
+    let pieces = requests::pieces(ground, &test, &layout);
+    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    let mut wr = first(&wrs)?;
+    wr.flags |= WrFlags::COMPLETE;
+    let mut patience = pass.patience();
+    let mut record = Record::start(pass);
+    while record.goes_on() {
+        if test.verify {
+            chain(&mut wr.op, record.done);
+            before_fetch(pass, record.done)?;
+        }
+        wr.user_ctx = record.done;
+        if let Some(lane) = pass.ends.lanes.first_mut() {
+            lane.post(std::slice::from_ref(&wr))?;
+        }
+        while pass.ends.sends.poll()?.is_empty() {
+            pass.ends.sends.rest(&mut patience)?;
+            if patience.wait("waiting for a completion")? {
+                pass.is_peer_finished()?;
+            }
+        }
+        patience.renew();
+        if test.verify {
+            after_fetch(pass, record.done)?;
+        }
+        record.take(pass);
+    }
+    record.close(pass);
+    Ok(record.end())
+}
+
+/// Verified atomics count up by one, so that each answer is known.
+pub(crate) fn chain(op: &mut SendOp<'_>, done: u64) {
+    if let SendOp::Cas { compare, swap, .. } = op {
+        (*compare, *swap) = (done, done + 1);
+    }
+}
+
+fn before_fetch(pass: &Pass<'_, '_>, done: u64) -> Result<(), RunError> {
+    let at = offset(pass.layout.sink(0, done % pass.layout.places));
+    Ok(pattern::poison(pass.region(), at, offset(pass.layout.size) + guard_len())?)
+}
+
+fn after_fetch(pass: &Pass<'_, '_>, done: u64) -> Result<(), RunError> {
+    let (region, len) = (pass.region(), offset(pass.layout.size));
+    let at = offset(pass.layout.sink(0, done % pass.layout.places));
+    let pattern = Pattern { seed: pass.test().seed, iteration: message_number(0, 0) };
+    if pass.test().command.verb() == Verb::Atomic {
+        atomic_answer(region, at, len, done)?;
+    } else {
+        pattern.check(region, at, len)?;
+    }
+    Ok(pattern.check_beyond(region, at + len, guard_len())?)
+}
+
+/// The answer of verified atomic number `done` is `done`, in 4 or 8 bytes.
+pub(crate) fn atomic_answer(
+    region: &Region,
+    at: usize,
+    len: usize,
+    done: u64,
+) -> Result<(), RunError> {
+    let (found, expected) = match len {
+        4 => (u64::from(region.load_u32(at)?), done & 0xffff_ffff),
+        _ => (region.load_u64(at)?, done),
+    };
+    if found == expected {
+        return Ok(());
+    }
+    Err(RunError::Request(format!("atomic {done} answered {found}, expected {expected}")))
+}
+
+// ---- WRITE and SEND -----------------------------------------------------------------------------
+
+fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+    let (ground, layout) = (pass.ground, pass.layout);
+    let test = pass.test().clone();
+    let pieces = requests::pieces(ground, &test, &layout);
+    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    let mut wr = first(&wrs)?;
+    wr.flags |= WrFlags::COMPLETE;
+    let mut side = PingPong::new(pass, wr, &pieces)?;
+    pass.oob.meet(PREPARED)?;
+    let mut record = Record::start(pass);
+    if pass.plan.is_client() {
+        while record.goes_on() {
+            side.post(pass, record.done)?;
+            side.await_peer(pass, record.done)?;
+            record.take(pass);
+        }
+    } else {
+        while record.done < record.iterations && side.await_peer(pass, record.done)? {
+            side.post(pass, record.done)?;
+            record.done += 1;
+        }
+    }
+    record.close(pass);
+    side.settle(pass, 0)?;
+    Ok(Taken { received: record.done, ..record.end() })
+}
+
+/// Both sides have cleared the bytes they wait for.
+const PREPARED: u64 = 1 << 32;
+
+/// One side of a ping-pong.
+struct PingPong<'a> {
+    wr: SendWr<'a>,
+    verb: Verb,
+    spin: Spin,
+    region: Region,
+    /// Where the message comes.
+    sink: usize,
+    /// Where it is sent from.
+    source: usize,
+    len: usize,
+    outstanding: u32,
+    depth: u32,
+    verify: Option<u64>,
+    patience: Patience,
+}
+
+impl<'a> PingPong<'a> {
+    fn new(pass: &Pass<'_, '_>, wr: SendWr<'a>, pieces: &[LocalSge<'_>]) -> Result<Self, RunError> {
+        let test = pass.test();
+        let piece = pieces.first().map_or(0, |piece| piece.addr - pass.ground.segment.va());
+        let side = Self {
+            wr,
+            verb: test.command.verb(),
+            spin: pass.spin(),
+            region: pass.region().clone(),
+            sink: offset(pass.layout.sink(0, 0)),
+            source: offset(piece),
+            len: offset(pass.layout.size),
+            outstanding: 0,
+            depth: test.jfs_depth,
+            verify: test.verify.then_some(test.seed),
+            patience: pass.patience(),
+        };
+        side.clear()?;
+        Ok(side)
+    }
+
+    /// The last byte of WRITE number `done`: never 0, never that of the one before.
+    #[expect(clippy::cast_possible_truncation, reason = "1 to 255")]
+    const fn counter(done: u64) -> u8 {
+        (1 + done % 255) as u8
+    }
+
+    /// Makes the sink ready for the next message.
+    fn clear(&self) -> Result<(), RunError> {
+        if self.verb != Verb::Write {
+            return Ok(());
+        }
+        if self.verify.is_some() {
+            pattern::poison(&self.region, self.sink, self.len + guard_len())?;
+        }
+        Ok(self.region.store_u8(self.sink + self.len - 1, 0)?)
+    }
+
+    #[inline]
+    fn post(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<(), RunError> {
+        if self.outstanding >= self.depth {
+            self.settle(pass, self.depth - 1)?;
+        }
+        if let Some(seed) = self.verify {
+            let iteration = message_number(0, done);
+            Pattern { seed, iteration }.fill(&self.region, self.source, self.len)?;
+        }
+        if self.verb == Verb::Write {
+            self.region.store_u8(self.source + self.len - 1, Self::counter(done))?;
+        }
+        self.wr.user_ctx = done;
+        if let Some(lane) = pass.ends.lanes.first_mut() {
+            lane.post(std::slice::from_ref(&self.wr))?;
+        }
+        self.outstanding += 1;
+        // The message flies meanwhile: on one host its completion is there already.
+        self.poll_sends(pass)
+    }
+
+    #[inline]
+    fn poll_sends(&mut self, pass: &mut Pass<'_, '_>) -> Result<(), RunError> {
+        let done = pass.ends.sends.poll()?.len();
+        self.outstanding -= u32::try_from(done).unwrap_or(0).min(self.outstanding);
+        Ok(())
+    }
+
+    /// Waits until at most `left` requests are outstanding.
+    fn settle(&mut self, pass: &mut Pass<'_, '_>, left: u32) -> Result<(), RunError> {
+        while self.outstanding > left {
+            self.poll_sends(pass)?;
+            self.patience.wait("waiting for a completion")?;
+        }
+        self.patience.renew();
+        Ok(())
+    }
+
+    /// Waits for message number `done`; `false`: the peer is finished.
+    #[inline]
+    fn await_peer(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<bool, RunError> {
+        let came = match self.verb {
+            Verb::Write => self.await_write(pass, done)?,
+            _ => self.await_send(pass, done)?,
+        };
+        self.patience.renew();
+        Ok(came)
+    }
+
+    #[inline]
+    fn await_write(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<bool, RunError> {
+        let (last, want) = (self.sink + self.len - 1, Self::counter(done));
+        while self.region.load_u8_acquire(last)? != want {
+            if self.spin == Spin::Poll {
+                self.poll_sends(pass)?;
+                pass.ends.receives.poll()?;
+            }
+            if self.patience.wait("waiting for the peer's write")? && pass.is_peer_finished()? {
+                return Ok(false);
+            }
+        }
+        if let Some(seed) = self.verify {
+            let pattern = Pattern { seed, iteration: message_number(0, done) };
+            pattern.check(&self.region, self.sink, self.len - 1)?;
+            pattern.check_beyond(&self.region, self.sink + self.len, guard_len())?;
+            self.clear()?;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn await_send(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<bool, RunError> {
+        let size = pass.layout.size;
+        while pass.receiver.total() <= done {
+            if pass.receiver.poll(pass.ends, size)? != 0 {
+                continue;
+            }
+            if pass.test().events {
+                pass.ends.receives.rest(&mut self.patience)?;
+            }
+            self.poll_sends(pass)?;
+            if self.patience.wait("waiting for the peer's message")? && pass.is_peer_finished()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn first<'a>(wrs: &[SendWr<'a>]) -> Result<SendWr<'a>, RunError> {
+    wrs.first().copied().ok_or_else(|| RunError::Request("there is no queue".to_owned()))
+}
+
+fn offset(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,278 @@
+//! The exchange outside of URMA: lines of JSON over TCP.
+//!
+//! *Owns*: the connection, the messages, their version and length check. *Takes*: what one side
+//! says. *Gives*: what the other side said. *Must not*: wait without a bound, or believe a length.
+
+use std::{
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream, ToSocketAddrs},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::{Clock, Deadline},
+    plan::Test,
+};
+
+/// Version of the messages; both sides must have the same one.
+pub(crate) const VERSION: u32 = 1;
+
+/// Longest message in bytes, newline included; 1024 jetties fit.
+const LINE_MAX: usize = 1 << 18;
+
+/// How long a client tries to reach a server that is about to start.
+const CONNECT_BOUND: Duration = Duration::from_secs(5);
+
+/// How long an accepted or connected socket may take for one write.
+const WRITE_BOUND: Duration = Duration::from_secs(10);
+
+/// What the two sides say to each other, in this order.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// First: who I am and what I was asked to do.
+    Hello {
+        /// [`VERSION`] of the speaker.
+        version: u32,
+        /// The test.
+        test: Box<Test>,
+        /// Core that the other side shall pin itself to.
+        peer_cpu: Option<usize>,
+    },
+    /// The device is open; this is how to reach it.
+    Endpoint(Box<Endpoint>),
+    /// Both sides meet here; the number tells the points apart.
+    Meet(u64),
+    /// What this side measured or counted in the size just run.
+    Outcome(Outcome),
+    /// This side gives up, for this reason.
+    Refused(String),
+}
+
+/// How to reach a node's objects. Tokens travel in clear: they guard a test's own memory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    /// EID, as text.
+    pub(crate) eid: String,
+    /// User address space id.
+    pub(crate) uasid: u32,
+    /// Numbers of the queues that requests go to, one per jetty.
+    pub(crate) queues: Vec<u32>,
+    /// Numbers of the queues that requests come from, one per jetty.
+    pub(crate) sources: Vec<u32>,
+    /// Token of the queues, if guarded.
+    pub(crate) queue_token: Option<u32>,
+    /// The buffer.
+    pub(crate) segment: SegmentName,
+}
+
+/// Names a registered segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct SegmentName {
+    /// First address as registered.
+    pub(crate) va: u64,
+    /// Bytes.
+    pub(crate) len: u64,
+    /// Token id.
+    pub(crate) token_id: u32,
+    /// Token, if guarded.
+    pub(crate) token: Option<u32>,
+}
+
+/// What a side tells the other after a size.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    /// Messages of its own that completed.
+    pub(crate) messages: u64,
+    /// Messages that it received.
+    pub(crate) received: u64,
+    /// Nanoseconds that its own messages took.
+    pub(crate) nanos: u64,
+    /// Nanoseconds per message in the best stretch.
+    pub(crate) best_ns: Option<f64>,
+    /// Device counters that changed.
+    pub(crate) counters: Vec<(String, u64)>,
+}
+
+/// Why the exchange failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OobError {
+    /// The system said no.
+    #[error("the exchange with the peer failed: {0}")]
+    Io(#[from] io::Error),
+    /// Nothing came in time.
+    #[error("the peer said nothing for {0} s (waiting for {1})")]
+    Silence(u64, &'static str),
+    /// It went away.
+    #[error("the peer closed the connection (waiting for {0})")]
+    Gone(&'static str),
+    /// It sent something else than is due, or nothing that can be read.
+    #[error("the peer sent {0}")]
+    Unexpected(String),
+    /// It refused.
+    #[error("the peer refuses: {0}")]
+    Refused(String),
+}
+
+/// A connection to the other side.
+#[derive(Debug)]
+pub(crate) struct Oob {
+    stream: TcpStream,
+    pending: Vec<u8>,
+    clock: Clock,
+    silence: Duration,
+}
+
+impl Oob {
+    /// Waits for a client on `port`, at most `bound`.
+    pub(crate) fn accept(listener: &TcpListener, bound: Duration) -> Result<Self, OobError> {
+        let clock = Clock::start();
+        let deadline = Deadline::after(&clock, bound);
+        listener.set_nonblocking(true)?;
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => return Self::over(stream, clock, bound),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+            if deadline.is_over(&clock) {
+                return Err(OobError::Silence(bound.as_secs(), "a client"));
+            }
+            crate::clock::pause(Duration::from_millis(2));
+        }
+    }
+
+    /// Connects to a server, trying again while it refuses, at most 5 s.
+    pub(crate) fn connect(server: &str, port: u16, silence: Duration) -> Result<Self, OobError> {
+        let clock = Clock::start();
+        let deadline = Deadline::after(&clock, CONNECT_BOUND);
+        let address = (server, port).to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+        loop {
+            match TcpStream::connect_timeout(&address, CONNECT_BOUND) {
+                Ok(stream) => return Self::over(stream, clock, silence),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    if deadline.is_over(&clock) {
+                        return Err(error.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            crate::clock::pause(Duration::from_millis(20));
+        }
+    }
+
+    fn over(stream: TcpStream, clock: Clock, silence: Duration) -> Result<Self, OobError> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(WRITE_BOUND))?;
+        Ok(Self { stream, pending: Vec::new(), clock, silence })
+    }
+
+    /// Sends one message.
+    pub(crate) fn say(&mut self, message: &Message) -> Result<(), OobError> {
+        let mut line = serde_json::to_vec(message).map_err(io::Error::from)?;
+        line.push(b'\n');
+        if line.len() > LINE_MAX {
+            return Err(OobError::Unexpected(format!("a message of {} bytes", line.len())));
+        }
+        self.stream.write_all(&line).map_err(OobError::from)
+    }
+
+    /// Whether a message is there. Never waits.
+    pub(crate) fn has_word(&mut self) -> Result<bool, OobError> {
+        self.stream.set_nonblocking(true)?;
+        let got = self.fill("the end of the test");
+        self.stream.set_nonblocking(false)?;
+        got?;
+        Ok(self.pending.contains(&b'\n'))
+    }
+
+    /// Whether a message is there; waits for one for at most `bound`.
+    pub(crate) fn await_word(&mut self, bound: Duration) -> Result<bool, OobError> {
+        if !self.pending.contains(&b'\n') {
+            self.stream.set_read_timeout(Some(bound))?;
+            self.fill("the end of the test")?;
+        }
+        Ok(self.pending.contains(&b'\n'))
+    }
+
+    /// The next message; waits for it. `due` names it in errors.
+    pub(crate) fn hear(&mut self, due: &'static str) -> Result<Message, OobError> {
+        let deadline = Deadline::after(&self.clock, self.silence);
+        self.stream.set_read_timeout(Some(Duration::from_millis(200)))?;
+        loop {
+            if let Some(message) = self.take_line()? {
+                return Ok(message);
+            }
+            self.fill(due)?;
+            if deadline.is_over(&self.clock) && !self.pending.contains(&b'\n') {
+                return Err(OobError::Silence(self.silence.as_secs(), due));
+            }
+        }
+    }
+
+    /// Meets the other side at `point`: returns when both have said so.
+    pub(crate) fn meet(&mut self, point: u64) -> Result<(), OobError> {
+        self.say(&Message::Meet(point))?;
+        self.await_meet(point)
+    }
+
+    /// The other half of [`Oob::meet`], for who has said so already.
+    pub(crate) fn await_meet(&mut self, point: u64) -> Result<(), OobError> {
+        match self.hear("a meeting point")? {
+            Message::Meet(theirs) if theirs == point => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Reads what is there, or waits for as long as the socket's read timeout says.
+    fn fill(&mut self, due: &'static str) -> Result<(), OobError> {
+        let mut chunk = [0; 4096];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(OobError::Gone(due)),
+            Ok(count) => {
+                self.pending.extend_from_slice(&chunk[..count]);
+                Ok(())
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock
+                | io::ErrorKind::TimedOut
+                | io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Takes a whole line out of what was read.
+    fn take_line(&mut self) -> Result<Option<Message>, OobError> {
+        let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') else {
+            if self.pending.len() > LINE_MAX {
+                return Err(OobError::Unexpected(format!("more than {LINE_MAX} bytes at once")));
+            }
+            return Ok(None);
+        };
+        let line: Vec<u8> = self.pending.drain(..=end).collect();
+        match serde_json::from_slice(&line) {
+            Ok(Message::Refused(why)) => Err(OobError::Refused(why)),
+            Ok(message) => Ok(Some(message)),
+            Err(error) => Err(OobError::Unexpected(format!("no message of this program: {error}"))),
+        }
+    }
+}
+
+/// The error for a message that is not due.
+pub(crate) fn unexpected(message: &Message) -> OobError {
+    let name = match message {
+        Message::Hello { .. } => "a hello out of turn",
+        Message::Endpoint(_) => "an endpoint out of turn",
+        Message::Meet(_) => "another meeting point",
+        Message::Outcome(_) => "an outcome out of turn",
+        Message::Refused(_) => "a refusal",
+    };
+    OobError::Unexpected(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

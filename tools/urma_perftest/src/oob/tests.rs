@@ -1,0 +1,70 @@
+//! The exchange with good, silent, talkative and lying peers.
+
+use std::thread;
+
+use super::*;
+
+const BOUND: Duration = Duration::from_millis(300);
+
+fn pair() -> (Oob, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let raw = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (Oob::accept(&listener, BOUND).unwrap(), raw)
+}
+
+#[test]
+fn a_message_arrives() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let other = thread::spawn(move || {
+        let mut oob = Oob::connect("127.0.0.1", port, BOUND).unwrap();
+        oob.say(&Message::Outcome(Outcome { messages: 7, ..Outcome::default() })).unwrap();
+        oob.meet(3).unwrap();
+    });
+    let mut oob = Oob::accept(&listener, BOUND).unwrap();
+    assert!(matches!(oob.hear("it"), Ok(Message::Outcome(Outcome { messages: 7, .. }))));
+    oob.meet(3).unwrap();
+    other.join().unwrap();
+}
+
+#[test]
+fn silence_is_bounded() {
+    let (mut oob, _raw) = pair();
+    assert!(matches!(oob.hear("it"), Err(OobError::Silence(_, "it"))));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    assert!(matches!(Oob::accept(&listener, BOUND), Err(OobError::Silence(..))));
+}
+
+#[test]
+fn a_peer_that_goes_is_noticed() {
+    let (mut oob, raw) = pair();
+    assert!(!oob.has_word().unwrap());
+    drop(raw);
+    assert!(matches!(oob.hear("it"), Err(OobError::Gone("it"))));
+}
+
+#[test]
+fn nonsense_and_endless_lines_are_refused() {
+    let (mut oob, mut raw) = pair();
+    raw.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    assert!(matches!(oob.hear("it"), Err(OobError::Unexpected(_))));
+    let (mut oob, mut raw) = pair();
+    let writer = thread::spawn(move || while raw.write_all(&[b'x'; 4096]).is_ok() {});
+    assert!(matches!(oob.hear("it"), Err(OobError::Unexpected(_))));
+    drop(oob);
+    writer.join().unwrap();
+}
+
+#[test]
+fn another_meeting_point_is_an_error() {
+    let (mut oob, mut raw) = pair();
+    raw.write_all(b"{\"Meet\":4}\n").unwrap();
+    assert!(matches!(oob.meet(3), Err(OobError::Unexpected(_))));
+}
+
+#[test]
+fn a_refusal_carries_its_reason() {
+    let (mut oob, mut raw) = pair();
+    raw.write_all(b"{\"Refused\":\"no such mode\"}\n").unwrap();
+    assert!(matches!(oob.hear("it"), Err(OobError::Refused(why)) if why == "no such mode"));
+}

@@ -1,0 +1,185 @@
+//! One size of one test, on one side: what all eight tests share.
+//!
+//! *Owns*: the bound of every wait, the way to tell that the peer is finished, sample storage.
+//! *Takes*: session parts. *Gives*: [`Taken`]. *Must not*: print.
+
+use std::time::Duration;
+
+use urma_core::PathKind;
+use urma_mem::Region;
+
+use crate::{
+    channel::Patience,
+    cli::Spin,
+    clock::Clock,
+    error::RunError,
+    layout::Layout,
+    oob::{Message, Oob},
+    plan::{Extent, Plan, Test, Verb},
+    receive::Receiver,
+    session::{Ends, Ground},
+};
+
+/// What one size gave, on one side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken {
+    /// Nanoseconds of each round trip; latency tests by iterations only.
+    pub(crate) samples: Vec<u32>,
+    /// Messages completed, per jetty.
+    pub(crate) messages: Vec<u64>,
+    /// Nanoseconds until a jetty's last message completed.
+    pub(crate) nanos: Vec<u64>,
+    /// Nanoseconds per message in the best stretch of all jetties together.
+    pub(crate) best_ns: Option<f64>,
+    /// Messages received.
+    pub(crate) received: u64,
+}
+
+impl Taken {
+    /// Messages of all jetties.
+    pub(crate) fn total(&self) -> u64 {
+        self.messages.iter().sum()
+    }
+
+    /// Time of the slowest jetty.
+    pub(crate) fn longest_ns(&self) -> u64 {
+        self.nanos.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// Everything a test needs for one size.
+#[derive(Debug)]
+pub(crate) struct Pass<'p, 'a> {
+    /// The plan.
+    pub(crate) plan: &'p Plan,
+    /// What is posted to and polled.
+    pub(crate) ends: &'p mut Ends,
+    /// What requests name.
+    pub(crate) ground: &'a Ground,
+    /// The receiving side of SEND.
+    pub(crate) receiver: &'p mut Receiver<'a>,
+    /// The exchange.
+    pub(crate) oob: &'p mut Oob,
+    /// Places.
+    pub(crate) layout: Layout,
+    /// The clock.
+    pub(crate) clock: Clock,
+}
+
+impl Pass<'_, '_> {
+    /// The test.
+    pub(crate) fn test(&self) -> &Test {
+        &self.plan.test
+    }
+
+    /// My memory.
+    pub(crate) fn region(&self) -> &Region {
+        self.ground.region()
+    }
+
+    /// Patience as long as the user says.
+    pub(crate) fn patience(&self) -> Patience {
+        let bound = Duration::from_secs(u64::from(self.plan.wait_timeout_s));
+        Patience::new(self.clock, bound)
+    }
+
+    /// How a write latency test waits.
+    pub(crate) fn spin(&self) -> Spin {
+        let by_path = match self.ground.path() {
+            PathKind::Packets => Spin::Poll,
+            PathKind::Local | PathKind::SameHost => Spin::Memory,
+        };
+        self.plan.spin.unwrap_or(by_path)
+    }
+
+    /// Whether the peer has said that it is finished.
+    pub(crate) fn is_peer_finished(&mut self) -> Result<bool, RunError> {
+        Ok(self.oob.has_word()?)
+    }
+
+    /// Iterations to run; `u64::MAX` by duration.
+    pub(crate) fn iterations(&self) -> u64 {
+        self.test().iterations().unwrap_or(u64::MAX)
+    }
+
+    /// When a run by duration ends, in nanoseconds of the clock; `u64::MAX` by iterations.
+    pub(crate) fn end_ns(&self) -> u64 {
+        match self.test().extent {
+            Extent::Iterations(_) => u64::MAX,
+            Extent::Seconds(seconds) => self.clock.now_ns() + u64::from(seconds) * 1_000_000_000,
+        }
+    }
+
+    /// Waits until the peer says that it is finished, serving it meanwhile where that takes this
+    /// side's calls: receives, and requests that come in packets.
+    pub(crate) fn attend(&mut self) -> Result<(), RunError> {
+        let is_needed =
+            self.test().command.verb() == Verb::Send || self.ground.path() == PathKind::Packets;
+        if !is_needed || self.test().events {
+            return self.attend_asleep();
+        }
+        let size = self.layout.size;
+        let mut look_ns = self.clock.now_ns();
+        loop {
+            for _ in 0..LOOKS {
+                self.ends.sends.poll()?;
+                self.receiver.poll(self.ends, size)?;
+            }
+            let now_ns = self.clock.now_ns();
+            if now_ns.saturating_sub(look_ns) >= PEER_LOOK_NS {
+                look_ns = now_ns;
+                if self.oob.has_word()? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Says that this side is finished, and serves the peer until it is finished too.
+    pub(crate) fn finish(&mut self, point: u64) -> Result<(), RunError> {
+        self.oob.say(&Message::Meet(point))?;
+        self.attend()?;
+        Ok(self.oob.await_meet(point)?)
+    }
+
+    /// As [`Pass::attend`], sleeping between looks. Ends with the peer, at the latest when its
+    /// connection does.
+    fn attend_asleep(&mut self) -> Result<(), RunError> {
+        while !self.oob.await_word(PEER_NAP)? {
+            self.receiver.poll(self.ends, self.layout.size)?;
+        }
+        Ok(())
+    }
+
+    /// Takes messages that are still on their way: until `expected` came, or for 50 ms when
+    /// nobody knows how many will.
+    pub(crate) fn drain(&mut self, expected: Option<u64>) -> Result<(), RunError> {
+        let quiet_ns = self.clock.now_ns() + QUIET_NS;
+        let mut patience = self.patience();
+        loop {
+            if self.receiver.poll(self.ends, self.layout.size)? != 0 {
+                patience.renew();
+            }
+            match expected {
+                Some(expected) if self.receiver.total() >= expected => return Ok(()),
+                None if self.clock.now_ns() >= quiet_ns => return Ok(()),
+                _ => {}
+            }
+            patience.wait("waiting for messages on their way")?;
+        }
+    }
+}
+
+/// Polls between two looks at the clock.
+const LOOKS: u32 = 256;
+/// Time between two looks at the connection to the peer.
+const PEER_LOOK_NS: u64 = 20_000_000;
+/// Sleep of a side that has nothing to do.
+const PEER_NAP: Duration = Duration::from_millis(100);
+/// How long messages may be on their way after their sender said it is finished.
+const QUIET_NS: u64 = 50_000_000;
+
+/// A sample as it is kept: at most 4.29 s.
+pub(crate) fn sample(nanos: u64) -> u32 {
+    u32::try_from(nanos).unwrap_or(u32::MAX)
+}

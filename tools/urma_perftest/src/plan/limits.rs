@@ -1,0 +1,216 @@
+//! Ranges of single options, combinations of several, and the device's limits.
+//!
+//! *Owns*: the rules and their reasons. *Takes*: [`Cli`]; [`DeviceCaps`]. *Gives*: yes, or why not.
+
+use urma_core::DeviceCaps;
+
+use super::{Cli, Extent, Refusal, Test, Verb, ensure};
+
+/// Largest exponent of `-a`.
+pub(super) const ORDER_MAX: u32 = 23;
+/// Fewest iterations: two samples are dropped, three is the least to speak of a median.
+const ITERS_MIN: u64 = 5;
+/// Most iterations of a latency test: 4 bytes are kept for each.
+const LAT_ITERS_MAX: u64 = 1 << 26;
+/// Most iterations of a verified run: every one of them is filled and checked.
+const VERIFY_ITERS_MAX: u64 = 1 << 20;
+/// Most bytes that `--span` walks through.
+const SPAN_MAX: u64 = 1 << 32;
+/// Most jetties of one run.
+const JETTYS_MAX: u32 = 1024;
+/// Longest run, seconds.
+const SECONDS_MAX: u32 = 3600;
+/// Seconds that a run by duration lasts at least.
+const SECONDS_MIN: u32 = 1;
+
+/// Each option by itself.
+pub(super) fn ranges(cli: &Cli) -> Result<(), Refusal> {
+    let in_range = [
+        ("-p", "MODE", u64::from(cli.trans_mode), 0, 2),
+        ("-K", "POLICY", u64::from(cli.token_policy), 0, 1),
+        ("-E", "CODE", u64::from(cli.err_timeout), 0, 31),
+        ("-O", "PRIORITY", u64::from(cli.priority), 0, 15),
+        ("-J", "COUNT", u64::from(cli.jettys), 1, u64::from(JETTYS_MAX)),
+        ("-Q", "COUNT", u64::from(cli.cq_mod), 1, 1 << 16),
+        ("-l", "COUNT", u64::from(cli.jfs_post_list), 1, 1 << 12),
+        ("-r", "COUNT", u64::from(cli.jfr_post_list), 1, 1 << 12),
+        ("-R", "DEPTH", u64::from(cli.jfr_depth.unwrap_or(1)), 1, 1 << 16),
+        ("-T", "DEPTH", u64::from(cli.jfs_depth.unwrap_or(1)), 1, 1 << 16),
+        ("-C", "DEPTH", u64::from(cli.jfc_depth.unwrap_or(1)), 1, 1 << 20),
+        ("-s", "BYTES", u64::from(cli.size.unwrap_or(1)), 1, 1 << 31),
+        ("-n", "COUNT", cli.iters.unwrap_or(ITERS_MIN), ITERS_MIN, u64::MAX),
+        (
+            "-D",
+            "SECONDS",
+            u64::from(cli.duration.unwrap_or(SECONDS_MIN)),
+            u64::from(SECONDS_MIN),
+            u64::from(SECONDS_MAX),
+        ),
+        ("--span", "BYTES", cli.span, 0, SPAN_MAX),
+        ("--wait-timeout", "SECONDS", u64::from(cli.wait_timeout), 1, 86_400),
+    ];
+    for (option, what, value, min, max) in in_range {
+        ensure!(
+            (min..=max).contains(&value),
+            "{option} {value}: {what} must be between {min} and {max}"
+        );
+    }
+    Ok(())
+}
+
+/// Options against each other.
+pub(super) fn combinations(cli: &Cli) -> Result<(), Refusal> {
+    by_verb(cli)?;
+    by_kind(cli)?;
+    depths(cli)?;
+    verification(cli)
+}
+
+fn by_verb(cli: &Cli) -> Result<(), Refusal> {
+    let verb = cli.command.verb();
+    ensure!(
+        cli.trans_mode != 2 || verb == Verb::Send,
+        "UM (-p 2) carries SEND only: a one-sided operation needs RM (-p 0) or RC (-p 1)"
+    );
+    ensure!(
+        cli.atomic_type.is_none() || verb == Verb::Atomic,
+        "-A chooses an atomic; this is not an atomic test"
+    );
+    ensure!(verb != Verb::Atomic || cli.all.is_none(), "-a: atomics have 4 or 8 bytes; give -s");
+    ensure!(
+        verb != Verb::Atomic || matches!(cli.size, None | Some(4 | 8)),
+        "-s: atomics have 4 or 8 bytes"
+    );
+    ensure!(
+        !cli.use_jfce || verb != Verb::Write,
+        "-e: a WRITE makes no event at its target; use -e with SEND, READ or atomics"
+    );
+    ensure!(
+        cli.inline_size == 0 || matches!(verb, Verb::Write | Verb::Send),
+        "-I: only WRITE and SEND carry payload that could go inline"
+    );
+    ensure!(cli.jfr_post_list == 1 || verb == Verb::Send, "-r: only SEND consumes receives");
+    ensure!(
+        !cli.simplex || cli.trans_mode != 1,
+        "-b with -p 1: RC binds two jetties; JFS and JFR are RM or UM"
+    );
+    ensure!(
+        !cli.simplex || cli.share_jfr,
+        "-b with -j false: a JFS has no JFR of its own to share or not"
+    );
+    Ok(())
+}
+
+fn by_kind(cli: &Cli) -> Result<(), Refusal> {
+    let is_latency = cli.command.is_latency();
+    ensure!(cli.all.is_none() || cli.size.is_none(), "-a and -s: choose all sizes or one");
+    ensure!(
+        cli.duration.is_none() || cli.iters.is_none(),
+        "-D and -n: choose a duration or a number of iterations"
+    );
+    ensure!(
+        cli.duration.is_none() || cli.all.is_none(),
+        "-D with -a: a duration is for one size; give -s"
+    );
+    ensure!(!is_latency || !cli.bidirection, "-B: only bandwidth tests run in both directions");
+    ensure!(!is_latency || cli.jettys == 1, "-J: only bandwidth tests take several jetties");
+    ensure!(!is_latency || cli.jfs_post_list == 1, "-l: a latency test posts one at a time");
+    ensure!(!is_latency || !cli.no_peak, "-N: latency tests have no peak");
+    ensure!(!is_latency || cli.span == 0, "--span is for bandwidth tests");
+    ensure!(
+        !cli.warm_up || (!is_latency && cli.command.verb() != Verb::Send),
+        "-w: only READ, WRITE and atomic bandwidth tests warm up"
+    );
+    ensure!(
+        cli.spin.is_none() || matches!(cli.command, crate::cli::Command::WriteLat),
+        "--spin: only write_lat waits on memory"
+    );
+    ensure!(
+        !is_latency || cli.iters.is_none_or(|count| count <= LAT_ITERS_MAX),
+        "-n: a latency test keeps every sample, so at most {LAT_ITERS_MAX}; use -D"
+    );
+    Ok(())
+}
+
+fn depths(cli: &Cli) -> Result<(), Refusal> {
+    let is_latency = cli.command.is_latency();
+    let jfs = cli.jfs_depth.unwrap_or(if is_latency { 1 } else { 128 });
+    ensure!(
+        cli.jfs_post_list <= jfs,
+        "-l {}: more than the send queue holds (-T {jfs})",
+        cli.jfs_post_list
+    );
+    ensure!(
+        cli.jfr_post_list <= cli.jfr_depth.unwrap_or(512),
+        "-r {}: more than the receive queue holds (-R)",
+        cli.jfr_post_list
+    );
+    Ok(())
+}
+
+fn verification(cli: &Cli) -> Result<(), Refusal> {
+    if !cli.verify {
+        return Ok(());
+    }
+    ensure!(
+        cli.duration.is_none(),
+        "--verify with -D: what is verified is a number of messages; give -n"
+    );
+    ensure!(
+        cli.iters.is_none_or(|count| count <= VERIFY_ITERS_MAX),
+        "--verify: at most {VERIFY_ITERS_MAX} iterations"
+    );
+    ensure!(!cli.warm_up, "--verify with -w: a warm-up is not checked");
+    ensure!(cli.span == 0, "--verify with --span: every message has a place of its own already");
+    ensure!(
+        !cli.command.is_latency() || cli.command.verb() != Verb::Write || cli.size != Some(1),
+        "--verify with -s 1: the only byte is the counter that write_lat waits for"
+    );
+    ensure!(
+        cli.trans_mode != 2 || !cli.bidirection,
+        "--verify with -B and UM: lost messages would be taken for wrong ones"
+    );
+    Ok(())
+}
+
+impl Test {
+    /// Checks the test against what the device can do.
+    ///
+    /// # Errors
+    /// The first limit that it exceeds.
+    pub(crate) fn fits(&self, caps: &DeviceCaps) -> Result<(), Refusal> {
+        let largest = u64::from(self.sizes.last().copied().unwrap_or(0));
+        let limit = match self.command.verb() {
+            Verb::Read => u64::from(caps.max_read_size),
+            Verb::Write => u64::from(caps.max_write_size),
+            Verb::Atomic => u64::from(caps.max_atomic_size),
+            Verb::Send if self.mode == super::Mode::Um => u64::from(caps.max_um_size),
+            Verb::Send => caps.max_msg_size,
+        };
+        let counts = [
+            ("message size", largest, limit),
+            ("-T, JFS depth", u64::from(self.jfs_depth), u64::from(caps.max_jfs_depth)),
+            ("-R, JFR depth", u64::from(self.jfr_depth), u64::from(caps.max_jfr_depth)),
+            ("-C, JFC depth", u64::from(self.jfc_depth), u64::from(caps.max_jfc_depth)),
+            ("-I, inline size", u64::from(self.inline), u64::from(caps.max_jfs_inline)),
+            ("-J, jetties", u64::from(self.jettys), u64::from(caps.max_jetty)),
+        ];
+        for (what, value, max) in counts {
+            ensure!(value <= max, "{what} {value}: the device's limit is {max}");
+        }
+        ensure!(
+            caps.modes.has(self.mode.to_api()),
+            "the device has no transport mode {}",
+            self.mode.name()
+        );
+        Ok(())
+    }
+
+    /// Iterations of one size; `None` when it runs by duration.
+    pub(crate) fn iterations(&self) -> Option<u64> {
+        match self.extent {
+            Extent::Iterations(count) => Some(count),
+            Extent::Seconds(_) => None,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The receiving side of SEND.
+//!
+//! *Owns*: which receives are posted, how many messages came from whom, their verification.
+//! *Takes*: completions. *Gives*: counts. *Must not*: wait.
+
+use urma_core::{Completion, LocalSge, RecvWr};
+
+use crate::{
+    channel::BATCH,
+    error::RunError,
+    layout::GUARD,
+    pattern::{self, Mismatch, Pattern},
+    plan::{Mode, Test},
+    requests,
+    session::{Ends, Ground},
+};
+
+/// Receives messages into a fixed set of places.
+#[derive(Debug)]
+pub(crate) struct Receiver<'a> {
+    pieces: &'a [LocalSge<'a>],
+    /// Consumed receives, to be posted again; of one queue at a time.
+    spent: Vec<RecvWr<'a>>,
+    spent_lane: usize,
+    /// Messages posted again by one call.
+    post_list: usize,
+    /// Receives of one queue.
+    depth: usize,
+    /// Queue numbers of the peer's lanes.
+    sources: &'a [u32],
+    /// Messages that came, per lane of the peer.
+    counts: Vec<u64>,
+    check: Option<Check<'a>>,
+}
+
+/// What verification needs.
+#[derive(Clone, Copy, Debug)]
+struct Check<'a> {
+    ground: &'a Ground,
+    seed: u64,
+    has_numbers: bool,
+}
+
+impl<'a> Receiver<'a> {
+    /// A receiver over `pieces`; nothing is posted yet.
+    pub(crate) fn new(
+        ground: &'a Ground,
+        test: &Test,
+        pieces: &'a [LocalSge<'a>],
+        sources: &'a [u32],
+    ) -> Self {
+        let has_numbers = test.mode == Mode::Um;
+        let check = Check { ground, seed: test.seed, has_numbers };
+        let post_list = usize::try_from(test.recv_post_list).unwrap_or(1).max(1);
+        Self {
+            pieces,
+            spent: Vec::with_capacity(post_list),
+            spent_lane: 0,
+            post_list,
+            depth: usize::try_from(test.jfr_depth).unwrap_or(1).max(1),
+            sources,
+            counts: vec![0; sources.len()],
+            check: test.verify.then_some(check),
+        }
+    }
+
+    /// Posts all receives, the first time.
+    pub(crate) fn post_all(&mut self, ends: &mut Ends) -> Result<(), RunError> {
+        for index in 0..self.pieces.len() {
+            self.renew(index)?;
+            let wr = requests::receive(self.pieces, index);
+            ends.post_recv(index / self.depth, &[wr])?;
+        }
+        Ok(())
+    }
+
+    /// Messages that came since the start of this size.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Takes what came, checks it, posts its receives again. Returns how many came.
+    #[inline]
+    pub(crate) fn poll(&mut self, ends: &mut Ends, size: u64) -> Result<usize, RunError> {
+        let mut batch = [Completion::default(); BATCH];
+        let count = {
+            let got = ends.receives.poll()?;
+            batch[..got.len()].copy_from_slice(got);
+            got.len()
+        };
+        for completion in &batch[..count] {
+            self.on_message(ends, completion, size)?;
+        }
+        if !self.spent.is_empty() {
+            self.flush(ends)?;
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn on_message(
+        &mut self,
+        ends: &mut Ends,
+        completion: &Completion,
+        size: u64,
+    ) -> Result<(), RunError> {
+        if u64::from(completion.len) != size {
+            let why = format!("a message of {} bytes came, {size} expected", completion.len);
+            return Err(RunError::Request(why));
+        }
+        let lane = match self.sources {
+            [_] => 0,
+            sources => sources.iter().position(|id| *id == completion.remote.id).unwrap_or(0),
+        };
+        let index = usize::try_from(completion.user_ctx).unwrap_or(usize::MAX);
+        self.verify(completion, lane, index, size)?;
+        self.counts[lane] += 1;
+        let queue = index / self.depth;
+        if queue != self.spent_lane {
+            self.flush(ends)?;
+            self.spent_lane = queue;
+        }
+        self.spent.push(requests::receive(self.pieces, index));
+        if self.spent.len() >= self.post_list { self.flush(ends) } else { Ok(()) }
+    }
+
+    fn flush(&mut self, ends: &mut Ends) -> Result<(), RunError> {
+        ends.post_recv(self.spent_lane, &self.spent)?;
+        self.spent.clear();
+        Ok(())
+    }
+
+    fn verify(
+        &self,
+        completion: &Completion,
+        lane: usize,
+        index: usize,
+        size: u64,
+    ) -> Result<(), RunError> {
+        let Some(check) = &self.check else { return Ok(()) };
+        let number = if check.has_numbers { completion.immediate() } else { None };
+        let iteration = number.unwrap_or_else(|| message_number(lane, self.counts[lane]));
+        let (at, len) = (self.place(check, index), usize::try_from(size).unwrap_or(0));
+        let pattern = Pattern { seed: check.seed, iteration };
+        let region = check.ground.region();
+        pattern.check(region, at, len)?;
+        pattern.check_beyond(region, at + len, guard_len())?;
+        self.renew(index)
+    }
+
+    /// Puts poison into the place of a receive.
+    fn renew(&self, index: usize) -> Result<(), RunError> {
+        let (Some(check), Some(piece)) = (&self.check, self.pieces.get(index)) else {
+            return Ok(());
+        };
+        let len = usize::try_from(piece.len).unwrap_or(0) + guard_len();
+        pattern::poison(check.ground.region(), self.place(check, index), len)
+            .map_err(|error| Mismatch::Range(error).into())
+    }
+
+    fn place(&self, check: &Check<'_>, index: usize) -> usize {
+        let addr = self.pieces.get(index).map_or(0, |piece| piece.addr);
+        usize::try_from(addr - check.ground.segment.va()).unwrap_or(usize::MAX)
+    }
+}
+
+/// The number under which message `index` of `lane` is verified; below 2^48.
+pub(crate) fn message_number(lane: usize, index: u64) -> u64 {
+    (lane as u64) << 32 | index & 0xffff_ffff
+}
+
+/// Poisoned bytes behind a message.
+pub(crate) fn guard_len() -> usize {
+    usize::try_from(GUARD).unwrap_or(0)
+}

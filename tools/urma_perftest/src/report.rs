@@ -1,0 +1,253 @@
+//! What is printed.
+//!
+//! *Owns*: the formats, which programs parse and people know. *Takes*: the plan, what was taken.
+//! *Gives*: text, or JSON values. *Must not*: print; `main.rs` does.
+
+use serde_json::{Map, Value, json};
+use urma_core::PathKind;
+
+use crate::{
+    cli::AtomicKind,
+    oob::Outcome,
+    pass::Taken,
+    plan::{Extent, Plan, Test, Verb},
+    stats::{Bandwidth, Latency},
+};
+
+/// The rule between parts: 87 dashes.
+pub(crate) const RULE: &str =
+    "---------------------------------------------------------------------------------------";
+
+/// What the server says first.
+pub(crate) fn waiting() -> String {
+    format!("{RULE}\n            Waiting for client to connect...\n{RULE}\n")
+}
+
+/// Title and parameters.
+pub(crate) fn parameters(plan: &Plan) -> String {
+    let test = &plan.test;
+    let (is_client, verb) = (plan.is_client(), test.command.verb());
+    let mut text = format!("{RULE}\n{}{}\n", " ".repeat(20), title(test));
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    if test.events {
+        line(" Test with jfc events.".to_owned());
+    }
+    line(pair("Number of jettys", &test.jettys.to_string(), "Transport mode", "URMA_TRANSPORT_UB"));
+    line(pair("JFC depth", &test.jfc_depth.to_string(), "Device name", &plan.dev));
+    let kind = if test.simplex { "SIMPLEX" } else { "DUPLEX" };
+    line(pair("Trans mode", test.mode.name(), "JETTY mode", kind));
+    if is_client || test.bidirection {
+        line(format!(" JFS depth           : {}", test.jfs_depth));
+    }
+    if test.post_list > 1 {
+        line(format!(" JFS post list       : {}", test.post_list));
+    }
+    if test.recv_post_list > 1 {
+        line(format!(" JFR post list       : {}", test.recv_post_list));
+    }
+    if verb == Verb::Send && (!is_client || test.bidirection) {
+        line(format!(" JFR depth           : {}", test.jfr_depth));
+    }
+    if !test.command.is_latency() {
+        line(format!(" CQ Moderation       : {}", test.cq_mod));
+    }
+    if matches!(verb, Verb::Write | Verb::Send) {
+        line(format!(" Max inline size     : {}[B]", test.inline));
+    }
+    line(RULE.to_owned());
+    text
+}
+
+fn pair(left: &str, value: &str, right: &str, other: &str) -> String {
+    format!(" {left:<20}: {value:<10}\t\t {right:<17}: {other}")
+}
+
+fn title(test: &Test) -> String {
+    let mut title = match test.command.verb() {
+        Verb::Read => "URMA_READ ".to_owned(),
+        Verb::Write => "URMA_WRITE ".to_owned(),
+        Verb::Send => "URMA_SEND ".to_owned(),
+        Verb::Atomic => format!("URMA_ATOMIC {} ", atomic(test.atomic)),
+    };
+    if test.bidirection {
+        title.push_str("Bidirectional ");
+    }
+    if test.post_list > 1 {
+        title.push_str("JFS Post List ");
+    }
+    title.push_str(if test.command.is_latency() { "Latency Test" } else { "BandWidth Test" });
+    title
+}
+
+fn atomic(kind: AtomicKind) -> &'static str {
+    match kind {
+        AtomicKind::Cas => "cas",
+        AtomicKind::Faa => "faa",
+    }
+}
+
+/// The line above the rows.
+pub(crate) fn header(test: &Test) -> &'static str {
+    match (test.command.is_latency(), test.extent) {
+        (true, Extent::Iterations(_)) => concat!(
+            " bytes   iterations  t_min[us]  t_max[us]  t_median[us]  t_avg[us]  t_stdev[us]  ",
+            "99%[us]  99.9%[us]  99.99%[us]  99.999%[us]"
+        ),
+        (true, Extent::Seconds(_)) => " bytes   iterations  t_avg[us]  pps",
+        (false, _) => " bytes   iterations  BW peak[MB/sec]  BW average[MB/sec]  MsgRate[Mpps]",
+    }
+}
+
+/// The result of one size.
+#[derive(Clone, Debug)]
+pub(crate) struct Result {
+    /// Bytes of a message.
+    pub(crate) bytes: u32,
+    /// Messages; per jetty as asked for, or of all jetties by duration.
+    pub(crate) iterations: u64,
+    /// The numbers.
+    pub(crate) numbers: Numbers,
+}
+
+/// The numbers of one size.
+#[derive(Clone, Debug)]
+pub(crate) enum Numbers {
+    /// By iterations.
+    Latency(Latency),
+    /// By duration: mean in microseconds, and iterations per second.
+    Mean {
+        /// Mean latency, microseconds.
+        avg: f64,
+        /// Iterations per second.
+        pps: f64,
+    },
+    /// Each jetty, and all together.
+    Bandwidth {
+        /// Messages and bandwidth of each jetty, when there are several.
+        jettys: Vec<(u64, Bandwidth)>,
+        /// All together, both directions.
+        total: Bandwidth,
+    },
+}
+
+impl Result {
+    /// Sums up one size; `None` when too few samples were taken.
+    pub(crate) fn of(plan: &Plan, bytes: u32, taken: &mut Taken, peer: &Outcome) -> Option<Self> {
+        let test = &plan.test;
+        let messages = taken.total();
+        let numbers = if !test.command.is_latency() {
+            bandwidth(test, bytes, taken, peer)
+        } else {
+            let is_one_way = matches!(test.command.verb(), Verb::Write | Verb::Send);
+            let divisor = if is_one_way { 2.0 } else { 1.0 };
+            if test.iterations().is_some() {
+                Numbers::Latency(Latency::of(&mut taken.samples, divisor)?)
+            } else {
+                let each_ns = taken.longest_ns() as f64 / messages.max(1) as f64;
+                Numbers::Mean { avg: each_ns / divisor / 1000.0, pps: 1e9 / each_ns.max(1e-9) }
+            }
+        };
+        Some(Self { bytes, iterations: test.iterations().unwrap_or(messages), numbers })
+    }
+
+    /// Its rows.
+    pub(crate) fn rows(&self) -> String {
+        let (bytes, iterations) = (self.bytes, self.iterations);
+        match &self.numbers {
+            Numbers::Latency(l) => {
+                let [a, b, c, d] = l.tail;
+                format!(
+                    " {bytes:<7} {iterations:<10}  {:<7.2}    {:<7.2}    {:<7.2}       {:<7.2}    \
+                     {:<7.2}      {a:<7.2}  {b:<7.2}    {c:<7.2}     {d:<7.2}\n",
+                    l.min, l.max, l.median, l.avg, l.stdev
+                )
+            }
+            Numbers::Mean { avg, pps } => {
+                format!(" {bytes:<7} {iterations:<10}  {avg:<7.2}    {pps:<7.2}\n")
+            }
+            Numbers::Bandwidth { jettys, total } if jettys.is_empty() => {
+                bandwidth_row("", bytes, iterations, total)
+            }
+            Numbers::Bandwidth { jettys, total } => {
+                let mut text = String::new();
+                for (index, (messages, bandwidth)) in jettys.iter().enumerate() {
+                    let name = format!("Jetty {index:<2}: ");
+                    text.push_str(&bandwidth_row(&name, bytes, *messages, bandwidth));
+                }
+                let messages = jettys.iter().map(|(messages, _)| messages).sum();
+                text.push_str(&bandwidth_row("TOTAL   : ", bytes, messages, total));
+                text
+            }
+        }
+    }
+
+    /// Its JSON: keys are the column names.
+    pub(crate) fn json(&self) -> Map<String, Value> {
+        let mut map = Map::new();
+        map.insert("bytes".to_owned(), json!(self.bytes));
+        map.insert("iterations".to_owned(), json!(self.iterations));
+        let columns: Vec<(&str, f64)> = match &self.numbers {
+            Numbers::Latency(l) => vec![
+                ("t_min[us]", l.min),
+                ("t_max[us]", l.max),
+                ("t_median[us]", l.median),
+                ("t_avg[us]", l.avg),
+                ("t_stdev[us]", l.stdev),
+                ("99%[us]", l.tail[0]),
+                ("99.9%[us]", l.tail[1]),
+                ("99.99%[us]", l.tail[2]),
+                ("99.999%[us]", l.tail[3]),
+            ],
+            Numbers::Mean { avg, pps } => vec![("t_avg[us]", *avg), ("pps", *pps)],
+            Numbers::Bandwidth { total, .. } => vec![
+                ("BW peak[MB/sec]", total.peak),
+                ("BW average[MB/sec]", total.average),
+                ("MsgRate[Mpps]", total.rate),
+            ],
+        };
+        map.extend(columns.into_iter().map(|(name, value)| (name.to_owned(), json!(value))));
+        map
+    }
+}
+
+fn bandwidth(test: &Test, bytes: u32, taken: &Taken, peer: &Outcome) -> Numbers {
+    let lanes = taken.messages.iter().zip(&taken.nanos);
+    let each = |(messages, nanos): (&u64, &u64)| {
+        (*messages, Bandwidth::of(bytes, *messages, *nanos, None))
+    };
+    let jettys = if test.jettys > 1 { lanes.map(each).collect() } else { Vec::new() };
+    let mine = Bandwidth::of(bytes, taken.total(), taken.longest_ns(), taken.best_ns);
+    let total = if test.bidirection {
+        mine.plus(Bandwidth::of(bytes, peer.messages, peer.nanos, peer.best_ns))
+    } else {
+        mine
+    };
+    Numbers::Bandwidth { jettys, total }
+}
+
+fn bandwidth_row(name: &str, bytes: u32, messages: u64, bandwidth: &Bandwidth) -> String {
+    let Bandwidth { peak, average, rate } = bandwidth;
+    format!(
+        "{name} {bytes:<7} {messages:<10}  {peak:<7.2}          {average:<7.2}             {rate:<7.6}\n"
+    )
+}
+
+/// What carried the requests.
+pub(crate) fn path_name(path: PathKind) -> &'static str {
+    match path {
+        PathKind::Local => "local",
+        PathKind::SameHost => "same-host",
+        PathKind::Packets => "packets",
+    }
+}
+
+/// Counters as a JSON object.
+pub(crate) fn counters_json(counters: &[(String, u64)]) -> Value {
+    Value::Object(counters.iter().map(|(name, value)| (name.clone(), json!(value))).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! The formats, byte for byte.
+
+use clap::Parser;
+
+use super::*;
+use crate::cli::Cli;
+
+fn plan(line: &str) -> Plan {
+    let words = std::iter::once("urma_perftest").chain(line.split_whitespace());
+    Plan::of(&Cli::try_parse_from(words).unwrap()).unwrap()
+}
+
+#[test]
+fn a_rule_has_87_dashes() {
+    assert_eq!(RULE.len(), 87);
+    assert!(waiting().starts_with(RULE) && waiting().contains("Waiting for client to connect..."));
+}
+
+#[test]
+fn the_parameters_of_a_client() {
+    let text = parameters(&plan("write_bw -S 127.0.0.1"));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "                    URMA_WRITE BandWidth Test");
+    assert_eq!(
+        lines[2],
+        " Number of jettys    : 1         \t\t Transport mode   : URMA_TRANSPORT_UB"
+    );
+    assert_eq!(lines[3], " JFC depth           : 4096      \t\t Device name      : udma0");
+    assert_eq!(lines[4], " Trans mode          : URMA_TM_RM\t\t JETTY mode       : DUPLEX");
+    assert_eq!(lines[5], " JFS depth           : 128");
+    assert_eq!(lines[6], " CQ Moderation       : 100");
+    assert_eq!(lines[7], " Max inline size     : 0[B]");
+    assert_eq!((lines[0], lines[8]), (RULE, RULE));
+}
+
+#[test]
+fn the_parameters_follow_role_and_operation() {
+    let server = parameters(&plan("send_lat"));
+    assert!(server.contains(" JFR depth           : 512\n") && !server.contains("JFS depth"));
+    let read = parameters(&plan("read_lat -S x"));
+    assert!(!read.contains("inline") && !read.contains("Moderation"));
+    assert!(parameters(&plan("atomic_lat -A faa")).contains("URMA_ATOMIC faa Latency Test"));
+    let both = parameters(&plan("send_bw -B -l 4 -e"));
+    assert!(both.contains("URMA_SEND Bidirectional JFS Post List BandWidth Test"));
+    assert!(
+        both.contains(" Test with jfc events.\n JFC") || both.contains(" Test with jfc events.\n")
+    );
+}
+
+#[test]
+fn rows_stand_under_their_headers() {
+    let latency =
+        Latency { min: 0.1, max: 9.0, median: 0.25, avg: 0.5, stdev: 0.125, tail: [1.0; 4] };
+    let result = Result { bytes: 8, iterations: 10_000, numbers: Numbers::Latency(latency) };
+    assert_eq!(
+        result.rows(),
+        " 8       10000       0.10       9.00       0.25          0.50       0.12         1.00     \
+         1.00       1.00        1.00   \n"
+    );
+    let columns = ["t_min[us]", "t_max[us]", "t_median[us]", "t_avg[us]", "t_stdev[us]"];
+    let header = header(&plan("read_lat").test);
+    for (column, value) in columns.iter().zip(["0.10", "9.00", "0.25", "0.50", "0.12"]) {
+        assert_eq!(header.find(column), result.rows().find(value), "{column}");
+    }
+}
+
+#[test]
+fn bandwidth_rows_and_their_json() {
+    let total = Bandwidth { peak: 100.0, average: 50.0, rate: 0.25 };
+    let one = Numbers::Bandwidth { jettys: Vec::new(), total };
+    let result = Result { bytes: 65536, iterations: 50_000, numbers: one };
+    assert_eq!(
+        result.rows(),
+        " 65536   50000       100.00           50.00               0.250000\n"
+    );
+    assert_eq!(result.json()["BW average[MB/sec]"], 50.0);
+    assert_eq!(result.json()["bytes"], 65536);
+    let two = Numbers::Bandwidth { jettys: vec![(5, total), (6, total)], total };
+    let rows = Result { bytes: 2, iterations: 5, numbers: two }.rows();
+    assert!(rows.starts_with("Jetty 0 :  2       5"), "{rows}");
+    assert!(rows.contains("TOTAL   :  2       11"), "{rows}");
+}
+
+#[test]
+fn both_directions_add_up() {
+    let mut taken = Taken { messages: vec![1024], nanos: vec![1_000_000_000], ..Taken::default() };
+    let peer = Outcome { messages: 2048, nanos: 1_000_000_000, ..Outcome::default() };
+    let result = Result::of(&plan("write_bw -B -s 1048576"), 1 << 20, &mut taken, &peer).unwrap();
+    assert_eq!(result.json()["BW average[MB/sec]"], 3072.0);
+}

@@ -1,0 +1,175 @@
+//! A run from connection to last size.
+//!
+//! *Owns*: the order of things: compare, pin, open, exchange, test size by size. *Takes*: a plan.
+//! *Gives*: results, one by one. *Must not*: format.
+
+use std::{net::TcpListener, time::Duration};
+
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+use urma_core::PathKind;
+
+use crate::{
+    bw,
+    clock::Clock,
+    error::RunError,
+    lat,
+    layout::Layout,
+    oob::{Message, Oob, OobError, Outcome, VERSION, unexpected},
+    open::open,
+    pass::{Pass, Taken},
+    plan::{Plan, Refusal},
+    receive::Receiver,
+    report, requests,
+    session::{Session, Side},
+    verify,
+};
+
+/// What is told as the run goes on.
+pub(crate) trait Audience {
+    /// The server waits.
+    fn on_waiting(&mut self);
+    /// Both sides are connected; the way between them is known.
+    fn on_connected(&mut self, path: PathKind);
+    /// One size is done.
+    fn on_result(&mut self, result: SizeResult);
+}
+
+/// One size.
+#[derive(Clone, Debug)]
+pub(crate) struct SizeResult {
+    /// The numbers; `None` on a side that measures nothing.
+    pub(crate) result: Option<report::Result>,
+    /// What this side did.
+    pub(crate) mine: Outcome,
+    /// What the peer did.
+    pub(crate) peer: Outcome,
+}
+
+/// Runs the plan to its end.
+pub(crate) fn run(plan: &Plan, audience: &mut dyn Audience) -> Result<(), RunError> {
+    let mut oob = connect(plan, audience)?;
+    let result = run_connected(plan, &mut oob, audience);
+    if let Err(error) = &result
+        && !matches!(error, RunError::Oob(OobError::Refused(_) | OobError::Gone(_)))
+    {
+        // The peer may be gone: then it knows already.
+        let _ = oob.say(&Message::Refused(error.to_string()));
+    }
+    result
+}
+
+fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {
+    let silence = Duration::from_secs(u64::from(plan.wait_timeout_s));
+    if let Some(server) = &plan.server {
+        return Ok(Oob::connect(server, plan.port, silence)?);
+    }
+    let listener = TcpListener::bind(("0.0.0.0", plan.port))
+        .map_err(|error| RunError::System { what: "listening on the port of -P", error })?;
+    audience.on_waiting();
+    Ok(Oob::accept(&listener, silence)?)
+}
+
+fn run_connected(plan: &Plan, oob: &mut Oob, audience: &mut dyn Audience) -> Result<(), RunError> {
+    let peer_cpu = compare(plan, oob)?;
+    if let Some(core) = plan.cpu.or(peer_cpu) {
+        pin(core)?;
+    }
+    let side = Side::open(open(plan)?, plan)?;
+    oob.say(&Message::Endpoint(Box::new(side.endpoint(&plan.test))))?;
+    let peer = match oob.hear("the peer's endpoint")? {
+        Message::Endpoint(peer) => peer,
+        other => return Err(unexpected(&other).into()),
+    };
+    let session = side.connect(plan, &peer)?;
+    audience.on_connected(session.ground.path());
+    sizes(plan, oob, session, audience)
+}
+
+/// Compares versions and parameters; returns the core that the client wishes this side to have.
+fn compare(plan: &Plan, oob: &mut Oob) -> Result<Option<usize>, RunError> {
+    let test = Box::new(plan.test.clone());
+    oob.say(&Message::Hello { version: VERSION, test, peer_cpu: plan.peer_cpu })?;
+    let (version, test, peer_cpu) = match oob.hear("the peer's parameters")? {
+        Message::Hello { version, test, peer_cpu } => (version, test, peer_cpu),
+        other => return Err(unexpected(&other).into()),
+    };
+    if version != VERSION {
+        let why = format!("version {VERSION} here, {version} there");
+        return Err(Refusal(why).into());
+    }
+    let differences = plan.test.differences(&test);
+    if !differences.is_empty() {
+        let why = format!("the two sides were given different options: {}", differences.join("; "));
+        return Err(Refusal(why).into());
+    }
+    Ok(peer_cpu)
+}
+
+fn pin(core: usize) -> Result<(), RunError> {
+    let mut set = CpuSet::new();
+    set.set(core)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|error| Refusal(format!("core {core}: {error}")).into())
+}
+
+fn sizes(
+    plan: &Plan,
+    oob: &mut Oob,
+    mut session: Session,
+    audience: &mut dyn Audience,
+) -> Result<(), RunError> {
+    let test = &plan.test;
+    let clock = Clock::start();
+    let largest = test.sizes.last().copied().unwrap_or(1);
+    let sources = session.sources.clone();
+    let receive_layout = Layout::of(test, largest)?;
+    for (index, bytes) in test.sizes.iter().enumerate() {
+        let before = session.counters()?;
+        let ground = &session.ground;
+        let pieces = requests::receive_pieces(ground, test, &receive_layout);
+        let mut receiver = Receiver::new(ground, test, &pieces, &sources);
+        if index == 0 {
+            receiver.post_all(&mut session.ends)?;
+        }
+        let layout = Layout::of(test, *bytes)?;
+        let ends = &mut session.ends;
+        let mut pass = Pass { plan, ends, ground, receiver: &mut receiver, oob, layout, clock };
+        let point = 2 * index as u64;
+        verify::prepare(&pass)?;
+        pass.oob.meet(point)?;
+        let mut taken =
+            if test.command.is_latency() { lat::run(&mut pass)? } else { bw::run(&mut pass)? };
+        pass.finish(point + 1)?;
+        let after = session.counters()?;
+        let mine = outcome(&taken, &before, &after);
+        let peer = exchange(oob, &mine)?;
+        let result =
+            plan.is_client().then(|| report::Result::of(plan, *bytes, &mut taken, &peer)).flatten();
+        audience.on_result(SizeResult { result, mine, peer });
+    }
+    Ok(())
+}
+
+fn exchange(oob: &mut Oob, mine: &Outcome) -> Result<Outcome, RunError> {
+    oob.say(&Message::Outcome(mine.clone()))?;
+    match oob.hear("the peer's outcome")? {
+        Message::Outcome(peer) => Ok(peer),
+        other => Err(unexpected(&other).into()),
+    }
+}
+
+fn outcome(taken: &Taken, before: &[(&str, u64)], after: &[(&str, u64)]) -> Outcome {
+    let changed = after.iter().zip(before).filter(|(now, then)| now.1 != then.1);
+    Outcome {
+        messages: taken.total(),
+        received: taken.received,
+        nanos: taken.longest_ns(),
+        best_ns: taken.best_ns,
+        counters: changed
+            .map(|(now, then)| (now.0.to_owned(), now.1.saturating_sub(then.1)))
+            .collect(),
+    }
+}
