@@ -8,7 +8,7 @@ mod config;
 
 use std::{io, sync::Arc};
 
-pub use backing::{DEVICE_ID, DRIVER, VENDOR_ID};
+pub use backing::DRIVER;
 pub use config::{ConfigError, NodeCfg};
 use udma_abi::RawEid;
 use urma_mem::{Arena, Pages, Region};
@@ -136,6 +136,11 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.uasid = cfg.uasid;
     device.mtu = cfg.mtu;
     device.window_packets = cfg.window_packets;
+    device.strategy = cfg.strategy;
+    #[cfg(feature = "planted-faults")]
+    {
+        device.fault = cfg.fault;
+    }
     Ok(device)
 }
 

@@ -64,7 +64,7 @@ impl Poll {
     /// The system's error.
     pub fn wait(&self, ready: &mut ReadyList, timeout: Option<Duration>) -> io::Result<()> {
         ready.keys.clear();
-        let timeout = timeout.map(|limit| Timespec {
+        let timeout = timeout.map(|limit| limit.min(WAIT_MAX)).map(|limit| Timespec {
             tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         });
@@ -98,5 +98,7 @@ fn flags(interest: Interest) -> epoll::EventFlags {
     }
 }
 
+/// Longer waits end early, with nothing: older kernels count milliseconds in 32 bits.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// Descriptors told at one time; the rest come with the next wait.
 const BATCH: usize = 32;

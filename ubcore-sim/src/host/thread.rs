@@ -38,8 +38,16 @@ impl Background {
         let mut watch = UdpWatch::Off;
         shared.udp().watch(&poll, UDP_KEY, UdpWatch::On, &mut watch);
         let polls_seen = shared.presence().polls();
-        let (said_asleep, stays) = (false, 0);
-        let turner = Turner { shared, peers, poll, polls_seen, watch, said_asleep, stays };
+        let turner = Turner {
+            shared,
+            peers,
+            poll,
+            polls_seen,
+            watch,
+            said_asleep: false,
+            stays: 0,
+            lies_counted: 0,
+        };
         let name = "urma-node".to_owned();
         let handle = std::thread::Builder::new().name(name).spawn(move || turner.run())?;
         Ok(Self { handle })
@@ -72,6 +80,8 @@ struct Turner {
     said_asleep: bool,
     /// Times in a row that a last look found work and the step after it none.
     stays: u32,
+    /// Lies of peers that the device's counter has.
+    lies_counted: u64,
 }
 
 impl Turner {
@@ -92,9 +102,18 @@ impl Turner {
             let now = self.shared.clock().now();
             self.on_ready(now, &ready);
             self.peers.on_tick(now);
+            self.count_lies();
             self.serve_requests(now);
             wait = self.turn(now);
         }
+    }
+
+    fn count_lies(&mut self) {
+        let lies = self.peers.lies();
+        for _ in self.lies_counted..lies {
+            self.shared.device().count(Counter::PeerLied);
+        }
+        self.lies_counted = lies;
     }
 
     fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {

@@ -7,7 +7,9 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use udma_abi::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Nanos, RegisterRegion, regs,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Nanos, RegisterRegion,
+    backing::{DEVICE_ID, VENDOR_ID},
+    regs,
 };
 use urma_mem::Region;
 
@@ -119,9 +121,5 @@ fn check_alive(shared: &Shared) -> Result<(), BackingError> {
 
 /// The driver that this device wants.
 pub const DRIVER: &str = "udma";
-/// PCI vendor id.
-pub const VENDOR_ID: u16 = 0xCC08;
-/// PCI device id.
-pub const DEVICE_ID: u16 = 0xA001;
 /// A reset that takes longer has failed.
 const RESET_NS: Nanos = 1_000_000_000;

@@ -7,7 +7,10 @@ use std::{ffi::OsString, net::IpAddr};
 
 use udma_abi::RawEid;
 
-use crate::host::{ip_eid, memory::PageMoving, peer::PathChoice};
+use crate::{
+    host::{ip_eid, memory::PageMoving, peer::PathChoice},
+    transport::Strategy,
+};
 
 /// How to open a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,8 +28,13 @@ pub struct NodeCfg {
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's socket
     /// buffers are smaller.
     pub window_packets: u32,
+    /// How lost packets are sent again.
+    pub strategy: Strategy,
     /// User address space id, 24 bits.
     pub uasid: u32,
+    /// A mistake that the device makes on purpose, to show that a test can fail.
+    #[cfg(feature = "planted-faults")]
+    pub fault: Option<crate::fault::PlantedFault>,
 }
 
 impl Default for NodeCfg {
@@ -38,7 +46,10 @@ impl Default for NodeCfg {
             page_moving: PageMoving::On,
             mtu: 4096,
             window_packets: 512,
+            strategy: Strategy::default(),
             uasid: 0,
+            #[cfg(feature = "planted-faults")]
+            fault: None,
         }
     }
 }
