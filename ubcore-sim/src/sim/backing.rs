@@ -1,0 +1,165 @@
+//! A node of the fabric as a driver reaches it.
+//!
+//! - owns: nothing but references. takes: a driver's accesses. gives: the device's answers at
+//!   virtual time; those of a device that was pulled out once the node is killed.
+//! - must not: behave differently from the backing of a real node.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use udma_abi::{
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Nanos, RegisterRegion, regs,
+};
+use urma_mem::Region;
+
+use super::fabric::Fabric;
+use crate::device::Device;
+use crate::host::interrupt::EventVectors;
+
+/// The driver that this device wants; as real nodes answer it.
+const DRIVER: &str = "udma";
+/// Identification, as real nodes answer it.
+const VENDOR_ID: u16 = 0xCC08;
+/// Identification, as real nodes answer it.
+const DEVICE_ID: u16 = 0xA001;
+/// Steps after which a reset has failed.
+const RESET_STEPS: u32 = 100_000;
+
+/// One node.
+#[derive(Debug)]
+pub struct SimBacking {
+    access: Arc<Access>,
+    vectors: Arc<EventVectors>,
+}
+
+/// What registers and DMA space share.
+#[derive(Debug)]
+struct Access {
+    fabric: Arc<Fabric>,
+    device: Arc<Device>,
+    number: usize,
+}
+
+impl SimBacking {
+    pub(super) fn new(
+        fabric: Arc<Fabric>,
+        device: Arc<Device>,
+        vectors: Arc<EventVectors>,
+        number: usize,
+    ) -> Self {
+        Self { access: Arc::new(Access { fabric, device, number }), vectors }
+    }
+
+    /// The fabric that it belongs to.
+    #[must_use]
+    pub fn fabric(&self) -> &Arc<Fabric> {
+        &self.access.fabric
+    }
+}
+
+impl DeviceBacking for SimBacking {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            name: format!("sim{}", self.access.number),
+            driver_name: DRIVER.to_owned(),
+            vendor_id: VENDOR_ID,
+            device_id: DEVICE_ID,
+        }
+    }
+
+    fn registers(&self) -> Arc<dyn RegisterRegion> {
+        Arc::<Access>::clone(&self.access)
+    }
+
+    fn dma(&self) -> Arc<dyn DmaSpace> {
+        Arc::<Access>::clone(&self.access)
+    }
+
+    fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError> {
+        self.access.check()?;
+        self.vectors.descriptor(vector)?.ok_or(BackingError::Vector(vector))
+    }
+
+    fn reset(&self) -> Result<(), BackingError> {
+        self.access.check()?;
+        self.access.write32(regs::CONTROL, regs::control::RESET);
+        for _ in 0..RESET_STEPS {
+            if self.access.read(regs::CONTROL) & u64::from(regs::control::RESET) == 0 {
+                return Ok(());
+            }
+            self.progress();
+        }
+        Err(BackingError::Gone("it does not come back from a reset".to_owned()))
+    }
+
+    fn now(&self) -> Nanos {
+        self.access.fabric.now()
+    }
+
+    fn progress(&self) {
+        self.access.fabric.step();
+    }
+}
+
+impl Access {
+    fn is_alive(&self) -> bool {
+        self.fabric.is_alive(self.number, &self.device)
+    }
+
+    fn check(&self) -> Result<(), BackingError> {
+        if self.is_alive() { Ok(()) } else { Err(BackingError::Gone("it was killed".to_owned())) }
+    }
+
+    /// The time of an access, after waking the device; `None` when it is dead.
+    fn touch(&self) -> Option<Nanos> {
+        if !self.is_alive() {
+            return None;
+        }
+        self.fabric.on_access(self.number);
+        Some(self.fabric.now())
+    }
+}
+
+impl RegisterRegion for Access {
+    fn len(&self) -> u64 {
+        regs::BAR_LEN
+    }
+
+    fn read(&self, offset: u64) -> u64 {
+        self.touch().map_or(u64::MAX, |now| self.device.read(now, offset))
+    }
+
+    fn write32(&self, offset: u64, value: u32) {
+        if let Some(now) = self.touch() {
+            self.device.write32(now, offset, value);
+        }
+    }
+
+    fn write64(&self, offset: u64, value: u64) {
+        if let Some(now) = self.touch() {
+            self.device.write64(now, offset, value);
+        }
+    }
+
+    fn write_block(&self, offset: u64, words: &[u64; 8]) {
+        if let Some(now) = self.touch() {
+            self.device.write_block(now, offset, words);
+        }
+    }
+}
+
+impl DmaSpace for Access {
+    fn ranges(&self) -> Vec<(u64, u64)> {
+        self.device.dma_ranges()
+    }
+
+    fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError> {
+        self.check()?;
+        self.device.dma_map(iova, region, access)
+    }
+
+    fn unmap(&self, iova: u64) -> Result<(), BackingError> {
+        self.check()?;
+        self.device.dma_unmap(iova)
+    }
+}

@@ -1,0 +1,85 @@
+//! What a fabric is made from.
+//!
+//! - owns: the shape of a simulation: nodes, hosts, links, how time moves.
+//! - takes: a seed. gives: a configuration for `Fabric::new`. must not: run anything.
+
+use std::net::Ipv4Addr;
+
+use udma_abi::{Nanos, RawEid};
+
+use crate::device::DeviceCfg;
+use crate::link::FaultCfg;
+
+/// Which nodes share a host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PathKind {
+    /// All nodes on one host: direct path and rings.
+    #[default]
+    SameHost,
+    /// Every node on a host of its own: packets.
+    Packets,
+    /// Two nodes per host.
+    Mixed,
+}
+
+/// A simulation.
+#[derive(Clone, Debug)]
+pub struct FabricCfg {
+    /// Decides every choice.
+    pub seed: u64,
+    /// The devices.
+    pub devices: Vec<DeviceCfg>,
+    /// Host of each device.
+    pub hosts: Vec<u32>,
+    /// The link between hosts.
+    pub faults: FaultCfg,
+    /// How long a round of steps takes, in ns, at most; at least 1.
+    pub tick_ns: Nanos,
+    /// Longest jump over idle time, in ns.
+    pub jump_ns: Nanos,
+    /// Chance that a device is left out of a round, in a million.
+    pub stall_ppm: u32,
+    /// Chance that an idle device goes to sleep, in a million.
+    pub sleep_ppm: u32,
+    /// Time until a hang-up on the same host is noticed, in ns, at most.
+    pub hang_up_ns: Nanos,
+    /// Whether registered pages move to shared memory.
+    pub page_moving: crate::host::memory::PageMoving,
+    /// Lines of the log to keep; 0 keeps none.
+    pub log_lines: usize,
+}
+
+impl FabricCfg {
+    /// `nodes` nodes joined as `paths` says, over a link of 5 us without faults.
+    #[must_use]
+    pub fn new(seed: u64, nodes: u8, paths: PathKind) -> Self {
+        let device = |number: u8| {
+            let number_wide = u64::from(number);
+            DeviceCfg::new(eid(number), 1, seed.wrapping_mul(31).wrapping_add(number_wide))
+        };
+        let host = |number: u8| match paths {
+            PathKind::SameHost => 0,
+            PathKind::Packets => u32::from(number),
+            PathKind::Mixed => u32::from(number / 2),
+        };
+        Self {
+            seed,
+            devices: (0..nodes).map(device).collect(),
+            hosts: (0..nodes).map(host).collect(),
+            faults: FaultCfg { delay_ns: 5_000, ..FaultCfg::default() },
+            tick_ns: 500,
+            jump_ns: 1_000_000,
+            stall_ppm: 0,
+            sleep_ppm: 0,
+            hang_up_ns: 10_000_000,
+            page_moving: crate::host::memory::PageMoving::On,
+            log_lines: 2000,
+        }
+    }
+}
+
+/// EID of node `number`: the IPv4-mapped address 127.1.0.(number + 1).
+#[must_use]
+pub fn eid(number: u8) -> RawEid {
+    RawEid(Ipv4Addr::new(127, 1, 0, number.wrapping_add(1)).to_ipv6_mapped().octets())
+}

@@ -1,0 +1,368 @@
+//! The fabric: steps devices, moves datagrams and time.
+//!
+//! - owns: the virtual clock, the nodes, the link, the schedule.
+//! - takes: a configuration; kills and restarts. gives: steps, the log.
+//! - must not: let anything but the seed and the calls made decide what happens.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use udma_abi::{CmdStatus, Nanos, RawEid};
+use urma_mem::sync::{AtomicU64, Ordering};
+
+use super::backing::SimBacking;
+use super::cfg::FabricCfg;
+use super::log::{Fnv, Log};
+use super::node::SimNode;
+use crate::device::Device;
+use crate::link::{Datagram, Link, Rng};
+use crate::ports::HostRequest;
+use crate::transport::TRANSMIT_MAX;
+
+/// Datagrams that one device may send in one round; bounds the loop.
+const SENDS_PER_ROUND: usize = 4096;
+/// Requests of one core served in one round.
+const REQUESTS_PER_ROUND: usize = 64;
+
+/// N devices in virtual time.
+#[derive(Debug)]
+pub struct Fabric {
+    now: AtomicU64,
+    world: Mutex<World>,
+}
+
+/// What one thread at a time works on.
+#[derive(Debug)]
+struct World {
+    cfg: FabricCfg,
+    nodes: Vec<SimNode>,
+    link: Box<dyn Link>,
+    rng: Rng,
+    log: Log,
+    /// Hang-ups that have not been noticed yet: when, by whom, of whom.
+    hang_ups: Vec<(Nanos, usize, RawEid)>,
+    buf: Vec<u8>,
+}
+
+impl Fabric {
+    /// A fabric in which nothing happened yet.
+    ///
+    /// # Errors
+    /// Out of memory or descriptors.
+    pub fn new(cfg: FabricCfg) -> io::Result<Arc<Self>> {
+        let mut rng = Rng::new(cfg.seed);
+        let link = cfg.faults.build(&mut rng);
+        let nodes = cfg.devices.iter().zip(&cfg.hosts);
+        let nodes = nodes
+            .map(|(device, &host)| SimNode::new(device.clone(), host, cfg.page_moving))
+            .collect::<io::Result<Vec<_>>>()?;
+        let log = Log::new(cfg.log_lines);
+        let buf = vec![0; TRANSMIT_MAX];
+        let world = World { cfg, nodes, link, rng, log, hang_ups: Vec::new(), buf };
+        Ok(Arc::new(Self { now: AtomicU64::new(1), world: Mutex::new(world) }))
+    }
+
+    /// Node `number` as a driver reaches it.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    #[must_use]
+    pub fn backing(self: &Arc<Self>, number: usize) -> Arc<SimBacking> {
+        let (device, vectors) = {
+            let world = self.world();
+            (Arc::clone(&world.nodes[number].device), Arc::clone(&world.nodes[number].vectors))
+        };
+        Arc::new(SimBacking::new(Arc::clone(self), device, vectors, number))
+    }
+
+    /// Virtual time in ns.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now.load(Ordering::Acquire)
+    }
+
+    /// The device of node `number`, for looking at its counters.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    #[must_use]
+    pub fn device(&self, number: usize) -> Arc<Device> {
+        Arc::clone(&self.world().nodes[number].device)
+    }
+
+    /// One round: every device that is not asleep steps once, datagrams that are due arrive, time
+    /// moves. Returns whether anything was done.
+    pub fn step(&self) -> bool {
+        let mut world = self.world();
+        let now = self.now();
+        let done = world.round(now);
+        let next = world.next_time(now, done);
+        self.now.store(next, Ordering::Release);
+        done
+    }
+
+    /// Rounds until `done` or until `bound_ns` of virtual time passed; whether it was done.
+    pub fn run_until(&self, bound_ns: Nanos, mut done: impl FnMut() -> bool) -> bool {
+        let end = self.now().saturating_add(bound_ns);
+        while !done() {
+            if self.now() >= end {
+                return false;
+            }
+            self.step();
+        }
+        true
+    }
+
+    /// Kills node `number`: it steps no more, what is on its way to it is lost, peers on its host
+    /// notice within the configured time.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn kill(&self, number: usize) {
+        let now = self.now();
+        let mut world = self.world();
+        let world = &mut *world;
+        world.log.add(now, format_args!("kill {number}"));
+        world.nodes[number].dead = true;
+        let eid = world.nodes[number].eid;
+        for peer in world.nodes[number].peers() {
+            world.nodes[number].part(peer);
+            world.hang_up(now, peer, eid);
+        }
+    }
+
+    /// Starts node `number` again with the next incarnation and empty memory of what was.
+    ///
+    /// # Errors
+    /// Out of memory or descriptors.
+    ///
+    /// # Panics
+    /// When there is no such node, or it was not killed.
+    pub fn restart(&self, number: usize) -> io::Result<()> {
+        let now = self.now();
+        let mut world = self.world();
+        let world = &mut *world;
+        assert!(world.nodes[number].dead, "only a killed node can be started again");
+        let device = &mut world.cfg.devices[number];
+        device.incarnation += 1;
+        device.seed = world.rng.next_u64();
+        let device = device.clone();
+        world.log.add(now, format_args!("restart {number} as {}", device.incarnation));
+        let host = world.nodes[number].host;
+        world.nodes[number] = SimNode::new(device, host, world.cfg.page_moving)?;
+        Ok(())
+    }
+
+    /// Adds a line of the test's own to the log.
+    pub fn note(&self, what: std::fmt::Arguments<'_>) {
+        let now = self.now();
+        self.world().log.add(now, format_args!("note {what}"));
+    }
+
+    /// Hash of everything that happened.
+    #[must_use]
+    pub fn log_hash(&self) -> u64 {
+        self.world().log.hash()
+    }
+
+    /// The last events, one per line.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        self.world().log.text()
+    }
+
+    /// A register of `number` was written: it must not sleep over it.
+    pub(super) fn on_access(&self, number: usize) {
+        let mut world = self.world();
+        let node = &mut world.nodes[number];
+        if std::mem::take(&mut node.asleep) {
+            node.device.announce_awake();
+        }
+    }
+
+    /// Whether `device` still is node `number` and lives.
+    pub(super) fn is_alive(&self, number: usize, device: &Arc<Device>) -> bool {
+        let world = self.world();
+        let node = &world.nodes[number];
+        !node.dead && Arc::ptr_eq(&node.device, device)
+    }
+
+    /// A panic of a test elsewhere leaves a world that nobody relies on.
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World {
+    fn round(&mut self, now: Nanos) -> bool {
+        let mut done = self.deliver(now);
+        done |= self.notice_hang_ups(now);
+        // Who steps first is the seed's choice.
+        let first = self.rng.index(self.nodes.len());
+        for turn in 0..self.nodes.len() {
+            let number = (first + turn) % self.nodes.len();
+            if self.nodes[number].dead || self.rng.chance_ppm(self.cfg.stall_ppm) {
+                continue;
+            }
+            done |= self.step_node(now, number);
+        }
+        done
+    }
+
+    fn step_node(&mut self, now: Nanos, number: usize) -> bool {
+        let node = &mut self.nodes[number];
+        if node.asleep {
+            let due = node.device.poll_deadline().is_some_and(|at| at <= now);
+            if !node.bell.take() && !due {
+                return false;
+            }
+            node.asleep = false;
+            node.device.announce_awake();
+            self.log.add(now, format_args!("wake {number}"));
+        }
+        let device = Arc::clone(&self.nodes[number].device);
+        let stepped = device.step(now);
+        let asked = self.serve_requests(now, number, &device);
+        let sent = self.transmit(now, number, &device);
+        let done = stepped || asked || sent;
+        if !done && self.rng.chance_ppm(self.cfg.sleep_ppm) && device.announce_sleep(now) {
+            self.nodes[number].asleep = true;
+            self.log.add(now, format_args!("sleep {number}"));
+        }
+        done
+    }
+
+    fn serve_requests(&mut self, now: Nanos, number: usize, device: &Device) -> bool {
+        for served in 0..REQUESTS_PER_ROUND {
+            match device.poll_host_request() {
+                Some(HostRequest::FindPeer { eid }) => self.find_peer(now, number, eid),
+                Some(HostRequest::Forget { eid }) => self.forget(now, number, eid),
+                None => return served > 0,
+            }
+        }
+        true
+    }
+
+    fn find_peer(&mut self, now: Nanos, number: usize, eid: RawEid) {
+        let peer = self.nodes.iter().position(|node| node.eid == eid);
+        let device = Arc::clone(&self.nodes[number].device);
+        let Some(peer) = peer else {
+            self.log.add(now, format_args!("find {number} {eid:?}: unknown"));
+            device.on_no_peer(now, eid, CmdStatus::Unreachable);
+            return;
+        };
+        if self.nodes[peer].host != self.nodes[number].host {
+            self.log.add(now, format_args!("find {number} {peer}: packets"));
+            device.on_packet_peer(now, eid);
+            return;
+        }
+        if self.nodes[peer].dead || peer == number {
+            self.log.add(now, format_args!("find {number} {peer}: gone"));
+            device.on_no_peer(now, eid, CmdStatus::Unreachable);
+            return;
+        }
+        if self.nodes[number].is_joined(eid) {
+            // The peer asked first; both were told.
+            return;
+        }
+        let joined = match self.nodes.get_disjoint_mut([number, peer]) {
+            Ok([mine, theirs]) => SimNode::join(mine, theirs),
+            Err(_) => return,
+        };
+        match joined {
+            Ok([mine, theirs]) => {
+                self.log.add(now, format_args!("find {number} {peer}: same host"));
+                device.on_same_host_peer(now, eid, mine);
+                let my_eid = self.nodes[number].eid;
+                self.nodes[peer].bell.take();
+                self.nodes[peer].asleep = false;
+                self.nodes[peer].device.announce_awake();
+                self.nodes[peer].device.on_same_host_peer(now, my_eid, theirs);
+            }
+            Err(_) => device.on_no_peer(now, eid, CmdStatus::NoRoom),
+        }
+    }
+
+    fn forget(&mut self, now: Nanos, number: usize, eid: RawEid) {
+        self.log.add(now, format_args!("forget {number} {eid:?}"));
+        if self.nodes[number].part(eid) {
+            let me = self.nodes[number].eid;
+            self.hang_up(now, eid, me);
+        }
+    }
+
+    /// `who` will notice that the connection to `gone` is no more.
+    fn hang_up(&mut self, now: Nanos, who: RawEid, gone: RawEid) {
+        let Some(number) = self.nodes.iter().position(|node| node.eid == who) else { return };
+        let at = now + self.rng.below(self.cfg.hang_up_ns.saturating_add(1));
+        self.hang_ups.push((at, number, gone));
+    }
+
+    fn notice_hang_ups(&mut self, now: Nanos) -> bool {
+        let due = |&(at, ..): &(Nanos, usize, RawEid)| at <= now;
+        let Some(index) = self.hang_ups.iter().position(due) else { return false };
+        let (_, number, gone) = self.hang_ups.remove(index);
+        let node = &mut self.nodes[number];
+        if !node.dead && node.part(gone) {
+            if std::mem::take(&mut node.asleep) {
+                node.device.announce_awake();
+            }
+            self.log.add(now, format_args!("gone {number} {gone:?}"));
+            node.device.on_peer_gone(now, gone);
+        }
+        true
+    }
+
+    fn transmit(&mut self, now: Nanos, number: usize, device: &Device) -> bool {
+        for sent in 0..SENDS_PER_ROUND {
+            let Some(out) = device.poll_transmit(now, &mut self.buf) else { return sent > 0 };
+            let bytes: Arc<[u8]> = Arc::from(&self.buf[..out.len]);
+            let digest = Fnv::of(&bytes);
+            self.log.add(now, format_args!("send {number} {:?} {} {digest:016x}", out.to, out.len));
+            let from = self.nodes[number].eid;
+            self.link.send(now, Datagram { from, to: out.to, bytes });
+        }
+        true
+    }
+
+    fn deliver(&mut self, now: Nanos) -> bool {
+        let mut done = false;
+        while let Some(datagram) = self.link.poll(now) {
+            done = true;
+            let Some(number) = self.nodes.iter().position(|node| node.eid == datagram.to) else {
+                continue;
+            };
+            if self.nodes[number].dead {
+                continue;
+            }
+            let digest = Fnv::of(&datagram.bytes);
+            self.log.add(now, format_args!("receive {number} {digest:016x}"));
+            let node = &mut self.nodes[number];
+            if std::mem::take(&mut node.asleep) {
+                node.device.announce_awake();
+            }
+            let device = Arc::clone(&node.device);
+            device.on_datagram(now, datagram.from, &datagram.bytes);
+            self.transmit(now, number, &device);
+        }
+        done
+    }
+
+    /// When the next round is.
+    fn next_time(&mut self, now: Nanos, done: bool) -> Nanos {
+        let soon = now + 1 + self.rng.below(self.cfg.tick_ns.max(1));
+        if done {
+            return soon;
+        }
+        let devices = self.nodes.iter().filter(|node| !node.dead);
+        let wanted = devices
+            .filter_map(|node| node.device.poll_deadline())
+            .chain(self.link.poll_deadline())
+            .chain(self.hang_ups.iter().map(|&(at, ..)| at))
+            .min();
+        let latest = now + self.cfg.jump_ns.max(1);
+        wanted.map_or(latest, |at| at.min(latest)).max(soon)
+    }
+}

@@ -1,0 +1,123 @@
+//! One node of the fabric: a device and the virtual world right around it.
+//!
+//! - owns: the device, its memory sharing, its vectors, whether it sleeps or is dead.
+//! - takes: configuration. gives: the parts that same-host peers share.
+//! - must not: know other nodes' devices.
+
+use std::{collections::BTreeMap, io, sync::Arc};
+
+use udma_abi::RawEid;
+use urma_mem::sync::{AtomicBool, Ordering};
+use urma_mem::{Arena, Pages, Region};
+
+use crate::device::{Device, DeviceCfg, Ports};
+use crate::host::{
+    interrupt::EventVectors,
+    memory::{ArenaMemory, PageMoving},
+};
+use crate::ports::{SameHostParts, Wake};
+use crate::share::layout;
+
+/// Interrupt vectors of a simulated device.
+const VECTORS: u16 = 64;
+
+/// Wakes a sleeping node: its next round notices.
+#[derive(Debug, Default)]
+pub(super) struct Bell(AtomicBool);
+
+impl Bell {
+    /// Whether it rang since the last look.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Bell {
+    fn wake(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// A node.
+#[derive(Debug)]
+pub(super) struct SimNode {
+    pub(super) eid: RawEid,
+    pub(super) host: u32,
+    pub(super) device: Arc<Device>,
+    pub(super) vectors: Arc<EventVectors>,
+    pub(super) bell: Arc<Bell>,
+    /// Said asleep to its peers.
+    pub(super) asleep: bool,
+    /// Killed; nothing steps it, nothing reaches it.
+    pub(super) dead: bool,
+    /// My half of the pair with each same-host peer.
+    halves: BTreeMap<RawEid, Region>,
+    /// As peers see it.
+    arena: Region,
+}
+
+impl SimNode {
+    pub(super) fn new(cfg: DeviceCfg, host: u32, page_moving: PageMoving) -> io::Result<Self> {
+        let arena = Arena::new()?;
+        let seen = Arena::map_peer(arena.fd().try_clone_to_owned()?)?;
+        let vectors = Arc::new(EventVectors::new(VECTORS));
+        let ports = Ports {
+            interrupt: Arc::<EventVectors>::clone(&vectors),
+            memory: Arc::new(ArenaMemory::new(arena, page_moving)),
+            node_region: Region::shared(layout::NODE_LEN, Pages::Base)?,
+        };
+        let eid = cfg.eid;
+        Ok(Self {
+            eid,
+            host,
+            device: Device::new(cfg, ports),
+            vectors,
+            bell: Arc::default(),
+            asleep: false,
+            dead: false,
+            halves: BTreeMap::new(),
+            arena: seen,
+        })
+    }
+
+    /// Joins two nodes of one host: what each of them is told about the other.
+    pub(super) fn join(a: &mut Self, b: &mut Self) -> io::Result<[SameHostParts; 2]> {
+        let half_of_a = a.half(b.eid)?;
+        let half_of_b = b.half(a.eid)?;
+        Ok([b.parts(half_of_a.clone(), half_of_b.clone()), a.parts(half_of_b, half_of_a)])
+    }
+
+    /// Whether the pair with `peer` exists.
+    pub(super) fn is_joined(&self, peer: RawEid) -> bool {
+        self.halves.contains_key(&peer)
+    }
+
+    /// Forgets the pair with `peer`; whether there was one.
+    pub(super) fn part(&mut self, peer: RawEid) -> bool {
+        self.halves.remove(&peer).is_some()
+    }
+
+    /// Same-host peers that it shares memory with.
+    pub(super) fn peers(&self) -> Vec<RawEid> {
+        self.halves.keys().copied().collect()
+    }
+
+    /// A fresh half for the pair with `peer`.
+    fn half(&mut self, peer: RawEid) -> io::Result<Region> {
+        let half = Region::shared(layout::half_len(self.device.cfg().ring_len), Pages::Base)?;
+        self.halves.insert(peer, half.clone());
+        Ok(half)
+    }
+
+    /// What a peer learns of this node.
+    fn parts(&self, my_half: Region, peer_half: Region) -> SameHostParts {
+        SameHostParts {
+            peer_node: self.device.node_region().clone(),
+            peer_arena: self.arena.clone(),
+            my_half,
+            peer_half,
+            wake: Arc::<Bell>::clone(&self.bell),
+            vm_pid: None,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The fabric itself; what devices do on it is tested by the simulation of the whole stack.
+
+use udma_abi::{DeviceBacking, regs};
+
+use super::*;
+
+fn fabric(seed: u64) -> std::sync::Arc<Fabric> {
+    Fabric::new(FabricCfg::new(seed, 3, PathKind::Mixed)).expect("memory")
+}
+
+#[test]
+fn time_moves_only_by_steps_and_the_same_way_for_a_seed() {
+    let times = |seed| {
+        let fabric = fabric(seed);
+        let before = fabric.now();
+        assert_eq!(fabric.now(), before);
+        (0..100)
+            .map(|_| {
+                fabric.step();
+                fabric.now()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(times(1), times(1));
+    assert!(times(1).windows(2).all(|pair| pair[0] < pair[1]));
+}
+
+#[test]
+fn waiting_ends_at_its_bound() {
+    let fabric = fabric(1);
+    let start = fabric.now();
+    assert!(!fabric.run_until(50_000_000, || false));
+    let took = fabric.now() - start;
+    assert!((50_000_000..52_000_000).contains(&took), "{took}");
+    assert!(fabric.run_until(1, || true));
+}
+
+#[test]
+fn a_killed_node_answers_like_one_that_was_pulled_out() {
+    let fabric = fabric(1);
+    let backing = fabric.backing(1);
+    fabric.kill(1);
+    assert_eq!(backing.registers().read(regs::ID), u64::MAX);
+    assert!(backing.interrupt(0).is_err());
+    fabric.restart(1).expect("memory");
+    // The old handle stays dead: it belongs to the life before.
+    assert_eq!(backing.registers().read(regs::ID), u64::MAX);
+    assert!(fabric.backing(1).interrupt(0).is_ok());
+    assert_eq!(fabric.device(1).cfg().incarnation, 2);
+}
+
+#[test]
+fn notes_count_in_the_hash() {
+    let [a, b] = [fabric(1), fabric(1)];
+    assert_eq!(a.log_hash(), b.log_hash());
+    a.note(format_args!("only here"));
+    assert_ne!(a.log_hash(), b.log_hash());
+    assert!(a.log_text().contains("note only here"));
+}
