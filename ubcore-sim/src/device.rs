@@ -4,14 +4,36 @@
 //! datagrams. *Gives*: completions in host memory, datagrams, deadlines, requests to its host.
 //! *Must not*: read a clock, open anything, wait for a lock while a poster is in it.
 
-use std::sync::Arc;
+mod faults;
+pub(crate) mod limits;
+mod registers;
+mod run;
+pub(crate) mod shared;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
-use urma_mem::Region;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::ports::{
-    Deadline, HostRequest, Interrupt, MemoryHost, NodeAddr, SameHostParts, Transmit,
+use arc_swap::ArcSwapOption;
+use crossbeam_queue::ArrayQueue;
+use udma_abi::{
+    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, counters::Counter, eqe::EQE_LEN, regs::status,
 };
+use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
+use urma_mem::{Region, Serial, sleep::SleepFlag};
+
+use crate::context::{
+    counts::Counts, event::EventQueue, jfc::Jfc, link::LinkTable, queue::Queue,
+    segment::SegmentTable, table::Table,
+};
+use crate::dma::{self, Dma};
+use crate::ports::{HostRequest, Interrupt, MemoryHost};
+use crate::share::layout;
+pub(crate) use faults::Faults;
+pub(crate) use registers::Setup;
+use shared::Shared;
+
+#[cfg(feature = "planted-faults")]
+pub use crate::fault::PlantedFault;
 
 /// What a device is made with.
 #[derive(Clone, Debug)]
@@ -28,6 +50,8 @@ pub struct DeviceCfg {
     pub mtu: u32,
     /// Packets that a TP may have unacknowledged.
     pub window_packets: u32,
+    /// Retransmission strategy of its TPs.
+    pub strategy: crate::transport::Strategy,
     /// Most bytes that the direct path copies between two looks at a generation.
     pub direct_chunk: usize,
     /// Most bytes that one step of one send queue copies directly.
@@ -36,6 +60,9 @@ pub struct DeviceCfg {
     pub step_requests: u32,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
+    /// A mistake that it makes on purpose.
+    #[cfg(feature = "planted-faults")]
+    pub fault: Option<PlantedFault>,
 }
 
 impl DeviceCfg {
@@ -49,10 +76,13 @@ impl DeviceCfg {
             seed,
             mtu: 4096,
             window_packets: 512,
+            strategy: crate::transport::Strategy::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,
             step_bytes: 16 << 20,
             step_requests: 256,
             ring_len: 1 << 20,
+            #[cfg(feature = "planted-faults")]
+            fault: None,
         }
     }
 }
@@ -73,17 +103,75 @@ pub struct Ports {
 pub struct Device {
     cfg: DeviceCfg,
     ports: Ports,
+    faults: Faults,
+    counts: Counts,
+    dma: Dma,
+    segments: SegmentTable,
+    links: LinkTable,
+    queues: Table<Arc<Queue>>,
+    jfcs: Table<Arc<Jfc>>,
+    eqs: Table<ArcSwapOption<EventQueue>>,
+    aeq: ArcSwapOption<EventQueue>,
+    /// Asynchronous events that found no room yet.
+    async_pending: Mutex<VecDeque<Eqe>>,
+    setup: Mutex<Setup>,
+    status: AtomicU32,
+    cmd_pi: AtomicU32,
+    /// Queues that want another step.
+    runnable: ArrayQueue<u32>,
+    /// Queues with something for the shared part.
+    listed: ArrayQueue<u32>,
+    requests: ArrayQueue<HostRequest>,
+    shared: Serial<Shared>,
+    /// When the shared part wants to be stepped; `u64::MAX`: on input only.
+    deadline: AtomicU64,
+    sleep: Option<SleepFlag>,
 }
+
+/// Queue numbers that the two work lists can hold: more than there can be queues.
+const LIST_LEN: usize = 4 * limits::QUEUES;
+/// Requests to the host that can wait.
+const REQUESTS_LEN: usize = 2 * limits::PEERS;
+/// Asynchronous events that wait for room; beyond it the oldest are dropped and counted.
+const ASYNC_PENDING_MAX: usize = 4096;
 
 impl Device {
     /// A device after power-on. The header of the node region is written here.
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
-        Arc::new(Self { cfg, ports })
+        write_header(&cfg, &ports.node_region);
+        #[cfg(feature = "planted-faults")]
+        let faults = Faults::new(cfg.fault);
+        #[cfg(not(feature = "planted-faults"))]
+        let faults = Faults::default();
+        Arc::new(Self {
+            faults,
+            counts: Counts::new(),
+            dma: Dma::default(),
+            segments: SegmentTable::new(ports.node_region.clone()),
+            links: LinkTable::default(),
+            queues: Table::new(),
+            jfcs: Table::new(),
+            eqs: Table::new(),
+            aeq: ArcSwapOption::empty(),
+            async_pending: Mutex::default(),
+            setup: Mutex::default(),
+            status: AtomicU32::new(0),
+            cmd_pi: AtomicU32::new(0),
+            runnable: ArrayQueue::new(LIST_LEN),
+            listed: ArrayQueue::new(LIST_LEN),
+            requests: ArrayQueue::new(REQUESTS_LEN),
+            shared: Serial::new(Shared::new(&cfg)),
+            deadline: AtomicU64::new(u64::MAX),
+            sleep: SleepFlag::new(ports.node_region.clone(), layout::NODE_SLEEP).ok(),
+            cfg,
+            ports,
+        })
     }
 
     /// Configuration it was made with.
     #[must_use]
+    #[inline]
     pub fn cfg(&self) -> &DeviceCfg {
         &self.cfg
     }
@@ -94,73 +182,167 @@ impl Device {
         &self.ports.node_region
     }
 
-    /// Register read; outside the map: all ones, counted.
+    /// Usable device addresses, as `(first, last)`.
     #[must_use]
-    pub fn read(&self, _now: Nanos, _offset: u64) -> u64 {
-        u64::MAX
+    pub fn dma_ranges(&self) -> Vec<(u64, u64)> {
+        vec![(dma::FIRST, dma::LAST)]
     }
 
-    /// 32-bit register write; a doorbell steps its queue in the calling thread.
-    pub fn write32(&self, _now: Nanos, _offset: u64, _value: u32) {}
-
-    /// 64-bit register write.
-    pub fn write64(&self, _now: Nanos, _offset: u64, _value: u64) {}
-
-    /// 64 bytes at once: a direct entry.
-    pub fn write_block(&self, _now: Nanos, _offset: u64, _words: &[u64; 8]) {}
-
-    /// One bounded step of everything runnable. Returns whether anything was done.
-    pub fn step(&self, _now: Nanos) -> bool {
-        false
+    /// Makes `region` reachable at device address `iova`.
+    ///
+    /// # Errors
+    /// The range is taken or outside [`Device::dma_ranges`].
+    pub fn dma_map(
+        &self,
+        iova: u64,
+        region: &Region,
+        access: DmaAccess,
+    ) -> Result<(), BackingError> {
+        self.dma.map(iova, region, access)
     }
 
-    /// When [`Device::step`] wants to be called at the latest.
-    #[must_use]
-    pub fn poll_deadline(&self) -> Deadline {
-        None
+    /// Takes the mapping that starts at `iova` away.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn dma_unmap(&self, iova: u64) -> Result<(), BackingError> {
+        self.dma.unmap(iova)
     }
 
-    /// What the core wants done about a peer.
-    pub fn poll_host_request(&self) -> Option<HostRequest> {
-        None
+    /// Adds one to a counter (also for counters that the world keeps, such as background runs).
+    #[cold]
+    pub fn count(&self, counter: Counter) {
+        self.counts.add(counter, 1);
     }
 
-    /// A datagram that the core wants sent; its bytes (BTH to ICRC) are in `buf`.
-    pub fn poll_transmit(&self, _now: Nanos, _buf: &mut [u8]) -> Option<Transmit> {
-        None
+    /// Adds `value` to a counter.
+    pub(crate) fn count_by(&self, counter: Counter, value: u64) {
+        self.counts.add(counter, value);
     }
-
-    /// The peer is on this host; these are the shared parts. Also called when the peer came first.
-    pub fn on_same_host_peer(&self, _now: Nanos, _eid: RawEid, _parts: SameHostParts) {}
-
-    /// The peer is not on this host: packets go to its address.
-    pub fn on_packet_peer(&self, _now: Nanos, _eid: RawEid) {}
-
-    /// There is no way to the peer.
-    pub fn on_no_peer(&self, _now: Nanos, _eid: RawEid, _why: CmdStatus) {}
-
-    /// A peer on this host hung up or died.
-    pub fn on_peer_gone(&self, _now: Nanos, _eid: RawEid) {}
-
-    /// A datagram (BTH to ICRC) came from a node.
-    pub fn on_datagram(&self, _now: Nanos, _from: NodeAddr, _bytes: &[u8]) {}
-
-    /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
-    /// descriptors until a peer wakes it, or until [`Device::poll_deadline`].
-    #[must_use]
-    pub fn announce_sleep(&self, _now: Nanos) -> bool {
-        false
-    }
-
-    /// Says *awake* to peers; to be called as soon as the wait returns.
-    pub fn announce_awake(&self) {}
-
-    /// Adds one to a counter (for counters that the world keeps, such as background runs).
-    pub fn count(&self, _counter: Counter) {}
 
     /// The value of a counter.
     #[must_use]
-    pub fn counter(&self, _counter: Counter) -> u64 {
-        0
+    pub fn counter(&self, counter: Counter) -> u64 {
+        let fast: u64 = self.queues.iter().map(|q| q.fast.value(counter)).sum();
+        fast + self.counts.value(counter)
     }
+
+    #[inline]
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults
+    }
+
+    #[inline]
+    pub(crate) fn segments(&self) -> &SegmentTable {
+        &self.segments
+    }
+
+    #[inline]
+    pub(crate) fn links(&self) -> &LinkTable {
+        &self.links
+    }
+
+    pub(crate) fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    pub(crate) fn queues(&self) -> &Table<Arc<Queue>> {
+        &self.queues
+    }
+
+    pub(crate) fn jfcs(&self) -> &Table<Arc<Jfc>> {
+        &self.jfcs
+    }
+
+    pub(crate) fn eqs(&self) -> &Table<ArcSwapOption<EventQueue>> {
+        &self.eqs
+    }
+
+    /// The window of `len` bytes at a device address that the driver named; a fault is counted.
+    pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
+        let window = self.dma.window(iova, len, access);
+        if window.is_none() {
+            self.count(Counter::DmaFault);
+        }
+        window
+    }
+
+    pub(crate) fn command_pi(&self) -> &AtomicU32 {
+        &self.cmd_pi
+    }
+
+    /// Asks the host for something; `false` when too much waits already.
+    pub(crate) fn ask_host(&self, request: HostRequest) -> bool {
+        self.requests.push(request).is_ok()
+    }
+
+    /// Tells the driver about an object; waits for room in the event ring if need be.
+    pub(crate) fn async_event(&self, kind: AsyncKind, object: u32) {
+        let event = Eqe::Async { code: kind as u8, object };
+        {
+            let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
+            if pending.len() == ASYNC_PENDING_MAX {
+                pending.pop_front();
+            }
+            pending.push_back(event);
+        }
+        self.push_async();
+    }
+
+    /// Writes waiting asynchronous events as far as there is room.
+    pub(crate) fn push_async(&self) {
+        let aeq = self.aeq.load();
+        let Some(aeq) = aeq.as_ref() else { return };
+        let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(event) = pending.front() {
+            if !aeq.push(*event) {
+                return;
+            }
+            self.count(Counter::Events);
+            pending.pop_front();
+        }
+    }
+
+    /// The driver set the rings up; `false` when they cannot be used.
+    fn enable(&self) -> bool {
+        let setup = self.setup();
+        let depth = u64::from(setup.aeq_depth);
+        if setup.aeq_base != 0 && depth.is_power_of_two() && depth <= 1 << limits::EQ_DEPTH_LOG2 {
+            let window = self.window(setup.aeq_base, depth * EQE_LEN as u64, DmaAccess::Both);
+            let Some(ring) = window else { return false };
+            let interrupt = Arc::clone(&self.ports.interrupt);
+            self.aeq.store(Some(Arc::new(EventQueue::new(ring, depth, 0, interrupt))));
+            self.push_async();
+        }
+        self.cmd_pi.store(0, Ordering::SeqCst);
+        self.shared.with_blocking(|shared| shared.attach_commands(self, &setup)).value
+    }
+
+    /// All objects are gone when it returns.
+    fn reset(&self, now: Nanos) {
+        self.status.store(status::RESETTING, Ordering::SeqCst);
+        let _ = self.shared.with_blocking(|shared| shared.clear(self));
+        self.aeq.store(None);
+        self.async_pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.cmd_pi.store(0, Ordering::SeqCst);
+        self.change_setup(|setup| *setup = Setup::default());
+        self.status.store(0, Ordering::SeqCst);
+        self.run_shared(now);
+    }
+
+    /// The device gives up: only a reset helps.
+    pub(crate) fn fatal(&self) {
+        if self.status.fetch_or(status::FATAL, Ordering::SeqCst) & status::FATAL == 0 {
+            self.status.fetch_and(!status::READY, Ordering::SeqCst);
+            self.async_event(AsyncKind::DevFatal, 0);
+        }
+    }
+}
+
+fn write_header(cfg: &DeviceCfg, node: &Region) {
+    let [high, low] = cfg.eid.to_words();
+    let words =
+        [layout::NODE_MAGIC, layout::VERSION, cfg.incarnation, high, low];
+    // A region that is too short shows no magic, and peers refuse it.
+    let _ = node.store_block_last(0, &words, 0);
 }

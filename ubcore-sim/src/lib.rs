@@ -4,9 +4,23 @@
 //! deadlines; only `host/` has threads, sockets and clocks.
 #![forbid(unsafe_code)]
 
+mod command;
+mod context;
+mod dma;
+mod engine;
+mod exchange;
 pub mod device;
+#[cfg(feature = "planted-faults")]
+pub mod fault;
 pub mod hooks;
+pub mod host;
+pub mod link;
+pub mod node;
 pub mod ports;
 pub mod share;
+pub mod sim;
+pub mod transport;
 
 pub use device::{Device, DeviceCfg, Ports};
+pub use host::peer::PathChoice;
+pub use node::{Node, NodeCfg, NodeError};

@@ -1,0 +1,137 @@
+//! Event queues, completion queues and groups.
+//!
+//! *Owns*: their creation and destruction. *Takes*: commands. *Gives*: numbers.
+//! *Must not*: destroy what others use.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use udma_abi::{
+    CmdStatus, DmaAccess,
+    cmd::{Command, NONE},
+    cqe::CQE_LEN,
+    eqe::EQE_LEN,
+};
+use urma_mem::sync::Ordering;
+
+use super::{Answer, Outcome};
+use crate::context::{event::EventQueue, jfc::Jfc};
+use crate::device::{Device, limits, shared::Shared};
+
+impl Shared {
+    pub(super) fn object_command(&mut self, dev: &Device, command: Command) -> Outcome {
+        match command {
+            Command::CreateEq { base, depth_log2, vector } => {
+                self.create_eq(dev, base, depth_log2, vector)
+            }
+            Command::DestroyEq { eqn } => self.destroy_eq(dev, eqn),
+            Command::CreateJfc { base, depth_log2, eqn, inline } => {
+                let eq = if eqn == NONE { None } else { Some(find_eq(dev, eqn)?) };
+                self.create_jfc(dev, (base, depth_log2), inline, eq)
+            }
+            Command::ModifyJfc { jfcn, count, period_us } => {
+                let jfc = find_jfc(dev, jfcn)?;
+                jfc.set_moderation(u32::from(count), u32::from(period_us));
+                Ok(Answer::ok(&[]))
+            }
+            Command::DestroyJfc { jfcn } => self.destroy_jfc(dev, jfcn),
+            Command::CreateGroup { id, by_hint, token_value } => {
+                self.create_group(id, by_hint, token_value)
+            }
+            Command::DestroyGroup { id } => self.destroy_group(id),
+            _ => Err(CmdStatus::Unsupported),
+        }
+    }
+
+    fn create_eq(&mut self, dev: &Device, base: u64, depth_log2: u8, vector: u16) -> Outcome {
+        if vector == 0 || vector >= limits::VECTORS || depth_log2 > limits::EQ_DEPTH_LOG2 {
+            return Err(CmdStatus::Invalid);
+        }
+        let depth = 1u64 << depth_log2;
+        let ring = dev.window(base, depth * EQE_LEN as u64, DmaAccess::Both);
+        let ring = ring.filter(|_| base % 8 == 0).ok_or(CmdStatus::Invalid)?;
+        let eqn = self.objects.eqs.take_lowest().ok_or(CmdStatus::NoRoom)?;
+        let interrupt = Arc::clone(&dev.ports().interrupt);
+        let eq = Arc::new(EventQueue::new(ring, depth, vector, interrupt));
+        let slot = dev.eqs().get_or_make(eqn, ArcSwapOption::empty).ok_or(CmdStatus::NoRoom)?;
+        slot.store(Some(eq));
+        Ok(Answer::ok(&[u64::from(eqn)]))
+    }
+
+    fn destroy_eq(&mut self, dev: &Device, eqn: u32) -> Outcome {
+        let eq = find_eq(dev, eqn)?;
+        if eq.users.load(Ordering::SeqCst) != 0 {
+            return Err(CmdStatus::InUse);
+        }
+        if let Some(slot) = dev.eqs().get(eqn) {
+            slot.store(None);
+        }
+        self.objects.eqs.give_back(eqn);
+        Ok(Answer::ok(&[]))
+    }
+
+    fn create_jfc(
+        &mut self,
+        dev: &Device,
+        (base, depth_log2): (u64, u8),
+        inline: bool,
+        eq: Option<Arc<EventQueue>>,
+    ) -> Outcome {
+        if depth_log2 > limits::JFC_DEPTH_LOG2 || base % 64 != 0 {
+            return Err(CmdStatus::Invalid);
+        }
+        let depth = 1u64 << depth_log2;
+        let window = dev.window(base, depth * CQE_LEN as u64, DmaAccess::Both);
+        let ring = window.ok_or(CmdStatus::Invalid)?;
+        let jfcn = self.objects.jfcs.take().ok_or(CmdStatus::NoRoom)?;
+        let make = || Arc::new(Jfc::new(jfcn));
+        let jfc = dev.jfcs().get_or_make(jfcn, make).ok_or(CmdStatus::NoRoom)?;
+        jfc.open(ring, depth, inline, eq);
+        Ok(Answer::ok(&[u64::from(jfcn)]))
+    }
+
+    fn destroy_jfc(&mut self, dev: &Device, jfcn: u32) -> Outcome {
+        let jfc = find_jfc(dev, jfcn)?;
+        if jfc.users.load(Ordering::SeqCst) != 0 {
+            return Err(CmdStatus::InUse);
+        }
+        jfc.close();
+        self.objects.jfcs.give_back(jfcn);
+        Ok(Answer::ok(&[]))
+    }
+
+    fn create_group(&mut self, id: u32, by_hint: bool, token: Option<u32>) -> Outcome {
+        if self.objects.groups.len() == limits::GROUPS {
+            return Err(CmdStatus::NoRoom);
+        }
+        if id >= 1 << 20 {
+            return Err(CmdStatus::Invalid);
+        }
+        let id = self.objects.take_id(id).ok_or(CmdStatus::Exists)?;
+        self.objects.groups.insert(id, BTreeSet::new());
+        self.exchange.add_group(id, by_hint, token);
+        Ok(Answer::ok(&[u64::from(id)]))
+    }
+
+    fn destroy_group(&mut self, id: u32) -> Outcome {
+        let members = self.objects.groups.get(&id).ok_or(CmdStatus::NotFound)?;
+        if !members.is_empty() {
+            return Err(CmdStatus::InUse);
+        }
+        self.objects.groups.remove(&id);
+        self.objects.ids.give_back(id);
+        self.exchange.remove_group(id);
+        Ok(Answer::ok(&[]))
+    }
+}
+
+fn find_eq(dev: &Device, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
+    dev.eqs().get(eqn).and_then(ArcSwapOption::load_full).ok_or(CmdStatus::NotFound)
+}
+
+/// The living JFC of a number.
+pub(super) fn find_jfc(dev: &Device, jfcn: u32) -> Result<&Arc<Jfc>, CmdStatus> {
+    let jfc = dev.jfcs().get(jfcn).filter(|j| j.live.load(Ordering::SeqCst));
+    jfc.ok_or(CmdStatus::NotFound)
+}

@@ -1,0 +1,430 @@
+//! Queues: create, change, query, destroy, pair.
+//!
+//! *Owns*: which parts a queue consists of. *Takes*: commands. *Gives*: engines and receive sides.
+//! *Must not*: leave half a queue behind when it refuses.
+
+use std::sync::Arc;
+
+use udma_abi::{
+    CmdStatus, DmaAccess, Nanos,
+    cmd::{CreateQueue, Mode, NONE, QueueFlags, QueueKind, QueueState, RqArgs, SqArgs},
+    rqe::{self, record},
+    sqe::BLOCK_LEN,
+};
+use urma_mem::Region;
+use urma_mem::sync::Ordering;
+
+use super::{Answer, Outcome, objects::find_jfc, waiting::Waiting};
+use crate::context::{jfc::JfcPort, objects::QueueRecord, queue::Queue};
+use crate::device::{Device, limits, shared::Shared};
+use crate::engine::retire::Identity;
+use crate::engine::send::{SendCfg, SendEngine, Visit};
+use crate::exchange::{RecvSide, SendSide, SharedSide};
+
+/// How long a destruction waits for room in the completion queues, in nanoseconds.
+const DESTROY_NS: Nanos = 1_000_000_000;
+
+/// Everything that can be refused, done before anything is made.
+struct Parts {
+    record: Region,
+    send: Option<(Region, JfcPort)>,
+    recv: Option<(Region, JfcPort)>,
+    shared: Option<(u32, Option<JfcPort>)>,
+}
+
+impl Shared {
+    pub(super) fn create_queue(&mut self, dev: &Device, args: &CreateQueue) -> Outcome {
+        if self.objects.count_of(args.kind) >= limits::QUEUES {
+            return Err(CmdStatus::NoRoom);
+        }
+        let parts = self.parts_of(dev, args)?;
+        if args.group != NONE {
+            let members = self.objects.groups.get(&args.group).ok_or(CmdStatus::NotFound)?;
+            if members.len() == limits::GROUP_MEMBERS {
+                return Err(CmdStatus::NoRoom);
+            }
+        }
+        let slot = match parts.send {
+            Some(_) => Some(self.objects.slots.take_lowest().ok_or(CmdStatus::NoRoom)?),
+            None => None,
+        };
+        let id = self.objects.take_id(args.id);
+        let queue = id.and_then(|id| dev.queues().get_or_make(id, || Queue::new(id)));
+        let (Some(id), Some(queue)) = (id, queue) else {
+            if let Some(slot) = slot {
+                self.objects.slots.give_back(slot);
+            }
+            return Err(if args.id == 0 { CmdStatus::NoRoom } else { CmdStatus::Exists });
+        };
+        self.make(queue, id, args, (parts, slot));
+        Ok(Answer::ok(&[u64::from(id)]))
+    }
+
+    fn make(
+        &mut self,
+        queue: &Arc<Queue>,
+        id: u32,
+        args: &CreateQueue,
+        (parts, slot): (Parts, Option<u32>),
+    ) {
+        let mut jfcs = Vec::new();
+        let mut hold = |port: &JfcPort| {
+            port.jfc().users.fetch_add(1, Ordering::SeqCst);
+            jfcs.push(port.jfc().id);
+        };
+        let token = args.rq.map(|rq| rq.token_value);
+        let token = token.filter(|_| args.flags.contains(QueueFlags::TOKEN));
+        let receives = parts.recv.is_some() || parts.shared.is_some();
+        if let (Some((ring, port)), Some(sq)) = (parts.send, args.sq) {
+            hold(&port);
+            let record = parts.record.clone();
+            self.make_send(queue, args, &sq, SendParts { ring, port, record, slot });
+        }
+        if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
+            hold(&port);
+            self.exchange.add_recv(RecvSide {
+                id,
+                is_jetty: args.kind == QueueKind::Jetty,
+                mode: args.mode,
+                cookie: args.cookie,
+                ring,
+                depth_log2: rq.depth_log2,
+                max_sge: rq.max_sge,
+                record: parts.record,
+                port,
+                min_rnr_timer: rq.min_rnr_timer,
+                token,
+            });
+        }
+        let shared_jfr = parts.shared.as_ref().map(|(jfr, _)| *jfr);
+        if let Some((jfr, port)) = parts.shared {
+            if let Some(port) = &port {
+                hold(port);
+            }
+            if let Some(owner) = self.objects.queues.get_mut(&jfr) {
+                owner.users += 1;
+            }
+            let (mode, cookie) = (args.mode, args.cookie);
+            self.exchange.add_shared(SharedSide { id, mode, cookie, jfr, port, token });
+        }
+        let group = (args.group != NONE).then_some(args.group);
+        if let Some(members) = group.and_then(|g| self.objects.groups.get_mut(&g)) {
+            members.insert(id);
+            self.exchange.join(args.group, id);
+        }
+        let record = QueueRecord {
+            kind: args.kind,
+            mode: args.mode,
+            jfcs,
+            sends: slot.is_some(),
+            receives,
+            shared_jfr,
+            group,
+            slot,
+            users: 0,
+            leaving: false,
+        };
+        self.objects.queues.insert(id, record);
+    }
+
+    fn make_send(&mut self, queue: &Queue, args: &CreateQueue, sq: &SqArgs, parts: SendParts) {
+        let is_jetty = args.kind == QueueKind::Jetty;
+        let engine = SendEngine::new(SendCfg {
+            who: Identity {
+                id: queue.id,
+                is_jetty,
+                cookie: args.cookie,
+                out_of_order: args.flags.contains(QueueFlags::OUTORDER_COMP),
+            },
+            mode: args.mode,
+            flags: args.flags,
+            ring: parts.ring,
+            blocks_log2: u32::from(sq.blocks_log2),
+            record: parts.record,
+            port: parts.port,
+            slot: parts.slot.map_or(usize::MAX, |slot| slot as usize),
+        });
+        self.exchange.add_send(SendSide {
+            id: queue.id,
+            is_jetty,
+            mode: args.mode,
+            mail: Arc::clone(engine.mail()),
+            rnr_retry: sq.rnr_retry,
+            err_timeout: sq.err_timeout,
+        });
+        queue.pi.store(0, Ordering::SeqCst);
+        queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
+        let _ = queue.send.with_blocking(|slot| *slot = Some(Box::new(engine)));
+        queue.sends.store(true, Ordering::SeqCst);
+    }
+
+    fn parts_of(&self, dev: &Device, args: &CreateQueue) -> Result<Parts, CmdStatus> {
+        let invalid = CmdStatus::Invalid;
+        let shared = args.shared_jfr != NONE;
+        let shape = match args.kind {
+            QueueKind::Jfs => (true, false, false),
+            QueueKind::Jfr => (false, true, false),
+            QueueKind::Jetty => (true, !shared, shared),
+        };
+        if shape != (args.sq.is_some(), args.rq.is_some(), shared) {
+            // A jetty with a shared JFR may bring receive arguments for its token alone.
+            let token_only = args.kind == QueueKind::Jetty && shared && args.sq.is_some();
+            if !token_only {
+                return Err(invalid);
+            }
+        }
+        if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind != QueueKind::Jetty) {
+            return Err(invalid);
+        }
+        let record = dev.window(args.record, record::LEN as u64, DmaAccess::Both);
+        let record = record.filter(|_| args.record % 64 == 0).ok_or(invalid)?;
+        let send = args.sq.map(|sq| send_parts(dev, &sq)).transpose()?;
+        let recv = match args.rq {
+            Some(rq) if !shared => Some(recv_parts(dev, &rq)?),
+            _ => None,
+        };
+        let shared = if shared { Some(self.shared_parts(dev, args)?) } else { None };
+        Ok(Parts { record, send, recv, shared })
+    }
+
+    fn shared_parts(
+        &self,
+        dev: &Device,
+        args: &CreateQueue,
+    ) -> Result<(u32, Option<JfcPort>), CmdStatus> {
+        let jfr = self.objects.queues.get(&args.shared_jfr).ok_or(CmdStatus::NotFound)?;
+        if jfr.kind != QueueKind::Jfr || jfr.mode != args.mode || jfr.leaving {
+            return Err(CmdStatus::Invalid);
+        }
+        let port = match args.recv_jfcn {
+            NONE => None,
+            jfcn => Some(find_jfc(dev, jfcn)?.port().ok_or(CmdStatus::NotFound)?),
+        };
+        Ok((args.shared_jfr, port))
+    }
+
+    pub(super) fn modify_state(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        id: u32,
+        state: QueueState,
+    ) -> Outcome {
+        let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
+        let (sends, receives) = (record.sends, record.receives);
+        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        if sends {
+            let held = queue
+                .send
+                .with_blocking(|engine| engine.as_mut().is_some_and(|e| e.on_state(state)));
+            if held.marked {
+                dev.make_runnable(queue);
+            }
+            if !held.value {
+                return Err(CmdStatus::Invalid);
+            }
+        }
+        if receives {
+            self.exchange.set_recv_state(dev, id, state);
+        }
+        dev.wake_send(now, id);
+        Ok(Answer::ok(&[]))
+    }
+
+    pub(super) fn modify_threshold(&mut self, id: u32, threshold: u32) -> Outcome {
+        if !self.objects.queues.contains_key(&id) {
+            return Err(CmdStatus::NotFound);
+        }
+        if self.exchange.set_threshold(id, threshold) {
+            Ok(Answer::ok(&[]))
+        } else {
+            Err(CmdStatus::Invalid)
+        }
+    }
+
+    pub(super) fn query_queue(&self, dev: &Device, id: u32) -> Outcome {
+        self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
+        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let held = queue.send.with_blocking(|engine| {
+            engine.as_ref().map(|e| (e.state(), e.blocks_left(queue)))
+        });
+        if held.marked {
+            dev.make_runnable(queue);
+        }
+        let state = held.value.map(|(state, _)| state).or(self.exchange.recv_state(id));
+        let blocks = held.value.map_or(0, |(_, blocks)| blocks);
+        let receives = self.exchange.receives_left(id).unwrap_or(0);
+        let state = state.unwrap_or(QueueState::Ready);
+        Ok(Answer::ok(&[state as u64, u64::from(blocks), u64::from(receives)]))
+    }
+
+    pub(super) fn destroy_queue(&mut self, dev: &Device, now: Nanos, id: u32) -> Outcome {
+        let record = self.objects.queues.get_mut(&id).ok_or(CmdStatus::NotFound)?;
+        if record.users != 0 || record.leaving {
+            return Err(CmdStatus::InUse);
+        }
+        record.leaving = true;
+        let receives = record.receives;
+        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let held = queue.send.with_blocking(|engine| {
+            if let Some(engine) = engine {
+                engine.on_leaving();
+            }
+        });
+        if held.marked {
+            dev.make_runnable(queue);
+        }
+        if receives {
+            self.exchange.set_recv_state(dev, id, QueueState::Error);
+        }
+        dev.wake_send(now, id);
+        let until = now.saturating_add(DESTROY_NS);
+        let done = self.destroyed(dev, now, id, until);
+        Ok(done.unwrap_or(Answer::Later(Waiting::Destroy { id, until })))
+    }
+
+    /// Ends a destruction when every request has its completion, or when patience ends.
+    pub(super) fn destroyed(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        id: u32,
+        until: Nanos,
+    ) -> Option<Answer> {
+        let queue = dev.queues().get(id)?;
+        dev.wake_send(now, id);
+        let held = queue.send.with_blocking(|engine| {
+            let visit = Visit { dev, queue, now, direct: None };
+            engine.as_ref().is_none_or(|e| e.is_flushed(&visit))
+        });
+        let flushed = held.value && self.exchange.is_recv_flushed(id);
+        if !flushed && now < until {
+            return None;
+        }
+        self.forget_queue(dev, queue);
+        Some(Answer::ok(&[]))
+    }
+
+    /// Takes a queue out of every book.
+    fn forget_queue(&mut self, dev: &Device, queue: &Queue) {
+        let id = queue.id;
+        queue.sends.store(false, Ordering::SeqCst);
+        let _ = queue.send.with_blocking(|engine| *engine = None);
+        self.exchange.remove_send(id);
+        let Some(record) = self.objects.queues.remove(&id) else { return };
+        if record.receives {
+            self.exchange.remove_recv(id);
+        }
+        for jfcn in record.jfcs {
+            if let Some(jfc) = dev.jfcs().get(jfcn) {
+                jfc.users.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        if let Some(owner) = record.shared_jfr.and_then(|jfr| self.objects.queues.get_mut(&jfr)) {
+            owner.users -= 1;
+        }
+        if let Some(group) = record.group {
+            self.exchange.leave(group, id);
+            if let Some(members) = self.objects.groups.get_mut(&group) {
+                members.remove(&id);
+            }
+        }
+        if let Some(slot) = record.slot {
+            self.objects.slots.give_back(slot);
+        }
+        self.objects.ids.give_back(id);
+    }
+
+    /// Pairs or unpairs an RC jetty.
+    pub(super) fn bind(&mut self, dev: &Device, id: u32, pair: Option<(u32, u32)>) -> Outcome {
+        let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
+        if record.mode != Mode::Rc || record.leaving {
+            return Err(CmdStatus::Invalid);
+        }
+        if let Some((tpn, _)) = pair {
+            let link = dev.links().find(tpn).filter(|l| l.is_alive() && !l.unreliable);
+            link.ok_or(CmdStatus::NotFound)?;
+        }
+        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let held = queue.send.with_blocking(|engine| {
+            let engine = engine.as_mut().ok_or(CmdStatus::NotFound)?;
+            match (engine.bound, pair) {
+                (Some(_), Some(_)) => Err(CmdStatus::Exists),
+                (None, None) => Err(CmdStatus::NotFound),
+                _ => {
+                    engine.bound = pair;
+                    Ok(Answer::ok(&[]))
+                }
+            }
+        });
+        if held.marked {
+            dev.make_runnable(queue);
+        }
+        held.value
+    }
+
+    /// Forgets everything: the device after a reset.
+    pub(crate) fn clear(&mut self, dev: &Device) {
+        for queue in dev.queues().iter() {
+            queue.sends.store(false, Ordering::SeqCst);
+            let _ = queue.send.with_blocking(|engine| *engine = None);
+        }
+        let tids: Vec<u32> = self.objects.segments.iter().copied().collect();
+        for tid in tids {
+            if let Some(segment) = dev.segments().kill(tid << 8) {
+                // Nobody waits in a reset: a late copy lands where nobody reads.
+                let _ = self.drained(dev, Nanos::MAX, &segment, 0);
+            }
+        }
+        for jfcn in self.objects.jfcs.iter() {
+            if let Some(jfc) = dev.jfcs().get(jfcn) {
+                jfc.close();
+            }
+        }
+        for eqn in self.objects.eqs.iter() {
+            if let Some(eq) = dev.eqs().get(eqn) {
+                eq.store(None);
+            }
+        }
+        self.exchange.reset(dev);
+        self.objects = crate::context::objects::Objects::default();
+        self.ring = None;
+        self.waiting.clear();
+    }
+}
+
+struct SendParts {
+    ring: Region,
+    port: JfcPort,
+    record: Region,
+    slot: Option<u32>,
+}
+
+fn send_parts(dev: &Device, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus> {
+    let fits = sq.blocks_log2 <= limits::SQ_BLOCKS_LOG2
+        && sq.rnr_retry <= 7
+        && sq.err_timeout <= 31
+        && sq.priority <= 15
+        && sq.base % BLOCK_LEN as u64 == 0;
+    if !fits {
+        return Err(CmdStatus::Invalid);
+    }
+    let port = find_jfc(dev, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
+    let len = (BLOCK_LEN as u64) << sq.blocks_log2;
+    let ring = dev.window(sq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    Ok((ring, port))
+}
+
+fn recv_parts(dev: &Device, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus> {
+    let fits = rq.depth_log2 <= limits::JFR_DEPTH_LOG2
+        && (1..=rqe::SGE_MAX).contains(&usize::from(rq.max_sge))
+        && rq.min_rnr_timer <= 31
+        && rq.base % 16 == 0;
+    if !fits {
+        return Err(CmdStatus::Invalid);
+    }
+    let port = find_jfc(dev, rq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
+    let len = (rqe::stride(usize::from(rq.max_sge)) as u64) << rq.depth_log2;
+    let ring = dev.window(rq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    Ok((ring, port))
+}

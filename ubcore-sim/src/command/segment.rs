@@ -1,0 +1,182 @@
+//! Token ids and segments: register, withdraw with drain and revocation, map.
+//!
+//! *Owns*: the order of these steps. *Takes*: commands. *Gives*: published entries, memory shared
+//! and taken back. *Must not*: answer a withdrawal while a byte can still be placed.
+
+use std::sync::Arc;
+
+use udma_abi::{
+    CmdStatus, DmaAccess, Nanos,
+    cmd::{Access, RegisterSeg},
+    counters::Counter,
+};
+use urma_mem::Region;
+use urma_mem::hazard::SLOT_LEN;
+use urma_mem::sync::Ordering;
+
+use super::{Answer, Outcome, waiting::Waiting};
+use crate::context::link::Reach;
+use crate::context::segment::{LocalSegment, NewSegment, tid_of};
+use crate::device::{Device, Faults, shared::Shared};
+use crate::engine::remote::{Want, check_own, view_extent};
+use crate::hooks::{self, Hook};
+use crate::ports::Extent;
+use crate::share::layout::{HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
+
+/// How long announced copies are waited for before the memory is revoked, in nanoseconds.
+const DRAIN_NS: Nanos = 10_000_000;
+
+impl Shared {
+    pub(super) fn alloc_tid(&mut self) -> Outcome {
+        let tid = self.objects.tids.take().ok_or(CmdStatus::NoRoom)?;
+        Ok(Answer::ok(&[u64::from(tid) << 8]))
+    }
+
+    pub(super) fn free_tid(&mut self, token_id: u32) -> Outcome {
+        let tid = self.known_tid(token_id)?;
+        if self.objects.segments.contains(&tid) {
+            return Err(CmdStatus::InUse);
+        }
+        self.objects.tids.give_back(tid);
+        Ok(Answer::ok(&[]))
+    }
+
+    pub(super) fn register(&mut self, dev: &Device, args: &RegisterSeg) -> Outcome {
+        let tid = self.known_tid(args.token_id)?;
+        if self.objects.segments.contains(&tid) {
+            return Err(CmdStatus::InUse);
+        }
+        if args.va.checked_add(args.len).is_none() || args.len == 0 || !rights_fit(args.access) {
+            return Err(CmdStatus::Invalid);
+        }
+        let region = dev.window(args.iova, args.len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
+        hooks::pass(Hook::DuringRegister);
+        let extent = if args.access.contains(Access::LOCAL_ONLY) {
+            None
+        } else {
+            let extents = dev.ports().memory.share(tid, &region);
+            largest(&extents, &region, args.va)
+        };
+        let shared = extent.map_or(0, |e| e.len);
+        let new = NewSegment {
+            token_id: args.token_id,
+            va: args.va,
+            region,
+            access: args.access,
+            token: args.token_value,
+        };
+        dev.segments().publish(new, extent).ok_or(CmdStatus::NoRoom)?;
+        self.objects.segments.insert(tid);
+        Ok(Answer::ok(&[shared]))
+    }
+
+    pub(super) fn unregister(&mut self, dev: &Device, now: Nanos, token_id: u32) -> Outcome {
+        self.known_tid(token_id)?;
+        let segment = dev.segments().kill(token_id).ok_or(CmdStatus::NotFound)?;
+        hooks::pass(Hook::DuringUnregister);
+        let until = now.saturating_add(DRAIN_NS);
+        let done = self.drained(dev, now, &segment, until);
+        Ok(done.unwrap_or(Answer::Later(Waiting::Drain { segment, until })))
+    }
+
+    /// Ends a withdrawal when no copy is announced any more, or when patience ends.
+    pub(super) fn drained(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        segment: &Arc<LocalSegment>,
+        until: Nanos,
+    ) -> Option<Answer> {
+        let claim = u64::from(segment.token_id);
+        let announced = self.exchange.peer_halves().any(|half| is_announced(half, claim));
+        if announced && now < until {
+            return None;
+        }
+        if announced {
+            dev.count(Counter::HardRevoked);
+        }
+        self.quiesce(dev);
+        let tid = segment.token_id >> 8;
+        if !segment.access.contains(Access::LOCAL_ONLY) {
+            dev.ports().memory.unshare(tid);
+        }
+        self.objects.segments.remove(&tid);
+        Some(Answer::ok(&[]))
+    }
+
+    /// After it, no engine of this node works with what was withdrawn before: each was visited, and
+    /// looks again before its next chunk.
+    fn quiesce(&self, dev: &Device) {
+        for queue in dev.queues().iter().filter(|q| q.sends.load(Ordering::SeqCst)) {
+            let held = queue.send.with_blocking(|engine| {
+                if let Some(engine) = engine {
+                    engine.forget_dead();
+                }
+            });
+            if held.marked {
+                dev.make_runnable(queue);
+            }
+        }
+    }
+
+    fn known_tid(&self, token_id: u32) -> Result<u32, CmdStatus> {
+        let known = tid_of(token_id).and_then(|tid| u32::try_from(tid).ok());
+        known.filter(|tid| self.objects.tids.contains(*tid)).ok_or(CmdStatus::NotFound)
+    }
+}
+
+/// LOCAL_ONLY stands alone, WRITE needs READ, ATOMIC needs both (UMDK release 26.06, urma_types.h).
+fn rights_fit(access: Access) -> bool {
+    let has = |right| access.contains(right);
+    let local = !has(Access::LOCAL_ONLY) || access == Access::LOCAL_ONLY;
+    let write = !has(Access::WRITE) || has(Access::READ);
+    let atomic = !has(Access::ATOMIC) || has(Access::READ | Access::WRITE);
+    local && write && atomic
+}
+
+/// The largest shared part, clipped to the registration, in terms of the segment's addresses.
+fn largest(extents: &[Extent], region: &Region, va: u64) -> Option<Extent> {
+    let start = region.addr() as u64;
+    let end = start + region.len() as u64;
+    let clip = |e: &Extent| {
+        let first = e.va.max(start);
+        let last = e.va.saturating_add(e.len).min(end);
+        let len = last.checked_sub(first).filter(|len| *len != 0)?;
+        let offset = e.offset + (first - e.va);
+        Some(Extent { va: va + (first - start), len, offset })
+    };
+    extents.iter().filter_map(clip).max_by_key(|e| e.len)
+}
+
+/// Whether a slot of a peer's half announces `claim`. What the peer writes there can only make us
+/// wait for as long as our patience lasts.
+fn is_announced(half: &Region, claim: u64) -> bool {
+    let used = half.load_u64_acquire(HALF_SLOTS_USED).unwrap_or(0);
+    let used = usize::try_from(used).unwrap_or(SLOTS).min(SLOTS);
+    (0..used).any(|slot| half.load_u64_acquire(HALF_SLOTS + slot * SLOT_LEN) == Ok(claim))
+}
+
+/// What MAP_SEG asks for: load and store as far as the segment grants it.
+pub(super) fn mapping(token_id: u32, token: u32, va: u64, len: u64) -> Want {
+    Want { token_id, token: Some(token), va, len, right: Access::READ, life: 0 }
+}
+
+/// The address at which this process reaches a segment of a peer.
+pub(super) fn map(dev: &Device, tpn: u32, want: &Want) -> Outcome {
+    let link = dev.links().find(tpn).filter(|l| l.is_alive()).ok_or(CmdStatus::NotFound)?;
+    let addr = match &link.reach {
+        Reach::Own => {
+            let segment = dev.segments().find(want.token_id).ok_or(CmdStatus::NotFound)?;
+            let offset = check_own(&segment, Faults::default(), want);
+            segment.region.addr() + offset.map_err(|_| CmdStatus::Denied)?
+        }
+        Reach::Direct(parts) => {
+            let offset = view_extent(parts, want).map_err(|_| CmdStatus::Denied)?;
+            let offset = offset.ok_or(CmdStatus::Unsupported)?;
+            let window = parts.arena.sub(offset, usize::try_from(want.len).unwrap_or(usize::MAX));
+            window.map_err(|_| CmdStatus::Denied)?.addr()
+        }
+        Reach::Messages => return Err(CmdStatus::Unsupported),
+    };
+    Ok(Answer::ok(&[addr as u64]))
+}

@@ -1,0 +1,13 @@
+//! What exists between creation and destruction: queues, completion queues, events, segments, ways.
+//!
+//! *Owns*: the objects and their tables. *Takes*: checked arguments of commands. *Gives*: lookups
+//! that never wait. *Must not*: move payload.
+
+pub(crate) mod counts;
+pub(crate) mod event;
+pub(crate) mod jfc;
+pub(crate) mod link;
+pub(crate) mod objects;
+pub(crate) mod queue;
+pub(crate) mod segment;
+pub(crate) mod table;

@@ -1,0 +1,61 @@
+//! Counters: relaxed, cheap, summed when somebody asks.
+//!
+//! *Owns*: one cell per counter. *Takes*: what happened. *Gives*: values. *Must not*: order anything.
+
+use udma_abi::counters::Counter;
+use urma_mem::sync::{AtomicU64, Ordering};
+
+/// One cell per [`Counter`].
+#[derive(Debug)]
+pub(crate) struct Counts(Box<[AtomicU64]>);
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        Self(Counter::ALL.iter().map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Adds from any thread.
+    pub(crate) fn add(&self, counter: Counter, value: u64) {
+        self.0[counter as usize].fetch_add(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn value(&self, counter: Counter) -> u64 {
+        self.0[counter as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of the fast path, kept by each send queue: only its engine adds, so a load and a
+/// store do instead of a locked addition.
+#[derive(Debug, Default)]
+pub(crate) struct FastCounts {
+    direct_requests: AtomicU64,
+    direct_bytes: AtomicU64,
+    completions: AtomicU64,
+}
+
+impl FastCounts {
+    #[inline]
+    pub(crate) fn direct(&self, bytes: u64) {
+        bump(&self.direct_requests, 1);
+        bump(&self.direct_bytes, bytes);
+    }
+
+    #[inline]
+    pub(crate) fn completion(&self) {
+        bump(&self.completions, 1);
+    }
+
+    pub(crate) fn value(&self, counter: Counter) -> u64 {
+        match counter {
+            Counter::DirectRequests => self.direct_requests.load(Ordering::Relaxed),
+            Counter::DirectBytes => self.direct_bytes.load(Ordering::Relaxed),
+            Counter::Completions => self.completions.load(Ordering::Relaxed),
+            _ => 0,
+        }
+    }
+}
+
+#[inline]
+fn bump(cell: &AtomicU64, by: u64) {
+    cell.store(cell.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}

@@ -1,0 +1,114 @@
+//! Event queues: completion events of JFCs, and the asynchronous events of the device.
+//!
+//! *Owns*: producer side of one ring. *Takes*: events from any thread. *Gives*: entries and
+//! interrupts. *Must not*: overwrite an entry; lose an event (a full queue refuses, the caller keeps
+//! it pending).
+
+use std::sync::Arc;
+
+use udma_abi::{Eqe, eqe::EQE_LEN};
+use urma_mem::Region;
+use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::ports::Interrupt;
+
+/// One event ring with its vector.
+#[derive(Debug)]
+pub(crate) struct EventQueue {
+    ring: Region,
+    depth: u64,
+    vector: u16,
+    interrupt: Arc<dyn Interrupt>,
+    claimed: AtomicU64,
+    pi: AtomicU64,
+    ci: AtomicU64,
+    /// Somebody was refused: look for pending events when the consumer moves.
+    refused: AtomicBool,
+    /// JFCs that name this queue.
+    pub(crate) users: AtomicU32,
+}
+
+impl EventQueue {
+    /// `ring` holds at least `depth` (a power of two) entries.
+    pub(crate) fn new(
+        ring: Region,
+        depth: u64,
+        vector: u16,
+        interrupt: Arc<dyn Interrupt>,
+    ) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            ring,
+            depth,
+            vector,
+            interrupt,
+            claimed: zero(),
+            pi: zero(),
+            ci: zero(),
+            refused: AtomicBool::new(false),
+            users: AtomicU32::new(0),
+        }
+    }
+
+    /// Writes an event and raises the vector; `false` when the ring is full.
+    pub(crate) fn push(&self, event: Eqe) -> bool {
+        let claimed = self.claimed.fetch_add(1, Ordering::SeqCst);
+        if claimed - self.ci.load(Ordering::SeqCst) >= self.depth {
+            self.claimed.fetch_sub(1, Ordering::SeqCst);
+            self.refused.store(true, Ordering::SeqCst);
+            return false;
+        }
+        let at = self.pi.fetch_add(1, Ordering::SeqCst);
+        let owner = (at / self.depth) & 1 == 0;
+        let words = event.encode(owner);
+        let offset = usize::try_from(at % self.depth).unwrap_or(0) * EQE_LEN;
+        // The ring's length was checked when it was made.
+        let _ = self.ring.store_block_last(offset, &words, 0);
+        self.interrupt.raise(self.vector);
+        true
+    }
+
+    /// The consumer index moved (free running, 32 bits). `None`: an impossible value. `Some(true)`:
+    /// events were refused before and may fit now.
+    pub(crate) fn on_consumed(&self, ci: u32) -> Option<bool> {
+        let before = self.ci.load(Ordering::SeqCst);
+        #[expect(clippy::cast_possible_truncation, reason = "free running index of 32 bits")]
+        let moved = u64::from(ci.wrapping_sub(before as u32));
+        if before + moved > self.pi.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.ci.store(before + moved, Ordering::SeqCst);
+        Some(self.refused.swap(false, Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Count(AtomicU64);
+    impl Interrupt for Count {
+        fn raise(&self, _vector: u16) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_says_when_to_try_again() {
+        let ring = Region::private(64).unwrap();
+        let count = Arc::new(Count::default());
+        let eq = EventQueue::new(ring.clone(), 4, 1, Arc::<Count>::clone(&count));
+        for jfcn in 0..4 {
+            assert!(eq.push(Eqe::Completion { jfcn }));
+        }
+        assert!(!eq.push(Eqe::Completion { jfcn: 4 }));
+        assert_eq!(count.0.load(Ordering::Relaxed), 4);
+        assert_eq!(eq.on_consumed(5), None, "more than was produced");
+        assert_eq!(eq.on_consumed(1), Some(true));
+        assert!(eq.push(Eqe::Completion { jfcn: 4 }));
+        let words = ring.load_block::<2>(0).unwrap();
+        assert!(!udma_abi::eqe::owner_of(words[0]), "second pass");
+        assert_eq!(Eqe::decode(words), Eqe::Completion { jfcn: 4 });
+    }
+}

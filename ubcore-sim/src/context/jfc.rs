@@ -1,0 +1,310 @@
+//! Completion queues: slots reserved before work starts, entries written by many, events once.
+//!
+//! *Owns*: producer side of a completion ring, by atomics alone. *Takes*: reservations, entries,
+//! the consumer's doorbell. *Gives*: entries in host memory, at most one event per arm.
+//! *Must not*: overwrite an entry the driver has not consumed; wait.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use udma_abi::{
+    Cqe, Eqe,
+    cqe::CQE_LEN,
+    doorbell::{Arm, JfcDoorbell},
+};
+use urma_mem::Region;
+use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use super::event::EventQueue;
+use crate::hooks::{self, Hook};
+
+const UNARMED: u32 = 0;
+const ARMED_ANY: u32 = 1;
+const ARMED_SOLICITED: u32 = 2;
+/// No arm was seen yet: differs from every sequence number of two bits.
+const NO_ARM_SN: u32 = 4;
+
+/// The permanent part of a JFC number: what the doorbell touches.
+#[derive(Debug)]
+pub(crate) struct Jfc {
+    pub(crate) id: u32,
+    pub(crate) live: AtomicBool,
+    depth: AtomicU64,
+    /// Entries written plus slots reserved; never more than `ci + depth`.
+    claimed: AtomicU64,
+    pi: AtomicU64,
+    ci: AtomicU64,
+    arm: AtomicU32,
+    arm_sn: AtomicU32,
+    /// One beyond the last entry that counts as solicited.
+    solicited: AtomicU64,
+    /// The event queue was full when this JFC had to fire.
+    event_pending: AtomicBool,
+    /// Fire after this many completions; at most 1 means each.
+    moderate_count: AtomicU32,
+    moderate_us: AtomicU32,
+    /// `pi` when it was armed, for moderation.
+    armed_at: AtomicU64,
+    /// A send queue stopped because no slot was left.
+    stopped: AtomicBool,
+    pub(crate) users: AtomicU32,
+    eq: ArcSwapOption<EventQueue>,
+    ring: ArcSwapOption<JfcRing>,
+}
+
+#[derive(Debug)]
+struct JfcRing {
+    region: Region,
+    inline: bool,
+}
+
+/// A JFC as a queue sees it: completions without a lookup.
+#[derive(Clone, Debug)]
+pub(crate) struct JfcPort {
+    jfc: Arc<Jfc>,
+    ring: Region,
+    mask: u64,
+    depth_log2: u32,
+    pub(crate) inline: bool,
+}
+
+/// What a doorbell asks the device to do next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rung {
+    /// Nothing.
+    Quiet,
+    /// Send queues that stopped for want of a slot may go on.
+    Restart,
+    /// The index was impossible.
+    Bad,
+}
+
+impl Jfc {
+    pub(crate) fn new(id: u32) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            id,
+            live: AtomicBool::new(false),
+            depth: zero(),
+            claimed: zero(),
+            pi: zero(),
+            ci: zero(),
+            arm: AtomicU32::new(UNARMED),
+            arm_sn: AtomicU32::new(NO_ARM_SN),
+            solicited: zero(),
+            event_pending: AtomicBool::new(false),
+            moderate_count: AtomicU32::new(0),
+            moderate_us: AtomicU32::new(0),
+            armed_at: zero(),
+            stopped: AtomicBool::new(false),
+            users: AtomicU32::new(0),
+            eq: ArcSwapOption::empty(),
+            ring: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Starts a life: `region` holds `depth` (a power of two) entries, zeroed by the driver.
+    pub(crate) fn open(
+        &self,
+        region: Region,
+        depth: u64,
+        inline: bool,
+        eq: Option<Arc<EventQueue>>,
+    ) {
+        for word in [&self.claimed, &self.pi, &self.ci, &self.solicited, &self.armed_at] {
+            word.store(0, Ordering::SeqCst);
+        }
+        self.depth.store(depth, Ordering::SeqCst);
+        self.arm.store(UNARMED, Ordering::SeqCst);
+        self.arm_sn.store(NO_ARM_SN, Ordering::SeqCst);
+        self.event_pending.store(false, Ordering::SeqCst);
+        self.stopped.store(false, Ordering::SeqCst);
+        self.set_moderation(0, 0);
+        self.users.store(0, Ordering::SeqCst);
+        if let Some(eq) = &eq {
+            eq.users.fetch_add(1, Ordering::SeqCst);
+        }
+        self.eq.store(eq);
+        self.ring.store(Some(Arc::new(JfcRing { region, inline })));
+        self.live.store(true, Ordering::SeqCst);
+    }
+
+    /// Ends the life; nobody may hold a port (`users` is 0).
+    pub(crate) fn close(&self) {
+        self.live.store(false, Ordering::SeqCst);
+        if let Some(eq) = self.eq.swap(None) {
+            eq.users.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.ring.store(None);
+    }
+
+    pub(crate) fn set_moderation(&self, count: u32, period_us: u32) {
+        self.moderate_count.store(count, Ordering::SeqCst);
+        self.moderate_us.store(period_us, Ordering::SeqCst);
+    }
+
+    /// A port for a queue; `None` when the JFC does not live.
+    pub(crate) fn port(self: &Arc<Self>) -> Option<JfcPort> {
+        let ring = self.ring.load_full()?;
+        let depth = self.depth.load(Ordering::SeqCst);
+        Some(JfcPort {
+            jfc: Arc::clone(self),
+            ring: ring.region.clone(),
+            mask: depth - 1,
+            depth_log2: depth.trailing_zeros(),
+            inline: ring.inline,
+        })
+    }
+
+    /// The consumer's doorbell.
+    #[inline]
+    pub(crate) fn on_doorbell(&self, db: JfcDoorbell) -> Rung {
+        let before = self.ci.load(Ordering::Relaxed);
+        #[expect(clippy::cast_possible_truncation, reason = "an index of 24 bits")]
+        let moved = u64::from(db.ci.wrapping_sub(before as u32) & 0x00ff_ffff);
+        if before + moved > self.pi.load(Ordering::Acquire) {
+            return Rung::Bad;
+        }
+        if moved != 0 {
+            self.ci.store(before + moved, Ordering::SeqCst);
+        }
+        if let Some(arm) = db.arm {
+            self.on_arm(arm, db.arm_sn);
+        }
+        if moved != 0 && self.stopped.load(Ordering::SeqCst) {
+            self.stopped.store(false, Ordering::SeqCst);
+            return Rung::Restart;
+        }
+        Rung::Quiet
+    }
+
+    fn on_arm(&self, arm: Arm, sn: u8) {
+        if self.arm_sn.swap(u32::from(sn), Ordering::SeqCst) == u32::from(sn) {
+            return;
+        }
+        let kind = if arm == Arm::Any { ARMED_ANY } else { ARMED_SOLICITED };
+        self.armed_at.store(self.pi.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.arm.swap(kind, Ordering::SeqCst);
+        // Whoever completes from here on sees the arm; what completed before is looked at now. An
+        // entry whose index is taken but not yet visible may fire a moment early, never late.
+        let waiting = match arm {
+            Arm::Any => self.pi.load(Ordering::SeqCst),
+            Arm::Solicited => self.solicited.load(Ordering::SeqCst),
+        };
+        if waiting > self.ci.load(Ordering::SeqCst) {
+            self.fire();
+        }
+    }
+
+    /// Fires if armed: one event per arm.
+    #[cold]
+    fn fire(&self) {
+        if self.arm.swap(UNARMED, Ordering::SeqCst) != UNARMED {
+            self.event_pending.store(true, Ordering::SeqCst);
+            self.push_pending();
+        }
+    }
+
+    /// Writes the event that a full event queue refused, if there is one now.
+    pub(crate) fn push_pending(&self) {
+        let eq = self.eq.load();
+        let Some(eq) = eq.as_ref() else { return };
+        if self.event_pending.swap(false, Ordering::SeqCst)
+            && !eq.push(Eqe::Completion { jfcn: self.id })
+        {
+            self.event_pending.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn uses(&self, eq: &Arc<EventQueue>) -> bool {
+        self.eq.load().as_ref().is_some_and(|mine| Arc::ptr_eq(mine, eq))
+    }
+
+    /// An armed JFC with moderation by time has waited long enough: fire if anything came.
+    pub(crate) fn on_period(&self) {
+        if self.pi.load(Ordering::SeqCst) > self.armed_at.load(Ordering::SeqCst) {
+            self.fire();
+        }
+    }
+
+    /// Microseconds after which an armed JFC with completions fires although fewer than the count
+    /// came; `None` when there is nothing to wait for.
+    pub(crate) fn period_us(&self) -> Option<u32> {
+        let us = self.moderate_us.load(Ordering::Relaxed);
+        let wants = us != 0
+            && self.arm.load(Ordering::Relaxed) != UNARMED
+            && self.pi.load(Ordering::Relaxed) > self.armed_at.load(Ordering::Relaxed);
+        wants.then_some(us)
+    }
+
+    fn is_moderated(&self, at: u64) -> bool {
+        let count = u64::from(self.moderate_count.load(Ordering::Relaxed));
+        count > 1 && at + 1 - self.armed_at.load(Ordering::Relaxed) < count
+    }
+}
+
+impl JfcPort {
+    pub(crate) fn jfc(&self) -> &Arc<Jfc> {
+        &self.jfc
+    }
+
+    /// Reserves a slot; `false` when the queue has none.
+    #[inline]
+    pub(crate) fn reserve(&self) -> bool {
+        let jfc = &*self.jfc;
+        let claimed = jfc.claimed.fetch_add(1, Ordering::SeqCst);
+        if claimed - jfc.ci.load(Ordering::Relaxed) <= self.mask {
+            return true;
+        }
+        jfc.claimed.fetch_sub(1, Ordering::SeqCst);
+        false
+    }
+
+    /// Reserves a slot, or leaves word that a sender waits for one.
+    #[cold]
+    pub(crate) fn reserve_or_stop(&self) -> bool {
+        self.jfc.stopped.store(true, Ordering::SeqCst);
+        // The consumer may have moved before it could see the word.
+        self.reserve()
+    }
+
+    /// Gives a reserved slot back unused.
+    #[inline]
+    pub(crate) fn give_back(&self) {
+        self.jfc.claimed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Writes an entry into a reserved slot: body, then the word with the owner bit.
+    #[inline]
+    pub(crate) fn complete(&self, cqe: &Cqe, solicited: bool) {
+        let jfc = &*self.jfc;
+        let at = jfc.pi.fetch_add(1, Ordering::SeqCst);
+        if solicited {
+            jfc.solicited.fetch_max(at + 1, Ordering::SeqCst);
+        }
+        let owner = (at >> self.depth_log2) & 1 == 0;
+        let words = cqe.encode(owner);
+        #[expect(clippy::cast_possible_truncation, reason = "masked by the depth")]
+        let offset = (at & self.mask) as usize * CQE_LEN;
+        if cfg!(feature = "fault-hooks") {
+            let mut body = words;
+            body[0] = u64::from(!owner) << 2;
+            let _ = self.ring.store_block(offset, &body);
+            hooks::pass(Hook::CqeBodyNoOwner);
+        }
+        // The ring's length was checked when the JFC was made.
+        let _ = self.ring.store_block_last(offset, &words, 0);
+        let arm = jfc.arm.load(Ordering::SeqCst);
+        if arm != UNARMED {
+            self.after_armed(arm, at, solicited);
+        }
+    }
+
+    #[cold]
+    fn after_armed(&self, arm: u32, at: u64, solicited: bool) {
+        if (arm == ARMED_ANY || solicited) && !self.jfc.is_moderated(at) {
+            self.jfc.fire();
+        }
+    }
+}
+

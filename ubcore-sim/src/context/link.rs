@@ -1,0 +1,84 @@
+//! Ways to nodes: what a send queue needs to know about one TPN.
+//!
+//! *Owns*: the read-mostly table by TPN. *Takes*: connections made and lost. *Gives*: shared views.
+//! *Must not*: hold state of a request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use udma_abi::RawEid;
+use urma_mem::Region;
+use urma_mem::sync::{AtomicBool, Ordering};
+
+/// One way to one node.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) tpn: u32,
+    pub(crate) eid: RawEid,
+    pub(crate) unreliable: bool,
+    pub(crate) reach: Reach,
+    alive: AtomicBool,
+}
+
+/// What can be done without the peer's help.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// This very node: its own segments.
+    Own,
+    /// A node on this host.
+    Direct(DirectParts),
+    /// Messages only.
+    Messages,
+}
+
+/// A same-host peer's memory.
+#[derive(Debug)]
+pub(crate) struct DirectParts {
+    /// Its node region, read-only.
+    pub(crate) node: Region,
+    /// Its arena, writable.
+    pub(crate) arena: Region,
+    /// My half of the pair, with the hazard slots.
+    pub(crate) half: Region,
+}
+
+impl Link {
+    pub(crate) fn new(tpn: u32, eid: RawEid, unreliable: bool, reach: Reach) -> Self {
+        Self { tpn, eid, unreliable, reach, alive: AtomicBool::new(true) }
+    }
+
+    #[inline]
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn end(&self) {
+        self.alive.store(false, Ordering::SeqCst);
+    }
+}
+
+/// All ways by TPN; read by send queues on a cache miss.
+#[derive(Debug, Default)]
+pub(crate) struct LinkTable(ArcSwap<BTreeMap<u32, Arc<Link>>>);
+
+impl LinkTable {
+    pub(crate) fn find(&self, tpn: u32) -> Option<Arc<Link>> {
+        self.0.load().get(&tpn).cloned()
+    }
+
+    /// Only the control plane changes the table, one change at a time.
+    pub(crate) fn insert(&self, link: Arc<Link>) {
+        let mut map = BTreeMap::clone(&self.0.load());
+        map.insert(link.tpn, link);
+        self.0.store(Arc::new(map));
+    }
+
+    pub(crate) fn remove(&self, tpn: u32) {
+        let mut map = BTreeMap::clone(&self.0.load());
+        if let Some(link) = map.remove(&tpn) {
+            link.end();
+        }
+        self.0.store(Arc::new(map));
+    }
+}

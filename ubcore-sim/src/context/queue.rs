@@ -1,0 +1,72 @@
+//! A queue number: the permanent place where doorbells arrive.
+//!
+//! *Owns*: the producer index, the engine behind its `Serial`, what the two leave for each other.
+//! *Takes*: doorbells. *Gives*: the engine to whoever steps it. *Must not*: make a poster wait.
+
+use std::sync::Arc;
+
+use urma_mem::Serial;
+use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
+
+use super::counts::FastCounts;
+use crate::engine::send::SendEngine;
+
+/// One of the 2^20 numbers, from its first use on.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: u32,
+    /// Send producer index as rung, free running, in blocks.
+    pub(crate) pi: AtomicU32,
+    pub(crate) send: Serial<Option<Box<SendEngine>>>,
+    pub(crate) fast: FastCounts,
+    /// A send engine lives here (a hint for doorbells; the engine decides).
+    pub(crate) sends: AtomicBool,
+    /// Positions of its ring less one, for direct entries.
+    pub(crate) mask: AtomicU32,
+    /// It stopped for want of a completion slot.
+    pub(crate) stopped: AtomicBool,
+    /// It is in the list of queues that want another step.
+    runnable: AtomicBool,
+    /// It is in the list of queues with requests for the shared part.
+    listed: AtomicBool,
+}
+
+impl Queue {
+    pub(crate) fn new(id: u32) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            pi: AtomicU32::new(0),
+            send: Serial::new(None),
+            fast: FastCounts::default(),
+            sends: AtomicBool::new(false),
+            mask: AtomicU32::new(0),
+            stopped: AtomicBool::new(false),
+            runnable: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
+        })
+    }
+
+    /// Bits of a position that a direct entry must name.
+    #[inline]
+    pub(crate) fn index_mask(&self) -> u64 {
+        u64::from(self.mask.load(Ordering::Relaxed))
+    }
+
+    /// Whether the caller must put it into the list of runnable queues.
+    pub(crate) fn mark_runnable(&self) -> bool {
+        !self.runnable.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn unmark_runnable(&self) {
+        self.runnable.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the caller must put it into the list for the shared part.
+    pub(crate) fn mark_listed(&self) -> bool {
+        !self.listed.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn unmark_listed(&self) {
+        self.listed.store(false, Ordering::SeqCst);
+    }
+}

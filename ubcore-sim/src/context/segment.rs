@@ -1,0 +1,212 @@
+//! Registered memory of this node, and its entries in the table that peers read.
+//!
+//! *Owns*: local contexts by token id; the published entry (layout below). *Takes*: registrations.
+//! *Gives*: contexts without a lock; generations. *Must not*: free an index that a peer may touch.
+//!
+//! ```text
+//! entry: 0 generation (odd = valid), 1 va, 2 len, 3 va of the shared part, 4 its length,
+//!        5 its offset in the arena, 6 access 8 | has token 1 << 8 | token value << 32, 7 zero
+//! ```
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use udma_abi::cmd::Access;
+use urma_mem::sync::{AtomicBool, Ordering};
+use urma_mem::{Region, hazard::Generation};
+
+use crate::ports::Extent;
+use crate::share::layout::{NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS};
+
+/// Words of an entry.
+pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
+
+/// One registration.
+#[derive(Debug)]
+pub(crate) struct LocalSegment {
+    pub(crate) token_id: u32,
+    pub(crate) va: u64,
+    pub(crate) len: u64,
+    /// The bytes; offset 0 is `va`.
+    pub(crate) region: Region,
+    pub(crate) access: Access,
+    pub(crate) token: Option<u32>,
+    /// Generation under which it is published.
+    pub(crate) life: u64,
+    /// Cleared when it is unregistered; whoever cached it looks here first.
+    live: AtomicBool,
+}
+
+impl LocalSegment {
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// Offset of `len` bytes at `va`, when they lie inside.
+    #[inline]
+    pub(crate) fn offset_of(&self, va: u64, len: u64) -> Option<usize> {
+        offset_in(self.va, self.len, va, len).and_then(|offset| usize::try_from(offset).ok())
+    }
+}
+
+/// Offset of `len` bytes at `va` in the range of `range_len` bytes from `start`.
+#[inline]
+pub(crate) fn offset_in(start: u64, range_len: u64, va: u64, len: u64) -> Option<u64> {
+    let offset = va.checked_sub(start)?;
+    let room = range_len.checked_sub(offset)?;
+    (len <= room).then_some(offset)
+}
+
+/// All registrations of this node.
+#[derive(Debug)]
+pub(crate) struct SegmentTable {
+    slots: Box<[ArcSwapOption<LocalSegment>]>,
+    node: Region,
+}
+
+/// What a registration is made of.
+#[derive(Debug)]
+pub(crate) struct NewSegment {
+    pub(crate) token_id: u32,
+    pub(crate) va: u64,
+    pub(crate) region: Region,
+    pub(crate) access: Access,
+    pub(crate) token: Option<u32>,
+}
+
+impl SegmentTable {
+    pub(crate) fn new(node: Region) -> Self {
+        Self { slots: (0..SEGMENTS).map(|_| ArcSwapOption::empty()).collect(), node }
+    }
+
+    /// The live context of a token id.
+    #[inline]
+    pub(crate) fn find(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
+        let tid = tid_of(token_id)?;
+        self.slots.get(tid)?.load_full().filter(|s| s.is_live())
+    }
+
+    /// Makes a registration known here and to peers. `extent` is the shared part in terms of the
+    /// segment's addresses.
+    pub(crate) fn publish(&self, new: NewSegment, extent: Option<Extent>) -> Option<()> {
+        let tid = tid_of(new.token_id)?;
+        let slot = self.slots.get(tid)?;
+        let generation = self.generation(tid)?;
+        let segment = LocalSegment {
+            token_id: new.token_id,
+            life: generation.load() + 1,
+            va: new.va,
+            len: new.region.len() as u64,
+            region: new.region,
+            access: new.access,
+            token: new.token,
+            live: AtomicBool::new(true),
+        };
+        let shared = extent.unwrap_or(Extent { va: 0, len: 0, offset: 0 });
+        let rights = u64::from(segment.access.bits())
+            | u64::from(segment.token.is_some()) << 8
+            | u64::from(segment.token.unwrap_or(0)) << 32;
+        let words = [segment.va, segment.len, shared.va, shared.len, shared.offset, rights, 0];
+        self.node.store_block(entry_offset(tid) + 8, &words).ok()?;
+        slot.store(Some(Arc::new(segment)));
+        generation.revive().ok()?;
+        Some(())
+    }
+
+    /// Ends the life of a registration: nobody starts with it any more.
+    pub(crate) fn kill(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
+        let tid = tid_of(token_id)?;
+        let segment = self.slots.get(tid)?.swap(None)?;
+        segment.live.store(false, Ordering::SeqCst);
+        self.generation(tid)?.kill().ok()?;
+        Some(segment)
+    }
+
+    fn generation(&self, tid: usize) -> Option<Generation> {
+        Generation::new(self.node.clone(), entry_offset(tid)).ok()
+    }
+}
+
+/// Offset of an entry in a node region.
+pub(crate) const fn entry_offset(tid: usize) -> usize {
+    NODE_SEGMENTS + tid * SEGMENT_LEN
+}
+
+/// The table index of a token id; `None` for one that no table has.
+#[inline]
+pub(crate) const fn tid_of(token_id: u32) -> Option<usize> {
+    let tid = (token_id >> 8) as usize;
+    if token_id & 0xff == 0 && tid != 0 && tid < SEGMENTS { Some(tid) } else { None }
+}
+
+/// A small cache of contexts for one engine: the table is asked on a miss only.
+#[derive(Debug, Default)]
+pub(crate) struct SegmentCache {
+    slots: [Option<Arc<LocalSegment>>; CACHE],
+}
+
+const CACHE: usize = 8;
+
+impl SegmentCache {
+    /// The live context of a token id.
+    #[inline]
+    pub(crate) fn find(&mut self, table: &SegmentTable, token_id: u32) -> Option<&LocalSegment> {
+        let slot = &mut self.slots[(token_id >> 8) as usize % CACHE];
+        let hit = slot.as_ref().is_some_and(|s| s.token_id == token_id && s.is_live());
+        if !hit {
+            *slot = table.find(token_id);
+        }
+        slot.as_deref()
+    }
+
+    /// Lets go of every context that does not live any more.
+    pub(crate) fn drop_dead(&mut self) {
+        for slot in &mut self.slots {
+            if slot.as_ref().is_some_and(|s| !s.is_live()) {
+                *slot = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::layout::NODE_LEN;
+
+    #[test]
+    fn ranges_are_checked_without_overflow() {
+        assert_eq!(offset_in(100, 10, 100, 10), Some(0));
+        assert_eq!(offset_in(100, 10, 101, 10), None);
+        assert_eq!(offset_in(100, 10, 99, 1), None);
+        assert_eq!(offset_in(100, 10, u64::MAX, 2), None);
+        assert_eq!(offset_in(100, 10, 109, u64::MAX), None);
+        assert_eq!(offset_in(100, 10, 110, 0), Some(10));
+    }
+
+    #[test]
+    fn a_killed_segment_is_gone_from_table_and_caches() {
+        let node = Region::private(NODE_LEN).unwrap();
+        let table = SegmentTable::new(node.clone());
+        let mut cache = SegmentCache::default();
+        let region = Region::private(4096).unwrap();
+        let new = NewSegment {
+            token_id: 5 << 8,
+            va: 0x1000,
+            region,
+            access: Access::READ,
+            token: Some(7),
+        };
+        assert!(table.publish(new, None).is_some());
+        assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 1);
+        assert!(cache.find(&table, 5 << 8).is_some());
+        assert!(cache.find(&table, (5 << 8) + 1).is_none());
+        assert!(cache.find(&table, 13 << 8).is_none());
+        assert!(cache.find(&table, 5 << 8).is_some());
+        assert!(table.kill(5 << 8).is_some());
+        assert!(cache.find(&table, 5 << 8).is_none());
+        assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 0);
+        assert!(table.kill(5 << 8).is_none());
+    }
+}

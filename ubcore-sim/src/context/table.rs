@@ -1,0 +1,59 @@
+//! A table by 20-bit id whose entries, once made, stay until the device goes.
+//!
+//! *Owns*: two levels of once-cells. *Takes*: ids. *Gives*: references without a lock, in two loads.
+//! *Must not*: free an entry while the device lives (that is what makes the lookups cheap).
+
+use std::sync::OnceLock;
+
+const BLOCK: usize = 256;
+const BLOCKS: usize = (1 << 20) / BLOCK;
+
+/// Entries of type `T` by id, made on first use.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    blocks: Box<[OnceLock<Box<[OnceLock<T>]>>]>,
+}
+
+impl<T> Table<T> {
+    pub(crate) fn new() -> Self {
+        Self { blocks: (0..BLOCKS).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// The entry, if it was ever made.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
+        let id = id as usize;
+        self.blocks.get(id / BLOCK)?.get()?.get(id % BLOCK)?.get()
+    }
+
+    /// The entry, made now if need be; `None` for an id beyond 20 bits.
+    pub(crate) fn get_or_make(&self, id: u32, make: impl FnOnce() -> T) -> Option<&T> {
+        let id = id as usize;
+        let block = self
+            .blocks
+            .get(id / BLOCK)?
+            .get_or_init(|| (0..BLOCK).map(|_| OnceLock::new()).collect());
+        Some(block.get(id % BLOCK)?.get_or_init(make))
+    }
+
+    /// All entries that were ever made.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.blocks.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn entries_appear_once_and_stay() {
+        let table = Table::new();
+        assert!(table.get(1024).is_none());
+        assert_eq!(table.get_or_make(1024, || 7), Some(&7));
+        assert_eq!(table.get_or_make(1024, || 8), Some(&7));
+        assert_eq!(table.get_or_make((1 << 20) - 1, || 9), Some(&9));
+        assert_eq!(table.get_or_make(1 << 20, || 9), None);
+        assert_eq!(table.iter().copied().collect::<Vec<_>>(), [7, 9]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Planted faults as questions.
+//!
+//! *Owns*: the answer. *Takes*: the configuration. *Gives*: `false`, always, without the feature
+//! `planted-faults`. *Must not*: cost an instruction in a production build.
+
+#[cfg(feature = "planted-faults")]
+use crate::fault::PlantedFault;
+
+/// Which fault is planted, if any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Faults {
+    #[cfg(feature = "planted-faults")]
+    planted: Option<PlantedFault>,
+}
+
+#[cfg(feature = "planted-faults")]
+impl Faults {
+    pub(crate) const fn new(planted: Option<PlantedFault>) -> Self {
+        Self { planted }
+    }
+
+    fn is(self, fault: PlantedFault) -> bool {
+        self.planted == Some(fault)
+    }
+
+    pub(crate) const fn is_planted(self) -> bool {
+        self.planted.is_some()
+    }
+}
+
+#[cfg(not(feature = "planted-faults"))]
+#[expect(clippy::unused_self, reason = "the same questions with a constant answer")]
+impl Faults {
+    #[inline(always)]
+    pub(crate) const fn is_planted(self) -> bool {
+        false
+    }
+}
+
+macro_rules! questions {
+    ($($(#[doc = $doc:literal])* $name:ident = $fault:ident;)*) => {
+        #[cfg(feature = "planted-faults")]
+        impl Faults {
+            $($(#[doc = $doc])* pub(crate) fn $name(self) -> bool { self.is(PlantedFault::$fault) })*
+        }
+
+        #[cfg(not(feature = "planted-faults"))]
+        #[expect(clippy::unused_self, reason = "the same questions with a constant answer")]
+        impl Faults {
+            $($(#[doc = $doc])* #[inline(always)] pub(crate) const fn $name(self) -> bool { false })*
+        }
+    };
+}
+
+questions! {
+    /// Tokens are not compared.
+    token_not_checked = TokenNotChecked;
+    /// Bounds are one byte too wide.
+    bound_off_by_one = BoundOffByOne;
+    /// Completions are doubled now and then.
+    completion_doubled = CompletionDoubled;
+    /// Completions are dropped now and then.
+    completion_dropped = CompletionDropped;
+    /// Neighbouring requests change places.
+    order_swapped = OrderSwapped;
+    /// The end of a message is stored first.
+    last_byte_early = LastByteEarly;
+    /// Requests are acknowledged before they are placed.
+    ack_before_placement = AckBeforePlacement;
+}
+
+impl Faults {
+    /// Bytes by which every range check is too generous.
+    #[inline]
+    pub(crate) fn bound_slack(self) -> u64 {
+        u64::from(self.bound_off_by_one())
+    }
+}

@@ -1,0 +1,204 @@
+//! Register access: one dispatch by offset.
+//!
+//! *Owns*: what set-up registers hold. *Takes*: reads and writes of any offset. *Gives*: values;
+//! doorbells passed on. *Must not*: panic on any offset or value.
+
+use std::sync::PoisonError;
+
+use udma_abi::{
+    Nanos,
+    caps::Caps,
+    counters::Counter,
+    doorbell::{self, JfcDoorbell},
+    regs::{self, control, status},
+    sqe::BLOCK_WORDS,
+};
+use urma_mem::sync::Ordering;
+
+use super::{Device, limits};
+use crate::context::jfc::Rung;
+
+/// Set-up registers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup {
+    pub(crate) cmd_base: u64,
+    pub(crate) rsp_base: u64,
+    pub(crate) cmd_depth: u32,
+    pub(crate) aeq_base: u64,
+    pub(crate) aeq_depth: u32,
+    pub(crate) control: u32,
+}
+
+const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
+
+impl Device {
+    /// Register read; outside the map: all ones, counted.
+    #[must_use]
+    pub fn read(&self, _now: Nanos, offset: u64) -> u64 {
+        let setup = self.setup();
+        match offset {
+            regs::ID => regs::MAGIC,
+            regs::VERSION_REG => u64::from(regs::VERSION),
+            regs::STATUS => u64::from(self.status.load(Ordering::SeqCst)),
+            regs::CONTROL => u64::from(setup.control),
+            regs::CMD_BASE => setup.cmd_base,
+            regs::RSP_BASE => setup.rsp_base,
+            regs::CMD_DEPTH => u64::from(setup.cmd_depth),
+            regs::AEQ_BASE => setup.aeq_base,
+            regs::AEQ_DEPTH => u64::from(setup.aeq_depth),
+            regs::CAPS..CAPS_END if offset % 8 == 0 => {
+                let index = usize::try_from((offset - regs::CAPS) / 8).unwrap_or(0);
+                limits::caps(self.cfg()).to_words().get(index).copied().unwrap_or(0)
+            }
+            _ => {
+                self.count(Counter::BadRegisterAccess);
+                u64::MAX
+            }
+        }
+    }
+
+    /// 32-bit register write; a doorbell steps its queue in the calling thread.
+    #[inline]
+    pub fn write32(&self, now: Nanos, offset: u64, value: u32) {
+        if (regs::JETTY_PAGES..regs::BAR_LEN).contains(&offset) {
+            let (id, at) = page_of(offset);
+            if at == doorbell::SQ_PI {
+                self.ring_send(now, id, value);
+            } else {
+                self.count(Counter::BadRegisterAccess);
+            }
+            return;
+        }
+        self.write_setup32(now, offset, value);
+    }
+
+    /// 64-bit register write.
+    #[inline]
+    pub fn write64(&self, now: Nanos, offset: u64, value: u64) {
+        match offset {
+            regs::JFC_DB => self.ring_jfc(now, JfcDoorbell::decode(value)),
+            regs::EQ_CI => self.ring_eq(value),
+            regs::CMD_BASE => self.change_setup(|s| s.cmd_base = value),
+            regs::RSP_BASE => self.change_setup(|s| s.rsp_base = value),
+            regs::AEQ_BASE => self.change_setup(|s| s.aeq_base = value),
+            _ => self.count(Counter::BadRegisterAccess),
+        }
+    }
+
+    /// 64 bytes at once: a direct entry. It is in the ring as well, for when it cannot start now.
+    #[inline]
+    pub fn write_block(&self, now: Nanos, offset: u64, words: &[u64; BLOCK_WORDS]) {
+        let (id, at) = page_of(offset);
+        let inside = (regs::JETTY_PAGES..regs::BAR_LEN).contains(&offset);
+        if !inside || at != doorbell::DWQE {
+            self.count(Counter::BadRegisterAccess);
+            return;
+        }
+        let queue = self.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
+        let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
+        let pi = queue.pi.load(Ordering::Relaxed);
+        // The entry says at which position it stands: it must be the next one posted.
+        if (words[0] ^ u64::from(pi)) & 0xffff & queue.index_mask() != 0 {
+            return self.count(Counter::BadDoorbell);
+        }
+        queue.pi.store(pi.wrapping_add(1), Ordering::Release);
+        self.run_queue(queue, now, Some(words));
+    }
+
+    #[inline]
+    fn ring_send(&self, now: Nanos, id: u32, pi: u32) {
+        let queue = self.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
+        let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
+        queue.pi.store(pi, Ordering::Release);
+        self.run_queue(queue, now, None);
+    }
+
+    #[inline]
+    fn ring_jfc(&self, now: Nanos, db: JfcDoorbell) {
+        let jfc = self.jfcs.get(db.jfcn).filter(|j| j.live.load(Ordering::Acquire));
+        let Some(jfc) = jfc else { return self.count(Counter::BadDoorbell) };
+        match jfc.on_doorbell(db) {
+            Rung::Quiet => {}
+            Rung::Restart => self.restart_stopped(now),
+            Rung::Bad => self.count(Counter::BadDoorbell),
+        }
+        if db.arm.is_some() && jfc.period_us().is_some() {
+            self.run_shared(now);
+        }
+    }
+
+    fn ring_eq(&self, value: u64) {
+        let (eqn, ci) = (value >> 32, low32(value));
+        let eq = u32::try_from(eqn).ok().and_then(|n| self.eqs.get(n)).and_then(|e| e.load_full());
+        let Some(eq) = eq else { return self.count(Counter::BadDoorbell) };
+        match eq.on_consumed(ci) {
+            None => self.count(Counter::BadDoorbell),
+            Some(false) => {}
+            Some(true) => {
+                for jfc in self.jfcs.iter().filter(|j| j.uses(&eq)) {
+                    jfc.push_pending();
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn write_setup32(&self, now: Nanos, offset: u64, value: u32) {
+        match offset {
+            regs::CONTROL => self.write_control(now, value),
+            regs::CMD_DEPTH => self.change_setup(|s| s.cmd_depth = value),
+            regs::AEQ_DEPTH => self.change_setup(|s| s.aeq_depth = value),
+            regs::CMD_PI => {
+                self.cmd_pi.store(value, Ordering::SeqCst);
+                self.run_shared(now);
+            }
+            regs::AEQ_CI => self.ring_aeq(value),
+            _ => self.count(Counter::BadRegisterAccess),
+        }
+    }
+
+    fn ring_aeq(&self, ci: u32) {
+        let Some(aeq) = self.aeq.load_full() else { return self.count(Counter::BadDoorbell) };
+        match aeq.on_consumed(ci) {
+            None => self.count(Counter::BadDoorbell),
+            Some(_) => self.push_async(),
+        }
+    }
+
+    fn write_control(&self, now: Nanos, value: u32) {
+        if value & control::RESET != 0 {
+            self.reset(now);
+            return;
+        }
+        let mut ok = true;
+        if value & control::ENABLE != 0 {
+            ok = self.enable();
+        } else {
+            self.aeq.store(None);
+        }
+        self.change_setup(|s| s.control = value & control::ENABLE);
+        let ready = if ok { status::READY } else { status::FATAL };
+        self.status.store(ready, Ordering::SeqCst);
+    }
+
+    /// A copy of the set-up registers.
+    pub(crate) fn setup(&self) -> Setup {
+        *self.setup.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn change_setup(&self, change: impl FnOnce(&mut Setup)) {
+        change(&mut self.setup.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[inline]
+fn page_of(offset: u64) -> (u32, u64) {
+    let from = offset.wrapping_sub(regs::JETTY_PAGES);
+    (low32((from / doorbell::PAGE_LEN) & (regs::QUEUE_IDS - 1)), from % doorbell::PAGE_LEN)
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+const fn low32(word: u64) -> u32 {
+    word as u32
+}

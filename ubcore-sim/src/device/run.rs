@@ -1,0 +1,200 @@
+//! Who steps what, and when: posters their queue, whoever comes the shared part.
+//!
+//! *Owns*: the two work lists, the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
+//! *Must not*: wait for a value that another thread holds (it will see the mark).
+
+use std::sync::Arc;
+
+use udma_abi::{CmdStatus, Nanos, RawEid, sqe::BLOCK_WORDS};
+use urma_mem::sync::Ordering;
+use urma_mem::{Run, sleep::Rest};
+
+use super::Device;
+use crate::context::queue::Queue;
+use crate::engine::send::{Left, Visit};
+use crate::ports::{Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
+
+/// Queues that one step of the device runs.
+const QUEUES_PER_STEP: usize = 64;
+
+impl Device {
+    /// One bounded step of everything runnable. Returns whether anything was done.
+    pub fn step(&self, now: Nanos) -> bool {
+        let mut busy = false;
+        for _ in 0..QUEUES_PER_STEP {
+            let Some(id) = self.runnable.pop() else { break };
+            if let Some(queue) = self.queues.get(id) {
+                queue.unmark_runnable();
+                busy |= self.run_queue(queue, now, None);
+            }
+        }
+        busy | self.run_shared(now)
+    }
+
+    /// Runs a queue's engine, in this thread or by whoever is in it. Whether anything was done here.
+    #[inline]
+    pub(crate) fn run_queue(
+        &self,
+        queue: &Arc<Queue>,
+        now: Nanos,
+        direct: Option<&[u64; BLOCK_WORDS]>,
+    ) -> bool {
+        let mut direct = direct;
+        let mut left = Left::default();
+        let run = queue.send.run(|engine| {
+            let Some(engine) = engine else { return };
+            let visit = Visit { dev: self, queue, now, direct: direct.take() };
+            let step = engine.step(&visit);
+            left.more = step.more;
+            left.shared |= step.shared;
+            left.busy |= step.busy;
+        });
+        if left.more || run == Run::WorkLeft {
+            self.make_runnable(queue);
+        }
+        if left.shared {
+            self.list_send(queue);
+            self.run_shared(now);
+        }
+        left.busy
+    }
+
+    /// A send queue has something for the shared part.
+    pub(crate) fn list_send(&self, queue: &Queue) {
+        if queue.mark_listed() {
+            // The list holds every number at most once, so there is room.
+            let _ = self.listed.push(queue.id);
+        }
+    }
+
+    /// The next send queue with something for the shared part.
+    pub(crate) fn next_listed(&self) -> Option<u32> {
+        let id = self.listed.pop()?;
+        if let Some(queue) = self.queues.get(id) {
+            queue.unmark_listed();
+        }
+        Some(id)
+    }
+
+    /// Puts a queue on the list for the next step.
+    pub(crate) fn make_runnable(&self, queue: &Queue) {
+        if queue.mark_runnable() {
+            let _ = self.runnable.push(queue.id);
+        }
+    }
+
+    /// Lets a send queue take the ends in its mail. Called by the shared part, which is not stepped
+    /// again from here: what the queue hands over now is listed.
+    pub(crate) fn wake_send(&self, now: Nanos, id: u32) {
+        let Some(queue) = self.queues.get(id) else { return };
+        let mut left = Left::default();
+        let run = queue.send.run(|engine| {
+            let Some(engine) = engine else { return };
+            let step = engine.step(&Visit { dev: self, queue, now, direct: None });
+            left.more = step.more;
+            left.shared |= step.shared;
+        });
+        if left.more || run == Run::WorkLeft {
+            self.make_runnable(queue);
+        }
+        if left.shared {
+            self.list_send(queue);
+        }
+    }
+
+    /// Completion slots are free again: queues that stopped for want of one go on.
+    pub(crate) fn restart_stopped(&self, now: Nanos) {
+        for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
+            queue.stopped.store(false, Ordering::SeqCst);
+            self.run_queue(queue, now, None);
+        }
+    }
+
+    /// Steps the shared part, here or by whoever is in it.
+    pub(crate) fn run_shared(&self, now: Nanos) -> bool {
+        let mut busy = false;
+        let run = self.shared.run(|shared| {
+            busy |= shared.step(self, now);
+            self.deadline.store(shared.poll_deadline().unwrap_or(u64::MAX), Ordering::SeqCst);
+        });
+        if run == Run::WorkLeft {
+            self.deadline.fetch_min(now, Ordering::SeqCst);
+        }
+        busy
+    }
+
+    /// When [`Device::step`] wants to be called at the latest.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Deadline {
+        if !self.runnable.is_empty() || !self.listed.is_empty() {
+            return Some(0);
+        }
+        let at = self.deadline.load(Ordering::SeqCst);
+        (at != u64::MAX).then_some(at)
+    }
+
+    /// What the core wants done about a peer.
+    pub fn poll_host_request(&self) -> Option<HostRequest> {
+        self.requests.pop()
+    }
+
+    /// A datagram that the core wants sent; its bytes (BTH to ICRC) are in `buf`.
+    pub fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
+        let held = self.shared.try_with(|shared| shared.exchange.poll_transmit(now, buf))?;
+        if held.marked {
+            self.run_shared(now);
+        }
+        held.value
+    }
+
+    /// The peer is on this host; these are the shared parts. Also called when the peer came first.
+    pub fn on_same_host_peer(&self, now: Nanos, eid: RawEid, parts: SameHostParts) {
+        let visit = |s: &mut super::Shared| s.exchange.on_same_host_peer(self, now, eid, parts);
+        let _ = self.shared.with_blocking(visit);
+        self.run_shared(now);
+    }
+
+    /// The peer is not on this host: packets go to its address.
+    pub fn on_packet_peer(&self, now: Nanos, eid: RawEid) {
+        let _ = self.shared.with_blocking(|s| s.exchange.on_packet_peer(self, now, eid));
+        self.run_shared(now);
+    }
+
+    /// There is no way to the peer.
+    pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
+        let _ = self.shared.with_blocking(|s| s.exchange.on_no_peer(self, eid, why));
+        self.run_shared(now);
+    }
+
+    /// A peer on this host hung up or died.
+    pub fn on_peer_gone(&self, now: Nanos, eid: RawEid) {
+        let _ = self.shared.with_blocking(|s| s.exchange.on_peer_gone(self, now, eid));
+        self.run_shared(now);
+    }
+
+    /// A datagram (BTH to ICRC) came from a node.
+    pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
+        let _ = self.shared.with_blocking(|s| s.exchange.on_datagram(self, now, from, bytes));
+        self.run_shared(now);
+    }
+
+    /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
+    /// descriptors until a peer wakes it, or until [`Device::poll_deadline`].
+    #[must_use]
+    pub fn announce_sleep(&self, now: Nanos) -> bool {
+        let Some(sleep) = &self.sleep else { return false };
+        let rest = sleep.announce_sleep(|| {
+            let due = self.poll_deadline().is_some_and(|at| at <= now);
+            // Whoever holds the shared part is awake and will look for itself.
+            due || self.shared.try_with(|s| s.exchange.has_work()).is_none_or(|h| h.value || h.marked)
+        });
+        rest == Rest::Sleep
+    }
+
+    /// Says *awake* to peers; to be called as soon as the wait returns.
+    pub fn announce_awake(&self) {
+        if let Some(sleep) = &self.sleep {
+            sleep.announce_awake();
+        }
+    }
+}

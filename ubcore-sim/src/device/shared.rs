@@ -1,0 +1,49 @@
+//! The part of the device that one thread at a time works on: commands, objects, the exchange.
+//!
+//! *Owns*: what commands make; what waits for its answer. *Takes*: the command ring, time.
+//! *Gives*: answers. *Must not*: be waited for by a poster.
+
+use udma_abi::Nanos;
+
+use super::{Device, DeviceCfg};
+use crate::command::{ring::CommandRing, waiting::Waiting};
+use crate::context::objects::Objects;
+use crate::exchange::Exchange;
+use crate::ports::Deadline;
+
+/// Everything behind the device's one `Serial`.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) exchange: Exchange,
+    pub(crate) objects: Objects,
+    pub(crate) ring: Option<CommandRing>,
+    /// Commands not answered yet, by sequence number.
+    pub(crate) waiting: Vec<(u32, Waiting)>,
+}
+
+impl Shared {
+    pub(crate) fn new(cfg: &DeviceCfg) -> Self {
+        Self {
+            exchange: Exchange::new(cfg),
+            objects: Objects::default(),
+            ring: None,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// One bounded step.
+    pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
+        let mut busy = self.step_commands(dev, now);
+        busy |= self.exchange.step(dev, now);
+        if !self.waiting.is_empty() {
+            busy |= self.step_waiting(dev, now);
+        }
+        busy
+    }
+
+    pub(crate) fn poll_deadline(&self) -> Deadline {
+        // A waiting command is looked at in every step; a drain is over within its patience.
+        let waiting = self.waiting.iter().filter_map(|(_, w)| w.deadline()).min();
+        [waiting, self.exchange.poll_deadline()].into_iter().flatten().min()
+    }
+}

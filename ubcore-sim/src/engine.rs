@@ -1,0 +1,13 @@
+//! From doorbell to completion.
+//!
+//! *Owns*: fetching, the direct path, requests under way, receives, completions. *Takes*: queues
+//! made runnable. *Gives*: bytes moved, pieces for carriers, completion entries.
+//! *Must not*: create or destroy objects.
+
+pub(crate) mod direct;
+pub(crate) mod fetch;
+pub(crate) mod gather;
+pub(crate) mod mail;
+pub(crate) mod remote;
+pub(crate) mod retire;
+pub(crate) mod send;

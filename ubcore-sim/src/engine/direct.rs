@@ -1,0 +1,258 @@
+//! The direct path: WRITE, READ, atomics and notifications done by the initiator.
+//!
+//! *Owns*: the position in a transfer, so that a step can stop between chunks. *Takes*: a checked
+//! request and a way. *Gives*: bytes moved, or the word that this needs the peer. *Must not*: move a
+//! byte before all checks; move more than a chunk between two looks at the generation.
+
+use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
+use urma_mem::{AtomicOp, Region};
+
+use super::gather::{self, Local, Segments, Span, Words};
+use super::remote::{LinkSeat, Reached, Want};
+use crate::device::Faults;
+use crate::hooks::{self, Hook};
+
+/// How far a request came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// All of it; bytes transferred.
+    Done(u32),
+    /// The step's bytes are used up; go on later.
+    More,
+    /// Needs the peer; nothing was moved.
+    NotDirect,
+}
+
+/// Where a transfer stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cursor {
+    /// Bytes moved.
+    pub(crate) at: u64,
+    /// Generation of the target under which they were.
+    pub(crate) life: u64,
+}
+
+/// What one call works with.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) sqe: &'a Sqe,
+    pub(crate) words: &'a Words,
+    pub(crate) local: Local,
+    /// Bytes of the request.
+    pub(crate) len: u64,
+    pub(crate) segments: Segments<'a>,
+    pub(crate) chunk: usize,
+    pub(crate) faults: Faults,
+}
+
+impl Job<'_> {
+    /// Goes on with the request from `cursor`, for at most `budget` bytes.
+    #[inline]
+    pub(crate) fn go(
+        mut self,
+        seat: &mut LinkSeat,
+        cursor: &mut Cursor,
+        budget: &mut usize,
+    ) -> Result<Progress, CqeStatus> {
+        match self.sqe.opcode {
+            Opcode::Write | Opcode::Read | Opcode::WriteImm => self.transfer(seat, cursor, budget),
+            Opcode::WriteNotify | Opcode::WriteAtomic => self.notify(seat, cursor, budget),
+            op if op.is_atomic() => self.atomic(seat),
+            _ => Ok(Progress::NotDirect),
+        }
+    }
+
+    #[inline]
+    fn transfer(
+        &mut self,
+        seat: &mut LinkSeat,
+        cursor: &mut Cursor,
+        budget: &mut usize,
+    ) -> Result<Progress, CqeStatus> {
+        let write = self.sqe.opcode != Opcode::Read;
+        loop {
+            let left = self.len - cursor.at;
+            let len = left.min(self.chunk.min(*budget).max(1) as u64);
+            let Ok(len) = usize::try_from(len) else { return Err(CqeStatus::LocLen) };
+            let span = Span { at: cursor.at, len, last: len as u64 == left };
+            match self.chunk_of(seat, span, cursor.life, write)? {
+                Reached::NotDirect => return Ok(Progress::NotDirect),
+                Reached::Yes((), life) => cursor.life = life,
+            }
+            cursor.at += len as u64;
+            *budget = budget.saturating_sub(len);
+            if span.last {
+                return Ok(Progress::Done(u32::try_from(self.len).unwrap_or(u32::MAX)));
+            }
+            hooks::pass(Hook::MidCopy);
+            if *budget == 0 {
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    #[inline]
+    fn chunk_of(
+        &mut self,
+        seat: &mut LinkSeat,
+        span: Span,
+        life: u64,
+        write: bool,
+    ) -> Result<Reached<()>, CqeStatus> {
+        let sqe = self.sqe;
+        let want = Want {
+            token_id: sqe.seg_token_id,
+            token: segment_token(sqe),
+            va: sqe.remote_va,
+            len: self.len,
+            right: if write { Access::WRITE } else { Access::READ },
+            life,
+        };
+        // The check covers the whole request each time; only the span is touched.
+        let at = usize::try_from(span.at).map_err(|_| CqeStatus::LocLen)?;
+        let Self { words, local, segments, faults, .. } = self;
+        let (words, faults) = (*words, *faults);
+        let table = segments.table;
+        seat.reach(table, faults, &want, |memory, offset| {
+            if write {
+                if faults.last_byte_early() && span.last {
+                    store_end_first(local, words, segments, span, (memory, offset + at));
+                }
+                gather::copy_out(local, words, segments, span, (memory, offset + at))
+            } else {
+                gather::copy_in(local.pieces(words), segments, span, (memory, offset + at))
+            }
+        })
+    }
+
+    fn atomic(&mut self, seat: &mut LinkSeat) -> Result<Progress, CqeStatus> {
+        let sqe = self.sqe;
+        let want = Want {
+            token_id: sqe.seg_token_id,
+            token: segment_token(sqe),
+            va: sqe.remote_va,
+            len: self.len,
+            right: Access::ATOMIC,
+            life: 0,
+        };
+        let len = self.len;
+        let reached = seat.reach(self.segments.table, self.faults, &want, |memory, offset| {
+            atomic_at(memory, offset, sqe, len).ok_or(CqeStatus::RemUnsupportedReq)
+        })?;
+        let Reached::Yes(old, _) = reached else { return Ok(Progress::NotDirect) };
+        let bytes = old.to_le_bytes();
+        let len = usize::try_from(self.len).unwrap_or(8).min(8);
+        let span = Span { at: 0, len, last: true };
+        gather::write_in(self.local.pieces(self.words), &mut self.segments, span, &bytes[..len])?;
+        Ok(Progress::Done(u32::try_from(self.len).unwrap_or(8)))
+    }
+
+    /// The write, then the 8 bytes elsewhere; both targets are checked before the first byte.
+    fn notify(
+        &mut self,
+        seat: &mut LinkSeat,
+        cursor: &mut Cursor,
+        budget: &mut usize,
+    ) -> Result<Progress, CqeStatus> {
+        let want = notify_want(self.sqe);
+        let table = self.segments.table;
+        if cursor.life == 0 {
+            let reached = seat.reach(table, self.faults, &want, |memory, offset| {
+                if memory.addr().wrapping_add(offset) % 8 == 0 { Ok(()) } else { Err(CqeStatus::RemUnsupportedReq) }
+            })?;
+            if matches!(reached, Reached::NotDirect) {
+                return Ok(Progress::NotDirect);
+            }
+        }
+        let done = match self.transfer(seat, cursor, budget)? {
+            Progress::Done(bytes) => bytes,
+            other => return Ok(other),
+        };
+        let sqe = self.sqe;
+        let reached = seat.reach(table, self.faults, &want, |memory, offset| {
+            notify_at(memory, offset, sqe).ok_or(CqeStatus::RemAccessAbort)
+        })?;
+        // It was direct a moment ago; a segment that lost its shared pages since is not the same.
+        match reached {
+            Reached::Yes((), _) => Ok(Progress::Done(done)),
+            Reached::NotDirect => Err(CqeStatus::RemAccessAbort),
+        }
+    }
+}
+
+/// The token that a request shows for its target segment.
+#[inline]
+pub(crate) fn segment_token(sqe: &Sqe) -> Option<u32> {
+    match sqe.opcode {
+        Opcode::WriteImm => Some(sqe.seg_token_value),
+        _ => sqe.token_en.then_some(sqe.token_value),
+    }
+}
+
+pub(crate) fn notify_want(sqe: &Sqe) -> Want {
+    let atomic = sqe.opcode == Opcode::WriteAtomic;
+    Want {
+        token_id: sqe.notify_token_id,
+        token: Some(sqe.seg_token_value),
+        va: sqe.notify_va,
+        len: 8,
+        right: if atomic { Access::ATOMIC } else { Access::WRITE },
+        life: 0,
+    }
+}
+
+fn notify_at(memory: &Region, offset: usize, sqe: &Sqe) -> Option<()> {
+    if sqe.opcode == Opcode::WriteNotify {
+        memory.store_u64_release(offset, sqe.imm).ok()
+    } else {
+        memory.atomic_u64(offset, AtomicOp::Add(sqe.imm)).ok().map(|_| ())
+    }
+}
+
+/// The atomic of an entry; `None` when the address is not aligned to the size.
+fn atomic_at(memory: &Region, offset: usize, sqe: &Sqe, len: u64) -> Option<u64> {
+    match len {
+        4 => {
+            let op = operation(sqe.opcode, low32(sqe.operand), low32(sqe.compare))?;
+            memory.atomic_u32(offset, op).ok().map(u64::from)
+        }
+        8 => memory.atomic_u64(offset, operation(sqe.opcode, sqe.operand, sqe.compare)?).ok(),
+        _ => None,
+    }
+}
+
+/// What an atomic opcode does to a word.
+pub(crate) fn operation<T>(opcode: Opcode, operand: T, compare: T) -> Option<AtomicOp<T>> {
+    Some(match opcode {
+        Opcode::Cas => AtomicOp::Cas { cmp: compare, swap: operand },
+        Opcode::Swap => AtomicOp::Swap(operand),
+        Opcode::FetchAdd => AtomicOp::Add(operand),
+        Opcode::FetchSub => AtomicOp::Sub(operand),
+        Opcode::FetchAnd => AtomicOp::And(operand),
+        Opcode::FetchOr => AtomicOp::Or(operand),
+        Opcode::FetchXor => AtomicOp::Xor(operand),
+        _ => return None,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "4-byte operands lie in the low half")]
+pub(crate) const fn low32(word: u64) -> u32 {
+    word as u32
+}
+
+/// Planted fault: the end of the message becomes visible before the rest.
+#[cold]
+fn store_end_first(
+    local: &Local,
+    words: &Words,
+    segments: &mut Segments<'_>,
+    span: Span,
+    (memory, offset): (&Region, usize),
+) {
+    if let Some(last) = span.len.checked_sub(1) {
+        let mut byte = [0];
+        if gather::read_out(local, words, segments, span.at + last as u64, &mut byte).is_ok() {
+            let _ = memory.write(offset + last, &byte);
+        }
+    }
+}

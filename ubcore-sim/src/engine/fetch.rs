@@ -1,0 +1,116 @@
+//! Fetching a send queue entry: copied once, then judged by its copy.
+//!
+//! *Owns*: the position in the ring. *Takes*: the ring, or a direct entry. *Gives*: a checked entry.
+//! *Must not*: read a block twice; trust a count.
+
+use udma_abi::{
+    Sqe,
+    sqe::{BLOCK_LEN, BLOCK_WORDS, BLOCKS_MAX, SQE_WORDS_MAX, SqeFlags, inline_max, sge_max},
+};
+use urma_mem::Region;
+
+/// The consumer side of a send ring.
+#[derive(Debug)]
+pub(crate) struct SendRing {
+    region: Region,
+    mask: u32,
+    log2: u32,
+    /// Next block to fetch, free running.
+    pub(crate) head: u32,
+}
+
+/// A fetched entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fetched {
+    pub(crate) sqe: Sqe,
+    /// Blocks it takes.
+    pub(crate) blocks: u32,
+}
+
+/// An entry that makes no sense; how far to step over it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Malformed {
+    /// Blocks it seems to take, at least 1, at most what was posted.
+    pub(crate) blocks: u32,
+}
+
+impl SendRing {
+    /// `region` holds `1 << log2` blocks.
+    pub(crate) fn new(region: Region, log2: u32) -> Self {
+        Self { region, mask: (1 << log2) - 1, log2, head: 0 }
+    }
+
+    /// Blocks of the ring.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.mask + 1
+    }
+
+    /// The entry at the head; `posted` blocks are there, at least one. The head does not move.
+    #[inline]
+    pub(crate) fn fetch(
+        &self,
+        posted: u32,
+        direct: Option<&[u64; BLOCK_WORDS]>,
+        words: &mut [u64; SQE_WORDS_MAX],
+    ) -> Result<Fetched, Malformed> {
+        let bad = Malformed { blocks: 1 };
+        match direct {
+            Some(block) => words[..BLOCK_WORDS].copy_from_slice(block),
+            None => self.load(0, words).ok_or(bad)?,
+        }
+        let mut sqe = Sqe::decode(words).map_err(|_| bad)?;
+        if !self.is_ours(&sqe) {
+            return Err(bad);
+        }
+        let blocks = sqe.blocks();
+        if blocks > BLOCKS_MAX || !counts_fit(&sqe) {
+            return Err(bad);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most BLOCKS_MAX")]
+        let blocks = blocks as u32;
+        if blocks > posted {
+            return Err(Malformed { blocks: posted });
+        }
+        if blocks > 1 {
+            for index in 1..blocks {
+                self.load(index, words).ok_or(bad)?;
+            }
+            sqe = Sqe::decode(words).map_err(|_| bad)?;
+        }
+        Ok(Fetched { sqe, blocks })
+    }
+
+    /// Index of the head as completions name it.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "indices are modulo 2^16")]
+    pub(crate) fn entry_idx(&self) -> u16 {
+        self.head as u16
+    }
+
+    /// Owner bit and index are those of this pass.
+    #[inline]
+    fn is_ours(&self, sqe: &Sqe) -> bool {
+        let owner = (self.head >> self.log2) & 1 == 0;
+        let same = (u32::from(sqe.entry_idx) ^ self.head) & self.mask & 0xffff == 0;
+        sqe.owner == owner && same
+    }
+
+    #[inline]
+    fn load(&self, index: u32, words: &mut [u64; SQE_WORDS_MAX]) -> Option<()> {
+        let at = (self.head.wrapping_add(index) & self.mask) as usize * BLOCK_LEN;
+        let block = self.region.load_block::<BLOCK_WORDS>(at).ok()?;
+        let to = index as usize * BLOCK_WORDS;
+        words.get_mut(to..to + BLOCK_WORDS)?.copy_from_slice(&block);
+        Some(())
+    }
+}
+
+#[inline]
+fn counts_fit(sqe: &Sqe) -> bool {
+    if sqe.flags.contains(SqeFlags::INLINE) {
+        let carries = sqe.opcode.is_send() || sqe.opcode.is_write();
+        carries && usize::from(sqe.inline_len) <= inline_max(sqe.opcode)
+    } else {
+        usize::from(sqe.sge_num) <= sge_max(sqe.opcode)
+    }
+}

@@ -1,0 +1,276 @@
+//! Local buffers of a request: checked as a whole, then copied piece by piece.
+//!
+//! *Owns*: the list of SGEs as fetched, and the order in which a message's bytes are stored.
+//! *Takes*: entry words, segment contexts. *Gives*: checks and copies of any sub-range.
+//! *Must not*: read host rings; move a byte before the whole list was checked.
+
+use udma_abi::{
+    CqeStatus, Sge, Sqe,
+    rqe::SGE_MAX,
+    sqe::{SQE_WORDS_MAX, SqeFlags, control_len},
+};
+use urma_mem::Region;
+
+use crate::context::segment::{SegmentCache, SegmentTable};
+
+/// Bytes at the end of a message that are stored last; two words, so that an unaligned last word is
+/// whole as well.
+const TAIL: usize = 16;
+
+/// Where a request's local bytes lie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Local {
+    /// In segments, named by pairs of words from `first` on.
+    Sges {
+        /// First word.
+        first: usize,
+        /// Pieces.
+        num: usize,
+    },
+    /// In the entry itself, from this byte on.
+    Inline {
+        /// First byte.
+        offset: usize,
+        /// Bytes.
+        len: usize,
+    },
+}
+
+/// Access to segments, joined for one operation.
+#[derive(Debug)]
+pub(crate) struct Segments<'a> {
+    pub(crate) cache: &'a mut SegmentCache,
+    pub(crate) table: &'a SegmentTable,
+}
+
+impl Local {
+    /// The local part of a fetched entry, whose counts were checked.
+    #[inline]
+    pub(crate) fn of(sqe: &Sqe) -> Self {
+        let offset = control_len(sqe.opcode);
+        if sqe.flags.contains(SqeFlags::INLINE) {
+            return Self::Inline { offset, len: usize::from(sqe.inline_len) };
+        }
+        Self::Sges { first: offset / 8, num: usize::from(sqe.sge_num) }
+    }
+
+    /// The words of the pieces; none for inline bytes.
+    #[inline]
+    pub(crate) fn pieces<'a>(&self, words: &'a Words) -> &'a [u64] {
+        match *self {
+            Self::Sges { first, num } => words.get(first..first + 2 * num).unwrap_or(&[]),
+            Self::Inline { .. } => &[],
+        }
+    }
+
+    /// Bytes altogether.
+    #[inline]
+    pub(crate) fn len(&self, words: &Words) -> u64 {
+        match self {
+            Self::Sges { .. } => list(self.pieces(words)).map(|s| u64::from(s.len)).sum(),
+            Self::Inline { len, .. } => *len as u64,
+        }
+    }
+
+    /// Every piece lies in a live segment, which can be stored to when `store` asks for it.
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        words: &Words,
+        segments: &mut Segments<'_>,
+        store: Store,
+    ) -> Result<(), CqeStatus> {
+        check(self.pieces(words), segments, store)
+    }
+}
+
+/// The words of an entry (of a send queue, or of a receive queue with its 16 pieces).
+pub(crate) type Words = [u64; SQE_WORDS_MAX];
+
+const _: () = assert!(SQE_WORDS_MAX == 2 * SGE_MAX, "a receive entry fits as well");
+
+/// The pieces that pairs of words name.
+#[inline]
+pub(crate) fn list(pieces: &[u64]) -> impl Iterator<Item = Sge> + '_ {
+    pieces.chunks_exact(2).map(|pair| Sge::from_words([pair[0], pair[1]]))
+}
+
+/// Every piece lies in a live segment, which can be stored to when `store` asks for it.
+#[inline]
+pub(crate) fn check(
+    pieces: &[u64],
+    segments: &mut Segments<'_>,
+    store: Store,
+) -> Result<(), CqeStatus> {
+    {
+        for sge in list(pieces).filter(|s| s.len != 0) {
+            let segment = segments
+                .cache
+                .find(segments.table, sge.token_id)
+                .filter(|s| s.offset_of(sge.va, u64::from(sge.len)).is_some())
+                .ok_or(CqeStatus::LocAccess)?;
+            if store == Store::Yes && !segment.region.is_writable() {
+                return Err(CqeStatus::LocAccess);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether local memory will be stored to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Store {
+    /// Yes: READ, atomics, receives.
+    Yes,
+    /// No: sends and writes.
+    No,
+}
+
+/// A sub-range of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// First byte of the message that is meant.
+    pub(crate) at: u64,
+    /// Bytes.
+    pub(crate) len: usize,
+    /// The message ends with it: the end is stored after everything else.
+    pub(crate) last: bool,
+}
+
+/// Calls `f(region, offset, bytes before, bytes)` for each local piece of a span, in order.
+fn each(
+    sges: &[u64],
+    segments: &mut Segments<'_>,
+    span: Span,
+    mut f: impl FnMut(&Region, usize, usize, usize) -> Option<()>,
+) -> Result<(), CqeStatus> {
+    let mut skip = span.at;
+    let mut done = 0;
+    for sge in list(sges) {
+        if done == span.len {
+            break;
+        }
+        let len = u64::from(sge.len);
+        if skip >= len {
+            skip -= len;
+            continue;
+        }
+        let segment =
+            segments.cache.find(segments.table, sge.token_id).ok_or(CqeStatus::LocAccess)?;
+        let offset = segment.offset_of(sge.va, len).ok_or(CqeStatus::LocAccess)?;
+        // Both fit: the piece was checked to lie in the segment's memory.
+        let skip_here = usize::try_from(skip).map_err(|_| CqeStatus::LocLen)?;
+        let take = (sge.len as usize - skip_here).min(span.len - done);
+        f(&segment.region, offset + skip_here, done, take).ok_or(CqeStatus::LocAccess)?;
+        done += take;
+        skip = 0;
+    }
+    if done == span.len { Ok(()) } else { Err(CqeStatus::LocLen) }
+}
+
+/// Copies a span of the local bytes to `to`, in message order; of the last span the end comes last.
+#[inline]
+pub(crate) fn copy_out(
+    local: &Local,
+    words: &Words,
+    segments: &mut Segments<'_>,
+    span: Span,
+    (to, to_offset): (&Region, usize),
+) -> Result<(), CqeStatus> {
+    match local {
+        Local::Inline { offset, .. } => {
+            let bytes = inline_bytes(words);
+            let at = offset + usize::try_from(span.at).map_err(|_| CqeStatus::LocLen)?;
+            let bytes = bytes.get(at..at + span.len).ok_or(CqeStatus::LocLen)?;
+            to.write_ordered(to_offset, bytes).map_err(|_| CqeStatus::RemAccessAbort)
+        }
+        Local::Sges { num: 1, .. } => {
+            let copy = |from: &Region, offset: usize, _: usize, len: usize| {
+                from.copy_to_ordered(offset, to, to_offset, len).ok()
+            };
+            each(local.pieces(words), segments, span, copy)
+        }
+        Local::Sges { .. } => scatter_out(local.pieces(words), segments, span, (to, to_offset)),
+    }
+}
+
+/// Several pieces: the last bytes of the message may lie in more than one of them, so they are
+/// joined before they are stored.
+fn scatter_out(
+    sges: &[u64],
+    segments: &mut Segments<'_>,
+    span: Span,
+    (to, to_offset): (&Region, usize),
+) -> Result<(), CqeStatus> {
+    let tail = if span.last { span.len.min(TAIL) } else { 0 };
+    let body = span.len - tail;
+    each(sges, segments, Span { len: body, last: false, ..span }, |from, offset, done, len| {
+        from.copy_to(offset, to, to_offset + done, len).ok()
+    })?;
+    let mut bytes = [0; TAIL];
+    let end = Span { at: span.at + body as u64, len: tail, last: true };
+    each(sges, segments, end, |from, offset, done, len| {
+        from.read(offset, &mut bytes[done..done + len]).ok()
+    })?;
+    to.write_ordered(to_offset + body, &bytes[..tail]).map_err(|_| CqeStatus::RemAccessAbort)
+}
+
+/// Copies `span.len` bytes at `from` into a span of the local bytes, in message order; each piece's
+/// end comes after the rest of it, so the message's end comes last.
+#[inline]
+pub(crate) fn copy_in(
+    sges: &[u64],
+    segments: &mut Segments<'_>,
+    span: Span,
+    (from, from_offset): (&Region, usize),
+) -> Result<(), CqeStatus> {
+    each(sges, segments, span, |to, offset, done, len| {
+        from.copy_to_ordered(from_offset + done, to, offset, len).ok()
+    })
+}
+
+/// As [`copy_in`], from bytes.
+pub(crate) fn write_in(
+    sges: &[u64],
+    segments: &mut Segments<'_>,
+    span: Span,
+    bytes: &[u8],
+) -> Result<(), CqeStatus> {
+    each(sges, segments, span, |to, offset, done, len| {
+        to.write_ordered(offset, &bytes[done..done + len]).ok()
+    })
+}
+
+/// Reads a span of the local bytes into `bytes`.
+pub(crate) fn read_out(
+    local: &Local,
+    words: &Words,
+    segments: &mut Segments<'_>,
+    at: u64,
+    bytes: &mut [u8],
+) -> Result<(), CqeStatus> {
+    match local {
+        Local::Inline { offset, .. } => {
+            let all = inline_bytes(words);
+            let at = offset + usize::try_from(at).map_err(|_| CqeStatus::LocLen)?;
+            let from = all.get(at..at + bytes.len()).ok_or(CqeStatus::LocLen)?;
+            bytes.copy_from_slice(from);
+            Ok(())
+        }
+        Local::Sges { .. } => {
+            let span = Span { at, len: bytes.len(), last: false };
+            each(local.pieces(words), segments, span, |from, offset, done, len| {
+                from.read(offset, &mut bytes[done..done + len]).ok()
+            })
+        }
+    }
+}
+
+#[inline]
+fn inline_bytes(words: &Words) -> [u8; SQE_WORDS_MAX * 8] {
+    let mut bytes = [0; SQE_WORDS_MAX * 8];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}

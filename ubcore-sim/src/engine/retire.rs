@@ -1,0 +1,205 @@
+//! The way out of a send queue: requests retire in posting order, each with at most one entry.
+//!
+//! *Owns*: the requests that are started and not retired, each with its reserved slot. *Takes*: ends.
+//! *Gives*: completion entries and the consumer index in host memory. *Must not*: lose or double an
+//! end.
+
+use std::collections::VecDeque;
+
+use udma_abi::{
+    Cqe, CqeStatus,
+    rqe::record,
+    sqe::SqeFlags,
+};
+use urma_mem::Region;
+
+use crate::context::jfc::JfcPort;
+use crate::context::counts::FastCounts;
+use crate::device::Faults;
+
+/// One started request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    pub(crate) entry_idx: u16,
+    pub(crate) blocks: u32,
+    pub(crate) flags: SqeFlags,
+    /// READ or atomic: a fence waits for it.
+    pub(crate) fenced: bool,
+    /// Way it was handed over to, or 0 for none (TPN 0 is never given).
+    pub(crate) tpn: u32,
+    pub(crate) end: Option<(CqeStatus, u32)>,
+    /// Its entry was written ahead of its turn.
+    pub(crate) reported: bool,
+}
+
+/// What the entries of a queue have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub(crate) id: u32,
+    pub(crate) is_jetty: bool,
+    pub(crate) cookie: u64,
+    /// Completions may come out of order where the request allows it.
+    pub(crate) out_of_order: bool,
+}
+
+/// The consumer side's end of a send queue.
+#[derive(Debug)]
+pub(crate) struct Retire {
+    who: Identity,
+    port: JfcPort,
+    record: Region,
+    /// Blocks retired, free running.
+    retired: u32,
+    started: VecDeque<Started>,
+    /// Sequence number of the front of `started`.
+    front_seq: u32,
+    written: u64,
+}
+
+impl Retire {
+    /// `record` is the queue's doorbell record; `entries` is how many requests the ring can hold.
+    pub(crate) fn new(who: Identity, port: JfcPort, record: Region) -> Self {
+        let started = VecDeque::with_capacity(super::mail::HANDED_OVER_MAX);
+        Self { who, port, record, retired: 0, started, front_seq: 0, written: 0 }
+    }
+
+    pub(crate) fn port(&self) -> &JfcPort {
+        &self.port
+    }
+
+    /// Blocks of the ring that are free again, free running.
+    pub(crate) fn retired(&self) -> u32 {
+        self.retired
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.started.is_empty()
+    }
+
+    /// Sequence number that the next started request gets.
+    pub(crate) fn next_seq(&self) -> u32 {
+        let len = u32::try_from(self.started.len()).unwrap_or(u32::MAX);
+        self.front_seq.wrapping_add(len)
+    }
+
+    /// A request that ended where it started: the fast path when nothing is before it.
+    #[inline]
+    pub(crate) fn finish(&mut self, request: Started, fast: &FastCounts, faults: Faults) {
+        if self.started.is_empty() {
+            self.front_seq = self.front_seq.wrapping_add(1);
+            self.out(&request, fast, faults);
+        } else {
+            self.push(request, fast, faults);
+        }
+    }
+
+    /// A request that ends later, or behind others.
+    pub(crate) fn push(&mut self, request: Started, fast: &FastCounts, faults: Faults) {
+        self.started.push_back(request);
+        let last = self.started.len() - 1;
+        self.report_early(last, fast, faults);
+    }
+
+    /// The end of a started request. `None`: it is not one of ours, or ended before.
+    pub(crate) fn end(
+        &mut self,
+        seq: u32,
+        end: (CqeStatus, u32),
+        (fast, faults): (&FastCounts, Faults),
+    ) -> Option<Started> {
+        let index = seq.wrapping_sub(self.front_seq) as usize;
+        let request = self.started.get_mut(index).filter(|r| r.end.is_none())?;
+        request.end = Some(end);
+        let copy = *request;
+        self.report_early(index, fast, faults);
+        self.advance(fast, faults);
+        Some(copy)
+    }
+
+    /// Ends everything that has not ended.
+    pub(crate) fn end_all(&mut self, status: CqeStatus, fast: &FastCounts, faults: Faults) {
+        for request in self.started.iter_mut().filter(|r| r.end.is_none()) {
+            request.end = Some((status, 0));
+        }
+        self.advance(fast, faults);
+    }
+
+    /// Started requests that a fence has to wait for.
+    pub(crate) fn fence_pending(&self) -> bool {
+        self.started.iter().any(|r| r.fenced && r.end.is_none())
+    }
+
+    /// Writes the last entry of a flush or of a suspend, into a slot reserved before.
+    pub(crate) fn announce(&mut self, status: CqeStatus, entry_idx: u16, fast: &FastCounts) {
+        let cqe = self.entry(entry_idx, status, 0);
+        self.port.complete(&cqe, true);
+        fast.completion();
+    }
+
+    /// Retires from the front as far as requests have ended.
+    fn advance(&mut self, fast: &FastCounts, faults: Faults) {
+        while let Some(request) = self.started.front().filter(|r| r.end.is_some()).copied() {
+            self.started.pop_front();
+            self.front_seq = self.front_seq.wrapping_add(1);
+            self.out(&request, fast, faults);
+        }
+    }
+
+    fn report_early(&mut self, index: usize, fast: &FastCounts, faults: Faults) {
+        let allowed = self.who.out_of_order;
+        let Some(request) = self.started.get_mut(index) else { return };
+        let free = allowed && !request.flags.contains(SqeFlags::COMP_ORDER);
+        if free && request.end.is_some() && !request.reported {
+            request.reported = true;
+            let copy = *request;
+            self.report(&copy, fast, faults);
+        }
+    }
+
+    #[inline]
+    fn out(&mut self, request: &Started, fast: &FastCounts, faults: Faults) {
+        self.retired = self.retired.wrapping_add(request.blocks);
+        // The record's length was checked when the queue was made.
+        let _ = self.record.store_u32_release(record::SQ_CI, self.retired);
+        if !request.reported {
+            self.report(request, fast, faults);
+        }
+    }
+
+    #[inline]
+    fn report(&mut self, request: &Started, fast: &FastCounts, faults: Faults) {
+        let (status, bytes) = request.end.unwrap_or((CqeStatus::WrFlushErr, 0));
+        let failed = status != CqeStatus::Success;
+        if !failed && !request.flags.contains(SqeFlags::COMPLETE) {
+            self.port.give_back();
+            return;
+        }
+        self.written += 1;
+        let cqe = self.entry(request.entry_idx, status, bytes);
+        if faults.is_planted() && self.written % 7 == 0 {
+            if faults.completion_dropped() {
+                self.port.give_back();
+                return;
+            }
+            if faults.completion_doubled() && self.port.reserve() {
+                self.port.complete(&cqe, failed);
+            }
+        }
+        self.port.complete(&cqe, failed);
+        fast.completion();
+    }
+
+    #[inline]
+    fn entry(&self, entry_idx: u16, status: CqeStatus, byte_cnt: u32) -> Cqe {
+        Cqe {
+            is_jetty: self.who.is_jetty,
+            status,
+            entry_idx,
+            local_id: self.who.id,
+            byte_cnt,
+            user_data: self.who.cookie,
+            ..Cqe::default()
+        }
+    }
+}

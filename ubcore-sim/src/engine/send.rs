@@ -1,0 +1,354 @@
+//! One send queue's engine: fetch, route, execute, retire; a bounded step at a time.
+//!
+//! *Owns*: everything of the queue that only its `Serial`'s holder touches. *Takes*: posted blocks,
+//! ends of requests that were handed over, state changes. *Gives*: bytes moved directly, requests
+//! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
+
+mod flush;
+mod route;
+
+pub(crate) use route::MESSAGE_MAX;
+
+use std::sync::Arc;
+
+use udma_abi::{
+    AsyncKind, CqeStatus, Nanos, Sqe,
+    cmd::{Mode, QueueFlags, QueueState},
+    counters::Counter,
+    sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
+};
+use urma_mem::Region;
+use urma_mem::sync::Ordering;
+
+use super::direct::Cursor;
+use super::fetch::SendRing;
+use super::gather::{Local, Words};
+use super::mail::Mail;
+use super::remote::LinkSeat;
+use super::retire::{Identity, Retire, Started};
+use crate::context::jfc::JfcPort;
+use crate::context::queue::Queue;
+use crate::context::segment::SegmentCache;
+use crate::device::Device;
+
+/// What a send engine is made with.
+#[derive(Debug)]
+pub(crate) struct SendCfg {
+    pub(crate) who: Identity,
+    pub(crate) mode: Mode,
+    pub(crate) flags: QueueFlags,
+    pub(crate) ring: Region,
+    pub(crate) blocks_log2: u32,
+    pub(crate) record: Region,
+    pub(crate) port: JfcPort,
+    /// Index of its hazard slot in every half.
+    pub(crate) slot: usize,
+}
+
+/// The engine of one send queue.
+#[derive(Debug)]
+pub(crate) struct SendEngine {
+    id: u32,
+    is_jetty: bool,
+    mode: Mode,
+    flags: QueueFlags,
+    ring: SendRing,
+    retire: Retire,
+    mail: Arc<Mail>,
+    seats: Vec<LinkSeat>,
+    segments: SegmentCache,
+    words: Words,
+    current: Option<Current>,
+    state: State,
+    /// RC: way and remote jetty.
+    pub(crate) bound: Option<(u32, u32)>,
+    pub(crate) slot: usize,
+}
+
+/// The request at the front: fetched, with a completion slot, not ended.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    sqe: Sqe,
+    blocks: u32,
+    local: Local,
+    len: u64,
+    cursor: Cursor,
+    /// Its local pieces were checked.
+    checked: bool,
+}
+
+/// What the engine does with posted entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Ready,
+    /// Starts nothing; `told` when the last completion of the suspend is written.
+    Suspended { told: bool },
+    /// Flushes; `told` when the last completion of the flush is written.
+    Error { told: bool },
+    /// Ends what was never started as unhandled.
+    Reset,
+}
+
+/// One visit of an engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit<'a> {
+    pub(crate) dev: &'a Device,
+    pub(crate) queue: &'a Queue,
+    pub(crate) now: Nanos,
+    /// A direct entry, for the first fetch.
+    pub(crate) direct: Option<&'a [u64; BLOCK_WORDS]>,
+}
+
+/// What is left after a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Left {
+    /// The step's bounds were reached: step again.
+    pub(crate) more: bool,
+    /// The shared part has something to do.
+    pub(crate) shared: bool,
+    /// Something was done.
+    pub(crate) busy: bool,
+}
+
+/// How the request at the front went on.
+enum Turn {
+    /// It ended.
+    End(CqeStatus, u32),
+    /// It was handed over on this way.
+    Handed { tpn: u32 },
+    /// Something else has to end first.
+    Wait,
+    /// The step's bytes are used up.
+    More,
+}
+
+impl SendEngine {
+    pub(crate) fn new(cfg: SendCfg) -> Self {
+        Self {
+            id: cfg.who.id,
+            is_jetty: cfg.who.is_jetty,
+            mode: cfg.mode,
+            flags: cfg.flags,
+            ring: SendRing::new(cfg.ring, cfg.blocks_log2),
+            retire: Retire::new(cfg.who, cfg.port, cfg.record),
+            mail: Arc::new(Mail::new()),
+            seats: Vec::new(),
+            segments: SegmentCache::default(),
+            words: [0; SQE_WORDS_MAX],
+            current: None,
+            state: State::Ready,
+            bound: None,
+            slot: cfg.slot,
+        }
+    }
+
+    pub(crate) fn mail(&self) -> &Arc<Mail> {
+        &self.mail
+    }
+
+    pub(crate) fn port(&self) -> &JfcPort {
+        self.retire.port()
+    }
+
+    /// Blocks posted and not retired.
+    pub(crate) fn blocks_left(&self, queue: &Queue) -> u32 {
+        queue.pi.load(Ordering::Acquire).wrapping_sub(self.retire.retired())
+    }
+
+    pub(crate) fn state(&self) -> QueueState {
+        match self.state {
+            State::Ready => QueueState::Ready,
+            State::Suspended { .. } => QueueState::Suspended,
+            State::Error { .. } => QueueState::Error,
+            State::Reset => QueueState::Reset,
+        }
+    }
+
+    /// Nothing keeps a dead segment or a closed way alive through this engine.
+    pub(crate) fn forget_dead(&mut self) {
+        self.segments.drop_dead();
+        self.seats.retain(|seat| seat.link.is_alive() || seat.outstanding != 0);
+    }
+
+    /// One bounded step.
+    #[inline]
+    pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
+        let mut left = Left::default();
+        let mut bytes = visit.dev.cfg().step_bytes;
+        if !self.mail.ended.is_empty() {
+            self.take_ends(visit);
+            left.busy = true;
+        }
+        let mut direct = visit.direct;
+        for _ in 0..visit.dev.cfg().step_requests {
+            if self.state != State::Ready {
+                left.shared = true;
+                left.more = self.step_stopped(visit);
+                return left;
+            }
+            if self.current.is_none() && !self.fetch(visit, direct.take()) {
+                return left;
+            }
+            left.busy = true;
+            match self.turn(visit, &mut bytes) {
+                Turn::End(status, bytes) => self.end_current(visit, status, bytes),
+                Turn::Handed { tpn } => {
+                    left.shared = true;
+                    self.push_current(visit, tpn);
+                }
+                Turn::Wait => return left,
+                Turn::More => {
+                    left.more = true;
+                    return left;
+                }
+            }
+        }
+        left.more = true;
+        left
+    }
+
+    /// Takes the next entry, with a completion slot; `false` when there is none to take.
+    #[inline]
+    fn fetch(&mut self, visit: &Visit<'_>, direct: Option<&[u64; BLOCK_WORDS]>) -> bool {
+        let posted = visit.queue.pi.load(Ordering::Acquire).wrapping_sub(self.ring.head);
+        if posted == 0 {
+            return false;
+        }
+        if posted > self.ring.blocks() {
+            visit.dev.count(Counter::BadDoorbell);
+            visit.queue.pi.store(self.ring.head, Ordering::Release);
+            return false;
+        }
+        if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
+            return false;
+        }
+        // A direct entry is the newest one posted: it is next only when it is the only one.
+        let direct = direct.filter(|_| posted == 1);
+        match self.ring.fetch(posted, direct, &mut self.words) {
+            Ok(fetched) => {
+                let local = Local::of(&fetched.sqe);
+                self.ring.head = self.ring.head.wrapping_add(fetched.blocks);
+                self.current = Some(Current {
+                    sqe: fetched.sqe,
+                    blocks: fetched.blocks,
+                    len: local.len(&self.words),
+                    local,
+                    cursor: Cursor::default(),
+                    checked: false,
+                });
+                true
+            }
+            Err(bad) => {
+                self.malformed(visit, bad.blocks);
+                true
+            }
+        }
+    }
+
+    #[cold]
+    fn reserve_or_stop(&mut self, visit: &Visit<'_>) -> bool {
+        visit.queue.stopped.store(true, Ordering::SeqCst);
+        if self.retire.port().reserve_or_stop() {
+            visit.queue.stopped.store(false, Ordering::SeqCst);
+            return true;
+        }
+        visit.dev.count(Counter::CqFullStops);
+        false
+    }
+
+    /// An entry that makes no sense ends with an error; the engine stops (see `stops`).
+    #[cold]
+    fn malformed(&mut self, visit: &Visit<'_>, blocks: u32) {
+        visit.dev.count(Counter::BadSqe);
+        let request = Started {
+            entry_idx: self.ring.entry_idx(),
+            blocks,
+            flags: SqeFlags::empty(),
+            fenced: false,
+            tpn: 0,
+            end: Some((CqeStatus::LocOperation, 0)),
+            reported: false,
+        };
+        self.ring.head = self.ring.head.wrapping_add(blocks);
+        self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        self.after_error(visit, CqeStatus::LocOperation);
+    }
+
+    #[inline]
+    fn started(current: &Current, tpn: u32, end: Option<(CqeStatus, u32)>) -> Started {
+        Started {
+            entry_idx: current.sqe.entry_idx,
+            blocks: current.blocks,
+            flags: current.sqe.flags,
+            fenced: current.sqe.opcode.is_atomic()
+                || current.sqe.opcode == udma_abi::Opcode::Read,
+            tpn,
+            end,
+            reported: false,
+        }
+    }
+
+    #[inline]
+    fn end_current(&mut self, visit: &Visit<'_>, status: CqeStatus, bytes: u32) {
+        let Some(current) = self.current.take() else { return };
+        let request = Self::started(&current, 0, Some((status, bytes)));
+        self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        if status != CqeStatus::Success {
+            self.after_error(visit, status);
+        }
+    }
+
+    fn push_current(&mut self, visit: &Visit<'_>, tpn: u32) {
+        let Some(current) = self.current.take() else { return };
+        let request = Self::started(&current, tpn, None);
+        self.retire.push(request, &visit.queue.fast, visit.dev.faults());
+    }
+
+    fn take_ends(&mut self, visit: &Visit<'_>) {
+        while let Some(ended) = self.mail.ended.pop() {
+            let tools = (&visit.queue.fast, visit.dev.faults());
+            let end = (ended.status, ended.bytes);
+            let Some(request) = self.retire.end(ended.seq, end, tools) else { continue };
+            if let Some(seat) = self.seats.iter_mut().find(|s| s.link.tpn == request.tpn) {
+                seat.outstanding = seat.outstanding.saturating_sub(1);
+            }
+            if ended.status != CqeStatus::Success {
+                self.after_error(visit, ended.status);
+            }
+        }
+    }
+
+    /// An error may stop the queue: every error of RC, the local ones of RM and UM.
+    #[cold]
+    fn after_error(&mut self, visit: &Visit<'_>, status: CqeStatus) {
+        if status == CqeStatus::RemAccessAbort {
+            visit.dev.count(Counter::AccessDenied);
+        }
+        if self.state != State::Ready || !stops(self.mode, status) {
+            return;
+        }
+        if self.flags.contains(QueueFlags::ERROR_SUSPEND) {
+            self.state = State::Suspended { told: false };
+            return;
+        }
+        self.state = State::Error { told: false };
+        let kind = if self.is_jetty { AsyncKind::JettyErr } else { AsyncKind::JfsErr };
+        visit.dev.async_event(kind, self.id);
+    }
+}
+
+/// Whether an end moves its queue out of READY (docs/device-spec.md, statuses).
+const fn stops(mode: Mode, status: CqeStatus) -> bool {
+    let local = matches!(
+        status,
+        CqeStatus::LocLen
+            | CqeStatus::LocAccess
+            | CqeStatus::LocOperation
+            | CqeStatus::LocDataPoison
+            | CqeStatus::UnsupportedOpcode
+    );
+    match mode {
+        Mode::Rc => !matches!(status, CqeStatus::Success),
+        Mode::Rm | Mode::Um => local,
+    }
+}

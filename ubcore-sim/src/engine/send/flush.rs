@@ -1,0 +1,152 @@
+//! Queues that are not READY: flush, suspend, reset.
+//!
+//! *Owns*: which end each request gets and when the last completion is written. *Takes*: state
+//! changes. *Gives*: completions. *Must not*: leave a posted request without its end.
+
+use udma_abi::{CqeStatus, cmd::QueueState, sqe::SqeFlags};
+use urma_mem::sync::Ordering;
+
+use super::{SendEngine, Started, State, Visit};
+
+impl SendEngine {
+    /// A state asked for by the driver. `false`: there is no such change.
+    pub(crate) fn on_state(&mut self, state: QueueState) -> bool {
+        self.state = match (self.state, state) {
+            (State::Reset | State::Suspended { .. } | State::Ready, QueueState::Ready) => {
+                State::Ready
+            }
+            (State::Ready, QueueState::Suspended) => State::Suspended { told: false },
+            (State::Suspended { told }, QueueState::Suspended) => State::Suspended { told },
+            (State::Error { told }, QueueState::Error) => State::Error { told },
+            (_, QueueState::Error) => State::Error { told: false },
+            (_, QueueState::Reset) => State::Reset,
+            (_, QueueState::Ready | QueueState::Suspended) => return false,
+        };
+        true
+    }
+
+    /// The queue is being destroyed: flush without a last completion, unless one is due already.
+    pub(crate) fn on_leaving(&mut self) {
+        if !matches!(self.state, State::Error { .. }) {
+            self.state = State::Error { told: true };
+        }
+    }
+
+    /// Every posted request has its end (and the last completion of a flush is written).
+    pub(crate) fn is_flushed(&self, visit: &Visit<'_>) -> bool {
+        let empty = self.current.is_none() && self.retire.is_empty() && self.posted(visit) == 0;
+        empty && !matches!(self.state, State::Error { told: false })
+    }
+
+    /// One step of a queue that starts nothing. Returns whether another step is wanted at once.
+    pub(super) fn step_stopped(&mut self, visit: &Visit<'_>) -> bool {
+        match self.state {
+            State::Ready => true,
+            State::Suspended { told } => {
+                self.step_suspended(visit, told);
+                false
+            }
+            State::Error { told } => {
+                self.end_started(visit);
+                let more = self.end_posted(visit, CqeStatus::WrFlushErr);
+                if !more && !told && self.posted(visit) == 0 {
+                    self.tell(visit, CqeStatus::WrFlushErrDone);
+                }
+                more
+            }
+            State::Reset => {
+                self.end_current_unstarted(visit);
+                self.end_started(visit);
+                self.end_posted(visit, CqeStatus::WrUnhandled)
+            }
+        }
+    }
+
+    fn step_suspended(&mut self, visit: &Visit<'_>, told: bool) {
+        // A direct transfer under way counts as started: it ends before the suspend does.
+        let under_way = self.current.is_some_and(|c| c.cursor.life != 0);
+        if under_way {
+            let mut bytes = usize::MAX;
+            if let super::Turn::End(status, bytes) = self.turn(visit, &mut bytes) {
+                self.end_current(visit, status, bytes);
+            }
+        }
+        if self.retire.is_empty() && !told {
+            self.tell(visit, CqeStatus::WrSuspendDone);
+        }
+    }
+
+    /// What was fetched and not begun ends as unhandled in a reset.
+    fn end_current_unstarted(&mut self, visit: &Visit<'_>) {
+        if let Some(current) = self.current.take_if(|c| c.cursor.life == 0) {
+            let request = Self::started(&current, 0, Some((CqeStatus::WrUnhandled, 0)));
+            self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        }
+    }
+
+    /// Everything started ends flushed.
+    fn end_started(&mut self, visit: &Visit<'_>) {
+        if let Some(current) = self.current.take() {
+            let request = Self::started(&current, 0, Some((CqeStatus::WrFlushErr, 0)));
+            self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        }
+        if !self.retire.is_empty() {
+            self.retire.end_all(CqeStatus::WrFlushErr, &visit.queue.fast, visit.dev.faults());
+            while self.mail.handed.pop().is_some() {}
+            while self.mail.ended.pop().is_some() {}
+            self.mail.ask_purge();
+            for seat in &mut self.seats {
+                seat.outstanding = 0;
+            }
+        }
+    }
+
+    /// Everything posted and not fetched ends with `status`, as far as there are slots and the
+    /// step's requests go. Returns whether the step's bound was the reason to stop.
+    fn end_posted(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
+        for _ in 0..visit.dev.cfg().step_requests {
+            let posted = self.posted(visit);
+            if posted == 0 || posted > self.ring.blocks() {
+                visit.queue.pi.store(self.ring.head, Ordering::Release);
+                return false;
+            }
+            if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
+                return false;
+            }
+            let fetched = self.ring.fetch(posted, None, &mut self.words);
+            let (entry_idx, blocks) = match &fetched {
+                Ok(fetched) => (fetched.sqe.entry_idx, fetched.blocks),
+                Err(bad) => (self.ring.entry_idx(), bad.blocks),
+            };
+            let request = Started {
+                entry_idx,
+                blocks,
+                flags: SqeFlags::COMP_ORDER,
+                fenced: false,
+                tpn: 0,
+                end: Some((status, 0)),
+                reported: false,
+            };
+            self.ring.head = self.ring.head.wrapping_add(blocks);
+            self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        }
+        true
+    }
+
+    /// The last completion of a flush or suspend.
+    fn tell(&mut self, visit: &Visit<'_>, status: CqeStatus) {
+        if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
+            return;
+        }
+        self.retire.announce(status, self.ring.entry_idx(), &visit.queue.fast);
+        self.state = match self.state {
+            State::Error { .. } => State::Error { told: true },
+            State::Suspended { .. } => State::Suspended { told: true },
+            other => other,
+        };
+    }
+
+    fn posted(&self, visit: &Visit<'_>) -> u32 {
+        visit.queue.pi.load(Ordering::Acquire).wrapping_sub(self.ring.head)
+    }
+}

@@ -1,0 +1,208 @@
+//! Which way a request goes: directly, to the shared part, or not yet.
+//!
+//! *Owns*: order and fence rules, the ways a queue uses. *Takes*: the request at the front.
+//! *Gives*: its next turn. *Must not*: let a request overtake one that it must follow.
+
+use udma_abi::{
+    CqeStatus, Opcode,
+    cmd::Mode,
+    sqe::{SqeFlags, TargetKind},
+};
+
+use super::{Current, SendEngine, Turn, Visit};
+use crate::context::link::Reach;
+use crate::engine::direct::{Job, Progress};
+use crate::engine::gather::{Segments, Store};
+use crate::engine::mail::Handed;
+use crate::engine::remote::LinkSeat;
+
+/// Targets differ among the outstanding requests of a way.
+const MIXED: u32 = u32::MAX;
+
+/// Most bytes of one message (docs/device-spec.md, capabilities).
+pub(crate) const MESSAGE_MAX: u64 = 1 << 30;
+
+impl SendEngine {
+    /// Goes on with the request at the front.
+    #[inline]
+    pub(super) fn turn(&mut self, visit: &Visit<'_>, budget: &mut usize) -> Turn {
+        let Some(mut current) = self.current else { return Turn::Wait };
+        if current.sqe.opcode == Opcode::Nop {
+            return Turn::End(CqeStatus::Success, 0);
+        }
+        let Some(index) = self.seat_of(visit, current.sqe.tpn) else {
+            return Turn::End(CqeStatus::LocOperation, 0);
+        };
+        if !current.checked {
+            if let Err(status) = self.check(visit, index, &current) {
+                return Turn::End(status, 0);
+            }
+            current.checked = true;
+            self.current = Some(current);
+        }
+        if !self.seats[index].link.is_alive() {
+            return Turn::End(CqeStatus::AckTimeout, 0);
+        }
+        if current.sqe.flags.contains(SqeFlags::FENCE) && self.retire.fence_pending() {
+            return Turn::Wait;
+        }
+        if current.sqe.opcode.is_send() {
+            return self.hand_over(index, &current, Placed::No);
+        }
+        self.try_direct(visit, index, current, budget)
+    }
+
+    #[inline]
+    fn try_direct(
+        &mut self,
+        visit: &Visit<'_>,
+        index: usize,
+        mut current: Current,
+        budget: &mut usize,
+    ) -> Turn {
+        let seat = &mut self.seats[index];
+        let direct = !matches!(seat.link.reach, Reach::Messages);
+        if direct && seat.outstanding != 0 && current.cursor.life == 0 {
+            // Earlier requests of this way are not known to be placed. One that follows them in the
+            // same stream of messages keeps its order there; the others wait.
+            let follows = current.sqe.opcode == Opcode::WriteImm && seat.target == key(&current);
+            if follows { return self.hand_over(index, &current, Placed::No) } else { return Turn::Wait };
+        }
+        if current.sqe.opcode == Opcode::FlushDma {
+            let done = Turn::End(CqeStatus::Success, 0);
+            return if direct { done } else { self.hand_over(index, &current, Placed::No) };
+        }
+        let job = Job {
+            sqe: &current.sqe,
+            words: &self.words,
+            local: current.local,
+            len: current.len,
+            segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
+            chunk: visit.dev.cfg().direct_chunk,
+            faults: visit.dev.faults(),
+        };
+        let mut cursor = current.cursor;
+        let progress = job.go(seat, &mut cursor, budget);
+        match progress {
+            Ok(Progress::Done(bytes)) => {
+                visit.queue.fast.direct(u64::from(bytes));
+                if current.sqe.opcode == Opcode::WriteImm {
+                    return self.hand_over(index, &current, Placed::Yes);
+                }
+                Turn::End(CqeStatus::Success, bytes)
+            }
+            Ok(Progress::More) => {
+                current.cursor = cursor;
+                self.current = Some(current);
+                Turn::More
+            }
+            Ok(Progress::NotDirect) => self.hand_over(index, &current, Placed::No),
+            Err(status) => Turn::End(status, 0),
+        }
+    }
+
+    fn hand_over(&mut self, index: usize, current: &Current, placed: Placed) -> Turn {
+        let seat = &mut self.seats[index];
+        let key = key(current);
+        let strong = current.sqe.flags.contains(SqeFlags::ORDER_STRONG);
+        if strong && seat.outstanding != 0 && seat.target != key {
+            return Turn::Wait;
+        }
+        let handed = Handed {
+            seq: self.retire.next_seq(),
+            words: self.words,
+            // Lengths were checked against MESSAGE_MAX.
+            len: u32::try_from(current.len).unwrap_or(u32::MAX),
+            placed: placed == Placed::Yes,
+        };
+        let outstanding: u32 = self.seats.iter().map(|s| s.outstanding).sum();
+        let room = (outstanding as usize) < crate::engine::mail::HANDED_OVER_MAX;
+        if !room || self.mail.handed.push(handed).is_err() {
+            // A payload that is placed already is simply placed once more at the next turn.
+            return Turn::Wait;
+        }
+        let seat = &mut self.seats[index];
+        seat.target = if seat.outstanding == 0 || seat.target == key { key } else { MIXED };
+        seat.outstanding += 1;
+        Turn::Handed { tpn: seat.link.tpn }
+    }
+
+    /// Index of the seat of a way; the last one used stays in front.
+    #[inline]
+    fn seat_of(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
+        if self.seats.first().is_some_and(|s| s.link.tpn == tpn) {
+            return Some(0);
+        }
+        self.find_seat(visit, tpn)
+    }
+
+    #[cold]
+    fn find_seat(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
+        if let Some(index) = self.seats.iter().position(|s| s.link.tpn == tpn) {
+            self.seats.swap(0, index);
+            return Some(0);
+        }
+        let link = visit.dev.links().find(tpn)?;
+        self.seats.insert(0, LinkSeat::new(link, self.slot));
+        Some(0)
+    }
+
+    /// Everything that can be judged without the peer, before anything starts.
+    #[inline]
+    fn check(
+        &mut self,
+        visit: &Visit<'_>,
+        index: usize,
+        current: &Current,
+    ) -> Result<(), CqeStatus> {
+        let sqe = &current.sqe;
+        let link = &self.seats[index].link;
+        if link.unreliable != (self.mode == Mode::Um) {
+            return Err(CqeStatus::LocOperation);
+        }
+        match self.mode {
+            Mode::Rm => {}
+            Mode::Rc => self.check_bound(current)?,
+            Mode::Um => check_um(current, u64::from(visit.dev.cfg().mtu))?,
+        }
+        let atomic = sqe.opcode.is_atomic();
+        if current.len > MESSAGE_MAX || (atomic && !matches!(current.len, 4 | 8)) {
+            return Err(CqeStatus::LocLen);
+        }
+        let stores = atomic || sqe.opcode == Opcode::Read;
+        let store = if stores { Store::Yes } else { Store::No };
+        let mut segments = Segments { cache: &mut self.segments, table: visit.dev.segments() };
+        current.local.check(&self.words, &mut segments, store)
+    }
+
+    fn check_bound(&self, current: &Current) -> Result<(), CqeStatus> {
+        let sqe = &current.sqe;
+        let (tpn, remote) = self.bound.ok_or(CqeStatus::LocOperation)?;
+        let names = sqe.opcode.consumes_receive();
+        let other = names && (sqe.target_id != remote || sqe.target_kind != TargetKind::Jetty);
+        if sqe.tpn != tpn || other { Err(CqeStatus::LocOperation) } else { Ok(()) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placed {
+    Yes,
+    No,
+}
+
+/// UM carries SENDs of one packet.
+fn check_um(current: &Current, mtu: u64) -> Result<(), CqeStatus> {
+    if !matches!(current.sqe.opcode, Opcode::Send | Opcode::SendImm) {
+        return Err(CqeStatus::UnsupportedOpcode);
+    }
+    if current.len > mtu { Err(CqeStatus::LocLen) } else { Ok(()) }
+}
+
+/// The stream of messages that a request belongs to: its target, or 0 for memory.
+fn key(current: &Current) -> u32 {
+    if current.sqe.opcode.consumes_receive() {
+        1 << 31 | (current.sqe.target_kind as u32) << 20 | current.sqe.target_id
+    } else {
+        0
+    }
+}
