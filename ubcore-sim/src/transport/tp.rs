@@ -5,17 +5,21 @@
 //! - gives: packets (unsealed: the last four bytes are for the ICRC), pieces in order, deadlines.
 //! - must not: know transaction opcodes, read a clock.
 
+mod cfg;
+
 use udma_abi::Nanos;
 use urma_packet::{
     Ack, Body, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketError, PacketHeader, Psn, SACK_WORDS_MAX,
-    SackBitmap, Tpn, TransactionHeader,
+    SackBitmap, TransactionHeader,
 };
+
+pub use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
 use super::knitting::{KnittingPool, LossError};
 use super::receive::{Kept, Piece, ReceiveWindow};
 use super::send::SendWindow;
-use super::strategy::{AckNews, Retransmission, Strategy, retransmission};
-use super::timer::{Expired, RtoCfg, RtoTimer, Waiting};
+use super::strategy::{AckNews, Retransmission, retransmission};
+use super::timer::{Expired, RtoTimer, Waiting};
 
 /// Bytes that the buffer of [`Tp::poll_transmit`] must have.
 pub const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
@@ -23,109 +27,6 @@ pub const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
 /// Where AckReq lies: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification,
 /// 9.2), so that a kept packet can be sent again with the bit set.
 const ACK_REQ: (usize, u8) = (8, 0x80);
-
-/// What a TP is made from: the outcome of a handshake and local settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TpCfg {
-    /// TPN at this node; unique among the TPs that share a knitting pool.
-    pub local_tpn: Tpn,
-    /// TPN at the peer.
-    pub peer_tpn: Tpn,
-    /// PSN of the first packet sent.
-    pub tx_psn: Psn,
-    /// PSN of the first packet expected.
-    pub rx_psn: Psn,
-    /// Packets in flight in each direction, 1 to 65536.
-    pub window_packets: u32,
-    /// How losses are repaired.
-    pub strategy: Strategy,
-    /// Retransmission timer.
-    pub rto: RtoCfg,
-    /// Packets received in order before an acknowledgement goes out.
-    pub ack_every: u32,
-    /// Longest time that one waits for more, in ns.
-    pub ack_delay_ns: Nanos,
-}
-
-impl TpCfg {
-    /// Acknowledge every 16 packets (a quarter of the window if that is less) or after 200 us,
-    /// and time out as [`RtoCfg::default`] says.
-    #[must_use]
-    pub fn new(local_tpn: Tpn, peer_tpn: Tpn, tx_psn: Psn, rx_psn: Psn) -> Self {
-        Self {
-            local_tpn,
-            peer_tpn,
-            tx_psn,
-            rx_psn,
-            window_packets: 256,
-            strategy: Strategy::default(),
-            rto: RtoCfg::default(),
-            ack_every: 16,
-            ack_delay_ns: 200_000,
-        }
-    }
-}
-
-/// Why a TP gave up. It sends and accepts nothing more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TpError {
-    /// The peer did not acknowledge within the bounds of [`RtoCfg`].
-    #[error("the peer did not acknowledge in time")]
-    Timeout,
-    /// Someone wrote to the knitting pool.
-    #[error("the loss record in the knitting pool was corrupted")]
-    PoolCorrupt,
-}
-
-/// Why a piece was not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PushError {
-    /// Every place of the window is in use; there will be room after acknowledgements.
-    #[error("the send window is full")]
-    WindowFull,
-    /// Header and payload length contradict each other.
-    #[error(transparent)]
-    Header(#[from] PacketError),
-    /// The TP gave up.
-    #[error(transparent)]
-    Failed(#[from] TpError),
-}
-
-/// What became of a received packet; the device counts by this.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Received {
-    /// Next in order; pieces are ready.
-    InOrder,
-    /// Kept beyond a gap.
-    OutOfOrder,
-    /// Received before; dropped, and acknowledged again.
-    Duplicate,
-    /// Beyond a gap that this side keeps nothing beyond; dropped.
-    DroppedBeyondGap,
-    /// The knitting pool has no block left; dropped.
-    DroppedNoBlock,
-    /// Not in the window; dropped.
-    OutsideWindow,
-    /// An acknowledgement, new or not.
-    Acknowledged,
-    /// An acknowledgement of what was never sent, or older than the window; dropped.
-    BadAck,
-    /// Neither data nor acknowledgement, or the TP has given up; dropped.
-    NotTaken,
-}
-
-/// Counts of one TP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TpStats {
-    /// Data packets sent for the first time.
-    pub sent: u64,
-    /// Data packets sent again.
-    pub sent_again: u64,
-    /// Acknowledgements sent.
-    pub acks_sent: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-}
 
 /// When to acknowledge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

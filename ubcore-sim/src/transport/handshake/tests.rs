@@ -1,9 +1,10 @@
 //! Two state machines over a bad link: both end open with mirrored numbers, or neither.
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size on purpose")]
 
 use std::sync::Arc;
 
 use udma_abi::RawEid;
-use urma_packet::{IcrcFlow, Packet};
+use urma_packet::{IcrcFlow, Mtu, Packet};
 
 use super::*;
 use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};

@@ -1,4 +1,5 @@
 //! Two TPs over a bad link, against the simplest oracle: the list of what was sent.
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to size on purpose")]
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use urma_packet::{
 use super::*;
 use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};
 use crate::transport::knitting::{Arrival, LossRecord};
+use crate::transport::strategy::Strategy;
 
 const MS: Nanos = 1_000_000;
 const BLOCK_LOG2: u8 = 6;

@@ -1,0 +1,151 @@
+//! What the handshake offers, agrees on and reports.
+//!
+//! - owns: plain values. takes: nothing. gives: the vocabulary of [`Handshake`](super::Handshake).
+//! - must not: have behaviour beyond defaults and conversions.
+
+use udma_abi::Nanos;
+use urma_packet::{CloseReason, Eid, Mtu, Psn, RefuseReason, StrategyCaps, Tpn};
+
+use crate::transport::strategy::Strategy;
+use crate::transport::tp::TpCfg;
+
+/// What this node offers to every peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenCfg {
+    /// EID of this node.
+    pub local_eid: Eid,
+    /// EID of the peer.
+    pub peer_eid: Eid,
+    /// UASID of this node.
+    pub local_uasid: u32,
+    /// Incarnation of this node: larger after every restart.
+    pub incarnation: u64,
+    /// Largest path MTU.
+    pub mtu: Mtu,
+    /// Packets in flight, 1 to [`urma_packet::WINDOW_MAX`].
+    pub window_packets: u32,
+    /// Strategies that this node speaks.
+    pub strategies: StrategyCaps,
+    /// Time until the first CONNECT is repeated, in ns; doubles each time.
+    pub retry_ns: Nanos,
+    /// Longest time between two CONNECTs, in ns.
+    pub retry_max_ns: Nanos,
+    /// Repetitions before giving up.
+    pub retries: u32,
+}
+
+impl OpenCfg {
+    /// MTU 4096, 256 packets, both strategies; CONNECT after 5, 10, 20, .. 200 ms, nine times:
+    /// gives up after about a second.
+    #[must_use]
+    pub fn new(local_eid: Eid, peer_eid: Eid, incarnation: u64) -> Self {
+        Self {
+            local_eid,
+            peer_eid,
+            local_uasid: 0,
+            incarnation,
+            mtu: Mtu::B4096,
+            window_packets: 256,
+            strategies: StrategyCaps::GO_BACK_N | StrategyCaps::SELECTIVE_REPEAT,
+            retry_ns: 5_000_000,
+            retry_max_ns: 200_000_000,
+            retries: 9,
+        }
+    }
+}
+
+/// Fresh numbers of one attempt to make a TP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// TPN at this node, not 0, not used by another TP.
+    pub tpn: Tpn,
+    /// First PSN, random.
+    pub psn: Psn,
+    /// Random; what answers must repeat.
+    pub cookie: u64,
+}
+
+/// What both ends hold once a TP is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// TPN at this node.
+    pub local_tpn: Tpn,
+    /// TPN at the peer.
+    pub peer_tpn: Tpn,
+    /// First PSN sent.
+    pub tx_psn: Psn,
+    /// First PSN expected.
+    pub rx_psn: Psn,
+    /// The smaller of both path MTUs.
+    pub mtu: Mtu,
+    /// The smaller of both windows.
+    pub window_packets: u32,
+    /// Selective repeat when both speak it.
+    pub strategy: Strategy,
+    /// Incarnation of the peer.
+    pub peer_incarnation: u64,
+    /// UASID of the peer.
+    pub peer_uasid: u32,
+}
+
+impl Agreed {
+    /// Settings of the TP, timers as [`TpCfg::new`] has them.
+    #[must_use]
+    pub fn tp_cfg(&self) -> TpCfg {
+        TpCfg {
+            window_packets: self.window_packets,
+            strategy: self.strategy,
+            ..TpCfg::new(self.local_tpn, self.peer_tpn, self.tx_psn, self.rx_psn)
+        }
+    }
+}
+
+/// Why no TP could be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The peer did not answer any CONNECT.
+    #[error("the peer did not answer")]
+    Timeout,
+    /// The peer refused.
+    #[error("the peer refused: {0:?}")]
+    Refused(RefuseReason),
+}
+
+/// Where the TP to the peer stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandshakeState {
+    /// Never opened.
+    Idle,
+    /// CONNECT is out.
+    Connecting,
+    /// There is a TP.
+    Open(Agreed),
+    /// It was closed, by either side.
+    Closed,
+    /// It could not be opened.
+    Failed(OpenError),
+}
+
+/// What a packet changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HandshakeEvent {
+    /// Nothing.
+    Nothing,
+    /// Make this TP.
+    Opened(Agreed),
+    /// The peer started over: drop the TP `old`, make `new`.
+    Replaced {
+        /// The TP that is no more.
+        old: Agreed,
+        /// The TP that takes its place.
+        new: Agreed,
+    },
+    /// Drop this TP.
+    Closed(Agreed, CloseReason),
+    /// Opening failed for good.
+    Refused(RefuseReason),
+    /// Of an older incarnation of the peer; dropped.
+    OldIncarnation,
+    /// Not the answer to anything asked here (or not for this node); dropped.
+    NotExpected,
+}

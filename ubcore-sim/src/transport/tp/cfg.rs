@@ -1,0 +1,113 @@
+//! What a TP is made from and what it reports.
+//!
+//! - owns: plain values. takes: nothing. gives: the vocabulary of [`Tp`](super::Tp).
+//! - must not: have behaviour beyond defaults.
+
+use udma_abi::Nanos;
+use urma_packet::{PacketError, Psn, Tpn};
+
+use crate::transport::strategy::Strategy;
+use crate::transport::timer::RtoCfg;
+
+/// What a TP is made from: the outcome of a handshake and local settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TpCfg {
+    /// TPN at this node; unique among the TPs that share a knitting pool.
+    pub local_tpn: Tpn,
+    /// TPN at the peer.
+    pub peer_tpn: Tpn,
+    /// PSN of the first packet sent.
+    pub tx_psn: Psn,
+    /// PSN of the first packet expected.
+    pub rx_psn: Psn,
+    /// Packets in flight in each direction, 1 to 65536.
+    pub window_packets: u32,
+    /// How losses are repaired.
+    pub strategy: Strategy,
+    /// Retransmission timer.
+    pub rto: RtoCfg,
+    /// Packets received in order before an acknowledgement goes out.
+    pub ack_every: u32,
+    /// Longest time that one waits for more, in ns.
+    pub ack_delay_ns: Nanos,
+}
+
+impl TpCfg {
+    /// Acknowledge every 16 packets (a quarter of the window if that is less) or after 200 us,
+    /// and time out as [`RtoCfg::default`] says.
+    #[must_use]
+    pub fn new(local_tpn: Tpn, peer_tpn: Tpn, tx_psn: Psn, rx_psn: Psn) -> Self {
+        Self {
+            local_tpn,
+            peer_tpn,
+            tx_psn,
+            rx_psn,
+            window_packets: 256,
+            strategy: Strategy::default(),
+            rto: RtoCfg::default(),
+            ack_every: 16,
+            ack_delay_ns: 200_000,
+        }
+    }
+}
+
+/// Why a TP gave up. It sends and accepts nothing more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TpError {
+    /// The peer did not acknowledge within the bounds of [`RtoCfg`].
+    #[error("the peer did not acknowledge in time")]
+    Timeout,
+    /// Someone wrote to the knitting pool.
+    #[error("the loss record in the knitting pool was corrupted")]
+    PoolCorrupt,
+}
+
+/// Why a piece was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PushError {
+    /// Every place of the window is in use; there will be room after acknowledgements.
+    #[error("the send window is full")]
+    WindowFull,
+    /// Header and payload length contradict each other.
+    #[error(transparent)]
+    Header(#[from] PacketError),
+    /// The TP gave up.
+    #[error(transparent)]
+    Failed(#[from] TpError),
+}
+
+/// What became of a received packet; the device counts by this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Received {
+    /// Next in order; pieces are ready.
+    InOrder,
+    /// Kept beyond a gap.
+    OutOfOrder,
+    /// Received before; dropped, and acknowledged again.
+    Duplicate,
+    /// Beyond a gap that this side keeps nothing beyond; dropped.
+    DroppedBeyondGap,
+    /// The knitting pool has no block left; dropped.
+    DroppedNoBlock,
+    /// Not in the window; dropped.
+    OutsideWindow,
+    /// An acknowledgement, new or not.
+    Acknowledged,
+    /// An acknowledgement of what was never sent, or older than the window; dropped.
+    BadAck,
+    /// Neither data nor acknowledgement, or the TP has given up; dropped.
+    NotTaken,
+}
+
+/// Counts of one TP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TpStats {
+    /// Data packets sent for the first time.
+    pub sent: u64,
+    /// Data packets sent again.
+    pub sent_again: u64,
+    /// Acknowledgements sent.
+    pub acks_sent: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
