@@ -7,7 +7,7 @@ use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use udma_abi::RawEid;
 use urma_mem::Region;
 use urma_packet::{
-    IcrcFlow, Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus,
+    IcrcFlow, Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus, Tpn,
 };
 
 use super::*;
