@@ -1,0 +1,139 @@
+//! The life of a node: open, conflict, close; what it leaves behind; what a closed one answers.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{IpAddr, UdpSocket},
+        sync::Arc,
+        time::Duration,
+    };
+
+    use ubcore_sim::{
+        host::{
+            claim::ClaimError,
+            eid_ip,
+            peer::PathChoice,
+            poll::{Poll, ReadyList},
+        },
+        node::{DRIVER, Node, NodeCfg, NodeError},
+    };
+    use udma_abi::{BackingError, DeviceBacking, backing::VENDOR_ID, counters::Counter};
+    use urma_packet::ROCE_PORT;
+
+    fn open() -> Arc<Node> {
+        Node::open(NodeCfg::default()).unwrap()
+    }
+
+    #[test]
+    fn a_node_says_who_it_is() {
+        let node = open();
+        let info = node.info();
+        assert_eq!((info.driver_name.as_str(), info.vendor_id), (DRIVER, VENDOR_ID));
+        let IpAddr::V4(ip) = eid_ip(node.eid()) else { panic!("not IPv4-mapped") };
+        assert_eq!(ip.octets()[0], 127);
+        assert_eq!(node.packets_refused(), None);
+        assert!(node.now() > 0);
+        node.progress();
+    }
+
+    #[test]
+    fn an_eid_is_held_by_one_node_and_free_after_it() {
+        let first = open();
+        let again = NodeCfg { eid: Some(first.eid()), ..NodeCfg::default() };
+        match Node::open(again.clone()) {
+            Err(NodeError::Claim(error @ ClaimError::Taken { .. })) => {
+                let text = error.to_string();
+                assert!(text.contains(&std::process::id().to_string()), "{text}");
+                assert!(text.contains("ubcored"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let registers = first.registers();
+        drop(first);
+        // A driver that still holds the registers does not hold the EID, nor the port.
+        let second = Node::open(again).unwrap();
+        assert_eq!(second.packets_refused(), None);
+        assert_eq!(registers.read(0), u64::MAX);
+    }
+
+    #[test]
+    fn a_taken_port_leaves_a_node_that_says_who_is_in_the_way() {
+        let eid = open().eid();
+        let _squatter = UdpSocket::bind((eid_ip(eid), ROCE_PORT)).unwrap();
+        let node = Node::open(NodeCfg { eid: Some(eid), ..NodeCfg::default() }).unwrap();
+        let reason = node.packets_refused().unwrap();
+        assert!(reason.contains(&std::process::id().to_string()), "{reason}");
+        assert!(reason.contains("4791"), "{reason}");
+    }
+
+    #[test]
+    fn a_node_without_packets_binds_no_port() {
+        let path = PathChoice::SameHost;
+        let node = Node::open(NodeCfg { path, ..NodeCfg::default() }).unwrap();
+        assert!(node.packets_refused().is_some());
+        assert!(UdpSocket::bind((eid_ip(node.eid()), ROCE_PORT)).is_ok());
+    }
+
+    #[test]
+    fn vectors_have_descriptors_up_to_the_last() {
+        let node = open();
+        assert!(node.interrupt(0).is_ok() && node.interrupt(63).is_ok());
+        assert!(matches!(node.interrupt(64), Err(BackingError::Vector(64))));
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_anything_is_claimed() {
+        let cfg = NodeCfg { mtu: 1500, ..NodeCfg::default() };
+        assert!(matches!(Node::open(cfg), Err(NodeError::Config(_))));
+    }
+
+    /// Lets `wait` pass.
+    fn idle(wait: Duration) {
+        Poll::new().unwrap().wait(&mut ReadyList::default(), Some(wait)).unwrap();
+    }
+
+    #[test]
+    fn an_idle_node_sleeps_and_a_polled_one_is_left_to_its_poller() {
+        let node = open();
+        let runs = || node.device().counter(Counter::BackgroundRuns);
+        idle(Duration::from_millis(20));
+        let before = runs();
+        idle(Duration::from_millis(200));
+        // A thread that spins makes thousands.
+        assert!(runs() - before < 20, "{} runs while idle", runs() - before);
+        let (before, end) = (runs(), node.now() + 100_000_000);
+        while node.now() < end {
+            node.progress();
+        }
+        assert!(runs() - before < 100, "{} runs while polled", runs() - before);
+        idle(Duration::from_millis(20));
+        let before = runs();
+        idle(Duration::from_millis(200));
+        assert!(runs() - before < 20, "{} runs after polling", runs() - before);
+    }
+
+    #[test]
+    fn many_opens_leave_no_descriptor_mapping_or_thread() {
+        let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+        let shared = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().filter(|line| line.contains("memfd:urma")).count()
+        };
+        let mut seen = Vec::new();
+        for _ in 0..100 {
+            let nodes: Vec<_> = (0..4).map(|_| open()).collect();
+            drop(nodes);
+            seen.push([count("fd"), count("task"), shared()]);
+        }
+        // Other tests of this process open nodes, too; a leak would grow with the rounds.
+        for what in 0..3 {
+            let column = |range: &[[usize; 3]]| -> (usize, usize) {
+                let values = range.iter().map(|round| round[what]);
+                (values.clone().min().unwrap_or(0), values.max().unwrap_or(0))
+            };
+            let ((_, first_max), (last_min, _)) = (column(&seen[..50]), column(&seen[50..]));
+            assert!(last_min <= first_max, "column {what}: {seen:?}");
+        }
+    }
+}
