@@ -85,7 +85,8 @@ pub type NodeAddr = RawEid;
 pub struct Transmit {
     /// Destination node.
     pub to: NodeAddr,
-    /// UDP source port (entropy, 0xC000 to 0xFFFF).
+    /// UDP source port that the ICRC is sealed for. A node on a socket sends from 4791 only and
+    /// seals again what says otherwise; what it receives is sealed for 4791 at both ends.
     pub source_port: u16,
     /// Bytes written to the buffer: BTH to ICRC.
     pub len: usize,
