@@ -113,4 +113,3 @@ fn query_eid(dev: &Device, index: u32) -> Outcome {
     let [high, low] = dev.cfg().eid.to_words();
     Ok(Answer::ok(&[1, high, low]))
 }
-

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{
-    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, counters::Counter, eqe::EQE_LEN, regs::status,
+    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, counters::Counter, eqe::EQE_LEN,
+    regs::status,
 };
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 use urma_mem::{Region, Serial, sleep::SleepFlag};
@@ -341,8 +342,7 @@ impl Device {
 
 fn write_header(cfg: &DeviceCfg, node: &Region) {
     let [high, low] = cfg.eid.to_words();
-    let words =
-        [layout::NODE_MAGIC, layout::VERSION, cfg.incarnation, high, low];
+    let words = [layout::NODE_MAGIC, layout::VERSION, cfg.incarnation, high, low];
     // A region that is too short shows no magic, and peers refuse it.
     let _ = node.store_block_last(0, &words, 0);
 }

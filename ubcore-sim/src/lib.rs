@@ -9,6 +9,8 @@ mod context;
 mod dma;
 mod engine;
 mod exchange;
+#[cfg(test)]
+pub(crate) mod bench;
 pub mod device;
 #[cfg(feature = "planted-faults")]
 pub mod fault;

@@ -245,9 +245,9 @@ impl Shared {
     pub(super) fn query_queue(&self, dev: &Device, id: u32) -> Outcome {
         self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
-        let held = queue.send.with_blocking(|engine| {
-            engine.as_ref().map(|e| (e.state(), e.blocks_left(queue)))
-        });
+        let held = queue
+            .send
+            .with_blocking(|engine| engine.as_ref().map(|e| (e.state(), e.blocks_left(queue))));
         if held.marked {
             dev.make_runnable(queue);
         }

@@ -21,7 +21,8 @@ impl Device {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
         let mut busy = false;
-        for _ in 0..QUEUES_PER_STEP {
+        // A queue that wants yet another step gets it in the next one.
+        for _ in 0..self.runnable.len().min(QUEUES_PER_STEP) {
             let Some(id) = self.runnable.pop() else { break };
             if let Some(queue) = self.queues.get(id) {
                 queue.unmark_runnable();
@@ -186,7 +187,10 @@ impl Device {
         let rest = sleep.announce_sleep(|| {
             let due = self.poll_deadline().is_some_and(|at| at <= now);
             // Whoever holds the shared part is awake and will look for itself.
-            due || self.shared.try_with(|s| s.exchange.has_work()).is_none_or(|h| h.value || h.marked)
+            due || self
+                .shared
+                .try_with(|s| s.exchange.has_work())
+                .is_none_or(|h| h.value || h.marked)
         });
         rest == Rest::Sleep
     }

@@ -158,7 +158,11 @@ impl Job<'_> {
         let table = self.segments.table;
         if cursor.life == 0 {
             let reached = seat.reach(table, self.faults, &want, |memory, offset| {
-                if memory.addr().wrapping_add(offset) % 8 == 0 { Ok(()) } else { Err(CqeStatus::RemUnsupportedReq) }
+                if memory.addr().wrapping_add(offset) % 8 == 0 {
+                    Ok(())
+                } else {
+                    Err(CqeStatus::RemUnsupportedReq)
+                }
             })?;
             if matches!(reached, Reached::NotDirect) {
                 return Ok(Progress::NotDirect);

@@ -121,9 +121,8 @@ fn reach_peer<T>(
     let denied = CqeStatus::RemAccessAbort;
     let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
     hooks::pass(Hook::SlotAnnounced);
-    let fresh = view
-        .as_ref()
-        .is_some_and(|v| v.token_id == want.token_id && is_current(&announced, v));
+    let fresh =
+        view.as_ref().is_some_and(|v| v.token_id == want.token_id && is_current(&announced, v));
     if !fresh {
         *view = View::read(&parts.node, want.token_id);
     }
@@ -180,12 +179,8 @@ pub(crate) fn check_own(
     faults: Faults,
     want: &Want,
 ) -> Result<usize, CqeStatus> {
-    let rights = Rights {
-        va: segment.va,
-        len: segment.len,
-        access: segment.access,
-        token: segment.token,
-    };
+    let rights =
+        Rights { va: segment.va, len: segment.len, access: segment.access, token: segment.token };
     rights.check(faults, want)?;
     let stores = want.right != Access::READ;
     if stores && !segment.region.is_writable() {

@@ -6,15 +6,11 @@
 
 use std::collections::VecDeque;
 
-use udma_abi::{
-    Cqe, CqeStatus,
-    rqe::record,
-    sqe::SqeFlags,
-};
+use udma_abi::{Cqe, CqeStatus, rqe::record, sqe::SqeFlags};
 use urma_mem::Region;
 
-use crate::context::jfc::JfcPort;
 use crate::context::counts::FastCounts;
+use crate::context::jfc::JfcPort;
 use crate::device::Faults;
 
 /// One started request.

@@ -82,9 +82,13 @@ struct Current {
 enum State {
     Ready,
     /// Starts nothing; `told` when the last completion of the suspend is written.
-    Suspended { told: bool },
+    Suspended {
+        told: bool,
+    },
     /// Flushes; `told` when the last completion of the flush is written.
-    Error { told: bool },
+    Error {
+        told: bool,
+    },
     /// Ends what was never started as unhandled.
     Reset,
 }
@@ -190,6 +194,10 @@ impl SendEngine {
                 return left;
             }
             left.busy = true;
+            if self.current.is_none() {
+                // It was malformed and has its end; the state may have changed.
+                continue;
+            }
             match self.turn(visit, &mut bytes) {
                 Turn::End(status, bytes) => self.end_current(visit, status, bytes),
                 Turn::Handed { tpn } => {
@@ -280,8 +288,7 @@ impl SendEngine {
             entry_idx: current.sqe.entry_idx,
             blocks: current.blocks,
             flags: current.sqe.flags,
-            fenced: current.sqe.opcode.is_atomic()
-                || current.sqe.opcode == udma_abi::Opcode::Read,
+            fenced: current.sqe.opcode.is_atomic() || current.sqe.opcode == udma_abi::Opcode::Read,
             tpn,
             end,
             reported: false,

@@ -66,7 +66,11 @@ impl SendEngine {
             // Earlier requests of this way are not known to be placed. One that follows them in the
             // same stream of messages keeps its order there; the others wait.
             let follows = current.sqe.opcode == Opcode::WriteImm && seat.target == key(&current);
-            if follows { return self.hand_over(index, &current, Placed::No) } else { return Turn::Wait };
+            if follows {
+                return self.hand_over(index, &current, Placed::No);
+            } else {
+                return Turn::Wait;
+            };
         }
         if current.sqe.opcode == Opcode::FlushDma {
             let done = Turn::End(CqeStatus::Success, 0);
