@@ -152,11 +152,6 @@ impl CommandQueue {
         lock(&self.state).failed = true;
     }
 
-    /// Responses that nobody waited for.
-    pub(crate) fn garbage(&self) -> u64 {
-        lock(&self.state).garbage
-    }
-
     /// Puts the command into the ring, waiting for a free slot; gives its sequence number.
     fn submit(&self, command: &Command, deadline: Nanos) -> Result<u32, CommandError> {
         let sequence = self.wait(deadline, &mut || {}, |state, depth| {
@@ -246,7 +241,11 @@ impl State {
             Slot::Abandoned(sequence) if sequence == response.sequence => *slot = Slot::Free,
             _ => {
                 self.garbage += 1;
-                tracing::warn!(sequence = response.sequence, "the device answered nobody");
+                tracing::warn!(
+                    sequence = response.sequence,
+                    count = self.garbage,
+                    "the device answered nobody"
+                );
             }
         }
     }

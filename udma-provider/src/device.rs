@@ -68,6 +68,8 @@ pub(crate) struct Driver {
     pub(crate) paths: Paths,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
+    /// The device was reset since: its registers belong to a successor.
+    retired: AtomicBool,
     commands: CommandQueue,
     vectors: Mutex<Vec<u16>>,
     /// Memory that the device may still use because it did not answer: freed after the reset.
@@ -81,18 +83,19 @@ impl Driver {
     /// `NoDevice`: not a device of this contract, or it does not come up. `NoMemory`.
     pub(crate) fn bring_up(
         backing: Arc<dyn DeviceBacking>,
+        dma: Arc<DmaAlloc>,
         cfg: &DriverCfg,
     ) -> Result<Arc<Self>, Status> {
         let regs = backing.registers();
         identify(&*regs)?;
         reset(&*backing, &*regs, cfg.command_timeout_ns)?;
         let caps = read_caps(&*regs);
-        let dma = DmaAlloc::new(backing.dma(), cfg.ring_pages);
+        let failed = Arc::new(AtomicBool::new(false));
         let depth = cfg.command_depth.clamp(1, 256).next_power_of_two();
         let rings = dma.alloc(CommandQueue::ring_len(depth))?;
         let commands =
             CommandQueue::new(Arc::clone(&backing), rings, depth, cfg.command_timeout_ns);
-        let async_events = EventRing::asynchronous(&backing, &dma)?;
+        let async_events = EventRing::asynchronous(&backing, &dma, &failed)?;
         regs.write32(regs::CONTROL, regs::control::ENABLE);
         wait_status(&*backing, &*regs, cfg.command_timeout_ns, |status| {
             status & regs::status::READY != 0
@@ -108,7 +111,8 @@ impl Driver {
             segments: Segments::default(),
             paths: Paths::default(),
             async_events,
-            failed: Arc::new(AtomicBool::new(false)),
+            failed,
+            retired: AtomicBool::new(false),
             commands,
             vectors: Mutex::new((1..last_vector).rev().collect()),
             limbo: Mutex::default(),
@@ -178,10 +182,17 @@ impl Driver {
     /// `NoDevice`: it did not come back.
     pub(crate) fn reset(&self) -> Result<(), Status> {
         self.on_failure();
-        self.backing.reset().map_err(|error| {
+        let done = self.backing.reset();
+        self.retired.store(done.is_ok(), Ordering::Release);
+        done.map_err(|error| {
             tracing::error!(%error, "the device did not come back from its reset");
             Status::NoDevice
         })
+    }
+
+    /// A successor is about to reset the device.
+    pub(crate) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
     }
 
     /// Keeps memory until the device was reset, because it may still be used.
@@ -216,11 +227,6 @@ impl Driver {
         lock(&self.jfcs).get(&jfcn).and_then(Weak::upgrade).ok_or(Status::Invalid)
     }
 
-    /// Responses to nobody, for tests and diagnosis.
-    pub(crate) fn garbage_responses(&self) -> u64 {
-        self.commands.garbage()
-    }
-
     /// Gives the device host memory for its loss records, if it wants any.
     fn fill_knitting_pool(&self, len: u32) -> Result<(), Status> {
         let sizes = self.caps.knit_block_sizes;
@@ -245,6 +251,9 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        if *self.retired.get_mut() {
+            return;
+        }
         // Rings are freed after this: the device must have forgotten them.
         self.regs.write32(regs::CONTROL, regs::control::RESET);
         let limit = RESET_TIMEOUT_NS;

@@ -30,6 +30,7 @@ use urma_mem::{
 
 use crate::{
     alloc::{DmaAlloc, DmaBuf, lock, status_of},
+    device::Driver,
     doorbell,
 };
 
@@ -43,6 +44,8 @@ pub(crate) struct EventRing {
     fd: OwnedFd,
     wake: EventFd,
     closed: AtomicBool,
+    /// The device failed: its registers may be a successor's by now.
+    failed: Arc<AtomicBool>,
     state: Mutex<State>,
 }
 
@@ -63,8 +66,9 @@ impl EventRing {
     pub(crate) fn asynchronous(
         backing: &Arc<dyn DeviceBacking>,
         dma: &Arc<DmaAlloc>,
+        failed: &Arc<AtomicBool>,
     ) -> Result<Self, Status> {
-        let ring = Self::new(backing, dma, 0, ASYNC_DEPTH_LOG2)?;
+        let ring = Self::new(backing, dma.alloc(EQE_LEN << ASYNC_DEPTH_LOG2)?, 0, failed)?;
         ring.regs.write64(regs::AEQ_BASE, ring.iova());
         ring.regs.write32(regs::AEQ_DEPTH, 1 << ASYNC_DEPTH_LOG2);
         Ok(ring)
@@ -74,21 +78,18 @@ impl EventRing {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(crate) fn completion(
-        backing: &Arc<dyn DeviceBacking>,
-        dma: &Arc<DmaAlloc>,
-        vector: u16,
-    ) -> Result<Self, Status> {
-        Self::new(backing, dma, vector, COMPLETION_DEPTH_LOG2)
+    pub(crate) fn completion(driver: &Driver, vector: u16) -> Result<Self, Status> {
+        let memory = driver.dma.alloc(EQE_LEN << COMPLETION_DEPTH_LOG2)?;
+        Self::new(&driver.backing, memory, vector, &driver.failed)
     }
 
     fn new(
         backing: &Arc<dyn DeviceBacking>,
-        dma: &Arc<DmaAlloc>,
+        memory: DmaBuf,
         vector: u16,
-        depth_log2: u8,
+        failed: &Arc<AtomicBool>,
     ) -> Result<Self, Status> {
-        let ring = Arc::new(dma.alloc(EQE_LEN << depth_log2)?);
+        let entries = memory.region().len() / EQE_LEN;
         let fd = backing.interrupt(vector).map_err(|error| status_of(&error))?;
         make_nonblocking(&fd)?;
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
@@ -98,8 +99,9 @@ impl EventRing {
         Ok(Self {
             regs: backing.registers(),
             backing: Arc::clone(backing),
-            ring,
-            depth_log2,
+            ring: Arc::new(memory),
+            depth_log2: u8::try_from(entries.trailing_zeros()).unwrap_or(0),
+            failed: Arc::clone(failed),
             fd,
             wake,
             closed: AtomicBool::new(false),
@@ -223,6 +225,7 @@ impl EventRing {
         words[0] = word0;
         state.ci = state.ci.wrapping_add(1);
         match state.eqn {
+            _ if self.failed.load(Ordering::Relaxed) => {}
             Some(eqn) => doorbell::ring_eq(&*self.regs, eqn, state.ci),
             None => self.regs.write32(regs::AEQ_CI, state.ci),
         }

@@ -180,12 +180,6 @@ impl JfcCore {
         visit.value
     }
 
-    /// CQEs that fitted nothing that was posted.
-    #[cfg(test)]
-    pub(crate) fn bad(&self) -> u64 {
-        self.reader.with_blocking(|reader| reader.bad).value
-    }
-
     fn drain_into_stash(&self, reader: &mut Reader) {
         for _ in 0..1u32 << self.log2 {
             let Some(cqe) = self.next_cqe(reader) else { break };
@@ -272,7 +266,8 @@ impl JfcCore {
 
     #[inline]
     fn ring(&self, reader: &mut Reader) {
-        if reader.ci != reader.rung {
+        // The registers of a failed device may be a successor's by now.
+        if reader.ci != reader.rung && !self.driver.failed.load(Ordering::Relaxed) {
             reader.rung = reader.ci;
             let arm_sn = reader.arm_sn;
             let jfcn = self.jfcn;
@@ -328,7 +323,7 @@ impl JfcCore {
     fn on_bad(&self, reader: &mut Reader, cqe: &Cqe) {
         reader.bad += 1;
         tracing::warn!(
-            jfcn = self.jfcn, local_id = cqe.local_id, entry_idx = cqe.entry_idx, status = ?cqe.status,
+            jfcn = self.jfcn, count = reader.bad, local_id = cqe.local_id, entry_idx = cqe.entry_idx, status = ?cqe.status,
             "a completion fits nothing that was posted"
         );
     }

@@ -32,7 +32,7 @@ impl Jfce {
     /// `NoMemory`: no vector, event queue or descriptor is left.
     pub(crate) fn create(driver: &Arc<Driver>) -> Result<Self, Status> {
         let vector = driver.take_vector().ok_or(Status::NoMemory)?;
-        let made = EventRing::completion(&driver.backing, &driver.dma, vector).and_then(|ring| {
+        let made = EventRing::completion(driver, vector).and_then(|ring| {
             let (base, depth_log2) = (ring.iova(), ring.depth_log2());
             let results = driver.execute(&Command::CreateEq { base, depth_log2, vector });
             let results =

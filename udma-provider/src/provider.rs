@@ -18,7 +18,7 @@ use urma_core::{
 };
 
 use crate::{
-    alloc::lock,
+    alloc::{DmaAlloc, lock},
     context::UdmaContext,
     device::{Driver, DriverCfg},
 };
@@ -61,6 +61,8 @@ impl Provider for UdmaProvider {
 pub struct UdmaDevice {
     id: DeviceId,
     backing: Arc<dyn DeviceBacking>,
+    /// Outlives a driver that failed: memory that it still holds keeps its device addresses.
+    dma: Arc<DmaAlloc>,
     cfg: DriverCfg,
     driver: Mutex<Option<Arc<Driver>>>,
 }
@@ -76,7 +78,8 @@ impl UdmaDevice {
             vendor: info.vendor_id,
             device: info.device_id,
         };
-        Self { id, backing, cfg, driver: Mutex::new(None) }
+        let dma = DmaAlloc::new(backing.dma(), cfg.ring_pages);
+        Self { id, backing, dma, cfg, driver: Mutex::new(None) }
     }
 
     /// Resets the device under everything that uses it: outstanding requests end with flushed
@@ -96,7 +99,11 @@ impl UdmaDevice {
         if let Some(driver) = slot.as_ref().filter(|driver| driver.check().is_ok()) {
             return Ok(Arc::clone(driver));
         }
-        let driver = Driver::bring_up(Arc::clone(&self.backing), &self.cfg)?;
+        if let Some(dead) = slot.take() {
+            dead.retire();
+        }
+        let dma = Arc::clone(&self.dma);
+        let driver = Driver::bring_up(Arc::clone(&self.backing), dma, &self.cfg)?;
         *slot = Some(Arc::clone(&driver));
         Ok(driver)
     }

@@ -53,7 +53,8 @@ impl Ranges {
     }
 
     /// Whether exactly `start..end` is free, in one piece.
-    pub(crate) fn is_whole(&self, start: u64, end: u64) -> bool {
+    #[cfg(test)]
+    fn is_whole(&self, start: u64, end: u64) -> bool {
         self.free.len() == 1 && self.free.get(&start) == Some(&end)
     }
 }

@@ -9,11 +9,10 @@ use urma_mem::Region;
 
 use crate::Nanos;
 
-/// Vendor id of devices of this contract: "UB" in ASCII; no PCI vendor has it (the emulated device is
-/// not plugged into a bus that it could confuse).
-pub const VENDOR_ID: u16 = 0x5542;
-/// Device id of the first device of this contract.
-pub const DEVICE_ID: u16 = 0x0001;
+/// Vendor id by which the UDMA driver recognises its devices, together with [`DEVICE_ID`].
+pub const VENDOR_ID: u16 = 0xCC08;
+/// Device id of this contract.
+pub const DEVICE_ID: u16 = 0xA001;
 
 /// Who the device is; drivers are matched by these.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,320 @@
+//! An honest device: rings, doorbells, events, segments.
+
+use std::time::Duration;
+
+use udma_abi::{Cqe, CqeStatus, Opcode, cmd::Command};
+use urma_core::{
+    Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device as CoreDevice, LocalSge, Mapping,
+    PostReason, RecvWr, RemoteAddr, SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status,
+    Token, TokenPolicy, WrFlags,
+    ops::{Device, SegmentOps},
+};
+use urma_mem::Region;
+
+use super::{Bench, contexts, jfc_cfg, jfr_cfg, jfs_cfg, nop, poll_all, signalled};
+
+#[test]
+fn a_batch_rings_once_and_a_single_block_goes_directly() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, 32);
+    let send = jfs.send.as_mut().unwrap();
+    send.post_send(&[signalled(1), signalled(2), signalled(3)]).unwrap();
+    assert_eq!(bench.toy.doorbells(), (1, 0));
+    send.post_send(&[signalled(4)]).unwrap();
+    assert_eq!(bench.toy.doorbells(), (1, 1));
+    assert!(send.post_send(&[]).is_ok());
+    assert_eq!(bench.toy.doorbells(), (1, 1));
+    let done = poll_all(&mut jfc);
+    assert_eq!(contexts(&done), [1, 2, 3, 4]);
+    assert!(done.iter().all(|c| c.status == CrStatus::Success && c.queue_ctx == 0xC0));
+    assert!(done.iter().all(|c| c.local_id == jfs.id && c.flags == CompletionFlags::empty()));
+}
+
+#[test]
+fn contexts_come_back_right_over_many_laps() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(4);
+    let mut jfs = bench.jfs(jfc.id, 3);
+    let send = jfs.send.as_mut().unwrap();
+    // 2^17 blocks and more: the 16-bit entry index wraps twice, the 24-bit JFC index moves.
+    for n in 0..70_000u64 {
+        send.post_send(&[signalled(2 * n), signalled(2 * n + 1)]).unwrap();
+        let mut out = [Completion::default(); 4];
+        assert_eq!(jfc.queue.poll(&mut out), Ok(2));
+        assert_eq!(contexts(&out[..2]), [2 * n, 2 * n + 1]);
+        bench.toy.state().seen.clear();
+    }
+}
+
+#[test]
+fn a_full_queue_names_the_request_and_keeps_the_earlier_ones() {
+    let bench = Bench::new();
+    bench.toy.script(|s| s.hold = true);
+    let mut jfc = bench.jfc(64);
+    let mut jfs = bench.jfs(jfc.id, 5);
+    let send = jfs.send.as_mut().unwrap();
+    let wrs: Vec<_> = (0..7).map(signalled).collect();
+    let error = send.post_send(&wrs).unwrap_err();
+    assert_eq!((error.index, error.reason), (5, PostReason::Full));
+    assert_eq!(send.post_send(&wrs[6..]).unwrap_err().index, 0);
+    bench.toy.script(|s| s.hold = false);
+    assert_eq!(contexts(&poll_all(&mut jfc)), [0, 1, 2, 3, 4]);
+    send.post_send(&wrs[5..]).unwrap();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [5, 6]);
+}
+
+#[test]
+fn a_stream_without_completions_flows_without_polls() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(8);
+    let mut jfs = bench.jfs(jfc.id, 16);
+    let send = jfs.send.as_mut().unwrap();
+    for n in 0..1000 {
+        send.post_send(&[nop(n, WrFlags::empty())]).unwrap();
+    }
+    assert_eq!(poll_all(&mut jfc), []);
+    assert_eq!(bench.toy.state().seen.len(), 1000);
+}
+
+#[test]
+fn a_position_is_not_reused_while_an_error_of_it_waits_in_the_jfc() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(8);
+    let mut jfs = bench.jfs(jfc.id, 4);
+    let send = jfs.send.as_mut().unwrap();
+    send.post_send(&[nop(100, WrFlags::empty())]).unwrap();
+    // The unsignalled request at position 0 failed; its completion is not polled.
+    let (cookie, local_id) = (bench.toy.cookie(jfs.id), jfs.id);
+    let status = CqeStatus::RnrRetryExceeded;
+    bench.toy.complete(jfc.id, Cqe { local_id, user_data: cookie, status, ..Cqe::default() });
+    let mut posted = 0;
+    while send.post_send(&[nop(200 + posted, WrFlags::empty())]).is_ok() {
+        posted += 1;
+        assert!(posted < 100, "position 0 was used again under a waiting completion");
+    }
+    let done = poll_all(&mut jfc);
+    assert_eq!(contexts(&done), [100]);
+    assert_eq!(done[0].status, CrStatus::RnrRetryExceeded);
+    send.post_send(&[nop(1, WrFlags::empty())]).unwrap();
+}
+
+#[test]
+fn receives_come_back_with_their_contexts_and_free_their_places() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(16);
+    let mut jfr = bench.context.create_queue(&jfr_cfg(jfc.id, 3)).unwrap();
+    let recv = jfr.recv.as_mut().unwrap();
+    assert!(!bench.toy.deliver(jfr.id, Cqe::default()));
+    let wr = |user_ctx| RecvWr { dst: &[], user_ctx };
+    let error = recv.post_recv(&[wr(0), wr(1), wr(2), wr(3)]).unwrap_err();
+    assert_eq!((error.index, error.reason), (3, PostReason::Full));
+    for n in 0..100_000u64 {
+        let imm = Cqe { opcode: 1, imm: n, remote_id: 77, byte_cnt: 4, ..Cqe::default() };
+        assert!(bench.toy.deliver(jfr.id, Cqe { inline_en: true, inline: [5; 12], ..imm }));
+        let done = poll_all(&mut jfc);
+        assert_eq!(contexts(&done), [n]);
+        assert_eq!((done[0].opcode, done[0].immediate()), (CrOpcode::SendImm, Some(n)));
+        assert_eq!((done[0].remote.id, done[0].payload.bytes()), (77, &[5; 4][..]));
+        recv.post_recv(&[wr(n + 3)]).unwrap();
+    }
+}
+
+#[test]
+fn segments_and_multi_block_requests_reach_the_device_whole() {
+    let bench = Bench::new();
+    let context = CoreDevice::new(bench.device.clone()).open(0).unwrap();
+    let region = Region::private(8192).unwrap();
+    region.write(100, b"hello, inline world").unwrap();
+    let cfg = SegmentCfg {
+        access: SegmentAccess::REMOTE_ALL,
+        policy: TokenPolicy::PlainText(Token::new(0xAB)),
+        cacheable: false,
+        non_pin: false,
+        user_iova: Some(0x10_0000),
+        user_ctx: 0,
+    };
+    let segment = context.register(&region, &cfg, None).unwrap();
+    let Some(Command::RegisterSeg(args)) = bench.toy.state().commands.last().copied() else {
+        panic!("no segment was registered")
+    };
+    assert_eq!((args.va, args.len, args.token_value), (0x10_0000, 8192, Some(0xAB)));
+    let remote = segment.remote();
+    let imported = context.import_segment(&remote, SegmentAccess::READ, Mapping::None).unwrap();
+
+    let mut jfc = bench.jfc(16);
+    let mut cfg = jfs_cfg(jfc.id, 8);
+    cfg.send = cfg.send.map(|send| SendCfg { max_sge: 4, max_inline: 100, ..send });
+    let mut jfs = bench.context.create_queue(&cfg).unwrap();
+    let send = jfs.send.as_mut().unwrap();
+    let piece = |addr, len| LocalSge { segment: &segment, addr, len };
+    let pieces = [piece(0x10_0000, 8), piece(0x10_0040, 8), piece(0x10_0080, 8)];
+    let dst = RemoteAddr { segment: &imported, addr: 0x10_1000 };
+    let write = SendWr { op: SendOp::Write { src: &pieces, dst }, ..signalled(1) };
+    let inline = [piece(0x10_0000 + 100, 19)];
+    let small = SendWr {
+        op: SendOp::Write { src: &inline, dst },
+        flags: WrFlags::INLINE | WrFlags::COMPLETE,
+        ..signalled(2)
+    };
+    let cas = SendOp::Cas { result: piece(0x10_0000, 8), target: dst, compare: 3, swap: 4 };
+    let cas = SendWr { op: cas, ..signalled(3) };
+    for lap in 0..20 {
+        send.post_send(&[write, small, cas]).unwrap();
+        assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 3], "lap {lap}");
+    }
+    let state = bench.toy.state();
+    let seen = &state.seen[state.seen.len() - 3..];
+    assert_eq!((seen[0].opcode, seen[0].sge_num, seen[0].remote_va), (Opcode::Write, 3, 0x10_1000));
+    assert_eq!((seen[0].token_en, seen[0].token_value), (true, 0xAB));
+    assert_eq!((seen[1].inline_len, seen[1].sge_num), (19, 0));
+    assert_eq!((seen[2].operand, seen[2].compare, seen[2].blocks()), (4, 3, 2));
+    assert_eq!(state.faults, 0);
+    drop(state);
+    segment.unregister().unwrap();
+}
+
+#[test]
+fn one_event_per_arm_and_at_once_when_completions_wait() {
+    let bench = Bench::new();
+    let jfce = bench.context.create_jfce().unwrap();
+    let mut jfc = bench.context.create_jfc(&jfc_cfg(16), Some(&jfce)).unwrap();
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let send = jfs.send.as_mut().unwrap();
+    let now = Some(Duration::ZERO);
+    let mut ready = [0; 4];
+    jfc.queue.arm(Arm::Any).unwrap();
+    assert_eq!(jfce.wait(&mut ready, now), Ok(0));
+    send.post_send(&[signalled(1), signalled(2)]).unwrap();
+    assert_eq!(jfce.wait(&mut ready, None), Ok(1), "two completions, one arm, one event");
+    assert_eq!(ready[0], jfc.id);
+    assert_eq!(jfce.wait(&mut ready, now), Ok(0));
+    jfc.queue.arm(Arm::Any).unwrap();
+    assert_eq!(jfce.wait(&mut ready, now), Ok(1), "completions were waiting");
+    assert_eq!(poll_all(&mut jfc).len(), 2);
+    bench.toy.raise_nothing(1);
+    assert_eq!(jfce.wait(&mut ready, now), Ok(0), "a count without an event is dropped");
+    // What a flush left in the driver's hands fires too.
+    send.post_send(&[signalled(3), signalled(4)]).unwrap();
+    let mut one = [Completion::default(); 1];
+    assert_eq!(jfs.control.flush(&mut one), Ok(1));
+    assert_eq!(one[0].user_ctx, 3);
+    jfc.queue.arm(Arm::Any).unwrap();
+    assert_eq!(jfce.wait(&mut ready, now), Ok(1));
+    assert_eq!(contexts(&poll_all(&mut jfc)), [4]);
+}
+
+#[test]
+fn deleting_a_channel_wakes_its_waiter() {
+    let bench = Bench::new();
+    let jfce = bench.context.create_jfce().unwrap();
+    let waiter = std::thread::spawn({
+        let jfce = jfce.clone();
+        move || jfce.wait(&mut [0; 1], None)
+    });
+    jfce.delete().unwrap();
+    assert_eq!(waiter.join().unwrap(), Err(Status::Fail));
+    assert_eq!(jfce.wait(&mut [0; 1], None), Err(Status::Fail));
+    assert_eq!(jfce.delete(), Err(Status::Invalid));
+}
+
+#[test]
+fn async_events_arrive_once_in_order() {
+    let bench = Bench::new();
+    bench.toy.raise_async(4, 9);
+    bench.toy.raise_async(3, 8);
+    let zero = Some(Duration::ZERO);
+    let event = bench.context.next_async(zero).unwrap().unwrap();
+    assert_eq!((event.kind, event.id), (urma_core::AsyncKind::JettyError, 9));
+    let event = bench.context.next_async(zero).unwrap().unwrap();
+    assert_eq!((event.kind, event.id), (urma_core::AsyncKind::JfrLimit, 8));
+    assert_eq!(bench.context.next_async(zero), Ok(None));
+}
+
+#[test]
+fn completions_survive_the_deletion_of_their_queue() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(8);
+    let mut jfs = bench.jfs(jfc.id, 4);
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1), signalled(2)]).unwrap();
+    jfs.control.delete().unwrap();
+    let error = jfs.send.as_mut().unwrap().post_send(&[signalled(3)]).unwrap_err();
+    assert_eq!((error.index, error.reason), (0, PostReason::Device));
+    drop(jfs);
+    let mut other = bench.jfs(jfc.id, 4);
+    other.send.as_mut().unwrap().post_send(&[signalled(5)]).unwrap();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 5]);
+}
+
+#[test]
+fn a_reset_ends_every_outstanding_request_flushed() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let mut jfr = bench.context.create_queue(&jfr_cfg(jfc.id, 4)).unwrap();
+    let send = jfs.send.as_mut().unwrap();
+    send.post_send(&[nop(1, WrFlags::empty()), signalled(2)]).unwrap();
+    bench.toy.script(|s| s.hold = true);
+    send.post_send(&[signalled(3), nop(4, WrFlags::empty())]).unwrap();
+    jfr.recv.as_mut().unwrap().post_recv(&[RecvWr { dst: &[], user_ctx: 5 }]).unwrap();
+    bench.device.reset().unwrap();
+    let done = poll_until_dead(&mut jfc);
+    let ends: Vec<_> = done.iter().map(|c| (c.user_ctx, c.status)).collect();
+    let flush = CrStatus::WrFlush;
+    assert_eq!(ends, [(2, CrStatus::Success), (3, flush), (4, flush), (5, flush)]);
+    assert!(done[3].is_recv());
+    assert!(send.post_send(&[signalled(9)]).is_err());
+    assert!(bench.context.next_async(Some(Duration::ZERO)).unwrap().is_some());
+    assert_eq!(bench.context.next_async(Some(Duration::ZERO)), Err(Status::NoDevice));
+    // The device itself works again.
+    bench.toy.script(|s| s.hold = false);
+    let context = bench.device.open(0).unwrap();
+    assert!(context.create_jfc(&jfc_cfg(4), None).is_ok());
+}
+
+#[test]
+fn counters_have_names_and_eids_are_answered() {
+    let bench = Bench::new();
+    let counters = bench.context.counters().unwrap();
+    let names: Vec<_> = counters.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, super::toy::counter_names());
+    assert_eq!(counters[2].1, 3);
+    assert_eq!(bench.device.eids().unwrap(), [urma_core::Eid::from_bytes([7; 16])]);
+    assert!(bench.device.open(1).is_err());
+}
+
+#[test]
+fn a_token_id_holds_one_segment_and_gives_its_addresses_back() {
+    let bench = Bench::new();
+    let cfg = SegmentCfg {
+        access: SegmentAccess::LOCAL_ONLY,
+        policy: TokenPolicy::None,
+        cacheable: false,
+        non_pin: false,
+        user_iova: None,
+        user_ctx: 0,
+    };
+    let region = Region::private(4096).unwrap();
+    let ops: &dyn SegmentOps = &*bench.context;
+    let token_id = ops.alloc_token_id().unwrap();
+    for _ in 0..3 {
+        ops.register(&region, token_id, 4096, &cfg).unwrap();
+        assert_eq!(ops.register(&region, token_id, 4096, &cfg), Err(Status::Exists));
+        ops.unregister(token_id).unwrap();
+        assert_eq!(ops.unregister(token_id), Err(Status::Invalid));
+    }
+}
+
+fn poll_until_dead(jfc: &mut urma_core::ops::JfcParts) -> Vec<Completion> {
+    let mut all = Vec::new();
+    let mut out = [Completion::default(); 2];
+    loop {
+        match jfc.queue.poll(&mut out) {
+            Ok(found) => all.extend_from_slice(&out[..found]),
+            Err(error) => {
+                assert_eq!(error, Status::NoDevice);
+                return all;
+            }
+        }
+    }
+}
