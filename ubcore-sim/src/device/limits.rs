@@ -54,8 +54,8 @@ pub(crate) fn caps(cfg: &DeviceCfg) -> Caps {
         max_eq: EQ as u64,
         max_seg: SEGMENTS as u64 - 1,
         max_jfc_depth: 1 << JFC_DEPTH_LOG2,
-        // Requests: an entry takes at least one block.
-        max_jfs_depth: 1 << SQ_BLOCKS_LOG2,
+        // Requests of four blocks each fill half of what a 16-bit index names.
+        max_jfs_depth: 1 << (SQ_BLOCKS_LOG2 - 3),
         max_jfr_depth: 1 << JFR_DEPTH_LOG2,
         max_inline: 176,
         max_jfs_sge: 11,

@@ -155,12 +155,13 @@ impl Retire {
 
     #[inline]
     fn out(&mut self, request: &Started, fast: &FastCounts, faults: Faults) {
-        self.retired = self.retired.wrapping_add(request.blocks);
-        // The record's length was checked when the queue was made.
-        let _ = self.record.store_u32_release(record::SQ_CI, self.retired);
+        // The entry first: a driver that sees the index moved and no entry knows that none comes.
         if !request.reported {
             self.report(request, fast, faults);
         }
+        self.retired = self.retired.wrapping_add(request.blocks);
+        // The record's length was checked when the queue was made.
+        let _ = self.record.store_u32_release(record::SQ_CI, self.retired);
     }
 
     #[inline]
