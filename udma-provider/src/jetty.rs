@@ -71,7 +71,7 @@ struct Control {
 pub(crate) fn create(driver: &Arc<Driver>, cfg: &QueueCfg) -> Result<QueueParts, Status> {
     check_limits(driver, cfg)?;
     let memory = Memory::new(driver, cfg)?;
-    let recv_jfc = cfg.recv.map(|recv| recv.jfc).or(cfg.shared.map(|shared| shared.jfc));
+    let recv_jfc = cfg.recv.map(|recv| recv.jfc).or_else(|| cfg.shared.map(|shared| shared.jfc));
     let jfcs = Jfcs {
         send: cfg.send.map(|send| driver.jfc(send.jfc)).transpose()?,
         recv: recv_jfc.map(|jfcn| driver.jfc(jfcn)).transpose()?,
@@ -172,7 +172,9 @@ impl Memory {
             cookie,
             record: self.record.iova(),
             sq: sq.map(|(cfg, (buf, log2))| jfs::sq_args(cfg, buf.iova(), *log2)),
-            rq: rq.map(|(recv, (buf, log2))| jfr::rq_args(recv, buf.iova(), *log2, cfg.token)),
+            rq: rq
+                .map(|(recv, (buf, log2))| jfr::rq_args(recv, buf.iova(), *log2, cfg.token))
+                .or_else(|| cfg.shared.and_then(|shared| jfr::token_args(shared.jfc, cfg.token))),
             shared_jfr: cfg.shared.map_or(cmd::NONE, |shared| shared.jfr),
             recv_jfcn: cfg.shared.map_or(cmd::NONE, |shared| shared.jfc),
             group: cfg.group.unwrap_or(cmd::NONE),

@@ -80,6 +80,12 @@ pub(crate) fn rq_args(cfg: &RecvCfg, base: u64, depth_log2: u8, token: Option<To
     }
 }
 
+/// The arguments that carry nothing but the token of a jetty with a shared JFR.
+pub(crate) fn token_args(jfcn: u32, token: Option<Token>) -> Option<RqArgs> {
+    let token_value = token?.value();
+    Some(RqArgs { base: 0, depth_log2: 0, max_sge: 1, jfcn, min_rnr_timer: 0, token_value })
+}
+
 impl RecvHalf {
     pub(crate) fn new(parts: RecvParts) -> Self {
         Self { ring: parts.memory.region().clone(), parts, pi: 0, done: 0 }

@@ -24,7 +24,7 @@ use urma_core::{
 };
 use urma_mem::{
     Region,
-    sync::{AtomicBool, Ordering},
+    sync::{AtomicBool, Ordering, spin_hint},
 };
 
 use crate::{
@@ -181,14 +181,20 @@ impl SendHalf {
     fn make_room(&mut self, blocks: u32) -> bool {
         let link = Arc::clone(&self.link);
         let Some(send) = link.send.as_ref() else { return false };
-        for attempt in 0..2 {
-            if attempt > 0 {
+        for attempt in 0..ROOM_LOOKS {
+            if attempt == 1 {
                 self.parts.jfc.let_device_work();
             }
             self.reclaim(send);
             if self.has_room(blocks) {
                 return true;
             }
+            // The device writes a completion a moment before the consumer record: wait for that
+            // moment, and for nothing else.
+            if attempt > 0 && self.free == self.done {
+                return false;
+            }
+            spin_hint();
         }
         false
     }
@@ -312,5 +318,7 @@ fn low16(pos: u32) -> u16 {
     pos as u16
 }
 
+/// Looks for room before a queue counts as full.
+const ROOM_LOOKS: u32 = 64;
 /// Entry indices in CQEs have 16 bits.
 const INDEX_BITS: u8 = 16;

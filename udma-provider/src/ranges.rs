@@ -36,7 +36,7 @@ impl Ranges {
     /// two). `None` when no free range is large enough.
     pub(crate) fn take(&mut self, len: u64, align: u64, offset: u64) -> Option<u64> {
         let found = self.free.iter().find_map(|(&start, &end)| {
-            let base = start.checked_sub(offset).unwrap_or(0).checked_next_multiple_of(align)?;
+            let base = start.saturating_sub(offset).checked_next_multiple_of(align)?;
             let at = base.checked_add(offset)?;
             let last = at.checked_add(len)?;
             (last <= end).then_some((start, end, at, last))
@@ -60,6 +60,7 @@ impl Ranges {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers index a vector")]
 mod tests {
     use proptest::prelude::*;
 

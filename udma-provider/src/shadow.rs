@@ -53,13 +53,11 @@ impl Tag {
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "three bits")]
     pub(crate) fn blocks(self) -> u32 {
         (self.0 >> BLOCKS_SHIFT) as u32 & 7
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "28 bits are left")]
     pub(crate) fn seq(self) -> u32 {
         (self.0 >> SEQ_SHIFT) as u32
     }

@@ -158,7 +158,7 @@ pub struct CreateQueue {
     pub record: u64,
     /// Send ring; for JFS and jetty.
     pub sq: Option<SqArgs>,
-    /// Receive ring; for JFR and jetty.
+    /// Receive ring; for JFR and jetty. With a shared JFR only its `token_value` counts.
     pub rq: Option<RqArgs>,
     /// A jetty's shared JFR instead of `rq`, or [`NONE`].
     pub shared_jfr: u32,
