@@ -5,7 +5,7 @@
 //! regions. *Gives*: [`DmaBuf`] and [`DmaMap`], which give their addresses back on drop.
 //! *Must not*: free what the device may still use (holders keep buffers until it answered).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use udma_abi::{BackingError, DmaAccess, DmaSpace};
 use urma_core::Status;
@@ -29,7 +29,8 @@ pub(crate) struct DmaAlloc {
     space: Arc<dyn DmaSpace>,
     pages: RingPages,
     iovas: Mutex<Ranges>,
-    chunks: Mutex<Vec<Arc<Chunk>>>,
+    /// Each lives as long as a piece of it: its mapping holds on to this allocator.
+    chunks: Mutex<Vec<Weak<Chunk>>>,
 }
 
 /// A mapping of a region in the device's address space; taken away on drop.
@@ -84,7 +85,8 @@ impl DmaAlloc {
             return Ok(DmaBuf { iova: map.iova, region, home: Home::Own(map) });
         }
         let mut chunks = lock(&self.chunks);
-        if let Some(buf) = chunks.iter().find_map(|chunk| chunk.cut(len)) {
+        chunks.retain(|chunk| chunk.strong_count() > 0);
+        if let Some(buf) = chunks.iter().filter_map(Weak::upgrade).find_map(|c| c.cut(len)) {
             return Ok(buf);
         }
         let (region, map) = self.new_region(CHUNK_LEN)?;
@@ -92,7 +94,7 @@ impl DmaAlloc {
         free.give(0, CHUNK_LEN as u64);
         let chunk = Arc::new(Chunk { region, map, free: Mutex::new(free) });
         let buf = chunk.cut(len).ok_or(Status::Fail)?;
-        chunks.push(chunk);
+        chunks.push(Arc::downgrade(&chunk));
         Ok(buf)
     }
 

@@ -57,3 +57,12 @@ fn notes_count_in_the_hash() {
     assert_ne!(a.log_hash(), b.log_hash());
     assert!(a.log_text().contains("note only here"));
 }
+
+#[test]
+fn a_dropped_fabric_leaves_nothing() {
+    let fabric = fabric(1);
+    let device = std::sync::Arc::downgrade(&fabric.device(0));
+    let backing = fabric.backing(0);
+    drop((fabric, backing));
+    assert!(device.upgrade().is_none());
+}

@@ -1,0 +1,99 @@
+//! What a seed makes of a world.
+//!
+//! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed and
+//! the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
+
+use ubcore_sim::link::{FaultCfg, Rng};
+use ubcore_sim::sim::{FabricCfg, PathKind};
+
+/// How bad the links are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Weather {
+    /// One host: no link at all.
+    SameHost,
+    /// Packets over links that only delay.
+    Fair,
+    /// Packets that are lost, doubled, reordered and corrupted.
+    Foul,
+    /// Some peers on the same host, some behind a bad link.
+    Mixed,
+}
+
+/// What the programs do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Reads, writes and atomics: on one host all of it goes the direct path.
+    OneSided,
+    /// Those, messages, and writes that make a completion at the target.
+    All,
+}
+
+/// A world and its work.
+#[derive(Clone, Debug)]
+pub struct SimPlan {
+    /// Decides everything.
+    pub seed: u64,
+    /// Devices and links.
+    pub fabric: FabricCfg,
+    /// What they do.
+    pub work: Work,
+    /// Requests of each node.
+    pub requests: u32,
+    /// Most bytes of a request.
+    pub len_max: u32,
+    /// Chance that a node does not look at its queues in a turn, in a million.
+    pub lazy_ppm: u32,
+}
+
+impl SimPlan {
+    /// The world of `seed` in the given weather, with the given work.
+    #[must_use]
+    pub fn new(seed: u64, weather: Weather, work: Work) -> Self {
+        let mut rng = Rng::new(seed ^ 0x5eed_5eed);
+        let paths = match weather {
+            Weather::SameHost => PathKind::SameHost,
+            Weather::Fair | Weather::Foul => PathKind::Packets,
+            Weather::Mixed => PathKind::Mixed,
+        };
+        let nodes = 2 + rng.below(if weather == Weather::Mixed { 3 } else { 2 });
+        let mut fabric = FabricCfg::new(seed, u8::try_from(nodes).unwrap_or(2), paths);
+        if matches!(weather, Weather::Foul | Weather::Mixed) {
+            fabric.faults = foul(&mut rng);
+        }
+        fabric.faults.delay_ns = 1_000 + rng.below(50_000);
+        fabric.stall_ppm = pick(&mut rng, &[0, 100_000, 500_000]);
+        fabric.sleep_ppm = pick(&mut rng, &[0, 10_000, 300_000]);
+        fabric.tick_ns = u64::from(pick(&mut rng, &[100, 1_000, 20_000]));
+        let chunk = pick(&mut rng, &[64, 512, 4096, 65536]);
+        let mtu = pick(&mut rng, &[256, 1024, 4096]);
+        let window = pick(&mut rng, &[4, 32, 256]);
+        for device in &mut fabric.devices {
+            device.direct_chunk = chunk as usize;
+            device.step_bytes = chunk as usize * 2;
+            device.step_requests = 1 + pick(&mut rng, &[0, 3, 31]);
+            device.ring_len = 1 << 16;
+            device.mtu = mtu;
+            device.window_packets = window;
+        }
+        let len_max = pick(&mut rng, &[64, 3_000, 12_000]);
+        let lazy_ppm = pick(&mut rng, &[0, 300_000, 800_000]);
+        Self { seed, fabric, work, requests: 60, len_max, lazy_ppm }
+    }
+}
+
+fn foul(rng: &mut Rng) -> FaultCfg {
+    let mut ppm = |most| u32::try_from(rng.below(most)).unwrap_or(0);
+    FaultCfg {
+        loss_ppm: ppm(60_000),
+        duplicate_ppm: ppm(60_000),
+        reorder_ppm: ppm(100_000),
+        reorder_ns: 200_000,
+        corrupt_ppm: ppm(30_000),
+        jitter_ns: 20_000,
+        ..FaultCfg::default()
+    }
+}
+
+fn pick(rng: &mut Rng, from: &[u32]) -> u32 {
+    from[rng.index(from.len())]
+}

@@ -1,0 +1,106 @@
+//! The whole stack in virtual time under many seeds.
+//!
+//! `URMA_SEEDS=5000` runs more of them, `URMA_SEED=17` one.
+#![forbid(unsafe_code)]
+
+use std::process::Command;
+
+use urma_tests::sim::{SimPlan, Weather, Work, run};
+
+/// Seeds in each of the five suites when nothing else is asked for: 500 in all.
+const SEEDS: u64 = 100;
+
+fn seeds() -> Vec<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("URMA_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("URMA_SEEDS").map_or(SEEDS, |all| all.div_ceil(5))).collect(),
+    }
+}
+
+fn all_in(weather: Weather, work: Work) {
+    let (mut requests, mut messages, mut took_ns) = (0, 0, 0);
+    for seed in seeds() {
+        match run(&SimPlan::new(seed, weather, work)) {
+            Ok(report) => {
+                requests += report.requests;
+                messages += report.messages;
+                took_ns += report.took_ns;
+            }
+            Err(failure) => panic!("{weather:?}, {work:?}, {failure:?}"),
+        }
+    }
+    let ms = took_ns / 1_000_000;
+    println!("{weather:?}, {work:?}: {requests} requests, {messages} messages, {ms} ms");
+    assert!(requests > 0 && (messages > 0 || work == Work::OneSided));
+}
+
+#[test]
+fn one_sided_work_is_exact_on_one_host() {
+    all_in(Weather::SameHost, Work::OneSided);
+}
+
+#[test]
+fn all_work_is_exact_on_one_host() {
+    all_in(Weather::SameHost, Work::All);
+}
+
+#[test]
+fn all_work_is_exact_over_fair_links() {
+    all_in(Weather::Fair, Work::All);
+}
+
+#[test]
+fn all_work_is_exact_over_foul_links() {
+    all_in(Weather::Foul, Work::All);
+}
+
+#[test]
+fn all_work_is_exact_on_mixed_paths() {
+    all_in(Weather::Mixed, Work::All);
+}
+
+/// The hash of one world, for the tests below, which run this one in processes of their own.
+#[test]
+#[ignore = "run by the tests of hashes"]
+fn print_hashes() {
+    let only = std::env::var("URMA_SIM_WORLD").unwrap_or_default();
+    let worlds = [
+        (Weather::SameHost, Work::OneSided),
+        (Weather::SameHost, Work::All),
+        (Weather::Foul, Work::All),
+        (Weather::Mixed, Work::All),
+    ];
+    for (weather, work) in worlds {
+        let name = format!("{weather:?}-{work:?}");
+        if name != only {
+            continue;
+        }
+        match run(&SimPlan::new(3, weather, work)) {
+            Ok(report) => println!("hash {:016x}", report.hash),
+            Err(failure) => panic!("{failure:?}"),
+        }
+    }
+}
+
+/// Runs a world in a process of its own.
+fn hash_of(world: &str) -> String {
+    let exe = std::env::current_exe().expect("this test");
+    let args = ["--exact", "print_hashes", "--ignored", "--nocapture"];
+    let output = Command::new(exe).args(args).env("URMA_SIM_WORLD", world).output();
+    let text = String::from_utf8_lossy(&output.expect("it starts").stdout).into_owned();
+    let hash = text.lines().find_map(|line| line.split("hash ").nth(1));
+    hash.unwrap_or_else(|| panic!("{world} printed no hash: {text}")).to_owned()
+}
+
+#[test]
+fn two_processes_print_the_same_hash_for_direct_requests() {
+    assert_eq!(hash_of("SameHost-OneSided"), hash_of("SameHost-OneSided"));
+}
+
+#[test]
+fn two_processes_print_the_same_hash_for_all_work() {
+    for world in ["SameHost-All", "Foul-All", "Mixed-All"] {
+        assert_eq!(hash_of(world), hash_of(world), "{world}");
+    }
+}
