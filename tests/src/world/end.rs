@@ -1,0 +1,333 @@
+//! One end: its objects, and what it knows of the other end.
+//!
+//! *Owns*: posting and polling in one line each. *Must not*: judge a completion beyond what its
+//! name says.
+
+use std::sync::Arc;
+
+use ubcore_sim::node::Node;
+use urma_core::{
+    Completion, Context, CrStatus, ImportedSegment, Jetty, Jfc, Jfce, LocalSge, Mapping, PostError,
+    RecvWr, RemoteAddr, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SendOp, SendWr,
+    TargetJetty, WrFlags,
+};
+
+use super::{Failure, Memory, Outcome, quiet, same, until};
+
+/// The objects of an end.
+#[derive(Debug)]
+pub struct Half {
+    /// Its jetty.
+    pub jetty: Jetty,
+    /// Where its sends complete.
+    pub jfc: Jfc,
+    /// Where its receives complete.
+    pub recv_jfc: Jfc,
+    /// Events of both.
+    pub jfce: Jfce,
+    /// All of its memory, registered.
+    pub seg: Segment,
+    /// Its memory.
+    pub mem: Memory,
+    /// Its context.
+    pub ctx: Arc<Context>,
+    /// Its node.
+    pub node: Arc<Node>,
+}
+
+/// An end that knows the other.
+#[derive(Debug)]
+pub struct End {
+    /// The other end's jetty.
+    pub target: TargetJetty,
+    /// The other end's memory.
+    pub remote: ImportedSegment,
+    /// Its own objects.
+    pub half: Half,
+    next_ctx: u64,
+}
+
+/// What requests are built from.
+#[derive(Clone, Copy, Debug)]
+pub struct Kit<'a> {
+    /// The own segment.
+    pub seg: &'a Segment,
+    /// The other end's segment.
+    pub remote: &'a ImportedSegment,
+    /// The other end's jetty.
+    pub target: &'a TargetJetty,
+}
+
+impl<'a> Kit<'a> {
+    /// `len` own bytes at `offset`.
+    #[must_use]
+    pub fn sge(&self, offset: usize, len: usize) -> LocalSge<'a> {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        LocalSge { segment: self.seg, addr: self.seg.va() + offset as u64, len }
+    }
+
+    /// A place in the other end's memory.
+    #[must_use]
+    pub fn at(&self, offset: usize) -> RemoteAddr<'a> {
+        RemoteAddr { segment: self.remote, addr: self.remote.va() + offset as u64 }
+    }
+
+    /// A signalled request.
+    #[must_use]
+    pub fn wr(&self, op: SendOp<'a>, user_ctx: u64) -> SendWr<'a> {
+        SendWr::new(op, self.target, user_ctx)
+    }
+
+    /// A request with flags.
+    #[must_use]
+    pub fn flagged(&self, op: SendOp<'a>, flags: WrFlags, user_ctx: u64) -> SendWr<'a> {
+        SendWr { flags, ..SendWr::new(op, self.target, user_ctx) }
+    }
+}
+
+impl End {
+    pub(super) fn new(
+        half: Half,
+        target: &RemoteJetty,
+        segment: &RemoteSegment,
+        access: SegmentAccess,
+    ) -> Outcome<Self> {
+        let target = half.ctx.import_jetty(target)?;
+        let remote = half.ctx.import_segment(segment, access, Mapping::None)?;
+        Ok(Self { target, remote, half, next_ctx: 1 })
+    }
+
+    /// The jetty, and what requests are built from.
+    pub fn parts(&mut self) -> (&mut Jetty, Kit<'_>) {
+        let Self { target, remote, half, .. } = self;
+        (&mut half.jetty, Kit { seg: &half.seg, remote, target })
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn mem(&self) -> &Memory {
+        &self.half.mem
+    }
+
+    /// A new number for a request.
+    pub fn fresh_ctx(&mut self) -> u64 {
+        self.next_ctx += 1;
+        self.next_ctx - 1
+    }
+
+    /// Posts one signalled request.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[track_caller]
+    pub fn post<'w>(&'w mut self, build: impl FnOnce(Kit<'w>) -> SendOp<'w>) -> Outcome<u64> {
+        self.post_flagged(WrFlags::COMPLETE, build)
+    }
+
+    /// Posts one request with flags.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[track_caller]
+    pub fn post_flagged<'w>(
+        &'w mut self,
+        flags: WrFlags,
+        build: impl FnOnce(Kit<'w>) -> SendOp<'w>,
+    ) -> Outcome<u64> {
+        let ctx = self.fresh_ctx();
+        let (jetty, kit) = self.parts();
+        jetty.post_send(&[kit.flagged(build(kit), flags, ctx)])?;
+        Ok(ctx)
+    }
+
+    /// Posts WRITE of `len` bytes.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[track_caller]
+    pub fn write(&mut self, from: usize, to: usize, len: usize) -> Outcome<u64> {
+        Ok(self.try_write(WrFlags::COMPLETE, (from, to, len))?)
+    }
+
+    /// Posts WRITE of `(from, to, len)`.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub fn try_write(
+        &mut self,
+        flags: WrFlags,
+        (from, to, len): (usize, usize, usize),
+    ) -> Result<u64, PostError> {
+        let ctx = self.fresh_ctx();
+        let (jetty, kit) = self.parts();
+        let op = SendOp::Write { src: &[kit.sge(from, len)], dst: kit.at(to) };
+        jetty.post_send(&[kit.flagged(op, flags, ctx)])?;
+        Ok(ctx)
+    }
+
+    /// Posts READ of `len` bytes to own offset `to`.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[track_caller]
+    pub fn read(&mut self, from: usize, to: usize, len: usize) -> Outcome<u64> {
+        let ctx = self.fresh_ctx();
+        let (jetty, kit) = self.parts();
+        let op = SendOp::Read { dst: &[kit.sge(to, len)], src: kit.at(from) };
+        jetty.post_send(&[kit.wr(op, ctx)])?;
+        Ok(ctx)
+    }
+
+    /// Posts SEND of `len` bytes; none when `len` is 0.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[track_caller]
+    pub fn send(&mut self, from: usize, len: usize) -> Outcome<u64> {
+        Ok(self.try_send(WrFlags::COMPLETE, from, len)?)
+    }
+
+    /// Posts SEND of `len` bytes.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub fn try_send(&mut self, flags: WrFlags, from: usize, len: usize) -> Result<u64, PostError> {
+        let ctx = self.fresh_ctx();
+        let (jetty, kit) = self.parts();
+        let sges = [kit.sge(from, len)];
+        let src: &[LocalSge<'_>] = if len == 0 { &[] } else { &sges };
+        jetty.post_send(&[kit.flagged(SendOp::Send { src }, flags, ctx)])?;
+        Ok(ctx)
+    }
+
+    /// Posts a receive of `len` bytes.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[track_caller]
+    pub fn recv(&mut self, to: usize, len: usize) -> Outcome<u64> {
+        Ok(self.try_recv(to, len)?)
+    }
+
+    /// Posts a receive of `len` bytes; without room when `len` is 0.
+    ///
+    /// # Errors
+    /// It was refused.
+    pub fn try_recv(&mut self, to: usize, len: usize) -> Result<u64, PostError> {
+        let user_ctx = self.fresh_ctx();
+        let (jetty, kit) = self.parts();
+        let sges = [kit.sge(to, len)];
+        let dst: &[LocalSge<'_>] = if len == 0 { &[] } else { &sges };
+        jetty.post_recv(&[RecvWr { dst, user_ctx }])?;
+        Ok(user_ctx)
+    }
+
+    /// The next send completion.
+    ///
+    /// # Errors
+    /// None came.
+    #[track_caller]
+    pub fn sent(&mut self) -> Outcome<Completion> {
+        next(&mut self.half.jfc, "send completion")
+    }
+
+    /// The next receive completion.
+    ///
+    /// # Errors
+    /// None came.
+    #[track_caller]
+    pub fn received(&mut self) -> Outcome<Completion> {
+        next(&mut self.half.recv_jfc, "receive completion")
+    }
+
+    /// The next send completion has this status.
+    ///
+    /// # Errors
+    /// None came, or another.
+    #[track_caller]
+    pub fn sent_as(&mut self, status: CrStatus) -> Outcome<Completion> {
+        let done = self.sent()?;
+        same("status of the send", done.status, status)?;
+        Ok(done)
+    }
+
+    /// The next receive completion has this status.
+    ///
+    /// # Errors
+    /// None came, or another.
+    #[track_caller]
+    pub fn received_as(&mut self, status: CrStatus) -> Outcome<Completion> {
+        let done = self.received()?;
+        same("status of the receive", done.status, status)?;
+        Ok(done)
+    }
+
+    /// The next send completion is the success of request `ctx`.
+    ///
+    /// # Errors
+    /// None came, or another.
+    #[track_caller]
+    pub fn sent_ok(&mut self, ctx: u64) -> Outcome<Completion> {
+        let done = self.sent_as(CrStatus::Success)?;
+        same("user context of the send", done.user_ctx, ctx)?;
+        Ok(done)
+    }
+
+    /// The next receive completion is the success of receive `ctx`.
+    ///
+    /// # Errors
+    /// None came, or another.
+    #[track_caller]
+    pub fn received_ok(&mut self, ctx: u64) -> Outcome<Completion> {
+        let done = self.received_as(CrStatus::Success)?;
+        same("user context of the receive", done.user_ctx, ctx)?;
+        Ok(done)
+    }
+
+    /// No send completes for a while.
+    ///
+    /// # Errors
+    /// One did.
+    #[track_caller]
+    pub fn nothing_sent(&mut self) -> Outcome {
+        nothing(&mut self.half.jfc, "send completion")
+    }
+
+    /// No receive completes for a while.
+    ///
+    /// # Errors
+    /// One did.
+    #[track_caller]
+    pub fn nothing_received(&mut self) -> Outcome {
+        nothing(&mut self.half.recv_jfc, "receive completion")
+    }
+
+    /// A counter of its device.
+    ///
+    /// # Errors
+    /// There is no such counter.
+    #[track_caller]
+    pub fn counter(&self, name: &str) -> Outcome<u64> {
+        let counters = self.half.ctx.counters()?;
+        let found = counters.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| *value).ok_or_else(|| Failure::new(format!("no counter {name}")))
+    }
+}
+
+/// The next completion of a JFC.
+///
+/// # Errors
+/// None came.
+#[track_caller]
+pub fn next(jfc: &mut Jfc, what: &str) -> Outcome<Completion> {
+    until(what, || Ok(jfc.poll_one()?))
+}
+
+/// No completion for a while.
+///
+/// # Errors
+/// One came.
+#[track_caller]
+pub fn nothing(jfc: &mut Jfc, what: &str) -> Outcome {
+    quiet(what, || Ok(jfc.poll_one()?))
+}

@@ -1,0 +1,122 @@
+//! Why a behaviour did not hold, and where that was seen.
+//!
+//! *Owns*: [`Failure`], so that `?` works on every error of the stack and names the line.
+
+use std::{fmt, io, panic::Location};
+
+use urma_core::{PostError, Refused, Status};
+use urma_mem::OutOfBounds;
+
+/// What happened instead, and the line that saw it.
+pub struct Failure {
+    text: String,
+    at: &'static Location<'static>,
+}
+
+/// What a behaviour ends in.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure seen by the caller.
+    #[track_caller]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), at: Location::caller() }
+    }
+
+    /// The same failure with the step in front that it belongs to.
+    #[must_use]
+    pub fn during(mut self, step: impl fmt::Display) -> Self {
+        self.text = format!("{step}: {}", self.text);
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}:{})", self.text, self.at.file(), self.at.line())
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! from {
+    ($($error:ty: $name:literal;)*) => { $(
+        impl From<$error> for Failure {
+            #[track_caller]
+            fn from(error: $error) -> Self {
+                Self::new(format!("{}: {error}", $name))
+            }
+        }
+    )* };
+}
+
+from! {
+    PostError: "post";
+    io::Error: "system";
+    OutOfBounds: "test memory";
+    ubcore_sim::node::NodeError: "node";
+    String: "error";
+}
+
+impl From<Status> for Failure {
+    #[track_caller]
+    fn from(status: Status) -> Self {
+        Self::new(format!("{status:?}: {status}"))
+    }
+}
+
+impl<T> From<Refused<T>> for Failure {
+    #[track_caller]
+    fn from(refused: Refused<T>) -> Self {
+        Self::new(format!("delete: {:?}", refused.status))
+    }
+}
+
+/// A failure for `what`.
+///
+/// # Errors
+/// Always.
+#[track_caller]
+pub fn fail<T>(what: impl Into<String>) -> Outcome<T> {
+    Err(Failure::new(what))
+}
+
+/// `holds`, or a failure that says `what`.
+///
+/// # Errors
+/// It does not hold.
+#[track_caller]
+pub fn check(holds: bool, what: impl Into<String>) -> Outcome {
+    if holds { Ok(()) } else { Err(Failure::new(what)) }
+}
+
+/// `seen` is `wanted`.
+///
+/// # Errors
+/// It is not.
+#[track_caller]
+pub fn same<T: PartialEq + fmt::Debug>(what: &str, seen: T, wanted: T) -> Outcome {
+    if seen == wanted {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{what} is {seen:?} and should be {wanted:?}")))
+}
+
+/// A call was refused with the status `wanted`.
+///
+/// # Errors
+/// It was not refused, or with another status.
+#[track_caller]
+pub fn refused<T, E: Into<Status>>(what: &str, seen: Result<T, E>, wanted: Status) -> Outcome {
+    match seen.map_err(Into::into) {
+        Err(status) if status == wanted => Ok(()),
+        Err(status) => {
+            Err(Failure::new(format!("{what} was refused with {status:?}, not {wanted:?}")))
+        }
+        Ok(_) => Err(Failure::new(format!("{what} was not refused ({wanted:?} is due)"))),
+    }
+}

@@ -1,0 +1,90 @@
+//! Nodes with a driver on them.
+//!
+//! *Owns*: the composition of node, driver and context. *Must not*: know queues.
+
+use std::sync::Arc;
+
+use ubcore_sim::{
+    host::{memory::PageMoving, peer::PathChoice},
+    node::{Node, NodeCfg},
+};
+use udma_abi::DeviceBacking;
+use udma_provider::UdmaProvider;
+use urma_core::{Context, Device, DeviceId, Registry};
+
+use super::{Link, Moving, Outcome, Setup};
+
+/// A node and a context on it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The context.
+    pub ctx: Arc<Context>,
+    /// The node.
+    pub node: Arc<Node>,
+}
+
+impl Host {
+    /// A new node with a random EID.
+    ///
+    /// # Errors
+    /// What could not be opened.
+    pub fn open(setup: Setup) -> Outcome<Self> {
+        Self::open_as(setup, cfg(setup))
+    }
+
+    /// A new node as configured.
+    ///
+    /// # Errors
+    /// What could not be opened.
+    pub fn open_as(_setup: Setup, cfg: NodeCfg) -> Outcome<Self> {
+        let node = Node::open(cfg)?;
+        let device = device_of(&node)?;
+        Ok(Self { ctx: Arc::new(device.open(0)?), node })
+    }
+
+    /// The hosts of both ends: one and the same for [`Link::Own`].
+    ///
+    /// # Errors
+    /// What could not be opened.
+    pub fn pair(setup: Setup) -> Outcome<(Self, Self)> {
+        let a = Self::open(setup)?;
+        let b = match setup.link {
+            Link::Own => a.clone(),
+            Link::Host | Link::Packets => Self::open(setup)?,
+        };
+        Ok((a, b))
+    }
+}
+
+/// How a node of this setup is opened.
+#[must_use]
+pub fn cfg(setup: Setup) -> NodeCfg {
+    NodeCfg {
+        path: match setup.link {
+            Link::Own => PathChoice::Auto,
+            Link::Host => PathChoice::SameHost,
+            Link::Packets => PathChoice::Packets,
+        },
+        page_moving: match setup.moving {
+            Moving::On => PageMoving::On,
+            Moving::Off => PageMoving::Off,
+        },
+        #[cfg(feature = "planted-faults")]
+        fault: setup.fault,
+        ..NodeCfg::default()
+    }
+}
+
+/// The node as a device of the API, through a registry as a program does it.
+///
+/// # Errors
+/// The driver does not take it.
+pub fn device_of(node: &Arc<Node>) -> Outcome<Device> {
+    let mut registry = Registry::new();
+    registry.add_provider(Arc::new(UdmaProvider::default()))?;
+    let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(node);
+    let info = backing.info();
+    let (vendor, device) = (info.vendor_id, info.device_id);
+    let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
+    Ok(registry.add_device(&id, Box::new(backing))?)
+}

@@ -1,0 +1,83 @@
+//! Waiting in tests: the one room with a clock.
+//!
+//! *Owns*: the hang limit. *Must not*: say anything about speed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test waits for other threads and must not wait forever"
+)]
+
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use super::{Failure, Outcome};
+
+/// When a test counts as hanging: 10 s, or `URMA_TEST_LIMIT_MS` milliseconds.
+pub fn limit() -> Duration {
+    static LIMIT: OnceLock<Duration> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        let wanted = std::env::var("URMA_TEST_LIMIT_MS").ok().and_then(|text| text.parse().ok());
+        Duration::from_millis(wanted.unwrap_or(10_000))
+    })
+}
+
+/// How long nothing must happen for "nothing happens".
+const QUIET: Duration = Duration::from_millis(15);
+/// Looks in a row before the processor is given away.
+const SPINS: u32 = 64;
+
+/// Looks until there is something.
+///
+/// # Errors
+/// What `look` says; nothing came within [`limit`].
+#[track_caller]
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Outcome<Option<T>>) -> Outcome<T> {
+    let start = Instant::now();
+    let mut looks = 0_u32;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if start.elapsed() > limit() {
+            return Err(Failure::new(format!("{what}: nothing within {:?}", limit())));
+        }
+        looks += 1;
+        if looks.is_multiple_of(SPINS) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Looks for a short while, during which nothing may come.
+///
+/// # Errors
+/// What `look` says; something came.
+#[track_caller]
+pub fn quiet<T: std::fmt::Debug>(
+    what: &str,
+    mut look: impl FnMut() -> Outcome<Option<T>>,
+) -> Outcome {
+    let start = Instant::now();
+    while start.elapsed() < QUIET {
+        if let Some(found) = look()? {
+            return Err(Failure::new(format!("{what}: nothing was due, {found:?} came")));
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// How long a test lets other threads go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pause {
+    /// A few milliseconds: longer than a background tick.
+    Ticks,
+}
+
+/// Lets other threads go on.
+pub fn pause(how: Pause) {
+    match how {
+        Pause::Ticks => std::thread::sleep(Duration::from_millis(5)),
+    }
+}

@@ -1,0 +1,106 @@
+//! Counters: which path carried what, and what was refused.
+
+use urma_core::{CrStatus, RemoteAddr, SendOp};
+use urma_tests::world::{Link, Moving, NO_MAPPING, Outcome, Setup, World, check, same};
+
+super::behaviours! {
+    Good reliable counters_name_the_path_of_writes: "The counters say that WRITEs went the way this setup has.";
+    Good reliable counters_name_the_path_of_sends: "The counters say that SENDs went the way this setup has.";
+    Good reliable counters_count_completions: "The counter of completions grows by one for each.";
+    Bad reliable counters_count_refused_requests: "A request refused for its token, range or access is counted by the device that refused it.";
+}
+
+/// Requests and bytes by path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Paths {
+    direct: u64,
+    ring: u64,
+    packets: u64,
+}
+
+fn paths(w: &World) -> Outcome<Paths> {
+    Ok(Paths {
+        direct: w.a.counter("direct_requests")?,
+        ring: w.a.counter("ring_requests")?,
+        packets: w.a.counter("packet_requests")?,
+    })
+}
+
+fn since(w: &World, before: Paths) -> Outcome<Paths> {
+    let now = paths(w)?;
+    Ok(Paths {
+        direct: now.direct - before.direct,
+        ring: now.ring - before.ring,
+        packets: now.packets - before.packets,
+    })
+}
+
+fn counters_name_the_path_of_writes(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let (before, bytes) = (paths(&w)?, w.a.counter("direct_bytes")?);
+    for _ in 0..10 {
+        let ctx = w.a.write(0, 4096, 100)?;
+        w.a.sent_ok(ctx)?;
+    }
+    let seen = since(&w, before)?;
+    let step = format!("{seen:?}");
+    match (setup.link, setup.moving) {
+        (Link::Own, _) => same("requests by packets", seen.packets, 0),
+        (Link::Host, Moving::On) => {
+            same("requests", seen, Paths { direct: 10, ring: 0, packets: 0 })?;
+            same("direct bytes", w.a.counter("direct_bytes")? - bytes, 1000)
+        }
+        // Not shareable: by the ring, or directly through process_vm where that is allowed.
+        (Link::Host, Moving::Off) => {
+            check(seen.direct + seen.ring == 10 && seen.packets == 0, step)
+        }
+        (Link::Packets, _) => check(seen.packets == 10 && seen.direct + seen.ring == 0, step),
+    }
+}
+
+fn counters_name_the_path_of_sends(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let before = paths(&w)?;
+    for _ in 0..10 {
+        w.b.recv(0, 100)?;
+        let ctx = w.a.send(0, 100)?;
+        w.a.sent_ok(ctx)?;
+        w.b.received_as(CrStatus::Success)?;
+    }
+    let seen = since(&w, before)?;
+    let step = format!("{seen:?}");
+    match setup.link {
+        Link::Own => same("requests by packets", seen.packets, 0),
+        Link::Host => check(seen.ring == 10 && seen.direct + seen.packets == 0, step),
+        Link::Packets => check(seen.packets == 10 && seen.direct + seen.ring == 0, step),
+    }
+}
+
+fn counters_count_completions(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let before = w.a.counter("completions")?;
+    for _ in 0..25 {
+        let ctx = w.a.post(|_| SendOp::Nop)?;
+        w.a.sent_ok(ctx)?;
+    }
+    same("completions", w.a.counter("completions")? - before, 25)
+}
+
+fn counters_count_refused_requests(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let (at_a, at_b) = (w.a.counter("access_denied")?, w.b.counter("access_denied")?);
+    let mut lie = w.b.half.seg.remote();
+    lie.len += 4096;
+    let access = urma_core::SegmentAccess::REMOTE_ALL;
+    let import = w.a.half.ctx.import_segment(&lie, access, NO_MAPPING)?;
+    let (jetty, kit) = w.a.parts();
+    let src = [kit.sge(0, 8)];
+    let addr = import.va() + w.b.half.seg.len();
+    let dst = RemoteAddr { segment: &import, addr };
+    jetty.post_send(&[kit.wr(SendOp::Write { src: &src, dst }, 1)])?;
+    w.a.sent_as(CrStatus::RemAccessAbort)?;
+    let a = w.a.counter("access_denied")? - at_a;
+    let b = w.b.counter("access_denied")? - at_b;
+    // On the direct path the initiator's device checks for the owner.
+    check(a + b >= 1, "nobody counted the refused request")
+}

@@ -1,0 +1,311 @@
+//! Targets: import, bind, advise, modes, orders.
+
+use urma_core::{
+    CrStatus, Eid, JettyCfg, JettyRecv, JfrCfg, JfsCfg, OrderType, PostReason, SendOp, SendWr,
+    Status, TpType, TransportMode, WrFlags,
+};
+use urma_tests::world::{
+    NO_MAPPING, Outcome, Setup, World, check, fail, pattern, plain_jfc, refused, same,
+};
+
+super::behaviours! {
+    Good rc rc_post_without_target: "A bound RC jetty needs no target in its requests.";
+    Good rc rc_unbound_may_be_bound_again: "After unbind an RC jetty can be bound to another.";
+    Good rc rc_stays_bound_after_unimport: "A binding outlives the import of its target.";
+    Good rm advise_and_unadvise: "An RM jetty and a JFS take advice about an RM target.";
+    Good rm one_jetty_many_targets: "An RM jetty sends to several targets without mixing them.";
+    Good rm import_twice: "A target may be imported twice and is reached through both.";
+    Bad reliable unknown_jetty: "A SEND to a queue id that nobody has ends in an error.";
+    Bad reliable deleted_target: "A SEND to a deleted jetty ends in an error.";
+    Bad rc rc_unbound_post_is_refused: "Posting on an RC jetty that is not bound is refused.";
+    Bad rc rc_bind_twice_is_refused: "Binding a bound RC jetty is refused as existing.";
+    Bad rc rc_unbind_of_unbound_is_refused: "Unbinding a jetty that is not bound is refused.";
+    Bad rc rc_other_target_is_refused: "A bound RC jetty refuses requests to another target.";
+    Bad rm bind_needs_rc: "Binding an RM jetty, or to an RM target, is refused as not permitted.";
+    Bad rc bind_needs_equal_order: "Binding two RC jetties of different order types is refused as not permitted.";
+    Bad rc advise_needs_rm: "Advising an RC jetty is refused.";
+    Bad any mode_of_target_must_fit: "A request to a target of another transport mode is refused by post.";
+    Bad rm order_type_must_fit: "Queues and imports of an order type that does not fit the mode are refused.";
+    Bad any path_type_must_fit: "Imports of a path type that does not fit the mode are refused.";
+    Bad rm zero_eid_is_refused: "Importing from the EID zero, and a queue id of zero, is refused.";
+    Bad rm_two_nodes nobody_at_the_eid: "Importing from an EID that nobody has ends within the retry bound.";
+    Bad rm_two_nodes segment_of_another_node_is_refused: "A request whose segment lies on another node than its target is refused by post.";
+}
+
+fn rc_post_without_target(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let bytes = pattern(1, 64);
+    w.a.mem().put(0, &bytes)?;
+    w.b.mem().poison(4096, 64)?;
+    let (jetty, kit) = w.a.parts();
+    let src = [kit.sge(0, 64)];
+    let wr = kit.wr(SendOp::Write { src: &src, dst: kit.at(4096) }, 1);
+    jetty.post_send(&[SendWr { target: None, ..wr }])?;
+    w.a.sent_ok(1)?;
+    w.b.mem().placed(4096, &bytes)
+}
+
+fn rc_unbound_may_be_bound_again(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    super::messages::one_send(&mut w, 1, 64)?;
+    for _ in 0..2 {
+        w.a.half.jetty.unbind()?;
+        w.b.half.jetty.unbind()?;
+        w.a.half.jetty.bind(&w.a.target)?;
+        w.b.half.jetty.bind(&w.b.target)?;
+        super::messages::one_send(&mut w, 2, 64)?;
+    }
+    Ok(())
+}
+
+fn rc_stays_bound_after_unimport(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let name = w.b.half.jetty.remote();
+    let again = w.a.half.ctx.import_jetty(&name)?;
+    std::mem::replace(&mut w.a.target, again).unimport();
+    super::messages::one_send(&mut w, 1, 64)
+}
+
+fn advise_and_unadvise(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    w.a.half.jetty.advise(&w.a.target)?;
+    let jfc = plain_jfc(&w.a.half.ctx, 8)?;
+    let jfs = w.a.half.ctx.create_jfs(&JfsCfg::new(setup.mode, 4), &jfc)?;
+    jfs.advise(&w.a.target)?;
+    super::messages::one_send(&mut w, 1, 64)?;
+    jfs.unadvise(&w.a.target)?;
+    w.a.half.jetty.unadvise(&w.a.target)?;
+    super::messages::one_send(&mut w, 1, 64)
+}
+
+fn one_jetty_many_targets(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let mut jfc = plain_jfc(&w.b.half.ctx, 64)?;
+    let mut jetties = Vec::new();
+    for _ in 0..4 {
+        let mut jetty = super::queues::small_jetty(&w, 0, &jfc)?;
+        for _ in 0..4 {
+            jetty.post_recv(&[urma_core::RecvWr { dst: &[], user_ctx: 0 }])?;
+        }
+        let target = w.a.half.ctx.import_jetty(&jetty.remote())?;
+        jetties.push((jetty, target));
+    }
+    for _ in 0..4 {
+        for (jetty, target) in &jetties {
+            let (mine, _) = w.a.parts();
+            mine.post_send(&[SendWr::new(SendOp::SendImm { src: &[], imm: 3 }, target, 1)])?;
+            w.a.sent_ok(1)?;
+            let done = urma_tests::world::next(&mut jfc, "receive completion")?;
+            same("receive", (done.status, done.local_id), (CrStatus::Success, jetty.id().id))?;
+        }
+    }
+    Ok(())
+}
+
+fn import_twice(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let name = w.b.half.jetty.remote();
+    let second = w.a.half.ctx.import_jetty(&name)?;
+    super::messages::one_send(&mut w, 1, 64)?;
+    let first = std::mem::replace(&mut w.a.target, second);
+    super::messages::one_send(&mut w, 2, 64)?;
+    first.unimport();
+    super::messages::one_send(&mut w, 3, 64)
+}
+
+/// Points A's jetty at another queue of B.
+fn point_at(w: &mut World, id: u32) -> Outcome {
+    let mut name = w.b.half.jetty.remote();
+    name.id.id = id;
+    let target = w.a.half.ctx.import_jetty(&name)?;
+    if w.setup.mode == TransportMode::Rc {
+        w.a.half.jetty.unbind()?;
+        w.a.half.jetty.bind(&target)?;
+    }
+    w.a.target = target;
+    Ok(())
+}
+
+fn ends_in_remote_error(w: &mut World) -> Outcome {
+    w.a.send(0, 8)?;
+    let done = w.a.sent()?;
+    check(
+        matches!(done.status, CrStatus::RemUnsupportedReq | CrStatus::RemOperation),
+        format!("the send ended in {:?}", done.status),
+    )
+}
+
+fn unknown_jetty(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    point_at(&mut w, 999_999)?;
+    ends_in_remote_error(&mut w)
+}
+
+fn deleted_target(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let jfc = plain_jfc(&w.b.half.ctx, 8)?;
+    let jetty = super::queues::small_jetty(&w, 0, &jfc)?;
+    let id = jetty.id().id;
+    point_at(&mut w, id)?;
+    jetty.delete()?;
+    ends_in_remote_error(&mut w)
+}
+
+fn rc_unbound_post_is_refused(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    w.a.half.jetty.unbind()?;
+    let seen = w.a.try_send(WrFlags::COMPLETE, 0, 8).map(|_| ());
+    super::writes::is_invalid("a send", seen)?;
+    let (jetty, kit) = w.a.parts();
+    let src = [kit.sge(0, 8)];
+    let wr = SendWr { target: None, ..kit.wr(SendOp::Send { src: &src }, 1) };
+    super::writes::is_invalid("a send without target", jetty.post_send(&[wr]))?;
+    w.a.nothing_sent()
+}
+
+fn rc_bind_twice_is_refused(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    refused("a second bind", w.a.half.jetty.bind(&w.a.target), Status::Exists)?;
+    super::messages::one_send(&mut w, 1, 64)
+}
+
+fn rc_unbind_of_unbound_is_refused(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    w.a.half.jetty.unbind()?;
+    refused("a second unbind", w.a.half.jetty.unbind(), Status::Invalid)
+}
+
+fn rc_other_target_is_refused(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let mut name = w.b.half.jetty.remote();
+    name.id.id += 1;
+    let other = w.a.half.ctx.import_jetty(&name)?;
+    let (jetty, kit) = w.a.parts();
+    let src = [kit.sge(0, 8)];
+    let seen = jetty.post_send(&[SendWr::new(SendOp::Send { src: &src }, &other, 1)]);
+    super::writes::is_invalid("a send to another target", seen)?;
+    w.a.nothing_sent()
+}
+
+fn bind_needs_rc(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    refused("a bind of RM", w.a.half.jetty.bind(&w.a.target), Status::NoPermission)?;
+    let jfc = plain_jfc(&w.a.half.ctx, 8)?;
+    let recv = JettyRecv::Own { cfg: JfrCfg::new(TransportMode::Rc, 4), jfc: &jfc };
+    let cfg = JettyCfg::new(JfsCfg::new(TransportMode::Rc, 4), &jfc, recv);
+    let mut jetty = w.a.half.ctx.create_jetty(&cfg)?;
+    refused("a bind to RM", jetty.bind(&w.a.target), Status::NoPermission)
+}
+
+fn bind_needs_equal_order(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let jfc = plain_jfc(&w.a.half.ctx, 8)?;
+    let order = OrderType::No;
+    let cfg = JfrCfg { order, ..JfrCfg::new(setup.mode, 4) };
+    let recv = JettyRecv::Own { cfg, jfc: &jfc };
+    let send = JfsCfg { order, ..JfsCfg::new(setup.mode, 4) };
+    let mut jetty = w.a.half.ctx.create_jetty(&JettyCfg::new(send, &jfc, recv))?;
+    refused("a bind", jetty.bind(&w.a.target), Status::NoPermission)
+}
+
+fn advise_needs_rm(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    refused("advice", w.a.half.jetty.advise(&w.a.target), Status::Invalid)?;
+    refused("unadvice", w.a.half.jetty.unadvise(&w.a.target), Status::Invalid)
+}
+
+fn mode_of_target_must_fit(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    for mode in [TransportMode::Rm, TransportMode::Rc, TransportMode::Um] {
+        if mode == setup.mode {
+            continue;
+        }
+        let mut name = w.b.half.jetty.remote();
+        (name.mode, name.order, name.tp) = (mode, OrderType::Default, TpType::of(mode));
+        let target = w.a.half.ctx.import_jetty(&name)?;
+        let (jetty, kit) = w.a.parts();
+        let src = [kit.sge(0, 8)];
+        let seen = jetty.post_send(&[SendWr::new(SendOp::Send { src: &src }, &target, 1)]);
+        let reason = seen.map_err(|error| error.reason);
+        same(&format!("answer for {mode:?}"), reason, Err(PostReason::Mode))?;
+    }
+    w.a.nothing_sent()
+}
+
+fn order_type_must_fit(setup: Setup) -> Outcome {
+    use OrderType as O;
+    use TransportMode as M;
+    let w = World::new(setup)?;
+    let jfc = plain_jfc(&w.a.half.ctx, 8)?;
+    for mode in [M::Rm, M::Rc, M::Um] {
+        for order in [O::Default, O::Ot, O::Oi, O::Ol, O::No] {
+            let fits = match mode {
+                M::Rm => matches!(order, O::Default | O::Oi),
+                M::Rc => order != O::Oi,
+                M::Um => matches!(order, O::Default | O::No),
+            };
+            let step = format!("{mode:?} with {order:?}");
+            let cfg = JfsCfg { order, ..JfsCfg::new(mode, 4) };
+            let jfs = w.a.half.ctx.create_jfs(&cfg, &jfc);
+            let mut name = w.b.half.jetty.remote();
+            (name.mode, name.order, name.tp) = (mode, order, TpType::of(mode));
+            let target = w.a.half.ctx.import_jetty(&name);
+            if fits {
+                check(jfs.is_ok() && target.is_ok(), format!("{step} is refused"))?;
+            } else {
+                refused(&step, jfs, Status::Invalid)?;
+                refused(&step, target, Status::Invalid)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn path_type_must_fit(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let mut name = w.b.half.jetty.remote();
+    name.tp = match setup.mode {
+        TransportMode::Um => TpType::Rtp,
+        TransportMode::Rm | TransportMode::Rc => TpType::Utp,
+    };
+    refused("the other path type", w.a.half.ctx.import_jetty(&name), Status::Invalid)?;
+    let has = w.a.half.ctx.attr().caps.features.contains(urma_core::DeviceFeatures::CTP);
+    name.tp = TpType::Ctp;
+    if has {
+        return Ok(());
+    }
+    refused("a compact path", w.a.half.ctx.import_jetty(&name), Status::Unsupported)
+}
+
+fn zero_eid_is_refused(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let mut name = w.b.half.jetty.remote();
+    name.id.eid = Eid::default();
+    refused("the EID zero", w.a.half.ctx.import_jetty(&name), Status::Invalid)?;
+    let mut name = w.b.half.jetty.remote();
+    name.id.id = 0;
+    refused("queue 0", w.a.half.ctx.import_jetty(&name), Status::Invalid)
+}
+
+fn nobody_at_the_eid(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let mut name = w.b.half.jetty.remote();
+    // 127.0.0.0/16 is never picked by a node of its own accord.
+    name.id.eid = "127.0.77.77".parse().map_err(|_| "an address".to_owned())?;
+    match w.a.half.ctx.import_jetty(&name) {
+        Err(Status::TimedOut | Status::Unreachable) => Ok(()),
+        other => fail(format!("the import ended in {:?}", other.map(|_| ()))),
+    }
+}
+
+fn segment_of_another_node_is_refused(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let own = w.a.half.seg.remote();
+    let access = urma_core::SegmentAccess::REMOTE_ALL;
+    let own = w.a.half.ctx.import_segment(&own, access, NO_MAPPING)?;
+    let (jetty, kit) = w.a.parts();
+    let src = [kit.sge(0, 8)];
+    let dst = urma_core::RemoteAddr { segment: &own, addr: own.va() };
+    let seen = jetty.post_send(&[kit.wr(SendOp::Write { src: &src, dst }, 1)]);
+    super::writes::is_invalid("a write", seen)
+}

@@ -1,0 +1,76 @@
+//! docs/conformance.md and the table of behaviours say the same.
+//!
+//! *Owns*: the format of the list: a Markdown table `| name | flow | statement |`.
+
+use std::collections::BTreeMap;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::behaviours::{self, Flow};
+
+const DOC: &str = include_str!("../../../docs/conformance.md");
+/// Behaviours that the suite must have.
+const COUNT_MIN: usize = 120;
+
+/// The checks of the list itself.
+pub(crate) fn checks() -> Vec<Trial> {
+    vec![
+        Trial::test("the_document_lists_every_behaviour", listed),
+        Trial::test("the_document_lists_nothing_else", nothing_else),
+        Trial::test("there_are_enough_behaviours", enough),
+        Trial::test("every_behaviour_has_its_own_name", unique),
+    ]
+}
+
+/// Name to (flow, statement).
+fn in_document() -> BTreeMap<&'static str, (&'static str, &'static str)> {
+    let rows = DOC.lines().filter(|line| line.starts_with("| `"));
+    rows.filter_map(|row| {
+        let mut cells = row.trim_matches('|').splitn(3, '|').map(str::trim);
+        let name = cells.next()?.trim_matches('`');
+        Some((name, (cells.next()?, cells.next()?)))
+    })
+    .collect()
+}
+
+fn row(behaviour: &behaviours::Behaviour) -> String {
+    format!("| `{}` | {} | {} |", behaviour.name, behaviour.flow.word(), behaviour.says)
+}
+
+fn listed() -> Result<(), Failed> {
+    let document = in_document();
+    let missing: Vec<String> = behaviours::all()
+        .filter(|known| document.get(known.name) != Some(&(known.flow.word(), known.says)))
+        .map(row)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!("missing or different in docs/conformance.md:\n{}", missing.join("\n")).into())
+}
+
+fn nothing_else() -> Result<(), Failed> {
+    let extra: Vec<&str> = in_document()
+        .into_keys()
+        .filter(|name| !behaviours::all().any(|known| known.name == *name))
+        .collect();
+    if extra.is_empty() { Ok(()) } else { Err(format!("no such behaviours: {extra:?}").into()) }
+}
+
+fn enough() -> Result<(), Failed> {
+    let count = behaviours::all().count();
+    let bad = behaviours::all().filter(|known| known.flow == Flow::Bad).count();
+    if count >= COUNT_MIN && bad * 3 >= count {
+        return Ok(());
+    }
+    Err(format!("{count} behaviours, {bad} of them bad-flow").into())
+}
+
+fn unique() -> Result<(), Failed> {
+    let mut names: Vec<_> = behaviours::all().map(|known| known.name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => Err(format!("two behaviours are named {}", pair[0]).into()),
+    }
+}

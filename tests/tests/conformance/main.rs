@@ -1,0 +1,33 @@
+//! The conformance suite: every behaviour in every setup, one listed test each.
+//!
+//! *Owns*: the list of trials `behaviour::setup`. *Takes*: the behaviours. *Gives*: a test binary
+//! with the usual options (filter, `--list`, `--exact`). *Must not*: know what a behaviour does.
+#![forbid(unsafe_code)]
+
+mod behaviours;
+mod doc;
+
+use behaviours::Behaviour;
+use libtest_mimic::{Arguments, Trial};
+use urma_tests::world::Setup;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Two nodes with a background thread each: more trials at a time only wait for each other.
+    arguments.test_threads.get_or_insert(2);
+    let mut trials: Vec<Trial> = doc::checks();
+    for behaviour in behaviours::all() {
+        trials.extend(setups(behaviour).map(|setup| trial(behaviour, setup)));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
+    Setup::all().into_iter().filter(|setup| (behaviour.applies)(*setup))
+}
+
+fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {
+    Trial::test(format!("{}::{setup}", behaviour.name), move || {
+        Ok((behaviour.run)(setup).map_err(|failure| failure.to_string())?)
+    })
+}

@@ -1,0 +1,67 @@
+//! For each planted fault a named behaviour turns red: the checks of the suite can fail.
+//!
+//! *Owns*: the list of fault, behaviour and setup. *Takes*: the behaviours of the suite and a
+//! device built with `planted-faults`. *Must not*: have checks of its own.
+#![forbid(unsafe_code)]
+
+#[path = "../conformance/behaviours/mod.rs"]
+mod behaviours;
+
+use ubcore_sim::fault::PlantedFault;
+use urma_core::TransportMode;
+use urma_tests::world::{Link, Moving, Outcome, Setup};
+
+/// Runs a behaviour of the suite.
+fn run(name: &str, setup: Setup) -> Outcome {
+    let found = behaviours::all().find(|known| known.name == name);
+    let behaviour = found.unwrap_or_else(|| panic!("no behaviour is named {name}"));
+    assert!((behaviour.applies)(setup), "{name} does not apply to {setup}");
+    (behaviour.run)(setup)
+}
+
+/// The behaviour holds without the fault and fails with it, on each way that `links` names.
+fn turns_red(fault: PlantedFault, name: &str, links: &[Link]) {
+    for link in links {
+        let setup = Setup::new(*link, Moving::On, TransportMode::Rm);
+        run(name, setup).unwrap_or_else(|failure| panic!("{name} on {setup}: {failure}"));
+        let planted = Setup { fault: Some(fault), ..setup };
+        assert!(run(name, planted).is_err(), "{name} on {setup} does not see {fault:?}");
+    }
+}
+
+const EVERY: &[Link] = &[Link::Own, Link::Host, Link::Packets];
+
+#[test]
+fn token_not_checked_is_seen() {
+    turns_red(PlantedFault::TokenNotChecked, "wrong_token_is_refused", EVERY);
+}
+
+#[test]
+fn bound_off_by_one_is_seen() {
+    turns_red(PlantedFault::BoundOffByOne, "one_byte_beyond_the_end", EVERY);
+}
+
+#[test]
+fn completion_doubled_is_seen() {
+    turns_red(PlantedFault::CompletionDoubled, "completions_come_exactly_once", EVERY);
+}
+
+#[test]
+fn completion_dropped_is_seen() {
+    turns_red(PlantedFault::CompletionDropped, "completions_come_exactly_once", EVERY);
+}
+
+#[test]
+fn order_swapped_is_seen() {
+    turns_red(PlantedFault::OrderSwapped, "write_overwrites_in_order", EVERY);
+}
+
+#[test]
+fn last_byte_early_is_seen() {
+    turns_red(PlantedFault::LastByteEarly, "write_last_bytes_last", &[Link::Host]);
+}
+
+#[test]
+fn ack_before_placement_is_seen() {
+    turns_red(PlantedFault::AckBeforePlacement, "write_every_size", &[Link::Packets]);
+}
