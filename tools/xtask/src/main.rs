@@ -1,2 +1,99 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: the tasks of the project.
+//!
+//! *Owns*: the command line and the exit code. *Takes*: a task's name. *Gives*: its result.
+//! *Must not*: know how a task works.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod cargo;
+mod check;
+mod clock;
+mod demo;
+mod pair;
+mod probe;
+mod say;
+mod step;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::say::{Failure, say};
+
+/// Tasks of the project.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Everything that CI checks
+    Test,
+    /// Two processes exchange data through every layer; prints one table
+    Demo,
+    /// Speed beside TCP, memcpy and the machine's limits; writes bench-results/
+    Bench {
+        /// Alternating rounds, at least 5
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=100))]
+        rounds: u32,
+        /// Only lines whose name contains this
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// The house rules
+    Tidy,
+    /// Format everything
+    Fmt,
+    /// Fuzz targets, each for a while
+    Fuzz {
+        /// Seconds per target
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
+    /// The deterministic simulation
+    Sim {
+        /// Seeds to run
+        #[arg(long, default_value_t = 500)]
+        seeds: u32,
+    },
+    /// The loom models
+    Loom,
+    /// One measurement of the machine itself, as JSON (used by demo and bench)
+    #[command(hide = true)]
+    Probe {
+        /// What to measure
+        #[arg(value_enum)]
+        what: probe::What,
+        /// Bytes of a block
+        #[arg(long, default_value_t = 65536)]
+        size: usize,
+        /// Bytes of the buffers walked through; 0 = one block
+        #[arg(long, default_value_t = 0)]
+        span: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Test => check::test(),
+        Task::Demo => demo::run(),
+        Task::Bench { rounds, only } => bench::run(rounds, only.as_deref()),
+        Task::Tidy => check::tidy(),
+        Task::Fmt => cargo::run(&["fmt", "--all"]),
+        Task::Fuzz { seconds } => check::fuzz(seconds),
+        Task::Sim { seeds } => check::sim(seeds),
+        Task::Loom => check::loom(),
+        Task::Probe { what, size, span } => probe::run(what, size, span),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(why)) => {
+            say(&format!("xtask: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `cargo xtask bench`: speed, beside the machine's limits and what others do.
+//!
+//! *Owns*: rounds that alternate between all lines, medians and spreads, ratios, the JSON file.
+//! *Takes*: the list of `bench/lines.rs`. *Gives*: a table, `bench-results/latest.json`.
+//! *Must not*: report a line whose path the device's counters do not prove.
+
+use std::{fs, path::Path};
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    cargo, pair,
+    say::{Done, Failure, say, say_part},
+};
+
+mod lines;
+mod ucx;
+
+use lines::{Better, LINES, Line, Source};
+
+/// Values of one line, over the rounds.
+#[derive(Clone, Debug, Serialize)]
+struct Series {
+    name: &'static str,
+    group: &'static str,
+    unit: &'static str,
+    is_lower_better: bool,
+    /// The counter that proves the path, and its growth per round.
+    carried_by: Option<String>,
+    values: Vec<f64>,
+    median: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    /// How many times better than the reference line, by medians.
+    ratio: Option<f64>,
+    reference: Option<&'static str>,
+    failures: Vec<String>,
+}
+
+/// Runs all lines `rounds` times in turn.
+pub(crate) fn run(rounds: u32, only: Option<&str>) -> Done {
+    say("Building for release...");
+    let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
+    let is_wanted = |line: &&Line| only.is_none_or(|part| line.name.contains(part));
+    let is_possible = |line: &&Line| !matches!(line.source, Source::Ucx { .. }) || ucx::is_here();
+    let lines: Vec<&Line> = LINES.iter().filter(is_wanted).filter(is_possible).collect();
+    if !ucx::is_here() {
+        say("ucx_perftest is not installed: its lines are left out.");
+    }
+    let mut series: Vec<Series> = lines.iter().map(|line| Series::of(line)).collect();
+    for round in 1..=rounds {
+        for (index, (line, series)) in lines.iter().zip(&mut series).enumerate() {
+            let at = format!("round {round}/{rounds}, {}/{}", index + 1, lines.len());
+            say_part(&format!("\r{at}: {:<50}", line.name));
+            series.add(measure(&bin, line));
+        }
+    }
+    say_part(&format!("\r{:80}\r", ""));
+    let medians: Vec<_> = series.iter().map(|series| (series.name, series.median())).collect();
+    for series in &mut series {
+        series.finish(&medians);
+    }
+    say(&table(&series).to_string());
+    say(&format!(
+        "{rounds} alternating rounds, two processes pinned to two cores; median (smallest to \
+         largest); GB/s counts 10^9 bytes. \"times\" is how often better than the line it names."
+    ));
+    write(&series)?;
+    let failures: Vec<_> = series.iter().flat_map(|series| series.failures.clone()).collect();
+    if failures.is_empty() { Ok(()) } else { Err(Failure(failures.join("\n"))) }
+}
+
+/// One value, and the counter that proves its path.
+fn measure(bin: &Path, line: &Line) -> Result<(f64, Option<String>), Failure> {
+    match &line.source {
+        Source::Perftest { args, key, factor, carrier } => {
+            let args: Vec<&str> = args.split_whitespace().collect();
+            let document = pair::run(bin, &args)?;
+            let missing = || Failure(format!("{}: no {key} in the answer", line.name));
+            let result = document.pointer("/results/0").ok_or_else(missing)?;
+            let value = result.get(*key).and_then(Value::as_f64).ok_or_else(missing)?;
+            let (counter, count) = pair::proof(result).unwrap_or_default();
+            if counter != *carrier {
+                let why = format!("{}: carried by {counter:?}, not by {carrier}", line.name);
+                return Err(Failure(why));
+            }
+            Ok((value * factor, Some(format!("{counter} +{count}"))))
+        }
+        Source::Probe(args) => Ok((probe_value(bin, args)?, None)),
+        Source::Ucx { test, size, tls, pick } => Ok((ucx::measure(test, *size, tls, *pick)?, None)),
+    }
+}
+
+/// Runs `xtask probe` from the release build.
+pub(crate) fn probe_value(bin: &Path, args: &str) -> Result<f64, Failure> {
+    let mut command = std::process::Command::new(bin.join("xtask"));
+    command.arg("probe").args(args.split_whitespace());
+    let output = pair::finish(pair::spawn(command)?)?;
+    let value: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    let value = value.as_ref().and_then(|value| value.get("value")).and_then(Value::as_f64);
+    value.ok_or_else(|| {
+        let why = String::from_utf8_lossy(&output.stdout).into_owned();
+        Failure(format!("probe {args}: {}", why.trim()))
+    })
+}
+
+impl Series {
+    fn of(line: &Line) -> Self {
+        Self {
+            name: line.name,
+            group: line.group,
+            unit: line.unit,
+            is_lower_better: line.better == Better::Lower,
+            carried_by: None,
+            values: Vec::new(),
+            median: None,
+            min: None,
+            max: None,
+            ratio: None,
+            reference: line.reference,
+            failures: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, result: Result<(f64, Option<String>), Failure>) {
+        match result {
+            Ok((value, carrier)) => {
+                self.values.push(value);
+                self.carried_by = carrier.or_else(|| self.carried_by.take());
+            }
+            Err(Failure(why)) => self.failures.push(why),
+        }
+    }
+
+    fn median(&self) -> Option<f64> {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match sorted.len() {
+            0 => None,
+            count if count % 2 == 1 => Some(sorted[middle]),
+            _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+        }
+    }
+
+    fn finish(&mut self, medians: &[(&str, Option<f64>)]) {
+        self.median = self.median();
+        self.min = self.values.iter().copied().reduce(f64::min);
+        self.max = self.values.iter().copied().reduce(f64::max);
+        let reference = self.reference.and_then(|name| {
+            medians.iter().find(|(other, _)| *other == name).and_then(|(_, median)| *median)
+        });
+        self.ratio = self
+            .median
+            .zip(reference)
+            .map(|(mine, other)| if self.is_lower_better { other / mine } else { mine / other });
+    }
+}
+
+fn table(series: &[Series]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["", "what", "median", "smallest to largest", "carried by", "times"]);
+    let mut group = "";
+    for line in series {
+        let shown = if line.group == group { "" } else { line.group };
+        group = line.group;
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let median =
+            line.median.map_or_else(|| "failed".to_owned(), |v| format!("{v:.3} {}", line.unit));
+        let spread = line.min.zip(line.max);
+        let spread = spread.map_or(String::new(), |(min, max)| format!("{min:.3} to {max:.3}"));
+        let ratio = line.ratio.zip(line.reference);
+        let ratio = ratio.map_or(String::new(), |(ratio, name)| format!("{ratio:.2} x {name}"));
+        table.add_row([
+            Cell::new(shown),
+            Cell::new(line.name),
+            right(median),
+            right(spread),
+            Cell::new(line.carried_by.as_deref().unwrap_or("")),
+            Cell::new(ratio),
+        ]);
+    }
+    table
+}
+
+fn write(series: &[Series]) -> Done {
+    let folder = cargo::root().join("bench-results");
+    fs::create_dir_all(&folder).map_err(Failure::system("bench-results"))?;
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
+    let document = serde_json::json!({
+        "machine": model.trim_start_matches([' ', '\t', ':']),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "lines": series,
+    });
+    let path = folder.join("latest.json");
+    fs::write(&path, format!("{document:#}\n")).map_err(Failure::system("latest.json"))?;
+    say(&format!("written: {}", path.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(values: &[f64], better: Better) -> Series {
+        let line = Line {
+            name: "mine",
+            group: "",
+            unit: "us",
+            better,
+            reference: Some("other"),
+            source: Source::Probe(""),
+        };
+        let mut series = Series::of(&line);
+        values.iter().for_each(|value| series.add(Ok((*value, None))));
+        series
+    }
+
+    #[test]
+    fn medians_and_ratios() {
+        let mut lower = series(&[3.0, 1.0, 2.0], Better::Lower);
+        lower.finish(&[("other", Some(8.0))]);
+        assert_eq!((lower.median, lower.min, lower.max), (Some(2.0), Some(1.0), Some(3.0)));
+        assert_eq!(lower.ratio, Some(4.0));
+        let mut higher = series(&[2.0, 4.0], Better::Higher);
+        higher.finish(&[("other", Some(6.0))]);
+        assert_eq!((higher.median, higher.ratio), (Some(3.0), Some(0.5)));
+    }
+
+    #[test]
+    fn every_reference_is_a_line() {
+        for line in LINES {
+            let known = line.reference.is_none_or(|name| LINES.iter().any(|o| o.name == name));
+            assert!(known, "{}", line.name);
+            assert_eq!(LINES.iter().filter(|other| other.name == line.name).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The lines of the benchmark.
+//!
+//! *Owns*: what is measured, with which options, and what it is compared with.
+
+/// Which way is better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Better {
+    /// Latencies.
+    Lower,
+    /// Rates and bandwidths.
+    Higher,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Source {
+    /// Two `urma_perftest` processes.
+    Perftest {
+        /// Options of both sides.
+        args: &'static str,
+        /// Key of the result.
+        key: &'static str,
+        /// Factor from the key's unit to the line's.
+        factor: f64,
+        /// Counter that must have carried the requests.
+        carrier: &'static str,
+    },
+    /// `xtask probe`.
+    Probe(&'static str),
+    /// Two `ucx_perftest` processes.
+    Ucx {
+        /// Its test.
+        test: &'static str,
+        /// Bytes.
+        size: u32,
+        /// Transports that UCX may use.
+        tls: &'static str,
+        /// Which number of its answer.
+        pick: Pick,
+    },
+}
+
+/// A number of UCX's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pick {
+    /// Mean latency, microseconds.
+    Latency,
+    /// Mean bandwidth, GB/s.
+    Bandwidth,
+    /// Mean rate, millions per second.
+    Rate,
+}
+
+/// One line.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Line {
+    /// What it is; unique.
+    pub(super) name: &'static str,
+    /// Lines of a group stand together.
+    pub(super) group: &'static str,
+    /// Unit of its values.
+    pub(super) unit: &'static str,
+    /// Which way is better.
+    pub(super) better: Better,
+    /// Name of the line that it is compared with.
+    pub(super) reference: Option<&'static str>,
+    /// Where its values come from.
+    pub(super) source: Source,
+}
+
+/// 2^20 bytes in GB (10^9 bytes).
+const GB: f64 = 1.048_576e-3;
+
+const HOST: &str = "same host";
+const UDP: &str = "UDP loopback";
+const OTHERS: &str = "others";
+const LIMITS: &str = "the machine";
+
+const fn on(mut line: Line, reference: &'static str) -> Line {
+    line.reference = Some(reference);
+    line
+}
+
+const fn line(
+    (group, name): (&'static str, &'static str),
+    unit: &'static str,
+    better: Better,
+    source: Source,
+) -> Line {
+    Line { name, group, unit, better, reference: None, source }
+}
+
+const fn carrier(group: &str, args: &str) -> &'static str {
+    // SEND needs the target's device: on one host that is the ring.
+    match (group.as_bytes()[0], args.as_bytes()[0], args.as_bytes()[1]) {
+        (b'U', _, _) => "packet_requests",
+        (_, b's', b'e') => "ring_requests",
+        _ => "direct_requests",
+    }
+}
+
+const fn lat(group: &'static str, name: &'static str, args: &'static str) -> Line {
+    let (key, carrier) = ("t_median[us]", carrier(group, args));
+    let source = Source::Perftest { args, key, factor: 1.0, carrier };
+    line((group, name), "us", Better::Lower, source)
+}
+
+/// Mean of a run by duration: the clock is not looked at in between.
+const fn mean(group: &'static str, name: &'static str, args: &'static str) -> Line {
+    let (key, carrier) = ("t_avg[us]", carrier(group, args));
+    let source = Source::Perftest { args, key, factor: 1.0, carrier };
+    line((group, name), "us", Better::Lower, source)
+}
+
+const fn bw(group: &'static str, name: &'static str, args: &'static str) -> Line {
+    let (key, carrier) = ("BW average[MB/sec]", carrier(group, args));
+    let source = Source::Perftest { args, key, factor: GB, carrier };
+    line((group, name), "GB/s", Better::Higher, source)
+}
+
+const fn rate(group: &'static str, name: &'static str, args: &'static str) -> Line {
+    let (key, carrier) = ("MsgRate[Mpps]", carrier(group, args));
+    let source = Source::Perftest { args, key, factor: 1.0, carrier };
+    line((group, name), "M/s", Better::Higher, source)
+}
+
+const fn probe(
+    (group, name): (&'static str, &'static str),
+    unit: &'static str,
+    better: Better,
+    args: &'static str,
+) -> Line {
+    line((group, name), unit, better, Source::Probe(args))
+}
+
+const fn ucx(name: &'static str, test: &'static str, size: u32, pick: Pick) -> Line {
+    let (unit, better) = match pick {
+        Pick::Latency => ("us", Better::Lower),
+        Pick::Bandwidth => ("GB/s", Better::Higher),
+        Pick::Rate => ("M/s", Better::Higher),
+    };
+    line((OTHERS, name), unit, better, Source::Ucx { test, size, tls: "posix,self", pick })
+}
+
+/// All lines, in the order of the table.
+pub(super) const LINES: &[Line] = &[
+    on(lat(HOST, "write 8 B, one way", "write_lat -s 8 -n 500000"), "TCP 8 B, one way"),
+    on(mean(HOST, "write 8 B, one way, mean", "write_lat -s 8 -D 1"), "cache line, one way"),
+    on(
+        mean(HOST, "write 8 B, spinning on memory", "write_lat -s 8 -D 1 --spin memory"),
+        "UCX put 8 B, one way",
+    ),
+    on(lat(HOST, "read 8 B, round trip", "read_lat -s 8 -n 500000"), "TCP 8 B, one way"),
+    on(mean(HOST, "read 8 B, round trip, mean", "read_lat -s 8 -D 1"), "UCX get 8 B"),
+    on(mean(HOST, "fetch-add, round trip, mean", "atomic_lat -A faa -D 1"), "UCX fetch-add"),
+    on(lat(HOST, "send 8 B, one way", "send_lat -s 8 -n 300000"), "TCP 8 B, one way"),
+    on(rate(HOST, "write 8 B, one at a time", "write_bw -s 8 -n 5000000 -N"), "UCX put rate"),
+    rate(HOST, "write 8 B, lists of 32", "write_bw -s 8 -n 5000000 -N -l 32"),
+    rate(HOST, "send 8 B", "send_bw -s 8 -n 1000000 -N"),
+    on(bw(HOST, "write 4 KiB, hot", "write_bw -s 4096 -n 1000000 -N"), "memcpy 4 KiB, hot"),
+    on(bw(HOST, "write 64 KiB, hot", "write_bw -s 65536 -n 100000 -N"), "memcpy 64 KiB, hot"),
+    on(bw(HOST, "write 1 MiB, hot", "write_bw -s 1048576 -n 10000 -N"), "memcpy 1 MiB, hot"),
+    on(bw(HOST, "read 4 KiB, hot", "read_bw -s 4096 -n 1000000 -N"), "memcpy 4 KiB, hot"),
+    on(bw(HOST, "read 64 KiB, hot", "read_bw -s 65536 -n 100000 -N"), "memcpy 64 KiB, hot"),
+    on(bw(HOST, "read 1 MiB, hot", "read_bw -s 1048576 -n 10000 -N"), "memcpy 1 MiB, hot"),
+    on(
+        bw(HOST, "write 4 KiB, cold", "write_bw -s 4096 -n 200000 -N --span 134217728"),
+        "memcpy 4 KiB, cold",
+    ),
+    on(
+        bw(HOST, "write 64 KiB, cold", "write_bw -s 65536 -n 20000 -N --span 134217728"),
+        "memcpy 64 KiB, cold",
+    ),
+    on(
+        bw(HOST, "write 1 MiB, cold", "write_bw -s 1048576 -n 1500 -N --span 134217728"),
+        "memcpy 1 MiB, cold",
+    ),
+    on(
+        bw(HOST, "read 64 KiB, cold", "read_bw -s 65536 -n 20000 -N --span 134217728"),
+        "memcpy 64 KiB, cold",
+    ),
+    on(
+        bw(HOST, "read 1 MiB, cold", "read_bw -s 1048576 -n 1500 -N --span 134217728"),
+        "memcpy 1 MiB, cold",
+    ),
+    on(bw(HOST, "send 64 KiB", "send_bw -s 65536 -n 30000 -N"), "TCP 64 KiB, stream"),
+    on(
+        lat(UDP, "UDP write 8 B, one way", "write_lat -s 8 -n 20000 --path packets"),
+        "TCP 8 B, one way",
+    ),
+    on(
+        lat(UDP, "UDP read 8 B, round trip", "read_lat -s 8 -n 20000 --path packets"),
+        "TCP 8 B, one way",
+    ),
+    on(
+        lat(UDP, "UDP send 8 B, one way", "send_lat -s 8 -n 20000 --path packets"),
+        "TCP 8 B, one way",
+    ),
+    rate(UDP, "UDP write 8 B, rate", "write_bw -s 8 -n 100000 -N -Q 16 --path packets"),
+    on(
+        bw(UDP, "UDP write 4 KiB", "write_bw -s 4096 -n 50000 -N -Q 16 --path packets"),
+        "TCP 4 KiB, stream",
+    ),
+    on(
+        bw(UDP, "UDP write 64 KiB", "write_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
+        "TCP 64 KiB, stream",
+    ),
+    on(
+        bw(UDP, "UDP write 1 MiB", "write_bw -s 1048576 -n 300 -N -Q 16 --path packets"),
+        "TCP 1 MiB, stream",
+    ),
+    on(
+        bw(UDP, "UDP read 64 KiB", "read_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
+        "TCP 64 KiB, stream",
+    ),
+    probe((OTHERS, "TCP 8 B, one way"), "us", Better::Lower, "tcp-lat --size 8"),
+    probe((OTHERS, "TCP 4 KiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 4096"),
+    probe((OTHERS, "TCP 64 KiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 65536"),
+    probe((OTHERS, "TCP 1 MiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 1048576"),
+    ucx("UCX put 8 B, one way", "ucp_put_lat", 8, Pick::Latency),
+    ucx("UCX get 8 B", "ucp_get", 8, Pick::Latency),
+    ucx("UCX fetch-add", "ucp_fadd", 8, Pick::Latency),
+    ucx("UCX tag send 8 B, one way", "tag_lat", 8, Pick::Latency),
+    ucx("UCX put rate", "ucp_put_bw", 8, Pick::Rate),
+    ucx("UCX put 4 KiB", "ucp_put_bw", 4096, Pick::Bandwidth),
+    ucx("UCX put 64 KiB", "ucp_put_bw", 65536, Pick::Bandwidth),
+    ucx("UCX put 1 MiB", "ucp_put_bw", 1_048_576, Pick::Bandwidth),
+    probe((LIMITS, "cache line, one way"), "us", Better::Lower, "cache-line"),
+    probe((LIMITS, "memcpy 4 KiB, hot"), "GB/s", Better::Higher, "memcpy --size 4096"),
+    probe((LIMITS, "memcpy 64 KiB, hot"), "GB/s", Better::Higher, "memcpy --size 65536"),
+    probe((LIMITS, "memcpy 1 MiB, hot"), "GB/s", Better::Higher, "memcpy --size 1048576"),
+    probe(
+        (LIMITS, "memcpy 4 KiB, cold"),
+        "GB/s",
+        Better::Higher,
+        "memcpy --size 4096 --span 134217728",
+    ),
+    probe(
+        (LIMITS, "memcpy 64 KiB, cold"),
+        "GB/s",
+        Better::Higher,
+        "memcpy --size 65536 --span 134217728",
+    ),
+    probe(
+        (LIMITS, "memcpy 1 MiB, cold"),
+        "GB/s",
+        Better::Higher,
+        "memcpy --size 1048576 --span 134217728",
+    ),
+];

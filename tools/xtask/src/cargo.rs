@@ -1,0 +1,96 @@
+//! Cargo as a tool: where it builds to, and how it is called.
+//!
+//! *Owns*: paths of the workspace. *Takes*: arguments. *Gives*: commands and their results.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::say::{Done, Failure};
+
+/// The workspace's folder.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+}
+
+/// A call of cargo in the workspace's folder.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(args).current_dir(root());
+    command
+}
+
+/// Calls cargo, its output going where ours goes.
+pub(crate) fn run(args: &[&str]) -> Done {
+    let status = command(args).status().map_err(Failure::system("starting cargo"))?;
+    if status.success() { Ok(()) } else { Err(Failure(format!("cargo {} failed", args.join(" ")))) }
+}
+
+/// What cargo says about the workspace.
+pub(crate) fn metadata() -> Result<Value, Failure> {
+    let mut command = command(&["metadata", "--no-deps", "--format-version", "1"]);
+    let output = command.output().map_err(Failure::system("starting cargo"))?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failure(format!("cargo metadata: {error}")))
+}
+
+/// Where it builds to.
+pub(crate) fn target_dir() -> Result<PathBuf, Failure> {
+    let metadata = metadata()?;
+    let dir = metadata.get("target_directory").and_then(Value::as_str);
+    dir.map(PathBuf::from).ok_or_else(|| Failure("cargo metadata names no target".to_owned()))
+}
+
+/// Builds `packages` for release; returns the folder of the binaries.
+pub(crate) fn build_release(packages: &[&str]) -> Result<PathBuf, Failure> {
+    let mut args = vec!["build", "--release", "--quiet"];
+    for package in packages {
+        args.extend(["-p", package]);
+    }
+    run(&args)?;
+    Ok(target_dir()?.join("release"))
+}
+
+/// Features of a package of the workspace.
+pub(crate) fn features(package: &str) -> Result<Vec<String>, Failure> {
+    let metadata = metadata()?;
+    let packages = metadata.get("packages").and_then(Value::as_array);
+    let named = |entry: &&Value| entry.get("name").and_then(Value::as_str) == Some(package);
+    let entry = packages.into_iter().flatten().find(named);
+    let features = entry.and_then(|entry| entry.get("features")).and_then(Value::as_object);
+    Ok(features.into_iter().flatten().map(|(name, _)| name.clone()).collect())
+}
+
+/// A tool of cargo's (`cargo NAME`), installed under the build folder when it is missing.
+/// Returns the folder to put in front of PATH.
+pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf, Failure> {
+    let binary = format!("cargo-{name}");
+    let path = env::var_os("PATH").unwrap_or_default();
+    if let Some(dir) = env::split_paths(&path).find(|dir| dir.join(&binary).is_file()) {
+        return Ok(dir);
+    }
+    let home = target_dir()?.join("tools");
+    if !home.join("bin").join(&binary).is_file() {
+        let root = home.to_string_lossy().into_owned();
+        let package = format!("{binary}@{version}");
+        let mut install = command(&["install", "--locked", "--quiet", "--root", &root, &package]);
+        let status = install.status().map_err(Failure::system("starting cargo"))?;
+        if !status.success() {
+            return Err(Failure(format!("{binary} is missing: cargo install --locked {package}")));
+        }
+    }
+    Ok(home.join("bin"))
+}
+
+/// PATH with `dir` in front.
+pub(crate) fn path_with(dir: &Path) -> std::ffi::OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let dirs = std::iter::once(dir.to_path_buf()).chain(env::split_paths(&path));
+    env::join_paths(dirs).unwrap_or(path)
+}

@@ -1,0 +1,116 @@
+//! `cargo xtask demo`: two processes exchange data through every layer.
+//!
+//! *Owns*: which tests are shown and what is said about them. *Gives*: one table.
+
+use std::path::Path;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use serde_json::Value;
+
+use crate::{
+    bench::probe_value,
+    cargo, pair,
+    say::{Done, Failure, say, say_part},
+};
+
+/// One line: arguments, the JSON key that is shown, a factor and its unit, and what it means.
+struct Show {
+    args: &'static str,
+    key: &'static str,
+    factor: f64,
+    unit: &'static str,
+    meaning: &'static str,
+}
+
+/// 2^20 bytes in GB (10^9 bytes).
+const GB: f64 = 1.048_576e-3;
+
+const SHOWS: &[Show] = &[
+    lat("write_lat -s 8 -n 200000", "8 bytes appear in the peer's memory, one way"),
+    lat("read_lat -s 8 -n 200000", "8 bytes fetched from the peer's memory, round trip"),
+    lat("send_lat -s 8 -n 100000", "a message to a posted receive, one way"),
+    lat("atomic_lat -A faa -n 200000", "fetch-and-add in the peer's memory, round trip"),
+    bw("write_bw -s 65536 -n 50000", "64 KiB writes, one after another"),
+    bw("read_bw -s 65536 -n 50000", "64 KiB reads"),
+    bw("send_bw -s 65536 -n 20000", "64 KiB messages to posted receives"),
+    rate("atomic_bw -A faa -n 500000", "fetch-and-adds"),
+    rate("write_bw -s 8 -n 2000000 -N", "8-byte writes, posted one at a time"),
+    lat("write_lat -s 8 -n 10000 --path packets", "the same write, in RoCEv2 packets over UDP"),
+    lat("send_lat -s 8 -n 10000 --path packets", "the same message, in packets"),
+    bw("write_bw -s 65536 -n 3000 -Q 16 --path packets", "64 KiB writes, in packets"),
+    bw("read_bw -s 65536 -n 3000 -Q 16 --path packets", "64 KiB reads, in packets"),
+];
+
+const fn lat(args: &'static str, meaning: &'static str) -> Show {
+    Show { args, key: "t_median[us]", factor: 1.0, unit: "us", meaning }
+}
+
+const fn bw(args: &'static str, meaning: &'static str) -> Show {
+    Show { args, key: "BW average[MB/sec]", factor: GB, unit: "GB/s", meaning }
+}
+
+const fn rate(args: &'static str, meaning: &'static str) -> Show {
+    Show { args, key: "MsgRate[Mpps]", factor: 1.0, unit: "M/s", meaning }
+}
+
+/// The machine's limits that stand beside.
+const LIMITS: &[(&str, &str, &str, &str)] = &[
+    ("cache line, core to core", "cache-line", "us", "no write between two cores can be faster"),
+    ("memcpy of 64 KiB", "memcpy --size 65536", "GB/s", "no copying write can be faster"),
+    ("TCP ping-pong of 8 bytes", "tcp-lat --size 8", "us", "what a socket does, one way"),
+];
+
+/// Builds, runs, prints.
+pub(crate) fn run() -> Done {
+    say("Building for release...");
+    let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["test", "path", "carried by", "result", "what it means"]);
+    let mut failed = Vec::new();
+    for (index, show) in SHOWS.iter().enumerate() {
+        say_part(&format!("\r[{:>2}/{}] {:<50}", index + 1, SHOWS.len(), show.args));
+        match row(&bin, show) {
+            Ok(row) => table.add_row(row),
+            Err(Failure(why)) => {
+                failed.push(why.clone());
+                table.add_row([show.args, "-", "-", "failed", &why].map(Cell::new))
+            }
+        };
+    }
+    for (name, probe, unit, meaning) in LIMITS {
+        let value = probe_value(&bin, probe)?;
+        let value = Cell::new(format!("{value:.3} {unit}")).set_alignment(CellAlignment::Right);
+        table.add_row([
+            Cell::new(name),
+            Cell::new("-"),
+            Cell::new("the machine"),
+            value,
+            Cell::new(meaning),
+        ]);
+    }
+    say_part(&format!("\r{:60}\r", ""));
+    say(&table.to_string());
+    say("Two processes, pinned to two cores. Latency is the median; bandwidth counts 10^9 bytes.");
+    say("\"carried by\" is the device's own counter: requests that took that path.");
+    if failed.is_empty() { Ok(()) } else { Err(Failure(failed.join("\n"))) }
+}
+
+fn row(bin: &Path, show: &Show) -> Result<Vec<Cell>, Failure> {
+    let args: Vec<&str> = show.args.split_whitespace().collect();
+    let document = pair::run(bin, &args)?;
+    let missing = || Failure(format!("{}: no {} in its answer", show.args, show.key));
+    let result = document.pointer("/results/0").ok_or_else(missing)?;
+    let value = result.get(show.key).and_then(Value::as_f64).ok_or_else(missing)?;
+    let path = document.get("path").and_then(Value::as_str).unwrap_or("?");
+    let (counter, count) = pair::proof(result).unwrap_or_else(|| ("nothing".to_owned(), 0));
+    let value = format!("{:.3} {}", value * show.factor, show.unit);
+    let name = show.args.replace(" --path packets", "");
+    Ok(vec![
+        Cell::new(name),
+        Cell::new(path),
+        Cell::new(format!("{counter} {count}")),
+        Cell::new(value).set_alignment(CellAlignment::Right),
+        Cell::new(show.meaning),
+    ])
+}

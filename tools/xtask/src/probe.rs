@@ -1,0 +1,68 @@
+//! What the machine itself can do: the limits that results stand beside.
+//!
+//! *Owns*: pinned threads. *Takes*: what to measure. *Gives*: one JSON line.
+//! *Must not*: use anything of the stack that is measured.
+
+use std::thread;
+
+use clap::ValueEnum;
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+
+use crate::say::{Done, Failure, say};
+
+mod memory;
+mod tcp;
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// One way of a cache line between two cores, microseconds
+    CacheLine,
+    /// memcpy, GB/s
+    Memcpy,
+    /// Half a round trip over TCP with TCP_NODELAY, microseconds
+    TcpLat,
+    /// A TCP stream, GB/s
+    TcpBw,
+}
+
+/// Measures and prints `{"value": ...}`.
+pub(crate) fn run(what: What, size: usize, span: usize) -> Done {
+    let size = size.clamp(1, 1 << 30);
+    let value = match what {
+        What::CacheLine => memory::cache_line_us()?,
+        What::Memcpy => memory::memcpy_gbs(size, span),
+        What::TcpLat => tcp::latency_us(size)?,
+        What::TcpBw => tcp::bandwidth_gbs(size)?,
+    };
+    say(&serde_json::json!({ "value": value }).to_string());
+    Ok(())
+}
+
+/// Pins the calling thread to `core`; on a machine without that core it stays where it is.
+fn pin(core: usize) {
+    let mut set = CpuSet::new();
+    if set.set(core).is_ok() {
+        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    }
+}
+
+/// Runs `other` pinned to the server's core and `mine` pinned to the client's.
+fn on_two_cores<T: Send>(
+    other: impl FnOnce() -> Done + Send,
+    mine: impl FnOnce() -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            pin(crate::pair::SERVER_CORE);
+            other()
+        });
+        pin(crate::pair::CLIENT_CORE);
+        let value = mine();
+        other.join().map_err(|_| Failure("a probe's thread failed".to_owned()))??;
+        value
+    })
+}

@@ -1,0 +1,82 @@
+//! The house rules, as checks.
+//!
+//! *Owns*: the list of rules. *Takes*: the workspace's folder. *Gives*: one result per rule.
+//! *Must not*: change a file.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::say::{Done, Failure};
+
+mod manifest;
+mod source;
+mod words;
+
+/// A text file of the project.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    /// Path from the workspace's folder.
+    pub(crate) path: String,
+    /// Content.
+    pub(crate) text: String,
+}
+
+impl File {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+}
+
+/// A rule: looks at all files, says what is wrong.
+type Rule = fn(&[File]) -> Vec<String>;
+
+/// The rules by name.
+const RULES: &[(&str, Rule)] = &[
+    ("every file has a room card", source::room_cards),
+    ("no file is longer than 600 lines net of tests", source::lengths),
+    ("every source file is reachable", source::reachable),
+    ("every expect has a reason, nothing is allowed", source::expectations),
+    ("unsafe code only in urma-mem", source::unsafety),
+    ("no leftover markers", words::markers),
+    ("no banned words", words::banned),
+    ("no vague names", words::names),
+    ("no empty safety phrases", words::safety),
+    ("crate-local clippy.toml keeps the common rules", manifest::clippy),
+    ("arrows point down", manifest::arrows),
+    ("versions stand in one table", manifest::versions),
+];
+
+/// Runs every rule.
+pub(crate) fn check(root: &Path) -> Vec<Done> {
+    match files(root) {
+        Ok(files) => RULES.iter().map(|(name, rule)| verdict(name, &rule(&files))).collect(),
+        Err(failure) => vec![Err(failure)],
+    }
+}
+
+fn verdict(name: &str, wrong: &[String]) -> Done {
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = wrong.iter().map(|line| format!("          {line}\n")).collect();
+    Err(Failure(format!("        {name}:\n{}", lines.concat())))
+}
+
+/// Files that git knows, and new ones that it does not ignore.
+fn files(root: &Path) -> Result<Vec<File>, Failure> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-co", "--exclude-standard"]).current_dir(root);
+    let output = git.output().map_err(Failure::system("starting git"))?;
+    if !output.status.success() {
+        return Err(Failure("git ls-files failed".to_owned()));
+    }
+    let list = String::from_utf8_lossy(&output.stdout).into_owned();
+    let files = list.lines().filter_map(|path| {
+        // What is not text, or was deleted just now, has no rules.
+        let text = fs::read_to_string(root.join(path)).ok()?;
+        Some(File { path: path.to_owned(), text })
+    });
+    Ok(files.collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! Rules about manifests and lint files.
+//!
+//! *Owns*: which crate may know which (the table of ARCHITECTURE.md).
+
+use super::File;
+
+/// A crate, and the crates of the workspace that it may depend on.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("urma-mem", &[]),
+    ("urma-core", &["urma-mem"]),
+    ("udma-abi", &["urma-mem"]),
+    ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
+    ("urma-packet", &[]),
+    ("ubcore-sim", &["udma-abi", "urma-packet", "urma-mem"]),
+];
+
+/// Crates that join the others.
+const ROOTS: &[&str] = &["urma_perftest", "xtask", "urma-examples", "urma-tests", "urma-fuzz"];
+
+fn manifests(files: &[File]) -> impl Iterator<Item = &File> {
+    files.iter().filter(|file| file.path.ends_with("/Cargo.toml"))
+}
+
+/// Lines of a table of a manifest.
+fn table<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
+    let header = format!("[{name}]");
+    let lines = text.lines().skip_while(move |line| line.trim() != header).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn name(text: &str) -> &str {
+    let line = table(text, "package").find(|line| line.starts_with("name"));
+    line.and_then(|line| line.split('"').nth(1)).unwrap_or("")
+}
+
+/// Driver and device meet in the contract only; nobody knows who stands above.
+pub(super) fn arrows(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in manifests(files) {
+        let package = name(&file.text);
+        if ROOTS.contains(&package) || file.path.contains("fuzz") {
+            continue;
+        }
+        let Some((_, below)) = ARROWS.iter().find(|(name, _)| *name == package) else {
+            wrong.push(format!("{}: {package} has no place in the table", file.path));
+            continue;
+        };
+        for line in table(&file.text, "dependencies") {
+            let dependency = line.split([' ', '=', '.']).next().unwrap_or("");
+            let is_ours =
+                ARROWS.iter().any(|(name, _)| *name == dependency) || ROOTS.contains(&dependency);
+            if is_ours && !below.contains(&dependency) {
+                wrong.push(format!("{}: {package} must not know {dependency}", file.path));
+            }
+        }
+    }
+    wrong
+}
+
+/// A version is written once, in the root manifest.
+pub(super) fn versions(files: &[File]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for file in manifests(files).filter(|file| !file.path.contains("fuzz")) {
+        for table_name in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for line in table(&file.text, table_name) {
+                let is_inherited = line.contains("workspace = true") || !line.contains('=');
+                let is_continued = line.starts_with(['"', ']', '}']);
+                if !is_inherited && !is_continued {
+                    wrong.push(format!("{}: {line}", file.path));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+/// A crate's own clippy.toml replaces the root's: it must repeat it.
+pub(super) fn clippy(files: &[File]) -> Vec<String> {
+    let Some(root) = files.iter().find(|file| file.path == "clippy.toml") else {
+        return vec!["clippy.toml: missing".to_owned()];
+    };
+    let mut wrong = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with("/clippy.toml")) {
+        let lines = root.text.lines().map(str::trim).filter(|line| !line.is_empty());
+        for line in lines.filter(|line| !file.text.contains(line)) {
+            wrong.push(format!("{}: lacks {line}", file.path));
+        }
+    }
+    wrong
+}
