@@ -6,24 +6,47 @@
 //! Everything here runs under the device's one `Serial<Shared>`; `dev` gives tables, ports, counters
 //! and `dev.wake_send(now, id)`, which lets a send queue take its ends.
 
+mod answer;
+mod carrier;
+mod datagrams;
+mod flow;
+mod memory;
+mod packets;
+mod pair;
+mod peer;
+mod receive;
+mod request;
+mod respond;
+mod ring;
+mod send;
+mod serve;
+mod target;
+mod ways;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use udma_abi::{
-    CmdStatus, Nanos, RawEid,
+    CmdStatus, CqeStatus, Nanos, RawEid, Sqe,
     cmd::{Mode, Path, QueueState},
+    counters::Counter,
 };
 use urma_mem::Region;
 
-use crate::context::jfc::JfcPort;
-use crate::context::link::{DirectParts, Link, Reach};
+use crate::context::{jfc::JfcPort, segment::SegmentCache};
 use crate::device::{Device, DeviceCfg};
-use crate::engine::mail::Mail;
-use crate::ports::{Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
+use crate::engine::gather::Segments;
+use crate::engine::mail::{Handed, Mail};
+use crate::ports::Deadline;
+use crate::transport::{KnittingPool, PoolError};
+use peer::Peer;
+use receive::Receives;
+use send::Senders;
+use target::{Choice, Group};
+use ways::{Numbers, Way};
 
 /// The sending side of a queue.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "the requester reads them")]
 pub(crate) struct SendSide {
     pub(crate) id: u32,
     pub(crate) is_jetty: bool,
@@ -36,7 +59,6 @@ pub(crate) struct SendSide {
 
 /// The receiving side of a queue with a ring of its own (JFR, or jetty).
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "the responder reads them")]
 pub(crate) struct RecvSide {
     pub(crate) id: u32,
     pub(crate) is_jetty: bool,
@@ -54,7 +76,6 @@ pub(crate) struct RecvSide {
 
 /// The receiving side of a jetty that takes its receives from a shared JFR.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "the responder reads them")]
 pub(crate) struct SharedSide {
     pub(crate) id: u32,
     pub(crate) mode: Mode,
@@ -84,201 +105,299 @@ pub(crate) enum Connecting {
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    own: RawEid,
-    next_tpn: u32,
-    /// What is known of each node.
-    nodes: BTreeMap<RawEid, Node>,
-    /// Users of each way.
-    ways: BTreeMap<u32, u32>,
+    cfg: DeviceCfg,
+    peers: BTreeMap<RawEid, Peer>,
+    /// Halves of peers on this host.
+    peer_halves: BTreeMap<RawEid, Region>,
+    ways: BTreeMap<u32, Way>,
+    numbers: Numbers,
+    senders: Senders,
+    receives: Receives,
+    pool: KnittingPool,
+    /// Segments that peers touched lately.
+    cache: SegmentCache,
+    /// Payload on its way out, and on its way in.
+    bytes: Vec<u8>,
+    inbox: Vec<u8>,
+    /// Node whose turn it is to send a packet.
+    turn: RawEid,
+    /// Packets given to the link and not counted yet.
+    transmitted: u64,
 }
 
-#[derive(Debug, Default)]
-struct Node {
-    asked: bool,
-    refused: Option<CmdStatus>,
-    parts: Option<SameHostParts>,
-    /// Ways by reliability.
-    tpn: [Option<u32>; 2],
+/// What the work for one peer needs of everything else.
+#[derive(Debug)]
+struct Work<'a> {
+    dev: &'a Device,
+    now: Nanos,
+    senders: &'a mut Senders,
+    receives: &'a mut Receives,
+    numbers: &'a mut Numbers,
+    cache: &'a mut SegmentCache,
+    bytes: &'a mut Vec<u8>,
 }
+
+impl Work<'_> {
+    fn segments(&mut self) -> Segments<'_> {
+        Segments { cache: self.cache, table: self.dev.segments() }
+    }
+}
+
+/// Times that one step takes mail and moves pieces before it leaves the rest to the next one.
+const ROUNDS: usize = 4;
+/// Send queues whose mail one round takes.
+const QUEUES_PER_ROUND: usize = 256;
 
 impl Exchange {
     pub(crate) fn new(cfg: &DeviceCfg) -> Self {
-        Self { own: cfg.eid, next_tpn: 1, nodes: BTreeMap::new(), ways: BTreeMap::new() }
+        Self {
+            cfg: cfg.clone(),
+            peers: BTreeMap::new(),
+            peer_halves: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            numbers: Numbers::new(cfg.seed),
+            senders: Senders::default(),
+            receives: Receives::default(),
+            pool: KnittingPool::new(),
+            cache: SegmentCache::default(),
+            bytes: Vec::new(),
+            inbox: Vec::new(),
+            turn: RawEid::default(),
+            transmitted: 0,
+        }
+    }
+
+    /// Runs `f` on each peer with everything else at hand.
+    fn each_peer(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        mut f: impl FnMut(&mut Peer, &mut Work<'_>, &mut Vec<u8>),
+    ) {
+        let Self { peers, senders, receives, numbers, cache, bytes, inbox, .. } = self;
+        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        for peer in peers.values_mut() {
+            f(peer, &mut work, inbox);
+        }
     }
 
     // Queues.
 
-    pub(crate) fn add_send(&mut self, _side: SendSide) {}
+    pub(crate) fn add_send(&mut self, side: SendSide) {
+        self.senders.add(side);
+    }
 
     /// The queue is gone: forget its requests without an end.
-    pub(crate) fn remove_send(&mut self, _id: u32) {}
+    pub(crate) fn remove_send(&mut self, id: u32) {
+        for peer in self.peers.values_mut() {
+            peer.purge(id);
+        }
+        self.senders.remove(id);
+    }
 
-    pub(crate) fn add_recv(&mut self, _side: RecvSide) {}
+    pub(crate) fn add_recv(&mut self, side: RecvSide) {
+        self.receives.add_ring(side);
+    }
 
-    pub(crate) fn add_shared(&mut self, _side: SharedSide) {}
+    pub(crate) fn add_shared(&mut self, side: SharedSide) {
+        self.receives.add_shared(side);
+    }
 
     /// Either kind of receiving side is gone; its receives were flushed before.
-    pub(crate) fn remove_recv(&mut self, _id: u32) {}
+    pub(crate) fn remove_recv(&mut self, id: u32) {
+        self.receives.remove(id);
+    }
+
+    /// RC: only jetty `remote_id` of the node at the end of way `tpn` may send to `id`; `None`: none
+    /// may. `false`: there is no such way or RC receiving side.
+    pub(crate) fn bind(&mut self, id: u32, to: Option<(u32, u32)>) -> bool {
+        let Some((tpn, remote_id)) = to else { return self.receives.bind(id, None) };
+        let Some(eid) = self.ways.get(&tpn).map(|way| way.eid) else { return false };
+        self.receives.bind(id, Some((eid, remote_id)))
+    }
 
     /// The receiving side changes state: ERROR flushes posted receives (also those posted later).
-    pub(crate) fn set_recv_state(&mut self, _dev: &Device, _id: u32, _state: QueueState) {}
+    pub(crate) fn set_recv_state(&mut self, dev: &Device, id: u32, state: QueueState) {
+        self.receives.set_state(id, state);
+        let status = match state {
+            QueueState::Error => CqeStatus::WrFlushErr,
+            QueueState::Reset => CqeStatus::WrUnhandled,
+            QueueState::Ready | QueueState::Suspended => return,
+        };
+        self.each_peer(dev, 0, |peer, work, _| peer.abort_messages(work, id, status));
+        self.receives.step_flushes(dev);
+    }
 
     /// No posted receive waits for its completion any more (flush of an ERROR state done).
-    pub(crate) fn is_recv_flushed(&self, _id: u32) -> bool {
-        true
+    pub(crate) fn is_recv_flushed(&self, id: u32) -> bool {
+        self.receives.left(id).unwrap_or(0) == 0
     }
-
-    pub(crate) fn recv_state(&self, _id: u32) -> Option<QueueState> {
-        None
-    }
-
-    /// Forgets everything.
-    pub(crate) fn reset(&mut self, _dev: &Device) {}
 
     /// `false`: no such receive ring.
-    pub(crate) fn set_threshold(&mut self, _id: u32, _threshold: u32) -> bool {
-        false
+    pub(crate) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
+        self.receives.set_threshold(id, threshold)
     }
 
-    pub(crate) fn receives_left(&self, _id: u32) -> Option<u32> {
-        None
+    pub(crate) fn recv_state(&self, id: u32) -> Option<QueueState> {
+        self.receives.state(id)
     }
 
-    pub(crate) fn add_group(&mut self, _id: u32, _by_hint: bool, _token: Option<u32>) {}
+    pub(crate) fn receives_left(&self, id: u32) -> Option<u32> {
+        self.receives.left(id)
+    }
 
-    pub(crate) fn remove_group(&mut self, _id: u32) {}
+    pub(crate) fn add_group(&mut self, id: u32, by_hint: bool, token: Option<u32>) {
+        let choice = if by_hint { Choice::Hint } else { Choice::Turn };
+        self.receives.add_group(id, Group::new(choice, token));
+    }
 
-    pub(crate) fn join(&mut self, _group: u32, _jetty: u32) {}
+    pub(crate) fn remove_group(&mut self, id: u32) {
+        self.receives.remove_group(id);
+    }
 
-    pub(crate) fn leave(&mut self, _group: u32, _jetty: u32) {}
-
-    // Ways.
-
-    /// Called again for each step while pending.
-    pub(crate) fn connect(
-        &mut self,
-        dev: &Device,
-        _now: Nanos,
-        eid: RawEid,
-        unreliable: bool,
-    ) -> Connecting {
-        let own = eid == self.own;
-        let node = self.nodes.entry(eid).or_default();
-        if let Some(status) = node.refused.take() {
-            node.asked = false;
-            return Connecting::Failed(status);
+    pub(crate) fn join(&mut self, group: u32, jetty: u32) {
+        if let Some(group) = self.receives.group_mut(group) {
+            group.join(jetty);
         }
-        let path = if own { Path::Local } else { Path::SameHost };
-        if let Some(tpn) = node.tpn[usize::from(unreliable)] {
-            *self.ways.entry(tpn).or_default() += 1;
-            return Connecting::Ready { tpn, path };
-        }
-        let reach = match &node.parts {
-            _ if own => Reach::Own,
-            Some(parts) => Reach::Direct(DirectParts {
-                node: parts.peer_node.clone(),
-                arena: parts.peer_arena.clone(),
-                half: parts.my_half.clone(),
-            }),
-            None => {
-                if !node.asked {
-                    node.asked = dev.ask_host(HostRequest::FindPeer { eid });
-                }
-                return Connecting::Pending;
-            }
-        };
-        let tpn = self.next_tpn;
-        self.next_tpn += 1;
-        node.tpn[usize::from(unreliable)] = Some(tpn);
-        self.ways.insert(tpn, 1);
-        dev.links().insert(Arc::new(Link::new(tpn, eid, unreliable, reach)));
-        Connecting::Ready { tpn, path }
     }
 
-    /// One user less; the way closes (and its `Link` is removed) with the last one.
-    pub(crate) fn disconnect(&mut self, dev: &Device, _now: Nanos, tpn: u32) -> CmdStatus {
-        let Some(users) = self.ways.get_mut(&tpn) else { return CmdStatus::NotFound };
-        *users -= 1;
-        if *users == 0 {
-            self.ways.remove(&tpn);
+    pub(crate) fn leave(&mut self, group: u32, jetty: u32) {
+        if let Some(group) = self.receives.group_mut(group) {
+            group.leave(jetty);
+        }
+    }
+
+    /// Lets go of segments that do not live any more.
+    pub(crate) fn forget_dead(&mut self) {
+        self.cache.drop_dead();
+        self.senders.forget_dead();
+    }
+
+    /// Queues, groups and ways are gone. Sequences with other nodes go on: those do not know.
+    pub(crate) fn reset(&mut self, dev: &Device) {
+        for peer in self.peers.values_mut() {
+            peer.forget_queues();
+        }
+        for tpn in std::mem::take(&mut self.ways).into_keys() {
             dev.links().remove(tpn);
-            for node in self.nodes.values_mut() {
-                node.tpn = node.tpn.map(|t| t.filter(|t| *t != tpn));
-            }
         }
-        CmdStatus::Ok
-    }
-
-    pub(crate) fn on_same_host_peer(
-        &mut self,
-        _dev: &Device,
-        _now: Nanos,
-        eid: RawEid,
-        parts: SameHostParts,
-    ) {
-        self.nodes.entry(eid).or_default().parts = Some(parts);
-    }
-
-    pub(crate) fn on_packet_peer(&mut self, _dev: &Device, _now: Nanos, _eid: RawEid) {}
-
-    pub(crate) fn on_no_peer(&mut self, _dev: &Device, eid: RawEid, why: CmdStatus) {
-        self.nodes.entry(eid).or_default().refused = Some(why);
-    }
-
-    pub(crate) fn on_peer_gone(&mut self, dev: &Device, _now: Nanos, eid: RawEid) {
-        let Some(node) = self.nodes.remove(&eid) else { return };
-        for link in node.tpn.into_iter().flatten().filter_map(|tpn| dev.links().find(tpn)) {
-            link.end();
-        }
-    }
-
-    /// The halves of all live same-host peers, for looking at their hazard slots.
-    pub(crate) fn peer_halves(&self) -> impl Iterator<Item = &Region> {
-        self.nodes.values().filter_map(|n| n.parts.as_ref()).map(|p| &p.peer_half)
+        self.senders = Senders::default();
+        self.receives = Receives::default();
+        self.cache = SegmentCache::default();
     }
 
     // Progress.
 
     /// One bounded step: listed queues (`dev.next_listed()`), rings, TPs, timers. Whether anything
     /// was done.
-    pub(crate) fn step(&mut self, _dev: &Device, _now: Nanos) -> bool {
-        false
+    pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
+        let mut busy = self.receives.step_flushes(dev);
+        dev.count_by(Counter::TxPackets, std::mem::take(&mut self.transmitted));
+        for _ in 0..ROUNDS {
+            let mut round = self.take_mail(dev, now);
+            self.each_peer(dev, now, |peer, work, inbox| round |= peer.step(work, inbox));
+            self.look_after_peers(dev, now);
+            let woken = self.wake(dev, now);
+            busy |= round | woken;
+            if !round && !woken {
+                break;
+            }
+        }
+        busy
     }
 
     /// Work that a step would find now (the last look before sleep).
     pub(crate) fn has_work(&mut self) -> bool {
-        false
+        self.peers.values().any(Peer::has_work)
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
-        None
+        self.peers.values().filter_map(Peer::poll_deadline).min()
     }
 
-    pub(crate) fn on_datagram(
+    fn take_mail(&mut self, dev: &Device, now: Nanos) -> bool {
+        let mut busy = false;
+        for _ in 0..QUEUES_PER_ROUND {
+            let Some(id) = dev.next_listed() else { break };
+            busy |= self.take_mail_of(dev, now, id);
+        }
+        busy
+    }
+
+    fn take_mail_of(&mut self, dev: &Device, now: Nanos, id: u32) -> bool {
+        let Some(sender) = self.senders.get_mut(id) else { return false };
+        let mail = Arc::clone(&sender.side.mail);
+        if mail.take_purge() {
+            for peer in self.peers.values_mut() {
+                peer.purge(id);
+            }
+        }
+        let mut busy = false;
+        while let Some(handed) = mail.handed.pop() {
+            busy = true;
+            if let Err(status) = self.take_handed(dev, now, id, &handed) {
+                self.senders.end(id, handed.seq, status, 0);
+            }
+        }
+        busy
+    }
+
+    fn take_handed(
         &mut self,
-        _dev: &Device,
-        _now: Nanos,
-        _from: NodeAddr,
-        _bytes: &[u8],
-    ) {
+        dev: &Device,
+        now: Nanos,
+        id: u32,
+        handed: &Handed,
+    ) -> Result<(), CqeStatus> {
+        let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
+        let way = self.ways.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
+        let Self { peers, senders, receives, numbers, cache, bytes, .. } = self;
+        let peer = peers.get_mut(&way.eid).filter(|_| !way.dead).ok_or(CqeStatus::AckTimeout)?;
+        let request = senders.request(id, &sqe, handed);
+        let (pair, request) = request.ok_or(CqeStatus::UnsupportedOpcode)?;
+        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        peer.take_request(&mut work, pair, request);
+        Ok(())
     }
 
-    pub(crate) fn poll_transmit(&mut self, _now: Nanos, _buf: &mut [u8]) -> Option<Transmit> {
-        None
+    /// Lets the send queues take their ends. Whether there were any.
+    fn wake(&mut self, dev: &Device, now: Nanos) -> bool {
+        let mut list = std::mem::take(&mut self.senders.wake);
+        let any = !list.is_empty();
+        for id in list.drain(..) {
+            dev.wake_send(now, id);
+        }
+        self.senders.wake = list;
+        any
     }
 
     // The knitting pool.
 
-    pub(crate) fn pool_grow(&mut self, _base: u64, _memory: Region, _block_log2: u8) -> CmdStatus {
-        CmdStatus::Unsupported
+    pub(crate) fn pool_grow(&mut self, base: u64, memory: Region, block_log2: u8) -> CmdStatus {
+        let blocks = u32::try_from(memory.len() as u64 >> block_log2.min(63)).unwrap_or(u32::MAX);
+        status_of(self.pool.grow(base, memory, block_log2, blocks))
     }
 
-    pub(crate) fn pool_shrink(&mut self, _base: u64) -> CmdStatus {
-        CmdStatus::Unsupported
+    pub(crate) fn pool_shrink(&mut self, base: u64) -> CmdStatus {
+        status_of(self.pool.shrink(base))
     }
 
     /// Block bytes, blocks, free blocks, most ever used.
     pub(crate) fn pool_usage(&self) -> [u64; 4] {
-        [0; 4]
+        let usage = self.pool.usage();
+        [usage.block_bytes, usage.blocks, usage.free, usage.used_max]
     }
 }
+
+fn status_of(done: Result<(), PoolError>) -> CmdStatus {
+    match done {
+        Ok(()) => CmdStatus::Ok,
+        Err(PoolError::Exists(_)) => CmdStatus::Exists,
+        Err(PoolError::NotFound(_)) => CmdStatus::NotFound,
+        Err(PoolError::InUse) => CmdStatus::InUse,
+        Err(_) => CmdStatus::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! The requests of one sequence, from the mail to their ends: numbers, attempts, going back.
+//!
+//! *Owns*: TASSNs, which piece goes next, how many attempts are unanswered. *Takes*: requests, what
+//! was pushed, answers, time. *Gives*: what to push, what ended. *Must not*: move bytes; have two
+//! attempts with one number under way that could both be executed.
+//!
+//! Every attempt is answered once and in order, so after *not ready* the flow waits until nothing of
+//! it is unanswered, then numbers what is left from the one that the target waits for. A hole (a
+//! request that was dropped here and never executed there) closes the same way.
+
+use std::collections::VecDeque;
+
+use udma_abi::{CqeStatus, Nanos};
+use urma_packet::RequestHeader;
+
+use crate::engine::gather::{Local, Words};
+
+/// Tries after "out of sequence", as many as after "not ready" at most.
+pub(super) const SEQUENCE_TRIES: u8 = 7;
+
+/// Dropped attempts that are remembered.
+const DROPPED_MAX: usize = 8;
+
+/// One request on its way.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// Pairs it with its end.
+    pub(super) seq: u32,
+    pub(super) words: Words,
+    pub(super) local: Local,
+    pub(super) len: u32,
+    /// The payload is in the peer's memory already.
+    pub(super) placed: bool,
+    pub(super) header: RequestHeader,
+    /// Payload bytes of this attempt that were pushed.
+    pub(super) pushed: u32,
+    /// This attempt has begun.
+    pub(super) begun: bool,
+    /// Bytes of a read that came.
+    pub(super) got: u32,
+    /// It failed here while its answer was still coming.
+    pub(super) failed: Option<CqeStatus>,
+    pub(super) rnr_used: u8,
+    pub(super) sequence_used: u8,
+    /// Ended; stays until all before it have.
+    ended: bool,
+}
+
+impl Request {
+    pub(super) fn new(seq: u32, words: Words, header: RequestHeader, local: Local) -> Self {
+        Self {
+            seq,
+            words,
+            local,
+            len: header.access.length,
+            placed: false,
+            header,
+            pushed: 0,
+            begun: false,
+            got: 0,
+            failed: None,
+            rnr_used: 0,
+            sequence_used: 0,
+            ended: false,
+        }
+    }
+
+    fn restart(&mut self) {
+        self.pushed = 0;
+        self.begun = false;
+        self.got = 0;
+        self.failed = None;
+        self.header.flags.insert(urma_packet::RequestFlags::RETRY);
+    }
+}
+
+/// A flow that went back.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// Not before this time.
+    until: Nanos,
+    /// Number that the target waits for.
+    expected: u16,
+}
+
+/// One sequence at its initiator.
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// In order of TASSN, without gaps.
+    requests: VecDeque<Request>,
+    /// TASSN of the front (of the next one when there is none).
+    first: u16,
+    /// Index of the request whose piece is next.
+    next: usize,
+    /// Attempts begun and not answered.
+    unanswered: u32,
+    hold: Option<Hold>,
+    /// Numbers of attempts that were begun and dropped: an answer to one counts for nothing.
+    dropped: Vec<u16>,
+    /// In the list of flows with something to push.
+    pub(super) listed: bool,
+    /// Without progress until then, everything ends.
+    pub(super) deadline: Nanos,
+}
+
+impl Flow {
+    pub(super) fn new() -> Self {
+        Self {
+            requests: VecDeque::new(),
+            first: 0,
+            next: 0,
+            unanswered: 0,
+            hold: None,
+            dropped: Vec::new(),
+            listed: false,
+            deadline: Nanos::MAX,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Attempts begun and not answered.
+    pub(super) fn unanswered(&self) -> u32 {
+        self.unanswered
+    }
+
+    pub(super) fn push(&mut self, mut request: Request) {
+        request.header.tassn = self.number(self.requests.len());
+        self.requests.push_back(request);
+    }
+
+    /// When a flow that went back may go on; `None` when it did not.
+    pub(super) fn held_until(&self) -> Option<Nanos> {
+        self.hold.map(|hold| hold.until)
+    }
+
+    /// The request whose piece is next, when one may go now.
+    pub(super) fn current(&mut self, now: Nanos) -> Option<&mut Request> {
+        if let Some(hold) = self.hold {
+            if self.unanswered != 0 || now < hold.until {
+                return None;
+            }
+            self.hold = None;
+            self.renumber(hold.expected);
+        }
+        self.requests.get_mut(self.next)
+    }
+
+    /// The first piece of the current request was pushed.
+    pub(super) fn on_begun(&mut self) {
+        if let Some(request) = self.requests.get_mut(self.next) {
+            request.begun = true;
+            self.unanswered += 1;
+        }
+    }
+
+    /// The last piece of the current request was pushed.
+    pub(super) fn on_pushed(&mut self) {
+        self.next += 1;
+    }
+
+    /// The current request failed here (or was a datagram): it gets no further piece. Those
+    /// behind it move up, unless it had begun: then its number is used.
+    pub(super) fn drop_current(&mut self) {
+        let index = self.next;
+        if self.requests.get(index).is_some_and(|r| r.begun) {
+            self.forget_attempt(index);
+            self.on_ended(index);
+            return;
+        }
+        let _ = self.requests.remove(index);
+        for index in index..self.requests.len() {
+            self.requests[index].header.tassn = self.number(index);
+        }
+    }
+
+    /// An attempt that is half pushed will not be finished.
+    fn forget_attempt(&mut self, index: usize) {
+        if self.dropped.len() == DROPPED_MAX {
+            self.dropped.remove(0);
+        }
+        self.dropped.push(self.number(index));
+        self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// Index of a request that is unanswered.
+    pub(super) fn find(&self, tassn: u16) -> Option<usize> {
+        let index = usize::from(tassn.wrapping_sub(self.first));
+        let request = self.requests.get(index)?;
+        (!request.ended && request.begun && index <= self.next).then_some(index)
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Request> {
+        self.requests.get_mut(index)
+    }
+
+    /// The answer to an attempt is complete.
+    pub(super) fn on_answered(&mut self, tassn: u16) {
+        match self.dropped.iter().position(|&dropped| dropped == tassn) {
+            Some(at) => {
+                self.dropped.swap_remove(at);
+            }
+            None => self.unanswered = self.unanswered.saturating_sub(1),
+        }
+    }
+
+    /// Whether it went back already: later refusals of the same round mean nothing.
+    pub(super) fn is_held(&self) -> bool {
+        self.hold.is_some()
+    }
+
+    /// A request ended. The rest of a message that is half pushed is not.
+    pub(super) fn on_ended(&mut self, index: usize) {
+        if let Some(request) = self.requests.get_mut(index) {
+            request.ended = true;
+        }
+        if index == self.next {
+            self.next += 1;
+        }
+        while self.requests.front().is_some_and(|r| r.ended) {
+            self.requests.pop_front();
+            self.first = self.first.wrapping_add(1);
+            self.next = self.next.saturating_sub(1);
+        }
+    }
+
+    /// Sends again from number `expected` on, at `until` at the earliest. `false`: that is beyond
+    /// what was sent.
+    pub(super) fn go_back(&mut self, expected: u16, until: Nanos) -> bool {
+        let behind = expected.wrapping_sub(self.first).cast_signed();
+        // Older than the front: what had that number was dropped here.
+        let index = usize::try_from(behind).unwrap_or(0);
+        if index > self.next {
+            return false;
+        }
+        self.next = index;
+        self.hold = Some(Hold { until, expected });
+        for request in self.requests.iter_mut().skip(index) {
+            if request.begun {
+                request.restart();
+            }
+        }
+        true
+    }
+
+    /// Whatever was under way is lost with its carrier: everything unanswered goes again.
+    pub(super) fn on_carrier_lost(&mut self) {
+        self.unanswered = 0;
+        self.dropped.clear();
+        self.hold = None;
+        self.next = 0;
+        while self.requests.get(self.next).is_some_and(|r| r.ended) {
+            self.next += 1;
+        }
+        for request in self.requests.iter_mut().filter(|r| r.begun && !r.ended) {
+            request.restart();
+        }
+    }
+
+    /// Takes everything out. What was never begun keeps no number.
+    pub(super) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
+        let mut used = self.next.min(self.requests.len());
+        if self.requests.get(used).is_some_and(|r| r.begun) {
+            self.forget_attempt(used);
+            used += 1;
+        }
+        self.first = self.number(used);
+        for request in self.requests.iter().filter(|r| !r.ended) {
+            on_dropped(request);
+        }
+        self.requests.clear();
+        self.next = 0;
+    }
+
+    /// Nothing is under way: numbers what is left from the one that the target waits for.
+    fn renumber(&mut self, expected: u16) {
+        self.dropped.clear();
+        let open = self.requests.iter().take(self.next).filter(|r| !r.ended).count();
+        if open == 0 {
+            self.requests.retain(|r| !r.ended);
+            self.next = 0;
+            self.first = expected;
+        }
+        for index in self.next..self.requests.len() {
+            self.requests[index].header.tassn = self.number(index);
+        }
+    }
+
+    fn number(&self, index: usize) -> u16 {
+        #[expect(clippy::cast_possible_truncation, reason = "sequence numbers wrap at 16 bits")]
+        self.first.wrapping_add(index as u16)
+    }
+}

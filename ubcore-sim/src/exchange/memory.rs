@@ -1,0 +1,229 @@
+//! Reads, writes and atomics on this node's segments for a peer.
+//!
+//! *Owns*: what each opcode wants of a segment. *Takes*: headers, pieces. *Gives*: placed bytes, data
+//! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
+
+use udma_abi::{Opcode, cmd::Access};
+use urma_mem::Region;
+use urma_packet::{
+    AtomicOp, AtomicOperands, AtomicValue, Notify, OperandSize, RequestHeader, RequestOp,
+    ResponseBody, ResponseHeader, ResponseStatus, TokenId,
+};
+
+use super::Work;
+use super::respond::{Outcome, Part};
+use super::serve::{Answer, Message};
+use crate::engine::direct::operation;
+use crate::engine::remote::{Want, check_own};
+use udma_abi::counters::Counter;
+
+/// The header of an answer.
+pub(super) fn response(header: &RequestHeader, answer: Answer) -> ResponseHeader {
+    match answer {
+        Answer::Status(status) => ResponseHeader::ack(header, status),
+        Answer::Value(value) => ResponseHeader {
+            body: ResponseBody::Atomic(value),
+            ..ResponseHeader::ack(header, ResponseStatus::Ack)
+        },
+    }
+}
+
+/// A segment of this node that a request may touch: memory, offset of the range, life.
+fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), ResponseStatus> {
+    let faults = work.dev.faults();
+    let segments = work.segments();
+    let found = segments.cache.find(segments.table, want.token_id).and_then(|segment| {
+        let offset = check_own(segment, faults, want).ok()?;
+        (want.life == 0 || want.life == segment.life)
+            .then(|| (segment.region.clone(), offset, segment.life))
+    });
+    found.ok_or_else(|| {
+        work.dev.count(Counter::AccessDenied);
+        ResponseStatus::AccessAbort
+    })
+}
+
+fn token_id(tid: TokenId) -> u32 {
+    tid.value() << 8
+}
+
+fn want(header: &RequestHeader, start: u64, right: Access, life: u64) -> Want {
+    Want {
+        token_id: token_id(header.access.token_id),
+        token: header.token.map(|token| token.0),
+        va: start,
+        len: u64::from(header.access.length),
+        right,
+        life,
+    }
+}
+
+fn notify_want(header: &RequestHeader) -> Option<(Want, &Notify)> {
+    let (notify, right) = match &header.op {
+        RequestOp::WriteNotify(notify) => (notify, Access::WRITE),
+        RequestOp::WriteAtomicAdd(notify) => (notify, Access::ATOMIC),
+        _ => return None,
+    };
+    let want = Want {
+        token_id: token_id(notify.token_id),
+        token: Some(notify.token.0),
+        va: notify.address,
+        len: 8,
+        right,
+        life: 0,
+    };
+    Some((want, notify))
+}
+
+/// Everything that the whole write needs; the life of its segment.
+pub(super) fn check_write(
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+    start: u64,
+) -> Result<u64, ResponseStatus> {
+    let (_, _, life) = reach(work, &want(header, start, Access::WRITE, 0))?;
+    if let Some((want, _)) = notify_want(header) {
+        let (memory, offset, _) = reach(work, &want)?;
+        if memory.addr().wrapping_add(offset) % 8 != 0 {
+            return Err(ResponseStatus::Unsupported);
+        }
+    }
+    Ok(life)
+}
+
+/// The target of a message under way is what it was.
+pub(super) fn check_again(
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+    message: &Message,
+) -> Result<(Region, usize), ResponseStatus> {
+    let want = want(header, message.start, Access::WRITE, message.life);
+    reach(work, &want).map(|(memory, offset, _)| (memory, offset))
+}
+
+/// Stores a piece of a write; the end of the message after everything before it.
+pub(super) fn place(
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+    message: &Message,
+    part: &Part<'_>,
+) -> Result<(), ResponseStatus> {
+    let (memory, offset) = check_again(work, header, message)?;
+    let at = offset + message.done as usize;
+    let stored = if part.is_last() {
+        memory.write_ordered(at, part.bytes)
+    } else {
+        memory.write(at, part.bytes)
+    };
+    stored.map_err(|_| ResponseStatus::AccessAbort)
+}
+
+/// The 8 bytes after the payload, if the request has any.
+pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), ResponseStatus> {
+    let Some((want, notify)) = notify_want(header) else { return Ok(()) };
+    let (memory, offset, _) = reach(work, &want)?;
+    let done = if matches!(header.op, RequestOp::WriteNotify(_)) {
+        memory.store_u64_release(offset, notify.data)
+    } else {
+        memory.atomic_u64(offset, urma_mem::AtomicOp::Add(notify.data)).map(|_| ())
+    };
+    done.map_err(|_| ResponseStatus::Unsupported)
+}
+
+/// Does an atomic.
+pub(super) fn atomic(
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+    op: AtomicOp,
+    operands: &AtomicOperands,
+) -> Outcome {
+    let reached = reach(work, &want(header, header.access.address, Access::ATOMIC, 0));
+    let (memory, offset, _) = match reached {
+        Ok(reached) => reached,
+        Err(status) => return Outcome::refused(status),
+    };
+    let Some(value) = apply(&memory, offset, op, operands) else {
+        return Outcome::refused(ResponseStatus::Unsupported);
+    };
+    let value = AtomicValue { size: operands.size, value: u128::from(value) };
+    Outcome::Done(Answer::Value(value))
+}
+
+/// `None` for what this device does not do, and for addresses that are not aligned to the size.
+fn apply(memory: &Region, offset: usize, op: AtomicOp, operands: &AtomicOperands) -> Option<u64> {
+    let opcode = match op {
+        AtomicOp::CompareSwap => Opcode::Cas,
+        AtomicOp::Swap => Opcode::Swap,
+        AtomicOp::FetchAdd => Opcode::FetchAdd,
+        AtomicOp::FetchSub => Opcode::FetchSub,
+        AtomicOp::FetchAnd => Opcode::FetchAnd,
+        AtomicOp::FetchOr => Opcode::FetchOr,
+        AtomicOp::FetchXor => Opcode::FetchXor,
+        AtomicOp::Store | AtomicOp::Load => return None,
+    };
+    match operands.size {
+        OperandSize::B4 => {
+            let operand = u32::try_from(operands.operand).ok()?;
+            let op = operation(opcode, operand, u32::try_from(operands.compare).ok()?)?;
+            memory.atomic_u32(offset, op).ok().map(u64::from)
+        }
+        OperandSize::B8 => {
+            let operand = u64::try_from(operands.operand).ok()?;
+            let op = operation(opcode, operand, u64::try_from(operands.compare).ok()?)?;
+            memory.atomic_u64(offset, op).ok()
+        }
+        OperandSize::B16 => None,
+    }
+}
+
+/// A read whose data are on their way.
+#[derive(Debug)]
+pub(super) struct ReadJob {
+    header: RequestHeader,
+    life: u64,
+    done: u32,
+    failed: bool,
+}
+
+/// Checks a read as a whole.
+pub(super) fn read(
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+) -> Result<ReadJob, ResponseStatus> {
+    let (_, _, life) = reach(work, &want(header, header.access.address, Access::READ, 0))?;
+    Ok(ReadJob { header: *header, life, done: 0, failed: false })
+}
+
+impl ReadJob {
+    /// The next piece of at most `size` bytes: its header, and its length at the front of
+    /// `work.bytes`. A segment that is gone meanwhile ends the read with an error.
+    pub(super) fn next_piece(
+        &mut self,
+        work: &mut Work<'_>,
+        size: usize,
+    ) -> (ResponseHeader, usize) {
+        let length = self.header.access.length;
+        let len = (length.saturating_sub(self.done) as usize).min(size);
+        let want = want(&self.header, self.header.access.address, Access::READ, self.life);
+        let read = reach(work, &want).ok().and_then(|(memory, offset, _)| {
+            if work.bytes.len() < len {
+                work.bytes.resize(len, 0);
+            }
+            memory.read(offset + self.done as usize, &mut work.bytes[..len]).ok()
+        });
+        self.failed = read.is_none();
+        if self.failed {
+            return (ResponseHeader::ack(&self.header, ResponseStatus::AccessAbort), 0);
+        }
+        let body = ResponseBody::ReadData { offset: self.done, length };
+        let ack = ResponseHeader::ack(&self.header, ResponseStatus::Ack);
+        (ResponseHeader { body, ..ack }, len)
+    }
+
+    /// The piece is on its way; whether it was the last.
+    pub(super) fn on_pushed(&mut self, len: usize) -> bool {
+        // A piece is no longer than the read.
+        self.done += u32::try_from(len).unwrap_or(0);
+        self.failed || self.done >= self.header.access.length
+    }
+}

@@ -1,0 +1,233 @@
+//! The packet carrier: one TP, its handshake, and datagrams outside it.
+//!
+//! *Owns*: the TP to one node. *Takes*: pieces, packets of that node, time. *Gives*: packets
+//! (unsealed), pieces in order. *Must not*: know queues; allocate per packet in a steady stream.
+
+use std::collections::VecDeque;
+
+use udma_abi::{CmdStatus, Nanos, RawEid};
+use urma_packet::{
+    Body, Close, CloseReason, Ends, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader,
+    StrategyCaps, Tpn, TransactionHeader,
+};
+
+use super::carrier::{Broken, Inbound, Payload};
+use crate::device::DeviceCfg;
+use crate::transport::{
+    Agreed, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, OpenError, Piece,
+    PushError, Received, Strategy, Tp,
+};
+
+/// Datagrams that may wait for the link.
+const DATAGRAMS_MAX: usize = 64;
+
+/// The TP to one node.
+#[derive(Debug)]
+pub(super) struct Packets {
+    pub(super) handshake: Handshake,
+    tp: Option<Tp>,
+    mtu: usize,
+    ends: Ends,
+    datagrams: VecDeque<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+    /// Packets sent again that were counted already.
+    pub(super) again_counted: u64,
+    error_told: bool,
+}
+
+impl Packets {
+    pub(super) fn new(cfg: &DeviceCfg, peer: RawEid) -> Self {
+        let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
+        let strategies = match cfg.strategy {
+            Strategy::GoBackN => StrategyCaps::GO_BACK_N,
+            Strategy::SelectiveRepeat => StrategyCaps::GO_BACK_N | StrategyCaps::SELECTIVE_REPEAT,
+        };
+        let open = OpenCfg {
+            local_uasid: cfg.uasid,
+            mtu,
+            window_packets: cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX),
+            strategies,
+            ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
+        };
+        let ends = Ends {
+            source_eid: cfg.eid.0,
+            dest_eid: peer.0,
+            source_uasid: cfg.uasid,
+            dest_uasid: 0,
+        };
+        Self {
+            handshake: Handshake::new(open),
+            tp: None,
+            mtu: mtu.bytes(),
+            ends,
+            datagrams: VecDeque::new(),
+            spare: Vec::new(),
+            again_counted: 0,
+            error_told: false,
+        }
+    }
+
+    pub(super) fn mtu(&self) -> usize {
+        self.mtu
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.tp.is_some()
+    }
+
+    /// Starts a handshake unless there is one, or a TP.
+    pub(super) fn open(&mut self, now: Nanos, fresh: impl FnOnce() -> Offer) {
+        let state = self.handshake.state();
+        if !matches!(state, HandshakeState::Connecting | HandshakeState::Open(_)) {
+            self.handshake.open(now, fresh());
+        }
+    }
+
+    /// The TP that a handshake agreed on.
+    pub(super) fn on_opened(&mut self, agreed: &Agreed) {
+        self.mtu = agreed.mtu.bytes();
+        self.again_counted = 0;
+        self.tp = Some(Tp::new(agreed.tp_cfg()));
+    }
+
+    /// The TP is no more; its number at this node.
+    pub(super) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
+        let mut tp = self.tp.take()?;
+        tp.close(pool);
+        Some(tp.cfg().local_tpn)
+    }
+
+    pub(super) fn on_handshake(
+        &mut self,
+        header: &PacketHeader,
+        fresh: &mut dyn FnMut() -> Option<Offer>,
+    ) -> HandshakeEvent {
+        self.handshake.on_packet(header, fresh)
+    }
+
+    pub(super) fn on_packet(
+        &mut self,
+        now: Nanos,
+        packet: &Packet<'_>,
+        pool: &mut KnittingPool,
+    ) -> Option<Received> {
+        let tp = self.tp.as_mut()?;
+        Some(tp.on_packet(now, packet, pool))
+    }
+
+    /// Why the handshake came to nothing, once.
+    pub(super) fn take_open_error(&mut self) -> Option<CmdStatus> {
+        let HandshakeState::Failed(error) = self.handshake.state() else {
+            self.error_told = false;
+            return None;
+        };
+        if std::mem::replace(&mut self.error_told, true) {
+            return None;
+        }
+        Some(match error {
+            OpenError::Timeout => CmdStatus::Timeout,
+            OpenError::Refused(RefuseReason::Policy) => CmdStatus::Denied,
+            OpenError::Refused(_) => CmdStatus::Unreachable,
+        })
+    }
+
+    /// The TP gave up: the peer does not answer.
+    pub(super) fn has_failed(&self) -> bool {
+        self.tp.as_ref().is_some_and(|tp| tp.failed().is_some())
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.tp.as_ref().is_some_and(Tp::has_room)
+    }
+
+    pub(super) fn push(&mut self, header: &TransactionHeader, bytes: &[u8]) -> Result<(), Broken> {
+        let Some(tp) = &mut self.tp else { return Err(Broken::Full) };
+        let fill = &mut |room: &mut [u8]| room.copy_from_slice(bytes);
+        match tp.push(header, bytes.len(), fill) {
+            Ok(()) => Ok(()),
+            // A TP that gave up is found by `has_failed`.
+            Err(PushError::WindowFull | PushError::Failed(_)) => Err(Broken::Full),
+            Err(PushError::Header(_)) => Err(Broken::Dead),
+        }
+    }
+
+    pub(super) fn pop(&mut self, bytes: &mut Vec<u8>) -> Option<Inbound> {
+        let tp = self.tp.as_mut()?;
+        let Piece { header, mut payload } = tp.pop()?;
+        std::mem::swap(bytes, &mut payload);
+        tp.recycle(Piece { header, payload });
+        Some(Inbound { header, payload: Payload::Here })
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.tp.as_ref().is_some_and(Tp::has_transmit) || !self.datagrams.is_empty()
+    }
+
+    pub(super) fn has_datagram_room(&self) -> bool {
+        self.datagrams.len() < DATAGRAMS_MAX
+    }
+
+    /// A datagram to this node.
+    pub(super) fn push_datagram(&mut self, header: &RequestHeader, bytes: &[u8]) -> Option<()> {
+        let body = Body::UmSend(self.ends, *header);
+        self.push_raw(&PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), body), bytes)
+    }
+
+    /// Tells the node that a TP of its does not exist here.
+    pub(super) fn push_unknown_tp(&mut self, dest: Tpn, incarnation: u64) {
+        let _ = self.push_raw(&Handshake::unknown_tp(dest, incarnation), &[]);
+    }
+
+    fn push_raw(&mut self, header: &PacketHeader, bytes: &[u8]) -> Option<()> {
+        if !self.has_datagram_room() {
+            return None;
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.resize(header.packet_len(bytes.len()), 0);
+        let frame = header.emit_headers(bytes.len(), &mut buffer).ok()?;
+        buffer[frame.payload].copy_from_slice(bytes);
+        self.datagrams.push_back(buffer);
+        Some(())
+    }
+
+    /// The next packet, unsealed.
+    pub(super) fn poll_transmit(
+        &mut self,
+        now: Nanos,
+        buf: &mut [u8],
+        pool: &KnittingPool,
+    ) -> Option<usize> {
+        if let Some(len) = self.handshake.poll_transmit(now, buf) {
+            return Some(len);
+        }
+        if let Some(datagram) = self.datagrams.pop_front() {
+            let len = datagram.len();
+            buf.get_mut(..len)?.copy_from_slice(&datagram);
+            self.spare.push(datagram);
+            return Some(len);
+        }
+        self.tp.as_mut()?.poll_transmit(now, buf, pool)
+    }
+
+    /// Packets sent again so far.
+    pub(super) fn sent_again(&self) -> u64 {
+        self.tp.as_ref().map_or(0, |tp| tp.stats().sent_again)
+    }
+
+    pub(super) fn poll_deadline(&self) -> Option<Nanos> {
+        let waiting = (!self.datagrams.is_empty()).then_some(0);
+        let tp = self.tp.as_ref().and_then(Tp::poll_deadline);
+        [waiting, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
+    }
+
+    /// Ends the TP and says so.
+    pub(super) fn close(&mut self, reason: CloseReason, pool: &mut KnittingPool) -> Option<Tpn> {
+        self.handshake.close(reason);
+        self.drop_tp(pool)
+    }
+
+    /// Whether a CLOSE came from the life of the peer that is known.
+    pub(super) fn is_close_of(&self, close: &Close) -> bool {
+        matches!(self.handshake.state(), HandshakeState::Open(tp) if tp.peer_incarnation <= close.incarnation)
+    }
+}

@@ -1,0 +1,70 @@
+//! Whose sequence a request belongs to: one initiator queue, one target.
+//!
+//! *Owns*: the key. *Takes*: headers. *Gives*: keys that order and compare. *Must not*: hold state.
+
+use urma_packet::{
+    Initiator, InitiatorKind, JettyId, RequestHeader, ResponseHeader, Target, TargetKind,
+};
+
+/// Requests without MTETAH: one sequence for all of a node's memory.
+const MEMORY: u32 = u32::MAX;
+
+/// Key of one sequence (docs/wire-spec.md, section 6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Pair {
+    initiator: u32,
+    target: u32,
+}
+
+impl Pair {
+    pub(super) fn new(initiator: Initiator, target: Option<Target>) -> Self {
+        let number = |kind: u8, id: JettyId| u32::from(kind) << 20 | id.value();
+        Self {
+            initiator: number(initiator.kind.code(), initiator.id),
+            target: target.map_or(MEMORY, |target| number(target.kind.code(), target.id)),
+        }
+    }
+
+    pub(super) fn of_request(header: &RequestHeader) -> Self {
+        Self::new(header.initiator, header.target)
+    }
+
+    pub(super) fn of_response(header: &ResponseHeader) -> Self {
+        Self::new(header.initiator, header.target)
+    }
+
+    /// Number of the initiator's queue.
+    pub(super) fn queue(self) -> u32 {
+        JettyId::from_low_bits(self.initiator).value()
+    }
+}
+
+/// The initiator as headers name it.
+pub(super) fn initiator(id: u32, is_jetty: bool) -> Initiator {
+    let kind = if is_jetty { InitiatorKind::Jetty } else { InitiatorKind::Jfs };
+    Initiator { kind, id: JettyId::from_low_bits(id) }
+}
+
+/// The target as headers name it.
+pub(super) fn target(sqe: &udma_abi::Sqe) -> Target {
+    use udma_abi::sqe::TargetKind as Named;
+    let (kind, hint) = match sqe.target_kind {
+        Named::Jfr => (TargetKind::Jfr, 0),
+        Named::Jetty => (TargetKind::Jetty, 0),
+        Named::Group => (TargetKind::JettyGroup, sqe.target_hint),
+    };
+    Target { kind, id: JettyId::from_low_bits(sqe.target_id), hint }
+}
+
+impl Pair {
+    /// Initiator and target, as the headers of its answers repeat them.
+    pub(super) fn ends(self) -> (Initiator, Option<Target>) {
+        let jetty = self.initiator >> JettyId::BITS == u32::from(InitiatorKind::Jetty.code());
+        let target = u8::try_from(self.target >> JettyId::BITS)
+            .ok()
+            .filter(|_| self.target != MEMORY)
+            .and_then(|kind| TargetKind::from_code(kind).ok())
+            .map(|kind| Target { kind, id: JettyId::from_low_bits(self.target), hint: 0 });
+        (initiator(self.queue(), jetty), target)
+    }
+}

@@ -1,0 +1,353 @@
+//! Receive queues, jetties on shared ones, groups: who takes a message, and into which buffers.
+//!
+//! *Owns*: receive rings' consumer side, receives taken and given back, flushes. *Takes*: targets of
+//! messages. *Gives*: one receive with its completion slot, or the answer why not. *Must not*: take
+//! a receive without a slot; read a ring entry twice.
+
+use std::collections::BTreeMap;
+
+use udma_abi::{
+    AsyncKind, Cqe, CqeStatus, RawEid, Rqe,
+    cmd::{Mode, QueueState},
+    counters::Counter,
+    rqe::{self, record},
+};
+use urma_packet::{Initiator, ResponseStatus, Target, TargetKind, TokenValue};
+
+use super::target::{End, Group, Seat};
+use super::{RecvSide, SharedSide};
+use crate::context::jfc::JfcPort;
+use crate::device::Device;
+use crate::engine::gather::Words;
+
+/// Receives that one step flushes.
+const FLUSH_PER_STEP: u32 = 256;
+
+/// A receive in use, with a reserved completion slot.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Queue that it came from.
+    pub(super) ring: u32,
+    /// Queue that it counts for: the same, or a jetty on a shared one.
+    pub(super) seat: Seat,
+    port: JfcPort,
+    entry_idx: u16,
+    words: Words,
+    num: usize,
+    capacity: u64,
+}
+
+impl Taken {
+    /// Words of its pieces.
+    pub(super) fn pieces(&self) -> &[u64] {
+        self.words.get(..2 * self.num).unwrap_or(&[])
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Whether short payload goes into the completion.
+    pub(super) fn is_inline(&self) -> bool {
+        self.port.inline
+    }
+
+    /// Ends it: `cqe` says what came, this says for whom.
+    pub(super) fn complete(self, dev: &Device, cqe: Cqe, solicited: bool) {
+        let cqe = Cqe {
+            recv: true,
+            is_jetty: self.seat.is_jetty,
+            local_id: self.seat.id,
+            user_data: self.seat.cookie,
+            entry_idx: self.entry_idx,
+            ..cqe
+        };
+        if dev.faults().completion_doubled() && self.port.reserve() {
+            self.port.complete(&cqe, solicited);
+        }
+        self.port.complete(&cqe, solicited);
+        dev.count_by(Counter::Completions, 1);
+    }
+
+    /// Ends it with an error.
+    pub(super) fn fail(self, dev: &Device, status: CqeStatus) {
+        self.complete(dev, Cqe { status, ..Cqe::default() }, true);
+    }
+}
+
+/// A receive that was given back: it is taken again before new ones.
+#[derive(Debug)]
+struct Spare {
+    entry_idx: u16,
+    words: Words,
+}
+
+/// One receive ring.
+#[derive(Debug)]
+struct Ring {
+    side: RecvSide,
+    state: QueueState,
+    /// Entries taken, free running.
+    ci: u32,
+    spare: Vec<Spare>,
+    threshold: u32,
+}
+
+/// Who asks for a receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) target: Target,
+    pub(super) from: RawEid,
+    pub(super) initiator: Initiator,
+    /// Token shown for the queue; `None` inside: none shown. Outer `None`: it is not asked for.
+    pub(super) token: Option<Option<TokenValue>>,
+    pub(super) datagram: Datagram,
+}
+
+/// Whether a message came outside any sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Datagram {
+    Yes,
+    No,
+}
+
+/// All receiving sides of a node.
+#[derive(Debug, Default)]
+pub(super) struct Receives {
+    rings: BTreeMap<u32, Ring>,
+    ends: BTreeMap<u32, End>,
+    groups: BTreeMap<u32, Group>,
+    /// Queues whose posted receives end at once.
+    flushing: Vec<u32>,
+    /// Rings whose threshold was set since the last step.
+    new_thresholds: Vec<u32>,
+}
+
+impl Receives {
+    pub(super) fn add_ring(&mut self, side: RecvSide) {
+        self.ends.insert(side.id, End::of_ring(&side));
+        let state = QueueState::Ready;
+        let ring = Ring { side, state, ci: 0, spare: Vec::new(), threshold: 0 };
+        self.rings.insert(ring.side.id, ring);
+    }
+
+    pub(super) fn add_shared(&mut self, side: SharedSide) {
+        self.ends.insert(side.id, End::of_shared(side));
+    }
+
+    pub(super) fn remove(&mut self, id: u32) {
+        self.rings.remove(&id);
+        self.ends.remove(&id);
+        self.flushing.retain(|&flushed| flushed != id);
+        for group in self.groups.values_mut() {
+            group.leave(id);
+        }
+    }
+
+    pub(super) fn bind(&mut self, id: u32, to: Option<(RawEid, u32)>) -> bool {
+        let Some(end) = self.ends.get_mut(&id).filter(|e| e.mode == Mode::Rc) else { return false };
+        end.bound = to;
+        true
+    }
+
+    pub(super) fn set_state(&mut self, id: u32, state: QueueState) {
+        if let Some(end) = self.ends.get_mut(&id) {
+            end.state = state;
+        }
+        let Some(ring) = self.rings.get_mut(&id) else { return };
+        ring.state = state;
+        self.flushing.retain(|&flushed| flushed != id);
+        if ring.flush_status().is_some() {
+            self.flushing.push(id);
+        }
+    }
+
+    /// Ends posted receives of queues in error. Whether anything was done.
+    pub(super) fn step_flushes(&mut self, dev: &Device) -> bool {
+        let mut busy = false;
+        for id in self.new_thresholds.drain(..) {
+            if let Some(ring) = self.rings.get_mut(&id) {
+                ring.look_at_threshold(dev);
+            }
+        }
+        for id in &self.flushing {
+            if let Some(ring) = self.rings.get_mut(id) {
+                busy |= ring.flush(dev);
+            }
+        }
+        busy
+    }
+
+    pub(super) fn left(&self, id: u32) -> Option<u32> {
+        self.rings.get(&id).map(Ring::left)
+    }
+
+    /// `false`: no such ring. The next step looks whether an event is due already.
+    pub(super) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
+        let Some(ring) = self.rings.get_mut(&id) else { return false };
+        ring.threshold = threshold;
+        self.new_thresholds.push(id);
+        true
+    }
+
+    pub(super) fn state(&self, id: u32) -> Option<QueueState> {
+        self.ends.get(&id).map(|end| end.state)
+    }
+
+    pub(super) fn add_group(&mut self, id: u32, group: Group) {
+        self.groups.insert(id, group);
+    }
+
+    pub(super) fn remove_group(&mut self, id: u32) {
+        self.groups.remove(&id);
+    }
+
+    pub(super) fn group_mut(&mut self, id: u32) -> Option<&mut Group> {
+        self.groups.get_mut(&id)
+    }
+
+    /// A receive for a message, with a completion slot; or the answer that the message gets.
+    pub(super) fn take(&mut self, dev: &Device, ask: &Ask) -> Result<Taken, ResponseStatus> {
+        let id = self.member(ask)?;
+        let end = self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?;
+        end.check(ask)?;
+        let (seat, own_port) = (end.seat, end.port.clone());
+        let ring = self.rings.get_mut(&end.ring).ok_or(ResponseStatus::NoTarget)?;
+        let not_ready = ResponseStatus::ReceiverNotReady { timer: ring.side.min_rnr_timer & 31 };
+        match ring.state {
+            QueueState::Ready => {}
+            QueueState::Suspended => return Err(not_ready),
+            QueueState::Error | QueueState::Reset => return Err(ResponseStatus::TargetReset),
+        }
+        if ring.posted(dev) == 0 && ring.spare.is_empty() {
+            return Err(not_ready);
+        }
+        let port = own_port.unwrap_or_else(|| ring.side.port.clone());
+        if !port.reserve() {
+            return Err(not_ready);
+        }
+        let Some(spare) = ring.next(dev) else {
+            port.give_back();
+            return Err(ResponseStatus::NoResources);
+        };
+        ring.look_at_threshold(dev);
+        let rqe = Rqe::decode(&spare.words);
+        let (num, capacity) = (rqe.num, rqe.capacity());
+        let Spare { entry_idx, words } = spare;
+        Ok(Taken { ring: end.ring, seat, port, entry_idx, words, num, capacity })
+    }
+
+    /// A receive whose message will not come: the next one gets it.
+    pub(super) fn give_back(&mut self, taken: Taken) {
+        taken.port.give_back();
+        if let Some(ring) = self.rings.get_mut(&taken.ring) {
+            ring.spare.push(Spare { entry_idx: taken.entry_idx, words: taken.words });
+        }
+    }
+
+    /// The queue that a message is for: itself, or a member of a group.
+    fn member(&mut self, ask: &Ask) -> Result<u32, ResponseStatus> {
+        let id = ask.target.id.value();
+        if ask.target.kind != TargetKind::JettyGroup {
+            return Ok(id);
+        }
+        let Self { groups, ends, rings, .. } = self;
+        let group = groups.get_mut(&id).ok_or(ResponseStatus::NoTarget)?;
+        let has_receive = |member: u32| {
+            let ring = ends.get(&member).and_then(|end| rings.get(&end.ring));
+            ring.is_some_and(|r| r.state == QueueState::Ready && r.left() != 0)
+        };
+        group.pick(ask, has_receive)
+    }
+}
+
+impl Ring {
+    /// Receives posted and not taken; an impossible index of the driver counts as none.
+    fn posted(&self, dev: &Device) -> u32 {
+        let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
+        let posted = pi.wrapping_sub(self.ci);
+        if posted <= 1 << self.side.depth_log2 {
+            return posted;
+        }
+        dev.count(Counter::BadDoorbell);
+        0
+    }
+
+    fn left(&self) -> u32 {
+        let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
+        let posted = pi.wrapping_sub(self.ci);
+        let posted = if posted <= 1 << self.side.depth_log2 { posted } else { 0 };
+        posted + u32::try_from(self.spare.len()).unwrap_or(0)
+    }
+
+    /// The next receive, copied once; the caller knows that there is one.
+    fn next(&mut self, dev: &Device) -> Option<Spare> {
+        if let Some(spare) = self.spare.pop() {
+            return Some(spare);
+        }
+        let stride = rqe::stride(usize::from(self.side.max_sge));
+        let at = (self.ci & ((1 << self.side.depth_log2) - 1)) as usize * stride;
+        let mut words = Words::default();
+        for (pair, offset) in words.chunks_exact_mut(2).zip((at..at + stride).step_by(16)) {
+            let Ok(block) = self.side.ring.load_block::<2>(offset) else {
+                dev.count(Counter::DmaFault);
+                return None;
+            };
+            pair.copy_from_slice(&block);
+        }
+        let entry_idx = low16(self.ci);
+        self.ci = self.ci.wrapping_add(1);
+        // The record's length was checked when the queue was made.
+        let _ = self.side.record.store_u32_release(record::RQ_CI, self.ci);
+        Some(Spare { entry_idx, words })
+    }
+
+    /// One event when fewer receives are left than the driver wants.
+    fn look_at_threshold(&mut self, dev: &Device) {
+        if self.threshold != 0 && self.left() < self.threshold {
+            self.threshold = 0;
+            let kind = if self.side.is_jetty { AsyncKind::JettyLimit } else { AsyncKind::JfrLimit };
+            dev.async_event(kind, self.side.id);
+        }
+    }
+
+    fn flush_status(&self) -> Option<CqeStatus> {
+        match self.state {
+            QueueState::Error => Some(CqeStatus::WrFlushErr),
+            QueueState::Reset => Some(CqeStatus::WrUnhandled),
+            QueueState::Ready | QueueState::Suspended => None,
+        }
+    }
+
+    fn flush(&mut self, dev: &Device) -> bool {
+        let Some(status) = self.flush_status() else { return false };
+        let mut busy = false;
+        for _ in 0..FLUSH_PER_STEP {
+            if (self.posted(dev) == 0 && self.spare.is_empty()) || !self.side.port.reserve() {
+                break;
+            }
+            let Some(spare) = self.next(dev) else {
+                self.side.port.give_back();
+                break;
+            };
+            busy = true;
+            let cqe = Cqe {
+                recv: true,
+                is_jetty: self.side.is_jetty,
+                local_id: self.side.id,
+                user_data: self.side.cookie,
+                entry_idx: spare.entry_idx,
+                status,
+                ..Cqe::default()
+            };
+            self.side.port.complete(&cqe, true);
+            dev.count_by(Counter::Completions, 1);
+        }
+        busy
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "entries are named modulo 2^16")]
+const fn low16(index: u32) -> u16 {
+    index as u16
+}

@@ -1,0 +1,113 @@
+//! From a fetched entry to the header of its request.
+//!
+//! *Owns*: which field goes where. *Takes*: a decoded entry. *Gives*: the header that all pieces
+//! share. *Must not*: read payload.
+
+use udma_abi::{
+    Opcode, Sqe,
+    cmd::Mode,
+    sqe::SqeFlags,
+};
+use urma_packet::{
+    Access, AtomicOp, AtomicOperands, Initiator, Invalidate, Notify, OperandSize, OrderTag,
+    RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue,
+};
+
+use super::pair;
+use crate::engine::direct::{low32, segment_token};
+
+/// The header that all pieces of a request share; offset, FIRST and LAST are those of a message in
+/// one piece. `None` for an entry that asks nothing of a peer.
+pub(super) fn header(
+    sqe: &Sqe,
+    initiator: Initiator,
+    mode: Mode,
+    len: u32,
+) -> Option<RequestHeader> {
+    let op = operation(sqe, len)?;
+    let token = if op.is_send() {
+        sqe.token_en.then_some(sqe.token_value)
+    } else {
+        segment_token(sqe)
+    };
+    let access = if op.is_send() {
+        Access { address: 0, token_id: TokenId::default(), length: len }
+    } else {
+        Access { address: sqe.remote_va, token_id: tid(sqe.seg_token_id), length: len }
+    };
+    Some(RequestHeader {
+        flags: flags(sqe, mode),
+        order: order(sqe.flags),
+        tassn: 0,
+        initiator,
+        target: sqe.opcode.consumes_receive().then(|| pair::target(sqe)),
+        token: token.map(TokenValue),
+        access,
+        op,
+    })
+}
+
+fn operation(sqe: &Sqe, len: u32) -> Option<RequestOp> {
+    let notify = || Notify {
+        address: sqe.notify_va,
+        token_id: tid(sqe.notify_token_id),
+        token: TokenValue(sqe.seg_token_value),
+        data: sqe.imm,
+    };
+    let atomic = match sqe.opcode {
+        Opcode::Send => return Some(RequestOp::Send),
+        Opcode::SendImm => return Some(RequestOp::SendImm(sqe.imm)),
+        Opcode::SendInvalidate => {
+            let token = TokenValue(sqe.seg_token_value);
+            let invalidate = Invalidate { token_id: tid(sqe.seg_token_id), token };
+            return Some(RequestOp::SendInvalidate(invalidate));
+        }
+        Opcode::Write => return Some(RequestOp::Write),
+        Opcode::WriteImm => return Some(RequestOp::WriteImm(sqe.imm)),
+        Opcode::WriteNotify => return Some(RequestOp::WriteNotify(notify())),
+        Opcode::WriteAtomic => return Some(RequestOp::WriteAtomicAdd(notify())),
+        Opcode::Read => return Some(RequestOp::Read),
+        Opcode::FlushDma => return Some(RequestOp::FlushDma),
+        Opcode::Nop => return None,
+        Opcode::Cas => AtomicOp::CompareSwap,
+        Opcode::Swap => AtomicOp::Swap,
+        Opcode::FetchAdd => AtomicOp::FetchAdd,
+        Opcode::FetchSub => AtomicOp::FetchSub,
+        Opcode::FetchAnd => AtomicOp::FetchAnd,
+        Opcode::FetchOr => AtomicOp::FetchOr,
+        Opcode::FetchXor => AtomicOp::FetchXor,
+    };
+    let (size, operand, compare) = match len {
+        4 => (OperandSize::B4, u64::from(low32(sqe.operand)), u64::from(low32(sqe.compare))),
+        8 => (OperandSize::B8, sqe.operand, sqe.compare),
+        _ => return None,
+    };
+    let compare = if atomic == AtomicOp::CompareSwap { compare } else { 0 };
+    let operands =
+        AtomicOperands { size, operand: u128::from(operand), compare: u128::from(compare) };
+    Some(RequestOp::Atomic(atomic, operands))
+}
+
+fn flags(sqe: &Sqe, mode: Mode) -> RequestFlags {
+    let mut flags = RequestFlags::ONLY;
+    flags.set(RequestFlags::SOLICITED, sqe.flags.contains(SqeFlags::SOLICITED));
+    flags.set(RequestFlags::COMP_ORDER, sqe.flags.contains(SqeFlags::COMP_ORDER));
+    flags.set(RequestFlags::FENCE, sqe.flags.contains(SqeFlags::FENCE));
+    let datagram = RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+    flags.set(datagram, mode == Mode::Um);
+    flags
+}
+
+fn order(flags: SqeFlags) -> OrderTag {
+    if flags.contains(SqeFlags::ORDER_STRONG) {
+        OrderTag::Strong
+    } else if flags.contains(SqeFlags::ORDER_RELAXED) {
+        OrderTag::Relaxed
+    } else {
+        OrderTag::None
+    }
+}
+
+fn tid(token_id: u32) -> TokenId {
+    TokenId::from_low_bits(token_id >> 8)
+}

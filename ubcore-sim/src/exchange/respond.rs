@@ -1,0 +1,431 @@
+//! The target's side: pieces in, placed bytes and receive completions out, one answer per attempt.
+//!
+//! *Owns*: the order of checks and effects. *Takes*: pieces in order. *Gives*: answers, queued for
+//! the carrier. *Must not*: move a byte before every check passed; acknowledge before placement.
+
+use udma_abi::{Cqe, CqeStatus, counters::Counter, cqe::INLINE_MAX};
+use urma_packet::{
+    RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus,
+};
+
+use super::Work;
+use super::carrier::Payload;
+use super::memory::{self, ReadJob};
+use super::pair::Pair;
+use super::peer::Peer;
+use super::receive::{Ask, Datagram, Taken};
+use super::serve::{Answer, Message, Served, Turn};
+use crate::engine::gather::{self, Span, Store};
+
+/// Sequences of one peer.
+const SERVED_MAX: usize = 1 << 16;
+
+/// A piece of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) header: &'a RequestHeader,
+    pub(super) payload: Payload,
+    pub(super) bytes: &'a [u8],
+}
+
+/// How far a piece brought its request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// More pieces follow.
+    More,
+    /// Done, with this answer.
+    Done(Answer),
+    /// Done; the data follow.
+    Read(ReadJob),
+    /// No receive; the same request comes again.
+    NotReady(ResponseStatus),
+}
+
+impl Outcome {
+    pub(super) const fn refused(status: ResponseStatus) -> Self {
+        Self::Done(Answer::Status(status))
+    }
+
+    pub(super) const ACK: Self = Self::refused(ResponseStatus::Ack);
+}
+
+impl Part<'_> {
+    pub(super) fn is_first(&self) -> bool {
+        self.header.flags.contains(RequestFlags::FIRST)
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.header.flags.contains(RequestFlags::LAST)
+    }
+
+    /// Payload bytes that this piece stands for.
+    pub(super) fn len(&self) -> u32 {
+        match self.payload {
+            Payload::Placed => self.header.access.length,
+            // A piece is at most `PIECE_MAX` or a path MTU long.
+            Payload::Here => u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl Peer {
+    /// A piece of a request came.
+    pub(super) fn on_request(&mut self, work: &mut Work<'_>, part: &Part<'_>) {
+        let header = part.header;
+        if header.flags.contains(RequestFlags::DATAGRAM) {
+            work.on_datagram(self.eid, self.tpn_of(Datagram::Yes), part);
+            return;
+        }
+        let pair = Pair::of_request(header);
+        if self.served.len() >= SERVED_MAX && !self.served.contains_key(&pair) {
+            if part.is_first() {
+                self.answer(header, Answer::Status(ResponseStatus::NoResources));
+            }
+            return;
+        }
+        let served = self.served.entry(pair).or_default();
+        match served.turn(header) {
+            Turn::Execute => {}
+            Turn::Again(answer) => return self.answer_again(work, header, answer),
+            Turn::TooEarly { expected } => {
+                let status = ResponseStatus::OutOfSequence { expected };
+                return self.answer(header, Answer::Status(status));
+            }
+            Turn::Skip => return,
+            Turn::Stray => return work.dev.count(Counter::DropMalformed),
+        }
+        let from = From { eid: self.eid, tpn: self.ways[0].unwrap_or(0) };
+        match execute(served, work, from, part) {
+            Outcome::More => {}
+            Outcome::Done(answer) => {
+                served.on_done(header, answer);
+                self.answer(header, answer);
+            }
+            Outcome::Read(job) => {
+                served.on_done(header, Answer::Status(ResponseStatus::Ack));
+                self.reads.push_back(job);
+            }
+            Outcome::NotReady(status) => {
+                work.dev.count_by(Counter::RnrSent, 1);
+                served.skip_rest(header);
+                self.answer(header, Answer::Status(status));
+            }
+        }
+    }
+
+    /// Queues an answer.
+    fn answer(&mut self, header: &RequestHeader, answer: Answer) {
+        let plain = answer == Answer::Status(ResponseStatus::Ack);
+        if plain && header.flags.contains(RequestFlags::NO_TAACK) {
+            return;
+        }
+        self.answers.push_back(memory::response(header, answer));
+    }
+
+    fn answer_again(&mut self, work: &mut Work<'_>, header: &RequestHeader, answer: Answer) {
+        let plain = answer == Answer::Status(ResponseStatus::Ack);
+        match header.op {
+            RequestOp::Read if plain => match memory::read(work, header) {
+                Ok(job) => self.reads.push_back(job),
+                Err(status) => self.answer(header, Answer::Status(status)),
+            },
+            // Its result is not kept any more, and doing it again would not be the same.
+            RequestOp::Atomic(..) if plain => {
+                self.answer(header, Answer::Status(ResponseStatus::NoResources));
+            }
+            _ => self.answer(header, answer),
+        }
+    }
+
+    /// The target of messages under way is gone: their receives end as `status`.
+    pub(super) fn abort_messages(&mut self, work: &Work<'_>, id: u32, status: CqeStatus) {
+        for (pair, served) in &mut self.served {
+            if let Some((tassn, taken)) = served.abort(id) {
+                taken.fail(work.dev, status);
+                let answer = ResponseStatus::TargetReset;
+                self.answers.push_back(pair.response(tassn, answer));
+            }
+        }
+    }
+
+    /// Sends what is due: answers, then pieces of reads in turn.
+    pub(super) fn push_answers(&mut self, work: &mut Work<'_>, budget: &mut usize) -> bool {
+        let mut busy = false;
+        while *budget > 0
+            && let Some(answer) = self.answers.front()
+        {
+            let header = urma_packet::TransactionHeader::Response(*answer);
+            if !self.push_piece(&header, Payload::Here, &[]) {
+                return busy;
+            }
+            self.answers.pop_front();
+            *budget -= 1;
+            busy = true;
+        }
+        while *budget > 0
+            && let Some(mut job) = self.reads.pop_front()
+        {
+            let size = self.piece_max();
+            let (header, len) = job.next_piece(work, size);
+            let header = urma_packet::TransactionHeader::Response(header);
+            let bytes = std::mem::take(work.bytes);
+            let pushed = self.push_piece(&header, Payload::Here, &bytes[..len]);
+            *work.bytes = bytes;
+            if !pushed {
+                self.reads.push_front(job);
+                break;
+            }
+            if !job.on_pushed(len) {
+                self.reads.push_back(job);
+            }
+            *budget -= 1;
+            busy = true;
+        }
+        busy
+    }
+}
+
+/// Where a request comes from, as completions name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From {
+    pub(super) eid: udma_abi::RawEid,
+    pub(super) tpn: u32,
+}
+
+fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
+    match part.header.op {
+        op if op.is_send() => send_piece(served, work, from, part),
+        RequestOp::Read => match memory::read(work, part.header) {
+            Ok(job) => Outcome::Read(job),
+            Err(status) => Outcome::refused(status),
+        },
+        RequestOp::Atomic(op, operands) => memory::atomic(work, part.header, op, &operands),
+        RequestOp::FlushDma => Outcome::ACK,
+        _ => write_piece(served, work, from, part),
+    }
+}
+
+/// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
+fn receive_for(
+    served: &mut Served,
+    work: &mut Work<'_>,
+    from: From,
+    part: &Part<'_>,
+) -> Result<Taken, Outcome> {
+    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+        return Ok(taken);
+    }
+    let ask = ask(from, part.header, Datagram::No).ok_or(Outcome::refused(ResponseStatus::NoTarget))?;
+    work.receives.take(work.dev, &ask).map_err(|status| match status {
+        ResponseStatus::ReceiverNotReady { .. } => Outcome::NotReady(status),
+        _ => Outcome::refused(status),
+    })
+}
+
+fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
+    Some(Ask {
+        target: header.target?,
+        from: from.eid,
+        initiator: header.initiator,
+        // The one token of a WRITE_IMM is the segment's.
+        token: header.op.is_send().then_some(header.token),
+        datagram,
+    })
+}
+
+fn send_piece(
+    served: &mut Served,
+    work: &mut Work<'_>,
+    from: From,
+    part: &Part<'_>,
+) -> Outcome {
+    let length = part.header.access.length;
+    if part.is_first() {
+        let taken = match receive_for(served, work, from, part) {
+            Ok(taken) => taken,
+            Err(outcome) => return outcome,
+        };
+        if let Err((status, answer)) = check_receive(work, &taken, length) {
+            taken.fail(work.dev, status);
+            return Outcome::refused(answer);
+        }
+        let receive = Some(taken);
+        served.message = Some(Message { start: 0, length, done: 0, life: 0, receive });
+    }
+    let Some(message) = &mut served.message else { return Outcome::refused(ResponseStatus::Length) };
+    let fits = message.fits(part.header, part.len()) && part.payload == Payload::Here;
+    let placed = fits && place_received(work, message, part);
+    if !placed {
+        if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+            taken.fail(work.dev, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
+        }
+        let status = if fits { ResponseStatus::NoResources } else { ResponseStatus::Length };
+        return Outcome::refused(status);
+    }
+    message.done += part.len();
+    if !part.is_last() {
+        return Outcome::More;
+    }
+    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+        complete(work, taken, from, part);
+    }
+    Outcome::ACK
+}
+
+/// The message fits the receive, and the receive's pieces are there: status for each side if not.
+fn check_receive(
+    work: &mut Work<'_>,
+    taken: &Taken,
+    length: u32,
+) -> Result<(), (CqeStatus, ResponseStatus)> {
+    if u64::from(length) > taken.capacity() {
+        return Err((CqeStatus::LocLen, ResponseStatus::Length));
+    }
+    gather::check(taken.pieces(), &mut work.segments(), Store::Yes)
+        .map_err(|status| (status, ResponseStatus::NoResources))
+}
+
+/// Payload of so few bytes goes into the completion.
+fn goes_inline(taken: &Taken, part: &Part<'_>) -> bool {
+    taken.is_inline() && part.bytes.len() <= INLINE_MAX && part.is_first() && part.is_last()
+}
+
+fn place_received(work: &mut Work<'_>, message: &Message, part: &Part<'_>) -> bool {
+    let Some(taken) = &message.receive else { return false };
+    if goes_inline(taken, part) {
+        return true;
+    }
+    let span = Span {
+        at: u64::from(message.done),
+        len: part.bytes.len(),
+        last: part.is_last(),
+    };
+    gather::write_in(taken.pieces(), &mut work.segments(), span, part.bytes).is_ok()
+}
+
+fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_>) {
+    let header = part.header;
+    let (opcode, imm) = match header.op {
+        RequestOp::SendImm(imm) => (1, imm),
+        RequestOp::SendInvalidate(told) => {
+            let token_id = u64::from(told.token_id.value()) << 8;
+            (2, token_id | u64::from(told.token.0) << 32)
+        }
+        RequestOp::WriteImm(imm) => (3, imm),
+        _ => (0, 0),
+    };
+    let mut cqe = Cqe {
+        opcode,
+        imm,
+        byte_cnt: header.access.length,
+        remote_id: header.initiator.id.value(),
+        rmt_eid: from.eid,
+        tpn: from.tpn,
+        ..Cqe::default()
+    };
+    if header.op.is_send() && goes_inline(&taken, part) {
+        cqe.inline_en = true;
+        cqe.inline[..part.bytes.len()].copy_from_slice(part.bytes);
+    }
+    taken.complete(work.dev, cqe, header.flags.contains(RequestFlags::SOLICITED));
+}
+
+/// A piece of any write: all targets are checked at the first one, and again for each.
+fn write_piece(
+    served: &mut Served,
+    work: &mut Work<'_>,
+    from: From,
+    part: &Part<'_>,
+) -> Outcome {
+    let header = part.header;
+    if part.is_first() {
+        let start = header.access.address;
+        let life = match memory::check_write(work, header, start) {
+            Ok(life) => life,
+            Err(status) => {
+                give_back(served, work);
+                return Outcome::refused(status);
+            }
+        };
+        let receive = match header.op {
+            RequestOp::WriteImm(_) => match receive_for(served, work, from, part) {
+                Ok(taken) => Some(taken),
+                Err(outcome) => return outcome,
+            },
+            _ => {
+                give_back(served, work);
+                None
+            }
+        };
+        let length = header.access.length;
+        served.message = Some(Message { start, length, done: 0, life, receive });
+    }
+    let Some(message) = &mut served.message else { return Outcome::refused(ResponseStatus::Length) };
+    let placed = if !message.fits(header, part.len()) {
+        Err(ResponseStatus::Length)
+    } else if part.payload == Payload::Placed {
+        memory::check_again(work, header, message).map(|_| ())
+    } else {
+        memory::place(work, header, message, part)
+    };
+    if let Err(status) = placed {
+        give_back(served, work);
+        return Outcome::refused(status);
+    }
+    message.done += part.len();
+    if !part.is_last() {
+        return Outcome::More;
+    }
+    let message = served.message.take();
+    if let Err(status) = memory::notify(work, header) {
+        return Outcome::refused(status);
+    }
+    if let Some(taken) = message.and_then(|m| m.receive) {
+        complete(work, taken, from, part);
+    }
+    Outcome::ACK
+}
+
+/// The message under way is over without effect on its receive.
+fn give_back(served: &mut Served, work: &mut Work<'_>) {
+    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+        work.receives.give_back(taken);
+    }
+}
+
+impl Work<'_> {
+    /// A message outside any sequence: it finds a receive or is dropped.
+    pub(super) fn on_datagram(&mut self, eid: udma_abi::RawEid, tpn: u32, part: &Part<'_>) {
+        let from = From { eid, tpn };
+        let whole = part.is_first() && part.is_last() && part.payload == Payload::Here;
+        let exact = part.header.access.length == part.len();
+        let ask = ask(from, part.header, Datagram::Yes).filter(|_| whole && exact);
+        let Some(ask) = ask else { return self.dev.count(Counter::DropMalformed) };
+        let Ok(taken) = self.receives.take(self.dev, &ask) else {
+            return self.dev.count(Counter::DropUm);
+        };
+        if let Err((status, _)) = check_receive(self, &taken, part.header.access.length) {
+            self.dev.count(Counter::DropUm);
+            return taken.fail(self.dev, status);
+        }
+        let length = part.header.access.length;
+        let message =
+            Message { start: 0, length, done: 0, life: 0, receive: Some(taken) };
+        let placed = place_received(self, &message, part);
+        let Some(taken) = message.receive else { return };
+        if placed {
+            complete(self, taken, from, part);
+        } else {
+            taken.fail(self.dev, CqeStatus::LocAccess);
+        }
+    }
+}
+
+impl Pair {
+    /// An answer without data to a request of this sequence.
+    fn response(self, tassn: u16, status: ResponseStatus) -> ResponseHeader {
+        let (initiator, target) = self.ends();
+        let body = urma_packet::ResponseBody::None;
+        ResponseHeader { tassn, initiator, target, status, body }
+    }
+}

@@ -1,0 +1,324 @@
+//! The initiator's side: from the mail of send queues to pieces, in turn among all sequences.
+//!
+//! *Owns*: send queues as the exchange knows them, deadlines. *Takes*: mail. *Gives*: pieces, ends.
+//! *Must not*: push a piece before the carrier has room for it; end a request twice.
+
+use std::collections::BTreeMap;
+
+use udma_abi::{CqeStatus, Nanos, Sqe, counters::Counter};
+use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
+
+use super::carrier::{Carrier, Payload};
+use super::flow::{Flow, Request};
+use super::pair::Pair;
+use super::peer::Peer;
+use super::{SendSide, Work, pair, request};
+use crate::context::segment::SegmentCache;
+use crate::device::Device;
+use crate::engine::gather::{self, Local, Segments};
+use crate::engine::mail::{Ended, Handed};
+
+/// Attempts under way to one peer.
+pub(super) const UNDER_WAY_MAX: usize = 2048;
+/// Shortest time without an answer that ends a request: below it, the background thread's tick
+/// would decide.
+const TIMEOUT_MIN_NS: Nanos = 2_000_000;
+
+/// A send queue.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) side: SendSide,
+    pub(super) cache: SegmentCache,
+}
+
+impl Sender {
+    pub(super) fn timeout_ns(&self) -> Nanos {
+        (4096u64 << self.side.err_timeout.min(31)).max(TIMEOUT_MIN_NS)
+    }
+}
+
+/// All send queues, and those that have ends to take.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    by_id: BTreeMap<u32, Sender>,
+    pub(super) wake: Vec<u32>,
+}
+
+impl Senders {
+    pub(super) fn add(&mut self, side: SendSide) {
+        self.by_id.insert(side.id, Sender { side, cache: SegmentCache::default() });
+    }
+
+    pub(super) fn remove(&mut self, id: u32) {
+        self.by_id.remove(&id);
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(super) fn forget_dead(&mut self) {
+        for sender in self.by_id.values_mut() {
+            sender.cache.drop_dead();
+        }
+    }
+
+    /// The end of a request.
+    pub(super) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
+        let Some(sender) = self.by_id.get(&queue) else { return };
+        // There is room for an end of each request that the mail can hand over.
+        let _ = sender.side.mail.ended.push(Ended { seq, status, bytes });
+        if self.wake.last() != Some(&queue) {
+            self.wake.push(queue);
+        }
+    }
+
+    /// The request of an entry that was handed over, and whose sequence it belongs to.
+    pub(super) fn request(&mut self, id: u32, sqe: &Sqe, handed: &Handed) -> Option<(Pair, Request)> {
+        let side = &self.by_id.get(&id)?.side;
+        let initiator = pair::initiator(id, side.is_jetty);
+        let header = request::header(sqe, initiator, side.mode, handed.len)?;
+        let mut request = Request::new(handed.seq, handed.words, header, Local::of(sqe));
+        request.placed = handed.placed;
+        Some((Pair::of_request(&header), request))
+    }
+}
+
+/// What became of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// A piece went; the flow may have more.
+    Pushed,
+    /// The carrier takes nothing now.
+    Full,
+    /// The flow has nothing to push now.
+    Idle,
+}
+
+impl Peer {
+    /// Takes a request into its sequence.
+    pub(super) fn take_request(&mut self, work: &mut Work<'_>, pair: Pair, mut request: Request) {
+        let timeout = work.senders.get_mut(pair.queue()).map_or(TIMEOUT_MIN_NS, |s| s.timeout_ns());
+        request.placed &= !matches!(self.carrier, Some(Carrier::Packets(_)));
+        let flow = self.flows.entry(pair).or_insert_with(Flow::new);
+        if flow.is_empty() {
+            flow.deadline = work.now.saturating_add(timeout);
+            self.timer = self.timer.min(flow.deadline);
+        }
+        flow.push(request);
+        if !std::mem::replace(&mut flow.listed, true) {
+            self.turn.push_back(pair);
+        }
+    }
+
+    /// Forgets the requests of a queue without an end.
+    pub(super) fn purge(&mut self, queue: u32) {
+        for (_, flow) in self.flows.iter_mut().filter(|(pair, _)| pair.queue() == queue) {
+            flow.clear(|_| ());
+        }
+        self.recount();
+    }
+
+    /// Pushes pieces of requests, one of each sequence in turn.
+    pub(super) fn push_requests(&mut self, work: &mut Work<'_>, budget: &mut usize) -> bool {
+        let mut busy = false;
+        while *budget > 0
+            && let Some(pair) = self.turn.pop_front()
+        {
+            match self.push_next(work, pair) {
+                Turn::Pushed => {
+                    self.turn.push_back(pair);
+                    *budget -= 1;
+                    busy = true;
+                }
+                Turn::Full => {
+                    self.turn.push_front(pair);
+                    break;
+                }
+                Turn::Idle => {
+                    if let Some(flow) = self.flows.get_mut(&pair) {
+                        flow.listed = false;
+                    }
+                }
+            }
+        }
+        busy
+    }
+
+    fn push_next(&mut self, work: &mut Work<'_>, pair: Pair) -> Turn {
+        if self.under_way >= UNDER_WAY_MAX {
+            self.recount();
+        }
+        let now = work.now;
+        let Self { flows, carrier, under_way, .. } = self;
+        let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), carrier) else { return Turn::Idle };
+        let Some(request) = flow.current(now) else { return Turn::Idle };
+        if *under_way >= UNDER_WAY_MAX && !request.begun {
+            return Turn::Full;
+        }
+        let piece = Piece::of(request, carrier.piece_max());
+        if !piece.has_room(carrier) {
+            return Turn::Full;
+        }
+        let Some(sender) = work.senders.get_mut(pair.queue()) else {
+            flow.clear(|_| ());
+            return Turn::Idle;
+        };
+        let timeout = sender.timeout_ns();
+        if let Err(status) = piece.read(request, sender, work.dev, work.bytes) {
+            let seq = request.seq;
+            flow.drop_current();
+            work.senders.end(pair.queue(), seq, status, 0);
+            return Turn::Pushed;
+        }
+        match piece.push(carrier, request, &work.bytes[..piece.len]) {
+            Ok(()) => {}
+            Err(super::carrier::Broken::Full) => return Turn::Full,
+            Err(super::carrier::Broken::Dead) => {
+                self.lied = true;
+                return Turn::Full;
+            }
+        }
+        count(work.dev, carrier, &piece, request);
+        let (seq, len) = (request.seq, request.len);
+        request.pushed += piece.len_u32();
+        if piece.header.flags.contains(RequestFlags::DATAGRAM) {
+            flow.drop_current();
+            work.senders.end(pair.queue(), seq, CqeStatus::Success, len);
+        } else {
+            if piece.is_first() {
+                flow.on_begun();
+                *under_way += 1;
+            }
+            if piece.is_last() {
+                flow.on_pushed();
+            }
+        }
+        flow.deadline = now.saturating_add(timeout);
+        self.timer = self.timer.min(flow.deadline);
+        Turn::Pushed
+    }
+
+    /// Looks at deadlines when one is due.
+    pub(super) fn on_time(&mut self, work: &mut Work<'_>) {
+        if work.now < self.timer {
+            return;
+        }
+        let now = work.now;
+        self.timer = Nanos::MAX;
+        let mut ended = false;
+        for (pair, flow) in &mut self.flows {
+            if !flow.is_empty() && flow.deadline <= now {
+                let timeout = CqeStatus::AckTimeout;
+                flow.clear(|request| work.senders.end(pair.queue(), request.seq, timeout, 0));
+                ended = true;
+            }
+            if flow.is_empty() {
+                continue;
+            }
+            self.timer = self.timer.min(flow.deadline);
+            match flow.held_until() {
+                Some(until) if now < until => self.timer = self.timer.min(until),
+                Some(_) if !std::mem::replace(&mut flow.listed, true) => self.turn.push_back(*pair),
+                _ => {}
+            }
+        }
+        if ended {
+            self.recount();
+        }
+    }
+}
+
+/// The next piece of a request.
+#[derive(Debug)]
+struct Piece {
+    header: RequestHeader,
+    payload: Payload,
+    len: usize,
+}
+
+impl Piece {
+    fn of(request: &Request, size: usize) -> Self {
+        let mut header = request.header;
+        let carries = header.op.has_payload() && !request.placed;
+        let left = if carries { (request.len - request.pushed) as usize } else { 0 };
+        let len = left.min(size);
+        header.flags.set(RequestFlags::FIRST, !request.begun);
+        header.flags.set(RequestFlags::LAST, len == left);
+        header.access.address = header.access.address.wrapping_add(u64::from(request.pushed));
+        let payload = if request.placed { Payload::Placed } else { Payload::Here };
+        Self { header, payload, len }
+    }
+
+    fn is_first(&self) -> bool {
+        self.header.flags.contains(RequestFlags::FIRST)
+    }
+
+    fn is_last(&self) -> bool {
+        self.header.flags.contains(RequestFlags::LAST)
+    }
+
+    fn len_u32(&self) -> u32 {
+        // No piece is longer than its message.
+        u32::try_from(self.len).unwrap_or(u32::MAX)
+    }
+
+    fn is_datagram(&self) -> bool {
+        self.header.flags.contains(RequestFlags::DATAGRAM)
+    }
+
+    fn has_room(&self, carrier: &mut Carrier) -> bool {
+        match carrier {
+            Carrier::Packets(packets) if self.is_datagram() => packets.has_datagram_room(),
+            carrier => carrier.has_room(&TransactionHeader::Request(self.header), self.len),
+        }
+    }
+
+    /// Gathers the piece's payload to the front of `bytes`.
+    fn read(
+        &self,
+        request: &Request,
+        sender: &mut Sender,
+        dev: &Device,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), CqeStatus> {
+        if bytes.len() < self.len {
+            bytes.resize(self.len, 0);
+        }
+        let mut segments = Segments { cache: &mut sender.cache, table: dev.segments() };
+        let at = u64::from(request.pushed);
+        let room = &mut bytes[..self.len];
+        gather::read_out(&request.local, &request.words, &mut segments, at, room)
+    }
+
+    fn push(
+        &self,
+        carrier: &mut Carrier,
+        request: &Request,
+        bytes: &[u8],
+    ) -> Result<(), super::carrier::Broken> {
+        debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
+        match carrier {
+            Carrier::Packets(packets) if self.is_datagram() => {
+                // A datagram that no packet can hold was refused by the engine; it is lost here.
+                let _ = packets.push_datagram(&self.header, bytes);
+                Ok(())
+            }
+            carrier => carrier.push(&TransactionHeader::Request(self.header), self.payload, bytes),
+        }
+    }
+}
+
+fn count(dev: &Device, carrier: &Carrier, piece: &Piece, request: &Request) {
+    let (requests, bytes) = match carrier {
+        Carrier::Packets(_) => (Counter::PacketRequests, Counter::PacketBytes),
+        Carrier::Ring(_) | Carrier::Loop(_) => (Counter::RingRequests, Counter::RingBytes),
+    };
+    let again = request.header.flags.contains(RequestFlags::RETRY);
+    if piece.is_first() && !again {
+        dev.count_by(requests, 1);
+    }
+    if !again {
+        dev.count_by(bytes, piece.len as u64);
+    }
+}

@@ -1,0 +1,151 @@
+//! One sequence at its target: which request is next, what it did, what a duplicate is told.
+//!
+//! *Owns*: the expected TASSN, the message under way, answers kept for duplicates. *Takes*: pieces.
+//! *Gives*: the step each piece makes. *Must not*: execute a request twice.
+
+use std::collections::VecDeque;
+
+use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
+
+use super::receive::Taken;
+
+/// Answers kept: as many as one queue may have requests under way.
+const KEPT_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
+
+/// What a request came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    Status(ResponseStatus),
+    Value(AtomicValue),
+}
+
+/// A message of which pieces came.
+#[derive(Debug)]
+pub(super) struct Message {
+    /// Address (or offset) of its first byte.
+    pub(super) start: u64,
+    pub(super) length: u32,
+    pub(super) done: u32,
+    /// Life of the target segment.
+    pub(super) life: u64,
+    pub(super) receive: Option<Taken>,
+}
+
+impl Message {
+    /// Whether a piece goes on where the last one ended.
+    pub(super) fn fits(&self, header: &RequestHeader, len: u32) -> bool {
+        let at = self.start.checked_add(u64::from(self.done)) == Some(header.access.address);
+        let end = self.done.checked_add(len);
+        let last = header.flags.contains(RequestFlags::LAST);
+        let inside = end.is_some_and(|end| if last { end == self.length } else { end < self.length });
+        at && inside && header.access.length == self.length
+    }
+}
+
+/// What to do with a piece.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// Execute it.
+    Execute,
+    /// The whole request was executed before: tell the answer again.
+    Again(Answer),
+    /// Not its turn.
+    TooEarly {
+        /// The number waited for.
+        expected: u16,
+    },
+    /// Part of a request that was answered already.
+    Skip,
+    /// Belongs to nothing.
+    Stray,
+}
+
+/// One sequence.
+#[derive(Debug, Default)]
+pub(super) struct Served {
+    pub(super) expected: u16,
+    pub(super) message: Option<Message>,
+    /// The rest of this request is passed over: it has its answer.
+    skipping: Option<u16>,
+    /// Answers other than a plain acknowledgement, for duplicates.
+    kept: VecDeque<(u16, Answer)>,
+}
+
+impl Served {
+    /// Judges a piece by its number and place.
+    pub(super) fn turn(&mut self, header: &RequestHeader) -> Turn {
+        let (first, last) = ends(header);
+        let tassn = header.tassn;
+        if !first {
+            if self.message.is_some() && tassn == self.expected {
+                return Turn::Execute;
+            }
+            if self.skipping != Some(tassn) {
+                return Turn::Stray;
+            }
+            if last {
+                self.skipping = None;
+            }
+            return Turn::Skip;
+        }
+        self.skipping = None;
+        let ahead = tassn.wrapping_sub(self.expected).cast_signed();
+        if ahead == 0 {
+            return Turn::Execute;
+        }
+        self.skip_rest(header);
+        if ahead > 0 {
+            return Turn::TooEarly { expected: self.expected };
+        }
+        let kept = self.kept.iter().rev().find(|(number, _)| *number == tassn);
+        Turn::Again(kept.map_or(Answer::Status(ResponseStatus::Ack), |(_, answer)| *answer))
+    }
+
+    /// The request whose turn it was has its answer.
+    pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Answer) {
+        self.expected = header.tassn.wrapping_add(1);
+        if answer != Answer::Status(ResponseStatus::Ack) {
+            if self.kept.len() == KEPT_MAX {
+                self.kept.pop_front();
+            }
+            self.kept.push_back((header.tassn, answer));
+        }
+        // A number comes round after 2^16 requests: an answer of the last round is no answer.
+        let horizon = header.tassn.wrapping_sub(u16::MAX / 4);
+        while self.kept.front().is_some_and(|(n, _)| n.wrapping_sub(horizon).cast_signed() < 0) {
+            self.kept.pop_front();
+        }
+        self.skip_rest(header);
+    }
+
+    /// Further pieces of a request that was answered before its last piece are passed over.
+    pub(super) fn skip_rest(&mut self, header: &RequestHeader) {
+        let (_, last) = ends(header);
+        self.skipping = (!last).then_some(header.tassn);
+    }
+
+    /// The message under way ends without an effect; it may come again.
+    pub(super) fn forget(&mut self) {
+        if self.message.take().is_some() {
+            self.skipping = Some(self.expected);
+        }
+    }
+
+    /// The target of the message under way is gone: takes what it holds, and its number with it.
+    pub(super) fn abort(&mut self, seat_or_ring: u32) -> Option<(u16, Taken)> {
+        let held = self.message.as_ref()?.receive.as_ref()?;
+        if held.seat.id != seat_or_ring && held.ring != seat_or_ring {
+            return None;
+        }
+        let taken = self.message.take()?.receive?;
+        let number = self.expected;
+        self.expected = number.wrapping_add(1);
+        self.skipping = Some(number);
+        self.kept.push_back((number, Answer::Status(ResponseStatus::TargetReset)));
+        Some((number, taken))
+    }
+}
+
+fn ends(header: &RequestHeader) -> (bool, bool) {
+    (header.flags.contains(RequestFlags::FIRST), header.flags.contains(RequestFlags::LAST))
+}

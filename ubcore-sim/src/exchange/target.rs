@@ -1,0 +1,152 @@
+//! What a message may be sent to: checks of one queue, and the choice within a group.
+//!
+//! *Owns*: modes, tokens, bindings, members. *Takes*: who asks. *Gives*: yes, or the answer why not.
+//! *Must not*: touch a receive ring.
+
+use udma_abi::{
+    RawEid,
+    cmd::{Mode, QueueState},
+};
+use urma_packet::{InitiatorKind, ResponseStatus, TargetKind};
+
+use super::receive::{Ask, Datagram};
+use super::{RecvSide, SharedSide};
+use crate::context::jfc::JfcPort;
+
+/// What the completions of a queue say about it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) id: u32,
+    pub(super) is_jetty: bool,
+    pub(super) cookie: u64,
+}
+
+/// One receiving side, whichever ring it takes from.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) seat: Seat,
+    pub(super) mode: Mode,
+    pub(super) state: QueueState,
+    /// Queue whose ring it takes from.
+    pub(super) ring: u32,
+    /// Its own JFC; `None`: that of the ring.
+    pub(super) port: Option<JfcPort>,
+    token: Option<u32>,
+    /// RC: node and jetty that may send.
+    pub(super) bound: Option<(RawEid, u32)>,
+}
+
+impl End {
+    pub(super) fn of_ring(side: &RecvSide) -> Self {
+        Self {
+            seat: Seat { id: side.id, is_jetty: side.is_jetty, cookie: side.cookie },
+            mode: side.mode,
+            state: QueueState::Ready,
+            ring: side.id,
+            port: None,
+            token: side.token,
+            bound: None,
+        }
+    }
+
+    pub(super) fn of_shared(side: SharedSide) -> Self {
+        Self {
+            seat: Seat { id: side.id, is_jetty: true, cookie: side.cookie },
+            mode: side.mode,
+            state: QueueState::Ready,
+            ring: side.jfr,
+            port: side.port,
+            token: side.token,
+            bound: None,
+        }
+    }
+
+    /// Everything but the receive itself.
+    pub(super) fn check(&self, ask: &Ask) -> Result<(), ResponseStatus> {
+        let in_group = ask.target.kind == TargetKind::JettyGroup;
+        let kind_fits = in_group || (ask.target.kind == TargetKind::Jetty) == self.seat.is_jetty;
+        if !kind_fits {
+            return Err(ResponseStatus::NoTarget);
+        }
+        if (self.mode == Mode::Um) != (ask.datagram == Datagram::Yes) {
+            return Err(ResponseStatus::Unsupported);
+        }
+        let source = (ask.from, ask.initiator.id.value());
+        let stranger = self.bound != Some(source) || ask.initiator.kind != InitiatorKind::Jetty;
+        if self.mode == Mode::Rc && stranger {
+            return Err(ResponseStatus::NoTarget);
+        }
+        if !in_group && !shows(self.token, ask) {
+            return Err(ResponseStatus::AccessAbort);
+        }
+        match self.state {
+            QueueState::Ready | QueueState::Suspended => Ok(()),
+            QueueState::Error | QueueState::Reset => Err(ResponseStatus::TargetReset),
+        }
+    }
+}
+
+/// Jetties of which one takes each message.
+#[derive(Debug)]
+pub(super) struct Group {
+    members: Vec<u32>,
+    choice: Choice,
+    token: Option<u32>,
+    turn: usize,
+}
+
+/// How a group picks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// The hint of the request names the member; 0 is no hint.
+    Hint,
+    /// One after the other.
+    Turn,
+}
+
+impl Group {
+    pub(super) fn new(choice: Choice, token: Option<u32>) -> Self {
+        Self { members: Vec::new(), choice, token, turn: 0 }
+    }
+
+    pub(super) fn join(&mut self, jetty: u32) {
+        if !self.members.contains(&jetty) {
+            self.members.push(jetty);
+        }
+    }
+
+    pub(super) fn leave(&mut self, jetty: u32) {
+        self.members.retain(|&member| member != jetty);
+    }
+
+    /// The member for a message: by hint, or the next in turn that has a receive (the next at all
+    /// when none has).
+    pub(super) fn pick(
+        &mut self,
+        ask: &Ask,
+        has_receive: impl Fn(u32) -> bool,
+    ) -> Result<u32, ResponseStatus> {
+        if !shows(self.token, ask) {
+            return Err(ResponseStatus::AccessAbort);
+        }
+        let count = self.members.len();
+        if count == 0 {
+            return Err(ResponseStatus::NoTarget);
+        }
+        if self.choice == Choice::Hint && ask.target.hint != 0 {
+            return Ok(self.members[usize::from(ask.target.hint) % count]);
+        }
+        let mut turns = (0..count).map(|ahead| (self.turn + ahead) % count);
+        let at = turns.find(|&at| has_receive(self.members[at])).unwrap_or(self.turn % count);
+        self.turn = (at + 1) % count;
+        Ok(self.members[at])
+    }
+}
+
+/// Whether a request shows what a queue wants to see.
+fn shows(wanted: Option<u32>, ask: &Ask) -> bool {
+    match (wanted, ask.token) {
+        (None, _) | (_, None) => true,
+        (Some(wanted), Some(shown)) => shown.is_some_and(|token| token.0 == wanted),
+    }
+}

@@ -1,0 +1,1 @@
+//! Scenarios between two nodes.

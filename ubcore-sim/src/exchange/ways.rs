@@ -1,0 +1,281 @@
+//! Ways to nodes: found, opened, counted, lost.
+//!
+//! *Owns*: numbers of ways and TPs, their users. *Takes*: connects, what the host found. *Gives*: the
+//! `Link`s that send queues use. *Must not*: give a number twice; keep a way to a dead node usable.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::Path, counters::Counter};
+use urma_mem::Region;
+use urma_packet::{Psn, Tpn};
+
+use super::carrier::{Carrier, Loop};
+use super::packets::Packets;
+use super::peer::{Found, Peer};
+use super::ring::Ring;
+use super::{Connecting, Exchange, Work};
+use crate::context::link::{DirectParts, Link, Reach};
+use crate::device::{Device, limits};
+use crate::ports::{HostRequest, SameHostParts};
+use crate::share::layout::NODE_INCARNATION;
+use crate::transport::Offer;
+
+/// One way as its users hold it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) eid: RawEid,
+    pub(super) users: u32,
+    /// The node died; the number stays until its users gave it back.
+    pub(super) dead: bool,
+}
+
+/// Numbers that must not repeat, and numbers that nobody can guess.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    random: u64,
+    next_tpn: u32,
+    /// TPs of this node, by the number that peers put into DestQP.
+    pub(super) tps: BTreeMap<u32, RawEid>,
+}
+
+impl Numbers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { random: seed, next_tpn: 0, tps: BTreeMap::new() }
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014).
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn tpn(&mut self, is_taken: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            self.next_tpn = self.next_tpn % Tpn::MAX.value() + 1;
+            // At most a few thousand of the 2^24 numbers are taken at any time.
+            if !is_taken(self.next_tpn) && !self.tps.contains_key(&self.next_tpn) {
+                return self.next_tpn;
+            }
+        }
+    }
+
+    /// Numbers of a TP to be.
+    pub(super) fn offer(&mut self, peer: RawEid) -> Offer {
+        let tpn = self.tpn(|_| false);
+        // Never answered offers leave their number here; a node has few peers.
+        self.tps.retain(|_, eid| *eid != peer);
+        self.tps.insert(tpn, peer);
+        let psn = self.random() & u64::from(u32::MAX);
+        Offer {
+            tpn: Tpn::from_low_bits(tpn),
+            psn: Psn::new(u32::try_from(psn).unwrap_or(0)),
+            cookie: self.random() | 1,
+        }
+    }
+}
+
+impl Exchange {
+    /// Called again for each step while pending.
+    pub(crate) fn connect(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        eid: RawEid,
+        unreliable: bool,
+    ) -> Connecting {
+        let found = match self.peers.get(&eid) {
+            Some(peer) => peer.found,
+            None => self.look_for(dev, eid),
+        };
+        match found {
+            Found::Asked => Connecting::Pending,
+            Found::No(why) => {
+                self.peers.remove(&eid);
+                Connecting::Failed(why)
+            }
+            Found::Yes => self.open_way(dev, now, eid, unreliable),
+        }
+    }
+
+    fn look_for(&mut self, dev: &Device, eid: RawEid) -> Found {
+        if self.peers.len() >= limits::PEERS {
+            return Found::No(CmdStatus::NoRoom);
+        }
+        if eid == self.cfg.eid {
+            let own = Carrier::Loop(Loop::default());
+            self.peers.insert(eid, Peer::new(eid, Found::Yes, Some(own)));
+            return Found::Yes;
+        }
+        if !dev.ask_host(HostRequest::FindPeer { eid }) {
+            return Found::No(CmdStatus::NoRoom);
+        }
+        self.peers.insert(eid, Peer::new(eid, Found::Asked, None));
+        Found::Asked
+    }
+
+    fn open_way(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        eid: RawEid,
+        unreliable: bool,
+    ) -> Connecting {
+        let Self { peers, numbers, ways, .. } = self;
+        let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
+        if let Some(why) = peer.open_failed.take() {
+            return Connecting::Failed(why);
+        }
+        let path = match &mut peer.carrier {
+            Some(Carrier::Loop(_)) => Path::Local,
+            Some(Carrier::Ring(_)) => Path::SameHost,
+            Some(Carrier::Packets(packets)) => {
+                if !unreliable && !packets.is_open() {
+                    packets.open(now, || numbers.offer(eid));
+                    return Connecting::Pending;
+                }
+                Path::Packets
+            }
+            None => return Connecting::Pending,
+        };
+        let seat = &mut peer.ways[usize::from(unreliable)];
+        let tpn = *seat.get_or_insert_with(|| numbers.tpn(|tpn| ways.contains_key(&tpn)));
+        let way = ways.entry(tpn).or_insert_with(|| {
+            let reach = match (path, &peer.direct) {
+                (Path::Local, _) => Reach::Own,
+                (Path::SameHost, Some(parts)) => Reach::Direct(DirectParts {
+                    node: parts.node.clone(),
+                    arena: parts.arena.clone(),
+                    half: parts.half.clone(),
+                }),
+                _ => Reach::Messages,
+            };
+            dev.links().insert(Arc::new(Link::new(tpn, eid, unreliable, reach)));
+            Way { eid, users: 0, dead: false }
+        });
+        way.users += 1;
+        Connecting::Ready { tpn, path }
+    }
+
+    /// One user less; the way closes (and its `Link` is removed) with the last one.
+    pub(crate) fn disconnect(&mut self, dev: &Device, _now: Nanos, tpn: u32) -> CmdStatus {
+        let Some(way) = self.ways.get_mut(&tpn) else { return CmdStatus::NotFound };
+        way.users = way.users.saturating_sub(1);
+        if way.users == 0 {
+            if let Some(peer) = self.peers.get_mut(&way.eid) {
+                for seat in peer.ways.iter_mut().filter(|seat| **seat == Some(tpn)) {
+                    *seat = None;
+                }
+            }
+            self.ways.remove(&tpn);
+            dev.links().remove(tpn);
+        }
+        CmdStatus::Ok
+    }
+
+    pub(crate) fn on_same_host_peer(
+        &mut self,
+        dev: &Device,
+        now: Nanos,
+        eid: RawEid,
+        parts: SameHostParts,
+    ) {
+        let known = self.peers.get(&eid).is_some_and(|peer| peer.found == Found::Yes);
+        if known {
+            // Another life of that node: the old one is over.
+            self.lose(dev, now, eid);
+        } else if !self.peers.contains_key(&eid) && self.peers.len() >= limits::PEERS {
+            return;
+        }
+        let ring = Ring::new(&parts, self.cfg.ring_len, self.cfg.incarnation);
+        let mut peer = Peer::new(eid, Found::Yes, None);
+        peer.incarnation = parts.peer_node.load_u64(NODE_INCARNATION).unwrap_or(0);
+        match ring {
+            Some(ring) => peer.carrier = Some(Carrier::Ring(Box::new(ring))),
+            None => {
+                dev.count(Counter::PeerLied);
+                peer.found = Found::No(CmdStatus::Unreachable);
+            }
+        }
+        let SameHostParts { peer_node, peer_arena, my_half, .. } = parts;
+        peer.direct = Some(DirectParts { node: peer_node, arena: peer_arena, half: my_half });
+        self.peer_halves.insert(eid, parts.peer_half);
+        self.peers.insert(eid, peer);
+    }
+
+    pub(crate) fn on_packet_peer(&mut self, _dev: &Device, _now: Nanos, eid: RawEid) {
+        let cfg = &self.cfg;
+        if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.carrier.is_none()) {
+            peer.carrier = Some(Carrier::Packets(Box::new(Packets::new(cfg, eid))));
+            peer.found = Found::Yes;
+        }
+    }
+
+    pub(crate) fn on_no_peer(&mut self, _dev: &Device, eid: RawEid, why: CmdStatus) {
+        if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.carrier.is_none()) {
+            peer.found = Found::No(why);
+        }
+    }
+
+    pub(crate) fn on_peer_gone(&mut self, dev: &Device, now: Nanos, eid: RawEid) {
+        let on_host = self.peers.get(&eid).is_some_and(|p| matches!(p.carrier, Some(Carrier::Ring(_))));
+        if on_host {
+            dev.count(Counter::PeerDied);
+            self.lose(dev, now, eid);
+            self.wake(dev, now);
+        }
+    }
+
+    /// The halves of all live same-host peers, for looking at their hazard slots.
+    pub(crate) fn peer_halves(&self) -> impl Iterator<Item = &Region> {
+        self.peer_halves.values()
+    }
+
+    /// A node is gone for good: its requests end, its ways are dead.
+    fn lose(&mut self, dev: &Device, now: Nanos, eid: RawEid) {
+        let Some(mut peer) = self.peers.remove(&eid) else { return };
+        self.peer_halves.remove(&eid);
+        for (tpn, way) in self.ways.iter_mut().filter(|(_, way)| way.eid == eid) {
+            way.dead = true;
+            if let Some(link) = dev.links().find(*tpn) {
+                link.end();
+            }
+        }
+        self.numbers.tps.retain(|_, owner| *owner != eid);
+        let Self { senders, receives, numbers, cache, bytes, .. } = self;
+        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        peer.on_new_life(&mut work, 0);
+    }
+
+    /// Peers that lied are cut off; TPs and handshakes that failed end what waits for them.
+    pub(super) fn look_after_peers(&mut self, dev: &Device, now: Nanos) {
+        let lied = self.peers.values().find(|peer| peer.lied).map(|peer| peer.eid);
+        if let Some(eid) = lied {
+            dev.count(Counter::PeerLied);
+            self.lose(dev, now, eid);
+            let _ = dev.ask_host(HostRequest::Forget { eid });
+        }
+        let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
+        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        for peer in peers.values_mut() {
+            let Some(Carrier::Packets(packets)) = &mut peer.carrier else { continue };
+            let again = packets.sent_again();
+            dev.count_by(Counter::Retransmits, again.saturating_sub(packets.again_counted));
+            packets.again_counted = again;
+            let refused = packets.take_open_error();
+            if packets.has_failed() {
+                dev.count(Counter::PeerDied);
+                let tpn = packets.close(urma_packet::CloseReason::Timeout, pool);
+                work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
+                peer.on_carrier_lost();
+            } else if refused.is_none() {
+                continue;
+            }
+            peer.open_failed = refused;
+            peer.end_all(&mut work, CqeStatus::AckTimeout);
+        }
+    }
+}
