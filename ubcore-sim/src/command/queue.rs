@@ -360,6 +360,9 @@ impl Shared {
         if held.marked {
             dev.make_runnable(queue);
         }
+        if held.value.is_ok() {
+            self.exchange.bind(id, pair);
+        }
         held.value
     }
 

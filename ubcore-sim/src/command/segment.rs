@@ -106,7 +106,8 @@ impl Shared {
 
     /// After it, no engine of this node works with what was withdrawn before: each was visited, and
     /// looks again before its next chunk.
-    fn quiesce(&self, dev: &Device) {
+    fn quiesce(&mut self, dev: &Device) {
+        self.exchange.forget_dead();
         for queue in dev.queues().iter().filter(|q| q.sends.load(Ordering::SeqCst)) {
             let held = queue.send.with_blocking(|engine| {
                 if let Some(engine) = engine {

@@ -19,14 +19,6 @@ pub(crate) struct SendRing {
     pub(crate) head: u32,
 }
 
-/// A fetched entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fetched {
-    pub(crate) sqe: Sqe,
-    /// Blocks it takes.
-    pub(crate) blocks: u32,
-}
-
 /// An entry that makes no sense; how far to step over it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed {
@@ -45,25 +37,26 @@ impl SendRing {
         self.mask + 1
     }
 
-    /// The entry at the head; `posted` blocks are there, at least one. The head does not move.
+    /// The entry at the head, into `words` and `sqe`; returns its blocks. `posted` blocks are there, at
+    /// least one. The head does not move.
     #[inline]
     pub(crate) fn fetch(
         &self,
         posted: u32,
         direct: Option<&[u64; BLOCK_WORDS]>,
-        words: &mut [u64; SQE_WORDS_MAX],
-    ) -> Result<Fetched, Malformed> {
+        (words, sqe): (&mut [u64; SQE_WORDS_MAX], &mut Sqe),
+    ) -> Result<u32, Malformed> {
         let bad = Malformed { blocks: 1 };
         match direct {
             Some(block) => words[..BLOCK_WORDS].copy_from_slice(block),
             None => self.load(0, words).ok_or(bad)?,
         }
-        let mut sqe = Sqe::decode(words).map_err(|_| bad)?;
-        if !self.is_ours(&sqe) {
+        *sqe = Sqe::decode(words).map_err(|_| bad)?;
+        if !self.is_ours(sqe) {
             return Err(bad);
         }
         let blocks = sqe.blocks();
-        if blocks > BLOCKS_MAX || !counts_fit(&sqe) {
+        if blocks > BLOCKS_MAX || !counts_fit(sqe) {
             return Err(bad);
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most BLOCKS_MAX")]
@@ -75,9 +68,9 @@ impl SendRing {
             for index in 1..blocks {
                 self.load(index, words).ok_or(bad)?;
             }
-            sqe = Sqe::decode(words).map_err(|_| bad)?;
+            *sqe = Sqe::decode(words).map_err(|_| bad)?;
         }
-        Ok(Fetched { sqe, blocks })
+        Ok(blocks)
     }
 
     /// Index of the head as completions name it.

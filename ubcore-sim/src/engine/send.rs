@@ -58,6 +58,8 @@ pub(crate) struct SendEngine {
     seats: Vec<LinkSeat>,
     segments: SegmentCache,
     words: Words,
+    /// Control part of `current`.
+    sqe: Sqe,
     current: Option<Current>,
     state: State,
     /// RC: way and remote jetty.
@@ -68,7 +70,6 @@ pub(crate) struct SendEngine {
 /// The request at the front: fetched, with a completion slot, not ended.
 #[derive(Clone, Copy, Debug)]
 struct Current {
-    sqe: Sqe,
     blocks: u32,
     local: Local,
     len: u64,
@@ -139,6 +140,7 @@ impl SendEngine {
             seats: Vec::new(),
             segments: SegmentCache::default(),
             words: [0; SQE_WORDS_MAX],
+            sqe: Sqe::new(udma_abi::Opcode::Nop),
             current: None,
             state: State::Ready,
             bound: None,
@@ -232,13 +234,12 @@ impl SendEngine {
         }
         // A direct entry is the newest one posted: it is next only when it is the only one.
         let direct = direct.filter(|_| posted == 1);
-        match self.ring.fetch(posted, direct, &mut self.words) {
-            Ok(fetched) => {
-                let local = Local::of(&fetched.sqe);
-                self.ring.head = self.ring.head.wrapping_add(fetched.blocks);
+        match self.ring.fetch(posted, direct, (&mut self.words, &mut self.sqe)) {
+            Ok(blocks) => {
+                let local = Local::of(&self.sqe);
+                self.ring.head = self.ring.head.wrapping_add(blocks);
                 self.current = Some(Current {
-                    sqe: fetched.sqe,
-                    blocks: fetched.blocks,
+                    blocks,
                     len: local.len(&self.words),
                     local,
                     cursor: Cursor::default(),
@@ -283,12 +284,13 @@ impl SendEngine {
     }
 
     #[inline]
-    fn started(current: &Current, tpn: u32, end: Option<(CqeStatus, u32)>) -> Started {
+    fn started(&self, blocks: u32, tpn: u32, end: Option<(CqeStatus, u32)>) -> Started {
+        let sqe = &self.sqe;
         Started {
-            entry_idx: current.sqe.entry_idx,
-            blocks: current.blocks,
-            flags: current.sqe.flags,
-            fenced: current.sqe.opcode.is_atomic() || current.sqe.opcode == udma_abi::Opcode::Read,
+            entry_idx: sqe.entry_idx,
+            blocks,
+            flags: sqe.flags,
+            fenced: sqe.opcode.is_atomic() || sqe.opcode == udma_abi::Opcode::Read,
             tpn,
             end,
             reported: false,
@@ -298,7 +300,7 @@ impl SendEngine {
     #[inline]
     fn end_current(&mut self, visit: &Visit<'_>, status: CqeStatus, bytes: u32) {
         let Some(current) = self.current.take() else { return };
-        let request = Self::started(&current, 0, Some((status, bytes)));
+        let request = self.started(current.blocks, 0, Some((status, bytes)));
         self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
         if status != CqeStatus::Success {
             self.after_error(visit, status);
@@ -307,7 +309,7 @@ impl SendEngine {
 
     fn push_current(&mut self, visit: &Visit<'_>, tpn: u32) {
         let Some(current) = self.current.take() else { return };
-        let request = Self::started(&current, tpn, None);
+        let request = self.started(current.blocks, tpn, None);
         self.retire.push(request, &visit.queue.fast, visit.dev.faults());
     }
 

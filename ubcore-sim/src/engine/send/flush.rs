@@ -79,7 +79,7 @@ impl SendEngine {
     /// What was fetched and not begun ends as unhandled in a reset.
     fn end_current_unstarted(&mut self, visit: &Visit<'_>) {
         if let Some(current) = self.current.take_if(|c| c.cursor.life == 0) {
-            let request = Self::started(&current, 0, Some((CqeStatus::WrUnhandled, 0)));
+            let request = self.started(current.blocks, 0, Some((CqeStatus::WrUnhandled, 0)));
             self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
         }
     }
@@ -87,7 +87,7 @@ impl SendEngine {
     /// Everything started ends flushed.
     fn end_started(&mut self, visit: &Visit<'_>) {
         if let Some(current) = self.current.take() {
-            let request = Self::started(&current, 0, Some((CqeStatus::WrFlushErr, 0)));
+            let request = self.started(current.blocks, 0, Some((CqeStatus::WrFlushErr, 0)));
             self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
         }
         if !self.retire.is_empty() {
@@ -113,9 +113,9 @@ impl SendEngine {
             if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
                 return false;
             }
-            let fetched = self.ring.fetch(posted, None, &mut self.words);
+            let fetched = self.ring.fetch(posted, None, (&mut self.words, &mut self.sqe));
             let (entry_idx, blocks) = match &fetched {
-                Ok(fetched) => (fetched.sqe.entry_idx, fetched.blocks),
+                Ok(blocks) => (self.sqe.entry_idx, *blocks),
                 Err(bad) => (self.ring.entry_idx(), bad.blocks),
             };
             let request = Started {

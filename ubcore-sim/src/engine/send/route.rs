@@ -4,7 +4,7 @@
 //! *Gives*: its next turn. *Must not*: let a request overtake one that it must follow.
 
 use udma_abi::{
-    CqeStatus, Opcode,
+    CqeStatus, Opcode, Sqe,
     cmd::Mode,
     sqe::{SqeFlags, TargetKind},
 };
@@ -27,10 +27,10 @@ impl SendEngine {
     #[inline]
     pub(super) fn turn(&mut self, visit: &Visit<'_>, budget: &mut usize) -> Turn {
         let Some(mut current) = self.current else { return Turn::Wait };
-        if current.sqe.opcode == Opcode::Nop {
+        if self.sqe.opcode == Opcode::Nop {
             return Turn::End(CqeStatus::Success, 0);
         }
-        let Some(index) = self.seat_of(visit, current.sqe.tpn) else {
+        let Some(index) = self.seat_of(visit, self.sqe.tpn) else {
             return Turn::End(CqeStatus::LocOperation, 0);
         };
         if !current.checked {
@@ -38,15 +38,17 @@ impl SendEngine {
                 return Turn::End(status, 0);
             }
             current.checked = true;
-            self.current = Some(current);
+            if let Some(current) = &mut self.current {
+                current.checked = true;
+            }
         }
         if !self.seats[index].link.is_alive() {
             return Turn::End(CqeStatus::AckTimeout, 0);
         }
-        if current.sqe.flags.contains(SqeFlags::FENCE) && self.retire.fence_pending() {
+        if self.sqe.flags.contains(SqeFlags::FENCE) && self.retire.fence_pending() {
             return Turn::Wait;
         }
-        if current.sqe.opcode.is_send() {
+        if self.sqe.opcode.is_send() {
             return self.hand_over(index, &current, Placed::No);
         }
         self.try_direct(visit, index, current, budget)
@@ -57,7 +59,7 @@ impl SendEngine {
         &mut self,
         visit: &Visit<'_>,
         index: usize,
-        mut current: Current,
+        current: Current,
         budget: &mut usize,
     ) -> Turn {
         let seat = &mut self.seats[index];
@@ -65,19 +67,19 @@ impl SendEngine {
         if direct && seat.outstanding != 0 && current.cursor.life == 0 {
             // Earlier requests of this way are not known to be placed. One that follows them in the
             // same stream of messages keeps its order there; the others wait.
-            let follows = current.sqe.opcode == Opcode::WriteImm && seat.target == key(&current);
+            let follows = self.sqe.opcode == Opcode::WriteImm && seat.target == key(&self.sqe);
             if follows {
                 return self.hand_over(index, &current, Placed::No);
             } else {
                 return Turn::Wait;
             };
         }
-        if current.sqe.opcode == Opcode::FlushDma {
+        if self.sqe.opcode == Opcode::FlushDma {
             let done = Turn::End(CqeStatus::Success, 0);
             return if direct { done } else { self.hand_over(index, &current, Placed::No) };
         }
         let job = Job {
-            sqe: &current.sqe,
+            sqe: &self.sqe,
             words: &self.words,
             local: current.local,
             len: current.len,
@@ -90,14 +92,15 @@ impl SendEngine {
         match progress {
             Ok(Progress::Done(bytes)) => {
                 visit.queue.fast.direct(u64::from(bytes));
-                if current.sqe.opcode == Opcode::WriteImm {
+                if self.sqe.opcode == Opcode::WriteImm {
                     return self.hand_over(index, &current, Placed::Yes);
                 }
                 Turn::End(CqeStatus::Success, bytes)
             }
             Ok(Progress::More) => {
-                current.cursor = cursor;
-                self.current = Some(current);
+                if let Some(current) = &mut self.current {
+                    current.cursor = cursor;
+                }
                 Turn::More
             }
             Ok(Progress::NotDirect) => self.hand_over(index, &current, Placed::No),
@@ -107,8 +110,8 @@ impl SendEngine {
 
     fn hand_over(&mut self, index: usize, current: &Current, placed: Placed) -> Turn {
         let seat = &mut self.seats[index];
-        let key = key(current);
-        let strong = current.sqe.flags.contains(SqeFlags::ORDER_STRONG);
+        let key = key(&self.sqe);
+        let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
         if strong && seat.outstanding != 0 && seat.target != key {
             return Turn::Wait;
         }
@@ -159,15 +162,15 @@ impl SendEngine {
         index: usize,
         current: &Current,
     ) -> Result<(), CqeStatus> {
-        let sqe = &current.sqe;
+        let sqe = &self.sqe;
         let link = &self.seats[index].link;
         if link.unreliable != (self.mode == Mode::Um) {
             return Err(CqeStatus::LocOperation);
         }
         match self.mode {
             Mode::Rm => {}
-            Mode::Rc => self.check_bound(current)?,
-            Mode::Um => check_um(current, u64::from(visit.dev.cfg().mtu))?,
+            Mode::Rc => self.check_bound()?,
+            Mode::Um => check_um(sqe, current.len, u64::from(visit.dev.cfg().mtu))?,
         }
         let atomic = sqe.opcode.is_atomic();
         if current.len > MESSAGE_MAX || (atomic && !matches!(current.len, 4 | 8)) {
@@ -179,8 +182,8 @@ impl SendEngine {
         current.local.check(&self.words, &mut segments, store)
     }
 
-    fn check_bound(&self, current: &Current) -> Result<(), CqeStatus> {
-        let sqe = &current.sqe;
+    fn check_bound(&self) -> Result<(), CqeStatus> {
+        let sqe = &self.sqe;
         let (tpn, remote) = self.bound.ok_or(CqeStatus::LocOperation)?;
         let names = sqe.opcode.consumes_receive();
         let other = names && (sqe.target_id != remote || sqe.target_kind != TargetKind::Jetty);
@@ -195,17 +198,17 @@ enum Placed {
 }
 
 /// UM carries SENDs of one packet.
-fn check_um(current: &Current, mtu: u64) -> Result<(), CqeStatus> {
-    if !matches!(current.sqe.opcode, Opcode::Send | Opcode::SendImm) {
+fn check_um(sqe: &Sqe, len: u64, mtu: u64) -> Result<(), CqeStatus> {
+    if !matches!(sqe.opcode, Opcode::Send | Opcode::SendImm) {
         return Err(CqeStatus::UnsupportedOpcode);
     }
-    if current.len > mtu { Err(CqeStatus::LocLen) } else { Ok(()) }
+    if len > mtu { Err(CqeStatus::LocLen) } else { Ok(()) }
 }
 
 /// The stream of messages that a request belongs to: its target, or 0 for memory.
-fn key(current: &Current) -> u32 {
-    if current.sqe.opcode.consumes_receive() {
-        1 << 31 | (current.sqe.target_kind as u32) << 20 | current.sqe.target_id
+fn key(sqe: &Sqe) -> u32 {
+    if sqe.opcode.consumes_receive() {
+        1 << 31 | (sqe.target_kind as u32) << 20 | sqe.target_id
     } else {
         0
     }
