@@ -1,0 +1,285 @@
+//! The judge: reads a journal and names everything that must not be.
+//!
+//! *Owns*: the rules. *Takes*: records. *Gives*: a [`Verdict`]. *Must not*: know the device; a
+//! journal of any implementation can be judged.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::journal::{Kind, RECV_BIT, Record};
+
+/// What is demanded of a journal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demand {
+    /// Its writer was killed: requests may be open, and the end may be missing.
+    pub dead: bool,
+    /// From this round on every send succeeds (its peer stays alive).
+    pub clean_from: Option<u32>,
+}
+
+/// One thing that must not be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "id and round are those of the journal")]
+pub enum Violation {
+    /// Posted, and no completion came.
+    NoCompletion { id: u64, round: u32 },
+    /// More than one completion.
+    Completed { id: u64, round: u32, times: u32 },
+    /// A completion of something that was never posted, or whose post was refused.
+    NeverPosted { id: u64, round: u32 },
+    /// One id was posted twice: the worker is wrong.
+    PostedTwice { id: u64, round: u32 },
+    /// A READ, an atomic or a message brought other bytes than it should.
+    WrongBytes { id: u64, round: u32 },
+    /// The peer's writes left words that no write of its could have left.
+    WrongMemory { round: u32, words: u64 },
+    /// Message numbers do not follow each other: one lost, doubled or out of order.
+    MessageOrder { round: u32, expected: u64, came: u64 },
+    /// More descriptors open after a round than before.
+    Descriptors { round: u32, before: u64, after: u64 },
+    /// A send failed although its peer was alive.
+    Failed { id: u64, round: u32, status: u8 },
+    /// The peer could not be imported although it was alive.
+    NoPeer { round: u32 },
+    /// A round has no end: the worker hung or died.
+    NoEnd { round: u32 },
+}
+
+/// The judgement.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Verdict {
+    /// Requests posted, receives among them.
+    pub posted: u64,
+    /// Completions of requests.
+    pub completed: u64,
+    /// Those with success.
+    pub succeeded: u64,
+    /// Messages that came in.
+    pub messages: u64,
+    /// What must not be.
+    pub violations: Vec<Violation>,
+}
+
+#[derive(Default)]
+struct Request {
+    round: u32,
+    posted: u32,
+    refused: bool,
+    completed: u32,
+}
+
+/// Judges a journal.
+#[must_use]
+pub fn judge(records: &[Record], demand: Demand) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut requests = BTreeMap::<u64, Request>::new();
+    let mut rounds = BTreeMap::<u32, Round>::new();
+    for record in records {
+        let round = rounds.entry(record.round).or_default();
+        round.take(record, demand, &mut verdict);
+        let entry = requests.entry(record.id);
+        match record.kind {
+            Kind::Posting => {
+                let request = entry.or_default();
+                request.posted += 1;
+                request.round = record.round;
+            }
+            Kind::Refused => entry.or_default().refused = true,
+            Kind::Completed => {
+                let request = entry.or_default();
+                request.completed += 1;
+                request.round = record.round;
+            }
+            _ => {}
+        }
+    }
+    for (id, request) in requests {
+        judge_request(id, &request, demand, &mut verdict);
+    }
+    for (number, round) in rounds {
+        if !round.ended && !demand.dead {
+            verdict.violations.push(Violation::NoEnd { round: number });
+        }
+    }
+    verdict
+}
+
+fn judge_request(id: u64, request: &Request, demand: Demand, verdict: &mut Verdict) {
+    let round = request.round;
+    let accepted = request.posted > 0 && !request.refused;
+    verdict.posted += u64::from(accepted);
+    if request.posted > 1 {
+        verdict.violations.push(Violation::PostedTwice { id, round });
+    }
+    if request.completed > 0 && !accepted {
+        verdict.violations.push(Violation::NeverPosted { id, round });
+    }
+    if request.completed > 1 {
+        let times = request.completed;
+        verdict.violations.push(Violation::Completed { id, round, times });
+    }
+    if accepted && request.completed == 0 && !demand.dead {
+        verdict.violations.push(Violation::NoCompletion { id, round });
+    }
+}
+
+/// What is kept per round.
+#[derive(Default)]
+struct Round {
+    descriptors: u64,
+    message: u64,
+    ended: bool,
+}
+
+impl Round {
+    fn take(&mut self, record: &Record, demand: Demand, verdict: &mut Verdict) {
+        let (round, id) = (record.round, record.id);
+        let clean = demand.clean_from.is_some_and(|from| round >= from);
+        match record.kind {
+            Kind::Began => self.descriptors = record.a,
+            Kind::Completed => {
+                verdict.completed += 1;
+                self.completed(record, clean, verdict);
+            }
+            Kind::Memory if record.b > 0 => {
+                verdict.violations.push(Violation::WrongMemory { round, words: record.b });
+            }
+            Kind::NoPeer if clean => verdict.violations.push(Violation::NoPeer { round }),
+            Kind::Refused if clean => {
+                verdict.violations.push(Violation::Failed { id, round, status: u8::MAX });
+            }
+            Kind::Ended => {
+                self.ended = true;
+                let (before, after) = (self.descriptors, record.a);
+                if after > before {
+                    verdict.violations.push(Violation::Descriptors { round, before, after });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn completed(&mut self, record: &Record, clean: bool, verdict: &mut Verdict) {
+        let (round, id) = (record.round, record.id);
+        if record.flags & Record::WRONG_BYTES != 0 {
+            verdict.violations.push(Violation::WrongBytes { id, round });
+        }
+        let is_recv = id & RECV_BIT != 0;
+        if record.status != 0 {
+            if clean && !is_recv {
+                let status = record.status;
+                verdict.violations.push(Violation::Failed { id, round, status });
+            }
+            return;
+        }
+        verdict.succeeded += 1;
+        if is_recv {
+            verdict.messages += 1;
+            let expected = self.message + 1;
+            if record.a != expected {
+                let came = record.a;
+                verdict.violations.push(Violation::MessageOrder { round, expected, came });
+            }
+            self.message = record.a;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post(id: u64) -> Record {
+        Record::new(Kind::Posting, 1, id)
+    }
+
+    fn done(id: u64) -> Record {
+        Record::new(Kind::Completed, 1, id)
+    }
+
+    fn with_frame(middle: &[Record]) -> Vec<Record> {
+        let mut records = vec![Record { a: 10, ..Record::new(Kind::Began, 1, 0) }];
+        records.extend_from_slice(middle);
+        records.push(Record { a: 10, ..Record::new(Kind::Ended, 1, 0) });
+        records
+    }
+
+    fn violations(middle: &[Record]) -> Vec<Violation> {
+        judge(&with_frame(middle), Demand::default()).violations
+    }
+
+    #[test]
+    fn one_completion_per_request_is_right() {
+        let failed = Record { status: 9, ..done(1) };
+        let verdict = judge(&with_frame(&[post(0), post(1), done(0), failed]), Demand::default());
+        assert_eq!(verdict.violations, []);
+        assert_eq!((verdict.posted, verdict.completed, verdict.succeeded), (2, 2, 1));
+    }
+
+    #[test]
+    fn each_violation_is_named() {
+        let round = 1;
+        assert_eq!(violations(&[post(3)]), [Violation::NoCompletion { id: 3, round }]);
+        assert_eq!(
+            violations(&[post(3), done(3), done(3)]),
+            [Violation::Completed { id: 3, round, times: 2 }]
+        );
+        assert_eq!(violations(&[done(3)]), [Violation::NeverPosted { id: 3, round }]);
+        let refused = Record::new(Kind::Refused, 1, 3);
+        assert_eq!(violations(&[post(3), refused]), []);
+        assert_eq!(
+            violations(&[post(3), refused, done(3)]),
+            [Violation::NeverPosted { id: 3, round }]
+        );
+        assert_eq!(
+            violations(&[post(3), post(3), done(3)]),
+            [Violation::PostedTwice { id: 3, round }]
+        );
+        let wrong = Record { flags: Record::WRONG_BYTES, ..done(3) };
+        assert_eq!(violations(&[post(3), wrong]), [Violation::WrongBytes { id: 3, round }]);
+        let memory = Record { a: 100, b: 2, ..Record::new(Kind::Memory, 1, 0) };
+        assert_eq!(violations(&[memory]), [Violation::WrongMemory { round, words: 2 }]);
+    }
+
+    #[test]
+    fn messages_follow_each_other() {
+        let recv =
+            |n: u64, message| [post(RECV_BIT | n), Record { a: message, ..done(RECV_BIT | n) }];
+        let came = |order: [u64; 3]| {
+            let records: Vec<_> =
+                (0..).zip(order).flat_map(|(n, message)| recv(n, message)).collect();
+            violations(&records).len()
+        };
+        assert_eq!(came([1, 2, 3]), 0);
+        assert_eq!(came([1, 1, 2]), 1, "doubled");
+        assert_eq!(came([1, 3, 4]), 1, "lost");
+        assert!(came([1, 3, 2]) > 0, "out of order");
+    }
+
+    #[test]
+    fn ends_and_descriptors_are_demanded_of_the_living() {
+        let mut records = with_frame(&[post(1)]);
+        records.pop();
+        let dead = Demand { dead: true, clean_from: None };
+        assert_eq!(judge(&records, dead).violations, []);
+        let named = judge(&records, Demand::default()).violations;
+        let round = 1;
+        assert_eq!(named, [Violation::NoCompletion { id: 1, round }, Violation::NoEnd { round }]);
+        records.push(done(1));
+        records.push(Record { a: 11, ..Record::new(Kind::Ended, 1, 0) });
+        let named = judge(&records, Demand::default()).violations;
+        assert_eq!(named, [Violation::Descriptors { round, before: 10, after: 11 }]);
+    }
+
+    #[test]
+    fn a_clean_round_has_no_failed_send() {
+        let failed = Record { status: 9, ..done(1) };
+        let flushed = Record { status: 11, ..done(RECV_BIT) };
+        let records = with_frame(&[post(1), failed, post(RECV_BIT), flushed]);
+        let clean = Demand { dead: false, clean_from: Some(1) };
+        let named = judge(&records, clean).violations;
+        assert_eq!(named, [Violation::Failed { id: 1, round: 1, status: 9 }]);
+    }
+}

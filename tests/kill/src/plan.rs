@@ -1,0 +1,145 @@
+//! What a worker does: a random mix that both sides can compute.
+//!
+//! *Owns*: the function from seed and number to request. *Must not*: have state, or both sides
+//! would not agree on what was to be written where.
+
+/// Requests that may be under way at a time; request `n` uses slot `n % SLOTS` of every area.
+pub const SLOTS: u64 = 8;
+/// Bytes of a slot: more than two chunks of the direct path.
+pub const SLOT_LEN: usize = 132 << 10;
+/// Longest message that a receive takes, in bytes.
+pub const MESSAGE_MAX: usize = 4096;
+
+/// Kinds of requests; the numbers are those of the journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Op {
+    /// Into the peer's slot.
+    Write = 1,
+    /// Into the peer's slot, and a receive of the peer's.
+    WriteImm = 2,
+    /// From the peer's fixed pattern.
+    Read = 3,
+    /// Adds one to the peer's first counter.
+    FetchAdd = 4,
+    /// Steps the peer's second counter.
+    Cas = 5,
+    /// A message.
+    Send = 6,
+    /// A message with its number as the immediate.
+    SendImm = 7,
+    /// A posted receive.
+    Recv = 8,
+}
+
+impl Op {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Write,
+        Self::WriteImm,
+        Self::Read,
+        Self::FetchAdd,
+        Self::Cas,
+        Self::Send,
+        Self::SendImm,
+        Self::Recv,
+    ];
+
+    /// The kind with this number.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|op| *op as u8 == code)
+    }
+
+    /// Takes a receive of the peer's.
+    #[must_use]
+    pub fn is_message(self) -> bool {
+        matches!(self, Self::WriteImm | Self::Send | Self::SendImm)
+    }
+
+    /// Stores into the peer's slot.
+    #[must_use]
+    pub fn is_write(self) -> bool {
+        matches!(self, Self::Write | Self::WriteImm)
+    }
+}
+
+/// One request of the mix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Planned {
+    /// What.
+    pub op: Op,
+    /// Bytes, a multiple of 8.
+    pub len: usize,
+    /// READ: offset in the peer's pattern, a multiple of 8.
+    pub offset: usize,
+}
+
+/// Request number `id` of the worker with this seed.
+#[must_use]
+pub fn planned(seed: u64, id: u64) -> Planned {
+    let random = mix(seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let op = match random % 16 {
+        0..6 => Op::Write,
+        6..8 => Op::WriteImm,
+        8..11 => Op::Read,
+        11 => Op::FetchAdd,
+        12 => Op::Cas,
+        13 | 14 => Op::Send,
+        _ => Op::SendImm,
+    };
+    let longest = match op {
+        Op::FetchAdd | Op::Cas => 8,
+        Op::Send | Op::SendImm | Op::Recv => MESSAGE_MAX,
+        Op::Write | Op::WriteImm | Op::Read => match (random >> 8) % 32 {
+            0..16 => 64,
+            16..24 => 4096,
+            24..31 => 32 << 10,
+            _ => SLOT_LEN,
+        },
+    };
+    let words = longest / 8;
+    let len = 8 * (1 + below(random >> 16, words));
+    let offset = 8 * below(random >> 40, (SLOT_LEN - len) / 8 + 1);
+    Planned { op, len, offset }
+}
+
+/// How many messages the `count` requests from `first` on hold.
+#[must_use]
+pub fn messages(seed: u64, first: u64, count: u64) -> u64 {
+    (first..first + count).map(|id| u64::from(planned(seed, id).op.is_message())).sum()
+}
+
+/// A number that looks random.
+#[must_use]
+pub fn mix(mut x: u64) -> u64 {
+    // The finaliser of splitmix64 by Vigna, which is in the public domain.
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn below(random: u64, limit: usize) -> usize {
+    let limit = u64::try_from(limit.max(1)).unwrap_or(u64::MAX);
+    usize::try_from(random % limit).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_fit_their_slots_and_hold_every_kind() {
+        let mut seen = Vec::new();
+        for id in 0..10_000 {
+            let plan = planned(7, id);
+            assert!(plan.len >= 8 && plan.len % 8 == 0 && plan.offset + plan.len <= SLOT_LEN);
+            assert!(plan.op.is_write() || plan.op == Op::Read || plan.len <= MESSAGE_MAX);
+            if !seen.contains(&plan.op) {
+                seen.push(plan.op);
+            }
+        }
+        assert_eq!(seen.len(), Op::ALL.len() - 1, "all but receives");
+    }
+}

@@ -1,0 +1,457 @@
+//! A round: post the mix, poll, write everything down, end clean.
+//!
+//! *Owns*: what is under way, and the order of journal, post and poll. *Takes*: commands over the
+//! channel. *Gives*: journal records. *Must not*: forget a request, or wait without a bound.
+
+use std::{io, time::Duration};
+
+use urma_core::{
+    Completion, CompletionFlags, CrOpcode, JettyState, Jfc, LocalSge, RecvWr, RemoteAddr, SendOp,
+    SendWr, Status,
+};
+
+use crate::{
+    channel::{Channel, Word},
+    descriptors::open_count,
+    journal::{Journal, Kind, RECV_BIT, Record},
+    memory::{ADDED, Memory, RECEIVES_MAX, SWAPPED},
+    pause::{Bound, rest},
+    plan::{Op, Planned, SLOTS, messages, planned},
+    side::{Objects, Outcome, Peer, Side},
+};
+
+/// What the starter of the worker says about a round.
+#[derive(Clone, Copy, Debug)]
+pub struct Orders {
+    /// Its number, from 1.
+    pub round: u32,
+    /// Seed of the own requests.
+    pub seed: u64,
+    /// Seed of the peer's.
+    pub peer_seed: u64,
+    /// Receives to post.
+    pub receives: u32,
+    /// How long open requests are waited for at the end.
+    pub bound: Duration,
+}
+
+/// First request of a round: rounds share no id.
+#[must_use]
+pub fn first_id(round: u32) -> u64 {
+    u64::from(round & 0x7f) << 24
+}
+
+/// Journal records that are left for the end of a round.
+const ROOM_KEPT: usize = 4096;
+/// Requests between two turns of the churning segment.
+const CHURN_EVERY: u64 = 64;
+/// Requests that are posted to a queue after its first failure.
+const POSTS_AFTER_FAILURE: u32 = 16;
+/// How long flushed receives and closing descriptors are waited for.
+const SETTLE: Duration = Duration::from_secs(5);
+/// How long a peer is looked for.
+const IMPORT: Duration = Duration::from_secs(1);
+/// How long the starter may take for its next word.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Runs one round, from its objects to its end.
+///
+/// # Errors
+/// The starter is gone, or the own device refuses what it must not.
+pub fn run(
+    side: &Side,
+    journal: &mut Journal,
+    channel: &mut Channel,
+    orders: Orders,
+) -> Outcome<()> {
+    let round = orders.round;
+    journal.write(Record { a: open_count(), ..Record::new(Kind::Began, round, 0) });
+    let baseline = open_count();
+    let open = {
+        let mut work = Work::new(side, journal, orders)?;
+        channel.say(&Word::Endpoint(work.objects.endpoint()))?;
+        work.until_stopped(channel)?;
+        work.end()?
+    };
+    let bound = Bound::after(SETTLE);
+    while open_count() > baseline && !bound.is_over() {
+        rest(Duration::from_millis(1));
+    }
+    journal.write(Record { a: open_count(), b: open, ..Record::new(Kind::Ended, round, 0) });
+    channel.say(&Word::Closed)?;
+    Ok(())
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    id: u64,
+    plan: Planned,
+    /// Atomics: the value that must be there before.
+    expected: u64,
+}
+
+struct Work<'a> {
+    side: &'a Side,
+    journal: &'a mut Journal,
+    orders: Orders,
+    objects: Objects,
+    open: [Option<Open>; SLOTS as usize],
+    next: u64,
+    receives_posted: u64,
+    receives_done: u64,
+    messages_sent: u64,
+    messages_came: u64,
+    added: u64,
+    swapped: u64,
+    /// Posts left after the first failure.
+    posts_left: Option<u32>,
+}
+
+impl<'a> Work<'a> {
+    fn new(side: &'a Side, journal: &'a mut Journal, orders: Orders) -> Outcome<Self> {
+        let objects = side.objects()?;
+        let next = first_id(orders.round);
+        let mut work = Self {
+            side,
+            journal,
+            orders,
+            objects,
+            open: [None; SLOTS as usize],
+            next,
+            receives_posted: 0,
+            receives_done: 0,
+            messages_sent: 0,
+            messages_came: 0,
+            added: 0,
+            swapped: 0,
+            posts_left: None,
+        };
+        for _ in 0..orders.receives {
+            work.post_receive();
+        }
+        Ok(work)
+    }
+
+    /// Waits for the word to run or to stop; runs until told to stop.
+    fn until_stopped(&mut self, channel: &mut Channel) -> Outcome<()> {
+        let (peer, count) = match channel.wait(SILENCE)? {
+            Word::Run { peer, count } => (peer, count),
+            Word::Stop => return Ok(()),
+            other => return Err(format!("{other:?} is not due").into()),
+        };
+        let peer = match self.side.import(&peer, IMPORT) {
+            Ok(peer) => peer,
+            Err(_) => {
+                self.note(Kind::NoPeer, 0);
+                return self.poll_until_stop(channel);
+            }
+        };
+        self.post_until_stop(&peer, count, channel)?;
+        // The peer goes only after the queue that has requests to it: `end` waits for those.
+        self.settle()?;
+        drop(peer);
+        Ok(())
+    }
+
+    fn poll_until_stop(&mut self, channel: &mut Channel) -> Outcome<()> {
+        let bound = Bound::after(SILENCE);
+        while !is_stop(channel.look()?)? {
+            self.poll()?;
+            rest(Duration::from_millis(1));
+            if bound.is_over() {
+                return Err("nobody says stop".into());
+            }
+        }
+        Ok(())
+    }
+
+    fn post_until_stop(
+        &mut self,
+        peer: &Peer,
+        count: Option<u64>,
+        channel: &mut Channel,
+    ) -> Outcome<()> {
+        let first = first_id(self.orders.round);
+        let last = first + count.unwrap_or(1 << 23);
+        let due = count.map(|count| messages(self.orders.peer_seed, first, count));
+        let mut told = false;
+        for turn in 0_u64.. {
+            let came = self.poll()?;
+            let posted = self.next < last && self.try_post(peer);
+            if turn % 16 == 0 && is_stop(channel.look()?)? {
+                return Ok(());
+            }
+            let complete = self.next == last && self.sends_open() == 0;
+            if !told && complete && due.is_some_and(|due| self.messages_came >= due) {
+                channel.say(&Word::Done)?;
+                told = true;
+            }
+            if came == 0 && !posted {
+                self.idle(told);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing to do: lets others run, longer when nothing will change soon.
+    fn idle(&self, told: bool) {
+        if told || self.posts_left == Some(0) {
+            rest(Duration::from_millis(1));
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Posts the next request if its slot is free. Whether it did.
+    fn try_post(&mut self, peer: &Peer) -> bool {
+        let id = self.next;
+        let slot = slot(id);
+        if self.open[slot].is_some()
+            || self.posts_left == Some(0)
+            || self.journal.room() < ROOM_KEPT
+        {
+            return false;
+        }
+        if id % CHURN_EVERY == 0 && self.objects.churn.turn(self.side).is_err() {
+            self.posts_left = Some(0);
+            return false;
+        }
+        let plan = planned(self.orders.seed, id);
+        let expected = match plan.op {
+            Op::FetchAdd => self.added,
+            Op::Cas => self.swapped,
+            _ => self.messages_sent + 1,
+        };
+        self.fill(id, &plan, expected);
+        let (op, a) = (plan.op as u8, plan.len as u64);
+        let round = self.orders.round;
+        self.journal.write(Record { op, a, ..Record::new(Kind::Posting, round, id) });
+        self.next += 1;
+        let posted = post(&mut self.objects, peer, (id, &plan, expected));
+        if let Some(left) = &mut self.posts_left {
+            *left -= 1;
+        }
+        if posted {
+            self.open[slot] = Some(Open { id, plan, expected });
+            match plan.op {
+                Op::FetchAdd => self.added += 1,
+                Op::Cas => self.swapped += 1,
+                op => self.messages_sent += u64::from(op.is_message()),
+            }
+        } else {
+            self.note(Kind::Refused, id);
+            self.posts_left.get_or_insert(POSTS_AFTER_FAILURE);
+        }
+        true
+    }
+
+    fn fill(&mut self, id: u64, plan: &Planned, number: u64) {
+        let memory = &mut self.objects.memory;
+        match plan.op {
+            Op::Write | Op::WriteImm => memory.fill_write(id, plan.len),
+            Op::Send | Op::SendImm => memory.fill_message(id, plan.len, number),
+            Op::Read | Op::FetchAdd | Op::Cas | Op::Recv => {}
+        }
+    }
+
+    fn post_receive(&mut self) {
+        let number = self.receives_posted;
+        let id = RECV_BIT | first_id(self.orders.round) << 16 | number;
+        let (op, a) = (Op::Recv as u8, crate::plan::MESSAGE_MAX as u64);
+        let round = self.orders.round;
+        self.journal.write(Record { op, a, ..Record::new(Kind::Posting, round, id) });
+        let segment = &self.objects.segment;
+        let offset = Memory::receive_of(buffer(number)) as u64;
+        let len = crate::plan::MESSAGE_MAX as u32;
+        let dst = [LocalSge { segment, addr: segment.va() + offset, len }];
+        let wr = RecvWr { dst: &dst, user_ctx: id };
+        if self.objects.jetty.post_recv(&[wr]).is_ok() {
+            self.receives_posted += 1;
+        } else {
+            self.note(Kind::Refused, id);
+            // The number is used up, its buffer is not: stop asking.
+            self.receives_posted += 1;
+            self.receives_done += 1;
+        }
+    }
+
+    /// Takes what completed. How many.
+    fn poll(&mut self) -> Outcome<usize> {
+        let mut done = [Completion::default(); 16];
+        let sends = take(&mut self.objects.send_jfc, &mut done)?;
+        for completion in &done[..sends] {
+            self.sent(completion);
+        }
+        let receives = take(&mut self.objects.recv_jfc, &mut done)?;
+        for completion in &done[..receives] {
+            self.received(completion);
+        }
+        Ok(sends + receives)
+    }
+
+    fn sent(&mut self, done: &Completion) {
+        let round = self.orders.round;
+        let status = done.status.code();
+        if is_marker(done) {
+            self.journal.write(Record { status, ..Record::new(Kind::Marker, round, 0) });
+            return;
+        }
+        let id = done.user_ctx;
+        let known = self.open[slot(id)].filter(|open| open.id == id);
+        let mut record = Record { status, ..Record::new(Kind::Completed, round, id) };
+        if let Some(open) = known {
+            self.open[slot(id)] = None;
+            record.op = open.plan.op as u8;
+            if done.status.is_success() && !self.is_right(&open) {
+                record.flags |= Record::WRONG_BYTES;
+            }
+        }
+        if !done.status.is_success() {
+            self.posts_left.get_or_insert(POSTS_AFTER_FAILURE);
+        }
+        self.journal.write(record);
+    }
+
+    fn is_right(&mut self, open: &Open) -> bool {
+        let memory = &mut self.objects.memory;
+        match open.plan.op {
+            Op::Read => memory.is_read_right(open.id, &open.plan),
+            Op::FetchAdd | Op::Cas => memory.word(Memory::result_of(open.id)) == open.expected,
+            _ => true,
+        }
+    }
+
+    fn received(&mut self, done: &Completion) {
+        let round = self.orders.round;
+        let status = done.status.code();
+        if is_marker(done) {
+            self.journal.write(Record { status, ..Record::new(Kind::Marker, round, 0) });
+            return;
+        }
+        let id = done.user_ctx;
+        let op = Op::Recv as u8;
+        let mut record = Record { op, status, ..Record::new(Kind::Completed, round, id) };
+        self.receives_done += 1;
+        if done.status.is_success() {
+            self.messages_came += 1;
+            match self.message_of(done, id & 0xffff_ffff) {
+                Some(number) => record.a = number,
+                None => record.flags |= Record::WRONG_BYTES,
+            }
+        }
+        self.journal.write(record);
+        if done.status.is_success() && self.journal.room() >= ROOM_KEPT / 2 {
+            self.post_receive();
+        }
+    }
+
+    /// Number of the message that came in, if all of it is right.
+    fn message_of(&mut self, done: &Completion, receive: u64) -> Option<u64> {
+        if done.opcode == CrOpcode::WriteImm {
+            return done.immediate();
+        }
+        let len = usize::try_from(done.len).ok()?;
+        let number = self.objects.memory.message(buffer(receive), len)?;
+        let told = done.immediate();
+        told.is_none_or(|told| told == number).then_some(number)
+    }
+
+    fn sends_open(&self) -> u64 {
+        self.open.iter().flatten().count() as u64
+    }
+
+    fn receives_open(&self) -> u64 {
+        self.receives_posted.saturating_sub(self.receives_done)
+    }
+
+    /// Waits for every send, then flushes the receives and waits for those.
+    fn settle(&mut self) -> Outcome<()> {
+        let bound = Bound::after(self.orders.bound);
+        while self.sends_open() > 0 && !bound.is_over() {
+            if self.poll()? == 0 {
+                rest(Duration::from_micros(200));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the round: requests without completion.
+    fn end(mut self) -> Outcome<u64> {
+        self.settle()?;
+        self.objects.jetty.modify(JettyState::Error)?;
+        let bound = Bound::after(SETTLE);
+        while self.receives_open() + self.sends_open() > 0 && !bound.is_over() {
+            if self.poll()? == 0 {
+                rest(Duration::from_micros(200));
+            }
+        }
+        // One more look: nothing may come behind the last one.
+        rest(Duration::from_millis(2));
+        self.poll()?;
+        let (a, b) = self.objects.memory.check_inbox(self.orders.peer_seed);
+        let round = self.orders.round;
+        self.journal.write(Record { a, b, ..Record::new(Kind::Memory, round, 0) });
+        Ok(self.receives_open() + self.sends_open())
+    }
+
+    fn note(&mut self, kind: Kind, id: u64) {
+        self.journal.write(Record::new(kind, self.orders.round, id));
+    }
+}
+
+/// Posts one request. Whether it was taken.
+fn post(objects: &mut Objects, peer: &Peer, (id, plan, expected): (u64, &Planned, u64)) -> bool {
+    let segment = &objects.segment;
+    let len = u32::try_from(plan.len).unwrap_or(u32::MAX);
+    let local = |offset: usize| LocalSge { segment, addr: segment.va() + offset as u64, len };
+    let there = |offset: usize| {
+        let addr = peer.segment.va() + offset as u64;
+        RemoteAddr { segment: &peer.segment, addr }
+    };
+    let src = [local(Memory::source_of(id))];
+    let landing = [local(Memory::read_of(id))];
+    let result = local(Memory::result_of(id));
+    let inbox = there(Memory::inbox_of(id));
+    let op = match plan.op {
+        Op::Write => SendOp::Write { src: &src, dst: inbox },
+        Op::WriteImm => SendOp::WriteImm { src: &src, dst: inbox, imm: expected },
+        Op::Read => {
+            SendOp::Read { dst: &landing, src: there(crate::memory::PATTERN + plan.offset) }
+        }
+        Op::FetchAdd => SendOp::FetchAdd { result, target: there(ADDED), value: 1 },
+        Op::Cas => {
+            let target = there(SWAPPED);
+            SendOp::Cas { result, target, compare: expected, swap: expected + 1 }
+        }
+        Op::Send => SendOp::Send { src: &src },
+        Op::SendImm => SendOp::SendImm { src: &src, imm: expected },
+        Op::Recv => return false,
+    };
+    objects.jetty.post_send(&[SendWr::new(op, &peer.target, id)]).is_ok()
+}
+
+fn take(jfc: &mut Jfc, done: &mut [Completion]) -> Result<usize, Status> {
+    jfc.poll(done)
+}
+
+fn is_marker(done: &Completion) -> bool {
+    done.flags.intersects(CompletionFlags::FLUSH_ERR_DONE | CompletionFlags::SUSPEND_DONE)
+}
+
+fn is_stop(word: Option<Word>) -> io::Result<bool> {
+    match word {
+        None => Ok(false),
+        Some(Word::Stop) => Ok(true),
+        Some(other) => Err(io::Error::other(format!("{other:?} is not due"))),
+    }
+}
+
+fn slot(id: u64) -> usize {
+    usize::try_from(id % SLOTS).unwrap_or(0)
+}
+
+/// Receives are consumed in the order in which they were posted.
+fn buffer(number: u64) -> usize {
+    usize::try_from(number % RECEIVES_MAX as u64).unwrap_or(0)
+}

@@ -1,0 +1,208 @@
+//! One process of the pair: its node, and the objects of a round.
+//!
+//! *Owns*: the composition of node, driver and API. *Takes*: the environment (`URMA_EID`,
+//! `URMA_PATH`, ...). *Gives*: queues and memory. *Must not*: post.
+
+use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
+
+use ubcore_sim::node::{Node, NodeCfg};
+use udma_abi::DeviceBacking;
+use udma_provider::UdmaProvider;
+use urma_core::{
+    Context, DeviceId, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
+    JfrCfg, JfsCfg, Mapping, OrderType, Registry, RemoteJetty, RemoteSegment, Segment,
+    SegmentAccess, SegmentCfg, Status, TargetJetty, TargetKind, Token, TokenId, TokenIdLease,
+    TokenPolicy, TpType, TransportMode, Ubva,
+};
+use urma_mem::Region;
+
+use crate::{
+    channel::Endpoint,
+    memory::Memory,
+    pause::{Bound, rest},
+};
+
+/// What a worker fails with.
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// An open node.
+#[derive(Debug)]
+pub struct Side {
+    context: Context,
+}
+
+/// Guards the segments: any number will do.
+const TOKEN: Token = Token::new(0x6b69_6c6c);
+/// Requests that the send queue holds.
+const SEND_DEPTH: u32 = 64;
+/// Receives that the receive queue holds.
+const RECV_DEPTH: u32 = 256;
+/// Completions that a JFC holds.
+const JFC_DEPTH: u32 = 1024;
+/// Code of the IB RNR timer table: 10.24 ms, so that a peer that gets no core for a while is
+/// waited for.
+const RNR_TIMER: u8 = 20;
+/// Bytes of the segment that comes and goes.
+const CHURN_LEN: usize = 64 << 10;
+
+impl Side {
+    /// Opens a node as `cfg` says.
+    ///
+    /// # Errors
+    /// Why it could not be opened.
+    pub fn open(cfg: NodeCfg) -> Outcome<Self> {
+        let backing: Arc<dyn DeviceBacking> = Node::open(cfg)?;
+        let info = backing.info();
+        let (vendor, device) = (info.vendor_id, info.device_id);
+        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
+        let mut registry = Registry::new();
+        registry.add_provider(Arc::new(UdmaProvider::default()))?;
+        let device = registry.add_device(&id, Box::new(backing))?;
+        Ok(Self { context: device.open(0)? })
+    }
+
+    /// Its EID, as an address.
+    #[must_use]
+    pub fn eid(&self) -> String {
+        self.context.eid().to_ip().to_string()
+    }
+
+    /// Makes the objects of a round.
+    ///
+    /// # Errors
+    /// What the API refused.
+    pub fn objects(&self) -> Outcome<Objects> {
+        let ctx = &self.context;
+        let memory = Memory::new()?;
+        let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(TOKEN);
+        let segment = ctx.register(memory.region(), &cfg, None)?;
+        let send_jfc = ctx.create_jfc(&JfcCfg::new(JFC_DEPTH), None)?;
+        let recv_jfc = ctx.create_jfc(&JfcCfg::new(JFC_DEPTH), None)?;
+        let mode = TransportMode::Rm;
+        let recv = JfrCfg { min_rnr_timer: RNR_TIMER, ..JfrCfg::new(mode, RECV_DEPTH) };
+        let recv = JettyRecv::Own { cfg: recv, jfc: &recv_jfc };
+        let send = JfsCfg::new(mode, SEND_DEPTH);
+        let jetty = ctx.create_jetty(&JettyCfg::new(send, &send_jfc, recv))?;
+        let churn = Churn {
+            region: Region::private(CHURN_LEN)?,
+            lease: ctx.alloc_token_id()?,
+            segment: None,
+        };
+        Ok(Objects { jetty, send_jfc, recv_jfc, segment, churn, memory })
+    }
+
+    /// Imports a peer's jetty and memory; tries again while the peer may still be coming up.
+    ///
+    /// # Errors
+    /// What the API refused, or that the peer is not there.
+    pub fn import(&self, peer: &Endpoint, limit: Duration) -> Outcome<Peer> {
+        let eid = Eid::from(peer.eid.parse::<IpAddr>()?);
+        let bound = Bound::after(limit);
+        loop {
+            match self.try_import(eid, peer) {
+                Ok(peer) => return Ok(peer),
+                Err(Status::TimedOut | Status::Unreachable) if !bound.is_over() => {
+                    rest(Duration::from_millis(5));
+                }
+                Err(status) => return Err(status.into()),
+            }
+        }
+    }
+
+    fn try_import(&self, eid: Eid, peer: &Endpoint) -> Result<Peer, Status> {
+        let target = RemoteJetty {
+            id: JettyId { eid, uasid: peer.uasid, id: peer.jetty },
+            kind: TargetKind::Jetty,
+            mode: TransportMode::Rm,
+            order: OrderType::Default,
+            policy: TokenPolicy::None,
+            tp: TpType::Rtp,
+        };
+        let memory = RemoteSegment {
+            ubva: Ubva { eid, uasid: peer.uasid, va: peer.va },
+            len: peer.len,
+            token_id: TokenId::new(peer.token_id),
+            policy: TokenPolicy::PlainText(Token::new(peer.token)),
+            access: SegmentAccess::REMOTE_ALL,
+        };
+        let target = self.context.import_jetty(&target)?;
+        let access = SegmentAccess::REMOTE_ALL;
+        let segment = self.context.import_segment(&memory, access, Mapping::None)?;
+        Ok(Peer { target, segment })
+    }
+}
+
+/// The objects of a round, dropped in this order.
+#[derive(Debug)]
+pub struct Objects {
+    /// Sends and receives.
+    pub jetty: Jetty,
+    /// Where sends complete.
+    pub send_jfc: Jfc,
+    /// Where receives complete.
+    pub recv_jfc: Jfc,
+    /// The memory, registered.
+    pub segment: Segment,
+    /// A segment that comes and goes.
+    pub churn: Churn,
+    /// The memory.
+    pub memory: Memory,
+}
+
+impl Objects {
+    /// How a peer reaches them.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        let id = self.jetty.id();
+        Endpoint {
+            eid: id.eid.to_ip().to_string(),
+            uasid: id.uasid,
+            jetty: id.id,
+            va: self.segment.va(),
+            len: self.segment.len(),
+            token_id: self.segment.token_id().value(),
+            token: TOKEN.value(),
+        }
+    }
+}
+
+/// A peer's jetty and memory.
+#[derive(Debug)]
+pub struct Peer {
+    /// Its jetty.
+    pub target: TargetJetty,
+    /// Its memory.
+    pub segment: ImportedSegment,
+}
+
+/// Memory that is registered and unregistered again and again.
+#[derive(Debug)]
+pub struct Churn {
+    segment: Option<Segment>,
+    lease: TokenIdLease,
+    region: Region,
+}
+
+impl Churn {
+    /// Registers it, or unregisters it when it is registered.
+    ///
+    /// # Errors
+    /// What the API refused; the segment is as it was.
+    pub fn turn(&mut self, side: &Side) -> Outcome<()> {
+        match self.segment.take() {
+            None => {
+                let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(TOKEN);
+                let lease = Some(&self.lease);
+                self.segment = Some(side.context.register(&self.region, &cfg, lease)?);
+            }
+            Some(segment) => {
+                if let Err(refused) = segment.unregister() {
+                    let status = refused.status;
+                    self.segment = Some(*refused.object);
+                    return Err(status.into());
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! One kill: two processes work, one dies, the other is judged, a third takes the dead one's place.
+//!
+//! *Owns*: the plan of a kill by seed and index. *Gives*: how it died, or what was wrong. *Must not*:
+//! leave a process.
+
+use std::{
+    fmt, fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use urma_kill::{
+    channel::{Endpoint, Word},
+    pause::rest,
+    plan::mix,
+};
+
+use crate::{leftovers::sockets_of, worker::Worker};
+
+/// How and where one of the two shall die.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum How {
+    /// SIGKILL so many microseconds after the word to run.
+    Killed(u64),
+    /// SIGKILL so many microseconds after the word to make objects.
+    KilledEarly(u64),
+    /// SIGSTOP, a rest, SIGKILL: microseconds, milliseconds.
+    Stopped(u64, u64),
+    /// SIGSTOP, a rest, SIGCONT, as long again, SIGKILL.
+    Resumed(u64, u64),
+    /// At the n-th pass of a hook.
+    Hook(&'static str, u64),
+}
+
+/// How it died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Death {
+    /// At a random time.
+    Random(How),
+    /// At the hook.
+    Hook(&'static str),
+    /// The hook was not reached: killed later.
+    Missed(&'static str),
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random(How::Killed(_)) => f.write_str("killed"),
+            Self::Random(How::KilledEarly(_)) => f.write_str("killed while setting up"),
+            Self::Random(How::Stopped(..)) => f.write_str("stopped, then killed"),
+            Self::Random(How::Resumed(..)) => f.write_str("stopped, resumed, then killed"),
+            Self::Random(How::Hook(name, _)) | Self::Hook(name) => write!(f, "at {name}"),
+            Self::Missed(name) => write!(f, "killed, {name} not reached"),
+        }
+    }
+}
+
+/// One kill.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    seed: u64,
+    /// Value of `URMA_PATH`.
+    pub(crate) path: &'static str,
+    pub(crate) how: How,
+    /// The victim is started (and told everything) first.
+    victim_first: bool,
+}
+
+/// Hooks with the most passes to wait for, by how often a run passes them.
+const HOOKS_SAME_HOST: [(&str, u64); 8] = [
+    ("SlotAnnounced", 500),
+    ("MidCopy", 10),
+    ("RingEntryHalf", 100),
+    ("PublishedNotRung", 100),
+    ("CqeBodyNoOwner", 500),
+    ("DuringImport", 1),
+    ("DuringRegister", 8),
+    ("DuringUnregister", 8),
+];
+const HOOKS_PACKETS: [(&str, u64); 4] =
+    [("CqeBodyNoOwner", 300), ("DuringImport", 1), ("DuringRegister", 6), ("DuringUnregister", 6)];
+/// Requests of each side after the kill.
+const COUNT_AFTER: u64 = 150;
+/// Receives that are posted before, so that no message of a clean round waits for one.
+const RECEIVES_AFTER: u32 = 200;
+/// Receives in the round of the kill.
+const RECEIVES: u32 = 64;
+/// How long a hook is waited for.
+const HOOK_LIMIT: Duration = Duration::from_secs(8);
+
+impl Plan {
+    pub(crate) fn new(seed: u64, index: u64) -> Self {
+        let seed = mix(seed ^ mix(index));
+        let draw = |salt: u64| mix(seed ^ salt << 32);
+        let path = if index / 2 % 2 == 0 { "same-host" } else { "packets" };
+        let how = if index % 2 == 0 {
+            let hooks: &[_] = if path == "packets" { &HOOKS_PACKETS } else { &HOOKS_SAME_HOST };
+            // In turn, so that each hook gets its share whatever the seed.
+            let turn = usize::try_from(index / 4).unwrap_or(0) % hooks.len();
+            let (name, most) = hooks[turn];
+            How::Hook(name, 1 + draw(1) % most)
+        } else {
+            let (after_us, pause_ms) = (draw(2) % 120_000, 5 + draw(3) % 60);
+            match draw(4) % 8 {
+                0 => How::KilledEarly(after_us / 40),
+                1 => How::Stopped(after_us, pause_ms),
+                2 => How::Resumed(after_us, pause_ms),
+                _ => How::Killed(after_us),
+            }
+        };
+        Self { seed, path, how, victim_first: draw(5) % 2 == 0 }
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What was wrong, with where the journals are.
+pub(crate) fn run(plan: &Plan) -> Result<Death, String> {
+    let mut journals = Vec::new();
+    let result = run_keeping(plan, &mut journals);
+    result.map_err(|what| format!("{plan:?}: {what}{}", journals.join("")))
+}
+
+fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
+    let hook = match plan.how {
+        How::Hook(name, n) => format!("{name}:{n}"),
+        _ => "none".to_owned(),
+    };
+    let calm = [("URMA_PATH", plan.path)];
+    let doomed = [("URMA_PATH", plan.path), ("URMA_KILL_AT", &*hook)];
+    let (mut victim, mut survivor);
+    if plan.victim_first {
+        victim = Worker::start("victim", &doomed)?;
+        survivor = Worker::start("survivor", &calm)?;
+    } else {
+        survivor = Worker::start("survivor", &calm)?;
+        victim = Worker::start("victim", &doomed)?;
+    }
+    let result = (|| {
+        let death = first_round(plan, &mut survivor, &mut victim)?;
+        let stayed = sockets_of(&victim.eid);
+        if !stayed.is_empty() {
+            return Err(format!("sockets of the dead stayed: {stayed:?}"));
+        }
+        survivor.say(&Word::Stop)?;
+        survivor.hear_that(&Word::Closed)?;
+        let place = [("URMA_PATH", plan.path), ("URMA_EID", &*victim.eid)];
+        let mut third = Worker::start("third", &place)?;
+        let after = second_round(plan, &mut survivor, &mut third);
+        let judged = judged(kept, &third, &["--clean-from", "2"]);
+        after.and(judged)?;
+        third.quit()?;
+        survivor.quit()?;
+        Ok(death)
+    })();
+    let first = judged(kept, &survivor, &["--clean-from", "2"]);
+    let dead = judged(kept, &victim, &["--dead"]);
+    let complaints: Vec<String> =
+        [result.as_ref().err().cloned(), first.err(), dead.err()].into_iter().flatten().collect();
+    if !complaints.is_empty() {
+        return Err(complaints.join("; "));
+    }
+    let stayed = sockets_of(&survivor.eid);
+    if !stayed.is_empty() {
+        return Err(format!("sockets of the survivor stayed: {stayed:?}"));
+    }
+    result
+}
+
+/// The round in which one dies. The survivor was told to run, or waits for a word.
+fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Result<Death, String> {
+    let [here, there] = [mix(plan.seed ^ 1), mix(plan.seed ^ 2)];
+    let prepare = |seed, peer_seed| Word::Prepare { round: 1, seed, peer_seed, receives: RECEIVES };
+    let order: [(&mut Worker, _); 2] = if plan.victim_first {
+        [(&mut *victim, prepare(there, here)), (&mut *survivor, prepare(here, there))]
+    } else {
+        [(&mut *survivor, prepare(here, there)), (&mut *victim, prepare(there, here))]
+    };
+    for (worker, word) in order {
+        worker.say(&word)?;
+    }
+    if let How::KilledEarly(after) = plan.how {
+        rest(Duration::from_micros(after));
+        victim.kill()?;
+    }
+    let here = survivor.hear_endpoint()?;
+    // It may be dead by now: then the survivor waits, and is told to stop.
+    if let Ok(there) = victim.hear_endpoint() {
+        let to = |peer: &Endpoint| Word::Run { peer: peer.clone(), count: None };
+        if plan.victim_first {
+            let _ = victim.say(&to(&here));
+            survivor.say(&to(&there))?;
+        } else {
+            survivor.say(&to(&there))?;
+            let _ = victim.say(&to(&here));
+        }
+    }
+    die(plan, victim)
+}
+
+fn die(plan: &Plan, victim: &mut Worker) -> Result<Death, String> {
+    let pause = |micros| rest(Duration::from_micros(micros));
+    match plan.how {
+        How::Killed(after) => pause(after),
+        How::KilledEarly(_) => {}
+        How::Stopped(after, milliseconds) => {
+            pause(after);
+            victim.signal(Signal::STOP);
+            pause(milliseconds * 1000);
+        }
+        How::Resumed(after, milliseconds) => {
+            pause(after);
+            victim.signal(Signal::STOP);
+            pause(milliseconds * 1000);
+            victim.signal(Signal::CONT);
+            pause(milliseconds * 1000);
+        }
+        How::Hook(name, _) => {
+            return match victim.wait(HOOK_LIMIT) {
+                None => victim.kill().map(|()| Death::Missed(name)),
+                Some(status) if status.signal() == Some(Signal::KILL.as_raw()) => {
+                    Ok(Death::Hook(name))
+                }
+                Some(status) => Err(format!("the victim ended by itself: {status}")),
+            };
+        }
+    }
+    victim.kill().map(|()| Death::Random(plan.how))
+}
+
+/// A newcomer with the dead one's EID and the survivor: everything works.
+fn second_round(plan: &Plan, survivor: &mut Worker, third: &mut Worker) -> Result<(), String> {
+    let [here, there] = [mix(plan.seed ^ 3), mix(plan.seed ^ 4)];
+    let receives = RECEIVES_AFTER;
+    let prepare = |seed, peer_seed| Word::Prepare { round: 2, seed, peer_seed, receives };
+    survivor.say(&prepare(here, there))?;
+    third.say(&prepare(there, here))?;
+    let (here, there) = (survivor.hear_endpoint()?, third.hear_endpoint()?);
+    let to = |peer| Word::Run { peer, count: Some(COUNT_AFTER) };
+    survivor.say(&to(there))?;
+    third.say(&to(here))?;
+    // What went wrong in between stands in the journals, which are judged in any case.
+    let done = survivor.hear_that(&Word::Done).and(third.hear_that(&Word::Done));
+    for worker in [&mut *survivor, &mut *third] {
+        worker.say(&Word::Stop)?;
+    }
+    for worker in [&mut *survivor, &mut *third] {
+        worker.hear_that(&Word::Closed)?;
+    }
+    done
+}
+
+/// The separate judge's word on a worker's journal; a bad journal is kept.
+fn judged(kept: &mut Vec<String>, worker: &Worker, demand: &[&str]) -> Result<(), String> {
+    let judge = || Command::new(env!("CARGO_BIN_EXE_kill_judge"));
+    let path = worker.journal();
+    let output = judge().args(demand).arg("--json").arg(&path).output();
+    let output = output.map_err(|error| format!("the judge does not start: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    kept.push(format!(" [{}]", keep(&path, worker).display()));
+    let cut: String = text.chars().take(600).collect();
+    Err(format!("the judge on the {}: {cut}", worker.name))
+}
+
+fn keep(path: &Path, worker: &Worker) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
+        "journal-{}-{}",
+        worker.name,
+        worker.eid.replace([':', '.'], "-")
+    ));
+    let _ = fs::copy(path, &place);
+    place
+}

@@ -1,0 +1,82 @@
+//! Kills one of two processes at a random time or at a named place of the device, again and again,
+//! and judges what the other one wrote down.
+//!
+//! *Owns*: the number of kills and their mix. *Takes*: `URMA_KILLS` (208), `URMA_KILL_SEED` (1),
+//! `URMA_KILL_PARALLEL` (6), `URMA_KILL_ONLY` (one episode). *Gives*: a summary, and the journals of
+//! what failed. *Must not*: assert times, except hang limits.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod episode;
+#[cfg(test)]
+mod leftovers;
+#[cfg(test)]
+mod worker;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use urma_mem::sync::{AtomicU64, Ordering};
+
+    use crate::{
+        episode::{Death, Plan, run},
+        leftovers,
+    };
+
+    fn number(name: &str, default: u64) -> u64 {
+        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    }
+
+    /// Every kill leaves one completion per request, nothing of the dead, and its EID free.
+    #[test]
+    fn kills_leave_one_completion_per_request_and_nothing_of_the_dead() {
+        let (kills, seed) = (number("URMA_KILLS", 208), number("URMA_KILL_SEED", 1));
+        let only = std::env::var("URMA_KILL_ONLY").ok().and_then(|text| text.parse().ok());
+        let before = leftovers::files();
+        let next = AtomicU64::new(0);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let crew = || {
+                let mut results = Vec::new();
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= kills {
+                        return results;
+                    }
+                    if only.is_none_or(|only: u64| only == index) {
+                        results.push((index, run(&Plan::new(seed, index))));
+                    }
+                }
+            };
+            let crews: Vec<_> =
+                (0..number("URMA_KILL_PARALLEL", 6)).map(|_| scope.spawn(crew)).collect();
+            crews.into_iter().flat_map(|crew| crew.join().expect("no panic")).collect()
+        });
+        let mut counts = BTreeMap::new();
+        let mut failures = Vec::new();
+        let (mut hooks, mut missed) = (0_u64, 0_u64);
+        for (index, result) in &results {
+            match result {
+                Ok(death) => {
+                    let plan = Plan::new(seed, *index);
+                    *counts.entry(format!("{:9} {death}", plan.path)).or_insert(0_u64) += 1;
+                    hooks += u64::from(matches!(death, Death::Hook(_)));
+                    missed += u64::from(matches!(death, Death::Missed(_)));
+                }
+                Err(failure) => failures.push(format!("episode {index}: {failure}")),
+            }
+        }
+        println!(
+            "{} kills, seed {seed}: {hooks} at hooks, {missed} hooks not reached",
+            results.len()
+        );
+        for (what, count) in counts {
+            println!("{count:4} {what}");
+        }
+        let after = leftovers::files();
+        let stayed: Vec<_> = after.difference(&before).collect();
+        assert!(stayed.is_empty(), "files stayed: {stayed:?}");
+        assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+        assert!(only.is_some() || missed * 20 <= kills, "too many hooks were not reached");
+    }
+}
