@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 use udma_abi::{
     Cqe, Eqe,
     cmd::{self, Command},
-    cqe::{self, CQE_LEN, CQE_WORDS},
+    cqe::{self, CQE_LEN, CQE_WORDS, SendDone},
     doorbell::JfcDoorbell,
 };
 use urma_core::{
@@ -182,11 +182,8 @@ impl JfcCore {
 
     fn drain_into_stash(&self, reader: &mut Reader) {
         for _ in 0..1u32 << self.log2 {
-            let Some(cqe) = self.next_cqe(reader) else { break };
-            match self.resolve(reader, &cqe) {
-                Some(completion) => reader.stash.push_back(completion),
-                None => self.on_bad(reader, &cqe),
-            }
+            let Some(entry) = self.next(reader) else { break };
+            reader.stash.extend(entry);
         }
         self.publish(reader);
         self.ring(reader);
@@ -231,15 +228,14 @@ impl JfcCore {
         let start = reader.ci;
         let mut found = 0;
         while let Some(slot) = out.get_mut(found) {
-            let Some(cqe) = self.next_cqe(reader) else { break };
-            if let Some(completion) = self.resolve(reader, &cqe) {
-                *slot = completion;
-                found += 1;
-            } else {
-                self.on_bad(reader, &cqe);
-                if reader.ci.wrapping_sub(start) >> self.log2 != 0 {
-                    break;
+            match self.next(reader) {
+                Some(Some(completion)) => {
+                    *slot = completion;
+                    found += 1;
                 }
+                // Of entries that fit nothing, no more than a ring's worth at a time.
+                Some(None) if reader.ci.wrapping_sub(start) >> self.log2 == 0 => {}
+                Some(None) | None => break,
             }
         }
         if reader.ci != start {
@@ -283,27 +279,40 @@ impl JfcCore {
         (cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0)).then_some(word0)
     }
 
+    /// Takes the next entry off the ring, if the device has written it. The inner `None`: it fits
+    /// nothing that was posted.
     #[inline]
-    fn next_cqe(&self, reader: &mut Reader) -> Option<Cqe> {
+    fn next(&self, reader: &mut Reader) -> Option<Option<Completion>> {
         let word0 = self.is_written(reader.ci)?;
         barrier::from_device();
         let at = (reader.ci & ((1 << self.log2) - 1)) as usize * CQE_LEN;
-        let mut words = self.ring.load_block::<CQE_WORDS>(at).ok()?;
+        if !SendDone::is_it(word0) {
+            return self.next_rare(reader, at, word0);
+        }
+        let mut words = self.ring.load_block::<4>(at).ok()?;
         // The word that was checked is the word that is used.
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
-        Some(Cqe::decode(&words))
+        let done = SendDone::decode(&words);
+        let found = reader.link(self, done.user_data);
+        let completion = found.and_then(|link| resolve::send_done(link, self.jfcn, &done));
+        if completion.is_none() {
+            self.on_bad(reader, done.local_id, done.entry_idx);
+        }
+        Some(completion)
     }
 
-    #[inline]
-    fn resolve(&self, reader: &mut Reader, cqe: &Cqe) -> Option<Completion> {
-        let slot = crate::table::slot_of(cqe.user_data);
-        let is_known = |link: &&Arc<Link>| link.cookie == cqe.user_data;
-        if reader.cache.get(slot).and_then(Option::as_ref).filter(is_known).is_none() {
-            self.learn(reader, cqe.user_data)?;
+    fn next_rare(&self, reader: &mut Reader, at: usize, word0: u64) -> Option<Option<Completion>> {
+        let mut words = self.ring.load_block::<CQE_WORDS>(at).ok()?;
+        words[0] = word0;
+        reader.ci = reader.ci.wrapping_add(1);
+        let cqe = Cqe::decode(&words);
+        let found = reader.link(self, cqe.user_data);
+        let completion = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe));
+        if completion.is_none() {
+            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
         }
-        let link = reader.cache.get(slot)?.as_deref()?;
-        resolve::completion(link, self.jfcn, cqe)
+        Some(completion)
     }
 
     /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their
@@ -320,16 +329,25 @@ impl JfcCore {
     }
 
     #[cold]
-    fn on_bad(&self, reader: &mut Reader, cqe: &Cqe) {
+    fn on_bad(&self, reader: &mut Reader, local_id: u32, entry_idx: u16) {
         reader.bad += 1;
-        tracing::warn!(
-            jfcn = self.jfcn, count = reader.bad, local_id = cqe.local_id, entry_idx = cqe.entry_idx, status = ?cqe.status,
-            "a completion fits nothing that was posted"
-        );
+        let (jfcn, count) = (self.jfcn, reader.bad);
+        tracing::warn!(jfcn, count, local_id, entry_idx, "a completion fits nothing posted");
     }
 }
 
 impl Reader {
+    /// The queue with this cookie.
+    #[inline]
+    fn link(&mut self, core: &JfcCore, cookie: u64) -> Option<&Link> {
+        let slot = crate::table::slot_of(cookie);
+        let is_known = |link: &&Arc<Link>| link.cookie == cookie;
+        if self.cache.get(slot).and_then(Option::as_ref).filter(is_known).is_none() {
+            core.learn(self, cookie)?;
+        }
+        self.cache.get(slot)?.as_deref()
+    }
+
     fn unstash(&mut self, out: &mut [Completion]) -> usize {
         let count = out.len().min(self.stash.len());
         for (slot, completion) in out.iter_mut().zip(self.stash.drain(..count)) {

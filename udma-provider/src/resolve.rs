@@ -6,7 +6,11 @@
 
 use std::collections::VecDeque;
 
-use udma_abi::{Cqe, CqeStatus, cqe::INLINE_MAX, rqe::record};
+use udma_abi::{
+    Cqe, CqeStatus,
+    cqe::{INLINE_MAX, SendDone},
+    rqe::record,
+};
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, Eid, InlinePayload, JettyId, QueueKind, Uasid,
 };
@@ -17,8 +21,29 @@ use crate::{
     table::{Link, QueueTable, RecvLink, SendLink},
 };
 
-/// The completion that `cqe`, found in JFC `jfcn`, reports for `link`.
+/// The completion of a send request that succeeded.
 #[inline]
+pub(crate) fn send_done(link: &Link, jfcn: u32, done: &SendDone) -> Option<Completion> {
+    let send = link.send.as_ref()?;
+    if done.local_id != link.id() || send.jfcn != jfcn {
+        return None;
+    }
+    let taken = send.shadow.take(done.entry_idx)?;
+    send.polled.store(taken.end, Ordering::Release);
+    let is_jetty = link.kind == QueueKind::Jetty;
+    Some(Completion {
+        status: CrStatus::Success,
+        flags: if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() },
+        len: done.byte_cnt,
+        user_ctx: taken.ctx,
+        queue_ctx: link.queue_ctx,
+        local_id: done.local_id,
+        tpn: done.tpn,
+        ..Completion::default()
+    })
+}
+
+/// The completion that `cqe`, found in JFC `jfcn`, reports for `link`.
 pub(crate) fn completion(link: &Link, jfcn: u32, cqe: &Cqe) -> Option<Completion> {
     if cqe.local_id != link.id() {
         return None;

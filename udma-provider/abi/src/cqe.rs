@@ -79,6 +79,44 @@ pub const fn owner_of(word0: u64) -> bool {
     flag(word0, 2)
 }
 
+/// A send completion that succeeded: nearly all there are, read from half of the words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendDone {
+    /// As [`Cqe::entry_idx`].
+    pub entry_idx: u16,
+    /// As [`Cqe::local_id`].
+    pub local_id: u32,
+    /// As [`Cqe::tpn`].
+    pub tpn: u32,
+    /// As [`Cqe::byte_cnt`].
+    pub byte_cnt: u32,
+    /// As [`Cqe::user_data`].
+    pub user_data: u64,
+}
+
+impl SendDone {
+    /// Whether an entry with this word 0 is one: send side, no payload, status 0/0.
+    #[inline]
+    #[must_use]
+    pub const fn is_it(word0: u64) -> bool {
+        const OTHER: u64 = 1 | 1 << 3 | 1 << 7 | 0xffff << 16;
+        word0 & OTHER == 0
+    }
+
+    /// Reads words 0 to 3 of such an entry.
+    #[inline]
+    #[must_use]
+    pub const fn decode(words: &[u64; 4]) -> Self {
+        Self {
+            entry_idx: field16(words[0], 32, 16),
+            local_id: field32(words[0], 48, 16) | field32(words[1], 0, 4) << 16,
+            tpn: field32(words[1], 32, 24),
+            byte_cnt: field32(words[2], 0, 32),
+            user_data: (words[2] >> 32) | (words[3] << 32),
+        }
+    }
+}
+
 impl Cqe {
     /// The eight words. DW n of the hardware layout is half of word n/2.
     #[inline]

@@ -11,6 +11,7 @@ use crate::{
     cmd::{
         self, Access, Command, CreateQueue, Mode, QueueFlags, QueueKind, QueueState, RegisterSeg,
     },
+    cqe::SendDone,
     doorbell::{Arm, JfcDoorbell},
     eqe,
     sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, TargetKind},
@@ -320,6 +321,11 @@ proptest! {
         let w = cqe.encode(owner);
         prop_assert_eq!(Cqe::decode(&w), cqe);
         prop_assert_eq!(crate::cqe::owner_of(w[0]), owner);
+        let plain = !cqe.recv && !cqe.inline_en && cqe.status == CqeStatus::Success;
+        prop_assert_eq!(SendDone::is_it(w[0]), plain);
+        let half = SendDone::decode(&[w[0], w[1], w[2], w[3]]);
+        prop_assert_eq!((half.entry_idx, half.local_id, half.tpn), (entry_idx, local_id, tpn));
+        prop_assert_eq!((half.byte_cnt, half.user_data), (byte_cnt, words[0]));
     }
 
     #[test]
