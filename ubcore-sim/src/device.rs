@@ -16,10 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{
-    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, counters::Counter, eqe::EQE_LEN,
+    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, cmd::QueueState,
+    counters::Counter, eqe::EQE_LEN,
     regs::status,
 };
-use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
+use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use urma_mem::{Region, Serial, sleep::SleepFlag};
 
 use crate::context::{
@@ -122,6 +123,10 @@ pub struct Device {
     runnable: ArrayQueue<u32>,
     /// Queues with something for the shared part.
     listed: ArrayQueue<u32>,
+    /// Jetties whose send side left READY by itself: their receive side follows.
+    stopped: ArrayQueue<(u32, QueueState)>,
+    /// Some JFC's events are moderated by time: the shared part keeps the timers.
+    moderation: AtomicBool,
     requests: ArrayQueue<HostRequest>,
     shared: Serial<Shared>,
     /// When the shared part wants to be stepped; `u64::MAX`: on input only.
@@ -161,6 +166,8 @@ impl Device {
             cmd_pi: AtomicU32::new(0),
             runnable: ArrayQueue::new(LIST_LEN),
             listed: ArrayQueue::new(LIST_LEN),
+            stopped: ArrayQueue::new(LIST_LEN),
+            moderation: AtomicBool::new(false),
             requests: ArrayQueue::new(REQUESTS_LEN),
             shared: Serial::new(Shared::new(&cfg)),
             deadline: AtomicU64::new(u64::MAX),
@@ -270,6 +277,20 @@ impl Device {
 
     pub(crate) fn command_pi(&self) -> &AtomicU32 {
         &self.cmd_pi
+    }
+
+    pub(crate) fn set_moderation(&self, on: bool) {
+        self.moderation.store(on, Ordering::SeqCst);
+    }
+
+    /// A jetty's send side left READY by itself.
+    pub(crate) fn on_stopped(&self, id: u32, state: QueueState) {
+        // A queue stops once per life, so there is room for all that can exist.
+        let _ = self.stopped.push((id, state));
+    }
+
+    pub(crate) fn next_stopped(&self) -> Option<(u32, QueueState)> {
+        self.stopped.pop()
     }
 
     /// Asks the host for something; `false` when too much waits already.

@@ -328,6 +328,32 @@ fn an_armed_queue_fires_once_also_for_what_waits() {
 }
 
 #[test]
+fn moderation_waits_for_a_count_or_a_period() {
+    let (mut a, b) = pair();
+    let (eqn, _events) = a.eq();
+    let jfc = a.jfc_on(4, eqn);
+    let jetty = a.jetty(4, &jfc, |_| {});
+    let mut s = scene_of((a, b), 4, 4);
+    (s.jetty, s.jfc) = (jetty, jfc);
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    s.a.ok(Command::ModifyJfc { jfcn: s.jfc.id, count: 2, period_us: 50 });
+    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
+    assert_eq!(s.a.raises.count(), 0, "one of two");
+    s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
+    assert_eq!(s.a.raises.count(), 1, "two");
+    while s.a.poll(&mut s.jfc).is_some() {}
+    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
+    let due = s.a.dev.poll_deadline().expect("a timer runs");
+    assert_eq!(due, s.a.now + 50_000);
+    s.a.dev.step(due - 1);
+    assert_eq!(s.a.raises.count(), 1);
+    s.a.dev.step(due);
+    assert_eq!(s.a.raises.count(), 2, "the period is over");
+}
+
+#[test]
 fn suspended_and_reset_queues_give_every_request_its_end() {
     let mut s = scene();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);

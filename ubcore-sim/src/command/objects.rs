@@ -33,6 +33,11 @@ impl Shared {
             Command::ModifyJfc { jfcn, count, period_us } => {
                 let jfc = find_jfc(dev, jfcn)?;
                 jfc.set_moderation(u32::from(count), u32::from(period_us));
+                self.moderated.remove(&jfcn);
+                if period_us != 0 {
+                    self.moderated.insert(jfcn, None);
+                }
+                dev.set_moderation(!self.moderated.is_empty());
                 Ok(Answer::ok(&[]))
             }
             Command::DestroyJfc { jfcn } => self.destroy_jfc(dev, jfcn),
@@ -97,6 +102,7 @@ impl Shared {
             return Err(CmdStatus::InUse);
         }
         jfc.close();
+        self.moderated.remove(&jfcn);
         self.objects.jfcs.give_back(jfcn);
         Ok(Answer::ok(&[]))
     }

@@ -393,6 +393,7 @@ impl Shared {
         self.objects = crate::context::objects::Objects::default();
         self.ring = None;
         self.waiting.clear();
+        self.moderated.clear();
     }
 }
 

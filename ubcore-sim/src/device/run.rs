@@ -56,6 +56,8 @@ impl Device {
         if left.shared {
             self.list_send(queue);
             self.run_shared(now);
+        } else if left.busy && self.moderation.load(Ordering::Relaxed) {
+            self.run_shared(now);
         }
         left.busy
     }

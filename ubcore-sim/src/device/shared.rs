@@ -3,6 +3,8 @@
 //! *Owns*: what commands make; what waits for its answer. *Takes*: the command ring, time.
 //! *Gives*: answers. *Must not*: be waited for by a poster.
 
+use std::collections::BTreeMap;
+
 use udma_abi::Nanos;
 
 use super::{Device, DeviceCfg};
@@ -19,6 +21,8 @@ pub(crate) struct Shared {
     pub(crate) ring: Option<CommandRing>,
     /// Commands not answered yet, by sequence number.
     pub(crate) waiting: Vec<(u32, Waiting)>,
+    /// JFCs whose events wait for at most a period; when that is over.
+    pub(crate) moderated: BTreeMap<u32, Option<Nanos>>,
 }
 
 impl Shared {
@@ -28,12 +32,20 @@ impl Shared {
             objects: Objects::default(),
             ring: None,
             waiting: Vec::new(),
+            moderated: BTreeMap::new(),
         }
     }
 
     /// One bounded step.
     pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
         let mut busy = self.step_commands(dev, now);
+        while let Some((id, state)) = dev.next_stopped() {
+            self.exchange.set_recv_state(dev, id, state);
+            busy = true;
+        }
+        if !self.moderated.is_empty() {
+            self.step_moderated(dev, now);
+        }
         busy |= self.exchange.step(dev, now);
         if !self.waiting.is_empty() {
             busy |= self.step_waiting(dev, now);
@@ -44,6 +56,23 @@ impl Shared {
     pub(crate) fn poll_deadline(&self) -> Deadline {
         // A waiting command is looked at in every step; a drain is over within its patience.
         let waiting = self.waiting.iter().filter_map(|(_, w)| w.deadline()).min();
-        [waiting, self.exchange.poll_deadline()].into_iter().flatten().min()
+        let moderated = self.moderated.values().flatten().min().copied();
+        [waiting, moderated, self.exchange.poll_deadline()].into_iter().flatten().min()
+    }
+
+    /// Fires armed JFCs whose period is over.
+    fn step_moderated(&mut self, dev: &Device, now: Nanos) {
+        for (jfcn, due) in &mut self.moderated {
+            let Some(jfc) = dev.jfcs().get(*jfcn) else { continue };
+            *due = match (jfc.period_us(), *due) {
+                (None, _) => None,
+                (Some(us), None) => Some(now.saturating_add(u64::from(us) * 1000)),
+                (Some(_), Some(at)) if at <= now => {
+                    jfc.on_period();
+                    None
+                }
+                (Some(_), waits) => waits,
+            };
+        }
     }
 }

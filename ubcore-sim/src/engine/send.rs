@@ -341,6 +341,9 @@ impl SendEngine {
             return;
         }
         self.state = State::Error { told: false };
+        if self.is_jetty {
+            visit.dev.on_stopped(self.id, QueueState::Error);
+        }
         let kind = if self.is_jetty { AsyncKind::JettyErr } else { AsyncKind::JfsErr };
         visit.dev.async_event(kind, self.id);
     }
