@@ -104,3 +104,41 @@ fn two_processes_print_the_same_hash_for_all_work() {
         assert_eq!(hash_of(world), hash_of(world), "{world}");
     }
 }
+
+/// Checks that cannot fail prove nothing: each of these mistakes must turn a run red.
+#[cfg(feature = "planted-faults")]
+mod planted {
+    use ubcore_sim::device::PlantedFault;
+
+    use super::*;
+
+    fn is_seen(fault: PlantedFault, weather: Weather, work: Work) -> bool {
+        (0..20).any(|seed| {
+            let mut plan = SimPlan::new(seed, weather, work);
+            for device in &mut plan.fabric.devices {
+                device.fault = Some(fault);
+            }
+            run(&plan).is_err()
+        })
+    }
+
+    #[test]
+    fn a_doubled_completion_is_seen() {
+        assert!(is_seen(PlantedFault::CompletionDoubled, Weather::SameHost, Work::OneSided));
+    }
+
+    #[test]
+    fn a_dropped_completion_is_seen() {
+        assert!(is_seen(PlantedFault::CompletionDropped, Weather::SameHost, Work::OneSided));
+    }
+
+    #[test]
+    fn swapped_requests_are_seen() {
+        assert!(is_seen(PlantedFault::OrderSwapped, Weather::SameHost, Work::OneSided));
+    }
+
+    #[test]
+    fn an_acknowledgement_before_placement_is_seen() {
+        assert!(is_seen(PlantedFault::AckBeforePlacement, Weather::Fair, Work::All));
+    }
+}

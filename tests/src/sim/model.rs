@@ -5,9 +5,12 @@
 //! for whatever is lost, doubled, corrupted or misordered. *Must not*: know paths or packets.
 //!
 //! Order is kept per (jetty, target), and each initiator has an area of its own at each target: so
-//! the effect of a request is known when it is posted.
+//! the effect of a request is known when it is posted. One freedom remains to the device: an answer
+//! may be gathered late, so what changes bytes that a read under way asked for carries a fence
+//! (UB Base Specification 2.0.1, 7.3).
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Bytes of the area that one initiator owns at one target.
 pub(super) const AREA_LEN: usize = 32 << 10;
@@ -45,6 +48,8 @@ pub(super) struct Pending {
     pub(super) slot: usize,
     /// What it brings back.
     pub(super) expected: Expected,
+    /// What it reads of which target's area.
+    pub(super) reads: Option<(usize, Range<usize>)>,
 }
 
 /// One initiator's view of one target.
@@ -97,6 +102,13 @@ impl Requests {
         self.pending.push_back(pending);
     }
 
+    /// Whether a read under way asks `target` for a byte of `range`.
+    pub(super) fn is_read(&self, target: usize, range: &Range<usize>) -> bool {
+        let overlaps = |read: &Range<usize>| read.start < range.end && range.start < read.end;
+        let reads = self.pending.iter().filter_map(|pending| pending.reads.as_ref());
+        reads.into_iter().any(|(at, read)| *at == target && overlaps(read))
+    }
+
     /// Under way.
     #[must_use]
     pub(super) fn len(&self) -> usize {
@@ -140,7 +152,7 @@ mod tests {
         let mut requests = Requests::default();
         for (number, signalled) in [(1, false), (2, true), (3, true)] {
             let expected = Expected::Nothing;
-            requests.push(Pending { number, signalled, slot: 0, expected });
+            requests.push(Pending { number, signalled, slot: 0, expected, reads: None });
         }
         requests
     }

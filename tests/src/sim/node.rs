@@ -10,8 +10,8 @@ use udma_abi::DeviceBacking;
 use udma_provider::UdmaProvider;
 use urma_core::{
     Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
-    LocalSge, Mapping, RecvWr, Registry, RemoteAddr, Segment, SegmentAccess, SegmentCfg, Status,
-    TargetJetty, Token, TransportMode,
+    LocalSge, Mapping, PostReason, RecvWr, Registry, RemoteAddr, Segment, SegmentAccess,
+    SegmentCfg, Status, TargetJetty, Token, TransportMode,
 };
 use urma_mem::Region;
 
@@ -122,17 +122,22 @@ impl Program {
         Ok(())
     }
 
-    /// Posts the receive of slot `slot` (counted from 0 among receive slots), filled with `fill`.
+    /// Posts the receive of slot `slot` (counted from 0 among receive slots), filled with `fill`;
+    /// false when the queue is full: an older receive may take longer than a newer one.
     ///
     /// # Errors
     /// The queue refused it.
-    pub(super) fn post_receive(&mut self, slot: usize, fill: u8) -> Result<(), String> {
+    pub(super) fn post_receive(&mut self, slot: usize, fill: u8) -> Result<bool, String> {
         let place = (SLOTS + slot) * SLOT_LEN;
         self.view.local.write(place, &[fill; SLOT_LEN]).map_err(|error| error.to_string())?;
         let Self { jetty, view, .. } = self;
         let dst = [view.sge(SLOTS + slot, 0, SLOT_LEN)];
         let wr = RecvWr { dst: &dst, user_ctx: slot as u64 };
-        jetty.post_recv(&[wr]).map_err(|error| error.to_string())
+        match jetty.post_recv(&[wr]).map_err(|error| error.reason) {
+            Ok(()) => Ok(true),
+            Err(PostReason::Full) => Ok(false),
+            Err(reason) => Err(format!("a receive was refused: {reason}")),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! random but the plan's seed.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ubcore_sim::link::Rng;
@@ -159,7 +160,10 @@ impl<'a> Run<'a> {
     fn post_receives(&mut self, node: usize) -> Result<(), String> {
         for _ in 0..self.rng.below(8) {
             let Some(slot) = self.unposted[node].pop() else { return Ok(()) };
-            self.programs[node].post_receive(slot, FILL)?;
+            if !self.programs[node].post_receive(slot, FILL)? {
+                self.unposted[node].push(slot);
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -191,7 +195,9 @@ impl<'a> Run<'a> {
 
         let program = &mut self.programs[me];
         program.view.local.write(slot * SLOT_LEN, &draw.bytes).map_err(|e| e.to_string())?;
-        let place = Place { me, to, slot, number, signalled };
+        let late = |range| self.requests[me].is_read(to, &range);
+        let fence = draw.changes().into_iter().any(late) || self.rng.chance_ppm(50_000);
+        let place = Place { me, to, slot, number, flags: flags(signalled, fence) };
         let (expected, refused) = post(program, &draw, &mut pair, place);
         match refused {
             None => {}
@@ -201,7 +207,8 @@ impl<'a> Run<'a> {
         self.pairs[me][to] = pair;
         self.free[me].pop();
         self.next_number += 1;
-        self.requests[me].push(Pending { number, signalled, slot, expected });
+        let reads = draw.reads().map(|range| (to, range));
+        self.requests[me].push(Pending { number, signalled, slot, expected, reads });
         Ok(true)
     }
 
@@ -332,6 +339,33 @@ impl Draw {
     }
 }
 
+impl Draw {
+    /// What it changes in its area.
+    fn changes(&self) -> Vec<Range<usize>> {
+        let bytes = self.offset..self.offset + self.bytes.len();
+        let word = self.word * 8..self.word * 8 + 8;
+        match self.kind {
+            0..=2 | 6 => vec![bytes],
+            7 | 8 => vec![bytes, word],
+            9..=12 => vec![word],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What it reads of its area, if it is a read.
+    fn reads(&self) -> Option<Range<usize>> {
+        let is_read = (3..=5).contains(&self.kind);
+        is_read.then(|| self.offset..self.offset + self.bytes.len())
+    }
+}
+
+fn flags(signalled: bool, fence: bool) -> WrFlags {
+    let mut flags = WrFlags::empty();
+    flags.set(WrFlags::COMPLETE, signalled);
+    flags.set(WrFlags::FENCE, fence);
+    flags
+}
+
 /// Where a request goes and who it is.
 #[derive(Clone, Copy)]
 struct Place {
@@ -339,7 +373,7 @@ struct Place {
     to: usize,
     slot: usize,
     number: u64,
-    signalled: bool,
+    flags: WrFlags,
 }
 
 /// Posts what `draw` says and tells the model; what it brings back, and why it was refused.
@@ -349,7 +383,7 @@ fn post(
     pair: &mut Pair,
     place: Place,
 ) -> (Expected, Option<PostReason>) {
-    let Place { me, to, slot, number, signalled } = place;
+    let Place { me, to, slot, number, flags } = place;
     let len = draw.bytes.len();
     // Two pieces of the slot, in order.
     let cut = len / 3;
@@ -363,7 +397,6 @@ fn post(
         .collect();
     let remote = |offset| View::remote(peer, me, offset);
     let (op, expected) = choose(draw, pair, &sges, view.sge(slot, 0, 8), &remote);
-    let flags = if signalled { WrFlags::COMPLETE } else { WrFlags::empty() };
     let wr = SendWr { flags, ..SendWr::new(op, &peer.target, number) };
     let refused = jetty.post_send(&[wr]).err().map(|error| error.reason);
     (expected, refused)
