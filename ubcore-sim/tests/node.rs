@@ -114,6 +114,34 @@ mod tests {
     }
 
     #[test]
+    fn forged_and_malformed_datagrams_are_dropped_and_counted() {
+        let node = open();
+        let to = (eid_ip(node.eid()), ROCE_PORT);
+        let stranger = UdpSocket::bind("127.99.0.1:0").unwrap();
+        let sent = [0, 1, 11, 15, 16, 17, 64, 1500, 9000];
+        for len in sent {
+            stranger.send_to(&vec![0xc3; len], to).unwrap();
+        }
+        let drops = || {
+            let reasons = [
+                Counter::DropMalformed,
+                Counter::DropIcrc,
+                Counter::DropUnknownTp,
+                Counter::DropOldIncarnation,
+                Counter::DropWindow,
+                Counter::DropUm,
+            ];
+            reasons.map(|reason| node.device().counter(reason)).iter().sum::<u64>()
+        };
+        let end = node.now() + 20_000_000_000;
+        while drops() < sent.len() as u64 && node.now() < end {
+            idle(Duration::from_millis(1));
+        }
+        assert_eq!(drops(), sent.len() as u64);
+        assert_eq!(node.device().counter(Counter::RxPackets), 0);
+    }
+
+    #[test]
     fn many_opens_leave_no_descriptor_mapping_or_thread() {
         let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
         let shared = || {

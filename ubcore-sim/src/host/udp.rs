@@ -155,6 +155,11 @@ impl Udp {
             let buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
             for (buffer, meta) in buffers.zip(metas.iter().take(filled)) {
                 let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
+                if bytes.is_empty() {
+                    // An empty datagram is one, too: the core counts it.
+                    count += 1;
+                    on_datagram(meta.addr, bytes);
+                }
                 for (id, datagram) in bytes.chunks_mut(meta.stride.max(1)).enumerate() {
                     count += 1;
                     if meta.addr.is_ipv4() {
