@@ -59,15 +59,25 @@ pub(super) struct Pair {
     pub(super) mirror: Vec<u8>,
     /// Messages that the target has not received yet.
     pub(super) messages: VecDeque<Message>,
+    /// Who touched which bytes, in posting order; for telling what went wrong.
+    pub(super) history: Vec<(u64, Range<usize>, String)>,
 }
 
 impl Default for Pair {
     fn default() -> Self {
-        Self { mirror: vec![0; AREA_LEN], messages: VecDeque::new() }
+        Self { mirror: vec![0; AREA_LEN], messages: VecDeque::new(), history: Vec::new() }
     }
 }
 
 impl Pair {
+    /// Those that touched byte `at`, in posting order.
+    #[must_use]
+    pub(super) fn story(&self, at: usize) -> String {
+        let touched = self.history.iter().filter(|(_, range, _)| range.contains(&at));
+        let lines = touched.map(|(number, range, what)| format!("  {number} {range:?} {what}\n"));
+        lines.collect()
+    }
+
     /// A write of `bytes` at `offset`.
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.mirror[offset..offset + bytes.len()].copy_from_slice(bytes);

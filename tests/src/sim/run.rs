@@ -204,6 +204,10 @@ impl<'a> Run<'a> {
             Some(PostReason::Full) => return Ok(false),
             Some(reason) => return Err(format!("request {number} was refused: {reason}")),
         }
+        let flags = place.flags;
+        for range in draw.changes().into_iter().chain(draw.reads()) {
+            pair.history.push((number, range, format!("kind {} {flags:?}", draw.kind)));
+        }
         self.pairs[me][to] = pair;
         self.free[me].pop();
         self.next_number += 1;
@@ -238,7 +242,11 @@ impl<'a> Run<'a> {
                 let at = pending.slot * SLOT_LEN;
                 self.programs[node].view.local.read(at, &mut found).map_err(|e| e.to_string())?;
                 if let Some(at) = first_difference(&found, expected) {
-                    return Err(format!("request {} brought wrong byte {at}", pending.number));
+                    let story = self.story(node, &pending, at);
+                    return Err(format!(
+                        "request {} brought wrong byte {at}\n{story}",
+                        pending.number
+                    ));
                 }
             }
             self.free[node].push(pending.slot);
@@ -282,6 +290,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// What happened to a byte that a read brought.
+    fn story(&self, node: usize, pending: &Pending, at: usize) -> String {
+        let reads = pending.reads.as_ref();
+        reads.map_or_else(String::new, |(to, range)| self.pairs[node][*to].story(range.start + at))
+    }
+
     fn check_memory(&self) -> Result<(), String> {
         for (initiator, pairs) in self.pairs.iter().enumerate() {
             for (target, pair) in pairs.iter().enumerate() {
@@ -289,7 +303,10 @@ impl<'a> Run<'a> {
                 let area = &self.programs[target].view.area;
                 area.read(initiator * AREA_LEN, &mut found).map_err(|error| error.to_string())?;
                 if let Some(at) = first_difference(&found, &pair.mirror) {
-                    return Err(format!("area of {initiator} at {target} differs at {at}"));
+                    return Err(format!(
+                        "area of {initiator} at {target} differs at {at}\n{}",
+                        pair.story(at)
+                    ));
                 }
             }
         }
