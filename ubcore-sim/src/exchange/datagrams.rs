@@ -150,7 +150,8 @@ impl Exchange {
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         let after = (Bound::Excluded(self.turn), Bound::Unbounded);
         let (own, pool) = (self.cfg.eid, &self.pool);
-        let found = self.peers.range_mut(after).find_map(|(eid, peer)| transmit(eid, peer, now, buf, pool));
+        let found =
+            self.peers.range_mut(after).find_map(|(eid, peer)| transmit(eid, peer, now, buf, pool));
         let found = found.or_else(|| {
             let before = ..=self.turn;
             self.peers.range_mut(before).find_map(|(eid, peer)| transmit(eid, peer, now, buf, pool))

@@ -186,10 +186,7 @@ pub(super) struct ReadJob {
 }
 
 /// Checks a read as a whole.
-pub(super) fn read(
-    work: &mut Work<'_>,
-    header: &RequestHeader,
-) -> Result<ReadJob, ResponseStatus> {
+pub(super) fn read(work: &mut Work<'_>, header: &RequestHeader) -> Result<ReadJob, ResponseStatus> {
     let (_, _, life) = reach(work, &want(header, header.access.address, Access::READ, 0))?;
     Ok(ReadJob { header: *header, life, done: 0, failed: false })
 }

@@ -14,8 +14,8 @@ use urma_packet::{
 use super::carrier::{Broken, Inbound, Payload};
 use crate::device::DeviceCfg;
 use crate::transport::{
-    Agreed, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, OpenError, Piece,
-    PushError, Received, Strategy, Tp,
+    Agreed, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, OpenError,
+    Piece, PushError, Received, Strategy, Tp,
 };
 
 /// Datagrams that may wait for the link.

@@ -3,11 +3,7 @@
 //! *Owns*: which field goes where. *Takes*: a decoded entry. *Gives*: the header that all pieces
 //! share. *Must not*: read payload.
 
-use udma_abi::{
-    Opcode, Sqe,
-    cmd::Mode,
-    sqe::SqeFlags,
-};
+use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
 use urma_packet::{
     Access, AtomicOp, AtomicOperands, Initiator, Invalidate, Notify, OperandSize, OrderTag,
     RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue,
@@ -25,11 +21,8 @@ pub(super) fn header(
     len: u32,
 ) -> Option<RequestHeader> {
     let op = operation(sqe, len)?;
-    let token = if op.is_send() {
-        sqe.token_en.then_some(sqe.token_value)
-    } else {
-        segment_token(sqe)
-    };
+    let token =
+        if op.is_send() { sqe.token_en.then_some(sqe.token_value) } else { segment_token(sqe) };
     let access = if op.is_send() {
         Access { address: 0, token_id: TokenId::default(), length: len }
     } else {

@@ -4,9 +4,7 @@
 //! the carrier. *Must not*: move a byte before every check passed; acknowledge before placement.
 
 use udma_abi::{Cqe, CqeStatus, counters::Counter, cqe::INLINE_MAX};
-use urma_packet::{
-    RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus,
-};
+use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus};
 
 use super::Work;
 use super::carrier::Payload;
@@ -215,7 +213,8 @@ fn receive_for(
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         return Ok(taken);
     }
-    let ask = ask(from, part.header, Datagram::No).ok_or(Outcome::refused(ResponseStatus::NoTarget))?;
+    let ask =
+        ask(from, part.header, Datagram::No).ok_or(Outcome::refused(ResponseStatus::NoTarget))?;
     work.receives.take(work.dev, &ask).map_err(|status| match status {
         ResponseStatus::ReceiverNotReady { .. } => Outcome::NotReady(status),
         _ => Outcome::refused(status),
@@ -233,12 +232,7 @@ fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
     })
 }
 
-fn send_piece(
-    served: &mut Served,
-    work: &mut Work<'_>,
-    from: From,
-    part: &Part<'_>,
-) -> Outcome {
+fn send_piece(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
     let length = part.header.access.length;
     if part.is_first() {
         let taken = match receive_for(served, work, from, part) {
@@ -252,7 +246,9 @@ fn send_piece(
         let receive = Some(taken);
         served.message = Some(Message { start: 0, length, done: 0, life: 0, receive });
     }
-    let Some(message) = &mut served.message else { return Outcome::refused(ResponseStatus::Length) };
+    let Some(message) = &mut served.message else {
+        return Outcome::refused(ResponseStatus::Length);
+    };
     let fits = message.fits(part.header, part.len()) && part.payload == Payload::Here;
     let placed = fits && place_received(work, message, part);
     if !placed {
@@ -295,11 +291,7 @@ fn place_received(work: &mut Work<'_>, message: &Message, part: &Part<'_>) -> bo
     if goes_inline(taken, part) {
         return true;
     }
-    let span = Span {
-        at: u64::from(message.done),
-        len: part.bytes.len(),
-        last: part.is_last(),
-    };
+    let span = Span { at: u64::from(message.done), len: part.bytes.len(), last: part.is_last() };
     gather::write_in(taken.pieces(), &mut work.segments(), span, part.bytes).is_ok()
 }
 
@@ -331,12 +323,7 @@ fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_>) {
 }
 
 /// A piece of any write: all targets are checked at the first one, and again for each.
-fn write_piece(
-    served: &mut Served,
-    work: &mut Work<'_>,
-    from: From,
-    part: &Part<'_>,
-) -> Outcome {
+fn write_piece(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
     let header = part.header;
     if part.is_first() {
         let start = header.access.address;
@@ -360,7 +347,9 @@ fn write_piece(
         let length = header.access.length;
         served.message = Some(Message { start, length, done: 0, life, receive });
     }
-    let Some(message) = &mut served.message else { return Outcome::refused(ResponseStatus::Length) };
+    let Some(message) = &mut served.message else {
+        return Outcome::refused(ResponseStatus::Length);
+    };
     let placed = if !message.fits(header, part.len()) {
         Err(ResponseStatus::Length)
     } else if part.payload == Payload::Placed {
@@ -409,8 +398,7 @@ impl Work<'_> {
             return taken.fail(self.dev, status);
         }
         let length = part.header.access.length;
-        let message =
-            Message { start: 0, length, done: 0, life: 0, receive: Some(taken) };
+        let message = Message { start: 0, length, done: 0, life: 0, receive: Some(taken) };
         let placed = place_received(self, &message, part);
         let Some(taken) = message.receive else { return };
         if placed {

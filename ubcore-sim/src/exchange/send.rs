@@ -74,7 +74,12 @@ impl Senders {
     }
 
     /// The request of an entry that was handed over, and whose sequence it belongs to.
-    pub(super) fn request(&mut self, id: u32, sqe: &Sqe, handed: &Handed) -> Option<(Pair, Request)> {
+    pub(super) fn request(
+        &mut self,
+        id: u32,
+        sqe: &Sqe,
+        handed: &Handed,
+    ) -> Option<(Pair, Request)> {
         let side = &self.by_id.get(&id)?.side;
         let initiator = pair::initiator(id, side.is_jetty);
         let header = request::header(sqe, initiator, side.mode, handed.len)?;
@@ -151,7 +156,9 @@ impl Peer {
         }
         let now = work.now;
         let Self { flows, carrier, under_way, .. } = self;
-        let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), carrier) else { return Turn::Idle };
+        let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), carrier) else {
+            return Turn::Idle;
+        };
         let Some(request) = flow.current(now) else { return Turn::Idle };
         if *under_way >= UNDER_WAY_MAX && !request.begun {
             return Turn::Full;

@@ -37,7 +37,8 @@ impl Message {
         let at = self.start.checked_add(u64::from(self.done)) == Some(header.access.address);
         let end = self.done.checked_add(len);
         let last = header.flags.contains(RequestFlags::LAST);
-        let inside = end.is_some_and(|end| if last { end == self.length } else { end < self.length });
+        let inside =
+            end.is_some_and(|end| if last { end == self.length } else { end < self.length });
         at && inside && header.access.length == self.length
     }
 }

@@ -117,13 +117,7 @@ impl Exchange {
         Found::Asked
     }
 
-    fn open_way(
-        &mut self,
-        dev: &Device,
-        now: Nanos,
-        eid: RawEid,
-        unreliable: bool,
-    ) -> Connecting {
+    fn open_way(&mut self, dev: &Device, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
         let Self { peers, numbers, ways, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
@@ -221,7 +215,8 @@ impl Exchange {
     }
 
     pub(crate) fn on_peer_gone(&mut self, dev: &Device, now: Nanos, eid: RawEid) {
-        let on_host = self.peers.get(&eid).is_some_and(|p| matches!(p.carrier, Some(Carrier::Ring(_))));
+        let on_host =
+            self.peers.get(&eid).is_some_and(|p| matches!(p.carrier, Some(Carrier::Ring(_))));
         if on_host {
             dev.count(Counter::PeerDied);
             self.lose(dev, now, eid);

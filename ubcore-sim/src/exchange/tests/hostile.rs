@@ -1,0 +1,141 @@
+//! A peer that lies: pieces written straight into the responder.
+
+use udma_abi::{CqeStatus, Opcode, cmd::Access, counters::Counter};
+use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
+
+use super::super::carrier::Payload;
+use super::super::pair;
+use super::super::request;
+use super::super::respond::Part;
+use super::super::{Exchange, Work};
+use super::world::{Kind, SENDER, World, sum};
+use udma_abi::cmd::Mode;
+
+const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+
+/// Gives node 1 a piece as if node 0 had sent it; the answers it caused.
+fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<ResponseStatus> {
+    let from = w.eid(0);
+    let now = w.now;
+    let node = &mut w.nodes[1];
+    let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
+    let mut work = Work { dev: &node.dev, now, senders, receives, numbers, cache, bytes: room };
+    let peer = peers.get_mut(&from).unwrap();
+    peer.answers.clear();
+    peer.on_request(&mut work, &Part { header, payload: Payload::Here, bytes });
+    peer.answers.iter().map(|answer| answer.status).collect()
+}
+
+fn header(w: &World, opcode: Opcode, len: u32, tassn: u16) -> RequestHeader {
+    let sqe = match opcode {
+        Opcode::Send => w.to_jetty(opcode, 2000, 0),
+        _ => w.to_memory(opcode, 2, 0),
+    };
+    let header = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, len).unwrap();
+    RequestHeader { tassn, ..header }
+}
+
+fn world() -> World {
+    let mut w = World::new(Kind::Ring);
+    let _there = w.segment(1, 2, 4096, RW);
+    w.receiver(1, 2000);
+    w
+}
+
+#[test]
+fn a_duplicate_is_answered_again_and_not_done_again() {
+    let mut w = world();
+    w.post(1, 2000, 2, 0, 64);
+    w.post(1, 2000, 2, 0, 64);
+    let send = header(&w, Opcode::Send, 4, 0);
+    assert_eq!(piece(&mut w, &send, b"abcd"), [ResponseStatus::Ack]);
+    assert_eq!(piece(&mut w, &send, b"abcd"), [ResponseStatus::Ack]);
+    assert!(w.received(1).is_some());
+    assert!(w.received(1).is_none(), "one completion");
+    let later = header(&w, Opcode::Send, 4, 9);
+    let expected = ResponseStatus::OutOfSequence { expected: 1 };
+    assert_eq!(piece(&mut w, &later, b"abcd"), [expected]);
+}
+
+#[test]
+fn an_atomic_is_answered_from_its_saved_result() {
+    let mut w = world();
+    let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+    there.store_u64(0, 10).unwrap();
+    let sqe = udma_abi::Sqe { operand: 5, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+    let add = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 8).unwrap();
+    for _ in 0..3 {
+        assert_eq!(piece(&mut w, &add, &[]), [ResponseStatus::Ack]);
+        let peer = w.nodes[1].exchange.peers.values().next().unwrap();
+        let urma_packet::ResponseBody::Atomic(value) = peer.answers[0].body else { panic!() };
+        assert_eq!(value.value, 10);
+    }
+    assert_eq!(there.load_u64(0).unwrap(), 15, "added once");
+}
+
+#[test]
+fn pieces_that_do_not_follow_each_other_end_the_message() {
+    let mut w = world();
+    let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+    w.post(1, 2000, 2, 0, 4096);
+    let whole = header(&w, Opcode::Send, 1000, 0);
+    let part = |flags, at| {
+        let mut part = whole;
+        part.flags = flags;
+        part.access.address = at;
+        part
+    };
+    // A piece of nothing.
+    let stray = part(RequestFlags::empty(), 256);
+    assert_eq!(piece(&mut w, &stray, &[1; 256]), []);
+    assert_eq!(w.counter(1, Counter::DropMalformed), 1);
+    // A gap.
+    assert_eq!(piece(&mut w, &part(RequestFlags::FIRST, 0), &[1; 256]), []);
+    assert_eq!(
+        piece(&mut w, &part(RequestFlags::empty(), 512), &[1; 256]),
+        [ResponseStatus::Length]
+    );
+    assert_eq!(w.received(1).unwrap().status, CqeStatus::LocLen);
+    // The rest of it has its answer already.
+    assert_eq!(piece(&mut w, &part(RequestFlags::LAST, 768), &[1; 232]), []);
+    // A write whose second piece names other memory, beyond the segment.
+    let write = header(&w, Opcode::Write, 1000, 0);
+    let mut first = write;
+    first.flags = RequestFlags::FIRST;
+    let mut second = write;
+    second.flags = RequestFlags::LAST;
+    second.access.address += 4096;
+    there.zero(0, 4096).unwrap();
+    assert_eq!(piece(&mut w, &first, &[0; 500]), []);
+    assert_eq!(piece(&mut w, &second, &[7; 500]), [ResponseStatus::Length]);
+    assert_eq!(sum(&there), 0);
+}
+
+#[test]
+fn a_segment_that_goes_between_two_pieces_is_not_touched_again() {
+    let mut w = world();
+    let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+    let mut first = header(&w, Opcode::Write, 1000, 0);
+    first.flags = RequestFlags::FIRST;
+    assert_eq!(piece(&mut w, &first, &[0; 500]), []);
+    w.nodes[1].dev.segments().kill(2 << 8).unwrap();
+    // Another registration under the same token id is not the same memory either.
+    let _new = w.segment(1, 2, 4096, RW);
+    let mut second = first;
+    second.flags = RequestFlags::LAST;
+    second.access.address += 500;
+    assert_eq!(piece(&mut w, &second, &[9; 500]), [ResponseStatus::AccessAbort]);
+    assert_eq!(sum(&there), 0);
+}
+
+#[test]
+fn a_half_message_keeps_its_receive_for_the_next_attempt() {
+    let mut w = world();
+    w.post(1, 2000, 2, 0, 64);
+    let mut first = header(&w, Opcode::Send, 64, 0);
+    first.flags = RequestFlags::FIRST;
+    assert_eq!(piece(&mut w, &first, &[1; 32]), []);
+    let whole = header(&w, Opcode::Send, 64, 0);
+    assert_eq!(piece(&mut w, &whole, &[2; 64]), [ResponseStatus::Ack]);
+    assert_eq!(w.received(1).unwrap().status, CqeStatus::Success);
+}

@@ -1,0 +1,363 @@
+//! Two nodes, their exchanges, and the air between them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use udma_abi::{
+    Cqe, CqeStatus, Nanos, Opcode, RawEid, Sge, Sqe,
+    cmd::{Access, Mode, QueueState},
+    counters::Counter,
+    cqe::{CQE_LEN, owner_of},
+    rqe::{self, Rqe, record},
+    sqe::{SQE_WORDS_MAX, TargetKind, control_len},
+};
+use urma_mem::{Pages, Region};
+
+use crate::context::{jfc::Jfc, segment::NewSegment};
+use crate::device::{Device, DeviceCfg, Ports};
+use crate::engine::mail::{Handed, Mail};
+use crate::exchange::{Connecting, Exchange, RecvSide, SendSide};
+use crate::ports::{Extent, Interrupt, MemoryHost, SameHostParts, Wake};
+use crate::share::layout::{NODE_LEN, half_len};
+use crate::transport::TRANSMIT_MAX;
+
+pub(super) const TOKEN: u32 = 0x1234_5678;
+/// Send queue of each node.
+pub(super) const SENDER: u32 = 1500;
+const JFC_DEPTH: usize = 256;
+const RING_LEN: usize = 1 << 18;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Ring,
+    Packets,
+}
+
+#[derive(Debug)]
+struct Quiet;
+
+impl Wake for Quiet {
+    fn wake(&self) {}
+}
+impl Interrupt for Quiet {
+    fn raise(&self, _vector: u16) {}
+}
+impl MemoryHost for Quiet {
+    fn share(&self, _key: u32, _region: &Region) -> Vec<Extent> {
+        Vec::new()
+    }
+    fn unshare(&self, _key: u32) {}
+}
+
+struct Receiver {
+    ring: Region,
+    record: Region,
+    posted: u32,
+}
+
+pub(super) struct Node {
+    pub(super) dev: Arc<Device>,
+    pub(super) exchange: Exchange,
+    mail: Arc<Mail>,
+    next_seq: u32,
+    ends: BTreeMap<u32, (CqeStatus, u32)>,
+    jfc: Arc<Jfc>,
+    cqes: Region,
+    polled: usize,
+    receivers: BTreeMap<u32, Receiver>,
+    stopped: bool,
+}
+
+pub(super) struct World {
+    pub(super) nodes: [Node; 2],
+    pub(super) now: Nanos,
+    pub(super) tpn: u32,
+}
+
+/// Runs a scenario over each carrier.
+pub(super) fn on_both(scenario: impl Fn(&mut World)) {
+    for kind in [Kind::Ring, Kind::Packets] {
+        scenario(&mut World::new(kind));
+    }
+}
+
+pub(super) const fn va(tid: u32) -> u64 {
+    (tid as u64) << 32
+}
+
+pub(super) fn fill(region: &Region) {
+    let bytes: Vec<u8> = (0..region.len()).map(|n| (n % 251) as u8 + 1).collect();
+    region.write(0, &bytes).unwrap();
+}
+
+pub(super) fn assert_filled(region: &Region, len: usize) {
+    let mut bytes = vec![0; len];
+    region.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().enumerate().all(|(n, &byte)| byte == (n % 251) as u8 + 1));
+}
+
+pub(super) fn sum(region: &Region) -> u64 {
+    let mut bytes = vec![0; region.len()];
+    region.read(0, &mut bytes).unwrap();
+    bytes.into_iter().map(u64::from).sum()
+}
+
+impl Node {
+    fn new(n: u8) -> Self {
+        let eid = RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1, 0, n]);
+        let cfg = DeviceCfg { ring_len: RING_LEN, ..DeviceCfg::new(eid, 7, u64::from(n)) };
+        let ports = Ports {
+            interrupt: Arc::new(Quiet),
+            memory: Arc::new(Quiet),
+            node_region: Region::shared(NODE_LEN, Pages::Base).unwrap(),
+        };
+        let mut exchange = Exchange::new(&cfg);
+        let mail = Arc::new(Mail::new());
+        exchange.add_send(SendSide {
+            id: SENDER,
+            is_jetty: true,
+            mode: Mode::Rm,
+            mail: Arc::clone(&mail),
+            rnr_retry: 7,
+            err_timeout: 17,
+        });
+        let jfc = Arc::new(Jfc::new(1));
+        let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
+        jfc.open(cqes.clone(), JFC_DEPTH as u64, false, None);
+        Self {
+            dev: Device::new(cfg, ports),
+            exchange,
+            mail,
+            next_seq: 0,
+            ends: BTreeMap::new(),
+            jfc,
+            cqes,
+            polled: 0,
+            receivers: BTreeMap::new(),
+            stopped: false,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn new(kind: Kind) -> Self {
+        let mut world = Self { nodes: [Node::new(1), Node::new(2)], now: 1_000, tpn: 0 };
+        let eids = [world.eid(0), world.eid(1)];
+        let [a, b] = &mut world.nodes;
+        let now = world.now;
+        assert_eq!(a.exchange.connect(&a.dev, now, eids[1], false), Connecting::Pending);
+        match kind {
+            Kind::Packets => a.exchange.on_packet_peer(&a.dev, now, eids[1]),
+            Kind::Ring => {
+                let halves =
+                    [0, 1].map(|_| Region::shared(half_len(RING_LEN), Pages::Base).unwrap());
+                let arena = Region::private(4096).unwrap();
+                let parts = |peer: &Node, mine: &Region, theirs: &Region| SameHostParts {
+                    peer_node: peer.dev.node_region().clone(),
+                    peer_arena: arena.clone(),
+                    my_half: mine.clone(),
+                    peer_half: theirs.clone(),
+                    wake: Arc::new(Quiet),
+                    vm_pid: None,
+                };
+                let of_a = parts(b, &halves[0], &halves[1]);
+                let of_b = parts(a, &halves[1], &halves[0]);
+                a.exchange.on_same_host_peer(&a.dev, now, eids[1], of_a);
+                b.exchange.on_same_host_peer(&b.dev, now, eids[0], of_b);
+            }
+        }
+        for _ in 0..100 {
+            let [a, _] = &mut world.nodes;
+            match a.exchange.connect(&a.dev, world.now, eids[1], false) {
+                Connecting::Pending => world.run(10_000),
+                Connecting::Ready { tpn, .. } => {
+                    world.tpn = tpn;
+                    return world;
+                }
+                Connecting::Failed(why) => panic!("{why}"),
+            }
+        }
+        panic!("no way");
+    }
+
+    pub(super) fn eid(&self, n: usize) -> RawEid {
+        self.nodes[n].dev.cfg().eid
+    }
+
+    pub(super) fn counter(&self, n: usize, counter: Counter) -> u64 {
+        self.nodes[n].dev.counter(counter)
+    }
+
+    /// Steps both nodes for so much virtual time.
+    pub(super) fn run(&mut self, ns: Nanos) {
+        let end = self.now + ns;
+        while self.now < end {
+            let mut busy = false;
+            for node in self.nodes.iter_mut().filter(|node| !node.stopped) {
+                node.exchange.take_mail_of(&node.dev, self.now, SENDER);
+                busy |= node.exchange.step(&node.dev, self.now);
+                while let Some(ended) = node.mail.ended.pop() {
+                    let again = node.ends.insert(ended.seq, (ended.status, ended.bytes));
+                    assert!(again.is_none(), "ended twice");
+                }
+            }
+            busy |= self.carry(0) | self.carry(1);
+            let deadlines = self.nodes.iter().filter_map(|n| n.exchange.poll_deadline());
+            let next =
+                deadlines.min().unwrap_or(end).clamp(self.now + 500, end.max(self.now + 500));
+            self.now = if busy { self.now + 500 } else { next };
+        }
+    }
+
+    fn carry(&mut self, from: usize) -> bool {
+        let mut buf = vec![0; TRANSMIT_MAX];
+        let mut busy = false;
+        if self.nodes[from].stopped {
+            return false;
+        }
+        let eid = self.eid(from);
+        while let Some(sent) = self.nodes[from].exchange.poll_transmit(self.now, &mut buf) {
+            busy = true;
+            let to = &mut self.nodes[1 - from];
+            if !to.stopped {
+                to.exchange.on_datagram(&to.dev, self.now, eid, &buf[..sent.len]);
+            }
+        }
+        busy
+    }
+
+    pub(super) fn stop(&mut self, n: usize) {
+        self.nodes[n].stopped = true;
+    }
+
+    pub(super) fn segment(&mut self, n: usize, tid: u32, len: usize, access: Access) -> Region {
+        let region = Region::private(len).unwrap();
+        let new = NewSegment {
+            token_id: tid << 8,
+            va: va(tid),
+            region: region.clone(),
+            access,
+            token: Some(TOKEN),
+        };
+        self.nodes[n].dev.segments().publish(new, None).unwrap();
+        region
+    }
+
+    pub(super) fn receiver(&mut self, n: usize, id: u32) {
+        let node = &mut self.nodes[n];
+        let ring = Region::private(64 * rqe::stride(1)).unwrap();
+        let record = Region::private(record::LEN).unwrap();
+        node.exchange.add_recv(RecvSide {
+            id,
+            is_jetty: true,
+            mode: Mode::Rm,
+            cookie: 5,
+            ring: ring.clone(),
+            depth_log2: 6,
+            max_sge: 1,
+            record: record.clone(),
+            port: node.jfc.port().unwrap(),
+            min_rnr_timer: 12,
+            token: Some(TOKEN),
+        });
+        node.receivers.insert(id, Receiver { ring, record, posted: 0 });
+    }
+
+    pub(super) fn receiver_inline(&mut self, n: usize, id: u32) {
+        let node = &mut self.nodes[n];
+        node.jfc.open(node.cqes.clone(), JFC_DEPTH as u64, true, None);
+        self.receiver(n, id);
+    }
+
+    pub(super) fn fail_receiver(&mut self, n: usize, id: u32) {
+        let node = &mut self.nodes[n];
+        node.exchange.set_recv_state(&node.dev, id, QueueState::Error);
+    }
+
+    pub(super) fn post(&mut self, n: usize, id: u32, tid: u32, at: u64, len: usize) {
+        let receiver = self.nodes[n].receivers.get_mut(&id).unwrap();
+        let sge = Sge { len: len as u32, token_id: tid << 8, va: va(tid) + at };
+        let words = Rqe::new(&[sge]).encode();
+        let offset = (receiver.posted as usize % 64) * rqe::stride(1);
+        receiver.ring.store_block(offset, &[words[0], words[1]]).unwrap();
+        receiver.posted += 1;
+        receiver.record.store_u32_release(record::RQ_PI, receiver.posted).unwrap();
+    }
+
+    pub(super) fn received(&mut self, n: usize) -> Option<Cqe> {
+        let node = &mut self.nodes[n];
+        let words = node.cqes.load_block(node.polled % JFC_DEPTH * CQE_LEN).unwrap();
+        let pass = (node.polled / JFC_DEPTH).is_multiple_of(2);
+        if owner_of(words[0]) != pass {
+            return None;
+        }
+        node.polled += 1;
+        Some(Cqe::decode(&words))
+    }
+
+    pub(super) fn to_jetty(&self, opcode: Opcode, id: u32, imm: u64) -> Sqe {
+        Sqe {
+            tpn: self.tpn,
+            target_kind: TargetKind::Jetty,
+            target_id: id,
+            token_en: true,
+            token_value: TOKEN,
+            imm,
+            ..Sqe::new(opcode)
+        }
+    }
+
+    pub(super) fn to_memory(&self, opcode: Opcode, tid: u32, at: u64) -> Sqe {
+        Sqe {
+            tpn: self.tpn,
+            token_en: true,
+            token_value: TOKEN,
+            seg_token_id: tid << 8,
+            remote_va: va(tid) + at,
+            ..Sqe::new(opcode)
+        }
+    }
+
+    /// Hands a request over as a send queue would; nothing is stepped.
+    pub(super) fn hand(&mut self, n: usize, sqe: &Sqe, sges: &[(u32, u64, usize)]) -> u32 {
+        let sqe = Sqe { tpn: self.tpn, sge_num: sges.len() as u8, ..*sqe };
+        let mut words = [0; SQE_WORDS_MAX];
+        sqe.encode(&mut words);
+        let first = control_len(sqe.opcode) / 8;
+        for (n, &(tid, at, len)) in sges.iter().enumerate() {
+            let sge = Sge { len: len as u32, token_id: tid << 8, va: va(tid) + at };
+            words[first + 2 * n..][..2].copy_from_slice(&sge.to_words());
+        }
+        let len = sges.iter().map(|&(.., len)| len as u32).sum();
+        let node = &mut self.nodes[n];
+        let seq = node.next_seq;
+        node.next_seq += 1;
+        node.mail.handed.push(Handed { seq, words, len, placed: false }).unwrap();
+        seq
+    }
+
+    pub(super) fn send(&mut self, n: usize, sqe: &Sqe, sges: &[(u32, u64, usize)]) -> u32 {
+        let seq = self.hand(n, sqe, sges);
+        self.run(2_000);
+        seq
+    }
+
+    pub(super) fn end_now(&self, n: usize, seq: u32) -> Option<(CqeStatus, u32)> {
+        self.nodes[n].ends.get(&seq).copied()
+    }
+
+    /// The end of a request, within a second.
+    pub(super) fn end_of(&mut self, n: usize, seq: u32) -> Option<(CqeStatus, u32)> {
+        for _ in 0..1_000 {
+            if let Some(end) = self.end_now(n, seq) {
+                return Some(end);
+            }
+            self.run(1_000_000);
+        }
+        None
+    }
+
+    pub(super) fn purge(&mut self, n: usize) {
+        self.nodes[n].mail.ask_purge();
+    }
+}
