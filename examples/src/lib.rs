@@ -50,7 +50,8 @@ impl End {
 
         let mode = TransportMode::Rm;
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: &jfc };
-        let jetty = context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, 16), &jfc, recv))?;
+        let send = JfsCfg { max_sge: 2, ..JfsCfg::new(mode, 16) };
+        let jetty = context.create_jetty(&JettyCfg::new(send, &jfc, recv))?;
 
         let memory = Region::private(MEMORY_LEN)?;
         let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0x5eed));
