@@ -52,7 +52,8 @@ impl Plan {
     #[must_use]
     pub fn new(mode: TransportMode) -> Self {
         let send = JfsCfg { max_sge: 4, ..JfsCfg::new(mode, 64) };
-        let recv = JfrCfg { max_sge: 4, ..JfrCfg::new(mode, 64) };
+        // A long wait between retries: a busy machine must not use them up.
+        let recv = JfrCfg { max_sge: 4, min_rnr_timer: 20, ..JfrCfg::new(mode, 64) };
         Self {
             send,
             recv,

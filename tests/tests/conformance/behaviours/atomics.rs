@@ -19,6 +19,7 @@ super::behaviours! {
     Good reliable atomics_of_both_ends_agree: "Atomics of both ends on one word lose no step and return distinct values.";
     Good reliable atomics_in_flight_return_in_order: "A queue of FADDs returns the values in posting order.";
     Bad reliable atomic_misaligned_is_refused: "An atomic whose address is not aligned to its size is refused by post.";
+    Bad reliable atomic_on_odd_memory: "An atomic at an aligned IOVA whose memory is not aligned is not supported by its target.";
     Bad reliable atomic_of_wrong_size_is_refused: "An atomic of other than 4 or 8 bytes is refused by post.";
 }
 
@@ -243,6 +244,25 @@ fn atomic_misaligned_is_refused(setup: Setup) -> Outcome {
     }
     w.a.nothing_sent()?;
     same("the word", w.b.mem().word(0)?, 0)
+}
+
+fn atomic_on_odd_memory(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let mem = urma_tests::world::Memory::new(8192)?;
+    let window = mem.region().sub(100, 4000)?;
+    let access = urma_core::SegmentAccess::REMOTE_ALL;
+    let cfg =
+        urma_core::SegmentCfg { user_iova: Some(0x10_0000), ..urma_core::SegmentCfg::new(access) };
+    let seg = w.b.half.ctx.register(&window, &cfg, None)?;
+    let none = urma_tests::world::NO_MAPPING;
+    let import = w.a.half.ctx.import_segment(&seg.remote(), access, none)?;
+    mem.poison(100 + 512, 8)?;
+    let (jetty, kit) = w.a.parts();
+    let target = RemoteAddr { segment: &import, addr: import.va() + 512 };
+    let op = SendOp::FetchAdd { result: kit.sge(0, 8), target, value: 1 };
+    jetty.post_send(&[kit.wr(op, 1)])?;
+    w.a.sent_as(CrStatus::RemUnsupportedReq)?;
+    mem.untouched(100 + 512, 8)
 }
 
 fn atomic_of_wrong_size_is_refused(setup: Setup) -> Outcome {

@@ -3,7 +3,9 @@
 use std::{os::fd::AsFd, time::Duration};
 
 use rustix::event::{self, PollFd, PollFlags, Timespec, epoll};
-use urma_core::{Arm, AsyncKind, CrStatus, JettyState, JfcCfg, SendOp, Status, WrFlags};
+use urma_core::{
+    Arm, AsyncKind, CrStatus, JettyState, JfcCfg, SendOp, Status, TransportMode, WrFlags,
+};
 use urma_tests::world::{Outcome, Pause, Setup, World, check, fail, limit, pause, refused, same};
 
 super::behaviours! {
@@ -327,38 +329,40 @@ fn rx_limit_event(setup: Setup) -> Outcome {
     same("events", w.b.half.ctx.next_async(Some(SHORT))?, None)
 }
 
-/// A SEND that nobody receives and that is not repeated.
-fn failing(setup: Setup) -> Outcome<World> {
-    World::with(setup, |plan| {
-        plan.send.rnr_retry = 0;
-        plan.recv.min_rnr_timer = 1;
-    })
+/// Makes a request fail that moves its jetty to the error state; its status.
+fn fail_hard(w: &mut World) -> Outcome<CrStatus> {
+    if w.setup.mode == TransportMode::Rc {
+        super::states::bad_write(w)?;
+        return Ok(CrStatus::RemAccessAbort);
+    }
+    super::states::sourceless_write(w)?;
+    Ok(CrStatus::LocAccess)
 }
 
 fn solicited_only_fires_on_errors(setup: Setup) -> Outcome {
-    let mut w = failing(setup)?;
+    let mut w = World::new(setup)?;
     w.a.half.jfc.arm(Arm::SolicitedOnly)?;
-    w.a.send(0, 8)?;
+    super::states::bad_write(&mut w)?;
     take_event(&w)?;
-    w.a.sent_as(CrStatus::RnrRetryExceeded).map(|_| ())
+    w.a.sent_as(CrStatus::RemAccessAbort).map(|_| ())
 }
 
 fn jetty_error_event(setup: Setup) -> Outcome {
-    let mut w = failing(setup)?;
-    w.a.send(0, 8)?;
-    w.a.sent_as(CrStatus::RnrRetryExceeded)?;
-    same("state", w.a.half.jetty.query()?.state, JettyState::Error)?;
+    let mut w = World::new(setup)?;
+    let status = fail_hard(&mut w)?;
+    w.a.sent_as(status)?;
     let event = w.a.half.ctx.next_async(Some(limit()))?;
     let seen = event.map(|event| (event.kind, event.id));
     same("event", seen, Some((AsyncKind::JettyError, w.a.half.jetty.id().id)))?;
+    same("state", w.a.half.jetty.query()?.state, JettyState::Error)?;
     same("events", w.a.half.ctx.next_async(Some(SHORT))?, None)
 }
 
 fn async_descriptor_is_readable_while_unconsumed(setup: Setup) -> Outcome {
-    let mut w = failing(setup)?;
+    let mut w = World::new(setup)?;
     let fd = w.a.half.ctx.dup_async_fd()?;
     check(!readable(&fd, Duration::ZERO)?, "readable without an event")?;
-    w.a.send(0, 8)?;
+    fail_hard(&mut w)?;
     check(readable(&fd, limit())?, "not readable with an event")?;
     check(readable(&fd, Duration::ZERO)?, "readable only once")?;
     let event = w.a.half.ctx.next_async(Some(limit()))?;

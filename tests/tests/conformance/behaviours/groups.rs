@@ -8,7 +8,7 @@ use urma_tests::world::{Outcome, Setup, World, check, fail, next, plain_jfc, ref
 
 super::behaviours! {
     Good rm group_in_turn: "A round-robin group gives messages to its members in turn, each the same share.";
-    Good rm group_by_hint: "A group by hint gives messages of one hint to one member, and different hints to different ones.";
+    Good rm group_by_hint: "A group by hint gives messages of one hint (not 0) to one member, and different hints to different ones.";
     Good rm group_behind_a_token: "A group with a token takes messages that show it.";
     Bad rm group_without_members: "A message to a group without members ends in an error.";
     Bad rm group_outlives_its_members: "A group with members cannot be deleted.";
@@ -68,7 +68,7 @@ fn group_by_hint(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let mut group = members(&w, HintPolicy::HashHint, 4, TokenPolicy::None)?;
     let mut used = [false; 4];
-    for hint in 0..12 {
+    for hint in 1..13 {
         let first = send_one(&mut w, &mut group, hint)?;
         used[first] = true;
         for _ in 0..2 {

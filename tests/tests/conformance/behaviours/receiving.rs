@@ -191,7 +191,7 @@ fn send_longer_than_the_receive(setup: Setup) -> Outcome {
         let sent = w.a.sent()?;
         same("user context of the send", sent.user_ctx, ctx)?;
         let step = format!("{len} bytes into {room}");
-        same("status of the send", sent.status, CrStatus::RemOperation)
+        same("status of the send", sent.status, CrStatus::RemRespLen)
             .map_err(|f| f.during(&step))?;
         let got = w.b.received_as(CrStatus::LocLen).map_err(|f| f.during(&step))?;
         same("user context of the receive", got.user_ctx, recv)?;

@@ -1,10 +1,12 @@
 //! States: suspend, error, reset, flush, and what peers see of them.
 
 use urma_core::{
-    Completion, CompletionFlags, CrStatus, JettyState, JfrCfg, JfsCfg, PostReason, SendFlags,
-    SendOp, Status,
+    Completion, CompletionFlags, CrStatus, JettyState, JfrCfg, JfsCfg, LocalSge, PostReason,
+    RemoteAddr, SegmentAccess, SegmentCfg, SendFlags, SendOp, Status, TransportMode,
 };
-use urma_tests::world::{Outcome, Setup, World, check, fail, plain_jfc, refused, same};
+use urma_tests::world::{
+    Memory, NO_MAPPING, Outcome, Setup, World, check, fail, plain_jfc, refused, same,
+};
 
 super::behaviours! {
     Good reliable suspended_jetty_resumes: "Requests of a suspended jetty wait and go on when it is ready again.";
@@ -13,7 +15,9 @@ super::behaviours! {
     Bad reliable error_state_flushes_sends: "In the error state every outstanding send ends flushed, in order, then the flush is done.";
     Bad reliable error_state_flushes_receives: "In the error state every posted receive ends flushed.";
     Bad reliable post_in_error_state_ends_flushed: "What is posted in the error state ends flushed or is refused.";
-    Bad reliable failed_request_moves_to_error: "After a failed request the jetty is in the error state and later requests end flushed.";
+    Bad reliable failed_request_moves_to_error: "After a failed request (RM: a local failure) the jetty is in the error state and later requests end flushed.";
+    Bad reliable missing_source: "A request whose source is unregistered when it is fetched ends in a local access error.";
+    Bad rm remote_error_leaves_rm_ready: "After a remote error an RM jetty stays ready and later requests succeed.";
     Bad reliable failed_request_suspends: "With suspend on error a failed request suspends, the last completion says so, and the rest resumes.";
     Bad reliable reset_leaves_unhandled: "Requests that were not started when their jetty was reset end as unhandled.";
     Bad reliable send_to_a_reset_jetty: "A SEND to a jetty in reset ends in a remote operation error.";
@@ -119,45 +123,81 @@ fn post_in_error_state_ends_flushed(setup: Setup) -> Outcome {
     }
 }
 
-/// A WRITE that its target refuses: one byte beyond what is registered there.
-fn bad_write(w: &mut World) -> Outcome<u64> {
+/// A WRITE that its target refuses: beyond what is registered there.
+pub(super) fn bad_write(w: &mut World) -> Outcome<u64> {
     let mut lie = w.b.half.seg.remote();
     lie.len += 4096;
-    let access = urma_core::SegmentAccess::REMOTE_ALL;
-    let none = urma_tests::world::NO_MAPPING;
-    let imported = w.a.half.ctx.import_segment(&lie, access, none)?;
+    let imported = w.a.half.ctx.import_segment(&lie, SegmentAccess::REMOTE_ALL, NO_MAPPING)?;
     let ctx = w.a.fresh_ctx();
     let end = imported.va() + w.b.half.seg.len();
     let (jetty, kit) = w.a.parts();
     let src = [kit.sge(0, 8)];
-    let dst = urma_core::RemoteAddr { segment: &imported, addr: end };
+    let dst = RemoteAddr { segment: &imported, addr: end };
     jetty.post_send(&[kit.wr(SendOp::Write { src: &src, dst }, ctx)])?;
     Ok(ctx)
 }
 
+/// A WRITE whose source is unregistered before the device fetches it: the queue is suspended
+/// meanwhile.
+pub(super) fn sourceless_write(w: &mut World) -> Outcome<u64> {
+    let mem = Memory::new(4096)?;
+    let cfg = SegmentCfg::new(SegmentAccess::LOCAL_ONLY);
+    let seg = w.a.half.ctx.register(mem.region(), &cfg, None)?;
+    w.a.half.jetty.modify(JettyState::Suspended)?;
+    let ctx = w.a.fresh_ctx();
+    let (jetty, kit) = w.a.parts();
+    let src = [LocalSge { segment: &seg, addr: seg.va(), len: 8 }];
+    jetty.post_send(&[kit.wr(SendOp::Write { src: &src, dst: kit.at(0) }, ctx)])?;
+    seg.unregister()?;
+    w.a.sent_as(CrStatus::WrSuspendDone)?;
+    w.a.half.jetty.modify(JettyState::Ready)?;
+    Ok(ctx)
+}
+
+fn missing_source(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    w.b.mem().poison(0, 8)?;
+    let bad = sourceless_write(&mut w)?;
+    let done = w.a.sent_as(CrStatus::LocAccess)?;
+    same("user context", done.user_ctx, bad)?;
+    w.b.mem().untouched(0, 8)
+}
+
 fn failed_request_moves_to_error(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
-    let bad = bad_write(&mut w)?;
-    let done = w.a.sent_as(CrStatus::RemAccessAbort)?;
+    let (bad, status) = match setup.mode {
+        TransportMode::Rc => (bad_write(&mut w)?, CrStatus::RemAccessAbort),
+        TransportMode::Rm | TransportMode::Um => (sourceless_write(&mut w)?, CrStatus::LocAccess),
+    };
+    let done = w.a.sent_as(status)?;
     same("user context", done.user_ctx, bad)?;
+    w.a.sent_as(CrStatus::WrFlushDone)?;
     same("state", w.a.half.jetty.query()?.state, JettyState::Error)?;
-    if let Ok(later) = w.a.try_write(urma_core::WrFlags::COMPLETE, (0, 0, 8)) {
-        loop {
-            let done = w.a.sent()?;
-            if done.status == CrStatus::WrFlushDone {
-                continue;
-            }
-            same("later request", (done.status, done.user_ctx), (CrStatus::WrFlush, later))?;
-            break;
-        }
+    let later = w.a.write(0, 0, 8)?;
+    let done = w.a.sent_as(CrStatus::WrFlush)?;
+    same("user context", done.user_ctx, later)
+}
+
+fn remote_error_leaves_rm_ready(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    for _ in 0..3 {
+        let bad = bad_write(&mut w)?;
+        let good = w.a.write(0, 0, 8)?;
+        let done = w.a.sent_as(CrStatus::RemAccessAbort)?;
+        same("user context", done.user_ctx, bad)?;
+        w.a.sent_ok(good)?;
+        same("state", w.a.half.jetty.query()?.state, JettyState::Ready)?;
     }
-    Ok(())
+    w.a.nothing_sent()
 }
 
 fn failed_request_suspends(setup: Setup) -> Outcome {
     let mut w = World::with(setup, |plan| plan.send.flags = SendFlags::ERROR_SUSPEND)?;
-    let bad = bad_write(&mut w)?;
-    let done = w.a.sent_as(CrStatus::RemAccessAbort)?;
+    let (bad, status) = match setup.mode {
+        TransportMode::Rc => (bad_write(&mut w)?, CrStatus::RemAccessAbort),
+        TransportMode::Rm | TransportMode::Um => (sourceless_write(&mut w)?, CrStatus::LocAccess),
+    };
+    let done = w.a.sent_as(status)?;
     same("user context", done.user_ctx, bad)?;
     let last = w.a.sent_as(CrStatus::WrSuspendDone)?;
     check(last.flags.contains(CompletionFlags::SUSPEND_DONE), "no flag SUSPEND_DONE")?;

@@ -23,6 +23,7 @@ super::behaviours! {
     Bad rc rc_other_target_is_refused: "A bound RC jetty refuses requests to another target.";
     Bad rm bind_needs_rc: "Binding an RM jetty, or to an RM target, is refused as not permitted.";
     Bad rc bind_needs_equal_order: "Binding two RC jetties of different order types is refused as not permitted.";
+    Bad rc rc_needs_a_jetty: "A JFS or JFR in the mode RC is refused: only jetties can be bound.";
     Bad rc advise_needs_rm: "Advising an RC jetty is refused.";
     Bad any mode_of_target_must_fit: "A request to a target of another transport mode is refused by post.";
     Bad rm order_type_must_fit: "Queues and imports of an order type that does not fit the mode are refused.";
@@ -208,6 +209,15 @@ fn bind_needs_equal_order(setup: Setup) -> Outcome {
     refused("a bind", jetty.bind(&w.a.target), Status::NoPermission)
 }
 
+fn rc_needs_a_jetty(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let jfc = plain_jfc(&w.a.half.ctx, 8)?;
+    let jfs = w.a.half.ctx.create_jfs(&JfsCfg::new(setup.mode, 4), &jfc);
+    refused("a JFS", jfs, Status::Invalid)?;
+    let jfr = w.a.half.ctx.create_jfr(&JfrCfg::new(setup.mode, 4), &jfc);
+    refused("a JFR", jfr, Status::Invalid)
+}
+
 fn advise_needs_rm(setup: Setup) -> Outcome {
     let w = World::new(setup)?;
     refused("advice", w.a.half.jetty.advise(&w.a.target), Status::Invalid)?;
@@ -245,15 +255,17 @@ fn order_type_must_fit(setup: Setup) -> Outcome {
                 M::Um => matches!(order, O::Default | O::No),
             };
             let step = format!("{mode:?} with {order:?}");
-            let cfg = JfsCfg { order, ..JfsCfg::new(mode, 4) };
-            let jfs = w.a.half.ctx.create_jfs(&cfg, &jfc);
+            let jfs = JfsCfg { order, ..JfsCfg::new(mode, 4) };
+            let jfr = JfrCfg { order, ..JfrCfg::new(mode, 4) };
+            let recv = JettyRecv::Own { cfg: jfr, jfc: &jfc };
+            let jetty = w.a.half.ctx.create_jetty(&JettyCfg::new(jfs, &jfc, recv));
             let mut name = w.b.half.jetty.remote();
             (name.mode, name.order, name.tp) = (mode, order, TpType::of(mode));
             let target = w.a.half.ctx.import_jetty(&name);
             if fits {
-                check(jfs.is_ok() && target.is_ok(), format!("{step} is refused"))?;
+                check(jetty.is_ok() && target.is_ok(), format!("{step} is refused"))?;
             } else {
-                refused(&step, jfs, Status::Invalid)?;
+                refused(&step, jetty, Status::Invalid)?;
                 refused(&step, target, Status::Invalid)?;
             }
         }
