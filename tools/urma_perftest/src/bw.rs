@@ -169,6 +169,10 @@ impl<'p, 'a> Stream<'p, 'a> {
             for lane in 0..self.lanes.len() {
                 self.post(pass, lane)?;
             }
+            if self.is_sending {
+                let size = pass.layout.size;
+                pass.receiver.poll(pass.ends, size)?;
+            }
             let before = retired;
             open -= self.poll(pass, &mut retired)?;
             if retired == before {
@@ -288,19 +292,15 @@ impl<'p, 'a> Stream<'p, 'a> {
         Ok(ended)
     }
 
-    /// Nothing retired: serve the other direction, sleep if events are on, see to the bound.
+    /// Nothing retired: sleep if events are on and nothing else is to be done, see to the bound.
     fn idle(
-        &mut self,
+        &self,
         pass: &mut Pass<'_, '_>,
         patience: &mut crate::channel::Patience,
     ) -> Result<(), RunError> {
-        if self.is_sending {
-            let size = pass.layout.size;
-            if pass.receiver.poll(pass.ends, size)? != 0 {
-                return Ok(());
-            }
+        if !self.is_sending {
+            pass.ends.sends.rest(patience)?;
         }
-        pass.ends.sends.rest(patience)?;
         patience.wait("waiting for completions").map(|_| ())
     }
 }

@@ -238,7 +238,8 @@ impl Test {
             atomic: cli.atomic_type.unwrap_or(AtomicKind::Cas),
             jettys: cli.jettys,
             simplex: cli.simplex,
-            share_jfr: cli.share_jfr,
+            // An RC jetty has receives of its own.
+            share_jfr: cli.share_jfr && cli.trans_mode != 1,
             bidirection: cli.bidirection,
             events: cli.use_jfce,
             cq_mod: cli.cq_mod,

@@ -68,11 +68,15 @@ fn operation<'a>(
     match (test.command.verb(), piece.first()) {
         (Verb::Read, _) => SendOp::Read { dst: piece, src: source },
         (Verb::Write, _) => SendOp::Write { src: piece, dst: sink },
-        (Verb::Atomic, Some(result)) => match test.atomic {
-            // Compares with what it stores: every one of them succeeds.
-            AtomicKind::Cas => SendOp::Cas { result: *result, target: source, compare: 0, swap: 0 },
-            AtomicKind::Faa => SendOp::FetchAdd { result: *result, target: source, value: 1 },
-        },
+        (Verb::Atomic, Some(result)) => {
+            // A lane works on one word, so that the answers of a verified run count up.
+            let target = RemoteAddr { segment, addr: segment.va() + layout.source(lane, 0) };
+            match test.atomic {
+                // Compares with what it stores: every one of them succeeds.
+                AtomicKind::Cas => SendOp::Cas { result: *result, target, compare: 0, swap: 0 },
+                AtomicKind::Faa => SendOp::FetchAdd { result: *result, target, value: 1 },
+            }
+        }
         (Verb::Send | Verb::Atomic, _) => SendOp::Send { src: piece },
     }
 }

@@ -23,6 +23,12 @@ use crate::{
 /// What guards segments and queues under `-K 1`. A test's own memory: nothing secret.
 const TOKEN: u32 = 0x5eed_0001;
 
+/// How long a sender waits when the receiver is behind: code of 2.56 ms. Seven retries must outlast
+/// a receiver that lost its core for a time slice.
+const RNR_TIMER: u8 = 16;
+/// The same for a receiver that checks every byte: code of 81.92 ms.
+const RNR_TIMER_VERIFIED: u8 = 26;
+
 /// A send queue.
 #[derive(Debug)]
 pub(crate) enum Lane {
@@ -272,7 +278,8 @@ fn send_cfg(test: &Test) -> JfsCfg {
 
 fn recv_cfg(test: &Test) -> JfrCfg {
     let policy = policy(test.token.then_some(TOKEN));
-    JfrCfg { policy, ..JfrCfg::new(test.mode.to_api(), test.jfr_depth) }
+    let min_rnr_timer = if test.verify { RNR_TIMER_VERIFIED } else { RNR_TIMER };
+    JfrCfg { policy, min_rnr_timer, ..JfrCfg::new(test.mode.to_api(), test.jfr_depth) }
 }
 
 /// Refuses when the way found is not the way asked for.
