@@ -22,6 +22,7 @@ mod send;
 mod serve;
 mod target;
 mod ways;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use super::pair::Pair;
 use super::receive::Datagram;
 use super::respond::Part;
 use super::serve::Served;
+use super::write::place_late;
 use crate::context::link::DirectParts;
 
 /// Pieces in each direction that one step moves for one peer.
@@ -85,6 +86,9 @@ impl Peer {
 
     /// One bounded step. Whether anything was done.
     pub(super) fn step(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
+        if work.dev.faults().ack_before_placement() {
+            self.served.values_mut().for_each(|served| place_late(served, work));
+        }
         let mut busy = self.take_in(work, inbox);
         self.on_time(work);
         self.reopen(work);

@@ -13,6 +13,7 @@ use super::pair::Pair;
 use super::peer::Peer;
 use super::receive::{Ask, Datagram, Taken};
 use super::serve::{Answer, Message, Served, Turn};
+use super::write::write_piece;
 use crate::engine::gather::{self, Span, Store};
 
 /// Sequences of one peer.
@@ -41,7 +42,10 @@ pub(super) enum Outcome {
 
 impl Outcome {
     pub(super) const fn refused(status: ResponseStatus) -> Self {
-        Self::Done(Answer::Status(status))
+        match status {
+            ResponseStatus::ReceiverNotReady { .. } => Self::NotReady(status),
+            _ => Self::Done(Answer::Status(status)),
+        }
     }
 
     pub(super) const ACK: Self = Self::refused(ResponseStatus::Ack);
@@ -204,21 +208,17 @@ fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>
 }
 
 /// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
-fn receive_for(
+pub(super) fn receive_for(
     served: &mut Served,
     work: &mut Work<'_>,
     from: From,
     part: &Part<'_>,
-) -> Result<Taken, Outcome> {
+) -> Result<Taken, ResponseStatus> {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         return Ok(taken);
     }
-    let ask =
-        ask(from, part.header, Datagram::No).ok_or(Outcome::refused(ResponseStatus::NoTarget))?;
-    work.receives.take(work.dev, &ask).map_err(|status| match status {
-        ResponseStatus::ReceiverNotReady { .. } => Outcome::NotReady(status),
-        _ => Outcome::refused(status),
-    })
+    let ask = ask(from, part.header, Datagram::No).ok_or(ResponseStatus::NoTarget)?;
+    work.receives.take(work.dev, &ask)
 }
 
 fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
@@ -237,7 +237,7 @@ fn send_piece(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<
     if part.is_first() {
         let taken = match receive_for(served, work, from, part) {
             Ok(taken) => taken,
-            Err(outcome) => return outcome,
+            Err(status) => return Outcome::refused(status),
         };
         if let Err((status, answer)) = check_receive(work, &taken, length) {
             taken.fail(work.dev, status);
@@ -295,7 +295,7 @@ fn place_received(work: &mut Work<'_>, message: &Message, part: &Part<'_>) -> bo
     gather::write_in(taken.pieces(), &mut work.segments(), span, part.bytes).is_ok()
 }
 
-fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_>) {
+pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_>) {
     let header = part.header;
     let (opcode, imm) = match header.op {
         RequestOp::SendImm(imm) => (1, imm),
@@ -320,66 +320,6 @@ fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_>) {
         cqe.inline[..part.bytes.len()].copy_from_slice(part.bytes);
     }
     taken.complete(work.dev, cqe, header.flags.contains(RequestFlags::SOLICITED));
-}
-
-/// A piece of any write: all targets are checked at the first one, and again for each.
-fn write_piece(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
-    let header = part.header;
-    if part.is_first() {
-        let start = header.access.address;
-        let life = match memory::check_write(work, header, start) {
-            Ok(life) => life,
-            Err(status) => {
-                give_back(served, work);
-                return Outcome::refused(status);
-            }
-        };
-        let receive = match header.op {
-            RequestOp::WriteImm(_) => match receive_for(served, work, from, part) {
-                Ok(taken) => Some(taken),
-                Err(outcome) => return outcome,
-            },
-            _ => {
-                give_back(served, work);
-                None
-            }
-        };
-        let length = header.access.length;
-        served.message = Some(Message { start, length, done: 0, life, receive });
-    }
-    let Some(message) = &mut served.message else {
-        return Outcome::refused(ResponseStatus::Length);
-    };
-    let placed = if !message.fits(header, part.len()) {
-        Err(ResponseStatus::Length)
-    } else if part.payload == Payload::Placed {
-        memory::check_again(work, header, message).map(|_| ())
-    } else {
-        memory::place(work, header, message, part)
-    };
-    if let Err(status) = placed {
-        give_back(served, work);
-        return Outcome::refused(status);
-    }
-    message.done += part.len();
-    if !part.is_last() {
-        return Outcome::More;
-    }
-    let message = served.message.take();
-    if let Err(status) = memory::notify(work, header) {
-        return Outcome::refused(status);
-    }
-    if let Some(taken) = message.and_then(|m| m.receive) {
-        complete(work, taken, from, part);
-    }
-    Outcome::ACK
-}
-
-/// The message under way is over without effect on its receive.
-fn give_back(served: &mut Served, work: &mut Work<'_>) {
-    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-        work.receives.give_back(taken);
-    }
 }
 
 impl Work<'_> {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 
 use super::receive::Taken;
+use super::write::Late;
 
 /// Answers kept: as many as one queue may have requests under way.
 const KEPT_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
@@ -70,6 +71,8 @@ pub(super) struct Served {
     skipping: Option<u16>,
     /// Answers other than a plain acknowledgement, for duplicates.
     kept: VecDeque<(u16, Answer)>,
+    /// Planted fault.
+    pub(super) late: Option<Late>,
 }
 
 impl Served {

@@ -1,6 +1,9 @@
 //! Scenarios between two nodes, over a ring in shared memory and over packets, in virtual time.
 
+#![expect(clippy::cast_possible_truncation, reason = "lengths of tests are small")]
+
 mod hostile;
+mod targets;
 mod world;
 
 use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access, sqe::SqeFlags};

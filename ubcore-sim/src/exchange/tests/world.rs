@@ -72,6 +72,9 @@ pub(super) struct World {
     pub(super) nodes: [Node; 2],
     pub(super) now: Nanos,
     pub(super) tpn: u32,
+    /// Every so many packets one is lost; 0: none.
+    pub(super) lose_every: u64,
+    sent: u64,
 }
 
 /// Runs a scenario over each carrier.
@@ -90,16 +93,19 @@ pub(super) fn fill(region: &Region) {
     region.write(0, &bytes).unwrap();
 }
 
-pub(super) fn assert_filled(region: &Region, len: usize) {
-    let mut bytes = vec![0; len];
+pub(super) fn bytes(region: &Region) -> Vec<u8> {
+    let mut bytes = vec![0; region.len()];
     region.read(0, &mut bytes).unwrap();
-    assert!(bytes.iter().enumerate().all(|(n, &byte)| byte == (n % 251) as u8 + 1));
+    bytes
+}
+
+pub(super) fn assert_filled(region: &Region, len: usize) {
+    let bytes = bytes(region);
+    assert!(bytes.iter().take(len).enumerate().all(|(n, &byte)| byte == (n % 251) as u8 + 1));
 }
 
 pub(super) fn sum(region: &Region) -> u64 {
-    let mut bytes = vec![0; region.len()];
-    region.read(0, &mut bytes).unwrap();
-    bytes.into_iter().map(u64::from).sum()
+    bytes(region).into_iter().map(u64::from).sum()
 }
 
 impl Node {
@@ -141,7 +147,13 @@ impl Node {
 
 impl World {
     pub(super) fn new(kind: Kind) -> Self {
-        let mut world = Self { nodes: [Node::new(1), Node::new(2)], now: 1_000, tpn: 0 };
+        let mut world = Self {
+            nodes: [Node::new(1), Node::new(2)],
+            now: 1_000,
+            tpn: 0,
+            lose_every: 0,
+            sent: 0,
+        };
         let eids = [world.eid(0), world.eid(1)];
         let [a, b] = &mut world.nodes;
         let now = world.now;
@@ -218,6 +230,10 @@ impl World {
         let eid = self.eid(from);
         while let Some(sent) = self.nodes[from].exchange.poll_transmit(self.now, &mut buf) {
             busy = true;
+            self.sent += 1;
+            if self.lose_every != 0 && self.sent.is_multiple_of(self.lose_every) {
+                continue;
+            }
             let to = &mut self.nodes[1 - from];
             if !to.stopped {
                 to.exchange.on_datagram(&to.dev, self.now, eid, &buf[..sent.len]);
@@ -244,13 +260,17 @@ impl World {
     }
 
     pub(super) fn receiver(&mut self, n: usize, id: u32) {
+        self.receiver_of(n, id, Mode::Rm);
+    }
+
+    pub(super) fn receiver_of(&mut self, n: usize, id: u32, mode: Mode) {
         let node = &mut self.nodes[n];
         let ring = Region::private(64 * rqe::stride(1)).unwrap();
         let record = Region::private(record::LEN).unwrap();
         node.exchange.add_recv(RecvSide {
             id,
             is_jetty: true,
-            mode: Mode::Rm,
+            mode,
             cookie: 5,
             ring: ring.clone(),
             depth_log2: 6,
@@ -355,6 +375,25 @@ impl World {
             self.run(1_000_000);
         }
         None
+    }
+
+    /// The node's JFC, for one more queue.
+    pub(super) fn port(&self, n: usize) -> crate::context::jfc::JfcPort {
+        self.nodes[n].jfc.port().unwrap()
+    }
+
+    /// Makes the node's send queue one of another mode, on a way of its own.
+    pub(super) fn sender_of(&mut self, n: usize, mode: Mode) {
+        let to = self.eid(1 - n);
+        let now = self.now;
+        let node = &mut self.nodes[n];
+        let mail = Arc::clone(&node.mail);
+        let side =
+            SendSide { id: SENDER, is_jetty: true, mode, mail, rnr_retry: 7, err_timeout: 17 };
+        node.exchange.add_send(side);
+        let way = node.exchange.connect(&node.dev, now, to, mode == Mode::Um);
+        let Connecting::Ready { tpn, .. } = way else { panic!("{way:?}") };
+        self.tpn = tpn;
     }
 
     pub(super) fn purge(&mut self, n: usize) {

@@ -1,0 +1,106 @@
+//! Writes for a peer: all kinds, piece by piece.
+//!
+//! *Owns*: what each kind does before, with and after its payload. *Takes*: pieces in order. *Gives*:
+//! placed bytes. *Must not*: place a byte of a message whose target was not checked as a whole.
+
+use urma_packet::{RequestHeader, RequestOp, ResponseStatus};
+
+use super::Work;
+use super::carrier::Payload;
+use super::memory;
+use super::respond::{From, Outcome, Part, complete, receive_for};
+use super::serve::{Message, Served};
+
+/// Planted fault: a write that was acknowledged and is not placed yet.
+#[derive(Debug)]
+pub(super) struct Late {
+    header: RequestHeader,
+    bytes: Vec<u8>,
+    steps: u32,
+}
+
+/// Steps by which the planted fault is late.
+const LATE_STEPS: u32 = 32;
+
+/// Planted fault: places what is late enough.
+pub(super) fn place_late(served: &mut Served, work: &mut Work<'_>) {
+    let Some(late) = &mut served.late else { return };
+    late.steps -= 1;
+    if late.steps == 0
+        && let Some(Late { header, bytes, .. }) = served.late.take()
+        && let Ok(life) = memory::check_write(work, &header, header.access.address)
+    {
+        let (start, length) = (header.access.address, header.access.length);
+        let message = Message { start, length, done: 0, life, receive: None };
+        let part = Part { header: &header, payload: Payload::Here, bytes: &bytes };
+        let _ = memory::place(work, &header, &message, &part);
+    }
+}
+
+/// A piece of any write: all targets are checked at the first one, and again for each.
+pub(super) fn write_piece(
+    served: &mut Served,
+    work: &mut Work<'_>,
+    from: From,
+    part: &Part<'_>,
+) -> Outcome {
+    let header = part.header;
+    if part.is_first() {
+        let start = header.access.address;
+        let life = match memory::check_write(work, header, start) {
+            Ok(life) => life,
+            Err(status) => {
+                give_back(served, work);
+                return Outcome::refused(status);
+            }
+        };
+        let receive = match header.op {
+            RequestOp::WriteImm(_) => match receive_for(served, work, from, part) {
+                Ok(taken) => Some(taken),
+                Err(status) => return Outcome::refused(status),
+            },
+            _ => {
+                give_back(served, work);
+                None
+            }
+        };
+        let length = header.access.length;
+        served.message = Some(Message { start, length, done: 0, life, receive });
+    }
+    let Some(message) = &mut served.message else {
+        return Outcome::refused(ResponseStatus::Length);
+    };
+    let placed = if !message.fits(header, part.len()) {
+        Err(ResponseStatus::Length)
+    } else if work.dev.faults().ack_before_placement() && part.is_first() && part.is_last() {
+        served.late = Some(Late { header: *header, bytes: part.bytes.to_vec(), steps: LATE_STEPS });
+        Ok(())
+    } else if part.payload == Payload::Placed {
+        memory::check_again(work, header, message).map(|_| ())
+    } else {
+        memory::place(work, header, message, part)
+    };
+    if let Err(status) = placed {
+        give_back(served, work);
+        return Outcome::refused(status);
+    }
+    message.done += part.len();
+    if !part.is_last() {
+        return Outcome::More;
+    }
+    let message = served.message.take();
+    if let Err(status) = memory::notify(work, header) {
+        return Outcome::refused(status);
+    }
+    if let Some(taken) = message.and_then(|m| m.receive) {
+        complete(work, taken, from, part);
+    }
+    Outcome::ACK
+}
+
+/// The message under way is over without effect on its receive.
+fn give_back(served: &mut Served, work: &mut Work<'_>) {
+    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+        work.receives.give_back(taken);
+    }
+}
