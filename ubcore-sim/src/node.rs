@@ -17,6 +17,7 @@ use crate::{
     device::{Device, DeviceCfg, Ports},
     host::{
         claim::{Claim, ClaimError},
+        clock::new_incarnation,
         interrupt::EventVectors,
         memory::ArenaMemory,
         peer::{LocalShare, PathChoice, Peers, VmAccess},
@@ -129,10 +130,10 @@ impl Drop for Node {
 }
 
 fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
-    let mut random = [0; 16];
+    let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let [incarnation, seed] = RawEid(random).to_words();
-    let mut device = DeviceCfg::new(eid, incarnation, seed);
+    let seed = u64::from_le_bytes(random);
+    let mut device = DeviceCfg::new(eid, new_incarnation(), seed);
     device.uasid = cfg.uasid;
     device.mtu = cfg.mtu;
     device.window_packets = cfg.window_packets;
