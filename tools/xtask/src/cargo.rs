@@ -57,14 +57,19 @@ pub(crate) fn build_release(packages: &[&str]) -> Result<PathBuf, Failure> {
     Ok(target_dir()?.join("release"))
 }
 
-/// Features of a package of the workspace.
-pub(crate) fn features(package: &str) -> Result<Vec<String>, Failure> {
+/// Packages of the workspace that declare some of `wanted`, each with those that it declares,
+/// joined by commas.
+pub(crate) fn packages_with(wanted: &[&str]) -> Result<Vec<(String, String)>, Failure> {
     let metadata = metadata()?;
     let packages = metadata.get("packages").and_then(Value::as_array);
-    let named = |entry: &&Value| entry.get("name").and_then(Value::as_str) == Some(package);
-    let entry = packages.into_iter().flatten().find(named);
-    let features = entry.and_then(|entry| entry.get("features")).and_then(Value::as_object);
-    Ok(features.into_iter().flatten().map(|(name, _)| name.clone()).collect())
+    let declaring = packages.into_iter().flatten().filter_map(|package| {
+        let name = package.get("name").and_then(Value::as_str)?;
+        let features = package.get("features").and_then(Value::as_object)?;
+        let known = wanted.iter().filter(|feature| features.contains_key(**feature));
+        let known: Vec<&str> = known.copied().collect();
+        (!known.is_empty()).then(|| (name.to_owned(), known.join(",")))
+    });
+    Ok(declaring.collect())
 }
 
 /// A tool of cargo's (`cargo NAME`), installed under the build folder when it is missing.

@@ -20,7 +20,9 @@ const FUZZ_VERSION: &str = "0.13.1";
 const FUZZ_SECONDS: u32 = 10;
 /// Seeds of the simulation in `test`.
 const SIM_SEEDS: u32 = 500;
-/// The package with conformance, simulation and kill tests.
+/// Features with which a device can be made to die or to err.
+const FAULT_FEATURES: [&str; 2] = ["planted-faults", "fault-hooks"];
+/// The package with the simulation.
 const TESTS: &str = "urma-tests";
 
 /// Everything.
@@ -35,7 +37,7 @@ pub(crate) fn test() -> Done {
     steps.step("licences, sources, advisories", deny);
     steps.step("unit, property, conformance tests", || {
         let mut command = cargo::command(&["test", "--workspace", "--no-fail-fast"]);
-        command.env("URMA_SIM_SEEDS", SIM_SEEDS.to_string());
+        command.env("URMA_SEEDS", SIM_SEEDS.to_string());
         Counts::of(command)
     });
     steps.step("planted faults and kills", faults);
@@ -74,8 +76,9 @@ pub(crate) fn fuzz(seconds: u32) -> Done {
 pub(crate) fn sim(seeds: u32) -> Done {
     let mut steps = Steps::new(1);
     steps.step("simulation", || {
-        let mut command = cargo::command(&["test", "-p", TESTS, "--release", "--", "sim"]);
-        command.env("URMA_SIM_SEEDS", seeds.to_string());
+        let args = ["test", "-p", TESTS, "--release", "--test", "simulation"];
+        let mut command = cargo::command(&args);
+        command.env("URMA_SEEDS", seeds.to_string());
         Counts::of(command)
     });
     steps.end()
@@ -127,23 +130,21 @@ fn deny() -> Counts {
     offline.plus(advisories)
 }
 
-/// The tests that need a device with hooks and faults built in: once per feature there is.
+/// The tests that need a device with hooks and faults built in: every package that declares such
+/// a feature is tested with all of them.
 fn faults() -> Counts {
-    let features = match cargo::features(TESTS) {
-        Ok(features) => features,
+    let packages = match cargo::packages_with(&FAULT_FEATURES) {
+        Ok(packages) => packages,
         Err(failure) => return Counts::one(Err(failure)),
     };
-    let mut counts = Counts::default();
-    for feature in ["planted-faults", "fault-hooks"] {
-        if features.iter().any(|name| name == feature) {
-            counts = counts.plus(of(&["test", "-p", TESTS, "--release", "--features", feature]));
-        }
-    }
-    if counts == Counts::default() {
-        let why = format!("{TESTS} has neither planted-faults nor fault-hooks");
+    if packages.is_empty() {
+        let why = format!("no package declares one of {}", FAULT_FEATURES.join(", "));
         return Counts::one(Err(Failure(why)));
     }
-    counts
+    let test = |(package, features): &(String, String)| {
+        of(&["test", "-p", package, "--features", features, "--no-fail-fast"])
+    };
+    packages.iter().map(test).fold(Counts::default(), Counts::plus)
 }
 
 /// Models run in a build of their own, for `--cfg loom` changes every crate.

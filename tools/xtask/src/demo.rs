@@ -55,8 +55,13 @@ const fn rate(args: &'static str, meaning: &'static str) -> Show {
 
 /// The machine's limits that stand beside.
 const LIMITS: &[(&str, &str, &str, &str)] = &[
-    ("cache line, core to core", "cache-line", "us", "no write between two cores can be faster"),
-    ("memcpy of 64 KiB", "memcpy --size 65536", "GB/s", "no copying write can be faster"),
+    (
+        "cache line, core to core",
+        "cache-line",
+        "us",
+        "one store of one core seen by the other, one way",
+    ),
+    ("memcpy of 64 KiB", "memcpy --size 65536", "GB/s", "one core copies within its caches"),
     ("TCP ping-pong of 8 bytes", "tcp-lat --size 8", "us", "what a socket does, one way"),
 ];
 

@@ -42,6 +42,12 @@ pub(crate) fn run(what: What, size: usize, span: usize) -> Done {
     Ok(())
 }
 
+/// The middle of some values: other programs of the machine disturb the mean.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
 /// Pins the calling thread to `core`; on a machine without that core it stays where it is.
 fn pin(core: usize) {
     let mut set = CpuSet::new();

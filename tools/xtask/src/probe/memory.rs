@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use urma_mem::sync::{AtomicU64, Ordering};
 
-use super::{on_two_cores, pin};
+use super::{median, on_two_cores, pin};
 use crate::{clock::now, say::Failure};
 
 /// A word on a cache line of its own (128 bytes: the prefetcher takes lines in pairs).
@@ -16,6 +16,8 @@ struct Line(AtomicU64);
 
 /// Round trips of the cache-line ping-pong.
 const ROUND_TRIPS: u64 = 2_000_000;
+/// Round trips between two looks at the clock.
+const BATCH: u64 = 1000;
 /// Looks in vain before the other side is given up.
 const LOOKS_MAX: u64 = 1 << 32;
 /// Bytes copied by one measurement.
@@ -32,12 +34,17 @@ pub(super) fn cache_line_us() -> Result<f64, Failure> {
         Ok(())
     };
     let ask = || {
-        let start = now();
+        let mut batches = Vec::with_capacity(1 + (ROUND_TRIPS / BATCH) as usize);
+        let mut start = now();
         for turn in 1..=ROUND_TRIPS {
             ping.0.store(turn, Ordering::Release);
             await_turn(&pong, turn)?;
+            if turn % BATCH == 0 {
+                batches.push(start.elapsed().as_secs_f64() * 1e6 / (2 * BATCH) as f64);
+                start = now();
+            }
         }
-        Ok(start.elapsed().as_secs_f64() * 1e6 / (2 * ROUND_TRIPS) as f64)
+        Ok(median(batches))
     };
     on_two_cores(answer, ask)
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::on_two_cores;
+use super::{median, on_two_cores};
 use crate::{
     clock::now,
     say::{Done, Failure},
@@ -49,12 +49,14 @@ pub(super) fn latency_us(size: usize) -> Result<f64, Failure> {
         let mut stream = TcpStream::connect(address).map_err(failed)?;
         prepare(&stream)?;
         let mut bytes = vec![0; size];
-        let start = now();
+        let mut samples = Vec::with_capacity(ROUND_TRIPS as usize);
         for _ in 0..ROUND_TRIPS {
+            let start = now();
             stream.write_all(&bytes).map_err(failed)?;
             stream.read_exact(&mut bytes).map_err(failed)?;
+            samples.push(start.elapsed().as_secs_f64() * 1e6 / 2.0);
         }
-        Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(2 * ROUND_TRIPS))
+        Ok(median(samples))
     };
     on_two_cores(answer, ask)
 }
