@@ -8,6 +8,7 @@ mod model;
 mod node;
 mod plan;
 mod run;
+mod watch;
 
 pub use plan::{SimPlan, Weather, Work};
 pub use run::{Report, SimFailure, run};

@@ -2,6 +2,7 @@
 //!
 //! *Owns*: the API objects of one node, its slots of local memory, its posted receives. *Takes*:
 //! the fabric. *Gives*: posting and polling in terms of the model. *Must not*: judge.
+#![expect(clippy::cast_possible_truncation, reason = "slots and their lengths are small constants")]
 
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ use urma_core::{Completion, CrOpcode, LocalSge, PostReason, SendOp, SendWr, WrFl
 use super::model::{AREA_LEN, Expected, Message, Pair, Pending, Requests, WORDS};
 use super::node::{Program, SLOT_LEN, SLOTS, View};
 use super::plan::{SimPlan, Work};
+use super::watch::Watch;
 
 /// A run that went well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,7 +82,7 @@ pub fn run(plan: &SimPlan) -> Result<Report, Box<SimFailure>> {
     let failure = |what: String, log: String| Box::new(SimFailure { seed: plan.seed, what, log });
     let fabric = Fabric::new(plan.fabric.clone())
         .map_err(|error| failure(error.to_string(), String::new()))?;
-    let outcome = Run::new(plan, &fabric).and_then(|mut run| run.all());
+    let outcome = Watch::run(|| Run::new(plan, &fabric)?.all());
     outcome.map_err(|what| failure(what, fabric.log_text()))
 }
 
@@ -265,7 +266,8 @@ impl<'a> Run<'a> {
         let sender = |program: &Program| program.context.eid() == from;
         let sender = self.programs.iter().position(sender).ok_or("a message of a stranger")?;
         let message = self.pairs[sender][node].messages.pop_front();
-        let message = message.ok_or(format!("node {node} received more than {sender} sent"))?;
+        let message =
+            message.ok_or_else(|| format!("node {node} received more than {sender} sent"))?;
         if completion.immediate() != message.imm || completion.len as usize != message.len {
             return Err(format!("node {node} received {completion:?} where {message:?} is next"));
         }
