@@ -21,7 +21,7 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::ports::{Extent, HostRequest, Interrupt, MemoryHost, SameHostParts, Wake};
+use crate::ports::{Extent, Interrupt, MemoryHost, SameHostParts, Wake};
 use crate::share::layout;
 use crate::{Device, DeviceCfg, Ports};
 
@@ -116,6 +116,7 @@ pub(crate) struct BenchSeg {
     pub(crate) token_id: u32,
     pub(crate) token: u32,
     pub(crate) va: u64,
+    pub(crate) iova: u64,
     pub(crate) mem: Region,
 }
 
@@ -245,7 +246,7 @@ impl Bench {
     /// The next response, if there is one.
     pub(crate) fn response(&mut self) -> Option<Response> {
         let at = (self.answered % COMMANDS) as usize * RSP_WORDS * 8;
-        let owner = (self.answered / COMMANDS) % 2 == 0;
+        let owner = (self.answered / COMMANDS).is_multiple_of(2);
         let word = self.responses.load_u64_acquire(at).unwrap();
         if response_owner(word) != owner || (word == 0 && owner) {
             return None;
@@ -374,7 +375,7 @@ impl Bench {
             access,
             token_value: Some(token),
         }));
-        BenchSeg { token_id, token, va, mem }
+        BenchSeg { token_id, token, va, iova, mem }
     }
 
     /// Writes an entry into the ring without ringing.
@@ -444,7 +445,7 @@ impl Bench {
     /// Looks at the next completion without taking it.
     pub(crate) fn peek(&self, jfc: &BenchJfc) -> Option<Cqe> {
         let at = (jfc.ci % jfc.depth) as usize * cqe::CQE_LEN;
-        let owner = (jfc.ci / jfc.depth) % 2 == 0;
+        let owner = (jfc.ci / jfc.depth).is_multiple_of(2);
         let word = jfc.ring.load_u64_acquire(at).unwrap();
         if cqe::owner_of(word) != owner {
             return None;
@@ -468,10 +469,6 @@ impl Bench {
         self.dev.write32(0, regs::AEQ_DEPTH, 16);
         self.start();
         ring
-    }
-
-    pub(crate) fn host_request(&self) -> Option<HostRequest> {
-        self.dev.poll_host_request()
     }
 }
 

@@ -51,10 +51,15 @@ impl Scene {
     }
 
     fn fill(&self) -> Vec<u8> {
-        let bytes: Vec<u8> = (0..self.local.mem.len()).map(|i| (i * 7 + i / 251) as u8).collect();
+        let bytes: Vec<u8> = (0..self.local.mem.len()).map(pattern).collect();
         self.local.mem.write(0, &bytes).unwrap();
         bytes
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a pattern of bytes")]
+fn pattern(i: usize) -> u8 {
+    (i * 7 + i / 251) as u8
 }
 
 #[test]
@@ -325,6 +330,166 @@ fn an_armed_queue_fires_once_also_for_what_waits() {
     let bad = Sqe { token_value: 1, ..write };
     s.a.post(&mut s.jetty, bad, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 2, "every error counts as solicited");
+}
+
+#[test]
+fn sends_and_writes_keep_their_order_and_an_error_reaches_the_receive_side() {
+    let mut s = scene();
+    let bytes = s.fill();
+    let mut recv_jfc = s.b.jfc(6);
+    let mut target = s.b.jetty(4, &recv_jfc, |_| {});
+    s.b.post_recv(&mut target, &[s.remote.sge(4096, 100)]);
+    let send = Sqe {
+        flags: SqeFlags::COMPLETE,
+        tpn: s.tpn,
+        target_kind: udma_abi::sqe::TargetKind::Jetty,
+        target_id: target.id,
+        ..Sqe::new(Opcode::Send)
+    };
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    let mut ends = Vec::new();
+    s.a.post(&mut s.jetty, send, &[s.local.sge(0, 64)]);
+    s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
+    assert_eq!(s.remote.bytes(0, 8), [0; 8], "a write waits for the send before it");
+    for step in 0..100 {
+        s.b.dev.step(step * 1000);
+        s.a.dev.step(step * 1000);
+        ends.extend(s.a.poll(&mut s.jfc).map(|c| (c.status, c.byte_cnt)));
+    }
+    assert_eq!(ends, [(CqeStatus::Success, 64), (CqeStatus::Success, 8)]);
+    assert_eq!(s.remote.bytes(0, 8), bytes[..8]);
+    assert_eq!(s.remote.bytes(4096, 64), bytes[..64]);
+    let cqe = s.b.poll(&mut recv_jfc).unwrap();
+    assert_eq!((cqe.recv, cqe.byte_cnt, cqe.remote_id), (true, 64, s.jetty.id));
+    s.b.post_recv(&mut target, &[s.remote.sge(0, 8)]);
+    s.b.post(&mut target, Sqe { tpn: 999, ..write }, &[s.remote.sge(0, 8)]);
+    let mut ends: Vec<_> = std::iter::from_fn(|| s.b.poll(&mut recv_jfc)).collect();
+    ends.sort_by_key(|c| c.recv);
+    let ends: Vec<_> = ends.into_iter().map(|c| (c.recv, c.status)).collect();
+    let want = [
+        (false, CqeStatus::LocOperation),
+        (false, CqeStatus::WrFlushErrDone),
+        (true, CqeStatus::WrFlushErr),
+    ];
+    assert_eq!(ends, want);
+}
+
+#[cfg(feature = "planted-faults")]
+#[test]
+fn planted_faults_show() {
+    use crate::device::PlantedFault;
+    let with = |fault| scene_of(pair_with(move |cfg| cfg.fault = Some(fault)), 4, 6);
+    let mut s = with(PlantedFault::TokenNotChecked);
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    let wrong = Sqe { token_value: 1, ..write };
+    assert_eq!(s.run(wrong, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    let mut s = with(PlantedFault::BoundOffByOne);
+    let beyond = on_seg(Opcode::Read, s.tpn, &s.remote, 1);
+    let len = u32::try_from(s.remote.mem.len()).unwrap();
+    assert_eq!(s.run(beyond, &[s.local.sge(0, len)]).status, CqeStatus::Success);
+    let mut s = with(PlantedFault::AckBeforePlacement);
+    s.fill();
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    s.local.mem.store_u64(0, 5).unwrap();
+    assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    assert_eq!(s.remote.mem.load_u64(0).unwrap(), 0);
+    for (fault, ends) in
+        [(PlantedFault::CompletionDoubled, 8), (PlantedFault::CompletionDropped, 6)]
+    {
+        let mut s = with(fault);
+        let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+        for _ in 0..7 {
+            s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
+        }
+        assert_eq!(std::iter::from_fn(|| s.a.poll(&mut s.jfc)).count(), ends, "{fault:?}");
+    }
+}
+
+#[test]
+fn many_posters_share_a_completion_queue_and_lose_nothing() {
+    const QUEUES: usize = 3;
+    const EACH: u32 = 3000;
+    let (mut a, mut b) = pair();
+    let mut jfc = a.jfc(3);
+    let queues: Vec<_> = (0..QUEUES).map(|_| a.jetty(5, &jfc, |_| {})).collect();
+    let (local, remote) = (a.seg(4096), b.seg(4096));
+    let tpn = a.connect(b.eid());
+    let write = on_seg(Opcode::Write, tpn, &remote, 0);
+    let ids: Vec<_> = queues.iter().map(|q| q.id).collect();
+    let mut seen = vec![0u16; QUEUES];
+    std::thread::scope(|scope| {
+        for mut queue in queues {
+            let (a, local) = (&a, &local);
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    let ci = || queue.record.load_u32_acquire(rqe::record::SQ_CI).unwrap();
+                    while queue.pi.wrapping_sub(ci()) >= 32 {
+                        a.dev.step(0);
+                        std::thread::yield_now();
+                    }
+                    a.post(&mut queue, write, &[local.sge(0, 8)]);
+                }
+            });
+        }
+        let mut left = QUEUES * EACH as usize;
+        while left != 0 {
+            let Some(cqe) = a.poll(&mut jfc) else {
+                std::thread::yield_now();
+                continue;
+            };
+            let index = ids.iter().position(|id| *id == cqe.local_id).unwrap();
+            assert_eq!((cqe.status, cqe.entry_idx), (CqeStatus::Success, seen[index]));
+            seen[index] += 1;
+            left -= 1;
+        }
+    });
+    assert_eq!(a.poll(&mut jfc), None);
+}
+
+#[test]
+fn no_byte_is_placed_after_a_withdrawal_was_answered() {
+    use urma_mem::sync::{AtomicBool, Ordering};
+    let mut s = scene();
+    let stop = AtomicBool::new(false);
+    let mut placed = 0;
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    let value = s.local.mem.sub(0, 8).unwrap();
+    value.store_u64(0, 1).unwrap();
+    let Scene { a, b, jetty, local, remote, jfc, .. } = &mut s;
+    std::thread::scope(|scope| {
+        let (stop, a, local) = (&stop, &*a, &*local);
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                a.post(jetty, write, &[local.sge(0, 4096)]);
+                while a.poll(jfc).is_none() {}
+            }
+        });
+        for _ in 0..300 {
+            std::thread::yield_now();
+            b.submit(Command::UnregisterSeg { token_id: remote.token_id });
+            // Time stands still: the drain ends when the copy does, however slow this machine is.
+            while b.response().is_none() {
+                b.dev.step(b.now);
+                std::thread::yield_now();
+            }
+            remote.mem.store_u64(0, 0).unwrap();
+            for _ in 0..20 {
+                placed |= remote.mem.load_u64(0).unwrap();
+                std::thread::yield_now();
+            }
+            b.ok(Command::RegisterSeg(udma_abi::cmd::RegisterSeg {
+                token_id: remote.token_id,
+                iova: remote.iova,
+                va: remote.va,
+                len: remote.mem.len() as u64,
+                access: Access::READ | Access::WRITE,
+                token_value: Some(remote.token),
+            }));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(placed, 0, "a byte was placed after the answer");
+    assert!(s.a.dev.counter(Counter::DirectRequests) > 0, "the writer never got through");
 }
 
 #[test]

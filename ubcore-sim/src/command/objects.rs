@@ -55,7 +55,7 @@ impl Shared {
         }
         let depth = 1u64 << depth_log2;
         let ring = dev.window(base, depth * EQE_LEN as u64, DmaAccess::Both);
-        let ring = ring.filter(|_| base % 8 == 0).ok_or(CmdStatus::Invalid)?;
+        let ring = ring.filter(|_| base.is_multiple_of(8)).ok_or(CmdStatus::Invalid)?;
         let eqn = self.objects.eqs.take_lowest().ok_or(CmdStatus::NoRoom)?;
         let interrupt = Arc::clone(&dev.ports().interrupt);
         let eq = Arc::new(EventQueue::new(ring, depth, vector, interrupt));
@@ -83,7 +83,7 @@ impl Shared {
         inline: bool,
         eq: Option<Arc<EventQueue>>,
     ) -> Outcome {
-        if depth_log2 > limits::JFC_DEPTH_LOG2 || base % 64 != 0 {
+        if depth_log2 > limits::JFC_DEPTH_LOG2 || !base.is_multiple_of(64) {
             return Err(CmdStatus::Invalid);
         }
         let depth = 1u64 << depth_log2;

@@ -177,7 +177,7 @@ impl Shared {
             return Err(invalid);
         }
         let record = dev.window(args.record, record::LEN as u64, DmaAccess::Both);
-        let record = record.filter(|_| args.record % 64 == 0).ok_or(invalid)?;
+        let record = record.filter(|_| args.record.is_multiple_of(64)).ok_or(invalid)?;
         let send = args.sq.map(|sq| send_parts(dev, &sq)).transpose()?;
         let recv = match args.rq {
             Some(rq) if !shared => Some(recv_parts(dev, &rq)?),
@@ -251,7 +251,7 @@ impl Shared {
         if held.marked {
             dev.make_runnable(queue);
         }
-        let state = held.value.map(|(state, _)| state).or(self.exchange.recv_state(id));
+        let state = held.value.map(|(state, _)| state).or_else(|| self.exchange.recv_state(id));
         let blocks = held.value.map_or(0, |(_, blocks)| blocks);
         let receives = self.exchange.receives_left(id).unwrap_or(0);
         let state = state.unwrap_or(QueueState::Ready);
@@ -294,7 +294,7 @@ impl Shared {
         let queue = dev.queues().get(id)?;
         dev.wake_send(now, id);
         let held = queue.send.with_blocking(|engine| {
-            let visit = Visit { dev, queue, now, direct: None };
+            let visit = Visit { dev, queue, direct: None };
             engine.as_ref().is_none_or(|e| e.is_flushed(&visit))
         });
         let flushed = held.value && self.exchange.is_recv_flushed(id);
@@ -409,7 +409,7 @@ fn send_parts(dev: &Device, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus>
         && sq.rnr_retry <= 7
         && sq.err_timeout <= 31
         && sq.priority <= 15
-        && sq.base % BLOCK_LEN as u64 == 0;
+        && sq.base.is_multiple_of(BLOCK_LEN as u64);
     if !fits {
         return Err(CmdStatus::Invalid);
     }
@@ -423,7 +423,7 @@ fn recv_parts(dev: &Device, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus>
     let fits = rq.depth_log2 <= limits::JFR_DEPTH_LOG2
         && (1..=rqe::SGE_MAX).contains(&usize::from(rq.max_sge))
         && rq.min_rnr_timer <= 31
-        && rq.base % 16 == 0;
+        && rq.base.is_multiple_of(16);
     if !fits {
         return Err(CmdStatus::Invalid);
     }

@@ -55,6 +55,7 @@ impl Link {
 
     pub(crate) fn end(&self) {
         self.alive.store(false, Ordering::SeqCst);
+        tracing::debug!(eid = ?self.eid, tpn = self.tpn, "a way ended");
     }
 }
 

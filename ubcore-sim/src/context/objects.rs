@@ -57,6 +57,7 @@ impl Numbers {
         self.taken.contains(&number)
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.taken.len()
     }

@@ -11,8 +11,11 @@ const BLOCKS: usize = (1 << 20) / BLOCK;
 /// Entries of type `T` by id, made on first use.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    blocks: Box<[OnceLock<Box<[OnceLock<T>]>>]>,
+    blocks: Box<[OnceLock<Block<T>>]>,
 }
+
+/// Neighbouring ids, made together on the first use of one of them.
+type Block<T> = Box<[OnceLock<T>]>;
 
 impl<T> Table<T> {
     pub(crate) fn new() -> Self {

@@ -29,7 +29,6 @@ impl Faults {
 }
 
 #[cfg(not(feature = "planted-faults"))]
-#[expect(clippy::unused_self, reason = "the same questions with a constant answer")]
 impl Faults {
     #[inline(always)]
     pub(crate) const fn is_planted(self) -> bool {
@@ -45,7 +44,6 @@ macro_rules! questions {
         }
 
         #[cfg(not(feature = "planted-faults"))]
-        #[expect(clippy::unused_self, reason = "the same questions with a constant answer")]
         impl Faults {
             $($(#[doc = $doc])* #[inline(always)] pub(crate) const fn $name(self) -> bool { false })*
         }

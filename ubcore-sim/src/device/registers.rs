@@ -46,7 +46,7 @@ impl Device {
             regs::CMD_DEPTH => u64::from(setup.cmd_depth),
             regs::AEQ_BASE => setup.aeq_base,
             regs::AEQ_DEPTH => u64::from(setup.aeq_depth),
-            regs::CAPS..CAPS_END if offset % 8 == 0 => {
+            regs::CAPS..CAPS_END if offset.is_multiple_of(8) => {
                 let index = usize::try_from((offset - regs::CAPS) / 8).unwrap_or(0);
                 limits::caps(self.cfg()).to_words().get(index).copied().unwrap_or(0)
             }

@@ -44,7 +44,7 @@ impl Device {
         let mut left = Left::default();
         let run = queue.send.run(|engine| {
             let Some(engine) = engine else { return };
-            let visit = Visit { dev: self, queue, now, direct: direct.take() };
+            let visit = Visit { dev: self, queue, direct: direct.take() };
             let step = engine.step(&visit);
             left.more = step.more;
             left.shared |= step.shared;
@@ -88,12 +88,12 @@ impl Device {
 
     /// Lets a send queue take the ends in its mail. Called by the shared part, which is not stepped
     /// again from here: what the queue hands over now is listed.
-    pub(crate) fn wake_send(&self, now: Nanos, id: u32) {
+    pub(crate) fn wake_send(&self, _now: Nanos, id: u32) {
         let Some(queue) = self.queues.get(id) else { return };
         let mut left = Left::default();
         let run = queue.send.run(|engine| {
             let Some(engine) = engine else { return };
-            let step = engine.step(&Visit { dev: self, queue, now, direct: None });
+            let step = engine.step(&Visit { dev: self, queue, direct: None });
             left.more = step.more;
             left.shared |= step.shared;
         });

@@ -131,7 +131,8 @@ fn reach_peer<T>(
         return Err(denied);
     }
     view.rights.check(faults, want)?;
-    let inside = offset_in(view.shared_va, view.shared_len, want.va, want.len);
+    let shared_len = view.shared_len.saturating_add(faults.bound_slack());
+    let inside = offset_in(view.shared_va, shared_len, want.va, want.len);
     let Some(inside) = inside else { return Ok(Reached::NotDirect) };
     let offset = view.arena_offset.checked_add(inside).ok_or(denied)?;
     let offset = usize::try_from(offset).map_err(|_| denied)?;
@@ -194,7 +195,7 @@ impl Rights {
     #[inline]
     fn check(&self, faults: Faults, want: &Want) -> Result<(), CqeStatus> {
         let token = self.token.is_none() || self.token == want.token || faults.token_not_checked();
-        let len = self.len + faults.bound_slack();
+        let len = self.len.saturating_add(faults.bound_slack());
         let inside = offset_in(self.va, len, want.va, want.len).is_some();
         let allowed = self.access.contains(want.right) && !self.access.contains(Access::LOCAL_ONLY);
         if token && inside && allowed { Ok(()) } else { Err(CqeStatus::RemAccessAbort) }

@@ -174,7 +174,7 @@ impl Retire {
         }
         self.written += 1;
         let cqe = self.entry(request.entry_idx, status, bytes);
-        if faults.is_planted() && self.written % 7 == 0 {
+        if faults.is_planted() && self.written.is_multiple_of(7) {
             if faults.completion_dropped() {
                 self.port.give_back();
                 return;

@@ -5,6 +5,7 @@
 //! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
 
 mod flush;
+mod planted;
 mod route;
 
 pub(crate) use route::MESSAGE_MAX;
@@ -12,7 +13,7 @@ pub(crate) use route::MESSAGE_MAX;
 use std::sync::Arc;
 
 use udma_abi::{
-    AsyncKind, CqeStatus, Nanos, Sqe,
+    AsyncKind, CqeStatus, Sqe,
     cmd::{Mode, QueueFlags, QueueState},
     counters::Counter,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
@@ -62,6 +63,8 @@ pub(crate) struct SendEngine {
     sqe: Sqe,
     current: Option<Current>,
     state: State,
+    /// Planted faults only: a write that was acknowledged and not yet placed.
+    deferred: Option<Box<planted::Deferred>>,
     /// RC: way and remote jetty.
     pub(crate) bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
@@ -99,7 +102,6 @@ enum State {
 pub(crate) struct Visit<'a> {
     pub(crate) dev: &'a Device,
     pub(crate) queue: &'a Queue,
-    pub(crate) now: Nanos,
     /// A direct entry, for the first fetch.
     pub(crate) direct: Option<&'a [u64; BLOCK_WORDS]>,
 }
@@ -143,6 +145,7 @@ impl SendEngine {
             sqe: Sqe::new(udma_abi::Opcode::Nop),
             current: None,
             state: State::Ready,
+            deferred: None,
             bound: None,
             slot: cfg.slot,
         }
@@ -150,10 +153,6 @@ impl SendEngine {
 
     pub(crate) fn mail(&self) -> &Arc<Mail> {
         &self.mail
-    }
-
-    pub(crate) fn port(&self) -> &JfcPort {
-        self.retire.port()
     }
 
     /// Blocks posted and not retired.
@@ -184,6 +183,9 @@ impl SendEngine {
         if !self.mail.ended.is_empty() {
             self.take_ends(visit);
             left.busy = true;
+        }
+        if visit.dev.faults().is_planted() {
+            self.place_deferred(visit);
         }
         let mut direct = visit.direct;
         for _ in 0..visit.dev.cfg().step_requests {

@@ -78,6 +78,12 @@ impl SendEngine {
             let done = Turn::End(CqeStatus::Success, 0);
             return if direct { done } else { self.hand_over(index, &current, Placed::No) };
         }
+        if visit.dev.faults().is_planted()
+            && let Some(turn) = self.defer(visit, index, &current)
+        {
+            return turn;
+        }
+        let seat = &mut self.seats[index];
         let job = Job {
             sqe: &self.sqe,
             words: &self.words,

@@ -1,0 +1,72 @@
+//! Planted faults of the direct path: order swapped, acknowledged before placed.
+//!
+//! *Owns*: one write that is acknowledged and not placed. *Takes*: the configuration. *Gives*: a
+//! device that checks must catch. *Must not*: run without the feature `planted-faults`.
+
+use udma_abi::{CqeStatus, Opcode, Sqe};
+use urma_mem::sync::Ordering;
+
+use super::{Current, SendEngine, Turn, Visit};
+use crate::engine::direct::{Cursor, Job};
+use crate::engine::gather::{Segments, Words};
+
+/// The write.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    tpn: u32,
+    sqe: Sqe,
+    words: Words,
+    current: Current,
+    /// Requests that still go before it.
+    behind: u32,
+}
+
+impl SendEngine {
+    /// Acknowledges a write without placing it, when a fault says so.
+    #[cold]
+    pub(super) fn defer(
+        &mut self,
+        visit: &Visit<'_>,
+        index: usize,
+        current: &Current,
+    ) -> Option<Turn> {
+        let faults = visit.dev.faults();
+        if let Some(deferred) = &mut self.deferred {
+            deferred.behind = 0;
+            return None;
+        }
+        let posted = visit.queue.pi.load(Ordering::Acquire) != self.ring.head;
+        let wanted = faults.ack_before_placement() || (faults.order_swapped() && posted);
+        if !wanted || self.sqe.opcode != Opcode::Write {
+            return None;
+        }
+        self.deferred = Some(Box::new(Deferred {
+            tpn: self.seats[index].link.tpn,
+            sqe: self.sqe,
+            words: self.words,
+            current: *current,
+            behind: u32::from(faults.order_swapped()),
+        }));
+        Some(Turn::End(CqeStatus::Success, u32::try_from(current.len).unwrap_or(0)))
+    }
+
+    /// Places what was deferred, once it is late enough.
+    #[cold]
+    pub(super) fn place_deferred(&mut self, visit: &Visit<'_>) {
+        let Some(deferred) = self.deferred.take_if(|d| d.behind == 0) else { return };
+        let seat = self.seats.iter_mut().find(|s| s.link.tpn == deferred.tpn);
+        let Some(seat) = seat else { return };
+        let job = Job {
+            sqe: &deferred.sqe,
+            words: &deferred.words,
+            local: deferred.current.local,
+            len: deferred.current.len,
+            segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
+            chunk: visit.dev.cfg().direct_chunk,
+            faults: visit.dev.faults(),
+        };
+        let mut budget = usize::MAX;
+        // The write was acknowledged already: nobody is left to hear of its end.
+        let _ = job.go(seat, &mut Cursor::default(), &mut budget);
+    }
+}
