@@ -245,6 +245,13 @@ impl Device {
         &self.segments
     }
 
+    /// The memory behind an address that MAP_SEG answered, for the backing's `RegisterRegion::map`.
+    #[must_use]
+    pub fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
+        let (addr, len) = (usize::try_from(addr).ok()?, usize::try_from(len).ok()?);
+        self.links.arena_at(addr, len).or_else(|| self.segments.memory_at(addr, len))
+    }
+
     #[inline]
     pub(crate) fn links(&self) -> &LinkTable {
         &self.links

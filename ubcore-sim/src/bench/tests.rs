@@ -416,7 +416,7 @@ fn many_posters_share_a_completion_queue_and_lose_nothing() {
     let tpn = a.connect(b.eid());
     let write = on_seg(Opcode::Write, tpn, &remote, 0);
     let ids: Vec<_> = queues.iter().map(|q| q.id).collect();
-    let mut seen = vec![0u16; QUEUES];
+    let mut seen = [0u16; QUEUES];
     std::thread::scope(|scope| {
         for mut queue in queues {
             let (a, local) = (&a, &local);

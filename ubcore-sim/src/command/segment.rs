@@ -64,6 +64,7 @@ impl Shared {
             region,
             access: args.access,
             token: args.token_value,
+            shared: !args.access.contains(Access::LOCAL_ONLY),
         };
         dev.segments().publish(new, extent).ok_or(CmdStatus::NoRoom)?;
         self.objects.segments.insert(tid);
@@ -97,7 +98,7 @@ impl Shared {
         }
         self.quiesce(dev);
         let tid = segment.token_id >> 8;
-        if !segment.access.contains(Access::LOCAL_ONLY) {
+        if segment.shared {
             dev.ports().memory.unshare(tid);
         }
         self.objects.segments.remove(&tid);

@@ -68,6 +68,16 @@ impl LinkTable {
         self.0.load().get(&tpn).cloned()
     }
 
+    /// The part of a peer's arena at `addr` of this process: what MAP_SEG answered.
+    pub(crate) fn arena_at(&self, addr: usize, len: usize) -> Option<Region> {
+        let links = self.0.load();
+        links.values().filter(|link| link.is_alive()).find_map(|link| {
+            let Reach::Direct(parts) = &link.reach else { return None };
+            let offset = addr.checked_sub(parts.arena.addr())?;
+            parts.arena.sub(offset, len).ok()
+        })
+    }
+
     /// Only the control plane changes the table, one change at a time.
     pub(crate) fn insert(&self, link: Arc<Link>) {
         let mut map = BTreeMap::clone(&self.0.load());

@@ -33,6 +33,8 @@ pub(crate) struct LocalSegment {
     pub(crate) token: Option<u32>,
     /// Generation under which it is published.
     pub(crate) life: u64,
+    /// Its pages were given to peers; stays set when the token is invalidated.
+    pub(crate) shared: bool,
     /// Cleared when it is unregistered; whoever cached it looks here first.
     live: AtomicBool,
 }
@@ -73,6 +75,7 @@ pub(crate) struct NewSegment {
     pub(crate) region: Region,
     pub(crate) access: Access,
     pub(crate) token: Option<u32>,
+    pub(crate) shared: bool,
 }
 
 impl SegmentTable {
@@ -101,6 +104,7 @@ impl SegmentTable {
             region: new.region,
             access: new.access,
             token: new.token,
+            shared: new.shared,
             live: AtomicBool::new(true),
         };
         let shared = extent.unwrap_or(Extent { va: 0, len: 0, offset: 0 });
@@ -121,6 +125,30 @@ impl SegmentTable {
         segment.live.store(false, Ordering::SeqCst);
         self.generation(tid)?.kill().ok()?;
         Some(segment)
+    }
+
+    /// The part of a registration of this node at `addr` of this process.
+    pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Option<Region> {
+        self.slots.iter().filter_map(|slot| slot.load_full()).find_map(|segment| {
+            let offset = addr.checked_sub(segment.region.addr())?;
+            segment.region.sub(offset, len).ok()
+        })
+    }
+
+    /// Takes the remote rights of a registration away when `token` is its token (SEND_INVALIDATE).
+    /// Its owner goes on using it, and unregisters it as usual. Returns whether it did.
+    pub(crate) fn invalidate(&self, token_id: u32, token: u32) -> bool {
+        let guarded = self.find(token_id).is_some_and(|s| s.token == Some(token));
+        let Some(old) = guarded.then(|| self.kill(token_id)).flatten() else { return false };
+        let new = NewSegment {
+            token_id,
+            va: old.va,
+            region: old.region.clone(),
+            access: Access::LOCAL_ONLY,
+            token: old.token,
+            shared: old.shared,
+        };
+        self.publish(new, None).is_some()
     }
 
     fn generation(&self, tid: usize) -> Option<Generation> {
@@ -197,6 +225,7 @@ mod tests {
             region,
             access: Access::READ,
             token: Some(7),
+            shared: false,
         };
         assert!(table.publish(new, None).is_some());
         assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 1);
@@ -208,5 +237,23 @@ mod tests {
         assert!(cache.find(&table, 5 << 8).is_none());
         assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 0);
         assert!(table.kill(5 << 8).is_none());
+    }
+
+    #[test]
+    fn an_invalidated_segment_keeps_its_owner_only() {
+        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap());
+        let region = Region::private(4096).unwrap();
+        let (token_id, access) = (5 << 8, Access::READ);
+        let new =
+            NewSegment { token_id, va: 0x1000, region, access, token: Some(7), shared: true };
+        assert!(table.publish(new, None).is_some());
+        let before = table.find(token_id).unwrap();
+        assert!(!table.invalidate(token_id, 8), "a wrong token changes nothing");
+        assert!(before.is_live());
+        assert!(table.invalidate(token_id, 7));
+        assert!(!before.is_live());
+        let after = table.find(token_id).unwrap();
+        assert_eq!((after.access, after.shared), (Access::LOCAL_ONLY, true));
+        assert_ne!(after.life, before.life);
     }
 }

@@ -300,8 +300,9 @@ pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_
     let (opcode, imm) = match header.op {
         RequestOp::SendImm(imm) => (1, imm),
         RequestOp::SendInvalidate(told) => {
-            let token_id = u64::from(told.token_id.value()) << 8;
-            (2, token_id | u64::from(told.token.0) << 32)
+            let token_id = told.token_id.value() << 8;
+            work.dev.segments().invalidate(token_id, told.token.0);
+            (2, u64::from(token_id) | u64::from(told.token.0) << 32)
         }
         RequestOp::WriteImm(imm) => (3, imm),
         _ => (0, 0),

@@ -86,6 +86,12 @@ impl RegisterRegion for Registers {
     fn write_block(&self, offset: u64, words: &[u64; 8]) {
         self.0.write_block(offset, words);
     }
+
+    /// Places of the window are those that MAP_SEG answers; the registers themselves are no memory.
+    fn map(&self, offset: u64, len: u64) -> Option<Region> {
+        check_alive(&self.0).ok()?;
+        self.0.device().mapped(offset, len)
+    }
 }
 
 /// Device addresses.

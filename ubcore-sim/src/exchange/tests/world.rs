@@ -254,6 +254,7 @@ impl World {
             region: region.clone(),
             access,
             token: Some(TOKEN),
+            shared: false,
         };
         self.nodes[n].dev.segments().publish(new, None).unwrap();
         region
