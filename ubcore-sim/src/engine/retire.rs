@@ -181,6 +181,7 @@ impl Retire {
             }
             if faults.completion_doubled() && self.port.reserve() {
                 self.port.complete(&cqe, failed);
+                fast.completion();
             }
         }
         self.port.complete(&cqe, failed);

@@ -1,6 +1,7 @@
 //! WRITE: placement, sizes, SGE lists, inline data, order.
 
 use urma_core::{PostReason, SendOp, WrFlags};
+use urma_mem::sync::{AtomicBool, Ordering};
 use urma_tests::world::{Outcome, Setup, World, check, pattern, same, until};
 
 use super::SIZES;
@@ -12,7 +13,7 @@ super::behaviours! {
     Good reliable write_one_mebibyte: "A WRITE of 1 MiB and a bit is byte exact.";
     Good reliable write_gathers: "The SGEs of a WRITE are placed one after the other.";
     Good reliable write_inline: "An inline WRITE has its payload at post time: the source may change at once.";
-    Good reliable write_last_bytes_last: "Who sees the last 8 bytes of a WRITE sees all before them.";
+    Good reliable write_last_byte_last: "Who sees the last byte of a WRITE sees all before it.";
     Good reliable write_overwrites_in_order: "Of two strongly ordered WRITEs to one place the later one stays.";
     Good reliable write_both_ways: "Both ends may write to each other at the same time.";
     Good reliable write_many_in_flight: "A queue full of WRITEs places every one.";
@@ -100,26 +101,32 @@ fn write_inline(setup: Setup) -> Outcome {
     Ok(())
 }
 
-fn write_last_bytes_last(setup: Setup) -> Outcome {
-    let mut w = World::with(setup, |plan| plan.len = 2 << 20)?;
-    for (round, len) in [64, 4096, 65536, 300_000].into_iter().cycle().take(40).enumerate() {
+fn write_last_byte_last(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    for (round, len) in [64, 4096, 65536].into_iter().cycle().take(240).enumerate() {
         let mut bytes = pattern(round as u64, len);
-        let last = (round as u64 + 1).to_le_bytes();
-        bytes[len - 8..].copy_from_slice(&last);
+        // Memory is zeroed before, so that this byte tells of its arrival.
+        bytes[len - 1] |= 1;
         w.a.mem().put(0, &bytes)?;
         w.b.mem().put(0, &vec![0; len])?;
         let (a, b) = (&mut w.a, w.b.mem().clone());
-        let seen = std::thread::scope(|scope| {
-            let watcher = scope.spawn(move || -> Outcome<Vec<u8>> {
-                until("the last bytes", || {
-                    Ok((b.word(len - 8)? == u64::from_le_bytes(last)).then_some(()))
-                })?;
-                b.take(0, len)
+        let watching = AtomicBool::new(false);
+        let (before, seen) = std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| -> Outcome<(u64, Vec<u8>)> {
+                watching.store(true, Ordering::Release);
+                // The word before the last byte is looked at first: it was stored just before.
+                let before = until("the last byte", || {
+                    Ok((b.region().load_u8_acquire(len - 1)? != 0).then(|| b.word(len - 16)))
+                })??;
+                Ok((before, b.take(0, len)?))
             });
+            until("the watcher", || Ok(watching.load(Ordering::Acquire).then_some(())))?;
             let ctx = a.write(0, 0, len)?;
             a.sent_ok(ctx)?;
             watcher.join().map_err(|_| "the watcher panicked".to_owned())?
         })?;
+        let due = &bytes[len - 16..len - 8];
+        check(before.to_le_bytes() == due, format!("the end of {len} bytes came early"))?;
         check(seen == bytes, format!("the end of {len} bytes was seen before their middle"))?;
     }
     Ok(())
@@ -127,14 +134,22 @@ fn write_last_bytes_last(setup: Setup) -> Outcome {
 
 fn write_overwrites_in_order(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
+    let flags = WrFlags::COMPLETE | WrFlags::STRONG_ORDER;
     for round in 0..50_u64 {
-        for step in 0..4_u64 {
-            let at = usize::try_from(step).unwrap_or(0) * 64;
-            w.a.mem().put(at, &(round * 4 + step).to_le_bytes())?;
-            w.a.try_write(WrFlags::COMPLETE | WrFlags::STRONG_ORDER, (at, 4096, 8))?;
+        for step in 0..4_usize {
+            w.a.mem().set_word(step * 64, round * 4 + step as u64)?;
         }
-        for _ in 0..4 {
-            w.a.sent_as(urma_core::CrStatus::Success)?;
+        let (jetty, kit) = w.a.parts();
+        let sges = [0, 64, 128, 192].map(|at| [kit.sge(at, 8)]);
+        let dst = kit.at(4096);
+        let mut batch: Vec<_> = (1..)
+            .zip(&sges)
+            .map(|(ctx, src)| kit.flagged(SendOp::Write { src, dst }, flags, ctx))
+            .collect();
+        batch.push(kit.flagged(SendOp::Nop, flags, 5));
+        jetty.post_send(&batch)?;
+        for ctx in 1..=5 {
+            w.a.sent_ok(ctx)?;
         }
         same("the value after four writes", w.b.mem().word(4096)?, round * 4 + 3)?;
     }
