@@ -189,6 +189,9 @@ impl SendEngine {
         }
         let mut direct = visit.direct;
         for _ in 0..visit.dev.cfg().step_requests {
+            if visit.dev.faults().order_swapped() {
+                self.place_deferred(visit);
+            }
             if self.state != State::Ready {
                 left.shared = true;
                 left.more = self.step_stopped(visit);
