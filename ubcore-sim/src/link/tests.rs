@@ -1,3 +1,5 @@
+//! The lossy link: what a seed loses, doubles and delays.
+
 use super::*;
 use udma_abi::RawEid;
 

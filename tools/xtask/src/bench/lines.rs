@@ -150,7 +150,7 @@ pub(super) const LINES: &[Line] = &[
         mean(HOST, "write 8 B, spinning on memory", "write_lat -s 8 -D 1 --spin memory"),
         "UCX put 8 B, one way",
     ),
-    on(lat(HOST, "read 8 B, round trip", "read_lat -s 8 -n 500000"), "TCP 8 B, one way"),
+    lat(HOST, "read 8 B, round trip", "read_lat -s 8 -n 500000"),
     on(mean(HOST, "read 8 B, round trip, mean", "read_lat -s 8 -D 1"), "UCX get 8 B"),
     on(mean(HOST, "fetch-add, round trip, mean", "atomic_lat -A faa -D 1"), "UCX fetch-add"),
     on(lat(HOST, "send 8 B, one way", "send_lat -s 8 -n 300000"), "TCP 8 B, one way"),
@@ -188,10 +188,7 @@ pub(super) const LINES: &[Line] = &[
         lat(UDP, "UDP write 8 B, one way", "write_lat -s 8 -n 20000 --path packets"),
         "TCP 8 B, one way",
     ),
-    on(
-        lat(UDP, "UDP read 8 B, round trip", "read_lat -s 8 -n 20000 --path packets"),
-        "TCP 8 B, one way",
-    ),
+    lat(UDP, "UDP read 8 B, round trip", "read_lat -s 8 -n 20000 --path packets"),
     on(
         lat(UDP, "UDP send 8 B, one way", "send_lat -s 8 -n 20000 --path packets"),
         "TCP 8 B, one way",

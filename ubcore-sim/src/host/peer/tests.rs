@@ -1,3 +1,5 @@
+//! Peers of one host: found, refused, lost.
+
 use std::{
     os::fd::{AsFd, BorrowedFd},
     time::Duration,

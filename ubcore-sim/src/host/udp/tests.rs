@@ -1,3 +1,5 @@
+//! The UDP socket: sent, received, refused.
+
 use std::net::IpAddr;
 
 use super::*;
