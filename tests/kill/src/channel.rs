@@ -46,6 +46,8 @@ pub enum Word {
     Stop,
     /// Worker: the round is over.
     Closed,
+    /// Your peers are gone: write down how many descriptors are left, and say closed.
+    Rest,
     /// Close the node and end.
     Quit,
 }

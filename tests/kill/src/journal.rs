@@ -28,7 +28,7 @@ pub const RECV_BIT: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// About to post `id`; `a`: bytes.
+    /// About to post `id`; `a`: bytes, `b`: number of the message if it is one.
     Posting = 1,
     /// The post of `id` was refused.
     Refused = 2,
@@ -45,6 +45,8 @@ pub enum Kind {
     NoPeer = 7,
     /// The round is over; `a`: open descriptors, `b`: requests without completion.
     Ended = 8,
+    /// All peers are gone; `a`: open descriptors.
+    Rested = 9,
 }
 
 impl Kind {
@@ -58,6 +60,7 @@ impl Kind {
             Self::Memory,
             Self::NoPeer,
             Self::Ended,
+            Self::Rested,
         ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }

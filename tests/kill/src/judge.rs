@@ -3,11 +3,12 @@
 //! *Owns*: the rules. *Takes*: records. *Gives*: a [`Verdict`]. *Must not*: know the device; a
 //! journal of any implementation can be judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::journal::{Kind, RECV_BIT, Record};
+use crate::plan::Op;
 
 /// What is demanded of a journal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,9 +36,13 @@ pub enum Violation {
     WrongBytes { id: u64, round: u32 },
     /// The peer's writes left words that no write of its could have left.
     WrongMemory { round: u32, words: u64 },
-    /// Message numbers do not follow each other: one lost, doubled or out of order.
+    /// A message came a second time or after a later one; in a clean round also: one is missing.
     MessageOrder { round: u32, expected: u64, came: u64 },
-    /// More descriptors open after a round than before.
+    /// The sender got its success and the message never came.
+    MessageLost { round: u32, number: u64 },
+    /// A message came that was never posted.
+    MessageInvented { round: u32, number: u64 },
+    /// More descriptors open than before the peer came.
     Descriptors { round: u32, before: u64, after: u64 },
     /// A send failed although its peer was alive.
     Failed { id: u64, round: u32, status: u8 },
@@ -70,12 +75,23 @@ struct Request {
     completed: u32,
 }
 
-/// Judges a journal.
+/// Judges a journal; with that of its peer, also what the two say about messages in a round.
 #[must_use]
-pub fn judge(records: &[Record], demand: Demand) -> Verdict {
+pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>) -> Verdict {
     let mut verdict = Verdict::default();
+    if let Some((peer, round)) = peer {
+        compare_messages(records, peer, round, &mut verdict);
+    }
     let mut requests = BTreeMap::<u64, Request>::new();
     let mut rounds = BTreeMap::<u32, Round>::new();
+    let began = records.iter().find(|record| record.kind == Kind::Began);
+    let rested = records.iter().rfind(|record| record.kind == Kind::Rested);
+    if let (Some(began), Some(rested)) = (began, rested)
+        && rested.a > began.a
+    {
+        let (round, before, after) = (rested.round, began.a, rested.a);
+        verdict.violations.push(Violation::Descriptors { round, before, after });
+    }
     for record in records {
         let round = rounds.entry(record.round).or_default();
         round.take(record, demand, &mut verdict);
@@ -99,11 +115,41 @@ pub fn judge(records: &[Record], demand: Demand) -> Verdict {
         judge_request(id, &request, demand, &mut verdict);
     }
     for (number, round) in rounds {
-        if !round.ended && !demand.dead {
+        // Round 0 holds what belongs to none.
+        if !round.ended && number != 0 && !demand.dead {
             verdict.violations.push(Violation::NoEnd { round: number });
         }
     }
     verdict
+}
+
+/// What was posted and reported as done came, and nothing else came.
+fn compare_messages(records: &[Record], peer: &[Record], round: u32, verdict: &mut Verdict) {
+    let in_round = |record: &&Record| record.round == round;
+    let came = |record: &&Record| {
+        record.kind == Kind::Completed && record.id & RECV_BIT != 0 && record.status == 0
+    };
+    let came: BTreeSet<u64> =
+        records.iter().filter(in_round).filter(came).map(|record| record.a).collect();
+    let is_message = |record: &&Record| {
+        record.kind == Kind::Posting && Op::from_code(record.op).is_some_and(Op::is_message)
+    };
+    let posted: BTreeMap<u64, u64> = peer
+        .iter()
+        .filter(in_round)
+        .filter(is_message)
+        .map(|record| (record.id, record.b))
+        .collect();
+    for record in peer.iter().filter(in_round) {
+        let number = posted.get(&record.id).copied();
+        let Some(number) = number.filter(|number| !came.contains(number)) else { continue };
+        if record.kind == Kind::Completed && record.status == 0 {
+            verdict.violations.push(Violation::MessageLost { round, number });
+        }
+    }
+    let posted: BTreeSet<u64> = posted.into_values().collect();
+    let invented = came.difference(&posted).copied();
+    verdict.violations.extend(invented.map(|number| Violation::MessageInvented { round, number }));
 }
 
 fn judge_request(id: u64, request: &Request, demand: Demand, verdict: &mut Verdict) {
@@ -153,7 +199,7 @@ impl Round {
             Kind::Ended => {
                 self.ended = true;
                 let (before, after) = (self.descriptors, record.a);
-                if after > before {
+                if after > before && !clean {
                     verdict.violations.push(Violation::Descriptors { round, before, after });
                 }
             }
@@ -178,7 +224,7 @@ impl Round {
         if is_recv {
             verdict.messages += 1;
             let expected = self.message + 1;
-            if record.a != expected {
+            if record.a < expected || clean && record.a > expected {
                 let came = record.a;
                 verdict.violations.push(Violation::MessageOrder { round, expected, came });
             }
@@ -207,13 +253,14 @@ mod tests {
     }
 
     fn violations(middle: &[Record]) -> Vec<Violation> {
-        judge(&with_frame(middle), Demand::default()).violations
+        judge(&with_frame(middle), Demand::default(), None).violations
     }
 
     #[test]
     fn one_completion_per_request_is_right() {
         let failed = Record { status: 9, ..done(1) };
-        let verdict = judge(&with_frame(&[post(0), post(1), done(0), failed]), Demand::default());
+        let verdict =
+            judge(&with_frame(&[post(0), post(1), done(0), failed]), Demand::default(), None);
         assert_eq!(verdict.violations, []);
         assert_eq!((verdict.posted, verdict.completed, verdict.succeeded), (2, 2, 1));
     }
@@ -245,17 +292,20 @@ mod tests {
 
     #[test]
     fn messages_follow_each_other() {
-        let recv =
-            |n: u64, message| [post(RECV_BIT | n), Record { a: message, ..done(RECV_BIT | n) }];
-        let came = |order: [u64; 3]| {
-            let records: Vec<_> =
-                (0..).zip(order).flat_map(|(n, message)| recv(n, message)).collect();
-            violations(&records).len()
+        let came = |order: [u64; 3], demand: Demand| {
+            let recv =
+                |(n, a): (u64, u64)| [post(RECV_BIT | n), Record { a, ..done(RECV_BIT | n) }];
+            let records: Vec<_> = (0..).zip(order).flat_map(recv).collect();
+            judge(&with_frame(&records), demand, None).violations.len()
         };
-        assert_eq!(came([1, 2, 3]), 0);
-        assert_eq!(came([1, 1, 2]), 1, "doubled");
-        assert_eq!(came([1, 3, 4]), 1, "lost");
-        assert!(came([1, 3, 2]) > 0, "out of order");
+        let clean = Demand { dead: false, clean_from: Some(1) };
+        assert_eq!(came([1, 2, 3], clean), 0);
+        assert_eq!(came([1, 1, 2], clean), 1, "doubled");
+        assert_eq!(came([1, 3, 4], clean), 1, "lost");
+        assert!(came([1, 3, 2], clean) > 0, "out of order");
+        let rough = Demand::default();
+        assert_eq!(came([1, 3, 4], rough), 0, "the one between may have failed at its sender");
+        assert!(came([1, 3, 2], rough) > 0 && came([1, 1, 2], rough) > 0);
     }
 
     #[test]
@@ -263,14 +313,41 @@ mod tests {
         let mut records = with_frame(&[post(1)]);
         records.pop();
         let dead = Demand { dead: true, clean_from: None };
-        assert_eq!(judge(&records, dead).violations, []);
-        let named = judge(&records, Demand::default()).violations;
+        assert_eq!(judge(&records, dead, None).violations, []);
+        let named = judge(&records, Demand::default(), None).violations;
         let round = 1;
         assert_eq!(named, [Violation::NoCompletion { id: 1, round }, Violation::NoEnd { round }]);
         records.push(done(1));
         records.push(Record { a: 11, ..Record::new(Kind::Ended, 1, 0) });
-        let named = judge(&records, Demand::default()).violations;
+        let named = judge(&records, Demand::default(), None).violations;
         assert_eq!(named, [Violation::Descriptors { round, before: 10, after: 11 }]);
+    }
+
+    #[test]
+    fn what_the_sender_was_told_is_held_against_what_came() {
+        let sent = |id: u64, number: u64, status: u8| {
+            [Record { op: Op::Send as u8, b: number, ..post(id) }, Record { status, ..done(id) }]
+        };
+        let peer = [sent(0, 1, 0), sent(1, 2, 10), sent(2, 3, 0)].concat();
+        let came = |numbers: &[u64]| {
+            let recv =
+                |(n, a): (u64, &u64)| [post(RECV_BIT | n), Record { a: *a, ..done(RECV_BIT | n) }];
+            let records: Vec<_> = (0..).zip(numbers).flat_map(recv).collect();
+            judge(&with_frame(&records), Demand::default(), Some((&peer, 1))).violations
+        };
+        let round = 1;
+        assert_eq!(came(&[1, 3]), [], "the one between failed");
+        assert_eq!(came(&[1, 2, 3]), [], "failed at the sender and came all the same");
+        assert_eq!(came(&[1, 2]), [Violation::MessageLost { round, number: 3 }]);
+        assert_eq!(came(&[1, 3, 4]), [Violation::MessageInvented { round, number: 4 }]);
+    }
+
+    #[test]
+    fn descriptors_are_counted_again_when_all_peers_are_gone() {
+        let mut records = with_frame(&[]);
+        records.push(Record { a: 12, ..Record::new(Kind::Rested, 0, 0) });
+        let named = judge(&records, Demand::default(), None).violations;
+        assert_eq!(named, [Violation::Descriptors { round: 0, before: 10, after: 12 }]);
     }
 
     #[test]
@@ -279,7 +356,7 @@ mod tests {
         let flushed = Record { status: 11, ..done(RECV_BIT) };
         let records = with_frame(&[post(1), failed, post(RECV_BIT), flushed]);
         let clean = Demand { dead: false, clean_from: Some(1) };
-        let named = judge(&records, clean).violations;
+        let named = judge(&records, clean, None).violations;
         assert_eq!(named, [Violation::Failed { id: 1, round: 1, status: 9 }]);
     }
 }

@@ -4,11 +4,14 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to its user")]
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use urma_kill::{
-    journal,
+    journal::{self, Record},
     judge::{Demand, Verdict, judge},
 };
 
@@ -23,6 +26,9 @@ struct Args {
     /// From this round on no send may fail.
     #[arg(long)]
     clean_from: Option<u32>,
+    /// Journal of the peer of the first round: what it was told is held against what came.
+    #[arg(long)]
+    peer: Option<PathBuf>,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -30,14 +36,14 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let records = match journal::read(&args.journal) {
-        Ok(records) => records,
-        Err(error) => {
-            eprintln!("{}: {error}", args.journal.display());
-            return ExitCode::from(2);
-        }
+    let Some(records) = read(&args.journal) else { return ExitCode::from(2) };
+    let peer = match args.peer.as_deref().map(read) {
+        Some(None) => return ExitCode::from(2),
+        peer => peer.flatten(),
     };
-    let verdict = judge(&records, Demand { dead: args.dead, clean_from: args.clean_from });
+    let peer = peer.as_deref().map(|records| (records, 1));
+    let demand = Demand { dead: args.dead, clean_from: args.clean_from };
+    let verdict = judge(&records, demand, peer);
     if args.json {
         match serde_json::to_string(&verdict) {
             Ok(text) => println!("{text}"),
@@ -47,6 +53,10 @@ fn main() -> ExitCode {
         tell(&verdict);
     }
     ExitCode::from(u8::from(!verdict.violations.is_empty()))
+}
+
+fn read(path: &Path) -> Option<Vec<Record>> {
+    journal::read(path).inspect_err(|error| eprintln!("{}: {error}", path.display())).ok()
 }
 
 fn tell(verdict: &Verdict) {

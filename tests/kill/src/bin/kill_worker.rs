@@ -17,6 +17,7 @@ use clap::Parser;
 use ubcore_sim::node::NodeCfg;
 use urma_kill::{
     channel::{Channel, Word},
+    descriptors::open_count,
     journal::Journal,
     round::{self, Orders},
     side::{Outcome, Side},
@@ -44,6 +45,7 @@ fn main() -> Outcome<()> {
     let mut channel = Channel::new(UnixStream::from(stream));
     let side = Side::open(cfg(&args)?)?;
     channel.say(&Word::Ready { eid: side.eid() })?;
+    let baseline = open_count();
     loop {
         match channel.wait(Duration::from_secs(60))? {
             Word::Prepare { round, seed, peer_seed, receives } => {
@@ -51,6 +53,7 @@ fn main() -> Outcome<()> {
                 let orders = Orders { round, seed, peer_seed, receives, bound };
                 round::run(&side, &mut journal, &mut channel, orders)?;
             }
+            Word::Rest => round::rested(&mut journal, &mut channel, baseline)?,
             Word::Quit => return Ok(()),
             other => return Err(format!("{other:?} is not due").into()),
         }

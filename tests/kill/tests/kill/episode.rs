@@ -155,10 +155,13 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
         let judged = judged(kept, &third, &["--clean-from", "2"]);
         after.and(judged)?;
         third.quit()?;
+        survivor.say(&Word::Rest)?;
+        survivor.hear_that(&Word::Closed)?;
         survivor.quit()?;
         Ok(death)
     })();
-    let first = judged(kept, &survivor, &["--clean-from", "2"]);
+    let other = victim.journal().display().to_string();
+    let first = judged(kept, &survivor, &["--clean-from", "2", "--peer", &other]);
     let dead = judged(kept, &victim, &["--dead"]);
     let complaints: Vec<String> =
         [result.as_ref().err().cloned(), first.err(), dead.err()].into_iter().flatten().collect();

@@ -34,12 +34,22 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a worker; its node is open when this returns.
     pub(crate) fn start(name: &'static str, variables: &[(&str, &str)]) -> Result<Self, String> {
+        Self::start_with(name, variables, &[])
+    }
+
+    /// Starts a worker with more arguments.
+    pub(crate) fn start_with(
+        name: &'static str,
+        variables: &[(&str, &str)],
+        arguments: &[&str],
+    ) -> Result<Self, String> {
         let text = |error: io::Error| format!("{name} does not start: {error}");
         let journal = Region::shared(JOURNAL_LEN, Pages::Base).map_err(text)?;
         let (near, far) = UnixStream::pair().map_err(text)?;
         let child = Command::new(env!("CARGO_BIN_EXE_kill_worker"))
             .arg("--journal")
             .arg(path_of(&journal))
+            .args(arguments)
             .env_remove("URMA_KILL_AT")
             .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(far)))

@@ -1,0 +1,99 @@
+//! The bodies of the fuzz targets with bounded random bytes, and a mistake that each must catch.
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::prelude::*;
+    use urma_hostile::{
+        Bytes,
+        shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
+    };
+    use urma_mem::{Region, spsc::LINE_LEN};
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_bytes_break_the_shared_ring(data in proptest::collection::vec(any::<u8>(), 0..512)) {
+            shared_ring(&data);
+        }
+    }
+
+    const CAPACITY: usize = 256;
+
+    /// Believes every word of the other side.
+    struct Trusting {
+        own: Region,
+        peer: Region,
+        position: u64,
+    }
+
+    impl Trusting {
+        fn at(&self) -> usize {
+            LINE_LEN + usize::try_from(self.position).unwrap_or(0) % CAPACITY
+        }
+    }
+
+    impl Reader for Trusting {
+        fn take(&mut self) -> Taken {
+            if self.peer.load_u64(0).unwrap() == self.position {
+                return Taken::Nothing;
+            }
+            let header = self.peer.load_u64(self.at() & !7).unwrap();
+            let len = usize::try_from(header & 0xffff).unwrap();
+            let mut bytes = vec![0; len];
+            let _ = self.peer.read(self.at() + 8, &mut bytes);
+            self.position += 8 + (len as u64).next_multiple_of(8);
+            self.own.store_u64(0, self.position).unwrap();
+            Taken::Entry(u32::try_from(header >> 32).unwrap(), bytes)
+        }
+    }
+
+    impl Writer for Trusting {
+        fn put(&mut self, kind: u32, bytes: &[u8]) -> Put {
+            let head = self.peer.load_u64(0).unwrap();
+            let size = 8 + (bytes.len() as u64).next_multiple_of(8);
+            let to_end = CAPACITY as u64 - self.position % CAPACITY as u64;
+            let skip = if size <= to_end { 0 } else { to_end };
+            let full = (self.position + skip + size).saturating_sub(head) > CAPACITY as u64;
+            if full || bytes.len() > CAPACITY / 2 {
+                return Put::NoRoom;
+            }
+            self.position += skip;
+            self.own.store_u64(self.at(), u64::from(kind) << 32 | bytes.len() as u64).unwrap();
+            self.own.write(self.at() + 8, bytes).unwrap();
+            self.position += size;
+            self.own.store_u64(0, self.position).unwrap();
+            Put::Done
+        }
+    }
+
+    fn trusting(own: Region, peer: Region) -> Trusting {
+        Trusting { own, peer, position: 0 }
+    }
+
+    /// Whether bounded random bytes find what is wrong.
+    fn is_caught(body: impl Fn(&[u8])) -> bool {
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33).to_le_bytes()[0]
+        };
+        (0..500).any(|_| {
+            let data: Vec<u8> = (0..400).map(|_| random()).collect();
+            catch_unwind(AssertUnwindSafe(|| body(&data))).is_err()
+        })
+    }
+
+    #[test]
+    fn a_trusting_reader_is_caught() {
+        assert!(is_caught(|data| reader(Bytes::new(data), CAPACITY, trusting)));
+    }
+
+    #[test]
+    fn a_trusting_writer_is_caught() {
+        assert!(is_caught(|data| writer(Bytes::new(data), CAPACITY, trusting)));
+    }
+}
