@@ -9,23 +9,20 @@ mod behaviours;
 
 use ubcore_sim::fault::PlantedFault;
 use urma_core::TransportMode;
-use urma_tests::world::{Link, Moving, Outcome, Setup};
-
-/// Runs a behaviour of the suite.
-fn run(name: &str, setup: Setup) -> Outcome {
-    let found = behaviours::all().find(|known| known.name == name);
-    let behaviour = found.unwrap_or_else(|| panic!("no behaviour is named {name}"));
-    assert!((behaviour.applies)(setup), "{name} does not apply to {setup}");
-    (behaviour.run)(setup)
-}
+use urma_tests::world::{Link, Moving, Setup};
 
 /// The behaviour holds without the fault and fails with it, on each way that `links` names.
 fn turns_red(fault: PlantedFault, name: &str, links: &[Link]) {
+    let found = behaviours::all().find(|known| known.name == name);
+    let known = found.unwrap_or_else(|| panic!("no behaviour is named {name}"));
     for link in links {
         let setup = Setup::new(*link, Moving::On, TransportMode::Rm);
-        run(name, setup).unwrap_or_else(|failure| panic!("{name} on {setup}: {failure}"));
+        let what = format!("{name} ({} flow) on {setup}", known.flow.word());
+        assert!((known.applies)(setup), "{what} does not apply");
+        (known.run)(setup).unwrap_or_else(|failure| panic!("{what}: {failure}"));
         let planted = Setup { fault: Some(fault), ..setup };
-        assert!(run(name, planted).is_err(), "{name} on {setup} does not see {fault:?}");
+        let seen = (known.run)(planted);
+        assert!(seen.is_err(), "{what} does not see {fault:?}: {}", known.says);
     }
 }
 

@@ -88,15 +88,9 @@ fn unsignalled_stream_flows(setup: Setup) -> Outcome {
     for step in 0..2000_u64 {
         w.a.mem().set_word(usize::try_from(step % 512).unwrap_or(0) * 8, step)?;
         let at = usize::try_from(step % 512).unwrap_or(0) * 8;
-        urma_tests::world::until("room in the send queue", || {
-            match w.a.try_write(WrFlags::empty(), (at, at, 8)) {
-                Ok(_) => Ok(Some(())),
-                Err(error) if error.reason == PostReason::Full => Ok(None),
-                Err(error) => Err(error.into()),
-            }
-        })?;
+        write_when_there_is_room(&mut w, WrFlags::empty(), at)?;
     }
-    let ctx = w.a.post(|_| SendOp::FlushDma)?;
+    let ctx = write_when_there_is_room(&mut w, WrFlags::COMPLETE | WrFlags::STRONG_ORDER, 0)?;
     w.a.sent_ok(ctx)?;
     w.a.nothing_sent()?;
     for index in 0..512_usize {
@@ -104,6 +98,15 @@ fn unsignalled_stream_flows(setup: Setup) -> Outcome {
         same("the newest word", w.b.mem().word(index * 8)?, newest)?;
     }
     Ok(())
+}
+
+/// WRITE of the 8 bytes at `at` to the same place, as soon as the queue has room.
+fn write_when_there_is_room(w: &mut World, flags: WrFlags, at: usize) -> Outcome<u64> {
+    urma_tests::world::until("room in the send queue", || match w.a.try_write(flags, (at, at, 8)) {
+        Ok(ctx) => Ok(Some(ctx)),
+        Err(error) if error.reason == PostReason::Full => Ok(None),
+        Err(error) => Err(error.into()),
+    })
 }
 
 fn unsignalled_then_signalled(setup: Setup) -> Outcome {
