@@ -47,6 +47,8 @@ pub enum Kind {
     Ended = 8,
     /// All peers are gone; `a`: open descriptors.
     Rested = 9,
+    /// `a`: completions that the device says it wrote in the round.
+    Counted = 10,
 }
 
 impl Kind {
@@ -61,6 +63,7 @@ impl Kind {
             Self::NoPeer,
             Self::Ended,
             Self::Rested,
+            Self::Counted,
         ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }

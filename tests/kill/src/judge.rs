@@ -28,6 +28,8 @@ pub enum Violation {
     NoCompletion { id: u64, round: u32 },
     /// More than one completion.
     Completed { id: u64, round: u32, times: u32 },
+    /// The device wrote another number of completions than the polls gave.
+    Counted { round: u32, written: u64, polled: u64 },
     /// A completion of something that was never posted, or whose post was refused.
     NeverPosted { id: u64, round: u32 },
     /// One id was posted twice: the worker is wrong.
@@ -175,6 +177,7 @@ fn judge_request(id: u64, request: &Request, demand: Demand, verdict: &mut Verdi
 #[derive(Default)]
 struct Round {
     descriptors: u64,
+    polled: u64,
     message: u64,
     ended: bool,
 }
@@ -187,10 +190,16 @@ impl Round {
             Kind::Began => self.descriptors = record.a,
             Kind::Completed => {
                 verdict.completed += 1;
+                self.polled += 1;
                 self.completed(record, clean, verdict);
             }
             Kind::Memory if record.b > 0 => {
                 verdict.violations.push(Violation::WrongMemory { round, words: record.b });
+            }
+            Kind::Marker => self.polled += 1,
+            Kind::Counted if record.a != self.polled => {
+                let (written, polled) = (record.a, self.polled);
+                verdict.violations.push(Violation::Counted { round, written, polled });
             }
             Kind::NoPeer if clean => verdict.violations.push(Violation::NoPeer { round }),
             Kind::Refused if clean => {
@@ -286,6 +295,11 @@ mod tests {
         );
         let wrong = Record { flags: Record::WRONG_BYTES, ..done(3) };
         assert_eq!(violations(&[post(3), wrong]), [Violation::WrongBytes { id: 3, round }]);
+        let counted = Record { a: 2, ..Record::new(Kind::Counted, 1, 0) };
+        assert_eq!(
+            violations(&[post(3), done(3), counted]),
+            [Violation::Counted { round, written: 2, polled: 1 }]
+        );
         let memory = Record { a: 100, b: 2, ..Record::new(Kind::Memory, 1, 0) };
         assert_eq!(violations(&[memory]), [Violation::WrongMemory { round, words: 2 }]);
     }

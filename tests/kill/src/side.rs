@@ -6,7 +6,7 @@
 use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
 
 use ubcore_sim::node::{Node, NodeCfg};
-use udma_abi::DeviceBacking;
+use udma_abi::{DeviceBacking, counters::Counter};
 use udma_provider::UdmaProvider;
 use urma_core::{
     Context, DeviceId, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
@@ -65,6 +65,16 @@ impl Side {
     #[must_use]
     pub fn eid(&self) -> String {
         self.context.eid().to_ip().to_string()
+    }
+
+    /// Completions that the device says it wrote.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn completions(&self) -> Result<u64, Status> {
+        let counters = self.context.counters()?;
+        let found = counters.iter().find(|(name, _)| *name == Counter::Completions.name());
+        Ok(found.map_or(0, |(_, count)| *count))
     }
 
     /// Makes the objects of a round.

@@ -81,7 +81,10 @@ mod tests {
     fn a_doubled_completion_is_named() {
         for path in ["same-host", "packets"] {
             let text = verdict(path, Some("CompletionDoubled"));
-            assert!(text.contains("\"rule\":\"completed\""), "{path}: {text}");
+            // The driver drops what answers no request; the device's own count tells.
+            let named =
+                text.contains("\"rule\":\"completed\"") || text.contains("\"rule\":\"counted\"");
+            assert!(named, "{path}: {text}");
         }
     }
 }
