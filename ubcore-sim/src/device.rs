@@ -16,9 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{
-    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, cmd::QueueState,
-    counters::Counter, eqe::EQE_LEN,
-    regs::status,
+    AsyncKind, BackingError, DmaAccess, Eqe, Nanos, RawEid, cmd::QueueState, counters::Counter,
+    eqe::EQE_LEN, regs::status,
 };
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use urma_mem::{Region, Serial, sleep::SleepFlag};

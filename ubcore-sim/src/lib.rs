@@ -4,14 +4,14 @@
 //! deadlines; only `host/` has threads, sockets and clocks.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+pub(crate) mod bench;
 mod command;
 mod context;
+pub mod device;
 mod dma;
 mod engine;
 mod exchange;
-#[cfg(test)]
-pub(crate) mod bench;
-pub mod device;
 #[cfg(feature = "planted-faults")]
 pub mod fault;
 pub mod hooks;

@@ -130,6 +130,7 @@ fn addressed(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Sqe 
             TargetKind::Jetty => AbiKind::Jetty,
             TargetKind::Group => AbiKind::Group,
         };
+        sqe.target_id = target.id.id;
         sqe.tpn = target.path.tpn;
         sqe.rmt_eid = RawEid(target.id.eid.bytes());
     }
@@ -141,7 +142,7 @@ fn addressed(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Sqe 
 fn message(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Result<Sqe, PostReason> {
     let to = target.ok_or(PostReason::Invalid("the request names no target"))?;
     let (token_en, token_value) = shown(to.token);
-    Ok(Sqe { target_id: to.id.id, token_en, token_value, ..addressed(opcode, wr, target) })
+    Ok(Sqe { token_en, token_value, ..addressed(opcode, wr, target) })
 }
 
 /// An entry for remote memory; the segment's way is taken where no target is named.

@@ -244,8 +244,7 @@ mod tests {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap());
         let region = Region::private(4096).unwrap();
         let (token_id, access) = (5 << 8, Access::READ);
-        let new =
-            NewSegment { token_id, va: 0x1000, region, access, token: Some(7), shared: true };
+        let new = NewSegment { token_id, va: 0x1000, region, access, token: Some(7), shared: true };
         assert!(table.publish(new, None).is_some());
         let before = table.find(token_id).unwrap();
         assert!(!table.invalidate(token_id, 8), "a wrong token changes nothing");

@@ -97,7 +97,7 @@ impl Exchange {
         if matches!(&header.body, Body::Close(close) if !packets.is_close_of(close)) {
             return dev.count(Counter::DropOldIncarnation);
         }
-        let event = packets.on_handshake(header, &mut || Some(numbers.offer(from)));
+        let event = packets.on_handshake(now, header, &mut || Some(numbers.offer(from)));
         let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
         match event {
             HandshakeEvent::Nothing | HandshakeEvent::Refused(_) => {}
@@ -105,7 +105,7 @@ impl Exchange {
             HandshakeEvent::OldIncarnation => dev.count(Counter::DropOldIncarnation),
             HandshakeEvent::Opened(new) | HandshakeEvent::Replaced { new, .. } => {
                 packets.drop_tp(pool);
-                packets.on_opened(&new);
+                packets.on_opened(now, &new);
                 work.numbers.tps.retain(|_, owner| *owner != from);
                 work.numbers.tps.insert(new.local_tpn.value(), from);
                 if peer.incarnation != 0 && peer.incarnation != new.peer_incarnation {

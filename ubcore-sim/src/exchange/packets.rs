@@ -33,6 +33,8 @@ pub(super) struct Packets {
     /// Packets sent again that were counted already.
     pub(super) again_counted: u64,
     error_told: bool,
+    /// When the peer last proved that it holds the TP.
+    proven_at: Nanos,
 }
 
 impl Packets {
@@ -64,6 +66,7 @@ impl Packets {
             spare: Vec::new(),
             again_counted: 0,
             error_told: false,
+            proven_at: 0,
         }
     }
 
@@ -83,8 +86,19 @@ impl Packets {
         }
     }
 
+    /// Whether the peer proved since then that it holds the TP; if not, it is asked. A peer that
+    /// died without traffic leaves a TP here that only looks open.
+    pub(super) fn is_proven_since(&mut self, now: Nanos, since: Nanos) -> bool {
+        if self.proven_at < since {
+            self.handshake.verify(now);
+            return false;
+        }
+        true
+    }
+
     /// The TP that a handshake agreed on.
-    pub(super) fn on_opened(&mut self, agreed: &Agreed) {
+    pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
+        self.proven_at = now;
         self.mtu = agreed.mtu.bytes();
         self.again_counted = 0;
         self.tp = Some(Tp::new(agreed.tp_cfg()));
@@ -99,10 +113,16 @@ impl Packets {
 
     pub(super) fn on_handshake(
         &mut self,
+        now: Nanos,
         header: &PacketHeader,
         fresh: &mut dyn FnMut() -> Option<Offer>,
     ) -> HandshakeEvent {
-        self.handshake.on_packet(header, fresh)
+        let asked = self.handshake.is_verifying();
+        let event = self.handshake.on_packet(header, fresh);
+        if asked && event == HandshakeEvent::Nothing && !self.handshake.is_verifying() {
+            self.proven_at = now;
+        }
+        event
     }
 
     pub(super) fn on_packet(

@@ -47,6 +47,8 @@ pub(super) struct Peer {
     pub(super) incarnation: u64,
     /// Why the last handshake came to nothing, for whoever waits for it.
     pub(super) open_failed: Option<CmdStatus>,
+    /// Since when a new way is wanted.
+    pub(super) wanted_since: Option<Nanos>,
     /// Numbers of the reliable and the unreliable way.
     pub(super) ways: [Option<u32>; 2],
     pub(super) flows: BTreeMap<Pair, Flow>,
@@ -72,6 +74,7 @@ impl Peer {
             direct: None,
             incarnation: 0,
             open_failed: None,
+            wanted_since: None,
             ways: [None; 2],
             flows: BTreeMap::new(),
             turn: VecDeque::new(),

@@ -33,7 +33,7 @@ pub(super) fn header(
         order: order(sqe.flags),
         tassn: 0,
         initiator,
-        target: sqe.opcode.consumes_receive().then(|| pair::target(sqe)),
+        target: (sqe.target_id != 0 || op.is_two_sided()).then(|| pair::target(sqe)),
         token: token.map(TokenValue),
         access,
         op,

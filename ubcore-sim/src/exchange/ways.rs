@@ -17,6 +17,7 @@ use super::ring::Ring;
 use super::{Connecting, Exchange, Work};
 use crate::context::link::{DirectParts, Link, Reach};
 use crate::device::{Device, limits};
+use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
 use crate::share::layout::NODE_INCARNATION;
 use crate::transport::Offer;
@@ -113,6 +114,7 @@ impl Exchange {
         if !dev.ask_host(HostRequest::FindPeer { eid }) {
             return Found::No(CmdStatus::NoRoom);
         }
+        hooks::pass(Hook::DuringImport);
         self.peers.insert(eid, Peer::new(eid, Found::Asked, None));
         Found::Asked
     }
@@ -121,21 +123,33 @@ impl Exchange {
         let Self { peers, numbers, ways, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
+            peer.wanted_since = None;
             return Connecting::Failed(why);
         }
         let path = match &mut peer.carrier {
             Some(Carrier::Loop(_)) => Path::Local,
             Some(Carrier::Ring(_)) => Path::SameHost,
             Some(Carrier::Packets(packets)) => {
+                let is_new = !unreliable && peer.ways[0].is_none();
+                let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
                 if !unreliable && !packets.is_open() {
                     packets.open(now, || numbers.offer(eid));
+                    return Connecting::Pending;
+                }
+                if since.is_some_and(|since| !packets.is_proven_since(now, since)) {
                     return Connecting::Pending;
                 }
                 Path::Packets
             }
             None => return Connecting::Pending,
         };
+        if !unreliable {
+            peer.wanted_since = None;
+        }
         let seat = &mut peer.ways[usize::from(unreliable)];
+        if seat.is_none() {
+            hooks::pass(Hook::DuringImport);
+        }
         let tpn = *seat.get_or_insert_with(|| numbers.tpn(|tpn| ways.contains_key(&tpn)));
         let way = ways.entry(tpn).or_insert_with(|| {
             let reach = match (path, &peer.direct) {
@@ -261,7 +275,9 @@ impl Exchange {
             dev.count_by(Counter::Retransmits, again.saturating_sub(packets.again_counted));
             packets.again_counted = again;
             let refused = packets.take_open_error();
-            if packets.has_failed() {
+            // A TP that was asked whether it is alive, and gave no answer, is over as well.
+            let silent = refused.is_some() && packets.is_open();
+            if packets.has_failed() || silent {
                 dev.count(Counter::PeerDied);
                 let tpn = packets.close(urma_packet::CloseReason::Timeout, pool);
                 work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));

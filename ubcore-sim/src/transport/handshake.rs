@@ -45,6 +45,8 @@ pub struct Handshake {
     finished_at: usize,
     /// Cookie of the peer's CONNECT that made the TP.
     peer_cookie: u64,
+    /// An open TP is asked whether its peer still holds it.
+    verifying: bool,
     tries: u32,
     deadline: Nanos,
     reply: Option<PacketHeader>,
@@ -62,6 +64,7 @@ impl Handshake {
             finished: [0; 8],
             finished_at: 0,
             peer_cookie: 0,
+            verifying: false,
             tries: 0,
             deadline: 0,
             reply: None,
@@ -85,6 +88,23 @@ impl Handshake {
         self.tries = 0;
         self.deadline = now;
         true
+    }
+
+    /// Asks the peer of an open TP whether it still holds it, by repeating CONNECT: the same life
+    /// answers with the same ACCEPT; another life does not know the TP, which is closed then.
+    /// Nothing happens when no TP is open or it is being asked already.
+    pub const fn verify(&mut self, now: Nanos) {
+        if matches!(self.state, HandshakeState::Open(_)) && !self.verifying {
+            self.verifying = true;
+            self.tries = 0;
+            self.deadline = now;
+        }
+    }
+
+    /// Whether the question of [`Handshake::verify`] has no answer yet.
+    #[must_use]
+    pub const fn is_verifying(&self) -> bool {
+        self.verifying
     }
 
     /// Ends the TP and tells the peer (once: a peer that missed it learns on its next packet).
@@ -129,6 +149,7 @@ impl Handshake {
         match self.state {
             _ if self.reply.is_some() => Some(0),
             HandshakeState::Connecting => Some(self.deadline),
+            HandshakeState::Open(_) if self.verifying => Some(self.deadline),
             _ => None,
         }
     }
@@ -161,7 +182,8 @@ impl Handshake {
             && (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation)
                 == (terms.source_tpn, terms.first_psn, terms.incarnation)
         {
-            // The answer was lost, or both opened at once.
+            // The answer was lost, both opened at once, or the peer asks whether the TP is alive.
+            self.verifying = false;
             self.accept(&tp, terms);
             return HandshakeEvent::Nothing;
         }
@@ -201,8 +223,19 @@ impl Handshake {
                 self.become_open(agreed);
                 HandshakeEvent::Opened(agreed)
             }
-            (HandshakeState::Open(tp), _) if tp.peer_tpn == terms.source_tpn => {
+            (HandshakeState::Open(tp), _)
+                if (tp.peer_tpn, tp.peer_incarnation) == (terms.source_tpn, terms.incarnation) =>
+            {
+                self.verifying = false;
                 HandshakeEvent::Nothing
+            }
+            (HandshakeState::Open(tp), Some(offer))
+                if self.verifying && (offer.cookie, offer.tpn) == (terms.cookie, dest) =>
+            {
+                // Another life made a TP of the question. Its numbers were used before: ask anew.
+                self.peer_incarnation = terms.incarnation;
+                self.finish(HandshakeState::Closed);
+                HandshakeEvent::Closed(tp, CloseReason::UnknownTp)
             }
             _ => {
                 // The peer holds a TP that this side does not: it shall forget it.
@@ -277,6 +310,7 @@ impl Handshake {
     }
 
     fn become_open(&mut self, agreed: Agreed) {
+        self.verifying = false;
         self.peer_incarnation = agreed.peer_incarnation;
         self.state = HandshakeState::Open(agreed);
     }
@@ -288,6 +322,7 @@ impl Handshake {
             self.finished_at = (self.finished_at + 1) % self.finished.len();
         }
         self.peer_cookie = 0;
+        self.verifying = false;
         self.offer = None;
         self.state = state;
     }
@@ -321,6 +356,9 @@ impl Handshake {
     fn connect(&mut self, now: Nanos) -> Option<PacketHeader> {
         let offer = match (self.state, self.offer) {
             (HandshakeState::Connecting, Some(offer)) if self.deadline <= now => offer,
+            (HandshakeState::Open(_), Some(offer)) if self.verifying && self.deadline <= now => {
+                offer
+            }
             _ => return None,
         };
         if self.tries > self.cfg.retries {

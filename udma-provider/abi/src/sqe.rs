@@ -144,7 +144,7 @@ bitflags::bitflags! {
 ///
 /// | field | SEND family | WRITE family, READ, atomics |
 /// |---|---|---|
-/// | `target_id` | jetty, JFR or group id | WRITE_IMM: jetty id; others: 0 |
+/// | `target_id` | jetty, JFR or group id | jetty, JFR or group that the request is ordered with |
 /// | `seg_token_id` | SEND_INVALIDATE: token to invalidate | remote segment |
 /// | `token_value` | the target jetty's token | WRITE_IMM: jetty's; others: the segment's |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -237,6 +237,11 @@ impl Sqe {
         blocks_for(self.opcode, tail)
     }
 
+    /// Bytes 12 to 14 name a queue (else a segment, and the queue is named in bytes 36 to 38).
+    const fn names_target(&self) -> bool {
+        self.opcode.is_send() || matches!(self.opcode, Opcode::WriteImm)
+    }
+
     /// Writes the control part into the front of `words`. What lies behind is left alone.
     #[inline]
     pub fn encode(&self, words: &mut [u64; SQE_WORDS_MAX]) {
@@ -248,11 +253,9 @@ impl Sqe {
             | place(u64::from(self.target_hint), 32, 8)
             | place(self.opcode as u64, 40, 8)
             | place(u64::from(self.inline_len), 54, 10);
-        let target = if self.opcode.is_send() || matches!(self.opcode, Opcode::WriteImm) {
-            self.target_id
-        } else {
-            self.seg_token_id >> 8
-        };
+        let names_target = self.names_target();
+        let target = if names_target { self.target_id } else { self.seg_token_id >> 8 };
+        let ordered_with = if names_target { 0 } else { self.target_id };
         words[1] = place(u64::from(self.tpn), 0, 24)
             | place(u64::from(self.sge_num), 24, 8)
             | place(u64::from(target), 32, 20);
@@ -260,7 +263,7 @@ impl Sqe {
         let [high, low] = self.rmt_eid.to_words();
         words[2] = low;
         words[3] = high;
-        words[4] = u64::from(self.token_value);
+        words[4] = u64::from(self.token_value) | place(u64::from(ordered_with), 32, 20);
         words[5] = self.remote_va;
         let seg = place(u64::from(self.seg_token_id), 0, 32)
             | place(u64::from(self.seg_token_value), 32, 32);
@@ -315,10 +318,11 @@ impl Sqe {
             ..Self::new(opcode)
         };
         let target = field32(words[1], 32, 20);
-        if opcode.is_send() || matches!(opcode, Opcode::WriteImm) {
+        if sqe.names_target() {
             sqe.target_id = target;
         } else {
             sqe.seg_token_id = target << 8;
+            sqe.target_id = field32(words[4], 32, 20);
         }
         sqe.decode_tail(words);
         Ok(sqe)

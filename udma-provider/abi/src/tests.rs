@@ -34,6 +34,7 @@ fn write_sqe_has_the_published_words() {
         rmt_eid: EID,
         token_value: 0xDEAD_BEEF,
         remote_va: 0x1122_3344_5566_7788,
+        target_id: 0xA_BCDE,
         ..Sqe::new(Opcode::Write)
     };
     let mut w = [0; SQE_WORDS_MAX];
@@ -44,7 +45,8 @@ fn write_sqe_has_the_published_words() {
     // The EID's bytes reversed: byte 16 of the entry is the last byte of the EID.
     assert_eq!(w[2].to_le_bytes(), [15, 14, 13, 12, 11, 10, 9, 8]);
     assert_eq!(w[3].to_le_bytes(), [7, 6, 5, 4, 3, 2, 1, 0]);
-    assert_eq!(w[4], 0xDEAD_BEEF);
+    // Ours: the queue that the request is ordered with, in bytes 36 to 38.
+    assert_eq!(w[4], 0xA_BCDE_DEAD_BEEF);
     assert_eq!(w[5], 0x1122_3344_5566_7788);
     assert_eq!(w[6..], [0; 26]);
 }
@@ -178,7 +180,8 @@ prop_compose! {
         value in any::<u32>(),
     ) -> Sqe {
         let opcode = Opcode::ALL[op];
-        let mut sqe = Sqe { opcode, remote_va: va, seg_token_id: target << 8, ..sqe };
+        let with = id >> 12;
+        let mut sqe = Sqe { opcode, remote_va: va, seg_token_id: target << 8, target_id: with, ..sqe };
         match opcode {
             Opcode::Send | Opcode::SendImm | Opcode::SendInvalidate => {
                 (sqe.remote_va, sqe.seg_token_id, sqe.target_id) = (0, 0, target);

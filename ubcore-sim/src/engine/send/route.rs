@@ -66,13 +66,15 @@ impl SendEngine {
         let direct = !matches!(seat.link.reach, Reach::Messages);
         if direct && seat.outstanding != 0 && current.cursor.life == 0 {
             // Earlier requests of this way are not known to be placed. One that follows them in the
-            // same stream of messages keeps its order there; the others wait.
-            let follows = self.sqe.opcode == Opcode::WriteImm && seat.target == key(&self.sqe);
-            if follows {
+            // same sequence keeps its order there or waits; one of another sequence may pass.
+            let same = seat.target == key(&self.sqe);
+            if same && self.sqe.opcode == Opcode::WriteImm {
                 return self.hand_over(index, &current, Placed::No);
-            } else {
+            }
+            let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
+            if same || strong || seat.target == MIXED {
                 return Turn::Wait;
-            };
+            }
         }
         if self.sqe.opcode == Opcode::FlushDma {
             let done = Turn::End(CqeStatus::Success, 0);
@@ -211,11 +213,7 @@ fn check_um(sqe: &Sqe, len: u64, mtu: u64) -> Result<(), CqeStatus> {
     if len > mtu { Err(CqeStatus::LocLen) } else { Ok(()) }
 }
 
-/// The stream of messages that a request belongs to: its target, or 0 for memory.
+/// The sequence that a request belongs to: that of its target.
 fn key(sqe: &Sqe) -> u32 {
-    if sqe.opcode.consumes_receive() {
-        1 << 31 | (sqe.target_kind as u32) << 20 | sqe.target_id
-    } else {
-        0
-    }
+    (sqe.target_kind as u32) << 20 | sqe.target_id
 }
