@@ -96,6 +96,11 @@ impl Packets {
         true
     }
 
+    /// Whether the peer was asked whether it holds the TP, and gave no answer.
+    pub(super) fn is_silent(&self) -> bool {
+        self.tp.is_some() && !matches!(self.handshake.state(), HandshakeState::Open(_))
+    }
+
     /// The TP that a handshake agreed on.
     pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
         self.proven_at = now;

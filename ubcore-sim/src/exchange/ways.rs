@@ -275,9 +275,13 @@ impl Exchange {
             dev.count_by(Counter::Retransmits, again.saturating_sub(packets.again_counted));
             packets.again_counted = again;
             let refused = packets.take_open_error();
-            // A TP that was asked whether it is alive, and gave no answer, is over as well.
-            let silent = refused.is_some() && packets.is_open();
-            if packets.has_failed() || silent {
+            if packets.is_silent() {
+                let tpn = packets.drop_tp(pool);
+                work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
+                peer.on_carrier_lost();
+                continue;
+            }
+            if packets.has_failed() {
                 dev.count(Counter::PeerDied);
                 let tpn = packets.close(urma_packet::CloseReason::Timeout, pool);
                 work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));

@@ -91,8 +91,8 @@ impl Handshake {
     }
 
     /// Asks the peer of an open TP whether it still holds it, by repeating CONNECT: the same life
-    /// answers with the same ACCEPT; another life does not know the TP, which is closed then.
-    /// Nothing happens when no TP is open or it is being asked already.
+    /// answers with the same ACCEPT; another life does not know the TP, which is closed then, as it
+    /// is when no answer comes. Nothing happens when no TP is open or it is being asked already.
     pub const fn verify(&mut self, now: Nanos) {
         if matches!(self.state, HandshakeState::Open(_)) && !self.verifying {
             self.verifying = true;
@@ -362,7 +362,9 @@ impl Handshake {
             _ => return None,
         };
         if self.tries > self.cfg.retries {
-            self.finish(HandshakeState::Failed(OpenError::Timeout));
+            // A TP without an answer is over; whether the peer is there, a new one will show.
+            let silent = HandshakeState::Failed(OpenError::Timeout);
+            self.finish(if self.verifying { HandshakeState::Closed } else { silent });
             return None;
         }
         let wait = self.cfg.retry_ns.saturating_mul(1 << self.tries.min(32));

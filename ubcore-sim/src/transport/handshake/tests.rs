@@ -186,6 +186,51 @@ fn a_restarted_peer_replaces_the_tp() {
 }
 
 #[test]
+fn asking_an_open_tp_finds_the_same_life_alive() {
+    for seed in 0..100 {
+        let mut faults = bad_link(&mut Rng::new(seed));
+        faults.loss_ppm /= 2;
+        let mut pair = Pair::new(seed, &faults);
+        pair.nodes[0].open(0);
+        pair.drive();
+        let tp = pair.nodes[0].agreed().expect("open");
+        for asker in 0..2 {
+            pair.nodes[asker].machine.verify(pair.now);
+            assert!(pair.nodes[asker].machine.is_verifying());
+            pair.drive();
+            assert!(!pair.nodes[asker].machine.is_verifying());
+        }
+        assert_eq!(pair.nodes[0].agreed(), Some(tp), "seed {seed}");
+        pair.assert_mirrored(seed);
+    }
+}
+
+#[test]
+fn asking_an_open_tp_finds_another_life_or_nobody() {
+    let mut pair = Pair::new(1, &FaultCfg::default());
+    pair.nodes[0].open(0);
+    pair.drive();
+    let old = pair.nodes[0].agreed().expect("open");
+    pair.restart(1, 2);
+    pair.nodes[0].machine.verify(pair.now);
+    pair.drive();
+    let closed = HandshakeEvent::Closed(old, CloseReason::UnknownTp);
+    assert!(pair.nodes[0].events.contains(&closed), "{:?}", pair.nodes[0].events);
+    pair.nodes[0].open(pair.now);
+    pair.drive();
+    pair.assert_mirrored(1);
+    assert_eq!(pair.nodes[0].agreed().map(|tp| tp.peer_incarnation), Some(2));
+    // Nobody answers: the TP is closed within the bound of an ordinary attempt.
+    let dark = FaultCfg { loss_ppm: 1_000_000, ..FaultCfg::default() };
+    pair.link = dark.build(&mut Rng::new(1));
+    let start = pair.now;
+    pair.nodes[0].machine.verify(pair.now);
+    pair.drive();
+    assert_eq!(pair.nodes[0].machine.state(), HandshakeState::Closed);
+    assert!(pair.now - start < 1_500 * MS);
+}
+
+#[test]
 fn packets_of_an_older_incarnation_are_named_and_change_nothing() {
     let mut pair = Pair::new(1, &FaultCfg::default());
     pair.restart(0, 5);
