@@ -346,9 +346,16 @@ fn sends_and_writes_keep_their_order_and_an_error_reaches_the_receive_side() {
         target_id: target.id,
         ..Sqe::new(Opcode::Send)
     };
-    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    let write = Sqe {
+        target_kind: send.target_kind,
+        target_id: target.id,
+        ..on_seg(Opcode::Write, s.tpn, &s.remote, 0)
+    };
     let mut ends = Vec::new();
     s.a.post(&mut s.jetty, send, &[s.local.sge(0, 64)]);
+    let elsewhere = Sqe { target_id: 9, remote_va: write.remote_va + 16, ..write };
+    s.a.post(&mut s.jetty, elsewhere, &[s.local.sge(0, 8)]);
+    assert_eq!(s.remote.bytes(16, 8), bytes[..8], "a write for another target passes");
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.remote.bytes(0, 8), [0; 8], "a write waits for the send before it");
     for step in 0..100 {
@@ -356,7 +363,8 @@ fn sends_and_writes_keep_their_order_and_an_error_reaches_the_receive_side() {
         s.a.dev.step(step * 1000);
         ends.extend(s.a.poll(&mut s.jfc).map(|c| (c.status, c.byte_cnt)));
     }
-    assert_eq!(ends, [(CqeStatus::Success, 64), (CqeStatus::Success, 8)]);
+    let done = |len| (CqeStatus::Success, len);
+    assert_eq!(ends, [done(64), done(8), done(8)]);
     assert_eq!(s.remote.bytes(0, 8), bytes[..8]);
     assert_eq!(s.remote.bytes(4096, 64), bytes[..64]);
     let cqe = s.b.poll(&mut recv_jfc).unwrap();
