@@ -93,14 +93,15 @@ impl Turner {
                 tracing::error!(%error, "the background thread of a node cannot wait and ends");
                 return;
             }
-            if self.shared.is_stopped() {
-                return;
-            }
             if std::mem::take(&mut self.said_asleep) {
                 self.shared.device().announce_awake();
             }
             let now = self.shared.clock().now();
             self.on_ready(now, &ready);
+            // Only now: the bell may have been silenced that rang for the end.
+            if self.shared.is_stopped() {
+                return;
+            }
             self.peers.on_tick(now);
             self.count_lies();
             self.serve_requests(now);
