@@ -7,6 +7,7 @@
 
 mod bytes;
 pub mod device;
+mod driver;
 pub mod shared_ring;
 
 pub use bytes::Bytes;

@@ -8,6 +8,7 @@ mod tests {
     use proptest::prelude::*;
     use urma_hostile::{
         Bytes,
+        device::device,
         shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
     };
     use urma_mem::{Region, spsc::LINE_LEN};
@@ -18,6 +19,15 @@ mod tests {
         #[test]
         fn no_bytes_break_the_shared_ring(data in proptest::collection::vec(any::<u8>(), 0..512)) {
             shared_ring(&data);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_driver_breaks_the_device(data in proptest::collection::vec(any::<u8>(), 0..1500)) {
+            device(&data);
         }
     }
 
@@ -89,7 +99,21 @@ mod tests {
 
     #[test]
     fn a_trusting_reader_is_caught() {
+        assert!(!is_caught(shared_ring), "the real ends keep their promises");
         assert!(is_caught(|data| reader(Bytes::new(data), CAPACITY, trusting)));
+    }
+
+    #[cfg(feature = "planted-faults")]
+    #[test]
+    fn a_device_that_checks_no_token_is_caught() {
+        use ubcore_sim::device::PlantedFault;
+        use urma_hostile::device::device_with;
+        assert!(!is_caught(device), "nothing is planted yet");
+        // A bound that is too wide stays unseen here: on a node's own memory the window of the
+        // segment refuses the byte as well. Conformance sees it between two nodes.
+        let fault = Some(PlantedFault::TokenNotChecked);
+        let faulty = |data: &[u8]| device_with(data, |cfg| cfg.fault = fault);
+        assert!(is_caught(faulty), "a token that is not checked went unseen");
     }
 
     #[test]
