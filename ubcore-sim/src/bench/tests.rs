@@ -267,6 +267,43 @@ fn unsignalled_streams_free_the_ring_and_full_completion_queues_stop_the_sender(
 }
 
 #[test]
+fn a_queue_keeps_one_slot_of_a_deep_roomy_completion_queue_and_gives_it_back() {
+    for (jfc_log2, kept) in [(7, 1), (6, 0)] {
+        let mut s = scene_of(pair(), 4, jfc_log2);
+        let port = s.a.dev.jfcs().get(s.jfc.id).unwrap().port().unwrap();
+        let signalled = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+        let sqe = Sqe { flags: SqeFlags::empty(), ..signalled };
+        for _ in 0..20 {
+            s.a.post(&mut s.jetty, sqe, &[s.local.sge(0, 8)]);
+            assert_eq!(port.reserved(), kept, "never more than one");
+        }
+        assert_eq!(s.a.peek(&s.jfc), None);
+        // A signalled request uses it up.
+        assert_eq!(s.run(signalled, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+        assert_eq!(port.reserved(), 0);
+        // With half of the entries waiting for the consumer none is kept.
+        for _ in 0..1 << (jfc_log2 - 1) {
+            s.a.post(&mut s.jetty, signalled, &[s.local.sge(0, 8)]);
+        }
+        s.a.post(&mut s.jetty, sqe, &[s.local.sge(0, 8)]);
+        assert_eq!(port.reserved(), 0);
+        while s.a.poll(&mut s.jfc).is_some() {}
+        // What stops the queue, and what ends it, gives it back.
+        s.a.post(&mut s.jetty, sqe, &[s.local.sge(0, 8)]);
+        assert_eq!(port.reserved(), kept);
+        let id = s.jetty.id;
+        s.a.ok(Command::ModifyState { id, state: QueueState::Suspended });
+        assert_eq!(port.reserved(), 0);
+        assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::WrSuspendDone);
+        s.a.ok(Command::ModifyState { id, state: QueueState::Ready });
+        s.a.post(&mut s.jetty, sqe, &[s.local.sge(0, 8)]);
+        assert_eq!(port.reserved(), kept);
+        s.a.ok(Command::DestroyQueue { id });
+        assert_eq!(port.reserved(), 0);
+    }
+}
+
+#[test]
 fn withdrawn_segments_are_refused_and_bytes_stop() {
     let mut s = scene();
     s.fill();

@@ -23,6 +23,8 @@ const ARMED_ANY: u32 = 1;
 const ARMED_SOLICITED: u32 = 2;
 /// No arm was seen yet: differs from every sequence number of two bits.
 const NO_ARM_SN: u32 = 4;
+/// Entries from which on a slot more or less in reserve does not matter.
+const DEEP: u64 = 128;
 
 /// The permanent part of a JFC number: what the doorbell touches.
 #[derive(Debug)]
@@ -266,6 +268,25 @@ impl JfcPort {
         self.jfc.stopped.store(true, Ordering::SeqCst);
         // The consumer may have moved before it could see the word.
         self.reserve()
+    }
+
+    /// Whether a queue may keep a slot between two requests.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.mask >= DEEP - 1
+    }
+
+    /// Whether less than half of the entries are written and not consumed, or reserved.
+    #[inline]
+    pub(crate) fn is_roomy(&self) -> bool {
+        let ci = self.jfc.ci.load(Ordering::Relaxed);
+        // Of two moments, the difference may be anything: then there is no room.
+        self.jfc.claimed.load(Ordering::Relaxed).wrapping_sub(ci) <= self.mask / 2
+    }
+
+    /// Slots that are reserved and not written.
+    #[cfg(test)]
+    pub(crate) fn reserved(&self) -> u64 {
+        self.jfc.claimed.load(Ordering::SeqCst) - self.jfc.pi.load(Ordering::SeqCst)
     }
 
     /// Gives a reserved slot back unused.

@@ -37,7 +37,7 @@ pub(crate) struct Cursor {
 pub(crate) struct Job<'a> {
     pub(crate) sqe: &'a Sqe,
     pub(crate) words: &'a Words,
-    pub(crate) local: Local,
+    pub(crate) local: &'a Local,
     /// Bytes of the request.
     pub(crate) len: u64,
     pub(crate) segments: Segments<'a>,

@@ -51,7 +51,7 @@ impl SendRing {
             Some(block) => words[..BLOCK_WORDS].copy_from_slice(block),
             None => self.load(0, words).ok_or(bad)?,
         }
-        *sqe = Sqe::decode(words).map_err(|_| bad)?;
+        sqe.decode_into(words).map_err(|_| bad)?;
         if !self.is_ours(sqe) {
             return Err(bad);
         }
@@ -68,7 +68,7 @@ impl SendRing {
             for index in 1..blocks {
                 self.load(index, words).ok_or(bad)?;
             }
-            *sqe = Sqe::decode(words).map_err(|_| bad)?;
+            sqe.decode_into(words).map_err(|_| bad)?;
         }
         Ok(blocks)
     }

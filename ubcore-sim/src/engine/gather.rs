@@ -168,6 +168,27 @@ fn each(
     if done == span.len { Ok(()) } else { Err(CqeStatus::LocLen) }
 }
 
+/// As [`each`] for a message in one piece: where the span lies; `None` for no bytes.
+#[inline]
+fn only<'s>(
+    sges: &[u64],
+    segments: &'s mut Segments<'_>,
+    span: Span,
+) -> Result<Option<(&'s Region, usize)>, CqeStatus> {
+    if span.len == 0 {
+        return Ok(None);
+    }
+    let &[head, va] = sges else { return Err(CqeStatus::LocLen) };
+    let sge = Sge::from_words([head, va]);
+    if span.at.checked_add(span.len as u64).is_none_or(|end| end > u64::from(sge.len)) {
+        return Err(CqeStatus::LocLen);
+    }
+    let segment = segments.cache.find(segments.table, sge.token_id).ok_or(CqeStatus::LocAccess)?;
+    let offset = segment.offset_of(sge.va, u64::from(sge.len)).ok_or(CqeStatus::LocAccess)?;
+    let skip = usize::try_from(span.at).map_err(|_| CqeStatus::LocLen)?;
+    Ok(Some((&segment.region, offset + skip)))
+}
+
 /// Copies a span of the local bytes to `to`, in message order; of the last span the end comes last.
 #[inline]
 pub(crate) fn copy_out(
@@ -185,10 +206,10 @@ pub(crate) fn copy_out(
             to.write_ordered(to_offset, bytes).map_err(|_| CqeStatus::RemAccessAbort)
         }
         Local::Sges { num: 1, .. } => {
-            let copy = |from: &Region, offset: usize, _: usize, len: usize| {
-                from.copy_to_ordered(offset, to, to_offset, len).ok()
+            let Some((from, offset)) = only(local.pieces(words), segments, span)? else {
+                return Ok(());
             };
-            each(local.pieces(words), segments, span, copy)
+            from.copy_to_ordered(offset, to, to_offset, span.len).map_err(|_| CqeStatus::LocAccess)
         }
         Local::Sges { .. } => scatter_out(local.pieces(words), segments, span, (to, to_offset)),
     }
@@ -224,6 +245,11 @@ pub(crate) fn copy_in(
     span: Span,
     (from, from_offset): (&Region, usize),
 ) -> Result<(), CqeStatus> {
+    if sges.len() == 2 {
+        let Some((to, offset)) = only(sges, segments, span)? else { return Ok(()) };
+        let copied = from.copy_to_ordered(from_offset, to, offset, span.len);
+        return copied.map_err(|_| CqeStatus::LocAccess);
+    }
     each(sges, segments, span, |to, offset, done, len| {
         from.copy_to_ordered(from_offset + done, to, offset, len).ok()
     })

@@ -50,17 +50,71 @@ pub(crate) struct Retire {
     /// Sequence number of the front of `started`.
     front_seq: u32,
     written: u64,
+    /// A slot that an unsignalled success left, kept for the next request: taking one and giving it
+    /// back are two locked operations.
+    spare: bool,
+    /// Slots may be kept: the JFC is deep.
+    keeps: bool,
 }
 
 impl Retire {
     /// `record` is the queue's doorbell record; `entries` is how many requests the ring can hold.
     pub(crate) fn new(who: Identity, port: JfcPort, record: Region) -> Self {
         let started = VecDeque::with_capacity(super::mail::HANDED_OVER_MAX);
-        Self { who, port, record, retired: 0, started, front_seq: 0, written: 0 }
+        let keeps = port.is_deep();
+        Self {
+            who,
+            port,
+            record,
+            retired: 0,
+            started,
+            front_seq: 0,
+            written: 0,
+            spare: false,
+            keeps,
+        }
     }
 
     pub(crate) fn port(&self) -> &JfcPort {
         &self.port
+    }
+
+    /// A slot for the next request; `false` when there is none.
+    #[inline]
+    pub(crate) fn reserve(&mut self) -> bool {
+        core::mem::take(&mut self.spare) || self.port.reserve()
+    }
+
+    /// Takes the slot of a request that ends without an entry.
+    #[inline]
+    fn keep_or_give_back(&mut self) {
+        if self.keeps && !self.spare {
+            self.spare = true;
+        } else {
+            self.port.give_back();
+        }
+    }
+
+    /// The end of a step that may be followed by another: a kept slot goes back when others may want
+    /// it.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.spare && !self.port.is_roomy() {
+            self.give_spare_back();
+        }
+    }
+
+    /// Keeps no slot any more: the queue starts nothing for now.
+    #[cold]
+    pub(crate) fn give_spare_back(&mut self) {
+        if core::mem::take(&mut self.spare) {
+            self.port.give_back();
+        }
+    }
+
+    /// A slot is kept beyond those of started requests.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.spare
     }
 
     /// Blocks of the ring that are free again, free running.
@@ -169,7 +223,7 @@ impl Retire {
         let (status, bytes) = request.end.unwrap_or((CqeStatus::WrFlushErr, 0));
         let failed = status != CqeStatus::Success;
         if !failed && !request.flags.contains(SqeFlags::COMPLETE) {
-            self.port.give_back();
+            self.keep_or_give_back();
             return;
         }
         self.written += 1;

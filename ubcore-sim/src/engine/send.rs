@@ -61,7 +61,9 @@ pub(crate) struct SendEngine {
     words: Words,
     /// Control part of `current`.
     sqe: Sqe,
-    current: Option<Current>,
+    current: Current,
+    /// There is a request at the front: `current`.
+    under_way: bool,
     state: State,
     /// Planted faults only: a write that was acknowledged and not yet placed.
     deferred: Option<Box<planted::Deferred>>,
@@ -70,7 +72,8 @@ pub(crate) struct SendEngine {
     pub(crate) slot: usize,
 }
 
-/// The request at the front: fetched, with a completion slot, not ended.
+/// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field by
+/// field: copies of the whole wait for the stores of its parts.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     blocks: u32,
@@ -79,6 +82,16 @@ struct Current {
     cursor: Cursor,
     /// Its local pieces were checked.
     checked: bool,
+}
+
+impl Current {
+    const NONE: Self = Self {
+        blocks: 0,
+        local: Local::Inline { offset: 0, len: 0 },
+        len: 0,
+        cursor: Cursor { at: 0, life: 0 },
+        checked: false,
+    };
 }
 
 /// What the engine does with posted entries.
@@ -143,7 +156,8 @@ impl SendEngine {
             segments: SegmentCache::default(),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
-            current: None,
+            current: Current::NONE,
+            under_way: false,
             state: State::Ready,
             deferred: None,
             bound: None,
@@ -178,6 +192,17 @@ impl SendEngine {
     /// One bounded step.
     #[inline]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
+        let left = self.step_requests(visit);
+        if self.state == State::Ready {
+            self.retire.settle();
+        } else {
+            self.retire.give_spare_back();
+        }
+        left
+    }
+
+    #[inline]
+    fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = Left::default();
         let mut bytes = visit.dev.cfg().step_bytes;
         if !self.mail.ended.is_empty() {
@@ -197,11 +222,11 @@ impl SendEngine {
                 left.more = self.step_stopped(visit);
                 return left;
             }
-            if self.current.is_none() && !self.fetch(visit, direct.take()) {
+            if !self.under_way && !self.fetch(visit, direct.take()) {
                 return left;
             }
             left.busy = true;
-            if self.current.is_none() {
+            if !self.under_way {
                 // It was malformed and has its end; the state may have changed.
                 continue;
             }
@@ -234,22 +259,19 @@ impl SendEngine {
             visit.queue.pi.store(self.ring.head, Ordering::Release);
             return false;
         }
-        if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
+        if !self.retire.reserve() && !self.reserve_or_stop(visit) {
             return false;
         }
         // A direct entry is the newest one posted: it is next only when it is the only one.
         let direct = direct.filter(|_| posted == 1);
         match self.ring.fetch(posted, direct, (&mut self.words, &mut self.sqe)) {
             Ok(blocks) => {
-                let local = Local::of(&self.sqe);
                 self.ring.head = self.ring.head.wrapping_add(blocks);
-                self.current = Some(Current {
-                    blocks,
-                    len: local.len(&self.words),
-                    local,
-                    cursor: Cursor::default(),
-                    checked: false,
-                });
+                let local = Local::of(&self.sqe);
+                let len = local.len(&self.words);
+                let cursor = Cursor::default();
+                self.current = Current { blocks, local, len, cursor, checked: false };
+                self.under_way = true;
                 true
             }
             Err(bad) => {
@@ -304,8 +326,8 @@ impl SendEngine {
 
     #[inline]
     fn end_current(&mut self, visit: &Visit<'_>, status: CqeStatus, bytes: u32) {
-        let Some(current) = self.current.take() else { return };
-        let request = self.started(current.blocks, 0, Some((status, bytes)));
+        self.under_way = false;
+        let request = self.started(self.current.blocks, 0, Some((status, bytes)));
         self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
         if status != CqeStatus::Success {
             self.after_error(visit, status);
@@ -313,8 +335,8 @@ impl SendEngine {
     }
 
     fn push_current(&mut self, visit: &Visit<'_>, tpn: u32) {
-        let Some(current) = self.current.take() else { return };
-        let request = self.started(current.blocks, tpn, None);
+        self.under_way = false;
+        let request = self.started(self.current.blocks, tpn, None);
         self.retire.push(request, &visit.queue.fast, visit.dev.faults());
     }
 

@@ -300,32 +300,49 @@ impl Sqe {
     /// for the device to judge.
     #[inline]
     pub fn decode(words: &[u64; SQE_WORDS_MAX]) -> Result<Self, SqeError> {
+        let mut sqe = Self::new(Opcode::Nop);
+        sqe.decode_into(words)?;
+        Ok(sqe)
+    }
+
+    /// As [`Sqe::decode`], in place: a reader of many entries writes each field once.
+    ///
+    /// # Errors
+    /// As [`Sqe::decode`]; nothing is changed then.
+    #[inline]
+    pub fn decode_into(&mut self, words: &[u64; SQE_WORDS_MAX]) -> Result<(), SqeError> {
         let code = field8(words[0], 40, 8);
         let opcode = Opcode::from_code(code).ok_or(SqeError::Opcode(code))?;
         let kind = field8(words[0], 29, 2);
-        let mut sqe = Self {
-            entry_idx: field16(words[0], 0, 16),
-            flags: SqeFlags::from_bits_truncate(field8(words[0], 16, 7)),
-            token_en: flag(words[0], 28),
-            target_kind: TargetKind::from_code(kind).ok_or(SqeError::TargetKind(kind))?,
-            owner: flag(words[0], 31),
-            target_hint: field8(words[0], 32, 8),
-            inline_len: field16(words[0], 54, 10),
-            tpn: field32(words[1], 0, 24),
-            sge_num: field8(words[1], 24, 8),
-            rmt_eid: RawEid::from_words([words[3], words[2]]),
-            token_value: field32(words[4], 0, 32),
-            ..Self::new(opcode)
-        };
+        let target_kind = TargetKind::from_code(kind).ok_or(SqeError::TargetKind(kind))?;
+        self.opcode = opcode;
+        self.entry_idx = field16(words[0], 0, 16);
+        self.flags = SqeFlags::from_bits_truncate(field8(words[0], 16, 7));
+        self.token_en = flag(words[0], 28);
+        self.target_kind = target_kind;
+        self.owner = flag(words[0], 31);
+        self.target_hint = field8(words[0], 32, 8);
+        self.inline_len = field16(words[0], 54, 10);
+        self.tpn = field32(words[1], 0, 24);
+        self.sge_num = field8(words[1], 24, 8);
+        self.rmt_eid = RawEid::from_words([words[3], words[2]]);
+        self.token_value = field32(words[4], 0, 32);
         let target = field32(words[1], 32, 20);
-        if sqe.names_target() {
-            sqe.target_id = target;
+        if self.names_target() {
+            self.target_id = target;
+            self.seg_token_id = 0;
         } else {
-            sqe.seg_token_id = target << 8;
-            sqe.target_id = field32(words[4], 32, 20);
+            self.target_id = field32(words[4], 32, 20);
+            self.seg_token_id = target << 8;
         }
-        sqe.decode_tail(words);
-        Ok(sqe)
+        self.seg_token_value = 0;
+        self.imm = 0;
+        self.notify_va = 0;
+        self.notify_token_id = 0;
+        self.operand = 0;
+        self.compare = 0;
+        self.decode_tail(words);
+        Ok(())
     }
 
     /// The fields whose place depends on the opcode.

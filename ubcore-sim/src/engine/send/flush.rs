@@ -34,8 +34,8 @@ impl SendEngine {
 
     /// Every posted request has its end (and the last completion of a flush is written).
     pub(crate) fn is_flushed(&self, visit: &Visit<'_>) -> bool {
-        let empty = self.current.is_none() && self.retire.is_empty() && self.posted(visit) == 0;
-        empty && !matches!(self.state, State::Error { told: false })
+        let empty = !self.under_way && self.retire.is_empty() && self.posted(visit) == 0;
+        empty && !self.retire.has_spare() && !matches!(self.state, State::Error { told: false })
     }
 
     /// One step of a queue that starts nothing. Returns whether another step is wanted at once.
@@ -64,8 +64,7 @@ impl SendEngine {
 
     fn step_suspended(&mut self, visit: &Visit<'_>, told: bool) {
         // A direct transfer under way counts as started: it ends before the suspend does.
-        let under_way = self.current.is_some_and(|c| c.cursor.life != 0);
-        if under_way {
+        if self.under_way && self.current.cursor.life != 0 {
             let mut bytes = usize::MAX;
             if let super::Turn::End(status, bytes) = self.turn(visit, &mut bytes) {
                 self.end_current(visit, status, bytes);
@@ -78,16 +77,18 @@ impl SendEngine {
 
     /// What was fetched and not begun ends as unhandled in a reset.
     fn end_current_unstarted(&mut self, visit: &Visit<'_>) {
-        if let Some(current) = self.current.take_if(|c| c.cursor.life == 0) {
-            let request = self.started(current.blocks, 0, Some((CqeStatus::WrUnhandled, 0)));
+        if self.under_way && self.current.cursor.life == 0 {
+            self.under_way = false;
+            let request = self.started(self.current.blocks, 0, Some((CqeStatus::WrUnhandled, 0)));
             self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
         }
     }
 
     /// Everything started ends flushed.
     fn end_started(&mut self, visit: &Visit<'_>) {
-        if let Some(current) = self.current.take() {
-            let request = self.started(current.blocks, 0, Some((CqeStatus::WrFlushErr, 0)));
+        if self.under_way {
+            self.under_way = false;
+            let request = self.started(self.current.blocks, 0, Some((CqeStatus::WrFlushErr, 0)));
             self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
         }
         if !self.retire.is_empty() {
@@ -110,7 +111,7 @@ impl SendEngine {
                 visit.queue.pi.store(self.ring.head, Ordering::Release);
                 return false;
             }
-            if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
+            if !self.retire.reserve() && !self.reserve_or_stop(visit) {
                 return false;
             }
             let fetched = self.ring.fetch(posted, None, (&mut self.words, &mut self.sqe));
@@ -135,7 +136,7 @@ impl SendEngine {
 
     /// The last completion of a flush or suspend.
     fn tell(&mut self, visit: &Visit<'_>, status: CqeStatus) {
-        if !self.retire.port().reserve() && !self.reserve_or_stop(visit) {
+        if !self.retire.reserve() && !self.reserve_or_stop(visit) {
             return;
         }
         self.retire.announce(status, self.ring.entry_idx(), &visit.queue.fast);

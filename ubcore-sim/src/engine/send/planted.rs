@@ -24,12 +24,7 @@ pub(super) struct Deferred {
 impl SendEngine {
     /// Acknowledges a write without placing it, when a fault says so.
     #[cold]
-    pub(super) fn defer(
-        &mut self,
-        visit: &Visit<'_>,
-        index: usize,
-        current: &Current,
-    ) -> Option<Turn> {
+    pub(super) fn defer(&mut self, visit: &Visit<'_>, index: usize) -> Option<Turn> {
         let faults = visit.dev.faults();
         if let Some(deferred) = &mut self.deferred {
             deferred.behind = 0;
@@ -44,10 +39,10 @@ impl SendEngine {
             tpn: self.seats[index].link.tpn,
             sqe: self.sqe,
             words: self.words,
-            current: *current,
+            current: self.current,
             behind: u32::from(faults.order_swapped()),
         }));
-        Some(Turn::End(CqeStatus::Success, u32::try_from(current.len).unwrap_or(0)))
+        Some(Turn::End(CqeStatus::Success, u32::try_from(self.current.len).unwrap_or(0)))
     }
 
     /// Places what was deferred, once it is late enough.
@@ -59,7 +54,7 @@ impl SendEngine {
         let job = Job {
             sqe: &deferred.sqe,
             words: &deferred.words,
-            local: deferred.current.local,
+            local: &deferred.current.local,
             len: deferred.current.len,
             segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
             chunk: visit.dev.cfg().direct_chunk,

@@ -9,7 +9,7 @@ use udma_abi::{
     sqe::{SqeFlags, TargetKind},
 };
 
-use super::{Current, SendEngine, Turn, Visit};
+use super::{SendEngine, Turn, Visit};
 use crate::context::link::Reach;
 use crate::engine::direct::{Job, Progress};
 use crate::engine::gather::{Segments, Store};
@@ -26,21 +26,20 @@ impl SendEngine {
     /// Goes on with the request at the front.
     #[inline]
     pub(super) fn turn(&mut self, visit: &Visit<'_>, budget: &mut usize) -> Turn {
-        let Some(mut current) = self.current else { return Turn::Wait };
+        if !self.under_way {
+            return Turn::Wait;
+        }
         if self.sqe.opcode == Opcode::Nop {
             return Turn::End(CqeStatus::Success, 0);
         }
         let Some(index) = self.seat_of(visit, self.sqe.tpn) else {
             return Turn::End(CqeStatus::LocOperation, 0);
         };
-        if !current.checked {
-            if let Err(status) = self.check(visit, index, &current) {
+        if !self.current.checked {
+            if let Err(status) = self.check(visit, index) {
                 return Turn::End(status, 0);
             }
-            current.checked = true;
-            if let Some(current) = &mut self.current {
-                current.checked = true;
-            }
+            self.current.checked = true;
         }
         if !self.seats[index].link.is_alive() {
             return Turn::End(CqeStatus::AckTimeout, 0);
@@ -49,27 +48,21 @@ impl SendEngine {
             return Turn::Wait;
         }
         if self.sqe.opcode.is_send() {
-            return self.hand_over(index, &current, Placed::No);
+            return self.hand_over(index, Placed::No);
         }
-        self.try_direct(visit, index, current, budget)
+        self.try_direct(visit, index, budget)
     }
 
     #[inline]
-    fn try_direct(
-        &mut self,
-        visit: &Visit<'_>,
-        index: usize,
-        current: Current,
-        budget: &mut usize,
-    ) -> Turn {
+    fn try_direct(&mut self, visit: &Visit<'_>, index: usize, budget: &mut usize) -> Turn {
         let seat = &mut self.seats[index];
         let direct = !matches!(seat.link.reach, Reach::Messages);
-        if direct && seat.outstanding != 0 && current.cursor.life == 0 {
+        if direct && seat.outstanding != 0 && self.current.cursor.life == 0 {
             // Earlier requests of this way are not known to be placed. One that follows them in the
             // same sequence keeps its order there or waits; one of another sequence may pass.
             let same = seat.target == key(&self.sqe);
             if same && self.sqe.opcode == Opcode::WriteImm {
-                return self.hand_over(index, &current, Placed::No);
+                return self.hand_over(index, Placed::No);
             }
             let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
             if same || strong || seat.target == MIXED {
@@ -78,10 +71,10 @@ impl SendEngine {
         }
         if self.sqe.opcode == Opcode::FlushDma {
             let done = Turn::End(CqeStatus::Success, 0);
-            return if direct { done } else { self.hand_over(index, &current, Placed::No) };
+            return if direct { done } else { self.hand_over(index, Placed::No) };
         }
         if visit.dev.faults().is_planted()
-            && let Some(turn) = self.defer(visit, index, &current)
+            && let Some(turn) = self.defer(visit, index)
         {
             return turn;
         }
@@ -89,34 +82,32 @@ impl SendEngine {
         let job = Job {
             sqe: &self.sqe,
             words: &self.words,
-            local: current.local,
-            len: current.len,
+            local: &self.current.local,
+            len: self.current.len,
             segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
             chunk: visit.dev.cfg().direct_chunk,
             faults: visit.dev.faults(),
         };
-        let mut cursor = current.cursor;
+        let mut cursor = self.current.cursor;
         let progress = job.go(seat, &mut cursor, budget);
         match progress {
             Ok(Progress::Done(bytes)) => {
                 visit.queue.fast.direct(u64::from(bytes));
                 if self.sqe.opcode == Opcode::WriteImm {
-                    return self.hand_over(index, &current, Placed::Yes);
+                    return self.hand_over(index, Placed::Yes);
                 }
                 Turn::End(CqeStatus::Success, bytes)
             }
             Ok(Progress::More) => {
-                if let Some(current) = &mut self.current {
-                    current.cursor = cursor;
-                }
+                self.current.cursor = cursor;
                 Turn::More
             }
-            Ok(Progress::NotDirect) => self.hand_over(index, &current, Placed::No),
+            Ok(Progress::NotDirect) => self.hand_over(index, Placed::No),
             Err(status) => Turn::End(status, 0),
         }
     }
 
-    fn hand_over(&mut self, index: usize, current: &Current, placed: Placed) -> Turn {
+    fn hand_over(&mut self, index: usize, placed: Placed) -> Turn {
         let seat = &mut self.seats[index];
         let key = key(&self.sqe);
         let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
@@ -127,7 +118,7 @@ impl SendEngine {
             seq: self.retire.next_seq(),
             words: self.words,
             // Lengths were checked against MESSAGE_MAX.
-            len: u32::try_from(current.len).unwrap_or(u32::MAX),
+            len: u32::try_from(self.current.len).unwrap_or(u32::MAX),
             placed: placed == Placed::Yes,
         };
         let outstanding: u32 = self.seats.iter().map(|s| s.outstanding).sum();
@@ -164,12 +155,7 @@ impl SendEngine {
 
     /// Everything that can be judged without the peer, before anything starts.
     #[inline]
-    fn check(
-        &mut self,
-        visit: &Visit<'_>,
-        index: usize,
-        current: &Current,
-    ) -> Result<(), CqeStatus> {
+    fn check(&mut self, visit: &Visit<'_>, index: usize) -> Result<(), CqeStatus> {
         let sqe = &self.sqe;
         let link = &self.seats[index].link;
         if link.unreliable != (self.mode == Mode::Um) {
@@ -178,16 +164,16 @@ impl SendEngine {
         match self.mode {
             Mode::Rm => {}
             Mode::Rc => self.check_bound()?,
-            Mode::Um => check_um(sqe, current.len, u64::from(visit.dev.cfg().mtu))?,
+            Mode::Um => check_um(sqe, self.current.len, u64::from(visit.dev.cfg().mtu))?,
         }
         let atomic = sqe.opcode.is_atomic();
-        if current.len > MESSAGE_MAX || (atomic && !matches!(current.len, 4 | 8)) {
+        if self.current.len > MESSAGE_MAX || (atomic && !matches!(self.current.len, 4 | 8)) {
             return Err(CqeStatus::LocLen);
         }
         let stores = atomic || sqe.opcode == Opcode::Read;
         let store = if stores { Store::Yes } else { Store::No };
         let mut segments = Segments { cache: &mut self.segments, table: visit.dev.segments() };
-        current.local.check(&self.words, &mut segments, store)
+        self.current.local.check(&self.words, &mut segments, store)
     }
 
     fn check_bound(&self) -> Result<(), CqeStatus> {
