@@ -11,7 +11,7 @@ use std::io;
 
 use urma_mem::Region;
 
-use crate::plan::{MESSAGE_MAX, Planned, SLOT_LEN, SLOTS, mix, planned};
+use crate::plan::{MESSAGE_MAX, Planned, SLOT_COUNT, SLOT_LEN, SLOTS, mix, planned};
 
 /// Offset of the first counter (FETCH_ADD).
 pub const ADDED: usize = 0;
@@ -23,7 +23,7 @@ const RESULTS: usize = 4096;
 pub const PATTERN: usize = 8192;
 /// Where the peer writes: slots.
 pub const INBOX: usize = PATTERN + SLOT_LEN;
-const SLOTS_LEN: usize = SLOT_LEN * SLOTS as usize;
+const SLOTS_LEN: usize = SLOT_LEN * SLOT_COUNT;
 /// Where one's own reads land: slots.
 const READS: usize = INBOX + SLOTS_LEN;
 /// What one's own writes and sends take: slots.
@@ -122,7 +122,7 @@ impl Memory {
     /// Number of the message in a receive buffer; `None`: its bytes are wrong.
     pub fn message(&mut self, index: usize, len: usize) -> Option<u64> {
         let at = Self::receive_of(index);
-        if len < 8 || len % 8 != 0 || len > MESSAGE_MAX {
+        if len < 8 || !len.is_multiple_of(8) || len > MESSAGE_MAX {
             return None;
         }
         let number = self.word(at);

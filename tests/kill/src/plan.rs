@@ -4,11 +4,15 @@
 //! would not agree on what was to be written where.
 
 /// Requests that may be under way at a time; request `n` uses slot `n % SLOTS` of every area.
-pub const SLOTS: u64 = 8;
+pub const SLOTS: u64 = SLOT_COUNT as u64;
+/// The same as a length.
+pub const SLOT_COUNT: usize = 8;
 /// Bytes of a slot: more than two chunks of the direct path.
 pub const SLOT_LEN: usize = 132 << 10;
+/// Bytes of a receive.
+pub const RECEIVE_LEN: u32 = 4096;
 /// Longest message that a receive takes, in bytes.
-pub const MESSAGE_MAX: usize = 4096;
+pub const MESSAGE_MAX: usize = RECEIVE_LEN as usize;
 
 /// Kinds of requests; the numbers are those of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

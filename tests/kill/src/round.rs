@@ -16,7 +16,7 @@ use crate::{
     journal::{Journal, Kind, RECV_BIT, Record},
     memory::{ADDED, Memory, RECEIVES_MAX, SWAPPED},
     pause::{Bound, rest},
-    plan::{Op, Planned, SLOTS, messages, planned},
+    plan::{Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, messages, planned},
     side::{Objects, Outcome, Peer, Side},
 };
 
@@ -114,7 +114,7 @@ struct Work<'a> {
     journal: &'a mut Journal,
     orders: Orders,
     objects: Objects,
-    open: [Option<Open>; SLOTS as usize],
+    open: [Option<Open>; SLOT_COUNT],
     next: u64,
     receives_posted: u64,
     receives_done: u64,
@@ -138,7 +138,7 @@ impl<'a> Work<'a> {
             journal,
             orders,
             objects,
-            open: [None; SLOTS as usize],
+            open: [None; SLOT_COUNT],
             next,
             receives_posted: 0,
             receives_done: 0,
@@ -162,16 +162,13 @@ impl<'a> Work<'a> {
             Word::Stop => return Ok(()),
             other => return Err(format!("{other:?} is not due").into()),
         };
-        let peer = match self.side.import(&peer, IMPORT) {
-            Ok(peer) => peer,
-            Err(_) => {
-                self.note(Kind::NoPeer, 0);
-                if count.is_some() {
-                    // The journal says what is wrong; nobody needs to wait for it.
-                    channel.say(&Word::Done)?;
-                }
-                return self.poll_until_stop(channel);
+        let Ok(peer) = self.side.import(&peer, IMPORT) else {
+            self.note(Kind::NoPeer, 0);
+            if count.is_some() {
+                // The journal says what is wrong; nobody needs to wait for it.
+                channel.say(&Word::Done)?;
             }
+            return self.poll_until_stop(channel);
         };
         self.post_until_stop(&peer, count, channel)?;
         // The peer goes only after the queue that has requests to it: `end` waits for those.
@@ -205,7 +202,7 @@ impl<'a> Work<'a> {
         for turn in 0_u64.. {
             let came = self.poll()?;
             let posted = self.next < last && self.try_post(peer);
-            if turn % 16 == 0 && is_stop(channel.look()?)? {
+            if turn.is_multiple_of(16) && is_stop(channel.look()?)? {
                 return Ok(());
             }
             let failed = self.posts_left == Some(0);
@@ -240,7 +237,7 @@ impl<'a> Work<'a> {
         {
             return false;
         }
-        if id % CHURN_EVERY == 0 && self.objects.churn.turn(self.side).is_err() {
+        if id.is_multiple_of(CHURN_EVERY) && self.objects.churn.turn(self.side).is_err() {
             self.posts_left = Some(0);
             return false;
         }
@@ -290,12 +287,12 @@ impl<'a> Work<'a> {
     fn post_receive(&mut self) {
         let number = self.receives_posted;
         let id = RECV_BIT | first_id(self.orders.round) << 16 | number;
-        let (op, a) = (Op::Recv as u8, crate::plan::MESSAGE_MAX as u64);
+        let (op, a) = (Op::Recv as u8, u64::from(RECEIVE_LEN));
         let round = self.orders.round;
         self.journal.write(Record { op, a, ..Record::new(Kind::Posting, round, id) });
         let segment = &self.objects.segment;
         let offset = Memory::receive_of(buffer(number)) as u64;
-        let len = crate::plan::MESSAGE_MAX as u32;
+        let len = RECEIVE_LEN;
         let dst = [LocalSge { segment, addr: segment.va() + offset, len }];
         let wr = RecvWr { dst: &dst, user_ctx: id };
         if self.objects.jetty.post_recv(&[wr]).is_ok() {

@@ -96,8 +96,8 @@ impl Plan {
     pub(crate) fn new(seed: u64, index: u64) -> Self {
         let seed = mix(seed ^ mix(index));
         let draw = |salt: u64| mix(seed ^ salt << 32);
-        let path = if index / 2 % 2 == 0 { "same-host" } else { "packets" };
-        let how = if index % 2 == 0 {
+        let path = if (index / 2).is_multiple_of(2) { "same-host" } else { "packets" };
+        let how = if index.is_multiple_of(2) {
             let hooks: &[_] = if path == "packets" { &HOOKS_PACKETS } else { &HOOKS_SAME_HOST };
             // In turn, so that each hook gets its share whatever the seed.
             let turn = usize::try_from(index / 4).unwrap_or(0) % hooks.len();
@@ -112,7 +112,7 @@ impl Plan {
                 _ => How::Killed(after_us),
             }
         };
-        Self { seed, path, how, victim_first: draw(5) % 2 == 0 }
+        Self { seed, path, how, victim_first: draw(5).is_multiple_of(2) }
     }
 }
 
@@ -248,14 +248,14 @@ fn second_round(plan: &Plan, survivor: &mut Worker, third: &mut Worker) -> Resul
     survivor.say(&to(there))?;
     third.say(&to(here))?;
     // What went wrong in between stands in the journals, which are judged in any case.
-    let done = survivor.hear_that(&Word::Done).and(third.hear_that(&Word::Done));
+    let (first, second) = (survivor.hear_that(&Word::Done), third.hear_that(&Word::Done));
     for worker in [&mut *survivor, &mut *third] {
         worker.say(&Word::Stop)?;
     }
     for worker in [&mut *survivor, &mut *third] {
         worker.hear_that(&Word::Closed)?;
     }
-    done
+    first.and(second)
 }
 
 /// The separate judge's word on a worker's journal; a bad journal is kept.
