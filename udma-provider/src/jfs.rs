@@ -34,7 +34,7 @@ use crate::{
     jfc::{JfcCore, is_before},
     shadow::{SEQ_MASK, Tag},
     sqe,
-    table::{Link, SendLink},
+    table::Link,
 };
 
 /// The half that the caller posts to.
@@ -179,13 +179,11 @@ impl SendHalf {
     /// Looks what has become free; lets the device work once if that was nothing.
     #[cold]
     fn make_room(&mut self, blocks: u32) -> bool {
-        let link = Arc::clone(&self.link);
-        let Some(send) = link.send.as_ref() else { return false };
         for attempt in 0..ROOM_LOOKS {
             if attempt == 1 {
                 self.parts.jfc.let_device_work();
             }
-            self.reclaim(send);
+            self.reclaim();
             if self.has_room(blocks) {
                 return true;
             }
@@ -199,7 +197,8 @@ impl SendHalf {
         false
     }
 
-    fn reclaim(&mut self, send: &SendLink) {
+    fn reclaim(&mut self) {
+        let Some(send) = self.link.send.as_ref() else { return };
         let record = self.parts.record.region().load_u32_acquire(record::SQ_CI);
         // A record beyond what was posted is nonsense: nothing is retired then.
         let retired = record.ok().filter(|ci| self.is_posted(*ci)).unwrap_or(self.free);
@@ -209,11 +208,11 @@ impl SendHalf {
                 self.done = polled;
             }
         }
-        self.skip_consumed(send);
+        self.skip_consumed();
         self.use_snapshot(retired);
-        self.skip_consumed(send);
+        self.skip_consumed();
         self.free = if is_before(retired, self.done) { retired } else { self.done };
-        let tag = send.shadow.tag(self.done);
+        let Some(tag) = self.tag(self.done) else { return };
         if self.done == self.pi {
             self.done_seq = self.seq;
         } else if tag.pos() == self.done {
@@ -227,14 +226,20 @@ impl SendHalf {
     }
 
     /// Moves `done` over requests whose own completion was polled.
-    fn skip_consumed(&mut self, send: &SendLink) {
+    fn skip_consumed(&mut self) {
         while self.done != self.pi {
-            let tag = send.shadow.tag(self.done);
+            let Some(tag) = self.tag(self.done) else { return };
             if tag.pos() != self.done || !tag.is_consumed() {
                 break;
             }
             self.done = self.done.wrapping_add(tag.blocks());
         }
+    }
+
+    /// What is remembered of a position.
+    #[inline]
+    fn tag(&self, pos: u32) -> Option<Tag> {
+        self.link.send.as_ref().map(|send| send.shadow.tag(pos))
     }
 
     /// Moves `done` to what was retired before everything that the caller has polled since.
@@ -272,6 +277,9 @@ impl SendHalf {
     /// Makes the batch visible and rings once.
     #[inline]
     fn publish(&self, requests: usize, last_blocks: u32) {
+        if requests == 0 {
+            return;
+        }
         if let Some(send) = self.link.send.as_ref() {
             send.pi.store(self.pi, Ordering::Release);
         }
@@ -293,22 +301,17 @@ impl SendQueue for SendHalf {
         }
         self.look_at_target();
         let mut last_blocks = 0;
-        let mut posted = 0;
-        let mut refused = None;
-        for wr in wrs {
+        for (index, wr) in wrs.iter().enumerate() {
             match self.push(wr) {
                 Ok(blocks) => last_blocks = blocks,
                 Err(reason) => {
-                    refused = Some(PostError { index: posted, reason });
-                    break;
+                    self.publish(index, last_blocks);
+                    return Err(PostError { index, reason });
                 }
             }
-            posted += 1;
         }
-        if posted > 0 {
-            self.publish(posted, last_blocks);
-        }
-        refused.map_or(Ok(()), Err)
+        self.publish(wrs.len(), last_blocks);
+        Ok(())
     }
 }
 

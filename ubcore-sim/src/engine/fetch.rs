@@ -75,16 +75,16 @@ impl SendRing {
 
     /// Index of the head as completions name it.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "indices are modulo 2^16")]
     pub(crate) fn entry_idx(&self) -> u16 {
-        self.head as u16
+        low16(self.head)
     }
 
     /// Owner bit and index are those of this pass.
     #[inline]
     fn is_ours(&self, sqe: &Sqe) -> bool {
         let owner = (self.head >> self.log2) & 1 == 0;
-        let same = (u32::from(sqe.entry_idx) ^ self.head) & self.mask & 0xffff == 0;
+        // In 16 bits: the field was stored a moment ago, and a wider load would wait for that.
+        let same = (sqe.entry_idx ^ self.entry_idx()) & low16(self.mask) == 0;
         sqe.owner == owner && same
     }
 
@@ -96,6 +96,12 @@ impl SendRing {
         words.get_mut(to..to + BLOCK_WORDS)?.copy_from_slice(&block);
         Some(())
     }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "indices are modulo 2^16")]
+const fn low16(index: u32) -> u16 {
+    index as u16
 }
 
 #[inline]
