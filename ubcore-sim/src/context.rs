@@ -8,6 +8,7 @@ pub(crate) mod event;
 pub(crate) mod jfc;
 pub(crate) mod link;
 pub(crate) mod objects;
+pub(crate) mod poison;
 pub(crate) mod queue;
 pub(crate) mod segment;
 pub(crate) mod table;

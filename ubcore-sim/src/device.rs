@@ -256,6 +256,11 @@ impl Device {
         &self.links
     }
 
+    /// Runs `f` while nothing of the shared part runs.
+    pub(crate) fn with_shared<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.shared.with_blocking(|_| f()).value
+    }
+
     pub(crate) fn ports(&self) -> &Ports {
         &self.ports
     }

@@ -15,6 +15,7 @@ use udma_abi::cmd::Access;
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Region, hazard::Generation};
 
+use super::poison::{Marks, Poison};
 use crate::ports::Extent;
 use crate::share::layout::{NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS};
 
@@ -35,6 +36,8 @@ pub(crate) struct LocalSegment {
     pub(crate) life: u64,
     /// Its pages were given to peers; stays set when the token is invalidated.
     pub(crate) shared: bool,
+    /// Bytes that cannot be read.
+    poison: Poison,
     /// Cleared when it is unregistered; whoever cached it looks here first.
     live: AtomicBool,
 }
@@ -43,6 +46,12 @@ impl LocalSegment {
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         self.live.load(Ordering::Acquire)
+    }
+
+    /// Whether reading `len` bytes at `va`, which lie inside, meets a memory fault.
+    #[inline]
+    pub(crate) fn is_poisoned(&self, va: u64, len: u64) -> bool {
+        !self.poison.is_empty() && self.poison.meets(va.wrapping_sub(self.va), len)
     }
 
     /// Offset of `len` bytes at `va`, when they lie inside.
@@ -65,6 +74,7 @@ pub(crate) fn offset_in(start: u64, range_len: u64, va: u64, len: u64) -> Option
 pub(crate) struct SegmentTable {
     slots: Box<[ArcSwapOption<LocalSegment>]>,
     node: Region,
+    marks: Marks,
 }
 
 /// What a registration is made of.
@@ -80,7 +90,8 @@ pub(crate) struct NewSegment {
 
 impl SegmentTable {
     pub(crate) fn new(node: Region) -> Self {
-        Self { slots: (0..SEGMENTS).map(|_| ArcSwapOption::empty()).collect(), node }
+        let slots = (0..SEGMENTS).map(|_| ArcSwapOption::empty()).collect();
+        Self { slots, node, marks: Marks::default() }
     }
 
     /// The live context of a token id.
@@ -91,11 +102,13 @@ impl SegmentTable {
     }
 
     /// Makes a registration known here and to peers. `extent` is the shared part in terms of the
-    /// segment's addresses.
+    /// segment's addresses; of memory with faults nothing is shared.
     pub(crate) fn publish(&self, new: NewSegment, extent: Option<Extent>) -> Option<()> {
         let tid = tid_of(new.token_id)?;
         let slot = self.slots.get(tid)?;
         let generation = self.generation(tid)?;
+        let poison = self.marks.of(&new.region);
+        let extent = extent.filter(|_| poison.is_empty());
         let segment = LocalSegment {
             token_id: new.token_id,
             life: generation.load() + 1,
@@ -105,6 +118,7 @@ impl SegmentTable {
             access: new.access,
             token: new.token,
             shared: new.shared,
+            poison,
             live: AtomicBool::new(true),
         };
         let shared = extent.unwrap_or(Extent { va: 0, len: 0, offset: 0 });
@@ -139,12 +153,29 @@ impl SegmentTable {
     /// Its owner goes on using it, and unregisters it as usual. Returns whether it did.
     pub(crate) fn invalidate(&self, token_id: u32, token: u32) -> bool {
         let guarded = self.find(token_id).is_some_and(|s| s.token == Some(token));
-        let Some(old) = guarded.then(|| self.kill(token_id)).flatten() else { return false };
+        guarded && self.replace(token_id, |_| Access::LOCAL_ONLY)
+    }
+
+    /// Marks memory as bad, and gives the registrations there a new life that knows it.
+    pub(super) fn poison(&self, addr: usize, len: usize) {
+        let pages = self.marks.add(addr, len);
+        let segments = self.slots.iter().filter_map(|slot| slot.load_full());
+        for segment in segments {
+            let start = segment.region.addr();
+            if start < pages.end && pages.start < start + segment.region.len() {
+                self.replace(segment.token_id, |access| access);
+            }
+        }
+    }
+
+    /// Another life of a registration, with other rights and without a shared part.
+    fn replace(&self, token_id: u32, rights: impl FnOnce(Access) -> Access) -> bool {
+        let Some(old) = self.kill(token_id) else { return false };
         let new = NewSegment {
             token_id,
             va: old.va,
             region: old.region.clone(),
-            access: Access::LOCAL_ONLY,
+            access: rights(old.access),
             token: old.token,
             shared: old.shared,
         };

@@ -112,6 +112,9 @@ pub(crate) fn check(
             if store == Store::Yes && !segment.region.is_writable() {
                 return Err(CqeStatus::LocAccess);
             }
+            if store == Store::No && segment.is_poisoned(sge.va, u64::from(sge.len)) {
+                return Err(CqeStatus::LocDataPoison);
+            }
         }
         Ok(())
     }

@@ -187,6 +187,10 @@ pub(crate) fn check_own(
     if stores && !segment.region.is_writable() {
         return Err(CqeStatus::RemAccessAbort);
     }
+    // What only stores goes over a memory fault.
+    if want.right != Access::WRITE && segment.is_poisoned(want.va, want.len) {
+        return Err(CqeStatus::RemDataPoison);
+    }
     let offset = want.va.wrapping_sub(segment.va);
     usize::try_from(offset).map_err(|_| CqeStatus::RemAccessAbort)
 }

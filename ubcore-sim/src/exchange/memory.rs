@@ -3,7 +3,7 @@
 //! *Owns*: what each opcode wants of a segment. *Takes*: headers, pieces. *Gives*: placed bytes, data
 //! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
 
-use udma_abi::{Opcode, cmd::Access};
+use udma_abi::{CqeStatus, Opcode, cmd::Access};
 use urma_mem::Region;
 use urma_packet::{
     AtomicOp, AtomicOperands, AtomicValue, Notify, OperandSize, RequestHeader, RequestOp,
@@ -32,14 +32,21 @@ pub(super) fn response(header: &RequestHeader, answer: Answer) -> ResponseHeader
 fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), ResponseStatus> {
     let faults = work.dev.faults();
     let segments = work.segments();
-    let found = segments.cache.find(segments.table, want.token_id).and_then(|segment| {
-        let offset = check_own(segment, faults, want).ok()?;
-        (want.life == 0 || want.life == segment.life)
-            .then(|| (segment.region.clone(), offset, segment.life))
+    let denied = CqeStatus::RemAccessAbort;
+    let segment = segments.cache.find(segments.table, want.token_id).ok_or(denied);
+    let found = segment.and_then(|segment| {
+        let offset = check_own(segment, faults, want)?;
+        if want.life != 0 && want.life != segment.life {
+            return Err(denied);
+        }
+        Ok((segment.region.clone(), offset, segment.life))
     });
-    found.ok_or_else(|| {
-        work.dev.count(Counter::AccessDenied);
-        ResponseStatus::AccessAbort
+    found.map_err(|status| match status {
+        CqeStatus::RemDataPoison => ResponseStatus::DataPoison,
+        _ => {
+            work.dev.count(Counter::AccessDenied);
+            ResponseStatus::AccessAbort
+        }
     })
 }
 

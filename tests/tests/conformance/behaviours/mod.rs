@@ -10,6 +10,7 @@ mod events;
 mod groups;
 mod messages;
 mod peers;
+mod poison;
 mod queues;
 mod reads;
 mod receiving;
@@ -84,6 +85,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
         events::ALL,
         references::ALL,
         segments::ALL,
+        poison::ALL,
         tokens::ALL,
         targets::ALL,
         caps::ALL,

@@ -1,0 +1,99 @@
+//! Memory faults that a test plants: pages that cannot be read.
+//!
+//! *Owns*: the marks of a node, and those of one registration. *Takes*: address ranges. *Gives*:
+//! whether a read meets one. *Must not*: cost more than one look where nothing is marked.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use udma_abi::Nanos;
+use urma_mem::Region;
+
+use crate::device::Device;
+
+/// Bytes that are marked together.
+const PAGE: usize = 4096;
+
+/// Marked memory of a node, in addresses of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(Mutex<Vec<Range<usize>>>);
+
+/// Marked memory of one registration, in offsets; empty, without an allocation, as a rule.
+#[derive(Debug, Default)]
+pub(crate) struct Poison(Box<[Range<u64>]>);
+
+impl Marks {
+    /// Marks the pages that `len` bytes at `addr` touch; the whole of them.
+    pub(crate) fn add(&self, addr: usize, len: usize) -> Range<usize> {
+        let first = addr - addr % PAGE;
+        let end = addr.saturating_add(len).checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+        let pages = first..end;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(pages.clone());
+        pages
+    }
+
+    /// What is marked of a region.
+    pub(crate) fn of(&self, region: &Region) -> Poison {
+        let (start, end) = (region.addr(), region.addr() + region.len());
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let clipped = marks.iter().map(|m| m.start.max(start)..m.end.min(end));
+        let inside = clipped.filter(|m| m.start < m.end);
+        Poison(inside.map(|m| (m.start - start) as u64..(m.end - start) as u64).collect())
+    }
+}
+
+impl Poison {
+    /// Nothing is marked.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of `len` bytes at `offset` is marked.
+    #[cold]
+    pub(crate) fn meets(&self, offset: u64, len: u64) -> bool {
+        let end = offset.saturating_add(len);
+        self.0.iter().any(|mark| mark.start < end && offset < mark.end)
+    }
+}
+
+impl Device {
+    /// Marks the pages of `len` bytes at `addr` of this process as bad, for this device and for as
+    /// long as it lives: what reads registered memory there ends with a data poison status. Stores
+    /// succeed and do not clear the mark. Registrations that touch the pages are not shared with
+    /// peers on this host any more, so that this device answers every access; requests on them that
+    /// are under way end as access refused, and mappings that peers made before stay.
+    ///
+    /// A memory fault for tests; nothing in a driver's reach causes it.
+    pub fn poison(&self, now: Nanos, addr: usize, len: usize) {
+        // Registrations do not come and go meanwhile.
+        self.with_shared(|| self.segments().poison(addr, len));
+        self.run_shared(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_marked_as_a_whole_and_clipped_to_the_region() {
+        let marks = Marks::default();
+        let all = Region::private(4 * PAGE).unwrap();
+        assert!(marks.of(&all).is_empty());
+        let pages = marks.add(all.addr() + PAGE + 17, 1);
+        assert_eq!(pages, all.addr() + PAGE..all.addr() + 2 * PAGE);
+        let poison = marks.of(&all);
+        let page = PAGE as u64;
+        assert!(!poison.meets(0, page), "the page before");
+        assert!(poison.meets(0, page + 1));
+        assert!(poison.meets(2 * page - 1, 1));
+        assert!(!poison.meets(2 * page, page), "the page after");
+        assert!(poison.meets(0, u64::MAX));
+        let half = all.sub(PAGE + PAGE / 2, PAGE).unwrap();
+        let poison = marks.of(&half);
+        assert!(poison.meets(page / 2 - 1, 1));
+        assert!(!poison.meets(page / 2, page));
+        assert!(marks.of(&all.sub(2 * PAGE, PAGE).unwrap()).is_empty());
+    }
+}
