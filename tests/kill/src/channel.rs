@@ -67,8 +67,14 @@ pub struct Endpoint {
     pub len: u64,
     /// Token id.
     pub token_id: u32,
-    /// Token: it guards a test's own memory.
+    /// Token of both segments: it guards a test's own memory.
     pub token: u32,
+    /// First address of the segment that comes and goes.
+    pub churn_va: u64,
+    /// Bytes.
+    pub churn_len: u64,
+    /// Token id.
+    pub churn_id: u32,
 }
 
 /// One end of the channel.

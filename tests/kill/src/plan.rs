@@ -34,11 +34,13 @@ pub enum Op {
     SendImm = 7,
     /// A posted receive.
     Recv = 8,
+    /// Into the peer's segment that comes and goes: succeeds, or is refused by the target.
+    Churn = 9,
 }
 
 impl Op {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Write,
         Self::WriteImm,
         Self::Read,
@@ -47,6 +49,7 @@ impl Op {
         Self::Send,
         Self::SendImm,
         Self::Recv,
+        Self::Churn,
     ];
 
     /// The kind with this number.
@@ -84,7 +87,8 @@ pub struct Planned {
 pub fn planned(seed: u64, id: u64) -> Planned {
     let random = mix(seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let op = match random % 16 {
-        0..6 => Op::Write,
+        0..5 => Op::Write,
+        5 => Op::Churn,
         6..8 => Op::WriteImm,
         8..11 => Op::Read,
         11 => Op::FetchAdd,
@@ -94,7 +98,7 @@ pub fn planned(seed: u64, id: u64) -> Planned {
     };
     let longest = match op {
         Op::FetchAdd | Op::Cas => 8,
-        Op::Send | Op::SendImm | Op::Recv => MESSAGE_MAX,
+        Op::Send | Op::SendImm | Op::Recv | Op::Churn => MESSAGE_MAX,
         Op::Write | Op::WriteImm | Op::Read => match (random >> 8) % 32 {
             0..16 => 64,
             16..24 => 4096,
@@ -138,7 +142,9 @@ mod tests {
         let mut seen = Vec::new();
         for id in 0..10_000 {
             let plan = planned(7, id);
-            assert!(plan.len >= 8 && plan.len % 8 == 0 && plan.offset + plan.len <= SLOT_LEN);
+            assert!(
+                plan.len >= 8 && plan.len.is_multiple_of(8) && plan.offset + plan.len <= SLOT_LEN
+            );
             assert!(plan.op.is_write() || plan.op == Op::Read || plan.len <= MESSAGE_MAX);
             if !seen.contains(&plan.op) {
                 seen.push(plan.op);

@@ -6,8 +6,8 @@
 use std::{io, time::Duration};
 
 use urma_core::{
-    Completion, CompletionFlags, CrOpcode, JettyState, Jfc, LocalSge, RecvWr, RemoteAddr, SendOp,
-    SendWr, Status,
+    Completion, CompletionFlags, CrOpcode, CrStatus, JettyState, Jfc, LocalSge, RecvWr, RemoteAddr,
+    SendOp, SendWr, Status,
 };
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     journal::{Journal, Kind, RECV_BIT, Record},
     memory::{ADDED, Memory, RECEIVES_MAX, SWAPPED},
     pause::{Bound, rest},
-    plan::{Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, messages, planned},
+    plan::{MESSAGE_MAX, Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, messages, planned},
     side::{Objects, Outcome, Peer, Side},
 };
 
@@ -237,8 +237,7 @@ impl<'a> Work<'a> {
         {
             return false;
         }
-        if id.is_multiple_of(CHURN_EVERY) && self.objects.churn.turn(self.side).is_err() {
-            self.posts_left = Some(0);
+        if id.is_multiple_of(CHURN_EVERY) && !self.turn_churn() {
             return false;
         }
         let plan = planned(self.orders.seed, id);
@@ -275,10 +274,24 @@ impl<'a> Work<'a> {
         true
     }
 
+    /// Registers or unregisters the segment that comes and goes; `false`: that was refused.
+    fn turn_churn(&mut self) -> bool {
+        let round = self.orders.round;
+        match self.objects.churn.turn(self.side) {
+            Ok(0) => {}
+            Ok(b) => self.journal.write(Record { b, ..Record::new(Kind::Memory, round, 0) }),
+            Err(_) => {
+                self.posts_left = Some(0);
+                return false;
+            }
+        }
+        true
+    }
+
     fn fill(&mut self, id: u64, plan: &Planned, number: u64) {
         let memory = &mut self.objects.memory;
         match plan.op {
-            Op::Write | Op::WriteImm => memory.fill_write(id, plan.len),
+            Op::Write | Op::WriteImm | Op::Churn => memory.fill_write(id, plan.len),
             Op::Send | Op::SendImm => memory.fill_message(id, plan.len, number),
             Op::Read | Op::FetchAdd | Op::Cas | Op::Recv => {}
         }
@@ -336,7 +349,7 @@ impl<'a> Work<'a> {
                 record.flags |= Record::WRONG_BYTES;
             }
         }
-        if !done.status.is_success() {
+        if !done.status.is_success() && !is_expected(record.op, done.status) {
             self.posts_left.get_or_insert(POSTS_AFTER_FAILURE);
         }
         self.journal.write(record);
@@ -452,6 +465,10 @@ fn post(objects: &mut Objects, peer: &Peer, (id, plan, expected): (u64, &Planned
     let op = match plan.op {
         Op::Write => SendOp::Write { src: &src, dst: inbox },
         Op::WriteImm => SendOp::WriteImm { src: &src, dst: inbox, imm: expected },
+        Op::Churn => {
+            let addr = peer.churn.va() + (slot(id) * MESSAGE_MAX) as u64;
+            SendOp::Write { src: &src, dst: RemoteAddr { segment: &peer.churn, addr } }
+        }
         Op::Read => {
             SendOp::Read { dst: &landing, src: there(crate::memory::PATTERN + plan.offset) }
         }
@@ -473,6 +490,11 @@ fn take(jfc: &mut Jfc, done: &mut [Completion]) -> Result<usize, Status> {
 
 fn is_marker(done: &Completion) -> bool {
     done.flags.intersects(CompletionFlags::FLUSH_ERR_DONE | CompletionFlags::SUSPEND_DONE)
+}
+
+/// Memory that comes and goes is refused while it is gone.
+fn is_expected(op: u8, status: CrStatus) -> bool {
+    op == Op::Churn as u8 && status == CrStatus::RemAccessAbort
 }
 
 fn is_stop(word: Option<Word>) -> io::Result<bool> {

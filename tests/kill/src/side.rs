@@ -20,6 +20,7 @@ use crate::{
     channel::Endpoint,
     memory::Memory,
     pause::{Bound, rest},
+    plan::{MESSAGE_MAX, SLOT_COUNT},
 };
 
 /// What a worker fails with.
@@ -43,7 +44,9 @@ const JFC_DEPTH: u32 = 1024;
 /// waited for.
 const RNR_TIMER: u8 = 20;
 /// Bytes of the segment that comes and goes.
-const CHURN_LEN: usize = 64 << 10;
+const CHURN_LEN: usize = SLOT_COUNT * MESSAGE_MAX;
+/// What its memory holds while it is not registered.
+const POISON: u8 = 0xa5;
 
 impl Side {
     /// Opens a node as `cfg` says.
@@ -97,6 +100,7 @@ impl Side {
             region: Region::private(CHURN_LEN)?,
             lease: ctx.alloc_token_id()?,
             segment: None,
+            was_poisoned: false,
         };
         Ok(Objects { jetty, send_jfc, recv_jfc, segment, churn, memory })
     }
@@ -135,10 +139,17 @@ impl Side {
             policy: TokenPolicy::PlainText(Token::new(peer.token)),
             access: SegmentAccess::REMOTE_ALL,
         };
+        let churn = RemoteSegment {
+            ubva: Ubva { eid, uasid: peer.uasid, va: peer.churn_va },
+            len: peer.churn_len,
+            token_id: TokenId::new(peer.churn_id),
+            ..memory
+        };
         let target = self.context.import_jetty(&target)?;
-        let access = SegmentAccess::REMOTE_ALL;
-        let segment = self.context.import_segment(&memory, access, Mapping::None)?;
-        Ok(Peer { target, segment })
+        let import =
+            |told| self.context.import_segment(told, SegmentAccess::REMOTE_ALL, Mapping::None);
+        let (segment, churn) = (import(&memory)?, import(&churn)?);
+        Ok(Peer { target, segment, churn })
     }
 }
 
@@ -172,6 +183,9 @@ impl Objects {
             len: self.segment.len(),
             token_id: self.segment.token_id().value(),
             token: TOKEN.value(),
+            churn_va: self.churn.region.addr() as u64,
+            churn_len: CHURN_LEN as u64,
+            churn_id: self.churn.lease.id().value(),
         }
     }
 }
@@ -183,6 +197,8 @@ pub struct Peer {
     pub target: TargetJetty,
     /// Its memory.
     pub segment: ImportedSegment,
+    /// Its memory that comes and goes.
+    pub churn: ImportedSegment,
 }
 
 /// Memory that is registered and unregistered again and again.
@@ -191,19 +207,23 @@ pub struct Churn {
     segment: Option<Segment>,
     lease: TokenIdLease,
     region: Region,
+    was_poisoned: bool,
 }
 
 impl Churn {
-    /// Registers it, or unregisters it when it is registered.
+    /// Registers it, or unregisters it when it is registered. Bytes that were placed while it was
+    /// not registered.
     ///
     /// # Errors
     /// What the API refused; the segment is as it was.
-    pub fn turn(&mut self, side: &Side) -> Outcome<()> {
+    pub fn turn(&mut self, side: &Side) -> Outcome<u64> {
         match self.segment.take() {
             None => {
+                let wrong = self.placed_late();
                 let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(TOKEN);
                 let lease = Some(&self.lease);
                 self.segment = Some(side.context.register(&self.region, &cfg, lease)?);
+                Ok(wrong)
             }
             Some(segment) => {
                 if let Err(refused) = segment.unregister() {
@@ -211,8 +231,19 @@ impl Churn {
                     self.segment = Some(*refused.object);
                     return Err(status.into());
                 }
+                self.region.write(0, &[POISON; CHURN_LEN])?;
+                self.was_poisoned = true;
+                Ok(0)
             }
         }
-        Ok(())
+    }
+
+    fn placed_late(&mut self) -> u64 {
+        if !std::mem::take(&mut self.was_poisoned) {
+            return 0;
+        }
+        let mut bytes = vec![0; CHURN_LEN];
+        self.region.read(0, &mut bytes).expect("all of it");
+        bytes.iter().filter(|byte| **byte != POISON).count() as u64
     }
 }
