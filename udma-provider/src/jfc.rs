@@ -64,6 +64,17 @@ struct Reader {
     bad: u64,
 }
 
+/// What a look at the next entry gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// A completion.
+    Taken,
+    /// An entry that fits nothing posted; it is taken off the ring.
+    Unfit,
+    /// The device has not written it.
+    Nothing,
+}
+
 impl JfcCore {
     /// Creates a JFC.
     ///
@@ -182,8 +193,12 @@ impl JfcCore {
 
     fn drain_into_stash(&self, reader: &mut Reader) {
         for _ in 0..1u32 << self.log2 {
-            let Some(entry) = self.next(reader) else { break };
-            reader.stash.extend(entry);
+            let mut completion = Completion::default();
+            match self.next(reader, &mut completion) {
+                Next::Taken => reader.stash.push_back(completion),
+                Next::Unfit => {}
+                Next::Nothing => break,
+            }
         }
         self.publish(reader);
         self.ring(reader);
@@ -228,14 +243,11 @@ impl JfcCore {
         let start = reader.ci;
         let mut found = 0;
         while let Some(slot) = out.get_mut(found) {
-            match self.next(reader) {
-                Some(Some(completion)) => {
-                    *slot = completion;
-                    found += 1;
-                }
+            match self.next(reader, slot) {
+                Next::Taken => found += 1,
                 // Of entries that fit nothing, no more than a ring's worth at a time.
-                Some(None) if reader.ci.wrapping_sub(start) >> self.log2 == 0 => {}
-                Some(None) | None => break,
+                Next::Unfit if reader.ci.wrapping_sub(start) >> self.log2 == 0 => {}
+                Next::Unfit | Next::Nothing => break,
             }
         }
         if reader.ci != start {
@@ -279,40 +291,46 @@ impl JfcCore {
         (cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0)).then_some(word0)
     }
 
-    /// Takes the next entry off the ring, if the device has written it. The inner `None`: it fits
-    /// nothing that was posted.
+    /// Takes the next entry off the ring into `out`, if the device has written it.
     #[inline]
-    fn next(&self, reader: &mut Reader) -> Option<Option<Completion>> {
-        let word0 = self.is_written(reader.ci)?;
+    fn next(&self, reader: &mut Reader, out: &mut Completion) -> Next {
+        let Some(word0) = self.is_written(reader.ci) else { return Next::Nothing };
         barrier::from_device();
         let at = (reader.ci & ((1 << self.log2) - 1)) as usize * CQE_LEN;
         if !SendDone::is_it(word0) {
-            return self.next_rare(reader, at, word0);
+            return self.next_rare(reader, (at, word0), out);
         }
-        let mut words = self.ring.load_block::<4>(at).ok()?;
+        let Ok(mut words) = self.ring.load_block::<4>(at) else { return Next::Nothing };
         // The word that was checked is the word that is used.
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
         let done = SendDone::decode(&words);
         let found = reader.link(self, done.user_data);
-        let completion = found.and_then(|link| resolve::send_done(link, self.jfcn, &done));
-        if completion.is_none() {
+        if found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out)).is_none() {
             self.on_bad(reader, done.local_id, done.entry_idx);
+            return Next::Unfit;
         }
-        Some(completion)
+        Next::Taken
     }
 
-    fn next_rare(&self, reader: &mut Reader, at: usize, word0: u64) -> Option<Option<Completion>> {
-        let mut words = self.ring.load_block::<CQE_WORDS>(at).ok()?;
+    fn next_rare(
+        &self,
+        reader: &mut Reader,
+        (at, word0): (usize, u64),
+        out: &mut Completion,
+    ) -> Next {
+        let Ok(mut words) = self.ring.load_block::<CQE_WORDS>(at) else { return Next::Nothing };
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
         let cqe = Cqe::decode(&words);
         let found = reader.link(self, cqe.user_data);
-        let completion = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe));
-        if completion.is_none() {
+        let Some(completion) = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe))
+        else {
             self.on_bad(reader, cqe.local_id, cqe.entry_idx);
-        }
-        Some(completion)
+            return Next::Unfit;
+        };
+        *out = completion;
+        Next::Taken
     }
 
     /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their

@@ -21,9 +21,15 @@ use crate::{
     table::{Link, QueueTable, RecvLink, SendLink},
 };
 
-/// The completion of a send request that succeeded.
+/// The completion of a send request that succeeded, stored field by field where the caller wants
+/// it: a copy of the whole would wait for the stores of its parts. `None`: `out` is unchanged.
 #[inline]
-pub(crate) fn send_done(link: &Link, jfcn: u32, done: &SendDone) -> Option<Completion> {
+pub(crate) fn send_done(
+    link: &Link,
+    jfcn: u32,
+    done: &SendDone,
+    out: &mut Completion,
+) -> Option<()> {
     let send = link.send.as_ref()?;
     if done.local_id != link.id() || send.jfcn != jfcn {
         return None;
@@ -31,16 +37,31 @@ pub(crate) fn send_done(link: &Link, jfcn: u32, done: &SendDone) -> Option<Compl
     let taken = send.shadow.take(done.entry_idx)?;
     send.polled.store(taken.end, Ordering::Release);
     let is_jetty = link.kind == QueueKind::Jetty;
-    Some(Completion {
-        status: CrStatus::Success,
-        flags: if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() },
-        len: done.byte_cnt,
-        user_ctx: taken.ctx,
-        queue_ctx: link.queue_ctx,
-        local_id: done.local_id,
-        tpn: done.tpn,
-        ..Completion::default()
-    })
+    let Completion {
+        status,
+        opcode,
+        flags,
+        len,
+        user_ctx,
+        queue_ctx,
+        local_id,
+        tpn,
+        remote,
+        imm,
+        payload,
+    } = out;
+    *status = CrStatus::Success;
+    *opcode = CrOpcode::default();
+    *flags = if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() };
+    *len = done.byte_cnt;
+    *user_ctx = taken.ctx;
+    *queue_ctx = link.queue_ctx;
+    *local_id = done.local_id;
+    *tpn = done.tpn;
+    *remote = JettyId::default();
+    *imm = 0;
+    *payload = InlinePayload::default();
+    Some(())
 }
 
 /// The completion that `cqe`, found in JFC `jfcn`, reports for `link`.
