@@ -40,9 +40,9 @@ const SEND_DEPTH: u32 = 64;
 const RECV_DEPTH: u32 = 256;
 /// Completions that a JFC holds.
 const JFC_DEPTH: u32 = 1024;
-/// Code of the IB RNR timer table: 10.24 ms, so that a peer that gets no core for a while is
+/// Code of the IB RNR timer table: 40.96 ms, so that a peer that gets no core for a while is
 /// waited for.
-const RNR_TIMER: u8 = 20;
+const RNR_TIMER: u8 = 24;
 /// Bytes of the segment that comes and goes.
 const CHURN_LEN: usize = SLOT_COUNT * MESSAGE_MAX;
 /// What its memory holds while it is not registered.
