@@ -88,7 +88,7 @@ fn of(args: &[&str]) -> Counts {
     Counts::of(cargo::command(args))
 }
 
-/// What rustup should have brought (rust-toolchain.toml names it).
+/// What rustup should have brought (rust-toolchain.toml names it), and what the system should have.
 fn tools() -> Done {
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         let output = cargo::command(&[tool, "--version"]).output();
@@ -98,7 +98,25 @@ fn tools() -> Done {
             )));
         }
     }
-    Ok(())
+    strace()
+}
+
+/// Counts system calls for the tests of the budget; installed when it is missing and may be.
+fn strace() -> Done {
+    let is_there =
+        || Command::new("strace").arg("-V").output().is_ok_and(|out| out.status.success());
+    if is_there() {
+        return Ok(());
+    }
+    for args in [&["update"][..], &["install", "-y", "strace"]] {
+        // What became of it shows below: without the right to install, or without apt, nothing.
+        let _ =
+            Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").output();
+    }
+    if is_there() {
+        return Ok(());
+    }
+    Err(Failure("strace is missing: apt-get install strace (as root)".to_owned()))
 }
 
 fn tidy_counts() -> Counts {

@@ -13,6 +13,8 @@ pub mod adopt;
 pub mod arena;
 pub mod barrier;
 pub mod copy;
+#[cfg(feature = "count-allocations")]
+pub mod count;
 pub mod fork;
 pub mod hazard;
 pub mod maps;

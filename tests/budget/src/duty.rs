@@ -1,0 +1,208 @@
+//! What the two processes do between start and end.
+//!
+//! *Owns*: the loops, the places in the page, the bound of every wait. *Takes*: open objects.
+//! *Gives*: allocations between start and end. *Must not*: sleep: the budget is of those awake.
+
+use std::{
+    fs,
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use urma_core::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr};
+use urma_mem::{count::allocations, sync::spin_hint};
+
+use crate::{
+    Fault, Kind, allocations_since,
+    end::{End, Outcome, Peer},
+};
+
+/// Operations before the start: what is made on first use is made here.
+const WARM_UP: u64 = 1000;
+/// Receives that are posted in advance.
+const RECEIVES: u64 = 16;
+/// Bytes of an operation.
+const LEN: u32 = 8;
+/// Where the client tells the server how far it is.
+const PHASE: u64 = 0;
+/// Where a client's operations find and put their bytes.
+const DATA: u64 = 64;
+/// Value at [`PHASE`]: the start.
+const STARTED: u64 = 1;
+/// Value at [`PHASE`]: the end.
+const ENDED: u64 = 2;
+/// For how long a process waits before it gives up: its peer is gone.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A process at work.
+#[derive(Debug)]
+pub(crate) struct Work {
+    end: End,
+    peer: Peer,
+    fault: Option<Fault>,
+    limit: Instant,
+    polls: u64,
+    sent: u64,
+    received: u64,
+}
+
+impl Work {
+    #[expect(clippy::disallowed_methods, reason = "this room bounds the waits")]
+    pub(crate) fn new(end: End, peer: Peer, fault: Option<Fault>) -> Self {
+        let limit = Instant::now() + LIMIT;
+        Self { end, peer, fault, limit, polls: 0, sent: 0, received: 0 }
+    }
+
+    /// The client of operations in which the server takes no part.
+    pub(crate) fn one_sided(&mut self, ops: u64, kind: Kind) -> Outcome<u64> {
+        for index in 0..WARM_UP {
+            self.one(index, kind)?;
+        }
+        self.tell(STARTED)?;
+        let start = allocations();
+        for index in 0..ops {
+            self.one(index, kind)?;
+            self.err_on_purpose(index);
+        }
+        let count = allocations_since(start);
+        self.tell(ENDED)?;
+        Ok(count)
+    }
+
+    /// The server of such operations: polls an empty JFC until the client is at the end.
+    pub(crate) fn stand_by(&mut self) -> Outcome<u64> {
+        let phase = usize::try_from(PHASE)?;
+        while self.end.memory.load_u64(phase)? < STARTED {
+            self.poll()?;
+        }
+        let start = allocations();
+        while self.end.memory.load_u64(phase)? < ENDED {
+            self.poll()?;
+            self.err_on_purpose(self.polls);
+        }
+        Ok(allocations_since(start))
+    }
+
+    /// The client of messages: sends, and waits for the answer.
+    pub(crate) fn ping(&mut self, ops: u64) -> Outcome<u64> {
+        self.post_receives(RECEIVES)?;
+        let mut start = 0;
+        for index in 0..WARM_UP + ops {
+            if index == WARM_UP {
+                start = allocations();
+            }
+            self.send()?;
+            self.wait(index + 1, index + 1)?;
+            self.post_receives(1)?;
+            self.err_on_purpose(index);
+        }
+        Ok(allocations_since(start))
+    }
+
+    /// The server of messages: waits for one, and answers.
+    pub(crate) fn pong(&mut self, ops: u64) -> Outcome<u64> {
+        self.post_receives(RECEIVES)?;
+        let mut start = 0;
+        for index in 0..WARM_UP + ops {
+            if index == WARM_UP {
+                start = allocations();
+            }
+            self.wait(index, index + 1)?;
+            self.post_receives(1)?;
+            self.send()?;
+            self.err_on_purpose(index);
+        }
+        self.wait(WARM_UP + ops, WARM_UP + ops)?;
+        Ok(allocations_since(start))
+    }
+
+    /// Operation `index`, to its completion.
+    fn one(&mut self, index: u64, kind: Kind) -> Outcome<()> {
+        let Self { end, peer, .. } = self;
+        let local = LocalSge { segment: &end.segment, addr: end.segment.va() + DATA, len: LEN };
+        let remote = RemoteAddr { segment: &peer.segment, addr: peer.segment.va() + DATA };
+        let list = [local];
+        let op = match (kind, index % 3) {
+            (Kind::Mixed, 1) => SendOp::Read { dst: &list, src: remote },
+            (Kind::Mixed, 2) => SendOp::FetchAdd { result: local, target: remote, value: 1 },
+            _ => SendOp::Write { src: &list, dst: remote },
+        };
+        end.jetty.post_send(&[SendWr::new(op, &peer.target, index)])?;
+        self.wait(self.sent + 1, 0)
+    }
+
+    /// Lets the server know how far this client is.
+    fn tell(&mut self, phase: u64) -> Outcome<()> {
+        let Self { end, peer, .. } = self;
+        end.memory.store_u64(usize::try_from(PHASE)?, phase)?;
+        let src = [LocalSge { segment: &end.segment, addr: end.segment.va() + PHASE, len: LEN }];
+        let dst = RemoteAddr { segment: &peer.segment, addr: peer.segment.va() + PHASE };
+        let op = SendOp::Write { src: &src, dst };
+        end.jetty.post_send(&[SendWr::new(op, &peer.target, phase)])?;
+        self.wait(self.sent + 1, 0)
+    }
+
+    fn send(&mut self) -> Outcome<()> {
+        let Self { end, peer, .. } = self;
+        let src = [LocalSge { segment: &end.segment, addr: end.segment.va() + DATA, len: LEN }];
+        let request = SendWr::new(SendOp::Send { src: &src }, &peer.target, 0);
+        Ok(end.jetty.post_send(&[request])?)
+    }
+
+    fn post_receives(&mut self, count: u64) -> Outcome<()> {
+        let end = &mut self.end;
+        let dst = [LocalSge { segment: &end.segment, addr: end.segment.va() + 2 * DATA, len: LEN }];
+        for user_ctx in 0..count {
+            end.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx }])?;
+        }
+        Ok(())
+    }
+
+    /// Polls until so many requests were sent and so many messages received, in all.
+    fn wait(&mut self, sent: u64, received: u64) -> Outcome<()> {
+        while self.sent < sent || self.received < received {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// One look at the JFC.
+    fn poll(&mut self) -> Outcome<()> {
+        let Some(completion) = self.end.jfc.poll_one()? else {
+            spin_hint();
+            return self.check_limit();
+        };
+        if !completion.status.is_success() {
+            return Err(completion.status.to_string().into());
+        }
+        if completion.is_recv() {
+            self.received += 1;
+        } else {
+            self.sent += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the peer may still be there; looks at the clock now and then.
+    #[expect(clippy::disallowed_methods, reason = "this room bounds the waits")]
+    fn check_limit(&mut self) -> Outcome<()> {
+        /// Polls between two looks.
+        const POLLS: u64 = 1 << 16;
+        self.polls += 1;
+        if self.polls.is_multiple_of(POLLS) && Instant::now() > self.limit {
+            return Err("nothing came in time".into());
+        }
+        Ok(())
+    }
+
+    /// The planted mistake, after operation `index`.
+    fn err_on_purpose(&self, index: u64) {
+        match self.fault {
+            Some(Fault::Allocation) if index.is_multiple_of(1000) => {
+                drop(black_box(Box::new(index)))
+            }
+            Some(Fault::Call) if index.is_multiple_of(20) => drop(black_box(fs::metadata("/"))),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A node, a jetty and its memory; the peer's, imported.
+//!
+//! *Owns*: the composition of node, driver and API; the line that one process tells the other.
+//! *Must not*: post.
+
+use std::{
+    error::Error,
+    net::IpAddr,
+    str::{FromStr, SplitWhitespace},
+    sync::Arc,
+};
+
+use ubcore_sim::node::{Node, NodeCfg};
+use udma_abi::DeviceBacking;
+use udma_provider::UdmaProvider;
+use urma_core::{
+    Context, DeviceId, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
+    JfrCfg, JfsCfg, Mapping, Registry, RemoteJetty, RemoteSegment, Segment, SegmentAccess,
+    SegmentCfg, TargetJetty, Token, TokenId, TokenPolicy, TransportMode, Ubva,
+};
+use urma_mem::Region;
+
+/// What a worker fails with.
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Guards the segments: any number will do.
+const TOKEN: Token = Token::new(0x6275_6467);
+/// Bytes of registered memory: a page.
+const MEMORY_LEN: usize = 4096;
+/// Requests that a queue holds.
+const DEPTH: u32 = 64;
+
+/// This process's objects.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) jetty: Jetty,
+    pub(crate) jfc: Jfc,
+    pub(crate) segment: Segment,
+    pub(crate) memory: Region,
+    context: Context,
+}
+
+/// The peer's.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) target: TargetJetty,
+    pub(crate) segment: ImportedSegment,
+}
+
+impl End {
+    /// A node of its own with a jetty and a page of memory, reached without packets.
+    pub(crate) fn open() -> Outcome<Self> {
+        let backing: Arc<dyn DeviceBacking> = Node::open(NodeCfg::from_env()?)?;
+        let info = backing.info();
+        let (vendor, device) = (info.vendor_id, info.device_id);
+        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
+        let mut registry = Registry::new();
+        registry.add_provider(Arc::new(UdmaProvider::default()))?;
+        let context = registry.add_device(&id, Box::new(backing))?.open(0)?;
+
+        let jfc = context.create_jfc(&JfcCfg::new(4 * DEPTH), None)?;
+        let mode = TransportMode::Rm;
+        let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, DEPTH), jfc: &jfc };
+        let send = JfsCfg::new(mode, DEPTH);
+        let jetty = context.create_jetty(&JettyCfg::new(send, &jfc, recv))?;
+        let memory = Region::private(MEMORY_LEN)?;
+        let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(TOKEN);
+        let segment = context.register(&memory, &cfg, None)?;
+        Ok(Self { jetty, jfc, segment, memory, context })
+    }
+
+    /// What the peer must know: EID, UASID, jetty, address, token id.
+    pub(crate) fn line(&self) -> Outcome<String> {
+        let JettyId { eid, uasid, id } = self.jetty.remote().id;
+        let (va, token_id) = (self.segment.va(), self.segment.token_id().value());
+        Ok(format!("{} {uasid} {id} {va} {token_id}", eid.to_ip()))
+    }
+
+    /// The peer's objects, from its line.
+    pub(crate) fn import(&self, line: &str) -> Outcome<Peer> {
+        let mut words = line.split_whitespace();
+        let eid = Eid::from(next::<IpAddr>(&mut words)?);
+        let (uasid, id) = (next(&mut words)?, next(&mut words)?);
+        let (va, token_id) = (next(&mut words)?, TokenId::new(next(&mut words)?));
+        let here = self.jetty.remote();
+        let jetty = RemoteJetty { id: JettyId { eid, uasid, id }, ..here };
+        let memory = RemoteSegment {
+            ubva: Ubva { eid, uasid, va },
+            len: u64::try_from(MEMORY_LEN)?,
+            token_id,
+            policy: TokenPolicy::PlainText(TOKEN),
+            access: SegmentAccess::REMOTE_ALL,
+        };
+        let target = self.context.import_jetty(&jetty)?;
+        let access = SegmentAccess::REMOTE_ALL;
+        let segment = self.context.import_segment(&memory, access, Mapping::None)?;
+        Ok(Peer { target, segment })
+    }
+}
+
+/// The next word of the peer's line.
+fn next<T>(words: &mut SplitWhitespace<'_>) -> Outcome<T>
+where
+    T: FromStr<Err: Error + 'static>,
+{
+    let word = words.next().ok_or("the peer's line is too short")?;
+    Ok(word.parse()?)
+}
