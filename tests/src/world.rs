@@ -53,7 +53,7 @@ impl Plan {
     pub fn new(mode: TransportMode) -> Self {
         let send = JfsCfg { max_sge: 4, ..JfsCfg::new(mode, 64) };
         // A long wait between retries: a busy machine must not use them up.
-        let recv = JfrCfg { max_sge: 4, min_rnr_timer: 20, ..JfrCfg::new(mode, 64) };
+        let recv = JfrCfg { max_sge: 4, min_rnr_timer: 23, ..JfrCfg::new(mode, 64) };
         Self {
             send,
             recv,
