@@ -22,7 +22,7 @@ use super::{
 };
 use crate::ports::HostRequest;
 
-/// The running thread. Dropping it without [`Background::stop`] leaves it running.
+/// The running thread. Dropping it without [`Shared::stop`] leaves it running.
 #[derive(Debug)]
 pub struct Background {
     handle: JoinHandle<()>,

@@ -160,11 +160,11 @@ pub struct CreateQueue {
     pub sq: Option<SqArgs>,
     /// Receive ring; for JFR and jetty. With a shared JFR only its `token_value` counts.
     pub rq: Option<RqArgs>,
-    /// A jetty's shared JFR instead of `rq`, or [`NONE`].
+    /// A jetty's shared JFR instead of `rq`, or [`NONE`](super::NONE).
     pub shared_jfr: u32,
-    /// A jetty's own receive JFC when its JFR is shared (else that of the JFR), or [`NONE`].
+    /// A jetty's own receive JFC when its JFR is shared (else that of the JFR), or [`NONE`](super::NONE).
     pub recv_jfcn: u32,
-    /// Group that a jetty joins, or [`NONE`].
+    /// Group that a jetty joins, or [`NONE`](super::NONE).
     pub group: u32,
 }
 
