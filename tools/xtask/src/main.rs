@@ -74,6 +74,9 @@ enum Task {
         /// Bytes of the buffers walked through; 0 = one block
         #[arg(long, default_value_t = 0)]
         span: usize,
+        /// Be the other end of a TCP measurement: print the port, answer once
+        #[arg(long)]
+        serve: bool,
     },
 }
 
@@ -87,7 +90,8 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds } => check::fuzz(seconds),
         Task::Sim { seeds } => check::sim(seeds),
         Task::Loom => check::loom(),
-        Task::Probe { what, size, span } => probe::run(what, size, span),
+        Task::Probe { what, size, serve: true, .. } => probe::serve(what, size),
+        Task::Probe { what, size, span, .. } => probe::run(what, size, span),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

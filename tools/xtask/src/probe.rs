@@ -29,6 +29,14 @@ pub(crate) enum What {
     TcpBw,
 }
 
+/// Answers one measurement of another process over TCP.
+pub(crate) fn serve(what: What, size: usize) -> Done {
+    match what {
+        What::TcpLat | What::TcpBw => tcp::serve(what, size.clamp(1, 1 << 30)),
+        What::CacheLine | What::Memcpy => Err(Failure("only TCP has another end".to_owned())),
+    }
+}
+
 /// Measures and prints `{"value": ...}`.
 pub(crate) fn run(what: What, size: usize, span: usize) -> Done {
     let size = size.clamp(1, 1 << 30);
