@@ -3,6 +3,7 @@
 //! *Owns*: memory of one node, its rings, what a driver would do with them. *Takes*: requests.
 //! *Gives*: completions. *Must not*: look inside the device.
 
+mod paths;
 mod tests;
 
 use std::sync::Arc;
@@ -19,8 +20,10 @@ use udma_abi::{
     sqe::{BLOCK_LEN, BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags, control_len},
 };
 use urma_mem::Region;
+use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicU64, Ordering};
 
+use crate::host::peer::KernelReads;
 use crate::ports::{Extent, Interrupt, MemoryHost, SameHostParts, Wake};
 use crate::share::layout;
 use crate::{Device, DeviceCfg, Ports};
@@ -46,10 +49,20 @@ impl Interrupt for Raises {
     }
 }
 
+/// Which part of a registration in the arena is shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// All of it.
+    Whole,
+    /// These pieces: offset in the registration and length, in bytes.
+    Pieces(&'static [(u64, u64)]),
+}
+
 /// Shares what lies in the arena.
 #[derive(Debug)]
 struct BenchMemory {
     arena: Region,
+    sharing: Sharing,
 }
 
 impl MemoryHost for BenchMemory {
@@ -57,8 +70,15 @@ impl MemoryHost for BenchMemory {
         if !self.arena.contains(region.addr(), region.len()) {
             return Vec::new();
         }
-        let offset = (region.addr() - self.arena.addr()) as u64;
-        vec![Extent { va: region.addr() as u64, len: region.len() as u64, offset }]
+        let (va, len) = (region.addr() as u64, region.len() as u64);
+        let offset = va - self.arena.addr() as u64;
+        match self.sharing {
+            Sharing::Whole => vec![Extent { va, len, offset }],
+            Sharing::Pieces(pieces) => {
+                let piece = |&(at, len)| Extent { va: va + at, len, offset: offset + at };
+                pieces.iter().map(piece).collect()
+            }
+        }
     }
 
     fn unshare(&self, _key: u32) {}
@@ -140,7 +160,16 @@ pub(crate) fn pair() -> (Bench, Bench) {
 
 /// As [`pair`], with a changed configuration of both.
 pub(crate) fn pair_with(change: impl Fn(&mut DeviceCfg)) -> (Bench, Bench) {
-    let (a, b) = (Bench::new(1, &change), Bench::new(2, &change));
+    pair_sharing(Sharing::Whole, KernelReads::Off, change)
+}
+
+/// As [`pair_with`], with memory that is shared in parts.
+pub(crate) fn pair_sharing(
+    sharing: Sharing,
+    kernel_reads: KernelReads,
+    change: impl Fn(&mut DeviceCfg),
+) -> (Bench, Bench) {
+    let (a, b) = (Bench::new(1, sharing, &change), Bench::new(2, sharing, &change));
     let ring_len = a.dev.cfg().ring_len;
     let half = || Region::private(layout::half_len(ring_len)).unwrap();
     let halves = [half(), half()];
@@ -151,11 +180,20 @@ pub(crate) fn pair_with(change: impl Fn(&mut DeviceCfg)) -> (Bench, Bench) {
             my_half: halves[mine].clone(),
             peer_half: halves[theirs].clone(),
             wake: Arc::new(NoWake),
-            vm_pid: None,
+            process: match kernel_reads {
+                KernelReads::Probe => Some(own_process(peer.dev.node_region())),
+                KernelReads::Off => None,
+            },
         };
         me.dev.on_same_host_peer(0, peer.eid(), parts);
     }
     (a, b)
+}
+
+/// This process, by way of the kernel.
+fn own_process(node: &Region) -> ProcessMemory {
+    let witness = node.sub(0, 40).unwrap();
+    ProcessMemory::open(std::process::id(), node.addr() as u64, witness).unwrap()
 }
 
 pub(crate) fn eid(number: u8) -> RawEid {
@@ -165,12 +203,12 @@ pub(crate) fn eid(number: u8) -> RawEid {
 }
 
 impl Bench {
-    pub(crate) fn new(number: u8, change: &impl Fn(&mut DeviceCfg)) -> Self {
+    pub(crate) fn new(number: u8, sharing: Sharing, change: &impl Fn(&mut DeviceCfg)) -> Self {
         let raises = Arc::new(Raises::default());
         let arena = Region::private(ARENA).unwrap();
         let ports = Ports {
             interrupt: Arc::<Raises>::clone(&raises),
-            memory: Arc::new(BenchMemory { arena: arena.clone() }),
+            memory: Arc::new(BenchMemory { arena: arena.clone(), sharing }),
             node_region: Region::private(layout::NODE_LEN).unwrap(),
         };
         let mut cfg = DeviceCfg::new(eid(number), 7, 1);

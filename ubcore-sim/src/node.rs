@@ -20,7 +20,7 @@ use crate::{
         clock::new_incarnation,
         interrupt::EventVectors,
         memory::ArenaMemory,
-        peer::{LocalShare, PathChoice, Peers, VmAccess},
+        peer::{LocalShare, PathChoice, Peers},
         poll::Poll,
         port::UdpPort,
         shared::{Shared, new_bell},
@@ -86,9 +86,10 @@ impl Node {
         };
         let device = Device::new(device_cfg, ports);
         let bell = new_bell()?;
-        let vm = VmAccess::Probe;
         let wake = Arc::clone(&bell);
-        let share = LocalShare { eid, incarnation, node_region, arena, half_len, wake, vm };
+        let kernel_reads = cfg.kernel_reads;
+        let share =
+            LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };
         let poll = Arc::new(Poll::new()?);
         let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
         let shared = Arc::new(Shared::new(device, bell, udp));

@@ -7,7 +7,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use udma_abi::{Nanos, RawEid};
-use urma_mem::Region;
+use urma_mem::{Region, procvm::ProcessMemory};
 
 /// Wakes a sleeping peer (an eventfd write; a flag in simulation).
 pub trait Wake: Send + Sync + Debug {
@@ -57,8 +57,8 @@ pub struct SameHostParts {
     pub peer_half: Region,
     /// Wakes the peer.
     pub wake: Arc<dyn Wake>,
-    /// Whether a one-byte probe showed that process_vm_readv/writev may be used: the peer's pid.
-    pub vm_pid: Option<u32>,
+    /// The peer's memory through the kernel, when a one-byte probe showed that this pair may read it.
+    pub process: Option<ProcessMemory>,
 }
 
 /// What the core wants done about a peer that it does not know yet.

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 
 use ubcore_sim::{
-    host::{memory::PageMoving, peer::PathChoice},
+    host::{
+        memory::PageMoving,
+        peer::{KernelReads, PathChoice},
+    },
     node::{Node, NodeCfg},
 };
 use udma_abi::DeviceBacking;
@@ -67,7 +70,11 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         },
         page_moving: match setup.moving {
             Moving::On => PageMoving::On,
-            Moving::Off => PageMoving::Off,
+            Moving::Off | Moving::Kernel => PageMoving::Off,
+        },
+        kernel_reads: match setup.moving {
+            Moving::Kernel => KernelReads::Probe,
+            Moving::On | Moving::Off => KernelReads::Off,
         },
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,

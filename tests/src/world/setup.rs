@@ -24,6 +24,8 @@ pub enum Moving {
     On,
     /// They stay.
     Off,
+    /// They stay, and READs go through the kernel where it lets them.
+    Kernel,
 }
 
 /// One combination.
@@ -56,7 +58,7 @@ impl Setup {
     /// All combinations.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let mut all = Vec::new();
+        let mut all = vec![Self::new(Link::Host, Moving::Kernel, TransportMode::Rm)];
         for link in [Link::Own, Link::Host, Link::Packets] {
             for moving in [Moving::On, Moving::Off] {
                 for mode in [TransportMode::Rm, TransportMode::Rc, TransportMode::Um] {
@@ -78,6 +80,7 @@ impl fmt::Display for Setup {
         let moving = match self.moving {
             Moving::On => "moved",
             Moving::Off => "still",
+            Moving::Kernel => "kernel",
         };
         let mode = match self.mode {
             TransportMode::Rm => "rm",

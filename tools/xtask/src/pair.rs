@@ -82,7 +82,7 @@ pub(crate) fn free_port() -> Result<u16, Failure> {
 /// What carried the requests of a run, by the device's own counters: the name of the counter that
 /// grew most, and by how much.
 pub(crate) fn proof(result: &Value) -> Option<(String, u64)> {
-    let carriers = ["direct_requests", "ring_requests", "packet_requests"];
+    let carriers = ["direct_requests", "ring_requests", "packet_requests", "kernel_requests"];
     let counters = result.get("counters")?;
     let count = |name: &&str| counters.get(*name).and_then(Value::as_u64).unwrap_or(0);
     let most = carriers.iter().max_by_key(|name| count(name))?;

@@ -13,21 +13,21 @@ use urma_mem::Region;
 use super::{Bench, BenchJfc, BenchQueue, BenchSeg, event_at, on_seg, pair, pair_with};
 
 /// Initiator `a` with a jetty, target `b` with a segment.
-struct Scene {
-    a: Bench,
-    b: Bench,
-    jfc: BenchJfc,
-    jetty: BenchQueue,
-    local: BenchSeg,
-    remote: BenchSeg,
-    tpn: u32,
+pub(super) struct Scene {
+    pub(super) a: Bench,
+    pub(super) b: Bench,
+    pub(super) jfc: BenchJfc,
+    pub(super) jetty: BenchQueue,
+    pub(super) local: BenchSeg,
+    pub(super) remote: BenchSeg,
+    pub(super) tpn: u32,
 }
 
 fn scene() -> Scene {
     scene_of(pair(), 4, 6)
 }
 
-fn scene_of((mut a, mut b): (Bench, Bench), jetty_log2: u8, jfc_log2: u8) -> Scene {
+pub(super) fn scene_of((mut a, mut b): (Bench, Bench), jetty_log2: u8, jfc_log2: u8) -> Scene {
     let jfc = a.jfc(jfc_log2);
     let jetty = a.jetty(jetty_log2, &jfc, |_| {});
     let local = a.seg(1 << 20);
@@ -37,7 +37,7 @@ fn scene_of((mut a, mut b): (Bench, Bench), jetty_log2: u8, jfc_log2: u8) -> Sce
 }
 
 impl Scene {
-    fn run(&mut self, sqe: Sqe, sges: &[Sge]) -> Cqe {
+    pub(super) fn run(&mut self, sqe: Sqe, sges: &[Sge]) -> Cqe {
         self.a.post(&mut self.jetty, sqe, sges);
         for _ in 0..100 {
             if let Some(cqe) = self.a.poll(&mut self.jfc) {
@@ -50,7 +50,7 @@ impl Scene {
         panic!("no completion");
     }
 
-    fn fill(&self) -> Vec<u8> {
+    pub(super) fn fill(&self) -> Vec<u8> {
         let bytes: Vec<u8> = (0..self.local.mem.len()).map(pattern).collect();
         self.local.mem.write(0, &bytes).unwrap();
         bytes

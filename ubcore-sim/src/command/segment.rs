@@ -21,7 +21,7 @@ use crate::device::{Device, Faults, shared::Shared};
 use crate::engine::remote::{Want, check_own, view_extent};
 use crate::hooks::{self, Hook};
 use crate::ports::Extent;
-use crate::share::layout::{HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
+use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// How long announced copies are waited for before the memory is revoked, in nanoseconds.
 const DRAIN_NS: Nanos = 10_000_000;
@@ -51,13 +51,12 @@ impl Shared {
         }
         let region = dev.window(args.iova, args.len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
         hooks::pass(Hook::DuringRegister);
-        let extent = if args.access.contains(Access::LOCAL_ONLY) {
-            None
+        let extents = if args.access.contains(Access::LOCAL_ONLY) {
+            Vec::new()
         } else {
-            let extents = dev.ports().memory.share(tid, &region);
-            largest(&extents, &region, args.va)
+            longest_first(&dev.ports().memory.share(tid, &region), &region, args.va)
         };
-        let shared = extent.map_or(0, |e| e.len);
+        let shared = extents.iter().take(1 + EXTENTS).map(|e| e.len).sum();
         let new = NewSegment {
             token_id: args.token_id,
             va: args.va,
@@ -66,7 +65,7 @@ impl Shared {
             token: args.token_value,
             shared: !args.access.contains(Access::LOCAL_ONLY),
         };
-        dev.segments().publish(new, extent).ok_or(CmdStatus::NoRoom)?;
+        dev.segments().publish(new, &extents).ok_or(CmdStatus::NoRoom)?;
         self.objects.segments.insert(tid);
         Ok(Answer::ok(&[shared]))
     }
@@ -136,8 +135,8 @@ fn rights_fit(access: Access) -> bool {
     local && write && atomic
 }
 
-/// The largest shared part, clipped to the registration, in terms of the segment's addresses.
-fn largest(extents: &[Extent], region: &Region, va: u64) -> Option<Extent> {
+/// The shared parts, clipped to the registration, in terms of the segment's addresses.
+fn longest_first(extents: &[Extent], region: &Region, va: u64) -> Vec<Extent> {
     let start = region.addr() as u64;
     let end = start + region.len() as u64;
     let clip = |e: &Extent| {
@@ -147,7 +146,9 @@ fn largest(extents: &[Extent], region: &Region, va: u64) -> Option<Extent> {
         let offset = e.offset + (first - e.va);
         Some(Extent { va: va + (first - start), len, offset })
     };
-    extents.iter().filter_map(clip).max_by_key(|e| e.len)
+    let mut clipped: Vec<_> = extents.iter().filter_map(clip).collect();
+    clipped.sort_by_key(|e| std::cmp::Reverse(e.len));
+    clipped
 }
 
 /// Whether a slot of a peer's half announces `claim`. What the peer writes there can only make us

@@ -30,6 +30,8 @@ impl Counts {
 pub(crate) struct FastCounts {
     direct_requests: AtomicU64,
     direct_bytes: AtomicU64,
+    fetched_requests: AtomicU64,
+    fetched_bytes: AtomicU64,
     completions: AtomicU64,
 }
 
@@ -38,6 +40,13 @@ impl FastCounts {
     pub(crate) fn direct(&self, bytes: u64) {
         bump(&self.direct_requests, 1);
         bump(&self.direct_bytes, bytes);
+    }
+
+    /// A read through the kernel.
+    #[inline]
+    pub(crate) fn fetched(&self, bytes: u64) {
+        bump(&self.fetched_requests, 1);
+        bump(&self.fetched_bytes, bytes);
     }
 
     #[inline]
@@ -49,6 +58,8 @@ impl FastCounts {
         match counter {
             Counter::DirectRequests => self.direct_requests.load(Ordering::Relaxed),
             Counter::DirectBytes => self.direct_bytes.load(Ordering::Relaxed),
+            Counter::KernelRequests => self.fetched_requests.load(Ordering::Relaxed),
+            Counter::KernelBytes => self.fetched_bytes.load(Ordering::Relaxed),
             Counter::Completions => self.completions.load(Ordering::Relaxed),
             _ => 0,
         }

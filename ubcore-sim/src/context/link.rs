@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use udma_abi::RawEid;
 use urma_mem::Region;
+use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicBool, Ordering};
 
 /// One way to one node.
@@ -41,6 +42,8 @@ pub(crate) struct DirectParts {
     pub(crate) arena: Region,
     /// My half of the pair, with the hazard slots.
     pub(crate) half: Region,
+    /// Its memory through the kernel, when a probe showed that this pair may read it.
+    pub(crate) process: Option<ProcessMemory>,
 }
 
 impl Link {

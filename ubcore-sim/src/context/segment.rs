@@ -4,8 +4,10 @@
 //! *Gives*: contexts without a lock; generations. *Must not*: free an index that a peer may touch.
 //!
 //! ```text
-//! entry: 0 generation (odd = valid), 1 va, 2 len, 3 va of the shared part, 4 its length,
-//!        5 its offset in the arena, 6 access 8 | has token 1 << 8 | token value << 32, 7 zero
+//! entry: 0 generation (odd = valid), 1 va, 2 len, 3 va of the largest shared extent, 4 its length,
+//!        5 its offset in the arena, 6 access 8 | has token 1 << 8 | further extents 8 << 16
+//!        | token value << 32, 7 address of the memory in this process (0: not to be read there)
+//! further extents: va, len, offset in the arena of each, the longest first
 //! ```
 
 use std::sync::Arc;
@@ -17,7 +19,12 @@ use urma_mem::{Region, hazard::Generation};
 
 use super::poison::{Marks, Poison};
 use crate::ports::Extent;
-use crate::share::layout::{NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS};
+use crate::share::layout::{
+    EXTENT_LEN, EXTENTS, EXTENTS_LEN, NODE_EXTENTS, NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS,
+};
+
+/// Of a segment that shares nothing.
+const NOTHING: Extent = Extent { va: 0, len: 0, offset: 0 };
 
 /// Words of an entry.
 pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
@@ -101,14 +108,18 @@ impl SegmentTable {
         self.slots.get(tid)?.load_full().filter(|s| s.is_live())
     }
 
-    /// Makes a registration known here and to peers. `extent` is the shared part in terms of the
-    /// segment's addresses; of memory with faults nothing is shared.
-    pub(crate) fn publish(&self, new: NewSegment, extent: Option<Extent>) -> Option<()> {
+    /// Makes a registration known here and to peers. `extents` are the shared parts in terms of the
+    /// segment's addresses, the longest first; what the table has no room for is not published. Of
+    /// memory with faults nothing is reached without its owner.
+    pub(crate) fn publish(&self, new: NewSegment, extents: &[Extent]) -> Option<()> {
         let tid = tid_of(new.token_id)?;
         let slot = self.slots.get(tid)?;
         let generation = self.generation(tid)?;
         let poison = self.marks.of(&new.region);
-        let extent = extent.filter(|_| poison.is_empty());
+        let is_open = poison.is_empty();
+        let (largest, more) = extents.split_first().filter(|_| is_open).unwrap_or((&NOTHING, &[]));
+        let more = more.get(..EXTENTS).unwrap_or(more);
+        let addr = if is_open { new.region.addr() as u64 } else { 0 };
         let segment = LocalSegment {
             token_id: new.token_id,
             life: generation.load() + 1,
@@ -121,12 +132,16 @@ impl SegmentTable {
             poison,
             live: AtomicBool::new(true),
         };
-        let shared = extent.unwrap_or(Extent { va: 0, len: 0, offset: 0 });
         let rights = u64::from(segment.access.bits())
             | u64::from(segment.token.is_some()) << 8
+            | (more.len() as u64) << 16
             | u64::from(segment.token.unwrap_or(0)) << 32;
-        let words = [segment.va, segment.len, shared.va, shared.len, shared.offset, rights, 0];
+        let Extent { va, len, offset } = *largest;
+        let words = [segment.va, segment.len, va, len, offset, rights, addr];
         self.node.store_block(entry_offset(tid) + 8, &words).ok()?;
+        for (index, Extent { va, len, offset }) in more.iter().copied().enumerate() {
+            self.node.store_block(extent_offset(tid, index), &[va, len, offset]).ok()?;
+        }
         slot.store(Some(Arc::new(segment)));
         generation.revive().ok()?;
         Some(())
@@ -179,7 +194,7 @@ impl SegmentTable {
             token: old.token,
             shared: old.shared,
         };
-        self.publish(new, None).is_some()
+        self.publish(new, &[]).is_some()
     }
 
     fn generation(&self, tid: usize) -> Option<Generation> {
@@ -190,6 +205,11 @@ impl SegmentTable {
 /// Offset of an entry in a node region.
 pub(crate) const fn entry_offset(tid: usize) -> usize {
     NODE_SEGMENTS + tid * SEGMENT_LEN
+}
+
+/// Offset of a further extent in a node region.
+pub(crate) const fn extent_offset(tid: usize, index: usize) -> usize {
+    NODE_EXTENTS + tid * EXTENTS_LEN + index * EXTENT_LEN
 }
 
 /// The table index of a token id; `None` for one that no table has.
@@ -258,7 +278,7 @@ mod tests {
             token: Some(7),
             shared: false,
         };
-        assert!(table.publish(new, None).is_some());
+        assert!(table.publish(new, &[]).is_some());
         assert_eq!(node.load_u64(entry_offset(5)).unwrap() & 1, 1);
         assert!(cache.find(&table, 5 << 8).is_some());
         assert!(cache.find(&table, (5 << 8) + 1).is_none());
@@ -276,7 +296,7 @@ mod tests {
         let region = Region::private(4096).unwrap();
         let (token_id, access) = (5 << 8, Access::READ);
         let new = NewSegment { token_id, va: 0x1000, region, access, token: Some(7), shared: true };
-        assert!(table.publish(new, None).is_some());
+        assert!(table.publish(new, &[]).is_some());
         let before = table.find(token_id).unwrap();
         assert!(!table.invalidate(token_id, 8), "a wrong token changes nothing");
         assert!(before.is_live());

@@ -30,6 +30,18 @@ pub(crate) struct Cursor {
     pub(crate) at: u64,
     /// Generation of the target under which they were.
     pub(crate) life: u64,
+    /// What moved them.
+    pub(crate) by: By,
+}
+
+/// What moves the bytes of a request that is done by its initiator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum By {
+    /// Loads and stores in shared memory.
+    #[default]
+    Memory,
+    /// The kernel, out of the peer's process.
+    Kernel,
 }
 
 /// What one call works with.
@@ -75,7 +87,7 @@ impl Job<'_> {
             let len = left.min(self.chunk.min(*budget).max(1) as u64);
             let Ok(len) = usize::try_from(len) else { return Err(CqeStatus::LocLen) };
             let span = Span { at: cursor.at, len, last: len as u64 == left };
-            match self.chunk_of(seat, span, cursor.life, write)? {
+            match self.chunk_of(seat, span, cursor, write)? {
                 Reached::NotDirect => return Ok(Progress::NotDirect),
                 Reached::Yes((), life) => cursor.life = life,
             }
@@ -96,10 +108,11 @@ impl Job<'_> {
         &mut self,
         seat: &mut LinkSeat,
         span: Span,
-        life: u64,
+        cursor: &mut Cursor,
         write: bool,
     ) -> Result<Reached<()>, CqeStatus> {
         let sqe = self.sqe;
+        let life = cursor.life;
         let want = Want {
             token_id: sqe.seg_token_id,
             token: segment_token(sqe),
@@ -113,7 +126,7 @@ impl Job<'_> {
         let Self { words, local, segments, faults, .. } = self;
         let (words, faults) = (*words, *faults);
         let table = segments.table;
-        seat.reach(table, faults, &want, |memory, offset| {
+        let reached = seat.reach(table, faults, &want, |memory, offset| {
             if write {
                 if faults.last_byte_early() && span.last {
                     store_end_first(local, words, segments, span, (memory, offset + at));
@@ -122,7 +135,19 @@ impl Job<'_> {
             } else {
                 gather::copy_in(local.pieces(words), segments, span, (memory, offset + at))
             }
-        })
+        })?;
+        // Only reads: nothing could be put in the way of a write that comes late.
+        if write || matches!(reached, Reached::Yes(..)) {
+            return Ok(reached);
+        }
+        match seat.fetch(faults, &want, (span.at, span.len))? {
+            Reached::NotDirect => Ok(Reached::NotDirect),
+            Reached::Yes(landing, life) => {
+                cursor.by = By::Kernel;
+                gather::copy_in(self.local.pieces(words), &mut self.segments, span, (landing, 0))?;
+                Ok(Reached::Yes((), life))
+            }
+        }
     }
 
     fn atomic(&mut self, seat: &mut LinkSeat) -> Result<Progress, CqeStatus> {
@@ -187,10 +212,15 @@ impl Job<'_> {
 /// The token that a request shows for its target segment.
 #[inline]
 pub(crate) fn segment_token(sqe: &Sqe) -> Option<u32> {
-    match sqe.opcode {
-        Opcode::WriteImm => Some(sqe.seg_token_value),
-        _ => sqe.token_en.then_some(sqe.token_value),
-    }
+    let value = if sqe.opcode == Opcode::WriteImm { sqe.seg_token_value } else { sqe.token_value };
+    sqe.token_en.then_some(value)
+}
+
+/// What a request that takes a receive shows to its target: two that show the same are judged alike.
+pub(crate) fn shown_to(sqe: &Sqe) -> u64 {
+    let target = u64::from(sqe.target_kind as u8) << 20 | u64::from(sqe.target_id);
+    let value = if sqe.token_en { sqe.token_value } else { 0 };
+    u64::from(sqe.token_en) << 63 | target << 32 | u64::from(value)
 }
 
 pub(crate) fn notify_want(sqe: &Sqe) -> Want {

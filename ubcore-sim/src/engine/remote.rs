@@ -1,6 +1,6 @@
 //! A target segment that can be touched directly: announced, checked, touched, checked again.
 //!
-//! *Owns*: one hazard slot and a few entries per way. *Takes*: what a request wants. *Gives*: the
+//! *Owns*: one hazard slot and a few entries per way, memory for reads through the kernel. *Takes*: what a request wants. *Gives*: the
 //! bytes, for the length of one closure. *Must not*: touch a byte before every check passed; hold an
 //! announcement between two chunks.
 
@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::Region;
-use urma_mem::hazard::{Announced, Generation, HazardSlot, is_live};
+use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
 
 use crate::context::link::{DirectParts, Link, Reach};
 use crate::context::segment::{
-    ENTRY_WORDS, LocalSegment, SegmentTable, entry_offset, offset_in, tid_of,
+    ENTRY_WORDS, LocalSegment, SegmentTable, entry_offset, extent_offset, offset_in, tid_of,
 };
 use crate::device::Faults;
 use crate::hooks::{self, Hook};
-use crate::share::layout::{HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
+use crate::ports::Extent;
+use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// What a request wants of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +48,46 @@ pub(crate) struct LinkSeat {
     pub(crate) outstanding: u32,
     /// Target of all of them, when it is the same one.
     pub(crate) target: u32,
+    /// Which target took a message by what it was shown.
+    pub(crate) welcome: Welcome,
     slot: Option<HazardSlot>,
     views: [Option<View>; VIEWS],
+    /// Where bytes that came through the kernel wait for the last check; made at the first use.
+    landing: Option<Region>,
+}
+
+/// Whether a queue of the peer takes this one's messages. Its token is not in shared memory, so a
+/// write with immediate places its payload directly only after the peer took such a message.
+#[derive(Debug, Default)]
+pub(crate) struct Welcome {
+    /// Request that asks, and what it shows.
+    asked: Option<(u32, u64)>,
+    /// What was shown in a message that the peer took.
+    proven: Option<u64>,
+}
+
+impl Welcome {
+    #[inline]
+    pub(crate) fn is_proven(&self, shown: u64) -> bool {
+        self.proven == Some(shown)
+    }
+
+    /// Request `seq` shows this.
+    pub(crate) fn on_asked(&mut self, seq: u32, shown: u64) {
+        self.asked = Some((seq, shown));
+    }
+
+    /// A request of this way ended.
+    pub(crate) fn on_ended(&mut self, seq: u32, status: CqeStatus) {
+        match status {
+            CqeStatus::Success => {
+                if let Some((_, shown)) = self.asked.take_if(|(asked, _)| *asked == seq) {
+                    self.proven = Some(shown);
+                }
+            }
+            _ => self.proven = None,
+        }
+    }
 }
 
 const VIEWS: usize = 8;
@@ -60,9 +99,11 @@ struct View {
     imported: u64,
     generation: Generation,
     rights: Rights,
-    shared_va: u64,
-    shared_len: u64,
-    arena_offset: u64,
+    shared: Extent,
+    /// Shared as well, but shorter.
+    more: Box<[Extent]>,
+    /// Of `rights.va` in its owner's process; 0: not to be read there.
+    address: u64,
 }
 
 /// The part that decides.
@@ -86,7 +127,15 @@ impl LinkSeat {
             }
             _ => None,
         };
-        Self { link, outstanding: 0, target: 0, slot: hazard, views: Default::default() }
+        Self {
+            link,
+            outstanding: 0,
+            target: 0,
+            welcome: Welcome::default(),
+            slot: hazard,
+            views: Default::default(),
+            landing: None,
+        }
     }
 
     /// Runs `touch(memory, offset of want.va)` under the protection of the slot.
@@ -108,7 +157,49 @@ impl LinkSeat {
             Reach::Messages => Ok(Reached::NotDirect),
         }
     }
+
+    /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: the
+    /// bytes, at the start of the answer. They were looked at under one generation of the segment,
+    /// which is checked once more after the last of them came.
+    #[cold]
+    pub(crate) fn fetch(
+        &mut self,
+        faults: Faults,
+        want: &Want,
+        (at, len): (u64, usize),
+    ) -> Result<Reached<&Region>, CqeStatus> {
+        let denied = CqeStatus::RemAccessAbort;
+        let Reach::Direct(parts) = &self.link.reach else { return Ok(Reached::NotDirect) };
+        let (Some(process), Some(slot)) = (&parts.process, &mut self.slot) else {
+            return Ok(Reached::NotDirect);
+        };
+        if want.len <= WORD {
+            return Ok(Reached::NotDirect);
+        }
+        if self.landing.as_ref().is_none_or(|landing| landing.len() < len) {
+            self.landing = Region::private(len.max(CHUNK_MAX)).ok();
+        }
+        let Some(landing) = &self.landing else { return Ok(Reached::NotDirect) };
+        let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
+        let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
+        hooks::pass(Hook::SlotAnnounced);
+        let view = checked(&announced, view, (parts, faults), want)?;
+        let inside = want.va.wrapping_sub(view.rights.va);
+        let from = [inside, at].iter().try_fold(view.address, |sum, part| sum.checked_add(*part));
+        let Some(from) = from.filter(|_| view.address != 0) else { return Ok(Reached::NotDirect) };
+        let fetched = process.read(from, landing, len);
+        let life = view.imported;
+        announced.finish(&view.generation, life).map_err(|_| denied)?;
+        match fetched {
+            Ok(()) => Ok(Reached::Yes(landing, life)),
+            // A page that is not there, a peer that is gone: who has the memory answers, or nobody.
+            Err(_) => Ok(Reached::NotDirect),
+        }
+    }
 }
+
+/// What the kernel copies may be torn inside of words; an access of one word never is.
+const WORD: u64 = 8;
 
 #[inline]
 fn reach_peer<T>(
@@ -121,8 +212,27 @@ fn reach_peer<T>(
     let denied = CqeStatus::RemAccessAbort;
     let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
     hooks::pass(Hook::SlotAnnounced);
+    let view = checked(&announced, view, (parts, faults), want)?;
+    let offset = match place_in(&view.shared, faults, want).or_else(|| view.further(want)) {
+        Some(offset) => offset.ok_or(denied)?,
+        None => return Ok(Reached::NotDirect),
+    };
+    let value = touch(&parts.arena, offset)?;
+    announced.finish(&view.generation, view.imported).map_err(|_| denied)?;
+    Ok(Reached::Yes(value, view.imported))
+}
+
+/// The entry as it is under the announcement, after every check.
+#[inline]
+fn checked<'v>(
+    announced: &Announced<'_>,
+    view: &'v mut Option<View>,
+    (parts, faults): (&DirectParts, Faults),
+    want: &Want,
+) -> Result<&'v View, CqeStatus> {
+    let denied = CqeStatus::RemAccessAbort;
     let fresh =
-        view.as_ref().is_some_and(|v| v.token_id == want.token_id && is_current(&announced, v));
+        view.as_ref().is_some_and(|v| v.token_id == want.token_id && is_current(announced, v));
     if !fresh {
         *view = View::read(&parts.node, want.token_id);
     }
@@ -131,14 +241,16 @@ fn reach_peer<T>(
         return Err(denied);
     }
     view.rights.check(faults, want)?;
-    let shared_len = view.shared_len.saturating_add(faults.bound_slack());
-    let inside = offset_in(view.shared_va, shared_len, want.va, want.len);
-    let Some(inside) = inside else { return Ok(Reached::NotDirect) };
-    let offset = view.arena_offset.checked_add(inside).ok_or(denied)?;
-    let offset = usize::try_from(offset).map_err(|_| denied)?;
-    let value = touch(&parts.arena, offset)?;
-    announced.finish(&view.generation, view.imported).map_err(|_| denied)?;
-    Ok(Reached::Yes(value, view.imported))
+    Ok(view)
+}
+
+/// Where in the arena an extent has the whole of what is wanted: `None` outside, `Some(None)` for
+/// an offset that cannot be.
+#[inline]
+fn place_in(extent: &Extent, faults: Faults, want: &Want) -> Option<Option<usize>> {
+    let len = extent.len.saturating_add(faults.bound_slack());
+    let inside = offset_in(extent.va, len, want.va, want.len)?;
+    Some(extent.offset.checked_add(inside).and_then(|offset| usize::try_from(offset).ok()))
 }
 
 /// Makes the half say that at least `used` slots are to be looked at.
@@ -211,7 +323,8 @@ impl View {
     /// entry does not change until the announcement ends.
     #[cold]
     fn read(node: &Region, token_id: u32) -> Option<Self> {
-        let at = entry_offset(tid_of(token_id)?);
+        let tid = tid_of(token_id)?;
+        let at = entry_offset(tid);
         let generation = Generation::new(node.clone(), at).ok()?;
         let imported = generation.load();
         if !is_live(imported) {
@@ -219,25 +332,32 @@ impl View {
         }
         let words: [u64; ENTRY_WORDS] = node.load_block(at).ok()?;
         #[expect(clippy::cast_possible_truncation, reason = "fields of the packed word")]
-        let (access, token) = (words[6] as u8, (words[6] >> 32) as u32);
+        let (access, more, token) =
+            (words[6] as u8, (words[6] >> 16) as u8, (words[6] >> 32) as u32);
         let rights = Rights {
             va: words[1],
             len: words[2],
             access: Access::from_bits_truncate(access),
             token: (words[6] >> 8 & 1 == 1).then_some(token),
         };
+        let more = (0..usize::from(more).min(EXTENTS))
+            .map(|index| {
+                let [va, len, offset] = node.load_block(extent_offset(tid, index)).ok()?;
+                Some(Extent { va, len, offset })
+            })
+            .collect::<Option<_>>()?;
         if generation.load() != imported {
             return None;
         }
-        Some(Self {
-            token_id,
-            imported,
-            generation,
-            rights,
-            shared_va: words[3],
-            shared_len: words[4],
-            arena_offset: words[5],
-        })
+        let shared = Extent { va: words[3], len: words[4], offset: words[5] };
+        let address = words[7];
+        Some(Self { token_id, imported, generation, rights, shared, more, address })
+    }
+
+    /// As [`place_in`], in what is shared besides the largest extent.
+    #[cold]
+    fn further(&self, want: &Want) -> Option<Option<usize>> {
+        self.more.iter().find_map(|extent| place_in(extent, Faults::default(), want))
     }
 }
 
@@ -246,7 +366,5 @@ pub(crate) fn view_extent(parts: &DirectParts, want: &Want) -> Result<Option<usi
     let denied = CqeStatus::RemAccessAbort;
     let view = View::read(&parts.node, want.token_id).ok_or(denied)?;
     view.rights.check(Faults::default(), want)?;
-    let inside = offset_in(view.shared_va, view.shared_len, want.va, want.len);
-    let offset = inside.and_then(|at| view.arena_offset.checked_add(at));
-    Ok(offset.and_then(|at| usize::try_from(at).ok()))
+    Ok(place_in(&view.shared, Faults::default(), want).or_else(|| view.further(want)).flatten())
 }

@@ -21,7 +21,7 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::sync::Ordering;
 
-use super::direct::Cursor;
+use super::direct::{By, Cursor};
 use super::fetch::SendRing;
 use super::gather::{Local, Words};
 use super::mail::Mail;
@@ -89,7 +89,7 @@ impl Current {
         blocks: 0,
         local: Local::Inline { offset: 0, len: 0 },
         len: 0,
-        cursor: Cursor { at: 0, life: 0 },
+        cursor: Cursor { at: 0, life: 0, by: By::Memory },
         checked: false,
     };
 }
@@ -347,6 +347,7 @@ impl SendEngine {
             let Some(request) = self.retire.end(ended.seq, end, tools) else { continue };
             if let Some(seat) = self.seats.iter_mut().find(|s| s.link.tpn == request.tpn) {
                 seat.outstanding = seat.outstanding.saturating_sub(1);
+                seat.welcome.on_ended(ended.seq, ended.status);
             }
             if ended.status != CqeStatus::Success {
                 self.after_error(visit, ended.status);

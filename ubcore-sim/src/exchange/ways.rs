@@ -158,6 +158,7 @@ impl Exchange {
                     node: parts.node.clone(),
                     arena: parts.arena.clone(),
                     half: parts.half.clone(),
+                    process: parts.process.clone(),
                 }),
                 _ => Reach::Messages,
             };
@@ -208,8 +209,9 @@ impl Exchange {
                 peer.found = Found::No(CmdStatus::Unreachable);
             }
         }
-        let SameHostParts { peer_node, peer_arena, my_half, .. } = parts;
-        peer.direct = Some(DirectParts { node: peer_node, arena: peer_arena, half: my_half });
+        let SameHostParts { peer_node, peer_arena, my_half, process, .. } = parts;
+        let (node, arena, half) = (peer_node, peer_arena, my_half);
+        peer.direct = Some(DirectParts { node, arena, half, process });
         self.peer_halves.insert(eid, parts.peer_half);
         self.peers.insert(eid, peer);
     }

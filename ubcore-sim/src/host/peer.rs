@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-pub use offer::{LocalShare, VmAccess};
+pub use offer::{KernelReads, LocalShare};
 use offer::{Offer, parts};
 use udma_abi::{CmdStatus, Nanos, RawEid};
 

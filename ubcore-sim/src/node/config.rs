@@ -8,7 +8,11 @@ use std::{ffi::OsString, net::IpAddr};
 use udma_abi::RawEid;
 
 use crate::{
-    host::{ip_eid, memory::PageMoving, peer::PathChoice},
+    host::{
+        ip_eid,
+        memory::PageMoving,
+        peer::{KernelReads, PathChoice},
+    },
     transport::Strategy,
 };
 
@@ -23,6 +27,8 @@ pub struct NodeCfg {
     pub path: PathChoice,
     /// Whether registered pages move to memory that peers on this host reach directly.
     pub page_moving: PageMoving,
+    /// Whether READs of a peer's memory that is not shared may go through the kernel.
+    pub kernel_reads: KernelReads,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's socket
@@ -44,6 +50,7 @@ impl Default for NodeCfg {
             name: "udma0".to_owned(),
             path: PathChoice::Auto,
             page_moving: PageMoving::On,
+            kernel_reads: KernelReads::Probe,
             mtu: 4096,
             window_packets: 512,
             strategy: Strategy::default(),
@@ -74,6 +81,7 @@ impl NodeCfg {
     /// | `URMA_EID` | an IPv4 or IPv6 address, or `random` |
     /// | `URMA_PATH` | `auto`, `same-host` (no packets), `packets` (no shared memory) |
     /// | `URMA_PAGE_MOVING` | `on`, `off` |
+    /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     ///
     /// # Errors
@@ -118,6 +126,16 @@ impl NodeCfg {
                 _ => {
                     let wanted = "on or off";
                     return Err(ConfigError { name: "URMA_PAGE_MOVING", value, wanted });
+                }
+            };
+        }
+        if let Some(value) = text("URMA_KERNEL_READS") {
+            self.kernel_reads = match value.as_str() {
+                "on" => KernelReads::Probe,
+                "off" => KernelReads::Off,
+                _ => {
+                    let wanted = "on or off";
+                    return Err(ConfigError { name: "URMA_KERNEL_READS", value, wanted });
                 }
             };
         }
@@ -168,6 +186,7 @@ mod tests {
         assert_eq!(with("URMA_EID", "random").unwrap(), NodeCfg::default());
         assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
         assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
+        assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
     }
 
@@ -178,6 +197,7 @@ mod tests {
             ("URMA_EID", "::"),
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
+            ("URMA_KERNEL_READS", "1"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),
         ] {

@@ -8,6 +8,7 @@
 //!   0      magic u64, 8 version u64, 16 incarnation u64, 24 eid (two words)
 //!   128    sleep flag (urma_mem::sleep)
 //!   4096   segment table: SEGMENTS entries of 64 bytes
+//!   ..     further extents of segments: SEGMENTS blocks of 256 bytes (sparse; see context/segment)
 //! half (written by its owner only):
 //!   0      magic u64, 8 slots in use u64, 16 ring length u64, 24 incarnation u64
 //!   128    my head of the inbound ring (urma_mem::spsc, consumer's half)
@@ -22,7 +23,7 @@ pub const NODE_MAGIC: u64 = u64::from_le_bytes(*b"URMANODE");
 /// "URMAHALF" as little-endian bytes: first word of a half.
 pub const HALF_MAGIC: u64 = u64::from_le_bytes(*b"URMAHALF");
 /// Version of both layouts.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Offset of the version word in a node region.
 pub const NODE_VERSION: usize = 8;
@@ -38,8 +39,18 @@ pub const NODE_SEGMENTS: usize = 4096;
 pub const SEGMENTS: usize = 1 << 14;
 /// Bytes of an entry of the segment table.
 pub const SEGMENT_LEN: usize = 64;
+/// Offset of the segments' further extents in a node region.
+pub const NODE_EXTENTS: usize = NODE_SEGMENTS + SEGMENTS * SEGMENT_LEN;
+/// Further extents of a segment: what its entry does not hold.
+pub const EXTENTS: usize = 10;
+/// Bytes of an extent: address, length, offset in the arena.
+pub const EXTENT_LEN: usize = 24;
+/// Bytes from one segment's further extents to the next one's: four cache lines.
+pub const EXTENTS_LEN: usize = 256;
 /// Bytes of a node region.
-pub const NODE_LEN: usize = NODE_SEGMENTS + SEGMENTS * SEGMENT_LEN;
+pub const NODE_LEN: usize = NODE_EXTENTS + SEGMENTS * EXTENTS_LEN;
+
+const _: () = assert!(EXTENTS * EXTENT_LEN <= EXTENTS_LEN, "a segment's extents fit their place");
 
 /// Offset of the count of hazard slots in use, in a half.
 pub const HALF_SLOTS_USED: usize = 8;

@@ -117,7 +117,7 @@ impl SimNode {
             my_half,
             peer_half,
             wake: Arc::<Bell>::clone(&self.bell),
-            vm_pid: None,
+            process: None,
         }
     }
 }

@@ -87,4 +87,8 @@ counters! {
     Wakeups = "wakeups",
     /// Send queues stopped for want of a completion slot.
     CqFullStops = "cq_full_stops",
+    /// Requests carried by the kernel: reads of a peer's process.
+    KernelRequests = "kernel_requests",
+    /// Bytes of them.
+    KernelBytes = "kernel_bytes",
 }

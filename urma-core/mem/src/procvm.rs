@@ -1,93 +1,93 @@
-//! Another process's memory through the kernel: `process_vm_readv` and `process_vm_writev`.
+//! Another process's memory through the kernel: `process_vm_readv`.
 //!
-//! Owns: the two calls.
+//! Owns: the call, and the proof that it read the process that was meant.
 //! Takes: a process id, an address there, a window here.
-//! Gives: whole copies or an error; `probe` shows by one byte whether the pair may use them.
-//! Must not: be used for atomics, nor on the calling process itself.
-#![expect(unsafe_code, reason = "the system calls take raw vectors")]
+//! Gives: whole copies or an error; opening one probes whether the pair may use the call at all.
+//! Must not: write there. A write that is late by however little (its thread was stopped between check
+//! and call) would land in memory that its owner uses for something else by then, and unlike a moved
+//! page nothing can be put in its way; a late read harms nobody.
+//!
+//! A process id names another process once its owner died, and other memory once it called `exec`. So
+//! each call reads, in the same system call and hence from the same address space, the *witness* as
+//! well: bytes that only the process meant holds at their address.
+#![expect(unsafe_code, reason = "the system call takes raw vectors")]
 
 use std::io;
 
 use crate::region::Region;
 
-/// A process whose memory may be copied, if the kernel agrees. The caller makes sure (by a pidfd or a
-/// socket) that the id still means the same process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Longest witness in bytes.
+pub const WITNESS_MAX: usize = 64;
+
+/// A process whose memory may be read, as a probe has shown.
+#[derive(Debug, Clone)]
 pub struct ProcessMemory {
     pid: libc::pid_t,
-}
-
-#[derive(Clone, Copy)]
-enum Direction {
-    Read,
-    Write,
+    witness_addr: usize,
+    witness: Region,
 }
 
 impl ProcessMemory {
-    /// Memory of the process `pid`.
+    /// Memory of the process `pid`, which holds the content of `witness` (this process's own view of
+    /// it; it must not change) at its address `witness_addr`. Reads the witness there, once. The
+    /// calling process itself is taken, too: reading through the kernel is defined whoever else uses
+    /// the bytes.
     ///
     /// # Errors
-    /// `InvalidInput` for this process itself (its memory has owners that the kernel does not ask) and
-    /// for numbers that name no single process.
-    pub fn of(pid: i32) -> io::Result<Self> {
-        if pid <= 0 || i64::from(pid) == i64::from(std::process::id()) {
+    /// `InvalidInput` for numbers that name no process and for an empty or too long witness;
+    /// `NotFound` when other bytes are there; `PermissionDenied` or the system's other answers.
+    pub fn open(pid: u32, witness_addr: u64, witness: Region) -> io::Result<Self> {
+        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
+        let witness_addr = usize::try_from(witness_addr).ok();
+        let fits = (1..=WITNESS_MAX).contains(&witness.len());
+        let (Some(pid), Some(witness_addr), true) = (pid, witness_addr, fits) else {
             return Err(io::ErrorKind::InvalidInput.into());
-        }
-        Ok(Self { pid })
-    }
-
-    /// Reads one byte there: whether the kernel lets this process at all.
-    ///
-    /// # Errors
-    /// `PermissionDenied` or the system's other answers.
-    pub fn probe(self, remote_addr: u64) -> io::Result<()> {
+        };
+        let memory = Self { pid, witness_addr, witness };
         let byte = Region::private(1)?;
-        self.read(remote_addr, &byte)
+        memory.read(witness_addr as u64, &byte, 1)?;
+        Ok(memory)
     }
 
-    /// Copies the other process's bytes at `remote_addr` into the whole window (2.6 us for 8 bytes).
+    /// The process's id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// Copies `len` bytes at `remote_addr` there to the start of the window (2.6 us for 8 bytes). The
+    /// bytes come in any order, and words of any size may be torn.
     ///
     /// # Errors
-    /// The system's; on an error, part of the window may have been written.
-    pub fn read(self, remote_addr: u64, into: &Region) -> io::Result<()> {
-        if !into.is_writable() {
-            return Err(io::ErrorKind::PermissionDenied.into());
+    /// `NotFound` when it is not the process meant any more; else the system's. On an error, the
+    /// window may have been written.
+    pub fn read(&self, remote_addr: u64, into: &Region, len: usize) -> io::Result<()> {
+        let refused = || io::Error::from(io::ErrorKind::InvalidInput);
+        let start = usize::try_from(remote_addr).map_err(|_| refused())?;
+        if start.checked_add(len).is_none() || len > into.len() || !into.is_writable() {
+            return Err(refused());
         }
-        self.transfer(remote_addr, into, Direction::Read)
+        let mut seen = [0_u8; WITNESS_MAX];
+        let here = [vector(into.addr(), len), vector_of(&mut seen, self.witness.len())];
+        let there = [vector(start, len), vector(self.witness_addr, self.witness.len())];
+        // SAFETY: the local vectors are a mapped writable window of which nobody holds references, and
+        // bytes of this frame; the kernel checks the remote ones and changes nothing there.
+        let moved =
+            unsafe { libc::process_vm_readv(self.pid, here.as_ptr(), 2, there.as_ptr(), 2, 0) };
+        match usize::try_from(moved) {
+            Ok(moved) if moved == len + self.witness.len() => self.check(&seen),
+            // What is not there as a whole is not read.
+            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => Err(io::Error::last_os_error()),
+        }
     }
 
-    /// Copies the whole window to `remote_addr` in the other process.
-    ///
-    /// # Errors
-    /// The system's; on an error, part of the target may have been written.
-    pub fn write(self, remote_addr: u64, from: &Region) -> io::Result<()> {
-        self.transfer(remote_addr, from, Direction::Write)
-    }
-
-    fn transfer(self, remote_addr: u64, local: &Region, direction: Direction) -> io::Result<()> {
-        let start = usize::try_from(remote_addr).map_err(|_| io::ErrorKind::InvalidInput)?;
-        start.checked_add(local.len()).ok_or(io::ErrorKind::InvalidInput)?;
-        let mut done = 0;
-        while done < local.len() {
-            let here = vector(local.addr() + done, local.len() - done);
-            let there = vector(start + done, local.len() - done);
-            let moved = match direction {
-                // SAFETY: the local vector is a mapped writable window that nobody holds references to.
-                Direction::Read => unsafe {
-                    libc::process_vm_readv(self.pid, &raw const here, 1, &raw const there, 1, 0)
-                },
-                // SAFETY: the local vector is a mapped window, only read; the target is not this process.
-                Direction::Write => unsafe {
-                    libc::process_vm_writev(self.pid, &raw const here, 1, &raw const there, 1, 0)
-                },
-            };
-            match usize::try_from(moved) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(len) => done += len,
-                Err(_) => return Err(io::Error::last_os_error()),
-            }
-        }
-        Ok(())
+    /// Whether the witness was where only the process meant has it.
+    fn check(&self, seen: &[u8; WITNESS_MAX]) -> io::Result<()> {
+        let mut known = [0; WITNESS_MAX];
+        let len = self.witness.len();
+        self.witness.read(0, &mut known[..len]).map_err(io::Error::other)?;
+        if seen[..len] == known[..len] { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 }
 
@@ -95,12 +95,17 @@ fn vector(addr: usize, len: usize) -> libc::iovec {
     libc::iovec { iov_base: core::ptr::without_provenance_mut(addr), iov_len: len }
 }
 
+fn vector_of(bytes: &mut [u8; WITNESS_MAX], len: usize) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    /// A child that waits for its input to end, and the first address of its first mapping.
+    /// A child that waits for its input to end, and the first address of its first mapping: an ELF
+    /// header.
     fn child() -> (Child, u64) {
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat runs");
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id()));
@@ -109,24 +114,56 @@ mod tests {
         (child, u64::from_str_radix(start, 16).expect("an address"))
     }
 
-    #[test]
-    fn a_child_can_be_probed_and_read() {
-        let (mut child, addr) = child();
-        let memory = ProcessMemory::of(child.id().try_into().unwrap()).unwrap();
-        memory.probe(addr).unwrap();
-        assert!(memory.probe(8).is_err());
-        let local = Region::private(4096).unwrap();
-        memory.read(addr, &local).unwrap();
-        assert!(memory.read(u64::MAX, &local).is_err());
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        assert!(memory.probe(addr).is_err(), "a dead process has no memory");
+    fn witness(bytes: &[u8]) -> Region {
+        let witness = Region::private(bytes.len()).unwrap();
+        witness.write(0, bytes).unwrap();
+        witness
     }
 
     #[test]
-    fn this_process_is_refused() {
-        let own = i32::try_from(std::process::id()).unwrap();
-        assert!(ProcessMemory::of(own).is_err());
-        assert!(ProcessMemory::of(0).is_err() && ProcessMemory::of(-1).is_err());
+    fn a_child_can_be_read_while_it_is_the_one_that_was_meant() {
+        let (mut child, addr) = child();
+        let memory = ProcessMemory::open(child.id(), addr, witness(b"\x7fELF")).unwrap();
+        let local = Region::private(4096).unwrap();
+        memory.read(addr, &local, 4096).unwrap();
+        let mut magic = [0; 4];
+        local.read(0, &mut magic).unwrap();
+        assert_eq!(&magic, b"\x7fELF");
+        assert!(memory.read(8, &local, 1).is_err(), "nothing is mapped there");
+        assert!(memory.read(u64::MAX, &local, 4096).is_err());
+        assert!(memory.read(addr, &local, 4097).is_err(), "longer than the window");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(memory.read(addr, &local, 1).is_err(), "a dead process has no memory");
+    }
+
+    #[test]
+    fn other_bytes_at_the_witness_are_another_process() {
+        let (mut child, addr) = child();
+        let error = ProcessMemory::open(child.id(), addr, witness(b"\x7fELG")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let mine = witness(b"\x7fELF");
+        let memory = ProcessMemory::open(child.id(), addr, mine.clone()).unwrap();
+        // As if the id named another process now.
+        mine.write(0, b"none").unwrap();
+        let local = Region::private(64).unwrap();
+        let error = memory.read(addr, &local, 64).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn this_process_can_be_read_and_nonsense_is_refused() {
+        let region = witness(&[7; 40]);
+        let addr = region.addr() as u64;
+        let memory = ProcessMemory::open(std::process::id(), addr, region.clone()).unwrap();
+        let local = Region::private(64).unwrap();
+        memory.read(addr, &local, 40).unwrap();
+        assert_eq!(local.load_u8(39).unwrap(), 7);
+        assert!(ProcessMemory::open(0, addr, region.clone()).is_err());
+        assert!(ProcessMemory::open(u32::MAX, addr, region).is_err());
+        let long = witness(&[7; WITNESS_MAX + 1]);
+        assert!(ProcessMemory::open(std::process::id(), addr, long).is_err());
     }
 }

@@ -5,6 +5,7 @@ use urma_tests::world::{Link, Moving, NO_MAPPING, Outcome, Setup, World, check, 
 
 super::behaviours! {
     Good reliable counters_name_the_path_of_writes: "The counters say that WRITEs went the way this setup has.";
+    Good reliable counters_name_the_path_of_reads: "The counters say that READs went the way this setup has.";
     Good reliable counters_name_the_path_of_sends: "The counters say that SENDs went the way this setup has.";
     Good reliable counters_count_completions: "The counter of completions grows by one for each.";
     Bad reliable counters_count_refused_requests: "A request refused for its token, range or access is counted by the device that refused it.";
@@ -14,6 +15,7 @@ super::behaviours! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Paths {
     direct: u64,
+    kernel: u64,
     ring: u64,
     packets: u64,
 }
@@ -21,6 +23,7 @@ struct Paths {
 fn paths(w: &World) -> Outcome<Paths> {
     Ok(Paths {
         direct: w.a.counter("direct_requests")?,
+        kernel: w.a.counter("kernel_requests")?,
         ring: w.a.counter("ring_requests")?,
         packets: w.a.counter("packet_requests")?,
     })
@@ -30,6 +33,7 @@ fn since(w: &World, before: Paths) -> Outcome<Paths> {
     let now = paths(w)?;
     Ok(Paths {
         direct: now.direct - before.direct,
+        kernel: now.kernel - before.kernel,
         ring: now.ring - before.ring,
         packets: now.packets - before.packets,
     })
@@ -47,14 +51,38 @@ fn counters_name_the_path_of_writes(setup: Setup) -> Outcome {
     match (setup.link, setup.moving) {
         (Link::Own, _) => same("requests by packets", seen.packets, 0),
         (Link::Host, Moving::On) => {
-            same("requests", seen, Paths { direct: 10, ring: 0, packets: 0 })?;
+            same("requests", seen, Paths { direct: 10, kernel: 0, ring: 0, packets: 0 })?;
             same("direct bytes", w.a.counter("direct_bytes")? - bytes, 1000)
         }
-        // Not shareable: by the ring, or directly through process_vm where that is allowed.
-        (Link::Host, Moving::Off) => {
-            check(seen.direct + seen.ring == 10 && seen.packets == 0, step)
+        // Not shareable: a WRITE never goes through the kernel.
+        (Link::Host, Moving::Off | Moving::Kernel) => {
+            same("requests", seen, Paths { direct: 0, kernel: 0, ring: 10, packets: 0 })
         }
         (Link::Packets, _) => check(seen.packets == 10 && seen.direct + seen.ring == 0, step),
+    }
+}
+
+fn counters_name_the_path_of_reads(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let before = paths(&w)?;
+    for _ in 0..10 {
+        let ctx = w.a.read(0, 4096, 100)?;
+        w.a.sent_ok(ctx)?;
+    }
+    let seen = since(&w, before)?;
+    let step = format!("{seen:?}");
+    let none = Paths { direct: 0, kernel: 0, ring: 0, packets: 0 };
+    match (setup.link, setup.moving) {
+        (Link::Own, _) => same("requests by packets", seen.packets, 0),
+        (Link::Host, Moving::On) => same("requests", seen, Paths { direct: 10, ..none }),
+        (Link::Host, Moving::Off) => same("requests", seen, Paths { ring: 10, ..none }),
+        // A kernel that refuses leaves the ring.
+        (Link::Host, Moving::Kernel) if seen.ring == 10 => {
+            println!("SKIPPED: the kernel lets no process read another one here");
+            Ok(())
+        }
+        (Link::Host, Moving::Kernel) => same("requests", seen, Paths { kernel: 10, ..none }),
+        (Link::Packets, _) => check(seen.packets == 10, step),
     }
 }
 

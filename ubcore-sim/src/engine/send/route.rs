@@ -11,7 +11,7 @@ use udma_abi::{
 
 use super::{SendEngine, Turn, Visit};
 use crate::context::link::Reach;
-use crate::engine::direct::{Job, Progress};
+use crate::engine::direct::{By, Job, Progress, shown_to};
 use crate::engine::gather::{Segments, Store};
 use crate::engine::mail::Handed;
 use crate::engine::remote::LinkSeat;
@@ -69,6 +69,11 @@ impl SendEngine {
                 return Turn::Wait;
             }
         }
+        let unproven = self.sqe.opcode == Opcode::WriteImm
+            && !self.seats[index].welcome.is_proven(shown_to(&self.sqe));
+        if unproven {
+            return self.hand_over(index, Placed::No);
+        }
         if self.sqe.opcode == Opcode::FlushDma {
             let done = Turn::End(CqeStatus::Success, 0);
             return if direct { done } else { self.hand_over(index, Placed::No) };
@@ -92,7 +97,10 @@ impl SendEngine {
         let progress = job.go(seat, &mut cursor, budget);
         match progress {
             Ok(Progress::Done(bytes)) => {
-                visit.queue.fast.direct(u64::from(bytes));
+                match cursor.by {
+                    By::Memory => visit.queue.fast.direct(u64::from(bytes)),
+                    By::Kernel => visit.queue.fast.fetched(u64::from(bytes)),
+                }
                 if self.sqe.opcode == Opcode::WriteImm {
                     return self.hand_over(index, Placed::Yes);
                 }
@@ -114,8 +122,9 @@ impl SendEngine {
         if strong && seat.outstanding != 0 && seat.target != key {
             return Turn::Wait;
         }
+        let seq = self.retire.next_seq();
         let handed = Handed {
-            seq: self.retire.next_seq(),
+            seq,
             words: self.words,
             // Lengths were checked against MESSAGE_MAX.
             len: u32::try_from(self.current.len).unwrap_or(u32::MAX),
@@ -128,6 +137,9 @@ impl SendEngine {
             return Turn::Wait;
         }
         let seat = &mut self.seats[index];
+        if self.sqe.opcode.consumes_receive() {
+            seat.welcome.on_asked(seq, shown_to(&self.sqe));
+        }
         seat.target = if seat.outstanding == 0 || seat.target == key { key } else { MIXED };
         seat.outstanding += 1;
         Turn::Handed { tpn: seat.link.tpn }

@@ -170,7 +170,7 @@ impl World {
                     my_half: mine.clone(),
                     peer_half: theirs.clone(),
                     wake: Arc::new(Quiet),
-                    vm_pid: None,
+                    process: None,
                 };
                 let of_a = parts(b, &halves[0], &halves[1]);
                 let of_b = parts(a, &halves[1], &halves[0]);
@@ -256,7 +256,7 @@ impl World {
             token: Some(TOKEN),
             shared: false,
         };
-        self.nodes[n].dev.segments().publish(new, None).unwrap();
+        self.nodes[n].dev.segments().publish(new, &[]).unwrap();
         region
     }
 

@@ -38,15 +38,16 @@ pub struct LocalShare {
     pub half_len: usize,
     /// The eventfd that wakes this node.
     pub wake: Arc<ForkGuarded>,
-    /// Whether a peer may read and write this process's memory by process_vm_readv and
-    /// process_vm_writev.
-    pub vm: VmAccess,
+    /// Whether the kernel may be asked for bytes of a peer's process, and a peer may ask it for bytes
+    /// of this one.
+    pub kernel_reads: KernelReads,
 }
 
-/// Whether process_vm_readv and process_vm_writev may be used between nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VmAccess {
+/// Whether `process_vm_readv` may be used between nodes, for READs of memory that is not shared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KernelReads {
     /// When a probe works.
+    #[default]
     Probe,
     /// Never.
     Off,
@@ -76,9 +77,9 @@ impl Offer {
     ) -> io::Result<(Hello, [BorrowedFd<'a>; FDS])> {
         let file =
             |region: &'a Region| region.fd().map(|(fd, _)| fd).ok_or(io::ErrorKind::Unsupported);
-        let probe = match share.vm {
-            VmAccess::Probe => share.node_region.addr() as u64,
-            VmAccess::Off => 0,
+        let probe = match share.kernel_reads {
+            KernelReads::Probe => share.node_region.addr() as u64,
+            KernelReads::Off => 0,
         };
         let fds =
             [file(&share.node_region)?, share.arena.fd(), file(&self.half)?, share.wake.as_fd()];
@@ -126,7 +127,7 @@ pub(super) fn parts(
     };
     let peer_node = map(node, node_len, Access::ReadOnly, "node region")?;
     Ok(SameHostParts {
-        vm_pid: probe(share, &hello, &peer_node, who),
+        process: probe(share, &hello, &peer_node, who),
         peer_node,
         peer_arena: map_arena(arena, hello.arena_len)?,
         peer_half: map(half, half_len, Access::ReadOnly, "half")?,
@@ -164,19 +165,25 @@ fn check_eventfd(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The peer's process id, if the kernel lets this process read the peer's memory and the bytes there
-/// are those of the node region.
-fn probe(share: &LocalShare, hello: &Hello, node: &Region, who: Credentials) -> Option<u32> {
-    if share.vm == VmAccess::Off || hello.probe == 0 {
+/// The peer's memory, if the kernel lets this process read it and its node region is where the peer
+/// says; with the head of that as witness of every later read.
+fn probe(
+    share: &LocalShare,
+    hello: &Hello,
+    node: &Region,
+    who: Credentials,
+) -> Option<ProcessMemory> {
+    if share.kernel_reads == KernelReads::Off || hello.probe == 0 {
         return None;
     }
-    let memory = ProcessMemory::of(i32::try_from(who.pid).ok()?).ok()?;
-    let copy = Region::private(PROBE_LEN).ok()?;
-    memory.read(hello.probe, &copy).ok()?;
-    let (mut read, mut mapped) = ([0; PROBE_LEN], [0; PROBE_LEN]);
-    copy.read(0, &mut read).ok()?;
-    node.read(0, &mut mapped).ok()?;
-    (read == mapped).then_some(who.pid)
+    let witness = node.sub(0, WITNESS_LEN).ok()?;
+    match ProcessMemory::open(who.pid, hello.probe, witness) {
+        Ok(memory) => Some(memory),
+        Err(error) => {
+            tracing::info!(pid = who.pid, %error, "the kernel does not let this pair read");
+            None
+        }
+    }
 }
 
 /// Rings the peer's eventfd.
@@ -193,5 +200,5 @@ impl Wake for Bell {
 const NODE_LEN_MAX: u64 = 64 << 20;
 /// Longest half taken: hazard slots and a ring.
 const HALF_LEN_MAX: u64 = 1 << 30;
-/// Bytes compared by the probe: magic, version, incarnation and EID of a node region.
-const PROBE_LEN: usize = 40;
+/// Bytes of the witness: magic, version, incarnation and EID of a node region.
+const WITNESS_LEN: usize = 40;

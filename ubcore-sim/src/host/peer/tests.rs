@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use urma_mem::{Arena, Pages, Region};
+use urma_mem::{Arena, Pages, Region, procvm::ProcessMemory};
 
 use super::*;
 use crate::host::{
@@ -84,7 +84,7 @@ fn share(eid: RawEid, incarnation: u64) -> LocalShare {
         arena: Arena::new().unwrap(),
         half_len: 16384,
         wake: new_bell().unwrap(),
-        vm: VmAccess::Probe,
+        kernel_reads: KernelReads::Probe,
     }
 }
 
@@ -118,8 +118,8 @@ fn a_pair_shares_all_it_shows_and_nothing_more() {
     assert!(b_parts.peer_arena.is_writable());
     b_parts.wake.wake();
     assert!(take(b.peers.share.wake.as_fd()));
-    // Within one process the kernel is not asked.
-    assert_eq!(b_parts.vm_pid, None);
+    let pid = b_parts.process.as_ref().map(ProcessMemory::pid);
+    assert_eq!(pid, Some(std::process::id()));
     assert_eq!((a.links(), b.links()), (1, 1));
 }
 
