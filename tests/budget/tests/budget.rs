@@ -214,7 +214,6 @@ fn writes_reads_and_atomics_call_nothing_and_allocate_nothing() -> Outcome<()> {
 }
 
 #[test]
-#[ignore = "the background thread's tick is paid by the time, and a message takes long on a busy machine"]
 fn a_message_calls_nothing_and_allocates_nothing() -> Outcome<()> {
     assert_within_budget("send")
 }

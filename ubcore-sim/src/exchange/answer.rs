@@ -47,7 +47,7 @@ impl Peer {
             return self.relist(pair);
         };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
-        let timeout = sender.timeout_ns();
+        let timeout = self.carrier.as_ref().map_or(0, |c| c.patience_ns(sender.timeout_ns()));
         flow.deadline = work.now.saturating_add(timeout);
         let held = flow.is_held();
         let Some(request) = flow.get_mut(index) else { return };

@@ -120,6 +120,11 @@ impl Peer {
         self.carrier.as_ref().map_or(PIECE_MAX, Carrier::piece_max)
     }
 
+    /// See [`Carrier::patience_ns`].
+    pub(super) fn patience_ns(&self, timeout: Nanos) -> Nanos {
+        self.carrier.as_ref().map_or(timeout, |carrier| carrier.patience_ns(timeout))
+    }
+
     /// Number of its way, for completions.
     pub(super) fn tpn_of(&self, datagram: Datagram) -> u32 {
         self.ways[usize::from(datagram == Datagram::Yes)].unwrap_or(0)

@@ -12,6 +12,7 @@ use super::carrier::{Carrier, Payload};
 use super::flow::{Flow, Request};
 use super::pair::Pair;
 use super::peer::Peer;
+use super::ways::Numbers;
 use super::{SendSide, Work, pair, request};
 use crate::context::segment::SegmentCache;
 use crate::device::Device;
@@ -20,8 +21,8 @@ use crate::engine::mail::{Ended, Handed};
 
 /// Attempts under way to one peer.
 pub(super) const UNDER_WAY_MAX: usize = 2048;
-/// Shortest time without an answer that ends a request: below it, the background thread's tick
-/// would decide.
+/// Shortest time without an answer that ends a request: below it, the background thread's tick with
+/// a packet peer would decide.
 const TIMEOUT_MIN_NS: Nanos = 2_000_000;
 
 /// A send queue.
@@ -104,6 +105,7 @@ impl Peer {
     /// Takes a request into its sequence.
     pub(super) fn take_request(&mut self, work: &mut Work<'_>, pair: Pair, mut request: Request) {
         let timeout = work.senders.get_mut(pair.queue()).map_or(TIMEOUT_MIN_NS, |s| s.timeout_ns());
+        let timeout = self.patience_ns(timeout);
         request.placed &= !matches!(self.carrier, Some(Carrier::Packets(_)));
         let flow = self.flows.entry(pair).or_insert_with(Flow::new);
         if flow.is_empty() {
@@ -171,14 +173,14 @@ impl Peer {
             flow.clear(|_| ());
             return Turn::Idle;
         };
-        let timeout = sender.timeout_ns();
+        let timeout = carrier.patience_ns(sender.timeout_ns());
         if let Err(status) = piece.read(request, sender, work.dev, work.bytes) {
             let seq = request.seq;
             flow.drop_current();
             work.senders.end(pair.queue(), seq, status, 0);
             return Turn::Pushed;
         }
-        match piece.push(carrier, request, &work.bytes[..piece.len]) {
+        match piece.push(carrier, request, &work.bytes[..piece.len], work.numbers) {
             Ok(()) => {}
             Err(super::carrier::Broken::Full) => return Turn::Full,
             Err(super::carrier::Broken::Dead) => {
@@ -303,12 +305,13 @@ impl Piece {
         carrier: &mut Carrier,
         request: &Request,
         bytes: &[u8],
+        numbers: &mut Numbers,
     ) -> Result<(), super::carrier::Broken> {
         debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
         match carrier {
             Carrier::Packets(packets) if self.is_datagram() => {
                 // A datagram that no packet can hold was refused by the engine; it is lost here.
-                let _ = packets.push_datagram(&self.header, bytes);
+                let _ = packets.push_datagram(numbers.datagram(), &self.header, bytes);
                 Ok(())
             }
             carrier => carrier.push(&TransactionHeader::Request(self.header), self.payload, bytes),

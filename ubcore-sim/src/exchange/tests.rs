@@ -104,6 +104,37 @@ fn a_notification_and_an_immediate_follow_their_payload() {
 }
 
 #[test]
+fn a_write_with_immediate_shows_both_tokens_before_a_byte_moves() {
+    on_both(|w| {
+        let here = w.segment(0, 1, 4096, RW);
+        let there = w.segment(1, 2, 4096, RW);
+        world::fill(&here);
+        w.receiver(1, 2000);
+        w.post(1, 2000, 2, 2048, 8);
+        let good = Sqe {
+            remote_va: world::va(2),
+            seg_token_id: 2 << 8,
+            seg_token_value: world::TOKEN,
+            ..w.to_jetty(Opcode::WriteImm, 2000, 9)
+        };
+        let bad = [
+            Sqe { token_value: world::TOKEN + 1, ..good },
+            Sqe { seg_token_value: world::TOKEN + 1, ..good },
+            Sqe { token_en: false, ..good },
+        ];
+        for sqe in bad {
+            let seq = w.send(0, &sqe, &[(1, 0, 500)]);
+            assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemAccessAbort, 0)), "{sqe:?}");
+            assert_eq!(world::sum(&there), 0, "{sqe:?}");
+            assert!(w.received(1).is_none());
+        }
+        let seq = w.send(0, &good, &[(1, 0, 500)]);
+        assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 500)));
+        assert!(w.received(1).is_some(), "the receive was still there");
+    });
+}
+
+#[test]
 fn not_ready_is_tried_again_and_then_succeeds() {
     on_both(|w| {
         let _here = w.segment(0, 1, 4096, RW);
@@ -209,8 +240,26 @@ fn one_target_without_receives_stops_no_other() {
 }
 
 #[test]
+fn a_peer_on_this_host_that_has_no_processor_is_waited_for() {
+    let mut w = World::new(Kind::Ring);
+    let _here = w.segment(0, 1, 4096, RW);
+    let _there = w.segment(1, 2, 4096, RW);
+    w.receiver(1, 2000);
+    w.post(1, 2000, 2, 0, 64);
+    w.stop(1);
+    let seq = w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
+    // Six times the queue's error timeout.
+    w.run(3_200_000_000);
+    assert_eq!(w.end_now(0, seq), None);
+    w.go_on(1);
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+    assert!(w.received(1).is_some());
+    assert!(w.received(1).is_none(), "once");
+}
+
+#[test]
 fn a_dead_peer_ends_everything_within_the_bound() {
-    for kind in [Kind::Ring, Kind::Packets] {
+    for (kind, bound) in [(Kind::Ring, 4_100_000_000), (Kind::Packets, 700_000_000)] {
         let mut w = World::new(kind);
         let _here = w.segment(0, 1, 4096, RW);
         let _there = w.segment(1, 2, 4096, RW);
@@ -221,7 +270,7 @@ fn a_dead_peer_ends_everything_within_the_bound() {
         w.stop(1);
         let seqs: Vec<_> =
             (0..10).map(|_| w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)])).collect();
-        w.run(700_000_000);
+        w.run(bound);
         for seq in seqs {
             assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)), "{kind:?}");
         }

@@ -10,6 +10,12 @@
 //! serving: drains in bounded steps, then says "asleep", looks once more, sleeps
 //! polled:  peers see "awake"; looks once a tick whether somebody still polls
 //! ```
+//!
+//! A look is a system call, and whoever has polled for long will likely go on: the tick doubles with
+//! each look that finds him polling, up to [`TICK_MAX`]. So nobody waits longer for the takeover than
+//! the polling lasted, and a process that polls on makes about 30 calls a second for it. Arming,
+//! hang-ups and connections need no tick. Datagrams have senders with timers: with a packet peer the
+//! tick stays short.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -44,6 +50,7 @@ impl Background {
             poll,
             polls_seen,
             watch,
+            tick: TICK,
             said_asleep: false,
             stays: 0,
             lies_counted: 0,
@@ -77,6 +84,8 @@ struct Turner {
     poll: Arc<Poll>,
     polls_seen: u64,
     watch: UdpWatch,
+    /// Until the next look whether somebody polls.
+    tick: Duration,
     said_asleep: bool,
     /// Times in a row that a last look found work and the step after it none.
     stays: u32,
@@ -136,10 +145,12 @@ impl Turner {
             let polls = self.shared.presence().polls();
             if polls != std::mem::replace(&mut self.polls_seen, polls) {
                 self.watch_udp(UdpWatch::Off);
-                return Some(self.until_deadline(now, self.peers.poll_deadline(now), TICK));
+                let tick = self.next_tick();
+                return Some(self.until_deadline(now, self.peers.poll_deadline(now), tick));
             }
             self.shared.presence().on_idle();
         }
+        self.tick = TICK;
         self.watch_udp(UdpWatch::On);
         self.shared.device().count(Counter::BackgroundRuns);
         for _ in 0..STEPS_PER_TURN {
@@ -169,6 +180,12 @@ impl Turner {
         self.shared.set_armed(deadline);
         let earliest = [deadline, self.peers.poll_deadline(now)].into_iter().flatten().min()?;
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
+    }
+
+    /// How long until the next look, now that somebody polled since the last one.
+    fn next_tick(&mut self) -> Duration {
+        let longer = if self.shared.udp().is_active() { TICK } else { TICK_MAX.min(2 * self.tick) };
+        std::mem::replace(&mut self.tick, longer)
     }
 
     fn until_deadline(&self, now: Nanos, deadline: Option<Nanos>, most: Duration) -> Duration {
@@ -234,8 +251,10 @@ impl Turner {
 
 const BELL_KEY: u64 = 1;
 const UDP_KEY: u64 = 2;
-/// Between two looks whether somebody polls.
+/// Between two looks whether somebody polls, at first and with a packet peer.
 pub const TICK: Duration = Duration::from_millis(1);
+/// The same when somebody has polled for long: the longest time until this thread takes over.
+pub const TICK_MAX: Duration = Duration::from_millis(32);
 /// Steps of the device before looking at the descriptors again.
 const STEPS_PER_TURN: usize = 32;
 /// Fruitless attempts to sleep before waiting for a tick instead.

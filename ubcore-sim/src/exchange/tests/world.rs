@@ -246,6 +246,10 @@ impl World {
         self.nodes[n].stopped = true;
     }
 
+    pub(super) fn go_on(&mut self, n: usize) {
+        self.nodes[n].stopped = false;
+    }
+
     pub(super) fn segment(&mut self, n: usize, tid: u32, len: usize, access: Access) -> Region {
         let region = Region::private(len).unwrap();
         let new = NewSegment {
