@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* WRITE: puts bytes into the other side's memory; the other side takes no part. */
+#include "end.h"
+
+int main(void) {
+    end_t here, there;
+    need(urma_init(NULL) == URMA_SUCCESS, "urma_init");
+    end_open(&here);
+    end_open(&there);
+    /* What a real program gets from its peer over a socket. */
+    card_t card = end_card(&there);
+    urma_target_jetty_t *target = end_import_jetty(&here, &card);
+    urma_target_seg_t *remote = end_import_seg(&here, &card);
+
+    const char text[] = "written from afar";
+    memcpy(here.memory, text, sizeof text);
+    urma_sge_t src = sge(here.seg, 0, sizeof text);
+    urma_sge_t dst = sge(remote, 64, sizeof text);
+    urma_jfs_wr_t wr = request(URMA_OPC_WRITE, target, 1);
+    wr.rw.src.sge = &src;
+    wr.rw.src.num_sge = 1;
+    wr.rw.dst.sge = &dst;
+    wr.rw.dst.num_sge = 1;
+    post(&here, &wr);
+    urma_cr_t cr = end_wait(here.jfc);
+    printf("request %llu is done\n", (unsigned long long)cr.user_ctx);
+    printf("the other side now holds: %s\n", (const char *)there.memory + 64);
+
+    need(urma_unimport_seg(remote) == URMA_SUCCESS, "urma_unimport_seg");
+    need(urma_unimport_jetty(target) == URMA_SUCCESS, "urma_unimport_jetty");
+    end_close(&here);
+    end_close(&there);
+    need(urma_uninit() == URMA_SUCCESS, "urma_uninit");
+    return 0;
+}
