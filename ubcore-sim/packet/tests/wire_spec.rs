@@ -152,6 +152,7 @@ fn requests() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
         token: TokenValue(0xfeed_face),
         data: 42,
     };
+    let imm = WriteImm { imm: 0x0102_0304_0506_0708, token: Some(TokenValue(0xcafe_f00d)) };
     let swap = AtomicOperands { size: OperandSize::B8, operand: 2, compare: 1 };
     let mut cas = request(RequestOp::Atomic(AtomicOp::CompareSwap, swap));
     (cas.target, cas.access.length) = (None, 8);
@@ -169,6 +170,7 @@ fn requests() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
         ("write", at(RequestOp::Write), PAYLOAD),
         ("send-imm", at(RequestOp::SendImm(0x0102_0304_0506_0708)), PAYLOAD),
         ("send-invalidate", at(RequestOp::SendInvalidate(invalidate)), PAYLOAD),
+        ("write-imm", at(RequestOp::WriteImm(imm)), PAYLOAD),
         ("write-notify", at(RequestOp::WriteNotify(notify)), PAYLOAD),
         ("read", data(Body::Request(ordered)), &[]),
         ("compare-swap", data(Body::Request(cas)), &[]),
@@ -212,7 +214,8 @@ fn request_lines(header: &RequestHeader, lines: &mut Vec<(&str, usize)>) {
         lines.push(("TVETAH", 4));
     }
     match header.op {
-        RequestOp::SendImm(_) | RequestOp::WriteImm(_) => lines.push(("IMMETH", 8)),
+        RequestOp::SendImm(_) => lines.push(("IMMETH", 8)),
+        RequestOp::WriteImm(_) => lines.push(("WIMMETH", 16)),
         RequestOp::SendInvalidate(_) => lines.push(("INVETH", 8)),
         RequestOp::WriteNotify(_) | RequestOp::WriteAtomicAdd(_) => lines.push(("NOTIFYETH", 24)),
         RequestOp::Atomic(..) => lines.push(("ATOMETH", 24)),

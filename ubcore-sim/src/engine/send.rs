@@ -128,6 +128,8 @@ pub(crate) struct Left {
     pub(crate) shared: bool,
     /// Something was done.
     pub(crate) busy: bool,
+    /// A completion slot went back that other send queues wait for.
+    pub(crate) freed: bool,
 }
 
 /// How the request at the front went on.
@@ -192,12 +194,13 @@ impl SendEngine {
     /// One bounded step.
     #[inline]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
-        let left = self.step_requests(visit);
+        let mut left = self.step_requests(visit);
         if self.state == State::Ready {
             self.retire.settle();
         } else {
             self.retire.give_spare_back();
         }
+        left.freed = self.retire.take_freed();
         left
     }
 

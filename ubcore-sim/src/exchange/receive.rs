@@ -99,8 +99,8 @@ pub(super) struct Ask {
     pub(super) target: Target,
     pub(super) from: RawEid,
     pub(super) initiator: Initiator,
-    /// Token shown for the queue; `None` inside: none shown. Outer `None`: it is not asked for.
-    pub(super) token: Option<Option<TokenValue>>,
+    /// Token shown for the queue.
+    pub(super) token: Option<TokenValue>,
     pub(super) datagram: Datagram,
 }
 
@@ -227,7 +227,7 @@ impl Receives {
             return Err(not_ready);
         }
         let Some(spare) = ring.next(dev) else {
-            port.give_back();
+            give_back(dev, &port);
             return Err(ResponseStatus::NoResources);
         };
         ring.look_at_threshold(dev);
@@ -238,8 +238,8 @@ impl Receives {
     }
 
     /// A receive whose message will not come: the next one gets it.
-    pub(super) fn give_back(&mut self, taken: Taken) {
-        taken.port.give_back();
+    pub(super) fn give_back(&mut self, dev: &Device, taken: Taken) {
+        give_back(dev, &taken.port);
         if let Some(ring) = self.rings.get_mut(&taken.ring) {
             ring.spare.push(Spare { entry_idx: taken.entry_idx, words: taken.words });
         }
@@ -327,7 +327,7 @@ impl Ring {
                 break;
             }
             let Some(spare) = self.next(dev) else {
-                self.side.port.give_back();
+                give_back(dev, &self.side.port);
                 break;
             };
             busy = true;
@@ -344,6 +344,13 @@ impl Ring {
             dev.count_by(Counter::Completions, 1);
         }
         busy
+    }
+}
+
+/// Gives a slot back unused, to a send queue that stopped for want of one if there is any.
+fn give_back(dev: &Device, port: &JfcPort) {
+    if port.give_back() {
+        dev.restart_later();
     }
 }
 

@@ -6,7 +6,7 @@
 use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
 use urma_packet::{
     Access, AtomicOp, AtomicOperands, Initiator, Invalidate, Notify, OperandSize, OrderTag,
-    RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue,
+    RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue, WriteImm,
 };
 
 use super::pair;
@@ -56,7 +56,10 @@ fn operation(sqe: &Sqe, len: u32) -> Option<RequestOp> {
             return Some(RequestOp::SendInvalidate(invalidate));
         }
         Opcode::Write => return Some(RequestOp::Write),
-        Opcode::WriteImm => return Some(RequestOp::WriteImm(sqe.imm)),
+        Opcode::WriteImm => {
+            let token = sqe.token_en.then_some(TokenValue(sqe.token_value));
+            return Some(RequestOp::WriteImm(WriteImm { imm: sqe.imm, token }));
+        }
         Opcode::WriteNotify => return Some(RequestOp::WriteNotify(notify())),
         Opcode::WriteAtomic => return Some(RequestOp::WriteAtomicAdd(notify())),
         Opcode::Read => return Some(RequestOp::Read),

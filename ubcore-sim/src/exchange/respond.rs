@@ -226,8 +226,11 @@ fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
         target: header.target?,
         from: from.eid,
         initiator: header.initiator,
-        // The one token of a WRITE_IMM is the segment's.
-        token: header.op.is_send().then_some(header.token),
+        token: match header.op {
+            // The other one is the segment's.
+            RequestOp::WriteImm(told) => told.token,
+            _ => header.token,
+        },
         datagram,
     })
 }
@@ -304,7 +307,7 @@ pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_
             work.dev.segments().invalidate(token_id, told.token.0);
             (2, u64::from(token_id) | u64::from(told.token.0) << 32)
         }
-        RequestOp::WriteImm(imm) => (3, imm),
+        RequestOp::WriteImm(told) => (3, told.imm),
         _ => (0, 0),
     };
     let mut cqe = Cqe {

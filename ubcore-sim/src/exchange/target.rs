@@ -145,8 +145,5 @@ impl Group {
 
 /// Whether a request shows what a queue wants to see.
 fn shows(wanted: Option<u32>, ask: &Ask) -> bool {
-    match (wanted, ask.token) {
-        (None, _) | (_, None) => true,
-        (Some(wanted), Some(shown)) => shown.is_some_and(|token| token.0 == wanted),
-    }
+    wanted.is_none_or(|wanted| ask.token.is_some_and(|token| token.0 == wanted))
 }

@@ -14,6 +14,8 @@ super::behaviours! {
     Bad reliable wrong_token_is_refused: "With a wrong token every operation ends as access refused and nothing changes.";
     Bad reliable missing_token_is_refused: "Without a token a guarded segment is not reached.";
     Bad reliable wrong_jetty_token_is_refused: "With a wrong token a SEND to a guarded jetty ends in an error and consumes no receive.";
+    Bad reliable write_imm_shows_the_jetty_token: "With a wrong jetty token a WRITE_IMM with the right segment token ends as access refused, places nothing and consumes no receive, also after others were taken.";
+    Bad reliable notify_shows_both_tokens: "A WRITE_NOTIFY whose second segment is shown a wrong token ends as access refused and nothing changes.";
     Bad rm signed_policy_is_unsupported: "The policy SIGNED is refused by name, for segments, queues and imports.";
     Bad rm encrypted_policy_is_unsupported: "The policy ALL_ENCRYPTED is refused by name, for segments, queues and imports.";
     Bad rm_shared_memory mapping_with_wrong_token_is_refused: "Mapping a guarded segment with a wrong token is refused.";
@@ -114,19 +116,69 @@ fn missing_token_is_refused(setup: Setup) -> Outcome {
     each_operation(setup, TokenPolicy::None)
 }
 
-fn wrong_jetty_token_is_refused(setup: Setup) -> Outcome {
-    let token = TokenPolicy::PlainText(Token::new(77));
-    let mut w = World::with(setup, |plan| plan.recv.policy = token)?;
+/// Imports B's jetty anew, to be shown another token.
+fn aim_with(w: &mut World, setup: Setup, token: u32) -> Outcome {
     let mut name = w.b.half.jetty.remote();
-    name.policy = TokenPolicy::PlainText(Token::new(78));
+    name.policy = TokenPolicy::PlainText(Token::new(token));
     if setup.mode == urma_core::TransportMode::Rc {
         w.a.half.jetty.unbind()?;
-        let wrong = w.a.half.ctx.import_jetty(&name)?;
-        w.a.half.jetty.bind(&wrong)?;
-        w.a.target = wrong;
+        let target = w.a.half.ctx.import_jetty(&name)?;
+        w.a.half.jetty.bind(&target)?;
+        w.a.target = target;
     } else {
         w.a.target = w.a.half.ctx.import_jetty(&name)?;
     }
+    Ok(())
+}
+
+fn write_imm_shows_the_jetty_token(setup: Setup) -> Outcome {
+    for taken_before in [0, 2] {
+        let token = TokenPolicy::PlainText(Token::new(77));
+        let mut w = World::with(setup, |plan| plan.recv.policy = token)?;
+        w.a.mem().put(0, &pattern(1, 3000))?;
+        for _ in 0..taken_before {
+            let recv = w.b.recv(0, 8)?;
+            write_imm(&mut w, 8192)?;
+            w.a.sent()?;
+            w.b.received_ok(recv)?;
+        }
+        aim_with(&mut w, setup, 78)?;
+        w.b.recv(0, 8)?;
+        w.b.mem().poison(65536, 3000)?;
+        write_imm(&mut w, 65536)?;
+        w.a.sent_as(CrStatus::RemAccessAbort)?;
+        w.b.nothing_received()?;
+        w.b.mem().untouched(65536, 3000)?;
+        same("receives", w.b.half.jetty.query()?.recv_pending, 1)?;
+    }
+    Ok(())
+}
+
+/// 3000 bytes with an immediate, under tokens as they were imported.
+fn write_imm(w: &mut World, at: usize) -> Outcome {
+    let ctx = w.a.fresh_ctx();
+    let (jetty, kit) = w.a.parts();
+    let src = [kit.sge(0, 3000)];
+    let op = SendOp::WriteImm { src: &src, dst: kit.at(at), imm: 1 };
+    Ok(jetty.post_send(&[kit.wr(op, ctx)])?)
+}
+
+fn notify_shows_both_tokens(setup: Setup) -> Outcome {
+    let mut w = World::with(setup, guarded(0x1234_5678))?;
+    w.b.mem().poison(65536, 64)?;
+    shown(&mut w, TokenPolicy::PlainText(Token::new(0x1234_5679)), |w, wrong| {
+        let (jetty, kit) = w.a.parts();
+        let src = [kit.sge(0, 64)];
+        let op = SendOp::WriteNotify { src: &src, dst: kit.at(65536), notify: wrong, data: 1 };
+        Ok(jetty.post_send(&[kit.wr(op, 1)])?)
+    })?;
+    w.b.mem().untouched(65536, 64)
+}
+
+fn wrong_jetty_token_is_refused(setup: Setup) -> Outcome {
+    let token = TokenPolicy::PlainText(Token::new(77));
+    let mut w = World::with(setup, |plan| plan.recv.policy = token)?;
+    aim_with(&mut w, setup, 78)?;
     w.b.mem().poison(0, 64)?;
     w.b.recv(0, 64)?;
     w.a.send(0, 64)?;

@@ -1,7 +1,7 @@
 //! Extension headers between the transaction header and the payload.
 //!
-//! - owns: MAETAH (UB Base Specification 2.0.1, 7.2.3) and our IMMETH, NOTIFYETH, INVETH, ATOMETH,
-//!   AVETH, RDETAH.
+//! - owns: MAETAH (UB Base Specification 2.0.1, 7.2.3) and our IMMETH, WIMMETH, NOTIFYETH, INVETH,
+//!   ATOMETH, AVETH, RDETAH.
 //! - takes: their bytes or values. gives: the other. must not: know which opcode they belong to.
 
 use zerocopy::byteorder::network_endian::{U32, U64, U128};
@@ -127,6 +127,49 @@ impl Invalidate {
     pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
         let token_id = U32::new(self.token_id.value());
         writer.put(&InvalidateWire { token_id, token: U32::new(self.token.0) })
+    }
+}
+
+/// WIMMETH: what a write with immediate delivers, and to a queue of which secret. TVETAH has that of
+/// the segment, so both are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteImm {
+    /// The immediate.
+    pub imm: u64,
+    /// Secret of the target queue, when one is shown.
+    pub token: Option<TokenValue>,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct WriteImmWire {
+    imm: U64,
+    shown: U32,
+    token: U32,
+}
+
+/// TT_EN, the top bit of the word before the token.
+const TT_EN: u32 = 1 << 31;
+
+impl WriteImm {
+    /// Bytes of a WIMMETH.
+    pub const LEN: usize = size_of::<WriteImmWire>();
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &WriteImmWire = reader.take()?;
+        let (shown, token) = (wire.shown.get(), wire.token.get());
+        reserved("WIMMETH", shown & !TT_EN)?;
+        let is_shown = shown & TT_EN != 0;
+        reserved("WIMMETH", if is_shown { 0 } else { token })?;
+        Ok(Self { imm: wire.imm.get(), token: is_shown.then_some(TokenValue(token)) })
+    }
+
+    pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        writer.put(&WriteImmWire {
+            imm: U64::new(self.imm),
+            shown: U32::new(if self.token.is_some() { TT_EN } else { 0 }),
+            token: U32::new(self.token.map_or(0, |token| token.0)),
+        })
     }
 }
 

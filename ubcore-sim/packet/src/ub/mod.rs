@@ -16,7 +16,7 @@ mod response;
 mod transaction;
 
 pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
-pub use ext::{Access, AtomicOperands, AtomicValue, Invalidate, Notify, OperandSize};
+pub use ext::{Access, AtomicOperands, AtomicValue, Invalidate, Notify, OperandSize, WriteImm};
 pub use handshake::{
     Close, CloseReason, Handshake, Refusal, RefuseReason, StrategyCaps, WINDOW_MAX,
 };

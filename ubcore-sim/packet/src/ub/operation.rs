@@ -6,7 +6,7 @@
 
 use zerocopy::byteorder::network_endian::U64;
 
-use super::ext::{AtomicOperands, IMM_LEN, Invalidate, Notify, take_imm};
+use super::ext::{AtomicOperands, IMM_LEN, Invalidate, Notify, WriteImm, take_imm};
 use super::opcode::{AtomicOp, TaOpcode};
 use crate::PacketError;
 use crate::codec::{Reader, Writer};
@@ -23,7 +23,7 @@ pub enum RequestOp {
     /// Write.
     Write,
     /// Write that consumes a receive and delivers the immediate.
-    WriteImm(u64),
+    WriteImm(WriteImm),
     /// Write, then an 8-byte store.
     WriteNotify(Notify),
     /// Write, then an atomic 8-byte add.
@@ -75,7 +75,8 @@ impl RequestOp {
     pub(super) const fn ext_len(&self) -> usize {
         match self {
             Self::Send | Self::Write | Self::Read | Self::FlushDma => 0,
-            Self::SendImm(_) | Self::WriteImm(_) => IMM_LEN,
+            Self::SendImm(_) => IMM_LEN,
+            Self::WriteImm(_) => WriteImm::LEN,
             Self::SendInvalidate(_) => Invalidate::LEN,
             Self::WriteNotify(_) | Self::WriteAtomicAdd(_) => Notify::LEN,
             Self::Atomic(_, operands) => operands.wire_len(),
@@ -88,7 +89,7 @@ impl RequestOp {
             TaOpcode::SendImm => return take_imm(reader).map(Self::SendImm),
             TaOpcode::SendInvalidate => return Invalidate::take(reader).map(Self::SendInvalidate),
             TaOpcode::Write => return Ok(Self::Write),
-            TaOpcode::WriteImm => return take_imm(reader).map(Self::WriteImm),
+            TaOpcode::WriteImm => return WriteImm::take(reader).map(Self::WriteImm),
             TaOpcode::WriteNotify => return Notify::take(reader).map(Self::WriteNotify),
             TaOpcode::WriteAtomicAdd => return Notify::take(reader).map(Self::WriteAtomicAdd),
             TaOpcode::Read => return Ok(Self::Read),
@@ -112,7 +113,8 @@ impl RequestOp {
     pub(super) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
         match self {
             Self::Send | Self::Write | Self::Read | Self::FlushDma => Ok(()),
-            Self::SendImm(imm) | Self::WriteImm(imm) => writer.put(&U64::new(*imm)),
+            Self::SendImm(imm) => writer.put(&U64::new(*imm)),
+            Self::WriteImm(imm) => imm.put(writer),
             Self::SendInvalidate(invalidate) => invalidate.put(writer),
             Self::WriteNotify(notify) | Self::WriteAtomicAdd(notify) => notify.put(writer),
             Self::Atomic(_, operands) => operands.put(writer),

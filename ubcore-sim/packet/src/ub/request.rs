@@ -146,7 +146,8 @@ pub struct RequestHeader {
     pub initiator: Initiator,
     /// The queue asked; required by two-sided requests.
     pub target: Option<Target>,
-    /// Secret of the segment (memory operations) or of the target queue (sends).
+    /// Secret of the segment (memory operations) or of the target queue (sends). A write with
+    /// immediate shows that of the queue in its extension header.
     pub token: Option<TokenValue>,
     /// Where, how much.
     pub access: Access,

@@ -34,9 +34,31 @@ fn packet(body: Body) -> PacketHeader {
     PacketHeader::new(Tpn::from_low_bits(1), Psn::new(0), body)
 }
 
+const IMM: WriteImm = WriteImm { imm: 0x0102_0304_0506_0708, token: Some(TokenValue(0xaabb_ccdd)) };
+
+#[test]
+fn a_token_that_is_not_shown_is_zero() {
+    let shown = bytes_of(&request(RequestOp::WriteImm(IMM), 0));
+    let at = shown.len() - 8;
+    let mut bytes = shown.clone();
+    bytes[at] = 0;
+    assert_eq!(reason(RequestHeader::parse(&bytes)), Some("reserved"), "a token without TT_EN");
+    bytes[at + 4..].fill(0);
+    let none = RequestOp::WriteImm(WriteImm { token: None, ..IMM });
+    assert_eq!(RequestHeader::parse(&bytes).map(|(header, _)| header.op), Ok(none));
+    bytes[at] = 0x80;
+    let zero = RequestOp::WriteImm(WriteImm { token: Some(TokenValue(0)), ..IMM });
+    assert_eq!(RequestHeader::parse(&bytes).map(|(header, _)| header.op), Ok(zero));
+    for bit in 0..31 {
+        let mut bytes = shown.clone();
+        bytes[at + 3 - bit / 8] |= 1 << (bit % 8);
+        assert_eq!(reason(RequestHeader::parse(&bytes)), Some("reserved"), "bit {bit}");
+    }
+}
+
 #[test]
 fn each_bit_of_a_request_stands_where_the_specification_says() {
-    let mut header = request(RequestOp::WriteImm(0x0102_0304_0506_0708), 5);
+    let mut header = request(RequestOp::WriteImm(IMM), 5);
     header.flags |= RequestFlags::SOLICITED | RequestFlags::FENCE | RequestFlags::COMP_ORDER;
     header.access.address = 0x1122_3344_5566_7788;
     header.access.token_id = TokenId::MAX;
@@ -46,7 +68,7 @@ fn each_bit_of_a_request_stands_where_the_specification_says() {
         0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0x0f, 0xff, 0xff, 0, 0, 0,
         5, // MAETAH
         0, 0, 0, 4, // TVETAH
-        1, 2, 3, 4, 5, 6, 7, 8, // IMMETH
+        1, 2, 3, 4, 5, 6, 7, 8, 0x80, 0, 0, 0, 0xaa, 0xbb, 0xcc, 0xdd, // WIMMETH
     ];
     assert_eq!(bytes_of(&header), expected);
     assert_eq!(RequestHeader::parse(&expected), Ok((header, &[][..])));
@@ -85,7 +107,7 @@ fn opcodes_outside_the_table_are_refused() {
 
 #[test]
 fn a_message_to_nobody_is_refused() {
-    for op in [RequestOp::Send, RequestOp::SendImm(1), RequestOp::WriteImm(1)] {
+    for op in [RequestOp::Send, RequestOp::SendImm(1), RequestOp::WriteImm(IMM)] {
         let header = RequestHeader { target: None, ..request(op, 0) };
         assert_eq!(refused(&header), Some("field"));
     }

@@ -49,6 +49,11 @@ fn atomic() -> impl Strategy<Value = RequestOp> {
     })
 }
 
+fn write_imm() -> impl Strategy<Value = WriteImm> {
+    let token = proptest::option::of(any::<u32>().prop_map(TokenValue));
+    (any::<u64>(), token).prop_map(|(imm, token)| WriteImm { imm, token })
+}
+
 fn operation() -> impl Strategy<Value = RequestOp> {
     let invalidate = (token_id(), any::<u32>())
         .prop_map(|(token_id, token)| Invalidate { token_id, token: TokenValue(token) });
@@ -57,7 +62,7 @@ fn operation() -> impl Strategy<Value = RequestOp> {
         any::<u64>().prop_map(RequestOp::SendImm),
         invalidate.prop_map(RequestOp::SendInvalidate),
         Just(RequestOp::Write),
-        any::<u64>().prop_map(RequestOp::WriteImm),
+        write_imm().prop_map(RequestOp::WriteImm),
         notify().prop_map(RequestOp::WriteNotify),
         notify().prop_map(RequestOp::WriteAtomicAdd),
         Just(RequestOp::Read),
