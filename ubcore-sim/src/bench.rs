@@ -3,7 +3,9 @@
 //! *Owns*: memory of one node, its rings, what a driver would do with them. *Takes*: requests.
 //! *Gives*: completions. *Must not*: look inside the device.
 
+mod completions;
 mod paths;
+mod priority;
 mod tests;
 
 use std::sync::Arc;

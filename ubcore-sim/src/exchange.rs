@@ -21,6 +21,7 @@ mod ring;
 mod send;
 mod serve;
 mod target;
+mod turns;
 mod ways;
 mod write;
 
@@ -56,6 +57,8 @@ pub(crate) struct SendSide {
     pub(crate) rnr_retry: u8,
     /// Code: 4.096 us << n.
     pub(crate) err_timeout: u8,
+    /// 0 to 15, the most urgent.
+    pub(crate) priority: u8,
 }
 
 /// The receiving side of a queue with a ring of its own (JFR, or jetty).

@@ -260,6 +260,25 @@ impl Control {
         count
     }
 
+    /// Asks the device to forget the queue, and again as long as completions taken off the rings may
+    /// have helped: a thread that did not run for a while took none while the device waited.
+    fn destroy(&self) -> Result<(), Status> {
+        let command = Command::DestroyQueue { id: self.id() };
+        for _ in 0..DESTROY_TRIES {
+            let mut made_room = false;
+            let mut make_room = || self.jfcs().for_each(|jfc| made_room |= jfc.drain());
+            match self.driver.execute_with(&command, &mut make_room) {
+                Err(Status::TimedOut) => {}
+                other => return other.map(|_| ()),
+            }
+            self.jfcs().for_each(|jfc| made_room |= jfc.drain());
+            if !made_room {
+                break;
+            }
+        }
+        Err(Status::Again)
+    }
+
     /// The device forgot the queue, or is gone: so does the driver.
     fn forget(&self) {
         self.jfcs().for_each(|jfc| jfc.forget(&self.link));
@@ -351,10 +370,8 @@ impl QueueControl for Control {
         }
         // The device answers when every request has its completion, and for that the completion
         // rings need room.
-        let mut make_room = || self.jfcs().for_each(|jfc| jfc.drain());
-        let command = Command::DestroyQueue { id: self.id() };
-        match self.driver.execute_with(&command, &mut make_room) {
-            Ok(_) => {}
+        match self.destroy() {
+            Ok(()) => {}
             Err(Status::NoDevice) => {
                 self.driver.on_failure();
                 self.jfcs().for_each(|jfc| jfc.sweep());
@@ -382,5 +399,7 @@ impl Drop for Control {
     }
 }
 
+/// Times that a queue with full completion rings is asked to go.
+const DESTROY_TRIES: u32 = 256;
 /// Looks without news after which a flush returns what it has.
 const FLUSH_LOOKS: u32 = 256;

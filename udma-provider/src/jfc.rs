@@ -150,9 +150,14 @@ impl JfcCore {
     }
 
     /// Takes every completion off the ring and keeps it; for clean-up. Gives up when a poll of
-    /// another thread is running.
-    pub(crate) fn drain(&self) {
-        let _ = self.reader.try_with(|reader| self.drain_into_stash(reader));
+    /// another thread is running. Whether the device has more room now.
+    pub(crate) fn drain(&self) -> bool {
+        let visit = self.reader.try_with(|reader| {
+            let before = reader.ci;
+            self.drain_into_stash(reader);
+            reader.ci != before
+        });
+        visit.is_some_and(|visit| visit.value)
     }
 
     /// After a device failure: keeps what the device wrote, then completions for the rest.

@@ -14,15 +14,20 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::sync::Ordering;
 
-use super::{Answer, Outcome, objects::find_jfc, waiting::Waiting};
+use super::{
+    Answer, Outcome,
+    objects::find_jfc,
+    waiting::{Leaving, Waiting},
+};
 use crate::context::{jfc::JfcPort, objects::QueueRecord, queue::Queue};
 use crate::device::{Device, limits, shared::Shared};
 use crate::engine::retire::Identity;
 use crate::engine::send::{SendCfg, SendEngine, Visit};
 use crate::exchange::{RecvSide, SendSide, SharedSide};
 
-/// How long a destruction waits for room in the completion queues, in nanoseconds.
-const DESTROY_NS: Nanos = 1_000_000_000;
+/// How long a destruction waits without any completion finding room, in nanoseconds: a driver that
+/// means to destroy a queue takes its completions meanwhile.
+const DESTROY_NS: Nanos = 10_000_000;
 
 /// Everything that can be refused, done before anything is made.
 struct Parts {
@@ -151,7 +156,9 @@ impl Shared {
             mail: Arc::clone(engine.mail()),
             rnr_retry: sq.rnr_retry,
             err_timeout: sq.err_timeout,
+            priority: sq.priority,
         });
+        queue.priority.store(u32::from(sq.priority), Ordering::SeqCst);
         queue.pi.store(0, Ordering::SeqCst);
         queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
         let _ = queue.send.with_blocking(|slot| *slot = Some(Box::new(engine)));
@@ -278,31 +285,38 @@ impl Shared {
             self.exchange.set_recv_state(dev, id, QueueState::Error);
         }
         dev.wake_send(now, id);
-        let until = now.saturating_add(DESTROY_NS);
-        let done = self.destroyed(dev, now, id, until);
-        Ok(done.unwrap_or(Answer::Later(Waiting::Destroy { id, until })))
+        let leaving = Leaving { id, left: u32::MAX, until: now };
+        Ok(self.destroyed(dev, now, leaving))
     }
 
-    /// Ends a destruction when every request has its completion, or when patience ends.
-    pub(super) fn destroyed(
-        &mut self,
-        dev: &Device,
-        now: Nanos,
-        id: u32,
-        until: Nanos,
-    ) -> Option<Answer> {
-        let queue = dev.queues().get(id)?;
+    /// Ends a destruction when every request has its completion. When for a while none found room,
+    /// the queue stays as it is, in ERROR: no completion is lost, and it can be destroyed later.
+    pub(super) fn destroyed(&mut self, dev: &Device, now: Nanos, leaving: Leaving) -> Answer {
+        let id = leaving.id;
+        let Some(queue) = dev.queues().get(id) else { return Answer::status(CmdStatus::NotFound) };
         dev.wake_send(now, id);
         let held = queue.send.with_blocking(|engine| {
             let visit = Visit { dev, queue, direct: None };
-            engine.as_ref().is_none_or(|e| e.is_flushed(&visit))
+            let engine = engine.as_ref()?;
+            Some((engine.is_flushed(&visit), engine.blocks_left(queue)))
         });
-        let flushed = held.value && self.exchange.is_recv_flushed(id);
-        if !flushed && now < until {
-            return None;
+        let (sent, blocks) = held.value.unwrap_or((true, 0));
+        if sent && self.exchange.is_recv_flushed(id) {
+            self.forget_queue(dev, queue);
+            return Answer::ok(&[]);
         }
-        self.forget_queue(dev, queue);
-        Some(Answer::ok(&[]))
+        let left = blocks.saturating_add(self.exchange.receives_left(id).unwrap_or(0));
+        if left < leaving.left {
+            let until = now.saturating_add(DESTROY_NS);
+            return Answer::Later(Waiting::Destroy(Leaving { id, left, until }));
+        }
+        if now < leaving.until {
+            return Answer::Later(Waiting::Destroy(leaving));
+        }
+        if let Some(record) = self.objects.queues.get_mut(&id) {
+            record.leaving = false;
+        }
+        Answer::status(CmdStatus::Timeout)
     }
 
     /// Takes a queue out of every book.

@@ -30,19 +30,25 @@ pub(crate) enum Waiting {
         until: Nanos,
     },
     /// The completions of a queue.
-    Destroy {
-        /// The queue.
-        id: u32,
-        /// Patience ends then.
-        until: Nanos,
-    },
+    Destroy(Leaving),
+}
+
+/// A queue that is being destroyed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    /// The queue.
+    pub(crate) id: u32,
+    /// Blocks and receives without a completion, when last one found room.
+    pub(crate) left: u32,
+    /// Patience ends then.
+    pub(crate) until: Nanos,
 }
 
 impl Waiting {
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         match self {
             Self::Connect { .. } => None,
-            Self::Drain { until, .. } | Self::Destroy { until, .. } => Some(*until),
+            Self::Drain { until, .. } | Self::Destroy(Leaving { until, .. }) => Some(*until),
         }
     }
 }
@@ -60,7 +66,10 @@ impl Shared {
                     self.respond(sequence, status, results);
                     busy = true;
                 }
-                Answer::Later(_) => index += 1,
+                Answer::Later(waiting) => {
+                    self.waiting[index].1 = waiting;
+                    index += 1;
+                }
             }
         }
         busy
@@ -84,9 +93,7 @@ impl Shared {
             Waiting::Drain { segment, until } => {
                 self.drained(dev, now, segment, *until).unwrap_or_else(later)
             }
-            Waiting::Destroy { id, until } => {
-                self.destroyed(dev, now, *id, *until).unwrap_or_else(later)
-            }
+            Waiting::Destroy(leaving) => self.destroyed(dev, now, *leaving),
         }
     }
 }

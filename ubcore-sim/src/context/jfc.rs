@@ -289,10 +289,14 @@ impl JfcPort {
         self.jfc.claimed.load(Ordering::SeqCst) - self.jfc.pi.load(Ordering::SeqCst)
     }
 
-    /// Gives a reserved slot back unused.
+    /// Gives a reserved slot back unused. Whether send queues stopped for want of one: the caller
+    /// lets them go on ([`crate::Device::restart_later`]).
     #[inline]
-    pub(crate) fn give_back(&self) {
-        self.jfc.claimed.fetch_sub(1, Ordering::Relaxed);
+    #[must_use]
+    pub(crate) fn give_back(&self) -> bool {
+        // Before the look at the word: who left it tried for this slot after leaving it.
+        self.jfc.claimed.fetch_sub(1, Ordering::SeqCst);
+        self.jfc.stopped.load(Ordering::SeqCst) && self.jfc.stopped.swap(false, Ordering::SeqCst)
     }
 
     /// Writes an entry into a reserved slot: body, then the word with the owner bit.

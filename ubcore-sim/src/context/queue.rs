@@ -21,6 +21,8 @@ pub(crate) struct Queue {
     pub(crate) fast: FastCounts,
     /// A send engine lives here (a hint for doorbells; the engine decides).
     pub(crate) sends: AtomicBool,
+    /// 0 to 15, the most urgent.
+    pub(crate) priority: AtomicU32,
     /// Positions of its ring less one, for direct entries.
     pub(crate) mask: AtomicU32,
     /// It stopped for want of a completion slot.
@@ -39,6 +41,7 @@ impl Queue {
             send: Serial::new(None),
             fast: FastCounts::default(),
             sends: AtomicBool::new(false),
+            priority: AtomicU32::new(0),
             mask: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             runnable: AtomicBool::new(false),

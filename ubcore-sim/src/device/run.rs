@@ -16,20 +16,36 @@ use crate::ports::{Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
 const QUEUES_PER_STEP: usize = 64;
+/// Most urgent priority of a queue (UMDK release 26.06: URMA_MAX_PRIORITY).
+const PRIORITY_MAX: u32 = 15;
 
 impl Device {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
         let mut busy = false;
-        // A queue that wants yet another step gets it in the next one.
-        for _ in 0..self.runnable.len().min(QUEUES_PER_STEP) {
-            let Some(id) = self.runnable.pop() else { break };
+        let mut turns = [(0, 0); QUEUES_PER_STEP];
+        for &(_, id) in self.take_runnable(&mut turns) {
             if let Some(queue) = self.queues.get(id) {
                 queue.unmark_runnable();
                 busy |= self.run_queue(queue, now, None);
             }
         }
         busy | self.run_shared(now)
+    }
+
+    /// Queues for one step, the longest waiting ones, by priority. A queue that wants yet another step
+    /// gets it in the next one, so the others come before it.
+    fn take_runnable<'a>(&self, turns: &'a mut [(u32, u32); QUEUES_PER_STEP]) -> &'a [(u32, u32)] {
+        let mut count = 0;
+        for position in 0..self.runnable.len().min(QUEUES_PER_STEP) {
+            let Some(id) = self.runnable.pop() else { break };
+            let priority = self.queues.get(id).map_or(0, |q| q.priority.load(Ordering::Relaxed));
+            let waited = u32::try_from(position).unwrap_or(0);
+            turns[count] = ((PRIORITY_MAX - priority.min(PRIORITY_MAX)) << 16 | waited, id);
+            count += 1;
+        }
+        turns[..count].sort_unstable();
+        &turns[..count]
     }
 
     /// Runs a queue's engine, in this thread or by whoever is in it. Whether anything was done here.
@@ -49,9 +65,13 @@ impl Device {
             left.more = step.more;
             left.shared |= step.shared;
             left.busy |= step.busy;
+            left.freed |= step.freed;
         });
         if left.more || run == Run::WorkLeft {
             self.make_runnable(queue);
+        }
+        if left.freed {
+            self.restart_later();
         }
         if left.shared {
             self.list_send(queue);
@@ -96,9 +116,13 @@ impl Device {
             let step = engine.step(&Visit { dev: self, queue, direct: None });
             left.more = step.more;
             left.shared |= step.shared;
+            left.freed |= step.freed;
         });
         if left.more || run == Run::WorkLeft {
             self.make_runnable(queue);
+        }
+        if left.freed {
+            self.restart_later();
         }
         if left.shared {
             self.list_send(queue);
@@ -110,6 +134,16 @@ impl Device {
         for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
             queue.stopped.store(false, Ordering::SeqCst);
             self.run_queue(queue, now, None);
+        }
+    }
+
+    /// As [`Device::restart_stopped`], in the next step: for callers inside a step of a queue or of the
+    /// shared part.
+    #[cold]
+    pub(crate) fn restart_later(&self) {
+        for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
+            queue.stopped.store(false, Ordering::SeqCst);
+            self.make_runnable(queue);
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Retire {
     spare: bool,
     /// Slots may be kept: the JFC is deep.
     keeps: bool,
+    /// A slot went back that send queues wait for.
+    freed: bool,
 }
 
 impl Retire {
@@ -72,6 +74,7 @@ impl Retire {
             written: 0,
             spare: false,
             keeps,
+            freed: false,
         }
     }
 
@@ -91,8 +94,19 @@ impl Retire {
         if self.keeps && !self.spare {
             self.spare = true;
         } else {
-            self.port.give_back();
+            self.give_back();
         }
+    }
+
+    #[inline]
+    fn give_back(&mut self) {
+        self.freed |= self.port.give_back();
+    }
+
+    /// Whether a slot went back since the last call that send queues wait for.
+    #[inline]
+    pub(crate) fn take_freed(&mut self) -> bool {
+        core::mem::take(&mut self.freed)
     }
 
     /// The end of a step that may be followed by another: a kept slot goes back when others may want
@@ -108,7 +122,7 @@ impl Retire {
     #[cold]
     pub(crate) fn give_spare_back(&mut self) {
         if core::mem::take(&mut self.spare) {
-            self.port.give_back();
+            self.give_back();
         }
     }
 
@@ -230,7 +244,7 @@ impl Retire {
         let cqe = self.entry(request.entry_idx, status, bytes);
         if faults.is_planted() && self.written.is_multiple_of(7) {
             if faults.completion_dropped() {
-                self.port.give_back();
+                self.give_back();
                 return;
             }
             if faults.completion_doubled() && self.port.reserve() {

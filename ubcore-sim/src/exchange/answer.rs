@@ -91,7 +91,7 @@ impl Peer {
             && !flow.is_empty()
             && !std::mem::replace(&mut flow.listed, true)
         {
-            self.turn.push_back(pair);
+            self.turn.push(pair, flow.priority);
         }
     }
 }

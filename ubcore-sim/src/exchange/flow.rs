@@ -97,6 +97,8 @@ pub(super) struct Flow {
     hold: Option<Hold>,
     /// Numbers of attempts that were begun and dropped: an answer to one counts for nothing.
     dropped: Vec<u16>,
+    /// Of its queue, 0 to 15.
+    pub(super) priority: u8,
     /// In the list of flows with something to push.
     pub(super) listed: bool,
     /// Without progress until then, everything ends.
@@ -112,6 +114,7 @@ impl Flow {
             unanswered: 0,
             hold: None,
             dropped: Vec::new(),
+            priority: 0,
             listed: false,
             deadline: Nanos::MAX,
         }

@@ -16,6 +16,7 @@ use super::pair::Pair;
 use super::receive::Datagram;
 use super::respond::Part;
 use super::serve::Served;
+use super::turns::Turns;
 use super::write::place_late;
 use crate::context::link::DirectParts;
 
@@ -53,7 +54,7 @@ pub(super) struct Peer {
     pub(super) ways: [Option<u32>; 2],
     pub(super) flows: BTreeMap<Pair, Flow>,
     /// Flows with something to push, in turn.
-    pub(super) turn: VecDeque<Pair>,
+    pub(super) turn: Turns,
     /// Attempts begun and not answered; may be too high after losses, see `recount`.
     pub(super) under_way: usize,
     /// When a flow has to be looked at, at the latest.
@@ -77,7 +78,7 @@ impl Peer {
             wanted_since: None,
             ways: [None; 2],
             flows: BTreeMap::new(),
-            turn: VecDeque::new(),
+            turn: Turns::default(),
             under_way: 0,
             timer: Nanos::MAX,
             served: BTreeMap::new(),
@@ -199,7 +200,7 @@ impl Peer {
         self.timer = Nanos::MAX;
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
-                work.receives.give_back(taken);
+                work.receives.give_back(work.dev, taken);
             }
         }
         self.incarnation = incarnation;
@@ -225,7 +226,7 @@ impl Peer {
         for (pair, flow) in &mut self.flows {
             flow.on_carrier_lost();
             if !flow.is_empty() && !std::mem::replace(&mut flow.listed, true) {
-                self.turn.push_back(*pair);
+                self.turn.push(*pair, flow.priority);
             }
         }
         self.under_way = 0;

@@ -104,7 +104,9 @@ enum Turn {
 impl Peer {
     /// Takes a request into its sequence.
     pub(super) fn take_request(&mut self, work: &mut Work<'_>, pair: Pair, mut request: Request) {
-        let timeout = work.senders.get_mut(pair.queue()).map_or(TIMEOUT_MIN_NS, |s| s.timeout_ns());
+        let sender = work.senders.get_mut(pair.queue());
+        let (timeout, priority) =
+            sender.map_or((TIMEOUT_MIN_NS, 0), |s| (s.timeout_ns(), s.side.priority));
         let timeout = self.patience_ns(timeout);
         request.placed &= !matches!(self.carrier, Some(Carrier::Packets(_)));
         let flow = self.flows.entry(pair).or_insert_with(Flow::new);
@@ -113,8 +115,9 @@ impl Peer {
             self.timer = self.timer.min(flow.deadline);
         }
         flow.push(request);
+        flow.priority = priority;
         if !std::mem::replace(&mut flow.listed, true) {
-            self.turn.push_back(pair);
+            self.turn.push(pair, priority);
         }
     }
 
@@ -126,24 +129,24 @@ impl Peer {
         self.recount();
     }
 
-    /// Pushes pieces of requests, one of each sequence in turn.
+    /// Pushes pieces of requests, as [`super::turns`] says.
     pub(super) fn push_requests(&mut self, work: &mut Work<'_>, budget: &mut usize) -> bool {
         let mut busy = false;
         while *budget > 0
-            && let Some(pair) = self.turn.pop_front()
+            && let Some(seat) = self.turn.pop()
         {
-            match self.push_next(work, pair) {
+            match self.push_next(work, seat.pair) {
                 Turn::Pushed => {
-                    self.turn.push_back(pair);
+                    self.turn.push_again(seat);
                     *budget -= 1;
                     busy = true;
                 }
                 Turn::Full => {
-                    self.turn.push_front(pair);
+                    self.turn.put_back(seat);
                     break;
                 }
                 Turn::Idle => {
-                    if let Some(flow) = self.flows.get_mut(&pair) {
+                    if let Some(flow) = self.flows.get_mut(&seat.pair) {
                         flow.listed = false;
                     }
                 }
@@ -228,7 +231,9 @@ impl Peer {
             self.timer = self.timer.min(flow.deadline);
             match flow.held_until() {
                 Some(until) if now < until => self.timer = self.timer.min(until),
-                Some(_) if !std::mem::replace(&mut flow.listed, true) => self.turn.push_back(*pair),
+                Some(_) if !std::mem::replace(&mut flow.listed, true) => {
+                    self.turn.push(*pair, flow.priority);
+                }
                 _ => {}
             }
         }

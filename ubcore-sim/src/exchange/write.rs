@@ -101,6 +101,6 @@ pub(super) fn write_piece(
 /// The message under way is over without effect on its receive.
 fn give_back(served: &mut Served, work: &mut Work<'_>) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-        work.receives.give_back(taken);
+        work.receives.give_back(work.dev, taken);
     }
 }

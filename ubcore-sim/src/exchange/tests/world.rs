@@ -126,6 +126,7 @@ impl Node {
             mail: Arc::clone(&mail),
             rnr_retry: 7,
             err_timeout: 17,
+            priority: 0,
         });
         let jfc = Arc::new(Jfc::new(1));
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
@@ -393,8 +394,15 @@ impl World {
         let now = self.now;
         let node = &mut self.nodes[n];
         let mail = Arc::clone(&node.mail);
-        let side =
-            SendSide { id: SENDER, is_jetty: true, mode, mail, rnr_retry: 7, err_timeout: 17 };
+        let side = SendSide {
+            id: SENDER,
+            is_jetty: true,
+            mode,
+            mail,
+            rnr_retry: 7,
+            err_timeout: 17,
+            priority: 0,
+        };
         node.exchange.add_send(side);
         let way = node.exchange.connect(&node.dev, now, to, mode == Mode::Um);
         let Connecting::Ready { tpn, .. } = way else { panic!("{way:?}") };

@@ -1,0 +1,151 @@
+//! Whose piece goes next: sequences in turn, urgent ones first.
+//!
+//! *Owns*: the order among sequences that have something to push. *Takes*: sequences with the
+//! priority of their queue. *Gives*: the next one. *Must not*: let anyone wait without a bound.
+//!
+//! A turn goes to the highest priority that waits, there to each in turn. While a lower one waits,
+//! one turn of [`SHARE`] goes to a lower one, and these priorities take turns: with 16 of them, each
+//! gets at least one turn of 8 * 15.
+
+use std::collections::VecDeque;
+
+use super::pair::Pair;
+
+/// Priorities, 0 to 15 (UMDK release 26.06: URMA_MAX_PRIORITY_CNT).
+const LEVELS: usize = 16;
+/// One turn of so many goes to a lower priority than the highest.
+const SHARE: u32 = 8;
+
+/// The sequences of one peer.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    levels: [VecDeque<Pair>; LEVELS],
+    /// Levels that are not empty, by bit.
+    waiting: u32,
+    /// Turns of the highest level in a row while others waited.
+    in_a_row: u32,
+    /// Lower level that had the last turn.
+    lower: u32,
+}
+
+/// A sequence and the level that it had its turn in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seat {
+    pub(super) pair: Pair,
+    level: usize,
+}
+
+impl Turns {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A sequence has something to push.
+    pub(super) fn push(&mut self, pair: Pair, priority: u8) {
+        let level = usize::from(priority).min(LEVELS - 1);
+        self.levels[level].push_back(pair);
+        self.waiting |= 1 << level;
+    }
+
+    /// It had its turn and wants another.
+    pub(super) fn push_again(&mut self, seat: Seat) {
+        self.levels[seat.level].push_back(seat.pair);
+        self.waiting |= 1 << seat.level;
+    }
+
+    /// There was no room for its turn.
+    pub(super) fn put_back(&mut self, seat: Seat) {
+        self.levels[seat.level].push_front(seat.pair);
+        self.waiting |= 1 << seat.level;
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Seat> {
+        let level = self.next_level()?;
+        let pair = self.levels[level].pop_front()?;
+        if self.levels[level].is_empty() {
+            self.waiting &= !(1 << level);
+        }
+        Some(Seat { pair, level })
+    }
+
+    fn next_level(&mut self) -> Option<usize> {
+        let highest = self.waiting.checked_ilog2()?;
+        let others = self.waiting & !(1 << highest);
+        if others == 0 {
+            self.in_a_row = 0;
+            return Some(highest as usize);
+        }
+        self.in_a_row += 1;
+        if self.in_a_row < SHARE {
+            return Some(highest as usize);
+        }
+        self.in_a_row = 0;
+        // The next one below the last, or the highest of them.
+        let below = others & ((1 << self.lower) - 1);
+        let others = if below != 0 { below } else { others };
+        self.lower = others.ilog2();
+        Some(self.lower as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pair;
+    use super::*;
+
+    fn pair(id: u32) -> Pair {
+        Pair::new(pair::initiator(id, true), None)
+    }
+
+    fn turns_of(waiting: &[(u32, u8)], turns: usize) -> Vec<u32> {
+        let mut all = Turns::default();
+        for (id, priority) in waiting {
+            all.push(pair(*id), *priority);
+        }
+        let mut next = || {
+            let seat = all.pop().unwrap();
+            all.push_again(seat);
+            seat.pair.queue()
+        };
+        (0..turns).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn equals_take_turns() {
+        assert_eq!(turns_of(&[(1, 3), (2, 3), (3, 3)], 6), [1, 2, 3, 1, 2, 3]);
+    }
+
+    #[test]
+    fn the_urgent_get_seven_turns_of_eight_and_the_others_the_rest_in_turn() {
+        let turns = turns_of(&[(1, 0), (5, 15), (2, 7), (3, 7)], 8 * 8);
+        let of = |id| turns.iter().filter(|turn| **turn == id).count();
+        assert_eq!((of(5), of(1)), (56, 4));
+        assert_eq!((of(2), of(3)), (2, 2));
+    }
+
+    #[test]
+    fn each_priority_has_a_turn_within_its_bound() {
+        let all: Vec<(u32, u8)> = (0..16).map(|n| (n, u8::try_from(n).unwrap())).collect();
+        let turns = turns_of(&all, 4 * 8 * 15);
+        for id in 0..16 {
+            let at: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == id).collect();
+            assert!(at[0] < 8 * 15, "{id}");
+            assert!(at.windows(2).all(|pair| pair[1] - pair[0] <= 8 * 15), "{id}");
+        }
+    }
+
+    #[test]
+    fn who_found_no_room_is_next_in_its_level() {
+        let mut turns = Turns::default();
+        turns.push(pair(1), 2);
+        turns.push(pair(2), 2);
+        let seat = turns.pop().unwrap();
+        turns.put_back(seat);
+        assert_eq!(turns.pop(), Some(seat));
+        assert!(turns.pop().is_some() && turns.pop().is_none() && turns.is_empty());
+    }
+}
