@@ -10,6 +10,7 @@ mod answer;
 mod carrier;
 mod datagrams;
 mod flow;
+mod heard;
 mod memory;
 mod packets;
 mod pair;
@@ -41,6 +42,7 @@ use crate::engine::gather::Segments;
 use crate::engine::mail::{Handed, Mail};
 use crate::ports::Deadline;
 use crate::transport::{KnittingPool, PoolError};
+use heard::Heard;
 use peer::Peer;
 use receive::Receives;
 use send::Senders;
@@ -115,6 +117,8 @@ pub(crate) struct Exchange {
     peer_halves: BTreeMap<RawEid, Region>,
     ways: BTreeMap<u32, Way>,
     numbers: Numbers,
+    /// Datagrams of nodes, so that none counts twice.
+    heard: BTreeMap<RawEid, Heard>,
     senders: Senders,
     receives: Receives,
     pool: KnittingPool,
@@ -160,6 +164,7 @@ impl Exchange {
             peer_halves: BTreeMap::new(),
             ways: BTreeMap::new(),
             numbers: Numbers::new(cfg.seed),
+            heard: BTreeMap::new(),
             senders: Senders::default(),
             receives: Receives::default(),
             pool: KnittingPool::new(),

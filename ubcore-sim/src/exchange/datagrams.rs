@@ -8,10 +8,11 @@ use std::ops::Bound;
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::{
-    Body, Ends, IcrcFlow, Packet, PacketError, PacketHeader, ROCE_PORT, RequestHeader, Tpn,
+    Body, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT, RequestHeader, Tpn,
 };
 
 use super::carrier::{Carrier, Payload};
+use super::heard::Heard;
 use super::packets::Packets;
 use super::peer::{Found, Peer};
 use super::receive::Datagram;
@@ -31,7 +32,8 @@ impl Exchange {
         let header = &packet.header;
         match &header.body {
             Body::UmSend(ends, request) => {
-                self.on_um(dev, now, (from, ends), (request, packet.payload));
+                let number = header.psn;
+                self.on_um(dev, now, (from, ends, number), (request, packet.payload));
             }
             Body::Connect(_) | Body::Accept(_) | Body::Refuse(_) | Body::Close(_) => {
                 self.on_handshake(dev, now, from, header);
@@ -46,17 +48,30 @@ impl Exchange {
         &mut self,
         dev: &Device,
         now: Nanos,
-        (from, ends): (NodeAddr, &Ends),
+        (from, ends, number): (NodeAddr, &Ends, Psn),
         (header, payload): (&RequestHeader, &[u8]),
     ) {
         if ends.source_eid != from.0 || ends.dest_eid != self.cfg.eid.0 {
             return dev.count(Counter::DropUm);
+        }
+        if !self.is_first(from, number) {
+            return dev.count(Counter::RxDuplicate);
         }
         let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Datagram::Yes));
         let Self { senders, receives, numbers, cache, bytes, .. } = self;
         let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
         dev.count_by(Counter::RxPackets, 1);
         work.on_datagram(from, tpn, &Part { header, payload: Payload::Here, bytes: payload });
+    }
+
+    /// Whether datagram `number` of a node did not come before.
+    fn is_first(&mut self, from: NodeAddr, number: Psn) -> bool {
+        let known = self.heard.contains_key(&from);
+        if !known && self.heard.len() >= limits::PEERS {
+            // More nodes than can be served at a time: one is forgotten.
+            self.heard.pop_first();
+        }
+        self.heard.entry(from).or_insert(Heard::new(number)).is_new(number)
     }
 
     fn on_tp_packet(&mut self, dev: &Device, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {

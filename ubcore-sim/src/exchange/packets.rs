@@ -192,10 +192,15 @@ impl Packets {
         self.datagrams.len() < DATAGRAMS_MAX
     }
 
-    /// A datagram to this node.
-    pub(super) fn push_datagram(&mut self, header: &RequestHeader, bytes: &[u8]) -> Option<()> {
+    /// Datagram `number` of this node, to that one.
+    pub(super) fn push_datagram(
+        &mut self,
+        number: Psn,
+        header: &RequestHeader,
+        bytes: &[u8],
+    ) -> Option<()> {
         let body = Body::UmSend(self.ends, *header);
-        self.push_raw(&PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), body), bytes)
+        self.push_raw(&PacketHeader::new(Tpn::from_low_bits(0), number, body), bytes)
     }
 
     /// Tells the node that a TP of its does not exist here.

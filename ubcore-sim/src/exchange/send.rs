@@ -12,6 +12,7 @@ use super::carrier::{Carrier, Payload};
 use super::flow::{Flow, Request};
 use super::pair::Pair;
 use super::peer::Peer;
+use super::ways::Numbers;
 use super::{SendSide, Work, pair, request};
 use crate::context::segment::SegmentCache;
 use crate::device::Device;
@@ -182,7 +183,7 @@ impl Peer {
             work.senders.end(pair.queue(), seq, status, 0);
             return Turn::Pushed;
         }
-        match piece.push(carrier, request, &work.bytes[..piece.len]) {
+        match piece.push(carrier, request, &work.bytes[..piece.len], work.numbers) {
             Ok(()) => {}
             Err(super::carrier::Broken::Full) => return Turn::Full,
             Err(super::carrier::Broken::Dead) => {
@@ -309,12 +310,13 @@ impl Piece {
         carrier: &mut Carrier,
         request: &Request,
         bytes: &[u8],
+        numbers: &mut Numbers,
     ) -> Result<(), super::carrier::Broken> {
         debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
         match carrier {
             Carrier::Packets(packets) if self.is_datagram() => {
                 // A datagram that no packet can hold was refused by the engine; it is lost here.
-                let _ = packets.push_datagram(&self.header, bytes);
+                let _ = packets.push_datagram(numbers.datagram(), &self.header, bytes);
                 Ok(())
             }
             carrier => carrier.push(&TransactionHeader::Request(self.header), self.payload, bytes),

@@ -36,13 +36,27 @@ pub(super) struct Way {
 pub(super) struct Numbers {
     random: u64,
     next_tpn: u32,
+    datagrams: Psn,
     /// TPs of this node, by the number that peers put into DestQP.
     pub(super) tps: BTreeMap<u32, RawEid>,
 }
 
 impl Numbers {
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: seed, next_tpn: 0, tps: BTreeMap::new() }
+        let mut new =
+            Self { random: seed, next_tpn: 0, datagrams: Psn::new(0), tps: BTreeMap::new() };
+        new.datagrams = new.psn();
+        new
+    }
+
+    /// The next datagram, to whomever it goes.
+    pub(super) fn datagram(&mut self) -> Psn {
+        self.datagrams = self.datagrams.plus(1);
+        self.datagrams
+    }
+
+    fn psn(&mut self) -> Psn {
+        Psn::new(u32::try_from(self.random() >> 32).unwrap_or(0))
     }
 
     /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -70,12 +84,7 @@ impl Numbers {
         // Never answered offers leave their number here; a node has few peers.
         self.tps.retain(|_, eid| *eid != peer);
         self.tps.insert(tpn, peer);
-        let psn = self.random() & u64::from(u32::MAX);
-        Offer {
-            tpn: Tpn::from_low_bits(tpn),
-            psn: Psn::new(u32::try_from(psn).unwrap_or(0)),
-            cookie: self.random() | 1,
-        }
+        Offer { tpn: Tpn::from_low_bits(tpn), psn: self.psn(), cookie: self.random() | 1 }
     }
 }
 

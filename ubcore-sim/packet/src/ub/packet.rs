@@ -94,7 +94,7 @@ pub enum Body {
     Refuse(Refusal),
     /// The end; PSN is 0.
     Close(Close),
-    /// A datagram with a send; DestQP and PSN are 0. Payload may follow.
+    /// A datagram with a send; DestQP is 0, PSN its number. Payload may follow.
     UmSend(Ends, RequestHeader),
 }
 
@@ -293,7 +293,8 @@ impl PacketHeader {
         if !either && outside_tp != (dest == 0) {
             return Err(PacketError::field("DestQP", dest));
         }
-        let counts = self.body.is_sequenced() || matches!(self.body, Body::Ack(_) | Body::Nak(_));
+        let has_number = matches!(self.body, Body::Ack(_) | Body::Nak(_) | Body::UmSend(..));
+        let counts = self.body.is_sequenced() || has_number;
         if !counts && self.psn.value() != 0 {
             return Err(PacketError::field("PSN", self.psn.value().into()));
         }
