@@ -6,7 +6,7 @@
 use udma_abi::{CqeStatus, cmd::QueueState, sqe::SqeFlags};
 use urma_mem::sync::Ordering;
 
-use super::{SendEngine, Started, State, Visit};
+use super::{SendEngine, Started, State, Turn, Visit};
 
 impl SendEngine {
     /// A state asked for by the driver. `false`: there is no such change.
@@ -66,8 +66,11 @@ impl SendEngine {
         // A direct transfer under way counts as started: it ends before the suspend does.
         if self.under_way && self.current.cursor.life != 0 {
             let mut bytes = usize::MAX;
-            if let super::Turn::End(status, bytes) = self.turn(visit, &mut bytes) {
-                self.end_current(visit, status, bytes);
+            match self.turn(visit, &mut bytes) {
+                Turn::End(status, bytes) => self.end_current(visit, status, bytes),
+                // What follows the placed bytes is up to the target now.
+                Turn::Handed { tpn } => self.push_current(visit, tpn),
+                Turn::Wait | Turn::More => return,
             }
         }
         if self.retire.is_empty() && !told {
