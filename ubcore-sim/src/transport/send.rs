@@ -191,10 +191,10 @@ impl SendWindow {
     }
 
     /// Frees all before `seq`, which lies within what was sent; `on_freed` sees each.
-    pub(super) fn advance(&mut self, seq: u64, mut on_freed: impl FnMut(&Slot)) {
+    pub(super) fn advance(&mut self, seq: u64, mut on_freed: impl FnMut(u64, &Slot)) {
         debug_assert!(self.una <= seq && seq <= self.unsent);
         for freed in self.una..seq {
-            on_freed(self.slot(freed));
+            on_freed(freed, self.slot(freed));
         }
         self.una = seq;
         while self.lost.front().is_some_and(|&lost| lost < seq) {

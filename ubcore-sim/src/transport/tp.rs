@@ -328,23 +328,24 @@ impl Tp {
         if edge > self.tx.unsent() {
             return Received::BadAck;
         }
-        self.on_trigger(now, ack.trigger);
+        let trigger = self.on_trigger(now, ack.trigger);
         let rtt_min = self.timer.rtt_min();
         let mut order_seen = self.order_seen;
-        let proves = |slot: &super::send::Slot, order_seen: &mut u64| {
-            // An answer to a packet sent several times proves the last transmission only when it
-            // could have come back by now.
-            let sure =
-                slot.sent_once_at().is_some() || now.saturating_sub(slot.sent_at()) >= rtt_min;
-            if sure {
+        let proves = |seq: u64, slot: &super::send::Slot, order_seen: &mut u64| {
+            // Of a packet sent several times the last transmission is proved only by an answer to
+            // that very packet, and only when it could have come back by now. (A peer that did not
+            // run for a while takes the first transmissions when the timer has expired here.)
+            let is_late = now.saturating_sub(slot.sent_at()) >= rtt_min;
+            if slot.sent_once_at().is_some() || (trigger == Some(seq) && is_late) {
                 *order_seen = (*order_seen).max(slot.order());
             }
         };
-        self.tx.advance(edge, |slot| proves(slot, &mut order_seen));
+        self.tx.advance(edge, |seq, slot| proves(seq, slot, &mut order_seen));
         let mut progress = ahead > 0;
         for bit in ack.received.iter() {
-            if let Some(slot) = self.tx.mark_sacked(edge + 1 + u64::from(bit)) {
-                proves(slot, &mut order_seen);
+            let seq = edge + 1 + u64::from(bit);
+            if let Some(slot) = self.tx.mark_sacked(seq) {
+                proves(seq, slot, &mut order_seen);
                 progress = true;
             }
         }
@@ -358,16 +359,19 @@ impl Tp {
         Received::Acknowledged
     }
 
-    /// Times the path by the packet that caused the acknowledgement.
-    fn on_trigger(&mut self, now: Nanos, trigger: Psn) {
+    /// Times the path by the packet that caused the acknowledgement; its sequence, if it is still in
+    /// the window.
+    fn on_trigger(&mut self, now: Nanos, trigger: Psn) -> Option<u64> {
         let una = self.tx.una();
         let distance = trigger.distance_from(psn_of(self.cfg.tx_psn, una));
-        let Some(seq) = u64::try_from(distance).ok().map(|ahead| una + ahead) else { return };
-        if seq < self.tx.unsent()
-            && let Some(sent_at) = self.tx.slot(seq).sent_once_at()
-        {
+        let seq = una + u64::try_from(distance).ok()?;
+        if seq >= self.tx.unsent() {
+            return None;
+        }
+        if let Some(sent_at) = self.tx.slot(seq).sent_once_at() {
             self.timer.on_sample(now.saturating_sub(sent_at));
         }
+        Some(seq)
     }
 
     fn on_time(&mut self, now: Nanos) {

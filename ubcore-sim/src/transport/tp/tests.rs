@@ -487,3 +487,56 @@ proptest! {
         prop_assert!(check(&scenario).is_ok(), "{:?}", check(&scenario));
     }
 }
+
+#[test]
+fn a_peer_that_did_not_run_costs_one_packet_sent_again() {
+    let scenario = Scenario::new(1, Strategy::SelectiveRepeat, FaultCfg::default());
+    let [mut a, mut b] = [1, 2].map(|number| End::new(&scenario, number, 120));
+    let (to_b, to_a) = (b.eid, a.eid);
+    let mut buf = [0; TRANSMIT_MAX];
+    let mut sent = |end: &mut End, now| -> Vec<Vec<u8>> {
+        let next = || {
+            let len = end.tp.poll_transmit(now, &mut buf, &end.pool)?;
+            flow().seal(&mut buf[..len]).expect("long enough");
+            Some(buf[..len].to_vec())
+        };
+        std::iter::from_fn(next).collect()
+    };
+    let push = |end: &mut End, count: u32| {
+        for _ in 0..count {
+            let bytes = content(end.eid, end.pushed);
+            let head = header(end.pushed, bytes.len());
+            end.tp.push(&head, bytes.len(), &mut |out| out.copy_from_slice(&bytes)).expect("room");
+            end.pushed += 1;
+        }
+    };
+    // The path is fast while both run.
+    for round in 0..32 {
+        push(&mut a, 1);
+        for packet in sent(&mut a, round * MS) {
+            b.receive(round * MS, &packet, to_a).unwrap();
+        }
+        for packet in sent(&mut b, round * MS + 10) {
+            a.receive(round * MS + 10, &packet, to_b).unwrap();
+        }
+    }
+    // Then the peer does not run for a while: the timer asks with one packet.
+    push(&mut a, 20);
+    let now = 100 * MS;
+    let mut waiting = sent(&mut a, now);
+    let expires = a.tp.poll_deadline().expect("a timer runs");
+    waiting.extend(sent(&mut a, expires));
+    for packet in waiting {
+        let now = expires + MS;
+        b.receive(now, &packet, to_a).unwrap();
+        for packet in sent(&mut b, now) {
+            a.receive(now, &packet, to_b).unwrap();
+            for packet in sent(&mut a, now) {
+                b.receive(now, &packet, to_a).unwrap();
+            }
+        }
+    }
+    let stats = a.tp.stats();
+    assert_eq!((stats.timeouts, stats.sent_again), (1, 1));
+    assert_eq!(b.popped, 52);
+}
