@@ -16,7 +16,10 @@ use udma_abi::{
     regs,
 };
 use urma_core::Status;
-use urma_mem::sync::{AtomicBool, Ordering};
+use urma_mem::{
+    fork::{FlagWatch, watch_flag},
+    sync::{AtomicBool, Ordering},
+};
 
 use crate::{
     alloc::{DmaAlloc, DmaBuf, RingPages, lock},
@@ -68,6 +71,8 @@ pub(crate) struct Driver {
     pub(crate) paths: Paths,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
+    /// A forked child has no device: its calls find `failed` set.
+    _forked: FlagWatch,
     /// The device was reset since: its registers belong to a successor.
     retired: AtomicBool,
     commands: CommandQueue,
@@ -91,6 +96,7 @@ impl Driver {
         reset(&*backing, &*regs, cfg.command_timeout_ns)?;
         let caps = read_caps(&*regs);
         let failed = Arc::new(AtomicBool::new(false));
+        let forked = watch_flag(Arc::clone(&failed)).map_err(|_| Status::NoMemory)?;
         let depth = cfg.command_depth.clamp(1, 256).next_power_of_two();
         let rings = dma.alloc(CommandQueue::ring_len(depth))?;
         let commands =
@@ -112,6 +118,7 @@ impl Driver {
             paths: Paths::default(),
             async_events,
             failed,
+            _forked: forked,
             retired: AtomicBool::new(false),
             commands,
             vectors: Mutex::new((1..last_vector).rev().collect()),

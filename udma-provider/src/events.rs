@@ -25,6 +25,7 @@ use udma_abi::{
 use urma_core::Status;
 use urma_mem::{
     barrier,
+    fork::{FdWatch, watch_fd},
     sync::{AtomicBool, Ordering},
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct EventRing {
     backing: Arc<dyn DeviceBacking>,
     ring: Arc<DmaBuf>,
     depth_log2: u8,
+    /// Declared before the descriptors: they go first.
+    _watches: [FdWatch; 2],
     fd: OwnedFd,
     wake: EventFd,
     closed: AtomicBool,
@@ -96,12 +99,16 @@ impl EventRing {
         let wake = EventFd::from_value_and_flags(0, flags).map_err(|_| Status::NoMemory)?;
         // Counts of an earlier user of this vector are not ours.
         while take_count(&fd) {}
+        // A forked child that read them would take the parent's events.
+        let watch = |fd| watch_fd(fd).map_err(|_| Status::NoMemory);
+        let watches = [watch(fd.as_fd())?, watch(wake.as_fd())?];
         Ok(Self {
             regs: backing.registers(),
             backing: Arc::clone(backing),
             ring: Arc::new(memory),
             depth_log2: u8::try_from(entries.trailing_zeros()).unwrap_or(0),
             failed: Arc::clone(failed),
+            _watches: watches,
             fd,
             wake,
             closed: AtomicBool::new(false),

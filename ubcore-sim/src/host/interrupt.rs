@@ -12,12 +12,13 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::descriptor::ForkGuarded;
 use crate::ports::Interrupt;
 
 /// The vectors of one device.
 #[derive(Debug)]
 pub struct EventVectors {
-    vectors: Box<[OnceLock<OwnedFd>]>,
+    vectors: Box<[OnceLock<ForkGuarded>]>,
 }
 
 impl EventVectors {
@@ -32,15 +33,15 @@ impl EventVectors {
     /// # Errors
     /// The process is out of descriptors.
     pub fn descriptor(&self, vector: u16) -> io::Result<Option<OwnedFd>> {
-        self.vector(vector)?.map(|fd| fd.try_clone()).transpose()
+        self.vector(vector)?.map(|fd| fd.as_fd().try_clone_to_owned()).transpose()
     }
 
-    fn vector(&self, vector: u16) -> io::Result<Option<&OwnedFd>> {
+    fn vector(&self, vector: u16) -> io::Result<Option<&ForkGuarded>> {
         let Some(cell) = self.vectors.get(usize::from(vector)) else { return Ok(None) };
         if cell.get().is_none() {
             let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
             // Who loses the race to set it drops its own; nothing was counted on it yet.
-            let _ = cell.set(eventfd(0, flags)?);
+            let _ = cell.set(ForkGuarded::new(eventfd(0, flags)?)?);
         }
         Ok(cell.get())
     }

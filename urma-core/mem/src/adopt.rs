@@ -5,11 +5,13 @@
 //! Gives: `Adoption`, whose extents peers reach through the arena, until it is released or dropped.
 //! Must not: move a page that is not whole, private, anonymous and writable; lose content.
 //!
-//! The caller keeps writers away during `adopt` and `release` (see `Region::from_user`); readers may go
+//! Where userfaultfd is to be had, threads that store into a range while it moves wait for its end; else
+//! the caller keeps writers away during `adopt` and `release` (see `Region::from_user`). Readers may go
 //! on, they see the same content before, during and after. Pages that the kernel holds for transfers in
 //! flight (direct I/O, fixed buffers, vmsplice) keep their old home and must not be moved.
 
 mod pages;
+mod writers;
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use crate::arena::{Arena, CHUNK_LEN, Ledger, Moved, Shared};
 use crate::fork;
 use crate::maps::{self, Piece, Unmovable};
 use crate::region::{Region, page_ceil, page_floor};
+
+pub use writers::{WriterHold, Writers, writer_hold};
 
 /// Why nothing of a region was moved.
 #[derive(Debug, thiserror::Error)]
@@ -199,6 +203,7 @@ fn move_in(
             return Err(error.into());
         }
     }
+    pages::join(shared, addr, len);
     if is_locked {
         pages::lock(addr, len);
     }

@@ -1,9 +1,10 @@
 //! Fork: what a child must not share with its parent is taken from it before it runs a line.
 //!
-//! Owns: the list of moved page ranges and of descriptors, the handlers around `fork`, the generation.
-//! Takes: ranges from the arena, descriptors from whoever opens them for a device.
-//! Gives: `generation`, `forked_since`; in the child: private copies under the moved pages, and
-//! `/dev/null` in the place of every watched descriptor.
+//! Owns: the lists of page ranges, descriptors and flags, the handlers around `fork`, the generation.
+//! Takes: ranges from the arena and from shared regions, descriptors and flags of a device.
+//! Gives: `generation`, `forked_since`; in the child: private copies under the noted pages (moved ones,
+//! and the rings of a driver, which the parent's device reads), `/dev/null` in the place of every
+//! watched descriptor, every watched flag set.
 //! Must not: allocate or lock anything but its own word in the child.
 //!
 //! The descriptors are replaced, not closed: their owners in the child still hold the numbers, and would
@@ -16,8 +17,10 @@
 use core::cell::UnsafeCell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use crate::sync::AtomicBool;
 
 /// Grows by one in every forked child.
 static GENERATION: Counter = Counter::new(0);
@@ -74,7 +77,53 @@ impl Drop for FdWatch {
     }
 }
 
-/// Pages that were moved to a shared file, in this process.
+/// Watches a flag: in a forked child it is set before the child runs a line. What a device of the
+/// parent must not do for a child is guarded by a flag that its data path looks at anyway.
+///
+/// # Errors
+/// The system's, when the handlers cannot be installed.
+pub fn watch_flag(flag: Arc<AtomicBool>) -> io::Result<FlagWatch> {
+    install()?;
+    hold().lists().flags.push(Arc::clone(&flag));
+    Ok(FlagWatch { flag, generation: generation() })
+}
+
+/// A watched flag; see [`watch_flag`].
+#[derive(Debug)]
+pub struct FlagWatch {
+    flag: Arc<AtomicBool>,
+    generation: u64,
+}
+
+impl Drop for FlagWatch {
+    fn drop(&mut self) {
+        if forked_since(self.generation) {
+            return;
+        }
+        let mut held = hold();
+        let flags = &mut held.lists().flags;
+        if let Some(at) = flags.iter().position(|flag| Arc::ptr_eq(flag, &self.flag)) {
+            flags.swap_remove(at);
+        }
+    }
+}
+
+/// Notes memory of a file that this process shares with devices and peers: a forked child gets a
+/// private view of it. Until [`forget_shared`].
+pub(crate) fn note_shared(pages: MovedPages) -> io::Result<()> {
+    install()?;
+    hold().add(pages);
+    Ok(())
+}
+
+/// The range is about to be unmapped.
+pub(crate) fn forget_shared(addr: usize, len: usize) {
+    let mut held = hold();
+    held.reserve(1);
+    held.remove(addr, len);
+}
+
+/// Pages that are a shared file's, in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MovedPages {
     pub(crate) addr: usize,
@@ -159,11 +208,12 @@ fn subtract(moved: &mut Vec<MovedPages>, start: usize, end: usize) {
 struct Lists {
     moved: Vec<MovedPages>,
     fds: Vec<RawFd>,
+    flags: Vec<Arc<AtomicBool>>,
 }
 
 impl Lists {
     const fn empty() -> Self {
-        Self { moved: Vec::new(), fds: Vec::new() }
+        Self { moved: Vec::new(), fds: Vec::new(), flags: Vec::new() }
     }
 }
 
@@ -204,6 +254,9 @@ extern "C" fn after_in_child() {
         take_private(pages);
     }
     lists.moved.clear();
+    for flag in &lists.flags {
+        flag.store(true, Ordering::SeqCst);
+    }
     // SAFETY: a constant path; open is async-signal-safe.
     let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     for fd in &lists.fds {
@@ -222,7 +275,8 @@ extern "C" fn after_in_child() {
 fn take_private(pages: &MovedPages) {
     let addr = core::ptr::without_provenance_mut(pages.addr);
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+    // Without a reservation: huge pages are taken only where the child stores.
+    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
     // SAFETY: the range holds a shared mapping of the same bytes, noted by the arena; the content seen
     // through the addresses does not change.
     let mapped = unsafe { libc::mmap(addr, pages.len, prot, flags, pages.fd, pages.offset) };
@@ -241,6 +295,28 @@ fn replace(fd: RawFd, null: RawFd) {
     } else {
         // SAFETY: as above.
         unsafe { libc::close(fd) };
+    }
+}
+
+/// Runs `task` in a forked child, which ends with 0 when it answers `true`; the answer here is the
+/// child's process id. For tests of what a child may do: POSIX promises little in a child of a process
+/// with threads, and a lock of theirs (an allocator's excepted) may be held there for ever.
+///
+/// # Errors
+/// The system's, when there is no process to be had.
+#[cfg(feature = "fork-in-tests")]
+pub fn in_child(task: impl FnOnce() -> bool) -> io::Result<u32> {
+    // SAFETY: the child runs the caller's task, which is a test's, and ends without returning.
+    let pid = unsafe { libc::fork() };
+    match u32::try_from(pid) {
+        Err(_) => Err(io::Error::last_os_error()),
+        Ok(0) => {
+            let done =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(task)).unwrap_or(false);
+            // SAFETY: ends the child without running what the parent registered for its own end.
+            unsafe { libc::_exit(i32::from(!done)) }
+        }
+        Ok(child) => Ok(child),
     }
 }
 

@@ -26,8 +26,8 @@ pub mod spsc;
 pub mod sync;
 pub mod words;
 
-pub use adopt::{AdoptRefusal, Adoption, Extent};
-pub use arena::Arena;
+pub use adopt::{AdoptRefusal, Adoption, Extent, WriterHold, Writers};
+pub use arena::{Arena, ArenaCfg, HugePages};
 pub use maps::Unmovable;
 pub use region::{Access, AtomicOp, OutOfBounds, Pages, Region};
 pub use serial::{Held, Run, Serial};

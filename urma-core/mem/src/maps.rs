@@ -2,7 +2,8 @@
 //!
 //! Owns: reading and parsing these files.
 //! Takes: address ranges.
-//! Gives: pieces with the reason why their pages may not be moved; runs of present pages.
+//! Gives: pieces with the reason why their pages may not be moved; runs of present pages, without
+//! touching the allocator.
 //! Must not: change anything.
 
 use std::fs::{self, File};
@@ -140,31 +141,106 @@ impl Mapped<'_> {
     }
 }
 
-/// Runs of pages inside `[addr, addr + len)` that have content (in memory or swapped out), as (address,
-/// length). Without `pagemap` (not mounted, not allowed) the whole range is one run: dearer, not wrong.
-pub(crate) fn present_runs(addr: usize, len: usize) -> Vec<(usize, usize)> {
-    const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
-    let page = page_len();
-    let mut entries = vec![0; len / page * 8];
-    let offset = (addr / page * 8) as u64;
-    let read = File::open("/proc/self/pagemap")
-        .and_then(|pagemap| pagemap.read_exact_at(&mut entries, offset));
-    if read.is_err() {
-        return vec![(addr, len)];
+/// Which pages of a chunk have content: looked at before their writers are held, and again while they
+/// are. Nothing of it touches the allocator after [`Present::before`].
+///
+/// Two looks, because the protection of a page without content looks like a page in the swap. What was
+/// empty at the first look and is not in memory at the second is taken as empty.
+#[derive(Debug)]
+pub(crate) struct Present {
+    /// Without `pagemap` (not mounted, not allowed) all pages count as present: dearer, not wrong.
+    map: Option<File>,
+    /// A bit for each page that had content at the first look.
+    had: [u64; PAGES_MAX / 64],
+    first: usize,
+    pages: usize,
+}
+
+/// Pages of the longest range looked at: 2 MiB in base pages of 4 KiB.
+const PAGES_MAX: usize = 512;
+/// Bits of an entry of `pagemap`.
+const IN_MEMORY: u64 = 1 << 63;
+const IN_SWAP: u64 = 1 << 62;
+
+impl Present {
+    /// The first look at the pages of `[addr, addr + len)`, at most 2 MiB.
+    pub(crate) fn before(addr: usize, len: usize) -> Self {
+        let map = File::open("/proc/self/pagemap").ok();
+        let (first, pages) = (addr / page_len(), len / page_len());
+        debug_assert!(pages <= PAGES_MAX, "a chunk is not longer");
+        let mut present = Self { map, had: [u64::MAX; PAGES_MAX / 64], first, pages };
+        let mut had = [0; PAGES_MAX / 64];
+        present.each_entry(|page, entry| {
+            let has = entry & (IN_MEMORY | IN_SWAP) != 0;
+            had[page / 64] |= u64::from(has) << (page % 64);
+        });
+        present.had = had;
+        present
     }
+
+    /// The second look: calls `f(address, length)` for each run of pages that have content.
+    ///
+    /// # Errors
+    /// The first of `f`.
+    pub(crate) fn each_run(
+        &self,
+        mut f: impl FnMut(usize, usize) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut has = [0_u64; PAGES_MAX / 64];
+        self.each_entry(|page, entry| {
+            let had = self.had[page / 64] >> (page % 64) & 1 == 1;
+            let is_there = entry & IN_MEMORY != 0 || (had && entry & IN_SWAP != 0);
+            has[page / 64] |= u64::from(is_there) << (page % 64);
+        });
+        let is_there = |page: usize| has[page / 64] >> (page % 64) & 1 == 1;
+        let mut page = 0;
+        while page < self.pages {
+            let start = page;
+            while page < self.pages && is_there(page) {
+                page += 1;
+            }
+            if page > start {
+                f((self.first + start) * page_len(), (page - start) * page_len())?;
+            }
+            page += 1;
+        }
+        Ok(())
+    }
+
+    /// Calls `f(page of the range, entry)`; a page that cannot be looked at counts as in memory.
+    fn each_entry(&self, mut f: impl FnMut(usize, u64)) {
+        let mut entries = [0xFF; PAGES_MAX * 8];
+        let room = &mut entries[..self.pages.min(PAGES_MAX) * 8];
+        let read = self.map.as_ref().map(|map| map.read_exact_at(room, self.first as u64 * 8));
+        if !matches!(read, Some(Ok(()))) {
+            room.fill(0xFF);
+        }
+        for (page, entry) in room.chunks_exact(8).enumerate() {
+            f(page, word(entry));
+        }
+    }
+}
+
+/// The kernel writes its own words; the byte order is this machine's.
+fn word(entry: &[u8]) -> u64 {
+    entry.try_into().map_or(u64::MAX, u64::from_ne_bytes)
+}
+
+/// The runs of [`Present::each_run`] as a list, for ranges of any length.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn present_runs(addr: usize, len: usize) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (index, entry) in entries.chunks_exact(8).enumerate() {
-        // The kernel writes its own words; the byte order is this machine's.
-        #[expect(clippy::host_endian_bytes, reason = "pagemap holds words of this machine")]
-        let entry = u64::from_ne_bytes(entry.try_into().unwrap_or([0xFF; 8]));
-        if entry & PRESENT_OR_SWAPPED == 0 {
-            continue;
-        }
-        let start = addr + index * page;
-        match runs.last_mut() {
-            Some((last, length)) if *last + *length == start => *length += page,
-            _ => runs.push((start, page)),
-        }
+    let chunk = PAGES_MAX * page_len();
+    for at in (0..len).step_by(chunk) {
+        let each = |from, run| {
+            match runs.last_mut() {
+                Some((last, length)) if *last + *length == from => *length += run,
+                _ => runs.push((from, run)),
+            }
+            Ok(())
+        };
+        let present = Present::before(addr + at, chunk.min(len - at));
+        present.each_run(each).expect("a list takes every run");
     }
     runs
 }

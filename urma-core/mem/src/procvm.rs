@@ -102,12 +102,18 @@ fn vector_of(bytes: &mut [u8; WITNESS_MAX], len: usize) -> libc::iovec {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::process::{Child, Command, Stdio};
 
     /// A child that waits for its input to end, and the first address of its first mapping: an ELF
     /// header.
     fn child() -> (Child, u64) {
-        let child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat runs");
+        let mut cat = Command::new("cat");
+        let mut child = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat runs");
+        // Its mappings are there once it says something.
+        let (to, from) = (child.stdin.as_mut(), child.stdout.as_mut());
+        to.expect("a pipe").write_all(b"?").expect("cat reads");
+        from.expect("a pipe").read_exact(&mut [0]).expect("cat writes");
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", child.id()));
         let maps = maps.expect("a child has maps");
         let start = maps.split('-').next().expect("a first mapping");
@@ -115,8 +121,8 @@ mod tests {
     }
 
     fn witness(bytes: &[u8]) -> Region {
-        let witness = Region::private(bytes.len()).unwrap();
-        witness.write(0, bytes).unwrap();
+        let witness = Region::private(bytes.len()).expect("there is memory");
+        witness.write(0, bytes).expect("it fits");
         witness
     }
 

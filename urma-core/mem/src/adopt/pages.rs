@@ -14,22 +14,24 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::{Whence, lseek};
 
 use super::chunks;
-use crate::arena::Shared;
+use super::writers::Writers;
+use crate::arena::{CHUNK_LEN, HugePages, Shared};
 use crate::fork::{self, MovedPages};
-use crate::maps;
+use crate::maps::Present;
 use crate::region::file_offset;
 
 /// Moves a chunk of at most 2 MiB into the file at `offset`.
 ///
 /// On failure the chunk is where it was.
 pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
-    let runs = maps::present_runs(addr, len);
+    let present = Present::before(addr, len);
     let start = file_offset(offset)?;
+    let prepared = shared.cfg.writers.prepare();
     let mut held = fork::hold();
     held.reserve(1);
-    for (from, run) in runs {
-        write_all(shared, from, run, offset + (from - addr) as u64)?;
-    }
+    // From here on nothing of the allocator is touched until the writers go on.
+    let writers = Writers::protect(prepared, (addr, len));
+    present.each_run(|from, run| write_all(shared, from, run, offset + (from - addr) as u64))?;
     let at = core::ptr::without_provenance_mut(addr);
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
@@ -39,9 +41,11 @@ pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> 
     let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, start) };
     if mapped == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
+        drop(writers);
         punch(shared, offset, len);
         return Err(error);
     }
+    drop(writers);
     held.add(MovedPages { addr, len, fd, offset: start });
     Ok(())
 }
@@ -72,8 +76,10 @@ fn move_out_chunk(
     len: usize,
     offset: u64,
 ) -> io::Result<()> {
+    let prepared = shared.cfg.writers.prepare();
     let mut held = fork::hold();
     held.reserve(1);
+    let writers = Writers::protect(prepared, (old, len));
     read_all(shared, new, len, offset)?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let from = core::ptr::without_provenance_mut(new);
@@ -84,6 +90,7 @@ fn move_out_chunk(
     if moved == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    drop(writers);
     held.remove(old, len);
     drop(held);
     punch(shared, offset, len);
@@ -96,6 +103,28 @@ fn forget(addr: usize, len: usize) {
     held.reserve(1);
     held.remove(addr, len);
 }
+
+/// Asks the kernel to join the moved pages to huge ones where whole ones fit; a refusal (an old kernel,
+/// no free huge page) leaves them as they are.
+pub(super) fn join(shared: &Shared, addr: usize, len: usize) {
+    if shared.cfg.huge_pages == HugePages::Off {
+        return;
+    }
+    let end = (addr + len) / CHUNK_LEN * CHUNK_LEN;
+    let start = addr.next_multiple_of(CHUNK_LEN);
+    if start >= end {
+        return;
+    }
+    let at = core::ptr::without_provenance_mut(start);
+    // SAFETY: the advice changes neither content nor access; the range is mapped (its owner keeps it so).
+    if unsafe { libc::madvise(at, end - start, MADV_COLLAPSE) } != 0 {
+        let error = io::Error::last_os_error();
+        tracing::info!(%error, len, "moved pages stay small");
+    }
+}
+
+/// Linux 6.1; not in every libc crate.
+const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Locks the pages in memory, as they were before the move; failure is logged, the content is safe.
 pub(super) fn lock(addr: usize, len: usize) {

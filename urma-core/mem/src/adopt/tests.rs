@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 
 use proptest::prelude::*;
 
-use super::{AdoptRefusal, Adoption};
-use crate::arena::Arena;
+use super::{AdoptRefusal, Adoption, WriterHold, Writers};
+use crate::arena::{Arena, ArenaCfg, HugePages};
 use crate::fork;
 use crate::maps::{self, Unmovable};
 use crate::region::{Pages, Region, page_len};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 fn peer(arena: &Arena) -> Region {
     Arena::map_peer(arena.fd().try_clone_to_owned().unwrap()).unwrap()
@@ -321,4 +322,104 @@ proptest! {
             }
         }
     }
+}
+
+/// Threads that store and look whether the store is still there, while pages move in and out.
+fn stores_lost(writers: Writers, rounds: u64) -> u64 {
+    let arena = Arena::with(ArenaCfg { writers, ..ArenaCfg::default() }).unwrap();
+    let region = Region::private(64 * page_len()).unwrap();
+    let (stop, lost) = (AtomicBool::new(false), AtomicU64::new(0));
+    let done = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        for (half, done) in done.iter().enumerate() {
+            let (region, stop, lost) = (&region, &stop, &lost);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let number = done.fetch_add(1, Ordering::Relaxed);
+                    for page in 0..64 {
+                        region.store_u64(page * page_len() + half * 8, number).unwrap();
+                    }
+                    for page in 0..64 {
+                        let seen = region.load_u64(page * page_len() + half * 8);
+                        lost.fetch_add(u64::from(seen != Ok(number)), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        for _ in 0..rounds {
+            let before = done.each_ref().map(|count| count.load(Ordering::Relaxed));
+            // Both are somewhere in the middle.
+            while done.iter().zip(before).any(|(count, then)| count.load(Ordering::Relaxed) == then)
+            {
+                std::thread::yield_now();
+            }
+            arena.adopt(&region).unwrap().release().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    lost.into_inner()
+}
+
+#[test]
+fn no_store_is_lost_while_pages_move() {
+    if super::writer_hold() == WriterHold::None {
+        println!("SKIPPED: no userfaultfd here: writers are not held while pages move");
+        return;
+    }
+    assert_eq!(stores_lost(Writers::Held, 50), 0);
+}
+
+/// That the test above can fail; not in every run that it must.
+#[test]
+#[ignore = "shows lost stores: run with --ignored"]
+fn stores_are_lost_when_nobody_holds_the_writers() {
+    assert_ne!(stores_lost(Writers::Trusted, 50), 0);
+}
+
+/// A system call that stores into the range while it moves is held like any other writer.
+#[test]
+fn system_calls_that_store_are_held() {
+    if super::writer_hold() != WriterHold::Full {
+        println!("SKIPPED: userfaultfd does not hold system calls here");
+        return;
+    }
+    let arena = Arena::new().unwrap();
+    let region = Region::private(64 * page_len()).unwrap();
+    let stop = AtomicBool::new(false);
+    let zeros = std::fs::File::open("/dev/zero").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::os::fd::AsRawFd;
+            let to = core::ptr::without_provenance_mut(region.addr());
+            while !stop.load(Ordering::Relaxed) {
+                // SAFETY: the kernel stores into the mapped region, of which nobody has references.
+                let got = unsafe { libc::read(zeros.as_raw_fd(), to, 64 * page_len()) };
+                assert_eq!(usize::try_from(got), Ok(64 * page_len()));
+            }
+        });
+        for _ in 0..50 {
+            arena.adopt(&region).unwrap().release().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn moved_pages_are_joined_to_huge_ones_when_asked_for() {
+    let arena = Arena::with(ArenaCfg { huge_pages: HugePages::Joined, ..ArenaCfg::default() });
+    let arena = arena.unwrap();
+    let region = patterned(3 * 512);
+    let adoption = arena.adopt(&region).unwrap();
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{:x}-", region.addr());
+    let joined = smaps.lines().skip_while(|line| !line.starts_with(&start));
+    let joined = joined.skip(1).find(|line| line.starts_with("ShmemPmdMapped:")).unwrap();
+    if joined.split_whitespace().nth(1) == Some("0") {
+        println!("SKIPPED: the kernel joined no pages: {joined}");
+    }
+    for page in 0..3 * 512 {
+        assert_eq!(word(&region, page), page as u64 + 1);
+    }
+    adoption.release().unwrap();
+    assert_eq!(word(&region, 700), 701);
 }

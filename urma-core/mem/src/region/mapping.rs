@@ -9,7 +9,7 @@
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -19,6 +19,7 @@ use nix::sys::stat::fstat;
 use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
 use super::{Access, Pages};
+use crate::fork::{self, MovedPages};
 
 const HUGE_LEN: usize = 2 << 20;
 
@@ -67,7 +68,13 @@ impl Mapping {
         let fd = new_memfd("urma-region", flags)?;
         ftruncate(&fd, file_offset(len_file as u64)?)?;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
-        Self::of_file(fd, 0, len_file, Access::ReadWrite)
+        let mapping = Self::of_file(fd, 0, len_file, Access::ReadWrite)?;
+        // What this process shares a forked child does not: its stores stay its own.
+        if let Some((fd, addr, _)) = mapping.file() {
+            let pages = MovedPages { addr, len: len_file, fd: fd.as_raw_fd(), offset: 0 };
+            fork::note_shared(pages)?;
+        }
+        Ok(mapping)
     }
 
     pub(super) fn new_private(len: usize) -> io::Result<Self> {
@@ -133,6 +140,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (Self::File { base, len, .. } | Self::Anonymous { base, len }) = *self else { return };
+        if matches!(self, Self::File { .. }) {
+            fork::forget_shared(base.as_ptr().addr(), len);
+        }
         // SAFETY: the range was mapped by this value's constructor and no region is left that could
         // touch it: they share this value through an Arc whose last owner is dropping it.
         if let Err(error) = unsafe { munmap(base.cast(), len) } {

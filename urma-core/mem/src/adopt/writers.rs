@@ -1,0 +1,147 @@
+//! Writers held while pages move: write protection by userfaultfd.
+//!
+//! Owns: one protected range at a time, of at most one chunk.
+//! Takes: ranges of private anonymous memory, or of the arena's file.
+//! Gives: threads of this process that store into the range meanwhile wait, and go on in the pages that
+//! are there afterwards. Nothing where the system does not offer it: then the caller keeps writers away.
+//! Must not: touch memory of the allocator between protection and release: a thread that waits may hold
+//! its lock, and so may the pages.
+//!
+//! Nobody reads the descriptor's messages: closing it wakes whoever waits, and the store is tried again.
+//! Without privileges (`vm.unprivileged_userfaultfd` is 0) only stores of user mode can be held; a system
+//! call that stores into the range at that moment, read(2) for instance, answers EFAULT.
+#![expect(unsafe_code, reason = "userfaultfd has no wrapper")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+/// What becomes of threads that store into memory while its pages move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Writers {
+    /// They wait, where the system offers userfaultfd; else as `Trusted`.
+    #[default]
+    Held,
+    /// The caller keeps them away; their stores may be lost.
+    Trusted,
+}
+
+/// How far the system lets this process hold writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriterHold {
+    /// All stores, those of system calls as well.
+    Full,
+    /// Stores of user mode; a system call that stores meanwhile fails with EFAULT.
+    UserMode,
+    /// None: no userfaultfd (a container's filter, an old kernel: 6.4 is needed).
+    None,
+}
+
+/// What this process can have; looked up once.
+pub fn writer_hold() -> WriterHold {
+    static FOUND: OnceLock<WriterHold> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let found = if open(libc::O_CLOEXEC).is_ok() {
+            WriterHold::Full
+        } else if open(libc::O_CLOEXEC | USER_MODE_ONLY).is_ok() {
+            WriterHold::UserMode
+        } else {
+            WriterHold::None
+        };
+        tracing::info!(?found, "writers during page moves");
+        found
+    })
+}
+
+/// A range whose writers wait until it is dropped.
+#[derive(Debug)]
+pub(super) struct Protected(#[expect(dead_code, reason = "closed on drop")] OwnedFd);
+
+impl Writers {
+    /// To be called before [`Writers::protect`], when allocating is still allowed.
+    pub(super) fn prepare(self) -> Option<libc::c_int> {
+        let flags = match (self, writer_hold()) {
+            (Self::Trusted, _) | (_, WriterHold::None) => return None,
+            (Self::Held, WriterHold::Full) => libc::O_CLOEXEC,
+            (Self::Held, WriterHold::UserMode) => libc::O_CLOEXEC | USER_MODE_ONLY,
+        };
+        Some(flags)
+    }
+
+    /// Lets writers of the range wait; `None` when the system refuses for this range.
+    pub(super) fn protect(
+        prepared: Option<libc::c_int>,
+        range: (usize, usize),
+    ) -> Option<Protected> {
+        let fd = open(prepared?).ok()?;
+        let range = Range { start: range.0 as u64, len: range.1 as u64 };
+        let mut register = Register { range, mode: MODE_WP, ioctls: 0 };
+        call(&fd, IOCTL_REGISTER, &raw mut register).ok()?;
+        let mut protect = Protect { range, mode: PROTECT_WP };
+        call(&fd, IOCTL_WRITEPROTECT, &raw mut protect).ok()?;
+        Some(Protected(fd))
+    }
+}
+
+/// A descriptor that can write-protect private anonymous and shared memory, pages without content
+/// included.
+fn open(flags: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes flags only.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0);
+    let fd = fd.ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut api = Api { api: API, features: FEATURES, ioctls: 0 };
+    call(&fd, IOCTL_API, &raw mut api)?;
+    Ok(fd)
+}
+
+fn call<T>(fd: &OwnedFd, request: libc::Ioctl, argument: *mut T) -> io::Result<()> {
+    // SAFETY: every caller passes the structure that its request number names, alive for the call.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), request, argument) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `struct uffdio_api` (linux/userfaultfd.h), as the others here.
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Range {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Range,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Protect {
+    range: Range,
+    mode: u64,
+}
+
+const API: u64 = 0xAA;
+/// `PAGEFAULT_FLAG_WP`, `WP_HUGETLBFS_SHMEM` (Linux 5.19), `WP_UNPOPULATED` (Linux 6.4).
+const FEATURES: u64 = 1 | 1 << 12 | 1 << 13;
+const MODE_WP: u64 = 2;
+const PROTECT_WP: u64 = 1;
+const USER_MODE_ONLY: libc::c_int = 1;
+const IOCTL_API: libc::Ioctl = io_both::<Api>(0x3F);
+const IOCTL_REGISTER: libc::Ioctl = io_both::<Register>(0x00);
+const IOCTL_WRITEPROTECT: libc::Ioctl = io_both::<Protect>(0x06);
+
+/// `_IOWR(0xAA, number, T)` (asm-generic/ioctl.h).
+const fn io_both<T>(number: libc::Ioctl) -> libc::Ioctl {
+    3 << 30 | (size_of::<T>() as libc::Ioctl) << 16 | 0xAA << 8 | number
+}
