@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::pause::Bound;
+use crate::{pause::Bound, plan::Mix};
 
 /// What the two say to each other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,29 +24,35 @@ pub enum Word {
     Prepare {
         /// Its number, from 1.
         round: u32,
-        /// Seed of your requests.
-        seed: u64,
-        /// Seed of your peer's.
-        peer_seed: u64,
+        /// Your requests.
+        own: Mix,
+        /// Your peer's.
+        peer: Mix,
         /// Receives to post.
         receives: u32,
+        /// Error timeout of the send queue: 4096 ns << this.
+        err_timeout: u8,
     },
     /// Worker: this is how to reach me.
     Endpoint(Endpoint),
-    /// Go.
+    /// Import this peer.
     Run {
         /// The peer.
         peer: Endpoint,
         /// Requests to post; `None`: until told to stop.
         count: Option<u64>,
     },
+    /// Worker: the peer is imported (and bound), or cannot be.
+    Met,
+    /// Both have met.
+    Go,
     /// Worker: all posted, all completed, all messages came.
     Done,
     /// End the round.
     Stop,
     /// Worker: the round is over.
     Closed,
-    /// Your peers are gone: write down how many descriptors are left, and say closed.
+    /// Your peers are gone: write down what is left of them, and say closed.
     Rest,
     /// Close the node and end.
     Quit,

@@ -37,7 +37,7 @@ pub enum Kind {
     Completed = 3,
     /// A poll gave the last completion of a flush or suspend, which belongs to no request.
     Marker = 4,
-    /// A round begins; `a`: open descriptors.
+    /// A round begins; `a`: open descriptors, `b`: mapped files; `op`: transport mode ([`crate::plan::Mode`]).
     Began = 5,
     /// Memory that the peer wrote into was looked at; `a`: words, `b`: wrong ones.
     Memory = 6,
@@ -45,7 +45,7 @@ pub enum Kind {
     NoPeer = 7,
     /// The round is over; `a`: open descriptors, `b`: requests without completion.
     Ended = 8,
-    /// All peers are gone; `a`: open descriptors.
+    /// All peers are gone; `a`: open descriptors, `b`: mapped files.
     Rested = 9,
     /// `a`: completions that the device says it wrote in the round.
     Counted = 10,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::journal::{Kind, RECV_BIT, Record};
-use crate::plan::Op;
+use crate::plan::{Mode, Op};
 
 /// Number of the completion status that a segment gives which is gone.
 const REM_ACCESS_ABORT: u8 = 8;
@@ -18,6 +18,8 @@ const REM_ACCESS_ABORT: u8 = 8;
 pub struct Demand {
     /// Its writer was killed: requests may be open, and the end may be missing.
     pub dead: bool,
+    /// Its peer lived when it ended: the two may still be connected.
+    pub peer_lives: bool,
     /// From this round on every send succeeds (its peer stays alive).
     pub clean_from: Option<u32>,
 }
@@ -49,6 +51,10 @@ pub enum Violation {
     MessageInvented { round: u32, number: u64 },
     /// More descriptors open than before the peer came.
     Descriptors { round: u32, before: u64, after: u64 },
+    /// More shared memory mapped than before the peer came.
+    Mappings { before: u64, after: u64 },
+    /// A request that the target must refuse succeeded.
+    NotRefused { id: u64, round: u32 },
     /// A send failed although its peer was alive.
     Failed { id: u64, round: u32, status: u8 },
     /// The peer could not be imported although it was alive.
@@ -91,11 +97,8 @@ pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>)
     let mut rounds = BTreeMap::<u32, Round>::new();
     let began = records.iter().find(|record| record.kind == Kind::Began);
     let rested = records.iter().rfind(|record| record.kind == Kind::Rested);
-    if let (Some(began), Some(rested)) = (began, rested)
-        && rested.a > began.a
-    {
-        let (round, before, after) = (rested.round, began.a, rested.a);
-        verdict.violations.push(Violation::Descriptors { round, before, after });
+    if let (Some(began), Some(rested)) = (began, rested) {
+        compare_rest(began, rested, &mut verdict);
     }
     for record in records {
         let round = rounds.entry(record.round).or_default();
@@ -128,8 +131,23 @@ pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>)
     verdict
 }
 
+/// When all peers are gone, what was opened and mapped for them is gone too.
+fn compare_rest(began: &Record, rested: &Record, verdict: &mut Verdict) {
+    if rested.a > began.a {
+        let (round, before, after) = (rested.round, began.a, rested.a);
+        verdict.violations.push(Violation::Descriptors { round, before, after });
+    }
+    if rested.b > began.b {
+        verdict.violations.push(Violation::Mappings { before: began.b, after: rested.b });
+    }
+}
+
 /// What was posted and reported as done came, and nothing else came.
 fn compare_messages(records: &[Record], peer: &[Record], round: u32, verdict: &mut Verdict) {
+    let is_um = |record: &Record| {
+        record.kind == Kind::Began && record.round == round && record.op == Mode::Um as u8
+    };
+    let may_lose = records.iter().any(is_um);
     let in_round = |record: &&Record| record.round == round;
     let came = |record: &&Record| {
         record.kind == Kind::Completed && record.id & RECV_BIT != 0 && record.status == 0
@@ -148,7 +166,7 @@ fn compare_messages(records: &[Record], peer: &[Record], round: u32, verdict: &m
     for record in peer.iter().filter(in_round) {
         let number = posted.get(&record.id).copied();
         let Some(number) = number.filter(|number| !came.contains(number)) else { continue };
-        if record.kind == Kind::Completed && record.status == 0 {
+        if !may_lose && record.kind == Kind::Completed && record.status == 0 {
             verdict.violations.push(Violation::MessageLost { round, number });
         }
     }
@@ -183,6 +201,8 @@ struct Round {
     polled: u64,
     message: u64,
     ended: bool,
+    /// Messages may be lost: UM.
+    may_lose: bool,
 }
 
 impl Round {
@@ -190,7 +210,10 @@ impl Round {
         let (round, id) = (record.round, record.id);
         let clean = demand.clean_from.is_some_and(|from| round >= from);
         match record.kind {
-            Kind::Began => self.descriptors = record.a,
+            Kind::Began => {
+                self.descriptors = record.a;
+                self.may_lose = record.op == Mode::Um as u8;
+            }
             Kind::Completed => {
                 verdict.completed += 1;
                 self.polled += 1;
@@ -211,7 +234,7 @@ impl Round {
             Kind::Ended => {
                 self.ended = true;
                 let (before, after) = (self.descriptors, record.a);
-                if after > before && !clean {
+                if after > before && !clean && !demand.peer_lives {
                     verdict.violations.push(Violation::Descriptors { round, before, after });
                 }
             }
@@ -226,7 +249,8 @@ impl Round {
         }
         let is_recv = id & RECV_BIT != 0;
         if record.status != 0 {
-            let expected = record.op == Op::Churn as u8 && record.status == REM_ACCESS_ABORT;
+            let may_be_refused = record.op == Op::Churn as u8 || record.op == Op::Barred as u8;
+            let expected = may_be_refused && record.status == REM_ACCESS_ABORT;
             if clean && !is_recv && !expected {
                 let status = record.status;
                 verdict.violations.push(Violation::Failed { id, round, status });
@@ -234,10 +258,13 @@ impl Round {
             return;
         }
         verdict.succeeded += 1;
+        if record.op == Op::Barred as u8 {
+            verdict.violations.push(Violation::NotRefused { id, round });
+        }
         if is_recv {
             verdict.messages += 1;
             let expected = self.message + 1;
-            if record.a < expected || clean && record.a > expected {
+            if record.a < expected || clean && !self.may_lose && record.a > expected {
                 let came = record.a;
                 verdict.violations.push(Violation::MessageOrder { round, expected, came });
             }
@@ -304,6 +331,10 @@ mod tests {
             violations(&[post(3), done(3), counted]),
             [Violation::Counted { round, written: 2, polled: 1 }]
         );
+        let passed = Record { op: Op::Barred as u8, ..done(3) };
+        assert_eq!(violations(&[post(3), passed]), [Violation::NotRefused { id: 3, round }]);
+        let barred = Record { status: REM_ACCESS_ABORT, ..passed };
+        assert_eq!(violations(&[post(3), barred]), []);
         let memory = Record { a: 100, b: 2, ..Record::new(Kind::Memory, 1, 0) };
         assert_eq!(violations(&[memory]), [Violation::WrongMemory { round, words: 2 }]);
     }
@@ -316,7 +347,7 @@ mod tests {
             let records: Vec<_> = (0..).zip(order).flat_map(recv).collect();
             judge(&with_frame(&records), demand, None).violations.len()
         };
-        let clean = Demand { dead: false, clean_from: Some(1) };
+        let clean = Demand { clean_from: Some(1), ..Demand::default() };
         assert_eq!(came([1, 2, 3], clean), 0);
         assert_eq!(came([1, 1, 2], clean), 1, "doubled");
         assert_eq!(came([1, 3, 4], clean), 1, "lost");
@@ -327,10 +358,24 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_um_may_be_lost_and_nothing_else() {
+        let recv = |(n, a): (u64, u64)| [post(RECV_BIT | n), Record { a, ..done(RECV_BIT | n) }];
+        let clean = Demand { clean_from: Some(1), ..Demand::default() };
+        let came = |order: [u64; 3]| {
+            let middle: Vec<_> = (0..).zip(order).flat_map(recv).collect();
+            let mut records = with_frame(&middle);
+            records[0].op = Mode::Um as u8;
+            judge(&records, clean, None).violations.len()
+        };
+        assert_eq!((came([1, 2, 3]), came([1, 3, 9])), (0, 0));
+        assert!(came([1, 3, 2]) > 0 && came([1, 1, 2]) > 0);
+    }
+
+    #[test]
     fn ends_and_descriptors_are_demanded_of_the_living() {
         let mut records = with_frame(&[post(1)]);
         records.pop();
-        let dead = Demand { dead: true, clean_from: None };
+        let dead = Demand { dead: true, ..Demand::default() };
         assert_eq!(judge(&records, dead, None).violations, []);
         let named = judge(&records, Demand::default(), None).violations;
         let round = 1;
@@ -339,6 +384,8 @@ mod tests {
         records.push(Record { a: 11, ..Record::new(Kind::Ended, 1, 0) });
         let named = judge(&records, Demand::default(), None).violations;
         assert_eq!(named, [Violation::Descriptors { round, before: 10, after: 11 }]);
+        let connected = Demand { peer_lives: true, ..Demand::default() };
+        assert_eq!(judge(&records, connected, None).violations, []);
     }
 
     #[test]
@@ -366,6 +413,10 @@ mod tests {
         records.push(Record { a: 12, ..Record::new(Kind::Rested, 0, 0) });
         let named = judge(&records, Demand::default(), None).violations;
         assert_eq!(named, [Violation::Descriptors { round: 0, before: 10, after: 12 }]);
+        let last = records.len() - 1;
+        records[last] = Record { a: 10, b: 1, ..records[last] };
+        let named = judge(&records, Demand::default(), None).violations;
+        assert_eq!(named, [Violation::Mappings { before: 0, after: 1 }]);
     }
 
     #[test]
@@ -373,7 +424,7 @@ mod tests {
         let failed = Record { status: 9, ..done(1) };
         let flushed = Record { status: 11, ..done(RECV_BIT) };
         let records = with_frame(&[post(1), failed, post(RECV_BIT), flushed]);
-        let clean = Demand { dead: false, clean_from: Some(1) };
+        let clean = Demand { clean_from: Some(1), ..Demand::default() };
         let named = judge(&records, clean, None).violations;
         assert_eq!(named, [Violation::Failed { id: 1, round: 1, status: 9 }]);
     }

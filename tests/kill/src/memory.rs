@@ -11,12 +11,16 @@ use std::io;
 
 use urma_mem::Region;
 
-use crate::plan::{MESSAGE_MAX, Planned, SLOT_COUNT, SLOT_LEN, SLOTS, mix, planned};
+use crate::plan::{MESSAGE_MAX, Mix, Op, Planned, SLOT_COUNT, SLOT_LEN, SLOTS, mix, planned};
 
 /// Offset of the first counter (FETCH_ADD).
 pub const ADDED: usize = 0;
 /// Offset of the second counter (CAS).
 pub const SWAPPED: usize = 64;
+/// Words that WRITE_NOTIFY stores, one per slot.
+const NOTICES: usize = 128;
+/// Words that ordered pairs of writes step, one per slot.
+const STEPS: usize = 256;
 /// Old values of one's own atomics, 8 bytes per slot.
 const RESULTS: usize = 4096;
 /// What peers read; never changes.
@@ -34,6 +38,8 @@ const RECEIVES: usize = SOURCES + SLOTS_LEN;
 pub const RECEIVES_MAX: usize = 256;
 /// Bytes of all.
 pub const LEN: usize = RECEIVES + RECEIVES_MAX * MESSAGE_MAX;
+/// Bytes behind it that no segment covers.
+const SLACK: usize = 4096;
 
 /// The memory of one round.
 #[derive(Debug)]
@@ -48,10 +54,11 @@ impl Memory {
     /// # Errors
     /// Out of memory.
     pub fn new() -> io::Result<Self> {
-        let region = Region::private(LEN)?;
+        let region = Region::private(LEN + SLACK)?;
         let bytes: Vec<u8> =
             (0..SLOT_LEN / 8).flat_map(|index| pattern_word(index).to_le_bytes()).collect();
         region.write(PATTERN, &bytes).map_err(io::Error::other)?;
+        let region = region.sub(0, LEN).map_err(io::Error::other)?;
         Ok(Self { region, buffer: Vec::with_capacity(SLOT_LEN) })
     }
 
@@ -85,6 +92,18 @@ impl Memory {
         INBOX + SLOT_LEN * slot(id)
     }
 
+    /// Offset at the peer of the word that WRITE_NOTIFY stores.
+    #[must_use]
+    pub fn notice_of(id: u64) -> usize {
+        NOTICES + 8 * slot(id)
+    }
+
+    /// Offset at the peer of the word that ordered writes step.
+    #[must_use]
+    pub fn step_of(id: u64) -> usize {
+        STEPS + 8 * slot(id)
+    }
+
     /// Offset of receive buffer `index`.
     #[must_use]
     pub fn receive_of(index: usize) -> usize {
@@ -94,6 +113,20 @@ impl Memory {
     /// Puts the words of a write in place.
     pub fn fill_write(&mut self, id: u64, len: usize) {
         self.fill(id, len, |index| write_word(id, index));
+    }
+
+    /// Puts the two words of an ordered pair in place.
+    pub fn fill_steps(&mut self, id: u64) {
+        let words = [step_word(id, 0), step_word(id, 1)];
+        self.buffer.clear();
+        self.buffer.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        self.region.write(Self::source_of(id), &self.buffer).expect("slots lie inside");
+    }
+
+    /// Whether the read of an ordered pair saw what its second write stored.
+    #[must_use]
+    pub fn is_step_right(&self, id: u64) -> bool {
+        self.word(Self::read_of(id)) == step_word(id, 1)
     }
 
     /// Puts message `number` in place.
@@ -136,8 +169,8 @@ impl Memory {
         words.iter().enumerate().all(|(index, bytes)| *bytes == word(index).to_le_bytes())
     }
 
-    /// Looks at all that the peer with this seed wrote: words looked at, wrong ones.
-    pub fn check_inbox(&mut self, peer_seed: u64) -> (u64, u64) {
+    /// Looks at all that the peer with this mix wrote: words looked at, wrong ones.
+    pub fn check_inbox(&mut self, peer: Mix) -> (u64, u64) {
         let mut wrong = 0;
         for number in 0..SLOTS {
             self.buffer.resize(SLOT_LEN, 0);
@@ -145,19 +178,20 @@ impl Memory {
             self.region.read(at, &mut self.buffer).expect("slots lie inside");
             let words: Vec<u64> =
                 self.buffer.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-            wrong += wrong_words(peer_seed, number, &words);
+            wrong += wrong_words(peer, number, &words, self.word(Self::notice_of(number)));
         }
-        (SLOTS * (SLOT_LEN as u64 / 8), wrong)
+        (SLOTS * (SLOT_LEN as u64 / 8 + 1), wrong)
     }
 }
 
-/// Words of a slot that no order of whole and broken-off writes explains.
-fn wrong_words(seed: u64, slot: u64, words: &[u64]) -> u64 {
+/// Words of a slot that no order of whole and broken-off writes explains, given the word that the
+/// last WRITE_NOTIFY into it stored.
+fn wrong_words(of: Mix, slot: u64, words: &[u64], notice: u64) -> u64 {
     let mut wrong = 0;
     let mut finished = None;
     for (index, word) in words.iter().enumerate() {
         let Some(id) = writer(*word) else { continue };
-        let plan = planned(seed, id);
+        let plan = planned(of, id);
         let fits = *word == write_word(id, index)
             && id % SLOTS == slot
             && plan.op.is_write()
@@ -168,8 +202,14 @@ fn wrong_words(seed: u64, slot: u64, words: &[u64]) -> u64 {
             finished = finished.max(Some(id));
         }
     }
-    if let Some(id) = finished {
-        let covered = &words[..planned(seed, id).len / 8];
+    let noticed = writer(notice);
+    if let Some(id) = noticed {
+        let fits =
+            notice == notice_word(id) && id % SLOTS == slot && planned(of, id).op == Op::Notify;
+        wrong += u64::from(!fits);
+    }
+    for id in finished.into_iter().chain(noticed) {
+        let covered = &words[..planned(of, id).len / 8];
         let missing = covered.iter().filter(|word| writer(**word).is_none_or(|by| by < id));
         wrong += missing.count() as u64;
     }
@@ -183,6 +223,17 @@ fn slot(id: u64) -> usize {
 /// Word `index` of write `id`: the upper half names the request, the lower half proves it.
 fn write_word(id: u64, index: usize) -> u64 {
     ((id + 1) << 32) | (mix(id ^ (index as u64) << 40) & u64::from(u32::MAX))
+}
+
+/// The word that WRITE_NOTIFY `id` stores.
+#[must_use]
+pub fn notice_word(id: u64) -> u64 {
+    write_word(id, 1 << 20)
+}
+
+/// What write `index` of ordered pair `id` stores.
+fn step_word(id: u64, index: u64) -> u64 {
+    (id + 1) << 1 | index
 }
 
 fn writer(word: u64) -> Option<u64> {
@@ -201,10 +252,12 @@ fn message_word(number: u64, index: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Op;
+    use crate::plan::Mode;
+
+    const OF: Mix = Mix { seed: 3, mode: Mode::Rm };
 
     /// Two writes that share a slot, the later one at least as long.
-    fn two_writes(seed: u64) -> (u64, u64) {
+    fn two_writes(seed: Mix) -> (u64, u64) {
         let long = |id: &u64| {
             let plan = planned(seed, *id);
             plan.op == Op::Write && plan.len >= 64
@@ -215,40 +268,55 @@ mod tests {
         (first, (1..).map(|n| first + n * SLOTS).find(next).unwrap())
     }
 
-    fn stored(id: u64, seed: u64) -> Vec<u64> {
+    fn stored(id: u64, seed: Mix) -> Vec<u64> {
         (0..planned(seed, id).len / 8).map(|index| write_word(id, index)).collect()
     }
 
     #[test]
     fn whole_and_broken_off_writes_are_right() {
-        let (first, second) = two_writes(3);
+        let (first, second) = two_writes(OF);
         let slot = first % SLOTS;
-        let mut words = stored(first, 3);
-        assert_eq!(wrong_words(3, slot, &words), 0);
-        let later = stored(second, 3);
+        let mut words = stored(first, OF);
+        assert_eq!(wrong_words(OF, slot, &words, 0), 0);
+        let later = stored(second, OF);
         words[..4].copy_from_slice(&later[..4]);
-        assert_eq!(wrong_words(3, slot, &words), 0, "broken off over a whole one");
-        assert_eq!(wrong_words(3, slot, &later), 0);
+        assert_eq!(wrong_words(OF, slot, &words, 0), 0, "broken off over a whole one");
+        assert_eq!(wrong_words(OF, slot, &later, 0), 0);
         let mut torn = vec![0; later.len()];
         torn[2..6].copy_from_slice(&later[2..6]);
-        assert_eq!(wrong_words(3, slot, &torn), 0, "broken off, any order");
+        assert_eq!(wrong_words(OF, slot, &torn, 0), 0, "broken off, any order");
     }
 
     #[test]
     fn an_early_end_a_torn_word_and_a_wrong_place_are_seen() {
-        let (first, second) = two_writes(3);
+        let (first, second) = two_writes(OF);
         let slot = first % SLOTS;
-        let whole = stored(second, 3);
+        let whole = stored(second, OF);
         let mut early = whole.clone();
         early[1] = 0;
-        assert_eq!(wrong_words(3, slot, &early), 1, "the end is there, a word is missing");
+        assert_eq!(wrong_words(OF, slot, &early, 0), 1, "the end is there, a word is missing");
         let mut torn = whole.clone();
         torn[1] ^= 0xff;
-        assert_eq!(wrong_words(3, slot, &torn), 1);
-        assert_eq!(wrong_words(3, (slot + 1) % SLOTS, &whole[..4]), 4, "another slot");
+        assert_eq!(wrong_words(OF, slot, &torn, 0), 1);
+        assert_eq!(wrong_words(OF, (slot + 1) % SLOTS, &whole[..4], 0), 4, "another slot");
         let mut shifted = whole.clone();
         shifted[0] = whole[1];
-        assert!(wrong_words(3, slot, &shifted) > 0);
+        assert!(wrong_words(OF, slot, &shifted, 0) > 0);
+    }
+
+    #[test]
+    fn a_notice_before_its_bytes_is_seen() {
+        let is_notify = |id: &u64| planned(OF, *id).op == Op::Notify && planned(OF, *id).len > 8;
+        let id = (0..).find(is_notify).unwrap();
+        let (slot, mut words) = (id % SLOTS, stored(id, OF));
+        assert_eq!(wrong_words(OF, slot, &words, notice_word(id)), 0);
+        assert_eq!(wrong_words(OF, slot, &words, notice_word(id) + 1), 1, "another word");
+        assert!(wrong_words(OF, (slot + 1) % SLOTS, &words, notice_word(id)) > 0);
+        words[0] = 0;
+        words.pop();
+        words.push(0);
+        assert_eq!(wrong_words(OF, slot, &words, 0), 0, "broken off");
+        assert_eq!(wrong_words(OF, slot, &words, notice_word(id)), 2, "two words are missing");
     }
 
     #[test]

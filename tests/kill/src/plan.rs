@@ -1,7 +1,9 @@
 //! What a worker does: a random mix that both sides can compute.
 //!
-//! *Owns*: the function from seed and number to request. *Must not*: have state, or both sides
+//! *Owns*: the function from mix and number to request. *Must not*: have state, or both sides
 //! would not agree on what was to be written where.
+
+use serde::{Deserialize, Serialize};
 
 /// Requests that may be under way at a time; request `n` uses slot `n % SLOTS` of every area.
 pub const SLOTS: u64 = SLOT_COUNT as u64;
@@ -13,6 +15,9 @@ pub const SLOT_LEN: usize = 132 << 10;
 pub const RECEIVE_LEN: u32 = 4096;
 /// Longest message that a receive takes, in bytes.
 pub const MESSAGE_MAX: usize = RECEIVE_LEN as usize;
+
+/// Longest UM message: fits every path MTU.
+const UM_MESSAGE_MAX: usize = 256;
 
 /// Kinds of requests; the numbers are those of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,11 +41,17 @@ pub enum Op {
     Recv = 8,
     /// Into the peer's segment that comes and goes: succeeds, or is refused by the target.
     Churn = 9,
+    /// Into the peer's slot, then a word that names it.
+    Notify = 10,
+    /// Two strongly ordered writes to one word and a strongly ordered read of it, posted at once.
+    Ordered = 11,
+    /// With a wrong token, or one byte too far: always refused by the target.
+    Barred = 12,
 }
 
 impl Op {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Write,
         Self::WriteImm,
         Self::Read,
@@ -50,6 +61,9 @@ impl Op {
         Self::SendImm,
         Self::Recv,
         Self::Churn,
+        Self::Notify,
+        Self::Ordered,
+        Self::Barred,
     ];
 
     /// The kind with this number.
@@ -67,8 +81,30 @@ impl Op {
     /// Stores into the peer's slot.
     #[must_use]
     pub fn is_write(self) -> bool {
-        matches!(self, Self::Write | Self::WriteImm)
+        matches!(self, Self::Write | Self::WriteImm | Self::Notify)
     }
+}
+
+/// Transport mode of a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Mode {
+    /// Everything; a refusal by the target harms nobody.
+    Rm = 1,
+    /// Two jetties bound to each other: a refusal ends the queue, so nothing is asked that may be
+    /// refused.
+    Rc = 2,
+    /// Messages only, and any of them may be lost.
+    Um = 3,
+}
+
+/// Which requests a side makes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mix {
+    /// Any number.
+    pub seed: u64,
+    /// The transport mode.
+    pub mode: Mode,
 }
 
 /// One request of the mix.
@@ -82,24 +118,16 @@ pub struct Planned {
     pub offset: usize,
 }
 
-/// Request number `id` of the worker with this seed.
+/// Request number `id` of the worker with this mix.
 #[must_use]
-pub fn planned(seed: u64, id: u64) -> Planned {
-    let random = mix(seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let op = match random % 16 {
-        0..5 => Op::Write,
-        5 => Op::Churn,
-        6..8 => Op::WriteImm,
-        8..11 => Op::Read,
-        11 => Op::FetchAdd,
-        12 => Op::Cas,
-        13 | 14 => Op::Send,
-        _ => Op::SendImm,
-    };
+pub fn planned(of: Mix, id: u64) -> Planned {
+    let random = mix(of.seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let op = op(of.mode, random % 20);
     let longest = match op {
-        Op::FetchAdd | Op::Cas => 8,
+        Op::FetchAdd | Op::Cas | Op::Ordered | Op::Barred => 8,
+        Op::Send | Op::SendImm if of.mode == Mode::Um => UM_MESSAGE_MAX,
         Op::Send | Op::SendImm | Op::Recv | Op::Churn => MESSAGE_MAX,
-        Op::Write | Op::WriteImm | Op::Read => match (random >> 8) % 32 {
+        Op::Write | Op::WriteImm | Op::Notify | Op::Read => match (random >> 8) % 32 {
             0..16 => 64,
             16..24 => 4096,
             24..31 => 32 << 10,
@@ -112,10 +140,28 @@ pub fn planned(seed: u64, id: u64) -> Planned {
     Planned { op, len, offset }
 }
 
+fn op(mode: Mode, random: u64) -> Op {
+    match (mode, random) {
+        (Mode::Um, 0..10) => Op::Send,
+        (Mode::Um, _) => Op::SendImm,
+        (Mode::Rm, 5) => Op::Churn,
+        (Mode::Rm, 19) => Op::Barred,
+        (_, 6..8) => Op::WriteImm,
+        (_, 8..11) => Op::Read,
+        (_, 11) => Op::FetchAdd,
+        (_, 12) => Op::Cas,
+        (_, 13 | 14) => Op::Send,
+        (_, 15) => Op::SendImm,
+        (_, 16 | 17) => Op::Notify,
+        (_, 18 | 19) => Op::Ordered,
+        _ => Op::Write,
+    }
+}
+
 /// How many messages the `count` requests from `first` on hold.
 #[must_use]
-pub fn messages(seed: u64, first: u64, count: u64) -> u64 {
-    (first..first + count).map(|id| u64::from(planned(seed, id).op.is_message())).sum()
+pub fn messages(of: Mix, first: u64, count: u64) -> u64 {
+    (first..first + count).map(|id| u64::from(planned(of, id).op.is_message())).sum()
 }
 
 /// A number that looks random.
@@ -140,8 +186,11 @@ mod tests {
     #[test]
     fn plans_fit_their_slots_and_hold_every_kind() {
         let mut seen = Vec::new();
-        for id in 0..10_000 {
-            let plan = planned(7, id);
+        let mixes = [Mode::Rm, Mode::Rc, Mode::Um].map(|mode| Mix { seed: 7, mode });
+        for (of, id) in mixes.into_iter().flat_map(|of| (0..10_000).map(move |id| (of, id))) {
+            let plan = planned(of, id);
+            assert!(of.mode != Mode::Um || matches!(plan.op, Op::Send | Op::SendImm));
+            assert!(of.mode == Mode::Rm || !matches!(plan.op, Op::Churn | Op::Barred));
             assert!(
                 plan.len >= 8 && plan.len.is_multiple_of(8) && plan.offset + plan.len <= SLOT_LEN
             );

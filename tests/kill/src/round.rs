@@ -6,17 +6,17 @@
 use std::{io, time::Duration};
 
 use urma_core::{
-    Completion, CompletionFlags, CrOpcode, CrStatus, JettyState, Jfc, LocalSge, RecvWr, RemoteAddr,
-    SendOp, SendWr, Status,
+    Completion, CompletionFlags, CrOpcode, CrStatus, JettyState, Jfc, LocalSge, RecvWr, Status,
 };
 
 use crate::{
-    channel::{Channel, Word},
-    descriptors::open_count,
+    channel::{Channel, Endpoint, Word},
+    descriptors::{mapped_count, open_count},
     journal::{Journal, Kind, RECV_BIT, Record},
-    memory::{ADDED, Memory, RECEIVES_MAX, SWAPPED},
+    memory::{Memory, RECEIVES_MAX},
     pause::{Bound, rest},
-    plan::{MESSAGE_MAX, Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, messages, planned},
+    plan::{Mix, Mode, Op, Planned, RECEIVE_LEN, SLOT_COUNT, SLOTS, messages, planned},
+    post::{ids, post},
     side::{Objects, Outcome, Peer, Side},
 };
 
@@ -25,12 +25,14 @@ use crate::{
 pub struct Orders {
     /// Its number, from 1.
     pub round: u32,
-    /// Seed of the own requests.
-    pub seed: u64,
-    /// Seed of the peer's.
-    pub peer_seed: u64,
+    /// The own requests.
+    pub own: Mix,
+    /// The peer's.
+    pub peer: Mix,
     /// Receives to post.
     pub receives: u32,
+    /// Error timeout of the send queue: 4096 ns << this.
+    pub err_timeout: u8,
     /// How long open requests are waited for at the end.
     pub bound: Duration,
 }
@@ -65,7 +67,8 @@ pub fn run(
     orders: Orders,
 ) -> Outcome<()> {
     let round = orders.round;
-    journal.write(Record { a: open_count(), ..Record::new(Kind::Began, round, 0) });
+    let (op, a, b) = (orders.own.mode as u8, open_count(), mapped_count());
+    journal.write(Record { op, a, b, ..Record::new(Kind::Began, round, 0) });
     let baseline = open_count();
     let open = {
         let mut work = Work::new(side, journal, orders)?;
@@ -82,13 +85,14 @@ pub fn run(
     Ok(())
 }
 
-/// Writes down how many descriptors are left when every peer is gone.
+/// Writes down how many descriptors and mappings are left when every peer is gone.
 ///
 /// # Errors
 /// The starter is gone.
 pub fn rested(journal: &mut Journal, channel: &mut Channel, baseline: u64) -> io::Result<()> {
     await_descriptors(baseline);
-    journal.write(Record { a: open_count(), ..Record::new(Kind::Rested, 0, 0) });
+    let (a, b) = (open_count(), mapped_count());
+    journal.write(Record { a, b, ..Record::new(Kind::Rested, 0, 0) });
     channel.say(&Word::Closed)
 }
 
@@ -131,7 +135,7 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     fn new(side: &'a Side, journal: &'a mut Journal, orders: Orders) -> Outcome<Self> {
         let counted = side.completions()?;
-        let objects = side.objects()?;
+        let objects = side.objects(orders.own.mode, orders.err_timeout)?;
         let next = first_id(orders.round);
         let mut work = Self {
             side,
@@ -162,7 +166,14 @@ impl<'a> Work<'a> {
             Word::Stop => return Ok(()),
             other => return Err(format!("{other:?} is not due").into()),
         };
-        let Ok(peer) = self.side.import(&peer, IMPORT) else {
+        let peer = self.meet(&peer);
+        channel.say(&Word::Met)?;
+        match channel.wait(SILENCE)? {
+            Word::Go => {}
+            Word::Stop => return Ok(()),
+            other => return Err(format!("{other:?} is not due").into()),
+        }
+        let Ok(peer) = peer else {
             self.note(Kind::NoPeer, 0);
             if count.is_some() {
                 // The journal says what is wrong; nobody needs to wait for it.
@@ -175,6 +186,16 @@ impl<'a> Work<'a> {
         self.settle()?;
         drop(peer);
         Ok(())
+    }
+
+    /// Imports the peer, and binds the jetty to it where that is due.
+    fn meet(&mut self, peer: &Endpoint) -> Outcome<Peer> {
+        let mode = self.orders.own.mode;
+        let peer = self.side.import(peer, mode, IMPORT)?;
+        if mode == Mode::Rc {
+            self.objects.jetty.bind(&peer.target)?;
+        }
+        Ok(peer)
     }
 
     fn poll_until_stop(&mut self, channel: &mut Channel) -> Outcome<()> {
@@ -197,7 +218,12 @@ impl<'a> Work<'a> {
     ) -> Outcome<()> {
         let first = first_id(self.orders.round);
         let last = first + count.unwrap_or(1 << 23);
-        let due = count.map(|count| messages(self.orders.peer_seed, first, count));
+        // Those of UM may be lost: nobody waits for them.
+        let is_sure = self.orders.own.mode != Mode::Um;
+        let due = count.map(|count| match is_sure {
+            true => messages(self.orders.peer, first, count),
+            false => 0,
+        });
         let mut told = false;
         for turn in 0_u64.. {
             let came = self.poll()?;
@@ -230,8 +256,7 @@ impl<'a> Work<'a> {
     /// Posts the next request if its slot is free. Whether it did.
     fn try_post(&mut self, peer: &Peer) -> bool {
         let id = self.next;
-        let slot = slot(id);
-        if self.open[slot].is_some()
+        if self.open[slot(id)].is_some()
             || self.posts_left == Some(0)
             || self.journal.room() < ROOM_KEPT
         {
@@ -240,7 +265,7 @@ impl<'a> Work<'a> {
         if id.is_multiple_of(CHURN_EVERY) && !self.turn_churn() {
             return false;
         }
-        let plan = planned(self.orders.seed, id);
+        let plan = planned(self.orders.own, id);
         let expected = match plan.op {
             Op::FetchAdd => self.added,
             Op::Cas => self.swapped,
@@ -253,24 +278,37 @@ impl<'a> Work<'a> {
             return true;
         }
         self.fill(id, &plan, expected);
-        let (op, a, b) = (plan.op as u8, plan.len as u64, expected);
-        let round = self.orders.round;
-        self.journal.write(Record { op, a, b, ..Record::new(Kind::Posting, round, id) });
-        let posted = post(&mut self.objects, peer, (id, &plan, expected));
         if let Some(left) = &mut self.posts_left {
             *left -= 1;
         }
-        if posted {
-            self.open[slot] = Some(Open { id, plan, expected });
+        if self.post(peer, Open { id, plan, expected }) {
             match plan.op {
                 Op::FetchAdd => self.added += 1,
                 Op::Cas => self.swapped += 1,
                 op => self.messages_sent += u64::from(op.is_message()),
             }
-        } else {
-            self.note(Kind::Refused, id);
+        }
+        true
+    }
+
+    /// Writes down what is about to be posted, posts it, and writes down what was refused.
+    fn post(&mut self, peer: &Peer, open: Open) -> bool {
+        let Open { id, plan, expected } = open;
+        let (op, a, b) = (plan.op as u8, plan.len as u64, expected);
+        let round = self.orders.round;
+        let all = ids(id, plan.op);
+        for id in all.clone() {
+            self.journal.write(Record { op, a, b, ..Record::new(Kind::Posting, round, id) });
+        }
+        let taken = post(&mut self.objects, peer, (id, &plan, expected));
+        for refused in all.clone().skip(taken) {
+            self.note(Kind::Refused, refused);
             self.posts_left.get_or_insert(POSTS_AFTER_FAILURE);
         }
+        if taken < all.count() {
+            return false;
+        }
+        self.open[slot(id)] = Some(open);
         true
     }
 
@@ -291,7 +329,10 @@ impl<'a> Work<'a> {
     fn fill(&mut self, id: u64, plan: &Planned, number: u64) {
         let memory = &mut self.objects.memory;
         match plan.op {
-            Op::Write | Op::WriteImm | Op::Churn => memory.fill_write(id, plan.len),
+            Op::Write | Op::WriteImm | Op::Notify | Op::Churn | Op::Barred => {
+                memory.fill_write(id, plan.len);
+            }
+            Op::Ordered => memory.fill_steps(id),
             Op::Send | Op::SendImm => memory.fill_message(id, plan.len, number),
             Op::Read | Op::FetchAdd | Op::Cas | Op::Recv => {}
         }
@@ -359,6 +400,7 @@ impl<'a> Work<'a> {
         let memory = &mut self.objects.memory;
         match open.plan.op {
             Op::Read => memory.is_read_right(open.id, &open.plan),
+            Op::Ordered => memory.is_step_right(open.id),
             // After a failure it is not known what earlier ones did.
             Op::FetchAdd | Op::Cas => {
                 self.posts_left.is_some()
@@ -435,7 +477,7 @@ impl<'a> Work<'a> {
         // One more look: nothing may come behind the last one.
         rest(Duration::from_millis(2));
         self.poll()?;
-        let (a, b) = self.objects.memory.check_inbox(self.orders.peer_seed);
+        let (a, b) = self.objects.memory.check_inbox(self.orders.peer);
         let round = self.orders.round;
         self.journal.write(Record { a, b, ..Record::new(Kind::Memory, round, 0) });
         // The driver drops entries that answer nothing; the device's own count shows them.
@@ -449,41 +491,6 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Posts one request. Whether it was taken.
-fn post(objects: &mut Objects, peer: &Peer, (id, plan, expected): (u64, &Planned, u64)) -> bool {
-    let segment = &objects.segment;
-    let len = u32::try_from(plan.len).unwrap_or(u32::MAX);
-    let local = |offset: usize| LocalSge { segment, addr: segment.va() + offset as u64, len };
-    let there = |offset: usize| {
-        let addr = peer.segment.va() + offset as u64;
-        RemoteAddr { segment: &peer.segment, addr }
-    };
-    let src = [local(Memory::source_of(id))];
-    let landing = [local(Memory::read_of(id))];
-    let result = local(Memory::result_of(id));
-    let inbox = there(Memory::inbox_of(id));
-    let op = match plan.op {
-        Op::Write => SendOp::Write { src: &src, dst: inbox },
-        Op::WriteImm => SendOp::WriteImm { src: &src, dst: inbox, imm: expected },
-        Op::Churn => {
-            let addr = peer.churn.va() + (slot(id) * MESSAGE_MAX) as u64;
-            SendOp::Write { src: &src, dst: RemoteAddr { segment: &peer.churn, addr } }
-        }
-        Op::Read => {
-            SendOp::Read { dst: &landing, src: there(crate::memory::PATTERN + plan.offset) }
-        }
-        Op::FetchAdd => SendOp::FetchAdd { result, target: there(ADDED), value: 1 },
-        Op::Cas => {
-            let target = there(SWAPPED);
-            SendOp::Cas { result, target, compare: expected, swap: expected + 1 }
-        }
-        Op::Send => SendOp::Send { src: &src },
-        Op::SendImm => SendOp::SendImm { src: &src, imm: expected },
-        Op::Recv => return false,
-    };
-    objects.jetty.post_send(&[SendWr::new(op, &peer.target, id)]).is_ok()
-}
-
 fn take(jfc: &mut Jfc, done: &mut [Completion]) -> Result<usize, Status> {
     jfc.poll(done)
 }
@@ -492,9 +499,10 @@ fn is_marker(done: &Completion) -> bool {
     done.flags.intersects(CompletionFlags::FLUSH_ERR_DONE | CompletionFlags::SUSPEND_DONE)
 }
 
-/// Memory that comes and goes is refused while it is gone.
+/// Memory that comes and goes is refused while it is gone; what is barred always is.
 fn is_expected(op: u8, status: CrStatus) -> bool {
-    op == Op::Churn as u8 && status == CrStatus::RemAccessAbort
+    let may_be_refused = op == Op::Churn as u8 || op == Op::Barred as u8;
+    may_be_refused && status == CrStatus::RemAccessAbort
 }
 
 fn is_stop(word: Option<Word>) -> io::Result<bool> {
@@ -505,7 +513,8 @@ fn is_stop(word: Option<Word>) -> io::Result<bool> {
     }
 }
 
-fn slot(id: u64) -> usize {
+/// The slot of a request.
+pub(crate) fn slot(id: u64) -> usize {
     usize::try_from(id % SLOTS).unwrap_or(0)
 }
 

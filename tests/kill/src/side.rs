@@ -20,7 +20,7 @@ use crate::{
     channel::Endpoint,
     memory::Memory,
     pause::{Bound, rest},
-    plan::{MESSAGE_MAX, SLOT_COUNT},
+    plan::{MESSAGE_MAX, Mode, SLOT_COUNT},
 };
 
 /// What a worker fails with.
@@ -84,17 +84,17 @@ impl Side {
     ///
     /// # Errors
     /// What the API refused.
-    pub fn objects(&self) -> Outcome<Objects> {
+    pub fn objects(&self, mode: Mode, err_timeout: u8) -> Outcome<Objects> {
         let ctx = &self.context;
         let memory = Memory::new()?;
         let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(TOKEN);
         let segment = ctx.register(memory.region(), &cfg, None)?;
         let send_jfc = ctx.create_jfc(&JfcCfg::new(JFC_DEPTH), None)?;
         let recv_jfc = ctx.create_jfc(&JfcCfg::new(JFC_DEPTH), None)?;
-        let mode = TransportMode::Rm;
+        let mode = transport(mode);
         let recv = JfrCfg { min_rnr_timer: RNR_TIMER, ..JfrCfg::new(mode, RECV_DEPTH) };
         let recv = JettyRecv::Own { cfg: recv, jfc: &recv_jfc };
-        let send = JfsCfg::new(mode, SEND_DEPTH);
+        let send = JfsCfg { err_timeout, ..JfsCfg::new(mode, SEND_DEPTH) };
         let jetty = ctx.create_jetty(&JettyCfg::new(send, &send_jfc, recv))?;
         let churn = Churn {
             region: Region::private(CHURN_LEN)?,
@@ -109,11 +109,11 @@ impl Side {
     ///
     /// # Errors
     /// What the API refused, or that the peer is not there.
-    pub fn import(&self, peer: &Endpoint, limit: Duration) -> Outcome<Peer> {
+    pub fn import(&self, peer: &Endpoint, mode: Mode, limit: Duration) -> Outcome<Peer> {
         let eid = Eid::from(peer.eid.parse::<IpAddr>()?);
         let bound = Bound::after(limit);
         loop {
-            match self.try_import(eid, peer) {
+            match self.try_import(eid, peer, transport(mode)) {
                 Ok(peer) => return Ok(peer),
                 Err(Status::TimedOut | Status::Unreachable) if !bound.is_over() => {
                     rest(Duration::from_millis(5));
@@ -123,14 +123,14 @@ impl Side {
         }
     }
 
-    fn try_import(&self, eid: Eid, peer: &Endpoint) -> Result<Peer, Status> {
+    fn try_import(&self, eid: Eid, peer: &Endpoint, mode: TransportMode) -> Result<Peer, Status> {
         let target = RemoteJetty {
             id: JettyId { eid, uasid: peer.uasid, id: peer.jetty },
             kind: TargetKind::Jetty,
-            mode: TransportMode::Rm,
+            mode,
             order: OrderType::Default,
             policy: TokenPolicy::None,
-            tp: TpType::Rtp,
+            tp: TpType::of(mode),
         };
         let memory = RemoteSegment {
             ubva: Ubva { eid, uasid: peer.uasid, va: peer.va },
@@ -145,11 +145,15 @@ impl Side {
             token_id: TokenId::new(peer.churn_id),
             ..memory
         };
+        let other = Token::new(peer.token ^ 1);
+        let strange = RemoteSegment { policy: TokenPolicy::PlainText(other), ..memory };
+        let longer = RemoteSegment { len: peer.len + 8, ..memory };
         let target = self.context.import_jetty(&target)?;
         let import =
             |told| self.context.import_segment(told, SegmentAccess::REMOTE_ALL, Mapping::None);
         let (segment, churn) = (import(&memory)?, import(&churn)?);
-        Ok(Peer { target, segment, churn })
+        let (strange, longer) = (import(&strange)?, import(&longer)?);
+        Ok(Peer { target, segment, churn, strange, longer })
     }
 }
 
@@ -199,6 +203,18 @@ pub struct Peer {
     pub segment: ImportedSegment,
     /// Its memory that comes and goes.
     pub churn: ImportedSegment,
+    /// Its memory, with a wrong token.
+    pub strange: ImportedSegment,
+    /// Its memory, said to be longer than it is.
+    pub longer: ImportedSegment,
+}
+
+fn transport(mode: Mode) -> TransportMode {
+    match mode {
+        Mode::Rm => TransportMode::Rm,
+        Mode::Rc => TransportMode::Rc,
+        Mode::Um => TransportMode::Um,
+    }
 }
 
 /// Memory that is registered and unregistered again and again.

@@ -12,31 +12,46 @@ mod worker;
 mod tests {
     use std::process::Command;
 
-    use urma_kill::channel::Word;
+    use urma_kill::{
+        channel::Word,
+        plan::{Mix, Mode},
+    };
 
     use crate::worker::Worker;
 
-    const COUNT: u64 = 120;
+    const COUNT: u64 = 240;
+    const ERR_TIMEOUT: u8 = 17;
     /// More than the messages of a side, so that none waits for a receive.
     const RECEIVES: u32 = 200;
-    const SEEDS: [u64; 2] = [11, 12];
+    const MIXES: [Mix; 2] = [Mix { seed: 11, mode: Mode::Rm }, Mix { seed: 12, mode: Mode::Rm }];
+    const PATHS: [&str; 2] = ["same-host", "packets"];
 
     /// What the judge says of a worker with `fault`, in JSON.
     fn verdict(path: &str, fault: Option<&str>) -> String {
+        verdicts(path, fault, MIXES).swap_remove(0)
+    }
+
+    /// What the judge says of a worker with `fault` and of its peer without one.
+    fn verdicts(path: &str, fault: Option<&str>, mixes: [Mix; 2]) -> Vec<String> {
         let variables = [("URMA_PATH", path)];
         let planted: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
         let arguments = [&["--bound-ms", "1500"], &planted[..]].concat();
         let mut one = Worker::start_with("faulty", &variables, &arguments).unwrap();
         let mut two = Worker::start_with("right", &variables, &["--bound-ms", "1500"]).unwrap();
-        let [seed, peer_seed] = SEEDS;
-        let receives = RECEIVES;
-        one.say(&Word::Prepare { round: 1, seed, peer_seed, receives }).unwrap();
-        let (seed, peer_seed) = (peer_seed, seed);
-        two.say(&Word::Prepare { round: 1, seed, peer_seed, receives }).unwrap();
+        let (receives, err_timeout) = (RECEIVES, ERR_TIMEOUT);
+        let prepare = |own, peer| Word::Prepare { round: 1, own, peer, receives, err_timeout };
+        one.say(&prepare(mixes[0], mixes[1])).unwrap();
+        two.say(&prepare(mixes[1], mixes[0])).unwrap();
         let (here, there) = (one.hear_endpoint().unwrap(), two.hear_endpoint().unwrap());
         let to = |peer| Word::Run { peer, count: Some(COUNT) };
         one.say(&to(there)).unwrap();
         two.say(&to(here)).unwrap();
+        for worker in [&mut one, &mut two] {
+            worker.hear_that(&Word::Met).unwrap();
+        }
+        for worker in [&mut one, &mut two] {
+            worker.say(&Word::Go).unwrap();
+        }
         // With a completion lost, one waits forever for a free slot: a second is enough.
         for worker in [&mut one, &mut two] {
             let _ = worker.channel.wait(std::time::Duration::from_secs(3));
@@ -47,21 +62,34 @@ mod tests {
         for worker in [&mut one, &mut two] {
             while worker.hear().unwrap() != Word::Closed {}
         }
+        [one, two].iter().map(judged).collect()
+    }
+
+    fn judged(worker: &Worker) -> String {
+        judged_with(worker, &["--clean-from", "1"])
+    }
+
+    fn judged_with(worker: &Worker, demand: &[&str]) -> String {
         let judge = Command::new(env!("CARGO_BIN_EXE_kill_judge"))
-            .args(["--clean-from", "1", "--json"])
-            .arg(one.journal())
+            .args(demand)
+            .arg("--json")
+            .arg(worker.journal())
             .output()
             .unwrap();
         let text = String::from_utf8(judge.stdout).unwrap();
-        assert_eq!(judge.status.code(), Some(i32::from(!text.contains("\"violations\":[]"))));
+        assert_eq!(judge.status.code(), Some(i32::from(!is_right(&text))));
         text
+    }
+
+    fn is_right(text: &str) -> bool {
+        text.contains("\"violations\":[]")
     }
 
     #[test]
     fn a_right_device_is_judged_right() {
-        for path in ["same-host", "packets"] {
+        for path in PATHS {
             let text = verdict(path, None);
-            assert!(text.contains("\"violations\":[]"), "{path}: {text}");
+            assert!(is_right(&text), "{path}: {text}");
             let least = COUNT + u64::from(RECEIVES);
             let posted = text.split([':', ',']).nth(1).and_then(|text| text.parse::<u64>().ok());
             assert!(posted.is_some_and(|posted| posted > least), "{text}");
@@ -70,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_dropped_completion_is_named() {
-        for path in ["same-host", "packets"] {
+        for path in PATHS {
             let text = verdict(path, Some("CompletionDropped"));
             assert!(text.contains("no_completion"), "{path}: {text}");
         }
@@ -78,12 +106,100 @@ mod tests {
 
     #[test]
     fn a_doubled_completion_is_named() {
-        for path in ["same-host", "packets"] {
+        for path in PATHS {
             let text = verdict(path, Some("CompletionDoubled"));
             // The driver drops what answers no request; the device's own count tells.
             let named =
                 text.contains("\"rule\":\"completed\"") || text.contains("\"rule\":\"counted\"");
             assert!(named, "{path}: {text}");
         }
+    }
+
+    #[test]
+    fn right_devices_are_judged_right_in_every_mode() {
+        for (path, mode) in PATHS.into_iter().flat_map(|path| [(path, Mode::Rc), (path, Mode::Um)])
+        {
+            let mixes = [11, 12].map(|seed| Mix { seed, mode });
+            for text in verdicts(path, None, mixes) {
+                assert!(is_right(&text), "{path}, {mode:?}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_not_checked_is_named() {
+        for path in PATHS {
+            let named = told(path, "TokenNotChecked", "not_refused");
+            assert!(named.is_ok(), "{path}: {named:?}");
+        }
+    }
+
+    #[test]
+    fn a_bound_that_is_off_by_one_is_named() {
+        // Over packets the device holds nothing but the segment's own bytes: what its check lets
+        // pass, the memory still refuses. On one host there is more behind them.
+        let named = told("same-host", "BoundOffByOne", "not_refused");
+        assert!(named.is_ok(), "{named:?}");
+    }
+
+    #[test]
+    fn swapped_requests_are_named() {
+        // Planted in the direct path, which packets do not take.
+        let named = told("same-host", "OrderSwapped", "wrong_bytes");
+        assert!(named.is_ok(), "{named:?}");
+    }
+
+    #[test]
+    fn an_acknowledgement_before_the_placement_is_named() {
+        for path in PATHS {
+            // On one host it is acknowledged even before it is checked.
+            let rule = if path == "packets" { "wrong_bytes" } else { "not_refused" };
+            let named = told(path, "AckBeforePlacement", rule);
+            assert!(named.is_ok(), "{path}: {named:?}");
+        }
+    }
+
+    #[cfg(feature = "fault-hooks")]
+    #[test]
+    fn an_early_end_of_a_write_that_was_broken_off_is_named() {
+        let text = broken_off(Some("LastByteEarly"));
+        assert!(text.contains("\"rule\":\"wrong_memory\""), "{text}");
+        let text = broken_off(None);
+        assert!(is_right(&text), "{text}");
+    }
+
+    /// What the judge says of the peer of a worker that died while it wrote.
+    #[cfg(feature = "fault-hooks")]
+    fn broken_off(fault: Option<&str>) -> String {
+        let planted: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
+        let doomed = [("URMA_PATH", "same-host"), ("URMA_KILL_AT", "MidCopy:1")];
+        let mut one = Worker::start_with("faulty", &doomed, &planted).unwrap();
+        let right = [("URMA_PATH", "same-host")];
+        let mut two = Worker::start_with("right", &right, &["--bound-ms", "1500"]).unwrap();
+        let (receives, err_timeout) = (RECEIVES, ERR_TIMEOUT);
+        let prepare = |own, peer| Word::Prepare { round: 1, own, peer, receives, err_timeout };
+        one.say(&prepare(MIXES[0], MIXES[1])).unwrap();
+        two.say(&prepare(MIXES[1], MIXES[0])).unwrap();
+        let (here, there) = (one.hear_endpoint().unwrap(), two.hear_endpoint().unwrap());
+        one.say(&Word::Run { peer: there, count: None }).unwrap();
+        two.say(&Word::Run { peer: here, count: None }).unwrap();
+        for worker in [&mut one, &mut two] {
+            worker.hear_that(&Word::Met).unwrap();
+        }
+        for worker in [&mut one, &mut two] {
+            worker.say(&Word::Go).unwrap();
+        }
+        assert!(one.wait(crate::worker::HANG).is_some(), "the hook was not reached");
+        two.say(&Word::Stop).unwrap();
+        two.hear_that(&Word::Closed).unwrap();
+        judged_with(&two, &[])
+    }
+
+    /// Whether the judge names `rule` to either of the two; else all that it says. Which of the two
+    /// devices errs over packets and which over shared memory differs with the fault.
+    fn told(path: &str, fault: &str, rule: &str) -> Result<(), Vec<String>> {
+        let all = verdicts(path, Some(fault), MIXES);
+        let rule = format!("\"rule\":\"{rule}\"");
+        if all.iter().any(|text| text.contains(&rule)) { Ok(()) } else { Err(all) }
     }
 }

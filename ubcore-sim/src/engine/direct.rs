@@ -294,6 +294,7 @@ fn store_end_first(
             for _ in 0..YIELDS {
                 std::thread::yield_now();
             }
+            hooks::pass(Hook::MidCopy);
         }
     }
 }

@@ -23,6 +23,9 @@ struct Args {
     /// Its writer was killed: open requests and a missing end are right.
     #[arg(long)]
     dead: bool,
+    /// Its peer lived when it ended: the two may still be connected.
+    #[arg(long)]
+    peer_lives: bool,
     /// From this round on no send may fail.
     #[arg(long)]
     clean_from: Option<u32>,
@@ -42,7 +45,8 @@ fn main() -> ExitCode {
         peer => peer.flatten(),
     };
     let peer = peer.as_deref().map(|records| (records, 1));
-    let demand = Demand { dead: args.dead, clean_from: args.clean_from };
+    let demand =
+        Demand { dead: args.dead, peer_lives: args.peer_lives, clean_from: args.clean_from };
     let verdict = judge(&records, demand, peer);
     if args.json {
         match serde_json::to_string(&verdict) {

@@ -48,9 +48,9 @@ fn main() -> Outcome<()> {
     let baseline = open_count();
     loop {
         match channel.wait(Duration::from_secs(60))? {
-            Word::Prepare { round, seed, peer_seed, receives } => {
+            Word::Prepare { round, own, peer, receives, err_timeout } => {
                 let bound = Duration::from_millis(args.bound_ms);
-                let orders = Orders { round, seed, peer_seed, receives, bound };
+                let orders = Orders { round, own, peer, receives, err_timeout, bound };
                 round::run(&side, &mut journal, &mut channel, orders)?;
             }
             Word::Rest => round::rested(&mut journal, &mut channel, baseline)?,
@@ -72,6 +72,8 @@ fn cfg(args: &Args) -> Outcome<NodeCfg> {
         None => None,
         Some("CompletionDropped") => Some(PlantedFault::CompletionDropped),
         Some("CompletionDoubled") => Some(PlantedFault::CompletionDoubled),
+        Some("TokenNotChecked") => Some(PlantedFault::TokenNotChecked),
+        Some("BoundOffByOne") => Some(PlantedFault::BoundOffByOne),
         Some("LastByteEarly") => Some(PlantedFault::LastByteEarly),
         Some("OrderSwapped") => Some(PlantedFault::OrderSwapped),
         Some("AckBeforePlacement") => Some(PlantedFault::AckBeforePlacement),

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use urma_kill::{
     channel::{Endpoint, Word},
     pause::rest,
-    plan::mix,
+    plan::{Mix, Mode, mix},
 };
 
 use crate::{leftovers::sockets_of, worker::Worker};
@@ -31,6 +31,8 @@ pub(crate) enum How {
     Stopped(u64, u64),
     /// SIGSTOP, a rest, SIGCONT, as long again, SIGKILL.
     Resumed(u64, u64),
+    /// SIGSTOP, a rest, SIGCONT, the round goes to its end, SIGKILL.
+    Outlived(u64, u64),
     /// At the n-th pass of a hook.
     Hook(&'static str, u64),
 }
@@ -53,6 +55,9 @@ impl fmt::Display for Death {
             Self::Random(How::KilledEarly(_)) => f.write_str("killed while setting up"),
             Self::Random(How::Stopped(..)) => f.write_str("stopped, then killed"),
             Self::Random(How::Resumed(..)) => f.write_str("stopped, resumed, then killed"),
+            Self::Random(How::Outlived(..)) => {
+                f.write_str("stopped, resumed, killed after the end")
+            }
             Self::Random(How::Hook(name, _)) | Self::Hook(name) => write!(f, "at {name}"),
             Self::Missed(name) => write!(f, "killed, {name} not reached"),
         }
@@ -66,6 +71,7 @@ pub(crate) struct Plan {
     /// Value of `URMA_PATH`.
     pub(crate) path: &'static str,
     pub(crate) how: How,
+    pub(crate) mode: Mode,
     /// The victim is started (and told everything) first.
     victim_first: bool,
 }
@@ -89,6 +95,12 @@ const COUNT_AFTER: u64 = 150;
 const RECEIVES_AFTER: u32 = 200;
 /// Receives in the round of the kill.
 const RECEIVES: u32 = 64;
+/// Error timeout: 537 ms.
+const ERR_TIMEOUT: u8 = 17;
+/// Error timeout of a round whose victim is stopped for longer: 67 ms.
+const ERR_TIMEOUT_SHORT: u8 = 14;
+/// How long such a victim is stopped, in milliseconds.
+const LONG_MS: u64 = 250;
 /// How long a hook is waited for.
 const HOOK_LIMIT: Duration = Duration::from_secs(8);
 
@@ -109,10 +121,38 @@ impl Plan {
                 0 => How::KilledEarly(after_us / 40),
                 1 => How::Stopped(after_us, pause_ms),
                 2 => How::Resumed(after_us, pause_ms),
+                3 => match draw(6) % 3 {
+                    0 => How::Stopped(after_us, LONG_MS + pause_ms),
+                    1 => How::Resumed(after_us, LONG_MS + pause_ms),
+                    _ => How::Outlived(after_us, LONG_MS + pause_ms),
+                },
                 _ => How::Killed(after_us),
             }
         };
-        Self { seed, path, how, victim_first: draw(5).is_multiple_of(2) }
+        let mode = match (how, draw(7) % 8) {
+            // UM passes few of the hooks.
+            (_, 0..4) => Mode::Rm,
+            (How::Hook(..), _) | (_, 4 | 5) => Mode::Rc,
+            _ => Mode::Um,
+        };
+        Self { seed, path, how, mode, victim_first: draw(5).is_multiple_of(2) }
+    }
+
+    /// The requests of one side of one round.
+    fn mix(&self, salt: u64) -> Mix {
+        Mix { seed: mix(self.seed ^ salt), mode: self.mode }
+    }
+
+    /// Error timeout of the round of the kill.
+    fn err_timeout(&self) -> u8 {
+        match self.how {
+            How::Stopped(_, pause_ms) | How::Resumed(_, pause_ms) | How::Outlived(_, pause_ms)
+                if pause_ms >= LONG_MS =>
+            {
+                ERR_TIMEOUT_SHORT
+            }
+            _ => ERR_TIMEOUT,
+        }
     }
 }
 
@@ -162,7 +202,8 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
     })();
     let other = victim.journal().display().to_string();
     let first = judged(kept, &survivor, &["--clean-from", "2", "--peer", &other]);
-    let dead = judged(kept, &victim, &["--dead"]);
+    let outlived = matches!(plan.how, How::Outlived(..));
+    let dead = judged(kept, &victim, &[if outlived { "--peer-lives" } else { "--dead" }]);
     let complaints: Vec<String> =
         [result.as_ref().err().cloned(), first.err(), dead.err()].into_iter().flatten().collect();
     if !complaints.is_empty() {
@@ -177,8 +218,9 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
 
 /// The round in which one dies. The survivor was told to run, or waits for a word.
 fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Result<Death, String> {
-    let [here, there] = [mix(plan.seed ^ 1), mix(plan.seed ^ 2)];
-    let prepare = |seed, peer_seed| Word::Prepare { round: 1, seed, peer_seed, receives: RECEIVES };
+    let [here, there] = [plan.mix(1), plan.mix(2)];
+    let (receives, err_timeout) = (RECEIVES, plan.err_timeout());
+    let prepare = |own, peer| Word::Prepare { round: 1, own, peer, receives, err_timeout };
     let order: [(&mut Worker, _); 2] = if plan.victim_first {
         [(&mut *victim, prepare(there, here)), (&mut *survivor, prepare(here, there))]
     } else {
@@ -202,6 +244,11 @@ fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Resul
             survivor.say(&to(&there))?;
             let _ = victim.say(&to(&here));
         }
+        survivor.hear_that(&Word::Met)?;
+        // A victim that died over it says nothing.
+        let _ = victim.hear();
+        survivor.say(&Word::Go)?;
+        let _ = victim.say(&Word::Go);
     }
     die(plan, victim)
 }
@@ -223,6 +270,14 @@ fn die(plan: &Plan, victim: &mut Worker) -> Result<Death, String> {
             victim.signal(Signal::CONT);
             pause(milliseconds * 1000);
         }
+        How::Outlived(after, milliseconds) => {
+            pause(after);
+            victim.signal(Signal::STOP);
+            pause(milliseconds * 1000);
+            victim.signal(Signal::CONT);
+            victim.say(&Word::Stop)?;
+            victim.hear_that(&Word::Closed)?;
+        }
         How::Hook(name, _) => {
             return match victim.wait(HOOK_LIMIT) {
                 None => victim.kill().map(|()| Death::Missed(name)),
@@ -238,15 +293,19 @@ fn die(plan: &Plan, victim: &mut Worker) -> Result<Death, String> {
 
 /// A newcomer with the dead one's EID and the survivor: everything works.
 fn second_round(plan: &Plan, survivor: &mut Worker, third: &mut Worker) -> Result<(), String> {
-    let [here, there] = [mix(plan.seed ^ 3), mix(plan.seed ^ 4)];
-    let receives = RECEIVES_AFTER;
-    let prepare = |seed, peer_seed| Word::Prepare { round: 2, seed, peer_seed, receives };
+    let [here, there] = [plan.mix(3), plan.mix(4)];
+    let (receives, err_timeout) = (RECEIVES_AFTER, ERR_TIMEOUT);
+    let prepare = |own, peer| Word::Prepare { round: 2, own, peer, receives, err_timeout };
     survivor.say(&prepare(here, there))?;
     third.say(&prepare(there, here))?;
     let (here, there) = (survivor.hear_endpoint()?, third.hear_endpoint()?);
     let to = |peer| Word::Run { peer, count: Some(COUNT_AFTER) };
     survivor.say(&to(there))?;
     third.say(&to(here))?;
+    survivor.hear_that(&Word::Met)?;
+    third.hear_that(&Word::Met)?;
+    survivor.say(&Word::Go)?;
+    third.say(&Word::Go)?;
     // What went wrong in between stands in the journals, which are judged in any case.
     let (first, second) = (survivor.hear_that(&Word::Done), third.hear_that(&Word::Done));
     for worker in [&mut *survivor, &mut *third] {

@@ -59,7 +59,8 @@ mod tests {
             match result {
                 Ok(death) => {
                     let plan = Plan::new(seed, *index);
-                    *counts.entry(format!("{:9} {death}", plan.path)).or_insert(0_u64) += 1;
+                    let what = format!("{:9} {:?} {death}", plan.path, plan.mode);
+                    *counts.entry(what).or_insert(0_u64) += 1;
                     hooks += u64::from(matches!(death, Death::Hook(_)));
                     missed += u64::from(matches!(death, Death::Missed(_)));
                 }
