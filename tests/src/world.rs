@@ -19,7 +19,7 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-pub use end::{End, Half, Kit, next, nothing};
+pub use end::{End, Half, Kit, next, nothing, reached};
 pub use failure::{Failure, Outcome, check, fail, refused, same};
 pub use memory::{GUARD, Memory, pattern};
 pub use node::{Host, cfg, device_of};
@@ -51,9 +51,10 @@ impl Plan {
     /// Roomy queues, a segment of 256 KiB that peers may do anything to.
     #[must_use]
     pub fn new(mode: TransportMode) -> Self {
-        let send = JfsCfg { max_sge: 4, ..JfsCfg::new(mode, 64) };
-        // A long wait between retries: a busy machine must not use them up.
-        let recv = JfrCfg { max_sge: 4, min_rnr_timer: 23, ..JfrCfg::new(mode, 64) };
+        // Long waits (8.6 s for an answer, 7 times 82 ms for a receive): a thread that gets no core
+        // for a while must not use them up. Behaviours about the bounds set shorter ones.
+        let send = JfsCfg { max_sge: 4, err_timeout: 21, ..JfsCfg::new(mode, 64) };
+        let recv = JfrCfg { max_sge: 4, min_rnr_timer: 26, ..JfrCfg::new(mode, 64) };
         Self {
             send,
             recv,

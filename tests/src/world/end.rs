@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ubcore_sim::node::Node;
 use urma_core::{
     Completion, Context, CrStatus, ImportedSegment, Jetty, Jfc, Jfce, LocalSge, Mapping, PostError,
-    RecvWr, RemoteAddr, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SendOp, SendWr,
+    RecvWr, RemoteAddr, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SendOp, SendWr, Status,
     TargetJetty, WrFlags,
 };
 
@@ -92,8 +92,9 @@ impl End {
         segment: &RemoteSegment,
         access: SegmentAccess,
     ) -> Outcome<Self> {
-        let target = half.ctx.import_jetty(target)?;
-        let remote = half.ctx.import_segment(segment, access, Mapping::None)?;
+        let target = reached("the other end's jetty", || half.ctx.import_jetty(target))?;
+        let import = || half.ctx.import_segment(segment, access, Mapping::None);
+        let remote = reached("the other end's memory", import)?;
         Ok(Self { target, remote, half, next_ctx: 1 })
     }
 
@@ -312,6 +313,20 @@ impl End {
         let found = counters.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| *value).ok_or_else(|| Failure::new(format!("no counter {name}")))
     }
+}
+
+/// What `import` gives: a peer whose thread gets no core for a while is asked again, because the
+/// bound of one attempt says nothing about it.
+///
+/// # Errors
+/// It was refused, or the peer does not answer at all.
+#[track_caller]
+pub fn reached<T>(what: &str, import: impl Fn() -> Result<T, Status>) -> Outcome<T> {
+    until(what, || match import() {
+        Ok(imported) => Ok(Some(imported)),
+        Err(Status::TimedOut) => Ok(None),
+        Err(status) => Err(status.into()),
+    })
 }
 
 /// The next completion of a JFC.

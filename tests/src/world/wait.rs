@@ -13,12 +13,12 @@ use std::{
 
 use super::{Failure, Outcome};
 
-/// When a test counts as hanging: 10 s, or `URMA_TEST_LIMIT_MS` milliseconds.
+/// When a test counts as hanging: 30 s, or `URMA_TEST_LIMIT_MS` milliseconds.
 pub fn limit() -> Duration {
     static LIMIT: OnceLock<Duration> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         let wanted = std::env::var("URMA_TEST_LIMIT_MS").ok().and_then(|text| text.parse().ok());
-        Duration::from_millis(wanted.unwrap_or(10_000))
+        Duration::from_millis(wanted.unwrap_or(30_000))
     })
 }
 
@@ -26,6 +26,10 @@ pub fn limit() -> Duration {
 const QUIET: Duration = Duration::from_millis(15);
 /// Looks in a row before the processor is given away.
 const SPINS: u32 = 64;
+/// Turns given away before resting: what takes longer waits for a timer, not for a core.
+const TURNS: u32 = 16;
+/// How long a rest is: other trials and the nodes' own threads run meanwhile.
+const REST: Duration = Duration::from_micros(200);
 
 /// Looks until there is something.
 ///
@@ -43,7 +47,9 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Outcome<Option<T>>) -> Out
             return Err(Failure::new(format!("{what}: nothing within {:?}", limit())));
         }
         looks += 1;
-        if looks.is_multiple_of(SPINS) {
+        if looks >= SPINS * TURNS {
+            std::thread::sleep(REST);
+        } else if looks.is_multiple_of(SPINS) {
             std::thread::yield_now();
         }
     }
@@ -63,7 +69,7 @@ pub fn quiet<T: std::fmt::Debug>(
         if let Some(found) = look()? {
             return Err(Failure::new(format!("{what}: nothing was due, {found:?} came")));
         }
-        std::thread::yield_now();
+        std::thread::sleep(REST);
     }
     Ok(())
 }

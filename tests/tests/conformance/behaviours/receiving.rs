@@ -5,7 +5,7 @@ use urma_core::{
     SendWr, Status, TransportMode,
 };
 use urma_tests::world::{
-    Outcome, Pause, Setup, World, check, fail, next, pattern, pause, plain_jfc, refused, same,
+    Outcome, Pause, Plan, Setup, World, check, fail, next, pattern, pause, plain_jfc, refused, same,
 };
 
 super::behaviours! {
@@ -67,11 +67,16 @@ fn recv_inline_payload(setup: Setup) -> Outcome {
     Ok(())
 }
 
+/// Seven retries, 164 ms apart: the receiver may be away from its core for a second.
+fn patient(plan: &mut Plan) {
+    plan.recv.min_rnr_timer = 28;
+}
+
 fn rnr_retry_succeeds(setup: Setup) -> Outcome {
-    let mut w = World::new(setup)?;
+    let mut w = World::with(setup, patient)?;
     let bytes = pattern(3, 300);
     w.a.mem().put(0, &bytes)?;
-    for _ in 0..3 {
+    for _ in 0..2 {
         w.b.mem().poison(0, 300)?;
         let first = w.a.send(0, 300)?;
         let second = w.a.send(0, 300)?;
@@ -88,19 +93,22 @@ fn rnr_retry_succeeds(setup: Setup) -> Outcome {
 }
 
 fn receives_of_a_full_jfc_wait(setup: Setup) -> Outcome {
-    let mut w = World::with(setup, |plan| plan.recv_jfc_depth = 4)?;
+    let mut w = World::with(setup, |plan| {
+        plan.recv_jfc_depth = 4;
+        patient(plan);
+    })?;
     // Room is what the ring was rounded up to; far more messages than that.
-    for index in 0..32 {
+    for index in 0..16 {
         w.b.recv(index * 64, 64)?;
     }
-    for index in 0..32_usize {
+    for index in 0..16_usize {
         w.a.mem().set_word(index * 8, index as u64 + 1)?;
         w.a.send(index * 8, 8)?;
     }
     for _ in 0..3 {
         pause(Pause::Ticks);
     }
-    for index in 0..32_usize {
+    for index in 0..16_usize {
         let done = w.b.received_as(CrStatus::Success)?;
         same("length", done.len, 8)?;
         same("the message", w.b.mem().word(index * 64)?, index as u64 + 1)?;
