@@ -45,7 +45,9 @@ impl Numbers {
     pub(super) fn new(seed: u64) -> Self {
         let mut new =
             Self { random: seed, next_tpn: 0, datagrams: Psn::new(0), tps: BTreeMap::new() };
+        // Random starts: what was sent to the node's last life must not fit to this one.
         new.datagrams = new.psn();
+        new.next_tpn = new.psn().value();
         new
     }
 
