@@ -267,6 +267,7 @@ impl World {
             // The peer asked first; both were told.
             return;
         }
+        self.notice_end_of(now, peer, self.nodes[number].eid);
         let joined = match self.nodes.get_disjoint_mut([number, peer]) {
             Ok([mine, theirs]) => SimNode::join(mine, theirs),
             Err(_) => return,
@@ -303,6 +304,18 @@ impl World {
     fn notice_hang_ups(&mut self, now: Nanos) -> bool {
         let due = |&(at, ..): &(Nanos, usize, RawEid)| at <= now;
         let Some(index) = self.hang_ups.iter().position(due) else { return false };
+        self.notice(now, index)
+    }
+
+    /// A node that comes again is not joined before its former end was noticed.
+    fn notice_end_of(&mut self, now: Nanos, who: usize, gone: RawEid) {
+        let is_it = |&(_, number, eid): &(Nanos, usize, RawEid)| number == who && eid == gone;
+        while let Some(index) = self.hang_ups.iter().position(is_it) {
+            self.notice(now, index);
+        }
+    }
+
+    fn notice(&mut self, now: Nanos, index: usize) -> bool {
         let (_, number, gone) = self.hang_ups.remove(index);
         let node = &mut self.nodes[number];
         if !node.dead && node.part(gone) {
