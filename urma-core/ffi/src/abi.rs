@@ -68,3 +68,6 @@ pub use v25_12_0_b081::*;
 #[cfg(not(feature = "abi-25-12-0-b081"))]
 pub use v26_06::*;
 pub use wr::*;
+
+#[cfg(test)]
+mod tests;

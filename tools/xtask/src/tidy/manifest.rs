@@ -12,6 +12,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("ubcore-sim", &["udma-abi", "urma-packet", "urma-mem"]),
+    ("urma-ffi", &["urma-core", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
+    ("urma-ffi-common", &[]),
 ];
 
 /// Crates that join the others.

@@ -59,7 +59,7 @@ c_structs! {
 
 c_structs! {
     /// Entity identifier: 16 bytes in network order, aligned as two words.
-    #[derive(Clone, Copy, PartialEq, Eq, Default)]
+    #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
     struct urma_eid_t[16] {
         0 => words: [u64; 2],
     }

@@ -18,6 +18,7 @@ c_consts! {
         DEV_NUM = 256,
         IODIE_NUM = 2,
         UVS_MAIN_UE_EID_BATCH_EID_MAX = 128,
+        UVS_EID_SIZE = 16,
     }
 }
 

@@ -363,6 +363,11 @@ c_bits! {
     }
 }
 
+/// Of a later release; known here so that its refusal needs no other code.
+pub const URMA_OPC_FLUSH_DMA: urma_opcode_t = 0x80;
+/// Of a later release, as above.
+pub const URMA_CR_OPC_FLUSH_WRITE: urma_cr_opcode_t = 4;
+
 c_absent! {
     urma_jfc_flag_t { has_drv_ext }
     urma_import_jetty_flag_t { has_user_info }

@@ -61,9 +61,9 @@ struct urma_jfce_cnt_info {
     uint64_t jfce_thresh_cnt;
 };
 
-struct urma_user_info_ext_hdr {
+URMA_FLEXIBLE struct urma_user_info_ext_hdr {
     uint32_t len;
-    URMA_FLEXIBLE char data[];
+    char data[];
 };
 
 int urma_init_jetty_cfg(urma_jetty_cfg_t *p, urma_jetty_cfg_t *cfg);

@@ -937,10 +937,10 @@ union urma_ext_flag {
 #endif
 
 #if URMA_ABI_PROFILE == URMA_ABI_26_06
-struct urma_ext {
+URMA_FLEXIBLE struct urma_ext {
     urma_ext_flag_t flag;
     uint32_t length;
-    URMA_FLEXIBLE char buf[];
+    char buf[];
 };
 #endif
 
@@ -1332,12 +1332,12 @@ struct urma_seg_info {
     uint32_t idx_in_ur;
 };
 
-struct urma_ur_info {
+URMA_FLEXIBLE struct urma_ur_info {
     char name[UR_NAME_MAX_LEN];
     uint64_t size;
     urma_ur_attr_t attr;
     uint32_t cnt;
-    URMA_FLEXIBLE urma_seg_info_t seg_list[];
+    urma_seg_info_t seg_list[];
 };
 
 struct urma_jfr_info {

@@ -166,14 +166,14 @@ struct bondp_rjetty_target_ctx {
     urma_seg_base_t health_check_seg;
 };
 
-struct urma_bond_jetty_ext_v0 {
+URMA_FLEXIBLE struct urma_bond_jetty_ext_v0 {
     uint8_t version;
     uint64_t mask;
     bool is_multipath;
     bool is_health_check_enable;
     uint32_t local_ctx_cnt;
     uint32_t target_ctx_cnt;
-    URMA_FLEXIBLE char data[];
+    char data[];
 };
 
 struct urma_bond_seg_ext {

@@ -1,0 +1,211 @@
+//! The headers against the golden data, and alone under strict compilers.
+//!
+//! *Owns*: the C program that states every size, offset, bit and value. *Takes*: the golden data, the
+//! headers. *Gives*: a failure that names what is elsewhere.
+
+use std::{fmt::Write as _, fs, process::Command};
+
+use crate::{
+    compilers::installed,
+    facts::{Facts, RELEASES, Release, Row, here},
+};
+
+/// The public headers, as programs name them, and the two beside them.
+const HEADERS: [&str; 13] = [
+    "urma_api.h",
+    "urma_cmd.h",
+    "urma_opcode.h",
+    "urma_perf.h",
+    "urma_private.h",
+    "urma_profile.h",
+    "urma_provider.h",
+    "urma_types.h",
+    "urma_types_str.h",
+    "urma_ubagg.h",
+    "uvs_api.h",
+    "uvs_types.h",
+    "udma/udma_u_ctl.h",
+];
+
+/// What the C program begins with. Positions of bits are known at run time only.
+const PROLOGUE: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#ifdef __cplusplus
+#define _Static_assert static_assert
+#endif
+static int wrong;
+static void bits(const void *value, size_t size, size_t first, size_t width, const char *what)
+{
+    const unsigned char *byte = (const unsigned char *)value;
+    for (size_t at = 0; at < size * 8; at++) {
+        int is = byte[at / 8] >> (at % 8) & 1;
+        int should = at >= first && at < first + width;
+        if (is != should) {
+            printf("%s: bit %zu is %d\n", what, at, is);
+            wrong = 1;
+        }
+    }
+}
+#define BITS(T, path, first, width, ones)       \
+    do {                                        \
+        T value;                                \
+        memset(&value, 0, sizeof(value));       \
+        value.path = (ones);                    \
+        bits(&value, sizeof(value), first, width, #T "." #path); \
+    } while (0)
+"#;
+
+#[test]
+fn sizes_offsets_bits_and_values_are_those_of_the_release() {
+    for release in RELEASES {
+        let program = program(&Facts::of(release));
+        for compiler in installed() {
+            let build = compiler.compile("layout", &program, release, &[]);
+            let target = build.expect("the layout of the headers");
+            let run = Command::new(target).output().expect("the program starts");
+            let said = String::from_utf8_lossy(&run.stdout);
+            assert!(run.status.success(), "{} {}: {said}", compiler.program, release.name);
+        }
+    }
+}
+
+#[test]
+fn a_planted_wrong_offset_is_found() {
+    let mut facts = Facts::of(RELEASES[0]);
+    for row in &mut facts.of_type("urma_jetty_t").rows {
+        if let Row::At { offset, path } = row
+            && path == "handle"
+        {
+            *offset += 8;
+        }
+    }
+    let build = installed()[0].compile("planted-offset", &program(&facts), RELEASES[0], &[]);
+    assert!(!build.is_good() && build.said().contains("urma_jetty_t.handle"), "{}", build.said());
+}
+
+#[test]
+fn a_planted_wrong_size_or_value_is_found() {
+    let mut facts = Facts::of(RELEASES[0]);
+    facts.of_type("urma_cr_t").size += 8;
+    facts.values[0].value += 1;
+    let build = installed()[0].compile("planted-size", &program(&facts), RELEASES[0], &[]);
+    assert!(!build.is_good() && build.said().contains("size of urma_cr_t"), "{}", build.said());
+    assert!(build.said().contains(&format!("value of {}", facts.values[0].name)));
+}
+
+#[test]
+fn a_planted_wrong_bit_is_found() {
+    let mut facts = Facts::of(RELEASES[0]);
+    for row in &mut facts.of_type("urma_jfs_wr_flag_t").rows {
+        if let Row::Bits { first, path, .. } = row
+            && path == "bs.udf"
+        {
+            *first += 1;
+        }
+    }
+    let build = installed()[0].compile("planted-bit", &program(&facts), RELEASES[0], &[]);
+    let run = Command::new(build.expect("it compiles")).output().expect("it starts");
+    assert!(!run.status.success());
+    assert!(String::from_utf8_lossy(&run.stdout).contains("urma_jfs_wr_flag_t.bs.udf: bit 8"));
+}
+
+#[test]
+fn the_releases_do_not_pass_for_each_other() {
+    for (facts_of, compiled_for) in [(0, 1), (1, 0)] {
+        let program = program(&Facts::of(RELEASES[facts_of]));
+        let build = installed()[0].compile("crossed", &program, RELEASES[compiled_for], &[]);
+        assert!(!build.is_good() && build.said().contains("size of urma_rjetty_t"));
+    }
+}
+
+#[test]
+fn every_header_stands_alone_and_twice() {
+    for release in RELEASES {
+        for header in HEADERS {
+            let text = format!(
+                "#include <ub/umdk/urma/{header}>\n#include <ub/umdk/urma/{header}>\n\
+                 int main(void) {{ return 0; }}\n"
+            );
+            let name = header.replace(['/', '.'], "-");
+            for compiler in installed() {
+                compiler.compile(&name, &text, release, &["-fsyntax-only"]).expect(header);
+            }
+        }
+    }
+}
+
+#[test]
+fn headers_stand_inside_of_somebodys_extern_c() {
+    let all: String = HEADERS.map(|header| format!("#include \"{header}\"\n")).concat();
+    let text = format!("extern \"C\" {{\n{all}}}\nint main() {{ return 0; }}\n");
+    for compiler in installed().into_iter().filter(|one| one.ending == "cpp") {
+        let build = compiler.compile("extern-c", &text, RELEASES[0], &["-fsyntax-only"]);
+        build.expect("all headers");
+    }
+}
+
+#[test]
+fn no_header_is_forgotten() {
+    let folder = here("include/ub/umdk/urma");
+    let mut found = Vec::new();
+    for place in ["", "udma/"] {
+        for entry in fs::read_dir(folder.join(place)).expect("the headers") {
+            let name = entry.expect("a header").file_name().into_string().expect("a plain name");
+            if name.contains('.') {
+                found.push(format!("{place}{name}"));
+            }
+        }
+    }
+    found.sort();
+    let mut known = HEADERS.map(str::to_owned);
+    known.sort();
+    assert_eq!(found, known);
+}
+
+#[test]
+fn an_unknown_release_is_refused() {
+    let unknown = Release { number: 1, ..RELEASES[0] };
+    let build = installed()[0].compile("unknown", "#include <urma_api.h>\n", unknown, &["-c"]);
+    assert!(!build.is_good() && build.said().contains("names no known release"));
+}
+
+/// The C program that states the facts.
+fn program(facts: &Facts) -> String {
+    let mut text: String = HEADERS.map(|header| format!("#include \"{header}\"\n")).concat();
+    text.push_str(PROLOGUE);
+    let mut checks = String::new();
+    for one in &facts.types {
+        let (name, size) = (&one.name, one.size);
+        state(&mut text, &format!("sizeof({name}) == {size}"), &format!("size of {name}"));
+        for row in &one.rows {
+            match row {
+                Row::At { offset, path } => {
+                    let claim = format!("offsetof({name}, {path}) == {offset}");
+                    state(&mut text, &claim, &format!("offset of {name}.{path}"));
+                }
+                Row::Part { offset, size, path } => {
+                    let claim = format!("offsetof({name}, {path}) == {offset}");
+                    state(&mut text, &claim, &format!("offset of {name}.{path}"));
+                    let claim = format!("sizeof((({name} *)0)->{path}) == {size}");
+                    state(&mut text, &claim, &format!("size of {name}.{path}"));
+                }
+                Row::Bits { first, width, path } => {
+                    let ones = u64::MAX >> (64 - width);
+                    writeln!(checks, "    BITS({name}, {path}, {first}, {width}, {ones}ULL);")
+                        .expect("a string takes all");
+                }
+            }
+        }
+    }
+    for value in &facts.values {
+        let (name, value) = (&value.name, value.value);
+        let claim = format!("(long long)({name}) == {value}LL");
+        state(&mut text, &claim, &format!("value of {name}"));
+    }
+    format!("{text}int main(void)\n{{\n{checks}    return wrong;\n}}\n")
+}
+
+fn state(text: &mut String, claim: &str, what: &str) {
+    writeln!(text, "_Static_assert({claim}, \"{what}\");").expect("a string takes all");
+}

@@ -1,0 +1,10 @@
+//! The contract of the C API: headers, mirror, marker and symbols, against the golden data.
+//!
+//! *Owns*: nothing; its modules are the tests.
+
+mod compilers;
+mod facts;
+mod headers;
+mod marker;
+mod mirror;
+mod symbols;
