@@ -244,11 +244,22 @@ impl Device {
         &self.segments
     }
 
-    /// The memory behind an address that MAP_SEG answered, for the backing's `RegisterRegion::map`.
+    /// The memory behind an address that MAP_SEG answered, for the backing's `RegisterRegion::map`: of
+    /// a peer's segment a window of its own, which ends with its last user and not with the way.
     #[must_use]
     pub fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
         let (addr, len) = (usize::try_from(addr).ok()?, usize::try_from(len).ok()?);
-        self.links.arena_at(addr, len).or_else(|| self.segments.memory_at(addr, len))
+        let Some(window) = self.links.arena_at(addr, len) else {
+            return self.segments.memory_at(addr, len);
+        };
+        match window.apart() {
+            Some(Ok(apart)) => Some(apart),
+            Some(Err(error)) => {
+                tracing::warn!(%error, len, "no window on a peer's segment");
+                None
+            }
+            None => Some(window),
+        }
     }
 
     #[inline]

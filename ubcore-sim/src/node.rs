@@ -11,7 +11,7 @@ use std::{io, sync::Arc};
 pub use backing::DRIVER;
 pub use config::{ConfigError, NodeCfg};
 use udma_abi::RawEid;
-use urma_mem::{Arena, Pages, Region};
+use urma_mem::{Arena, ArenaCfg, Pages, Region};
 
 use crate::{
     device::{Device, DeviceCfg, Ports},
@@ -69,7 +69,7 @@ impl Node {
             PathChoice::SameHost => UdpPort::none(eid, Some("packets are turned off".to_owned())),
             PathChoice::Auto | PathChoice::Packets => UdpPort::bind(eid),
         };
-        let arena = Arena::new()?;
+        let arena = Arena::with(ArenaCfg { writers: cfg.writers, huge_pages: cfg.huge_pages })?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let mut device_cfg = device_cfg(&cfg, eid)?;
         if let Some(kept) = udp.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {

@@ -6,6 +6,7 @@
 use std::{ffi::OsString, net::IpAddr};
 
 use udma_abi::RawEid;
+use urma_mem::{HugePages, Writers};
 
 use crate::{
     host::{
@@ -27,6 +28,10 @@ pub struct NodeCfg {
     pub path: PathChoice,
     /// Whether registered pages move to memory that peers on this host reach directly.
     pub page_moving: PageMoving,
+    /// What becomes of threads that store into memory while it moves.
+    pub writers: Writers,
+    /// Pages that moved memory gets.
+    pub huge_pages: HugePages,
     /// Whether READs of a peer's memory that is not shared may go through the kernel.
     pub kernel_reads: KernelReads,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
@@ -50,6 +55,8 @@ impl Default for NodeCfg {
             name: "udma0".to_owned(),
             path: PathChoice::Auto,
             page_moving: PageMoving::On,
+            writers: Writers::Held,
+            huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
             mtu: 4096,
             window_packets: 512,
@@ -81,6 +88,8 @@ impl NodeCfg {
     /// | `URMA_EID` | an IPv4 or IPv6 address, or `random` |
     /// | `URMA_PATH` | `auto`, `same-host` (no packets), `packets` (no shared memory) |
     /// | `URMA_PAGE_MOVING` | `on`, `off` |
+    /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
+    /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     ///
@@ -119,25 +128,18 @@ impl NodeCfg {
                 }
             };
         }
-        if let Some(value) = text("URMA_PAGE_MOVING") {
-            self.page_moving = match value.as_str() {
-                "on" => PageMoving::On,
-                "off" => PageMoving::Off,
-                _ => {
-                    let wanted = "on or off";
-                    return Err(ConfigError { name: "URMA_PAGE_MOVING", value, wanted });
-                }
-            };
+        let switch = |name| text(name).map(|value| is_on(name, value)).transpose();
+        if let Some(is_on) = switch("URMA_PAGE_MOVING")? {
+            self.page_moving = if is_on { PageMoving::On } else { PageMoving::Off };
         }
-        if let Some(value) = text("URMA_KERNEL_READS") {
-            self.kernel_reads = match value.as_str() {
-                "on" => KernelReads::Probe,
-                "off" => KernelReads::Off,
-                _ => {
-                    let wanted = "on or off";
-                    return Err(ConfigError { name: "URMA_KERNEL_READS", value, wanted });
-                }
-            };
+        if let Some(is_on) = switch("URMA_HOLD_WRITERS")? {
+            self.writers = if is_on { Writers::Held } else { Writers::Trusted };
+        }
+        if let Some(is_on) = switch("URMA_HUGE_PAGES")? {
+            self.huge_pages = if is_on { HugePages::Joined } else { HugePages::Off };
+        }
+        if let Some(is_on) = switch("URMA_KERNEL_READS")? {
+            self.kernel_reads = if is_on { KernelReads::Probe } else { KernelReads::Off };
         }
         if let Some(value) = text("URMA_MTU") {
             let wanted = MTU_WANTED;
@@ -169,6 +171,15 @@ impl NodeCfg {
     }
 }
 
+/// Whether a variable that is a switch says `on`.
+fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
+    match value.as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(ConfigError { name, value, wanted: "on or off" }),
+    }
+}
+
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
 
 #[cfg(test)]
@@ -186,6 +197,8 @@ mod tests {
         assert_eq!(with("URMA_EID", "random").unwrap(), NodeCfg::default());
         assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
         assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
+        assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
+        assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
     }
@@ -198,6 +211,8 @@ mod tests {
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),
+            ("URMA_HOLD_WRITERS", ""),
+            ("URMA_HUGE_PAGES", "2M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),
         ] {

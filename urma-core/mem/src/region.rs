@@ -167,6 +167,24 @@ impl Region {
         Some((fd, offset + (self.addr() - base) as u64))
     }
 
+    /// The same bytes in a mapping of their own, whole pages, which goes with the result and its clones:
+    /// afterwards a stray access faults instead of reaching what lies around. `None` for memory without a
+    /// file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn apart(&self) -> Option<io::Result<Self>> {
+        let (fd, offset) = self.fd()?;
+        let skip = (self.addr() - page_floor(self.addr())) as u64;
+        let access = if self.is_writable() { Access::ReadWrite } else { Access::ReadOnly };
+        let map = |fd: OwnedFd| {
+            let skip_here = usize::try_from(skip).map_err(io::Error::other)?;
+            let whole = Self::map_fd(fd, offset - skip, self.len + skip_here, access)?;
+            whole.sub(skip_here, self.len).map_err(io::Error::other)
+        };
+        Some(fd.try_clone_to_owned().and_then(map))
+    }
+
     /// Seals the file so that no new mapping of it can be written; the mappings made so far stay as they
     /// are. A peer that receives the descriptor afterwards can read and not write.
     ///

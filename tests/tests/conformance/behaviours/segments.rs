@@ -19,6 +19,8 @@ super::behaviours! {
     Good reliable cacheable_segment_works: "A cacheable segment carries requests.";
     Good rm register_many: "Hundreds of segments live at the same time and are all reached.";
     Good rm_shared_memory mapping_sees_both_ways: "Through a mapped import loads see the owner's stores and stores and atomics reach the owner.";
+    Bad rm_shared_memory mapping_left_after_unregister_reaches_nobody: "Stores through a mapping that is left after its owner unregistered reach nobody, and do not fault.";
+    Bad rm_shared_memory mapping_outlives_its_peer: "A mapping stays readable after its peer closed, until it is unimported.";
     Bad rm_packets mapping_over_packets_is_unsupported: "A mapped import over packets is refused as unsupported.";
     Bad rm access_mask_rules: "Registering with access that breaks the rules is refused.";
     Bad rm impossible_iova_is_refused: "A user IOVA of 0 or one that wraps is refused.";
@@ -260,6 +262,49 @@ fn mapping_sees_both_ways(setup: Setup) -> Outcome {
     let ctx = w.a.write(0, 16384, 8)?;
     w.a.sent_ok(ctx)?;
     same("a request's bytes", window.load_u64_acquire(16384)?, 0x1234)
+}
+
+fn mapping_left_after_unregister_reaches_nobody(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let remote = w.b.half.seg.remote();
+    let import = w.a.half.ctx.import_segment(&remote, ANY, Mapping::LoadStore)?;
+    let Some(window) = import.region() else {
+        return urma_tests::world::fail("no region in a mapped import");
+    };
+    window.store_u64_release(8192, 1)?;
+    let mem = w.b.mem().clone();
+    w.b.half.seg.unregister()?;
+    same("what was stored before", mem.word(8192)?, 1)?;
+    window.store_u64_release(8192, 2)?;
+    window.atomic_u64(8200, AtomicOp::Add(1))?;
+    same("what was stored late", (mem.word(8192)?, mem.word(8200)?), (1, 0))?;
+    mem.set_word(8192, 3)?;
+    check(window.load_u64_acquire(8192)? != 3, "the mapping still shows the owner's memory")?;
+    // The same memory, registered again, is a new segment at another place.
+    let cfg = SegmentCfg::new(ANY);
+    let again = w.b.half.ctx.register(mem.region(), &cfg, None)?;
+    window.store_u64_release(8192, 4)?;
+    same("what was stored late", mem.word(8192)?, 3)?;
+    Ok(again.unregister()?)
+}
+
+fn mapping_outlives_its_peer(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let remote = w.b.half.seg.remote();
+    let import = w.a.half.ctx.import_segment(&remote, ANY, Mapping::LoadStore)?;
+    let Some(window) = import.region() else {
+        return urma_tests::world::fail("no region in a mapped import");
+    };
+    window.store_u64_release(8192, 7)?;
+    let World { a, b, .. } = w;
+    drop(b);
+    // The peer's pages went back with it; what is left belongs to nobody.
+    window.load_u64_acquire(8192)?;
+    window.store_u64_release(8192, 8)?;
+    same("own store", window.load_u64_acquire(8192)?, 8)?;
+    import.unimport();
+    drop(a);
+    Ok(())
 }
 
 fn mapping_over_packets_is_unsupported(setup: Setup) -> Outcome {

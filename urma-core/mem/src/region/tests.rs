@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use super::{Access, AtomicOp, OutOfBounds, Pages, Region};
+use super::{Access, AtomicOp, OutOfBounds, Pages, Region, page_len};
 use proptest::prelude::*;
 
 fn dup(region: &Region) -> std::os::fd::OwnedFd {
@@ -163,4 +163,32 @@ proptest! {
         }
         prop_assert_eq!(region.write(at, &seen).is_ok(), at + len <= 256);
     }
+}
+
+/// Whether the region's file is mapped at `addr`, by its inode: addresses are used again.
+#[expect(clippy::unwrap_used, reason = "a test may stop")]
+fn is_mapped(region: &Region, addr: usize) -> bool {
+    let inode = nix::sys::stat::fstat(region.fd().unwrap().0).unwrap().st_ino.to_string();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().any(|line| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|hex| usize::from_str_radix(hex, 16).unwrap());
+        (start..end).contains(&addr) && rest.split_whitespace().nth(3) == Some(&inode)
+    })
+}
+
+#[test]
+fn a_window_apart_has_the_same_bytes_and_goes_alone() {
+    let region = Region::shared(5 * page_len(), Pages::Base).unwrap();
+    let part = region.sub(page_len() + 24, 2 * page_len()).unwrap();
+    let apart = part.apart().unwrap().unwrap();
+    assert_eq!((apart.len(), apart.addr() % page_len()), (part.len(), part.addr() % page_len()));
+    apart.store_u64(0, 7).unwrap();
+    assert_eq!(region.load_u64(page_len() + 24), Ok(7));
+    let addr = apart.addr();
+    assert!(addr != part.addr() && is_mapped(&region, addr));
+    drop(apart);
+    assert!(!is_mapped(&region, addr) && is_mapped(&region, region.addr()));
+    assert!(Region::private(8).unwrap().apart().is_none());
 }
