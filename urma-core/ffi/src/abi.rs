@@ -5,9 +5,10 @@
 //!
 //! Names are those of C, so that a fact is found by its name on both sides. Every size and offset
 //! is asserted by the compiler where it is written; a test compares what is written with the
-//! golden data, and another compiles the same data against the headers. Numbers that a C caller
-//! chooses are integers, never Rust enumerations; `bool` is `u8` for the same reason. Unions
-//! without a name in C are members called `u` here, and of the type `parent_u`.
+//! golden data, and another compiles the same data against the headers (on x86-64, which the golden
+//! data is of). Numbers that a C caller chooses are integers, never Rust enumerations; `bool` is
+//! `u8` for the same reason. Unions without a name in C are members called `u` here, and of the type
+//! `parent_u`.
 //!
 //! Two releases exist in this mirror. What differs between them is in `v26_06` or
 //! `v25_12_0_b081`; the feature `abi-25-12-0-b081` chooses. Flags that only the newer one has read

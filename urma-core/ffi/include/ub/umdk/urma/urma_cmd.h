@@ -2,8 +2,9 @@
 /*
  * Commands of the device files: what a provider sends below the urma_cmd_ calls.
  *
- * A command is an ioctl with urma_cmd_hdr_t; args_addr points to urma_cmd_attr_t, one for each member
- * of the struct of the command. The software device needs none of this: here for programs that read it.
+ * A command is an ioctl with urma_cmd_hdr_t; args_addr points to urma_cmd_attr_t, one for each
+ * member of the struct of the command. The software device needs none of this: it is here for
+ * programs that read it.
  */
 #ifndef URMA_CMD_H
 #define URMA_CMD_H

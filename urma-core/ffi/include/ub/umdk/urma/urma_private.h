@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What lies behind urma_device_t.sysfs_dev, and calls that tools of the original import. Not part of the
- * eleven public headers; here for programs that build or read these structs.
+ * What lies behind urma_device_t.sysfs_dev, and calls that tools of the original import. Not one of
+ * the eleven public headers; here for programs that build or read these structs.
  */
 #ifndef URMA_PRIVATE_H
 #define URMA_PRIVATE_H

@@ -401,8 +401,8 @@ typedef urma_jetty_state_t urma_jfs_state_t;
 
 /* What urma_init is told; both members may be 0. */
 struct urma_init_attr {
-    uint64_t token;
-    uint32_t uasid;
+    uint64_t token; /* 0, or a secret that the device asks for */
+    uint32_t uasid; /* 0 lets the system choose */
 };
 
 /* Entity identifier: an IPv6 address in network order, or an IPv4 address mapped into one. */
@@ -537,7 +537,7 @@ struct urma_device_cap {
     uint32_t max_jfs_sge;
     uint32_t max_jfs_rsge;
     uint32_t max_jfr_sge;
-    uint64_t max_msg_size;
+    uint64_t max_msg_size; /* in bytes, as the sizes below */
     uint32_t max_read_size;
     uint32_t max_write_size;
     uint32_t max_cas_size;
@@ -548,11 +548,11 @@ struct urma_device_cap {
     uint32_t max_fetch_and_or_size;
     uint32_t max_fetch_and_xor_size;
     urma_atomic_feature_t atomic_feat;
-    uint16_t trans_mode;
+    uint16_t trans_mode; /* bits of urma_transport_mode_t */
 #if URMA_ABI_PROFILE == URMA_ABI_26_06
     uint16_t reserved;
 #endif
-    uint16_t congestion_ctrl_alg;
+    uint16_t congestion_ctrl_alg; /* bits of urma_congestion_ctrl_alg_t */
     uint32_t ceq_cnt;
     uint32_t max_tp_in_tpg;
     uint32_t max_eid_cnt;
@@ -577,9 +577,9 @@ struct urma_guid {
 struct urma_device_attr {
     urma_guid_t guid;
     urma_device_cap_t dev_cap;
-    uint8_t port_cnt;
+    uint8_t port_cnt; /* members of port_attr that say something */
     struct urma_port_attr port_attr[MAX_PORT_CNT];
-    uint32_t reserved_jetty_id_min;
+    uint32_t reserved_jetty_id_min; /* ids that are given only when asked for, both ends included */
     uint32_t reserved_jetty_id_max;
 };
 
@@ -605,14 +605,14 @@ struct urma_device {
 /* An opened device. The library fills it; ops may be replaced by a program that watches calls. */
 struct urma_context {
     struct urma_device *dev;
-    struct urma_ops *ops;
+    struct urma_ops *ops; /* every call on the context goes through it */
     int dev_fd;
-    int async_fd;
+    int async_fd; /* readable when there is an event */
     pthread_mutex_t mutex;
     urma_eid_t eid;
     uint32_t eid_index;
     uint32_t uasid;
-    struct urma_ref ref;
+    struct urma_ref ref; /* 1, and 1 for each object of the context */
     urma_context_aggr_mode_t aggr_mode;
 };
 
@@ -629,7 +629,7 @@ struct urma_jfce_cfg {
 /* Completion event channel: fd becomes readable when an armed JFC has a completion. */
 struct urma_jfce {
     urma_context_t *urma_ctx;
-    int fd;
+    int fd; /* readable when there is an event */
     struct urma_ref ref;
 };
 
@@ -650,17 +650,17 @@ union urma_jfc_flag {
 
 /* Completion queue: depth from 1 to max_jfc_depth; jfce may be NULL when only polled. */
 struct urma_jfc_cfg {
-    uint32_t depth;
+    uint32_t depth; /* in records */
     urma_jfc_flag_t flag;
     uint32_t ceqn;
     urma_jfce_t *jfce;
-    uint64_t user_ctx;
+    uint64_t user_ctx; /* the caller's own */
 };
 
 struct urma_jfc_attr {
-    uint32_t mask;
-    uint16_t moderate_count;
-    uint16_t moderate_period;
+    uint32_t mask; /* bits of urma_jfc_attr_mask_t */
+    uint16_t moderate_count; /* in records */
+    uint16_t moderate_period; /* in microseconds */
 };
 
 struct urma_jetty_id {
@@ -753,15 +753,15 @@ struct urma_jfs_opt {
 
 /* Send queue. order_type 0 is replaced by the default of the mode, in this struct. */
 struct urma_jfs_cfg {
-    uint32_t depth;
+    uint32_t depth; /* in requests */
     urma_jfs_flag_t flag;
     urma_transport_mode_t trans_mode;
-    uint8_t priority;
-    uint8_t max_sge;
-    uint8_t max_rsge;
-    uint32_t max_inline_data;
-    uint8_t rnr_retry;
-    uint8_t err_timeout;
+    uint8_t priority; /* 0 to URMA_MAX_PRIORITY */
+    uint8_t max_sge; /* local pieces of a request */
+    uint8_t max_rsge; /* remote pieces of a request */
+    uint32_t max_inline_data; /* in bytes */
+    uint8_t rnr_retry; /* times that a receiver may be not ready */
+    uint8_t err_timeout; /* 4096 ns, doubled this many times */
     urma_jfc_t *jfc;
     uint64_t user_ctx;
 };
@@ -830,12 +830,12 @@ struct urma_jfr_opt {
 
 /* Receive queue; id 0 lets the library choose. */
 struct urma_jfr_cfg {
-    uint32_t id;
-    uint32_t depth;
+    uint32_t id; /* 0 lets the library choose */
+    uint32_t depth; /* in requests */
     urma_jfr_flag_t flag;
     urma_transport_mode_t trans_mode;
     uint8_t max_sge;
-    uint8_t min_rnr_timer;
+    uint8_t min_rnr_timer; /* how long a sender waits when there is no receive */
     urma_jfc_t *jfc;
     urma_token_t token_value;
     uint64_t user_ctx;
@@ -912,7 +912,7 @@ union urma_jetty_flag {
 
 /* Jetty: a send queue with an own or a shared receive queue. On UB devices it is shared. */
 struct urma_jetty_cfg {
-    uint32_t id;
+    uint32_t id; /* 0 lets the library choose */
     urma_jetty_flag_t flag;
     urma_jfs_cfg_t jfs_cfg;
     union {
@@ -983,7 +983,7 @@ struct urma_jetty_opt {
 struct urma_jetty {
     urma_context_t *urma_ctx;
     urma_jetty_id_t jetty_id;
-    urma_target_jetty_t *remote_jetty;
+    urma_target_jetty_t *remote_jetty; /* the peer of a bound RC jetty */
     urma_jetty_cfg_t jetty_cfg;
     uint64_t handle;
     pthread_mutex_t event_mutex;
@@ -1096,10 +1096,10 @@ struct urma_token_id {
 
 /* Memory to register, and who may do what with it. */
 struct urma_seg_cfg {
-    uint64_t va;
-    uint64_t len;
-    urma_token_id_t *token_id;
-    urma_token_t token_value;
+    uint64_t va; /* not 0 */
+    uint64_t len; /* in bytes */
+    urma_token_id_t *token_id; /* NULL lets the library take one, which ends with the segment */
+    urma_token_t token_value; /* what a peer must know */
     urma_reg_seg_flag_t flag;
     uint64_t user_ctx;
     uint64_t iova;
@@ -1117,7 +1117,7 @@ struct urma_seg {
 struct urma_target_seg {
     urma_seg_t seg;
     uint64_t user_ctx;
-    uint64_t mva;
+    uint64_t mva; /* where it is mapped, when it is */
     urma_context_t *urma_ctx;
     urma_token_id_t *token_id;
     uint64_t handle;
@@ -1144,9 +1144,9 @@ struct urma_user_target_seg {
 /* One piece of memory of a work request. */
 struct urma_sge {
     uint64_t addr;
-    uint32_t len;
+    uint32_t len; /* in bytes */
     urma_target_seg_t *tseg;
-    urma_user_tseg_t *user_tseg;
+    urma_user_tseg_t *user_tseg; /* instead of tseg, for memory that is not imported */
 };
 
 /* Pieces of memory, in order. */
@@ -1230,7 +1230,7 @@ struct urma_jfs_wr {
     urma_opcode_t opcode;
     urma_jfs_wr_flag_t flag;
     urma_target_jetty_t *tjetty;
-    uint64_t user_ctx;
+    uint64_t user_ctx; /* comes back in the completion record */
     union {
         urma_rw_wr_t rw;
         urma_send_wr_t send;
@@ -1243,7 +1243,7 @@ struct urma_jfs_wr {
 /* Work request of a receive queue; next makes a list. */
 struct urma_jfr_wr {
     urma_sg_t src;
-    uint64_t user_ctx;
+    uint64_t user_ctx; /* comes back in the completion record */
     struct urma_jfr_wr *next;
 };
 
@@ -1263,21 +1263,21 @@ struct urma_cr_token {
     urma_token_t token_value;
 };
 
-/* Completion record. flag.bs.s_r tells send (0) from receive (1); opcode says something on receive only. */
+/* Completion record. flag.bs.s_r is 0 for send, 1 for receive; opcode is of receives only. */
 struct urma_cr {
     urma_cr_status_t status;
     uint64_t user_ctx;
     urma_cr_opcode_t opcode;
     urma_cr_flag_t flag;
-    uint32_t completion_len;
-    uint32_t local_id;
+    uint32_t completion_len; /* in bytes */
+    uint32_t local_id; /* of the queue here */
     urma_jetty_id_t remote_id;
     union {
         uint64_t imm_data;
         urma_cr_token_t invalid_token;
     };
     uint32_t tpn;
-    uintptr_t user_data;
+    uintptr_t user_data; /* the jetty, JFS or JFR that the request was posted to */
 };
 
 /* Something that happened to an object outside of any work request. */
@@ -1293,7 +1293,7 @@ struct urma_async_event {
         uint32_t eid_idx;
     } element;
     urma_async_event_type_t event_type;
-    void *priv;
+    void *priv; /* the provider's own */
 };
 
 union urma_ur_attr {
@@ -1407,14 +1407,14 @@ union urma_tp_mod_flag {
 };
 
 struct urma_net_addr {
-    sa_family_t sin_family;
+    sa_family_t sin_family; /* AF_INET or AF_INET6 */
     union {
         struct in_addr in4;
         struct in6_addr in6;
     };
     uint64_t vlan;
     uint8_t mac[URMA_MAC_BYTES];
-    uint32_t prefix_len;
+    uint32_t prefix_len; /* in bits */
 };
 
 struct urma_net_addr_info {
@@ -1536,7 +1536,7 @@ typedef void (*urma_log_cb_t)(int level, char *message);
 typedef void (*urma_loc_log_cb)(int level, const char *file, const char *function, int line,
     char *message);
 
-/* An EID of an IPv4 address in network order, and of its text; the text call returns 0 or an errno. */
+/* An EID of an IPv4 address in network order, and of a text: 0, or an error. */
 void urma_u32_to_eid(uint32_t ipv4, urma_eid_t *eid);
 int urma_str_to_eid(const char *buf, urma_eid_t *eid);
 
