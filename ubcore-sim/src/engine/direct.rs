@@ -123,13 +123,13 @@ impl Job<'_> {
         };
         // The check covers the whole request each time; only the span is touched.
         let at = usize::try_from(span.at).map_err(|_| CqeStatus::LocLen)?;
-        let Self { words, local, segments, faults, .. } = self;
-        let (words, faults) = (*words, *faults);
+        let Self { words, local, segments, faults, len, .. } = self;
+        let (words, faults, len) = (*words, *faults, *len);
         let table = segments.table;
         let reached = seat.reach(table, faults, &want, |memory, offset| {
             if write {
-                if faults.last_byte_early() && span.last {
-                    store_end_first(local, words, segments, span, (memory, offset + at));
+                if faults.last_byte_early() && span.at == 0 {
+                    store_end_first(local, words, segments, len, (memory, offset));
                 }
                 gather::copy_out(local, words, segments, span, (memory, offset + at))
             } else {
@@ -283,18 +283,17 @@ fn store_end_first(
     local: &Local,
     words: &Words,
     segments: &mut Segments<'_>,
-    span: Span,
+    len: u64,
     (memory, offset): (&Region, usize),
 ) {
-    if let Some(last) = span.len.checked_sub(1) {
-        let mut byte = [0];
-        if gather::read_out(local, words, segments, span.at + last as u64, &mut byte).is_ok() {
-            let _ = memory.write(offset + last, &byte);
-            // Whoever watches that byte gets its turn, also on one processor.
-            for _ in 0..YIELDS {
-                std::thread::yield_now();
-            }
-            hooks::pass(Hook::MidCopy);
+    let Some(last) = len.checked_sub(1) else { return };
+    let Ok(at) = usize::try_from(last) else { return };
+    let mut byte = [0];
+    if gather::read_out(local, words, segments, last, &mut byte).is_ok() {
+        let _ = memory.write(offset + at, &byte);
+        // Whoever watches that byte gets its turn, also on one processor.
+        for _ in 0..YIELDS {
+            std::thread::yield_now();
         }
     }
 }

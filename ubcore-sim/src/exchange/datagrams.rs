@@ -71,7 +71,7 @@ impl Exchange {
             // More nodes than can be served at a time: one is forgotten.
             self.heard.pop_first();
         }
-        self.heard.entry(from).or_insert(Heard::new(number)).is_new(number)
+        self.heard.entry(from).or_insert_with(|| Heard::new(number)).is_new(number)
     }
 
     fn on_tp_packet(&mut self, dev: &Device, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
