@@ -1,5 +1,15 @@
 //! The C face of the project: liburma.
 //!
 //! *Owns*: the rooms of the library. *Gives*: what the headers under `include/` declare.
+//!
+//! Rooms, each of which knows those after it only: `face` (the exported functions: checks, dispatch
+//! through the provider's tables, book-keeping), `udma` (the built-in provider), `convert` (values),
+//! `call` (the door for calls from C), `slab` and `latch` (memory of objects), `abi` (layouts).
 
 pub mod abi;
+mod call;
+mod convert;
+pub mod face;
+mod latch;
+mod slab;
+mod udma;

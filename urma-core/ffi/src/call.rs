@@ -1,0 +1,245 @@
+//! The door: every call from C comes in, and its answer goes out, here.
+//!
+//! *Owns*: the forms of an answer (status, pointer with `errno`, count), the stop for panics, the
+//! check for a forked child. *Takes*: closures that answer with a [`Code`]. *Gives*: C values.
+//! *Must not*: know what is called.
+#![expect(unsafe_code, reason = "pointers of C programs, and errno")]
+
+use core::{ffi::c_int, ptr::NonNull};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use urma_core::Status;
+use urma_mem::{
+    fork,
+    sync::{AtomicU64, Ordering},
+};
+
+use crate::slab::{Found, Kind, Slot, find};
+
+/// A number of `urma_status_t`: 0, an errno value, or [`Code::FAIL`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Code(c_int);
+
+impl Code {
+    pub(crate) const SUCCESS: Self = Self(0);
+    pub(crate) const ENOPERM: Self = Self(libc::EPERM);
+    pub(crate) const EIO: Self = Self(libc::EIO);
+    pub(crate) const EAGAIN: Self = Self(libc::EAGAIN);
+    pub(crate) const ENOMEM: Self = Self(libc::ENOMEM);
+    pub(crate) const EEXIST: Self = Self(libc::EEXIST);
+    pub(crate) const ENODEV: Self = Self(libc::ENODEV);
+    pub(crate) const EINVAL: Self = Self(libc::EINVAL);
+    /// What a software device cannot mean.
+    pub(crate) const ENOTSUP: Self = Self(libc::EOPNOTSUPP);
+    /// `URMA_FAIL`.
+    pub(crate) const FAIL: Self = Self(0x1000);
+    /// The callee answered with NULL and has set `errno` itself.
+    pub(crate) const AS_SET: Self = Self(-1);
+
+    /// The code with this number, as another function of the C interface gave it.
+    pub(crate) const fn from_c(number: c_int) -> Result<(), Self> {
+        if number == 0 { Ok(()) } else { Err(Self(number)) }
+    }
+
+    /// As a `urma_status_t`.
+    pub(crate) const fn status(self) -> c_int {
+        self.0
+    }
+
+    /// Sets `errno`; `URMA_FAIL` is no errno value and becomes EIO.
+    pub(crate) fn set_errno(self) {
+        let number = match self {
+            Self::AS_SET => return,
+            Self::FAIL => libc::EIO,
+            Self(number) => number,
+        };
+        // SAFETY: the address of this thread's errno, always valid.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: as above; nobody else writes this thread's errno.
+        unsafe { *errno = number };
+    }
+}
+
+impl From<Status> for Code {
+    fn from(status: Status) -> Self {
+        Self(status.errno())
+    }
+}
+
+impl<T> From<urma_core::Refused<T>> for Code {
+    fn from(refused: urma_core::Refused<T>) -> Self {
+        refused.status.into()
+    }
+}
+
+/// What a call comes to.
+pub(crate) type Answer<T = ()> = Result<T, Code>;
+
+/// The fork generation in which the library was initialised.
+static BORN: AtomicU64 = AtomicU64::new(0);
+
+/// This process is the one that its objects belong to.
+pub(crate) fn note_generation() {
+    BORN.store(fork::generation(), Ordering::Relaxed);
+}
+
+/// Whether this process is a forked child that has not called `urma_init` itself: everything it
+/// knows is its parent's.
+#[inline]
+pub(crate) fn is_forked() -> bool {
+    fork::forked_since(BORN.load(Ordering::Relaxed))
+}
+
+/// Runs a call; a panic in it is a failure of the call, not of the process.
+#[inline]
+fn guarded<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    if is_forked() {
+        return Err(Code::ENODEV);
+    }
+    unguarded_by_fork(f)
+}
+
+#[inline]
+fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    // What a panic left half done is behind a lock of a slot or of a context, and those recover.
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(answer) => answer,
+        Err(_) => Err(Code::FAIL),
+    }
+}
+
+/// A call that answers with a `urma_status_t`.
+#[inline]
+pub(crate) fn status(f: impl FnOnce() -> Answer) -> c_int {
+    match guarded(f) {
+        Ok(()) => Code::SUCCESS.0,
+        Err(code) => code.0,
+    }
+}
+
+/// As [`status`], for the calls by which a forked child starts afresh.
+pub(crate) fn status_in_child(f: impl FnOnce() -> Answer) -> c_int {
+    match unguarded_by_fork(f) {
+        Ok(()) => Code::SUCCESS.0,
+        Err(code) => code.0,
+    }
+}
+
+/// A call that answers with a pointer, or NULL and `errno`.
+pub(crate) fn pointer<T>(f: impl FnOnce() -> Answer<*mut T>) -> *mut T {
+    match guarded(f) {
+        Ok(pointer) => pointer,
+        Err(code) => {
+            code.set_errno();
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// A call that answers with a count, or -1 and `errno`.
+#[inline]
+pub(crate) fn count(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    match guarded(f) {
+        Ok(count) => count,
+        Err(code) => {
+            code.set_errno();
+            -1
+        }
+    }
+}
+
+/// A call that answers with a count, or the negative status.
+pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    match guarded(f) {
+        Ok(count) => count,
+        Err(code) => -code.0,
+    }
+}
+
+/// As [`negative`], for calls that need no library.
+pub(crate) fn negative_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    match unguarded_by_fork(f) {
+        Ok(count) => count,
+        Err(code) => -code.0,
+    }
+}
+
+/// A call without an answer; a refusal is in `errno` and in the log.
+pub(crate) fn nothing(f: impl FnOnce() -> Answer) {
+    if let Err(code) = guarded(f) {
+        code.set_errno();
+    }
+}
+
+// ---- arguments --------------------------------------------------------------------------------
+
+/// The object at `ptr`, of this library or another provider's. Its memory may be read.
+///
+/// # Errors
+/// EINVAL: NULL, misaligned, deleted, or of another kind.
+#[inline]
+pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<NonNull<K::Public>> {
+    match find::<K>(ptr) {
+        Found::Live(slot) => NonNull::new(slot.public()).ok_or(Code::EINVAL),
+        Found::Foreign => NonNull::new(ptr.cast_mut()).ok_or(Code::EINVAL),
+        Found::Invalid => Err(Code::EINVAL),
+    }
+}
+
+/// The object of this library at `ptr`.
+///
+/// # Errors
+/// EINVAL: anything else.
+#[inline]
+pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
+    match find::<K>(ptr) {
+        Found::Live(slot) => Ok(slot),
+        Found::Foreign | Found::Invalid => Err(Code::EINVAL),
+    }
+}
+
+/// An argument that must be there, as a copy of what it points to.
+///
+/// # Errors
+/// EINVAL: NULL or misaligned.
+///
+/// # Safety
+/// `ptr`, unless NULL or misaligned, points to a `T` of the caller.
+#[inline]
+pub(crate) unsafe fn value<T: Copy>(ptr: *const T) -> Answer<T> {
+    if ptr.is_null() || !ptr.is_aligned() {
+        return Err(Code::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { ptr.read() })
+}
+
+/// A place for an answer that must be there.
+///
+/// # Errors
+/// EINVAL: NULL or misaligned.
+#[inline]
+pub(crate) fn place<T>(ptr: *mut T) -> Answer<NonNull<T>> {
+    match NonNull::new(ptr) {
+        Some(place) if ptr.is_aligned() => Ok(place),
+        _ => Err(Code::EINVAL),
+    }
+}
+
+/// An operation of a provider that must be there.
+///
+/// # Errors
+/// EINVAL: the provider left it out.
+#[inline]
+pub(crate) fn present<F>(op: Option<F>) -> Answer<F> {
+    op.ok_or(Code::EINVAL)
+}
+
+/// The pointer that an operation of a provider answered with.
+///
+/// # Errors
+/// `errno` as the provider set it.
+#[inline]
+pub(crate) fn made<T>(ptr: *mut T) -> Answer<NonNull<T>> {
+    NonNull::new(ptr).ok_or(Code::AS_SET)
+}

@@ -1,0 +1,104 @@
+//! Attributes of devices.
+
+use urma_core::{DeviceAttr, DeviceCaps, DeviceFeatures, ModeSet, PortAttr};
+
+use super::zeroed;
+use crate::abi::{
+    URMA_CC_NONE, urma_device_attr_t, urma_device_cap_t, urma_order_type_cap_t, urma_port_attr_t,
+    urma_tp_type_cap_t,
+};
+
+/// Ports that the C struct has room for.
+const PORTS_MAX: usize = 8;
+
+pub(crate) fn device(from: &DeviceAttr) -> urma_device_attr_t {
+    let mut to: urma_device_attr_t = zeroed();
+    to.guid.raw = from.guid.0;
+    to.dev_cap = caps(&from.caps, to.dev_cap);
+    let ports = from.ports.iter().take(PORTS_MAX);
+    for (place, from) in to.port_attr.iter_mut().zip(ports) {
+        *place = port(from);
+    }
+    to.port_cnt = u8::try_from(from.ports.len().min(PORTS_MAX)).unwrap_or(0);
+    to.reserved_jetty_id_min = from.reserved_id_min;
+    to.reserved_jetty_id_max = from.reserved_id_max;
+    to
+}
+
+fn port(from: &PortAttr) -> urma_port_attr_t {
+    urma_port_attr_t {
+        max_mtu: from.max_mtu as u32,
+        state: from.state as u32,
+        active_width: from.width.into(),
+        active_speed: from.speed.into(),
+        active_mtu: from.active_mtu as u32,
+    }
+}
+
+fn caps(from: &DeviceCaps, mut to: urma_device_cap_t) -> urma_device_cap_t {
+    to.feature.value = from.features.bits();
+    to.feature.set_ctp_en(1);
+    // The payload of a small message arrives in its buffer, as the C interface has it.
+    to.feature.set_jfc_inline(u32::from(from.features.contains(DeviceFeatures::JFC_INLINE)));
+    to.max_jfc = from.max_jfc;
+    to.max_jfs = from.max_jfs;
+    to.max_jfr = from.max_jfr;
+    to.max_jetty = from.max_jetty;
+    to.max_jetty_grp = from.max_jetty_grp;
+    to.max_jetty_in_jetty_grp = from.max_jetty_in_grp;
+    to.max_jfc_depth = from.max_jfc_depth;
+    to.max_jfs_depth = from.max_jfs_depth;
+    to.max_jfr_depth = from.max_jfr_depth;
+    to.max_jfs_inline_len = from.max_jfs_inline;
+    to.max_jfs_sge = from.max_jfs_sge;
+    to.max_jfs_rsge = from.max_jfs_rsge;
+    to.max_jfr_sge = from.max_jfr_sge;
+    to.max_msg_size = from.max_msg_size;
+    to.max_read_size = from.max_read_size;
+    to.max_write_size = from.max_write_size;
+    to.max_cas_size = from.max_atomic_size;
+    to.max_swap_size = from.max_atomic_size;
+    to.max_fetch_and_add_size = from.max_atomic_size;
+    to.max_fetch_and_sub_size = from.max_atomic_size;
+    to.max_fetch_and_and_size = from.max_atomic_size;
+    to.max_fetch_and_or_size = from.max_atomic_size;
+    to.max_fetch_and_xor_size = from.max_atomic_size;
+    to.atomic_feat.value = from.atomics.bits();
+    to.trans_mode = from.modes.bits();
+    to.congestion_ctrl_alg = u16::try_from(URMA_CC_NONE).unwrap_or(0);
+    to.ceq_cnt = from.ceq_cnt;
+    to.max_tp_in_tpg = 1;
+    to.max_eid_cnt = from.max_eid_cnt;
+    to.page_size_cap = from.page_size_cap;
+    to.max_netaddr_cnt = from.max_eid_cnt;
+    transport(from.modes, to)
+}
+
+/// Which orders and kinds of transport path go with which mode.
+fn transport(modes: ModeSet, mut to: urma_device_cap_t) -> urma_device_cap_t {
+    let mut reliable = urma_tp_type_cap_t::default();
+    reliable.set_rtp(1);
+    reliable.set_ctp(1);
+    if modes.contains(ModeSet::RM) {
+        to.rm_order_cap.set_oi(1);
+        to.rm_tp_cap = reliable;
+    }
+    if modes.contains(ModeSet::RC) {
+        let mut orders = urma_order_type_cap_t::default();
+        orders.set_ot(1);
+        orders.set_ol(1);
+        orders.set_no(1);
+        to.rc_order_cap = orders;
+        to.rc_tp_cap = reliable;
+    }
+    if modes.contains(ModeSet::UM) {
+        to.um_tp_cap.set_utp(1);
+    }
+    for (priority, info) in to.priority_info.iter_mut().enumerate() {
+        info.SL = u32::try_from(priority).unwrap_or(0);
+        info.tp_type.set_rtp(1);
+        info.tp_type.set_ctp(1);
+        info.tp_type.set_utp(1);
+    }
+    to
+}

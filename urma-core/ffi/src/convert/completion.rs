@@ -1,0 +1,38 @@
+//! Completions.
+
+use urma_core::{Completion, CrOpcode};
+
+use super::name::jetty_id_out;
+use crate::abi::{urma_cr_flag_t, urma_cr_t, urma_cr_token_t, urma_cr_u, urma_token_t};
+
+#[inline]
+pub(crate) fn record(from: &Completion) -> urma_cr_t {
+    urma_cr_t {
+        status: u32::from(from.status.code()),
+        user_ctx: from.user_ctx,
+        opcode: u32::from(from.opcode.code()),
+        flag: urma_cr_flag_t { value: from.flags.bits() },
+        completion_len: from.len,
+        local_id: from.local_id,
+        remote_id: jetty_id_out(from.remote),
+        u: immediate(from),
+        tpn: from.tpn,
+        user_data: usize::try_from(from.queue_ctx).unwrap_or(0),
+    }
+}
+
+#[inline]
+fn immediate(from: &Completion) -> urma_cr_u {
+    if from.opcode != CrOpcode::SendInvalidate {
+        return urma_cr_u { imm_data: from.imm };
+    }
+    match from.invalidated() {
+        Some((id, token)) => urma_cr_u {
+            invalid_token: urma_cr_token_t {
+                token_id: id.value(),
+                token_value: urma_token_t { token: token.value() },
+            },
+        },
+        None => urma_cr_u { imm_data: 0 },
+    }
+}

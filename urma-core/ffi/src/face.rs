@@ -1,0 +1,31 @@
+//! The exported functions, by subject as the headers list them.
+//!
+//! *Owns*: the checks that the C core makes before it calls a provider, the dispatch through
+//! `ctx->ops` and `dev->ops` (read afresh at each call, so that a program that wraps an operation
+//! sees it called), and the book-keeping in public memory: references, defaults written back.
+//! *Takes*: anything that a C program passes. *Gives*: the documented status and `errno`.
+//! *Must not*: know what lies behind an object of the built-in provider.
+//!
+//! What every function needs of its caller, beyond what the headers say of single arguments: a
+//! pointer that is not NULL, is aligned and lies outside of this library's memory is believed to
+//! point to what the header says. Pointers to objects of this library are checked whatever they are.
+
+mod batch;
+mod dispatch;
+mod library;
+mod order;
+
+pub mod context;
+pub mod data;
+pub mod device;
+pub mod eid;
+pub mod group;
+pub mod jetty;
+pub mod jfc;
+pub mod jfce;
+pub mod jfr;
+pub mod jfs;
+pub mod lifecycle;
+pub mod segment;
+pub mod target;
+pub mod token;

@@ -1,0 +1,212 @@
+//! The data plane: posts and polls, and posts of one request.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::c_int;
+
+use crate::{
+    abi::{
+        URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_WRITE, urma_cr_t, urma_jetty_t, urma_jfc_t,
+        urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_flag_t, urma_jfs_wr_t, urma_jfs_wr_u,
+        urma_opcode_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t, urma_status_t,
+        urma_target_jetty_t, urma_target_seg_t,
+    },
+    call::{self, Code, object},
+    convert::zeroed,
+    face::{dispatch::op, jfc::as_set},
+    udma::kind,
+};
+
+/// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_post_jfs_wr(
+    jfs: *mut urma_jfs_t,
+    wr: *mut urma_jfs_wr_t,
+    bad_wr: *mut *mut urma_jfs_wr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let jfs = object::<kind::Jfs>(jfs)?;
+        call::place(wr)?;
+        call::place(bad_wr)?;
+        // SAFETY: a live queue.
+        let post = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, post_jfs_wr);
+        // SAFETY: a live queue, and the caller's list and place.
+        Code::from_c(unsafe { post(jfs.as_ptr(), wr, bad_wr) })
+    })
+}
+
+/// Posts a list of receives. Where one is refused, `bad_wr` names it; those before it are posted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_post_jfr_wr(
+    jfr: *mut urma_jfr_t,
+    wr: *mut urma_jfr_wr_t,
+    bad_wr: *mut *mut urma_jfr_wr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let jfr = object::<kind::Jfr>(jfr)?;
+        call::place(wr)?;
+        call::place(bad_wr)?;
+        // SAFETY: a live queue.
+        let post = op!(unsafe { (*jfr.as_ptr()).urma_ctx }, post_jfr_wr);
+        // SAFETY: a live queue, and the caller's list and place.
+        Code::from_c(unsafe { post(jfr.as_ptr(), wr, bad_wr) })
+    })
+}
+
+/// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_post_jetty_send_wr(
+    jetty: *mut urma_jetty_t,
+    wr: *mut urma_jfs_wr_t,
+    bad_wr: *mut *mut urma_jfs_wr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        call::place(wr)?;
+        call::place(bad_wr)?;
+        // SAFETY: a live jetty.
+        let post = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, post_jetty_send_wr);
+        // SAFETY: a live jetty, and the caller's list and place.
+        Code::from_c(unsafe { post(jetty.as_ptr(), wr, bad_wr) })
+    })
+}
+
+/// Posts a list of receives, to the JFR that the jetty receives through.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_post_jetty_recv_wr(
+    jetty: *mut urma_jetty_t,
+    wr: *mut urma_jfr_wr_t,
+    bad_wr: *mut *mut urma_jfr_wr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        call::place(wr)?;
+        call::place(bad_wr)?;
+        // SAFETY: a live jetty.
+        let post = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, post_jetty_recv_wr);
+        // SAFETY: a live jetty, and the caller's list and place.
+        Code::from_c(unsafe { post(jetty.as_ptr(), wr, bad_wr) })
+    })
+}
+
+/// Takes up to `cr_cnt` completions; how many, or -1 with `errno`. Never waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_poll_jfc(
+    jfc: *mut urma_jfc_t,
+    cr_cnt: c_int,
+    cr: *mut urma_cr_t,
+) -> c_int {
+    call::count(|| {
+        let jfc = object::<kind::Jfc>(jfc)?;
+        call::place(cr)?;
+        if cr_cnt < 0 {
+            return Err(Code::EINVAL);
+        }
+        // SAFETY: a live queue.
+        let poll = op!(unsafe { (*jfc.as_ptr()).urma_ctx }, poll_jfc);
+        // SAFETY: a live queue, and the caller's array.
+        as_set(unsafe { poll(jfc.as_ptr(), cr_cnt, cr) })
+    })
+}
+
+/// Posts one write of `len` bytes from `src` to `dst`.
+#[unsafe(no_mangle)]
+#[expect(clippy::too_many_arguments, reason = "the header has them")]
+pub unsafe extern "C" fn urma_write(
+    jfs: *mut urma_jfs_t,
+    target_jfr: *mut urma_target_jetty_t,
+    dst_tseg: *mut urma_target_seg_t,
+    src_tseg: *mut urma_target_seg_t,
+    dst: u64,
+    src: u64,
+    len: u32,
+    flag: urma_jfs_wr_flag_t,
+    user_ctx: u64,
+) -> urma_status_t {
+    let (src, dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
+    // SAFETY: the caller's queue.
+    unsafe { transfer(jfs, target_jfr, (URMA_OPC_WRITE, flag, user_ctx), (src, dst)) }
+}
+
+/// Posts one read of `len` bytes from `src` to `dst`.
+#[unsafe(no_mangle)]
+#[expect(clippy::too_many_arguments, reason = "the header has them")]
+pub unsafe extern "C" fn urma_read(
+    jfs: *mut urma_jfs_t,
+    target_jfr: *mut urma_target_jetty_t,
+    dst_tseg: *mut urma_target_seg_t,
+    src_tseg: *mut urma_target_seg_t,
+    dst: u64,
+    src: u64,
+    len: u32,
+    flag: urma_jfs_wr_flag_t,
+    user_ctx: u64,
+) -> urma_status_t {
+    let (src, dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
+    // SAFETY: the caller's queue.
+    unsafe { transfer(jfs, target_jfr, (URMA_OPC_READ, flag, user_ctx), (src, dst)) }
+}
+
+/// Posts one message of `len` bytes from `src`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_send(
+    jfs: *mut urma_jfs_t,
+    target_jfr: *mut urma_target_jetty_t,
+    src_tseg: *mut urma_target_seg_t,
+    src: u64,
+    len: u32,
+    flag: urma_jfs_wr_flag_t,
+    user_ctx: u64,
+) -> urma_status_t {
+    let mut src = piece(src, len, src_tseg);
+    let (src, tseg) = (list(&mut src), core::ptr::null_mut());
+    let send = urma_send_wr_t { src, target_hint: 0, imm_data: 0, tseg };
+    let mut wr: urma_jfs_wr_t = zeroed();
+    (wr.opcode, wr.flag, wr.tjetty, wr.user_ctx) = (URMA_OPC_SEND, flag, target_jfr, user_ctx);
+    wr.u = urma_jfs_wr_u { send };
+    let mut bad = core::ptr::null_mut();
+    // SAFETY: the caller's queue; a list of one that lives until the call returns.
+    unsafe { urma_post_jfs_wr(jfs, &raw mut wr, &raw mut bad) }
+}
+
+/// Posts one receive of up to `len` bytes at `buf`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_recv(
+    jfr: *mut urma_jfr_t,
+    recv_tseg: *mut urma_target_seg_t,
+    buf: u64,
+    len: u32,
+    user_ctx: u64,
+) -> urma_status_t {
+    let mut to = piece(buf, len, recv_tseg);
+    let next = core::ptr::null_mut();
+    let mut wr = urma_jfr_wr_t { src: list(&mut to), user_ctx, next };
+    let mut bad = core::ptr::null_mut();
+    // SAFETY: the caller's queue; a list of one that lives until the call returns.
+    unsafe { urma_post_jfr_wr(jfr, &raw mut wr, &raw mut bad) }
+}
+
+/// Posts one request with one piece on each side.
+unsafe fn transfer(
+    jfs: *mut urma_jfs_t,
+    tjetty: *mut urma_target_jetty_t,
+    (opcode, flag, user_ctx): (urma_opcode_t, urma_jfs_wr_flag_t, u64),
+    (mut src, mut dst): (urma_sge_t, urma_sge_t),
+) -> urma_status_t {
+    let (src, dst) = (list(&mut src), list(&mut dst));
+    let rw = urma_rw_wr_t { src, dst, target_hint: 0, notify_data: 0 };
+    let mut wr: urma_jfs_wr_t = zeroed();
+    (wr.opcode, wr.flag, wr.tjetty, wr.user_ctx) = (opcode, flag, tjetty, user_ctx);
+    wr.u = urma_jfs_wr_u { rw };
+    let mut bad = core::ptr::null_mut();
+    // SAFETY: the caller's queue; a list of one that lives until the call returns.
+    unsafe { urma_post_jfs_wr(jfs, &raw mut wr, &raw mut bad) }
+}
+
+fn piece(addr: u64, len: u32, tseg: *mut urma_target_seg_t) -> urma_sge_t {
+    urma_sge_t { addr, len, tseg, user_tseg: core::ptr::null_mut() }
+}
+
+fn list(piece: &mut urma_sge_t) -> urma_sg_t {
+    urma_sg_t { sge: piece, num_sge: 1 }
+}

@@ -1,0 +1,154 @@
+//! Devices: lists, lookups, attributes, EID lists.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+
+use urma_core::Eid;
+
+use crate::{
+    abi::{
+        urma_device_attr_t, urma_device_t, urma_eid_info_t, urma_eid_t, urma_status_t,
+        urma_transport_type_t,
+    },
+    call::{self, Answer, Code, object},
+    convert::name::{eid, eid_out},
+    face::{
+        dispatch::{attr_place, provider},
+        library,
+    },
+    slab::Slot,
+    udma::{device, kind},
+};
+
+/// All devices, in an array with NULL at its end that `urma_free_device_list` frees.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *mut urma_device_t {
+    call::pointer(|| {
+        let to = call::place(num_devices)?;
+        let found = library::devices();
+        let count = found.as_ref().map_or(0, Vec::len);
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(c_int::try_from(count).map_err(|_| Code::FAIL)?) };
+        let mut list: Vec<_> = found?.into_iter().map(Slot::public).collect();
+        list.push(core::ptr::null_mut());
+        give(&list)
+    })
+}
+
+/// Frees a list; NULL is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_free_device_list(device_list: *mut *mut urma_device_t) {
+    // SAFETY: memory that `give` made, or NULL.
+    unsafe { take_back(device_list.cast()) };
+}
+
+/// The EIDs of a device, claimed, in an array that `urma_free_eid_list` frees.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_eid_list(
+    dev: *mut urma_device_t,
+    cnt: *mut u32,
+) -> *mut urma_eid_info_t {
+    call::pointer(|| {
+        let to = call::place(cnt)?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(0) };
+        let eids = device::eids(object::<kind::Device>(dev)?.as_ptr())?;
+        let list: Vec<_> = (0..)
+            .zip(&eids)
+            .map(|(eid_index, eid)| urma_eid_info_t { eid: eid_out(*eid), eid_index })
+            .collect();
+        // SAFETY: as above.
+        unsafe { to.write(u32::try_from(list.len()).map_err(|_| Code::FAIL)?) };
+        give(&list)
+    })
+}
+
+/// Frees a list; NULL is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_free_eid_list(eid_list: *mut urma_eid_info_t) {
+    // SAFETY: memory that `give` made, or NULL.
+    unsafe { take_back(eid_list.cast()) };
+}
+
+/// The device of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut urma_device_t {
+    call::pointer(|| {
+        let wanted = call::place(dev_name)?;
+        // SAFETY: a C string of the caller's.
+        let wanted = unsafe { CStr::from_ptr(wanted.as_ptr()) };
+        let found = library::devices()?.into_iter().find(|device| {
+            // SAFETY: the name of a live device ends with a zero byte, and the struct after it too.
+            let name = unsafe { CStr::from_ptr((&raw const (*device.public()).name).cast()) };
+            name == wanted
+        });
+        found.map(Slot::public).ok_or(Code::ENODEV)
+    })
+}
+
+/// The device that has this EID. Devices that do not open are passed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_device_by_eid(
+    eid: urma_eid_t,
+    r#type: urma_transport_type_t,
+) -> *mut urma_device_t {
+    call::pointer(|| {
+        let wanted = self::eid(eid);
+        if wanted.is_unspecified() {
+            return Err(Code::EINVAL);
+        }
+        let found = library::devices()?.into_iter().find(|device| {
+            // SAFETY: the public part of a live device.
+            let is_type = unsafe { (*device.public()).r#type } == r#type;
+            is_type && has(*device, wanted)
+        });
+        found.map(Slot::public).ok_or(Code::ENODEV)
+    })
+}
+
+fn has(device: Slot<kind::Device>, wanted: Eid) -> bool {
+    device::eids(device.public()).is_ok_and(|eids| eids.contains(&wanted))
+}
+
+/// Attributes and limits of a device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_query_device(
+    dev: *mut urma_device_t,
+    dev_attr: *mut urma_device_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let dev = object::<kind::Device>(dev)?;
+        let to = call::place(dev_attr)?;
+        // SAFETY: the table of a live device.
+        let query = call::present(unsafe { (*provider(dev)?.as_ptr()).query_device })?;
+        // SAFETY: a live device, and a place of the caller's for one.
+        Code::from_c(unsafe { query(dev.as_ptr(), to.as_ptr()) })?;
+        // SAFETY: written by the provider just now.
+        let attr = unsafe { to.read() };
+        // SAFETY: the core's own copy.
+        unsafe { attr_place(dev)?.write(attr) };
+        Ok(())
+    })
+}
+
+/// A copy of `list` in memory of the C library, for the caller to give back.
+///
+/// # Errors
+/// ENOMEM.
+pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
+    let bytes = size_of_val(list).max(1);
+    // SAFETY: a size above 0.
+    let to: *mut T = unsafe { libc::malloc(bytes) }.cast();
+    let to = core::ptr::NonNull::new(to).ok_or(Code::ENOMEM)?;
+    // SAFETY: fresh memory with room for the list, aligned for any type of C.
+    unsafe { to.as_ptr().copy_from_nonoverlapping(list.as_ptr(), list.len()) };
+    Ok(to.as_ptr())
+}
+
+/// # Safety
+/// `memory` came from [`give`], or is NULL.
+pub(super) unsafe fn take_back(memory: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::free(memory) };
+}

@@ -1,0 +1,91 @@
+//! The way to a provider, and what the core keeps in public memory for it.
+//!
+//! *Owns*: how tables are read, references counted, limits found. *Must not*: check arguments of
+//! single functions.
+#![expect(unsafe_code, reason = "public memory")]
+
+use core::ptr::NonNull;
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{
+        urma_context_t, urma_device_attr_t, urma_device_cap_t, urma_device_t, urma_ops_t,
+        urma_provider_ops_t, urma_ref_t,
+    },
+    call::{Answer, Code},
+};
+
+/// A member of a context's table; EINVAL when the provider left it out.
+macro_rules! op {
+    ($ctx:expr, $member:ident) => {{
+        let ops = $crate::face::dispatch::ops($ctx)?;
+        // SAFETY: the table of a live context; its provider keeps it.
+        $crate::call::present(unsafe { (*ops.as_ptr()).$member })?
+    }};
+}
+pub(crate) use op;
+
+/// The table of a context. A context that an object names is live: it cannot be deleted before.
+#[inline]
+pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
+    let ctx = NonNull::new(ctx).ok_or(Code::EINVAL)?;
+    // SAFETY: a live context: checked by the caller, or named by a live object.
+    let ops = unsafe { (*ctx.as_ptr()).ops };
+    NonNull::new(ops).ok_or(Code::EINVAL)
+}
+
+/// The table of the provider that drives a device.
+pub(crate) fn provider(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_provider_ops_t>> {
+    // SAFETY: a live device.
+    let ops = unsafe { (*dev.as_ptr()).ops };
+    NonNull::new(ops).ok_or(Code::EINVAL)
+}
+
+/// The device of a context.
+pub(crate) fn device(ctx: NonNull<urma_context_t>) -> Answer<NonNull<urma_device_t>> {
+    // SAFETY: a live context.
+    NonNull::new(unsafe { (*ctx.as_ptr()).dev }).ok_or(Code::EINVAL)
+}
+
+/// Where the core keeps the attributes of a device.
+pub(crate) fn attr_place(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_device_attr_t>> {
+    // SAFETY: a live device.
+    let sysfs = NonNull::new(unsafe { (*dev.as_ptr()).sysfs_dev }).ok_or(Code::EINVAL)?;
+    // SAFETY: the struct lives as long as its device.
+    NonNull::new(unsafe { &raw mut (*sysfs.as_ptr()).dev_attr }).ok_or(Code::EINVAL)
+}
+
+/// The limits of a context's device.
+pub(crate) fn caps(ctx: NonNull<urma_context_t>) -> Answer<urma_device_cap_t> {
+    let attr = attr_place(device(ctx)?)?;
+    // SAFETY: written before the first context of the device was made, and equal each time.
+    Ok(unsafe { (*attr.as_ptr()).dev_cap })
+}
+
+/// One more object of the context lives.
+pub(crate) fn retain(ctx: NonNull<urma_context_t>) {
+    // SAFETY: a live context.
+    let count = unsafe { &(*ctx.as_ptr()).r#ref };
+    count.atomic_cnt.fetch_add(1, Ordering::AcqRel);
+}
+
+/// One object less.
+pub(crate) fn release(ctx: *mut urma_context_t) {
+    if let Some(ctx) = NonNull::new(ctx) {
+        // SAFETY: the object that named it counted until now, so it is live.
+        drop_one(unsafe { &(*ctx.as_ptr()).r#ref });
+    }
+}
+
+/// Never below the count of the object itself: a program may have written to it.
+pub(crate) fn drop_one(count: &urma_ref_t) {
+    let less = |count: u64| (count > 1).then(|| count - 1);
+    // Nothing to do when it says that there are no users.
+    let _ = count.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+}
+
+/// Users of the object that has this count, without itself.
+pub(crate) fn users(count: &urma_ref_t) -> u64 {
+    count.atomic_cnt.load(Ordering::Acquire).saturating_sub(1)
+}

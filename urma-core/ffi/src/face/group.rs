@@ -1,0 +1,42 @@
+//! Jetty groups.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use crate::{
+    abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
+    call::{self, Code, made, object},
+    face::dispatch::{op, release, retain},
+    udma::kind,
+};
+
+/// A group: one name for several jetties, which join it when they are created.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_create_jetty_grp(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_jetty_grp_cfg_t,
+) -> *mut urma_jetty_grp_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let create = op!(ctx.as_ptr(), create_jetty_grp);
+        call::place(cfg)?;
+        // SAFETY: a live context, and the caller's configuration.
+        let group = made(unsafe { create(ctx.as_ptr(), cfg) })?;
+        retain(ctx);
+        Ok(group.as_ptr())
+    })
+}
+
+/// Deletes a group. `URMA_EAGAIN`: it has members.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t) -> urma_status_t {
+    call::status(|| {
+        let group = object::<kind::Group>(jetty_grp)?;
+        // SAFETY: a live group.
+        let ctx = unsafe { (*group.as_ptr()).urma_ctx };
+        let delete = op!(ctx, delete_jetty_grp);
+        // SAFETY: a live group.
+        Code::from_c(unsafe { delete(group.as_ptr()) })?;
+        release(ctx);
+        Ok(())
+    })
+}

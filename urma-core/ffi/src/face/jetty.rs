@@ -1,0 +1,190 @@
+//! Jetties: life, attributes, description for peers.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::c_int;
+
+use crate::{
+    abi::{
+        URMA_JETTY, URMA_TM_UM, URMA_UTP, urma_context_t, urma_cr_t, urma_device_cap_t,
+        urma_jetty_attr_t, urma_jetty_cfg_t, urma_jetty_t, urma_rjetty_t, urma_status_t,
+    },
+    call::{self, Answer, Code, made, object},
+    convert::zeroed,
+    face::{
+        batch,
+        device::{give, take_back},
+        dispatch::{caps, op, release, retain},
+        jfs,
+    },
+    udma::kind,
+};
+
+/// A jetty, with a JFR that it may share with others. Its order type is filled in as for a JFS.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_create_jetty(
+    ctx: *mut urma_context_t,
+    jetty_cfg: *mut urma_jetty_cfg_t,
+) -> *mut urma_jetty_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let create = op!(ctx.as_ptr(), create_jetty);
+        // SAFETY: the caller's configuration.
+        let mut cfg = unsafe { call::value(jetty_cfg) }?;
+        check(&mut cfg, &caps(ctx)?)?;
+        // SAFETY: the caller's configuration, in which the C core fills the default too.
+        unsafe { jetty_cfg.write(cfg) };
+        // SAFETY: a live context, and the caller's configuration.
+        let jetty = made(unsafe { create(ctx.as_ptr(), jetty_cfg) })?;
+        retain(ctx);
+        Ok(jetty.as_ptr())
+    })
+}
+
+/// The rules for a jetty. On UB devices the receive queue is a JFR; its mode and order are those of
+/// the send half.
+fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
+    jfs::check(&mut cfg.jfs_cfg, caps)?;
+    if cfg.flag.share_jfr() == 0 {
+        return Err(Code::EINVAL);
+    }
+    // SAFETY: the member that the flag names; any bytes are pointers.
+    let shared = unsafe { cfg.u.shared };
+    let jfr = object::<kind::Jfr>(shared.jfr)?;
+    if !shared.jfc.is_null() {
+        object::<kind::Jfc>(shared.jfc)?;
+    }
+    if !cfg.jetty_grp.is_null() {
+        object::<kind::Group>(cfg.jetty_grp)?;
+    }
+    // SAFETY: a live queue.
+    let recv = unsafe { (*jfr.as_ptr()).jfr_cfg };
+    let is_alike = recv.trans_mode == cfg.jfs_cfg.trans_mode
+        && recv.flag.order_type() == cfg.jfs_cfg.flag.order_type();
+    if is_alike { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+/// Changes the threshold, the state, or both.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_modify_jetty(
+    jetty: *mut urma_jetty_t,
+    attr: *mut urma_jetty_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        call::place(attr)?;
+        // SAFETY: a live jetty.
+        let modify = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, modify_jetty);
+        // SAFETY: a live jetty, and the caller's attributes.
+        Code::from_c(unsafe { modify(jetty.as_ptr(), attr) })
+    })
+}
+
+/// Configuration, threshold and state.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_query_jetty(
+    jetty: *mut urma_jetty_t,
+    cfg: *mut urma_jetty_cfg_t,
+    attr: *mut urma_jetty_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        call::place(cfg)?;
+        call::place(attr)?;
+        // SAFETY: a live jetty.
+        let query = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, query_jetty);
+        // SAFETY: a live jetty, and places of the caller's.
+        Code::from_c(unsafe { query(jetty.as_ptr(), cfg, attr) })
+    })
+}
+
+/// Deletes a jetty; outstanding requests complete as flushed first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        // SAFETY: a live jetty.
+        let ctx = unsafe { (*jetty.as_ptr()).urma_ctx };
+        let delete = op!(ctx, delete_jetty);
+        // SAFETY: a live jetty.
+        Code::from_c(unsafe { delete(jetty.as_ptr()) })?;
+        release(ctx);
+        Ok(())
+    })
+}
+
+/// Deletes jetties in order; `bad_jetty` names the first that is refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_delete_jetty_batch(
+    jetty_arr: *mut *mut urma_jetty_t,
+    jetty_num: c_int,
+    bad_jetty: *mut *mut urma_jetty_t,
+) -> urma_status_t {
+    // SAFETY: the caller's array and place.
+    call::status(|| unsafe { batch::each(jetty_arr, jetty_num, bad_jetty, urma_delete_jetty) })
+}
+
+/// Takes completions of the jetty, flushed ones too; how many, or the negative status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_flush_jetty(
+    jetty: *mut urma_jetty_t,
+    cr_cnt: c_int,
+    cr: *mut urma_cr_t,
+) -> c_int {
+    call::negative(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        call::place(cr)?;
+        if cr_cnt < 0 {
+            return Err(Code::EINVAL);
+        }
+        // SAFETY: a live jetty.
+        let flush = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, flush_jetty);
+        // SAFETY: a live jetty, and the caller's array.
+        Ok(unsafe { flush(jetty.as_ptr(), cr_cnt, cr) })
+    })
+}
+
+/// What a peer needs to import the jetty: bytes that mean the same in any process, without the
+/// token. `urma_put_rjetty` frees them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_rjetty(
+    jetty: *mut urma_jetty_t,
+    rjetty: *mut *mut urma_rjetty_t,
+    length: *mut u32,
+) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        let (to, length) = (call::place(rjetty)?, call::place(length)?);
+        // SAFETY: a live jetty; what it names is looked up.
+        let described = describe(unsafe { &*jetty.as_ptr() })?;
+        let memory = give(&[described])?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(memory) };
+        // SAFETY: as above.
+        unsafe { length.write(u32::try_from(size_of::<urma_rjetty_t>()).unwrap_or(0)) };
+        Ok(())
+    })
+}
+
+fn describe(jetty: &urma_jetty_t) -> Answer<urma_rjetty_t> {
+    let cfg = &jetty.jetty_cfg;
+    let mode = cfg.jfs_cfg.trans_mode;
+    let mut to: urma_rjetty_t = zeroed();
+    to.jetty_id = jetty.jetty_id;
+    to.trans_mode = mode;
+    to.r#type = URMA_JETTY;
+    to.flag.set_order_type(cfg.jfs_cfg.flag.order_type());
+    to.tp_type = if mode == URMA_TM_UM { URMA_UTP } else { crate::abi::URMA_RTP };
+    // SAFETY: both members of the union are pointers.
+    let jfr = object::<kind::Jfr>(unsafe { cfg.u.shared }.jfr)?;
+    // SAFETY: a live queue.
+    to.flag.set_token_policy(unsafe { (*jfr.as_ptr()).jfr_cfg.flag }.token_policy());
+    Ok(to)
+}
+
+/// Frees what `urma_get_rjetty` gave; NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_put_rjetty(rjetty: *mut urma_rjetty_t) {
+    // SAFETY: memory that `give` made, or NULL.
+    unsafe { take_back(rjetty.cast()) };
+}

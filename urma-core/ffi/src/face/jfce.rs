@@ -1,0 +1,46 @@
+//! Event channels.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{urma_context_t, urma_jfce_t, urma_status_t},
+    call::{self, Code, made, object},
+    face::dispatch::{op, release, retain, users},
+    udma::kind,
+};
+
+/// A channel; `fd` is readable while an event is unconsumed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma_jfce_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let create = op!(ctx.as_ptr(), create_jfce);
+        // SAFETY: a live context.
+        let jfce = made(unsafe { create(ctx.as_ptr()) })?;
+        // SAFETY: a new object of the provider.
+        unsafe { &(*jfce.as_ptr()).r#ref }.atomic_cnt.store(1, Ordering::Release);
+        retain(ctx);
+        Ok(jfce.as_ptr())
+    })
+}
+
+/// Deletes a channel; who waits on it returns. `URMA_FAIL`: a JFC uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
+    call::status(|| {
+        let jfce = object::<kind::Jfce>(jfce)?;
+        // SAFETY: a live channel.
+        let ctx = unsafe { (*jfce.as_ptr()).urma_ctx };
+        let delete = op!(ctx, delete_jfce);
+        // SAFETY: a live channel.
+        if users(unsafe { &(*jfce.as_ptr()).r#ref }) != 0 {
+            return Err(Code::FAIL);
+        }
+        // SAFETY: a live channel.
+        Code::from_c(unsafe { delete(jfce.as_ptr()) })?;
+        release(ctx);
+        Ok(())
+    })
+}

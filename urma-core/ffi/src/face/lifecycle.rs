@@ -1,0 +1,58 @@
+//! Library lifecycle: `urma_init`, `urma_uninit`, `urma_get_uasid`.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use crate::{
+    abi::{urma_init_attr_t, urma_status_t},
+    call::{self, Code},
+    face::library,
+    udma::device,
+};
+
+/// Starts the library; `conf` may be NULL. `URMA_EEXIST`: it runs. In a forked child of a process
+/// that ran it, it starts afresh, and every object of the parent is gone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t {
+    call::status_in_child(|| {
+        library::start()?;
+        // SAFETY: the caller's configuration, or NULL.
+        Code::from_c(unsafe { device::init(conf) })
+    })
+}
+
+/// Stops the library; without `urma_init` it does nothing, and succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_uninit() -> urma_status_t {
+    call::status(|| {
+        library::stop();
+        Ok(())
+    })
+}
+
+/// The user address space id of this process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
+    call::status(|| {
+        library::devices()?;
+        // SAFETY: a place of the caller's for one, or NULL.
+        Code::from_c(unsafe { device::get_uasid(uasid) })
+    })
+}
+
+/// `urma_init` under the name that programs built with our headers ask for: so the loader tells a
+/// library of another release.
+#[cfg(not(feature = "abi-25-12-0-b081"))]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urma_status_t {
+    // SAFETY: the caller's promise.
+    unsafe { urma_init(conf) }
+}
+
+/// `urma_init` under the name that programs built with our headers ask for: so the loader tells a
+/// library of another release.
+#[cfg(feature = "abi-25-12-0-b081")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_init_abi_25_12_0_b081(conf: *mut urma_init_attr_t) -> urma_status_t {
+    // SAFETY: the caller's promise.
+    unsafe { urma_init(conf) }
+}

@@ -1,0 +1,188 @@
+//! Segments.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ptr::NonNull;
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{
+        URMA_ACCESS_ATOMIC, URMA_ACCESS_LOCAL_ONLY, URMA_ACCESS_READ, URMA_ACCESS_WRITE,
+        URMA_TOKEN_NONE, urma_context_t, urma_import_seg_flag_t, urma_seg_cfg_t, urma_seg_t,
+        urma_status_t, urma_target_seg_t, urma_token_id_t, urma_token_t,
+    },
+    call::{self, Answer, Code, made, object},
+    face::{
+        device::{give, take_back},
+        dispatch::{drop_one, op, release, retain},
+        token::{self, urma_alloc_token_id},
+    },
+    udma::kind,
+};
+
+/// Makes memory known to the device. Without a token id it gets one of its own, which goes with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_register_seg(
+    ctx: *mut urma_context_t,
+    seg_cfg: *mut urma_seg_cfg_t,
+) -> *mut urma_target_seg_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let register = op!(ctx.as_ptr(), register_seg);
+        // SAFETY: the caller's configuration.
+        let mut cfg = unsafe { call::value(seg_cfg) }?;
+        check(&cfg)?;
+        let own_token = cfg.token_id.is_null();
+        if own_token {
+            // SAFETY: a live context.
+            cfg.token_id = made(unsafe { urma_alloc_token_id(ctx.as_ptr()) })?.as_ptr();
+        }
+        // SAFETY: a live context, and a configuration that lives until the call returns.
+        let segment = NonNull::new(unsafe { register(ctx.as_ptr(), &raw mut cfg) });
+        let Some(segment) = segment else {
+            if own_token {
+                drop_quietly(cfg.token_id);
+            }
+            return Err(Code::AS_SET);
+        };
+        // SAFETY: a new object of the provider.
+        let of = unsafe { &mut *segment.as_ptr() };
+        of.token_id = cfg.token_id;
+        of.seg.attr.set_user_token_id(u32::from(!own_token));
+        if let Some(token) = NonNull::new(cfg.token_id) {
+            // SAFETY: a live token id: the provider registered under it.
+            unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.fetch_add(1, Ordering::AcqRel);
+        }
+        retain(ctx);
+        Ok(segment.as_ptr())
+    })
+}
+
+/// The rules for a registration.
+fn check(cfg: &urma_seg_cfg_t) -> Answer {
+    let has_token = !cfg.token_id.is_null();
+    if has_token {
+        object::<kind::TokenId>(cfg.token_id)?;
+    }
+    let is_agreed = has_token == (cfg.flag.token_id_valid() != 0);
+    if cfg.va == 0 || !is_agreed || !is_sound(cfg.flag.access()) {
+        return Err(Code::EINVAL);
+    }
+    Ok(())
+}
+
+/// LOCAL_ONLY stands alone; WRITE needs READ; ATOMIC needs both.
+fn is_sound(access: u32) -> bool {
+    let has = |bits: u32| access & bits == bits;
+    if has(URMA_ACCESS_LOCAL_ONLY) {
+        return access == URMA_ACCESS_LOCAL_ONLY;
+    }
+    let write_reads = !has(URMA_ACCESS_WRITE) || has(URMA_ACCESS_READ);
+    let atomic_does_both = !has(URMA_ACCESS_ATOMIC) || has(URMA_ACCESS_READ | URMA_ACCESS_WRITE);
+    access != 0 && write_reads && atomic_does_both
+}
+
+/// Frees a token id on the way out of a call that failed; the reason in `errno` stays.
+fn drop_quietly(token_id: *mut urma_token_id_t) {
+    let errno = std::io::Error::last_os_error();
+    if token::free(token_id).is_err() {
+        tracing::warn!(target: "urma", "the token id of a refused segment was not freed");
+    }
+    if let Some(Err(code)) = errno.raw_os_error().map(Code::from_c) {
+        code.set_errno();
+    }
+}
+
+/// Withdraws memory: no byte of it is touched by a request after this returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t) -> urma_status_t {
+    call::status(|| {
+        let segment = object::<kind::Segment>(target_seg)?;
+        // SAFETY: a live segment.
+        let of = unsafe { segment.as_ptr().read() };
+        let unregister = op!(of.urma_ctx, unregister_seg);
+        // SAFETY: a live segment.
+        Code::from_c(unsafe { unregister(segment.as_ptr()) })?;
+        let_go(of.token_id, of.seg.attr.user_token_id() == 0);
+        release(of.urma_ctx);
+        Ok(())
+    })
+}
+
+/// A segment less under a token id; one that came with the segment goes with it.
+fn let_go(token_id: *mut urma_token_id_t, is_own: bool) {
+    let Ok(token) = object::<kind::TokenId>(token_id) else { return };
+    // SAFETY: a live token id.
+    drop_one(unsafe { &(*token.as_ptr()).r#ref });
+    if is_own && token::free(token_id).is_err() {
+        tracing::warn!(target: "urma", "the token id of a segment was not freed");
+    }
+}
+
+/// Imports memory of a peer. `token_value` may be NULL when the segment has no token.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_import_seg(
+    ctx: *mut urma_context_t,
+    seg: *mut urma_seg_t,
+    token_value: *mut urma_token_t,
+    addr: u64,
+    flag: urma_import_seg_flag_t,
+) -> *mut urma_target_seg_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let import = op!(ctx.as_ptr(), import_seg);
+        // SAFETY: the caller's description.
+        let of = unsafe { call::value(seg) }?;
+        if of.attr.token_policy() != URMA_TOKEN_NONE && token_value.is_null() {
+            return Err(Code::EINVAL);
+        }
+        // SAFETY: a live context, and the caller's description and token.
+        let segment = made(unsafe { import(ctx.as_ptr(), seg, token_value, addr, flag) })?;
+        retain(ctx);
+        Ok(segment.as_ptr())
+    })
+}
+
+/// Forgets an imported segment; requests posted on it go on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_unimport_seg(tseg: *mut urma_target_seg_t) -> urma_status_t {
+    call::status(|| {
+        let segment = object::<kind::Segment>(tseg)?;
+        // SAFETY: a live segment.
+        let ctx = unsafe { (*segment.as_ptr()).urma_ctx };
+        let unimport = op!(ctx, unimport_seg);
+        // SAFETY: a live segment.
+        Code::from_c(unsafe { unimport(segment.as_ptr()) })?;
+        release(ctx);
+        Ok(())
+    })
+}
+
+/// What a peer needs to import the segment: bytes that mean the same in any process, without the
+/// token. `urma_put_seg_ctx` frees them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_seg_ctx(
+    tseg: *mut urma_target_seg_t,
+    seg: *mut *mut urma_seg_t,
+    size: *mut u32,
+) -> urma_status_t {
+    call::status(|| {
+        let segment = object::<kind::Segment>(tseg)?;
+        let (to, size) = (call::place(seg)?, call::place(size)?);
+        // SAFETY: a live segment.
+        let memory = give(&[unsafe { (*segment.as_ptr()).seg }])?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(memory) };
+        // SAFETY: as above.
+        unsafe { size.write(u32::try_from(size_of::<urma_seg_t>()).unwrap_or(0)) };
+        Ok(())
+    })
+}
+
+/// Frees what `urma_get_seg_ctx` gave; NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
+    // SAFETY: memory that `give` made, or NULL.
+    unsafe { take_back(seg.cast()) };
+}

@@ -1,0 +1,67 @@
+//! Token ids.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
+    call::{self, Answer, Code, made, object},
+    face::dispatch::{op, release, retain, users},
+    udma::kind,
+};
+
+/// A token id to register a segment under.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
+    call::pointer(|| {
+        let context = object::<kind::Context>(ctx)?;
+        let alloc = op!(ctx, alloc_token_id);
+        // SAFETY: a live context.
+        let token = made(unsafe { alloc(context.as_ptr()) })?;
+        // SAFETY: a new object of the provider.
+        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(1, Ordering::Release);
+        retain(context);
+        Ok(token.as_ptr())
+    })
+}
+
+/// As `urma_alloc_token_id`, with flags.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_alloc_token_id_ex(
+    ctx: *mut urma_context_t,
+    flag: urma_token_id_flag_t,
+) -> *mut urma_token_id_t {
+    call::pointer(|| {
+        let context = object::<kind::Context>(ctx)?;
+        let alloc = op!(ctx, alloc_token_id_ex);
+        // SAFETY: a live context.
+        let token = made(unsafe { alloc(context.as_ptr(), flag) })?;
+        // SAFETY: a new object of the provider.
+        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(1, Ordering::Release);
+        retain(context);
+        Ok(token.as_ptr())
+    })
+}
+
+/// Gives a token id back. `URMA_EINVAL`: a segment lives under it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> urma_status_t {
+    call::status(|| free(token_id))
+}
+
+/// See [`urma_free_token_id`].
+pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
+    let token = object::<kind::TokenId>(token_id)?;
+    // SAFETY: a live token id.
+    let ctx = unsafe { (*token.as_ptr()).urma_ctx };
+    let free = op!(ctx, free_token_id);
+    // SAFETY: a live token id.
+    if users(unsafe { &(*token.as_ptr()).r#ref }) != 0 {
+        return Err(Code::EINVAL);
+    }
+    // SAFETY: a live token id.
+    Code::from_c(unsafe { free(token.as_ptr()) })?;
+    release(ctx);
+    Ok(())
+}

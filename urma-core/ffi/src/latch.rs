@@ -1,0 +1,75 @@
+//! Latch: a short lock that a forked child can force open.
+//!
+//! *Owns*: one value of the process, such as a list of free slots. *Takes*: closures that only
+//! change that value. *Gives*: exclusive access for their length. *Must not*: be held over a call
+//! that waits, or over a call back into C.
+#![expect(unsafe_code, reason = "interior mutability behind its own lock")]
+
+use core::cell::UnsafeCell;
+
+use urma_mem::sync::{AtomicU32, Ordering, spin_hint, yield_now};
+
+/// A value behind a short lock.
+pub(crate) struct Latch<T> {
+    held: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached by the holder only, and it may be sent between threads.
+unsafe impl<T: Send> Sync for Latch<T> {}
+
+impl<T> Latch<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { held: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Runs `f` on the value. `f` must not come back to the same latch: that would wait for ever.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        let mut pause = Pause::new();
+        while self.held.swap(1, Ordering::Acquire) != 0 {
+            pause.wait();
+        }
+        let _open = Open(&self.held);
+        // SAFETY: this thread set `held`, and nobody else reaches the value until `_open` is dropped.
+        f(unsafe { &mut *self.value.get() })
+    }
+
+    /// Forgets who holds it and what it held: for a forked child, where the holder does not exist.
+    /// The old value is not dropped. Only for a process with one thread.
+    pub(crate) fn abandon(&self, value: T) {
+        // SAFETY: one thread, and it is not inside `with`.
+        unsafe { self.value.get().write(value) };
+        self.held.store(0, Ordering::Release);
+    }
+}
+
+/// Lets go, also when the closure panicked.
+struct Open<'a>(&'a AtomicU32);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Spins a little, then lets the holder run: the processor may be shared with it.
+pub(crate) struct Pause {
+    spins: u32,
+}
+
+impl Pause {
+    const SPINS_MAX: u32 = 100;
+
+    pub(crate) const fn new() -> Self {
+        Self { spins: 0 }
+    }
+
+    pub(crate) fn wait(&mut self) {
+        if self.spins < Self::SPINS_MAX {
+            self.spins += 1;
+            spin_hint();
+        } else {
+            yield_now();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The header of a slot: what can be asked of any slot at any time.
+//!
+//! *Owns*: the state word and the lock. *Takes*: transitions. *Gives*: atomics only, so that a stale
+//! pointer may read them while anything happens. *Must not*: know what lies behind it.
+
+use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
+
+use crate::latch::Pause;
+
+/// Bytes of a header; the public part starts after them.
+pub(super) const HEADER_LEN: usize = 64;
+
+/// Whose an object is: 24 bits, the slot number of its context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    /// Owner of things that belong to no context.
+    pub(crate) const NOBODY: Self = Self(Self::MAX);
+    const MAX: u32 = (1 << 24) - 1;
+
+    /// The owner with this number, of which 24 bits count.
+    pub(super) const fn new(number: u32) -> Self {
+        Self(number & Self::MAX)
+    }
+}
+
+/// What a slot is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum State {
+    Free = 0,
+    Building = 1,
+    Live = 2,
+    Dying = 3,
+}
+
+/// State, owner and generation in one word, so that one load decides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Word(u64);
+
+impl Word {
+    pub(super) const fn new(generation: u32, owner: Owner, state: State) -> Self {
+        Self((generation as u64) << 32 | (owner.0 as u64) << 8 | state as u64)
+    }
+
+    /// Never used: the content of fresh memory.
+    pub(super) const fn is_untouched(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) const fn is(self, state: State) -> bool {
+        self.0 & 0xff == state as u64
+    }
+
+    pub(super) const fn owner(self) -> Owner {
+        Owner((self.0 >> 8) as u32 & Owner::MAX)
+    }
+
+    pub(super) const fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub(super) const fn with(self, state: State) -> Self {
+        Self(self.0 & !0xff | state as u64)
+    }
+}
+
+/// See the room card; fresh (zero) memory is a valid header of a free slot.
+#[repr(C, align(64))]
+pub(super) struct Header {
+    word: AtomicU64,
+    /// Even: free. Odd: held. Counts, so that one holder can be told from the next.
+    lock: AtomicU32,
+    /// Number of the next free slot; meaningful in a free list only.
+    pub(super) next: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER_LEN);
+
+impl Header {
+    /// Sequentially consistent, as is taking the lock: of "dying" being set and a queue being
+    /// locked, one side sees the other.
+    #[inline]
+    pub(super) fn word(&self) -> Word {
+        Word(self.word.load(Ordering::SeqCst))
+    }
+
+    /// Only for the one who owns the slot: its builder, its deleter.
+    pub(super) fn set_word(&self, word: Word) {
+        self.word.store(word.0, Ordering::SeqCst);
+    }
+
+    /// Whether `from` became `to`.
+    pub(super) fn swap_word(&self, from: Word, to: Word) -> bool {
+        let order = Ordering::SeqCst;
+        self.word.compare_exchange(from.0, to.0, order, order).is_ok()
+    }
+
+    /// Held for one post, one poll or one control call.
+    #[inline]
+    pub(super) fn acquire(&self) {
+        if !self.try_acquire() {
+            self.acquire_contended();
+        }
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        let free = self.lock.load(Ordering::Relaxed) & !1;
+        let held = free.wrapping_add(1);
+        self.lock.compare_exchange(free, held, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn acquire_contended(&self) {
+        let mut pause = Pause::new();
+        while !self.try_acquire() {
+            pause.wait();
+        }
+    }
+
+    #[inline]
+    pub(super) fn release(&self) {
+        // Only the holder changes the count.
+        let held = self.lock.load(Ordering::Relaxed);
+        self.lock.store(held.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Waits until whoever holds the lock now has let it go; later holders do not count.
+    pub(super) fn wait_for_holder(&self) {
+        let seen = self.lock.load(Ordering::SeqCst);
+        if seen & 1 == 0 {
+            return;
+        }
+        let mut pause = Pause::new();
+        while self.lock.load(Ordering::Acquire) == seen {
+            pause.wait();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Free slots of each kind.
+//!
+//! *Owns*: one list per kind: fresh slots of the newest chunk first, then the slot that has been
+//! free the longest. *Takes*: slots that were emptied. *Gives*: slots to build in.
+//! *Must not*: look at the public or private part.
+
+use urma_mem::sync::Ordering;
+
+use super::{
+    CODE_MAX, Kind,
+    header::{Header, Owner, State, Word},
+    slot::{Slot, SlotPtr, stride},
+    space::{self, CHUNK_LEN},
+};
+use crate::latch::Latch;
+
+/// No slot: slot numbers have 24 bits.
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
+struct PoolState {
+    /// Oldest free slot.
+    head: u32,
+    /// Newest free slot.
+    tail: u32,
+    /// The newest chunk, and how many bytes of it were given out.
+    chunk: u32,
+    used: usize,
+}
+
+const EMPTY: PoolState = PoolState { head: NONE, tail: NONE, chunk: NONE, used: CHUNK_LEN };
+
+static POOLS: [Latch<PoolState>; CODE_MAX as usize + 1] =
+    [const { Latch::new(EMPTY) }; CODE_MAX as usize + 1];
+
+fn pool<K: Kind>() -> &'static Latch<PoolState> {
+    const { assert!(K::CODE > 0 && K::CODE <= CODE_MAX) };
+    &POOLS[K::CODE as usize]
+}
+
+impl PoolState {
+    fn take<K: Kind>(&mut self) -> Option<u32> {
+        if let Some(number) = self.take_fresh::<K>() {
+            return Some(number);
+        }
+        if self.head != NONE {
+            let number = self.head;
+            let next = header_at(number)?.next.load(Ordering::Relaxed);
+            (self.head, self.tail) = (next, if next == NONE { NONE } else { self.tail });
+            return Some(number);
+        }
+        (self.chunk, self.used) = (space::take_chunk::<K>()?, 0);
+        self.take_fresh::<K>()
+    }
+
+    fn take_fresh<K: Kind>(&mut self) -> Option<u32> {
+        if self.used + stride::<K>() > CHUNK_LEN {
+            return None;
+        }
+        let number = space::number_in(self.chunk, self.used);
+        self.used += stride::<K>();
+        Some(number)
+    }
+
+    fn give(&mut self, number: u32) {
+        let Some(header) = header_at(number) else { return };
+        header.next.store(NONE, Ordering::Relaxed);
+        match header_at(self.tail) {
+            Some(tail) if self.tail != NONE => tail.next.store(number, Ordering::Relaxed),
+            _ => self.head = number,
+        }
+        self.tail = number;
+    }
+}
+
+fn header_at(number: u32) -> Option<&'static Header> {
+    if number == NONE {
+        return None;
+    }
+    let slot = space::slot_at(number)?;
+    // SAFETY: numbers in a pool are of slots in chunks that were taken; they are readable for ever.
+    Some(unsafe { slot.as_ref() })
+}
+
+/// A slot to build in. Dropping it gives it back.
+pub(crate) struct Fresh<K: Kind> {
+    ptr: SlotPtr<K>,
+    number: u32,
+    generation: u32,
+}
+
+impl<K: Kind> Fresh<K> {
+    /// A slot; `None` when there is no memory.
+    pub(crate) fn take() -> Option<Self> {
+        let number = pool::<K>().with(PoolState::take::<K>)?;
+        let ptr = SlotPtr::new(space::slot_at(number)?.cast());
+        let generation = ptr.header().word().generation().wrapping_add(1);
+        ptr.header().set_word(Word::new(generation, Owner::NOBODY, State::Building));
+        Some(Self { ptr, number, generation })
+    }
+
+    /// Where the public part will be.
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.ptr.public()
+    }
+
+    /// The owner that objects of this one have, when this is a context.
+    pub(crate) fn as_owner(&self) -> Owner {
+        Owner::new(self.number)
+    }
+
+    /// Fills the slot; from here on it is found.
+    pub(crate) fn publish(self, owner: Owner, public: K::Public, own: K::Own) -> Slot<K> {
+        let (ptr, word) = (self.ptr, Word::new(self.generation, owner, State::Live));
+        core::mem::forget(self);
+        // SAFETY: the state says "building", so that nobody else reaches either part.
+        unsafe { ptr.fill_public(public) };
+        // SAFETY: as above.
+        unsafe { ptr.fill_own(own) };
+        ptr.header().set_word(word);
+        Slot::new(ptr, word)
+    }
+}
+
+impl<K: Kind> Drop for Fresh<K> {
+    fn drop(&mut self) {
+        give_back(self.ptr);
+    }
+}
+
+/// Takes back a slot whose private part is empty.
+pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
+    let word = ptr.header().word();
+    ptr.header().set_word(Word::new(word.generation(), Owner::NOBODY, State::Free));
+    pool::<K>().with(|pool| pool.give(ptr.number()));
+}
+
+/// See [`super::abandon_all`].
+pub(super) fn abandon_all() {
+    for pool in &POOLS {
+        pool.abandon(EMPTY);
+    }
+}

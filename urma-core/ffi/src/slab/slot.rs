@@ -1,0 +1,365 @@
+//! Typed slots: finding, locking, naming, deleting.
+//!
+//! *Owns*: the states of an object's life. *Takes*: pointers of C programs. *Gives*: access to the
+//! private part to whom the rules of the slab allow it. *Must not*: touch memory before its kind
+//! and state are known.
+
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+};
+
+use super::{
+    Exclusive, Kind, Named,
+    header::{HEADER_LEN, Header, Owner, State, Word},
+    pool,
+    space::{self, CHUNK_LEN, Place},
+};
+
+/// A slot in memory.
+#[repr(C)]
+pub(super) struct Cell<K: Kind> {
+    header: Header,
+    public: UnsafeCell<MaybeUninit<K::Public>>,
+    own: UnsafeCell<MaybeUninit<K::Own>>,
+}
+
+/// Bytes from slot to slot.
+pub(super) const fn stride<K: Kind>() -> usize {
+    let stride = size_of::<Cell<K>>().next_power_of_two();
+    assert!(stride <= CHUNK_LEN && align_of::<Cell<K>>() == HEADER_LEN);
+    stride
+}
+
+/// The address of a slot of a chunk of its kind.
+pub(super) struct SlotPtr<K: Kind>(NonNull<Cell<K>>);
+
+// SAFETY: an address only; what is behind it is reached as the rules of the slab say, and the private
+// part is `Send` (and `Sync` where several threads read it).
+unsafe impl<K: Kind> Send for SlotPtr<K> {}
+// SAFETY: as above.
+unsafe impl<K: Kind> Sync for SlotPtr<K> {}
+
+impl<K: Kind> Clone for SlotPtr<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Kind> Copy for SlotPtr<K> {}
+
+impl<K: Kind> SlotPtr<K> {
+    pub(super) fn new(cell: NonNull<Cell<K>>) -> Self {
+        Self(cell)
+    }
+
+    #[inline]
+    fn cell(&self) -> &'static Cell<K> {
+        // SAFETY: slots stay mapped for ever, the header is atomics, and the parts are cells of
+        // memory without a value until somebody may reach them.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn header(&self) -> &'static Header {
+        &self.cell().header
+    }
+
+    pub(super) fn public(&self) -> *mut K::Public {
+        self.cell().public.get().cast()
+    }
+
+    fn own(&self) -> *mut K::Own {
+        self.cell().own.get().cast()
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        match space::place(self.0.as_ptr().addr()) {
+            Place::Inside(offset) => space::number_of(offset),
+            Place::Outside => u32::MAX,
+        }
+    }
+
+    /// # Safety
+    /// The caller builds in the slot.
+    pub(super) unsafe fn fill_public(&self, public: K::Public) {
+        // SAFETY: the caller's promise; the place is inside the slot and aligned.
+        unsafe { self.public().write(public) };
+    }
+
+    /// # Safety
+    /// The caller builds in the slot, or emptied it.
+    pub(super) unsafe fn fill_own(&self, own: K::Own) {
+        // SAFETY: the caller's promise; the place is inside the slot and aligned.
+        unsafe { self.own().write(own) };
+    }
+}
+
+/// What a pointer of a C program is.
+pub(crate) enum Found<K: Kind> {
+    /// A live object of the kind.
+    Live(Slot<K>),
+    /// Null, deleted, another kind, not the start of an object, or misaligned.
+    Invalid,
+    /// Not of this library's memory, and aligned: an object of another provider, perhaps.
+    Foreign,
+}
+
+/// What `public` is, without touching memory that it names unless it is an object's place.
+#[inline]
+pub(crate) fn find<K: Kind>(public: *const K::Public) -> Found<K> {
+    let addr = public.addr();
+    let offset = match space::place(addr.wrapping_sub(HEADER_LEN)) {
+        Place::Inside(offset) => offset,
+        Place::Outside if public.is_aligned() && !public.is_null() => return Found::Foreign,
+        Place::Outside => return Found::Invalid,
+    };
+    if !space::is_slot::<K>(offset) {
+        return Found::Invalid;
+    }
+    let slot = public.wrapping_byte_sub(HEADER_LEN).cast::<Cell<K>>().cast_mut();
+    let Some(cell) = NonNull::new(slot) else { return Found::Invalid };
+    let ptr = SlotPtr::new(cell);
+    let word = ptr.header().word();
+    if word.is(State::Live) { Found::Live(Slot { ptr, word }) } else { Found::Invalid }
+}
+
+/// An object that was live when it was looked at.
+pub(crate) struct Slot<K: Kind> {
+    ptr: SlotPtr<K>,
+    word: Word,
+}
+
+impl<K: Kind> Clone for Slot<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Kind> Copy for Slot<K> {}
+
+impl<K: Kind> Slot<K> {
+    pub(super) fn new(ptr: SlotPtr<K>, word: Word) -> Self {
+        Self { ptr, word }
+    }
+
+    /// Its public part: memory that C programs read and write as they like.
+    #[inline]
+    pub(crate) fn public(self) -> *mut K::Public {
+        self.ptr.public()
+    }
+
+    /// Whose it is.
+    #[inline]
+    pub(crate) fn owner(self) -> Owner {
+        self.word.owner()
+    }
+
+    /// The owner that its objects have, when this is a context.
+    pub(crate) fn as_owner(self) -> Owner {
+        Owner::new(self.ptr.number())
+    }
+
+    /// Whether it is still the same object, and live.
+    #[inline]
+    pub(crate) fn is_live(self) -> bool {
+        self.ptr.header().word() == self.word
+    }
+
+    /// Whether both are the same object.
+    pub(crate) fn is(self, other: Self) -> bool {
+        self.ptr.0 == other.ptr.0 && self.word == other.word
+    }
+
+    /// Begins the object's end. Of several callers one gets it; `None` for the others. When this
+    /// returned, nobody reaches the private part any more.
+    pub(crate) fn retire(self) -> Option<Dying<K>> {
+        let header = self.ptr.header();
+        if !header.swap_word(self.word, self.word.with(State::Dying)) {
+            return None;
+        }
+        header.wait_for_holder();
+        // Posts of the same owner may have found it just before.
+        space::for_each_queue(|queue| {
+            if queue.word().owner() == self.word.owner() {
+                queue.wait_for_holder();
+            }
+        });
+        Some(Dying(self))
+    }
+}
+
+impl<K: Exclusive> Slot<K> {
+    /// The private part, for this thread alone; `None` when the object is gone.
+    #[inline]
+    pub(crate) fn lock(self) -> Option<Guard<K>> {
+        self.ptr.header().acquire();
+        let guard = Guard { slot: self, _here: PhantomData };
+        self.is_live().then_some(guard)
+    }
+}
+
+/// The lock of a slot, and with it the private part.
+pub(crate) struct Guard<K: Kind> {
+    slot: Slot<K>,
+    /// A lock belongs to its thread.
+    _here: PhantomData<*mut K::Own>,
+}
+
+impl<K: Kind> Guard<K> {
+    /// The private part, and the way to what requests of this queue name.
+    #[inline]
+    pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {
+        const { assert!(K::IS_QUEUE) };
+        let look = Look { owner: self.slot.owner(), _guard: PhantomData };
+        (&mut *self, look)
+    }
+}
+
+impl<K: Kind> Deref for Guard<K> {
+    type Target = K::Own;
+
+    #[inline]
+    fn deref(&self) -> &K::Own {
+        // SAFETY: the slot is live, so its private part has a value; the lock is held, and the
+        // deleter waits for it.
+        unsafe { &*self.slot.ptr.own() }
+    }
+}
+
+impl<K: Kind> DerefMut for Guard<K> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut K::Own {
+        // SAFETY: as in `deref`; one guard exists, and it is borrowed mutably.
+        unsafe { &mut *self.slot.ptr.own() }
+    }
+}
+
+impl<K: Kind> Drop for Guard<K> {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.ptr.header().release();
+    }
+}
+
+/// Proof that the lock of a queue is held: what it names stays while this lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'g> {
+    owner: Owner,
+    _guard: PhantomData<&'g ()>,
+}
+
+impl<'g> Look<'g> {
+    /// The private part of the object at `public`; `None` unless it is a live `K` of the queue's
+    /// owner.
+    #[inline]
+    pub(crate) fn named<K: Named>(self, public: *const K::Public) -> Option<&'g K::Own> {
+        let Found::Live(slot) = find::<K>(public) else { return None };
+        if slot.owner() != self.owner {
+            return None;
+        }
+        // SAFETY: the word said "live" and "of this owner" while a queue of that owner was locked,
+        // and its deleter waits for that lock before it empties the slot; until then the value is
+        // only read.
+        Some(unsafe { &*slot.ptr.own() })
+    }
+}
+
+/// The locks of several objects, for reading their private parts at once.
+pub(crate) struct Held<const N: usize> {
+    /// In order of address, each one once.
+    headers: [Option<&'static Header>; N],
+    _here: PhantomData<*mut ()>,
+}
+
+/// A slot whatever its kind, for [`Held::take`].
+#[derive(Clone, Copy)]
+pub(crate) struct AnySlot {
+    header: &'static Header,
+    word: Word,
+}
+
+impl<K: Exclusive> From<Slot<K>> for AnySlot {
+    fn from(slot: Slot<K>) -> Self {
+        Self { header: slot.ptr.header(), word: slot.word }
+    }
+}
+
+impl<const N: usize> Held<N> {
+    /// Locks all of them; `None` when one is gone.
+    pub(crate) fn take(slots: [Option<AnySlot>; N]) -> Option<Self> {
+        let mut headers = slots.map(|slot| slot.map(|slot| slot.header));
+        let addr = |header: &Option<&'static Header>| header.map(|h| core::ptr::from_ref(h).addr());
+        headers.sort_unstable_by_key(addr);
+        for index in 1..N {
+            if addr(&headers[index]) == addr(&headers[index - 1]) {
+                headers[index - 1] = None;
+            }
+        }
+        headers.iter().flatten().for_each(|header| header.acquire());
+        let held = Self { headers, _here: PhantomData };
+        let all_live = slots.iter().flatten().all(|slot| slot.header.word() == slot.word);
+        all_live.then_some(held)
+    }
+
+    /// The private part of one of them; `None` for an object that was not taken.
+    pub(crate) fn own<K: Exclusive>(&self, slot: Slot<K>) -> Option<&K::Own> {
+        let wanted = slot.ptr.header();
+        let is_held = self.headers.iter().flatten().any(|header| core::ptr::eq(*header, wanted));
+        if !is_held || !slot.is_live() {
+            return None;
+        }
+        // SAFETY: its lock is held and it is live, so the value is there and its deleter waits;
+        // this type hands out shared references only.
+        Some(unsafe { &*slot.ptr.own() })
+    }
+}
+
+impl<const N: usize> Drop for Held<N> {
+    fn drop(&mut self) {
+        self.headers.iter().flatten().for_each(|header| header.release());
+    }
+}
+
+/// An object at its end: nobody else reaches its private part. Dropping it makes it live again.
+pub(crate) struct Dying<K: Kind>(Slot<K>);
+
+impl<K: Kind> Dying<K> {
+    /// Takes the private part out.
+    pub(crate) fn take(self) -> (K::Own, Emptied<K>) {
+        let slot = self.0;
+        core::mem::forget(self);
+        // SAFETY: `retire` made this the only way to the value, and the slot counts as empty now.
+        let own = unsafe { slot.ptr.own().read() };
+        (own, Emptied(slot))
+    }
+}
+
+impl<K: Kind> Drop for Dying<K> {
+    fn drop(&mut self) {
+        self.0.ptr.header().set_word(self.0.word);
+    }
+}
+
+/// A slot without a private part. Dropping it frees it.
+pub(crate) struct Emptied<K: Kind>(Slot<K>);
+
+impl<K: Kind> Emptied<K> {
+    /// Puts the private part back: the object is live again.
+    pub(crate) fn refill(self, own: K::Own) {
+        let slot = self.0;
+        core::mem::forget(self);
+        // SAFETY: the slot is empty and this thread's.
+        unsafe { slot.ptr.fill_own(own) };
+        slot.ptr.header().set_word(slot.word);
+    }
+}
+
+impl<K: Kind> Drop for Emptied<K> {
+    fn drop(&mut self) {
+        pool::give_back(self.0.ptr);
+    }
+}

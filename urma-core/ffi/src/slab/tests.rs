@@ -1,0 +1,277 @@
+//! The promises of the slab, alone and with several threads.
+
+use std::sync::Arc;
+
+use urma_mem::sync::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+/// Kinds of these tests only; each test that counts slots has its own.
+macro_rules! kinds {
+    ($($name:ident = $code:literal, queue: $queue:literal, own: $own:ty, $access:ident;)*) => {$(
+        struct $name;
+        // SAFETY: the public part is plain words.
+        unsafe impl Kind for $name {
+            const CODE: u8 = $code;
+            const IS_QUEUE: bool = $queue;
+            type Public = [u64; 4];
+            type Own = $own;
+        }
+        impl $access for $name {}
+    )*};
+}
+
+kinds! {
+    Queue = 20, queue: true, own: Vec<u64>, Exclusive;
+    Other = 21, queue: false, own: Counted, Exclusive;
+    Memory = 22, queue: false, own: Counted, Named;
+    Fifo = 23, queue: false, own: usize, Exclusive;
+    Racing = 24, queue: false, own: Counted, Exclusive;
+    Shared = 25, queue: false, own: Boxed, Named;
+    Poster = 26, queue: true, own: u64, Exclusive;
+}
+
+/// Says when it is dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Memory that a late reader would find freed, and spoilt before.
+struct Boxed(Box<[u64; 8]>);
+
+impl Drop for Boxed {
+    fn drop(&mut self) {
+        *self.0 = [u64::MAX; 8];
+    }
+}
+
+fn make<K: Kind>(own: K::Own) -> Slot<K>
+where
+    K: Kind<Public = [u64; 4]>,
+{
+    make_of(Owner::new(7), own)
+}
+
+fn make_of<K: Kind<Public = [u64; 4]>>(owner: Owner, own: K::Own) -> Slot<K> {
+    Fresh::<K>::take().expect("memory").publish(owner, [1, 2, 3, 4], own)
+}
+
+fn live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
+    match find::<K>(public) {
+        Found::Live(slot) => Some(slot),
+        Found::Invalid | Found::Foreign => None,
+    }
+}
+
+fn delete<K: Kind>(slot: Slot<K>) -> Option<K::Own> {
+    let (own, emptied) = slot.retire()?.take();
+    drop(emptied);
+    Some(own)
+}
+
+#[test]
+fn an_object_is_found_by_its_public_address_alone() {
+    let slot = make::<Queue>(vec![9]);
+    let public = slot.public();
+    assert!(live::<Queue>(public).is_some_and(|found| found.is(slot)));
+    assert!(live::<Fifo>(public.cast()).is_none(), "wrong kind");
+    for off in [1, 8, 32, 64, 4096, 65536] {
+        assert!(live::<Queue>(public.wrapping_byte_add(off)).is_none(), "{off} bytes on");
+        assert!(live::<Queue>(public.wrapping_byte_sub(off)).is_none(), "{off} bytes before");
+    }
+    assert_eq!(slot.lock().expect("live")[0], 9);
+    assert_eq!(delete(slot), Some(vec![9]));
+}
+
+#[test]
+fn numbers_that_were_never_objects_are_told_apart() {
+    let local = [0_u64; 8];
+    let here: *const [u64; 4] = local.as_ptr().cast();
+    assert!(matches!(find::<Queue>(here), Found::Foreign));
+    assert!(matches!(find::<Queue>(here.wrapping_byte_add(1)), Found::Invalid));
+    assert!(matches!(find::<Queue>(core::ptr::null()), Found::Invalid));
+    for addr in [8_usize, 64, 4096, usize::MAX & !7, 1 << 47] {
+        let ptr = core::ptr::without_provenance(addr);
+        assert!(live::<Queue>(ptr).is_none(), "{addr:#x}");
+    }
+}
+
+#[test]
+fn a_deleted_object_is_not_found_and_not_deleted_twice() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let slot = make::<Other>(Counted(Arc::clone(&drops)));
+    let public = slot.public();
+    drop(delete(slot));
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+    assert!(live::<Other>(public).is_none());
+    assert!(slot.retire().is_none(), "double delete");
+    assert!(slot.lock().is_none(), "use after delete");
+}
+
+#[test]
+fn a_stale_slot_is_not_its_successor() {
+    let first = make::<Other>(Counted(Arc::default()));
+    drop(delete(first));
+    // Until its slot is used again.
+    let mut second = make::<Other>(Counted(Arc::default()));
+    for _ in 0..10_000 {
+        if second.public() == first.public() {
+            break;
+        }
+        drop(delete(second));
+        second = make::<Other>(Counted(Arc::default()));
+    }
+    assert_eq!(second.public(), first.public(), "slots are used again");
+    assert!(!second.is(first));
+    assert!(first.lock().is_none() && first.retire().is_none());
+    assert!(live::<Other>(first.public()).is_some_and(|found| found.is(second)));
+    drop(delete(second));
+}
+
+#[test]
+fn the_slot_that_is_free_the_longest_is_used_first() {
+    let per_chunk = space::CHUNK_LEN / slot::stride::<Fifo>();
+    let all: Vec<_> = (0..per_chunk).map(make::<Fifo>).collect();
+    let order = [5, 3, 8, 0];
+    for index in order {
+        assert_eq!(delete(all[index]), Some(index));
+    }
+    for index in order {
+        assert_eq!(make::<Fifo>(0).public(), all[index].public());
+    }
+}
+
+#[test]
+fn a_refused_delete_leaves_the_object_live() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let slot = make::<Other>(Counted(Arc::clone(&drops)));
+    let dying = slot.retire().expect("first");
+    assert!(live::<Other>(slot.public()).is_none() && slot.retire().is_none());
+    let (own, emptied) = dying.take();
+    emptied.refill(own);
+    assert!(live::<Other>(slot.public()).is_some_and(|found| found.is(slot)));
+    drop(slot.retire().expect("again"));
+    assert!(slot.lock().is_some());
+    assert_eq!(drops.load(Ordering::Relaxed), 0);
+    drop(delete(slot));
+}
+
+#[test]
+fn a_queue_names_objects_of_its_owner_only() {
+    let (mine, other) = (Owner::new(100), Owner::new(101));
+    let queue = make_of::<Queue>(mine, vec![]);
+    let memory = make_of::<Memory>(mine, Counted(Arc::default()));
+    let foreign = make_of::<Memory>(other, Counted(Arc::default()));
+    let mut guard = queue.lock().expect("live");
+    let (_, look) = guard.split();
+    assert!(look.named::<Memory>(memory.public()).is_some());
+    assert!(look.named::<Memory>(foreign.public()).is_none());
+    assert!(look.named::<Memory>(queue.public()).is_none());
+    assert!(look.named::<Memory>(core::ptr::null()).is_none());
+    drop(guard);
+    drop(delete(memory));
+    let mut guard = queue.lock().expect("live");
+    assert!(guard.split().1.named::<Memory>(memory.public()).is_none());
+    drop(guard);
+    drop((delete(queue), delete(foreign)));
+}
+
+#[test]
+fn several_locks_are_taken_once_each() {
+    let (a, b) = (make::<Queue>(vec![1]), make::<Other>(Counted(Arc::default())));
+    let held = Held::take([Some(a.into()), Some(b.into()), Some(a.into()), None]).expect("live");
+    assert_eq!(held.own(a).map(Vec::len), Some(1));
+    assert!(held.own(b).is_some());
+    let c = make::<Queue>(vec![]);
+    assert!(held.own(c).is_none());
+    drop(held);
+    assert!(a.lock().is_some() && b.lock().is_some());
+    drop(delete(b));
+    assert!(Held::take([Some(a.into()), Some(b.into())]).is_none());
+    assert!(a.lock().is_some(), "nothing stays locked");
+    drop((delete(a), delete(c)));
+}
+
+#[test]
+fn of_two_deleters_one_wins() {
+    const ROUNDS: usize = 2_000;
+    let drops = Arc::new(AtomicUsize::new(0));
+    for _ in 0..ROUNDS {
+        let slot = make::<Racing>(Counted(Arc::clone(&drops)));
+        let public = slot.public().expose_provenance();
+        let racer = std::thread::spawn(move || {
+            let public = core::ptr::with_exposed_provenance(public);
+            live::<Racing>(public).and_then(delete).is_some()
+        });
+        let won = delete(slot).is_some();
+        let lost = racer.join().expect("no panic");
+        assert!(won ^ lost);
+    }
+    assert_eq!(drops.load(Ordering::Relaxed), ROUNDS);
+}
+
+/// A post holds its queue's lock and has found what it names; the deleter comes meanwhile.
+#[test]
+fn what_a_post_names_outlives_the_post() {
+    let owner = Owner::new(200);
+    let queue = make_of::<Poster>(owner, 0);
+    for round in 0..20 {
+        let memory = make_of::<Shared>(owner, Boxed(Box::new([round; 8])));
+        let mut guard = queue.lock().expect("live");
+        let own = guard.split().1.named::<Shared>(memory.public()).expect("live");
+        let deleted = Arc::new(AtomicBool::new(false));
+        let deleter = {
+            let deleted = Arc::clone(&deleted);
+            std::thread::spawn(move || {
+                let own = delete(memory).expect("one deleter");
+                deleted.store(true, Ordering::SeqCst);
+                drop(own);
+            })
+        };
+        while memory.is_live() {
+            std::thread::yield_now();
+        }
+        for _ in 0..200 {
+            assert!(!deleted.load(Ordering::SeqCst), "deleted under a post");
+            assert_eq!(*own.0, [round; 8]);
+            std::thread::yield_now();
+        }
+        drop(guard);
+        deleter.join().expect("no panic");
+    }
+    delete(queue).expect("live");
+}
+
+/// Posts, looks and deletes as they come, of several threads.
+#[test]
+fn threads_that_post_and_delete_see_whole_objects() {
+    let owner = Owner::new(201);
+    let queue = make_of::<Poster>(owner, 0);
+    let place = AtomicUsize::new(0);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let public = core::ptr::with_exposed_provenance(place.load(Ordering::Relaxed));
+                let mut guard = queue.lock().expect("live");
+                let (seen, look) = guard.split();
+                if let Some(own) = look.named::<Shared>(public) {
+                    assert_eq!(*own.0, [own.0[0]; 8]);
+                    assert_ne!(own.0[0], u64::MAX);
+                    *seen += 1;
+                }
+            }
+        });
+        for round in 0..20_000 {
+            let slot = make_of::<Shared>(owner, Boxed(Box::new([round; 8])));
+            place.store(slot.public().expose_provenance(), Ordering::Relaxed);
+            assert_eq!(delete(slot).expect("one deleter").0[7], round);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    delete(queue).expect("live");
+}

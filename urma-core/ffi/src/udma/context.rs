@@ -1,0 +1,157 @@
+//! Contexts, and what the objects of a context share.
+//!
+//! *Owns*: urma-core's context; the names by which completions and events know objects. *Takes*: a
+//! device and an EID index. *Gives*: `urma_context_t` with every public field filled.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use std::{
+    collections::BTreeMap,
+    os::fd::AsRawFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use core::ffi::c_int;
+
+use urma_core::Context;
+
+use crate::{
+    abi::{urma_context_t, urma_device_t, urma_status_t},
+    call::{self, Answer, Code, ours},
+    convert::{name::eid_out, zeroed},
+    slab::{Fresh, Kind, Owner, Slot},
+    udma::{hardware::Hardware, kind, table},
+};
+
+/// What the objects of a context hold on to.
+pub(crate) struct Ctx {
+    pub(crate) core: Context,
+    /// The device stays while a context of it does, also after `urma_uninit`.
+    pub(crate) hardware: Arc<Hardware>,
+    /// Whose the objects are, for the slab.
+    pub(crate) owner: Owner,
+    names: Mutex<Names>,
+}
+
+/// Objects by the numbers that the device knows them by.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) jfcs: BTreeMap<u32, Slot<kind::Jfc>>,
+    pub(crate) queues: BTreeMap<u32, Queue>,
+    pub(crate) groups: BTreeMap<u32, Slot<kind::Group>>,
+}
+
+/// JFS, JFR and jetties share one space of numbers.
+#[derive(Clone, Copy)]
+pub(crate) enum Queue {
+    Jfs(Slot<kind::Jfs>),
+    Jfr(Slot<kind::Jfr>),
+    Jetty(Slot<kind::Jetty>),
+}
+
+impl Ctx {
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What lies behind a context of this provider.
+///
+/// # Errors
+/// EINVAL: it is none.
+pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
+    let slot = ours::<kind::Context>(ctx)?;
+    let guard = slot.lock().ok_or(Code::EINVAL)?;
+    Ok(Arc::clone(&guard))
+}
+
+/// Ends the object at `public`: nobody else reaches it while `end` tries, and where `end` gives the
+/// private part back, the object is live again.
+///
+/// # Errors
+/// EINVAL: no live object, or another thread deletes it. What `end` says.
+pub(crate) fn delete<K: Kind>(
+    public: *const K::Public,
+    end: impl FnOnce(K::Own) -> Result<(), (K::Own, Code)>,
+) -> Answer {
+    let dying = ours::<K>(public)?.retire().ok_or(Code::EINVAL)?;
+    let (own, emptied) = dying.take();
+    match end(own) {
+        Ok(()) => {
+            drop(emptied);
+            Ok(())
+        }
+        Err((own, code)) => {
+            emptied.refill(own);
+            Err(code)
+        }
+    }
+}
+
+/// Deletes each of `count` objects, stopping at the first that is refused and naming it in `bad`.
+///
+/// # Errors
+/// EINVAL: a null array or place, or a count below 1. What deleting says.
+///
+/// # Safety
+/// `list`, unless NULL, has `count` elements, and `bad`, unless NULL, is a place for one.
+pub(crate) unsafe fn delete_each<T>(
+    list: *mut *mut T,
+    count: c_int,
+    bad: *mut *mut T,
+    one: impl Fn(*mut T) -> Answer,
+) -> Answer {
+    let (list, bad) = (call::place(list)?, call::place(bad)?);
+    let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
+    for index in 0..count {
+        // SAFETY: inside the caller's array.
+        let element = unsafe { list.add(index) };
+        // SAFETY: as above.
+        let object = unsafe { element.read() };
+        if let Err(code) = one(object) {
+            // SAFETY: the caller's place.
+            unsafe { bad.write(object) };
+            return Err(code);
+        }
+    }
+    Ok(())
+}
+
+/// `create_context` of the provider.
+pub(crate) unsafe extern "C" fn create_context(
+    dev: *mut urma_device_t,
+    eid_index: u32,
+    dev_fd: c_int,
+) -> *mut urma_context_t {
+    call::pointer(|| {
+        let device = ours::<kind::Device>(dev)?;
+        let hardware = Arc::clone(&device.lock().ok_or(Code::EINVAL)?.hardware);
+        let core = hardware.device()?.open(eid_index)?;
+        let fresh = Fresh::<kind::Context>::take().ok_or(Code::ENOMEM)?;
+        let owner = fresh.as_owner();
+        let mut public: urma_context_t = zeroed();
+        public.dev = dev;
+        public.ops = table::ops();
+        public.dev_fd = dev_fd;
+        public.async_fd = core.async_fd().as_raw_fd();
+        public.eid = eid_out(core.eid());
+        public.eid_index = eid_index;
+        public.uasid = core.uasid();
+        *public.r#ref.atomic_cnt.get_mut() = 1;
+        let ctx = Ctx { core, hardware, owner, names: Mutex::default() };
+        Ok(fresh.publish(owner, public, Arc::new(ctx)).public())
+    })
+}
+
+/// `delete_context` of the provider.
+pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Context>(ctx, |own| {
+            let Ctx { core, hardware, owner, names } =
+                Arc::try_unwrap(own).map_err(|own| (own, Code::EAGAIN))?;
+            core.delete().map_err(|refused| {
+                let (core, code) = (*refused.object, refused.status.into());
+                (Arc::new(Ctx { core, hardware, owner, names }), code)
+            })
+        })
+    })
+}

@@ -1,0 +1,149 @@
+//! Devices: the C struct and what the core reads behind it.
+//!
+//! *Owns*: `urma_device_t` and `urma_sysfs_dev_t` of each name of the software device. *Takes*:
+//! names. *Gives*: attributes, once the device is open.
+#![expect(unsafe_code, reason = "C entry points, and the struct behind sysfs_dev")]
+
+use core::{ffi::c_char, ptr::NonNull};
+use std::sync::Arc;
+
+use urma_core::Eid;
+
+use crate::{
+    abi::{
+        URMA_TRANSPORT_UB, urma_device_attr_t, urma_device_t, urma_init_attr_t,
+        urma_provider_ops_t, urma_status_t, urma_sysfs_dev_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::{attr, zeroed},
+    slab::{Fresh, Owner, Slot},
+    udma::{hardware::Hardware, kind, table},
+};
+
+/// What lies behind a device.
+pub(crate) struct DeviceOwn {
+    pub(crate) hardware: Arc<Hardware>,
+    sysfs: Sysfs,
+}
+
+/// The struct behind `dev->sysfs_dev`; lives as long as the device.
+struct Sysfs(NonNull<urma_sysfs_dev_t>);
+
+// SAFETY: owned memory; it moves between threads with the device that owns it.
+unsafe impl Send for Sysfs {}
+
+impl Sysfs {
+    fn new(dev: *mut urma_device_t, name: [c_char; 64]) -> Self {
+        let mut sysfs: Box<urma_sysfs_dev_t> = Box::new(zeroed());
+        let id = Hardware::id();
+        sysfs.dev_name = name;
+        sysfs.driver_name = text(&id.driver);
+        sysfs.transport_type = URMA_TRANSPORT_UB;
+        sysfs.urma_device = dev;
+        (sysfs.vendor_id, sysfs.device_id) = (id.vendor, id.device);
+        Self(NonNull::from(Box::leak(sysfs)))
+    }
+}
+
+impl Drop for Sysfs {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `new`, and this is its one owner.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// `text` as a C string of at most 63 bytes.
+fn text(from: &str) -> [c_char; 64] {
+    let mut to = [0; 64];
+    for (place, byte) in to.iter_mut().take(63).zip(from.bytes()) {
+        *place = byte.cast_signed();
+    }
+    to
+}
+
+/// The device `name` on `hardware`, driven by `provider`.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn make(
+    name: &str,
+    hardware: &Arc<Hardware>,
+    provider: *mut urma_provider_ops_t,
+) -> Answer<Slot<kind::Device>> {
+    let fresh = Fresh::<kind::Device>::take().ok_or(Code::ENOMEM)?;
+    let mut public: urma_device_t = zeroed();
+    public.name = text(name);
+    public.r#type = URMA_TRANSPORT_UB;
+    public.ops = provider;
+    let sysfs = Sysfs::new(fresh.public(), public.name);
+    public.sysfs_dev = sysfs.0.as_ptr();
+    let own = DeviceOwn { hardware: Arc::clone(hardware), sysfs };
+    Ok(fresh.publish(Owner::NOBODY, public, own))
+}
+
+/// Opens the device if need be, and writes its attributes where the core reads them.
+///
+/// # Errors
+/// EINVAL: no device of this provider. What opening says.
+pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t> {
+    let device = ours::<kind::Device>(dev)?;
+    let hardware = hardware(device)?;
+    let attr = attr::device(&hardware.attr()?);
+    let own = device.lock().ok_or(Code::EINVAL)?;
+    // SAFETY: the struct lives as long as the device, whose lock is held.
+    unsafe { (*own.sysfs.0.as_ptr()).dev_attr = attr };
+    Ok(attr)
+}
+
+/// EIDs of a device.
+///
+/// # Errors
+/// As [`attributes`].
+pub(crate) fn eids(dev: *const urma_device_t) -> Answer<Vec<Eid>> {
+    let device = ours::<kind::Device>(dev)?;
+    Ok(hardware(device)?.eids()?)
+}
+
+/// Not under the lock: opening takes its time.
+fn hardware(device: Slot<kind::Device>) -> Answer<Arc<Hardware>> {
+    Ok(Arc::clone(&device.lock().ok_or(Code::EINVAL)?.hardware))
+}
+
+/// `init` of the provider.
+pub(crate) unsafe extern "C" fn init(_conf: *mut urma_init_attr_t) -> urma_status_t {
+    Code::SUCCESS.status()
+}
+
+/// `uninit` of the provider.
+pub(crate) unsafe extern "C" fn uninit() -> urma_status_t {
+    Code::SUCCESS.status()
+}
+
+/// `query_device` of the provider.
+pub(crate) unsafe extern "C" fn query_device(
+    dev: *mut urma_device_t,
+    to: *mut urma_device_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let to = call::place(to)?;
+        let attr = attributes(dev)?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(attr) };
+        Ok(())
+    })
+}
+
+/// `get_uasid` of the provider: one address space, one id.
+pub(crate) unsafe extern "C" fn get_uasid(to: *mut u32) -> urma_status_t {
+    call::status(|| {
+        let to = call::place(to)?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(std::process::id()) };
+        Ok(())
+    })
+}
+
+/// The provider's own table; see [`table`].
+pub(crate) fn provider() -> *mut urma_provider_ops_t {
+    table::provider()
+}

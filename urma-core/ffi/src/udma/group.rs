@@ -1,0 +1,79 @@
+//! Jetty groups.
+//!
+//! *Owns*: urma-core's group. *Gives*: `urma_jetty_grp_t`; its member list is public, and kept here.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use std::sync::Arc;
+
+use urma_core::{GroupCfg, HintPolicy, JettyGroup};
+
+use crate::{
+    abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
+    call::{self, Answer, Code, ours},
+    convert::{name, zeroed},
+    slab::Fresh,
+    udma::{
+        context::{Ctx, ctx_of, delete},
+        kind,
+    },
+};
+
+/// What lies behind a group.
+pub(crate) struct GroupOwn {
+    pub(crate) core: JettyGroup,
+    ctx: Arc<Ctx>,
+}
+
+/// What lies behind a group of this provider.
+///
+/// # Errors
+/// EINVAL: it is none.
+pub(crate) fn group_of(group: *const urma_jetty_grp_t) -> Answer<Arc<GroupOwn>> {
+    let slot = ours::<kind::Group>(group)?;
+    let guard = slot.lock().ok_or(Code::EINVAL)?;
+    Ok(Arc::clone(&guard))
+}
+
+pub(crate) unsafe extern "C" fn create_jetty_grp(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_jetty_grp_cfg_t,
+) -> *mut urma_jetty_grp_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's configuration.
+        let cfg = unsafe { call::value(cfg) }?;
+        let policy = match cfg.policy {
+            0 => HintPolicy::RoundRobin,
+            1 => HintPolicy::HashHint,
+            _ => return Err(Code::EINVAL),
+        };
+        let token = name::policy(cfg.flag.token_policy(), cfg.token_value)?;
+        let core = own.core.create_group(&GroupCfg { id: cfg.id, policy, token })?;
+        let id = core.id();
+        let mut public: urma_jetty_grp_t = zeroed();
+        public.urma_ctx = ctx;
+        public.jetty_grp_id = name::jetty_id_out(id);
+        public.cfg = cfg;
+        public.handle = u64::from(id.id);
+        let fresh = Fresh::<kind::Group>::take().ok_or(Code::ENOMEM)?;
+        let group = GroupOwn { core, ctx: Arc::clone(&own) };
+        let slot = fresh.publish(own.owner, public, Arc::new(group));
+        own.names().groups.insert(id.id, slot);
+        Ok(slot.public())
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Group>(group, |own| {
+            let GroupOwn { core, ctx } = Arc::try_unwrap(own).map_err(|own| (own, Code::EAGAIN))?;
+            let number = core.id().id;
+            let name = ctx.names().groups.remove(&number);
+            core.delete().map_err(|refused| {
+                name.map(|name| ctx.names().groups.insert(number, name));
+                let own = GroupOwn { core: *refused.object, ctx: Arc::clone(&ctx) };
+                (Arc::new(own), refused.status.into())
+            })
+        })
+    })
+}

@@ -1,0 +1,203 @@
+//! Jetties.
+//!
+//! *Owns*: urma-core's jetty. *Gives*: `urma_jetty_t`. Binding is in `target`.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use core::ffi::c_int;
+use std::sync::Arc;
+
+use urma_core::{Jetty, JettyCfg, JettyRecv};
+
+use crate::{
+    abi::{
+        JETTY_RX_THRESHOLD, JETTY_STATE, urma_context_t, urma_cr_t, urma_jetty_attr_t,
+        urma_jetty_cfg_t, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t, urma_jfr_t, urma_status_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::{name, queue, zeroed},
+    slab::{Fresh, Held, Slot},
+    udma::{
+        context::{Ctx, Queue, ctx_of, delete, delete_each},
+        group::{GroupOwn, group_of},
+        jfs, kind,
+    },
+};
+
+/// What lies behind a jetty.
+pub(crate) struct JettyOwn {
+    pub(crate) core: Jetty,
+    ctx: Arc<Ctx>,
+    _group: Option<Arc<GroupOwn>>,
+}
+
+/// How a jetty receives, as C says it.
+#[derive(Clone, Copy)]
+enum Receive {
+    Shared { jfr: *mut urma_jfr_t, jfc: *mut urma_jfc_t },
+    Own(*mut urma_jfr_cfg_t),
+}
+
+/// The member of the union that the flag names.
+fn receive(cfg: &urma_jetty_cfg_t) -> Receive {
+    if cfg.flag.share_jfr() == 0 {
+        // SAFETY: both members are pointers, and any bytes are a pointer.
+        return Receive::Own(unsafe { cfg.u.jfr_cfg });
+    }
+    // SAFETY: as above.
+    let shared = unsafe { cfg.u.shared };
+    Receive::Shared { jfr: shared.jfr, jfc: shared.jfc }
+}
+
+/// The JFR that a jetty receives through; `None`: its own.
+pub(crate) fn shared_jfr(cfg: &urma_jetty_cfg_t) -> Option<*mut urma_jfr_t> {
+    match receive(cfg) {
+        Receive::Shared { jfr, .. } => Some(jfr),
+        Receive::Own(_) => None,
+    }
+}
+
+pub(crate) unsafe extern "C" fn create_jetty(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_jetty_cfg_t,
+) -> *mut urma_jetty_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's configuration.
+        let cfg = unsafe { call::value(cfg) }?;
+        let group = if cfg.jetty_grp.is_null() { None } else { Some(group_of(cfg.jetty_grp)?) };
+        let core = match receive(&cfg) {
+            Receive::Shared { jfr, jfc } => create_shared(&own, &cfg, group.as_deref(), (jfr, jfc)),
+            Receive::Own(jfr_cfg) => create_own(&own, &cfg, group.as_deref(), jfr_cfg),
+        }?;
+        let id = core.id();
+        let mut public: urma_jetty_t = zeroed();
+        public.urma_ctx = ctx;
+        public.jetty_id = name::jetty_id_out(id);
+        public.jetty_cfg = cfg;
+        public.handle = u64::from(id.id);
+        let fresh = Fresh::<kind::Jetty>::take().ok_or(Code::ENOMEM)?;
+        let jetty = JettyOwn { core, ctx: Arc::clone(&own), _group: group };
+        let slot = fresh.publish(own.owner, public, jetty);
+        own.names().queues.insert(id.id, Queue::Jetty(slot));
+        Ok(slot.public())
+    })
+}
+
+fn create_shared(
+    own: &Ctx,
+    cfg: &urma_jetty_cfg_t,
+    group: Option<&GroupOwn>,
+    (jfr, recv_jfc): (*mut urma_jfr_t, *mut urma_jfc_t),
+) -> Answer<Jetty> {
+    let jfr = ours::<kind::Jfr>(jfr)?;
+    let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
+    let recv_jfc = if recv_jfc.is_null() { None } else { Some(ours::<kind::Jfc>(recv_jfc)?) };
+    let held = Held::take([Some(jfr.into()), Some(send_jfc.into()), recv_jfc.map(Slot::into)])
+        .ok_or(Code::EINVAL)?;
+    let jfc = recv_jfc.and_then(|jfc| held.own(jfc)).map(|own| &own.core);
+    let recv = JettyRecv::Shared { jfr: &held.own(jfr).ok_or(Code::EINVAL)?.core, jfc };
+    let send_jfc = &held.own(send_jfc).ok_or(Code::EINVAL)?.core;
+    let send = queue::jfs(&cfg.jfs_cfg)?;
+    let (group, user_ctx) = (group.map(|group| &group.core), cfg.user_ctx);
+    let cfg = JettyCfg { id: cfg.id, send, send_jfc, recv, group, user_ctx };
+    Ok(own.core.create_jetty(&cfg)?)
+}
+
+fn create_own(
+    own: &Ctx,
+    cfg: &urma_jetty_cfg_t,
+    group: Option<&GroupOwn>,
+    jfr_cfg: *mut urma_jfr_cfg_t,
+) -> Answer<Jetty> {
+    // SAFETY: the caller's configuration.
+    let jfr_cfg = unsafe { call::value(jfr_cfg) }?;
+    let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
+    let recv_jfc = ours::<kind::Jfc>(jfr_cfg.jfc)?;
+    let held = Held::take([Some(send_jfc.into()), Some(recv_jfc.into())]).ok_or(Code::EINVAL)?;
+    let jfc = &held.own(recv_jfc).ok_or(Code::EINVAL)?.core;
+    let recv = JettyRecv::Own { cfg: queue::jfr(&jfr_cfg)?, jfc };
+    let send_jfc = &held.own(send_jfc).ok_or(Code::EINVAL)?.core;
+    let send = queue::jfs(&cfg.jfs_cfg)?;
+    let (group, user_ctx) = (group.map(|group| &group.core), cfg.user_ctx);
+    let cfg = JettyCfg { id: cfg.id, send, send_jfc, recv, group, user_ctx };
+    Ok(own.core.create_jetty(&cfg)?)
+}
+
+pub(crate) unsafe extern "C" fn modify_jetty(
+    jetty: *mut urma_jetty_t,
+    attr: *mut urma_jetty_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        // SAFETY: the caller's attributes.
+        let attr = unsafe { call::value(attr) }?;
+        if attr.mask & (JETTY_RX_THRESHOLD | JETTY_STATE) == 0 {
+            return Err(Code::EINVAL);
+        }
+        let own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        if attr.mask & JETTY_RX_THRESHOLD != 0 {
+            own.core.set_rx_threshold(attr.rx_threshold)?;
+        }
+        if attr.mask & JETTY_STATE != 0 {
+            own.core.modify(name::state(attr.state)?)?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_jetty(
+    jetty: *mut urma_jetty_t,
+    cfg: *mut urma_jetty_cfg_t,
+    attr: *mut urma_jetty_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
+        let slot = ours::<kind::Jetty>(jetty)?;
+        let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
+        let mask = JETTY_RX_THRESHOLD | JETTY_STATE;
+        let (rx_threshold, state) = (status.rx_threshold, status.state as u32);
+        // SAFETY: the public part of a live object.
+        let of = unsafe { (*slot.public()).jetty_cfg };
+        // SAFETY: a place of the caller's for one.
+        unsafe { cfg.write(of) };
+        // SAFETY: as above.
+        unsafe { attr.write(urma_jetty_attr_t { mask, rx_threshold, state }) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn flush_jetty(
+    jetty: *mut urma_jetty_t,
+    cr_cnt: c_int,
+    cr: *mut urma_cr_t,
+) -> c_int {
+    call::negative(|| {
+        let mut own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        // SAFETY: the caller's array of `cr_cnt` records.
+        unsafe { jfs::flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
+    call::status(|| end(jetty))
+}
+
+fn end(jetty: *mut urma_jetty_t) -> Answer {
+    delete::<kind::Jetty>(jetty, |JettyOwn { core, ctx, _group }| {
+        let number = core.id().id;
+        let name = ctx.names().queues.remove(&number);
+        core.delete().map_err(|refused| {
+            name.map(|name| ctx.names().queues.insert(number, name));
+            let own = JettyOwn { core: *refused.object, ctx: Arc::clone(&ctx), _group };
+            (own, refused.status.into())
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jetty_batch(
+    list: *mut *mut urma_jetty_t,
+    count: c_int,
+    bad: *mut *mut urma_jetty_t,
+) -> urma_status_t {
+    // SAFETY: the caller's array and place.
+    call::status(|| unsafe { delete_each(list, count, bad, end) })
+}

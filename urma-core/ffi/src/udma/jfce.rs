@@ -1,0 +1,92 @@
+//! JFCE: event channels, and the wait for events.
+//!
+//! *Owns*: urma-core's channel. *Gives*: `urma_jfce_t` with its descriptor. *Must not*: hold a lock
+//! while it waits.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use core::{ffi::c_int, time::Duration};
+use std::{os::fd::AsRawFd, sync::Arc};
+
+use urma_core::Jfce;
+
+use crate::{
+    abi::{urma_context_t, urma_jfc_t, urma_jfce_t, urma_status_t},
+    call::{self, Answer, Code, ours},
+    convert::zeroed,
+    slab::Fresh,
+    udma::{
+        context::{Ctx, ctx_of, delete},
+        kind,
+    },
+};
+
+/// What lies behind a channel.
+pub(crate) struct JfceOwn {
+    pub(crate) core: Jfce,
+    ctx: Arc<Ctx>,
+}
+
+/// What lies behind a channel of this provider.
+///
+/// # Errors
+/// EINVAL: it is none.
+pub(crate) fn jfce_of(jfce: *const urma_jfce_t) -> Answer<Arc<JfceOwn>> {
+    let slot = ours::<kind::Jfce>(jfce)?;
+    let guard = slot.lock().ok_or(Code::EINVAL)?;
+    Ok(Arc::clone(&guard))
+}
+
+pub(crate) unsafe extern "C" fn create_jfce(ctx: *mut urma_context_t) -> *mut urma_jfce_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        let core = own.core.create_jfce()?;
+        let mut public: urma_jfce_t = zeroed();
+        public.urma_ctx = ctx;
+        public.fd = core.fd().as_raw_fd();
+        let fresh = Fresh::<kind::Jfce>::take().ok_or(Code::ENOMEM)?;
+        let jfce = JfceOwn { core, ctx: Arc::clone(&own) };
+        Ok(fresh.publish(own.owner, public, Arc::new(jfce)).public())
+    })
+}
+
+/// Who waits returns.
+pub(crate) unsafe extern "C" fn delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Jfce>(jfce, |own| match own.core.delete() {
+            Ok(()) => Ok(()),
+            Err(status) => Err((own, status.into())),
+        })
+    })
+}
+
+/// Events taken by one call at most; the rest wait.
+const EVENTS_MAX: usize = 64;
+
+pub(crate) unsafe extern "C" fn wait_jfc(
+    jfce: *mut urma_jfce_t,
+    jfc_cnt: u32,
+    time_out: c_int,
+    jfc: *mut *mut urma_jfc_t,
+) -> c_int {
+    call::count(|| {
+        let to = call::place(jfc)?;
+        let room = usize::try_from(jfc_cnt).unwrap_or(usize::MAX).min(EVENTS_MAX);
+        if room == 0 {
+            return Err(Code::EINVAL);
+        }
+        let own = jfce_of(jfce)?;
+        let timeout = u64::try_from(time_out).ok().map(Duration::from_millis);
+        let mut numbers = [0; EVENTS_MAX];
+        let count = own.core.wait(&mut numbers[..room], timeout)?;
+        let mut given = 0;
+        for number in &numbers[..count] {
+            let Some(slot) = own.ctx.names().jfcs.get(number).copied() else { continue };
+            // SAFETY: the caller's array has room for `jfc_cnt` pointers.
+            let place = unsafe { to.add(given) };
+            // SAFETY: as above.
+            unsafe { place.write(slot.public()) };
+            given += 1;
+        }
+        c_int::try_from(given).map_err(|_| Code::FAIL)
+    })
+}

@@ -1,0 +1,121 @@
+//! JFR: receive queues, alone or shared by jetties.
+//!
+//! *Owns*: urma-core's JFR. *Gives*: `urma_jfr_t`.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use core::ffi::c_int;
+use std::sync::Arc;
+
+use urma_core::Jfr;
+
+use crate::{
+    abi::{
+        JFR_RX_THRESHOLD, JFR_STATE, urma_context_t, urma_jfr_attr_t, urma_jfr_cfg_t, urma_jfr_t,
+        urma_status_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::{name, queue, zeroed},
+    slab::{Fresh, Held},
+    udma::{
+        context::{Ctx, Queue, ctx_of, delete, delete_each},
+        kind,
+    },
+};
+
+/// What lies behind a receive queue.
+pub(crate) struct JfrOwn {
+    pub(crate) core: Jfr,
+    ctx: Arc<Ctx>,
+}
+
+pub(crate) unsafe extern "C" fn create_jfr(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_jfr_cfg_t,
+) -> *mut urma_jfr_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's configuration.
+        let cfg = unsafe { call::value(cfg) }?;
+        let jfc = ours::<kind::Jfc>(cfg.jfc)?;
+        let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
+        let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
+        let core = own.core.create_jfr(&queue::jfr(&cfg)?, jfc)?;
+        drop(held);
+        let id = core.id();
+        let mut public: urma_jfr_t = zeroed();
+        public.urma_ctx = ctx;
+        public.jfr_id = name::jetty_id_out(id);
+        public.jfr_cfg = cfg;
+        public.handle = u64::from(id.id);
+        let fresh = Fresh::<kind::Jfr>::take().ok_or(Code::ENOMEM)?;
+        let slot = fresh.publish(own.owner, public, JfrOwn { core, ctx: Arc::clone(&own) });
+        own.names().queues.insert(id.id, Queue::Jfr(slot));
+        Ok(slot.public())
+    })
+}
+
+pub(crate) unsafe extern "C" fn modify_jfr(
+    jfr: *mut urma_jfr_t,
+    attr: *mut urma_jfr_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        // SAFETY: the caller's attributes.
+        let attr = unsafe { call::value(attr) }?;
+        if attr.mask & (JFR_RX_THRESHOLD | JFR_STATE) == 0 {
+            return Err(Code::EINVAL);
+        }
+        let own = ours::<kind::Jfr>(jfr)?.lock().ok_or(Code::EINVAL)?;
+        if attr.mask & JFR_RX_THRESHOLD != 0 {
+            own.core.set_rx_threshold(attr.rx_threshold)?;
+        }
+        if attr.mask & JFR_STATE != 0 {
+            own.core.modify(name::jfr_state(attr.state)?)?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_jfr(
+    jfr: *mut urma_jfr_t,
+    cfg: *mut urma_jfr_cfg_t,
+    attr: *mut urma_jfr_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
+        let slot = ours::<kind::Jfr>(jfr)?;
+        let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
+        let mask = JFR_RX_THRESHOLD | JFR_STATE;
+        let (rx_threshold, state) = (status.rx_threshold, name::jfr_state_out(status.state));
+        // SAFETY: the public part of a live object.
+        let of = unsafe { (*slot.public()).jfr_cfg };
+        // SAFETY: a place of the caller's for one.
+        unsafe { cfg.write(of) };
+        // SAFETY: as above.
+        unsafe { attr.write(urma_jfr_attr_t { mask, rx_threshold, state }) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_t {
+    call::status(|| end(jfr))
+}
+
+fn end(jfr: *mut urma_jfr_t) -> Answer {
+    delete::<kind::Jfr>(jfr, |JfrOwn { core, ctx }| {
+        let number = core.id().id;
+        let name = ctx.names().queues.remove(&number);
+        core.delete().map_err(|refused| {
+            name.map(|name| ctx.names().queues.insert(number, name));
+            (JfrOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, refused.status.into())
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jfr_batch(
+    list: *mut *mut urma_jfr_t,
+    count: c_int,
+    bad: *mut *mut urma_jfr_t,
+) -> urma_status_t {
+    // SAFETY: the caller's array and place.
+    call::status(|| unsafe { delete_each(list, count, bad, end) })
+}

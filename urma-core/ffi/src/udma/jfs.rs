@@ -1,0 +1,152 @@
+//! JFS: send queues.
+//!
+//! *Owns*: urma-core's JFS. *Gives*: `urma_jfs_t`.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use core::ffi::c_int;
+use std::sync::Arc;
+
+use urma_core::{Completion, Jfs};
+
+use crate::{
+    abi::{
+        JFS_STATE, urma_context_t, urma_cr_t, urma_jfs_attr_t, urma_jfs_cfg_t, urma_jfs_t,
+        urma_status_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::{completion::record, name, queue, zeroed},
+    slab::{Fresh, Held},
+    udma::{
+        context::{Ctx, Queue, ctx_of, delete, delete_each},
+        kind,
+    },
+};
+
+/// What lies behind a send queue.
+pub(crate) struct JfsOwn {
+    pub(crate) core: Jfs,
+    ctx: Arc<Ctx>,
+}
+
+pub(crate) unsafe extern "C" fn create_jfs(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_jfs_cfg_t,
+) -> *mut urma_jfs_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's configuration.
+        let cfg = unsafe { call::value(cfg) }?;
+        let jfc = ours::<kind::Jfc>(cfg.jfc)?;
+        let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
+        let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
+        let core = own.core.create_jfs(&queue::jfs(&cfg)?, jfc)?;
+        drop(held);
+        let id = core.id();
+        let mut public: urma_jfs_t = zeroed();
+        public.urma_ctx = ctx;
+        public.jfs_id = name::jetty_id_out(id);
+        public.jfs_cfg = cfg;
+        public.handle = u64::from(id.id);
+        let fresh = Fresh::<kind::Jfs>::take().ok_or(Code::ENOMEM)?;
+        let slot = fresh.publish(own.owner, public, JfsOwn { core, ctx: Arc::clone(&own) });
+        own.names().queues.insert(id.id, Queue::Jfs(slot));
+        Ok(slot.public())
+    })
+}
+
+pub(crate) unsafe extern "C" fn modify_jfs(
+    jfs: *mut urma_jfs_t,
+    attr: *mut urma_jfs_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        // SAFETY: the caller's attributes.
+        let attr = unsafe { call::value(attr) }?;
+        if attr.mask & JFS_STATE == 0 {
+            return Err(Code::EINVAL);
+        }
+        let own = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
+        Ok(own.core.modify(name::state(attr.state)?)?)
+    })
+}
+
+pub(crate) unsafe extern "C" fn query_jfs(
+    jfs: *mut urma_jfs_t,
+    cfg: *mut urma_jfs_cfg_t,
+    attr: *mut urma_jfs_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
+        let slot = ours::<kind::Jfs>(jfs)?;
+        let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
+        // SAFETY: the public part of a live object.
+        let of = unsafe { (*slot.public()).jfs_cfg };
+        // SAFETY: a place of the caller's for one.
+        unsafe { cfg.write(of) };
+        // SAFETY: as above.
+        unsafe { attr.write(urma_jfs_attr_t { mask: JFS_STATE, state: status.state as u32 }) };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn flush_jfs(
+    jfs: *mut urma_jfs_t,
+    cr_cnt: c_int,
+    cr: *mut urma_cr_t,
+) -> c_int {
+    call::negative(|| {
+        let mut own = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
+        // SAFETY: the caller's array of `cr_cnt` records.
+        unsafe { flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
+    })
+}
+
+/// Flushed completions of a queue into `cr_cnt` records of C.
+///
+/// # Errors
+/// EINVAL: no place, or less than none. What flushing says.
+///
+/// # Safety
+/// `cr`, unless NULL, has room for `cr_cnt` records.
+pub(crate) unsafe fn flush(
+    cr_cnt: c_int,
+    cr: *mut urma_cr_t,
+    flush: impl FnOnce(&mut [Completion]) -> Answer<usize>,
+) -> Answer<c_int> {
+    /// Records of one call at most; a larger count gets these first.
+    const RECORDS_MAX: usize = 4096;
+    let to = call::place(cr)?;
+    let room = usize::try_from(cr_cnt).map_err(|_| Code::EINVAL)?.min(RECORDS_MAX);
+    let mut out = vec![Completion::default(); room];
+    let count = flush(&mut out)?;
+    for (index, completion) in out.iter().take(count).enumerate() {
+        // SAFETY: the caller's array has `cr_cnt` records, and index < room.
+        let place = unsafe { to.add(index) };
+        // SAFETY: as above.
+        unsafe { place.write(record(completion)) };
+    }
+    c_int::try_from(count).map_err(|_| Code::FAIL)
+}
+
+pub(crate) unsafe extern "C" fn delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_t {
+    call::status(|| end(jfs))
+}
+
+fn end(jfs: *mut urma_jfs_t) -> Answer {
+    delete::<kind::Jfs>(jfs, |JfsOwn { core, ctx }| {
+        let number = core.id().id;
+        let name = ctx.names().queues.remove(&number);
+        core.delete().map_err(|refused| {
+            name.map(|name| ctx.names().queues.insert(number, name));
+            (JfsOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, refused.status.into())
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn delete_jfs_batch(
+    list: *mut *mut urma_jfs_t,
+    count: c_int,
+    bad: *mut *mut urma_jfs_t,
+) -> urma_status_t {
+    // SAFETY: the caller's array and place.
+    call::status(|| unsafe { delete_each(list, count, bad, end) })
+}

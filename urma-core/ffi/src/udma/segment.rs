@@ -1,0 +1,201 @@
+//! Segments, registered and imported.
+//!
+//! *Owns*: urma-core's segment, for the local and for the remote side of a request. *Gives*:
+//! `urma_target_seg_t`. *Must not*: touch the memory.
+#![expect(unsafe_code, reason = "C entry points, and memory of C programs")]
+
+use std::sync::Arc;
+
+use urma_core::{
+    ImportedSegment, Mapping, RemoteSegment, Segment, SegmentAccess, SegmentCfg, TokenId, Ubva,
+};
+use urma_mem::Region;
+
+use crate::{
+    abi::{
+        urma_context_t, urma_import_seg_flag_t, urma_seg_attr_t, urma_seg_cfg_t, urma_seg_t,
+        urma_status_t, urma_target_seg_t, urma_token_t, urma_ubva_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::{name, zeroed},
+    slab::{Fresh, Guard},
+    udma::{
+        context::{Ctx, ctx_of, delete},
+        kind,
+    },
+};
+
+/// What lies behind a segment.
+pub(crate) struct SegmentOwn {
+    /// For the local side; of registered ones.
+    pub(crate) local: Option<Segment>,
+    /// For the remote side; of imported ones, and of registered ones that grant something: a
+    /// request to one's own node may name them.
+    pub(crate) remote: Option<ImportedSegment>,
+    ctx: Arc<Ctx>,
+}
+
+pub(crate) unsafe extern "C" fn register_seg(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_seg_cfg_t,
+) -> *mut urma_target_seg_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's configuration.
+        let cfg = unsafe { call::value(cfg) }?;
+        let region = region(&cfg)?;
+        let lease = if cfg.token_id.is_null() {
+            None
+        } else {
+            Some(ours::<kind::TokenId>(cfg.token_id)?.lock().ok_or(Code::EINVAL)?)
+        };
+        let local = register(&own, &region, &cfg, lease.as_ref())?;
+        drop(lease);
+        let remote = loopback(&own, &local);
+        let mut public: urma_target_seg_t = zeroed();
+        public.seg = describe(&local, &cfg);
+        public.user_ctx = cfg.user_ctx;
+        public.urma_ctx = ctx;
+        public.token_id = cfg.token_id;
+        public.handle = u64::from(local.token_id().value());
+        let fresh = Fresh::<kind::Segment>::take().ok_or(Code::ENOMEM)?;
+        let segment = SegmentOwn { local: Some(local), remote, ctx: Arc::clone(&own) };
+        Ok(fresh.publish(own.owner, public, segment).public())
+    })
+}
+
+fn region(cfg: &urma_seg_cfg_t) -> Answer<Region> {
+    let addr = usize::try_from(cfg.va).map_err(|_| Code::EINVAL)?;
+    let len = usize::try_from(cfg.len).map_err(|_| Code::EINVAL)?;
+    let first = core::ptr::with_exposed_provenance_mut(addr);
+    // SAFETY: the C program keeps the memory mapped while it is registered; that is the contract of
+    // urma_register_seg. Rust code of this library never refers to it but through the region.
+    unsafe { Region::from_user(first, len) }.map_err(|_| Code::EINVAL)
+}
+
+fn register(
+    own: &Ctx,
+    region: &Region,
+    cfg: &urma_seg_cfg_t,
+    lease: Option<&Guard<kind::TokenId>>,
+) -> Answer<Segment> {
+    let flag = cfg.flag;
+    let access = u8::try_from(flag.access()).ok().and_then(SegmentAccess::from_bits);
+    let to = SegmentCfg {
+        access: access.ok_or(Code::EINVAL)?,
+        policy: name::policy(flag.token_policy(), cfg.token_value)?,
+        cacheable: flag.cacheable() != 0,
+        non_pin: flag.non_pin() != 0,
+        user_iova: (flag.user_iova() != 0).then_some(cfg.iova),
+        user_ctx: cfg.user_ctx,
+    };
+    Ok(own.core.register(region, &to, lease.map(|lease| &lease.core))?)
+}
+
+/// The segment as one's own node sees it from outside.
+fn loopback(own: &Ctx, local: &Segment) -> Option<ImportedSegment> {
+    if local.access().contains(SegmentAccess::LOCAL_ONLY) {
+        return None;
+    }
+    own.core.import_segment(&local.remote(), local.access(), Mapping::None).ok()
+}
+
+fn describe(local: &Segment, cfg: &urma_seg_cfg_t) -> urma_seg_t {
+    let remote = local.remote();
+    let mut attr = urma_seg_attr_t::default();
+    attr.set_token_policy(cfg.flag.token_policy());
+    attr.set_cacheable(cfg.flag.cacheable());
+    attr.set_dsva(cfg.flag.dsva());
+    attr.set_access(cfg.flag.access());
+    attr.set_non_pin(cfg.flag.non_pin());
+    attr.set_user_iova(cfg.flag.user_iova());
+    attr.set_user_token_id(cfg.flag.token_id_valid());
+    let Ubva { eid, uasid, va } = remote.ubva;
+    let ubva = urma_ubva_t { eid: name::eid_out(eid), uasid, va };
+    urma_seg_t { ubva, len: remote.len, attr, token_id: remote.token_id.value() }
+}
+
+pub(crate) unsafe extern "C" fn unregister_seg(segment: *mut urma_target_seg_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Segment>(segment, |SegmentOwn { local, remote, ctx }| match local {
+            None => Err((SegmentOwn { local, remote, ctx }, Code::EINVAL)),
+            Some(local) => match local.unregister() {
+                Ok(()) => Ok(()),
+                Err(refused) => {
+                    let local = Some(*refused.object);
+                    Err((SegmentOwn { local, remote, ctx }, refused.status.into()))
+                }
+            },
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn import_seg(
+    ctx: *mut urma_context_t,
+    seg: *mut urma_seg_t,
+    token: *mut urma_token_t,
+    addr: u64,
+    flag: urma_import_seg_flag_t,
+) -> *mut urma_target_seg_t {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's description.
+        let seg = unsafe { call::value(seg) }?;
+        let token = if token.is_null() {
+            urma_token_t { token: 0 }
+        } else {
+            // SAFETY: the caller's token.
+            unsafe { call::value(token) }?
+        };
+        let mapping = if flag.mapping() == 0 { Mapping::None } else { Mapping::LoadStore };
+        let granted = granted(seg.attr.access());
+        let wanted = granted_or(flag.access(), granted);
+        let ubva = seg.ubva;
+        let remote = RemoteSegment {
+            ubva: Ubva { eid: name::eid(ubva.eid), uasid: ubva.uasid, va: ubva.va },
+            len: seg.len,
+            token_id: TokenId::new(seg.token_id),
+            policy: name::policy(seg.attr.token_policy(), token)?,
+            access: granted,
+        };
+        let imported = own.core.import_segment(&remote, wanted, mapping)?;
+        let mut public: urma_target_seg_t = zeroed();
+        public.seg = seg;
+        public.mva = imported.region().map_or(addr, |region| region.addr() as u64);
+        public.urma_ctx = ctx;
+        public.handle = u64::from(seg.token_id);
+        let fresh = Fresh::<kind::Segment>::take().ok_or(Code::ENOMEM)?;
+        let segment = SegmentOwn { local: None, remote: Some(imported), ctx: Arc::clone(&own) };
+        Ok(fresh.publish(own.owner, public, segment).public())
+    })
+}
+
+/// The rights in `bits` and those that they need; everything when there are none.
+fn granted(bits: u32) -> SegmentAccess {
+    let all = SegmentAccess::REMOTE_ALL;
+    let mut access = SegmentAccess::from_bits_truncate(bits.to_le_bytes()[0]) & all;
+    if access.contains(SegmentAccess::ATOMIC) {
+        access = all;
+    } else if access.contains(SegmentAccess::WRITE) {
+        access |= SegmentAccess::READ;
+    }
+    if access.is_empty() { all } else { access }
+}
+
+/// What an import asks for; the owner's device has the last word on each request.
+fn granted_or(bits: u32, granted: SegmentAccess) -> SegmentAccess {
+    if bits & u32::from(SegmentAccess::REMOTE_ALL.bits()) == 0 {
+        granted
+    } else {
+        self::granted(bits)
+    }
+}
+
+pub(crate) unsafe extern "C" fn unimport_seg(segment: *mut urma_target_seg_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Segment>(segment, |own| match own {
+            SegmentOwn { local: None, .. } => Ok(()),
+            own => Err((own, Code::EINVAL)),
+        })
+    })
+}

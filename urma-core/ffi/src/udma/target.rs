@@ -1,0 +1,183 @@
+//! Targets: imported queues of other nodes, advice and binding.
+//!
+//! *Owns*: urma-core's target. *Gives*: `urma_target_jetty_t`.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use std::sync::Arc;
+
+use urma_core::TargetJetty;
+
+use crate::{
+    abi::{
+        urma_context_t, urma_jetty_t, urma_jfs_t, urma_rjetty_t, urma_rjfr_t, urma_status_t,
+        urma_target_jetty_t, urma_token_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::{
+        name::{Remote, remote},
+        zeroed,
+    },
+    slab::Fresh,
+    udma::{
+        context::{Ctx, ctx_of, delete},
+        kind,
+    },
+};
+
+/// What lies behind a target.
+pub(crate) struct TargetOwn {
+    pub(crate) core: TargetJetty,
+    _ctx: Arc<Ctx>,
+}
+
+pub(crate) unsafe extern "C" fn import_jetty(
+    ctx: *mut urma_context_t,
+    rjetty: *mut urma_rjetty_t,
+    token: *mut urma_token_t,
+) -> *mut urma_target_jetty_t {
+    call::pointer(|| {
+        // SAFETY: the caller's description.
+        let from = unsafe { call::value(rjetty) }?;
+        // SAFETY: the caller's token.
+        let token = unsafe { token_of(token) }?;
+        let (id, kind, mode) = (from.jetty_id, from.r#type, from.trans_mode);
+        let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
+        import(ctx, &remote, from.policy)
+    })
+}
+
+pub(crate) unsafe extern "C" fn import_jfr(
+    ctx: *mut urma_context_t,
+    rjfr: *mut urma_rjfr_t,
+    token: *mut urma_token_t,
+) -> *mut urma_target_jetty_t {
+    call::pointer(|| {
+        // SAFETY: the caller's description.
+        let from = unsafe { call::value(rjfr) }?;
+        // SAFETY: the caller's token.
+        let token = unsafe { token_of(token) }?;
+        let (id, kind, mode) = (from.jfr_id, crate::abi::URMA_JFR, from.trans_mode);
+        let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
+        import(ctx, &remote, 0)
+    })
+}
+
+/// The token to show; NULL shows 0.
+///
+/// # Safety
+/// `token`, unless NULL, points to one.
+unsafe fn token_of(token: *const urma_token_t) -> Answer<urma_token_t> {
+    if token.is_null() {
+        return Ok(urma_token_t { token: 0 });
+    }
+    // SAFETY: the caller's promise.
+    unsafe { call::value(token) }
+}
+
+fn import(
+    ctx: *mut urma_context_t,
+    from: &Remote,
+    policy: u32,
+) -> Answer<*mut urma_target_jetty_t> {
+    let own = ctx_of(ctx)?;
+    let core = own.core.import_jetty(&remote(from)?)?;
+    let target = core.target();
+    let mut public: urma_target_jetty_t = zeroed();
+    public.urma_ctx = ctx;
+    public.id = from.id;
+    public.handle = u64::from(target.id.id);
+    public.trans_mode = from.mode;
+    public.tp.tpn = target.path.tpn;
+    public.r#type = from.kind;
+    public.flag = from.flag;
+    public.flag.set_order_type(target.order as u32);
+    public.policy = policy;
+    public.tp_type = from.tp;
+    let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
+    let target = TargetOwn { core, _ctx: Arc::clone(&own) };
+    Ok(fresh.publish(own.owner, public, target).public())
+}
+
+/// `unimport_jetty` and `unimport_jfr`. A jetty that is bound to it stays bound.
+pub(crate) unsafe extern "C" fn unimport(target: *mut urma_target_jetty_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::Target>(target, |own| {
+            own.core.unimport();
+            Ok(())
+        })
+    })
+}
+
+pub(crate) unsafe extern "C" fn advise_jfr(
+    jfs: *mut urma_jfs_t,
+    target: *mut urma_target_jetty_t,
+) -> urma_status_t {
+    call::status(|| {
+        let mut guard = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
+        let (own, look) = guard.split();
+        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        Ok(own.core.advise(&target.core)?)
+    })
+}
+
+pub(crate) unsafe extern "C" fn unadvise_jfr(
+    jfs: *mut urma_jfs_t,
+    target: *mut urma_target_jetty_t,
+) -> urma_status_t {
+    call::status(|| {
+        let mut guard = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
+        let (own, look) = guard.split();
+        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        Ok(own.core.unadvise(&target.core)?)
+    })
+}
+
+pub(crate) unsafe extern "C" fn advise_jetty(
+    jetty: *mut urma_jetty_t,
+    target: *mut urma_target_jetty_t,
+) -> urma_status_t {
+    call::status(|| {
+        let mut guard = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        let (own, look) = guard.split();
+        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        Ok(own.core.advise(&target.core)?)
+    })
+}
+
+pub(crate) unsafe extern "C" fn unadvise_jetty(
+    jetty: *mut urma_jetty_t,
+    target: *mut urma_target_jetty_t,
+) -> urma_status_t {
+    call::status(|| {
+        let mut guard = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        let (own, look) = guard.split();
+        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        Ok(own.core.unadvise(&target.core)?)
+    })
+}
+
+pub(crate) unsafe extern "C" fn bind_jetty(
+    jetty: *mut urma_jetty_t,
+    target: *mut urma_target_jetty_t,
+) -> urma_status_t {
+    call::status(|| {
+        let slot = ours::<kind::Jetty>(jetty)?;
+        let mut guard = slot.lock().ok_or(Code::EINVAL)?;
+        let (own, look) = guard.split();
+        let named = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        own.core.bind(&named.core)?;
+        // SAFETY: the public part of a live object.
+        unsafe { (*slot.public()).remote_jetty = target };
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn unbind_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
+    call::status(|| {
+        let slot = ours::<kind::Jetty>(jetty)?;
+        slot.lock().ok_or(Code::EINVAL)?.core.unbind()?;
+        // SAFETY: the public part of a live object.
+        unsafe { (*slot.public()).remote_jetty = core::ptr::null_mut() };
+        Ok(())
+    })
+}

@@ -1,0 +1,59 @@
+//! Token ids.
+//!
+//! *Owns*: urma-core's lease. *Gives*: `urma_token_id_t`.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use std::sync::Arc;
+
+use urma_core::TokenIdLease;
+
+use crate::{
+    abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
+    call::{self, Answer, Code},
+    convert::zeroed,
+    slab::Fresh,
+    udma::{
+        context::{Ctx, ctx_of, delete},
+        kind,
+    },
+};
+
+/// What lies behind a token id.
+pub(crate) struct TokenOwn {
+    pub(crate) core: TokenIdLease,
+    ctx: Arc<Ctx>,
+}
+
+pub(crate) unsafe extern "C" fn alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
+    call::pointer(|| alloc(ctx, urma_token_id_flag_t::default()))
+}
+
+/// Several segments under one token id are more than the device has: that flag is refused.
+pub(crate) unsafe extern "C" fn alloc_token_id_ex(
+    ctx: *mut urma_context_t,
+    flag: urma_token_id_flag_t,
+) -> *mut urma_token_id_t {
+    call::pointer(|| if flag.multi_seg() == 0 { alloc(ctx, flag) } else { Err(Code::ENOTSUP) })
+}
+
+fn alloc(ctx: *mut urma_context_t, flag: urma_token_id_flag_t) -> Answer<*mut urma_token_id_t> {
+    let own = ctx_of(ctx)?;
+    let core = own.core.alloc_token_id()?;
+    let mut public: urma_token_id_t = zeroed();
+    public.urma_ctx = ctx;
+    public.token_id = core.id().value();
+    public.handle = u64::from(core.id().value());
+    public.flag = flag;
+    let fresh = Fresh::<kind::TokenId>::take().ok_or(Code::ENOMEM)?;
+    let token = TokenOwn { core, ctx: Arc::clone(&own) };
+    Ok(fresh.publish(own.owner, public, token).public())
+}
+
+pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {
+    call::status(|| {
+        delete::<kind::TokenId>(token, |TokenOwn { core, ctx }| {
+            core.free()
+                .map_err(|refused| (TokenOwn { core: *refused.object, ctx }, refused.status.into()))
+        })
+    })
+}

@@ -1,0 +1,85 @@
+//! C programs against the built library: each is compiled by gcc against `include/` and run.
+//!
+//! *Owns*: how a program is built and run. *Takes*: sources under `tests/c`. *Gives*: a failure with
+//! what the program said. Each program is its own process, so that each starts without a library
+//! that runs.
+
+mod symbols;
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+/// The folder of the crate.
+fn here(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Where cargo put the library for this test.
+fn library_dir() -> PathBuf {
+    let test = std::env::current_exe().expect("this test has a path");
+    let dir = test.parent().expect("in a folder").to_path_buf();
+    assert!(dir.join("liburma.so").exists(), "no liburma.so in {}", dir.display());
+    dir
+}
+
+/// The library under the name that programs look for.
+fn soname() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let (link, soname) = (folder.join("liburma.so.new"), folder.join("liburma.so.0"));
+        // What is there may be of another build, or not be there.
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(library_dir().join("liburma.so"), &link).expect("a link");
+        std::fs::rename(&link, &soname).expect("a link in its place");
+        soname
+    };
+    MADE.get_or_init(make).clone()
+}
+
+/// Compiles `tests/c/<name>.c`, strictly, against the headers and the library.
+fn build(name: &str, target: &str, more: &[&str]) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let target = folder.join(format!("face-{target}"));
+    let soname = soname();
+    let mut command = Command::new("gcc");
+    command.args(["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
+    if cfg!(feature = "abi-25-12-0-b081") {
+        command.arg("-DURMA_ABI_PROFILE=2512");
+    }
+    command.arg("-I").arg(here("include")).arg("-I").arg(here("tests/c"));
+    command.arg("-o").arg(&target).arg(here("tests/c").join(format!("{name}.c")));
+    command.args(more).arg(&soname).args(["-lpthread", "-ldl"]);
+    command.arg(format!("-Wl,-rpath,{}", folder.display()));
+    let built = command.output().expect("gcc starts");
+    assert!(built.status.success(), "{name}: {}", String::from_utf8_lossy(&built.stderr));
+    target
+}
+
+/// Runs a program to its end; a program that hangs is ended by its own alarm.
+fn run(program: &PathBuf, environment: &[(&str, &str)]) {
+    let mut command = Command::new(program);
+    command.envs(environment.iter().copied()).stdin(Stdio::null());
+    let run = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{}: {}\n{said}", program.display(), run.status);
+}
+
+macro_rules! programs {
+    ($($name:ident),* $(,)?) => {$(
+        #[test]
+        fn $name() {
+            run(&build(stringify!($name), stringify!($name), &[]), &[]);
+        }
+    )*};
+}
+
+programs! { first }
+
+#[test]
+fn first_with_packets() {
+    run(&build("first", "first-packets", &[]), &[("URMA_PATH", "packets")]);
+}
