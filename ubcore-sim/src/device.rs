@@ -55,6 +55,8 @@ pub struct DeviceCfg {
     pub strategy: crate::transport::Strategy,
     /// Most bytes that the direct path copies between two looks at a generation.
     pub direct_chunk: usize,
+    /// Bytes that the machine's caches hold: long writes that walk through more go past them.
+    pub cache_bytes: u64,
     /// Most bytes that one step of one send queue copies directly.
     pub step_bytes: usize,
     /// Most requests that one step of one send queue starts.
@@ -79,6 +81,7 @@ impl DeviceCfg {
             window_packets: 512,
             strategy: crate::transport::Strategy::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,
+            cache_bytes: 32 << 20,
             step_bytes: 16 << 20,
             step_requests: 256,
             ring_len: 1 << 20,

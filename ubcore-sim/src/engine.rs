@@ -7,6 +7,7 @@
 pub(crate) mod direct;
 pub(crate) mod fetch;
 pub(crate) mod gather;
+pub(crate) mod lap;
 pub(crate) mod mail;
 pub(crate) mod remote;
 pub(crate) mod retire;

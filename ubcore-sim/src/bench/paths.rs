@@ -161,3 +161,62 @@ fn a_read_beyond_the_end_or_after_unregistering_is_refused() {
         assert_eq!(paths(&s), KERNEL);
     }
 }
+
+#[test]
+fn long_walks_go_past_the_caches_and_place_every_byte() {
+    // The second lap, and the end of the first, are cold.
+    let change = |cfg: &mut crate::DeviceCfg| {
+        cfg.cache_bytes = 256 << 10;
+        cfg.direct_chunk = 40_000;
+    };
+    let mut s = scene_of(pair_sharing(Sharing::Whole, KernelReads::Off, change), 4, 6);
+    let bytes = s.fill();
+    let len = 65_537_usize;
+    for lap in 0..2 {
+        for n in 0..15 {
+            let (from, to) = (n * 4097 + lap, n * (len + 3) + 1);
+            let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, to as u64);
+            let cqe = s.run(sqe, &[s.local.sge(from as u64, 65_537)]);
+            assert_eq!(cqe.status, CqeStatus::Success);
+            assert!(s.remote.bytes(to, len) == bytes[from..from + len], "{lap} {n}");
+            assert_eq!(s.remote.bytes(to + len, 3), [0; 3]);
+            assert_eq!(s.remote.bytes(to - 1, 1), [0]);
+        }
+    }
+    // Of several pieces as well.
+    let pieces = [s.local.sge(5, 30_000), s.local.sge(40_000, 20_001)];
+    let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 7);
+    assert_eq!(s.run(sqe, &pieces).byte_cnt, 50_001);
+    assert!(s.remote.bytes(7, 30_000) == bytes[5..30_005]);
+    assert!(s.remote.bytes(30_007, 20_001) == bytes[40_000..60_001]);
+    assert_eq!(paths(&s), [31, 0, 0]);
+}
+
+/// Not a test of speed: prints what long writes over more memory than the caches hold reach.
+#[test]
+#[ignore = "measures; run with --release --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "a measurement needs a clock")]
+fn measure_cold_writes() {
+    for _ in 0..3 {
+        for (name, cache_bytes) in [("through the caches", u64::MAX), ("past them", 1 << 20)] {
+            let change = |cfg: &mut crate::DeviceCfg| cfg.cache_bytes = cache_bytes;
+            let (a, mut b) = pair_sharing(Sharing::Whole, KernelReads::Off, change);
+            let big = b.seg(56 << 20);
+            let mut s = scene_of((a, b), 4, 6);
+            s.remote = big;
+            let mut best = std::time::Duration::MAX;
+            for _ in 0..6 {
+                let start = std::time::Instant::now();
+                for at in (0..56 << 20).step_by(64 << 10) {
+                    let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, at);
+                    s.run(sqe, &[s.local.sge(0, 64 << 10)]);
+                }
+                best = best.min(start.elapsed());
+            }
+            println!(
+                "64 KiB writes over 56 MiB, {name}: {:.1} GB/s",
+                0.058_720 / best.as_secs_f64()
+            );
+        }
+    }
+}

@@ -8,6 +8,7 @@ use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
 use urma_mem::{AtomicOp, Region};
 
 use super::gather::{self, Local, Segments, Span, Words};
+use super::lap::STREAM_MIN;
 use super::remote::{LinkSeat, Reached, Want};
 use crate::device::Faults;
 use crate::hooks::{self, Hook};
@@ -40,6 +41,8 @@ pub(crate) enum By {
     /// Loads and stores in shared memory.
     #[default]
     Memory,
+    /// The same, with stores that go past the caches.
+    PastCaches,
     /// The kernel, out of the peer's process.
     Kernel,
 }
@@ -54,6 +57,8 @@ pub(crate) struct Job<'a> {
     pub(crate) len: u64,
     pub(crate) segments: Segments<'a>,
     pub(crate) chunk: usize,
+    /// Bytes that the caches of the machine hold, as far as long writes go past them.
+    pub(crate) cache: u64,
     pub(crate) faults: Faults,
 }
 
@@ -82,6 +87,12 @@ impl Job<'_> {
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
         let write = self.sqe.opcode != Opcode::Read;
+        if self.len >= STREAM_MIN && write && cursor.at == 0 {
+            let place = (self.sqe.seg_token_id, self.sqe.remote_va);
+            if seat.lap.is_cold(place, self.len, self.cache) {
+                cursor.by = By::PastCaches;
+            }
+        }
         loop {
             let left = self.len - cursor.at;
             let len = left.min(self.chunk.min(*budget).max(1) as u64);
@@ -112,7 +123,7 @@ impl Job<'_> {
         write: bool,
     ) -> Result<Reached<()>, CqeStatus> {
         let sqe = self.sqe;
-        let life = cursor.life;
+        let (life, by) = (cursor.life, cursor.by);
         let want = Want {
             token_id: sqe.seg_token_id,
             token: segment_token(sqe),
@@ -131,7 +142,11 @@ impl Job<'_> {
                 if faults.last_byte_early() && span.at == 0 {
                     store_end_first(local, words, segments, len, (memory, offset));
                 }
-                gather::copy_out(local, words, segments, span, (memory, offset + at))
+                let to = (memory, offset + at);
+                match by {
+                    By::PastCaches => gather::stream_out(local, words, segments, span, to),
+                    _ => gather::copy_out(local, words, segments, span, to),
+                }
             } else {
                 gather::copy_in(local.pieces(words), segments, span, (memory, offset + at))
             }
@@ -295,5 +310,6 @@ fn store_end_first(
         for _ in 0..YIELDS {
             std::thread::yield_now();
         }
+        hooks::pass(Hook::MidCopy);
     }
 }

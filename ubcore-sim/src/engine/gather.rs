@@ -218,6 +218,22 @@ pub(crate) fn copy_out(
     }
 }
 
+/// As [`copy_out`], past the caches when the message is in one piece.
+#[cold]
+pub(crate) fn stream_out(
+    local: &Local,
+    words: &Words,
+    segments: &mut Segments<'_>,
+    span: Span,
+    (to, to_offset): (&Region, usize),
+) -> Result<(), CqeStatus> {
+    if !matches!(local, Local::Sges { num: 1, .. }) {
+        return copy_out(local, words, segments, span, (to, to_offset));
+    }
+    let Some((from, offset)) = only(local.pieces(words), segments, span)? else { return Ok(()) };
+    from.copy_to_streaming(offset, to, to_offset, span.len).map_err(|_| CqeStatus::LocAccess)
+}
+
 /// Several pieces: the last bytes of the message may lie in more than one of them, so they are
 /// joined before they are stored.
 fn scatter_out(

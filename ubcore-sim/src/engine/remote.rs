@@ -10,6 +10,7 @@ use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::Region;
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
 
+use super::lap::Lap;
 use crate::context::link::{DirectParts, Link, Reach};
 use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentTable, entry_offset, extent_offset, offset_in, tid_of,
@@ -50,6 +51,8 @@ pub(crate) struct LinkSeat {
     pub(crate) target: u32,
     /// Which target took a message by what it was shown.
     pub(crate) welcome: Welcome,
+    /// How far its long writes have come.
+    pub(crate) lap: Lap,
     slot: Option<HazardSlot>,
     views: [Option<View>; VIEWS],
     /// Where bytes that came through the kernel wait for the last check; made at the first use.
@@ -132,6 +135,7 @@ impl LinkSeat {
             outstanding: 0,
             target: 0,
             welcome: Welcome::default(),
+            lap: Lap::default(),
             slot: hazard,
             views: Default::default(),
             landing: None,

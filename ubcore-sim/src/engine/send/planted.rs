@@ -58,6 +58,7 @@ impl SendEngine {
             len: deferred.current.len,
             segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
             chunk: visit.dev.cfg().direct_chunk,
+            cache: visit.dev.cfg().cache_bytes,
             faults: visit.dev.faults(),
         };
         let mut budget = usize::MAX;

@@ -91,6 +91,7 @@ impl SendEngine {
             len: self.current.len,
             segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
             chunk: visit.dev.cfg().direct_chunk,
+            cache: visit.dev.cfg().cache_bytes,
             faults: visit.dev.faults(),
         };
         let mut cursor = self.current.cursor;
@@ -98,7 +99,7 @@ impl SendEngine {
         match progress {
             Ok(Progress::Done(bytes)) => {
                 match cursor.by {
-                    By::Memory => visit.queue.fast.direct(u64::from(bytes)),
+                    By::Memory | By::PastCaches => visit.queue.fast.direct(u64::from(bytes)),
                     By::Kernel => visit.queue.fast.fetched(u64::from(bytes)),
                 }
                 if self.sqe.opcode == Opcode::WriteImm {
