@@ -22,6 +22,10 @@ super::behaviours! {
     Bad rm event_vectors_beyond_the_limit: "A JFC on an event vector that the device does not have is refused.";
     Bad rm jfces_beyond_the_limit: "JFCEs are created until the device has no more; the next is refused and a freed one can be had again.";
     Bad rm jfcs_beyond_the_limit: "JFCs are created up to the limit; one more is refused and a freed one can be had again.";
+    Bad rm jfss_beyond_the_limit: "JFSs are created up to the limit; one more is refused and a freed one can be had again.";
+    Bad rm jfrs_beyond_the_limit: "JFRs are created up to the limit; one more is refused and a freed one can be had again.";
+    Bad rm jetties_beyond_the_limit: "Jetties are created up to the limit; one more is refused and a freed one can be had again.";
+    Bad rm groups_beyond_the_limit: "Jetty groups are created up to the limit; one more is refused and a freed one can be had again.";
     Bad rm segments_beyond_the_limit: "Token ids are given up to the limit; one more is refused and a freed one can be had again.";
     Bad rm sizes_beyond_the_limit: "A message, WRITE or READ of one byte more than the device states is refused by post.";
 }
@@ -241,6 +245,44 @@ fn jfcs_beyond_the_limit(setup: Setup) -> Outcome {
     let count =
         until_refused(max, || host.ctx.create_jfc(&JfcCfg::new(1), None), |jfc| Ok(jfc.delete()?))?;
     same("JFCs", count, max)
+}
+
+fn jfss_beyond_the_limit(setup: Setup) -> Outcome {
+    let host = Host::open(setup)?;
+    let jfc = plain_jfc(&host.ctx, 8)?;
+    let make = || host.ctx.create_jfs(&JfsCfg::new(setup.mode, 1), &jfc);
+    let max = host.ctx.attr().caps.max_jfs as usize;
+    same("JFSs", until_refused(max, make, |jfs| Ok(jfs.delete()?))?, max)
+}
+
+fn jfrs_beyond_the_limit(setup: Setup) -> Outcome {
+    let host = Host::open(setup)?;
+    let jfc = plain_jfc(&host.ctx, 8)?;
+    let make = || host.ctx.create_jfr(&JfrCfg::new(setup.mode, 1), &jfc);
+    let max = host.ctx.attr().caps.max_jfr as usize;
+    same("JFRs", until_refused(max, make, |jfr| Ok(jfr.delete()?))?, max)
+}
+
+fn jetties_beyond_the_limit(setup: Setup) -> Outcome {
+    let host = Host::open(setup)?;
+    let jfc = plain_jfc(&host.ctx, 8)?;
+    let jfr = host.ctx.create_jfr(&JfrCfg::new(setup.mode, 1), &jfc)?;
+    let recv = || JettyRecv::Shared { jfr: &jfr, jfc: None };
+    let make = || host.ctx.create_jetty(&JettyCfg::new(JfsCfg::new(setup.mode, 1), &jfc, recv()));
+    let max = host.ctx.attr().caps.max_jetty as usize;
+    same("jetties", until_refused(max, make, |jetty| Ok(jetty.delete()?))?, max)
+}
+
+fn groups_beyond_the_limit(setup: Setup) -> Outcome {
+    let host = Host::open(setup)?;
+    let cfg = urma_core::GroupCfg {
+        id: 0,
+        policy: urma_core::HintPolicy::RoundRobin,
+        token: urma_core::TokenPolicy::None,
+    };
+    let make = || host.ctx.create_group(&cfg);
+    let max = host.ctx.attr().caps.max_jetty_grp as usize;
+    same("groups", until_refused(max, make, |group| Ok(group.delete()?))?, max)
 }
 
 fn segments_beyond_the_limit(setup: Setup) -> Outcome {

@@ -29,6 +29,7 @@ super::behaviours! {
     Bad reliable solicited_only_fires_on_errors: "Armed for solicited ones, a JFC gives an event for every error.";
     Bad reliable jetty_error_event: "A jetty that goes to the error state by itself gives an asynchronous event.";
     Bad reliable async_descriptor_is_readable_while_unconsumed: "The asynchronous descriptor is readable exactly while an event is unconsumed.";
+    Bad reliable async_descriptor_works_with_epoll: "Epoll reports an asynchronous event until it is taken (level) or once (edge).";
     Bad rm arm_without_jfce_is_refused: "Arming a JFC that has no JFCE is refused.";
     Bad rm ack_of_more_than_open_is_refused: "Acknowledging more events than were taken is refused.";
 }
@@ -368,6 +369,25 @@ fn async_descriptor_is_readable_while_unconsumed(setup: Setup) -> Outcome {
     let event = w.a.half.ctx.next_async(Some(limit()))?;
     check(event.is_some(), "no event")?;
     check(!readable(&fd, Duration::ZERO)?, "readable after the event")
+}
+
+fn async_descriptor_works_with_epoll(setup: Setup) -> Outcome {
+    for (flags, again) in
+        [(epoll::EventFlags::IN, 1), (epoll::EventFlags::IN | epoll::EventFlags::ET, 0)]
+    {
+        let mut w = World::new(setup)?;
+        let fd = w.a.half.ctx.dup_async_fd()?;
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
+        let data = epoll::EventData::new_u64(1);
+        epoll::add(&set, &fd, data, flags).map_err(std::io::Error::from)?;
+        same("reports before", epoll_wait(&set, Duration::ZERO)?, 0)?;
+        fail_hard(&mut w)?;
+        same("reports", epoll_wait(&set, limit())?, 1)?;
+        same("reports again", epoll_wait(&set, Duration::ZERO)?, again)?;
+        check(w.a.half.ctx.next_async(Some(limit()))?.is_some(), "no event")?;
+        same("reports at the end", epoll_wait(&set, SHORT)?, 0)?;
+    }
+    Ok(())
 }
 
 fn arm_without_jfce_is_refused(setup: Setup) -> Outcome {

@@ -15,8 +15,10 @@ mod queues;
 mod reads;
 mod receiving;
 mod references;
+mod resets;
 mod scope;
 mod segments;
+mod signals;
 mod states;
 mod targets;
 mod tokens;
@@ -83,6 +85,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
         states::ALL,
         groups::ALL,
         events::ALL,
+        signals::ALL,
         references::ALL,
         segments::ALL,
         poison::ALL,
@@ -90,6 +93,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
         targets::ALL,
         caps::ALL,
         peers::ALL,
+        resets::ALL,
         counters::ALL,
     ]
     .into_iter()

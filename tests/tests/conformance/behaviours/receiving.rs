@@ -15,6 +15,7 @@ super::behaviours! {
     Good reliable receives_of_a_full_jfc_wait: "With a full receive-side JFC messages wait; none is lost and no completion overwritten.";
     Good rm shared_jfr_serves_its_jetties: "Jetties that share a JFR consume its receives and complete as themselves.";
     Good rm_two_nodes jetty_without_receives_blocks_nobody: "A jetty that never posts a receive does not hold up others.";
+    Good rm_two_nodes one_deaf_of_64_jetties: "Of 64 pairs of jetties one never receives: all messages of the others are done while its first still waits.";
     Bad reliable rnr_retry_exceeded: "A SEND without receive ends as receiver not ready when its retries are used up.";
     Bad reliable send_longer_than_the_receive: "A message longer than its receive ends in an error on both sides and nothing lies beyond the buffer.";
     Bad any post_recv_beyond_depth_is_refused: "Posting more receives than the queue holds is refused as full; those before count.";
@@ -173,6 +174,43 @@ fn jetty_without_receives_blocks_nobody(setup: Setup) -> Outcome {
         w.a.sent_ok(write)?;
     }
     Ok(())
+}
+
+fn one_deaf_of_64_jetties(setup: Setup) -> Outcome {
+    const PAIRS: usize = 64;
+    const ROUNDS: usize = 4;
+    let w = World::new(setup)?;
+    let (here, there) = (&w.a.half, &w.b.half);
+    let (mut sent, mut got) = (plain_jfc(&here.ctx, 1024)?, plain_jfc(&there.ctx, 1024)?);
+    let mut deaf_sent = plain_jfc(&here.ctx, 16)?;
+    let (mut senders, mut receivers, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+    for pair in 0..PAIRS {
+        // Timer 0 is the longest: the deaf one holds its sender for 4.6 s.
+        let recv = JfrCfg { min_rnr_timer: 0, ..JfrCfg::new(setup.mode, 8) };
+        let own = JettyRecv::Own { cfg: recv, jfc: &got };
+        let cfg = JettyCfg::new(JfsCfg::new(setup.mode, 4), &got, own);
+        let mut jetty = there.ctx.create_jetty(&cfg)?;
+        let receives = if pair == 0 { 0 } else { ROUNDS };
+        for _ in 0..receives {
+            jetty.post_recv(&[RecvWr { dst: &[], user_ctx: pair as u64 }])?;
+        }
+        targets.push(here.ctx.import_jetty(&jetty.remote())?);
+        receivers.push(jetty);
+        let jfc = if pair == 0 { &deaf_sent } else { &sent };
+        let send = JfsCfg { err_timeout: 21, ..JfsCfg::new(setup.mode, 8) };
+        senders.push(here.ctx.create_jfs(&send, jfc)?);
+    }
+    for _ in 0..ROUNDS {
+        for (pair, (sender, target)) in senders.iter_mut().zip(&targets).enumerate() {
+            sender.post_send(&[SendWr::new(SendOp::Send { src: &[] }, target, pair as u64)])?;
+        }
+    }
+    for _ in 0..(PAIRS - 1) * ROUNDS {
+        same("status", next(&mut sent, "send completion")?.status, CrStatus::Success)?;
+        same("status", next(&mut got, "receive completion")?.status, CrStatus::Success)?;
+    }
+    let early = deaf_sent.poll_one()?;
+    check(early.is_none(), format!("the deaf jetty's sender was waited for: {early:?}"))
 }
 
 fn rnr_retry_exceeded(setup: Setup) -> Outcome {

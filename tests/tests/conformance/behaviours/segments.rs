@@ -17,6 +17,7 @@ super::behaviours! {
     Good reliable user_iova_addresses: "With a user IOVA requests address the segment from there.";
     Good reliable local_only_memory_is_a_source: "LOCAL_ONLY memory is a source and destination of its own node's requests.";
     Good reliable cacheable_segment_works: "A cacheable segment carries requests.";
+    Good reliable non_pin_segment_works: "A segment that the device need not pin carries requests.";
     Good rm register_many: "Hundreds of segments live at the same time and are all reached.";
     Good rm_shared_memory mapping_sees_both_ways: "Through a mapped import loads see the owner's stores and stores and atomics reach the owner.";
     Bad rm_shared_memory mapping_left_after_unregister_reaches_nobody: "Stores through a mapping that is left after its owner unregistered reach nobody, and do not fault.";
@@ -212,9 +213,16 @@ fn local_only_memory_is_a_source(setup: Setup) -> Outcome {
 }
 
 fn cacheable_segment_works(setup: Setup) -> Outcome {
+    carries_a_write(setup, &SegmentCfg { cacheable: true, ..SegmentCfg::new(ANY) })
+}
+
+fn non_pin_segment_works(setup: Setup) -> Outcome {
+    carries_a_write(setup, &SegmentCfg { non_pin: true, ..SegmentCfg::new(ANY) })
+}
+
+fn carries_a_write(setup: Setup, cfg: &SegmentCfg) -> Outcome {
     let mut w = World::new(setup)?;
-    let cfg = SegmentCfg { cacheable: true, ..SegmentCfg::new(ANY) };
-    let spare = Spare::with(&w, 8192, &cfg, |_| {})?;
+    let spare = Spare::with(&w, 8192, cfg, |_| {})?;
     let bytes = pattern(1, 1000);
     w.a.mem().put(0, &bytes)?;
     spare.mem.poison(0, 1000)?;
