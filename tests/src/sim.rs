@@ -4,10 +4,16 @@
 //! *Takes*: a seed. *Gives*: the hash of all that happened, or what went wrong and the last events.
 //! *Must not*: know how devices work; what it checks holds on every path.
 
-mod model;
+mod area;
+mod book;
+mod draw;
+mod judge;
 mod node;
 mod plan;
+mod post;
 mod run;
+mod side;
+mod trouble;
 mod watch;
 
 pub use plan::{SimPlan, Weather, Work};

@@ -6,34 +6,44 @@
 
 use std::process::Command;
 
-use urma_tests::sim::{SimPlan, Weather, Work, run};
+use urma_tests::sim::{Report, SimPlan, Weather, Work, run};
 
-/// Seeds in each of the five suites when nothing else is asked for: 500 in all.
-const SEEDS: u64 = 100;
+/// Suites that share the seeds.
+const SUITES: u64 = 7;
+/// Seeds of all suites when nothing else is asked for.
+const SEEDS: u64 = 500;
 
 fn seeds() -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("URMA_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("URMA_SEEDS").map_or(SEEDS, |all| all.div_ceil(5))).collect(),
+        None => (0..number("URMA_SEEDS").unwrap_or(SEEDS).div_ceil(SUITES)).collect(),
     }
 }
 
-fn all_in(weather: Weather, work: Work) {
-    let (mut requests, mut messages, mut took_ns) = (0, 0, 0);
+fn all_of(name: &str, plan: impl Fn(u64) -> SimPlan) -> Report {
+    let mut sum = Report::default();
     for seed in seeds() {
-        match run(&SimPlan::new(seed, weather, work)) {
-            Ok(report) => {
-                requests += report.requests;
-                messages += report.messages;
-                took_ns += report.took_ns;
-            }
-            Err(failure) => panic!("{weather:?}, {work:?}, {failure:?}"),
+        match run(&plan(seed)) {
+            Ok(report) => sum += report,
+            Err(failure) => panic!("{name}, {failure:?}"),
         }
     }
-    let ms = took_ns / 1_000_000;
-    println!("{weather:?}, {work:?}: {requests} requests, {messages} messages, {ms} ms");
-    assert!(requests > 0 && (messages > 0 || work == Work::OneSided));
+    println!("{name}: {sum:?}");
+    sum
+}
+
+fn all_in(weather: Weather, work: Work) {
+    let sum = all_of(&format!("{weather:?}, {work:?}"), |seed| SimPlan::new(seed, weather, work));
+    assert!(sum.requests > 0 && (sum.messages > 0 || work == Work::OneSided));
+}
+
+/// Alternates two weathers.
+fn with_kills(weathers: [Weather; 2]) {
+    let weather = |seed| if seed % 2 == 0 { weathers[0] } else { weathers[1] };
+    let plan = |seed| SimPlan::new(seed, weather(seed), Work::All).with_kills();
+    let sum = all_of(&format!("kills, {weathers:?}"), plan);
+    assert!(sum.messages > 0);
 }
 
 #[test]
@@ -59,6 +69,16 @@ fn all_work_is_exact_over_foul_links() {
 #[test]
 fn all_work_is_exact_on_mixed_paths() {
     all_in(Weather::Mixed, Work::All);
+}
+
+#[test]
+fn survivors_are_exact_on_one_host() {
+    with_kills([Weather::SameHost, Weather::Mixed]);
+}
+
+#[test]
+fn survivors_are_exact_over_links() {
+    with_kills([Weather::Foul, Weather::Mixed]);
 }
 
 /// The hash of one world, for the tests below, which run this one in processes of their own.
@@ -124,13 +144,27 @@ mod planted {
     }
 
     #[test]
+    fn an_unchecked_token_is_seen() {
+        assert!(is_seen(PlantedFault::TokenNotChecked, Weather::SameHost, Work::OneSided));
+        assert!(is_seen(PlantedFault::TokenNotChecked, Weather::Fair, Work::All));
+    }
+
+    #[test]
+    fn a_bound_off_by_one_is_seen() {
+        assert!(is_seen(PlantedFault::BoundOffByOne, Weather::SameHost, Work::OneSided));
+        assert!(is_seen(PlantedFault::BoundOffByOne, Weather::Fair, Work::All));
+    }
+
+    #[test]
     fn a_doubled_completion_is_seen() {
         assert!(is_seen(PlantedFault::CompletionDoubled, Weather::SameHost, Work::OneSided));
+        assert!(is_seen(PlantedFault::CompletionDoubled, Weather::Fair, Work::All));
     }
 
     #[test]
     fn a_dropped_completion_is_seen() {
         assert!(is_seen(PlantedFault::CompletionDropped, Weather::SameHost, Work::OneSided));
+        assert!(is_seen(PlantedFault::CompletionDropped, Weather::Fair, Work::All));
     }
 
     #[test]
@@ -139,7 +173,13 @@ mod planted {
     }
 
     #[test]
+    fn an_early_last_byte_is_seen() {
+        assert!(is_seen(PlantedFault::LastByteEarly, Weather::SameHost, Work::OneSided));
+    }
+
+    #[test]
     fn an_acknowledgement_before_placement_is_seen() {
+        assert!(is_seen(PlantedFault::AckBeforePlacement, Weather::SameHost, Work::OneSided));
         assert!(is_seen(PlantedFault::AckBeforePlacement, Weather::Fair, Work::All));
     }
 }

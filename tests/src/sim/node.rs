@@ -1,7 +1,7 @@
-//! One program of the simulation: its jetty, its memory, its peers.
+//! One program of the simulation: its jetties, its memory, its peers.
 //!
-//! *Owns*: the API objects of one node, its slots of local memory, its posted receives. *Takes*:
-//! the fabric. *Gives*: posting and polling in terms of the model. *Must not*: judge.
+//! *Owns*: the API objects of one node, its slots of local memory. *Takes*: the fabric. *Gives*:
+//! objects that requests name. *Must not*: judge.
 #![expect(clippy::cast_possible_truncation, reason = "slots and their lengths are small constants")]
 
 use std::sync::Arc;
@@ -10,59 +10,146 @@ use ubcore_sim::sim::Fabric;
 use udma_abi::DeviceBacking;
 use udma_provider::UdmaProvider;
 use urma_core::{
-    Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
-    LocalSge, Mapping, PostReason, RecvWr, Registry, RemoteAddr, Segment, SegmentAccess,
-    SegmentCfg, Status, TargetJetty, Token, TransportMode,
+    Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, Jfce, JfrCfg,
+    JfsCfg, LocalSge, Mapping, PostReason, RecvWr, Registry, RemoteAddr, RemoteJetty,
+    RemoteSegment, Segment, SegmentAccess, SegmentCfg, Status, TargetJetty, Token, TokenPolicy,
+    TransportMode,
 };
 use urma_mem::Region;
 
-use super::model::AREA_LEN;
+use super::area::AREA_LEN;
 
 /// Bytes of a slot of local memory: one request's source or destination, or one receive.
 pub(super) const SLOT_LEN: usize = 16 << 10;
 /// Slots for requests; then as many for receives.
 pub(super) const SLOTS: usize = 32;
 
+/// What the jetties of a program are for. The number is the index of the jetty.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Lane {
+    /// RM: works all the time.
+    Main = 0,
+    /// RC: bound to the one of the neighbour.
+    Paired = 1,
+    /// RM: is suspended, reset, flushed and deleted; nobody sends to it.
+    Restless = 2,
+    /// UM.
+    Datagrams = 3,
+}
+
+impl Lane {
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [Self::Main, Self::Paired, Self::Restless, Self::Datagrams];
+    /// Those that have an area at each target: all but the last one.
+    pub(super) const WITH_AREA: usize = 3;
+
+    const fn mode(self) -> TransportMode {
+        match self {
+            Self::Main | Self::Restless => TransportMode::Rm,
+            Self::Paired => TransportMode::Rc,
+            Self::Datagrams => TransportMode::Um,
+        }
+    }
+
+    /// The lane whose jetty has this number or context.
+    pub(super) fn of(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|lane| u64::from(lane.id()) == number)
+    }
+
+    /// Chosen number of its jetty: the same in each of its lives.
+    const fn id(self) -> u32 {
+        100 + self as u32
+    }
+
+    /// Its jetty that takes what this one sends.
+    pub(super) const fn receiver(self) -> Self {
+        match self {
+            Self::Restless => Self::Main,
+            other => other,
+        }
+    }
+
+    /// Its receive slots.
+    pub(super) fn receives(self) -> std::ops::Range<usize> {
+        match self {
+            Self::Main => 0..16,
+            Self::Paired => 16..24,
+            Self::Datagrams => 24..SLOTS,
+            Self::Restless => 0..0,
+        }
+    }
+}
+
+/// The one that node `number` of `nodes` is paired with.
+pub(super) fn partner(number: usize, nodes: usize) -> Option<usize> {
+    Some(number ^ 1).filter(|&other| other < nodes)
+}
+
 /// What a node needs to reach a peer.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Its jetty.
-    pub(super) target: TargetJetty,
+    /// Its jetties; those that nobody sends to as well.
+    pub(super) targets: Vec<TargetJetty>,
     /// Its areas.
     pub(super) segment: ImportedSegment,
+    /// Its areas under a wrong token.
+    pub(super) wrong_token: ImportedSegment,
+    /// Its areas as if they were longer.
+    pub(super) too_long: ImportedSegment,
+    /// What it grants for reading only.
+    pub(super) vault: ImportedSegment,
+    /// What is to be invalidated.
+    pub(super) victim: ImportedSegment,
+}
+
+/// What others must know of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Face {
+    jetties: Vec<RemoteJetty>,
+    area: RemoteSegment,
+    vault: RemoteSegment,
+    victims: Vec<RemoteSegment>,
 }
 
 /// A node.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Sends and receives.
-    pub(super) jetty: Jetty,
-    /// Completions of requests.
-    pub(super) jfc: Jfc,
-    /// Completions of receives.
-    pub(super) recv_jfc: Jfc,
+    /// By [`Lane`].
+    pub(super) jetties: Vec<Jetty>,
+    /// Completions of requests, and of receives.
+    pub(super) jfcs: [Jfc; 2],
+    /// Their events.
+    pub(super) jfce: Jfce,
     /// What requests name.
     pub(super) view: View,
     /// The open device; last, so that all its objects go first.
     pub(super) context: Context,
 }
 
-/// Memory and peers: what requests name while the jetty posts them.
+/// Memory and peers: what requests name while a jetty posts them.
 #[derive(Debug)]
 pub(super) struct View {
     /// The others; `None` at its own place.
     pub(super) peers: Vec<Option<Peer>>,
     area_seg: Segment,
     local_seg: Segment,
+    vault_seg: Segment,
+    victim_segs: Vec<Segment>,
     /// Areas of all initiators.
     pub(super) area: Region,
     /// Slots.
     pub(super) local: Region,
+    /// Only read, never written.
+    pub(super) vault: Region,
 }
 
 /// Addresses that requests name: the same in every run of a seed.
 const AREA_VA: u64 = 0x1000_0000_0000;
 const LOCAL_VA: u64 = 0x2000_0000_0000;
+const VAULT_VA: u64 = 0x3000_0000_0000;
+const VICTIM_VA: u64 = 0x4000_0000_0000;
+/// Bytes of vault and victims: no request is longer.
+pub(super) const SMALL_LEN: usize = SLOT_LEN;
 
 impl Program {
     /// Opens node `number` of a fabric of `nodes` and makes its objects.
@@ -77,64 +164,90 @@ impl Program {
         let mut registry = Registry::new();
         registry.add_provider(Arc::new(UdmaProvider::default()))?;
         let context = registry.add_device(&id, Box::new(backing))?.open(0)?;
-
-        let mode = TransportMode::Rm;
-        let jfc = context.create_jfc(&JfcCfg::new(64), None)?;
-        let recv_jfc = context.create_jfc(&JfcCfg::new(64), None)?;
-        // 5.12 ms, seven times: longer than any program here leaves its receives unposted.
-        let recv = JfrCfg { min_rnr_timer: 18, ..JfrCfg::new(mode, SLOTS as u32) };
-        let send = JfsCfg { max_sge: 2, ..JfsCfg::new(mode, SLOTS as u32) };
-        let recv = JettyRecv::Own { cfg: recv, jfc: &recv_jfc };
-        let jetty = context.create_jetty(&JettyCfg::new(send, &jfc, recv))?;
-
-        let area = Region::private(nodes * AREA_LEN).map_err(|_| Status::NoMemory)?;
-        let local = Region::private(2 * SLOTS * SLOT_LEN).map_err(|_| Status::NoMemory)?;
-        let area_cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);
-        let area_cfg = SegmentCfg { user_iova: Some(AREA_VA), ..area_cfg };
-        let token = Token::new(0x600d_0000 + number as u32);
-        let area_seg = context.register(&area, &area_cfg.with_token(token), None)?;
-        let local_cfg = SegmentCfg::new(SegmentAccess::LOCAL_ONLY);
-        let local_cfg = SegmentCfg { user_iova: Some(LOCAL_VA), ..local_cfg };
-        let local_seg = context.register(&local, &local_cfg, None)?;
-        let view = View { peers: Vec::new(), area_seg, local_seg, area, local };
-        Ok(Self { jetty, jfc, recv_jfc, view, context })
+        let jfce = context.create_jfce()?;
+        let jfcs = [
+            context.create_jfc(&JfcCfg::new(64), Some(&jfce))?,
+            context.create_jfc(&JfcCfg::new(64), Some(&jfce))?,
+        ];
+        let jetty = |lane: Lane| create(&context, &jfcs, lane);
+        let jetties = Lane::ALL.into_iter().map(jetty).collect::<Result<_, _>>()?;
+        let view = View::new(&context, number, nodes)?;
+        Ok(Self { jetties, jfcs, jfce, view, context })
     }
 
-    /// Imports every other program.
+    /// Replaces the jetty of `lane`; what is outstanding on the old one ends flushed.
     ///
     /// # Errors
     /// What the API refused.
-    pub(super) fn meet(programs: &mut [Self]) -> Result<(), Status> {
-        for me in 0..programs.len() {
-            for other in 0..programs.len() {
-                let peer = if me == other {
-                    None
-                } else {
-                    let (jetty, segment) =
-                        (programs[other].jetty.remote(), programs[other].view.area_seg.remote());
-                    let context = &programs[me].context;
-                    let access = SegmentAccess::REMOTE_ALL;
-                    let segment = context.import_segment(&segment, access, Mapping::None)?;
-                    Some(Peer { target: context.import_jetty(&jetty)?, segment })
-                };
-                programs[me].view.peers.push(peer);
-            }
-        }
+    pub(super) fn renew(&mut self, lane: Lane) -> Result<(), Status> {
+        let last = self.jetties.len() - 1;
+        self.jetties.swap(lane as usize, last);
+        let old = self.jetties.pop().ok_or(Status::Fail)?;
+        old.delete().map_err(|refused| refused.status)?;
+        self.jetties.push(create(&self.context, &self.jfcs, lane)?);
+        self.jetties.swap(lane as usize, last);
         Ok(())
     }
 
-    /// Posts the receive of slot `slot` (counted from 0 among receive slots), filled with `fill`;
-    /// false when the queue is full: an older receive may take longer than a newer one.
+    /// What the others must know of it.
+    pub(super) fn face(&self) -> Face {
+        Face {
+            jetties: self.jetties.iter().map(Jetty::remote).collect(),
+            area: self.view.area_seg.remote(),
+            vault: self.view.vault_seg.remote(),
+            victims: self.view.victim_segs.iter().map(Segment::remote).collect(),
+        }
+    }
+
+    /// Imports node `other`, which looks like `face`; `me` is its own number.
+    ///
+    /// # Errors
+    /// What the API refused.
+    pub(super) fn meet(&mut self, me: usize, other: usize, face: &Face) -> Result<(), Status> {
+        let context = &self.context;
+        let import = |segment: RemoteSegment| {
+            context.import_segment(&segment, SegmentAccess::REMOTE_ALL, Mapping::None)
+        };
+        let target = |jetty| context.import_jetty(jetty);
+        let wrong = TokenPolicy::PlainText(Token::new(0xbad));
+        let peer = Peer {
+            targets: face.jetties.iter().map(target).collect::<Result<_, _>>()?,
+            segment: import(face.area)?,
+            wrong_token: import(RemoteSegment { policy: wrong, ..face.area })?,
+            too_long: import(RemoteSegment { len: face.area.len + 64, ..face.area })?,
+            vault: import(face.vault)?,
+            victim: import(face.victims[me])?,
+        };
+        self.view.peers[other] = Some(peer);
+        Ok(())
+    }
+
+    /// Binds the paired jetty to that of `other`.
+    ///
+    /// # Errors
+    /// What the API refused.
+    pub(super) fn pair(&mut self, other: usize) -> Result<(), Status> {
+        let peer = self.view.peers[other].as_ref().ok_or(Status::Fail)?;
+        self.jetties[Lane::Paired as usize].bind(&peer.targets[Lane::Paired as usize])
+    }
+
+    /// Posts the receive of slot `slot` (counted from 0 among receive slots) of `lane`, filled with
+    /// `fill`; false when the queue is full: an older receive may take longer than a newer one.
     ///
     /// # Errors
     /// The queue refused it.
-    pub(super) fn post_receive(&mut self, slot: usize, fill: u8) -> Result<bool, String> {
+    pub(super) fn post_receive(
+        &mut self,
+        lane: Lane,
+        slot: usize,
+        fill: u8,
+    ) -> Result<bool, String> {
         let place = (SLOTS + slot) * SLOT_LEN;
         self.view.local.write(place, &[fill; SLOT_LEN]).map_err(|error| error.to_string())?;
-        let Self { jetty, view, .. } = self;
+        let Self { jetties, view, .. } = self;
         let dst = [view.sge(SLOTS + slot, 0, SLOT_LEN)];
         let wr = RecvWr { dst: &dst, user_ctx: slot as u64 };
-        match jetty.post_recv(&[wr]).map_err(|error| error.reason) {
+        match jetties[lane as usize].post_recv(&[wr]).map_err(|error| error.reason) {
             Ok(()) => Ok(true),
             Err(PostReason::Full) => Ok(false),
             Err(reason) => Err(format!("a receive was refused: {reason}")),
@@ -142,7 +255,46 @@ impl Program {
     }
 }
 
+/// The jetty of `lane`; its context is its number.
+fn create(context: &Context, jfcs: &[Jfc; 2], lane: Lane) -> Result<Jetty, Status> {
+    let mode = lane.mode();
+    let depth = lane.receives().len().max(1) as u32;
+    // 5.12 ms, seven times: longer than any program here leaves its receives unposted.
+    let recv = JfrCfg { min_rnr_timer: 18, ..JfrCfg::new(mode, depth) };
+    let send =
+        JfsCfg { max_sge: 2, user_ctx: u64::from(lane.id()), ..JfsCfg::new(mode, SLOTS as u32) };
+    let recv = JettyRecv::Own { cfg: recv, jfc: &jfcs[1] };
+    let cfg = JettyCfg { id: lane.id(), ..JettyCfg::new(send, &jfcs[0], recv) };
+    context.create_jetty(&cfg)
+}
+
 impl View {
+    fn new(context: &Context, number: usize, nodes: usize) -> Result<Self, Status> {
+        let region = |len| Region::private(len).map_err(|_| Status::NoMemory);
+        let area = region(nodes * Lane::WITH_AREA * AREA_LEN)?;
+        let (local, vault) = (region(2 * SLOTS * SLOT_LEN)?, region(SMALL_LEN)?);
+        let register = |region: &Region, access, va, token| {
+            let cfg = SegmentCfg { user_iova: Some(va), ..SegmentCfg::new(access) };
+            context.register(region, &cfg.with_token(Token::new(token)), None)
+        };
+        let all = SegmentAccess::REMOTE_ALL;
+        let token = 0x600d_0000 + number as u32;
+        let victim = |initiator: usize| {
+            let va = VICTIM_VA + (initiator * SMALL_LEN) as u64;
+            register(&region(SMALL_LEN)?, all, va, token + 0x100 + initiator as u32)
+        };
+        Ok(Self {
+            peers: (0..nodes).map(|_| None).collect(),
+            area_seg: register(&area, all, AREA_VA, token)?,
+            local_seg: register(&local, SegmentAccess::LOCAL_ONLY, LOCAL_VA, token)?,
+            vault_seg: register(&vault, SegmentAccess::READ, VAULT_VA, token)?,
+            victim_segs: (0..nodes).map(victim).collect::<Result<_, _>>()?,
+            area,
+            local,
+            vault,
+        })
+    }
+
     /// `len` bytes of slot `slot` from `offset` on, as a request names them.
     #[must_use]
     pub(super) fn sge(&self, slot: usize, offset: usize, len: usize) -> LocalSge<'_> {
@@ -150,10 +302,25 @@ impl View {
         LocalSge { segment: &self.local_seg, addr, len: len as u32 }
     }
 
-    /// `offset` of the area that initiator `me` owns at `peer`.
-    #[must_use]
-    pub(super) fn remote<'a>(peer: &'a Peer, me: usize, offset: usize) -> RemoteAddr<'a> {
-        let addr = peer.segment.va() + (me * AREA_LEN + offset) as u64;
-        RemoteAddr { segment: &peer.segment, addr }
+    /// What the area of jetty `lane` of node `initiator` holds now.
+    ///
+    /// # Errors
+    /// The memory is gone.
+    pub(super) fn area(&self, initiator: usize, lane: Lane) -> Result<Vec<u8>, String> {
+        let mut found = vec![0; AREA_LEN];
+        let at = area_offset(initiator, lane);
+        self.area.read(at, &mut found).map_err(|error| error.to_string())?;
+        Ok(found)
     }
+}
+
+/// Offset of the area of jetty `lane` of node `initiator` at any target. A jetty
+/// without one names that of its node's first jetty, and never uses it.
+pub(super) const fn area_offset(initiator: usize, lane: Lane) -> usize {
+    (initiator * Lane::WITH_AREA + lane as usize % Lane::WITH_AREA) * AREA_LEN
+}
+
+/// `offset` bytes behind the start of `segment`.
+pub(super) fn at(segment: &ImportedSegment, offset: usize) -> RemoteAddr<'_> {
+    RemoteAddr { segment, addr: segment.va() + offset as u64 }
 }

@@ -43,6 +43,12 @@ pub struct SimPlan {
     pub len_max: u32,
     /// Chance that a node does not look at its queues in a turn, in a million.
     pub lazy_ppm: u32,
+    /// Chance that a node stops posting receives for a while, in a million.
+    pub dry_ppm: u32,
+    /// Chance that a jetty is stopped or deleted in a turn, in a million.
+    pub trouble_ppm: u32,
+    /// Nodes that die and come back.
+    pub kills: u32,
 }
 
 impl SimPlan {
@@ -77,7 +83,29 @@ impl SimPlan {
         }
         let len_max = pick(&mut rng, &[64, 3_000, 12_000]);
         let lazy_ppm = pick(&mut rng, &[0, 300_000, 800_000]);
-        Self { seed, fabric, work, requests: 60, len_max, lazy_ppm }
+        let mut plan = Self {
+            seed,
+            fabric,
+            work,
+            requests: 60,
+            len_max,
+            lazy_ppm,
+            dry_ppm: 0,
+            trouble_ppm: 0,
+            kills: 0,
+        };
+        if work == Work::All {
+            plan.dry_ppm = pick(&mut rng, &[0, 0, 20_000]);
+            plan.trouble_ppm = pick(&mut rng, &[0, 20_000, 200_000]);
+        }
+        plan
+    }
+
+    /// The same with nodes that die and come back.
+    #[must_use]
+    pub fn with_kills(mut self) -> Self {
+        self.kills = 1 + u32::from(self.seed.is_multiple_of(3));
+        self
     }
 }
 

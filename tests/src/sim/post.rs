@@ -1,0 +1,159 @@
+//! Posting: a random request, or one that the model needs to know where it stands.
+//!
+//! *Owns*: which jetty asks which node, flags. *Takes*: the run. *Gives*: posted requests, and the
+//! model told of them. *Must not*: judge.
+
+use urma_core::{LocalSge, PostReason, SendWr, WrFlags};
+
+use super::area::Effect;
+use super::book::{Fate, Pending};
+use super::draw::{Draw, Kind};
+use super::node::{Lane, SLOT_LEN, View, partner};
+use super::run::{Run, has_messages};
+use super::side::{Gait, Phase};
+
+/// From whom to whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Route {
+    pub(super) me: usize,
+    pub(super) lane: Lane,
+    pub(super) to: usize,
+}
+
+/// Whether success makes a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Signal {
+    Yes,
+    Maybe,
+}
+
+impl Run<'_> {
+    /// Posts one request of node `me`, if it has any left; false when it should not go on.
+    pub(super) fn post_random(&mut self, me: usize) -> Result<bool, String> {
+        if self.nodes[me].left == 0 || self.nodes[me].free.is_empty() {
+            return Ok(false);
+        }
+        let Some(route) = self.route(me) else { return Ok(true) };
+        let side = &self.nodes[me].sides[route.lane as usize];
+        let way = &side.ways[route.to];
+        if !matches!(side.gait, Gait::Ready | Gait::Suspended) || side.is_lost {
+            return Ok(true);
+        }
+        match way.phase {
+            Phase::Marked(_) => return Ok(true),
+            Phase::Broken if side.requests.is_empty() && side.gait == Gait::Ready => {
+                let draw = Draw::mark(&mut self.rng);
+                let number = self.next_number;
+                if self.post(route, &draw, Signal::Yes)? {
+                    let way = &mut self.nodes[me].sides[route.lane as usize].ways[route.to];
+                    way.phase = Phase::Marked(number);
+                }
+                return Ok(true);
+            }
+            Phase::Broken => return Ok(true),
+            // Who does not know yet that its target is dead goes on for a while.
+            Phase::Gone if route.lane != Lane::Main || self.rng.chance_ppm(800_000) => {
+                return Ok(true);
+            }
+            Phase::Gone | Phase::Open => {}
+        }
+        let word = |word| way.area.word(word);
+        let mut draw = Draw::new(&mut self.rng, self.plan, route.lane, word);
+        if draw.kind == Kind::Invalidate
+            && (way.victim != Fate::Success || way.phase != Phase::Open)
+        {
+            draw.kind = Kind::Nop;
+        }
+        let posted = self.post(route, &draw, Signal::Maybe)?;
+        if posted {
+            self.nodes[me].left -= 1;
+            if draw.kind == Kind::Invalidate {
+                self.nodes[me].sides[route.lane as usize].ways[route.to].victim = Fate::Refused;
+            }
+        }
+        Ok(posted)
+    }
+
+    /// Which jetty asks whom.
+    fn route(&mut self, me: usize) -> Option<Route> {
+        let count = self.nodes.len();
+        let lanes = if has_messages(self.plan) { 4 } else { Lane::WITH_AREA };
+        let lane = Lane::ALL[self.rng.index(lanes)];
+        let other = (me + 1 + self.rng.index(count - 1)) % count;
+        let to = if lane == Lane::Paired { partner(me, count)? } else { other };
+        Some(Route { me, lane, to })
+    }
+
+    /// What is under way unsignalled needs something behind it that tells of it.
+    pub(super) fn close_sides(&mut self, me: usize) -> Result<(), String> {
+        for lane in Lane::ALL {
+            let side = &self.nodes[me].sides[lane as usize];
+            let is_open = side.gait == Gait::Ready && !side.is_lost && side.requests.is_silent();
+            let has_slot = !self.nodes[me].free.is_empty();
+            let now = self.nodes[me].left == 0 || self.rng.chance_ppm(100_000);
+            if is_open && has_slot && now {
+                let count = self.nodes.len();
+                let to = partner(me, count).unwrap_or((me + 1) % count);
+                let mut draw = Draw::mark(&mut self.rng);
+                draw.kind = if lane == Lane::Datagrams { Kind::Send } else { Kind::Nop };
+                self.post(Route { me, lane, to }, &draw, Signal::Yes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts `draw` and tells the model; false when the queue is full.
+    fn post(&mut self, route: Route, draw: &Draw, signal: Signal) -> Result<bool, String> {
+        let Route { me, lane, to } = route;
+        let number = self.next_number;
+        let signalled = signal == Signal::Yes || !self.rng.chance_ppm(300_000);
+        let any_fence = self.rng.chance_ppm(50_000);
+        let Some(&slot) = self.nodes[me].free.last() else { return Ok(false) };
+        let node = &mut self.nodes[me];
+        let side = &mut node.sides[lane as usize];
+        let effects = draw.effects();
+        let late = |range| side.requests.is_read(to, &range);
+        let changes = || effects.iter().filter(|effect| !effect.is_read());
+        // Answers to reads may be gathered late; see the room of areas.
+        let withdraws = draw.kind == Kind::Invalidate;
+        let fence = withdraws || changes().any(|effect| late(effect.range())) || any_fence;
+        let mut flags = WrFlags::empty();
+        flags.set(WrFlags::COMPLETE, signalled);
+        flags.set(WrFlags::FENCE, fence && lane != Lane::Datagrams);
+
+        let Some(program) = node.program.as_mut() else { return Ok(false) };
+        let Some(peer) = program.view.peers[to].as_ref() else { return Ok(false) };
+        program.view.local.write(slot * SLOT_LEN, &draw.bytes).map_err(|e| e.to_string())?;
+        let pieces = pieces(&program.view, slot, draw.bytes.len());
+        let op = draw.op(peer, (me, lane), &pieces, program.view.sge(slot, 0, 8));
+        let target = &peer.targets[lane.receiver() as usize];
+        let wr = SendWr { flags, ..SendWr::new(op, target, number) };
+        match program.jetties[lane as usize].post_send(&[wr]).map_err(|error| error.reason) {
+            Ok(()) => {}
+            Err(PostReason::Full) => return Ok(false),
+            Err(reason) => return Err(format!("request {number} was refused: {reason}")),
+        }
+        self.fabric.note(format_args!("post {number} {route:?} {:?} {flags:?}", draw.kind));
+        let way = &mut side.ways[to];
+        let reads = effects.iter().find(|effect| effect.is_read()).map(Effect::range);
+        let fate = draw.fate(way.victim);
+        let doomed = way.phase == Phase::Gone;
+        if !doomed {
+            way.line.extend(draw.message(number, peer));
+            effects.into_iter().for_each(|effect| way.area.push(number, effect));
+        }
+        let brings = draw.brings();
+        side.requests.push(Pending { number, to, signalled, slot, fate, doomed, brings, reads });
+        node.free.pop();
+        self.next_number += 1;
+        self.check_way(route)?;
+        Ok(true)
+    }
+}
+
+/// Two pieces of the slot, in order.
+fn pieces(view: &View, slot: usize, len: usize) -> Vec<LocalSge<'_>> {
+    let cut = len / 3;
+    let pieces = [(0, cut), (cut, len - cut)].into_iter().filter(|&(_, len)| len > 0);
+    pieces.map(|(at, len)| view.sge(slot, at, len)).collect()
+}

@@ -1,0 +1,183 @@
+//! Trouble: jetties that are stopped under traffic, nodes that die and come back.
+//!
+//! *Owns*: when it happens. *Takes*: the run. *Gives*: the model told of it. *Must not*: judge.
+
+use urma_core::{Completion, JettyState, Status};
+
+use super::book::Fate;
+use super::node::{Lane, Program, partner};
+use super::run::Run;
+use super::side::{Gait, Phase, Way};
+
+/// Longest time that a node is dead, in ns.
+const DEAD_NS: u64 = 40_000_000;
+/// The restless jetty.
+const RESTLESS: usize = Lane::Restless as usize;
+/// The paired jetty.
+const PAIRED: usize = Lane::Paired as usize;
+
+impl Run<'_> {
+    /// Stops the restless jetty of `node` in some way, or brings it back.
+    pub(super) fn trouble(&mut self, node: usize) -> Result<(), String> {
+        let is_over = self.nodes[node].left == 0;
+        let side = &self.nodes[node].sides[RESTLESS];
+        match side.gait {
+            Gait::Ready if is_over || !self.rng.chance_ppm(self.plan.trouble_ppm) => Ok(()),
+            Gait::Ready => match self.rng.below(5) {
+                0 => self.change(node, JettyState::Suspended, Gait::Suspended),
+                1 => self.stop(node, JettyState::Error, Gait::Error),
+                2 => self.flush(node),
+                3 => self.stop(node, JettyState::Reset, Gait::Reset),
+                _ => self.renew(node, Lane::Restless),
+            },
+            Gait::Suspended if is_over || self.rng.chance_ppm(300_000) => {
+                self.change(node, JettyState::Ready, Gait::Ready)
+            }
+            Gait::Suspended if self.rng.chance_ppm(20_000) => {
+                self.stop(node, JettyState::Error, Gait::Error)
+            }
+            Gait::Flushed => {
+                self.change(node, JettyState::Reset, Gait::Reset)?;
+                self.change(node, JettyState::Ready, Gait::Ready)
+            }
+            Gait::Reset => self.leave_reset(node),
+            Gait::Suspended | Gait::Error => Ok(()),
+        }
+    }
+
+    fn change(&mut self, node: usize, state: JettyState, gait: Gait) -> Result<(), String> {
+        self.fabric.note(format_args!("{node} restless: {state:?}"));
+        let Some(program) = self.program(node) else { return Ok(()) };
+        let changed = program.jetties[RESTLESS].modify(state);
+        self.nodes[node].sides[RESTLESS].gait = gait;
+        changed.map_err(|status| format!("node {node}, to {state:?}: {status}"))
+    }
+
+    /// To a state in which what is under way breaks down.
+    fn stop(&mut self, node: usize, state: JettyState, gait: Gait) -> Result<(), String> {
+        self.nodes[node].sides[RESTLESS].break_down();
+        self.change(node, state, gait)
+    }
+
+    fn flush(&mut self, node: usize) -> Result<(), String> {
+        self.fabric.note(format_args!("{node} restless: flush"));
+        self.nodes[node].sides[RESTLESS].break_down();
+        self.nodes[node].sides[RESTLESS].gait = Gait::Error;
+        let mut flushed = [Completion::default(); 8];
+        let Some(program) = self.program(node) else { return Ok(()) };
+        let count = program.jetties[RESTLESS].flush(&mut flushed);
+        let count = count.map_err(|status| format!("flush of node {node}: {status}"))?;
+        flushed[..count].iter().try_for_each(|completion| self.on_request(node, completion))
+    }
+
+    /// Once everything of before the reset ended.
+    fn leave_reset(&mut self, node: usize) -> Result<(), String> {
+        let Some(program) = self.program(node) else { return Ok(()) };
+        let status = program.jetties[RESTLESS].query().map_err(|status| status.to_string())?;
+        if status.send_pending > 0 {
+            return Ok(());
+        }
+        self.poll(node)?;
+        self.retire_silent(node, Lane::Restless)?;
+        self.change(node, JettyState::Ready, Gait::Ready)
+    }
+
+    /// Deletes the jetty of `lane` under traffic and makes it again.
+    fn renew(&mut self, node: usize, lane: Lane) -> Result<(), String> {
+        self.fabric.note(format_args!("{node} {lane:?}: renewed"));
+        self.nodes[node].sides[lane as usize].break_down();
+        let Some(program) = self.program(node) else { return Ok(()) };
+        let renewed = program.renew(lane);
+        renewed.map_err(|status| format!("node {node}, renewing {lane:?}: {status}"))?;
+        self.poll(node)?;
+        self.retire_silent(node, lane)
+    }
+
+    /// `me` imports `other`.
+    pub(super) fn meet(&mut self, me: usize, other: usize) -> Result<(), Status> {
+        let face = self.nodes[other].program.as_ref().map(Program::face);
+        match (self.program(me), face) {
+            (Some(program), Some(face)) => program.meet(me, other, &face),
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills `node` or starts it again, when it is time.
+    pub(super) fn life(&mut self, node: usize) -> Result<(), String> {
+        let is_dead = self.nodes[node].program.is_none();
+        if is_dead && self.fabric.now() >= self.nodes[node].back_at {
+            return self.revive(node);
+        }
+        let all_live = self.nodes.iter().all(|node| node.program.is_some());
+        if self.kills > 0 && all_live && self.rng.chance_ppm(20_000) {
+            self.kills -= 1;
+            self.kill(node);
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, node: usize) {
+        self.fabric.kill(node);
+        self.graves.extend(self.nodes[node].program.take());
+        self.nodes[node].back_at = self.fabric.now() + self.rng.below(DEAD_NS);
+        // Datagrams are never missed: nothing has to follow them.
+        for side in &mut self.nodes[node].sides[..Lane::Datagrams as usize] {
+            side.break_down();
+        }
+        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            for side in &mut self.nodes[other].sides {
+                side.requests.doom(Some(node));
+                side.ways[node] = Way { phase: Phase::Gone, ..Way::default() };
+            }
+        }
+        if let Some(other) = partner(node, self.nodes.len()) {
+            let side = &mut self.nodes[other].sides[PAIRED];
+            side.requests.doom(None);
+            side.is_lost = true;
+        }
+    }
+
+    fn revive(&mut self, node: usize) -> Result<(), String> {
+        let count = self.nodes.len();
+        let say = |what: &str, status: Status| format!("next life of {node}, {what}: {status}");
+        self.fabric.restart(node).map_err(|error| error.to_string())?;
+        let program = Program::open(&self.fabric, node, count);
+        self.nodes[node].begin(program.map_err(|status| say("opening", status))?);
+        let others: Vec<_> = (0..count).filter(|&other| other != node).collect();
+        if let Some(survivor) = partner(node, count) {
+            self.end_pair(survivor)?;
+        }
+        for &other in &others {
+            // A way lasts as long as its last user: the old imports go first.
+            if let Some(program) = self.program(other) {
+                program.view.peers[node] = None;
+            }
+            self.meet(node, other).map_err(|status| say("importing", status))?;
+            self.meet(other, node).map_err(|status| say("being imported", status))?;
+            for side in &mut self.nodes[other].sides {
+                side.ways[node] = Way::default();
+            }
+            for side in &mut self.nodes[node].sides {
+                let victim = &mut side.ways[other].victim;
+                *victim = if *victim == Fate::Success { Fate::Success } else { Fate::Either };
+            }
+        }
+        let Some(survivor) = partner(node, count) else { return Ok(()) };
+        for (me, other) in [(node, survivor), (survivor, node)] {
+            let Some(program) = self.program(me) else { continue };
+            program.pair(other).map_err(|status| say("pairing", status))?;
+        }
+        Ok(())
+    }
+
+    /// The survivor's paired jetty belonged to the life before.
+    fn end_pair(&mut self, survivor: usize) -> Result<(), String> {
+        self.renew(survivor, Lane::Paired)?;
+        let unposted = self.nodes[survivor].unposted[PAIRED].len();
+        if unposted != Lane::Paired.receives().len() {
+            return Err(format!("node {survivor}: {unposted} receives of its pair came back"));
+        }
+        self.nodes[survivor].sides[PAIRED].is_lost = false;
+        Ok(())
+    }
+}
