@@ -7,14 +7,18 @@
 //! for all messages of its lane before it (`-Q`). The clock is looked at once per batch of
 //! completions, never per message.
 
-use urma_core::{Completion, PostReason, SendWr, WrFlags};
+use urma_core::{Completion, LocalSge, PostReason, SendWr, WrFlags};
 
 use crate::{
     channel::BATCH,
     error::RunError,
+    layout::Word,
+    pace::Pace,
     pass::{Pass, Taken},
     plan::{Mode, Verb},
+    receive::credited,
     requests,
+    session::Ground,
     stats::Peak,
     verify::Verify,
 };
@@ -36,8 +40,11 @@ pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
         Stream::new(pass, &wrs, (0, warm_up)).run(pass)?;
     }
     let span = (0, pass.iterations());
-    let mut taken = Stream::new(pass, &wrs, span).run(pass)?;
-    if test.command.verb() == Verb::Send && test.bidirection {
+    let mut stream = Stream::new(pass, &wrs, span);
+    stream.flat = test.flat.then_some((ground, &pieces[..]));
+    stream.credit = test.credit.map(|credit| u64::from(credit.threshold));
+    let mut taken = stream.run(pass)?;
+    if test.has_receives() && test.bidirection {
         let expected = is_countable(pass).then(|| pass.iterations() * u64::from(test.jettys));
         pass.drain(expected)?;
     }
@@ -54,11 +61,11 @@ fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     if test.verify && test.command.verb() == Verb::Write {
         return crate::verify::passive_rounds(pass);
     }
-    if test.command.verb() == Verb::Send && is_countable(pass) {
+    if test.has_receives() && is_countable(pass) {
         receive_all(pass, pass.iterations() * u64::from(test.jettys))?;
     } else {
         pass.attend()?;
-        if test.command.verb() == Verb::Send {
+        if test.has_receives() {
             pass.drain(None)?;
         }
     }
@@ -67,7 +74,8 @@ fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
 
 /// Whether the receiver knows how many messages will come.
 fn is_countable(pass: &Pass<'_, '_>) -> bool {
-    pass.test().mode != Mode::Um && pass.test().iterations().is_some()
+    let test = pass.test();
+    test.mode != Mode::Um && test.iterations().is_some() && !test.err_continue
 }
 
 fn receive_all(pass: &mut Pass<'_, '_>, expected: u64) -> Result<(), RunError> {
@@ -113,6 +121,12 @@ pub(crate) struct Stream<'p, 'a> {
     is_timed: bool,
     has_peak: bool,
     is_sending: bool,
+    /// Pieces of which each request is made when it is posted.
+    flat: Option<(&'a Ground, &'a [LocalSge<'a>])>,
+    /// Messages that may be on their way.
+    credit: Option<u64>,
+    /// Intended starts, lane by lane.
+    paces: Vec<Pace>,
 }
 
 /// Bits of a user context that hold the message number; the lane is above them.
@@ -151,7 +165,10 @@ impl<'p, 'a> Stream<'p, 'a> {
             verify: test.verify.then(|| Verify::new(pass)),
             is_timed: test.iterations().is_none(),
             has_peak: !pass.plan.no_peak,
-            is_sending: test.command.verb() == Verb::Send && test.bidirection,
+            is_sending: test.has_receives() && test.bidirection,
+            flat: None,
+            credit: None,
+            paces: Vec::new(),
         }
     }
 
@@ -160,6 +177,15 @@ impl<'p, 'a> Stream<'p, 'a> {
         let first = self.lanes.first().map_or(0, |lane| lane.posted);
         let end_ns = pass.end_ns();
         let start_ns = pass.clock.now_ns();
+        if let Some(rate) = &pass.test().rate
+            && first == 0
+        {
+            let pace = Pace::new(rate, pass.layout.size, self.lanes.len() as u64, start_ns);
+            self.paces = vec![pace; self.lanes.len()];
+        }
+        if let Some((live, _)) = &mut pass.live {
+            live.start(start_ns);
+        }
         let window = u64::from(self.cq_mod) * self.lanes.len() as u64;
         let mut peak = Peak::new(window, start_ns);
         let mut patience = pass.patience();
@@ -183,16 +209,21 @@ impl<'p, 'a> Stream<'p, 'a> {
             if self.has_peak || self.is_timed {
                 let now_ns = pass.clock.now_ns();
                 peak.on_completed(retired, now_ns);
-                if now_ns >= end_ns {
+                if now_ns >= end_ns || pass.on_progress(retired, now_ns)? {
                     self.stop();
                 }
             }
         }
+        let latency = self.paces.drain(..).map(|pace| pace.latency).reduce(|mut all, lane| {
+            all += lane;
+            all
+        });
         let since = |lane: &Lane| lane.done_ns.saturating_sub(start_ns);
         Ok(Taken {
             messages: self.lanes.iter().map(|lane| lane.retired - first).collect(),
             nanos: self.lanes.iter().map(since).collect(),
             best_ns: if self.has_peak { peak.best_ns() } else { None },
+            latency,
             ..Taken::default()
         })
     }
@@ -215,12 +246,12 @@ impl<'p, 'a> Stream<'p, 'a> {
             let state = &self.lanes[lane];
             let room = self.depth - (state.posted - state.retired);
             let count = self.post_list.min(state.target - state.posted);
-            if count == 0 || room < count {
+            if count == 0 || room < count || !self.may_start(pass, lane, count)? {
                 return Ok(());
             }
             self.batch.clear();
             for _ in 0..count {
-                self.push(lane)?;
+                self.push(pass, lane)?;
             }
             let Some(queue) = pass.ends.lanes.get_mut(lane) else { return Ok(()) };
             let Err(error) = queue.post(&self.batch) else { continue };
@@ -232,11 +263,36 @@ impl<'p, 'a> Stream<'p, 'a> {
         }
     }
 
+    /// Whether the lane's next `count` messages may start: by the plan of an open loop, and by
+    /// what the receiver told.
+    #[inline]
+    fn may_start(&self, pass: &Pass<'_, '_>, lane: usize, count: u64) -> Result<bool, RunError> {
+        let posted = self.lanes[lane].posted;
+        if let Some(pace) = self.paces.get(lane)
+            && pace.due(pass.clock.now_ns()) < posted + count
+        {
+            return Ok(false);
+        }
+        let Some(threshold) = self.credit else { return Ok(true) };
+        let at = usize::try_from(pass.layout.word(lane, Word::CreditIn)).unwrap_or(usize::MAX);
+        let known = credited(pass.region().load_u64(at)?, pass.index);
+        Ok(posted + count - known.min(posted) <= threshold)
+    }
+
     /// Puts the lane's next message into the batch.
     #[inline]
-    fn push(&mut self, lane: usize) -> Result<(), RunError> {
+    fn push(&mut self, pass: &Pass<'_, '_>, lane: usize) -> Result<(), RunError> {
         let state = &mut self.lanes[lane];
-        let mut wr = self.wrs[lane * self.places + state.place];
+        let index = lane * self.places + state.place;
+        let mut wr = match self.flat {
+            None => self.wrs[index],
+            Some((ground, pieces)) => {
+                let sges = usize::try_from(pass.test().sges).unwrap_or(1);
+                let piece = pieces.get(index * sges..(index + 1) * sges).unwrap_or(&[]);
+                let at = (lane, state.place as u64);
+                requests::request(ground, pass.test(), &pass.layout, at, piece)
+            }
+        };
         let number = state.posted;
         wr.user_ctx = (lane as u64) << NUMBER_BITS | number;
         state.until_signal -= 1;
@@ -279,6 +335,14 @@ impl<'p, 'a> Stream<'p, 'a> {
             let number = completion.user_ctx & ((1 << NUMBER_BITS) - 1);
             let Some(state) = self.lanes.get_mut(lane) else { continue };
             let from = state.retired;
+            if number < from {
+                // A flushed request whose successors are known to be done.
+                continue;
+            }
+            if let Some(pace) = self.paces.get_mut(lane) {
+                let now_ns = pass.clock.now_ns();
+                (from..=number).for_each(|number| pace.on_completed(number, now_ns));
+            }
             *retired += number + 1 - from;
             state.retired = number + 1;
             if state.retired == state.target {
@@ -301,6 +365,13 @@ impl<'p, 'a> Stream<'p, 'a> {
         if !self.is_sending {
             pass.ends.sends.rest(patience)?;
         }
-        patience.wait("waiting for completions").map(|_| ())
+        if !self.paces.is_empty() && self.lanes.iter().all(|lane| lane.posted == lane.retired) {
+            // Nothing is under way: the next start is in the future, by plan.
+            patience.renew();
+        }
+        if patience.wait("waiting for completions")? {
+            pass.oob.check()?;
+        }
+        Ok(())
     }
 }

@@ -15,36 +15,46 @@ use crate::{
 /// Completions taken by one poll.
 pub(crate) const BATCH: usize = 64;
 
-/// How long a wait for an event lasts before the bound is looked at again.
-const EVENT_WAIT: Duration = Duration::from_millis(100);
-
 /// A completion queue of this program.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) jfc: Jfc,
     jfce: Option<Jfce>,
+    event_wait: Duration,
+    failures: Failures,
+    /// Requests that failed and were counted.
+    pub(crate) errors: u64,
     batch: [Completion; BATCH],
 }
 
 impl Channel {
     /// A JFC as `cfg` says; with events, a JFCE of its own.
-    pub(crate) fn open(context: &Context, cfg: &JfcCfg, events: Events) -> Result<Self, RunError> {
+    pub(crate) fn open(
+        context: &Context,
+        cfg: &JfcCfg,
+        (events, event_wait): (Events, Duration),
+        failures: Failures,
+    ) -> Result<Self, RunError> {
         let jfce = match events {
             Events::Off => None,
             Events::On => Some(context.create_jfce().map_err(api("creating a JFCE"))?),
         };
         let jfc = context.create_jfc(cfg, jfce.as_ref()).map_err(api("creating a JFC"))?;
-        Ok(Self { jfc, jfce, batch: [Completion::default(); BATCH] })
+        let batch = [Completion::default(); BATCH];
+        Ok(Self { jfc, jfce, event_wait, failures, errors: 0, batch })
     }
 
-    /// What is there; never waits. All of them are successes.
+    /// What is there; never waits. All of them are successes, unless failures are counted.
     #[inline]
     pub(crate) fn poll(&mut self) -> Result<&[Completion], RunError> {
         let count = self.jfc.poll(&mut self.batch).map_err(api("polling"))?;
         let got = self.batch.get(..count).unwrap_or(&[]);
         for completion in got {
             if completion.status != CrStatus::Success {
-                return Err(RunError::failed(completion.status, completion.user_ctx));
+                if self.failures == Failures::Fatal {
+                    return Err(RunError::failed(completion.status, completion.user_ctx));
+                }
+                self.errors += 1;
             }
         }
         Ok(got)
@@ -57,13 +67,23 @@ impl Channel {
         patience.looks |= LOOKS - 1;
         self.jfc.arm(Arm::Any).map_err(api("arming a JFC"))?;
         let mut ready = [0; 1];
-        let count = jfce.wait(&mut ready, Some(EVENT_WAIT)).map_err(api("waiting for an event"))?;
+        let count =
+            jfce.wait(&mut ready, Some(self.event_wait)).map_err(api("waiting for an event"))?;
         let count = u32::try_from(count).unwrap_or(0);
         if count != 0 {
             self.jfc.ack_events(count).map_err(api("acknowledging an event"))?;
         }
         Ok(())
     }
+}
+
+/// What a failed request does to the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failures {
+    /// It ends it.
+    Fatal,
+    /// It is counted.
+    Counted,
 }
 
 /// Whether a channel sleeps on events.

@@ -6,6 +6,12 @@
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+mod extra;
+mod refused;
+
+pub(crate) use extra::{BondMode, BwUnit, Extra, HugePage, Management, RateUnit};
+pub(crate) use refused::RefusedArgs;
+
 /// The eight tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "snake_case")]
@@ -62,7 +68,12 @@ pub(crate) enum Spin {
 /// Without -S this side is the server and waits; with -S ADDRESS it is the client. Give both sides
 /// the same test options: they are compared before the device is opened.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "urma_perftest", version, max_term_width = 100)]
+#[command(
+    name = "urma_perftest",
+    version,
+    max_term_width = 100,
+    after_help = "Two results of --json are compared by: urma_perftest compare A.json B.json"
+)]
 pub(crate) struct Cli {
     /// The test
     #[arg(value_enum)]
@@ -104,6 +115,10 @@ pub(crate) struct Cli {
     #[arg(short = 'b', long = "simplex_mode")]
     pub(crate) simplex: bool,
 
+    /// Receives of at most 12 bytes come in the completion itself (SEND)
+    #[arg(short = 'c', long = "jfc_inline")]
+    pub(crate) jfc_inline: bool,
+
     /// Sleep on completion events instead of polling (not for WRITE)
     #[arg(short = 'e', long = "use_jfce")]
     pub(crate) use_jfce: bool,
@@ -111,6 +126,14 @@ pub(crate) struct Cli {
     /// Acknowledgement timeout: 4.096 us * 2^CODE, 0 to 31
     #[arg(short = 'E', long = "err_timeout", value_name = "CODE", default_value_t = 17)]
     pub(crate) err_timeout: u8,
+
+    /// Make every request at the moment it is posted, as the flat calls do (with -b)
+    #[arg(short = 'f', long = "use_flat_api")]
+    pub(crate) use_flat_api: bool,
+
+    /// Warn when the frequencies of the cores drift
+    #[arg(short = 'F', long = "cpu_freq_f")]
+    pub(crate) cpu_freq: bool,
 
     /// Messages of at most so many bytes go inline; 0 = none (WRITE and SEND)
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES", default_value_t = 0)]
@@ -125,13 +148,17 @@ pub(crate) struct Cli {
     #[arg(short = 'J', long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) jettys: u32,
 
-    /// Token policy: 0 none, 1 plain text
+    /// Token policy: 0 none, 1 plain text (2 signed and 3 encrypted are refused)
     #[arg(short = 'K', long = "token_policy", value_name = "POLICY", default_value_t = 0)]
     pub(crate) token_policy: u8,
 
     /// Requests posted by one call (bandwidth tests)
     #[arg(short = 'l', long = "jfs_post_list", value_name = "COUNT", default_value_t = 1)]
     pub(crate) jfs_post_list: u32,
+
+    /// Queues without a lock inside; those of this device never have one
+    #[arg(short = 'L', long = "lock_free")]
+    pub(crate) lock_free: bool,
 
     /// Do not compute the peak bandwidth; reads the clock only at the ends
     #[arg(short = 'N', long = "no_peak")]
@@ -173,6 +200,14 @@ pub(crate) struct Cli {
     #[arg(short = 'w', long = "warm_up")]
     pub(crate) warm_up: bool,
 
+    /// Run until interrupted, or for -D; a row every so many seconds (bandwidth) [default: 2]
+    #[arg(short = 'y', long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    pub(crate) infinite: Option<u32>,
+
+    /// Say on standard error what the stack does
+    #[arg(short = 'v', long)]
+    pub(crate) verbose: bool,
+
     /// Index of the EID on the device
     #[arg(long = "eid_idx", value_name = "INDEX", default_value_t = 0)]
     pub(crate) eid_idx: u32,
@@ -213,7 +248,42 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Print the distribution of latencies too (bandwidth tests: with --rate_limit)
+    #[arg(long)]
+    pub(crate) histogram: bool,
+
+    /// Fail (exit code 1) when this holds for a result, e.g. 't_avg[us] > 5 && bytes == 8'
+    #[arg(long = "fail-if", value_name = "EXPR")]
+    pub(crate) fail_if: Vec<String>,
+
     /// Longest silence of the peer in seconds before the test is given up
     #[arg(long = "wait-timeout", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) wait_timeout: u32,
+
+    #[command(flatten)]
+    pub(crate) extra: Extra,
+
+    #[command(flatten)]
+    pub(crate) refused: RefusedArgs,
+}
+
+/// Compares two results of `--json`: the ratio of each column.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "urma_perftest-compare", bin_name = "urma_perftest compare", version)]
+pub(crate) struct CompareCli {
+    /// The result that counts as 1
+    #[arg(value_name = "A.json")]
+    pub(crate) base: std::path::PathBuf,
+
+    /// The other result
+    #[arg(value_name = "B.json")]
+    pub(crate) other: std::path::PathBuf,
+
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Fail (exit code 1) when this holds for a row of ratios, e.g. 't_avg[us] > 1.2'
+    #[arg(long = "fail-if", value_name = "EXPR")]
+    pub(crate) fail_if: Vec<String>,
 }

@@ -7,18 +7,24 @@
 //! wait, poll. The last byte of a WRITE is a counter; who waits for it calls nothing until it
 //! changes (`--spin memory`).
 
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
 use urma_core::{LocalSge, SendOp, SendWr, WrFlags};
 use urma_mem::Region;
 
 use crate::{
     channel::Patience,
     cli::Spin,
+    clock::pause,
     error::RunError,
+    pace::{Pace, distribution},
     pass::{Pass, Taken, sample},
     pattern::{self, Pattern},
-    plan::Verb,
+    plan::{Test, Verb},
     receive::{guard_len, message_number},
     requests,
+    session::Ground,
 };
 
 /// Runs one size.
@@ -40,8 +46,14 @@ struct Record {
     start_ns: u64,
     last_ns: u64,
     end_ns: u64,
+    /// Every iteration, when a run by duration shall have a distribution.
+    latency: Option<Histogram<u64>>,
+    /// Open loop.
+    pace: Option<Pace>,
 }
 
+/// A longer wait for an intended start sleeps, nanoseconds.
+const SLEEP_NS: u64 = 2_000_000;
 /// Iterations between two looks at the clock, by duration.
 const UNTIMED: u64 = 64;
 
@@ -52,7 +64,32 @@ impl Record {
         let room = if is_kept { usize::try_from(iterations).unwrap_or(0) } else { 0 };
         let samples = Vec::with_capacity(room);
         let (end_ns, now) = (pass.end_ns(), pass.clock.now_ns());
-        Self { samples, is_kept, done: 0, iterations, start_ns: now, last_ns: now, end_ns }
+        let rate = pass.test().rate.as_ref();
+        Self {
+            samples,
+            is_kept,
+            done: 0,
+            iterations,
+            start_ns: now,
+            last_ns: now,
+            end_ns,
+            latency: (pass.plan.histogram && !is_kept).then(distribution),
+            pace: rate.map(|rate| Pace::new(rate, pass.layout.size, 1, now)),
+        }
+    }
+
+    /// Open loop: waits until the next iteration is to start.
+    fn await_start(&self, pass: &Pass<'_, '_>) {
+        let Some(pace) = &self.pace else { return };
+        let start_ns = pace.intended_ns(self.done);
+        loop {
+            let left = start_ns.saturating_sub(pass.clock.now_ns());
+            match left {
+                0 => return,
+                SLEEP_NS.. => pause(Duration::from_nanos(left - SLEEP_NS / 2)),
+                _ => std::hint::spin_loop(),
+            }
+        }
     }
 
     fn goes_on(&self) -> bool {
@@ -63,9 +100,20 @@ impl Record {
     #[inline]
     fn take(&mut self, pass: &Pass<'_, '_>) {
         self.done += 1;
-        if self.is_kept {
+        if let Some(pace) = &mut self.pace {
+            let now_ns = pass.clock.now_ns();
+            pace.on_completed(self.done - 1, now_ns);
+            if self.is_kept {
+                self.samples.push(sample(now_ns - pace.intended_ns(self.done - 1)));
+            }
+            self.last_ns = now_ns;
+        } else if self.is_kept {
             let now_ns = pass.clock.now_ns();
             self.samples.push(sample(now_ns - self.last_ns));
+            self.last_ns = now_ns;
+        } else if let Some(latency) = &mut self.latency {
+            let now_ns = pass.clock.now_ns();
+            latency.saturating_record((now_ns - self.last_ns).max(1));
             self.last_ns = now_ns;
         } else if self.done.is_multiple_of(UNTIMED) {
             self.last_ns = pass.clock.now_ns();
@@ -82,6 +130,7 @@ impl Record {
             samples: self.samples,
             messages: vec![self.done],
             nanos: vec![self.last_ns - self.start_ns],
+            latency: self.pace.map(|pace| pace.latency).or(self.latency),
             ..Taken::default()
         }
     }
@@ -103,7 +152,13 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
             chain(&mut wr.op, record.done);
             before_fetch(pass, record.done)?;
         }
+        if test.flat {
+            let piece = pieces.get(..sges(&test)).unwrap_or(&[]);
+            let made = requests::request(ground, &test, &layout, (0, 0), piece);
+            wr = SendWr { flags: made.flags | WrFlags::COMPLETE, ..made };
+        }
         wr.user_ctx = record.done;
+        record.await_start(pass);
         if let Some(lane) = pass.ends.lanes.first_mut() {
             lane.post(std::slice::from_ref(&wr))?;
         }
@@ -173,7 +228,7 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     let wrs = requests::requests(ground, &test, &layout, &pieces);
     let mut wr = first(&wrs)?;
     wr.flags |= WrFlags::COMPLETE;
-    let mut side = PingPong::new(pass, wr, &pieces)?;
+    let mut side = PingPong::new((pass, ground), wr, &pieces)?;
     pass.oob.meet(PREPARED)?;
     let mut record = Record::start(pass);
     if pass.plan.is_client() {
@@ -211,12 +266,20 @@ struct PingPong<'a> {
     depth: u32,
     verify: Option<u64>,
     patience: Patience,
+    ground: &'a Ground,
+    /// Of what a flat request is made.
+    piece: &'a [LocalSge<'a>],
+    is_flat: bool,
 }
 
 impl<'a> PingPong<'a> {
-    fn new(pass: &Pass<'_, '_>, wr: SendWr<'a>, pieces: &[LocalSge<'_>]) -> Result<Self, RunError> {
+    fn new(
+        (pass, ground): (&Pass<'_, '_>, &'a Ground),
+        wr: SendWr<'a>,
+        pieces: &'a [LocalSge<'a>],
+    ) -> Result<Self, RunError> {
         let test = pass.test();
-        let piece = pieces.first().map_or(0, |piece| piece.addr - pass.ground.segment.va());
+        let piece = pieces.first().map_or(0, |piece| piece.addr - pass.ground.segment(0).va());
         let side = Self {
             wr,
             verb: test.command.verb(),
@@ -229,6 +292,9 @@ impl<'a> PingPong<'a> {
             depth: test.jfs_depth,
             verify: test.verify.then_some(test.seed),
             patience: pass.patience(),
+            ground,
+            piece: pieces.get(..sges(test)).unwrap_or(&[]),
+            is_flat: test.flat,
         };
         side.clear()?;
         Ok(side)
@@ -263,6 +329,11 @@ impl<'a> PingPong<'a> {
         if self.verb == Verb::Write {
             self.region.store_u8(self.source + self.len - 1, Self::counter(done))?;
         }
+        if self.is_flat {
+            let (test, layout) = (pass.test(), &pass.layout);
+            let made = requests::request(self.ground, test, layout, (0, 0), self.piece);
+            self.wr = SendWr { flags: made.flags | WrFlags::COMPLETE, ..made };
+        }
         self.wr.user_ctx = done;
         if let Some(lane) = pass.ends.lanes.first_mut() {
             lane.post(std::slice::from_ref(&self.wr))?;
@@ -293,7 +364,7 @@ impl<'a> PingPong<'a> {
     #[inline]
     fn await_peer(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<bool, RunError> {
         let came = match self.verb {
-            Verb::Write => self.await_write(pass, done)?,
+            Verb::Write if !pass.test().imm => self.await_write(pass, done)?,
             _ => self.await_send(pass, done)?,
         };
         self.patience.renew();
@@ -338,6 +409,11 @@ impl<'a> PingPong<'a> {
         }
         Ok(true)
     }
+}
+
+/// Pieces of a request.
+fn sges(test: &Test) -> usize {
+    usize::try_from(test.sges).unwrap_or(1)
 }
 
 fn first<'a>(wrs: &[SendWr<'a>]) -> Result<SendWr<'a>, RunError> {

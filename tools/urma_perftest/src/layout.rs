@@ -13,6 +13,8 @@ use crate::plan::{Refusal, Test, Verb};
 const LINE: u64 = 64;
 /// The halves start at pages.
 const PAGE: u64 = 4096;
+/// Huge pages.
+const HUGE_PAGE: u64 = 2 << 20;
 /// Most places of a lane; a longer walk takes larger strides.
 const PLACES_MAX: u64 = 1 << 16;
 /// Poisoned bytes behind a message that is verified.
@@ -33,7 +35,25 @@ pub(crate) struct Layout {
     pub(crate) receives: u64,
     /// Bytes of half the buffer; the same for all sizes of a test.
     half: u64,
+    /// Jetties.
+    lanes: u64,
+    /// The buffer is a multiple of this.
+    page: u64,
 }
+
+/// Words that a lane has beside its messages. Each has a cache line of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Word {
+    /// What this side tells the peer of its receives.
+    CreditOut,
+    /// What the peer tells of its receives.
+    CreditIn,
+    /// What notifications of the peer's writes store.
+    Notify,
+}
+
+/// Words of a lane.
+const WORDS: u64 = 3;
 
 impl Layout {
     /// The places for messages of `size` bytes.
@@ -46,7 +66,7 @@ impl Layout {
             let other = Self::without_half(test, *size);
             layout.half = layout.half.max(other.needed(u64::from(test.jettys)));
         }
-        if layout.half * 2 > BUFFER_MAX {
+        if layout.buffer_len() > BUFFER_MAX {
             let why = "message size, jetties, depth or --span need a buffer of more than 8 GiB";
             return Err(Refusal(why.to_owned()));
         }
@@ -64,10 +84,10 @@ impl Layout {
         let receives = match (is_send, test.verify) {
             (false, _) => 0,
             (true, false) => 1,
-            (true, true) if test.share_jfr => u64::from(test.jfr_depth),
-            (true, true) => u64::from(test.jfr_depth) * u64::from(test.jettys),
+            (true, true) => u64::from(test.jfr_depth) * u64::from(test.jfrs()),
         };
-        Self { size, stride, places, receives, half: 0 }
+        let page = if test.huge { HUGE_PAGE } else { PAGE };
+        Self { size, stride, places, receives, half: 0, lanes: u64::from(test.jettys), page }
     }
 
     fn needed(&self, lanes: u64) -> u64 {
@@ -77,7 +97,12 @@ impl Layout {
 
     /// Bytes of the whole buffer.
     pub(crate) fn buffer_len(&self) -> u64 {
-        self.half * 2
+        (self.half * 2 + self.lanes * WORDS * LINE).next_multiple_of(self.page)
+    }
+
+    /// Offset of a word of a lane.
+    pub(crate) fn word(&self, lane: usize, word: Word) -> u64 {
+        self.half * 2 + (lane as u64 * WORDS + word as u64) * LINE
     }
 
     /// Offset of a source.
@@ -132,7 +157,9 @@ mod tests {
                 assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= apart), "{line}");
                 let last = layout.receive(layout.receives.saturating_sub(1));
                 assert!(last + layout.size <= layout.buffer_len(), "{line}");
-                assert_eq!(layout.buffer_len() / 2 % PAGE, 0);
+                assert_eq!(layout.buffer_len() % PAGE, 0);
+                let words = layout.word(test.jettys as usize - 1, Word::Notify);
+                assert!(words >= last + layout.size && words + 8 <= layout.buffer_len(), "{line}");
             }
         }
     }

@@ -8,11 +8,17 @@ mod bw;
 mod channel;
 mod cli;
 mod clock;
+mod compare;
+mod condition;
+mod dirty;
 mod error;
+mod frequency;
 mod lat;
 mod layout;
+mod live;
 mod oob;
 mod open;
+mod pace;
 mod pass;
 mod pattern;
 mod plan;
@@ -25,43 +31,73 @@ mod stats;
 mod verify;
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
 };
 
-use clap::Parser;
-use serde_json::{Value, json};
+use clap::{CommandFactory, Parser};
+use serde_json::{Map, Value, json};
 use urma_core::PathKind;
+use urma_tools::Log;
 
 use crate::{
-    cli::Cli,
+    cli::{Cli, CompareCli},
     plan::Plan,
     run::{Audience, SizeResult, run},
 };
 
 fn main() -> ExitCode {
+    match urma_tools::generate_if_asked(vec![Cli::command(), CompareCli::command()]) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return fail(&format!("--generate: {error}"), 1),
+    }
+    let mut args = std::env::args_os();
+    let name = args.next().unwrap_or_default();
+    if std::env::args_os().nth(1) == Some(OsString::from("compare")) {
+        return compare(&CompareCli::parse_from(std::iter::once(name).chain(args.skip(1))));
+    }
     let cli = Cli::parse();
-    log_to_stderr();
+    urma_tools::log(Log { stdout: cli.extra.stdout, verbose: cli.verbose || cli.extra.stdout });
     let plan = match Plan::of(&cli) {
         Ok(plan) => plan,
         Err(refusal) => return fail(&refusal.to_string(), 2),
     };
-    let mut output = Output { plan: &plan, path: None, results: Vec::new(), is_broken: false };
-    let result = run(&plan, &mut output);
+    measure(&plan)
+}
+
+fn measure(plan: &Plan) -> ExitCode {
+    let mut output = Output::new(plan);
+    let before = plan.cpu_freq.then(frequency::spread);
+    let result = run(plan, &mut output);
+    if let Some(warning) = before.and_then(|before| frequency::warning(before, frequency::spread()))
+    {
+        let _ = writeln!(io::stderr(), "urma_perftest: warning: {warning}");
+    }
     output.end(result.is_ok());
     match result {
-        Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error.to_string(), 1),
+        Ok(()) => verdict(&output.failures),
     }
 }
 
-/// What the stack has to say goes to standard error, as `URMA_LOG` asks for.
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("URMA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    // Nobody else sets one in this process; without it there is no log.
-    let _ = subscriber.try_init();
+fn compare(cli: &CompareCli) -> ExitCode {
+    match compare::compare(cli) {
+        Err(refusal) => fail(&refusal.to_string(), 2),
+        Ok(said) => {
+            let _ = io::stdout().write_all(said.text.as_bytes());
+            verdict(&said.failures)
+        }
+    }
+}
+
+/// The end of a run that did what it should: conditions that hold make it a failure.
+fn verdict(failures: &[String]) -> ExitCode {
+    for failure in failures {
+        let _ = writeln!(io::stderr(), "urma_perftest: {failure}");
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn fail(why: &str, code: u8) -> ExitCode {
@@ -74,11 +110,33 @@ struct Output<'a> {
     plan: &'a Plan,
     path: Option<PathKind>,
     results: Vec<Value>,
+    /// Conditions of `--fail-if` that hold.
+    failures: Vec<String>,
     /// Standard output is closed: say no more.
     is_broken: bool,
 }
 
-impl Output<'_> {
+impl<'a> Output<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self { plan, path: None, results: Vec::new(), failures: Vec::new(), is_broken: false }
+    }
+
+    /// Judges one size by `--fail-if`.
+    fn judge(&mut self, size: &Map<String, Value>) {
+        let value = |name: &str| {
+            let direct = size.get(name).and_then(Value::as_f64);
+            let nested = || {
+                let (group, name) = name.split_once('.')?;
+                size.get(group)?.get(name)?.as_f64()
+            };
+            direct.or_else(nested)
+        };
+        let bytes = size.get("bytes").unwrap_or(&Value::Null);
+        let held = self.plan.fail_if.iter().filter_map(|condition| condition.held_by(&value));
+        let held: Vec<String> = held.map(|why| format!("{bytes} bytes: {why}")).collect();
+        self.failures.extend(held);
+    }
+
     fn print(&mut self, text: &str) {
         if self.is_broken || self.plan.json {
             return;
@@ -105,6 +163,7 @@ impl Output<'_> {
             "verified": self.plan.test.verify && is_complete,
             "clock_cost[ns]": clock::Clock::start().cost_ns(),
             "parameters": self.plan.test,
+            "failures": self.failures,
             "results": self.results,
         })
     }
@@ -119,7 +178,7 @@ impl Audience for Output<'_> {
         self.path = Some(path);
         self.print(&report::parameters(self.plan));
         if self.plan.is_client() {
-            self.print(&format!("{}\n", report::header(&self.plan.test)));
+            self.print(&format!("{}\n", report::header(&self.plan.test, self.plan.bw_unit)));
         }
     }
 
@@ -133,6 +192,15 @@ impl Audience for Output<'_> {
             map.insert(name.to_owned(), report::counters_json(&outcome.counters));
         }
         map.insert("received".to_owned(), json!(size.mine.received.max(size.peer.received)));
+        if size.result.is_some() {
+            self.judge(&map);
+        }
         self.results.push(Value::Object(map));
+    }
+
+    fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64) {
+        if self.plan.is_client() {
+            self.print(&report::period_row(self.plan.bw_unit, bytes, messages, nanos));
+        }
     }
 }

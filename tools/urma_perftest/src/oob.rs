@@ -5,11 +5,12 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{TcpListener, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
 
 use crate::{
     clock::{Clock, Deadline},
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// Version of the messages; both sides must have the same one.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Longest message in bytes, newline included; 1024 jetties fit.
 const LINE_MAX: usize = 1 << 18;
@@ -63,8 +64,8 @@ pub(crate) struct Endpoint {
     pub(crate) sources: Vec<u32>,
     /// Token of the queues, if guarded.
     pub(crate) queue_token: Option<u32>,
-    /// The buffer.
-    pub(crate) segment: SegmentName,
+    /// The buffer: once, or once per jetty.
+    pub(crate) segments: Vec<SegmentName>,
 }
 
 /// Names a registered segment.
@@ -87,6 +88,8 @@ pub(crate) struct Outcome {
     pub(crate) messages: u64,
     /// Messages that it received.
     pub(crate) received: u64,
+    /// Requests that failed, under `--enable_err_continue`.
+    pub(crate) errors: u64,
     /// Nanoseconds that its own messages took.
     pub(crate) nanos: u64,
     /// Nanoseconds per message in the best stretch.
@@ -113,6 +116,38 @@ pub(crate) enum OobError {
     /// It refused.
     #[error("the peer refuses: {0}")]
     Refused(String),
+}
+
+/// Where the exchange goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way<'a> {
+    /// The server, on the client.
+    pub(crate) address: Option<&'a str>,
+    /// The server's port.
+    pub(crate) port: u16,
+    /// Local address.
+    pub(crate) bind: Option<&'a str>,
+    /// IPv6 only.
+    pub(crate) ipv6: bool,
+}
+
+impl Way<'_> {
+    /// A listening socket for clients.
+    pub(crate) fn listen(&self) -> io::Result<TcpListener> {
+        let any = if self.ipv6 { "::" } else { "0.0.0.0" };
+        TcpListener::bind((self.bind.unwrap_or(any), self.port))
+    }
+}
+
+/// Connects to `address`, from the local address `bind` if one is given.
+fn connect_from(bind: Option<&str>, address: &SocketAddr) -> io::Result<TcpStream> {
+    let Some(bind) = bind else { return TcpStream::connect_timeout(address, CONNECT_BOUND) };
+    let local = (bind, 0).to_socket_addrs()?.find(|local| local.is_ipv6() == address.is_ipv6());
+    let local = local.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
+    socket.bind(&local.into())?;
+    socket.connect_timeout(&(*address).into(), CONNECT_BOUND)?;
+    Ok(socket.into())
 }
 
 /// A connection to the other side.
@@ -144,13 +179,15 @@ impl Oob {
     }
 
     /// Connects to a server, trying again while it refuses, at most 5 s.
-    pub(crate) fn connect(server: &str, port: u16, silence: Duration) -> Result<Self, OobError> {
+    pub(crate) fn connect(way: &Way<'_>, silence: Duration) -> Result<Self, OobError> {
         let clock = Clock::start();
         let deadline = Deadline::after(&clock, CONNECT_BOUND);
-        let address = (server, port).to_socket_addrs()?.next();
+        let server = way.address.unwrap_or("127.0.0.1");
+        let mut addresses = (server, way.port).to_socket_addrs()?;
+        let address = addresses.find(|address| !way.ipv6 || address.is_ipv6());
         let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
         loop {
-            match TcpStream::connect_timeout(&address, CONNECT_BOUND) {
+            match connect_from(way.bind, &address) {
                 Ok(stream) => return Self::over(stream, clock, silence),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     if deadline.is_over(&clock) {
@@ -187,6 +224,18 @@ impl Oob {
         self.stream.set_nonblocking(false)?;
         got?;
         Ok(self.pending.contains(&b'\n'))
+    }
+
+    /// Fails when the other side has given up or is gone. Never waits.
+    pub(crate) fn check(&mut self) -> Result<(), OobError> {
+        if !self.has_word()? {
+            return Ok(());
+        }
+        let end = self.pending.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+        match serde_json::from_slice(&self.pending[..end]) {
+            Ok(Message::Refused(why)) => Err(OobError::Refused(why)),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a message is there; waits for one for at most `bound`.

@@ -1,17 +1,15 @@
-//! The device of this process: the embedded one, with the driver on it.
+//! The device of this process, as the plan wants it.
 //!
-//! *Owns*: the composition of device and driver. *Takes*: the plan. *Gives*: an open context.
+//! *Takes*: the plan. *Gives*: an open context.
 
-use std::sync::Arc;
-
-use ubcore_sim::{Node, NodeCfg, PathChoice};
-use udma_abi::{DeviceBacking, RawEid};
-use udma_provider::UdmaProvider;
-use urma_core::{Context, DeviceId, Registry};
+use ubcore_sim::{NodeCfg, PathChoice};
+use udma_abi::RawEid;
+use urma_core::Context;
+use urma_tools::OpenError;
 
 use crate::{
     cli::Way,
-    error::{RunError, api},
+    error::RunError,
     plan::{Plan, Refusal},
 };
 
@@ -27,17 +25,9 @@ pub(crate) fn open(plan: &Plan) -> Result<Context, RunError> {
         Way::SameHost => cfg.path = PathChoice::SameHost,
         Way::Packets => cfg.path = PathChoice::Packets,
     }
-    let node = Node::open(cfg).map_err(|error| Refusal(error.to_string()))?;
-    let backing: Arc<dyn DeviceBacking> = node;
-    let info = backing.info();
-    let id = DeviceId {
-        name: info.name,
-        driver: info.driver_name,
-        vendor: info.vendor_id,
-        device: info.device_id,
-    };
-    let mut registry = Registry::new();
-    registry.add_provider(Arc::new(UdmaProvider::default())).map_err(api("adding the driver"))?;
-    let device = registry.add_device(&id, Box::new(backing)).map_err(api("adding the device"))?;
-    device.open(plan.eid_index).map_err(api("opening the device"))
+    match urma_tools::open(cfg, plan.eid_index) {
+        Ok(opened) => Ok(opened.context),
+        Err(OpenError::Node(error)) => Err(Refusal(error.to_string()).into()),
+        Err(OpenError::Api { what, status }) => Err(RunError::Api { what, status }),
+    }
 }

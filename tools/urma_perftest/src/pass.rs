@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use urma_core::PathKind;
 use urma_mem::Region;
 
@@ -14,9 +15,11 @@ use crate::{
     clock::Clock,
     error::RunError,
     layout::Layout,
+    live::Live,
     oob::{Message, Oob},
-    plan::{Extent, Plan, Test, Verb},
+    plan::{Extent, Plan, Test},
     receive::Receiver,
+    run::Audience,
     session::{Ends, Ground},
 };
 
@@ -33,6 +36,8 @@ pub(crate) struct Taken {
     pub(crate) best_ns: Option<f64>,
     /// Messages received.
     pub(crate) received: u64,
+    /// Distribution of latencies, where one was asked for.
+    pub(crate) latency: Option<Histogram<u64>>,
 }
 
 impl Taken {
@@ -48,7 +53,6 @@ impl Taken {
 }
 
 /// Everything a test needs for one size.
-#[derive(Debug)]
 pub(crate) struct Pass<'p, 'a> {
     /// The plan.
     pub(crate) plan: &'p Plan,
@@ -64,6 +68,10 @@ pub(crate) struct Pass<'p, 'a> {
     pub(crate) layout: Layout,
     /// The clock.
     pub(crate) clock: Clock,
+    /// Which of the sizes this is.
+    pub(crate) index: u64,
+    /// Rows of an endless run, and who prints them.
+    pub(crate) live: Option<(&'p mut Live, &'p mut dyn Audience)>,
 }
 
 impl Pass<'_, '_> {
@@ -97,6 +105,15 @@ impl Pass<'_, '_> {
         Ok(self.oob.has_word()?)
     }
 
+    /// `count` messages are complete at `now_ns`: prints a row of an endless run when it is time.
+    /// Whether the run is to end: the user wants it, or the peer is finished.
+    pub(crate) fn on_progress(&mut self, count: u64, now_ns: u64) -> Result<bool, RunError> {
+        let Some((live, audience)) = &mut self.live else { return Ok(false) };
+        let Some(period) = live.on_progress(count, now_ns) else { return Ok(false) };
+        audience.on_period(self.layout.size, period.messages, period.nanos);
+        Ok(period.is_last || self.oob.has_word()?)
+    }
+
     /// Iterations to run; `u64::MAX` by duration.
     pub(crate) fn iterations(&self) -> u64 {
         self.test().iterations().unwrap_or(u64::MAX)
@@ -105,7 +122,7 @@ impl Pass<'_, '_> {
     /// When a run by duration ends, in nanoseconds of the clock; `u64::MAX` by iterations.
     pub(crate) fn end_ns(&self) -> u64 {
         match self.test().extent {
-            Extent::Iterations(_) => u64::MAX,
+            Extent::Iterations(_) | Extent::Endless => u64::MAX,
             Extent::Seconds(seconds) => self.clock.now_ns() + u64::from(seconds) * 1_000_000_000,
         }
     }
@@ -113,8 +130,7 @@ impl Pass<'_, '_> {
     /// Waits until the peer says that it is finished, serving it meanwhile where that takes this
     /// side's calls: receives, and requests that come in packets.
     pub(crate) fn attend(&mut self) -> Result<(), RunError> {
-        let is_needed =
-            self.test().command.verb() == Verb::Send || self.ground.path() == PathKind::Packets;
+        let is_needed = self.test().has_receives() || self.ground.path() == PathKind::Packets;
         if !is_needed || self.test().events {
             return self.attend_asleep();
         }
@@ -165,7 +181,9 @@ impl Pass<'_, '_> {
                 None if self.clock.now_ns() >= quiet_ns => return Ok(()),
                 _ => {}
             }
-            patience.wait("waiting for messages on their way")?;
+            if patience.wait("waiting for messages on their way")? {
+                self.oob.check()?;
+            }
         }
     }
 }

@@ -4,9 +4,13 @@
 //! *Gives*: a [`Plan`], or a [`Refusal`] that says why. *Must not*: open or connect anything.
 
 use serde::{Deserialize, Serialize};
-use urma_core::{Eid, TransportMode};
+use urma_core::{Eid, OrderType, TransportMode};
 
-use crate::cli::{AtomicKind, Cli, Command, Spin, Way};
+use crate::{
+    cli::{AtomicKind, BwUnit, Cli, Command, Extra, HugePage, RateUnit, Spin, Way},
+    condition::Condition,
+    report,
+};
 
 mod limits;
 
@@ -93,6 +97,46 @@ pub(crate) enum Extent {
     Iterations(u64),
     /// So many seconds.
     Seconds(u32),
+    /// Until somebody interrupts it.
+    Endless,
+}
+
+/// How fast requests are posted at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Speed {
+    /// Payload.
+    BytesPerSecond(u64),
+    /// Messages.
+    MessagesPerSecond(u64),
+}
+
+/// Open loop: when requests shall start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Rate {
+    /// All jetties together.
+    pub(crate) speed: Speed,
+    /// Messages of a jetty that start together.
+    pub(crate) burst: u32,
+}
+
+/// How far a sender may be ahead of its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Credit {
+    /// Messages on their way at most, per jetty.
+    pub(crate) threshold: u32,
+    /// The receiver tells after so many messages.
+    pub(crate) notify: u32,
+}
+
+impl Credit {
+    /// What the command line says, or three quarters and one quarter of the receives.
+    fn of(extra: &Extra, jfr_depth: u32) -> Self {
+        let quarter = (jfr_depth / 4).max(1);
+        Self {
+            threshold: extra.credit_threshold.unwrap_or(jfr_depth - jfr_depth / 4),
+            notify: extra.credit_notify_cnt.unwrap_or(quarter),
+        }
+    }
 }
 
 /// What both sides must agree on, field by field.
@@ -148,10 +192,40 @@ pub(crate) struct Test {
     pub(crate) span: u64,
     /// Which way requests may take.
     pub(crate) way: Way,
+    /// Milliseconds between two rows of an endless run.
+    pub(crate) period_ms: Option<u32>,
+    /// Open loop.
+    pub(crate) rate: Option<Rate>,
+    /// Order type, as in the API.
+    pub(crate) order: u8,
+    /// Flow control of SEND.
+    pub(crate) credit: Option<Credit>,
+    /// Jetties that share one JFR.
+    pub(crate) lanes_per_jfr: u32,
+    /// A segment for each jetty.
+    pub(crate) lane_segments: bool,
+    /// Immediate data.
+    pub(crate) imm: bool,
+    /// WRITE with notification.
+    pub(crate) notify: bool,
+    /// Failed requests are counted.
+    pub(crate) err_continue: bool,
+    /// Pieces of local memory per request.
+    pub(crate) sges: u32,
+    /// Milliseconds between two writes to the source memory.
+    pub(crate) dirty_ms: Option<u32>,
+    /// Compact transport path.
+    pub(crate) ctp: bool,
+    /// Requests are made at the moment they are posted.
+    pub(crate) flat: bool,
+    /// Small receives come in the completion.
+    pub(crate) jfc_inline: bool,
+    /// The buffer is made of huge pages.
+    pub(crate) huge: bool,
 }
 
 /// A run, as one side sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Plan {
     /// What both sides agree on.
     pub(crate) test: Test,
@@ -177,6 +251,24 @@ pub(crate) struct Plan {
     pub(crate) json: bool,
     /// Longest silence of the peer, seconds.
     pub(crate) wait_timeout_s: u32,
+    /// Local address of the exchange.
+    pub(crate) bind_ip: Option<String>,
+    /// The exchange goes over IPv6.
+    pub(crate) ipv6: bool,
+    /// EID that the peer must have.
+    pub(crate) peer_eid: Option<Eid>,
+    /// Number of the first jetty; 0 = any.
+    pub(crate) jetty_id: u32,
+    /// Longest wait for one event, milliseconds.
+    pub(crate) event_wait_ms: u32,
+    /// Unit of bandwidth columns.
+    pub(crate) bw_unit: BwUnit,
+    /// Print the distribution of latencies.
+    pub(crate) histogram: bool,
+    /// What must not hold for a result.
+    pub(crate) fail_if: Vec<Condition>,
+    /// Warn when the frequencies of the cores drift.
+    pub(crate) cpu_freq: bool,
 }
 
 impl Plan {
@@ -185,20 +277,32 @@ impl Plan {
     /// # Errors
     /// The first combination that cannot be.
     pub(crate) fn of(cli: &Cli) -> Result<Self, Refusal> {
+        if let Some((option, why)) = cli.refused.first() {
+            return Err(Refusal(format!("{option}: not supported on a software device: {why}")));
+        }
         limits::ranges(cli)?;
         limits::combinations(cli)?;
-        let eid = cli.eid.as_deref().map(str::parse::<Eid>).transpose();
-        let eid = eid.map_err(|error| Refusal(format!("--eid: {error}")))?;
-        ensure!(
-            cli.peer_cpu.is_none() || cli.server.is_some(),
-            "--peer-cpu is the client's to give: a server takes --cpu"
-        );
+        let extra = &cli.extra;
+        let test = Test::of(cli)?;
+        let wait_timeout_ms = cli.wait_timeout.saturating_mul(1000);
         Ok(Self {
-            test: Test::of(cli)?,
+            bind_ip: extra.bind_ip.clone(),
+            ipv6: extra.enable_ipv6,
+            peer_eid: eid("--dip", extra.dip.as_deref())?,
+            jetty_id: extra.jetty_id,
+            event_wait_ms: match extra.wait_jfc_timeout {
+                None => EVENT_WAIT_MS,
+                Some(bound) => u32::try_from(bound).unwrap_or(wait_timeout_ms),
+            },
+            bw_unit: extra.bw_unit,
+            histogram: cli.histogram,
+            fail_if: conditions(cli, &test)?,
+            cpu_freq: cli.cpu_freq,
+            test,
             server: cli.server.clone(),
             port: cli.port,
             dev: cli.dev.clone(),
-            eid,
+            eid: eid("--eid", cli.eid.as_deref().or(extra.sip.as_deref()))?,
             eid_index: cli.eid_idx,
             cpu: cli.cpu,
             peer_cpu: cli.peer_cpu,
@@ -222,17 +326,52 @@ impl Plan {
     }
 }
 
+/// How long one event is waited for, as in the original.
+const EVENT_WAIT_MS: u32 = 1000;
+
+/// The EID that an option gives.
+fn eid(option: &str, text: Option<&str>) -> Result<Option<Eid>, Refusal> {
+    let eid = text.map(str::parse::<Eid>).transpose();
+    eid.map_err(|error| Refusal(format!("{option}: {error}")))
+}
+
+/// The conditions of `--fail-if`, each about a column of this test.
+fn conditions(cli: &Cli, test: &Test) -> Result<Vec<Condition>, Refusal> {
+    let columns = report::columns(test, cli.extra.bw_unit);
+    let parsed = cli.fail_if.iter().map(|text| {
+        let condition: Condition =
+            text.parse().map_err(|why| Refusal(format!("--fail-if {text:?}: {why}")))?;
+        for name in condition.columns() {
+            let is_known = columns.iter().any(|column| column == name)
+                || ["counters.", "peer_counters.", "open_loop."]
+                    .iter()
+                    .any(|group| name.starts_with(group));
+            ensure!(
+                is_known,
+                "--fail-if {text:?}: there is no column {name}; there are: {}",
+                columns.join(", ")
+            );
+        }
+        Ok(condition)
+    });
+    parsed.collect()
+}
+
 impl Test {
     fn of(cli: &Cli) -> Result<Self, Refusal> {
         let is_latency = cli.command.is_latency();
         let verb = cli.command.verb();
         let is_received = matches!(verb, Verb::Send | Verb::Write);
+        let extra = &cli.extra;
+        let jfs_depth = cli.jfs_depth.unwrap_or(if is_latency { 1 } else { 128 });
+        let jfr_depth = cli.jfr_depth.unwrap_or(if is_received { 512 } else { 1 });
         Ok(Self {
             command: cli.command,
-            extent: match (cli.duration, cli.iters) {
-                (Some(seconds), _) => Extent::Seconds(seconds),
-                (None, Some(count)) => Extent::Iterations(count),
-                (None, None) => Extent::Iterations(if is_latency { 10_000 } else { 50_000 }),
+            extent: match (cli.duration, cli.iters, cli.infinite) {
+                (Some(seconds), ..) => Extent::Seconds(seconds),
+                (None, _, Some(_)) => Extent::Endless,
+                (None, Some(count), None) => Extent::Iterations(count),
+                (None, None, None) => Extent::Iterations(if is_latency { 10_000 } else { 50_000 }),
             },
             mode: [Mode::Rm, Mode::Rc, Mode::Um][usize::from(cli.trans_mode.min(2))],
             atomic: cli.atomic_type.unwrap_or(AtomicKind::Cas),
@@ -245,8 +384,8 @@ impl Test {
             cq_mod: cli.cq_mod,
             post_list: cli.jfs_post_list,
             recv_post_list: cli.jfr_post_list,
-            jfs_depth: cli.jfs_depth.unwrap_or(if is_latency { 1 } else { 128 }),
-            jfr_depth: cli.jfr_depth.unwrap_or(if is_received { 512 } else { 1 }),
+            jfs_depth,
+            jfr_depth,
             jfc_depth: cli.jfc_depth.unwrap_or(if is_latency { 512 } else { 4096 }),
             inline: cli.inline_size,
             err_timeout: cli.err_timeout,
@@ -257,8 +396,54 @@ impl Test {
             seed: cli.seed,
             span: cli.span,
             way: cli.path,
+            period_ms: cli
+                .infinite
+                .map(|seconds| extra.inf_period_ms.unwrap_or_else(|| seconds.saturating_mul(1000))),
+            rate: rate(cli, if is_latency { 1 } else { jfs_depth }),
+            order: extra.order_type,
+            credit: extra.enable_credit.then(|| Credit::of(extra, jfr_depth)),
+            lanes_per_jfr: extra.jettys_pre_jfr.unwrap_or(cli.jettys),
+            lane_segments: extra.seg_pre_jetty,
+            imm: extra.enable_imm,
+            notify: extra.enable_notify,
+            err_continue: extra.enable_err_continue,
+            sges: extra.sge_num,
+            dirty_ms: extra.enable_write_dirty,
+            ctp: extra.ctp,
+            flat: cli.use_flat_api,
+            jfc_inline: cli.jfc_inline,
+            huge: extra.hugepage_size == Some(HugePage::Two),
             sizes: sizes(cli)?,
         })
+    }
+
+    /// Whether the target of a request needs receives.
+    pub(crate) fn has_receives(&self) -> bool {
+        match self.command.verb() {
+            Verb::Send => true,
+            Verb::Write => self.imm,
+            Verb::Read | Verb::Atomic => false,
+        }
+    }
+
+    /// Receive queues of one side.
+    pub(crate) fn jfrs(&self) -> u32 {
+        if self.simplex || self.share_jfr {
+            self.jettys.div_ceil(self.lanes_per_jfr.max(1))
+        } else {
+            self.jettys
+        }
+    }
+
+    /// The order type, as the API has it.
+    pub(crate) const fn order(&self) -> OrderType {
+        match self.order {
+            1 => OrderType::Ot,
+            2 => OrderType::Oi,
+            3 => OrderType::Ol,
+            4 => OrderType::No,
+            _ => OrderType::Default,
+        }
     }
 
     /// Names of the fields in which the peer's test differs, with both values.
@@ -278,10 +463,25 @@ impl Test {
     }
 }
 
+/// The rate to post at; `burst` unless the command line says another.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limits.rs checks it")]
+fn rate(cli: &Cli, burst: u32) -> Option<Rate> {
+    const MEBI: f64 = 1_048_576.0;
+    let limit = cli.extra.rate_limit?;
+    let speed = match cli.extra.rate_units.unwrap_or(RateUnit::Gigabits) {
+        RateUnit::Megabytes => Speed::BytesPerSecond((limit * MEBI) as u64),
+        RateUnit::Gigabits => Speed::BytesPerSecond((limit * 1e9 / 8.0) as u64),
+        RateUnit::Messages => Speed::MessagesPerSecond((limit * 1000.0) as u64),
+    };
+    Some(Rate { speed, burst: cli.extra.burst_size.unwrap_or(burst) })
+}
+
 /// The sizes to run.
 fn sizes(cli: &Cli) -> Result<Vec<u32>, Refusal> {
     let (verb, is_latency) = (cli.command.verb(), cli.command.is_latency());
-    let Some(order) = cli.all else {
+    let (least, most) = (cli.extra.min_size, cli.extra.max_size);
+    let is_range = least.is_some() || most.is_some();
+    let Some(order) = cli.all.or_else(|| is_range.then_some(limits::ORDER_MAX)) else {
         let default = match verb {
             Verb::Atomic => 8,
             _ if is_latency => 2,
@@ -292,7 +492,12 @@ fn sizes(cli: &Cli) -> Result<Vec<u32>, Refusal> {
     let default = if verb == Verb::Send { 12 } else { 16 };
     let order = if order == 0 { default } else { order };
     ensure!(order <= limits::ORDER_MAX, "-a {order}: at most 2^{} bytes", limits::ORDER_MAX);
-    Ok((1..=order).map(|exponent| 1 << exponent).collect())
+    let default = if cli.all.is_none() && most.is_none() { default } else { order };
+    let (least, most) = (least.unwrap_or(2), most.unwrap_or(1 << default));
+    let sizes = (0..=order).map(|exponent| 1 << exponent);
+    let sizes: Vec<u32> = sizes.filter(|size| (least..=most).contains(size)).collect();
+    ensure!(!sizes.is_empty(), "--min_size {least} and --max_size {most} leave no size");
+    Ok(sizes)
 }
 
 #[cfg(test)]

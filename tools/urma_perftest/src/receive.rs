@@ -3,14 +3,14 @@
 //! *Owns*: which receives are posted, how many messages came from whom, their verification.
 //! *Takes*: completions. *Gives*: counts. *Must not*: wait.
 
-use urma_core::{Completion, LocalSge, RecvWr};
+use urma_core::{Completion, CrStatus, LocalSge, PostReason, RecvWr};
 
 use crate::{
     channel::BATCH,
     error::RunError,
-    layout::GUARD,
+    layout::{GUARD, Layout, Word},
     pattern::{self, Mismatch, Pattern},
-    plan::{Mode, Test},
+    plan::{Mode, Test, Verb},
     requests,
     session::{Ends, Ground},
 };
@@ -31,6 +31,56 @@ pub(crate) struct Receiver<'a> {
     /// Messages that came, per lane of the peer.
     counts: Vec<u64>,
     check: Option<Check<'a>>,
+    credit: Option<Tell<'a>>,
+    is_send: bool,
+}
+
+/// Flow control: this side tells the peer how much it received.
+#[derive(Debug)]
+struct Tell<'a> {
+    ground: &'a Ground,
+    test: &'a Test,
+    layout: Layout,
+    pieces: &'a [LocalSge<'a>],
+    /// What the peer was told, per lane.
+    told: Vec<u64>,
+    notify: u64,
+    tag: u64,
+}
+
+/// A credit word is of one size of the test only: sizes are told apart by its upper bits.
+const TAG_SHIFT: u32 = 48;
+
+/// Messages that the peer received, by its credit word in size number `index`; 0 when the word is
+/// of an earlier size.
+pub(crate) fn credited(word: u64, index: u64) -> u64 {
+    if word >> TAG_SHIFT == index + 1 { word & ((1 << TAG_SHIFT) - 1) } else { 0 }
+}
+
+impl Tell<'_> {
+    /// Tells lane by lane what is worth it. A queue without room is told the next time.
+    fn tell(&mut self, ends: &mut Ends, counts: &[u64]) -> Result<(), RunError> {
+        for (lane, count) in counts.iter().enumerate() {
+            let (Some(told), Some(piece)) = (self.told.get_mut(lane), self.pieces.get(lane..=lane))
+            else {
+                continue;
+            };
+            if count - *told < self.notify {
+                continue;
+            }
+            let at = self.layout.word(lane, Word::CreditOut);
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            self.ground.region().store_u64(at, self.tag << TAG_SHIFT | count)?;
+            let wr = requests::credit(self.ground, self.test, &self.layout, (lane, piece));
+            let Some(queue) = ends.lanes.get_mut(lane) else { continue };
+            match queue.post(&[wr]) {
+                Ok(()) => *told = *count,
+                Err(error) if error.reason == PostReason::Full => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What verification needs.
@@ -45,7 +95,7 @@ impl<'a> Receiver<'a> {
     /// A receiver over `pieces`; nothing is posted yet.
     pub(crate) fn new(
         ground: &'a Ground,
-        test: &Test,
+        test: &'a Test,
         pieces: &'a [LocalSge<'a>],
         sources: &'a [u32],
     ) -> Self {
@@ -61,7 +111,29 @@ impl<'a> Receiver<'a> {
             sources,
             counts: vec![0; sources.len()],
             check: test.verify.then_some(check),
+            credit: None,
+            is_send: test.command.verb() == Verb::Send,
         }
+    }
+
+    /// Tells the peer of what is received in size number `index`, from `pieces`.
+    pub(crate) fn with_credit(
+        mut self,
+        (ground, test): (&'a Ground, &'a Test),
+        pieces: &'a [LocalSge<'a>],
+        layout: Layout,
+        index: u64,
+    ) -> Self {
+        self.credit = test.credit.map(|credit| Tell {
+            ground,
+            test,
+            layout,
+            pieces,
+            told: vec![0; pieces.len()],
+            notify: u64::from(credit.notify),
+            tag: index + 1,
+        });
+        self
     }
 
     /// Posts all receives, the first time.
@@ -94,6 +166,9 @@ impl<'a> Receiver<'a> {
         if !self.spent.is_empty() {
             self.flush(ends)?;
         }
+        if let Some(credit) = &mut self.credit {
+            credit.tell(ends, &self.counts)?;
+        }
         Ok(count)
     }
 
@@ -104,7 +179,11 @@ impl<'a> Receiver<'a> {
         completion: &Completion,
         size: u64,
     ) -> Result<(), RunError> {
-        if u64::from(completion.len) != size {
+        if completion.status != CrStatus::Success {
+            // Counted by the channel; the receive is gone with its queue.
+            return Ok(());
+        }
+        if self.is_send && u64::from(completion.len) != size {
             let why = format!("a message of {} bytes came, {size} expected", completion.len);
             return Err(RunError::Request(why));
         }
@@ -143,6 +222,10 @@ impl<'a> Receiver<'a> {
         let (at, len) = (self.place(check, index), usize::try_from(size).unwrap_or(0));
         let pattern = Pattern { seed: check.seed, iteration };
         let region = check.ground.region();
+        if !completion.payload.bytes().is_empty() {
+            // It came in the completion itself.
+            region.write(at, completion.payload.bytes())?;
+        }
         pattern.check(region, at, len)?;
         pattern.check_beyond(region, at + len, guard_len())?;
         self.renew(index)
@@ -160,7 +243,7 @@ impl<'a> Receiver<'a> {
 
     fn place(&self, check: &Check<'_>, index: usize) -> usize {
         let addr = self.pieces.get(index).map_or(0, |piece| piece.addr);
-        usize::try_from(addr - check.ground.segment.va()).unwrap_or(usize::MAX)
+        usize::try_from(addr - check.ground.segment(0).va()).unwrap_or(usize::MAX)
     }
 }
 

@@ -3,16 +3,21 @@
 //! *Owns*: the formats, which programs parse and people know. *Takes*: the plan, what was taken.
 //! *Gives*: text, or JSON values. *Must not*: print; `main.rs` does.
 
+use std::fmt::Write as _;
+
+use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use urma_core::PathKind;
 
 use crate::{
-    cli::AtomicKind,
+    cli::{AtomicKind, BwUnit},
     oob::Outcome,
     pass::Taken,
     plan::{Extent, Plan, Test, Verb},
     stats::{Bandwidth, Latency},
 };
+
+mod distribution;
 
 /// The rule between parts: 87 dashes.
 pub(crate) const RULE: &str =
@@ -90,15 +95,65 @@ fn atomic(kind: AtomicKind) -> &'static str {
 }
 
 /// The line above the rows.
-pub(crate) fn header(test: &Test) -> &'static str {
+pub(crate) fn header(test: &Test, unit: BwUnit) -> String {
+    let name = unit_name(unit);
     match (test.command.is_latency(), test.extent) {
         (true, Extent::Iterations(_)) => concat!(
             " bytes   iterations  t_min[us]  t_max[us]  t_median[us]  t_avg[us]  t_stdev[us]  ",
             "99%[us]  99.9%[us]  99.99%[us]  99.999%[us]"
+        )
+        .to_owned(),
+        (true, Extent::Seconds(_) | Extent::Endless) => {
+            " bytes   iterations  t_avg[us]  pps".to_owned()
+        }
+        (false, _) => format!(
+            " bytes   iterations  BW peak[{name}/sec]  BW average[{name}/sec]  MsgRate[Mpps]"
         ),
-        (true, Extent::Seconds(_)) => " bytes   iterations  t_avg[us]  pps",
-        (false, _) => " bytes   iterations  BW peak[MB/sec]  BW average[MB/sec]  MsgRate[Mpps]",
     }
+}
+
+/// The columns of a test's results, as the keys of its JSON.
+pub(crate) fn columns(test: &Test, unit: BwUnit) -> Vec<String> {
+    let line = header(test, unit);
+    // Two blanks part columns, but a bandwidth column has one within its name.
+    let mut columns: Vec<String> = line
+        .split("  ")
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if test.err_continue {
+        columns.push("errors".to_owned());
+    }
+    columns
+}
+
+const fn unit_name(unit: BwUnit) -> &'static str {
+    match unit {
+        BwUnit::Kb => "KB",
+        BwUnit::Mb => "MB",
+        BwUnit::Gb => "GB",
+    }
+}
+
+/// How many of `unit` a MB is.
+const fn in_unit(unit: BwUnit) -> f64 {
+    match unit {
+        BwUnit::Kb => 1024.0,
+        BwUnit::Mb => 1.0,
+        BwUnit::Gb => 1.0 / 1024.0,
+    }
+}
+
+/// The row of one period of an endless run.
+pub(crate) fn period_row(unit: BwUnit, bytes: u64, messages: u64, nanos: u64) -> String {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    bandwidth_row(
+        "",
+        bytes,
+        messages,
+        &Bandwidth::of(bytes, messages, nanos, None).scaled(in_unit(unit)),
+    )
 }
 
 /// The result of one size.
@@ -110,6 +165,25 @@ pub(crate) struct Result {
     pub(crate) iterations: u64,
     /// The numbers.
     pub(crate) numbers: Numbers,
+    /// Distribution of latencies, nanoseconds of a round trip.
+    pub(crate) latency: Option<Histogram<u64>>,
+    /// How the rest is printed.
+    pub(crate) form: Form,
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Form {
+    /// Unit of bandwidth columns.
+    pub(crate) unit: BwUnit,
+    /// What a latency is divided by: 2 for half a round trip.
+    pub(crate) divisor: f64,
+    /// The distribution was asked for.
+    pub(crate) histogram: bool,
+    /// Latencies count from intended starts.
+    pub(crate) is_open: bool,
+    /// Failed requests, if they are counted.
+    pub(crate) errors: Option<u64>,
 }
 
 /// The numbers of one size.
@@ -138,11 +212,22 @@ impl Result {
     pub(crate) fn of(plan: &Plan, bytes: u32, taken: &mut Taken, peer: &Outcome) -> Option<Self> {
         let test = &plan.test;
         let messages = taken.total();
+        let is_one_way =
+            test.command.is_latency() && matches!(test.command.verb(), Verb::Write | Verb::Send);
+        let form = Form {
+            unit: plan.bw_unit,
+            divisor: if is_one_way { 2.0 } else { 1.0 },
+            histogram: plan.histogram,
+            is_open: test.rate.is_some(),
+            errors: None,
+        };
+        let latency = taken.latency.take().or_else(|| {
+            (plan.histogram && test.command.is_latency()).then(|| distribution::of(&taken.samples))
+        });
         let numbers = if !test.command.is_latency() {
             bandwidth(test, bytes, taken, peer)
         } else {
-            let is_one_way = matches!(test.command.verb(), Verb::Write | Verb::Send);
-            let divisor = if is_one_way { 2.0 } else { 1.0 };
+            let divisor = form.divisor;
             if test.iterations().is_some() {
                 Numbers::Latency(Latency::of(&mut taken.samples, divisor)?)
             } else {
@@ -150,11 +235,24 @@ impl Result {
                 Numbers::Mean { avg: each_ns / divisor / 1000.0, pps: 1e9 / each_ns.max(1e-9) }
             }
         };
-        Some(Self { bytes, iterations: test.iterations().unwrap_or(messages), numbers })
+        let iterations = test.iterations().unwrap_or(messages);
+        Some(Self { bytes, iterations, numbers, latency, form })
     }
 
-    /// Its rows.
+    /// Its rows, and the distribution below them.
     pub(crate) fn rows(&self) -> String {
+        let mut text = self.columns();
+        if let Some(errors) = self.form.errors {
+            let _ = writeln!(text, " {errors} requests failed");
+        }
+        if let Some(latency) = self.latency.as_ref().filter(|_| self.form.histogram) {
+            text.push_str(&distribution::text(latency, self.bytes, &self.form));
+        }
+        text
+    }
+
+    fn columns(&self) -> String {
+        let scale = in_unit(self.form.unit);
         let (bytes, iterations) = (self.bytes, self.iterations);
         match &self.numbers {
             Numbers::Latency(l) => {
@@ -169,16 +267,21 @@ impl Result {
                 format!(" {bytes:<7} {iterations:<10}  {avg:<7.2}    {pps:<7.2}\n")
             }
             Numbers::Bandwidth { jettys, total } if jettys.is_empty() => {
-                bandwidth_row("", bytes, iterations, total)
+                bandwidth_row("", bytes, iterations, &total.scaled(scale))
             }
             Numbers::Bandwidth { jettys, total } => {
                 let mut text = String::new();
                 for (index, (messages, bandwidth)) in jettys.iter().enumerate() {
                     let name = format!("Jetty {index:<2}: ");
-                    text.push_str(&bandwidth_row(&name, bytes, *messages, bandwidth));
+                    text.push_str(&bandwidth_row(
+                        &name,
+                        bytes,
+                        *messages,
+                        &bandwidth.scaled(scale),
+                    ));
                 }
                 let messages = jettys.iter().map(|(messages, _)| messages).sum();
-                text.push_str(&bandwidth_row("TOTAL   : ", bytes, messages, total));
+                text.push_str(&bandwidth_row("TOTAL   : ", bytes, messages, &total.scaled(scale)));
                 text
             }
         }
@@ -189,6 +292,8 @@ impl Result {
         let mut map = Map::new();
         map.insert("bytes".to_owned(), json!(self.bytes));
         map.insert("iterations".to_owned(), json!(self.iterations));
+        let unit = unit_name(self.form.unit);
+        let (peak, average) = (format!("BW peak[{unit}/sec]"), format!("BW average[{unit}/sec]"));
         let columns: Vec<(&str, f64)> = match &self.numbers {
             Numbers::Latency(l) => vec![
                 ("t_min[us]", l.min),
@@ -202,13 +307,19 @@ impl Result {
                 ("99.999%[us]", l.tail[3]),
             ],
             Numbers::Mean { avg, pps } => vec![("t_avg[us]", *avg), ("pps", *pps)],
-            Numbers::Bandwidth { total, .. } => vec![
-                ("BW peak[MB/sec]", total.peak),
-                ("BW average[MB/sec]", total.average),
-                ("MsgRate[Mpps]", total.rate),
-            ],
+            Numbers::Bandwidth { total, .. } => {
+                let total = total.scaled(in_unit(self.form.unit));
+                vec![(&peak, total.peak), (&average, total.average), ("MsgRate[Mpps]", total.rate)]
+            }
         };
         map.extend(columns.into_iter().map(|(name, value)| (name.to_owned(), json!(value))));
+        if let Some(errors) = self.form.errors {
+            map.insert("errors".to_owned(), json!(errors));
+        }
+        if let Some(latency) = &self.latency {
+            let name = if self.form.is_open { "open_loop" } else { "distribution" };
+            map.insert(name.to_owned(), distribution::json(latency, &self.form));
+        }
         map
     }
 }

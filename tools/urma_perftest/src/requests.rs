@@ -3,11 +3,11 @@
 //! *Owns*: the operation of each place of each lane. *Takes*: layout and ground. *Gives*: requests
 //! to copy from. *Must not*: post.
 
-use urma_core::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags};
+use urma_core::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, TargetJetty, WrFlags};
 
 use crate::{
     cli::AtomicKind,
-    layout::Layout,
+    layout::{Layout, Word},
     plan::{Mode, Test, Verb},
     session::Ground,
 };
@@ -26,8 +26,12 @@ pub(crate) fn pieces<'a>(ground: &'a Ground, test: &Test, layout: &Layout) -> Ve
         for place in 0..layout.places {
             let offset =
                 if is_fetched { layout.sink(lane, place) } else { layout.source(lane, place) };
-            let addr = ground.segment.va() + offset;
-            pieces.push(LocalSge { segment: &ground.segment, addr, len: length(layout.size) });
+            let segment = ground.segment(lane);
+            let len = layout.size / u64::from(test.sges);
+            for part in 0..u64::from(test.sges) {
+                let addr = segment.va() + offset + part * len;
+                pieces.push(LocalSge { segment, addr, len: length(len) });
+            }
         }
     }
     pieces
@@ -41,18 +45,56 @@ pub(crate) fn requests<'a>(
     pieces: &'a [LocalSge<'a>],
 ) -> Vec<SendWr<'a>> {
     let places = usize::try_from(layout.places).unwrap_or(1).max(1);
+    let sges = usize::try_from(test.sges).unwrap_or(1).max(1);
+    let at = |index: usize| (index / places, (index % places) as u64);
+    let parts = pieces.chunks(sges).enumerate();
+    parts.map(|(index, piece)| request(ground, test, layout, at(index), piece)).collect()
+}
+
+/// The request of one place of one lane.
+pub(crate) fn request<'a>(
+    ground: &'a Ground,
+    test: &Test,
+    layout: &Layout,
+    (lane, place): (usize, u64),
+    piece: &'a [LocalSge<'a>],
+) -> SendWr<'a> {
     let is_inline = layout.size <= u64::from(test.inline);
     let flags = if is_inline { WrFlags::INLINE } else { WrFlags::empty() };
-    let mut requests = Vec::with_capacity(pieces.len());
-    for (index, piece) in pieces.chunks(1).enumerate() {
-        let (lane, place) = (index / places, (index % places) as u64);
-        let target = ground.targets.get(lane);
-        let op = operation(ground, test, layout, (lane, place), piece);
-        // An RC queue knows its target.
-        let target = if test.mode == Mode::Rc { None } else { target };
-        requests.push(SendWr { op, flags, target, target_hint: 0, user_ctx: 0 });
-    }
-    requests
+    let op = operation(ground, test, layout, (lane, place), piece);
+    SendWr { op, flags, target: target(ground, test, lane), target_hint: 0, user_ctx: 0 }
+}
+
+/// The target of a lane's requests; an RC queue knows its own.
+fn target<'a>(ground: &'a Ground, test: &Test, lane: usize) -> Option<&'a TargetJetty> {
+    if test.mode == Mode::Rc { None } else { ground.targets.get(lane) }
+}
+
+/// The local word of every lane from which it tells the peer of its receives.
+pub(crate) fn credit_pieces<'a>(
+    ground: &'a Ground,
+    test: &Test,
+    layout: &Layout,
+) -> Vec<LocalSge<'a>> {
+    let piece = |lane| {
+        let segment = ground.segment(lane);
+        LocalSge { segment, addr: segment.va() + layout.word(lane, Word::CreditOut), len: 8 }
+    };
+    let lanes = if test.credit.is_some() { ground.targets.len() } else { 0 };
+    (0..lanes).map(piece).collect()
+}
+
+/// Tells the peer of a lane's receives; makes no completion.
+pub(crate) fn credit<'a>(
+    ground: &'a Ground,
+    test: &Test,
+    layout: &Layout,
+    (lane, piece): (usize, &'a [LocalSge<'a>]),
+) -> SendWr<'a> {
+    let segment = ground.remote(lane);
+    let dst = RemoteAddr { segment, addr: segment.va() + layout.word(lane, Word::CreditIn) };
+    let (op, target) = (SendOp::Write { src: piece, dst }, target(ground, test, lane));
+    SendWr { op, flags: WrFlags::empty(), target, target_hint: 0, user_ctx: 0 }
 }
 
 fn operation<'a>(
@@ -62,11 +104,18 @@ fn operation<'a>(
     (lane, place): (usize, u64),
     piece: &'a [LocalSge<'a>],
 ) -> SendOp<'a> {
-    let segment = &ground.remote;
+    let segment = ground.remote(lane);
+    let imm = lane as u64;
     let source = RemoteAddr { segment, addr: segment.va() + layout.source(lane, place) };
     let sink = RemoteAddr { segment, addr: segment.va() + layout.sink(lane, place) };
     match (test.command.verb(), piece.first()) {
         (Verb::Read, _) => SendOp::Read { dst: piece, src: source },
+        (Verb::Write, _) if test.imm => SendOp::WriteImm { src: piece, dst: sink, imm },
+        (Verb::Write, _) if test.notify => {
+            let notify = segment.va() + layout.word(lane, Word::Notify);
+            let notify = RemoteAddr { segment, addr: notify };
+            SendOp::WriteNotify { src: piece, dst: sink, notify, data: place + 1 }
+        }
         (Verb::Write, _) => SendOp::Write { src: piece, dst: sink },
         (Verb::Atomic, Some(result)) => {
             // A lane works on one word, so that the answers of a verified run count up.
@@ -77,6 +126,7 @@ fn operation<'a>(
                 AtomicKind::Faa => SendOp::FetchAdd { result: *result, target, value: 1 },
             }
         }
+        (Verb::Send, _) if test.imm => SendOp::SendImm { src: piece, imm },
         (Verb::Send | Verb::Atomic, _) => SendOp::Send { src: piece },
     }
 }
@@ -87,16 +137,16 @@ pub(crate) fn receive_pieces<'a>(
     test: &Test,
     layout: &Layout,
 ) -> Vec<LocalSge<'a>> {
-    if test.command.verb() != Verb::Send {
+    if !test.has_receives() {
         return Vec::new();
     }
-    let queues = if test.share_jfr { 1 } else { u64::from(test.jettys) };
+    let segment = ground.segment(0);
     let piece = |receive| LocalSge {
-        segment: &ground.segment,
-        addr: ground.segment.va() + layout.receive(receive),
+        segment,
+        addr: segment.va() + layout.receive(receive),
         len: length(layout.size),
     };
-    (0..u64::from(test.jfr_depth) * queues).map(piece).collect()
+    (0..u64::from(test.jfr_depth) * u64::from(test.jfrs())).map(piece).collect()
 }
 
 /// The receive that uses piece number `index`.

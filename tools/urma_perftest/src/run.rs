@@ -3,7 +3,7 @@
 //! *Owns*: the order of things: compare, pin, open, exchange, test size by size. *Takes*: a plan.
 //! *Gives*: results, one by one. *Must not*: format.
 
-use std::{net::TcpListener, time::Duration};
+use std::time::Duration;
 
 use nix::{
     sched::{CpuSet, sched_setaffinity},
@@ -14,10 +14,12 @@ use urma_core::PathKind;
 use crate::{
     bw,
     clock::Clock,
+    dirty::Dirty,
     error::RunError,
     lat,
     layout::Layout,
-    oob::{Message, Oob, OobError, Outcome, VERSION, unexpected},
+    live::{Interrupted, Live},
+    oob::{self, Message, Oob, OobError, Outcome, VERSION, unexpected},
     open::open,
     pass::{Pass, Taken},
     plan::{Plan, Refusal},
@@ -35,6 +37,8 @@ pub(crate) trait Audience {
     fn on_connected(&mut self, path: PathKind);
     /// One size is done.
     fn on_result(&mut self, result: SizeResult);
+    /// A period of an endless run is over: messages of `bytes` that completed in `nanos`.
+    fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64);
 }
 
 /// One size.
@@ -50,8 +54,14 @@ pub(crate) struct SizeResult {
 
 /// Runs the plan to its end.
 pub(crate) fn run(plan: &Plan, audience: &mut dyn Audience) -> Result<(), RunError> {
+    // Before any thread starts: threads inherit what is done to signals.
+    let interrupted = match plan.test.period_ms {
+        Some(period_ms) if plan.is_active() => Some((Interrupted::watch()?, period_ms)),
+        _ => None,
+    };
+    let live = interrupted.map(|(interrupted, period_ms)| Live::new(interrupted, period_ms));
     let mut oob = connect(plan, audience)?;
-    let result = run_connected(plan, &mut oob, audience);
+    let result = run_connected(plan, &mut oob, live, audience);
     if let Err(error) = &result
         && !matches!(error, RunError::Oob(OobError::Refused(_) | OobError::Gone(_)))
     {
@@ -63,16 +73,24 @@ pub(crate) fn run(plan: &Plan, audience: &mut dyn Audience) -> Result<(), RunErr
 
 fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {
     let silence = Duration::from_secs(u64::from(plan.wait_timeout_s));
-    if let Some(server) = &plan.server {
-        return Ok(Oob::connect(server, plan.port, silence)?);
+    let (address, bind) = (plan.server.as_deref(), plan.bind_ip.as_deref());
+    let way = oob::Way { address, port: plan.port, bind, ipv6: plan.ipv6 };
+    if plan.is_client() {
+        return Ok(Oob::connect(&way, silence)?);
     }
-    let listener = TcpListener::bind(("0.0.0.0", plan.port))
+    let listener = way
+        .listen()
         .map_err(|error| RunError::System { what: "listening on the port of -P", error })?;
     audience.on_waiting();
     Ok(Oob::accept(&listener, silence)?)
 }
 
-fn run_connected(plan: &Plan, oob: &mut Oob, audience: &mut dyn Audience) -> Result<(), RunError> {
+fn run_connected(
+    plan: &Plan,
+    oob: &mut Oob,
+    live: Option<Live>,
+    audience: &mut dyn Audience,
+) -> Result<(), RunError> {
     let peer_cpu = compare(plan, oob)?;
     if let Some(core) = plan.cpu.or(peer_cpu) {
         pin(core)?;
@@ -85,7 +103,7 @@ fn run_connected(plan: &Plan, oob: &mut Oob, audience: &mut dyn Audience) -> Res
     };
     let session = side.connect(plan, &peer)?;
     audience.on_connected(session.ground.path());
-    sizes(plan, oob, session, audience)
+    sizes(plan, oob, (session, live), audience)
 }
 
 /// Compares versions and parameters; returns the core that the client wishes this side to have.
@@ -118,7 +136,7 @@ fn pin(core: usize) -> Result<(), RunError> {
 fn sizes(
     plan: &Plan,
     oob: &mut Oob,
-    mut session: Session,
+    (mut session, mut live): (Session, Option<Live>),
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
     let test = &plan.test;
@@ -130,24 +148,47 @@ fn sizes(
         let before = session.counters()?;
         let ground = &session.ground;
         let pieces = requests::receive_pieces(ground, test, &receive_layout);
+        let layout = Layout::of(test, *bytes)?;
+        let credit = requests::credit_pieces(ground, test, &layout);
         let mut receiver = Receiver::new(ground, test, &pieces, &sources);
+        receiver = receiver.with_credit((ground, test), &credit, layout, index as u64);
         if index == 0 {
             receiver.post_all(&mut session.ends)?;
         }
-        let layout = Layout::of(test, *bytes)?;
-        let ends = &mut session.ends;
-        let mut pass = Pass { plan, ends, ground, receiver: &mut receiver, oob, layout, clock };
+        let dirty = test.dirty_ms.map(|period_ms| {
+            Dirty::start(ground.region(), layout, ground.targets.len(), period_ms)
+        });
+        let mut pass = Pass {
+            plan,
+            ends: &mut session.ends,
+            ground,
+            receiver: &mut receiver,
+            oob,
+            layout,
+            clock,
+            index: index as u64,
+            live: match &mut live {
+                Some(live) => Some((live, &mut *audience)),
+                None => None,
+            },
+        };
         let point = 2 * index as u64;
         verify::prepare(&pass)?;
         pass.oob.meet(point)?;
         let mut taken =
             if test.command.is_latency() { lat::run(&mut pass)? } else { bw::run(&mut pass)? };
         pass.finish(point + 1)?;
+        drop(dirty);
+        let errors = session.ends.failed();
         let after = session.counters()?;
-        let mine = outcome(&taken, &before, &after);
+        let mine = Outcome { errors, ..outcome(&taken, &before, &after) };
         let peer = exchange(oob, &mine)?;
         let result =
             plan.is_client().then(|| report::Result::of(plan, *bytes, &mut taken, &peer)).flatten();
+        let result = result.map(|mut result| {
+            result.form.errors = test.err_continue.then_some(mine.errors + peer.errors);
+            result
+        });
         audience.on_result(SizeResult { result, mine, peer });
     }
     Ok(())
@@ -166,6 +207,7 @@ fn outcome(taken: &Taken, before: &[(&str, u64)], after: &[(&str, u64)]) -> Outc
     Outcome {
         messages: taken.total(),
         received: taken.received,
+        errors: 0,
         nanos: taken.longest_ns(),
         best_ns: taken.best_ns,
         counters: changed

@@ -3,16 +3,18 @@
 //! *Owns*: context, buffer, queues, and what was imported of the peer. *Takes*: the plan, the
 //! peer's [`Endpoint`]. *Gives*: lanes to post to, channels to poll. *Must not*: measure.
 
+use std::time::Duration;
+
 use urma_core::{
     Context, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, JfcCfg, JfcFlags, Jfr,
-    JfrCfg, Jfs, JfsCfg, Mapping, OrderType, PathKind, RecvWr, RemoteJetty, RemoteSegment, Segment,
+    JfrCfg, Jfs, JfsCfg, Mapping, PathKind, RecvWr, RemoteJetty, RemoteSegment, Segment,
     SegmentAccess, SegmentCfg, SendWr, TargetJetty, TargetKind, Token, TokenId, TokenPolicy,
     TpType, Ubva,
 };
-use urma_mem::Region;
+use urma_mem::{Pages, Region};
 
 use crate::{
-    channel::{Channel, Events},
+    channel::{Channel, Events, Failures},
     cli::Way,
     error::{RunError, api},
     layout::Layout,
@@ -52,10 +54,10 @@ impl Lane {
 /// What requests name: my buffer, the peer's, and the peer's queues.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    /// My buffer.
-    pub(crate) segment: Segment,
-    /// The peer's buffer.
-    pub(crate) remote: ImportedSegment,
+    /// My buffer: once, or once per jetty.
+    segments: Vec<Segment>,
+    /// The peer's buffer, likewise.
+    remotes: Vec<ImportedSegment>,
     /// The peer's queues, one per lane.
     pub(crate) targets: Vec<TargetJetty>,
 }
@@ -64,12 +66,24 @@ impl Ground {
     /// My memory.
     #[inline]
     pub(crate) fn region(&self) -> &Region {
-        self.segment.region()
+        self.segment(0).region()
+    }
+
+    /// My buffer, as a lane knows it.
+    #[inline]
+    pub(crate) fn segment(&self, lane: usize) -> &Segment {
+        &self.segments[lane.min(self.segments.len() - 1)]
+    }
+
+    /// The peer's buffer, as a lane knows it.
+    #[inline]
+    pub(crate) fn remote(&self, lane: usize) -> &ImportedSegment {
+        &self.remotes[lane.min(self.remotes.len() - 1)]
     }
 
     /// What carries requests to the peer.
     pub(crate) fn path(&self) -> PathKind {
-        self.remote.path().kind
+        self.remote(0).path().kind
     }
 }
 
@@ -78,8 +92,8 @@ impl Ground {
 pub(crate) struct Ends {
     /// Send queues.
     pub(crate) lanes: Vec<Lane>,
-    /// One shared JFR, or none when every jetty has its own.
-    jfr: Option<Jfr>,
+    /// JFRs that jetties share; none when every jetty has its own.
+    jfrs: Vec<Jfr>,
     /// Where sends complete.
     pub(crate) sends: Channel,
     /// Where receives complete.
@@ -87,10 +101,15 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Posts receives to the shared JFR, or to `lane`'s own.
+    /// Requests that failed since the last call.
+    pub(crate) fn failed(&mut self) -> u64 {
+        std::mem::take(&mut self.sends.errors) + std::mem::take(&mut self.receives.errors)
+    }
+
+    /// Posts receives to shared JFR number `queue`, or to the own one of that jetty.
     #[inline]
-    pub(crate) fn post_recv(&mut self, lane: usize, wrs: &[RecvWr<'_>]) -> Result<(), RunError> {
-        match (&mut self.jfr, self.lanes.get_mut(lane)) {
+    pub(crate) fn post_recv(&mut self, queue: usize, wrs: &[RecvWr<'_>]) -> Result<(), RunError> {
+        match (self.jfrs.get_mut(queue), self.lanes.get_mut(queue)) {
             (Some(jfr), _) => Ok(jfr.post_recv(wrs)?),
             (None, Some(Lane::Jetty(jetty))) => Ok(jetty.post_recv(wrs)?),
             (None, _) => Err(RunError::Request("a JFS does not receive".to_owned())),
@@ -102,7 +121,7 @@ impl Ends {
 #[derive(Debug)]
 pub(crate) struct Side {
     ends: Ends,
-    segment: Segment,
+    segments: Vec<Segment>,
     context: Context,
 }
 
@@ -124,38 +143,45 @@ impl Side {
     pub(crate) fn open(context: Context, plan: &Plan) -> Result<Self, RunError> {
         let test = &plan.test;
         test.fits(&context.attr().caps)?;
-        let segment = register(&context, test)?;
+        let segments = register(&context, test)?;
         let events = if test.events { Events::On } else { Events::Off };
-        let depth = test.jfc_depth;
-        let jfc = JfcCfg { depth, flags: JfcFlags::empty(), ceqn: 0, user_ctx: 0 };
-        let sends = Channel::open(&context, &jfc, events)?;
-        let receives = Channel::open(&context, &jfc, events)?;
-        let jfr = if test.share_jfr || test.simplex {
-            let jfr = context.create_jfr(&recv_cfg(test), &receives.jfc);
-            Some(jfr.map_err(api("creating a JFR"))?)
-        } else {
-            None
-        };
+        let events = (events, Duration::from_millis(u64::from(plan.event_wait_ms)));
+        let failures = if test.err_continue { Failures::Counted } else { Failures::Fatal };
+        let jfc = JfcCfg::new(test.jfc_depth);
+        let sends = Channel::open(&context, &jfc, events, failures)?;
+        let inline = if test.jfc_inline { JfcFlags::INLINE } else { JfcFlags::empty() };
+        let receives = JfcCfg { flags: inline, ..jfc };
+        let receives = Channel::open(&context, &receives, events, failures)?;
+        let count = if test.share_jfr || test.simplex { test.jfrs() } else { 0 };
+        let jfrs = (0..count).map(|index| {
+            let id = if test.simplex { numbered(plan.jetty_id, index) } else { 0 };
+            let cfg = JfrCfg { id, ..recv_cfg(test) };
+            context.create_jfr(&cfg, &receives.jfc).map_err(api("creating a JFR"))
+        });
+        let jfrs = jfrs.collect::<Result<_, _>>()?;
         let mut side =
-            Self { ends: Ends { lanes: Vec::new(), jfr, sends, receives }, segment, context };
-        for _ in 0..test.jettys {
-            let lane = side.lane(test)?;
+            Self { ends: Ends { lanes: Vec::new(), jfrs, sends, receives }, segments, context };
+        for index in 0..test.jettys {
+            let lane = side.lane(plan, index)?;
             side.ends.lanes.push(lane);
         }
         Ok(side)
     }
 
-    fn lane(&self, test: &Test) -> Result<Lane, RunError> {
+    fn lane(&self, plan: &Plan, index: u32) -> Result<Lane, RunError> {
+        let test = &plan.test;
         let send = send_cfg(test);
         if test.simplex {
             let jfs = self.context.create_jfs(&send, &self.ends.sends.jfc);
             return jfs.map(Lane::Jfs).map_err(api("creating a JFS"));
         }
-        let recv = match &self.ends.jfr {
+        let recv = match self.ends.jfrs.get(shared_jfr(test, index)) {
             Some(jfr) => JettyRecv::Shared { jfr, jfc: Some(&self.ends.receives.jfc) },
             None => JettyRecv::Own { cfg: recv_cfg(test), jfc: &self.ends.receives.jfc },
         };
-        let jetty = self.context.create_jetty(&JettyCfg::new(send, &self.ends.sends.jfc, recv));
+        let cfg = JettyCfg::new(send, &self.ends.sends.jfc, recv);
+        let cfg = JettyCfg { id: numbered(plan.jetty_id, index), ..cfg };
+        let jetty = self.context.create_jetty(&cfg);
         jetty.map(Lane::Jetty).map_err(api("creating a jetty"))
     }
 
@@ -166,9 +192,14 @@ impl Side {
             Lane::Jfs(jfs) => jfs.id().id,
         });
         let sources: Vec<u32> = sources.collect();
-        let queues = match &self.ends.jfr {
-            Some(jfr) if test.simplex => vec![jfr.id().id; sources.len()],
-            _ => sources.clone(),
+        let jfr = |lane| self.ends.jfrs.get(shared_jfr(test, lane)).map(|jfr| jfr.id().id);
+        let queues =
+            if test.simplex { (0..test.jettys).filter_map(jfr).collect() } else { sources.clone() };
+        let segment = |segment: &Segment| SegmentName {
+            va: segment.va(),
+            len: segment.len(),
+            token_id: segment.token_id().value(),
+            token: segment.token().map(Token::value),
         };
         Endpoint {
             eid: self.context.eid().to_string(),
@@ -176,23 +207,30 @@ impl Side {
             queues,
             sources,
             queue_token: test.token.then_some(TOKEN),
-            segment: SegmentName {
-                va: self.segment.va(),
-                len: self.segment.len(),
-                token_id: self.segment.token_id().value(),
-                token: self.segment.token().map(Token::value),
-            },
+            segments: self.segments.iter().map(segment).collect(),
         }
     }
 
     /// Imports the peer's buffer and queues; binds RC jetties.
     pub(crate) fn connect(self, plan: &Plan, peer: &Endpoint) -> Result<Session, RunError> {
         let test = &plan.test;
-        let Self { mut ends, segment, context } = self;
+        let Self { mut ends, segments, context } = self;
         let eid: Eid = peer.eid.parse().map_err(|error| {
             RunError::Refused(Refusal(format!("the peer's EID {:?}: {error}", peer.eid)))
         })?;
-        let remote = import_buffer(&context, eid, peer)?;
+        if let Some(wanted) = plan.peer_eid.filter(|wanted| *wanted != eid) {
+            return Err(
+                Refusal(format!("--dip asks for {wanted}, the peer's node is {eid}")).into()
+            );
+        }
+        let remotes =
+            peer.segments.iter().map(|name| import_buffer(&context, eid, peer.uasid, name));
+        let remotes = remotes.collect::<Result<Vec<_>, _>>()?;
+        let has_right_len = remotes.len() == segments.len()
+            && remotes.iter().zip(&segments).all(|(remote, segment)| remote.len() == segment.len());
+        let Some(remote) = remotes.first().filter(|_| has_right_len) else {
+            return Err(Refusal("the peer has another buffer".to_owned()).into());
+        };
         check_way(test.way, remote.path().kind)?;
         let mut targets = Vec::with_capacity(ends.lanes.len());
         for (lane, id) in ends.lanes.iter_mut().zip(&peer.queues) {
@@ -205,11 +243,11 @@ impl Side {
             targets.push(target);
         }
         let (have, want) = (targets.len().min(peer.sources.len()), ends.lanes.len());
-        if have != want || remote.len() != segment.len() {
-            let why = format!("the peer has {have} queues, this side {want}; or another buffer");
+        if have != want {
+            let why = format!("the peer has {have} queues, this side {want}");
             return Err(Refusal(why).into());
         }
-        let ground = Ground { segment, remote, targets };
+        let ground = Ground { segments, remotes, targets };
         Ok(Session { ends, ground, sources: peer.sources.clone(), context })
     }
 }
@@ -221,27 +259,44 @@ impl Session {
     }
 }
 
-fn register(context: &Context, test: &Test) -> Result<Segment, RunError> {
+/// The shared JFR of a lane.
+fn shared_jfr(test: &Test, lane: u32) -> usize {
+    usize::try_from(lane / test.lanes_per_jfr.max(1)).unwrap_or(usize::MAX)
+}
+
+/// Number of queue `index` when the first shall have `first`; 0 = any.
+const fn numbered(first: u32, index: u32) -> u32 {
+    if first == 0 { 0 } else { first + index }
+}
+
+fn register(context: &Context, test: &Test) -> Result<Vec<Segment>, RunError> {
     let layout = Layout::of(test, test.sizes.first().copied().unwrap_or(1))?;
     let len = usize::try_from(layout.buffer_len()).unwrap_or(usize::MAX);
-    let region = Region::private(len);
-    let region =
-        region.map_err(|error| RunError::System { what: "allocating the buffer", error })?;
+    let region = if test.huge { Region::shared(len, Pages::Huge2M) } else { Region::private(len) };
+    let what = if test.huge {
+        "allocating huge pages (has the machine reserved any?)"
+    } else {
+        "allocating the buffer"
+    };
+    let region = region.map_err(|error| RunError::System { what, error })?;
     let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);
     let cfg = if test.token { cfg.with_token(Token::new(TOKEN)) } else { cfg };
     // Touched before it is registered: a first touch costs a page fault, not a transfer.
     region.zero(0, len)?;
-    context.register(&region, &cfg, None).map_err(api("registering the buffer"))
+    let count = if test.lane_segments { test.jettys } else { 1 };
+    let segment = |_| context.register(&region, &cfg, None).map_err(api("registering the buffer"));
+    (0..count).map(segment).collect()
 }
 
 fn import_buffer(
     context: &Context,
     eid: Eid,
-    peer: &Endpoint,
+    uasid: u32,
+    name: &SegmentName,
 ) -> Result<ImportedSegment, RunError> {
-    let SegmentName { va, len, token_id, token } = peer.segment;
+    let SegmentName { va, len, token_id, token } = *name;
     let remote = RemoteSegment {
-        ubva: Ubva { eid, uasid: peer.uasid, va },
+        ubva: Ubva { eid, uasid, va },
         len,
         token_id: TokenId::new(token_id),
         policy: policy(token),
@@ -257,9 +312,9 @@ fn remote_jetty(test: &Test, id: JettyId, token: Option<u32>) -> RemoteJetty {
         id,
         kind: if test.simplex { TargetKind::Jfr } else { TargetKind::Jetty },
         mode,
-        order: OrderType::Default,
+        order: test.order(),
         policy: policy(token),
-        tp: TpType::of(mode),
+        tp: if test.ctp { TpType::Ctp } else { TpType::of(mode) },
     }
 }
 
@@ -272,6 +327,8 @@ fn send_cfg(test: &Test) -> JfsCfg {
         max_inline: test.inline,
         priority: test.priority,
         err_timeout: test.err_timeout,
+        order: test.order(),
+        max_sge: u8::try_from(test.sges).unwrap_or(u8::MAX),
         ..JfsCfg::new(test.mode.to_api(), test.jfs_depth)
     }
 }
@@ -279,7 +336,12 @@ fn send_cfg(test: &Test) -> JfsCfg {
 fn recv_cfg(test: &Test) -> JfrCfg {
     let policy = policy(test.token.then_some(TOKEN));
     let min_rnr_timer = if test.verify { RNR_TIMER_VERIFIED } else { RNR_TIMER };
-    JfrCfg { policy, min_rnr_timer, ..JfrCfg::new(test.mode.to_api(), test.jfr_depth) }
+    JfrCfg {
+        policy,
+        min_rnr_timer,
+        order: test.order(),
+        ..JfrCfg::new(test.mode.to_api(), test.jfr_depth)
+    }
 }
 
 /// Refuses when the way found is not the way asked for.

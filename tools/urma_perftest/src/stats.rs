@@ -93,6 +93,11 @@ impl Bandwidth {
         }
     }
 
+    /// In another unit: `factor` of it are a MB.
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        Self { peak: self.peak * factor, average: self.average * factor, rate: self.rate }
+    }
+
     /// Both directions, or several jetties, together.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {

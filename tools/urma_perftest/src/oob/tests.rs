@@ -17,7 +17,8 @@ fn a_message_arrives() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let other = thread::spawn(move || {
-        let mut oob = Oob::connect("127.0.0.1", port, BOUND).unwrap();
+        let way = Way { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
+        let mut oob = Oob::connect(&way, BOUND).unwrap();
         oob.say(&Message::Outcome(Outcome { messages: 7, ..Outcome::default() })).unwrap();
         oob.meet(3).unwrap();
     });

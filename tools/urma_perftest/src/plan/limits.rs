@@ -2,9 +2,11 @@
 //!
 //! *Owns*: the rules and their reasons. *Takes*: [`Cli`]; [`DeviceCaps`]. *Gives*: yes, or why not.
 
-use urma_core::DeviceCaps;
+use urma_core::{DeviceCaps, DeviceFeatures};
 
 use super::{Cli, Extent, Refusal, Test, Verb, ensure};
+
+mod extra;
 
 /// Largest exponent of `-a`.
 pub(super) const ORDER_MAX: u32 = 23;
@@ -27,7 +29,7 @@ const SECONDS_MIN: u32 = 1;
 pub(super) fn ranges(cli: &Cli) -> Result<(), Refusal> {
     let in_range = [
         ("-p", "MODE", u64::from(cli.trans_mode), 0, 2),
-        ("-K", "POLICY", u64::from(cli.token_policy), 0, 1),
+        ("-K", "POLICY", u64::from(cli.token_policy), 0, 3),
         ("-E", "CODE", u64::from(cli.err_timeout), 0, 31),
         ("-O", "PRIORITY", u64::from(cli.priority), 0, 15),
         ("-J", "COUNT", u64::from(cli.jettys), 1, u64::from(JETTYS_MAX)),
@@ -46,6 +48,19 @@ pub(super) fn ranges(cli: &Cli) -> Result<(), Refusal> {
             u64::from(SECONDS_MIN),
             u64::from(SECONDS_MAX),
         ),
+        ("-y", "SECONDS", u64::from(cli.infinite.unwrap_or(1)), 1, u64::from(SECONDS_MAX)),
+        ("--order_type", "ORDER", u64::from(cli.extra.order_type), 0, 4),
+        ("--sge_num", "COUNT", u64::from(cli.extra.sge_num), 1, 64),
+        ("--jettys_pre_jfr", "COUNT", u64::from(cli.extra.jettys_pre_jfr.unwrap_or(1)), 1, 1024),
+        ("--jetty_id", "ID", u64::from(cli.extra.jetty_id), 0, (1 << 20) - 1),
+        ("--burst_size", "COUNT", u64::from(cli.extra.burst_size.unwrap_or(1)), 1, 1 << 16),
+        (
+            "--enable_write_dirty",
+            "MS",
+            u64::from(cli.extra.enable_write_dirty.unwrap_or(50)),
+            50,
+            1 << 20,
+        ),
         ("--span", "BYTES", cli.span, 0, SPAN_MAX),
         ("--wait-timeout", "SECONDS", u64::from(cli.wait_timeout), 1, 86_400),
     ];
@@ -60,9 +75,15 @@ pub(super) fn ranges(cli: &Cli) -> Result<(), Refusal> {
 
 /// Options against each other.
 pub(super) fn combinations(cli: &Cli) -> Result<(), Refusal> {
+    ensure!(
+        cli.token_policy <= 1,
+        "-K {}: not supported on a software device: there are no keys to sign or encrypt with",
+        cli.token_policy
+    );
     by_verb(cli)?;
     by_kind(cli)?;
     depths(cli)?;
+    extra::combinations(cli)?;
     verification(cli)
 }
 
@@ -89,7 +110,18 @@ fn by_verb(cli: &Cli) -> Result<(), Refusal> {
         cli.inline_size == 0 || matches!(verb, Verb::Write | Verb::Send),
         "-I: only WRITE and SEND carry payload that could go inline"
     );
-    ensure!(cli.jfr_post_list == 1 || verb == Verb::Send, "-r: only SEND consumes receives");
+    ensure!(
+        cli.jfr_post_list == 1 || verb == Verb::Send || cli.extra.enable_imm,
+        "-r: only SEND and WRITE with --enable_imm consume receives"
+    );
+    ensure!(
+        !cli.jfc_inline || verb == Verb::Send,
+        "-c: only what SEND carries can come in a completion"
+    );
+    ensure!(
+        !cli.use_flat_api || (cli.simplex && verb != Verb::Atomic && cli.jfs_post_list == 1),
+        "-f: the flat calls are for JFS and JFR (-b), one READ, WRITE or SEND each (-l 1)"
+    );
     ensure!(
         !cli.simplex || cli.trans_mode != 1,
         "-b with -p 1: RC binds two jetties; JFS and JFR are RM or UM"
@@ -161,6 +193,18 @@ fn verification(cli: &Cli) -> Result<(), Refusal> {
         "--verify: at most {VERIFY_ITERS_MAX} iterations"
     );
     ensure!(!cli.warm_up, "--verify with -w: a warm-up is not checked");
+    let extra = &cli.extra;
+    ensure!(
+        cli.infinite.is_none(),
+        "--verify with -y: what is verified is a number of messages; give -n"
+    );
+    ensure!(extra.rate_limit.is_none(), "--verify with --rate_limit: it is no measurement");
+    ensure!(
+        extra.enable_write_dirty.is_none(),
+        "--verify with --enable_write_dirty: the sent bytes would change on their way"
+    );
+    ensure!(!extra.enable_err_continue, "--verify with --enable_err_continue: contradiction");
+    ensure!(!extra.enable_imm, "--verify with --enable_imm: it numbers the messages itself");
     ensure!(cli.span == 0, "--verify with --span: every message has a place of its own already");
     ensure!(
         !cli.command.is_latency() || cli.command.verb() != Verb::Write || cli.size != Some(1),
@@ -194,6 +238,7 @@ impl Test {
             ("-C, JFC depth", u64::from(self.jfc_depth), u64::from(caps.max_jfc_depth)),
             ("-I, inline size", u64::from(self.inline), u64::from(caps.max_jfs_inline)),
             ("-J, jetties", u64::from(self.jettys), u64::from(caps.max_jetty)),
+            ("--sge_num", u64::from(self.sges), u64::from(caps.max_jfs_sge)),
         ];
         for (what, value, max) in counts {
             ensure!(value <= max, "{what} {value}: the device's limit is {max}");
@@ -203,6 +248,14 @@ impl Test {
             "the device has no transport mode {}",
             self.mode.name()
         );
+        ensure!(
+            !self.ctp || caps.features.contains(DeviceFeatures::CTP),
+            "--ctp: the device has no compact transport paths"
+        );
+        ensure!(
+            !self.jfc_inline || caps.features.contains(DeviceFeatures::JFC_INLINE),
+            "-c: the device puts no payload into completions"
+        );
         Ok(())
     }
 
@@ -210,7 +263,7 @@ impl Test {
     pub(crate) fn iterations(&self) -> Option<u64> {
         match self.extent {
             Extent::Iterations(count) => Some(count),
-            Extent::Seconds(_) => None,
+            Extent::Seconds(_) | Extent::Endless => None,
         }
     }
 }

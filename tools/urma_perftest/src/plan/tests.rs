@@ -96,6 +96,7 @@ fn limits_of_the_device_are_named() {
         max_jfc_depth: 8192,
         max_jetty: 8,
         max_jfs_inline: 32,
+        max_jfs_sge: 11,
         max_write_size: 65536,
         ..Default::default()
     };

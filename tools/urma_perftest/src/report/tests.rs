@@ -3,6 +3,10 @@
 use clap::Parser;
 
 use super::*;
+
+const FORM: Form =
+    Form { unit: BwUnit::Mb, divisor: 1.0, histogram: false, is_open: false, errors: None };
+
 use crate::cli::Cli;
 
 fn plan(line: &str) -> Plan {
@@ -51,14 +55,20 @@ fn the_parameters_follow_role_and_operation() {
 fn rows_stand_under_their_headers() {
     let latency =
         Latency { min: 0.1, max: 9.0, median: 0.25, avg: 0.5, stdev: 0.125, tail: [1.0; 4] };
-    let result = Result { bytes: 8, iterations: 10_000, numbers: Numbers::Latency(latency) };
+    let result = Result {
+        bytes: 8,
+        iterations: 10_000,
+        numbers: Numbers::Latency(latency),
+        latency: None,
+        form: FORM,
+    };
     assert_eq!(
         result.rows(),
         " 8       10000       0.10       9.00       0.25          0.50       0.12         1.00     \
          1.00       1.00        1.00   \n"
     );
     let columns = ["t_min[us]", "t_max[us]", "t_median[us]", "t_avg[us]", "t_stdev[us]"];
-    let header = header(&plan("read_lat").test);
+    let header = header(&plan("read_lat").test, BwUnit::Mb);
     for (column, value) in columns.iter().zip(["0.10", "9.00", "0.25", "0.50", "0.12"]) {
         assert_eq!(header.find(column), result.rows().find(value), "{column}");
     }
@@ -68,7 +78,8 @@ fn rows_stand_under_their_headers() {
 fn bandwidth_rows_and_their_json() {
     let total = Bandwidth { peak: 100.0, average: 50.0, rate: 0.25 };
     let one = Numbers::Bandwidth { jettys: Vec::new(), total };
-    let result = Result { bytes: 65536, iterations: 50_000, numbers: one };
+    let result =
+        Result { bytes: 65536, iterations: 50_000, numbers: one, latency: None, form: FORM };
     assert_eq!(
         result.rows(),
         " 65536   50000       100.00           50.00               0.250000\n"
@@ -76,7 +87,7 @@ fn bandwidth_rows_and_their_json() {
     assert_eq!(result.json()["BW average[MB/sec]"], 50.0);
     assert_eq!(result.json()["bytes"], 65536);
     let two = Numbers::Bandwidth { jettys: vec![(5, total), (6, total)], total };
-    let rows = Result { bytes: 2, iterations: 5, numbers: two }.rows();
+    let rows = Result { bytes: 2, iterations: 5, numbers: two, latency: None, form: FORM }.rows();
     assert!(rows.starts_with("Jetty 0 :  2       5"), "{rows}");
     assert!(rows.contains("TOTAL   :  2       11"), "{rows}");
 }

@@ -1,0 +1,29 @@
+//! What the stack has to say.
+//!
+//! *Owns*: where it goes and how much of it. *Takes*: the environment variable `URMA_LOG`.
+
+use std::io;
+
+use tracing_subscriber::EnvFilter;
+
+/// Where the log goes and how much is said without `URMA_LOG`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Log {
+    /// To standard output instead of standard error.
+    pub stdout: bool,
+    /// Everything instead of nothing.
+    pub verbose: bool,
+}
+
+/// Sends what the stack has to say where `log` says; `URMA_LOG` filters it.
+pub fn log(log: Log) {
+    let silent = if log.verbose { "debug" } else { "off" };
+    let filter = EnvFilter::try_from_env("URMA_LOG").unwrap_or_else(|_| EnvFilter::new(silent));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+    // Nobody else sets one in this process; without it there is no log.
+    let _ = if log.stdout {
+        subscriber.with_writer(io::stdout).try_init()
+    } else {
+        subscriber.with_writer(io::stderr).try_init()
+    };
+}

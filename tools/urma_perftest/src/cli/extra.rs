@@ -1,0 +1,194 @@
+//! Options that have no letter.
+//!
+//! *Owns*: their names and help texts, which are those of UMDK release 26.06.
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// Unit of `--rate_limit`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum RateUnit {
+    /// 2^20 bytes per second
+    #[value(name = "M")]
+    Megabytes,
+    /// 10^9 bits per second
+    #[value(name = "G")]
+    Gigabits,
+    /// 1000 messages per second
+    #[value(name = "P")]
+    Messages,
+}
+
+/// Who carries the exchange before the test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Management {
+    /// TCP
+    Tcp,
+    /// URMA messages
+    Ub,
+}
+
+/// Huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum HugePage {
+    /// 2 MiB
+    #[value(name = "2MB")]
+    Two,
+    /// 1 GiB
+    #[value(name = "1GB")]
+    Giant,
+}
+
+/// Unit of bandwidth columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum BwUnit {
+    /// 2^10 bytes
+    #[value(name = "KB")]
+    Kb,
+    /// 2^20 bytes
+    #[value(name = "MB")]
+    Mb,
+    /// 2^30 bytes
+    #[value(name = "GB")]
+    Gb,
+}
+
+/// What a bonded device does with its parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum BondMode {
+    /// One device
+    Standalone,
+    /// One at a time
+    ActiveBackup,
+    /// All at once
+    Balance,
+}
+
+/// Options that have no letter.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Extra {
+    /// Milliseconds between two rows of -y, a multiple of 50
+    #[arg(long = "inf_period_ms", value_name = "MS")]
+    pub(crate) inf_period_ms: Option<u32>,
+
+    /// Post no faster than this; latency then counts from the intended moment (open loop)
+    #[arg(long = "rate_limit", value_name = "RATE")]
+    pub(crate) rate_limit: Option<f64>,
+
+    /// Unit of --rate_limit: M = MB/s, G = Gbit/s, P = 1000 messages/s
+    #[arg(long = "rate_units", value_enum, value_name = "UNIT", requires = "rate_limit")]
+    pub(crate) rate_units: Option<RateUnit>,
+
+    /// Messages posted together under --rate_limit [default: 1 (latency), the JFS depth (bandwidth)]
+    #[arg(long = "burst_size", value_name = "COUNT", requires = "rate_limit")]
+    pub(crate) burst_size: Option<u32>,
+
+    /// Order type: 0 default, 1 OT, 2 OI, 3 OL, 4 NO
+    #[arg(long = "order_type", value_name = "ORDER", default_value_t = 0)]
+    pub(crate) order_type: u8,
+
+    /// Who carries the exchange of parameters
+    #[arg(long, value_enum, default_value = "tcp")]
+    pub(crate) mgmt: Management,
+
+    /// Exchange parameters over IPv6
+    #[arg(long = "enable_ipv6")]
+    pub(crate) enable_ipv6: bool,
+
+    /// Local address of the exchange of parameters
+    #[arg(long = "bind_ip", value_name = "ADDRESS")]
+    pub(crate) bind_ip: Option<String>,
+
+    /// Send only as far as the receiver says (send_bw)
+    #[arg(long = "enable_credit")]
+    pub(crate) enable_credit: bool,
+
+    /// Messages that may be on their way under --enable_credit [default: 3/4 of the JFR depth]
+    #[arg(long = "credit_threshold", value_name = "COUNT", requires = "enable_credit")]
+    pub(crate) credit_threshold: Option<u32>,
+
+    /// The receiver tells after so many messages [default: 1/4 of the JFR depth]
+    #[arg(long = "credit_notify_cnt", value_name = "COUNT", requires = "enable_credit")]
+    pub(crate) credit_notify_cnt: Option<u32>,
+
+    /// Jetties that share one JFR [default: all]
+    #[arg(long = "jettys_pre_jfr", value_name = "COUNT")]
+    pub(crate) jettys_pre_jfr: Option<u32>,
+
+    /// A segment for each jetty
+    #[arg(long = "seg_pre_jetty")]
+    pub(crate) seg_pre_jetty: bool,
+
+    /// With immediate data (WRITE, SEND)
+    #[arg(long = "enable_imm")]
+    pub(crate) enable_imm: bool,
+
+    /// Count failed requests and go on (bandwidth)
+    #[arg(long = "enable_err_continue")]
+    pub(crate) enable_err_continue: bool,
+
+    /// Each WRITE stores 8 bytes more at the target when it is placed
+    #[arg(long = "enable_notify")]
+    pub(crate) enable_notify: bool,
+
+    /// Pieces of local memory per request
+    #[arg(long = "sge_num", value_name = "COUNT", default_value_t = 1)]
+    pub(crate) sge_num: u32,
+
+    /// Write to the source memory every so many milliseconds meanwhile
+    #[arg(long = "enable_write_dirty", value_name = "MS")]
+    pub(crate) enable_write_dirty: Option<u32>,
+
+    /// Address of this node: its EID, as --eid
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) sip: Option<String>,
+
+    /// Address that the peer's node must have
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) dip: Option<String>,
+
+    /// One path between two nodes; there is never more than one
+    #[arg(long = "single_path")]
+    pub(crate) single_path: bool,
+
+    /// Go by a compact transport path
+    #[arg(long)]
+    pub(crate) ctp: bool,
+
+    /// Number of the first jetty; the others follow [default: any]
+    #[arg(long = "jetty_id", value_name = "ID", default_value_t = 0)]
+    pub(crate) jetty_id: u32,
+
+    /// Longest wait for one event under -e in milliseconds; -1: as long as --wait-timeout
+    #[arg(long = "wait_jfc_timeout", value_name = "MS", allow_negative_numbers = true)]
+    pub(crate) wait_jfc_timeout: Option<i32>,
+
+    /// Page size of the buffer in bytes
+    #[arg(long = "page_size", value_name = "BYTES", default_value_t = 4096)]
+    pub(crate) page_size: u64,
+
+    /// Make the buffer of huge pages
+    #[arg(long = "hugepage_size", value_enum, value_name = "SIZE")]
+    pub(crate) hugepage_size: Option<HugePage>,
+
+    /// Unit of bandwidth columns
+    #[arg(long = "bw_unit", value_enum, default_value = "MB")]
+    pub(crate) bw_unit: BwUnit,
+
+    /// All sizes from this one (a power of two)
+    #[arg(long = "min_size", value_name = "BYTES")]
+    pub(crate) min_size: Option<u32>,
+
+    /// All sizes up to this one (a power of two)
+    #[arg(long = "max_size", value_name = "BYTES")]
+    pub(crate) max_size: Option<u32>,
+
+    /// What a bonded device does with its parts
+    #[arg(long = "bond_mode", alias = "aggr_mode", value_enum, value_name = "MODE")]
+    pub(crate) bond_mode: Option<BondMode>,
+
+    /// What the stack says goes to standard output
+    #[arg(long)]
+    pub(crate) stdout: bool,
+}

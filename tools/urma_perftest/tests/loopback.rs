@@ -1,0 +1,239 @@
+//! The built program against itself on this machine: every option that changes what runs.
+//!
+//! *Must not*: judge speed; only hangs are bounded, generously.
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_urma_perftest");
+/// Longest time of one pair.
+const BOUND: Duration = Duration::from_secs(60);
+
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
+
+fn start(words: &[&str]) -> Child {
+    let mut command = Command::new(PROGRAM);
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program was built for this test")
+}
+
+fn end(mut child: Child) -> Output {
+    #[expect(clippy::disallowed_methods, reason = "a test bounds a hang")]
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > BOUND {
+            child.kill().unwrap();
+            panic!("the program hangs: {:?}", child.wait_with_output());
+        }
+        #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Runs a pair; `client` are options of the client alone.
+fn pair(options: &str, client: &[&str]) -> (Output, Output) {
+    let port = free_port();
+    let mut words: Vec<&str> = options.split_whitespace().collect();
+    words.extend(["-P", &port]);
+    let server = start(&words);
+    words.extend(["-S", "127.0.0.1"]);
+    words.extend(client);
+    let client = end(start(&words));
+    (end(server), client)
+}
+
+/// Runs a pair that is to succeed; the client's document.
+fn document(options: &str) -> Value {
+    let (server, client) = pair(options, &["--json"]);
+    let said = String::from_utf8_lossy(&client.stderr).into_owned();
+    let other = String::from_utf8_lossy(&server.stderr).into_owned();
+    assert!(client.status.success() && server.status.success(), "{options}: {said}{other}");
+    serde_json::from_slice(&client.stdout).unwrap_or_else(|error| panic!("{options}: {error}"))
+}
+
+fn refused(words: &[&str]) -> String {
+    let output = end(start(words));
+    assert_eq!(output.status.code(), Some(2), "{words:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn each_option_moves_every_byte_rightly() {
+    for options in [
+        "write_bw -n 40 -s 96 --sge_num 3 -J 2 --seg_pre_jetty --verify -T 8",
+        "read_bw -n 40 -s 96 --sge_num 3 --verify -T 8",
+        "send_bw -n 64 -s 12 -c --verify -R 16 -T 8",
+        "send_bw -n 200 -s 100 -J 4 --jettys_pre_jfr 2 --verify -R 32 -T 8",
+        "send_bw -b -n 200 -s 100 -J 4 --jettys_pre_jfr 2 -f --verify -R 32 -T 8",
+        "send_bw -n 500 -s 64 -J 2 --enable_credit --verify -R 32 -T 16",
+        "send_bw -n 200 -s 64 -B --enable_credit --credit_notify_cnt 3 --credit_threshold 5 --verify",
+        "write_bw -n 50 -s 64 --enable_notify --verify -L -K 1",
+        "send_lat -n 20 --order_type 2 --jetty_id 3000 --verify --single_path",
+        "write_lat -n 20 -p 1 --order_type 3 --verify --sge_num 2",
+    ] {
+        let document = document(options);
+        assert_eq!(document["verified"], true, "{options}");
+        assert!(document["results"][0]["bytes"].as_u64().is_some(), "{options}: {document}");
+    }
+}
+
+#[test]
+fn credit_is_asked_for_and_obeyed() {
+    let with = document("send_bw -n 400 -s 64 -R 64 -T 64 --enable_credit --credit_notify_cnt 8");
+    let writes = &with["results"][0]["peer_counters"]["direct_requests"];
+    // The sender is at most 48 ahead, three quarters of the depth.
+    assert!(writes.as_u64().unwrap_or(0) >= 400 / 48, "{with:#}");
+}
+
+#[test]
+fn immediate_data_consumes_receives() {
+    for options in [
+        // Fewer messages than receives: no sender ever waits for a receiver that has no core.
+        "write_bw -n 300 -s 64 --enable_imm -T 16",
+        "write_lat -n 50 --enable_imm",
+        "send_bw -n 300 -s 64 --enable_imm -B",
+    ] {
+        let received = document(options)["results"][0]["received"].as_u64().unwrap();
+        assert!(received >= 50, "{options}: {received}");
+    }
+}
+
+#[test]
+fn open_loops_count_from_the_intended_start() {
+    // 1000 messages at 20 000 a second last 50 ms; a closed loop would take far less.
+    let document =
+        document("write_bw -n 1000 -s 8 -Q 1 --rate_limit 20 --rate_units P --burst_size 10");
+    let row = &document["results"][0];
+    assert!(row["MsgRate[Mpps]"].as_f64().unwrap() <= 0.0205, "{row:#}");
+    assert_eq!(row["open_loop"]["samples"], 1000);
+    assert!(row["open_loop"]["99.999%[us]"].as_f64().is_some(), "{row:#}");
+    let (_, client) =
+        pair("read_lat -n 200", &["--rate_limit", "5", "--rate_units", "P", "--histogram"]);
+    let said = String::from_utf8_lossy(&client.stderr).into_owned();
+    assert_eq!(client.status.code(), Some(1), "the rate is part of the test: {said}");
+    assert!(said.contains("rate:"), "{said}");
+}
+
+#[test]
+fn histograms_stand_below_their_rows() {
+    let (_, client) = pair("read_lat -n 300", &["--histogram"]);
+    let text = String::from_utf8(client.stdout).unwrap();
+    assert!(text.contains(" latency of 2 bytes, 300 samples"), "{text}");
+    assert!(text.contains("  99.999 "), "{text}");
+    let rule = "-".repeat(87);
+    assert!(text.starts_with(&rule) && text.trim_end().ends_with(&rule), "{text}");
+}
+
+#[test]
+fn conditions_decide_the_exit_code() {
+    let (server, client) =
+        pair("read_lat -n 100", &["--fail-if", "iterations == 100 && t_avg[us] > 0"]);
+    assert!(server.status.success());
+    assert_eq!(client.status.code(), Some(1));
+    let said = String::from_utf8(client.stderr).unwrap();
+    assert!(said.contains("iterations is 100") && said.ends_with("holds\n"), "{said}");
+    let (_, client) = pair("read_lat -n 100", &["--fail-if", "t_avg[us] > 1e9"]);
+    assert!(client.status.success());
+    let said = refused(&["read_lat", "-S", "127.0.0.1", "--fail-if", "BW peak[MB/sec] < 1"]);
+    assert!(said.contains("there is no column BW peak[MB/sec]; there are: bytes,"), "{said}");
+}
+
+#[test]
+fn endless_runs_print_rows_and_end_on_an_interrupt() {
+    let port = free_port();
+    let words = ["write_bw", "-s", "64", "-y", "--inf_period_ms", "100", "-P", &port];
+    let server = start(&words);
+    let client = Command::new(PROGRAM)
+        .args(words)
+        .args(["-S", "127.0.0.1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program was built for this test");
+    #[expect(clippy::disallowed_methods, reason = "a test lets a process run")]
+    std::thread::sleep(Duration::from_millis(900));
+    let id = client.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = end(client);
+    assert!(output.status.success(), "{output:?}");
+    assert!(end(server).status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with(" 64 ")).count();
+    assert!(rows >= 2, "{text}");
+}
+
+#[test]
+fn durations_units_and_addresses() {
+    let document = document(
+        "read_bw -s 64 -D 1 -y --inf_period_ms 500 --bw_unit KB --enable_write_dirty 50 --bind_ip 127.0.0.1",
+    );
+    assert!(document["results"][0]["BW average[KB/sec]"].as_f64().unwrap() > 0.0);
+    let (_, client) = pair("read_lat -n 50", &["--dip", "127.9.9.9"]);
+    let said = String::from_utf8(client.stderr).unwrap();
+    assert!(said.contains("--dip asks for"), "{said}");
+    let sizes = self::document("write_lat -n 10 --min_size 4 --max_size 16");
+    assert_eq!(sizes["results"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_a_software_device_cannot_mean_is_refused_first() {
+    for (words, why) in [
+        (vec!["write_bw", "-z"], "nothing to bond"),
+        (vec!["write_bw", "--dscp", "3"], "UDP datagrams"),
+        (vec!["write_bw", "-K", "2"], "no keys"),
+        (vec!["write_bw", "--mgmt", "ub"], "know before"),
+        (vec!["write_bw", "--hugepage_size", "1GB"], "2 MiB"),
+        (vec!["send_lat", "--rate_limit", "1"], "ping-pong"),
+        (vec!["write_bw", "--order_type", "1"], "OT and OL are of RC"),
+    ] {
+        let said = refused(&words);
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("urma-perftest-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn results_are_compared() {
+    let (a, b) = (scratch("a.json"), scratch("b.json"));
+    let result = document("read_lat -n 50");
+    let mut other = result.clone();
+    let avg = result["results"][0]["t_avg[us]"].as_f64().unwrap();
+    other["results"][0]["t_avg[us]"] = Value::from(avg * 2.0);
+    std::fs::write(&a, result.to_string()).unwrap();
+    std::fs::write(&b, other.to_string()).unwrap();
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let output = end(start(&["compare", a, b]));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("2.000"), "{text}");
+    let output = end(start(&["compare", a, b, "--json", "--fail-if", "t_avg[us] > 1.5"]));
+    assert_eq!(output.status.code(), Some(1));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(
+        (value["rows"][0]["columns"]["t_avg[us]"]["ratio"].as_f64().unwrap() - 2.0).abs() < 1e-9
+    );
+    assert!(refused(&["compare", a, "/nowhere.json"]).contains("/nowhere.json"));
+}
+
+#[test]
+fn pages_and_completions_are_made() {
+    let dir = scratch("pages");
+    let output = end(start(&["--generate", dir.to_str().unwrap()]));
+    assert!(output.status.success(), "{output:?}");
+    for name in ["urma_perftest.1", "urma_perftest-compare.1", "_urma_perftest"] {
+        assert!(dir.join(name).is_file(), "{name}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
