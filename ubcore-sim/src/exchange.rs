@@ -15,6 +15,7 @@ mod memory;
 mod packets;
 mod pair;
 mod peer;
+mod quiet;
 mod receive;
 mod request;
 mod respond;

@@ -101,6 +101,7 @@ fn offer() -> Handshake {
         window: 256,
         source_uasid: 1,
         dest_uasid: 0,
+        state: 0x5eed_0001,
         cookie: 0x8899_aabb_ccdd_eeff,
     }
 }
@@ -115,6 +116,7 @@ fn choice() -> Handshake {
         source_tpn: tpn(0x11),
         first_psn: Psn::new(0x100),
         dest_uasid: 1,
+        state: 0x5eed_0002,
         ..offer()
     }
 }

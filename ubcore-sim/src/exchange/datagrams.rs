@@ -8,7 +8,8 @@ use std::ops::Bound;
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::{
-    Body, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT, RequestHeader, Tpn,
+    Body, CloseReason, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT,
+    RequestHeader, Tpn,
 };
 
 use super::carrier::{Carrier, Payload};
@@ -77,7 +78,10 @@ impl Exchange {
     fn on_tp_packet(&mut self, dev: &Device, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
         let dest = packet.header.dest;
         let owner = self.numbers.tps.get(&dest.value()).copied();
-        let peer = self.peers.get_mut(&from);
+        let mut peer = self.peers.get_mut(&from);
+        if let Some(peer) = &mut peer {
+            peer.on_heard();
+        }
         let Some(Carrier::Packets(packets)) = peer.and_then(|p| p.carrier.as_mut()) else {
             return dev.count(Counter::DropUnknownTp);
         };
@@ -112,6 +116,7 @@ impl Exchange {
         if matches!(&header.body, Body::Close(close) if !packets.is_close_of(close)) {
             return dev.count(Counter::DropOldIncarnation);
         }
+        peer.quiet_since = None;
         let event = packets.on_handshake(now, header, &mut || Some(numbers.offer(from)));
         let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
         match event {
@@ -125,12 +130,21 @@ impl Exchange {
                 work.numbers.tps.insert(new.local_tpn.value(), from);
                 if peer.incarnation != 0 && peer.incarnation != new.peer_incarnation {
                     peer.on_new_life(&mut work, new.peer_incarnation);
+                } else if peer.state != 0 && peer.state != new.peer_state {
+                    peer.on_forgotten(&mut work);
                 } else {
-                    peer.incarnation = new.peer_incarnation;
                     peer.on_carrier_lost();
                 }
+                peer.incarnation = new.peer_incarnation;
+                peer.state = new.peer_state;
+                peer.parted = false;
             }
-            HandshakeEvent::Closed(old, _) => {
+            HandshakeEvent::Closed(old, reason) => {
+                // After these the peer repeats nothing.
+                peer.parted = matches!(
+                    reason,
+                    CloseReason::Idle | CloseReason::Shutdown | CloseReason::Timeout
+                );
                 packets.drop_tp(pool);
                 work.numbers.tps.remove(&old.local_tpn.value());
                 peer.on_carrier_lost();
@@ -147,7 +161,8 @@ impl Exchange {
             return;
         }
         let full = self.peers.len() >= limits::PEERS;
-        let carrier = || Some(Carrier::Packets(Box::new(Packets::new(&self.cfg, from))));
+        let state = self.numbers.state();
+        let carrier = || Some(Carrier::Packets(Box::new(Packets::new(&self.cfg, from, state))));
         match self.peers.get_mut(&from) {
             Some(peer) if peer.carrier.is_none() => {
                 peer.carrier = carrier();

@@ -262,6 +262,16 @@ impl Flow {
         }
     }
 
+    /// The target knows nothing of this sequence: it begins again at 0.
+    pub(super) fn begin_anew(&mut self) {
+        self.on_carrier_lost();
+        self.requests.retain(|r| !r.ended);
+        (self.first, self.next) = (0, 0);
+        for index in 0..self.requests.len() {
+            self.requests[index].header.tassn = self.number(index);
+        }
+    }
+
     /// Takes everything out. What was never begun keeps no number.
     pub(super) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
         let mut used = self.next.min(self.requests.len());

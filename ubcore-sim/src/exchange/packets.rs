@@ -38,7 +38,8 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    pub(super) fn new(cfg: &DeviceCfg, peer: RawEid) -> Self {
+    /// `state` names what this node knows of the pair: random, not 0.
+    pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
         let strategies = match cfg.strategy {
             Strategy::GoBackN => StrategyCaps::GO_BACK_N,
@@ -49,6 +50,7 @@ impl Packets {
             mtu,
             window_packets: cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX),
             strategies,
+            state,
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
         let ends = Ends {
@@ -94,6 +96,20 @@ impl Packets {
             return false;
         }
         true
+    }
+
+    /// The peer has everything that was sent.
+    pub(super) fn is_drained(&self) -> bool {
+        self.tp.as_ref().is_none_or(Tp::is_drained)
+    }
+
+    /// Nothing is on its way in either direction, as far as this side knows.
+    pub(super) fn is_quiet(&self) -> bool {
+        let sends = self.tp.as_ref().is_some_and(Tp::has_transmit);
+        self.is_drained()
+            && !sends
+            && self.datagrams.is_empty()
+            && self.handshake.poll_deadline().is_none()
     }
 
     /// Whether the peer was asked whether it holds the TP, and gave no answer.
@@ -245,7 +261,9 @@ impl Packets {
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {
-        let waiting = (!self.datagrams.is_empty()).then_some(0);
+        // A TP that is over is to be noticed at once.
+        let over = self.has_failed() || self.is_silent();
+        let waiting = (over || !self.datagrams.is_empty()).then_some(0);
         let tp = self.tp.as_ref().and_then(Tp::poll_deadline);
         [waiting, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
     }

@@ -64,6 +64,14 @@ pub(super) struct Peer {
     pub(super) reads: VecDeque<ReadJob>,
     /// Its half holds nonsense: cut off.
     pub(super) lied: bool,
+    /// What the node calls its state of this pair; 0 when not known.
+    pub(super) state: u32,
+    /// There were ways of this node to it.
+    pub(super) used: bool,
+    /// The TP ended by a CLOSE: both sides know.
+    pub(super) parted: bool,
+    /// Since when nobody uses it and nothing is under way.
+    pub(super) quiet_since: Option<Nanos>,
 }
 
 impl Peer {
@@ -85,6 +93,10 @@ impl Peer {
             answers: VecDeque::new(),
             reads: VecDeque::new(),
             lied: false,
+            state: 0,
+            used: false,
+            parted: false,
+            quiet_since: None,
         }
     }
 
@@ -114,7 +126,7 @@ impl Peer {
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {
         let timer = (self.timer != Nanos::MAX).then_some(self.timer);
         let carrier = self.carrier.as_ref().and_then(Carrier::poll_deadline);
-        [timer, carrier].into_iter().flatten().min()
+        [timer, carrier, self.quiet_deadline()].into_iter().flatten().min()
     }
 
     pub(super) fn piece_max(&self) -> usize {
@@ -198,12 +210,24 @@ impl Peer {
         self.reads.clear();
         self.under_way = 0;
         self.timer = Nanos::MAX;
+        self.forget_served(work);
+        self.incarnation = incarnation;
+    }
+
+    fn forget_served(&mut self, work: &mut Work<'_>) {
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
                 work.receives.give_back(work.dev, taken);
             }
         }
-        self.incarnation = incarnation;
+    }
+
+    /// The same life of the node forgot this one, which it does only when nothing is under way: all
+    /// sequences begin anew, with what is unanswered.
+    pub(super) fn on_forgotten(&mut self, work: &mut Work<'_>) {
+        self.on_carrier_lost();
+        self.forget_served(work);
+        self.flows.values_mut().for_each(Flow::begin_anew);
     }
 
     /// No queue is left: requests go without an end, and receives in use with them.

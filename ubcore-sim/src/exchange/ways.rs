@@ -80,6 +80,11 @@ impl Numbers {
         }
     }
 
+    /// Name of a new state of a pair.
+    pub(super) fn state(&mut self) -> u32 {
+        u32::try_from(self.random() >> 32).unwrap_or(0) | 1
+    }
+
     /// Numbers of a TP to be.
     pub(super) fn offer(&mut self, peer: RawEid) -> Offer {
         let tpn = self.tpn(|_| false);
@@ -177,6 +182,7 @@ impl Exchange {
             Way { eid, users: 0, dead: false }
         });
         way.users += 1;
+        peer.used = true;
         Connecting::Ready { tpn, path }
     }
 
@@ -228,9 +234,9 @@ impl Exchange {
     }
 
     pub(crate) fn on_packet_peer(&mut self, _dev: &Device, _now: Nanos, eid: RawEid) {
-        let cfg = &self.cfg;
+        let (cfg, state) = (&self.cfg, self.numbers.state());
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.carrier.is_none()) {
-            peer.carrier = Some(Carrier::Packets(Box::new(Packets::new(cfg, eid))));
+            peer.carrier = Some(Carrier::Packets(Box::new(Packets::new(cfg, eid, state))));
             peer.found = Found::Yes;
         }
     }
@@ -289,6 +295,8 @@ impl Exchange {
             packets.again_counted = again;
             let refused = packets.take_open_error();
             if packets.is_silent() {
+                // Without anything under way nothing can be repeated.
+                peer.parted = packets.is_drained();
                 let tpn = packets.drop_tp(pool);
                 work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
                 peer.on_carrier_lost();
@@ -305,5 +313,6 @@ impl Exchange {
             peer.open_failed = refused;
             peer.end_all(&mut work, CqeStatus::AckTimeout);
         }
+        self.part_with_quiet(now);
     }
 }

@@ -232,10 +232,14 @@ impl Handshake {
             (HandshakeState::Open(tp), Some(offer))
                 if self.verifying && (offer.cookie, offer.tpn) == (terms.cookie, dest) =>
             {
-                // Another life made a TP of the question. Its numbers were used before: ask anew.
+                // A peer that knew of none made a TP of the question. Its numbers were used before:
+                // that one goes, and whoever needs a TP asks anew.
                 self.peer_incarnation = terms.incarnation;
                 self.finish(HandshakeState::Closed);
-                HandshakeEvent::Closed(tp, CloseReason::UnknownTp)
+                self.reply = Some(Self::unknown_tp(dest, self.cfg.incarnation));
+                let same = terms.state == tp.peer_state;
+                let reason = if same { CloseReason::UnknownTp } else { CloseReason::Idle };
+                HandshakeEvent::Closed(tp, reason)
             }
             _ => {
                 // The peer holds a TP that this side does not: it shall forget it.
@@ -305,6 +309,7 @@ impl Handshake {
             window_packets: self.cfg.window_packets.min(terms.window),
             strategy: choose(terms.strategies & self.cfg.strategies).unwrap_or(Strategy::GoBackN),
             peer_incarnation: terms.incarnation,
+            peer_state: terms.state,
             peer_uasid: terms.source_uasid,
         }
     }
@@ -388,6 +393,7 @@ impl Handshake {
             window: self.cfg.window_packets,
             source_uasid: self.cfg.local_uasid,
             dest_uasid: 0,
+            state: self.cfg.state,
             cookie: 0,
         }
     }

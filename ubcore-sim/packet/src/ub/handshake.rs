@@ -52,6 +52,9 @@ pub struct Handshake {
     pub source_uasid: u32,
     /// UASID of the other end; 0 when not known yet.
     pub dest_uasid: u32,
+    /// Names what the sender knows of the pair of nodes; never 0. Another one than before: the sender
+    /// forgot every sequence.
+    pub state: u32,
     /// Random number of the connecting side, repeated in ACCEPT and REFUSE: what does not know it
     /// cannot answer in the peer's place.
     pub cookie: u64,
@@ -73,7 +76,7 @@ struct HandshakeWire {
     window: U32,
     source_uasid: U32,
     dest_uasid: U32,
-    rsv_low: U32,
+    state: U32,
     cookie: U64,
 }
 
@@ -83,7 +86,7 @@ impl Handshake {
 
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
         let wire: &HandshakeWire = reader.take()?;
-        reserved("TPCETH", u32::from(wire.rsv) | wire.rsv_low.get())?;
+        reserved("TPCETH", u32::from(wire.rsv))?;
         reserved("TPCETH", wire.first_psn.get() >> 24)?;
         let caps = wire.strategies.get();
         let strategies = StrategyCaps::from_bits(caps)
@@ -101,6 +104,7 @@ impl Handshake {
             window: wire.window.get(),
             source_uasid: wire.source_uasid.get(),
             dest_uasid: wire.dest_uasid.get(),
+            state: wire.state.get(),
             cookie: wire.cookie.get(),
         })
     }
@@ -120,7 +124,7 @@ impl Handshake {
             window: U32::new(self.window),
             source_uasid: U32::new(self.source_uasid),
             dest_uasid: U32::new(self.dest_uasid),
-            rsv_low: U32::ZERO,
+            state: U32::new(self.state),
             cookie: U64::new(self.cookie),
         })
     }
@@ -133,6 +137,9 @@ impl Handshake {
         }
         if self.source_tpn.value() == 0 {
             return Err(PacketError::field("TPN", 0));
+        }
+        if self.state == 0 {
+            return Err(PacketError::field("state", 0));
         }
         if self.window == 0 || self.window > WINDOW_MAX {
             return Err(PacketError::field("window", self.window.into()));

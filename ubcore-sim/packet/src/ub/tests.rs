@@ -273,6 +273,7 @@ fn offer() -> Handshake {
         window: WINDOW_MAX,
         source_uasid: 0,
         dest_uasid: 0,
+        state: 4,
         cookie: 3,
     }
 }
@@ -286,6 +287,7 @@ fn offers_are_bounded() {
     assert_eq!(emit(offer()), None);
     assert_eq!(emit(Handshake { window: WINDOW_MAX + 1, ..offer() }), Some("field"));
     assert_eq!(emit(Handshake { window: 0, ..offer() }), Some("field"));
+    assert_eq!(emit(Handshake { state: 0, ..offer() }), Some("field"));
     assert_eq!(emit(Handshake { version_min: 0, ..offer() }), Some("version"));
     assert_eq!(emit(Handshake { version_min: 3, ..offer() }), Some("version"));
     assert_eq!(emit(Handshake { source_tpn: Tpn::default(), ..offer() }), Some("field"));

@@ -170,8 +170,8 @@ fn offer() -> impl Strategy<Value = Handshake> {
     let versions = (1..=15_u8).prop_flat_map(|min| (Just(min), min..=15));
     let ids = (any::<u64>(), any::<Eid>(), any::<Eid>(), 1..=0xff_ffff_u32);
     let limits = (select(Mtu::ALL), 1..8_u32, any::<u32>(), 1..=WINDOW_MAX);
-    (versions, ids, limits, any::<(u32, u32, u64)>()).prop_map(|(versions, ids, limits, rest)| {
-        Handshake {
+    (versions, ids, limits, any::<(u32, u32, u64, std::num::NonZeroU32)>()).prop_map(
+        |(versions, ids, limits, rest)| Handshake {
             version_min: versions.0,
             version_max: versions.1,
             mtu: limits.0,
@@ -184,9 +184,10 @@ fn offer() -> impl Strategy<Value = Handshake> {
             window: limits.3,
             source_uasid: rest.0,
             dest_uasid: rest.1,
+            state: rest.3.get(),
             cookie: rest.2,
-        }
-    })
+        },
+    )
 }
 
 fn choice() -> impl Strategy<Value = Handshake> {

@@ -215,7 +215,8 @@ impl World {
                 }
             }
             busy |= self.carry(0) | self.carry(1);
-            let deadlines = self.nodes.iter().filter_map(|n| n.exchange.poll_deadline());
+            let running = self.nodes.iter().filter(|node| !node.stopped);
+            let deadlines = running.filter_map(|n| n.exchange.poll_deadline());
             let next =
                 deadlines.min().unwrap_or(end).clamp(self.now + 500, end.max(self.now + 500));
             self.now = if busy { self.now + 500 } else { next };

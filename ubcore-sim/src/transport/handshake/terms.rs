@@ -20,6 +20,8 @@ pub struct OpenCfg {
     pub local_uasid: u32,
     /// Incarnation of this node: larger after every restart.
     pub incarnation: u64,
+    /// Names what this node knows of the pair, not 0: another one after it forgot.
+    pub state: u32,
     /// Largest path MTU.
     pub mtu: Mtu,
     /// Packets in flight, 1 to [`urma_packet::WINDOW_MAX`].
@@ -44,6 +46,7 @@ impl OpenCfg {
             peer_eid,
             local_uasid: 0,
             incarnation,
+            state: 1,
             mtu: Mtu::B4096,
             window_packets: 256,
             strategies: StrategyCaps::GO_BACK_N | StrategyCaps::SELECTIVE_REPEAT,
@@ -84,6 +87,8 @@ pub struct Agreed {
     pub strategy: Strategy,
     /// Incarnation of the peer.
     pub peer_incarnation: u64,
+    /// What the peer calls its state of the pair.
+    pub peer_state: u32,
     /// UASID of the peer.
     pub peer_uasid: u32,
 }

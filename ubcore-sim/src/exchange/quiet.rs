@@ -1,0 +1,117 @@
+//! Nodes that nobody here uses any more: their TP is closed, their state goes.
+//!
+//! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, room for others.
+//! *Must not*: forget a sequence of which a request may be repeated.
+//!
+//! State of packets goes with live nodes that have something to do with this one, not with all that
+//! ever had. Nodes on this host are known by their connection, which tells when they go.
+
+use udma_abi::{Nanos, RawEid};
+use urma_packet::{CloseReason, Tpn};
+
+use super::Exchange;
+use super::carrier::Carrier;
+use super::peer::Peer;
+use crate::transport::KnittingPool;
+
+/// A TP is closed when its last local user is gone and nothing went over it for so long.
+const IDLE_NS: Nanos = 1_000_000_000;
+/// A TP that only its peer uses is asked about after so long without a packet.
+const KEEP_NS: Nanos = 10_000_000_000;
+/// A node whose TP broke off may repeat a request for so long: the longest error timeout, 4.096 us
+/// << 31, is 8796 s.
+const FORGET_NS: Nanos = 9_000_000_000_000;
+
+/// What is due for a quiet node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Due {
+    /// Nothing yet.
+    Wait,
+    /// Tell it, then forget it.
+    Close,
+    /// Ask whether it still holds the TP.
+    Ask,
+    /// Forget it.
+    Forget,
+}
+
+impl Peer {
+    /// Nobody here uses the node, and nothing is under way in either direction.
+    fn is_quiet(&self) -> bool {
+        let Some(Carrier::Packets(packets)) = &self.carrier else { return false };
+        self.ways == [None; 2]
+            && self.wanted_since.is_none()
+            && self.flows.values().all(|flow| flow.is_empty())
+            && self.served.values().all(|served| served.message.is_none())
+            && self.answers.is_empty()
+            && self.reads.is_empty()
+            && packets.is_quiet()
+    }
+
+    /// How long a quiet node is left alone, and what follows.
+    fn patience(&self) -> (Nanos, Due) {
+        let Some(Carrier::Packets(packets)) = &self.carrier else { return (Nanos::MAX, Due::Wait) };
+        match (packets.is_open(), self.used) {
+            (true, true) => (IDLE_NS, Due::Close),
+            (true, false) => (KEEP_NS, Due::Ask),
+            (false, _) if self.parted || self.served.is_empty() => (IDLE_NS, Due::Forget),
+            (false, _) => (FORGET_NS, Due::Forget),
+        }
+    }
+
+    /// When something is due for a quiet node.
+    pub(super) fn quiet_deadline(&self) -> Option<Nanos> {
+        self.quiet_since.map(|since| since.saturating_add(self.patience().0))
+    }
+
+    /// Something came from the node.
+    pub(super) fn on_heard(&mut self) {
+        self.quiet_since = None;
+    }
+
+    fn due(&mut self, now: Nanos) -> Due {
+        if !self.is_quiet() {
+            self.quiet_since = None;
+            return Due::Wait;
+        }
+        let since = *self.quiet_since.get_or_insert(now);
+        let (patience, due) = self.patience();
+        if now.saturating_sub(since) < patience { Due::Wait } else { due }
+    }
+
+    /// Ends the TP and says so. Its number at this node.
+    fn part(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
+        let Some(Carrier::Packets(packets)) = &mut self.carrier else { return None };
+        self.parted = true;
+        packets.close(CloseReason::Idle, pool)
+    }
+}
+
+impl Exchange {
+    /// Looks after nodes that nobody uses.
+    pub(super) fn part_with_quiet(&mut self, now: Nanos) {
+        let mut forgotten: Option<RawEid> = None;
+        for (eid, peer) in &mut self.peers {
+            match peer.due(now) {
+                Due::Wait => {}
+                Due::Close => {
+                    let tpn = peer.part(&mut self.pool);
+                    self.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
+                    peer.quiet_since = None;
+                }
+                Due::Ask => {
+                    if let Some(Carrier::Packets(packets)) = &mut peer.carrier {
+                        packets.handshake.verify(now);
+                    }
+                    peer.quiet_since = None;
+                }
+                // One of them in a round: there are more rounds.
+                Due::Forget => forgotten = Some(*eid),
+            }
+        }
+        if let Some(eid) = forgotten {
+            self.peers.remove(&eid);
+            self.numbers.tps.retain(|_, owner| *owner != eid);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Nodes that nobody uses any more, in virtual time.
+
+use udma_abi::{CmdStatus, CqeStatus, Nanos, Opcode, Sqe, cmd::Access};
+
+use super::world::{Kind, World};
+use crate::exchange::Connecting;
+
+const SECOND: Nanos = 1_000_000_000;
+const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+
+impl World {
+    fn connect(&mut self, n: usize) {
+        let to = self.eid(1 - n);
+        for _ in 0..1000 {
+            let node = &mut self.nodes[n];
+            match node.exchange.connect(&node.dev, self.now, to, false) {
+                Connecting::Pending => {
+                    while node.dev.poll_host_request().is_some() {
+                        node.exchange.on_packet_peer(&node.dev, self.now, to);
+                    }
+                    self.run(1_000_000);
+                }
+                Connecting::Ready { tpn, .. } => {
+                    self.tpn = tpn;
+                    return;
+                }
+                Connecting::Failed(why) => panic!("{why}"),
+            }
+        }
+        panic!("no way");
+    }
+
+    fn disconnect(&mut self, n: usize) {
+        let node = &mut self.nodes[n];
+        let done = node.exchange.disconnect(&node.dev, self.now, self.tpn);
+        assert_eq!(done, CmdStatus::Ok);
+    }
+
+    /// Nodes known, and TPs, at each end.
+    fn known(&self) -> [(usize, usize); 2] {
+        [0, 1].map(|n| {
+            let exchange = &self.nodes[n].exchange;
+            (exchange.peers.len(), exchange.numbers.tps.len())
+        })
+    }
+
+    /// Adds to the first word of the other node's segment.
+    fn add(&mut self, n: usize, count: u64) {
+        let sqe = Sqe { operand: count, ..self.to_memory(Opcode::FetchAdd, 2, 0) };
+        let seq = self.send(n, &sqe, &[(1, 0, 8)]);
+        assert_eq!(self.end_of(n, seq), Some((CqeStatus::Success, 8)));
+    }
+}
+
+/// Two nodes that add to each other's words.
+fn adding() -> (World, [urma_mem::Region; 2]) {
+    let mut w = World::new(Kind::Packets);
+    let words = [0, 1].map(|n| {
+        let _results = w.segment(n, 1, 4096, ALL);
+        w.segment(n, 2, 4096, ALL)
+    });
+    (w, words)
+}
+
+#[test]
+fn the_last_user_gone_ends_the_tp_and_both_nodes_forget() {
+    let (mut w, _) = adding();
+    w.add(0, 1);
+    w.run(5 * SECOND);
+    assert_eq!(w.known(), [(1, 1), (1, 1)], "it has a user");
+    w.disconnect(0);
+    w.run(SECOND * 9 / 10);
+    assert_eq!(w.known(), [(1, 1), (1, 1)], "it may come back at once");
+    w.run(SECOND * 2 / 10);
+    assert_eq!(w.known(), [(1, 0), (1, 0)], "closed by message");
+    w.run(2 * SECOND);
+    assert_eq!(w.known(), [(0, 0), (0, 0)]);
+}
+
+#[test]
+fn a_forgotten_node_is_used_again_and_counts_exactly() {
+    let (mut w, words) = adding();
+    for round in 1..=4 {
+        for _ in 0..5 {
+            w.add(0, 1);
+        }
+        assert_eq!(words[1].load_u64(0).unwrap(), round * 5);
+        w.disconnect(0);
+        w.run(4 * SECOND);
+        assert_eq!(w.known(), [(0, 0), (0, 0)]);
+        w.connect(0);
+    }
+}
+
+#[test]
+fn a_close_that_was_lost_does_no_harm() {
+    let (mut w, words) = adding();
+    (0..5).for_each(|_| w.add(0, 1));
+    w.run(SECOND / 100);
+    w.disconnect(0);
+    w.lose_every = 1;
+    w.run(4 * SECOND);
+    w.lose_every = 0;
+    assert_eq!(w.known(), [(0, 0), (1, 1)], "the other end does not know yet");
+    w.connect(0);
+    (0..5).for_each(|_| w.add(0, 1));
+    assert_eq!(words[1].load_u64(0).unwrap(), 10, "no addition is taken for an old one");
+}
+
+#[test]
+fn who_still_has_users_makes_a_new_tp_and_counts_exactly() {
+    let (mut w, words) = adding();
+    let from_a = w.tpn;
+    (0..3).for_each(|_| w.add(0, 1));
+    w.connect(1);
+    let from_b = w.tpn;
+    (0..7).for_each(|_| w.add(1, 1));
+    w.tpn = from_a;
+    w.disconnect(0);
+    w.run(4 * SECOND);
+    assert_eq!(w.known(), [(0, 0), (1, 0)], "the node without users forgot");
+    w.tpn = from_b;
+    (0..7).for_each(|_| w.add(1, 1));
+    assert_eq!(words[0].load_u64(0).unwrap(), 14);
+    w.connect(0);
+    (0..3).for_each(|_| w.add(0, 1));
+    assert_eq!(words[1].load_u64(0).unwrap(), 6);
+}
+
+#[test]
+fn who_only_serves_asks_and_forgets_the_dead_alone() {
+    let (mut w, words) = adding();
+    w.add(0, 1);
+    w.run(60 * SECOND);
+    assert_eq!(w.known(), [(1, 1), (1, 1)], "silent, not dead");
+    w.add(0, 1);
+    assert_eq!(words[1].load_u64(0).unwrap(), 2);
+    w.run(SECOND / 100);
+    w.stop(0);
+    w.run(9 * SECOND);
+    assert_eq!(w.known()[1], (1, 1));
+    w.run(6 * SECOND);
+    assert_eq!(w.known()[1], (0, 0));
+}
+
+#[test]
+fn a_pair_that_broke_off_is_kept_as_long_as_a_request_may_be_repeated() {
+    let (mut w, _) = adding();
+    w.add(0, 1);
+    // The answer of the next one is lost, and then everything.
+    let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+    w.hand(0, &sqe, &[(1, 0, 8)]);
+    w.run(1_000);
+    w.stop(0);
+    w.lose_every = 1;
+    w.run(100 * SECOND);
+    assert_eq!(w.known()[1], (1, 0), "its TP is over, its sequences are not");
+    w.run(9_000 * SECOND);
+    assert_eq!(w.known()[1], (0, 0));
+}
