@@ -23,7 +23,6 @@ pub(crate) struct Code(c_int);
 impl Code {
     pub(crate) const SUCCESS: Self = Self(0);
     pub(crate) const ENOPERM: Self = Self(libc::EPERM);
-    pub(crate) const EIO: Self = Self(libc::EIO);
     pub(crate) const EAGAIN: Self = Self(libc::EAGAIN);
     pub(crate) const ENOMEM: Self = Self(libc::ENOMEM);
     pub(crate) const EEXIST: Self = Self(libc::EEXIST);

@@ -19,6 +19,7 @@ pub mod context;
 pub mod data;
 pub mod device;
 pub mod eid;
+pub mod event;
 pub mod group;
 pub mod jetty;
 pub mod jfc;

@@ -10,6 +10,7 @@
 
 pub(crate) mod context;
 pub(crate) mod device;
+pub(crate) mod event;
 pub(crate) mod group;
 pub(crate) mod hardware;
 pub(crate) mod jetty;

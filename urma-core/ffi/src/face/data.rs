@@ -13,7 +13,10 @@ use crate::{
     },
     call::{self, Code, object},
     convert::zeroed,
-    face::{dispatch::op, jfc::as_set},
+    face::{
+        dispatch::{home, op},
+        jfc::as_set,
+    },
     udma::kind,
 };
 
@@ -28,8 +31,7 @@ pub unsafe extern "C" fn urma_post_jfs_wr(
         let jfs = object::<kind::Jfs>(jfs)?;
         call::place(wr)?;
         call::place(bad_wr)?;
-        // SAFETY: a live queue.
-        let post = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, post_jfs_wr);
+        let post = op!(home(jfs), post_jfs_wr);
         // SAFETY: a live queue, and the caller's list and place.
         Code::from_c(unsafe { post(jfs.as_ptr(), wr, bad_wr) })
     })
@@ -46,8 +48,7 @@ pub unsafe extern "C" fn urma_post_jfr_wr(
         let jfr = object::<kind::Jfr>(jfr)?;
         call::place(wr)?;
         call::place(bad_wr)?;
-        // SAFETY: a live queue.
-        let post = op!(unsafe { (*jfr.as_ptr()).urma_ctx }, post_jfr_wr);
+        let post = op!(home(jfr), post_jfr_wr);
         // SAFETY: a live queue, and the caller's list and place.
         Code::from_c(unsafe { post(jfr.as_ptr(), wr, bad_wr) })
     })
@@ -64,8 +65,7 @@ pub unsafe extern "C" fn urma_post_jetty_send_wr(
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(wr)?;
         call::place(bad_wr)?;
-        // SAFETY: a live jetty.
-        let post = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, post_jetty_send_wr);
+        let post = op!(home(jetty), post_jetty_send_wr);
         // SAFETY: a live jetty, and the caller's list and place.
         Code::from_c(unsafe { post(jetty.as_ptr(), wr, bad_wr) })
     })
@@ -82,8 +82,7 @@ pub unsafe extern "C" fn urma_post_jetty_recv_wr(
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(wr)?;
         call::place(bad_wr)?;
-        // SAFETY: a live jetty.
-        let post = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, post_jetty_recv_wr);
+        let post = op!(home(jetty), post_jetty_recv_wr);
         // SAFETY: a live jetty, and the caller's list and place.
         Code::from_c(unsafe { post(jetty.as_ptr(), wr, bad_wr) })
     })
@@ -102,8 +101,7 @@ pub unsafe extern "C" fn urma_poll_jfc(
         if cr_cnt < 0 {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live queue.
-        let poll = op!(unsafe { (*jfc.as_ptr()).urma_ctx }, poll_jfc);
+        let poll = op!(home(jfc), poll_jfc);
         // SAFETY: a live queue, and the caller's array.
         as_set(unsafe { poll(jfc.as_ptr(), cr_cnt, cr) })
     })
@@ -111,7 +109,6 @@ pub unsafe extern "C" fn urma_poll_jfc(
 
 /// Posts one write of `len` bytes from `src` to `dst`.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "the header has them")]
 pub unsafe extern "C" fn urma_write(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,
@@ -130,7 +127,6 @@ pub unsafe extern "C" fn urma_write(
 
 /// Posts one read of `len` bytes from `src` to `dst`.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "the header has them")]
 pub unsafe extern "C" fn urma_read(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,

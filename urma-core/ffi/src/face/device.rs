@@ -79,8 +79,10 @@ pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut 
         // SAFETY: a C string of the caller's.
         let wanted = unsafe { CStr::from_ptr(wanted.as_ptr()) };
         let found = library::devices()?.into_iter().find(|device| {
-            // SAFETY: the name of a live device ends with a zero byte, and the struct after it too.
-            let name = unsafe { CStr::from_ptr((&raw const (*device.public()).name).cast()) };
+            // SAFETY: the public part of a live device.
+            let name = unsafe { &raw const (*device.public()).name };
+            // SAFETY: it ends with a zero byte.
+            let name = unsafe { CStr::from_ptr(name.cast()) };
             name == wanted
         });
         found.map(Slot::public).ok_or(Code::ENODEV)

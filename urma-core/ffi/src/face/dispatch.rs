@@ -35,6 +35,39 @@ pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
     NonNull::new(ops).ok_or(Code::EINVAL)
 }
 
+/// An object that names its context.
+///
+/// # Safety
+/// `home` reads the member `urma_ctx`, and nothing else.
+pub(crate) unsafe trait Homed {
+    /// The context of a live object.
+    fn home(of: NonNull<Self>) -> *mut urma_context_t;
+}
+
+macro_rules! homed {
+    ($($name:ident),* $(,)?) => {$(
+        // SAFETY: one read of the member.
+        unsafe impl Homed for crate::abi::$name {
+            #[inline]
+            fn home(of: NonNull<Self>) -> *mut urma_context_t {
+                // SAFETY: the caller found a live object there.
+                unsafe { (*of.as_ptr()).urma_ctx }
+            }
+        }
+    )*};
+}
+
+homed! {
+    urma_jetty_grp_t, urma_jetty_t, urma_jfc_t, urma_jfce_t, urma_jfr_t, urma_jfs_t,
+    urma_notifier_t, urma_target_jetty_t, urma_target_seg_t, urma_token_id_t,
+}
+
+/// The context that a live object names.
+#[inline]
+pub(crate) fn home<T: Homed>(of: NonNull<T>) -> *mut urma_context_t {
+    T::home(of)
+}
+
 /// The table of the provider that drives a device.
 pub(crate) fn provider(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_provider_ops_t>> {
     // SAFETY: a live device.

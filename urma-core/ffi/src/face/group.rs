@@ -5,7 +5,7 @@
 use crate::{
     abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
     call::{self, Code, made, object},
-    face::dispatch::{op, release, retain},
+    face::dispatch::{home, op, release, retain},
     udma::kind,
 };
 
@@ -31,8 +31,7 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
 pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t) -> urma_status_t {
     call::status(|| {
         let group = object::<kind::Group>(jetty_grp)?;
-        // SAFETY: a live group.
-        let ctx = unsafe { (*group.as_ptr()).urma_ctx };
+        let ctx = home(group);
         let delete = op!(ctx, delete_jetty_grp);
         // SAFETY: a live group.
         Code::from_c(unsafe { delete(group.as_ptr()) })?;

@@ -14,7 +14,7 @@ use crate::{
     face::{
         batch,
         device::{give, take_back},
-        dispatch::{caps, op, release, retain},
+        dispatch::{caps, home, op, release, retain},
         jfs,
     },
     udma::kind,
@@ -73,8 +73,7 @@ pub unsafe extern "C" fn urma_modify_jetty(
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(attr)?;
-        // SAFETY: a live jetty.
-        let modify = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, modify_jetty);
+        let modify = op!(home(jetty), modify_jetty);
         // SAFETY: a live jetty, and the caller's attributes.
         Code::from_c(unsafe { modify(jetty.as_ptr(), attr) })
     })
@@ -91,8 +90,7 @@ pub unsafe extern "C" fn urma_query_jetty(
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(cfg)?;
         call::place(attr)?;
-        // SAFETY: a live jetty.
-        let query = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, query_jetty);
+        let query = op!(home(jetty), query_jetty);
         // SAFETY: a live jetty, and places of the caller's.
         Code::from_c(unsafe { query(jetty.as_ptr(), cfg, attr) })
     })
@@ -103,8 +101,7 @@ pub unsafe extern "C" fn urma_query_jetty(
 pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
-        // SAFETY: a live jetty.
-        let ctx = unsafe { (*jetty.as_ptr()).urma_ctx };
+        let ctx = home(jetty);
         let delete = op!(ctx, delete_jetty);
         // SAFETY: a live jetty.
         Code::from_c(unsafe { delete(jetty.as_ptr()) })?;
@@ -137,8 +134,7 @@ pub unsafe extern "C" fn urma_flush_jetty(
         if cr_cnt < 0 {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live jetty.
-        let flush = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, flush_jetty);
+        let flush = op!(home(jetty), flush_jetty);
         // SAFETY: a live jetty, and the caller's array.
         Ok(unsafe { flush(jetty.as_ptr(), cr_cnt, cr) })
     })

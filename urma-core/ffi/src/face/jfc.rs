@@ -13,7 +13,7 @@ use crate::{
     call::{self, Answer, Code, made, object},
     face::{
         batch,
-        dispatch::{caps, drop_one, op, release, retain},
+        dispatch::{caps, drop_one, home, op, release, retain},
     },
     udma::kind,
 };
@@ -60,8 +60,7 @@ pub unsafe extern "C" fn urma_modify_jfc(
     call::status(|| {
         let jfc = object::<kind::Jfc>(jfc)?;
         call::place(attr)?;
-        // SAFETY: a live queue.
-        let modify = op!(unsafe { (*jfc.as_ptr()).urma_ctx }, modify_jfc);
+        let modify = op!(home(jfc), modify_jfc);
         // SAFETY: a live queue, and the caller's attributes.
         Code::from_c(unsafe { modify(jfc.as_ptr(), attr) })
     })
@@ -123,8 +122,7 @@ pub unsafe extern "C" fn urma_rearm_jfc(
 ) -> urma_status_t {
     call::status(|| {
         let jfc = object::<kind::Jfc>(jfc)?;
-        // SAFETY: a live queue.
-        let rearm = op!(unsafe { (*jfc.as_ptr()).urma_ctx }, rearm_jfc);
+        let rearm = op!(home(jfc), rearm_jfc);
         // SAFETY: a live queue.
         Code::from_c(unsafe { rearm(jfc.as_ptr(), u8::from(solicited_only)) })
     })
@@ -145,8 +143,7 @@ pub unsafe extern "C" fn urma_wait_jfc(
         if jfc_cnt == 0 {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live channel.
-        let wait = op!(unsafe { (*jfce.as_ptr()).urma_ctx }, wait_jfc);
+        let wait = op!(home(jfce), wait_jfc);
         // SAFETY: a live channel, and the caller's array.
         as_set(unsafe { wait(jfce.as_ptr(), jfc_cnt, time_out, jfc) })
     })
@@ -168,8 +165,7 @@ pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u
         }
         // SAFETY: the caller's array has an element.
         let first = object::<kind::Jfc>(unsafe { first.read() })?;
-        // SAFETY: a live queue.
-        let ack = op!(unsafe { (*first.as_ptr()).urma_ctx }, ack_jfc);
+        let ack = op!(home(first), ack_jfc);
         // SAFETY: the caller's arrays.
         unsafe { ack(jfc, nevents, jfc_cnt) };
         Ok(())

@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_jfce_t, urma_status_t},
     call::{self, Code, made, object},
-    face::dispatch::{op, release, retain, users},
+    face::dispatch::{home, op, release, retain, users},
     udma::kind,
 };
 
@@ -31,8 +31,7 @@ pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma
 pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
     call::status(|| {
         let jfce = object::<kind::Jfce>(jfce)?;
-        // SAFETY: a live channel.
-        let ctx = unsafe { (*jfce.as_ptr()).urma_ctx };
+        let ctx = home(jfce);
         let delete = op!(ctx, delete_jfce);
         // SAFETY: a live channel.
         if users(unsafe { &(*jfce.as_ptr()).r#ref }) != 0 {

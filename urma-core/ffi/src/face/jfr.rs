@@ -12,7 +12,7 @@ use crate::{
     call::{self, Answer, Code, made, object},
     face::{
         batch,
-        dispatch::{caps, op, release, retain},
+        dispatch::{caps, home, op, release, retain},
         order,
     },
     udma::kind,
@@ -62,8 +62,7 @@ pub unsafe extern "C" fn urma_modify_jfr(
     call::status(|| {
         let jfr = object::<kind::Jfr>(jfr)?;
         call::place(attr)?;
-        // SAFETY: a live queue.
-        let modify = op!(unsafe { (*jfr.as_ptr()).urma_ctx }, modify_jfr);
+        let modify = op!(home(jfr), modify_jfr);
         // SAFETY: a live queue, and the caller's attributes.
         Code::from_c(unsafe { modify(jfr.as_ptr(), attr) })
     })
@@ -80,8 +79,7 @@ pub unsafe extern "C" fn urma_query_jfr(
         let jfr = object::<kind::Jfr>(jfr)?;
         call::place(cfg)?;
         call::place(attr)?;
-        // SAFETY: a live queue.
-        let query = op!(unsafe { (*jfr.as_ptr()).urma_ctx }, query_jfr);
+        let query = op!(home(jfr), query_jfr);
         // SAFETY: a live queue, and places of the caller's.
         Code::from_c(unsafe { query(jfr.as_ptr(), cfg, attr) })
     })
@@ -93,8 +91,7 @@ pub unsafe extern "C" fn urma_query_jfr(
 pub unsafe extern "C" fn urma_delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_t {
     call::status(|| {
         let jfr = object::<kind::Jfr>(jfr)?;
-        // SAFETY: a live queue.
-        let ctx = unsafe { (*jfr.as_ptr()).urma_ctx };
+        let ctx = home(jfr);
         let delete = op!(ctx, delete_jfr);
         // SAFETY: a live queue.
         Code::from_c(unsafe { delete(jfr.as_ptr()) })?;

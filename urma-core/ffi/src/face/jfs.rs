@@ -12,7 +12,7 @@ use crate::{
     call::{self, Answer, Code, made, object},
     face::{
         batch,
-        dispatch::{caps, op, release, retain},
+        dispatch::{caps, home, op, release, retain},
         order,
     },
     udma::kind,
@@ -64,8 +64,7 @@ pub unsafe extern "C" fn urma_modify_jfs(
     call::status(|| {
         let jfs = object::<kind::Jfs>(jfs)?;
         call::place(attr)?;
-        // SAFETY: a live queue.
-        let modify = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, modify_jfs);
+        let modify = op!(home(jfs), modify_jfs);
         // SAFETY: a live queue, and the caller's attributes.
         Code::from_c(unsafe { modify(jfs.as_ptr(), attr) })
     })
@@ -82,8 +81,7 @@ pub unsafe extern "C" fn urma_query_jfs(
         let jfs = object::<kind::Jfs>(jfs)?;
         call::place(cfg)?;
         call::place(attr)?;
-        // SAFETY: a live queue.
-        let query = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, query_jfs);
+        let query = op!(home(jfs), query_jfs);
         // SAFETY: a live queue, and places of the caller's.
         Code::from_c(unsafe { query(jfs.as_ptr(), cfg, attr) })
     })
@@ -94,8 +92,7 @@ pub unsafe extern "C" fn urma_query_jfs(
 pub unsafe extern "C" fn urma_delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_t {
     call::status(|| {
         let jfs = object::<kind::Jfs>(jfs)?;
-        // SAFETY: a live queue.
-        let ctx = unsafe { (*jfs.as_ptr()).urma_ctx };
+        let ctx = home(jfs);
         let delete = op!(ctx, delete_jfs);
         // SAFETY: a live queue.
         Code::from_c(unsafe { delete(jfs.as_ptr()) })?;
@@ -128,8 +125,7 @@ pub unsafe extern "C" fn urma_flush_jfs(
         if cr_cnt < 0 {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live queue.
-        let flush = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, flush_jfs);
+        let flush = op!(home(jfs), flush_jfs);
         // SAFETY: a live queue, and the caller's array.
         Ok(unsafe { flush(jfs.as_ptr(), cr_cnt, cr) })
     })

@@ -15,7 +15,7 @@ use crate::{
     call::{self, Answer, Code, made, object},
     face::{
         device::{give, take_back},
-        dispatch::{drop_one, op, release, retain},
+        dispatch::{drop_one, home, op, release, retain},
         token::{self, urma_alloc_token_id},
     },
     udma::kind,
@@ -149,8 +149,7 @@ pub unsafe extern "C" fn urma_import_seg(
 pub unsafe extern "C" fn urma_unimport_seg(tseg: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         let segment = object::<kind::Segment>(tseg)?;
-        // SAFETY: a live segment.
-        let ctx = unsafe { (*segment.as_ptr()).urma_ctx };
+        let ctx = home(segment);
         let unimport = op!(ctx, unimport_seg);
         // SAFETY: a live segment.
         Code::from_c(unsafe { unimport(segment.as_ptr()) })?;

@@ -12,7 +12,7 @@ use crate::{
     },
     call::{self, Answer, Code, made, object},
     convert::zeroed,
-    face::dispatch::{op, ops, release, retain},
+    face::dispatch::{home, op, ops, release, retain},
     udma::kind,
 };
 
@@ -102,8 +102,7 @@ fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
 pub unsafe extern "C" fn urma_unimport_jetty(tjetty: *mut urma_target_jetty_t) -> urma_status_t {
     call::status(|| {
         let target = object::<kind::Target>(tjetty)?;
-        // SAFETY: a live target.
-        let ctx = unsafe { (*target.as_ptr()).urma_ctx };
+        let ctx = home(target);
         let unimport = op!(ctx, unimport_jetty);
         // SAFETY: a live target.
         Code::from_c(unsafe { unimport(target.as_ptr()) })?;
@@ -117,8 +116,7 @@ pub unsafe extern "C" fn urma_unimport_jetty(tjetty: *mut urma_target_jetty_t) -
 pub unsafe extern "C" fn urma_unimport_jfr(target_jfr: *mut urma_target_jetty_t) -> urma_status_t {
     call::status(|| {
         let target = object::<kind::Target>(target_jfr)?;
-        // SAFETY: a live target.
-        let ctx = unsafe { (*target.as_ptr()).urma_ctx };
+        let ctx = home(target);
         let unimport = op!(ctx, unimport_jfr);
         // SAFETY: a live target.
         Code::from_c(unsafe { unimport(target.as_ptr()) })?;
@@ -142,9 +140,8 @@ pub unsafe extern "C" fn urma_advise_jfr(
 ) -> urma_status_t {
     call::status(|| {
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
+        let advise = op!(home(jfs), advise_jfr);
         // SAFETY: a live queue.
-        let advise = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, advise_jfr);
-        // SAFETY: as above.
         both_of(URMA_TM_RM, unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { advise(jfs.as_ptr(), target.as_ptr()) })
@@ -159,9 +156,8 @@ pub unsafe extern "C" fn urma_unadvise_jfr(
 ) -> urma_status_t {
     call::status(|| {
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
+        let unadvise = op!(home(jfs), unadvise_jfr);
         // SAFETY: a live queue.
-        let unadvise = op!(unsafe { (*jfs.as_ptr()).urma_ctx }, unadvise_jfr);
-        // SAFETY: as above.
         both_of(URMA_TM_RM, unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { unadvise(jfs.as_ptr(), target.as_ptr()) })
@@ -176,8 +172,7 @@ pub unsafe extern "C" fn urma_advise_jetty(
 ) -> urma_status_t {
     call::status(|| {
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
-        // SAFETY: a live jetty.
-        let advise = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, advise_jetty);
+        let advise = op!(home(jetty), advise_jetty);
         both_of(URMA_TM_RM, mode_of(jetty), target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { advise(jetty.as_ptr(), target.as_ptr()) })
@@ -192,8 +187,7 @@ pub unsafe extern "C" fn urma_unadvise_jetty(
 ) -> urma_status_t {
     call::status(|| {
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
-        // SAFETY: a live jetty.
-        let unadvise = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, unadvise_jetty);
+        let unadvise = op!(home(jetty), unadvise_jetty);
         both_of(URMA_TM_RM, mode_of(jetty), target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { unadvise(jetty.as_ptr(), target.as_ptr()) })
@@ -209,8 +203,7 @@ pub unsafe extern "C" fn urma_bind_jetty(
 ) -> urma_status_t {
     call::status(|| {
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
-        // SAFETY: a live jetty.
-        let ctx = unsafe { (*jetty.as_ptr()).urma_ctx };
+        let ctx = home(jetty);
         let ops = ops(ctx)?;
         bindable(jetty, target)?;
         // SAFETY: the table of a live context.
@@ -248,8 +241,7 @@ pub(super) fn bindable(
 pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
-        // SAFETY: a live jetty.
-        let unbind = op!(unsafe { (*jetty.as_ptr()).urma_ctx }, unbind_jetty);
+        let unbind = op!(home(jetty), unbind_jetty);
         if mode_of(jetty) != URMA_TM_RC {
             return Err(Code::ENOPERM);
         }

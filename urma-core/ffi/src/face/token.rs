@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
     call::{self, Answer, Code, made, object},
-    face::dispatch::{op, release, retain, users},
+    face::dispatch::{home, op, release, retain, users},
     udma::kind,
 };
 
@@ -53,8 +53,7 @@ pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> u
 /// See [`urma_free_token_id`].
 pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
     let token = object::<kind::TokenId>(token_id)?;
-    // SAFETY: a live token id.
-    let ctx = unsafe { (*token.as_ptr()).urma_ctx };
+    let ctx = home(token);
     let free = op!(ctx, free_token_id);
     // SAFETY: a live token id.
     if users(unsafe { &(*token.as_ptr()).r#ref }) != 0 {

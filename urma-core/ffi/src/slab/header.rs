@@ -53,6 +53,7 @@ impl Word {
         self.0 & 0xff == state as u64
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "24 bits are kept")]
     pub(super) const fn owner(self) -> Owner {
         Owner((self.0 >> 8) as u32 & Owner::MAX)
     }

@@ -158,11 +158,6 @@ impl<K: Kind> Slot<K> {
         self.word.owner()
     }
 
-    /// The owner that its objects have, when this is a context.
-    pub(crate) fn as_owner(self) -> Owner {
-        Owner::new(self.ptr.number())
-    }
-
     /// Whether it is still the same object, and live.
     #[inline]
     pub(crate) fn is_live(self) -> bool {
@@ -170,6 +165,7 @@ impl<K: Kind> Slot<K> {
     }
 
     /// Whether both are the same object.
+    #[cfg(test)]
     pub(crate) fn is(self, other: Self) -> bool {
         self.ptr.0 == other.ptr.0 && self.word == other.word
     }

@@ -49,10 +49,7 @@ impl Drop for Boxed {
     }
 }
 
-fn make<K: Kind>(own: K::Own) -> Slot<K>
-where
-    K: Kind<Public = [u64; 4]>,
-{
+fn make<K: Kind<Public = [u64; 4]>>(own: K::Own) -> Slot<K> {
     make_of(Owner::new(7), own)
 }
 

@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    os::fd::AsRawFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,7 +18,11 @@ use crate::{
     call::{self, Answer, Code, ours},
     convert::{name::eid_out, zeroed},
     slab::{Fresh, Kind, Owner, Slot},
-    udma::{hardware::Hardware, kind, table},
+    udma::{
+        event::{About, Events},
+        hardware::Hardware,
+        kind, table,
+    },
 };
 
 /// What the objects of a context hold on to.
@@ -29,6 +32,7 @@ pub(crate) struct Ctx {
     pub(crate) hardware: Arc<Hardware>,
     /// Whose the objects are, for the slab.
     pub(crate) owner: Owner,
+    pub(crate) events: Arc<Events>,
     names: Mutex<Names>,
 }
 
@@ -52,6 +56,25 @@ impl Ctx {
     pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Whether that object is one of this context.
+    pub(crate) fn has(&self, about: About) -> bool {
+        let names = self.names();
+        match about {
+            About::Jfc(number) => names.jfcs.contains_key(&number),
+            About::Queue(number) => names.queues.contains_key(&number),
+            About::Group(number) => names.groups.contains_key(&number),
+            About::Device => true,
+        }
+    }
+
+    /// An object with events that were not acknowledged is not deleted.
+    ///
+    /// # Errors
+    /// EAGAIN: there are some.
+    pub(crate) fn ensure_acked(&self, about: About) -> Answer {
+        if self.events.is_open(about) { Err(Code::EAGAIN) } else { Ok(()) }
+    }
 }
 
 /// What lies behind a context of this provider.
@@ -64,6 +87,9 @@ pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
     Ok(Arc::clone(&guard))
 }
 
+/// What a refused delete gives back, and why.
+pub(crate) type Kept<K> = (<K as Kind>::Own, Code);
+
 /// Ends the object at `public`: nobody else reaches it while `end` tries, and where `end` gives the
 /// private part back, the object is live again.
 ///
@@ -71,7 +97,7 @@ pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
 /// EINVAL: no live object, or another thread deletes it. What `end` says.
 pub(crate) fn delete<K: Kind>(
     public: *const K::Public,
-    end: impl FnOnce(K::Own) -> Result<(), (K::Own, Code)>,
+    end: impl FnOnce(K::Own) -> Result<(), Box<Kept<K>>>,
 ) -> Answer {
     let dying = ours::<K>(public)?.retire().ok_or(Code::EINVAL)?;
     let (own, emptied) = dying.take();
@@ -80,7 +106,8 @@ pub(crate) fn delete<K: Kind>(
             drop(emptied);
             Ok(())
         }
-        Err((own, code)) => {
+        Err(kept) => {
+            let (own, code) = *kept;
             emptied.refill(own);
             Err(code)
         }
@@ -132,13 +159,15 @@ pub(crate) unsafe extern "C" fn create_context(
         public.dev = dev;
         public.ops = table::ops();
         public.dev_fd = dev_fd;
-        public.async_fd = core.async_fd().as_raw_fd();
+        let events = Arc::new(Events::new(&core)?);
+        public.async_fd = events.fd();
         public.eid = eid_out(core.eid());
         public.eid_index = eid_index;
         public.uasid = core.uasid();
         *public.r#ref.atomic_cnt.get_mut() = 1;
-        let ctx = Ctx { core, hardware, owner, names: Mutex::default() };
-        Ok(fresh.publish(owner, public, Arc::new(ctx)).public())
+        let ctx = Arc::new(Ctx { core, hardware, owner, events, names: Mutex::default() });
+        ctx.hardware.add_context(&ctx);
+        Ok(fresh.publish(owner, public, ctx).public())
     })
 }
 
@@ -146,12 +175,27 @@ pub(crate) unsafe extern "C" fn create_context(
 pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Context>(ctx, |own| {
-            let Ctx { core, hardware, owner, names } =
-                Arc::try_unwrap(own).map_err(|own| (own, Code::EAGAIN))?;
+            let alone = alone(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
+            let Ctx { core, hardware, owner, events, names } = alone;
             core.delete().map_err(|refused| {
                 let (core, code) = (*refused.object, refused.status.into());
-                (Arc::new(Ctx { core, hardware, owner, names }), code)
+                Box::new((Arc::new(Ctx { core, hardware, owner, events, names }), code))
             })
         })
     })
+}
+
+/// The context when nothing else holds it. Calls of other threads that were on their way when it
+/// was marked as dying get a second to end; objects keep it.
+fn alone(mut own: Arc<Ctx>) -> Result<Ctx, Arc<Ctx>> {
+    const LOOKS_MAX: u32 = 1000;
+    for _ in 0..LOOKS_MAX {
+        own = match Arc::try_unwrap(own) {
+            Ok(ctx) => return Ok(ctx),
+            Err(own) if own.core.live_objects() != 0 => return Err(own),
+            Err(own) => own,
+        };
+        own.events.pause();
+    }
+    Err(own)
 }

@@ -66,13 +66,14 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
 pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Group>(group, |own| {
-            let GroupOwn { core, ctx } = Arc::try_unwrap(own).map_err(|own| (own, Code::EAGAIN))?;
+            let GroupOwn { core, ctx } =
+                Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
             let number = core.id().id;
             let name = ctx.names().groups.remove(&number);
             core.delete().map_err(|refused| {
                 name.map(|name| ctx.names().groups.insert(number, name));
                 let own = GroupOwn { core: *refused.object, ctx: Arc::clone(&ctx) };
-                (Arc::new(own), refused.status.into())
+                Box::new((Arc::new(own), refused.status.into()))
             })
         })
     })

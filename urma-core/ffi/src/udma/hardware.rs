@@ -1,9 +1,9 @@
 //! The software device behind the built-in provider: node, driver and API joined.
 //!
-//! *Owns*: the node, while anybody uses it. *Takes*: the environment (`URMA_*`). *Gives*: urma-core's
+//! *Owns*: the device, and with it the node, while anybody uses it. *Takes*: the environment (`URMA_*`). *Gives*: urma-core's
 //! device, opened at its first use, because opening claims the EID. *Must not*: know C types.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ubcore_sim::node::{DRIVER, Node, NodeCfg, NodeError};
 use udma_abi::{
@@ -13,21 +13,19 @@ use udma_abi::{
 use udma_provider::UdmaProvider;
 use urma_core::{Device, DeviceAttr, DeviceId, Eid, Registry, Status};
 
+use crate::udma::context::Ctx;
+
 /// Name of the software device.
 pub(crate) const DEVICE_NAME: &str = "udma0";
 /// More names for it: a list with commas.
 const ALIAS_VARIABLE: &str = "URMA_DEVICE_ALIAS";
 
 /// One software device, opened at its first use. Its names share it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Hardware {
-    opened: Mutex<Option<Opened>>,
-}
-
-#[derive(Clone, Debug)]
-struct Opened {
-    node: Arc<Node>,
-    device: Device,
+    opened: Mutex<Option<Device>>,
+    /// Who shares its asynchronous events.
+    contexts: Mutex<Vec<Weak<Ctx>>>,
 }
 
 impl Hardware {
@@ -47,15 +45,26 @@ impl Hardware {
     /// `Exists`: the EID is another process's. `Invalid`: the environment asks for something
     /// impossible. `NoMemory`: out of memory or descriptors.
     pub(crate) fn device(&self) -> Result<Device, Status> {
-        self.opened().map(|opened| opened.device)
+        let mut slot = lock(&self.opened);
+        if let Some(device) = slot.as_ref() {
+            return Ok(device.clone());
+        }
+        let device = open().inspect_err(|status| {
+            tracing::error!(target: "urma", %status, "the software device does not open");
+        })?;
+        Ok(slot.insert(device).clone())
     }
 
-    /// The node.
-    ///
-    /// # Errors
-    /// As [`Hardware::device`].
-    pub(crate) fn node(&self) -> Result<Arc<Node>, Status> {
-        self.opened().map(|opened| opened.node)
+    /// The contexts that are open on it.
+    pub(crate) fn contexts(&self) -> Vec<Arc<Ctx>> {
+        lock(&self.contexts).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// One context more; those that are gone are forgotten.
+    pub(crate) fn add_context(&self, ctx: &Arc<Ctx>) {
+        let mut contexts = lock(&self.contexts);
+        contexts.retain(|known| known.strong_count() != 0);
+        contexts.push(Arc::downgrade(ctx));
     }
 
     /// Its attributes.
@@ -73,32 +82,20 @@ impl Hardware {
     pub(crate) fn eids(&self) -> Result<Vec<Eid>, Status> {
         self.device()?.eids()
     }
-
-    fn opened(&self) -> Result<Opened, Status> {
-        let mut slot = self.lock();
-        if let Some(opened) = slot.as_ref() {
-            return Ok(opened.clone());
-        }
-        let opened = open().inspect_err(|status| {
-            tracing::error!(target: "urma", %status, "the software device does not open");
-        })?;
-        Ok(slot.insert(opened).clone())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Opened>> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-fn open() -> Result<Opened, Status> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open() -> Result<Device, Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
     let node = Node::open(cfg).map_err(|error| refuse(&error))?;
-    let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(&node);
+    let backing: Arc<dyn DeviceBacking> = node;
     let mut registry = Registry::new();
     registry.add_provider(Arc::new(UdmaProvider::default()))?;
-    let device = registry.add_device(&Hardware::id(), Box::new(backing))?;
-    Ok(Opened { node, device })
+    registry.add_device(&Hardware::id(), Box::new(backing))
 }
 
 fn refuse(error: &NodeError) -> Status {

@@ -18,6 +18,7 @@ use crate::{
     slab::{Fresh, Held, Slot},
     udma::{
         context::{Ctx, Queue, ctx_of, delete, delete_each},
+        event::About,
         group::{GroupOwn, group_of},
         jfs, kind,
     },
@@ -182,13 +183,17 @@ pub(crate) unsafe extern "C" fn delete_jetty(jetty: *mut urma_jetty_t) -> urma_s
 }
 
 fn end(jetty: *mut urma_jetty_t) -> Answer {
-    delete::<kind::Jetty>(jetty, |JettyOwn { core, ctx, _group }| {
-        let number = core.id().id;
+    delete::<kind::Jetty>(jetty, |own| {
+        let number = own.core.id().id;
+        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JettyOwn { core, ctx, _group } = own;
         let name = ctx.names().queues.remove(&number);
         core.delete().map_err(|refused| {
             name.map(|name| ctx.names().queues.insert(number, name));
             let own = JettyOwn { core: *refused.object, ctx: Arc::clone(&ctx), _group };
-            (own, refused.status.into())
+            Box::new((own, refused.status.into()))
         })
     })
 }

@@ -18,6 +18,7 @@ use crate::{
     slab::Fresh,
     udma::{
         context::{Ctx, ctx_of, delete, delete_each},
+        event::About,
         jfce::jfce_of,
         kind,
     },
@@ -91,16 +92,20 @@ pub(crate) unsafe extern "C" fn delete_jfc(jfc: *mut urma_jfc_t) -> urma_status_
 
 fn end(jfc: *mut urma_jfc_t) -> Answer {
     delete::<kind::Jfc>(jfc, |own| {
+        let number = own.core.id();
+        if let Err(code) = own.ctx.ensure_acked(About::Jfc(number)) {
+            return Err(Box::new((own, code)));
+        }
         let JfcOwn { core, scratch, moderation, ctx } = own;
-        let number = core.id();
         // First the name: the number may be another queue's as soon as the device forgets it.
         let slot = ctx.names().jfcs.remove(&number);
         core.delete().map_err(|refused| {
             if let Some(slot) = slot {
                 ctx.names().jfcs.insert(number, slot);
             }
-            let code = refused.status.into();
-            (JfcOwn { core: *refused.object, scratch, moderation, ctx: Arc::clone(&ctx) }, code)
+            let code = Code::from(refused.status);
+            let core = *refused.object;
+            Box::new((JfcOwn { core, scratch, moderation, ctx: Arc::clone(&ctx) }, code))
         })
     })
 }
@@ -123,9 +128,9 @@ pub(crate) unsafe extern "C" fn ack_jfc(
         let (list, counts) = (call::place(jfc)?, call::place(nevents)?);
         for index in 0..usize::try_from(jfc_cnt).map_err(|_| Code::EINVAL)? {
             // SAFETY: both arrays have `jfc_cnt` elements.
-            let jfc = unsafe { list.add(index).read() };
+            let (jfc, count) = (unsafe { list.add(index) }, unsafe { counts.add(index) });
             // SAFETY: as above.
-            let count = unsafe { counts.add(index).read() };
+            let (jfc, count) = (unsafe { jfc.read() }, unsafe { count.read() });
             let own = ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?;
             own.core.ack_events(count)?;
         }

@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn delete_jfce(jfce: *mut urma_jfce_t) -> urma_stat
     call::status(|| {
         delete::<kind::Jfce>(jfce, |own| match own.core.delete() {
             Ok(()) => Ok(()),
-            Err(status) => Err((own, status.into())),
+            Err(status) => Err(Box::new((own, status.into()))),
         })
     })
 }

@@ -18,6 +18,7 @@ use crate::{
     slab::{Fresh, Held},
     udma::{
         context::{Ctx, Queue, ctx_of, delete, delete_each},
+        event::About,
         kind,
     },
 };
@@ -101,12 +102,17 @@ pub(crate) unsafe extern "C" fn delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_
 }
 
 fn end(jfr: *mut urma_jfr_t) -> Answer {
-    delete::<kind::Jfr>(jfr, |JfrOwn { core, ctx }| {
-        let number = core.id().id;
+    delete::<kind::Jfr>(jfr, |own| {
+        let number = own.core.id().id;
+        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JfrOwn { core, ctx } = own;
         let name = ctx.names().queues.remove(&number);
         core.delete().map_err(|refused| {
             name.map(|name| ctx.names().queues.insert(number, name));
-            (JfrOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, refused.status.into())
+            let code = refused.status.into();
+            Box::new((JfrOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
         })
     })
 }

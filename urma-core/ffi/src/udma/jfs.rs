@@ -18,6 +18,7 @@ use crate::{
     slab::{Fresh, Held},
     udma::{
         context::{Ctx, Queue, ctx_of, delete, delete_each},
+        event::About,
         kind,
     },
 };
@@ -132,12 +133,17 @@ pub(crate) unsafe extern "C" fn delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_
 }
 
 fn end(jfs: *mut urma_jfs_t) -> Answer {
-    delete::<kind::Jfs>(jfs, |JfsOwn { core, ctx }| {
-        let number = core.id().id;
+    delete::<kind::Jfs>(jfs, |own| {
+        let number = own.core.id().id;
+        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JfsOwn { core, ctx } = own;
         let name = ctx.names().queues.remove(&number);
         core.delete().map_err(|refused| {
             name.map(|name| ctx.names().queues.insert(number, name));
-            (JfsOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, refused.status.into())
+            let code = refused.status.into();
+            Box::new((JfsOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
         })
     })
 }

@@ -118,12 +118,13 @@ fn describe(local: &Segment, cfg: &urma_seg_cfg_t) -> urma_seg_t {
 pub(crate) unsafe extern "C" fn unregister_seg(segment: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Segment>(segment, |SegmentOwn { local, remote, ctx }| match local {
-            None => Err((SegmentOwn { local, remote, ctx }, Code::EINVAL)),
+            None => Err(Box::new((SegmentOwn { local, remote, ctx }, Code::EINVAL))),
             Some(local) => match local.unregister() {
                 Ok(()) => Ok(()),
                 Err(refused) => {
                     let local = Some(*refused.object);
-                    Err((SegmentOwn { local, remote, ctx }, refused.status.into()))
+                    let code = refused.status.into();
+                    Err(Box::new((SegmentOwn { local, remote, ctx }, code)))
                 }
             },
         })
@@ -195,7 +196,7 @@ pub(crate) unsafe extern "C" fn unimport_seg(segment: *mut urma_target_seg_t) ->
     call::status(|| {
         delete::<kind::Segment>(segment, |own| match own {
             SegmentOwn { local: None, .. } => Ok(()),
-            own => Err((own, Code::EINVAL)),
+            own => Err(Box::new((own, Code::EINVAL))),
         })
     })
 }

@@ -10,7 +10,7 @@ use core::cell::UnsafeCell;
 use std::sync::OnceLock;
 
 use super::{
-    context, device, group, jetty, jfc, jfce, jfr, jfs, poll, post, segment, target, token,
+    context, device, event, group, jetty, jfc, jfce, jfr, jfs, poll, post, segment, target, token,
 };
 use crate::{
     abi::{urma_ops_t, urma_provider_attr_t, urma_provider_ops_t},
@@ -74,6 +74,8 @@ fn completion(ops: &mut urma_ops_t) {
     ops.delete_jfc = Some(jfc::delete_jfc);
     ops.delete_jfc_batch = Some(jfc::delete_jfc_batch);
     ops.ack_jfc = Some(jfc::ack_jfc);
+    ops.get_async_event = Some(event::get_async_event);
+    ops.ack_async_event = Some(event::ack_async_event);
 }
 
 fn queues(ops: &mut urma_ops_t) {

@@ -52,8 +52,10 @@ fn alloc(ctx: *mut urma_context_t, flag: urma_token_id_flag_t) -> Answer<*mut ur
 pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::TokenId>(token, |TokenOwn { core, ctx }| {
-            core.free()
-                .map_err(|refused| (TokenOwn { core: *refused.object, ctx }, refused.status.into()))
+            core.free().map_err(|refused| {
+                let code = refused.status.into();
+                Box::new((TokenOwn { core: *refused.object, ctx }, code))
+            })
         })
     })
 }

@@ -48,10 +48,10 @@ pub(super) unsafe fn post<'g>(
                 Err(Stop::Bad(code)) => stop = Some(code),
             }
         }
-        if count > 0 {
-            if let Err(error) = give(&batch[..count]) {
-                return refused(bad_wr, &from[..count], error);
-            }
+        if count > 0
+            && let Err(error) = give(&batch[..count])
+        {
+            return refused(bad_wr, &from[..count], error);
         }
         posted += count;
         if stop.is_none() && posted >= LIST_MAX {

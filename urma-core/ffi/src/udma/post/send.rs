@@ -61,10 +61,10 @@ pub(super) unsafe fn post<'g>(
         // SAFETY: the first `count` elements were written, and MaybeUninit has the layout of its
         // content.
         let wrs = unsafe { &*(wrs as *const [SendWr<'_>]) };
-        if count > 0 {
-            if let Err(error) = give(wrs) {
-                return refused(bad_wr, &from[..count], error);
-            }
+        if count > 0
+            && let Err(error) = give(wrs)
+        {
+            return refused(bad_wr, &from[..count], error);
         }
         posted += count;
         if stop.is_none() && posted >= LIST_MAX {

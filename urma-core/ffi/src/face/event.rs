@@ -1,0 +1,40 @@
+//! Asynchronous events.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use crate::{
+    abi::{urma_async_event_t, urma_context_t, urma_status_t},
+    call::{self, Code, object},
+    face::dispatch::op,
+    udma::kind,
+};
+
+/// The next event of a context: waits for it, or answers `URMA_EAGAIN` when `async_fd` was made
+/// non-blocking. Each is to be acknowledged.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_async_event(
+    ctx: *mut urma_context_t,
+    event: *mut urma_async_event_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(event)?;
+        let next = op!(ctx.as_ptr(), get_async_event);
+        // SAFETY: a live context, and a place of the caller's.
+        Code::from_c(unsafe { next(ctx.as_ptr(), event) })
+    })
+}
+
+/// Acknowledges an event. Until then the object that it names cannot be deleted (`URMA_EAGAIN`).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
+    call::nothing(|| {
+        // SAFETY: the caller's event.
+        let of = unsafe { call::value(event) }?;
+        let ctx = object::<kind::Context>(of.urma_ctx)?;
+        let ack = op!(ctx.as_ptr(), ack_async_event);
+        // SAFETY: the caller's event.
+        unsafe { ack(event) };
+        Ok(())
+    });
+}

@@ -1,0 +1,270 @@
+//! The calls of the fabric service, as a C program makes them.
+//!
+//! One table per process: each test uses EIDs of its own; the topology is one test's.
+#![expect(unsafe_code, reason = "the functions are C functions")]
+
+use std::{ffi::CStr, io, process::Command, ptr::null, ptr::null_mut};
+
+use tpsa::{
+    abi::{
+        urma_topo_map_t, urma_topo_node, uvs_eid_t, uvs_main_ue_eid_batch_entry_t,
+        uvs_main_ue_eid_entry_t, uvs_path_set_t,
+    },
+    *,
+};
+
+const EINVAL: i32 = -22;
+const ENOENT: i32 = 2;
+
+fn eid(family: u8, number: u8) -> uvs_eid_t {
+    uvs_eid_t::from_raw([family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, number])
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Plain C memory, all zero.
+fn zeroed<T>() -> Box<T> {
+    // SAFETY: used for structs of numbers only.
+    unsafe { Box::<T>::new_zeroed().assume_init() }
+}
+
+fn main_of(of: uvs_eid_t) -> Result<uvs_eid_t, i32> {
+    let mut main = uvs_eid_t::default();
+    // SAFETY: two places of this function.
+    match unsafe { uvs_lookup_main_ue_eid(&raw const of, &raw mut main) } {
+        0 => Ok(main),
+        _ => Err(errno()),
+    }
+}
+
+#[test]
+fn main_eids_are_found_replaced_deleted() {
+    let entry = |of, main| uvs_main_ue_eid_entry_t { eid: of, main_ue_eid: main };
+    let insert = |entry: uvs_main_ue_eid_entry_t| {
+        // SAFETY: an entry of this function.
+        unsafe { uvs_insert_main_ue_eid(&raw const entry) }
+    };
+    let (one, main, other) = (eid(1, 1), eid(1, 2), eid(1, 3));
+    assert_eq!(main_of(one), Err(ENOENT));
+    assert_eq!(insert(entry(one, main)), 0);
+    assert_eq!(main_of(one), Ok(main));
+    assert_eq!(insert(entry(one, other)), 0);
+    assert_eq!(main_of(one), Ok(other));
+    assert_eq!(insert(entry(uvs_eid_t::default(), main)), -1);
+    assert_eq!(insert(entry(one, uvs_eid_t::default())), -1);
+    assert_eq!(main_of(one), Ok(other));
+    // SAFETY: an EID of this function.
+    assert_eq!(unsafe { uvs_delete_main_ue_eid(&raw const one) }, 0);
+    // SAFETY: as above.
+    assert_eq!((unsafe { uvs_delete_main_ue_eid(&raw const one) }, errno()), (-1, ENOENT));
+    assert_eq!(main_of(one), Err(ENOENT));
+}
+
+#[test]
+fn a_batch_goes_in_whole_or_not_at_all() {
+    let mut batch = zeroed::<uvs_main_ue_eid_batch_entry_t>();
+    batch.main_ue_eid = eid(2, 200);
+    for (number, place) in (1..).zip(batch.eids.iter_mut().take(3)) {
+        *place = eid(2, number);
+    }
+    for wrong in [0, 129, u32::MAX] {
+        batch.eid_num = wrong;
+        // SAFETY: an entry of this function.
+        assert_eq!(unsafe { uvs_insert_main_ue_eid_batch(&raw const *batch) }, EINVAL, "{wrong}");
+    }
+    batch.eid_num = 4;
+    // The fourth is no EID.
+    // SAFETY: an entry of this function.
+    assert_eq!(unsafe { uvs_insert_main_ue_eid_batch(&raw const *batch) }, -1);
+    assert_eq!(main_of(eid(2, 1)), Err(ENOENT));
+    batch.eid_num = 3;
+    // SAFETY: an entry of this function.
+    assert_eq!(unsafe { uvs_insert_main_ue_eid_batch(&raw const *batch) }, 0);
+    assert!((1..=3).all(|number| main_of(eid(2, number)) == Ok(eid(2, 200))));
+}
+
+#[test]
+fn flushing_empties_the_table() {
+    // In a process of its own: the others' EIDs would go too.
+    if std::env::var_os("FLUSH").is_none() {
+        let me = std::env::current_exe().expect("this test");
+        let child = Command::new(me).arg("flushing_empties_the_table").env("FLUSH", "1").status();
+        assert!(child.expect("it starts").success());
+        return;
+    }
+    let entry = uvs_main_ue_eid_entry_t { eid: eid(3, 1), main_ue_eid: eid(3, 2) };
+    // SAFETY: an entry of this function.
+    assert_eq!(unsafe { uvs_insert_main_ue_eid(&raw const entry) }, 0);
+    // SAFETY: no arguments.
+    assert_eq!(unsafe { uvs_flush_main_ue_eid() }, 0);
+    assert_eq!(main_of(eid(3, 1)), Err(ENOENT));
+}
+
+#[test]
+fn aggregated_devices_have_names() {
+    let create = |mut of: uvs_eid_t, name: &CStr| {
+        // SAFETY: an EID and a string of this function.
+        unsafe { uvs_create_agg_dev(&raw mut of, name.as_ptr()) }
+    };
+    let name_of = |mut of: uvs_eid_t, len: usize| {
+        let mut text = [1; 80];
+        // SAFETY: an EID and a buffer of this function.
+        let status = unsafe { uvs_get_device_name_by_eid(&raw mut of, text.as_mut_ptr(), len) };
+        // SAFETY: the call ended it with a zero, or there is one here.
+        let text =
+            unsafe { CStr::from_ptr(if status == 0 { text.as_ptr() } else { c"".as_ptr() }) };
+        (status, text.to_str().expect("ascii").to_owned())
+    };
+    assert_eq!(create(eid(4, 1), c"bonding_dev_0"), 0);
+    assert_eq!((create(eid(4, 1), c"another"), errno()), (-1, 17));
+    assert_eq!((create(eid(4, 2), c"bonding_dev_0"), errno()), (-1, 17));
+    assert_eq!(create(eid(4, 2), c""), EINVAL);
+    assert_eq!(create(eid(4, 2), &std::ffi::CString::new([b'x'; 64]).expect("text")), EINVAL);
+    assert_eq!(create(uvs_eid_t::default(), c"nobody"), -1);
+    assert_eq!(name_of(eid(4, 1), 64), (0, "bonding_dev_0".to_owned()));
+    assert_eq!(name_of(eid(4, 1), 5), (0, "bond".to_owned()));
+    assert_eq!(name_of(eid(4, 1), 0).0, EINVAL);
+    assert_eq!(name_of(eid(4, 1), 65).0, EINVAL);
+    assert_eq!((name_of(eid(4, 9), 64).0, errno()), (-1, ENOENT));
+    let mut of = eid(4, 1);
+    // SAFETY: an EID of this function.
+    assert_eq!(unsafe { uvs_delete_agg_dev(&raw mut of) }, 0);
+    // SAFETY: as above.
+    assert_eq!((unsafe { uvs_delete_agg_dev(&raw mut of) }, errno()), (-1, ENOENT));
+}
+
+fn paths(src: uvs_eid_t, dst: uvs_eid_t, tp_type: u32, iodie: u8) -> (i32, Box<uvs_path_set_t>) {
+    let mut set = zeroed::<uvs_path_set_t>();
+    // SAFETY: places of this function.
+    let status =
+        unsafe { uvs_get_path_set(&raw const src, &raw const dst, tp_type, iodie, &raw mut *set) };
+    (status, set)
+}
+
+#[test]
+fn every_pair_of_eids_has_a_path() {
+    for tp_type in 0..3 {
+        let (status, set) = paths(eid(5, 1), eid(5, 2), tp_type, 1);
+        assert_eq!((status, set.path_count), (0, 1));
+        assert_eq!((set.paths[0].src_eid, set.paths[0].dst_eid), (eid(5, 1), eid(5, 2)));
+    }
+    assert_eq!(paths(eid(5, 1), eid(5, 2), 3, 0).0, EINVAL);
+    assert_eq!(paths(uvs_eid_t::default(), eid(5, 2), 0, 0).0, EINVAL);
+    assert_eq!(paths(eid(5, 1), uvs_eid_t::default(), 0, 0).0, EINVAL);
+}
+
+fn chars(of: uvs_eid_t) -> [core::ffi::c_char; 16] {
+    of.raw().map(u8::cast_signed)
+}
+
+/// Two nodes, each with one aggregated device of two dies with two ports.
+fn topology() -> Vec<urma_topo_node> {
+    let mut nodes = Vec::new();
+    for number in 0..2 {
+        let mut node = zeroed::<urma_topo_node>();
+        (node.super_node_id, node.node_id) = (7, u32::from(number));
+        node.agg_devs[3].agg_eid = chars(eid(6 + number, 1));
+        for (die, ue) in (0..).zip(&mut node.agg_devs[3].ues) {
+            (ue.chip_id, ue.die_id, ue.entity_id) = (0, u32::from(die), u32::from(die));
+            ue.primary_eid = chars(eid(6 + number, 10 + die));
+            for (port, place) in (0..).zip(ue.port_eid.iter_mut().take(2)) {
+                *place = chars(eid(6 + number, 20 + 4 * die + port));
+            }
+        }
+        nodes.push(*node);
+    }
+    nodes
+}
+
+#[test]
+fn the_topology_is_kept_and_followed() {
+    let mut nodes = topology();
+    let size = u32::try_from(size_of::<urma_topo_node>()).expect("a size");
+    let set = |nodes: &mut Vec<urma_topo_node>, size, count| {
+        // SAFETY: nodes of this function; a wrong size or count is refused before they are read.
+        unsafe { uvs_set_topo_info(nodes.as_mut_ptr().cast(), size, count) }
+    };
+    assert_eq!(set(&mut nodes, size - 1, 2), EINVAL);
+    assert_eq!(set(&mut nodes, size, 0), EINVAL);
+    assert_eq!(set(&mut nodes, size, 1025), EINVAL);
+    let mut map = zeroed::<urma_topo_map_t>();
+    // SAFETY: a map of this function.
+    let read = |map: &mut urma_topo_map_t| unsafe { uvs_get_topo_info((&raw mut *map).cast()) };
+    assert_eq!((read(&mut map), errno()), (-1, ENOENT));
+    assert_eq!(set(&mut nodes, size, 2), 0);
+    assert_eq!((read(&mut map), map.node_num), (0, 2));
+    assert_eq!((map.topo_infos[1].node_id, map.topo_infos[1].super_node_id), (1, 7));
+    // The main EID of a die's ports is its primary one.
+    assert_eq!(main_of(eid(6, 25)), Ok(eid(6, 11)));
+    let (status, by_die) = paths(eid(6, 1), eid(7, 1), 0, 1);
+    assert_eq!((status, by_die.path_count, by_die.die_count), (0, 2, 2));
+    assert_eq!((by_die.paths[1].src_eid, by_die.paths[1].dst_eid), (eid(6, 11), eid(7, 11)));
+    let (_, by_port) = paths(eid(6, 1), eid(7, 1), 1, 0);
+    assert_eq!((by_port.path_count, by_port.dst_node.node_id), (4, 1));
+    // SAFETY: any bytes are port numbers.
+    assert_eq!(unsafe { by_port.paths[1].src_port.u }.port_idx, 1);
+    // A matrix of links says which ports meet: port 1 of die 0 with port 0 of die 1.
+    nodes[1].links[1][9] = 1;
+    assert_eq!(set(&mut nodes, size, 2), 0);
+    let (_, linked) = paths(eid(6, 1), eid(7, 1), 0, 0);
+    assert_eq!((linked.path_count, linked.paths[0].dst_eid), (1, eid(7, 24)));
+    // Another fabric's nodes add main EIDs, and change no topology.
+    let mut shared = topology();
+    shared.truncate(1);
+    shared[0].agg_devs[3].ues[0].primary_eid = chars(eid(8, 1));
+    // SAFETY: nodes of this function.
+    assert_eq!(unsafe { uvs_set_share_topo_info(shared.as_mut_ptr().cast(), size, 1) }, 0);
+    assert_eq!(main_of(eid(8, 1)), Ok(eid(8, 1)));
+    assert_eq!((read(&mut map), map.node_num), (0, 2));
+}
+
+#[test]
+fn null_and_misaligned_pointers_are_refused() {
+    let mut of = eid(9, 1);
+    let odd = (&raw mut of).wrapping_byte_add(1);
+    let text = null::<core::ffi::c_char>();
+    // SAFETY: refused before anything is read.
+    let refused = unsafe {
+        [
+            uvs_create_agg_dev(null_mut(), c"x".as_ptr()),
+            uvs_create_agg_dev(&raw mut of, text),
+            uvs_create_agg_dev(odd, c"x".as_ptr()),
+            uvs_delete_agg_dev(null_mut()),
+            uvs_get_device_name_by_eid(&raw mut of, null_mut(), 8),
+            uvs_get_device_name_by_eid(null_mut(), [0; 8].as_mut_ptr(), 8),
+            uvs_set_topo_info(null_mut(), 166_228, 1),
+            uvs_set_share_topo_info(null_mut(), 166_228, 1),
+            uvs_get_topo_info(null_mut()),
+            uvs_insert_main_ue_eid(null()),
+            uvs_insert_main_ue_eid_batch(null()),
+            uvs_delete_main_ue_eid(null()),
+            uvs_delete_main_ue_eid(odd),
+            uvs_lookup_main_ue_eid(&raw const of, null_mut()),
+            uvs_lookup_main_ue_eid(null(), &raw mut of),
+            uvs_get_path_set(null(), &raw const of, 0, 0, null_mut()),
+            uvs_get_path_set(&raw const of, null(), 0, 0, null_mut()),
+            uvs_get_path_set(&raw const of, &raw const of, 0, 0, null_mut()),
+        ]
+    };
+    assert_eq!(refused, [EINVAL; 18]);
+}
+
+/// What the shared object exports against the list, and the name that it is looked for by.
+#[test]
+fn the_shared_object_exports_what_is_listed() {
+    let me = std::env::current_exe().expect("this test");
+    let library = me.parent().expect("a folder").join("libtpsa.so");
+    let nm = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output();
+    let text = String::from_utf8(nm.expect("nm starts").stdout).expect("names");
+    let mut exported: Vec<_> = text.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let list = include_str!("../../src/symbols.txt");
+    let ours = list.lines().filter_map(|line| line.strip_prefix("libtpsa "));
+    let mut listed: Vec<_> = ours.filter_map(|line| line.split(' ').next()).collect();
+    exported.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!((exported, listed.len()), (listed.clone(), 12));
+    let header = Command::new("readelf").arg("-d").arg(&library).output().expect("readelf starts");
+    assert!(String::from_utf8_lossy(&header.stdout).contains("[libtpsa.so.0]"));
+}
