@@ -180,7 +180,8 @@ impl Shared {
                 return Err(invalid);
             }
         }
-        if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind != QueueKind::Jetty) {
+        // A JFR of the mode RC serves the jetties that share it; nobody can be bound to it.
+        if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == QueueKind::Jfs) {
             return Err(invalid);
         }
         let record = dev.window(args.record, record::LEN as u64, DmaAccess::Both);

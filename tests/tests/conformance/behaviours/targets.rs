@@ -23,7 +23,7 @@ super::behaviours! {
     Bad rc rc_other_target_is_refused: "A bound RC jetty refuses requests to another target.";
     Bad rm bind_needs_rc: "Binding an RM jetty, or to an RM target, is refused as not permitted.";
     Bad rc bind_needs_equal_order: "Binding two RC jetties of different order types is refused as not permitted.";
-    Bad rc rc_needs_a_jetty: "A JFS or JFR in the mode RC is refused: only jetties can be bound.";
+    Bad rc rc_needs_a_jetty: "A JFS in the mode RC is refused, a JFR serves jetties only: nothing else can be bound.";
     Bad rc advise_needs_rm: "Advising an RC jetty is refused.";
     Bad any mode_of_target_must_fit: "A request to a target of another transport mode is refused by post.";
     Bad rm order_type_must_fit: "Queues and imports of an order type that does not fit the mode are refused.";
@@ -210,12 +210,14 @@ fn bind_needs_equal_order(setup: Setup) -> Outcome {
 }
 
 fn rc_needs_a_jetty(setup: Setup) -> Outcome {
-    let w = World::new(setup)?;
+    let mut w = World::new(setup)?;
     let jfc = plain_jfc(&w.a.half.ctx, 8)?;
     let jfs = w.a.half.ctx.create_jfs(&JfsCfg::new(setup.mode, 4), &jfc);
     refused("a JFS", jfs, Status::Invalid)?;
-    let jfr = w.a.half.ctx.create_jfr(&JfrCfg::new(setup.mode, 4), &jfc);
-    refused("a JFR", jfr, Status::Invalid)
+    let jfr = w.b.half.ctx.create_jfr(&JfrCfg::new(setup.mode, 4), &w.b.half.jfc)?;
+    let target = w.a.half.ctx.import_jetty(&jfr.remote())?;
+    w.a.half.jetty.unbind()?;
+    refused("a bind to a JFR", w.a.half.jetty.bind(&target), Status::Invalid)
 }
 
 fn advise_needs_rm(setup: Setup) -> Outcome {
