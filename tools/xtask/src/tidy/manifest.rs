@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ubcore-sim", &["udma-abi", "urma-packet", "urma-mem"]),
     ("urma-ffi", &["urma-core", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
     ("urma-ffi-common", &[]),
+    ("urma-ffi-tpsa", &[]),
 ];
 
 /// Crates that join the others.

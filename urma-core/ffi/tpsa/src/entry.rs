@@ -30,12 +30,14 @@ fn place<T>(ptr: *const T) -> Result<NonNull<T>, No> {
     }
 }
 
+/// An EID. Programs pass those of a topology too, which are characters and lie anywhere.
+///
 /// # Safety
 /// An EID of the caller's, or NULL.
 unsafe fn eid(ptr: *const uvs_eid_t) -> Result<Raw, No> {
-    let place = place(ptr)?;
+    let place = NonNull::new(ptr.cast_mut()).ok_or(EINVAL)?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { place.read() }.raw())
+    Ok(unsafe { place.read_unaligned() }.raw())
 }
 
 /// Names an aggregated device. -1 with EEXIST: the EID or the name is taken.
@@ -201,10 +203,10 @@ pub unsafe extern "C" fn uvs_lookup_main_ue_eid(
 ) -> c_int {
     status(|| {
         // SAFETY: the caller's EID.
-        let (of, to) = (unsafe { self::eid(eid) }?, place(main_ue_eid)?);
+        let (of, to) = (unsafe { self::eid(eid) }?, NonNull::new(main_ue_eid).ok_or(EINVAL)?);
         let main = service().main_of(of)?;
         // SAFETY: a place of the caller's for one.
-        unsafe { to.write(uvs_eid_t::from_raw(main)) };
+        unsafe { to.write_unaligned(uvs_eid_t::from_raw(main)) };
         Ok(())
     })
 }

@@ -221,34 +221,36 @@ fn the_topology_is_kept_and_followed() {
 }
 
 #[test]
-fn null_and_misaligned_pointers_are_refused() {
+fn bad_pointers_are_refused() {
     let mut of = eid(9, 1);
-    let odd = (&raw mut of).wrapping_byte_add(1);
+    let odd = (&raw const of).wrapping_byte_add(1).cast::<uvs_main_ue_eid_entry_t>();
     let text = null::<core::ffi::c_char>();
-    // SAFETY: refused before anything is read.
-    let refused = unsafe {
-        [
-            uvs_create_agg_dev(null_mut(), c"x".as_ptr()),
-            uvs_create_agg_dev(&raw mut of, text),
-            uvs_create_agg_dev(odd, c"x".as_ptr()),
-            uvs_delete_agg_dev(null_mut()),
-            uvs_get_device_name_by_eid(&raw mut of, null_mut(), 8),
-            uvs_get_device_name_by_eid(null_mut(), [0; 8].as_mut_ptr(), 8),
-            uvs_set_topo_info(null_mut(), 166_228, 1),
-            uvs_set_share_topo_info(null_mut(), 166_228, 1),
-            uvs_get_topo_info(null_mut()),
-            uvs_insert_main_ue_eid(null()),
-            uvs_insert_main_ue_eid_batch(null()),
-            uvs_delete_main_ue_eid(null()),
-            uvs_delete_main_ue_eid(odd),
-            uvs_lookup_main_ue_eid(&raw const of, null_mut()),
-            uvs_lookup_main_ue_eid(null(), &raw mut of),
-            uvs_get_path_set(null(), &raw const of, 0, 0, null_mut()),
-            uvs_get_path_set(&raw const of, null(), 0, 0, null_mut()),
-            uvs_get_path_set(&raw const of, &raw const of, 0, 0, null_mut()),
-        ]
-    };
-    assert_eq!(refused, [EINVAL; 18]);
+    // Each is refused before anything is read.
+    macro_rules! refused {
+        ($($call:expr;)*) => {$(
+            // SAFETY: as above.
+            assert_eq!(unsafe { $call }, EINVAL);
+        )*};
+    }
+    refused! {
+        uvs_create_agg_dev(null_mut(), c"x".as_ptr());
+        uvs_create_agg_dev(&raw mut of, text);
+        uvs_delete_agg_dev(null_mut());
+        uvs_get_device_name_by_eid(&raw mut of, null_mut(), 8);
+        uvs_get_device_name_by_eid(null_mut(), [0; 8].as_mut_ptr(), 8);
+        uvs_set_topo_info(null_mut(), 166_228, 1);
+        uvs_set_share_topo_info(null_mut(), 166_228, 1);
+        uvs_get_topo_info(null_mut());
+        uvs_insert_main_ue_eid(null());
+        uvs_insert_main_ue_eid_batch(null());
+        uvs_delete_main_ue_eid(null());
+        uvs_insert_main_ue_eid(odd);
+        uvs_lookup_main_ue_eid(&raw const of, null_mut());
+        uvs_lookup_main_ue_eid(null(), &raw mut of);
+        uvs_get_path_set(null(), &raw const of, 0, 0, null_mut());
+        uvs_get_path_set(&raw const of, null(), 0, 0, null_mut());
+        uvs_get_path_set(&raw const of, &raw const of, 0, 0, null_mut());
+    }
 }
 
 /// What the shared object exports against the list, and the name that it is looked for by.
