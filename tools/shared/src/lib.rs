@@ -9,5 +9,5 @@ mod open;
 mod pages;
 
 pub use log::{Log, log};
-pub use open::{OpenError, Opened, open};
+pub use open::{OpenError, Opened, Pings, open};
 pub use pages::generate_if_asked;

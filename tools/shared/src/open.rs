@@ -8,11 +8,14 @@ use std::sync::Arc;
 use ubcore_sim::{Node, NodeCfg, NodeError};
 use udma_abi::DeviceBacking;
 use udma_provider::UdmaProvider;
+use urma_answer::Answerer;
 use urma_core::{Context, Device, DeviceId, Registry, Status};
 
 /// An open device. Fields are dropped in order.
 #[derive(Debug)]
 pub struct Opened {
+    /// Answers pings; `None` when it was not wanted.
+    pub answerer: Option<Answerer>,
     /// What programs use.
     pub context: Context,
     /// Its device.
@@ -37,11 +40,20 @@ pub enum OpenError {
     },
 }
 
+/// Whether a node answers pings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pings {
+    /// At its well-known jetty.
+    Answered,
+    /// The id is free for the program.
+    Unanswered,
+}
+
 /// Opens a node as `cfg` says, and EID number `eid_index` of its device.
 ///
 /// # Errors
 /// [`OpenError`]; nothing is left behind.
-pub fn open(cfg: NodeCfg, eid_index: u32) -> Result<Opened, OpenError> {
+pub fn open(cfg: NodeCfg, eid_index: u32, pings: Pings) -> Result<Opened, OpenError> {
     let node = Node::open(cfg)?;
     let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(&node);
     let info = backing.info();
@@ -59,5 +71,12 @@ pub fn open(cfg: NodeCfg, eid_index: u32) -> Result<Opened, OpenError> {
     let context = device.open(eid_index);
     let context =
         context.map_err(|status| OpenError::Api { what: "opening the device", status })?;
-    Ok(Opened { context, device: device.clone(), node })
+    let answerer = match pings {
+        Pings::Unanswered => None,
+        Pings::Answered => Some(
+            Answerer::start(&device, eid_index)
+                .map_err(|status| OpenError::Api { what: "answering pings", status })?,
+        ),
+    };
+    Ok(Opened { answerer, context, device, node })
 }

@@ -5,7 +5,7 @@
 use ubcore_sim::{NodeCfg, PathChoice};
 use udma_abi::RawEid;
 use urma_core::Context;
-use urma_tools::OpenError;
+use urma_tools::{OpenError, Pings};
 
 use crate::{
     cli::Way,
@@ -25,7 +25,7 @@ pub(crate) fn open(plan: &Plan) -> Result<Context, RunError> {
         Way::SameHost => cfg.path = PathChoice::SameHost,
         Way::Packets => cfg.path = PathChoice::Packets,
     }
-    match urma_tools::open(cfg, plan.eid_index) {
+    match urma_tools::open(cfg, plan.eid_index, Pings::Unanswered) {
         Ok(opened) => Ok(opened.context),
         Err(OpenError::Node(error)) => Err(Refusal(error.to_string()).into()),
         Err(OpenError::Api { what, status }) => Err(RunError::Api { what, status }),

@@ -1,0 +1,245 @@
+//! `urma_ping`: does a node answer, and how fast?
+//!
+//! *Owns*: the process: arguments, time, output, exit code. *Takes*: an EID. *Gives*: a line per
+//! answer and a summary, or one JSON document.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod probe;
+mod stat;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::{CommandFactory, Parser};
+use nix::sys::{
+    signal::{SigSet, Signal},
+    signalfd::{SfdFlags, SignalFd},
+};
+use serde_json::json;
+use ubcore_sim::NodeCfg;
+use udma_abi::RawEid;
+use urma_core::{Context, Eid, Status};
+use urma_tools::{Log, Opened, Pings};
+
+use crate::{
+    cli::Cli,
+    probe::{Heard, Probe},
+    stat::Stat,
+};
+
+fn main() -> ExitCode {
+    match urma_tools::generate_if_asked(vec![Cli::command()]) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return fail(&format!("--generate: {error}")),
+    }
+    let cli = Cli::parse();
+    // Before any thread starts, so that all of them inherit the mask.
+    let interrupt = match watch() {
+        Ok(interrupt) => interrupt,
+        Err(error) => return fail(&format!("watching for an interrupt: {error}")),
+    };
+    urma_tools::log(Log { stdout: false, verbose: cli.verbose > 1 });
+    let opened = match open(&cli) {
+        Ok(opened) => opened,
+        Err(why) => return fail(&why),
+    };
+    match cli.destination {
+        None => serve(&opened, &interrupt),
+        Some(destination) => {
+            let mut run = Run::new(&cli, destination, interrupt);
+            let result = run.all(&opened.context);
+            run.end(result)
+        }
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    let _ = writeln!(io::stderr(), "urma_ping: {why}");
+    ExitCode::from(2)
+}
+
+fn watch() -> nix::Result<SignalFd> {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGINT);
+    set.add(Signal::SIGTERM);
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+}
+
+fn open(cli: &Cli) -> Result<Opened, String> {
+    let mut cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;
+    if let Some(eid) = cli.source {
+        cfg.eid = Some(RawEid(eid.bytes()));
+    }
+    cfg.name.clone_from(&cli.dev);
+    urma_tools::open(cfg, 0, Pings::Answered).map_err(|error| error.to_string())
+}
+
+/// Only answers, until interrupted.
+fn serve(opened: &Opened, interrupt: &SignalFd) -> ExitCode {
+    let _ = writeln!(io::stdout(), "URMA_PING answering as {}", opened.context.eid());
+    while !matches!(interrupt.read_signal(), Ok(Some(_))) {
+        pause(LOOK);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Between two looks for an interrupt while nothing is to be done.
+const LOOK: Duration = Duration::from_millis(20);
+
+#[expect(clippy::disallowed_methods, reason = "a program that pings waits between pings")]
+fn pause(bound: Duration) {
+    std::thread::sleep(bound);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a program that measures time owns a clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// One run.
+struct Run<'a> {
+    cli: &'a Cli,
+    destination: Eid,
+    interrupt: SignalFd,
+    is_over: bool,
+    start: Instant,
+    stat: Stat,
+}
+
+impl<'a> Run<'a> {
+    fn new(cli: &'a Cli, destination: Eid, interrupt: SignalFd) -> Self {
+        let stat = Stat::default();
+        Self { cli, destination, interrupt, is_over: false, start: now(), stat }
+    }
+
+    /// All pings.
+    fn all(&mut self, context: &Context) -> Result<(), Status> {
+        let mut probe = Probe::open(context, self.destination, self.cli.size)?;
+        self.say(&format!("URMA_PING {} {} bytes of data.\n", self.eid(), self.cli.size));
+        self.start = now();
+        for seq in 1..=self.cli.count.unwrap_or(u32::MAX) {
+            let sent = now();
+            self.stat.transmitted += 1;
+            probe.send(seq)?;
+            if self.await_answer(&mut probe, seq, sent)? {
+                // A failed request stopped the queue.
+                probe = Probe::open(context, self.destination, self.cli.size)?;
+            }
+            if self.cli.count == Some(seq) || self.is_ended() {
+                break;
+            }
+            self.rest(sent);
+            if self.is_ended() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for answer number `seq`; whether the ping failed.
+    fn await_answer(&mut self, probe: &mut Probe, seq: u32, sent: Instant) -> Result<bool, Status> {
+        loop {
+            let heard = probe.hear()?;
+            let ms = sent.elapsed().as_secs_f64() * 1000.0;
+            match heard {
+                Heard::Answer(number) if number == seq => {
+                    self.stat.on_reply(seq, ms);
+                    let (size, eid) = (self.cli.size, self.eid());
+                    self.say_each(&format!("{size} bytes from {eid}: seq={seq} time={ms:.3} ms\n"));
+                    return Ok(false);
+                }
+                Heard::Answer(number) if self.cli.verbose > 0 => {
+                    self.say_each(&format!(
+                        "A late answer: expected seq={seq}, got seq={number}\n"
+                    ));
+                }
+                Heard::Failed(status) => {
+                    self.say_each(&format!("From {} seq={seq} cr_status={status}\n", self.eid()));
+                    return Ok(true);
+                }
+                Heard::Answer(_) | Heard::Nothing => {}
+            }
+            let is_late = self.cli.timeout != 0.0 && ms >= self.cli.timeout * 1000.0;
+            if is_late {
+                self.say_each(&format!("Request timeout for seq={seq}\n"));
+            }
+            if is_late || self.is_ended() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Sleeps until the next ping is due.
+    fn rest(&mut self, sent: Instant) {
+        let interval = Duration::from_secs_f64(self.cli.interval);
+        while let Some(left) = interval.checked_sub(sent.elapsed()).filter(|left| !left.is_zero()) {
+            if self.is_ended() {
+                return;
+            }
+            pause(left.min(LOOK));
+        }
+    }
+
+    /// Whether the user or the deadline ends it.
+    fn is_ended(&mut self) -> bool {
+        let bound = self.cli.deadline.filter(|deadline| *deadline != 0.0);
+        let is_late = bound.is_some_and(|bound| self.start.elapsed().as_secs_f64() >= bound);
+        self.is_over |= is_late || matches!(self.interrupt.read_signal(), Ok(Some(_)));
+        self.is_over
+    }
+
+    /// The summary and the exit code.
+    fn end(&self, result: Result<(), Status>) -> ExitCode {
+        let ms = self.start.elapsed().as_secs_f64() * 1000.0;
+        if self.cli.json {
+            let mut document = self.stat.json(ms);
+            document["eid"] = json!(self.destination.to_string());
+            document["size"] = json!(self.cli.size);
+            document["error"] = json!(result.err().map(|status| status.to_string()));
+            let _ = writeln!(io::stdout(), "{document:#}");
+        } else if self.stat.transmitted != 0 {
+            self.say(&self.stat.text(ms));
+        }
+        match result {
+            Err(Status::Unreachable | Status::TimedOut) => {
+                let _ = writeln!(io::stderr(), "urma_ping: no way to node {}", self.destination);
+                ExitCode::FAILURE
+            }
+            Err(status) => fail(&status.to_string()),
+            Ok(()) if self.is_enough() => ExitCode::SUCCESS,
+            Ok(()) => ExitCode::FAILURE,
+        }
+    }
+
+    /// As ping: one answer, or all of them when there is a deadline too.
+    fn is_enough(&self) -> bool {
+        let received = self.stat.received();
+        match (self.cli.count, self.cli.deadline) {
+            (Some(count), Some(_)) => received >= count,
+            _ => received > 0,
+        }
+    }
+
+    fn eid(&self) -> String {
+        self.destination.groups().to_string()
+    }
+
+    /// A line of one ping.
+    fn say_each(&self, text: &str) {
+        if !self.cli.quiet {
+            self.say(text);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.cli.json {
+            let _ = io::stdout().write_all(text.as_bytes());
+        }
+    }
+}
