@@ -13,8 +13,8 @@ use urma_tests::world::Setup;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Two nodes with a background thread each: more trials at a time only wait for each other.
-    arguments.test_threads.get_or_insert(2);
+    // Trials that wait for a timer rest meanwhile; more than this only take each other's core.
+    arguments.test_threads.get_or_insert(4);
     let mut trials: Vec<Trial> = doc::checks();
     for behaviour in behaviours::all() {
         trials.extend(setups(behaviour).map(|setup| trial(behaviour, setup)));

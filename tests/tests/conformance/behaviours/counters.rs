@@ -62,6 +62,7 @@ fn counters_name_the_path_of_writes(setup: Setup) -> Outcome {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a trial that cannot be held says so")]
 fn counters_name_the_path_of_reads(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let before = paths(&w)?;

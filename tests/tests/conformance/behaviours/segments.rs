@@ -6,7 +6,7 @@ use urma_core::{
 };
 use urma_mem::AtomicOp;
 use urma_tests::world::{
-    Memory, NO_MAPPING, Outcome, Setup, World, check, pattern, refused, same, until,
+    Host, Memory, NO_MAPPING, Outcome, Plan, Setup, World, check, pattern, refused, same, until,
 };
 
 super::behaviours! {
@@ -405,10 +405,11 @@ fn notify_without_grant(setup: Setup) -> Outcome {
 }
 
 /// Every operation at `offset` of a segment of 4 pages that A believes to be larger; each is due
-/// to end as access refused. A new world each, because the jetty is in the error state then.
+/// to end as access refused. New jetties each, because an RC one is in the error state then.
 fn out_of_bounds(setup: Setup, offset: isize, len: usize) -> Outcome {
+    let (host_a, host_b) = Host::pair(setup)?;
     for number in 0..5 {
-        let mut w = World::new(setup)?;
+        let mut w = World::between(setup, &Plan::new(setup.mode), &host_a, &host_b)?;
         let mem = Memory::new(16 * 4096)?;
         let window = mem.region().sub(4 * 4096, 4 * 4096)?;
         let seg = w.b.half.ctx.register(&window, &SegmentCfg::new(ANY), None)?;

@@ -4,7 +4,7 @@ use urma_core::{
     CrStatus, JfrCfg, RemoteAddr, SegmentAccess, SegmentCfg, SendOp, Status, Token, TokenPolicy,
 };
 use urma_tests::world::{
-    Memory, NO_MAPPING, Outcome, Plan, Setup, World, check, pattern, plain_jfc, refused, same,
+    Host, Memory, NO_MAPPING, Outcome, Plan, Setup, World, check, pattern, plain_jfc, refused, same,
 };
 
 super::behaviours! {
@@ -88,8 +88,11 @@ fn shown(
 }
 
 fn each_operation(setup: Setup, policy: TokenPolicy) -> Outcome {
+    let (host_a, host_b) = Host::pair(setup)?;
+    let mut plan = Plan::new(setup.mode);
+    guarded(0x1234_5678)(&mut plan);
     for number in 0..5 {
-        let mut w = World::with(setup, guarded(0x1234_5678))?;
+        let mut w = World::between(setup, &plan, &host_a, &host_b)?;
         w.b.recv(0, 8)?;
         shown(&mut w, policy, |w, at| {
             let (jetty, kit) = w.a.parts();
