@@ -12,13 +12,7 @@ use urma_packet::{ICRC_LEN, IcrcFlow, Packet, Transaction};
 /// Parses `data` as everything; whatever is accepted must come out the same.
 pub(crate) fn fuzz_packet(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
-        let mut again = vec![0xaa; data.len()];
-        let frame = packet.header.emit_headers(packet.payload.len(), &mut again);
-        let frame = frame.expect("accepted headers emit");
-        again[frame.payload].copy_from_slice(packet.payload);
-        let covered = data.len() - ICRC_LEN;
-        assert_eq!(frame.total, data.len(), "same length");
-        assert_eq!(again[..covered], data[..covered], "same bytes");
+        emits_again(data, &packet);
     }
     if let Ok(packet) = RocePacket::parse(data) {
         let mut again = vec![0xaa; data.len()];
@@ -47,4 +41,15 @@ pub(crate) fn fuzz_packet(data: &[u8]) {
     if let Ok(mut capture) = CaptureReader::new(data) {
         while let Ok(Some(_)) = capture.read() {}
     }
+}
+
+/// What was parsed from `data` comes out as `data`, but for the ICRC.
+pub(crate) fn emits_again(data: &[u8], packet: &Packet<'_>) {
+    let mut again = vec![0xaa; data.len()];
+    let frame = packet.header.emit_headers(packet.payload.len(), &mut again);
+    let frame = frame.expect("accepted headers emit");
+    again[frame.payload].copy_from_slice(packet.payload);
+    let covered = data.len() - ICRC_LEN;
+    assert_eq!(frame.total, data.len(), "same length");
+    assert_eq!(again[..covered], data[..covered], "same bytes");
 }

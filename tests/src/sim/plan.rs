@@ -3,7 +3,7 @@
 //! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed and
 //! the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
-use ubcore_sim::link::{FaultCfg, Rng};
+use ubcore_sim::link::{FaultCfg, Outage, Rng};
 use ubcore_sim::sim::{FabricCfg, PathKind};
 
 /// How bad the links are.
@@ -65,6 +65,7 @@ impl SimPlan {
         let mut fabric = FabricCfg::new(seed, u8::try_from(nodes).unwrap_or(2), paths);
         if matches!(weather, Weather::Foul | Weather::Mixed) {
             fabric.faults = foul(&mut rng);
+            fabric.faults.outages = outages(&mut rng, &fabric);
         }
         fabric.faults.delay_ns = 1_000 + rng.below(50_000);
         fabric.stall_ppm = pick(&mut rng, &[0, 100_000, 500_000]);
@@ -120,6 +121,18 @@ fn foul(rng: &mut Rng) -> FaultCfg {
         jitter_ns: 20_000,
         ..FaultCfg::default()
     }
+}
+
+/// Short times in which a pair, or everybody, is cut off.
+fn outages(rng: &mut Rng, fabric: &FabricCfg) -> Vec<Outage> {
+    let eids: Vec<_> = fabric.devices.iter().map(|device| device.eid).collect();
+    let draw = |_| {
+        let from = rng.below(30_000_000);
+        let until = from + rng.below(10_000_000);
+        let (a, b) = (eids[rng.index(eids.len())], eids[rng.index(eids.len())]);
+        Outage { from, until, pair: (a != b).then_some((a, b)) }
+    };
+    (0..fabric.seed % 3).map(draw).collect()
 }
 
 fn pick(rng: &mut Rng, from: &[u32]) -> u32 {

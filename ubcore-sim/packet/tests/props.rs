@@ -128,6 +128,33 @@ proptest! {
     }
 }
 
+/// A check that cannot fail proves nothing: a parser that passes over reserved bits is caught.
+#[test]
+fn a_parser_that_ignores_reserved_bits_is_caught() {
+    let header = PacketHeader::new(
+        Tpn::from_low_bits(7),
+        Psn::new(9),
+        Body::Ack(Ack {
+            window: 64,
+            congestion: false,
+            trigger: Psn::new(8),
+            received: SackBitmap::from_words(&[5]).expect("one word"),
+        }),
+    );
+    let good = emitted(&header, &[]);
+    // Byte 8 of the BTH: AckReq, then seven reserved bits.
+    let is_caught = |byte: u8| {
+        let mut bytes = good.clone();
+        bytes[8] |= byte;
+        let mut masked = bytes.clone();
+        masked[8] &= 0x80;
+        let careless = Packet::parse(&masked).expect("nothing of it is left");
+        std::panic::catch_unwind(|| fuzz::emits_again(&bytes, &careless)).is_err()
+    };
+    assert!(!is_caught(0), "the real parser keeps its promise");
+    assert!((0..7).all(|bit| is_caught(1 << bit)));
+}
+
 /// Every bit of a whole frame, over both IP versions: exactly the masked ones may change.
 #[test]
 fn only_masked_bits_may_change() {
