@@ -78,3 +78,73 @@ pub(crate) fn caps(cfg: &DeviceCfg) -> Caps {
         knit_blocks_max: 1 << 20,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use udma_abi::RawEid;
+
+    use super::*;
+
+    /// Section 3 of docs/device-spec.md: numbers of the row, names, values, reason.
+    fn rows() -> Vec<(String, String, String, String)> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/device-spec.md");
+        let text = std::fs::read_to_string(path).expect("docs/device-spec.md");
+        let section = text.split("\n## 3. ").nth(1).and_then(|rest| rest.split("\n## ").next());
+        let lines = section.expect("section 3").lines().filter(|line| line.starts_with("| "));
+        let cells = |line: &str| {
+            let mut cells =
+                line.trim_matches('|').splitn(4, '|').map(|cell| cell.trim().to_owned());
+            let mut next = || cells.next().expect("four cells");
+            (next(), next(), next(), next())
+        };
+        lines.skip(1).map(cells).collect()
+    }
+
+    /// What a value of the table is as a register.
+    fn register(cfg: &DeviceCfg, value: &str) -> u64 {
+        match value {
+            "path MTU" => u64::from(cfg.mtu),
+            "4 KiB, 2 MiB" => 4096 | 2 << 20,
+            "64 B to 4 KiB, powers of two" => (6..=12).map(|log2| 1 << log2).sum(),
+            _ if value.starts_with(char::is_uppercase) => {
+                let names = value.split(", ").map(|name| Features::from_name(name).expect(name));
+                names.fold(Features::empty(), Features::union).bits()
+            }
+            _ => match value.strip_prefix("2^") {
+                Some(exponent) => 1 << exponent.parse::<u32>().expect(value),
+                None => value.parse().expect(value),
+            },
+        }
+    }
+
+    #[test]
+    fn the_specification_states_each_capability_with_value_and_reason() {
+        let cfg = DeviceCfg::new(RawEid::default(), 1, 1);
+        let words = caps(&cfg).to_words();
+        let mut stated = Vec::new();
+        for (numbers, names, values, reason) in rows() {
+            assert!(!reason.is_empty(), "{names} has no reason");
+            let (first, last) = numbers.split_once('-').unwrap_or((&numbers, &numbers));
+            let [first, last] = [first, last].map(|n| n.parse::<usize>().expect("a number"));
+            let names: Vec<&str> = names.split(", ").collect();
+            let each = values.strip_suffix(" each").unwrap_or(&values);
+            // Several values for as many names, or one for all.
+            let several: Vec<&str> = each.split(", ").collect();
+            let own =
+                several.len() == names.len() && several.iter().all(|v| v.parse::<u64>().is_ok());
+            for (at, index) in (first..=last).enumerate() {
+                let value = register(&cfg, if own { several[at] } else { each });
+                assert_eq!(value, words[index], "{}", Caps::NAMES[index]);
+                let is_named = Caps::NAMES[index] == names[at]
+                    || names[at].strip_prefix('_').is_some_and(|end| {
+                        Caps::NAMES[index].strip_suffix(end).is_some_and(|s| s.ends_with('_'))
+                    });
+                assert!(is_named, "{index} is {}, not {}", Caps::NAMES[index], names[at]);
+                stated.push(index);
+            }
+        }
+        assert_eq!(stated, (0..Caps::COUNT).collect::<Vec<_>>());
+    }
+}

@@ -158,3 +158,21 @@ fn a_pair_that_broke_off_is_kept_as_long_as_a_request_may_be_repeated() {
     w.run(9_000 * SECOND);
     assert_eq!(w.known()[1], (0, 0));
 }
+
+#[test]
+fn peers_are_known_up_to_the_limit_and_one_more_is_refused() {
+    let (mut w, _) = adding();
+    let now = w.now;
+    let node = &mut w.nodes[0];
+    let mut connect = |n: usize| {
+        let mut eid = [7; 16];
+        eid[8..].copy_from_slice(&(n as u64).to_be_bytes());
+        node.exchange.connect(&node.dev, now, udma_abi::RawEid(eid), false)
+    };
+    // One is known already.
+    for n in 1..crate::device::limits::PEERS {
+        assert_eq!(connect(n), Connecting::Pending, "{n}");
+    }
+    assert_eq!(connect(9999), Connecting::Failed(CmdStatus::NoRoom));
+    assert_eq!(w.nodes[0].exchange.peers.len(), crate::device::limits::PEERS);
+}
