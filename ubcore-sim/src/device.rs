@@ -230,6 +230,12 @@ impl Device {
         self.counts.add(counter, value);
     }
 
+    /// Adds `value` to a counter of the shared part's own, which the caller holds: receive completions,
+    /// what rings and packets carried.
+    pub(crate) fn count_alone(&self, counter: Counter, value: u64) {
+        self.counts.add_alone(counter, value);
+    }
+
     /// The value of a counter.
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
@@ -315,7 +321,7 @@ impl Device {
     }
 
     pub(crate) fn next_stopped(&self) -> Option<(u32, QueueState)> {
-        self.stopped.pop()
+        if self.stopped.is_empty() { None } else { self.stopped.pop() }
     }
 
     /// Asks the host for something; `false` when too much waits already.

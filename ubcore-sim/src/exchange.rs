@@ -302,22 +302,24 @@ impl Exchange {
     /// was done.
     pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
         let mut busy = self.receives.step_flushes(dev);
-        dev.count_by(Counter::TxPackets, std::mem::take(&mut self.transmitted));
+        if self.transmitted != 0 {
+            dev.count_by(Counter::TxPackets, std::mem::take(&mut self.transmitted));
+        }
         for _ in 0..ROUNDS {
             let mut round = self.take_mail(dev, now);
             self.each_peer(dev, now, |peer, work, inbox| round |= peer.step(work, inbox));
             self.look_after_peers(dev, now);
             let woken = self.wake(dev, now);
             busy |= round | woken;
-            if !round && !woken {
+            if !(round || woken) || !(dev.has_listed() || self.has_work()) {
                 break;
             }
         }
         busy
     }
 
-    /// Work that a step would find now (the last look before sleep).
-    pub(crate) fn has_work(&mut self) -> bool {
+    /// Work that another round would find now (also the last look before sleep).
+    pub(crate) fn has_work(&self) -> bool {
         self.peers.values().any(Peer::has_work)
     }
 
@@ -336,14 +338,13 @@ impl Exchange {
 
     fn take_mail_of(&mut self, dev: &Device, now: Nanos, id: u32) -> bool {
         let Some(sender) = self.senders.get_mut(id) else { return false };
-        let mail = Arc::clone(&sender.side.mail);
-        if mail.take_purge() {
+        if sender.side.mail.take_purge() {
             for peer in self.peers.values_mut() {
                 peer.purge(id);
             }
         }
         let mut busy = false;
-        while let Some(handed) = mail.handed.pop() {
+        while let Some(handed) = self.senders.next_handed(id) {
             busy = true;
             if let Err(status) = self.take_handed(dev, now, id, &handed) {
                 self.senders.end(id, handed.seq, status, 0);

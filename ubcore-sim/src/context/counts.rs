@@ -19,6 +19,12 @@ impl Counts {
         self.0[counter as usize].fetch_add(value, Ordering::Relaxed);
     }
 
+    /// Adds to a counter that only whoever holds the shared part adds to.
+    #[inline]
+    pub(crate) fn add_alone(&self, counter: Counter, value: u64) {
+        bump(&self.0[counter as usize], value);
+    }
+
     pub(crate) fn value(&self, counter: Counter) -> u64 {
         self.0[counter as usize].load(Ordering::Relaxed)
     }

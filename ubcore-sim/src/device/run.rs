@@ -22,6 +22,11 @@ const PRIORITY_MAX: u32 = 15;
 impl Device {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
+        let busy = !self.runnable.is_empty() && self.step_runnable(now);
+        busy | self.run_shared(now)
+    }
+
+    fn step_runnable(&self, now: Nanos) -> bool {
         let mut busy = false;
         let mut turns = [(0, 0); QUEUES_PER_STEP];
         for &(_, id) in self.take_runnable(&mut turns) {
@@ -30,7 +35,7 @@ impl Device {
                 busy |= self.run_queue(queue, now, None);
             }
         }
-        busy | self.run_shared(now)
+        busy
     }
 
     /// Queues for one step, the longest waiting ones, by priority. A queue that wants yet another step
@@ -92,11 +97,19 @@ impl Device {
 
     /// The next send queue with something for the shared part.
     pub(crate) fn next_listed(&self) -> Option<u32> {
+        if !self.has_listed() {
+            return None;
+        }
         let id = self.listed.pop()?;
         if let Some(queue) = self.queues.get(id) {
             queue.unmark_listed();
         }
         Some(id)
+    }
+
+    /// Whether some send queue has something for the shared part: cheaper than to find out by taking.
+    pub(crate) fn has_listed(&self) -> bool {
+        !self.listed.is_empty()
     }
 
     /// Puts a queue on the list for the next step.
@@ -152,7 +165,11 @@ impl Device {
         let mut busy = false;
         let run = self.shared.run(|shared| {
             busy |= shared.step(self, now);
-            self.deadline.store(shared.poll_deadline().unwrap_or(u64::MAX), Ordering::SeqCst);
+            let deadline = shared.poll_deadline().unwrap_or(u64::MAX);
+            // A store that all threads see at once costs more than the look.
+            if self.deadline.load(Ordering::SeqCst) != deadline {
+                self.deadline.store(deadline, Ordering::SeqCst);
+            }
         });
         if run == Run::WorkLeft {
             self.deadline.fetch_min(now, Ordering::SeqCst);

@@ -54,6 +54,9 @@ impl Shared {
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
+        if self.waiting.is_empty() && self.moderated.is_empty() {
+            return self.exchange.poll_deadline();
+        }
         // A waiting command is looked at in every step; a drain is over within its patience.
         let waiting = self.waiting.iter().filter_map(|(_, w)| w.deadline()).min();
         let moderated = self.moderated.values().flatten().min().copied();

@@ -344,7 +344,9 @@ impl SendEngine {
     }
 
     fn take_ends(&mut self, visit: &Visit<'_>) {
-        while let Some(ended) = self.mail.ended.pop() {
+        while !self.mail.ended.is_empty()
+            && let Some(ended) = self.mail.ended.pop()
+        {
             let tools = (&visit.queue.fast, visit.dev.faults());
             let end = (ended.status, ended.bytes);
             let Some(request) = self.retire.end(ended.seq, end, tools) else { continue };

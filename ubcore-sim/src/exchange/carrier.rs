@@ -4,6 +4,7 @@
 //! the peer's pieces in order. *Must not*: lose or reorder a piece while it lives.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use udma_abi::Nanos;
 use urma_packet::TransactionHeader;
@@ -54,6 +55,8 @@ pub(super) enum Broken {
 pub(super) struct Inbound {
     pub(super) header: TransactionHeader,
     pub(super) payload: Payload,
+    /// Where in the inbox its bytes lie.
+    pub(super) bytes: Range<usize>,
 }
 
 impl Carrier {
@@ -93,12 +96,12 @@ impl Carrier {
         }
     }
 
-    /// The next piece of the peer; its bytes replace those in `bytes`.
-    pub(super) fn pop(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
+    /// The next piece of the peer; its bytes come into `inbox`.
+    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
         match self {
-            Self::Loop(own) => Ok(own.pop(bytes)),
-            Self::Ring(ring) => ring.pop(bytes),
-            Self::Packets(packets) => Ok(packets.pop(bytes)),
+            Self::Loop(own) => Ok(own.pop(inbox)),
+            Self::Ring(ring) => ring.pop(inbox),
+            Self::Packets(packets) => Ok(packets.pop(inbox)),
         }
     }
 
@@ -145,10 +148,10 @@ impl Loop {
         Ok(())
     }
 
-    fn pop(&mut self, bytes: &mut Vec<u8>) -> Option<Inbound> {
+    fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<Inbound> {
         let (header, payload, mut buffer) = self.pieces.pop_front()?;
-        std::mem::swap(bytes, &mut buffer);
+        std::mem::swap(inbox, &mut buffer);
         self.spare.push(buffer);
-        Some(Inbound { header, payload })
+        Some(Inbound { header, payload, bytes: 0..inbox.len() })
     }
 }

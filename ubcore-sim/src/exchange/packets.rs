@@ -192,12 +192,12 @@ impl Packets {
         }
     }
 
-    pub(super) fn pop(&mut self, bytes: &mut Vec<u8>) -> Option<Inbound> {
+    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<Inbound> {
         let tp = self.tp.as_mut()?;
         let Piece { header, mut payload } = tp.pop()?;
-        std::mem::swap(bytes, &mut payload);
+        std::mem::swap(inbox, &mut payload);
         tp.recycle(Piece { header, payload });
-        Some(Inbound { header, payload: Payload::Here })
+        Some(Inbound { header, payload: Payload::Here, bytes: 0..inbox.len() })
     }
 
     pub(super) fn is_waiting(&self) -> bool {

@@ -180,12 +180,13 @@ impl Peer {
                 }
             };
             busy = true;
+            let bytes = &inbox[piece.bytes];
             match &piece.header {
                 TransactionHeader::Request(header) => {
-                    let part = Part { header, payload: piece.payload, bytes: inbox };
+                    let part = Part { header, payload: piece.payload, bytes };
                     self.on_request(work, &part);
                 }
-                TransactionHeader::Response(header) => self.on_response(work, header, inbox),
+                TransactionHeader::Response(header) => self.on_response(work, header, bytes),
             }
         }
         busy

@@ -5,6 +5,7 @@
 //! a receive without a slot; read a ring entry twice.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use udma_abi::{
     AsyncKind, Cqe, CqeStatus, RawEid, Rqe,
@@ -30,7 +31,7 @@ pub(super) struct Taken {
     pub(super) ring: u32,
     /// Queue that it counts for: the same, or a jetty on a shared one.
     pub(super) seat: Seat,
-    port: JfcPort,
+    port: Arc<JfcPort>,
     entry_idx: u16,
     words: Words,
     num: usize,
@@ -66,7 +67,7 @@ impl Taken {
             self.port.complete(&cqe, solicited);
         }
         self.port.complete(&cqe, solicited);
-        dev.count_by(Counter::Completions, 1);
+        dev.count_alone(Counter::Completions, 1);
     }
 
     /// Ends it with an error.
@@ -86,6 +87,8 @@ struct Spare {
 #[derive(Debug)]
 struct Ring {
     side: RecvSide,
+    /// The side's port, to be lent to receives in use.
+    port: Arc<JfcPort>,
     state: QueueState,
     /// Entries taken, free running.
     ci: u32,
@@ -127,7 +130,8 @@ impl Receives {
     pub(super) fn add_ring(&mut self, side: RecvSide) {
         self.ends.insert(side.id, End::of_ring(&side));
         let state = QueueState::Ready;
-        let ring = Ring { side, state, ci: 0, spare: Vec::new(), threshold: 0 };
+        let port = Arc::new(side.port.clone());
+        let ring = Ring { side, port, state, ci: 0, spare: Vec::new(), threshold: 0 };
         self.rings.insert(ring.side.id, ring);
     }
 
@@ -222,7 +226,7 @@ impl Receives {
         if ring.posted(dev) == 0 && ring.spare.is_empty() {
             return Err(not_ready);
         }
-        let port = own_port.unwrap_or_else(|| ring.side.port.clone());
+        let port = own_port.unwrap_or_else(|| Arc::clone(&ring.port));
         if !port.reserve() {
             return Err(not_ready);
         }
@@ -341,7 +345,7 @@ impl Ring {
                 ..Cqe::default()
             };
             self.side.port.complete(&cqe, true);
-            dev.count_by(Counter::Completions, 1);
+            dev.count_alone(Counter::Completions, 1);
         }
         busy
     }

@@ -236,39 +236,49 @@ fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
 }
 
 fn send_piece(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
-    let length = part.header.access.length;
-    if part.is_first() {
-        let taken = match receive_for(served, work, from, part) {
-            Ok(taken) => taken,
-            Err(status) => return Outcome::refused(status),
-        };
-        if let Err((status, answer)) = check_receive(work, &taken, length) {
-            taken.fail(work.dev, status);
-            return Outcome::refused(answer);
-        }
-        let receive = Some(taken);
-        served.message = Some(Message { start: 0, length, done: 0, life: 0, receive });
-    }
-    let Some(message) = &mut served.message else {
-        return Outcome::refused(ResponseStatus::Length);
+    let begun = if part.is_first() {
+        begin_receive(served, work, from, part)
+    } else {
+        served.message.take().ok_or(ResponseStatus::Length)
+    };
+    let mut message = match begun {
+        Ok(message) => message,
+        Err(status) => return Outcome::refused(status),
     };
     let fits = message.fits(part.header, part.len()) && part.payload == Payload::Here;
-    let placed = fits && place_received(work, message, part);
+    let placed = fits && place_received(work, &message, part);
     if !placed {
-        if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+        if let Some(taken) = message.receive {
             taken.fail(work.dev, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
         }
         let status = if fits { ResponseStatus::NoResources } else { ResponseStatus::Length };
         return Outcome::refused(status);
     }
-    message.done += part.len();
     if !part.is_last() {
+        message.done += part.len();
+        served.message = Some(message);
         return Outcome::More;
     }
-    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+    if let Some(taken) = message.receive {
         complete(work, taken, from, part);
     }
     Outcome::ACK
+}
+
+/// A message, with a receive that it fits.
+fn begin_receive(
+    served: &mut Served,
+    work: &mut Work<'_>,
+    from: From,
+    part: &Part<'_>,
+) -> Result<Message, ResponseStatus> {
+    let length = part.header.access.length;
+    let taken = receive_for(served, work, from, part)?;
+    if let Err((status, answer)) = check_receive(work, &taken, length) {
+        taken.fail(work.dev, status);
+        return Err(answer);
+    }
+    Ok(Message { start: 0, length, done: 0, life: 0, receive: Some(taken) })
 }
 
 /// The message fits the receive, and the receive's pieces are there: status for each side if not.

@@ -33,7 +33,6 @@ pub(super) struct Ring {
     wake: Arc<dyn Wake>,
     piece_max: usize,
     staged: bool,
-    entry: Vec<u8>,
 }
 
 impl Ring {
@@ -60,7 +59,6 @@ impl Ring {
             sleep: SleepFlag::new(peer_node.clone(), NODE_SLEEP).ok()?,
             wake: Arc::clone(wake),
             staged: false,
-            entry: Vec::with_capacity(HEADER_MAX + PIECE_MAX),
         })
     }
 
@@ -94,7 +92,7 @@ impl Ring {
         Ok(())
     }
 
-    pub(super) fn pop(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
+    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
         let Some(entry) = self.inbound.next_entry().map_err(|_| Broken::Dead)? else {
             return Ok(None);
         };
@@ -102,16 +100,18 @@ impl Ring {
         if len > HEADER_MAX + PIECE_MAX {
             return Err(Broken::Dead);
         }
+        if inbox.len() < len {
+            inbox.resize(HEADER_MAX + PIECE_MAX, 0);
+        }
         // One copy out of shared memory; only the copy is looked at.
-        self.entry.resize(len, 0);
-        entry.read(0, &mut self.entry).map_err(|_| Broken::Dead)?;
+        entry.read(0, &mut inbox[..len]).map_err(|_| Broken::Dead)?;
         let payload = match entry.kind() {
             KIND_WHOLE => Payload::Here,
             KIND_PLACED => Payload::Placed,
             _ => return Err(Broken::Dead),
         };
         entry.done();
-        let piece = Transaction::parse(&self.entry).map_err(|_| Broken::Dead)?;
+        let piece = Transaction::parse(&inbox[..len]).map_err(|_| Broken::Dead)?;
         match payload {
             Payload::Here => {
                 piece.header.check_piece(piece.payload.len()).map_err(|_| Broken::Dead)?;
@@ -119,9 +119,8 @@ impl Ring {
             Payload::Placed if piece.payload.is_empty() => {}
             Payload::Placed => return Err(Broken::Dead),
         }
-        bytes.clear();
-        bytes.extend_from_slice(piece.payload);
-        Ok(Some(Inbound { header: piece.header, payload }))
+        let bytes = len - piece.payload.len()..len;
+        Ok(Some(Inbound { header: piece.header, payload, bytes }))
     }
 
     pub(super) fn flush(&mut self) -> bool {

@@ -58,6 +58,13 @@ impl Senders {
         self.by_id.get_mut(&id)
     }
 
+    /// What a queue handed over next.
+    pub(super) fn next_handed(&self, id: u32) -> Option<Handed> {
+        let handed = &self.by_id.get(&id)?.side.mail.handed;
+        // The look is cheaper than to find nothing by taking.
+        if handed.is_empty() { None } else { handed.pop() }
+    }
+
     pub(super) fn forget_dead(&mut self) {
         for sender in self.by_id.values_mut() {
             sender.cache.drop_dead();
@@ -331,9 +338,9 @@ fn count(dev: &Device, carrier: &Carrier, piece: &Piece, request: &Request) {
     };
     let again = request.header.flags.contains(RequestFlags::RETRY);
     if piece.is_first() && !again {
-        dev.count_by(requests, 1);
+        dev.count_alone(requests, 1);
     }
     if !again {
-        dev.count_by(bytes, piece.len as u64);
+        dev.count_alone(bytes, piece.len as u64);
     }
 }

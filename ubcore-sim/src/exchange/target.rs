@@ -3,6 +3,8 @@
 //! *Owns*: modes, tokens, bindings, members. *Takes*: who asks. *Gives*: yes, or the answer why not.
 //! *Must not*: touch a receive ring.
 
+use std::sync::Arc;
+
 use udma_abi::{
     RawEid,
     cmd::{Mode, QueueState},
@@ -30,7 +32,7 @@ pub(super) struct End {
     /// Queue whose ring it takes from.
     pub(super) ring: u32,
     /// Its own JFC; `None`: that of the ring.
-    pub(super) port: Option<JfcPort>,
+    pub(super) port: Option<Arc<JfcPort>>,
     token: Option<u32>,
     /// RC: node and jetty that may send.
     pub(super) bound: Option<(RawEid, u32)>,
@@ -55,7 +57,7 @@ impl End {
             mode: side.mode,
             state: QueueState::Ready,
             ring: side.jfr,
-            port: side.port,
+            port: side.port.map(Arc::new),
             token: side.token,
             bound: None,
         }

@@ -80,8 +80,10 @@ impl Shared {
         }
         let must_tell = self.presence.on_poll();
         // The exact clock would cost a poller more than the poll.
-        let is_timed = self.udp.is_active() || self.device.poll_deadline().is_some();
-        let now = if is_timed { self.clock.now() } else { self.clock.now_coarse() };
+        let coarse = self.clock.now_coarse();
+        let is_near = |at: Nanos| at <= coarse + COARSE_NS;
+        let is_timed = self.udp.is_active() || self.device.poll_deadline().is_some_and(is_near);
+        let now = if is_timed { self.clock.now() } else { coarse };
         self.drive(now);
         if self.polls_after_command.load(Ordering::Relaxed) != 0 {
             self.look_for_requests();
@@ -268,6 +270,8 @@ impl Shared {
     }
 }
 
+/// By how much the cheap clock may be behind, at most: two ticks of a kernel with 100 a second.
+const COARSE_NS: Nanos = 20_000_000;
 /// Polls that look for requests of the core after a command was rung; a command that takes longer
 /// is stepped by the background thread, which looks by itself.
 const POLLS_AFTER_COMMAND: u32 = 1024;
