@@ -6,6 +6,7 @@
 
 mod faults;
 pub(crate) mod limits;
+pub mod look;
 mod registers;
 mod run;
 pub(crate) mod shared;

@@ -11,6 +11,7 @@ mod carrier;
 mod datagrams;
 mod flow;
 mod heard;
+mod look;
 mod memory;
 mod packets;
 mod pair;

@@ -93,7 +93,8 @@ impl Node {
         let poll = Arc::new(Poll::new()?);
         let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
         let shared = Arc::new(Shared::new(device, bell, udp));
-        let background = Some(Background::start(Arc::clone(&shared), peers, poll)?);
+        let background =
+            Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);
         Ok(Arc::new(Self { shared, vectors, name: cfg.name, background }))
     }
 

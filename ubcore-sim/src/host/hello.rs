@@ -7,7 +7,7 @@
 //! ```text
 //! offset 0   magic: u64     "URMAhost"
 //!        8   version: u32   1
-//!        12  kind: u32      1 offer, 2 accept, 3 refuse
+//!        12  kind: u32      1 offer, 2 accept, 3 refuse, 4 inspect, 5 capture
 //!        16  incarnation: u64
 //!        24  eid: [u8; 16]  the sender
 //!        40  to: [u8; 16]   the node it wants to talk to
@@ -55,6 +55,21 @@ pub enum Kind {
     Accept,
     /// Answer: it is not.
     Refuse(Refusal),
+    /// Asks what the node tells of itself, and the answer.
+    Inspect,
+    /// Asks for a copy of each packet.
+    Capture,
+}
+
+impl Kind {
+    /// Descriptors that come with it; an inspection is asked for without, and answered with one.
+    fn takes(self, fds: usize) -> bool {
+        match self {
+            Self::Offer | Self::Accept => fds == FDS,
+            Self::Refuse(_) | Self::Capture => fds == 0,
+            Self::Inspect => fds <= 1,
+        }
+    }
 }
 
 /// Why a node refuses to share memory with another.
@@ -152,6 +167,8 @@ impl Hello {
             Kind::Offer => (1_u32, 0),
             Kind::Accept => (2, 0),
             Kind::Refuse(refusal) => (3, refusal.code()),
+            Kind::Inspect => (4, 0),
+            Kind::Capture => (5, 0),
         };
         let mut bytes = [0; LEN];
         bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -184,6 +201,8 @@ impl Hello {
             1 => Kind::Offer,
             2 => Kind::Accept,
             3 => Kind::Refuse(Refusal::from_code(word32(bytes, 88))),
+            4 => Kind::Inspect,
+            5 => Kind::Capture,
             _ => return Err(HelloError::Malformed("kind")),
         };
         Ok(Self {
@@ -244,8 +263,7 @@ pub fn receive(socket: impl AsFd) -> Result<Received, HelloError> {
         return Err(HelloError::Malformed("too many descriptors"));
     }
     let hello = Hello::decode(bytes.get(..got.bytes).unwrap_or_default())?;
-    let expected = if matches!(hello.kind, Kind::Refuse(_)) { 0 } else { FDS };
-    if fds.len() != expected {
+    if !hello.kind.takes(fds.len()) {
         return Err(HelloError::Malformed("number of descriptors"));
     }
     Ok(Received { hello, fds })
@@ -272,9 +290,11 @@ mod tests {
     use super::*;
 
     fn any_hello() -> impl Strategy<Value = Hello> {
-        let kind = (0_u32..9).prop_map(|n| match n {
+        let kind = (0_u32..11).prop_map(|n| match n {
             0 => Kind::Offer,
             1 => Kind::Accept,
+            9 => Kind::Inspect,
+            10 => Kind::Capture,
             n => Kind::Refuse(Refusal::from_code(n)),
         });
         (kind, any::<u64>(), any::<[[u8; 16]; 2]>(), any::<[u64; 4]>()).prop_map(

@@ -67,6 +67,27 @@ pub enum PeerEvent {
         /// The node.
         eid: RawEid,
     },
+    /// Somebody of the same user asks what this node tells of itself.
+    Inspect {
+        /// Where the answer goes.
+        socket: ForkGuarded,
+    },
+    /// Somebody of the same user wants a copy of each packet.
+    Capture {
+        /// Where they go.
+        socket: ForkGuarded,
+    },
+}
+
+/// A node as this one's host part knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeerLook {
+    /// The node.
+    pub eid: RawEid,
+    /// Its process, when memory is shared with it.
+    pub pid: Option<u32>,
+    /// Why packets go to it and memory is not shared.
+    pub why_not_faster: Option<&'static str>,
 }
 
 /// All peers of a node.
@@ -80,6 +101,8 @@ pub struct Peers {
     key_next: u64,
     events: VecDeque<PeerEvent>,
     lies: u64,
+    /// Nodes to which packets go, and why; at most [`REASONS_MAX`].
+    reasons: BTreeMap<RawEid, &'static str>,
 }
 
 /// A connection, or the wish for one.
@@ -142,12 +165,14 @@ impl Peers {
             key_next: CLAIM_KEY + 1,
             events: VecDeque::new(),
             lies: 0,
+            reasons: BTreeMap::new(),
         })
     }
 
     /// The core wants a way to `eid`; an event answers, within [`ANSWER_NS`].
     pub fn find(&mut self, now: Nanos, eid: RawEid) {
         if self.path == PathChoice::Packets {
+            self.remember(eid, "this node was told to use packets");
             self.events.push_back(PeerEvent::Packets { eid });
             return;
         }
@@ -240,6 +265,34 @@ impl Peers {
         self.events.pop_front()
     }
 
+    /// What is known of other nodes.
+    #[must_use]
+    pub fn look(&self) -> Vec<PeerLook> {
+        let up = self.links.values().filter_map(|link| {
+            let (State::Up { eid, .. }, Some(socket)) = (&link.state, &link.socket) else {
+                return None;
+            };
+            let pid = claim::credentials(socket).ok().map(|who| who.pid);
+            Some(PeerLook { eid: *eid, pid, why_not_faster: None })
+        });
+        let mut look: Vec<PeerLook> = up.collect();
+        let reasons = self.reasons.iter();
+        look.extend(reasons.map(|(eid, why)| PeerLook {
+            eid: *eid,
+            pid: None,
+            why_not_faster: Some(why),
+        }));
+        look
+    }
+
+    /// Why packets go to `eid`; the newest reason counts.
+    fn remember(&mut self, eid: RawEid, why: &'static str) {
+        if self.reasons.len() >= REASONS_MAX {
+            self.reasons.clear();
+        }
+        self.reasons.insert(eid, why);
+    }
+
     /// Connections cut because what came over them was not true or not of this protocol.
     #[must_use]
     pub fn lies(&self) -> u64 {
@@ -279,6 +332,8 @@ const RETRY_NS: Nanos = 5_000_000;
 const ACCEPTS_PER_CALL: usize = 32;
 /// Connections that have not said who they are; more are cut.
 const STRANGERS_MAX: usize = 256;
+/// Reasons kept; beyond it all are forgotten, and found again by the next search.
+const REASONS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests;

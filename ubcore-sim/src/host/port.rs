@@ -18,10 +18,11 @@ use urma_mem::{
 use super::{
     ip_eid,
     poll::{Interest, Poll},
+    tap::Tap,
     thread::UdpWatch,
     udp::{Udp, UdpCounts, UdpError},
 };
-use crate::device::Device;
+use crate::{device::Device, ports::Transmit};
 
 /// A node's way to exchange packets.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub struct UdpPort {
     refused: Mutex<Option<String>>,
     /// A packet peer exists, or a packet has come.
     active: AtomicBool,
+    tap: Tap,
 }
 
 impl UdpPort {
@@ -54,6 +56,7 @@ impl UdpPort {
             udp: Serial::new(None),
             refused: Mutex::new(reason),
             active: AtomicBool::new(false),
+            tap: Tap::default(),
         }
     }
 
@@ -94,12 +97,12 @@ impl UdpPort {
         let mut count = 0;
         let run = self.udp.run(|udp| {
             let Some(udp) = udp else { return };
-            let received = udp.receive(|from, bytes| on_datagram(device, now, from, bytes));
+            let received = udp.receive(|from, bytes| self.on_datagram(device, now, from, bytes));
             if received > 0 {
                 self.active.store(true, Ordering::Relaxed);
                 device.step(now);
             }
-            count += received + udp.send(|buffer| device.poll_transmit(now, buffer));
+            count += received + udp.send(|buffer| self.transmit(device, now, buffer));
         });
         count > 0 || run == Run::WorkLeft
     }
@@ -109,7 +112,7 @@ impl UdpPort {
         // Work that is left is looked at by the next poll or tick.
         let _ = self.udp.run(|udp| {
             if let Some(udp) = udp {
-                udp.send(|buffer| device.poll_transmit(now, buffer));
+                udp.send(|buffer| self.transmit(device, now, buffer));
             }
         });
     }
@@ -118,6 +121,25 @@ impl UdpPort {
     #[must_use]
     pub fn counts(&self) -> Option<UdpCounts> {
         self.udp.try_with(|udp| udp.as_ref().map(Udp::counts))?.value
+    }
+
+    /// Where copies of packets go.
+    #[must_use]
+    pub fn tap(&self) -> &Tap {
+        &self.tap
+    }
+
+    fn on_datagram(&self, device: &Device, now: Nanos, from: SocketAddr, bytes: &[u8]) {
+        let from = ip_eid(from.ip().to_canonical());
+        self.tap.on_packet(from, self.eid, bytes);
+        device.on_datagram(now, from, bytes);
+    }
+
+    fn transmit(&self, device: &Device, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
+        let transmit = device.poll_transmit(now, buffer)?;
+        let packet = buffer.get(..transmit.len).unwrap_or(&[]);
+        self.tap.on_packet(self.eid, transmit.to, packet);
+        Some(transmit)
     }
 
     /// Closes the socket, for good.
@@ -157,8 +179,4 @@ impl UdpPort {
             }
         }
     }
-}
-
-fn on_datagram(device: &Device, now: Nanos, from: SocketAddr, bytes: &[u8]) {
-    device.on_datagram(now, ip_eid(from.ip().to_canonical()), bytes);
 }

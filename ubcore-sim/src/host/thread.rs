@@ -22,6 +22,7 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
 use super::{
+    inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
     poll::{Interest, Poll, ReadyList},
     shared::Shared,
@@ -39,7 +40,12 @@ impl Background {
     ///
     /// # Errors
     /// No thread, no descriptor.
-    pub fn start(shared: Arc<Shared>, peers: Peers, poll: Arc<Poll>) -> std::io::Result<Self> {
+    pub fn start(
+        shared: Arc<Shared>,
+        peers: Peers,
+        poll: Arc<Poll>,
+        device_name: String,
+    ) -> std::io::Result<Self> {
         poll.add(shared.bell(), BELL_KEY, Interest::Read)?;
         let mut watch = UdpWatch::Off;
         shared.udp().watch(&poll, UDP_KEY, UdpWatch::On, &mut watch);
@@ -54,6 +60,7 @@ impl Background {
             said_asleep: false,
             stays: 0,
             lies_counted: 0,
+            device_name,
         };
         let name = "urma-node".to_owned();
         let handle = std::thread::Builder::new().name(name).spawn(move || turner.run())?;
@@ -91,6 +98,8 @@ struct Turner {
     stays: u32,
     /// Lies of peers that the device's counter has.
     lies_counted: u64,
+    /// Under which programs know the device.
+    device_name: String,
 }
 
 impl Turner {
@@ -224,6 +233,12 @@ impl Turner {
                 tracing::info!(?eid, "a node on this host is gone");
                 device.on_peer_gone(now, eid);
             }
+            PeerEvent::Inspect { socket } => {
+                inspect::answer(&self.shared, &self.device_name, &self.peers.look(), &socket);
+                // Others may have left work while the device was looked at.
+                device.step(now);
+            }
+            PeerEvent::Capture { socket } => self.shared.udp().tap().open(socket),
             PeerEvent::Packets { eid } => match self.shared.udp().ready_for_peer() {
                 Ok(()) => {
                     // The socket may be new.

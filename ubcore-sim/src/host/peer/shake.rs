@@ -29,7 +29,7 @@ impl Peers {
 
     /// `None`: try again later.
     fn connect_and_offer(
-        &self,
+        &mut self,
         key: u64,
         eid: RawEid,
         deadline: Nanos,
@@ -40,12 +40,16 @@ impl Peers {
         };
         let socket = match claim::connect(eid).map_err(os)? {
             Connect::Connected(socket) => ForkGuarded::new(socket).map_err(os)?,
-            Connect::NotHere => return Err(CmdStatus::Unreachable),
+            Connect::NotHere => {
+                self.remember(eid, "no such node on this host or in this network namespace");
+                return Err(CmdStatus::Unreachable);
+            }
             Connect::Busy => return Ok(None),
         };
         let who = claim::credentials(&socket).map_err(os)?;
         if who.uid != own_uid() {
             tracing::info!(?eid, uid = who.uid, "belongs to another user: no shared memory");
+            self.remember(eid, "it belongs to another user");
             return Err(CmdStatus::Denied);
         }
         let offer = Box::new(Offer::new(&self.share).map_err(os)?);
@@ -94,6 +98,11 @@ impl Peers {
                 return;
             }
         };
+        match shown.hello.kind {
+            Kind::Inspect => return self.events.push_back(PeerEvent::Inspect { socket }),
+            Kind::Capture => return self.events.push_back(PeerEvent::Capture { socket }),
+            Kind::Offer | Kind::Accept | Kind::Refuse(_) => {}
+        }
         let eid = shown.hello.eid;
         if let Err(refusal) = self.judge(&shown, who) {
             tracing::info!(?eid, pid = who.pid, ?refusal, "a peer's offer is refused");
@@ -198,6 +207,17 @@ impl Peers {
             }
             Kind::Refuse(reason) => {
                 tracing::info!(?eid, ?reason, "a node on this host refuses to share memory");
+                self.remember(
+                    eid,
+                    match reason {
+                        Refusal::PacketsOnly => "the other node was told to use packets",
+                        Refusal::OtherUser => "it belongs to another user",
+                        Refusal::Incompatible => "the other node has another version",
+                        Refusal::Busy | Refusal::Lied | Refusal::Unknown(_) => {
+                            "the other node refuses to share memory"
+                        }
+                    },
+                );
                 self.give_up(eid, CmdStatus::Denied);
             }
             Kind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
@@ -211,7 +231,7 @@ impl Peers {
                     }
                 }
             }
-            Kind::Accept | Kind::Offer => {
+            Kind::Accept | Kind::Offer | Kind::Inspect | Kind::Capture => {
                 self.lies += 1;
                 self.give_up(eid, CmdStatus::Denied);
             }
@@ -222,6 +242,7 @@ impl Peers {
     fn open(&mut self, key: u64, socket: ForkGuarded, who: (RawEid, u64), parts: SameHostParts) {
         let (eid, incarnation) = who;
         self.links.retain(|_, link| link.state.sought() != Some(eid));
+        self.reasons.remove(&eid);
         self.links
             .insert(key, Link { socket: Some(socket), state: State::Up { eid, incarnation } });
         self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });

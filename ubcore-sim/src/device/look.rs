@@ -1,0 +1,157 @@
+//! The device as a report shows it: objects, ways, counters.
+//!
+//! *Owns*: plain copies. *Takes*: the device, between two steps. *Must not*: change anything, or show
+//! a token.
+
+use udma_abi::{
+    RawEid,
+    caps::Caps,
+    cmd::{Access, Mode, QueueKind, QueueState},
+    counters::Counter,
+};
+
+use super::{Device, limits};
+
+/// A queue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct QueueLook {
+    /// Its number.
+    pub id: u32,
+    /// What it is.
+    pub kind: QueueKind,
+    /// Its transport mode.
+    pub mode: Mode,
+    /// State of its sending side; `None`: it has none, or is at work just now.
+    pub send_state: Option<QueueState>,
+    /// State of its receiving side.
+    pub recv_state: Option<QueueState>,
+    /// Receives that are posted.
+    pub receives: Option<u32>,
+    /// JFCs of its completions.
+    pub jfcs: Vec<u32>,
+    /// The JFR that it receives through, when that is not its own.
+    pub shared_jfr: Option<u32>,
+    /// The group that it is in.
+    pub group: Option<u32>,
+    /// RC: way and number of the jetty that it is bound to.
+    pub bound: Option<(u32, u32)>,
+}
+
+/// A registered segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentLook {
+    /// Its token id.
+    pub token_id: u32,
+    /// First address as registered.
+    pub va: u64,
+    /// Bytes.
+    pub len: u64,
+    /// What peers may do.
+    pub access: Access,
+    /// It is guarded by a token.
+    pub has_token: bool,
+    /// Peers on this host reach (part of) it directly.
+    pub is_shared: bool,
+}
+
+/// A way to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WayLook {
+    /// The node.
+    pub eid: RawEid,
+    /// What carries requests: "local", "same-host", "packets", "asked for", "none".
+    pub path: &'static str,
+    /// TPN of the reliable way.
+    pub reliable: Option<u32>,
+    /// TPN of the unreliable way.
+    pub unreliable: Option<u32>,
+    /// Imports and bindings that use them.
+    pub users: u32,
+    /// Numbers of TPs over packets.
+    pub tps: Vec<u32>,
+    /// Requests begun and not answered.
+    pub under_way: usize,
+    /// It told lies.
+    pub is_cut_off: bool,
+}
+
+/// Everything.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Look {
+    /// Queues by number.
+    pub queues: Vec<QueueLook>,
+    /// Numbers of JFCs.
+    pub jfcs: Vec<u32>,
+    /// Groups with their members.
+    pub groups: Vec<(u32, Vec<u32>)>,
+    /// Segments by token id.
+    pub segments: Vec<SegmentLook>,
+    /// Ways by node.
+    pub ways: Vec<WayLook>,
+}
+
+impl Device {
+    /// Everything that lives in the device. Waits for the holder of the shared part: for reports only.
+    #[must_use]
+    pub fn look(&self) -> Look {
+        let look = |shared: &mut super::Shared| {
+            let objects = &shared.objects;
+            let queues = objects.queues.iter().map(|(id, record)| {
+                let send = self.queues().get(*id).filter(|_| record.sends);
+                let send = send.and_then(|queue| {
+                    let looked = queue.send.try_with(|engine| {
+                        engine.as_ref().map(|engine| (engine.state(), engine.bound))
+                    });
+                    looked?.value
+                });
+                QueueLook {
+                    id: *id,
+                    kind: record.kind,
+                    mode: record.mode,
+                    send_state: send.map(|(state, _)| state),
+                    recv_state: shared.exchange.recv_state(*id),
+                    receives: shared.exchange.receives_left(*id),
+                    jfcs: record.jfcs.clone(),
+                    shared_jfr: record.shared_jfr,
+                    group: record.group,
+                    bound: send.and_then(|(_, bound)| bound),
+                }
+            });
+            let segments = objects.tids.iter().filter_map(|tid| {
+                let segment = self.segments().find(tid << TOKEN_ID_SHIFT)?;
+                Some(SegmentLook {
+                    token_id: segment.token_id,
+                    va: segment.va,
+                    len: segment.len,
+                    access: segment.access,
+                    has_token: segment.token.is_some(),
+                    is_shared: segment.shared,
+                })
+            });
+            let groups = objects.groups.iter();
+            Look {
+                queues: queues.collect(),
+                jfcs: objects.jfcs.iter().collect(),
+                groups: groups.map(|(id, set)| (*id, set.iter().copied().collect())).collect(),
+                segments: segments.collect(),
+                ways: shared.exchange.look(),
+            }
+        };
+        self.shared.with_blocking(look).value
+    }
+
+    /// What the device can hold and do.
+    #[must_use]
+    pub fn caps(&self) -> Caps {
+        limits::caps(&self.cfg)
+    }
+
+    /// Every counter by name.
+    #[must_use]
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        Counter::ALL.iter().map(|counter| (counter.name(), self.counter(*counter))).collect()
+    }
+}
+
+/// A token id is an index shifted by this.
+const TOKEN_ID_SHIFT: u32 = 8;

@@ -1,0 +1,35 @@
+//! Ways to nodes, as a report shows them.
+//!
+//! *Gives*: plain values. *Must not*: change anything.
+
+use super::{Exchange, carrier::Carrier, peer::Found};
+use crate::device::look::WayLook;
+
+impl Exchange {
+    /// Every node that this one knows.
+    pub(crate) fn look(&self) -> Vec<WayLook> {
+        let peers = self.peers.values().map(|peer| {
+            let users = peer.ways.iter().flatten();
+            let users = users.filter_map(|tpn| self.ways.get(tpn)).map(|way| way.users).sum();
+            let path = match (&peer.carrier, peer.found) {
+                (Some(Carrier::Loop(_)), _) => "local",
+                (Some(Carrier::Ring(_)), _) => "same-host",
+                (Some(Carrier::Packets(_)), _) => "packets",
+                (None, Found::Asked) => "asked for",
+                (None, Found::Yes | Found::No(_)) => "none",
+            };
+            let tps = self.numbers.tps.iter().filter(|(_, eid)| **eid == peer.eid);
+            WayLook {
+                eid: peer.eid,
+                path,
+                reliable: peer.ways[0],
+                unreliable: peer.ways[1],
+                users,
+                tps: tps.map(|(tpn, _)| *tpn).collect(),
+                under_way: peer.under_way,
+                is_cut_off: peer.lied,
+            }
+        });
+        peers.collect()
+    }
+}

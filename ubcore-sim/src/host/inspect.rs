@@ -1,0 +1,257 @@
+//! What a node tells of itself to a process of the same user.
+//!
+//! *Owns*: the document (JSON), how it is asked for and handed over, how nodes are found. *Takes*: a
+//! device, its peers. *Gives*: text. *Must not*: change anything, or show a token.
+//!
+//! Asked over the claim's socket: one message of kind 4 without descriptors; the answer is one of the
+//! same kind whose only descriptor is a sealed file with the text, `node_len` bytes of it.
+
+use std::{
+    fmt::Write as _,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use udma_abi::{RawEid, caps::Caps};
+use urma_mem::{Access, Pages, Region};
+
+use super::{
+    claim::{Connect, connect, credentials},
+    descriptor::ForkGuarded,
+    eid_ip,
+    hello::{self, Hello, Kind},
+    peer::PeerLook,
+    shared::Shared,
+};
+use crate::device::look::{Look, QueueLook, SegmentLook, WayLook};
+
+/// Longest wait for a node's answer.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Longest document taken, bytes.
+const DOCUMENT_MAX: u64 = 64 << 20;
+
+// ---- the node's side ----------------------------------------------------------------------------
+
+/// Hands the document to whoever asked over `socket`.
+pub(super) fn answer(shared: &Shared, name: &str, peers: &[PeerLook], socket: &ForkGuarded) {
+    let text = document(shared, name, peers);
+    let sent = Region::shared(text.len(), Pages::Base).and_then(|region| {
+        region.write(0, text.as_bytes()).map_err(io::Error::other)?;
+        let (file, _) = region.fd().ok_or(io::ErrorKind::Unsupported)?;
+        let cfg = shared.device().cfg();
+        let hello = plain(Kind::Inspect, (cfg.eid, cfg.incarnation), text.len() as u64);
+        hello::send(socket, &hello, &[file])
+    });
+    if let Err(error) = sent {
+        tracing::debug!(%error, "an inspection could not be answered");
+    }
+}
+
+fn plain(kind: Kind, (eid, incarnation): (RawEid, u64), node_len: u64) -> Hello {
+    let to = RawEid::default();
+    Hello { kind, incarnation, eid, to, node_len, arena_len: 0, half_len: 0, probe: 0 }
+}
+
+/// The node as JSON.
+fn document(shared: &Shared, name: &str, peers: &[PeerLook]) -> String {
+    let device = shared.device();
+    let (cfg, look) = (device.cfg(), device.look());
+    let mut text = String::from("{");
+    let _ = write!(text, "\"device\":{},\"eid\":\"{}\",", quoted(name), eid_ip(cfg.eid));
+    let _ = write!(text, "\"pid\":{},\"incarnation\":{},", std::process::id(), cfg.incarnation);
+    let _ = write!(text, "\"uasid\":{},\"mtu\":{},", cfg.uasid, cfg.mtu);
+    let strategy = format!("{:?}", cfg.strategy);
+    let _ = write!(
+        text,
+        "\"window_packets\":{},\"strategy\":{},",
+        cfg.window_packets,
+        quoted(&strategy)
+    );
+    let refused = shared.udp().refused();
+    let _ = write!(text, "\"packets_refused\":{},", optional(refused.as_deref().map(quoted)));
+    let caps = Caps::NAMES.iter().zip(device.caps().to_words());
+    let _ = write!(text, "\"capabilities\":{},", numbers(caps.map(|(name, value)| (*name, value))));
+    let _ = write!(text, "\"counters\":{},", numbers(device.counters().into_iter()));
+    objects(&mut text, &look, peers);
+    text.push_str("}\n");
+    text
+}
+
+fn objects(text: &mut String, look: &Look, peers: &[PeerLook]) {
+    let jfcs: Vec<String> = look.jfcs.iter().map(|id| format!("{{\"id\":{id}}}")).collect();
+    let groups = look.groups.iter();
+    let groups: Vec<String> =
+        groups.map(|(id, members)| format!("{{\"id\":{id},\"members\":{members:?}}}")).collect();
+    let queues: Vec<String> = look.queues.iter().map(queue).collect();
+    let segments: Vec<String> = look.segments.iter().map(segment).collect();
+    let ways: Vec<String> = look.ways.iter().map(|way| self::way(way, peers)).collect();
+    for (name, list) in
+        [("jfcs", jfcs), ("jetty_groups", groups), ("queues", queues), ("segments", segments)]
+    {
+        let _ = write!(text, "\"{name}\":[{}],", list.join(","));
+    }
+    let _ = write!(text, "\"tps\":[{}]", ways.join(","));
+}
+
+fn queue(queue: &QueueLook) -> String {
+    let word = |value: &dyn std::fmt::Debug| quoted(&format!("{value:?}").to_lowercase());
+    let bound = queue.bound.map(|(tpn, id)| format!("{{\"tpn\":{tpn},\"id\":{id}}}"));
+    format!(
+        "{{\"id\":{},\"kind\":{},\"mode\":{},\"send_state\":{},\"recv_state\":{},\"receives\":{},\
+         \"jfcs\":{:?},\"shared_jfr\":{},\"group\":{},\"bound\":{}}}",
+        queue.id,
+        word(&queue.kind),
+        word(&queue.mode),
+        optional(queue.send_state.map(|state| word(&state))),
+        optional(queue.recv_state.map(|state| word(&state))),
+        optional(queue.receives),
+        queue.jfcs,
+        optional(queue.shared_jfr),
+        optional(queue.group),
+        optional(bound),
+    )
+}
+
+fn segment(segment: &SegmentLook) -> String {
+    let access: Vec<String> =
+        segment.access.iter_names().map(|(name, _)| quoted(&name.to_lowercase())).collect();
+    format!(
+        "{{\"token_id\":{},\"va\":{},\"len\":{},\"access\":[{}],\"has_token\":{},\"shared\":{}}}",
+        segment.token_id,
+        segment.va,
+        segment.len,
+        access.join(","),
+        segment.has_token,
+        segment.is_shared
+    )
+}
+
+fn way(way: &WayLook, peers: &[PeerLook]) -> String {
+    let peer = peers.iter().find(|peer| peer.eid == way.eid);
+    let why = peer.and_then(|peer| peer.why_not_faster).filter(|_| way.path == "packets");
+    format!(
+        "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
+         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"under_way\":{},\"cut_off\":{}}}",
+        eid_ip(way.eid),
+        quoted(way.path),
+        optional(why.map(quoted)),
+        optional(peer.and_then(|peer| peer.pid)),
+        optional(way.reliable),
+        optional(way.unreliable),
+        way.users,
+        way.tps,
+        way.under_way,
+        way.is_cut_off
+    )
+}
+
+fn numbers(values: impl Iterator<Item = (&'static str, u64)>) -> String {
+    let values: Vec<String> = values.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}", values.join(","))
+}
+
+fn optional(value: Option<impl std::fmt::Display>) -> String {
+    value.map_or_else(|| "null".to_owned(), |value| value.to_string())
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+// ---- the asker's side ---------------------------------------------------------------------------
+
+/// The nodes of this host (network namespace), of all users.
+///
+/// # Errors
+/// `/proc/net/unix` cannot be read.
+pub fn nodes() -> io::Result<Vec<RawEid>> {
+    let table = std::fs::read_to_string("/proc/net/unix")?;
+    let names = table.lines().filter_map(|line| line.rsplit(' ').next()?.strip_prefix("@urma/"));
+    let eids = names.filter_map(|name| name.parse().ok()).map(super::ip_eid);
+    let mut nodes: Vec<RawEid> = eids.collect();
+    // A connected socket shows the name of its claim too.
+    nodes.sort_unstable();
+    nodes.dedup();
+    Ok(nodes)
+}
+
+/// What node `eid` tells of itself, as JSON text, and the process that it is.
+///
+/// # Errors
+/// `NotFound`: no such node on this host. `PermissionDenied`: it belongs to another user.
+/// `TimedOut`: it is stopped. Else the system's error.
+pub fn ask(eid: RawEid) -> io::Result<(u32, String)> {
+    let (pid, socket) = speak(eid, Kind::Inspect)?;
+    let mut fds = [PollFd::new(&socket, PollFlags::IN)];
+    let bound = ANSWER.try_into().map_err(io::Error::other)?;
+    if poll(&mut fds, Some(&bound))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let received = hello::receive(&socket).map_err(io::Error::other)?;
+    let [file] = <[OwnedFd; 1]>::try_from(received.fds)
+        .map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
+    let len = received.hello.node_len;
+    if len == 0 || len > DOCUMENT_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let len = usize::try_from(len).map_err(io::Error::other)?;
+    let mut bytes = vec![0; len];
+    let region = Region::map_fd(file, 0, len, Access::ReadOnly)?;
+    region.read(0, &mut bytes).map_err(io::Error::other)?;
+    Ok((pid, String::from_utf8(bytes).map_err(io::Error::other)?))
+}
+
+/// A connection on which node `eid` sends a copy of each packet, as [`super::tap`] describes.
+///
+/// # Errors
+/// As [`ask`].
+pub fn capture(eid: RawEid) -> io::Result<OwnedFd> {
+    speak(eid, Kind::Capture).map(|(_, socket)| socket)
+}
+
+/// Connects to `eid` and says `kind`.
+fn speak(eid: RawEid, kind: Kind) -> io::Result<(u32, OwnedFd)> {
+    let socket = match connect(eid)? {
+        Connect::Connected(socket) => socket,
+        Connect::NotHere => return Err(io::ErrorKind::NotFound.into()),
+        Connect::Busy => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    let who = credentials(&socket)?;
+    if who.uid != rustix::process::getuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    hello::send(socket.as_fd(), &plain(kind, (RawEid::default(), 0), 0), &[])?;
+    Ok((who.pid, socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Node, NodeCfg};
+
+    #[test]
+    fn a_node_is_found_and_tells_of_itself() {
+        let cfg = NodeCfg { name: "ud\"ma".to_owned(), ..NodeCfg::default() };
+        let node = Node::open(cfg).unwrap();
+        assert!(nodes().unwrap().contains(&node.eid()));
+        let (pid, text) = ask(node.eid()).unwrap();
+        assert_eq!(pid, std::process::id());
+        assert!(text.starts_with("{\"device\":\"ud\\\"ma\",\"eid\":\"127."), "{text}");
+        assert!(text.contains("\"max_jetty\":") && text.contains("\"queues\":[]"), "{text}");
+        assert!(ask(super::super::ip_eid([127, 255, 255, 254].into())).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! A copy of each packet for whoever captures.
+//!
+//! *Owns*: the socket to the capturing process, the form of a record. *Takes*: packets as they pass.
+//! *Must not*: wait: what does not fit into the socket is dropped and counted.
+//!
+//! ```text
+//! record: 0 time: u64, nanoseconds since 1970   8 from: [u8; 16]   24 to: [u8; 16]
+//!         40 dropped before this one: u64       48 BTH to ICRC
+//! ```
+//! Little-endian; one message of the SEQPACKET socket each.
+
+use std::{
+    io::IoSlice,
+    mem::MaybeUninit,
+    os::fd::OwnedFd,
+    sync::{Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use rustix::{
+    io::Errno,
+    net::{SendAncillaryBuffer, SendFlags, sendmsg},
+};
+use udma_abi::RawEid;
+use urma_mem::sync::{AtomicBool, Ordering};
+
+use super::descriptor::ForkGuarded;
+
+/// Bytes of a record before the packet.
+pub const HEADER_LEN: usize = 48;
+
+/// The place where a capturing process hangs in.
+#[derive(Debug, Default)]
+pub struct Tap {
+    active: AtomicBool,
+    state: Mutex<Option<Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    socket: ForkGuarded,
+    dropped: u64,
+}
+
+impl Tap {
+    /// From now on copies go to `socket`; an earlier one gets none any more.
+    pub(super) fn open(&self, socket: ForkGuarded) {
+        let open = Some(Open { socket, dropped: 0 });
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = open;
+        self.active.store(true, Ordering::Release);
+    }
+
+    /// A packet passes.
+    #[inline]
+    pub(super) fn on_packet(&self, from: RawEid, to: RawEid, packet: &[u8]) {
+        if self.active.load(Ordering::Relaxed) {
+            self.copy(from, to, packet);
+        }
+    }
+
+    #[cold]
+    fn copy(&self, from: RawEid, to: RawEid, packet: &[u8]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = state.as_mut() else { return };
+        let mut header = [0; HEADER_LEN];
+        header[..8].copy_from_slice(&wall_ns().to_le_bytes());
+        header[8..24].copy_from_slice(&from.0);
+        header[24..40].copy_from_slice(&to.0);
+        header[40..].copy_from_slice(&open.dropped.to_le_bytes());
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut space: [MaybeUninit<u8>; 0] = [];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let parts = [IoSlice::new(&header), IoSlice::new(packet)];
+        match sendmsg(&open.socket, &parts, &mut control, flags) {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => open.dropped += 1,
+            Err(_) => {
+                self.active.store(false, Ordering::Release);
+                *state = None;
+            }
+        }
+    }
+}
+
+/// Time of day, as captures have it.
+#[expect(clippy::disallowed_methods, reason = "a capture tells the time of day")]
+fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// One record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Sending node.
+    pub from: RawEid,
+    /// Receiving node.
+    pub to: RawEid,
+    /// Packets that did not fit, since the capture began.
+    pub dropped: u64,
+    /// BTH to ICRC.
+    pub packet: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// Reads a record; `None`: it is too short.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (header, packet) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let word = |at: usize| header.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let eid = |at: usize| header.get(at..at + 16)?.try_into().ok().map(RawEid);
+        Some(Self { time_ns: word(0)?, from: eid(8)?, to: eid(24)?, dropped: word(40)?, packet })
+    }
+}
+
+/// The next record of a capture into `buffer`, waiting at most `bound`: its length; 0: none came.
+///
+/// # Errors
+/// `UnexpectedEof`: the node is gone. Else the system's error.
+pub fn read(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+    bound: std::time::Duration,
+) -> std::io::Result<usize> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut fds = [PollFd::new(socket, PollFlags::IN)];
+    let bound = bound.try_into().map_err(std::io::Error::other)?;
+    match poll(&mut fds, Some(&bound)) {
+        Ok(0) | Err(Errno::INTR) => return Ok(0),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match rustix::io::read(socket, buffer) {
+        Ok(0) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        Ok(len) => Ok(len),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
