@@ -16,7 +16,7 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-use crate::{device::Driver, group, jetty, jfc::JfcCore, jfce::Jfce, segment};
+use crate::{device::Driver, group, jetty, jfc::JfcCore, jfce::Jfce, path, segment};
 
 /// An open context.
 #[derive(Debug)]
@@ -111,11 +111,11 @@ impl SegmentOps for UdmaContext {
 
 impl PathOps for UdmaContext {
     fn connect(&self, eid: Eid, mode: TransportMode) -> Result<Path, Status> {
-        self.driver.paths.connect(&self.driver, eid, mode)
+        path::connect(&self.driver, eid, mode)
     }
 
     fn disconnect(&self, path: &Path) {
-        self.driver.paths.disconnect(&self.driver, path);
+        path::disconnect(&self.driver, path);
     }
 }
 

@@ -26,7 +26,6 @@ use crate::{
     cmdq::{CommandError, CommandQueue, Results},
     events::EventRing,
     jfc::JfcCore,
-    path::Paths,
     segment::Segments,
     table::{Link, QueueTable},
 };
@@ -68,7 +67,6 @@ pub(crate) struct Driver {
     /// Receive queues by number, for jetties that share them.
     pub(crate) jfrs: Mutex<BTreeMap<u32, Weak<Link>>>,
     pub(crate) segments: Segments,
-    pub(crate) paths: Paths,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
     /// A forked child has no device: its calls find `failed` set.
@@ -115,7 +113,6 @@ impl Driver {
             jfcs: Mutex::default(),
             jfrs: Mutex::default(),
             segments: Segments::default(),
-            paths: Paths::default(),
             async_events,
             failed,
             _forked: forked,

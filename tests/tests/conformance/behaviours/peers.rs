@@ -12,6 +12,7 @@ super::behaviours! {
     Bad reliable_two_nodes closed_peer_ends_requests: "Requests to a peer that closed end with errors within the retry bound, one completion each.";
     Bad reliable_two_nodes peer_closes_under_traffic: "When a peer closes under traffic every posted request completes once.";
     Bad rm_two_nodes closed_peer_leaves_others_alone: "When one peer closes, requests to another go on.";
+    Good reliable_two_nodes next_life_is_reached_beside_an_old_import: "Who still holds an import of a node's earlier life reaches the next one by a new import.";
     Bad rm_two_nodes old_import_does_not_reach_the_next_life: "What was imported from a node does not reach the node that later has its EID.";
 }
 
@@ -182,4 +183,24 @@ fn old_import_does_not_reach_the_next_life(setup: Setup) -> Outcome {
         }
         Err(_) => fail("post refused a request that only the device can judge"),
     }
+}
+
+fn next_life_is_reached_beside_an_old_import(setup: Setup) -> Outcome {
+    let (host_a, host_b) = Host::pair(setup)?;
+    let eid = host_b.node.eid();
+    let plan = Plan::new(setup.mode);
+    let World { a: old, b, .. } = World::between(setup, &plan, &host_a, &host_b)?;
+    drop(b);
+    drop(host_b);
+    let again = until("the EID to be free again", || {
+        Ok(Host::open_as(setup, ubcore_sim::node::NodeCfg { eid: Some(eid), ..cfg(setup) }).ok())
+    })?;
+    let mut new = until("the way to the next life", || {
+        Ok(World::between(setup, &plan, &host_a, &again).ok())
+    })?;
+    let ctx = new.a.write(0, 0, 8)?;
+    new.a.sent_ok(ctx)?;
+    super::messages::one_send(&mut new, 1, 100)?;
+    drop(old);
+    super::messages::one_send(&mut new, 2, 100)
 }
