@@ -68,7 +68,7 @@ static inline void end_make_queues(end_t *end) {
     jetty.jfs_cfg.depth = 16;
     jetty.jfs_cfg.trans_mode = end->mode;
     jetty.jfs_cfg.max_sge = 2;
-    jetty.jfs_cfg.max_rsge = 2;
+    jetty.jfs_cfg.max_rsge = 1;
     jetty.jfs_cfg.rnr_retry = URMA_TYPICAL_RNR_RETRY;
     jetty.jfs_cfg.err_timeout = URMA_TYPICAL_ERR_TIMEOUT;
     jetty.jfs_cfg.jfc = end->jfc;
