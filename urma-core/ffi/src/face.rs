@@ -13,6 +13,7 @@
 mod batch;
 mod dispatch;
 mod library;
+mod members;
 mod order;
 
 pub mod context;
@@ -27,6 +28,7 @@ pub mod jfce;
 pub mod jfr;
 pub mod jfs;
 pub mod lifecycle;
+pub mod log;
 pub mod segment;
 pub mod target;
 pub mod token;

@@ -4,12 +4,14 @@
 //!
 //! Rooms, each of which knows those after it only: `face` (the exported functions: checks, dispatch
 //! through the provider's tables, book-keeping), `udma` (the built-in provider), `convert` (values),
-//! `call` (the door for calls from C), `slab` and `latch` (memory of objects), `abi` (layouts).
+//! `log` (lines for callbacks), `call` (the door for calls from C), `slab` and `latch` (memory of
+//! objects), `abi` (layouts).
 
 pub mod abi;
 mod call;
 mod convert;
 pub mod face;
 mod latch;
+mod log;
 mod slab;
 mod udma;

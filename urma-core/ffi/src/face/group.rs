@@ -5,7 +5,10 @@
 use crate::{
     abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
     call::{self, Code, made, object},
-    face::dispatch::{home, op, release, retain},
+    face::{
+        dispatch::{caps, home, op, release, retain},
+        members,
+    },
     udma::kind,
 };
 
@@ -22,6 +25,11 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
         // SAFETY: a live context, and the caller's configuration.
         let group = made(unsafe { create(ctx.as_ptr(), cfg) })?;
         retain(ctx);
+        if let Err(code) = members::open(group, caps(ctx)?.max_jetty_in_jetty_grp) {
+            // SAFETY: a live group, with no list yet.
+            unsafe { urma_delete_jetty_grp(group.as_ptr()) };
+            return Err(code);
+        }
         Ok(group.as_ptr())
     })
 }
@@ -34,7 +42,10 @@ pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t)
         let ctx = home(group);
         let delete = op!(ctx, delete_jetty_grp);
         // SAFETY: a live group.
+        let list = unsafe { (*group.as_ptr()).jetty_list };
+        // SAFETY: as above.
         Code::from_c(unsafe { delete(group.as_ptr()) })?;
+        members::close(list);
         release(ctx);
         Ok(())
     })

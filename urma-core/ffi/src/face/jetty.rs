@@ -15,7 +15,7 @@ use crate::{
         batch,
         device::{give, take_back},
         dispatch::{caps, home, op, release, retain},
-        jfs,
+        jfs, members,
     },
     udma::kind,
 };
@@ -37,6 +37,7 @@ pub unsafe extern "C" fn urma_create_jetty(
         // SAFETY: a live context, and the caller's configuration.
         let jetty = made(unsafe { create(ctx.as_ptr(), jetty_cfg) })?;
         retain(ctx);
+        members::add(cfg.jetty_grp, jetty.as_ptr());
         Ok(jetty.as_ptr())
     })
 }
@@ -104,7 +105,10 @@ pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_sta
         let ctx = home(jetty);
         let delete = op!(ctx, delete_jetty);
         // SAFETY: a live jetty.
+        let group = unsafe { (*jetty.as_ptr()).jetty_cfg.jetty_grp };
+        // SAFETY: as above.
         Code::from_c(unsafe { delete(jetty.as_ptr()) })?;
+        members::remove(group, jetty.as_ptr());
         release(ctx);
         Ok(())
     })

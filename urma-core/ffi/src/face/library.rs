@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::{
     call::{self, Answer, Code},
+    face::members,
     latch::Latch,
     slab::{self, Slot},
     udma::{
@@ -41,6 +42,7 @@ pub(crate) fn start() -> Answer {
     if call::is_forked() {
         slab::abandon_all();
         LIBRARY.abandon(NOTHING);
+        members::abandon();
     }
     call::note_generation();
     LIBRARY.with(|library| {

@@ -6,6 +6,7 @@ use crate::{
     abi::{urma_init_attr_t, urma_status_t},
     call::{self, Code},
     face::library,
+    log,
     udma::device,
 };
 
@@ -14,6 +15,7 @@ use crate::{
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t {
     call::status_in_child(|| {
+        log::install();
         library::start()?;
         // SAFETY: the caller's configuration, or NULL.
         Code::from_c(unsafe { device::init(conf) })

@@ -1,0 +1,69 @@
+//! Logging.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::{CStr, c_char};
+
+use crate::{
+    abi::{urma_loc_log_cb, urma_log_cb_t, urma_status_t, urma_vlog_level_t},
+    call::{self, Code},
+    log,
+};
+
+/// Lines of the log go to `func` from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_status_t {
+    call::status_in_child(|| {
+        log::register(func.ok_or(Code::EINVAL)?);
+        log::install();
+        Ok(())
+    })
+}
+
+/// Lines of the log go to `func`, with file, function and line.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> urma_status_t {
+    call::status_in_child(|| {
+        func.ok_or(Code::EINVAL)?;
+        log::register_located(func);
+        log::install();
+        Ok(())
+    })
+}
+
+/// Lines of the log go to standard error again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_unregister_log_func() -> urma_status_t {
+    log::unregister();
+    Code::SUCCESS.status()
+}
+
+/// The level in force: lines of larger numbers are left out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_log_get_level() -> urma_vlog_level_t {
+    log::level()
+}
+
+/// Sets the level; a number that is none changes nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_log_set_level(level: urma_vlog_level_t) {
+    log::set_level(level);
+}
+
+/// The tag of this thread; empty at first.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_log_get_thread_tag() -> *const c_char {
+    log::tag()
+}
+
+/// The tag goes in front of each line of this thread; NULL takes it away, and 63 bytes are kept.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_log_set_thread_tag(tag: *const c_char) {
+    let text = if tag.is_null() {
+        c""
+    } else {
+        // SAFETY: a C string of the caller's.
+        unsafe { CStr::from_ptr(tag) }
+    };
+    log::set_tag(text);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The library's life: calls before urma_init and after urma_uninit, initialising twice, lookups, and
+ * a forked child, for which everything of its parent is gone until it initialises the library itself.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "end.h"
+
+#define REFUSED(call, why)                                                                        \
+    do {                                                                                          \
+        errno = 0;                                                                                \
+        CHECK((call) == NULL && errno == (why));                                                  \
+    } while (0)
+
+static void not_initialised(void)
+{
+    int count = 7;
+    uint32_t uasid = 0;
+    urma_eid_t eid = {{1}};
+
+    REFUSED(urma_get_device_list(&count), ENODEV);
+    CHECK(count == 0);
+    REFUSED(urma_get_device_list(NULL), EINVAL);
+    REFUSED(urma_get_device_by_name((char *)"udma0"), ENODEV);
+    REFUSED(urma_get_device_by_name(NULL), EINVAL);
+    REFUSED(urma_get_device_by_eid(eid, URMA_TRANSPORT_UB), ENODEV);
+    REFUSED(urma_create_context(NULL, 0), EINVAL);
+    CHECK(urma_get_uasid(&uasid) == ENODEV);
+    urma_free_device_list(NULL);
+    urma_free_eid_list(NULL);
+    CHECK(urma_uninit() == URMA_SUCCESS);
+}
+
+static void lookups(void)
+{
+    uint32_t count = 0, uasid = 0;
+    urma_device_attr_t attr;
+    urma_eid_t eid = {{0}};
+    urma_device_t *dev = urma_get_device_by_name((char *)"udma0");
+    urma_device_t *alias = urma_get_device_by_name((char *)"bonding_dev_0");
+
+    CHECK(dev != NULL && alias != NULL && alias != dev);
+    CHECK(strcmp(alias->name, "bonding_dev_0") == 0 && alias->type == URMA_TRANSPORT_UB);
+    REFUSED(urma_get_device_by_name((char *)"udma1"), ENODEV);
+    REFUSED(urma_get_device_by_name((char *)""), ENODEV);
+    REFUSED(urma_get_device_by_eid(eid, URMA_TRANSPORT_UB), EINVAL);
+    eid.raw[0] = 0xfe;
+    REFUSED(urma_get_device_by_eid(eid, URMA_TRANSPORT_UB), ENODEV);
+    REFUSED(urma_get_eid_list(dev, NULL), EINVAL);
+    REFUSED(urma_get_eid_list(NULL, &count), EINVAL);
+    urma_eid_info_t *list = urma_get_eid_list(dev, &count);
+    CHECK(list != NULL && count >= 1 && list[0].eid_index == 0);
+    CHECK(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_UB) == dev);
+    REFUSED(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_IB), ENODEV);
+    REFUSED(urma_create_context(dev, count), EINVAL);
+    CHECK(urma_query_device(dev, &attr) == URMA_SUCCESS);
+    CHECK(attr.dev_cap.max_jfc_depth >= 64 && attr.dev_cap.max_jfs_sge >= 2 && attr.port_cnt >= 1);
+    CHECK(attr.dev_cap.max_read_size != 0 && attr.dev_cap.max_write_size != 0);
+    CHECK(attr.dev_cap.trans_mode == (URMA_TM_RM | URMA_TM_RC | URMA_TM_UM));
+    CHECK(attr.reserved_jetty_id_min <= 5 && attr.reserved_jetty_id_max >= 5);
+    CHECK(urma_query_device(dev, NULL) == URMA_EINVAL);
+    CHECK(urma_query_device(NULL, &attr) == URMA_EINVAL);
+    CHECK(urma_get_uasid(&uasid) == URMA_SUCCESS && uasid == (uint32_t)getpid());
+    CHECK(urma_get_uasid(NULL) == URMA_EINVAL);
+
+    urma_context_t *ctx = urma_create_context(dev, 0);
+    CHECK(ctx != NULL && ctx->dev == dev && ctx->ops != NULL && ctx->async_fd >= 0);
+    CHECK(memcmp(&ctx->eid, &list[0].eid, sizeof(ctx->eid)) == 0 && ctx->uasid == uasid);
+    CHECK(ctx->eid_index == 0 && ctx->ref.atomic_cnt == 1);
+    CHECK(urma_delete_context(ctx) == URMA_SUCCESS);
+    CHECK(urma_delete_context(ctx) == URMA_EINVAL);
+    CHECK(urma_delete_context(NULL) == URMA_EINVAL);
+    CHECK(urma_delete_context((urma_context_t *)dev) == URMA_EINVAL);
+    urma_free_eid_list(list);
+}
+
+static void texts(void)
+{
+    urma_eid_t eid, same;
+
+    urma_u32_to_eid(0xc0a80164, &eid);
+    CHECK(eid.raw[10] == 0xff && eid.raw[11] == 0xff && eid.raw[12] == 192 && eid.raw[15] == 100);
+    CHECK(urma_str_to_eid("192.168.1.100", &same) == 0 && memcmp(&eid, &same, 16) == 0);
+    CHECK(urma_str_to_eid("0000:0000:0000:0000:0000:ffff:c0a8:0164", &same) == 0);
+    CHECK(memcmp(&eid, &same, 16) == 0);
+    CHECK(urma_str_to_eid("::1", &same) == 0 && same.raw[15] == 1);
+    CHECK(urma_str_to_eid("host", &same) == -EINVAL && urma_str_to_eid("", &same) == -EINVAL);
+    CHECK(urma_str_to_eid(NULL, &same) == -EINVAL && urma_str_to_eid("::1", NULL) == -EINVAL);
+    urma_u32_to_eid(1, NULL);
+}
+
+static void in_a_child(void)
+{
+    struct end end;
+    urma_cr_t cr;
+    int status = 0;
+    urma_device_t *dev = urma_get_device_by_name((char *)"udma0");
+
+    end_open(&end, dev, URMA_TM_RM);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        REFUSED(urma_get_device_by_name((char *)"udma0"), ENODEV);
+        errno = 0;
+        CHECK(urma_poll_jfc(end.jfc, 1, &cr) == -1 && errno == ENODEV);
+        CHECK(urma_delete_jetty(end.jetty) == ENODEV);
+        REFUSED(urma_create_jfce(end.ctx), ENODEV);
+        CHECK(urma_init(NULL) == URMA_SUCCESS);
+        CHECK(urma_delete_jetty(end.jetty) == URMA_EINVAL);
+        REFUSED(urma_create_jfce(end.ctx), EINVAL);
+        dev = urma_get_device_by_name((char *)"udma0");
+        end_open(&end, dev, URMA_TM_RM);
+        end_close(&end);
+        CHECK(urma_uninit() == URMA_SUCCESS);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    end_close(&end);
+}
+
+int main(void)
+{
+    struct end end;
+    urma_init_attr_t conf = {0};
+
+    setenv("URMA_DEVICE_ALIAS", "bonding_dev_0, udma0,bonding_dev_0", 1);
+    not_initialised();
+    texts();
+    CHECK(urma_init(&conf) == URMA_SUCCESS);
+    CHECK(urma_init(NULL) == URMA_EEXIST);
+    lookups();
+    in_a_child();
+    CHECK(urma_uninit() == URMA_SUCCESS);
+    not_initialised();
+
+    /* What was made before goes on working, and is taken down as usual. */
+    CHECK(urma_init(NULL) == URMA_SUCCESS);
+    end_open(&end, urma_get_device_by_name((char *)"udma0"), URMA_TM_RM);
+    CHECK(urma_uninit() == URMA_SUCCESS);
+    not_initialised();
+    end_close(&end);
+    CHECK(urma_init(NULL) == URMA_SUCCESS && urma_uninit() == URMA_SUCCESS);
+    return 0;
+}
