@@ -1,0 +1,160 @@
+//! `capture -w FILE`: the packets of a node, as any analyser opens them.
+//!
+//! *Owns*: the pcapng blocks (draft-ietf-opsawg-pcapng: section header, interface, enhanced packet),
+//! the frames around packets. *Takes*: records of a node's tap. *Gives*: a file.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use ubcore_sim::host::{
+    eid_ip, inspect,
+    tap::{self, Record},
+};
+use udma_abi::RawEid;
+use urma_packet::frame;
+
+use crate::{cli::Capture, interrupt::Interrupt};
+
+/// UDP port of RoCEv2.
+const PORT: u16 = 4791;
+/// Longest packet of a node, with its record around it.
+const RECORD_MAX: usize = 1 << 16;
+/// Longest wait for one packet before other things are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// Addresses of frames that never were on a wire: locally administered.
+const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
+
+/// What a capture gave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Captured {
+    /// Packets in the file.
+    pub(crate) packets: u64,
+    /// Packets that passed too fast.
+    pub(crate) dropped: u64,
+}
+
+/// Captures until the user, a count, a duration or the end of the node ends it.
+///
+/// # Errors
+/// The node does not answer; the file cannot be written.
+pub(crate) fn capture(eid: RawEid, cfg: &Capture, interrupt: &Interrupt) -> io::Result<Captured> {
+    let socket = inspect::capture(eid)?;
+    let mut file = Pcapng::new(BufWriter::new(File::create(&cfg.write)?))?;
+    let mut captured = Captured::default();
+    let (start, mut buffer) = (now(), vec![0; RECORD_MAX]);
+    loop {
+        match tap::read(&socket, &mut buffer, LOOK) {
+            Ok(0) => file.output.flush()?,
+            Ok(len) => {
+                let Some(record) = buffer.get(..len).and_then(Record::parse) else { continue };
+                captured.dropped = record.dropped;
+                if file.record(&record)? {
+                    captured.packets += 1;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
+        let is_full = cfg.count != 0 && captured.packets >= cfg.count;
+        let is_late = cfg.duration > 0.0 && start.elapsed().as_secs_f64() >= cfg.duration;
+        if is_full || is_late || interrupt.came() {
+            break;
+        }
+    }
+    file.output.flush()?;
+    Ok(captured)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a capture by duration owns a clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Writes a pcapng file with one Ethernet interface and nanosecond times.
+struct Pcapng<W> {
+    output: W,
+}
+
+impl<W: Write> Pcapng<W> {
+    fn new(output: W) -> io::Result<Self> {
+        let mut new = Self { output };
+        // Section header: byte order, version 1.0, unknown section length.
+        let mut section = Vec::new();
+        section.extend(0x1a2b_3c4d_u32.to_le_bytes());
+        section.extend([1, 0, 0, 0]);
+        section.extend((-1_i64).to_le_bytes());
+        new.block(0x0a0d_0d0a, &section)?;
+        // Interface: Ethernet, any length; option 9 (if_tsresol) 10^-9 s, option 0 ends.
+        let mut interface = Vec::new();
+        interface.extend([1, 0, 0, 0]);
+        interface.extend(0_u32.to_le_bytes());
+        interface.extend([9, 0, 1, 0, 9, 0, 0, 0]);
+        interface.extend([0, 0, 0, 0]);
+        new.block(1, &interface)?;
+        Ok(new)
+    }
+
+    /// Writes one record; `false`: it is no packet that a frame could hold.
+    fn record(&mut self, record: &Record<'_>) -> io::Result<bool> {
+        let ends = [record.from, record.to].map(|eid| SocketAddr::new(eid_ip(eid), PORT));
+        let mut bytes = vec![0; frame::FRONT_MAX + record.packet.len()];
+        let Ok(len) = frame::emit(MACS, ends[0], ends[1], record.packet, &mut bytes) else {
+            return Ok(false);
+        };
+        bytes.truncate(len);
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let mut packet = Vec::with_capacity(bytes.len() + 24);
+        packet.extend(0_u32.to_le_bytes());
+        packet.extend(u32::try_from(record.time_ns >> 32).unwrap_or(u32::MAX).to_le_bytes());
+        packet.extend(u32::try_from(record.time_ns & 0xffff_ffff).unwrap_or(0).to_le_bytes());
+        packet.extend(len.to_le_bytes());
+        packet.extend(len.to_le_bytes());
+        packet.extend(bytes);
+        self.block(6, &packet)?;
+        Ok(true)
+    }
+
+    /// A block: type, length, body padded to words, length again.
+    fn block(&mut self, kind: u32, body: &[u8]) -> io::Result<()> {
+        let padded = body.len().next_multiple_of(4);
+        let total = u32::try_from(padded + 12).map_err(io::Error::other)?;
+        self.output.write_all(&kind.to_le_bytes())?;
+        self.output.write_all(&total.to_le_bytes())?;
+        self.output.write_all(body)?;
+        self.output.write_all(&[0; 4][..padded - body.len()])?;
+        self.output.write_all(&total.to_le_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_frame_what_they_hold() {
+        let mut file = Pcapng::new(Vec::new()).unwrap();
+        let eid = |last: u8| ubcore_sim::host::ip_eid([127, 1, 1, last].into());
+        let packet = [0xc0; 21];
+        let record =
+            Record { time_ns: 1 << 40, from: eid(1), to: eid(2), dropped: 0, packet: &packet };
+        assert!(file.record(&record).unwrap());
+        let mut rest = &file.output[..];
+        let mut kinds = Vec::new();
+        while let Some((head, _)) = rest.split_first_chunk::<8>() {
+            let len = u32::from_le_bytes(head[4..].try_into().unwrap()) as usize;
+            assert_eq!(rest[len - 4..len], head[4..], "the length stands at both ends");
+            assert_eq!(len % 4, 0);
+            kinds.push(u32::from_le_bytes(head[..4].try_into().unwrap()));
+            if kinds.len() == 3 {
+                let frame = frame::Datagram::parse(&rest[28..len - 4]).unwrap();
+                assert_eq!((frame.payload, frame.dest.port()), (&packet[..], PORT));
+            }
+            rest = &rest[len..];
+        }
+        assert_eq!(kinds, [0x0a0d_0d0a, 1, 6]);
+    }
+}

@@ -1,0 +1,198 @@
+//! The command line.
+//!
+//! *Owns*: verbs, options, help texts; those of UMDK release 26.06 where it has them. *Must not*:
+//! judge what a software device can mean; `refused.rs` does.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Shows the nodes of this host: devices, queues, segments, ways, counters, packets.
+///
+/// A node lives in the process that opened it; it is asked there. Only nodes of the same user answer.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "urma_admin", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Print one JSON document
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Show nodes, or the objects of one
+    Show(Show),
+    /// Show the counters of a node again and again
+    Monitor(Monitor),
+    /// Write the packets of a node to a file (pcapng); needs no privileges
+    Capture(Capture),
+    /// EIDs: list shows them; the other verbs need the kernel modules
+    Eid(Words),
+    /// As show
+    #[command(name = "show_res", hide = true)]
+    ShowRes(Show),
+    /// As show
+    #[command(name = "list_res", hide = true)]
+    ListRes(Show),
+    /// As monitor, once
+    #[command(name = "show_stats", hide = true)]
+    ShowStats(Node),
+    /// Aggregated devices (refused)
+    Agg(Words),
+    /// Settings of a device (refused)
+    Dev(Words),
+    /// Map of main user entities (refused)
+    #[command(name = "main_ue_eid")]
+    MainUeEid(Words),
+    /// Performance records of the library (refused)
+    Perf(Words),
+    /// Settings of the system (refused)
+    System(Words),
+    /// Refused
+    #[command(name = "add_eid", hide = true)]
+    AddEid(Words),
+    /// Refused
+    #[command(name = "del_eid", hide = true)]
+    DelEid(Words),
+    /// Refused
+    #[command(name = "set_eid_mode", hide = true)]
+    SetEidMode(Words),
+    /// Refused
+    #[command(name = "set_ns_mode", hide = true)]
+    SetNsMode(Words),
+    /// Refused
+    #[command(name = "set_dev_ns", hide = true)]
+    SetDevNs(Words),
+}
+
+/// What to show.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Show {
+    /// `topo`, or `dev`; nothing: all nodes
+    #[arg(value_enum)]
+    pub(crate) what: Option<What>,
+
+    /// The device (with dev), the node (with topo): name, EID or process id
+    #[arg(value_name = "DEV")]
+    pub(crate) device: Option<String>,
+
+    /// Which objects of the device
+    #[arg(value_enum, value_name = "KIND")]
+    pub(crate) kind: Option<ObjectKind>,
+
+    /// Which one of them
+    #[arg(value_name = "ID", value_parser = number)]
+    pub(crate) id: Option<u64>,
+
+    /// Only nodes with this device name, EID or process id
+    #[arg(short = 'd', long = "dev", value_name = "DEV")]
+    pub(crate) only: Option<String>,
+
+    /// One line each
+    #[arg(long, conflicts_with_all = ["all", "whole"])]
+    pub(crate) brief: bool,
+
+    /// Capabilities and counters too
+    #[arg(short = 'a', long)]
+    pub(crate) all: bool,
+
+    /// As --all, and all objects
+    #[arg(long)]
+    pub(crate) whole: bool,
+}
+
+/// Views.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// Which node reaches which, and how
+    Topo,
+    /// One device
+    Dev,
+}
+
+/// Objects of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ObjectKind {
+    /// Completion queues
+    Jfc,
+    /// Send queues
+    Jfs,
+    /// Receive queues
+    Jfr,
+    /// Jetties
+    Jetty,
+    /// Jetty groups
+    JettyGroup,
+    /// Jetties of the mode RC, with what they are bound to
+    Rc,
+    /// Segments
+    Seg,
+    /// Transport paths
+    Tp,
+    /// Transport paths with how often they are used
+    Tpreuse,
+}
+
+/// Which node.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Node {
+    /// Device name, EID or process id; not needed when there is one node
+    #[arg(value_name = "NODE")]
+    pub(crate) node: Option<String>,
+}
+
+/// A refreshing view.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Monitor {
+    #[command(flatten)]
+    pub(crate) node: Node,
+
+    /// Seconds between two looks
+    #[arg(short = 'i', long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+
+    /// Looks; 0: until interrupted
+    #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) count: u64,
+}
+
+/// A capture.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Capture {
+    #[command(flatten)]
+    pub(crate) node: Node,
+
+    /// File to write (pcapng)
+    #[arg(short = 'w', long, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+
+    /// Packets; 0: until interrupted
+    #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) count: u64,
+
+    /// Seconds after which it ends; 0: never
+    #[arg(short = 'D', long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub(crate) duration: f64,
+}
+
+/// Words of a verb that is refused.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Words {
+    /// Its words
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
+}
+
+/// A number, decimal or with 0x.
+fn number(text: &str) -> Result<u64, std::num::ParseIntError> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+}

@@ -1,0 +1,144 @@
+//! `urma_admin`: what the nodes of this host hold and do.
+//!
+//! *Owns*: the process: arguments, output, exit code. *Takes*: what nodes tell of themselves. *Gives*:
+//! tables, JSON, captures. *Must not*: change a node.
+#![forbid(unsafe_code)]
+
+mod capture;
+mod cli;
+mod interrupt;
+mod monitor;
+mod nodes;
+mod refused;
+mod show;
+
+use std::{
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{CommandFactory, Parser};
+use serde_json::json;
+
+use crate::{
+    cli::{Cli, Monitor, Verb},
+    interrupt::Interrupt,
+};
+
+fn main() -> ExitCode {
+    match urma_tools::generate_if_asked(vec![Cli::command()]) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return fail(&format!("--generate: {error}"), 1),
+    }
+    let cli = Cli::parse();
+    if let Some(why) = refused::why(&cli.verb) {
+        return fail(&format!("not supported on a software device: {why}"), 2);
+    }
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => fail(&why, 1),
+    }
+}
+
+fn fail(why: &str, code: u8) -> ExitCode {
+    let _ = writeln!(io::stderr(), "urma_admin: {why}");
+    ExitCode::from(code)
+}
+
+fn run(cli: &Cli) -> Result<(), String> {
+    let words = |error: nodes::NodeError| error.to_string();
+    match &cli.verb {
+        Verb::Show(show) | Verb::ShowRes(show) | Verb::ListRes(show) => {
+            say(&show::show(show, cli.json).map_err(words)?);
+            Ok(())
+        }
+        Verb::Eid(_) => {
+            say(&show::eids(cli.json).map_err(words)?);
+            Ok(())
+        }
+        Verb::ShowStats(node) => {
+            monitor(&Monitor { node: node.clone(), interval: 1.0, count: 1 }, cli.json)
+        }
+        Verb::Monitor(cfg) => monitor(cfg, cli.json),
+        Verb::Capture(cfg) => capture(cfg, cli.json),
+        _ => Err("this verb is not built".to_owned()),
+    }
+}
+
+fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
+    let interrupt = Interrupt::watch().map_err(|error| error.to_string())?;
+    let (node, _) = nodes::one(cfg.node.node.as_deref()).map_err(|error| error.to_string())?;
+    let captured = capture::capture(node.eid, cfg, &interrupt)
+        .map_err(|error| format!("capturing from {}: {error}", node.name()))?;
+    let (packets, dropped) = (captured.packets, captured.dropped);
+    if json {
+        let file = cfg.write.display().to_string();
+        let document =
+            json!({ "eid": node.name(), "packets": packets, "dropped": dropped, "file": file });
+        say(&format!("{document:#}\n"));
+    } else {
+        say(&format!("{packets} packets captured, {dropped} dropped\n"));
+    }
+    if packets == 0 {
+        let _ = writeln!(
+            io::stderr(),
+            "urma_admin: only packets can be captured; nodes of one host share memory unless \
+             URMA_PATH=packets"
+        );
+    }
+    Ok(())
+}
+
+fn monitor(cfg: &Monitor, json: bool) -> Result<(), String> {
+    if !(0.01..=86_400.0).contains(&cfg.interval) {
+        return Err("-i: from 0.01 to 86400 seconds".to_owned());
+    }
+    let interrupt = Interrupt::watch().map_err(|error| error.to_string())?;
+    let (node, mut document) =
+        nodes::one(cfg.node.node.as_deref()).map_err(|error| error.to_string())?;
+    let name = node.name();
+    let (mut before, mut looks) = (None, 0);
+    loop {
+        if json {
+            say(&format!("{}\n", monitor::json(&document, before.as_ref(), cfg.interval)));
+        } else {
+            // A terminal is cleared, so that the look stands still.
+            let clear = if io::stdout().is_terminal() { "\x1b[H\x1b[J" } else { "" };
+            say(&format!("{clear}{}", monitor::text(&document, before.as_ref(), cfg.interval)));
+        }
+        looks += 1;
+        if looks == cfg.count || is_interrupted(&interrupt, cfg.interval) {
+            return Ok(());
+        }
+        let next = match nodes::one(Some(&name)) {
+            Ok((_, next)) => next,
+            Err(error) => return Err(error.to_string()),
+        };
+        before = Some(std::mem::replace(&mut document, next));
+    }
+}
+
+/// Waits for the next look; whether the user ends it.
+fn is_interrupted(interrupt: &Interrupt, seconds: f64) -> bool {
+    const NAP: Duration = Duration::from_millis(50);
+    let mut left = Duration::from_secs_f64(seconds);
+    while !left.is_zero() {
+        if interrupt.came() {
+            return true;
+        }
+        pause(left.min(NAP));
+        left = left.saturating_sub(NAP);
+    }
+    interrupt.came()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a refreshing view waits between looks")]
+fn pause(bound: Duration) {
+    std::thread::sleep(bound);
+}
+
+fn say(text: &str) {
+    let _ = io::stdout().write_all(text.as_bytes());
+}

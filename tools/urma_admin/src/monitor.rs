@@ -1,0 +1,64 @@
+//! `monitor`: the counters of a node, again and again.
+//!
+//! *Owns*: what a look shows: totals and change per second. *Takes*: documents. *Gives*: text or JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+/// Counters of one look, not 0.
+fn counters(document: &Value) -> Vec<(&str, u64)> {
+    let counters = document["counters"].as_object().into_iter().flatten();
+    let counters = counters.filter_map(|(name, value)| Some((name.as_str(), value.as_u64()?)));
+    counters.filter(|(_, value)| *value != 0).collect()
+}
+
+/// The change per second since `before`, a time of `seconds` ago.
+fn per_second(name: &str, value: u64, before: Option<&Value>, seconds: f64) -> f64 {
+    let earlier = before.and_then(|before| before["counters"][name].as_u64());
+    earlier.map_or(0.0, |earlier| value.saturating_sub(earlier) as f64 / seconds.max(1e-9))
+}
+
+/// One look for people.
+pub(crate) fn text(document: &Value, before: Option<&Value>, seconds: f64) -> String {
+    let mut text = format!(
+        "node {} process {} ({})\ncounter                       total                per second\n",
+        document["eid"].as_str().unwrap_or("?"),
+        document["pid"],
+        document["command"].as_str().unwrap_or("?"),
+    );
+    for (name, value) in counters(document) {
+        let rate = per_second(name, value, before, seconds);
+        let _ = writeln!(text, "{name:<28}  {value:<19}  {rate:.1}");
+    }
+    text
+}
+
+/// One look for programs.
+pub(crate) fn json(document: &Value, before: Option<&Value>, seconds: f64) -> Value {
+    let rows = counters(document).into_iter().map(|(name, value)| {
+        let rate = per_second(name, value, before, seconds);
+        (name.to_owned(), json!({ "total": value, "per_second": rate }))
+    });
+    json!({
+        "eid": document["eid"],
+        "pid": document["pid"],
+        "counters": rows.collect::<serde_json::Map<_, _>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_changes_by_time() {
+        let before = json!({ "counters": { "a": 10, "b": 0 } });
+        let now = json!({ "eid": "127.1.2.3", "pid": 7, "counters": { "a": 30, "b": 0 } });
+        let value = json(&now, Some(&before), 2.0);
+        assert_eq!(value["counters"]["a"]["per_second"], 10.0);
+        assert!(value["counters"].get("b").is_none());
+        let text = text(&now, None, 1.0);
+        assert!(text.contains("a                             30                   0.0"), "{text}");
+    }
+}

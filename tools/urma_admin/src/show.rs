@@ -1,0 +1,299 @@
+//! `show`: nodes and their objects as tables.
+//!
+//! *Owns*: columns. *Takes*: documents of nodes. *Gives*: text, or a part of the document.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{ObjectKind, Show, What},
+    nodes::{self, Node, NodeError},
+};
+
+/// The table of devices, as in UMDK release 26.06.
+const DEVICES: &str =
+    "num  ubep_dev            tp_type     eid                                             link";
+
+/// What `show` prints.
+///
+/// # Errors
+/// No such node, no answer.
+pub(crate) fn show(show: &Show, json: bool) -> Result<String, NodeError> {
+    let value = match (show.what, show.kind) {
+        (Some(What::Dev), Some(kind)) => {
+            let (_, document) = nodes::one(show.device.as_deref())?;
+            let list = objects(&document, kind, show.id);
+            if !json {
+                return Ok(table(kind, &list));
+            }
+            json!({ "device": document["device"], "eid": document["eid"], "objects": list })
+        }
+        (Some(What::Topo), _) => {
+            let nodes = nodes::all(show.device.as_deref())?;
+            if !json {
+                return Ok(topo(&nodes));
+            }
+            nodes.iter().map(edges).collect()
+        }
+        (what, _) => {
+            let device = show.device.as_deref().or(show.only.as_deref());
+            let nodes = nodes::all(device)?;
+            if !json {
+                let is_detailed = show.all || show.whole || (what.is_some() && !show.brief);
+                return Ok(devices(&nodes, is_detailed, show.whole));
+            }
+            nodes.iter().map(whole).collect()
+        }
+    };
+    Ok(format!("{value:#}\n"))
+}
+
+/// The EIDs of this host.
+///
+/// # Errors
+/// The list cannot be had.
+pub(crate) fn eids(json: bool) -> Result<String, NodeError> {
+    let nodes = nodes::all(None)?;
+    if json {
+        let list: Value = nodes.iter().map(|node| json!(node.name())).collect();
+        return Ok(format!("{list:#}\n"));
+    }
+    Ok(nodes.iter().map(|node| format!("{}\n", node.name())).collect())
+}
+
+fn whole(node: &Node) -> Value {
+    match (&node.document, &node.silent) {
+        (Some(document), _) => document.clone(),
+        (None, why) => json!({ "eid": node.name(), "silent": why }),
+    }
+}
+
+fn devices(nodes: &[Node], is_detailed: bool, is_whole: bool) -> String {
+    let mut text = format!("{DEVICES}\n");
+    for (index, node) in nodes.iter().enumerate() {
+        let device = node.document.as_ref().map_or("?", |document| word(&document["device"]));
+        let link = if node.document.is_some() { "ACTIVE" } else { "UNKNOWN" };
+        let eid = node.name();
+        let line = format!("{index:<3}  {device:<18}  {:<10}  {eid:<46}  {link}", "URMA_UB");
+        let _ = writeln!(text, "{line}");
+        if let Some(why) = &node.silent {
+            let _ = writeln!(text, "     {why}");
+        }
+        if let Some(document) = node.document.as_ref().filter(|_| is_detailed) {
+            details(&mut text, document, is_whole);
+        }
+    }
+    text
+}
+
+fn details(text: &mut String, document: &Value, is_whole: bool) {
+    let line = |text: &mut String, name: &str, value: String| {
+        let _ = writeln!(text, "     {name:<20}: {value}");
+    };
+    let who = format!("{} ({})", document["pid"], word(&document["command"]));
+    line(text, "process", who);
+    for name in ["incarnation", "uasid", "mtu", "window_packets", "strategy"] {
+        line(text, name, plain(&document[name]));
+    }
+    if let Some(why) = document["packets_refused"].as_str() {
+        line(text, "packets", format!("none: {why}"));
+    }
+    for name in ["queues", "jfcs", "jetty_groups", "segments", "tps"] {
+        line(text, name, document[name].as_array().map_or(0, Vec::len).to_string());
+    }
+    for (title, group) in [("capability", "capabilities"), ("counter", "counters")] {
+        for (name, value) in document[group].as_object().into_iter().flatten() {
+            if group == "capabilities" || value != 0 {
+                let _ = writeln!(text, "     {title:<10} {name:<28}: {value}");
+            }
+        }
+    }
+    if is_whole {
+        for kind in [ObjectKind::Jetty, ObjectKind::Jfs, ObjectKind::Jfr, ObjectKind::Jfc] {
+            text.push_str(&table(kind, &objects(document, kind, None)));
+        }
+        for kind in [ObjectKind::JettyGroup, ObjectKind::Seg, ObjectKind::Tp] {
+            text.push_str(&table(kind, &objects(document, kind, None)));
+        }
+    }
+}
+
+/// The objects of a kind, or the one with that number.
+fn objects(document: &Value, kind: ObjectKind, id: Option<u64>) -> Vec<Value> {
+    let (list, number) = match kind {
+        ObjectKind::Jfc => ("jfcs", "id"),
+        ObjectKind::JettyGroup => ("jetty_groups", "id"),
+        ObjectKind::Seg => ("segments", "token_id"),
+        ObjectKind::Tp | ObjectKind::Tpreuse => ("tps", "reliable"),
+        ObjectKind::Jfs | ObjectKind::Jfr | ObjectKind::Jetty | ObjectKind::Rc => ("queues", "id"),
+    };
+    let is_kind = |object: &Value| match kind {
+        ObjectKind::Jfs => object["kind"] == "jfs",
+        ObjectKind::Jfr => object["kind"] == "jfr",
+        ObjectKind::Jetty => object["kind"] == "jetty",
+        ObjectKind::Rc => object["kind"] == "jetty" && object["mode"] == "rc",
+        _ => true,
+    };
+    let is_meant = |object: &Value| {
+        id.is_none_or(|id| {
+            object[number] == id || (number == "reliable" && object["unreliable"] == id)
+        })
+    };
+    let objects = document[list].as_array().into_iter().flatten();
+    let objects = objects.filter(|object| is_kind(object) && is_meant(object)).cloned();
+    let mut objects: Vec<Value> = objects.collect();
+    for object in &mut objects {
+        if let Some(pid) = object["owner_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()) {
+            object["owner"] = Value::from(nodes::command(pid));
+        }
+    }
+    objects
+}
+
+/// The columns of a kind, and their widths.
+fn columns(kind: ObjectKind) -> &'static [(&'static str, usize)] {
+    match kind {
+        ObjectKind::Jfc => &[("id", 8)],
+        ObjectKind::JettyGroup => &[("id", 8), ("members", 40)],
+        ObjectKind::Jfs => &[("id", 8), ("mode", 5), ("send_state", 10), ("jfcs", 12)],
+        ObjectKind::Jfr => {
+            &[("id", 8), ("mode", 5), ("recv_state", 10), ("receives", 8), ("jfcs", 12)]
+        }
+        ObjectKind::Jetty => &[
+            ("id", 8),
+            ("mode", 5),
+            ("send_state", 10),
+            ("recv_state", 10),
+            ("receives", 8),
+            ("jfcs", 12),
+            ("shared_jfr", 10),
+            ("group", 8),
+        ],
+        ObjectKind::Rc => &[("id", 8), ("send_state", 10), ("recv_state", 10), ("bound", 24)],
+        ObjectKind::Seg => &[
+            ("token_id", 10),
+            ("va", 18),
+            ("len", 12),
+            ("access", 22),
+            ("has_token", 9),
+            ("shared", 6),
+        ],
+        ObjectKind::Tp => &[
+            ("eid", 18),
+            ("path", 10),
+            ("reliable", 9),
+            ("unreliable", 10),
+            ("tpns", 16),
+            ("owner_pid", 9),
+            ("owner", 16),
+            ("why_not_faster", 16),
+        ],
+        ObjectKind::Tpreuse => &[("eid", 18), ("path", 10), ("users", 6), ("under_way", 9)],
+    }
+}
+
+fn table(kind: ObjectKind, objects: &[Value]) -> String {
+    let mut text = String::new();
+    let mut row = |cells: Vec<String>| {
+        let cells = cells.iter().zip(columns(kind));
+        let cells: Vec<String> =
+            cells.map(|(cell, (_, width))| format!("{cell:<width$}", width = *width)).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    };
+    row(columns(kind).iter().map(|(name, _)| (*name).to_owned()).collect());
+    for object in objects {
+        let cell = |name: &str| match name {
+            "va" => object[name].as_u64().map_or_else(|| "-".to_owned(), |va| format!("{va:#x}")),
+            _ => plain(&object[name]),
+        };
+        row(columns(kind).iter().map(|(name, _)| cell(name)).collect());
+    }
+    text
+}
+
+/// Who reaches whom.
+fn topo(nodes: &[Node]) -> String {
+    let mut text = String::from(
+        "node               process  device      peer               path        why not faster\n",
+    );
+    for node in nodes {
+        let Some(document) = &node.document else {
+            let why = node.silent.as_deref().unwrap_or("?");
+            let _ = writeln!(text, "{:<18} {:<8} {why}", node.name(), "-");
+            continue;
+        };
+        let (pid, device) = (plain(&document["pid"]), word(&document["device"]));
+        let mut line = |peer: &str, path: &str, why: &str| {
+            let head = format!("{:<18} {pid:<8} {device:<11}", node.name());
+            let line = format!("{head} {peer:<18} {path:<11} {why}");
+            let _ = writeln!(text, "{}", line.trim_end());
+        };
+        let ways = document["tps"].as_array().filter(|ways| !ways.is_empty());
+        match ways {
+            None => line("-", "-", ""),
+            Some(ways) => {
+                for way in ways {
+                    let why = way["why_not_faster"].as_str().unwrap_or("");
+                    line(word(&way["eid"]), word(&way["path"]), why);
+                }
+            }
+        }
+    }
+    text
+}
+
+fn edges(node: &Node) -> Value {
+    match &node.document {
+        Some(document) => json!({
+            "eid": node.name(),
+            "pid": document["pid"],
+            "device": document["device"],
+            "peers": document["tps"],
+        }),
+        None => whole(node),
+    }
+}
+
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+/// A value in a table.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(","),
+        Value::Object(map) => {
+            let fields = map.iter().map(|(name, value)| format!("{name}={}", plain(value)));
+            fields.collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_told_apart_by_kind_and_number() {
+        let document = json!({
+            "queues": [
+                { "id": 1024, "kind": "jetty", "mode": "rc", "bound": { "tpn": 3, "id": 9 } },
+                { "id": 1025, "kind": "jfr", "mode": "rm", "receives": 7, "jfcs": [1, 2] },
+            ],
+            "segments": [{ "token_id": 256, "va": 4096, "len": 8, "access": ["read"] }],
+        });
+        assert_eq!(objects(&document, ObjectKind::Rc, None).len(), 1);
+        assert_eq!(objects(&document, ObjectKind::Jetty, Some(7)).len(), 0);
+        let text = table(ObjectKind::Jfr, &objects(&document, ObjectKind::Jfr, Some(1025)));
+        assert!(text.starts_with("id        mode   recv_state  receives  jfcs\n1025"), "{text}");
+        assert!(text.contains("1,2"), "{text}");
+        let text = table(ObjectKind::Seg, &objects(&document, ObjectKind::Seg, None));
+        assert!(text.contains("0x1000"), "{text}");
+        let text = table(ObjectKind::Rc, &objects(&document, ObjectKind::Rc, None));
+        assert!(text.contains("id=9,tpn=3") || text.contains("tpn=3,id=9"), "{text}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The built program looks at nodes that live in this test's process.
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::{
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use ubcore_sim::{NodeCfg, PathChoice};
+use urma_tools::{Opened, Pings, open};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_urma_admin");
+
+fn node(path: PathChoice) -> Opened {
+    let cfg = NodeCfg { path, ..NodeCfg::default() };
+    open(cfg, 0, Pings::Answered).unwrap()
+}
+
+fn admin(words: &[&str]) -> Output {
+    Command::new(PROGRAM).args(words).output().unwrap()
+}
+
+fn text(words: &[&str]) -> String {
+    let output = admin(words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn document(words: &[&str]) -> Value {
+    serde_json::from_str(&text(words)).unwrap()
+}
+
+/// A context of another node that knows `target`, by importing its well-known jetty.
+fn reach(from: &Opened, target: &Opened) -> urma_core::TargetJetty {
+    let mode = urma_core::TransportMode::Rm;
+    let remote = urma_core::RemoteJetty {
+        id: urma_core::JettyId { eid: target.context.eid(), uasid: 0, id: 5 },
+        kind: urma_core::TargetKind::Jetty,
+        mode,
+        order: urma_core::OrderType::Default,
+        policy: urma_core::TokenPolicy::None,
+        tp: urma_core::TpType::of(mode),
+    };
+    from.context.import_jetty(&remote).unwrap()
+}
+
+#[test]
+fn nodes_and_their_objects_are_shown() {
+    let node = node(PathChoice::Auto);
+    let eid = node.context.eid().to_string();
+    let all = text(&["show"]);
+    let header =
+        "num  ubep_dev            tp_type     eid                                             link";
+    assert!(all.starts_with(header) && all.contains(&eid), "{all}");
+    let jetty = document(&["show", "dev", &eid, "jetty", "5", "--json"]);
+    assert_eq!(jetty["objects"][0]["mode"], "rm", "{jetty:#}");
+    assert_eq!(jetty["objects"][0]["send_state"], "ready");
+    let jfr = text(&["show", "dev", &eid, "jfr"]);
+    assert!(jfr.starts_with("id ") && jfr.contains("ready"), "{jfr}");
+    let segments = document(&["show", "dev", &eid, "seg", "--json"]);
+    assert_eq!(segments["objects"][0]["access"][0], "local_only", "{segments:#}");
+    let whole = text(&["show", "dev", &eid, "--whole"]);
+    assert!(whole.contains("capability max_jetty") && whole.contains("process"), "{whole}");
+    assert!(text(&["eid"]).contains(&eid));
+}
+
+#[test]
+fn paths_are_shown_with_the_reason() {
+    let (here, there) = (node(PathChoice::Packets), node(PathChoice::Auto));
+    let other = node(PathChoice::Auto);
+    let _ways = (reach(&here, &there), reach(&other, &there));
+    let tps =
+        |node: &Opened| document(&["show", "dev", &node.context.eid().to_string(), "tp", "--json"]);
+    let slow = tps(&here);
+    let way = &slow["objects"][0];
+    assert_eq!(
+        (&way["path"], &way["why_not_faster"]),
+        (&Value::from("packets"), &Value::from("this node was told to use packets"))
+    );
+    let fast = tps(&other);
+    let way = &fast["objects"][0];
+    assert_eq!(way["path"], "same-host", "{fast:#}");
+    assert_eq!(way["owner_pid"], std::process::id());
+    let topo = text(&["show", "topo", &here.context.eid().to_string()]);
+    assert!(topo.contains("told to use packets"), "{topo}");
+}
+
+#[test]
+fn counters_are_monitored() {
+    let node = node(PathChoice::Auto);
+    let eid = node.context.eid().to_string();
+    let lines = text(&["monitor", &eid, "-c", "2", "-i", "0.05", "--json"]);
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(last["eid"], eid.as_str());
+    assert!(last["counters"].as_object().is_some());
+}
+
+#[test]
+fn packets_are_captured_without_privileges() {
+    let (here, there) = (node(PathChoice::Packets), node(PathChoice::Packets));
+    let eid = here.context.eid().to_string();
+    let file = std::env::temp_dir().join(format!("urma-admin-{}.pcapng", std::process::id()));
+    let name = file.to_str().unwrap();
+    let mut capture = Command::new(PROGRAM)
+        .args(["capture", &eid, "-w", name, "-c", "2", "-D", "30", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The handshakes of new ways are packets, however often they are needed.
+    while capture.try_wait().unwrap().is_none() {
+        drop(reach(&here, &there));
+        #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = capture.wait_with_output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["packets"], 2, "{said:#}");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(bytes[..4], 0x0a0d_0d0a_u32.to_le_bytes());
+    // RoCEv2's port stands in each of the two frames.
+    let ports = bytes.windows(4).filter(|four| *four == [0x12, 0xb7, 0x12, 0xb7]).count();
+    assert_eq!(ports, 2, "{bytes:?}");
+}
+
+#[test]
+fn what_needs_the_kernel_is_refused() {
+    for words in [
+        &["agg", "add", "x"][..],
+        &["eid", "add", "1"],
+        &["dev", "set", "udma0", "ns", "/x"],
+        &["perf", "start"],
+        &["system", "show"],
+        &["main_ue_eid", "flush"],
+        &["set_ns_mode", "-m", "1"],
+    ] {
+        let output = admin(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("not supported on a software device: "), "{words:?}: {said}");
+    }
+    assert_eq!(admin(&["show", "dev", "nonsense"]).status.code(), Some(1));
+}
