@@ -77,7 +77,7 @@ macro_rules! programs {
     )*};
 }
 
-programs! { first, lifecycle, rules }
+programs! { data, events, first, lifecycle, rules }
 
 #[test]
 fn first_with_packets() {
