@@ -77,7 +77,7 @@ macro_rules! programs {
     )*};
 }
 
-programs! { data, events, first, lifecycle, rules }
+programs! { data, events, first, lifecycle, rules, threads }
 
 #[test]
 fn first_with_packets() {
