@@ -9,13 +9,14 @@ mod cargo;
 mod check;
 mod clock;
 mod demo;
+mod install;
 mod pair;
 mod probe;
 mod say;
 mod step;
 mod tidy;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -43,6 +44,27 @@ enum Task {
         /// Only lines whose name contains this
         #[arg(long)]
         only: Option<String>,
+    },
+    /// Libraries, headers and tools for C programs, under a prefix
+    Install {
+        /// The folder that gets lib, include, bin and share
+        #[arg(long)]
+        prefix: PathBuf,
+        /// Release of the C API
+        #[arg(long, value_enum, default_value = "26.06")]
+        abi: install::Abi,
+    },
+    /// Takes back what `install` put under a prefix
+    Uninstall {
+        /// The same folder
+        #[arg(long)]
+        prefix: PathBuf,
+    },
+    /// The same as a Debian package
+    Deb {
+        /// Release of the C API
+        #[arg(long, value_enum, default_value = "26.06")]
+        abi: install::Abi,
     },
     /// The house rules
     Tidy,
@@ -85,6 +107,9 @@ fn main() -> ExitCode {
         Task::Test => check::test(),
         Task::Demo => demo::run(),
         Task::Bench { rounds, only } => bench::run(rounds, only.as_deref()),
+        Task::Install { prefix, abi } => install::run(&prefix, abi),
+        Task::Uninstall { prefix } => install::uninstall(&prefix),
+        Task::Deb { abi } => install::deb(abi),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),
         Task::Fuzz { seconds } => check::fuzz(seconds),

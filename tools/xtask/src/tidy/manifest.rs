@@ -12,13 +12,27 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("ubcore-sim", &["udma-abi", "urma-packet", "urma-mem"]),
-    ("urma-ffi", &["urma-core", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
+    ("urma-answer", &["urma-core", "urma-mem"]),
+    (
+        "urma-ffi",
+        &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"],
+    ),
+    ("urma-ffi-adapter", &["urma-core", "urma-ffi", "urma-mem"]),
     ("urma-ffi-common", &[]),
     ("urma-ffi-tpsa", &[]),
 ];
 
 /// Crates that join the others.
-const ROOTS: &[&str] = &["urma_perftest", "xtask", "urma-examples", "urma-tests", "urma-fuzz"];
+const ROOTS: &[&str] = &[
+    "urma-tools",
+    "urma_perftest",
+    "urma_admin",
+    "urma_ping",
+    "xtask",
+    "urma-examples",
+    "urma-tests",
+    "urma-fuzz",
+];
 
 fn manifests(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with("/Cargo.toml"))

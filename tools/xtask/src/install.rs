@@ -1,0 +1,124 @@
+//! `cargo xtask install`, `uninstall` and `deb`: the C face of the project on a machine.
+//!
+//! *Owns*: building for release, a prefix's manifest. *Takes*: a prefix, an ABI profile.
+//! *Gives*: files, and a list of them that `uninstall` takes back. *Must not*: remove what it did
+//! not put there.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::ValueEnum;
+
+use crate::{
+    cargo,
+    say::{Done, Failure, say},
+};
+
+mod deb;
+mod tree;
+
+pub(crate) use deb::run as deb;
+
+/// The release of the C API whose structs and numbers the libraries and headers have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Abi {
+    /// Release 26.06
+    #[value(name = "26.06")]
+    V2606,
+    /// Release 25.12.0.B081
+    #[value(name = "25.12.0.B081")]
+    B081,
+}
+
+impl Abi {
+    /// As people write it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::V2606 => "26.06",
+            Self::B081 => "25.12.0.B081",
+        }
+    }
+
+    /// Its macro in the headers.
+    const fn macro_name(self) -> &'static str {
+        match self {
+            Self::V2606 => "URMA_ABI_26_06",
+            Self::B081 => "URMA_ABI_25_12_0_B081",
+        }
+    }
+
+    /// The feature of the library crates that chooses it.
+    const fn feature(self) -> Option<&'static str> {
+        match self {
+            Self::V2606 => None,
+            Self::B081 => Some("abi-25-12-0-b081"),
+        }
+    }
+}
+
+/// Where the list of installed files lies under a prefix.
+const MANIFEST: &str = "share/urma/installed-files";
+
+/// Installs under `prefix`; what an earlier call put there goes first.
+pub(crate) fn run(prefix: &Path, abi: Abi) -> Done {
+    let prefix = std::path::absolute(prefix).map_err(Failure::system("the prefix"))?;
+    if prefix.join(MANIFEST).is_file() {
+        uninstall(&prefix)?;
+    }
+    let files = tree::put(&prefix, &prefix, "lib", abi)?;
+    let list: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
+    tree::write(&prefix.join(MANIFEST), list.as_bytes())?;
+    say(&format!("{} files under {} (ABI {})", files.len(), prefix.display(), abi.name()));
+    say(&format!(
+        "try: cc $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs urma) program.c",
+        prefix.display()
+    ));
+    Ok(())
+}
+
+/// Takes back what [`run`] put under `prefix`, and the folders that are empty then.
+pub(crate) fn uninstall(prefix: &Path) -> Done {
+    let manifest = prefix.join(MANIFEST);
+    let list = fs::read_to_string(&manifest)
+        .map_err(|error| Failure(format!("{}: {error}; nothing removed", manifest.display())))?;
+    for file in list.lines().map(|line| prefix.join(line)).chain([manifest]) {
+        if file.strip_prefix(prefix).is_ok_and(tree::stays_inside) {
+            remove(prefix, &file)?;
+        }
+    }
+    say(&format!("removed from {}", prefix.display()));
+    Ok(())
+}
+
+fn remove(prefix: &Path, file: &Path) -> Done {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Failure(format!("{}: {error}", file.display())));
+        }
+        _ => {}
+    }
+    let parents = file.ancestors().skip(1).take_while(|dir| *dir != prefix);
+    for dir in parents {
+        // Others' files keep it.
+        if fs::remove_dir(dir).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Builds what is installed; returns the folder of the results.
+fn build(abi: Abi) -> Result<PathBuf, Failure> {
+    let mut args = vec!["build", "--release", "--quiet"];
+    for package in tree::LIBRARIES.iter().map(|library| library.package) {
+        args.extend(["-p", package]);
+    }
+    let feature = abi.feature().map(|feature| format!("urma-ffi/{feature}"));
+    if let Some(feature) = &feature {
+        args.extend(["--features", feature]);
+    }
+    cargo::run(&args)?;
+    cargo::build_release(tree::TOOLS)
+}

@@ -1,0 +1,224 @@
+//! What goes where under a prefix.
+//!
+//! *Owns*: the list of libraries, headers and tools, the pkg-config file. *Gives*: the paths it
+//! wrote, relative to the prefix.
+
+use std::{
+    fs,
+    path::{Component, Path, PathBuf},
+    process::Command,
+};
+
+use super::{Abi, build};
+use crate::{
+    cargo,
+    say::{Done, Failure},
+};
+
+/// A library: its package, its name without `lib`, whether there is an archive too.
+pub(super) struct Library {
+    pub(super) package: &'static str,
+    name: &'static str,
+    archive: bool,
+}
+
+/// In the order of need: each may be linked alone.
+pub(super) const LIBRARIES: &[Library] = &[
+    Library { package: "urma-ffi", name: "urma", archive: true },
+    Library { package: "urma-ffi-common", name: "urma_common", archive: false },
+    Library { package: "urma-ffi-tpsa", name: "tpsa", archive: false },
+];
+
+/// Programs.
+pub(super) const TOOLS: &[&str] = &["urma_perftest", "urma_admin", "urma_ping"];
+
+/// Folder of the headers in the sources.
+const HEADERS: &str = "urma-core/ffi/include";
+/// The header that says which release the others describe.
+const PROFILE: &str = "urma_profile.h";
+/// Folder, beside the library, in which providers of others are looked for.
+const PROVIDERS: &str = "urma";
+
+/// Builds and puts everything under `root`, to be found under `prefix` later; `lib` is the folder
+/// of the libraries.
+pub(super) fn put(
+    root: &Path,
+    prefix: &Path,
+    lib: &str,
+    abi: Abi,
+) -> Result<Vec<PathBuf>, Failure> {
+    let built = build(abi)?;
+    let mut files = Files { root, list: Vec::new() };
+    for library in LIBRARIES {
+        files.library(&built, lib, library)?;
+    }
+    files.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;
+    let pc = pkg_config(prefix, lib, abi);
+    files.write(&Path::new(lib).join("pkgconfig/urma.pc"), pc.as_bytes())?;
+    let about = "Shared objects liburma*.so in this folder are loaded as providers.\n";
+    files.write(&Path::new(lib).join(PROVIDERS).join("README"), about.as_bytes())?;
+    for tool in TOOLS {
+        files.copy(&built.join(tool), &Path::new("bin").join(tool))?;
+        files.pages(&built.join(tool))?;
+    }
+    Ok(files.list)
+}
+
+/// Writes a file and the folders above it.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Done {
+    let failed = |error| Failure(format!("{}: {error}", path.display()));
+    fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed)?;
+    fs::write(path, bytes).map_err(failed)
+}
+
+/// Whether a relative path stays where it starts.
+pub(super) fn stays_inside(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+struct Files<'a> {
+    root: &'a Path,
+    list: Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    fn library(&mut self, built: &Path, lib: &str, library: &Library) -> Done {
+        let (name, lib) = (library.name, Path::new(lib));
+        let soname = format!("lib{name}.so.0");
+        self.copy(&built.join(format!("lib{name}.so")), &lib.join(&soname))?;
+        self.link(&soname, &lib.join(format!("lib{name}.so")))?;
+        if library.archive {
+            let archive = format!("lib{name}.a");
+            self.copy(&built.join(&archive), &lib.join(&archive))?;
+        }
+        Ok(())
+    }
+
+    /// Copies a tree of headers; the one that names the profile gets the installed one as default.
+    fn headers(&mut self, from: &Path, to: &Path, abi: Abi) -> Done {
+        for path in entries(from)? {
+            let to = to.join(path.file_name().unwrap_or_default());
+            if path.is_dir() {
+                self.headers(&path, &to, abi)?;
+            } else if path.ends_with(PROFILE) {
+                self.write(&to, profile(&path, abi)?.as_bytes())?;
+            } else {
+                self.copy(&path, &to)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The manual pages and completions that a tool makes of itself.
+    fn pages(&mut self, tool: &Path) -> Done {
+        let name = tool.file_name().unwrap_or_default();
+        let scratch = cargo::target_dir()?.join("pages").join(name);
+        let _ = fs::remove_dir_all(&scratch);
+        let mut command = Command::new(tool);
+        let status = command.arg("--generate").arg(&scratch).status();
+        if !status.map_err(Failure::system("a tool"))?.success() {
+            return Err(Failure(format!("{} --generate failed", tool.display())));
+        }
+        for page in entries(&scratch)? {
+            let file = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let to = match file.rsplit_once('.') {
+                Some((_, "1")) => format!("share/man/man1/{file}"),
+                Some((name, "bash")) => format!("share/bash-completion/completions/{name}"),
+                Some((_, "fish")) => format!("share/fish/vendor_completions.d/{file}"),
+                _ => format!("share/zsh/site-functions/{file}"),
+            };
+            self.copy(&page, Path::new(&to))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, to: &Path, bytes: &[u8]) -> Done {
+        write(&self.root.join(to), bytes)?;
+        self.list.push(to.to_path_buf());
+        Ok(())
+    }
+
+    fn copy(&mut self, from: &Path, to: &Path) -> Done {
+        let place = self.root.join(to);
+        let failed = |error| Failure(format!("{} to {}: {error}", from.display(), place.display()));
+        fs::create_dir_all(place.parent().unwrap_or(&place)).map_err(failed)?;
+        // A library in use must not change under its users: the new file takes the name.
+        let _ = fs::remove_file(&place);
+        fs::copy(from, &place).map_err(failed)?;
+        self.list.push(to.to_path_buf());
+        Ok(())
+    }
+
+    fn link(&mut self, target: &str, to: &Path) -> Done {
+        let place = self.root.join(to);
+        let _ = fs::remove_file(&place);
+        std::os::unix::fs::symlink(target, &place)
+            .map_err(|error| Failure(format!("{}: {error}", place.display())))?;
+        self.list.push(to.to_path_buf());
+        Ok(())
+    }
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |error| Failure(format!("{}: {error}", dir.display()));
+    let entries = fs::read_dir(dir).map_err(failed)?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The header of the profile, with `abi` as the default.
+fn profile(header: &Path, abi: Abi) -> Result<String, Failure> {
+    let failed = |error| Failure(format!("{}: {error}", header.display()));
+    let text = fs::read_to_string(header).map_err(failed)?;
+    let (from, to) = (default_line(Abi::V2606), default_line(abi));
+    if text.matches(&from).count() != 1 {
+        return Err(Failure(format!("{} has not one line {from:?}", header.display())));
+    }
+    Ok(text.replace(&from, &to))
+}
+
+fn default_line(abi: Abi) -> String {
+    format!("#define URMA_ABI_PROFILE {}\n", abi.macro_name())
+}
+
+fn pkg_config(prefix: &Path, lib: &str, abi: Abi) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "prefix={prefix}\nlibdir=${{prefix}}/{lib}\nincludedir=${{prefix}}/include\n\n\
+         Name: urma\nDescription: URMA C API, release {abi}, on a software UDMA device\n\
+         Version: {version}\nLibs: -L${{libdir}} -lurma\nLibs.private: -lpthread -ldl -lm\n\
+         Cflags: -I${{includedir}} -I${{includedir}}/ub/umdk/urma\n",
+        prefix = prefix.display(),
+        abi = abi.name(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_leave_the_prefix_are_told() {
+        assert!(stays_inside(Path::new("lib/liburma.so")));
+        assert!(!stays_inside(Path::new("../lib")) && !stays_inside(Path::new("/etc/passwd")));
+    }
+
+    #[test]
+    fn the_installed_profile_is_the_default() {
+        let header = cargo::root().join(HEADERS).join("ub/umdk/urma").join(PROFILE);
+        let text = profile(&header, Abi::B081).unwrap();
+        assert!(text.contains("#define URMA_ABI_PROFILE URMA_ABI_25_12_0_B081\n"), "{text}");
+        assert!(profile(Path::new(file!()), Abi::B081).is_err());
+    }
+
+    #[test]
+    fn flags_name_both_ways_to_include() {
+        let pc = pkg_config(Path::new("/opt/urma"), "lib", Abi::B081);
+        assert!(pc.contains("prefix=/opt/urma\n") && pc.contains("-I${includedir}/ub/umdk/urma"));
+        assert!(pc.contains("release 25.12.0.B081"));
+    }
+}
