@@ -31,6 +31,8 @@ pub(crate) enum Verb {
     Monitor(Monitor),
     /// Write the packets of a node to a file (pcapng); needs no privileges
     Capture(Capture),
+    /// For which release of the C API a program was built
+    Abi(Program),
     /// EIDs: list shows them; the other verbs need the kernel modules
     Eid(Words),
     /// As show
@@ -179,6 +181,14 @@ pub(crate) struct Capture {
     /// Seconds after which it ends; 0: never
     #[arg(short = 'D', long, value_name = "SECONDS", default_value_t = 0.0)]
     pub(crate) duration: f64,
+}
+
+/// A program.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Program {
+    /// The program or library
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: PathBuf,
 }
 
 /// Words of a verb that is refused.

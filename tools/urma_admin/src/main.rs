@@ -4,6 +4,7 @@
 //! tables, JSON, captures. *Must not*: change a node.
 #![forbid(unsafe_code)]
 
+mod abi;
 mod capture;
 mod cli;
 mod interrupt;
@@ -63,6 +64,7 @@ fn run(cli: &Cli) -> Result<(), String> {
         }
         Verb::Monitor(cfg) => monitor(cfg, cli.json),
         Verb::Capture(cfg) => capture(cfg, cli.json),
+        Verb::Abi(cfg) => abi(cfg, cli.json),
         _ => Err("this verb is not built".to_owned()),
     }
 }
@@ -87,6 +89,21 @@ fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
             "urma_admin: only packets can be captured; nodes of one host share memory unless \
              URMA_PATH=packets"
         );
+    }
+    Ok(())
+}
+
+fn abi(cfg: &cli::Program, json: bool) -> Result<(), String> {
+    let name = cfg.program.display().to_string();
+    let abi = abi::of(&cfg.program).map_err(|error| format!("{name}: {error}"))?;
+    if json {
+        let document = json!({ "program": name, "release": abi.release, "because": abi.because });
+        say(&format!("{document:#}\n"));
+        return Ok(());
+    }
+    match abi.release {
+        Some(release) => say(&format!("{name}: built for {release}: {}\n", abi.because)),
+        None => say(&format!("{name}: cannot know: {}\n", abi.because)),
     }
     Ok(())
 }

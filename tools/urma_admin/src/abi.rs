@@ -1,0 +1,177 @@
+//! `abi PROGRAM`: for which release of the C API was a program built?
+//!
+//! *Owns*: what tells the releases apart: the marker symbol of our headers, sizes of structs in the
+//! debug information. *Takes*: an ELF file. *Gives*: a release, or that nobody can know. *Must not*:
+//! guess.
+
+use std::{borrow::Cow, fs, path::Path};
+
+use gimli::{DW_AT_byte_size, DW_AT_name, DW_AT_type, DW_TAG_structure_type, DW_TAG_typedef};
+use object::{Object, ObjectSection, ObjectSymbol};
+
+/// Symbols that programs built with our headers ask for, and their releases.
+const MARKERS: [(&str, &str); 2] =
+    [("urma_init_abi_26_06", "26.06"), ("urma_init_abi_25_12_0_b081", "25.12.0.B081")];
+
+/// Structs whose size changed, bytes, and the releases with that size (UMDK, public headers).
+const SIZES: [(&str, u64, &str); 7] = [
+    ("urma_device_attr", 312, "24.12"),
+    ("urma_device_attr", 368, "25.12.0"),
+    ("urma_device_attr", 488, "25.12.0.B081"),
+    ("urma_device_attr", 496, "26.06"),
+    ("urma_rjetty", 40, "24.12"),
+    ("urma_rjetty", 48, "25.12.0 or 26.06"),
+    ("urma_rjetty", 72, "25.12.0.B081"),
+];
+
+/// What is known of a program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Abi {
+    /// The release; `None`: nothing tells.
+    pub(crate) release: Option<&'static str>,
+    /// What told it.
+    pub(crate) because: String,
+}
+
+/// Why a file is no program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AbiError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// It is no ELF file.
+    #[error("not a program: {0}")]
+    Object(#[from] object::Error),
+    /// Its debug information is broken.
+    #[error("its debug information cannot be read: {0}")]
+    Dwarf(#[from] gimli::Error),
+}
+
+/// Looks at the file at `path`.
+///
+/// # Errors
+/// [`AbiError`]
+pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
+    let bytes = fs::read(path)?;
+    let file = object::File::parse(&*bytes)?;
+    if let Some((marker, release)) = marker(&file) {
+        let because = format!("it asks for the symbol {marker}");
+        return Ok(Abi { release: Some(release), because });
+    }
+    let sizes = sizes(&file)?;
+    let known = |(name, size): &(&'static str, u64)| {
+        let found = SIZES.iter().find(|(known, bytes, _)| known == name && bytes == size);
+        found.map(|(.., release)| (*release, format!("{name} has {size} bytes")))
+    };
+    if let Some((release, because)) = sizes.iter().find_map(known) {
+        return Ok(Abi { release: Some(release), because });
+    }
+    let because = match sizes.first() {
+        Some((name, size)) => format!("{name} has {size} bytes, as in no known release"),
+        None => {
+            "it has neither a marker symbol nor debug information about URMA structs; build it \
+                 with -g, or with the headers of this library"
+                .to_owned()
+        }
+    };
+    Ok(Abi { release: None, because })
+}
+
+fn marker(file: &object::File<'_>) -> Option<(&'static str, &'static str)> {
+    let symbols = file.dynamic_symbols().chain(file.symbols());
+    symbols
+        .filter_map(|symbol| symbol.name().ok().map(str::to_owned))
+        .find_map(|name| MARKERS.into_iter().find(|(marker, _)| *marker == name))
+}
+
+/// Sizes of the structs that tell releases apart, the telling ones first.
+fn sizes(file: &object::File<'_>) -> Result<Vec<(&'static str, u64)>, AbiError> {
+    let endian = if file.is_little_endian() {
+        gimli::RunTimeEndian::Little
+    } else {
+        gimli::RunTimeEndian::Big
+    };
+    let load = |id: gimli::SectionId| -> Result<Cow<'_, [u8]>, object::Error> {
+        let section = file.section_by_name(id.name());
+        Ok(section.map(|section| section.uncompressed_data()).transpose()?.unwrap_or_default())
+    };
+    let sections = gimli::DwarfSections::load(load)?;
+    let dwarf = sections.borrow(|section| gimli::EndianSlice::new(section, endian));
+    let mut found = Vec::new();
+    let mut units = dwarf.units();
+    while let Some(header) = units.next()? {
+        let unit = dwarf.unit(header)?;
+        let mut entries = unit.entries();
+        while let Some((_, entry)) = entries.next_dfs()? {
+            if entry.tag() != DW_TAG_structure_type && entry.tag() != DW_TAG_typedef {
+                continue;
+            }
+            let Some(name) = entry.attr_value(DW_AT_name)? else { continue };
+            let name = dwarf.attr_string(&unit, name)?.to_string_lossy().into_owned();
+            let name = name.strip_suffix("_t").unwrap_or(&name);
+            let Some((known, ..)) = SIZES.iter().find(|(known, ..)| *known == name) else {
+                continue;
+            };
+            let size = match entry.attr_value(DW_AT_type)? {
+                Some(gimli::AttributeValue::UnitRef(at)) => {
+                    unit.entry(at)?.attr_value(DW_AT_byte_size)?
+                }
+                _ => entry.attr_value(DW_AT_byte_size)?,
+            };
+            found.extend(size.and_then(|size| size.udata_value()).map(|size| (*known, size)));
+        }
+    }
+    // Of two structs the attributes of the device tell more.
+    found.sort_by_key(|(name, _)| SIZES.iter().position(|(known, ..)| known == name));
+    found.dedup();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Builds `source` with the C compiler of this machine and looks at the result.
+    fn built(name: &str, flags: &[&str], source: &str) -> Abi {
+        let dir = std::env::temp_dir();
+        let at = |end: &str| dir.join(format!("urma-abi-{}-{name}{end}", std::process::id()));
+        let (input, output) = (at(".c"), at(".so"));
+        fs::write(&input, source).unwrap();
+        let done = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .args([&output, &input])
+            .args(flags)
+            .status()
+            .unwrap();
+        assert!(done.success());
+        let abi = of(&output).unwrap();
+        fs::remove_file(input).unwrap();
+        fs::remove_file(output).unwrap();
+        abi
+    }
+
+    #[test]
+    fn markers_and_sizes_tell_the_release() {
+        let marked = "void urma_init_abi_25_12_0_b081(void); void f(void) \
+                      { urma_init_abi_25_12_0_b081(); }";
+        assert_eq!(built("marked", &[], marked).release, Some("25.12.0.B081"));
+        let sized = "typedef struct { char bytes[496]; } urma_device_attr_t; \
+                     struct urma_rjetty { char bytes[72]; }; \
+                     urma_device_attr_t a; struct urma_rjetty r;";
+        let abi = built("sized", &["-g"], sized);
+        assert_eq!((abi.release, &*abi.because), (Some("26.06"), "urma_device_attr has 496 bytes"));
+        assert_eq!(built("bare", &["-g0"], sized).release, None);
+        let other = "struct urma_rjetty { char bytes[56]; }; struct urma_rjetty r;";
+        let abi = built("other", &["-g"], other);
+        assert_eq!(abi.release, None);
+        assert!(abi.because.contains("no known release"), "{abi:?}");
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(of(Path::new("/etc/hostname")).is_err());
+        assert!(of(Path::new("/nowhere")).is_err());
+    }
+}
