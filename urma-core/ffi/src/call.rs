@@ -26,7 +26,9 @@ impl Code {
     pub(crate) const EAGAIN: Self = Self(libc::EAGAIN);
     pub(crate) const ENOMEM: Self = Self(libc::ENOMEM);
     pub(crate) const EEXIST: Self = Self(libc::EEXIST);
+    pub(crate) const EFAULT: Self = Self(libc::EFAULT);
     pub(crate) const ENODEV: Self = Self(libc::ENODEV);
+    pub(crate) const ETIMEDOUT: Self = Self(libc::ETIMEDOUT);
     pub(crate) const EINVAL: Self = Self(libc::EINVAL);
     /// What a software device cannot mean.
     pub(crate) const ENOTSUP: Self = Self(libc::EOPNOTSUPP);
@@ -166,6 +168,13 @@ pub(crate) fn negative_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
 /// A call without an answer; a refusal is in `errno` and in the log.
 pub(crate) fn nothing(f: impl FnOnce() -> Answer) {
     if let Err(code) = guarded(f) {
+        code.set_errno();
+    }
+}
+
+/// As [`nothing`], for calls that need no library.
+pub(crate) fn nothing_in_child(f: impl FnOnce() -> Answer) {
+    if let Err(code) = unguarded_by_fork(f) {
         code.set_errno();
     }
 }

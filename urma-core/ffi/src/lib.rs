@@ -4,7 +4,7 @@
 //!
 //! Rooms, each of which knows those after it only: `face` (the exported functions: checks, dispatch
 //! through the provider's tables, book-keeping), `udma` (the built-in provider), `convert` (values),
-//! `log` (lines for callbacks), `call` (the door for calls from C), `slab` and `latch` (memory of
+//! `log` (lines for callbacks), `perf` (how long calls take), `call` (the door for calls from C), `slab` and `latch` (memory of
 //! objects), `abi` (layouts).
 
 pub mod abi;
@@ -13,5 +13,6 @@ mod convert;
 pub mod face;
 mod latch;
 mod log;
+mod perf;
 mod slab;
 mod udma;

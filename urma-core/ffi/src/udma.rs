@@ -8,7 +8,9 @@
 //!
 //! One file per noun; `context` holds what the others share.
 
+pub(crate) mod address;
 pub(crate) mod context;
+pub(crate) mod ctl;
 pub(crate) mod device;
 pub(crate) mod event;
 pub(crate) mod group;
@@ -19,9 +21,12 @@ pub(crate) mod jfce;
 pub(crate) mod jfr;
 pub(crate) mod jfs;
 pub(crate) mod kind;
+pub(crate) mod notifier;
+pub(crate) mod path;
 pub(crate) mod poll;
 pub(crate) mod post;
 pub(crate) mod segment;
 pub(crate) mod table;
 pub(crate) mod target;
+pub(crate) mod target_ex;
 pub(crate) mod token;

@@ -6,6 +6,7 @@ use core::ffi::c_int;
 
 use crate::{
     abi::{
+        UB_JETTY_POST_RECV, UB_JETTY_POST_SEND, UB_JFS_POST_SEND, UB_POLL_JFC, UB_POST_JFR_RECV,
         URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_WRITE, urma_cr_t, urma_jetty_t, urma_jfc_t,
         urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_flag_t, urma_jfs_wr_t, urma_jfs_wr_u,
         urma_opcode_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t, urma_status_t,
@@ -17,6 +18,7 @@ use crate::{
         dispatch::{home, op},
         jfc::as_set,
     },
+    perf::Span,
     udma::kind,
 };
 
@@ -28,6 +30,7 @@ pub unsafe extern "C" fn urma_post_jfs_wr(
     bad_wr: *mut *mut urma_jfs_wr_t,
 ) -> urma_status_t {
     call::status(|| {
+        let _span = Span::of(UB_JFS_POST_SEND);
         let jfs = object::<kind::Jfs>(jfs)?;
         call::place(wr)?;
         call::place(bad_wr)?;
@@ -45,6 +48,7 @@ pub unsafe extern "C" fn urma_post_jfr_wr(
     bad_wr: *mut *mut urma_jfr_wr_t,
 ) -> urma_status_t {
     call::status(|| {
+        let _span = Span::of(UB_POST_JFR_RECV);
         let jfr = object::<kind::Jfr>(jfr)?;
         call::place(wr)?;
         call::place(bad_wr)?;
@@ -62,6 +66,7 @@ pub unsafe extern "C" fn urma_post_jetty_send_wr(
     bad_wr: *mut *mut urma_jfs_wr_t,
 ) -> urma_status_t {
     call::status(|| {
+        let _span = Span::of(UB_JETTY_POST_SEND);
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(wr)?;
         call::place(bad_wr)?;
@@ -79,6 +84,7 @@ pub unsafe extern "C" fn urma_post_jetty_recv_wr(
     bad_wr: *mut *mut urma_jfr_wr_t,
 ) -> urma_status_t {
     call::status(|| {
+        let _span = Span::of(UB_JETTY_POST_RECV);
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(wr)?;
         call::place(bad_wr)?;
@@ -96,6 +102,7 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr: *mut urma_cr_t,
 ) -> c_int {
     call::count(|| {
+        let _span = Span::of(UB_POLL_JFC);
         let jfc = object::<kind::Jfc>(jfc)?;
         call::place(cr)?;
         if cr_cnt < 0 {

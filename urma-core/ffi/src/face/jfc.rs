@@ -8,13 +8,15 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::{
-        urma_context_t, urma_jfc_attr_t, urma_jfc_cfg_t, urma_jfc_t, urma_jfce_t, urma_status_t,
+        UB_ACK_JFC, UB_REARM_JFC, UB_WAIT_JFC, urma_context_t, urma_jfc_attr_t, urma_jfc_cfg_t,
+        urma_jfc_t, urma_jfce_t, urma_status_t,
     },
     call::{self, Answer, Code, made, object},
     face::{
         batch,
         dispatch::{caps, drop_one, home, op, release, retain},
     },
+    perf::Span,
     udma::kind,
 };
 
@@ -121,6 +123,7 @@ pub unsafe extern "C" fn urma_rearm_jfc(
     solicited_only: bool,
 ) -> urma_status_t {
     call::status(|| {
+        let _span = Span::of(UB_REARM_JFC);
         let jfc = object::<kind::Jfc>(jfc)?;
         let rearm = op!(home(jfc), rearm_jfc);
         // SAFETY: a live queue.
@@ -138,6 +141,7 @@ pub unsafe extern "C" fn urma_wait_jfc(
     jfc: *mut *mut urma_jfc_t,
 ) -> c_int {
     call::count(|| {
+        let _span = Span::of(UB_WAIT_JFC);
         let jfce = object::<kind::Jfce>(jfce)?;
         call::place(jfc)?;
         if jfc_cnt == 0 {
@@ -158,6 +162,7 @@ pub(super) fn as_set(count: c_int) -> Answer<c_int> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u32, jfc_cnt: u32) {
     call::nothing(|| {
+        let _span = Span::of(UB_ACK_JFC);
         let first = call::place(jfc)?;
         call::place(nevents)?;
         if jfc_cnt == 0 {

@@ -64,6 +64,10 @@ impl Line {
         }
     }
 
+    pub(super) fn write_bytes(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.push(*byte));
+    }
+
     pub(super) fn text(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -8,7 +8,7 @@ use std::{ffi::CString, io::Write};
 
 use urma_mem::sync::{AtomicUsize, Ordering};
 
-use super::line::Line;
+use super::{Place, line::Line};
 use crate::abi::{urma_loc_log_cb, urma_log_cb_t};
 
 /// Addresses of the callbacks; 0: none. At most one is set.
@@ -53,14 +53,19 @@ pub(super) struct Origin {
 
 /// Hands a line on.
 pub(super) fn give(level: u32, line: &mut Line, origin: Origin) {
+    let (file, function) = (c_text(origin.file), c_text(origin.function));
+    let number = c_int::try_from(origin.line).unwrap_or(0);
+    give_at(level, line, (&file, &function, number));
+}
+
+/// [`give`], of a line that C code wrote.
+pub(super) fn give_at(level: u32, line: &mut Line, (file, function, number): Place<'_>) {
     if IS_CALLING.replace(true) {
         return;
     }
     let _done = Done;
     let level = c_int::try_from(level).unwrap_or(c_int::MAX);
     if let Some(call) = located() {
-        let (file, function) = (c_text(origin.file), c_text(origin.function));
-        let number = c_int::try_from(origin.line).unwrap_or(0);
         // SAFETY: the program's function, with strings that live until it returns.
         unsafe { call(level, file.as_ptr(), function.as_ptr(), number, line.as_mut_ptr()) };
     } else if let Some(call) = plain() {

@@ -21,7 +21,9 @@ use crate::{
     udma::{
         event::{About, Events},
         hardware::Hardware,
-        kind, table,
+        kind,
+        path::Handles,
+        table,
     },
 };
 
@@ -34,6 +36,7 @@ pub(crate) struct Ctx {
     pub(crate) owner: Owner,
     pub(crate) events: Arc<Events>,
     names: Mutex<Names>,
+    handles: Mutex<Handles>,
 }
 
 /// Objects by the numbers that the device knows them by.
@@ -53,6 +56,10 @@ pub(crate) enum Queue {
 }
 
 impl Ctx {
+    pub(crate) fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,7 +172,14 @@ pub(crate) unsafe extern "C" fn create_context(
         public.eid_index = eid_index;
         public.uasid = core.uasid();
         *public.r#ref.atomic_cnt.get_mut() = 1;
-        let ctx = Arc::new(Ctx { core, hardware, owner, events, names: Mutex::default() });
+        let ctx = Arc::new(Ctx {
+            core,
+            hardware,
+            owner,
+            events,
+            names: Mutex::default(),
+            handles: Mutex::default(),
+        });
         ctx.hardware.add_context(&ctx);
         Ok(fresh.publish(owner, public, ctx).public())
     })
@@ -176,10 +190,10 @@ pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma
     call::status(|| {
         delete::<kind::Context>(ctx, |own| {
             let alone = alone(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
-            let Ctx { core, hardware, owner, events, names } = alone;
+            let Ctx { core, hardware, owner, events, names, handles } = alone;
             core.delete().map_err(|refused| {
                 let (core, code) = (*refused.object, refused.status.into());
-                Box::new((Arc::new(Ctx { core, hardware, owner, events, names }), code))
+                Box::new((Arc::new(Ctx { core, hardware, owner, events, names, handles }), code))
             })
         })
     })

@@ -11,8 +11,8 @@ use crate::{
     slab::{Exclusive, Kind, Named},
     udma::{
         context::Ctx, device::DeviceOwn, group::GroupOwn, jetty::JettyOwn, jfc::JfcOwn,
-        jfce::JfceOwn, jfr::JfrOwn, jfs::JfsOwn, segment::SegmentOwn, target::TargetOwn,
-        token::TokenOwn,
+        jfce::JfceOwn, jfr::JfrOwn, jfs::JfsOwn, notifier::NotifierOwn, segment::SegmentOwn,
+        target::TargetOwn, token::TokenOwn,
     },
 };
 
@@ -57,4 +57,6 @@ kinds! {
     Segment = 10, urma_target_seg_t, SegmentOwn, Named;
     /// `urma_token_id_t`.
     TokenId = 11, urma_token_id_t, TokenOwn, Exclusive;
+    /// `urma_notifier_t`.
+    Notifier = 12, urma_notifier_t, Arc<NotifierOwn>, Exclusive;
 }

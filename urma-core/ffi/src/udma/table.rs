@@ -10,7 +10,8 @@ use core::cell::UnsafeCell;
 use std::sync::OnceLock;
 
 use super::{
-    context, device, event, group, jetty, jfc, jfce, jfr, jfs, poll, post, segment, target, token,
+    address, context, ctl, device, event, group, jetty, jfc, jfce, jfr, jfs, notifier, path, poll,
+    post, segment, target, target_ex, token,
 };
 use crate::{
     abi::{urma_ops_t, urma_provider_attr_t, urma_provider_ops_t},
@@ -62,7 +63,34 @@ fn all() -> urma_ops_t {
     targets(&mut ops);
     memory(&mut ops);
     data(&mut ops);
+    paths(&mut ops);
     ops
+}
+
+fn paths(ops: &mut urma_ops_t) {
+    ops.get_tp_list = Some(path::get_tp_list);
+    ops.set_tp_attr = Some(path::set_tp_attr);
+    ops.get_tp_attr = Some(path::get_tp_attr);
+    ops.get_tpn = Some(path::get_tpn);
+    ops.modify_tp = Some(path::modify_tp);
+    ops.import_jetty_ex = Some(target_ex::import_jetty_ex);
+    ops.import_jfr_ex = Some(target_ex::import_jfr_ex);
+    ops.bind_jetty_ex = Some(target_ex::bind_jetty_ex);
+    ops.advise_jfr_async = Some(target_ex::advise_jfr_async);
+    ops.advise_jetty_async = Some(target_ex::advise_jetty_async);
+    ops.create_notifier = Some(notifier::create_notifier);
+    ops.delete_notifier = Some(notifier::delete_notifier);
+    ops.wait_notify = Some(notifier::wait_notify);
+    ops.ack_notify = Some(notifier::ack_notify);
+    ops.import_jetty_async = Some(notifier::import_jetty_async);
+    ops.unimport_jetty_async = Some(target::unimport);
+    ops.bind_jetty_async = Some(notifier::bind_jetty_async);
+    ops.unbind_jetty_async = Some(target::unbind_jetty);
+    ops.get_eid_by_ip = Some(address::get_eid_by_ip);
+    ops.get_ip_by_eid = Some(address::get_ip_by_eid);
+    ops.get_smac = Some(address::get_smac);
+    ops.get_dmac = Some(address::get_dmac);
+    ops.user_ctl = Some(ctl::user_ctl);
 }
 
 fn completion(ops: &mut urma_ops_t) {

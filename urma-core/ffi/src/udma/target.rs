@@ -30,6 +30,12 @@ pub(crate) struct TargetOwn {
     _ctx: Arc<Ctx>,
 }
 
+impl TargetOwn {
+    pub(crate) fn new(core: TargetJetty, ctx: &Arc<Ctx>) -> Self {
+        Self { core, _ctx: Arc::clone(ctx) }
+    }
+}
+
 pub(crate) unsafe extern "C" fn import_jetty(
     ctx: *mut urma_context_t,
     rjetty: *mut urma_rjetty_t,
@@ -66,7 +72,7 @@ pub(crate) unsafe extern "C" fn import_jfr(
 ///
 /// # Safety
 /// `token`, unless NULL, points to one.
-unsafe fn token_of(token: *const urma_token_t) -> Answer<urma_token_t> {
+pub(crate) unsafe fn token_of(token: *const urma_token_t) -> Answer<urma_token_t> {
     if token.is_null() {
         return Ok(urma_token_t { token: 0 });
     }
@@ -81,6 +87,18 @@ fn import(
 ) -> Answer<*mut urma_target_jetty_t> {
     let own = ctx_of(ctx)?;
     let core = own.core.import_jetty(&remote(from)?)?;
+    let public = public(ctx, from, policy, &core);
+    let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
+    Ok(fresh.publish(own.owner, public, TargetOwn::new(core, &own)).public())
+}
+
+/// What C programs see of a target.
+pub(crate) fn public(
+    ctx: *mut urma_context_t,
+    from: &Remote,
+    policy: u32,
+    core: &TargetJetty,
+) -> urma_target_jetty_t {
     let target = core.target();
     let mut public: urma_target_jetty_t = zeroed();
     public.urma_ctx = ctx;
@@ -93,9 +111,7 @@ fn import(
     public.flag.set_order_type(target.order as u32);
     public.policy = policy;
     public.tp_type = from.tp;
-    let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
-    let target = TargetOwn { core, _ctx: Arc::clone(&own) };
-    Ok(fresh.publish(own.owner, public, target).public())
+    public
 }
 
 /// `unimport_jetty` and `unimport_jfr`. A jetty that is bound to it stays bound.

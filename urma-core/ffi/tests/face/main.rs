@@ -4,6 +4,7 @@
 //! what the program said. Each program is its own process, so that each starts without a library
 //! that runs.
 
+mod families;
 mod symbols;
 
 use std::{

@@ -1,0 +1,102 @@
+//! Network addresses, MACs.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use crate::{
+    abi::{urma_context_t, urma_eid_t, urma_net_addr_info_t, urma_net_addr_t, urma_status_t},
+    call::{self, Code, object},
+    convert::name::eid,
+    face::{
+        device::{give, take_back},
+        dispatch::op,
+    },
+    udma::{address::net_addr, kind},
+};
+
+/// The addresses of a device, in an array that `urma_free_net_addr_list` frees: the one of the
+/// context's EID.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_net_addr_list(
+    ctx: *mut urma_context_t,
+    cnt: *mut u32,
+) -> *mut urma_net_addr_info_t {
+    call::pointer(|| {
+        let (ctx, count) = (object::<kind::Context>(ctx)?, call::place(cnt)?);
+        // SAFETY: a live context.
+        let of = eid(unsafe { (*ctx.as_ptr()).eid });
+        let list = give(&[urma_net_addr_info_t { netaddr: net_addr(of), index: 0 }])?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { count.write(1) };
+        Ok(list)
+    })
+}
+
+/// Frees a list; NULL is none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_free_net_addr_list(net_addr_list: *mut urma_net_addr_info_t) {
+    // SAFETY: memory that `give` made, or NULL.
+    unsafe { take_back(net_addr_list.cast()) };
+}
+
+/// The EID of the node with this IPv4 or IPv6 address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_eid_by_ip(
+    ctx: *const urma_context_t,
+    net_addr: *const urma_net_addr_t,
+    eid: *mut urma_eid_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(net_addr.cast_mut())?;
+        call::place(eid)?;
+        let find = op!(ctx.as_ptr(), get_eid_by_ip);
+        // SAFETY: a live context, and the caller's address and place.
+        Code::from_c(unsafe { find(ctx.as_ptr(), net_addr, eid) })
+    })
+}
+
+/// The address of the node with this EID.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_ip_by_eid(
+    ctx: *const urma_context_t,
+    eid: *const urma_eid_t,
+    net_addr: *mut urma_net_addr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(eid.cast_mut())?;
+        call::place(net_addr)?;
+        let find = op!(ctx.as_ptr(), get_ip_by_eid);
+        // SAFETY: a live context, and the caller's EID and place.
+        Code::from_c(unsafe { find(ctx.as_ptr(), eid, net_addr) })
+    })
+}
+
+/// The MAC of this node: six bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_smac(ctx: *const urma_context_t, mac: *mut u8) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(mac)?;
+        let get = op!(ctx.as_ptr(), get_smac);
+        // SAFETY: a live context, and six bytes of the caller's.
+        Code::from_c(unsafe { get(ctx.as_ptr(), mac) })
+    })
+}
+
+/// The MAC of the node with this address: six bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_dmac(
+    ctx: *const urma_context_t,
+    net_addr: *const urma_net_addr_t,
+    mac: *mut u8,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(net_addr.cast_mut())?;
+        call::place(mac)?;
+        let get = op!(ctx.as_ptr(), get_dmac);
+        // SAFETY: a live context, the caller's address, and six bytes of the caller's.
+        Code::from_c(unsafe { get(ctx.as_ptr(), net_addr, mac) })
+    })
+}

@@ -1,0 +1,35 @@
+//! Calls that a device defines.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use crate::{
+    abi::{urma_context_t, urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t},
+    call::{self, Code, object},
+    face::dispatch::op,
+    udma::kind,
+};
+
+/// Asks the device something of its own. `URMA_ENOPERM`: it has no such opcode. `URMA_FAIL`: it
+/// refuses, or does not support it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_user_ctl(
+    ctx: *mut urma_context_t,
+    r#in: *mut urma_user_ctl_in_t,
+    out: *mut urma_user_ctl_out_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(r#in)?;
+        call::place(out)?;
+        let ctl = op!(ctx.as_ptr(), user_ctl);
+        // SAFETY: a live context, and the caller's arguments.
+        match Code::from_c(unsafe { ctl(ctx.as_ptr(), r#in, out) }) {
+            Err(Code::ENOPERM) => Err(Code::ENOPERM),
+            Err(code) => {
+                tracing::error!(target: "urma", status = code.status(), "user_ctl failed");
+                Err(Code::FAIL)
+            }
+            Ok(()) => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,219 @@
+//! Notifiers; imports and bindings that end later.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::{ffi::c_int, ptr::NonNull};
+use std::collections::BTreeMap;
+
+use crate::{
+    abi::{
+        URMA_IMPORT_JETTY_NOTIFY, urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t,
+        urma_rjetty_t, urma_status_t, urma_target_jetty_t, urma_token_t,
+    },
+    call::{self, Code, made, object},
+    face::{
+        dispatch::{home, op, release, retain},
+        jfc::as_set,
+        target::{bindable, check},
+    },
+    latch::Latch,
+    udma::kind,
+};
+
+/// Targets of each notifier that a context counts and nobody was told of, by its address.
+static UNTOLD: Latch<BTreeMap<usize, usize>> = Latch::new(BTreeMap::new());
+
+fn forget(notifier: NonNull<urma_notifier_t>) -> usize {
+    let addr = notifier.as_ptr().addr();
+    UNTOLD.with(|untold| untold.remove(&addr)).unwrap_or_default()
+}
+
+fn begin(notifier: NonNull<urma_notifier_t>) {
+    let addr = notifier.as_ptr().addr();
+    UNTOLD.with(|untold| *untold.entry(addr).or_default() += 1);
+}
+
+/// Whether one was under way.
+fn end(notifier: NonNull<urma_notifier_t>) -> bool {
+    let addr = notifier.as_ptr().addr();
+    UNTOLD.with(|untold| {
+        let count = untold.get_mut(&addr).filter(|count| **count > 0);
+        count.map(|count| *count -= 1).is_some()
+    })
+}
+
+/// A notifier; `fd` is readable while a notice waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let create = op!(ctx.as_ptr(), create_notifier);
+        // SAFETY: a live context.
+        let notifier = made(unsafe { create(ctx.as_ptr()) })?;
+        // What an earlier one at this address left, in a process that was forked meanwhile.
+        forget(notifier);
+        retain(ctx);
+        Ok(notifier.as_ptr())
+    })
+}
+
+/// Deletes a notifier; who waits on it returns. Targets that nobody was told of are forgotten.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
+    call::status(|| {
+        let notifier = object::<kind::Notifier>(notifier)?;
+        let ctx = home(notifier);
+        let delete = op!(ctx, delete_notifier);
+        // SAFETY: a live notifier.
+        Code::from_c(unsafe { delete(notifier.as_ptr()) })?;
+        (0..forget(notifier)).for_each(|_| release(ctx));
+        release(ctx);
+        Ok(())
+    })
+}
+
+/// Takes up to `cnt` notices; waits `timeout` milliseconds for the first, below 0 until one comes or
+/// the notifier is deleted. How many, or -1 with `errno`. After a notice of a failed import the
+/// target does not exist.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_wait_notify(
+    notifier: *mut urma_notifier_t,
+    cnt: u32,
+    notify: *mut urma_notify_t,
+    timeout: c_int,
+) -> c_int {
+    call::count(|| {
+        let notifier = object::<kind::Notifier>(notifier)?;
+        call::place(notify)?;
+        if cnt == 0 {
+            return Ok(0);
+        }
+        let ctx = home(notifier);
+        let wait = op!(ctx, wait_notify);
+        let ack = op!(ctx, ack_notify);
+        // SAFETY: a live notifier, and the caller's array.
+        let count = as_set(unsafe { wait(notifier.as_ptr(), cnt, notify, timeout) })?;
+        let given = u32::try_from(count).map_err(|_| Code::FAIL)?;
+        for index in 0..given as usize {
+            // SAFETY: inside the caller's array.
+            let place = unsafe { notify.add(index) };
+            // SAFETY: written by the provider.
+            told(notifier, ctx, unsafe { &*place });
+        }
+        // SAFETY: the notices just written.
+        unsafe { ack(given, notify) };
+        Ok(count)
+    })
+}
+
+/// The program knows of it: a target that exists counts on, another does not.
+fn told(notifier: NonNull<urma_notifier_t>, ctx: *mut urma_context_t, notice: &urma_notify_t) {
+    if notice.r#type != URMA_IMPORT_JETTY_NOTIFY {
+        return;
+    }
+    if end(notifier) && notice.status != 0 {
+        release(ctx);
+    }
+}
+
+/// Acknowledges notices. [`urma_wait_notify`] has done it, as in the original: this checks its
+/// arguments.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_ack_notify(
+    ctx: *mut urma_context_t,
+    _cnt: u32,
+    notify: *mut urma_notify_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(notify)?;
+        op!(ctx.as_ptr(), ack_notify);
+        Ok(())
+    })
+}
+
+/// Imports a jetty or group without waiting for its node. The target may be used when a notice says
+/// that it exists; `timeout` milliseconds, 0 for the device's own limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_import_jetty_async(
+    notifier: *mut urma_notifier_t,
+    rjetty: *const urma_rjetty_t,
+    token_value: *const urma_token_t,
+    user_ctx: u64,
+    timeout: c_int,
+) -> *mut urma_target_jetty_t {
+    call::pointer(|| {
+        let notifier = object::<kind::Notifier>(notifier)?;
+        let ctx = home(notifier);
+        let import = op!(ctx, import_jetty_async);
+        // SAFETY: the caller's description.
+        let of = unsafe { call::value(rjetty) }?;
+        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
+        let ctx = object::<kind::Context>(ctx)?;
+        retain(ctx);
+        begin(notifier);
+        // SAFETY: a live notifier, and the caller's description and token.
+        let target = unsafe { import(notifier.as_ptr(), rjetty, token_value, user_ctx, timeout) };
+        let Some(target) = NonNull::new(target) else {
+            end(notifier);
+            release(ctx.as_ptr());
+            return Err(Code::AS_SET);
+        };
+        Ok(target.as_ptr())
+    })
+}
+
+/// Forgets a target that was imported asynchronously.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_unimport_jetty_async(
+    tjetty: *mut urma_target_jetty_t,
+) -> urma_status_t {
+    call::status(|| {
+        let target = object::<kind::Target>(tjetty)?;
+        let ctx = home(target);
+        let unimport = op!(ctx, unimport_jetty_async);
+        // SAFETY: a live target.
+        Code::from_c(unsafe { unimport(target.as_ptr()) })?;
+        release(ctx);
+        Ok(())
+    })
+}
+
+/// `urma_bind_jetty`; a notice tells how it went.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_bind_jetty_async(
+    notifier: *mut urma_notifier_t,
+    jetty: *mut urma_jetty_t,
+    tjetty: *mut urma_target_jetty_t,
+    user_ctx: u64,
+    timeout: c_int,
+) -> urma_status_t {
+    call::status(|| {
+        let notifier = object::<kind::Notifier>(notifier)?;
+        let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
+        bindable(jetty, target)?;
+        let bind = op!(home(jetty), bind_jetty_async);
+        let (notifier, jetty, target) = (notifier.as_ptr(), jetty.as_ptr(), target.as_ptr());
+        // SAFETY: all live.
+        Code::from_c(unsafe { bind(notifier, jetty, target, user_ctx, timeout) })
+    })
+}
+
+/// Undoes a binding. `URMA_EINVAL`: not bound. `URMA_ENOPERM`: not RC.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> urma_status_t {
+    call::status(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        // SAFETY: a live jetty.
+        let of = unsafe { &*jetty.as_ptr() };
+        if of.remote_jetty.is_null() {
+            return Err(Code::EINVAL);
+        }
+        if of.jetty_cfg.jfs_cfg.trans_mode != crate::abi::URMA_TM_RC {
+            return Err(Code::ENOPERM);
+        }
+        let unbind = op!(home(jetty), unbind_jetty_async);
+        // SAFETY: a live jetty.
+        Code::from_c(unsafe { unbind(jetty.as_ptr()) })
+    })
+}

@@ -1,0 +1,113 @@
+//! Transport paths: handles, attributes, numbers.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::c_int;
+
+use crate::{
+    abi::{
+        URMA_TM_RC, URMA_TM_RM, URMA_TM_UM, urma_context_t, urma_get_tp_cfg_t, urma_jetty_t,
+        urma_status_t, urma_tp_attr_mask_t, urma_tp_attr_t, urma_tp_attr_value_t, urma_tp_cfg_t,
+        urma_tp_info_t,
+    },
+    call::{self, Code, object},
+    face::dispatch::{home, op},
+    udma::kind,
+};
+
+/// The bit that programs must not set: the device's UDP setting of all paths.
+const GLOBAL: u32 = 1 << 16;
+
+/// Handles of the paths from this node to `peer_eid`: at most `*tp_cnt`, which becomes their number.
+/// The flag chooses kinds; without one, all that serve the mode: RTP and CTP, or UTP for UM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_tp_list(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_get_tp_cfg_t,
+    tp_cnt: *mut u32,
+    tp_list: *mut urma_tp_info_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let (count, _) = (call::place(tp_cnt)?, call::place(tp_list)?);
+        // SAFETY: the caller's wish.
+        let mode = unsafe { call::value(cfg) }?.trans_mode;
+        // SAFETY: the caller's number.
+        let room = unsafe { count.read() };
+        if room == 0 || !matches!(mode, URMA_TM_RM | URMA_TM_RC | URMA_TM_UM) {
+            return Err(Code::EINVAL);
+        }
+        let list = op!(ctx.as_ptr(), get_tp_list);
+        // SAFETY: a live context, and the caller's places.
+        Code::from_c(unsafe { list(ctx.as_ptr(), cfg, tp_cnt, tp_list) })
+    })
+}
+
+/// Sets the attributes that the bitmap names, one bit for each in the order of the struct.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_set_tp_attr(
+    ctx: *const urma_context_t,
+    tp_handle: u64,
+    tp_attr_cnt: u8,
+    tp_attr_bitmap: u32,
+    tp_attr: *const urma_tp_attr_value_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(tp_attr.cast_mut())?;
+        let set = op!(ctx.as_ptr(), set_tp_attr);
+        let bitmap = tp_attr_bitmap & !GLOBAL;
+        // SAFETY: a live context, and the caller's attributes.
+        Code::from_c(unsafe { set(ctx.as_ptr(), tp_handle, tp_attr_cnt, bitmap, tp_attr) })
+    })
+}
+
+/// The attributes that were set, their bitmap and number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_tp_attr(
+    ctx: *const urma_context_t,
+    tp_handle: u64,
+    tp_attr_cnt: *mut u8,
+    tp_attr_bitmap: *mut u32,
+    tp_attr: *mut urma_tp_attr_value_t,
+) -> urma_status_t {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(tp_attr_cnt)?;
+        call::place(tp_attr_bitmap)?;
+        call::place(tp_attr)?;
+        let get = op!(ctx.as_ptr(), get_tp_attr);
+        // SAFETY: a live context, and the caller's places.
+        Code::from_c(unsafe { get(ctx.as_ptr(), tp_handle, tp_attr_cnt, tp_attr_bitmap, tp_attr) })
+    })
+}
+
+/// Number of the path of a bound jetty, or the negative status.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_tpn(jetty: *mut urma_jetty_t) -> c_int {
+    call::negative(|| {
+        let jetty = object::<kind::Jetty>(jetty)?;
+        let tpn = op!(home(jetty), get_tpn);
+        // SAFETY: a live jetty.
+        Ok(unsafe { tpn(jetty.as_ptr()) })
+    })
+}
+
+/// Changes a path by its number; the software device does not support it (EOPNOTSUPP).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_modify_tp(
+    ctx: *mut urma_context_t,
+    tpn: u32,
+    cfg: *mut urma_tp_cfg_t,
+    attr: *mut urma_tp_attr_t,
+    mask: urma_tp_attr_mask_t,
+) -> c_int {
+    call::status(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        call::place(cfg)?;
+        call::place(attr)?;
+        let modify = op!(ctx.as_ptr(), modify_tp);
+        // SAFETY: a live context, and the caller's arguments.
+        Code::from_c(unsafe { modify(ctx.as_ptr(), tpn, cfg, attr, mask) })
+    })
+}

@@ -1,0 +1,85 @@
+//! Performance counters.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::c_char;
+
+use crate::{
+    abi::{urma_perf_record_type_t, urma_status_t},
+    call::{self, Code},
+    perf,
+};
+
+/// Starts to count, from zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_start_perf() -> urma_status_t {
+    call::status(|| {
+        perf::start();
+        Ok(())
+    })
+}
+
+/// Stops to count; without a start it does nothing, and succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_stop_perf() -> urma_status_t {
+    call::status(|| {
+        perf::stop();
+        Ok(())
+    })
+}
+
+/// The table as text with a zero at its end. `length` says how many bytes there are room for, and
+/// how many were written. `URMA_EINVAL`: less room than that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_perf_info(
+    perf_buf: *mut c_char,
+    length: *mut u32,
+) -> urma_status_t {
+    call::status(|| {
+        let (to, length) = (call::place(perf_buf)?, call::place(length)?);
+        // SAFETY: the caller's number.
+        let room = unsafe { length.read() };
+        let text = perf::table();
+        let needed = u32::try_from(text.len() + 1).map_err(|_| Code::FAIL)?;
+        if room < needed {
+            return Err(Code::EINVAL);
+        }
+        // SAFETY: the caller's buffer of `room` bytes.
+        unsafe { to.as_ptr().cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        // SAFETY: as above; one byte is left.
+        let end = unsafe { to.as_ptr().add(text.len()) };
+        // SAFETY: as above.
+        unsafe { end.write(0) };
+        // SAFETY: the caller's number.
+        unsafe { length.write(needed) };
+        Ok(())
+    })
+}
+
+/// Whether calls are counted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_perf_is_enabled() -> bool {
+    perf::is_on()
+}
+
+/// Now, for [`urma_step_perf`]: nanoseconds. `URMA_ENOPERM` while nothing is counted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_get_perf_timestamp() -> u64 {
+    if perf::is_on() { perf::now_ns() } else { u64::from(Code::ENOPERM.status().unsigned_abs()) }
+}
+
+/// Counts a call of `type` that took `delta`, a difference of two timestamps. `URMA_ENOPERM`: not
+/// started. `URMA_EINVAL`: no such type, or less than 20 ns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_step_perf(
+    r#type: urma_perf_record_type_t,
+    delta: u64,
+) -> urma_status_t {
+    call::status(|| perf::step(r#type, delta))
+}
+
+/// A bonding provider says that it moved to another path: the `retry_count` of the table.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_ubagg_switch_inc() {
+    perf::switched();
+}

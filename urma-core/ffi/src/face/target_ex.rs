@@ -1,0 +1,128 @@
+//! Imports and bindings by a named path, advice that calls back, writes to a chip.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::c_void;
+
+use crate::{
+    abi::{
+        URMA_TM_RM, urma_active_tp_cfg_t, urma_advise_async_cb_func, urma_context_t, urma_jetty_t,
+        urma_jfs_t, urma_jfs_wr_flag_t, urma_rjetty_t, urma_rjfr_t, urma_status_t,
+        urma_target_jetty_t, urma_target_seg_t, urma_token_t,
+    },
+    call::{self, Code, made, object},
+    face::{
+        data::urma_write,
+        dispatch::{home, op, retain},
+        target::{bindable, check},
+    },
+    udma::kind,
+};
+
+/// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_import_jetty_ex(
+    ctx: *mut urma_context_t,
+    rjetty: *mut urma_rjetty_t,
+    token_value: *mut urma_token_t,
+    cfg: *mut urma_active_tp_cfg_t,
+) -> *mut urma_target_jetty_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let import = op!(ctx.as_ptr(), import_jetty_ex);
+        call::place(cfg)?;
+        // SAFETY: the caller's description.
+        let of = unsafe { call::value(rjetty) }?;
+        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
+        // SAFETY: a live context, and the caller's description, token and path.
+        let target = made(unsafe { import(ctx.as_ptr(), rjetty, token_value, cfg) })?;
+        retain(ctx);
+        Ok(target.as_ptr())
+    })
+}
+
+/// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_import_jfr_ex(
+    ctx: *mut urma_context_t,
+    rjfr: *mut urma_rjfr_t,
+    token_value: *mut urma_token_t,
+    cfg: *mut urma_active_tp_cfg_t,
+) -> *mut urma_target_jetty_t {
+    call::pointer(|| {
+        let ctx = object::<kind::Context>(ctx)?;
+        let import = op!(ctx.as_ptr(), import_jfr_ex);
+        call::place(cfg)?;
+        // SAFETY: the caller's description.
+        let of = unsafe { call::value(rjfr) }?;
+        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
+        // SAFETY: a live context, and the caller's description, token and path.
+        let target = made(unsafe { import(ctx.as_ptr(), rjfr, token_value, cfg) })?;
+        retain(ctx);
+        Ok(target.as_ptr())
+    })
+}
+
+/// `urma_bind_jetty` over the path that `cfg` names; handle 0 leaves the choice.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_bind_jetty_ex(
+    jetty: *mut urma_jetty_t,
+    tjetty: *mut urma_target_jetty_t,
+    cfg: *mut urma_active_tp_cfg_t,
+) -> urma_status_t {
+    call::status(|| {
+        let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
+        call::place(cfg)?;
+        bindable(jetty, target)?;
+        let bind = op!(home(jetty), bind_jetty_ex);
+        // SAFETY: both live, and the caller's path.
+        Code::from_c(unsafe { bind(jetty.as_ptr(), target.as_ptr(), cfg) })?;
+        // SAFETY: a live jetty.
+        unsafe { (*jetty.as_ptr()).remote_jetty = target.as_ptr() };
+        Ok(())
+    })
+}
+
+/// `urma_advise_jfr`, which tells `cb_fun` how it went; `cb_arg` must not be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_advise_jfr_async(
+    jfs: *mut urma_jfs_t,
+    tjfr: *mut urma_target_jetty_t,
+    cb_fun: urma_advise_async_cb_func,
+    cb_arg: *mut c_void,
+) -> urma_status_t {
+    call::status(|| {
+        let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
+        // SAFETY: a live queue.
+        let mode = unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode };
+        // SAFETY: a live target.
+        let mode_there = unsafe { (*target.as_ptr()).trans_mode };
+        let fits = mode == URMA_TM_RM && mode_there == URMA_TM_RM && home(jfs) == home(target);
+        if !fits || cb_fun.is_none() || cb_arg.is_null() {
+            return Err(Code::EINVAL);
+        }
+        let advise = op!(home(jfs), advise_jfr_async);
+        // SAFETY: both live; the program's function and its argument.
+        Code::from_c(unsafe { advise(jfs.as_ptr(), target.as_ptr(), cb_fun, cb_arg) })
+    })
+}
+
+/// [`urma_write`] between two chips of the devices. A software device is one chip: every chip number
+/// is a hint that leads there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn urma_write_affinity(
+    jfs: *mut urma_jfs_t,
+    target_jfr: *mut urma_target_jetty_t,
+    dst_tseg: *mut urma_target_seg_t,
+    src_tseg: *mut urma_target_seg_t,
+    dst: u64,
+    src: u64,
+    len: u32,
+    flag: urma_jfs_wr_flag_t,
+    user_ctx: u64,
+    _src_chip_id: u32,
+    _dst_chip_id: u32,
+) -> urma_status_t {
+    // SAFETY: the caller's arguments.
+    unsafe { urma_write(jfs, target_jfr, dst_tseg, src_tseg, dst, src, len, flag, user_ctx) }
+}

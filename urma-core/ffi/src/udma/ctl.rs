@@ -1,0 +1,283 @@
+//! `urma_user_ctl`: what only a program that knows its device asks.
+//!
+//! *Owns*: the opcodes of UDMA devices, and those of bonding devices for the names that such a device
+//! has. *Takes*: the caller's structs, of exactly the length of their opcode. *Gives*: what a software
+//! device can mean; EOPNOTSUPP for the rest, each of which docs/c-api.md lists with its reason.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use core::{
+    ffi::{CStr, c_int},
+    ptr::NonNull,
+};
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{
+        BONDP_BONDING_LEVEL_MAX, BONDP_BONDING_MODE_MAX, BONDP_USER_CTL_DISABLE_MSN,
+        BONDP_USER_CTL_ENABLE_SEG_CACHE, BONDP_USER_CTL_GET_JFCE_FD_LIST,
+        BONDP_USER_CTL_OPCODE_GET_RJETTY, BONDP_USER_CTL_OPCODE_GET_SEG_CTX,
+        BONDP_USER_CTL_QUERY_PORT, BONDP_USER_CTL_SET_BONDING_MODE,
+        BONDP_USER_CTL_SET_BONDING_MODE_LEGACY, UDMA_U_NORMAL_JFC_TYPE,
+        UDMA_U_USER_CTL_CREATE_JFC_EX, UDMA_U_USER_CTL_CREATE_JFR_EX,
+        UDMA_U_USER_CTL_DELETE_JETTY_EX, UDMA_U_USER_CTL_DELETE_JFC_EX,
+        UDMA_U_USER_CTL_DELETE_JFR_EX, UDMA_U_USER_CTL_DELETE_JFS_EX, UDMA_U_USER_CTL_MAX,
+        UDMA_U_USER_CTL_POST_WR, UDMA_U_USER_CTL_QUERY_UE_INFO, URMA_AGGR_MODE_BALANCE,
+        bondp_get_jfce_fd_list_in_t, bondp_get_jfce_fd_list_out_t, bondp_query_port_in_t,
+        bondp_query_port_out_t, bondp_set_bonding_mode_in_t, udma_u_jfc_cfg_ex, udma_u_jfr_cfg_ex,
+        udma_u_jfs_wr_ex, udma_u_post_info, udma_u_ue_info, udma_u_wr_ex, urma_context_t,
+        urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t,
+    },
+    call::{self, Answer, Code, ours},
+    udma::{context::ctx_of, jetty, jfc, jfr, jfs, kind, post},
+};
+
+/// Names that begin so are bonding devices in programs' eyes.
+const BONDING: &[u8] = b"bonding_dev";
+
+pub(crate) unsafe extern "C" fn user_ctl(
+    ctx: *mut urma_context_t,
+    r#in: *mut urma_user_ctl_in_t,
+    out: *mut urma_user_ctl_out_t,
+) -> c_int {
+    call::status(|| {
+        let ctx = NonNull::new(ours::<kind::Context>(ctx)?.public()).ok_or(Code::EINVAL)?;
+        // SAFETY: the caller's arguments.
+        let from = unsafe { call::value(r#in) }?;
+        // SAFETY: as above.
+        let to = unsafe { call::value(out) }?;
+        if is_bonding(ctx) { bonding(ctx, from, to) } else { udma(ctx, from, to) }
+    })
+}
+
+fn is_bonding(ctx: NonNull<urma_context_t>) -> bool {
+    // SAFETY: a live context names its device, which outlives it.
+    let dev = unsafe { (*ctx.as_ptr()).dev };
+    // SAFETY: as above.
+    let name = unsafe { &raw const (*dev).name };
+    // SAFETY: it ends with a zero byte.
+    unsafe { CStr::from_ptr(name.cast()) }.to_bytes().starts_with(BONDING)
+}
+
+/// The caller's struct.
+fn input<T: Copy>(from: urma_user_ctl_in_t) -> Answer<T> {
+    if from.len as usize != size_of::<T>() {
+        return Err(Code::EINVAL);
+    }
+    let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
+    // SAFETY: the caller says that its struct is there; NULL and misaligned are refused.
+    unsafe { call::value(core::ptr::with_exposed_provenance::<T>(addr)) }
+}
+
+/// The caller's place.
+fn output<T>(to: urma_user_ctl_out_t) -> Answer<NonNull<T>> {
+    if (to.len as usize) < size_of::<T>() {
+        return Err(Code::EINVAL);
+    }
+    let addr = usize::try_from(to.addr).map_err(|_| Code::EINVAL)?;
+    call::place(core::ptr::with_exposed_provenance_mut::<T>(addr))
+}
+
+/// One object more or less that the context counts.
+fn count(ctx: NonNull<urma_context_t>, is_more: Step) {
+    // SAFETY: a live context.
+    let users = unsafe { &(*ctx.as_ptr()).r#ref.atomic_cnt };
+    match is_more {
+        Step::More => users.fetch_add(1, Ordering::AcqRel),
+        Step::Less => users.fetch_sub(1, Ordering::AcqRel),
+    };
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    More,
+    Less,
+}
+
+type In = urma_user_ctl_in_t;
+type Out = urma_user_ctl_out_t;
+
+fn udma(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    match from.opcode {
+        UDMA_U_USER_CTL_CREATE_JFR_EX => create_jfr(ctx, from, to),
+        UDMA_U_USER_CTL_DELETE_JFR_EX => remove(ctx, from, jfr::delete_jfr),
+        UDMA_U_USER_CTL_CREATE_JFC_EX => create_jfc(ctx, from, to),
+        UDMA_U_USER_CTL_DELETE_JFC_EX => remove(ctx, from, jfc::delete_jfc),
+        UDMA_U_USER_CTL_DELETE_JFS_EX => remove(ctx, from, jfs::delete_jfs),
+        UDMA_U_USER_CTL_DELETE_JETTY_EX => remove(ctx, from, jetty::delete_jetty),
+        UDMA_U_USER_CTL_POST_WR => post_wr(from, to),
+        UDMA_U_USER_CTL_QUERY_UE_INFO => {
+            // One entity, on the only die of the only chip.
+            let info = udma_u_ue_info { ue_id: 0, chip_id: 0, die_id: 0 };
+            // SAFETY: a place of the caller's for one.
+            unsafe { output::<udma_u_ue_info>(to)?.write(info) };
+            Ok(())
+        }
+        opcode if opcode < UDMA_U_USER_CTL_MAX => Err(Code::ENOTSUP),
+        _ => Err(Code::ENOPERM),
+    }
+}
+
+/// A JFR whose rings are the device's. Rings in the caller's memory are not supported.
+fn create_jfr(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    let mut cfg = input::<udma_u_jfr_cfg_ex>(from)?;
+    let to = output(to)?;
+    if cfg.cstm_cfg.flag.value != 0 {
+        return Err(Code::ENOTSUP);
+    }
+    // SAFETY: a live context, and a configuration of this function.
+    give(ctx, to, unsafe { jfr::create_jfr(ctx.as_ptr(), &raw mut cfg.base_cfg) })
+}
+
+/// A JFC that programs poll. Those for other engines on the chip are not supported.
+fn create_jfc(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    let mut cfg = input::<udma_u_jfc_cfg_ex>(from)?;
+    let to = output(to)?;
+    if cfg.jfc_mode != UDMA_U_NORMAL_JFC_TYPE {
+        return Err(Code::ENOTSUP);
+    }
+    // SAFETY: a live context, and a configuration of this function.
+    give(ctx, to, unsafe { jfc::create_jfc(ctx.as_ptr(), &raw mut cfg.base_cfg) })
+}
+
+fn give<T>(ctx: NonNull<urma_context_t>, to: NonNull<*mut T>, made: *mut T) -> Answer {
+    if made.is_null() {
+        return Err(Code::EFAULT);
+    }
+    // SAFETY: a place of the caller's for one.
+    unsafe { to.write(made) };
+    count(ctx, Step::More);
+    Ok(())
+}
+
+fn remove<T>(
+    ctx: NonNull<urma_context_t>,
+    from: In,
+    delete: unsafe extern "C" fn(*mut T) -> urma_status_t,
+) -> Answer {
+    let object = input::<*mut T>(from)?;
+    if object.is_null() {
+        return Err(Code::EINVAL);
+    }
+    // SAFETY: the callee looks it up.
+    Code::from_c(unsafe { delete(object) }).map_err(|_| Code::EFAULT)?;
+    count(ctx, Step::Less);
+    Ok(())
+}
+
+/// Posts and rings. Ringing later, and reducing at the target, are not supported.
+fn post_wr(from: In, to: Out) -> Answer {
+    let wr = input::<udma_u_wr_ex>(from)?;
+    let to = output::<udma_u_post_info>(to)?;
+    let mut next = call::place(wr.wr)?.as_ptr();
+    call::place(wr.bad_wr)?;
+    let mut is_plain = wr.db_en != 0;
+    while is_plain && !next.is_null() {
+        // SAFETY: the caller's list; each request is the first member of a longer one.
+        is_plain = unsafe { (*next).reduce_en } == 0;
+        // SAFETY: as above.
+        next = unsafe { (*next).wr.next }.cast::<udma_u_jfs_wr_ex>();
+    }
+    if !is_plain {
+        return Err(Code::ENOTSUP);
+    }
+    let (first, bad) = (wr.wr.cast(), wr.bad_wr.cast());
+    // SAFETY: any bytes are a pointer.
+    let jfs = unsafe { wr.u.jfs };
+    let status = if wr.is_jetty == 0 {
+        // SAFETY: the callee looks the queue up, and the list is the caller's.
+        unsafe { post::post_jfs_wr(jfs, first, bad) }
+    } else {
+        // SAFETY: as above; both members of the union are pointers.
+        unsafe { post::post_jetty_send_wr(jfs.cast(), first, bad) }
+    };
+    Code::from_c(status).map_err(|_| Code::EFAULT)?;
+    let null = core::ptr::null_mut();
+    let info = udma_u_post_info { dwqe_addr: null, db_addr: null.cast(), ctrl: null, pi: 0 };
+    // SAFETY: a place of the caller's for one.
+    unsafe { to.write(info) };
+    Ok(())
+}
+
+fn bonding(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    match from.opcode {
+        BONDP_USER_CTL_SET_BONDING_MODE_LEGACY => {
+            let mode = input::<u32>(from)?;
+            if mode > URMA_AGGR_MODE_BALANCE { Err(Code::EINVAL) } else { set_mode(ctx, mode) }
+        }
+        BONDP_USER_CTL_SET_BONDING_MODE => {
+            let wish = input::<bondp_set_bonding_mode_in_t>(from)?;
+            let fits = wish.bonding_mode < BONDP_BONDING_MODE_MAX
+                && wish.bonding_level < BONDP_BONDING_LEVEL_MAX;
+            if fits { set_mode(ctx, wish.bonding_mode) } else { Err(Code::EINVAL) }
+        }
+        BONDP_USER_CTL_QUERY_PORT => query_port(ctx, from, to),
+        BONDP_USER_CTL_GET_JFCE_FD_LIST => fd_list(ctx, from, to),
+        // One path keeps its order without numbers to sort by, and finds segments without a cache.
+        BONDP_USER_CTL_DISABLE_MSN | BONDP_USER_CTL_ENABLE_SEG_CACHE => unused(ctx),
+        BONDP_USER_CTL_OPCODE_GET_RJETTY | BONDP_USER_CTL_OPCODE_GET_SEG_CTX => Err(Code::ENOTSUP),
+        _ => Err(Code::ENOPERM),
+    }
+}
+
+/// Modes are set before anything is made from the context.
+fn unused(ctx: NonNull<urma_context_t>) -> Answer {
+    // SAFETY: a live context.
+    let users = unsafe { &(*ctx.as_ptr()).r#ref.atomic_cnt };
+    if users.load(Ordering::Acquire) > 1 { Err(Code::EAGAIN) } else { Ok(()) }
+}
+
+/// A device of one port is the same in each mode; the context says which was asked for.
+fn set_mode(ctx: NonNull<urma_context_t>, mode: u32) -> Answer {
+    unused(ctx)?;
+    // SAFETY: a live context.
+    unsafe { (*ctx.as_ptr()).aggr_mode = mode };
+    Ok(())
+}
+
+/// The one port serves every queue.
+fn query_port(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    let wish = input::<bondp_query_port_in_t>(from)?;
+    let to = output::<bondp_query_port_out_t>(to)?;
+    // SAFETY: any bytes are a pointer.
+    let jfr = unsafe { wish.u.jfr };
+    let home = match (ours::<kind::Jfr>(jfr), ours::<kind::Jetty>(jfr.cast())) {
+        // SAFETY: the public part of a live object.
+        (Ok(jfr), _) => unsafe { (*jfr.public()).urma_ctx },
+        // SAFETY: as above.
+        (_, Ok(jetty)) => unsafe { (*jetty.public()).urma_ctx },
+        _ => return Err(Code::EINVAL),
+    };
+    if home != ctx.as_ptr() {
+        return Err(Code::EINVAL);
+    }
+    let indices = [0; 20];
+    let out = bondp_query_port_out_t {
+        enabled_indices: indices,
+        enabled_count: 1,
+        active_indices: indices,
+        active_count: 1,
+    };
+    // SAFETY: a place of the caller's for one.
+    unsafe { to.write(out) };
+    Ok(())
+}
+
+fn fd_list(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    let wish = input::<bondp_get_jfce_fd_list_in_t>(from)?;
+    let to = output::<bondp_get_jfce_fd_list_out_t>(to)?;
+    let jfce = ours::<kind::Jfce>(wish.jfce)?;
+    // SAFETY: the public part of a live object.
+    let home = unsafe { (*jfce.public()).urma_ctx };
+    // SAFETY: as above.
+    let fd = unsafe { (*jfce.public()).fd };
+    if home != ctx.as_ptr() {
+        return Err(Code::EINVAL);
+    }
+    ctx_of(home)?;
+    let mut out = bondp_get_jfce_fd_list_out_t { fd_list: [-1; 20], count: 1 };
+    out.fd_list[0] = fd;
+    // SAFETY: a place of the caller's for one.
+    unsafe { to.write(out) };
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Transport paths as C programs name them: handles, their attributes, their numbers.
+//!
+//! *Owns*: the handles that a context gave out. *Takes*: a pair of EIDs and the kinds of path that
+//! are wanted. *Gives*: a handle for each kind that serves the mode, once the peer was reached.
+//! *Must not*: carry anything: requests take the way that the import found, whatever its kind. A
+//! handle's attributes are kept and given back; no packet header of a software device has them.
+#![expect(unsafe_code, reason = "C entry points")]
+
+use core::ffi::c_int;
+use std::collections::BTreeMap;
+
+use urma_core::{Eid, JettyId, OrderType, RemoteJetty, TargetKind, TokenPolicy, TpType};
+
+use crate::{
+    abi::{
+        URMA_CTP, URMA_RTP, URMA_TM_UM, URMA_UTP, urma_active_tp_cfg_t, urma_context_t,
+        urma_get_tp_cfg_t, urma_jetty_t, urma_status_t, urma_tp_attr_mask_t, urma_tp_attr_t,
+        urma_tp_attr_value_t, urma_tp_cfg_t, urma_tp_info_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::name::{eid, mode},
+    udma::{
+        context::{Ctx, ctx_of},
+        kind,
+    },
+};
+
+/// Handles of one context at most.
+const HANDLES_MAX: usize = 1 << 16;
+
+/// A path that a program knows by its handle.
+struct TpHandle {
+    peer: Eid,
+    kind: u32,
+    bitmap: u32,
+    attr: AttrBytes,
+}
+
+/// The attributes as they lie in memory: members of single bits, packed.
+type AttrBytes = [u8; size_of::<urma_tp_attr_value_t>()];
+
+/// The handles of a context. A handle is its number here: 1, 2, ...
+#[derive(Default)]
+pub(crate) struct Handles {
+    known: BTreeMap<u64, TpHandle>,
+}
+
+impl Handles {
+    /// The handle of the path of this kind to `peer`.
+    fn of(&mut self, peer: Eid, kind: u32) -> Answer<u64> {
+        let known = self.known.iter().find(|(_, tp)| tp.peer == peer && tp.kind == kind);
+        if let Some((handle, _)) = known {
+            return Ok(*handle);
+        }
+        if self.known.len() >= HANDLES_MAX {
+            return Err(Code::ENOMEM);
+        }
+        let handle = self.known.len() as u64 + 1;
+        self.known.insert(handle, TpHandle { peer, kind, bitmap: 0, attr: [0; 128] });
+        Ok(handle)
+    }
+}
+
+/// Kinds of path that the flag wants and the mode can use; no wish is every wish.
+fn kinds(cfg: &urma_get_tp_cfg_t) -> Vec<u32> {
+    let flag = cfg.flag;
+    let wants = [(flag.rtp(), URMA_RTP), (flag.ctp(), URMA_CTP), (flag.utp(), URMA_UTP)];
+    let wants_all = wants.iter().all(|(wish, _)| *wish == 0);
+    let serves = |kind: u32| (kind == URMA_UTP) == (cfg.trans_mode == URMA_TM_UM);
+    let chosen =
+        wants.into_iter().filter(|(wish, kind)| (wants_all || *wish != 0) && serves(*kind));
+    chosen.map(|(_, kind)| kind).collect()
+}
+
+/// Whether the node answers: the way to it is made, and given back.
+fn reach(own: &Ctx, peer: Eid, cfg: &urma_get_tp_cfg_t) -> Answer {
+    let mode = mode(cfg.trans_mode)?;
+    let id = JettyId { eid: peer, uasid: 0, id: 1 };
+    let (kind, order, policy) = (TargetKind::Jetty, OrderType::Default, TokenPolicy::None);
+    let any = RemoteJetty { id, kind, mode, order, policy, tp: TpType::of(mode) };
+    own.core.import_jetty(&any)?.unimport();
+    Ok(())
+}
+
+/// Handles of the paths to `peer_eid`: at most `*tp_cnt`, which becomes their number.
+pub(crate) unsafe extern "C" fn get_tp_list(
+    ctx: *mut urma_context_t,
+    cfg: *mut urma_get_tp_cfg_t,
+    tp_cnt: *mut u32,
+    tp_list: *mut urma_tp_info_t,
+) -> urma_status_t {
+    call::status(|| {
+        let own = ctx_of(ctx)?;
+        let (count, list) = (call::place(tp_cnt)?, call::place(tp_list)?);
+        // SAFETY: the caller's wish.
+        let cfg = unsafe { call::value(cfg) }?;
+        // SAFETY: the caller's number.
+        let room = unsafe { count.read() } as usize;
+        let (local, peer) = (eid(cfg.local_eid), eid(cfg.peer_eid));
+        let kinds = kinds(&cfg);
+        if room == 0 || local != own.core.eid() || peer.is_unspecified() || kinds.is_empty() {
+            return Err(Code::EINVAL);
+        }
+        reach(&own, peer, &cfg)?;
+        let mut given = 0;
+        for kind in kinds.into_iter().take(room) {
+            let tp_handle = own.handles().of(peer, kind)?;
+            // SAFETY: inside the caller's list.
+            let place = unsafe { list.add(given as usize) };
+            // SAFETY: as above.
+            unsafe { place.write(urma_tp_info_t { tp_handle }) };
+            given += 1;
+        }
+        // SAFETY: the caller's number.
+        unsafe { count.write(given) };
+        Ok(())
+    })
+}
+
+/// Attributes that a bitmap can name, by bit: where they lie, first bit and width.
+const ATTRS: [(usize, usize); 19] = [
+    (0, 3),     // retry_times_init
+    (3, 5),     // at
+    (8, 128),   // sip
+    (136, 128), // dip
+    (264, 48),  // sma
+    (312, 48),  // dma
+    (360, 12),  // vlan_id
+    (372, 1),   // vlan_en
+    (373, 6),   // dscp
+    (379, 5),   // at_times
+    (384, 4),   // sl
+    (392, 8),   // ttl
+    (400, 16),  // ack_udp_srcport
+    (416, 16),  // data_udp_srcport
+    (432, 4),   // udp_srcport_range
+    (436, 1),   // spray_en
+    (437, 1),   // udp_global_en
+    (440, 16),  // sl_bitmap
+    (456, 1),   // dscp_config_mode
+];
+
+pub(crate) unsafe extern "C" fn set_tp_attr(
+    ctx: *const urma_context_t,
+    tp_handle: u64,
+    tp_attr_cnt: u8,
+    tp_attr_bitmap: u32,
+    tp_attr: *const urma_tp_attr_value_t,
+) -> urma_status_t {
+    call::status(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's attributes.
+        let from = unsafe { call::value(tp_attr.cast::<AttrBytes>()) }?;
+        if u32::from(tp_attr_cnt) < tp_attr_bitmap.count_ones()
+            || tp_attr_bitmap >> ATTRS.len() != 0
+        {
+            return Err(Code::EINVAL);
+        }
+        let mut handles = own.handles();
+        let tp = handles.known.get_mut(&tp_handle).ok_or(Code::EINVAL)?;
+        merge(&mut tp.attr, &from, tp_attr_bitmap);
+        tp.bitmap |= tp_attr_bitmap;
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn get_tp_attr(
+    ctx: *const urma_context_t,
+    tp_handle: u64,
+    tp_attr_cnt: *mut u8,
+    tp_attr_bitmap: *mut u32,
+    tp_attr: *mut urma_tp_attr_value_t,
+) -> urma_status_t {
+    call::status(|| {
+        let own = ctx_of(ctx)?;
+        let (count, bitmap) = (call::place(tp_attr_cnt)?, call::place(tp_attr_bitmap)?);
+        let to = call::place(tp_attr.cast::<AttrBytes>())?;
+        let handles = own.handles();
+        let tp = handles.known.get(&tp_handle).ok_or(Code::EINVAL)?;
+        let number = u8::try_from(tp.bitmap.count_ones()).unwrap_or(u8::MAX);
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(tp.attr) };
+        // SAFETY: as above.
+        unsafe { bitmap.write(tp.bitmap) };
+        // SAFETY: as above.
+        unsafe { count.write(number) };
+        Ok(())
+    })
+}
+
+/// The path that an `_ex` call names: none (handle 0), or one of `kind` to `peer`.
+///
+/// # Errors
+/// EINVAL: no such handle in this context, or of another peer or kind.
+pub(crate) fn check(own: &Ctx, active: &urma_active_tp_cfg_t, peer: Eid, kind: u32) -> Answer {
+    if active.tp_handle == 0 {
+        return Ok(());
+    }
+    let handles = own.handles();
+    let fits = |tp: &TpHandle| tp.peer == peer && tp.kind == kind;
+    if handles.known.get(&active.tp_handle).is_some_and(fits) { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+/// The number of the path of a bound jetty; -EINVAL: not bound.
+pub(crate) unsafe extern "C" fn get_tpn(jetty: *mut urma_jetty_t) -> c_int {
+    call::negative(|| {
+        let own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        let target = own.core.bound().ok_or(Code::EINVAL)?;
+        c_int::try_from(target.path.tpn).map_err(|_| Code::FAIL)
+    })
+}
+
+/// Not supported: packet numbers, states and timers of a path are the device's own.
+pub(crate) unsafe extern "C" fn modify_tp(
+    ctx: *mut urma_context_t,
+    _tpn: u32,
+    cfg: *mut urma_tp_cfg_t,
+    attr: *mut urma_tp_attr_t,
+    _mask: urma_tp_attr_mask_t,
+) -> c_int {
+    call::status(|| {
+        ctx_of(ctx)?;
+        call::place(cfg)?;
+        call::place(attr)?;
+        Err(Code::ENOTSUP)
+    })
+}
+
+/// Copies the members that the bitmap names.
+fn merge(to: &mut AttrBytes, from: &AttrBytes, bitmap: u32) {
+    for (_, (first, width)) in ATTRS.iter().enumerate().filter(|(bit, _)| bitmap >> bit & 1 != 0) {
+        for bit in *first..first + width {
+            let mask = 1 << (bit % 8);
+            to[bit / 8] = to[bit / 8] & !mask | from[bit / 8] & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AttrBytes, merge};
+
+    #[test]
+    fn only_named_members_are_copied() {
+        let (mut to, from): (AttrBytes, AttrBytes) = ([0; 128], [0xff; 128]);
+        merge(&mut to, &from, 1 << 8 | 1 << 2);
+        // SIP is bytes 1 to 16, DSCP the bits 5 of byte 46 to 2 of byte 47.
+        assert!(to[1..17].iter().all(|byte| *byte == 0xff));
+        assert_eq!((to[0], to[17], to[45], to[46], to[47], to[48]), (0, 0, 0, 0xe0, 0x07, 0));
+    }
+}

@@ -1,0 +1,11 @@
+//! C programs for the families beside the thin path: paths, notifiers, device calls, counters.
+
+use crate::{build, run};
+
+/// One device under two names: its own, and that of a bonding device.
+const ALIAS: &[(&str, &str)] = &[("URMA_DEVICE_ALIAS", "bonding_dev_0")];
+
+#[test]
+fn paths() {
+    run(&build("paths", "paths", &[]), ALIAS);
+}
