@@ -93,7 +93,7 @@ fn details(text: &mut String, document: &Value, is_whole: bool) {
     };
     let who = format!("{} ({})", document["pid"], word(&document["command"]));
     line(text, "process", who);
-    for name in ["incarnation", "uasid", "mtu", "window_packets", "strategy"] {
+    for name in ["incarnation", "uasid", "mtu", "window_packets", "strategy", "features"] {
         line(text, name, plain(&document[name]));
     }
     if let Some(why) = document["packets_refused"].as_str() {

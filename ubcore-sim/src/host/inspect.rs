@@ -14,7 +14,10 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags, poll};
-use udma_abi::{RawEid, caps::Caps};
+use udma_abi::{
+    RawEid,
+    caps::{Caps, Features},
+};
 use urma_mem::{Access, Pages, Region};
 
 use super::{
@@ -71,6 +74,10 @@ fn document(shared: &Shared, name: &str, peers: &[PeerLook]) -> String {
     );
     let refused = shared.udp().refused();
     let _ = write!(text, "\"packets_refused\":{},", optional(refused.as_deref().map(quoted)));
+    let features = Features::from_bits_truncate(device.caps().features);
+    let features: Vec<String> =
+        features.iter_names().map(|(name, _)| quoted(&name.to_lowercase())).collect();
+    let _ = write!(text, "\"features\":[{}],", features.join(","));
     let caps = Caps::NAMES.iter().zip(device.caps().to_words());
     let _ = write!(text, "\"capabilities\":{},", numbers(caps.map(|(name, value)| (*name, value))));
     let _ = write!(text, "\"counters\":{},", numbers(device.counters().into_iter()));
