@@ -143,6 +143,8 @@ const LIST_LEN: usize = 4 * limits::QUEUES;
 const REQUESTS_LEN: usize = 2 * limits::PEERS;
 /// Asynchronous events that wait for room; beyond it the oldest are dropped and counted.
 const ASYNC_PENDING_MAX: usize = 4096;
+/// Marks a place that MAP_SEG answers as one for loads alone; user addresses have at most 57 bits.
+pub(crate) const LOADS_ONLY: u64 = 1 << 62;
 
 impl Device {
     /// A device after power-on. The header of the node region is written here.
@@ -258,9 +260,12 @@ impl Device {
     /// a peer's segment a window of its own, which ends with its last user and not with the way.
     #[must_use]
     pub fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
-        let (addr, len) = (usize::try_from(addr).ok()?, usize::try_from(len).ok()?);
-        let Some(window) = self.links.arena_at(addr, len) else {
-            return self.segments.memory_at(addr, len);
+        let with = |window: Region| {
+            if addr & LOADS_ONLY == 0 { window } else { window.read_only() }
+        };
+        let (addr, len) = (usize::try_from(addr & !LOADS_ONLY).ok()?, usize::try_from(len).ok()?);
+        let Some(window) = self.links.arena_at(addr, len).map(with) else {
+            return self.segments.memory_at(addr, len).map(with);
         };
         match window.apart() {
             Some(Ok(apart)) => Some(apart),

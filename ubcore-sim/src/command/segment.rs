@@ -17,7 +17,7 @@ use urma_mem::sync::Ordering;
 use super::{Answer, Outcome, waiting::Waiting};
 use crate::context::link::Reach;
 use crate::context::segment::{LocalSegment, NewSegment, tid_of};
-use crate::device::{Device, Faults, shared::Shared};
+use crate::device::{Device, Faults, LOADS_ONLY, shared::Shared};
 use crate::engine::remote::{Want, check_own, view_extent};
 use crate::hooks::{self, Hook};
 use crate::ports::Extent;
@@ -164,10 +164,20 @@ pub(super) fn mapping(token_id: u32, token: u32, va: u64, len: u64) -> Want {
     Want { token_id, token: Some(token), va, len, right: Access::READ, life: 0 }
 }
 
-/// The address at which this process reaches a segment of a peer.
+/// The place at which this process reaches a segment of a peer: with stores where the peer grants
+/// them, else marked for loads alone.
 pub(super) fn map(dev: &Device, tpn: u32, want: &Want) -> Outcome {
     let link = dev.links().find(tpn).filter(|l| l.is_alive()).ok_or(CmdStatus::NotFound)?;
-    let addr = match &link.reach {
+    let both = Want { right: Access::READ | Access::WRITE, ..*want };
+    let place = match place(dev, &link.reach, &both) {
+        Err(CmdStatus::Denied) => place(dev, &link.reach, want)? | LOADS_ONLY,
+        place => place?,
+    };
+    Ok(Answer::ok(&[place]))
+}
+
+fn place(dev: &Device, reach: &Reach, want: &Want) -> Result<u64, CmdStatus> {
+    let addr = match reach {
         Reach::Own => {
             let segment = dev.segments().find(want.token_id).ok_or(CmdStatus::NotFound)?;
             let offset = check_own(&segment, Faults::default(), want);
@@ -181,5 +191,5 @@ pub(super) fn map(dev: &Device, tpn: u32, want: &Want) -> Outcome {
         }
         Reach::Messages => return Err(CmdStatus::Unsupported),
     };
-    Ok(Answer::ok(&[addr as u64]))
+    Ok(addr as u64)
 }

@@ -167,9 +167,15 @@ impl Region {
         Some((fd, offset + (self.addr() - base) as u64))
     }
 
+    /// The same window without stores: each answers [`OutOfBounds`].
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        Self { len_writable: 0, ..self.clone() }
+    }
+
     /// The same bytes in a mapping of their own, whole pages, which goes with the result and its clones:
-    /// afterwards a stray access faults instead of reaching what lies around. `None` for memory without a
-    /// file.
+    /// afterwards a stray access faults instead of reaching what lies around. Of a read-only window stores
+    /// fault too. `None` for memory without a file.
     ///
     /// # Errors
     /// The system's.

@@ -20,6 +20,7 @@ super::behaviours! {
     Good reliable non_pin_segment_works: "A segment that the device need not pin carries requests.";
     Good rm register_many: "Hundreds of segments live at the same time and are all reached.";
     Good rm_shared_memory mapping_sees_both_ways: "Through a mapped import loads see the owner's stores and stores and atomics reach the owner.";
+    Bad rm_shared_memory mapping_of_a_readable_segment_takes_no_stores: "A mapped import of a segment that grants READ alone shows its bytes and takes no stores.";
     Bad rm_shared_memory mapping_left_after_unregister_reaches_nobody: "Stores through a mapping that is left after its owner unregistered reach nobody, and do not fault.";
     Bad rm_shared_memory mapping_outlives_its_peer: "A mapping stays readable after its peer closed, until it is unimported.";
     Bad rm_packets mapping_over_packets_is_unsupported: "A mapped import over packets is refused as unsupported.";
@@ -270,6 +271,22 @@ fn mapping_sees_both_ways(setup: Setup) -> Outcome {
     let ctx = w.a.write(0, 16384, 8)?;
     w.a.sent_ok(ctx)?;
     same("a request's bytes", window.load_u64_acquire(16384)?, 0x1234)
+}
+
+fn mapping_of_a_readable_segment_takes_no_stores(setup: Setup) -> Outcome {
+    let w = World::new(setup)?;
+    let mem = Memory::new(8192)?;
+    let read = SegmentAccess::READ;
+    let segment = w.b.half.ctx.register(mem.region(), &SegmentCfg::new(read), None)?;
+    let import = w.a.half.ctx.import_segment(&segment.remote(), read, Mapping::LoadStore)?;
+    let Some(window) = import.region() else {
+        return urma_tests::world::fail("no region in a mapped import");
+    };
+    mem.set_word(4096, 9)?;
+    same("load", window.load_u64_acquire(4096)?, 9)?;
+    check(window.store_u64_release(4096, 1).is_err(), "a store was taken")?;
+    check(window.atomic_u64(4096, AtomicOp::Add(1)).is_err(), "an atomic was taken")?;
+    same("the owner's word", mem.word(4096)?, 9)
 }
 
 fn mapping_left_after_unregister_reaches_nobody(setup: Setup) -> Outcome {

@@ -192,3 +192,17 @@ fn a_window_apart_has_the_same_bytes_and_goes_alone() {
     assert!(!is_mapped(&region, addr) && is_mapped(&region, region.addr()));
     assert!(Region::private(8).unwrap().apart().is_none());
 }
+
+#[test]
+fn a_read_only_window_is_mapped_without_stores() {
+    let region = Region::shared(page_len(), Pages::Base).unwrap();
+    let looks = region.read_only().apart().unwrap().unwrap();
+    region.store_u64(8, 3).unwrap();
+    assert_eq!(looks.load_u64(8), Ok(3));
+    assert!(looks.store_u64(8, 4).is_err());
+    assert!(!region.read_only().is_writable() && region.is_writable());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let start = format!("{:x}-", looks.addr());
+    let line = maps.lines().find(|line| line.starts_with(&start)).unwrap();
+    assert!(line.contains("r--s"), "{line}");
+}
