@@ -252,7 +252,7 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) histogram: bool,
 
-    /// Fail (exit code 1) when this holds for a result, e.g. 't_avg[us] > 5 && bytes == 8'
+    /// Fail (exit code 1) when this holds for a result, e.g. `t_avg[us] > 5 && bytes == 8`
     #[arg(long = "fail-if", value_name = "EXPR")]
     pub(crate) fail_if: Vec<String>,
 
@@ -283,7 +283,7 @@ pub(crate) struct CompareCli {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Fail (exit code 1) when this holds for a row of ratios, e.g. 't_avg[us] > 1.2'
+    /// Fail (exit code 1) when this holds for a row of ratios, e.g. `t_avg[us] > 1.2`
     #[arg(long = "fail-if", value_name = "EXPR")]
     pub(crate) fail_if: Vec<String>,
 }

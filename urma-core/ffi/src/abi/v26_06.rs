@@ -363,7 +363,7 @@ c_structs! {
 }
 
 c_structs! {
-    /// Attributes of a transport path. What is narrower than a byte is in the types of [`super::tp`].
+    /// Attributes of a transport path. What is narrower than a byte is in the types of `tp`.
     #[repr(packed)]
     #[derive(Clone, Copy)]
     struct urma_tp_attr_value_t[128] {

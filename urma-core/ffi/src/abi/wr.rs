@@ -38,7 +38,7 @@ c_structs! {
         8 => num_sge: u32,
     }
 
-    /// Write and read. With WRITE_NOTIFY and WRITE_ATOMIC dst.sge[1] is where notify_data goes.
+    /// Write and read. With WRITE_NOTIFY and WRITE_ATOMIC `dst.sge[1]` is where notify_data goes.
     #[derive(Clone, Copy)]
     struct urma_rw_wr_t[48] {
         0 => src: urma_sg_t,
