@@ -118,6 +118,28 @@ pub(crate) fn status(f: impl FnOnce() -> Answer) -> c_int {
     }
 }
 
+/// As [`status`], for functions of the data plane that only find their object and call on: nothing
+/// in them can panic, and what they call looks for forks itself.
+#[inline(always)]
+pub(crate) fn status_of_call(f: impl FnOnce() -> Answer) -> c_int {
+    match f() {
+        Ok(()) => Code::SUCCESS.0,
+        Err(code) => code.0,
+    }
+}
+
+/// As [`count`], for functions of the data plane; see [`status_of_call`].
+#[inline(always)]
+pub(crate) fn count_of_call(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    match f() {
+        Ok(count) => count,
+        Err(code) => {
+            code.set_errno();
+            -1
+        }
+    }
+}
+
 /// As [`status`], for the calls by which a forked child starts afresh.
 pub(crate) fn status_in_child(f: impl FnOnce() -> Answer) -> c_int {
     match unguarded_by_fork(f) {

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn urma_post_jfs_wr(
     wr: *mut urma_jfs_wr_t,
     bad_wr: *mut *mut urma_jfs_wr_t,
 ) -> urma_status_t {
-    call::status(|| {
+    call::status_of_call(|| {
         let _span = Span::of(UB_JFS_POST_SEND);
         let jfs = object::<kind::Jfs>(jfs)?;
         call::place(wr)?;
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn urma_post_jfr_wr(
     wr: *mut urma_jfr_wr_t,
     bad_wr: *mut *mut urma_jfr_wr_t,
 ) -> urma_status_t {
-    call::status(|| {
+    call::status_of_call(|| {
         let _span = Span::of(UB_POST_JFR_RECV);
         let jfr = object::<kind::Jfr>(jfr)?;
         call::place(wr)?;
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn urma_post_jetty_send_wr(
     wr: *mut urma_jfs_wr_t,
     bad_wr: *mut *mut urma_jfs_wr_t,
 ) -> urma_status_t {
-    call::status(|| {
+    call::status_of_call(|| {
         let _span = Span::of(UB_JETTY_POST_SEND);
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(wr)?;
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn urma_post_jetty_recv_wr(
     wr: *mut urma_jfr_wr_t,
     bad_wr: *mut *mut urma_jfr_wr_t,
 ) -> urma_status_t {
-    call::status(|| {
+    call::status_of_call(|| {
         let _span = Span::of(UB_JETTY_POST_RECV);
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(wr)?;
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
-    call::count(|| {
+    call::count_of_call(|| {
         let _span = Span::of(UB_POLL_JFC);
         let jfc = object::<kind::Jfc>(jfc)?;
         call::place(cr)?;

@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use urma_mem::sync::{AtomicU32, AtomicUsize, Ordering};
 
 use super::{Kind, header::Header};
+use crate::latch::Pause;
 
 /// Bytes of a chunk.
 pub(super) const CHUNK_LEN: usize = 1 << CHUNK_SHIFT;
@@ -20,9 +21,10 @@ const CHUNKS_MAX: usize = SPACE_MAX >> CHUNK_SHIFT;
 /// Unit of slot numbers: every stride is a multiple of it.
 const UNIT_SHIFT: u32 = 6;
 
-/// First address of the reservation (page-aligned), and in the low bits the logarithm of its length.
-/// 0 before the first chunk: then the reservation is empty but for the null address.
-static RESERVED: AtomicUsize = AtomicUsize::new(0);
+/// First address of the reservation; 0 before the first chunk.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+/// Its length, a power of two; 0 before the first chunk, and set after `BASE`.
+static LEN: AtomicUsize = AtomicUsize::new(0);
 /// Chunks given out.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 /// What each chunk holds: kind code, and the stride's logarithm in the second byte; 0: nothing.
@@ -35,23 +37,19 @@ pub(super) enum Place {
     Outside,
 }
 
-/// Where `addr` lies. The null address is inside or outside; it is nobody's object either way.
+/// Where `addr` lies.
 #[inline]
 pub(super) fn place(addr: usize) -> Place {
-    let (base, len) = extent(RESERVED.load(Ordering::Acquire));
-    let offset = addr.wrapping_sub(base);
+    let len = LEN.load(Ordering::Acquire);
+    let offset = addr.wrapping_sub(BASE.load(Ordering::Relaxed));
     if offset < len { Place::Inside(offset) } else { Place::Outside }
-}
-
-#[inline]
-fn extent(word: usize) -> (usize, usize) {
-    (word & !0xfff, 1 << (word & 0x3f))
 }
 
 /// Whether the slot of a `K` starts at `offset` of the reservation.
 #[inline]
 pub(super) fn is_slot<K: Kind>(offset: usize) -> bool {
-    let Some(chunk) = CHUNKS.get(offset >> CHUNK_SHIFT) else { return false };
+    // The reservation has at most this many chunks.
+    let chunk = &CHUNKS[(offset >> CHUNK_SHIFT) & (CHUNKS_MAX - 1)];
     let is_kind = chunk.load(Ordering::Acquire) == chunk_word::<K>();
     is_kind && offset & (super::slot::stride::<K>() - 1) == 0
 }
@@ -93,7 +91,7 @@ pub(super) const fn number_in(chunk: u32, offset: usize) -> u32 {
 
 /// The slot with this number; of a chunk that was taken.
 pub(super) fn slot_at(number: u32) -> Option<NonNull<Header>> {
-    let (base, _) = extent(RESERVED.load(Ordering::Acquire));
+    let base = BASE.load(Ordering::Acquire);
     NonNull::new(core::ptr::with_exposed_provenance_mut(base + ((number as usize) << UNIT_SHIFT)))
 }
 
@@ -121,19 +119,24 @@ pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
 
 /// Address space for everything to come. The first caller makes it; a race costs a mapping.
 fn reserve() -> Option<(usize, usize)> {
-    let word = RESERVED.load(Ordering::Acquire);
-    if word != 0 {
-        return Some(extent(word));
-    }
-    let (base, len) = map_space()?;
-    let word = base | len.trailing_zeros() as usize;
-    match RESERVED.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Some((base, len)),
-        Err(winner) => {
-            // SAFETY: the mapping was made above and nobody else knows of it.
-            unsafe { libc::munmap(core::ptr::with_exposed_provenance_mut(base), len) };
-            Some(extent(winner))
+    let pause = &mut Pause::new();
+    loop {
+        match (BASE.load(Ordering::Acquire), LEN.load(Ordering::Acquire)) {
+            (0, _) => {}
+            // Another thread is about to tell the length.
+            (_, 0) => {
+                pause.wait();
+                continue;
+            }
+            (base, len) => return Some((base, len)),
         }
+        let (base, len) = map_space()?;
+        if BASE.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            LEN.store(len, Ordering::Release);
+            return Some((base, len));
+        }
+        // SAFETY: the mapping was made above and nobody else knows of it.
+        unsafe { libc::munmap(core::ptr::with_exposed_provenance_mut(base), len) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! Send requests.
 
-use core::mem::MaybeUninit;
+use core::{mem::MaybeUninit, ptr::NonNull};
 
 use urma_core::{LocalSge, PostError, RemoteAddr, SendOp, SendWr, Token, TokenId};
 
@@ -22,7 +22,8 @@ use crate::{
 /// Room that the requests of a batch take their pieces from.
 type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
-/// Posts the list in batches. `to_bound`: the queue has one target, whatever a request names.
+/// Posts a list: one request as it is, several in batches. `to_bound`: the queue has one target,
+/// whatever a request names.
 ///
 /// # Safety
 /// `wr` starts a list of requests, each with what its opcode needs; `bad_wr` is a place.
@@ -34,8 +35,36 @@ pub(super) unsafe fn post<'g>(
     to_bound: bool,
     mut give: impl FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
 ) -> Answer {
-    let bad_wr = call::place(bad_wr)?;
-    let (mut next, mut posted) = (call::place(wr)?.as_ptr(), 0);
+    let (wr, bad_wr) = (call::place(wr)?, call::place(bad_wr)?);
+    // SAFETY: the caller's request.
+    if !unsafe { (*wr.as_ptr()).next }.is_null() {
+        // SAFETY: the caller's list.
+        return unsafe { post_several(look, wr.as_ptr(), bad_wr, to_bound, &mut give) };
+    }
+    let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
+    let mut rest: Rest<'_, 'g> = &mut room;
+    // SAFETY: as above.
+    match unsafe { convert(look, wr.as_ptr(), to_bound, &mut rest) } {
+        Ok((request, _)) => match give(core::slice::from_ref(&request)) {
+            Ok(()) => Ok(()),
+            Err(error) => refused(bad_wr, &[wr.as_ptr()], error),
+        },
+        Err(Stop::NoRoom) => stopped(bad_wr, wr.as_ptr(), Code::EINVAL),
+        Err(Stop::Bad(code)) => stopped(bad_wr, wr.as_ptr(), code),
+    }
+}
+
+/// # Safety
+/// As [`post`].
+#[inline(never)]
+unsafe fn post_several<'g>(
+    look: Look<'g>,
+    wr: *mut urma_jfs_wr_t,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    to_bound: bool,
+    give: &mut dyn FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
+) -> Answer {
+    let (mut next, mut posted) = (wr, 0);
     while !next.is_null() {
         let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
         let mut rest: Rest<'_, 'g> = &mut room;
@@ -81,7 +110,7 @@ pub(super) unsafe fn post<'g>(
 ///
 /// # Safety
 /// As [`post`].
-#[inline]
+#[inline(always)]
 unsafe fn convert<'r, 'g>(
     look: Look<'g>,
     wr: *mut urma_jfs_wr_t,
@@ -109,7 +138,7 @@ where
 
 /// # Safety
 /// The caller filled the member of the union that the opcode names.
-#[inline]
+#[inline(always)]
 unsafe fn operation<'r, 'g>(
     look: Look<'g>,
     from: &urma_jfs_wr_t,
@@ -152,7 +181,7 @@ where
     }
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn read_write<'r, 'g>(
     look: Look<'g>,
     opcode: u32,
@@ -189,7 +218,7 @@ where
     })
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn message<'r, 'g>(
     look: Look<'g>,
     opcode: u32,
@@ -214,7 +243,7 @@ where
     })
 }
 
-#[inline]
+#[inline(never)]
 unsafe fn compare<'r, 'g>(
     look: Look<'g>,
     cas: &urma_cas_wr_t,
@@ -228,6 +257,7 @@ where
     Ok(SendOp::Cas { result, target, compare: cas.cmp_data, swap: cas.swap_data })
 }
 
+#[inline(never)]
 unsafe fn fetch<'r, 'g>(
     look: Look<'g>,
     from: &urma_jfs_wr_t,
@@ -276,15 +306,15 @@ where
 }
 
 /// The remote piece `index` of a list. Its length is that of the local side.
-#[inline]
+#[inline(always)]
 unsafe fn remote<'g>(look: Look<'g>, sg: &urma_sg_t, index: u32) -> Result<RemoteAddr<'g>, Stop> {
     if index >= sg.num_sge || sg.sge.is_null() || !sg.sge.is_aligned() {
         return Err(Stop::Bad(Code::EINVAL));
     }
     // SAFETY: inside the caller's list.
     let sge = unsafe { sg.sge.add(index as usize) };
-    // SAFETY: as above.
-    let sge = unsafe { sge.read() };
+    // SAFETY: as above; nobody changes it during the call.
+    let sge = unsafe { &*sge };
     let own = look.named::<kind::Segment>(sge.tseg).ok_or(Code::EINVAL)?;
     let segment = own.remote.as_ref().ok_or(Code::EINVAL)?;
     Ok(RemoteAddr { segment, addr: sge.addr })
