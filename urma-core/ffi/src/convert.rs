@@ -7,6 +7,7 @@
 pub(crate) mod attr;
 pub(crate) mod completion;
 pub(crate) mod name;
+pub(crate) mod option;
 pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod zero;

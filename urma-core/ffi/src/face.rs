@@ -23,6 +23,7 @@ pub mod data;
 pub mod device;
 pub mod eid;
 pub mod event;
+pub mod family;
 pub mod group;
 pub mod jetty;
 pub mod jfc;

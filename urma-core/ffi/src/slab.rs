@@ -19,11 +19,13 @@
 #![expect(unsafe_code, reason = "object memory shared with C")]
 
 mod header;
+mod idle;
 mod pool;
 mod slot;
 mod space;
 
 pub(crate) use header::Owner;
+pub(crate) use idle::{Idle, find_idle};
 pub(crate) use pool::Fresh;
 pub(crate) use slot::{Found, Guard, Held, Look, Slot, find};
 

@@ -13,6 +13,7 @@ pub(crate) mod context;
 pub(crate) mod ctl;
 pub(crate) mod device;
 pub(crate) mod event;
+pub(crate) mod family;
 pub(crate) mod group;
 pub(crate) mod hardware;
 pub(crate) mod jetty;

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn urma_create_jetty(
 
 /// The rules for a jetty. On UB devices the receive queue is a JFR; its mode and order are those of
 /// the send half.
-fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
+pub(super) fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
     jfs::check(&mut cfg.jfs_cfg, caps)?;
     if cfg.flag.share_jfr() == 0 {
         return Err(Code::EINVAL);

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn urma_create_jfc(
     })
 }
 
-fn check(cfg: &urma_jfc_cfg_t, max_depth: u32) -> Answer {
+pub(super) fn check(cfg: &urma_jfc_cfg_t, max_depth: u32) -> Answer {
     if cfg.depth == 0 || cfg.depth > max_depth {
         return Err(Code::EINVAL);
     }

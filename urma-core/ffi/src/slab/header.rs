@@ -33,6 +33,8 @@ pub(super) enum State {
     Building = 1,
     Live = 2,
     Dying = 3,
+    /// Allocated, without a private part.
+    Idle = 4,
 }
 
 /// State, owner and generation in one word, so that one load decides.

@@ -109,10 +109,16 @@ impl<K: Kind> Fresh<K> {
         Owner::new(self.number)
     }
 
+    /// The slot, and its word once it is live.
+    pub(super) fn into_parts(self, owner: Owner) -> (SlotPtr<K>, Word) {
+        let parts = (self.ptr, Word::new(self.generation, owner, State::Live));
+        core::mem::forget(self);
+        parts
+    }
+
     /// Fills the slot; from here on it is found.
     pub(crate) fn publish(self, owner: Owner, public: K::Public, own: K::Own) -> Slot<K> {
-        let (ptr, word) = (self.ptr, Word::new(self.generation, owner, State::Live));
-        core::mem::forget(self);
+        let (ptr, word) = self.into_parts(owner);
         // SAFETY: the state says "building", so that nobody else reaches either part.
         unsafe { ptr.fill_public(public) };
         // SAFETY: as above.

@@ -344,6 +344,17 @@ impl<K: Kind> Drop for Dying<K> {
 pub(crate) struct Emptied<K: Kind>(Slot<K>);
 
 impl<K: Kind> Emptied<K> {
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.0.public()
+    }
+
+    /// Keeps the slot, as an idle object.
+    pub(crate) fn rest(self) {
+        let slot = self.0;
+        core::mem::forget(self);
+        slot.ptr.header().set_word(slot.word.with(State::Idle));
+    }
+
     /// Puts the private part back: the object is live again.
     pub(crate) fn refill(self, own: K::Own) {
         let slot = self.0;

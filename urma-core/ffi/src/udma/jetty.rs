@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Jetty, JettyCfg, JettyRecv};
+use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv};
 
 use crate::{
     abi::{
@@ -14,11 +14,16 @@ use crate::{
         urma_jetty_cfg_t, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t, urma_jfr_t, urma_status_t,
     },
     call::{self, Answer, Code, ours},
-    convert::{name, queue, zeroed},
-    slab::{Fresh, Held, Slot},
+    convert::{
+        name,
+        option::{self, Opt},
+        queue,
+    },
+    slab::{Held, Slot},
     udma::{
-        context::{Ctx, Queue, ctx_of, delete, delete_each},
+        context::{Ctx, Kept, Queue, delete, delete_each},
         event::About,
+        family::{self, Family, Members},
         group::{GroupOwn, group_of},
         jfs, kind,
     },
@@ -61,27 +66,55 @@ pub(crate) unsafe extern "C" fn create_jetty(
     ctx: *mut urma_context_t,
     cfg: *mut urma_jetty_cfg_t,
 ) -> *mut urma_jetty_t {
-    call::pointer(|| {
-        let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration.
-        let cfg = unsafe { call::value(cfg) }?;
+    // SAFETY: the caller's configuration.
+    call::pointer(|| unsafe { family::create::<kind::Jetty>(ctx, cfg) })
+}
+
+impl Family for kind::Jetty {
+    type Cfg = urma_jetty_cfg_t;
+    const OPTIONS: &'static [&'static [Opt]] = option::JETTY;
+
+    fn members(public: *mut urma_jetty_t) -> Members<Self::Cfg> {
+        family::members!(
+            public,
+            jetty_id,
+            jetty_cfg,
+            urma_jetty_opt.is_actived,
+            urma_jetty_opt.jfs_opt.urma_jfs_id
+        )
+    }
+
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JettyOwn)> {
         let group = if cfg.jetty_grp.is_null() { None } else { Some(group_of(cfg.jetty_grp)?) };
-        let core = match receive(&cfg) {
-            Receive::Shared { jfr, jfc } => create_shared(&own, &cfg, group.as_deref(), (jfr, jfc)),
-            Receive::Own(jfr_cfg) => create_own(&own, &cfg, group.as_deref(), jfr_cfg),
+        let core = match receive(cfg) {
+            Receive::Shared { jfr, jfc } => create_shared(own, cfg, group.as_deref(), (jfr, jfc)),
+            Receive::Own(jfr_cfg) => create_own(own, cfg, group.as_deref(), jfr_cfg),
         }?;
-        let id = core.id();
-        let mut public: urma_jetty_t = zeroed();
-        public.urma_ctx = ctx;
-        public.jetty_id = name::jetty_id_out(id);
-        public.jetty_cfg = cfg;
-        public.handle = u64::from(id.id);
-        let fresh = Fresh::<kind::Jetty>::take().ok_or(Code::ENOMEM)?;
-        let jetty = JettyOwn { core, ctx: Arc::clone(&own), _group: group };
-        let slot = fresh.publish(own.owner, public, jetty);
-        own.names().queues.insert(id.id, Queue::Jetty(slot));
-        Ok(slot.public())
-    })
+        Ok((core.id(), JettyOwn { core, ctx: Arc::clone(own), _group: group }))
+    }
+
+    fn end(own: JettyOwn) -> Result<(), Box<Kept<Self>>> {
+        let number = own.core.id().id;
+        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JettyOwn { core, ctx, _group } = own;
+        let name = ctx.names().queues.remove(&number);
+        core.delete().map_err(|refused| {
+            name.map(|name| ctx.names().queues.insert(number, name));
+            let own = JettyOwn { core: *refused.object, ctx: Arc::clone(&ctx), _group };
+            Box::new((own, refused.status.into()))
+        })
+    }
+
+    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
+        own.names().queues.insert(number, Queue::Jetty(slot));
+    }
+}
+
+family::operations! {
+    kind::Jetty, urma_jetty_t, urma_jetty_cfg_t:
+    alloc_jetty, set_jetty_opt, get_jetty_opt, active_jetty, deactive_jetty, free_jetty
 }
 
 fn create_shared(
@@ -183,19 +216,7 @@ pub(crate) unsafe extern "C" fn delete_jetty(jetty: *mut urma_jetty_t) -> urma_s
 }
 
 fn end(jetty: *mut urma_jetty_t) -> Answer {
-    delete::<kind::Jetty>(jetty, |own| {
-        let number = own.core.id().id;
-        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
-            return Err(Box::new((own, code)));
-        }
-        let JettyOwn { core, ctx, _group } = own;
-        let name = ctx.names().queues.remove(&number);
-        core.delete().map_err(|refused| {
-            name.map(|name| ctx.names().queues.insert(number, name));
-            let own = JettyOwn { core: *refused.object, ctx: Arc::clone(&ctx), _group };
-            Box::new((own, refused.status.into()))
-        })
-    })
+    delete::<kind::Jetty>(jetty, kind::Jetty::end)
 }
 
 pub(crate) unsafe extern "C" fn delete_jetty_batch(

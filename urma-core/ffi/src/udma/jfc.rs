@@ -14,11 +14,15 @@ use crate::{
         urma_jfc_t, urma_status_t,
     },
     call::{self, Answer, Code, ours},
-    convert::{name::jetty_id_out, queue, zeroed},
-    slab::Fresh,
+    convert::{
+        option::{self, Opt},
+        queue,
+    },
+    slab::Slot,
     udma::{
-        context::{Ctx, ctx_of, delete, delete_each},
+        context::{Ctx, Kept, delete, delete_each},
         event::About,
+        family::{self, Family, Members},
         jfce::jfce_of,
         kind,
     },
@@ -41,25 +45,52 @@ pub(crate) unsafe extern "C" fn create_jfc(
     ctx: *mut urma_context_t,
     cfg: *mut urma_jfc_cfg_t,
 ) -> *mut urma_jfc_t {
-    call::pointer(|| {
-        let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration.
-        let cfg = unsafe { call::value(cfg) }?;
+    // SAFETY: the caller's configuration.
+    call::pointer(|| unsafe { family::create::<kind::Jfc>(ctx, cfg) })
+}
+
+impl Family for kind::Jfc {
+    type Cfg = urma_jfc_cfg_t;
+    const OPTIONS: &'static [&'static [Opt]] = &[option::JFC];
+
+    fn members(public: *mut urma_jfc_t) -> Members<Self::Cfg> {
+        family::members!(public, jfc_id, jfc_cfg, urma_jfc_opt.is_actived, urma_jfc_opt.urma_jfc_id)
+    }
+
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JfcOwn)> {
         let jfce = if cfg.jfce.is_null() { None } else { Some(jfce_of(cfg.jfce)?) };
-        let core = own.core.create_jfc(&queue::jfc(&cfg), jfce.as_ref().map(|jfce| &jfce.core))?;
+        let core = own.core.create_jfc(&queue::jfc(cfg), jfce.as_ref().map(|jfce| &jfce.core))?;
         let id = JettyId { eid: own.core.eid(), uasid: own.core.uasid(), id: core.id() };
-        let mut public: urma_jfc_t = zeroed();
-        public.urma_ctx = ctx;
-        public.jfc_id = jetty_id_out(id);
-        public.jfc_cfg = cfg;
-        public.handle = u64::from(id.id);
-        let fresh = Fresh::<kind::Jfc>::take().ok_or(Code::ENOMEM)?;
         let scratch = [Completion::default(); POLL_BATCH];
-        let jfc = JfcOwn { core, scratch, moderation: (0, 0), ctx: Arc::clone(&own) };
-        let slot = fresh.publish(own.owner, public, jfc);
-        own.names().jfcs.insert(id.id, slot);
-        Ok(slot.public())
-    })
+        Ok((id, JfcOwn { core, scratch, moderation: (0, 0), ctx: Arc::clone(own) }))
+    }
+
+    fn end(own: JfcOwn) -> Result<(), Box<Kept<Self>>> {
+        let number = own.core.id();
+        if let Err(code) = own.ctx.ensure_acked(About::Jfc(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JfcOwn { core, scratch, moderation, ctx } = own;
+        // First the name: the number may be another queue's as soon as the device forgets it.
+        let slot = ctx.names().jfcs.remove(&number);
+        core.delete().map_err(|refused| {
+            if let Some(slot) = slot {
+                ctx.names().jfcs.insert(number, slot);
+            }
+            let code = Code::from(refused.status);
+            let core = *refused.object;
+            Box::new((JfcOwn { core, scratch, moderation, ctx: Arc::clone(&ctx) }, code))
+        })
+    }
+
+    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
+        own.names().jfcs.insert(number, slot);
+    }
+}
+
+family::operations! {
+    kind::Jfc, urma_jfc_t, urma_jfc_cfg_t:
+    alloc_jfc, set_jfc_opt, get_jfc_opt, active_jfc, deactive_jfc, free_jfc
 }
 
 pub(crate) unsafe extern "C" fn modify_jfc(
@@ -91,23 +122,7 @@ pub(crate) unsafe extern "C" fn delete_jfc(jfc: *mut urma_jfc_t) -> urma_status_
 }
 
 fn end(jfc: *mut urma_jfc_t) -> Answer {
-    delete::<kind::Jfc>(jfc, |own| {
-        let number = own.core.id();
-        if let Err(code) = own.ctx.ensure_acked(About::Jfc(number)) {
-            return Err(Box::new((own, code)));
-        }
-        let JfcOwn { core, scratch, moderation, ctx } = own;
-        // First the name: the number may be another queue's as soon as the device forgets it.
-        let slot = ctx.names().jfcs.remove(&number);
-        core.delete().map_err(|refused| {
-            if let Some(slot) = slot {
-                ctx.names().jfcs.insert(number, slot);
-            }
-            let code = Code::from(refused.status);
-            let core = *refused.object;
-            Box::new((JfcOwn { core, scratch, moderation, ctx: Arc::clone(&ctx) }, code))
-        })
-    })
+    delete::<kind::Jfc>(jfc, kind::Jfc::end)
 }
 
 pub(crate) unsafe extern "C" fn delete_jfc_batch(

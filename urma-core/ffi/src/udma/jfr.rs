@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::Jfr;
+use urma_core::{JettyId, Jfr};
 
 use crate::{
     abi::{
@@ -14,11 +14,16 @@ use crate::{
         urma_status_t,
     },
     call::{self, Answer, Code, ours},
-    convert::{name, queue, zeroed},
-    slab::{Fresh, Held},
+    convert::{
+        name,
+        option::{self, Opt},
+        queue,
+    },
+    slab::{Held, Slot},
     udma::{
-        context::{Ctx, Queue, ctx_of, delete, delete_each},
+        context::{Ctx, Kept, Queue, delete, delete_each},
         event::About,
+        family::{self, Family, Members},
         kind,
     },
 };
@@ -33,26 +38,48 @@ pub(crate) unsafe extern "C" fn create_jfr(
     ctx: *mut urma_context_t,
     cfg: *mut urma_jfr_cfg_t,
 ) -> *mut urma_jfr_t {
-    call::pointer(|| {
-        let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration.
-        let cfg = unsafe { call::value(cfg) }?;
+    // SAFETY: the caller's configuration.
+    call::pointer(|| unsafe { family::create::<kind::Jfr>(ctx, cfg) })
+}
+
+impl Family for kind::Jfr {
+    type Cfg = urma_jfr_cfg_t;
+    const OPTIONS: &'static [&'static [Opt]] = &[option::JFR];
+
+    fn members(public: *mut urma_jfr_t) -> Members<Self::Cfg> {
+        family::members!(public, jfr_id, jfr_cfg, urma_jfr_opt.is_actived, urma_jfr_opt.urma_jfr_id)
+    }
+
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JfrOwn)> {
         let jfc = ours::<kind::Jfc>(cfg.jfc)?;
         let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
         let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
-        let core = own.core.create_jfr(&queue::jfr(&cfg)?, jfc)?;
-        drop(held);
-        let id = core.id();
-        let mut public: urma_jfr_t = zeroed();
-        public.urma_ctx = ctx;
-        public.jfr_id = name::jetty_id_out(id);
-        public.jfr_cfg = cfg;
-        public.handle = u64::from(id.id);
-        let fresh = Fresh::<kind::Jfr>::take().ok_or(Code::ENOMEM)?;
-        let slot = fresh.publish(own.owner, public, JfrOwn { core, ctx: Arc::clone(&own) });
-        own.names().queues.insert(id.id, Queue::Jfr(slot));
-        Ok(slot.public())
-    })
+        let core = own.core.create_jfr(&queue::jfr(cfg)?, jfc)?;
+        Ok((core.id(), JfrOwn { core, ctx: Arc::clone(own) }))
+    }
+
+    fn end(own: JfrOwn) -> Result<(), Box<Kept<Self>>> {
+        let number = own.core.id().id;
+        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JfrOwn { core, ctx } = own;
+        let name = ctx.names().queues.remove(&number);
+        core.delete().map_err(|refused| {
+            name.map(|name| ctx.names().queues.insert(number, name));
+            let code = refused.status.into();
+            Box::new((JfrOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
+        })
+    }
+
+    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
+        own.names().queues.insert(number, Queue::Jfr(slot));
+    }
+}
+
+family::operations! {
+    kind::Jfr, urma_jfr_t, urma_jfr_cfg_t:
+    alloc_jfr, set_jfr_opt, get_jfr_opt, active_jfr, deactive_jfr, free_jfr
 }
 
 pub(crate) unsafe extern "C" fn modify_jfr(
@@ -102,19 +129,7 @@ pub(crate) unsafe extern "C" fn delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_
 }
 
 fn end(jfr: *mut urma_jfr_t) -> Answer {
-    delete::<kind::Jfr>(jfr, |own| {
-        let number = own.core.id().id;
-        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
-            return Err(Box::new((own, code)));
-        }
-        let JfrOwn { core, ctx } = own;
-        let name = ctx.names().queues.remove(&number);
-        core.delete().map_err(|refused| {
-            name.map(|name| ctx.names().queues.insert(number, name));
-            let code = refused.status.into();
-            Box::new((JfrOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
-        })
-    })
+    delete::<kind::Jfr>(jfr, kind::Jfr::end)
 }
 
 pub(crate) unsafe extern "C" fn delete_jfr_batch(

@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Completion, Jfs};
+use urma_core::{Completion, JettyId, Jfs};
 
 use crate::{
     abi::{
@@ -14,11 +14,17 @@ use crate::{
         urma_status_t,
     },
     call::{self, Answer, Code, ours},
-    convert::{completion::record, name, queue, zeroed},
-    slab::{Fresh, Held},
+    convert::{
+        completion::record,
+        name,
+        option::{self, Opt},
+        queue,
+    },
+    slab::{Held, Slot},
     udma::{
-        context::{Ctx, Queue, ctx_of, delete, delete_each},
+        context::{Ctx, Kept, Queue, delete, delete_each},
         event::About,
+        family::{self, Family, Members},
         kind,
     },
 };
@@ -33,26 +39,48 @@ pub(crate) unsafe extern "C" fn create_jfs(
     ctx: *mut urma_context_t,
     cfg: *mut urma_jfs_cfg_t,
 ) -> *mut urma_jfs_t {
-    call::pointer(|| {
-        let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration.
-        let cfg = unsafe { call::value(cfg) }?;
+    // SAFETY: the caller's configuration.
+    call::pointer(|| unsafe { family::create::<kind::Jfs>(ctx, cfg) })
+}
+
+impl Family for kind::Jfs {
+    type Cfg = urma_jfs_cfg_t;
+    const OPTIONS: &'static [&'static [Opt]] = &[option::JFS];
+
+    fn members(public: *mut urma_jfs_t) -> Members<Self::Cfg> {
+        family::members!(public, jfs_id, jfs_cfg, urma_jfs_opt.is_actived, urma_jfs_opt.urma_jfs_id)
+    }
+
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JfsOwn)> {
         let jfc = ours::<kind::Jfc>(cfg.jfc)?;
         let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
         let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
-        let core = own.core.create_jfs(&queue::jfs(&cfg)?, jfc)?;
-        drop(held);
-        let id = core.id();
-        let mut public: urma_jfs_t = zeroed();
-        public.urma_ctx = ctx;
-        public.jfs_id = name::jetty_id_out(id);
-        public.jfs_cfg = cfg;
-        public.handle = u64::from(id.id);
-        let fresh = Fresh::<kind::Jfs>::take().ok_or(Code::ENOMEM)?;
-        let slot = fresh.publish(own.owner, public, JfsOwn { core, ctx: Arc::clone(&own) });
-        own.names().queues.insert(id.id, Queue::Jfs(slot));
-        Ok(slot.public())
-    })
+        let core = own.core.create_jfs(&queue::jfs(cfg)?, jfc)?;
+        Ok((core.id(), JfsOwn { core, ctx: Arc::clone(own) }))
+    }
+
+    fn end(own: JfsOwn) -> Result<(), Box<Kept<Self>>> {
+        let number = own.core.id().id;
+        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
+            return Err(Box::new((own, code)));
+        }
+        let JfsOwn { core, ctx } = own;
+        let name = ctx.names().queues.remove(&number);
+        core.delete().map_err(|refused| {
+            name.map(|name| ctx.names().queues.insert(number, name));
+            let code = refused.status.into();
+            Box::new((JfsOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
+        })
+    }
+
+    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
+        own.names().queues.insert(number, Queue::Jfs(slot));
+    }
+}
+
+family::operations! {
+    kind::Jfs, urma_jfs_t, urma_jfs_cfg_t:
+    alloc_jfs, set_jfs_opt, get_jfs_opt, active_jfs, deactive_jfs, free_jfs
 }
 
 pub(crate) unsafe extern "C" fn modify_jfs(
@@ -133,19 +161,7 @@ pub(crate) unsafe extern "C" fn delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_
 }
 
 fn end(jfs: *mut urma_jfs_t) -> Answer {
-    delete::<kind::Jfs>(jfs, |own| {
-        let number = own.core.id().id;
-        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
-            return Err(Box::new((own, code)));
-        }
-        let JfsOwn { core, ctx } = own;
-        let name = ctx.names().queues.remove(&number);
-        core.delete().map_err(|refused| {
-            name.map(|name| ctx.names().queues.insert(number, name));
-            let code = refused.status.into();
-            Box::new((JfsOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
-        })
-    })
+    delete::<kind::Jfs>(jfs, kind::Jfs::end)
 }
 
 pub(crate) unsafe extern "C" fn delete_jfs_batch(

@@ -64,6 +64,7 @@ fn all() -> urma_ops_t {
     memory(&mut ops);
     data(&mut ops);
     paths(&mut ops);
+    families(&mut ops);
     ops
 }
 
@@ -91,6 +92,33 @@ fn paths(ops: &mut urma_ops_t) {
     ops.get_smac = Some(address::get_smac);
     ops.get_dmac = Some(address::get_dmac);
     ops.user_ctl = Some(ctl::user_ctl);
+}
+
+fn families(ops: &mut urma_ops_t) {
+    ops.alloc_jfc = Some(jfc::alloc_jfc);
+    ops.set_jfc_opt = Some(jfc::set_jfc_opt);
+    ops.get_jfc_opt = Some(jfc::get_jfc_opt);
+    ops.active_jfc = Some(jfc::active_jfc);
+    ops.deactive_jfc = Some(jfc::deactive_jfc);
+    ops.free_jfc = Some(jfc::free_jfc);
+    ops.alloc_jfs = Some(jfs::alloc_jfs);
+    ops.set_jfs_opt = Some(jfs::set_jfs_opt);
+    ops.get_jfs_opt = Some(jfs::get_jfs_opt);
+    ops.active_jfs = Some(jfs::active_jfs);
+    ops.deactive_jfs = Some(jfs::deactive_jfs);
+    ops.free_jfs = Some(jfs::free_jfs);
+    ops.alloc_jfr = Some(jfr::alloc_jfr);
+    ops.set_jfr_opt = Some(jfr::set_jfr_opt);
+    ops.get_jfr_opt = Some(jfr::get_jfr_opt);
+    ops.active_jfr = Some(jfr::active_jfr);
+    ops.deactive_jfr = Some(jfr::deactive_jfr);
+    ops.free_jfr = Some(jfr::free_jfr);
+    ops.alloc_jetty = Some(jetty::alloc_jetty);
+    ops.set_jetty_opt = Some(jetty::set_jetty_opt);
+    ops.get_jetty_opt = Some(jetty::get_jetty_opt);
+    ops.active_jetty = Some(jetty::active_jetty);
+    ops.deactive_jetty = Some(jetty::deactive_jetty);
+    ops.free_jetty = Some(jetty::free_jetty);
 }
 
 fn completion(ops: &mut urma_ops_t) {

@@ -9,3 +9,8 @@ const ALIAS: &[(&str, &str)] = &[("URMA_DEVICE_ALIAS", "bonding_dev_0")];
 fn paths() {
     run(&build("paths", "paths", &[]), ALIAS);
 }
+
+#[test]
+fn family() {
+    run(&build("family", "family", &[]), &[]);
+}

@@ -1,0 +1,351 @@
+//! Queues that are allocated first: options, activation, release.
+//!
+//! *Owns*: the rules of the C core for a queue's two states, which `is_actived` in its public part
+//! shows.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::{ffi::c_void, ptr::NonNull};
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{
+        urma_context_t, urma_device_cap_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_cfg_t,
+        urma_jfc_t, urma_jfce_t, urma_jfr_cfg_t, urma_jfr_t, urma_jfs_cfg_t, urma_jfs_t,
+        urma_status_t,
+    },
+    call::{self, Answer, Code, object},
+    convert::option::OptPlace,
+    face::{
+        dispatch::{caps, drop_one, op, release, retain},
+        jetty, jfc, jfr, jfs, members, order,
+    },
+    slab::find_idle,
+    udma::{
+        family::{Family, option},
+        kind,
+    },
+};
+
+/// What the C core does beside the provider for one kind.
+trait Rules: Family {
+    /// Fills in what alloc fills in.
+    fn settle(cfg: &mut Self::Cfg);
+    /// The rules of activation.
+    fn check(cfg: &mut Self::Cfg, caps: &urma_device_cap_t) -> Answer;
+    /// The channel that the queue counts on.
+    fn channel(_cfg: &Self::Cfg) -> *mut urma_jfce_t {
+        core::ptr::null_mut()
+    }
+    /// It became live.
+    fn joined(_queue: NonNull<Self::Public>, _cfg: &Self::Cfg) {}
+    /// It is to become idle.
+    fn leaves(_queue: NonNull<Self::Public>, _cfg: &Self::Cfg) {}
+}
+
+impl Rules for kind::Jfc {
+    fn settle(_cfg: &mut urma_jfc_cfg_t) {}
+
+    fn check(cfg: &mut urma_jfc_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        jfc::check(cfg, caps.max_jfc_depth)
+    }
+
+    fn channel(cfg: &urma_jfc_cfg_t) -> *mut urma_jfce_t {
+        cfg.jfce
+    }
+}
+
+impl Rules for kind::Jfs {
+    fn settle(cfg: &mut urma_jfs_cfg_t) {
+        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
+            cfg.flag.set_order_type(order);
+        }
+    }
+
+    fn check(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        jfs::check(cfg, caps)
+    }
+}
+
+impl Rules for kind::Jfr {
+    fn settle(cfg: &mut urma_jfr_cfg_t) {
+        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
+            cfg.flag.set_order_type(order);
+        }
+    }
+
+    fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        jfr::check(cfg, caps)
+    }
+}
+
+impl Rules for kind::Jetty {
+    fn settle(cfg: &mut urma_jetty_cfg_t) {
+        kind::Jfs::settle(&mut cfg.jfs_cfg);
+    }
+
+    fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        jetty::check(cfg, caps)
+    }
+
+    fn joined(queue: NonNull<urma_jetty_t>, cfg: &urma_jetty_cfg_t) {
+        members::add(cfg.jetty_grp, queue.as_ptr());
+    }
+
+    fn leaves(queue: NonNull<urma_jetty_t>, cfg: &urma_jetty_cfg_t) {
+        members::remove(cfg.jetty_grp, queue.as_ptr());
+    }
+}
+
+/// The queue at `ptr`, live or idle, of this library or another provider's.
+fn queue<K: Family>(ptr: *mut K::Public) -> Answer<NonNull<K::Public>> {
+    match find_idle::<K>(ptr) {
+        Some(idle) => NonNull::new(idle.public()).ok_or(Code::EINVAL),
+        None => object::<K>(ptr),
+    }
+}
+
+fn is_active<K: Family>(queue: NonNull<K::Public>) -> bool {
+    // SAFETY: a member of an existing queue.
+    unsafe { K::members(queue.as_ptr()).is_active.read() != 0 }
+}
+
+fn ensure<K: Family>(queue: NonNull<K::Public>, wanted: Life) -> Answer {
+    let is = if is_active::<K>(queue) { Life::Active } else { Life::Idle };
+    if is == wanted { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Idle,
+    Active,
+}
+
+fn home<K: Family>(queue: NonNull<K::Public>) -> *mut urma_context_t {
+    // SAFETY: a member of an existing queue.
+    unsafe { K::members(queue.as_ptr()).ctx.read() }
+}
+
+fn cfg<K: Family>(queue: NonNull<K::Public>) -> K::Cfg {
+    // SAFETY: a member of an existing queue.
+    unsafe { K::members(queue.as_ptr()).cfg.read() }
+}
+
+fn hold(channel: *mut urma_jfce_t) {
+    if let Ok(channel) = object::<kind::Jfce>(channel) {
+        // SAFETY: a live channel.
+        unsafe { &(*channel.as_ptr()).r#ref }.atomic_cnt.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+fn let_go(channel: *mut urma_jfce_t) {
+    if let Ok(channel) = object::<kind::Jfce>(channel) {
+        // SAFETY: a live channel.
+        drop_one(unsafe { &(*channel.as_ptr()).r#ref });
+    }
+}
+
+type AllocOp<K> = unsafe extern "C" fn(
+    *mut urma_context_t,
+    *mut <K as Family>::Cfg,
+    *mut *mut <K as crate::slab::Kind>::Public,
+) -> urma_status_t;
+type OptOp<K> = unsafe extern "C" fn(
+    *mut <K as crate::slab::Kind>::Public,
+    u64,
+    *mut c_void,
+    u32,
+) -> urma_status_t;
+type Op<K> = unsafe extern "C" fn(*mut <K as crate::slab::Kind>::Public) -> urma_status_t;
+
+/// # Safety
+/// The caller's configuration and place; the operation of the context's table.
+unsafe fn alloc<K: Rules>(
+    ctx: NonNull<urma_context_t>,
+    cfg: *mut K::Cfg,
+    to: *mut *mut K::Public,
+    op: AllocOp<K>,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let mut settled = unsafe { call::value(cfg) }?;
+    let to = call::place(to)?;
+    K::settle(&mut settled);
+    // SAFETY: the caller's configuration, in which the C core fills defaults.
+    unsafe { cfg.write(settled) };
+    // SAFETY: a live context, and the caller's arguments.
+    Code::from_c(unsafe { op(ctx.as_ptr(), cfg, to.as_ptr()) })?;
+    // SAFETY: the provider wrote it.
+    let queue = NonNull::new(unsafe { to.read() }).ok_or(Code::ENOMEM)?;
+    // SAFETY: a member of a new queue.
+    unsafe { K::members(queue.as_ptr()).is_active.write(0) };
+    retain(ctx);
+    hold(K::channel(&settled));
+    Ok(())
+}
+
+/// # Safety
+/// `buf` has `len` bytes; the operation of the queue's table.
+unsafe fn set<K: Rules>(
+    queue: NonNull<K::Public>,
+    (number, buf, len): (u64, *mut c_void, u32),
+    op: OptOp<K>,
+) -> Answer {
+    let from = call::place(buf.cast::<u8>())?;
+    ensure::<K>(queue, Life::Idle)?;
+    let opt = option::<K>(number, len)?;
+    // SAFETY: an existing queue, and the caller's bytes.
+    Code::from_c(unsafe { op(queue.as_ptr(), number, buf, len) })?;
+    let (OptPlace::Cfg(offset) | OptPlace::Id(offset)) = opt.place else { return Ok(()) };
+    let before = K::channel(&cfg::<K>(queue));
+    let to = K::members(queue.as_ptr()).cfg.cast::<u8>().wrapping_add(offset);
+    // SAFETY: a member of the configuration, and the caller's bytes.
+    unsafe { to.copy_from_nonoverlapping(from.as_ptr(), opt.len as usize) };
+    let after = K::channel(&cfg::<K>(queue));
+    if before != after {
+        hold(after);
+        let_go(before);
+    }
+    Ok(())
+}
+
+fn active<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
+    ensure::<K>(queue, Life::Idle)?;
+    let ctx = object::<kind::Context>(home::<K>(queue))?;
+    let mut of = cfg::<K>(queue);
+    K::check(&mut of, &caps(ctx)?)?;
+    // SAFETY: a member of an existing queue: the order type may have been filled in.
+    unsafe { K::members(queue.as_ptr()).cfg.write(of) };
+    // SAFETY: an existing queue.
+    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    // SAFETY: as above.
+    unsafe { K::members(queue.as_ptr()).is_active.write(1) };
+    K::joined(queue, &of);
+    Ok(())
+}
+
+fn deactive<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
+    ensure::<K>(queue, Life::Active)?;
+    let of = cfg::<K>(queue);
+    // SAFETY: an existing queue.
+    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    // SAFETY: as above.
+    unsafe { K::members(queue.as_ptr()).is_active.write(0) };
+    K::leaves(queue, &of);
+    Ok(())
+}
+
+fn free<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
+    ensure::<K>(queue, Life::Idle)?;
+    let (ctx, channel) = (home::<K>(queue), K::channel(&cfg::<K>(queue)));
+    // SAFETY: an existing queue.
+    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    let_go(channel);
+    release(ctx);
+    Ok(())
+}
+
+macro_rules! families {
+    ($($kind:ident, $public:ident, $cfg:ident: $urma_alloc:ident = $alloc:ident,
+        $urma_set:ident = $set:ident, $urma_get:ident = $get:ident,
+        $urma_active:ident = $active:ident, $urma_deactive:ident = $deactive:ident,
+        $urma_free:ident = $free:ident;)*) => {$(
+        /// An idle queue, with a configuration that may be changed and is checked at activation.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $urma_alloc(
+            urma_ctx: *mut urma_context_t,
+            cfg: *mut $cfg,
+            queue: *mut *mut $public,
+        ) -> urma_status_t {
+            call::status(|| {
+                let ctx = object::<kind::Context>(urma_ctx)?;
+                let op = op!(ctx.as_ptr(), $alloc);
+                // SAFETY: the caller's configuration and place.
+                unsafe { alloc::<kind::$kind>(ctx, cfg, queue, op) }
+            })
+        }
+
+        /// Sets an option of an idle queue: `len` is the length of its type. `URMA_EINVAL`: active, no
+        /// such option, another length. EOPNOTSUPP: rings, doorbells and ids that are the device's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $urma_set(
+            queue: *mut $public,
+            opt: u64,
+            buf: *mut c_void,
+            len: u32,
+        ) -> urma_status_t {
+            call::status(|| {
+                let queue = self::queue::<kind::$kind>(queue)?;
+                let op = op!(home::<kind::$kind>(queue), $set);
+                // SAFETY: the caller's bytes.
+                unsafe { set::<kind::$kind>(queue, (opt, buf, len), op) }
+            })
+        }
+
+        /// The value of an option, active or idle.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $urma_get(
+            queue: *mut $public,
+            opt: u64,
+            buf: *mut c_void,
+            len: u32,
+        ) -> urma_status_t {
+            call::status(|| {
+                let queue = self::queue::<kind::$kind>(queue)?;
+                call::place(buf.cast::<u8>())?;
+                if opt == 0 || len == 0 {
+                    return Err(Code::EINVAL);
+                }
+                let op = op!(home::<kind::$kind>(queue), $get);
+                // SAFETY: an existing queue, and the caller's bytes.
+                Code::from_c(unsafe { op(queue.as_ptr(), opt, buf, len) })
+            })
+        }
+
+        /// Makes an idle queue live; the rules for its configuration are those of create.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $urma_active(queue: *mut $public) -> urma_status_t {
+            call::status(|| {
+                let queue = self::queue::<kind::$kind>(queue)?;
+                let op = op!(home::<kind::$kind>(queue), $active);
+                active::<kind::$kind>(queue, op)
+            })
+        }
+
+        /// Makes a live queue idle; what was posted to it is gone.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $urma_deactive(queue: *mut $public) -> urma_status_t {
+            call::status(|| {
+                let queue = self::queue::<kind::$kind>(queue)?;
+                let op = op!(home::<kind::$kind>(queue), $deactive);
+                deactive::<kind::$kind>(queue, op)
+            })
+        }
+
+        /// Frees an idle queue. `URMA_EINVAL`: it is active.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $urma_free(queue: *mut $public) -> urma_status_t {
+            call::status(|| {
+                let queue = self::queue::<kind::$kind>(queue)?;
+                let op = op!(home::<kind::$kind>(queue), $free);
+                free::<kind::$kind>(queue, op)
+            })
+        }
+    )*};
+}
+
+families! {
+    Jfc, urma_jfc_t, urma_jfc_cfg_t: urma_alloc_jfc = alloc_jfc, urma_set_jfc_opt = set_jfc_opt,
+        urma_get_jfc_opt = get_jfc_opt, urma_active_jfc = active_jfc,
+        urma_deactive_jfc = deactive_jfc, urma_free_jfc = free_jfc;
+    Jfs, urma_jfs_t, urma_jfs_cfg_t: urma_alloc_jfs = alloc_jfs, urma_set_jfs_opt = set_jfs_opt,
+        urma_get_jfs_opt = get_jfs_opt, urma_active_jfs = active_jfs,
+        urma_deactive_jfs = deactive_jfs, urma_free_jfs = free_jfs;
+    Jfr, urma_jfr_t, urma_jfr_cfg_t: urma_alloc_jfr = alloc_jfr, urma_set_jfr_opt = set_jfr_opt,
+        urma_get_jfr_opt = get_jfr_opt, urma_active_jfr = active_jfr,
+        urma_deactive_jfr = deactive_jfr, urma_free_jfr = free_jfr;
+    Jetty, urma_jetty_t, urma_jetty_cfg_t: urma_alloc_jetty = alloc_jetty,
+        urma_set_jetty_opt = set_jetty_opt, urma_get_jetty_opt = get_jetty_opt,
+        urma_active_jetty = active_jetty, urma_deactive_jetty = deactive_jetty,
+        urma_free_jetty = free_jetty;
+}

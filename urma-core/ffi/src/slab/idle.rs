@@ -1,0 +1,99 @@
+//! Idle slots: objects that a program allocated and did not activate, or deactivated.
+//!
+//! *Owns*: their transitions. An idle slot has a public part and no private one; nobody finds it but
+//! who asks for idle ones, so that every other call refuses the object.
+
+use super::{
+    Kind, Slot,
+    header::{HEADER_LEN, Owner, State, Word},
+    pool::{self, Fresh},
+    slot::{Cell, SlotPtr},
+    space::{self, Place},
+};
+
+/// An object that was idle when it was looked at.
+pub(crate) struct Idle<K: Kind> {
+    ptr: SlotPtr<K>,
+    word: Word,
+}
+
+/// The idle object at `public`; `None` for anything else.
+pub(crate) fn find_idle<K: Kind>(public: *const K::Public) -> Option<Idle<K>> {
+    let Place::Inside(offset) = space::place(public.addr().wrapping_sub(HEADER_LEN)) else {
+        return None;
+    };
+    if !space::is_slot::<K>(offset) {
+        return None;
+    }
+    let cell = public.wrapping_byte_sub(HEADER_LEN).cast::<Cell<K>>().cast_mut();
+    let ptr = SlotPtr::new(core::ptr::NonNull::new(cell)?);
+    let word = ptr.header().word();
+    word.is(State::Idle).then_some(Idle { ptr, word })
+}
+
+impl<K: Kind> Idle<K> {
+    /// Its public part: memory that C programs read and write as they like.
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.ptr.public()
+    }
+
+    /// Whose it is.
+    pub(crate) fn owner(&self) -> Owner {
+        self.word.owner()
+    }
+
+    /// Begins to make it live. Of several callers one gets it.
+    pub(crate) fn wake(self) -> Option<Waking<K>> {
+        let building = self.word.with(State::Building);
+        self.ptr.header().swap_word(self.word, building).then_some(Waking(self))
+    }
+
+    /// Frees the slot. Of several callers one does.
+    pub(crate) fn free(self) -> bool {
+        let is_mine = self.ptr.header().swap_word(self.word, self.word.with(State::Dying));
+        if is_mine {
+            pool::give_back(self.ptr);
+        }
+        is_mine
+    }
+}
+
+/// An idle object that one thread makes live. Dropping it makes it idle again.
+pub(crate) struct Waking<K: Kind>(Idle<K>);
+
+impl<K: Kind> Waking<K> {
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.0.public()
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.0.owner()
+    }
+
+    /// Fills the private part; from here on it is found.
+    pub(crate) fn publish(self, own: K::Own) -> Slot<K> {
+        let (ptr, word) = (self.0.ptr, self.0.word.with(State::Live));
+        core::mem::forget(self);
+        // SAFETY: the state says "building": the slot is this thread's, and it has no private part.
+        unsafe { ptr.fill_own(own) };
+        ptr.header().set_word(word);
+        Slot::new(ptr, word)
+    }
+}
+
+impl<K: Kind> Drop for Waking<K> {
+    fn drop(&mut self) {
+        self.0.ptr.header().set_word(self.0.word);
+    }
+}
+
+impl<K: Kind> Fresh<K> {
+    /// Fills the public part of an idle object.
+    pub(crate) fn publish_idle(self, owner: Owner, public: K::Public) -> *mut K::Public {
+        let (ptr, word) = self.into_parts(owner);
+        // SAFETY: the state says "building", so that nobody else reaches it.
+        unsafe { ptr.fill_public(public) };
+        ptr.header().set_word(word.with(State::Idle));
+        ptr.public()
+    }
+}
