@@ -129,7 +129,9 @@ pub unsafe extern "C" fn urma_query_device(
         let known = attr_place(dev)?;
         // What the device's files say, for a provider that leaves it at that.
         // SAFETY: the core's own copy.
-        unsafe { to.write(known.read()) };
+        let attr = unsafe { known.read() };
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(attr) };
         // SAFETY: the table of a live device.
         if let Some(query) = unsafe { (*table(dev)?.as_ptr()).query_device } {
             // SAFETY: a live device, and a place of the caller's for one.

@@ -71,9 +71,8 @@ pub unsafe extern "C" fn urma_read_sysfs_file(
         let (dir, file) = (call::place(dir.cast_mut())?, call::place(file.cast_mut())?);
         let buf = call::place(buf)?;
         // SAFETY: C strings of the caller's.
-        let parts = [unsafe { CStr::from_ptr(dir.as_ptr()) }, unsafe {
-            CStr::from_ptr(file.as_ptr())
-        }];
+        let parts =
+            [unsafe { CStr::from_ptr(dir.as_ptr()) }, unsafe { CStr::from_ptr(file.as_ptr()) }];
         let [dir, file] = parts.map(|part| Path::new(OsStr::from_bytes(part.to_bytes())));
         let mut value = vec![0; size.min(VALUE_MAX)];
         let len = provider::read(&dir.join(file), &mut value).ok_or(Code::FAIL)?;

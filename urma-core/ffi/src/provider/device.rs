@@ -6,7 +6,11 @@
 #![expect(unsafe_code, reason = "tables and structs of providers")]
 
 use core::{ffi::CStr, ptr::NonNull};
-use std::{ffi::{CString, OsStr}, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::{CString, OsStr},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
 
 use urma_core::Eid;
 

@@ -176,8 +176,14 @@ mod tests {
         for name in ["liburma-udma.so", "liburma_x.so.0", "liburmax.so.1.2"] {
             assert!(is_named_so(name.as_bytes()), "{name}");
         }
-        let others =
-            ["liburma.so", "liburma.so.0", "liburma_common.so.0", "liburma.a", "libx.so", "liburma"];
+        let others = [
+            "liburma.so",
+            "liburma.so.0",
+            "liburma_common.so.0",
+            "liburma.a",
+            "libx.so",
+            "liburma",
+        ];
         for name in others.into_iter().chain(["liburma_x.sox", "liburma_x.conf"]) {
             assert!(!is_named_so(name.as_bytes()), "{name}");
         }

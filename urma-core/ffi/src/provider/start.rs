@@ -5,6 +5,8 @@
 //! another's.
 #![expect(unsafe_code, reason = "functions of providers")]
 
+use std::path::Path;
+
 use super::{
     load::{self, Object},
     registry::{self, Provider},
@@ -33,13 +35,19 @@ pub(crate) fn start(
         match init(provider, conf) {
             Ok(()) => provider.set_running(true),
             Err(Refusal(_, code)) if provider.ops().as_ptr() == built_in => return Err(code),
-            Err(Refusal(why, code)) => {
-                let (name, status) = (provider.name(), code.status());
-                tracing::warn!(target: "urma", %name, status, %why, "provider skipped");
-            }
+            Err(refusal) => tell(provider, &refusal, &kept),
         }
     }
     Ok(unload(kept))
+}
+
+/// One provider less, and why; from a file, or registered by the program itself.
+fn tell(provider: Provider, refusal: &Refusal, objects: &[Object]) {
+    let Refusal(why, code) = refusal;
+    let (name, status) = (provider.name(), code.status());
+    let object = objects.iter().find(|object| object.handle() == provider.object());
+    let path = object.map_or_else(|| Path::new("the program"), Object::path).display();
+    tracing::warn!(target: "urma", %path, %name, status, %why, "provider skipped");
 }
 
 struct Refusal(&'static str, Code);
@@ -88,7 +96,8 @@ fn uninit(provider: Provider) -> Answer {
 /// Unloads objects of which no provider runs; gives back the others.
 pub(crate) fn unload(objects: Vec<Object>) -> Vec<Object> {
     let is_used = |object: &Object| {
-        registry::all().any(|provider| provider.is_running() && provider.object() == object.handle())
+        registry::all()
+            .any(|provider| provider.is_running() && provider.object() == object.handle())
     };
     let (used, unused): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_used);
     for object in unused {

@@ -20,9 +20,9 @@ const VALUE_LEN: usize = 64;
 
 /// The folders of devices, in order of name.
 pub(super) fn devices() -> Vec<PathBuf> {
-    let class = setting(CLASS_VARIABLE).map(PathBuf::from).or_else(|| {
-        CLASSES.iter().map(PathBuf::from).find(|class| class.is_dir())
-    });
+    let class = setting(CLASS_VARIABLE)
+        .map(PathBuf::from)
+        .or_else(|| CLASSES.iter().map(PathBuf::from).find(|class| class.is_dir()));
     let Some(class) = class else { return Vec::new() };
     let list = match std::fs::read_dir(&class) {
         Ok(list) => list,

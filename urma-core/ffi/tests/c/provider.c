@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ub/umdk/urma/urma_provider.h>
+
 #include "end.h"
 
 struct sample_calls {
