@@ -171,6 +171,17 @@ pub(crate) fn count(f: impl FnOnce() -> Answer<c_int>) -> c_int {
     }
 }
 
+/// As [`count`], for calls that need no library.
+pub(crate) fn count_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    match unguarded_by_fork(f) {
+        Ok(count) => count,
+        Err(code) => {
+            code.set_errno();
+            -1
+        }
+    }
+}
+
 /// A call that answers with a count, or the negative status.
 pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
     match guarded(f) {

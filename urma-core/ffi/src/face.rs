@@ -35,6 +35,7 @@ pub mod log;
 pub mod notifier;
 pub mod path;
 pub mod perf;
+pub mod provider;
 pub mod rate;
 pub mod segment;
 pub mod target;

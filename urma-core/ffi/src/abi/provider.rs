@@ -16,6 +16,7 @@ use super::{
 c_consts! {
     u32 {
         URMA_MAX_SYSFS_PATH = 256,
+        URMA_SYSFS_DEV_FLAG_DRIVER_CREATED = 1,
     }
 }
 

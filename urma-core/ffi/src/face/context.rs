@@ -2,24 +2,40 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ffi::c_void;
+use core::{
+    ffi::{CStr, c_int, c_void},
+    ptr::NonNull,
+};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::ErrorKind,
+    os::{
+        fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+};
+
+use urma_core::Eid;
 
 use crate::{
     abi::{
-        URMA_AGGR_MODE_BALANCE, URMA_OPT_AGGR_MODE, urma_context_t, urma_device_t, urma_opt_name_t,
+        URMA_AGGR_MODE_BALANCE, URMA_AGGR_MODE_STANDALONE, URMA_OPT_AGGR_MODE,
+        URMA_SYSFS_DEV_FLAG_DRIVER_CREATED, urma_context_t, urma_device_t, urma_opt_name_t,
         urma_status_t,
     },
-    call::{self, Code, made, object},
-    convert::zeroed,
+    call::{self, Answer, Code, made, object},
+    convert::{name::eid_out, zeroed},
     face::{
         device::urma_query_device,
-        dispatch::{device, provider, users},
+        dispatch::{device, provider as table, users},
     },
-    udma::kind,
+    provider,
+    udma::{self, kind},
 };
 
-/// Descriptor of the kernel's device file, which a software device does not have.
-const NO_FD: core::ffi::c_int = -1;
+/// What a context has when the device has no character device.
+const NO_FD: c_int = -1;
 
 /// Opens a device under its EID at `eid_index`.
 #[unsafe(no_mangle)]
@@ -34,11 +50,91 @@ pub unsafe extern "C" fn urma_create_context(
         // SAFETY: a live device, and a place for one.
         Code::from_c(unsafe { urma_query_device(dev.as_ptr(), &raw mut attr) })?;
         // SAFETY: the table of a live device.
-        let create = call::present(unsafe { (*provider(dev)?.as_ptr()).create_context })?;
-        // SAFETY: a live device.
-        let ctx = made(unsafe { create(dev.as_ptr(), eid_index, NO_FD) })?;
-        Ok(ctx.as_ptr())
+        let create = call::present(unsafe { (*table(dev)?.as_ptr()).create_context })?;
+        if udma::device::is_software(dev) {
+            // SAFETY: a live device.
+            return Ok(made(unsafe { create(dev.as_ptr(), eid_index, NO_FD) })?.as_ptr());
+        }
+        let opening = Opening::of(dev, eid_index)?;
+        let fd = opening.file.as_ref().map_or(NO_FD, AsRawFd::as_raw_fd);
+        // SAFETY: a live device, and its open file.
+        let ctx = made(unsafe { create(dev.as_ptr(), eid_index, fd) })?;
+        opening.fill(ctx)
     })
+}
+
+/// A context of a third-party provider on its way.
+struct Opening {
+    dev: NonNull<urma_device_t>,
+    eid_index: u32,
+    /// None for a device that its provider made itself.
+    eid: Option<Eid>,
+    file: Option<File>,
+}
+
+impl Opening {
+    /// # Errors
+    /// FAIL: there is no EID at this index, or a character device that does not open.
+    fn of(dev: NonNull<urma_device_t>, eid_index: u32) -> Answer<Self> {
+        if is_made_by_provider(dev) {
+            return Ok(Self { dev, eid_index, eid: None, file: None });
+        }
+        let eid = Some(provider::eid_at(dev, eid_index)?);
+        Ok(Self { dev, eid_index, eid, file: open(dev)? })
+    }
+
+    /// The members that the core fills, whatever the provider wrote there.
+    ///
+    /// # Errors
+    /// EINVAL: a context without a table is of no use.
+    fn fill(self, ctx: NonNull<urma_context_t>) -> Answer<*mut urma_context_t> {
+        // SAFETY: a new object of the provider.
+        let of = unsafe { &mut *ctx.as_ptr() };
+        of.dev = self.dev.as_ptr();
+        let table = table(self.dev)?;
+        if of.ops.is_null() {
+            tracing::warn!(target: "urma", "the provider made a context without a table");
+            // SAFETY: the table of a live device.
+            if let Some(delete) = unsafe { (*table.as_ptr()).delete_context } {
+                // SAFETY: a live context; there is no more to do when the provider keeps it.
+                unsafe { delete(ctx.as_ptr()) };
+            }
+            return Err(Code::EINVAL);
+        }
+        of.dev_fd = self.file.map_or(NO_FD, IntoRawFd::into_raw_fd);
+        of.eid_index = self.eid_index;
+        if let Some(eid) = self.eid {
+            of.eid = eid_out(eid);
+        }
+        *of.r#ref.atomic_cnt.get_mut() = 1;
+        of.aggr_mode = URMA_AGGR_MODE_STANDALONE;
+        provider::opened(table.as_ptr());
+        Ok(ctx.as_ptr())
+    }
+}
+
+/// Whether the provider made the device, and no file says anything of it.
+fn is_made_by_provider(dev: NonNull<urma_device_t>) -> bool {
+    // SAFETY: a live device.
+    let Some(sysfs) = NonNull::new(unsafe { (*dev.as_ptr()).sysfs_dev }) else { return true };
+    // SAFETY: the struct lives as long as its device.
+    unsafe { (*sysfs.as_ptr()).flag & URMA_SYSFS_DEV_FLAG_DRIVER_CREATED != 0 }
+}
+
+/// The character device, when there is one.
+fn open(dev: NonNull<urma_device_t>) -> Answer<Option<File>> {
+    // SAFETY: a live device.
+    let path = unsafe { &raw const (*dev.as_ptr()).path };
+    // SAFETY: it ends with a zero byte.
+    let path = unsafe { CStr::from_ptr(path.cast()) };
+    match File::options().read(true).write(true).open(OsStr::from_bytes(path.to_bytes())) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            tracing::warn!(target: "urma", ?path, %error, "the character device does not open");
+            Err(Code::FAIL)
+        }
+    }
 }
 
 /// Closes a device. `URMA_EAGAIN`: objects made from the context live.
@@ -50,11 +146,27 @@ pub unsafe extern "C" fn urma_delete_context(ctx: *mut urma_context_t) -> urma_s
         if users(unsafe { &(*ctx.as_ptr()).r#ref }) != 0 {
             return Err(Code::EAGAIN);
         }
+        let dev = device(ctx)?;
+        let table = table(dev)?;
         // SAFETY: the table of a live device.
-        let delete = call::present(unsafe { (*provider(device(ctx)?)?.as_ptr()).delete_context })?;
+        let delete = call::present(unsafe { (*table.as_ptr()).delete_context })?;
         // SAFETY: a live context.
-        Code::from_c(unsafe { delete(ctx.as_ptr()) })
+        let fd = unsafe { (*ctx.as_ptr()).dev_fd };
+        // SAFETY: a live context.
+        Code::from_c(unsafe { delete(ctx.as_ptr()) })?;
+        if !udma::device::is_software(dev) {
+            provider::closed(table.as_ptr());
+            close(fd);
+        }
+        Ok(())
     })
+}
+
+fn close(fd: c_int) {
+    if fd >= 0 {
+        // SAFETY: `Opening` put it into the context, whose provider is done with it.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
 }
 
 /// Sets an option: the aggregation mode, of 4 bytes. A device of one port is the same in each mode.

@@ -2,7 +2,10 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::{
+    ffi::{CStr, c_char, c_int, c_void},
+    ptr::NonNull,
+};
 
 use urma_core::Eid;
 
@@ -14,10 +17,10 @@ use crate::{
     call::{self, Answer, Code, object},
     convert::name::{eid, eid_out},
     face::{
-        dispatch::{attr_place, provider},
+        dispatch::{attr_place, provider as table},
         library,
     },
-    slab::Slot,
+    provider,
     udma::{device, kind},
 };
 
@@ -30,7 +33,7 @@ pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *
         let count = found.as_ref().map_or(0, Vec::len);
         // SAFETY: a place of the caller's for one.
         unsafe { to.write(c_int::try_from(count).map_err(|_| Code::FAIL)?) };
-        let mut list: Vec<_> = found?.into_iter().map(Slot::public).collect();
+        let mut list: Vec<_> = found?.into_iter().map(NonNull::as_ptr).collect();
         list.push(core::ptr::null_mut());
         give(&list)
     })
@@ -53,10 +56,9 @@ pub unsafe extern "C" fn urma_get_eid_list(
         let to = call::place(cnt)?;
         // SAFETY: a place of the caller's for one.
         unsafe { to.write(0) };
-        let eids = device::eids(object::<kind::Device>(dev)?.as_ptr())?;
-        let list: Vec<_> = (0..)
-            .zip(&eids)
-            .map(|(eid_index, eid)| urma_eid_info_t { eid: eid_out(*eid), eid_index })
+        let list: Vec<_> = eids(object::<kind::Device>(dev)?)?
+            .into_iter()
+            .map(|(eid_index, eid)| urma_eid_info_t { eid: eid_out(eid), eid_index })
             .collect();
         // SAFETY: as above.
         unsafe { to.write(u32::try_from(list.len()).map_err(|_| Code::FAIL)?) };
@@ -78,14 +80,7 @@ pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut 
         let wanted = call::place(dev_name)?;
         // SAFETY: a C string of the caller's.
         let wanted = unsafe { CStr::from_ptr(wanted.as_ptr()) };
-        let found = library::devices()?.into_iter().find(|device| {
-            // SAFETY: the public part of a live device.
-            let name = unsafe { &raw const (*device.public()).name };
-            // SAFETY: it ends with a zero byte.
-            let name = unsafe { CStr::from_ptr(name.cast()) };
-            name == wanted
-        });
-        found.map(Slot::public).ok_or(Code::ENODEV)
+        Ok(library::device_named(wanted)?.as_ptr())
     })
 }
 
@@ -102,15 +97,24 @@ pub unsafe extern "C" fn urma_get_device_by_eid(
         }
         let found = library::devices()?.into_iter().find(|device| {
             // SAFETY: the public part of a live device.
-            let is_type = unsafe { (*device.public()).r#type } == r#type;
+            let is_type = unsafe { (*device.as_ptr()).r#type } == r#type;
             is_type && has(*device, wanted)
         });
-        found.map(Slot::public).ok_or(Code::ENODEV)
+        found.map(NonNull::as_ptr).ok_or(Code::ENODEV)
     })
 }
 
-fn has(device: Slot<kind::Device>, wanted: Eid) -> bool {
-    device::eids(device.public()).is_ok_and(|eids| eids.contains(&wanted))
+fn has(device: NonNull<urma_device_t>, wanted: Eid) -> bool {
+    eids(device).is_ok_and(|eids| eids.iter().any(|(_, eid)| *eid == wanted))
+}
+
+/// EIDs by index: of the software device from the device, of others from their files.
+fn eids(device: NonNull<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
+    if device::is_software(device) {
+        Ok((0..).zip(device::eids(device.as_ptr())?).collect())
+    } else {
+        provider::eids(device)
+    }
 }
 
 /// Attributes and limits of a device.
@@ -122,14 +126,21 @@ pub unsafe extern "C" fn urma_query_device(
     call::status(|| {
         let dev = object::<kind::Device>(dev)?;
         let to = call::place(dev_attr)?;
+        let known = attr_place(dev)?;
+        // What the device's files say, for a provider that leaves it at that.
+        // SAFETY: the core's own copy.
+        let attr = unsafe { known.read() };
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(attr) };
         // SAFETY: the table of a live device.
-        let query = call::present(unsafe { (*provider(dev)?.as_ptr()).query_device })?;
-        // SAFETY: a live device, and a place of the caller's for one.
-        Code::from_c(unsafe { query(dev.as_ptr(), to.as_ptr()) })?;
-        // SAFETY: written by the provider just now.
+        if let Some(query) = unsafe { (*table(dev)?.as_ptr()).query_device } {
+            // SAFETY: a live device, and a place of the caller's for one.
+            Code::from_c(unsafe { query(dev.as_ptr(), to.as_ptr()) })?;
+        }
+        // SAFETY: written just now.
         let attr = unsafe { to.read() };
         // SAFETY: the core's own copy.
-        unsafe { attr_place(dev)?.write(attr) };
+        unsafe { known.write(attr) };
         Ok(())
     })
 }
@@ -142,7 +153,7 @@ pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
     let bytes = size_of_val(list).max(1);
     // SAFETY: a size above 0.
     let to: *mut T = unsafe { libc::malloc(bytes) }.cast();
-    let to = core::ptr::NonNull::new(to).ok_or(Code::ENOMEM)?;
+    let to = NonNull::new(to).ok_or(Code::ENOMEM)?;
     // SAFETY: fresh memory with room for the list, aligned for any type of C.
     unsafe { to.as_ptr().copy_from_nonoverlapping(list.as_ptr(), list.len()) };
     Ok(to.as_ptr())

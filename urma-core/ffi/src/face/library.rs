@@ -1,14 +1,21 @@
 //! What the library knows between `urma_init` and `urma_uninit`.
 //!
-//! *Owns*: the list of devices. *Takes*: devices of providers. *Gives*: lookups. *Must not*: wait
-//! under its latch.
+//! *Owns*: the list of devices, the shared objects of providers. *Takes*: devices of providers.
+//! *Gives*: lookups. *Must not*: wait under its latch, or call a provider under it.
+#![expect(unsafe_code, reason = "public parts of devices")]
 
+use core::{
+    ffi::{CStr, c_char},
+    ptr::NonNull,
+};
 use std::sync::Arc;
 
 use crate::{
+    abi::{urma_device_t, urma_init_attr_t, urma_provider_ops_t},
     call::{self, Answer, Code},
     face::members,
     latch::Latch,
+    provider::{self, Object},
     slab::{self, Slot},
     udma::{
         device,
@@ -22,72 +29,167 @@ enum Phase {
     Down,
     Starting,
     Up,
+    Stopping,
+}
+
+/// A device of a third-party provider.
+#[derive(Clone, Copy)]
+enum Foreign {
+    /// The system lists it.
+    Listed(Slot<kind::Device>),
+    /// The provider made it.
+    Given(NonNull<urma_device_t>),
+}
+
+// SAFETY: an address, of a device that its provider keeps while it is registered.
+unsafe impl Send for Foreign {}
+
+impl Foreign {
+    fn public(self) -> *mut urma_device_t {
+        match self {
+            Self::Listed(slot) => slot.public(),
+            Self::Given(device) => device.as_ptr(),
+        }
+    }
+
+    fn provider(self) -> *mut urma_provider_ops_t {
+        // SAFETY: a device of the list.
+        unsafe { (*self.public()).ops }
+    }
+
+    fn end(self) {
+        if let Self::Listed(slot) = self {
+            end(slot);
+        }
+    }
+}
+
+fn end(device: Slot<kind::Device>) {
+    if let Some(dying) = device.retire() {
+        drop(dying.take());
+    }
 }
 
 struct Library {
     phase: Phase,
-    devices: Vec<Slot<kind::Device>>,
+    /// The software device under each of its names.
+    own: Vec<Slot<kind::Device>>,
     hardware: Option<Arc<Hardware>>,
+    foreign: Vec<Foreign>,
+    objects: Vec<Object>,
 }
 
-const NOTHING: Library = Library { phase: Phase::Down, devices: Vec::new(), hardware: None };
+impl Library {
+    fn all(&self) -> impl Iterator<Item = *mut urma_device_t> {
+        let own = self.own.iter().map(|device| device.public());
+        own.chain(self.foreign.iter().map(|device| device.public()))
+    }
+
+    fn has(&self, name: &CStr) -> bool {
+        // SAFETY: devices of the list.
+        self.all().any(|device| unsafe { name_of(device) } == name)
+    }
+}
+
+/// # Safety
+/// A live device; the name is used before it ends.
+unsafe fn name_of<'a>(device: *const urma_device_t) -> &'a CStr {
+    // SAFETY: the caller's promise.
+    let name: *const [c_char; 64] = unsafe { &raw const (*device).name };
+    // SAFETY: it ends with a zero byte.
+    unsafe { CStr::from_ptr(name.cast()) }
+}
+
+const NOTHING: Library = Library {
+    phase: Phase::Down,
+    own: Vec::new(),
+    hardware: None,
+    foreign: Vec::new(),
+    objects: Vec::new(),
+};
 
 static LIBRARY: Latch<Library> = Latch::new(NOTHING);
 
-/// Starts the library; in a forked child afresh.
+/// Starts the library and the providers; in a forked child afresh.
 ///
 /// # Errors
 /// EEXIST: it runs. ENOMEM.
-pub(crate) fn start() -> Answer {
+pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
     if call::is_forked() {
         slab::abandon_all();
         LIBRARY.abandon(NOTHING);
         members::abandon();
+        provider::abandon();
     }
     call::note_generation();
-    LIBRARY.with(|library| {
+    let objects = LIBRARY.with(|library| {
         if library.phase != Phase::Down {
             return Err(Code::EEXIST);
         }
         library.phase = Phase::Starting;
-        Ok(())
+        Ok(core::mem::take(&mut library.objects))
     })?;
-    let made = discover();
-    LIBRARY.with(|library| match made {
-        Ok((devices, hardware)) => {
-            library.devices.extend(devices);
-            library.hardware = Some(hardware);
-            library.phase = Phase::Up;
-            Ok(())
-        }
-        Err(code) => {
-            library.phase = Phase::Down;
-            Err(code)
-        }
-    })
+    let started = begin(conf, objects);
+    if started.is_ok() {
+        LIBRARY.with(|library| library.phase = Phase::Up);
+    } else if wind_down().is_err() {
+        tracing::warn!(target: "urma", "the library did not start, and a provider did not stop");
+    }
+    started
 }
 
-type Discovered = (Vec<Slot<kind::Device>>, Arc<Hardware>);
-
-/// The software device under each of its names.
-fn discover() -> Answer<Discovered> {
+/// The devices one after the other: names that come later do not hide earlier ones.
+fn begin(conf: *mut urma_init_attr_t, objects: Vec<Object>) -> Answer {
     let hardware = Arc::new(Hardware::default());
-    let names = std::iter::once(DEVICE_NAME.to_owned()).chain(aliases());
-    let devices = names
-        .map(|name| device::make(&name, &hardware, device::provider()))
-        .collect::<Answer<Vec<_>>>()?;
-    Ok((devices, hardware))
+    LIBRARY.with(|library| library.hardware = Some(Arc::clone(&hardware)));
+    for name in std::iter::once(DEVICE_NAME.to_owned()).chain(aliases()) {
+        let device = device::make(&name, &hardware, device::provider())?;
+        LIBRARY.with(|library| library.own.push(device));
+    }
+    let objects = provider::start(device::provider(), conf, objects)?;
+    LIBRARY.with(|library| library.objects = objects);
+    let is_listed = |name: &CStr| LIBRARY.with(|library| library.has(name));
+    let foreign = provider::discover(device::provider(), is_listed)?;
+    LIBRARY.with(|library| library.foreign.extend(foreign.into_iter().map(Foreign::Listed)));
+    Ok(())
 }
 
 /// Stops the library. Devices with contexts stay until those are deleted, but are not found.
-pub(crate) fn stop() {
-    let (devices, hardware) = LIBRARY.with(|library| {
-        if library.phase != Phase::Up {
-            return (Vec::new(), None);
+///
+/// # Errors
+/// FAIL: a provider did not stop; the library did.
+pub(crate) fn stop() -> Answer {
+    let is_up = LIBRARY.with(|library| {
+        let is_up = library.phase == Phase::Up;
+        if is_up {
+            library.phase = Phase::Stopping;
         }
-        library.phase = Phase::Down;
-        (core::mem::take(&mut library.devices), library.hardware.take())
+        is_up
     });
+    if is_up { wind_down() } else { Ok(()) }
+}
+
+/// Ends what `begin` made, as far as it came.
+fn wind_down() -> Answer {
+    let answer = provider::stop();
+    let ended = LIBRARY.with(|library| {
+        let phase = library.phase;
+        core::mem::replace(library, Library { phase, ..NOTHING })
+    });
+    end_own(ended.own, ended.hardware);
+    let is_used = |device: &Foreign| provider::is_running(device.provider());
+    let (kept, unused): (Vec<_>, Vec<_>) = ended.foreign.into_iter().partition(is_used);
+    unused.into_iter().for_each(Foreign::end);
+    let objects = provider::unload(ended.objects);
+    LIBRARY.with(|library| {
+        library.foreign.extend(kept);
+        library.objects = objects;
+        library.phase = Phase::Down;
+    });
+    answer
+}
+
+fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
     // Its names and this list hold it; more holders are contexts, which read their device's memory.
     let holders = devices.len() + 1;
     let is_used = hardware.is_some_and(|hardware| Arc::strong_count(&hardware) > holders);
@@ -95,19 +197,52 @@ pub(crate) fn stop() {
         tracing::warn!(target: "urma", "the library stops while contexts live");
         return;
     }
-    for device in devices {
-        if let Some(dying) = device.retire() {
-            drop(dying.take());
-        }
-    }
+    devices.into_iter().for_each(end);
 }
 
 /// The devices.
 ///
 /// # Errors
 /// ENODEV: the library is not initialised.
-pub(crate) fn devices() -> Answer<Vec<Slot<kind::Device>>> {
+pub(crate) fn devices() -> Answer<Vec<NonNull<urma_device_t>>> {
     LIBRARY.with(|library| {
-        if library.phase == Phase::Up { Ok(library.devices.clone()) } else { Err(Code::ENODEV) }
+        if library.phase != Phase::Up {
+            return Err(Code::ENODEV);
+        }
+        Ok(library.all().filter_map(NonNull::new).collect())
     })
+}
+
+/// The device of this name.
+///
+/// # Errors
+/// ENODEV: there is none, or the library is not initialised.
+pub(crate) fn device_named(name: &CStr) -> Answer<NonNull<urma_device_t>> {
+    // SAFETY: devices of the list.
+    devices()?.into_iter().find(|of| unsafe { name_of(of.as_ptr()) } == name).ok_or(Code::ENODEV)
+}
+
+/// Lists a device that a provider made.
+///
+/// # Errors
+/// EEXIST: one of this name is listed. ENODEV: the library neither runs nor starts.
+pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
+    LIBRARY.with(|library| {
+        if library.phase != Phase::Up && library.phase != Phase::Starting {
+            return Err(Code::ENODEV);
+        }
+        // SAFETY: the provider's device.
+        if library.has(unsafe { name_of(device.as_ptr()) }) {
+            return Err(Code::EEXIST);
+        }
+        library.foreign.push(Foreign::Given(device));
+        Ok(())
+    })
+}
+
+/// A provider goes: its devices are not listed any more.
+pub(crate) fn forget(provider: *mut urma_provider_ops_t) {
+    let gone: Vec<_> = LIBRARY
+        .with(|library| library.foreign.extract_if(.., |of| of.provider() == provider).collect());
+    gone.into_iter().for_each(Foreign::end);
 }

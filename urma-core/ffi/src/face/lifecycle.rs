@@ -16,19 +16,15 @@ use crate::{
 pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t {
     call::status_in_child(|| {
         log::install();
-        library::start()?;
-        // SAFETY: the caller's configuration, or NULL.
-        Code::from_c(unsafe { device::init(conf) })
+        library::start(conf)
     })
 }
 
-/// Stops the library; without `urma_init` it does nothing, and succeeds.
+/// Stops the library and its providers; without `urma_init` it does nothing, and succeeds.
+/// `URMA_FAIL`: a provider's `uninit` failed; everything was stopped all the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_uninit() -> urma_status_t {
-    call::status(|| {
-        library::stop();
-        Ok(())
-    })
+    call::status(library::stop)
 }
 
 /// The user address space id of this process.

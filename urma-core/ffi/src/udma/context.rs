@@ -19,6 +19,7 @@ use crate::{
     convert::{name::eid_out, zeroed},
     slab::{Fresh, Kind, Owner, Slot},
     udma::{
+        device::hardware as hardware_of,
         event::{About, Events},
         hardware::Hardware,
         kind,
@@ -158,7 +159,7 @@ pub(crate) unsafe extern "C" fn create_context(
 ) -> *mut urma_context_t {
     call::pointer(|| {
         let device = ours::<kind::Device>(dev)?;
-        let hardware = Arc::clone(&device.lock().ok_or(Code::EINVAL)?.hardware);
+        let hardware = hardware_of(device)?;
         let core = hardware.device()?.open(eid_index)?;
         let fresh = Fresh::<kind::Context>::take().ok_or(Code::ENOMEM)?;
         let owner = fresh.as_owner();

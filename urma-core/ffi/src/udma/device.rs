@@ -22,7 +22,8 @@ use crate::{
 
 /// What lies behind a device.
 pub(crate) struct DeviceOwn {
-    pub(crate) hardware: Arc<Hardware>,
+    /// The software device; none behind a device of another provider.
+    pub(crate) hardware: Option<Arc<Hardware>>,
     sysfs: Sysfs,
 }
 
@@ -33,14 +34,7 @@ struct Sysfs(NonNull<urma_sysfs_dev_t>);
 unsafe impl Send for Sysfs {}
 
 impl Sysfs {
-    fn new(dev: *mut urma_device_t, name: [c_char; 64]) -> Self {
-        let mut sysfs: Box<urma_sysfs_dev_t> = Box::new(zeroed());
-        let id = Hardware::id();
-        sysfs.dev_name = name;
-        sysfs.driver_name = text(&id.driver);
-        sysfs.transport_type = URMA_TRANSPORT_UB;
-        sysfs.urma_device = dev;
-        (sysfs.vendor_id, sysfs.device_id) = (id.vendor, id.device);
+    fn new(sysfs: Box<urma_sysfs_dev_t>) -> Self {
         Self(NonNull::from(Box::leak(sysfs)))
     }
 }
@@ -53,7 +47,7 @@ impl Drop for Sysfs {
 }
 
 /// `text` as a C string of at most 63 bytes.
-fn text(from: &str) -> [c_char; 64] {
+pub(crate) fn text(from: &str) -> [c_char; 64] {
     let mut to = [0; 64];
     for (place, byte) in to.iter_mut().take(63).zip(from.bytes()) {
         *place = byte.cast_signed();
@@ -70,15 +64,39 @@ pub(crate) fn make(
     hardware: &Arc<Hardware>,
     provider: *mut urma_provider_ops_t,
 ) -> Answer<Slot<kind::Device>> {
+    let mut sysfs: Box<urma_sysfs_dev_t> = Box::new(zeroed());
+    let id = Hardware::id();
+    sysfs.dev_name = text(name);
+    sysfs.driver_name = text(&id.driver);
+    sysfs.transport_type = URMA_TRANSPORT_UB;
+    (sysfs.vendor_id, sysfs.device_id) = (id.vendor, id.device);
+    publish(sysfs, "", provider, Some(Arc::clone(hardware)))
+}
+
+/// A device as `sysfs` describes it, with the character device at `path`, driven by `provider`.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn publish(
+    mut sysfs: Box<urma_sysfs_dev_t>,
+    path: &str,
+    provider: *mut urma_provider_ops_t,
+    hardware: Option<Arc<Hardware>>,
+) -> Answer<Slot<kind::Device>> {
     let fresh = Fresh::<kind::Device>::take().ok_or(Code::ENOMEM)?;
     let mut public: urma_device_t = zeroed();
-    public.name = text(name);
-    public.r#type = URMA_TRANSPORT_UB;
+    public.name = sysfs.dev_name;
+    // The last byte stays 0.
+    let room = public.path.len() - 1;
+    for (place, byte) in public.path.iter_mut().take(room).zip(path.bytes()) {
+        *place = byte.cast_signed();
+    }
+    public.r#type = sysfs.transport_type;
     public.ops = provider;
-    let sysfs = Sysfs::new(fresh.public(), public.name);
+    sysfs.urma_device = fresh.public();
+    let sysfs = Sysfs::new(sysfs);
     public.sysfs_dev = sysfs.0.as_ptr();
-    let own = DeviceOwn { hardware: Arc::clone(hardware), sysfs };
-    Ok(fresh.publish(Owner::NOBODY, public, own))
+    Ok(fresh.publish(Owner::NOBODY, public, DeviceOwn { hardware, sysfs }))
 }
 
 /// Opens the device if need be, and writes its attributes where the core reads them.
@@ -104,9 +122,17 @@ pub(crate) fn eids(dev: *const urma_device_t) -> Answer<Vec<Eid>> {
     Ok(hardware(device)?.eids()?)
 }
 
-/// Not under the lock: opening takes its time.
-fn hardware(device: Slot<kind::Device>) -> Answer<Arc<Hardware>> {
-    Ok(Arc::clone(&device.lock().ok_or(Code::EINVAL)?.hardware))
+/// The software device behind a device. The lock is let go: opening takes its time.
+///
+/// # Errors
+/// EINVAL: another provider's device.
+pub(super) fn hardware(device: Slot<kind::Device>) -> Answer<Arc<Hardware>> {
+    device.lock().ok_or(Code::EINVAL)?.hardware.clone().ok_or(Code::EINVAL)
+}
+
+/// Whether the software device is behind it.
+pub(crate) fn is_software(dev: NonNull<urma_device_t>) -> bool {
+    ours::<kind::Device>(dev.as_ptr()).is_ok_and(|device| hardware(device).is_ok())
 }
 
 /// `init` of the provider.

@@ -5,6 +5,7 @@
 //! that runs.
 
 mod families;
+mod provider;
 mod symbols;
 
 use std::{

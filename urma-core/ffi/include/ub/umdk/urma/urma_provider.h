@@ -15,6 +15,9 @@
 extern "C" {
 #endif
 
+/* In urma_sysfs_dev.flag: the provider made the device; no file describes it. */
+#define URMA_SYSFS_DEV_FLAG_DRIVER_CREATED 1
+
 typedef enum urma_field_target {
     TARGET_CFG = 0,
     TARGET_OPT = 1,

@@ -1,0 +1,177 @@
+//! Devices of third-party providers.
+//!
+//! *Owns*: the match of a listed device with a provider. *Takes*: the folders of the class.
+//! *Gives*: `urma_device_t` in slots, EIDs. *Must not*: give a device to the built-in provider, whose
+//! own device is not listed there.
+#![expect(unsafe_code, reason = "tables and structs of providers")]
+
+use core::{ffi::CStr, ptr::NonNull};
+use std::{
+    ffi::{CString, OsStr},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use urma_core::Eid;
+
+use super::{
+    attr,
+    registry::{self, Provider},
+    sysfs, text_at,
+};
+use crate::{
+    abi::{self, urma_device_t, urma_provider_ops_t, urma_sysfs_dev_t},
+    call::{Answer, Code},
+    convert::zeroed,
+    slab::Slot,
+    udma::{device, kind},
+};
+
+/// Where the kernel has character devices.
+const DEV_FOLDER: &str = "/dev/uburma";
+/// Bytes of the path of a device's folder.
+const PATH_MAX: usize = abi::URMA_MAX_SYSFS_PATH as usize - 1;
+/// Entries of a match table that are looked at.
+const MATCHES_MAX: usize = 1024;
+/// EID indices that are looked at.
+const EIDS_MAX: u32 = 1024;
+
+/// A device for each folder of the class that a provider drives, but for names that are listed.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn discover(
+    built_in: *mut urma_provider_ops_t,
+    is_listed: impl Fn(&CStr) -> bool,
+) -> Answer<Vec<Slot<kind::Device>>> {
+    let mut found: Vec<Slot<kind::Device>> = Vec::new();
+    let mut names: Vec<CString> = Vec::new();
+    for folder in sysfs::devices() {
+        if folder.as_os_str().len() > PATH_MAX {
+            tracing::warn!(target: "urma", path = %folder.display(), "device skipped: long path");
+            continue;
+        }
+        let sysfs = describe(&folder);
+        // SAFETY: it was written with a zero byte at its end.
+        let name = unsafe { CStr::from_ptr(sysfs.dev_name.as_ptr()) }.to_owned();
+        let Some(provider) = match_of(&sysfs, built_in) else {
+            tracing::info!(target: "urma", ?name, "no provider for the device");
+            continue;
+        };
+        if is_listed(&name) || names.contains(&name) {
+            tracing::warn!(target: "urma", ?name, "device skipped: one of this name is listed");
+            continue;
+        }
+        let path = format!("{DEV_FOLDER}/{}", name.to_string_lossy());
+        found.push(device::publish(sysfs, &path, provider.ops().as_ptr(), None)?);
+        names.push(name);
+    }
+    Ok(found)
+}
+
+fn describe(folder: &Path) -> Box<urma_sysfs_dev_t> {
+    let mut sysfs: Box<urma_sysfs_dev_t> = Box::new(zeroed());
+    let file_name = || folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = sysfs::text(folder, "ubdev").filter(|name| !name.contains('/'));
+    sysfs.dev_name = device::text(&name.unwrap_or_else(file_name));
+    let path = folder.as_os_str().as_bytes();
+    for (place, byte) in sysfs.sysfs_path.iter_mut().take(PATH_MAX).zip(path) {
+        *place = byte.cast_signed();
+    }
+    sysfs.driver_name = device::text(&sysfs::text(folder, "driver_name").unwrap_or_default());
+    sysfs.transport_type = sysfs::number(folder, "transport_type");
+    sysfs.vendor_id = sysfs::number(folder, "device/vendor");
+    sysfs.device_id = sysfs::number(folder, "device/device");
+    sysfs.dev_attr = attr::read(folder);
+    sysfs
+}
+
+/// The provider of a device: by vendor and device id, else by the driver's name.
+fn match_of(of: &urma_sysfs_dev_t, built_in: *mut urma_provider_ops_t) -> Option<Provider> {
+    candidates(built_in).filter(|provider| provider.is_running()).find(|it| drives(*it, of))
+}
+
+fn candidates(built_in: *mut urma_provider_ops_t) -> impl Iterator<Item = Provider> {
+    registry::all().filter(move |provider| provider.ops().as_ptr() != built_in)
+}
+
+fn drives(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
+    // SAFETY: the array was written with a zero byte at its end, here or by a provider.
+    let driver = unsafe { text_at(of.driver_name.as_ptr()) };
+    has_ids(provider, of) || provider.name() == driver
+}
+
+fn has_ids(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
+    // SAFETY: a registered table.
+    let table = unsafe { (*provider.ops().as_ptr()).match_table };
+    if table.is_null() {
+        return false;
+    }
+    for index in 0..MATCHES_MAX {
+        // SAFETY: the provider ends its table with an entry of zeros, and none was met yet.
+        let entry = unsafe { table.add(index) };
+        // SAFETY: as above.
+        let entry = unsafe { entry.read() };
+        if entry.vendor_id == 0 || entry.device_id == 0 {
+            return false;
+        }
+        if entry.vendor_id == of.vendor_id && entry.device_id == of.device_id {
+            return true;
+        }
+    }
+    false
+}
+
+/// Joins a device that a provider made itself with its provider.
+///
+/// # Errors
+/// EINVAL: no struct, none behind it, or no provider that drives it.
+pub(crate) fn given(
+    of: NonNull<urma_sysfs_dev_t>,
+    built_in: *mut urma_provider_ops_t,
+) -> Answer<NonNull<urma_device_t>> {
+    // SAFETY: the caller's struct.
+    let of = unsafe { of.as_ref() };
+    let device = NonNull::new(of.urma_device).ok_or(Code::EINVAL)?;
+    // The caller is a provider that may be in its `init`, so it need not run yet.
+    let provider = candidates(built_in).find(|it| drives(*it, of)).ok_or(Code::EINVAL)?;
+    // SAFETY: the caller's struct.
+    unsafe { (*device.as_ptr()).ops = provider.ops().as_ptr() };
+    Ok(device)
+}
+
+/// The EIDs of a device and their indices, as its files say them.
+///
+/// # Errors
+/// EINVAL: no struct behind the device. EIO (`URMA_FAIL`): it has none.
+pub(crate) fn eids(dev: NonNull<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
+    let sysfs = behind(dev)?;
+    // SAFETY: the struct lives as long as its device.
+    let count = unsafe { (*sysfs.as_ptr()).dev_attr.dev_cap.max_eid_cnt }.min(EIDS_MAX);
+    let found: Vec<_> =
+        (0..count).filter_map(|index| Some((index, eid_at(dev, index).ok()?))).collect();
+    if found.is_empty() { Err(Code::FAIL) } else { Ok(found) }
+}
+
+/// The EID of a device at an index.
+///
+/// # Errors
+/// As [`eids`].
+pub(crate) fn eid_at(dev: NonNull<urma_device_t>, index: u32) -> Answer<Eid> {
+    let sysfs = behind(dev)?;
+    // SAFETY: the struct lives as long as its device, with a zero byte at the end of the path.
+    let folder = unsafe { &raw const (*sysfs.as_ptr()).sysfs_path };
+    // SAFETY: as above.
+    let folder = unsafe { CStr::from_ptr(folder.cast()) };
+    let folder = Path::new(OsStr::from_bytes(folder.to_bytes()));
+    // The second is what older modules have.
+    let text = sysfs::text(folder, &format!("eids/eid{index}"))
+        .or_else(|| sysfs::text(folder, &format!("eid{index}/eid")));
+    let eid: Option<Eid> = text.and_then(|text| text.parse().ok());
+    eid.filter(|eid| !eid.is_unspecified()).ok_or(Code::FAIL)
+}
+
+fn behind(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_sysfs_dev_t>> {
+    // SAFETY: a live device.
+    NonNull::new(unsafe { (*dev.as_ptr()).sysfs_dev }).ok_or(Code::EINVAL)
+}

@@ -1,0 +1,201 @@
+//! Shared objects that bring providers.
+//!
+//! *Owns*: where they are looked for, and their handles. *Takes*: `URMA_PROVIDER_PATH`, the place of
+//! this library. *Gives*: objects that registered a provider; a log line for each that did not, with
+//! why. *Must not*: trust the environment of a program that runs with more rights than its user.
+#![expect(unsafe_code, reason = "loading code, and asking the loader where this code is")]
+
+use std::{
+    ffi::{CStr, OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::registry;
+
+/// A list of folders, with colons, in place of the one beside the library.
+const FOLDERS_VARIABLE: &str = "URMA_PROVIDER_PATH";
+/// The folder beside the library.
+const FOLDER: &str = "urma";
+/// What `dlopen` answers with NULL for, when an object is not loaded yet.
+const RTLD_NOLOAD: i32 = libc::RTLD_NOLOAD;
+
+/// A loaded shared object that registered a provider.
+pub(crate) struct Object {
+    path: PathBuf,
+    handle: usize,
+    library: Library,
+}
+
+impl Object {
+    pub(super) fn handle(&self) -> usize {
+        self.handle
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unloads it, unless the program holds it too. Its destructor unregisters; what it forgot to
+    /// unregister is forgotten when its code is gone.
+    pub(super) fn close(self) {
+        if let Err(error) = self.library.close() {
+            tracing::warn!(target: "urma", path = %self.path.display(), %error, "provider stays");
+            return;
+        }
+        // SAFETY: nothing is loaded, and so no code of it runs.
+        let held = unsafe { Library::open(Some(&self.path), RTLD_NOW | RTLD_NOLOAD) };
+        if held.is_err() {
+            registry::forget(self.handle);
+        }
+    }
+}
+
+/// Loads what is in the folders and was not loaded yet.
+pub(super) fn open_all(known: &[Object]) -> Vec<Object> {
+    let mut opened: Vec<Object> = Vec::new();
+    for path in folders().iter().flat_map(|folder| candidates(folder)) {
+        // One object may have several names.
+        let path = path.canonicalize().unwrap_or(path);
+        if known.iter().chain(&opened).any(|object| object.path == path) {
+            continue;
+        }
+        match open(path.clone()) {
+            Ok(object) => opened.push(object),
+            Err(why) => {
+                tracing::warn!(target: "urma", path = %path.display(), %why, "provider skipped");
+            }
+        }
+    }
+    opened
+}
+
+fn open(path: PathBuf) -> Result<Object, String> {
+    let (path, library, handle) = registry::loading(|| {
+        // SAFETY: the administrator, or the user of a program without more rights than theirs, put
+        // the object there to be run.
+        let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+        let raw = library.map_err(|error| reason(&error))?.into_raw();
+        // SAFETY: the handle that was taken out just now.
+        let library = unsafe { Library::from_raw(raw) };
+        Ok::<_, String>(((path, library, raw.addr()), raw.addr()))
+    })?;
+    let object = Object { path, handle, library };
+    if registry::all().any(|provider| provider.object() == handle) {
+        return Ok(object);
+    }
+    object.close();
+    Err("it registers no provider when it is loaded".to_owned())
+}
+
+/// What the loader says.
+fn reason(error: &libloading::Error) -> String {
+    let source = std::error::Error::source(error);
+    source.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// Files of the folder that are named like a provider, in order of name.
+fn candidates(folder: &Path) -> Vec<PathBuf> {
+    let list = match std::fs::read_dir(folder) {
+        Ok(list) => list,
+        Err(error) => {
+            tracing::debug!(target: "urma", path = %folder.display(), %error, "no providers");
+            return Vec::new();
+        }
+    };
+    let mut files: Vec<_> = list
+        .flatten()
+        .filter(|entry| is_named_so(entry.file_name().as_bytes()))
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// `liburma*.so` with or without a version behind it, but not this project's own libraries, which
+/// may lie in the same folder.
+fn is_named_so(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(b"liburma") else { return false };
+    let Some(at) = rest.windows(3).position(|part| part == b".so") else { return false };
+    let is_end = rest.get(at + 3).is_none_or(|next| *next == b'.');
+    is_end && !matches!(&rest[..at], b"" | b"_common")
+}
+
+fn folders() -> Vec<PathBuf> {
+    chosen(setting(FOLDERS_VARIABLE), own_folder())
+}
+
+/// The folders of the setting, else the one beside this library.
+fn chosen(setting: Option<OsString>, own: Option<PathBuf>) -> Vec<PathBuf> {
+    match setting.filter(|list| !list.is_empty()) {
+        Some(list) => {
+            std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect()
+        }
+        None => own.map(|folder| folder.join(FOLDER)).into_iter().collect(),
+    }
+}
+
+/// A variable of the environment; none in a program that runs with more rights than its user.
+pub(super) fn setting(name: &str) -> Option<OsString> {
+    // SAFETY: it reads a number that the kernel gave this process.
+    let is_trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
+    let value = std::env::var_os(name)?;
+    if is_trusted {
+        return Some(value);
+    }
+    tracing::warn!(target: "urma", name, "ignored: the program runs with more rights than its user");
+    None
+}
+
+/// The folder of the object that this code is in.
+fn own_folder() -> Option<PathBuf> {
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let here: fn() -> Option<PathBuf> = own_folder;
+    // SAFETY: an address, and a place for the answer.
+    let found = unsafe { libc::dladdr(here as *const _, info.as_mut_ptr()) };
+    // SAFETY: zero bytes are a value of this struct of addresses, and so is what dladdr wrote.
+    let name = unsafe { info.assume_init() }.dli_fname;
+    if found == 0 || name.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the loader's, which lives as long as this library.
+    let name = unsafe { CStr::from_ptr(name) };
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    Some(path.parent().filter(|folder| !folder.as_os_str().is_empty())?.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_providers_are_told_from_others() {
+        for name in ["liburma-udma.so", "liburma_x.so.0", "liburmax.so.1.2"] {
+            assert!(is_named_so(name.as_bytes()), "{name}");
+        }
+        let others = [
+            "liburma.so",
+            "liburma.so.0",
+            "liburma_common.so.0",
+            "liburma.a",
+            "libx.so",
+            "liburma",
+        ];
+        for name in others.into_iter().chain(["liburma_x.sox", "liburma_x.conf"]) {
+            assert!(!is_named_so(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_a_list_and_comes_before_the_own_folder() {
+        let own = || Some(PathBuf::from("/lib"));
+        assert_eq!(chosen(None, own()), [PathBuf::from("/lib/urma")]);
+        assert_eq!(chosen(Some(OsString::new()), own()), [PathBuf::from("/lib/urma")]);
+        let list = chosen(Some("/a::/b/c".into()), own());
+        assert_eq!(list, [PathBuf::from("/a"), PathBuf::from("/b/c")]);
+        assert!(chosen(None, None).is_empty());
+    }
+}

@@ -1,0 +1,198 @@
+//! Registry: the tables that providers registered.
+//!
+//! *Owns*: one entry per table, with the shared object that it came from, whether it was started, and
+//! its open contexts. *Takes*: tables. *Gives*: entries in order of registration, as far as places are
+//! reused in order. *Must not*: take a lock: constructors and destructors of shared objects come here,
+//! and so does a child after `fork`.
+#![expect(unsafe_code, reason = "tables of C programs")]
+
+use core::{cell::Cell, ptr::NonNull};
+
+use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use super::text_at;
+use crate::{
+    abi::urma_provider_ops_t,
+    call::{self, Answer, Code},
+};
+
+/// Providers of one process, the built-in one counted.
+const PROVIDERS_MAX: usize = 32;
+
+/// `object` of a table whose shared object is being loaded by this thread.
+const LOADING: usize = 1;
+
+struct Entry {
+    /// Address of the table; 0: the place is free.
+    ops: AtomicUsize,
+    /// Handle of the shared object that registered it while this library loaded it, else 0.
+    object: AtomicUsize,
+    is_running: AtomicBool,
+    contexts: AtomicU32,
+}
+
+static ENTRIES: [Entry; PROVIDERS_MAX] = [const {
+    Entry {
+        ops: AtomicUsize::new(0),
+        object: AtomicUsize::new(0),
+        is_running: AtomicBool::new(false),
+        contexts: AtomicU32::new(0),
+    }
+}; PROVIDERS_MAX];
+
+std::thread_local! {
+    static IS_LOADING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A registered provider.
+#[derive(Clone, Copy)]
+pub(super) struct Provider {
+    entry: &'static Entry,
+    ops: NonNull<urma_provider_ops_t>,
+}
+
+impl Provider {
+    /// Its table.
+    pub(super) fn ops(self) -> NonNull<urma_provider_ops_t> {
+        self.ops
+    }
+
+    /// The name that devices are matched by.
+    pub(super) fn name(self) -> String {
+        // SAFETY: a registered table; its provider keeps it until it unregisters.
+        let name = unsafe { (*self.ops.as_ptr()).name };
+        // SAFETY: a name that is not NULL was checked at registration.
+        unsafe { text_at(name) }
+    }
+
+    pub(super) fn is_running(self) -> bool {
+        self.entry.is_running.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_running(self, to: bool) {
+        self.entry.is_running.store(to, Ordering::Release);
+    }
+
+    /// Whether no context of it is open.
+    pub(super) fn is_idle(self) -> bool {
+        self.entry.contexts.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn object(self) -> usize {
+        self.entry.object.load(Ordering::Acquire)
+    }
+}
+
+/// Adds a provider.
+///
+/// # Errors
+/// EINVAL: no table, or one without a name. EEXIST: it is registered. ENOMEM: there are 32.
+pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
+    let ops = call::place(ops)?;
+    // SAFETY: the caller's table.
+    if unsafe { (*ops.as_ptr()).name }.is_null() {
+        return Err(Code::EINVAL);
+    }
+    let addr = ops.as_ptr().expose_provenance();
+    if at(addr).is_some() {
+        return Err(Code::EEXIST);
+    }
+    let is_taken = |entry: &&Entry| {
+        let place = &entry.ops;
+        place.compare_exchange(0, addr, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    };
+    let entry = ENTRIES.iter().find(is_taken).ok_or(Code::ENOMEM)?;
+    let object = if IS_LOADING.get() { LOADING } else { 0 };
+    entry.object.store(object, Ordering::Release);
+    Ok(())
+}
+
+/// Removes a provider; one that is not there is none.
+///
+/// # Errors
+/// EINVAL: no table.
+pub(crate) fn unregister(ops: *mut urma_provider_ops_t) -> Answer {
+    let ops = call::place(ops)?;
+    if let Some(entry) = at(ops.as_ptr().addr()) {
+        clear(entry);
+    }
+    Ok(())
+}
+
+fn clear(entry: &Entry) {
+    entry.object.store(0, Ordering::Release);
+    entry.contexts.store(0, Ordering::Release);
+    entry.is_running.store(false, Ordering::Release);
+    entry.ops.store(0, Ordering::Release);
+}
+
+fn at(addr: usize) -> Option<&'static Entry> {
+    ENTRIES.iter().find(|entry| entry.ops.load(Ordering::Acquire) == addr)
+}
+
+/// All providers.
+pub(super) fn all() -> impl Iterator<Item = Provider> {
+    ENTRIES.iter().filter_map(|entry| {
+        let addr = entry.ops.load(Ordering::Acquire);
+        let ops = core::ptr::with_exposed_provenance_mut(addr);
+        NonNull::new(ops).map(|ops| Provider { entry, ops })
+    })
+}
+
+/// Runs `open`, the loading of a shared object that answers with its handle: what registers
+/// meanwhile in this thread is that object's.
+pub(super) fn loading<T, E>(open: impl FnOnce() -> Result<(T, usize), E>) -> Result<T, E> {
+    IS_LOADING.set(true);
+    let opened = open();
+    IS_LOADING.set(false);
+    let new = || ENTRIES.iter().filter(|entry| entry.object.load(Ordering::Acquire) == LOADING);
+    match opened {
+        Ok((object, handle)) => {
+            new().for_each(|entry| entry.object.store(handle, Ordering::Release));
+            Ok(object)
+        }
+        Err(error) => {
+            // Its constructor ran, and then it was unloaded.
+            new().for_each(clear);
+            Err(error)
+        }
+    }
+}
+
+/// The shared object `handle` was unloaded: nothing of it is left.
+pub(super) fn forget(handle: usize) {
+    ENTRIES.iter().filter(|entry| entry.object.load(Ordering::Acquire) == handle).for_each(clear);
+}
+
+/// A context of this provider was opened.
+pub(crate) fn opened(ops: *mut urma_provider_ops_t) {
+    if let Some(entry) = known(ops) {
+        entry.contexts.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A context of this provider was closed.
+pub(crate) fn closed(ops: *mut urma_provider_ops_t) {
+    if let Some(entry) = known(ops) {
+        let less = |count: u32| count.checked_sub(1);
+        // Nothing to do when it was registered afresh meanwhile.
+        let _ = entry.contexts.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+}
+
+/// Whether this provider was started and not stopped.
+pub(crate) fn is_running(ops: *mut urma_provider_ops_t) -> bool {
+    known(ops).is_some_and(|entry| entry.is_running.load(Ordering::Acquire))
+}
+
+fn known(ops: *mut urma_provider_ops_t) -> Option<&'static Entry> {
+    if ops.is_null() { None } else { at(ops.addr()) }
+}
+
+/// For a forked child: the providers are there, but none was started in it.
+pub(crate) fn abandon() {
+    for entry in &ENTRIES {
+        entry.is_running.store(false, Ordering::Release);
+        entry.contexts.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,108 @@
+//! Starting and stopping of providers.
+//!
+//! *Owns*: the order: register, load, `init`; then `uninit`, unload. *Takes*: the configuration of
+//! `urma_init`. *Gives*: the shared objects that are in use. *Must not*: let one provider's failure be
+//! another's.
+#![expect(unsafe_code, reason = "functions of providers")]
+
+use std::path::Path;
+
+use super::{
+    load::{self, Object},
+    registry::{self, Provider},
+};
+use crate::{
+    abi::{urma_init_attr_t, urma_provider_ops_t},
+    call::{Answer, Code},
+};
+
+/// Starts the built-in provider, those that the program registered itself, and those in the
+/// provider folders. `kept` is what an earlier [`unload`] gave back.
+///
+/// # Errors
+/// What the built-in provider's `init` says. Others that fail are left out, with a log line.
+pub(crate) fn start(
+    built_in: *mut urma_provider_ops_t,
+    conf: *mut urma_init_attr_t,
+    mut kept: Vec<Object>,
+) -> Answer<Vec<Object>> {
+    match registry::register(built_in) {
+        Ok(()) | Err(Code::EEXIST) => {}
+        Err(code) => return Err(code),
+    }
+    kept.extend(load::open_all(&kept));
+    for provider in registry::all().filter(|provider| !provider.is_running()) {
+        match init(provider, conf) {
+            Ok(()) => provider.set_running(true),
+            Err(Refusal(_, code)) if provider.ops().as_ptr() == built_in => return Err(code),
+            Err(refusal) => tell(provider, &refusal, &kept),
+        }
+    }
+    Ok(unload(kept))
+}
+
+/// One provider less, and why; from a file, or registered by the program itself.
+fn tell(provider: Provider, refusal: &Refusal, objects: &[Object]) {
+    let Refusal(why, code) = refusal;
+    let (name, status) = (provider.name(), code.status());
+    let object = objects.iter().find(|object| object.handle() == provider.object());
+    let path = object.map_or_else(|| Path::new("the program"), Object::path).display();
+    tracing::warn!(target: "urma", %path, %name, status, %why, "provider skipped");
+}
+
+struct Refusal(&'static str, Code);
+
+fn init(provider: Provider, conf: *mut urma_init_attr_t) -> Result<(), Refusal> {
+    // SAFETY: a registered table; the functions are read once.
+    let ops = unsafe { provider.ops().read() };
+    if ops.create_context.is_none() || ops.delete_context.is_none() {
+        return Err(Refusal("it lacks create_context or delete_context", Code::EINVAL));
+    }
+    let init = ops.init.ok_or(Refusal("it lacks init", Code::EINVAL))?;
+    // SAFETY: the caller's configuration, or NULL.
+    let status = unsafe { init(conf) };
+    Code::from_c(status).map_err(|code| Refusal("its init fails", code))
+}
+
+/// Stops all providers without open contexts.
+///
+/// # Errors
+/// FAIL: an `uninit` said so; every other one was called all the same.
+pub(crate) fn stop() -> Answer {
+    let mut answer = Ok(());
+    for provider in registry::all().filter(|provider| provider.is_running()) {
+        if !provider.is_idle() {
+            let name = provider.name();
+            tracing::warn!(target: "urma", %name, "the library stops while contexts live");
+            continue;
+        }
+        provider.set_running(false);
+        if uninit(provider).is_err() {
+            let name = provider.name();
+            tracing::warn!(target: "urma", %name, "uninit of the provider fails");
+            answer = Err(Code::FAIL);
+        }
+    }
+    answer
+}
+
+fn uninit(provider: Provider) -> Answer {
+    // SAFETY: a registered table; the function is read once.
+    let uninit = unsafe { (*provider.ops().as_ptr()).uninit }.ok_or(Code::FAIL)?;
+    // SAFETY: it was started, and no context of it is open.
+    Code::from_c(unsafe { uninit() })
+}
+
+/// Unloads objects of which no provider runs; gives back the others.
+pub(crate) fn unload(objects: Vec<Object>) -> Vec<Object> {
+    let is_used = |object: &Object| {
+        registry::all()
+            .any(|provider| provider.is_running() && provider.object() == object.handle())
+    };
+    let (used, unused): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_used);
+    for object in unused {
+        tracing::debug!(target: "urma", path = %object.path().display(), "provider unloaded");
+        object.close();
+    }
+    used
+}
