@@ -6,7 +6,7 @@
  *   sample [-m rm|rc] [-e] [-d DEVICE] [-p PORT]                server: waits for one client
  *   sample [-m rm|rc] [-e] [-d DEVICE] [-p PORT] -i ADDRESS     client
  *
- * -e sleeps on events instead of polling.
+ * -e sleeps on events instead of polling. A server with -p 0 takes a free port and says which.
  */
 #include "end.h"
 
@@ -93,6 +93,10 @@ static int accept_one(const options_t *options) {
     need(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0, "SO_REUSEADDR");
     need(bind(listener, (struct sockaddr *)&address, sizeof address) == 0, "bind");
     need(listen(listener, 1) == 0, "listen");
+    socklen_t len = sizeof address;
+    need(getsockname(listener, (struct sockaddr *)&address, &len) == 0, "getsockname");
+    printf("waiting for a client at port %u\n", (unsigned)ntohs(address.sin_port));
+    fflush(stdout);
     bound_waits(listener);
     int fd = accept(listener, NULL, NULL);
     need(fd >= 0, "accept");

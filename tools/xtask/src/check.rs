@@ -98,17 +98,27 @@ fn tools() -> Done {
             )));
         }
     }
-    strace()
+    SYSTEM.iter().try_for_each(|(tool, package)| system_tool(tool, package))
 }
 
-/// Counts system calls for the tests of the budget; installed when it is missing and may be.
-fn strace() -> Done {
+/// Programs of the system that tests call, with Debian's packages: strace counts system calls,
+/// valgrind and the compilers judge C programs.
+const SYSTEM: [(&str, &str); 5] = [
+    ("strace", "strace"),
+    ("gcc", "gcc"),
+    ("g++", "g++"),
+    ("clang", "clang"),
+    ("valgrind", "valgrind"),
+];
+
+/// Installs a program when it is missing and may be.
+fn system_tool(tool: &str, package: &str) -> Done {
     let is_there =
-        || Command::new("strace").arg("-V").output().is_ok_and(|out| out.status.success());
+        || Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
     if is_there() {
         return Ok(());
     }
-    for args in [&["update"][..], &["install", "-y", "strace"]] {
+    for args in [&["update"][..], &["install", "-y", package]] {
         // What became of it shows below: without the right to install, or without apt, nothing.
         let _ =
             Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").output();
@@ -116,7 +126,7 @@ fn strace() -> Done {
     if is_there() {
         return Ok(());
     }
-    Err(Failure("strace is missing: apt-get install strace (as root)".to_owned()))
+    Err(Failure(format!("{tool} is missing: apt-get install {package} (as root)")))
 }
 
 fn tidy_counts() -> Counts {

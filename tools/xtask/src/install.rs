@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::{
     cargo,
@@ -58,19 +58,45 @@ impl Abi {
     }
 }
 
+/// What is installed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Parts {
+    /// Libraries, headers, programs with their manual pages and completions
+    All,
+    /// Libraries and headers
+    Libraries,
+}
+
+/// What is installed, and from which build.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct What {
+    /// Release of the C API
+    #[arg(long, value_enum, default_value = "26.06")]
+    abi: Abi,
+    /// Everything, or what programs are built with
+    #[arg(long, value_enum, default_value = "all")]
+    parts: Parts,
+    /// Cargo's profile: release for use, dev for a quick build
+    #[arg(long, default_value = "release")]
+    profile: String,
+    /// A folder in which everything is built already for this release of the C API
+    #[arg(long)]
+    built: Option<PathBuf>,
+}
+
 /// Where the list of installed files lies under a prefix.
 const MANIFEST: &str = "share/urma/installed-files";
 
 /// Installs under `prefix`; what an earlier call put there goes first.
-pub(crate) fn run(prefix: &Path, abi: Abi) -> Done {
+pub(crate) fn run(prefix: &Path, what: &What) -> Done {
     let prefix = std::path::absolute(prefix).map_err(Failure::system("the prefix"))?;
     if prefix.join(MANIFEST).is_file() {
         uninstall(&prefix)?;
     }
-    let files = tree::put(&prefix, &prefix, "lib", abi)?;
+    let files = tree::put(&prefix, &prefix, "lib", what)?;
     let list: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
     tree::write(&prefix.join(MANIFEST), list.as_bytes())?;
-    say(&format!("{} files under {} (ABI {})", files.len(), prefix.display(), abi.name()));
+    say(&format!("{} files under {} (ABI {})", files.len(), prefix.display(), what.abi.name()));
     say(&format!(
         "try: cc $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs urma) program.c",
         prefix.display()
@@ -109,16 +135,44 @@ fn remove(prefix: &Path, file: &Path) -> Done {
     Ok(())
 }
 
-/// Builds what is installed; returns the folder of the results.
-fn build(abi: Abi) -> Result<PathBuf, Failure> {
-    let mut args = vec!["build", "--release", "--quiet"];
+/// Builds what is installed, unless that was done; returns the folder of the results.
+fn build(what: &What) -> Result<PathBuf, Failure> {
+    if let Some(built) = &what.built {
+        return std::path::absolute(built).map_err(Failure::system("the build's folder"));
+    }
+    let mut args = vec!["build", "--quiet", "--profile", &what.profile];
     for package in tree::LIBRARIES.iter().map(|library| library.package) {
         args.extend(["-p", package]);
     }
-    let feature = abi.feature().map(|feature| format!("urma-ffi/{feature}"));
+    let feature = what.abi.feature().map(|feature| format!("urma-ffi/{feature}"));
     if let Some(feature) = &feature {
         args.extend(["--features", feature]);
     }
     cargo::run(&args)?;
-    cargo::build_release(tree::TOOLS)
+    if what.parts == Parts::All {
+        let tools = tree::TOOLS.iter().flat_map(|tool| ["-p", tool]);
+        let args = ["build", "--quiet", "--profile", &what.profile];
+        cargo::run(&args.into_iter().chain(tools).collect::<Vec<_>>())?;
+    }
+    Ok(cargo::target_dir()?.join(folder(&what.profile)))
+}
+
+/// The folder, below cargo's, of what a profile builds.
+fn folder(profile: &str) -> &str {
+    match profile {
+        "dev" | "test" => "debug",
+        "bench" => "release",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_build_where_cargo_says() {
+        let folders = ["dev", "test", "release", "bench", "dist"].map(folder);
+        assert_eq!(folders, ["debug", "debug", "release", "release", "dist"]);
+    }
 }

@@ -50,9 +50,8 @@ enum Task {
         /// The folder that gets lib, include, bin and share
         #[arg(long)]
         prefix: PathBuf,
-        /// Release of the C API
-        #[arg(long, value_enum, default_value = "26.06")]
-        abi: install::Abi,
+        #[command(flatten)]
+        what: install::What,
     },
     /// Takes back what `install` put under a prefix
     Uninstall {
@@ -62,9 +61,8 @@ enum Task {
     },
     /// The same as a Debian package
     Deb {
-        /// Release of the C API
-        #[arg(long, value_enum, default_value = "26.06")]
-        abi: install::Abi,
+        #[command(flatten)]
+        what: install::What,
     },
     /// The house rules
     Tidy,
@@ -107,9 +105,9 @@ fn main() -> ExitCode {
         Task::Test => check::test(),
         Task::Demo => demo::run(),
         Task::Bench { rounds, only } => bench::run(rounds, only.as_deref()),
-        Task::Install { prefix, abi } => install::run(&prefix, abi),
+        Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
-        Task::Deb { abi } => install::deb(abi),
+        Task::Deb { what } => install::deb(&what),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),
         Task::Fuzz { seconds } => check::fuzz(seconds),

@@ -4,27 +4,29 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{Abi, tree};
+use super::{Abi, What, tree};
 use crate::{
     cargo,
     say::{Done, Failure, say},
 };
 
 /// Builds the package.
-pub(crate) fn run(abi: Abi) -> Done {
+pub(crate) fn run(what: &What) -> Done {
+    let abi = what.abi;
     let (architecture, triplet) = ("dpkg", "dpkg-architecture");
     let architecture = said(Command::new(architecture).arg("--print-architecture"))?;
     let lib = format!("lib/{}", said(Command::new(triplet).args(["-q", "DEB_HOST_MULTIARCH"]))?);
     let work = cargo::target_dir()?.join("deb");
     let root = work.join("root");
     let _ = fs::remove_dir_all(&root);
-    tree::put(&root.join("usr"), Path::new("/usr"), &lib, abi)?;
+    tree::put(&root.join("usr"), Path::new("/usr"), &lib, what)?;
     tree::write(&root.join("DEBIAN/control"), control(abi, &architecture).as_bytes())?;
     // New libraries: the loader's cache is told.
     tree::write(&root.join("DEBIAN/triggers"), b"activate-noawait ldconfig\n")?;
     let package = work.join(format!("{}_{}_{architecture}.deb", name(abi), version()));
     let mut build = Command::new("dpkg-deb");
-    build.args(["--root-owner-group", "--build"]).args([&root, &package]);
+    // Fast, and every dpkg opens it.
+    build.args(["--root-owner-group", "-Zgzip", "--build"]).args([&root, &package]);
     said(&mut build)?;
     say(&format!("{}", package.display()));
     say(&format!("install it: apt install {}", package.display()));

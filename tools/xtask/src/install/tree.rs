@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use super::{Abi, build};
+use super::{Abi, Parts, What, build};
 use crate::{
     cargo,
     say::{Done, Failure},
@@ -45,9 +45,9 @@ pub(super) fn put(
     root: &Path,
     prefix: &Path,
     lib: &str,
-    abi: Abi,
+    what: &What,
 ) -> Result<Vec<PathBuf>, Failure> {
-    let built = build(abi)?;
+    let (built, abi) = (build(what)?, what.abi);
     let mut files = Files { root, list: Vec::new() };
     for library in LIBRARIES {
         files.library(&built, lib, library)?;
@@ -57,7 +57,8 @@ pub(super) fn put(
     files.write(&Path::new(lib).join("pkgconfig/urma.pc"), pc.as_bytes())?;
     let about = "Shared objects liburma*.so in this folder are loaded as providers.\n";
     files.write(&Path::new(lib).join(PROVIDERS).join("README"), about.as_bytes())?;
-    for tool in TOOLS {
+    let tools = if what.parts == Parts::All { TOOLS } else { &[] };
+    for tool in tools {
         files.copy(&built.join(tool), &Path::new("bin").join(tool))?;
         files.pages(&built.join(tool))?;
     }
@@ -85,11 +86,11 @@ impl Files<'_> {
     fn library(&mut self, built: &Path, lib: &str, library: &Library) -> Done {
         let (name, lib) = (library.name, Path::new(lib));
         let soname = format!("lib{name}.so.0");
-        self.copy(&built.join(format!("lib{name}.so")), &lib.join(&soname))?;
+        self.copy(&result(built, &format!("lib{name}.so")), &lib.join(&soname))?;
         self.link(&soname, &lib.join(format!("lib{name}.so")))?;
         if library.archive {
             let archive = format!("lib{name}.a");
-            self.copy(&built.join(&archive), &lib.join(&archive))?;
+            self.copy(&result(built, &archive), &lib.join(&archive))?;
         }
         Ok(())
     }
@@ -157,6 +158,13 @@ impl Files<'_> {
         self.list.push(to.to_path_buf());
         Ok(())
     }
+}
+
+/// A library that cargo built: beside the programs when it was asked for by itself, always in the
+/// folder of dependencies.
+fn result(built: &Path, file: &str) -> PathBuf {
+    let dependency = built.join("deps").join(file);
+    if dependency.is_file() { dependency } else { built.join(file) }
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, Failure> {

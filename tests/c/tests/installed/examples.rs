@@ -1,0 +1,120 @@
+//! The examples: every compiler, same host and packets, sanitizer, valgrind, archive.
+
+use std::{path::PathBuf, process::Command};
+
+use urma_c_tests::{CLANG, Compiler, GCC, GXX, finish, start};
+
+use crate::{INSTALLED, command, example};
+
+/// An example, and a line that it says when all is well.
+const EXAMPLES: [(&str, &str); 5] = [
+    ("write", "the other side now holds: written from afar"),
+    ("read", ""),
+    ("send_recv", "14 bytes"),
+    ("atomics", "compared with 30, was 30, is 7"),
+    ("events", "woken by: wake up"),
+];
+
+const PACKETS: (&str, &str) = ("URMA_PATH", "packets");
+
+fn runs(compiler: Compiler, more: &[&str], environment: &[(&str, &str)]) {
+    for (name, says) in EXAMPLES {
+        let built = compiler.build(&INSTALLED, &example(name), more);
+        let said = finish(&command(&built, &[], environment));
+        assert!(said.out.contains(says), "{name}: {}", said.out);
+    }
+    let sample = compiler.build(&INSTALLED, &example("sample"), more);
+    let wrap = |args: &[&str]| command(&sample, args, environment);
+    pair(&wrap, &["-m", "rm"]);
+}
+
+/// Server and client: what the client learns is what the server did.
+fn pair(run: &dyn Fn(&[&str]) -> Command, args: &[&str]) {
+    let mut server = start(&run(&[args, &["-p", "0"]].concat()));
+    let line = server.line();
+    let Some((_, port)) = line.trim().rsplit_once(' ') else {
+        let said = server.end();
+        panic!("the server says {line:?}, then {}\n{}", said.status, said.err);
+    };
+    let client = start(&run(&[args, &["-p", port, "-i", "127.0.0.1"]].concat())).end();
+    let server = server.end();
+    let all =
+        format!("client {}: {}server {}: {}", client.status, client.err, server.status, server.err);
+    assert!(client.status.success() && server.status.success(), "{all}");
+    assert!(client.out.contains("wrote and read back: put here by the client"), "{}", client.out);
+    assert!(client.out.contains("the server answers: an answer"), "{}", client.out);
+    assert!(server.out.contains("the client asks: a question"), "{}", server.out);
+}
+
+fn every_way(environment: &[(&str, &str)]) {
+    let sample = GCC.build(&INSTALLED, &example("sample"), &[]);
+    let run = |args: &[&str]| command(&sample, args, environment);
+    for mode in ["rm", "rc"] {
+        pair(&run, &["-m", mode]);
+        pair(&run, &["-m", mode, "-e"]);
+    }
+}
+
+#[test]
+fn gcc_on_one_host() {
+    runs(GCC, &[], &[]);
+}
+
+#[test]
+fn gxx_on_one_host() {
+    runs(GXX, &[], &[]);
+}
+
+#[test]
+fn clang_on_one_host() {
+    runs(CLANG, &[], &[]);
+}
+
+#[test]
+fn packets() {
+    runs(GCC, &[], &[PACKETS]);
+}
+
+#[test]
+fn sample_in_every_way_on_one_host() {
+    every_way(&[]);
+}
+
+#[test]
+fn sample_in_every_way_by_packets() {
+    every_way(&[PACKETS]);
+}
+
+/// Leaks are looked for too: a program that gave everything back has none.
+#[test]
+fn address_sanitizer() {
+    let flags = ["-fsanitize=address", "-fno-omit-frame-pointer"];
+    runs(GCC, &flags, &[("ASAN_OPTIONS", "detect_stack_use_after_return=1")]);
+}
+
+fn valgrind(program: &PathBuf, args: &[&str]) -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["-q", "--error-exitcode=9", "--leak-check=full"]);
+    command.arg("--errors-for-leak-kinds=definite").arg(program).args(args);
+    command
+}
+
+#[test]
+fn memcheck() {
+    for (name, says) in EXAMPLES {
+        let built = GCC.build(&INSTALLED, &example(name), &[]);
+        let said = finish(&valgrind(&built, &[]));
+        assert!(said.out.contains(says) && !said.err.contains("=="), "{name}: {}", said.err);
+    }
+    let sample = GCC.build(&INSTALLED, &example("sample"), &[]);
+    pair(&|args: &[&str]| valgrind(&sample, args), &["-m", "rc", "-e"]);
+}
+
+#[test]
+fn archive() {
+    let (name, says) = EXAMPLES[0];
+    let built = GCC.build_static(&INSTALLED, &example(name));
+    assert!(finish(&command(&built, &[], &[])).out.contains(says));
+    let needs = Command::new("readelf").arg("-d").arg(&built).output().expect("readelf");
+    assert!(!String::from_utf8_lossy(&needs.stdout).contains("liburma"), "the archive is in it");
+}
