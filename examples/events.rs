@@ -1,38 +1,45 @@
 //! Events: sleeps until a message comes instead of polling.
+//!
+//! `End` completes on `Completions`, which sleeps by itself. This is what it does inside, for
+//! programs that wait on one channel for many queues.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use std::{thread, time::Duration};
 
-use urma_core::{Arm, LocalSge, RecvWr, SendOp, SendWr};
-use urma_examples::{End, Outcome, wait};
+use urma_core::{Arm, JfcCfg, JfrCfg, RecvWr, SendOp, SendWr, TransportMode};
+use urma_examples::{End, Outcome};
 
 fn main() -> Outcome<()> {
-    let (mut here, mut there) = (End::open("here")?, End::open("there")?);
-    let target = here.context.import_jetty(&there.jetty.remote())?;
-    let dst = [LocalSge { segment: &there.segment, addr: there.segment.va(), len: 256 }];
-    there.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx: 7 }])?;
+    let (mut here, there) = (End::open("here")?, End::open("there")?);
+
+    // A channel, and a queue that only receives and whose completions make events on it.
+    let jfce = there.context.create_jfce()?;
+    let mut jfc = there.context.create_jfc(&JfcCfg::new(16), Some(&jfce))?;
+    let mut jfr = there.context.create_jfr(&JfrCfg::new(TransportMode::Rm, 16), &jfc)?;
+    jfr.post_recv(&[RecvWr { dst: &[there.segment.sge(0, 256)], user_ctx: 7 }])?;
 
     // One event per arm. What waits already fires at once, so nothing can slip through between
     // the last poll and the arm.
-    there.jfc.arm(Arm::Any)?;
+    jfc.arm(Arm::Any)?;
 
-    let sleeper = thread::spawn(move || -> Result<End, urma_core::Status> {
+    let sleeper = thread::spawn(move || {
         let mut jfcs = [0];
-        let count = there.jfce.wait(&mut jfcs, Some(Duration::from_secs(10)))?;
-        if count == 1 && jfcs[0] == there.jfc.id() {
-            there.jfc.ack_events(1)?;
+        let count = jfce.wait(&mut jfcs, Some(Duration::from_secs(10)))?;
+        if count == 1 && jfcs[0] == jfc.id() {
+            jfc.ack_events(1)?;
         }
-        Ok(there)
+        jfc.poll_one()
     });
 
+    let target = here.context.import_jetty(&jfr.remote())?;
     here.memory.write(0, b"wake up")?;
-    let src = [LocalSge { segment: &here.segment, addr: here.segment.va(), len: 7 }];
+    let src = [here.segment.sge(0, 7)];
     here.jetty.post_send(&[SendWr::new(SendOp::Send { src: &src }, &target, 1)])?;
-    wait(&mut here.jfc)?;
+    here.done()?;
 
-    let mut there = sleeper.join().map_err(|_| "the sleeper panicked")??;
-    let come = wait(&mut there.jfc)?;
+    let woken = sleeper.join().map_err(|_| "the sleeper panicked")??;
+    let come = woken.ok_or("the event told of nothing")?.success()?;
     println!("woken by {} bytes for request {}", come.len, come.user_ctx);
     Ok(())
 }

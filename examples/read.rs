@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
-use urma_core::{LocalSge, Mapping, RemoteAddr, SegmentAccess, SendOp, SendWr};
-use urma_examples::{End, Outcome, wait};
+use urma_core::{Mapping, SegmentAccess, SendOp, SendWr};
+use urma_examples::{End, Outcome};
 
 fn main() -> Outcome<()> {
     let (mut here, there) = (End::open("here")?, End::open("there")?);
@@ -15,15 +15,11 @@ fn main() -> Outcome<()> {
     let remote = here.context.import_segment(&told, SegmentAccess::READ, Mapping::None)?;
 
     // Two pieces of local memory are filled one after the other.
-    let (va, half) = (here.segment.va(), 7);
-    let rest = u32::try_from(text.len())? - half;
-    let dst = [
-        LocalSge { segment: &here.segment, addr: va, len: half },
-        LocalSge { segment: &here.segment, addr: va + 1024, len: rest },
-    ];
-    let src = RemoteAddr { segment: &remote, addr: remote.va() + 128 };
-    here.jetty.post_send(&[SendWr::new(SendOp::Read { dst: &dst, src }, &target, 1)])?;
-    let completion = wait(&mut here.jfc)?;
+    let (half, rest) = (7, u32::try_from(text.len())? - 7);
+    let dst = [here.segment.sge(0, half), here.segment.sge(1024, rest)];
+    let op = SendOp::Read { dst: &dst, src: remote.at(128) };
+    here.jetty.post_send(&[SendWr::new(op, &target, 1)])?;
+    let completion = here.done()?;
     println!("request {}: {}", completion.user_ctx, completion.status);
 
     let mut bytes = vec![0; text.len()];

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
-use urma_core::{LocalSge, RecvWr, SendOp, SendWr};
-use urma_examples::{End, Outcome, wait};
+use urma_core::{RecvWr, SendOp, SendWr};
+use urma_examples::{End, Outcome};
 
 fn main() -> Outcome<()> {
     let (mut here, mut there) = (End::open("here")?, End::open("there")?);
@@ -16,30 +16,29 @@ fn main() -> Outcome<()> {
 
     let question = b"who is there?";
     here.memory.write(0, question)?;
-    let len = u32::try_from(question.len())?;
-    let src = [LocalSge { segment: &here.segment, addr: here.segment.va(), len }];
-    here.jetty.post_send(&[SendWr::new(SendOp::SendImm { src: &src, imm: 42 }, &to_there, 1)])?;
-    wait(&mut here.jfc)?;
+    let src = [here.segment.sge(0, u32::try_from(question.len())?)];
+    let op = SendOp::SendImm { src: &src, imm: 42 };
+    here.jetty.post_send(&[SendWr::new(op, &to_there, 1)])?;
+    here.done()?;
     show(&mut there)?;
 
     let answer = there.context.eid().to_string();
     there.memory.write(0, answer.as_bytes())?;
-    let len = u32::try_from(answer.len())?;
-    let src = [LocalSge { segment: &there.segment, addr: there.segment.va(), len }];
+    let src = [there.segment.sge(0, u32::try_from(answer.len())?)];
     there.jetty.post_send(&[SendWr::new(SendOp::Send { src: &src }, &to_here, 2)])?;
-    wait(&mut there.jfc)?;
+    there.done()?;
     show(&mut here)
 }
 
 /// A receive of up to 256 bytes at offset 2048.
 fn post_receive(end: &mut End) -> Outcome<()> {
-    let dst = [LocalSge { segment: &end.segment, addr: end.segment.va() + 2048, len: 256 }];
+    let dst = [end.segment.sge(2048, 256)];
     end.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx: 100 }])?;
     Ok(())
 }
 
 fn show(end: &mut End) -> Outcome<()> {
-    let come = wait(&mut end.jfc)?;
+    let come = end.done()?;
     let mut bytes = vec![0; usize::try_from(come.len)?];
     end.memory.read(2048, &mut bytes)?;
     let (from, text) = (come.remote.eid, String::from_utf8(bytes)?);

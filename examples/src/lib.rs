@@ -1,19 +1,19 @@
 //! What the examples share: two nodes in this process, and what a program makes on each.
 //!
-//! *Owns*: the composition of node, driver and API; the wait for a completion. *Takes*: nothing.
-//! *Gives*: two `End`s. *Must not*: hide what the single examples are about.
+//! *Owns*: the composition of node, driver and API. *Takes*: nothing. *Gives*: two `End`s.
+//! *Must not*: hide what the single examples are about.
 #![forbid(unsafe_code)]
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use ubcore_sim::node::{Node, NodeCfg};
 use udma_abi::DeviceBacking;
 use udma_provider::UdmaProvider;
 use urma_core::{
-    Completion, Context, DeviceId, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, Jfce, JfrCfg, JfsCfg,
+    Completion, Completions, Context, DeviceId, Jetty, JettyCfg, JettyRecv, JfcCfg, JfrCfg, JfsCfg,
     Registry, Segment, SegmentAccess, SegmentCfg, Token, TransportMode,
 };
-use urma_mem::{Region, sync::spin_hint};
+use urma_mem::Region;
 
 /// What an example ends with.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -27,9 +27,7 @@ pub struct End {
     /// Sends and receives.
     pub jetty: Jetty,
     /// Where both complete.
-    pub jfc: Jfc,
-    /// Where its events come.
-    pub jfce: Jfce,
+    pub completions: Completions,
     /// The memory, registered: peers with the token may read, write and do atomics.
     pub segment: Segment,
     /// The memory.
@@ -45,18 +43,26 @@ impl End {
     /// What could not be opened, saying why.
     pub fn open(name: &str) -> Outcome<Self> {
         let context = open_device(name)?;
-        let jfce = context.create_jfce()?;
-        let jfc = context.create_jfc(&JfcCfg::new(64), Some(&jfce))?;
+        let completions = context.create_completions(&JfcCfg::new(64))?;
 
-        let mode = TransportMode::Rm;
-        let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: &jfc };
+        let (jfc, mode) = (completions.jfc(), TransportMode::Rm);
+        let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc };
         let send = JfsCfg { max_sge: 2, ..JfsCfg::new(mode, 16) };
-        let jetty = context.create_jetty(&JettyCfg::new(send, &jfc, recv))?;
+        let jetty = context.create_jetty(&JettyCfg::new(send, jfc, recv))?;
 
         let memory = Region::private(MEMORY_LEN)?;
         let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0x5eed));
         let segment = context.register(&memory, &cfg, None)?;
-        Ok(Self { jetty, jfc, jfce, segment, memory, context })
+        Ok(Self { jetty, completions, segment, memory, context })
+    }
+
+    /// The next completion, of a request that did what it was asked to.
+    ///
+    /// # Errors
+    /// The request failed; none came within ten seconds.
+    pub fn done(&mut self) -> Outcome<Completion> {
+        let come = self.completions.wait(Some(Duration::from_secs(10)))?;
+        Ok(come.ok_or("no completion came")?.success()?)
     }
 }
 
@@ -72,24 +78,4 @@ fn open_device(name: &str) -> Outcome<Context> {
     registry.add_provider(Arc::new(UdmaProvider::default()))?;
     let device = registry.add_device(&id, Box::new(backing))?;
     Ok(device.open(0)?)
-}
-
-/// Polls until a completion comes.
-///
-/// # Errors
-/// The request failed; none came.
-pub fn wait(jfc: &mut Jfc) -> Outcome<Completion> {
-    /// Some ten seconds of polling.
-    const POLLS_MAX: u64 = 100_000_000;
-    for _ in 0..POLLS_MAX {
-        let Some(completion) = jfc.poll_one()? else {
-            spin_hint();
-            continue;
-        };
-        if completion.status.is_success() {
-            return Ok(completion);
-        }
-        return Err(completion.status.to_string().into());
-    }
-    Err("no completion came".into())
 }

@@ -137,6 +137,14 @@ impl Completion {
         self.flags.contains(CompletionFlags::RECV)
     }
 
+    /// Itself, if the request did what it was asked to.
+    ///
+    /// # Errors
+    /// How it ended instead.
+    pub const fn success(self) -> Result<Self, CrStatus> {
+        if self.status.is_success() { Ok(self) } else { Err(self.status) }
+    }
+
     /// The immediate, if one came.
     #[must_use]
     pub const fn immediate(&self) -> Option<u64> {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use urma_mem::Region;
 
 use crate::{
-    Context, Path, SegmentAccess, Status, Token, TokenId, TokenPolicy, TransportMode, Uasid, Ubva,
+    Context, Path, RemoteAddr, SegmentAccess, Status, Token, TokenId, TokenPolicy, TransportMode,
+    Uasid, Ubva,
     check::Span,
     ops::RemoteSegmentId,
     rules::{self, ensure, refuse},
@@ -114,6 +115,13 @@ impl ImportedSegment {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.span.len() == 0
+    }
+
+    /// The place `offset` bytes in, for a request; the post checks that all of it lies inside.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, offset: u64) -> RemoteAddr<'_> {
+        RemoteAddr { segment: self, addr: self.va().wrapping_add(offset) }
     }
 
     /// Token id (tid << 8) at its owner.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Arm, Completion, Context, JfcCfg, Jfce, Refused, Status,
+    Arm, Completion, Context, Drain, JfcCfg, Jfce, Refused, Status,
     context::ContextShared,
     jfce::JfceShared,
     ops::{CompletionQueue, JfcControl},
@@ -85,6 +85,12 @@ impl Jfc {
     pub fn poll_one(&mut self) -> Result<Option<Completion>, Status> {
         let mut one = [Completion::default()];
         Ok((self.queue.poll(&mut one)? == 1).then_some(one[0]))
+    }
+
+    /// What has completed, at most as many as the queue is deep, one by one. Never waits.
+    #[inline]
+    pub fn drain(&mut self) -> Drain<'_> {
+        Drain::new(self)
     }
 
     /// Asks for one event; with matching completions waiting it fires at once.

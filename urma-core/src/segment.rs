@@ -8,7 +8,7 @@ use std::sync::Arc;
 use urma_mem::Region;
 
 use crate::{
-    Context, Refused, RemoteSegment, Status, Token, TokenId, TokenPolicy, Ubva,
+    Context, LocalSge, Refused, RemoteSegment, Status, Token, TokenId, TokenPolicy, Ubva,
     check::Span,
     context::ContextShared,
     rules::{self, ensure, refuse},
@@ -274,6 +274,13 @@ impl Segment {
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region
+    }
+
+    /// The `len` bytes from `offset` on, for a request; the post checks that they lie inside.
+    #[inline]
+    #[must_use]
+    pub fn sge(&self, offset: u64, len: u32) -> LocalSge<'_> {
+        LocalSge { segment: self, addr: self.va().wrapping_add(offset), len }
     }
 
     /// What a peer needs to import it, with the token.

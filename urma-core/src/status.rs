@@ -143,6 +143,9 @@ cr_statuses! {
     RemDataPoison = 16, "memory of the target is poisoned";
 }
 
+/// For callers to whom a request that failed is an error; see `Completion::success`.
+impl std::error::Error for CrStatus {}
+
 impl CrStatus {
     /// Whether the request did what it was asked to.
     #[must_use]

@@ -2,7 +2,8 @@
 //!
 //! *Owns*: the shapes of send and receive requests. Borrowed parts (segments, targets, SGE lists)
 //! must live until the call returns; what happens to memory under posted work is the business of
-//! `Segment::unregister`, which drains and then revokes.
+//! `Segment::unregister`, which drains and then revokes (crate documentation, "Who keeps what
+//! alive").
 
 use crate::{ImportedSegment, Segment, TargetJetty, Token, TokenId};
 

@@ -1,6 +1,7 @@
 //! The API against a provider that only records: every rule, kept and broken.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod completions;
 mod objects;
 mod posts;
 mod queues;

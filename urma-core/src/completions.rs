@@ -1,0 +1,145 @@
+//! A JFC with an event channel of its own: completions without a polling loop.
+//!
+//! *Owns*: both, and whether an event is asked for. *Takes*: how long to wait. *Gives*: one
+//! completion after the other. *Must not*: share its channel, for whoever waits on a shared one
+//! takes the events of others; read a clock: the channel does.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use crate::{Arm, Completion, Context, Drain, Jfc, JfcCfg, Jfce, Refused, Status};
+
+/// A JFC that can be waited on.
+///
+/// ```
+/// use std::time::Duration;
+/// use urma_core::{JfcCfg, SendOp, SendWr};
+/// use urma_examples::End;
+///
+/// # fn main() -> urma_examples::Outcome<()> {
+/// let (mut here, there) = (End::open("here")?, End::open("there")?);
+/// let target = here.context.import_jetty(&there.jetty.remote())?;
+///
+/// assert_eq!(here.completions.wait(Some(Duration::ZERO))?, None);
+/// for user_ctx in 0..4 {
+///     here.jetty.post_send(&[SendWr::new(SendOp::Nop, &target, user_ctx)])?;
+/// }
+/// let first = here.completions.wait(Some(Duration::from_secs(10)))?.ok_or("nothing came")?;
+/// assert_eq!((first.user_ctx, first.status.is_success()), (0, true));
+/// // Posting executes: what a node sends to another one of its process is done by then.
+/// let rest: Result<Vec<_>, _> = here.completions.drain().collect();
+/// assert_eq!(rest?.iter().map(|done| done.user_ctx).collect::<Vec<_>>(), [1, 2, 3]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The fields are dropped in order: the JFC before its channel.
+#[derive(Debug)]
+pub struct Completions {
+    jfc: Jfc,
+    jfce: Jfce,
+    /// An event is asked for and not taken.
+    is_armed: bool,
+}
+
+impl Context {
+    /// A completion queue with an event channel of its own.
+    ///
+    /// # Errors
+    /// As [`Context::create_jfc`] and [`Context::create_jfce`].
+    pub fn create_completions(&self, cfg: &JfcCfg) -> Result<Completions, Status> {
+        let jfce = self.create_jfce()?;
+        let jfc = self.create_jfc(cfg, Some(&jfce))?;
+        Ok(Completions { jfc, jfce, is_armed: false })
+    }
+}
+
+impl Completions {
+    /// The JFC, to name where queues complete.
+    #[must_use]
+    pub fn jfc(&self) -> &Jfc {
+        &self.jfc
+    }
+
+    /// As [`Jfc::poll`].
+    ///
+    /// # Errors
+    /// `NoDevice`: the device failed.
+    #[inline]
+    pub fn poll(&mut self, out: &mut [Completion]) -> Result<usize, Status> {
+        self.jfc.poll(out)
+    }
+
+    /// As [`Jfc::drain`].
+    pub fn drain(&mut self) -> Drain<'_> {
+        self.jfc.drain()
+    }
+
+    /// The next completion: at once if one is there, else sleeps for at most `timeout` (`None`:
+    /// without limit). `Ok(None)`: none came, or a signal ended the wait.
+    ///
+    /// # Errors
+    /// `NoDevice`: the device failed. What [`Jfce::wait`] says.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, Status> {
+        for _ in 0..STALE_MAX {
+            if let Some(completion) = self.poll_armed()? {
+                return Ok(Some(completion));
+            }
+            if !self.take_event(timeout)? {
+                break;
+            }
+        }
+        self.jfc.poll_one()
+    }
+
+    /// Deletes both; completions not polled are lost.
+    ///
+    /// # Errors
+    /// `Again`: a queue completes here.
+    pub fn delete(self) -> Result<(), Refused<Self>> {
+        let Self { jfc, jfce, is_armed } = self;
+        match jfc.delete() {
+            // The channel has no other user: dropped with this call, it is deleted too.
+            Ok(()) => Ok(()),
+            Err(Refused { object, status }) => {
+                Err(Refused::new(Self { jfc: *object, jfce, is_armed }, status))
+            }
+        }
+    }
+
+    /// The next completion; without one, an event is asked for. An arm fires at once when
+    /// completions wait, so none slips through between the poll and the arm.
+    pub(crate) fn poll_armed(&mut self) -> Result<Option<Completion>, Status> {
+        let polled = self.jfc.poll_one()?;
+        if polled.is_none() && !self.is_armed {
+            self.jfc.arm(Arm::Any)?;
+            self.is_armed = true;
+        }
+        Ok(polled)
+    }
+
+    /// Takes the event that was asked for; whether it came within `timeout`. It may tell of
+    /// completions that were polled meanwhile.
+    pub(crate) fn take_event(&mut self, timeout: Option<Duration>) -> Result<bool, Status> {
+        if self.jfce.wait(&mut [0], timeout)? == 0 {
+            return Ok(false);
+        }
+        self.is_armed = false;
+        self.jfc.ack_events(1)?;
+        Ok(true)
+    }
+}
+
+/// Readable exactly while an event is unconsumed; whoever waits on it calls
+/// [`Completions::wait`] with a timeout of zero until it gives `None`: that asks for the next one.
+impl AsFd for Completions {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.jfce.fd()
+    }
+}
+
+/// Events in a row that tell of completions that somebody took already (a poll, a flush); each
+/// arm makes one event at most.
+const STALE_MAX: usize = 8;
