@@ -56,17 +56,20 @@ impl<'a> JettyCfg<'a> {
     }
 }
 
-/// A queue pair. One poster at a time:
+/// A queue pair. One poster at a time: posting takes `&mut`. It may move to another thread, but
+/// no two threads have it at once:
 ///
-/// ```compile_fail,E0499
-/// fn two_posters(jetty: &mut urma_core::Jetty) {
-///     let one = &mut *jetty;
-///     let two = &mut *jetty;
-///     let _ = (one.post_send(&[]), two.post_send(&[]));
-/// }
+/// ```
+/// fn moves<T: Send>() {}
+/// moves::<urma_core::Jetty>();
 /// ```
 ///
-///  The fields are dropped in order, see [`crate::Jfs`].
+/// ```compile_fail,E0277
+/// fn is_shared<T: Sync>() {}
+/// is_shared::<urma_core::Jetty>();
+/// ```
+///
+/// The fields are dropped in order, see [`crate::Jfs`].
 #[derive(Debug)]
 pub struct Jetty {
     body: QueueBody,

@@ -1,12 +1,13 @@
 //! Two threads that post to one queue at once: a post needs the queue for itself.
 use std::thread;
 
-use urma_core::{Jetty, SendWr};
+use urma_core::Jetty;
 
-fn post(jetty: &mut Jetty, request: SendWr<'_>) {
+fn post(jetty: &mut Jetty) {
+    let (one, two) = (&mut *jetty, &mut *jetty);
     thread::scope(|scope| {
-        scope.spawn(|| jetty.post_send(&[request]));
-        scope.spawn(|| jetty.post_send(&[request]));
+        scope.spawn(move || one.post_send(&[]));
+        scope.spawn(move || two.post_send(&[]));
     });
 }
 
