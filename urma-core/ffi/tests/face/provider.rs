@@ -1,11 +1,12 @@
 //! Third-party providers: built from C, found in a folder, matched with devices, run and unloaded.
 //!
 //! *Owns*: a folder of providers, one that works among many that do not, and a folder of devices in
-//! the form of the kernel's class. *Takes*: `tests/c/provider*.c`. *Gives*: a failure with what the
+//! the form of the kernel's class. *Takes*: `tests/c/provider*.c`, `registry.c`. *Gives*: a failure with what the
 //! program said; the log must name each provider that was skipped, and why.
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -163,4 +164,43 @@ fn a_provider_beside_the_library_is_found_without_a_setting() {
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{}\n{said}", run.status);
     assert!(!said.contains("provider skipped"), "{said}");
+}
+
+#[test]
+fn a_provider_of_the_program_itself_needs_no_file() {
+    let (class, folder) = (class("class-registry"), folder("none"));
+    let program = build("registry", "registry", &[]);
+    let mut command = Command::new(&program);
+    command.env("URMA_SYSFS_PATH", &class).env("URMA_PROVIDER_PATH", &folder);
+    let run = command.arg(class.join("sample0")).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{}\n{said}", run.status);
+    assert!(said.contains("path=the program name=sample status=4096 why=its init fails"), "{said}");
+}
+
+/// Where the tests may not give a program another group, or the file system takes no notice of it,
+/// nothing is shown.
+#[test]
+fn a_program_with_more_rights_than_its_user_loads_nothing_from_the_environment() {
+    /// A group that nobody is in.
+    const NOBODY: u32 = 65534;
+    /// What the program ends with when it has no more rights.
+    const NO_MORE: i32 = 77;
+    let (folder, class) = (folder("secure"), class("class-secure"));
+    let sample = folder.join("liburma_sample.so");
+    object("provider_sample", &sample, &[]);
+    let program = build("registry", "registry-secure", &[]);
+    let is_made = std::os::unix::fs::chown(&program, None, Some(NOBODY))
+        .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)));
+    let mut command = Command::new(&program);
+    command.env("URMA_PROVIDER_PATH", &folder).env("URMA_SYSFS_PATH", &class);
+    let run = command.arg("secure").env("SAMPLE", &sample).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&run.stderr);
+    if is_made.is_err() || run.status.code() == Some(NO_MORE) {
+        return;
+    }
+    assert!(run.status.success(), "{}\n{said}", run.status);
+    for name in ["URMA_PROVIDER_PATH", "URMA_SYSFS_PATH"] {
+        assert!(said.contains(&format!("with more rights than its user name={name}")), "{said}");
+    }
 }
