@@ -5,6 +5,7 @@
  * environment names no code to load.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
@@ -150,6 +151,30 @@ static void life(void)
     CHECK(urma_uninit() == URMA_SUCCESS && stopped == 1);
 }
 
+/* A device that the program builds itself, as tests of providers do: its file is opened and closed. */
+static void built_device(const char *dir)
+{
+    static urma_device_t device;
+    static urma_sysfs_dev_t sysfs;
+
+    strcpy(device.name, "sample0");
+    snprintf(device.path, sizeof(device.path), "%s/ubdev", dir);
+    snprintf(sysfs.sysfs_path, sizeof(sysfs.sysfs_path), "%s", dir);
+    sysfs.dev_attr.dev_cap.max_jfs_depth = 64;
+    device.ops = &mine;
+    CHECK(urma_create_context(&device, 0) == NULL && errno == EINVAL);
+    device.sysfs_dev = &sysfs;
+    urma_context_t *ctx = urma_create_context(&device, 0);
+    CHECK(ctx != NULL && ctx->dev_fd >= 0 && fcntl(ctx->dev_fd, F_GETFD) == FD_CLOEXEC);
+    int fd = ctx->dev_fd;
+    CHECK(urma_delete_context(ctx) == URMA_SUCCESS && fcntl(fd, F_GETFD) == -1);
+    snprintf(device.path, sizeof(device.path), "%s", dir);
+    CHECK(urma_create_context(&device, 0) == NULL && errno == EIO);
+    snprintf(device.path, sizeof(device.path), "%s/none", dir);
+    CHECK((ctx = urma_create_context(&device, 0)) != NULL && ctx->dev_fd == -1);
+    CHECK(urma_delete_context(ctx) == URMA_SUCCESS);
+}
+
 static void values(const char *dir)
 {
     char value[8];
@@ -179,6 +204,7 @@ int main(int argc, char **argv)
     }
     refused();
     life();
+    built_device(argv[1]);
     values(argv[1]);
     puts("registry: done");
     return 0;
