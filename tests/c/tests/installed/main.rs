@@ -2,6 +2,7 @@
 
 mod examples;
 mod profiles;
+mod refusals;
 mod tree;
 
 use std::{path::PathBuf, process::Command, sync::LazyLock};
