@@ -17,6 +17,8 @@ mod members;
 mod order;
 
 pub mod address;
+pub mod cdev;
+pub mod cmd;
 pub mod context;
 pub mod ctl;
 pub mod data;

@@ -148,7 +148,7 @@ pub(crate) fn option<K: Family>(number: u64, len: u32) -> Answer<Opt> {
 ///
 /// # Safety
 /// `buf`, unless NULL, has `len` bytes.
-pub(crate) unsafe fn get_opt<K: Family>(
+pub(crate) unsafe fn read_opt<K: Family>(
     queue: *mut K::Public,
     number: u64,
     buf: *mut c_void,
@@ -255,7 +255,7 @@ macro_rules! operations {
         ) -> crate::abi::urma_status_t {
             crate::call::status(|| {
                 // SAFETY: the caller's bytes.
-                unsafe { crate::udma::family::get_opt::<$kind>(queue, opt, buf, len) }
+                unsafe { crate::udma::family::read_opt::<$kind>(queue, opt, buf, len) }
             })
         }
 

@@ -12,6 +12,7 @@ use udma_abi::{
 };
 use udma_provider::UdmaProvider;
 use urma_core::{Device, DeviceAttr, DeviceId, Eid, Registry, Status};
+use urma_mem::sync::AtomicU64;
 
 use crate::udma::context::Ctx;
 
@@ -26,6 +27,8 @@ pub(crate) struct Hardware {
     opened: Mutex<Option<Device>>,
     /// Who shares its asynchronous events.
     contexts: Mutex<Vec<Weak<Ctx>>>,
+    /// Event channels that live on it.
+    pub(crate) channels: AtomicU64,
 }
 
 impl Hardware {

@@ -8,14 +8,16 @@ use core::{ffi::c_int, time::Duration};
 use std::{os::fd::AsRawFd, sync::Arc};
 
 use urma_core::Jfce;
+use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{urma_context_t, urma_jfc_t, urma_jfce_t, urma_status_t},
+    abi::{urma_context_t, urma_device_t, urma_jfc_t, urma_jfce_t, urma_status_t},
     call::{self, Answer, Code, ours},
     convert::zeroed,
     slab::Fresh,
     udma::{
         context::{Ctx, ctx_of, delete},
+        hardware::Hardware,
         kind,
     },
 };
@@ -24,6 +26,30 @@ use crate::{
 pub(crate) struct JfceOwn {
     pub(crate) core: Jfce,
     ctx: Arc<Ctx>,
+    _counted: Counted,
+}
+
+/// One of the channels that its device counts.
+struct Counted(Arc<Hardware>);
+
+impl Counted {
+    fn new(hardware: &Arc<Hardware>) -> Self {
+        hardware.channels.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(hardware))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.channels.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many channels live on a device, whatever its name; 0 when it is none.
+pub(crate) fn channels(dev: *const urma_device_t) -> u64 {
+    let Ok(slot) = ours::<kind::Device>(dev) else { return 0 };
+    let hardware = slot.lock().and_then(|own| own.hardware.clone());
+    hardware.map_or(0, |hardware| hardware.channels.load(Ordering::Relaxed))
 }
 
 /// What lies behind a channel of this provider.
@@ -44,7 +70,7 @@ pub(crate) unsafe extern "C" fn create_jfce(ctx: *mut urma_context_t) -> *mut ur
         public.urma_ctx = ctx;
         public.fd = core.fd().as_raw_fd();
         let fresh = Fresh::<kind::Jfce>::take().ok_or(Code::ENOMEM)?;
-        let jfce = JfceOwn { core, ctx: Arc::clone(&own) };
+        let jfce = JfceOwn { core, ctx: Arc::clone(&own), _counted: Counted::new(&own.hardware) };
         Ok(fresh.publish(own.owner, public, Arc::new(jfce)).public())
     })
 }

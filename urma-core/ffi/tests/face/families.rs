@@ -14,3 +14,8 @@ fn paths() {
 fn family() {
     run(&build("family", "family", &[]), &[]);
 }
+
+#[test]
+fn commands() {
+    run(&build("commands", "commands", &[]), &[]);
+}
