@@ -32,6 +32,8 @@ use crate::{
 /// What lies behind a jetty.
 pub(crate) struct JettyOwn {
     pub(crate) core: Jetty,
+    /// Bytes of a SEND to the bound target at most.
+    pub(crate) send_max: u32,
     ctx: Arc<Ctx>,
     _group: Option<Arc<GroupOwn>>,
 }
@@ -90,7 +92,7 @@ impl Family for kind::Jetty {
             Receive::Shared { jfr, jfc } => create_shared(own, cfg, group.as_deref(), (jfr, jfc)),
             Receive::Own(jfr_cfg) => create_own(own, cfg, group.as_deref(), jfr_cfg),
         }?;
-        Ok((core.id(), JettyOwn { core, ctx: Arc::clone(own), _group: group }))
+        Ok((core.id(), JettyOwn { core, send_max: u32::MAX, ctx: Arc::clone(own), _group: group }))
     }
 
     fn end(own: JettyOwn) -> Result<(), Box<Kept<Self>>> {
@@ -98,11 +100,11 @@ impl Family for kind::Jetty {
         if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
             return Err(Box::new((own, code)));
         }
-        let JettyOwn { core, ctx, _group } = own;
+        let JettyOwn { core, send_max, ctx, _group } = own;
         let name = ctx.names().queues.remove(&number);
         core.delete().map_err(|refused| {
             name.map(|name| ctx.names().queues.insert(number, name));
-            let own = JettyOwn { core: *refused.object, ctx: Arc::clone(&ctx), _group };
+            let own = JettyOwn { core: *refused.object, send_max, ctx: Arc::clone(&ctx), _group };
             Box::new((own, refused.status.into()))
         })
     }

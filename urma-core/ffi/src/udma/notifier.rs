@@ -216,7 +216,7 @@ impl Import {
         let status = match made {
             Ok(core) => {
                 let public = target::public(ctx.0, &from, policy, &core);
-                fresh.publish(to.ctx.owner, public, TargetOwn::new(core, &to.ctx));
+                fresh.publish(to.ctx.owner, public, TargetOwn::new(core, &to.ctx, from.tp));
                 0
             }
             Err(code) => {

@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn post_jfs_wr(
         let mut guard = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
         // SAFETY: the caller's list and place.
-        unsafe { send::post(look, wr, bad_wr, false, |wrs| own.core.post_send(wrs)) }
+        unsafe { send::post(look, wr, bad_wr, None, |wrs| own.core.post_send(wrs)) }
     })
 }
 
@@ -68,9 +68,10 @@ pub(crate) unsafe extern "C" fn post_jetty_send_wr(
     call::status(|| {
         let mut guard = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
-        let to_bound = own.core.mode() == urma_core::TransportMode::Rc;
+        let is_bound = own.core.mode() == urma_core::TransportMode::Rc;
+        let bound = is_bound.then_some(own.send_max);
         // SAFETY: the caller's list and place.
-        unsafe { send::post(look, wr, bad_wr, to_bound, |wrs| own.core.post_send(wrs)) }
+        unsafe { send::post(look, wr, bad_wr, bound, |wrs| own.core.post_send(wrs)) }
     })
 }
 

@@ -9,8 +9,8 @@ use urma_core::TargetJetty;
 
 use crate::{
     abi::{
-        urma_context_t, urma_jetty_t, urma_jfs_t, urma_rjetty_t, urma_rjfr_t, urma_status_t,
-        urma_target_jetty_t, urma_token_t,
+        URMA_CTP, URMA_RTP, urma_context_t, urma_jetty_t, urma_jfs_t, urma_rjetty_t, urma_rjfr_t,
+        urma_status_t, urma_target_jetty_t, urma_token_t,
     },
     call::{self, Answer, Code, ours},
     convert::{
@@ -27,12 +27,23 @@ use crate::{
 /// What lies behind a target.
 pub(crate) struct TargetOwn {
     pub(crate) core: TargetJetty,
+    /// Bytes of a SEND at most.
+    pub(crate) send_max: u32,
     _ctx: Arc<Ctx>,
 }
 
+/// Bytes of a SEND at most, by kind of path (UMDK release 26.06); UM has the device's own limit.
+fn send_max(tp_type: u32) -> u32 {
+    match tp_type {
+        URMA_RTP => 65_536,
+        URMA_CTP => 4096,
+        _ => u32::MAX,
+    }
+}
+
 impl TargetOwn {
-    pub(crate) fn new(core: TargetJetty, ctx: &Arc<Ctx>) -> Self {
-        Self { core, _ctx: Arc::clone(ctx) }
+    pub(crate) fn new(core: TargetJetty, ctx: &Arc<Ctx>, tp_type: u32) -> Self {
+        Self { core, send_max: send_max(tp_type), _ctx: Arc::clone(ctx) }
     }
 }
 
@@ -89,7 +100,7 @@ fn import(
     let core = own.core.import_jetty(&remote(from)?)?;
     let public = public(ctx, from, policy, &core);
     let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
-    Ok(fresh.publish(own.owner, public, TargetOwn::new(core, &own)).public())
+    Ok(fresh.publish(own.owner, public, TargetOwn::new(core, &own, from.tp)).public())
 }
 
 /// What C programs see of a target.
@@ -182,6 +193,7 @@ pub(crate) unsafe extern "C" fn bind_jetty(
         let (own, look) = guard.split();
         let named = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
         own.core.bind(&named.core)?;
+        own.send_max = named.send_max;
         // SAFETY: the public part of a live object.
         unsafe { (*slot.public()).remote_jetty = target };
         Ok(())

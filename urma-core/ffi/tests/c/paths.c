@@ -239,6 +239,41 @@ static void *wait_for_ever(void *notifier)
     return (void *)(intptr_t)urma_wait_notify(notifier, 1, &notice, -1);
 }
 
+/* A message by the compact path has 4096 bytes at most. */
+static void limits(struct end *here, struct info *peer)
+{
+    urma_token_t token = {TOKEN};
+    struct info compact = *peer;
+    urma_sge_t sge = end_piece(here, 0, 4097);
+
+    compact.jetty.tp_type = URMA_CTP;
+    urma_target_jetty_t *rtp = end_import_jetty(here, peer);
+    urma_target_jetty_t *ctp = urma_import_jetty(here->ctx, &compact.jetty, &token);
+    CHECK(ctp != NULL);
+    CHECK(end_post(here, URMA_OPC_SEND, ctp, &sge, NULL) == URMA_EINVAL);
+    CHECK(end_post(here, URMA_OPC_SEND_IMM, ctp, &sge, NULL) == URMA_EINVAL);
+    sge.len = 0x10001;
+    CHECK(end_post(here, URMA_OPC_SEND, rtp, &sge, NULL) == URMA_EINVAL);
+    CHECK(urma_unimport_jetty(ctp) == URMA_SUCCESS && urma_unimport_jetty(rtp) == URMA_SUCCESS);
+}
+
+/* As much as the limit goes, and arrives. */
+static void up_to_the_limit(struct end *here, struct end *there)
+{
+    struct info peer = end_info(there);
+    urma_token_t token = {TOKEN};
+    urma_sge_t sge = end_piece(here, 0, 4096);
+
+    peer.jetty.tp_type = URMA_CTP;
+    urma_target_jetty_t *ctp = urma_import_jetty(here->ctx, &peer.jetty, &token);
+    CHECK(ctp != NULL);
+    end_receive(there, 4096, 4096, 3);
+    CHECK(end_post(here, URMA_OPC_SEND, ctp, &sge, NULL) == URMA_SUCCESS);
+    CHECK(end_wait(here->jfc).status == URMA_CR_SUCCESS);
+    CHECK(end_wait(there->jfc).completion_len == 4096);
+    CHECK(urma_unimport_jetty(ctp) == URMA_SUCCESS);
+}
+
 /* RC: bound by name of a path, and by notice; who waits on a deleted notifier returns. */
 static void bindings(urma_device_t *dev)
 {
@@ -502,6 +537,8 @@ int main(void)
     receive_queues(&here, &there);
     addresses(&here);
     notices(&here, &peer);
+    limits(&here, &peer);
+    up_to_the_limit(&here, &there);
     device_calls(&here);
     counters(&here);
     end_close(&here);

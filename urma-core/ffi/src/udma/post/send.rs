@@ -22,8 +22,8 @@ use crate::{
 /// Room that the requests of a batch take their pieces from.
 type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
-/// Posts a list: one request as it is, several in batches. `to_bound`: the queue has one target,
-/// whatever a request names.
+/// Posts a list: one request as it is, several in batches. `bound`: the queue has one target,
+/// whatever a request names, and messages to it have so many bytes at most.
 ///
 /// # Safety
 /// `wr` starts a list of requests, each with what its opcode needs; `bad_wr` is a place.
@@ -32,19 +32,19 @@ pub(super) unsafe fn post<'g>(
     look: Look<'g>,
     wr: *mut urma_jfs_wr_t,
     bad_wr: *mut *mut urma_jfs_wr_t,
-    to_bound: bool,
+    bound: Option<u32>,
     mut give: impl FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
 ) -> Answer {
     let (wr, bad_wr) = (call::place(wr)?, call::place(bad_wr)?);
     // SAFETY: the caller's request.
     if !unsafe { (*wr.as_ptr()).next }.is_null() {
         // SAFETY: the caller's list.
-        return unsafe { post_several(look, wr.as_ptr(), bad_wr, to_bound, &mut give) };
+        return unsafe { post_several(look, wr.as_ptr(), bad_wr, bound, &mut give) };
     }
     let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
     let mut rest: Rest<'_, 'g> = &mut room;
     // SAFETY: as above.
-    match unsafe { convert(look, wr.as_ptr(), to_bound, &mut rest) } {
+    match unsafe { convert(look, wr.as_ptr(), bound, &mut rest) } {
         Ok((request, _)) => match give(core::slice::from_ref(&request)) {
             Ok(()) => Ok(()),
             Err(error) => refused(bad_wr, &[wr.as_ptr()], error),
@@ -61,7 +61,7 @@ unsafe fn post_several<'g>(
     look: Look<'g>,
     wr: *mut urma_jfs_wr_t,
     bad_wr: NonNull<*mut urma_jfs_wr_t>,
-    to_bound: bool,
+    bound: Option<u32>,
     give: &mut dyn FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
 ) -> Answer {
     let (mut next, mut posted) = (wr, 0);
@@ -73,7 +73,7 @@ unsafe fn post_several<'g>(
         let (mut count, mut stop) = (0, None);
         while count < BATCH && !next.is_null() {
             // SAFETY: the caller's list.
-            match unsafe { convert(look, next, to_bound, &mut rest) } {
+            match unsafe { convert(look, next, bound, &mut rest) } {
                 Ok((wr, after)) => {
                     batch[count].write(wr);
                     (from[count], next, count) = (next, after, count + 1);
@@ -114,7 +114,7 @@ unsafe fn post_several<'g>(
 unsafe fn convert<'r, 'g>(
     look: Look<'g>,
     wr: *mut urma_jfs_wr_t,
-    to_bound: bool,
+    bound: Option<u32>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<(SendWr<'r>, *mut urma_jfs_wr_t), Stop>
 where
@@ -125,15 +125,30 @@ where
     }
     // SAFETY: the caller's list.
     let from = unsafe { &*wr };
-    let target = if to_bound || from.opcode == URMA_OPC_NOP {
-        None
+    let (target, send_max) = if bound.is_some() || from.opcode == URMA_OPC_NOP {
+        (None, bound.unwrap_or(u32::MAX))
     } else {
-        Some(&look.named::<kind::Target>(from.tjetty).ok_or(Code::EINVAL)?.core)
+        let named = look.named::<kind::Target>(from.tjetty).ok_or(Code::EINVAL)?;
+        (Some(&named.core), named.send_max)
     };
     // SAFETY: the caller filled the member that the opcode names.
     let (op, target_hint) = unsafe { operation(look, from, rest) }?;
+    if message_len(&op) > u64::from(send_max) {
+        return Err(Stop::Bad(Code::EINVAL));
+    }
     let (flags, user_ctx) = (flags(from.flag), from.user_ctx);
     Ok((SendWr { op, flags, target, target_hint, user_ctx }, from.next))
+}
+
+/// Bytes of a message; 0 of another request, which the kind of path does not limit.
+#[inline(always)]
+fn message_len(op: &SendOp<'_>) -> u64 {
+    match op {
+        SendOp::Send { src } | SendOp::SendImm { src, .. } | SendOp::SendInvalidate { src, .. } => {
+            src.iter().map(|piece| u64::from(piece.len)).sum()
+        }
+        _ => 0,
+    }
 }
 
 /// # Safety
