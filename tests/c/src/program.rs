@@ -30,7 +30,7 @@ pub struct Said {
 }
 
 /// Seconds that a program has; generous, for hangs only.
-const LIMIT: &str = "100";
+const LIMIT: &str = "400";
 
 /// Starts a program.
 ///

@@ -135,26 +135,37 @@ fn remove(prefix: &Path, file: &Path) -> Done {
     Ok(())
 }
 
-/// Builds what is installed, unless that was done; returns the folder of the results.
-fn build(what: &What) -> Result<PathBuf, Failure> {
+/// Folders in which what is installed lies built.
+struct Built {
+    libraries: PathBuf,
+    tools: PathBuf,
+}
+
+/// Builds what is installed, unless that was done.
+fn build(what: &What) -> Result<Built, Failure> {
     if let Some(built) = &what.built {
-        return std::path::absolute(built).map_err(Failure::system("the build's folder"));
+        let dir = std::path::absolute(built).map_err(Failure::system("the build's folder"))?;
+        return Ok(Built { libraries: dir.clone(), tools: dir });
     }
-    let mut args = vec!["build", "--quiet", "--profile", &what.profile];
-    for package in tree::LIBRARIES.iter().map(|library| library.package) {
-        args.extend(["-p", package]);
-    }
-    let feature = what.abi.feature().map(|feature| format!("urma-ffi/{feature}"));
-    if let Some(feature) = &feature {
-        args.extend(["--features", feature]);
-    }
-    cargo::run(&args)?;
+    let base = ["build", "--quiet", "--profile", &what.profile];
     if what.parts == Parts::All {
         let tools = tree::TOOLS.iter().flat_map(|tool| ["-p", tool]);
-        let args = ["build", "--quiet", "--profile", &what.profile];
-        cargo::run(&args.into_iter().chain(tools).collect::<Vec<_>>())?;
+        cargo::run(&base.into_iter().chain(tools).collect::<Vec<_>>())?;
     }
-    Ok(cargo::target_dir()?.join(folder(&what.profile)))
+    let target = cargo::target_dir()?;
+    let tools = target.join(folder(&what.profile));
+    let mut args = base.to_vec();
+    args.extend(tree::LIBRARIES.iter().flat_map(|library| ["-p", library.package]));
+    let Some(feature) = what.abi.feature() else {
+        cargo::run(&args)?;
+        return Ok(Built { libraries: tools.clone(), tools });
+    };
+    // Cargo gives a library one name whatever its features, and takes what lies there for its own.
+    let target = target.join(format!("abi-{}", what.abi.name()));
+    let (feature, text) = (format!("urma-ffi/{feature}"), target.to_string_lossy().into_owned());
+    args.extend(["--features", &feature, "--target-dir", &text]);
+    cargo::run(&args)?;
+    Ok(Built { libraries: target.join(folder(&what.profile)), tools })
 }
 
 /// The folder, below cargo's, of what a profile builds.

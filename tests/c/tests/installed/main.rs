@@ -1,5 +1,6 @@
 //! C and C++ programs against an installed tree.
 
+mod documented;
 mod examples;
 mod profiles;
 mod refusals;

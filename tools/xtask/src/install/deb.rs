@@ -26,7 +26,7 @@ pub(crate) fn run(what: &What) -> Done {
     let package = work.join(format!("{}_{}_{architecture}.deb", name(abi), version()));
     let mut build = Command::new("dpkg-deb");
     // Fast, and every dpkg opens it.
-    build.args(["--root-owner-group", "-Zgzip", "--build"]).args([&root, &package]);
+    build.args(["--root-owner-group", "-Zgzip", "-z1", "--build"]).args([&root, &package]);
     said(&mut build)?;
     say(&format!("{}", package.display()));
     say(&format!("install it: apt install {}", package.display()));

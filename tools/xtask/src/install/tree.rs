@@ -50,7 +50,7 @@ pub(super) fn put(
     let (built, abi) = (build(what)?, what.abi);
     let mut files = Files { root, list: Vec::new() };
     for library in LIBRARIES {
-        files.library(&built, lib, library)?;
+        files.library(&built.libraries, lib, library)?;
     }
     files.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;
     let pc = pkg_config(prefix, lib, abi);
@@ -59,8 +59,8 @@ pub(super) fn put(
     files.write(&Path::new(lib).join(PROVIDERS).join("README"), about.as_bytes())?;
     let tools = if what.parts == Parts::All { TOOLS } else { &[] };
     for tool in tools {
-        files.copy(&built.join(tool), &Path::new("bin").join(tool))?;
-        files.pages(&built.join(tool))?;
+        files.copy(&built.tools.join(tool), &Path::new("bin").join(tool))?;
+        files.pages(&built.tools.join(tool))?;
     }
     Ok(files.list)
 }
