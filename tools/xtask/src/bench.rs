@@ -15,6 +15,7 @@ use crate::{
     say::{Done, Failure, say, say_part},
 };
 
+mod cface;
 mod lines;
 mod ucx;
 
@@ -44,7 +45,11 @@ pub(crate) fn run(rounds: u32, only: Option<&str>) -> Done {
     say("Building for release...");
     let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
     let is_wanted = |line: &&Line| only.is_none_or(|part| line.name.contains(part));
-    let is_possible = |line: &&Line| !matches!(line.source, Source::Ucx { .. }) || ucx::is_here();
+    let is_possible = |line: &&Line| match line.source {
+        Source::Ucx { .. } => ucx::is_here(),
+        Source::CFace(of) => cface::is_possible(of),
+        Source::Perftest { .. } | Source::Probe(_) => true,
+    };
     let lines: Vec<&Line> = LINES.iter().filter(is_wanted).filter(is_possible).collect();
     if !ucx::is_here() {
         say("ucx_perftest is not installed: its lines are left out.");
@@ -88,6 +93,7 @@ fn measure(bin: &Path, line: &Line) -> Result<(f64, Option<String>), Failure> {
             }
             Ok((value * factor, Some(format!("{counter} +{count}"))))
         }
+        Source::CFace(of) => Ok((cface::measure(bin, *of)?, None)),
         Source::Probe(args) => Ok((probe_value(bin, args)?, None)),
         Source::Ucx { test, size, tls, pick } => Ok((ucx::measure(test, *size, tls, *pick)?, None)),
     }

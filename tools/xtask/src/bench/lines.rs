@@ -2,6 +2,8 @@
 //!
 //! *Owns*: what is measured, with which options, and what it is compared with.
 
+use super::cface::Of;
+
 /// Which way is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Better {
@@ -25,6 +27,8 @@ pub(super) enum Source {
         /// Counter that must have carried the requests.
         carrier: &'static str,
     },
+    /// The C face beside the Rust path.
+    CFace(Of),
     /// `xtask probe`.
     Probe(&'static str),
     /// Two `ucx_perftest` processes.
@@ -74,6 +78,7 @@ const GB: f64 = 1.048_576e-3;
 const HOST: &str = "same host";
 const UDP: &str = "UDP loopback";
 const OTHERS: &str = "others";
+const C: &str = "C face";
 const LIMITS: &str = "the machine";
 
 const fn on(mut line: Line, reference: &'static str) -> Line {
@@ -131,6 +136,10 @@ const fn probe(
     args: &'static str,
 ) -> Line {
     line((group, name), unit, better, Source::Probe(args))
+}
+
+const fn c_face(name: &'static str, unit: &'static str, of: Of) -> Line {
+    line((C, name), unit, Better::Lower, Source::CFace(of))
 }
 
 const fn ucx(name: &'static str, test: &'static str, size: u32, pick: Pick) -> Line {
@@ -210,6 +219,12 @@ pub(super) const LINES: &[Line] = &[
         bw(UDP, "UDP read 64 KiB", "read_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
         "TCP 64 KiB, stream",
     ),
+    c_face("C adds to a write and its polls", "ns", Of::WriteTime),
+    c_face("C adds to an empty poll", "ns", Of::PollTime),
+    c_face("C adds to a write and its polls, instructions", "", Of::WriteInstructions),
+    c_face("C adds to an empty poll, instructions", "", Of::PollInstructions),
+    c_face("C: liburma.so, stripped", "MB", Of::Size),
+    c_face("C: urma_init to first context", "ms", Of::Start),
     probe((OTHERS, "TCP 8 B, one way"), "us", Better::Lower, "tcp-lat --size 8"),
     probe((OTHERS, "TCP 4 KiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 4096"),
     probe((OTHERS, "TCP 64 KiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 65536"),
