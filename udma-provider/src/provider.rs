@@ -156,7 +156,8 @@ fn attr_of(caps: &Caps, features: Features, eid: Eid) -> DeviceAttr {
         caps: caps_of(caps, features),
         ports: vec![PortAttr {
             max_mtu: mtu,
-            active_mtu: mtu,
+            // A UM message is one packet: its size is what the device sends in one.
+            active_mtu: Mtu::at_most(caps.max_um_size),
             state: PortState::Active,
             width: LINK_X1,
             speed: SPEED_100G,

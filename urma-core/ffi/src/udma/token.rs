@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use urma_core::TokenIdLease;
+use urma_core::{Status, TokenIdLease};
 
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
@@ -52,9 +52,10 @@ fn alloc(ctx: *mut urma_context_t, flag: urma_token_id_flag_t) -> Answer<*mut ur
 pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::TokenId>(token, |TokenOwn { core, ctx }| {
-            core.free().map_err(|refused| {
-                let code = refused.status.into();
-                Box::new((TokenOwn { core: *refused.object, ctx }, code))
+            core.free().or_else(|refused| match refused.status {
+                // A device that failed has no token ids any more; its context is to be deleted.
+                Status::NoDevice => Ok(()),
+                status => Err(Box::new((TokenOwn { core: *refused.object, ctx }, status.into()))),
             })
         })
     })
