@@ -12,4 +12,4 @@ pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod zero;
 
-pub(crate) use zero::zeroed;
+pub use zero::{Zero, zeroed};

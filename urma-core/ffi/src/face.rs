@@ -12,7 +12,7 @@
 
 mod batch;
 mod dispatch;
-mod library;
+pub(crate) mod library;
 mod members;
 mod order;
 

@@ -2,10 +2,11 @@
 //!
 //! *Owns*: the rooms of the library. *Gives*: what the headers under `include/` declare.
 //!
-//! Rooms, each of which knows those after it only: `face` (the exported functions: checks, dispatch
-//! through the provider's tables, book-keeping), `provider` (who drives which device), `udma` (the
-//! built-in provider), `convert` (values), `log` (lines for callbacks), `perf` (how long calls take),
-//! `call` (the door for calls from C), `slab` and `latch` (memory of objects), `abi` (layouts).
+//! Rooms, each of which knows those after it only: `plug` (devices that a Rust program adds), `face`
+//! (the exported functions: checks, dispatch through the provider's tables, book-keeping), `provider`
+//! (who drives which device), `udma` (the built-in provider), `convert` (values), `log` (lines for
+//! callbacks), `perf` (how long calls take), `call` (the door for calls from C), `slab` and `latch`
+//! (memory of objects), `abi` (layouts).
 
 pub mod abi;
 mod call;
@@ -14,6 +15,9 @@ pub mod face;
 mod latch;
 mod log;
 mod perf;
+pub mod plug;
 mod provider;
 mod slab;
 mod udma;
+
+pub use convert::{Zero, zeroed};

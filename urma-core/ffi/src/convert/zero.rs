@@ -8,7 +8,8 @@ use core::mem::MaybeUninit;
 use crate::abi;
 
 /// All members zero or NULL.
-pub(crate) fn zeroed<T: Zero>() -> T {
+#[must_use]
+pub fn zeroed<T: Zero>() -> T {
     // SAFETY: the trait says that zero bytes are a value of `T`.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
@@ -17,7 +18,7 @@ pub(crate) fn zeroed<T: Zero>() -> T {
 ///
 /// # Safety
 /// It consists of integers, raw pointers and optional function pointers.
-pub(crate) unsafe trait Zero {}
+pub unsafe trait Zero {}
 
 macro_rules! zero {
     ($($name:ident),* $(,)?) => {$(
@@ -28,7 +29,7 @@ macro_rules! zero {
 
 zero! {
     urma_async_event_t, urma_context_t, urma_cr_t, urma_device_attr_t, urma_device_t,
-    urma_jetty_cfg_t, urma_jetty_grp_t, urma_jetty_t, urma_jfc_cfg_t, urma_jfc_t, urma_jfce_t,
+    urma_jetty_cfg_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_jetty_t, urma_jfc_cfg_t, urma_jfc_t, urma_jfce_t,
     urma_jfr_cfg_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_cfg_t, urma_jfs_t, urma_jfs_wr_t,
     urma_net_addr_info_t, urma_net_addr_t, urma_notifier_t, urma_notify_t, urma_ops_t,
     urma_port_attr_t, urma_provider_ops_t, urma_rjetty_t, urma_rjfr_t, urma_seg_cfg_t, urma_seg_t,

@@ -240,6 +240,11 @@ pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
     })
 }
 
+/// A device that [`add`] listed is not listed any more.
+pub(crate) fn remove(device: *const urma_device_t) {
+    LIBRARY.with(|library| library.foreign.retain(|of| of.public().cast_const() != device));
+}
+
 /// A provider goes: its devices are not listed any more.
 pub(crate) fn forget(provider: *mut urma_provider_ops_t) {
     let gone: Vec<_> = LIBRARY

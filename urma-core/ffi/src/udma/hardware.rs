@@ -32,6 +32,11 @@ pub(crate) struct Hardware {
 }
 
 impl Hardware {
+    /// A device that is open already.
+    pub(crate) fn of(device: Device) -> Self {
+        Self { opened: Mutex::new(Some(device)), ..Self::default() }
+    }
+
     /// Who the device is, without opening it.
     pub(crate) fn id() -> DeviceId {
         DeviceId {
