@@ -22,8 +22,8 @@ use urma_mem::Region;
 pub use end::{End, Half, Kit, next, nothing, reached};
 pub use failure::{Failure, Outcome, check, fail, refused, same};
 pub use memory::{GUARD, Memory, pattern};
-pub use node::{Host, cfg, device_of};
-pub use setup::{Link, Moving, Setup};
+pub use node::{Host, cfg, device_of, faced};
+pub use setup::{Face, Link, Moving, Setup};
 pub use wait::{Pause, limit, pause, quiet, until};
 
 /// What the two ends shall be; both alike.

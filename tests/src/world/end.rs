@@ -12,7 +12,7 @@ use urma_core::{
     TargetJetty, WrFlags,
 };
 
-use super::{Failure, Memory, Outcome, quiet, same, until};
+use super::{Face, Failure, Memory, Outcome, Setup, quiet, same, until};
 
 /// The objects of an end.
 #[derive(Debug)]
@@ -303,13 +303,30 @@ impl End {
         nothing(&mut self.half.recv_jfc, "receive completion")
     }
 
+    /// So many receives are posted and not consumed. C does not tell how full a queue is, so that
+    /// nothing is looked at there.
+    ///
+    /// # Errors
+    /// There are more or fewer.
+    #[track_caller]
+    pub fn receives_left(&self, setup: Setup, wanted: u32) -> Outcome {
+        match setup.face {
+            Face::Rust => same("receives", self.half.jetty.query()?.recv_pending, wanted),
+            Face::C => Ok(()),
+        }
+    }
+
     /// A counter of its device.
     ///
     /// # Errors
     /// There is no such counter.
     #[track_caller]
     pub fn counter(&self, name: &str) -> Outcome<u64> {
-        let counters = self.half.ctx.counters()?;
+        let counters = match self.half.ctx.counters() {
+            // C has no function for them; the node tells.
+            Err(Status::Unsupported) => self.half.node.device().counters(),
+            answer => answer?,
+        };
         let found = counters.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| *value).ok_or_else(|| Failure::new(format!("no counter {name}")))
     }

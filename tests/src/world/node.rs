@@ -14,8 +14,10 @@ use ubcore_sim::{
 use udma_abi::DeviceBacking;
 use udma_provider::UdmaProvider;
 use urma_core::{Context, Device, DeviceId, Registry};
+use urma_ffi_adapter::CDevice;
+use urma_mem::sync::{AtomicU64, Ordering};
 
-use super::{Link, Moving, Outcome, Setup};
+use super::{Face, Link, Moving, Outcome, Setup};
 
 /// A node and a context on it.
 #[derive(Clone, Debug)]
@@ -39,9 +41,9 @@ impl Host {
     ///
     /// # Errors
     /// What could not be opened.
-    pub fn open_as(_setup: Setup, cfg: NodeCfg) -> Outcome<Self> {
+    pub fn open_as(setup: Setup, cfg: NodeCfg) -> Outcome<Self> {
         let node = Node::open(cfg)?;
-        let device = device_of(&node)?;
+        let device = device_of(setup, &node)?;
         Ok(Self { ctx: Arc::new(device.open(0)?), node })
     }
 
@@ -82,16 +84,31 @@ pub fn cfg(setup: Setup) -> NodeCfg {
     }
 }
 
+/// The device as this setup's interface has it.
+///
+/// # Errors
+/// The library does not take it.
+pub fn faced(setup: Setup, device: Device) -> Outcome<Device> {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    match setup.face {
+        Face::Rust => Ok(device),
+        Face::C => {
+            let name = format!("udma{}", COUNT.fetch_add(1, Ordering::Relaxed));
+            Ok(CDevice::plug(&name, device)?.into())
+        }
+    }
+}
+
 /// The node as a device of the API, through a registry as a program does it.
 ///
 /// # Errors
 /// The driver does not take it.
-pub fn device_of(node: &Arc<Node>) -> Outcome<Device> {
+pub fn device_of(setup: Setup, node: &Arc<Node>) -> Outcome<Device> {
     let mut registry = Registry::new();
     registry.add_provider(Arc::new(UdmaProvider::default()))?;
     let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(node);
     let info = backing.info();
     let (vendor, device) = (info.vendor_id, info.device_id);
     let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-    Ok(registry.add_device(&id, Box::new(backing))?)
+    faced(setup, registry.add_device(&id, Box::new(backing))?)
 }

@@ -28,9 +28,20 @@ pub enum Moving {
     Kernel,
 }
 
+/// By which interface the objects are made and used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Face {
+    /// The Rust API.
+    Rust,
+    /// The Rust API over the exported C functions.
+    C,
+}
+
 /// One combination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
+    /// The interface.
+    pub face: Face,
     /// The way between the ends.
     pub link: Link,
     /// Page moving.
@@ -47,6 +58,7 @@ impl Setup {
     #[must_use]
     pub const fn new(link: Link, moving: Moving, mode: TransportMode) -> Self {
         Self {
+            face: Face::Rust,
             link,
             moving,
             mode,
@@ -55,7 +67,23 @@ impl Setup {
         }
     }
 
-    /// All combinations.
+    /// The same through the C functions.
+    #[must_use]
+    pub const fn through_c(self) -> Self {
+        Self { face: Face::C, ..self }
+    }
+
+    /// The combinations that are tried through the C functions: what the way between two nodes and
+    /// the mode change; page moving is below both faces.
+    #[must_use]
+    pub fn all_through_c() -> Vec<Self> {
+        let links = [Link::Host, Link::Packets];
+        let modes = [TransportMode::Rm, TransportMode::Rc, TransportMode::Um];
+        let all = links.iter().flat_map(|link| modes.iter().map(move |mode| (*link, *mode)));
+        all.map(|(link, mode)| Self::new(link, Moving::On, mode).through_c()).collect()
+    }
+
+    /// All combinations of the Rust API.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::new(Link::Host, Moving::Kernel, TransportMode::Rm)];
@@ -87,6 +115,10 @@ impl fmt::Display for Setup {
             TransportMode::Rc => "rc",
             TransportMode::Um => "um",
         };
-        write!(f, "{link}.{moving}.{mode}")
+        let face = match self.face {
+            Face::Rust => "",
+            Face::C => "c.",
+        };
+        write!(f, "{face}{link}.{moving}.{mode}")
     }
 }

@@ -6,7 +6,12 @@ use std::collections::BTreeMap;
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::behaviours::{self, Flow};
+use urma_tests::world::Setup;
+
+use crate::{
+    behaviours::{self, Behaviour, Flow},
+    c_face,
+};
 
 const DOC: &str = include_str!("../../../docs/conformance.md");
 /// Behaviours that the suite must have.
@@ -19,6 +24,8 @@ pub(crate) fn checks() -> Vec<Trial> {
         Trial::test("the_document_lists_nothing_else", nothing_else),
         Trial::test("there_are_enough_behaviours", enough),
         Trial::test("every_behaviour_has_its_own_name", unique),
+        Trial::test("the_document_lists_what_c_leaves_out", left_out),
+        Trial::test("c_has_enough_behaviours", enough_in_c),
     ]
 }
 
@@ -33,7 +40,7 @@ fn in_document() -> BTreeMap<&'static str, (&'static str, &'static str)> {
     .collect()
 }
 
-fn row(behaviour: &behaviours::Behaviour) -> String {
+fn row(behaviour: &Behaviour) -> String {
     format!("| `{}` | {} | {} |", behaviour.name, behaviour.flow.word(), behaviour.says)
 }
 
@@ -73,4 +80,33 @@ fn unique() -> Result<(), Failed> {
         None => Ok(()),
         Some(pair) => Err(format!("two behaviours are named {}", pair[0]).into()),
     }
+}
+
+/// Behaviours that are tried through C in some setup, at least; so many of them bad-flow.
+const IN_C_MIN: (usize, usize) = (250, 100);
+
+/// Rows `- `name`: reason` of the document are the list of what C leaves out.
+fn left_out() -> Result<(), Failed> {
+    let mut told: Vec<&str> = DOC.lines().filter(|line| line.starts_with("- `")).collect();
+    let mut known: Vec<String> =
+        c_face::LEFT_OUT.iter().map(|(name, why)| format!("- `{name}`: {why}")).collect();
+    told.sort_unstable();
+    known.sort_unstable();
+    if told == known {
+        return Ok(());
+    }
+    Err(format!("docs/conformance.md lists {told:#?}, left out are {known:#?}").into())
+}
+
+fn enough_in_c() -> Result<(), Failed> {
+    let setups = Setup::all_through_c();
+    let is_tried = |known: &&Behaviour| {
+        c_face::has(known.name) && setups.iter().any(|setup| (known.applies)(*setup))
+    };
+    let count = behaviours::all().filter(is_tried).count();
+    let bad = behaviours::all().filter(is_tried).filter(|known| known.flow == Flow::Bad).count();
+    if count >= IN_C_MIN.0 && bad >= IN_C_MIN.1 {
+        return Ok(());
+    }
+    Err(format!("{count} behaviours through C, {bad} of them bad-flow").into())
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod behaviours;
+mod c_face;
 mod doc;
 
 use behaviours::Behaviour;
@@ -23,7 +24,9 @@ fn main() {
 }
 
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
-    Setup::all().into_iter().filter(|setup| (behaviour.applies)(*setup))
+    let rust = Setup::all().into_iter();
+    let c = Setup::all_through_c().into_iter().filter(|_| c_face::has(behaviour.name));
+    rust.chain(c).filter(|setup| (behaviour.applies)(*setup))
 }
 
 fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {

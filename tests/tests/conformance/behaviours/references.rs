@@ -25,7 +25,7 @@ fn context_without_objects_goes(setup: Setup) -> Outcome {
     let jfc = ctx.create_jfc(&JfcCfg::new(8), None)?;
     jfc.delete()?;
     ctx.delete()?;
-    let again = device_of(&node)?.open(0)?;
+    let again = device_of(setup, &node)?.open(0)?;
     plain_jfc(&again, 8)?.delete()?;
     Ok(again.delete()?)
 }
@@ -33,7 +33,7 @@ fn context_without_objects_goes(setup: Setup) -> Outcome {
 fn two_contexts_share_a_device(setup: Setup) -> Outcome {
     let Host { ctx, node } = Host::open(setup)?;
     drop(ctx);
-    let device = device_of(&node)?;
+    let device = device_of(setup, &node)?;
     let (first, second) = (device.open(0)?, device.open(0)?);
     let jfc = plain_jfc(&first, 8)?;
     jfc.delete()?;

@@ -7,8 +7,8 @@ use udma_abi::DeviceBacking;
 use udma_provider::{DriverCfg, UdmaDevice};
 use urma_core::{AsyncKind, Completion, CrStatus, Device, Jfc, SendOp, Status};
 use urma_tests::world::{
-    End, Host, Outcome, Pause, Plan, Setup, World, cfg, check, fail, limit, pause, refused, same,
-    until,
+    End, Host, Outcome, Pause, Plan, Setup, World, cfg, check, faced, fail, limit, pause, refused,
+    same, until,
 };
 
 super::behaviours! {
@@ -24,13 +24,13 @@ fn resettable(setup: Setup) -> Outcome<(Arc<UdmaDevice>, Host)> {
     let node = Node::open(cfg(setup))?;
     let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(&node);
     let device = Arc::new(UdmaDevice::new(backing, DriverCfg::default()));
-    let host = open(&device, &node)?;
+    let host = open(setup, &device, &node)?;
     Ok((device, host))
 }
 
 /// A new context on it.
-fn open(device: &Arc<UdmaDevice>, node: &Arc<Node>) -> Outcome<Host> {
-    let ctx = Device::new(Arc::<UdmaDevice>::clone(device)).open(0)?;
+fn open(setup: Setup, device: &Arc<UdmaDevice>, node: &Arc<Node>) -> Outcome<Host> {
+    let ctx = faced(setup, Device::new(Arc::<UdmaDevice>::clone(device)))?.open(0)?;
     Ok(Host { ctx: Arc::new(ctx), node: Arc::clone(node) })
 }
 
@@ -170,7 +170,7 @@ fn reset_device_works_again(setup: Setup) -> Outcome {
         drop(w);
         drop(host);
         device.reset()?;
-        host = open(&device, &node)?;
+        host = open(setup, &device, &node)?;
     }
     Ok(())
 }

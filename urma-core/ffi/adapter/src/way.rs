@@ -1,0 +1,235 @@
+//! Ways to other nodes, and what was imported from there.
+//!
+//! C knows no ways: it imports queues and segments. A way is held open by an import of the other
+//! node's well-known jetty; what requests name is imported when they first name it, and goes with
+//! the way.
+//!
+//! *Owns*: imported queues and segments, by way. *Gives*: the C objects for requests.
+#![expect(unsafe_code, reason = "calls of C functions, and mapped memory")]
+
+use std::collections::BTreeMap;
+
+use urma::{
+    abi::{
+        URMA_JETTY, URMA_JETTY_GROUP, urma_context_t, urma_eid_t, urma_import_seg_flag_t,
+        urma_rjetty_t, urma_rjfr_t, urma_seg_t, urma_target_jetty_t, urma_target_seg_t,
+        urma_ubva_t,
+    },
+    face::{
+        segment::{urma_import_seg, urma_unimport_seg},
+        target::{urma_import_jetty, urma_import_jfr, urma_unimport_jetty, urma_unimport_jfr},
+    },
+    zeroed,
+};
+use urma_core::{
+    Eid, ImportedSegment, JettyId, OrderType, Path, PathKind, SegmentAccess, Status, TargetId,
+    TargetKind, Token, TokenId, TransportMode, Ubva, ops::RemoteSegmentId,
+};
+use urma_mem::Region;
+
+use crate::{
+    shared::Shared,
+    value::{self, Ptr, done},
+};
+
+/// The jetty that each node of the project answers at.
+const WELL_KNOWN: u32 = 5;
+
+/// The ways of a context, by number.
+#[derive(Default, Debug)]
+pub(crate) struct Ways {
+    open: BTreeMap<u32, Way>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct Way {
+    /// Holds the way.
+    probe: Ptr<urma_target_jetty_t>,
+    targets: Vec<(TargetId, Ptr<urma_target_jetty_t>)>,
+    segments: Vec<(SegmentName, Ptr<urma_target_seg_t>)>,
+}
+
+/// What a segment is imported by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct SegmentName {
+    ubva: Ubva,
+    len: u64,
+    token_id: TokenId,
+    token: Option<Token>,
+    access: SegmentAccess,
+    mapping: u32,
+}
+
+/// Finds a way. Not under the lock of the ways: it may take its time.
+pub(crate) fn connect(shared: &Shared, eid: Eid, mode: TransportMode) -> Result<Path, Status> {
+    let id = JettyId { eid, uasid: 0, id: WELL_KNOWN };
+    let kind = if eid == shared.eid() { PathKind::Local } else { PathKind::Packets };
+    let mut path = Path { tpn: 0, eid, kind };
+    let order = OrderType::Default;
+    let target = TargetId { kind: TargetKind::Jetty, id, path, token: None, mode, order };
+    let probe = import_target(shared.ctx, &target)?;
+    let mut ways = shared.ways();
+    // Numbers of transport paths have 24 bits, and no context opens that many.
+    ways.last += 1;
+    path.tpn = ways.last;
+    ways.open.insert(path.tpn, Way { probe, targets: Vec::new(), segments: Vec::new() });
+    Ok(path)
+}
+
+impl Ways {
+    /// Gives a way back, with what was imported over it.
+    pub(crate) fn close(&mut self, path: &Path) {
+        let Some(way) = self.open.remove(&path.tpn) else { return };
+        for (_, segment) in way.segments {
+            // SAFETY: an object that the library checks.
+            told(unsafe { urma_unimport_seg(segment.0) }, "segment not unimported");
+        }
+        for (target, ptr) in way.targets {
+            unimport(target.kind, ptr);
+        }
+        unimport(TargetKind::Jetty, way.probe);
+    }
+
+    /// The queue as C names it.
+    pub(crate) fn target(
+        &mut self,
+        ctx: Ptr<urma_context_t>,
+        target: &TargetId,
+    ) -> Result<Ptr<urma_target_jetty_t>, Status> {
+        let way = self.open.get_mut(&target.path.tpn).ok_or(Status::Invalid)?;
+        if let Some((_, known)) = way.targets.iter().find(|(known, _)| known == target) {
+            return Ok(*known);
+        }
+        let ptr = import_target(ctx, target)?;
+        way.targets.push((*target, ptr));
+        Ok(ptr)
+    }
+
+    /// The segment as C names it.
+    pub(crate) fn segment(
+        &mut self,
+        ctx: Ptr<urma_context_t>,
+        segment: &ImportedSegment,
+    ) -> Result<Ptr<urma_target_seg_t>, Status> {
+        let name = SegmentName {
+            ubva: segment.ubva(),
+            len: segment.len(),
+            token_id: segment.token_id(),
+            token: segment.token(),
+            access: segment.access(),
+            mapping: 0,
+        };
+        self.named(ctx, segment.path(), name)
+    }
+
+    /// Something to name a token by, for SEND_INVALIDATE: a segment of any place under it.
+    pub(crate) fn invalidated(
+        &mut self,
+        ctx: Ptr<urma_context_t>,
+        path: &Path,
+        (token_id, token): (TokenId, Token),
+    ) -> Result<Ptr<urma_target_seg_t>, Status> {
+        const ANYWHERE: u64 = 4096;
+        let ubva = Ubva { eid: path.eid, uasid: 0, va: ANYWHERE };
+        let (token, access) = (Some(token), SegmentAccess::REMOTE_ALL);
+        let name = SegmentName { ubva, len: 1, token_id, token, access, mapping: 0 };
+        self.named(ctx, path, name)
+    }
+
+    /// Memory of a peer in this process; it stays until the way is given back.
+    pub(crate) fn map(
+        &mut self,
+        ctx: Ptr<urma_context_t>,
+        path: &Path,
+        from: &RemoteSegmentId,
+    ) -> Result<Region, Status> {
+        let ubva = Ubva { eid: path.eid, uasid: 0, va: from.va };
+        let access = SegmentAccess::REMOTE_ALL;
+        let (token_id, token, len) = (from.token_id, from.token, from.len);
+        let name = SegmentName { ubva, len, token_id, token, access, mapping: 1 };
+        let segment = self.named(ctx, path, name)?;
+        // SAFETY: a public member of a live object.
+        let mva = unsafe { (*segment.0).mva };
+        let addr = usize::try_from(mva).map_err(|_| Status::Fail)?;
+        let len = usize::try_from(len).map_err(|_| Status::Invalid)?;
+        let first = core::ptr::with_exposed_provenance_mut(addr);
+        // SAFETY: the import maps it, and goes with the way; urma-core drops the region before that.
+        unsafe { Region::from_user(first, len) }.map_err(|_| Status::Fail)
+    }
+
+    fn named(
+        &mut self,
+        ctx: Ptr<urma_context_t>,
+        path: &Path,
+        name: SegmentName,
+    ) -> Result<Ptr<urma_target_seg_t>, Status> {
+        let way = self.open.get_mut(&path.tpn).ok_or(Status::Invalid)?;
+        if let Some((_, known)) = way.segments.iter().find(|(known, _)| *known == name) {
+            return Ok(*known);
+        }
+        let ptr = import_segment(ctx, &name)?;
+        way.segments.push((name, ptr));
+        Ok(ptr)
+    }
+}
+
+fn import_target(
+    ctx: Ptr<urma_context_t>,
+    target: &TargetId,
+) -> Result<Ptr<urma_target_jetty_t>, Status> {
+    let (policy, mut token) = value::token(target.token);
+    let mut to: urma_rjetty_t = zeroed();
+    to.jetty_id = value::jetty_id(target.id);
+    to.trans_mode = target.mode as u32;
+    to.tp_type = value::tp_type(target.mode);
+    to.flag.set_token_policy(policy);
+    to.flag.set_order_type(target.order as u32);
+    to.r#type = match target.kind {
+        TargetKind::Jetty => URMA_JETTY,
+        TargetKind::Group => URMA_JETTY_GROUP,
+        TargetKind::Jfr => {
+            let mut jfr: urma_rjfr_t = zeroed();
+            (jfr.jfr_id, jfr.trans_mode) = (to.jetty_id, to.trans_mode);
+            (jfr.flag, jfr.tp_type) = (to.flag, to.tp_type);
+            // SAFETY: a live context, and values that live until the call returns.
+            return Ptr::made(unsafe { urma_import_jfr(ctx.0, &raw mut jfr, &raw mut token) });
+        }
+    };
+    // SAFETY: as above.
+    Ptr::made(unsafe { urma_import_jetty(ctx.0, &raw mut to, &raw mut token) })
+}
+
+fn unimport(kind: TargetKind, ptr: Ptr<urma_target_jetty_t>) {
+    let code = match kind {
+        // SAFETY: an object that the library checks.
+        TargetKind::Jfr => unsafe { urma_unimport_jfr(ptr.0) },
+        // SAFETY: as above.
+        TargetKind::Jetty | TargetKind::Group => unsafe { urma_unimport_jetty(ptr.0) },
+    };
+    told(code, "target not unimported");
+}
+
+fn import_segment(
+    ctx: Ptr<urma_context_t>,
+    name: &SegmentName,
+) -> Result<Ptr<urma_target_seg_t>, Status> {
+    let (policy, mut token) = value::token(name.token);
+    let mut to: urma_seg_t = zeroed();
+    let Ubva { eid, uasid, va } = name.ubva;
+    to.ubva = urma_ubva_t { eid: urma_eid_t::from_raw(eid.bytes()), uasid, va };
+    (to.len, to.token_id) = (name.len, name.token_id.value());
+    to.attr.set_token_policy(policy);
+    to.attr.set_access(name.access.bits().into());
+    let mut flag = urma_import_seg_flag_t::default();
+    flag.set_access(name.access.bits().into());
+    flag.set_mapping(name.mapping);
+    // SAFETY: a live context, and values that live until the call returns.
+    Ptr::made(unsafe { urma_import_seg(ctx.0, &raw mut to, &raw mut token, 0, flag) })
+}
+
+fn told(code: i32, what: &str) {
+    if let Err(status) = done(code) {
+        tracing::warn!(target: "urma", %status, "{what}");
+    }
+}
