@@ -22,6 +22,8 @@ use crate::context::link::DirectParts;
 
 /// Pieces in each direction that one step moves for one peer.
 const PIECES_PER_STEP: usize = 64;
+/// Looks at what a peer left behind: more than its ring holds, whatever it claims.
+const LAST_ROUNDS_MAX: usize = 4096;
 /// Answers that may wait for the carrier. More than [`super::send::UNDER_WAY_MAX`], so that two nodes
 /// which keep that bound never wait for each other; one that does not is not read from meanwhile.
 const ANSWERS_MAX: usize = 4096;
@@ -190,6 +192,18 @@ impl Peer {
             }
         }
         busy
+    }
+
+    /// What it published before it went: an answer there ends its request as served. Nothing is
+    /// answered any more.
+    pub(super) fn take_last_words(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
+        for _ in 0..LAST_ROUNDS_MAX {
+            if self.lied || !self.take_in(work, inbox) {
+                break;
+            }
+            self.answers.clear();
+            self.reads.clear();
+        }
     }
 
     /// Something waits and there is no TP: ask for one.

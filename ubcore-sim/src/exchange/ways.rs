@@ -252,6 +252,11 @@ impl Exchange {
             self.peers.get(&eid).is_some_and(|p| matches!(p.carrier, Some(Carrier::Ring(_))));
         if on_host {
             dev.count(Counter::PeerDied);
+            self.each_peer(dev, now, |peer, work, inbox| {
+                if peer.eid == eid {
+                    peer.take_last_words(work, inbox);
+                }
+            });
             self.lose(dev, now, eid);
             self.wake(dev, now);
         }

@@ -9,6 +9,7 @@ super::behaviours! {
     Good rm_two_nodes three_nodes_talk: "One node talks to two others at the same time.";
     Good rm_two_nodes reopened_peer_is_reached: "A node that closed and opened again under its EID is reached by a new import.";
     Good rm_two_nodes idle_pair_wakes_up: "After both nodes were idle for a while a message is carried as before.";
+    Good rm_two_nodes taken_message_succeeds_when_the_taker_closes: "A message that its receiver took before it closed ends with success.";
     Bad reliable_two_nodes closed_peer_ends_requests: "Requests to a peer that closed end with errors within the retry bound, one completion each.";
     Bad reliable_two_nodes peer_closes_under_traffic: "When a peer closes under traffic every posted request completes once.";
     Bad rm_two_nodes closed_peer_leaves_others_alone: "When one peer closes, requests to another go on.";
@@ -203,4 +204,19 @@ fn next_life_is_reached_beside_an_old_import(setup: Setup) -> Outcome {
     super::messages::one_send(&mut new, 1, 100)?;
     drop(old);
     super::messages::one_send(&mut new, 2, 100)
+}
+
+fn taken_message_succeeds_when_the_taker_closes(setup: Setup) -> Outcome {
+    for _ in 0..20 {
+        let (host_a, host_b) = Host::pair(setup)?;
+        let World { mut a, mut b, .. } =
+            World::between(setup, &Plan::new(setup.mode), &host_a, &host_b)?;
+        let recv = b.recv(0, 64)?;
+        let ctx = a.send(0, 64)?;
+        b.received_ok(recv)?;
+        drop(b);
+        drop(host_b);
+        a.sent_ok(ctx)?;
+    }
+    Ok(())
 }

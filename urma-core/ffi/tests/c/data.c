@@ -124,8 +124,10 @@ static void reads_and_atomics(void)
     memset(&wr, 0, sizeof(wr));
     wr.opcode = URMA_OPC_NOP;
     CHECK(post(&wr) == URMA_SUCCESS && end_wait(here.jfc).status == URMA_CR_SUCCESS);
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     wr.opcode = URMA_OPC_FLUSH_DMA;
     CHECK(post(&wr) == URMA_SUCCESS && end_wait(here.jfc).status == URMA_CR_SUCCESS);
+#endif
     wr.opcode = (urma_opcode_t)0x7f;
     CHECK(post(&wr) == URMA_EINVAL);
 }

@@ -98,21 +98,54 @@ static inline void end_close(struct end *end)
     free(end->memory);
 }
 
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+static inline urma_rjetty_t end_remote(urma_jetty_t *jetty)
+{
+    urma_rjetty_t *made = NULL, remote;
+    uint32_t size = 0;
+
+    CHECK(urma_get_rjetty(jetty, &made, &size) == URMA_SUCCESS && size == sizeof(*made));
+    remote = *made;
+    urma_put_rjetty(made);
+    return remote;
+}
+
 static inline struct info end_info(const struct end *end)
 {
     struct info info = {0};
     urma_seg_t *seg = NULL;
-    urma_rjetty_t *jetty = NULL;
     uint32_t size = 0;
 
     CHECK(urma_get_seg_ctx(end->seg, &seg, &size) == URMA_SUCCESS && size == sizeof(*seg));
-    CHECK(urma_get_rjetty(end->jetty, &jetty, &size) == URMA_SUCCESS && size == sizeof(*jetty));
     info.seg = *seg;
-    info.jetty = *jetty;
     urma_put_seg_ctx(seg);
-    urma_put_rjetty(jetty);
+    info.jetty = end_remote(end->jetty);
     return info;
 }
+#else
+/* Release 25.12.0.B081 has no calls for this: programs copy the public members. */
+static inline urma_rjetty_t end_remote(urma_jetty_t *jetty)
+{
+    urma_rjetty_t remote = {0};
+
+    remote.jetty_id = jetty->jetty_id;
+    remote.trans_mode = jetty->jetty_cfg.jfs_cfg.trans_mode;
+    remote.type = URMA_JETTY;
+    remote.flag.bs.token_policy = jetty->jetty_cfg.shared.jfr->jfr_cfg.flag.bs.token_policy;
+    remote.flag.bs.order_type = jetty->jetty_cfg.jfs_cfg.flag.bs.order_type;
+    remote.tp_type = remote.trans_mode == URMA_TM_UM ? URMA_UTP : URMA_RTP;
+    return remote;
+}
+
+static inline struct info end_info(const struct end *end)
+{
+    struct info info = {0};
+
+    info.seg = end->seg->seg;
+    info.jetty = end_remote(end->jetty);
+    return info;
+}
+#endif
 
 static inline urma_target_jetty_t *end_import_jetty(struct end *end, struct info *peer)
 {

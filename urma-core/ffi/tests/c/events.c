@@ -96,7 +96,7 @@ static void asynchronous_events(void)
     urma_ack_async_event(NULL);
 }
 
-static int lines, told_line;
+static int lines;
 static char last[256];
 
 static void on_line(int level, char *message)
@@ -107,12 +107,16 @@ static void on_line(int level, char *message)
     CHECK(urma_create_jfce(NULL) == NULL); /* it may call, and log, itself */
 }
 
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+static int told_line;
+
 static void on_located(int level, const char *file, const char *function, int line, char *message)
 {
     (void)level;
     CHECK(file[0] != 0 && function[0] != 0 && message[0] != 0);
     told_line = line;
 }
+#endif
 
 static void logging(void)
 {
@@ -124,7 +128,9 @@ static void logging(void)
     urma_log_set_level((urma_vlog_level_t)99);
     CHECK(urma_log_get_level() == URMA_VLOG_LEVEL_INFO);
     CHECK(urma_register_log_func(NULL) == URMA_EINVAL);
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     CHECK(urma_register_loc_log_func(NULL) == URMA_EINVAL);
+#endif
     CHECK(urma_register_log_func(on_line) == URMA_SUCCESS);
     urma_log_set_thread_tag("mine");
     CHECK(strcmp(urma_log_get_thread_tag(), "mine") == 0);
@@ -134,10 +140,12 @@ static void logging(void)
     CHECK(urma_log_get_thread_tag()[0] == 0);
     urma_log_set_level(URMA_VLOG_LEVEL_ERR);
     CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1);
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     urma_log_set_level(URMA_VLOG_LEVEL_DEBUG);
     CHECK(urma_register_loc_log_func(on_located) == URMA_SUCCESS);
     CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1 && told_line > 0);
     urma_log_set_level(URMA_VLOG_LEVEL_ERR);
+#endif
     CHECK(urma_unregister_log_func() == URMA_SUCCESS);
 }
 

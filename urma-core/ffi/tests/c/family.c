@@ -115,16 +115,13 @@ static void make(struct made *made, urma_context_t *ctx, urma_jfce_t *jfce)
 
 static void send_one(struct end *here, struct made *to)
 {
-    urma_rjetty_t *rjetty = NULL;
+    urma_rjetty_t remote = end_remote(to->jetty);
     urma_token_t token = {0};
-    uint32_t len = 0;
     urma_jfr_wr_t recv = {0}, *bad = NULL;
     urma_sge_t sge = end_piece(here, 0, 8), room = end_piece(here, 64, 8);
 
-    CHECK(urma_get_rjetty(to->jetty, &rjetty, &len) == URMA_SUCCESS);
-    urma_target_jetty_t *target = urma_import_jetty(here->ctx, rjetty, &token);
+    urma_target_jetty_t *target = urma_import_jetty(here->ctx, &remote, &token);
     CHECK(target != NULL);
-    urma_put_rjetty(rjetty);
     recv.src.sge = &room;
     recv.src.num_sge = 1;
     recv.user_ctx = 5;

@@ -53,7 +53,7 @@ static void lookups(void)
     urma_eid_info_t *list = urma_get_eid_list(dev, &count);
     CHECK(list != NULL && count >= 1 && list[0].eid_index == 0);
     CHECK(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_UB) == dev);
-    REFUSED(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_IB), ENODEV);
+    REFUSED(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_MAX), ENODEV);
     REFUSED(urma_create_context(dev, count), EINVAL);
     CHECK(urma_query_device(dev, &attr) == URMA_SUCCESS);
     CHECK(attr.dev_cap.max_jfc_depth >= 64 && attr.dev_cap.max_jfs_sge >= 2 && attr.port_cnt >= 1);

@@ -469,7 +469,7 @@ static void counters(struct end *here)
 }
 
 static char line[1024];
-static int line_level, line_number;
+static int line_level;
 
 static void note(int level, char *message)
 {
@@ -477,12 +477,16 @@ static void note(int level, char *message)
     snprintf(line, sizeof(line), "%s", message);
 }
 
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+static int line_number;
+
 static void note_place(int level, const char *file, const char *function, int number, char *message)
 {
     line_level = level;
     line_number = number;
     snprintf(line, sizeof(line), "%s:%s:%s", file, function, message);
 }
+#endif
 
 void urma_log(const char *function, int line, urma_vlog_level_t level, const char *format, ...);
 void urma_log_loc(const char *file, const char *function, int line, urma_vlog_level_t level,
@@ -503,10 +507,12 @@ static void log_lines(void)
     CHECK(strstr(line, "7.000000 8.5 9.5") != NULL);
     urma_log("f", 1, URMA_VLOG_LEVEL_INFO, "plain");
     CHECK(strstr(line, "plain") != NULL);
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
     CHECK(urma_register_loc_log_func(note_place) == URMA_SUCCESS);
     urma_log_loc("a.c", "g", 42, URMA_VLOG_LEVEL_WARNING, "%d-%d-%s-%.1f", 1, 2, "three", 4.5);
     CHECK(line_level == URMA_VLOG_LEVEL_WARNING && line_number == 42);
     CHECK(strstr(line, "a.c:g:") == line && strstr(line, "1-2-three-4.5") != NULL);
+#endif
     CHECK(urma_unregister_log_func() == URMA_SUCCESS);
 
     urma_log_set_level(URMA_VLOG_LEVEL_WARNING);

@@ -155,11 +155,8 @@ static void stale(void *bad)
     urma_jetty_cfg_t jetty_cfg;
     urma_jfs_wr_t wr = {0}, *bad_wr;
     urma_jfr_wr_t recv = {0}, *bad_recv;
-    urma_seg_t *seg;
-    urma_rjetty_t *rjetty;
     urma_jfc_t *jfc;
     urma_cr_t cr;
-    uint32_t size;
 
     CHECK(urma_delete_context(bad) == URMA_EINVAL);
     CHECK(urma_create_jfce(bad) == NULL && urma_create_jfc(bad, NULL) == NULL);
@@ -191,8 +188,13 @@ static void stale(void *bad)
     CHECK(urma_bind_jetty(here.jetty, bad) == URMA_EINVAL);
     CHECK(urma_unbind_jetty(bad) == URMA_EINVAL);
     CHECK(urma_advise_jetty(here.jetty, bad) == URMA_EINVAL);
+#if URMA_ABI_PROFILE == URMA_ABI_26_06
+    urma_seg_t *seg;
+    urma_rjetty_t *rjetty;
+    uint32_t size;
     CHECK(urma_get_seg_ctx(bad, &seg, &size) == URMA_EINVAL);
     CHECK(urma_get_rjetty(bad, &rjetty, &size) == URMA_EINVAL);
+#endif
     CHECK(urma_query_device(bad, NULL) == URMA_EINVAL && urma_create_context(bad, 0) == NULL);
 }
 

@@ -910,16 +910,19 @@ union urma_jetty_flag {
     uint32_t value;
 };
 
+/* A receive queue that jetties share, and where this one's receives complete (NULL: as the queue says). */
+struct urma_jetty_shared {
+    urma_jfr_t *jfr;
+    urma_jfc_t *jfc;
+};
+
 /* Jetty: a send queue with an own or a shared receive queue. On UB devices it is shared. */
 struct urma_jetty_cfg {
     uint32_t id; /* 0 lets the library choose */
     urma_jetty_flag_t flag;
     urma_jfs_cfg_t jfs_cfg;
     union {
-        struct {
-            urma_jfr_t *jfr;
-            urma_jfc_t *jfc;
-        } shared;
+        struct urma_jetty_shared shared;
         urma_jfr_cfg_t *jfr_cfg;
     };
     urma_jetty_grp_t *jetty_grp;
