@@ -4,6 +4,7 @@ mod documented;
 mod examples;
 mod profiles;
 mod refusals;
+mod sequences;
 mod tree;
 
 use std::{path::PathBuf, process::Command, sync::LazyLock};
