@@ -178,12 +178,15 @@ impl Drop for DmaBuf {
 
 impl Drop for DmaMap {
     fn drop(&mut self) {
-        if let Err(error) = self.alloc.space.unmap(self.iova) {
+        match self.alloc.space.unmap(self.iova) {
+            Ok(()) => lock(&self.alloc.iovas).give(self.iova, self.iova + self.len),
+            // A device that is closed reaches nothing.
+            Err(BackingError::Gone(_)) => {}
             // The addresses stay taken: the device may still reach the memory behind them.
-            tracing::warn!(%error, iova = self.iova, "a mapping could not be taken away");
-            return;
+            Err(error) => {
+                tracing::warn!(%error, iova = self.iova, "a mapping could not be taken away");
+            }
         }
-        lock(&self.alloc.iovas).give(self.iova, self.iova + self.len);
     }
 }
 
