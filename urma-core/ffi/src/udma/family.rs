@@ -32,6 +32,10 @@ pub(crate) trait Family: Exclusive + Kind<Public: Zero> {
 
     /// The members that all kinds have.
     fn members(public: *mut Self::Public) -> Members<Self::Cfg>;
+    /// The number that the program wants; 0 leaves it to the device.
+    fn wanted_id(_cfg: &Self::Cfg) -> u32 {
+        0
+    }
     /// Makes the private part.
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, Self::Own)>;
     /// Ends it, or gives it back.
@@ -90,6 +94,7 @@ pub(crate) unsafe fn create<K: Family>(
     let own = ctx_of(ctx)?;
     // SAFETY: the caller's promise.
     let cfg = unsafe { call::value(cfg) }?;
+    own.hardware.make_room(K::wanted_id(&cfg));
     let (id, private) = K::make(&own, &cfg)?;
     let mut public = blank::<K>(ctx, cfg);
     // SAFETY: a local value.
@@ -186,6 +191,7 @@ pub(crate) fn active<K: Family>(queue: *mut K::Public) -> Answer {
     }
     // SAFETY: as above.
     let cfg = unsafe { members.cfg.read() };
+    own.hardware.make_room(K::wanted_id(&cfg));
     let (id, private) = K::make(&own, &cfg)?;
     // SAFETY: as above.
     unsafe { members.name(id) };

@@ -1,7 +1,8 @@
 //! The software device behind the built-in provider: node, driver and API joined.
 //!
-//! *Owns*: the device, and with it the node, while anybody uses it. *Takes*: the environment (`URMA_*`). *Gives*: urma-core's
-//! device, opened at its first use, because opening claims the EID. *Must not*: know C types.
+//! *Owns*: the device, and with it the node, while anybody uses it; who answers pings. *Takes*: the
+//! environment (`URMA_*`). *Gives*: urma-core's device, opened at its first use, because opening claims
+//! the EID. *Must not*: know C types.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -11,6 +12,7 @@ use udma_abi::{
     backing::{DEVICE_ID, VENDOR_ID},
 };
 use udma_provider::UdmaProvider;
+use urma_answer::{Answerer, WELL_KNOWN_ID};
 use urma_core::{Device, DeviceAttr, DeviceId, Eid, Registry, Status};
 use urma_mem::sync::AtomicU64;
 
@@ -24,6 +26,8 @@ const ALIAS_VARIABLE: &str = "URMA_DEVICE_ALIAS";
 /// One software device, opened at its first use. Its names share it.
 #[derive(Default)]
 pub(crate) struct Hardware {
+    /// Answers pings until a program wants the id; ended before the device.
+    answerer: Mutex<Option<Answerer>>,
     opened: Mutex<Option<Device>>,
     /// Who shares its asynchronous events.
     contexts: Mutex<Vec<Weak<Ctx>>>,
@@ -60,7 +64,18 @@ impl Hardware {
         let device = open().inspect_err(|status| {
             tracing::error!(target: "urma", %status, "the software device does not open");
         })?;
+        match Answerer::start(&device, 0) {
+            Ok(answerer) => *lock(&self.answerer) = Some(answerer),
+            Err(status) => tracing::warn!(target: "urma", %status, "pings are not answered"),
+        }
         Ok(slot.insert(device).clone())
+    }
+
+    /// A program wants the queue number `id`: who answers pings gives the well-known one away.
+    pub(crate) fn make_room(&self, id: u32) {
+        if id == WELL_KNOWN_ID {
+            drop(lock(&self.answerer).take());
+        }
     }
 
     /// The contexts that are open on it.

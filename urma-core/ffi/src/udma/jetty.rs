@@ -86,6 +86,10 @@ impl Family for kind::Jetty {
         )
     }
 
+    fn wanted_id(cfg: &Self::Cfg) -> u32 {
+        cfg.id
+    }
+
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JettyOwn)> {
         let group = if cfg.jetty_grp.is_null() { None } else { Some(group_of(cfg.jetty_grp)?) };
         let core = match receive(cfg) {

@@ -50,6 +50,10 @@ impl Family for kind::Jfr {
         family::members!(public, jfr_id, jfr_cfg, urma_jfr_opt.is_actived, urma_jfr_opt.urma_jfr_id)
     }
 
+    fn wanted_id(cfg: &Self::Cfg) -> u32 {
+        cfg.id
+    }
+
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JfrOwn)> {
         let jfc = ours::<kind::Jfc>(cfg.jfc)?;
         let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
