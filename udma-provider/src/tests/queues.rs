@@ -31,6 +31,39 @@ fn a_batch_rings_once_and_a_single_block_goes_directly() {
     assert!(done.iter().all(|c| c.local_id == jfs.id && c.flags == CompletionFlags::empty()));
 }
 
+/// With pages reserved (`sysctl vm.nr_hugepages=8`) the rings lie in them; without, in base pages.
+#[test]
+fn rings_of_huge_pages_carry_requests() {
+    let huge = || {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        maps.lines()
+            .filter(|line| line.starts_with("Shared_Hugetlb:"))
+            .any(|line| !line.ends_with(" 0 kB"))
+            || maps
+                .lines()
+                .filter(|line| line.starts_with("Private_Hugetlb:"))
+                .any(|line| !line.ends_with(" 0 kB"))
+    };
+    let reserved = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap();
+    let bench = Bench::with(crate::DriverCfg {
+        ring_pages: crate::RingPages::Huge,
+        ..crate::DriverCfg::default()
+    });
+    let mut jfc = bench.jfc(1 << 16);
+    let mut jfs = bench.jfs(jfc.id, 1024);
+    let send = jfs.send.as_mut().unwrap();
+    for n in 0..1000 {
+        send.post_send(&[signalled(n)]).unwrap();
+    }
+    assert_eq!(contexts(&poll_all(&mut jfc)).len(), 1000);
+    // Others may have taken what is reserved, and then base pages are right.
+    if reserved.trim() == "0" {
+        assert!(!huge(), "huge pages that are not there");
+    } else if !huge() {
+        println!("huge pages are reserved and taken by others");
+    }
+}
+
 #[test]
 fn contexts_come_back_right_over_many_laps() {
     let bench = Bench::new();
