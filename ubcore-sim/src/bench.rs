@@ -6,7 +6,10 @@
 mod completions;
 mod paths;
 mod priority;
-mod tests;
+mod queues;
+mod requests;
+mod scene;
+mod withdrawals;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use udma_abi::{CqeStatus, Opcode, Sge, cmd::Command, counters::Counter};
 
-use super::tests::{Scene, scene_of};
+use super::scene::{Scene, scene_of};
 use super::{Sharing, on_seg, pair_sharing};
 use crate::host::peer::KernelReads;
 use crate::share::layout::EXTENTS;
