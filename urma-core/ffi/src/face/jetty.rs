@@ -122,7 +122,7 @@ pub unsafe extern "C" fn urma_delete_jetty_batch(
     bad_jetty: *mut *mut urma_jetty_t,
 ) -> urma_status_t {
     // SAFETY: the caller's array and place.
-    call::status(|| unsafe { batch::each(jetty_arr, jetty_num, bad_jetty, urma_delete_jetty) })
+    call::status(|| unsafe { batch::each::<kind::Jetty>(jetty_arr, jetty_num, bad_jetty) })
 }
 
 /// Takes completions of the jetty, flushed ones too; how many, or the negative status.

@@ -96,11 +96,16 @@ unsafe fn held_by(jfc: *mut urma_jfc_t) -> (*mut urma_context_t, *mut urma_jfce_
 }
 
 fn let_go(ctx: *mut urma_context_t, jfce: *mut urma_jfce_t) {
+    leave(jfce);
+    release(ctx);
+}
+
+/// A queue less on a channel.
+pub(super) fn leave(jfce: *mut urma_jfce_t) {
     if let Ok(jfce) = object::<kind::Jfce>(jfce) {
         // SAFETY: a live channel.
         drop_one(unsafe { &(*jfce.as_ptr()).r#ref });
     }
-    release(ctx);
 }
 
 /// Deletes queues of one context in order; `bad_jfc` names the first that is refused.
@@ -112,7 +117,7 @@ pub unsafe extern "C" fn urma_delete_jfc_batch(
 ) -> urma_status_t {
     call::status(|| {
         // SAFETY: the caller's array and place.
-        unsafe { batch::each(jfc_arr, jfc_num, bad_jfc, urma_delete_jfc) }
+        unsafe { batch::each::<kind::Jfc>(jfc_arr, jfc_num, bad_jfc) }
     })
 }
 

@@ -108,5 +108,5 @@ pub unsafe extern "C" fn urma_delete_jfr_batch(
     bad_jfr: *mut *mut urma_jfr_t,
 ) -> urma_status_t {
     // SAFETY: the caller's array and place.
-    call::status(|| unsafe { batch::each(jfr_arr, jfr_num, bad_jfr, urma_delete_jfr) })
+    call::status(|| unsafe { batch::each::<kind::Jfr>(jfr_arr, jfr_num, bad_jfr) })
 }

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn urma_delete_jfs_batch(
     bad_jfs: *mut *mut urma_jfs_t,
 ) -> urma_status_t {
     // SAFETY: the caller's array and place.
-    call::status(|| unsafe { batch::each(jfs_arr, jfs_num, bad_jfs, urma_delete_jfs) })
+    call::status(|| unsafe { batch::each::<kind::Jfs>(jfs_arr, jfs_num, bad_jfs) })
 }
 
 /// Takes completions of the queue, flushed ones too; how many, or the negative status.

@@ -81,7 +81,7 @@ macro_rules! programs {
     )*};
 }
 
-programs! { data, events, first, lifecycle, pings, rules, threads }
+programs! { batch, data, events, first, lifecycle, pings, rules, threads }
 
 #[test]
 fn first_with_packets() {
