@@ -11,6 +11,7 @@
 //! point to what the header says. Pointers to objects of this library are checked whatever they are.
 
 mod batch;
+mod describe;
 mod dispatch;
 pub(crate) mod library;
 mod members;

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ffi::c_int;
+use core::{ffi::c_int, ptr::NonNull};
 
 use crate::{
     abi::{
@@ -10,10 +10,8 @@ use crate::{
         urma_jetty_attr_t, urma_jetty_cfg_t, urma_jetty_t, urma_rjetty_t, urma_status_t,
     },
     call::{self, Answer, Code, made, object},
-    convert::zeroed,
     face::{
-        batch,
-        device::{give, take_back},
+        batch, describe,
         dispatch::{caps, home, op, release, retain},
         jfs, members,
     },
@@ -155,36 +153,49 @@ pub unsafe extern "C" fn urma_get_rjetty(
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
         let (to, length) = (call::place(rjetty)?, call::place(length)?);
-        // SAFETY: a live jetty; what it names is looked up.
-        let described = describe(unsafe { &*jetty.as_ptr() })?;
-        let memory = give(&[described])?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(memory) };
-        // SAFETY: as above.
-        unsafe { length.write(u32::try_from(size_of::<urma_rjetty_t>()).unwrap_or(0)) };
+        let ctx = home(jetty);
+        let policy = token_policy(jetty)?;
+        let memory = describe::blank::<urma_rjetty_t>(ctx, jetty)?;
+        // SAFETY: fresh memory of this call.
+        let described = unsafe { &mut *memory.as_ptr() };
+        // SAFETY: a live jetty.
+        fill(described, unsafe { &*jetty.as_ptr() });
+        described.flag.set_token_policy(policy);
+        // SAFETY: the flag in it is the provider's, and both places are the caller's.
+        unsafe { describe::give(memory, (to, length)) };
         Ok(())
     })
 }
 
-fn describe(jetty: &urma_jetty_t) -> Answer<urma_rjetty_t> {
+/// How the receive queue of a jetty is guarded.
+fn token_policy(jetty: NonNull<urma_jetty_t>) -> Answer<u32> {
+    // SAFETY: a live jetty.
+    let shared = unsafe { (*jetty.as_ptr()).jetty_cfg.u };
+    // SAFETY: both members of the union are pointers.
+    let jfr = object::<kind::Jfr>(unsafe { shared.shared }.jfr)?;
+    // SAFETY: a live queue.
+    Ok(unsafe { (*jfr.as_ptr()).jfr_cfg.flag }.token_policy())
+}
+
+fn fill(to: &mut urma_rjetty_t, jetty: &urma_jetty_t) {
     let cfg = &jetty.jetty_cfg;
     let mode = cfg.jfs_cfg.trans_mode;
-    let mut to: urma_rjetty_t = zeroed();
     to.jetty_id = jetty.jetty_id;
     to.trans_mode = mode;
     to.r#type = URMA_JETTY;
     to.flag.set_order_type(cfg.jfs_cfg.flag.order_type());
-    to.tp_type = if mode == URMA_TM_UM { URMA_UTP } else { crate::abi::URMA_RTP };
-    // SAFETY: both members of the union are pointers.
-    let jfr = object::<kind::Jfr>(unsafe { cfg.u.shared }.jfr)?;
-    // SAFETY: a live queue.
-    to.flag.set_token_policy(unsafe { (*jfr.as_ptr()).jfr_cfg.flag }.token_policy());
-    Ok(to)
+    if mode == URMA_TM_UM {
+        to.tp_type = URMA_UTP;
+    }
+    to.policy = object::<kind::Group>(cfg.jetty_grp).map_or(0, |group| {
+        // SAFETY: a live group.
+        unsafe { (*group.as_ptr()).cfg.policy }
+    });
 }
 
 /// Frees what `urma_get_rjetty` gave; NULL is nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_put_rjetty(rjetty: *mut urma_rjetty_t) {
-    // SAFETY: memory that `give` made, or NULL.
-    unsafe { take_back(rjetty.cast()) };
+    // SAFETY: the caller got it from `urma_get_rjetty`, or it is NULL.
+    unsafe { describe::take_back(rjetty.cast()) };
 }

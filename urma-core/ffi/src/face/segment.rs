@@ -14,7 +14,7 @@ use crate::{
     },
     call::{self, Answer, Code, made, object},
     face::{
-        device::{give, take_back},
+        describe,
         dispatch::{drop_one, home, op, release, retain},
         token::{self, urma_alloc_token_id},
     },
@@ -169,12 +169,15 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
     call::status(|| {
         let segment = object::<kind::Segment>(tseg)?;
         let (to, size) = (call::place(seg)?, call::place(size)?);
+        let memory = describe::blank::<urma_seg_t>(home(segment), segment)?;
+        // SAFETY: fresh memory of this call.
+        let described = unsafe { &mut *memory.as_ptr() };
+        let has_user_info = described.attr.has_user_info();
         // SAFETY: a live segment.
-        let memory = give(&[unsafe { (*segment.as_ptr()).seg }])?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(memory) };
-        // SAFETY: as above.
-        unsafe { size.write(u32::try_from(size_of::<urma_seg_t>()).unwrap_or(0)) };
+        *described = unsafe { (*segment.as_ptr()).seg };
+        described.attr.set_has_user_info(has_user_info);
+        // SAFETY: the flag in it is the provider's, and both places are the caller's.
+        unsafe { describe::give(memory, (to, size)) };
         Ok(())
     })
 }
@@ -182,6 +185,6 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
 /// Frees what `urma_get_seg_ctx` gave; NULL is nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
-    // SAFETY: memory that `give` made, or NULL.
-    unsafe { take_back(seg.cast()) };
+    // SAFETY: the caller got it from `urma_get_seg_ctx`, or it is NULL.
+    unsafe { describe::take_back(seg.cast()) };
 }

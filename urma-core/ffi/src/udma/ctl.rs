@@ -5,6 +5,8 @@
 //! device can mean; EOPNOTSUPP for the rest, each of which docs/c-api.md lists with its reason.
 #![expect(unsafe_code, reason = "C entry points")]
 
+mod trailer;
+
 use core::{
     ffi::{CStr, c_int},
     ptr::NonNull,
@@ -215,7 +217,8 @@ fn bonding(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
         BONDP_USER_CTL_GET_JFCE_FD_LIST => fd_list(ctx, from, to),
         // One path keeps its order without numbers to sort by, and finds segments without a cache.
         BONDP_USER_CTL_DISABLE_MSN | BONDP_USER_CTL_ENABLE_SEG_CACHE => unused(ctx),
-        BONDP_USER_CTL_OPCODE_GET_RJETTY | BONDP_USER_CTL_OPCODE_GET_SEG_CTX => Err(Code::ENOTSUP),
+        BONDP_USER_CTL_OPCODE_GET_RJETTY => trailer::jetty(ctx, from, to),
+        BONDP_USER_CTL_OPCODE_GET_SEG_CTX => trailer::segment(ctx, from, to),
         _ => Err(Code::ENOPERM),
     }
 }

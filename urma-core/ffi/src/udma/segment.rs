@@ -162,6 +162,8 @@ pub(crate) unsafe extern "C" fn import_seg(
         let imported = own.core.import_segment(&remote, wanted, mapping)?;
         let mut public: urma_target_seg_t = zeroed();
         public.seg = seg;
+        // What followed the description stays with it.
+        public.seg.attr.set_has_user_info(0);
         public.mva = imported.region().map_or(addr, |region| region.addr() as u64);
         public.urma_ctx = ctx;
         public.handle = u64::from(seg.token_id);

@@ -119,6 +119,8 @@ pub(crate) fn public(
     public.tp.tpn = target.path.tpn;
     public.r#type = from.kind;
     public.flag = from.flag;
+    // What followed the description stays with it.
+    public.flag.set_has_user_info(0);
     public.flag.set_order_type(target.order as u32);
     public.policy = policy;
     public.tp_type = from.tp;

@@ -432,7 +432,6 @@ static void bonding(void)
     bondp_get_jfce_fd_list_out_t list;
     CHECK(ask(ctx, BONDP_USER_CTL_GET_JFCE_FD_LIST, &of, sizeof(of), &list, sizeof(list)) == 0);
     CHECK(list.count == 1 && list.fd_list[0] == jfce->fd && list.fd_list[1] == -1);
-    CHECK(ask(ctx, BONDP_USER_CTL_OPCODE_GET_RJETTY, NULL, 0, NULL, 0) == URMA_FAIL);
     CHECK(ask(ctx, 99, NULL, 0, NULL, 0) == URMA_ENOPERM);
     CHECK(urma_delete_jfce(jfce) == URMA_SUCCESS && urma_delete_context(ctx) == URMA_SUCCESS);
 }

@@ -19,3 +19,8 @@ fn family() {
 fn commands() {
     run(&build("commands", "commands", &[]), &[]);
 }
+
+#[test]
+fn describe() {
+    run(&build("describe", "describe", &[]), ALIAS);
+}

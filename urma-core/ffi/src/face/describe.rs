@@ -1,0 +1,134 @@
+//! What a peer needs to import an object: bytes that mean the same in any process.
+//!
+//! *Owns*: the memory of a description, and the length of what follows its struct: a number of bytes
+//! and the bytes, which providers of bonding devices add for their kin. *Takes*: a live object.
+//! *Gives*: memory of the C library. *Must not*: know what the bytes mean.
+#![expect(unsafe_code, reason = "memory that C programs free")]
+
+use core::{
+    ffi::{CStr, c_void},
+    ptr::NonNull,
+};
+
+use crate::{
+    abi::{
+        BONDP_USER_CTL_OPCODE_GET_RJETTY, BONDP_USER_CTL_OPCODE_GET_SEG_CTX, urma_context_t,
+        urma_jetty_t, urma_rjetty_t, urma_seg_t, urma_target_seg_t, urma_user_ctl_in_t,
+        urma_user_ctl_out_t, urma_user_info_ext_hdr_t,
+    },
+    call::{self, Answer, Code},
+    face::dispatch::{device, op},
+};
+
+/// Names that begin so are bonding devices.
+const BONDING: &[u8] = b"bonding_dev";
+
+/// A struct that describes an object to a peer.
+pub(super) trait Described {
+    /// What it describes.
+    type Object;
+    /// How a bonding device is asked for it, with the bytes behind it.
+    const OPCODE: u32;
+
+    fn has_user_info(&self) -> bool;
+}
+
+impl Described for urma_rjetty_t {
+    type Object = urma_jetty_t;
+    const OPCODE: u32 = BONDP_USER_CTL_OPCODE_GET_RJETTY;
+
+    fn has_user_info(&self) -> bool {
+        self.flag.has_user_info() != 0
+    }
+}
+
+impl Described for urma_seg_t {
+    type Object = urma_target_seg_t;
+    const OPCODE: u32 = BONDP_USER_CTL_OPCODE_GET_SEG_CTX;
+
+    fn has_user_info(&self) -> bool {
+        self.attr.has_user_info() != 0
+    }
+}
+
+/// Memory for the description of `object`: of a bonding device its provider's, with what follows the
+/// struct in place; else a struct of zeros.
+///
+/// # Errors
+/// ENOMEM. FAIL: the provider of a bonding device refuses.
+pub(super) fn blank<D: Described>(
+    ctx: *mut urma_context_t,
+    object: NonNull<D::Object>,
+) -> Answer<NonNull<D>> {
+    let ctx = NonNull::new(ctx).ok_or(Code::EINVAL)?;
+    if is_bonding(ctx)? {
+        return ask(ctx, object);
+    }
+    // SAFETY: the C library checks the product.
+    NonNull::new(unsafe { libc::calloc(1, size_of::<D>()) }.cast()).ok_or(Code::ENOMEM)
+}
+
+fn is_bonding(ctx: NonNull<urma_context_t>) -> Answer<bool> {
+    let dev = device(ctx)?;
+    // SAFETY: a live device: a live context names it.
+    let name = unsafe { &raw const (*dev.as_ptr()).name };
+    // SAFETY: it ends with a zero byte.
+    let name = unsafe { CStr::from_ptr(name.cast()) };
+    Ok(name.to_bytes().starts_with(BONDING))
+}
+
+fn ask<D: Described>(
+    ctx: NonNull<urma_context_t>,
+    object: NonNull<D::Object>,
+) -> Answer<NonNull<D>> {
+    let user_ctl = op!(ctx.as_ptr(), user_ctl);
+    let mut made: *mut D = core::ptr::null_mut();
+    let len = |bytes: usize| u32::try_from(bytes).map_err(|_| Code::FAIL);
+    let mut from = urma_user_ctl_in_t {
+        addr: object.as_ptr().expose_provenance() as u64,
+        len: len(size_of::<D::Object>())?,
+        opcode: D::OPCODE,
+    };
+    let mut to = urma_user_ctl_out_t {
+        addr: (&raw mut made).expose_provenance() as u64,
+        len: len(size_of::<*mut D>())?,
+        reserved: 0,
+    };
+    // SAFETY: a live context, and structs that live until the call returns.
+    let answer = Code::from_c(unsafe { user_ctl(ctx.as_ptr(), &raw mut from, &raw mut to) });
+    match answer {
+        Ok(()) => call::place(made).map_err(|_| Code::FAIL),
+        Err(_) => Err(Code::FAIL),
+    }
+}
+
+/// Gives the description to the caller, with the bytes of its struct and of what follows it.
+///
+/// # Safety
+/// [`blank`] made `memory`, whose flag says whether something follows; both places are the caller's.
+pub(super) unsafe fn give<D: Described>(
+    memory: NonNull<D>,
+    (to, len): (NonNull<*mut D>, NonNull<u32>),
+) {
+    // SAFETY: the caller's promise.
+    unsafe { to.write(memory.as_ptr()) };
+    // SAFETY: as above.
+    let has_user_info = unsafe { memory.as_ref() }.has_user_info();
+    let mut bytes = size_of::<D>();
+    if has_user_info {
+        // SAFETY: the head of what follows lies behind the struct.
+        let head = unsafe { memory.as_ptr().add(1) }.cast::<urma_user_info_ext_hdr_t>();
+        // SAFETY: as above.
+        let more = unsafe { head.read_unaligned() }.len as usize;
+        bytes = bytes.saturating_add(size_of::<urma_user_info_ext_hdr_t>() + more);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { len.write(u32::try_from(bytes).unwrap_or(u32::MAX)) };
+}
+
+/// # Safety
+/// `memory` came from [`blank`], or is NULL.
+pub(super) unsafe fn take_back(memory: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::free(memory) };
+}

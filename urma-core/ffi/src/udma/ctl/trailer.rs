@@ -1,0 +1,123 @@
+//! Descriptions with what peers of a bonding device read behind them.
+//!
+//! *Owns*: the bytes behind the struct: a head with their number, then the public structs of
+//! `urma_ubagg.h` for a device of one path, number 0. *Takes*: a jetty or segment of the context.
+//! *Gives*: zeroed memory of the C library with these bytes and the flag in place; who asked fills in
+//! the struct itself. *Must not*: hold a pointer: peers in other processes read the bytes.
+#![expect(unsafe_code, reason = "memory that C programs free")]
+
+use core::{mem::offset_of, ptr::NonNull};
+
+use super::{In, Out, output};
+use crate::{
+    abi::{
+        BONDP_RJETTY_EXT_MASK_LOCAL_CTX, BONDP_RJETTY_EXT_MASK_MULTI_PATH,
+        BONDP_RJETTY_EXT_MASK_TARGET_CTX, bondp_rjetty_target_ctx_t, urma_bond_jetty_ext_v0_t,
+        urma_bond_seg_ext_t, urma_context_t, urma_jetty_id_t, urma_jetty_t, urma_rjetty_t,
+        urma_seg_base_t, urma_seg_t, urma_target_seg_t, urma_ubva_t,
+    },
+    call::{Answer, Code, ours},
+    convert::name::eid,
+    slab::Kind,
+    udma::kind,
+};
+
+/// The object that is asked about: the argument is the object itself.
+fn object<K: Kind>(ctx: NonNull<urma_context_t>, from: In) -> Answer<NonNull<K::Public>> {
+    if (from.len as usize) < size_of::<K::Public>() {
+        return Err(Code::EINVAL);
+    }
+    let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
+    let slot = ours::<K>(core::ptr::with_exposed_provenance(addr))?;
+    let context = ours::<kind::Context>(ctx.as_ptr())?;
+    if slot.owner() != context.owner() {
+        return Err(Code::EINVAL);
+    }
+    NonNull::new(slot.public()).ok_or(Code::EINVAL)
+}
+
+/// Memory for a `T`, then the head, then `more`.
+fn memory<T>(more: &[u8]) -> Answer<NonNull<T>> {
+    let head = u32::try_from(more.len()).map_err(|_| Code::FAIL)?.to_le_bytes();
+    let len = size_of::<T>() + head.len() + more.len();
+    // SAFETY: a size above 0.
+    let first: *mut T = unsafe { libc::calloc(1, len) }.cast();
+    let first = NonNull::new(first).ok_or(Code::ENOMEM)?;
+    // SAFETY: inside the memory, as is the rest.
+    let behind: *mut u8 = unsafe { first.as_ptr().add(1) }.cast();
+    // SAFETY: as above; fresh memory is nobody else's.
+    unsafe { behind.copy_from_nonoverlapping(head.as_ptr(), head.len()) };
+    // SAFETY: as above.
+    let behind = unsafe { behind.add(head.len()) };
+    // SAFETY: as above.
+    unsafe { behind.copy_from_nonoverlapping(more.as_ptr(), more.len()) };
+    Ok(first)
+}
+
+fn hand_over<T>(to: Out, made: NonNull<T>) -> Answer {
+    // SAFETY: a place of the caller's for one.
+    unsafe { output::<*mut T>(to)?.write(made.as_ptr()) };
+    Ok(())
+}
+
+/// `BONDP_USER_CTL_OPCODE_GET_RJETTY`.
+pub(super) fn jetty(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    let jetty: NonNull<urma_jetty_t> = object::<kind::Jetty>(ctx, from)?;
+    output::<*mut urma_rjetty_t>(to)?;
+    // SAFETY: the public part of a live object.
+    let more = of_jetty(unsafe { (*jetty.as_ptr()).jetty_id });
+    let made = memory::<urma_rjetty_t>(&more)?;
+    // SAFETY: fresh memory.
+    unsafe { &mut *made.as_ptr() }.flag.set_has_user_info(1);
+    hand_over(to, made)
+}
+
+/// `BONDP_USER_CTL_OPCODE_GET_SEG_CTX`.
+pub(super) fn segment(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+    let segment: NonNull<urma_target_seg_t> = object::<kind::Segment>(ctx, from)?;
+    output::<*mut urma_seg_t>(to)?;
+    // SAFETY: the public part of a live object.
+    let more = of_segment(&unsafe { (*segment.as_ptr()).seg });
+    let made = memory::<urma_seg_t>(&more)?;
+    // SAFETY: fresh memory.
+    unsafe { &mut *made.as_ptr() }.attr.set_has_user_info(1);
+    hand_over(to, made)
+}
+
+/// One path here and one there, no health checks.
+fn of_jetty(id: urma_jetty_id_t) -> Vec<u8> {
+    const PEER: usize = offset_of!(urma_bond_jetty_ext_v0_t, data) + 1;
+    let mask = BONDP_RJETTY_EXT_MASK_MULTI_PATH
+        | BONDP_RJETTY_EXT_MASK_LOCAL_CTX
+        | BONDP_RJETTY_EXT_MASK_TARGET_CTX;
+    let one = 1u32.to_le_bytes();
+    let len = size_of::<urma_bond_jetty_ext_v0_t>() + 1 + size_of::<bondp_rjetty_target_ctx_t>();
+    let mut bytes = vec![0; len];
+    put(&mut bytes, offset_of!(urma_bond_jetty_ext_v0_t, mask), &u64::from(mask).to_le_bytes());
+    put(&mut bytes, offset_of!(urma_bond_jetty_ext_v0_t, local_ctx_cnt), &one);
+    put(&mut bytes, offset_of!(urma_bond_jetty_ext_v0_t, target_ctx_cnt), &one);
+    let slave = PEER + offset_of!(bondp_rjetty_target_ctx_t, slave_id);
+    put(&mut bytes, slave + offset_of!(urma_jetty_id_t, eid), &eid(id.eid).bytes());
+    put(&mut bytes, slave + offset_of!(urma_jetty_id_t, uasid), &id.uasid.to_le_bytes());
+    put(&mut bytes, slave + offset_of!(urma_jetty_id_t, id), &id.id.to_le_bytes());
+    bytes
+}
+
+/// The segment itself is that of path 0.
+fn of_segment(seg: &urma_seg_t) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<urma_bond_seg_ext_t>()];
+    let base = offset_of!(urma_bond_seg_ext_t, peer_p_seg);
+    let ubva = base + offset_of!(urma_seg_base_t, ubva);
+    put(&mut bytes, ubva + offset_of!(urma_ubva_t, eid), &eid(seg.ubva.eid).bytes());
+    put(&mut bytes, ubva + offset_of!(urma_ubva_t, uasid), &seg.ubva.uasid.to_le_bytes());
+    put(&mut bytes, ubva + offset_of!(urma_ubva_t, va), &seg.ubva.va.to_le_bytes());
+    put(&mut bytes, base + offset_of!(urma_seg_base_t, len), &seg.len.to_le_bytes());
+    put(&mut bytes, base + offset_of!(urma_seg_base_t, attr), &seg.attr.value.to_le_bytes());
+    let token_id = base + offset_of!(urma_seg_base_t, token_id);
+    put(&mut bytes, token_id, &seg.token_id.to_le_bytes());
+    bytes
+}
+
+fn put(to: &mut [u8], at: usize, from: &[u8]) {
+    to[at..at + from.len()].copy_from_slice(from);
+}
