@@ -5,6 +5,7 @@ mod examples;
 mod profiles;
 mod refusals;
 mod sequences;
+mod table;
 mod tree;
 
 use std::{path::PathBuf, process::Command, sync::LazyLock};

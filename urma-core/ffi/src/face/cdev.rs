@@ -20,6 +20,11 @@ use crate::{
 /// Devices by the number of a descriptor.
 static OPENED: Latch<BTreeMap<c_int, Slot<kind::Device>>> = Latch::new(BTreeMap::new());
 
+/// For a forked child: the descriptors that it has from its parent lead to no device of its own.
+pub(super) fn abandon() {
+    OPENED.abandon(BTreeMap::new());
+}
+
 /// Opens a device's file, by a path whose last part is the device's name: a descriptor that the
 /// commands take, and `close` closes. -1 with ENODEV: there is no such device.
 #[unsafe(no_mangle)]

@@ -14,3 +14,8 @@ mod shadow;
 pub use event::*;
 pub use make::*;
 pub use plain::*;
+
+/// For a forked child: what the parent's providers made is not known.
+pub(super) fn abandon() {
+    shadow::abandon();
+}

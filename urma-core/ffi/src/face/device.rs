@@ -159,9 +159,15 @@ pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
     Ok(to.as_ptr())
 }
 
+/// Frees what [`give`] made; what is not aligned as such memory is, is left alone.
+///
 /// # Safety
-/// `memory` came from [`give`], or is NULL.
+/// `memory`, if it is aligned so, came from [`give`], or is NULL.
 pub(super) unsafe fn take_back(memory: *mut c_void) {
+    if !memory.cast::<libc::max_align_t>().is_aligned() {
+        Code::EINVAL.set_errno();
+        return;
+    }
     // SAFETY: the caller's promise.
     unsafe { libc::free(memory) };
 }

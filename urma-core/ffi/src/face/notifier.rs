@@ -23,6 +23,11 @@ use crate::{
 /// Targets of each notifier that a context counts and nobody was told of, by its address.
 static UNTOLD: Latch<BTreeMap<usize, usize>> = Latch::new(BTreeMap::new());
 
+/// For a forked child: its parent's notifiers are none.
+pub(super) fn abandon() {
+    UNTOLD.abandon(BTreeMap::new());
+}
+
 fn forget(notifier: NonNull<urma_notifier_t>) -> usize {
     let addr = notifier.as_ptr().addr();
     UNTOLD.with(|untold| untold.remove(&addr)).unwrap_or_default()
@@ -50,8 +55,6 @@ pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut 
         let create = op!(ctx.as_ptr(), create_notifier);
         // SAFETY: a live context.
         let notifier = made(unsafe { create(ctx.as_ptr()) })?;
-        // What an earlier one at this address left, in a process that was forked meanwhile.
-        forget(notifier);
         retain(ctx);
         Ok(notifier.as_ptr())
     })

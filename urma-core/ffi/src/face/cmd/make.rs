@@ -48,7 +48,7 @@ pub unsafe extern "C" fn urma_cmd_create_context(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(ctx)?;
+        let to = shadow::place::<kind::Context>(ctx)?;
         // SAFETY: the caller's configuration.
         let cfg = unsafe { call::value(cfg) }?;
         let devices = library::devices()?;
@@ -201,7 +201,7 @@ unsafe fn create<K: Translated>(
     cfg: *mut K::Cfg,
 ) -> c_int {
     done(|| {
-        let to = call::place(to)?;
+        let to = shadow::place::<K>(to)?;
         // SAFETY: the caller's configuration.
         let given = unsafe { call::value(cfg) }?;
         let cfg = K::translate(given)?;
@@ -221,7 +221,7 @@ unsafe fn alloc<K: Translated>(
     to: *mut K::Public,
 ) -> c_int {
     done(|| {
-        let to = call::place(to)?;
+        let to = shadow::place::<K>(to)?;
         // SAFETY: the caller's configuration.
         let given = unsafe { call::value(cfg) }?;
         let cfg = K::translate(given)?;
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn urma_cmd_create_jetty_grp(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(jetty_grp)?;
+        let to = shadow::place::<kind::Group>(jetty_grp)?;
         // SAFETY: the caller's configuration.
         let shadow = made(unsafe { group::create_jetty_grp(shadow::context(ctx)?, cfg) })?;
         // SAFETY: a live group.
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn urma_cmd_import_jfr_ex(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(tjfr)?;
+        let to = shadow::place::<kind::Target>(tjfr)?;
         // SAFETY: the caller's configuration.
         let cfg = unsafe { call::value(cfg) }?;
         let (mut of, ctx_of) = (rjfr(&cfg), shadow::context(ctx)?);
@@ -400,7 +400,7 @@ pub unsafe extern "C" fn urma_cmd_import_jetty_ex(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(tjetty)?;
+        let to = shadow::place::<kind::Target>(tjetty)?;
         // SAFETY: the caller's configuration.
         let cfg = unsafe { call::value(cfg) }?;
         let (mut of, ctx_of) = (rjetty(&cfg), shadow::context(ctx)?);
@@ -488,7 +488,7 @@ pub unsafe extern "C" fn urma_cmd_alloc_token_id_ex(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(token_id)?;
+        let to = shadow::place::<kind::TokenId>(token_id)?;
         // SAFETY: the operation looks it up.
         let shadow = made(unsafe { token::alloc_token_id_ex(shadow::context(ctx)?, flag) })?;
         // SAFETY: a live token id.
@@ -524,7 +524,7 @@ pub unsafe extern "C" fn urma_cmd_register_seg(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(tseg)?;
+        let to = shadow::place::<kind::Segment>(tseg)?;
         // SAFETY: the caller's configuration.
         let mut cfg = unsafe { call::value(cfg) }?;
         let token_id = cfg.token_id;
@@ -544,7 +544,7 @@ pub unsafe extern "C" fn urma_cmd_import_seg(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let to = call::place(tseg)?;
+        let to = shadow::place::<kind::Segment>(tseg)?;
         // SAFETY: the caller's configuration.
         let cfg = unsafe { call::value(cfg) }?;
         let mut seg: urma_seg_t = zeroed();

@@ -223,14 +223,14 @@ in_context! {
 /// Not supported: the ends of a software path agree on packet numbers themselves.
 unsafe fn exchange(
     _ctx: *mut urma_context_t,
-    _cfg: *mut urma_get_tp_cfg_t,
+    cfg: *mut urma_get_tp_cfg_t,
     _local: u64,
     _tx_psn: u32,
     peer: *mut u64,
     rx_psn: *mut u32,
 ) -> c_int {
-    let refused = call::place(peer).err().or_else(|| call::place(rx_psn).err());
-    refused.unwrap_or(Code::ENOTSUP).status()
+    let places = [call::place(cfg).err(), call::place(peer).err(), call::place(rx_psn).err()];
+    places.into_iter().flatten().next().unwrap_or(Code::ENOTSUP).status()
 }
 
 /// Not supported: these opcodes are between a driver and its kernel module, which is not there.

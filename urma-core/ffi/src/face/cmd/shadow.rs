@@ -13,9 +13,9 @@ use crate::{
         urma_context_t, urma_jetty_grp_t, urma_jetty_t, urma_jfc_t, urma_jfr_t, urma_jfs_t,
         urma_target_jetty_t, urma_target_seg_t, urma_token_id_t,
     },
-    call::{Answer, Code, ours},
+    call::{self, Answer, Code, ours},
     latch::Latch,
-    slab::{Kind, find_idle},
+    slab::{Found, Kind, find, find_idle},
     udma::kind,
 };
 
@@ -28,12 +28,19 @@ struct Shadows {
     owners: BTreeMap<usize, usize>,
 }
 
-static SHADOWS: Latch<Shadows> = Latch::new(Shadows {
+const NOTHING: Shadows = Shadows {
     contexts: BTreeMap::new(),
     channels: BTreeMap::new(),
     notifiers: BTreeMap::new(),
     owners: BTreeMap::new(),
-});
+};
+
+static SHADOWS: Latch<Shadows> = Latch::new(NOTHING);
+
+/// For a forked child: nothing stands behind anything.
+pub(super) fn abandon() {
+    SHADOWS.abandon(NOTHING);
+}
 
 fn pointer<T>(addr: usize) -> *mut T {
     core::ptr::with_exposed_provenance_mut(addr)
@@ -78,13 +85,21 @@ pub(super) fn of<K: Handled>(of: *mut K::Public) -> Answer<*mut K::Public> {
     if exists::<K>(of) {
         return Ok(of);
     }
-    if of.is_null() || !of.is_aligned() {
-        return Err(Code::EINVAL);
-    }
     // SAFETY: an object of the provider's.
-    let handle = unsafe { K::handle(of).read() };
+    let handle = unsafe { K::handle(place::<K>(of)?.as_ptr()).read() };
     let shadow = pointer(usize::try_from(handle).map_err(|_| Code::EINVAL)?);
     if exists::<K>(shadow) { Ok(shadow) } else { Err(Code::EINVAL) }
+}
+
+/// An object in the provider's memory; what it stands for is not looked at.
+///
+/// # Errors
+/// EINVAL: NULL, misaligned, or in the memory of this library's objects.
+pub(super) fn place<K: Kind>(object: *mut K::Public) -> Answer<NonNull<K::Public>> {
+    match find::<K>(object) {
+        Found::Foreign => call::place(object),
+        Found::Live(_) | Found::Invalid => Err(Code::EINVAL),
+    }
 }
 
 /// [`of`], where NULL stands for nothing.
