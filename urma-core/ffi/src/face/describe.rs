@@ -5,10 +5,7 @@
 //! *Gives*: memory of the C library. *Must not*: know what the bytes mean.
 #![expect(unsafe_code, reason = "memory that C programs free")]
 
-use core::{
-    ffi::{CStr, c_void},
-    ptr::NonNull,
-};
+use core::{ffi::CStr, ptr::NonNull};
 
 use crate::{
     abi::{
@@ -124,11 +121,4 @@ pub(super) unsafe fn give<D: Described>(
     }
     // SAFETY: the caller's promise.
     unsafe { len.write(u32::try_from(bytes).unwrap_or(u32::MAX)) };
-}
-
-/// # Safety
-/// `memory` came from [`blank`], or is NULL.
-pub(super) unsafe fn take_back(memory: *mut c_void) {
-    // SAFETY: the caller's promise.
-    unsafe { libc::free(memory) };
 }

@@ -11,7 +11,7 @@ use crate::{
     },
     call::{self, Answer, Code, made, object},
     face::{
-        batch, describe,
+        batch, describe, device,
         dispatch::{caps, home, op, release, retain},
         jfs, members,
     },
@@ -197,5 +197,5 @@ fn fill(to: &mut urma_rjetty_t, jetty: &urma_jetty_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_put_rjetty(rjetty: *mut urma_rjetty_t) {
     // SAFETY: the caller got it from `urma_get_rjetty`, or it is NULL.
-    unsafe { describe::take_back(rjetty.cast()) };
+    unsafe { device::take_back(rjetty.cast()) };
 }

@@ -14,7 +14,7 @@ use crate::{
     },
     call::{self, Answer, Code, made, object},
     face::{
-        describe,
+        describe, device,
         dispatch::{drop_one, home, op, release, retain},
         token::{self, urma_alloc_token_id},
     },
@@ -186,5 +186,5 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
     // SAFETY: the caller got it from `urma_get_seg_ctx`, or it is NULL.
-    unsafe { describe::take_back(seg.cast()) };
+    unsafe { device::take_back(seg.cast()) };
 }
