@@ -2,21 +2,25 @@
 //!
 //! *Owns*: the rooms of the library. *Gives*: what the headers under `include/` declare.
 //!
-//! Rooms, each of which knows those after it only: `plug` (devices that a Rust program adds), `face`
-//! (the exported functions: checks, dispatch through the provider's tables, book-keeping), `provider`
-//! (who drives which device), `udma` (the built-in provider), `convert` (values), `log` (lines for
-//! callbacks), `perf` (how long calls take), `call` (the door for calls from C), `slab` and `latch`
+//! Rooms, each of which knows those after it only: `exports` (the symbols), `plug` (devices that a Rust
+//! program adds), `face` (the exported functions: checks, dispatch through the provider's tables,
+//! book-keeping), `provider` (who drives which device), `udma` (the built-in provider), `convert`
+//! (values), `choice` (which release of the C API serves), `log` (lines for callbacks), `perf` (how long
+//! calls take), `call` (the door for calls from C), `setting` (the environment), `slab` and `latch`
 //! (memory of objects), `abi` (layouts).
 
 pub mod abi;
 mod call;
+mod choice;
 mod convert;
+mod exports;
 pub mod face;
 mod latch;
 mod log;
 mod perf;
 pub mod plug;
 mod provider;
+mod setting;
 mod slab;
 mod udma;
 

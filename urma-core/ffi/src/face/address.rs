@@ -15,7 +15,6 @@ use crate::{
 
 /// The addresses of a device, in an array that `urma_free_net_addr_list` frees: the one of the
 /// context's EID.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_net_addr_list(
     ctx: *mut urma_context_t,
     cnt: *mut u32,
@@ -32,14 +31,12 @@ pub unsafe extern "C" fn urma_get_net_addr_list(
 }
 
 /// Frees a list; NULL is none.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_free_net_addr_list(net_addr_list: *mut urma_net_addr_info_t) {
     // SAFETY: memory that `give` made, or NULL.
     unsafe { take_back(net_addr_list.cast()) };
 }
 
 /// The EID of the node with this IPv4 or IPv6 address.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_eid_by_ip(
     ctx: *const urma_context_t,
     net_addr: *const urma_net_addr_t,
@@ -56,7 +53,6 @@ pub unsafe extern "C" fn urma_get_eid_by_ip(
 }
 
 /// The address of the node with this EID.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_ip_by_eid(
     ctx: *const urma_context_t,
     eid: *const urma_eid_t,
@@ -73,7 +69,6 @@ pub unsafe extern "C" fn urma_get_ip_by_eid(
 }
 
 /// The MAC of this node: six bytes.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_smac(ctx: *const urma_context_t, mac: *mut u8) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -85,7 +80,6 @@ pub unsafe extern "C" fn urma_get_smac(ctx: *const urma_context_t, mac: *mut u8)
 }
 
 /// The MAC of the node with this address: six bytes.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_dmac(
     ctx: *const urma_context_t,
     net_addr: *const urma_net_addr_t,

@@ -27,7 +27,6 @@ pub(super) fn abandon() {
 
 /// Opens a device's file, by a path whose last part is the device's name: a descriptor that the
 /// commands take, and `close` closes. -1 with ENODEV: there is no such device.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
     call::count(|| {
         let path = call::place(path)?;
@@ -63,7 +62,6 @@ pub(super) fn device(fd: c_int) -> Answer<NonNull<urma_device_t>> {
 
 /// How many event channels live on each device; `*cnt` says how many entries there are room for, and
 /// becomes their number. A software device sets no limit below its descriptors': the threshold is 0.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_jfce_cnt_info(
     info_arr: *mut urma_jfce_cnt_info_t,
     cnt: *mut u32,
@@ -95,7 +93,6 @@ pub unsafe extern "C" fn urma_get_jfce_cnt_info(
 
 /// Copies a configuration, deeply: a shared receive queue's JFC is filled in, a configuration of its
 /// own is copied. 0, or -1 with `errno`. [`urma_uninit_jetty_cfg`] frees the copy.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_init_jetty_cfg(
     p: *mut urma_jetty_cfg_t,
     cfg: *mut urma_jetty_cfg_t,
@@ -127,7 +124,6 @@ pub unsafe extern "C" fn urma_init_jetty_cfg(
 }
 
 /// Frees what [`urma_init_jetty_cfg`] copied.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_uninit_jetty_cfg(p: *mut urma_jetty_cfg_t) {
     call::nothing(|| {
         let of = call::place(p)?;

@@ -38,7 +38,6 @@ use crate::{
 const NO_FD: c_int = -1;
 
 /// Opens a device under its EID at `eid_index`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_context(
     dev: *mut urma_device_t,
     eid_index: u32,
@@ -138,7 +137,6 @@ fn open(dev: NonNull<urma_device_t>) -> Answer<Option<File>> {
 }
 
 /// Closes a device. `URMA_EAGAIN`: objects made from the context live.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_context(ctx: *mut urma_context_t) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -170,7 +168,6 @@ fn close(fd: c_int) {
 }
 
 /// Sets an option: the aggregation mode, of 4 bytes. A device of one port is the same in each mode.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_set_context_opt(
     ctx: *mut urma_context_t,
     opt_name: urma_opt_name_t,

@@ -11,7 +11,6 @@ use crate::{
 
 /// Asks the device something of its own. `URMA_ENOPERM`: it has no such opcode. `URMA_FAIL`: it
 /// refuses, or does not support it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_user_ctl(
     ctx: *mut urma_context_t,
     r#in: *mut urma_user_ctl_in_t,

@@ -23,7 +23,6 @@ use crate::{
 };
 
 /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_post_jfs_wr(
     jfs: *mut urma_jfs_t,
     wr: *mut urma_jfs_wr_t,
@@ -41,7 +40,6 @@ pub unsafe extern "C" fn urma_post_jfs_wr(
 }
 
 /// Posts a list of receives. Where one is refused, `bad_wr` names it; those before it are posted.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_post_jfr_wr(
     jfr: *mut urma_jfr_t,
     wr: *mut urma_jfr_wr_t,
@@ -59,7 +57,6 @@ pub unsafe extern "C" fn urma_post_jfr_wr(
 }
 
 /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_post_jetty_send_wr(
     jetty: *mut urma_jetty_t,
     wr: *mut urma_jfs_wr_t,
@@ -77,7 +74,6 @@ pub unsafe extern "C" fn urma_post_jetty_send_wr(
 }
 
 /// Posts a list of receives, to the JFR that the jetty receives through.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_post_jetty_recv_wr(
     jetty: *mut urma_jetty_t,
     wr: *mut urma_jfr_wr_t,
@@ -95,7 +91,6 @@ pub unsafe extern "C" fn urma_post_jetty_recv_wr(
 }
 
 /// Takes up to `cr_cnt` completions; how many, or -1 with `errno`. Never waits.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_poll_jfc(
     jfc: *mut urma_jfc_t,
     cr_cnt: c_int,
@@ -115,7 +110,6 @@ pub unsafe extern "C" fn urma_poll_jfc(
 }
 
 /// Posts one write of `len` bytes from `src` to `dst`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_write(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,
@@ -133,7 +127,6 @@ pub unsafe extern "C" fn urma_write(
 }
 
 /// Posts one read of `len` bytes from `src` to `dst`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_read(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,
@@ -151,7 +144,6 @@ pub unsafe extern "C" fn urma_read(
 }
 
 /// Posts one message of `len` bytes from `src`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_send(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,
@@ -173,7 +165,6 @@ pub unsafe extern "C" fn urma_send(
 }
 
 /// Posts one receive of up to `len` bytes at `buf`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_recv(
     jfr: *mut urma_jfr_t,
     recv_tseg: *mut urma_target_seg_t,

@@ -25,7 +25,6 @@ use crate::{
 };
 
 /// All devices, in an array with NULL at its end that `urma_free_device_list` frees.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *mut urma_device_t {
     call::pointer(|| {
         let to = call::place(num_devices)?;
@@ -40,14 +39,12 @@ pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *
 }
 
 /// Frees a list; NULL is none.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_free_device_list(device_list: *mut *mut urma_device_t) {
     // SAFETY: memory that `give` made, or NULL.
     unsafe { take_back(device_list.cast()) };
 }
 
 /// The EIDs of a device, claimed, in an array that `urma_free_eid_list` frees.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_eid_list(
     dev: *mut urma_device_t,
     cnt: *mut u32,
@@ -67,14 +64,12 @@ pub unsafe extern "C" fn urma_get_eid_list(
 }
 
 /// Frees a list; NULL is none.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_free_eid_list(eid_list: *mut urma_eid_info_t) {
     // SAFETY: memory that `give` made, or NULL.
     unsafe { take_back(eid_list.cast()) };
 }
 
 /// The device of this name.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut urma_device_t {
     call::pointer(|| {
         let wanted = call::place(dev_name)?;
@@ -85,7 +80,6 @@ pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut 
 }
 
 /// The device that has this EID. Devices that do not open are passed.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_device_by_eid(
     eid: urma_eid_t,
     r#type: urma_transport_type_t,
@@ -118,7 +112,6 @@ fn eids(device: NonNull<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
 }
 
 /// Attributes and limits of a device.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_query_device(
     dev: *mut urma_device_t,
     dev_attr: *mut urma_device_attr_t,

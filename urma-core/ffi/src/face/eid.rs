@@ -13,7 +13,6 @@ use crate::{
 };
 
 /// The IPv4-mapped EID of an address: `0xc0a80164` is 192.168.1.100.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
     if let Ok(to) = call::place(eid) {
         // SAFETY: a place of the caller's for one.
@@ -23,7 +22,6 @@ pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
 
 /// The EID that `buf` says: an IPv4 address, an IPv6 address, eight groups of four hex digits, or an
 /// IPv4 address as one number in hex. `-EINVAL`: it says none.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_t) -> c_int {
     call::negative_in_child(|| {
         let to = call::place(eid)?;

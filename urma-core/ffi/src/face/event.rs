@@ -11,7 +11,6 @@ use crate::{
 
 /// The next event of a context: waits for it, or answers `URMA_EAGAIN` when `async_fd` was made
 /// non-blocking. Each is to be acknowledged.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_async_event(
     ctx: *mut urma_context_t,
     event: *mut urma_async_event_t,
@@ -26,7 +25,6 @@ pub unsafe extern "C" fn urma_get_async_event(
 }
 
 /// Acknowledges an event. Until then the object that it names cannot be deleted (`URMA_EAGAIN`).
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
     call::nothing(|| {
         // SAFETY: the caller's event.

@@ -251,7 +251,6 @@ macro_rules! families {
         $urma_active:ident = $active:ident, $urma_deactive:ident = $deactive:ident,
         $urma_free:ident = $free:ident;)*) => {$(
         /// An idle queue, with a configuration that may be changed and is checked at activation.
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $urma_alloc(
             urma_ctx: *mut urma_context_t,
             cfg: *mut $cfg,
@@ -267,7 +266,6 @@ macro_rules! families {
 
         /// Sets an option of an idle queue: `len` is the length of its type. `URMA_EINVAL`: active, no
         /// such option, another length. EOPNOTSUPP: rings, doorbells and ids that are the device's.
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $urma_set(
             queue: *mut $public,
             opt: u64,
@@ -283,7 +281,6 @@ macro_rules! families {
         }
 
         /// The value of an option, active or idle.
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $urma_get(
             queue: *mut $public,
             opt: u64,
@@ -303,7 +300,6 @@ macro_rules! families {
         }
 
         /// Makes an idle queue live; the rules for its configuration are those of create.
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $urma_active(queue: *mut $public) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;
@@ -313,7 +309,6 @@ macro_rules! families {
         }
 
         /// Makes a live queue idle; what was posted to it is gone.
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $urma_deactive(queue: *mut $public) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;
@@ -323,7 +318,6 @@ macro_rules! families {
         }
 
         /// Frees an idle queue. `URMA_EINVAL`: it is active.
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $urma_free(queue: *mut $public) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;

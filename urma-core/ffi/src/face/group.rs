@@ -13,7 +13,6 @@ use crate::{
 };
 
 /// A group: one name for several jetties, which join it when they are created.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_jetty_grp(
     ctx: *mut urma_context_t,
     cfg: *mut urma_jetty_grp_cfg_t,
@@ -35,7 +34,6 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
 }
 
 /// Deletes a group. `URMA_EAGAIN`: it has members.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t) -> urma_status_t {
     call::status(|| {
         let group = object::<kind::Group>(jetty_grp)?;

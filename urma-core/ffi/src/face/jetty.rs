@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// A jetty, with a JFR that it may share with others. Its order type is filled in as for a JFS.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_jetty(
     ctx: *mut urma_context_t,
     jetty_cfg: *mut urma_jetty_cfg_t,
@@ -64,7 +63,6 @@ pub(super) fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Ans
 }
 
 /// Changes the threshold, the state, or both.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_modify_jetty(
     jetty: *mut urma_jetty_t,
     attr: *mut urma_jetty_attr_t,
@@ -79,7 +77,6 @@ pub unsafe extern "C" fn urma_modify_jetty(
 }
 
 /// Configuration, threshold and state.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_query_jetty(
     jetty: *mut urma_jetty_t,
     cfg: *mut urma_jetty_cfg_t,
@@ -96,7 +93,6 @@ pub unsafe extern "C" fn urma_query_jetty(
 }
 
 /// Deletes a jetty; outstanding requests complete as flushed first.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
@@ -113,7 +109,6 @@ pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_sta
 }
 
 /// Deletes jetties in order; `bad_jetty` names the first that is refused.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jetty_batch(
     jetty_arr: *mut *mut urma_jetty_t,
     jetty_num: c_int,
@@ -124,7 +119,6 @@ pub unsafe extern "C" fn urma_delete_jetty_batch(
 }
 
 /// Takes completions of the jetty, flushed ones too; how many, or the negative status.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_flush_jetty(
     jetty: *mut urma_jetty_t,
     cr_cnt: c_int,
@@ -144,7 +138,6 @@ pub unsafe extern "C" fn urma_flush_jetty(
 
 /// What a peer needs to import the jetty: bytes that mean the same in any process, without the
 /// token. `urma_put_rjetty` frees them.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_rjetty(
     jetty: *mut urma_jetty_t,
     rjetty: *mut *mut urma_rjetty_t,
@@ -194,7 +187,6 @@ fn fill(to: &mut urma_rjetty_t, jetty: &urma_jetty_t) {
 }
 
 /// Frees what `urma_get_rjetty` gave; NULL is nothing.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_put_rjetty(rjetty: *mut urma_rjetty_t) {
     // SAFETY: the caller got it from `urma_get_rjetty`, or it is NULL.
     unsafe { device::take_back(rjetty.cast()) };

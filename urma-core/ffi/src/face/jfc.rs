@@ -21,7 +21,6 @@ use crate::{
 };
 
 /// A completion queue of depth 1 to `max_jfc_depth`; `jfce` may be NULL.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_jfc(
     ctx: *mut urma_context_t,
     jfc_cfg: *mut urma_jfc_cfg_t,
@@ -54,7 +53,6 @@ pub(super) fn check(cfg: &urma_jfc_cfg_t, max_depth: u32) -> Answer {
 }
 
 /// Event moderation: after so many completions or microseconds.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_modify_jfc(
     jfc: *mut urma_jfc_t,
     attr: *mut urma_jfc_attr_t,
@@ -70,7 +68,6 @@ pub unsafe extern "C" fn urma_modify_jfc(
 
 /// Deletes a queue; what was not polled is lost. `URMA_EAGAIN`: a queue completes here, or an event
 /// is not acknowledged.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfc(jfc: *mut urma_jfc_t) -> urma_status_t {
     call::status(|| {
         let jfc = object::<kind::Jfc>(jfc)?;
@@ -109,7 +106,6 @@ pub(super) fn leave(jfce: *mut urma_jfce_t) {
 }
 
 /// Deletes queues of one context in order; `bad_jfc` names the first that is refused.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfc_batch(
     jfc_arr: *mut *mut urma_jfc_t,
     jfc_num: c_int,
@@ -122,7 +118,6 @@ pub unsafe extern "C" fn urma_delete_jfc_batch(
 }
 
 /// Asks for one event: for any completion, or for solicited ones and errors only.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_rearm_jfc(
     jfc: *mut urma_jfc_t,
     solicited_only: bool,
@@ -138,7 +133,6 @@ pub unsafe extern "C" fn urma_rearm_jfc(
 
 /// Takes events: the queues that have some, up to `jfc_cnt`. Waits `time_out` milliseconds; below 0,
 /// until one comes or the channel is deleted. -1 with `errno`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_wait_jfc(
     jfce: *mut urma_jfce_t,
     jfc_cnt: u32,
@@ -164,7 +158,6 @@ pub(super) fn as_set(count: c_int) -> Answer<c_int> {
 }
 
 /// Acknowledges events that [`urma_wait_jfc`] gave.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u32, jfc_cnt: u32) {
     call::nothing(|| {
         let _span = Span::of(UB_ACK_JFC);

@@ -12,7 +12,6 @@ use crate::{
 };
 
 /// A channel; `fd` is readable while an event is unconsumed.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma_jfce_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -27,7 +26,6 @@ pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma
 }
 
 /// Deletes a channel; who waits on it returns. `URMA_FAIL`: a JFC uses it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
     call::status(|| {
         let jfce = object::<kind::Jfce>(jfce)?;

@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// A receive queue. An order type of 0 is replaced by that of the mode, in the caller's struct.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_jfr(
     ctx: *mut urma_context_t,
     jfr_cfg: *mut urma_jfr_cfg_t,
@@ -54,7 +53,6 @@ pub(super) fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answe
 }
 
 /// Changes the threshold, the state, or both.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_modify_jfr(
     jfr: *mut urma_jfr_t,
     attr: *mut urma_jfr_attr_t,
@@ -69,7 +67,6 @@ pub unsafe extern "C" fn urma_modify_jfr(
 }
 
 /// Configuration, threshold and state.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_query_jfr(
     jfr: *mut urma_jfr_t,
     cfg: *mut urma_jfr_cfg_t,
@@ -87,7 +84,6 @@ pub unsafe extern "C" fn urma_query_jfr(
 
 /// Deletes a queue; outstanding requests complete as flushed first. `URMA_EAGAIN`: jetties receive
 /// through it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_t {
     call::status(|| {
         let jfr = object::<kind::Jfr>(jfr)?;
@@ -101,7 +97,6 @@ pub unsafe extern "C" fn urma_delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_t 
 }
 
 /// Deletes queues in order; `bad_jfr` names the first that is refused.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfr_batch(
     jfr_arr: *mut *mut urma_jfr_t,
     jfr_num: c_int,

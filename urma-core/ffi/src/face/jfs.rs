@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// A send queue. An order type of 0 is replaced by that of the mode, in the caller's struct.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_jfs(
     ctx: *mut urma_context_t,
     jfs_cfg: *mut urma_jfs_cfg_t,
@@ -56,7 +55,6 @@ pub(super) fn check(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answe
 }
 
 /// Moves the queue to another state.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_modify_jfs(
     jfs: *mut urma_jfs_t,
     attr: *mut urma_jfs_attr_t,
@@ -71,7 +69,6 @@ pub unsafe extern "C" fn urma_modify_jfs(
 }
 
 /// Configuration and state.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_query_jfs(
     jfs: *mut urma_jfs_t,
     cfg: *mut urma_jfs_cfg_t,
@@ -88,7 +85,6 @@ pub unsafe extern "C" fn urma_query_jfs(
 }
 
 /// Deletes a queue; outstanding requests complete as flushed first.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_t {
     call::status(|| {
         let jfs = object::<kind::Jfs>(jfs)?;
@@ -102,7 +98,6 @@ pub unsafe extern "C" fn urma_delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_t 
 }
 
 /// Deletes queues in order; `bad_jfs` names the first that is refused.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_jfs_batch(
     jfs_arr: *mut *mut urma_jfs_t,
     jfs_num: c_int,
@@ -113,7 +108,6 @@ pub unsafe extern "C" fn urma_delete_jfs_batch(
 }
 
 /// Takes completions of the queue, flushed ones too; how many, or the negative status.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_flush_jfs(
     jfs: *mut urma_jfs_t,
     cr_cnt: c_int,

@@ -5,30 +5,30 @@
 use crate::{
     abi::{urma_init_attr_t, urma_status_t},
     call::{self, Code},
+    choice,
     face::library,
     log,
     udma::device,
 };
 
 /// Starts the library; `conf` may be NULL. `URMA_EEXIST`: it runs. In a forked child of a process
-/// that ran it, it starts afresh, and every object of the parent is gone.
-#[unsafe(no_mangle)]
+/// that ran it, it starts afresh, and every object of the parent is gone. `URMA_EINVAL`,
+/// `URMA_ENOTSUP`: `URMA_ABI` asks for a release of the C API that is not there.
 pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t {
     call::status_in_child(|| {
         log::install();
+        choice::check()?;
         library::start(conf)
     })
 }
 
 /// Stops the library and its providers; without `urma_init` it does nothing, and succeeds.
 /// `URMA_FAIL`: a provider's `uninit` failed; everything was stopped all the same.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_uninit() -> urma_status_t {
     call::status(library::stop)
 }
 
 /// The user address space id of this process.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
     call::status(|| {
         library::devices()?;
@@ -40,7 +40,6 @@ pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
 /// `urma_init` under the name that programs built with our headers ask for: so the loader tells a
 /// library of another release.
 #[cfg(not(feature = "abi-25-12-0-b081"))]
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urma_status_t {
     // SAFETY: the caller's promise.
     unsafe { urma_init(conf) }
@@ -49,7 +48,6 @@ pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urm
 /// `urma_init` under the name that programs built with our headers ask for: so the loader tells a
 /// library of another release.
 #[cfg(feature = "abi-25-12-0-b081")]
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_init_abi_25_12_0_b081(conf: *mut urma_init_attr_t) -> urma_status_t {
     // SAFETY: the caller's promise.
     unsafe { urma_init(conf) }

@@ -11,7 +11,6 @@ use crate::{
 };
 
 /// Lines of the log go to `func` from now on.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_status_t {
     call::status_in_child(|| {
         log::register(func.ok_or(Code::EINVAL)?);
@@ -21,7 +20,6 @@ pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_sta
 }
 
 /// Lines of the log go to `func`, with file, function and line.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> urma_status_t {
     call::status_in_child(|| {
         func.ok_or(Code::EINVAL)?;
@@ -32,32 +30,27 @@ pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> ur
 }
 
 /// Lines of the log go to standard error again.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unregister_log_func() -> urma_status_t {
     log::unregister();
     Code::SUCCESS.status()
 }
 
 /// The level in force: lines of larger numbers are left out.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_log_get_level() -> urma_vlog_level_t {
     log::level()
 }
 
 /// Sets the level; a number that is none changes nothing.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_log_set_level(level: urma_vlog_level_t) {
     log::set_level(level);
 }
 
 /// The tag of this thread; empty at first.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_log_get_thread_tag() -> *const c_char {
     log::tag()
 }
 
 /// The tag goes in front of each line of this thread; NULL takes it away, and 63 bytes are kept.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_log_set_thread_tag(tag: *const c_char) {
     let text = if tag.is_null() {
         c""

@@ -48,7 +48,6 @@ fn end(notifier: NonNull<urma_notifier_t>) -> bool {
 }
 
 /// A notifier; `fd` is readable while a notice waits.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
@@ -61,7 +60,6 @@ pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut 
 }
 
 /// Deletes a notifier; who waits on it returns. Targets that nobody was told of are forgotten.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         let notifier = object::<kind::Notifier>(notifier)?;
@@ -78,7 +76,6 @@ pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) ->
 /// Takes up to `cnt` notices; waits `timeout` milliseconds for the first, below 0 until one comes or
 /// the notifier is deleted. How many, or -1 with `errno`. After a notice of a failed import the
 /// target does not exist.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_wait_notify(
     notifier: *mut urma_notifier_t,
     cnt: u32,
@@ -121,7 +118,6 @@ fn told(notifier: NonNull<urma_notifier_t>, ctx: *mut urma_context_t, notice: &u
 
 /// Acknowledges notices. [`urma_wait_notify`] has done it, as in the original: this checks its
 /// arguments.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_ack_notify(
     ctx: *mut urma_context_t,
     _cnt: u32,
@@ -137,7 +133,6 @@ pub unsafe extern "C" fn urma_ack_notify(
 
 /// Imports a jetty or group without waiting for its node. The target may be used when a notice says
 /// that it exists; `timeout` milliseconds, 0 for the device's own limit.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_import_jetty_async(
     notifier: *mut urma_notifier_t,
     rjetty: *const urma_rjetty_t,
@@ -167,7 +162,6 @@ pub unsafe extern "C" fn urma_import_jetty_async(
 }
 
 /// Forgets a target that was imported asynchronously.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unimport_jetty_async(
     tjetty: *mut urma_target_jetty_t,
 ) -> urma_status_t {
@@ -183,7 +177,6 @@ pub unsafe extern "C" fn urma_unimport_jetty_async(
 }
 
 /// `urma_bind_jetty`; a notice tells how it went.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_bind_jetty_async(
     notifier: *mut urma_notifier_t,
     jetty: *mut urma_jetty_t,
@@ -203,7 +196,6 @@ pub unsafe extern "C" fn urma_bind_jetty_async(
 }
 
 /// Undoes a binding. `URMA_EINVAL`: not bound. `URMA_ENOPERM`: not RC.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;

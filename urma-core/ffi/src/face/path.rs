@@ -20,7 +20,6 @@ const GLOBAL: u32 = 1 << 16;
 
 /// Handles of the paths from this node to `peer_eid`: at most `*tp_cnt`, which becomes their number.
 /// The flag chooses kinds; without one, all that serve the mode: RTP and CTP, or UTP for UM.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_tp_list(
     ctx: *mut urma_context_t,
     cfg: *mut urma_get_tp_cfg_t,
@@ -44,7 +43,6 @@ pub unsafe extern "C" fn urma_get_tp_list(
 }
 
 /// Sets the attributes that the bitmap names, one bit for each in the order of the struct.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_set_tp_attr(
     ctx: *const urma_context_t,
     tp_handle: u64,
@@ -63,7 +61,6 @@ pub unsafe extern "C" fn urma_set_tp_attr(
 }
 
 /// The attributes that were set, their bitmap and number.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_tp_attr(
     ctx: *const urma_context_t,
     tp_handle: u64,
@@ -83,7 +80,6 @@ pub unsafe extern "C" fn urma_get_tp_attr(
 }
 
 /// Number of the path of a bound jetty, or the negative status.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_tpn(jetty: *mut urma_jetty_t) -> c_int {
     call::negative(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
@@ -94,7 +90,6 @@ pub unsafe extern "C" fn urma_get_tpn(jetty: *mut urma_jetty_t) -> c_int {
 }
 
 /// Changes a path by its number; the software device does not support it (EOPNOTSUPP).
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_modify_tp(
     ctx: *mut urma_context_t,
     tpn: u32,

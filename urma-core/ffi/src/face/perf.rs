@@ -11,7 +11,6 @@ use crate::{
 };
 
 /// Starts to count, from zero.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_start_perf() -> urma_status_t {
     call::status(|| {
         perf::start();
@@ -20,7 +19,6 @@ pub unsafe extern "C" fn urma_start_perf() -> urma_status_t {
 }
 
 /// Stops to count; without a start it does nothing, and succeeds.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_stop_perf() -> urma_status_t {
     call::status(|| {
         perf::stop();
@@ -30,7 +28,6 @@ pub unsafe extern "C" fn urma_stop_perf() -> urma_status_t {
 
 /// The table as text with a zero at its end. `length` says how many bytes there are room for, and
 /// how many were written. `URMA_EINVAL`: less room than that.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_perf_info(
     perf_buf: *mut c_char,
     length: *mut u32,
@@ -57,20 +54,17 @@ pub unsafe extern "C" fn urma_get_perf_info(
 }
 
 /// Whether calls are counted.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_perf_is_enabled() -> bool {
     perf::is_on()
 }
 
 /// Now, for [`urma_step_perf`]: nanoseconds. `URMA_ENOPERM` while nothing is counted.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_perf_timestamp() -> u64 {
     if perf::is_on() { perf::now_ns() } else { u64::from(Code::ENOPERM.status().unsigned_abs()) }
 }
 
 /// Counts a call of `type` that took `delta`, a difference of two timestamps. `URMA_ENOPERM`: not
 /// started. `URMA_EINVAL`: no such type, or less than 20 ns.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_step_perf(
     r#type: urma_perf_record_type_t,
     delta: u64,
@@ -79,7 +73,6 @@ pub unsafe extern "C" fn urma_step_perf(
 }
 
 /// A bonding provider says that it moved to another path: the `retry_count` of the table.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_ubagg_switch_inc() {
     perf::switched();
 }

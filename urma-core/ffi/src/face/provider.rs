@@ -15,7 +15,6 @@ use crate::{
 
 /// Registers a provider; a shared object does so in its constructor. `urma_init` starts it. -1: NULL,
 /// no name, registered already, or 32 are.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_register_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
@@ -30,7 +29,6 @@ pub unsafe extern "C" fn urma_register_provider_ops(
 
 /// Removes a provider, and its devices from the list; a shared object does so in its destructor. 0
 /// also when it is not registered. -1: NULL.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unregister_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
@@ -49,7 +47,6 @@ pub unsafe extern "C" fn urma_unregister_provider_ops(
 /// `URMA_SYSFS_DEV_FLAG_DRIVER_CREATED`; `dev` and its `urma_device` stay the provider's, until it
 /// unregisters. -1: NULL, no `urma_device`, no provider for it, a device of this name is listed, or
 /// before `urma_init`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_register_sysfs_dev(dev: *mut urma_sysfs_dev_t) -> c_int {
     call::count(|| {
         let made = provider::given(call::place(dev)?, device::provider())?;
@@ -60,7 +57,6 @@ pub unsafe extern "C" fn urma_register_sysfs_dev(dev: *mut urma_sysfs_dev_t) -> 
 
 /// Reads the value in `dir`/`file` into `buf`, without a newline at its end and with a zero behind
 /// it. Its length, or -1: not readable, empty, or `size` is too small.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_read_sysfs_file(
     dir: *const c_char,
     file: *const c_char,

@@ -39,7 +39,6 @@ const _: () = {
 
 /// Whether this place may write a line. What it may not is counted in `missed`, and forgotten with
 /// the window. `rs` NULL: it may.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_log_rl_check(
     rs: *mut urma_log_rl_state_t,
     _file: *const c_char,

@@ -22,7 +22,6 @@ use crate::{
 };
 
 /// Makes memory known to the device. Without a token id it gets one of its own, which goes with it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_register_seg(
     ctx: *mut urma_context_t,
     seg_cfg: *mut urma_seg_cfg_t,
@@ -95,7 +94,6 @@ fn drop_quietly(token_id: *mut urma_token_id_t) {
 }
 
 /// Withdraws memory: no byte of it is touched by a request after this returned.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         let segment = object::<kind::Segment>(target_seg)?;
@@ -121,7 +119,6 @@ fn let_go(token_id: *mut urma_token_id_t, is_own: bool) {
 }
 
 /// Imports memory of a peer. `token_value` may be NULL when the segment has no token.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_import_seg(
     ctx: *mut urma_context_t,
     seg: *mut urma_seg_t,
@@ -145,7 +142,6 @@ pub unsafe extern "C" fn urma_import_seg(
 }
 
 /// Forgets an imported segment; requests posted on it go on.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unimport_seg(tseg: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         let segment = object::<kind::Segment>(tseg)?;
@@ -160,7 +156,6 @@ pub unsafe extern "C" fn urma_unimport_seg(tseg: *mut urma_target_seg_t) -> urma
 
 /// What a peer needs to import the segment: bytes that mean the same in any process, without the
 /// token. `urma_put_seg_ctx` frees them.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_get_seg_ctx(
     tseg: *mut urma_target_seg_t,
     seg: *mut *mut urma_seg_t,
@@ -183,7 +178,6 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
 }
 
 /// Frees what `urma_get_seg_ctx` gave; NULL is nothing.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
     // SAFETY: the caller got it from `urma_get_seg_ctx`, or it is NULL.
     unsafe { device::take_back(seg.cast()) };

@@ -17,7 +17,6 @@ use crate::{
 };
 
 /// Imports a jetty or a group of a peer. `token_value` may be NULL when it has no token.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_import_jetty(
     ctx: *mut urma_context_t,
     rjetty: *mut urma_rjetty_t,
@@ -46,7 +45,6 @@ pub unsafe extern "C" fn urma_import_jetty(
 }
 
 /// Imports a JFR of a peer. `token_value` may be NULL when it has no token.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_import_jfr(
     ctx: *mut urma_context_t,
     rjfr: *mut urma_rjfr_t,
@@ -98,7 +96,6 @@ fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
 }
 
 /// Forgets a target; requests posted to it go on.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unimport_jetty(tjetty: *mut urma_target_jetty_t) -> urma_status_t {
     call::status(|| {
         let target = object::<kind::Target>(tjetty)?;
@@ -112,7 +109,6 @@ pub unsafe extern "C" fn urma_unimport_jetty(tjetty: *mut urma_target_jetty_t) -
 }
 
 /// Forgets a target; requests posted to it go on.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unimport_jfr(target_jfr: *mut urma_target_jetty_t) -> urma_status_t {
     call::status(|| {
         let target = object::<kind::Target>(target_jfr)?;
@@ -133,7 +129,6 @@ fn both_of(mode: u32, queue: u32, target: NonNull<urma_target_jetty_t>) -> Answe
 }
 
 /// Says that requests of an RM queue to the target will come. `URMA_ENOPERM`: not RM on both sides.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_advise_jfr(
     jfs: *mut urma_jfs_t,
     tjfr: *mut urma_target_jetty_t,
@@ -149,7 +144,6 @@ pub unsafe extern "C" fn urma_advise_jfr(
 }
 
 /// Undoes `urma_advise_jfr`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unadvise_jfr(
     jfs: *mut urma_jfs_t,
     tjfr: *mut urma_target_jetty_t,
@@ -165,7 +159,6 @@ pub unsafe extern "C" fn urma_unadvise_jfr(
 }
 
 /// Says that requests of an RM jetty to the target will come. `URMA_ENOPERM`: not RM on both sides.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_advise_jetty(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -180,7 +173,6 @@ pub unsafe extern "C" fn urma_advise_jetty(
 }
 
 /// Undoes `urma_advise_jetty`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unadvise_jetty(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -196,7 +188,6 @@ pub unsafe extern "C" fn urma_unadvise_jetty(
 
 /// Pairs an RC jetty with its one target. `URMA_ENOPERM`: not RC on both sides, or the order types
 /// differ. `URMA_EEXIST`: it is bound.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_bind_jetty(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -237,7 +228,6 @@ pub(super) fn bindable(
 }
 
 /// Undoes `urma_bind_jetty`. `URMA_ENOPERM`: not RC. `URMA_EINVAL`: not bound.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;

@@ -20,7 +20,6 @@ use crate::{
 };
 
 /// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_import_jetty_ex(
     ctx: *mut urma_context_t,
     rjetty: *mut urma_rjetty_t,
@@ -42,7 +41,6 @@ pub unsafe extern "C" fn urma_import_jetty_ex(
 }
 
 /// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_import_jfr_ex(
     ctx: *mut urma_context_t,
     rjfr: *mut urma_rjfr_t,
@@ -64,7 +62,6 @@ pub unsafe extern "C" fn urma_import_jfr_ex(
 }
 
 /// `urma_bind_jetty` over the path that `cfg` names; handle 0 leaves the choice.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_bind_jetty_ex(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -84,7 +81,6 @@ pub unsafe extern "C" fn urma_bind_jetty_ex(
 }
 
 /// `urma_advise_jfr`, which tells `cb_fun` how it went; `cb_arg` must not be NULL.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_advise_jfr_async(
     jfs: *mut urma_jfs_t,
     tjfr: *mut urma_target_jetty_t,
@@ -109,7 +105,6 @@ pub unsafe extern "C" fn urma_advise_jfr_async(
 
 /// [`urma_write`] between two chips of the devices. A software device is one chip: every chip number
 /// is a hint that leads there.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_write_affinity(
     jfs: *mut urma_jfs_t,
     target_jfr: *mut urma_target_jetty_t,

@@ -12,7 +12,6 @@ use crate::{
 };
 
 /// A token id to register a segment under.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
@@ -27,7 +26,6 @@ pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut u
 }
 
 /// As `urma_alloc_token_id`, with flags.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_alloc_token_id_ex(
     ctx: *mut urma_context_t,
     flag: urma_token_id_flag_t,
@@ -45,7 +43,6 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
 }
 
 /// Gives a token id back. `URMA_EINVAL`: a segment lives under it.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| free(token_id))
 }

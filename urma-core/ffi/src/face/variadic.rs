@@ -25,14 +25,12 @@ unsafe extern "C" {
 const MESSAGE_LEN: usize = 512;
 
 /// Whether lines of this level are left out.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_log_drop(level: urma_vlog_level_t) -> bool {
     level > log::level()
 }
 
 /// `urma_log(function, line, level, format, ...)`: a line of the log.
 #[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn urma_log(
     function: *const c_char,
@@ -77,7 +75,6 @@ pub unsafe extern "C" fn urma_log(
 
 /// `urma_log_loc(file, function, line, level, format, ...)`: a line of the log, with the file.
 #[cfg(target_arch = "x86_64")]
-#[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn urma_log_loc(
     file: *const c_char,
@@ -123,7 +120,6 @@ pub unsafe extern "C" fn urma_log_loc(
 
 /// `urma_log(function, line, level, format, ...)`: a line of the log.
 #[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn urma_log(
     function: *const c_char,
@@ -163,7 +159,6 @@ pub unsafe extern "C" fn urma_log(
 
 /// `urma_log_loc(file, function, line, level, format, ...)`: a line of the log, with the file.
 #[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn urma_log_loc(
     file: *const c_char,

@@ -3,10 +3,10 @@
 //! *Owns*: where they are looked for, and their handles. *Takes*: `URMA_PROVIDER_PATH`, the place of
 //! this library. *Gives*: objects that registered a provider; a log line for each that did not, with
 //! why. *Must not*: trust the environment of a program that runs with more rights than its user.
-#![expect(unsafe_code, reason = "loading code, and asking the loader where this code is")]
+#![expect(unsafe_code, reason = "loading code")]
 
 use std::{
-    ffi::{CStr, OsStr, OsString},
+    ffi::OsString,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -14,6 +14,7 @@ use std::{
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::registry;
+use crate::setting;
 
 /// A list of folders, with colons, in place of the one beside the library.
 const FOLDERS_VARIABLE: &str = "URMA_PROVIDER_PATH";
@@ -125,46 +126,15 @@ fn is_named_so(name: &[u8]) -> bool {
 }
 
 fn folders() -> Vec<PathBuf> {
-    chosen(setting(FOLDERS_VARIABLE), own_folder())
+    chosen(setting::setting(FOLDERS_VARIABLE), setting::own_folder())
 }
 
 /// The folders of the setting, else the one beside this library.
 fn chosen(setting: Option<OsString>, own: Option<PathBuf>) -> Vec<PathBuf> {
     match setting.filter(|list| !list.is_empty()) {
-        Some(list) => {
-            std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect()
-        }
+        Some(list) => setting::folders(&list),
         None => own.map(|folder| folder.join(FOLDER)).into_iter().collect(),
     }
-}
-
-/// A variable of the environment; none in a program that runs with more rights than its user.
-pub(super) fn setting(name: &str) -> Option<OsString> {
-    // SAFETY: it reads a number that the kernel gave this process.
-    let is_trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
-    let value = std::env::var_os(name)?;
-    if is_trusted {
-        return Some(value);
-    }
-    tracing::warn!(target: "urma", name, "ignored: the program runs with more rights than its user");
-    None
-}
-
-/// The folder of the object that this code is in.
-fn own_folder() -> Option<PathBuf> {
-    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    let here: fn() -> Option<PathBuf> = own_folder;
-    // SAFETY: an address, and a place for the answer.
-    let found = unsafe { libc::dladdr(here as *const _, info.as_mut_ptr()) };
-    // SAFETY: zero bytes are a value of this struct of addresses, and so is what dladdr wrote.
-    let name = unsafe { info.assume_init() }.dli_fname;
-    if found == 0 || name.is_null() {
-        return None;
-    }
-    // SAFETY: a C string of the loader's, which lives as long as this library.
-    let name = unsafe { CStr::from_ptr(name) };
-    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-    Some(path.parent().filter(|folder| !folder.as_os_str().is_empty())?.to_path_buf())
 }
 
 #[cfg(test)]

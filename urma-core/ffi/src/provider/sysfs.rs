@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::load::setting;
+use crate::setting::setting;
 
 /// In place of the folders of the kernel.
 const CLASS_VARIABLE: &str = "URMA_SYSFS_PATH";

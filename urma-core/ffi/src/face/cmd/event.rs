@@ -22,7 +22,6 @@ use crate::{
 };
 
 /// `jfce_fd` is what `urma_cmd_create_jfce` gave.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_wait_jfc(
     jfce_fd: c_int,
     jfc_cnt: u32,
@@ -45,7 +44,6 @@ pub unsafe extern "C" fn urma_cmd_wait_jfc(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_ack_jfc(
     jfc: *mut *mut urma_jfc_t,
     nevents: *mut u32,
@@ -67,7 +65,6 @@ pub unsafe extern "C" fn urma_cmd_ack_jfc(
     });
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_get_async_event(
     ctx: *mut urma_context_t,
     event: *mut urma_async_event_t,
@@ -88,7 +85,6 @@ pub unsafe extern "C" fn urma_cmd_get_async_event(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_ack_async_event(event: *mut urma_async_event_t) {
     call::nothing(|| {
         // SAFETY: the caller's event.
@@ -117,7 +113,6 @@ fn behind(event: &urma_async_event_t) -> call::Answer<urma_async_event_element> 
     Ok(urma_async_event_element { jfc })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_wait_notify(
     notifier: *mut urma_notifier_t,
     cnt: u32,
@@ -134,7 +129,6 @@ pub unsafe extern "C" fn urma_cmd_wait_notify(
 }
 
 /// The EIDs of the device that `dev_fd` was opened on: at most `max_eid_cnt`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_get_eid_list(
     dev_fd: c_int,
     max_eid_cnt: u32,
@@ -159,7 +153,6 @@ pub unsafe extern "C" fn urma_cmd_get_eid_list(
 }
 
 /// The attributes of the device that `dev_fd` was opened on, to `sysfs_dev->dev_attr`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_query_device_attr(
     dev_fd: c_int,
     sysfs_dev: *mut urma_sysfs_dev_t,
@@ -174,7 +167,6 @@ pub unsafe extern "C" fn urma_cmd_query_device_attr(
 }
 
 /// The address of the context's EID, if there is room for one.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_get_net_addr_list(
     ctx: *mut urma_context_t,
     max_netaddr_cnt: u32,

@@ -41,7 +41,6 @@ fn made<T>(shadow: *mut T) -> Answer<*mut T> {
 }
 
 /// Fills a context of the provider's: it is the software device's under the EID at `eid_index`.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_create_context(
     ctx: *mut urma_context_t,
     cfg: *mut urma_context_cfg_t,
@@ -69,7 +68,6 @@ pub unsafe extern "C" fn urma_cmd_create_context(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_delete_context(ctx: *mut urma_context_t) -> c_int {
     done(|| {
         let shadow = shadow::context(ctx)?;
@@ -103,7 +101,6 @@ fn copy(fd: c_int) -> Answer<c_int> {
 }
 
 /// The descriptor of a new event channel, or the negated status.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_create_jfce(ctx: *mut urma_context_t) -> c_int {
     call::negative(|| {
         // SAFETY: the operation looks it up.
@@ -116,7 +113,6 @@ pub unsafe extern "C" fn urma_cmd_create_jfce(ctx: *mut urma_context_t) -> c_int
 }
 
 /// The descriptor of a new notifier, or the negated status.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_create_notifier(ctx: *mut urma_context_t) -> c_int {
     call::negative(|| {
         // SAFETY: the operation looks it up.
@@ -260,7 +256,6 @@ unsafe fn active<K: Translated>(of: *mut K::Public) -> c_int {
 
 macro_rules! queues {
     ($($kind:ident, $public:ident, $cfg:ident: $create:ident, $alloc:ident, $active:ident;)*) => {$(
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $create(
             ctx: *mut urma_context_t,
             queue: *mut $public,
@@ -271,7 +266,6 @@ macro_rules! queues {
             unsafe { create::<kind::$kind>(ctx, queue, cfg) }
         }
 
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $alloc(
             ctx: *mut urma_context_t,
             cfg: *mut $cfg,
@@ -282,7 +276,6 @@ macro_rules! queues {
             unsafe { alloc::<kind::$kind>(ctx, cfg, queue) }
         }
 
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $active(queue: *mut $public, _udata: Udata) -> c_int {
             // SAFETY: the caller's queue.
             unsafe { active::<kind::$kind>(queue) }
@@ -298,7 +291,6 @@ queues! {
         urma_cmd_create_jetty, urma_cmd_alloc_jetty, urma_cmd_active_jetty;
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_create_jetty_grp(
     ctx: *mut urma_context_t,
     jetty_grp: *mut urma_jetty_grp_t,
@@ -347,7 +339,6 @@ fn rjetty(cfg: &urma_tjetty_cfg_t) -> urma_rjetty_t {
     to
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_import_jfr(
     ctx: *mut urma_context_t,
     tjfr: *mut urma_target_jetty_t,
@@ -359,7 +350,6 @@ pub unsafe extern "C" fn urma_cmd_import_jfr(
     unsafe { urma_cmd_import_jfr_ex(ctx, tjfr, cfg, &raw mut any, udata) }
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_import_jfr_ex(
     ctx: *mut urma_context_t,
     tjfr: *mut urma_target_jetty_t,
@@ -379,7 +369,6 @@ pub unsafe extern "C" fn urma_cmd_import_jfr_ex(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_import_jetty(
     ctx: *mut urma_context_t,
     tjetty: *mut urma_target_jetty_t,
@@ -391,7 +380,6 @@ pub unsafe extern "C" fn urma_cmd_import_jetty(
     unsafe { urma_cmd_import_jetty_ex(ctx, tjetty, cfg, &raw mut any, udata) }
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_import_jetty_ex(
     ctx: *mut urma_context_t,
     tjetty: *mut urma_target_jetty_t,
@@ -413,7 +401,6 @@ pub unsafe extern "C" fn urma_cmd_import_jetty_ex(
 
 /// Answers at once, by waiting for the node: a provider's target cannot come later than this.
 /// A notice tells how it went.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_import_jetty_async(
     notifier: *mut urma_notifier_t,
     tjetty: *mut urma_target_jetty_t,
@@ -435,7 +422,6 @@ pub unsafe extern "C" fn urma_cmd_import_jetty_async(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_bind_jetty_async(
     notifier: *mut urma_notifier_t,
     jetty: *mut urma_jetty_t,
@@ -455,7 +441,6 @@ pub unsafe extern "C" fn urma_cmd_bind_jetty_async(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_bind_jetty_ex(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -470,7 +455,6 @@ pub unsafe extern "C" fn urma_cmd_bind_jetty_ex(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_alloc_token_id(
     ctx: *mut urma_context_t,
     token_id: *mut urma_token_id_t,
@@ -480,7 +464,6 @@ pub unsafe extern "C" fn urma_cmd_alloc_token_id(
     unsafe { urma_cmd_alloc_token_id_ex(ctx, token_id, urma_token_id_flag_t::default(), udata) }
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_alloc_token_id_ex(
     ctx: *mut urma_context_t,
     token_id: *mut urma_token_id_t,
@@ -516,7 +499,6 @@ fn place_segment(
     shadow::join::<kind::Segment>(to, shadow);
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_register_seg(
     ctx: *mut urma_context_t,
     tseg: *mut urma_target_seg_t,
@@ -536,7 +518,6 @@ pub unsafe extern "C" fn urma_cmd_register_seg(
     })
 }
 
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn urma_cmd_import_seg(
     ctx: *mut urma_context_t,
     tseg: *mut urma_target_seg_t,

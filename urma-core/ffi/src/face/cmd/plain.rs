@@ -30,7 +30,6 @@ pub(super) fn done(f: impl FnOnce() -> Answer) -> c_int {
 macro_rules! on {
     ($($name:ident($kind:ident, $public:ident $(, $arg:ident: $ty:ty)*)
         $(ignoring($($rest:ident: $rest_ty:ty),*))? => $op:path;)*) => {$(
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             object: *mut $public
             $(, $arg: $ty)*
@@ -87,7 +86,6 @@ on! {
 /// Commands after which nothing stands behind the object.
 macro_rules! ends {
     ($($name:ident($kind:ident, $public:ident $(, $rest:ident: $rest_ty:ty)*) => $op:path;)*) => {$(
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             object: *mut $public
             $(, $rest: $rest_ty)*
@@ -129,7 +127,6 @@ ends! {
 /// Deletes in order; `bad` names the first that is refused.
 macro_rules! batches {
     ($($name:ident($kind:ident, $public:ident) => $op:path;)*) => {$(
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             list: *mut *mut $public,
             count: c_int,
@@ -152,7 +149,6 @@ batches! {
 /// Commands on a queue and a target.
 macro_rules! pairs {
     ($($name:ident($kind:ident, $public:ident $(, $rest:ident: $rest_ty:ty)*) => $op:path;)*) => {$(
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             queue: *mut $public,
             target: *mut urma_target_jetty_t
@@ -180,7 +176,6 @@ pairs! {
 macro_rules! in_context {
     ($($name:ident($ctx:ty $(, $arg:ident: $ty:ty)*)
         $(ignoring($($rest:ident: $rest_ty:ty),*))? => $op:path;)*) => {$(
-        #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
             ctx: $ctx
             $(, $arg: $ty)*
