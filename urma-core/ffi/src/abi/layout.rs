@@ -57,16 +57,21 @@ macro_rules! c_bits {
     };
 }
 
-/// Members of flags that a release does not have, for code that reads those of another.
+/// Members of flags that a release does not have, for code that reads and writes those of another.
 #[cfg(feature = "abi-25-12-0-b081")]
 macro_rules! c_absent {
-    ($($name:ident { $($member:ident),* })*) => {
+    ($($name:ident { $($member:ident $(= $set:ident)?),* })*) => {
         $(impl $name {$(
             /// Not in this release: 0.
             #[must_use]
             pub const fn $member(self) -> u32 {
                 0
             }
+
+            $(
+                /// Not in this release: stays 0.
+                pub const fn $set(&mut self, _to: u32) {}
+            )?
         )*})*
     };
 }

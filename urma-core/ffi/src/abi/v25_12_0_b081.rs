@@ -370,9 +370,9 @@ pub const URMA_CR_OPC_FLUSH_WRITE: urma_cr_opcode_t = 4;
 
 c_absent! {
     urma_jfc_flag_t { has_drv_ext }
-    urma_import_jetty_flag_t { has_user_info }
+    urma_import_jetty_flag_t { has_user_info = set_has_user_info }
     urma_jetty_flag_t { has_user_info }
-    urma_seg_attr_t { has_user_info }
+    urma_seg_attr_t { has_user_info = set_has_user_info }
     urma_jfs_wr_flag_t { udf }
     urma_get_tp_cfg_flag_t { udp, group_id }
 }
