@@ -137,6 +137,22 @@ fn every_header_stands_alone_and_twice() {
     }
 }
 
+/// Programs call these without including more; what the original headers bring along, ours do too.
+#[test]
+fn headers_bring_along_what_programs_take_from_them() {
+    let taken = [
+        ("urma_types.h", "struct in_addr at; return inet_pton(AF_INET, \"127.0.0.1\", &at) - 1;"),
+        ("urma_provider.h", "urma_init_attr_t attr = {0, 0}; return urma_init(&attr);"),
+    ];
+    for (header, body) in taken {
+        let text = format!("#include <{header}>\nint main(void) {{ {body} }}\n");
+        let name = format!("brings-{}", header.replace('.', "-"));
+        for compiler in installed() {
+            compiler.compile(&name, &text, RELEASES[0], &["-fsyntax-only"]).expect(header);
+        }
+    }
+}
+
 #[test]
 fn headers_stand_inside_of_somebodys_extern_c() {
     let all: String = HEADERS.map(|header| format!("#include \"{header}\"\n")).concat();

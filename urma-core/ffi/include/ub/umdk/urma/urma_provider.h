@@ -9,7 +9,7 @@
 #define URMA_PROVIDER_H
 
 #include <sys/types.h>
-#include "urma_types.h"
+#include "urma_api.h"
 
 #ifdef __cplusplus
 extern "C" {

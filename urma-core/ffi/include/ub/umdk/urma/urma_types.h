@@ -5,6 +5,7 @@
 #ifndef URMA_TYPES_H
 #define URMA_TYPES_H
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdbool.h>
