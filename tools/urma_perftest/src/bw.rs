@@ -7,10 +7,9 @@
 //! for all messages of its lane before it (`-Q`). The clock is looked at once per batch of
 //! completions, never per message.
 
-use urma_core::{Completion, LocalSge, PostReason, SendWr, WrFlags};
+use urma_core::{LocalSge, PostReason, SendWr, WrFlags};
 
 use crate::{
-    channel::BATCH,
     error::RunError,
     layout::Word,
     pace::Pace,
@@ -325,12 +324,8 @@ impl<'p, 'a> Stream<'p, 'a> {
     /// Takes completions; returns how many lanes ended.
     #[inline]
     fn poll(&mut self, pass: &mut Pass<'_, '_>, retired: &mut u64) -> Result<usize, RunError> {
-        let mut batch = [Completion::default(); BATCH];
-        let got = pass.ends.sends.poll()?;
-        let count = got.len();
-        batch[..count].copy_from_slice(got);
         let mut ended = 0;
-        for completion in &batch[..count] {
+        for completion in pass.ends.sends.poll()? {
             let lane = usize::try_from(completion.user_ctx >> NUMBER_BITS).unwrap_or(usize::MAX);
             let number = completion.user_ctx & ((1 << NUMBER_BITS) - 1);
             let Some(state) = self.lanes.get_mut(lane) else { continue };

@@ -21,6 +21,8 @@ pub(crate) struct Receiver<'a> {
     pieces: &'a [LocalSge<'a>],
     /// Consumed receives, to be posted again; of one queue at a time.
     spent: Vec<RecvWr<'a>>,
+    /// What one poll took.
+    came: Vec<Completion>,
     spent_lane: usize,
     /// Messages posted again by one call.
     post_list: usize,
@@ -105,6 +107,7 @@ impl<'a> Receiver<'a> {
         Self {
             pieces,
             spent: Vec::with_capacity(post_list),
+            came: Vec::with_capacity(BATCH),
             spent_lane: 0,
             post_list,
             depth: usize::try_from(test.jfr_depth).unwrap_or(1).max(1),
@@ -154,15 +157,14 @@ impl<'a> Receiver<'a> {
     /// Takes what came, checks it, posts its receives again. Returns how many came.
     #[inline]
     pub(crate) fn poll(&mut self, ends: &mut Ends, size: u64) -> Result<usize, RunError> {
-        let mut batch = [Completion::default(); BATCH];
-        let count = {
-            let got = ends.receives.poll()?;
-            batch[..got.len()].copy_from_slice(got);
-            got.len()
-        };
-        for completion in &batch[..count] {
+        let mut came = std::mem::take(&mut self.came);
+        came.clear();
+        came.extend_from_slice(ends.receives.poll()?);
+        let count = came.len();
+        for completion in &came {
             self.on_message(ends, completion, size)?;
         }
+        self.came = came;
         if !self.spent.is_empty() {
             self.flush(ends)?;
         }

@@ -126,9 +126,10 @@ impl Peer {
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {
-        let timer = (self.timer != Nanos::MAX).then_some(self.timer);
-        let carrier = self.carrier.as_ref().and_then(Carrier::poll_deadline);
-        [timer, carrier, self.quiet_deadline()].into_iter().flatten().min()
+        let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
+        let carrier = or_never(self.carrier.as_ref().and_then(Carrier::poll_deadline));
+        let at = self.timer.min(carrier).min(or_never(self.quiet_deadline()));
+        (at != Nanos::MAX).then_some(at)
     }
 
     pub(super) fn piece_max(&self) -> usize {
