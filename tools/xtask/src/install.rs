@@ -70,18 +70,31 @@ pub(crate) enum Parts {
 /// What is installed, and from which build.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct What {
-    /// Release of the C API
+    /// Release of the C API; given again: one more, which programs choose with URMA_ABI
     #[arg(long, value_enum, default_value = "26.06")]
-    abi: Abi,
+    abi: Vec<Abi>,
     /// Everything, or what programs are built with
     #[arg(long, value_enum, default_value = "all")]
     parts: Parts,
     /// Cargo's profile: release for use, dev for a quick build
     #[arg(long, default_value = "release")]
     profile: String,
-    /// A folder in which everything is built already for this release of the C API
+    /// A folder in which everything is built already for the first of the releases
     #[arg(long)]
     built: Option<PathBuf>,
+}
+
+impl What {
+    /// The release of the headers, and of the libraries that programs find.
+    fn first(&self) -> Abi {
+        self.abi.first().copied().unwrap_or(Abi::V2606)
+    }
+
+    /// The other ones.
+    fn others(&self) -> impl Iterator<Item = Abi> {
+        let others = [Abi::V2606, Abi::B081].into_iter();
+        others.filter(|abi| *abi != self.first() && self.abi.contains(abi))
+    }
 }
 
 /// Where the list of installed files lies under a prefix.
@@ -96,7 +109,11 @@ pub(crate) fn run(prefix: &Path, what: &What) -> Done {
     let files = tree::put(&prefix, &prefix, "lib", what)?;
     let list: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
     tree::write(&prefix.join(MANIFEST), list.as_bytes())?;
-    say(&format!("{} files under {} (ABI {})", files.len(), prefix.display(), what.abi.name()));
+    let (count, place, abi) = (files.len(), prefix.display(), what.first().name());
+    say(&format!("{count} files under {place} (ABI {abi})"));
+    for other in what.others() {
+        say(&format!("programs built with other headers choose: URMA_ABI={}", other.name()));
+    }
     say(&format!(
         "try: cc $(PKG_CONFIG_PATH={0}/lib/pkgconfig pkg-config --cflags --libs urma) program.c",
         prefix.display()
@@ -147,25 +164,31 @@ fn build(what: &What) -> Result<Built, Failure> {
         let dir = std::path::absolute(built).map_err(Failure::system("the build's folder"))?;
         return Ok(Built { libraries: dir.clone(), tools: dir });
     }
-    let base = ["build", "--quiet", "--profile", &what.profile];
     if what.parts == Parts::All {
+        let base = ["build", "--quiet", "--profile", &what.profile];
         let tools = tree::TOOLS.iter().flat_map(|tool| ["-p", tool]);
         cargo::run(&base.into_iter().chain(tools).collect::<Vec<_>>())?;
     }
+    let packages: Vec<_> = tree::LIBRARIES.iter().map(|library| library.package).collect();
+    let libraries = build_libraries(&packages, &what.profile, what.first())?;
+    Ok(Built { libraries, tools: cargo::target_dir()?.join(folder(&what.profile)) })
+}
+
+/// Builds libraries for a release; the folder that they lie in.
+fn build_libraries(packages: &[&str], profile: &str, abi: Abi) -> Result<PathBuf, Failure> {
+    let mut args = vec!["build", "--quiet", "--profile", profile];
+    args.extend(packages.iter().flat_map(|package| ["-p", package]));
     let target = cargo::target_dir()?;
-    let tools = target.join(folder(&what.profile));
-    let mut args = base.to_vec();
-    args.extend(tree::LIBRARIES.iter().flat_map(|library| ["-p", library.package]));
-    let Some(feature) = what.abi.feature() else {
+    let Some(feature) = abi.feature() else {
         cargo::run(&args)?;
-        return Ok(Built { libraries: tools.clone(), tools });
+        return Ok(target.join(folder(profile)));
     };
     // Cargo gives a library one name whatever its features, and takes what lies there for its own.
-    let target = target.join(format!("abi-{}", what.abi.name()));
+    let target = target.join(format!("abi-{}", abi.name()));
     let (feature, text) = (format!("urma-ffi/{feature}"), target.to_string_lossy().into_owned());
     args.extend(["--features", &feature, "--target-dir", &text]);
     cargo::run(&args)?;
-    Ok(Built { libraries: target.join(folder(&what.profile)), tools })
+    Ok(target.join(folder(profile)))
 }
 
 /// The folder, below cargo's, of what a profile builds.
@@ -180,6 +203,18 @@ fn folder(profile: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn what(abi: &[Abi]) -> What {
+        What { abi: abi.to_vec(), parts: Parts::All, profile: "dev".to_owned(), built: None }
+    }
+
+    #[test]
+    fn the_first_release_is_the_one_of_the_headers() {
+        let both = what(&[Abi::B081, Abi::V2606, Abi::B081]);
+        assert_eq!((both.first(), both.others().collect()), (Abi::B081, vec![Abi::V2606]));
+        let one = what(&[Abi::V2606]);
+        assert_eq!((one.first(), one.others().count()), (Abi::V2606, 0));
+    }
 
     #[test]
     fn profiles_build_where_cargo_says() {

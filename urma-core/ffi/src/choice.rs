@@ -86,7 +86,11 @@ pub(crate) fn check() -> Answer {
         Err(refusal) => Some(refusal),
     });
     match outcome {
-        None => Ok(()),
+        None => {
+            // When the library was loaded nobody could hear that the variable is not believed.
+            let _ = setting(VARIABLE);
+            Ok(())
+        }
         Some(refusal) => {
             tracing::error!(target: "urma", "{}", refusal.why);
             Err(refusal.code)

@@ -4,6 +4,7 @@ mod documented;
 mod examples;
 mod profiles;
 mod refusals;
+mod releases;
 mod sequences;
 mod table;
 mod tree;

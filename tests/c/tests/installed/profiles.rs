@@ -10,9 +10,11 @@ use crate::{INSTALLED, command, example};
 /// this test has the library of the other release.
 static B081: LazyLock<Prefix> = LazyLock::new(|| {
     let target = built().join("c-tests-build");
-    let options = ["--abi", "25.12.0.B081", "--parts", "libraries", "--profile", "dev"];
-    Prefix::install_with("b081", &options, &[("CARGO_TARGET_DIR", &target)])
+    Prefix::install_with("b081", &B081_OPTIONS, &[("CARGO_TARGET_DIR", &target)])
 });
+
+pub(crate) const B081_OPTIONS: [&str; 6] =
+    ["--abi", "25.12.0.B081", "--parts", "libraries", "--profile", "dev"];
 
 #[test]
 fn each_release_runs_its_programs_and_names_those_of_the_other() {

@@ -12,7 +12,7 @@ use crate::{
 
 /// Builds the package.
 pub(crate) fn run(what: &What) -> Done {
-    let abi = what.abi;
+    let abi = what.first();
     let (architecture, triplet) = ("dpkg", "dpkg-architecture");
     let architecture = said(Command::new(architecture).arg("--print-architecture"))?;
     let lib = format!("lib/{}", said(Command::new(triplet).args(["-q", "DEB_HOST_MULTIARCH"]))?);

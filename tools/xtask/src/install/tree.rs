@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-use super::{Abi, Parts, What, build};
+use super::{Abi, Parts, What, build, build_libraries};
 use crate::{
     cargo,
     say::{Done, Failure},
@@ -38,6 +38,9 @@ const HEADERS: &str = "urma-core/ffi/include";
 const PROFILE: &str = "urma_profile.h";
 /// Folder, beside the library, in which providers of others are looked for.
 const PROVIDERS: &str = "urma";
+/// Folder, beside the library, in which it looks for libraries of other releases. The others of the
+/// project's libraries are the same in all.
+const OTHERS: &str = "urma-abi";
 
 /// Builds and puts everything under `root`, to be found under `prefix` later; `lib` is the folder
 /// of the libraries.
@@ -47,10 +50,15 @@ pub(super) fn put(
     lib: &str,
     what: &What,
 ) -> Result<Vec<PathBuf>, Failure> {
-    let (built, abi) = (build(what)?, what.abi);
+    let (built, abi) = (build(what)?, what.first());
     let mut files = Files { root, list: Vec::new() };
     for library in LIBRARIES {
         files.library(&built.libraries, lib, library)?;
+    }
+    for other in what.others() {
+        let of_c = &LIBRARIES[0];
+        let built = build_libraries(&[of_c.package], &what.profile, other)?;
+        files.shared(&built, &Path::new(lib).join(OTHERS).join(other.name()), of_c)?;
     }
     files.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;
     let pc = pkg_config(prefix, lib, abi);
@@ -85,14 +93,20 @@ struct Files<'a> {
 impl Files<'_> {
     fn library(&mut self, built: &Path, lib: &str, library: &Library) -> Done {
         let (name, lib) = (library.name, Path::new(lib));
-        let soname = format!("lib{name}.so.0");
-        self.copy(&result(built, &format!("lib{name}.so")), &lib.join(&soname))?;
+        let soname = self.shared(built, lib, library)?;
         self.link(&soname, &lib.join(format!("lib{name}.so")))?;
         if library.archive {
             let archive = format!("lib{name}.a");
             self.copy(&result(built, &archive), &lib.join(&archive))?;
         }
         Ok(())
+    }
+
+    /// A library under the name that the loader looks for.
+    fn shared(&mut self, built: &Path, lib: &Path, library: &Library) -> Result<String, Failure> {
+        let soname = format!("lib{}.so.0", library.name);
+        self.copy(&result(built, &format!("lib{}.so", library.name)), &lib.join(&soname))?;
+        Ok(soname)
     }
 
     /// Copies a tree of headers; the one that names the profile gets the installed one as default.

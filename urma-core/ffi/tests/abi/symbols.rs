@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use crate::facts::{RELEASES, here};
+use crate::facts::{RELEASES, Release, here};
 
 const LIST: &str = include_str!("../../src/symbols.txt");
 
@@ -69,6 +69,31 @@ fn each_release_has_its_marker() {
     for release in RELEASES {
         assert_eq!(list.get(release.marker), Some(&("liburma", release.name)));
     }
+}
+
+/// The types of `libtpsa`, line by line.
+fn fabric(release: Release) -> Vec<&'static str> {
+    let mut is_fabric = false;
+    let ours = |line: &&str| {
+        if line.starts_with(|first: char| first != ' ') && !line.starts_with('#') {
+            let of_type = ["type ", "enum ", "const "].iter().any(|word| line.starts_with(word));
+            if of_type {
+                is_fabric = line.contains(" uvs_api.h") || line.contains(" uvs_types.h");
+            }
+        }
+        is_fabric
+    };
+    release.text.lines().filter(ours).collect()
+}
+
+#[test]
+fn the_other_libraries_are_the_same_in_all_releases() {
+    // So they need no choice by URMA_ABI. Those of liburma_common take numbers and text only.
+    let [newer, older] = RELEASES.map(fabric);
+    assert!(newer.len() > 50, "{}", newer.len());
+    assert_eq!(newer, older);
+    let names = listed().into_iter().filter(|(_, (library, _))| *library != "liburma");
+    assert!(names.into_iter().all(|(_, (_, release))| release == "all"));
 }
 
 #[test]
