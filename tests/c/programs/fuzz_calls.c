@@ -251,12 +251,9 @@ static void world(void)
     urma_seg_cfg_t cfg = {.va = (uintptr_t)memory, .len = sizeof memory};
     cfg.flag.bs.access = URMA_ACCESS_READ | URMA_ACCESS_WRITE | URMA_ACCESS_ATOMIC;
     end.seg = urma_register_seg(end.ctx, &cfg);
-    urma_rjetty_t *remote = NULL;
-    uint32_t len = 0;
+    urma_rjetty_t remote = end_remote(end.jetty);
     urma_token_t token = {TOKEN};
-    CHECK(urma_get_rjetty(end.jetty, &remote, &len) == URMA_SUCCESS);
-    urma_target_jetty_t *target = urma_import_jetty(end.ctx, remote, &token);
-    urma_put_rjetty(remote);
+    urma_target_jetty_t *target = urma_import_jetty(end.ctx, &remote, &token);
     CHECK(end.seg != NULL && target != NULL);
     keep(CTX, end.ctx, true);
     keep(JFCE, end.jfce, true);

@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, process::Command};
 
-use urma_c_tests::{CLANG, Compiler, GCC, GXX, finish, start};
+use urma_c_tests::{CLANG, Compiler, GCC, GXX, Prefix, finish, start};
 
-use crate::{INSTALLED, command, example};
+use crate::{INSTALLED, command, example, profiles::B081};
 
 /// An example, and a line that it says when all is well.
 const EXAMPLES: [(&str, &str); 5] = [
@@ -17,13 +17,13 @@ const EXAMPLES: [(&str, &str); 5] = [
 
 const PACKETS: (&str, &str) = ("URMA_PATH", "packets");
 
-fn runs(compiler: Compiler, more: &[&str], environment: &[(&str, &str)]) {
+fn runs(tree: &Prefix, compiler: Compiler, more: &[&str], environment: &[(&str, &str)]) {
     for (name, says) in EXAMPLES {
-        let built = compiler.build(&INSTALLED, &example(name), more);
+        let built = compiler.build(tree, &example(name), more);
         let said = finish(&command(&built, &[], environment));
         assert!(said.out.contains(says), "{name}: {}", said.out);
     }
-    let sample = compiler.build(&INSTALLED, &example("sample"), more);
+    let sample = compiler.build(tree, &example("sample"), more);
     let wrap = |args: &[&str]| command(&sample, args, environment);
     pair(&wrap, &["-m", "rm"]);
 }
@@ -57,22 +57,27 @@ fn every_way(environment: &[(&str, &str)]) {
 
 #[test]
 fn gcc_on_one_host() {
-    runs(GCC, &[], &[]);
+    runs(&INSTALLED, GCC, &[], &[]);
+}
+
+#[test]
+fn gcc_on_one_host_in_release_25_12_0_b081() {
+    runs(&B081, GCC, &[], &[]);
 }
 
 #[test]
 fn gxx_on_one_host() {
-    runs(GXX, &[], &[]);
+    runs(&INSTALLED, GXX, &[], &[]);
 }
 
 #[test]
 fn clang_on_one_host() {
-    runs(CLANG, &[], &[]);
+    runs(&INSTALLED, CLANG, &[], &[]);
 }
 
 #[test]
 fn packets() {
-    runs(GCC, &[], &[PACKETS]);
+    runs(&INSTALLED, GCC, &[], &[PACKETS]);
 }
 
 #[test]
@@ -89,7 +94,7 @@ fn sample_in_every_way_by_packets() {
 #[test]
 fn address_sanitizer() {
     let flags = ["-fsanitize=address", "-fno-omit-frame-pointer"];
-    runs(GCC, &flags, &[("ASAN_OPTIONS", "detect_stack_use_after_return=1")]);
+    runs(&INSTALLED, GCC, &flags, &[("ASAN_OPTIONS", "detect_stack_use_after_return=1")]);
 }
 
 fn valgrind(program: &PathBuf, args: &[&str]) -> Command {

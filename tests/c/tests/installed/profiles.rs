@@ -8,7 +8,7 @@ use crate::{INSTALLED, command, example};
 
 /// Release 25.12.0.B081, built by `install` itself, in a folder of its own: the build that brought
 /// this test has the library of the other release.
-static B081: LazyLock<Prefix> = LazyLock::new(|| {
+pub(crate) static B081: LazyLock<Prefix> = LazyLock::new(|| {
     let target = built().join("c-tests-build");
     Prefix::install_with("b081", &B081_OPTIONS, &[("CARGO_TARGET_DIR", &target)])
 });

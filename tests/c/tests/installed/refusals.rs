@@ -4,10 +4,11 @@
 
 use std::fs;
 
-use urma_c_tests::{GCC, Said, root, scratch, start};
+use urma_c_tests::{GCC, Prefix, Said, root, scratch, start};
 
 use crate::{
     INSTALLED, command,
+    profiles::B081,
     table::{Function, functions},
 };
 
@@ -22,45 +23,60 @@ const CODES: [(&str, i32); 5] = [
 ];
 const ENOEXEC: i32 = 8;
 
-/// Compiles and runs the program with a table.
-fn run(name: &str, rows: &str, more: &[&str]) -> Said {
+/// Compiles and runs the program with a table, against a tree.
+fn run(tree: &Prefix, name: &str, rows: &str, more: &[&str]) -> Said {
     let folder = scratch(name);
     fs::write(folder.join("rows.h"), rows).expect("a table");
     let code = |(name, code): &(&str, i32)| format!("{{\"{name}\", {code}}},\n");
     fs::write(folder.join("codes.h"), CODES.iter().map(code).collect::<String>()).expect("codes");
     let ends = root().join("urma-core/ffi/tests/c");
     let include = [folder, ends].map(|folder| format!("-I{}", folder.display()));
-    let lib = format!("-L{}", INSTALLED.lib().display());
+    let lib = format!("-L{}", tree.lib().display());
     let beside = ["-Wl,--no-as-needed", "-ltpsa", "-lurma_common"];
     let flags = ["-std=gnu11", "-Wno-pedantic", "-ldl", &include[0], &include[1], &lib];
     let source = root().join("tests/c/programs/refuses.c");
-    let program = GCC.build(&INSTALLED, &source, &[&flags, &beside[..], more].concat());
+    let program = GCC.build(tree, &source, &[&flags, &beside[..], more].concat());
     // Objects live at exit: their memory is the library's own, which leak detection does not look into.
     start(&command(&program, &[], &[("ASAN_OPTIONS", "detect_leaks=0")])).end()
 }
 
-fn rows() -> String {
-    let all = functions(&INSTALLED);
+fn rows(tree: &Prefix) -> String {
+    let all = functions(tree);
     assert!(all.len() >= 250, "{} functions", all.len());
     all.iter().map(Function::row).collect()
 }
 
+/// What the program counted.
+fn refuses(tree: &Prefix, name: &str, more: &[&str]) -> String {
+    let said = run(tree, name, &rows(tree), more);
+    assert!(said.status.success() && said.out.contains("calls refused"), "{}", said.err);
+    said.out
+}
+
 #[test]
 fn every_function_refuses_what_is_bad() {
-    let said = run("refusals", &rows(), &[]);
-    assert!(said.status.success() && said.out.contains("calls refused"), "{}", said.err);
-    println!("{}", said.out);
+    println!("{}", refuses(&INSTALLED, "refusals", &[]));
+}
+
+#[test]
+fn every_function_refuses_what_is_bad_in_release_25_12_0_b081() {
+    println!("{}", refuses(&B081, "refusals-b081", &[]));
 }
 
 #[test]
 fn every_function_refuses_under_address_sanitizer() {
-    let said = run("refusals-asan", &rows(), &["-fsanitize=address"]);
-    assert!(said.status.success() && said.out.contains("calls refused"), "{}", said.err);
+    println!("{}", refuses(&INSTALLED, "refusals-asan", &["-fsanitize=address"]));
+}
+
+#[test]
+fn every_function_refuses_under_address_sanitizer_in_release_25_12_0_b081() {
+    println!("{}", refuses(&B081, "refusals-asan-b081", &["-fsanitize=address"]));
 }
 
 #[test]
 fn a_function_that_refuses_nothing_is_found() {
     let planted = "urma_status_t urma_log_get_level(urma_context_t *ctx)";
-    let said = run("refusals-planted", &Function::of(planted).expect("a function").row(), &[]);
+    let rows = Function::of(planted).expect("a function").row();
+    let said = run(&INSTALLED, "refusals-planted", &rows, &[]);
     assert!(!said.status.success() && said.err.contains("is not refused"), "{}", said.err);
 }
