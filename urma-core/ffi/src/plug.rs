@@ -12,6 +12,7 @@ use crate::{
     abi::urma_device_t,
     call::Code,
     face::library,
+    provider,
     slab::Slot,
     udma::{device, hardware::Hardware, kind},
 };
@@ -38,7 +39,8 @@ pub fn plug(name: &str, device: Device) -> Result<Plugged, Status> {
         return Err(Status::Invalid);
     }
     let hardware = Arc::new(Hardware::of(device));
-    let slot = device::make(name, &hardware, device::provider()).map_err(refused)?;
+    let driver = provider::driver(device::provider()).map_err(refused)?;
+    let slot = device::make(name, &hardware, driver).map_err(refused)?;
     let plugged = Plugged { slot };
     let device = NonNull::new(plugged.device()).ok_or(Status::Fail)?;
     library::add(device).map_err(refused)?;

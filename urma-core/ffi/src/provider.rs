@@ -16,7 +16,7 @@ mod sysfs;
 
 pub(crate) use device::{discover, eid_at, eids, given};
 pub(crate) use load::Object;
-pub(crate) use registry::{abandon, closed, is_running, opened, register, unregister};
+pub(crate) use registry::{abandon, closed, driver, is_running, opened, register, unregister};
 pub(crate) use start::{start, stop, unload};
 pub(crate) use sysfs::read;
 

@@ -142,10 +142,11 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
 
 /// The devices one after the other: names that come later do not hide earlier ones.
 fn begin(conf: *mut urma_init_attr_t, objects: Vec<Object>) -> Answer {
+    let driver = provider::driver(device::provider())?;
     let hardware = Arc::new(Hardware::default());
     LIBRARY.with(|library| library.hardware = Some(Arc::clone(&hardware)));
     for name in std::iter::once(DEVICE_NAME.to_owned()).chain(aliases()) {
-        let device = device::make(&name, &hardware, device::provider())?;
+        let device = device::make(&name, &hardware, driver)?;
         LIBRARY.with(|library| library.own.push(device));
     }
     let objects = provider::start(device::provider(), conf, objects)?;

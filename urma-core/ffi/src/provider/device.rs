@@ -8,7 +8,7 @@
 use core::{ffi::CStr, ptr::NonNull};
 use std::{
     ffi::{CString, OsStr},
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::Path,
 };
 
@@ -63,7 +63,8 @@ pub(crate) fn discover(
             continue;
         }
         let path = format!("{DEV_FOLDER}/{}", name.to_string_lossy());
-        found.push(device::publish(sysfs, &path, provider.ops().as_ptr(), None)?);
+        let driver = registry::driver(provider.ops().as_ptr())?;
+        found.push(device::publish(sysfs, &path, driver, None)?);
         names.push(name);
     }
     Ok(found)
@@ -83,6 +84,10 @@ fn describe(folder: &Path) -> Box<urma_sysfs_dev_t> {
     sysfs.vendor_id = sysfs::number(folder, "device/vendor");
     sysfs.device_id = sysfs::number(folder, "device/device");
     sysfs.dev_attr = attr::read(folder);
+    if let Ok(about) = folder.metadata() {
+        sysfs.time_created.tv_sec = about.mtime();
+        sysfs.time_created.tv_nsec = about.mtime_nsec();
+    }
     sysfs
 }
 
@@ -127,14 +132,15 @@ fn has_ids(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
 /// # Errors
 /// EINVAL: no struct, none behind it, or no provider that drives it.
 pub(crate) fn given(
-    of: NonNull<urma_sysfs_dev_t>,
+    mut of: NonNull<urma_sysfs_dev_t>,
     built_in: *mut urma_provider_ops_t,
 ) -> Answer<NonNull<urma_device_t>> {
     // SAFETY: the caller's struct.
-    let of = unsafe { of.as_ref() };
+    let of = unsafe { of.as_mut() };
     let device = NonNull::new(of.urma_device).ok_or(Code::EINVAL)?;
     // The caller is a provider that may be in its `init`, so it need not run yet.
     let provider = candidates(built_in).find(|it| drives(*it, of)).ok_or(Code::EINVAL)?;
+    of.driver = registry::driver(provider.ops().as_ptr())?.as_ptr();
     // SAFETY: the caller's struct.
     unsafe { (*device.as_ptr()).ops = provider.ops().as_ptr() };
     Ok(device)

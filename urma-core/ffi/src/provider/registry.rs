@@ -6,13 +6,16 @@
 //! and so does a child after `fork`.
 #![expect(unsafe_code, reason = "tables of C programs")]
 
-use core::{cell::Cell, ptr::NonNull};
+use core::{
+    cell::{Cell, UnsafeCell},
+    ptr::{NonNull, null_mut},
+};
 
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::text_at;
 use crate::{
-    abi::urma_provider_ops_t,
+    abi::{ub_list, urma_driver_t, urma_provider_ops_t},
     call::{self, Answer, Code},
 };
 
@@ -29,6 +32,29 @@ struct Entry {
     object: AtomicUsize,
     is_running: AtomicBool,
     contexts: AtomicU32,
+    driver: Driver,
+}
+
+/// What devices of the provider point to, as the original has it: programs read it.
+struct Driver(UnsafeCell<urma_driver_t>);
+
+// SAFETY: written while its entry is taken by one registration, before a device points to it; Rust
+// never reads it.
+unsafe impl Sync for Driver {}
+
+impl Driver {
+    const NONE: urma_driver_t =
+        urma_driver_t { ops: null_mut(), node: ub_list { prev: null_mut(), next: null_mut() } };
+
+    /// In a list of its own.
+    fn set(&self, ops: *mut urma_provider_ops_t) {
+        let place = self.0.get();
+        // SAFETY: a member of a place that stays.
+        let node = unsafe { &raw mut (*place).node };
+        let driver = urma_driver_t { ops, node: ub_list { prev: node, next: node } };
+        // SAFETY: as above; see the type.
+        unsafe { place.write(driver) };
+    }
 }
 
 static ENTRIES: [Entry; PROVIDERS_MAX] = [const {
@@ -37,6 +63,7 @@ static ENTRIES: [Entry; PROVIDERS_MAX] = [const {
         object: AtomicUsize::new(0),
         is_running: AtomicBool::new(false),
         contexts: AtomicU32::new(0),
+        driver: Driver(UnsafeCell::new(Driver::NONE)),
     }
 }; PROVIDERS_MAX];
 
@@ -102,9 +129,23 @@ pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
         place.compare_exchange(0, addr, Ordering::AcqRel, Ordering::Acquire).is_ok()
     };
     let entry = ENTRIES.iter().find(is_taken).ok_or(Code::ENOMEM)?;
+    entry.driver.set(ops.as_ptr());
     let object = if IS_LOADING.get() { LOADING } else { 0 };
     entry.object.store(object, Ordering::Release);
     Ok(())
+}
+
+/// What devices of a provider point to; the provider is registered if it is not yet.
+///
+/// # Errors
+/// As [`register`].
+pub(crate) fn driver(ops: *mut urma_provider_ops_t) -> Answer<NonNull<urma_driver_t>> {
+    match register(ops) {
+        Ok(()) | Err(Code::EEXIST) => {}
+        Err(code) => return Err(code),
+    }
+    let entry = known(ops).ok_or(Code::EINVAL)?;
+    NonNull::new(entry.driver.0.get()).ok_or(Code::EINVAL)
 }
 
 /// Removes a provider; one that is not there is none.

@@ -11,8 +11,8 @@ use urma_core::Eid;
 
 use crate::{
     abi::{
-        URMA_TRANSPORT_UB, urma_device_attr_t, urma_device_t, urma_init_attr_t,
-        urma_provider_ops_t, urma_status_t, urma_sysfs_dev_t,
+        URMA_TRANSPORT_UB, ub_list, urma_device_attr_t, urma_device_t, urma_driver_t,
+        urma_init_attr_t, urma_provider_ops_t, urma_status_t, urma_sysfs_dev_t,
     },
     call::{self, Answer, Code, ours},
     convert::{attr, zeroed},
@@ -37,6 +37,14 @@ impl Sysfs {
     fn new(sysfs: Box<urma_sysfs_dev_t>) -> Self {
         Self(NonNull::from(Box::leak(sysfs)))
     }
+
+    /// A list of its own: programs walk the library's list by calls.
+    fn join_list(&self) {
+        // SAFETY: owned memory.
+        let node = unsafe { &raw mut (*self.0.as_ptr()).node };
+        // SAFETY: as above.
+        unsafe { node.write(ub_list { prev: node, next: node }) };
+    }
 }
 
 impl Drop for Sysfs {
@@ -55,14 +63,14 @@ pub(crate) fn text(from: &str) -> [c_char; 64] {
     to
 }
 
-/// The device `name` on `hardware`, driven by `provider`.
+/// The device `name` on `hardware`, which has no folder: it is as old as this call.
 ///
 /// # Errors
 /// ENOMEM.
 pub(crate) fn make(
     name: &str,
     hardware: &Arc<Hardware>,
-    provider: *mut urma_provider_ops_t,
+    driver: NonNull<urma_driver_t>,
 ) -> Answer<Slot<kind::Device>> {
     let mut sysfs: Box<urma_sysfs_dev_t> = Box::new(zeroed());
     let id = Hardware::id();
@@ -70,17 +78,19 @@ pub(crate) fn make(
     sysfs.driver_name = text(&id.driver);
     sysfs.transport_type = URMA_TRANSPORT_UB;
     (sysfs.vendor_id, sysfs.device_id) = (id.vendor, id.device);
-    publish(sysfs, "", provider, Some(Arc::clone(hardware)))
+    // SAFETY: a place for one; the clock exists on every Linux, so this cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut sysfs.time_created) };
+    publish(sysfs, "", driver, Some(Arc::clone(hardware)))
 }
 
-/// A device as `sysfs` describes it, with the character device at `path`, driven by `provider`.
+/// A device as `sysfs` describes it, with the character device at `path`.
 ///
 /// # Errors
 /// ENOMEM.
 pub(crate) fn publish(
     mut sysfs: Box<urma_sysfs_dev_t>,
     path: &str,
-    provider: *mut urma_provider_ops_t,
+    driver: NonNull<urma_driver_t>,
     hardware: Option<Arc<Hardware>>,
 ) -> Answer<Slot<kind::Device>> {
     let fresh = Fresh::<kind::Device>::take().ok_or(Code::ENOMEM)?;
@@ -92,9 +102,12 @@ pub(crate) fn publish(
         *place = byte.cast_signed();
     }
     public.r#type = sysfs.transport_type;
-    public.ops = provider;
+    // SAFETY: a driver of the registry, which stays.
+    public.ops = unsafe { driver.as_ref() }.ops;
+    sysfs.driver = driver.as_ptr();
     sysfs.urma_device = fresh.public();
     let sysfs = Sysfs::new(sysfs);
+    sysfs.join_list();
     public.sysfs_dev = sysfs.0.as_ptr();
     Ok(fresh.publish(Owner::NOBODY, public, DeviceOwn { hardware, sysfs }))
 }

@@ -36,6 +36,9 @@ pub(crate) trait Family: Exclusive + Kind<Public: Zero> {
     fn wanted_id(_cfg: &Self::Cfg) -> u32 {
         0
     }
+    /// Fills in what the caller left to the library, in the configuration that the queue shows once
+    /// it was made.
+    fn complete(_cfg: &mut Self::Cfg) {}
     /// Makes the private part.
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, Self::Own)>;
     /// Ends it, or gives it back.
@@ -93,9 +96,10 @@ pub(crate) unsafe fn create<K: Family>(
 ) -> Answer<*mut K::Public> {
     let own = ctx_of(ctx)?;
     // SAFETY: the caller's promise.
-    let cfg = unsafe { call::value(cfg) }?;
+    let mut cfg = unsafe { call::value(cfg) }?;
     own.hardware.make_room(K::wanted_id(&cfg));
     let (id, private) = K::make(&own, &cfg)?;
+    K::complete(&mut cfg);
     let mut public = blank::<K>(ctx, cfg);
     // SAFETY: a local value.
     unsafe { K::members(&raw mut public).name(id) };
@@ -190,9 +194,12 @@ pub(crate) fn active<K: Family>(queue: *mut K::Public) -> Answer {
         return Err(Code::EINVAL);
     }
     // SAFETY: as above.
-    let cfg = unsafe { members.cfg.read() };
+    let mut cfg = unsafe { members.cfg.read() };
     own.hardware.make_room(K::wanted_id(&cfg));
     let (id, private) = K::make(&own, &cfg)?;
+    K::complete(&mut cfg);
+    // SAFETY: as above.
+    unsafe { members.cfg.write(cfg) };
     // SAFETY: as above.
     unsafe { members.name(id) };
     let slot = waking.publish(private);

@@ -11,7 +11,8 @@ use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv};
 use crate::{
     abi::{
         JETTY_RX_THRESHOLD, JETTY_STATE, urma_context_t, urma_cr_t, urma_jetty_attr_t,
-        urma_jetty_cfg_t, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t, urma_jfr_t, urma_status_t,
+        urma_jetty_cfg_t, urma_jetty_cfg_u_shared, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t,
+        urma_jfr_t, urma_status_t,
     },
     call::{self, Answer, Code, ours},
     convert::{
@@ -88,6 +89,18 @@ impl Family for kind::Jetty {
 
     fn wanted_id(cfg: &Self::Cfg) -> u32 {
         cfg.id
+    }
+
+    /// Receives complete where the JFR's do, unless the program names another JFC.
+    fn complete(cfg: &mut Self::Cfg) {
+        if let Receive::Shared { jfr, jfc } = receive(cfg)
+            && jfc.is_null()
+            && let Ok(of) = ours::<kind::Jfr>(jfr)
+        {
+            // SAFETY: the public part of a live object.
+            let jfc = unsafe { (*of.public()).jfr_cfg.jfc };
+            cfg.u.shared = urma_jetty_cfg_u_shared { jfr, jfc };
+        }
     }
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JettyOwn)> {
@@ -193,14 +206,13 @@ pub(crate) unsafe extern "C" fn query_jetty(
         let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
         let slot = ours::<kind::Jetty>(jetty)?;
         let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
-        let mask = JETTY_RX_THRESHOLD | JETTY_STATE;
         let (rx_threshold, state) = (status.rx_threshold, status.state as u32);
         // SAFETY: the public part of a live object.
         let of = unsafe { (*slot.public()).jetty_cfg };
         // SAFETY: a place of the caller's for one.
         unsafe { cfg.write(of) };
         // SAFETY: as above.
-        unsafe { attr.write(urma_jetty_attr_t { mask, rx_threshold, state }) };
+        unsafe { attr.write(urma_jetty_attr_t { mask: 0, rx_threshold, state }) };
         Ok(())
     })
 }

@@ -116,14 +116,13 @@ pub(crate) unsafe extern "C" fn query_jfr(
         let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
         let slot = ours::<kind::Jfr>(jfr)?;
         let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
-        let mask = JFR_RX_THRESHOLD | JFR_STATE;
         let (rx_threshold, state) = (status.rx_threshold, name::jfr_state_out(status.state));
         // SAFETY: the public part of a live object.
         let of = unsafe { (*slot.public()).jfr_cfg };
         // SAFETY: a place of the caller's for one.
         unsafe { cfg.write(of) };
         // SAFETY: as above.
-        unsafe { attr.write(urma_jfr_attr_t { mask, rx_threshold, state }) };
+        unsafe { attr.write(urma_jfr_attr_t { mask: 0, rx_threshold, state }) };
         Ok(())
     })
 }

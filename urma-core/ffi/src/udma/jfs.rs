@@ -111,8 +111,9 @@ pub(crate) unsafe extern "C" fn query_jfs(
         let of = unsafe { (*slot.public()).jfs_cfg };
         // SAFETY: a place of the caller's for one.
         unsafe { cfg.write(of) };
+        // The original's mask of an answer is empty.
         // SAFETY: as above.
-        unsafe { attr.write(urma_jfs_attr_t { mask: JFS_STATE, state: status.state as u32 }) };
+        unsafe { attr.write(urma_jfs_attr_t { mask: 0, state: status.state as u32 }) };
         Ok(())
     })
 }

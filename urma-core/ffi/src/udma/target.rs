@@ -194,6 +194,12 @@ pub(crate) unsafe extern "C" fn bind_jetty(
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
         let named = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+        // SAFETY: the public part of a live object.
+        let remote = unsafe { (*slot.public()).remote_jetty };
+        if remote == target && own.core.bound() == Some(named.core.target()) {
+            // To the same target once more: the original succeeds.
+            return Ok(());
+        }
         own.core.bind(&named.core)?;
         own.send_max = named.send_max;
         // SAFETY: the public part of a live object.

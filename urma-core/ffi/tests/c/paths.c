@@ -294,7 +294,10 @@ static void bindings(urma_device_t *dev)
     active.tp_handle = 0;
     CHECK(urma_bind_jetty_ex(here.jetty, target, &active) == URMA_SUCCESS);
     CHECK(here.jetty->remote_jetty == target && urma_get_tpn(here.jetty) >= 0);
-    CHECK(urma_bind_jetty_ex(here.jetty, target, &active) == URMA_EEXIST);
+    CHECK(urma_bind_jetty_ex(here.jetty, target, &active) == URMA_SUCCESS); /* the same one */
+    urma_target_jetty_t *other = end_import_jetty(&here, &peer);
+    CHECK(urma_bind_jetty_ex(here.jetty, other, &active) == URMA_EEXIST);
+    CHECK(here.jetty->remote_jetty == target);
     CHECK(urma_unbind_jetty(here.jetty) == URMA_SUCCESS);
 
     urma_notifier_t *notifier = urma_create_notifier(here.ctx);
@@ -303,7 +306,7 @@ static void bindings(urma_device_t *dev)
     CHECK(urma_wait_notify(notifier, 1, &notice, 60000) == 1);
     CHECK(notice.type == URMA_BIND_JETTY_NOTIFY && notice.status == URMA_SUCCESS);
     CHECK(notice.jetty == here.jetty && notice.user_ctx == 0x88);
-    CHECK(urma_bind_jetty_async(notifier, here.jetty, target, 0x89, 1000) == URMA_SUCCESS);
+    CHECK(urma_bind_jetty_async(notifier, here.jetty, other, 0x89, 1000) == URMA_SUCCESS);
     CHECK(urma_wait_notify(notifier, 1, &notice, 60000) == 1 && notice.status == URMA_EEXIST);
     CHECK(urma_unbind_jetty_async(here.jetty) == URMA_SUCCESS);
     CHECK(here.jetty->remote_jetty == NULL);
@@ -312,6 +315,7 @@ static void bindings(urma_device_t *dev)
     CHECK(urma_delete_notifier(notifier) == URMA_SUCCESS);
     CHECK(pthread_join(waiter, &result) == 0 && (intptr_t)result <= 0);
 
+    CHECK(urma_unimport_jetty(other) == URMA_SUCCESS);
     CHECK(urma_unimport_jetty(target) == URMA_SUCCESS);
     end_close(&here);
     end_close(&there);

@@ -24,3 +24,8 @@ fn commands() {
 fn describe() {
     run(&build("describe", "describe", &[]), ALIAS);
 }
+
+#[test]
+fn states() {
+    run(&build("states", "states", &[]), ALIAS);
+}
