@@ -55,8 +55,10 @@ fn run(cli: &Cli) -> Result<(), String> {
             say(&show::show(show, cli.json).map_err(words)?);
             Ok(())
         }
-        Verb::Eid(_) => {
-            say(&show::eids(cli.json).map_err(words)?);
+        Verb::Eid(rest) => {
+            // An option behind `list` is one of its words.
+            let json = cli.json || rest.words.iter().any(|word| word == "--json");
+            say(&show::eids(json).map_err(words)?);
             Ok(())
         }
         Verb::ShowStats(node) => {

@@ -63,6 +63,8 @@ fn nodes_and_their_objects_are_shown() {
     let whole = text(&["show", "dev", &eid, "--whole"]);
     assert!(whole.contains("capability max_jetty") && whole.contains("process"), "{whole}");
     assert!(text(&["eid"]).contains(&eid));
+    let listed = document(&["eid", "list", "--json"]).to_string();
+    assert!(listed.contains(&eid), "{listed}");
 }
 
 #[test]

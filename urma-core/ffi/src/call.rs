@@ -26,6 +26,7 @@ impl Code {
     pub(crate) const EAGAIN: Self = Self(libc::EAGAIN);
     pub(crate) const ENOMEM: Self = Self(libc::ENOMEM);
     pub(crate) const EEXIST: Self = Self(libc::EEXIST);
+    pub(crate) const EINTR: Self = Self(libc::EINTR);
     pub(crate) const EIO: Self = Self(libc::EIO);
     pub(crate) const EFAULT: Self = Self(libc::EFAULT);
     pub(crate) const ENODEV: Self = Self(libc::ENODEV);

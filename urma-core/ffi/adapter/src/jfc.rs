@@ -71,7 +71,14 @@ impl JfceControl for Jfce {
         });
         // SAFETY: an array of `room` places.
         let count = unsafe { urma_wait_jfc(self.ptr.0, room, ms, jfcs.as_mut_ptr()) };
-        let count = usize::try_from(count).map_err(|_| value::last())?;
+        let count = match usize::try_from(count) {
+            Ok(count) => count,
+            Err(_) if value::was_interrupted() => 0,
+            Err(_) => return Err(value::last()),
+        };
+        if count == 0 {
+            return Ok(0);
+        }
         for (place, jfc) in out.iter_mut().zip(&jfcs[..count]) {
             // SAFETY: a queue that the library named; memory of objects stays mapped.
             *place = unsafe { (**jfc).jfc_id.id };

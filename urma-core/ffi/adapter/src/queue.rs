@@ -276,6 +276,11 @@ impl QueueControl for Control {
     }
 
     fn flush(&self, out: &mut [Completion]) -> Result<usize, Status> {
+        // C flushes what is in the error state already.
+        self.modify(JettyState::Error).or_else(|status| match status {
+            Status::Invalid => Ok(()),
+            status => Err(status),
+        })?;
         let which = self.which;
         jfc::take(out, |room| {
             let count = c_int::try_from(room.len()).unwrap_or(0);
@@ -298,6 +303,10 @@ impl QueueControl for Control {
             Which::Jfs(jfs) => done(unsafe { urma_delete_jfs(jfs.0) })?,
             Which::Jfr(jfr) => delete_jfr(&self.shared, jfr, self.number)?,
             Which::Jetty(jetty, own) => {
+                // C deletes no jetty that is bound.
+                // SAFETY: as above.
+                let was_bound = done(unsafe { urma_unbind_jetty(jetty.0) });
+                tracing::trace!(?was_bound, "a jetty is to be deleted");
                 // SAFETY: as above.
                 done(unsafe { urma_delete_jetty(jetty.0) })?;
                 if let Some(jfr) = own {

@@ -49,6 +49,11 @@ pub(crate) fn last() -> Status {
     status(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
+/// Whether `errno` says that a signal ended the wait.
+pub(crate) fn was_interrupted() -> bool {
+    std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
+}
+
 /// The status with this number; EIO is how `errno` says `URMA_FAIL`.
 pub(crate) fn status(code: c_int) -> Status {
     const ALL: [Status; 10] = [

@@ -19,7 +19,7 @@ use crate::{
     call::{self, Answer, Code, object},
     face::{
         dispatch::{Homed, home, ops, release},
-        jfc, members,
+        jetty, jfc, members,
     },
     slab::Kind,
     udma::kind,
@@ -39,6 +39,14 @@ pub(super) trait Listed: Kind<Public: Homed> {
     /// The table of a live context.
     unsafe fn operation(ops: NonNull<urma_ops_t>) -> Option<Delete<Self::Public>>;
 
+    /// What forbids deleting an object, whoever provides it.
+    ///
+    /// # Errors
+    /// The status of the refusal.
+    fn check(_of: NonNull<Self::Public>) -> Answer {
+        Ok(())
+    }
+
     /// Read before the object is gone.
     fn held(of: NonNull<Self::Public>) -> Self::Held;
 
@@ -47,7 +55,7 @@ pub(super) trait Listed: Kind<Public: Homed> {
 }
 
 macro_rules! listed {
-    ($kind:ident, $op:ident, $held:ty, $read:expr, $let_go:expr) => {
+    ($kind:ident, $op:ident, $held:ty, $read:expr, $let_go:expr $(, $check:expr)?) => {
         impl Listed for kind::$kind {
             type Held = $held;
 
@@ -55,6 +63,10 @@ macro_rules! listed {
                 // SAFETY: the caller's promise.
                 unsafe { (*ops.as_ptr()).$op }
             }
+
+            $(fn check(of: NonNull<Self::Public>) -> Answer {
+                $check(of)
+            })?
 
             fn held(of: NonNull<Self::Public>) -> $held {
                 let read: fn(NonNull<Self::Public>) -> $held = $read;
@@ -72,9 +84,14 @@ macro_rules! listed {
 listed!(Jfs, delete_jfs_batch, (), |_: NonNull<urma_jfs_t>| (), |_, ()| ());
 listed!(Jfr, delete_jfr_batch, (), |_: NonNull<urma_jfr_t>| (), |_, ()| ());
 listed!(Jfc, delete_jfc_batch, *mut urma_jfce_t, channel, |_, jfce| jfc::leave(jfce));
-listed!(Jetty, delete_jetty_batch, *mut urma_jetty_grp_t, group, |gone, group| {
-    members::remove(group, gone);
-});
+listed!(
+    Jetty,
+    delete_jetty_batch,
+    *mut urma_jetty_grp_t,
+    group,
+    |gone, group| members::remove(group, gone),
+    jetty::unbound
+);
 
 fn channel(jfc: NonNull<urma_jfc_t>) -> *mut urma_jfce_t {
     // SAFETY: a live queue.
@@ -97,12 +114,14 @@ struct Known<K: Listed> {
 impl<K: Listed> Known<K> {
     fn of(object: *mut K::Public) -> Answer<Self> {
         let object = self::object::<K>(object)?;
+        K::check(object)?;
         let ctx = home(object);
         Ok(Self { object, ctx, ops: ops(ctx)?, held: K::held(object) })
     }
 }
 
-/// Deletes in order, stops at the first that is refused, and names it.
+/// Deletes in order, and names the first that was not deleted: where one of them may not be, all are
+/// left; else the one that a provider refused.
 ///
 /// # Errors
 /// EINVAL: a null array or place, less than one, an object that is none, is named twice, or whose
@@ -119,12 +138,10 @@ pub(super) unsafe fn each<K: Listed>(
     let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
     // SAFETY: the caller's array.
     let objects = unsafe { core::slice::from_raw_parts(list.as_ptr(), count) };
-    let mut seen = BTreeSet::new();
-    let mut known: Vec<Known<K>> = objects
-        .iter()
-        .map_while(|of| Known::of(*of).ok())
-        .take_while(|of| seen.insert(of.object))
-        .collect();
+    let mut known = all::<K>(objects).inspect_err(|_| {
+        // SAFETY: the caller's place.
+        unsafe { bad.write(objects[0]) };
+    })?;
     let mut done = 0;
     while !known.is_empty() {
         let ops = known[0].ops;
@@ -140,12 +157,17 @@ pub(super) unsafe fn each<K: Listed>(
             return Err(code);
         }
     }
-    if done == count {
-        return Ok(());
-    }
-    // SAFETY: the caller's place.
-    unsafe { bad.write(objects[done]) };
-    Err(Code::EINVAL)
+    Ok(())
+}
+
+/// Looks at every object before the first is deleted.
+fn all<K: Listed>(objects: &[*mut K::Public]) -> Answer<Vec<Known<K>>> {
+    let mut seen = BTreeSet::new();
+    let one = |of: &*mut K::Public| {
+        let known = Known::of(*of)?;
+        if seen.insert(known.object) { Ok(known) } else { Err(Code::EINVAL) }
+    };
+    objects.iter().map(one).collect()
 }
 
 /// Has the provider delete the objects of `run`, which lie at `list`; how many are gone.

@@ -164,7 +164,7 @@ pub unsafe extern "C" fn urma_send(
     unsafe { urma_post_jfs_wr(jfs, &raw mut wr, &raw mut bad) }
 }
 
-/// Posts one receive of up to `len` bytes at `buf`.
+/// Posts one receive of up to `len` bytes at `buf`. `URMA_FAIL`: nowhere.
 pub unsafe extern "C" fn urma_recv(
     jfr: *mut urma_jfr_t,
     recv_tseg: *mut urma_target_seg_t,
@@ -172,6 +172,9 @@ pub unsafe extern "C" fn urma_recv(
     len: u32,
     user_ctx: u64,
 ) -> urma_status_t {
+    if buf == 0 && !jfr.is_null() && !recv_tseg.is_null() {
+        return Code::FAIL.status();
+    }
     let mut to = piece(buf, len, recv_tseg);
     let next = core::ptr::null_mut();
     let mut wr = urma_jfr_wr_t { src: list(&mut to), user_ctx, next };

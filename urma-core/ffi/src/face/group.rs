@@ -12,7 +12,7 @@ use crate::{
     udma::kind,
 };
 
-/// A group: one name for several jetties, which join it when they are created.
+/// A group: one name for several RM jetties of its token, which join it when they are created.
 pub unsafe extern "C" fn urma_create_jetty_grp(
     ctx: *mut urma_context_t,
     cfg: *mut urma_jetty_grp_cfg_t,
@@ -20,7 +20,11 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
         let create = op!(ctx.as_ptr(), create_jetty_grp);
-        call::place(cfg)?;
+        // SAFETY: the caller's configuration.
+        let of = unsafe { call::value(cfg) }?;
+        if !of.name.contains(&0) {
+            return Err(Code::EINVAL);
+        }
         // SAFETY: a live context, and the caller's configuration.
         let group = made(unsafe { create(ctx.as_ptr(), cfg) })?;
         retain(ctx);
@@ -33,13 +37,17 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
     })
 }
 
-/// Deletes a group. `URMA_EAGAIN`: it has members.
+/// Deletes a group. `URMA_ENOPERM`: it has members.
 pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t) -> urma_status_t {
     call::status(|| {
         let group = object::<kind::Group>(jetty_grp)?;
         let ctx = home(group);
         let delete = op!(ctx, delete_jetty_grp);
         // SAFETY: a live group.
+        if unsafe { (*group.as_ptr()).jetty_cnt } != 0 {
+            return Err(Code::ENOPERM);
+        }
+        // SAFETY: as above.
         let list = unsafe { (*group.as_ptr()).jetty_list };
         // SAFETY: as above.
         Code::from_c(unsafe { delete(group.as_ptr()) })?;

@@ -6,8 +6,9 @@ use core::{ffi::c_int, ptr::NonNull};
 
 use crate::{
     abi::{
-        URMA_JETTY, URMA_TM_UM, URMA_UTP, urma_context_t, urma_cr_t, urma_device_cap_t,
-        urma_jetty_attr_t, urma_jetty_cfg_t, urma_jetty_t, urma_rjetty_t, urma_status_t,
+        URMA_JETTY, URMA_TM_RC, URMA_TM_RM, URMA_TM_UM, URMA_UTP, urma_context_t, urma_cr_t,
+        urma_device_cap_t, urma_jetty_attr_t, urma_jetty_cfg_t, urma_jetty_grp_t, urma_jetty_t,
+        urma_jfr_cfg_t, urma_rjetty_t, urma_status_t,
     },
     call::{self, Answer, Code, made, object},
     face::{
@@ -52,14 +53,29 @@ pub(super) fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Ans
     if !shared.jfc.is_null() {
         object::<kind::Jfc>(shared.jfc)?;
     }
-    if !cfg.jetty_grp.is_null() {
-        object::<kind::Group>(cfg.jetty_grp)?;
-    }
     // SAFETY: a live queue.
     let recv = unsafe { (*jfr.as_ptr()).jfr_cfg };
+    if !cfg.jetty_grp.is_null() {
+        joins(object::<kind::Group>(cfg.jetty_grp)?, &recv, caps)?;
+    }
     let is_alike = recv.trans_mode == cfg.jfs_cfg.trans_mode
         && recv.flag.order_type() == cfg.jfs_cfg.flag.order_type();
     if is_alike { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+/// The rules for a jetty of a group: RM, the group's token, and a free place.
+fn joins(
+    group: NonNull<urma_jetty_grp_t>,
+    recv: &urma_jfr_cfg_t,
+    caps: &urma_device_cap_t,
+) -> Answer {
+    // SAFETY: a live group.
+    let of = unsafe { group.as_ref() };
+    let is_alike = recv.trans_mode == URMA_TM_RM
+        && of.cfg.flag.token_policy() == recv.flag.token_policy()
+        && of.cfg.token_value.token == recv.token_value.token;
+    let has_room = of.jetty_cnt < caps.max_jetty_in_jetty_grp;
+    if is_alike && has_room { Ok(()) } else { Err(Code::EINVAL) }
 }
 
 /// Changes the threshold, the state, or both.
@@ -92,10 +108,11 @@ pub unsafe extern "C" fn urma_query_jetty(
     })
 }
 
-/// Deletes a jetty; outstanding requests complete as flushed first.
+/// Deletes a jetty; outstanding requests complete as flushed first. `URMA_ENOPERM`: it is bound.
 pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
+        unbound(jetty)?;
         let ctx = home(jetty);
         let delete = op!(ctx, delete_jetty);
         // SAFETY: a live jetty.
@@ -108,7 +125,15 @@ pub unsafe extern "C" fn urma_delete_jetty(jetty: *mut urma_jetty_t) -> urma_sta
     })
 }
 
-/// Deletes jetties in order; `bad_jetty` names the first that is refused.
+/// A jetty with a target is not deleted.
+pub(super) fn unbound(jetty: NonNull<urma_jetty_t>) -> Answer {
+    // SAFETY: a live jetty.
+    let of = unsafe { jetty.as_ref() };
+    let is_bound = of.jetty_cfg.jfs_cfg.trans_mode == URMA_TM_RC && !of.remote_jetty.is_null();
+    if is_bound { Err(Code::ENOPERM) } else { Ok(()) }
+}
+
+/// Deletes jetties in order; `bad_jetty` names the first that was not deleted.
 pub unsafe extern "C" fn urma_delete_jetty_batch(
     jetty_arr: *mut *mut urma_jetty_t,
     jetty_num: c_int,
@@ -118,7 +143,8 @@ pub unsafe extern "C" fn urma_delete_jetty_batch(
     call::status(|| unsafe { batch::each::<kind::Jetty>(jetty_arr, jetty_num, bad_jetty) })
 }
 
-/// Takes completions of the jetty, flushed ones too; how many, or the negative status.
+/// Takes completions of a jetty in the error state, flushed ones too: 1 to its depth of them. How
+/// many, or the negative status.
 pub unsafe extern "C" fn urma_flush_jetty(
     jetty: *mut urma_jetty_t,
     cr_cnt: c_int,
@@ -127,9 +153,8 @@ pub unsafe extern "C" fn urma_flush_jetty(
     call::negative(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
         call::place(cr)?;
-        if cr_cnt < 0 {
-            return Err(Code::EINVAL);
-        }
+        // SAFETY: a live jetty.
+        jfs::flushable(cr_cnt, unsafe { &(*jetty.as_ptr()).jetty_cfg.jfs_cfg })?;
         let flush = op!(home(jetty), flush_jetty);
         // SAFETY: a live jetty, and the caller's array.
         Ok(unsafe { flush(jetty.as_ptr(), cr_cnt, cr) })

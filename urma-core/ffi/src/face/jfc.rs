@@ -105,7 +105,7 @@ pub(super) fn leave(jfce: *mut urma_jfce_t) {
     }
 }
 
-/// Deletes queues of one context in order; `bad_jfc` names the first that is refused.
+/// Deletes queues in order; `bad_jfc` names the first that was not deleted.
 pub unsafe extern "C" fn urma_delete_jfc_batch(
     jfc_arr: *mut *mut urma_jfc_t,
     jfc_num: c_int,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn urma_rearm_jfc(
 }
 
 /// Takes events: the queues that have some, up to `jfc_cnt`. Waits `time_out` milliseconds; below 0,
-/// until one comes or the channel is deleted. -1 with `errno`.
+/// until one comes or the channel is deleted. -1 with `errno`; EINTR: a signal came first.
 pub unsafe extern "C" fn urma_wait_jfc(
     jfce: *mut urma_jfce_t,
     jfc_cnt: u32,

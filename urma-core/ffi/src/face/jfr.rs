@@ -96,7 +96,7 @@ pub unsafe extern "C" fn urma_delete_jfr(jfr: *mut urma_jfr_t) -> urma_status_t 
     })
 }
 
-/// Deletes queues in order; `bad_jfr` names the first that is refused.
+/// Deletes queues in order; `bad_jfr` names the first that was not deleted.
 pub unsafe extern "C" fn urma_delete_jfr_batch(
     jfr_arr: *mut *mut urma_jfr_t,
     jfr_num: c_int,

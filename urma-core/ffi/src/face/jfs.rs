@@ -97,7 +97,7 @@ pub unsafe extern "C" fn urma_delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_t 
     })
 }
 
-/// Deletes queues in order; `bad_jfs` names the first that is refused.
+/// Deletes queues in order; `bad_jfs` names the first that was not deleted.
 pub unsafe extern "C" fn urma_delete_jfs_batch(
     jfs_arr: *mut *mut urma_jfs_t,
     jfs_num: c_int,
@@ -107,7 +107,8 @@ pub unsafe extern "C" fn urma_delete_jfs_batch(
     call::status(|| unsafe { batch::each::<kind::Jfs>(jfs_arr, jfs_num, bad_jfs) })
 }
 
-/// Takes completions of the queue, flushed ones too; how many, or the negative status.
+/// Takes completions of a queue in the error state, flushed ones too: 1 to its depth of them. How
+/// many, or the negative status.
 pub unsafe extern "C" fn urma_flush_jfs(
     jfs: *mut urma_jfs_t,
     cr_cnt: c_int,
@@ -116,11 +117,16 @@ pub unsafe extern "C" fn urma_flush_jfs(
     call::negative(|| {
         let jfs = object::<kind::Jfs>(jfs)?;
         call::place(cr)?;
-        if cr_cnt < 0 {
-            return Err(Code::EINVAL);
-        }
+        // SAFETY: a live queue.
+        flushable(cr_cnt, unsafe { &(*jfs.as_ptr()).jfs_cfg })?;
         let flush = op!(home(jfs), flush_jfs);
         // SAFETY: a live queue, and the caller's array.
         Ok(unsafe { flush(jfs.as_ptr(), cr_cnt, cr) })
     })
+}
+
+/// Whether a queue may be asked for so many flushed completions: one to its depth.
+pub(super) fn flushable(count: c_int, cfg: &urma_jfs_cfg_t) -> Answer {
+    let is_fit = u32::try_from(count).is_ok_and(|count| (1..=cfg.depth).contains(&count));
+    if is_fit { Ok(()) } else { Err(Code::EINVAL) }
 }

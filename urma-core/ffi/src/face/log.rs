@@ -45,18 +45,15 @@ pub unsafe extern "C" fn urma_log_set_level(level: urma_vlog_level_t) {
     log::set_level(level);
 }
 
-/// The tag of this thread; empty at first.
+/// The tag of this thread; `-` at first.
 pub unsafe extern "C" fn urma_log_get_thread_tag() -> *const c_char {
     log::tag()
 }
 
-/// The tag goes in front of each line of this thread; NULL takes it away, and 63 bytes are kept.
+/// The tag goes in front of each line of this thread. NULL and more than 63 bytes change nothing.
 pub unsafe extern "C" fn urma_log_set_thread_tag(tag: *const c_char) {
-    let text = if tag.is_null() {
-        c""
-    } else {
+    if !tag.is_null() {
         // SAFETY: a C string of the caller's.
-        unsafe { CStr::from_ptr(tag) }
-    };
-    log::set_tag(text);
+        log::set_tag(unsafe { CStr::from_ptr(tag) });
+    }
 }

@@ -132,7 +132,8 @@ pub unsafe extern "C" fn urma_ack_notify(
 }
 
 /// Imports a jetty or group without waiting for its node. The target may be used when a notice says
-/// that it exists; `timeout` milliseconds, 0 for the device's own limit.
+/// that it exists; `timeout` milliseconds, 0 for the device's own limit. A token must be given, of
+/// whatever policy.
 pub unsafe extern "C" fn urma_import_jetty_async(
     notifier: *mut urma_notifier_t,
     rjetty: *const urma_rjetty_t,
@@ -144,6 +145,7 @@ pub unsafe extern "C" fn urma_import_jetty_async(
         let notifier = object::<kind::Notifier>(notifier)?;
         let ctx = home(notifier);
         let import = op!(ctx, import_jetty_async);
+        call::place(token_value.cast_mut())?;
         // SAFETY: the caller's description.
         let of = unsafe { call::value(rjetty) }?;
         check(of.trans_mode, of.tp_type, of.flag, token_value)?;

@@ -15,7 +15,7 @@ use crate::{
     call::{self, Answer, Code, made, object},
     face::{
         describe, device,
-        dispatch::{drop_one, home, op, release, retain},
+        dispatch::{home, op, release, retain},
         token::{self, urma_alloc_token_id},
     },
     udma::kind,
@@ -111,8 +111,11 @@ pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t)
 /// A segment less under a token id; one that came with the segment goes with it.
 fn let_go(token_id: *mut urma_token_id_t, is_own: bool) {
     let Ok(token) = object::<kind::TokenId>(token_id) else { return };
-    // SAFETY: a live token id.
-    drop_one(unsafe { &(*token.as_ptr()).r#ref });
+    let less = |count: u64| count.checked_sub(1);
+    // SAFETY: a live token id, which counts its segments and not itself.
+    let users = unsafe { &(*token.as_ptr()).r#ref };
+    // Nothing to do when a program wrote that there are none.
+    let _ = users.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     if is_own && token::free(token_id).is_err() {
         tracing::warn!(target: "urma", "the token id of a segment was not freed");
     }

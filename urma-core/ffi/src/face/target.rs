@@ -122,13 +122,18 @@ pub unsafe extern "C" fn urma_unimport_jfr(target_jfr: *mut urma_target_jetty_t)
 }
 
 /// Whether queue and target are of `mode`, the target's as its public part says.
-fn both_of(mode: u32, queue: u32, target: NonNull<urma_target_jetty_t>) -> Answer {
+fn both_of(mode: u32, queue: u32, target: NonNull<urma_target_jetty_t>) -> bool {
     // SAFETY: a live target.
     let of_target = unsafe { (*target.as_ptr()).trans_mode };
-    if queue == mode && of_target == mode { Ok(()) } else { Err(Code::ENOPERM) }
+    queue == mode && of_target == mode
 }
 
-/// Says that requests of an RM queue to the target will come. `URMA_ENOPERM`: not RM on both sides.
+/// Advice is for RM.
+fn advisable(queue: u32, target: NonNull<urma_target_jetty_t>) -> Answer {
+    if both_of(URMA_TM_RM, queue, target) { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+/// Says that requests of an RM queue to the target will come. `URMA_EINVAL`: not RM on both sides.
 pub unsafe extern "C" fn urma_advise_jfr(
     jfs: *mut urma_jfs_t,
     tjfr: *mut urma_target_jetty_t,
@@ -137,7 +142,7 @@ pub unsafe extern "C" fn urma_advise_jfr(
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
         let advise = op!(home(jfs), advise_jfr);
         // SAFETY: a live queue.
-        both_of(URMA_TM_RM, unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
+        advisable(unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { advise(jfs.as_ptr(), target.as_ptr()) })
     })
@@ -152,13 +157,13 @@ pub unsafe extern "C" fn urma_unadvise_jfr(
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
         let unadvise = op!(home(jfs), unadvise_jfr);
         // SAFETY: a live queue.
-        both_of(URMA_TM_RM, unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
+        advisable(unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { unadvise(jfs.as_ptr(), target.as_ptr()) })
     })
 }
 
-/// Says that requests of an RM jetty to the target will come. `URMA_ENOPERM`: not RM on both sides.
+/// Says that requests of an RM jetty to the target will come. `URMA_EINVAL`: not RM on both sides.
 pub unsafe extern "C" fn urma_advise_jetty(
     jetty: *mut urma_jetty_t,
     tjetty: *mut urma_target_jetty_t,
@@ -166,7 +171,7 @@ pub unsafe extern "C" fn urma_advise_jetty(
     call::status(|| {
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
         let advise = op!(home(jetty), advise_jetty);
-        both_of(URMA_TM_RM, mode_of(jetty), target)?;
+        advisable(mode_of(jetty), target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { advise(jetty.as_ptr(), target.as_ptr()) })
     })
@@ -180,7 +185,7 @@ pub unsafe extern "C" fn urma_unadvise_jetty(
     call::status(|| {
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
         let unadvise = op!(home(jetty), unadvise_jetty);
-        both_of(URMA_TM_RM, mode_of(jetty), target)?;
+        advisable(mode_of(jetty), target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { unadvise(jetty.as_ptr(), target.as_ptr()) })
     })
@@ -219,7 +224,9 @@ pub(super) fn bindable(
     jetty: NonNull<urma_jetty_t>,
     target: NonNull<urma_target_jetty_t>,
 ) -> Answer {
-    both_of(URMA_TM_RC, mode_of(jetty), target)?;
+    if !both_of(URMA_TM_RC, mode_of(jetty), target) {
+        return Err(Code::ENOPERM);
+    }
     // SAFETY: a live jetty.
     let here = unsafe { (*jetty.as_ptr()).jetty_cfg.jfs_cfg.flag }.order_type();
     // SAFETY: a live target.

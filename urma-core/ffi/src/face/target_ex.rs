@@ -19,7 +19,8 @@ use crate::{
     udma::kind,
 };
 
-/// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice.
+/// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice. A token must
+/// be given, of whatever policy.
 pub unsafe extern "C" fn urma_import_jetty_ex(
     ctx: *mut urma_context_t,
     rjetty: *mut urma_rjetty_t,
@@ -30,6 +31,7 @@ pub unsafe extern "C" fn urma_import_jetty_ex(
         let ctx = object::<kind::Context>(ctx)?;
         let import = op!(ctx.as_ptr(), import_jetty_ex);
         call::place(cfg)?;
+        call::place(token_value)?;
         // SAFETY: the caller's description.
         let of = unsafe { call::value(rjetty) }?;
         check(of.trans_mode, of.tp_type, of.flag, token_value)?;
@@ -40,7 +42,8 @@ pub unsafe extern "C" fn urma_import_jetty_ex(
     })
 }
 
-/// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice.
+/// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice. A token must be given,
+/// of whatever policy.
 pub unsafe extern "C" fn urma_import_jfr_ex(
     ctx: *mut urma_context_t,
     rjfr: *mut urma_rjfr_t,
@@ -51,6 +54,7 @@ pub unsafe extern "C" fn urma_import_jfr_ex(
         let ctx = object::<kind::Context>(ctx)?;
         let import = op!(ctx.as_ptr(), import_jfr_ex);
         call::place(cfg)?;
+        call::place(token_value)?;
         // SAFETY: the caller's description.
         let of = unsafe { call::value(rjfr) }?;
         check(of.trans_mode, of.tp_type, of.flag, token_value)?;

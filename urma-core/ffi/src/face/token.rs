@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
     call::{self, Answer, Code, made, object},
-    face::dispatch::{home, op, release, retain, users},
+    face::dispatch::{home, op, release, retain},
     udma::kind,
 };
 
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut u
         // SAFETY: a live context.
         let token = made(unsafe { alloc(context.as_ptr()) })?;
         // SAFETY: a new object of the provider.
-        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(1, Ordering::Release);
+        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(0, Ordering::Release);
         retain(context);
         Ok(token.as_ptr())
     })
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
         // SAFETY: a live context.
         let token = made(unsafe { alloc(context.as_ptr(), flag) })?;
         // SAFETY: a new object of the provider.
-        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(1, Ordering::Release);
+        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(0, Ordering::Release);
         retain(context);
         Ok(token.as_ptr())
     })
@@ -53,7 +53,7 @@ pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
     let ctx = home(token);
     let free = op!(ctx, free_token_id);
     // SAFETY: a live token id.
-    if users(unsafe { &(*token.as_ptr()).r#ref }) != 0 {
+    if unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.load(Ordering::Acquire) != 0 {
         return Err(Code::EINVAL);
     }
     // SAFETY: a live token id.

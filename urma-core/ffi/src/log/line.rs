@@ -15,17 +15,27 @@ const LINE_LEN: usize = 1024;
 /// Bytes of a tag, with the zero byte at its end.
 const TAG_LEN: usize = 64;
 
+/// The tag of a thread that has set none.
+const NO_TAG: [c_char; TAG_LEN] = {
+    let mut tag = [0; TAG_LEN];
+    tag[0] = b'-'.cast_signed();
+    tag
+};
+
 std::thread_local! {
-    static TAG: RefCell<[c_char; TAG_LEN]> = const { RefCell::new([0; TAG_LEN]) };
+    static TAG: RefCell<[c_char; TAG_LEN]> = const { RefCell::new(NO_TAG) };
 }
 
-/// The tag of this thread: an address that stays as long as the thread. Empty at first.
+/// The tag of this thread: an address that stays as long as the thread. `-` at first.
 pub(crate) fn tag() -> *const c_char {
     TAG.with(|tag| tag.as_ptr().cast_const().cast())
 }
 
-/// Sets the tag; what is longer than 63 bytes is cut.
+/// Sets the tag; one of more than 63 bytes is none.
 pub(crate) fn set_tag(to: &CStr) {
+    if to.to_bytes().len() >= TAG_LEN {
+        return;
+    }
     TAG.with_borrow_mut(|tag| {
         *tag = [0; TAG_LEN];
         for (place, byte) in tag.iter_mut().take(TAG_LEN - 1).zip(to.to_bytes()) {
@@ -41,12 +51,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Empty but for the thread's tag.
+    /// Empty but for the thread's tag, when it has set one.
     pub(super) fn new() -> Self {
         let mut line = Self { bytes: [0; LINE_LEN], len: 0 };
         TAG.with_borrow(|tag| {
             let used = tag.iter().take_while(|byte| **byte != 0);
-            if tag[0] != 0 {
+            if tag[0] != 0 && *tag != NO_TAG {
                 line.push(b'[');
                 used.for_each(|byte| line.push(byte.cast_unsigned()));
                 line.push(b']');

@@ -34,6 +34,12 @@ fn parse(text: &str) -> Option<u32> {
     const NAMES: [&str; 8] =
         ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
     let text = text.trim().to_ascii_lowercase();
+    // The original's names for two of them.
+    let text = match text.as_str() {
+        "fatal" => "crit",
+        "error" => "err",
+        text => text,
+    };
     let by_name = NAMES.iter().position(|name| *name == text);
     let number =
         by_name.and_then(|index| u32::try_from(index).ok()).or_else(|| text.parse().ok())?;

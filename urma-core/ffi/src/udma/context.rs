@@ -11,7 +11,7 @@ use std::{
 
 use core::ffi::c_int;
 
-use urma_core::Context;
+use urma_core::{Context, Status};
 
 use crate::{
     abi::{urma_context_t, urma_device_t, urma_status_t},
@@ -160,7 +160,11 @@ pub(crate) unsafe extern "C" fn create_context(
     call::pointer(|| {
         let device = ours::<kind::Device>(dev)?;
         let hardware = hardware_of(device)?;
-        let core = hardware.device()?.open(eid_index)?;
+        let core = hardware.device()?.open(eid_index).map_err(|status| match status {
+            // There is no EID at this index.
+            Status::Invalid => Code::EIO,
+            status => status.into(),
+        })?;
         let fresh = Fresh::<kind::Context>::take().ok_or(Code::ENOMEM)?;
         let owner = fresh.as_owner();
         let mut public: urma_context_t = zeroed();

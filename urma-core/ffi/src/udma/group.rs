@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -
     call::status(|| {
         delete::<kind::Group>(group, |own| {
             let GroupOwn { core, ctx } =
-                Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
+                Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::ENOPERM)))?;
             let number = core.id().id;
             let name = ctx.names().groups.remove(&number);
             core.delete().map_err(|refused| {

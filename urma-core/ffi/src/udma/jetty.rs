@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv};
+use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv, JettyState};
 
 use crate::{
     abi::{
@@ -224,6 +224,10 @@ pub(crate) unsafe extern "C" fn flush_jetty(
 ) -> c_int {
     call::negative(|| {
         let mut own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
+        if own.core.query()?.state != JettyState::Error {
+            // Its requests go on: there is nothing to take.
+            return Ok(0);
+        }
         // SAFETY: the caller's array of `cr_cnt` records.
         unsafe { jfs::flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
     })

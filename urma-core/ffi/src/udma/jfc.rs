@@ -141,14 +141,28 @@ pub(crate) unsafe extern "C" fn ack_jfc(
 ) {
     call::nothing(|| {
         let (list, counts) = (call::place(jfc)?, call::place(nevents)?);
+        let mut answer = Ok(());
         for index in 0..usize::try_from(jfc_cnt).map_err(|_| Code::EINVAL)? {
             // SAFETY: both arrays have `jfc_cnt` elements.
             let (jfc, count) = (unsafe { list.add(index) }, unsafe { counts.add(index) });
             // SAFETY: as above.
             let (jfc, count) = (unsafe { jfc.read() }, unsafe { count.read() });
-            let own = ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?;
-            own.core.ack_events(count)?;
+            if !jfc.is_null() && count != 0 {
+                // One that is wrong does not keep the events of the others.
+                let one = acknowledge(jfc, count);
+                answer = answer.and(one);
+            }
         }
-        Ok(())
+        answer
     });
+}
+
+fn acknowledge(jfc: *mut urma_jfc_t, count: u32) -> Answer {
+    let slot = ours::<kind::Jfc>(jfc)?;
+    let own = slot.lock().ok_or(Code::EINVAL)?;
+    own.core.ack_events(count)?;
+    // SAFETY: the public part of a live object, whose lock is held.
+    let acked = unsafe { &mut (*slot.public()).comp_events_acked };
+    *acked = acked.wrapping_add(count);
+    Ok(())
 }

@@ -14,6 +14,7 @@ use crate::{
     abi::{urma_context_t, urma_device_t, urma_jfc_t, urma_jfce_t, urma_status_t},
     call::{self, Answer, Code, ours},
     convert::zeroed,
+    perf,
     slab::Fresh,
     udma::{
         context::{Ctx, ctx_of, delete},
@@ -103,7 +104,11 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         let own = jfce_of(jfce)?;
         let timeout = u64::try_from(time_out).ok().map(Duration::from_millis);
         let mut numbers = [0; EVENTS_MAX];
+        let start_ns = perf::now_ns();
         let count = own.core.wait(&mut numbers[..room], timeout)?;
+        if count == 0 && is_early(start_ns, timeout) {
+            return Err(Code::EINTR);
+        }
         let mut given = 0;
         for number in &numbers[..count] {
             let Some(slot) = own.ctx.names().jfcs.get(number).copied() else { continue };
@@ -115,4 +120,12 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         }
         c_int::try_from(given).map_err(|_| Code::FAIL)
     })
+}
+
+/// Whether a wait without events ended before its time: a signal came. The device has a clock of its
+/// own: a millisecond is no difference.
+fn is_early(start_ns: u64, timeout: Option<Duration>) -> bool {
+    const SLACK: Duration = Duration::from_millis(1);
+    let gone = Duration::from_nanos(perf::now_ns().saturating_sub(start_ns));
+    timeout.is_none_or(|timeout| gone + SLACK < timeout)
 }

@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Completion, JettyId, Jfs};
+use urma_core::{Completion, JettyId, JettyState, Jfs};
 
 use crate::{
     abi::{
@@ -125,6 +125,10 @@ pub(crate) unsafe extern "C" fn flush_jfs(
 ) -> c_int {
     call::negative(|| {
         let mut own = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
+        if own.core.query()?.state != JettyState::Error {
+            // Its requests go on: there is nothing to take.
+            return Ok(0);
+        }
         // SAFETY: the caller's array of `cr_cnt` records.
         unsafe { flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
     })

@@ -269,6 +269,8 @@ static void single_requests(void)
     CHECK(cr.user_ctx == 3 && cr.completion_len == 32 && there.memory[2031] == 0x11);
     CHECK(urma_send(NULL, tjfr, here.seg, mine, 32, flag, 4) == URMA_EINVAL);
     CHECK(urma_recv(NULL, here.seg, mine, 32, 4) == URMA_EINVAL);
+    CHECK(urma_recv(there.jfr, NULL, theirs, 32, 4) == URMA_EINVAL);
+    CHECK(urma_recv(there.jfr, there.seg, 0, 32, 4) == URMA_FAIL);
     CHECK(urma_unadvise_jfr(jfs, tjfr) == URMA_SUCCESS);
     CHECK(urma_unimport_jfr(tjfr) == URMA_SUCCESS && urma_delete_jfs(jfs) == URMA_SUCCESS);
 }
@@ -282,6 +284,11 @@ static void flushing(void)
     CHECK(urma_flush_jetty(here.jetty, 1, NULL) == -URMA_EINVAL);
     CHECK(urma_flush_jetty(NULL, 1, cr) == -URMA_EINVAL);
     CHECK(urma_flush_jetty(here.jetty, -1, cr) == -URMA_EINVAL);
+    CHECK(urma_flush_jetty(here.jetty, 0, cr) == -URMA_EINVAL);
+    CHECK(urma_flush_jetty(here.jetty, 17, cr) == -URMA_EINVAL); /* more than its depth */
+    CHECK(urma_flush_jetty(here.jetty, 1, cr) == 0); /* it works, and goes on */
+    CHECK(end_post(&here, URMA_OPC_WRITE, target, &src, &dst) == URMA_SUCCESS);
+    CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
     CHECK(urma_poll_jfc(here.jfc, -1, cr) == -1 && urma_poll_jfc(here.jfc, 1, NULL) == -1);
     CHECK(urma_poll_jfc(NULL, 1, cr) == -1 && urma_poll_jfc(here.jfc, 0, cr) == 0);
     CHECK(urma_modify_jetty(here.jetty, &error) == URMA_SUCCESS);

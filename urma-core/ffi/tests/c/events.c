@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "end.h"
 
@@ -53,6 +55,63 @@ static void completion_events(void)
     CHECK(errno == EINVAL);
 }
 
+/* A queue of its own, so that nothing else keeps it. */
+static void unacknowledged(void)
+{
+    urma_jfc_t *got[3] = {0};
+    uint32_t counts[3] = {7, 1, 0};
+    urma_jfc_cfg_t jfc_cfg = {0};
+    urma_jfs_cfg_t cfg = here.jetty->jetty_cfg.jfs_cfg;
+    urma_jfs_wr_t wr = {0}, *bad = NULL;
+
+    jfc_cfg.depth = 8;
+    jfc_cfg.jfce = here.jfce;
+    cfg.jfc = urma_create_jfc(here.ctx, &jfc_cfg);
+    urma_jfs_t *jfs = urma_create_jfs(here.ctx, &cfg);
+    CHECK(cfg.jfc != NULL && jfs != NULL && cfg.jfc->comp_events_acked == 0);
+    CHECK(urma_rearm_jfc(cfg.jfc, false) == URMA_SUCCESS);
+    wr.opcode = URMA_OPC_NOP;
+    wr.flag.bs.complete_enable = 1;
+    wr.tjetty = target;
+    CHECK(urma_post_jfs_wr(jfs, &wr, &bad) == URMA_SUCCESS);
+    CHECK(urma_wait_jfc(here.jfce, 3, 60000, got + 1) == 1 && got[1] == cfg.jfc);
+    CHECK(end_wait(cfg.jfc).status == URMA_CR_SUCCESS);
+    CHECK(urma_delete_jfs(jfs) == URMA_SUCCESS);
+    CHECK(urma_delete_jfc(cfg.jfc) == URMA_EAGAIN); /* at once, and not when somebody acknowledges */
+    got[2] = cfg.jfc;
+    got[0] = here.jfc; /* whose number of events is wrong: the others are acknowledged */
+    urma_ack_jfc(got, counts, 3);
+    CHECK(cfg.jfc->comp_events_acked == 1 && here.jfc->comp_events_acked == 0);
+    CHECK(urma_delete_jfc(cfg.jfc) == URMA_SUCCESS);
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+/* A wait ends after its time, or by a signal, and says which. */
+static void interrupted(void)
+{
+    struct sigaction action;
+    struct timespec start, end;
+    urma_jfc_t *jfc[1];
+
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = on_signal;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    alarm(1);
+    errno = 0;
+    CHECK(urma_wait_jfc(here.jfce, 1, -1, jfc) == -1 && errno == EINTR);
+    alarm(1);
+    errno = 0;
+    CHECK(urma_wait_jfc(here.jfce, 1, 600000, jfc) == -1 && errno == EINTR);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &start) == 0);
+    CHECK(urma_wait_jfc(here.jfce, 1, 300, jfc) == 0);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &end) == 0);
+    CHECK((end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000 >= 299);
+}
+
 static void *one_event(void *ctx)
 {
     static urma_async_event_t event;
@@ -61,7 +120,6 @@ static void *one_event(void *ctx)
 
 static void asynchronous_events(void)
 {
-    urma_jetty_attr_t error = {JETTY_STATE, 0, URMA_JETTY_STATE_ERROR};
     urma_jfr_attr_t limit = {JFR_RX_THRESHOLD, 2, URMA_JFR_STATE_READY};
     urma_jetty_cfg_t cfg = there.jetty->jetty_cfg;
     urma_sge_t src = end_piece(&here, 0, 8);
@@ -69,8 +127,6 @@ static void asynchronous_events(void)
     pthread_t thread;
     void *got = NULL;
 
-    (void)error;
-    (void)cfg;
     CHECK(urma_get_async_event(NULL, &event) == URMA_EINVAL);
     CHECK(urma_get_async_event(here.ctx, NULL) == URMA_EINVAL);
     CHECK(fcntl(here.ctx->async_fd, F_SETFL, O_NONBLOCK) == 0);
@@ -91,6 +147,9 @@ static void asynchronous_events(void)
     CHECK(event.urma_ctx == there.ctx && !readable(there.ctx->async_fd));
     CHECK(!readable(here.ctx->async_fd));
     CHECK(there.jfr->async_events_acked == 0);
+    CHECK(urma_delete_jetty(there.jetty) == URMA_SUCCESS);
+    CHECK(urma_delete_jfr(there.jfr) == URMA_EAGAIN);
+    CHECK((there.jetty = urma_create_jetty(there.ctx, &cfg)) != NULL);
     urma_ack_async_event(&event);
     CHECK(there.jfr->async_events_acked == 1);
     urma_ack_async_event(NULL);
@@ -132,12 +191,15 @@ static void logging(void)
     CHECK(urma_register_loc_log_func(NULL) == URMA_EINVAL);
 #endif
     CHECK(urma_register_log_func(on_line) == URMA_SUCCESS);
+    CHECK(strcmp(urma_log_get_thread_tag(), "-") == 0);
     urma_log_set_thread_tag("mine");
     CHECK(strcmp(urma_log_get_thread_tag(), "mine") == 0);
     CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1);
     CHECK(strncmp(last, "[mine] ", 7) == 0 && strstr(last, "ceqn") != NULL);
-    urma_log_set_thread_tag(NULL);
-    CHECK(urma_log_get_thread_tag()[0] == 0);
+    urma_log_set_thread_tag(NULL); /* no tag, and no change */
+    urma_log_set_thread_tag("0123456789012345678901234567890123456789012345678901234567890123");
+    CHECK(strcmp(urma_log_get_thread_tag(), "mine") == 0);
+    urma_log_set_thread_tag("-");
     urma_log_set_level(URMA_VLOG_LEVEL_ERR);
     CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1);
 #if URMA_ABI_PROFILE == URMA_ABI_26_06
@@ -159,6 +221,8 @@ int main(void)
     target = end_import_jetty(&here, &peer);
     logging();
     completion_events();
+    unacknowledged();
+    interrupted();
     asynchronous_events();
     CHECK(urma_unimport_jetty(target) == URMA_SUCCESS);
     end_close(&here);

@@ -54,7 +54,7 @@ static void lookups(void)
     CHECK(list != NULL && count >= 1 && list[0].eid_index == 0);
     CHECK(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_UB) == dev);
     REFUSED(urma_get_device_by_eid(list[0].eid, URMA_TRANSPORT_MAX), ENODEV);
-    REFUSED(urma_create_context(dev, count), EINVAL);
+    REFUSED(urma_create_context(dev, count), EIO);
     CHECK(urma_query_device(dev, &attr) == URMA_SUCCESS);
     CHECK(attr.dev_cap.max_jfc_depth >= 64 && attr.dev_cap.max_jfs_sge >= 2 && attr.port_cnt >= 1);
     CHECK(attr.dev_cap.max_read_size != 0 && attr.dev_cap.max_write_size != 0);

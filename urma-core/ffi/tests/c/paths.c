@@ -94,6 +94,9 @@ static void paths(struct end *here, struct info *peer)
     target = urma_import_jetty_ex(here->ctx, &peer->jetty, &token, &active);
     CHECK(target != NULL && urma_unimport_jetty(target) == URMA_SUCCESS);
     CHECK(urma_import_jetty_ex(here->ctx, &peer->jetty, &token, NULL) == NULL && errno == EINVAL);
+    urma_rjetty_t open = peer->jetty; /* a token must be given all the same */
+    open.flag.bs.token_policy = URMA_TOKEN_NONE;
+    CHECK(urma_import_jetty_ex(here->ctx, &open, NULL, &active) == NULL && errno == EINVAL);
     CHECK(urma_import_jetty_ex(here->ctx, NULL, &token, &active) == NULL && errno == EINVAL);
     CHECK(urma_import_jetty_ex(NULL, &peer->jetty, &token, &active) == NULL && errno == EINVAL);
     CHECK(here->ctx->ref.atomic_cnt == users);
@@ -227,6 +230,9 @@ static void notices(struct end *here, struct info *peer)
     CHECK(urma_import_jetty_async(notifier, &peer->jetty, &token, 1, 60000) != NULL);
     CHECK(poll(&readable, 1, 60000) == 1);
     CHECK(urma_import_jetty_async(notifier, NULL, &token, 1, 0) == NULL && errno == EINVAL);
+    urma_rjetty_t open = peer->jetty;
+    open.flag.bs.token_policy = URMA_TOKEN_NONE;
+    CHECK(urma_import_jetty_async(notifier, &open, NULL, 1, 0) == NULL && errno == EINVAL);
     CHECK(urma_import_jetty_async(NULL, &peer->jetty, &token, 1, 0) == NULL && errno == EINVAL);
     CHECK(urma_delete_notifier(notifier) == URMA_SUCCESS);
     CHECK(urma_delete_notifier(notifier) == URMA_EINVAL);

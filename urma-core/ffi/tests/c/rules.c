@@ -140,6 +140,32 @@ static void limits(struct end *end)
     CHECK(urma_delete_jfr(claimed) == URMA_SUCCESS);
 }
 
+/* Several at once: none goes when one of them cannot be; what they counted on is let go. */
+static void batches(struct end *end)
+{
+    urma_jfc_cfg_t cfg = {0};
+    urma_jfc_t *list[3], *bad = NULL;
+    unsigned long before = end->ctx->ref.atomic_cnt, channel = end->jfce->ref.atomic_cnt;
+
+    cfg.depth = 8;
+    cfg.jfce = end->jfce;
+    CHECK((list[0] = urma_create_jfc(end->ctx, &cfg)) != NULL);
+    CHECK((list[2] = urma_create_jfc(end->ctx, &cfg)) != NULL);
+    list[1] = NULL;
+    CHECK(urma_delete_jfc_batch(list, 3, &bad) == URMA_EINVAL && bad == list[0]);
+    list[1] = list[2];
+    CHECK(urma_delete_jfc_batch(list, 3, &bad) == URMA_EINVAL && bad == list[0]); /* twice */
+    list[1] = (urma_jfc_t *)end->jfr;
+    CHECK(urma_delete_jfc_batch(list, 3, &bad) == URMA_EINVAL && bad == list[0]);
+    CHECK(end->ctx->ref.atomic_cnt == before + 2 && end->jfce->ref.atomic_cnt == channel + 2);
+    list[1] = end->jfc; /* queues complete there: what comes before it goes */
+    CHECK(urma_delete_jfc_batch(list, 3, &bad) == URMA_EAGAIN && bad == end->jfc);
+    CHECK(end->ctx->ref.atomic_cnt == before + 1 && end->jfce->ref.atomic_cnt == channel + 1);
+    bad = NULL;
+    CHECK(urma_delete_jfc_batch(list + 2, 1, &bad) == URMA_SUCCESS && bad == NULL);
+    CHECK(end->ctx->ref.atomic_cnt == before && end->jfce->ref.atomic_cnt == channel);
+}
+
 static void jetties(struct end *end)
 {
     urma_jetty_cfg_t good = end->jetty->jetty_cfg, cfg = good;
@@ -210,6 +236,7 @@ static int registers(struct end *end, uint32_t access)
         return 0;
     }
     CHECK(seg->token_id != NULL && seg->seg.token_id == seg->token_id->token_id);
+    CHECK(seg->token_id->ref.atomic_cnt == 1); /* its segments */
     CHECK(seg->seg.attr.bs.access == access && seg->seg.len == 64);
     CHECK(urma_free_token_id(seg->token_id) == URMA_EINVAL);
     CHECK(urma_unregister_seg(seg) == URMA_SUCCESS);
@@ -242,6 +269,7 @@ static void segments(struct end *end)
     REFUSED(urma_register_seg(end->ctx, &cfg), EINVAL);
     cfg.token_id = urma_alloc_token_id(end->ctx);
     CHECK(cfg.token_id != NULL && cfg.token_id->token_id != 0);
+    CHECK(cfg.token_id->ref.atomic_cnt == 0);
     cfg.flag.bs.token_id_valid = 0;
     REFUSED(urma_register_seg(end->ctx, &cfg), EINVAL);
     cfg.flag.bs.token_id_valid = 1;
@@ -250,7 +278,8 @@ static void segments(struct end *end)
     REFUSED(urma_register_seg(end->ctx, &cfg), EEXIST);
     CHECK(urma_free_token_id(cfg.token_id) == URMA_EINVAL);
     CHECK(urma_unimport_seg(seg) == URMA_EINVAL);
-    CHECK(urma_unregister_seg(seg) == URMA_SUCCESS);
+    CHECK(cfg.token_id->ref.atomic_cnt == 1);
+    CHECK(urma_unregister_seg(seg) == URMA_SUCCESS && cfg.token_id->ref.atomic_cnt == 0);
     CHECK(urma_free_token_id(cfg.token_id) == URMA_SUCCESS);
     CHECK(urma_free_token_id(cfg.token_id) == URMA_EINVAL);
     REFUSED(urma_register_seg(end->ctx, &cfg), EINVAL);
@@ -300,10 +329,16 @@ static void binding(urma_device_t *dev)
     urma_target_jetty_t *target = end_import_jetty(&here, &peer);
 
     CHECK(peer.jetty.flag.bs.order_type == URMA_OL);
-    CHECK(urma_advise_jetty(here.jetty, target) == URMA_ENOPERM);
+    CHECK(urma_advise_jetty(here.jetty, target) == URMA_EINVAL);
     CHECK(urma_unbind_jetty(here.jetty) == URMA_EINVAL);
     CHECK(urma_bind_jetty(here.jetty, target) == URMA_SUCCESS && here.jetty->remote_jetty == target);
-    CHECK(urma_bind_jetty(here.jetty, target) == URMA_SUCCESS); /* the same one */
+    CHECK(urma_bind_jetty(here.jetty, target) == URMA_SUCCESS); /* as it is */
+    urma_target_jetty_t *other = end_import_jetty(&here, &peer);
+    CHECK(urma_bind_jetty(here.jetty, other) == URMA_EEXIST && here.jetty->remote_jetty == target);
+    CHECK(urma_unimport_jetty(other) == URMA_SUCCESS);
+    urma_jetty_t *two[2] = {there.jetty, here.jetty}, *bad = NULL;
+    CHECK(urma_delete_jetty(here.jetty) == URMA_ENOPERM); /* bound */
+    CHECK(urma_delete_jetty_batch(two, 2, &bad) == URMA_ENOPERM && bad == there.jetty);
     CHECK(urma_unbind_jetty(here.jetty) == URMA_SUCCESS && here.jetty->remote_jetty == NULL);
     target->flag.bs.order_type = URMA_OT;
     CHECK(urma_bind_jetty(here.jetty, target) == URMA_ENOPERM);
@@ -321,14 +356,26 @@ static void groups(struct end *end)
     cfg.policy = (urma_jetty_grp_policy_t)7;
     REFUSED(urma_create_jetty_grp(end->ctx, &cfg), EINVAL);
     cfg.policy = URMA_JETTY_GRP_POLICY_RR;
+    memset(cfg.name, 'n', sizeof(cfg.name)); /* it does not end */
+    REFUSED(urma_create_jetty_grp(end->ctx, &cfg), EINVAL);
+    cfg.name[0] = 0;
     urma_jetty_grp_t *group = urma_create_jetty_grp(end->ctx, &cfg);
     CHECK(group != NULL && group->urma_ctx == end->ctx && group->jetty_grp_id.id != 0);
     CHECK(group->jetty_cnt == 0);
     member.id = 0;
     member.jetty_grp = group;
+    REFUSED(urma_create_jetty(end->ctx, &member), EINVAL); /* another token policy */
+    CHECK(urma_delete_jetty_grp(group) == URMA_SUCCESS);
+    cfg.flag.bs.token_policy = URMA_TOKEN_PLAIN_TEXT;
+    cfg.token_value.token = TOKEN + 1;
+    CHECK((member.jetty_grp = group = urma_create_jetty_grp(end->ctx, &cfg)) != NULL);
+    REFUSED(urma_create_jetty(end->ctx, &member), EINVAL); /* another token */
+    CHECK(urma_delete_jetty_grp(group) == URMA_SUCCESS);
+    cfg.token_value.token = TOKEN;
+    CHECK((member.jetty_grp = group = urma_create_jetty_grp(end->ctx, &cfg)) != NULL);
     urma_jetty_t *jetty = urma_create_jetty(end->ctx, &member);
     CHECK(jetty != NULL && group->jetty_cnt == 1 && group->jetty_list[0] == jetty);
-    CHECK(urma_delete_jetty_grp(group) == URMA_EAGAIN);
+    CHECK(urma_delete_jetty_grp(group) == URMA_ENOPERM);
     CHECK(urma_delete_jetty(jetty) == URMA_SUCCESS && group->jetty_cnt == 0);
     CHECK(urma_delete_jetty_grp(group) == URMA_SUCCESS);
     CHECK(urma_delete_jetty_grp(group) == URMA_EINVAL);
@@ -360,6 +407,7 @@ int main(void)
     orders(&end);
     limits(&end);
     jetties(&end);
+    batches(&end);
     segments(&end);
     targets(&end);
     binding(dev);
