@@ -149,8 +149,6 @@ impl<'a> Output<'a> {
         if self.plan.json {
             let document = self.document(is_complete);
             let _ = writeln!(io::stdout(), "{document:#}");
-        } else if self.path.is_some() {
-            self.print(&format!("{}\n", report::RULE));
         }
     }
 
@@ -177,7 +175,7 @@ impl Audience for Output<'_> {
     fn on_connected(&mut self, path: PathKind) {
         self.path = Some(path);
         self.print(&report::parameters(self.plan));
-        if self.plan.is_client() {
+        if self.plan.is_measuring() {
             self.print(&format!("{}\n", report::header(&self.plan.test, self.plan.bw_unit)));
         }
     }

@@ -193,6 +193,11 @@ impl Plan {
             || self.test.bidirection
             || matches!(self.test.command, Command::WriteLat | Command::SendLat)
     }
+
+    /// Whether this side has results: in a ping-pong both have, as in the original.
+    pub(crate) fn is_measuring(&self) -> bool {
+        self.is_client() || (self.test.command.is_latency() && self.is_active())
+    }
 }
 
 /// How long one event is waited for, as in the original.

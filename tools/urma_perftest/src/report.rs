@@ -25,7 +25,7 @@ pub(crate) const RULE: &str =
 
 /// What the server says first.
 pub(crate) fn waiting() -> String {
-    format!("{RULE}\n            Waiting for client to connect...\n{RULE}\n")
+    format!("{RULE}\n{}Waiting for client to connect...\n", " ".repeat(27))
 }
 
 /// Title and parameters.
@@ -40,7 +40,7 @@ pub(crate) fn parameters(plan: &Plan) -> String {
     if test.events {
         line(" Test with jfc events.".to_owned());
     }
-    line(pair("Number of jettys", &test.jettys.to_string(), "Transport mode", "URMA_TRANSPORT_UB"));
+    line(pair("Number of jettys", &test.jettys.to_string(), "Transport mode", "UB"));
     line(pair("JFC depth", &test.jfc_depth.to_string(), "Device name", &plan.dev));
     let kind = if test.simplex { "SIMPLEX" } else { "DUPLEX" };
     line(pair("Trans mode", test.mode.name(), "JETTY mode", kind));

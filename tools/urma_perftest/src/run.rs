@@ -183,8 +183,9 @@ fn sizes(
         let after = session.counters()?;
         let mine = Outcome { errors, ..outcome(&taken, &before, &after) };
         let peer = exchange(oob, &mine)?;
+        let measured = plan.is_measuring();
         let result =
-            plan.is_client().then(|| report::Result::of(plan, *bytes, &mut taken, &peer)).flatten();
+            measured.then(|| report::Result::of(plan, *bytes, &mut taken, &peer)).flatten();
         let result = result.map(|mut result| {
             result.form.errors = test.err_continue.then_some(mine.errors + peer.errors);
             result

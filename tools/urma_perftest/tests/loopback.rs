@@ -131,8 +131,34 @@ fn histograms_stand_below_their_rows() {
     let text = String::from_utf8(client.stdout).unwrap();
     assert!(text.contains(" latency of 2 bytes, 300 samples"), "{text}");
     assert!(text.contains("  99.999 "), "{text}");
-    let rule = "-".repeat(87);
-    assert!(text.starts_with(&rule) && text.trim_end().ends_with(&rule), "{text}");
+    assert!(text.starts_with(&"-".repeat(87)), "{text}");
+}
+
+/// What stands below the last rule: the columns and their rows.
+fn table(output: &Output) -> Vec<String> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let rows = text.rsplit(&format!("{}\n", "-".repeat(87))).next().unwrap();
+    rows.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn both_sides_of_a_ping_pong_have_rows_and_nothing_follows_them() {
+    for (options, of_server) in [
+        ("write_lat -n 200 -s 4", 2),
+        ("send_lat -n 200 -s 4", 2),
+        ("send_lat -D 1 -s 4", 2),
+        ("read_lat -n 200 -s 4", 0),
+        ("atomic_lat -n 200 -A faa", 0),
+    ] {
+        let (server, client) = pair(options, &[]);
+        let (server, client) = (table(&server), table(&client));
+        assert_eq!((server.len(), client.len()), (of_server, 2), "{options}: {server:?}");
+        if of_server == 2 {
+            assert_eq!(server[0], client[0], "{options}");
+            let average: f64 = server[1].split_whitespace().nth(2).unwrap().parse().unwrap();
+            assert!(server[1].starts_with(" 4 ") && average > 0.0, "{options}: {server:?}");
+        }
+    }
 }
 
 #[test]

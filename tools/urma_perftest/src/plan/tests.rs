@@ -50,6 +50,9 @@ fn roles_follow_from_the_address() {
     assert!(!plan("read_lat").unwrap().is_active());
     assert!(plan("write_lat").unwrap().is_active());
     assert!(plan("read_bw -B").unwrap().is_active());
+    assert!(plan("send_lat").unwrap().is_measuring());
+    assert!(!plan("read_bw -B").unwrap().is_measuring());
+    assert!(!plan("atomic_lat").unwrap().is_measuring());
     assert!(plan("read_lat -S 10.0.0.1").unwrap().is_client());
 }
 
