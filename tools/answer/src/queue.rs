@@ -1,16 +1,16 @@
 //! The queue behind the well-known jetty.
 //!
-//! *Owns*: the jetty, its buffers, the senders seen lately. *Takes*: receive completions. *Gives*:
-//! answers. *Must not*: spin: it sleeps on events.
+//! *Owns*: the jetty, its buffers. *Takes*: receive completions. *Gives*: answers. *Must not*: spin:
+//! it sleeps on events; keep imports: a sender that starts again has the same EID and jetty id, and
+//! an import from before leads to nobody.
 
-use std::{collections::BTreeMap, os::unix::net::UnixStream, time::Duration};
+use std::{os::unix::net::UnixStream, time::Duration};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use urma_core::{
     Arm, Completion, Context, CrStatus, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, Jfce,
     Jfr, JfrCfg, JfsCfg, LocalSge, OrderType, RecvWr, RemoteJetty, Segment, SegmentAccess,
-    SegmentCfg, SendOp, SendWr, Status, TargetJetty, TargetKind, TokenPolicy, TpType,
-    TransportMode,
+    SegmentCfg, SendOp, SendWr, Status, TargetKind, TokenPolicy, TpType, TransportMode,
 };
 use urma_mem::Region;
 
@@ -20,8 +20,6 @@ use crate::{MESSAGE_MAX, WELL_KNOWN_ID};
 const DEPTH: u32 = 64;
 /// Completions of either JFC: all receives, or all sends.
 const JFC_DEPTH: u32 = 2 * DEPTH;
-/// Senders whose import is kept.
-const SENDERS_MAX: usize = 64;
 /// Completions taken at once.
 const BATCH: usize = 16;
 
@@ -42,7 +40,6 @@ pub(crate) struct Queue {
     sends: Jfc,
     receives: Jfc,
     jfce: Jfce,
-    senders: BTreeMap<(urma_core::Eid, u32), TargetJetty>,
     segment: Segment,
 }
 
@@ -60,8 +57,7 @@ impl Queue {
         let recv = JettyRecv::Shared { jfr: &jfr, jfc: None };
         let cfg = JettyCfg::new(JfsCfg::new(mode, DEPTH), &sends, recv);
         let jetty = context.create_jetty(&JettyCfg { id: WELL_KNOWN_ID, ..cfg })?;
-        let senders = BTreeMap::new();
-        let mut queue = Self { jetty, jfr, sends, receives, jfce, senders, segment };
+        let mut queue = Self { jetty, jfr, sends, receives, jfce, segment };
         for index in 0..u64::from(DEPTH) {
             queue.renew(index)?;
         }
@@ -118,22 +114,14 @@ impl Queue {
 
     /// Sends a message back; `None`: its sender cannot be reached.
     fn answer(&mut self, context: &Context, message: &Completion) -> Option<()> {
-        let name = (message.remote.eid, message.remote.id);
-        if !self.senders.contains_key(&name) {
-            if self.senders.len() >= SENDERS_MAX {
-                self.senders.clear();
-            }
-            let sender = context.import_jetty(&sender(message.remote)).ok()?;
-            self.senders.insert(name, sender);
-        }
-        let target = self.senders.get(&name)?;
+        let target = context.import_jetty(&sender(message.remote)).ok()?;
         let piece = [piece(&self.segment, message.user_ctx, message.len)];
         let src = if message.len == 0 { &[][..] } else { &piece[..] };
         let op = match message.immediate() {
             Some(imm) => SendOp::SendImm { src, imm },
             None => SendOp::Send { src },
         };
-        let wr = SendWr::new(op, target, message.user_ctx);
+        let wr = SendWr::new(op, &target, message.user_ctx);
         self.jetty.post_send(&[wr]).ok()
     }
 

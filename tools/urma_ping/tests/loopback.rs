@@ -52,6 +52,20 @@ fn an_answering_node_answers_on_every_path() {
     }
 }
 
+/// A sender that starts again has the same EID and the same jetty id, but is somebody else.
+#[test]
+fn a_sender_that_starts_again_is_answered_at_once() {
+    let node = Node::start();
+    for path in ["same-host", "packets"] {
+        for run in 0..3 {
+            let words = ["-c", "1", "-W", "20", "-I", "127.77.7.9", &node.eid];
+            let output = ping(&words, path);
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.contains(": seq=1 time="), "{path}, run {run}: {text}");
+        }
+    }
+}
+
 #[test]
 fn large_pings_and_json() {
     let node = Node::start();
