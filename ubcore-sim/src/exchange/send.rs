@@ -21,9 +21,10 @@ use crate::engine::mail::{Ended, Handed};
 
 /// Attempts under way to one peer.
 pub(super) const UNDER_WAY_MAX: usize = 2048;
-/// Shortest time without an answer that ends a request: below it, the background thread's tick with
-/// a packet peer would decide.
-const TIMEOUT_MIN_NS: Nanos = 2_000_000;
+/// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
+/// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
+/// for a processor.
+const TIMEOUT_MIN_NS: Nanos = 128_000_000;
 
 /// A send queue.
 #[derive(Debug)]
@@ -342,5 +343,32 @@ fn count(dev: &Device, carrier: &Carrier, piece: &Piece, request: &Request) {
     }
     if !again {
         dev.count_alone(bytes, piece.len as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{engine::mail::Mail, exchange::Mode};
+
+    fn timeout_ns(err_timeout: u8) -> Nanos {
+        let side = SendSide {
+            id: 1,
+            is_jetty: true,
+            mode: Mode::Rm,
+            mail: Arc::new(Mail::new()),
+            rnr_retry: 7,
+            err_timeout,
+            priority: 0,
+        };
+        Sender { side, cache: SegmentCache::default() }.timeout_ns()
+    }
+
+    #[test]
+    fn a_small_error_timeout_outlasts_a_wait_for_a_processor() {
+        assert_eq!((timeout_ns(0), timeout_ns(3)), (128_000_000, 128_000_000));
+        assert_eq!(timeout_ns(17), 4096 << 17);
     }
 }
