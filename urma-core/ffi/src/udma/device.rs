@@ -172,12 +172,12 @@ pub(crate) unsafe extern "C" fn query_device(
     })
 }
 
-/// `get_uasid` of the provider: one address space, one id.
+/// `get_uasid` of the provider: an EID has one address space, number 0 (see `ContextOps::uasid`).
 pub(crate) unsafe extern "C" fn get_uasid(to: *mut u32) -> urma_status_t {
     call::status(|| {
         let to = call::place(to)?;
         // SAFETY: a place of the caller's for one.
-        unsafe { to.write(std::process::id()) };
+        unsafe { to.write(0) };
         Ok(())
     })
 }
