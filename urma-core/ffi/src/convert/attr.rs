@@ -94,11 +94,16 @@ fn transport(modes: ModeSet, mut to: urma_device_cap_t) -> urma_device_cap_t {
     if modes.contains(ModeSet::UM) {
         to.um_tp_cap.set_utp(1);
     }
+    // One kind of path for each priority, as the hardware has it: programs look for a priority whose
+    // set of kinds *equals* the wanted one. 6 is CTP and 0 and 15 are RTP where programs take them as
+    // given. Nothing here depends on it: every priority goes over every path.
     for (priority, info) in to.priority_info.iter_mut().enumerate() {
         info.SL = u32::try_from(priority).unwrap_or(0);
-        info.tp_type.set_rtp(1);
-        info.tp_type.set_ctp(1);
-        info.tp_type.set_utp(1);
+        match priority {
+            6..=9 => info.tp_type.set_ctp(1),
+            10..=11 => info.tp_type.set_utp(1),
+            _ => info.tp_type.set_rtp(1),
+        }
     }
     to
 }

@@ -60,9 +60,16 @@ static void lookups(void)
     CHECK(attr.dev_cap.max_read_size != 0 && attr.dev_cap.max_write_size != 0);
     CHECK(attr.dev_cap.trans_mode == (URMA_TM_RM | URMA_TM_RC | URMA_TM_UM));
     CHECK(attr.reserved_jetty_id_min <= 5 && attr.reserved_jetty_id_max >= 5);
+    uint32_t kinds = 0;
+    for (int at = 0; at < URMA_MAX_PRIORITY_CNT; at++) {
+        uint32_t kind = attr.dev_cap.priority_info[at].tp_type.value;
+        CHECK(kind == 1 || kind == 2 || kind == 4); /* RTP, CTP or UTP: programs compare for equality */
+        kinds |= kind;
+    }
+    CHECK(kinds == 7 && attr.dev_cap.priority_info[6].tp_type.bs.ctp == 1);
     CHECK(urma_query_device(dev, NULL) == URMA_EINVAL);
     CHECK(urma_query_device(NULL, &attr) == URMA_EINVAL);
-    CHECK(urma_get_uasid(&uasid) == URMA_SUCCESS && uasid == (uint32_t)getpid());
+    CHECK(urma_get_uasid(&uasid) == URMA_SUCCESS && uasid == 0);
     CHECK(urma_get_uasid(NULL) == URMA_EINVAL);
 
     urma_context_t *ctx = urma_create_context(dev, 0);
