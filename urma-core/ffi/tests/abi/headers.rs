@@ -10,10 +10,11 @@ use crate::{
     facts::{Facts, RELEASES, Release, Row, here},
 };
 
-/// The public headers, as programs name them, and the two beside them.
-const HEADERS: [&str; 13] = [
+/// The public headers, as programs name them, and the three beside them.
+const HEADERS: [&str; 14] = [
     "urma_api.h",
     "urma_cmd.h",
+    "urma_log.h",
     "urma_opcode.h",
     "urma_perf.h",
     "urma_private.h",
@@ -137,19 +138,40 @@ fn every_header_stands_alone_and_twice() {
     }
 }
 
-/// Programs call these without including more; what the original headers bring along, ours do too.
+/// What programs take for granted after one header of ours: known ones include nothing else for it.
+const TAKEN_FOR_GRANTED: [(&str, &str); 4] = [
+    (
+        "urma_opcode.h",
+        "int use(void); int use(void) { return URMA_EINVAL == EINVAL && URMA_EAGAIN == EAGAIN; }",
+    ),
+    (
+        "urma_types.h",
+        "int use(void); int use(void) { urma_eid_t eid; struct in_addr a; \
+         return inet_pton(AF_INET6, \"::1\", &eid) + inet_pton(AF_INET, \"1.2.3.4\", &a) - EINVAL; }",
+    ),
+    ("urma_provider.h", "int use(void); int use(void) { return urma_uninit(); }"),
+    ("urma_cmd.h", "__u32 use(void); __u32 use(void) { return sizeof(urma_cmd_hdr_t); }"),
+];
+
 #[test]
-fn headers_bring_along_what_programs_take_from_them() {
-    let taken = [
-        ("urma_types.h", "struct in_addr at; return inet_pton(AF_INET, \"127.0.0.1\", &at) - 1;"),
-        ("urma_provider.h", "urma_init_attr_t attr = {0, 0}; return urma_init(&attr);"),
-    ];
-    for (header, body) in taken {
-        let text = format!("#include <{header}>\nint main(void) {{ {body} }}\n");
-        let name = format!("brings-{}", header.replace('.', "-"));
+fn headers_bring_what_known_programs_take_from_them() {
+    for (header, body) in TAKEN_FOR_GRANTED {
+        let text =
+            format!("#include <ub/umdk/urma/{header}>\n{body}\nint main(void) {{ return 0; }}\n");
+        let name = format!("granted-{}", header.trim_end_matches(".h"));
         for compiler in installed() {
             compiler.compile(&name, &text, RELEASES[0], &["-fsyntax-only"]).expect(header);
         }
+    }
+}
+
+#[test]
+fn names_that_programs_define_again_are_spelled_as_there() {
+    let text = "#define EID_LEN (16)\n#define MAX_PORT_NUM (9)\n#define IODIE_NUM (2)\n\
+                #define PORT_NUM (9)\n#define DEV_NUM (256)\n#define IODIE_NUM_PER_CHIP (1)\n\
+                #include <ub/umdk/urma/uvs_api.h>\nint main(void) { return 0; }\n";
+    for compiler in installed() {
+        compiler.compile("again", text, RELEASES[0], &["-fsyntax-only"]).expect("uvs_api.h");
     }
 }
 

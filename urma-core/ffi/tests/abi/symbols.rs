@@ -43,6 +43,7 @@ fn what_the_headers_declare_is_listed() {
     for (header, library) in [
         ("urma_api.h", "liburma"),
         ("urma_types.h", "liburma"),
+        ("urma_log.h", "liburma"),
         ("urma_perf.h", "liburma"),
         ("urma_provider.h", "liburma"),
         ("urma_private.h", "liburma"),

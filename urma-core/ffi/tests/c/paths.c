@@ -9,6 +9,7 @@
 #include "end.h"
 
 #include <ub/umdk/urma/udma/udma_u_ctl.h>
+#include <ub/umdk/urma/urma_log.h>
 #include <ub/umdk/urma/urma_perf.h>
 #include <ub/umdk/urma/urma_private.h>
 #include <ub/umdk/urma/urma_ubagg.h>
@@ -497,12 +498,6 @@ static void note_place(int level, const char *file, const char *function, int nu
 }
 #endif
 
-void urma_log(const char *function, int line, urma_vlog_level_t level, const char *format, ...);
-void urma_log_loc(const char *file, const char *function, int line, urma_vlog_level_t level,
-                  const char *format, ...);
-bool urma_log_drop(urma_vlog_level_t level);
-bool urma_log_rl_check(void *state, const char *file, const char *function, int line);
-
 /* More arguments than registers hold, of both kinds. */
 static void log_lines(void)
 {
@@ -527,11 +522,11 @@ static void log_lines(void)
     urma_log_set_level(URMA_VLOG_LEVEL_WARNING);
     CHECK(urma_log_drop(URMA_VLOG_LEVEL_INFO) && !urma_log_drop(URMA_VLOG_LEVEL_ERR));
 
-    /* Its first members: a lock, and how many lines are left. */
-    uint64_t state[8] = {0, 100};
+    /* One place may write 100 lines in its window, the first one beside. */
+    DEFINE_URMA_LOG_RL_STATE(state);
     int written = 0;
     for (int i = 0; i < 200; i++) {
-        written += urma_log_rl_check(state, "a.c", "g", 1);
+        written += urma_log_rl_check(&state, "a.c", "g", 1);
     }
     CHECK(written >= 100 && written <= 102);
     CHECK(urma_log_rl_check(NULL, "a.c", "g", 1));

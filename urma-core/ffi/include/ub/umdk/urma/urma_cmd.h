@@ -9,6 +9,7 @@
 #ifndef URMA_CMD_H
 #define URMA_CMD_H
 
+#include <linux/types.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include "urma_provider.h"

@@ -5,6 +5,7 @@
 #ifndef URMA_OPCODE_H
 #define URMA_OPCODE_H
 
+#include <errno.h>
 #include "urma_profile.h"
 
 #ifdef __cplusplus

@@ -15,15 +15,16 @@
 extern "C" {
 #endif
 
-#define EID_LEN 16
-#define UVS_MAX_ROUTES 16
-#define MAX_PORT_NUM 9
-#define MAX_NODE_NUM 1024
-#define IODIE_NUM_PER_CHIP 1
-#define PORT_NUM 9
-#define CHIP_NUM 2
-#define DEV_NUM 256
-#define IODIE_NUM 2
+/* Programs define some of these again: spelled as there, in brackets, that is no redefinition. */
+#define EID_LEN (16)
+#define UVS_MAX_ROUTES (16)
+#define MAX_PORT_NUM (9)
+#define MAX_NODE_NUM (1024)
+#define IODIE_NUM_PER_CHIP (1)
+#define PORT_NUM (9)
+#define CHIP_NUM (2)
+#define DEV_NUM (256)
+#define IODIE_NUM (2)
 #define UVS_MAIN_UE_EID_BATCH_EID_MAX 128
 
 typedef enum uvs_tp_type {
