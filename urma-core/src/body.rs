@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::{
-    JettyId, JettyState, OrderType, PostError, QueueCfg, QueueKind, RecvWr, SendWr, Status,
-    TransportMode,
-    check::{RecvRules, SendRules},
+    Checks, JettyId, JettyState, OrderType, PostError, PostReason, QueueCfg, QueueKind, RecvWr,
+    SendWr, Status, TransportMode,
+    check::{RecvRules, SendRules, is_mixed},
     context::ContextShared,
     jfc::JfcShared,
     ops::{QueueControl, RecvQueue, SendQueue},
@@ -40,8 +40,9 @@ impl QueueBody {
 
     pub(crate) fn modify(&self, state: JettyState) -> Result<(), Status> {
         let holds = self.kind != QueueKind::Jfr || state != JettyState::Suspended;
-        ensure(holds, format_args!("a JFR cannot be suspended"))?;
-        self.control.modify(state)
+        let mut verdict = self.home.verdict();
+        verdict.hear(ensure(holds, format_args!("a JFR cannot be suspended")))?;
+        verdict.settle(self.control.modify(state))
     }
 }
 
@@ -50,6 +51,7 @@ impl QueueBody {
 pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
+    pub(crate) checks: Checks,
     pub(crate) _jfc: Arc<JfcShared>,
 }
 
@@ -58,10 +60,7 @@ impl SendHalf {
     pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         match self.rules.first_bad(wrs) {
             None => self.queue.post_send(wrs),
-            Some(bad) => {
-                self.queue.post_send(&wrs[..bad.index])?;
-                Err(bad)
-            }
+            Some(bad) => left(self.checks, wrs, bad, |wrs| self.queue.post_send(wrs)),
         }
     }
 }
@@ -71,6 +70,7 @@ impl SendHalf {
 pub(crate) struct RecvHalf {
     pub(crate) queue: Box<dyn RecvQueue>,
     pub(crate) rules: RecvRules,
+    pub(crate) checks: Checks,
 }
 
 impl RecvHalf {
@@ -78,10 +78,29 @@ impl RecvHalf {
     pub(crate) fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         match self.rules.first_bad(wrs) {
             None => self.queue.post_recv(wrs),
-            Some(bad) => {
-                self.queue.post_recv(&wrs[..bad.index])?;
-                Err(bad)
-            }
+            Some(bad) => left(self.checks, wrs, bad, |wrs| self.queue.post_recv(wrs)),
+        }
+    }
+}
+
+/// Posts what comes before `bad`, or lets the provider refuse it, which knows no reasons.
+#[cold]
+fn left<W>(
+    checks: Checks,
+    wrs: &[W],
+    bad: PostError,
+    mut post: impl FnMut(&[W]) -> Result<(), PostError>,
+) -> Result<(), PostError> {
+    if checks == Checks::Core || is_mixed(bad.reason) {
+        post(&wrs[..bad.index])?;
+        return Err(bad);
+    }
+    match post(wrs) {
+        Err(refused) if refused.index == bad.index => Err(bad),
+        Err(refused) => Err(refused),
+        Ok(()) => {
+            tracing::error!(target: "urma", "the provider posts a request that the rules forbid");
+            Err(PostError { index: bad.index, reason: PostReason::Device })
         }
     }
 }

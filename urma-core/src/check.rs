@@ -11,6 +11,16 @@ use crate::{
 
 use PostReason::Invalid;
 
+const TARGET_OF_ANOTHER: PostReason = Invalid("the target was imported into another context");
+const REMOTE_OF_ANOTHER: PostReason =
+    Invalid("the remote segment was imported into another context");
+const LOCAL_OF_ANOTHER: PostReason = Invalid("a local segment belongs to another context");
+
+/// Whether a request names objects of another context, which its provider cannot know.
+pub(crate) fn is_mixed(reason: PostReason) -> bool {
+    [TARGET_OF_ANOTHER, REMOTE_OF_ANOTHER, LOCAL_OF_ANOTHER].contains(&reason)
+}
+
 /// A range of addresses; it never wraps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
@@ -164,7 +174,7 @@ impl SendRules {
             return Ok(bound.map(|id| &id.eid));
         };
         if target.home() != self.home {
-            return Err(Invalid("the target was imported into another context"));
+            return Err(TARGET_OF_ANOTHER);
         }
         let target = target.target();
         if target.mode != self.mode {
@@ -291,7 +301,7 @@ impl SendRules {
     ) -> Result<(), PostReason> {
         let segment: &ImportedSegment = at.segment;
         if segment.home() != self.home {
-            return Err(Invalid("the remote segment was imported into another context"));
+            return Err(REMOTE_OF_ANOTHER);
         }
         if segment.path().eid != *peer {
             return Err(Invalid("segment and target lie on different nodes"));
@@ -353,7 +363,7 @@ fn local(home: usize, max_sge: u8, sges: &[LocalSge<'_>]) -> Result<u64, PostRea
     for sge in sges {
         let len = u64::from(sge.len);
         if sge.segment.home() != home {
-            return Err(Invalid("a local segment belongs to another context"));
+            return Err(LOCAL_OF_ANOTHER);
         }
         if len == 0 {
             return Err(Invalid("an SGE has no bytes"));

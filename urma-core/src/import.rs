@@ -12,7 +12,7 @@ use crate::{
     Uasid, Ubva,
     check::Span,
     ops::RemoteSegmentId,
-    rules::{self, ensure, refuse},
+    rules::{self, ensure},
     target::Way,
 };
 
@@ -73,22 +73,24 @@ impl Context {
         let home = self.shared();
         let Ubva { eid, uasid, va } = remote.ubva;
         let why = format_args!("va {va:#x} of {} bytes", remote.len);
-        let span = Span::new(va, remote.len).ok_or_else(|| refuse(Status::Invalid, why))?;
-        access.check()?;
+        let mut verdict = home.verdict();
+        let span = Span::new(va, remote.len);
+        verdict.hear(ensure(span.is_some(), why))?;
+        verdict.hear(access.check())?;
         let is_remote = !access.contains(SegmentAccess::LOCAL_ONLY);
-        ensure(is_remote, format_args!("LOCAL_ONLY memory cannot be imported"))?;
+        verdict.hear(ensure(is_remote, format_args!("LOCAL_ONLY memory cannot be imported")))?;
         let token = remote.policy.token()?;
         if mapping == Mapping::LoadStore {
-            rules::mapping(&home.attr)?;
+            verdict.hear(rules::mapping(&home.attr))?;
         }
         let way = Way::open(home, eid, TransportMode::Rm)?;
         let token_id = remote.token_id;
+        let id = RemoteSegmentId { token_id, token, va, len: remote.len };
+        verdict.settle(home.ops.admit_segment(way.path(), &id, access))?;
+        let span = span.ok_or(Status::Invalid)?;
         let region = match mapping {
             Mapping::None => None,
-            Mapping::LoadStore => {
-                let id = RemoteSegmentId { token_id, token, va, len: remote.len };
-                Some(home.ops.map(way.path(), &id)?)
-            }
+            Mapping::LoadStore => Some(home.ops.map(way.path(), &id)?),
         };
         let home = home.key();
         Ok(ImportedSegment { span, home, token_id, token, access, uasid, region, way })

@@ -10,7 +10,7 @@ use crate::{
     context::ContextShared,
     jfce::JfceShared,
     ops::{CompletionQueue, JfcControl},
-    rules::{self, refuse},
+    rules::{self, ensure, refuse, unused},
 };
 
 /// Jetty for completion: a completion queue.
@@ -47,9 +47,11 @@ impl Context {
     /// without its feature. `NoMemory`: the device has no room.
     pub fn create_jfc(&self, cfg: &JfcCfg, jfce: Option<&Jfce>) -> Result<Jfc, Status> {
         let home = Arc::clone(self.shared());
-        rules::jfc(&home.attr, cfg)?;
+        let mut verdict = home.verdict();
+        verdict.hear(rules::jfc(&home.attr, cfg))?;
         let jfce = jfce.map(|jfce| Arc::clone(jfce.shared()));
-        let parts = home.ops.create_jfc(cfg, jfce.as_ref().map(|jfce| &jfce.control))?;
+        let parts = home.ops.create_jfc(cfg, jfce.as_ref().map(|jfce| &jfce.control));
+        let parts = verdict.settle(parts)?;
         let shared = JfcShared { id: parts.id, control: parts.control, jfce, home };
         Ok(Jfc { queue: parts.queue, cfg: *cfg, shared: Arc::new(shared) })
     }
@@ -98,10 +100,9 @@ impl Jfc {
     /// # Errors
     /// `Invalid`: the JFC has no JFCE.
     pub fn arm(&mut self, what: Arm) -> Result<(), Status> {
-        if self.shared.jfce.is_none() {
-            return Err(refuse(Status::Invalid, format_args!("the JFC has no JFCE")));
-        }
-        self.queue.arm(what)
+        let mut verdict = self.shared.home.verdict();
+        verdict.hear(ensure(self.shared.jfce.is_some(), format_args!("the JFC has no JFCE")))?;
+        verdict.settle(self.queue.arm(what))
     }
 
     /// An event only after `count` completions or `period_us` microseconds; 0 and 0 turn it off.
@@ -135,16 +136,14 @@ impl Jfc {
     }
 
     fn try_delete(&self) -> Result<(), Status> {
-        let users = Arc::strong_count(&self.shared) - 1;
-        if users != 0 {
-            return Err(refuse(Status::Again, format_args!("{users} queues complete here")));
-        }
+        let mut verdict = self.shared.home.verdict();
+        verdict.hear(unused(&self.shared, Status::Again, "queues complete here"))?;
         let jfce = self.shared.jfce.as_ref();
         let open = jfce.map_or(0, |jfce| jfce.unacked_of(self.id()));
         if open != 0 {
             return Err(refuse(Status::Again, format_args!("{open} events not acknowledged")));
         }
-        self.shared.control.delete()
+        verdict.settle(self.shared.control.delete())
     }
 
     pub(crate) fn shared(&self) -> &Arc<JfcShared> {

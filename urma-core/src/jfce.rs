@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Context, Status, context::ContextShared, ops::JfceControl, rules::refuse};
+use crate::{Context, Status, context::ContextShared, ops::JfceControl, rules::unused};
 
 /// Jetty for completion events: an event channel. One thread may wait while another deletes it.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct JfceShared {
     pub(crate) control: Arc<dyn JfceControl>,
     /// Events taken and not acknowledged, by JFC number.
     unacked: Mutex<BTreeMap<u32, u32>>,
-    _home: Arc<ContextShared>,
+    home: Arc<ContextShared>,
 }
 
 impl JfceShared {
@@ -57,7 +57,7 @@ impl Context {
         let home = Arc::clone(self.shared());
         let control = home.ops.create_jfce()?;
         let unacked = Mutex::new(BTreeMap::new());
-        Ok(Jfce { shared: Arc::new(JfceShared { control, unacked, _home: home }) })
+        Ok(Jfce { shared: Arc::new(JfceShared { control, unacked, home }) })
     }
 }
 
@@ -89,11 +89,9 @@ impl Jfce {
     /// # Errors
     /// `Fail`: a JFC uses it.
     pub fn delete(&self) -> Result<(), Status> {
-        let users = Arc::strong_count(&self.shared) - 1;
-        if users != 0 {
-            return Err(refuse(Status::Fail, format_args!("{users} JFCs use the JFCE")));
-        }
-        self.shared.control.delete()
+        let mut verdict = self.shared.home.verdict();
+        verdict.hear(unused(&self.shared, Status::Fail, "JFCs use the JFCE"))?;
+        verdict.settle(self.shared.control.delete())
     }
 
     pub(crate) fn shared(&self) -> &Arc<JfceShared> {

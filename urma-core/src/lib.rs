@@ -126,6 +126,7 @@ mod status;
 mod stream;
 mod target;
 mod token;
+mod verdict;
 mod wr;
 
 pub use completion::{
@@ -161,4 +162,5 @@ pub use status::{CrStatus, Status};
 pub use stream::CompletionStream;
 pub use target::{RemoteJetty, TargetJetty, TpType};
 pub use token::{Token, TokenId, TokenPolicy};
+pub use verdict::Checks;
 pub use wr::{LocalSge, PostError, PostReason, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags};

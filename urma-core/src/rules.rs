@@ -3,7 +3,7 @@
 //! *Owns*: limits, combinations of mode and order. *Takes*: configurations and the limits of the
 //! device. *Gives*: a status, and the reason in the log. *Must not*: change anything.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::{
     DeviceAttr, DeviceFeatures, JfcCfg, JfcFlags, JfrCfg, JfsCfg, OrderType, SendFlags, Status,
@@ -28,6 +28,12 @@ pub(crate) fn refuse(status: Status, why: fmt::Arguments<'_>) -> Status {
 /// `Err(Invalid)` with the reason in the log, unless `holds`.
 pub(crate) fn ensure(holds: bool, why: fmt::Arguments<'_>) -> Result<(), Status> {
     if holds { Ok(()) } else { Err(refuse(Status::Invalid, why)) }
+}
+
+/// `Err(status)` unless the caller's is the only handle of `shared`.
+pub(crate) fn unused<T>(shared: &Arc<T>, status: Status, why: &str) -> Result<(), Status> {
+    let users = Arc::strong_count(shared) - 1;
+    if users == 0 { Ok(()) } else { Err(refuse(status, format_args!("{users} {why}"))) }
 }
 
 fn within<T: PartialOrd + fmt::Display>(

@@ -135,7 +135,12 @@ impl TokenIdLease {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,
             Err(shared) => {
-                let status = refuse(Status::Invalid, format_args!("a segment has this token id"));
+                let mut verdict = shared.home.verdict();
+                let rule =
+                    Err(refuse(Status::Invalid, format_args!("a segment has this token id")));
+                let answer = verdict.hear(rule);
+                let answer = answer.and_then(|()| shared.home.ops.free_token_id(shared.id));
+                let status = verdict.settle(answer).err().unwrap_or(Status::Fail);
                 return Err(Refused::new(Self { shared }, status));
             }
         };
@@ -185,30 +190,31 @@ impl Context {
         lease: Option<&TokenIdLease>,
     ) -> Result<Segment, Status> {
         let home = self.shared();
-        cfg.access.check()?;
+        let mut verdict = home.verdict();
+        verdict.hear(cfg.access.check())?;
         let token = cfg.policy.token()?;
         if cfg.non_pin {
-            rules::non_pin(&home.attr)?;
+            verdict.hear(rules::non_pin(&home.attr))?;
         }
         let va = cfg.user_iova.unwrap_or_else(|| region.addr() as u64);
         let why = format_args!("va {va:#x} of {} bytes", region.len());
-        let span =
-            Span::new(va, region.len() as u64).ok_or_else(|| refuse(Status::Invalid, why))?;
+        let span = Span::new(va, region.len() as u64);
+        verdict.hear(ensure(span.is_some(), why))?;
         let lease = match lease {
             Some(lease) => {
                 let is_ours = Arc::ptr_eq(home, &lease.shared.home);
                 ensure(is_ours, format_args!("token id of another context"))?;
                 if Arc::strong_count(&lease.shared) != 1 {
                     let why = format_args!("a segment lives under token id {:?}", lease.id());
-                    return Err(refuse(Status::Exists, why));
+                    verdict.hear(Err(refuse(Status::Exists, why)))?;
                 }
                 Arc::clone(&lease.shared)
             }
             None => LeaseShared::alloc(home)?,
         };
-        home.ops.register(region, lease.id, va, cfg)?;
+        verdict.settle(home.ops.register(region, lease.id, va, cfg))?;
         Ok(Segment {
-            span,
+            span: span.ok_or(Status::Invalid)?,
             home: home.key(),
             token_id: lease.id,
             token,

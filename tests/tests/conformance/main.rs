@@ -8,9 +8,10 @@ mod behaviours;
 mod c_face;
 mod doc;
 
-use behaviours::Behaviour;
+use behaviours::{Behaviour, Flow};
 use libtest_mimic::{Arguments, Trial};
-use urma_tests::world::Setup;
+use urma_ffi_adapter::take_answers;
+use urma_tests::world::{Face, Setup};
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -20,17 +21,27 @@ fn main() {
     for behaviour in behaviours::all() {
         trials.extend(setups(behaviour).map(|setup| trial(behaviour, setup)));
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let is_whole = arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.list;
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if is_whole && !conclusion.has_failed() {
+        c_face::ensure_enough_is_refused();
+    }
+    conclusion.exit();
 }
 
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
     let rust = Setup::all().into_iter();
-    let c = Setup::all_through_c().into_iter().filter(|_| c_face::has(behaviour.name));
-    rust.chain(c).filter(|setup| (behaviour.applies)(*setup))
+    let all = rust.chain(Setup::all_through_c());
+    all.filter(|setup| c_face::applies(behaviour.name, *setup) && (behaviour.applies)(*setup))
 }
 
 fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {
     Trial::test(format!("{}::{setup}", behaviour.name), move || {
-        Ok((behaviour.run)(setup).map_err(|failure| failure.to_string())?)
+        let _ = take_answers();
+        let outcome = (behaviour.run)(setup).map_err(|failure| failure.to_string());
+        if behaviour.flow == Flow::Bad && setup.face == Face::C {
+            c_face::note(behaviour.name, take_answers());
+        }
+        Ok(outcome?)
     })
 }

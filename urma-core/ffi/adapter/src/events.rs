@@ -35,11 +35,11 @@ fn take(shared: &Shared) -> Result<Option<AsyncEvent>, Status> {
     loop {
         let mut event: urma_async_event_t = zeroed();
         // SAFETY: a live context, and a place for one.
-        match done(unsafe { urma_get_async_event(shared.ctx.0, &raw mut event) }) {
-            Ok(()) => {}
-            Err(Status::Again) => return Ok(None),
-            Err(status) => return Err(status),
+        let code = unsafe { urma_get_async_event(shared.ctx.0, &raw mut event) };
+        if code == Status::Again.errno() {
+            return Ok(None);
         }
+        done(code)?;
         let told = describe(&event);
         // SAFETY: the event that the library gave.
         unsafe { urma_ack_async_event(&raw mut event) };

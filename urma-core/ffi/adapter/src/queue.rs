@@ -195,7 +195,9 @@ impl QueueControl for Control {
                 done(unsafe { urma_modify_jfs(jfs.0, &raw mut attr) })
             }
             Which::Jfr(jfr) => {
-                let state = jfr_state(state)?;
+                /// No state of a JFR: C refuses it.
+                const NONE: u32 = 3;
+                let state = jfr_state(state).unwrap_or(NONE);
                 modify_jfr(jfr, urma_jfr_attr_t { mask: JFR_STATE, rx_threshold: 0, state })
             }
             Which::Jetty(jetty, own) => {

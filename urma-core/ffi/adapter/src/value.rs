@@ -9,8 +9,10 @@ use core::{ffi::c_int, fmt};
 use urma::abi::{urma_cr_t, urma_eid_t, urma_jetty_id_t, urma_token_t};
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, Eid, InlinePayload, JettyId, PostReason,
-    Status, Token, TransportMode,
+    Status, Token, TpType, TransportMode,
 };
+
+use crate::answers;
 
 /// A C object. The library checks each pointer that it gets, so that a stale one is refused.
 pub(crate) struct Ptr<T>(pub(crate) *mut T);
@@ -40,7 +42,11 @@ impl<T> Ptr<T> {
     /// # Errors
     /// It made none: what `errno` says.
     pub(crate) fn made(ptr: *mut T) -> Result<Self, Status> {
-        if ptr.is_null() { Err(last()) } else { Ok(Self(ptr)) }
+        if ptr.is_null() {
+            answers::note_refused();
+            return Err(last());
+        }
+        Ok(Self(ptr))
     }
 }
 
@@ -76,7 +82,11 @@ pub(crate) fn status(code: c_int) -> Status {
 /// # Errors
 /// It is not success.
 pub(crate) fn done(code: c_int) -> Result<(), Status> {
-    if code == 0 { Ok(()) } else { Err(status(code)) }
+    if code == 0 {
+        return Ok(());
+    }
+    answers::note_refused();
+    Err(status(code))
 }
 
 /// Why a post was refused, as far as C says it.
@@ -110,9 +120,21 @@ pub(crate) fn tp_type(mode: TransportMode) -> u32 {
     }
 }
 
+/// A kind of transport path.
+pub(crate) fn tp_type_of(tp: TpType) -> u32 {
+    match tp {
+        TpType::Rtp => urma::abi::URMA_RTP,
+        TpType::Ctp => urma::abi::URMA_CTP,
+        TpType::Utp => urma::abi::URMA_UTP,
+    }
+}
+
 /// A completion record. Its payload lies in the receive buffer always.
 pub(crate) fn completion(from: &urma_cr_t) -> Completion {
     let remote = from.remote_id;
+    if from.status != 0 {
+        answers::note_failed();
+    }
     let narrow = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);
     Completion {
         status: CrStatus::from_code(narrow(from.status)),
