@@ -8,6 +8,7 @@ mod bench;
 mod cargo;
 mod check;
 mod clock;
+mod cross;
 mod demo;
 mod install;
 mod pair;
@@ -82,6 +83,8 @@ enum Task {
     },
     /// The loom models
     Loom,
+    /// The libraries for aarch64: build, layouts, tests and examples under an emulator
+    Cross,
     /// One measurement of the machine itself, as JSON (used by demo and bench)
     #[command(hide = true)]
     Probe {
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         Task::Fuzz { seconds } => check::fuzz(seconds),
         Task::Sim { seeds } => check::sim(seeds),
         Task::Loom => check::loom(),
+        Task::Cross => cross::run(),
         Task::Probe { what, size, serve: true, .. } => probe::serve(what, size),
         Task::Probe { what, size, span, .. } => probe::run(what, size, span),
     };

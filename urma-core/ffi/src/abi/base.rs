@@ -1,6 +1,6 @@
 //! Names of things in the fabric: EIDs, ids, addresses, tokens.
 //!
-//! *Owns*: the layout of `urma_types.h`. *Must not*: do anything.
+//! *Owns*: the layout of `urma_types.h`, what a `char` is. *Must not*: do anything.
 
 #[expect(
     clippy::disallowed_types,
@@ -8,7 +8,22 @@
 )]
 use core::sync::atomic::AtomicU64;
 
+use core::ffi::c_char;
+
 use super::layout::c_structs;
+
+/// A byte as a `char`, which is signed on x86-64 and not on aarch64.
+#[must_use]
+pub const fn char_of(byte: u8) -> c_char {
+    c_char::from_le_bytes([byte])
+}
+
+/// A `char` as a byte.
+#[must_use]
+pub const fn byte_of(char: c_char) -> u8 {
+    let [byte] = char.to_le_bytes();
+    byte
+}
 
 c_structs! {
     /// What urma_init is told; both members may be 0.

@@ -88,14 +88,34 @@ macro_rules! c_structs {
                 $(pub $member: $ty,)*
             }
 
-            // The golden data is of x86-64; aarch64 differs where a pthread_mutex_t is inside.
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             const _: () = {
-                assert!(size_of::<$name>() == $size);
-                $(assert!(core::mem::offset_of!($name, $member) == $offset);)*
+                let shift = 0;
+                $(
+                    assert!(core::mem::offset_of!($name, $member) == $offset + shift);
+                    let shift = shift + $crate::abi::layout::grown(stringify!($ty));
+                )*
+                assert!(size_of::<$name>() == $size + shift);
             };
         )*
     };
+}
+
+/// Bytes that a member of this type has more than on x86-64, which the written numbers are of.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) const fn grown(of: &str) -> usize {
+    let (of, mutex) = (of.as_bytes(), b"pthread_mutex_t");
+    if cfg!(target_arch = "x86_64") || of.len() != mutex.len() {
+        return 0;
+    }
+    let mut at = 0;
+    while at < of.len() {
+        if of[at] != mutex[at] {
+            return 0;
+        }
+        at += 1;
+    }
+    8
 }
 
 /// Whether bits lie inside of their word.

@@ -16,14 +16,14 @@ const LINE_LEN: usize = 1024;
 const TAG_LEN: usize = 64;
 
 /// The tag of a thread that has set none.
-const NO_TAG: [c_char; TAG_LEN] = {
+const NO_TAG: [u8; TAG_LEN] = {
     let mut tag = [0; TAG_LEN];
-    tag[0] = b'-'.cast_signed();
+    tag[0] = b'-';
     tag
 };
 
 std::thread_local! {
-    static TAG: RefCell<[c_char; TAG_LEN]> = const { RefCell::new(NO_TAG) };
+    static TAG: RefCell<[u8; TAG_LEN]> = const { RefCell::new(NO_TAG) };
 }
 
 /// The tag of this thread: an address that stays as long as the thread. `-` at first.
@@ -39,7 +39,7 @@ pub(crate) fn set_tag(to: &CStr) {
     TAG.with_borrow_mut(|tag| {
         *tag = [0; TAG_LEN];
         for (place, byte) in tag.iter_mut().take(TAG_LEN - 1).zip(to.to_bytes()) {
-            *place = byte.cast_signed();
+            *place = *byte;
         }
     });
 }
@@ -58,7 +58,7 @@ impl Line {
             let used = tag.iter().take_while(|byte| **byte != 0);
             if tag[0] != 0 && *tag != NO_TAG {
                 line.push(b'[');
-                used.for_each(|byte| line.push(byte.cast_unsigned()));
+                used.for_each(|byte| line.push(*byte));
                 line.push(b']');
                 line.push(b' ');
             }

@@ -77,7 +77,7 @@ fn describe(folder: &Path) -> Box<urma_sysfs_dev_t> {
     sysfs.dev_name = device::text(&name.unwrap_or_else(file_name));
     let path = folder.as_os_str().as_bytes();
     for (place, byte) in sysfs.sysfs_path.iter_mut().take(PATH_MAX).zip(path) {
-        *place = byte.cast_signed();
+        *place = abi::char_of(*byte);
     }
     sysfs.driver_name = device::text(&sysfs::text(folder, "driver_name").unwrap_or_default());
     sysfs.transport_type = sysfs::number(folder, "transport_type");

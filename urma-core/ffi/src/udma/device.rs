@@ -11,7 +11,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::{
-        URMA_TRANSPORT_UB, ub_list, urma_device_attr_t, urma_device_t, urma_driver_t,
+        URMA_TRANSPORT_UB, char_of, ub_list, urma_device_attr_t, urma_device_t, urma_driver_t,
         urma_init_attr_t, urma_provider_ops_t, urma_status_t, urma_sysfs_dev_t,
     },
     call::{self, Answer, Code, ours},
@@ -58,7 +58,7 @@ impl Drop for Sysfs {
 pub(crate) fn text(from: &str) -> [c_char; 64] {
     let mut to = [0; 64];
     for (place, byte) in to.iter_mut().take(63).zip(from.bytes()) {
-        *place = byte.cast_signed();
+        *place = char_of(byte);
     }
     to
 }
@@ -99,7 +99,7 @@ pub(crate) fn publish(
     // The last byte stays 0.
     let room = public.path.len() - 1;
     for (place, byte) in public.path.iter_mut().take(room).zip(path.bytes()) {
-        *place = byte.cast_signed();
+        *place = char_of(byte);
     }
     public.r#type = sysfs.transport_type;
     // SAFETY: a driver of the registry, which stays.

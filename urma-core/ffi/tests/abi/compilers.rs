@@ -27,18 +27,27 @@ const KNOWN: [Compiler; 4] = [
     Compiler { program: "clang++", standard: "-std=c++17", ending: "cpp" },
 ];
 
+/// What compiles for aarch64, when it is installed.
+pub(crate) fn for_aarch64() -> Option<Compiler> {
+    let program = "aarch64-linux-gnu-gcc";
+    let cross = Compiler { program, standard: "-std=c11", ending: "c" };
+    cross.answers().then_some(cross)
+}
+
 /// Those that are installed; gcc and g++ are needed, clang is used when it is there.
 pub(crate) fn installed() -> Vec<Compiler> {
-    let answers = |one: &Compiler| {
-        Command::new(one.program).arg("--version").output().is_ok_and(|out| out.status.success())
-    };
-    let found: Vec<Compiler> = KNOWN.into_iter().filter(answers).collect();
+    let found: Vec<Compiler> = KNOWN.into_iter().filter(|one| one.answers()).collect();
     let has = |name: &str| found.iter().any(|one| one.program == name);
     assert!(has("gcc") && has("g++"), "gcc and g++ are needed to check the headers");
     found
 }
 
 impl Compiler {
+    fn answers(&self) -> bool {
+        let version = Command::new(self.program).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    }
+
     /// Compiles `text` for a release, as strictly as the headers promise to be usable.
     pub(crate) fn compile(self, name: &str, text: &str, release: Release, more: &[&str]) -> Build {
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));

@@ -59,6 +59,16 @@ pub(crate) enum Row {
     Bits { first: usize, width: usize, path: String },
 }
 
+impl Row {
+    /// Where it is, if it is a mutex.
+    fn mutex(&self) -> Option<usize> {
+        match self {
+            Self::At { offset, path } if path.ends_with("mutex") => Some(*offset),
+            _ => None,
+        }
+    }
+}
+
 /// Values of an enumeration, or of the constants of a header.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
@@ -115,6 +125,20 @@ impl Facts {
         };
         self.types.last_mut()?.rows.push(row);
         Some(())
+    }
+
+    /// The same on aarch64, where a `pthread_mutex_t` has 48 bytes and not 40.
+    pub(crate) fn on_aarch64(mut self) -> Self {
+        for of in &mut self.types {
+            let mutexes: Vec<usize> = of.rows.iter().filter_map(Row::mutex).collect();
+            of.size += 8 * mutexes.len();
+            for row in &mut of.rows {
+                if let Row::At { offset, .. } | Row::Part { offset, .. } = row {
+                    *offset += 8 * mutexes.iter().filter(|mutex| **mutex < *offset).count();
+                }
+            }
+        }
+        self
     }
 
     /// The type of this name.

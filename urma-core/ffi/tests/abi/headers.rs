@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, fs, process::Command};
 
 use crate::{
-    compilers::installed,
+    compilers::{for_aarch64, installed},
     facts::{Facts, RELEASES, Release, Row, here},
 };
 
@@ -69,6 +69,22 @@ fn sizes_offsets_bits_and_values_are_those_of_the_release() {
             let said = String::from_utf8_lossy(&run.stdout);
             assert!(run.status.success(), "{} {}: {said}", compiler.program, release.name);
         }
+    }
+}
+
+/// Bits lie in their bytes there as here: both are little-endian.
+#[test]
+fn sizes_offsets_and_values_on_aarch64_differ_by_its_mutex_only() {
+    let Some(compiler) = for_aarch64() else {
+        println!("NOT CHECKED: aarch64; there is no aarch64-linux-gnu-gcc here");
+        return;
+    };
+    for release in RELEASES {
+        let facts = Facts::of(release).on_aarch64();
+        let build = compiler.compile("layout", &program(&facts), release, &["-c"]);
+        build.expect("the layout of the headers");
+        let build = compiler.compile("planted", &program(&Facts::of(release)), release, &["-c"]);
+        assert!(!build.is_good() && build.said().contains("offset of urma_jetty_t.event_cond"));
     }
 }
 

@@ -11,9 +11,9 @@ use core::{
 
 use crate::{
     abi::{
-        MAX_NODE_NUM, UVS_MAIN_UE_EID_BATCH_EID_MAX, UVS_UTP, urma_topo_map_t, urma_topo_node,
-        uvs_eid_t, uvs_main_ue_eid_batch_entry_t, uvs_main_ue_eid_entry_t, uvs_path_set_t,
-        uvs_tp_type_t,
+        MAX_NODE_NUM, UVS_MAIN_UE_EID_BATCH_EID_MAX, UVS_UTP, char_of, urma_topo_map_t,
+        urma_topo_node, uvs_eid_t, uvs_main_ue_eid_batch_entry_t, uvs_main_ue_eid_entry_t,
+        uvs_path_set_t, uvs_tp_type_t,
     },
     answer::{EINVAL, No, status},
     path::{Level, between},
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn uvs_get_device_name_by_eid(
         let of = unsafe { self::eid(eid) }?;
         let mut text = [0; NAME_LEN];
         for (place, byte) in text[..len - 1].iter_mut().zip(service().agg_name(of)?) {
-            *place = byte.cast_signed();
+            *place = char_of(*byte);
         }
         // SAFETY: `len` bytes of the caller's.
         unsafe { to.as_ptr().copy_from_nonoverlapping(text.as_ptr(), len) };

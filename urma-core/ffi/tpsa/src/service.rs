@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    abi::{urma_topo_node, urma_topo_ue},
+    abi::{byte_of, urma_topo_node, urma_topo_ue},
     answer::No,
 };
 
@@ -138,5 +138,5 @@ fn eids(ue: &urma_topo_ue) -> impl Iterator<Item = Raw> {
 
 /// An EID as the topology spells it.
 pub(crate) fn raw(chars: [core::ffi::c_char; 16]) -> Raw {
-    chars.map(i8::cast_unsigned)
+    chars.map(byte_of)
 }

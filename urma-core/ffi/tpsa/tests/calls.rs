@@ -7,7 +7,7 @@ use std::{ffi::CStr, io, process::Command, ptr::null, ptr::null_mut};
 
 use tpsa::{
     abi::{
-        urma_topo_map_t, urma_topo_node, uvs_eid_t, uvs_main_ue_eid_batch_entry_t,
+        char_of, urma_topo_map_t, urma_topo_node, uvs_eid_t, uvs_main_ue_eid_batch_entry_t,
         uvs_main_ue_eid_entry_t, uvs_path_set_t,
     },
     *,
@@ -156,7 +156,7 @@ fn every_pair_of_eids_has_a_path() {
 }
 
 fn chars(of: uvs_eid_t) -> [core::ffi::c_char; 16] {
-    of.raw().map(u8::cast_signed)
+    of.raw().map(char_of)
 }
 
 /// Two nodes, each with one aggregated device of two dies with two ports.

@@ -1,0 +1,152 @@
+//! `cargo xtask cross`: the libraries for aarch64, checked on another machine.
+//!
+//! *Owns*: what is needed for that, and what an emulator of programs can show. *Takes*: a C compiler
+//! for aarch64, `qemu-aarch64`. *Gives*: a count. *Must not*: pass over a missing tool silently.
+//!
+//! The emulator runs one program on this machine's kernel and processor. It shows that code and
+//! layouts are right; it does not show what a weaker memory order does (the loom models do), and it
+//! lacks some system calls, which the library must do without.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{
+    cargo,
+    say::{Done, Failure},
+    step::{Counts, Steps},
+};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+const EMULATOR: &str = "qemu-aarch64";
+/// The folder of the C library for aarch64.
+const SYSTEM: &str = "/usr/aarch64-linux-gnu";
+const LIBRARIES: [&str; 3] = ["urma-ffi", "urma-ffi-common", "urma-ffi-tpsa"];
+const FEATURE: &str = "urma-ffi/abi-25-12-0-b081";
+
+/// Tests of system calls that the emulator does not have, and which.
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("procvm::", "process_vm_readv"),
+    ("adopt::tests::content_stays_and_is_seen_on_both_sides", "mremap that leaves a hole"),
+    ("adopt::tests::overlapping_adoptions_agree_with_an_array", "mremap that leaves a hole"),
+];
+
+/// Examples in C, and a line that each says when all is well.
+const EXAMPLES: [(&str, &str); 5] = [
+    ("write", "the other side now holds: written from afar"),
+    ("read", "read: known over there"),
+    ("send_recv", "14 bytes: who is there? (immediate 42)"),
+    ("atomics", "compared with 30, was 30, is 7"),
+    ("events", "woken by: wake up"),
+];
+
+/// Everything.
+pub(crate) fn run() -> Done {
+    tools()?;
+    let mut steps = Steps::new(4);
+    steps.step("libraries for aarch64", || {
+        let names = LIBRARIES.iter().flat_map(|name| ["-p", *name]);
+        let args: Vec<_> = ["build"].into_iter().chain(names).collect();
+        // The layouts of the other release are assertions of the compiler.
+        let other = ["check", "-p", "urma-ffi", "--features", FEATURE];
+        built(&args).plus(built(&other))
+    });
+    steps.step("layouts of the headers there", || {
+        Counts::of(cargo::command(&["test", "-p", "urma-ffi", "--test", "abi", "aarch64"]))
+    });
+    steps.step("unit tests, emulated", unit_tests);
+    steps.step("C examples, emulated", || {
+        EXAMPLES.iter().map(|one| Counts::one(example(one))).fold(Counts::default(), Counts::plus)
+    });
+    steps.end()
+}
+
+/// All that is missing, with how to get it.
+fn tools() -> Done {
+    let says = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let folder = says("rustc", &["--print", "target-libdir", "--target", TARGET]);
+    let has_std = folder.is_some_and(|folder| Path::new(folder.trim()).is_dir());
+    let has_c = Path::new(SYSTEM).join("lib/ld-linux-aarch64.so.1").is_file();
+    let needed = [
+        (has_std, "Rust for the target", format!("rustup target add {TARGET}")),
+        (says(COMPILER, &["--version"]).is_some(), COMPILER, apt("gcc-aarch64-linux-gnu")),
+        (has_c, "the C library for aarch64", apt("libc6-dev-arm64-cross")),
+        (says(EMULATOR, &["--version"]).is_some(), EMULATOR, apt("qemu-user")),
+    ];
+    let missing = needed.into_iter().filter(|(is_there, ..)| !is_there);
+    let missing: Vec<_> =
+        missing.map(|(_, what, how)| format!("{what} is missing: {how}")).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Failure(missing.join("\nxtask: "))) }
+}
+
+fn apt(package: &str) -> String {
+    format!("apt-get install {package} (as root)")
+}
+
+/// A call of cargo for the target.
+fn there(args: &[&str]) -> Command {
+    let mut command = cargo::command(args);
+    command.args(["--target", TARGET]);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{EMULATOR} -L {SYSTEM}"));
+    command
+}
+
+fn built(args: &[&str]) -> Counts {
+    Counts::of(there(args))
+}
+
+fn unit_tests() -> Counts {
+    let mut command = there(&["test", "--no-fail-fast", "--lib"]);
+    let packages = ["urma-mem", "udma-abi", "urma-packet", "urma-ffi"];
+    command.args(packages.iter().flat_map(|name| ["-p", *name])).arg("--");
+    for (name, _) in LEFT_OUT {
+        command.args(["--skip", name]);
+    }
+    let mut counts = Counts::of(command);
+    for (name, call) in LEFT_OUT {
+        let line = format!("        NOT CHECKED: {name}; the emulator lacks {call}\n");
+        counts.notes.push_str(&line);
+    }
+    counts
+}
+
+/// Compiles and runs one.
+fn example((name, says): &(&str, &str)) -> Done {
+    let built = cargo::target_dir()?.join(TARGET).join("debug");
+    let folder = built.join("c-examples");
+    let library = folder.join("liburma.so.0");
+    fs::create_dir_all(&folder).map_err(Failure::system("the folder of the examples"))?;
+    fs::copy(built.join("liburma.so"), &library).map_err(Failure::system("the library"))?;
+    let root = cargo::root();
+    let include = root.join("urma-core/ffi/include");
+    let source = root.join("examples/c").join(name).with_extension("c");
+    let program = folder.join(name);
+    let mut compiler = Command::new(COMPILER);
+    compiler.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
+    compiler.arg("-I").arg(&include).arg("-I").arg(include.join("ub/umdk/urma"));
+    compiler.arg("-o").arg(&program).arg(source).arg(&library);
+    said(&mut compiler)?;
+    let out = said(&mut emulated(&program, &folder))?;
+    if out.contains(says) { Ok(()) } else { Err(Failure(format!("{name} said: {out}"))) }
+}
+
+/// At most five minutes, for programs that hang.
+fn emulated(program: &Path, library: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["300", EMULATOR, "-L", SYSTEM, "-E"]);
+    command.arg(format!("LD_LIBRARY_PATH={}", library.display())).arg(program);
+    command
+}
+
+/// What a program says that ends well.
+fn said(command: &mut Command) -> Result<String, Failure> {
+    let output = command.output().map_err(Failure::system("starting a program"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr);
+    Err(Failure(format!("{command:?}: {}: {why}", output.status)))
+}
