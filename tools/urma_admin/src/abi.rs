@@ -31,6 +31,9 @@ pub(crate) struct Abi {
     pub(crate) release: Option<&'static str>,
     /// What told it.
     pub(crate) because: String,
+    /// What its environment must say where the library of another release comes first; `None`: it
+    /// needs nothing, for it has the marker, or nothing helps.
+    pub(crate) environment: Option<String>,
 }
 
 /// Why a file is no program.
@@ -56,7 +59,7 @@ pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
     let file = object::File::parse(&*bytes)?;
     if let Some((marker, release)) = marker(&file) {
         let because = format!("it asks for the symbol {marker}");
-        return Ok(Abi { release: Some(release), because });
+        return Ok(Abi { release: Some(release), because, environment: None });
     }
     let sizes = sizes(&file)?;
     let known = |(name, size): &(&'static str, u64)| {
@@ -64,7 +67,9 @@ pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
         found.map(|(.., release)| (*release, format!("{name} has {size} bytes")))
     };
     if let Some((release, because)) = sizes.iter().find_map(known) {
-        return Ok(Abi { release: Some(release), because });
+        let is_served = MARKERS.iter().any(|(_, served)| *served == release);
+        let environment = is_served.then(|| format!("URMA_ABI={release}"));
+        return Ok(Abi { release: Some(release), because, environment });
     }
     let because = match sizes.first() {
         Some((name, size)) => format!("{name} has {size} bytes, as in no known release"),
@@ -74,7 +79,7 @@ pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
                 .to_owned()
         }
     };
-    Ok(Abi { release: None, because })
+    Ok(Abi { release: None, because, environment: None })
 }
 
 fn marker(file: &object::File<'_>) -> Option<(&'static str, &'static str)> {
@@ -156,12 +161,14 @@ mod tests {
     fn markers_and_sizes_tell_the_release() {
         let marked = "void urma_init_abi_25_12_0_b081(void); void f(void) \
                       { urma_init_abi_25_12_0_b081(); }";
-        assert_eq!(built("marked", &[], marked).release, Some("25.12.0.B081"));
+        let abi = built("marked", &[], marked);
+        assert_eq!((abi.release, abi.environment), (Some("25.12.0.B081"), None));
         let sized = "typedef struct { char bytes[496]; } urma_device_attr_t; \
                      struct urma_rjetty { char bytes[72]; }; \
                      urma_device_attr_t a; struct urma_rjetty r;";
         let abi = built("sized", &["-g"], sized);
         assert_eq!((abi.release, &*abi.because), (Some("26.06"), "urma_device_attr has 496 bytes"));
+        assert_eq!(abi.environment.as_deref(), Some("URMA_ABI=26.06"));
         assert_eq!(built("bare", &["-g0"], sized).release, None);
         let other = "struct urma_rjetty { char bytes[56]; }; struct urma_rjetty r;";
         let abi = built("other", &["-g"], other);

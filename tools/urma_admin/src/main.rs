@@ -99,13 +99,23 @@ fn abi(cfg: &cli::Program, json: bool) -> Result<(), String> {
     let name = cfg.program.display().to_string();
     let abi = abi::of(&cfg.program).map_err(|error| format!("{name}: {error}"))?;
     if json {
-        let document = json!({ "program": name, "release": abi.release, "because": abi.because });
+        let document = json!({
+            "program": name,
+            "release": abi.release,
+            "because": abi.because,
+            "environment": abi.environment,
+        });
         say(&format!("{document:#}\n"));
         return Ok(());
     }
     match abi.release {
         Some(release) => say(&format!("{name}: built for {release}: {}\n", abi.because)),
         None => say(&format!("{name}: cannot know: {}\n", abi.because)),
+    }
+    if let Some(environment) = abi.environment {
+        say(&format!(
+            "where a library of another release comes first, start it with {environment}\n"
+        ));
     }
     Ok(())
 }

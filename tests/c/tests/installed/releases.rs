@@ -129,6 +129,18 @@ fn a_library_of_another_version_is_refused() {
 }
 
 #[test]
+fn functions_that_are_looked_up_are_those_of_the_chosen_release() {
+    let source = root().join("tests/c/programs/lookup.c");
+    let flags = ["-std=gnu11", "-Wno-pedantic", "-ldl"];
+    let program = GCC.build(&NEWER_FIRST, &source, &flags);
+    let library = NEWER_FIRST.lib().join("liburma.so.0").to_string_lossy().into_owned();
+    for (release, len) in [("", 496), ("26.06", 496), ("25.12.0.B081", 488)] {
+        let said = start(&command(&program, &[&library], &[("URMA_ABI", release)])).good();
+        assert_eq!(said.out, format!("{len} bytes\n"), "{release}: {}", said.err);
+    }
+}
+
+#[test]
 fn a_program_with_the_marker_has_chosen() {
     for (tree, (_, number), (other, _)) in
         [(&*NEWER_FIRST, RELEASES[0], RELEASES[1]), (&*OLDER_FIRST, RELEASES[1], RELEASES[0])]
