@@ -5,7 +5,7 @@ use urma_core::{
     RemoteAddr, SegmentAccess, SegmentCfg, SendFlags, SendOp, Status, TransportMode,
 };
 use urma_tests::world::{
-    Memory, NO_MAPPING, Outcome, Setup, World, check, fail, plain_jfc, refused, same,
+    End, Memory, NO_MAPPING, Outcome, Setup, World, check, fail, plain_jfc, refused, same,
 };
 
 super::behaviours! {
@@ -53,7 +53,7 @@ fn reset_jetty_works_again(setup: Setup) -> Outcome {
     for _ in 0..3 {
         let ctx = w.a.write(0, 0, 8)?;
         w.a.sent_ok(ctx)?;
-        w.a.half.jetty.modify(JettyState::Reset)?;
+        reset(&w.a)?;
         same("state", w.a.half.jetty.query()?.state, JettyState::Reset)?;
         while w.a.half.jfc.poll_one()?.is_some() {}
         w.a.half.jetty.modify(JettyState::Ready)?;
@@ -62,6 +62,13 @@ fn reset_jetty_works_again(setup: Setup) -> Outcome {
         w.a.sent_ok(ctx)?;
         w.b.received_ok(recv)?;
     }
+    Ok(())
+}
+
+/// Resets a running jetty by way of ERROR: C programs have no other.
+fn reset(end: &End) -> Outcome {
+    end.half.jetty.modify(JettyState::Error)?;
+    end.half.jetty.modify(JettyState::Reset)?;
     Ok(())
 }
 
@@ -229,7 +236,7 @@ fn reset_leaves_unhandled(setup: Setup) -> Outcome {
 
 fn send_to_a_reset_jetty(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
-    w.b.half.jetty.modify(JettyState::Reset)?;
+    reset(&w.b)?;
     w.a.send(0, 8)?;
     w.a.sent_as(CrStatus::RemOperation).map(|_| ())
 }

@@ -191,7 +191,9 @@ pub(crate) unsafe extern "C" fn modify_jetty(
             own.core.set_rx_threshold(attr.rx_threshold)?;
         }
         if attr.mask & JETTY_STATE != 0 {
-            own.core.modify(name::state(attr.state)?)?;
+            let state = name::state(attr.state)?;
+            jfs::may_become(own.core.query()?.state, state)?;
+            own.core.modify(state)?;
         }
         Ok(())
     })

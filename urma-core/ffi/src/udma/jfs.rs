@@ -94,8 +94,16 @@ pub(crate) unsafe extern "C" fn modify_jfs(
             return Err(Code::EINVAL);
         }
         let own = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
-        Ok(own.core.modify(name::state(attr.state)?)?)
+        let state = name::state(attr.state)?;
+        may_become(own.core.query()?.state, state)?;
+        Ok(own.core.modify(state)?)
     })
+}
+
+/// A running queue is not reset, by way of ERROR only, as in the driver of UDMA hardware: programs ask
+/// for it where they mean "disconnect", are refused, and go on with the running queue.
+pub(super) fn may_become(is: JettyState, to: JettyState) -> Result<(), Code> {
+    if (is, to) == (JettyState::Ready, JettyState::Reset) { Err(Code::EINVAL) } else { Ok(()) }
 }
 
 pub(crate) unsafe extern "C" fn query_jfs(

@@ -49,6 +49,8 @@ static void send_queue(struct end *end)
     CHECK(urma_modify_jfs(jfs, &attr) == URMA_EINVAL); /* what was read changes nothing */
 
     attr.mask = JFS_STATE;
+    attr.state = URMA_JETTY_STATE_RESET;
+    CHECK(urma_modify_jfs(jfs, &attr) == URMA_EINVAL); /* by way of ERROR only */
     attr.state = URMA_JETTY_STATE_ERROR;
     CHECK(urma_modify_jfs(jfs, &attr) == URMA_SUCCESS);
     attr.state = URMA_JETTY_STATE_READY;
