@@ -226,7 +226,6 @@ impl Control {
             record: Arc::clone(&self.memory.record),
             link: Arc::clone(self.link.recv.as_ref()?),
             log2: *log2,
-            depth: recv.depth.max(1),
             max_sge: recv.max_sge,
             closed: Arc::clone(&self.closed),
             failed: Arc::clone(&self.driver.failed),

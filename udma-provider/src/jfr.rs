@@ -39,10 +39,8 @@ pub(crate) struct RecvParts {
     pub(crate) record: Arc<DmaBuf>,
     /// Its requests.
     pub(crate) link: Arc<RecvLink>,
-    /// log2 of the ring's entries.
+    /// log2 of the ring's entries, all of which may be outstanding.
     pub(crate) log2: u8,
-    /// Requests that may be outstanding.
-    pub(crate) depth: u32,
     /// Pieces of a request.
     pub(crate) max_sge: u8,
     /// Set when the queue is gone.
@@ -51,7 +49,11 @@ pub(crate) struct RecvParts {
     pub(crate) failed: Arc<AtomicBool>,
 }
 
-/// log2 of the entries that `cfg` needs.
+/// Entries of the smallest ring, as UDMA's driver has it (UMDK release 26.06). Programs post more than
+/// the depth that they asked for: as many as such a ring holds.
+const ENTRIES_MIN: u32 = 64;
+
+/// log2 of the entries for `cfg`.
 ///
 /// # Errors
 /// `Invalid`: more entries or pieces than the contract has.
@@ -59,7 +61,7 @@ pub(crate) fn depth_log2(cfg: &RecvCfg) -> Result<u8, Status> {
     if usize::from(cfg.max_sge) > SGE_MAX {
         return Err(Status::Invalid);
     }
-    let depth = cfg.depth.max(1).checked_next_power_of_two().ok_or(Status::Invalid)?;
+    let depth = cfg.depth.max(ENTRIES_MIN).checked_next_power_of_two().ok_or(Status::Invalid)?;
     u8::try_from(depth.trailing_zeros()).ok().filter(|log2| *log2 <= 16).ok_or(Status::Invalid)
 }
 
@@ -96,7 +98,7 @@ impl RecvHalf {
         if wr.dst.len() > usize::from(self.parts.max_sge.max(1)) {
             return Err(PostReason::Invalid("more pieces than the queue was created for"));
         }
-        if self.pi.wrapping_sub(self.done) >= self.parts.depth && !self.make_room() {
+        if self.pi.wrapping_sub(self.done) >= self.entries() && !self.make_room() {
             return Err(PostReason::Full);
         }
         let mut words = [0; RQE_WORDS_MAX];
@@ -107,7 +109,7 @@ impl RecvHalf {
             pair.copy_from_slice(&Sge { len: piece.len, token_id, va: piece.addr }.to_words());
         }
         let stride = stride(usize::from(self.parts.max_sge));
-        let mask = (1u32 << self.parts.log2) - 1;
+        let mask = self.entries() - 1;
         let at = (self.pi & mask) as usize * stride;
         for (offset, pair) in (at..).step_by(16).zip(words.as_chunks::<2>().0).take(stride / 16) {
             self.ring.store_block(offset, pair).map_err(|_| PostReason::Device)?;
@@ -122,7 +124,12 @@ impl RecvHalf {
         while self.done != self.pi && self.parts.link.shadow.tag(self.done).is_consumed() {
             self.done = self.done.wrapping_add(1);
         }
-        self.pi.wrapping_sub(self.done) < self.parts.depth
+        self.pi.wrapping_sub(self.done) < self.entries()
+    }
+
+    #[inline]
+    fn entries(&self) -> u32 {
+        1 << self.parts.log2
     }
 }
 

@@ -3,7 +3,7 @@
 //! *Owns*: what each response code means for its request. *Takes*: response pieces. *Gives*: ends.
 //! *Must not*: believe a length or an offset of the peer.
 
-use udma_abi::{CqeStatus, counters::Counter};
+use udma_abi::{CqeStatus, Nanos, counters::Counter};
 use urma_packet::{RequestOp, ResponseBody, ResponseHeader, ResponseStatus};
 
 use super::Work;
@@ -51,7 +51,7 @@ impl Peer {
         flow.deadline = work.now.saturating_add(timeout);
         let held = flow.is_held();
         let Some(request) = flow.get_mut(index) else { return };
-        let effect = effect(request, sender, work.dev, header, bytes);
+        let effect = effect(request, (sender, work.now), work.dev, header, bytes);
         let seq = request.seq;
         if effect != Effect::More {
             flow.on_answered(header.tassn);
@@ -106,7 +106,7 @@ fn is_final(header: &ResponseHeader, len: usize) -> bool {
 
 fn effect(
     request: &mut Request,
-    sender: &mut Sender,
+    (sender, now): (&mut Sender, Nanos),
     dev: &Device,
     header: &ResponseHeader,
     bytes: &[u8],
@@ -115,10 +115,9 @@ fn effect(
         ResponseStatus::Ack => on_ack(request, sender, dev, header, bytes),
         ResponseStatus::ReceiverNotReady { timer } => {
             dev.count_by(Counter::RnrReceived, 1);
-            if request.rnr_used >= sender.side.rnr_retry {
+            if !request.may_retry(sender.side.rnr_retry, now) {
                 return Effect::End(CqeStatus::RnrRetryExceeded, 0);
             }
-            request.rnr_used += 1;
             Effect::Wait(ResponseStatus::rnr_timer_ns(timer))
         }
         ResponseStatus::OutOfSequence { expected } => {

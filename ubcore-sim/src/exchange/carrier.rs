@@ -19,7 +19,7 @@ const LOOP_MAX: usize = 64;
 /// Shortest time without an answer that ends requests to a peer on this host. Its death is told by its
 /// connection; a peer that is silent and connected is stopped or has no processor, and on a busy
 /// machine a program that spins was seen to have none for 0.4 s.
-const STARVED_NS: Nanos = 4_000_000_000;
+pub(super) const STARVED_NS: Nanos = 4_000_000_000;
 
 /// What a piece brings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

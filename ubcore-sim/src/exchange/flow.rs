@@ -13,7 +13,12 @@ use std::collections::VecDeque;
 use udma_abi::{CqeStatus, Nanos};
 use urma_packet::RequestHeader;
 
+use super::carrier::STARVED_NS;
 use crate::engine::gather::{Local, Words};
+
+/// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
+/// 26.06, `rnr_retry`); here they last as long as a receiver on a busy machine may take to post.
+const RNR_RETRY_MAX: u8 = 7;
 
 /// Tries after "out of sequence", as many as after "not ready" at most.
 pub(super) const SEQUENCE_TRIES: u8 = 7;
@@ -40,7 +45,8 @@ pub(super) struct Request {
     pub(super) got: u32,
     /// It failed here while its answer was still coming.
     pub(super) failed: Option<CqeStatus>,
-    pub(super) rnr_used: u8,
+    /// Times that the receiver was not ready, and when it first was not.
+    not_ready: Option<(u8, Nanos)>,
     pub(super) sequence_used: u8,
     /// Ended; stays until all before it have.
     ended: bool,
@@ -59,10 +65,19 @@ impl Request {
             begun: false,
             got: 0,
             failed: None,
-            rnr_used: 0,
+            not_ready: None,
             sequence_used: 0,
             ended: false,
         }
+    }
+
+    /// Takes note that the receiver is not ready, and whether the request may go again: `retries`
+    /// times, and with the most retries for as long as a peer may be without a processor.
+    pub(super) fn may_retry(&mut self, retries: u8, now: Nanos) -> bool {
+        let (used, since) = self.not_ready.unwrap_or((0, now));
+        let starved = retries >= RNR_RETRY_MAX && now.saturating_sub(since) < STARVED_NS;
+        self.not_ready = Some((used.saturating_add(1), since));
+        used < retries || starved
     }
 
     fn restart(&mut self) {

@@ -167,6 +167,9 @@ fn retries_run_out_and_the_sequence_goes_on() {
         w.receiver(1, 2000);
         let first = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 1), &[(1, 0, 64)]);
         let second = w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, 2), &[(1, 0, 64)]);
+        // Seven retries are the most: a receiver without a processor gets seconds, not 7 * 0.64 ms.
+        w.run(3_900_000_000);
+        assert_eq!(w.end_now(0, first), None);
         assert_eq!(w.end_of(0, first), Some((CqeStatus::RnrRetryExceeded, 0)));
         w.post(1, 2000, 2, 0, 64);
         assert_eq!(w.end_of(0, second), Some((CqeStatus::Success, 64)));

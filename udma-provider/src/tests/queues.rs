@@ -140,8 +140,10 @@ fn receives_come_back_with_their_contexts_and_free_their_places() {
     let recv = jfr.recv.as_mut().unwrap();
     assert!(!bench.toy.deliver(jfr.id, Cqe::default()));
     let wr = |user_ctx| RecvWr { dst: &[], user_ctx };
-    let error = recv.post_recv(&[wr(0), wr(1), wr(2), wr(3)]).unwrap_err();
-    assert_eq!((error.index, error.reason), (3, PostReason::Full));
+    // A ring has 64 entries at least, whatever depth was asked for.
+    let wrs: Vec<_> = (0..65).map(wr).collect();
+    let error = recv.post_recv(&wrs).unwrap_err();
+    assert_eq!((error.index, error.reason), (64, PostReason::Full));
     for n in 0..100_000u64 {
         let imm = Cqe { opcode: 1, imm: n, remote_id: 77, byte_cnt: 4, ..Cqe::default() };
         assert!(bench.toy.deliver(jfr.id, Cqe { inline_en: true, inline: [5; 12], ..imm }));
@@ -149,7 +151,7 @@ fn receives_come_back_with_their_contexts_and_free_their_places() {
         assert_eq!(contexts(&done), [n]);
         assert_eq!((done[0].opcode, done[0].immediate()), (CrOpcode::SendImm, Some(n)));
         assert_eq!((done[0].remote.id, done[0].payload.bytes()), (77, &[5; 4][..]));
-        recv.post_recv(&[wr(n + 3)]).unwrap();
+        recv.post_recv(&[wr(n + 64)]).unwrap();
     }
 }
 

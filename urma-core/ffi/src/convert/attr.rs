@@ -51,7 +51,9 @@ fn caps(from: &DeviceCaps, mut to: urma_device_cap_t) -> urma_device_cap_t {
     to.max_jfr_depth = from.max_jfr_depth;
     to.max_jfs_inline_len = from.max_jfs_inline;
     to.max_jfs_sge = from.max_jfs_sge;
-    to.max_jfs_rsge = from.max_jfs_rsge;
+    // A request of this device has one remote range, which its first remote piece names, as in
+    // UDMA's driver (UMDK release 26.06). Programs give as many remote pieces as local ones.
+    to.max_jfs_rsge = from.max_jfs_sge;
     to.max_jfr_sge = from.max_jfr_sge;
     to.max_msg_size = from.max_msg_size;
     to.max_read_size = from.max_read_size;

@@ -25,7 +25,8 @@ pub(crate) fn jfs(from: &urma_jfs_cfg_t) -> Answer<JfsCfg> {
         order: order(from.flag.order_type())?,
         depth: from.depth,
         max_sge: from.max_sge,
-        max_rsge: from.max_rsge,
+        // Of a list of remote pieces the device uses the first; see `attr`.
+        max_rsge: from.max_rsge.min(1),
         max_inline: from.max_inline_data,
         priority: from.priority,
         rnr_retry: from.rnr_retry,

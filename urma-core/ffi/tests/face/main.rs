@@ -81,7 +81,7 @@ macro_rules! programs {
     )*};
 }
 
-programs! { atomics, batch, compact, data, events, first, lifecycle, pings, rules, threads }
+programs! { atomics, batch, compact, data, events, first, lifecycle, limits, pings, rules, threads }
 
 #[test]
 fn first_with_packets() {
