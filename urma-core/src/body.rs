@@ -56,12 +56,15 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        match self.rules.first_bad(wrs) {
-            None => self.queue.post_send(wrs),
-            Some(bad) => left(self.checks, wrs, bad, |wrs| self.queue.post_send(wrs)),
+        for (index, wr) in wrs.iter().enumerate() {
+            if let Err(reason) = self.rules.check(wr) {
+                let bad = PostError { index, reason };
+                return left(self.checks, wrs, bad, |wrs| self.queue.post_send(wrs));
+            }
         }
+        self.queue.post_send(wrs)
     }
 }
 
@@ -85,6 +88,7 @@ impl RecvHalf {
 
 /// Posts what comes before `bad`, or lets the provider refuse it, which knows no reasons.
 #[cold]
+#[inline(never)]
 fn left<W>(
     checks: Checks,
     wrs: &[W],

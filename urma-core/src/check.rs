@@ -95,16 +95,9 @@ impl SendRules {
         self.bound = target;
     }
 
-    /// The first request that breaks a rule.
-    #[inline]
-    pub(crate) fn first_bad(&self, wrs: &[SendWr<'_>]) -> Option<PostError> {
-        wrs.iter()
-            .enumerate()
-            .find_map(|(index, wr)| Some(PostError { index, reason: self.check(wr).err()? }))
-    }
-
-    #[inline]
-    fn check(&self, wr: &SendWr<'_>) -> Result<(), PostReason> {
+    /// Whether a request breaks no rule.
+    #[inline(always)]
+    pub(crate) fn check(&self, wr: &SendWr<'_>) -> Result<(), PostReason> {
         if wr.flags.contains(WrFlags::RELAX_ORDER.union(WrFlags::STRONG_ORDER)) {
             return Err(Invalid("place order is relaxed or strong, not both"));
         }
@@ -167,7 +160,7 @@ impl SendRules {
     }
 
     /// The node that the request goes to; `None` when it names none.
-    #[inline]
+    #[inline(always)]
     fn peer<'w>(&'w self, wr: &SendWr<'w>) -> Result<Option<&'w Eid>, PostReason> {
         let bound = self.bound.as_ref();
         let Some(target) = wr.target else {
@@ -186,7 +179,7 @@ impl SendRules {
         Ok(Some(&target.id.eid))
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&self, wr: &SendWr<'_>, src: &[LocalSge<'_>]) -> Result<(), PostReason> {
         let len = self.gather(wr, src)?;
         if len > self.max_send {
@@ -195,7 +188,7 @@ impl SendRules {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(
         &self,
         wr: &SendWr<'_>,
@@ -210,7 +203,7 @@ impl SendRules {
     }
 
     /// A write whose payload may be empty.
-    #[inline]
+    #[inline(always)]
     fn write_imm(
         &self,
         wr: &SendWr<'_>,
@@ -282,7 +275,7 @@ impl SendRules {
     }
 
     /// Bytes that the request sends from here, with the limits of inline data.
-    #[inline]
+    #[inline(always)]
     fn gather(&self, wr: &SendWr<'_>, src: &[LocalSge<'_>]) -> Result<u64, PostReason> {
         let len = local(self.home, self.max_sge, src)?;
         if wr.flags.contains(WrFlags::INLINE) && len > u64::from(self.max_inline) {
@@ -291,7 +284,7 @@ impl SendRules {
         Ok(len)
     }
 
-    #[inline]
+    #[inline(always)]
     fn remote(
         &self,
         peer: &Eid,
@@ -354,7 +347,7 @@ impl RecvRules {
 }
 
 /// Bytes of a list of local pieces, each of which lies inside its segment.
-#[inline]
+#[inline(always)]
 fn local(home: usize, max_sge: u8, sges: &[LocalSge<'_>]) -> Result<u64, PostReason> {
     if sges.len() > usize::from(max_sge) {
         return Err(Invalid("more SGEs than the queue was created for"));

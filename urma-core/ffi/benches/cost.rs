@@ -1,10 +1,14 @@
 //! What the C face costs per post and per poll over the Rust path, in one process on one device.
 //!
-//! *Owns*: two loops of the same work (one 8-byte write, polled until it completes; polls of an empty
-//! queue), one through urma-core, one through the exported functions. *Gives*: nanoseconds of each,
-//! alternating, the least of several rounds. `rust`, `c`, `rust-poll` or `c-poll` runs one loop
-//! only, and a number says how many calls: instructions are counted as the difference of two runs
-//! under `valgrind --tool=callgrind`.
+//! *Owns*: loops of the same work, one through urma-core, one through the exported functions: a
+//! post of one signalled 8-byte write (which the device executes in the posting thread), a poll that
+//! takes one completion, a poll of an empty queue, and a write with the polls until it completes.
+//! *Gives*: nanoseconds of each, alternating, the least of several rounds, and whether what C adds
+//! is within its limit.
+//!
+//! A name of [`LOOPS`] behind `rust-` or `c-` runs one loop only, and a number says how many calls.
+//! Instructions of that loop alone are counted by
+//! `valgrind --tool=callgrind --toggle-collect='cost::loops::*'`.
 #![expect(unsafe_code, reason = "calls C functions as a C program does")]
 #![expect(
     clippy::undocumented_unsafe_blocks,
@@ -13,15 +17,18 @@
 #![expect(clippy::print_stdout, reason = "a bench talks to its user")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
-use std::{error::Error, mem::MaybeUninit, ptr::null_mut, time::Instant};
+use std::{
+    error::Error,
+    ffi::c_int,
+    mem::MaybeUninit,
+    ptr::null_mut,
+    time::{Duration, Instant},
+};
 
 use udma_provider::UdmaProvider;
 use urma::{
     abi::*,
-    face::{
-        context::*, data::*, device::*, jetty::*, jfc::*, jfr::*, lifecycle::*, segment::*,
-        target::*,
-    },
+    face::{context::*, device::*, jetty::*, jfc::*, jfr::*, lifecycle::*, segment::*, target::*},
 };
 use urma_core::{
     Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
@@ -30,11 +37,36 @@ use urma_core::{
 };
 use urma_mem::Region;
 
+unsafe extern "C" {
+    // The symbols that C programs call, with the jump behind them.
+    fn urma_post_jetty_send_wr(
+        jetty: *mut urma_jetty_t,
+        wr: *mut urma_jfs_wr_t,
+        bad_wr: *mut *mut urma_jfs_wr_t,
+    ) -> urma_status_t;
+    fn urma_poll_jfc(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int;
+}
+
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Calls of a round, unless an argument says another number: then there is one round.
-const POSTS: u32 = 200_000;
-const ROUNDS: u32 = 15;
+const POSTS: u32 = 8_000;
+const ROUNDS: u32 = 250;
+
+/// Depth of the send queues, and posts in a row.
+const DEPTH: u32 = 16;
+
+/// One end: what is measured through it.
+trait End {
+    /// What arguments call it.
+    const NAME: &'static str;
+    /// Posts one signalled write of 8 bytes.
+    fn post(&mut self);
+    /// Polls until one completion is there.
+    fn take(&mut self);
+    /// Polls when there is none.
+    fn empty(&mut self);
+}
 
 /// One end over urma-core, which writes to itself.
 struct Rust {
@@ -59,7 +91,7 @@ impl Rust {
         let jfc = context.create_jfc(&JfcCfg::new(64), None)?;
         let mode = TransportMode::Rm;
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: &jfc };
-        let jetty = context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, 16), &jfc, recv))?;
+        let jetty = context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, DEPTH), &jfc, recv))?;
         let memory = Region::private(4096)?;
         let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);
         let local = context.register(&memory, &cfg, None)?;
@@ -68,18 +100,28 @@ impl Rust {
         let target = context.import_jetty(&jetty.remote())?;
         Ok(Self { jetty, jfc, local, there, target, _context: context })
     }
+}
 
-    fn write(&mut self) {
+impl End for Rust {
+    const NAME: &'static str = "rust";
+
+    #[inline(always)]
+    fn post(&mut self) {
         let src = [LocalSge { segment: &self.local, addr: self.local.va(), len: 8 }];
         let dst = RemoteAddr { segment: &self.there, addr: self.there.va() + 64 };
         let wr = SendWr::new(SendOp::Write { src: &src, dst }, &self.target, 1);
         self.jetty.post_send(&[wr]).expect("room");
+    }
+
+    #[inline(always)]
+    fn take(&mut self) {
         let mut one = [urma_core::Completion::default()];
         while self.jfc.poll(&mut one).expect("a device") == 0 {}
         assert!(one[0].status.is_success());
     }
 
-    fn poll(&mut self) {
+    #[inline(always)]
+    fn empty(&mut self) {
         let mut one = [urma_core::Completion::default()];
         assert_eq!(self.jfc.poll(&mut one).expect("a device"), 0);
     }
@@ -116,7 +158,7 @@ impl C {
         let jfr = unsafe { urma_create_jfr(ctx, &raw mut jfr_cfg) };
         let mut cfg: urma_jetty_cfg_t = zeroed();
         cfg.flag.set_share_jfr(1);
-        (cfg.jfs_cfg.depth, cfg.jfs_cfg.trans_mode) = (16, URMA_TM_RM);
+        (cfg.jfs_cfg.depth, cfg.jfs_cfg.trans_mode) = (DEPTH, URMA_TM_RM);
         (cfg.jfs_cfg.max_sge, cfg.jfs_cfg.max_rsge, cfg.jfs_cfg.jfc) = (1, 1, jfc);
         (cfg.jfs_cfg.rnr_retry, cfg.jfs_cfg.err_timeout) = (7, 17);
         cfg.u.shared.jfr = jfr;
@@ -136,8 +178,13 @@ impl C {
         assert!(![there.is_null(), target.is_null(), jetty.is_null()].contains(&true));
         Self { jetty, jfc, local, there, target }
     }
+}
 
-    fn write(&mut self) {
+impl End for C {
+    const NAME: &'static str = "c";
+
+    #[inline(always)]
+    fn post(&mut self) {
         let va = unsafe { (*self.local).seg.ubva.va };
         let mut src: urma_sge_t = zeroed();
         (src.addr, src.len, src.tseg) = (va, 8, self.local);
@@ -151,46 +198,129 @@ impl C {
         let mut bad = null_mut();
         let status = unsafe { urma_post_jetty_send_wr(self.jetty, &raw mut wr, &raw mut bad) };
         assert_eq!(status, 0);
+    }
+
+    #[inline(always)]
+    fn take(&mut self) {
         let mut one: MaybeUninit<urma_cr_t> = MaybeUninit::uninit();
         while unsafe { urma_poll_jfc(self.jfc, 1, one.as_mut_ptr()) } == 0 {}
         assert_eq!(unsafe { one.assume_init() }.status, 0);
     }
 
-    fn poll(&mut self) {
+    #[inline(always)]
+    fn empty(&mut self) {
         let mut one: MaybeUninit<urma_cr_t> = MaybeUninit::uninit();
         assert_eq!(unsafe { urma_poll_jfc(self.jfc, 1, one.as_mut_ptr()) }, 0);
     }
 }
 
-fn nanos(posts: u32, mut f: impl FnMut()) -> f64 {
-    let start = Instant::now();
-    for _ in 0..posts {
-        f();
+/// The loops that are measured: each is one function for each end, so that a profiler can tell
+/// them apart.
+mod loops {
+    use super::End;
+
+    #[inline(never)]
+    pub(super) fn writes<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.post();
+            end.take();
+        }
     }
-    start.elapsed().as_secs_f64() * 1e9 / f64::from(posts)
+
+    #[inline(never)]
+    pub(super) fn posts<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.post();
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn takes<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.take();
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn empties<E: End>(end: &mut E, count: u32) {
+        for _ in 0..count {
+            end.empty();
+        }
+    }
+}
+
+/// What each loop is called, and how many calls of one kind it makes in a row.
+const LOOPS: [(&str, u32); 4] =
+    [("write", POSTS), ("post", DEPTH), ("take", DEPTH), ("poll", POSTS)];
+
+/// Nanoseconds of one of [`LOOPS`] per call.
+fn time<E: End>(end: &mut E, name: &str, calls: u32) -> f64 {
+    let mut spent = Duration::ZERO;
+    let mut timed = |of: fn(&mut E, u32), end: &mut E, count| {
+        let start = Instant::now();
+        of(end, count);
+        spent += start.elapsed();
+    };
+    let batch = LOOPS.iter().find(|(other, _)| *other == name).map_or(1, |(_, batch)| *batch);
+    let mut left = calls;
+    while left > 0 {
+        let count = left.min(batch);
+        match name {
+            "write" => timed(loops::writes, end, count),
+            "poll" => timed(loops::empties, end, count),
+            "post" => {
+                timed(loops::posts, end, count);
+                drain(end, count);
+            }
+            _ => {
+                fill(end, count);
+                timed(loops::takes, end, count);
+            }
+        }
+        left -= count;
+    }
+    spent.as_secs_f64() * 1e9 / f64::from(calls)
+}
+
+/// [`loops::posts`] and [`loops::takes`] where nobody looks.
+#[inline(never)]
+fn fill<E: End>(end: &mut E, count: u32) {
+    (0..count).for_each(|_| end.post());
+}
+
+#[inline(never)]
+fn drain<E: End>(end: &mut E, count: u32) {
+    (0..count).for_each(|_| end.take());
 }
 
 fn main() -> Outcome<()> {
-    let only = std::env::args().find(|arg| ["rust", "c", "rust-poll", "c-poll"].contains(&&**arg));
-    let mut rust = Rust::open()?;
-    let mut c = unsafe { C::open() };
+    let (mut rust, mut c) = (Rust::open()?, unsafe { C::open() });
     let counted = std::env::args().find_map(|arg| arg.parse::<u32>().ok());
-    let (posts, rounds) = counted.map_or((POSTS, ROUNDS), |posts| (posts, 1));
-    let (mut least, all) = ([f64::MAX; 4], only.is_none());
-    for _ in 0..rounds {
-        let wanted = |name: &str| all || only.as_deref() == Some(name);
-        let mut run = |index: usize, name: &str, f: &mut dyn FnMut() -> f64| {
-            if wanted(name) {
-                least[index] = least[index].min(f());
+    if let Some(calls) = counted {
+        // One loop only.
+        for (name, _) in LOOPS {
+            let is_meant = |end: &str| std::env::args().any(|arg| arg == format!("{end}-{name}"));
+            if is_meant(Rust::NAME) {
+                time(&mut rust, name, calls);
             }
-        };
-        run(0, "rust", &mut || nanos(posts, || rust.write()));
-        run(1, "c", &mut || nanos(posts, || c.write()));
-        run(2, "rust-poll", &mut || nanos(posts, || rust.poll()));
-        run(3, "c-poll", &mut || nanos(posts, || c.poll()));
+            if is_meant(C::NAME) {
+                time(&mut c, name, calls);
+            }
+        }
+        return Ok(());
     }
-    let [rust_write, c_write, rust_poll, c_poll] = least;
-    println!("write and poll: rust {rust_write:.1} ns, C {c_write:.1} ns");
-    println!("empty poll:     rust {rust_poll:.1} ns, C {c_poll:.1} ns");
+    let mut least = [[f64::MAX; 2]; LOOPS.len()];
+    for _ in 0..ROUNDS {
+        for (least, (name, _)) in least.iter_mut().zip(LOOPS) {
+            least[0] = least[0].min(time(&mut rust, name, POSTS));
+            least[1] = least[1].min(time(&mut c, name, POSTS));
+        }
+    }
+    let lines = ["write and poll:", "post:", "taking poll:", "empty poll:"];
+    for ((line, [rust, c]), limit) in lines.iter().zip(least).zip([30.0, 15.0, 15.0, 15.0]) {
+        let verdict = if c - rust <= limit { "within" } else { "over" };
+        let added = c - rust;
+        println!("{line:<15} rust {rust:.1} ns, C {c:.1} ns; {added:+.1} is {verdict} {limit}");
+    }
     Ok(())
 }

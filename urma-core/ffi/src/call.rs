@@ -5,7 +5,7 @@
 //! *Must not*: know what is called.
 #![expect(unsafe_code, reason = "pointers of C programs, and errno")]
 
-use core::{ffi::c_int, ptr::NonNull};
+use core::{ffi::c_int, num::NonZero, ptr::NonNull};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use urma_core::Status;
@@ -14,39 +14,50 @@ use urma_mem::{
     sync::{AtomicU64, Ordering},
 };
 
-use crate::slab::{Found, Kind, Slot, find};
+use crate::slab::{Found, Kind, Slot, find, find_live};
 
-/// A number of `urma_status_t`: 0, an errno value, or [`Code::FAIL`].
+/// A number of `urma_status_t` that is no success: an errno value, or [`Code::FAIL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Code(c_int);
+pub(crate) struct Code(NonZero<c_int>);
+
+/// The `urma_status_t` of a call that did what it was asked to.
+pub(crate) const SUCCESS: c_int = 0;
 
 impl Code {
-    pub(crate) const SUCCESS: Self = Self(0);
-    pub(crate) const ENOPERM: Self = Self(libc::EPERM);
-    pub(crate) const EAGAIN: Self = Self(libc::EAGAIN);
-    pub(crate) const ENOMEM: Self = Self(libc::ENOMEM);
-    pub(crate) const EEXIST: Self = Self(libc::EEXIST);
-    pub(crate) const EINTR: Self = Self(libc::EINTR);
-    pub(crate) const EIO: Self = Self(libc::EIO);
-    pub(crate) const EFAULT: Self = Self(libc::EFAULT);
-    pub(crate) const ENODEV: Self = Self(libc::ENODEV);
-    pub(crate) const ETIMEDOUT: Self = Self(libc::ETIMEDOUT);
-    pub(crate) const EINVAL: Self = Self(libc::EINVAL);
+    pub(crate) const ENOPERM: Self = Self::known(libc::EPERM);
+    pub(crate) const EAGAIN: Self = Self::known(libc::EAGAIN);
+    pub(crate) const ENOMEM: Self = Self::known(libc::ENOMEM);
+    pub(crate) const EEXIST: Self = Self::known(libc::EEXIST);
+    pub(crate) const EINTR: Self = Self::known(libc::EINTR);
+    pub(crate) const EIO: Self = Self::known(libc::EIO);
+    pub(crate) const EFAULT: Self = Self::known(libc::EFAULT);
+    pub(crate) const ENODEV: Self = Self::known(libc::ENODEV);
+    pub(crate) const ETIMEDOUT: Self = Self::known(libc::ETIMEDOUT);
+    pub(crate) const EINVAL: Self = Self::known(libc::EINVAL);
     /// What a software device cannot mean.
-    pub(crate) const ENOTSUP: Self = Self(libc::EOPNOTSUPP);
+    pub(crate) const ENOTSUP: Self = Self::known(libc::EOPNOTSUPP);
     /// `URMA_FAIL`.
-    pub(crate) const FAIL: Self = Self(0x1000);
+    pub(crate) const FAIL: Self = Self::known(0x1000);
     /// The callee answered with NULL and has set `errno` itself.
-    pub(crate) const AS_SET: Self = Self(-1);
+    pub(crate) const AS_SET: Self = Self::known(-1);
+
+    const fn known(number: c_int) -> Self {
+        Self(NonZero::new(number).expect("0 is success"))
+    }
 
     /// The code with this number, as another function of the C interface gave it.
-    pub(crate) const fn from_c(number: c_int) -> Result<(), Self> {
-        if number == 0 { Ok(()) } else { Err(Self(number)) }
+    #[inline]
+    pub(crate) const fn from_c(number: c_int) -> Answer {
+        match NonZero::new(number) {
+            None => Ok(()),
+            Some(number) => Err(Self(number)),
+        }
     }
 
     /// As a `urma_status_t`.
+    #[inline]
     pub(crate) const fn status(self) -> c_int {
-        self.0
+        self.0.get()
     }
 
     /// Sets `errno`; `URMA_FAIL` is no errno value and becomes EIO.
@@ -54,7 +65,7 @@ impl Code {
         let number = match self {
             Self::AS_SET => return,
             Self::FAIL => libc::EIO,
-            Self(number) => number,
+            Self(number) => number.get(),
         };
         // SAFETY: the address of this thread's errno, always valid.
         let errno = unsafe { libc::__errno_location() };
@@ -65,7 +76,7 @@ impl Code {
 
 impl From<Status> for Code {
     fn from(status: Status) -> Self {
-        Self(status.errno())
+        Self::from_c(status.errno()).err().unwrap_or(Self::FAIL)
     }
 }
 
@@ -115,38 +126,42 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
 #[inline]
 pub(crate) fn status(f: impl FnOnce() -> Answer) -> c_int {
     match guarded(f) {
-        Ok(()) => Code::SUCCESS.0,
-        Err(code) => code.0,
+        Ok(()) => SUCCESS,
+        Err(code) => code.status(),
     }
 }
 
-/// As [`status`], for functions of the data plane that only find their object and call on: nothing
-/// in them can panic, and what they call looks for forks itself.
+/// The answer of a function of the data plane that only finds its object and calls on, with that call's
+/// status: nothing in it can panic, and what it calls looks for forks itself.
 #[inline(always)]
-pub(crate) fn status_of_call(f: impl FnOnce() -> Answer) -> c_int {
-    match f() {
-        Ok(()) => Code::SUCCESS.0,
-        Err(code) => code.0,
+pub(crate) fn status_of_call(answer: Answer<c_int>) -> c_int {
+    match answer {
+        Ok(status) => status,
+        Err(code) => code.status(),
     }
 }
 
-/// As [`count`], for functions of the data plane; see [`status_of_call`].
+/// As [`status_of_call`]; a negative count is that of a call that has set `errno` itself.
 #[inline(always)]
-pub(crate) fn count_of_call(f: impl FnOnce() -> Answer<c_int>) -> c_int {
-    match f() {
+pub(crate) fn count_of_call(answer: Answer<c_int>) -> c_int {
+    match answer {
         Ok(count) => count,
-        Err(code) => {
-            code.set_errno();
-            -1
-        }
+        Err(code) => failed(code),
     }
+}
+
+/// A count of a call that failed.
+#[cold]
+fn failed(code: Code) -> c_int {
+    code.set_errno();
+    -1
 }
 
 /// As [`status`], for the calls by which a forked child starts afresh.
 pub(crate) fn status_in_child(f: impl FnOnce() -> Answer) -> c_int {
     match unguarded_by_fork(f) {
-        Ok(()) => Code::SUCCESS.0,
-        Err(code) => code.0,
+        Ok(()) => SUCCESS,
+        Err(code) => code.status(),
     }
 }
 
@@ -188,7 +203,7 @@ pub(crate) fn count_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
 pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
     match guarded(f) {
         Ok(count) => count,
-        Err(code) => -code.0,
+        Err(code) => -code.status(),
     }
 }
 
@@ -196,7 +211,7 @@ pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
 pub(crate) fn negative_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
     match unguarded_by_fork(f) {
         Ok(count) => count,
-        Err(code) => -code.0,
+        Err(code) => -code.status(),
     }
 }
 
@@ -223,8 +238,7 @@ pub(crate) fn nothing_in_child(f: impl FnOnce() -> Answer) {
 #[inline]
 pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<NonNull<K::Public>> {
     match find::<K>(ptr) {
-        Found::Live(slot) => NonNull::new(slot.public()).ok_or(Code::EINVAL),
-        Found::Foreign => NonNull::new(ptr.cast_mut()).ok_or(Code::EINVAL),
+        Found::Live | Found::Foreign => NonNull::new(ptr.cast_mut()).ok_or(Code::EINVAL),
         Found::Invalid => Err(Code::EINVAL),
     }
 }
@@ -233,12 +247,9 @@ pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<NonNull<K::Public
 ///
 /// # Errors
 /// EINVAL: anything else.
-#[inline]
+#[inline(always)]
 pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
-    match find::<K>(ptr) {
-        Found::Live(slot) => Ok(slot),
-        Found::Foreign | Found::Invalid => Err(Code::EINVAL),
-    }
+    find_live::<K>(ptr).ok_or(Code::EINVAL)
 }
 
 /// An argument that must be there, as a copy of what it points to.
@@ -261,7 +272,7 @@ pub(crate) unsafe fn value<T: Copy>(ptr: *const T) -> Answer<T> {
 ///
 /// # Errors
 /// EINVAL: NULL or misaligned.
-#[inline]
+#[inline(always)]
 pub(crate) fn place<T>(ptr: *mut T) -> Answer<NonNull<T>> {
     match NonNull::new(ptr) {
         Some(place) if ptr.is_aligned() => Ok(place),

@@ -140,24 +140,16 @@ pub(crate) fn step(kind: u32, ns: u64) -> Answer {
     Ok(())
 }
 
-/// Measures from its making to its end, if anybody wants to know.
-pub(crate) struct Span {
-    kind: u32,
-    from_ns: u64,
-}
-
-impl Span {
-    #[inline]
-    pub(crate) fn of(kind: u32) -> Option<Self> {
-        if is_on() { Some(Self { kind, from_ns: now_ns() }) } else { None }
+/// Calls `f`, and measures how long it takes if anybody wants to know.
+pub(crate) fn timed<T>(kind: u32, f: impl FnOnce() -> T) -> T {
+    if !is_on() {
+        return f();
     }
-}
-
-impl Drop for Span {
-    fn drop(&mut self) {
-        // Stopped meanwhile, or quicker than anything that is counted: both are left out.
-        let _ = step(self.kind, now_ns().saturating_sub(self.from_ns));
-    }
+    let from_ns = now_ns();
+    let answer = f();
+    // Stopped meanwhile, or quicker than anything that is counted: both are left out.
+    let _ = step(kind, now_ns().saturating_sub(from_ns));
+    answer
 }
 
 /// A bonding provider moved to another path.

@@ -27,7 +27,7 @@ mod space;
 pub(crate) use header::Owner;
 pub(crate) use idle::{Idle, find_idle};
 pub(crate) use pool::Fresh;
-pub(crate) use slot::{Found, Guard, Held, Look, Slot, find};
+pub(crate) use slot::{Found, Guard, Held, Look, Slot, find, find_live};
 
 /// A kind of object.
 ///

@@ -16,28 +16,49 @@ use crate::{cargo, pair, say::Failure};
 /// Which number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
-    /// Nanoseconds that C adds to one WRITE of 8 bytes and the polls until it is complete.
-    WriteTime,
-    /// Nanoseconds that C adds to one poll of an empty queue.
-    PollTime,
-    /// Instructions that C adds to the WRITE and its polls.
-    WriteInstructions,
-    /// Instructions that C adds to the poll.
-    PollInstructions,
+    /// Nanoseconds that C adds to one call of a loop.
+    Time(Loop),
+    /// Instructions that C adds to it.
+    Instructions(Loop),
     /// Bytes of liburma.so, in MB (10^6), without debug information.
     Size,
     /// `urma_init` to the first context, milliseconds.
     Start,
 }
 
-/// Calls of the shorter of two runs that are counted.
+/// A loop of the bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Loop {
+    /// One WRITE of 8 bytes, and the polls until it is complete.
+    WriteAndPoll,
+    /// The post of one.
+    Post,
+    /// The poll that takes one completion.
+    TakingPoll,
+    /// A poll of an empty queue.
+    EmptyPoll,
+}
+
+impl Loop {
+    /// How its line begins, and its name in arguments.
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::WriteAndPoll => ("write and poll:", "write"),
+            Self::Post => ("post:", "post"),
+            Self::TakingPoll => ("taking poll:", "take"),
+            Self::EmptyPoll => ("empty poll:", "poll"),
+        }
+    }
+}
+
+/// Calls of a run that is counted.
 const CALLS: u32 = 2_000;
 
 /// Whether the line can be measured here.
 pub(super) fn is_possible(of: Of) -> bool {
     let tool = match of {
-        Of::WriteTime | Of::PollTime => return true,
-        Of::WriteInstructions | Of::PollInstructions => "valgrind",
+        Of::Time(_) => return true,
+        Of::Instructions(_) => "valgrind",
         Of::Size => "strip",
         Of::Start => "gcc",
     };
@@ -47,10 +68,11 @@ pub(super) fn is_possible(of: Of) -> bool {
 /// One value; `bin` is where the release build lies.
 pub(super) fn measure(bin: &Path, of: Of) -> Result<f64, Failure> {
     match of {
-        Of::WriteTime => added_time("write and poll:"),
-        Of::PollTime => added_time("empty poll:"),
-        Of::WriteInstructions => Ok(instructions("c")? - instructions("rust")?),
-        Of::PollInstructions => Ok(instructions("c-poll")? - instructions("rust-poll")?),
+        Of::Time(of) => added_time(of.names().0),
+        Of::Instructions(of) => {
+            let name = of.names().1;
+            Ok(instructions(&format!("c-{name}"))? - instructions(&format!("rust-{name}"))?)
+        }
         Of::Size => size(bin),
         Of::Start => start(bin),
     }
@@ -90,10 +112,11 @@ fn said(command: Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Of a line `what rust A ns, C B ns`, B - A.
+/// Of a line `what rust A ns, C B ns; ...`, B - A.
 fn difference(text: &str, what: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(what))?;
-    let numbers = line.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
+    let (numbers, _) = line.split_once(';')?;
+    let numbers = numbers.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
     match numbers.collect::<Vec<_>>()[..] {
         [rust, c] => Some(c - rust),
         _ => None,
@@ -106,20 +129,20 @@ fn added_time(what: &str) -> Result<f64, Failure> {
     difference(&text, what).ok_or_else(|| Failure(format!("no line {what:?} in {text:?}")))
 }
 
-/// Instructions of one call: two runs of different length have the same beginning and end.
-fn instructions(path: &str) -> Result<f64, Failure> {
-    let total = |calls: u32| {
-        let mut command = Command::new("valgrind");
-        command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-        command.arg(bench()?).args([path, &calls.to_string()]);
-        let output = pair::finish(pair::spawn(command)?)?;
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        let count = text.lines().find_map(|line| line.split_once("Collected : "));
-        let count = count.and_then(|(_, number)| number.trim().parse::<f64>().ok());
-        count.ok_or_else(|| Failure(format!("callgrind counts nothing: {}", text.trim())))
-    };
-    let (once, twice) = (total(CALLS)?, total(2 * CALLS)?);
-    Ok((twice - once) / f64::from(CALLS))
+/// Instructions of one call of a loop: what is counted outside of the loops is left out.
+fn instructions(of: &str) -> Result<f64, Failure> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg("--toggle-collect=cost::loops::*");
+    command.arg(bench()?).args([of, &CALLS.to_string()]);
+    let output = pair::finish(pair::spawn(command)?)?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let count = text.lines().find_map(|line| line.split_once("Collected : "));
+    let count = count.and_then(|(_, number)| number.trim().parse::<f64>().ok());
+    let total = count.filter(|count| *count > 0.0);
+    let total = total
+        .ok_or_else(|| Failure(format!("callgrind counts nothing in {of}: {}", text.trim())))?;
+    Ok((total / f64::from(CALLS)).round())
 }
 
 fn size(bin: &Path) -> Result<f64, Failure> {
@@ -154,8 +177,8 @@ mod tests {
 
     #[test]
     fn what_c_adds_is_read_from_the_line() {
-        let text =
-            "write and poll: rust 100.5 ns, C 112.0 ns\nempty poll:     rust 3.0 ns, C 8.0 ns\n";
+        let text = "write and poll: rust 100.5 ns, C 112.0 ns; +11.5 is within 30\n\
+                    empty poll:     rust 3.0 ns, C 8.0 ns; +5.0 is within 15\n";
         assert_eq!(difference(text, "write and poll:"), Some(11.5));
         assert_eq!(difference(text, "empty poll:"), Some(5.0));
         assert_eq!(difference("write and poll: none", "write and poll:"), None);

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: what is measured, with which options, and what it is compared with.
 
-use super::cface::Of;
+use super::cface::{Loop, Of};
 
 /// Which way is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -219,10 +219,18 @@ pub(super) const LINES: &[Line] = &[
         bw(UDP, "UDP read 64 KiB", "read_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
         "TCP 64 KiB, stream",
     ),
-    c_face("C adds to a write and its polls", "ns", Of::WriteTime),
-    c_face("C adds to an empty poll", "ns", Of::PollTime),
-    c_face("C adds to a write and its polls, instructions", "", Of::WriteInstructions),
-    c_face("C adds to an empty poll, instructions", "", Of::PollInstructions),
+    c_face("C adds to a post", "ns", Of::Time(Loop::Post)),
+    c_face("C adds to a poll that takes one", "ns", Of::Time(Loop::TakingPoll)),
+    c_face("C adds to an empty poll", "ns", Of::Time(Loop::EmptyPoll)),
+    c_face("C adds to a write and its polls", "ns", Of::Time(Loop::WriteAndPoll)),
+    c_face("C adds to a post, instructions", "", Of::Instructions(Loop::Post)),
+    c_face("C adds to a poll that takes one, instructions", "", Of::Instructions(Loop::TakingPoll)),
+    c_face("C adds to an empty poll, instructions", "", Of::Instructions(Loop::EmptyPoll)),
+    c_face(
+        "C adds to a write and its polls, instructions",
+        "",
+        Of::Instructions(Loop::WriteAndPoll),
+    ),
     c_face("C: liburma.so, stripped", "MB", Of::Size),
     c_face("C: urma_init to first context", "ms", Of::Start),
     probe((OTHERS, "TCP 8 B, one way"), "us", Better::Lower, "tcp-lat --size 8"),

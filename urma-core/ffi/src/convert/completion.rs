@@ -5,23 +5,31 @@ use urma_core::{Completion, CrOpcode};
 use super::name::jetty_id_out;
 use crate::abi::{urma_cr_flag_t, urma_cr_t, urma_cr_token_t, urma_cr_u, urma_token_t};
 
-#[inline]
+#[inline(always)]
 pub(crate) fn record(from: &Completion) -> urma_cr_t {
+    let is_plain = from.status.is_success() && from.opcode == CrOpcode::Send;
+    let plain = (0, 0, urma_cr_u { imm_data: from.imm });
+    let (status, opcode, u) = if is_plain { plain } else { rare(from) };
     urma_cr_t {
-        status: u32::from(from.status.code()),
+        status,
         user_ctx: from.user_ctx,
-        opcode: u32::from(from.opcode.code()),
+        opcode,
         flag: urma_cr_flag_t { value: from.flags.bits() },
         completion_len: from.len,
         local_id: from.local_id,
         remote_id: jetty_id_out(from.remote),
-        u: immediate(from),
+        u,
         tpn: from.tpn,
         user_data: usize::try_from(from.queue_ctx).unwrap_or(0),
     }
 }
 
-#[inline]
+/// Status, opcode and what comes with it, of a completion that is not a plain success.
+#[inline(never)]
+fn rare(from: &Completion) -> (u32, u32, urma_cr_u) {
+    (u32::from(from.status.code()), u32::from(from.opcode.code()), immediate(from))
+}
+
 fn immediate(from: &Completion) -> urma_cr_u {
     if from.opcode != CrOpcode::SendInvalidate {
         return urma_cr_u { imm_data: from.imm };

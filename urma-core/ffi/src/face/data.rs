@@ -1,93 +1,104 @@
 //! The data plane: posts and polls, and posts of one request.
+//!
+//! Where a context's table, read at each call, still has this library's own operation, that is
+//! called with the slot that was found already; any other operation gets the caller's pointers.
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ffi::c_int;
+use core::{
+    ffi::c_int,
+    ptr::{NonNull, fn_addr_eq},
+};
 
 use crate::{
     abi::{
         UB_JETTY_POST_RECV, UB_JETTY_POST_SEND, UB_JFS_POST_SEND, UB_POLL_JFC, UB_POST_JFR_RECV,
         URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_WRITE, urma_cr_t, urma_jetty_t, urma_jfc_t,
         urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_flag_t, urma_jfs_wr_t, urma_jfs_wr_u,
-        urma_opcode_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t, urma_status_t,
-        urma_target_jetty_t, urma_target_seg_t,
+        urma_opcode_t, urma_ops_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t,
+        urma_status_t, urma_target_jetty_t, urma_target_seg_t,
     },
     call::{self, Code, object},
     convert::zeroed,
-    face::{
-        dispatch::{home, op},
-        jfc::as_set,
-    },
-    perf::Span,
-    udma::kind,
+    face::dispatch::{Homed, home, op, ops},
+    perf,
+    slab::find_live,
+    udma::{kind, poll, post},
 };
 
-/// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
-pub unsafe extern "C" fn urma_post_jfs_wr(
-    jfs: *mut urma_jfs_t,
-    wr: *mut urma_jfs_wr_t,
-    bad_wr: *mut *mut urma_jfs_wr_t,
-) -> urma_status_t {
-    call::status_of_call(|| {
-        let _span = Span::of(UB_JFS_POST_SEND);
-        let jfs = object::<kind::Jfs>(jfs)?;
-        call::place(wr)?;
-        call::place(bad_wr)?;
-        let post = op!(home(jfs), post_jfs_wr);
-        // SAFETY: a live queue, and the caller's list and place.
-        Code::from_c(unsafe { post(jfs.as_ptr(), wr, bad_wr) })
-    })
+/// The slot of a live object, if its context's table has this library's own `$mine` and nobody
+/// measures: the usual case, without a frame or a second look-up.
+macro_rules! own_slot {
+    ($kind:ty, $object:expr, $op:ident, $mine:path) => {
+        find_live::<$kind>($object).filter(|slot| {
+            let mine = $mine as unsafe extern "C" fn(_, _, _) -> _;
+            own_op(slot.public(), |ops| {
+                // SAFETY: the table of a live context.
+                let op = unsafe { (*ops.as_ptr()).$op };
+                op.is_some_and(|op| fn_addr_eq(op, mine))
+            }) && !perf::is_on()
+        })
+    };
 }
 
-/// Posts a list of receives. Where one is refused, `bad_wr` names it; those before it are posted.
-pub unsafe extern "C" fn urma_post_jfr_wr(
-    jfr: *mut urma_jfr_t,
-    wr: *mut urma_jfr_wr_t,
-    bad_wr: *mut *mut urma_jfr_wr_t,
-) -> urma_status_t {
-    call::status_of_call(|| {
-        let _span = Span::of(UB_POST_JFR_RECV);
-        let jfr = object::<kind::Jfr>(jfr)?;
-        call::place(wr)?;
-        call::place(bad_wr)?;
-        let post = op!(home(jfr), post_jfr_wr);
-        // SAFETY: a live queue, and the caller's list and place.
-        Code::from_c(unsafe { post(jfr.as_ptr(), wr, bad_wr) })
-    })
+/// Whether the table of an object's context is as `is_own` wants it.
+#[inline(always)]
+fn own_op<T: Homed>(object: *mut T, is_own: impl FnOnce(NonNull<urma_ops_t>) -> bool) -> bool {
+    NonNull::new(object).is_some_and(|object| ops(home(object)).is_ok_and(is_own))
 }
 
-/// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
-pub unsafe extern "C" fn urma_post_jetty_send_wr(
-    jetty: *mut urma_jetty_t,
-    wr: *mut urma_jfs_wr_t,
-    bad_wr: *mut *mut urma_jfs_wr_t,
-) -> urma_status_t {
-    call::status_of_call(|| {
-        let _span = Span::of(UB_JETTY_POST_SEND);
-        let jetty = object::<kind::Jetty>(jetty)?;
-        call::place(wr)?;
-        call::place(bad_wr)?;
-        let post = op!(home(jetty), post_jetty_send_wr);
-        // SAFETY: a live jetty, and the caller's list and place.
-        Code::from_c(unsafe { post(jetty.as_ptr(), wr, bad_wr) })
-    })
+macro_rules! posts {
+    ($(#[$doc:meta])* $name:ident: $queue:ident, $wr:ident, $kind:ty, $perf:ident, $op:ident,
+        $own:path) => {
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            queue: *mut $queue,
+            wr: *mut $wr,
+            bad_wr: *mut *mut $wr,
+        ) -> urma_status_t {
+            if let Some(slot) = own_slot!($kind, queue, $op, post::$op)
+                && let (Ok(first), Ok(bad)) = (call::place(wr), call::place(bad_wr))
+            {
+                // SAFETY: the caller's list and place.
+                return unsafe { $own(slot, first, bad) };
+            }
+            #[inline(never)]
+            fn other(queue: *mut $queue, wr: *mut $wr, bad_wr: *mut *mut $wr) -> urma_status_t {
+                perf::timed($perf, || {
+                    call::status_of_call((|| {
+                        let object = object::<$kind>(queue)?;
+                        call::place(wr)?;
+                        call::place(bad_wr)?;
+                        let op = op!(home(object), $op);
+                        // SAFETY: a live queue, and the list and place of the caller of the function
+                        // around.
+                        Ok(unsafe { op(queue, wr, bad_wr) })
+                    })())
+                })
+            }
+            other(queue, wr, bad_wr)
+        }
+    };
 }
 
-/// Posts a list of receives, to the JFR that the jetty receives through.
-pub unsafe extern "C" fn urma_post_jetty_recv_wr(
-    jetty: *mut urma_jetty_t,
-    wr: *mut urma_jfr_wr_t,
-    bad_wr: *mut *mut urma_jfr_wr_t,
-) -> urma_status_t {
-    call::status_of_call(|| {
-        let _span = Span::of(UB_JETTY_POST_RECV);
-        let jetty = object::<kind::Jetty>(jetty)?;
-        call::place(wr)?;
-        call::place(bad_wr)?;
-        let post = op!(home(jetty), post_jetty_recv_wr);
-        // SAFETY: a live jetty, and the caller's list and place.
-        Code::from_c(unsafe { post(jetty.as_ptr(), wr, bad_wr) })
-    })
+posts! {
+    /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
+    urma_post_jfs_wr: urma_jfs_t, urma_jfs_wr_t, kind::Jfs, UB_JFS_POST_SEND, post_jfs_wr, post::send
+}
+
+posts! {
+    /// Posts a list of receives. Where one is refused, `bad_wr` names it; those before it are posted.
+    urma_post_jfr_wr: urma_jfr_t, urma_jfr_wr_t, kind::Jfr, UB_POST_JFR_RECV, post_jfr_wr, post::receive
+}
+
+posts! {
+    /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
+    urma_post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty, UB_JETTY_POST_SEND, post_jetty_send_wr, post::send
+}
+
+posts! {
+    /// Posts a list of receives, to the JFR that the jetty receives through.
+    urma_post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty, UB_JETTY_POST_RECV, post_jetty_recv_wr, post::receive_by_jetty
 }
 
 /// Takes up to `cr_cnt` completions; how many, or -1 with `errno`. Never waits.
@@ -96,16 +107,28 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
-    call::count_of_call(|| {
-        let _span = Span::of(UB_POLL_JFC);
-        let jfc = object::<kind::Jfc>(jfc)?;
-        call::place(cr)?;
-        if cr_cnt < 0 {
-            return Err(Code::EINVAL);
-        }
-        let poll = op!(home(jfc), poll_jfc);
-        // SAFETY: a live queue, and the caller's array.
-        as_set(unsafe { poll(jfc.as_ptr(), cr_cnt, cr) })
+    if let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
+        && let (Ok(first), Ok(room)) = (call::place(cr), usize::try_from(cr_cnt))
+    {
+        // SAFETY: the caller's array.
+        return unsafe { poll::take(slot, first, room) };
+    }
+    poll_other(jfc, cr_cnt, cr)
+}
+
+#[inline(never)]
+fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
+    perf::timed(UB_POLL_JFC, || {
+        call::count_of_call((|| {
+            let object = object::<kind::Jfc>(jfc)?;
+            call::place(cr)?;
+            if cr_cnt < 0 {
+                return Err(Code::EINVAL);
+            }
+            let poll = op!(home(object), poll_jfc);
+            // SAFETY: a live queue, and the array of the caller of `urma_poll_jfc`.
+            Ok(unsafe { poll(jfc, cr_cnt, cr) })
+        })())
     })
 }
 

@@ -16,7 +16,7 @@ use crate::{
         batch,
         dispatch::{caps, drop_one, home, op, release, retain},
     },
-    perf::Span,
+    perf,
     udma::kind,
 };
 
@@ -122,12 +122,13 @@ pub unsafe extern "C" fn urma_rearm_jfc(
     jfc: *mut urma_jfc_t,
     solicited_only: bool,
 ) -> urma_status_t {
-    call::status(|| {
-        let _span = Span::of(UB_REARM_JFC);
-        let jfc = object::<kind::Jfc>(jfc)?;
-        let rearm = op!(home(jfc), rearm_jfc);
-        // SAFETY: a live queue.
-        Code::from_c(unsafe { rearm(jfc.as_ptr(), u8::from(solicited_only)) })
+    perf::timed(UB_REARM_JFC, || {
+        call::status(|| {
+            let jfc = object::<kind::Jfc>(jfc)?;
+            let rearm = op!(home(jfc), rearm_jfc);
+            // SAFETY: a live queue.
+            Code::from_c(unsafe { rearm(jfc.as_ptr(), u8::from(solicited_only)) })
+        })
     })
 }
 
@@ -139,16 +140,17 @@ pub unsafe extern "C" fn urma_wait_jfc(
     time_out: c_int,
     jfc: *mut *mut urma_jfc_t,
 ) -> c_int {
-    call::count(|| {
-        let _span = Span::of(UB_WAIT_JFC);
-        let jfce = object::<kind::Jfce>(jfce)?;
-        call::place(jfc)?;
-        if jfc_cnt == 0 {
-            return Err(Code::EINVAL);
-        }
-        let wait = op!(home(jfce), wait_jfc);
-        // SAFETY: a live channel, and the caller's array.
-        as_set(unsafe { wait(jfce.as_ptr(), jfc_cnt, time_out, jfc) })
+    perf::timed(UB_WAIT_JFC, || {
+        call::count(|| {
+            let jfce = object::<kind::Jfce>(jfce)?;
+            call::place(jfc)?;
+            if jfc_cnt == 0 {
+                return Err(Code::EINVAL);
+            }
+            let wait = op!(home(jfce), wait_jfc);
+            // SAFETY: a live channel, and the caller's array.
+            as_set(unsafe { wait(jfce.as_ptr(), jfc_cnt, time_out, jfc) })
+        })
     })
 }
 
@@ -159,18 +161,19 @@ pub(super) fn as_set(count: c_int) -> Answer<c_int> {
 
 /// Acknowledges events that [`urma_wait_jfc`] gave.
 pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u32, jfc_cnt: u32) {
-    call::nothing(|| {
-        let _span = Span::of(UB_ACK_JFC);
-        let first = call::place(jfc)?;
-        call::place(nevents)?;
-        if jfc_cnt == 0 {
-            return Err(Code::EINVAL);
-        }
-        // SAFETY: the caller's array has an element.
-        let first = object::<kind::Jfc>(unsafe { first.read() })?;
-        let ack = op!(home(first), ack_jfc);
-        // SAFETY: the caller's arrays.
-        unsafe { ack(jfc, nevents, jfc_cnt) };
-        Ok(())
+    perf::timed(UB_ACK_JFC, || {
+        call::nothing(|| {
+            let first = call::place(jfc)?;
+            call::place(nevents)?;
+            if jfc_cnt == 0 {
+                return Err(Code::EINVAL);
+            }
+            // SAFETY: the caller's array has an element.
+            let first = object::<kind::Jfc>(unsafe { first.read() })?;
+            let ack = op!(home(first), ack_jfc);
+            // SAFETY: the caller's arrays.
+            unsafe { ack(jfc, nevents, jfc_cnt) };
+            Ok(())
+        });
     });
 }

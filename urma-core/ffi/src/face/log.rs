@@ -32,7 +32,7 @@ pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> ur
 /// Lines of the log go to standard error again.
 pub unsafe extern "C" fn urma_unregister_log_func() -> urma_status_t {
     log::unregister();
-    Code::SUCCESS.status()
+    call::SUCCESS
 }
 
 /// The level in force: lines of larger numbers are left out.

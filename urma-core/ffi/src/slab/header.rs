@@ -60,6 +60,12 @@ impl Word {
         Owner((self.0 >> 8) as u32 & Owner::MAX)
     }
 
+    /// State and owner, without the generation: of live objects of one owner all alike.
+    #[expect(clippy::cast_possible_truncation, reason = "32 bits are meant")]
+    pub(super) const fn kinship(self) -> u32 {
+        self.0 as u32
+    }
+
     pub(super) const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }

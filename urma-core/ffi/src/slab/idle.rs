@@ -5,10 +5,10 @@
 
 use super::{
     Kind, Slot,
-    header::{HEADER_LEN, Owner, State, Word},
+    header::{Owner, State, Word},
     pool::{self, Fresh},
-    slot::{Cell, SlotPtr},
-    space::{self, Place},
+    slot::{SlotPtr, slot_at_public},
+    space,
 };
 
 /// An object that was idle when it was looked at.
@@ -19,14 +19,7 @@ pub(crate) struct Idle<K: Kind> {
 
 /// The idle object at `public`; `None` for anything else.
 pub(crate) fn find_idle<K: Kind>(public: *const K::Public) -> Option<Idle<K>> {
-    let Place::Inside(offset) = space::place(public.addr().wrapping_sub(HEADER_LEN)) else {
-        return None;
-    };
-    if !space::is_slot::<K>(offset) {
-        return None;
-    }
-    let cell = public.wrapping_byte_sub(HEADER_LEN).cast::<Cell<K>>().cast_mut();
-    let ptr = SlotPtr::new(core::ptr::NonNull::new(cell)?);
+    let ptr = slot_at_public::<K>(public, space::is_slot::<K>)?;
     let word = ptr.header().word();
     word.is(State::Idle).then_some(Idle { ptr, word })
 }

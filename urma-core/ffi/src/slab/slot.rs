@@ -99,9 +99,9 @@ impl<K: Kind> SlotPtr<K> {
 }
 
 /// What a pointer of a C program is.
-pub(crate) enum Found<K: Kind> {
+pub(crate) enum Found {
     /// A live object of the kind.
-    Live(Slot<K>),
+    Live,
     /// Null, deleted, another kind, not the start of an object, or misaligned.
     Invalid,
     /// Not of this library's memory, and aligned: an object of another provider, perhaps.
@@ -109,22 +109,39 @@ pub(crate) enum Found<K: Kind> {
 }
 
 /// What `public` is, without touching memory that it names unless it is an object's place.
-#[inline]
-pub(crate) fn find<K: Kind>(public: *const K::Public) -> Found<K> {
-    let addr = public.addr();
-    let offset = match space::place(addr.wrapping_sub(HEADER_LEN)) {
-        Place::Inside(offset) => offset,
-        Place::Outside if public.is_aligned() && !public.is_null() => return Found::Foreign,
-        Place::Outside => return Found::Invalid,
-    };
-    if !space::is_slot::<K>(offset) {
-        return Found::Invalid;
+#[inline(always)]
+pub(crate) fn find<K: Kind>(public: *const K::Public) -> Found {
+    if find_live::<K>(public).is_some() {
+        return Found::Live;
     }
-    let slot = public.wrapping_byte_sub(HEADER_LEN).cast::<Cell<K>>().cast_mut();
-    let Some(cell) = NonNull::new(slot) else { return Found::Invalid };
-    let ptr = SlotPtr::new(cell);
+    let is_foreign = space::is_outside(public.addr().wrapping_sub(HEADER_LEN));
+    if is_foreign && public.is_aligned() && !public.is_null() {
+        return Found::Foreign;
+    }
+    Found::Invalid
+}
+
+/// The live object at `public`; of whatever else it may be nothing is said, see [`find`].
+#[inline(always)]
+pub(crate) fn find_live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
+    let ptr = slot_at_public::<K>(public, space::is_slot::<K>)?;
     let word = ptr.header().word();
-    if word.is(State::Live) { Found::Live(Slot { ptr, word }) } else { Found::Invalid }
+    word.is(State::Live).then_some(Slot { ptr, word })
+}
+
+/// The slot whose public part lies at `public`, whatever its state, if that is one of a `K`.
+#[inline(always)]
+pub(super) fn slot_at_public<K: Kind>(
+    public: *const K::Public,
+    is_slot: impl FnOnce(usize) -> bool,
+) -> Option<SlotPtr<K>> {
+    let slot = public.wrapping_byte_sub(HEADER_LEN).cast::<Cell<K>>().cast_mut();
+    if !is_slot(slot.addr()) {
+        return None;
+    }
+    // SAFETY: an address in the reservation, which the system does not put at 0.
+    unsafe { core::hint::assert_unchecked(!slot.is_null()) };
+    NonNull::new(slot).map(SlotPtr::new)
 }
 
 /// An object that was live when it was looked at.
@@ -210,7 +227,7 @@ impl<K: Kind> Guard<K> {
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {
         const { assert!(K::IS_QUEUE) };
-        let look = Look { owner: self.slot.owner(), _guard: PhantomData };
+        let look = Look { kinship: self.slot.word.kinship(), _guard: PhantomData };
         (&mut *self, look)
     }
 }
@@ -244,23 +261,24 @@ impl<K: Kind> Drop for Guard<K> {
 /// Proof that the lock of a queue is held: what it names stays while this lives.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'g> {
-    owner: Owner,
+    /// That of the queue, which is live, and so of every live object of its owner.
+    kinship: u32,
     _guard: PhantomData<&'g ()>,
 }
 
 impl<'g> Look<'g> {
     /// The private part of the object at `public`; `None` unless it is a live `K` of the queue's
     /// owner.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn named<K: Named>(self, public: *const K::Public) -> Option<&'g K::Own> {
-        let Found::Live(slot) = find::<K>(public) else { return None };
-        if slot.owner() != self.owner {
+        let ptr = slot_at_public::<K>(public, space::is_slot_of_known::<K>)?;
+        if ptr.header().word().kinship() != self.kinship {
             return None;
         }
         // SAFETY: the word said "live" and "of this owner" while a queue of that owner was locked,
         // and its deleter waits for that lock before it empties the slot; until then the value is
         // only read.
-        Some(unsafe { &*slot.ptr.own() })
+        Some(unsafe { &*ptr.own() })
     }
 }
 

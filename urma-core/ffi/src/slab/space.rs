@@ -21,14 +21,24 @@ const CHUNKS_MAX: usize = SPACE_MAX >> CHUNK_SHIFT;
 /// Unit of slot numbers: every stride is a multiple of it.
 const UNIT_SHIFT: u32 = 6;
 
-/// First address of the reservation; 0 before the first chunk.
-static BASE: AtomicUsize = AtomicUsize::new(0);
-/// Its length, a power of two; 0 before the first chunk, and set after `BASE`.
-static LEN: AtomicUsize = AtomicUsize::new(0);
-/// Chunks given out.
-static TAKEN: AtomicU32 = AtomicU32::new(0);
-/// What each chunk holds: kind code, and the stride's logarithm in the second byte; 0: nothing.
-static CHUNKS: [AtomicU32; CHUNKS_MAX] = [const { AtomicU32::new(0) }; CHUNKS_MAX];
+/// What is known of the addresses: one object, so that a look-up loads one address of its own.
+struct Space {
+    /// First address of the reservation; 0 before the first chunk.
+    base: AtomicUsize,
+    /// Its length, a power of two; 0 before the first chunk, and set after `base`.
+    len: AtomicUsize,
+    /// Chunks given out.
+    taken: AtomicU32,
+    /// What each chunk holds: kind code, and the stride's logarithm in the second byte; 0: nothing.
+    chunks: [AtomicU32; CHUNKS_MAX],
+}
+
+static SPACE: Space = Space {
+    base: AtomicUsize::new(0),
+    len: AtomicUsize::new(0),
+    taken: AtomicU32::new(0),
+    chunks: [const { AtomicU32::new(0) }; CHUNKS_MAX],
+};
 
 /// Where an address lies.
 pub(super) enum Place {
@@ -38,20 +48,39 @@ pub(super) enum Place {
 }
 
 /// Where `addr` lies.
-#[inline]
+#[inline(always)]
 pub(super) fn place(addr: usize) -> Place {
-    let len = LEN.load(Ordering::Acquire);
-    let offset = addr.wrapping_sub(BASE.load(Ordering::Relaxed));
+    let len = SPACE.len.load(Ordering::Acquire);
+    let offset = addr.wrapping_sub(SPACE.base.load(Ordering::Relaxed));
     if offset < len { Place::Inside(offset) } else { Place::Outside }
 }
 
-/// Whether the slot of a `K` starts at `offset` of the reservation.
-#[inline]
-pub(super) fn is_slot<K: Kind>(offset: usize) -> bool {
-    // The reservation has at most this many chunks.
-    let chunk = &CHUNKS[(offset >> CHUNK_SHIFT) & (CHUNKS_MAX - 1)];
+/// Whether a slot of a `K` starts at `addr`.
+#[inline(always)]
+pub(super) fn is_slot<K: Kind>(addr: usize) -> bool {
+    let base = SPACE.base.load(Ordering::Acquire);
+    base != 0 && is_start::<K>(addr.wrapping_sub(base))
+}
+
+/// As [`is_slot`], for who has found an object before, so that there is a reservation.
+#[inline(always)]
+pub(super) fn is_slot_of_known<K: Kind>(addr: usize) -> bool {
+    is_start::<K>(addr.wrapping_sub(SPACE.base.load(Ordering::Relaxed)))
+}
+
+/// Whether a slot of a `K` starts this many bytes after the base. Behind the end of a short reservation
+/// the table has nothing.
+#[inline(always)]
+fn is_start<K: Kind>(offset: usize) -> bool {
+    let Some(chunk) = SPACE.chunks.get(offset >> CHUNK_SHIFT) else { return false };
     let is_kind = chunk.load(Ordering::Acquire) == chunk_word::<K>();
     is_kind && offset & (super::slot::stride::<K>() - 1) == 0
+}
+
+/// Whether `addr` is not of the reservation.
+#[inline(never)]
+pub(super) fn is_outside(addr: usize) -> bool {
+    matches!(place(addr), Place::Outside)
 }
 
 const fn chunk_word<K: Kind>() -> u32 {
@@ -62,7 +91,8 @@ const fn chunk_word<K: Kind>() -> u32 {
 /// A chunk for slots of `K`: its number. `None`: the space is used up, or there is no memory.
 pub(super) fn take_chunk<K: Kind>() -> Option<u32> {
     let (base, len) = reserve()?;
-    let chunk = TAKEN
+    let chunk = SPACE
+        .taken
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
             ((taken as usize) < len >> CHUNK_SHIFT).then_some(taken + 1)
         })
@@ -74,7 +104,7 @@ pub(super) fn take_chunk<K: Kind>() -> Option<u32> {
     if status != 0 {
         return None;
     }
-    CHUNKS.get(chunk as usize)?.store(chunk_word::<K>(), Ordering::Release);
+    SPACE.chunks.get(chunk as usize)?.store(chunk_word::<K>(), Ordering::Release);
     Some(chunk)
 }
 
@@ -91,14 +121,14 @@ pub(super) const fn number_in(chunk: u32, offset: usize) -> u32 {
 
 /// The slot with this number; of a chunk that was taken.
 pub(super) fn slot_at(number: u32) -> Option<NonNull<Header>> {
-    let base = BASE.load(Ordering::Acquire);
+    let base = SPACE.base.load(Ordering::Acquire);
     NonNull::new(core::ptr::with_exposed_provenance_mut(base + ((number as usize) << UNIT_SHIFT)))
 }
 
 /// Every slot that was ever used and whose kind is a queue.
 pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
-    for chunk in 0..TAKEN.load(Ordering::Acquire) {
-        let Some(word) = CHUNKS.get(chunk as usize) else { return };
+    for chunk in 0..SPACE.taken.load(Ordering::Acquire) {
+        let Some(word) = SPACE.chunks.get(chunk as usize) else { return };
         let word = word.load(Ordering::Acquire);
         if word >> 16 == 0 {
             continue;
@@ -121,7 +151,7 @@ pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
 fn reserve() -> Option<(usize, usize)> {
     let pause = &mut Pause::new();
     loop {
-        match (BASE.load(Ordering::Acquire), LEN.load(Ordering::Acquire)) {
+        match (SPACE.base.load(Ordering::Acquire), SPACE.len.load(Ordering::Acquire)) {
             (0, _) => {}
             // Another thread is about to tell the length.
             (_, 0) => {
@@ -131,8 +161,8 @@ fn reserve() -> Option<(usize, usize)> {
             (base, len) => return Some((base, len)),
         }
         let (base, len) = map_space()?;
-        if BASE.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            LEN.store(len, Ordering::Release);
+        if SPACE.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            SPACE.len.store(len, Ordering::Release);
             return Some((base, len));
         }
         // SAFETY: the mapping was made above and nobody else knows of it.
@@ -157,7 +187,7 @@ fn map_space() -> Option<(usize, usize)> {
 
 /// See [`super::abandon_all`].
 pub(super) fn abandon_all() {
-    for chunk in &CHUNKS {
+    for chunk in &SPACE.chunks {
         chunk.store(0, Ordering::Release);
     }
 }

@@ -58,10 +58,9 @@ fn make_of<K: Kind<Public = [u64; 4]>>(owner: Owner, own: K::Own) -> Slot<K> {
 }
 
 fn live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
-    match find::<K>(public) {
-        Found::Live(slot) => Some(slot),
-        Found::Invalid | Found::Foreign => None,
-    }
+    let live = find_live::<K>(public);
+    assert_eq!(matches!(find::<K>(public), Found::Live), live.is_some());
+    live
 }
 
 fn delete<K: Kind>(slot: Slot<K>) -> Option<K::Own> {

@@ -150,12 +150,12 @@ pub(crate) fn is_software(dev: NonNull<urma_device_t>) -> bool {
 
 /// `init` of the provider.
 pub(crate) unsafe extern "C" fn init(_conf: *mut urma_init_attr_t) -> urma_status_t {
-    Code::SUCCESS.status()
+    call::SUCCESS
 }
 
 /// `uninit` of the provider.
 pub(crate) unsafe extern "C" fn uninit() -> urma_status_t {
-    Code::SUCCESS.status()
+    call::SUCCESS
 }
 
 /// `query_device` of the provider.

@@ -12,6 +12,7 @@ use crate::{
     abi::{urma_cr_t, urma_jfc_t, urma_status_t},
     call::{self, Answer, Code, ours},
     convert::completion::record,
+    slab::Slot,
     udma::{
         jfc::{JfcOwn, POLL_BATCH},
         kind,
@@ -23,39 +24,68 @@ pub(crate) unsafe extern "C" fn poll_jfc(
     cr_cnt: c_int,
     cr: *mut urma_cr_t,
 ) -> c_int {
-    call::count(|| {
+    let taken = ours::<kind::Jfc>(jfc).and_then(|slot| {
         let to = call::place(cr)?;
         let room = usize::try_from(cr_cnt).map_err(|_| Code::EINVAL)?;
-        let mut own = ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?;
+        // SAFETY: the caller's array.
+        Ok(unsafe { take(slot, to, room) })
+    });
+    call::count_of_call(taken)
+}
+
+/// Takes up to `room` completions from the queue in `slot`; -1 with `errno` where that fails.
+///
+/// # Safety
+/// `to` starts an array of `room` records.
+#[inline(never)]
+pub(crate) unsafe fn take(slot: Slot<kind::Jfc>, to: NonNull<urma_cr_t>, room: usize) -> c_int {
+    call::count(|| {
+        let mut own = slot.lock().ok_or(Code::EINVAL)?;
         fill(&mut own, to, room)
     })
 }
 
 /// Until `room` is full or the queue is empty.
-#[inline]
+#[inline(always)]
 fn fill(own: &mut JfcOwn, to: NonNull<urma_cr_t>, room: usize) -> Answer<c_int> {
-    let mut done = 0;
-    while done < room {
-        let batch = (room - done).min(POLL_BATCH);
-        let scratch = &mut own.scratch[..batch];
-        let count = match own.core.poll(scratch) {
-            Ok(count) => count,
-            // What was taken out of the queue is the caller's.
-            Err(_) if done > 0 => break,
-            Err(status) => return Err(status.into()),
-        };
-        for (index, completion) in scratch.iter().take(count).enumerate() {
-            // SAFETY: the caller's array has `room` records, and done + index < room.
-            let place = unsafe { to.add(done + index) };
-            // SAFETY: as above.
-            unsafe { place.write(record(completion)) };
-        }
-        done += count;
-        if count < batch {
+    let mut done = batch(own, to, room)?;
+    if done == POLL_BATCH {
+        done += fill_on(own, to, (done, room));
+    }
+    // `room` came from a number of this type.
+    Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
+}
+
+/// The rest, after a full batch; `done` of `room` are filled. How many more.
+#[cold]
+fn fill_on(own: &mut JfcOwn, to: NonNull<urma_cr_t>, (done, room): (usize, usize)) -> usize {
+    let mut more = 0;
+    while done + more < room {
+        // SAFETY: inside the caller's array.
+        let place = unsafe { to.add(done + more) };
+        // What was taken out of the queue is the caller's, whatever comes then.
+        let Ok(count) = batch(own, place, room - done - more) else { break };
+        more += count;
+        if count < POLL_BATCH {
             break;
         }
     }
-    c_int::try_from(done).map_err(|_| Code::FAIL)
+    more
+}
+
+/// One call of the driver: how many records at `to` it filled, at most `room`.
+#[inline(always)]
+fn batch(own: &mut JfcOwn, to: NonNull<urma_cr_t>, room: usize) -> Answer<usize> {
+    let scratch = &mut own.scratch[..room.min(POLL_BATCH)];
+    let count = own.core.poll(scratch)?;
+    let full = scratch.get(..count).ok_or(Code::FAIL)?;
+    for (index, completion) in full.iter().enumerate() {
+        // SAFETY: the caller's array has `room` records, and index < count <= room.
+        let place = unsafe { to.add(index) };
+        // SAFETY: as above.
+        unsafe { place.write(record(completion)) };
+    }
+    Ok(count)
 }
 
 pub(crate) unsafe extern "C" fn rearm_jfc(

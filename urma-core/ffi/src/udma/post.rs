@@ -10,17 +10,22 @@ mod send;
 
 use core::{mem::MaybeUninit, ptr::NonNull};
 
-use urma_core::{LocalSge, PostError};
+use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
 
 use crate::{
     abi::{
-        urma_jetty_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_t, urma_sge_t,
+        urma_jetty_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_t, urma_sg_t, urma_sge_t,
         urma_status_t,
     },
     call::{self, Answer, Code, ours},
     convert::request::refusal,
-    slab::Look,
-    udma::{jetty, kind},
+    slab::{Exclusive, Look, Slot},
+    udma::{
+        jetty::{self, JettyOwn},
+        jfr::JfrOwn,
+        jfs::JfsOwn,
+        kind,
+    },
 };
 
 /// Requests of one batch.
@@ -47,73 +52,161 @@ impl From<Code> for Stop {
     }
 }
 
-pub(crate) unsafe extern "C" fn post_jfs_wr(
-    jfs: *mut urma_jfs_t,
-    wr: *mut urma_jfs_wr_t,
-    bad_wr: *mut *mut urma_jfs_wr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        // SAFETY: the caller's list and place.
-        unsafe { send::post(look, wr, bad_wr, None, |wrs| own.core.post_send(wrs)) }
-    })
+/// What the lock of a queue that sends guards.
+pub(crate) trait Sends {
+    /// Where everything goes, whatever a request names, and how many bytes a message has at most:
+    /// of a queue with one target.
+    fn bound(&self) -> Option<u32>;
+
+    /// Posts checked requests.
+    ///
+    /// # Errors
+    /// The first that was refused.
+    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
 }
 
-pub(crate) unsafe extern "C" fn post_jetty_send_wr(
-    jetty: *mut urma_jetty_t,
-    wr: *mut urma_jfs_wr_t,
-    bad_wr: *mut *mut urma_jfs_wr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        let is_bound = own.core.mode() == urma_core::TransportMode::Rc;
-        let bound = is_bound.then_some(own.send_max);
-        // SAFETY: the caller's list and place.
-        unsafe { send::post(look, wr, bad_wr, bound, |wrs| own.core.post_send(wrs)) }
-    })
+impl Sends for JfsOwn {
+    #[inline(always)]
+    fn bound(&self) -> Option<u32> {
+        None
+    }
+
+    #[inline(always)]
+    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.core.post_send(wrs)
+    }
 }
 
-pub(crate) unsafe extern "C" fn post_jfr_wr(
-    jfr: *mut urma_jfr_t,
-    wr: *mut urma_jfr_wr_t,
-    bad_wr: *mut *mut urma_jfr_wr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jfr>(jfr)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        // SAFETY: the caller's list and place.
-        unsafe { recv::post(look, wr, bad_wr, |wrs| own.core.post_recv(wrs)) }
-    })
+impl Sends for JettyOwn {
+    #[inline(always)]
+    fn bound(&self) -> Option<u32> {
+        (self.core.mode() == TransportMode::Rc).then_some(self.send_max)
+    }
+
+    #[inline(always)]
+    fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.core.post_send(wrs)
+    }
 }
 
-/// A jetty with a shared JFR receives through that: the requests go there.
-pub(crate) unsafe extern "C" fn post_jetty_recv_wr(
-    jetty: *mut urma_jetty_t,
-    wr: *mut urma_jfr_wr_t,
-    bad_wr: *mut *mut urma_jfr_wr_t,
+/// What the lock of a queue that receives guards.
+pub(crate) trait Receives {
+    /// Posts checked requests.
+    ///
+    /// # Errors
+    /// The first that was refused.
+    fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
+}
+
+impl Receives for JfrOwn {
+    #[inline(always)]
+    fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.core.post_recv(wrs)
+    }
+}
+
+impl Receives for JettyOwn {
+    #[inline(always)]
+    fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.core.post_recv(wrs)
+    }
+}
+
+/// Posts a list to the queue in `slot`.
+///
+/// # Safety
+/// `wr` starts a list of requests, each with what its opcode needs; `bad_wr` is a place.
+#[inline(never)]
+pub(crate) unsafe fn send<K: Exclusive<Own: Sends>>(
+    slot: Slot<K>,
+    wr: NonNull<urma_jfs_wr_t>,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
-        let slot = ours::<kind::Jetty>(jetty)?;
-        // SAFETY: the public part of a live object. What is read there is looked up before use.
-        let cfg = unsafe { &raw const (*slot.public()).jetty_cfg };
-        // SAFETY: as above.
-        if let Some(jfr) = jetty::shared_jfr(&unsafe { cfg.read() }) {
-            let jfr = ours::<kind::Jfr>(jfr)?;
-            if jfr.owner() != slot.owner() {
-                return Err(Code::EINVAL);
-            }
-            let mut guard = jfr.lock().ok_or(Code::EINVAL)?;
-            let (own, look) = guard.split();
-            // SAFETY: the caller's list and place.
-            return unsafe { recv::post(look, wr, bad_wr, |wrs| own.core.post_recv(wrs)) };
-        }
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
-        // SAFETY: the caller's list and place.
-        unsafe { recv::post(look, wr, bad_wr, |wrs| own.core.post_recv(wrs)) }
+        // SAFETY: the caller's promise.
+        unsafe { send::post(look, own, wr, bad_wr) }
     })
+}
+
+/// Posts a list to the queue in `slot`.
+///
+/// # Safety
+/// `wr` starts a list of requests with their pieces; `bad_wr` is a place.
+#[inline(never)]
+pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
+    slot: Slot<K>,
+    wr: NonNull<urma_jfr_wr_t>,
+    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+) -> urma_status_t {
+    call::status(|| {
+        let mut guard = slot.lock().ok_or(Code::EINVAL)?;
+        let (own, look) = guard.split();
+        // SAFETY: the caller's promise.
+        unsafe { recv::post(look, own, wr, bad_wr) }
+    })
+}
+
+/// Posts a list to a jetty, or to the JFR that it shares.
+///
+/// # Safety
+/// As [`receive`].
+pub(crate) unsafe fn receive_by_jetty(
+    slot: Slot<kind::Jetty>,
+    wr: NonNull<urma_jfr_wr_t>,
+    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+) -> urma_status_t {
+    // SAFETY: the public part of a slot. What is read there is looked up before use.
+    let cfg = unsafe { &raw const (*slot.public()).jetty_cfg };
+    // SAFETY: as above.
+    let Some(jfr) = jetty::shared_jfr(unsafe { &*cfg }) else {
+        // SAFETY: the caller's promise.
+        return unsafe { receive(slot, wr, bad_wr) };
+    };
+    match ours::<kind::Jfr>(jfr) {
+        // SAFETY: the caller's promise.
+        Ok(jfr) if jfr.owner() == slot.owner() => unsafe { receive(jfr, wr, bad_wr) },
+        _ => Code::EINVAL.status(),
+    }
+}
+
+macro_rules! operations {
+    ($($name:ident: $queue:ident, $wr:ident, $kind:ty, $own:path;)*) => {$(
+        pub(crate) unsafe extern "C" fn $name(
+            queue: *mut $queue,
+            wr: *mut $wr,
+            bad_wr: *mut *mut $wr,
+        ) -> urma_status_t {
+            let found = ours::<$kind>(queue).and_then(|slot| {
+                let (wr, bad_wr) = (call::place(wr)?, call::place(bad_wr)?);
+                // SAFETY: the caller's list and place.
+                Ok(unsafe { $own(slot, wr, bad_wr) })
+            });
+            call::status_of_call(found)
+        }
+    )*};
+}
+
+operations! {
+    post_jfs_wr: urma_jfs_t, urma_jfs_wr_t, kind::Jfs, send;
+    post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty, send;
+    post_jfr_wr: urma_jfr_t, urma_jfr_wr_t, kind::Jfr, receive;
+    post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty, receive_by_jetty;
+}
+
+/// The piece of a list that is just one, with bytes; `None` for any other list.
+///
+/// # Safety
+/// The list, unless NULL, has as many elements as it says, and nobody changes them while `'a` lasts.
+#[inline(always)]
+unsafe fn only<'a>(list: &urma_sg_t) -> Option<&'a urma_sge_t> {
+    if list.num_sge != 1 || list.sge.is_null() || !list.sge.is_aligned() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let piece = unsafe { &*list.sge };
+    (piece.len != 0).then_some(piece)
 }
 
 /// Finds the local pieces `sge[..count]` and puts them at the front of `room`, which shrinks.

@@ -98,7 +98,7 @@ pub(super) fn of<K: Handled>(of: *mut K::Public) -> Answer<*mut K::Public> {
 pub(super) fn place<K: Kind>(object: *mut K::Public) -> Answer<NonNull<K::Public>> {
     match find::<K>(object) {
         Found::Foreign => call::place(object),
-        Found::Live(_) | Found::Invalid => Err(Code::EINVAL),
+        Found::Live | Found::Invalid => Err(Code::EINVAL),
     }
 }
 

@@ -1,29 +1,66 @@
 //! Receive requests.
 
-use core::mem::MaybeUninit;
+use core::{mem::MaybeUninit, ptr::NonNull};
 
 use urma_core::{LocalSge, PostError, RecvWr};
 
-use super::{BATCH, LIST_MAX, PIECES, Room, Stop, pieces, refused, stopped};
+use super::{BATCH, LIST_MAX, PIECES, Receives, Room, Stop, only, piece, pieces, refused, stopped};
 use crate::{
     abi::urma_jfr_wr_t,
-    call::{self, Answer, Code},
+    call::{Answer, Code},
     slab::Look,
 };
 
-/// Posts the list in batches.
+/// Posts a list: one request with one piece at once, anything else in batches.
 ///
 /// # Safety
 /// `wr` starts a list of requests with their pieces; `bad_wr` is a place.
-#[inline]
-pub(super) unsafe fn post<'g>(
-    look: Look<'g>,
-    wr: *mut urma_jfr_wr_t,
-    bad_wr: *mut *mut urma_jfr_wr_t,
-    mut give: impl FnMut(&[RecvWr<'_>]) -> Result<(), PostError>,
+#[inline(always)]
+pub(super) unsafe fn post(
+    look: Look<'_>,
+    own: &mut impl Receives,
+    wr: NonNull<urma_jfr_wr_t>,
+    bad_wr: NonNull<*mut urma_jfr_wr_t>,
 ) -> Answer {
-    let bad_wr = call::place(bad_wr)?;
-    let (mut next, mut posted) = (call::place(wr)?.as_ptr(), 0);
+    // SAFETY: the caller's request.
+    let from = unsafe { wr.as_ref() };
+    // SAFETY: as above.
+    match unsafe { post_plain(look, own, from) } {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => refused(bad_wr, &[wr.as_ptr()], error),
+        // SAFETY: the caller's list.
+        None => unsafe { post_other(look, own, wr, bad_wr) },
+    }
+}
+
+/// `None`: not one request with one piece, or something is wrong with it, and it is not posted.
+///
+/// # Safety
+/// As [`post`].
+#[inline(always)]
+unsafe fn post_plain(
+    look: Look<'_>,
+    own: &mut impl Receives,
+    from: &urma_jfr_wr_t,
+) -> Option<Result<(), PostError>> {
+    if !from.next.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's list.
+    let dst = [piece(look, unsafe { only(&from.src) }?).ok()?];
+    Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.user_ctx }]))
+}
+
+/// # Safety
+/// As [`post`].
+#[inline(never)]
+unsafe fn post_other<'g>(
+    look: Look<'g>,
+    own: &mut impl Receives,
+    wr: NonNull<urma_jfr_wr_t>,
+    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+) -> Answer {
+    let (mut next, mut posted) = (wr.as_ptr(), 0);
     while !next.is_null() {
         let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
         let mut rest: &mut [MaybeUninit<LocalSge<'g>>] = &mut room;
@@ -49,7 +86,7 @@ pub(super) unsafe fn post<'g>(
             }
         }
         if count > 0
-            && let Err(error) = give(&batch[..count])
+            && let Err(error) = own.post(&batch[..count])
         {
             return refused(bad_wr, &from[..count], error);
         }

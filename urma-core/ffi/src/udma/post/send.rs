@@ -2,9 +2,11 @@
 
 use core::{mem::MaybeUninit, ptr::NonNull};
 
-use urma_core::{LocalSge, PostError, RemoteAddr, SendOp, SendWr, Token, TokenId};
+use urma_core::{
+    ImportedSegment, LocalSge, PostError, RemoteAddr, SendOp, SendWr, TargetJetty, Token, TokenId,
+};
 
-use super::{BATCH, LIST_MAX, PIECES, Room, Stop, pieces, refused, stopped};
+use super::{BATCH, LIST_MAX, PIECES, Room, Sends, Stop, only, piece, pieces, refused, stopped};
 use crate::{
     abi::{
         URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FLUSH_DMA, URMA_OPC_FOR,
@@ -13,7 +15,7 @@ use crate::{
         URMA_OPC_WRITE_ATOMIC, URMA_OPC_WRITE_IMM, URMA_OPC_WRITE_NOTIFY, urma_cas_wr_t,
         urma_faa_wr_t, urma_jfs_wr_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t,
     },
-    call::{self, Answer, Code},
+    call::{Answer, Code},
     convert::request::flags,
     slab::Look,
     udma::kind,
@@ -22,20 +24,150 @@ use crate::{
 /// Room that the requests of a batch take their pieces from.
 type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
-/// Posts a list: one request as it is, several in batches. `bound`: the queue has one target,
-/// whatever a request names, and messages to it have so many bytes at most.
+/// Posts a list: a plain request at once, another single one as it is, several in batches.
 ///
 /// # Safety
 /// `wr` starts a list of requests, each with what its opcode needs; `bad_wr` is a place.
-#[inline]
-pub(super) unsafe fn post<'g>(
-    look: Look<'g>,
-    wr: *mut urma_jfs_wr_t,
-    bad_wr: *mut *mut urma_jfs_wr_t,
-    bound: Option<u32>,
-    mut give: impl FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
+#[inline(always)]
+pub(super) unsafe fn post(
+    look: Look<'_>,
+    own: &mut impl Sends,
+    wr: NonNull<urma_jfs_wr_t>,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
 ) -> Answer {
-    let (wr, bad_wr) = (call::place(wr)?, call::place(bad_wr)?);
+    // SAFETY: the caller's request.
+    let from = unsafe { wr.as_ref() };
+    // SAFETY: as above.
+    match unsafe { post_plain(look, own, from, bad_wr) } {
+        Some(answer) => answer,
+        // SAFETY: the caller's list.
+        None => unsafe { post_other(look, own, wr, bad_wr) },
+    }
+}
+
+/// Posts a request as most are: one, of the kinds that are posted by the million, with one piece.
+/// `None`: it is not such a one, or something is wrong with it, and it is not posted.
+///
+/// Each kind has a call of its own, so that its checks are known when this is compiled.
+///
+/// # Safety
+/// As [`post`].
+#[inline(always)]
+unsafe fn post_plain(
+    look: Look<'_>,
+    own: &mut impl Sends,
+    from: &urma_jfs_wr_t,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+) -> Option<Answer> {
+    if !from.next.is_null() {
+        return None;
+    }
+    let (flags, user_ctx) = (flags(from.flag), from.user_ctx);
+    // SAFETY: the member of the opcodes below; of others any bytes are numbers and pointers.
+    let rw = unsafe { &from.u.rw };
+    match from.opcode {
+        URMA_OPC_WRITE => {
+            // SAFETY: the caller's lists.
+            let (sge, dst) = unsafe { both(&rw.src, &rw.dst) }?;
+            let dst = RemoteAddr { segment: remote_of(look, dst).ok()?, addr: dst.addr };
+            let (op, target_hint) =
+                (SendOp::Write { src: &[piece(look, sge).ok()?], dst }, rw.target_hint);
+            let (target, _) = target(look, own, from)?;
+            let wr = SendWr { op, flags, target, target_hint, user_ctx };
+            Some(give(own, from, &wr, bad_wr))
+        }
+        URMA_OPC_READ => {
+            // SAFETY: the caller's lists.
+            let (sge, src) = unsafe { both(&rw.dst, &rw.src) }?;
+            let src = RemoteAddr { segment: remote_of(look, src).ok()?, addr: src.addr };
+            let (op, target_hint) =
+                (SendOp::Read { dst: &[piece(look, sge).ok()?], src }, rw.target_hint);
+            let (target, _) = target(look, own, from)?;
+            let wr = SendWr { op, flags, target, target_hint, user_ctx };
+            Some(give(own, from, &wr, bad_wr))
+        }
+        URMA_OPC_SEND => {
+            // SAFETY: the member of this opcode.
+            let send = unsafe { &from.u.send };
+            // SAFETY: the caller's list.
+            let sge = unsafe { only(&send.src) }?;
+            let (op, target_hint) =
+                (SendOp::Send { src: &[piece(look, sge).ok()?] }, send.target_hint);
+            let (target, send_max) = target(look, own, from)?;
+            if sge.len > send_max {
+                return None;
+            }
+            let wr = SendWr { op, flags, target, target_hint, user_ctx };
+            Some(give(own, from, &wr, bad_wr))
+        }
+        _ => None,
+    }
+}
+
+/// The pieces of a local and of a remote list that are just one each.
+///
+/// # Safety
+/// As [`only`], for both.
+#[inline(always)]
+unsafe fn both<'a>(
+    local: &urma_sg_t,
+    remote: &urma_sg_t,
+) -> Option<(&'a urma_sge_t, &'a urma_sge_t)> {
+    let is_aligned = (local.sge.addr() | remote.sge.addr()) & (align_of::<urma_sge_t>() - 1) == 0;
+    let is_there = !local.sge.is_null() && !remote.sge.is_null();
+    if !is_aligned || !is_there || local.num_sge != 1 || remote.num_sge == 0 {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let (local, remote) = (unsafe { &*local.sge }, unsafe { &*remote.sge });
+    (local.len != 0).then_some((local, remote))
+}
+
+/// Posts one request, which was made of `from`.
+#[inline(always)]
+fn give(
+    own: &mut impl Sends,
+    from: &urma_jfs_wr_t,
+    wr: &SendWr<'_>,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+) -> Answer {
+    match own.post(core::slice::from_ref(wr)) {
+        Ok(()) => Ok(()),
+        Err(error) => refused(bad_wr, &[core::ptr::from_ref(from).cast_mut()], error),
+    }
+}
+
+/// Where a request goes, and the bytes of a message at most. `None`: what it names is not there.
+#[inline(always)]
+fn target<'g>(
+    look: Look<'g>,
+    own: &impl Sends,
+    from: &urma_jfs_wr_t,
+) -> Option<(Option<&'g TargetJetty>, u32)> {
+    match own.bound() {
+        Some(send_max) => Some((None, send_max)),
+        None => named(look, from),
+    }
+}
+
+/// The target that a request names.
+#[inline(always)]
+fn named<'g>(look: Look<'g>, from: &urma_jfs_wr_t) -> Option<(Option<&'g TargetJetty>, u32)> {
+    let named = look.named::<kind::Target>(from.tjetty)?;
+    Some((Some(&named.core), named.send_max))
+}
+
+/// # Safety
+/// As [`post`].
+#[inline(never)]
+unsafe fn post_other<'g>(
+    look: Look<'g>,
+    own: &mut impl Sends,
+    wr: NonNull<urma_jfs_wr_t>,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+) -> Answer {
+    let bound = own.bound();
+    let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
     // SAFETY: the caller's request.
     if !unsafe { (*wr.as_ptr()).next }.is_null() {
         // SAFETY: the caller's list.
@@ -125,11 +257,10 @@ where
     }
     // SAFETY: the caller's list.
     let from = unsafe { &*wr };
-    let (target, send_max) = if bound.is_some() || from.opcode == URMA_OPC_NOP {
-        (None, bound.unwrap_or(u32::MAX))
-    } else {
-        let named = look.named::<kind::Target>(from.tjetty).ok_or(Code::EINVAL)?;
-        (Some(&named.core), named.send_max)
+    let (target, send_max) = match (bound, from.opcode) {
+        (Some(send_max), _) => (None, send_max),
+        (None, URMA_OPC_NOP) => (None, u32::MAX),
+        (None, _) => named(look, from).ok_or(Code::EINVAL)?,
     };
     // SAFETY: the caller filled the member that the opcode names.
     let (op, target_hint) = unsafe { operation(look, from, rest) }?;
@@ -330,7 +461,12 @@ unsafe fn remote<'g>(look: Look<'g>, sg: &urma_sg_t, index: u32) -> Result<Remot
     let sge = unsafe { sg.sge.add(index as usize) };
     // SAFETY: as above; nobody changes it during the call.
     let sge = unsafe { &*sge };
+    Ok(RemoteAddr { segment: remote_of(look, sge)?, addr: sge.addr })
+}
+
+/// The segment of a remote piece.
+#[inline(always)]
+fn remote_of<'g>(look: Look<'g>, sge: &urma_sge_t) -> Answer<&'g ImportedSegment> {
     let own = look.named::<kind::Segment>(sge.tseg).ok_or(Code::EINVAL)?;
-    let segment = own.remote.as_ref().ok_or(Code::EINVAL)?;
-    Ok(RemoteAddr { segment, addr: sge.addr })
+    own.remote.as_ref().ok_or(Code::EINVAL)
 }
