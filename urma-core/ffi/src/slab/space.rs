@@ -4,7 +4,7 @@
 //! *Gives*: the answer to "is this address ours, and of what kind". *Must not*: give a chunk back or
 //! change its kind, but for [`abandon_all`].
 
-use core::ptr::NonNull;
+use core::{ffi::c_void, ptr::NonNull};
 
 use urma_mem::sync::{AtomicU32, AtomicUsize, Ordering};
 
@@ -163,6 +163,7 @@ fn reserve() -> Option<(usize, usize)> {
         let (base, len) = map_space()?;
         if SPACE.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             SPACE.len.store(len, Ordering::Release);
+            tell_leak_check(base, len);
             return Some((base, len));
         }
         // SAFETY: the mapping was made above and nobody else knows of it.
@@ -183,6 +184,21 @@ fn map_space() -> Option<(usize, usize)> {
         len /= 2;
     }
     None
+}
+
+/// Has the leak check of a sanitized program look for pointers in the space: what objects hold that
+/// live when the program ends is not lost. It passes over what is not readable yet.
+fn tell_leak_check(base: usize, len: usize) {
+    let name = c"__lsan_register_root_region";
+    // SAFETY: a name in C; NULL in programs without the check.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    // SAFETY: the sanitizer's function of this name has this type; NULL is `None`.
+    let tell: Option<unsafe extern "C" fn(*const c_void, usize)> =
+        unsafe { core::mem::transmute(found) };
+    if let Some(tell) = tell {
+        // SAFETY: the reservation, which stays mapped while the library is loaded.
+        unsafe { tell(core::ptr::with_exposed_provenance(base), len) };
+    }
 }
 
 /// See [`super::abandon_all`].
