@@ -93,12 +93,14 @@ posts! {
 
 posts! {
     /// Posts a list of requests. Where one is refused, `bad_wr` names it; those before it are posted.
-    urma_post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty, UB_JETTY_POST_SEND, post_jetty_send_wr, post::send
+    urma_post_jetty_send_wr: urma_jetty_t, urma_jfs_wr_t, kind::Jetty,
+    UB_JETTY_POST_SEND, post_jetty_send_wr, post::send
 }
 
 posts! {
     /// Posts a list of receives, to the JFR that the jetty receives through.
-    urma_post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty, UB_JETTY_POST_RECV, post_jetty_recv_wr, post::receive_by_jetty
+    urma_post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty,
+    UB_JETTY_POST_RECV, post_jetty_recv_wr, post::receive_by_jetty
 }
 
 /// Takes up to `cr_cnt` completions; how many, or -1 with `errno`. Never waits.
