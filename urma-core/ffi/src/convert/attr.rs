@@ -38,6 +38,7 @@ fn port(from: &PortAttr) -> urma_port_attr_t {
 fn caps(from: &DeviceCaps, mut to: urma_device_cap_t) -> urma_device_cap_t {
     to.feature.value = from.features.bits();
     to.feature.set_ctp_en(1);
+    to.feature.set_muti_seg_per_token_id(1);
     // The payload of a small message arrives in its buffer, as the C interface has it.
     to.feature.set_jfc_inline(u32::from(from.features.contains(DeviceFeatures::JFC_INLINE)));
     to.max_jfc = from.max_jfc;

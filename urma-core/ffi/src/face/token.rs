@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
     call::{self, Answer, Code, made, object},
-    face::dispatch::{home, op, release, retain},
+    face::dispatch::{caps, home, op, release, retain},
     udma::kind,
 };
 
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut u
     })
 }
 
-/// As `urma_alloc_token_id`, with flags.
+/// As `urma_alloc_token_id`, with flags. EOPNOTSUPP: several segments, which the device does not have.
 pub unsafe extern "C" fn urma_alloc_token_id_ex(
     ctx: *mut urma_context_t,
     flag: urma_token_id_flag_t,
@@ -33,6 +33,9 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
         let alloc = op!(ctx, alloc_token_id_ex);
+        if flag.multi_seg() != 0 && caps(context)?.feature.muti_seg_per_token_id() == 0 {
+            return Err(Code::ENOTSUP);
+        }
         // SAFETY: a live context.
         let token = made(unsafe { alloc(context.as_ptr(), flag) })?;
         // SAFETY: a new object of the provider.

@@ -24,6 +24,7 @@ use crate::{
         hardware::Hardware,
         kind,
         path::Handles,
+        post::Rare,
         table,
     },
 };
@@ -38,6 +39,7 @@ pub(crate) struct Ctx {
     pub(crate) events: Arc<Events>,
     names: Mutex<Names>,
     handles: Mutex<Handles>,
+    rare: Mutex<Rare>,
 }
 
 /// Objects by the numbers that the device knows them by.
@@ -59,6 +61,10 @@ pub(crate) enum Queue {
 impl Ctx {
     pub(crate) fn handles(&self) -> MutexGuard<'_, Handles> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rare(&self) -> MutexGuard<'_, Rare> {
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
@@ -184,6 +190,7 @@ pub(crate) unsafe extern "C" fn create_context(
             events,
             names: Mutex::default(),
             handles: Mutex::default(),
+            rare: Mutex::default(),
         });
         ctx.hardware.add_context(&ctx);
         Ok(fresh.publish(owner, public, ctx).public())
@@ -194,11 +201,13 @@ pub(crate) unsafe extern "C" fn create_context(
 pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Context>(ctx, |own| {
+            own.rare().clear();
             let alone = alone(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
-            let Ctx { core, hardware, owner, events, names, handles } = alone;
+            let Ctx { core, hardware, owner, events, names, handles, rare } = alone;
             core.delete().map_err(|refused| {
                 let (core, code) = (*refused.object, refused.status.into());
-                Box::new((Arc::new(Ctx { core, hardware, owner, events, names, handles }), code))
+                let ctx = Ctx { core, hardware, owner, events, names, handles, rare };
+                Box::new((Arc::new(ctx), code))
             })
         })
     })

@@ -5,10 +5,13 @@
 //! each. *Must not*: allocate, wait, or keep anything.
 #![expect(unsafe_code, reason = "C entry points, and lists of C programs")]
 
+mod rare;
 mod recv;
 mod send;
 
 use core::{mem::MaybeUninit, ptr::NonNull};
+
+pub(crate) use rare::Rare;
 
 use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
 
@@ -117,7 +120,24 @@ impl Receives for JettyOwn {
 /// # Safety
 /// `wr` starts a list of requests, each with what its opcode needs; `bad_wr` is a place.
 #[inline(never)]
-pub(crate) unsafe fn send<K: Exclusive<Own: Sends>>(
+pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
+    slot: Slot<K>,
+    wr: NonNull<urma_jfs_wr_t>,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+) -> urma_status_t {
+    // SAFETY: the caller's promise.
+    let status = unsafe { send_plain(slot, wr, bad_wr) };
+    if status == Code::EINVAL.status() {
+        // SAFETY: as above.
+        return unsafe { rare::again(slot, wr, bad_wr) };
+    }
+    status
+}
+
+/// # Safety
+/// As [`send`].
+#[inline(always)]
+unsafe fn send_plain<K: Exclusive<Own: Sends>>(
     slot: Slot<K>,
     wr: NonNull<urma_jfs_wr_t>,
     bad_wr: NonNull<*mut urma_jfs_wr_t>,
@@ -128,6 +148,18 @@ pub(crate) unsafe fn send<K: Exclusive<Own: Sends>>(
         // SAFETY: the caller's promise.
         unsafe { send::post(look, own, wr, bad_wr) }
     })
+}
+
+impl rare::Homed for kind::Jfs {
+    fn home(public: &urma_jfs_t) -> rare::Home {
+        rare::Home { ctx: public.urma_ctx, bound: core::ptr::null_mut() }
+    }
+}
+
+impl rare::Homed for kind::Jetty {
+    fn home(public: &urma_jetty_t) -> rare::Home {
+        rare::Home { ctx: public.urma_ctx, bound: public.remote_jetty }
+    }
 }
 
 /// Posts a list to the queue in `slot`.

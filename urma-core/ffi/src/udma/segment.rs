@@ -18,7 +18,7 @@ use crate::{
     },
     call::{self, Answer, Code, ours},
     convert::{name, zeroed},
-    slab::{Fresh, Guard},
+    slab::{Fresh, Guard, Slot},
     udma::{
         context::{Ctx, ctx_of, delete},
         kind,
@@ -35,6 +35,31 @@ pub(crate) struct SegmentOwn {
     ctx: Arc<Ctx>,
 }
 
+impl SegmentOwn {
+    pub(crate) fn new(
+        local: Option<Segment>,
+        remote: Option<ImportedSegment>,
+        ctx: &Arc<Ctx>,
+    ) -> Self {
+        Self { local, remote, ctx: Arc::clone(ctx) }
+    }
+}
+
+/// A segment that no program asked for, known to this library alone.
+///
+/// # Errors
+/// ENOMEM.
+pub(crate) fn publish(
+    own: &Ctx,
+    ctx: *mut urma_context_t,
+    segment: SegmentOwn,
+) -> Answer<Slot<kind::Segment>> {
+    let mut public: urma_target_seg_t = zeroed();
+    public.urma_ctx = ctx;
+    let fresh = Fresh::<kind::Segment>::take().ok_or(Code::ENOMEM)?;
+    Ok(fresh.publish(own.owner, public, segment))
+}
+
 pub(crate) unsafe extern "C" fn register_seg(
     ctx: *mut urma_context_t,
     cfg: *mut urma_seg_cfg_t,
@@ -49,7 +74,13 @@ pub(crate) unsafe extern "C" fn register_seg(
         } else {
             Some(ours::<kind::TokenId>(cfg.token_id)?.lock().ok_or(Code::EINVAL)?)
         };
-        let local = register(&own, &region, &cfg, lease.as_ref())?;
+        let local = match (register(&own, &region, &cfg, lease.as_ref()), &lease) {
+            // The device has one segment for each of its token ids: the others get their own.
+            (Err(Code::EEXIST), Some(lease)) if lease.takes_several => {
+                register(&own, &region, &cfg, None)
+            }
+            (registered, _) => registered,
+        }?;
         drop(lease);
         let remote = loopback(&own, &local);
         let mut public: urma_target_seg_t = zeroed();

@@ -21,22 +21,28 @@ use crate::{
 /// What lies behind a token id.
 pub(crate) struct TokenOwn {
     pub(crate) core: TokenIdLease,
+    /// Whether several segments may be registered with it.
+    pub(crate) takes_several: bool,
     ctx: Arc<Ctx>,
 }
 
 pub(crate) unsafe extern "C" fn alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
-    call::pointer(|| alloc(ctx, urma_token_id_flag_t::default()))
+    // As the original: only the call with flags can ask for a token id of one segment.
+    call::pointer(|| alloc(ctx, urma_token_id_flag_t::default(), true))
 }
 
-/// Several segments under one token id are more than the device has: that flag is refused.
 pub(crate) unsafe extern "C" fn alloc_token_id_ex(
     ctx: *mut urma_context_t,
     flag: urma_token_id_flag_t,
 ) -> *mut urma_token_id_t {
-    call::pointer(|| if flag.multi_seg() == 0 { alloc(ctx, flag) } else { Err(Code::ENOTSUP) })
+    call::pointer(|| alloc(ctx, flag, flag.multi_seg() != 0))
 }
 
-fn alloc(ctx: *mut urma_context_t, flag: urma_token_id_flag_t) -> Answer<*mut urma_token_id_t> {
+fn alloc(
+    ctx: *mut urma_context_t,
+    flag: urma_token_id_flag_t,
+    takes_several: bool,
+) -> Answer<*mut urma_token_id_t> {
     let own = ctx_of(ctx)?;
     let core = own.core.alloc_token_id()?;
     let mut public: urma_token_id_t = zeroed();
@@ -45,17 +51,20 @@ fn alloc(ctx: *mut urma_context_t, flag: urma_token_id_flag_t) -> Answer<*mut ur
     public.handle = u64::from(core.id().value());
     public.flag = flag;
     let fresh = Fresh::<kind::TokenId>::take().ok_or(Code::ENOMEM)?;
-    let token = TokenOwn { core, ctx: Arc::clone(&own) };
+    let token = TokenOwn { core, takes_several, ctx: Arc::clone(&own) };
     Ok(fresh.publish(own.owner, public, token).public())
 }
 
 pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| {
-        delete::<kind::TokenId>(token, |TokenOwn { core, ctx }| {
+        delete::<kind::TokenId>(token, |TokenOwn { core, takes_several, ctx }| {
             core.free().or_else(|refused| match refused.status {
                 // A device that failed has no token ids any more; its context is to be deleted.
                 Status::NoDevice => Ok(()),
-                status => Err(Box::new((TokenOwn { core: *refused.object, ctx }, status.into()))),
+                status => {
+                    let core = *refused.object;
+                    Err(Box::new((TokenOwn { core, takes_several, ctx }, status.into())))
+                }
             })
         })
     })

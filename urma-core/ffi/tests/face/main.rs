@@ -81,7 +81,9 @@ macro_rules! programs {
     )*};
 }
 
-programs! { atomics, batch, compact, data, events, first, lifecycle, limits, pings, rules, threads }
+programs! {
+    atomics, batch, compact, data, events, first, lifecycle, limits, pings, rare, rules, threads,
+}
 
 #[test]
 fn first_with_packets() {

@@ -1,0 +1,407 @@
+//! Requests of rare shapes, made plain.
+//!
+//! *Owns*: memory for inline bytes that lie in no segment, and what stands for segments that a program
+//! names by numbers only (`user_tseg`). *Takes*: a request that was refused. *Gives*: a plain one that
+//! means the same, posted by the same function. *Must not*: cost plain requests anything: it comes
+//! after a refusal only. Such posts of one context take turns, and may allocate.
+
+use core::ptr::NonNull;
+use std::{
+    alloc::Layout,
+    collections::BTreeMap,
+    sync::{Arc, MutexGuard},
+};
+
+use urma_core::{
+    Eid, Mapping, RemoteSegment, SegmentAccess, SegmentCfg, Token, TokenId, TokenPolicy, Ubva,
+};
+use urma_mem::Region;
+
+use super::{LIST_MAX, PIECES, Sends, send_plain};
+use crate::{
+    abi::{
+        URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FOR, URMA_OPC_FSUB, URMA_OPC_FXOR,
+        URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_SEND_IMM, URMA_OPC_SEND_INVALIDATE, URMA_OPC_SWAP,
+        URMA_OPC_WRITE, URMA_OPC_WRITE_ATOMIC, URMA_OPC_WRITE_IMM, URMA_OPC_WRITE_NOTIFY,
+        urma_context_t, urma_jfs_wr_t, urma_sg_t, urma_sge_t, urma_status_t, urma_target_jetty_t,
+        urma_user_tseg_t,
+    },
+    call::{self, Answer, Code, ours},
+    convert::name::eid,
+    slab::{Exclusive, Kind, Slot},
+    udma::{
+        context::{Ctx, ctx_of},
+        kind,
+        segment::{SegmentOwn, publish},
+    },
+};
+
+/// Bytes for inline data; no queue takes as many.
+const STAGE_LEN: usize = 4096;
+/// Segments known by their numbers, of one context.
+const NAMED_MAX: usize = 64;
+
+/// What a context keeps for such requests, from the first on.
+#[derive(Default)]
+pub(crate) struct Rare {
+    stage: Option<Stage>,
+    named: BTreeMap<Name, Slot<kind::Segment>>,
+}
+
+/// Where a segment lies, its token id there, and the token to show.
+type Name = (Eid, u32, Option<u32>);
+
+impl Rare {
+    /// Gives everything back: the context is to be deleted.
+    pub(crate) fn clear(&mut self) {
+        self.named.values().for_each(|segment| end(*segment));
+        self.named.clear();
+        drop(self.stage.take());
+    }
+}
+
+fn end(segment: Slot<kind::Segment>) {
+    if let Some(dying) = segment.retire() {
+        drop(dying.take());
+    }
+}
+
+/// Memory of this library with a segment of its own.
+struct Stage {
+    memory: NonNull<u8>,
+    segment: Slot<kind::Segment>,
+}
+
+// SAFETY: owned memory; it moves between threads with its context.
+unsafe impl Send for Stage {}
+
+impl Stage {
+    const LAYOUT: Layout = match Layout::from_size_align(STAGE_LEN, STAGE_LEN) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a page"),
+    };
+
+    fn new(own: &Arc<Ctx>, ctx: *mut urma_context_t) -> Answer<Self> {
+        // SAFETY: a size above 0.
+        let memory = unsafe { std::alloc::alloc_zeroed(Self::LAYOUT) };
+        let memory = NonNull::new(memory).ok_or(Code::ENOMEM)?;
+        let made = Self::register(own, ctx, memory);
+        if made.is_err() {
+            // SAFETY: allocated above, and nothing refers to it.
+            unsafe { std::alloc::dealloc(memory.as_ptr(), Self::LAYOUT) };
+        }
+        Ok(Self { memory, segment: made? })
+    }
+
+    fn register(
+        own: &Arc<Ctx>,
+        ctx: *mut urma_context_t,
+        memory: NonNull<u8>,
+    ) -> Answer<Slot<kind::Segment>> {
+        // SAFETY: the memory stays until the segment was withdrawn.
+        let region = unsafe { Region::from_user(memory.as_ptr(), STAGE_LEN) };
+        let region = region.map_err(|_| Code::ENOMEM)?;
+        let cfg = SegmentCfg::new(SegmentAccess::LOCAL_ONLY);
+        let local = own.core.register(&region, &cfg, None)?;
+        publish(own, ctx, SegmentOwn::new(Some(local), None, own))
+    }
+
+    /// Copies the bytes of `piece` to `at`; the piece that names the copy.
+    ///
+    /// # Safety
+    /// The piece lies in the caller's memory.
+    unsafe fn copy(&self, piece: urma_sge_t, at: usize) -> Answer<urma_sge_t> {
+        let len = piece.len as usize;
+        let from = usize::try_from(piece.addr).ok().filter(|from| *from != 0);
+        let from = core::ptr::with_exposed_provenance::<u8>(from.ok_or(Code::EINVAL)?);
+        if len > STAGE_LEN.saturating_sub(at) {
+            return Err(Code::EINVAL);
+        }
+        // SAFETY: inside the memory.
+        let to = unsafe { self.memory.add(at) };
+        // SAFETY: the caller's promise; the copy is made under the context's turn.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(from, len) };
+        let addr = to.as_ptr().expose_provenance() as u64;
+        Ok(urma_sge_t { addr, tseg: self.segment.public(), ..piece })
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        end(self.segment);
+        // SAFETY: allocated by `new`; the segment was withdrawn just now or before.
+        unsafe { std::alloc::dealloc(self.memory.as_ptr(), Self::LAYOUT) };
+    }
+}
+
+/// A queue that may refuse a request.
+pub(crate) trait Homed: Kind {
+    fn home(public: &Self::Public) -> Home;
+}
+
+/// Where a queue belongs: its context, and its one target if it has one.
+#[derive(Clone, Copy)]
+pub(crate) struct Home {
+    pub(super) ctx: *mut urma_context_t,
+    pub(super) bound: *mut urma_target_jetty_t,
+}
+
+/// Posts what was refused with EINVAL, if it can be made plain, and then the rest of its list.
+///
+/// # Safety
+/// `wr` starts a list of requests; `bad_wr` is a place. While the queue is live, the refused request
+/// is there.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn again<K: Homed + Exclusive<Own: Sends>>(
+    queue: Slot<K>,
+    wr: NonNull<urma_jfs_wr_t>,
+    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+) -> urma_status_t {
+    call::status(|| {
+        // SAFETY: the public part of a slot, which stays mapped.
+        let home = K::home(unsafe { &*queue.public() });
+        let mut first = wr.as_ptr();
+        for _ in 0..LIST_MAX {
+            // SAFETY: the caller's place.
+            let at = unsafe { bad_wr.read() };
+            // SAFETY: the caller's list.
+            let refused = unsafe { find(first, at) }?;
+            // SAFETY: as above.
+            unsafe { post_plain(queue, home, refused) }?;
+            if refused.next.is_null() {
+                return Ok(());
+            }
+            first = refused.next;
+            let next = call::place(first)?;
+            // SAFETY: as above.
+            let status = unsafe { send_plain(queue, next, bad_wr) };
+            if status != Code::EINVAL.status() {
+                return Code::from_c(status);
+            }
+        }
+        Err(Code::EINVAL)
+    })
+}
+
+/// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
+///
+/// # Safety
+/// The caller's list.
+unsafe fn find(first: *mut urma_jfs_wr_t, at: *mut urma_jfs_wr_t) -> Answer<urma_jfs_wr_t> {
+    let mut next = first;
+    for _ in 0..LIST_MAX {
+        // SAFETY: the caller's promise.
+        let wr = unsafe { call::value(next) }?;
+        if next == at {
+            return Ok(wr);
+        }
+        next = wr.next;
+    }
+    Err(Code::EINVAL)
+}
+
+/// Posts one request as a plain one.
+///
+/// # Errors
+/// EINVAL: it is of no rare shape, or what it names is not there. What the post says.
+///
+/// # Safety
+/// A request of the caller's list, with the member that its opcode names.
+unsafe fn post_plain<K: Exclusive<Own: Sends>>(
+    queue: Slot<K>,
+    home: Home,
+    mut wr: urma_jfs_wr_t,
+) -> Answer {
+    // SAFETY: the caller's promise.
+    let mut lists = unsafe { Lists::of(&wr) }.ok_or(Code::EINVAL)?;
+    if !lists.is_rare() {
+        return Err(Code::EINVAL);
+    }
+    let own = ctx_of(home.ctx)?;
+    let mut rare = own.rare();
+    // SAFETY: the caller's promise.
+    unsafe { stage(&mut rare, &own, home.ctx, &mut lists.inline) }?;
+    name(&mut rare, &own, home, wr.tjetty, &mut lists.remote)?;
+    lists.put(&mut wr);
+    wr.next = core::ptr::null_mut();
+    let mut bad = core::ptr::null_mut();
+    // SAFETY: a request and a place of this function.
+    Code::from_c(unsafe { send_plain(queue, NonNull::from(&mut wr), NonNull::from(&mut bad)) })
+}
+
+/// The lists of a request that may be of a rare shape.
+struct Lists {
+    /// Pieces whose bytes go with the request; none unless they do.
+    inline: Vec<urma_sge_t>,
+    remote: Vec<urma_sge_t>,
+}
+
+impl Lists {
+    /// # Safety
+    /// The caller filled the member that the opcode names, and its lists.
+    unsafe fn of(wr: &urma_jfs_wr_t) -> Option<Self> {
+        let is_inline = wr.flag.inline_flag() != 0;
+        let empty = urma_sg_t { sge: core::ptr::null_mut(), num_sge: 0 };
+        let (local, remote) = match wr.opcode {
+            URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
+                // SAFETY: the member of these opcodes.
+                (unsafe { wr.u.send.src }, empty)
+            }
+            URMA_OPC_WRITE | URMA_OPC_WRITE_IMM | URMA_OPC_WRITE_NOTIFY | URMA_OPC_WRITE_ATOMIC => {
+                // SAFETY: the member of these opcodes.
+                let rw = unsafe { wr.u.rw };
+                (rw.src, rw.dst)
+            }
+            // SAFETY: the member of this opcode.
+            URMA_OPC_READ => (empty, unsafe { wr.u.rw.src }),
+            // SAFETY: SWAP uses the member of CAS.
+            URMA_OPC_CAS | URMA_OPC_SWAP => (empty, one(unsafe { wr.u.cas.dst })),
+            URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
+                // SAFETY: the member of these opcodes.
+                (empty, one(unsafe { wr.u.faa.dst }))
+            }
+            _ => return None,
+        };
+        // SAFETY: the caller's lists.
+        let inline = unsafe { copied(if is_inline { local } else { empty }) }?;
+        // SAFETY: as above.
+        Some(Self { inline, remote: unsafe { copied(remote) }? })
+    }
+
+    /// Whether a piece names no segment, but can do without.
+    fn is_rare(&self) -> bool {
+        self.inline.iter().any(|piece| piece.tseg.is_null() && piece.len != 0)
+            || self.remote.iter().any(is_named)
+    }
+
+    /// Makes the request name these lists.
+    fn put(&mut self, wr: &mut urma_jfs_wr_t) {
+        let list = |of: &mut Vec<urma_sge_t>, was: urma_sg_t| {
+            if of.is_empty() { was } else { urma_sg_t { sge: of.as_mut_ptr(), ..was } }
+        };
+        let remote = &mut self.remote;
+        match wr.opcode {
+            URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
+                // SAFETY: the member of these opcodes.
+                let send = unsafe { &mut wr.u.send };
+                send.src = list(&mut self.inline, send.src);
+            }
+            URMA_OPC_READ => {
+                // SAFETY: the member of this opcode.
+                let rw = unsafe { &mut wr.u.rw };
+                rw.src = list(remote, rw.src);
+            }
+            // SAFETY: SWAP uses the member of CAS.
+            URMA_OPC_CAS | URMA_OPC_SWAP => unsafe { &mut wr.u.cas }.dst = remote.as_mut_ptr(),
+            URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
+                // SAFETY: the member of these opcodes.
+                unsafe { &mut wr.u.faa }.dst = remote.as_mut_ptr();
+            }
+            _ => {
+                // SAFETY: `of` gave lists of no other opcodes but writes.
+                let rw = unsafe { &mut wr.u.rw };
+                rw.src = list(&mut self.inline, rw.src);
+                rw.dst = list(remote, rw.dst);
+            }
+        }
+    }
+}
+
+fn one(sge: *mut urma_sge_t) -> urma_sg_t {
+    urma_sg_t { sge, num_sge: 1 }
+}
+
+/// # Safety
+/// The list, unless NULL, has as many elements as it says.
+unsafe fn copied(list: urma_sg_t) -> Option<Vec<urma_sge_t>> {
+    if list.num_sge == 0 {
+        return Some(Vec::new());
+    }
+    let count = usize::try_from(list.num_sge).ok().filter(|count| *count <= PIECES)?;
+    if list.sge.is_null() || !list.sge.is_aligned() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { core::slice::from_raw_parts(list.sge, count) }.to_vec())
+}
+
+fn is_named(piece: &urma_sge_t) -> bool {
+    piece.tseg.is_null() && !piece.user_tseg.is_null()
+}
+
+/// Copies the pieces without a segment.
+///
+/// # Safety
+/// They lie in the caller's memory.
+unsafe fn stage(
+    rare: &mut MutexGuard<'_, Rare>,
+    own: &Arc<Ctx>,
+    ctx: *mut urma_context_t,
+    pieces: &mut [urma_sge_t],
+) -> Answer {
+    let mut used = 0;
+    for piece in pieces.iter_mut().filter(|piece| piece.tseg.is_null() && piece.len != 0) {
+        if rare.stage.is_none() {
+            rare.stage = Some(Stage::new(own, ctx)?);
+        }
+        let stage = rare.stage.as_ref().ok_or(Code::ENOMEM)?;
+        // SAFETY: the caller's promise.
+        *piece = unsafe { stage.copy(*piece, used) }?;
+        used += piece.len as usize;
+    }
+    Ok(())
+}
+
+/// Finds segments for the pieces that name theirs by numbers.
+fn name(
+    rare: &mut MutexGuard<'_, Rare>,
+    own: &Arc<Ctx>,
+    home: Home,
+    named: *mut urma_target_jetty_t,
+    pieces: &mut [urma_sge_t],
+) -> Answer {
+    for piece in pieces.iter_mut().filter(|piece| is_named(piece)) {
+        // SAFETY: the caller's struct.
+        let numbers: urma_user_tseg_t = unsafe { call::value(piece.user_tseg) }?;
+        let target = if home.bound.is_null() { named } else { home.bound };
+        let target = ours::<kind::Target>(target)?;
+        // SAFETY: the public part of a live object.
+        let peer = eid(unsafe { (*target.public()).id.eid });
+        let token = match numbers.attr.token_policy() {
+            0 => None,
+            1 => Some(numbers.token_value.token),
+            _ => return Err(Code::EINVAL),
+        };
+        let name = (peer, numbers.token_id, token);
+        let known = rare.named.get(&name).copied();
+        let segment = match known {
+            Some(segment) => segment,
+            None => import(rare, own, home.ctx, name)?,
+        };
+        piece.tseg = segment.public();
+    }
+    Ok(())
+}
+
+/// All addresses under a token id: its owner's device knows which are the segment's.
+fn import(
+    rare: &mut MutexGuard<'_, Rare>,
+    own: &Arc<Ctx>,
+    ctx: *mut urma_context_t,
+    name: Name,
+) -> Answer<Slot<kind::Segment>> {
+    let (eid, token_id, token) = name;
+    if rare.named.len() >= NAMED_MAX {
+        rare.named.values().for_each(|segment| end(*segment));
+        rare.named.clear();
+    }
+    let access = SegmentAccess::REMOTE_ALL;
+    let policy = token.map_or(TokenPolicy::None, |token| TokenPolicy::PlainText(Token::new(token)));
+    let (ubva, token_id) = (Ubva { eid, uasid: 0, va: 1 }, TokenId::new(token_id));
+    let all = RemoteSegment { ubva, len: u64::MAX - 1, token_id, policy, access };
+    let remote = own.core.import_segment(&all, access, Mapping::None)?;
+    let segment = publish(own, ctx, SegmentOwn::new(None, Some(remote), own))?;
+    rare.named.insert(name, segment);
+    Ok(segment)
+}
