@@ -59,7 +59,7 @@ pub(crate) fn caps(cfg: &DeviceCfg) -> Caps {
         max_jfr_depth: 1 << JFR_DEPTH_LOG2,
         max_inline: 176,
         max_jfs_sge: 11,
-        max_jfs_rsge: 1,
+        max_jfs_rsge: 11,
         max_jfr_sge: udma_abi::rqe::SGE_MAX as u64,
         max_msg_size: MESSAGE_MAX,
         max_read_size: MESSAGE_MAX,

@@ -95,7 +95,8 @@ impl Region {
     /// A window on memory that the caller owns.
     ///
     /// # Errors
-    /// `InvalidInput` for a null address, length 0, or a range that wraps or exceeds `isize::MAX`.
+    /// `InvalidInput` for a null address, length 0, or a range that wraps or exceeds `isize::MAX`;
+    /// `EFAULT` when nothing is mapped under a part of it: a peer's request would end the process.
     ///
     /// # Safety
     /// Until this region and every clone and sub-window of it are dropped, the caller keeps:
@@ -116,6 +117,7 @@ impl Region {
         if len == 0 || len > limit || addr.addr().checked_add(len).is_none() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        mapping::check_mapped(base, len)?;
         Ok(Self { base, len, len_writable: len, mapping: Arc::new(Mapping::Caller) })
     }
 

@@ -101,7 +101,11 @@ fn region(cfg: &urma_seg_cfg_t) -> Answer<Region> {
     let first = core::ptr::with_exposed_provenance_mut(addr);
     // SAFETY: the C program keeps the memory mapped while it is registered; that is the contract of
     // urma_register_seg. Rust code of this library never refers to it but through the region.
-    unsafe { Region::from_user(first, len) }.map_err(|_| Code::EINVAL)
+    let region = unsafe { Region::from_user(first, len) };
+    region.map_err(|error| match error.raw_os_error() {
+        Some(libc::EFAULT) => Code::EFAULT, // a hole
+        _ => Code::EINVAL,
+    })
 }
 
 fn register(

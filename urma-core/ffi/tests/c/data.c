@@ -28,6 +28,46 @@ static urma_status_t post(urma_jfs_wr_t *wr)
     return status;
 }
 
+/* Remote pieces that adjoin are one; others are refused, not moved to where they were not meant. */
+static void remote_pieces(urma_jfs_wr_t wr)
+{
+    urma_sge_t near[2] = {end_piece(&here, 3000, 60), end_piece(&here, 3060, 4)};
+    urma_sge_t pieces[4] = {far(3000, 32), far(3032, 16), far(3048, 16), far(3072, 8)};
+    uint64_t word = 0;
+
+    memset(here.memory + 3000, 7, 64);
+    memset(there.memory + 3000, 0, 80);
+    wr.opcode = URMA_OPC_WRITE;
+    wr.rw.src.sge = near;
+    wr.rw.dst.sge = pieces;
+    wr.rw.dst.num_sge = 3;
+    CHECK(post(&wr) == URMA_SUCCESS && end_wait(here.jfc).status == URMA_CR_SUCCESS);
+    CHECK(there.memory[3000] == 7 && there.memory[3063] == 7 && there.memory[3064] == 0);
+    wr.rw.dst.num_sge = 4;
+    CHECK(post(&wr) == URMA_EINVAL);
+    wr.opcode = URMA_OPC_WRITE_NOTIFY; /* the place to notify need not adjoin */
+    wr.rw.notify_data = 0x1f2e3d4c;
+    CHECK(post(&wr) == URMA_SUCCESS && end_wait(here.jfc).status == URMA_CR_SUCCESS);
+    memcpy(&word, there.memory + 3072, 8);
+    CHECK(word == 0x1f2e3d4c);
+    wr.rw.dst.num_sge = 0;
+    CHECK(post(&wr) == URMA_EINVAL);
+    pieces[2].tseg = near[0].tseg; /* another segment */
+    wr.opcode = URMA_OPC_WRITE;
+    wr.rw.dst.num_sge = 3;
+    CHECK(post(&wr) == URMA_EINVAL);
+
+    wr.opcode = URMA_OPC_READ;
+    memset(here.memory + 3000, 0, 64);
+    wr.rw.src.sge = pieces;
+    wr.rw.dst.sge = near;
+    wr.rw.dst.num_sge = 2;
+    CHECK(post(&wr) == URMA_SUCCESS && end_wait(here.jfc).status == URMA_CR_SUCCESS);
+    CHECK(here.memory[3000] == 7 && here.memory[3063] == 7);
+    pieces[1].addr++;
+    CHECK(post(&wr) == URMA_EINVAL);
+}
+
 static void writes(void)
 {
     urma_sge_t src[2] = {end_piece(&here, 0, 100), end_piece(&here, 1000, 28)};
@@ -59,6 +99,7 @@ static void writes(void)
     CHECK(word == 0x1122334455667789);
     wr.rw.dst.num_sge = 1;
     CHECK(post(&wr) == URMA_EINVAL); /* no place to add to */
+    remote_pieces(wr);
 
     end_receive(&there, 4096, 64, 50);
     wr.opcode = URMA_OPC_WRITE_IMM;

@@ -5,6 +5,9 @@
  */
 #include "end.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #define REFUSED(call, why)                                                                        \
     do {                                                                                          \
         errno = 0;                                                                                \
@@ -244,6 +247,25 @@ static int registers(struct end *end, uint32_t access)
     return 1;
 }
 
+/* A hole anywhere in the range: else a peer's request would end this process. */
+static void unmapped(struct end *end, urma_seg_cfg_t cfg)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    uint8_t *pages = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+    CHECK(pages != MAP_FAILED && munmap(pages + page, page) == 0);
+    cfg.va = (uint64_t)(uintptr_t)(pages + 8);
+    cfg.len = 3 * page - 16;
+    REFUSED(urma_register_seg(end->ctx, &cfg), EFAULT);
+    cfg.len = page - 7;
+    REFUSED(urma_register_seg(end->ctx, &cfg), EFAULT);
+    cfg.len = page - 8;
+    urma_target_seg_t *seg = urma_register_seg(end->ctx, &cfg);
+    CHECK(seg != NULL && urma_unregister_seg(seg) == URMA_SUCCESS);
+    CHECK(munmap(pages, page) == 0 && munmap(pages + 2 * page, page) == 0);
+}
+
 static void segments(struct end *end)
 {
     const uint32_t l = URMA_ACCESS_LOCAL_ONLY, r = URMA_ACCESS_READ, w = URMA_ACCESS_WRITE;
@@ -260,6 +282,7 @@ static void segments(struct end *end)
     cfg.len = 64;
     cfg.flag.bs.access = l;
     REFUSED(urma_register_seg(end->ctx, &cfg), EINVAL); /* va 0 */
+    unmapped(end, cfg);
     cfg.va = (uint64_t)(uintptr_t)end->memory;
     cfg.len = 0;
     REFUSED(urma_register_seg(end->ctx, &cfg), EINVAL);

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, munmap};
 use nix::sys::stat::fstat;
 use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
@@ -31,6 +31,22 @@ pub(crate) fn page_len() -> usize {
         // Every system answers; 4096 is the size both supported architectures use by default.
         answer.and_then(|len| usize::try_from(len).ok()).unwrap_or(4096)
     })
+}
+
+/// Whether something is mapped under each byte: one look at the mappings, whatever the length.
+///
+/// # Errors
+/// `BadAddress` (`EFAULT`) for a hole.
+pub(super) fn check_mapped(base: NonNull<u8>, len: usize) -> io::Result<()> {
+    if cfg!(miri) {
+        return Ok(()); // it knows no msync, and finds wild accesses by itself
+    }
+    let before = base.addr().get() - page_floor(base.addr().get());
+    let first = base.map_addr(|addr| NonZeroUsize::new(page_floor(addr.get())).unwrap_or(addr));
+    // SAFETY: MS_ASYNC changes nothing on Linux, which keeps track of dirty pages anyway; it is
+    // used for its answer on holes. No memory is accessed.
+    let found = unsafe { msync(first.cast(), before + len, MsFlags::MS_ASYNC) };
+    found.map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))
 }
 
 /// `value` rounded down to a page boundary.

@@ -1,13 +1,51 @@
 //! Tests of regions: bounds, kinds, seals, atomics against plain arithmetic.
 
+#![expect(unsafe_code, reason = "memory of the test's own, with a hole")]
+
 use std::os::fd::AsFd;
 
 use super::{Access, AtomicOp, OutOfBounds, Pages, Region, page_len};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use proptest::prelude::*;
 
 fn dup(region: &Region) -> std::os::fd::OwnedFd {
     let (fd, _) = region.fd().expect("a shared region has a file");
     fd.try_clone_to_owned().expect("a descriptor can be copied")
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "miri knows no msync")]
+fn memory_with_a_hole_is_no_region() {
+    let page = page_len();
+    // SAFETY: a new mapping, refused or not, hurts nobody.
+    let start = unsafe { mmap_anonymous(None, (3 * page).try_into().unwrap(), rw(), private()) };
+    let start = start.unwrap().cast::<u8>();
+    let unmap = |offset: usize| {
+        let first = start.map_addr(|addr| addr.checked_add(offset).unwrap());
+        // SAFETY: the pages are this test's, and nothing refers to them.
+        unsafe { munmap(first.cast(), page) }.unwrap();
+    };
+    unmap(page);
+    let over = |offset: usize, len: usize| {
+        // SAFETY: nothing is accessed through the region, which is dropped at once.
+        unsafe { Region::from_user(start.as_ptr().wrapping_add(offset), len) }.map(drop)
+    };
+    over(0, page).unwrap();
+    over(2 * page + 5, page - 5).unwrap();
+    for (offset, len) in [(0, page + 1), (page - 1, 2), (page, page), (5, 3 * page - 9)] {
+        let refused = over(offset, len).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EFAULT), "{offset} {len}");
+    }
+    unmap(0);
+    unmap(2 * page);
+}
+
+const fn rw() -> ProtFlags {
+    ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE)
+}
+
+const fn private() -> MapFlags {
+    MapFlags::MAP_PRIVATE
 }
 
 #[test]

@@ -339,13 +339,16 @@ where
 {
     if opcode == URMA_OPC_READ {
         // SAFETY: the caller's lists.
-        let src = unsafe { remote(look, &rw.src, 0) }?;
+        let src = unsafe { run(look, &rw.src, rw.src.num_sge) }?;
         // SAFETY: as above.
         let dst = unsafe { pieces(look, rw.dst.sge, rw.dst.num_sge, rest) }?;
         return Ok(SendOp::Read { dst, src });
     }
+    let has_second = matches!(opcode, URMA_OPC_WRITE_NOTIFY | URMA_OPC_WRITE_ATOMIC);
+    // What is told or added to is the last piece.
+    let last = rw.dst.num_sge.saturating_sub(1);
     // SAFETY: the caller's lists.
-    let dst = unsafe { remote(look, &rw.dst, 0) }?;
+    let dst = unsafe { run(look, &rw.dst, if has_second { last } else { last + 1 }) }?;
     // SAFETY: as above.
     let src = unsafe { pieces(look, rw.src.sge, rw.src.num_sge, rest) }?;
     let data = rw.notify_data;
@@ -354,7 +357,7 @@ where
         URMA_OPC_WRITE_IMM => SendOp::WriteImm { src, dst, imm: data },
         _ => {
             // SAFETY: as above.
-            let notify = unsafe { remote(look, &rw.dst, 1) }?;
+            let notify = unsafe { remote(look, &rw.dst, last) }?;
             if opcode == URMA_OPC_WRITE_NOTIFY {
                 SendOp::WriteNotify { src, dst, notify, data }
             } else {
@@ -449,6 +452,40 @@ where
     // SAFETY: as above.
     let target = unsafe { remote(look, &sg, 0) }?;
     Ok((*result.first().ok_or(Code::EINVAL)?, target))
+}
+
+/// Where the first `count` pieces of a remote list begin. A request has one remote address, so each
+/// further piece must go on where the one before it ends.
+#[inline(always)]
+unsafe fn run<'g>(look: Look<'g>, sg: &urma_sg_t, count: u32) -> Result<RemoteAddr<'g>, Stop> {
+    if count == 0 {
+        return Err(Stop::Bad(Code::EINVAL));
+    }
+    // SAFETY: the caller's list.
+    let first = unsafe { remote(look, sg, 0) }?;
+    if count > 1 {
+        // SAFETY: as above; `remote` found the list where it should be.
+        unsafe { adjoining(sg, count) }?;
+    }
+    Ok(first)
+}
+
+#[inline(never)]
+unsafe fn adjoining(sg: &urma_sg_t, count: u32) -> Result<(), Stop> {
+    if count as usize > PIECES {
+        return Err(Stop::Bad(Code::EINVAL));
+    }
+    // SAFETY: the caller's list of as many; `remote` found it aligned, and nobody changes it during
+    // the call.
+    let list = unsafe { core::slice::from_raw_parts(sg.sge.cast_const(), count as usize) };
+    for pair in list.windows(2) {
+        let (before, piece) = (&pair[0], &pair[1]);
+        let follows = before.addr.checked_add(u64::from(before.len)) == Some(piece.addr);
+        if !follows || piece.tseg != before.tseg {
+            return Err(Stop::Bad(Code::EINVAL));
+        }
+    }
+    Ok(())
 }
 
 /// The remote piece `index` of a list. Its length is that of the local side.
