@@ -10,37 +10,12 @@
  * The table is made from the installed headers, so that no function is left out.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "end.h"
-
-enum kind { CTX, JFCE, JFC, JFS, JFR, JETTY, GRP, TARGET, SEG, TOKEN_ID, NOTIFIER, DEVICE, KINDS,
-            POINTER, BYTES, NUMBER, EID, FUNCTION };
-enum { ARGS = 12, WORDS = 14, STATUS = 's', OBJECT = 'p', COUNT = 'i', NEGATIVE = 'n' };
-
-struct arg {
-    enum kind kind;
-    const char *type, *name;
-    bool own;      /* an object in its caller's memory, which the function fills in */
-    bool optional; /* may be NULL */
-};
-
-struct row {
-    const char *name;
-    int answer;
-    const char *type;
-    int count;
-    struct arg args[ARGS];
-};
-
-static const struct row rows[] = {
-#include "rows.h"
-};
-enum { ROWS = sizeof rows / sizeof rows[0] };
+#include "table.h"
 
 /* Who refuses with another code than EINVAL, and which. */
 static const struct {
@@ -50,10 +25,6 @@ static const struct {
 #include "codes.h"
     {NULL, 0},
 };
-
-typedef uintptr_t (*call_t)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-                            uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-                            uintptr_t, uintptr_t);
 
 /* When the calls are made, and what else than EINVAL they may say then. */
 struct when {
@@ -66,8 +37,6 @@ static const struct when before = {"before urma_init", ENODEV}, after = {"after 
                          many = {"four threads", EINVAL};
 
 static uintptr_t live[KINDS], dead[KINDS];
-static call_t calls[ROWS];
-static long asked[ROWS];
 static int wrong;
 
 static void tell(const struct row *row, int bad, uintptr_t with, const struct when *when, long answer)
@@ -125,9 +94,7 @@ static uintptr_t ask(int index, int bad, uintptr_t with)
         word += kind == EID;
     }
     errno = 0;
-    __atomic_fetch_add(&asked[index], 1, __ATOMIC_RELAXED);
-    return calls[index](a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11],
-                        a[12], a[13]);
+    return table_call(index, a);
 }
 
 static void refused(int index, int bad, uintptr_t with, const struct when *when)
@@ -274,10 +241,8 @@ int main(void)
     int status = 0;
 
     alarm(240);
-    for (int index = 0; index < ROWS; index++) {
-        *(void **)&calls[index] = dlsym(RTLD_DEFAULT, rows[index].name);
-        CHECK(calls[index] != NULL || (fprintf(stderr, "%s\n", rows[index].name), 0));
-    }
+    const char *missing = table_load();
+    CHECK(missing == NULL || (fprintf(stderr, "%s\n", missing), 0));
     none(&before);
     CHECK(urma_init(NULL) == URMA_SUCCESS);
     urma_log_set_level(URMA_VLOG_LEVEL_EMERG);

@@ -51,6 +51,15 @@ impl Compiler {
         self.link(prefix, source, &[], &libraries)
     }
 
+    /// Compiles a program that brings the library itself.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[must_use]
+    pub fn build_alone(self, prefix: &Prefix, source: &Path, more: &[&str]) -> PathBuf {
+        self.link(prefix, source, more, &[])
+    }
+
     fn link(self, prefix: &Prefix, source: &Path, more: &[&str], libraries: &[String]) -> PathBuf {
         let name = source.file_stem().expect("a source has a name").to_string_lossy();
         // Tests run at once: each has its own.

@@ -70,8 +70,9 @@ pub(crate) fn loom() -> Done {
 
 /// The fuzz targets only.
 pub(crate) fn fuzz(seconds: u32) -> Done {
-    let mut steps = Steps::new(1);
+    let mut steps = Steps::new(2);
     steps.step("fuzz targets", || fuzz_counts(seconds));
+    steps.step("fuzzed calls of the C functions", || c_fuzz_counts(seconds));
     steps.end()
 }
 
@@ -204,6 +205,14 @@ fn fuzz_counts(seconds: u32) -> Counts {
     };
     let run = |name: &String| Counts::of(fuzz_command(&folder, &dir, name, seconds));
     names.iter().map(run).fold(Counts::default(), Counts::plus)
+}
+
+/// Random calls of the C functions, under libFuzzer of clang.
+fn c_fuzz_counts(seconds: u32) -> Counts {
+    let args = ["test", "-p", "urma-c-tests", "--test", "installed", "--", "--ignored"];
+    let mut command = cargo::command(&[&args[..], &["calls_under_libfuzzer"]].concat());
+    command.env("URMA_C_FUZZ_SECONDS", seconds.to_string());
+    Counts::of(command)
 }
 
 /// Names of the fuzz targets: one file each.

@@ -72,7 +72,7 @@ enum Task {
     /// Fuzz targets, each for a while
     Fuzz {
         /// Seconds per target
-        #[arg(long, default_value_t = 60)]
+        #[arg(long, visible_alias = "time", default_value_t = 60)]
         seconds: u32,
     },
     /// The deterministic simulation
