@@ -122,6 +122,28 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     }
 }
 
+/// Runs `f`; a panic in it is a failure, so that what is to be undone after a failure is.
+pub(crate) fn caught(f: impl FnOnce() -> Answer) -> Answer {
+    unguarded_by_fork(f)
+}
+
+/// The place of this name: a panic when a test wants one here, once.
+#[inline]
+pub(crate) fn at(_place: &str) {
+    #[cfg(feature = "planted-faults")]
+    planted(_place);
+}
+
+#[cfg(feature = "planted-faults")]
+fn planted(place: &str) {
+    let name = "URMA_PLANTED_PANIC";
+    if std::env::var(name).is_ok_and(|wanted| wanted == place) {
+        // SAFETY: the programs that plant a panic have one thread that reads the environment.
+        unsafe { std::env::remove_var(name) };
+        panic!("planted at {place}");
+    }
+}
+
 /// A call that answers with a `urma_status_t`.
 #[inline]
 pub(crate) fn status(f: impl FnOnce() -> Answer) -> c_int {

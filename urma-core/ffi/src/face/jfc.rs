@@ -26,6 +26,7 @@ pub unsafe extern "C" fn urma_create_jfc(
     jfc_cfg: *mut urma_jfc_cfg_t,
 ) -> *mut urma_jfc_t {
     call::pointer(|| {
+        call::at("create_jfc");
         let ctx = object::<kind::Context>(ctx)?;
         let create = op!(ctx.as_ptr(), create_jfc);
         // SAFETY: the caller's configuration.

@@ -131,10 +131,10 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
         library.phase = Phase::Starting;
         Ok(core::mem::take(&mut library.objects))
     })?;
-    let started = begin(conf, objects);
+    let started = call::caught(|| begin(conf, objects));
     if started.is_ok() {
         LIBRARY.with(|library| library.phase = Phase::Up);
-    } else if wind_down().is_err() {
+    } else if call::caught(wind_down).is_err() {
         tracing::warn!(target: "urma", "the library did not start, and a provider did not stop");
     }
     started
@@ -142,6 +142,7 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
 
 /// The devices one after the other: names that come later do not hide earlier ones.
 fn begin(conf: *mut urma_init_attr_t, objects: Vec<Object>) -> Answer {
+    call::at("start");
     let driver = provider::driver(device::provider())?;
     let hardware = Arc::new(Hardware::default());
     LIBRARY.with(|library| library.hardware = Some(Arc::clone(&hardware)));
@@ -169,11 +170,21 @@ pub(crate) fn stop() -> Answer {
         }
         is_up
     });
-    if is_up { wind_down() } else { Ok(()) }
+    let stopped = if is_up { call::caught(wind_down) } else { Ok(()) };
+    if is_up {
+        // After a panic in it: what it left is forgotten, so that the library starts again.
+        LIBRARY.with(|library| {
+            if library.phase == Phase::Stopping {
+                *library = NOTHING;
+            }
+        });
+    }
+    stopped
 }
 
 /// Ends what `begin` made, as far as it came.
 fn wind_down() -> Answer {
+    call::at("stop");
     let answer = provider::stop();
     let ended = LIBRARY.with(|library| {
         let phase = library.phase;

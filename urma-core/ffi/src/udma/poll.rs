@@ -41,6 +41,7 @@ pub(crate) unsafe extern "C" fn poll_jfc(
 pub(crate) unsafe fn take(slot: Slot<kind::Jfc>, to: NonNull<urma_cr_t>, room: usize) -> c_int {
     call::count(|| {
         let mut own = slot.lock().ok_or(Code::EINVAL)?;
+        call::at("poll_jfc");
         fill(&mut own, to, room)
     })
 }

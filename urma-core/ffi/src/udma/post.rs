@@ -144,6 +144,7 @@ unsafe fn send_plain<K: Exclusive<Own: Sends>>(
 ) -> urma_status_t {
     call::status(|| {
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
+        call::at("post_send");
         let (own, look) = guard.split();
         // SAFETY: the caller's promise.
         unsafe { send::post(look, own, wr, bad_wr) }

@@ -85,6 +85,13 @@ programs! {
     atomics, batch, compact, data, events, first, lifecycle, limits, pings, rare, rules, threads,
 }
 
+/// Panics are planted: none leaves the library, and what comes next works.
+#[cfg(feature = "planted-faults")]
+#[test]
+fn panics() {
+    run(&build("panics", "panics", &[]), &[]);
+}
+
 #[test]
 fn first_with_packets() {
     run(&build("first", "first-packets", &[]), &[("URMA_PATH", "packets")]);
