@@ -21,12 +21,21 @@ use crate::{
         dispatch::{caps, drop_one, op, release, retain},
         jetty, jfc, jfr, jfs, members, order,
     },
+    latch::Latch,
     slab::find_idle,
     udma::{
         family::{Family, option},
         kind,
     },
 };
+
+/// Configurations of idle queues change under it.
+static CHANGING: Latch<()> = Latch::new(());
+
+/// For a forked child: nobody changes one.
+pub(super) fn abandon() {
+    CHANGING.abandon(());
+}
 
 /// What the C core does beside the provider for one kind.
 trait Rules: Family {
@@ -197,15 +206,18 @@ unsafe fn set<K: Rules>(
     // SAFETY: an existing queue, and the caller's bytes.
     Code::from_c(unsafe { op(queue.as_ptr(), number, buf, len) })?;
     let (OptPlace::Cfg(offset) | OptPlace::Id(offset)) = opt.place else { return Ok(()) };
-    let before = K::channel(&cfg::<K>(queue));
-    let to = K::members(queue.as_ptr()).cfg.cast::<u8>().wrapping_add(offset);
-    // SAFETY: a member of the configuration, and the caller's bytes.
-    unsafe { to.copy_from_nonoverlapping(from.as_ptr(), opt.len as usize) };
-    let after = K::channel(&cfg::<K>(queue));
-    if before != after {
-        hold(after);
-        let_go(before);
-    }
+    // Each change gives back what it replaced, however many threads change it.
+    CHANGING.with(|()| {
+        let before = K::channel(&cfg::<K>(queue));
+        let to = K::members(queue.as_ptr()).cfg.cast::<u8>().wrapping_add(offset);
+        // SAFETY: a member of the configuration, and the caller's bytes.
+        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), opt.len as usize) };
+        let after = K::channel(&cfg::<K>(queue));
+        if before != after {
+            hold(after);
+            let_go(before);
+        }
+    });
     Ok(())
 }
 
