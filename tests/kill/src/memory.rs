@@ -170,15 +170,16 @@ impl Memory {
     }
 
     /// Looks at all that the peer with this mix wrote: words looked at, wrong ones.
-    pub fn check_inbox(&mut self, peer: Mix) -> (u64, u64) {
+    pub fn check_inbox(&self, peer: Mix) -> (u64, u64) {
         let mut wrong = 0;
         for number in 0..SLOTS {
-            self.buffer.resize(SLOT_LEN, 0);
-            let at = Self::inbox_of(number);
-            self.region.read(at, &mut self.buffer).expect("slots lie inside");
-            let words: Vec<u64> =
-                self.buffer.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-            wrong += wrong_words(peer, number, &words, self.word(Self::notice_of(number)));
+            // The peer may be writing: what it stores last is looked at first.
+            let notice = self.word(Self::notice_of(number));
+            let mut words = vec![0; SLOT_LEN / 8];
+            for (index, word) in words.iter_mut().enumerate().rev() {
+                *word = self.word(Self::inbox_of(number) + 8 * index);
+            }
+            wrong += wrong_words(peer, number, &words, notice);
         }
         (SLOTS * (SLOT_LEN as u64 / 8 + 1), wrong)
     }
