@@ -66,6 +66,17 @@ static void remote_pieces(urma_jfs_wr_t wr)
     CHECK(here.memory[3000] == 7 && here.memory[3063] == 7);
     pieces[1].addr++;
     CHECK(post(&wr) == URMA_EINVAL);
+
+    /* One local piece and several remote ones: the same rule. */
+    wr.rw.src.num_sge = 2;
+    wr.rw.dst.num_sge = 1;
+    CHECK(post(&wr) == URMA_EINVAL);
+    wr.opcode = URMA_OPC_WRITE;
+    wr.rw.src = (urma_sg_t){.sge = near, .num_sge = 1};
+    wr.rw.dst = (urma_sg_t){.sge = pieces, .num_sge = 2};
+    CHECK(post(&wr) == URMA_EINVAL);
+    pieces[1].addr--;
+    CHECK(post(&wr) == URMA_SUCCESS && end_wait(here.jfc).status == URMA_CR_SUCCESS);
 }
 
 static void writes(void)

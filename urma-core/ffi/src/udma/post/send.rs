@@ -115,7 +115,7 @@ unsafe fn both<'a>(
 ) -> Option<(&'a urma_sge_t, &'a urma_sge_t)> {
     let is_aligned = (local.sge.addr() | remote.sge.addr()) & (align_of::<urma_sge_t>() - 1) == 0;
     let is_there = !local.sge.is_null() && !remote.sge.is_null();
-    if !is_aligned || !is_there || local.num_sge != 1 || remote.num_sge == 0 {
+    if !is_aligned || !is_there || local.num_sge != 1 || remote.num_sge != 1 {
         return None;
     }
     // SAFETY: the caller's promise.
