@@ -7,10 +7,12 @@
 mod bench;
 mod cargo;
 mod check;
+mod child;
 mod clock;
 mod cross;
 mod demo;
 mod install;
+mod mutants;
 mod pair;
 mod probe;
 mod say;
@@ -81,6 +83,8 @@ enum Task {
         #[arg(long, default_value_t = 500)]
         seeds: u32,
     },
+    /// Plants faults, one at a time, each of which a test must find
+    Mutants(mutants::What),
     /// The loom models
     Loom,
     /// The libraries for aarch64: build, layouts, tests and examples under an emulator
@@ -115,6 +119,7 @@ fn main() -> ExitCode {
         Task::Fmt => cargo::run(&["fmt", "--all"]),
         Task::Fuzz { seconds } => check::fuzz(seconds),
         Task::Sim { seeds } => check::sim(seeds),
+        Task::Mutants(what) => mutants::run(&what),
         Task::Loom => check::loom(),
         Task::Cross => cross::run(),
         Task::Probe { what, size, serve: true, .. } => probe::serve(what, size),

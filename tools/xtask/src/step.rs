@@ -114,6 +114,12 @@ impl Counts {
     }
 }
 
+/// Number of tests that the programs with this output ran.
+pub(crate) fn ran(text: &str) -> u64 {
+    let counts = text.lines().filter_map(|line| line.split_once("test result: "));
+    counts.map(|(_, line)| number_before(line, " passed") + number_before(line, " failed")).sum()
+}
+
 /// The number that stands before `word`.
 fn number_before(text: &str, word: &str) -> u64 {
     let Some((before, _)) = text.split_once(word) else { return 0 };

@@ -75,31 +75,47 @@ fn aligned_words_are_never_torn() {
     }
 }
 
-/// A reader that sees the last word of a message sees all of it.
+/// A reader that sees the last word of a message sees all of it. Each round starts with the reader
+/// at the last word, and the body takes long enough to be seen on its way.
 #[test]
 fn the_last_word_is_visible_last() {
     use crate::sync::{AtomicU64, Ordering};
-    const WORDS: usize = 200;
+    const WORDS: usize = 16_384;
+    const ROUNDS: u64 = 500;
     let target: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let mut seen = 0;
-            while seen < 20_000 {
-                let last = target[WORDS - 1].load(Ordering::Acquire);
-                for word in &target[..WORDS - 1] {
-                    assert!(word.load(Ordering::Relaxed) >= last);
-                }
-                seen = last;
+    let (waits_for, last) = (AtomicU64::new(0), &target[WORDS - 1]);
+    let until = |word: &AtomicU64, round: u64| {
+        let mut looks = 0_u32;
+        while word.load(Ordering::Acquire) < round {
+            looks += 1;
+            if looks.is_multiple_of(1_000) {
+                std::thread::yield_now()
+            } else {
+                std::hint::spin_loop()
             }
+        }
+    };
+    let missing = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let missing = |round| {
+                waits_for.store(round, Ordering::Release);
+                until(last, round);
+                // Copies may go up or down: both ends of the body, and its middle.
+                let places = [WORDS - 2, 0, WORDS / 2, WORDS - 3, 1];
+                places.iter().filter(|at| target[**at].load(Ordering::Relaxed) < round).count()
+            };
+            (1..=ROUNDS).map(missing).sum::<usize>()
         });
-        for round in 1..=20_000_u64 {
+        for round in 1..=ROUNDS {
             let source = vec![round; WORDS];
+            until(&waits_for, round);
             let to = target[0].as_ptr().cast::<u8>();
-            // SAFETY: both hold 200 words; the target's are atomics.
+            // SAFETY: both hold WORDS words; the target's are atomics.
             unsafe { super::copy_ordered(to, source.as_ptr().cast(), WORDS * 8) };
         }
-        reader.join().expect("the reader saw no early end");
+        reader.join().expect("the reader ends after its rounds")
     });
+    assert_eq!(missing, 0, "words that came after the last one");
 }
 
 proptest! {

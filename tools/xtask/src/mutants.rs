@@ -1,0 +1,141 @@
+//! `cargo xtask mutants`: faults that are planted one at a time, each of which a test must find.
+//!
+//! *Owns*: which mutants run, in which order, for how long; the closing counts. *Takes*: the lists
+//! in tests/mutants. *Gives*: a line per mutant. *Must not*: change a file of the work tree.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use clap::Args;
+
+use crate::{
+    cargo,
+    clock::now,
+    say::{Done, Failure, say},
+};
+
+mod change;
+mod list;
+mod scratch;
+mod trial;
+
+use self::{
+    list::Mutant,
+    scratch::Scratch,
+    trial::{Baseline, Bounds, Trials, Verdict},
+};
+
+/// Which mutants, and what to do with them.
+#[derive(Debug, Default, Args)]
+pub(crate) struct What {
+    /// Print the mutants and end
+    #[arg(long)]
+    list: bool,
+    /// With --list: as JSON
+    #[arg(long, requires = "list")]
+    json: bool,
+    /// Only this mutant, or those of this area (file of tests/mutants); may be given again
+    #[arg(long, value_name = "NAME|AREA")]
+    only: Vec<String>,
+    /// Only mutants that are new, or whose file changed, since REV
+    #[arg(long, value_name = "REV", num_args = 0..=1, default_missing_value = "")]
+    changed: Option<String>,
+    /// Start no mutant after this many seconds; those left out are named
+    #[arg(long)]
+    seconds: Option<u64>,
+}
+
+/// Closing counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Tally {
+    killed: u64,
+    failed: Vec<String>,
+    left_out: Vec<String>,
+}
+
+/// The task.
+pub(crate) fn run(what: &What) -> Done {
+    let root = cargo::root();
+    let mutants = chosen(&root, what)?;
+    if what.list {
+        return list::print(&mutants, what.json);
+    }
+    let home = cargo::target_dir()?.join("mutants");
+    let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
+    let bounds = Bounds { total: what.seconds.map(Duration::from_secs), ..Bounds::default() };
+    let tally = all(&Trials { scratch: &scratch, home: &home, bounds }, &mutants);
+    end(&tally)
+}
+
+fn chosen(root: &Path, what: &What) -> Result<Vec<Mutant>, Failure> {
+    let mut mutants = list::read(&root.join(list::FOLDER))?;
+    if let Some(name) = what.only.iter().find(|name| !mutants.iter().any(|m| m.is(name))) {
+        return Err(Failure(format!("{name}: no mutant and no area of {}", list::FOLDER)));
+    }
+    mutants.retain(|mutant| what.only.is_empty() || what.only.iter().any(|name| mutant.is(name)));
+    match &what.changed {
+        Some(rev) => change::since(root, rev, mutants),
+        None => Ok(mutants),
+    }
+}
+
+/// Runs `mutants`, those of one test together: the unmodified test runs before them.
+fn all(trials: &Trials<'_>, mutants: &[Mutant]) -> Tally {
+    let mut groups: BTreeMap<&[String], Vec<&Mutant>> = BTreeMap::new();
+    for mutant in mutants {
+        groups.entry(&mutant.test).or_default().push(mutant);
+    }
+    let start = now();
+    let is_over = || trials.bounds.total.is_some_and(|total| start.elapsed() >= total);
+    let mut tally = Tally::default();
+    for (test, group) in groups {
+        let mut baseline = None;
+        for mutant in group {
+            if is_over() {
+                tally.left_out.push(mutant.name.clone());
+                continue;
+            }
+            let baseline = baseline.get_or_insert_with(|| trials.baseline(test));
+            tally.add(mutant, one(trials, mutant, baseline));
+        }
+    }
+    tally
+}
+
+/// Runs one mutant and prints its line.
+fn one(trials: &Trials<'_>, mutant: &Mutant, baseline: &Baseline) -> Verdict {
+    let start = now();
+    let verdict = match baseline {
+        Ok(seconds) => trials.mutant(mutant, *seconds),
+        Err(Failure(why)) => Verdict::Invalid(why.clone()),
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let Mutant { name, file, .. } = mutant;
+    say(&match &verdict {
+        Verdict::Killed => format!("killed    {seconds:>6.1} s  {name}"),
+        Verdict::Hung => format!("killed    {seconds:>6.1} s  {name} (by its time limit)"),
+        Verdict::Survived => format!("SURVIVED  {seconds:>6.1} s  {name}: {file}: {}", mutant.why),
+        Verdict::Invalid(why) => format!("INVALID   {seconds:>6.1} s  {name}: {file}: {why}"),
+    });
+    verdict
+}
+
+fn end(tally: &Tally) -> Done {
+    if !tally.left_out.is_empty() {
+        say(&format!("out of time, not run: {}", tally.left_out.join(", ")));
+    }
+    let (killed, failed, left) = (tally.killed, tally.failed.len(), tally.left_out.len());
+    say(&format!("{killed} killed, {failed} failed, {left} left out"));
+    if failed == 0 { Ok(()) } else { Err(Failure(tally.failed.join(", "))) }
+}
+
+impl Tally {
+    fn add(&mut self, mutant: &Mutant, verdict: Verdict) {
+        match verdict {
+            Verdict::Killed | Verdict::Hung => self.killed += 1,
+            Verdict::Survived | Verdict::Invalid(_) => self.failed.push(mutant.name.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The runner says no: to a mutant that survives, to an entry that shows nothing.
+
+use std::{fs, path::PathBuf};
+
+use super::*;
+
+/// A package of its own, with one function that tests find right and one that none looks at.
+struct Package {
+    home: PathBuf,
+    scratch: Scratch,
+}
+
+const SOURCE: &str = "\
+//! Numbers.
+pub fn twice(n: u32) -> u32 { n * 2 }
+pub fn thrice(n: u32) -> u32 { n * 3 }
+pub fn down(mut n: u32) { while n > 0 { n -= 1; } }
+#[test] fn doubles() { assert_eq!(twice(3), 6); down(2); }
+#[test] fn fails() { assert_eq!(thrice(1), 4); }
+";
+
+impl Package {
+    fn new(name: &str) -> Self {
+        let home = cargo::target_dir().unwrap().join("mutants-tests").join(name);
+        let root = home.join("root");
+        fs::create_dir_all(root.join("src")).unwrap();
+        let manifest = format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n[workspace]\n");
+        fs::write(root.join("Cargo.toml"), manifest).unwrap();
+        fs::write(root.join("src/lib.rs"), SOURCE).unwrap();
+        let files = ["Cargo.toml", "src/lib.rs"].map(str::to_owned);
+        let scratch = Scratch::sync(&root, &home.join("tree"), &files).unwrap();
+        Self { home, scratch }
+    }
+
+    fn verdict(&self, find: &str, replace: &str, test: &str) -> Verdict {
+        self.verdict_within(Bounds::default(), find, replace, test)
+    }
+
+    fn verdict_within(&self, bounds: Bounds, find: &str, replace: &str, test: &str) -> Verdict {
+        let trials = Trials { scratch: &self.scratch, home: &self.home, bounds };
+        let mutant = mutant(find, replace, test);
+        let verdict = one(&trials, &mutant, &trials.baseline(&mutant.test));
+        let there = fs::read_to_string(self.scratch.tree().join("src/lib.rs")).unwrap();
+        assert_eq!(there, SOURCE, "the copy is as before");
+        verdict
+    }
+}
+
+fn mutant(find: &str, replace: &str, test: &str) -> Mutant {
+    let [find, replace, why] = [find, replace, "a test"].map(str::to_owned);
+    let [name, area] = ["m", "a"].map(str::to_owned);
+    let test = ["--lib", test].map(str::to_owned).to_vec();
+    Mutant { name, area, file: "src/lib.rs".to_owned(), find, replace, test, why }
+}
+
+fn why(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Invalid(why) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn mutants_are_killed_or_survive() {
+    let package = Package::new("killed");
+    assert_eq!(package.verdict("n * 2", "n * 4", "doubles"), Verdict::Killed);
+    assert_eq!(package.verdict("n * 3", "n * 5", "doubles"), Verdict::Survived);
+    let bounds = Bounds { test: Duration::ZERO, ..Bounds::default() };
+    let endless = package.verdict_within(bounds, "n -= 1;", "", "doubles");
+    assert_eq!(endless, Verdict::Hung);
+}
+
+#[test]
+fn an_entry_that_shows_nothing_is_invalid() {
+    let package = Package::new("invalid");
+    assert!(why(package.verdict("n * 9", "n * 4", "doubles")).contains("occurs 0 times"));
+    assert!(why(package.verdict("u32", "u64", "doubles")).contains("occurs 5 times"));
+    assert!(why(package.verdict("n * 2", "n * 2", "doubles")).contains("the same"));
+    assert!(why(package.verdict("n * 2", "n * \"\"", "doubles")).contains("does not compile"));
+    assert!(why(package.verdict("n * 2", "n * 4", "none")).contains("runs no test"));
+    assert!(why(package.verdict("n * 2", "n * 4", "fails")).contains("fails without"));
+}
+
+#[test]
+fn a_survivor_and_an_invalid_entry_fail_the_task() {
+    let mut tally = Tally::default();
+    tally.add(&mutant("", "", ""), Verdict::Killed);
+    tally.add(&mutant("", "", ""), Verdict::Hung);
+    assert_eq!((tally.killed, end(&tally).is_ok()), (2, true));
+    for verdict in [Verdict::Survived, Verdict::Invalid(String::new())] {
+        let mut tally = tally.clone();
+        tally.add(&mutant("", "", ""), verdict);
+        assert!(end(&tally).is_err());
+    }
+}
+
+#[test]
+fn what_the_time_does_not_allow_is_left_out_and_named() {
+    let package = Package::new("late");
+    let bounds = Bounds { total: Some(Duration::ZERO), ..Bounds::default() };
+    let trials = Trials { scratch: &package.scratch, home: &package.home, bounds };
+    let tally = all(&trials, &[mutant("n * 2", "n * 4", "doubles")]);
+    assert_eq!((tally.killed, tally.left_out), (0, vec!["m".to_owned()]));
+}
+
+#[test]
+fn the_copy_follows_the_tree() {
+    let package = Package::new("copy");
+    let root = package.home.join("root");
+    fs::write(root.join("new.txt"), "1").unwrap();
+    let with = ["Cargo.toml", "src/lib.rs", "new.txt"].map(str::to_owned);
+    let tree = package.home.join("tree");
+    Scratch::sync(&root, &tree, &with).unwrap();
+    assert_eq!(fs::read_to_string(tree.join("new.txt")).unwrap(), "1");
+    let before = tree.join("src/lib.rs").metadata().unwrap().modified().unwrap();
+    Scratch::sync(&root, &tree, &with[..2]).unwrap();
+    assert!(!tree.join("new.txt").exists());
+    assert_eq!(tree.join("src/lib.rs").metadata().unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn lists_are_read() {
+    let entry = "[[mutant]]\nname = \"m\"\nfile = \"src/lib.rs\"\nfind = \"n * 2\"\n\
+                 replace = \"n * 4\"\ntest = [\"--lib\", \"doubles\"]\nwhy = \"a test\"\n";
+    assert_eq!(list::parse("a", entry).unwrap(), [mutant("n * 2", "n * 4", "doubles")]);
+    assert!(list::parse("a", &entry.replace("why", "wy")).is_err());
+    // Those of the project are well-formed, and none is stale.
+    let root = cargo::root();
+    for mutant in list::read(&root.join(list::FOLDER)).unwrap() {
+        let text = fs::read_to_string(root.join(&mutant.file)).unwrap_or_default();
+        assert_eq!(text.matches(&mutant.find).count(), 1, "{}: {}", mutant.name, mutant.file);
+        assert!(!mutant.test.is_empty() && !mutant.why.is_empty(), "{}", mutant.name);
+    }
+}

@@ -1,0 +1,114 @@
+//! One test with one mutant.
+//!
+//! *Owns*: what counts as killed. *Takes*: the copy. *Gives*: verdicts.
+//! *Must not*: take a build that fails, or a test that does not run, for a killed mutant.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use super::{list::Mutant, scratch::Scratch};
+use crate::{
+    cargo,
+    child::{self, Ended},
+    clock::now,
+    say::Failure,
+    step,
+};
+
+/// What became of a mutant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// The test failed.
+    Killed,
+    /// The test ran into its time limit.
+    Hung,
+    /// The test passed.
+    Survived,
+    /// The entry shows nothing: stale, does not compile, its test fails without it.
+    Invalid(String),
+}
+
+/// Time that an unmodified test took, or why it shows nothing.
+pub(super) type Baseline = Result<Duration, Failure>;
+
+/// Limits of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// After this no further mutant starts.
+    pub(super) total: Option<Duration>,
+    /// A build.
+    pub(super) build: Duration,
+    /// A test: this, or ten times what it takes without a mutant.
+    pub(super) test: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { total: None, build: Duration::from_secs(900), test: Duration::from_secs(60) }
+    }
+}
+
+/// Where mutants are tried.
+#[derive(Debug)]
+pub(super) struct Trials<'a> {
+    /// The copy.
+    pub(super) scratch: &'a Scratch,
+    /// Folder for builds and logs.
+    pub(super) home: &'a Path,
+    /// Limits of time.
+    pub(super) bounds: Bounds,
+}
+
+impl Trials<'_> {
+    /// Builds and runs the unmodified test.
+    pub(super) fn baseline(&self, test: &[String]) -> Baseline {
+        self.build(test, "unmodified")?;
+        let start = now();
+        let ended = self.run(test, self.bounds.build, "unmodified")?;
+        if !ended.is_success() {
+            return Err(Failure("its test fails without the mutant, too".to_owned()));
+        }
+        if step::ran(&ended.text) == 0 {
+            return Err(Failure(format!("cargo test {} runs no test", test.join(" "))));
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Plants `mutant` and runs its test, which takes `usual` without it.
+    pub(super) fn mutant(&self, mutant: &Mutant, usual: Duration) -> Verdict {
+        let Mutant { test, name, .. } = mutant;
+        let bound = self.bounds.test.max(usual * 10);
+        let judged = self.scratch.with(mutant, || {
+            self.build(test, name)?;
+            Ok(match self.run(test, bound, name)? {
+                Ended { status: None, .. } => Verdict::Hung,
+                ended if ended.is_success() => Verdict::Survived,
+                _ => Verdict::Killed,
+            })
+        });
+        judged.and_then(|verdict| verdict).unwrap_or_else(|Failure(why)| Verdict::Invalid(why))
+    }
+
+    fn build(&self, test: &[String], name: &str) -> Result<(), Failure> {
+        let log = self.home.join(format!("logs/{name}.build.log"));
+        let mut command = self.cargo();
+        command.args(["test", "--no-run"]).args(test.iter().take_while(|part| *part != "--"));
+        let ended = child::run(command, &log, self.bounds.build)?;
+        if ended.is_success() {
+            return Ok(());
+        }
+        Err(Failure(format!("does not compile: see {}", cargo::shown(&log))))
+    }
+
+    fn run(&self, test: &[String], bound: Duration, name: &str) -> Result<Ended, Failure> {
+        let log = self.home.join(format!("logs/{name}.log"));
+        let mut command = self.cargo();
+        command.arg("test").args(test);
+        child::run(command, &log, bound)
+    }
+
+    fn cargo(&self) -> Command {
+        let mut command = cargo::command(&[]);
+        command.current_dir(self.scratch.tree()).env("CARGO_TARGET_DIR", self.home.join("build"));
+        command
+    }
+}
