@@ -212,6 +212,18 @@ fn durations_units_and_addresses() {
 }
 
 #[test]
+fn a_message_longer_than_um_carries_ends_both_sides_with_the_limit() {
+    for options in ["send_bw -p 2 -s 65536 -n 100", "send_bw -p 2 -n 100 --path packets"] {
+        let (server, client) = pair(options, &[]);
+        for side in [server, client] {
+            let said = String::from_utf8_lossy(&side.stderr).into_owned();
+            assert_eq!(side.status.code(), Some(1), "{options}: {said}");
+            assert!(said.contains("at most 4096 bytes") && said.contains("-s 4096"), "{said}");
+        }
+    }
+}
+
+#[test]
 fn what_a_software_device_cannot_mean_is_refused_first() {
     for (words, why) in [
         (vec!["write_bw", "-z"], "nothing to bond"),

@@ -304,6 +304,10 @@ impl Piece {
         dev: &Device,
         bytes: &mut Vec<u8>,
     ) -> Result<(), CqeStatus> {
+        if self.is_datagram() && !self.is_last() {
+            // The engine knows the MTU of this node; that of the path may be smaller.
+            return Err(CqeStatus::LocLen);
+        }
         if bytes.len() < self.len {
             bytes.resize(self.len, 0);
         }
@@ -323,7 +327,6 @@ impl Piece {
         debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
         match carrier {
             Carrier::Packets(packets) if self.is_datagram() => {
-                // A datagram that no packet can hold was refused by the engine; it is lost here.
                 let _ = packets.push_datagram(numbers.datagram(), &self.header, bytes);
                 Ok(())
             }

@@ -231,6 +231,11 @@ impl Test {
             Verb::Send if self.mode == super::Mode::Um => u64::from(caps.max_um_size),
             Verb::Send => caps.max_msg_size,
         };
+        ensure!(
+            self.mode != super::Mode::Um || largest <= limit,
+            "-s {largest} with UM (-p 2): a UM message is one packet, at most {limit} bytes here; \
+             give -s {limit} or less, or RM (-p 0)"
+        );
         let counts = [
             ("message size", largest, limit),
             ("-T, JFS depth", u64::from(self.jfs_depth), u64::from(caps.max_jfs_depth)),

@@ -33,6 +33,23 @@ fn a_datagram_without_a_receive_is_dropped_and_counted() {
 }
 
 #[test]
+fn a_datagram_longer_than_the_path_ends_with_a_length_error() {
+    let mut w = World::with_mtus(Kind::Packets, [4096, 1024]);
+    let _here = w.segment(0, 1, 4096, RW);
+    let _there = w.segment(1, 2, 4096, RW);
+    w.receiver_of(1, 2000, Mode::Um);
+    w.sender_of(0, Mode::Um);
+    for (len, end) in [(4096, (CqeStatus::LocLen, 0)), (1024, (CqeStatus::Success, 1024))] {
+        w.post(1, 2000, 2, 0, 4096);
+        let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, len)]);
+        assert_eq!(w.end_of(0, seq), Some(end), "{len} bytes");
+    }
+    w.run(1_000_000);
+    assert_eq!(w.received(1).expect("the short one").byte_cnt, 1024);
+    assert!(w.received(1).is_none(), "no part of the long one");
+}
+
+#[test]
 fn modes_do_not_mix() {
     on_both(|w| {
         let _here = w.segment(0, 1, 4096, RW);

@@ -109,9 +109,9 @@ pub(super) fn sum(region: &Region) -> u64 {
 }
 
 impl Node {
-    fn new(n: u8) -> Self {
+    fn new(n: u8, mtu: u32) -> Self {
         let eid = RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1, 0, n]);
-        let cfg = DeviceCfg { ring_len: RING_LEN, ..DeviceCfg::new(eid, 7, u64::from(n)) };
+        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, ..DeviceCfg::new(eid, 7, u64::from(n)) };
         let ports = Ports {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),
@@ -148,8 +148,13 @@ impl Node {
 
 impl World {
     pub(super) fn new(kind: Kind) -> Self {
+        Self::with_mtus(kind, [4096; 2])
+    }
+
+    /// Two nodes, each with a path MTU of its own.
+    pub(super) fn with_mtus(kind: Kind, mtus: [u32; 2]) -> Self {
         let mut world = Self {
-            nodes: [Node::new(1), Node::new(2)],
+            nodes: [Node::new(1, mtus[0]), Node::new(2, mtus[1])],
             now: 1_000,
             tpn: 0,
             lose_every: 0,
