@@ -4,6 +4,7 @@
 //! *Gives*: completions. *Must not*: look inside the device.
 
 mod completions;
+mod fences;
 mod paths;
 mod priority;
 mod queues;

@@ -11,6 +11,8 @@ pub enum Hook {
     SlotAnnounced,
     /// Some bytes of a direct copy are placed.
     MidCopy,
+    /// The bytes of a copy moved; the last look at the generation is due.
+    CopyUnchecked,
     /// A ring entry is written and not published.
     RingEntryHalf,
     /// A ring entry is published and the peer not woken.
@@ -26,14 +28,43 @@ pub enum Hook {
 }
 
 /// Passes a hook.
-#[cfg(not(feature = "fault-hooks"))]
+#[cfg(not(any(test, feature = "fault-hooks")))]
 #[inline(always)]
 pub const fn pass(_hook: Hook) {}
 
-#[cfg(feature = "fault-hooks")]
+#[cfg(all(feature = "fault-hooks", not(test)))]
 pub use armed::pass;
 
-#[cfg(feature = "fault-hooks")]
+#[cfg(test)]
+pub(crate) use stopped::{at, pass};
+
+/// Unit tests run a function at a hook, in the thread that passes it.
+#[cfg(test)]
+mod stopped {
+    use std::cell::RefCell;
+
+    use super::Hook;
+
+    type Stop = (Hook, Box<dyn FnOnce()>);
+
+    std::thread_local! {
+        static STOP: RefCell<Option<Stop>> = const { RefCell::new(None) };
+    }
+
+    /// Runs `f` at this thread's next pass of `hook`, once.
+    pub(crate) fn at(hook: Hook, f: impl FnOnce() + 'static) {
+        STOP.with(|stop| *stop.borrow_mut() = Some((hook, Box::new(f))));
+    }
+
+    pub(crate) fn pass(hook: Hook) {
+        let due = STOP.with(|stop| stop.borrow_mut().take_if(|(wanted, _)| *wanted == hook));
+        if let Some((_, f)) = due {
+            f();
+        }
+    }
+}
+
+#[cfg(all(feature = "fault-hooks", not(test)))]
 mod armed {
     use std::sync::OnceLock;
 

@@ -192,6 +192,7 @@ impl LinkSeat {
         let from = [inside, at].iter().try_fold(view.address, |sum, part| sum.checked_add(*part));
         let Some(from) = from.filter(|_| view.address != 0) else { return Ok(Reached::NotDirect) };
         let fetched = process.read(from, landing, len);
+        hooks::pass(Hook::CopyUnchecked);
         let life = view.imported;
         announced.finish(&view.generation, life).map_err(|_| denied)?;
         match fetched {
@@ -222,6 +223,7 @@ fn reach_peer<T>(
         None => return Ok(Reached::NotDirect),
     };
     let value = touch(&parts.arena, offset)?;
+    hooks::pass(Hook::CopyUnchecked);
     announced.finish(&view.generation, view.imported).map_err(|_| denied)?;
     Ok(Reached::Yes(value, view.imported))
 }

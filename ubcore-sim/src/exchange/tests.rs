@@ -2,6 +2,7 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "lengths of tests are small")]
 
+mod fences;
 mod hostile;
 mod quiet;
 mod targets;

@@ -208,3 +208,6 @@ impl ReceiveWindow {
         (seq % self.beyond.len() as u64) as usize
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,34 @@ fn answers_to_nobody_are_dropped() {
 }
 
 #[test]
+fn an_answer_of_another_pass_over_the_ring_is_dropped() {
+    let cfg = |command_depth| DriverCfg {
+        command_timeout_ns: 20_000_000,
+        command_depth,
+        ..DriverCfg::default()
+    };
+    for off in [4, 4u32.wrapping_neg()] {
+        let bench = Bench::with(cfg(4));
+        bench.toy.script(|s| s.sequence_off = off);
+        assert_eq!(bench.context.alloc_token_id(), Err(Status::NoDevice), "{off}");
+        bench.toy.script(|s| s.sequence_off = 0);
+        assert!(bench.context.alloc_token_id().is_ok(), "{off}");
+    }
+    // Nor does it free the slot of a command that nothing waits for any more.
+    let bench = Bench::with(cfg(1));
+    bench.toy.script(|s| (s.mute, s.sequence_off) = (true, 1));
+    assert_eq!(bench.context.alloc_token_id(), Err(Status::NoDevice));
+    bench.toy.script(|s| s.mute = false);
+    assert_eq!(bench.context.alloc_token_id(), Err(Status::NoDevice), "no slot is free");
+    assert_eq!(bench.toy.state().commands.len(), 1 + bring_up_commands());
+}
+
+/// Commands that bring a device and a context up.
+fn bring_up_commands() -> usize {
+    Bench::new().toy.state().commands.len()
+}
+
+#[test]
 fn refusals_become_named_statuses_and_leave_nothing_behind() {
     let bench = Bench::new();
     let table = [

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use udma_abi::{Cqe, CqeStatus, Opcode, cmd::Command};
 use urma_core::{
-    Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device as CoreDevice, LocalSge, Mapping,
-    PostReason, RecvWr, RemoteAddr, SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status,
-    Token, TokenPolicy, WrFlags,
+    Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device as CoreDevice, Eid, JettyId,
+    LocalSge, Mapping, OrderType, Path, PathKind, PostReason, QueueCfg, RecvWr, RemoteAddr,
+    SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status, TargetId, TargetKind, Token,
+    TokenPolicy, TransportMode, WrFlags,
     ops::{Device, SegmentOps},
 };
 use urma_mem::Region;
@@ -62,6 +63,36 @@ fn rings_of_huge_pages_carry_requests() {
     } else if !huge() {
         println!("huge pages are reserved and taken by others");
     }
+}
+
+#[test]
+fn a_connection_bound_anew_sends_to_its_new_target() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(16);
+    let cfg = QueueCfg { mode: TransportMode::Rc, ..jfs_cfg(jfc.id, 8) };
+    let mut queue = bench.context.create_queue(&cfg).unwrap();
+    let send = queue.send.as_mut().unwrap();
+    let op = SendOp::SendImm { src: &[], imm: 1 };
+    let message = SendWr { op, target: None, ..signalled(1) };
+    let target = |tpn, id, token| TargetId {
+        kind: TargetKind::Jetty,
+        id: JettyId { id, ..JettyId::default() },
+        path: Path { tpn, eid: Eid::default(), kind: PathKind::Packets },
+        token: Some(Token::new(token)),
+        mode: TransportMode::Rc,
+        order: OrderType::Ol,
+    };
+    let targets = [target(7, 70, 700), target(7, 71, 701), target(8, 71, 702)];
+    for target in &targets {
+        queue.control.bind(target).unwrap();
+        send.post_send(&[message]).unwrap();
+        queue.control.unbind().unwrap();
+        assert!(send.post_send(&[message]).is_err(), "not bound");
+    }
+    assert_eq!(poll_all(&mut jfc).len(), targets.len());
+    let seen: Vec<_> =
+        bench.toy.state().seen.iter().map(|s| (s.tpn, s.target_id, s.token_value)).collect();
+    assert_eq!(seen, [(7, 70, 700), (7, 71, 701), (8, 71, 702)]);
 }
 
 #[test]
@@ -314,7 +345,7 @@ fn counters_have_names_and_eids_are_answered() {
     let names: Vec<_> = counters.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, super::toy::counter_names());
     assert_eq!(counters[2].1, 3);
-    assert_eq!(bench.device.eids().unwrap(), [urma_core::Eid::from_bytes([7; 16])]);
+    assert_eq!(bench.device.eids().unwrap(), [Eid::from_bytes([7; 16])]);
     assert!(bench.device.open(1).is_err());
 }
 

@@ -14,7 +14,7 @@ use udma_abi::cmd::Mode;
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 
 /// Gives node 1 a piece as if node 0 had sent it; the answers it caused.
-fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<ResponseStatus> {
+pub(super) fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<ResponseStatus> {
     let from = w.eid(0);
     let now = w.now;
     let node = &mut w.nodes[1];
@@ -26,7 +26,7 @@ fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<ResponseSta
     peer.answers.iter().map(|answer| answer.status).collect()
 }
 
-fn header(w: &World, opcode: Opcode, len: u32, tassn: u16) -> RequestHeader {
+pub(super) fn header(w: &World, opcode: Opcode, len: u32, tassn: u16) -> RequestHeader {
     let sqe = match opcode {
         Opcode::Send => w.to_jetty(opcode, 2000, 0),
         _ => w.to_memory(opcode, 2, 0),

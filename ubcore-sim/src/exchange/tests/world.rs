@@ -25,7 +25,7 @@ pub(super) const TOKEN: u32 = 0x1234_5678;
 /// Send queue of each node.
 pub(super) const SENDER: u32 = 1500;
 const JFC_DEPTH: usize = 256;
-const RING_LEN: usize = 1 << 18;
+pub(super) const RING_LEN: usize = 1 << 18;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -413,6 +413,12 @@ impl World {
         let way = node.exchange.connect(&node.dev, now, to, mode == Mode::Um);
         let Connecting::Ready { tpn, .. } = way else { panic!("{way:?}") };
         self.tpn = tpn;
+    }
+
+    /// Gives the node's send queue another number of retries when a receiver is not ready.
+    pub(super) fn retries(&mut self, n: usize, rnr_retry: u8) {
+        let node = &mut self.nodes[n];
+        node.exchange.senders.get_mut(SENDER).unwrap().side.rnr_retry = rnr_retry;
     }
 
     pub(super) fn purge(&mut self, n: usize) {

@@ -170,7 +170,7 @@ impl KnittingRecord {
             }
             let next = pool.next(list.head, self.holder)?;
             let last = list.blocks == 1;
-            if last != next.is_none() || last && next.is_some() {
+            if last != next.is_none() {
                 return Err(LossError::Corrupt);
             }
             pool.give(list.head, self.holder)?;

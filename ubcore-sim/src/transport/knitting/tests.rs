@@ -171,3 +171,31 @@ fn links_to_blocks_of_others_are_refused() {
     assert_eq!(first.is_received(&pool, BLOCK_PACKETS + 1), Ok(false));
     assert_eq!(second.is_received(&pool, BLOCK_PACKETS + 1), Ok(true));
 }
+
+#[test]
+fn an_edge_that_passes_what_never_came_is_refused() {
+    let (mut pool, region) = pool(4);
+    let mut record = KnittingRecord::new(1);
+    for seq in [2, 3] {
+        assert_eq!(record.record(&mut pool, seq), Ok(Arrival::Kept));
+    }
+    region.store_u64(0, 0b1110).expect("inside");
+    assert_eq!(record.record(&mut pool, 0), Err(LossError::Corrupt), "two packets, three bits");
+}
+
+#[test]
+fn a_list_is_as_long_as_its_record_says() {
+    // Shorter: block 0 has no successor. Longer: block 1 has one, which this record holds.
+    for (at, link) in [(56, 0), (120, 1 << 32)] {
+        let (mut pool, region) = pool(4);
+        let mut record = KnittingRecord::new(1);
+        let seqs: Vec<u64> = (1..BLOCK_PACKETS + 1).collect();
+        for seq in seqs {
+            assert_eq!(record.record(&mut pool, seq), Ok(Arrival::Kept));
+        }
+        assert_eq!(pool.usage().free, 2, "two blocks");
+        let end = region.load_u64(120).expect("inside");
+        region.store_u64(at, if link == 0 { end } else { link }).expect("inside");
+        assert_eq!(record.record(&mut pool, 0), Err(LossError::Corrupt), "link at {at}");
+    }
+}

@@ -106,6 +106,26 @@ fn each_lie_of_a_producer_has_its_name() {
 }
 
 #[test]
+fn a_wrap_marker_is_published_together_with_what_follows_it() {
+    // Published up to the middle of the marker, up to its end, and with an entry behind it.
+    for (tail, follows) in [(24, false), (56, false), (64, false), (80, true)] {
+        let (mut producer, mut consumer, entries, _) = ring(64);
+        send(&mut producer, 1, &[1; 8]).unwrap();
+        assert_eq!(receive(&mut consumer), Some((1, vec![1; 8])));
+        let marker = u64::from(KIND_WRAP) << 32 | 40;
+        entries.store_u64(LINE_LEN + 16, marker).unwrap();
+        entries.store_u64(LINE_LEN, 2 << 32 | 8).unwrap();
+        entries.store_u64_release(0, tail).unwrap();
+        if follows {
+            assert_eq!(receive(&mut consumer), Some((2, vec![1; 8])));
+        } else {
+            let found = consumer.next_entry().unwrap_err();
+            assert_eq!(found, Corrupt::Wrap { len: 40 }, "tail {tail}");
+        }
+    }
+}
+
+#[test]
 fn two_threads_move_entries_of_all_lengths() {
     let (mut producer, mut consumer, ..) = ring(1024);
     std::thread::scope(|scope| {

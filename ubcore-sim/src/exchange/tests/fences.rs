@@ -1,0 +1,214 @@
+//! Checks of the transaction layer: each has a test that fails without it.
+
+use udma_abi::{
+    CqeStatus, Opcode, Sqe,
+    cmd::{Access, Mode},
+    counters::Counter,
+    sqe::TargetKind,
+};
+use urma_mem::spsc::{self, LINE_LEN, Producer};
+use urma_packet::{HEADERS_MAX, RequestFlags, ResponseStatus, TransactionHeader};
+
+use super::hostile::{header, piece};
+use super::world::{self, Kind, SENDER, TOKEN, World, on_both};
+use crate::exchange::carrier::PIECE_MAX;
+use crate::share::layout::{HALF_HEAD, HALF_RING};
+
+const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+
+fn scene(w: &mut World) {
+    let _here = w.segment(0, 1, 4096, RW);
+    let _there = w.segment(1, 2, 4096, RW);
+}
+
+#[test]
+fn a_connection_to_another_node_takes_no_message_of_the_same_jetty_number() {
+    on_both(|w| {
+        scene(w);
+        w.receiver_of(1, 2000, Mode::Rc);
+        w.sender_of(0, Mode::Rc);
+        w.post(1, 2000, 2, 0, 64);
+        let send = w.to_jetty(Opcode::Send, 2000, 0);
+        let (this, other) = (w.eid(0), w.eid(1));
+        for (node, wanted) in [(other, CqeStatus::RemOperation), (this, CqeStatus::Success)] {
+            assert!(w.nodes[1].exchange.receives.bind(2000, Some((node, SENDER))));
+            let seq = w.send(0, &send, &[(1, 0, 64)]);
+            assert_eq!(w.end_of(0, seq).map(|end| end.0), Some(wanted), "{node:?}");
+        }
+    });
+}
+
+#[test]
+fn a_message_whose_target_fails_in_between_is_answered() {
+    let mut w = World::new(Kind::Ring);
+    scene(&mut w);
+    w.receiver(1, 2000);
+    w.post(1, 2000, 2, 0, 64);
+    let whole = header(&w, Opcode::Send, 64, 0);
+    let mut first = whole;
+    first.flags = RequestFlags::FIRST;
+    assert_eq!(piece(&mut w, &first, &[1; 32]), []);
+    w.fail_receiver(1, 2000);
+    let answers = &w.nodes[1].exchange.peers.values().next().unwrap().answers;
+    let found: Vec<_> =
+        answers.iter().map(|a| (a.tassn, a.initiator, a.target, a.status)).collect();
+    assert_eq!(found, [(0, first.initiator, first.target, ResponseStatus::TargetReset)]);
+    assert_eq!(w.received(1).unwrap().status, CqeStatus::WrFlushErr);
+    assert!(w.received(1).is_none(), "once");
+    // The rest of it has its answer, and a duplicate gets the same one.
+    let rest = urma_packet::RequestHeader { flags: RequestFlags::LAST, ..first };
+    assert_eq!(piece(&mut w, &rest, &[1; 32]), []);
+    assert_eq!(piece(&mut w, &whole, &[1; 64]), [ResponseStatus::TargetReset]);
+}
+
+#[test]
+fn a_group_passes_over_members_without_receives() {
+    on_both(|w| {
+        scene(w);
+        for (id, receives) in [(2000, 3), (2001, 0), (2002, 2)] {
+            w.receiver(1, id);
+            for _ in 0..receives {
+                w.post(1, id, 2, 0, 64);
+            }
+        }
+        w.nodes[1].exchange.add_group(3000, false, Some(TOKEN));
+        for id in [2000, 2001, 2002] {
+            w.nodes[1].exchange.join(3000, id);
+        }
+        let group = Sqe { target_kind: TargetKind::Group, ..w.to_jetty(Opcode::Send, 3000, 0) };
+        let mut picked = Vec::new();
+        for _ in 0..5 {
+            let seq = w.send(0, &group, &[(1, 0, 64)]);
+            assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 64)), "at once: {picked:?}");
+            picked.push(w.received(1).unwrap().local_id);
+        }
+        assert_eq!(picked, [2000, 2002, 2000, 2002, 2000]);
+    });
+}
+
+#[test]
+fn a_request_goes_again_as_often_as_its_queue_asks_for() {
+    for retries in [0, 1, 3, 6] {
+        on_both(|w| {
+            scene(w);
+            w.receiver(1, 2000);
+            w.retries(0, retries);
+            let before = w.counter(0, Counter::RnrReceived);
+            let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
+            assert_eq!(w.end_of(0, seq), Some((CqeStatus::RnrRetryExceeded, 0)));
+            let refusals = w.counter(0, Counter::RnrReceived) - before;
+            assert_eq!(refusals, u64::from(retries) + 1, "of {retries} retries and one try");
+        });
+    }
+}
+
+/// The producer's end of what node 1 reads, in place of node 0.
+fn forger(w: &World) -> Producer {
+    let from = w.eid(0);
+    let exchange = &w.nodes[1].exchange;
+    let theirs = exchange.peer_halves.get(&from).unwrap();
+    let mine = &exchange.peers.get(&from).unwrap().direct.as_ref().unwrap().half;
+    let entries = theirs.sub(HALF_RING, spsc::half_len(world::RING_LEN)).unwrap();
+    Producer::new(entries, mine.sub(HALF_HEAD, LINE_LEN).unwrap(), world::RING_LEN).unwrap()
+}
+
+#[test]
+fn a_ring_entry_is_checked_before_it_is_used() {
+    let w = World::new(Kind::Ring);
+    let send = |opcode, len| {
+        let mut bytes = vec![0; HEADERS_MAX];
+        let header = TransactionHeader::Request(header(&w, opcode, len, 0));
+        let at = header.emit(&mut bytes).unwrap();
+        bytes.truncate(at);
+        bytes
+    };
+    let with = |mut bytes: Vec<u8>, payload: usize| {
+        bytes.resize(bytes.len() + payload, 7);
+        bytes
+    };
+    let (whole, placed) = (1, 2);
+    let cases = [
+        ("longer than any piece", whole, vec![0; HEADERS_MAX + PIECE_MAX + 1]),
+        ("no header", whole, vec![0xff; 40]),
+        ("a header cut off", whole, send(Opcode::Send, 64)[..8].to_vec()),
+        ("a message longer than it says", whole, with(send(Opcode::Send, 64), 72)),
+        ("a message shorter than it says", whole, with(send(Opcode::Send, 64), 56)),
+        ("a write longer than it says", whole, with(send(Opcode::Write, 64), 72)),
+        ("a read with bytes", whole, with(send(Opcode::Read, 64), 64)),
+        ("placed, with bytes", placed, with(send(Opcode::Write, 64), 64)),
+        ("an unknown kind", 3, with(send(Opcode::Send, 64), 64)),
+    ];
+    for (name, kind, bytes) in cases {
+        let mut w = World::new(Kind::Ring);
+        scene(&mut w);
+        w.receiver(1, 2000);
+        w.post(1, 2000, 2, 0, 4096);
+        w.stop(0);
+        let mut forger = forger(&w);
+        let mut slot = forger.reserve(bytes.len()).unwrap();
+        slot.write(0, &bytes).unwrap();
+        slot.publish(kind).unwrap();
+        w.run(10_000);
+        assert_eq!(w.counter(1, Counter::PeerLied), 1, "{name}");
+        assert!(w.nodes[1].exchange.peers.is_empty(), "{name}: cut off");
+        assert!(w.received(1).is_none(), "{name}");
+    }
+}
+
+#[test]
+fn every_bit_of_a_token_counts_at_the_target() {
+    let mut w = World::new(Kind::Ring);
+    let _here = w.segment(0, 1, 4096, RW);
+    let there = w.segment(1, 2, 4096, RW);
+    w.receiver(1, 2000);
+    w.post(1, 2000, 2, 2048, 64);
+    let memory = [Opcode::Write, Opcode::Read, Opcode::Cas, Opcode::Swap, Opcode::FetchAdd];
+    for bit in 0..32 {
+        let wrong = TOKEN ^ 1 << bit;
+        let notify = Sqe {
+            notify_va: world::va(2) + 64,
+            notify_token_id: 2 << 8,
+            seg_token_value: wrong,
+            ..w.to_memory(Opcode::WriteNotify, 2, 0)
+        };
+        let with_imm = Sqe {
+            remote_va: world::va(2),
+            seg_token_id: 2 << 8,
+            seg_token_value: TOKEN,
+            ..w.to_jetty(Opcode::WriteImm, 2000, 9)
+        };
+        let mut requests: Vec<Sqe> =
+            memory.iter().map(|op| Sqe { token_value: wrong, ..w.to_memory(*op, 2, 0) }).collect();
+        requests.extend([
+            notify,
+            Sqe { opcode: Opcode::WriteAtomic, ..notify },
+            Sqe { seg_token_value: wrong, ..with_imm },
+            Sqe { token_value: wrong, ..with_imm },
+            Sqe { token_value: wrong, ..w.to_jetty(Opcode::Send, 2000, 0) },
+        ]);
+        for sqe in requests {
+            let seq = w.send(0, &Sqe { operand: 1, ..sqe }, &[(1, 0, 8)]);
+            let end = w.end_of(0, seq);
+            assert_eq!(end, Some((CqeStatus::RemAccessAbort, 0)), "{:?}, bit {bit}", sqe.opcode);
+        }
+    }
+    assert_eq!(world::sum(&there), 0);
+    assert!(w.received(1).is_none());
+}
+
+#[test]
+fn a_read_does_not_go_on_in_another_registration() {
+    on_both(|w| {
+        let _here = w.segment(0, 1, 4 << 20, RW);
+        let _old = w.segment(1, 2, 4 << 20, RW);
+        let seq = w.hand(0, &w.to_memory(Opcode::Read, 2, 0), &[(1, 0, 4 << 20)]);
+        let reads =
+            |w: &World| w.nodes[1].exchange.peers.values().map(|p| p.reads.len()).sum::<usize>();
+        while reads(w) == 0 {
+            w.run(500);
+        }
+        w.nodes[1].dev.segments().kill(2 << 8).unwrap();
+        let _new = w.segment(1, 2, 4 << 20, RW);
+        assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemAccessAbort, 0)));
+    });
+}
