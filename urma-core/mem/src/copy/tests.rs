@@ -75,6 +75,60 @@ fn aligned_words_are_never_torn() {
     }
 }
 
+/// A copy dies at its first page, which may not be written: nothing of its tail, in the next page, is
+/// stored by then.
+#[test]
+fn the_tail_is_stored_after_the_body() {
+    const PAGE: usize = 4096;
+    for copy in [super::copy_ordered as Raw, super::copy_streaming] {
+        for (before, after) in [(512, 8), (512, 64), (8, 8), (61, 15), (4096, 4096)] {
+            let pages = shared_pages(2 * PAGE);
+            let source = vec![7_u8; before + after];
+            // SAFETY: the first page is this function's own; nothing refers to it.
+            assert_eq!(unsafe { libc::mprotect(pages.cast(), PAGE, libc::PROT_NONE) }, 0);
+            let to = pages.wrapping_add(PAGE - before);
+            let dies = || {
+                // SAFETY: the destination's first page is not writable: the process ends there, by
+                // the default action of the signal.
+                unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+                // SAFETY: the source has that length, and no store of the call does harm.
+                unsafe { copy(to, source.as_ptr(), before + after) };
+            };
+            assert_eq!(signal_of_child(dies), Some(libc::SIGSEGV));
+            // SAFETY: the second page is mapped, and the only process that wrote it has ended.
+            let tail = unsafe { pages.wrapping_add(PAGE + after - 8).cast::<[u8; 8]>().read() };
+            assert_eq!(tail, [0; 8], "{before} bytes in front of {after}");
+            // SAFETY: both pages are this function's own; nothing refers to them.
+            unsafe { libc::munmap(pages.cast(), 2 * PAGE) };
+        }
+    }
+}
+
+/// Zeroed pages that stay shared with forked children.
+fn shared_pages(len: usize) -> *mut u8 {
+    let (access, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: asks for new pages at an address of the kernel's choice.
+    let pages = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
+    assert_ne!(pages, libc::MAP_FAILED);
+    pages.cast()
+}
+
+/// The signal that ends a child which calls `work`.
+fn signal_of_child(work: impl FnOnce()) -> Option<i32> {
+    // SAFETY: the child stores to memory, and ends; it takes no lock and allocates nothing.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        work();
+        // SAFETY: ends the child without the handlers of the parent.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
+}
+
 /// A reader that sees the last word of a message sees all of it. Each round starts with the reader
 /// at the last word, and the body takes long enough to be seen on its way.
 #[test]
