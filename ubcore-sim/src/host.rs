@@ -19,6 +19,7 @@ pub mod presence;
 pub mod shared;
 pub mod tap;
 pub mod thread;
+pub mod trust;
 pub mod udp;
 mod who;
 

@@ -44,7 +44,6 @@ impl Node {
     fn ask(eid: RawEid) -> Self {
         let silent = |error: io::Error| {
             let why = match error.kind() {
-                io::ErrorKind::PermissionDenied => "it belongs to another user".to_owned(),
                 io::ErrorKind::TimedOut => "it does not answer; is it stopped?".to_owned(),
                 io::ErrorKind::NotFound => "it is gone".to_owned(),
                 _ => error.to_string(),

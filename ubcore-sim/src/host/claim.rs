@@ -15,26 +15,21 @@ use std::{
 
 use rustix::{
     io::Errno,
-    net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt},
+    net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
 };
 use udma_abi::RawEid;
 
-use super::{descriptor::ForkGuarded, eid_ip, ip_eid};
+use super::{
+    descriptor::ForkGuarded,
+    eid_ip, ip_eid,
+    trust::{Credentials, credentials},
+};
 
 /// An EID that this process holds until the value is dropped.
 #[derive(Debug)]
 pub struct Claim {
     socket: ForkGuarded,
     eid: RawEid,
-}
-
-/// Who is at the other end of a connection, as the kernel says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Credentials {
-    /// Process, in our own numbering.
-    pub pid: u32,
-    /// User.
-    pub uid: u32,
 }
 
 /// Why an EID could not be claimed.
@@ -155,15 +150,6 @@ pub fn connect(eid: RawEid) -> io::Result<Connect> {
         Err(Errno::AGAIN | Errno::INTR) => Ok(Connect::Busy),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Who is at the other end.
-///
-/// # Errors
-/// Not a connected Unix socket.
-pub fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
-    let who = sockopt::socket_peercred(socket)?;
-    Ok(Credentials { pid: who.pid.as_raw_nonzero().get().unsigned_abs(), uid: who.uid.as_raw() })
 }
 
 /// The process that holds `eid`, or `None` when nobody does or its queue is full.

@@ -79,7 +79,7 @@ pub enum Refusal {
     Busy,
     /// Its configuration says packets only.
     PacketsOnly,
-    /// Another user's process.
+    /// Another user's process, or one whose user cannot be told.
     OtherUser,
     /// A version or a size that it does not take.
     Incompatible,

@@ -21,12 +21,13 @@ use udma_abi::{
 use urma_mem::{Access, Pages, Region};
 
 use super::{
-    claim::{Connect, connect, credentials},
+    claim::{Connect, connect},
     descriptor::ForkGuarded,
     eid_ip,
     hello::{self, Hello, Kind},
     peer::PeerLook,
     shared::Shared,
+    trust,
 };
 use crate::device::look::{Look, QueueLook, SegmentLook, WayLook};
 
@@ -199,7 +200,7 @@ pub fn nodes() -> io::Result<Vec<RawEid>> {
 /// What node `eid` tells of itself, as JSON text, and the process that it is.
 ///
 /// # Errors
-/// `NotFound`: no such node on this host. `PermissionDenied`: it belongs to another user.
+/// `NotFound`: no such node on this host. `PermissionDenied`: another user's ([`trust::Distrust`]).
 /// `TimedOut`: it is stopped. Else the system's error.
 pub fn ask(eid: RawEid) -> io::Result<(u32, String)> {
     let (pid, socket) = speak(eid, Kind::Inspect)?;
@@ -237,10 +238,8 @@ fn speak(eid: RawEid, kind: Kind) -> io::Result<(u32, OwnedFd)> {
         Connect::NotHere => return Err(io::ErrorKind::NotFound.into()),
         Connect::Busy => return Err(io::ErrorKind::TimedOut.into()),
     };
-    let who = credentials(&socket)?;
-    if who.uid != rustix::process::getuid().as_raw() {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
+    let refused = |why| io::Error::new(io::ErrorKind::PermissionDenied, why);
+    let who = trust::check(&socket).map_err(refused)?;
     hello::send(socket.as_fd(), &plain(kind, (RawEid::default(), 0), 0), &[])?;
     Ok((who.pid, socket))
 }

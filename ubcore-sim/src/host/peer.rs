@@ -21,10 +21,11 @@ use offer::{Offer, parts};
 use udma_abi::{CmdStatus, Nanos, RawEid};
 
 use super::{
-    claim::{self, Claim, Connect, Credentials},
+    claim::{self, Claim, Connect},
     descriptor::ForkGuarded,
     hello::{self, Kind, Refusal},
     poll::{Interest, Poll},
+    trust::{self, Credentials},
 };
 use crate::ports::{Deadline, SameHostParts};
 
@@ -272,7 +273,7 @@ impl Peers {
             let (State::Up { eid, .. }, Some(socket)) = (&link.state, &link.socket) else {
                 return None;
             };
-            let pid = claim::credentials(socket).ok().map(|who| who.pid);
+            let pid = trust::credentials(socket).ok().map(|who| who.pid);
             Some(PeerLook { eid: *eid, pid, why_not_faster: None })
         });
         let mut look: Vec<PeerLook> = up.collect();

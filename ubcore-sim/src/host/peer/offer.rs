@@ -15,10 +15,10 @@ use urma_mem::{Access, Arena, Pages, Region, procvm::ProcessMemory};
 
 use crate::{
     host::{
-        claim::Credentials,
         descriptor::ForkGuarded,
         hello::{FDS, Hello, Kind, Received},
         interrupt::signal,
+        trust::Credentials,
     },
     ports::{SameHostParts, Wake},
 };

@@ -46,12 +46,14 @@ impl Peers {
             }
             Connect::Busy => return Ok(None),
         };
-        let who = claim::credentials(&socket).map_err(os)?;
-        if who.uid != own_uid() {
-            tracing::info!(?eid, uid = who.uid, "belongs to another user: no shared memory");
-            self.remember(eid, "it belongs to another user");
-            return Err(CmdStatus::Denied);
-        }
+        let who = match trust::check(&socket) {
+            Ok(who) => who,
+            Err(distrust) => {
+                tracing::info!(?eid, %distrust, "no shared memory with a node on this host");
+                self.remember(eid, distrust.reason());
+                return Err(CmdStatus::Denied);
+            }
+        };
         let offer = Box::new(Offer::new(&self.share).map_err(os)?);
         let (message, fds) = offer.message(&self.share, Kind::Offer, eid).map_err(os)?;
         hello::send(&socket, &message, &fds).map_err(os)?;
@@ -64,15 +66,18 @@ impl Peers {
     pub(super) fn on_accepted(&mut self, now: Nanos, socket: OwnedFd) {
         let strangers =
             self.links.values().filter(|l| matches!(l.state, State::Accepted { .. })).count();
-        let Ok(who) = claim::credentials(&socket) else { return };
         if strangers >= STRANGERS_MAX {
-            tracing::warn!(pid = who.pid, "too many connections that say nothing; one is cut");
+            tracing::warn!("too many connections that say nothing; one is cut");
             return;
         }
-        if who.uid != own_uid() {
-            self.refuse(&socket, RawEid::default(), Refusal::OtherUser);
-            return;
-        }
+        let who = match trust::check(&socket) {
+            Ok(who) => who,
+            Err(distrust) => {
+                tracing::info!(%distrust, "a connection is refused");
+                self.refuse(&socket, RawEid::default(), Refusal::OtherUser);
+                return;
+            }
+        };
         let key = self.key_next;
         let Ok(socket) = ForkGuarded::new(socket) else { return };
         if self.poll.add(&socket, key, Interest::Read).is_ok() {
@@ -211,7 +216,7 @@ impl Peers {
                     eid,
                     match reason {
                         Refusal::PacketsOnly => "the other node was told to use packets",
-                        Refusal::OtherUser => "it belongs to another user",
+                        Refusal::OtherUser => "it takes this process for another user's",
                         Refusal::Incompatible => "the other node has another version",
                         Refusal::Busy | Refusal::Lied | Refusal::Unknown(_) => {
                             "the other node refuses to share memory"
@@ -262,8 +267,4 @@ impl Peers {
         // It may be gone already.
         let _ = hello::send(socket, &hello, &[]);
     }
-}
-
-fn own_uid() -> u32 {
-    rustix::process::getuid().as_raw()
 }
