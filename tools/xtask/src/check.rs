@@ -1,14 +1,14 @@
 //! `cargo xtask test` and its parts.
 //!
 //! *Owns*: which checks there are and in which order. *Takes*: nothing: it does its own set-up.
-//! *Gives*: a count. *Must not*: pass over a check silently.
+//! *Gives*: a count. *Must not*: pass over a check without a line in the result.
 
 use std::{path::Path, process::Command};
 
 use crate::{
-    cargo,
+    cargo, mutants,
     say::{Done, Failure},
-    step::{Counts, Steps},
+    step::{Failed, Found, Step, Steps},
     tidy,
 };
 
@@ -29,69 +29,73 @@ const TESTS: &str = "urma-tests";
 
 /// Everything.
 pub(crate) fn test() -> Done {
-    let mut steps = Steps::new(11);
-    steps.step("tools", || Counts::one(tools()));
-    steps.step("format", || of(&["fmt", "--all", "--", "--check"]));
-    steps.step("tidy", tidy_counts);
-    steps.step("clippy", || {
-        of(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+    let mut steps = Steps::new("test", 12)?;
+    steps.step("tools", |_| Found::one("tools", tools()));
+    steps.step("format", |step| of(step, &["fmt", "--all", "--", "--check"]));
+    steps.step("tidy", |_| tidy_found());
+    steps.step("clippy", |step| {
+        of(step, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     });
     steps.step("licences, sources, advisories", deny);
-    steps.step("unit, property, conformance tests", || {
+    steps.step("unit, property, conformance tests", |step| {
         let mut command = cargo::command(&["test", "--workspace", "--no-fail-fast"]);
         command.env("URMA_SEEDS", SIM_SEEDS.to_string());
-        Counts::of(command)
+        step.all_tests(command)
     });
     steps.step("planted faults and kills", faults);
-    steps.step("the C face for 25.12.0.B081", || {
-        of(&["test", "-p", "urma-ffi", "--features", C_FACE, "--no-fail-fast"])
+    steps.step("the C face for 25.12.0.B081", |step| {
+        let args = ["test", "-p", "urma-ffi", "--features", C_FACE, "--no-fail-fast"];
+        step.all_tests(cargo::command(&args))
     });
-    steps.step("loom models", loom_counts);
-    steps.step("documentation", || {
+    steps.step("loom models", loom_found);
+    steps.step("documentation", |step| {
         let mut command = cargo::command(&["doc", "--workspace", "--no-deps", "--quiet"]);
         command.env("RUSTDOCFLAGS", "-D warnings");
-        Counts::of(command)
+        step.check("cargo doc", command)
     });
-    steps.step("fuzz targets", || fuzz_counts(FUZZ_SECONDS));
+    steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_SECONDS));
+    steps.step("mutants of what changed", mutants::changed);
     steps.end()
 }
 
 /// The house rules only.
 pub(crate) fn tidy() -> Done {
-    let mut steps = Steps::new(1);
-    steps.step("tidy", tidy_counts);
+    let mut steps = Steps::new("tidy", 1)?;
+    steps.step("tidy", |_| tidy_found());
     steps.end()
 }
 
 /// The loom models only.
 pub(crate) fn loom() -> Done {
-    let mut steps = Steps::new(1);
-    steps.step("loom models", loom_counts);
+    let mut steps = Steps::new("loom", 1)?;
+    steps.step("loom models", loom_found);
     steps.end()
 }
 
 /// The fuzz targets only.
 pub(crate) fn fuzz(seconds: u32) -> Done {
-    let mut steps = Steps::new(2);
-    steps.step("fuzz targets", || fuzz_counts(seconds));
-    steps.step("fuzzed calls of the C functions", || c_fuzz_counts(seconds));
+    let mut steps = Steps::new("fuzz", 2)?;
+    steps.step("fuzz targets", |step| fuzz_found(step, seconds));
+    steps.step("fuzzed calls of the C functions", |step| c_fuzz_found(step, seconds));
     steps.end()
 }
 
 /// The simulation only.
 pub(crate) fn sim(seeds: u32) -> Done {
-    let mut steps = Steps::new(1);
-    steps.step("simulation", || {
+    let mut steps = Steps::new("sim", 1)?;
+    steps.step("simulation", |step| {
         let args = ["test", "-p", TESTS, "--release", "--test", "simulation"];
         let mut command = cargo::command(&args);
         command.env("URMA_SEEDS", seeds.to_string());
-        Counts::of(command)
+        step.tests(command)
     });
     steps.end()
 }
 
-fn of(args: &[&str]) -> Counts {
-    Counts::of(cargo::command(args))
+/// A call of cargo that is one check.
+fn of(step: &mut Step, args: &[&str]) -> Found {
+    let what = format!("cargo {}", args.first().unwrap_or(&""));
+    step.check(&what, cargo::command(args))
 }
 
 /// What rustup should have brought (rust-toolchain.toml names it), and what the system should have.
@@ -135,86 +139,89 @@ fn system_tool(tool: &str, package: &str) -> Done {
     Err(Failure(format!("{tool} is missing: apt-get install {package} (as root)")))
 }
 
-fn tidy_counts() -> Counts {
-    let rules = tidy::check(&cargo::root());
-    rules.into_iter().map(Counts::one).fold(Counts::default(), Counts::plus)
+fn tidy_found() -> Found {
+    let rules = tidy::check(&cargo::root()).into_iter();
+    rules.map(|(name, result)| Found::one(name, result)).fold(Found::default(), Found::plus)
 }
 
 /// Licences, bans and sources need no network. Advisories need their database: where it cannot
-/// be had, the step says so, loudly.
-fn deny() -> Counts {
+/// be had, the check is skipped, also with `CI=true`, for no machine can do anything about it.
+fn deny(step: &mut Step) -> Found {
     let dir = match cargo::tool("deny", DENY_VERSION) {
         Ok(dir) => dir,
-        Err(failure) => return Counts::one(Err(failure)),
+        Err(failure) => return Found::one("cargo deny", Err(failure)),
     };
-    let check = |what: &[&str]| {
+    let mut check = |what: &[&str]| {
         let mut command = cargo::command(&["deny", "--log-level", "error", "check"]);
         command.args(what).env("PATH", cargo::path_with(&dir));
-        Counts::of(command)
+        step.check(&what.join(", "), command)
     };
     let offline = check(&["licenses", "bans", "sources"]);
     let mut advisories = check(&["advisories"]);
-    let is_unreachable = advisories.notes.contains("failed to fetch advisory database");
-    if is_unreachable {
-        advisories = Counts {
-            notes: "        NOT CHECKED: advisories; their database cannot be reached\n".to_owned(),
-            ..Counts::default()
-        };
+    let is_unreachable =
+        |failed: &Failed| failed.message.contains("failed to fetch advisory database");
+    if advisories.failed.iter().any(is_unreachable) {
+        let why = "advisories: their database cannot be reached".to_owned();
+        advisories = Found { skipped: vec![why], ..Found::default() };
     }
     offline.plus(advisories)
 }
 
 /// The tests that need a device with hooks and faults built in: every package that declares such
 /// a feature is tested with all of them.
-fn faults() -> Counts {
+fn faults(step: &mut Step) -> Found {
     let packages = match cargo::packages_with(&FAULT_FEATURES) {
         Ok(packages) => packages,
-        Err(failure) => return Counts::one(Err(failure)),
+        Err(failure) => return Found::one("planted faults", Err(failure)),
     };
     if packages.is_empty() {
         let why = format!("no package declares one of {}", FAULT_FEATURES.join(", "));
-        return Counts::one(Err(Failure(why)));
+        return Found::one("planted faults", Err(Failure(why)));
     }
-    let test = |(package, features): &(String, String)| {
+    let mut test = |(package, features): &(String, String)| {
         let mut args = vec!["test", "-p", package, "--features", features, "--no-fail-fast"];
         if package == TESTS {
             // What needs no fault has run without the features.
             args.extend(["--test", "planted", "--test", "simulation"]);
         }
-        of(&args)
+        step.all_tests(cargo::command(&args))
     };
-    packages.iter().map(test).fold(Counts::default(), Counts::plus)
+    let mut found = Found::default();
+    for package in &packages {
+        found = found.plus(test(package));
+    }
+    found
 }
 
 /// Models run in a build of their own, for `--cfg loom` changes every crate.
-fn loom_counts() -> Counts {
+fn loom_found(step: &mut Step) -> Found {
     let target = match cargo::target_dir() {
         Ok(target) => target.join("loom"),
-        Err(failure) => return Counts::one(Err(failure)),
+        Err(failure) => return Found::one("models", Err(failure)),
     };
     let mut command = cargo::command(&["test", "-p", "urma-mem", "--lib", "--release"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
-    Counts::of(command)
+    step.tests(command)
 }
 
-fn fuzz_counts(seconds: u32) -> Counts {
+fn fuzz_found(step: &mut Step, seconds: u32) -> Found {
     let folder = cargo::root().join("tests/fuzz");
     let targets = fuzz_targets(&folder);
     let tool = targets.and_then(|names| Ok((names, cargo::tool("fuzz", FUZZ_VERSION)?)));
     let (names, dir) = match tool {
         Ok(found) => found,
-        Err(failure) => return Counts::one(Err(failure)),
+        Err(failure) => return Found::one("fuzz targets", Err(failure)),
     };
-    let run = |name: &String| Counts::of(fuzz_command(&folder, &dir, name, seconds));
-    names.iter().map(run).fold(Counts::default(), Counts::plus)
+    let run = |name: &String| step.check(name, fuzz_command(&folder, &dir, name, seconds));
+    names.iter().map(run).fold(Found::default(), Found::plus)
 }
 
 /// Random calls of the C functions, under libFuzzer of clang.
-fn c_fuzz_counts(seconds: u32) -> Counts {
+fn c_fuzz_found(step: &mut Step, seconds: u32) -> Found {
     let args = ["test", "-p", "urma-c-tests", "--test", "installed", "--", "--ignored"];
     let mut command = cargo::command(&[&args[..], &["calls_under_libfuzzer"]].concat());
     command.env("URMA_C_FUZZ_SECONDS", seconds.to_string());
-    Counts::of(command)
+    step.tests(command)
 }
 
 /// Names of the fuzz targets: one file each.

@@ -12,7 +12,7 @@ use std::{fs, path::Path, process::Command};
 use crate::{
     cargo,
     say::{Done, Failure},
-    step::{Counts, Steps},
+    step::{Found, Step, Steps},
 };
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -42,20 +42,23 @@ const EXAMPLES: [(&str, &str); 5] = [
 /// Everything.
 pub(crate) fn run() -> Done {
     tools()?;
-    let mut steps = Steps::new(4);
-    steps.step("libraries for aarch64", || {
+    let mut steps = Steps::new("cross", 4)?;
+    steps.step("libraries for aarch64", |step| {
         let names = LIBRARIES.iter().flat_map(|name| ["-p", *name]);
         let args: Vec<_> = ["build"].into_iter().chain(names).collect();
         // The layouts of the other release are assertions of the compiler.
         let other = ["check", "-p", "urma-ffi", "--features", FEATURE];
-        built(&args).plus(built(&other))
+        step.check("build", there(&args)).plus(step.check("the other release", there(&other)))
     });
-    steps.step("layouts of the headers there", || {
-        Counts::of(cargo::command(&["test", "-p", "urma-ffi", "--test", "abi", "aarch64"]))
+    steps.step("layouts of the headers there", |step| {
+        step.tests(cargo::command(&["test", "-p", "urma-ffi", "--test", "abi", "aarch64"]))
     });
     steps.step("unit tests, emulated", unit_tests);
-    steps.step("C examples, emulated", || {
-        EXAMPLES.iter().map(|one| Counts::one(example(one))).fold(Counts::default(), Counts::plus)
+    steps.step("C examples, emulated", |_| {
+        EXAMPLES
+            .iter()
+            .map(|one| Found::one(one.0, example(one)))
+            .fold(Found::default(), Found::plus)
     });
     steps.end()
 }
@@ -94,23 +97,17 @@ fn there(args: &[&str]) -> Command {
     command
 }
 
-fn built(args: &[&str]) -> Counts {
-    Counts::of(there(args))
-}
-
-fn unit_tests() -> Counts {
+fn unit_tests(step: &mut Step) -> Found {
     let mut command = there(&["test", "--no-fail-fast", "--lib"]);
     let packages = ["urma-mem", "udma-abi", "urma-packet", "urma-ffi"];
     command.args(packages.iter().flat_map(|name| ["-p", *name])).arg("--");
     for (name, _) in LEFT_OUT {
         command.args(["--skip", name]);
     }
-    let mut counts = Counts::of(command);
-    for (name, call) in LEFT_OUT {
-        let line = format!("        NOT CHECKED: {name}; the emulator lacks {call}\n");
-        counts.notes.push_str(&line);
-    }
-    counts
+    let mut found = step.all_tests(command);
+    let left_out = LEFT_OUT.iter().map(|(name, call)| format!("{name}: the emulator lacks {call}"));
+    found.skipped.extend(left_out);
+    found
 }
 
 /// Compiles and runs one.

@@ -15,6 +15,7 @@ mod install;
 mod mutants;
 mod pair;
 mod probe;
+mod report;
 mod say;
 mod step;
 mod tidy;

@@ -11,6 +11,7 @@ use crate::{
     cargo,
     clock::now,
     say::{Done, Failure, say},
+    step::{Found, Step},
 };
 
 mod change;
@@ -44,26 +45,55 @@ pub(crate) struct What {
     seconds: Option<u64>,
 }
 
+/// Seconds after which CI starts no further mutant.
+const CI_SECONDS: u64 = 60;
+
 /// Closing counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Tally {
-    killed: u64,
-    failed: Vec<String>,
+    killed: Vec<String>,
+    /// Survivors and entries that show nothing, each with what it means.
+    failed: Vec<(String, String)>,
     left_out: Vec<String>,
 }
 
 /// The task.
 pub(crate) fn run(what: &What) -> Done {
+    if what.list {
+        return list::print(&chosen(&cargo::root(), what)?, what.json);
+    }
+    end(&tried(what, say)?)
+}
+
+/// Runs the mutants that are asked for.
+fn tried(what: &What, line: fn(&str)) -> Result<Tally, Failure> {
     let root = cargo::root();
     let mutants = chosen(&root, what)?;
-    if what.list {
-        return list::print(&mutants, what.json);
+    if mutants.is_empty() {
+        return Ok(Tally::default());
     }
     let home = cargo::target_dir()?.join("mutants");
     let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
     let bounds = Bounds { total: what.seconds.map(Duration::from_secs), ..Bounds::default() };
-    let tally = all(&Trials { scratch: &scratch, home: &home, bounds }, &mutants);
-    end(&tally)
+    Ok(all(&Trials { scratch: &scratch, home: &home, bounds, line }, &mutants))
+}
+
+/// A step: mutants of what changed since the work began, as far as the time goes.
+pub(crate) fn changed(_step: &mut Step) -> Found {
+    let what = What { changed: Some(String::new()), seconds: Some(CI_SECONDS), ..What::default() };
+    let tally = match tried(&what, |_| {}) {
+        Ok(tally) => tally,
+        Err(failure) => return Found::one("mutants", Err(failure)),
+    };
+    let mut found = Found { passed: tally.killed, ..Found::default() };
+    for (name, why) in tally.failed {
+        found = found.plus(Found::one(&name, Err(Failure(why))));
+    }
+    if !tally.left_out.is_empty() {
+        let left = tally.left_out.join(", ");
+        found.skipped.push(format!("mutants: not run in {CI_SECONDS} s: {left}"));
+    }
+    found
 }
 
 fn chosen(root: &Path, what: &What) -> Result<Vec<Mutant>, Failure> {
@@ -110,12 +140,13 @@ fn one(trials: &Trials<'_>, mutant: &Mutant, baseline: &Baseline) -> Verdict {
     };
     let seconds = start.elapsed().as_secs_f64();
     let Mutant { name, file, .. } = mutant;
-    say(&match &verdict {
-        Verdict::Killed => format!("killed    {seconds:>6.1} s  {name}"),
-        Verdict::Hung => format!("killed    {seconds:>6.1} s  {name} (by its time limit)"),
-        Verdict::Survived => format!("SURVIVED  {seconds:>6.1} s  {name}: {file}: {}", mutant.why),
-        Verdict::Invalid(why) => format!("INVALID   {seconds:>6.1} s  {name}: {file}: {why}"),
-    });
+    let (word, more) = match &verdict {
+        Verdict::Killed => ("killed", String::new()),
+        Verdict::Hung => ("killed", " (by its time limit)".to_owned()),
+        Verdict::Survived => ("SURVIVED", format!(": {file}: {}", mutant.why)),
+        Verdict::Invalid(why) => ("INVALID", format!(": {file}: {why}")),
+    };
+    (trials.line)(&format!("{word:<9} {seconds:>6.1} s  {name}{more}"));
     verdict
 }
 
@@ -123,16 +154,26 @@ fn end(tally: &Tally) -> Done {
     if !tally.left_out.is_empty() {
         say(&format!("out of time, not run: {}", tally.left_out.join(", ")));
     }
-    let (killed, failed, left) = (tally.killed, tally.failed.len(), tally.left_out.len());
+    let (killed, failed, left) = (tally.killed.len(), tally.failed.len(), tally.left_out.len());
     say(&format!("{killed} killed, {failed} failed, {left} left out"));
-    if failed == 0 { Ok(()) } else { Err(Failure(tally.failed.join(", "))) }
+    if failed == 0 {
+        Ok(())
+    } else {
+        {
+            Err(Failure(
+                tally.failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+            ))
+        }
+    }
 }
 
 impl Tally {
     fn add(&mut self, mutant: &Mutant, verdict: Verdict) {
+        let name = mutant.name.clone();
         match verdict {
-            Verdict::Killed | Verdict::Hung => self.killed += 1,
-            Verdict::Survived | Verdict::Invalid(_) => self.failed.push(mutant.name.clone()),
+            Verdict::Killed | Verdict::Hung => self.killed.push(name),
+            Verdict::Survived => self.failed.push((name, format!("survives: {}", mutant.why))),
+            Verdict::Invalid(why) => self.failed.push((name, why)),
         }
     }
 }

@@ -1,24 +1,51 @@
 //! Steps of a long task: progress, time, counts, one last line.
 //!
-//! *Owns*: the sum of what passed and failed. *Takes*: commands and checks. *Gives*: lines.
-//! *Must not*: know what a step means.
+//! *Owns*: the sum of what passed, failed and was skipped; the logs. *Takes*: commands and checks.
+//! *Gives*: lines. *Must not*: know what a step means, count a test twice, take for passed what did
+//! not run.
 
-use std::{process::Command, time::Instant};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use crate::{
+    cargo, child,
     clock::now,
+    report::Report,
     say::{Done, Failure, say, say_part},
 };
 
+/// Time that one command may take.
+const COMMAND_MAX: Duration = Duration::from_secs(3600);
+/// Variable with the file to which tests that cannot run append a line (crate urma-skip).
+const SKIPS: &str = "URMA_SKIPS";
+
 /// What one step found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
-    /// Tests that passed.
-    pub(crate) passed: u64,
-    /// Tests that failed.
-    pub(crate) failed: u64,
-    /// What to show when something failed, or was left out.
-    pub(crate) notes: String,
+pub(crate) struct Found {
+    /// Checks that passed, by name.
+    pub(crate) passed: Vec<String>,
+    /// Checks that failed.
+    pub(crate) failed: Vec<Failed>,
+    /// Checks that could not run, each with the reason.
+    pub(crate) skipped: Vec<String>,
+    /// Tests marked as ignored, each with the reason.
+    pub(crate) ignored: Vec<String>,
+}
+
+/// A check that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failed {
+    /// Its name.
+    pub(crate) name: String,
+    /// Why.
+    pub(crate) message: String,
+    /// The file with the whole output, if there is one.
+    pub(crate) log: Option<PathBuf>,
 }
 
 /// A run of steps.
@@ -26,39 +53,72 @@ pub(crate) struct Counts {
 pub(crate) struct Steps {
     total: usize,
     done: usize,
-    passed: u64,
-    failed: u64,
     start: Instant,
+    logs: PathBuf,
+    seen: BTreeSet<String>,
+    again: usize,
+    sum: Found,
+}
+
+/// A step at work.
+#[derive(Debug)]
+pub(crate) struct Step {
+    name: String,
+    logs: PathBuf,
+    commands: usize,
 }
 
 impl Steps {
-    /// A run of `total` steps.
-    pub(crate) fn new(total: usize) -> Self {
-        Self { total, done: 0, passed: 0, failed: 0, start: now() }
+    /// A run of `total` steps, with a folder of logs for `task`.
+    pub(crate) fn new(task: &str, total: usize) -> Result<Self, Failure> {
+        let logs = cargo::target_dir()?.join("xtask/logs").join(task);
+        // Logs of an earlier run would be taken for this one's.
+        let _ = fs::remove_dir_all(&logs);
+        let (seen, sum) = (BTreeSet::new(), Found::default());
+        Ok(Self { total, done: 0, start: now(), logs, seen, again: 0, sum })
     }
 
     /// Runs one step and says how it went.
-    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce() -> Counts) {
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut Step) -> Found) {
         self.done += 1;
         say_part(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
-        let start = now();
-        let counts = work();
+        let logs = self.logs.join(format!("{:02}-{}", self.done, file_name(name)));
+        let (name, start) = (name.to_owned(), now());
+        let found = work(&mut Step { name, logs, commands: 0 });
         let seconds = start.elapsed().as_secs_f64();
-        let verdict = if counts.failed == 0 { "ok" } else { "FAILED" };
-        let (passed, failed) = (counts.passed, counts.failed);
-        say(&format!(" {verdict:<7}{seconds:>7.1} s  {passed} passed, {failed} failed"));
-        if !counts.notes.is_empty() {
-            say(counts.notes.trim_end());
-        }
-        self.passed += passed;
-        self.failed += failed;
+        let verdict = if found.failed.is_empty() { "ok" } else { "FAILED" };
+        say(&format!(" {verdict:<7}{seconds:>7.1} s  {}", found.counts()));
+        found.failed.iter().for_each(Failed::say);
+        self.add(found);
     }
 
-    /// The last line, alone: `N passed, N failed`.
+    fn add(&mut self, found: Found) {
+        for name in found.passed {
+            if self.seen.insert(name.clone()) {
+                self.sum.passed.push(name);
+            } else {
+                self.again += 1;
+            }
+        }
+        self.sum.failed.extend(found.failed);
+        let fresh = |there: &[String], more: Vec<String>| -> Vec<String> {
+            more.into_iter().filter(|line| !there.contains(line)).collect()
+        };
+        let (skipped, ignored) = (&mut self.sum.skipped, &mut self.sum.ignored);
+        skipped.extend(fresh(skipped, found.skipped));
+        ignored.extend(fresh(ignored, found.ignored));
+    }
+
+    /// What did not run; the last line, alone: `N passed, N failed, N skipped`.
     pub(crate) fn end(self) -> Done {
-        say(&format!("{:.1} s in all", self.start.elapsed().as_secs_f64()));
-        say(&format!("{} passed, {} failed", self.passed, self.failed));
-        if self.failed == 0 {
+        list("skipped", &self.sum.skipped);
+        list("ignored", &self.sum.ignored);
+        let failed = self.sum.failed.iter().map(|failed| failed.name.clone()).collect::<Vec<_>>();
+        list("failed", &failed);
+        let seconds = self.start.elapsed().as_secs_f64();
+        say(&format!("{seconds:.1} s in all; {} repeated runs are not counted", self.again));
+        say(&self.sum.counts());
+        if failed.is_empty() {
             Ok(())
         } else {
             Err(Failure("see the steps marked FAILED".to_owned()))
@@ -66,104 +126,133 @@ impl Steps {
     }
 }
 
-impl Counts {
+impl Step {
+    /// A command that is one check, which `what` names.
+    pub(crate) fn check(&mut self, what: &str, command: Command) -> Found {
+        let name = format!("{}: {what}", self.name);
+        let (ended, log) = match self.run(command) {
+            Ok(ended) => ended,
+            Err(failure) => return Found::one(&name, Err(failure)),
+        };
+        if ended.is_success() {
+            return Found::one(&name, Ok(()));
+        }
+        let [(_, message)] = &Report::of(&ended.text, false).failed[..] else {
+            return Found::one(&name, Err(Failure(ended.text)));
+        };
+        Found::failed(Failed { name, message: message.clone(), log: Some(log) })
+    }
+
+    /// A command that runs test programs, all of which run at least one test.
+    pub(crate) fn tests(&mut self, command: Command) -> Found {
+        let (found, empty) = self.programs(command);
+        let none = |name: String| Failed { message: "runs no test".to_owned(), name, log: None };
+        found.plus(Found { failed: empty.into_iter().map(none).collect(), ..Found::default() })
+    }
+
+    /// A command that runs test programs, some of which have no test.
+    pub(crate) fn all_tests(&mut self, command: Command) -> Found {
+        self.programs(command).0
+    }
+
+    /// Results, and programs that ran no test.
+    fn programs(&mut self, mut command: Command) -> (Found, Vec<String>) {
+        let skips = self.logs.with_extension("skips");
+        let _ = fs::remove_file(&skips);
+        command.env(SKIPS, &skips);
+        let (ended, log) = match self.run(command) {
+            Ok(ended) => ended,
+            Err(failure) => return (Found::one(&self.name, Err(failure)), Vec::new()),
+        };
+        let report = Report::of(&ended.text, ended.is_success());
+        let skips = fs::read_to_string(&skips).unwrap_or_default();
+        let empty = report.empty.clone();
+        (Found::of(&self.name, report, &skips, &log), empty)
+    }
+
+    fn run(&mut self, command: Command) -> Result<(child::Ended, PathBuf), Failure> {
+        self.commands += 1;
+        let log = self.logs.with_extension(format!("{}.log", self.commands));
+        let ended = child::run(command, &log, COMMAND_MAX)?;
+        Ok((ended, log))
+    }
+}
+
+impl Found {
     /// One check by itself.
-    pub(crate) fn one(result: Done) -> Self {
+    pub(crate) fn one(name: &str, result: Done) -> Self {
+        let name = name.to_owned();
         match result {
-            Ok(()) => Self { passed: 1, ..Self::default() },
-            Err(Failure(notes)) => Self { failed: 1, notes, ..Self::default() },
+            Ok(()) => Self { passed: vec![name], ..Self::default() },
+            Err(Failure(message)) => Self::failed(Failed { name, message, log: None }),
         }
     }
 
-    /// A command: its tests when it runs tests, else itself.
-    pub(crate) fn of(mut command: Command) -> Self {
-        match command.output() {
-            Err(error) => Self::one(Err(Failure(format!("cannot start: {error}")))),
-            Ok(output) => {
-                let text = [&output.stdout[..], b"\n", &output.stderr[..]].concat();
-                let text = String::from_utf8_lossy(&text);
-                Self::from_output(&text, output.status.success())
-            }
-        }
-    }
-
-    /// Sums up the lines in which test programs say what they found.
-    fn from_output(text: &str, is_success: bool) -> Self {
-        let (mut passed, mut failed) = (0, 0);
-        for line in text.lines() {
-            let Some((_, counts)) = line.split_once("test result: ") else { continue };
-            passed += number_before(counts, " passed");
-            failed += number_before(counts, " failed");
-        }
-        match (is_success, passed + failed) {
-            (true, 0) => passed = 1,
-            (false, _) if failed == 0 => failed = 1,
-            _ => {}
-        }
-        let notes = if failed == 0 { String::new() } else { tail(text) };
-        Self { passed, failed, notes }
+    fn failed(failed: Failed) -> Self {
+        Self { failed: vec![failed], ..Self::default() }
     }
 
     /// Both.
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self {
-            passed: self.passed + other.passed,
-            failed: self.failed + other.failed,
-            notes: self.notes + &other.notes,
+    pub(crate) fn plus(mut self, other: Self) -> Self {
+        self.passed.extend(other.passed);
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+        self.ignored.extend(other.ignored);
+        self
+    }
+
+    /// Results of a command of the step `step`, less what `skips` (lines of urma-skip) takes from
+    /// them.
+    fn of(step: &str, report: Report, skips: &str, log: &Path) -> Self {
+        let log = Some(log.to_path_buf());
+        let mut found = Self { passed: report.passed, ignored: report.ignored, ..Self::default() };
+        for line in skips.lines() {
+            let line = line.trim_start_matches("SKIPPED: ");
+            let (name, _) = line.split_once(": ").unwrap_or((line, ""));
+            let is_it = |test: &String| test.ends_with(&format!("::{name}"));
+            found.passed.retain(|test| !is_it(test));
+            found.ignored.retain(|test| !test.contains(&format!("::{name}: ")));
+            if !found.skipped.iter().any(|there| there == line) {
+                found.skipped.push(line.to_owned());
+            }
+        }
+        let failed = |(name, message)| Failed { name, message, log: log.clone() };
+        found.failed.extend(report.failed.into_iter().map(failed));
+        if found.passed.len() + found.failed.len() + found.skipped.len() == 0 {
+            let (name, message) = (step.to_owned(), "no test ran".to_owned());
+            found.failed.push(Failed { name, message, log });
+        }
+        found
+    }
+
+    fn counts(&self) -> String {
+        let (passed, failed) = (self.passed.len(), self.failed.len());
+        format!("{passed} passed, {failed} failed, {} skipped", self.skipped.len())
+    }
+}
+
+impl Failed {
+    fn say(&self) {
+        say(&format!("        FAILED: {}", self.name));
+        self.message.lines().for_each(|line| say(&format!("          {line}")));
+        if let Some(log) = &self.log {
+            say(&format!("          whole output: {}", cargo::shown(log)));
         }
     }
 }
 
-/// Number of tests that the programs with this output ran.
-pub(crate) fn ran(text: &str) -> u64 {
-    let counts = text.lines().filter_map(|line| line.split_once("test result: "));
-    counts.map(|(_, line)| number_before(line, " passed") + number_before(line, " failed")).sum()
+fn list(word: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        say(&format!("{word}:"));
+        lines.iter().for_each(|line| say(&format!("  {line}")));
+    }
 }
 
-/// The number that stands before `word`.
-fn number_before(text: &str, word: &str) -> u64 {
-    let Some((before, _)) = text.split_once(word) else { return 0 };
-    before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
-/// What matters of a failed command's output: the parts that name failures, then its end.
-fn tail(text: &str) -> String {
-    const LINES: usize = 80;
-    let lines: Vec<&str> = text.lines().filter(|line| !line.ends_with(" ... ok")).collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
+/// `name` with hyphens for everything but letters and digits.
+fn file_name(name: &str) -> String {
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_lowercase()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn results_of_several_programs_add_up() {
-        let text = "test result: ok. 35 passed; 0 failed; 1 ignored; 0 measured\nnoise\n\
-                    test result: ok. 7 passed; 0 failed; 0 ignored";
-        let counts = Counts::from_output(text, true);
-        assert_eq!((counts.passed, counts.failed), (42, 0));
-    }
-
-    #[test]
-    fn failures_count_and_are_shown() {
-        let text = "test a ... ok\ntest b ... FAILED\n\
-                    test result: FAILED. 1 passed; 1 failed; 0 ignored";
-        let counts = Counts::from_output(text, false);
-        assert_eq!((counts.passed, counts.failed), (1, 1));
-        assert!(counts.notes.contains("test b") && !counts.notes.contains("test a"));
-    }
-
-    #[test]
-    fn a_program_that_dies_is_a_failure() {
-        assert_eq!(Counts::from_output("", false).failed, 1);
-        let died = Counts::from_output("test result: ok. 3 passed; 0 failed;", false);
-        assert_eq!((died.passed, died.failed), (3, 1));
-    }
-
-    #[test]
-    fn a_command_without_tests_counts_as_one() {
-        assert_eq!(Counts::from_output("Finished", true).passed, 1);
-        assert_eq!(Counts::of(Command::new("/nonexistent")).failed, 1);
-    }
-}
+mod tests;

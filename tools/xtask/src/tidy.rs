@@ -45,20 +45,16 @@ const RULES: &[(&str, Rule)] = &[
     ("versions stand in one table", manifest::versions),
 ];
 
-/// Runs every rule.
-pub(crate) fn check(root: &Path) -> Vec<Done> {
+/// Runs every rule; results by name.
+pub(crate) fn check(root: &Path) -> Vec<(&'static str, Done)> {
     match files(root) {
-        Ok(files) => RULES.iter().map(|(name, rule)| verdict(name, &rule(&files))).collect(),
-        Err(failure) => vec![Err(failure)],
+        Ok(files) => RULES.iter().map(|(name, rule)| (*name, verdict(&rule(&files)))).collect(),
+        Err(failure) => vec![("files", Err(failure))],
     }
 }
 
-fn verdict(name: &str, wrong: &[String]) -> Done {
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let lines: Vec<String> = wrong.iter().map(|line| format!("          {line}\n")).collect();
-    Err(Failure(format!("        {name}:\n{}", lines.concat())))
+fn verdict(wrong: &[String]) -> Done {
+    if wrong.is_empty() { Ok(()) } else { Err(Failure(wrong.join("\n"))) }
 }
 
 /// Files that git knows, and new ones that it does not ignore.

@@ -10,8 +10,8 @@ use crate::{
     cargo,
     child::{self, Ended},
     clock::now,
+    report::Report,
     say::Failure,
-    step,
 };
 
 /// What became of a mutant.
@@ -56,6 +56,8 @@ pub(super) struct Trials<'a> {
     pub(super) home: &'a Path,
     /// Limits of time.
     pub(super) bounds: Bounds,
+    /// Prints a line per mutant.
+    pub(super) line: fn(&str),
 }
 
 impl Trials<'_> {
@@ -67,7 +69,7 @@ impl Trials<'_> {
         if !ended.is_success() {
             return Err(Failure("its test fails without the mutant, too".to_owned()));
         }
-        if step::ran(&ended.text) == 0 {
+        if Report::of(&ended.text, true).ran() == 0 {
             return Err(Failure(format!("cargo test {} runs no test", test.join(" "))));
         }
         Ok(start.elapsed())
