@@ -6,6 +6,8 @@
 
 mod area;
 mod book;
+#[cfg(test)]
+mod directed;
 mod draw;
 mod judge;
 mod node;

@@ -21,13 +21,17 @@ fn seeds() -> Vec<u64> {
     }
 }
 
+fn check(name: &str, plan: &SimPlan) -> Report {
+    match run(plan) {
+        Ok(report) => report,
+        Err(failure) => panic!("{name}, {failure:?}"),
+    }
+}
+
 fn all_of(name: &str, plan: impl Fn(u64) -> SimPlan) -> Report {
     let mut sum = Report::default();
     for seed in seeds() {
-        match run(&plan(seed)) {
-            Ok(report) => sum += report,
-            Err(failure) => panic!("{name}, {failure:?}"),
-        }
+        sum += check(name, &plan(seed));
     }
     println!("{name}: {sum:?}");
     sum
@@ -38,11 +42,14 @@ fn all_in(weather: Weather, work: Work) {
     assert!(sum.requests > 0 && (sum.messages > 0 || work == Work::OneSided));
 }
 
-/// Alternates two weathers.
+/// A world with kills; seeds alternate two weathers.
+fn killing(seed: u64, weathers: [Weather; 2]) -> SimPlan {
+    let weather = if seed.is_multiple_of(2) { weathers[0] } else { weathers[1] };
+    SimPlan::new(seed, weather, Work::All).with_kills()
+}
+
 fn with_kills(weathers: [Weather; 2]) {
-    let weather = |seed| if seed % 2 == 0 { weathers[0] } else { weathers[1] };
-    let plan = |seed| SimPlan::new(seed, weather(seed), Work::All).with_kills();
-    let sum = all_of(&format!("kills, {weathers:?}"), plan);
+    let sum = all_of(&format!("kills, {weathers:?}"), |seed| killing(seed, weathers));
     assert!(sum.messages > 0);
 }
 
@@ -79,6 +86,17 @@ fn survivors_are_exact_on_one_host() {
 #[test]
 fn survivors_are_exact_over_links() {
     with_kills([Weather::Foul, Weather::Mixed]);
+}
+
+/// Seeds that failed once, with the suites of kills.
+#[test]
+fn seeds_that_failed_pass() {
+    for seed in [734, 1159, 1198, 1265, 1811, 3111, 3412, 4529, 5270, 5793] {
+        for weathers in [[Weather::SameHost, Weather::Mixed], [Weather::Foul, Weather::Mixed]] {
+            let name = format!("kills, {weathers:?}");
+            let _ = check(&name, &killing(seed, weathers));
+        }
+    }
 }
 
 /// The hash of one world, for the tests below, which run this one in processes of their own.

@@ -8,6 +8,7 @@
 
 mod answer;
 mod carrier;
+mod closing;
 mod datagrams;
 mod flow;
 mod heard;
@@ -118,6 +119,9 @@ pub(crate) struct Exchange {
     /// Halves of peers on this host.
     peer_halves: BTreeMap<RawEid, Region>,
     ways: BTreeMap<u32, Way>,
+    /// Ways without users, and when to look at them at the latest.
+    closing: Vec<u32>,
+    look_at: Nanos,
     numbers: Numbers,
     /// Datagrams of nodes, so that none counts twice.
     heard: BTreeMap<RawEid, Heard>,
@@ -165,6 +169,8 @@ impl Exchange {
             peers: BTreeMap::new(),
             peer_halves: BTreeMap::new(),
             ways: BTreeMap::new(),
+            closing: Vec::new(),
+            look_at: Nanos::MAX,
             numbers: Numbers::new(cfg.seed),
             heard: BTreeMap::new(),
             senders: Senders::default(),
@@ -204,6 +210,7 @@ impl Exchange {
             peer.purge(id);
         }
         self.senders.remove(id);
+        self.forget_posted(id);
     }
 
     pub(crate) fn add_recv(&mut self, side: RecvSide) {
@@ -292,6 +299,8 @@ impl Exchange {
         for tpn in std::mem::take(&mut self.ways).into_keys() {
             dev.links().remove(tpn);
         }
+        self.closing.clear();
+        self.look_at = Nanos::MAX;
         self.senders = Senders::default();
         self.receives = Receives::default();
         self.cache = SegmentCache::default();
@@ -303,6 +312,7 @@ impl Exchange {
     /// was done.
     pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
         let mut busy = self.receives.step_flushes(dev);
+        self.close_ways(dev, now);
         if self.transmitted != 0 {
             dev.count_by(Counter::TxPackets, std::mem::take(&mut self.transmitted));
         }
@@ -325,7 +335,8 @@ impl Exchange {
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
-        self.peers.values().filter_map(Peer::poll_deadline).min()
+        let look_at = (self.look_at != Nanos::MAX).then_some(self.look_at);
+        self.peers.values().filter_map(Peer::poll_deadline).chain(look_at).min()
     }
 
     fn take_mail(&mut self, dev: &Device, now: Nanos) -> bool {

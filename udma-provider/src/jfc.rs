@@ -401,13 +401,15 @@ impl CompletionQueue for PollHalf {
         let channel = core.channel.as_ref().ok_or(Status::Invalid)?;
         core.driver.check()?;
         let visit = core.reader.with_blocking(|reader| {
-            reader.arm_sn = (reader.arm_sn + 1) & 3;
-            reader.rung = reader.ci;
             if !reader.stash.is_empty() {
-                // What waits here the device does not know of.
+                // The device counts stashed completions as consumed, so the driver raises the event.
+                // The arm number stays: the device ignores an arm that repeats the last number it saw.
+                core.ring(reader);
                 channel.raise(Eqe::Completion { jfcn: core.jfcn });
                 return;
             }
+            reader.arm_sn = (reader.arm_sn + 1) & 3;
+            reader.rung = reader.ci;
             let arm = match what {
                 Arm::Any => udma_abi::doorbell::Arm::Any,
                 Arm::SolicitedOnly => udma_abi::doorbell::Arm::Solicited,

@@ -277,6 +277,7 @@ impl Run<'_> {
             if wanted && !events[jfc].armed {
                 program.jfcs[jfc].arm(Arm::Any).map_err(|status| status.to_string())?;
                 events[jfc].armed = true;
+                self.fabric.note(format_args!("arm {node} {jfc}"));
             }
         }
         Ok(())
@@ -298,6 +299,7 @@ impl Run<'_> {
                 return Err(format!("node {node}: an event of JFC {jfc}, which is not armed"));
             }
             events[jfc] = Events::default();
+            self.fabric.note(format_args!("event {node} {jfc}"));
             program.jfcs[jfc].ack_events(1).map_err(|status| status.to_string())?;
             self.report.events += 1;
         }

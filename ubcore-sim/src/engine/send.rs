@@ -176,6 +176,11 @@ impl SendEngine {
         queue.pi.load(Ordering::Acquire).wrapping_sub(self.retire.retired())
     }
 
+    /// Blocks retired, free running.
+    pub(crate) fn retired(&self) -> u32 {
+        self.retire.retired()
+    }
+
     pub(crate) fn state(&self) -> QueueState {
         match self.state {
             State::Ready => QueueState::Ready,

@@ -55,6 +55,11 @@ impl Senders {
         self.by_id.remove(&id);
     }
 
+    /// Numbers of all send queues.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_id.keys().copied()
+    }
+
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
         self.by_id.get_mut(&id)
     }

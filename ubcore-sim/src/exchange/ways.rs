@@ -11,6 +11,7 @@ use urma_mem::Region;
 use urma_packet::{Psn, Tpn};
 
 use super::carrier::{Carrier, Loop};
+use super::closing::Posted;
 use super::packets::Packets;
 use super::peer::{Found, Peer};
 use super::ring::Ring;
@@ -23,12 +24,24 @@ use crate::share::layout::NODE_INCARNATION;
 use crate::transport::Offer;
 
 /// One way as its users hold it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Way {
     pub(super) eid: RawEid,
+    /// Imports and bindings; without any it is closing.
     pub(super) users: u32,
+    /// Life of the node that it was opened to; 0 when not known.
+    life: u64,
+    /// Requests that a closing way stays open for.
+    pub(super) posted: Vec<Posted>,
     /// The node died; the number stays until its users gave it back.
     pub(super) dead: bool,
+}
+
+impl Way {
+    /// Whether it leads to a life of the node that is over.
+    pub(super) fn is_of_former_life(&self, peer: &Peer) -> bool {
+        self.life != 0 && self.life != peer.incarnation
+    }
 }
 
 /// Numbers that must not repeat, and numbers that nobody can guess.
@@ -136,6 +149,7 @@ impl Exchange {
     }
 
     fn open_way(&mut self, dev: &Device, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
+        self.close_ways(dev, now);
         let Self { peers, numbers, ways, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
@@ -179,27 +193,11 @@ impl Exchange {
                 _ => Reach::Messages,
             };
             dev.links().insert(Arc::new(Link::new(tpn, eid, unreliable, reach)));
-            Way { eid, users: 0, dead: false }
+            Way { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }
         });
         way.users += 1;
         peer.used = true;
         Connecting::Ready { tpn, path }
-    }
-
-    /// One user less; the way closes (and its `Link` is removed) with the last one.
-    pub(crate) fn disconnect(&mut self, dev: &Device, _now: Nanos, tpn: u32) -> CmdStatus {
-        let Some(way) = self.ways.get_mut(&tpn) else { return CmdStatus::NotFound };
-        way.users = way.users.saturating_sub(1);
-        if way.users == 0 {
-            if let Some(peer) = self.peers.get_mut(&way.eid) {
-                for seat in peer.ways.iter_mut().filter(|seat| **seat == Some(tpn)) {
-                    *seat = None;
-                }
-            }
-            self.ways.remove(&tpn);
-            dev.links().remove(tpn);
-        }
-        CmdStatus::Ok
     }
 
     pub(crate) fn on_same_host_peer(

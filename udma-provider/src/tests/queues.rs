@@ -270,6 +270,33 @@ fn one_event_per_arm_and_at_once_when_completions_wait() {
     assert_eq!(contexts(&poll_all(&mut jfc)), [4]);
 }
 
+/// Arm numbers have two bits, so four arms that never reach the device repeat the last one it saw.
+#[test]
+fn an_arm_after_arms_for_completions_set_aside_reaches_the_device() {
+    let bench = Bench::new();
+    let jfce = bench.context.create_jfce().unwrap();
+    let mut jfc = bench.context.create_jfc(&jfc_cfg(16), Some(&jfce)).unwrap();
+    let now = Some(Duration::ZERO);
+    let mut ready = [0; 4];
+    for set_aside in 0..9 {
+        for _ in 0..set_aside {
+            let mut gone = bench.jfs(jfc.id, 4);
+            gone.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+            // The driver takes its completion off the ring.
+            gone.control.delete().unwrap();
+            jfc.queue.arm(Arm::Any).unwrap();
+            assert_eq!(jfce.wait(&mut ready, now), Ok(1));
+            assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+        }
+        jfc.queue.arm(Arm::Any).unwrap();
+        assert_eq!(jfce.wait(&mut ready, now), Ok(0));
+        let mut jfs = bench.jfs(jfc.id, 4);
+        jfs.send.as_mut().unwrap().post_send(&[signalled(2)]).unwrap();
+        assert_eq!(jfce.wait(&mut ready, now), Ok(1), "after {set_aside} arms");
+        assert_eq!(contexts(&poll_all(&mut jfc)), [2]);
+    }
+}
+
 #[test]
 fn deleting_a_channel_wakes_its_waiter() {
     let bench = Bench::new();

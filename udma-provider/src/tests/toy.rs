@@ -297,8 +297,11 @@ impl Toy {
         state.jfc_doorbells += 1;
         let (ring, _) = &state.jfcs[doorbell.jfcn as usize];
         let waiting = ring.index.wrapping_sub(doorbell.ci) & 0xff_ffff != 0;
+        if doorbell.arm.is_none() {
+            return;
+        }
         let last = state.last_arm.insert(doorbell.jfcn, doorbell.arm_sn);
-        if doorbell.arm.is_some() && last != Some(doorbell.arm_sn) {
+        if last != Some(doorbell.arm_sn) {
             if waiting {
                 self.fire(state, doorbell.jfcn);
             } else {

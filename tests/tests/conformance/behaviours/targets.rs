@@ -1,17 +1,18 @@
 //! Targets: import, bind, advise, modes, orders.
 
 use urma_core::{
-    CrStatus, Eid, JettyCfg, JettyRecv, JfrCfg, JfsCfg, OrderType, PostReason, SendOp, SendWr,
-    Status, TpType, TransportMode, WrFlags,
+    CrStatus, Eid, JettyCfg, JettyRecv, JettyState, JfrCfg, JfsCfg, OrderType, PostReason,
+    SegmentAccess, SendOp, SendWr, Status, TpType, TransportMode, WrFlags,
 };
 use urma_tests::world::{
-    NO_MAPPING, Outcome, Setup, World, check, fail, pattern, plain_jfc, refused, same,
+    End, Kit, NO_MAPPING, Outcome, Setup, World, check, fail, pattern, plain_jfc, refused, same,
 };
 
 super::behaviours! {
     Good rc rc_post_without_target: "A bound RC jetty needs no target in its requests.";
     Good rc rc_unbound_may_be_bound_again: "After unbind an RC jetty can be bound to another.";
     Good rc rc_stays_bound_after_unimport: "A binding outlives the import of its target.";
+    Good reliable posted_requests_outlive_unimport: "Requests posted before their target is unimported go on, those of a suspended jetty too.";
     Good rm advise_and_unadvise: "An RM jetty and a JFS take advice about an RM target.";
     Good rm one_jetty_many_targets: "An RM jetty sends to several targets without mixing them.";
     Good rm import_twice: "A target may be imported twice and is reached through both.";
@@ -65,6 +66,43 @@ fn rc_stays_bound_after_unimport(setup: Setup) -> Outcome {
     let again = w.a.half.ctx.import_jetty(&name)?;
     std::mem::replace(&mut w.a.target, again).unimport();
     super::messages::one_send(&mut w, 1, 64)
+}
+
+fn posted_requests_outlive_unimport(setup: Setup) -> Outcome {
+    let World { a, b, .. } = World::new(setup)?;
+    let (name, memory) = (b.half.jetty.remote(), b.half.seg.remote());
+    let End { mut target, mut remote, mut half, .. } = a;
+    for round in 0..3u8 {
+        half.jetty.modify(JettyState::Suspended)?;
+        let bytes = pattern(u64::from(round), 64);
+        half.mem.put(0, &bytes)?;
+        b.mem().poison(4096, 64)?;
+        b.mem().poison(8192, 64)?;
+        let kit = Kit { seg: &half.seg, remote: &remote, target: &target };
+        let src = [kit.sge(0, 64)];
+        for user_ctx in 1..=2 {
+            let op = SendOp::Write { src: &src, dst: kit.at(4096 * user_ctx) };
+            half.jetty.post_send(&[kit.wr(op, user_ctx as u64)])?;
+        }
+        // The last users of the path to the node.
+        target.unimport();
+        drop(remote);
+        half.jetty.modify(JettyState::Ready)?;
+        for user_ctx in 1..=2 {
+            let done = loop {
+                let done = urma_tests::world::next(&mut half.jfc, "completion")?;
+                if done.status != CrStatus::WrSuspendDone {
+                    break done;
+                }
+            };
+            same("completion", (done.status, done.user_ctx), (CrStatus::Success, user_ctx))?;
+        }
+        b.mem().placed(4096, &bytes)?;
+        b.mem().placed(8192, &bytes)?;
+        target = half.ctx.import_jetty(&name)?;
+        remote = half.ctx.import_segment(&memory, SegmentAccess::REMOTE_ALL, NO_MAPPING)?;
+    }
+    Ok(())
 }
 
 fn advise_and_unadvise(setup: Setup) -> Outcome {
@@ -315,7 +353,7 @@ fn nobody_at_the_eid(setup: Setup) -> Outcome {
 fn segment_of_another_node_is_refused(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let own = w.a.half.seg.remote();
-    let access = urma_core::SegmentAccess::REMOTE_ALL;
+    let access = SegmentAccess::REMOTE_ALL;
     let own = w.a.half.ctx.import_segment(&own, access, NO_MAPPING)?;
     let (jetty, kit) = w.a.parts();
     let src = [kit.sge(0, 8)];

@@ -1,0 +1,102 @@
+//! Ways without users: each stays open for the requests that were posted before the last one left.
+//!
+//! *Owns*: how far each send queue has to retire. *Takes*: disconnects, what queues retired.
+//! *Gives*: closed ways. *Must not*: wait for a queue.
+
+use udma_abi::{CmdStatus, Nanos};
+use urma_mem::sync::Ordering;
+
+use super::Exchange;
+use crate::device::Device;
+
+/// Longest time between two looks at a way that waits for a queue.
+const LOOK_NS: Nanos = 1_000_000_000;
+
+/// Requests of one send queue that may name a way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Posted {
+    queue: u32,
+    /// Producer index behind the last of them, in blocks.
+    end: u32,
+}
+
+impl Posted {
+    /// Requests of `queue` that are posted and not retired; `None`: there are none.
+    fn of(dev: &Device, queue: u32) -> Option<Self> {
+        let place = dev.queues().get(queue)?;
+        let held = place.send.with_blocking(|engine| Some(engine.as_ref()?.blocks_left(place)));
+        if held.marked {
+            dev.make_runnable(place);
+        }
+        let end = place.pi.load(Ordering::Acquire);
+        held.value.filter(|&left| left != 0).map(|_| Self { queue, end })
+    }
+
+    /// Whether one of them is not retired. A queue that another thread steps may hold one.
+    fn is_left(&self, dev: &Device) -> bool {
+        let Some(place) = dev.queues().get(self.queue) else { return false };
+        let Some(held) = place.send.try_with(|engine| engine.as_ref().map(|e| e.retired())) else {
+            return true;
+        };
+        if held.marked {
+            dev.make_runnable(place);
+        }
+        held.value.is_some_and(|retired| self.end.wrapping_sub(retired).cast_signed() > 0)
+    }
+}
+
+impl Exchange {
+    /// One user less. After the last one the way closes (and its `Link` is removed) as soon as
+    /// everything is retired that was posted before.
+    pub(crate) fn disconnect(&mut self, dev: &Device, now: Nanos, tpn: u32) -> CmdStatus {
+        let Some(way) = self.ways.get_mut(&tpn).filter(|way| way.users != 0) else {
+            return CmdStatus::NotFound;
+        };
+        way.users -= 1;
+        if way.users == 0 {
+            way.posted = self.senders.ids().filter_map(|id| Posted::of(dev, id)).collect();
+            self.closing.push(tpn);
+            self.close_ways(dev, now);
+        }
+        CmdStatus::Ok
+    }
+
+    /// Closes the ways that no user and no request holds any more.
+    pub(super) fn close_ways(&mut self, dev: &Device, now: Nanos) {
+        if self.closing.is_empty() {
+            return;
+        }
+        let Self { closing, ways, peers, .. } = self;
+        closing.retain(|tpn| {
+            let Some(way) = ways.get_mut(tpn).filter(|way| way.users == 0) else { return false };
+            way.posted.retain(|posted| posted.is_left(dev));
+            let peer = peers.get_mut(&way.eid);
+            let peer = peer.filter(|peer| way.posted.is_empty() || way.is_of_former_life(peer));
+            if let Some(peer) = peer {
+                for seat in peer.ways.iter_mut().filter(|seat| **seat == Some(*tpn)) {
+                    *seat = None;
+                }
+                if let Some(link) = dev.links().find(*tpn) {
+                    link.end();
+                }
+                way.dead = true;
+            }
+            if !way.posted.is_empty() {
+                return true;
+            }
+            ways.remove(tpn);
+            dev.links().remove(*tpn);
+            false
+        });
+        self.look_at = if self.closing.is_empty() { Nanos::MAX } else { now + LOOK_NS };
+    }
+
+    /// A send queue is gone, with everything posted to it.
+    pub(super) fn forget_posted(&mut self, queue: u32) {
+        for tpn in &self.closing {
+            if let Some(way) = self.ways.get_mut(tpn) {
+                way.posted.retain(|posted| posted.queue != queue);
+            }
+        }
+    }
+}
