@@ -5,11 +5,11 @@
 //! request goes as a direct entry where the device has that). *Must not*: allocate, lock or make a
 //! system call; use a position again before its request's completion can no longer come.
 //!
-//! A position is free when the device retired it (consumer record) and its completion was taken or
-//! can no longer come. The second is known when a later request of an in-order queue was polled,
-//! when the position itself was, or when the JFC was polled past everything that it held at a
-//! moment at which the device had retired the position already (the device writes a request's
-//! completion before it moves the consumer record).
+//! A position is free once its completion was taken or can no longer come: its own completion was
+//! polled; or one of a later request of an in-order queue; or the consumer record shows it retired
+//! and the JFC was polled past everything that it held when the record was read (the device writes
+//! a request's completion before it moves the record). A polled completion frees its position even
+//! while the record lags behind it: the device has read the entry by then.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use urma_core::{
 };
 use urma_mem::{
     Region,
-    sync::{AtomicBool, Ordering, spin_hint},
+    sync::{AtomicBool, Ordering},
 };
 
 use crate::{
@@ -46,9 +46,8 @@ pub(crate) struct SendHalf {
     ring: Region,
     /// Next block, free running.
     pi: u32,
-    /// All before it may be used again; `pi - free` never exceeds the ring.
-    free: u32,
-    /// All before it are completed, and no completion of theirs is to come.
+    /// All before it are completed, no completion of theirs is to come, and their positions may be
+    /// used again; `pi - done` never exceeds the ring.
     done: u32,
     /// Number of the next request, and of the one at `done`.
     seq: u32,
@@ -125,7 +124,6 @@ impl SendHalf {
             link,
             doorbell,
             pi: 0,
-            free: 0,
             done: 0,
             seq: 0,
             done_seq: 0,
@@ -171,37 +169,25 @@ impl SendHalf {
 
     #[inline]
     fn has_room(&self, blocks: u32) -> bool {
-        let used = self.pi.wrapping_sub(self.free);
+        let used = self.pi.wrapping_sub(self.done);
         let outstanding = self.seq.wrapping_sub(self.done_seq) & SEQ_MASK;
         used + blocks <= 1 << self.parts.log2 && outstanding < self.parts.depth
     }
 
-    /// Looks what has become free; lets the device work once if that was nothing.
+    /// Finds positions that have become free; lets the device work once if there are none.
     #[cold]
     fn make_room(&mut self, blocks: u32) -> bool {
-        for attempt in 0..ROOM_LOOKS {
-            if attempt == 1 {
-                self.parts.jfc.let_device_work();
-            }
+        self.reclaim();
+        if !self.has_room(blocks) {
+            self.parts.jfc.let_device_work();
             self.reclaim();
-            if self.has_room(blocks) {
-                return true;
-            }
-            // The device writes a completion a moment before the consumer record: wait for that
-            // moment, and for nothing else.
-            if attempt > 0 && self.free == self.done {
-                return false;
-            }
-            spin_hint();
         }
-        false
+        self.has_room(blocks)
     }
 
     fn reclaim(&mut self) {
         let Some(send) = self.link.send.as_ref() else { return };
         let record = self.parts.record.region().load_u32_acquire(record::SQ_CI);
-        // A record beyond what was posted is nonsense: nothing is retired then.
-        let retired = record.ok().filter(|ci| self.is_posted(*ci)).unwrap_or(self.free);
         if self.parts.in_order {
             let polled = send.polled.load(Ordering::Acquire);
             if self.is_posted(polled) && is_before(self.done, polled) {
@@ -209,9 +195,11 @@ impl SendHalf {
             }
         }
         self.skip_consumed();
-        self.use_snapshot(retired);
-        self.skip_consumed();
-        self.free = if is_before(retired, self.done) { retired } else { self.done };
+        // A record that lags behind `done`, or beyond what was posted, frees nothing.
+        if let Some(retired) = record.ok().filter(|ci| self.is_posted(*ci)) {
+            self.use_snapshot(retired);
+            self.skip_consumed();
+        }
         let Some(tag) = self.tag(self.done) else { return };
         if self.done == self.pi {
             self.done_seq = self.seq;
@@ -220,9 +208,9 @@ impl SendHalf {
         }
     }
 
-    /// Whether `pos` lies between what was free at last and the producer index.
+    /// Whether `pos` lies between `done` and the producer index.
     fn is_posted(&self, pos: u32) -> bool {
-        pos.wrapping_sub(self.free) <= self.pi.wrapping_sub(self.free)
+        pos.wrapping_sub(self.done) <= self.pi.wrapping_sub(self.done)
     }
 
     /// Moves `done` over requests whose own completion was polled.
@@ -321,7 +309,5 @@ fn low16(pos: u32) -> u16 {
     pos as u16
 }
 
-/// Looks for room before a queue counts as full.
-const ROOM_LOOKS: u32 = 64;
 /// Entry indices in CQEs have 16 bits.
 const INDEX_BITS: u8 = 16;

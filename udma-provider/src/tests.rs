@@ -4,6 +4,7 @@
 mod hostile;
 mod model;
 mod queues;
+mod room;
 mod toy;
 
 use std::sync::Arc;
@@ -34,6 +35,11 @@ impl Bench {
         let device = Arc::new(UdmaDevice::new(toy.backing(), cfg));
         let context = device.open(0).unwrap();
         Self { toy, device, context }
+    }
+
+    /// The device makes a step of its own.
+    fn device_work(&self) {
+        self.toy.backing().progress();
     }
 
     fn jfc(&self, depth: u32) -> JfcParts {

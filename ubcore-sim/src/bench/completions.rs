@@ -1,9 +1,9 @@
 //! Full completion queues, and queues that leave with one.
 
 use udma_abi::{
-    CmdStatus, CqeStatus, Nanos, Opcode, Sqe,
-    cmd::{Command, QueueState, Response},
-    rqe,
+    CmdStatus, Cqe, CqeStatus, Nanos, Opcode, Sqe,
+    cmd::{Command, NONE, QueueState, Response},
+    cqe, rqe,
     sqe::{SqeFlags, TargetKind},
 };
 
@@ -52,6 +52,25 @@ fn a_slot_that_an_unsignalled_request_leaves_restarts_other_queues() {
         step(&mut a, &b, 100_000);
     }
     assert_eq!((retired(&first), retired(&second)), (2, 1), "nobody consumed anything");
+}
+
+/// The queue's record lies over the completion ring, its consumer index over the head of the fourth
+/// entry: what stands there in the end was stored last.
+#[test]
+fn a_completion_is_written_before_the_consumer_index_moves() {
+    let (mut a, mut b) = pair();
+    let (ring, base) = a.map(4 * cqe::CQE_LEN);
+    let id = a.ok32(Command::CreateJfc { base, depth_log2: 2, eqn: NONE, inline: false });
+    let jfc = BenchJfc { id, ring, depth: 4, ci: 0, arm_sn: 0 };
+    let mut jetty = a.jetty(4, &jfc, |args| args.record = base);
+    let (local, remote) = (a.seg(4096), b.seg(4096));
+    let tpn = a.connect(b.eid());
+    for _ in 0..4 {
+        a.post(&mut jetty, on_seg(Opcode::Write, tpn, &remote, 0), &[local.sge(0, 8)]);
+    }
+    assert_eq!(jfc.ring.load_u32(rqe::record::SQ_CI).unwrap(), 4);
+    let second = Cqe::decode(&jfc.ring.load_block(cqe::CQE_LEN).unwrap());
+    assert_eq!((second.status, second.entry_idx), (CqeStatus::Success, 1));
 }
 
 /// Posts a command and steps until its answer, for so much virtual time.

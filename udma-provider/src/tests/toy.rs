@@ -4,15 +4,15 @@
 //! answers can be bent by [`Script`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
-    BackingError, CmdStatus, Cqe, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe, Nanos,
-    RawEid, RegisterRegion, Sqe,
+    BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
+    Nanos, RawEid, RegisterRegion, Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -39,6 +39,12 @@ pub(super) struct Script {
     pub(super) wild_results: bool,
     /// Answers come in reverse order of the commands that are there.
     pub(super) reversed: bool,
+    /// The send engines stop after so many further stores of a completion or a record.
+    pub(super) stores: Option<u32>,
+    /// A request's record is moved before its completion is written, against the contract.
+    pub(super) record_first: bool,
+    /// Requests with the solicited flag fail.
+    pub(super) solicited_fails: bool,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +60,15 @@ struct Queue {
     pi: u32,
     ci: u32,
     rq_ci: u32,
+    /// Completions and record values that the requests before `ci` still have to store.
+    due: VecDeque<Store>,
+}
+
+/// What a send engine stores for a request.
+#[derive(Clone, Copy, Debug)]
+enum Store {
+    Completion(Cqe),
+    Record(u32),
 }
 
 #[derive(Debug, Default)]
@@ -237,7 +252,7 @@ impl Toy {
                 state.jfcs.push((Ring { base, depth: 1 << depth_log2, index: 0 }, eqn));
             }
             Command::CreateQueue(args) => {
-                let queue = Queue { args, pi: 0, ci: 0, rq_ci: 0 };
+                let queue = Queue { args, pi: 0, ci: 0, rq_ci: 0, due: VecDeque::new() };
                 state.queues.insert(state.next_id, queue);
             }
             Command::DestroyQueue { id } => {
@@ -262,9 +277,9 @@ impl Toy {
         (CmdStatus::Ok, rest)
     }
 
-    /// Completes every posted request, then moves the consumer record.
+    /// Executes every posted request: its completion, then its record, as far as stores are allowed.
     fn run_queue(&self, state: &mut State, id: u32) {
-        loop {
+        while self.store_due(state, id) {
             let queue = &state.queues[&id];
             let (args, ci, pi) = (queue.args, queue.ci, queue.pi);
             let Some(sq) = args.sq else { return };
@@ -275,21 +290,46 @@ impl Toy {
             assert_eq!(sqe.owner, (ci >> sq.blocks_log2) & 1 == 0, "owner bit of a posted entry");
             assert_eq!(sqe.entry_idx, ci as u16);
             state.seen.push(sqe);
-            if sqe.flags.contains(SqeFlags::COMPLETE) {
-                let cqe = Cqe {
-                    entry_idx: sqe.entry_idx,
-                    local_id: id,
-                    user_data: args.cookie,
-                    byte_cnt: 8,
-                    ..Cqe::default()
-                };
-                self.write_cqe(state, sq.jfcn, cqe);
-            }
+            let fails = state.script.solicited_fails && sqe.flags.contains(SqeFlags::SOLICITED);
+            let status = if fails { CqeStatus::RnrRetryExceeded } else { CqeStatus::Success };
+            let completion = Store::Completion(Cqe {
+                status,
+                entry_idx: sqe.entry_idx,
+                local_id: id,
+                user_data: args.cookie,
+                byte_cnt: 8,
+                ..Cqe::default()
+            });
             let ci = ci.wrapping_add(sqe.blocks() as u32);
-            state.queues.get_mut(&id).unwrap().ci = ci;
-            let (region, at) = state.dma(args.record).unwrap();
-            region.store_u32_release(at + record::SQ_CI, ci).unwrap();
+            let record_first = state.script.record_first;
+            let queue = state.queues.get_mut(&id).unwrap();
+            queue.ci = ci;
+            queue.due.push_back(Store::Record(ci));
+            if fails || sqe.flags.contains(SqeFlags::COMPLETE) {
+                queue.due.insert(usize::from(record_first), completion);
+            }
         }
+    }
+
+    /// Stores what is due of queue `id`; whether nothing is left.
+    fn store_due(&self, state: &mut State, id: u32) -> bool {
+        while let Some(queue) = state.queues.get_mut(&id) {
+            let (args, Some(store)) = (queue.args, queue.due.front().copied()) else { return true };
+            match &mut state.script.stores {
+                Some(0) => return false,
+                Some(left) => *left -= 1,
+                None => {}
+            }
+            queue.due.pop_front();
+            match store {
+                Store::Completion(cqe) => self.write_cqe(state, args.sq.unwrap().jfcn, cqe),
+                Store::Record(ci) => {
+                    let (region, at) = state.dma(args.record).unwrap();
+                    region.store_u32_release(at + record::SQ_CI, ci).unwrap();
+                }
+            }
+        }
+        false
     }
 
     fn on_jfc_doorbell(&self, state: &mut State, value: u64) {

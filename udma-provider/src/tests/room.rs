@@ -1,0 +1,128 @@
+//! When a position of the send ring may be used again: every interleaving of the device's two stores
+//! for a request (completion, record) with polls and posts.
+
+use std::collections::VecDeque;
+
+use urma_core::{Completion, PostReason, SendWr, WrFlags};
+
+use super::{Bench, nop, signalled};
+
+/// Steps of a run after its first post.
+const STEPS: u32 = 7;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Signalled, succeeds.
+    Signalled,
+    /// Unsignalled, succeeds: no completion.
+    Silent,
+    /// Unsignalled, fails: a completion all the same.
+    Failing,
+}
+
+use Kind::{Failing, Signalled, Silent};
+
+/// The kinds of the requests of a run, again and again.
+const MIXES: [&[Kind]; 5] =
+    [&[Signalled], &[Silent, Signalled], &[Failing, Signalled], &[Failing], &[Silent, Failing]];
+
+/// One run on a queue of `depth`, which begins with a post; `steps` in base 3: the device makes one
+/// store, the program polls once, or posts once.
+///
+/// # Errors
+/// What of the contract was broken.
+fn run(depth: usize, mix: &[Kind], steps: u32, record_first: bool) -> Result<(), String> {
+    let bench = Bench::new();
+    let stores = Some(0);
+    bench.toy.script(|s| {
+        (s.stores, s.record_first, s.solicited_fails) = (stores, record_first, true);
+    });
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, depth as u32);
+    let send = jfs.send.as_mut().unwrap();
+    let mut posted = 0;
+    // Posted requests whose end the program cannot derive from completions, in order.
+    let mut open: VecDeque<u64> = VecDeque::new();
+    let mut expected: VecDeque<u64> = VecDeque::new();
+    let mut take = |open: &mut VecDeque<u64>, expected: &mut VecDeque<u64>| {
+        let mut out = [Completion::default()];
+        if jfc.queue.poll(&mut out).map_err(|error| format!("poll: {error}"))? == 0 {
+            return Ok(false);
+        }
+        let ctx = out[0].user_ctx;
+        if expected.pop_front() != Some(ctx) {
+            return Err(format!("completion of request {ctx} out of place"));
+        }
+        open.retain(|at| *at > ctx);
+        Ok(true)
+    };
+    let mut steps = 3 * steps + 2;
+    for _ in 0..=STEPS {
+        match steps % 3 {
+            0 => {
+                bench.toy.script(|s| s.stores = Some(1));
+                bench.device_work();
+                bench.toy.script(|s| s.stores = stores);
+            }
+            1 => _ = take(&mut open, &mut expected)?,
+            _ => {
+                let kind = mix[posted as usize % mix.len()];
+                match send.post_send(&[request(kind, posted)]) {
+                    Ok(()) => {
+                        open.push_back(posted);
+                        if kind != Silent {
+                            expected.push_back(posted);
+                        }
+                        posted += 1;
+                        if expected.len() > depth {
+                            return Err("more completions to come than the depth".to_owned());
+                        }
+                    }
+                    Err(error) if error.reason != PostReason::Full => {
+                        return Err(format!("post: {error}"));
+                    }
+                    Err(_) if open.len() < depth => {
+                        return Err(format!("full with {} of {depth} outstanding", open.len()));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        steps /= 3;
+    }
+    bench.toy.script(|s| s.stores = None);
+    while take(&mut open, &mut expected)? {}
+    if expected.is_empty() { Ok(()) } else { Err(format!("no completion of {expected:?}")) }
+}
+
+fn request(kind: Kind, ctx: u64) -> SendWr<'static> {
+    match kind {
+        Signalled => signalled(ctx),
+        Silent => nop(ctx, WrFlags::empty()),
+        Failing => nop(ctx, WrFlags::SOLICITED),
+    }
+}
+
+/// What is broken first in all runs.
+fn broken(record_first: bool) -> Option<(usize, &'static [Kind], u32, String)> {
+    let runs = (1..3).flat_map(|depth| MIXES.map(|mix| (depth, mix)));
+    runs.flat_map(|(depth, mix)| (0..3u32.pow(STEPS)).map(move |steps| (depth, mix, steps)))
+        .find_map(|(depth, mix, steps)| {
+            let error = run(depth, mix, steps, record_first).err()?;
+            Some((depth, mix, steps, error))
+        })
+}
+
+/// After `n` completions `n` more requests fit, however far the record lags behind the completions,
+/// and no position is used again while a completion of it is to come.
+#[test]
+fn as_many_requests_fit_as_completions_were_polled() {
+    assert_eq!(broken(false), None);
+}
+
+/// The contract orders the two stores for a reason: the other order loses or mixes up completions.
+#[test]
+fn a_record_before_its_completion_breaks_the_ring() {
+    let (.., broken) = broken(true).expect("a run that shows it");
+    assert!(broken.contains("completion"), "{broken}");
+}
