@@ -346,18 +346,18 @@ impl QueueControl for Control {
             Ok(()) | Err(Status::Invalid) => {}
             Err(error) => return Err(error),
         }
+        // A queue that sends is flushed of what it sends: receives are polled.
+        let recv = self.jfcs.send.is_none();
+        let jfc = self.jfcs.send.as_ref().or(self.jfcs.recv.as_ref()).ok_or(Status::Fail)?;
         let mut taken = 0;
         let mut quiet = 0;
         while taken < out.len() && quiet < FLUSH_LOOKS {
-            let before = taken;
-            for jfc in self.jfcs() {
-                taken += jfc.take_of(self.id(), &mut out[taken..]);
-            }
-            let is_done = |completion: &Completion| completion.status == CrStatus::WrFlushDone;
-            if out[before..taken].iter().any(is_done) {
+            let fresh = jfc.take_flushed(self.id(), recv, &mut out[taken..]);
+            quiet = if fresh == 0 { quiet + 1 } else { 0 };
+            taken += fresh;
+            if taken > 0 && out[taken - 1].status == CrStatus::WrFlushDone {
                 break;
             }
-            quiet = if taken == before { quiet + 1 } else { 0 };
             self.driver.backing.progress();
         }
         Ok(taken)

@@ -17,7 +17,7 @@ use udma_abi::{
     doorbell::JfcDoorbell,
 };
 use urma_core::{
-    Arm, Completion, JfcCfg, JfcFlags, Status,
+    Arm, Completion, CompletionFlags, CrStatus, JfcCfg, JfcFlags, Status,
     ops::{CompletionQueue, JfcControl, JfcParts},
 };
 use urma_mem::{
@@ -178,18 +178,26 @@ impl JfcCore {
         });
     }
 
-    /// Moves up to `out.len()` completions of queue `id` to `out`, in order.
-    pub(crate) fn take_of(&self, id: u32, out: &mut [Completion]) -> usize {
+    /// Moves up to `out.len()` completions of flushed requests of queue `id` to `out`, in order;
+    /// `recv` says of which half. A completion of the half that is no flush stays for polls, and so
+    /// does what follows it.
+    pub(crate) fn take_flushed(&self, id: u32, recv: bool, out: &mut [Completion]) -> usize {
         let visit = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
-            let mut taken = 0;
+            let (mut taken, mut is_open) = (0, true);
             reader.stash.retain(|completion| {
-                let is_wanted = completion.local_id == id && taken < out.len();
-                if is_wanted {
+                let is_recv = completion.flags.contains(CompletionFlags::RECV);
+                if completion.local_id != id || is_recv != recv || !is_open {
+                    return true;
+                }
+                let is_flush =
+                    matches!(completion.status, CrStatus::WrFlush | CrStatus::WrFlushDone);
+                is_open = is_flush && taken < out.len();
+                if is_open {
                     out[taken] = *completion;
                     taken += 1;
                 }
-                !is_wanted
+                !is_open
             });
             taken
         });

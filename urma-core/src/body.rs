@@ -157,8 +157,10 @@ macro_rules! control_methods {
                 self.body().modify(state)
             }
 
-            /// Moves to the error state and takes completions of this queue, up to `out.len()`,
-            /// in order, out of its JFC; returns how many.
+            /// Moves to the error state and takes flushed requests of this queue, up to
+            /// `out.len()`, in order, out of its JFC; returns how many. Of a queue that sends these
+            /// are what it sends: receives are polled. Completions of requests that had ended before
+            /// are polled too, and first: while one waits, this takes nothing.
             ///
             /// # Errors
             /// `NoDevice`: the device failed.

@@ -218,8 +218,8 @@ pub trait QueueControl: Send + Sync + Debug {
     /// `Invalid`: it is not bound.
     fn unbind(&self) -> Result<(), Status>;
 
-    /// Moves to the error state and takes up to `out.len()` of this queue's completions out of
-    /// its JFC, in order.
+    /// Moves to the error state and takes up to `out.len()` of this queue's flushed requests out of
+    /// its JFC, in order; of a queue that sends, those of the send side.
     ///
     /// # Errors
     /// The device failed.

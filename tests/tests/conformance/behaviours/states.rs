@@ -1,17 +1,18 @@
 //! States: suspend, error, reset, flush, and what peers see of them.
 
 use urma_core::{
-    Completion, CompletionFlags, CrStatus, JettyState, JfrCfg, JfsCfg, LocalSge, PostReason,
+    Arm, Completion, CompletionFlags, CrStatus, JettyState, JfrCfg, JfsCfg, LocalSge, PostReason,
     RemoteAddr, SegmentAccess, SegmentCfg, SendFlags, SendOp, Status, TransportMode,
 };
 use urma_tests::world::{
-    End, Memory, NO_MAPPING, Outcome, Setup, World, check, fail, plain_jfc, refused, same,
+    End, Memory, NO_MAPPING, Outcome, Setup, World, check, fail, limit, plain_jfc, refused, same,
 };
 
 super::behaviours! {
     Good reliable suspended_jetty_resumes: "Requests of a suspended jetty wait and go on when it is ready again.";
     Good reliable reset_jetty_works_again: "After reset and ready a jetty carries requests as before.";
     Good reliable flush_takes_completions_in_order: "Flush takes the flushed completions of its queue in posting order, the last one says so.";
+    Good reliable flush_takes_flushed_requests_only: "Flush takes no receive, and nothing of a queue with an end before the flush that was not polled.";
     Bad reliable error_state_flushes_sends: "In the error state every outstanding send ends flushed, in order, then the flush is done.";
     Bad reliable error_state_flushes_receives: "In the error state every posted receive ends flushed.";
     Bad reliable post_in_error_state_ends_flushed: "What is posted in the error state ends flushed or is refused.";
@@ -91,6 +92,31 @@ fn flush_takes_completions_in_order(setup: Setup) -> Outcome {
         "the last completion has no flag FLUSH_ERR_DONE",
     )?;
     same("state", w.a.half.jetty.query()?.state, JettyState::Error)
+}
+
+fn flush_takes_flushed_requests_only(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let mut out = [Completion::default(); 32];
+    let receives = [w.a.recv(0, 64)?, w.a.recv(64, 64)?, w.a.recv(128, 64)?];
+    for _ in 0..2 {
+        let ctx = w.b.send(0, 64)?;
+        w.b.sent_ok(ctx)?;
+    }
+    w.a.half.jfc.arm(Arm::Any)?;
+    let ended = w.a.write(0, 0, 8)?;
+    same("events", w.a.half.jfce.wait(&mut [0], Some(limit()))?, 1)?;
+    let stuck = stuck_sends(&mut w, 2)?;
+    same("taken before the poll", w.a.half.jetty.flush(&mut out)?, 0)?;
+    w.a.sent_ok(ended)?;
+    let count = w.a.half.jetty.flush(&mut out)?;
+    let taken: Vec<_> = out[..count].iter().map(|done| (done.status, done.user_ctx)).collect();
+    let flushed = stuck.into_iter().map(|ctx| (CrStatus::WrFlush, ctx));
+    same("flushed", taken, flushed.chain([(CrStatus::WrFlushDone, 0)]).collect())?;
+    for ctx in &receives[..2] {
+        w.a.received_ok(*ctx)?;
+    }
+    same("unused receive", w.a.received_as(CrStatus::WrFlush)?.user_ctx, receives[2])?;
+    Ok(w.a.half.jfc.ack_events(1)?)
 }
 
 fn error_state_flushes_sends(setup: Setup) -> Outcome {

@@ -107,8 +107,8 @@ pub unsafe extern "C" fn urma_delete_jfs_batch(
     call::status(|| unsafe { batch::each::<kind::Jfs>(jfs_arr, jfs_num, bad_jfs) })
 }
 
-/// Takes completions of a queue in the error state, flushed ones too: 1 to its depth of them. How
-/// many, or the negative status.
+/// Takes flushed requests of a queue in the error state: 1 to its depth of them. How many, or the
+/// negative status.
 pub unsafe extern "C" fn urma_flush_jfs(
     jfs: *mut urma_jfs_t,
     cr_cnt: c_int,

@@ -329,9 +329,37 @@ static void single_requests(void)
     CHECK(urma_unimport_jfr(tjfr) == URMA_SUCCESS && urma_delete_jfs(jfs) == URMA_SUCCESS);
 }
 
-static void flushing(void)
+/* Two messages that `here` has got and not polled stay in its JFC when it is flushed: sends and
+ * receives complete in the same one. */
+static void messages_are_no_flushes(void)
 {
     urma_jetty_attr_t error = {JETTY_STATE, 0, URMA_JETTY_STATE_ERROR};
+    struct info mine = end_info(&here);
+    urma_target_jetty_t *back = end_import_jetty(&there, &mine);
+    urma_sge_t src = end_piece(&there, 0, 8);
+    urma_cr_t cr[4];
+
+    for (uint64_t i = 0; i < 2; i++) {
+        end_receive(&here, 4096 + 64 * i, 64, 70 + i);
+        CHECK(end_post(&there, URMA_OPC_SEND, back, &src, NULL) == URMA_SUCCESS);
+        CHECK(end_wait(there.jfc).status == URMA_CR_SUCCESS);
+    }
+    CHECK(urma_modify_jetty(here.jetty, &error) == URMA_SUCCESS);
+    for (int i = urma_flush_jetty(here.jetty, 4, cr); i-- > 0;) {
+        CHECK(cr[i].status == URMA_CR_WR_FLUSH_ERR_DONE);
+    }
+    for (uint64_t i = 0; i < 2; i++) {
+        do {
+            cr[0] = end_wait(here.jfc);
+        } while (cr[0].status == URMA_CR_WR_FLUSH_ERR_DONE);
+        CHECK(cr[0].status == URMA_CR_SUCCESS && cr[0].flag.bs.s_r == 1);
+        CHECK(cr[0].user_ctx == 70 + i);
+    }
+    CHECK(urma_unimport_jetty(back) == URMA_SUCCESS);
+}
+
+static void flushing(void)
+{
     urma_sge_t src = end_piece(&here, 0, 8), dst = far(0, 8);
     urma_cr_t cr[4];
 
@@ -345,7 +373,7 @@ static void flushing(void)
     CHECK(end_wait(here.jfc).status == URMA_CR_SUCCESS);
     CHECK(urma_poll_jfc(here.jfc, -1, cr) == -1 && urma_poll_jfc(here.jfc, 1, NULL) == -1);
     CHECK(urma_poll_jfc(NULL, 1, cr) == -1 && urma_poll_jfc(here.jfc, 0, cr) == 0);
-    CHECK(urma_modify_jetty(here.jetty, &error) == URMA_SUCCESS);
+    messages_are_no_flushes();
     CHECK(end_post(&here, URMA_OPC_WRITE, target, &src, &dst) == URMA_SUCCESS);
     do { /* the end of the flush has a completion of its own, before or after */
         cr[0] = end_wait(here.jfc);
