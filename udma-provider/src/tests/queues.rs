@@ -61,7 +61,7 @@ fn rings_of_huge_pages_carry_requests() {
     if reserved.trim() == "0" {
         assert!(!huge(), "huge pages that are not there");
     } else if !huge() {
-        println!("huge pages are reserved and taken by others");
+        urma_skip::skip("huge pages are reserved and taken by others");
     }
 }
 

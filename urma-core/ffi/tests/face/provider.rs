@@ -178,8 +178,6 @@ fn a_provider_of_the_program_itself_needs_no_file() {
     assert!(said.contains("path=the program name=sample status=4096 why=its init fails"), "{said}");
 }
 
-/// Where the tests may not give a program another group, or the file system takes no notice of it,
-/// nothing is shown.
 #[test]
 fn a_program_with_more_rights_than_its_user_loads_nothing_from_the_environment() {
     /// A group that nobody is in.
@@ -197,7 +195,7 @@ fn a_program_with_more_rights_than_its_user_loads_nothing_from_the_environment()
     let run = command.arg("secure").env("SAMPLE", &sample).output().expect("the program starts");
     let said = String::from_utf8_lossy(&run.stderr);
     if is_made.is_err() || run.status.code() == Some(NO_MORE) {
-        return;
+        return urma_skip::skip("a program cannot be given another group here");
     }
     assert!(run.status.success(), "{}\n{said}", run.status);
     for name in ["URMA_PROVIDER_PATH", "URMA_SYSFS_PATH"] {

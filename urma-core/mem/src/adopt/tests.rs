@@ -363,8 +363,7 @@ fn stores_lost(writers: Writers, rounds: u64) -> u64 {
 #[test]
 fn no_store_is_lost_while_pages_move() {
     if super::writer_hold() == WriterHold::None {
-        println!("SKIPPED: no userfaultfd here: writers are not held while pages move");
-        return;
+        return urma_skip::skip("no userfaultfd: writers are not held while pages move");
     }
     assert_eq!(stores_lost(Writers::Held, 50), 0);
 }
@@ -380,8 +379,7 @@ fn stores_are_lost_when_nobody_holds_the_writers() {
 #[test]
 fn system_calls_that_store_are_held() {
     if super::writer_hold() != WriterHold::Full {
-        println!("SKIPPED: userfaultfd does not hold system calls here");
-        return;
+        return urma_skip::skip("userfaultfd does not hold system calls");
     }
     let arena = Arena::new().unwrap();
     let region = Region::private(64 * page_len()).unwrap();
@@ -415,7 +413,7 @@ fn moved_pages_are_joined_to_huge_ones_when_asked_for() {
     let joined = smaps.lines().skip_while(|line| !line.starts_with(&start));
     let joined = joined.skip(1).find(|line| line.starts_with("ShmemPmdMapped:")).unwrap();
     if joined.split_whitespace().nth(1) == Some("0") {
-        println!("SKIPPED: the kernel joined no pages: {joined}");
+        urma_skip::skip(format_args!("the kernel joined no pages: {joined}"));
     }
     for page in 0..3 * 512 {
         assert_eq!(word(&region, page), page as u64 + 1);
