@@ -37,6 +37,26 @@ use shared::Shared;
 #[cfg(feature = "planted-faults")]
 pub use crate::fault::PlantedFault;
 
+/// Seed of the numbers that must not be guessed: TPNs, PSNs, nonces, keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seed(pub [u8; 32]);
+
+impl Seed {
+    /// For a simulation, which decides everything by one number.
+    #[must_use]
+    pub fn of(number: u64) -> Self {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&number.to_le_bytes());
+        Self(seed)
+    }
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
 /// What a device is made with.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
@@ -46,8 +66,8 @@ pub struct DeviceCfg {
     pub uasid: u32,
     /// Differs between two lives of one EID.
     pub incarnation: u64,
-    /// Seed of everything random (PSNs, TPNs).
-    pub seed: u64,
+    /// Seed of every number that must not be guessed.
+    pub seed: Seed,
     /// Path MTU in payload bytes, 256 to 8192.
     pub mtu: u32,
     /// Packets that a TP may have unacknowledged.
@@ -70,14 +90,14 @@ pub struct DeviceCfg {
 }
 
 impl DeviceCfg {
-    /// The values of a production device.
+    /// The values of a production device, whose `seed` the host replaces: 64 bits are few.
     #[must_use]
     pub fn new(eid: RawEid, incarnation: u64, seed: u64) -> Self {
         Self {
             eid,
             uasid: 0,
             incarnation,
-            seed,
+            seed: Seed::of(seed),
             mtu: 4096,
             window_packets: 512,
             strategy: crate::transport::Strategy::default(),

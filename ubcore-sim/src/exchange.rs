@@ -19,6 +19,7 @@ mod pair;
 mod peer;
 mod quiet;
 mod receive;
+mod replies;
 mod request;
 mod respond;
 mod ring;
@@ -44,10 +45,11 @@ use crate::device::{Device, DeviceCfg};
 use crate::engine::gather::Segments;
 use crate::engine::mail::{Handed, Mail};
 use crate::ports::Deadline;
-use crate::transport::{KnittingPool, PoolError};
+use crate::transport::{Challenger, KnittingPool, PoolError};
 use heard::Heard;
 use peer::Peer;
 use receive::Receives;
+use replies::Replies;
 use send::Senders;
 use target::{Choice, Group};
 use ways::{Numbers, Way};
@@ -123,8 +125,11 @@ pub(crate) struct Exchange {
     closing: Vec<u32>,
     look_at: Nanos,
     numbers: Numbers,
+    /// Checks that nodes receive at their addresses.
+    challenger: Challenger,
+    replies: Replies,
     /// Datagrams of nodes, so that none counts twice.
-    heard: BTreeMap<RawEid, Heard>,
+    heard: Heard,
     senders: Senders,
     receives: Receives,
     pool: KnittingPool,
@@ -164,15 +169,18 @@ const QUEUES_PER_ROUND: usize = 256;
 
 impl Exchange {
     pub(crate) fn new(cfg: &DeviceCfg) -> Self {
+        let mut numbers = Numbers::new(&cfg.seed);
         Self {
             cfg: cfg.clone(),
+            challenger: Challenger::new(numbers.key()),
+            replies: Replies::default(),
             peers: BTreeMap::new(),
             peer_halves: BTreeMap::new(),
             ways: BTreeMap::new(),
             closing: Vec::new(),
             look_at: Nanos::MAX,
-            numbers: Numbers::new(cfg.seed),
-            heard: BTreeMap::new(),
+            numbers,
+            heard: Heard::default(),
             senders: Senders::default(),
             receives: Receives::default(),
             pool: KnittingPool::new(),
@@ -336,7 +344,8 @@ impl Exchange {
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
         let look_at = (self.look_at != Nanos::MAX).then_some(self.look_at);
-        self.peers.values().filter_map(Peer::poll_deadline).chain(look_at).min()
+        let replies = (!self.replies.is_empty()).then_some(0);
+        self.peers.values().filter_map(Peer::poll_deadline).chain(look_at).chain(replies).min()
     }
 
     fn take_mail(&mut self, dev: &Device, now: Nanos) -> bool {

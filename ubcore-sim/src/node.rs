@@ -14,10 +14,9 @@ use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
 
 use crate::{
-    device::{Device, DeviceCfg, Ports},
+    device::{Device, DeviceCfg, Ports, Seed},
     host::{
         claim::{Claim, ClaimError},
-        clock::new_incarnation,
         interrupt::EventVectors,
         memory::ArenaMemory,
         peer::{LocalShare, PathChoice, Peers},
@@ -132,10 +131,11 @@ impl Drop for Node {
 }
 
 fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let seed = u64::from_le_bytes(random);
-    let mut device = DeviceCfg::new(eid, new_incarnation(), seed);
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(io::Error::other)?;
+    let incarnation = getrandom::u64().map_err(io::Error::other)?.max(1);
+    let mut device = DeviceCfg::new(eid, incarnation, 0);
+    device.seed = Seed(seed);
     device.uasid = cfg.uasid;
     device.mtu = cfg.mtu;
     device.window_packets = cfg.window_packets;

@@ -14,7 +14,10 @@ mod strategy;
 mod timer;
 mod tp;
 
-pub use handshake::{Agreed, Handshake, HandshakeEvent, HandshakeState, Offer, OpenCfg, OpenError};
+pub use handshake::{
+    Agreed, Challenger, Doubt, Handshake, HandshakeEvent, HandshakeState, Offer, OpenCfg,
+    OpenError, refusal,
+};
 pub use knitting::{KnittingPool, PoolError, PoolUsage};
 pub use receive::Piece;
 pub use strategy::Strategy;

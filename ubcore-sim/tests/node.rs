@@ -117,17 +117,19 @@ mod tests {
     fn forged_and_malformed_datagrams_are_dropped_and_counted() {
         let node = open();
         let to = (eid_ip(node.eid()), ROCE_PORT);
-        let stranger = UdpSocket::bind("127.99.0.1:0").unwrap();
+        // From the port of nodes, and from another one.
+        let strangers = [("127.99.0.1", ROCE_PORT), ("127.99.0.1", 0)];
+        let strangers = strangers.map(|address| UdpSocket::bind(address).unwrap());
         let sent = [0, 1, 11, 15, 16, 17, 64, 1500, 9000];
-        for len in sent {
-            stranger.send_to(&vec![0xc3; len], to).unwrap();
+        for (at, len) in sent.into_iter().enumerate() {
+            strangers[at % 2].send_to(&vec![0xc3; len], to).unwrap();
         }
         let drops = || {
             let reasons = [
                 Counter::DropMalformed,
                 Counter::DropIcrc,
                 Counter::DropUnknownTp,
-                Counter::DropOldIncarnation,
+                Counter::DropUnproven,
                 Counter::DropWindow,
                 Counter::DropUm,
             ];

@@ -43,8 +43,7 @@ fn captured(socket: &mut Socket, source: SocketAddr, dest: SocketAddr) -> io::Re
 }
 
 fn sealed(source: SocketAddr, dest: SocketAddr) -> Vec<u8> {
-    let close =
-        Close { reason: CloseReason::Idle, source_tpn: Tpn::from_low_bits(5), incarnation: 6 };
+    let close = Close { reason: CloseReason::Idle, source_tpn: Tpn::from_low_bits(5), key: 6 };
     let header = PacketHeader::new(Tpn::from_low_bits(7), Psn::new(0), Body::Close(close));
     let mut packet = vec![0; header.packet_len(0)];
     header.emit(&[], &IcrcFlow::new(source, dest), &mut packet).expect("emits");

@@ -49,6 +49,7 @@ fn example(block: &str) -> (String, Example) {
 
 const PAYLOAD: &[u8] = b"hello";
 const NODE_A: Eid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+const COOKIE: Cookie = *b"\xc0\x01\xc0\x02\xc0\x03\xc0\x04\xc0\x05\xc0\x06\xc0\x07\xc0\x08";
 const NODE_B: Eid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
 
 fn jetty(id: u32) -> JettyId {
@@ -102,7 +103,10 @@ fn offer() -> Handshake {
         source_uasid: 1,
         dest_uasid: 0,
         state: 0x5eed_0001,
-        cookie: 0x8899_aabb_ccdd_eeff,
+        nonce: 0x8899_aabb_ccdd_eeff,
+        close_key: 0xc105_e0c1_05e0_0001,
+        purpose: Purpose::Open,
+        cookie: [0; 16],
     }
 }
 
@@ -117,6 +121,7 @@ fn choice() -> Handshake {
         first_psn: Psn::new(0x100),
         dest_uasid: 1,
         state: 0x5eed_0002,
+        close_key: 0xc105_e0c1_05e0_0002,
         ..offer()
     }
 }
@@ -134,15 +139,24 @@ fn controls() -> Vec<(&'static str, PacketHeader)> {
         reason: RefuseReason::Resources,
         version_min: 1,
         version_max: 1,
-        cookie: offer().cookie,
+        state: choice().state,
+        nonce: offer().nonce,
     };
-    let close = Close { reason: CloseReason::Shutdown, source_tpn: tpn(0x12), incarnation: 7 };
+    let key = offer().close_key;
+    let close = Close { reason: CloseReason::Shutdown, source_tpn: tpn(0x12), key };
+    let unknown = Close { reason: CloseReason::UnknownTp, source_tpn: tpn(0x11), key: 0 };
+    let challenge = Challenge { nonce: offer().nonce, cookie: COOKIE };
+    let question = Handshake { nonce: 0x0123_4567_89ab_cdef, purpose: Purpose::Verify, ..offer() };
     let at = |dest, body| PacketHeader::new(tpn(dest), Psn::new(0), body);
     vec![
         ("connect", at(0, Body::Connect(offer()))),
+        ("challenge", at(0x12, Body::Challenge(challenge))),
+        ("connect-again", at(0, Body::Connect(Handshake { cookie: COOKIE, ..offer() }))),
+        ("connect-verify", at(0, Body::Connect(question))),
         ("accept", at(0x12, Body::Accept(choice()))),
         ("refuse", at(0x12, Body::Refuse(refusal))),
         ("close", at(0x11, Body::Close(close))),
+        ("unknown-tp", at(0, Body::Close(unknown))),
     ]
 }
 
@@ -247,6 +261,7 @@ fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
             lines.extend(ack.received.words().iter().map(|_| ("SACK", 8)));
         }
         Body::Connect(_) | Body::Accept(_) => lines.push(("TPCETH", Handshake::LEN)),
+        Body::Challenge(_) => lines.push(("TPKETH", Challenge::LEN)),
         Body::Refuse(_) => lines.push(("TPRETH", Refusal::LEN)),
         Body::Close(_) => lines.push(("TPXETH", Close::LEN)),
     }

@@ -1,27 +1,28 @@
 //! Packets in and out: whose they are, ICRC, handshakes, datagrams.
 //!
 //! *Owns*: the checks before a TP sees a packet. *Takes*: datagrams with their source, room for one.
-//! *Gives*: datagrams. *Must not*: answer a packet that breaks a rule of the format.
+//! *Gives*: datagrams. *Must not*: answer a packet that breaks a rule of the format; keep or change
+//! anything for one that proves nothing.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Bound;
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
+use urma_packet::Handshake as Terms;
 use urma_packet::{
     Body, CloseReason, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT,
-    RequestHeader, Tpn,
+    RefuseReason, RequestHeader, Tpn,
 };
 
 use super::carrier::{Carrier, Payload};
-use super::heard::Heard;
 use super::packets::Packets;
 use super::peer::{Found, Peer};
 use super::receive::Datagram;
-use super::respond::Part;
+use super::respond::{Part, Reached};
 use super::{Exchange, Work};
-use crate::device::{Device, limits};
+use crate::device::Device;
 use crate::ports::{NodeAddr, Transmit};
-use crate::transport::{HandshakeEvent, Received};
+use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
 
 impl Exchange {
     pub(crate) fn on_datagram(&mut self, dev: &Device, now: Nanos, from: NodeAddr, bytes: &[u8]) {
@@ -36,9 +37,11 @@ impl Exchange {
                 let number = header.psn;
                 self.on_um(dev, now, (from, ends, number), (request, packet.payload));
             }
-            Body::Connect(_) | Body::Accept(_) | Body::Refuse(_) | Body::Close(_) => {
-                self.on_handshake(dev, now, from, header);
-            }
+            Body::Connect(_)
+            | Body::Challenge(_)
+            | Body::Accept(_)
+            | Body::Refuse(_)
+            | Body::Close(_) => self.on_handshake(dev, now, from, header),
             Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => {
                 self.on_tp_packet(dev, now, from, &packet);
             }
@@ -55,40 +58,35 @@ impl Exchange {
         if ends.source_eid != from.0 || ends.dest_eid != self.cfg.eid.0 {
             return dev.count(Counter::DropUm);
         }
-        if !self.is_first(from, number) {
+        if self.heard.has(from, number) {
             return dev.count(Counter::RxDuplicate);
         }
         let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Datagram::Yes));
         let Self { senders, receives, numbers, cache, bytes, .. } = self;
         let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
         dev.count_by(Counter::RxPackets, 1);
-        work.on_datagram(from, tpn, &Part { header, payload: Payload::Here, bytes: payload });
-    }
-
-    /// Whether datagram `number` of a node did not come before.
-    fn is_first(&mut self, from: NodeAddr, number: Psn) -> bool {
-        let known = self.heard.contains_key(&from);
-        if !known && self.heard.len() >= limits::PEERS {
-            // More nodes than can be served at a time: one is forgotten.
-            self.heard.pop_first();
+        let part = Part { header, payload: Payload::Here, bytes: payload };
+        if work.on_datagram(from, tpn, &part) == Reached::Receive {
+            self.heard.note(from, number);
         }
-        self.heard.entry(from).or_insert_with(|| Heard::new(number)).is_new(number)
     }
 
     fn on_tp_packet(&mut self, dev: &Device, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
         let dest = packet.header.dest;
-        let owner = self.numbers.tps.get(&dest.value()).copied();
-        let mut peer = self.peers.get_mut(&from);
-        if let Some(peer) = &mut peer {
-            peer.on_heard();
-        }
-        let Some(Carrier::Packets(packets)) = peer.and_then(|p| p.carrier.as_mut()) else {
-            return dev.count(Counter::DropUnknownTp);
-        };
-        let taken = (owner == Some(from)).then(|| packets.on_packet(now, packet, &mut self.pool));
-        let Some(Some(received)) = taken else {
-            // One such answer per packet, and no more than the queue of datagrams holds.
-            packets.push_unknown_tp(dest, self.cfg.incarnation);
+        let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
+        let peer = self.peers.get_mut(&from).filter(|_| is_owner);
+        let taken = peer.and_then(|peer| {
+            let received = peer.packets()?.on_packet(now, packet, &mut self.pool)?;
+            if matches!(received, Received::InOrder | Received::OutOfOrder) {
+                peer.on_heard();
+            }
+            Some(received)
+        });
+        let Some(received) = taken else {
+            // A notice is shorter than any packet that takes a place in a sequence.
+            if packet.header.body.is_sequenced() {
+                self.replies.push_notice(now, from, Handshake::unknown_tp(dest));
+            }
             return dev.count(Counter::DropUnknownTp);
         };
         match received {
@@ -107,37 +105,33 @@ impl Exchange {
     }
 
     fn on_handshake(&mut self, dev: &Device, now: Nanos, from: NodeAddr, header: &PacketHeader) {
-        self.admit(from, header);
-        let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
-        let Some(peer) = peers.get_mut(&from) else { return dev.count(Counter::DropUnknownTp) };
-        let Some(Carrier::Packets(packets)) = &mut peer.carrier else {
-            return dev.count(Counter::DropUnknownTp);
-        };
-        if matches!(&header.body, Body::Close(close) if !packets.is_close_of(close)) {
-            return dev.count(Counter::DropOldIncarnation);
+        if let Body::Connect(terms) = &header.body
+            && !self.admit(dev, now, from, terms)
+        {
+            return;
         }
-        peer.quiet_since = None;
-        let event = packets.on_handshake(now, header, &mut || Some(numbers.offer(from)));
+        let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
+        let Some(peer) = peers.get_mut(&from) else {
+            return self.on_unexpected(dev, now, from, header);
+        };
+        let Some(Carrier::Packets(packets)) = &mut peer.carrier else {
+            return self.on_unexpected(dev, now, from, header);
+        };
+        let event = packets.on_handshake(now, header, &mut || numbers.offer(from));
         let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
         match event {
-            HandshakeEvent::Nothing | HandshakeEvent::Refused(_) => {}
-            HandshakeEvent::NotExpected => dev.count(Counter::DropUnknownTp),
-            HandshakeEvent::OldIncarnation => dev.count(Counter::DropOldIncarnation),
+            HandshakeEvent::NotExpected => return self.on_unexpected(dev, now, from, header),
+            HandshakeEvent::Doubted => {
+                packets.handshake.verify(now, Doubt::Hint, work.numbers.random());
+                return;
+            }
+            HandshakeEvent::Nothing | HandshakeEvent::Proven | HandshakeEvent::Refused(_) => {}
             HandshakeEvent::Opened(new) | HandshakeEvent::Replaced { new, .. } => {
                 packets.drop_tp(pool);
                 packets.on_opened(now, &new);
                 work.numbers.tps.retain(|_, owner| *owner != from);
                 work.numbers.tps.insert(new.local_tpn.value(), from);
-                if peer.incarnation != 0 && peer.incarnation != new.peer_incarnation {
-                    peer.on_new_life(&mut work, new.peer_incarnation);
-                } else if peer.state != 0 && peer.state != new.peer_state {
-                    peer.on_forgotten(&mut work);
-                } else {
-                    peer.on_carrier_lost();
-                }
-                peer.incarnation = new.peer_incarnation;
-                peer.state = new.peer_state;
-                peer.parted = false;
+                peer.on_new_tp(&mut work, &new);
             }
             HandshakeEvent::Closed(old, reason) => {
                 // After these the peer repeats nothing.
@@ -150,36 +144,69 @@ impl Exchange {
                 peer.on_carrier_lost();
             }
         }
+        peer.on_heard();
         self.wake(dev, now);
     }
 
-    /// A node that asks first becomes known.
-    fn admit(&mut self, from: NodeAddr, header: &PacketHeader) {
-        let Body::Connect(terms) = &header.body else { return };
-        let wanted = terms.source_eid == from.0 && terms.dest_eid == self.cfg.eid.0;
-        if !wanted || from == self.cfg.eid {
-            return;
-        }
-        let full = self.peers.len() >= limits::PEERS;
-        let state = self.numbers.state();
-        let carrier = || Some(Carrier::Packets(Box::new(Packets::new(&self.cfg, from, state))));
-        match self.peers.get_mut(&from) {
-            Some(peer) if peer.carrier.is_none() => {
-                peer.carrier = carrier();
-                peer.found = Found::Yes;
-            }
-            None if !full => {
-                let peer = Peer::new(from, Found::Yes, carrier());
-                self.peers.insert(from, peer);
-            }
-            _ => {}
+    /// A handshake packet that shows nothing which only the peer has.
+    fn on_unexpected(&mut self, dev: &Device, now: Nanos, from: NodeAddr, header: &PacketHeader) {
+        dev.count(Counter::DropUnproven);
+        let is_held = self.numbers.tps.get(&header.dest.value()) == Some(&from);
+        if matches!(header.body, Body::Accept(_)) && !is_held {
+            // The peer holds a TP that this side does not: it asks, and is refused.
+            self.replies.push_notice(now, from, Handshake::unknown_tp(header.dest));
         }
     }
 
-    /// A packet to send; nodes take turns.
+    /// Whether the handshake takes a CONNECT: its sender receives at its address, and is known from
+    /// now on.
+    fn admit(&mut self, dev: &Device, now: Nanos, from: NodeAddr, terms: &Terms) -> bool {
+        let ends = (terms.source_eid, terms.dest_eid);
+        if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
+            dev.count(Counter::DropUnproven);
+            return false;
+        }
+        let pair = self.peers.get_mut(&from).and_then(Peer::packets).map(|p| &p.handshake);
+        if let Some(reply) = self.challenger.screen(now, terms, pair) {
+            dev.count(Counter::Challenges);
+            self.reply(dev, from, reply);
+            return false;
+        }
+        if !self.peers.contains_key(&from) && !self.has_place(now) {
+            self.reply(dev, from, refusal(terms, RefuseReason::Resources, 0));
+            return false;
+        }
+        let peer = self.peers.entry(from).or_insert_with(|| Peer::new(from, Found::Asked, None));
+        if peer.carrier.is_none() {
+            let packets = Packets::new(&self.cfg, from, self.numbers.state());
+            peer.carrier = Some(Carrier::Packets(Box::new(packets)));
+            peer.found = Found::Yes;
+        }
+        true
+    }
+
+    fn reply(&mut self, dev: &Device, to: NodeAddr, reply: PacketHeader) {
+        if !self.replies.push(to, reply) {
+            dev.count(Counter::DropUnproven);
+        }
+    }
+
+    /// A packet to send; nodes take turns, and with them answers to nodes that are not known.
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
+        let found = if self.transmitted.is_multiple_of(2) {
+            self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
+        } else {
+            self.poll_peers(now, buf).or_else(|| self.replies.poll(buf))
+        };
+        let (to, len) = found?;
+        flow(self.cfg.eid, to).seal(buf.get_mut(..len)?).ok()?;
+        self.transmitted += 1;
+        Some(Transmit { to, source_port: ROCE_PORT, len })
+    }
+
+    fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(NodeAddr, usize)> {
         let after = (Bound::Excluded(self.turn), Bound::Unbounded);
-        let (own, pool) = (self.cfg.eid, &self.pool);
+        let pool = &self.pool;
         let found =
             self.peers.range_mut(after).find_map(|(eid, peer)| transmit(eid, peer, now, buf, pool));
         let found = found.or_else(|| {
@@ -188,9 +215,7 @@ impl Exchange {
         });
         let (to, len) = found?;
         self.turn = to;
-        flow(own, to).seal(buf.get_mut(..len)?).ok()?;
-        self.transmitted += 1;
-        Some(Transmit { to, source_port: ROCE_PORT, len })
+        Some((to, len))
     }
 }
 
@@ -206,7 +231,7 @@ fn transmit(
 }
 
 /// Both ends of a packet as its ICRC sees them: inside a node, both ports are 4791.
-fn flow(from: RawEid, to: RawEid) -> IcrcFlow {
+pub(crate) fn flow(from: RawEid, to: RawEid) -> IcrcFlow {
     let end = |eid: RawEid| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), ROCE_PORT);
     IcrcFlow::new(end(from), end(to))
 }

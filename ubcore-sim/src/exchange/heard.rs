@@ -1,57 +1,107 @@
 //! Datagrams that the network doubled.
 //!
-//! *Owns*: the numbers of the last datagrams of one node. *Takes*: numbers. *Gives*: whether one is
-//! new. *Must not*: wait for any: datagrams may be lost, and come in any order.
+//! *Owns*: the numbers of the last datagrams of each node that reached a receive. *Takes*: numbers.
+//! *Gives*: whether one came before. *Must not*: wait for any: datagrams may be lost, and come in any
+//! order; change anything for a datagram that reached nothing.
 
+use std::collections::BTreeMap;
+
+use udma_abi::RawEid;
 use urma_packet::Psn;
 
-/// What was heard of one node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+use crate::device::limits;
+
+/// The last datagrams of all nodes.
+#[derive(Debug, Default)]
 pub(super) struct Heard {
+    nodes: BTreeMap<RawEid, Numbers>,
+    /// Datagrams noted.
+    count: u64,
+}
+
+/// The last datagrams of one node.
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
     newest: Psn,
     /// Bit i: the one i before the newest came.
     seen: u64,
+    /// Count at the last one.
+    at: u64,
 }
 
 impl Heard {
-    /// Of a node whose first datagram is `first`.
-    pub(super) const fn new(first: Psn) -> Self {
-        Self { newest: first, seen: 0 }
+    /// Whether datagram `number` of the node came before. One further back than is remembered counts
+    /// as new: a node that started again begins anywhere.
+    pub(super) fn has(&self, from: RawEid, number: Psn) -> bool {
+        let Some(node) = self.nodes.get(&from) else { return false };
+        let back = node.newest.distance_from(number);
+        (0..BITS).contains(&back) && node.seen & (1 << back) != 0
     }
 
-    /// Whether `number` did not come before. One further back than is remembered counts as new: a
-    /// node that started again begins anywhere.
-    pub(super) fn is_new(&mut self, number: Psn) -> bool {
-        let ahead = number.distance_from(self.newest);
-        let bits = u64::BITS.cast_signed();
-        if ahead <= -bits || ahead >= bits {
-            *self = Self::new(number);
+    /// Datagram `number` of the node reached a receive.
+    pub(super) fn note(&mut self, from: RawEid, number: Psn) {
+        self.count += 1;
+        if !self.nodes.contains_key(&from) && self.nodes.len() >= limits::PEERS {
+            let oldest = self.nodes.iter().min_by_key(|(_, node)| node.at).map(|(eid, _)| *eid);
+            oldest.and_then(|eid| self.nodes.remove(&eid));
+        }
+        let first = Numbers { newest: number, seen: 0, at: 0 };
+        let node = self.nodes.entry(from).or_insert(first);
+        let ahead = number.distance_from(node.newest);
+        if ahead <= -BITS || ahead >= BITS {
+            *node = first;
         } else if ahead > 0 {
-            self.newest = number;
-            self.seen <<= ahead;
+            node.newest = number;
+            node.seen <<= ahead;
         }
         // Between 0 and 63 now.
-        let bit = 1 << self.newest.distance_from(number);
-        let is_new = self.seen & bit == 0;
-        self.seen |= bit;
-        is_new
+        node.seen |= 1 << node.newest.distance_from(number);
+        node.at = self.count;
     }
 }
+
+const BITS: i32 = u64::BITS.cast_signed();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn eid(n: usize) -> RawEid {
+        let mut eid = [0; 16];
+        eid[8..].copy_from_slice(&(n as u64).to_be_bytes());
+        RawEid(eid)
+    }
+
+    /// Whether it is new; if so, it reaches a receive.
+    fn is_new(heard: &mut Heard, number: Psn) -> bool {
+        let is_new = !heard.has(eid(1), number);
+        if is_new {
+            heard.note(eid(1), number);
+        }
+        is_new
+    }
+
     #[test]
     fn each_counts_once_in_any_order_and_across_the_wrap() {
         let start = Psn::new(0xff_fffe);
-        let mut heard = Heard::new(start);
+        let mut heard = Heard::default();
         let order = [0, 3, 1, 2, 63, 4, 90];
         for number in order {
-            assert!(heard.is_new(start.plus(number)), "{number}");
+            assert!(is_new(&mut heard, start.plus(number)), "{number}");
         }
-        assert!([90, 63].into_iter().all(|number| !heard.is_new(start.plus(number))));
-        assert!(heard.is_new(start.plus(5_000_000)), "another life of the node");
-        assert!(heard.is_new(start));
+        assert!([90, 63].into_iter().all(|number| !is_new(&mut heard, start.plus(number))));
+        assert!(is_new(&mut heard, start.plus(5_000_000)), "another life of the node");
+        assert!(is_new(&mut heard, start));
+    }
+
+    #[test]
+    fn the_node_that_was_silent_longest_gives_its_place() {
+        let mut heard = Heard::default();
+        let number = Psn::new(1);
+        (0..limits::PEERS).for_each(|n| heard.note(eid(n), number));
+        heard.note(eid(0), number.plus(1));
+        heard.note(eid(limits::PEERS), number);
+        assert!(!heard.has(eid(1), number));
+        assert!([0, 2, limits::PEERS].into_iter().all(|n| heard.has(eid(n), number)));
     }
 }

@@ -7,15 +7,15 @@ use std::collections::VecDeque;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, Close, CloseReason, Ends, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader,
+    Body, CloseReason, Ends, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader,
     StrategyCaps, Tpn, TransactionHeader,
 };
 
 use super::carrier::{Broken, Inbound, Payload};
 use crate::device::DeviceCfg;
 use crate::transport::{
-    Agreed, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, OpenError,
-    Piece, PushError, Received, Strategy, Tp,
+    Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg,
+    OpenError, Piece, PushError, Received, Strategy, Tp,
 };
 
 /// Datagrams that may wait for the link.
@@ -88,11 +88,11 @@ impl Packets {
         }
     }
 
-    /// Whether the peer proved since then that it holds the TP; if not, it is asked. A peer that
-    /// died without traffic leaves a TP here that only looks open.
-    pub(super) fn is_proven_since(&mut self, now: Nanos, since: Nanos) -> bool {
+    /// Whether the peer proved since then that it holds the TP; if not, it is asked under `nonce`. A
+    /// peer that died without traffic leaves a TP here that only looks open.
+    pub(super) fn is_proven_since(&mut self, now: Nanos, since: Nanos, nonce: u64) -> bool {
         if self.proven_at < since {
-            self.handshake.verify(now);
+            self.handshake.verify(now, Doubt::Idle, nonce);
             return false;
         }
         true
@@ -136,11 +136,10 @@ impl Packets {
         &mut self,
         now: Nanos,
         header: &PacketHeader,
-        fresh: &mut dyn FnMut() -> Option<Offer>,
+        fresh: &mut dyn FnMut() -> Offer,
     ) -> HandshakeEvent {
-        let asked = self.handshake.is_verifying();
         let event = self.handshake.on_packet(header, fresh);
-        if asked && event == HandshakeEvent::Nothing && !self.handshake.is_verifying() {
+        if event == HandshakeEvent::Proven {
             self.proven_at = now;
         }
         event
@@ -216,15 +215,7 @@ impl Packets {
         bytes: &[u8],
     ) -> Option<()> {
         let body = Body::UmSend(self.ends, *header);
-        self.push_raw(&PacketHeader::new(Tpn::from_low_bits(0), number, body), bytes)
-    }
-
-    /// Tells the node that a TP of its does not exist here.
-    pub(super) fn push_unknown_tp(&mut self, dest: Tpn, incarnation: u64) {
-        let _ = self.push_raw(&Handshake::unknown_tp(dest, incarnation), &[]);
-    }
-
-    fn push_raw(&mut self, header: &PacketHeader, bytes: &[u8]) -> Option<()> {
+        let header = PacketHeader::new(Tpn::from_low_bits(0), number, body);
         if !self.has_datagram_room() {
             return None;
         }
@@ -272,10 +263,5 @@ impl Packets {
     pub(super) fn close(&mut self, reason: CloseReason, pool: &mut KnittingPool) -> Option<Tpn> {
         self.handshake.close(reason);
         self.drop_tp(pool)
-    }
-
-    /// Whether a CLOSE came from the life of the peer that is known.
-    pub(super) fn is_close_of(&self, close: &Close) -> bool {
-        matches!(self.handshake.state(), HandshakeState::Open(tp) if tp.peer_incarnation <= close.incarnation)
     }
 }

@@ -12,6 +12,7 @@ use super::Work;
 use super::carrier::{Broken, Carrier, PIECE_MAX, Payload};
 use super::flow::Flow;
 use super::memory::ReadJob;
+use super::packets::Packets;
 use super::pair::Pair;
 use super::receive::Datagram;
 use super::respond::Part;
@@ -19,6 +20,7 @@ use super::serve::Served;
 use super::turns::Turns;
 use super::write::place_late;
 use crate::context::link::DirectParts;
+use crate::transport::Agreed;
 
 /// Pieces in each direction that one step moves for one peer.
 const PIECES_PER_STEP: usize = 64;
@@ -100,6 +102,11 @@ impl Peer {
             parted: false,
             quiet_since: None,
         }
+    }
+
+    /// What carries packets there, if packets do.
+    pub(super) fn packets(&mut self) -> Option<&mut Packets> {
+        if let Some(Carrier::Packets(packets)) = &mut self.carrier { Some(packets) } else { None }
     }
 
     /// One bounded step. Whether anything was done.
@@ -228,6 +235,20 @@ impl Peer {
         self.timer = Nanos::MAX;
         self.forget_served(work);
         self.incarnation = incarnation;
+    }
+
+    /// A handshake made another TP.
+    pub(super) fn on_new_tp(&mut self, work: &mut Work<'_>, new: &Agreed) {
+        if self.incarnation != 0 && self.incarnation != new.peer_incarnation {
+            self.on_new_life(work, new.peer_incarnation);
+        } else if self.state != 0 && self.state != new.peer_state {
+            self.on_forgotten(work);
+        } else {
+            self.on_carrier_lost();
+        }
+        self.incarnation = new.peer_incarnation;
+        self.state = new.peer_state;
+        self.parted = false;
     }
 
     fn forget_served(&mut self, work: &mut Work<'_>) {

@@ -12,7 +12,8 @@ use urma_packet::{CloseReason, Tpn};
 use super::Exchange;
 use super::carrier::Carrier;
 use super::peer::Peer;
-use crate::transport::KnittingPool;
+use crate::device::limits;
+use crate::transport::{Doubt, KnittingPool};
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.
 const IDLE_NS: Nanos = 1_000_000_000;
@@ -100,8 +101,9 @@ impl Exchange {
                     peer.quiet_since = None;
                 }
                 Due::Ask => {
-                    if let Some(Carrier::Packets(packets)) = &mut peer.carrier {
-                        packets.handshake.verify(now);
+                    let nonce = self.numbers.random();
+                    if let Some(packets) = peer.packets() {
+                        packets.handshake.verify(now, Doubt::Idle, nonce);
                     }
                     peer.quiet_since = None;
                 }
@@ -110,8 +112,34 @@ impl Exchange {
             }
         }
         if let Some(eid) = forgotten {
-            self.peers.remove(&eid);
-            self.numbers.tps.retain(|_, owner| *owner != eid);
+            self.forget(eid);
         }
+    }
+
+    /// Whether one more node may be known. If need be, the one that is idle longest gives its place:
+    /// its TP is closed, and nothing is under way that could be repeated.
+    pub(super) fn has_place(&mut self, now: Nanos) -> bool {
+        if self.peers.len() < limits::PEERS {
+            return true;
+        }
+        let idle = |peer: &Peer| {
+            let (patience, _) = peer.patience();
+            let since = peer.quiet_since.filter(|_| peer.is_quiet() && patience < FORGET_NS)?;
+            (now.saturating_sub(since) >= IDLE_NS).then_some((since, peer.eid))
+        };
+        let Some((_, eid)) = self.peers.values().filter_map(idle).min() else { return false };
+        if let Some(packets) = self.peers.get_mut(&eid).and_then(Peer::packets) {
+            if let Some(close) = packets.handshake.close_packet(CloseReason::Idle) {
+                self.replies.push(eid, close);
+            }
+            packets.drop_tp(&mut self.pool);
+        }
+        self.forget(eid);
+        true
+    }
+
+    fn forget(&mut self, eid: RawEid) {
+        self.peers.remove(&eid);
+        self.numbers.tps.retain(|_, owner| *owner != eid);
     }
 }

@@ -338,29 +338,50 @@ pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_
 
 impl Work<'_> {
     /// A message outside any sequence: it finds a receive or is dropped.
-    pub(super) fn on_datagram(&mut self, eid: udma_abi::RawEid, tpn: u32, part: &Part<'_>) {
+    pub(super) fn on_datagram(
+        &mut self,
+        eid: udma_abi::RawEid,
+        tpn: u32,
+        part: &Part<'_>,
+    ) -> Reached {
         let from = From { eid, tpn };
         let whole = part.is_first() && part.is_last() && part.payload == Payload::Here;
         let exact = part.header.access.length == part.len();
         let ask = ask(from, part.header, Datagram::Yes).filter(|_| whole && exact);
-        let Some(ask) = ask else { return self.dev.count(Counter::DropMalformed) };
+        let Some(ask) = ask else {
+            self.dev.count(Counter::DropMalformed);
+            return Reached::Nothing;
+        };
         let Ok(taken) = self.receives.take(self.dev, &ask) else {
-            return self.dev.count(Counter::DropUm);
+            self.dev.count(Counter::DropUm);
+            return Reached::Nothing;
         };
         if let Err((status, _)) = check_receive(self, &taken, part.header.access.length) {
             self.dev.count(Counter::DropUm);
-            return taken.fail(self.dev, status);
+            taken.fail(self.dev, status);
+            return Reached::Receive;
         }
         let length = part.header.access.length;
         let message = Message { start: 0, length, done: 0, life: 0, receive: Some(taken) };
         let placed = place_received(self, &message, part);
-        let Some(taken) = message.receive else { return };
-        if placed {
-            complete(self, taken, from, part);
-        } else {
-            taken.fail(self.dev, CqeStatus::LocAccess);
+        if let Some(taken) = message.receive {
+            if placed {
+                complete(self, taken, from, part);
+            } else {
+                taken.fail(self.dev, CqeStatus::LocAccess);
+            }
         }
+        Reached::Receive
     }
+}
+
+/// How far a datagram came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reached {
+    /// No target, no valid token or no receive: as if it had been lost.
+    Nothing,
+    /// It used a receive.
+    Receive,
 }
 
 impl Pair {

@@ -6,6 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chacha20::{
+    ChaCha20Rng,
+    rand_core::{Rng, SeedableRng},
+};
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::Path, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{Psn, Tpn};
@@ -17,7 +21,7 @@ use super::peer::{Found, Peer};
 use super::ring::Ring;
 use super::{Connecting, Exchange, Work};
 use crate::context::link::{DirectParts, Link, Reach};
-use crate::device::{Device, limits};
+use crate::device::{Device, Seed};
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
 use crate::share::layout::NODE_INCARNATION;
@@ -44,23 +48,22 @@ impl Way {
     }
 }
 
-/// Numbers that must not repeat, and numbers that nobody can guess.
+/// Numbers that must not repeat, and numbers that cannot be guessed.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    random: u64,
-    next_tpn: u32,
+    /// A peer sees numbers of it: they must not give away the ones before and after.
+    random: ChaCha20Rng,
     datagrams: Psn,
     /// TPs of this node, by the number that peers put into DestQP.
     pub(super) tps: BTreeMap<u32, RawEid>,
 }
 
 impl Numbers {
-    pub(super) fn new(seed: u64) -> Self {
-        let mut new =
-            Self { random: seed, next_tpn: 0, datagrams: Psn::new(0), tps: BTreeMap::new() };
-        // Random starts: what was sent to the node's last life must not fit to this one.
+    pub(super) fn new(seed: &Seed) -> Self {
+        let random = ChaCha20Rng::from_seed(seed.0);
+        let mut new = Self { random, datagrams: Psn::new(0), tps: BTreeMap::new() };
+        // A random start: what was sent to the node's last life must not fit to this one.
         new.datagrams = new.psn();
-        new.next_tpn = new.psn().value();
         new
     }
 
@@ -70,32 +73,34 @@ impl Numbers {
         self.datagrams
     }
 
-    fn psn(&mut self) -> Psn {
-        Psn::new(u32::try_from(self.random() >> 32).unwrap_or(0))
+    /// The key of this node's cookies.
+    pub(super) fn key(&mut self) -> [u8; 16] {
+        let mut key = [0; 16];
+        self.random.fill_bytes(&mut key);
+        key
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub(super) fn random(&mut self) -> u64 {
+        self.random.next_u64()
+    }
+
+    fn psn(&mut self) -> Psn {
+        Psn::new(self.random.next_u32())
     }
 
     fn tpn(&mut self, is_taken: impl Fn(u32) -> bool) -> u32 {
         loop {
-            self.next_tpn = self.next_tpn % Tpn::MAX.value() + 1;
+            let tpn = Tpn::from_low_bits(self.random.next_u32()).value();
             // At most a few thousand of the 2^24 numbers are taken at any time.
-            if !is_taken(self.next_tpn) && !self.tps.contains_key(&self.next_tpn) {
-                return self.next_tpn;
+            if tpn != 0 && !is_taken(tpn) && !self.tps.contains_key(&tpn) {
+                return tpn;
             }
         }
     }
 
     /// Name of a new state of a pair.
     pub(super) fn state(&mut self) -> u32 {
-        u32::try_from(self.random() >> 32).unwrap_or(0) | 1
+        self.random.next_u32().max(1)
     }
 
     /// Numbers of a TP to be.
@@ -104,7 +109,8 @@ impl Numbers {
         // Never answered offers leave their number here; a node has few peers.
         self.tps.retain(|_, eid| *eid != peer);
         self.tps.insert(tpn, peer);
-        Offer { tpn: Tpn::from_low_bits(tpn), psn: self.psn(), cookie: self.random() | 1 }
+        let tpn = Tpn::from_low_bits(tpn);
+        Offer { tpn, psn: self.psn(), nonce: self.random(), close_key: self.random() }
     }
 }
 
@@ -119,7 +125,7 @@ impl Exchange {
     ) -> Connecting {
         let found = match self.peers.get(&eid) {
             Some(peer) => peer.found,
-            None => self.look_for(dev, eid),
+            None => self.look_for(dev, now, eid),
         };
         match found {
             Found::Asked => Connecting::Pending,
@@ -131,8 +137,8 @@ impl Exchange {
         }
     }
 
-    fn look_for(&mut self, dev: &Device, eid: RawEid) -> Found {
-        if self.peers.len() >= limits::PEERS {
+    fn look_for(&mut self, dev: &Device, now: Nanos, eid: RawEid) -> Found {
+        if !self.has_place(now) {
             return Found::No(CmdStatus::NoRoom);
         }
         if eid == self.cfg.eid {
@@ -166,7 +172,8 @@ impl Exchange {
                     packets.open(now, || numbers.offer(eid));
                     return Connecting::Pending;
                 }
-                if since.is_some_and(|since| !packets.is_proven_since(now, since)) {
+                let nonce = numbers.random();
+                if since.is_some_and(|since| !packets.is_proven_since(now, since, nonce)) {
                     return Connecting::Pending;
                 }
                 Path::Packets
@@ -211,7 +218,7 @@ impl Exchange {
         if known {
             // Another life of that node: the old one is over.
             self.lose(dev, now, eid);
-        } else if !self.peers.contains_key(&eid) && self.peers.len() >= limits::PEERS {
+        } else if !self.peers.contains_key(&eid) && !self.has_place(now) {
             return;
         }
         let ring = Ring::new(&parts, self.cfg.ring_len, self.cfg.incarnation);

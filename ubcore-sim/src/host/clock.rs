@@ -37,14 +37,6 @@ impl Clock {
     }
 }
 
-/// A number of a life that is greater than that of every earlier life of the same node on this
-/// machine: wall-clock nanoseconds. Peers tell a restarted node from packets of its former life by
-/// *greater*, so a random number would have every second restart refused as stale.
-#[must_use]
-pub fn new_incarnation() -> u64 {
-    nanos(clock_gettime(ClockId::Realtime))
-}
-
 fn nanos(time: Timespec) -> Nanos {
     // The system's monotonic clock counts from boot and is never negative.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -54,12 +46,6 @@ fn nanos(time: Timespec) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_later_life_has_a_greater_number() {
-        let lives: Vec<u64> = (0..1000).map(|_| new_incarnation()).collect();
-        assert!(lives.is_sorted() && lives[0] < lives[999]);
-    }
 
     #[test]
     fn coarse_never_runs_ahead_nor_back() {

@@ -9,11 +9,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use udma_abi::{Nanos, RawEid};
+use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_mem::{
     Run, Serial,
     sync::{AtomicBool, Ordering},
 };
+
+use urma_packet::ROCE_PORT;
 
 use super::{
     ip_eid,
@@ -130,6 +132,10 @@ impl UdpPort {
     }
 
     fn on_datagram(&self, device: &Device, now: Nanos, from: SocketAddr, bytes: &[u8]) {
+        if from.port() != ROCE_PORT {
+            // Any user of a host may bind another port of a node's address.
+            return device.count(Counter::DropUnproven);
+        }
         let from = ip_eid(from.ip().to_canonical());
         self.tap.on_packet(from, self.eid, bytes);
         device.on_datagram(now, from, bytes);

@@ -10,8 +10,7 @@
 //! Identifications from 0 on, so the ICRC of each packet of a run but the first is changed to its
 //! number, and back at the receiver that gets a run in one piece.
 //!
-//! Inside the node, a packet's ICRC is that of Identification 0 and of port 4791 at both ends. A
-//! packet from another source port is checked here and sealed again for that.
+//! Inside the node, a packet's ICRC is that of Identification 0 and of port 4791 at both ends.
 
 mod renumber;
 
@@ -165,7 +164,6 @@ impl Udp {
                     if meta.addr.is_ipv4() {
                         self.renumber.apply(datagram, id);
                     }
-                    seal_for_roce_port(meta.addr, self.address, datagram);
                     on_datagram(meta.addr, datagram);
                 }
             }
@@ -308,16 +306,6 @@ impl Run {
             }
         }
     }
-}
-
-/// A packet from another source port, if its ICRC is right, gets the one for port 4791.
-fn seal_for_roce_port(from: SocketAddr, to: SocketAddr, packet: &mut [u8]) {
-    if from.port() == ROCE_PORT || IcrcFlow::new(from, to).verify(packet).is_err() {
-        return;
-    }
-    let from = SocketAddr::new(from.ip(), ROCE_PORT);
-    // It was long enough to be checked.
-    let _ = IcrcFlow::new(from, to).seal(packet);
 }
 
 /// Packets sent before looking at other things again.

@@ -16,7 +16,7 @@ use super::backing::SimBacking;
 use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
 use super::node::SimNode;
-use crate::device::Device;
+use crate::device::{Device, Seed};
 use crate::link::{Datagram, Link, Rng};
 use crate::ports::HostRequest;
 use crate::transport::TRANSMIT_MAX;
@@ -147,7 +147,7 @@ impl Fabric {
         assert!(world.nodes[number].dead, "only a killed node can be started again");
         let device = &mut world.cfg.devices[number];
         device.incarnation += 1;
-        device.seed = world.rng.next_u64();
+        device.seed = Seed::of(world.rng.next_u64());
         let device = device.clone();
         world.log.add(now, format_args!("restart {number} as {}", device.incarnation));
         let host = world.nodes[number].host;

@@ -1,35 +1,45 @@
 //! Making, replacing and ending the TP to one peer node.
 //!
-//! - owns: the state of one peer's TP (idle, connecting, open, closed, failed), the incarnation known of
-//!   the peer, retries of CONNECT.
-//! - takes: an open request with fresh numbers, CONNECT / ACCEPT / REFUSE / CLOSE, time.
+//! - owns: the state of one peer's TP (idle, connecting, open, closed, failed), retries of CONNECT.
+//! - takes: an open request with fresh numbers, time, CONNECT that passed [`Challenger::screen`],
+//!   CHALLENGE / ACCEPT / REFUSE / CLOSE.
 //! - gives: what was agreed on, packets (unsealed), deadlines.
-//! - must not: draw random numbers, hold the TP itself.
+//! - must not: draw random numbers, hold the TP itself, change anything for a packet that shows
+//!   nothing which only the peer has.
 //!
 //! ```text
-//!            open                     ACCEPT, or the peer's CONNECT
-//!   Idle ----------> Connecting --------------------------------------> Open
-//!     |                  | retries used up, REFUSE                       |  CONNECT of another TP: replaced
-//!     |  CONNECT         v                                               |
-//!     +---------------> (Open)        Failed                             v CLOSE, close()
-//!                                                                     Closed ---- open ----> Connecting
+//!            open              CHALLENGE: CONNECT again, with its cookie
+//!   Idle ----------> Connecting ---------------------------------------------+
+//!     |               |  | ^  ACCEPT, or the peer's CONNECT                  |
+//!     |               |  | +-------------------------------------------------+
+//!     |               |  +--------> Open  --- CONNECT of another TP ---> Open (replaced)
+//!     |  CONNECT      |              | CLOSE with its key, close(), REFUSE of a question
+//!     +----> Open     | retries      v
+//!                     | used up,   Closed ---- open ----> Connecting
+//!                     v REFUSE
+//!                   Failed
 //! ```
 //!
 //! When both open at once, each CONNECT is the answer to the other: both hold both offers, and the
 //! choice (the minimum of the two) is symmetric, so no side has to yield.
 
+mod challenge;
 mod terms;
 
 use udma_abi::Nanos;
 use urma_packet::Handshake as Terms;
 use urma_packet::{
-    Body, Close, CloseReason, PacketHeader, Psn, Refusal, RefuseReason, StrategyCaps, Tpn,
-    WIRE_VERSION,
+    Body, Challenge, Close, CloseReason, Cookie, PacketHeader, Psn, Purpose, Refusal, RefuseReason,
+    StrategyCaps, Tpn, WIRE_VERSION,
 };
 
-pub use terms::{Agreed, HandshakeEvent, HandshakeState, Offer, OpenCfg, OpenError};
+pub use challenge::{Challenger, refusal};
+pub use terms::{Agreed, Doubt, HandshakeEvent, HandshakeState, Offer, OpenCfg, OpenError};
 
 use super::strategy::Strategy;
+
+/// Challenges answered between two timers: more than the cookie runs out or the pair changes.
+const CHALLENGES_MAX: u32 = 4;
 
 /// State machine of the TP to one peer.
 #[derive(Debug)]
@@ -38,15 +48,14 @@ pub struct Handshake {
     state: HandshakeState,
     /// This side's numbers of the current attempt.
     offer: Option<Offer>,
-    /// Greatest incarnation seen of the peer.
-    peer_incarnation: u64,
-    /// Cookies of CONNECTs whose TP is over: a late copy does not bring it back.
-    finished: [u64; 8],
-    finished_at: usize,
-    /// Cookie of the peer's CONNECT that made the TP.
-    peer_cookie: u64,
-    /// An open TP is asked whether its peer still holds it.
-    verifying: bool,
+    /// The latest cookie that the peer gave for the current attempt.
+    cookie: Cookie,
+    /// Challenges answered since the last timer.
+    challenged: u32,
+    /// TPN at this node of the TP that is open, or was last; 0: none yet.
+    last_tpn: Tpn,
+    /// Why the peer of the open TP is asked whether it still holds it.
+    verifying: Option<Doubt>,
     tries: u32,
     deadline: Nanos,
     reply: Option<PacketHeader>,
@@ -55,16 +64,15 @@ pub struct Handshake {
 impl Handshake {
     /// No TP, nothing known of the peer.
     #[must_use]
-    pub const fn new(cfg: OpenCfg) -> Self {
+    pub fn new(cfg: OpenCfg) -> Self {
         Self {
             cfg,
             state: HandshakeState::Idle,
             offer: None,
-            peer_incarnation: 0,
-            finished: [0; 8],
-            finished_at: 0,
-            peer_cookie: 0,
-            verifying: false,
+            cookie: Cookie::default(),
+            challenged: 0,
+            last_tpn: Tpn::from_low_bits(0),
+            verifying: None,
             tries: 0,
             deadline: 0,
             reply: None,
@@ -77,6 +85,26 @@ impl Handshake {
         self.state
     }
 
+    /// TPN at this node of the TP that is open, or was last; 0: none yet.
+    #[must_use]
+    pub const fn last_tpn(&self) -> Tpn {
+        self.last_tpn
+    }
+
+    /// What this node calls its state of the pair.
+    #[must_use]
+    pub const fn name(&self) -> u32 {
+        self.cfg.state
+    }
+
+    /// Whether `connect` has the numbers of the peer of the open TP, which only that one has.
+    #[must_use]
+    pub fn holds(&self, connect: &Terms) -> bool {
+        let HandshakeState::Open(tp) = self.state else { return false };
+        let shown = (connect.source_tpn, connect.first_psn, connect.incarnation, connect.close_key);
+        (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation, tp.peer_key) == shown
+    }
+
     /// Starts to open a TP with the numbers of `offer`; false when one is open or being opened
     /// (the numbers were not used then).
     pub fn open(&mut self, now: Nanos, offer: Offer) -> bool {
@@ -85,17 +113,21 @@ impl Handshake {
         }
         self.state = HandshakeState::Connecting;
         self.offer = Some(offer);
+        self.cookie = Cookie::default();
         self.tries = 0;
         self.deadline = now;
         true
     }
 
-    /// Asks the peer of an open TP whether it still holds it, by repeating CONNECT: the same life
-    /// answers with the same ACCEPT; another life does not know the TP, which is closed then, as it
-    /// is when no answer comes. Nothing happens when no TP is open or it is being asked already.
-    pub const fn verify(&mut self, now: Nanos) {
-        if matches!(self.state, HandshakeState::Open(_)) && !self.verifying {
-            self.verifying = true;
+    /// Asks the peer of an open TP whether it still holds it, under a fresh `nonce`: it accepts again,
+    /// or refuses, and then the TP is closed; what silence does depends on the `doubt`. Nothing
+    /// happens when no TP is open or as much is being asked already.
+    pub fn verify(&mut self, now: Nanos, doubt: Doubt, nonce: u64) {
+        if let (HandshakeState::Open(_), Some(offer)) = (self.state, &mut self.offer)
+            && self.verifying < Some(doubt)
+        {
+            offer.nonce = nonce;
+            self.verifying = Some(doubt);
             self.tries = 0;
             self.deadline = now;
         }
@@ -104,28 +136,34 @@ impl Handshake {
     /// Whether the question of [`Handshake::verify`] has no answer yet.
     #[must_use]
     pub const fn is_verifying(&self) -> bool {
-        self.verifying
+        self.verifying.is_some()
     }
 
-    /// Ends the TP and tells the peer (once: a peer that missed it learns on its next packet).
+    /// Ends the TP and sends the peer a CLOSE (once: a peer that missed it finds out by its next
+    /// packet).
     pub fn close(&mut self, reason: CloseReason) {
-        if let HandshakeState::Open(tp) = self.state {
-            let close =
-                Close { reason, source_tpn: tp.local_tpn, incarnation: self.cfg.incarnation };
-            self.reply = Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Close(close)));
-        }
+        self.reply = self.close_packet(reason).or(self.reply);
         self.finish(HandshakeState::Closed);
     }
 
-    /// A handshake packet of the peer. `fresh` gives numbers for a TP that the peer asks for, or
-    /// `None` when there is no room for one.
+    /// The CLOSE of the open TP.
+    #[must_use]
+    pub fn close_packet(&self, reason: CloseReason) -> Option<PacketHeader> {
+        let (HandshakeState::Open(tp), Some(offer)) = (self.state, self.offer) else { return None };
+        let close = Close { reason, source_tpn: tp.local_tpn, key: offer.close_key };
+        Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Close(close)))
+    }
+
+    /// A handshake packet of the peer; a CONNECT has passed [`Challenger::screen`]. `fresh` gives
+    /// numbers for a TP that the peer asks for.
     pub fn on_packet(
         &mut self,
         header: &PacketHeader,
-        fresh: &mut dyn FnMut() -> Option<Offer>,
+        fresh: &mut dyn FnMut() -> Offer,
     ) -> HandshakeEvent {
         match header.body {
             Body::Connect(terms) => self.on_connect(&terms, fresh),
+            Body::Challenge(challenge) => self.on_challenge(header.dest, &challenge),
             Body::Accept(terms) => self.on_accept(header.dest, &terms),
             Body::Refuse(refusal) => self.on_refuse(&refusal),
             Body::Close(close) => self.on_close(header.dest, &close),
@@ -149,57 +187,35 @@ impl Handshake {
         match self.state {
             _ if self.reply.is_some() => Some(0),
             HandshakeState::Connecting => Some(self.deadline),
-            HandshakeState::Open(_) if self.verifying => Some(self.deadline),
+            HandshakeState::Open(_) if self.is_verifying() => Some(self.deadline),
             _ => None,
         }
     }
 
-    /// The packet that tells a peer that the TPN it sent to does not exist here.
+    /// The packet that says, without proof, that the TPN a peer sent to does not exist here.
     #[must_use]
-    pub const fn unknown_tp(dest_of_packet: Tpn, incarnation: u64) -> PacketHeader {
-        let reason = CloseReason::UnknownTp;
-        let close = Close { reason, source_tpn: dest_of_packet, incarnation };
+    pub const fn unknown_tp(dest_of_packet: Tpn) -> PacketHeader {
+        let close = Close { reason: CloseReason::UnknownTp, source_tpn: dest_of_packet, key: 0 };
         PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Close(close))
     }
 
-    fn on_connect(
-        &mut self,
-        terms: &Terms,
-        fresh: &mut dyn FnMut() -> Option<Offer>,
-    ) -> HandshakeEvent {
-        if terms.source_eid != self.cfg.peer_eid {
-            return HandshakeEvent::NotExpected;
-        }
-        if let Some(reason) = self.objection(terms) {
-            self.refuse(terms, reason);
-            return if reason == RefuseReason::StaleIncarnation {
-                HandshakeEvent::OldIncarnation
-            } else {
-                HandshakeEvent::NotExpected
-            };
-        }
+    fn on_connect(&mut self, terms: &Terms, fresh: &mut dyn FnMut() -> Offer) -> HandshakeEvent {
         if let HandshakeState::Open(tp) = self.state
-            && (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation)
-                == (terms.source_tpn, terms.first_psn, terms.incarnation)
+            && self.holds(terms)
         {
             // The answer was lost, both opened at once, or the peer asks whether the TP is alive.
-            self.verifying = false;
             self.accept(&tp, terms);
             return HandshakeEvent::Nothing;
         }
-        if self.finished.contains(&terms.cookie) {
+        if let Some(reason) = self.objection(terms) {
+            self.reply = Some(refusal(terms, reason, self.cfg.state));
             return HandshakeEvent::NotExpected;
         }
         let pending = if self.state == HandshakeState::Connecting { self.offer } else { None };
-        let Some(offer) = pending.or_else(fresh) else {
-            self.refuse(terms, RefuseReason::Resources);
-            return HandshakeEvent::Nothing;
-        };
+        let offer = pending.unwrap_or_else(fresh);
         let old = self.state;
-        self.finish(HandshakeState::Closed);
         let new = self.agree(&offer, terms);
         self.offer = Some(offer);
-        self.peer_cookie = terms.cookie;
         self.become_open(new);
         self.accept(&new, terms);
         match old {
@@ -208,79 +224,86 @@ impl Handshake {
         }
     }
 
-    fn on_accept(&mut self, dest: Tpn, terms: &Terms) -> HandshakeEvent {
-        if terms.source_eid != self.cfg.peer_eid || terms.dest_eid != self.cfg.local_eid {
-            return HandshakeEvent::NotExpected;
-        }
-        if terms.incarnation < self.peer_incarnation {
-            return HandshakeEvent::OldIncarnation;
-        }
+    /// The peer wants to see that this node receives at its address: CONNECT goes again at once,
+    /// outside its retries.
+    fn on_challenge(&mut self, dest: Tpn, challenge: &Challenge) -> HandshakeEvent {
         match (self.state, self.offer) {
             (HandshakeState::Connecting, Some(offer))
-                if (offer.cookie, offer.tpn) == (terms.cookie, dest) && self.is_offered(terms) =>
+                if (offer.nonce, offer.tpn) == (challenge.nonce, dest) =>
             {
+                self.cookie = challenge.cookie;
+                if self.challenged < CHALLENGES_MAX {
+                    self.challenged += 1;
+                    self.reply = Some(self.connect_packet(&offer));
+                }
+                HandshakeEvent::Nothing
+            }
+            _ => HandshakeEvent::NotExpected,
+        }
+    }
+
+    fn on_accept(&mut self, dest: Tpn, terms: &Terms) -> HandshakeEvent {
+        let ends = (self.cfg.peer_eid, self.cfg.local_eid);
+        let Some(offer) = self.offer.filter(|offer| {
+            (offer.nonce, offer.tpn) == (terms.nonce, dest)
+                && ends == (terms.source_eid, terms.dest_eid)
+        }) else {
+            return HandshakeEvent::NotExpected;
+        };
+        match self.state {
+            HandshakeState::Connecting if self.is_offered(terms) => {
                 let agreed = self.agree(&offer, terms);
                 self.become_open(agreed);
                 HandshakeEvent::Opened(agreed)
             }
-            (HandshakeState::Open(tp), _)
-                if (tp.peer_tpn, tp.peer_incarnation) == (terms.source_tpn, terms.incarnation) =>
-            {
-                self.verifying = false;
-                HandshakeEvent::Nothing
+            HandshakeState::Open(_) if self.is_verifying() && self.holds(terms) => {
+                self.verifying = None;
+                HandshakeEvent::Proven
             }
-            (HandshakeState::Open(tp), Some(offer))
-                if self.verifying && (offer.cookie, offer.tpn) == (terms.cookie, dest) =>
-            {
-                // A peer that knew of none made a TP of the question. Its numbers were used before:
-                // that one goes, and whoever needs a TP asks anew.
-                self.peer_incarnation = terms.incarnation;
-                self.finish(HandshakeState::Closed);
-                self.reply = Some(Self::unknown_tp(dest, self.cfg.incarnation));
-                let same = terms.state == tp.peer_state;
-                let reason = if same { CloseReason::UnknownTp } else { CloseReason::Idle };
-                HandshakeEvent::Closed(tp, reason)
-            }
-            _ => {
-                // The peer holds a TP that this side does not: it shall forget it.
-                let header = Self::unknown_tp(dest, self.cfg.incarnation);
-                self.reply = Some(header);
-                HandshakeEvent::NotExpected
-            }
+            // The network doubled it.
+            HandshakeState::Open(_) => HandshakeEvent::Nothing,
+            _ => HandshakeEvent::NotExpected,
         }
     }
 
     fn on_refuse(&mut self, refusal: &Refusal) -> HandshakeEvent {
-        let asked = self.offer.is_some_and(|offer| offer.cookie == refusal.cookie);
-        if self.state != HandshakeState::Connecting || !asked {
+        if self.offer.is_none_or(|offer| offer.nonce != refusal.nonce) {
             return HandshakeEvent::NotExpected;
         }
-        if refusal.reason == RefuseReason::Resources {
+        match (self.state, refusal.reason) {
             // May be over soon: the retries go on.
-            return HandshakeEvent::Nothing;
+            (HandshakeState::Connecting, RefuseReason::Resources) => HandshakeEvent::Nothing,
+            (HandshakeState::Connecting, reason) if reason != RefuseReason::NoTp => {
+                self.finish(HandshakeState::Failed(OpenError::Refused(reason)));
+                HandshakeEvent::Refused(reason)
+            }
+            (HandshakeState::Open(tp), RefuseReason::NoTp) if self.is_verifying() => {
+                self.finish(HandshakeState::Closed);
+                let same = refusal.state == tp.peer_state;
+                let reason = if same { CloseReason::UnknownTp } else { CloseReason::Idle };
+                HandshakeEvent::Closed(tp, reason)
+            }
+            _ => HandshakeEvent::NotExpected,
         }
-        self.finish(HandshakeState::Failed(OpenError::Refused(refusal.reason)));
-        HandshakeEvent::Refused(refusal.reason)
     }
 
     fn on_close(&mut self, dest: Tpn, close: &Close) -> HandshakeEvent {
         let HandshakeState::Open(tp) = self.state else { return HandshakeEvent::NotExpected };
-        if close.incarnation < self.peer_incarnation {
-            return HandshakeEvent::OldIncarnation;
-        }
-        let names_me = dest == tp.local_tpn || close.reason == CloseReason::UnknownTp;
-        if close.source_tpn != tp.peer_tpn || !names_me {
+        if close.source_tpn != tp.peer_tpn {
             return HandshakeEvent::NotExpected;
         }
-        self.peer_incarnation = close.incarnation;
+        if close.reason == CloseReason::UnknownTp {
+            return HandshakeEvent::Doubted;
+        }
+        if dest != tp.local_tpn || close.key != tp.peer_key {
+            return HandshakeEvent::NotExpected;
+        }
         self.finish(HandshakeState::Closed);
         HandshakeEvent::Closed(tp, close.reason)
     }
 
     fn objection(&self, terms: &Terms) -> Option<RefuseReason> {
-        if terms.incarnation < self.peer_incarnation {
-            Some(RefuseReason::StaleIncarnation)
-        } else if terms.dest_eid != self.cfg.local_eid {
+        if terms.dest_eid != self.cfg.local_eid {
             Some(RefuseReason::UnknownEid)
         } else if !(terms.version_min..=terms.version_max).contains(&WIRE_VERSION) {
             Some(RefuseReason::Version)
@@ -309,77 +332,71 @@ impl Handshake {
             window_packets: self.cfg.window_packets.min(terms.window),
             strategy: choose(terms.strategies & self.cfg.strategies).unwrap_or(Strategy::GoBackN),
             peer_incarnation: terms.incarnation,
+            peer_key: terms.close_key,
             peer_state: terms.state,
             peer_uasid: terms.source_uasid,
         }
     }
 
     fn become_open(&mut self, agreed: Agreed) {
-        self.verifying = false;
-        self.peer_incarnation = agreed.peer_incarnation;
+        self.verifying = None;
+        self.last_tpn = agreed.local_tpn;
         self.state = HandshakeState::Open(agreed);
     }
 
     /// Leaves the current attempt or TP.
     fn finish(&mut self, state: HandshakeState) {
-        if matches!(self.state, HandshakeState::Open(_)) && self.peer_cookie != 0 {
-            self.finished[self.finished_at] = self.peer_cookie;
-            self.finished_at = (self.finished_at + 1) % self.finished.len();
-        }
-        self.peer_cookie = 0;
-        self.verifying = false;
+        self.verifying = None;
         self.offer = None;
         self.state = state;
     }
 
     fn accept(&mut self, tp: &Agreed, terms: &Terms) {
+        let Some(offer) = self.offer else { return };
         let choice = Terms {
             version_min: WIRE_VERSION,
             version_max: WIRE_VERSION,
             mtu: tp.mtu,
             strategies: caps_of(tp.strategy),
-            first_psn: tp.tx_psn,
             window: tp.window_packets,
             dest_uasid: terms.source_uasid,
-            cookie: terms.cookie,
-            ..self.terms(tp.local_tpn)
+            nonce: terms.nonce,
+            ..self.terms(&offer)
         };
         self.reply = Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Accept(choice)));
     }
 
-    fn refuse(&mut self, terms: &Terms, reason: RefuseReason) {
-        let refusal = Refusal {
-            reason,
-            version_min: WIRE_VERSION,
-            version_max: WIRE_VERSION,
-            cookie: terms.cookie,
-        };
-        self.reply = Some(PacketHeader::new(terms.source_tpn, Psn::new(0), Body::Refuse(refusal)));
-    }
-
     /// CONNECT when it is time for it.
     fn connect(&mut self, now: Nanos) -> Option<PacketHeader> {
-        let offer = match (self.state, self.offer) {
-            (HandshakeState::Connecting, Some(offer)) if self.deadline <= now => offer,
-            (HandshakeState::Open(_), Some(offer)) if self.verifying && self.deadline <= now => {
-                offer
-            }
-            _ => return None,
-        };
+        let wanted = self.state == HandshakeState::Connecting || self.is_verifying();
+        let offer = self.offer.filter(|_| wanted && self.deadline <= now)?;
         if self.tries > self.cfg.retries {
-            // A TP without an answer is over; whether the peer is there, a new one will show.
-            let silent = HandshakeState::Failed(OpenError::Timeout);
-            self.finish(if self.verifying { HandshakeState::Closed } else { silent });
+            match self.verifying {
+                // A TP whose peer gave no answer is over; whether the peer is there, a new one shows.
+                Some(Doubt::Idle) => self.finish(HandshakeState::Closed),
+                Some(Doubt::Hint) => self.verifying = None,
+                None => self.finish(HandshakeState::Failed(OpenError::Timeout)),
+            }
             return None;
         }
         let wait = self.cfg.retry_ns.saturating_mul(1 << self.tries.min(32));
         self.deadline = now.saturating_add(wait.min(self.cfg.retry_max_ns));
         self.tries += 1;
-        let terms = Terms { first_psn: offer.psn, cookie: offer.cookie, ..self.terms(offer.tpn) };
-        Some(PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms)))
+        self.challenged = 0;
+        Some(self.connect_packet(&offer))
     }
 
-    fn terms(&self, tpn: Tpn) -> Terms {
+    fn connect_packet(&self, offer: &Offer) -> PacketHeader {
+        let terms = self.terms(offer);
+        let terms = if self.is_verifying() {
+            Terms { purpose: Purpose::Verify, ..terms }
+        } else {
+            Terms { cookie: self.cookie, ..terms }
+        };
+        PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms))
+    }
+
+    fn terms(&self, offer: &Offer) -> Terms {
         Terms {
             version_min: WIRE_VERSION,
             version_max: WIRE_VERSION,
@@ -388,13 +405,16 @@ impl Handshake {
             incarnation: self.cfg.incarnation,
             source_eid: self.cfg.local_eid,
             dest_eid: self.cfg.peer_eid,
-            source_tpn: tpn,
-            first_psn: Psn::new(0),
+            source_tpn: offer.tpn,
+            first_psn: offer.psn,
             window: self.cfg.window_packets,
             source_uasid: self.cfg.local_uasid,
             dest_uasid: 0,
             state: self.cfg.state,
-            cookie: 0,
+            nonce: offer.nonce,
+            close_key: offer.close_key,
+            purpose: Purpose::Open,
+            cookie: Cookie::default(),
         }
     }
 }

@@ -51,8 +51,9 @@ counters! {
     DropIcrc = "drop_icrc",
     /// Packets dropped: no such TP, or not from its peer.
     DropUnknownTp = "drop_unknown_tp",
-    /// Packets dropped: of an older incarnation.
-    DropOldIncarnation = "drop_old_incarnation",
+    /// Packets dropped: handshake packets that show nothing which only the peer has, packets from
+    /// another UDP port than 4791, and answers to such packets for which there was no room.
+    DropUnproven = "drop_unproven",
     /// Packets dropped: outside the window.
     DropWindow = "drop_window",
     /// Packets dropped: unreliable message without a receiver.
@@ -91,4 +92,6 @@ counters! {
     KernelRequests = "kernel_requests",
     /// Bytes of them.
     KernelBytes = "kernel_bytes",
+    /// CONNECTs without proof, answered and forgotten.
+    Challenges = "challenges",
 }

@@ -1,4 +1,4 @@
-//! Making and ending a TP: the bodies of CONNECT, ACCEPT, REFUSE and CLOSE.
+//! Making and ending a TP: the bodies of CONNECT, CHALLENGE, ACCEPT, REFUSE and CLOSE.
 //!
 //! - owns: their layouts and the bounds of what may be agreed on.
 //! - takes: bytes or values. gives: the other. must not: hold the state of a TP.
@@ -36,7 +36,7 @@ pub struct Handshake {
     pub mtu: Mtu,
     /// Strategies offered; in ACCEPT exactly one.
     pub strategies: StrategyCaps,
-    /// Incarnation of the node that sends this: larger after every restart.
+    /// Incarnation of the node that sends this: another one after every restart.
     pub incarnation: u64,
     /// EID of the node that sends this.
     pub source_eid: Eid,
@@ -55,9 +55,27 @@ pub struct Handshake {
     /// Names what the sender knows of the pair of nodes; never 0. Another one than before: the sender
     /// forgot every sequence.
     pub state: u32,
-    /// Random number of the connecting side, repeated in ACCEPT and REFUSE: what does not know it
-    /// cannot answer in the peer's place.
-    pub cookie: u64,
+    /// Random number of the connecting side, repeated in CHALLENGE, ACCEPT and REFUSE: a sender that
+    /// did not receive it cannot answer in the peer's place.
+    pub nonce: u64,
+    /// Random number of the sender of this packet, shown in its CLOSE.
+    pub close_key: u64,
+    /// What CONNECT asks for; in ACCEPT [`Purpose::Open`].
+    pub purpose: Purpose,
+    /// CONNECT: cookie of the latest CHALLENGE, 0 before the first one; in ACCEPT 0.
+    pub cookie: Cookie,
+}
+
+/// What a CHALLENGE carries and the next CONNECT repeats: 16 bytes that only their maker can check.
+pub type Cookie = [u8; 16];
+
+/// What a CONNECT asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A new TP, or the answer to the same CONNECT again.
+    Open,
+    /// Whether the peer still holds the TP of these numbers; makes none.
+    Verify,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -66,7 +84,7 @@ struct HandshakeWire {
     version_min: u8,
     version_max: u8,
     mtu: u8,
-    rsv: u8,
+    purpose: u8,
     strategies: U32,
     incarnation: U64,
     source_eid: Eid,
@@ -77,7 +95,9 @@ struct HandshakeWire {
     source_uasid: U32,
     dest_uasid: U32,
     state: U32,
-    cookie: U64,
+    nonce: U64,
+    close_key: U64,
+    cookie: Cookie,
 }
 
 impl Handshake {
@@ -86,7 +106,7 @@ impl Handshake {
 
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
         let wire: &HandshakeWire = reader.take()?;
-        reserved("TPCETH", u32::from(wire.rsv))?;
+        reserved("TPCETH", u32::from(wire.purpose >> 1))?;
         reserved("TPCETH", wire.first_psn.get() >> 24)?;
         let caps = wire.strategies.get();
         let strategies = StrategyCaps::from_bits(caps)
@@ -105,16 +125,29 @@ impl Handshake {
             source_uasid: wire.source_uasid.get(),
             dest_uasid: wire.dest_uasid.get(),
             state: wire.state.get(),
-            cookie: wire.cookie.get(),
+            nonce: wire.nonce.get(),
+            close_key: wire.close_key.get(),
+            purpose: if wire.purpose == 0 { Purpose::Open } else { Purpose::Verify },
+            cookie: wire.cookie,
         })
     }
 
+    /// The body as it travels: for what is computed over it.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        zerocopy::transmute!(self.to_wire())
+    }
+
     pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
-        writer.put(&HandshakeWire {
+        writer.put(&self.to_wire())
+    }
+
+    fn to_wire(self) -> HandshakeWire {
+        HandshakeWire {
             version_min: self.version_min,
             version_max: self.version_max,
             mtu: self.mtu.code(),
-            rsv: 0,
+            purpose: u8::from(self.purpose == Purpose::Verify),
             strategies: U32::new(self.strategies.bits()),
             incarnation: U64::new(self.incarnation),
             source_eid: self.source_eid,
@@ -125,8 +158,10 @@ impl Handshake {
             source_uasid: U32::new(self.source_uasid),
             dest_uasid: U32::new(self.dest_uasid),
             state: U32::new(self.state),
-            cookie: U64::new(self.cookie),
-        })
+            nonce: U64::new(self.nonce),
+            close_key: U64::new(self.close_key),
+            cookie: self.cookie,
+        }
     }
 
     /// Rules of an offer.
@@ -156,6 +191,12 @@ impl Handshake {
         if self.strategies.bits().count_ones() != 1 {
             return Err(PacketError::field("strategies", self.strategies.bits().into()));
         }
+        if self.purpose != Purpose::Open {
+            return Err(PacketError::field("purpose", 1));
+        }
+        if self.cookie != Cookie::default() {
+            return Err(PacketError::field("cookie", 1));
+        }
         Ok(())
     }
 }
@@ -181,8 +222,8 @@ wire_enum! {
         Parameters = 4,
         /// Configuration forbids it.
         Policy = 5,
-        /// A newer incarnation of the asking node is known.
-        StaleIncarnation = 6,
+        /// The TP asked about is not held here.
+        NoTp = 6,
     }
 }
 
@@ -195,8 +236,10 @@ pub struct Refusal {
     pub version_min: u8,
     /// Highest wire version spoken by the refusing side.
     pub version_max: u8,
-    /// Cookie of the CONNECT refused.
-    pub cookie: u64,
+    /// Names what the refusing side has of the pair of nodes; 0: nothing.
+    pub state: u32,
+    /// Nonce of the CONNECT refused.
+    pub nonce: u64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -206,8 +249,8 @@ struct RefusalWire {
     version_min: u8,
     version_max: u8,
     rsv: u8,
-    rsv_low: U32,
-    cookie: U64,
+    state: U32,
+    nonce: U64,
 }
 
 impl Refusal {
@@ -216,12 +259,13 @@ impl Refusal {
 
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
         let wire: &RefusalWire = reader.take()?;
-        reserved("TPRETH", u32::from(wire.rsv) | wire.rsv_low.get())?;
+        reserved("TPRETH", u32::from(wire.rsv))?;
         Ok(Self {
             reason: RefuseReason::from_code(wire.reason)?,
             version_min: wire.version_min,
             version_max: wire.version_max,
-            cookie: wire.cookie.get(),
+            state: wire.state.get(),
+            nonce: wire.nonce.get(),
         })
     }
 
@@ -231,13 +275,44 @@ impl Refusal {
             version_min: self.version_min,
             version_max: self.version_max,
             rsv: 0,
-            rsv_low: U32::ZERO,
-            cookie: U64::new(self.cookie),
+            state: U32::new(self.state),
+            nonce: U64::new(self.nonce),
         })
     }
 
     pub(crate) fn check(&self) -> Result<(), PacketError> {
         check_versions(self.version_min, self.version_max)
+    }
+}
+
+/// Body of CHALLENGE: to be repeated by the CONNECT of the same nonce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Challenge {
+    /// Nonce of the CONNECT challenged.
+    pub nonce: u64,
+    /// What the next CONNECT is to show.
+    pub cookie: Cookie,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ChallengeWire {
+    nonce: U64,
+    cookie: Cookie,
+}
+
+impl Challenge {
+    /// Bytes of the body: fewer than those of CONNECT, so that a forged source address is sent less
+    /// than it cost to forge.
+    pub const LEN: usize = size_of::<ChallengeWire>();
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        let wire: &ChallengeWire = reader.take()?;
+        Ok(Self { nonce: wire.nonce.get(), cookie: wire.cookie })
+    }
+
+    pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
+        writer.put(&ChallengeWire { nonce: U64::new(self.nonce), cookie: self.cookie })
     }
 }
 
@@ -248,7 +323,8 @@ wire_enum! {
         Shutdown = 1,
         /// Nobody used it.
         Idle = 2,
-        /// A packet came for a TPN that does not exist (a restart, mostly).
+        /// A packet came for a TPN that does not exist (a restart, mostly). No proof: the receiver
+        /// asks the peer.
         UnknownTp = 3,
         /// The peer broke the protocol.
         Protocol = 4,
@@ -267,8 +343,8 @@ pub struct Close {
     /// TPN at the side that sends this, as the peer puts it into DestQP. With reason `UnknownTp`
     /// BTH.DestQP is 0: the sender does not know the peer's number.
     pub source_tpn: Tpn,
-    /// Incarnation of the node that sends this.
-    pub incarnation: u64,
+    /// Close key that the sender of this gave in its CONNECT or ACCEPT; 0 with reason `UnknownTp`.
+    pub key: u64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -277,7 +353,7 @@ struct CloseWire {
     reason: u8,
     rsv: [u8; 3],
     source_tpn: U32,
-    incarnation: U64,
+    key: U64,
 }
 
 impl Close {
@@ -290,7 +366,7 @@ impl Close {
         Ok(Self {
             reason: CloseReason::from_code(wire.reason)?,
             source_tpn: Tpn::parse(wire.source_tpn.get())?,
-            incarnation: wire.incarnation.get(),
+            key: wire.key.get(),
         })
     }
 
@@ -299,9 +375,10 @@ impl Close {
             reason: self.reason.code(),
             rsv: [0; 3],
             source_tpn: U32::new(self.source_tpn.value()),
-            incarnation: U64::new(self.incarnation),
+            key: U64::new(self.key),
         })
     }
 }
 
-const _: () = assert!(Handshake::LEN == 80 && Refusal::LEN == 16 && Close::LEN == 16);
+const _: () = assert!(Handshake::LEN == 104 && Refusal::LEN == 16 && Close::LEN == 16);
+const _: () = assert!(Challenge::LEN < Handshake::LEN);

@@ -18,7 +18,8 @@ mod transaction;
 pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
 pub use ext::{Access, AtomicOperands, AtomicValue, Invalidate, Notify, OperandSize, WriteImm};
 pub use handshake::{
-    Close, CloseReason, Handshake, Refusal, RefuseReason, StrategyCaps, WINDOW_MAX,
+    Challenge, Close, CloseReason, Cookie, Handshake, Purpose, Refusal, RefuseReason, StrategyCaps,
+    WINDOW_MAX,
 };
 pub use opcode::{AtomicOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;

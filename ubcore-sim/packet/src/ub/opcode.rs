@@ -9,7 +9,7 @@ use crate::codec::wire_enum;
 /// Wire version, in BTH.TVer of every URMA packet. 0 are the standard opcodes.
 pub const WIRE_VERSION: u8 = 1;
 
-/// BTH opcodes of URMA traffic. 0xC9 is kept for a keep-alive; it and all others are refused.
+/// BTH opcodes of URMA traffic. 0xCA is kept for a keep-alive; it and all others are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TpOpcode {
@@ -31,11 +31,13 @@ pub enum TpOpcode {
     Close = 0xc7,
     /// Unacknowledged datagram outside any TP; carries the EIDs.
     UmSend = 0xc8,
+    /// Asks the sender of a CONNECT to show that it receives at its address.
+    Challenge = 0xc9,
 }
 
 impl TpOpcode {
     /// Every opcode; the codes are consecutive.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::DataReq,
         Self::DataResp,
         Self::Ack,
@@ -45,6 +47,7 @@ impl TpOpcode {
         Self::Refuse,
         Self::Close,
         Self::UmSend,
+        Self::Challenge,
     ];
 
     /// The code on the wire.

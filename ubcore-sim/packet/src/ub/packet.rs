@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::ack::Ack;
 use super::ext::AtomicOperands;
-use super::handshake::{Close, Handshake, Refusal};
+use super::handshake::{Challenge, Close, Handshake, Refusal};
 use super::opcode::{TpOpcode, WIRE_VERSION};
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
@@ -88,6 +88,8 @@ pub enum Body {
     Nak(Ack),
     /// An offer; DestQP and PSN are 0.
     Connect(Handshake),
+    /// What the next CONNECT is to show; DestQP is the TPN of the side that asked, PSN is 0.
+    Challenge(Challenge),
     /// The choice; PSN is 0.
     Accept(Handshake),
     /// The refusal; DestQP is the TPN of the side that asked, PSN is 0.
@@ -108,6 +110,7 @@ impl Body {
             Self::Ack(_) => TpOpcode::Ack,
             Self::Nak(_) => TpOpcode::Nak,
             Self::Connect(_) => TpOpcode::Connect,
+            Self::Challenge(_) => TpOpcode::Challenge,
             Self::Accept(_) => TpOpcode::Accept,
             Self::Refuse(_) => TpOpcode::Refuse,
             Self::Close(_) => TpOpcode::Close,
@@ -127,6 +130,7 @@ impl Body {
             Self::Response(header) => header.header_len(),
             Self::Ack(ack) | Self::Nak(ack) => ack.wire_len(),
             Self::Connect(_) | Self::Accept(_) => Handshake::LEN,
+            Self::Challenge(_) => Challenge::LEN,
             Self::Refuse(_) => Refusal::LEN,
             Self::Close(_) => Close::LEN,
             Self::UmSend(_, header) => Ends::LEN + header.header_len(),
@@ -161,6 +165,7 @@ impl Body {
             TpOpcode::Ack => Self::Ack(Ack::take(&mut reader)?),
             TpOpcode::Nak => Self::Nak(Ack::take(&mut reader)?),
             TpOpcode::Connect => Self::Connect(Handshake::take(&mut reader)?),
+            TpOpcode::Challenge => Self::Challenge(Challenge::take(&mut reader)?),
             TpOpcode::Accept => Self::Accept(Handshake::take(&mut reader)?),
             TpOpcode::Refuse => Self::Refuse(Refusal::take(&mut reader)?),
             TpOpcode::Close => Self::Close(Close::take(&mut reader)?),
@@ -175,6 +180,7 @@ impl Body {
             Self::Response(header) => header.emit(buf).map(|_| ()),
             Self::Ack(ack) | Self::Nak(ack) => ack.put(&mut writer),
             Self::Connect(handshake) | Self::Accept(handshake) => handshake.put(&mut writer),
+            Self::Challenge(challenge) => challenge.put(&mut writer),
             Self::Refuse(refusal) => refusal.put(&mut writer),
             Self::Close(close) => close.put(&mut writer),
             Self::UmSend(ends, header) => {

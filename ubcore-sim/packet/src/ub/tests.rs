@@ -274,7 +274,10 @@ fn offer() -> Handshake {
         source_uasid: 0,
         dest_uasid: 0,
         state: 4,
-        cookie: 3,
+        nonce: 3,
+        close_key: 6,
+        purpose: Purpose::Open,
+        cookie: [0; 16],
     }
 }
 
@@ -301,6 +304,19 @@ fn choices_leave_nothing_open() {
     assert_eq!(emit(choice), None);
     assert_eq!(emit(Handshake { version_max: 2, ..choice }), Some("version"));
     assert_eq!(emit(Handshake { strategies: StrategyCaps::all(), ..choice }), Some("field"));
+    assert_eq!(emit(Handshake { purpose: Purpose::Verify, ..choice }), Some("field"));
+    assert_eq!(emit(Handshake { cookie: [1; 16], ..choice }), Some("field"));
+}
+
+#[test]
+fn a_challenge_is_shorter_than_the_connect_that_causes_it() {
+    let connect = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer()));
+    let challenge = packet(Body::Challenge(Challenge { nonce: 3, cookie: [7; 16] }));
+    let refusal =
+        Refusal { reason: RefuseReason::NoTp, version_min: 1, version_max: 1, state: 0, nonce: 3 };
+    for answer in [challenge, packet(Body::Refuse(refusal))] {
+        assert!(answer.packet_len(0) < connect.packet_len(0));
+    }
 }
 
 #[test]
@@ -314,7 +330,7 @@ fn the_bth_of_urma_is_checked() {
         reason(Packet::parse(&bytes[..total]))
     };
     assert_eq!(changed(1, 1), None);
-    assert_eq!(changed(0, 0xc9), Some("opcode"));
+    assert_eq!(changed(0, 0xca), Some("opcode"));
     assert_eq!(changed(1, 2), Some("version"));
     assert_eq!(changed(1, 0), Some("version"));
     assert_eq!(changed(1, 0x81), Some("reserved"));

@@ -170,50 +170,53 @@ fn offer() -> impl Strategy<Value = Handshake> {
     let versions = (1..=15_u8).prop_flat_map(|min| (Just(min), min..=15));
     let ids = (any::<u64>(), any::<Eid>(), any::<Eid>(), 1..=0xff_ffff_u32);
     let limits = (select(Mtu::ALL), 1..8_u32, any::<u32>(), 1..=WINDOW_MAX);
-    (versions, ids, limits, any::<(u32, u32, u64, std::num::NonZeroU32)>()).prop_map(
-        |(versions, ids, limits, rest)| Handshake {
-            version_min: versions.0,
-            version_max: versions.1,
-            mtu: limits.0,
-            strategies: StrategyCaps::from_bits_truncate(limits.1),
-            incarnation: ids.0,
-            source_eid: ids.1,
-            dest_eid: ids.2,
-            source_tpn: Tpn::from_low_bits(ids.3),
-            first_psn: Psn::new(limits.2),
-            window: limits.3,
-            source_uasid: rest.0,
-            dest_uasid: rest.1,
-            state: rest.3.get(),
-            cookie: rest.2,
-        },
-    )
+    let secrets = (any::<u64>(), any::<u64>(), any::<bool>(), any::<Cookie>());
+    let rest = (any::<(u32, u32, std::num::NonZeroU32)>(), secrets);
+    (versions, ids, limits, rest).prop_map(|(versions, ids, limits, (rest, secrets))| Handshake {
+        version_min: versions.0,
+        version_max: versions.1,
+        mtu: limits.0,
+        strategies: StrategyCaps::from_bits_truncate(limits.1),
+        incarnation: ids.0,
+        source_eid: ids.1,
+        dest_eid: ids.2,
+        source_tpn: Tpn::from_low_bits(ids.3),
+        first_psn: Psn::new(limits.2),
+        window: limits.3,
+        source_uasid: rest.0,
+        dest_uasid: rest.1,
+        state: rest.2.get(),
+        nonce: secrets.0,
+        close_key: secrets.1,
+        purpose: if secrets.2 { Purpose::Verify } else { Purpose::Open },
+        cookie: secrets.3,
+    })
 }
 
 fn choice() -> impl Strategy<Value = Handshake> {
     (offer(), 0..3_u32).prop_map(|(offer, strategy)| Handshake {
         version_max: offer.version_min,
         strategies: StrategyCaps::from_bits_truncate(1 << strategy),
+        purpose: Purpose::Open,
+        cookie: Cookie::default(),
         ..offer
     })
 }
 
 fn body() -> impl Strategy<Value = (Body, usize)> {
-    let refusal = (select(RefuseReason::ALL), 1..=15_u8, any::<u64>()).prop_map(
-        |(reason, version, cookie)| Refusal {
+    let refusal = (select(RefuseReason::ALL), 1..=15_u8, any::<(u32, u64)>()).prop_map(
+        |(reason, version, (state, nonce))| Refusal {
             reason,
             version_min: version,
             version_max: version,
-            cookie,
+            state,
+            nonce,
         },
     );
-    let close = (select(CloseReason::ALL), any::<u32>(), any::<u64>()).prop_map(
-        |(reason, tpn, incarnation)| Close {
-            reason,
-            source_tpn: Tpn::from_low_bits(tpn),
-            incarnation,
-        },
-    );
+    let challenge = any::<(u64, Cookie)>()
+        .prop_map(|(nonce, cookie)| (Body::Challenge(Challenge { nonce, cookie }), 0));
+    let close = (select(CloseReason::ALL), any::<u32>(), any::<u64>())
+        .prop_map(|(reason, tpn, key)| Close { reason, source_tpn: Tpn::from_low_bits(tpn), key });
     let datagram = (any::<(Eid, Eid, u32, u32)>(), request()).prop_filter_map(
         "a send in one packet",
         |(ends, (header, len))| {
@@ -236,6 +239,7 @@ fn body() -> impl Strategy<Value = (Body, usize)> {
         1 => ack(0).prop_map(|ack| (Body::Nak(ack), 0)),
         1 => offer().prop_map(|offer| (Body::Connect(offer), 0)),
         1 => choice().prop_map(|choice| (Body::Accept(choice), 0)),
+        1 => challenge,
         1 => refusal.prop_map(|refusal| (Body::Refuse(refusal), 0)),
         1 => close.prop_map(|close| (Body::Close(close), 0)),
         1 => datagram,

@@ -18,7 +18,7 @@ pub struct OpenCfg {
     pub peer_eid: Eid,
     /// UASID of this node.
     pub local_uasid: u32,
-    /// Incarnation of this node: larger after every restart.
+    /// Incarnation of this node: another one after every restart.
     pub incarnation: u64,
     /// Names what this node knows of the pair, not 0: another one after it forgot.
     pub state: u32,
@@ -65,7 +65,9 @@ pub struct Offer {
     /// First PSN, random.
     pub psn: Psn,
     /// Random; what answers must repeat.
-    pub cookie: u64,
+    pub nonce: u64,
+    /// Random; what a CLOSE of this node shows.
+    pub close_key: u64,
 }
 
 /// What both ends hold once a TP is open.
@@ -87,6 +89,8 @@ pub struct Agreed {
     pub strategy: Strategy,
     /// Incarnation of the peer.
     pub peer_incarnation: u64,
+    /// What a CLOSE of the peer shows.
+    pub peer_key: u64,
     /// What the peer calls its state of the pair.
     pub peer_state: u32,
     /// UASID of the peer.
@@ -149,8 +153,19 @@ pub enum HandshakeEvent {
     Closed(Agreed, CloseReason),
     /// Opening failed for good.
     Refused(RefuseReason),
-    /// Of an older incarnation of the peer; dropped.
-    OldIncarnation,
-    /// Not the answer to anything asked here (or not for this node); dropped.
+    /// The peer holds the TP: it answered the question of `verify`.
+    Proven,
+    /// A hint without proof says that the peer does not hold the TP: ask it.
+    Doubted,
+    /// Shows nothing that only the peer has, or answers nothing asked here; dropped.
     NotExpected,
+}
+
+/// Why the peer of an open TP is asked whether it still holds it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Doubt {
+    /// A packet says so, without proof: silence changes nothing, the timers of the TP decide.
+    Hint,
+    /// The TP was idle: silence ends it.
+    Idle,
 }

@@ -1,0 +1,50 @@
+//! Answers to nodes of which nothing is kept.
+//!
+//! *Owns*: a bounded queue of them; how often a node is sent a notice about a TP. *Takes*: answers.
+//! *Gives*: packets (unsealed). *Must not*: grow with the number of nodes that ask.
+
+use std::collections::VecDeque;
+
+use udma_abi::{Nanos, RawEid};
+use urma_packet::PacketHeader;
+
+/// Answers that may wait: as many as leave in one call of the socket.
+const REPLIES_MAX: usize = 256;
+/// Shortest time between two notices: each costs a system call, and anyone can ask for one.
+const NOTICE_NS: Nanos = 100_000;
+
+/// Answers on their way out.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    waiting: VecDeque<(RawEid, PacketHeader)>,
+    /// When the next notice may be sent.
+    notice_at: Nanos,
+}
+
+impl Replies {
+    /// Takes an answer to `to`; `false`: the queue is full.
+    pub(super) fn push(&mut self, to: RawEid, reply: PacketHeader) -> bool {
+        let has_room = self.waiting.len() < REPLIES_MAX;
+        if has_room {
+            self.waiting.push_back((to, reply));
+        }
+        has_room
+    }
+
+    /// Takes a notice, unless there was one just before.
+    pub(super) fn push_notice(&mut self, now: Nanos, to: RawEid, notice: PacketHeader) {
+        if now >= self.notice_at && self.push(to, notice) {
+            self.notice_at = now.saturating_add(NOTICE_NS);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The next answer, written to the front of `buf`; its destination and length.
+    pub(super) fn poll(&mut self, buf: &mut [u8]) -> Option<(RawEid, usize)> {
+        let (to, reply) = self.waiting.pop_front()?;
+        reply.emit_headers(0, buf).ok().map(|frame| (to, frame.total))
+    }
+}

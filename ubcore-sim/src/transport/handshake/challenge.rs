@@ -1,0 +1,93 @@
+//! Cookies: the proof that the sender of a CONNECT receives at its address.
+//!
+//! - owns: the key of this node.
+//! - takes: CONNECTs, time, what this node holds of the pair.
+//! - gives: the answer to a CONNECT without proof.
+//! - must not: keep or change anything of a sender.
+
+use siphasher::sip128::SipHasher24;
+use subtle::{Choice, ConstantTimeEq};
+use udma_abi::Nanos;
+use urma_packet::Handshake as Terms;
+use urma_packet::{
+    Body, Challenge, Cookie, PacketHeader, Psn, Purpose, Refusal, RefuseReason, Tpn, WIRE_VERSION,
+};
+
+use super::Handshake;
+
+/// A cookie is valid in the period in which it was made and in the next one. Both together are not
+/// longer than a pair of nodes is kept after its TP ended: no copy of a CONNECT makes a second TP.
+const PERIOD_NS: Nanos = 500_000_000;
+
+/// Makes and checks cookies.
+#[derive(Clone)]
+pub struct Challenger {
+    key: [u8; 16],
+}
+
+impl Challenger {
+    /// With a key that only this node has: random.
+    #[must_use]
+    pub const fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// `None`: `connect` is of the TP that `pair` holds, or proves that its sender receives at its
+    /// address; [`Handshake::on_packet`] may take it. Otherwise the answer, to that address.
+    #[must_use]
+    pub fn screen(
+        &self,
+        now: Nanos,
+        connect: &Terms,
+        pair: Option<&Handshake>,
+    ) -> Option<PacketHeader> {
+        if pair.is_some_and(|pair| pair.holds(connect)) {
+            return None;
+        }
+        let last = pair.map_or_else(|| Tpn::from_low_bits(0), Handshake::last_tpn);
+        if connect.purpose == Purpose::Verify {
+            return Some(refusal(connect, RefuseReason::NoTp, pair.map_or(0, Handshake::name)));
+        }
+        if self.is_valid(now, connect, last) {
+            return None;
+        }
+        let cookie = self.cookie(now / PERIOD_NS, connect, last);
+        let challenge = Body::Challenge(Challenge { nonce: connect.nonce, cookie });
+        Some(PacketHeader::new(connect.source_tpn, Psn::new(0), challenge))
+    }
+
+    fn is_valid(&self, now: Nanos, connect: &Terms, last: Tpn) -> bool {
+        let period = now / PERIOD_NS;
+        let periods = [Some(period), period.checked_sub(1)].into_iter().flatten();
+        let equal = periods.map(|period| self.cookie(period, connect, last).ct_eq(&connect.cookie));
+        equal.fold(Choice::from(0), |any, equal| any | equal).into()
+    }
+
+    fn cookie(&self, period: u64, connect: &Terms, last: Tpn) -> Cookie {
+        let mut bytes = [0; 8 + 4 + Terms::LEN];
+        bytes[..8].copy_from_slice(&period.to_be_bytes());
+        bytes[8..12].copy_from_slice(&last.value().to_be_bytes());
+        let offer = Terms { cookie: Cookie::default(), ..*connect };
+        bytes[12..].copy_from_slice(&offer.to_bytes());
+        SipHasher24::new_with_key(&self.key).hash(&bytes).as_bytes()
+    }
+}
+
+impl std::fmt::Debug for Challenger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Challenger").finish_non_exhaustive()
+    }
+}
+
+/// REFUSE of `connect`. `state` names what this node has of the pair; 0: nothing.
+#[must_use]
+pub fn refusal(connect: &Terms, reason: RefuseReason, state: u32) -> PacketHeader {
+    let refusal = Refusal {
+        reason,
+        version_min: WIRE_VERSION,
+        version_max: WIRE_VERSION,
+        state,
+        nonce: connect.nonce,
+    };
+    PacketHeader::new(connect.source_tpn, Psn::new(0), Body::Refuse(refusal))
+}
