@@ -61,19 +61,48 @@ fn bytes_written_through_one_mapping_appear_in_another() {
     assert_eq!(owner.sub(4100, 8).unwrap().fd().unwrap().1, 4100);
 }
 
+/// A store through a window, from another one where it needs a source.
+type Store = fn(&Region, &Region) -> Result<(), OutOfBounds>;
+
+/// Every way to store 8 bytes or less at the start of a window.
+const STORES: [Store; 17] = [
+    |to, _| to.store_u8(0, 1),
+    |to, _| to.store_u8_release(0, 1),
+    |to, _| to.store_u32(0, 1),
+    |to, _| to.store_u32_release(0, 1),
+    |to, _| to.store_u64(0, 1),
+    |to, _| to.store_u64_release(0, 1),
+    |to, _| to.store_block(0, &[1]),
+    |to, _| to.store_block_last(0, &[1], 0),
+    |to, _| to.atomic_u32(0, AtomicOp::Add(1)).map(drop),
+    |to, _| to.atomic_u64(0, AtomicOp::Add(1)).map(drop),
+    |to, _| to.swap_u64(0, 1).map(drop),
+    |to, _| to.compare_exchange(0, 0, 1).map(drop),
+    |to, _| to.write(0, &[1; 8]),
+    |to, _| to.write_ordered(0, &[1; 8]),
+    |to, from| from.copy_to(0, to, 0, 8),
+    |to, from| from.copy_to_ordered(0, to, 0, 8),
+    |to, from| from.copy_to_streaming(0, to, 0, 8),
+];
+
 #[test]
-fn a_read_only_mapping_refuses_every_store() {
-    let owner = Region::shared(4096, Pages::Base).unwrap();
-    let peer = Region::map_fd(dup(&owner), 0, 4096, Access::ReadOnly).unwrap();
-    assert!(!peer.is_writable());
-    assert!(peer.store_u32(0, 1).is_err());
-    assert!(peer.write(0, &[1]).is_err());
-    assert!(peer.zero(0, 1).is_err());
-    assert!(peer.atomic_u64(0, AtomicOp::Add(1)).is_err());
-    assert!(peer.store_block(0, &[0; 8]).is_err());
-    assert!(owner.copy_to(0, &peer, 0, 8).is_err());
-    assert!(peer.sub(8, 8).unwrap().store_u64(0, 1).is_err());
-    assert_eq!(peer.load_u64(0), Ok(0));
+fn a_read_only_window_refuses_every_store() {
+    let from = Region::private(4096).unwrap();
+    from.write(0, &[1; 8]).unwrap();
+    for (at, store) in STORES.into_iter().enumerate() {
+        let owner = Region::shared(4096, Pages::Base).unwrap();
+        let of_peer = Region::map_fd(dup(&owner), 0, 4096, Access::ReadOnly).unwrap();
+        let plain = owner.read_only();
+        let part = plain.sub(0, 64).unwrap().sub(0, 8).unwrap();
+        for window in [plain, part, of_peer] {
+            assert!(!window.is_writable());
+            assert!(store(&window, &from).is_err(), "store {at}");
+            assert!(window.zero(0, 1).is_err());
+            assert_eq!(window.load_u64(0), Ok(0), "store {at}");
+        }
+        store(&owner, &from).unwrap();
+        assert_ne!(owner.load_u64(0), Ok(0), "store {at}");
+    }
 }
 
 #[test]
