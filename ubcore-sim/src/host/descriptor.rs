@@ -1,7 +1,8 @@
 //! A descriptor that a forked child must not keep alive.
 //!
-//! *Owns*: the descriptor and its entry in the list of the fork handler. *Gives*: an owned
-//! descriptor whose number means nothing in a child. *Must not*: be handed to peers' code as is.
+//! *Owns*: the descriptor and its entry in the list of the fork handler; which errors mean that there
+//! is no descriptor to be had. *Gives*: an owned descriptor whose number means nothing in a child.
+//! *Must not*: be handed to peers' code as is.
 //!
 //! A child that kept a claim or a connection open would hide its parent's death from every peer.
 
@@ -10,6 +11,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
+use rustix::io::Errno;
 use urma_mem::fork::{FdWatch, watch_fd};
 
 /// An owned descriptor that forked children do not have.
@@ -28,6 +30,13 @@ impl ForkGuarded {
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         Ok(Self { _watch: watch_fd(fd.as_fd())?, fd })
     }
+}
+
+/// Whether `error` says that this process, or the system, is out of descriptors or memory. Nothing is
+/// wrong with a peer then.
+pub(super) fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::TOOMANYREFS];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
 impl AsFd for ForkGuarded {

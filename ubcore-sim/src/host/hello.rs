@@ -85,6 +85,8 @@ pub enum Refusal {
     Incompatible,
     /// A claim in the message is not true.
     Lied,
+    /// It is out of descriptors or memory.
+    NoResources,
     /// A reason of a later version.
     Unknown(u32),
 }
@@ -97,13 +99,20 @@ impl Refusal {
             Self::OtherUser => 3,
             Self::Incompatible => 4,
             Self::Lied => 5,
+            Self::NoResources => 6,
             Self::Unknown(code) => code,
         }
     }
 
     fn from_code(code: u32) -> Self {
-        let known =
-            [Self::Busy, Self::PacketsOnly, Self::OtherUser, Self::Incompatible, Self::Lied];
+        let known = [
+            Self::Busy,
+            Self::PacketsOnly,
+            Self::OtherUser,
+            Self::Incompatible,
+            Self::Lied,
+            Self::NoResources,
+        ];
         known.into_iter().find(|r| r.code() == code).unwrap_or(Self::Unknown(code))
     }
 }
@@ -154,9 +163,17 @@ pub enum HelloError {
     /// Another version of this protocol.
     #[error("version {0}")]
     Version(u32),
-    /// The operating system refused.
+    /// The operating system refused; this process may be out of descriptors or memory.
     #[error("the operating system refused: {0}")]
     Os(io::Error),
+}
+
+impl HelloError {
+    /// Whether what the peer sent is not of this protocol.
+    #[must_use]
+    pub fn is_lie(&self) -> bool {
+        matches!(self, Self::Malformed(_) | Self::Version(_))
+    }
 }
 
 impl Hello {
@@ -260,7 +277,13 @@ pub fn receive(socket: impl AsFd) -> Result<Received, HelloError> {
         return Err(HelloError::HungUp);
     }
     if got.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(HelloError::Malformed("too many descriptors"));
+        // There is room for as many as a message may bring: fewer came because this process may not
+        // have more.
+        return Err(if fds.len() < FDS {
+            HelloError::Os(Errno::MFILE.into())
+        } else {
+            HelloError::Malformed("too many descriptors")
+        });
     }
     let hello = Hello::decode(bytes.get(..got.bytes).unwrap_or_default())?;
     if !hello.kind.takes(fds.len()) {

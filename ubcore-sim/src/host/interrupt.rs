@@ -1,13 +1,13 @@
 //! Interrupt vectors as descriptors.
 //!
-//! *Owns*: one eventfd in semaphore mode per vector, made on first use. *Takes*: raises of the
-//! core. *Gives*: duplicates of the descriptor. *Must not*: block, or lose a raise that came before
-//! anybody asked for the descriptor.
+//! *Owns*: one eventfd in semaphore mode per vector, made when its descriptor is asked for. *Takes*:
+//! raises of the core. *Gives*: duplicates of the descriptor. *Must not*: block, or lose a raise that
+//! came before the descriptor.
 
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
-    sync::OnceLock,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,14 +18,21 @@ use crate::ports::Interrupt;
 /// The vectors of one device.
 #[derive(Debug)]
 pub struct EventVectors {
-    vectors: Box<[OnceLock<ForkGuarded>]>,
+    vectors: Box<[Vector]>,
+}
+
+#[derive(Debug, Default)]
+struct Vector {
+    fd: OnceLock<ForkGuarded>,
+    /// Raises before there was a descriptor. Locked while that is made.
+    early: Mutex<u64>,
 }
 
 impl EventVectors {
     /// `count` vectors, none with a descriptor yet.
     #[must_use]
     pub fn new(count: u16) -> Self {
-        Self { vectors: (0..count).map(|_| OnceLock::new()).collect() }
+        Self { vectors: (0..count).map(|_| Vector::default()).collect() }
     }
 
     /// A duplicate of the vector's descriptor; `None`: there is no such vector.
@@ -33,26 +40,46 @@ impl EventVectors {
     /// # Errors
     /// The process is out of descriptors.
     pub fn descriptor(&self, vector: u16) -> io::Result<Option<OwnedFd>> {
-        self.vector(vector)?.map(|fd| fd.as_fd().try_clone_to_owned()).transpose()
+        self.vectors.get(usize::from(vector)).map(Vector::descriptor).transpose()
+    }
+}
+
+impl Vector {
+    fn descriptor(&self) -> io::Result<OwnedFd> {
+        let early = self.early();
+        if self.fd.get().is_none() {
+            let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+            let count = u32::try_from(*early).unwrap_or(u32::MAX);
+            // The lock is held: no other thread sets it.
+            let _ = self.fd.set(ForkGuarded::new(eventfd(count, flags)?)?);
+        }
+        self.fd.get().ok_or(io::ErrorKind::NotFound)?.as_fd().try_clone_to_owned()
     }
 
-    fn vector(&self, vector: u16) -> io::Result<Option<&ForkGuarded>> {
-        let Some(cell) = self.vectors.get(usize::from(vector)) else { return Ok(None) };
-        if cell.get().is_none() {
-            let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-            // Who loses the race to set it drops its own; nothing was counted on it yet.
-            let _ = cell.set(ForkGuarded::new(eventfd(0, flags)?)?);
+    fn raise(&self) {
+        let Some(fd) = self.fd.get() else { return self.raise_early() };
+        signal(fd);
+    }
+
+    #[cold]
+    fn raise_early(&self) {
+        let mut early = self.early();
+        match self.fd.get() {
+            Some(fd) => signal(fd),
+            None => *early += 1,
         }
-        Ok(cell.get())
+    }
+
+    fn early(&self) -> MutexGuard<'_, u64> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Interrupt for EventVectors {
     fn raise(&self, vector: u16) {
-        match self.vector(vector) {
-            Ok(Some(fd)) => signal(fd),
-            Ok(None) => tracing::warn!(vector, "the device raised a vector that does not exist"),
-            Err(error) => tracing::error!(vector, %error, "an interrupt has no descriptor"),
+        match self.vectors.get(usize::from(vector)) {
+            Some(vector) => vector.raise(),
+            None => tracing::warn!(vector, "the device raised a vector that does not exist"),
         }
     }
 }

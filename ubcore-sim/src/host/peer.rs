@@ -9,6 +9,7 @@
 
 mod offer;
 mod shake;
+mod shortage;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,6 +19,7 @@ use std::{
 
 pub use offer::{KernelReads, LocalShare};
 use offer::{Offer, parts};
+use shortage::{Pause, Shortages};
 use udma_abi::{CmdStatus, Nanos, RawEid};
 
 use super::{
@@ -102,6 +104,9 @@ pub struct Peers {
     key_next: u64,
     events: VecDeque<PeerEvent>,
     lies: u64,
+    shortages: Shortages,
+    /// While connections cannot be accepted.
+    pause: Pause,
     /// Nodes to which packets go, and why; at most [`REASONS_MAX`].
     reasons: BTreeMap<RawEid, &'static str>,
 }
@@ -166,6 +171,8 @@ impl Peers {
             key_next: CLAIM_KEY + 1,
             events: VecDeque::new(),
             lies: 0,
+            shortages: Shortages::default(),
+            pause: Pause::default(),
             reasons: BTreeMap::new(),
         })
     }
@@ -197,17 +204,29 @@ impl Peers {
         });
     }
 
-    /// The claim has connections waiting.
+    /// The claim has connections waiting. When none can be accepted, they wait, and the claim is not
+    /// watched, for a time that doubles: it stays readable, and would keep the thread busy.
     pub fn on_claim_ready(&mut self, now: Nanos) {
         for _ in 0..ACCEPTS_PER_CALL {
             match self.claim.accept() {
-                Ok(Some(socket)) => self.on_accepted(now, socket),
+                Ok(Some(socket)) => {
+                    self.pause.end();
+                    self.on_accepted(now, socket);
+                }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "a peer's connection could not be accepted");
+                    self.shortages.note("connections wait to be accepted", &error);
+                    self.pause.start(now);
+                    self.watch_claim(Interest::HangUp);
                     return;
                 }
             }
+        }
+    }
+
+    fn watch_claim(&self, interest: Interest) {
+        if let Err(error) = self.poll.modify(&self.claim, CLAIM_KEY, interest) {
+            tracing::error!(%error, ?interest, "connections to this node cannot be watched");
         }
     }
 
@@ -217,7 +236,7 @@ impl Peers {
         let Some(socket) = &link.socket else { return };
         match (&link.state, hello::receive(socket)) {
             (_, Err(hello::HelloError::NotYet)) => {}
-            (State::Up { .. }, Err(hello::HelloError::HungUp)) => self.on_gone(key),
+            (State::Up { .. }, Err(error)) if !error.is_lie() => self.on_gone(key),
             (State::Up { eid, .. }, _) => {
                 tracing::warn!(?eid, "a peer spoke out of turn and is cut off");
                 self.lies += 1;
@@ -231,6 +250,10 @@ impl Peers {
 
     /// Time has passed: retries and timeouts.
     pub fn on_tick(&mut self, now: Nanos) {
+        if self.pause.is_over(now) {
+            self.watch_claim(Interest::Read);
+            self.on_claim_ready(now);
+        }
         let late: Vec<u64> = self
             .links
             .iter()
@@ -256,7 +279,8 @@ impl Peers {
     /// When [`Peers::on_tick`] wants to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self, now: Nanos) -> Deadline {
-        let earliest = self.links.values().filter_map(|link| link.state.deadline()).min()?;
+        let deadlines = self.links.values().filter_map(|link| link.state.deadline());
+        let earliest = deadlines.chain(self.pause.until()).min()?;
         let retries = self.links.values().any(|l| matches!(l.state, State::Wanted { .. }));
         Some(if retries { earliest.min(now + RETRY_NS) } else { earliest })
     }
@@ -298,6 +322,12 @@ impl Peers {
     #[must_use]
     pub fn lies(&self) -> u64 {
         self.lies
+    }
+
+    /// Times that this process was out of descriptors or memory while it met peers.
+    #[must_use]
+    pub fn shortages(&self) -> u64 {
+        self.shortages.count()
     }
 
     fn add(&mut self, socket: Option<ForkGuarded>, state: State) -> u64 {

@@ -59,7 +59,7 @@ impl Background {
             tick: TICK,
             said_asleep: false,
             stays: 0,
-            lies_counted: 0,
+            counted: [0; 2],
             device_name,
         };
         let name = "urma-node".to_owned();
@@ -96,8 +96,8 @@ struct Turner {
     said_asleep: bool,
     /// Times in a row that a last look found work and the step after it none.
     stays: u32,
-    /// Lies of peers that the device's counter has.
-    lies_counted: u64,
+    /// Of the peers' lies and of shortages, how many the device's counters have.
+    counted: [u64; 2],
     /// Under which programs know the device.
     device_name: String,
 }
@@ -121,18 +121,23 @@ impl Turner {
                 return;
             }
             self.peers.on_tick(now);
-            self.count_lies();
+            self.count_peers();
             self.serve_requests(now);
             wait = self.turn(now);
         }
     }
 
-    fn count_lies(&mut self) {
-        let lies = self.peers.lies();
-        for _ in self.lies_counted..lies {
-            self.shared.device().count(Counter::PeerLied);
+    fn count_peers(&mut self) {
+        let counts = [
+            (Counter::PeerLied, self.peers.lies()),
+            (Counter::OutOfResources, self.peers.shortages()),
+        ];
+        for ((counter, count), counted) in counts.into_iter().zip(&mut self.counted) {
+            for _ in *counted..count {
+                self.shared.device().count(counter);
+            }
+            *counted = count;
         }
-        self.lies_counted = lies;
     }
 
     fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {

@@ -19,7 +19,7 @@ use nix::{
 };
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
-/// Process and user at the other end of a connection, as the kernel says.
+/// Process and user at the other end of a connection, as the kernel shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials {
     /// Process, in the numbering of this process; 0: it has no number there.
@@ -46,6 +46,15 @@ pub enum Distrust {
 }
 
 impl Distrust {
+    /// The system's error, if that is the reason.
+    #[must_use]
+    pub fn cause(&self) -> Option<&io::Error> {
+        match self {
+            Self::Unknown(error) => Some(error),
+            Self::OtherUser | Self::UnmappedUser | Self::OtherNamespace => None,
+        }
+    }
+
     /// The reason in a few words, without its cause.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -61,7 +70,7 @@ impl Distrust {
 /// The credentials of the process at the other end of `socket`, if it may have this node's memory.
 ///
 /// # Errors
-/// [`Distrust`], also when the kernel does not say.
+/// [`Distrust`], also when the kernel does not show it.
 pub fn check(socket: impl AsFd) -> Result<Credentials, Distrust> {
     let who = credentials(&socket).map_err(Distrust::Unknown)?;
     if who.uid != geteuid().as_raw() {

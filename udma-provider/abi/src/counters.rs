@@ -94,4 +94,6 @@ counters! {
     KernelBytes = "kernel_bytes",
     /// CONNECTs without proof, answered and forgotten.
     Challenges = "challenges",
+    /// Times that this process was out of descriptors or memory while it met peers.
+    OutOfResources = "out_of_resources",
 }

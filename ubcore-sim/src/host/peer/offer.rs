@@ -15,7 +15,7 @@ use urma_mem::{Access, Arena, Pages, Region, procvm::ProcessMemory};
 
 use crate::{
     host::{
-        descriptor::ForkGuarded,
+        descriptor::{ForkGuarded, is_shortage},
         hello::{FDS, Hello, Kind, Received},
         interrupt::signal,
         trust::Credentials,
@@ -106,6 +106,16 @@ pub(super) enum BadOffer {
     /// A descriptor that is not what it should be.
     #[error("{0}: {1}")]
     File(&'static str, io::Error),
+}
+
+impl BadOffer {
+    /// The error of the system when this process is short of something, and the peer is not at fault.
+    pub(super) fn shortage(&self) -> Option<&io::Error> {
+        match self {
+            Self::File(_, error) if is_shortage(error) => Some(error),
+            Self::File(..) | Self::Length(..) => None,
+        }
+    }
 }
 
 /// Maps what a peer showed.

@@ -6,7 +6,9 @@
 use std::os::fd::AsFd;
 
 use super::hello::{Hello, HelloError, Received};
+use super::offer::BadOffer;
 use super::*;
+use crate::host::descriptor::is_shortage;
 
 impl Peers {
     /// Connects link `key` and offers, if its peer's queue has room.
@@ -34,12 +36,8 @@ impl Peers {
         eid: RawEid,
         deadline: Nanos,
     ) -> Result<Option<Link>, CmdStatus> {
-        let os = |error: std::io::Error| {
-            tracing::warn!(?eid, %error, "a node on this host cannot be reached");
-            CmdStatus::Unreachable
-        };
-        let socket = match claim::connect(eid).map_err(os)? {
-            Connect::Connected(socket) => ForkGuarded::new(socket).map_err(os)?,
+        let socket = match claim::connect(eid).map_err(|error| self.unreachable(eid, &error))? {
+            Connect::Connected(socket) => socket,
             Connect::NotHere => {
                 self.remember(eid, "no such node on this host or in this network namespace");
                 return Err(CmdStatus::Unreachable);
@@ -51,15 +49,40 @@ impl Peers {
             Err(distrust) => {
                 tracing::info!(?eid, %distrust, "no shared memory with a node on this host");
                 self.remember(eid, distrust.reason());
-                return Err(CmdStatus::Denied);
+                return match distrust.cause().filter(|error| is_shortage(error)) {
+                    Some(error) => Err(self.unreachable(eid, error)),
+                    None => Err(CmdStatus::Denied),
+                };
             }
         };
-        let offer = Box::new(Offer::new(&self.share).map_err(os)?);
-        let (message, fds) = offer.message(&self.share, Kind::Offer, eid).map_err(os)?;
-        hello::send(&socket, &message, &fds).map_err(os)?;
-        self.poll.add(&socket, key, Interest::Read).map_err(os)?;
-        let state = State::Offered { eid, deadline, offer, who };
-        Ok(Some(Link { socket: Some(socket), state }))
+        match self.send_offer(key, eid, socket) {
+            Ok((socket, offer)) => {
+                let state = State::Offered { eid, deadline, offer, who };
+                Ok(Some(Link { socket: Some(socket), state }))
+            }
+            Err(error) => Err(self.unreachable(eid, &error)),
+        }
+    }
+
+    fn send_offer(
+        &self,
+        key: u64,
+        eid: RawEid,
+        socket: OwnedFd,
+    ) -> std::io::Result<(ForkGuarded, Box<Offer>)> {
+        let socket = ForkGuarded::new(socket)?;
+        let offer = Box::new(Offer::new(&self.share)?);
+        let (message, fds) = offer.message(&self.share, Kind::Offer, eid)?;
+        hello::send(&socket, &message, &fds)?;
+        self.poll.add(&socket, key, Interest::Read)?;
+        Ok((socket, offer))
+    }
+
+    /// The system refuses what a pair with `eid` needs.
+    fn unreachable(&mut self, eid: RawEid, error: &std::io::Error) -> CmdStatus {
+        let is_short = self.shortages.note("a node on this host cannot be reached", error);
+        self.remember(eid, if is_short { SHORT_HERE } else { "the system refused the connection" });
+        CmdStatus::Unreachable
     }
 
     /// A connection came in.
@@ -74,14 +97,26 @@ impl Peers {
             Ok(who) => who,
             Err(distrust) => {
                 tracing::info!(%distrust, "a connection is refused");
-                self.refuse(&socket, RawEid::default(), Refusal::OtherUser);
+                let is_short = distrust
+                    .cause()
+                    .is_some_and(|e| self.shortages.note("a connection is refused", e));
+                let refusal = if is_short { Refusal::NoResources } else { Refusal::OtherUser };
+                self.refuse(&socket, RawEid::default(), refusal);
                 return;
             }
         };
         let key = self.key_next;
-        let Ok(socket) = ForkGuarded::new(socket) else { return };
-        if self.poll.add(&socket, key, Interest::Read).is_ok() {
-            self.add(Some(socket), State::Accepted { deadline: now + ANSWER_NS, who });
+        let watched = ForkGuarded::new(socket).and_then(|socket| {
+            self.poll.add(&socket, key, Interest::Read)?;
+            Ok(socket)
+        });
+        match watched {
+            Ok(socket) => {
+                self.add(Some(socket), State::Accepted { deadline: now + ANSWER_NS, who });
+            }
+            Err(error) => {
+                self.shortages.note("a connection is cut", &error);
+            }
         }
     }
 
@@ -96,11 +131,14 @@ impl Peers {
             Ok(shown) => shown,
             // Who looks up an owner connects and hangs up without a word.
             Err(HelloError::HungUp) => return,
+            Err(HelloError::Os(error)) => {
+                self.shortages.note("an offer could not be received", &error);
+                return self.refuse(&socket, RawEid::default(), Refusal::NoResources);
+            }
             Err(error) => {
                 tracing::warn!(pid = who.pid, %error, "a connection is cut");
                 self.lies += 1;
-                self.refuse(&socket, RawEid::default(), Refusal::Incompatible);
-                return;
+                return self.refuse(&socket, RawEid::default(), Refusal::Incompatible);
             }
         };
         match shown.hello.kind {
@@ -133,7 +171,11 @@ impl Peers {
             Ok(Some(owner)) if owner == who => {}
             Ok(Some(_)) => return Err(Refusal::Lied),
             // It is gone already, or its queue is full: it may try again.
-            Ok(None) | Err(_) => return Err(Refusal::Busy),
+            Ok(None) => return Err(Refusal::Busy),
+            Err(error) => {
+                self.shortages.note("the name of a peer could not be checked", &error);
+                return Err(Refusal::NoResources);
+            }
         }
         let (mut seeking, mut replaced) = (false, None);
         for (key, link) in &self.links {
@@ -164,26 +206,37 @@ impl Peers {
         let offer = match Offer::new(&self.share) {
             Ok(offer) => offer,
             Err(error) => {
-                tracing::warn!(?eid, %error, "no memory for a pair");
-                self.refuse(&socket, eid, Refusal::Incompatible);
-                return;
+                self.shortages.note("no memory for a pair", &error);
+                return self.refuse(&socket, eid, Refusal::NoResources);
             }
         };
         let opened = match parts(&self.share, offer.clone(), shown, who) {
             Ok(opened) => opened,
-            Err(error) => {
-                tracing::warn!(?eid, %error, "a peer's offer does not hold what it says");
-                self.lies += 1;
-                self.refuse(&socket, eid, Refusal::Lied);
-                return;
+            Err(bad) => {
+                let is_short = self.on_bad_offer(eid, &bad);
+                let refusal = if is_short { Refusal::NoResources } else { Refusal::Lied };
+                return self.refuse(&socket, eid, refusal);
             }
         };
         let sent = offer
             .message(&self.share, Kind::Accept, eid)
             .and_then(|(message, fds)| hello::send(&socket, &message, &fds));
-        if sent.is_ok() {
-            self.open(key, socket, (eid, incarnation), opened);
+        match sent {
+            Ok(()) => self.open(key, socket, (eid, incarnation), opened),
+            Err(error) => {
+                self.shortages.note("an offer could not be answered", &error);
+            }
         }
+    }
+
+    /// What a peer showed could not be mapped: counts why. Whether this process is short of something.
+    fn on_bad_offer(&mut self, eid: RawEid, bad: &BadOffer) -> bool {
+        if let Some(error) = bad.shortage() {
+            return self.shortages.note("a peer's memory could not be mapped", error);
+        }
+        tracing::warn!(?eid, error = %bad, "what a peer showed does not hold what it says");
+        self.lies += 1;
+        false
     }
 
     /// The answer to an offer of this node.
@@ -198,6 +251,10 @@ impl Peers {
         let shown = match answer {
             Ok(shown) => shown,
             Err(HelloError::HungUp) => return self.give_up(eid, CmdStatus::Unreachable),
+            Err(HelloError::Os(error)) => {
+                let status = self.unreachable(eid, &error);
+                return self.give_up(eid, status);
+            }
             Err(error) => {
                 tracing::warn!(?eid, %error, "a peer's answer is not acceptable");
                 self.lies += 1;
@@ -218,6 +275,7 @@ impl Peers {
                         Refusal::PacketsOnly => "the other node was told to use packets",
                         Refusal::OtherUser => "it takes this process for another user's",
                         Refusal::Incompatible => "the other node has another version",
+                        Refusal::NoResources => SHORT_THERE,
                         Refusal::Busy | Refusal::Lied | Refusal::Unknown(_) => {
                             "the other node refuses to share memory"
                         }
@@ -229,11 +287,11 @@ impl Peers {
                 let incarnation = shown.hello.incarnation;
                 match parts(&self.share, *offer, shown, who) {
                     Ok(opened) => self.open(key, socket, (eid, incarnation), opened),
-                    Err(error) => {
-                        tracing::warn!(?eid, %error, "a peer's answer does not hold what it says");
-                        self.lies += 1;
-                        self.give_up(eid, CmdStatus::Denied);
+                    Err(bad) if self.on_bad_offer(eid, &bad) => {
+                        self.remember(eid, SHORT_HERE);
+                        self.give_up(eid, CmdStatus::Unreachable);
                     }
+                    Err(_) => self.give_up(eid, CmdStatus::Denied),
                 }
             }
             Kind::Accept | Kind::Offer | Kind::Inspect | Kind::Capture => {
@@ -248,6 +306,7 @@ impl Peers {
         let (eid, incarnation) = who;
         self.links.retain(|_, link| link.state.sought() != Some(eid));
         self.reasons.remove(&eid);
+        self.shortages.on_pair();
         self.links
             .insert(key, Link { socket: Some(socket), state: State::Up { eid, incarnation } });
         self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });
@@ -268,3 +327,8 @@ impl Peers {
         let _ = hello::send(socket, &hello, &[]);
     }
 }
+
+/// Why packets go to a node: this process's limits.
+const SHORT_HERE: &str = "this process was out of descriptors or memory";
+/// The same, at the node.
+const SHORT_THERE: &str = "the other process was out of descriptors or memory";

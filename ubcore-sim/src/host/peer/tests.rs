@@ -8,6 +8,8 @@ use std::{
 use rustix::event::{EventfdFlags, eventfd};
 use urma_mem::{Arena, Pages, Region, procvm::ProcessMemory};
 
+mod shortage;
+
 use super::*;
 use crate::host::{
     hello::{FDS, Hello},

@@ -1,0 +1,79 @@
+//! What happens while this process is out of descriptors or memory.
+//!
+//! *Owns*: the count of such errors, whether the log has one, the pauses between two attempts to accept.
+//! *Takes*: errors, time. *Gives*: the time of the next attempt. *Must not*: write a line for each error.
+
+use std::io;
+
+use udma_abi::Nanos;
+
+use crate::{host::descriptor::is_shortage, ports::Deadline};
+
+/// Errors of this process while it met peers.
+#[derive(Debug, Default)]
+pub(super) struct Shortages {
+    count: u64,
+    is_logged: bool,
+}
+
+impl Shortages {
+    /// Counts `error` if it is a shortage; the first one since the last pair was made is logged.
+    /// Returns whether it is one.
+    pub(super) fn note(&mut self, what: &'static str, error: &io::Error) -> bool {
+        if !is_shortage(error) {
+            tracing::info!(%error, "{what}");
+            return false;
+        }
+        self.count += 1;
+        if !std::mem::replace(&mut self.is_logged, true) {
+            tracing::warn!(%error, "{what}; until a pair is made, such errors are only counted");
+        }
+        true
+    }
+
+    /// A pair was made: a later shortage is a new one.
+    pub(super) fn on_pair(&mut self) {
+        self.is_logged = false;
+    }
+
+    /// Shortages so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+/// A pause between two attempts, longer after each that fails.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    until: Deadline,
+    /// Length of the latest pause; 0: the latest attempt succeeded.
+    len: Nanos,
+}
+
+impl Pause {
+    /// The attempt failed.
+    pub(super) fn start(&mut self, now: Nanos) {
+        self.len = (2 * self.len).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
+        self.until = Some(now + self.len);
+    }
+
+    /// The attempt succeeded.
+    pub(super) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a pause is over now; once for each pause.
+    pub(super) fn is_over(&mut self, now: Nanos) -> bool {
+        self.until.take_if(|until| *until <= now).is_some()
+    }
+
+    /// Time of the next attempt.
+    pub(super) fn until(&self) -> Deadline {
+        self.until
+    }
+}
+
+/// First pause.
+const PAUSE_MIN_NS: Nanos = 10_000_000;
+/// Longest pause: connections wait at most so long once there are descriptors again.
+const PAUSE_MAX_NS: Nanos = 500_000_000;
