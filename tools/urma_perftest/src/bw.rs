@@ -106,6 +106,13 @@ struct Lane {
     done_ns: u64,
 }
 
+impl Lane {
+    /// Messages posted since the last one that has a completion.
+    const fn unsignalled(&self, cq_mod: u32) -> u32 {
+        cq_mod - self.until_signal
+    }
+}
+
 /// The stream of all lanes.
 #[derive(Debug)]
 pub(crate) struct Stream<'p, 'a> {
@@ -119,6 +126,8 @@ pub(crate) struct Stream<'p, 'a> {
     verify: Option<Verify>,
     is_timed: bool,
     has_peak: bool,
+    /// The time is over: what is posted yet only brings the last completions.
+    is_stopping: bool,
     is_sending: bool,
     /// Pieces of which each request is made when it is posted.
     flat: Option<(&'a Ground, &'a [LocalSge<'a>])>,
@@ -164,6 +173,7 @@ impl<'p, 'a> Stream<'p, 'a> {
             verify: test.verify.then(|| Verify::new(pass)),
             is_timed: test.iterations().is_none(),
             has_peak: !pass.plan.no_peak,
+            is_stopping: false,
             is_sending: test.has_receives() && test.bidirection,
             flat: None,
             credit: None,
@@ -201,16 +211,20 @@ impl<'p, 'a> Stream<'p, 'a> {
             let before = retired;
             open -= self.poll(pass, &mut retired)?;
             if retired == before {
-                self.idle(pass, &mut patience)?;
-                continue;
-            }
-            patience.renew();
-            if self.has_peak || self.is_timed {
-                let now_ns = pass.clock.now_ns();
-                peak.on_completed(retired, now_ns);
-                if now_ns >= end_ns || pass.on_progress(retired, now_ns)? {
-                    self.stop();
+                // The clock and the peer are looked at once in a while.
+                if !self.idle(pass, &mut patience)? {
+                    continue;
                 }
+            } else {
+                patience.renew();
+                if !self.has_peak && !self.is_timed {
+                    continue;
+                }
+            }
+            let now_ns = pass.clock.now_ns();
+            peak.on_completed(retired, now_ns);
+            if now_ns >= end_ns || pass.on_progress(retired, now_ns)? {
+                open -= self.stop(now_ns);
             }
         }
         let latency = self.paces.drain(..).map(|pace| pace.latency).reduce(|mut all, lane| {
@@ -227,15 +241,20 @@ impl<'p, 'a> Stream<'p, 'a> {
         })
     }
 
-    /// The time is over: every lane ends with the next message that has a completion.
-    fn stop(&mut self) {
-        for lane in &mut self.lanes {
-            if lane.target == u64::MAX {
-                let is_at_signal = lane.until_signal == self.cq_mod && lane.posted != 0;
-                let more = if is_at_signal { 0 } else { u64::from(lane.until_signal) };
-                lane.target = lane.posted + more;
+    /// Ends the run, the time being over: a lane ends with the completion that stands for all it
+    /// posted. Where none is to come, one more message brings it. Returns how many lanes ended.
+    fn stop(&mut self, now_ns: u64) -> usize {
+        self.is_stopping = true;
+        let mut ended = 0;
+        for lane in self.lanes.iter_mut().filter(|lane| lane.target == u64::MAX) {
+            let is_unsignalled = lane.posted != lane.retired && lane.unsignalled(self.cq_mod) != 0;
+            lane.target = lane.posted + u64::from(is_unsignalled);
+            if lane.retired == lane.target {
+                lane.done_ns = now_ns;
+                ended += 1;
             }
         }
+        ended
     }
 
     /// Posts what fits, list by list.
@@ -252,6 +271,7 @@ impl<'p, 'a> Stream<'p, 'a> {
             for _ in 0..count {
                 self.push(pass, lane)?;
             }
+            self.signal_last(lane);
             let Some(queue) = pass.ends.lanes.get_mut(lane) else { return Ok(()) };
             let Err(error) = queue.post(&self.batch) else { continue };
             if error.reason != PostReason::Full {
@@ -267,7 +287,7 @@ impl<'p, 'a> Stream<'p, 'a> {
     #[inline]
     fn may_start(&self, pass: &Pass<'_, '_>, lane: usize, count: u64) -> Result<bool, RunError> {
         let posted = self.lanes[lane].posted;
-        if let Some(pace) = self.paces.get(lane)
+        if let Some(pace) = self.paces.get(lane).filter(|_| !self.is_stopping)
             && pace.due(pass.clock.now_ns()) < posted + count
         {
             return Ok(false);
@@ -306,6 +326,18 @@ impl<'p, 'a> Stream<'p, 'a> {
         }
         self.batch.push(wr);
         Ok(())
+    }
+
+    /// Gives the list's last message a completion when, without one, no room for a further list
+    /// would ever come.
+    #[inline]
+    fn signal_last(&mut self, lane: usize) {
+        let state = &mut self.lanes[lane];
+        let is_stuck = u64::from(state.unsignalled(self.cq_mod)) + self.post_list > self.depth;
+        if let (true, Some(wr)) = (is_stuck, self.batch.last_mut()) {
+            wr.flags |= WrFlags::COMPLETE;
+            state.until_signal = self.cq_mod;
+        }
     }
 
     /// Takes back what the queue had no room for.
@@ -351,22 +383,26 @@ impl<'p, 'a> Stream<'p, 'a> {
         Ok(ended)
     }
 
-    /// Nothing retired: sleep if events are on and nothing else is to be done, see to the bound.
+    /// Nothing retired: sleeps if events are on and nothing else is to be done, and keeps to the
+    /// bound. Returns whether it is time to look at the clock.
     fn idle(
         &self,
         pass: &mut Pass<'_, '_>,
         patience: &mut crate::channel::Patience,
-    ) -> Result<(), RunError> {
+    ) -> Result<bool, RunError> {
         if !self.is_sending {
             pass.ends.sends.rest(patience)?;
         }
-        if !self.paces.is_empty() && self.lanes.iter().all(|lane| lane.posted == lane.retired) {
-            // Nothing is under way: the next start is in the future, by plan.
-            patience.renew();
+        let is_due =
+            |lane: &Lane| lane.posted - lane.retired > u64::from(lane.unsignalled(self.cq_mod));
+        if !self.paces.is_empty() && !self.lanes.iter().any(is_due) {
+            // No completion is under way: the next start is in the future, by plan.
+            patience.excuse();
         }
-        if patience.wait("waiting for completions")? {
+        let is_look = patience.wait("waiting for completions")?;
+        if is_look {
             pass.oob.check()?;
         }
-        Ok(())
+        Ok(is_look)
     }
 }

@@ -102,6 +102,8 @@ pub(crate) struct Patience {
     bound: Duration,
     deadline: Deadline,
     looks: u32,
+    /// The deadline moves at the next look at the clock.
+    is_renewed: bool,
 }
 
 /// Looks between two looks at the clock.
@@ -110,16 +112,22 @@ const LOOKS: u32 = 1 << 14;
 impl Patience {
     /// Patience for `bound` without progress.
     pub(crate) fn new(clock: Clock, bound: Duration) -> Self {
-        Self { clock, bound, deadline: Deadline::after(&clock, bound), looks: 0 }
+        let deadline = Deadline::after(&clock, bound);
+        Self { clock, bound, deadline, looks: 0, is_renewed: false }
     }
 
-    /// There was progress.
+    /// Counts the bound from now on: there was progress.
     #[inline]
     pub(crate) fn renew(&mut self) {
-        if self.looks >= LOOKS {
-            self.deadline = Deadline::after(&self.clock, self.bound);
-        }
+        self.is_renewed = true;
         self.looks = 0;
+    }
+
+    /// Counts the bound from now on without progress: nothing is due yet. Unlike
+    /// [`renew`](Self::renew) it leaves the looks at the clock and at the peer where they are.
+    #[inline]
+    pub(crate) fn excuse(&mut self) {
+        self.is_renewed = true;
     }
 
     /// One more look in vain: `true` once in a while, when it is time to see whether the peer
@@ -138,11 +146,49 @@ impl Patience {
 
     #[cold]
     fn look_up(&mut self, what: &str) -> Result<bool, RunError> {
-        self.looks = LOOKS;
-        if self.deadline.is_over(&self.clock) {
+        // Progress since the last look is dated to this one: the bound may be that much longer,
+        // never shorter.
+        if std::mem::take(&mut self.is_renewed) {
+            self.deadline = Deadline::after(&self.clock, self.bound);
+        } else if self.deadline.is_over(&self.clock) {
             let bound = self.bound.as_secs();
             return Err(RunError::Request(format!("{what}: nothing happened for {bound} s")));
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: Duration = Duration::from_millis(20);
+
+    fn look(patience: &mut Patience) -> Result<bool, RunError> {
+        (1..LOOKS).try_for_each(|_| patience.wait("a test").map(|is_look| assert!(!is_look)))?;
+        patience.wait("a test")
+    }
+
+    #[test]
+    fn progress_between_two_looks_at_the_clock_counts() {
+        let mut patience = Patience::new(Clock::start(), BOUND);
+        for _ in 0..3 {
+            crate::clock::pause(BOUND * 2);
+            patience.renew();
+            assert!(look(&mut patience).expect("there was progress"));
+        }
+        crate::clock::pause(BOUND * 2);
+        patience.excuse();
+        assert!(look(&mut patience).expect("nothing was due"));
+    }
+
+    #[test]
+    fn no_progress_ends_the_wait() {
+        let mut patience = Patience::new(Clock::start(), BOUND);
+        patience.renew();
+        assert!(look(&mut patience).expect("there was progress"));
+        crate::clock::pause(BOUND * 2);
+        let over = look(&mut patience).expect_err("nothing happened");
+        assert_eq!(over.to_string(), "a test: nothing happened for 0 s");
     }
 }

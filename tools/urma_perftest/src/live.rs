@@ -12,7 +12,11 @@ use crate::error::RunError;
 /// Interrupt and termination as something to look at. Made before any thread starts, so that all
 /// threads inherit the mask.
 #[derive(Debug)]
-pub(crate) struct Interrupted(SignalFd);
+pub(crate) struct Interrupted {
+    signals: SignalFd,
+    /// One came: it stays known, a warm-up does not use it up.
+    has_come: bool,
+}
 
 impl Interrupted {
     /// Takes SIGINT and SIGTERM away from their default action.
@@ -24,11 +28,13 @@ impl Interrupted {
         set.add(Signal::SIGTERM);
         set.thread_block().map_err(system)?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        SignalFd::with_flags(&set, flags).map(Self).map_err(system)
+        let signals = SignalFd::with_flags(&set, flags).map_err(system)?;
+        Ok(Self { signals, has_come: false })
     }
 
-    fn came(&self) -> bool {
-        matches!(self.0.read_signal(), Ok(Some(_)))
+    fn came(&mut self) -> bool {
+        self.has_come |= matches!(self.signals.read_signal(), Ok(Some(_)));
+        self.has_come
     }
 }
 

@@ -113,8 +113,8 @@ pub(crate) enum OobError {
     /// It sent something else than is due, or nothing that can be read.
     #[error("the peer sent {0}")]
     Unexpected(String),
-    /// It refused.
-    #[error("the peer refuses: {0}")]
+    /// It gave up, for this reason.
+    #[error("the peer gave up: {0}")]
     Refused(String),
 }
 
@@ -235,6 +235,23 @@ impl Oob {
         match serde_json::from_slice(&self.pending[..end]) {
             Ok(Message::Refused(why)) => Err(OobError::Refused(why)),
             _ => Ok(()),
+        }
+    }
+
+    /// Why the other side gave up, if it says so within `bound`. Messages before that are dropped.
+    pub(crate) fn reason(&mut self, bound: Duration) -> Option<String> {
+        let deadline = Deadline::after(&self.clock, bound);
+        self.stream.set_read_timeout(Some(bound)).ok()?;
+        loop {
+            match self.take_line() {
+                Err(OobError::Refused(why)) => return Some(why),
+                Ok(Some(_)) => continue,
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+            if deadline.is_over(&self.clock) || self.fill("its reason").is_err() {
+                return None;
+            }
         }
     }
 

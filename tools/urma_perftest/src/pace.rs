@@ -56,10 +56,13 @@ impl Pace {
         (bursts as u64 + 1).saturating_mul(self.burst)
     }
 
-    /// Message `number` is complete at `now_ns`.
+    /// Message `number` is complete at `now_ns`. One that was not to start by then has no latency:
+    /// it was posted early, to end the run.
     #[inline]
     pub(crate) fn on_completed(&mut self, number: u64, now_ns: u64) {
-        self.latency.saturating_record(now_ns.saturating_sub(self.intended_ns(number)).max(1));
+        if let Some(latency) = now_ns.checked_sub(self.intended_ns(number)) {
+            self.latency.saturating_record(latency.max(1));
+        }
     }
 }
 
@@ -84,6 +87,15 @@ mod tests {
         let speed = Speed::BytesPerSecond(1_000_000_000);
         let pace = Pace::new(&Rate { speed, burst: 1 }, 1000, 2, 0);
         assert_eq!(pace.intended_ns(3), 6000);
+    }
+
+    #[test]
+    fn a_message_before_its_moment_has_no_latency() {
+        let mut pace = pace(1_000_000, 1);
+        pace.on_completed(5, 5999);
+        assert_eq!(pace.latency.len(), 0);
+        pace.on_completed(5, 6000);
+        assert_eq!(pace.latency.len(), 1);
     }
 
     #[test]

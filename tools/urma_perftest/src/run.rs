@@ -61,14 +61,27 @@ pub(crate) fn run(plan: &Plan, audience: &mut dyn Audience) -> Result<(), RunErr
     };
     let live = interrupted.map(|(interrupted, period_ms)| Live::new(interrupted, period_ms));
     let mut oob = connect(plan, audience)?;
-    let result = run_connected(plan, &mut oob, live, audience);
-    if let Err(error) = &result
-        && !matches!(error, RunError::Oob(OobError::Refused(_) | OobError::Gone(_)))
-    {
-        // The peer may be gone: then it knows already.
-        let _ = oob.say(&Message::Refused(error.to_string()));
+    run_connected(plan, &mut oob, live, audience).map_err(|error| account(&mut oob, error))
+}
+
+/// How long the peer may take to say why it gave up, after its requests failed here.
+const REASON_BOUND: Duration = Duration::from_secs(1);
+
+/// Why the run ended: for a failure that the peer's end may have caused, the peer's reason where
+/// it gives one. A reason of this side's own is sent to the peer.
+fn account(oob: &mut Oob, error: RunError) -> RunError {
+    match error {
+        RunError::Oob(OobError::Refused(_)) => return error,
+        RunError::Oob(_) | RunError::Request(_) | RunError::Api { .. } => {
+            if let Some(why) = oob.reason(REASON_BOUND) {
+                return OobError::Refused(why).into();
+            }
+        }
+        RunError::Refused(_) | RunError::Mismatch(_) | RunError::System { .. } => {}
     }
-    result
+    // The peer may be gone: then there is nothing to say to it.
+    let _ = oob.say(&Message::Refused(error.to_string()));
+    error
 }
 
 fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {

@@ -22,9 +22,6 @@ use crate::{
     plan::{Mode, Plan, Refusal, Test},
 };
 
-/// What guards segments and queues under `-K 1`. A test's own memory: nothing secret.
-const TOKEN: u32 = 0x5eed_0001;
-
 /// How long a sender waits when the receiver is behind: code of 2.56 ms. Seven retries must outlast
 /// a receiver that lost its core for a time slice.
 const RNR_TIMER: u8 = 16;
@@ -122,6 +119,8 @@ impl Ends {
 pub(crate) struct Side {
     ends: Ends,
     segments: Vec<Segment>,
+    /// Guards segments and queues under `-K 1`.
+    token: Option<Token>,
     context: Context,
 }
 
@@ -143,7 +142,8 @@ impl Side {
     pub(crate) fn open(context: Context, plan: &Plan) -> Result<Self, RunError> {
         let test = &plan.test;
         test.fits(&context.attr().caps)?;
-        let segments = register(&context, test)?;
+        let token = test.token.then(draw_token).transpose()?;
+        let segments = register(&context, test, token)?;
         let events = if test.events { Events::On } else { Events::Off };
         let events = (events, Duration::from_millis(u64::from(plan.event_wait_ms)));
         let failures = if test.err_continue { Failures::Counted } else { Failures::Fatal };
@@ -155,12 +155,12 @@ impl Side {
         let count = if test.share_jfr || test.simplex { test.jfrs() } else { 0 };
         let jfrs = (0..count).map(|index| {
             let id = if test.simplex { numbered(plan.jetty_id, index) } else { 0 };
-            let cfg = JfrCfg { id, ..recv_cfg(test) };
+            let cfg = JfrCfg { id, ..recv_cfg(test, token) };
             context.create_jfr(&cfg, &receives.jfc).map_err(api("creating a JFR"))
         });
         let jfrs = jfrs.collect::<Result<_, _>>()?;
-        let mut side =
-            Self { ends: Ends { lanes: Vec::new(), jfrs, sends, receives }, segments, context };
+        let ends = Ends { lanes: Vec::new(), jfrs, sends, receives };
+        let mut side = Self { ends, segments, token, context };
         for index in 0..test.jettys {
             let lane = side.lane(plan, index)?;
             side.ends.lanes.push(lane);
@@ -177,7 +177,9 @@ impl Side {
         }
         let recv = match self.ends.jfrs.get(shared_jfr(test, index)) {
             Some(jfr) => JettyRecv::Shared { jfr, jfc: Some(&self.ends.receives.jfc) },
-            None => JettyRecv::Own { cfg: recv_cfg(test), jfc: &self.ends.receives.jfc },
+            None => {
+                JettyRecv::Own { cfg: recv_cfg(test, self.token), jfc: &self.ends.receives.jfc }
+            }
         };
         let cfg = JettyCfg::new(send, &self.ends.sends.jfc, recv);
         let cfg = JettyCfg { id: numbered(plan.jetty_id, index), ..cfg };
@@ -206,7 +208,7 @@ impl Side {
             uasid: self.context.uasid(),
             queues,
             sources,
-            queue_token: test.token.then_some(TOKEN),
+            queue_token: self.token.map(Token::value),
             segments: self.segments.iter().map(segment).collect(),
         }
     }
@@ -214,7 +216,7 @@ impl Side {
     /// Imports the peer's buffer and queues; binds RC jetties.
     pub(crate) fn connect(self, plan: &Plan, peer: &Endpoint) -> Result<Session, RunError> {
         let test = &plan.test;
-        let Self { mut ends, segments, context } = self;
+        let Self { mut ends, segments, context, .. } = self;
         let eid: Eid = peer.eid.parse().map_err(|error| {
             RunError::Refused(Refusal(format!("the peer's EID {:?}: {error}", peer.eid)))
         })?;
@@ -235,7 +237,8 @@ impl Side {
         let mut targets = Vec::with_capacity(ends.lanes.len());
         for (lane, id) in ends.lanes.iter_mut().zip(&peer.queues) {
             let id = JettyId { eid, uasid: peer.uasid, id: *id };
-            let target = context.import_jetty(&remote_jetty(test, id, peer.queue_token));
+            let target =
+                context.import_jetty(&remote_jetty(test, id, peer.queue_token.map(Token::new)));
             let target = target.map_err(api("importing a queue of the peer"))?;
             if let (Mode::Rc, Lane::Jetty(jetty)) = (test.mode, lane) {
                 jetty.bind(&target).map_err(api("binding a jetty"))?;
@@ -269,7 +272,20 @@ const fn numbered(first: u32, index: u32) -> u32 {
     if first == 0 { 0 } else { first + index }
 }
 
-fn register(context: &Context, test: &Test) -> Result<Vec<Segment>, RunError> {
+/// A token of this run, from the system's generator.
+fn draw_token() -> Result<Token, RunError> {
+    let mut random = [0; 4];
+    let what = "drawing a token";
+    getrandom::fill(&mut random)
+        .map_err(|error| RunError::System { what, error: std::io::Error::other(error) })?;
+    Ok(Token::new(u32::from_le_bytes(random)))
+}
+
+fn register(
+    context: &Context,
+    test: &Test,
+    token: Option<Token>,
+) -> Result<Vec<Segment>, RunError> {
     let layout = Layout::of(test, test.sizes.first().copied().unwrap_or(1))?;
     let len = usize::try_from(layout.buffer_len()).unwrap_or(usize::MAX);
     let region = if test.huge { Region::shared(len, Pages::Huge2M) } else { Region::private(len) };
@@ -280,7 +296,7 @@ fn register(context: &Context, test: &Test) -> Result<Vec<Segment>, RunError> {
     };
     let region = region.map_err(|error| RunError::System { what, error })?;
     let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);
-    let cfg = if test.token { cfg.with_token(Token::new(TOKEN)) } else { cfg };
+    let cfg = token.map_or(cfg, |token| cfg.with_token(token));
     // Touched before it is registered: a first touch costs a page fault, not a transfer.
     region.zero(0, len)?;
     let count = if test.lane_segments { test.jettys } else { 1 };
@@ -299,14 +315,14 @@ fn import_buffer(
         ubva: Ubva { eid, uasid, va },
         len,
         token_id: TokenId::new(token_id),
-        policy: policy(token),
+        policy: policy(token.map(Token::new)),
         access: SegmentAccess::REMOTE_ALL,
     };
     let segment = context.import_segment(&remote, SegmentAccess::REMOTE_ALL, Mapping::None);
     segment.map_err(api("importing the buffer of the peer"))
 }
 
-fn remote_jetty(test: &Test, id: JettyId, token: Option<u32>) -> RemoteJetty {
+fn remote_jetty(test: &Test, id: JettyId, token: Option<Token>) -> RemoteJetty {
     let mode = test.mode.to_api();
     RemoteJetty {
         id,
@@ -318,8 +334,8 @@ fn remote_jetty(test: &Test, id: JettyId, token: Option<u32>) -> RemoteJetty {
     }
 }
 
-fn policy(token: Option<u32>) -> TokenPolicy {
-    token.map_or(TokenPolicy::None, |token| TokenPolicy::PlainText(Token::new(token)))
+fn policy(token: Option<Token>) -> TokenPolicy {
+    token.map_or(TokenPolicy::None, TokenPolicy::PlainText)
 }
 
 fn send_cfg(test: &Test) -> JfsCfg {
@@ -333,8 +349,8 @@ fn send_cfg(test: &Test) -> JfsCfg {
     }
 }
 
-fn recv_cfg(test: &Test) -> JfrCfg {
-    let policy = policy(test.token.then_some(TOKEN));
+fn recv_cfg(test: &Test, token: Option<Token>) -> JfrCfg {
+    let policy = policy(token);
     let min_rnr_timer = if test.verify { RNR_TIMER_VERIFIED } else { RNR_TIMER };
     JfrCfg {
         policy,

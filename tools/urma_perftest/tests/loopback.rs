@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::{
-    net::TcpListener,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -196,6 +197,100 @@ fn endless_runs_print_rows_and_end_on_an_interrupt() {
     let text = String::from_utf8(output.stdout).unwrap();
     let rows = text.lines().filter(|line| line.starts_with(" 64 ")).count();
     assert!(rows >= 2, "{text}");
+}
+
+#[test]
+fn a_run_by_duration_ends_when_everything_posted_is_retired() {
+    for options in [
+        "write_bw -s 64 -T 100",
+        "write_bw -s 64 -T 8 -J 2 --path packets",
+        "read_bw -s 64 -T 8",
+        "send_bw -s 64 -T 8 -B",
+        "atomic_bw -T 8",
+        "write_bw -s 64 -Q 1 --rate_limit 2 --rate_units P --burst_size 1",
+        // The next start is hours away when the time is over, in the middle of a window of -Q.
+        "write_bw -s 64 --rate_limit 0.001 --rate_units P --burst_size 10",
+    ] {
+        let row = &document(&format!("{options} -D 1 --wait-timeout 20"))["results"][0];
+        assert!(row["iterations"].as_u64().unwrap() > 0, "{options}: {row:#}");
+    }
+}
+
+#[test]
+fn lists_that_leave_no_room_for_another_have_a_completion() {
+    for options in ["write_bw -n 300 -s 8 -l 64", "read_bw -n 101 -s 8 -T 8 -Q 8 -l 5"] {
+        document(&format!("{options} --wait-timeout 20"));
+    }
+}
+
+#[test]
+fn a_server_gets_the_options_of_the_client() {
+    for options in [
+        "send_lat -n 50 --histogram",
+        "read_bw -s 8 -n 50 --rate_limit 100 --rate_units P --histogram",
+    ] {
+        let row = &document(options)["results"][0];
+        assert!(row.get("distribution").or(row.get("open_loop")).is_some(), "{options}: {row:#}");
+    }
+}
+
+#[test]
+fn tokens_are_drawn_for_each_run() {
+    // What the sides say to each other, seen from between them.
+    let tokens = || {
+        let (there, here) = (free_port(), free_port());
+        let server = start(&["write_bw", "-n", "50", "-s", "8", "-K", "1", "-P", &there]);
+        let listener = TcpListener::bind(("127.0.0.1", here.parse().unwrap())).unwrap();
+        let client =
+            start(&["write_bw", "-n", "50", "-s", "8", "-K", "1", "-P", &here, "-S", "127.0.0.1"]);
+        let said = relay(&listener, &there);
+        assert!(end(server).status.success() && end(client).status.success());
+        let tokens: Vec<u64> = said.iter().filter_map(|side| token_of(side)).collect();
+        assert_eq!(tokens.len(), 2, "both sides guard their memory");
+        tokens
+    };
+    let mut drawn: Vec<u64> = [tokens(), tokens()].concat();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), 4, "each side of each run has a token of its own");
+}
+
+/// Passes the exchange of one pair on to the server at port `there`; returns what each side said.
+fn relay(listener: &TcpListener, there: &str) -> [Vec<u8>; 2] {
+    let (client, _) = listener.accept().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a test bounds a hang")]
+    let start = Instant::now();
+    let server = loop {
+        match TcpStream::connect(("127.0.0.1", there.parse().unwrap())) {
+            Ok(server) => break server,
+            Err(error) => assert!(start.elapsed() < BOUND, "{error}"),
+        }
+    };
+    let copy = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
+            while let Ok(count @ 1..) = from.read(&mut chunk) {
+                said.extend_from_slice(&chunk[..count]);
+                if to.write_all(&chunk[..count]).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(Shutdown::Write);
+            said
+        })
+    };
+    let up = copy(client.try_clone().unwrap(), server.try_clone().unwrap());
+    let down = copy(server, client);
+    [up.join().unwrap(), down.join().unwrap()]
+}
+
+/// The token of the queues in what a side said; its segments have the same.
+fn token_of(said: &[u8]) -> Option<u64> {
+    let lines = said.split(|byte| *byte == b'\n');
+    let mut messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let endpoint = messages.find_map(|message| message.get("Endpoint").cloned())?;
+    assert_eq!(endpoint["segments"][0]["token"], endpoint["queue_token"]);
+    endpoint["queue_token"].as_u64()
 }
 
 #[test]

@@ -223,9 +223,5 @@ fn machine(cli: &Cli) -> Result<(), Refusal> {
         cli.fail_if.is_empty() || cli.server.is_some(),
         "--fail-if is the client's to judge: a server has no results"
     );
-    ensure!(
-        !cli.histogram || cli.server.is_some(),
-        "--histogram is the client's: a server has no samples"
-    );
     Ok(())
 }
