@@ -252,10 +252,10 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
 }
 
 /// Both sides have cleared the bytes they wait for.
-const PREPARED: u64 = 1 << 32;
+pub(crate) const PREPARED: u64 = 1 << 32;
 
 /// One side of a ping-pong.
-struct PingPong<'a> {
+pub(crate) struct PingPong<'a> {
     wr: SendWr<'a>,
     verb: Verb,
     spin: Spin,
@@ -305,7 +305,7 @@ impl<'a> PingPong<'a> {
 
     /// The last byte of WRITE number `done`: never 0, never that of the one before.
     #[expect(clippy::cast_possible_truncation, reason = "1 to 255")]
-    const fn counter(done: u64) -> u8 {
+    pub(crate) const fn counter(done: u64) -> u8 {
         (1 + done % 255) as u8
     }
 

@@ -160,6 +160,27 @@ mod tests {
         assert!(wrong.to_string().contains("nothing was placed there"));
     }
 
+    /// Where steps of the comparison meet, and at the ends.
+    #[test]
+    fn every_byte_at_a_boundary_is_compared() {
+        let region = Region::private(3 * STEP).unwrap();
+        for len in [1, 7, 8, 9, STEP - 1, STEP, STEP + 1, 2 * STEP, 2 * STEP + 5] {
+            A.fill(&region, 0, len).unwrap();
+            let bounds = [0, 7, 8, STEP - 1, STEP, 2 * STEP - 1, 2 * STEP, len - 1];
+            for at in bounds.into_iter().filter(|at| *at < len) {
+                let right = region.load_u8(at).unwrap();
+                region.store_u8(at, right ^ 0x80).unwrap();
+                let wrong = A.check(&region, 0, len);
+                assert!(
+                    matches!(wrong, Err(Mismatch::Byte { offset, .. }) if offset == at),
+                    "byte {at} of {len}: {wrong:?}"
+                );
+                region.store_u8(at, right).unwrap();
+            }
+            A.check(&region, 0, len).unwrap();
+        }
+    }
+
     #[test]
     fn a_byte_beyond_the_end_is_found() {
         let region = Region::private(64).unwrap();

@@ -84,7 +84,7 @@ fn account(oob: &mut Oob, error: RunError) -> RunError {
     error
 }
 
-fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {
+pub(crate) fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {
     let silence = Duration::from_secs(u64::from(plan.wait_timeout_s));
     let (address, bind) = (plan.server.as_deref(), plan.bind_ip.as_deref());
     let way = oob::Way { address, port: plan.port, bind, ipv6: plan.ipv6 };
@@ -104,6 +104,13 @@ fn run_connected(
     live: Option<Live>,
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
+    let session = join(plan, oob)?;
+    audience.on_connected(session.ground.path());
+    sizes(plan, oob, (session, live), audience)
+}
+
+/// Compares the tests, opens the device, imports what the peer has.
+pub(crate) fn join(plan: &Plan, oob: &mut Oob) -> Result<Session, RunError> {
     let peer_cpu = compare(plan, oob)?;
     if let Some(core) = plan.cpu.or(peer_cpu) {
         pin(core)?;
@@ -114,9 +121,7 @@ fn run_connected(
         Message::Endpoint(peer) => peer,
         other => return Err(unexpected(&other).into()),
     };
-    let session = side.connect(plan, &peer)?;
-    audience.on_connected(session.ground.path());
-    sizes(plan, oob, (session, live), audience)
+    side.connect(plan, &peer)
 }
 
 /// Compares versions and parameters; returns the core that the client wishes this side to have.

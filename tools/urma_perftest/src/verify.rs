@@ -227,3 +227,6 @@ fn add(sums: &mut Vec<u64>, values: &[u64]) {
 fn offset(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

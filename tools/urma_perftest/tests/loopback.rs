@@ -243,7 +243,7 @@ fn tokens_are_drawn_for_each_run() {
         let listener = TcpListener::bind(("127.0.0.1", here.parse().unwrap())).unwrap();
         let client =
             start(&["write_bw", "-n", "50", "-s", "8", "-K", "1", "-P", &here, "-S", "127.0.0.1"]);
-        let said = relay(&listener, &there);
+        let said = relay(&listener, &there, ["", ""]);
         assert!(end(server).status.success() && end(client).status.success());
         let tokens: Vec<u64> = said.iter().filter_map(|side| token_of(side)).collect();
         assert_eq!(tokens.len(), 2, "both sides guard their memory");
@@ -255,8 +255,37 @@ fn tokens_are_drawn_for_each_run() {
     assert_eq!(drawn.len(), 4, "each side of each run has a token of its own");
 }
 
+/// Two sides that verify different patterns, and do not know it.
+#[test]
+fn both_sides_say_what_verification_found() {
+    for options in [
+        "write_bw -s 64 -n 50",
+        "send_bw -s 64 -n 5000 -R 16 -T 8",
+        "read_bw -s 64 -n 50",
+        "read_lat -s 64 -n 50",
+        "send_bw -s 64 -n 5000 -R 16 -T 8 --path packets",
+    ] {
+        let (there, here) = (free_port(), free_port());
+        let words: Vec<&str> = options.split(' ').chain(["--verify", "--seed"]).collect();
+        let server = start(&[&words[..], &["2", "-P", &there]].concat());
+        let listener = TcpListener::bind(("127.0.0.1", here.parse().unwrap())).unwrap();
+        let client = start(&[&words[..], &["1", "-P", &here, "-S", "127.0.0.1"]].concat());
+        relay(&listener, &there, ["\"seed\":1", "\"seed\":2"]);
+        let said = [end(server), end(client)].map(|output| {
+            assert_eq!(output.status.code(), Some(1), "{options}");
+            String::from_utf8(output.stderr).unwrap()
+        });
+        let finds = "urma_perftest: verification failed: message 0: byte 0 is ";
+        let hears = "urma_perftest: the peer gave up: verification failed: message 0: byte 0 is ";
+        let found = usize::from(!said[0].starts_with(finds));
+        assert!(said[found].starts_with(finds), "{options}: {said:?}");
+        assert!(said[1 - found].starts_with(hears), "{options}: {said:?}");
+    }
+}
+
 /// Passes the exchange of one pair on to the server at port `there`; returns what each side said.
-fn relay(listener: &TcpListener, there: &str) -> [Vec<u8>; 2] {
+/// What the client calls `names[0]`, the server calls `names[1]`.
+fn relay(listener: &TcpListener, there: &str, names: [&'static str; 2]) -> [Vec<u8>; 2] {
     let (client, _) = listener.accept().unwrap();
     #[expect(clippy::disallowed_methods, reason = "a test bounds a hang")]
     let start = Instant::now();
@@ -266,12 +295,13 @@ fn relay(listener: &TcpListener, there: &str) -> [Vec<u8>; 2] {
             Err(error) => assert!(start.elapsed() < BOUND, "{error}"),
         }
     };
-    let copy = |mut from: TcpStream, mut to: TcpStream| {
+    let copy = |mut from: TcpStream, mut to: TcpStream, [theirs, its]: [&'static str; 2]| {
         std::thread::spawn(move || {
             let (mut said, mut chunk) = (Vec::new(), [0; 4096]);
             while let Ok(count @ 1..) = from.read(&mut chunk) {
                 said.extend_from_slice(&chunk[..count]);
-                if to.write_all(&chunk[..count]).is_err() {
+                let text = String::from_utf8_lossy(&chunk[..count]).replace(theirs, its);
+                if to.write_all(text.as_bytes()).is_err() {
                     break;
                 }
             }
@@ -279,8 +309,8 @@ fn relay(listener: &TcpListener, there: &str) -> [Vec<u8>; 2] {
             said
         })
     };
-    let up = copy(client.try_clone().unwrap(), server.try_clone().unwrap());
-    let down = copy(server, client);
+    let up = copy(client.try_clone().unwrap(), server.try_clone().unwrap(), names);
+    let down = copy(server, client, [names[1], names[0]]);
     [up.join().unwrap(), down.join().unwrap()]
 }
 

@@ -69,3 +69,20 @@ fn a_refusal_carries_its_reason() {
     raw.write_all(b"{\"Refused\":\"no such mode\"}\n").unwrap();
     assert!(matches!(oob.hear("it"), Err(OobError::Refused(why)) if why == "no such mode"));
 }
+
+#[test]
+fn a_reason_is_found_behind_other_messages_and_waited_for() {
+    let (mut oob, mut raw) = pair();
+    raw.write_all(b"{\"Meet\":4}\n{\"Refused\":\"a wr").unwrap();
+    let writer = thread::spawn(move || {
+        crate::clock::pause(BOUND / 10);
+        raw.write_all(b"ong byte\"}\n").unwrap();
+        raw
+    });
+    let bound = Duration::from_secs(30);
+    assert_eq!(oob.reason(bound).as_deref(), Some("a wrong byte"));
+    let raw = writer.join().unwrap();
+    assert_eq!(oob.reason(BOUND / 10), None);
+    drop(raw);
+    assert_eq!(oob.reason(bound), None, "a peer that is gone gives none");
+}
