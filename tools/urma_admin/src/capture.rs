@@ -138,23 +138,31 @@ mod tests {
     fn blocks_frame_what_they_hold() {
         let mut file = Pcapng::new(Vec::new()).unwrap();
         let eid = |last: u8| ubcore_sim::host::ip_eid([127, 1, 1, last].into());
-        let packet = [0xc0; 21];
-        let record =
-            Record { time_ns: 1 << 40, from: eid(1), to: eid(2), dropped: 0, packet: &packet };
-        assert!(file.record(&record).unwrap());
+        let packets = [[0xc0; 21], [0xc1; 21]];
+        let times = [0x0000_0001_0000_0002, 0x18ab_3c5d_7e9f_0123];
+        for (packet, time_ns) in packets.iter().zip(times) {
+            let record = Record { time_ns, from: eid(1), to: eid(2), dropped: 0, packet };
+            assert!(file.record(&record).unwrap());
+        }
         let mut rest = &file.output[..];
-        let mut kinds = Vec::new();
+        let (mut kinds, mut found) = (Vec::new(), Vec::new());
         while let Some((head, _)) = rest.split_first_chunk::<8>() {
-            let len = u32::from_le_bytes(head[4..].try_into().unwrap()) as usize;
+            let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().unwrap());
+            let len = word(4) as usize;
             assert_eq!(rest[len - 4..len], head[4..], "the length stands at both ends");
             assert_eq!(len % 4, 0);
-            kinds.push(u32::from_le_bytes(head[..4].try_into().unwrap()));
-            if kinds.len() == 3 {
+            kinds.push(word(0));
+            if word(0) == 6 {
                 let frame = frame::Datagram::parse(&rest[28..len - 4]).unwrap();
-                assert_eq!((frame.payload, frame.dest.port()), (&packet[..], PORT));
+                let ends = [frame.source.to_string(), frame.dest.to_string()];
+                assert_eq!(ends, ["127.1.1.1:4791", "127.1.1.2:4791"]);
+                // Of the two words of a time the upper one comes first.
+                found.push((u64::from(word(12)) << 32 | u64::from(word(16)), frame.payload));
             }
             rest = &rest[len..];
         }
-        assert_eq!(kinds, [0x0a0d_0d0a, 1, 6]);
+        assert_eq!(kinds, [0x0a0d_0d0a, 1, 6, 6]);
+        let written: Vec<_> = times.into_iter().zip(packets.iter().map(|all| &all[..])).collect();
+        assert_eq!(found, written);
     }
 }

@@ -234,3 +234,19 @@ fn outcome(taken: &Taken, before: &[(&str, u64)], after: &[(&str, u64)]) -> Outc
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_those_of_the_size_alone() {
+        let before = [("ring_requests", 5), ("ring_full", 3), ("direct_requests", 0)];
+        let after = [("ring_requests", 9), ("ring_full", 3), ("direct_requests", 2)];
+        let taken = Taken { messages: vec![3, 4], nanos: vec![7, 5], ..Taken::default() };
+        let outcome = outcome(&taken, &before, &after);
+        let changed = [("ring_requests".to_owned(), 4), ("direct_requests".to_owned(), 2)];
+        assert_eq!(outcome.counters, changed);
+        assert_eq!((outcome.messages, outcome.nanos), (7, 7));
+    }
+}

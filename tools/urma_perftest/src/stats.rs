@@ -161,6 +161,30 @@ mod tests {
         assert_eq!((latency.min, latency.median, latency.avg), (0.1, 0.2, 0.2));
     }
 
+    /// Four samples that differ: every column has a value of its own.
+    #[test]
+    fn columns_are_those_of_their_definitions() {
+        let mut samples = [9000, 2000, 10_000, 6000, 4000, 9_999_999];
+        let latency = Latency::of(&mut samples, 1.0).unwrap();
+        assert_eq!((latency.min, latency.max), (2.0, 9.0));
+        assert_eq!((latency.median, latency.avg), (5.0, 5.25));
+        // The mean of the squares of -3.25, -1.25, 0.75 and 3.75 is 6.6875.
+        assert!((latency.stdev - 6.6875_f64.sqrt()).abs() < 1e-12, "{}", latency.stdev);
+        let mut samples: Vec<u32> = (1..=1_000_002).collect();
+        let latency = Latency::of(&mut samples, 2.0).unwrap();
+        assert_eq!(latency.tail, [495.0, 499.5, 499.95, 499.995]);
+    }
+
+    #[test]
+    fn directions_add_up_column_by_column() {
+        let mine = Bandwidth { peak: 8.0, average: 4.0, rate: 2.0 };
+        let theirs = Bandwidth { peak: 16.0, average: 1.0, rate: 0.5 };
+        let both = Bandwidth { peak: 24.0, average: 5.0, rate: 2.5 };
+        assert_eq!(mine.plus(theirs), both);
+        let scaled = Bandwidth { peak: 4.0, average: 2.0, rate: 2.0 };
+        assert_eq!(mine.scaled(0.5), scaled);
+    }
+
     #[test]
     fn too_few_samples_give_nothing() {
         assert!(Latency::of(&mut [1, 2], 1.0).is_none());

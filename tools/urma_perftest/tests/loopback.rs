@@ -119,6 +119,10 @@ fn open_loops_count_from_the_intended_start() {
     assert!(row["MsgRate[Mpps]"].as_f64().unwrap() <= 0.0205, "{row:#}");
     assert_eq!(row["open_loop"]["samples"], 1000);
     assert!(row["open_loop"]["99.999%[us]"].as_f64().is_some(), "{row:#}");
+    let lanes = self::document(
+        "read_bw -n 30 -s 8 -J 2 -Q 1 --rate_limit 20 --rate_units P --burst_size 1",
+    );
+    assert_eq!(lanes["results"][0]["open_loop"]["samples"], 60, "of both jetties");
     let (_, client) =
         pair("read_lat -n 200", &["--rate_limit", "5", "--rate_units", "P", "--histogram"]);
     let said = String::from_utf8_lossy(&client.stderr).into_owned();
@@ -179,7 +183,7 @@ fn conditions_decide_the_exit_code() {
 #[test]
 fn endless_runs_print_rows_and_end_on_an_interrupt() {
     let port = free_port();
-    let words = ["write_bw", "-s", "64", "-y", "--inf_period_ms", "100", "-P", &port];
+    let words = ["write_bw", "-s", "64", "-T", "8", "-y", "--inf_period_ms", "100", "-P", &port];
     let server = start(&words);
     let client = Command::new(PROGRAM)
         .args(words)

@@ -156,6 +156,8 @@ mod tests {
             writer.write(time, frame).expect("written");
         }
         let file = writer.finish().expect("flushed");
+        // The second record, as other tools read it: seconds, nanoseconds, both lengths.
+        assert_eq!(file[41..57], [4, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         let mut reader = CaptureReader::new(&file[..]).expect("header");
         for (time_ns, frame) in frames {
             let captured = reader.read().expect("readable").expect("present");

@@ -98,3 +98,28 @@ fn both_directions_add_up() {
     let result = Result::of(&plan("write_bw -B -s 1048576"), 1 << 20, &mut taken, &peer).unwrap();
     assert_eq!(result.json()["BW average[MB/sec]"], 3072.0);
 }
+
+/// Two jetties of different speed: all messages, in the time of the slower one.
+#[test]
+fn jetties_add_up_over_the_longest_time() {
+    let mut taken = Taken {
+        messages: vec![1024, 3072],
+        nanos: vec![1_000_000_000, 2_000_000_000],
+        best_ns: Some(250_000.0),
+        ..Taken::default()
+    };
+    let plan = plan("write_bw -J 2 -s 1048576 -S x");
+    let result = Result::of(&plan, 1 << 20, &mut taken, &Outcome::default()).unwrap();
+    let json = result.json();
+    assert_eq!(json["BW average[MB/sec]"], 2048.0);
+    assert_eq!(json["BW peak[MB/sec]"], 4000.0);
+    let rows = result.rows();
+    let numbers: Vec<Vec<&str>> = rows
+        .lines()
+        .map(|row| row.split(": ").nth(1).unwrap().split_whitespace().collect())
+        .collect();
+    let columns = |at: usize| [numbers[at][1], numbers[at][3]];
+    assert_eq!(columns(0), ["1024", "1024.00"]);
+    assert_eq!(columns(1), ["3072", "1536.00"]);
+    assert_eq!(columns(2), ["4096", "2048.00"]);
+}
