@@ -134,7 +134,7 @@ fn packets_are_captured_without_privileges() {
         // The check sum covers both addresses in their order.
         let packet = Packet::open(datagram.payload, &datagram.flow).unwrap();
         let mut found = [datagram.source, datagram.dest].map(|end| end.ip().to_string());
-        let is_offer = matches!(packet.body, Body::Connect(_));
+        let is_offer = matches!(packet.header.body, Body::Connect(_));
         assert!(!is_offer || found[0] == eid, "only this node connects: {datagram:?}");
         found.sort();
         assert_eq!(found, ends);

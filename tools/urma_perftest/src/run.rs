@@ -240,6 +240,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_failed_request_is_explained_by_the_peer() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let way = oob::Way { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
+        let (listener, bound) = (way.listen().unwrap(), Duration::from_secs(30));
+        let peer = std::thread::spawn(move || {
+            let mut peer = Oob::accept(&listener, bound).unwrap();
+            peer.say(&Message::Meet(3)).unwrap();
+            peer.say(&Message::Refused("byte 7 is wrong".to_owned())).unwrap();
+            peer.hear("what this side says").map_err(|error| error.to_string())
+        });
+        let mut oob = Oob::connect(&way, bound).unwrap();
+        let failed = || RunError::Request("request 0x3 failed: the peer is gone".to_owned());
+        let explained = account(&mut oob, failed()).to_string();
+        assert_eq!(explained, "the peer gave up: byte 7 is wrong");
+        drop(oob);
+        let heard = peer.join().unwrap().unwrap_err();
+        assert!(heard.contains("closed the connection"), "{heard}");
+    }
+
+    #[test]
     fn counters_are_those_of_the_size_alone() {
         let before = [("ring_requests", 5), ("ring_full", 3), ("direct_requests", 0)];
         let after = [("ring_requests", 9), ("ring_full", 3), ("direct_requests", 2)];
