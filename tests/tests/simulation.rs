@@ -9,7 +9,7 @@ use std::process::Command;
 use urma_tests::sim::{Report, SimPlan, Weather, Work, run};
 
 /// Suites that share the seeds.
-const SUITES: u64 = 7;
+const SUITES: u64 = 8;
 /// Seeds of all suites when nothing else is asked for.
 const SEEDS: u64 = 500;
 
@@ -76,6 +76,18 @@ fn all_work_is_exact_over_foul_links() {
 #[test]
 fn all_work_is_exact_on_mixed_paths() {
     all_in(Weather::Mixed, Work::All);
+}
+
+/// Whatever is sent from whatever address, no import is refused and no request fails.
+#[test]
+fn an_attacker_that_receives_nothing_moves_nothing() {
+    let weathers = [Weather::Fair, Weather::Foul, Weather::Mixed];
+    let plan = |seed: u64| {
+        let weather = weathers[usize::try_from(seed % 3).unwrap_or(0)];
+        SimPlan::new(seed, weather, Work::All).with_attacker()
+    };
+    let sum = all_of("attacker", plan);
+    assert!(sum.messages > 0);
 }
 
 #[test]

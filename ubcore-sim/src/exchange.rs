@@ -46,6 +46,7 @@ use crate::engine::gather::Segments;
 use crate::engine::mail::{Handed, Mail};
 use crate::ports::Deadline;
 use crate::transport::{Challenger, KnittingPool, PoolError};
+pub(crate) use datagrams::flow;
 use heard::Heard;
 use peer::Peer;
 use receive::Receives;
@@ -401,6 +402,11 @@ impl Exchange {
         }
         self.senders.wake = list;
         any
+    }
+
+    /// TPNs of this node with the peers at their other ends.
+    pub(crate) fn tpns(&self) -> Vec<(u32, RawEid)> {
+        self.numbers.tps.iter().map(|(&tpn, &peer)| (tpn, peer)).collect()
     }
 
     // The knitting pool.

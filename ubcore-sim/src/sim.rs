@@ -6,6 +6,7 @@
 //!   driver runs; the same log for the same seed, byte for byte.
 //! - must not: copy any part of a device; read a real clock; start a thread.
 
+mod attacker;
 mod backing;
 mod cfg;
 mod fabric;

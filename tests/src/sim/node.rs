@@ -260,7 +260,9 @@ fn create(context: &Context, jfcs: &[Jfc; 2], lane: Lane) -> Result<Jetty, Statu
     let mode = lane.mode();
     let depth = lane.receives().len().max(1) as u32;
     // 5.12 ms, seven times: longer than any program here leaves its receives unposted.
-    let recv = JfrCfg { min_rnr_timer: 18, ..JfrCfg::new(mode, depth) };
+    // The token keeps out what an attacker sends without any TP.
+    let policy = TokenPolicy::PlainText(Token::new(0x600d_0042));
+    let recv = JfrCfg { min_rnr_timer: 18, policy, ..JfrCfg::new(mode, depth) };
     let send =
         JfsCfg { max_sge: 2, user_ctx: u64::from(lane.id()), ..JfsCfg::new(mode, SLOTS as u32) };
     let recv = JettyRecv::Own { cfg: recv, jfc: &jfcs[1] };

@@ -102,6 +102,13 @@ impl SimPlan {
         plan
     }
 
+    /// The same with a station that sends anything from any address, and receives nothing.
+    #[must_use]
+    pub fn with_attacker(mut self) -> Self {
+        self.fabric.attack_ppm = [20_000, 200_000][usize::from(self.seed % 2 == 1)];
+        self
+    }
+
     /// The same with nodes that die and come back.
     #[must_use]
     pub fn with_kills(mut self) -> Self {

@@ -232,6 +232,11 @@ impl Device {
         self.run_shared(now);
     }
 
+    /// TPNs of this node with the peers at their other ends.
+    pub(crate) fn tpns(&self) -> Vec<(u32, NodeAddr)> {
+        self.shared.with_blocking(|s| s.exchange.tpns()).value
+    }
+
     /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
     /// descriptors until a peer wakes it, or until [`Device::poll_deadline`].
     #[must_use]

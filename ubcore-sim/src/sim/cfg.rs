@@ -41,6 +41,8 @@ pub struct FabricCfg {
     pub stall_ppm: u32,
     /// Chance that an idle device goes to sleep, in a million.
     pub sleep_ppm: u32,
+    /// Chance that the attacker sends in a round, in a million.
+    pub attack_ppm: u32,
     /// Time until a hang-up on the same host is noticed, in ns, at most.
     pub hang_up_ns: Nanos,
     /// Whether registered pages move to shared memory.
@@ -71,6 +73,7 @@ impl FabricCfg {
             jump_ns: 1_000_000,
             stall_ppm: 0,
             sleep_ppm: 0,
+            attack_ppm: 0,
             hang_up_ns: 10_000_000,
             page_moving: crate::host::memory::PageMoving::On,
             log_lines: 2000,

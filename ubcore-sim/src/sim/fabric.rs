@@ -12,6 +12,7 @@ use std::{
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_mem::sync::{AtomicU64, Ordering};
 
+use super::attacker::{Attacker, Guess};
 use super::backing::SimBacking;
 use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
@@ -40,6 +41,7 @@ struct World {
     nodes: Vec<SimNode>,
     link: Box<dyn Link>,
     rng: Rng,
+    attacker: Attacker,
     log: Log,
     /// Hang-ups that have not been noticed yet: when, by whom, of whom.
     hang_ups: Vec<(Nanos, usize, RawEid)>,
@@ -60,7 +62,9 @@ impl Fabric {
             .collect::<io::Result<Vec<_>>>()?;
         let log = Log::new(cfg.log_lines);
         let buf = vec![0; TRANSMIT_MAX];
-        let world = World { cfg, nodes, link, rng, log, hang_ups: Vec::new(), buf };
+        let eids = cfg.devices.iter().map(|device| device.eid).collect();
+        let attacker = Attacker::new(cfg.seed, cfg.attack_ppm, eids);
+        let world = World { cfg, nodes, link, rng, attacker, log, hang_ups: Vec::new(), buf };
         Ok(Arc::new(Self { now: AtomicU64::new(1), world: Mutex::new(world) }))
     }
 
@@ -197,6 +201,7 @@ impl Fabric {
 
 impl World {
     fn round(&mut self, now: Nanos) -> bool {
+        self.attack(now);
         let mut done = self.deliver(now);
         done |= self.notice_hang_ups(now);
         // Who steps first is the seed's choice.
@@ -340,27 +345,49 @@ impl World {
         true
     }
 
+    /// Datagrams of the attacker arrive at once: no link stands in its way.
+    fn attack(&mut self, now: Nanos) {
+        let count = self.attacker.count();
+        if count == 0 {
+            return;
+        }
+        let mut guesses = Vec::new();
+        for node in self.nodes.iter().filter(|node| !node.dead) {
+            let guess = |(tpn, peer)| Guess { node: node.eid, peer, tpn };
+            guesses.extend(node.device.tpns().into_iter().map(guess));
+        }
+        for _ in 0..count {
+            let datagram = self.attacker.datagram(&guesses);
+            self.log.add(now, format_args!("attack from {:?}", datagram.from));
+            self.arrive(now, &datagram);
+        }
+    }
+
     fn deliver(&mut self, now: Nanos) -> bool {
         let mut done = false;
         while let Some(datagram) = self.link.poll(now) {
             done = true;
-            let Some(number) = self.nodes.iter().position(|node| node.eid == datagram.to) else {
-                continue;
-            };
-            if self.nodes[number].dead {
-                continue;
-            }
-            let digest = Fnv::of(&datagram.bytes);
-            self.log.add(now, format_args!("receive {number} {digest:016x}"));
-            let node = &mut self.nodes[number];
-            if std::mem::take(&mut node.asleep) {
-                node.device.announce_awake();
-            }
-            let device = Arc::clone(&node.device);
-            device.on_datagram(now, datagram.from, &datagram.bytes);
-            self.transmit(now, number, &device);
+            self.arrive(now, &datagram);
         }
         done
+    }
+
+    fn arrive(&mut self, now: Nanos, datagram: &Datagram) {
+        let Some(number) = self.nodes.iter().position(|node| node.eid == datagram.to) else {
+            return;
+        };
+        if self.nodes[number].dead {
+            return;
+        }
+        let digest = Fnv::of(&datagram.bytes);
+        self.log.add(now, format_args!("receive {number} {digest:016x}"));
+        let node = &mut self.nodes[number];
+        if std::mem::take(&mut node.asleep) {
+            node.device.announce_awake();
+        }
+        let device = Arc::clone(&node.device);
+        device.on_datagram(now, datagram.from, &datagram.bytes);
+        self.transmit(now, number, &device);
     }
 
     /// When the next round is.

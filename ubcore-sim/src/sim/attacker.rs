@@ -1,0 +1,216 @@
+//! A station that sends anything to any node, from any address, and receives nothing.
+//!
+//! - owns: its generator: what it sends does not change what other parts of the simulation draw.
+//! - takes: the addresses of all nodes; now and then a TPN, as one that it guessed.
+//! - gives: datagrams with a right ICRC.
+//! - must not: see what nodes send, or anything else that they drew.
+
+use std::sync::Arc;
+
+use udma_abi::RawEid;
+use urma_packet::{
+    Access, Ack, Body, Challenge, Close, CloseReason, Cookie, Ends, Handshake, ICRC_LEN, Initiator,
+    InitiatorKind, JettyId, Mtu, OrderTag, PacketHeader, Psn, Purpose, Refusal, RefuseReason,
+    RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus, SackBitmap,
+    StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn,
+};
+
+use crate::exchange::flow;
+use crate::link::{Datagram, Rng};
+
+/// Most packets of a round in which it floods.
+const FLOOD_MAX: u64 = 64;
+/// Chance that a round floods, in a million.
+const FLOOD_PPM: u32 = 20_000;
+/// Chance that a packet is changed after it was put together, in a million.
+const MUTATED_PPM: u32 = 100_000;
+
+/// A TPN of a node, with the peer at its other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Guess {
+    /// The node.
+    pub(super) node: RawEid,
+    /// Its peer.
+    pub(super) peer: RawEid,
+    /// Number of the TP at the node.
+    pub(super) tpn: u32,
+}
+
+/// The station.
+#[derive(Debug)]
+pub(super) struct Attacker {
+    rng: Rng,
+    /// Chance that it sends in a round, in a million.
+    ppm: u32,
+    eids: Vec<RawEid>,
+}
+
+impl Attacker {
+    pub(super) fn new(seed: u64, ppm: u32, eids: Vec<RawEid>) -> Self {
+        Self { rng: Rng::new(seed ^ 0x0bad_0bad), ppm, eids }
+    }
+
+    /// Datagrams of this round.
+    pub(super) fn count(&mut self) -> u64 {
+        match (self.rng.chance_ppm(self.ppm), self.rng.chance_ppm(FLOOD_PPM)) {
+            (false, _) => 0,
+            (true, false) => 1 + self.rng.below(3),
+            (true, true) => self.rng.below(FLOOD_MAX),
+        }
+    }
+
+    /// One datagram; `guesses` are right, and used in some of them.
+    pub(super) fn datagram(&mut self, guesses: &[Guess]) -> Datagram {
+        let guess = guesses.get(self.rng.index(guesses.len() * 2)).copied();
+        let (from, to) = match guess {
+            Some(guess) => (guess.peer, guess.node),
+            None => (self.source(), self.eids[self.rng.index(self.eids.len())]),
+        };
+        // The number at the other end of a guessed TP.
+        let other =
+            guess.and_then(|a| guesses.iter().find(|b| (b.node, b.peer) == (a.peer, a.node)));
+        let dest = guess.map_or_else(|| self.tpn(), |guess| Tpn::from_low_bits(guess.tpn));
+        let source = other.map_or_else(|| self.tpn(), |guess| Tpn::from_low_bits(guess.tpn));
+        let header = match guess {
+            Some(_) => self.handshake(from, to, dest, source),
+            None if self.rng.chance_ppm(500_000) => self.handshake(from, to, dest, source),
+            None => self.traffic(from, to, dest),
+        };
+        let mut bytes = vec![0; header.packet_len(0)];
+        // What contradicts itself is sent as well.
+        let _ = header.emit_headers(0, &mut bytes);
+        if self.rng.chance_ppm(MUTATED_PPM) {
+            let at = self.rng.index(bytes.len() - ICRC_LEN);
+            bytes[at] ^= 1 << self.rng.below(8);
+        }
+        let _ = flow(from, to).seal(&mut bytes);
+        Datagram { from, to, bytes: Arc::from(bytes) }
+    }
+
+    /// A node's address mostly, or an invented one.
+    fn source(&mut self) -> RawEid {
+        let mut eid = self.eids[self.rng.index(self.eids.len())];
+        if self.rng.chance_ppm(250_000) {
+            self.rng.fill(&mut eid.0[13..]);
+        }
+        eid
+    }
+
+    /// Never 0.
+    fn tpn(&mut self) -> Tpn {
+        Tpn::from_low_bits(1 + self.word() % 0xff_ffff)
+    }
+
+    fn psn(&mut self) -> Psn {
+        Psn::new(self.word())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "half of the random bits are enough")]
+    fn word(&mut self) -> u32 {
+        self.rng.next_u64() as u32
+    }
+
+    fn handshake(&mut self, from: RawEid, to: RawEid, dest: Tpn, source: Tpn) -> PacketHeader {
+        let at = |dest, body| PacketHeader::new(dest, Psn::new(0), body);
+        let zero = Tpn::from_low_bits(0);
+        let nonce = self.rng.next_u64();
+        let mut cookie = Cookie::default();
+        match self.rng.below(8) {
+            0..=2 => {
+                if self.rng.chance_ppm(500_000) {
+                    self.rng.fill(&mut cookie);
+                }
+                let verify = self.rng.chance_ppm(250_000);
+                let purpose = if verify { Purpose::Verify } else { Purpose::Open };
+                at(
+                    zero,
+                    Body::Connect(Handshake { purpose, cookie, ..self.terms(from, to, source) }),
+                )
+            }
+            3 => at(dest, Body::Accept(self.terms(from, to, source))),
+            4 => {
+                self.rng.fill(&mut cookie);
+                at(dest, Body::Challenge(Challenge { nonce, cookie }))
+            }
+            5 => {
+                let reason = RefuseReason::ALL[self.rng.index(RefuseReason::ALL.len())];
+                let refusal = Refusal { reason, version_min: 1, version_max: 1, state: 1, nonce };
+                at(dest, Body::Refuse(refusal))
+            }
+            6 => {
+                let reason = CloseReason::ALL[self.rng.index(CloseReason::ALL.len())];
+                let key = if self.rng.chance_ppm(500_000) { 0 } else { nonce };
+                at(dest, Body::Close(Close { reason, source_tpn: source, key }))
+            }
+            _ => {
+                let reason = CloseReason::UnknownTp;
+                at(zero, Body::Close(Close { reason, source_tpn: source, key: 0 }))
+            }
+        }
+    }
+
+    fn terms(&mut self, from: RawEid, to: RawEid, source_tpn: Tpn) -> Handshake {
+        let incarnations = [0, 1, 2, u64::MAX, self.rng.next_u64()];
+        Handshake {
+            version_min: 1,
+            version_max: 1,
+            mtu: Mtu::B1024,
+            strategies: StrategyCaps::SELECTIVE_REPEAT,
+            incarnation: incarnations[self.rng.index(incarnations.len())],
+            source_eid: from.0,
+            dest_eid: to.0,
+            source_tpn,
+            first_psn: self.psn(),
+            window: 64,
+            source_uasid: 0,
+            dest_uasid: 0,
+            state: 1,
+            nonce: self.rng.next_u64(),
+            close_key: self.rng.next_u64(),
+            purpose: Purpose::Open,
+            cookie: Cookie::default(),
+        }
+    }
+
+    fn traffic(&mut self, from: RawEid, to: RawEid, dest: Tpn) -> PacketHeader {
+        let psn = self.psn();
+        let request = self.request();
+        match self.rng.below(5) {
+            0 => {
+                let ends =
+                    Ends { source_eid: from.0, dest_eid: to.0, source_uasid: 0, dest_uasid: 0 };
+                let access = Access { address: 0, token_id: TokenId::default(), length: 0 };
+                let flags = RequestFlags::ONLY | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+                let send = RequestHeader { flags, access, op: RequestOp::Send, ..request };
+                PacketHeader::new(Tpn::from_low_bits(0), psn, Body::UmSend(ends, send))
+            }
+            1 => PacketHeader::new(dest, psn, Body::Request(request)),
+            2 => {
+                let response = ResponseHeader::ack(&request, ResponseStatus::AccessAbort);
+                PacketHeader::new(dest, psn, Body::Response(response))
+            }
+            kind => {
+                let received = SackBitmap::from_words(&[]).unwrap_or_default();
+                let ack = Ack { window: 64, congestion: false, trigger: self.psn(), received };
+                let body = if kind == 3 { Body::Ack(ack) } else { Body::Nak(ack) };
+                PacketHeader::new(dest, psn, body)
+            }
+        }
+    }
+
+    /// A WRITE of nothing, or what becomes a SEND to a queue of the nodes.
+    fn request(&mut self) -> RequestHeader {
+        let id = JettyId::from_low_bits(100 + self.word() % 4);
+        let token_id = TokenId::from_low_bits(self.word() % 64);
+        RequestHeader {
+            flags: RequestFlags::ONLY,
+            order: OrderTag::None,
+            tassn: 0,
+            initiator: Initiator { kind: InitiatorKind::Jetty, id },
+            target: Some(Target { kind: TargetKind::Jetty, id, hint: 0 }),
+            token: Some(TokenValue(self.word())),
+            access: Access { address: self.rng.next_u64(), token_id, length: 0 },
+            op: RequestOp::Write,
+        }
+    }
+}
