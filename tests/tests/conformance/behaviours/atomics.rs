@@ -124,6 +124,19 @@ fn atomic_fetch_xor(setup: Setup) -> Outcome {
     )
 }
 
+/// One operation of each kind.
+pub(super) fn all<'a>(result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64) -> [SendOp<'a>; 7] {
+    [
+        SendOp::Cas { result, target, compare: 0, swap: value },
+        SendOp::Swap { result, target, value },
+        SendOp::FetchAdd { result, target, value },
+        SendOp::FetchSub { result, target, value },
+        SendOp::FetchAnd { result, target, value },
+        SendOp::FetchOr { result, target, value },
+        SendOp::FetchXor { result, target, value },
+    ]
+}
+
 /// FADD of 1 at `at`, waited for; the old value.
 fn add_one(end: &mut End, at: usize) -> Outcome<u64> {
     let ctx = end.post(|kit| SendOp::FetchAdd {
@@ -239,8 +252,10 @@ fn atomic_misaligned_is_refused(setup: Setup) -> Outcome {
     for (len, result, target) in [(8, 0, 4), (8, 4, 0), (8, 0, 1), (4, 0, 2), (4, 2, 0)] {
         let (jetty, kit) = w.a.parts();
         let (result, target) = (kit.sge(result, len), kit.at(target));
-        let op = SendOp::FetchAdd { result, target, value: 1 };
-        is_invalid("a misaligned atomic", jetty.post_send(&[kit.wr(op, 1)]))?;
+        for (number, op) in all(result, target, 1).into_iter().enumerate() {
+            is_invalid("a misaligned atomic", jetty.post_send(&[kit.wr(op, 1)]))
+                .map_err(|f| f.during(number))?;
+        }
     }
     w.a.nothing_sent()?;
     same("the word", w.b.mem().word(0)?, 0)
@@ -269,8 +284,10 @@ fn atomic_of_wrong_size_is_refused(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     for len in [1, 2, 3, 5, 16, 64] {
         let (jetty, kit) = w.a.parts();
-        let op = SendOp::Swap { result: kit.sge(0, len), target: kit.at(0), value: 1 };
-        is_invalid("an atomic of a wrong size", jetty.post_send(&[kit.wr(op, 1)]))?;
+        for (number, op) in all(kit.sge(0, len), kit.at(0), 1).into_iter().enumerate() {
+            is_invalid("an atomic of a wrong size", jetty.post_send(&[kit.wr(op, 1)]))
+                .map_err(|f| f.during(number))?;
+        }
     }
     let done = add_one(&mut w.a, 0)?;
     same("the value after the refusals", done, 0)?;

@@ -200,13 +200,20 @@ fn full_send_jfc_loses_nothing(setup: Setup) -> Outcome {
     let mut w = World::with(setup, |plan| plan.jfc_depth = 4)?;
     let mut order = Vec::new();
     for index in 0..48 {
+        w.a.mem().set_word(index * 8, 1)?;
         order.push(w.a.write(index * 8, index * 8, 8)?);
     }
     for _ in 0..3 {
         pause(Pause::Ticks);
     }
+    for index in 4..48 {
+        same("a word before its turn", w.b.mem().word(index * 8)?, 0)?;
+    }
     for ctx in order {
         w.a.sent_ok(ctx)?;
+    }
+    for index in 0..48 {
+        same("a word", w.b.mem().word(index * 8)?, 1)?;
     }
     w.a.nothing_sent()
 }

@@ -1,6 +1,6 @@
 //! Counters: which path carried what, and what was refused.
 
-use urma_core::{CrStatus, RemoteAddr, SendOp};
+use urma_core::{CrStatus, RemoteAddr, SegmentAccess, SendOp, Token, TokenPolicy};
 use urma_tests::world::{Link, Moving, NO_MAPPING, Outcome, Setup, World, check, same};
 
 super::behaviours! {
@@ -8,7 +8,7 @@ super::behaviours! {
     Good reliable counters_name_the_path_of_reads: "The counters say that READs went the way this setup has.";
     Good reliable counters_name_the_path_of_sends: "The counters say that SENDs went the way this setup has.";
     Good reliable counters_count_completions: "The counter of completions grows by one for each.";
-    Bad reliable counters_count_refused_requests: "A request refused for its token, range or access is counted by the device that refused it.";
+    Bad reliable counters_count_refused_requests: "A request refused for its token, range or access is counted once by the device of its queue, and over packets once by the owner.";
 }
 
 /// Requests and bytes by path.
@@ -110,20 +110,37 @@ fn counters_count_completions(setup: Setup) -> Outcome {
 }
 
 fn counters_count_refused_requests(setup: Setup) -> Outcome {
-    let mut w = World::new(setup)?;
-    let (at_a, at_b) = (w.a.counter("access_denied")?, w.b.counter("access_denied")?);
-    let mut lie = w.b.half.seg.remote();
-    lie.len += 4096;
-    let access = urma_core::SegmentAccess::REMOTE_ALL;
-    let import = w.a.half.ctx.import_segment(&lie, access, NO_MAPPING)?;
-    let (jetty, kit) = w.a.parts();
-    let src = [kit.sge(0, 8)];
-    let addr = import.va() + w.b.half.seg.len();
-    let dst = RemoteAddr { segment: &import, addr };
-    jetty.post_send(&[kit.wr(SendOp::Write { src: &src, dst }, 1)])?;
-    w.a.sent_as(CrStatus::RemAccessAbort)?;
-    let a = w.a.counter("access_denied")? - at_a;
-    let b = w.b.counter("access_denied")? - at_b;
-    // On the direct path the initiator's device checks for the owner.
-    check(a + b >= 1, "nobody counted the refused request")
+    for (reason, access) in [
+        ("token", SegmentAccess::REMOTE_ALL),
+        ("range", SegmentAccess::REMOTE_ALL),
+        ("access", SegmentAccess::READ),
+    ] {
+        let mut w = World::with(setup, |plan| {
+            plan.access = access;
+            plan.policy = TokenPolicy::PlainText(Token::new(4));
+        })?;
+        let (at_a, at_b) = (w.a.counter("access_denied")?, w.b.counter("access_denied")?);
+        let mut remote = w.b.half.seg.remote();
+        let mut addr = remote.ubva.va;
+        match reason {
+            "token" => remote.policy = TokenPolicy::PlainText(Token::new(5)),
+            "range" => {
+                addr += remote.len;
+                remote.len += 4096;
+            }
+            _ => {}
+        }
+        let import = w.a.half.ctx.import_segment(&remote, SegmentAccess::REMOTE_ALL, NO_MAPPING)?;
+        let (jetty, kit) = w.a.parts();
+        let src = [kit.sge(0, 8)];
+        let dst = RemoteAddr { segment: &import, addr };
+        jetty.post_send(&[kit.wr(SendOp::Write { src: &src, dst }, 1)])?;
+        w.a.sent_as(CrStatus::RemAccessAbort).map_err(|f| f.during(reason))?;
+        let a = w.a.counter("access_denied")? - at_a;
+        let b = w.b.counter("access_denied")? - at_b;
+        // On one host the initiator's device checks for the owner.
+        let due = if setup.link == Link::Host { (1, 0) } else { (1, 1) };
+        same(&format!("requests refused for their {reason} at A and B"), (a, b), due)?;
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use urma_tests::world::{Outcome, Pause, Setup, World, check, fail, limit, pause,
 
 super::behaviours! {
     Good any event_comes_for_a_completion: "An armed JFC gives one event when a completion comes.";
-    Good any descriptor_is_readable_while_unconsumed: "The JFCE descriptor is readable exactly while an event is unconsumed.";
+    Good any descriptor_is_readable_while_unconsumed: "The JFCE descriptor is readable exactly while an event is unconsumed, of one and of several.";
     Good rm descriptor_works_with_epoll_level: "Level-triggered epoll reports the JFCE until its event is taken.";
     Good rm descriptor_works_with_epoll_edge: "Edge-triggered epoll reports the JFCE once for each event.";
     Good any one_event_per_arm: "One arm gives one event, however many completions come.";
@@ -28,7 +28,7 @@ super::behaviours! {
     Good any rx_limit_event: "One limit event comes when fewer receives than the threshold are left.";
     Bad reliable solicited_only_fires_on_errors: "Armed for solicited ones, a JFC gives an event for every error.";
     Bad reliable jetty_error_event: "A jetty that goes to the error state by itself gives an asynchronous event.";
-    Bad reliable async_descriptor_is_readable_while_unconsumed: "The asynchronous descriptor is readable exactly while an event is unconsumed.";
+    Bad reliable async_descriptor_is_readable_while_unconsumed: "The asynchronous descriptor is readable exactly while an event is unconsumed, of one and of several.";
     Bad reliable async_descriptor_works_with_epoll: "Epoll reports an asynchronous event until it is taken (level) or once (edge).";
     Bad rm arm_without_jfce_is_refused: "Arming a JFC that has no JFCE is refused.";
     Bad rm ack_of_more_than_open_is_refused: "Acknowledging more events than were taken is refused.";
@@ -90,6 +90,23 @@ fn descriptor_is_readable_while_unconsumed(setup: Setup) -> Outcome {
         check(readable(w.a.half.jfce.fd(), Duration::ZERO)?, "polling took the event")?;
         take_event(&w)?;
         check(!readable(w.a.half.jfce.fd(), Duration::ZERO)?, "readable after the event")?;
+    }
+    // Two events: of the send side and of the receive side.
+    let (there, back) = (w.b.recv(0, 64)?, w.a.recv(0, 64)?);
+    w.a.half.jfc.arm(Arm::Any)?;
+    w.a.half.recv_jfc.arm(Arm::Any)?;
+    let (to_b, to_a) = (w.a.send(0, 8)?, w.b.send(0, 8)?);
+    w.a.sent_ok(to_b)?;
+    w.a.received_ok(back)?;
+    w.b.sent_ok(to_a)?;
+    w.b.received_ok(there)?;
+    for left in [1, 0] {
+        let mut out = [0];
+        same("events", w.a.half.jfce.wait(&mut out, Some(limit()))?, 1)?;
+        let jfc = if out[0] == w.a.half.jfc.id() { &w.a.half.jfc } else { &w.a.half.recv_jfc };
+        jfc.ack_events(1)?;
+        let is_readable = readable(w.a.half.jfce.fd(), if left == 1 { limit() } else { SHORT })?;
+        same("readable with events left", is_readable, left == 1)?;
     }
     Ok(())
 }
@@ -288,22 +305,43 @@ fn one_jfce_serves_many_jfcs(setup: Setup) -> Outcome {
         same("JFC", out[0], jfc.id())?;
         jfc.ack_events(1)?;
     }
+    // All at once.
+    for (jfs, jfc) in &mut queues {
+        jfc.arm(Arm::Any)?;
+        jfs.post_send(&[urma_core::SendWr::new(SendOp::Nop, &w.a.target, 1)])?;
+    }
+    let mut seen = Vec::new();
+    while seen.len() < queues.len() {
+        let mut out = [0; 4];
+        let count = jfce.wait(&mut out, Some(limit()))?;
+        check(count != 0, format!("events of {seen:?} only"))?;
+        seen.extend_from_slice(&out[..count]);
+    }
+    seen.sort_unstable();
+    let mut due: Vec<_> = queues.iter().map(|(_, jfc)| jfc.id()).collect();
+    due.sort_unstable();
+    same("JFCs", seen, due)?;
+    for (_, jfc) in &queues {
+        jfc.ack_events(1)?;
+    }
     Ok(())
 }
 
 fn moderation_counts(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
-    w.a.half.jfc.moderate(4, 0)?;
-    w.a.half.jfc.arm(Arm::Any)?;
-    let mut order = Vec::new();
-    for _ in 0..3 {
+    for count in [4, 2] {
+        w.a.half.jfc.moderate(count, 0)?;
+        w.a.half.jfc.arm(Arm::Any)?;
+        let mut order = Vec::new();
+        for _ in 1..count {
+            order.push(nop(&mut w)?);
+        }
+        no_event(&w)?;
         order.push(nop(&mut w)?);
-    }
-    no_event(&w)?;
-    order.push(nop(&mut w)?);
-    take_event(&w)?;
-    for ctx in order {
-        w.a.sent_ok(ctx)?;
+        take_event(&w)?;
+        for ctx in order {
+            w.a.sent_ok(ctx)?;
+        }
     }
     Ok(())
 }
@@ -315,10 +353,13 @@ fn rx_limit_event(setup: Setup) -> Outcome {
     }
     w.b.half.jetty.set_rx_threshold(4)?;
     same("events", w.b.half.ctx.next_async(Some(Duration::ZERO))?, None)?;
-    for _ in 0..3 {
+    for left in [4, 3, 2] {
         let ctx = w.a.send(0, 8)?;
         w.a.sent_ok(ctx)?;
         w.b.received_as(CrStatus::Success)?;
+        if left == 4 {
+            same("events with 4 left", w.b.half.ctx.next_async(Some(SHORT))?, None)?;
+        }
     }
     let event = w.b.half.ctx.next_async(Some(limit()))?;
     let Some(event) = event else { return fail("no limit event") };
@@ -342,10 +383,15 @@ fn fail_hard(w: &mut World) -> Outcome<CrStatus> {
 
 fn solicited_only_fires_on_errors(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
-    w.a.half.jfc.arm(Arm::SolicitedOnly)?;
-    super::states::bad_write(&mut w)?;
-    take_event(&w)?;
-    w.a.sent_as(CrStatus::RemAccessAbort).map(|_| ())
+    // An RC jetty is in the error state after the first.
+    let errors = if setup.mode == TransportMode::Rc { 1 } else { 3 };
+    for _ in 0..errors {
+        w.a.half.jfc.arm(Arm::SolicitedOnly)?;
+        super::states::bad_write(&mut w)?;
+        take_event(&w)?;
+        w.a.sent_as(CrStatus::RemAccessAbort)?;
+    }
+    Ok(())
 }
 
 fn jetty_error_event(setup: Setup) -> Outcome {
@@ -362,13 +408,33 @@ fn jetty_error_event(setup: Setup) -> Outcome {
 fn async_descriptor_is_readable_while_unconsumed(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let fd = w.a.half.ctx.dup_async_fd()?;
-    check(!readable(&fd, Duration::ZERO)?, "readable without an event")?;
-    fail_hard(&mut w)?;
-    check(readable(&fd, limit())?, "not readable with an event")?;
-    check(readable(&fd, Duration::ZERO)?, "readable only once")?;
-    let event = w.a.half.ctx.next_async(Some(limit()))?;
-    check(event.is_some(), "no event")?;
-    check(!readable(&fd, Duration::ZERO)?, "readable after the event")
+    for events in [1, 2] {
+        check(!readable(&fd, Duration::ZERO)?, "readable without an event")?;
+        limit_event(&mut w, 3 - events)?;
+        if events == 2 {
+            fail_hard(&mut w)?;
+            w.a.sent()?;
+        }
+        for left in (0..events).rev() {
+            check(readable(&fd, limit())?, "not readable with an event")?;
+            check(readable(&fd, Duration::ZERO)?, "readable only once")?;
+            let event = w.a.half.ctx.next_async(Some(limit()))?;
+            check(event.is_some(), format!("no event with {left} left"))?;
+        }
+        check(!readable(&fd, SHORT)?, "readable after the events")?;
+    }
+    Ok(())
+}
+
+/// Makes a limit event at A: with `more` receives there are two, of which one is left.
+fn limit_event(w: &mut World, more: usize) -> Outcome {
+    for _ in 0..more {
+        w.a.recv(0, 64)?;
+    }
+    w.a.half.jetty.set_rx_threshold(2)?;
+    let ctx = w.b.send(0, 8)?;
+    w.b.sent_ok(ctx)?;
+    w.a.received_as(CrStatus::Success).map(|_| ())
 }
 
 fn async_descriptor_works_with_epoll(setup: Setup) -> Outcome {
@@ -403,5 +469,15 @@ fn ack_of_more_than_open_is_refused(setup: Setup) -> Outcome {
     nop(&mut w)?;
     same("events", w.a.half.jfce.wait(&mut [0; 4], Some(limit()))?, 1)?;
     refused("two of one", w.a.half.jfc.ack_events(2), Status::Invalid)?;
-    Ok(w.a.half.jfc.ack_events(1)?)
+    w.a.half.jfc.ack_events(1)?;
+    // Of three taken two, then one.
+    for _ in 0..3 {
+        w.a.half.jfc.arm(Arm::Any)?;
+        nop(&mut w)?;
+        same("events", w.a.half.jfce.wait(&mut [0; 4], Some(limit()))?, 1)?;
+    }
+    w.a.half.jfc.ack_events(2)?;
+    refused("two of one", w.a.half.jfc.ack_events(2), Status::Invalid)?;
+    w.a.half.jfc.ack_events(1)?;
+    refused("one of none", w.a.half.jfc.ack_events(1), Status::Invalid)
 }

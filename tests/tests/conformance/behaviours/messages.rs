@@ -257,6 +257,10 @@ fn send_invalidated_segment_is_closed(setup: Setup) -> Outcome {
     let token_id = doomed.token_id();
     let access = urma_core::SegmentAccess::REMOTE_ALL;
     let imported = w.a.half.ctx.import_segment(&doomed.remote(), access, NO_MAPPING)?;
+    let dst = urma_core::RemoteAddr { segment: &imported, addr: imported.va() };
+    let (jetty, kit) = w.a.parts();
+    jetty.post_send(&[kit.wr(SendOp::Write { src: &src_of(&kit), dst }, 3)])?;
+    w.a.sent_ok(3)?;
     spare.poison(0, 64)?;
     let recv = w.b.recv(0, 64)?;
     let (jetty, kit) = w.a.parts();
@@ -264,11 +268,23 @@ fn send_invalidated_segment_is_closed(setup: Setup) -> Outcome {
     jetty.post_send(&[kit.wr(SendOp::SendInvalidate { src: &src, token_id, token }, 1)])?;
     w.b.received_ok(recv)?;
     w.a.sent_ok(1)?;
-    let (jetty, kit) = w.a.parts();
-    let dst = urma_core::RemoteAddr { segment: &imported, addr: imported.va() };
-    jetty.post_send(&[kit.wr(SendOp::Write { src: &src_of(&kit), dst }, 2)])?;
-    w.a.sent_as(CrStatus::RemAccessAbort)?;
-    spare.untouched(0, 64)
+    // An RC jetty is in the error state after the first.
+    let kinds = if setup.mode == TransportMode::Rc { 1 } else { 3 };
+    for kind in 0..kinds {
+        w.a.mem().poison(8192, 64)?;
+        let (jetty, kit) = w.a.parts();
+        let (src, into) = (src_of(&kit), [kit.sge(8192, 64)]);
+        let op = match kind {
+            0 => SendOp::Write { src: &src, dst },
+            1 => SendOp::Read { dst: &into, src: dst },
+            _ => SendOp::FetchAdd { result: kit.sge(8192, 8), target: dst, value: 1 },
+        };
+        jetty.post_send(&[kit.wr(op, 2)])?;
+        w.a.sent_as(CrStatus::RemAccessAbort).map_err(|f| f.during(kind))?;
+        spare.untouched(0, 64)?;
+        w.a.mem().untouched(8192, 64)?;
+    }
+    Ok(())
 }
 
 fn src_of<'a>(kit: &urma_tests::world::Kit<'a>) -> [LocalSge<'a>; 1] {

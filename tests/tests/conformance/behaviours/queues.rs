@@ -187,6 +187,10 @@ fn taken_id_is_refused(setup: Setup) -> Outcome {
     refused("a second jetty", small_jetty(&w, 4242, &jfc), Status::Exists)?;
     let cfg = JfrCfg { id: 4242, ..JfrCfg::new(setup.mode, 4) };
     refused("a JFR", w.b.half.ctx.create_jfr(&cfg, &jfc), Status::Exists)?;
+    let cfg = JfrCfg { id: 4243, ..cfg };
+    let _jfr = w.b.half.ctx.create_jfr(&cfg, &jfc)?;
+    refused("a second JFR", w.b.half.ctx.create_jfr(&cfg, &jfc), Status::Exists)?;
+    refused("a jetty for a JFR's id", small_jetty(&w, 4243, &jfc), Status::Exists)?;
     let id = w.b.half.jetty.id().id;
     refused("the id of the world's jetty", small_jetty(&w, id, &jfc), Status::Exists)?;
     let cfg = GroupCfg { id: 9, policy: HintPolicy::RoundRobin, token: TokenPolicy::None };

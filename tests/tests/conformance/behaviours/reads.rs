@@ -144,9 +144,13 @@ fn read_with_inline_is_refused(setup: Setup) -> Outcome {
     let dst = [kit.sge(0, 8)];
     let op = SendOp::Read { dst: &dst, src: kit.at(0) };
     is_invalid("an inline READ", jetty.post_send(&[kit.flagged(op, flags, 1)]))?;
-    let op = SendOp::FetchAdd { result: kit.sge(0, 8), target: kit.at(0), value: 1 };
-    is_invalid("an inline atomic", jetty.post_send(&[kit.flagged(op, flags, 1)]))?;
-    w.a.nothing_sent()
+    let (result, target, value) = (kit.sge(0, 8), kit.at(0), 1);
+    for (number, op) in super::atomics::all(result, target, value).into_iter().enumerate() {
+        let seen = jetty.post_send(&[kit.flagged(op, flags, 1)]);
+        is_invalid("an inline atomic", seen).map_err(|f| f.during(number))?;
+    }
+    w.a.nothing_sent()?;
+    same("the word", w.b.mem().word(0)?, 0)
 }
 
 fn read_without_sge_is_refused(setup: Setup) -> Outcome {

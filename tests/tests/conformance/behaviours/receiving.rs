@@ -85,6 +85,8 @@ fn rnr_retry_succeeds(setup: Setup) -> Outcome {
         let recv = w.b.recv(0, 300)?;
         w.b.received_ok(recv)?;
         w.a.sent_ok(first)?;
+        w.b.mem().placed(0, &bytes)?;
+        w.b.mem().poison(0, 300)?;
         let recv = w.b.recv(0, 300)?;
         w.b.received_ok(recv)?;
         w.a.sent_ok(second)?;

@@ -1,10 +1,13 @@
 //! Reference rules: what may not be deleted, and what may not be mixed.
 
+use std::sync::Arc;
 use urma_core::{
-    Arm, JettyCfg, JettyRecv, JfcCfg, JfrCfg, JfsCfg, SegmentAccess, SegmentCfg, SendOp, Status,
+    Arm, Context, JettyCfg, JettyRecv, JfcCfg, JfrCfg, JfsCfg, SegmentAccess, SegmentCfg, SendOp,
+    Status,
 };
 use urma_tests::world::{
-    Host, Memory, Outcome, Setup, World, check, device_of, fail, limit, plain_jfc, refused, same,
+    Failure, Host, Memory, Outcome, Plan, Setup, World, check, device_of, fail, limit, plain_jfc,
+    refused, same,
 };
 
 super::behaviours! {
@@ -13,7 +16,7 @@ super::behaviours! {
     Bad rm context_with_live_objects_stays: "A context with live objects is not deleted.";
     Bad rm jfc_of_a_queue_stays: "A JFC where a queue completes is not deleted.";
     Bad rm jfce_of_a_jfc_stays: "A JFCE that a JFC uses is not deleted.";
-    Bad rm jfc_with_open_events_stays: "A JFC with an event not acknowledged is not deleted.";
+    Bad rm jfc_with_open_events_stays: "A JFC with an event not acknowledged, one of two also, is not deleted.";
     Bad rm token_id_of_a_segment_stays: "A token id under which a segment lives is not freed.";
     Bad rm token_id_has_one_segment: "A second segment under a token id is refused while the first lives.";
     Bad rm objects_of_two_contexts_are_not_mixed: "Objects of two contexts in one call are refused.";
@@ -21,7 +24,7 @@ super::behaviours! {
 
 fn context_without_objects_goes(setup: Setup) -> Outcome {
     let Host { ctx, node } = Host::open(setup)?;
-    let Some(ctx) = std::sync::Arc::into_inner(ctx) else { return fail("the context is shared") };
+    let Some(ctx) = Arc::into_inner(ctx) else { return fail("the context is shared") };
     let jfc = ctx.create_jfc(&JfcCfg::new(8), None)?;
     jfc.delete()?;
     ctx.delete()?;
@@ -34,29 +37,48 @@ fn two_contexts_share_a_device(setup: Setup) -> Outcome {
     let Host { ctx, node } = Host::open(setup)?;
     drop(ctx);
     let device = device_of(setup, &node)?;
-    let (first, second) = (device.open(0)?, device.open(0)?);
-    let jfc = plain_jfc(&first, 8)?;
-    jfc.delete()?;
-    first.delete()?;
-    plain_jfc(&second, 8)?.delete()?;
-    Ok(second.delete()?)
+    let open =
+        || Ok::<_, Failure>(Host { ctx: Arc::new(device.open(0)?), node: Arc::clone(&node) });
+    let (first, second) = (open()?, open()?);
+    let plan = Plan::new(setup.mode);
+    let mut across = World::between(setup, &plan, &first, &second)?;
+    let mut within = World::between(setup, &plan, &second, &second)?;
+    for round in 0..10 {
+        super::messages::one_send(&mut across, round, 100)?;
+        super::messages::one_send(&mut within, round, 100)?;
+    }
+    drop(across);
+    let Some(ctx) = Arc::into_inner(first.ctx) else { return fail("the context is shared") };
+    ctx.delete()?;
+    super::messages::one_send(&mut within, 11, 100)
 }
 
 fn context_with_live_objects_stays(setup: Setup) -> Outcome {
     let Host { ctx, node: _node } = Host::open(setup)?;
-    let Some(ctx) = std::sync::Arc::into_inner(ctx) else { return fail("the context is shared") };
+    let Some(ctx) = Arc::into_inner(ctx) else { return fail("the context is shared") };
     let memory = Memory::new(4096)?;
     let cfg = SegmentCfg::new(SegmentAccess::REMOTE_ALL);
-    let seg = ctx.register(memory.region(), &cfg, None)?;
-    let ctx = match ctx.delete() {
-        Ok(()) => return fail("the context was deleted under its segment"),
-        Err(refused) => {
-            same("status", refused.status, Status::Again)?;
-            refused.object
-        }
-    };
+    let (seg, jfc) = (ctx.register(memory.region(), &cfg, None)?, plain_jfc(&ctx, 8)?);
+    let ctx = context_stays(ctx, "segment and JFC")?;
     seg.unregister()?;
+    let ctx = context_stays(ctx, "JFC")?;
+    jfc.delete()?;
+    let jfce = ctx.create_jfce()?;
+    let ctx = context_stays(ctx, "JFCE")?;
+    jfce.delete()?;
+    drop(jfce);
     Ok(ctx.delete()?)
+}
+
+/// Deletes a context that has live objects, in vain.
+fn context_stays(ctx: Context, objects: &str) -> Outcome<Context> {
+    match ctx.delete() {
+        Ok(()) => fail(format!("the context was deleted under its {objects}")),
+        Err(refused) => {
+            same(&format!("status with a live {objects}"), refused.status, Status::Again)?;
+            Ok(*refused.object)
+        }
+    }
 }
 
 fn jfc_of_a_queue_stays(setup: Setup) -> Outcome {
@@ -92,7 +114,11 @@ fn jfc_with_open_events_stays(setup: Setup) -> Outcome {
     jfc.arm(Arm::Any)?;
     jfs.post_send(&[urma_core::SendWr::new(SendOp::Nop, &w.a.target, 1)])?;
     same("events", jfce.wait(&mut [0; 2], Some(limit()))?, 1)?;
+    jfc.arm(Arm::Any)?;
+    jfs.post_send(&[urma_core::SendWr::new(SendOp::Nop, &w.a.target, 2)])?;
+    same("events", jfce.wait(&mut [0; 2], Some(limit()))?, 1)?;
     jfs.delete()?;
+    jfc.ack_events(1)?;
     let jfc = match jfc.delete() {
         Ok(()) => return fail("the JFC was deleted with an open event"),
         Err(refused) => {
@@ -141,7 +167,7 @@ fn objects_of_two_contexts_are_not_mixed(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let other = Host::open(setup)?;
     let jfc = plain_jfc(&other.ctx, 8)?;
-    let ctx = std::sync::Arc::clone(&w.a.half.ctx);
+    let ctx = Arc::clone(&w.a.half.ctx);
     let jfs = ctx.create_jfs(&JfsCfg::new(setup.mode, 4), &jfc);
     refused("a JFS on a foreign JFC", jfs, Status::Invalid)?;
     let jfr = ctx.create_jfr(&JfrCfg::new(setup.mode, 4), &jfc);

@@ -2,7 +2,7 @@
 
 use urma_core::{
     CrStatus, ImportedSegment, LocalSge, Mapping, RemoteAddr, RemoteSegment, Segment,
-    SegmentAccess, SegmentCfg, SendOp, Status,
+    SegmentAccess, SegmentCfg, SendOp, Status, Token,
 };
 use urma_mem::AtomicOp;
 use urma_tests::world::{
@@ -33,10 +33,10 @@ super::behaviours! {
     Bad reliable notify_without_grant: "A WRITE_NOTIFY whose notify address is not granted ends as access refused.";
     Bad reliable one_byte_beyond_the_end: "A request that reaches one byte beyond its segment is refused on every operation.";
     Bad reliable one_byte_before_the_start: "A request that begins one byte before its segment is refused on every operation.";
-    Bad rm range_that_wraps_is_refused: "A remote range that wraps is refused by import.";
+    Bad rm range_that_wraps_is_refused: "A remote range that wraps, that is empty or that begins at 0 is refused by import.";
     Bad any local_range_outside_is_refused: "A local SGE that leaves its segment by one byte at either end is refused by post.";
     Bad reliable unregistered_segment_is_closed: "Requests on an unregistered segment end as access refused; nothing is placed.";
-    Bad reliable reused_token_id_is_not_the_old_segment: "A peer's import of an old segment does not reach the new one under the same token id.";
+    Bad reliable reused_token_id_is_not_the_old_segment: "A peer's import of an old segment does not reach the new one under the same token id: at another address, or behind another token.";
     Bad reliable unregister_under_traffic: "After unregister returned no byte is placed, and the remaining requests end with errors.";
 }
 
@@ -438,7 +438,7 @@ fn out_of_bounds(setup: Setup, offset: isize, len: usize) -> Outcome {
         let at = RemoteAddr { segment: &import, addr };
         mem.poison(3 * 4096, 6 * 4096)?;
         w.a.mem().poison(65536, len)?;
-        let recv = w.b.recv(0, 8)?;
+        w.b.recv(0, 8)?;
         let (jetty, kit) = w.a.parts();
         let (src, dst) = ([kit.sge(0, len)], [kit.sge(65536, len)]);
         let op = match number {
@@ -454,7 +454,9 @@ fn out_of_bounds(setup: Setup, offset: isize, len: usize) -> Outcome {
         mem.untouched(3 * 4096, 6 * 4096).map_err(|f| f.during(&step))?;
         w.a.mem().untouched(65536, len).map_err(|f| f.during(&step))?;
         same("the notify word", w.b.mem().word(0)?, 0).map_err(|f| f.during(&step))?;
-        let _ = recv;
+        if number == 2 {
+            w.b.nothing_received().map_err(|f| f.during(&step))?;
+        }
     }
     Ok(())
 }
@@ -520,6 +522,21 @@ fn reused_token_id_is_not_the_old_segment(setup: Setup) -> Outcome {
     old.poison(0, 64)?;
     new.poison(0, 64)?;
     // The new segment lies elsewhere, so the old address is out of its bounds.
+    same("status after", write_to(&mut w, dst, 64)?, CrStatus::RemAccessAbort)?;
+    old.untouched(0, 64)?;
+    new.untouched(0, 64)?;
+    // At the same address only the token is another.
+    let mut w = World::new(setup)?;
+    let lease = w.b.half.ctx.alloc_token_id()?;
+    let behind =
+        |token| SegmentCfg { user_iova: Some(0x10_0000), ..cfg.with_token(Token::new(token)) };
+    let seg = w.b.half.ctx.register(old.region(), &behind(0x1111_0000), Some(&lease))?;
+    let imported = w.a.half.ctx.import_segment(&seg.remote(), ANY, NO_MAPPING)?;
+    let dst = RemoteAddr { segment: &imported, addr: imported.va() };
+    same("status before", write_to(&mut w, dst, 64)?, CrStatus::Success)?;
+    seg.unregister()?;
+    let _new = w.b.half.ctx.register(new.region(), &behind(0x2222_0000), Some(&lease))?;
+    old.poison(0, 64)?;
     same("status after", write_to(&mut w, dst, 64)?, CrStatus::RemAccessAbort)?;
     old.untouched(0, 64)?;
     new.untouched(0, 64)

@@ -5,7 +5,8 @@ use urma_core::{
     RemoteAddr, SegmentAccess, SegmentCfg, SendFlags, SendOp, Status, TransportMode,
 };
 use urma_tests::world::{
-    End, Memory, NO_MAPPING, Outcome, Setup, World, check, fail, limit, plain_jfc, refused, same,
+    End, Memory, NO_MAPPING, Outcome, Pause, Setup, World, check, fail, limit, pause, plain_jfc,
+    refused, same,
 };
 
 super::behaviours! {
@@ -37,14 +38,22 @@ fn suspended_jetty_resumes(setup: Setup) -> Outcome {
     }
     let mut order = Vec::new();
     for index in 0..4 {
+        w.a.mem().set_word(index * 8, 1)?;
         order.push(w.a.write(index * 8, index * 8, 8)?);
     }
+    pause(Pause::Ticks);
     while let Some(done) = w.a.half.jfc.poll_one()? {
         same("completion of the suspend", done.status, CrStatus::WrSuspendDone)?;
+    }
+    for index in 0..4 {
+        same("a word meanwhile", w.b.mem().word(index * 8)?, 0)?;
     }
     w.a.half.jetty.modify(JettyState::Ready)?;
     for ctx in order {
         w.a.sent_ok(ctx)?;
+    }
+    for index in 0..4 {
+        same("a word", w.b.mem().word(index * 8)?, 1)?;
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 //! Targets: import, bind, advise, modes, orders.
 
 use urma_core::{
-    CrStatus, Eid, JettyCfg, JettyRecv, JettyState, JfrCfg, JfsCfg, OrderType, PostReason,
-    SegmentAccess, SendOp, SendWr, Status, TpType, TransportMode, WrFlags,
+    CrStatus, Eid, JettyCfg, JettyRecv, JettyState, JfrCfg, JfsCfg, LocalSge, OrderType,
+    PostReason, SegmentAccess, SendOp, SendWr, Status, TpType, TransportMode, WrFlags,
 };
 use urma_tests::world::{
-    End, Kit, NO_MAPPING, Outcome, Setup, World, check, fail, pattern, plain_jfc, refused, same,
+    End, Host, Kit, Link, NO_MAPPING, Outcome, Plan, Setup, World, check, fail, pattern, plain_jfc,
+    refused, same,
 };
 
 super::behaviours! {
@@ -48,24 +49,62 @@ fn rc_post_without_target(setup: Setup) -> Outcome {
 }
 
 fn rc_unbound_may_be_bound_again(setup: Setup) -> Outcome {
-    let mut w = World::new(setup)?;
+    let (host_a, host_b) = Host::pair(setup)?;
+    let plan = Plan::new(setup.mode);
+    let mut w = World::between(setup, &plan, &host_a, &host_b)?;
+    let mut other = World::between(setup, &plan, &host_a, &host_b)?;
     super::messages::one_send(&mut w, 1, 64)?;
-    for _ in 0..2 {
-        w.a.half.jetty.unbind()?;
-        w.b.half.jetty.unbind()?;
-        w.a.half.jetty.bind(&w.a.target)?;
-        w.b.half.jetty.bind(&w.b.target)?;
-        super::messages::one_send(&mut w, 2, 64)?;
+    super::messages::one_send(&mut other, 2, 64)?;
+    for round in 0..3 {
+        // Both connections change their far end.
+        for end in [&mut w.a, &mut w.b, &mut other.a, &mut other.b] {
+            end.half.jetty.unbind()?;
+        }
+        std::mem::swap(&mut w.b, &mut other.b);
+        for pair in [&mut w, &mut other] {
+            pair.a.target = pair.a.half.ctx.import_jetty(&pair.b.half.jetty.remote())?;
+            pair.b.target = pair.b.half.ctx.import_jetty(&pair.a.half.jetty.remote())?;
+            pair.a.half.jetty.bind(&pair.a.target)?;
+            pair.b.half.jetty.bind(&pair.b.target)?;
+        }
+        let spare = other.b.recv(0, 64)?;
+        super::messages::one_send(&mut w, round + 3, 64)?;
+        other.b.nothing_received()?;
+        // Without a target in the request, too.
+        let recv = w.b.recv(0, 64)?;
+        let (jetty, kit) = w.a.parts();
+        let src = [kit.sge(0, 64)];
+        let wr = kit.wr(SendOp::Send { src: &src }, 7);
+        jetty.post_send(&[SendWr { target: None, ..wr }])?;
+        w.a.sent_ok(7)?;
+        w.b.received_ok(recv)?;
+        let ctx = other.a.send(0, 64)?;
+        other.b.received_ok(spare)?;
+        other.a.sent_ok(ctx)?;
     }
     Ok(())
 }
 
 fn rc_stays_bound_after_unimport(setup: Setup) -> Outcome {
-    let mut w = World::new(setup)?;
-    let name = w.b.half.jetty.remote();
-    let again = w.a.half.ctx.import_jetty(&name)?;
-    std::mem::replace(&mut w.a.target, again).unimport();
-    super::messages::one_send(&mut w, 1, 64)
+    let World { a, mut b, .. } = World::new(setup)?;
+    let End { target, remote, mut half, .. } = a;
+    // The only import of the target.
+    target.unimport();
+    drop(remote);
+    let bytes = pattern(1, 64);
+    half.mem.put(0, &bytes)?;
+    for round in 0..3 {
+        b.mem().poison(4096, 64)?;
+        let recv = b.recv(4096, 64)?;
+        let src = [LocalSge { segment: &half.seg, addr: half.seg.va(), len: 64 }];
+        let wr = SendWr::new(SendOp::Send { src: &src }, &b.target, round);
+        half.jetty.post_send(&[SendWr { target: None, ..wr }])?;
+        b.received_ok(recv)?;
+        let done = urma_tests::world::next(&mut half.jfc, "completion")?;
+        same("completion", (done.status, done.user_ctx), (CrStatus::Success, round))?;
+        b.mem().placed(4096, &bytes)?;
+    }
+    Ok(())
 }
 
 fn posted_requests_outlive_unimport(setup: Setup) -> Outcome {
@@ -216,13 +255,19 @@ fn rc_unbind_of_unbound_is_refused(setup: Setup) -> Outcome {
 
 fn rc_other_target_is_refused(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
-    let mut name = w.b.half.jetty.remote();
-    name.id.id += 1;
-    let other = w.a.half.ctx.import_jetty(&name)?;
-    let (jetty, kit) = w.a.parts();
-    let src = [kit.sge(0, 8)];
-    let seen = jetty.post_send(&[SendWr::new(SendOp::Send { src: &src }, &other, 1)]);
-    super::writes::is_invalid("a send to another target", seen)?;
+    let name = w.b.half.jetty.remote();
+    let mut others = vec![name; 2];
+    others[0].id.id += 1;
+    // The same number at another node.
+    others[1].id.eid = w.a.half.ctx.eid();
+    others.truncate(if setup.link == Link::Own { 1 } else { 2 });
+    for name in others {
+        let other = w.a.half.ctx.import_jetty(&name)?;
+        let (jetty, kit) = w.a.parts();
+        let src = [kit.sge(0, 8)];
+        let seen = jetty.post_send(&[SendWr::new(SendOp::Send { src: &src }, &other, 1)]);
+        super::writes::is_invalid("a send to another target", seen)?;
+    }
     w.a.nothing_sent()
 }
 

@@ -49,7 +49,23 @@ fn right_token_opens(setup: Setup) -> Outcome {
     let src = [kit.sge(0, 64)];
     jetty.post_send(&[kit.wr(SendOp::WriteImm { src: &src, dst: kit.at(64), imm: 1 }, ctx)])?;
     w.a.sent_ok(ctx)?;
-    w.b.received_ok(recv).map(|_| ())
+    w.b.received_ok(recv)?;
+    w.a.mem().put(0, &bytes)?;
+    for number in 0..2 {
+        w.b.mem().poison(4096, 64)?;
+        let ctx = w.a.fresh_ctx();
+        let (jetty, kit) = w.a.parts();
+        let (src, dst, notify) = ([kit.sge(0, 64)], kit.at(4096), kit.at(128));
+        let op = match number {
+            0 => SendOp::WriteNotify { src: &src, dst, notify, data: 5 },
+            _ => SendOp::WriteAtomic { src: &src, dst, notify, add: 2 },
+        };
+        jetty.post_send(&[kit.wr(op, ctx)])?;
+        w.a.sent_ok(ctx)?;
+        w.b.mem().placed(4096, &bytes[..64])?;
+        same("the second word", w.b.mem().word(128)?, [5, 7][number])?;
+    }
+    Ok(())
 }
 
 fn right_jetty_token_opens(setup: Setup) -> Outcome {
@@ -91,7 +107,7 @@ fn each_operation(setup: Setup, policy: TokenPolicy) -> Outcome {
     let (host_a, host_b) = Host::pair(setup)?;
     let mut plan = Plan::new(setup.mode);
     guarded(0x1234_5678)(&mut plan);
-    for number in 0..5 {
+    for number in 0..6 {
         let mut w = World::between(setup, &plan, &host_a, &host_b)?;
         w.b.recv(0, 8)?;
         shown(&mut w, policy, |w, at| {
@@ -102,17 +118,21 @@ fn each_operation(setup: Setup, policy: TokenPolicy) -> Outcome {
                 1 => SendOp::Read { dst: &dst, src: at },
                 2 => SendOp::WriteImm { src: &src, dst: at, imm: 1 },
                 3 => SendOp::WriteNotify { src: &src, dst: at, notify: at, data: 1 },
+                4 => SendOp::WriteAtomic { src: &src, dst: at, notify: at, add: 1 },
                 _ => SendOp::FetchAdd { result: kit.sge(8192, 8), target: at, value: 1 },
             };
             Ok(jetty.post_send(&[kit.wr(op, 1)])?)
         })
         .map_err(|f| f.during(format!("operation {number}")))?;
+        w.b.nothing_received()?;
     }
     Ok(())
 }
 
 fn wrong_token_is_refused(setup: Setup) -> Outcome {
-    each_operation(setup, TokenPolicy::PlainText(Token::new(0x1234_5679)))
+    // One bit, at either end.
+    each_operation(setup, TokenPolicy::PlainText(Token::new(0x1234_5679)))?;
+    each_operation(setup, TokenPolicy::PlainText(Token::new(0x9234_5678)))
 }
 
 fn missing_token_is_refused(setup: Setup) -> Outcome {

@@ -14,6 +14,7 @@ super::behaviours! {
     Good reliable write_notify_after_payload: "Who sees the 8 bytes of a WRITE_NOTIFY sees its whole payload.";
     Good reliable write_notify_every_size: "WRITE_NOTIFY is byte exact and stores exactly 8 bytes besides.";
     Good reliable write_atomic_adds: "WRITE_ATOMIC places its payload, then adds to the 8 bytes at its notify address.";
+    Good reliable write_atomic_adds_after_payload: "Who sees the sum of a WRITE_ATOMIC sees its whole payload.";
     Bad reliable write_notify_misaligned_is_refused: "A notify address that is not aligned to 8 is refused by post.";
     Good reliable flush_dma_follows_writes: "FLUSH_DMA completes after all earlier writes are placed.";
 }
@@ -149,6 +150,33 @@ fn write_atomic_adds(setup: Setup) -> Outcome {
     Ok(())
 }
 
+fn write_atomic_adds_after_payload(setup: Setup) -> Outcome {
+    let mut w = World::new(setup)?;
+    let len = 20_000;
+    w.b.mem().set_word(65536, 100)?;
+    for round in 1..40_u64 {
+        let bytes = pattern(round, len);
+        w.a.mem().put(0, &bytes)?;
+        w.b.mem().put(0, &vec![0; len])?;
+        let (a, b) = (&mut w.a, w.b.mem().clone());
+        let seen = std::thread::scope(|scope| {
+            let watcher = scope.spawn(move || -> Outcome<Vec<u8>> {
+                until("the sum", || Ok((b.word(65536)? == 100 + round).then_some(())))?;
+                b.take(0, len)
+            });
+            let ctx = a.fresh_ctx();
+            let (jetty, kit) = a.parts();
+            let (src, notify) = ([kit.sge(0, len)], kit.at(65536));
+            let op = SendOp::WriteAtomic { src: &src, dst: kit.at(0), notify, add: 1 };
+            jetty.post_send(&[kit.wr(op, ctx)])?;
+            a.sent_ok(ctx)?;
+            watcher.join().map_err(|_| "the watcher panicked".to_owned())?
+        })?;
+        check(seen == bytes, "the sum was seen before the payload")?;
+    }
+    Ok(())
+}
+
 fn write_notify_misaligned_is_refused(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     w.b.mem().poison(0, 256)?;
@@ -167,11 +195,13 @@ fn write_notify_misaligned_is_refused(setup: Setup) -> Outcome {
 
 fn flush_dma_follows_writes(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
-    let bytes = pattern(4, 40_000);
+    let bytes = pattern(4, 60_000);
     w.a.mem().put(0, &bytes)?;
     for _ in 0..10 {
         w.b.mem().poison(65536, bytes.len())?;
-        w.a.try_write(WrFlags::empty(), (0, 65536, bytes.len()))?;
+        for (at, len) in [(0, 40_000), (40_000, 8), (40_008, 19_992)] {
+            w.a.try_write(WrFlags::empty(), (at, 65536 + at, len))?;
+        }
         let ctx = w.a.post(|_| SendOp::FlushDma)?;
         w.a.sent_ok(ctx)?;
         w.b.mem().placed(65536, &bytes)?;
