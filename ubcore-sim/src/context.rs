@@ -12,3 +12,4 @@ pub(crate) mod poison;
 pub(crate) mod queue;
 pub(crate) mod segment;
 pub(crate) mod table;
+pub(crate) mod token;

@@ -11,6 +11,7 @@ mod carrier;
 mod closing;
 mod datagrams;
 mod flow;
+mod guesses;
 mod heard;
 mod look;
 mod memory;

@@ -18,6 +18,7 @@ use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Region, hazard::Generation};
 
 use super::poison::{Marks, Poison};
+use super::token::fits;
 use crate::ports::Extent;
 use crate::share::layout::{
     EXTENT_LEN, EXTENTS, EXTENTS_LEN, NODE_EXTENTS, NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS,
@@ -167,7 +168,8 @@ impl SegmentTable {
     /// Takes the remote rights of a registration away when `token` is its token (SEND_INVALIDATE).
     /// Its owner goes on using it, and unregisters it as usual. Returns whether it did.
     pub(crate) fn invalidate(&self, token_id: u32, token: u32) -> bool {
-        let guarded = self.find(token_id).is_some_and(|s| s.token == Some(token));
+        let guarded =
+            self.find(token_id).is_some_and(|s| s.token.is_some() && fits(s.token, Some(token)));
         guarded && self.replace(token_id, |_| Access::LOCAL_ONLY)
     }
 

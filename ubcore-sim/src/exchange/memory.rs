@@ -14,7 +14,7 @@ use super::Work;
 use super::respond::{Outcome, Part};
 use super::serve::{Answer, Message};
 use crate::engine::direct::operation;
-use crate::engine::remote::{Want, check_own};
+use crate::engine::remote::{Want, check_absent, check_own};
 use udma_abi::counters::Counter;
 
 /// The header of an answer.
@@ -33,8 +33,8 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), Respo
     let faults = work.dev.faults();
     let segments = work.segments();
     let denied = CqeStatus::RemAccessAbort;
-    let segment = segments.cache.find(segments.table, want.token_id).ok_or(denied);
-    let found = segment.and_then(|segment| {
+    let segment = segments.cache.find(segments.table, want.token_id);
+    let found = segment.ok_or_else(|| check_absent(faults, want)).and_then(|segment| {
         let offset = check_own(segment, faults, want)?;
         if want.life != 0 && want.life != segment.life {
             return Err(denied);

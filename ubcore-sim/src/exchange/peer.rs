@@ -11,6 +11,7 @@ use urma_packet::TransactionHeader;
 use super::Work;
 use super::carrier::{Broken, Carrier, PIECE_MAX, Payload};
 use super::flow::Flow;
+use super::guesses::Guesses;
 use super::memory::ReadJob;
 use super::packets::Packets;
 use super::pair::Pair;
@@ -66,6 +67,8 @@ pub(super) struct Peer {
     pub(super) served: BTreeMap<Pair, Served>,
     pub(super) answers: VecDeque<urma_packet::ResponseHeader>,
     pub(super) reads: VecDeque<ReadJob>,
+    /// Tokens that it shows without having been right.
+    pub(super) guesses: Guesses,
     /// Its half holds nonsense: cut off.
     pub(super) lied: bool,
     /// What the node calls its state of this pair; 0 when not known.
@@ -96,6 +99,7 @@ impl Peer {
             served: BTreeMap::new(),
             answers: VecDeque::new(),
             reads: VecDeque::new(),
+            guesses: Guesses::default(),
             lied: false,
             state: 0,
             used: false,

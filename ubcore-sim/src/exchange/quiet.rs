@@ -11,6 +11,7 @@ use urma_packet::{CloseReason, Tpn};
 
 use super::Exchange;
 use super::carrier::Carrier;
+use super::guesses::FULL_NS;
 use super::peer::Peer;
 use crate::device::limits;
 use crate::transport::{Doubt, KnittingPool};
@@ -55,7 +56,11 @@ impl Peer {
         match (packets.is_open(), self.used) {
             (true, true) => (IDLE_NS, Due::Close),
             (true, false) => (KEEP_NS, Due::Ask),
-            (false, _) if self.parted || self.served.is_empty() => (IDLE_NS, Due::Forget),
+            // Who guessed tokens does not have its burst again by leaving.
+            (false, _) if self.parted || self.served.is_empty() => {
+                let kept = if self.guesses.is_used() { FULL_NS } else { 0 };
+                (IDLE_NS.max(kept), Due::Forget)
+            }
             (false, _) => (FORGET_NS, Due::Forget),
         }
     }

@@ -7,7 +7,8 @@ use udma_abi::{Cqe, CqeStatus, counters::Counter, cqe::INLINE_MAX};
 use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus};
 
 use super::Work;
-use super::carrier::Payload;
+use super::carrier::{Carrier, Payload};
+use super::guesses::{Guesses, Judged, Shown};
 use super::memory::{self, ReadJob};
 use super::pair::Pair;
 use super::peer::Peer;
@@ -45,6 +46,16 @@ impl Outcome {
         match status {
             ResponseStatus::ReceiverNotReady { .. } => Self::NotReady(status),
             _ => Self::Done(Answer::Status(status)),
+        }
+    }
+
+    /// What it says about the tokens that were shown.
+    fn judged(&self) -> Judged {
+        match self {
+            Self::More | Self::Read(_) | Self::NotReady(_) => Judged::Right,
+            Self::Done(Answer::Value(_) | Answer::Status(ResponseStatus::Ack)) => Judged::Right,
+            Self::Done(Answer::Status(ResponseStatus::AccessAbort)) => Judged::Wrong,
+            Self::Done(Answer::Status(_)) => Judged::Neither,
         }
     }
 
@@ -97,7 +108,8 @@ impl Peer {
             Turn::Stray => return work.dev.count(Counter::DropMalformed),
         }
         let from = From { eid: self.eid, tpn: self.ways[0].unwrap_or(0) };
-        match execute(served, work, from, part) {
+        let guesses = is_limited(self.carrier.as_ref()).then_some(&mut self.guesses);
+        match judge(guesses, work, header, |work| execute(served, work, from, part)) {
             Outcome::More => {}
             Outcome::Done(answer) => {
                 served.on_done(header, answer);
@@ -109,6 +121,9 @@ impl Peer {
             }
             Outcome::NotReady(status) => {
                 work.dev.count_by(Counter::RnrSent, 1);
+                if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+                    work.receives.give_back(work.dev, taken);
+                }
                 served.skip_rest(header);
                 self.answer(header, Answer::Status(status));
             }
@@ -127,10 +142,16 @@ impl Peer {
     fn answer_again(&mut self, work: &mut Work<'_>, header: &RequestHeader, answer: Answer) {
         let plain = answer == Answer::Status(ResponseStatus::Ack);
         match header.op {
-            RequestOp::Read if plain => match memory::read(work, header) {
-                Ok(job) => self.reads.push_back(job),
-                Err(status) => self.answer(header, Answer::Status(status)),
-            },
+            RequestOp::Read if plain => {
+                let guesses = is_limited(self.carrier.as_ref()).then_some(&mut self.guesses);
+                match judge(guesses, work, header, |work| read(work, header)) {
+                    Outcome::Read(job) => self.reads.push_back(job),
+                    Outcome::NotReady(status) | Outcome::Done(Answer::Status(status)) => {
+                        self.answer(header, Answer::Status(status));
+                    }
+                    Outcome::Done(Answer::Value(_)) | Outcome::More => {}
+                }
+            }
             // Its result is not kept any more, and doing it again would not be the same.
             RequestOp::Atomic(..) if plain => {
                 self.answer(header, Answer::Status(ResponseStatus::NoResources));
@@ -194,13 +215,40 @@ pub(super) struct From {
     pub(super) tpn: u32,
 }
 
+/// A node on this host, whose processes are of the same user, reads tokens in the shared table.
+fn is_limited(carrier: Option<&Carrier>) -> bool {
+    matches!(carrier, Some(Carrier::Packets(_)))
+}
+
+/// Executes a piece of a request, unless its node guessed too much.
+fn judge(
+    guesses: Option<&mut Guesses>,
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+    execute: impl FnOnce(&mut Work<'_>) -> Outcome,
+) -> Outcome {
+    let Some(guesses) = guesses else { return execute(work) };
+    let shown = Shown::by(header);
+    if let Some(wait) = guesses.wait_ns(work.now, &shown) {
+        let timer = ResponseStatus::rnr_timer_of(wait);
+        return Outcome::NotReady(ResponseStatus::ReceiverNotReady { timer });
+    }
+    let outcome = execute(work);
+    guesses.on_judged(work.now, &shown, outcome.judged());
+    outcome
+}
+
+fn read(work: &mut Work<'_>, header: &RequestHeader) -> Outcome {
+    match memory::read(work, header) {
+        Ok(job) => Outcome::Read(job),
+        Err(status) => Outcome::refused(status),
+    }
+}
+
 fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
     match part.header.op {
         op if op.is_send() => send_piece(served, work, from, part),
-        RequestOp::Read => match memory::read(work, part.header) {
-            Ok(job) => Outcome::Read(job),
-            Err(status) => Outcome::refused(status),
-        },
+        RequestOp::Read => read(work, part.header),
         RequestOp::Atomic(op, operands) => memory::atomic(work, part.header, op, &operands),
         RequestOp::FlushDma => Outcome::ACK,
         _ => write_piece(served, work, from, part),

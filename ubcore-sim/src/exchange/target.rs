@@ -14,6 +14,7 @@ use urma_packet::{InitiatorKind, ResponseStatus, TargetKind};
 use super::receive::{Ask, Datagram};
 use super::{RecvSide, SharedSide};
 use crate::context::jfc::JfcPort;
+use crate::context::token::fits;
 
 /// What the completions of a queue say about it.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,10 @@ impl End {
         if !kind_fits {
             return Err(ResponseStatus::NoTarget);
         }
+        // Before anything else that a stranger could learn about the queue.
+        if !in_group && !shows(self.token, ask) {
+            return Err(ResponseStatus::AccessAbort);
+        }
         if (self.mode == Mode::Um) != (ask.datagram == Datagram::Yes) {
             return Err(ResponseStatus::Unsupported);
         }
@@ -77,9 +82,6 @@ impl End {
         let stranger = self.bound != Some(source) || ask.initiator.kind != InitiatorKind::Jetty;
         if self.mode == Mode::Rc && stranger {
             return Err(ResponseStatus::NoTarget);
-        }
-        if !in_group && !shows(self.token, ask) {
-            return Err(ResponseStatus::AccessAbort);
         }
         match self.state {
             QueueState::Ready | QueueState::Suspended => Ok(()),
@@ -147,5 +149,5 @@ impl Group {
 
 /// Whether a request shows what a queue wants to see.
 fn shows(wanted: Option<u32>, ask: &Ask) -> bool {
-    wanted.is_none_or(|wanted| ask.token.is_some_and(|token| token.0 == wanted))
+    fits(wanted, ask.token.map(|token| token.0))
 }

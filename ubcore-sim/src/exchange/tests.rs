@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "lengths of tests are small")]
 
 mod fences;
+mod guesses;
 mod hostile;
 mod quiet;
 mod targets;

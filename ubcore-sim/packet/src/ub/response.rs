@@ -105,6 +105,12 @@ impl ResponseStatus {
         TEN_US[(timer & 0x1f) as usize] * 10_000
     }
 
+    /// Shortest timer code that asks to wait at least so many nanoseconds, or the longest.
+    #[must_use]
+    pub fn rnr_timer_of(ns: u64) -> u8 {
+        (1..32).find(|timer| Self::rnr_timer_ns(*timer) >= ns).unwrap_or(0)
+    }
+
     fn from_wire(code: u8, expected: u16) -> Result<Self, PacketError> {
         let (state, info) = (code >> 5, code & 0x1f);
         let status = match (state, info) {

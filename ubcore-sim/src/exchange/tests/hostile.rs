@@ -16,6 +16,16 @@ const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 /// Gives node 1 a piece as if node 0 had sent it; the answers it caused.
 pub(super) fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<ResponseStatus> {
     let from = w.eid(0);
+    piece_of(w, from, header, bytes)
+}
+
+/// As [`piece`], from any node that node 1 has heard of.
+pub(super) fn piece_of(
+    w: &mut World,
+    from: udma_abi::RawEid,
+    header: &RequestHeader,
+    bytes: &[u8],
+) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
     let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
