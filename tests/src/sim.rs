@@ -14,9 +14,11 @@ mod node;
 mod plan;
 mod post;
 mod run;
+mod shrink;
 mod side;
 mod trouble;
 mod watch;
 
 pub use plan::{SimPlan, Weather, Work};
 pub use run::{Report, SimFailure, run};
+pub use shrink::{Shrunk, shrink};

@@ -1,81 +1,100 @@
 //! The whole stack in virtual time under many seeds.
 //!
-//! `URMA_SEEDS=5000` runs more of them, `URMA_SEED=17` one.
+//! `URMA_SEEDS=5000` runs more of them, `URMA_SEED=17` one; `URMA_PLAN=nodes=2,requests=7` makes their
+//! worlds smaller, as a failure prints it.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "hashes and totals are what a run is asked for")]
+#![expect(clippy::print_stdout, reason = "hashes, totals and progress are what a run is asked for")]
 
 use std::process::Command;
 
-use urma_tests::sim::{Report, SimPlan, Weather, Work, run};
+use urma_tests::sim::{Report, SimPlan, Weather, Work, run, shrink};
 
-/// Suites that share the seeds.
-const SUITES: u64 = 8;
-/// Seeds of all suites when nothing else is asked for.
-const SEEDS: u64 = 500;
+/// Seeds of each suite when nothing else is asked for.
+const SEEDS: u64 = 50;
+/// Seeds between two lines of progress.
+const PROGRESS: u64 = 10_000;
 
 fn seeds() -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("URMA_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("URMA_SEEDS").unwrap_or(SEEDS).div_ceil(SUITES)).collect(),
+        None => (0..number("URMA_SEEDS").unwrap_or(SEEDS)).collect(),
     }
 }
 
-fn check(name: &str, plan: &SimPlan) -> Report {
-    match run(plan) {
-        Ok(report) => report,
-        Err(failure) => panic!("{name}, {failure:?}"),
-    }
+/// Runs a plan of suite `name`. A failure is made smaller first, and names the command that repeats it.
+fn check(name: &str, mut plan: SimPlan) -> Report {
+    plan.change(&std::env::var("URMA_PLAN").unwrap_or_default()).expect("URMA_PLAN");
+    let first = match run(&plan) {
+        Ok(report) => return report,
+        Err(failure) => failure,
+    };
+    let (seed, what) = (plan.seed, first.what.clone());
+    let smaller = shrink(&plan, first);
+    let given = std::env::var("URMA_PLAN").unwrap_or_default();
+    let changes = [given, smaller.changes].join(",");
+    panic!(
+        "{name}, seed {seed}: {what}\nsmaller: {:?}\nto repeat: URMA_SEED={seed} \
+         URMA_PLAN={} cargo test -p urma-tests --release --test simulation {name} -- --exact",
+        smaller.failure,
+        changes.trim_matches(','),
+    );
 }
 
+/// Runs all seeds of suite `name`, which is a test here.
 fn all_of(name: &str, plan: impl Fn(u64) -> SimPlan) -> Report {
     let mut sum = Report::default();
-    for seed in seeds() {
-        sum += check(name, &plan(seed));
+    let seeds = seeds();
+    for (done, &seed) in (1..).zip(&seeds) {
+        sum += check(name, plan(seed));
+        if done % PROGRESS == 0 {
+            println!("{name}: {done} of {} seeds", seeds.len());
+        }
     }
-    println!("{name}: {sum:?}");
+    println!("{name}: {} seeds: {sum:?}", seeds.len());
     sum
 }
 
-fn all_in(weather: Weather, work: Work) {
-    let sum = all_of(&format!("{weather:?}, {work:?}"), |seed| SimPlan::new(seed, weather, work));
+fn all_in(name: &str, weather: Weather, work: Work) {
+    let sum = all_of(name, |seed| SimPlan::new(seed, weather, work));
     assert!(sum.requests > 0 && (sum.messages > 0 || work == Work::OneSided));
 }
 
-/// A world with kills; seeds alternate two weathers.
+/// A world with kills, half of them with an attacker; seeds alternate two weathers.
 fn killing(seed: u64, weathers: [Weather; 2]) -> SimPlan {
     let weather = if seed.is_multiple_of(2) { weathers[0] } else { weathers[1] };
-    SimPlan::new(seed, weather, Work::All).with_kills()
+    let plan = SimPlan::new(seed, weather, Work::All).with_kills();
+    if seed % 4 < 2 { plan } else { plan.with_attacker() }
 }
 
-fn with_kills(weathers: [Weather; 2]) {
-    let sum = all_of(&format!("kills, {weathers:?}"), |seed| killing(seed, weathers));
+fn with_kills(name: &str, weathers: [Weather; 2]) {
+    let sum = all_of(name, |seed| killing(seed, weathers));
     assert!(sum.messages > 0);
 }
 
 #[test]
 fn one_sided_work_is_exact_on_one_host() {
-    all_in(Weather::SameHost, Work::OneSided);
+    all_in("one_sided_work_is_exact_on_one_host", Weather::SameHost, Work::OneSided);
 }
 
 #[test]
 fn all_work_is_exact_on_one_host() {
-    all_in(Weather::SameHost, Work::All);
+    all_in("all_work_is_exact_on_one_host", Weather::SameHost, Work::All);
 }
 
 #[test]
 fn all_work_is_exact_over_fair_links() {
-    all_in(Weather::Fair, Work::All);
+    all_in("all_work_is_exact_over_fair_links", Weather::Fair, Work::All);
 }
 
 #[test]
 fn all_work_is_exact_over_foul_links() {
-    all_in(Weather::Foul, Work::All);
+    all_in("all_work_is_exact_over_foul_links", Weather::Foul, Work::All);
 }
 
 #[test]
 fn all_work_is_exact_on_mixed_paths() {
-    all_in(Weather::Mixed, Work::All);
+    all_in("all_work_is_exact_on_mixed_paths", Weather::Mixed, Work::All);
 }
 
 /// Whatever is sent from whatever address, no import is refused and no request fails.
@@ -86,27 +105,29 @@ fn an_attacker_that_receives_nothing_moves_nothing() {
         let weather = weathers[usize::try_from(seed % 3).unwrap_or(0)];
         SimPlan::new(seed, weather, Work::All).with_attacker()
     };
-    let sum = all_of("attacker", plan);
+    let sum = all_of("an_attacker_that_receives_nothing_moves_nothing", plan);
     assert!(sum.messages > 0);
 }
 
 #[test]
 fn survivors_are_exact_on_one_host() {
-    with_kills([Weather::SameHost, Weather::Mixed]);
+    with_kills("survivors_are_exact_on_one_host", [Weather::SameHost, Weather::Mixed]);
 }
 
 #[test]
 fn survivors_are_exact_over_links() {
-    with_kills([Weather::Foul, Weather::Mixed]);
+    with_kills("survivors_are_exact_over_links", [Weather::Foul, Weather::Mixed]);
 }
 
 /// Seeds that failed once, with the suites of kills.
 #[test]
 fn seeds_that_failed_pass() {
     for seed in [734, 1159, 1198, 1265, 1811, 3111, 3412, 4529, 5270, 5793] {
-        for weathers in [[Weather::SameHost, Weather::Mixed], [Weather::Foul, Weather::Mixed]] {
-            let name = format!("kills, {weathers:?}");
-            let _ = check(&name, &killing(seed, weathers));
+        for (name, weathers) in [
+            ("survivors_are_exact_on_one_host", [Weather::SameHost, Weather::Mixed]),
+            ("survivors_are_exact_over_links", [Weather::Foul, Weather::Mixed]),
+        ] {
+            let _ = check(name, killing(seed, weathers));
         }
     }
 }
@@ -171,6 +192,28 @@ mod planted {
             }
             run(&plan).is_err()
         })
+    }
+
+    /// The search for a smaller world keeps the failure and gives what brings it back.
+    #[test]
+    fn a_failure_shrinks_to_a_few_requests() {
+        for fault in [PlantedFault::TokenNotChecked, PlantedFault::CompletionDoubled] {
+            let plan = |seed| {
+                let mut plan = SimPlan::new(seed, Weather::Mixed, Work::All).with_kills();
+                for device in &mut plan.fabric.devices {
+                    device.fault = Some(fault);
+                }
+                plan
+            };
+            let failing = (0..20).find_map(|seed| Some((seed, run(&plan(seed)).err()?)));
+            let (seed, failure) = failing.expect("a seed that fails");
+            let smaller = shrink(&plan(seed), failure);
+            assert!(smaller.plan.requests <= 15, "{}", smaller.changes);
+            let mut again = plan(seed);
+            again.change(&smaller.changes).expect("words of a search");
+            let again = run(&again).expect_err("it fails again");
+            assert_eq!(again, smaller.failure, "step for step");
+        }
     }
 
     #[test]

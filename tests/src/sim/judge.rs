@@ -269,10 +269,10 @@ impl Run<'_> {
         Route { me: index / Lane::WITH_AREA / count, lane, to: index / Lane::WITH_AREA % count }
     }
 
-    /// Asks for an event now and then.
-    pub(super) fn arm(&mut self, node: usize) -> Result<(), String> {
+    /// Asks for events, with a chance of `ppm` in a million for each JFC.
+    pub(super) fn arm(&mut self, node: usize, ppm: u32) -> Result<(), String> {
         for jfc in 0..2 {
-            let wanted = self.rng.chance_ppm(200_000);
+            let wanted = self.rng.chance_ppm(ppm);
             let Node { program: Some(program), events, .. } = &mut self.nodes[node] else { break };
             if wanted && !events[jfc].armed {
                 program.jfcs[jfc].arm(Arm::Any).map_err(|status| status.to_string())?;

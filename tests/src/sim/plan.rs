@@ -49,6 +49,12 @@ pub struct SimPlan {
     pub trouble_ppm: u32,
     /// Nodes that die and come back.
     pub kills: u32,
+    /// Chance that a node arms each JFC in a turn, in a million.
+    pub arm_ppm: u32,
+    /// The same while completions are set aside by a flush or a delete, before any is polled.
+    pub arm_aside_ppm: u32,
+    /// Makes the programs choose otherwise in the same world.
+    pub salt: u64,
 }
 
 impl SimPlan {
@@ -94,6 +100,9 @@ impl SimPlan {
             dry_ppm: 0,
             trouble_ppm: 0,
             kills: 0,
+            arm_ppm: pick(&mut rng, &[200_000, 20_000]),
+            arm_aside_ppm: pick(&mut rng, &[0, 900_000]),
+            salt: 0,
         };
         if work == Work::All {
             plan.dry_ppm = pick(&mut rng, &[0, 0, 20_000]);

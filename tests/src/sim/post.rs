@@ -52,7 +52,7 @@ impl Run<'_> {
             }
             Phase::Broken => return Ok(true),
             // Who does not know yet that its target is dead goes on for a while.
-            Phase::Gone if route.lane != Lane::Main || self.rng.chance_ppm(800_000) => {
+            Phase::Gone if !goes_on(route.lane) || self.rng.chance_ppm(800_000) => {
                 return Ok(true);
             }
             Phase::Gone | Phase::Open => {}
@@ -149,6 +149,12 @@ impl Run<'_> {
         self.check_way(route)?;
         Ok(true)
     }
+}
+
+/// Whether jetties of `lane` post to a node that died before they notice. A connection ends with it,
+/// and datagrams to it are lost.
+const fn goes_on(lane: Lane) -> bool {
+    matches!(lane, Lane::Main | Lane::Restless)
 }
 
 /// Two pieces of the slot, in order.

@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             plan,
             fabric: Arc::clone(fabric),
-            rng: Rng::new(plan.seed),
+            rng: Rng::new(plan.seed ^ plan.salt << 56),
             nodes: nodes.map_err(|status| format!("opening: {status}"))?,
             next_number: 1,
             kills: plan.kills,
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
             self.post_receives(node)?;
             self.post_requests(node)?;
             self.trouble(node)?;
-            self.arm(node)?;
+            self.arm(node, self.plan.arm_ppm)?;
             self.poll(node)?;
             self.take_events(node)?;
         }

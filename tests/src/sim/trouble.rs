@@ -30,7 +30,8 @@ impl Run<'_> {
                 3 => self.stop(node, JettyState::Reset, Gait::Reset),
                 _ => self.renew(node, Lane::Restless),
             },
-            Gait::Suspended if is_over || self.rng.chance_ppm(300_000) => {
+            // Requests to a dead node wait in it until that node is back.
+            Gait::Suspended if is_over || self.rng.chance_ppm(self.resume_ppm()) => {
                 self.change(node, JettyState::Ready, Gait::Ready)
             }
             Gait::Suspended if self.rng.chance_ppm(20_000) => {
@@ -43,6 +44,12 @@ impl Run<'_> {
             Gait::Reset => self.leave_reset(node),
             Gait::Suspended | Gait::Error => Ok(()),
         }
+    }
+
+    /// Chance that a suspended jetty goes on in a turn, in a million.
+    fn resume_ppm(&self) -> u32 {
+        let all_live = self.nodes.iter().all(|node| node.program.is_some());
+        if all_live { 300_000 } else { 5_000 }
     }
 
     fn change(&mut self, node: usize, state: JettyState, gait: Gait) -> Result<(), String> {
@@ -67,6 +74,7 @@ impl Run<'_> {
         let Some(program) = self.program(node) else { return Ok(()) };
         let count = program.jetties[RESTLESS].flush(&mut flushed);
         let count = count.map_err(|status| format!("flush of node {node}: {status}"))?;
+        self.arm(node, self.plan.arm_aside_ppm)?;
         flushed[..count].iter().try_for_each(|completion| self.on_request(node, completion))
     }
 
@@ -89,6 +97,7 @@ impl Run<'_> {
         let Some(program) = self.program(node) else { return Ok(()) };
         let renewed = program.renew(lane);
         renewed.map_err(|status| format!("node {node}, renewing {lane:?}: {status}"))?;
+        self.arm(node, self.plan.arm_aside_ppm)?;
         self.poll(node)?;
         self.retire_silent(node, lane)
     }
@@ -111,7 +120,20 @@ impl Run<'_> {
         let all_live = self.nodes.iter().all(|node| node.program.is_some());
         if self.kills > 0 && all_live && self.rng.chance_ppm(20_000) {
             self.kills -= 1;
+            self.suspend_survivors(node)?;
             self.kill(node);
+        }
+        Ok(())
+    }
+
+    /// Suspends some jetties of others, with requests to `node` in them, before it dies: what is posted
+    /// and not started when a target dies has to end as what was started.
+    fn suspend_survivors(&mut self, node: usize) -> Result<(), String> {
+        for other in (0..self.nodes.len()).filter(|&other| other != node) {
+            if self.nodes[other].sides[RESTLESS].gait == Gait::Ready && self.rng.chance_ppm(500_000)
+            {
+                self.change(other, JettyState::Suspended, Gait::Suspended)?;
+            }
         }
         Ok(())
     }

@@ -6,8 +6,10 @@
 use std::{path::Path, process::Command};
 
 use crate::{
-    cargo, mutants,
-    say::{Done, Failure},
+    cargo,
+    clock::now,
+    mutants,
+    say::{Done, Failure, say},
     step::{Failed, Found, Step, Steps},
     tidy,
 };
@@ -18,7 +20,7 @@ const DENY_VERSION: &str = "0.20.2";
 const FUZZ_VERSION: &str = "0.13.1";
 /// Seconds per fuzz target in `test`.
 const FUZZ_SECONDS: u32 = 10;
-/// Seeds of the simulation in `test`.
+/// Seeds of each suite of the simulation in `test`.
 const SIM_SEEDS: u32 = 500;
 /// Features with which a device can be made to die or to err.
 const FAULT_FEATURES: [&str; 2] = ["planted-faults", "fault-hooks"];
@@ -80,16 +82,15 @@ pub(crate) fn fuzz(seconds: u32) -> Done {
     steps.end()
 }
 
-/// The simulation only.
+/// The simulation only, `seeds` worlds of each suite; progress goes where our output goes.
 pub(crate) fn sim(seeds: u32) -> Done {
-    let mut steps = Steps::new("sim", 1)?;
-    steps.step("simulation", |step| {
-        let args = ["test", "-p", TESTS, "--release", "--test", "simulation"];
-        let mut command = cargo::command(&args);
-        command.env("URMA_SEEDS", seeds.to_string());
-        step.tests(command)
-    });
-    steps.end()
+    let start = now();
+    let args = ["test", "-p", TESTS, "--release", "--test", "simulation", "--", "--nocapture"];
+    let mut command = cargo::command(&args);
+    let status = command.env("URMA_SEEDS", seeds.to_string()).status();
+    let is_success = status.map_err(Failure::system("starting cargo"))?.success();
+    say(&format!("{seeds} seeds of each suite: {:.0} s", start.elapsed().as_secs_f64()));
+    if is_success { Ok(()) } else { Err(Failure("a seed failed; see above".to_owned())) }
 }
 
 /// A call of cargo that is one check.

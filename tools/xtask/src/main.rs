@@ -80,7 +80,7 @@ enum Task {
     },
     /// The deterministic simulation
     Sim {
-        /// Seeds to run
+        /// Seeds of each suite
         #[arg(long, default_value_t = 500)]
         seeds: u32,
     },
