@@ -2,7 +2,7 @@
 /*
  * Every exported function with what it must refuse. In place of each object: NULL, an odd address, the
  * inside of an object, a deleted one, one of each other kind; in place of every other pointer that
- * must be there: NULL, and an odd address. Everything else that is passed is good or zero. The answer
+ * must be there: NULL. Everything else that is passed is good or zero. The answer
  * must have the form that the function has (a status, NULL with errno, a number below 0) and say
  * EINVAL. Flags of garbage may be refused or not. Before urma_init and after urma_uninit, in a forked
  * child, in several threads.
@@ -74,7 +74,7 @@ static bool is_refused(const struct row *row, const struct when *when, uintptr_t
 
 enum { EVERY = -1, ALL_ZERO = -2 };
 
-/* Calls with `with` as the argument `bad`; EVERY: all that are pointers. */
+/* Calls with `with` as the argument `bad`; EVERY: all that are pointers, or objects if it is not NULL. */
 static uintptr_t ask(int index, int bad, uintptr_t with)
 {
     static _Thread_local uint64_t room[ARGS][1024];
@@ -85,7 +85,7 @@ static uintptr_t ask(int index, int bad, uintptr_t with)
     memset(room, 0, sizeof room);
     for (int i = 0; i < row->count && bad != ALL_ZERO; i++) {
         enum kind kind = row->args[i].kind;
-        bool here = i == bad || (bad == EVERY && kind <= (with == 0 ? BYTES : POINTER));
+        bool here = i == bad || (bad == EVERY && kind <= (with == 0 ? BYTES : KINDS - 1));
         a[word++] = here                                            ? with
                     : kind < KINDS && !row->args[i].own             ? live[kind]
                     : kind <= BYTES                                 ? (uintptr_t)room[i]
@@ -161,9 +161,6 @@ static void *each(void *argument)
                 objects(index, i, when);
             } else if (arg->kind <= BYTES && !arg->optional) {
                 refused(index, i, 0, when);
-                if (arg->kind == POINTER) {
-                    refused(index, i, 1, when);
-                }
             } else if (arg->kind == NUMBER && may_be_any(&rows[index], arg)) {
                 give_back(&rows[index], ask(index, i, 0));
                 give_back(&rows[index], ask(index, i, UINT32_MAX));
@@ -182,7 +179,7 @@ static void none(const struct when *when)
         bool takes = false, odd = false;
         for (int i = 0; i < row->count; i++) {
             takes = takes || (row->args[i].kind <= BYTES && !row->args[i].optional);
-            odd = odd || (row->args[i].kind <= POINTER && !row->args[i].optional);
+            odd = odd || (row->args[i].kind < KINDS && !row->args[i].optional);
         }
         if (takes) {
             refused(index, ALL_ZERO, 0, when);

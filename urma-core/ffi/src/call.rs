@@ -38,7 +38,7 @@ impl Code {
     pub(crate) const ENOTSUP: Self = Self::known(libc::EOPNOTSUPP);
     /// `URMA_FAIL`.
     pub(crate) const FAIL: Self = Self::known(0x1000);
-    /// The callee answered with NULL and has set `errno` itself.
+    /// The callee answered with NULL, or with nothing, and has set `errno` itself where it failed.
     pub(crate) const AS_SET: Self = Self::known(-1);
 
     const fn known(number: c_int) -> Self {
@@ -67,10 +67,7 @@ impl Code {
             Self::FAIL => libc::EIO,
             Self(number) => number.get(),
         };
-        // SAFETY: the address of this thread's errno, always valid.
-        let errno = unsafe { libc::__errno_location() };
-        // SAFETY: as above; nobody else writes this thread's errno.
-        unsafe { *errno = number };
+        set_errno(number);
     }
 }
 
@@ -113,13 +110,36 @@ fn guarded<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     unguarded_by_fork(f)
 }
 
+/// `errno` stays what it was unless the call fails: system calls below set it when they find nothing.
 #[inline]
 fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    let before = errno();
     // What a panic left half done is behind a lock of a slot or of a context, and those recover.
     match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(answer) => answer,
+        Ok(Ok(done)) => {
+            set_errno(before);
+            Ok(done)
+        }
+        Ok(refused) => refused,
         Err(_) => Err(Code::FAIL),
     }
+}
+
+/// `errno` of this thread.
+#[inline]
+fn errno() -> c_int {
+    // SAFETY: the address of this thread's errno, always valid.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above; nobody else writes this thread's errno.
+    unsafe { *errno }
+}
+
+#[inline]
+fn set_errno(number: c_int) {
+    // SAFETY: the address of this thread's errno, always valid.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above; nobody else writes this thread's errno.
+    unsafe { *errno = number };
 }
 
 /// Runs `f`; a panic in it is a failure, so that what is to be undone after a failure is.
@@ -274,32 +294,88 @@ pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
     find_live::<K>(ptr).ok_or(Code::EINVAL)
 }
 
-/// An argument that must be there, as a copy of what it points to.
+/// An argument that must be there, as a copy of what it points to, at any address.
 ///
 /// # Errors
-/// EINVAL: NULL or misaligned.
+/// EINVAL: NULL.
 ///
 /// # Safety
-/// `ptr`, unless NULL or misaligned, points to a `T` of the caller.
+/// `ptr`, unless NULL, points to a `T` of the caller.
 #[inline]
 pub(crate) unsafe fn value<T: Copy>(ptr: *const T) -> Answer<T> {
-    if ptr.is_null() || !ptr.is_aligned() {
+    if ptr.is_null() {
         return Err(Code::EINVAL);
     }
     // SAFETY: the caller's promise.
-    Ok(unsafe { ptr.read() })
+    Ok(unsafe { ptr.read_unaligned() })
 }
 
-/// A place for an answer that must be there.
+/// Memory of a caller for a `T`. Its address is any but NULL: programs keep structs in packed
+/// messages, and C compilers of the machines that this runs on read and write them there.
+#[derive(Debug)]
+pub(crate) struct UserPtr<T>(NonNull<T>);
+
+impl<T> Clone for UserPtr<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for UserPtr<T> {}
+
+impl<T> UserPtr<T> {
+    /// The caller's pointer.
+    #[inline(always)]
+    pub(crate) const fn as_ptr(self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// Element `index` of an array that begins here.
+    ///
+    /// # Safety
+    /// The array has it, or ends there.
+    #[inline(always)]
+    pub(crate) unsafe fn add(self, index: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { self.0.add(index) })
+    }
+
+    /// # Safety
+    /// A `T` lies here, and nobody changes it meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn read(self) -> T
+    where
+        T: Copy,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { self.as_ptr().read_unaligned() }
+    }
+
+    /// # Safety
+    /// There is room for a `T`.
+    #[inline(always)]
+    pub(crate) unsafe fn write(self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.as_ptr().write_unaligned(value) };
+    }
+}
+
+/// A place of the caller's that must be there.
+///
+/// # Errors
+/// EINVAL: NULL.
+#[inline(always)]
+pub(crate) fn place<T>(ptr: *mut T) -> Answer<UserPtr<T>> {
+    NonNull::new(ptr).map(UserPtr).ok_or(Code::EINVAL)
+}
+
+/// An object that a provider keeps in its own memory, or a table of one.
 ///
 /// # Errors
 /// EINVAL: NULL or misaligned.
-#[inline(always)]
-pub(crate) fn place<T>(ptr: *mut T) -> Answer<NonNull<T>> {
-    match NonNull::new(ptr) {
-        Some(place) if ptr.is_aligned() => Ok(place),
-        _ => Err(Code::EINVAL),
-    }
+pub(crate) fn aligned<T>(ptr: *mut T) -> Answer<NonNull<T>> {
+    NonNull::new(ptr).filter(|object| object.is_aligned()).ok_or(Code::EINVAL)
 }
 
 /// An operation of a provider that must be there.

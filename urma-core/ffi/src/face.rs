@@ -7,8 +7,8 @@
 //! *Must not*: know what lies behind an object of the built-in provider.
 //!
 //! What every function needs of its caller, beyond what the headers say of single arguments: a
-//! pointer that is not NULL, is aligned and lies outside of this library's memory is believed to
-//! point to what the header says. Pointers to objects of this library are checked whatever they are.
+//! pointer that is not NULL and lies outside of this library's memory is believed to point to what
+//! the header says, at any address; objects of providers are aligned. Pointers to objects of this library are checked whatever they are.
 
 mod batch;
 mod describe;

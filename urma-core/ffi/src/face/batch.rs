@@ -16,7 +16,7 @@ use crate::{
         urma_context_t, urma_jetty_grp_t, urma_jetty_t, urma_jfc_t, urma_jfce_t, urma_jfr_t,
         urma_jfs_t, urma_ops_t, urma_status_t,
     },
-    call::{self, Answer, Code, object},
+    call::{self, Answer, Code, UserPtr, object},
     face::{
         dispatch::{Homed, home, ops, release},
         jetty, jfc, members,
@@ -136,11 +136,15 @@ pub(super) unsafe fn each<K: Listed>(
 ) -> Answer {
     let (list, bad) = (call::place(list)?, call::place(bad)?);
     let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
-    // SAFETY: the caller's array.
-    let objects = unsafe { core::slice::from_raw_parts(list.as_ptr(), count) };
-    let mut known = all::<K>(objects).inspect_err(|_| {
+    let object = |index| {
+        // SAFETY: inside the caller's array.
+        let element = unsafe { list.add(index) };
+        // SAFETY: as above.
+        unsafe { element.read() }
+    };
+    let mut known = all::<K>((0..count).map(object)).inspect_err(|_| {
         // SAFETY: the caller's place.
-        unsafe { bad.write(objects[0]) };
+        unsafe { bad.write(object(0)) };
     })?;
     let mut done = 0;
     while !known.is_empty() {
@@ -153,7 +157,7 @@ pub(super) unsafe fn each<K: Listed>(
         done += gone;
         if let Err(code) = answer {
             // SAFETY: the caller's place. A refusal leaves at least one.
-            unsafe { bad.write(objects[done]) };
+            unsafe { bad.write(object(done)) };
             return Err(code);
         }
     }
@@ -161,19 +165,19 @@ pub(super) unsafe fn each<K: Listed>(
 }
 
 /// Looks at every object before the first is deleted.
-fn all<K: Listed>(objects: &[*mut K::Public]) -> Answer<Vec<Known<K>>> {
+fn all<K: Listed>(objects: impl Iterator<Item = *mut K::Public>) -> Answer<Vec<Known<K>>> {
     let mut seen = BTreeSet::new();
-    let one = |of: &*mut K::Public| {
-        let known = Known::of(*of)?;
+    let one = |of| {
+        let known = Known::of(of)?;
         if seen.insert(known.object) { Ok(known) } else { Err(Code::EINVAL) }
     };
-    objects.iter().map(one).collect()
+    objects.map(one).collect()
 }
 
 /// Has the provider delete the objects of `run`, which lie at `list`; how many are gone.
 fn delete_run<K: Listed>(
     ops: NonNull<urma_ops_t>,
-    list: NonNull<*mut K::Public>,
+    list: UserPtr<*mut K::Public>,
     run: Vec<Known<K>>,
 ) -> (usize, Answer) {
     // SAFETY: the table of the context of a live object.

@@ -128,13 +128,15 @@ pub unsafe extern "C" fn urma_uninit_jetty_cfg(p: *mut urma_jetty_cfg_t) {
     call::nothing(|| {
         let of = call::place(p)?;
         // SAFETY: the caller's configuration.
-        let cfg = unsafe { &mut *of.as_ptr() };
+        let mut cfg = unsafe { of.read() };
         if cfg.flag.share_jfr() == 0 {
             // SAFETY: the member that the flag names; any bytes are a pointer.
             let copy = unsafe { cfg.u.jfr_cfg };
             // SAFETY: memory that `give` made.
             unsafe { super::device::take_back(copy.cast()) };
             cfg.u = urma_jetty_cfg_u { jfr_cfg: core::ptr::null_mut() };
+            // SAFETY: the caller's configuration.
+            unsafe { of.write(cfg) };
         }
         Ok(())
     });

@@ -13,7 +13,7 @@ use crate::{
         urma_jetty_t, urma_rjetty_t, urma_seg_t, urma_target_seg_t, urma_user_ctl_in_t,
         urma_user_ctl_out_t, urma_user_info_ext_hdr_t,
     },
-    call::{self, Answer, Code},
+    call::{self, Answer, Code, UserPtr},
     face::dispatch::{device, op},
 };
 
@@ -94,7 +94,7 @@ fn ask<D: Described>(
     // SAFETY: a live context, and structs that live until the call returns.
     let answer = Code::from_c(unsafe { user_ctl(ctx.as_ptr(), &raw mut from, &raw mut to) });
     match answer {
-        Ok(()) => call::place(made).map_err(|_| Code::FAIL),
+        Ok(()) => call::aligned(made).map_err(|_| Code::FAIL),
         Err(_) => Err(Code::FAIL),
     }
 }
@@ -105,7 +105,7 @@ fn ask<D: Described>(
 /// [`blank`] made `memory`, whose flag says whether something follows; both places are the caller's.
 pub(super) unsafe fn give<D: Described>(
     memory: NonNull<D>,
-    (to, len): (NonNull<*mut D>, NonNull<u32>),
+    (to, len): (UserPtr<*mut D>, UserPtr<u32>),
 ) {
     // SAFETY: the caller's promise.
     unsafe { to.write(memory.as_ptr()) };

@@ -33,6 +33,6 @@ pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
         let ack = op!(ctx.as_ptr(), ack_async_event);
         // SAFETY: the caller's event.
         unsafe { ack(event) };
-        Ok(())
+        Err(Code::AS_SET)
     });
 }

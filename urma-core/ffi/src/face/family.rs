@@ -181,7 +181,7 @@ unsafe fn alloc<K: Rules>(
     let to = call::place(to)?;
     K::settle(&mut settled);
     // SAFETY: the caller's configuration, in which the C core fills defaults.
-    unsafe { cfg.write(settled) };
+    unsafe { cfg.write_unaligned(settled) };
     // SAFETY: a live context, and the caller's arguments.
     Code::from_c(unsafe { op(ctx.as_ptr(), cfg, to.as_ptr()) })?;
     // SAFETY: the provider wrote it.

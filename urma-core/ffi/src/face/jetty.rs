@@ -31,7 +31,7 @@ pub unsafe extern "C" fn urma_create_jetty(
         let mut cfg = unsafe { call::value(jetty_cfg) }?;
         check(&mut cfg, &caps(ctx)?)?;
         // SAFETY: the caller's configuration, in which the C core fills the default too.
-        unsafe { jetty_cfg.write(cfg) };
+        unsafe { jetty_cfg.write_unaligned(cfg) };
         // SAFETY: a live context, and the caller's configuration.
         let jetty = made(unsafe { create(ctx.as_ptr(), jetty_cfg) })?;
         retain(ctx);

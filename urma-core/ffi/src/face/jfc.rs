@@ -174,7 +174,7 @@ pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u
             let ack = op!(home(first), ack_jfc);
             // SAFETY: the caller's arrays.
             unsafe { ack(jfc, nevents, jfc_cnt) };
-            Ok(())
+            Err(Code::AS_SET)
         });
     });
 }

@@ -30,7 +30,7 @@ pub unsafe extern "C" fn urma_create_jfr(
         let mut cfg = unsafe { call::value(jfr_cfg) }?;
         check(&mut cfg, &caps(ctx)?)?;
         // SAFETY: the caller's configuration, in which the C core fills the default too.
-        unsafe { jfr_cfg.write(cfg) };
+        unsafe { jfr_cfg.write_unaligned(cfg) };
         // SAFETY: a live context, and the caller's configuration.
         let jfr = made(unsafe { create(ctx.as_ptr(), jfr_cfg) })?;
         retain(ctx);

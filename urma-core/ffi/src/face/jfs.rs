@@ -30,7 +30,7 @@ pub unsafe extern "C" fn urma_create_jfs(
         let mut cfg = unsafe { call::value(jfs_cfg) }?;
         check(&mut cfg, &caps(ctx)?)?;
         // SAFETY: the caller's configuration, in which the C core fills the default too.
-        unsafe { jfs_cfg.write(cfg) };
+        unsafe { jfs_cfg.write_unaligned(cfg) };
         // SAFETY: a live context, and the caller's configuration.
         let jfs = made(unsafe { create(ctx.as_ptr(), jfs_cfg) })?;
         retain(ctx);

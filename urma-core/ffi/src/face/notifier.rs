@@ -98,7 +98,7 @@ pub unsafe extern "C" fn urma_wait_notify(
             // SAFETY: inside the caller's array.
             let place = unsafe { notify.add(index) };
             // SAFETY: written by the provider.
-            told(notifier, ctx, unsafe { &*place });
+            told(notifier, ctx, &unsafe { place.read_unaligned() });
         }
         // SAFETY: the notices just written.
         unsafe { ack(given, notify) };

@@ -33,7 +33,7 @@ pub unsafe extern "C" fn urma_unregister_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
     call::count_in_child(|| {
-        call::place(provider_ops)?;
+        call::aligned(provider_ops)?;
         // The list is the parent's in a forked child, where destructors run too.
         if !call::is_forked() {
             library::forget(provider_ops);
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn urma_unregister_provider_ops(
 /// before `urma_init`.
 pub unsafe extern "C" fn urma_register_sysfs_dev(dev: *mut urma_sysfs_dev_t) -> c_int {
     call::count(|| {
-        let made = provider::given(call::place(dev)?, device::provider())?;
+        let made = provider::given(call::aligned(dev)?, device::provider())?;
         library::add(made)?;
         Ok(0)
     })

@@ -115,7 +115,7 @@ impl Provider {
 /// # Errors
 /// EINVAL: no table, or one without a name. EEXIST: it is registered. ENOMEM: there are 32.
 pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
-    let ops = call::place(ops)?;
+    let ops = call::aligned(ops)?;
     // SAFETY: the caller's table.
     if unsafe { (*ops.as_ptr()).name }.is_null() {
         return Err(Code::EINVAL);
@@ -153,7 +153,7 @@ pub(crate) fn driver(ops: *mut urma_provider_ops_t) -> Answer<NonNull<urma_drive
 /// # Errors
 /// EINVAL: no table.
 pub(crate) fn unregister(ops: *mut urma_provider_ops_t) -> Answer {
-    let ops = call::place(ops)?;
+    let ops = call::aligned(ops)?;
     if let Some(entry) = at(ops.as_ptr().addr()) {
         clear(entry);
     }

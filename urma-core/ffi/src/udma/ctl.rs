@@ -30,7 +30,7 @@ use crate::{
         udma_u_jfs_wr_ex, udma_u_post_info, udma_u_ue_info, udma_u_wr_ex, urma_context_t,
         urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t,
     },
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserPtr, ours},
     udma::{context::ctx_of, jetty, jfc, jfr, jfs, kind, post},
 };
 
@@ -67,12 +67,12 @@ fn input<T: Copy>(from: urma_user_ctl_in_t) -> Answer<T> {
         return Err(Code::EINVAL);
     }
     let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
-    // SAFETY: the caller says that its struct is there; NULL and misaligned are refused.
+    // SAFETY: the caller says that its struct is there; NULL is refused.
     unsafe { call::value(core::ptr::with_exposed_provenance::<T>(addr)) }
 }
 
 /// The caller's place.
-fn output<T>(to: urma_user_ctl_out_t) -> Answer<NonNull<T>> {
+fn output<T>(to: urma_user_ctl_out_t) -> Answer<UserPtr<T>> {
     if (to.len as usize) < size_of::<T>() {
         return Err(Code::EINVAL);
     }
@@ -142,7 +142,7 @@ fn create_jfc(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
     give(ctx, to, unsafe { jfc::create_jfc(ctx.as_ptr(), &raw mut cfg.base_cfg) })
 }
 
-fn give<T>(ctx: NonNull<urma_context_t>, to: NonNull<*mut T>, made: *mut T) -> Answer {
+fn give<T>(ctx: NonNull<urma_context_t>, to: UserPtr<*mut T>, made: *mut T) -> Answer {
     if made.is_null() {
         return Err(Code::EFAULT);
     }
@@ -176,9 +176,9 @@ fn post_wr(from: In, to: Out) -> Answer {
     let mut is_plain = wr.db_en != 0;
     while is_plain && !next.is_null() {
         // SAFETY: the caller's list; each request is the first member of a longer one.
-        is_plain = unsafe { (*next).reduce_en } == 0;
-        // SAFETY: as above.
-        next = unsafe { (*next).wr.next }.cast::<udma_u_jfs_wr_ex>();
+        let one = unsafe { next.read_unaligned() };
+        is_plain = one.reduce_en == 0;
+        next = one.wr.next.cast::<udma_u_jfs_wr_ex>();
     }
     if !is_plain {
         return Err(Code::ENOTSUP);

@@ -89,7 +89,7 @@ fn blank<K: Family>(ctx: *mut urma_context_t, cfg: K::Cfg) -> K::Public {
 /// What making it says.
 ///
 /// # Safety
-/// `cfg`, unless NULL or misaligned, is the caller's configuration.
+/// `cfg`, unless NULL, is the caller's configuration.
 pub(crate) unsafe fn create<K: Family>(
     ctx: *mut urma_context_t,
     cfg: *const K::Cfg,
@@ -112,10 +112,10 @@ pub(crate) unsafe fn create<K: Family>(
 /// An idle queue, to `to`.
 ///
 /// # Errors
-/// EINVAL: a null or misaligned argument. ENOMEM.
+/// EINVAL: a null argument. ENOMEM.
 ///
 /// # Safety
-/// As [`create`]; `to`, unless NULL or misaligned, is a place of the caller's.
+/// As [`create`]; `to`, unless NULL, is a place of the caller's.
 pub(crate) unsafe fn alloc<K: Family>(
     ctx: *mut urma_context_t,
     cfg: *const K::Cfg,

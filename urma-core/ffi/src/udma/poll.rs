@@ -4,13 +4,13 @@
 //! wait, or clear memory that nobody reads.
 #![expect(unsafe_code, reason = "C entry points")]
 
-use core::{ffi::c_int, ptr::NonNull};
+use core::ffi::c_int;
 
 use urma_core::Arm;
 
 use crate::{
     abi::{urma_cr_t, urma_jfc_t, urma_status_t},
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserPtr, ours},
     convert::completion::record,
     slab::Slot,
     udma::{
@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn poll_jfc(
 /// # Safety
 /// `to` starts an array of `room` records.
 #[inline(never)]
-pub(crate) unsafe fn take(slot: Slot<kind::Jfc>, to: NonNull<urma_cr_t>, room: usize) -> c_int {
+pub(crate) unsafe fn take(slot: Slot<kind::Jfc>, to: UserPtr<urma_cr_t>, room: usize) -> c_int {
     call::count(|| {
         let mut own = slot.lock().ok_or(Code::EINVAL)?;
         call::at("poll_jfc");
@@ -48,7 +48,7 @@ pub(crate) unsafe fn take(slot: Slot<kind::Jfc>, to: NonNull<urma_cr_t>, room: u
 
 /// Until `room` is full or the queue is empty.
 #[inline(always)]
-fn fill(own: &mut JfcOwn, to: NonNull<urma_cr_t>, room: usize) -> Answer<c_int> {
+fn fill(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, room: usize) -> Answer<c_int> {
     let mut done = batch(own, to, room)?;
     if done == POLL_BATCH {
         done += fill_on(own, to, (done, room));
@@ -59,7 +59,7 @@ fn fill(own: &mut JfcOwn, to: NonNull<urma_cr_t>, room: usize) -> Answer<c_int> 
 
 /// The rest, after a full batch; `done` of `room` are filled. How many more.
 #[cold]
-fn fill_on(own: &mut JfcOwn, to: NonNull<urma_cr_t>, (done, room): (usize, usize)) -> usize {
+fn fill_on(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, (done, room): (usize, usize)) -> usize {
     let mut more = 0;
     while done + more < room {
         // SAFETY: inside the caller's array.
@@ -76,7 +76,7 @@ fn fill_on(own: &mut JfcOwn, to: NonNull<urma_cr_t>, (done, room): (usize, usize
 
 /// One call of the driver: how many records at `to` it filled, at most `room`.
 #[inline(always)]
-fn batch(own: &mut JfcOwn, to: NonNull<urma_cr_t>, room: usize) -> Answer<usize> {
+fn batch(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, room: usize) -> Answer<usize> {
     let scratch = &mut own.scratch[..room.min(POLL_BATCH)];
     let count = own.core.poll(scratch)?;
     let full = scratch.get(..count).ok_or(Code::FAIL)?;

@@ -9,7 +9,7 @@ mod rare;
 mod recv;
 mod send;
 
-use core::{mem::MaybeUninit, ptr::NonNull};
+use core::mem::MaybeUninit;
 
 pub(crate) use rare::Rare;
 
@@ -20,7 +20,7 @@ use crate::{
         urma_jetty_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_t, urma_sg_t, urma_sge_t,
         urma_status_t,
     },
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
     slab::{Exclusive, Look, Slot},
     udma::{
@@ -122,8 +122,8 @@ impl Receives for JettyOwn {
 #[inline(never)]
 pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
     slot: Slot<K>,
-    wr: NonNull<urma_jfs_wr_t>,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     // SAFETY: the caller's promise.
     let status = unsafe { send_plain(slot, wr, bad_wr) };
@@ -139,8 +139,8 @@ pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
 #[inline(always)]
 unsafe fn send_plain<K: Exclusive<Own: Sends>>(
     slot: Slot<K>,
-    wr: NonNull<urma_jfs_wr_t>,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
@@ -170,8 +170,8 @@ impl rare::Homed for kind::Jetty {
 #[inline(never)]
 pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
     slot: Slot<K>,
-    wr: NonNull<urma_jfr_wr_t>,
-    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+    wr: UserPtr<urma_jfr_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
@@ -187,8 +187,8 @@ pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
 /// As [`receive`].
 pub(crate) unsafe fn receive_by_jetty(
     slot: Slot<kind::Jetty>,
-    wr: NonNull<urma_jfr_wr_t>,
-    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+    wr: UserPtr<urma_jfr_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> urma_status_t {
     // SAFETY: the public part of a slot. What is read there is looked up before use.
     let cfg = unsafe { &raw const (*slot.public()).jetty_cfg };
@@ -228,18 +228,34 @@ operations! {
     post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty, receive_by_jetty;
 }
 
+/// A struct of the caller's where it lies, at any address: members are read one by one, and no more of
+/// them than are needed.
+#[derive(Clone, Copy)]
+#[repr(C, packed)]
+struct Unaligned<T>(T);
+
+impl<T> Unaligned<T> {
+    /// # Safety
+    /// A `T` lies at `ptr`, and nobody changes it while `'a` lasts.
+    #[inline(always)]
+    unsafe fn at<'a>(ptr: *const T) -> &'a Self {
+        // SAFETY: the caller's promise; a packed struct may lie anywhere.
+        unsafe { &*ptr.cast::<Self>() }
+    }
+}
+
 /// The piece of a list that is just one, with bytes; `None` for any other list.
 ///
 /// # Safety
 /// The list, unless NULL, has as many elements as it says, and nobody changes them while `'a` lasts.
 #[inline(always)]
-unsafe fn only<'a>(list: &urma_sg_t) -> Option<&'a urma_sge_t> {
-    if list.num_sge != 1 || list.sge.is_null() || !list.sge.is_aligned() {
+unsafe fn only<'a>(list: urma_sg_t) -> Option<&'a Unaligned<urma_sge_t>> {
+    if list.num_sge != 1 || list.sge.is_null() {
         return None;
     }
     // SAFETY: the caller's promise.
-    let piece = unsafe { &*list.sge };
-    (piece.len != 0).then_some(piece)
+    let piece = unsafe { Unaligned::at(list.sge) };
+    (piece.0.len != 0).then_some(piece)
 }
 
 /// Finds the local pieces `sge[..count]` and puts them at the front of `room`, which shrinks.
@@ -258,7 +274,7 @@ unsafe fn pieces<'r, 'g>(
     if count > room.len() {
         return Err(if count > PIECES { Stop::Bad(Code::EINVAL) } else { Stop::NoRoom });
     }
-    if count != 0 && (sge.is_null() || !sge.is_aligned()) {
+    if count != 0 && sge.is_null() {
         return Err(Stop::Bad(Code::EINVAL));
     }
     let (mine, rest) = core::mem::take(room).split_at_mut(count);
@@ -267,8 +283,8 @@ unsafe fn pieces<'r, 'g>(
         // SAFETY: inside the caller's array.
         let from = unsafe { sge.add(index) };
         // SAFETY: as above; nobody changes it during the call.
-        let from = unsafe { &*from };
-        if from.len != 0 {
+        let from = unsafe { Unaligned::at(from) };
+        if from.0.len != 0 {
             let piece = piece(look, from)?;
             mine[used].write(piece);
             used += 1;
@@ -283,14 +299,14 @@ unsafe fn pieces<'r, 'g>(
 
 /// One local piece: its segment is registered here and belongs to the queue's context.
 #[inline(always)]
-fn piece<'g>(look: Look<'g>, from: &urma_sge_t) -> Result<LocalSge<'g>, Stop> {
-    let own = look.named::<kind::Segment>(from.tseg).ok_or(Code::EINVAL)?;
+fn piece<'g>(look: Look<'g>, from: &Unaligned<urma_sge_t>) -> Result<LocalSge<'g>, Stop> {
+    let own = look.named::<kind::Segment>(from.0.tseg).ok_or(Code::EINVAL)?;
     let segment = own.local.as_ref().ok_or(Code::EINVAL)?;
-    Ok(LocalSge { segment, addr: from.addr, len: from.len })
+    Ok(LocalSge { segment, addr: from.0.addr, len: from.0.len })
 }
 
 /// Where a post stopped: `bad_wr` names the request, and the status says why.
-fn stopped<W>(bad_wr: NonNull<*mut W>, at: *mut W, code: Code) -> Answer {
+fn stopped<W>(bad_wr: UserPtr<*mut W>, at: *mut W, code: Code) -> Answer {
     // SAFETY: the caller's place for one pointer.
     unsafe { bad_wr.write(at) };
     Err(code)
@@ -298,7 +314,7 @@ fn stopped<W>(bad_wr: NonNull<*mut W>, at: *mut W, code: Code) -> Answer {
 
 /// Where a batch stopped.
 #[cold]
-fn refused<W>(bad_wr: NonNull<*mut W>, batch: &[*mut W], error: PostError) -> Answer {
+fn refused<W>(bad_wr: UserPtr<*mut W>, batch: &[*mut W], error: PostError) -> Answer {
     let at = batch.get(error.index).copied().unwrap_or(core::ptr::null_mut());
     stopped(bad_wr, at, refusal(error.reason))
 }

@@ -15,15 +15,35 @@
 
 #include <ub/umdk/urma/urma_api.h>
 
+enum { MEMORY = 8192, TOKEN = 0x5eed, UNTOUCHED = 4711 };
+
+/* Whether a check expects success of each call of the library in it, so that errno stays as it is. */
+static inline int end_succeeds(const char *check)
+{
+    static const char *const fails[] = {"== NULL", "URMA_E", "URMA_FAIL", "-1", "errno", "!= 0", "||"};
+
+    for (size_t i = 0; i < sizeof fails / sizeof fails[0]; i++) {
+        if (strstr(check, fails[i]) != NULL) {
+            return 0;
+        }
+    }
+    return strstr(check, "urma_") != NULL &&
+           (strstr(check, "== URMA_SUCCESS") != NULL || strstr(check, "!= NULL") != NULL);
+}
+
 #define CHECK(holds)                                                                              \
     do {                                                                                          \
+        int end_is_good = end_succeeds(#holds);                                                   \
+        errno = end_is_good ? UNTOUCHED : errno;                                                  \
         if (!(holds)) {                                                                           \
             fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #holds, errno);         \
             exit(1);                                                                              \
         }                                                                                         \
+        if (end_is_good && errno != UNTOUCHED) {                                                  \
+            fprintf(stderr, "%s:%d: %s sets errno %d\n", __FILE__, __LINE__, #holds, errno);      \
+            exit(1);                                                                              \
+        }                                                                                         \
     } while (0)
-
-enum { MEMORY = 8192, TOKEN = 0x5eed };
 
 /* One end of a connection. */
 struct end {
@@ -172,9 +192,12 @@ static inline urma_cr_t end_wait(urma_jfc_t *jfc)
     urma_cr_t cr;
     int count;
 
+    errno = UNTOUCHED;
     while ((count = urma_poll_jfc(jfc, 1, &cr)) == 0) {
+        CHECK(errno == UNTOUCHED);
         CHECK(time(NULL) < end);
     }
+    CHECK(errno == UNTOUCHED);
     CHECK(count == 1);
     return cr;
 }
@@ -209,7 +232,9 @@ static inline urma_status_t end_post(struct end *end, urma_opcode_t opcode,
         wr.rw.dst.sge = dst;
         wr.rw.dst.num_sge = 1;
     }
+    errno = UNTOUCHED;
     urma_status_t status = urma_post_jetty_send_wr(end->jetty, &wr, &bad);
+    CHECK(status != URMA_SUCCESS || errno == UNTOUCHED);
     CHECK(status == URMA_SUCCESS || bad == &wr);
     return status;
 }

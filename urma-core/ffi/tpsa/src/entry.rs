@@ -1,7 +1,7 @@
 //! The functions of `uvs_api.h`.
 //!
 //! *Owns*: the checks of arguments, which are those of UMDK release 26.06. *Takes*: C pointers; one
-//! that is neither NULL nor misaligned is believed to point to what the header says.
+//! that is not NULL is believed to point to what the header says, at any address.
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::{
@@ -24,10 +24,7 @@ use crate::{
 const NAME_LEN: usize = 64;
 
 fn place<T>(ptr: *const T) -> Result<NonNull<T>, No> {
-    match NonNull::new(ptr.cast_mut()) {
-        Some(place) if ptr.is_aligned() => Ok(place),
-        _ => Err(EINVAL),
-    }
+    NonNull::new(ptr.cast_mut()).ok_or(EINVAL)
 }
 
 /// An EID. Programs pass those of a topology too, which are characters and lie anywhere.
@@ -35,9 +32,8 @@ fn place<T>(ptr: *const T) -> Result<NonNull<T>, No> {
 /// # Safety
 /// An EID of the caller's, or NULL.
 unsafe fn eid(ptr: *const uvs_eid_t) -> Result<Raw, No> {
-    let place = NonNull::new(ptr.cast_mut()).ok_or(EINVAL)?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { place.read_unaligned() }.raw())
+    Ok(unsafe { place(ptr)?.read_unaligned() }.raw())
 }
 
 /// Names an aggregated device. -1 with EEXIST: the EID or the name is taken.
@@ -101,11 +97,14 @@ unsafe fn nodes(topo: *const c_void, size: u32, count: u32) -> Result<Vec<urma_t
     if size as usize != size_of::<urma_topo_node>() || count == 0 || count > MAX_NODE_NUM {
         return Err(EINVAL);
     }
-    // SAFETY: the caller's promise; a node is plain numbers.
-    let list = unsafe { core::slice::from_raw_parts(topo.as_ptr(), count as usize) };
     let mut copy = Vec::new();
-    copy.try_reserve_exact(list.len()).map_err(|_| No::Argument(libc::ENOMEM))?;
-    copy.extend_from_slice(list);
+    copy.try_reserve_exact(count as usize).map_err(|_| No::Argument(libc::ENOMEM))?;
+    for index in 0..count as usize {
+        // SAFETY: the caller's promise.
+        let node = unsafe { topo.add(index) };
+        // SAFETY: as above; a node is plain numbers.
+        copy.push(unsafe { node.read_unaligned() });
+    }
     Ok(copy)
 }
 
@@ -153,10 +152,14 @@ pub unsafe extern "C" fn uvs_get_topo_info(topo: *mut c_void) -> c_int {
         }
         // SAFETY: a map of the caller's.
         let first = unsafe { &raw mut (*to.as_ptr()).topo_infos }.cast::<urma_topo_node>();
+        let nodes: *const urma_topo_node = service.nodes.as_ptr();
+        let len = count * size_of::<urma_topo_node>();
         // SAFETY: the map has room for 1024 nodes.
-        unsafe { first.copy_from_nonoverlapping(service.nodes.as_ptr(), count) };
+        unsafe { first.cast::<u8>().copy_from_nonoverlapping(nodes.cast(), len) };
+        // SAFETY: a member of the map.
+        let node_num = unsafe { &raw mut (*to.as_ptr()).node_num };
         // SAFETY: as above.
-        unsafe { (*to.as_ptr()).node_num = u32::try_from(count).unwrap_or(0) };
+        unsafe { node_num.write_unaligned(u32::try_from(count).unwrap_or(0)) };
         Ok(())
     })
 }
@@ -166,7 +169,7 @@ pub unsafe extern "C" fn uvs_get_topo_info(topo: *mut c_void) -> c_int {
 pub unsafe extern "C" fn uvs_insert_main_ue_eid(entry: *const uvs_main_ue_eid_entry_t) -> c_int {
     status(|| {
         // SAFETY: the caller's entry.
-        let entry = unsafe { place(entry)?.read() };
+        let entry = unsafe { place(entry)?.read_unaligned() };
         service().insert_main(entry.main_ue_eid.raw(), &[entry.eid.raw()])
     })
 }
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn uvs_insert_main_ue_eid_batch(
 ) -> c_int {
     status(|| {
         // SAFETY: the caller's entry.
-        let entry = unsafe { place(entry)?.read() };
+        let entry = unsafe { place(entry)?.read_unaligned() };
         if entry.eid_num == 0 || entry.eid_num > UVS_MAIN_UE_EID_BATCH_EID_MAX {
             return Err(EINVAL);
         }
@@ -239,7 +242,7 @@ pub unsafe extern "C" fn uvs_get_path_set(
         let level = if iodie_level == 0 { Level::Port } else { Level::Die };
         let set = between(&service().nodes, src, dst, level);
         // SAFETY: a place of the caller's for one.
-        unsafe { to.write(set) };
+        unsafe { to.write_unaligned(set) };
         Ok(())
     })
 }

@@ -30,11 +30,12 @@ pub unsafe extern "C" fn urma_cmd_wait_jfc(
 ) -> c_int {
     call::count(|| {
         let channel = shadow::by_fd(Fds::Channels, jfce_fd)?;
+        let list = call::place(jfc)?;
         // SAFETY: the operation looks it up; the caller's array.
         let count = as_set(unsafe { jfce::wait_jfc(channel, jfc_cnt, time_out, jfc) })?;
         for index in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: inside the caller's array.
-            let place = unsafe { jfc.add(index) };
+            let place = unsafe { list.add(index) };
             // SAFETY: written just now.
             let owner = shadow::owner(unsafe { place.read() });
             // SAFETY: as above.
@@ -61,7 +62,7 @@ pub unsafe extern "C" fn urma_cmd_ack_jfc(
             // SAFETY: a list of one, and the caller's count.
             unsafe { jfc::ack_jfc(&raw mut queue, count.as_ptr(), 1) };
         }
-        Ok(())
+        Err(Code::AS_SET)
     });
 }
 
@@ -74,13 +75,15 @@ pub unsafe extern "C" fn urma_cmd_get_async_event(
         // SAFETY: the operation looks it up; the caller's place.
         Code::from_c(unsafe { event::get_async_event(shadow::context(ctx)?, event) })?;
         // SAFETY: written just now.
-        let public = unsafe { &mut *to.as_ptr() };
+        let mut public = unsafe { to.read() };
         public.urma_ctx = ctx;
         if public.event_type <= URMA_EVENT_JETTY_GRP_ERR {
             // SAFETY: events of these types name an object.
             let jfc = shadow::owner(unsafe { public.element.jfc });
             public.element = urma_async_event_element { jfc };
         }
+        // SAFETY: the caller's place.
+        unsafe { to.write(public) };
         Ok(())
     })
 }
@@ -95,7 +98,7 @@ pub unsafe extern "C" fn urma_cmd_ack_async_event(event: *mut urma_async_event_t
         }
         // SAFETY: an event of this function.
         unsafe { event::ack_async_event(&raw mut of) };
-        Ok(())
+        Err(Code::AS_SET)
     });
 }
 
@@ -120,7 +123,7 @@ pub unsafe extern "C" fn urma_cmd_wait_notify(
     timeout: c_int,
 ) -> c_int {
     call::count(|| {
-        let from = call::place(notifier)?;
+        let from = call::aligned(notifier)?;
         // SAFETY: a notifier of the provider's.
         let behind = shadow::by_fd(Fds::Notifiers, unsafe { (*from.as_ptr()).fd })?;
         // SAFETY: the operation looks it up; the caller's array.
@@ -161,7 +164,9 @@ pub unsafe extern "C" fn urma_cmd_query_device_attr(
         let to = call::place(sysfs_dev)?;
         let attr = device::attributes(cdev::device(dev_fd)?.as_ptr())?;
         // SAFETY: the caller's struct.
-        unsafe { (*to.as_ptr()).dev_attr = attr };
+        let place = call::place(unsafe { &raw mut (*to.as_ptr()).dev_attr })?;
+        // SAFETY: a member of it.
+        unsafe { place.write(attr) };
         Ok(())
     })
 }

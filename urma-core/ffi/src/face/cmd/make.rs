@@ -133,7 +133,7 @@ trait Translated: Family + Handled {
 impl Translated for kind::Jfc {
     fn translate(mut cfg: urma_jfc_cfg_t) -> Answer<urma_jfc_cfg_t> {
         if !cfg.jfce.is_null() && ours::<kind::Jfce>(cfg.jfce).is_err() {
-            let channel = call::place(cfg.jfce)?;
+            let channel = call::aligned(cfg.jfce)?;
             // SAFETY: a channel of the provider's.
             cfg.jfce = shadow::by_fd(Fds::Channels, unsafe { (*channel.as_ptr()).fd })?;
         }
@@ -410,7 +410,7 @@ pub unsafe extern "C" fn urma_cmd_import_jetty_async(
     udata: Udata,
 ) -> c_int {
     done(|| {
-        let from = call::place(notifier)?;
+        let from = call::aligned(notifier)?;
         // SAFETY: a notifier of the provider's.
         let ctx = unsafe { (*from.as_ptr()).urma_ctx };
         // SAFETY: as above.
@@ -431,7 +431,7 @@ pub unsafe extern "C" fn urma_cmd_bind_jetty_async(
     _udata: Udata,
 ) -> c_int {
     done(|| {
-        let from = call::place(notifier)?;
+        let from = call::aligned(notifier)?;
         // SAFETY: a notifier of the provider's.
         let behind = shadow::by_fd(Fds::Notifiers, unsafe { (*from.as_ptr()).fd })?;
         let of = shadow::of::<kind::Jetty>(jetty)?;

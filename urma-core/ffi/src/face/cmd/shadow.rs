@@ -97,7 +97,7 @@ pub(super) fn of<K: Handled>(of: *mut K::Public) -> Answer<*mut K::Public> {
 /// EINVAL: NULL, misaligned, or in the memory of this library's objects.
 pub(super) fn place<K: Kind>(object: *mut K::Public) -> Answer<NonNull<K::Public>> {
     match find::<K>(object) {
-        Found::Foreign => call::place(object),
+        Found::Foreign => call::aligned(object),
         Found::Live | Found::Invalid => Err(Code::EINVAL),
     }
 }

@@ -17,7 +17,7 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-use super::{LIST_MAX, PIECES, Sends, send_plain};
+use super::{LIST_MAX, PIECES, Sends, Unaligned, send_plain};
 use crate::{
     abi::{
         URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FOR, URMA_OPC_FSUB, URMA_OPC_FXOR,
@@ -26,7 +26,7 @@ use crate::{
         urma_context_t, urma_jfs_wr_t, urma_sg_t, urma_sge_t, urma_status_t, urma_target_jetty_t,
         urma_user_tseg_t,
     },
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserPtr, ours},
     convert::name::eid,
     slab::{Exclusive, Kind, Slot},
     udma::{
@@ -155,8 +155,8 @@ pub(crate) struct Home {
 #[inline(never)]
 pub(super) unsafe fn again<K: Homed + Exclusive<Own: Sends>>(
     queue: Slot<K>,
-    wr: NonNull<urma_jfs_wr_t>,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
         // SAFETY: the public part of a slot, which stays mapped.
@@ -226,8 +226,9 @@ unsafe fn post_plain<K: Exclusive<Own: Sends>>(
     lists.put(&mut wr);
     wr.next = core::ptr::null_mut();
     let mut bad = core::ptr::null_mut();
+    let (wr, bad) = (call::place(&raw mut wr)?, call::place(&raw mut bad)?);
     // SAFETY: a request and a place of this function.
-    Code::from_c(unsafe { send_plain(queue, NonNull::from(&mut wr), NonNull::from(&mut bad)) })
+    Code::from_c(unsafe { send_plain(queue, wr, bad) })
 }
 
 /// The lists of a request that may be of a rare shape.
@@ -319,11 +320,13 @@ unsafe fn copied(list: urma_sg_t) -> Option<Vec<urma_sge_t>> {
         return Some(Vec::new());
     }
     let count = usize::try_from(list.num_sge).ok().filter(|count| *count <= PIECES)?;
-    if list.sge.is_null() || !list.sge.is_aligned() {
+    if list.sge.is_null() {
         return None;
     }
     // SAFETY: the caller's promise.
-    Some(unsafe { core::slice::from_raw_parts(list.sge, count) }.to_vec())
+    let list =
+        unsafe { core::slice::from_raw_parts(list.sge.cast::<Unaligned<urma_sge_t>>(), count) };
+    Some(list.iter().map(|piece| piece.0).collect())
 }
 
 fn is_named(piece: &urma_sge_t) -> bool {

@@ -1,13 +1,15 @@
 //! Receive requests.
 
-use core::{mem::MaybeUninit, ptr::NonNull};
+use core::mem::MaybeUninit;
 
 use urma_core::{LocalSge, PostError, RecvWr};
 
-use super::{BATCH, LIST_MAX, PIECES, Receives, Room, Stop, only, piece, pieces, refused, stopped};
+use super::{
+    BATCH, LIST_MAX, PIECES, Receives, Room, Stop, Unaligned, only, piece, pieces, refused, stopped,
+};
 use crate::{
     abi::urma_jfr_wr_t,
-    call::{Answer, Code},
+    call::{Answer, Code, UserPtr},
     slab::Look,
 };
 
@@ -19,11 +21,11 @@ use crate::{
 pub(super) unsafe fn post(
     look: Look<'_>,
     own: &mut impl Receives,
-    wr: NonNull<urma_jfr_wr_t>,
-    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+    wr: UserPtr<urma_jfr_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> Answer {
     // SAFETY: the caller's request.
-    let from = unsafe { wr.as_ref() };
+    let from = unsafe { Unaligned::at(wr.as_ptr()) };
     // SAFETY: as above.
     match unsafe { post_plain(look, own, from) } {
         Some(Ok(())) => Ok(()),
@@ -41,14 +43,14 @@ pub(super) unsafe fn post(
 unsafe fn post_plain(
     look: Look<'_>,
     own: &mut impl Receives,
-    from: &urma_jfr_wr_t,
+    from: &Unaligned<urma_jfr_wr_t>,
 ) -> Option<Result<(), PostError>> {
-    if !from.next.is_null() {
+    if !{ from.0.next }.is_null() {
         return None;
     }
     // SAFETY: the caller's list.
-    let dst = [piece(look, unsafe { only(&from.src) }?).ok()?];
-    Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.user_ctx }]))
+    let dst = [piece(look, unsafe { only(from.0.src) }?).ok()?];
+    Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.0.user_ctx }]))
 }
 
 /// # Safety
@@ -57,8 +59,8 @@ unsafe fn post_plain(
 unsafe fn post_other<'g>(
     look: Look<'g>,
     own: &mut impl Receives,
-    wr: NonNull<urma_jfr_wr_t>,
-    bad_wr: NonNull<*mut urma_jfr_wr_t>,
+    wr: UserPtr<urma_jfr_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> Answer {
     let (mut next, mut posted) = (wr.as_ptr(), 0);
     while !next.is_null() {
@@ -68,12 +70,8 @@ unsafe fn post_other<'g>(
         let mut from = [core::ptr::null_mut(); BATCH];
         let (mut count, mut stop) = (0, None);
         while count < BATCH && !next.is_null() && stop.is_none() {
-            if !next.is_aligned() {
-                stop = Some(Code::EINVAL);
-                break;
-            }
             // SAFETY: the caller's list.
-            let wr = unsafe { next.read() };
+            let wr = unsafe { next.read_unaligned() };
             // SAFETY: as above.
             match unsafe { pieces(look, wr.src.sge, wr.src.num_sge, &mut rest) } {
                 Ok(dst) => {

@@ -1,12 +1,14 @@
 //! Send requests.
 
-use core::{mem::MaybeUninit, ptr::NonNull};
+use core::mem::MaybeUninit;
 
 use urma_core::{
     ImportedSegment, LocalSge, PostError, RemoteAddr, SendOp, SendWr, TargetJetty, Token, TokenId,
 };
 
-use super::{BATCH, LIST_MAX, PIECES, Room, Sends, Stop, only, piece, pieces, refused, stopped};
+use super::{
+    BATCH, LIST_MAX, PIECES, Room, Sends, Stop, Unaligned, only, piece, pieces, refused, stopped,
+};
 use crate::{
     abi::{
         URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FLUSH_DMA, URMA_OPC_FOR,
@@ -15,7 +17,7 @@ use crate::{
         URMA_OPC_WRITE_ATOMIC, URMA_OPC_WRITE_IMM, URMA_OPC_WRITE_NOTIFY, urma_cas_wr_t,
         urma_faa_wr_t, urma_jfs_wr_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t,
     },
-    call::{Answer, Code},
+    call::{Answer, Code, UserPtr},
     convert::request::flags,
     slab::Look,
     udma::kind,
@@ -32,11 +34,11 @@ type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 pub(super) unsafe fn post(
     look: Look<'_>,
     own: &mut impl Sends,
-    wr: NonNull<urma_jfs_wr_t>,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
     // SAFETY: the caller's request.
-    let from = unsafe { wr.as_ref() };
+    let from = unsafe { Unaligned::at(wr.as_ptr()) };
     // SAFETY: as above.
     match unsafe { post_plain(look, own, from, bad_wr) } {
         Some(answer) => answer,
@@ -56,45 +58,45 @@ pub(super) unsafe fn post(
 unsafe fn post_plain(
     look: Look<'_>,
     own: &mut impl Sends,
-    from: &urma_jfs_wr_t,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    from: &Unaligned<urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Option<Answer> {
-    if !from.next.is_null() {
+    if !{ from.0.next }.is_null() {
         return None;
     }
-    let (flags, user_ctx) = (flags(from.flag), from.user_ctx);
+    let (flags, user_ctx) = (flags(from.0.flag), from.0.user_ctx);
     // SAFETY: the member of the opcodes below; of others any bytes are numbers and pointers.
-    let rw = unsafe { &from.u.rw };
-    match from.opcode {
+    let rw = unsafe { Unaligned::at(&raw const from.0.u.rw) };
+    match from.0.opcode {
         URMA_OPC_WRITE => {
             // SAFETY: the caller's lists.
-            let (sge, dst) = unsafe { both(&rw.src, &rw.dst) }?;
-            let dst = RemoteAddr { segment: remote_of(look, dst).ok()?, addr: dst.addr };
+            let (sge, dst) = unsafe { both(rw.0.src, rw.0.dst) }?;
+            let dst = RemoteAddr { segment: remote_of(look, dst).ok()?, addr: dst.0.addr };
             let (op, target_hint) =
-                (SendOp::Write { src: &[piece(look, sge).ok()?], dst }, rw.target_hint);
+                (SendOp::Write { src: &[piece(look, sge).ok()?], dst }, rw.0.target_hint);
             let (target, _) = target(look, own, from)?;
             let wr = SendWr { op, flags, target, target_hint, user_ctx };
             Some(give(own, from, &wr, bad_wr))
         }
         URMA_OPC_READ => {
             // SAFETY: the caller's lists.
-            let (sge, src) = unsafe { both(&rw.dst, &rw.src) }?;
-            let src = RemoteAddr { segment: remote_of(look, src).ok()?, addr: src.addr };
+            let (sge, src) = unsafe { both(rw.0.dst, rw.0.src) }?;
+            let src = RemoteAddr { segment: remote_of(look, src).ok()?, addr: src.0.addr };
             let (op, target_hint) =
-                (SendOp::Read { dst: &[piece(look, sge).ok()?], src }, rw.target_hint);
+                (SendOp::Read { dst: &[piece(look, sge).ok()?], src }, rw.0.target_hint);
             let (target, _) = target(look, own, from)?;
             let wr = SendWr { op, flags, target, target_hint, user_ctx };
             Some(give(own, from, &wr, bad_wr))
         }
         URMA_OPC_SEND => {
             // SAFETY: the member of this opcode.
-            let send = unsafe { &from.u.send };
+            let send = unsafe { from.0.u.send };
             // SAFETY: the caller's list.
-            let sge = unsafe { only(&send.src) }?;
+            let sge = unsafe { only(send.src) }?;
             let (op, target_hint) =
                 (SendOp::Send { src: &[piece(look, sge).ok()?] }, send.target_hint);
             let (target, send_max) = target(look, own, from)?;
-            if sge.len > send_max {
+            if sge.0.len > send_max {
                 return None;
             }
             let wr = SendWr { op, flags, target, target_hint, user_ctx };
@@ -110,30 +112,31 @@ unsafe fn post_plain(
 /// As [`only`], for both.
 #[inline(always)]
 unsafe fn both<'a>(
-    local: &urma_sg_t,
-    remote: &urma_sg_t,
-) -> Option<(&'a urma_sge_t, &'a urma_sge_t)> {
-    let is_aligned = (local.sge.addr() | remote.sge.addr()) & (align_of::<urma_sge_t>() - 1) == 0;
+    local: urma_sg_t,
+    remote: urma_sg_t,
+) -> Option<(&'a Unaligned<urma_sge_t>, &'a Unaligned<urma_sge_t>)> {
     let is_there = !local.sge.is_null() && !remote.sge.is_null();
-    if !is_aligned || !is_there || local.num_sge != 1 || remote.num_sge != 1 {
+    if !is_there || local.num_sge != 1 || remote.num_sge != 1 {
         return None;
     }
     // SAFETY: the caller's promise.
-    let (local, remote) = (unsafe { &*local.sge }, unsafe { &*remote.sge });
-    (local.len != 0).then_some((local, remote))
+    let local = unsafe { Unaligned::at(local.sge) };
+    // SAFETY: as above.
+    let remote = unsafe { Unaligned::at(remote.sge) };
+    (local.0.len != 0).then_some((local, remote))
 }
 
 /// Posts one request, which was made of `from`.
 #[inline(always)]
 fn give(
     own: &mut impl Sends,
-    from: &urma_jfs_wr_t,
+    from: &Unaligned<urma_jfs_wr_t>,
     wr: &SendWr<'_>,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
     match own.post(core::slice::from_ref(wr)) {
         Ok(()) => Ok(()),
-        Err(error) => refused(bad_wr, &[core::ptr::from_ref(from).cast_mut()], error),
+        Err(error) => refused(bad_wr, &[(&raw const from.0).cast_mut()], error),
     }
 }
 
@@ -142,7 +145,7 @@ fn give(
 fn target<'g>(
     look: Look<'g>,
     own: &impl Sends,
-    from: &urma_jfs_wr_t,
+    from: &Unaligned<urma_jfs_wr_t>,
 ) -> Option<(Option<&'g TargetJetty>, u32)> {
     match own.bound() {
         Some(send_max) => Some((None, send_max)),
@@ -152,8 +155,11 @@ fn target<'g>(
 
 /// The target that a request names.
 #[inline(always)]
-fn named<'g>(look: Look<'g>, from: &urma_jfs_wr_t) -> Option<(Option<&'g TargetJetty>, u32)> {
-    let named = look.named::<kind::Target>(from.tjetty)?;
+fn named<'g>(
+    look: Look<'g>,
+    from: &Unaligned<urma_jfs_wr_t>,
+) -> Option<(Option<&'g TargetJetty>, u32)> {
+    let named = look.named::<kind::Target>(from.0.tjetty)?;
     Some((Some(&named.core), named.send_max))
 }
 
@@ -163,13 +169,14 @@ fn named<'g>(look: Look<'g>, from: &urma_jfs_wr_t) -> Option<(Option<&'g TargetJ
 unsafe fn post_other<'g>(
     look: Look<'g>,
     own: &mut impl Sends,
-    wr: NonNull<urma_jfs_wr_t>,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    wr: UserPtr<urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
     let bound = own.bound();
     let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
     // SAFETY: the caller's request.
-    if !unsafe { (*wr.as_ptr()).next }.is_null() {
+    let first = unsafe { Unaligned::at(wr.as_ptr()) };
+    if !{ first.0.next }.is_null() {
         // SAFETY: the caller's list.
         return unsafe { post_several(look, wr.as_ptr(), bad_wr, bound, &mut give) };
     }
@@ -192,7 +199,7 @@ unsafe fn post_other<'g>(
 unsafe fn post_several<'g>(
     look: Look<'g>,
     wr: *mut urma_jfs_wr_t,
-    bad_wr: NonNull<*mut urma_jfs_wr_t>,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
     bound: Option<u32>,
     give: &mut dyn FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
 ) -> Answer {
@@ -252,12 +259,9 @@ unsafe fn convert<'r, 'g>(
 where
     'g: 'r,
 {
-    if !wr.is_aligned() {
-        return Err(Stop::Bad(Code::EINVAL));
-    }
     // SAFETY: the caller's list.
-    let from = unsafe { &*wr };
-    let (target, send_max) = match (bound, from.opcode) {
+    let from = unsafe { Unaligned::at(wr) };
+    let (target, send_max) = match (bound, from.0.opcode) {
         (Some(send_max), _) => (None, send_max),
         (None, URMA_OPC_NOP) => (None, u32::MAX),
         (None, _) => named(look, from).ok_or(Code::EINVAL)?,
@@ -267,8 +271,8 @@ where
     if message_len(&op) > u64::from(send_max) {
         return Err(Stop::Bad(Code::EINVAL));
     }
-    let (flags, user_ctx) = (flags(from.flag), from.user_ctx);
-    Ok((SendWr { op, flags, target, target_hint, user_ctx }, from.next))
+    let (flags, user_ctx) = (flags(from.0.flag), from.0.user_ctx);
+    Ok((SendWr { op, flags, target, target_hint, user_ctx }, from.0.next))
 }
 
 /// Bytes of a message; 0 of another request, which the kind of path does not limit.
@@ -287,34 +291,34 @@ fn message_len(op: &SendOp<'_>) -> u64 {
 #[inline(always)]
 unsafe fn operation<'r, 'g>(
     look: Look<'g>,
-    from: &urma_jfs_wr_t,
+    from: &Unaligned<urma_jfs_wr_t>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<(SendOp<'r>, u8), Stop>
 where
     'g: 'r,
 {
-    match from.opcode {
+    match from.0.opcode {
         URMA_OPC_WRITE
         | URMA_OPC_WRITE_IMM
         | URMA_OPC_WRITE_NOTIFY
         | URMA_OPC_WRITE_ATOMIC
         | URMA_OPC_READ => {
             // SAFETY: the member of these opcodes.
-            let rw = unsafe { &from.u.rw };
+            let rw = unsafe { from.0.u.rw };
             // SAFETY: as above.
-            Ok((unsafe { read_write(look, from.opcode, rw, rest) }?, rw.target_hint))
+            Ok((unsafe { read_write(look, from.0.opcode, &rw, rest) }?, rw.target_hint))
         }
         URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
             // SAFETY: the member of these opcodes.
-            let send = unsafe { &from.u.send };
+            let send = unsafe { from.0.u.send };
             // SAFETY: as above.
-            Ok((unsafe { message(look, from.opcode, send, rest) }?, send.target_hint))
+            Ok((unsafe { message(look, from.0.opcode, &send, rest) }?, send.target_hint))
         }
         URMA_OPC_CAS => {
             // SAFETY: the member of this opcode.
-            let cas = unsafe { &from.u.cas };
+            let cas = unsafe { from.0.u.cas };
             // SAFETY: as above.
-            Ok((unsafe { compare(look, cas, rest) }?, 0))
+            Ok((unsafe { compare(look, &cas, rest) }?, 0))
         }
         URMA_OPC_SWAP | URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR
         | URMA_OPC_FXOR => {
@@ -409,25 +413,25 @@ where
 #[inline(never)]
 unsafe fn fetch<'r, 'g>(
     look: Look<'g>,
-    from: &urma_jfs_wr_t,
+    from: &Unaligned<urma_jfs_wr_t>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<SendOp<'r>, Stop>
 where
     'g: 'r,
 {
-    if from.opcode == URMA_OPC_SWAP {
+    if from.0.opcode == URMA_OPC_SWAP {
         // SAFETY: SWAP uses the member of CAS.
-        let cas: &urma_cas_wr_t = unsafe { &from.u.cas };
+        let cas: urma_cas_wr_t = unsafe { from.0.u.cas };
         // SAFETY: the caller's two places.
         let (result, target) = unsafe { operands(look, cas.src, cas.dst, rest) }?;
         return Ok(SendOp::Swap { result, target, value: cas.swap_data });
     }
     // SAFETY: the member of these opcodes.
-    let faa: &urma_faa_wr_t = unsafe { &from.u.faa };
+    let faa: urma_faa_wr_t = unsafe { from.0.u.faa };
     // SAFETY: the caller's two places.
     let (result, target) = unsafe { operands(look, faa.src, faa.dst, rest) }?;
     let value = faa.operand;
-    Ok(match from.opcode {
+    Ok(match from.0.opcode {
         URMA_OPC_FADD => SendOp::FetchAdd { result, target, value },
         URMA_OPC_FSUB => SendOp::FetchSub { result, target, value },
         URMA_OPC_FAND => SendOp::FetchAnd { result, target, value },
@@ -475,11 +479,11 @@ unsafe fn adjoining(sg: &urma_sg_t, count: u32) -> Result<(), Stop> {
     if count as usize > PIECES {
         return Err(Stop::Bad(Code::EINVAL));
     }
-    // SAFETY: the caller's list of as many; `remote` found it aligned, and nobody changes it during
-    // the call.
-    let list = unsafe { core::slice::from_raw_parts(sg.sge.cast_const(), count as usize) };
+    // SAFETY: the caller's list of as many; nobody changes it during the call.
+    let list =
+        unsafe { core::slice::from_raw_parts(sg.sge.cast::<Unaligned<_>>(), count as usize) };
     for pair in list.windows(2) {
-        let (before, piece) = (&pair[0], &pair[1]);
+        let (before, piece): (urma_sge_t, urma_sge_t) = (pair[0].0, pair[1].0);
         let follows = before.addr.checked_add(u64::from(before.len)) == Some(piece.addr);
         if !follows || piece.tseg != before.tseg {
             return Err(Stop::Bad(Code::EINVAL));
@@ -491,19 +495,19 @@ unsafe fn adjoining(sg: &urma_sg_t, count: u32) -> Result<(), Stop> {
 /// The remote piece `index` of a list. Its length is that of the local side.
 #[inline(always)]
 unsafe fn remote<'g>(look: Look<'g>, sg: &urma_sg_t, index: u32) -> Result<RemoteAddr<'g>, Stop> {
-    if index >= sg.num_sge || sg.sge.is_null() || !sg.sge.is_aligned() {
+    if index >= sg.num_sge || sg.sge.is_null() {
         return Err(Stop::Bad(Code::EINVAL));
     }
     // SAFETY: inside the caller's list.
     let sge = unsafe { sg.sge.add(index as usize) };
     // SAFETY: as above; nobody changes it during the call.
-    let sge = unsafe { &*sge };
-    Ok(RemoteAddr { segment: remote_of(look, sge)?, addr: sge.addr })
+    let sge = unsafe { Unaligned::at(sge) };
+    Ok(RemoteAddr { segment: remote_of(look, sge)?, addr: sge.0.addr })
 }
 
 /// The segment of a remote piece.
 #[inline(always)]
-fn remote_of<'g>(look: Look<'g>, sge: &urma_sge_t) -> Answer<&'g ImportedSegment> {
-    let own = look.named::<kind::Segment>(sge.tseg).ok_or(Code::EINVAL)?;
+fn remote_of<'g>(look: Look<'g>, sge: &Unaligned<urma_sge_t>) -> Answer<&'g ImportedSegment> {
+    let own = look.named::<kind::Segment>(sge.0.tseg).ok_or(Code::EINVAL)?;
     own.remote.as_ref().ok_or(Code::EINVAL)
 }
