@@ -315,6 +315,18 @@ static void bindings(urma_device_t *dev)
     CHECK(notice.jetty == here.jetty && notice.user_ctx == 0x88);
     CHECK(urma_bind_jetty_async(notifier, here.jetty, other, 0x89, 1000) == URMA_SUCCESS);
     CHECK(urma_wait_notify(notifier, 1, &notice, 60000) == 1 && notice.status == URMA_EEXIST);
+    /* Three notices: the descriptor is readable as long as one of them waits. */
+    urma_notify_t several[4];
+    struct pollfd readable = {notifier->fd, POLLIN, 0};
+    CHECK(poll(&readable, 1, 0) == 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        CHECK(urma_bind_jetty_async(notifier, here.jetty, other, 0x90 + i, 1000) == URMA_SUCCESS);
+    }
+    CHECK(urma_wait_notify(notifier, 1, several, 60000) == 1 && several[0].user_ctx == 0x90);
+    CHECK(poll(&readable, 1, 0) == 1);
+    CHECK(urma_wait_notify(notifier, 4, several, 60000) == 2);
+    CHECK(several[0].user_ctx == 0x91 && several[1].user_ctx == 0x92);
+    CHECK(poll(&readable, 1, 0) == 0);
     CHECK(urma_unbind_jetty_async(here.jetty) == URMA_SUCCESS);
     CHECK(here.jetty->remote_jetty == NULL);
     CHECK(urma_unbind_jetty_async(here.jetty) == URMA_EINVAL);
