@@ -21,6 +21,7 @@ use crate::fork;
 use crate::maps::{self, Piece, Unmovable};
 use crate::region::{Region, page_ceil, page_floor};
 
+pub(crate) use writers::Gate;
 pub use writers::{WriterHold, Writers, writer_hold};
 
 /// Why nothing of a region was moved.

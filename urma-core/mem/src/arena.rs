@@ -16,7 +16,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 
-use crate::adopt::Writers;
+use crate::adopt::{Gate, Writers};
 use crate::fork::{self, FdWatch};
 use crate::region::{Access, Region, check_cannot_shrink, file_offset, new_memfd, page_len};
 
@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     /// Declared before the file: it is dropped first.
     _watch: FdWatch,
     pub(crate) fd: OwnedFd,
+    pub(crate) gate: Gate,
     len: u64,
     pub(crate) cfg: ArenaCfg,
     /// Fork generation at the arena's birth.
@@ -109,8 +110,16 @@ impl Arena {
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
         let watch = fork::watch_fd(fd.as_fd())?;
         let generation = fork::generation();
-        let ledger = Mutex::default();
-        Ok(Self { shared: Arc::new(Shared { _watch: watch, fd, len, cfg, generation, ledger }) })
+        let shared = Shared {
+            _watch: watch,
+            fd,
+            gate: Gate::new(cfg.writers)?,
+            len,
+            cfg,
+            generation,
+            ledger: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// The file, to be passed to peers of the same user.

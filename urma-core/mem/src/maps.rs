@@ -1,12 +1,20 @@
-//! What lies under an address range of this process: `/proc/self/maps`, `smaps`, `pagemap`.
+//! What lies under an address range of this process: its mappings, and which pages have content.
 //!
-//! Owns: reading and parsing these files.
-//! Takes: address ranges.
+//! Owns: the division of a range into pieces, and the rule for what is moved.
+//! Takes: address ranges; mappings from `maps/query.rs` or `maps/text.rs`.
 //! Gives: pieces with the reason why their pages may not be moved; runs of present pages, without
 //! touching the allocator.
-//! Must not: change anything.
+//! Must not: change anything but the age of a page.
+//!
+//! The kernel is asked for the mappings of the range only (`PROCMAP_QUERY`, Linux 6.11), so a
+//! registration costs the same however many mappings the process has. Older kernels have nothing of the
+//! kind: there the list of all mappings is read up to the end of the range.
+#![expect(unsafe_code, reason = "madvise")]
 
-use std::fs::{self, File};
+mod query;
+mod text;
+
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -42,53 +50,89 @@ pub(crate) struct Piece {
     pub(crate) is_locked: bool,
 }
 
+/// A mapping that an address lies in, or the next one after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mapped {
+    start: usize,
+    end: usize,
+    movable: Result<(), Unmovable>,
+}
+
+/// What decides whether a mapping's pages are moved.
+#[derive(Debug, Clone, Copy)]
+struct Traits<'a> {
+    is_shared: bool,
+    is_rw: bool,
+    has_file: bool,
+    name: &'a str,
+}
+
+impl Traits<'_> {
+    fn movable(&self) -> Result<(), Unmovable> {
+        if self.name.starts_with("[stack") || self.name.contains("pthread") && !self.has_file {
+            return Err(Unmovable::Stack);
+        }
+        if self.is_shared {
+            return Err(Unmovable::Shared);
+        }
+        let has_plain_name =
+            self.name.is_empty() || self.name == "[heap]" || self.name.starts_with("[anon");
+        if self.has_file || !has_plain_name {
+            return Err(Unmovable::File);
+        }
+        if self.is_rw { Ok(()) } else { Err(Unmovable::Protection) }
+    }
+}
+
 /// The mappings under `[addr, addr + len)`, in order, gaps included.
 pub(crate) fn pieces(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<Piece>> {
-    let text = if any_locked()? {
-        fs::read_to_string("/proc/self/smaps")?
-    } else {
-        fs::read_to_string("/proc/self/maps")?
-    };
-    Ok(cut(&text, addr, len, stack_addr))
+    let query = query::Query::new()?;
+    let cut_up = cut((addr, len), stack_addr, |at| query.at_or_after(at));
+    match cut_up {
+        // Before Linux 6.11, or filtered.
+        Err(_) => pieces_of_text(addr, len, stack_addr),
+        pieces => pieces,
+    }
 }
 
-/// Whether any page of the process is locked; only then is the dear `smaps` read.
-fn any_locked() -> io::Result<bool> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
-    Ok(line.is_some_and(|line| !line.trim().starts_with("0 ")))
+/// Whether this kernel can be asked for a mapping.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn can_be_asked() -> bool {
+    query::Query::new().and_then(|query| query.at_or_after(0)).is_ok()
 }
 
-/// Cuts the range along the mappings that `text` (maps or smaps) lists.
-fn cut(text: &str, addr: usize, len: usize, stack_addr: usize) -> Vec<Piece> {
+/// As [`pieces`], for kernels that cannot be asked.
+fn pieces_of_text(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<Piece>> {
+    let mut text = text::Text::new()?;
+    cut((addr, len), stack_addr, |at| text.at_or_after(at))
+}
+
+/// Cuts the range along the mappings that `at_or_after` gives for ascending addresses.
+fn cut(
+    (addr, len): (usize, usize),
+    stack_addr: usize,
+    mut at_or_after: impl FnMut(usize) -> io::Result<Option<Mapped>>,
+) -> io::Result<Vec<Piece>> {
     let end = addr.saturating_add(len);
     let mut pieces: Vec<Piece> = Vec::new();
     let mut at = addr;
-    let mut is_last_inside = false;
-    for line in text.lines() {
-        if let Some(flags) = line.strip_prefix("VmFlags:") {
-            if let (true, Some(piece)) = (is_last_inside, pieces.last_mut()) {
-                piece.is_locked = flags.split_whitespace().any(|flag| flag == "lo");
-            }
-            continue;
+    while at < end {
+        let Some(mapped) = at_or_after(at)?.filter(|mapped| mapped.start < end) else { break };
+        if mapped.start > at {
+            pieces.push(absent(at, mapped.start));
+            at = mapped.start;
         }
-        let Some(mapping) = parse(line) else { continue };
-        let (start, stop) = (mapping.start.max(at), mapping.end.min(end));
-        is_last_inside = start < stop;
-        if !is_last_inside {
-            continue;
-        }
-        if start > at {
-            pieces.push(absent(at, start));
-        }
-        let movable = mapping.movable(stack_addr);
-        pieces.push(Piece { addr: start, len: stop - start, movable, is_locked: false });
+        let has_stack = (mapped.start..mapped.end).contains(&stack_addr);
+        let movable = if has_stack { Err(Unmovable::Stack) } else { mapped.movable };
+        let stop = mapped.end.min(end);
+        let is_locked = is_locked(at);
+        pieces.push(Piece { addr: at, len: stop - at, movable, is_locked });
         at = stop;
     }
     if at < end {
         pieces.push(absent(at, end));
     }
-    pieces
+    Ok(pieces)
 }
 
 fn absent(start: usize, end: usize) -> Piece {
@@ -96,49 +140,16 @@ fn absent(start: usize, end: usize) -> Piece {
     Piece { addr: start, len: end - start, movable, is_locked: false }
 }
 
-/// One line of `maps`.
-struct Mapped<'a> {
-    start: usize,
-    end: usize,
-    permissions: &'a str,
-    inode: &'a str,
-    name: &'a str,
-}
-
-/// Parses a mapping's line; `None` for the detail lines of `smaps`.
-fn parse(line: &str) -> Option<Mapped<'_>> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let (permissions, rest) = rest.split_once(' ')?;
-    let (_offset, rest) = rest.split_once(' ')?;
-    let (_device, rest) = rest.split_once(' ')?;
-    let (inode, name) = rest.split_once(' ').unwrap_or((rest, ""));
-    Some(Mapped {
-        start: usize::from_str_radix(start, 16).ok()?,
-        end: usize::from_str_radix(end, 16).ok()?,
-        permissions,
-        inode,
-        name: name.trim_start(),
-    })
-}
-
-impl Mapped<'_> {
-    fn movable(&self, stack_addr: usize) -> Result<(), Unmovable> {
-        let is_stack_name =
-            self.name.starts_with("[stack") || self.name.contains("pthread") && self.inode == "0";
-        if is_stack_name || (self.start..self.end).contains(&stack_addr) {
-            return Err(Unmovable::Stack);
-        }
-        if self.permissions.ends_with('s') {
-            return Err(Unmovable::Shared);
-        }
-        let is_anonymous = self.inode == "0"
-            && (self.name.is_empty() || self.name == "[heap]" || self.name.starts_with("[anon"));
-        if !is_anonymous {
-            return Err(Unmovable::File);
-        }
-        if self.permissions == "rw-p" { Ok(()) } else { Err(Unmovable::Protection) }
-    }
+/// Whether the mapping of the page at `addr` is locked in memory. Only such mappings refuse to let a page
+/// age; one that agrees has a page that the kernel evicts a little earlier. `smaps` shows the same, for
+/// all mappings at once and with a look at each page.
+fn is_locked(addr: usize) -> bool {
+    let age = |len| {
+        // SAFETY: the advice changes neither content nor access, whatever lies there.
+        unsafe { libc::madvise(core::ptr::without_provenance_mut(addr), len, libc::MADV_COLD) == 0 }
+    };
+    // No bytes: whether the kernel takes this advice at all (Linux 5.4).
+    age(0) && !age(page_len())
 }
 
 /// Which pages of a chunk have content: looked at before their writers are held, and again while they
@@ -249,45 +260,105 @@ pub(crate) fn present_runs(addr: usize, len: usize) -> Vec<(usize, usize)> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "\
-1000-3000 rw-p 00000000 00:00 0 \n\
-Rss: 4 kB\n\
-VmFlags: rd wr mr lo ac \n\
-3000-4000 rw-p 00000000 00:00 0                          [heap]\n\
-VmFlags: rd wr mr ac \n\
-5000-6000 rw-s 00000000 00:01 77                         /memfd:x (deleted)\n\
-6000-7000 r--p 00000000 00:00 0 \n\
-7000-8000 rw-p 00001000 08:01 99                         /lib/libc.so.6\n\
-8000-9000 rw-p 00000000 00:00 0                          [stack]\n\
-9000-a000 rwxp 00000000 00:00 0 \n\
-a000-b000 rw-p 00000000 00:00 0 \n";
+    use std::os::fd::AsFd;
+
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+
+    use crate::region::{Pages, Region};
+
+    /// Fourteen pages: private, read-only, shared, of a file, executable, unmapped, and private again.
+    #[expect(clippy::unwrap_used, reason = "a test may stop")]
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "all on pages of this function's own")]
+    fn every_kind() -> usize {
+        let page = page_len();
+        let (rw, private) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        let len = |pages: usize| (pages * page).try_into().unwrap();
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = unsafe { mmap_anonymous(None, len(14), rw, private) }.unwrap();
+        let addr = start.addr().get();
+        let at = |pages: usize| start.map_addr(|addr| addr.saturating_add(pages * page));
+        let fixed = MapFlags::MAP_FIXED;
+        let shared = Region::shared(page, Pages::Base).unwrap();
+        let exe = File::open("/proc/self/exe").unwrap();
+        // SAFETY: every range is this function's own.
+        unsafe {
+            mprotect(at(2), page, ProtFlags::PROT_READ).unwrap();
+            let over = Some(at(4).addr());
+            mmap(over, len(1), rw, fixed | MapFlags::MAP_SHARED, shared.fd().unwrap().0, 0)
+                .unwrap();
+            mmap(Some(at(6).addr()), len(1), rw, fixed | private, exe.as_fd(), 0).unwrap();
+            mprotect(at(8), page, rw | ProtFlags::PROT_EXEC).unwrap();
+            munmap(at(10), page).unwrap();
+            assert_eq!(libc::mlock(at(12).as_ptr(), page), 0);
+        }
+        addr
+    }
 
     #[test]
-    fn every_kind_of_mapping_has_its_answer() {
-        let pieces = cut(TEXT, 0x2000, 0xA000, 0xA800);
-        let answers: Vec<_> = pieces.iter().map(|piece| (piece.addr, piece.movable)).collect();
+    fn every_kind_of_mapping_has_its_answer_from_both_sources() {
+        let (addr, page) = (every_kind(), page_len());
+        let (range, on_stack) = ((addr, 14 * page), addr + 13 * page);
+        let asked = pieces(range.0, range.1, on_stack).unwrap();
+        assert_eq!(asked, pieces_of_text(range.0, range.1, on_stack).unwrap());
+        let answers: Vec<_> =
+            asked.iter().map(|p| ((p.addr - addr) / page, p.movable, p.is_locked)).collect();
         assert_eq!(
             answers,
             [
-                (0x2000, Ok(())),
-                (0x3000, Ok(())),
-                (0x4000, Err(Unmovable::Absent)),
-                (0x5000, Err(Unmovable::Shared)),
-                (0x6000, Err(Unmovable::Protection)),
-                (0x7000, Err(Unmovable::File)),
-                (0x8000, Err(Unmovable::Stack)),
-                (0x9000, Err(Unmovable::Protection)),
-                (0xA000, Err(Unmovable::Stack)),
-                (0xB000, Err(Unmovable::Absent)),
+                (0, Ok(()), false),
+                (2, Err(Unmovable::Protection), false),
+                (3, Ok(()), false),
+                (4, Err(Unmovable::Shared), false),
+                (5, Ok(()), false),
+                (6, Err(Unmovable::File), false),
+                (7, Ok(()), false),
+                (8, Err(Unmovable::Protection), false),
+                (9, Ok(()), false),
+                (10, Err(Unmovable::Absent), false),
+                (11, Ok(()), false),
+                (12, Ok(()), true),
+                (13, Err(Unmovable::Stack), false),
             ]
         );
-        assert!(pieces[0].is_locked && !pieces[1].is_locked);
+        // Parts of mappings, and a start in a gap.
+        for (from, pages) in [(1, 1), (1, 4), (10, 1), (10, 4), (12, 1)] {
+            let (from, len) = (addr + from * page, pages * page);
+            assert_eq!(pieces(from, len, 0).unwrap(), pieces_of_text(from, len, 0).unwrap());
+        }
+    }
+
+    #[test]
+    fn both_sources_agree_on_stacks_the_heap_and_libraries() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut seen = 0;
+        let named = |line: &&str| {
+            line.contains(".so") || line.contains("[heap]") || line.contains("[stack]")
+        };
+        for line in maps.lines().filter(named) {
+            let (start, rest) = line.split_once('-').unwrap();
+            let end = rest.split_once(' ').unwrap().0;
+            let [start, end] = [start, end].map(|hex| usize::from_str_radix(hex, 16).unwrap());
+            // Other threads of this process may lengthen the heap or the stack meanwhile.
+            let of = |pieces: Vec<Piece>| pieces[0].movable;
+            let page = end - page_len();
+            let asked = of(pieces(page, page_len(), 0).unwrap());
+            assert_eq!(asked, of(pieces_of_text(page, page_len(), 0).unwrap()), "{line}");
+            let expected = match () {
+                () if line.contains("[stack]") => Err(Unmovable::Stack),
+                () if line.contains(".so") => Err(Unmovable::File),
+                () => Ok(()),
+            };
+            assert_eq!(asked, expected, "{line}");
+            assert!(start < end);
+            seen += 1;
+        }
+        assert!(seen > 3, "{maps}");
     }
 
     #[test]
     fn present_runs_follow_the_touched_pages() {
         let page = page_len();
-        let region = crate::region::Region::private(page * 8).unwrap();
+        let region = Region::private(page * 8).unwrap();
         for touched in [1, 2, 5] {
             region.store_u8(touched * page, 1).unwrap();
         }

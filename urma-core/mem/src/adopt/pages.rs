@@ -14,7 +14,6 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::{Whence, lseek};
 
 use super::chunks;
-use super::writers::Writers;
 use crate::arena::{CHUNK_LEN, HugePages, Shared};
 use crate::fork::{self, MovedPages};
 use crate::maps::Present;
@@ -26,11 +25,10 @@ use crate::region::file_offset;
 pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
     let present = Present::before(addr, len);
     let start = file_offset(offset)?;
-    let prepared = shared.cfg.writers.prepare();
     let mut held = fork::hold();
     held.reserve(1);
     // From here on nothing of the allocator is touched until the writers go on.
-    let writers = Writers::protect(prepared, (addr, len));
+    let writers = shared.gate.protect((addr, len));
     present.each_run(|from, run| write_all(shared, from, run, offset + (from - addr) as u64))?;
     let at = core::ptr::without_provenance_mut(addr);
     let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -57,9 +55,11 @@ pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> 
 pub(super) fn move_out(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
     // One new mapping for the whole range: its pieces join again under the old addresses.
     let spare = new_private(len).inspect_err(|_| forget(addr, len))?;
+    let mut data = DataRun { end: offset };
     for (at, chunk) in chunks(addr, len) {
         let skip = at - addr;
-        if let Err(error) = move_out_chunk(shared, spare + skip, at, chunk, offset + skip as u64) {
+        let from = offset + skip as u64;
+        if let Err(error) = move_out_chunk(shared, (spare + skip, at, chunk), from, &mut data) {
             unmap(spare + skip, len - skip);
             forget(at, len - skip);
             return Err(error);
@@ -71,16 +71,14 @@ pub(super) fn move_out(shared: &Shared, addr: usize, len: usize, offset: u64) ->
 /// Fills the new chunk and puts it in the old one's place in one step.
 fn move_out_chunk(
     shared: &Shared,
-    new: usize,
-    old: usize,
-    len: usize,
+    (new, old, len): (usize, usize, usize),
     offset: u64,
+    data: &mut DataRun,
 ) -> io::Result<()> {
-    let prepared = shared.cfg.writers.prepare();
     let mut held = fork::hold();
     held.reserve(1);
-    let writers = Writers::protect(prepared, (old, len));
-    read_all(shared, new, len, offset)?;
+    let writers = shared.gate.protect((old, len));
+    data.read(shared, new, len, offset)?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let from = core::ptr::without_provenance_mut(new);
     let to = core::ptr::without_provenance_mut::<u8>(old);
@@ -159,32 +157,42 @@ fn write_all(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Resul
     Ok(())
 }
 
-/// Lets the kernel copy the file's content into memory, leaving holes untouched.
-fn read_all(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
-    let fd = shared.fd.as_raw_fd();
-    let end = offset + len as u64;
-    let mut at = offset;
-    while at < end {
-        let data = match lseek(shared.fd.as_fd(), file_offset(at)?, Whence::SeekData) {
-            Ok(data) => u64::try_from(data).unwrap_or(end),
-            Err(Errno::ENXIO) => end,
-            Err(error) => return Err(error.into()),
-        };
-        if data >= end {
-            break;
-        }
-        let hole = lseek(shared.fd.as_fd(), file_offset(data)?, Whence::SeekHole)?;
-        let stop = u64::try_from(hole).unwrap_or(end).min(end);
-        at = data;
-        while at < stop {
-            let run = usize::try_from(stop - at).map_err(|_| io::ErrorKind::InvalidInput)?;
+/// A run of the file's pages that is known to have content. It keeps it until the arena frees the pages,
+/// so one look serves all chunks of a range; a hole may get content at any moment and is looked at anew.
+#[derive(Debug)]
+struct DataRun {
+    /// End of the run, as an offset in the file.
+    end: u64,
+}
+
+impl DataRun {
+    /// Lets the kernel copy `len` bytes of the file at `offset` into memory, leaving holes untouched.
+    fn read(&mut self, shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+        let end = offset + len as u64;
+        let mut at = offset;
+        while at < end {
+            if self.end <= at {
+                at = match lseek(shared.fd.as_fd(), file_offset(at)?, Whence::SeekData) {
+                    Ok(data) => u64::try_from(data).unwrap_or(end),
+                    Err(Errno::ENXIO) => end,
+                    Err(error) => return Err(error.into()),
+                };
+                if at >= end {
+                    break;
+                }
+                let hole = lseek(shared.fd.as_fd(), file_offset(at)?, Whence::SeekHole)?;
+                self.end = u64::try_from(hole).unwrap_or(end);
+            }
+            let run = self.end.min(end) - at;
+            let run = usize::try_from(run).map_err(|_| io::ErrorKind::InvalidInput)?;
             let skip = usize::try_from(at - offset).map_err(|_| io::ErrorKind::InvalidInput)?;
             let to = core::ptr::without_provenance_mut(addr + skip);
+            let fd = shared.fd.as_raw_fd();
             // SAFETY: the target is the caller's new mapping of len bytes, skip + run <= len.
             at += checked(unsafe { libc::pread(fd, to, run, file_offset(at)?) })? as u64;
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A transfer's length; none at all is an error, an interruption is none yet.

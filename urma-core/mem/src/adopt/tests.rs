@@ -421,3 +421,78 @@ fn moved_pages_are_joined_to_huge_ones_when_asked_for() {
     adoption.release().unwrap();
     assert_eq!(word(&region, 700), 701);
 }
+
+/// Bytes that this thread has read by system calls; `None`: the kernel does not count them.
+fn bytes_read() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("rchar:"))?.trim().parse().ok()
+}
+
+#[test]
+fn a_registration_reads_no_more_of_a_process_with_many_mappings() {
+    if bytes_read().is_none() {
+        return urma_skip::skip("the kernel counts no bytes per thread");
+    }
+    let arena = Arena::new().unwrap();
+    let cost = || {
+        let region = patterned(1);
+        let before = bytes_read().unwrap();
+        let adoption = arena.adopt(&region).unwrap();
+        adoption.release().unwrap();
+        bytes_read().unwrap() - before
+    };
+    let (_, few) = (cost(), cost());
+    // Pages of different protection do not join.
+    let many = patterned(4000);
+    for page in (0..4000).step_by(2) {
+        let at = many.addr() + page * page_len();
+        let at = core::ptr::NonNull::new(core::ptr::with_exposed_provenance_mut(at)).unwrap();
+        // SAFETY: the page is this test's own mapping.
+        unsafe { nix::sys::mman::mprotect(at, page_len(), nix::sys::mman::ProtFlags::PROT_READ) }
+            .unwrap();
+    }
+    let more = cost();
+    if !maps::can_be_asked() {
+        return urma_skip::skip("a kernel before 6.11 lists all mappings");
+    }
+    assert!(more < few + 4096, "{more} bytes with 4,000 mappings, {few} before");
+}
+
+#[test]
+#[ignore = "measures; run with --release --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "a measurement owns its clock")]
+fn measure() {
+    use std::time::Instant;
+    let timed = |name: &str, task: &mut dyn FnMut()| {
+        let start = Instant::now();
+        task();
+        println!("{name:44} {:7.3} s", start.elapsed().as_secs_f64());
+    };
+    let touched = |region: Region| {
+        region.zero(0, region.len()).unwrap();
+        region
+    };
+    for round in 0..3 {
+        println!("round {round}: 1 GiB");
+        timed("limit: first touch of shared memory", &mut || {
+            drop(touched(Region::shared(1 << 30, Pages::Base).unwrap()));
+        });
+        timed("limit: first touch of private memory", &mut || {
+            drop(touched(Region::private(1 << 30).unwrap()));
+        });
+        let (arena, region) = (Arena::new().unwrap(), touched(Region::private(1 << 30).unwrap()));
+        let mut adoption = None;
+        timed("register", &mut || adoption = Some(arena.adopt(&region).unwrap()));
+        timed("unregister", &mut || adoption.take().unwrap().release().unwrap());
+    }
+    let arena = Arena::new().unwrap();
+    let region = patterned(20_000);
+    let mut adoptions = Vec::new();
+    timed("10,000 pages registered, one by one", &mut || {
+        for page in (0..20_000).step_by(2) {
+            let part = region.sub(page * page_len(), page_len()).unwrap();
+            adoptions.push(arena.adopt(&part).unwrap());
+        }
+    });
+    timed("and unregistered", &mut || adoptions.clear());
+}

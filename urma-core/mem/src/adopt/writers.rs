@@ -7,14 +7,17 @@
 //! Must not: touch memory of the allocator between protection and release: a thread that waits may hold
 //! its lock, and so may the pages.
 //!
-//! Nobody reads the descriptor's messages: closing it wakes whoever waits, and the store is tried again.
+//! The descriptor's messages are not read: threads that wait are woken when the move is done, and each
+//! store is tried again.
 //! Without privileges (`vm.unprivileged_userfaultfd` is 0) only stores of user mode can be held; a system
 //! call that stores into the range at that moment, read(2) for instance, answers EFAULT.
 #![expect(unsafe_code, reason = "userfaultfd has no wrapper")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
+
+use crate::fork::{self, FdWatch};
 
 /// What becomes of threads that store into memory while its pages move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -53,33 +56,58 @@ pub fn writer_hold() -> WriterHold {
     })
 }
 
+/// What holds an arena's writers: one descriptor for all ranges. Closing one looks at every mapping of
+/// the process, so a descriptor for each range would cost more the more memory is registered.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// Declared first: it goes before the descriptor.
+    _watch: Option<FdWatch>,
+    /// `None`: the caller keeps writers away.
+    fd: Option<OwnedFd>,
+}
+
 /// A range whose writers wait until it is dropped.
 #[derive(Debug)]
-pub(super) struct Protected(#[expect(dead_code, reason = "closed on drop")] OwnedFd);
+pub(super) struct Protected<'a> {
+    fd: &'a OwnedFd,
+    range: Range,
+}
 
-impl Writers {
-    /// To be called before [`Writers::protect`], when allocating is still allowed.
-    pub(super) fn prepare(self) -> Option<libc::c_int> {
-        let flags = match (self, writer_hold()) {
-            (Self::Trusted, _) | (_, WriterHold::None) => return None,
-            (Self::Held, WriterHold::Full) => libc::O_CLOEXEC,
-            (Self::Held, WriterHold::UserMode) => libc::O_CLOEXEC | USER_MODE_ONLY,
+impl Gate {
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn new(writers: Writers) -> io::Result<Self> {
+        let flags = match (writers, writer_hold()) {
+            (Writers::Trusted, _) | (_, WriterHold::None) => {
+                return Ok(Self { _watch: None, fd: None });
+            }
+            (Writers::Held, WriterHold::Full) => libc::O_CLOEXEC,
+            (Writers::Held, WriterHold::UserMode) => libc::O_CLOEXEC | USER_MODE_ONLY,
         };
-        Some(flags)
+        let fd = open(flags)?;
+        Ok(Self { _watch: Some(fork::watch_fd(fd.as_fd())?), fd: Some(fd) })
     }
 
     /// Lets writers of the range wait; `None` when the system refuses for this range.
-    pub(super) fn protect(
-        prepared: Option<libc::c_int>,
-        range: (usize, usize),
-    ) -> Option<Protected> {
-        let fd = open(prepared?).ok()?;
+    pub(super) fn protect(&self, range: (usize, usize)) -> Option<Protected<'_>> {
+        let fd = self.fd.as_ref()?;
         let range = Range { start: range.0 as u64, len: range.1 as u64 };
         let mut register = Register { range, mode: MODE_WP, ioctls: 0 };
-        call(&fd, IOCTL_REGISTER, &raw mut register).ok()?;
+        call(fd, IOCTL_REGISTER, &raw mut register).ok()?;
+        let protected = Protected { fd, range };
         let mut protect = Protect { range, mode: PROTECT_WP };
-        call(&fd, IOCTL_WRITEPROTECT, &raw mut protect).ok()?;
-        Some(Protected(fd))
+        call(fd, IOCTL_WRITEPROTECT, &raw mut protect).ok()?;
+        Some(protected)
+    }
+}
+
+impl Drop for Protected<'_> {
+    fn drop(&mut self) {
+        // Where other pages are mapped by now nothing is registered any more, and this changes nothing.
+        let _ = call(self.fd, IOCTL_UNREGISTER, &raw mut self.range);
+        if let Err(error) = call(self.fd, IOCTL_WAKE, &raw mut self.range) {
+            tracing::error!(%error, "threads that store into moved memory may wait for ever");
+        }
     }
 }
 
@@ -112,7 +140,7 @@ struct Api {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Range {
     start: u64,
     len: u64,
@@ -137,11 +165,13 @@ const FEATURES: u64 = 1 | 1 << 12 | 1 << 13;
 const MODE_WP: u64 = 2;
 const PROTECT_WP: u64 = 1;
 const USER_MODE_ONLY: libc::c_int = 1;
-const IOCTL_API: libc::Ioctl = io_both::<Api>(0x3F);
-const IOCTL_REGISTER: libc::Ioctl = io_both::<Register>(0x00);
-const IOCTL_WRITEPROTECT: libc::Ioctl = io_both::<Protect>(0x06);
+const IOCTL_API: libc::Ioctl = number::<Api>(3, 0x3F);
+const IOCTL_REGISTER: libc::Ioctl = number::<Register>(3, 0x00);
+const IOCTL_UNREGISTER: libc::Ioctl = number::<Range>(2, 0x01);
+const IOCTL_WAKE: libc::Ioctl = number::<Range>(2, 0x02);
+const IOCTL_WRITEPROTECT: libc::Ioctl = number::<Protect>(3, 0x06);
 
-/// `_IOWR(0xAA, number, T)` (asm-generic/ioctl.h).
-const fn io_both<T>(number: libc::Ioctl) -> libc::Ioctl {
-    3 << 30 | (size_of::<T>() as libc::Ioctl) << 16 | 0xAA << 8 | number
+/// `_IOWR(0xAA, number, T)` for direction 3, `_IOR` for 2 (asm-generic/ioctl.h).
+const fn number<T>(direction: libc::Ioctl, number: libc::Ioctl) -> libc::Ioctl {
+    direction << 30 | (size_of::<T>() as libc::Ioctl) << 16 | 0xAA << 8 | number
 }
