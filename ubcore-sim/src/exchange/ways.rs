@@ -326,3 +326,81 @@ impl Exchange {
         self.part_with_quiet(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEER: RawEid = RawEid([1; 16]);
+
+    #[test]
+    fn numbers_are_those_of_the_cryptographic_generator() {
+        let seed = Seed::of(7);
+        let mut reference = ChaCha20Rng::from_seed(seed.0);
+        let mut numbers = Numbers::new(&seed);
+        // The first datagram.
+        let _ = reference.next_u32();
+        let mut key = [0; 16];
+        reference.fill_bytes(&mut key);
+        assert_eq!(numbers.key(), key);
+        assert_eq!(numbers.random(), reference.next_u64());
+    }
+
+    #[test]
+    fn every_bit_of_the_seed_counts() {
+        let first = Numbers::new(&Seed([0; 32])).key();
+        for bit in 0..256 {
+            let mut seed = [0; 32];
+            seed[bit / 8] = 1 << (bit % 8);
+            assert_ne!(Numbers::new(&Seed(seed)).key(), first, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn tpns_are_spread_and_never_given_twice_at_a_time() {
+        let mut numbers = Numbers::new(&Seed::of(1));
+        let mut eid = |n: u16| {
+            let mut eid = PEER;
+            eid.0[14..].copy_from_slice(&n.to_be_bytes());
+            numbers.offer(eid).tpn.value()
+        };
+        let tpns: Vec<u32> = (0..2_000).map(&mut eid).collect();
+        let near = tpns.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 1 << 10).count();
+        // 2000 x 2^11 / 2^24 of them by chance.
+        assert!(near < 10, "{near} TPNs follow the one before closely");
+        let all: std::collections::BTreeSet<u32> = tpns.iter().copied().collect();
+        assert_eq!(all.len(), tpns.len());
+        assert!(!all.contains(&0));
+    }
+
+    /// The state of SplitMix64 behind one of its numbers: what is a step of a bijection can be undone.
+    fn splitmix_state(number: u64) -> u64 {
+        let unshift = |z: u64, by: u32| (0..64 / by).fold(z, |x, _| z ^ (x >> by));
+        // Inverses of the multipliers modulo 2^64.
+        let z = unshift(number, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
+        let z = unshift(z, 27).wrapping_mul(0x96de_1b17_3f11_9089);
+        unshift(z, 30)
+    }
+
+    fn splitmix(state: u64) -> u64 {
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    #[test]
+    fn a_number_that_a_peer_saw_does_not_give_the_next_one() {
+        assert_eq!(splitmix_state(splitmix(42)), 42, "the inversion is right");
+        let mut numbers = Numbers::new(&Seed::of(1));
+        let [a, b] = [numbers.offer(PEER), numbers.offer(PEER)];
+        let seen = [a.psn.value().into(), a.tpn.value().into(), b.nonce, b.close_key];
+        for number in [a.nonce, a.nonce ^ 1, a.close_key, a.close_key ^ 1] {
+            let mut state = splitmix_state(number);
+            for _ in 0..8 {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let next = splitmix(state);
+                assert!(!seen.contains(&next) && !seen.contains(&(next | 1)));
+            }
+        }
+    }
+}
