@@ -15,6 +15,7 @@ use crate::{
 };
 
 mod change;
+mod generated;
 mod list;
 mod scratch;
 mod trial;
@@ -40,6 +41,9 @@ pub(crate) struct What {
     /// Only mutants that are new, or whose file changed, since REV
     #[arg(long, value_name = "REV", num_args = 0..=1, default_missing_value = "")]
     changed: Option<String>,
+    /// Instead the mutants that cargo-mutants makes of these crates, or of all in crates.toml
+    #[arg(long, value_name = "PACKAGE", num_args = 0.., conflicts_with = "only")]
+    crates: Option<Vec<String>>,
     /// Start no mutant after this many seconds; those left out are named
     #[arg(long)]
     seconds: Option<u64>,
@@ -59,10 +63,31 @@ struct Tally {
 
 /// The task.
 pub(crate) fn run(what: &What) -> Done {
+    if let Some(names) = &what.crates {
+        return end(&of_crates(what, names)?);
+    }
     if what.list {
         return list::print(&chosen(&cargo::root(), what)?, what.json);
     }
     end(&tried(what, say)?)
+}
+
+/// Runs mutants that cargo-mutants makes.
+fn of_crates(what: &What, names: &[String]) -> Result<Tally, Failure> {
+    let (root, home) = (cargo::root(), cargo::target_dir()?.join("mutants"));
+    let (crates, diff) = match &what.changed {
+        None => (generated::crates(&root, names)?, None),
+        Some(rev) => {
+            let rev = if rev.is_empty() { change::start(&root)? } else { rev.clone() };
+            let (crates, diff) = generated::difference(&root, &home, &rev)?;
+            (crates, Some(diff))
+        }
+    };
+    if crates.is_empty() {
+        return Ok(Tally::default());
+    }
+    let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
+    generated::run(&root, &scratch, &home, &crates, (diff.as_deref(), what.seconds))
 }
 
 /// Runs the mutants that are asked for.
@@ -81,7 +106,8 @@ fn tried(what: &What, line: fn(&str)) -> Result<Tally, Failure> {
 /// A step: mutants of what changed since the work began, as far as the time goes.
 pub(crate) fn changed(_step: &mut Step) -> Found {
     let what = What { changed: Some(String::new()), seconds: Some(CI_SECONDS), ..What::default() };
-    let tally = match tried(&what, |_| {}) {
+    let both = tried(&what, |_| {}).and_then(|tally| Ok(tally.plus(of_crates(&what, &[])?)));
+    let tally = match both {
         Ok(tally) => tally,
         Err(failure) => return Found::one("mutants", Err(failure)),
     };
@@ -154,6 +180,9 @@ fn end(tally: &Tally) -> Done {
     if !tally.left_out.is_empty() {
         say(&format!("out of time, not run: {}", tally.left_out.join(", ")));
     }
+    for (name, why) in &tally.failed {
+        say(&format!("{name}: {why}"));
+    }
     let (killed, failed, left) = (tally.killed.len(), tally.failed.len(), tally.left_out.len());
     say(&format!("{killed} killed, {failed} failed, {left} left out"));
     if failed == 0 {
@@ -168,6 +197,13 @@ fn end(tally: &Tally) -> Done {
 }
 
 impl Tally {
+    fn plus(mut self, other: Self) -> Self {
+        self.killed.extend(other.killed);
+        self.failed.extend(other.failed);
+        self.left_out.extend(other.left_out);
+        self
+    }
+
     fn add(&mut self, mutant: &Mutant, verdict: Verdict) {
         let name = mutant.name.clone();
         match verdict {

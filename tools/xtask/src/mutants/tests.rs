@@ -132,3 +132,27 @@ fn lists_are_read() {
         assert!(!mutant.test.is_empty() && !mutant.why.is_empty(), "{}", mutant.name);
     }
 }
+
+#[test]
+fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
+    let place = |line| generated::without_place(line).unwrap();
+    let missed = place("a/src/x.rs:12:5: replace f -> bool with true");
+    assert_eq!(missed, "a/src/x.rs: replace f -> bool with true");
+    let known: generated::Survivor = toml::from_str(
+        "file = \"a/src/x.rs\"\nmutation = \"replace f -> bool with true\"\nreason = \"none\"\n",
+    )
+    .unwrap();
+    let failures = |missed: &[String], known: &[generated::Survivor], is_all| {
+        let outcome = generated::Outcome { caught: vec!["c".to_owned()], missed: missed.to_vec() };
+        let mut tally = Tally::default();
+        generated::judge(&outcome, known, is_all, &mut tally);
+        assert_eq!(tally.killed, ["c"]);
+        tally.failed.len()
+    };
+    let (one, known) = ([missed], [known]);
+    assert_eq!(failures(&one, &known, true), 0);
+    assert_eq!(failures(&one, &[], true), 1);
+    // Stale only when every mutant ran.
+    assert_eq!(failures(&[], &known, true), 1);
+    assert_eq!(failures(&[], &known, false), 0);
+}
