@@ -227,7 +227,8 @@ mod tests {
             Some(PeerEvent::NoPeer { status: CmdStatus::Timeout, .. }) => {}
             event => panic!("{event:?}"),
         }
-        assert!(late.clock.now() - start < 5 * ANSWER_NS);
+        let waited = late.clock.now() - start;
+        assert!(waited >= ANSWER_NS && u128::from(waited) < HANG.as_nanos(), "{waited} ns");
         // Ringing the bell of a stopped process never waits.
         for _ in 0..10_000 {
             parts.wake.wake();

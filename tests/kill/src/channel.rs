@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         near.say(&Word::Done).unwrap();
         near.say(&Word::Stop).unwrap();
-        assert_eq!(far.wait(Duration::from_secs(5)).unwrap(), Word::Done);
+        assert_eq!(far.wait(Duration::from_secs(60)).unwrap(), Word::Done);
         assert_eq!(far.look().unwrap(), Some(Word::Stop));
         drop(near);
         assert_eq!(far.look().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

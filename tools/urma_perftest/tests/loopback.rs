@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
@@ -185,22 +185,25 @@ fn endless_runs_print_rows_and_end_on_an_interrupt() {
     let port = free_port();
     let words = ["write_bw", "-s", "64", "-T", "8", "-y", "--inf_period_ms", "100", "-P", &port];
     let server = start(&words);
-    let client = Command::new(PROGRAM)
+    let mut client = Command::new(PROGRAM)
         .args(words)
         .args(["-S", "127.0.0.1"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program was built for this test");
-    #[expect(clippy::disallowed_methods, reason = "a test lets a process run")]
-    std::thread::sleep(Duration::from_millis(900));
+    let lines = BufReader::new(client.stdout.take().unwrap()).lines();
+    let (line, read) = std::sync::mpsc::channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|text| line.send(text)));
+    for row in 0..2 {
+        while !read.recv_timeout(BOUND).unwrap_or_else(|_| panic!("row {row}")).starts_with(" 64 ")
+        {
+        }
+    }
     let id = client.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = end(client);
     assert!(output.status.success(), "{output:?}");
     assert!(end(server).status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    let rows = text.lines().filter(|line| line.starts_with(" 64 ")).count();
-    assert!(rows >= 2, "{text}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ const ERR_TIMEOUT_SHORT: u8 = 14;
 /// How long such a victim is stopped, in milliseconds.
 const LONG_MS: u64 = 250;
 /// How long a hook is waited for.
-const HOOK_LIMIT: Duration = Duration::from_secs(8);
+const HOOK_LIMIT: Duration = Duration::from_secs(20);
 
 impl Plan {
     pub(crate) fn new(seed: u64, index: u64) -> Self {
