@@ -5,6 +5,7 @@
 
 mod completions;
 mod fences;
+mod hostile;
 mod paths;
 mod priority;
 mod queues;

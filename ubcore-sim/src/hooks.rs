@@ -11,6 +11,8 @@ pub enum Hook {
     SlotAnnounced,
     /// Some bytes of a direct copy are placed.
     MidCopy,
+    /// A peer's entry was read; the look whether it changed meanwhile is due.
+    EntryRead,
     /// The bytes of a copy moved; the last look at the generation is due.
     CopyUnchecked,
     /// A ring entry is written and not published.

@@ -11,6 +11,7 @@ use udma_abi::{
 use super::scene::{Scene, scene, scene_of};
 use super::{Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing};
 use crate::DeviceCfg;
+use crate::context::segment::NewSegment;
 use crate::hooks::{self, Hook};
 use crate::host::peer::KernelReads;
 
@@ -113,7 +114,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
     assert_eq!(s.a.poll(&mut s.jfc), None, "some bytes are left");
     // A command would step the transfer to its end: this is what another thread's command does.
     let region = s.a.dev.segments().kill(own.token_id).unwrap().region.clone();
-    let new = crate::context::segment::NewSegment {
+    let new = NewSegment {
         token_id: own.token_id,
         va: own.va,
         region,
@@ -273,4 +274,52 @@ fn asynchronous_events_wait_for_room_and_keep_their_order() {
         assert_eq!(Eqe::decode(words), Eqe::Async { code, object });
         a.dev.write32(a.now, regs::AEQ_CI, object + 1);
     }
+}
+
+#[test]
+fn segments_that_share_a_place_in_a_cache_are_told_apart() {
+    let mut s = scene();
+    let bytes = s.fill();
+    let more: Vec<_> = (0..16).map(|_| s.b.seg(4096)).collect();
+    for round in 0..3 {
+        for seg in &more {
+            let cqe = s.run(on_seg(Opcode::Write, s.tpn, seg, round * 8), &[s.local.sge(0, 8)]);
+            assert_eq!(cqe.status, CqeStatus::Success, "{round}");
+            assert_eq!(seg.bytes(0, 8), bytes[..8]);
+        }
+    }
+}
+
+#[test]
+fn an_entry_that_changes_while_it_is_read_is_not_used() {
+    let mut s = scene();
+    s.fill();
+    let new = s.b.alloc(4096);
+    let (owner, token_id, token) = (Arc::clone(&s.b.dev), s.remote.token_id, s.remote.token);
+    let va = s.remote.va;
+    hooks::at(Hook::EntryRead, move || {
+        owner.segments().kill(token_id).unwrap();
+        let access = Access::READ | Access::WRITE;
+        let token = Some(token);
+        let new = NewSegment { token_id, va, region: new, access, token, shared: false };
+        owner.segments().publish(new, &[]).unwrap();
+    });
+    let cqe = s.run(on_seg(Opcode::Write, s.tpn, &s.remote, 0), &[s.local.sge(0, 8)]);
+    assert_eq!(cqe.status, CqeStatus::RemAccessAbort);
+    assert_eq!(s.remote.bytes(0, 8), [0; 8], "placed where the old one was");
+}
+
+#[test]
+fn a_notification_to_a_misaligned_place_moves_no_payload() {
+    let mut s = scene();
+    s.fill();
+    let notify = Sqe {
+        notify_va: s.remote.va + 65,
+        notify_token_id: s.remote.token_id,
+        seg_token_value: s.remote.token,
+        ..on_seg(Opcode::WriteNotify, s.tpn, &s.remote, 0)
+    };
+    let cqe = s.run(notify, &[s.local.sge(0, 8)]);
+    assert_eq!(cqe.status, CqeStatus::RemUnsupportedReq);
+    assert_eq!(s.remote.bytes(0, 128), [0; 128]);
 }

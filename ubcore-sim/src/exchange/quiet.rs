@@ -56,13 +56,14 @@ impl Peer {
         match (packets.is_open(), self.used) {
             (true, true) => (IDLE_NS, Due::Close),
             (true, false) => (KEEP_NS, Due::Ask),
-            // Who guessed tokens does not have its burst again by leaving.
-            (false, _) if self.parted || self.served.is_empty() => {
-                let kept = if self.guesses.is_used() { FULL_NS } else { 0 };
-                (IDLE_NS.max(kept), Due::Forget)
-            }
+            (false, _) if self.parted || self.served.is_empty() => (self.kept_ns(), Due::Forget),
             (false, _) => (FORGET_NS, Due::Forget),
         }
+    }
+
+    /// How long a quiet node is known at least: one that guessed tokens has its burst again by then.
+    fn kept_ns(&self) -> Nanos {
+        if self.guesses.is_used() { FULL_NS } else { IDLE_NS }
     }
 
     /// When something is due for a quiet node.
@@ -130,7 +131,7 @@ impl Exchange {
         let idle = |peer: &Peer| {
             let (patience, _) = peer.patience();
             let since = peer.quiet_since.filter(|_| peer.is_quiet() && patience < FORGET_NS)?;
-            (now.saturating_sub(since) >= IDLE_NS).then_some((since, peer.eid))
+            (now.saturating_sub(since) >= peer.kept_ns()).then_some((since, peer.eid))
         };
         let Some((_, eid)) = self.peers.values().filter_map(idle).min() else { return false };
         if let Some(packets) = self.peers.get_mut(&eid).and_then(Peer::packets) {

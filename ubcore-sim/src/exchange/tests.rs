@@ -2,6 +2,7 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "lengths of tests are small")]
 
+mod answers;
 mod fences;
 mod guesses;
 mod hostile;

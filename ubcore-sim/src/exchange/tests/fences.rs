@@ -2,15 +2,19 @@
 
 use udma_abi::{
     CqeStatus, Opcode, Sqe,
-    cmd::{Access, Mode},
+    cmd::{Access, Mode, QueueState},
     counters::Counter,
     sqe::TargetKind,
 };
 use urma_mem::spsc::{self, LINE_LEN, Producer};
-use urma_packet::{HEADERS_MAX, RequestFlags, ResponseStatus, TransactionHeader};
+use urma_packet::{
+    HEADERS_MAX, InitiatorKind, JettyId, RequestFlags, RequestHeader, ResponseStatus,
+    TransactionHeader,
+};
 
 use super::hostile::{header, piece};
 use super::world::{self, Kind, SENDER, TOKEN, World, on_both};
+use crate::exchange::SharedSide;
 use crate::exchange::carrier::PIECE_MAX;
 use crate::share::layout::{HALF_HEAD, HALF_RING};
 
@@ -56,9 +60,137 @@ fn a_message_whose_target_fails_in_between_is_answered() {
     assert_eq!(w.received(1).unwrap().status, CqeStatus::WrFlushErr);
     assert!(w.received(1).is_none(), "once");
     // The rest of it has its answer, and a duplicate gets the same one.
-    let rest = urma_packet::RequestHeader { flags: RequestFlags::LAST, ..first };
+    let rest = RequestHeader { flags: RequestFlags::LAST, ..first };
     assert_eq!(piece(&mut w, &rest, &[1; 32]), []);
     assert_eq!(piece(&mut w, &whole, &[1; 64]), [ResponseStatus::TargetReset]);
+    // Its number is used.
+    let next = RequestHeader { tassn: 1, ..whole };
+    assert_eq!(piece(&mut w, &next, &[1; 64]), [ResponseStatus::TargetReset]);
+}
+
+/// Node 1 with a shared receive queue 2000 of two receives, and jetties 2001 and 2002 on it.
+fn with_shared() -> World {
+    let mut w = World::new(Kind::Ring);
+    scene(&mut w);
+    w.receiver(1, 2000);
+    for id in [2001, 2002] {
+        let port = Some(w.port(1));
+        let side =
+            SharedSide { id, mode: Mode::Rm, cookie: 0, jfr: 2000, port, token: Some(TOKEN) };
+        w.nodes[1].exchange.add_shared(side);
+        w.post(1, 2000, 2, 0, 64);
+    }
+    w
+}
+
+fn send_to(w: &World, id: u32) -> RequestHeader {
+    let mut send = header(w, Opcode::Send, 64, 0);
+    send.target.as_mut().unwrap().id = JettyId::from_low_bits(id);
+    send
+}
+
+#[test]
+fn a_message_ends_with_its_jetty_or_with_the_receives_it_takes_from() {
+    for (failing, ended) in [(2001, true), (2000, true), (2002, false)] {
+        let mut w = with_shared();
+        let first = RequestHeader { flags: RequestFlags::FIRST, ..send_to(&w, 2001) };
+        assert_eq!(piece(&mut w, &first, &[1; 32]), []);
+        w.fail_receiver(1, failing);
+        let answers = w.nodes[1].exchange.peers.values().map(|p| p.answers.len()).sum::<usize>();
+        assert_eq!(answers, usize::from(ended), "{failing} failed");
+    }
+}
+
+#[test]
+fn a_jetty_takes_messages_only_while_it_and_its_receives_are_ready() {
+    let cases = [
+        (2001, QueueState::Error, ResponseStatus::TargetReset),
+        (2001, QueueState::Reset, ResponseStatus::TargetReset),
+        (2000, QueueState::Error, ResponseStatus::TargetReset),
+        (2000, QueueState::Suspended, ResponseStatus::ReceiverNotReady { timer: 12 }),
+        (2002, QueueState::Error, ResponseStatus::Ack),
+    ];
+    for (id, state, answer) in cases {
+        let mut w = with_shared();
+        let node = &mut w.nodes[1];
+        node.exchange.set_recv_state(&node.dev, id, state);
+        let send = send_to(&w, 2001);
+        assert_eq!(piece(&mut w, &send, &[1; 64]), [answer], "{id} {state:?}");
+    }
+}
+
+#[test]
+fn pieces_bring_as_many_bytes_as_their_message_said_at_first() {
+    for opcode in [Opcode::Send, Opcode::Write] {
+        // Bytes of the second piece, and the length that it claims for the message.
+        for (len, length) in [(400, 600), (344, 9999), (100, 600)] {
+            let mut w = World::new(Kind::Ring);
+            scene(&mut w);
+            w.receiver(1, 2000);
+            w.post(1, 2000, 2, 0, 4096);
+            let whole = header(&w, opcode, 600, 0);
+            let first = RequestHeader { flags: RequestFlags::FIRST, ..whole };
+            assert_eq!(piece(&mut w, &first, &[0; 256]), []);
+            let mut second = RequestHeader { flags: RequestFlags::LAST, ..whole };
+            second.access.address += 256;
+            second.access.length = length;
+            let answers = piece(&mut w, &second, &vec![7; len]);
+            assert_eq!(answers, [ResponseStatus::Length], "{opcode:?} {len} of {length}");
+            let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+            assert_eq!(world::sum(&there), 0, "{opcode:?} {len} of {length}");
+        }
+    }
+}
+
+#[test]
+fn a_piece_of_another_number_does_not_go_on_with_a_message() {
+    let mut w = World::new(Kind::Ring);
+    scene(&mut w);
+    w.receiver(1, 2000);
+    w.post(1, 2000, 2, 0, 64);
+    let whole = header(&w, Opcode::Send, 64, 0);
+    let first = RequestHeader { flags: RequestFlags::FIRST, ..whole };
+    assert_eq!(piece(&mut w, &first, &[1; 32]), []);
+    let mut last = RequestHeader { flags: RequestFlags::LAST, tassn: 5, ..whole };
+    last.access.address += 32;
+    assert_eq!(piece(&mut w, &last, &[2; 32]), [], "of nothing");
+    assert!(w.received(1).is_none());
+    assert_eq!(piece(&mut w, &RequestHeader { tassn: 0, ..last }, &[3; 32]), [ResponseStatus::Ack]);
+    assert_eq!(w.received(1).unwrap().byte_cnt, 64);
+}
+
+#[test]
+fn a_connection_takes_no_message_of_a_send_queue_with_its_number() {
+    let mut w = World::new(Kind::Ring);
+    scene(&mut w);
+    w.receiver_of(1, 2000, Mode::Rc);
+    w.post(1, 2000, 2, 0, 64);
+    let from = w.eid(0);
+    assert!(w.nodes[1].exchange.receives.bind(2000, Some((from, SENDER))));
+    let jetty = header(&w, Opcode::Send, 64, 0);
+    let mut jfs = jetty;
+    jfs.initiator.kind = InitiatorKind::Jfs;
+    assert_eq!(piece(&mut w, &jfs, &[1; 64]), [ResponseStatus::NoTarget]);
+    assert_eq!(piece(&mut w, &jetty, &[1; 64]), [ResponseStatus::Ack]);
+}
+
+#[test]
+fn a_datagram_is_one_whole_message() {
+    let mut w = World::new(Kind::Ring);
+    scene(&mut w);
+    w.receiver_of(1, 2000, Mode::Um);
+    w.post(1, 2000, 2, 0, 64);
+    let mut send = header(&w, Opcode::Send, 64, 0);
+    send.flags |= RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+    let part = |without| RequestHeader { flags: send.flags - without, ..send };
+    let cases = [(part(RequestFlags::FIRST), 64), (part(RequestFlags::LAST), 64), (send, 63)];
+    for (header, len) in cases {
+        assert_eq!(piece(&mut w, &header, &vec![1; len]), []);
+        assert!(w.received(1).is_none(), "{header:?} of {len}");
+    }
+    assert_eq!(w.counter(1, Counter::DropMalformed), 3);
+    assert_eq!(piece(&mut w, &send, &[1; 64]), []);
+    assert_eq!(w.received(1).unwrap().byte_cnt, 64);
 }
 
 #[test]

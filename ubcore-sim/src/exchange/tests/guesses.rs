@@ -1,7 +1,7 @@
 //! Guessed tokens: how many a node may try, and what goes on meanwhile.
 
 use udma_abi::{
-    CqeStatus, Nanos, Opcode, Sqe,
+    CqeStatus, Nanos, Opcode, RawEid, Sqe,
     cmd::{Access, Mode},
     counters::Counter,
     sqe::TargetKind,
@@ -10,6 +10,7 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 
 use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
+use crate::device::limits;
 use crate::exchange::carrier::Carrier;
 use crate::exchange::guesses::FULL_NS;
 use crate::exchange::packets::Packets;
@@ -168,7 +169,7 @@ fn a_wrong_token_of_a_queue_says_nothing_about_the_queue() {
 }
 
 /// Node 1 gets a node that it has never seen.
-fn another(w: &mut World) -> udma_abi::RawEid {
+fn another(w: &mut World) -> RawEid {
     let mut eid = w.eid(0);
     eid.0[15] = 99;
     let packets = Packets::new(w.nodes[1].dev.cfg(), eid, 1);
@@ -270,6 +271,12 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     // The TP closes after a second without use; a node that never guessed goes with it.
     w.run(FULL_NS / 2);
     assert_eq!(w.nodes[1].exchange.peers.len(), 1, "still known");
+    let peers = &mut w.nodes[1].exchange.peers;
+    let others: Vec<_> =
+        (0..limits::PEERS as u64 - 1).map(|n| RawEid::from_words([n, 7])).collect();
+    peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, Found::Asked, None))));
+    assert!(!w.nodes[1].exchange.has_place(w.now), "nor does it give its place to another");
+    w.nodes[1].exchange.peers.retain(|eid, _| !others.contains(eid));
     w.run(2 * FULL_NS);
     assert!(w.nodes[1].exchange.peers.is_empty());
 }
