@@ -53,10 +53,16 @@ const UNDECLARED: &str = "
     int ub_str_to_u64(const char *text, uint64_t *out);";
 
 /// An exported function that no table can call, and why.
-const LEFT_OUT: [(&str, &str); 3] = [
+const LEFT_OUT: [(&str, &str); 9] = [
     ("get_cpu_mhz", "answers with a floating-point number, and takes nothing that can be bad"),
     ("urma_init_abi_26_06", "is urma_init by another name"),
     ("urma_init_abi_25_12_0_b081", "is urma_init by another name"),
+    ("ub_find_first_bit", "believes its arguments, and has no number for a refusal"),
+    ("ub_find_first_zero_bit", "as ub_find_first_bit"),
+    ("ub_find_next_bit", "as ub_find_first_bit"),
+    ("ub_find_next_zero_bit", "as ub_find_first_bit"),
+    ("ub_hash_bytes", "as ub_find_first_bit"),
+    ("ub_hmap_remove", "believes its arguments, and has no answer"),
 ];
 
 /// Arguments that may be NULL, by function (`*`: any) and name.

@@ -212,7 +212,8 @@ fn pkg_config(prefix: &Path, lib: &str, abi: Abi) -> String {
     format!(
         "prefix={prefix}\nlibdir=${{prefix}}/{lib}\nincludedir=${{prefix}}/include\n\n\
          Name: urma\nDescription: URMA C API, release {abi}, on a software UDMA device\n\
-         Version: {version}\nLibs: -L${{libdir}} -lurma\nLibs.private: -lpthread -ldl -lm\n\
+         Version: {version}\nLibs: -L${{libdir}} -lurma -Wl,--push-state,--as-needed \
+         -lurma_common -Wl,--pop-state\nLibs.private: -lpthread -ldl -lm\n\
          Cflags: -I${{includedir}} -I${{includedir}}/ub/umdk/urma\n",
         prefix = prefix.display(),
         abi = abi.name(),
@@ -241,6 +242,6 @@ mod tests {
     fn flags_name_both_ways_to_include() {
         let pc = pkg_config(Path::new("/opt/urma"), "lib", Abi::B081);
         assert!(pc.contains("prefix=/opt/urma\n") && pc.contains("-I${includedir}/ub/umdk/urma"));
-        assert!(pc.contains("release 25.12.0.B081"));
+        assert!(pc.contains("release 25.12.0.B081") && pc.contains(" -lurma_common "));
     }
 }

@@ -24,7 +24,7 @@ unsafe fn put<T>(out: *mut T, value: Result<T, c_int>) -> c_int {
         Ok(_) if out.is_null() => -libc::EINVAL,
         Ok(value) => {
             // SAFETY: not null, and valid for a write by the caller's promise.
-            unsafe { out.write(value) };
+            unsafe { out.write_unaligned(value) };
             0
         }
     }

@@ -14,7 +14,7 @@ use super::{
 
 c_flags! {
     urma_jfr_opt_mask: u64 {
-        0, 1 => urma_jfr_rqe_base_addr, set_urma_jfr_rqe_base_addr;
+        0, 1 => urma_jfr_cqe_base_addr, set_urma_jfr_cqe_base_addr;
         1, 1 => urma_jfr_db_addr, set_urma_jfr_db_addr;
         2, 1 => urma_jfr_id, set_urma_jfr_id;
         3, 1 => urma_jfr_pi, set_urma_jfr_pi;

@@ -20,7 +20,7 @@ c_flags! {
     }
 
     urma_jfs_opt_mask: u64 {
-        0, 1 => urma_jfs_sqe_base_addr, set_urma_jfs_sqe_base_addr;
+        0, 1 => urma_jfs_cqe_base_addr, set_urma_jfs_cqe_base_addr;
         1, 1 => urma_jfs_db_addr, set_urma_jfs_db_addr;
         2, 1 => urma_jfs_id, set_urma_jfs_id;
         3, 1 => urma_jfs_pi, set_urma_jfs_pi;

@@ -21,6 +21,8 @@ extern "C" {
 #define URMA_CMD_MAX_ARGS_SIZE 4096
 #define URMA_CMD_EID_SIZE 16
 #define URMA_CMD_TP_ATTR_BYTES 128
+#define URMA_CMD_MAX_TP_NUM 128 /* handles of one urma_cmd_get_tp_list */
+#define URMA_MAX_UASID (1 << 24)
 
 
 typedef enum urma_cmd {
@@ -199,6 +201,7 @@ typedef struct urma_cmd_import_jfr urma_cmd_import_jfr_t;
 typedef struct urma_cmd_import_jfr_ex urma_cmd_import_jfr_ex_t;
 typedef struct urma_cmd_unimport_jfr urma_cmd_unimport_jfr_t;
 typedef struct urma_cmd_create_jetty urma_cmd_create_jetty_t;
+typedef urma_cmd_create_jetty_t urma_cmd_alloc_jetty_t;
 typedef struct urma_cmd_modify_jetty urma_cmd_modify_jetty_t;
 typedef struct urma_cmd_query_jetty urma_cmd_query_jetty_t;
 typedef struct urma_cmd_delete_jetty urma_cmd_delete_jetty_t;
@@ -1391,6 +1394,13 @@ struct urma_cmd_get_dmac {
 #define URMA_CORE_CMD _IOWR(URMA_CORE_CMD_MAGIC, 1, urma_cmd_hdr_t)
 #define URMA_EVENT_CMD_MAGIC 'E'
 #define URMA_EVENT_CMD _IOWR(URMA_EVENT_CMD_MAGIC, 0, urma_cmd_hdr_t)
+/* Each kind of event has a file of its own, and one command there. */
+#define JFCE_CMD_WAIT_EVENT 0
+#define JFAE_CMD_GET_ASYNC_EVENT 0
+#define NOTIFIER_CMD_WAIT_NOTIFY 0
+#define URMA_CMD_WAIT_JFC _IOWR(URMA_EVENT_CMD_MAGIC, JFCE_CMD_WAIT_EVENT, urma_cmd_hdr_t)
+#define URMA_CMD_GET_ASYNC_EVENT _IOWR(URMA_EVENT_CMD_MAGIC, JFAE_CMD_GET_ASYNC_EVENT, urma_cmd_hdr_t)
+#define URMA_CMD_WAIT_NOTIFY _IOWR(URMA_EVENT_CMD_MAGIC, NOTIFIER_CMD_WAIT_NOTIFY, urma_cmd_hdr_t)
 
 #ifdef __cplusplus
 }

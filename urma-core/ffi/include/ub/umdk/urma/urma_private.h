@@ -16,6 +16,7 @@ extern "C" {
 #endif
 
 #define URMA_MAX_SYSFS_PATH 256
+#define URMA_JFCE_CNT_MAX_DEV_NUM 64
 
 /* Every struct by its short name. */
 typedef struct urma_driver urma_driver_t;
@@ -24,10 +25,20 @@ typedef struct urma_sysfs_dev_name urma_sysfs_dev_name_t;
 typedef struct urma_jfce_cnt_info urma_jfce_cnt_info_t;
 typedef struct urma_user_info_ext_hdr urma_user_info_ext_hdr_t;
 
+/* The public list, where the program has it. */
+#if !defined(UB_LIST_H) && defined(__has_include)
+#if __has_include("ub_list.h")
+#include "ub_list.h"
+#elif __has_include(<ub/umdk/common/ub_list.h>)
+#include <ub/umdk/common/ub_list.h>
+#endif
+#endif
+#ifndef UB_LIST_H
 struct ub_list {
     struct ub_list *prev;
     struct ub_list *next;
 };
+#endif
 
 struct urma_driver {
     struct urma_provider_ops *ops;

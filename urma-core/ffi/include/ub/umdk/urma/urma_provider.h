@@ -17,6 +17,7 @@ extern "C" {
 
 /* In urma_sysfs_dev.flag: the provider made the device; no file describes it. */
 #define URMA_SYSFS_DEV_FLAG_DRIVER_CREATED 1
+#define URMA_CFG_MASK 0 /* of options of a configuration, which have no bit in a mask */
 
 typedef enum urma_field_target {
     TARGET_CFG = 0,
@@ -32,7 +33,9 @@ typedef struct urma_import_tseg_cfg urma_import_tseg_cfg_t;
 typedef struct urma_tjfr_cfg urma_tjfr_cfg_t;
 typedef struct urma_tjetty_cfg urma_tjetty_cfg_t;
 typedef struct urma_context_cfg urma_context_cfg_t;
+#ifndef URMA_CMD_UDRV_PRIV /* else the program has it already */
 typedef struct urma_cmd_udrv_priv urma_cmd_udrv_priv_t;
+#endif
 typedef struct urma_post_and_ret_db_in urma_post_and_ret_db_in_t;
 typedef struct urma_post_and_ret_db_out urma_post_and_ret_db_out_t;
 typedef struct urma_ops urma_ops_t;
@@ -99,12 +102,15 @@ struct urma_context_cfg {
     uint32_t uasid;
 };
 
+#ifndef URMA_CMD_UDRV_PRIV
+#define URMA_CMD_UDRV_PRIV
 struct urma_cmd_udrv_priv {
     uint64_t in_addr;
     uint32_t in_len;
     uint64_t out_addr;
     uint32_t out_len;
 };
+#endif
 
 struct urma_post_and_ret_db_in {
     bool is_jetty;

@@ -22,6 +22,8 @@ extern "C" {
 #define MAX_PORT_CNT 8
 #define URMA_MAX_JETTY_IN_JETTY_GRP 32
 #define URMA_MAX_NAME 64
+/* Major and minor number in one; the minor one has 16 bits. */
+#define URMA_GET_VERSION(major, minor) (((major) << 16) + ((minor) < 65536 ? (minor) : 65535))
 #define URMA_MAX_PATH 4096
 #define URMA_EID_SIZE 16
 #define URMA_MAX_PRIORITY_CNT 16
@@ -210,7 +212,7 @@ typedef enum urma_congestion_ctrl_alg {
 #endif
 } urma_congestion_ctrl_alg_t;
 
-typedef enum urma_opt_name {
+typedef enum urma_context_opt_name {
     URMA_OPT_AGGR_MODE = 0,
 } urma_opt_name_t;
 
@@ -727,7 +729,7 @@ union urma_jfs_flag {
 
 union urma_jfs_opt_mask {
     struct {
-        uint64_t urma_jfs_sqe_base_addr : 1;
+        uint64_t urma_jfs_cqe_base_addr : 1; /* of urma_jfs_sqe_base_addr */
         uint64_t urma_jfs_db_addr : 1;
         uint64_t urma_jfs_id : 1;
         uint64_t urma_jfs_pi : 1;
@@ -804,7 +806,7 @@ union urma_jfr_flag {
 
 union urma_jfr_opt_mask {
     struct {
-        uint64_t urma_jfr_rqe_base_addr : 1;
+        uint64_t urma_jfr_cqe_base_addr : 1; /* of urma_jfr_rqe_base_addr */
         uint64_t urma_jfr_db_addr : 1;
         uint64_t urma_jfr_id : 1;
         uint64_t urma_jfr_pi : 1;

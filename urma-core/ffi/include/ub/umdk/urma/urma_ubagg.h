@@ -21,6 +21,8 @@ extern "C" {
 #define URMA_ACTIVE_PORT_PER_DIE 2
 #define URMA_ACTIVE_PORT_MIN 4
 #define URMA_ACTIVE_PORT_MAX 5
+/* Links that a failing one may be replaced by; IODIE_NUM is in uvs_api.h. */
+#define URMA_FAILOVER_LINK_NUM (IODIE_NUM * URMA_ACTIVE_PORT_PER_DIE)
 
 typedef enum bondp_user_ctl_opcode {
     BONDP_USER_CTL_SET_BONDING_MODE_LEGACY = 4,
