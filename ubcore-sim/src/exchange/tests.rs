@@ -3,6 +3,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "lengths of tests are small")]
 
 mod answers;
+mod attack;
 mod fences;
 mod guesses;
 mod hostile;

@@ -37,7 +37,7 @@ impl World {
     }
 
     /// Nodes known, and TPs, at each end.
-    fn known(&self) -> [(usize, usize); 2] {
+    pub(super) fn known(&self) -> [(usize, usize); 2] {
         [0, 1].map(|n| {
             let exchange = &self.nodes[n].exchange;
             (exchange.peers.len(), exchange.numbers.tps.len())

@@ -296,7 +296,7 @@ fn forged(from: &Node, to: &Node, rng: &mut Rng) -> Vec<PacketHeader> {
         cookie: Cookie::default(),
     };
     // Even with the TPNs guessed.
-    let tpn = |node: &Node| node.machine.last_tpn();
+    let tpn = |node: &Node| node.machine.offer.map_or(zero, |offer| offer.tpn);
     let (theirs, mine) = (tpn(from), tpn(to));
     let mut all = Vec::new();
     for incarnation in [0, 1, 2, u64::MAX] {

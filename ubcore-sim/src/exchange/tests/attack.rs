@@ -1,0 +1,161 @@
+//! Senders that receive nothing of what is sent to the addresses they use.
+
+use udma_abi::{CqeStatus, Nanos, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
+use urma_packet::Handshake as Terms;
+use urma_packet::{
+    Ack, Body, Ends, Mtu, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader, SackBitmap,
+    StrategyCaps, Tpn,
+};
+
+use super::super::datagrams::flow;
+use super::super::{pair, request};
+use super::world::{Kind, SENDER, World};
+use crate::device::limits;
+use crate::exchange::Connecting;
+use crate::transport::TRANSMIT_MAX;
+
+const SECOND: Nanos = 1_000_000_000;
+const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+
+fn invented(n: usize) -> RawEid {
+    let mut eid = [7; 16];
+    eid[8..].copy_from_slice(&(n as u64).to_be_bytes());
+    RawEid(eid)
+}
+
+/// A packet arrives at node `n`.
+fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) {
+    let mut bytes = vec![0; header.packet_len(0)];
+    header.emit(&[], &flow(from, w.eid(n)), &mut bytes).expect("valid");
+    let now = w.now;
+    let node = &mut w.nodes[n];
+    node.exchange.on_datagram(&node.dev, now, from, &bytes);
+}
+
+fn connect(from: RawEid, to: RawEid) -> PacketHeader {
+    let terms = Terms {
+        version_min: 1,
+        version_max: 1,
+        mtu: Mtu::B4096,
+        strategies: StrategyCaps::SELECTIVE_REPEAT,
+        incarnation: u64::MAX,
+        source_eid: from.0,
+        dest_eid: to.0,
+        source_tpn: Tpn::from_low_bits(5),
+        first_psn: Psn::new(1),
+        window: 64,
+        source_uasid: 0,
+        dest_uasid: 0,
+        state: 1,
+        nonce: 2,
+        close_key: 3,
+        purpose: Purpose::Open,
+        cookie: [0; 16],
+    };
+    PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms))
+}
+
+#[test]
+fn an_invented_client_takes_no_place_and_bounded_room() {
+    let mut w = World::new(Kind::Packets);
+    let before = w.known();
+    let to = w.eid(1);
+    for n in 0..3 * limits::PEERS {
+        arrive(&mut w, 1, invented(n), &connect(invented(n), to));
+    }
+    assert_eq!(w.known(), before);
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let now = w.now;
+    let answers = std::iter::from_fn(|| w.nodes[1].exchange.poll_transmit(now, &mut buf)).count();
+    assert_eq!(answers, 256, "the queue of answers is bounded");
+    assert!(w.counter(1, Counter::DropUnproven) > 0, "what found no room is counted");
+}
+
+#[test]
+fn forged_packets_are_no_sign_of_life() {
+    let mut w = World::new(Kind::Packets);
+    let _results = w.segment(0, 1, 4096, ALL);
+    let _words = w.segment(1, 2, 4096, ALL);
+    let (from, to) = (w.eid(0), w.eid(1));
+    // The peer dies without a word; forged packets go on in its name.
+    w.run(SECOND / 100);
+    w.stop(0);
+    let received = SackBitmap::from_words(&[]).expect("none");
+    let ack = Ack { window: 1, congestion: false, trigger: Psn::new(0), received };
+    for _ in 0..160 {
+        for tpn in [1, 0xff_fffe] {
+            let dest = Tpn::from_low_bits(tpn);
+            arrive(&mut w, 1, from, &PacketHeader::new(dest, Psn::new(9), Body::Ack(ack)));
+        }
+        arrive(&mut w, 1, from, &connect(from, to));
+        w.run(SECOND / 10);
+    }
+    assert_eq!(w.known()[1], (0, 0), "the dead node is forgotten all the same");
+}
+
+/// A datagram for queue 2000 with the number `number`.
+fn datagram(w: &World, number: Psn, token: u32) -> PacketHeader {
+    let sqe = w.to_jetty(Opcode::Send, 2000, 0);
+    let header = request::header(&sqe, pair::initiator(SENDER, true), Mode::Um, 0).expect("SEND");
+    let flags = RequestFlags::ONLY | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
+    let token = Some(urma_packet::TokenValue(token));
+    let header = RequestHeader { flags, token, ..header };
+    let ends =
+        Ends { source_eid: w.eid(0).0, dest_eid: w.eid(1).0, source_uasid: 0, dest_uasid: 0 };
+    PacketHeader::new(Tpn::from_low_bits(0), number, Body::UmSend(ends, header))
+}
+
+#[test]
+fn a_forged_number_makes_no_datagram_count_as_seen_or_as_new() {
+    let mut w = World::new(Kind::Packets);
+    let _room = w.segment(1, 2, 4096, ALL);
+    w.receiver_of(1, 2000, Mode::Um);
+    let from = w.eid(0);
+    (0..8).for_each(|_| w.post(1, 2000, 2, 0, 64));
+    let [first, second] = [Psn::new(100), Psn::new(101)];
+    let honest = |w: &World, number| datagram(w, number, super::world::TOKEN);
+    let packet = honest(&w, first);
+    arrive(&mut w, 1, from, &packet);
+    assert!(w.received(1).is_some());
+    // Numbers ahead, the very next one among them, and far away; none shows the token.
+    for number in (101..200).chain([5_000_000, 9_000_000]) {
+        let forged = datagram(&w, Psn::new(number), 0xbad);
+        arrive(&mut w, 1, from, &forged);
+    }
+    let packets = [honest(&w, first), honest(&w, second)];
+    arrive(&mut w, 1, from, &packets[0]);
+    assert!(w.received(1).is_none(), "it came before");
+    arrive(&mut w, 1, from, &packets[1]);
+    assert!(w.received(1).is_some(), "its number was only forged");
+}
+
+#[test]
+fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
+    let mut w = World::new(Kind::Packets);
+    let results = w.segment(0, 1, 4096, ALL);
+    let words = w.segment(1, 2, 4096, ALL);
+    let add = |w: &mut World| {
+        let sqe = udma_abi::Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+        let seq = w.send(0, &sqe, &[(1, 0, 8)]);
+        assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
+    };
+    add(&mut w);
+    let now = w.now;
+    let node = &mut w.nodes[1];
+    let mut seek = |now, n| node.exchange.connect(&node.dev, now, invented(n), false);
+    // One is known already; it is not idle yet.
+    (1..limits::PEERS).for_each(|n| assert_eq!(seek(now, n), Connecting::Pending, "{n}"));
+    let full = Connecting::Failed(udma_abi::CmdStatus::NoRoom);
+    assert_eq!(seek(now, 5000), full);
+    w.run(2 * SECOND);
+    let now = w.now;
+    let node = &mut w.nodes[1];
+    assert_eq!(node.exchange.connect(&node.dev, now, invented(5001), false), Connecting::Pending);
+    assert_eq!(w.nodes[1].exchange.peers.len(), limits::PEERS);
+    assert!(!w.nodes[1].exchange.peers.contains_key(&w.eid(0)));
+    // The node that lost its place comes again when another one is free; nothing is done twice.
+    w.nodes[1].exchange.peers.remove(&invented(1));
+    add(&mut w);
+    assert_eq!(words.load_u64(0).expect("inside"), 2);
+    assert_eq!(results.load_u64(0).expect("inside"), 1);
+}
