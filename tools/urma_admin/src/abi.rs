@@ -13,6 +13,9 @@ use object::{Object, ObjectSection, ObjectSymbol};
 const MARKERS: [(&str, &str); 2] =
     [("urma_init_abi_26_06", "26.06"), ("urma_init_abi_25_12_0_b081", "25.12.0.B081")];
 
+/// The releases that there are libraries for.
+pub(crate) const RELEASES: [&str; 2] = [MARKERS[0].1, MARKERS[1].1];
+
 /// Structs whose size changed, bytes, and the releases with that size (UMDK, public headers).
 const SIZES: [(&str, u64, &str); 7] = [
     ("urma_device_attr", 312, "24.12"),
@@ -48,6 +51,17 @@ pub(crate) enum AbiError {
     /// Its debug information is broken.
     #[error("its debug information cannot be read: {0}")]
     Dwarf(#[from] gimli::Error),
+}
+
+/// The release of the library at `path`; `None`: it is none of this project's.
+pub(crate) fn of_library(path: &Path) -> Option<&'static str> {
+    let bytes = fs::read(path).ok()?;
+    let file = object::File::parse(&*bytes).ok()?;
+    let mut exported = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    exported.find_map(|symbol| {
+        let name = symbol.name().ok()?;
+        MARKERS.iter().find(|(marker, _)| *marker == name).map(|(_, release)| *release)
+    })
 }
 
 /// Looks at the file at `path`.

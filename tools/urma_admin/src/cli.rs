@@ -3,7 +3,7 @@
 //! *Owns*: verbs, options, help texts; those of UMDK release 26.06 where it has them. *Must not*:
 //! judge what a software device can mean; `refused.rs` does.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -33,6 +33,8 @@ pub(crate) enum Verb {
     Capture(Capture),
     /// For which release of the C API a program was built
     Abi(Program),
+    /// Start a program that looks for its device in /sys/class/ubcore
+    Run(Run),
     /// EIDs: list shows them; the other verbs need the kernel modules
     Eid(Words),
     /// As show
@@ -189,6 +191,23 @@ pub(crate) struct Program {
     /// The program or library
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: PathBuf,
+}
+
+/// A program to start.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Run {
+    /// Release of the C API whose library the program gets
+    /// [default: that of the program, else the installed one]
+    #[arg(long, value_name = "RELEASE", value_parser = crate::abi::RELEASES)]
+    pub(crate) release: Option<String>,
+
+    /// One more name of the device (URMA_DEVICE_ALIAS)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) alias: Option<String>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Words of a verb that is refused.

@@ -1,7 +1,7 @@
 //! `urma_admin`: what the nodes of this host hold and do.
 //!
 //! *Owns*: the process: arguments, output, exit code. *Takes*: what nodes tell of themselves. *Gives*:
-//! tables, JSON, captures. *Must not*: change a node.
+//! tables, JSON, captures; programs with a device folder. *Must not*: change a node.
 #![forbid(unsafe_code)]
 
 mod abi;
@@ -11,6 +11,7 @@ mod interrupt;
 mod monitor;
 mod nodes;
 mod refused;
+mod run;
 mod show;
 
 use std::{
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         Err(error) => return fail(&format!("--generate: {error}"), 1),
     }
     let cli = Cli::parse();
+    if let Verb::Run(cfg) = &cli.verb {
+        let refusal = run::run(cfg);
+        return fail(&refusal.why, refusal.code);
+    }
     if let Some(why) = refused::why(&cli.verb) {
         return fail(&format!("not supported on a software device: {why}"), 2);
     }

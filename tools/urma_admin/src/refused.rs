@@ -13,6 +13,7 @@ pub(crate) fn why(verb: &Verb) -> Option<&'static str> {
         | Verb::ShowStats(_)
         | Verb::Monitor(_)
         | Verb::Abi(_)
+        | Verb::Run(_)
         | Verb::Capture(_) => return None,
         Verb::Eid(words) if words.words.is_empty() || words.words[0] == "list" => return None,
         Verb::Eid(_) | Verb::AddEid(_) | Verb::DelEid(_) => {

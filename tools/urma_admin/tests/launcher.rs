@@ -1,0 +1,145 @@
+//! Programs that `urma_admin run` starts, as root and as another user.
+//!
+//! *Takes*: `launched/client.c`, a program in the manner of known clients, which drop a device that the
+//! kernel's class does not have.
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::LazyLock,
+};
+
+use urma_c_tests::{GCC, Prefix, root};
+
+/// An installation: libraries, the launcher, the client.
+struct Tree {
+    admin: PathBuf,
+    client: PathBuf,
+}
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| {
+    let prefix = Prefix::install("launcher", &[]);
+    let include = format!("-I{}", root().join("examples/c").display());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/launched/client.c");
+    let mut flags = vec![include, "-Wl,--no-as-needed".to_owned()];
+    flags.extend(prefix.flags(&["--libs"]));
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    // Without a run path: the library comes from the environment alone.
+    let client = GCC.build_alone(&prefix, &source, &flags);
+    let admin = prefix.path.join("bin/urma_admin");
+    fs::create_dir_all(prefix.path.join("bin")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_urma_admin"), &admin).unwrap();
+    Tree { admin, client }
+});
+
+/// Starts the launcher as the user of this test, or by way of `before`.
+fn launch(before: &[&str], options: &[&str], args: &[&str]) -> Output {
+    let (admin, client) = (TREE.admin.to_str().unwrap(), TREE.client.to_str().unwrap());
+    let words = [before, &[admin, "run"], options, &["--", client], args].concat();
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "120"]).args(words).env_remove("LD_LIBRARY_PATH");
+    command.current_dir("/").output().unwrap()
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether the system gives no namespaces; the test is counted as skipped then.
+fn is_refused(output: &Output) -> bool {
+    let why = said(&output.stderr);
+    let is_refused = output.status.code() == Some(125) && why.contains("gives no mount namespace");
+    if is_refused {
+        urma_skip::skip(why.trim());
+    }
+    is_refused
+}
+
+fn is_good(output: &Output, lines: &[&str]) {
+    let (out, err) = (said(&output.stdout), said(&output.stderr));
+    assert!(output.status.success(), "{:?}: {out}{err}", output.status);
+    for line in lines {
+        assert!(out.contains(line), "{line}: {out}{err}");
+    }
+}
+
+#[test]
+fn a_client_finds_its_device_and_moves_data() {
+    let output = launch(&[], &[], &[]);
+    if is_refused(&output) {
+        return;
+    }
+    is_good(&output, &["device udma0 user", "release 2606 moved data"]);
+    assert!(!Path::new("/sys/class/ubcore/udma0").exists(), "nothing is seen outside");
+}
+
+#[test]
+fn another_user_keeps_its_number() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return urma_skip::skip("only root becomes another user");
+    }
+    let other = ["setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups"];
+    let reads = [&other[..], &["test", "-x", TREE.client.to_str().unwrap()]].concat();
+    if !Command::new(reads[0]).args(&reads[1..]).status().is_ok_and(|status| status.success()) {
+        return urma_skip::skip("another user does not reach the folder of the build");
+    }
+    let output = launch(&other, &[], &[]);
+    if is_refused(&output) {
+        return;
+    }
+    is_good(&output, &["device udma0 user 4711", "release 2606 moved data"]);
+}
+
+#[test]
+fn an_alias_is_a_device_of_the_class() {
+    let output = launch(&[], &["--alias", "bonding_dev_0"], &[]);
+    if is_refused(&output) {
+        return;
+    }
+    is_good(&output, &["device udma0 ", "device bonding_dev_0 ", "moved data"]);
+    let refused = launch(&[], &["--alias", "../x"], &[]);
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(said(&refused.stderr).contains("has to be a file name"), "{refused:?}");
+}
+
+#[test]
+fn the_end_of_the_program_is_its_own() {
+    let output = launch(&[], &[], &["--exit", "42"]);
+    if is_refused(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(42), "{output:?}");
+    // `timeout` dies by no signal of its child's; a shell says 128 more.
+    let output = launch(&["sh", "-c", "\"$@\"; exit $?", "sh"], &[], &["--signal"]);
+    assert_eq!((output.status.code(), output.status.signal()), (Some(128 + 15), None));
+}
+
+#[test]
+fn releases_are_those_that_are_installed() {
+    let output = launch(&[], &["--release", "26.06"], &[]);
+    if is_refused(&output) {
+        return;
+    }
+    is_good(&output, &["release 2606 moved data"]);
+    let missing = launch(&[], &["--release", "25.12.0.B081"], &[]);
+    let why = said(&missing.stderr);
+    assert_eq!(missing.status.code(), Some(125), "{why}");
+    assert!(
+        why.contains("no liburma.so.0 of release 25.12.0.B081") && why.contains("install --abi")
+    );
+    assert_eq!(launch(&[], &["--release", "1.0"], &[]).status.code(), Some(2));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let output =
+        Command::new(&TREE.admin).args(["run", "--", "/nowhere/program"]).output().unwrap();
+    if is_refused(&output) {
+        return;
+    }
+    assert_eq!(output.status.code(), Some(127), "{output:?}");
+    assert!(said(&output.stderr).contains("/nowhere/program: "), "{output:?}");
+}
