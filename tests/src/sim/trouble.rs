@@ -162,18 +162,21 @@ impl Run<'_> {
     fn revive(&mut self, node: usize) -> Result<(), String> {
         let count = self.nodes.len();
         let say = |what: &str, status: Status| format!("next life of {node}, {what}: {status}");
+        // Imports and the pair of the life before go first: what they still hold open would reach the
+        // next one.
+        if let Some(survivor) = partner(node, count) {
+            self.end_pair(survivor)?;
+        }
+        for other in (0..count).filter(|&other| other != node) {
+            if let Some(program) = self.program(other) {
+                program.view.peers[node] = None;
+            }
+        }
         self.fabric.restart(node).map_err(|error| error.to_string())?;
         let program = Program::open(&self.fabric, node, count);
         self.nodes[node].begin(program.map_err(|status| say("opening", status))?);
         let others: Vec<_> = (0..count).filter(|&other| other != node).collect();
-        if let Some(survivor) = partner(node, count) {
-            self.end_pair(survivor)?;
-        }
         for &other in &others {
-            // A way lasts as long as its last user: the old imports go first.
-            if let Some(program) = self.program(other) {
-                program.view.peers[node] = None;
-            }
             self.meet(node, other).map_err(|status| say("importing", status))?;
             self.meet(other, node).map_err(|status| say("being imported", status))?;
             for side in &mut self.nodes[other].sides {

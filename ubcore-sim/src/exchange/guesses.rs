@@ -35,8 +35,10 @@ pub(super) struct Shown {
 /// What came of the judgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Judged {
-    /// Everything shown was right.
+    /// Everything shown was right, and the request is executed.
     Right,
+    /// What is judged before a byte moves was right; more pieces or attempts follow.
+    Begun,
     /// Access was refused.
     Wrong,
     /// Something else was wrong, before or after.
@@ -101,10 +103,10 @@ impl Guesses {
     /// A request was judged.
     pub(super) fn on_judged(&mut self, now: Nanos, shown: &Shown, judged: Judged) {
         let guessed = match judged {
-            Judged::Right => {
+            Judged::Right | Judged::Begun => {
                 shown.checked.into_iter().flatten().for_each(|key| self.prove(key));
-                // Whether this was right is not told, so that it always counts.
-                shown.invalidates.is_some_and(|key| !self.is_proven(key))
+                // One message is one guess, however many pieces and attempts it takes. Whether this was right is not told, so that it always counts.
+                judged == Judged::Right && shown.invalidates.is_some_and(|key| !self.is_proven(key))
             }
             Judged::Wrong => shown.all().any(|key| !self.is_proven(key)),
             Judged::Neither => false,

@@ -52,7 +52,7 @@ impl Outcome {
     /// What it says about the tokens that were shown.
     fn judged(&self) -> Judged {
         match self {
-            Self::More | Self::Read(_) | Self::NotReady(_) => Judged::Right,
+            Self::More | Self::Read(_) | Self::NotReady(_) => Judged::Begun,
             Self::Done(Answer::Value(_) | Answer::Status(ResponseStatus::Ack)) => Judged::Right,
             Self::Done(Answer::Status(ResponseStatus::AccessAbort)) => Judged::Wrong,
             Self::Done(Answer::Status(_)) => Judged::Neither,

@@ -166,7 +166,9 @@ impl Exchange {
             Some(Carrier::Loop(_)) => Path::Local,
             Some(Carrier::Ring(_)) => Path::SameHost,
             Some(Carrier::Packets(packets)) => {
-                let is_new = !unreliable && peer.ways[0].is_none();
+                // A closing way may lead to a life that is over: like a new one it has to be proven.
+                let is_open = |tpn| ways.get(&tpn).is_some_and(|way| way.users != 0);
+                let is_new = !unreliable && !peer.ways[0].is_some_and(is_open);
                 let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
                 if !unreliable && !packets.is_open() {
                     packets.open(now, || numbers.offer(eid));

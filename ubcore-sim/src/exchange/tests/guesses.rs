@@ -261,6 +261,25 @@ fn an_invalidation_is_a_guess_unless_its_token_was_right_before() {
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
 }
 
+/// Each of its pieces once counted as a guess, so that no attempt of a long message came to its end.
+#[test]
+fn an_invalidation_of_many_pieces_is_one_guess() {
+    let mut w = World::with_mtus(Kind::Packets, [256; 2]);
+    let len = 256 * 2 * AT_ONCE as usize;
+    let _here = w.segment(0, 1, len, RW);
+    let _there = w.segment(1, 2, len, RW);
+    w.receiver(1, 2000);
+    w.post(1, 2000, 2, 0, len);
+    let sqe = Sqe {
+        seg_token_id: 2 << 8,
+        seg_token_value: TOKEN ^ 1,
+        ..w.to_jetty(Opcode::SendInvalidate, 2000, 0)
+    };
+    let seq = w.send(0, &sqe, &[(1, 0, len)]);
+    w.run(SECOND / 10);
+    assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, len as u32)));
+}
+
 #[test]
 fn a_node_does_not_have_its_guesses_again_by_leaving() {
     let mut w = world();
