@@ -78,7 +78,7 @@ fn move_out_chunk(
     let mut held = fork::hold();
     held.reserve(1);
     let writers = shared.gate.protect((old, len));
-    data.read(shared, new, len, offset)?;
+    data.read(shared, (new, old, len), offset)?;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let from = core::ptr::without_provenance_mut(new);
     let to = core::ptr::without_provenance_mut::<u8>(old);
@@ -166,8 +166,14 @@ struct DataRun {
 }
 
 impl DataRun {
-    /// Lets the kernel copy `len` bytes of the file at `offset` into memory, leaving holes untouched.
-    fn read(&mut self, shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+    /// Lets the kernel copy `len` bytes of the file at `offset`, mapped at `old`, to new memory, leaving
+    /// holes untouched.
+    fn read(
+        &mut self,
+        shared: &Shared,
+        (new, old, len): (usize, usize, usize),
+        offset: u64,
+    ) -> io::Result<()> {
         let end = offset + len as u64;
         let mut at = offset;
         while at < end {
@@ -186,7 +192,11 @@ impl DataRun {
             let run = self.end.min(end) - at;
             let run = usize::try_from(run).map_err(|_| io::ErrorKind::InvalidInput)?;
             let skip = usize::try_from(at - offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-            let to = core::ptr::without_provenance_mut(addr + skip);
+            if shared.gate.fill(new + skip, old + skip, run) {
+                at += run as u64;
+                continue;
+            }
+            let to = core::ptr::without_provenance_mut(new + skip);
             let fd = shared.fd.as_raw_fd();
             // SAFETY: the target is the caller's new mapping of len bytes, skip + run <= len.
             at += checked(unsafe { libc::pread(fd, to, run, file_offset(at)?) })? as u64;

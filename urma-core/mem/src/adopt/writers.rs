@@ -101,6 +101,23 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Gives pages without content at `to`, private memory that no other thread uses, the content of those
+    /// at `from`. A page gets it as it is made: one that a fault makes is zeroed first, which takes as
+    /// long. `false`: not to be had here; some pages may have content.
+    pub(super) fn fill(&self, to: usize, from: usize, len: usize) -> bool {
+        let Some(fd) = &self.fd else { return false };
+        let mut range = Range { start: to as u64, len: len as u64 };
+        let mut register = Register { range, mode: MODE_MISSING, ioctls: 0 };
+        let registered = call(fd, IOCTL_REGISTER, &raw mut register);
+        let mut copy =
+            Copy { to: to as u64, from: from as u64, len: len as u64, mode: 0, copied: 0 };
+        let copied = registered.and_then(|()| call(fd, IOCTL_COPY, &raw mut copy));
+        // While it is registered a fault in it would wait for a copy.
+        call(fd, IOCTL_UNREGISTER, &raw mut range).and(copied).is_ok()
+    }
+}
+
 impl Drop for Protected<'_> {
     fn drop(&mut self) {
         // Where other pages are mapped by now nothing is registered any more, and this changes nothing.
@@ -159,9 +176,19 @@ struct Protect {
     mode: u64,
 }
 
+#[repr(C)]
+struct Copy {
+    to: u64,
+    from: u64,
+    len: u64,
+    mode: u64,
+    copied: i64,
+}
+
 const API: u64 = 0xAA;
 /// `PAGEFAULT_FLAG_WP`, `WP_HUGETLBFS_SHMEM` (Linux 5.19), `WP_UNPOPULATED` (Linux 6.4).
 const FEATURES: u64 = 1 | 1 << 12 | 1 << 13;
+const MODE_MISSING: u64 = 1;
 const MODE_WP: u64 = 2;
 const PROTECT_WP: u64 = 1;
 const USER_MODE_ONLY: libc::c_int = 1;
@@ -169,6 +196,7 @@ const IOCTL_API: libc::Ioctl = number::<Api>(3, 0x3F);
 const IOCTL_REGISTER: libc::Ioctl = number::<Register>(3, 0x00);
 const IOCTL_UNREGISTER: libc::Ioctl = number::<Range>(2, 0x01);
 const IOCTL_WAKE: libc::Ioctl = number::<Range>(2, 0x02);
+const IOCTL_COPY: libc::Ioctl = number::<Copy>(3, 0x03);
 const IOCTL_WRITEPROTECT: libc::Ioctl = number::<Protect>(3, 0x06);
 
 /// `_IOWR(0xAA, number, T)` for direction 3, `_IOR` for 2 (asm-generic/ioctl.h).
