@@ -13,8 +13,10 @@ use super::descriptor::ForkGuarded;
 /// What to be told about a descriptor. Hang-ups are always told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
-    /// Something to read.
+    /// Something to read, for as long as there is something.
     Read,
+    /// Something to read, once for each time that something came.
+    Arrival,
     /// Hang-up only.
     HangUp,
 }
@@ -94,6 +96,7 @@ impl ReadyList {
 fn flags(interest: Interest) -> epoll::EventFlags {
     match interest {
         Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+        Interest::Arrival => flags(Interest::Read) | epoll::EventFlags::ET,
         Interest::HangUp => epoll::EventFlags::RDHUP,
     }
 }

@@ -158,6 +158,7 @@ impl UdpPort {
     pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: UdpWatch, is: &mut UdpWatch) {
         let interest = match wanted {
             UdpWatch::On => Interest::Read,
+            UdpWatch::Arrivals => Interest::Arrival,
             UdpWatch::Off => Interest::HangUp,
         };
         let changed = self.udp.with_blocking(|udp| {

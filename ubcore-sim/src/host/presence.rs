@@ -10,12 +10,15 @@
 //! awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event, polls
 //! once and waits again stays with the bell and pays for no thread switch per message.
 
+use udma_abi::Nanos;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// The state shared by pollers and the background thread.
 #[derive(Debug, Default)]
 pub struct Presence {
     polls: AtomicU64,
+    /// Time of the latest poll that had the exact time, in ns.
+    polled_at: AtomicU64,
     /// [`ASLEEP`], [`AWAKE`].
     mode: AtomicU32,
     /// Polls seen while asleep since the last arm.
@@ -32,6 +35,19 @@ impl Presence {
         let polls = self.polls.load(Ordering::Relaxed);
         self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
         self.mode.load(Ordering::Relaxed) == ASLEEP && self.on_poll_asleep()
+    }
+
+    /// Takes the exact time of a poll. With a packet peer every poll has it.
+    #[inline]
+    pub fn on_polled_at(&self, now: Nanos) {
+        self.polled_at.store(now, Ordering::Relaxed);
+    }
+
+    /// Whether no poll came in the last [`PAUSE_NS`] before `now`: the program does something else,
+    /// or spins on its memory.
+    #[must_use]
+    pub fn is_pause(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.polled_at.load(Ordering::Relaxed)) > PAUSE_NS
     }
 
     /// Somebody is about to wait for an event: nobody polls from now on. Returns whether the
@@ -73,6 +89,8 @@ const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
 /// Polls in a row without waiting that make a poller. A wait that returns polls two or three times.
 pub const POLLS_TO_WAKE: u32 = 32;
+/// Programs that poll do so every 1 to 3 us when packets are in use (a system call each).
+const PAUSE_NS: Nanos = 20_000;
 
 #[cfg(test)]
 mod tests {
@@ -97,5 +115,13 @@ mod tests {
         let before = presence.polls();
         let _ = presence.on_poll();
         assert_ne!(presence.polls(), before);
+    }
+
+    #[test]
+    fn a_pause_of_the_poller_shows() {
+        let presence = Presence::default();
+        presence.on_polled_at(1_000_000);
+        assert!(!presence.is_pause(1_000_000 + PAUSE_NS));
+        assert!(presence.is_pause(1_000_001 + PAUSE_NS));
     }
 }

@@ -84,6 +84,9 @@ impl Shared {
         let is_near = |at: Nanos| at <= coarse + COARSE_NS;
         let is_timed = self.udp.is_active() || self.device.poll_deadline().is_some_and(is_near);
         let now = if is_timed { self.clock.now() } else { coarse };
+        if is_timed {
+            self.presence.on_polled_at(now);
+        }
         self.drive(now);
         if self.polls_after_command.load(Ordering::Relaxed) != 0 {
             self.look_for_requests();

@@ -16,6 +16,10 @@
 //! the polling lasted, and a process that polls on makes about 30 calls a second for it. Arming,
 //! hang-ups and connections need no tick. Datagrams have senders with timers: with a packet peer the
 //! tick stays short.
+//!
+//! A program may poll for a while and then spin on its memory, until a datagram changes it. So the
+//! poll set tells of datagrams while the program polls, too, as long as it pays: a wake-up that finds
+//! the pollers at it is counted, [`IN_VAIN_MAX`] of them in a row end it until a tick finds a pause.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -57,6 +61,8 @@ impl Background {
             polls_seen,
             watch,
             tick: TICK,
+            in_vain: 0,
+            woken: false,
             said_asleep: false,
             stays: 0,
             counted: [0; 2],
@@ -81,6 +87,8 @@ impl Background {
 pub enum UdpWatch {
     /// It does.
     On,
+    /// Once for each arrival: pollers read the socket, except in a pause.
+    Arrivals,
     /// Not in the set, or only hang-ups: pollers read the socket.
     Off,
 }
@@ -93,6 +101,10 @@ struct Turner {
     watch: UdpWatch,
     /// Until the next look whether somebody polls.
     tick: Duration,
+    /// Wake-ups by datagrams in a row that found pollers at work.
+    in_vain: u32,
+    /// A datagram that pollers should take woke this thread.
+    woken: bool,
     said_asleep: bool,
     /// Times in a row that a last look found work and the step after it none.
     stays: u32,
@@ -141,10 +153,16 @@ impl Turner {
     }
 
     fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {
+        self.woken = false;
         for key in ready.keys() {
             match key {
                 BELL_KEY => self.shared.silence_bell(),
+                UDP_KEY if self.shared.udp().is_active() && self.is_polled(now) => {
+                    self.in_vain += 1;
+                    self.woken = true;
+                }
                 UDP_KEY => {
+                    self.in_vain = 0;
                     self.shared.udp().exchange(self.shared.device(), now);
                 }
                 CLAIM_KEY => self.peers.on_claim_ready(now),
@@ -153,31 +171,56 @@ impl Turner {
         }
     }
 
+    /// Whether the program polls at this moment, as far as can be told.
+    fn is_polled(&self, now: Nanos) -> bool {
+        let presence = self.shared.presence();
+        presence.is_awake() && !(self.shared.udp().is_active() && presence.is_pause(now))
+    }
+
     /// Works if nobody else does; returns how long to wait.
     fn turn(&mut self, now: Nanos) -> Option<Duration> {
+        let mut helps = false;
         if self.shared.presence().is_awake() {
             let polls = self.shared.presence().polls();
-            if polls != std::mem::replace(&mut self.polls_seen, polls) {
-                self.watch_udp(UdpWatch::Off);
-                let tick = self.next_tick();
-                return Some(self.until_deadline(now, self.peers.poll_deadline(now), tick));
+            helps = polls != std::mem::replace(&mut self.polls_seen, polls);
+            if helps && self.is_polled(now) {
+                return Some(self.leave_to_pollers(now));
             }
-            self.shared.presence().on_idle();
+            if !helps {
+                self.shared.presence().on_idle();
+            }
         }
         self.tick = TICK;
-        self.watch_udp(UdpWatch::On);
+        self.watch_udp(if helps { UdpWatch::Arrivals } else { UdpWatch::On });
         self.shared.device().count(Counter::BackgroundRuns);
         for _ in 0..STEPS_PER_TURN {
             let is_busy = self.shared.drive(self.shared.clock().now());
             let asked = self.serve_requests(now);
             if !is_busy && !asked {
-                return self.sleep();
+                return if helps { Some(self.pause(now)) } else { self.sleep() };
             }
             self.stays = 0;
         }
         // Others may want this processor.
         std::thread::yield_now();
         Some(Duration::ZERO)
+    }
+
+    /// Pollers are at work: how long until the next look.
+    fn leave_to_pollers(&mut self, now: Nanos) -> Duration {
+        let pays = self.in_vain < IN_VAIN_MAX;
+        self.watch_udp(if pays { UdpWatch::Arrivals } else { UdpWatch::Off });
+        let tick = self.next_tick();
+        // What woke this thread may have come after the last poll of many.
+        let tick = if pays && self.woken { PAUSE_LOOK } else { tick };
+        self.until_deadline(self.peers.poll_deadline(now), now, tick)
+    }
+
+    /// Between two polls of the program: how long until the next look.
+    fn pause(&mut self, now: Nanos) -> Duration {
+        self.in_vain = self.in_vain.min(IN_VAIN_MAX / 2);
+        let deadline = [self.shared.device().poll_deadline(), self.peers.poll_deadline(now)];
+        self.until_deadline(deadline.into_iter().flatten().min(), now, TICK)
     }
 
     /// Says "asleep" unless a last look finds work.
@@ -202,7 +245,7 @@ impl Turner {
         std::mem::replace(&mut self.tick, longer)
     }
 
-    fn until_deadline(&self, now: Nanos, deadline: Option<Nanos>, most: Duration) -> Duration {
+    fn until_deadline(&self, deadline: Option<Nanos>, now: Nanos, most: Duration) -> Duration {
         deadline.map_or(most, |at| most.min(Duration::from_nanos(at.saturating_sub(now))))
     }
 
@@ -269,6 +312,10 @@ impl Turner {
     }
 }
 
+/// Wake-ups by datagrams in a row that found pollers at work, until they are left to a tick.
+const IN_VAIN_MAX: u32 = 8;
+/// Until a second look whether the program still polls, after a datagram that pollers should take.
+const PAUSE_LOOK: Duration = Duration::from_micros(30);
 const BELL_KEY: u64 = 1;
 const UDP_KEY: u64 = 2;
 /// Between two looks whether somebody polls, at first and with a packet peer.
