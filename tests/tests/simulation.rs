@@ -132,6 +132,15 @@ fn seeds_that_failed_pass() {
     }
 }
 
+/// Nodes that are stopped and go on: nothing fails, on either side.
+#[test]
+fn all_work_is_exact_around_stopped_nodes() {
+    let weathers = [Weather::Fair, Weather::Foul, Weather::SameHost, Weather::Mixed];
+    let weather = |seed: u64| weathers[usize::try_from(seed % 4).unwrap_or(0)];
+    let plan = |seed| SimPlan::new(seed, weather(seed), Work::All).with_stops();
+    assert!(all_of("all_work_is_exact_around_stopped_nodes", plan).messages > 0);
+}
+
 /// The hash of one world, for the tests below, which run this one in processes of their own.
 #[test]
 #[ignore = "run by the tests of hashes"]

@@ -9,6 +9,7 @@ pub(crate) mod limits;
 pub mod look;
 mod registers;
 mod run;
+mod running;
 pub(crate) mod shared;
 
 use std::collections::VecDeque;

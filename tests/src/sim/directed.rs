@@ -14,7 +14,7 @@ const BOUND_NS: u64 = 60_000_000_000;
 /// Two nodes that imported each other.
 fn two(paths: PathKind) -> (Arc<Fabric>, [Program; 2]) {
     let fabric = Fabric::new(FabricCfg::new(1, 2, paths)).expect("memory");
-    let open = |number| Program::open(&fabric, number, 2).expect("a program");
+    let open = |number| Program::open(&fabric, number, 2, 17).expect("a program");
     let mut programs = [open(0), open(1)];
     introduce(&mut programs, 0);
     (fabric, programs)
@@ -60,7 +60,7 @@ fn requests_to_a_former_life_end_and_their_jetty_goes_on() {
         send(&mut a, 2);
         fabric.kill(1);
         fabric.restart(1).expect("memory");
-        let b_again = Program::open(&fabric, 1, 2).expect("a program");
+        let b_again = Program::open(&fabric, 1, 2, 17).expect("a program");
         let mut programs = [a, b_again];
         introduce(&mut programs, first);
         let [a, b_again] = &mut programs;

@@ -122,6 +122,7 @@ pub(super) struct Program {
     pub(super) jfce: Jfce,
     /// What requests name.
     pub(super) view: View,
+    err_timeout: u8,
     /// The open device; last, so that all its objects go first.
     pub(super) context: Context,
 }
@@ -156,7 +157,12 @@ impl Program {
     ///
     /// # Errors
     /// What the API refused.
-    pub(super) fn open(fabric: &Arc<Fabric>, number: usize, nodes: usize) -> Result<Self, Status> {
+    pub(super) fn open(
+        fabric: &Arc<Fabric>,
+        number: usize,
+        nodes: usize,
+        err_timeout: u8,
+    ) -> Result<Self, Status> {
         let backing: Arc<dyn DeviceBacking> = fabric.backing(number);
         let info = backing.info();
         let (vendor, device) = (info.vendor_id, info.device_id);
@@ -169,10 +175,10 @@ impl Program {
             context.create_jfc(&JfcCfg::new(64), Some(&jfce))?,
             context.create_jfc(&JfcCfg::new(64), Some(&jfce))?,
         ];
-        let jetty = |lane: Lane| create(&context, &jfcs, lane);
+        let jetty = |lane: Lane| create(&context, &jfcs, lane, err_timeout);
         let jetties = Lane::ALL.into_iter().map(jetty).collect::<Result<_, _>>()?;
         let view = View::new(&context, number, nodes)?;
-        Ok(Self { jetties, jfcs, jfce, view, context })
+        Ok(Self { jetties, jfcs, jfce, view, err_timeout, context })
     }
 
     /// Replaces the jetty of `lane`; what is outstanding on the old one ends flushed.
@@ -184,7 +190,7 @@ impl Program {
         self.jetties.swap(lane as usize, last);
         let old = self.jetties.pop().ok_or(Status::Fail)?;
         old.delete().map_err(|refused| refused.status)?;
-        self.jetties.push(create(&self.context, &self.jfcs, lane)?);
+        self.jetties.push(create(&self.context, &self.jfcs, lane, self.err_timeout)?);
         self.jetties.swap(lane as usize, last);
         Ok(())
     }
@@ -256,15 +262,20 @@ impl Program {
 }
 
 /// The jetty of `lane`; its context is its number.
-fn create(context: &Context, jfcs: &[Jfc; 2], lane: Lane) -> Result<Jetty, Status> {
+fn create(
+    context: &Context,
+    jfcs: &[Jfc; 2],
+    lane: Lane,
+    err_timeout: u8,
+) -> Result<Jetty, Status> {
     let mode = lane.mode();
     let depth = lane.receives().len().max(1) as u32;
     // 5.12 ms, seven times: longer than any program here leaves its receives unposted.
     // The token keeps out what an attacker sends without any TP.
     let policy = TokenPolicy::PlainText(Token::new(0x600d_0042));
     let recv = JfrCfg { min_rnr_timer: 18, policy, ..JfrCfg::new(mode, depth) };
-    let send =
-        JfsCfg { max_sge: 2, user_ctx: u64::from(lane.id()), ..JfsCfg::new(mode, SLOTS as u32) };
+    let user_ctx = u64::from(lane.id());
+    let send = JfsCfg { max_sge: 2, user_ctx, err_timeout, ..JfsCfg::new(mode, SLOTS as u32) };
     let recv = JettyRecv::Own { cfg: recv, jfc: &jfcs[1] };
     let cfg = JettyCfg { id: lane.id(), ..JettyCfg::new(send, &jfcs[0], recv) };
     context.create_jetty(&cfg)

@@ -55,7 +55,14 @@ pub struct SimPlan {
     pub arm_aside_ppm: u32,
     /// Makes the programs choose otherwise in the same world.
     pub salt: u64,
+    /// Times that a node is stopped and goes on.
+    pub stops: u32,
 }
+
+/// Error timeout of queues (4.096 us << n) where nothing else is said: 0.5 s.
+const ERR_TIMEOUT: u8 = 17;
+/// Error timeout of queues whose peer is stopped: 8.6 s, longer than it is.
+const LONG_ERR_TIMEOUT: u8 = 21;
 
 impl SimPlan {
     /// The world of `seed` in the given weather, with the given work.
@@ -103,6 +110,7 @@ impl SimPlan {
             arm_ppm: pick(&mut rng, &[200_000, 20_000]),
             arm_aside_ppm: pick(&mut rng, &[0, 900_000]),
             salt: 0,
+            stops: 0,
         };
         if work == Work::All {
             plan.dry_ppm = pick(&mut rng, &[0, 0, 20_000]);
@@ -116,6 +124,29 @@ impl SimPlan {
     pub fn with_attacker(mut self) -> Self {
         self.fabric.attack_ppm = [20_000, 200_000][usize::from(self.seed % 2 == 1)];
         self
+    }
+
+    /// The same with one node that is stopped: for less than the error timeout of the others, and for
+    /// longer than its own.
+    #[must_use]
+    pub fn with_stops(mut self) -> Self {
+        self.stops = 1 + u32::from(self.seed.is_multiple_of(3));
+        self
+    }
+
+    /// The node that is stopped.
+    pub(super) fn stopped(&self) -> Option<usize> {
+        let count = u64::try_from(self.fabric.devices.len()).unwrap_or(1);
+        let node = usize::try_from(self.seed % count.max(1)).unwrap_or(0);
+        (self.stops > 0).then_some(node)
+    }
+
+    /// Error timeout of the queues of `node`.
+    pub(super) fn err_timeout(&self, node: usize) -> u8 {
+        match self.stopped() {
+            Some(stopped) if stopped != node => LONG_ERR_TIMEOUT,
+            _ => ERR_TIMEOUT,
+        }
     }
 
     /// The same with nodes that die and come back.

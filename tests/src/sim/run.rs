@@ -80,6 +80,8 @@ pub(super) struct Run<'a> {
     pub(super) next_number: u64,
     /// Nodes that are still to be killed.
     pub(super) kills: u32,
+    /// Stops that are still to come.
+    pub(super) stops: u32,
     /// Programs of dead nodes: what they would do when they end has no place in the run.
     pub(super) graves: Vec<Program>,
     pub(super) report: Report,
@@ -106,7 +108,8 @@ impl<'a> Run<'a> {
     fn new(plan: &'a SimPlan, fabric: &Arc<Fabric>) -> Result<Self, String> {
         let count = plan.fabric.devices.len();
         let open = |number| {
-            Program::open(fabric, number, count).map(|p| Node::new(p, count, plan.requests))
+            let program = Program::open(fabric, number, count, plan.err_timeout(number));
+            program.map(|program| Node::new(program, count, plan.requests))
         };
         let nodes = (0..count).map(open).collect::<Result<Vec<_>, _>>();
         let mut run = Self {
@@ -116,6 +119,7 @@ impl<'a> Run<'a> {
             nodes: nodes.map_err(|status| format!("opening: {status}"))?,
             next_number: 1,
             kills: plan.kills,
+            stops: plan.stops,
             graves: Vec::new(),
             report: Report::default(),
             turns: 0,
@@ -155,7 +159,8 @@ impl<'a> Run<'a> {
         for turn in 0..self.nodes.len() {
             let node = (first + turn) % self.nodes.len();
             self.life(node)?;
-            if self.nodes[node].program.is_none() || self.rng.chance_ppm(self.plan.lazy_ppm) {
+            let runs = self.nodes[node].program.is_some() && self.fabric.runs(node);
+            if !runs || self.rng.chance_ppm(self.plan.lazy_ppm) {
                 continue;
             }
             self.post_receives(node)?;
@@ -171,7 +176,7 @@ impl<'a> Run<'a> {
     }
 
     fn is_done(&self) -> bool {
-        self.kills == 0 && self.nodes.iter().all(Node::is_done)
+        self.kills + self.stops == 0 && self.all_run() && self.nodes.iter().all(Node::is_done)
     }
 
     fn unfinished(&self) -> String {

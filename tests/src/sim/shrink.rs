@@ -33,7 +33,7 @@ macro_rules! field {
 }
 
 /// In the order in which they are tried: what makes a run short comes first.
-const KNOBS: [Knob; 15] = [
+const KNOBS: [Knob; 16] = [
     Knob {
         name: "nodes",
         least: 2,
@@ -46,6 +46,7 @@ const KNOBS: [Knob; 15] = [
     },
     field!("requests", 1, requests),
     field!("kills", 0, kills),
+    field!("stops", 0, stops),
     field!("trouble", 0, trouble_ppm),
     field!("dry", 0, dry_ppm),
     field!("attack", 0, fabric.attack_ppm),

@@ -1,4 +1,4 @@
-//! Trouble: jetties that are stopped under traffic, nodes that die and come back.
+//! Trouble: jetties that are stopped under traffic, nodes that die and come back, or stop for a while.
 //!
 //! *Owns*: when it happens. *Takes*: the run. *Gives*: the model told of it. *Must not*: judge.
 
@@ -11,6 +11,9 @@ use super::side::{Gait, Phase, Way};
 
 /// Longest time that a node is dead, in ns.
 const DEAD_NS: u64 = 40_000_000;
+/// Longest time that a node is stopped, in ns: a TP gives up after 1.6 s, and a peer on one host is
+/// waited for at least 4 s.
+const STOP_NS: u64 = 3_000_000_000;
 /// The restless jetty.
 const RESTLESS: usize = Lane::Restless as usize;
 /// The paired jetty.
@@ -117,6 +120,14 @@ impl Run<'_> {
         if is_dead && self.fabric.now() >= self.nodes[node].back_at {
             return self.revive(node);
         }
+        if self.stops > 0
+            && self.plan.stopped() == Some(node)
+            && self.all_run()
+            && self.rng.chance_ppm(20_000)
+        {
+            self.stops -= 1;
+            self.pause(node);
+        }
         let all_live = self.nodes.iter().all(|node| node.program.is_some());
         if self.kills > 0 && all_live && self.rng.chance_ppm(20_000) {
             self.kills -= 1;
@@ -136,6 +147,20 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether no node is stopped.
+    pub(super) fn all_run(&self) -> bool {
+        (0..self.nodes.len()).all(|node| self.fabric.runs(node))
+    }
+
+    /// Stops program and device of `node`: no request fails by it, whoever posted it.
+    fn pause(&mut self, node: usize) {
+        let ns = self.rng.below(STOP_NS);
+        self.fabric.stop(node, ns);
+        for due in self.nodes[node].events.iter_mut().filter_map(|events| events.due.as_mut()) {
+            *due += ns;
+        }
     }
 
     fn kill(&mut self, node: usize) {
@@ -173,7 +198,7 @@ impl Run<'_> {
             }
         }
         self.fabric.restart(node).map_err(|error| error.to_string())?;
-        let program = Program::open(&self.fabric, node, count);
+        let program = Program::open(&self.fabric, node, count, self.plan.err_timeout(node));
         self.nodes[node].begin(program.map_err(|status| say("opening", status))?);
         let others: Vec<_> = (0..count).filter(|&other| other != node).collect();
         for &other in &others {

@@ -356,6 +356,44 @@ fn a_message_longer_than_um_carries_ends_both_sides_with_the_limit() {
     }
 }
 
+/// Reads `count` rows of an endless run; fewer mean that it ended.
+fn rows(from: &mut impl BufRead, count: usize) -> usize {
+    from.lines().map_while(Result::ok).filter(|line| line.starts_with(" 4096 ")).take(count).count()
+}
+
+fn signal(name: &str, to: &Child) {
+    let id = to.id().to_string();
+    assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+}
+
+#[test]
+fn a_stopped_side_finds_a_living_peer_and_goes_on() {
+    // The TP of the other side gives up after 1.6 s; requests to a stopped peer wait for their error
+    // timeout, 8.6 s with -E 21, while the time that the poster itself was stopped counts for nothing.
+    for (stopped, timeout) in [("client", "17"), ("server", "21")] {
+        let port = free_port();
+        let words = ["write_bw", "-s", "4096", "-y", "--inf_period_ms", "50", "--path", "packets"];
+        let words = [&words[..], &["-E", timeout, "-P", &port]].concat();
+        let server = start(&words);
+        let mut client = start(&[&words[..], &["-S", "127.0.0.1"]].concat());
+        let mut output = BufReader::new(client.stdout.take().unwrap());
+        assert_eq!(rows(&mut output, 3), 3, "before the {stopped} is stopped");
+        let side = if stopped == "client" { &client } else { &server };
+        signal("-STOP", side);
+        #[expect(clippy::disallowed_methods, reason = "a test stops a process for a while")]
+        std::thread::sleep(Duration::from_millis(2500));
+        signal("-CONT", side);
+        // Those that were printed meanwhile, and more.
+        assert_eq!(rows(&mut output, 60), 60, "the {stopped} was stopped: {:?}", end(client));
+        signal("-INT", &client);
+        // Its end is read, so that it never waits for the pipe.
+        while rows(&mut output, 1) == 1 {}
+        let [client, server] = [end(client), end(server)];
+        assert!(client.status.success(), "the {stopped} was stopped: {client:?}");
+        assert!(server.status.success(), "the {stopped} was stopped: {server:?}");
+    }
+}
+
 #[test]
 fn what_a_software_device_cannot_mean_is_refused_first() {
     for (words, why) in [

@@ -12,6 +12,7 @@ use urma_mem::{Run, sleep::Rest};
 use super::Device;
 use crate::context::queue::Queue;
 use crate::engine::send::{Left, Visit};
+use crate::exchange::Exchange;
 use crate::ports::{Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
@@ -164,8 +165,10 @@ impl Device {
     pub(crate) fn run_shared(&self, now: Nanos) -> bool {
         let mut busy = false;
         let run = self.shared.run(|shared| {
-            busy |= shared.step(self, now);
-            let deadline = shared.poll_deadline().unwrap_or(u64::MAX);
+            let at = shared.time.at(now);
+            busy |= shared.step(self, at);
+            let timers = shared.poll_deadline();
+            let deadline = shared.time.set_due(timers).unwrap_or(u64::MAX);
             // A store that all threads see at once costs more than the look.
             if self.deadline.load(Ordering::SeqCst) != deadline {
                 self.deadline.store(deadline, Ordering::SeqCst);
@@ -194,7 +197,10 @@ impl Device {
 
     /// A datagram that the core wants sent; its bytes (BTH to ICRC) are in `buf`.
     pub fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
-        let held = self.shared.try_with(|shared| shared.exchange.poll_transmit(now, buf))?;
+        let held = self.shared.try_with(|shared| {
+            let at = shared.time.at(now);
+            shared.exchange.poll_transmit(at, buf)
+        })?;
         if held.marked {
             self.run_shared(now);
         }
@@ -203,32 +209,35 @@ impl Device {
 
     /// The peer is on this host; these are the shared parts. Also called when the peer came first.
     pub fn on_same_host_peer(&self, now: Nanos, eid: RawEid, parts: SameHostParts) {
-        let visit = |s: &mut super::Shared| s.exchange.on_same_host_peer(self, now, eid, parts);
-        let _ = self.shared.with_blocking(visit);
-        self.run_shared(now);
+        self.visit(now, |exchange, at| exchange.on_same_host_peer(self, at, eid, parts));
     }
 
     /// The peer is not on this host: packets go to its address.
     pub fn on_packet_peer(&self, now: Nanos, eid: RawEid) {
-        let _ = self.shared.with_blocking(|s| s.exchange.on_packet_peer(self, now, eid));
-        self.run_shared(now);
+        self.visit(now, |exchange, at| exchange.on_packet_peer(self, at, eid));
     }
 
     /// There is no way to the peer.
     pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
-        let _ = self.shared.with_blocking(|s| s.exchange.on_no_peer(self, eid, why));
-        self.run_shared(now);
+        self.visit(now, |exchange, _| exchange.on_no_peer(self, eid, why));
     }
 
     /// A peer on this host hung up or died.
     pub fn on_peer_gone(&self, now: Nanos, eid: RawEid) {
-        let _ = self.shared.with_blocking(|s| s.exchange.on_peer_gone(self, now, eid));
-        self.run_shared(now);
+        self.visit(now, |exchange, at| exchange.on_peer_gone(self, at, eid));
     }
 
     /// A datagram (BTH to ICRC) came from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
-        let _ = self.shared.with_blocking(|s| s.exchange.on_datagram(self, now, from, bytes));
+        self.visit(now, |exchange, at| exchange.on_datagram(self, at, from, bytes));
+    }
+
+    /// Gives the exchange an input at `now`, then steps.
+    fn visit(&self, now: Nanos, input: impl FnOnce(&mut Exchange, Nanos)) {
+        let _ = self.shared.with_blocking(|shared| {
+            let at = shared.time.at(now);
+            input(&mut shared.exchange, at);
+        });
         self.run_shared(now);
     }
 

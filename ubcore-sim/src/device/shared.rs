@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use udma_abi::Nanos;
 
-use super::{Device, DeviceCfg};
+use super::{Device, DeviceCfg, running::RunningTime};
 use crate::command::{ring::CommandRing, waiting::Waiting};
 use crate::context::objects::Objects;
 use crate::exchange::Exchange;
@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) waiting: Vec<(u32, Waiting)>,
     /// JFCs whose events wait for at most a period; when that is over.
     pub(crate) moderated: BTreeMap<u32, Option<Nanos>>,
+    /// Of all timers below.
+    pub(crate) time: RunningTime,
 }
 
 impl Shared {
@@ -33,6 +35,7 @@ impl Shared {
             ring: None,
             waiting: Vec::new(),
             moderated: BTreeMap::new(),
+            time: RunningTime::default(),
         }
     }
 

@@ -163,6 +163,10 @@ impl Flow {
             self.hold = None;
             self.renumber(hold.expected);
         }
+        // Requests that are sent again may have later ones behind them that ended.
+        while self.requests.get(self.next).is_some_and(|request| request.ended) {
+            self.next += 1;
+        }
         self.requests.get_mut(self.next)
     }
 
@@ -269,9 +273,6 @@ impl Flow {
         self.dropped.clear();
         self.hold = None;
         self.next = 0;
-        while self.requests.get(self.next).is_some_and(|r| r.ended) {
-            self.next += 1;
-        }
         for request in self.requests.iter_mut().filter(|r| r.begun && !r.ended) {
             request.restart();
         }
@@ -319,5 +320,39 @@ impl Flow {
     fn number(&self, index: usize) -> u16 {
         #[expect(clippy::cast_possible_truncation, reason = "sequence numbers wrap at 16 bits")]
         self.first.wrapping_add(index as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SQE_WORDS_MAX};
+
+    use super::*;
+    use crate::exchange::{pair, request};
+
+    fn write(seq: u32) -> Request {
+        let sqe = Sqe::new(Opcode::Write);
+        let header = request::header(&sqe, pair::initiator(1500, true), Mode::Rm, 8);
+        Request::new(seq, [0; SQE_WORDS_MAX], header.expect("a write"), Local::of(&sqe))
+    }
+
+    #[test]
+    fn a_request_that_ended_behind_waiting_ones_is_not_sent_again() {
+        let mut flow = Flow::new();
+        for seq in 0..3 {
+            flow.push(write(seq));
+            assert_eq!(flow.current(0).map(|request| request.seq), Some(seq));
+            flow.on_begun();
+            flow.on_pushed();
+        }
+        flow.on_answered(1);
+        flow.on_ended(1);
+        flow.on_carrier_lost();
+        for seq in [0, 2] {
+            assert_eq!(flow.current(0).map(|request| request.seq), Some(seq));
+            flow.on_begun();
+            flow.on_pushed();
+        }
+        assert!(flow.current(0).is_none());
     }
 }

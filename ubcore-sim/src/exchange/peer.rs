@@ -253,6 +253,7 @@ impl Peer {
         self.incarnation = new.peer_incarnation;
         self.state = new.peer_state;
         self.parted = false;
+        self.open_failed = None;
     }
 
     fn forget_served(&mut self, work: &mut Work<'_>) {

@@ -290,7 +290,8 @@ impl Exchange {
         peer.on_new_life(&mut work, 0);
     }
 
-    /// Peers that lied are cut off; TPs and handshakes that failed end what waits for them.
+    /// Peers that lied are cut off, TPs that failed are replaced, a refused handshake ends what waits
+    /// for it.
     pub(super) fn look_after_peers(&mut self, dev: &Device, now: Nanos) {
         let lied = self.peers.values().find(|peer| peer.lied).map(|peer| peer.eid);
         if let Some(eid) = lied {
@@ -318,12 +319,14 @@ impl Exchange {
                 dev.count(Counter::PeerDied);
                 let tpn = packets.close(urma_packet::CloseReason::Timeout, pool);
                 work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
+                // Requests wait for another TP until their own error timeout.
                 peer.on_carrier_lost();
-            } else if refused.is_none() {
-                continue;
             }
-            peer.open_failed = refused;
-            peer.end_all(&mut work, CqeStatus::AckTimeout);
+            let Some(why) = refused else { continue };
+            peer.open_failed = Some(why);
+            if why != CmdStatus::Timeout {
+                peer.end_all(&mut work, CqeStatus::AckTimeout);
+            }
         }
         self.part_with_quiet(now);
     }

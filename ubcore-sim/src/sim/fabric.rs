@@ -137,6 +137,27 @@ impl Fabric {
         }
     }
 
+    /// Stops node `number` for `ns` of virtual time, as a process is stopped by SIGSTOP: nothing steps
+    /// it, datagrams wait as in a socket, peers on its host see it connected.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn stop(&self, number: usize, ns: Nanos) {
+        let now = self.now();
+        let mut world = self.world();
+        world.log.add(now, format_args!("stop {number} for {ns}"));
+        world.nodes[number].stopped_until = now.saturating_add(ns);
+    }
+
+    /// Whether node `number` lives and is not stopped.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    #[must_use]
+    pub fn runs(&self, number: usize) -> bool {
+        self.world().nodes[number].runs(self.now())
+    }
+
     /// Starts node `number` again with the next incarnation and empty memory of what was.
     ///
     /// # Errors
@@ -208,7 +229,7 @@ impl World {
         let first = self.rng.index(self.nodes.len());
         for turn in 0..self.nodes.len() {
             let number = (first + turn) % self.nodes.len();
-            if self.nodes[number].dead || self.rng.chance_ppm(self.cfg.stall_ppm) {
+            if !self.nodes[number].runs(now) || self.rng.chance_ppm(self.cfg.stall_ppm) {
                 continue;
             }
             done |= self.step_node(now, number);
@@ -307,7 +328,10 @@ impl World {
     }
 
     fn notice_hang_ups(&mut self, now: Nanos) -> bool {
-        let due = |&(at, ..): &(Nanos, usize, RawEid)| at <= now;
+        let nodes = &self.nodes;
+        let due = |&(at, number, _): &(Nanos, usize, RawEid)| {
+            at <= now && nodes[number].stopped_until <= now
+        };
         let Some(index) = self.hang_ups.iter().position(due) else { return false };
         self.notice(now, index)
     }
@@ -365,6 +389,14 @@ impl World {
 
     fn deliver(&mut self, now: Nanos) -> bool {
         let mut done = false;
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].runs(now) {
+                for datagram in self.nodes[number].take_inbox() {
+                    done = true;
+                    self.receive(now, number, &datagram);
+                }
+            }
+        }
         while let Some(datagram) = self.link.poll(now) {
             done = true;
             self.arrive(now, &datagram);
@@ -376,9 +408,14 @@ impl World {
         let Some(number) = self.nodes.iter().position(|node| node.eid == datagram.to) else {
             return;
         };
-        if self.nodes[number].dead {
-            return;
+        if self.nodes[number].runs(now) {
+            self.receive(now, number, datagram);
+        } else if !self.nodes[number].dead {
+            self.nodes[number].keep(datagram.clone());
         }
+    }
+
+    fn receive(&mut self, now: Nanos, number: usize, datagram: &Datagram) {
         let digest = Fnv::of(&datagram.bytes);
         self.log.add(now, format_args!("receive {number} {digest:016x}"));
         let node = &mut self.nodes[number];
@@ -398,9 +435,12 @@ impl World {
         }
         let devices = self.nodes.iter().filter(|node| !node.dead);
         let wanted = devices
-            .filter_map(|node| node.device.poll_deadline())
+            .filter_map(|node| match node.stopped_until {
+                until if until > now => Some(until),
+                _ => node.device.poll_deadline(),
+            })
             .chain(self.link.poll_deadline())
-            .chain(self.hang_ups.iter().map(|&(at, ..)| at))
+            .chain(self.hang_ups.iter().map(|&(at, who, _)| at.max(self.nodes[who].stopped_until)))
             .min();
         let latest = now + self.cfg.jump_ns.max(1);
         wanted.map_or(latest, |at| at.min(latest)).max(soon)

@@ -4,9 +4,13 @@
 //! - takes: configuration. gives: the parts that same-host peers share.
 //! - must not: know other nodes' devices.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::Arc,
+};
 
-use udma_abi::RawEid;
+use udma_abi::{Nanos, RawEid};
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Arena, Pages, Region};
 
@@ -15,11 +19,14 @@ use crate::host::{
     interrupt::EventVectors,
     memory::{ArenaMemory, PageMoving},
 };
+use crate::link::Datagram;
 use crate::ports::{SameHostParts, Wake};
 use crate::share::layout;
 
 /// Interrupt vectors of a simulated device.
 const VECTORS: u16 = 64;
+/// Datagrams that wait for a stopped node.
+const INBOX_MAX: usize = 512;
 
 /// Wakes a sleeping node: its next round notices.
 #[derive(Debug, Default)]
@@ -50,6 +57,9 @@ pub(super) struct SimNode {
     pub(super) asleep: bool,
     /// Killed; nothing steps it, nothing reaches it.
     pub(super) dead: bool,
+    /// Stopped until then: nothing steps it, datagrams wait in `inbox`.
+    pub(super) stopped_until: Nanos,
+    inbox: VecDeque<Datagram>,
     /// My half of the pair with each same-host peer.
     halves: BTreeMap<RawEid, Region>,
     /// As peers see it.
@@ -75,6 +85,8 @@ impl SimNode {
             bell: Arc::default(),
             asleep: false,
             dead: false,
+            stopped_until: 0,
+            inbox: VecDeque::new(),
             halves: BTreeMap::new(),
             arena: seen,
         })
@@ -90,6 +102,23 @@ impl SimNode {
     /// Whether the pair with `peer` exists.
     pub(super) fn is_joined(&self, peer: RawEid) -> bool {
         self.halves.contains_key(&peer)
+    }
+
+    /// Whether it runs at `now`.
+    pub(super) fn runs(&self, now: Nanos) -> bool {
+        !self.dead && self.stopped_until <= now
+    }
+
+    /// Keeps a datagram for a stopped node, as its socket would; without room it is lost.
+    pub(super) fn keep(&mut self, datagram: Datagram) {
+        if self.inbox.len() < INBOX_MAX {
+            self.inbox.push_back(datagram);
+        }
+    }
+
+    /// What came while the node was stopped.
+    pub(super) fn take_inbox(&mut self) -> VecDeque<Datagram> {
+        std::mem::take(&mut self.inbox)
     }
 
     /// Forgets the pair with `peer`; whether there was one.

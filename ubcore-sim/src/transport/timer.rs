@@ -71,6 +71,17 @@ impl RtoTimer {
         }
     }
 
+    /// Something came from the peer: it is there, so the wait between two tries need not grow, and
+    /// those made while it was silent do not count.
+    pub(super) fn on_heard(&mut self, now: Nanos) {
+        if self.timeouts > 0 {
+            self.timeouts = 0;
+            let later = self.deadline;
+            self.restart(now);
+            self.deadline = self.deadline.min(later);
+        }
+    }
+
     /// Whether the deadline passed; the timeout then doubles. `Err` when it was the last one.
     pub(super) fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
@@ -119,3 +130,28 @@ pub(super) enum Expired {
 /// Too many timeouts in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Exhausted;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_comes_back_is_not_kept_waiting_by_the_backoff() {
+        let cfg = RtoCfg::default();
+        let mut timer = RtoTimer::new(cfg);
+        let mut now = 0;
+        timer.on_sent(now);
+        for _ in 0..cfg.retries {
+            now = timer.deadline().expect("something is out");
+            assert_eq!(timer.on_time(now), Ok(Expired::Yes));
+        }
+        assert_eq!(timer.deadline(), Some(now + cfg.max_ns));
+        timer.on_heard(now + 1);
+        assert_eq!(timer.deadline(), Some(now + 1 + cfg.initial_ns));
+        // More of the peer's packets do not put the try off.
+        timer.on_heard(now + 2);
+        assert_eq!(timer.deadline(), Some(now + 1 + cfg.initial_ns));
+        // The tries before do not count.
+        assert_eq!(timer.on_time(now + 1 + cfg.initial_ns), Ok(Expired::Yes));
+    }
+}

@@ -279,6 +279,9 @@ impl Tp {
             }
         };
         self.congested |= packet.header.congestion.forward;
+        if matches!(kept, Kept::InOrder | Kept::BeyondGap | Kept::Duplicate) {
+            self.timer.on_heard(now);
+        }
         match kept {
             Kept::InOrder => {
                 self.unacked += 1;
@@ -355,6 +358,8 @@ impl Tp {
         if progress {
             let waiting = if self.tx.has_in_flight() { Waiting::Yes } else { Waiting::No };
             self.timer.on_progress(now, waiting);
+        } else {
+            self.timer.on_heard(now);
         }
         Received::Acknowledged
     }

@@ -1,0 +1,80 @@
+//! Time in which the node ran.
+//!
+//! *Owns*: how much time passed while nothing stepped the device although something was due.
+//! *Takes*: the time of each step, the deadline after it. *Gives*: time for timers. *Must not*: read
+//! a clock.
+//!
+//! A process that was stopped, or had no processor, finds all its timers expired when it continues,
+//! and the answers of its peers unread. Such time counts for no timer: what a peer did not answer in
+//! it is no sign of the peer. A device that has nothing due may rest as long as it likes.
+
+use udma_abi::Nanos;
+
+use crate::ports::Deadline;
+
+/// A step that comes later than this after it was due means that the node did not run, in ns. A
+/// thread of a busy machine is late by a few scheduler slots of 3 to 4 ms.
+const LATE_NS: Nanos = 10_000_000;
+
+/// The clock of everything behind the device's one `Serial`.
+#[derive(Debug, Default)]
+pub(crate) struct RunningTime {
+    /// Time of the latest step.
+    latest: Nanos,
+    /// When the next one is due; `None`: never.
+    due: Deadline,
+    /// Time in which the node did not run, in ns.
+    lost: Nanos,
+}
+
+impl RunningTime {
+    /// Returns the time for timers at `now`.
+    pub(crate) fn at(&mut self, now: Nanos) -> Nanos {
+        if let Some(due) = self.due {
+            let due = due.max(self.latest);
+            if now > due.saturating_add(LATE_NS) {
+                self.lost += now - due;
+            }
+        }
+        self.latest = self.latest.max(now);
+        now.saturating_sub(self.lost)
+    }
+
+    /// Takes the deadline of the timers after a step; returns it as a time outside of the device.
+    pub(crate) fn set_due(&mut self, deadline: Deadline) -> Deadline {
+        self.due = deadline.map(|at| at.saturating_add(self.lost));
+        self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn time_after_a_missed_deadline_does_not_count() {
+        let mut time = RunningTime::default();
+        assert_eq!(time.at(SECOND), SECOND);
+        assert_eq!(time.set_due(Some(SECOND + 500)), Some(SECOND + 500));
+        // Stopped for ten seconds: the timers are where they were when the step was due.
+        assert_eq!(time.at(11 * SECOND), SECOND + 500);
+        // What follows counts again.
+        assert_eq!(time.at(11 * SECOND + 700), SECOND + 1200);
+        assert_eq!(time.set_due(Some(SECOND + 2000)), Some(11 * SECOND + 1500));
+    }
+
+    #[test]
+    fn a_rest_with_nothing_due_and_small_delays_count() {
+        let mut time = RunningTime::default();
+        time.at(1);
+        time.set_due(None);
+        assert_eq!(time.at(100 * SECOND), 100 * SECOND);
+        time.set_due(Some(200 * SECOND));
+        assert_eq!(time.at(200 * SECOND + LATE_NS), 200 * SECOND + LATE_NS);
+        // A deadline in the past says that there is work now.
+        time.set_due(Some(0));
+        assert_eq!(time.at(201 * SECOND + LATE_NS), 200 * SECOND + LATE_NS);
+    }
+}
