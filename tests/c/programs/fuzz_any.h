@@ -73,7 +73,7 @@ static void *room(const struct row *row, int at)
         return memset(small[at], 0, sizeof small[at]);
     }
     if (large == NULL) {
-        large = calloc(1, sizeof(struct urma_topo_map));
+        large = calloc(1, sizeof(struct urma_topo_map) + 1); /* also at an odd address */
     }
     return large;
 }
@@ -113,7 +113,8 @@ static uintptr_t argument(const struct row *row, int at, bool *good, struct own 
         /* Whether what it names is looked at, and when, is the function's matter. */
         good = &ignored;
         if (how >= 240) {
-            return arg->kind == POINTER && how % 2 ? 1 : 0;
+            /* An odd address of zeros, or none. */
+            return arg->kind == POINTER && how % 2 ? (uintptr_t)to + 1 : 0;
         }
         if (arg->kind == POINTER && strstr(arg->type, "**") != NULL) {
             fill_list(arg, to, good);

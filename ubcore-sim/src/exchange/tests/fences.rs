@@ -62,10 +62,10 @@ fn a_message_whose_target_fails_in_between_is_answered() {
     // The rest of it has its answer, and a duplicate gets the same one.
     let rest = RequestHeader { flags: RequestFlags::LAST, ..first };
     assert_eq!(piece(&mut w, &rest, &[1; 32]), []);
-    assert_eq!(piece(&mut w, &whole, &[1; 64]), [ResponseStatus::TargetReset]);
     // Its number is used.
     let next = RequestHeader { tassn: 1, ..whole };
     assert_eq!(piece(&mut w, &next, &[1; 64]), [ResponseStatus::TargetReset]);
+    assert_eq!(piece(&mut w, &whole, &[1; 64]), [ResponseStatus::TargetReset]);
 }
 
 /// Node 1 with a shared receive queue 2000 of two receives, and jetties 2001 and 2002 on it.
