@@ -80,6 +80,12 @@ impl Request {
         used < retries || starved
     }
 
+    /// Whether an attempt of it was begun, maybe over a carrier that is gone: the target may have
+    /// executed it under its number.
+    fn was_begun(&self) -> bool {
+        self.begun || self.header.flags.contains(urma_packet::RequestFlags::RETRY)
+    }
+
     fn restart(&mut self) {
         self.pushed = 0;
         self.begun = false;
@@ -187,8 +193,10 @@ impl Flow {
     /// behind it move up, unless it had begun: then its number is used.
     pub(super) fn drop_current(&mut self) {
         let index = self.next;
-        if self.requests.get(index).is_some_and(|r| r.begun) {
-            self.forget_attempt(index);
+        if self.requests.get(index).is_some_and(Request::was_begun) {
+            if self.requests[index].begun {
+                self.forget_attempt(index);
+            }
             self.on_ended(index);
             return;
         }
@@ -290,12 +298,11 @@ impl Flow {
 
     /// Takes everything out. What was never begun keeps no number.
     pub(super) fn clear(&mut self, mut on_dropped: impl FnMut(&Request)) {
-        let mut used = self.next.min(self.requests.len());
-        if self.requests.get(used).is_some_and(|r| r.begun) {
-            self.forget_attempt(used);
-            used += 1;
+        if self.requests.get(self.next).is_some_and(|r| r.begun) {
+            self.forget_attempt(self.next);
         }
-        self.first = self.number(used);
+        let used = self.requests.iter().rposition(Request::was_begun).map_or(0, |last| last + 1);
+        self.first = self.number(used.max(self.next.min(self.requests.len())));
         for request in self.requests.iter().filter(|r| !r.ended) {
             on_dropped(request);
         }
@@ -354,5 +361,25 @@ mod tests {
             flow.on_pushed();
         }
         assert!(flow.current(0).is_none());
+    }
+
+    #[test]
+    fn a_number_that_an_earlier_carrier_brought_is_not_given_again() {
+        let begin = |flow: &mut Flow| {
+            flow.push(write(0));
+            assert!(flow.current(0).is_some());
+            flow.on_begun();
+            flow.on_pushed();
+        };
+        // The queue is destroyed, or the request fails here, before it goes again.
+        let endings: [fn(&mut Flow); 2] = [|flow| flow.clear(|_| {}), Flow::drop_current];
+        for end in endings {
+            let mut flow = Flow::new();
+            begin(&mut flow);
+            flow.on_carrier_lost();
+            end(&mut flow);
+            flow.push(write(1));
+            assert_eq!(flow.current(0).map(|request| request.header.tassn), Some(1));
+        }
     }
 }

@@ -43,7 +43,7 @@ impl Presence {
         self.polled_at.store(now, Ordering::Relaxed);
     }
 
-    /// Whether no poll came in the last [`PAUSE_NS`] before `now`: the program does something else,
+    /// Whether no poll came in the last `PAUSE_NS` before `now`: the program does something else,
     /// or spins on its memory.
     #[must_use]
     pub fn is_pause(&self, now: Nanos) -> bool {

@@ -19,7 +19,7 @@
 //!
 //! A program may poll for a while and then spin on its memory, until a datagram changes it. So the
 //! poll set tells of datagrams while the program polls, too, as long as it pays: a wake-up that finds
-//! the pollers at it is counted, [`IN_VAIN_MAX`] of them in a row end it until a tick finds a pause.
+//! the pollers at it is counted, `IN_VAIN_MAX` of them in a row end it until a tick finds a pause.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 

@@ -37,15 +37,38 @@ pub(super) struct RtoTimer {
     rtt_min: Nanos,
     timeouts: u32,
     deadline: Option<Nanos>,
+    /// What was sent up to the time of the latest expiry, and whether a sample of it was taken.
+    doubtful: Option<(Nanos, Sampled)>,
 }
 
 impl RtoTimer {
     pub(super) const fn new(cfg: RtoCfg) -> Self {
-        Self { cfg, smoothed: None, rtt_min: Nanos::MAX, timeouts: 0, deadline: None }
+        Self {
+            cfg,
+            smoothed: None,
+            rtt_min: Nanos::MAX,
+            timeouts: 0,
+            deadline: None,
+            doubtful: None,
+        }
     }
 
-    pub(super) fn on_sample(&mut self, rtt: Nanos) {
+    /// The packet that was sent once, at `sent_at`, is acknowledged at `now`. What was out when the
+    /// timer expired measures how long the peer was silent (stopped, cut off) as well as the path: all
+    /// of it together at most doubles the timeout.
+    pub(super) fn on_sample(&mut self, sent_at: Nanos, now: Nanos) {
+        let rtt = now.saturating_sub(sent_at);
         self.rtt_min = self.rtt_min.min(rtt);
+        let rtt = match &mut self.doubtful {
+            Some((until, sampled)) if sent_at <= *until => match sampled {
+                Sampled::Yes => return,
+                Sampled::No => {
+                    *sampled = Sampled::Yes;
+                    rtt.min(self.base().saturating_mul(2))
+                }
+            },
+            _ => rtt,
+        };
         self.smoothed = Some(match self.smoothed {
             None => (rtt, rtt / 2),
             Some((srtt, var)) => {
@@ -91,6 +114,7 @@ impl RtoTimer {
             return Err(Exhausted);
         }
         self.timeouts += 1;
+        self.doubtful = Some((now, Sampled::No));
         self.restart(now);
         Ok(Expired::Yes)
     }
@@ -104,11 +128,15 @@ impl RtoTimer {
         self.rtt_min
     }
 
-    fn restart(&mut self, now: Nanos) {
-        let base = self.smoothed.map_or(self.cfg.initial_ns, |(srtt, var)| {
+    /// Timeout without backing off, in ns.
+    fn base(&self) -> Nanos {
+        self.smoothed.map_or(self.cfg.initial_ns, |(srtt, var)| {
             srtt.saturating_add(var.saturating_mul(4)).max(self.cfg.min_ns)
-        });
-        let doubled = base.saturating_mul(1 << self.timeouts.min(32));
+        })
+    }
+
+    fn restart(&mut self, now: Nanos) {
+        let doubled = self.base().saturating_mul(1 << self.timeouts.min(32));
         self.deadline = Some(now.saturating_add(doubled.min(self.cfg.max_ns)));
     }
 }
@@ -123,6 +151,13 @@ pub(super) enum Waiting {
 /// Whether the timer expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expired {
+    Yes,
+    No,
+}
+
+/// Whether a sample of what was out at an expiry was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sampled {
     Yes,
     No,
 }
@@ -154,4 +189,28 @@ mod tests {
         // The tries before do not count.
         assert_eq!(timer.on_time(now + 1 + cfg.initial_ns), Ok(Expired::Yes));
     }
+
+    #[test]
+    fn silence_of_a_stopped_peer_is_no_round_trip() {
+        let mut timer = RtoTimer::new(RtoCfg::default());
+        timer.on_sample(0, 100_000);
+        timer.on_sent(200_000);
+        let expiry = timer.deadline().expect("something is out");
+        assert_eq!(timer.on_time(expiry), Ok(Expired::Yes));
+        // Packets that were out are acknowledged two seconds later.
+        for _ in 0..64 {
+            timer.on_sample(200_000, 2_000_000_000);
+        }
+        timer.on_progress(2_000_000_000, Waiting::Yes);
+        let wait = timer.deadline().expect("runs on") - 2_000_000_000;
+        assert!(wait <= 2 * RtoCfg::default().initial_ns, "{wait} ns");
+        // A path that became slower is measured by what is sent from then on.
+        for at in 3..40 {
+            timer.on_sample(at * SECOND, at * SECOND + 100_000_000);
+        }
+        timer.on_progress(50 * SECOND, Waiting::Yes);
+        assert!(timer.deadline() > Some(50 * SECOND + 100_000_000));
+    }
+
+    const SECOND: Nanos = 1_000_000_000;
 }

@@ -374,7 +374,7 @@ impl Tp {
             return None;
         }
         if let Some(sent_at) = self.tx.slot(seq).sent_once_at() {
-            self.timer.on_sample(now.saturating_sub(sent_at));
+            self.timer.on_sample(sent_at, now);
         }
         Some(seq)
     }
