@@ -263,7 +263,7 @@ fn tokens_are_drawn_for_each_run() {
     assert_eq!(drawn.len(), 4, "each side of each run has a token of its own");
 }
 
-/// Two sides that verify different patterns, and do not know it.
+/// Two sides that verify different patterns.
 #[test]
 fn both_sides_say_what_verification_found() {
     for options in [

@@ -18,7 +18,7 @@ pub(crate) fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// `path` as it is named to people: from the workspace's folder where it lies below that.
+/// Returns `path` as messages show it: from the workspace's folder where it lies below that.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

@@ -1,7 +1,7 @@
 //! Steps of a long task: progress, time, counts, one last line.
 //!
 //! *Owns*: the sum of what passed, failed and was skipped; the logs. *Takes*: commands and checks.
-//! *Gives*: lines. *Must not*: know what a step means, count a test twice, take for passed what did
+//! *Gives*: lines. *Must not*: interpret a step, count a test twice, take for passed what did
 //! not run.
 
 use std::{
