@@ -52,6 +52,9 @@ struct Piece {
     region: Region,
     /// Holder of each block.
     holders: Vec<u32>,
+    /// Blocks from here on were never taken: they are in no list and their memory is untouched, so
+    /// that a pool costs memory only as far as it was used.
+    fresh: usize,
 }
 
 /// Why a pool command was refused.
@@ -96,6 +99,9 @@ pub struct KnittingPool {
     pieces: Vec<Option<Piece>>,
     block_log2: u8,
     free_head: u64,
+    /// Blocks in the free list.
+    linked: u64,
+    /// Blocks that nobody holds: those of the list and the fresh ones.
     free: u64,
     blocks: u64,
     used_max: u64,
@@ -135,10 +141,10 @@ impl KnittingPool {
             }
         };
         let holders = vec![FREE; blocks as usize];
-        self.pieces[slot] = Some(Piece { base, region, holders });
+        self.pieces[slot] = Some(Piece { base, region, holders, fresh: 0 });
         self.block_log2 = block_log2;
         self.blocks += u64::from(blocks);
-        self.rebuild_free_list();
+        self.free += u64::from(blocks);
         Ok(())
     }
 
@@ -153,7 +159,9 @@ impl KnittingPool {
         if piece.holders.iter().any(|&holder| holder != FREE) {
             return Err(PoolError::InUse);
         }
-        self.blocks -= piece.holders.len() as u64;
+        let blocks = piece.holders.len() as u64;
+        self.blocks -= blocks;
+        self.free -= blocks;
         self.pieces[slot] = None;
         self.rebuild_free_list();
         Ok(())
@@ -187,14 +195,7 @@ impl KnittingPool {
         if self.free == 0 {
             return None;
         }
-        let block = match self.pop_free() {
-            Ok(block) => block,
-            Err(Scribbled) => {
-                self.repairs += 1;
-                self.rebuild_free_list();
-                self.pop_free().ok()?
-            }
-        };
+        let block = self.next_free()?;
         for word in 0..self.words() {
             self.store(block, word, 0).ok()?;
         }
@@ -212,6 +213,7 @@ impl KnittingPool {
         self.store(block, self.words(), head)?;
         *self.holder_mut(block).ok_or(Scribbled)? = FREE;
         self.free_head = Self::encode(block);
+        self.linked += 1;
         self.free += 1;
         Ok(())
     }
@@ -219,8 +221,10 @@ impl KnittingPool {
     /// Gives back whatever `holder` holds, without following a link.
     pub(super) fn give_all(&mut self, holder: Holder) {
         for piece in self.pieces.iter_mut().flatten() {
-            for slot in piece.holders.iter_mut().filter(|slot| **slot == holder.0) {
+            let taken_once = piece.holders.iter_mut().take(piece.fresh);
+            for slot in taken_once.filter(|slot| **slot == holder.0) {
                 *slot = FREE;
+                self.free += 1;
             }
         }
         self.rebuild_free_list();
@@ -286,26 +290,46 @@ impl KnittingPool {
         Ok(())
     }
 
-    /// Links every block that nobody holds, in order; the table of holders is the truth.
+    /// Links every block that was taken once and that nobody holds, in order; the table of holders is
+    /// the truth.
     fn rebuild_free_list(&mut self) {
         let mut head = END;
-        let mut free = 0;
+        let mut linked = 0;
         for (number, piece) in self.pieces.iter().enumerate().rev() {
             let Some(piece) = piece else { continue };
-            for index in (0..piece.holders.len()).rev() {
-                if piece.holders[index] != FREE {
-                    continue;
-                }
+            for index in (0..piece.fresh).rev().filter(|&index| piece.holders[index] == FREE) {
                 let block = BlockId { piece: number as u32, index: index as u32 };
                 // A store can fail only outside the region, which grow() has checked.
                 if self.store(block, self.words(), head).is_ok() {
                     head = Self::encode(block);
-                    free += 1;
+                    linked += 1;
                 }
             }
         }
         self.free_head = head;
-        self.free = free;
+        self.linked = linked;
+    }
+
+    /// A block of the free list, repaired where needed, or a fresh one.
+    fn next_free(&mut self) -> Option<BlockId> {
+        if self.linked == 0 {
+            return self.take_fresh();
+        }
+        self.pop_free().ok().or_else(|| {
+            self.repairs += 1;
+            self.rebuild_free_list();
+            self.pop_free().ok()
+        })
+    }
+
+    fn take_fresh(&mut self) -> Option<BlockId> {
+        let mut pieces = (0..).zip(&mut self.pieces);
+        pieces.find_map(|(number, piece)| {
+            let piece = piece.as_mut().filter(|piece| piece.fresh < piece.holders.len())?;
+            let block = BlockId { piece: number, index: piece.fresh as u32 };
+            piece.fresh += 1;
+            Some(block)
+        })
     }
 
     fn pop_free(&mut self) -> Result<BlockId, Scribbled> {
@@ -316,12 +340,13 @@ impl KnittingPool {
         let next = self.load_raw(block, self.words())?;
         let next_is_free = match Self::decode(next) {
             Ok(next) => self.holder(next) == Some(FREE) && next != block,
-            Err(Scribbled) => next == END && self.free == 1,
+            Err(Scribbled) => next == END && self.linked == 1,
         };
         if !next_is_free {
             return Err(Scribbled);
         }
         self.free_head = next;
+        self.linked -= 1;
         Ok(block)
     }
 

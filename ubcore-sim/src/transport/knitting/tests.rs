@@ -144,6 +144,9 @@ fn the_pool_grows_shrinks_and_answers() {
 fn a_scribbled_free_list_is_made_anew_from_the_holders() {
     let (mut pool, region) = pool(8);
     let mut first = KnittingRecord::new(1);
+    assert_eq!(first.record(&mut pool, 8 * BLOCK_PACKETS - 1), Ok(Arrival::Kept), "all taken once");
+    first.release(&mut pool);
+    let mut first = KnittingRecord::new(1);
     assert_eq!(first.record(&mut pool, BLOCK_PACKETS + 1), Ok(Arrival::Kept));
     for block in 0..8 {
         region.store_u64((block << 6) + 56, u64::MAX).expect("inside");
@@ -154,6 +157,28 @@ fn a_scribbled_free_list_is_made_anew_from_the_holders() {
     assert_eq!(pool.usage().free, 0);
     second.release(&mut pool);
     assert_eq!(pool.usage().free, 6);
+}
+
+#[test]
+fn blocks_that_nobody_took_yet_cost_no_memory() {
+    let (mut pool, region) = pool(8);
+    let word = |block: usize| region.load_u64((block << 6) + 56).expect("inside");
+    (0..8).for_each(|block| region.store_u64((block << 6) + 56, u64::MAX).expect("inside"));
+    let mut record = KnittingRecord::new(1);
+    for _ in 0..2 {
+        assert_eq!(
+            record.record(&mut pool, record.first_missing() + 2 * BLOCK_PACKETS),
+            Ok(Arrival::Kept)
+        );
+        record.release(&mut pool);
+        record = KnittingRecord::new(1);
+    }
+    assert_eq!(
+        (0..8).map(word).filter(|&link| link != u64::MAX).count(),
+        3,
+        "blocks come back first"
+    );
+    assert_eq!(pool.usage().repairs, 0);
 }
 
 #[test]
