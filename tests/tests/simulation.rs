@@ -1,7 +1,7 @@
 //! The whole stack in virtual time under many seeds.
 //!
-//! `URMA_SEEDS=5000` runs more of them, `URMA_SEED=17` one; `URMA_PLAN=nodes=2,requests=7` makes their
-//! worlds smaller, as a failure prints it.
+//! `URMA_SEEDS=5000` runs more of them, from `URMA_FROM` on, `URMA_SEED=17` one;
+//! `URMA_PLAN=nodes=2,requests=7` makes their worlds smaller, as a failure prints it.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "hashes, totals and progress are what a run is asked for")]
 
@@ -18,7 +18,10 @@ fn seeds() -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("URMA_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("URMA_SEEDS").unwrap_or(SEEDS)).collect(),
+        None => {
+            let from = number("URMA_FROM").unwrap_or(0);
+            (from..from + number("URMA_SEEDS").unwrap_or(SEEDS)).collect()
+        }
     }
 }
 

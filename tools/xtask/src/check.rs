@@ -83,13 +83,15 @@ pub(crate) fn fuzz(seconds: u32) -> Done {
 }
 
 /// The simulation only, `seeds` worlds of each suite; progress goes where our output goes.
-pub(crate) fn sim(seeds: u32) -> Done {
+pub(crate) fn sim(from: u32, seeds: u32) -> Done {
     let start = now();
     let args = ["test", "-p", TESTS, "--release", "--test", "simulation", "--", "--nocapture"];
     let mut command = cargo::command(&args);
-    let status = command.env("URMA_SEEDS", seeds.to_string()).status();
+    command.env("URMA_SEEDS", seeds.to_string()).env("URMA_FROM", from.to_string());
+    let status = command.status();
     let is_success = status.map_err(Failure::system("starting cargo"))?.success();
-    say(&format!("{seeds} seeds of each suite: {:.0} s", start.elapsed().as_secs_f64()));
+    let took = start.elapsed().as_secs_f64();
+    say(&format!("{seeds} seeds of each suite, from {from} on: {took:.0} s"));
     if is_success { Ok(()) } else { Err(Failure("a seed failed; see above".to_owned())) }
 }
 

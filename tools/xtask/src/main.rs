@@ -83,6 +83,9 @@ enum Task {
         /// Seeds of each suite
         #[arg(long, default_value_t = 500)]
         seeds: u32,
+        /// The first seed of each suite: a long run may be done in parts.
+        #[arg(long, default_value_t = 0)]
+        from: u32,
     },
     /// Plants faults, one at a time, each of which a test must find
     Mutants(mutants::What),
@@ -119,7 +122,7 @@ fn main() -> ExitCode {
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),
         Task::Fuzz { seconds } => check::fuzz(seconds),
-        Task::Sim { seeds } => check::sim(seeds),
+        Task::Sim { seeds, from } => check::sim(from, seeds),
         Task::Mutants(what) => mutants::run(&what),
         Task::Loom => check::loom(),
         Task::Cross => cross::run(),

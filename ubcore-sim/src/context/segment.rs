@@ -18,6 +18,7 @@ use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Region, hazard::Generation};
 
 use super::poison::{Marks, Poison};
+use super::table::Table;
 use super::token::fits;
 use crate::ports::Extent;
 use crate::share::layout::{
@@ -80,7 +81,8 @@ pub(crate) fn offset_in(start: u64, range_len: u64, va: u64, len: u64) -> Option
 /// All registrations of this node.
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
-    slots: Box<[ArcSwapOption<LocalSegment>]>,
+    /// By table index.
+    slots: Table<ArcSwapOption<LocalSegment>>,
     node: Region,
     marks: Marks,
 }
@@ -98,15 +100,13 @@ pub(crate) struct NewSegment {
 
 impl SegmentTable {
     pub(crate) fn new(node: Region) -> Self {
-        let slots = (0..SEGMENTS).map(|_| ArcSwapOption::empty()).collect();
-        Self { slots, node, marks: Marks::default() }
+        Self { slots: Table::new(), node, marks: Marks::default() }
     }
 
     /// The live context of a token id.
     #[inline]
     pub(crate) fn find(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
-        let tid = tid_of(token_id)?;
-        self.slots.get(tid)?.load_full().filter(|s| s.is_live())
+        self.slot(tid_of(token_id)?)?.load_full().filter(|s| s.is_live())
     }
 
     /// Makes a registration known here and to peers. `extents` are the shared parts in terms of the
@@ -114,7 +114,7 @@ impl SegmentTable {
     /// memory with faults nothing is reached without its owner.
     pub(crate) fn publish(&self, new: NewSegment, extents: &[Extent]) -> Option<()> {
         let tid = tid_of(new.token_id)?;
-        let slot = self.slots.get(tid)?;
+        let slot = self.slots.get_or_make(u32::try_from(tid).ok()?, ArcSwapOption::empty)?;
         let generation = self.generation(tid)?;
         let poison = self.marks.of(&new.region);
         let is_open = poison.is_empty();
@@ -151,7 +151,7 @@ impl SegmentTable {
     /// Ends the life of a registration: nobody starts with it any more.
     pub(crate) fn kill(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
         let tid = tid_of(token_id)?;
-        let segment = self.slots.get(tid)?.swap(None)?;
+        let segment = self.slot(tid)?.swap(None)?;
         segment.live.store(false, Ordering::SeqCst);
         self.generation(tid)?.kill().ok()?;
         Some(segment)
@@ -159,7 +159,7 @@ impl SegmentTable {
 
     /// The part of a registration of this node at `addr` of this process.
     pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Option<Region> {
-        self.slots.iter().filter_map(|slot| slot.load_full()).find_map(|segment| {
+        self.slots.iter().filter_map(ArcSwapOption::load_full).find_map(|segment| {
             let offset = addr.checked_sub(segment.region.addr())?;
             segment.region.sub(offset, len).ok()
         })
@@ -176,7 +176,7 @@ impl SegmentTable {
     /// Marks memory as bad, and gives the registrations there a new life that knows it.
     pub(super) fn poison(&self, addr: usize, len: usize) {
         let pages = self.marks.add(addr, len);
-        let segments = self.slots.iter().filter_map(|slot| slot.load_full());
+        let segments = self.slots.iter().filter_map(ArcSwapOption::load_full);
         for segment in segments {
             let start = segment.region.addr();
             if start < pages.end && pages.start < start + segment.region.len() {
@@ -197,6 +197,11 @@ impl SegmentTable {
             shared: old.shared,
         };
         self.publish(new, &[]).is_some()
+    }
+
+    #[inline]
+    fn slot(&self, tid: usize) -> Option<&ArcSwapOption<LocalSegment>> {
+        self.slots.get(u32::try_from(tid).ok()?)
     }
 
     fn generation(&self, tid: usize) -> Option<Generation> {
