@@ -105,7 +105,7 @@ mod tests {
 
     #[cfg(feature = "planted-faults")]
     #[test]
-    fn a_device_that_checks_no_token_is_caught() {
+    fn a_planted_lack_of_token_checks_is_caught() {
         use ubcore_sim::device::PlantedFault;
         use urma_hostile::device::device_with;
         assert!(!is_caught(device), "nothing is planted yet");

@@ -3,7 +3,7 @@
 //! *Owns*: which checks there are and in which order. *Takes*: nothing: it does its own set-up.
 //! *Gives*: a count. *Must not*: pass over a check without a line in the result.
 
-use std::{path::Path, process::Command};
+use std::{collections::BTreeSet, path::Path, process::Command};
 
 use crate::{
     cargo,
@@ -28,6 +28,16 @@ const FAULT_FEATURES: [&str; 2] = ["planted-faults", "fault-hooks"];
 const C_FACE: &str = "abi-25-12-0-b081,planted-faults";
 /// The package with the simulation.
 const TESTS: &str = "urma-tests";
+/// The package with the device, whose unit tests are built by themselves.
+const DEVICE: &str = "ubcore-sim";
+/// In the path of every test that needs such a feature and does not lie in a program of its own.
+const PLANTED: &str = "planted";
+/// Test programs all of which needs such a feature, each with its package.
+const FAULTED: [(&str, &str); 3] =
+    [("urma-kill", "kill"), ("urma-kill", PLANTED), (TESTS, "conformance_planted")];
+/// Test programs of which `PLANTED` tests need one. All else ran in the step before.
+const FAULTED_IN_PART: [(&str, &str); 3] =
+    [("urma-ffi", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
 
 /// Everything.
 pub(crate) fn test() -> Done {
@@ -178,30 +188,55 @@ fn deny(step: &mut Step) -> Found {
     offline.plus(advisories)
 }
 
-/// The tests that need a device with hooks and faults built in: every package that declares such
-/// a feature is tested with all of them.
+/// The tests that need a device with hooks and faults built in: those of every package that
+/// declares such a feature, with all of them.
 fn faults(step: &mut Step) -> Found {
     let packages = match cargo::packages_with(&FAULT_FEATURES) {
         Ok(packages) => packages,
         Err(failure) => return Found::one("planted faults", Err(failure)),
     };
-    if packages.is_empty() {
-        let why = format!("no package declares one of {}", FAULT_FEATURES.join(", "));
-        return Found::one("planted faults", Err(Failure(why)));
+    let command =
+        |args: &Vec<String>| cargo::command(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    match faulted(&packages) {
+        Ok(calls) => faults_of(step, calls.iter().map(command).collect()),
+        Err(failure) => Found::one("planted faults", Err(failure)),
     }
-    let mut test = |(package, features): &(String, String)| {
-        let mut args = vec!["test", "-p", package, "--features", features, "--no-fail-fast"];
-        if package == TESTS {
-            // What needs no fault has run without the features.
-            args.extend(["--test", "planted", "--test", "simulation"]);
+}
+
+/// Calls of cargo for `packages`, given with their features, which must be those of the tables.
+/// Those above the device are selected together, so that they are built once.
+fn faulted(packages: &[(String, String)]) -> Result<Vec<Vec<String>>, Failure> {
+    let listed: BTreeSet<&str> = FAULTED
+        .iter()
+        .chain(&FAULTED_IN_PART)
+        .map(|(package, _)| *package)
+        .chain([DEVICE])
+        .collect();
+    let declaring = packages.iter().map(|(package, _)| package.as_str()).collect();
+    if listed != declaring {
+        let odd: Vec<&str> = listed.symmetric_difference(&declaring).copied().collect();
+        return Err(Failure(format!("tables and features disagree about {}", odd.join(", "))));
+    }
+    let call = |programs: &[(&str, &str)], filter: &[&str]| {
+        let mut args = vec!["test".to_owned(), "--no-fail-fast".to_owned()];
+        for (package, features) in packages.iter().filter(|(package, _)| package != DEVICE) {
+            args.extend(["-p".to_owned(), package.clone()]);
+            args.extend(features.split(',').map(|feature| format!("-F{package}/{feature}")));
         }
-        step.all_tests(cargo::command(&args))
+        args.extend(
+            programs.iter().flat_map(|(_, name)| ["--test".to_owned(), (*name).to_owned()]),
+        );
+        args.extend(filter.iter().map(|&word| word.to_owned()));
+        args
     };
-    let mut found = Found::default();
-    for package in &packages {
-        found = found.plus(test(package));
-    }
-    found
+    let device = ["test", "-p", DEVICE, "--all-features", "--lib", PLANTED];
+    let device = device.map(str::to_owned).to_vec();
+    Ok(vec![device, call(&FAULTED, &[]), call(&FAULTED_IN_PART, &[PLANTED])])
+}
+
+/// Runs what needs a fault: a program that runs no test shows nothing.
+fn faults_of(step: &mut Step, commands: Vec<Command>) -> Found {
+    commands.into_iter().map(|command| step.tests(command)).fold(Found::default(), Found::plus)
 }
 
 /// Models run in a build of their own, for `--cfg loom` changes every crate.
@@ -259,3 +294,6 @@ fn fuzz_command(folder: &Path, tool: &Path, name: &str, seconds: u32) -> Command
     command.arg("-print_final_stats=0");
     command
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,7 +88,7 @@ programs! {
 /// Panics are planted: none leaves the library, and what comes next works.
 #[cfg(feature = "planted-faults")]
 #[test]
-fn panics() {
+fn planted_panics() {
     run(&build("panics", "panics", &[]), &[]);
 }
 
