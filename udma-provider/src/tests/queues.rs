@@ -5,9 +5,9 @@ use std::time::Duration;
 use udma_abi::{Cqe, CqeStatus, Opcode, cmd::Command};
 use urma_core::{
     Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device as CoreDevice, Eid, JettyId,
-    LocalSge, Mapping, OrderType, Path, PathKind, PostReason, QueueCfg, RecvWr, RemoteAddr,
-    SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status, TargetId, TargetKind, Token,
-    TokenPolicy, TransportMode, WrFlags,
+    LocalSge, Mapping, OrderType, Path, PathKind, PostReason, QueueCfg, QueueKind, RecvCfg, RecvWr,
+    RemoteAddr, SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status, TargetId, TargetKind,
+    Token, TokenPolicy, TransportMode, WrFlags,
     ops::{Device, SegmentOps},
 };
 use urma_mem::Region;
@@ -184,6 +184,33 @@ fn receives_come_back_with_their_contexts_and_free_their_places() {
         assert_eq!((done[0].remote.id, done[0].payload.bytes()), (77, &[5; 4][..]));
         recv.post_recv(&[wr(n + 64)]).unwrap();
     }
+}
+
+/// Both halves complete into one JFC, where their flushed requests lie mixed.
+#[test]
+fn a_flush_of_what_is_sent_leaves_flushed_receives_to_polls() {
+    let bench = Bench::new();
+    let mut jfc = bench.jfc(16);
+    let recv = RecvCfg { jfc: jfc.id, depth: 8, max_sge: 1, min_rnr_timer: 12 };
+    let cfg = QueueCfg { kind: QueueKind::Jetty, recv: Some(recv), ..jfs_cfg(jfc.id, 8) };
+    let mut jetty = bench.context.create_queue(&cfg).unwrap();
+    let receives = [10, 11, 12].map(|user_ctx| RecvWr { dst: &[], user_ctx });
+    jetty.recv.as_mut().unwrap().post_recv(&receives).unwrap();
+    bench.toy.script(|s| s.hold = true);
+    jetty.send.as_mut().unwrap().post_send(&[signalled(20), signalled(21)]).unwrap();
+    let (user_data, local_id) = (bench.toy.cookie(jetty.id), jetty.id);
+    let flushed = Cqe { status: CqeStatus::WrFlushErr, local_id, user_data, ..Cqe::default() };
+    assert!(bench.toy.deliver(jetty.id, flushed));
+    for entry_idx in 0..2 {
+        bench.toy.complete(jfc.id, Cqe { entry_idx, ..flushed });
+        assert!(bench.toy.deliver(jetty.id, flushed));
+    }
+    let mut out = [Completion::default(); 8];
+    let taken = jetty.control.flush(&mut out).unwrap();
+    assert_eq!(contexts(&out[..taken]), [20, 21]);
+    let polled = poll_all(&mut jfc);
+    assert_eq!(contexts(&polled), [10, 11, 12]);
+    assert!(polled.iter().all(|c| c.is_recv() && c.status == CrStatus::WrFlush));
 }
 
 #[test]
