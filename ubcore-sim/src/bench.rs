@@ -3,6 +3,7 @@
 //! *Owns*: memory of one node, its rings, what a driver would do with them. *Takes*: requests.
 //! *Gives*: completions. *Must not*: look inside the device.
 
+mod commands;
 mod completions;
 mod fences;
 mod hostile;

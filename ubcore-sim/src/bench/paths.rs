@@ -4,6 +4,7 @@ use udma_abi::{CqeStatus, Opcode, Sge, cmd::Command, counters::Counter};
 
 use super::scene::{Scene, scene_of};
 use super::{Sharing, on_seg, pair_sharing};
+use crate::context::segment::{entry_offset, tid_of};
 use crate::host::peer::KernelReads;
 use crate::share::layout::EXTENTS;
 
@@ -190,6 +191,25 @@ fn long_walks_go_past_the_caches_and_place_every_byte() {
     assert!(s.remote.bytes(7, 30_000) == bytes[5..30_005]);
     assert!(s.remote.bytes(30_007, 20_001) == bytes[40_000..60_001]);
     assert_eq!(paths(&s), [31, 0, 0]);
+}
+
+#[test]
+fn memory_that_its_owner_does_not_show_is_not_read_by_its_address() {
+    // A page with a fault: its owner ends the read.
+    let mut s = scene(&[], KernelReads::Probe);
+    s.fill();
+    s.b.dev.poison(0, s.remote.mem.addr(), 64);
+    let sqe = on_seg(Opcode::Read, s.tpn, &s.remote, 0);
+    assert_eq!(s.run(sqe, &[s.local.sge(0, 100)]).status, CqeStatus::RemDataPoison);
+    assert_eq!(paths(&s), RING);
+    // An entry without an address, whose offsets are addresses.
+    let mut s = scene(&[], KernelReads::Probe);
+    s.fill();
+    let entry = entry_offset(tid_of(s.remote.token_id).unwrap());
+    for (word, value) in [(1, 0), (2, u64::MAX / 2), (7, 0)] {
+        s.b.dev.node_region().store_u64(entry + word * 8, value).unwrap();
+    }
+    assert_eq!(path_of(&mut s, Opcode::Read, (0, 100)), RING);
 }
 
 /// Not a test of speed: prints what long writes over more memory than the caches hold reach.

@@ -252,3 +252,51 @@ fn rc_needs_its_pair_and_stops_at_any_error() {
     a.post(&mut jetty, write, &[local.sge(0, 8)]);
     assert_eq!(a.poll(&mut jfc).unwrap().status, CqeStatus::LocOperation);
 }
+
+#[test]
+fn a_consumer_index_beyond_what_was_written_counts_for_nothing() {
+    let mut s = scene();
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    for beyond in [1, 5, 0x7f_ffff] {
+        let before = s.a.dev.counter(Counter::BadDoorbell);
+        s.jfc.ci += beyond;
+        s.a.ring_jfc(&s.jfc, None);
+        assert_eq!(s.a.dev.counter(Counter::BadDoorbell), before + 1, "{beyond}");
+        s.jfc.ci -= beyond;
+        assert_eq!(s.run(write, &[s.local.sge(0, 8)]).status, CqeStatus::Success, "{beyond}");
+    }
+}
+
+#[test]
+fn an_arm_with_the_number_of_the_last_one_is_a_repetition() {
+    let (mut a, b) = pair();
+    let (eqn, _events) = a.eq();
+    let jfc = a.jfc_on(4, eqn);
+    let jetty = a.jetty(4, &jfc, |_| {});
+    let mut s = scene_of((a, b), 4, 4);
+    (s.jetty, s.jfc) = (jetty, jfc);
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    s.a.arm(&mut s.jfc, Arm::Any);
+    for _ in 0..3 {
+        s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
+        s.a.ring_jfc(&s.jfc, Some(Arm::Any));
+        assert_eq!(s.a.raises.count(), 1, "one event per arm");
+    }
+    s.a.arm(&mut s.jfc, Arm::Any);
+    assert_eq!(s.a.raises.count(), 2);
+}
+
+#[test]
+fn requests_to_a_node_that_is_gone_move_nothing() {
+    let mut s = scene();
+    s.fill();
+    for opcode in [Opcode::Write, Opcode::Read, Opcode::FetchAdd] {
+        let sqe = Sqe { operand: 1, ..on_seg(opcode, s.tpn, &s.remote, 0) };
+        assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
+    }
+    s.remote.mem.zero(0, 64).unwrap();
+    s.a.dev.on_peer_gone(s.a.now, s.b.eid());
+    let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    assert_eq!(s.run(sqe, &[s.local.sge(0, 8)]).status, CqeStatus::AckTimeout);
+    assert_eq!(s.remote.bytes(0, 64), [0; 64]);
+}

@@ -1,11 +1,17 @@
 //! What many threads and withdrawn segments must not break.
 
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use udma_abi::cmd::{Access, Command};
 use udma_abi::counters::Counter;
 use udma_abi::{CmdStatus, CqeStatus, Opcode, rqe};
 
 use super::scene::{Scene, scene, scene_of};
 use super::{on_seg, pair, pair_with};
+use crate::context::link::Reach;
+use crate::hooks::{self, Hook};
+use crate::share::layout::HALF_SLOTS_USED;
 
 #[test]
 fn withdrawn_segments_are_refused_and_bytes_stop() {
@@ -137,4 +143,48 @@ fn no_byte_is_placed_after_a_withdrawal_was_answered() {
     });
     assert_eq!(placed, 0, "a byte was placed after the answer");
     assert!(s.a.dev.counter(Counter::DirectRequests) > 0, "the writer never got through");
+}
+
+/// The second queue has another hazard slot than the first.
+#[test]
+fn a_withdrawal_waits_for_a_copy_of_whichever_queue() {
+    const HANG: Duration = Duration::from_secs(30);
+    for number in 0..2 {
+        let mut s = scene();
+        if number == 1 {
+            s.jetty = s.a.jetty(4, &s.jfc, |_| {});
+        }
+        let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+        let ((copies, copying), (end, ended)) = (channel(), channel::<()>());
+        let Scene { a, b, jetty, local, remote, .. } = &mut s;
+        std::thread::scope(|scope| {
+            let (a, local) = (&*a, &*local);
+            scope.spawn(move || {
+                hooks::at(Hook::CopyUnchecked, move || {
+                    copies.send(()).unwrap();
+                    let _ = ended.recv_timeout(HANG);
+                });
+                a.post(jetty, write, &[local.sge(0, 8)]);
+            });
+            copying.recv_timeout(HANG).expect("a copy");
+            b.submit(Command::UnregisterSeg { token_id: remote.token_id });
+            for _ in 0..100 {
+                b.dev.step(b.now);
+                assert!(b.response().is_none(), "queue {number}: the copy goes on");
+            }
+            end.send(()).unwrap();
+        });
+        s.b.dev.step(s.b.now);
+        assert_eq!(s.b.response().map(|found| found.status), Some(CmdStatus::Ok));
+        assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::RemAccessAbort));
+    }
+}
+
+#[test]
+fn a_withdrawal_looks_at_no_more_slots_than_there_are() {
+    let mut s = scene();
+    let link = s.a.dev.links().find(s.tpn).unwrap();
+    let Reach::Direct(parts) = &link.reach else { panic!("a node on this host") };
+    parts.half.store_u64(HALF_SLOTS_USED, u64::MAX).unwrap();
+    s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id });
 }

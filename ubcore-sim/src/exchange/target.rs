@@ -113,10 +113,9 @@ impl Group {
         Self { members: Vec::new(), choice, token, turn: 0 }
     }
 
+    /// A jetty joins once, when it is made.
     pub(super) fn join(&mut self, jetty: u32) {
-        if !self.members.contains(&jetty) {
-            self.members.push(jetty);
-        }
+        self.members.push(jetty);
     }
 
     pub(super) fn leave(&mut self, jetty: u32) {

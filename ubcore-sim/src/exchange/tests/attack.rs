@@ -3,8 +3,8 @@
 use udma_abi::{CqeStatus, Nanos, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
 use urma_packet::Handshake as Terms;
 use urma_packet::{
-    Ack, Body, Ends, Mtu, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader, SackBitmap,
-    StrategyCaps, Tpn,
+    Ack, Body, Ends, Mtu, Packet, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader,
+    SackBitmap, StrategyCaps, Tpn,
 };
 
 use super::super::datagrams::flow;
@@ -158,4 +158,52 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     add(&mut w);
     assert_eq!(words.load_u64(0).expect("inside"), 2);
     assert_eq!(results.load_u64(0).expect("inside"), 1);
+}
+
+#[test]
+fn a_datagram_names_the_address_that_it_comes_from_and_goes_to() {
+    let mut w = World::new(Kind::Packets);
+    let _room = w.segment(1, 2, 4096, ALL);
+    w.receiver_of(1, 2000, Mode::Um);
+    w.post(1, 2000, 2, 0, 64);
+    let (from, other) = (w.eid(0), invented(1).0);
+    let changes: [fn(&mut Ends, [u8; 16]); 3] =
+        [|ends, eid| ends.source_eid = eid, |ends, eid| ends.dest_eid = eid, |_, _| {}];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut packet = datagram(&w, Psn::new(100), super::world::TOKEN);
+        let Body::UmSend(ends, _) = &mut packet.body else { panic!() };
+        change(ends, other);
+        arrive(&mut w, 1, from, &packet);
+        assert_eq!(w.received(1).is_some(), number == 2, "{number}");
+    }
+    assert_eq!(w.counter(1, Counter::DropUm), 2);
+}
+
+#[test]
+fn a_packet_of_another_tp_is_not_taken() {
+    let mut w = World::new(Kind::Packets);
+    let _here = w.segment(0, 1, 4096, ALL);
+    let words = w.segment(1, 2, 4096, ALL);
+    let (from, to) = (w.eid(0), w.eid(1));
+    let sqe = udma_abi::Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+    w.hand(0, &sqe, &[(1, 0, 8)]);
+    let now = w.now;
+    let node = &mut w.nodes[0];
+    node.exchange.take_mail_of(&node.dev, now, SENDER);
+    node.exchange.step(&node.dev, now);
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let sent = node.exchange.poll_transmit(now, &mut buf).expect("a packet");
+    let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
+    assert!(packet.payload.is_empty(), "an atomic has its operands in its header");
+    let mut header = packet.header;
+    let own = header.dest;
+    for (dest, unknown) in [(Tpn::from_low_bits(own.value() ^ 1), 1), (own, 0)] {
+        header.dest = dest;
+        let before = w.counter(1, Counter::DropUnknownTp);
+        arrive(&mut w, 1, from, &header);
+        let node = &mut w.nodes[1];
+        node.exchange.step(&node.dev, now);
+        assert_eq!(w.counter(1, Counter::DropUnknownTp) - before, unknown);
+        assert_eq!(words.load_u64(0).expect("inside"), 1 - unknown);
+    }
 }

@@ -346,3 +346,43 @@ fn a_read_does_not_go_on_in_another_registration() {
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemAccessAbort, 0)));
     });
 }
+
+/// A WRITE_IMM of three packets: what refuses its message keeps its payload away.
+#[test]
+fn a_write_with_immediate_that_is_refused_places_nothing() {
+    type Change = fn(&mut World, &mut Sqe);
+    let cases: [(&str, Change, CqeStatus); 5] = [
+        ("failed", |w, _| w.fail_receiver(1, 2000), CqeStatus::RemOperation),
+        ("no such jetty", |_, sqe| sqe.target_id = 2001, CqeStatus::RemOperation),
+        ("token of the jetty", |_, sqe| sqe.token_value ^= 1, CqeStatus::RemAccessAbort),
+        ("token of the segment", |_, sqe| sqe.seg_token_value ^= 1, CqeStatus::RemAccessAbort),
+        ("no receive", |w, _| w.retries(0, 0), CqeStatus::RnrRetryExceeded),
+    ];
+    for (name, change, status) in cases {
+        on_both(|w| {
+            let here = w.segment(0, 1, 3 * 4096, RW);
+            let there = w.segment(1, 2, 3 * 4096, RW);
+            world::fill(&here);
+            w.receiver(1, 2000);
+            let sqe = Sqe {
+                remote_va: world::va(2),
+                seg_token_id: 2 << 8,
+                seg_token_value: TOKEN,
+                ..w.to_jetty(Opcode::WriteImm, 2000, 9)
+            };
+            w.post(1, 2000, 2, 0, 64);
+            let seq = w.send(0, &sqe, &[(1, 0, 3 * 4096)]);
+            assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 3 * 4096)), "{name}");
+            world::assert_filled(&there, 3 * 4096);
+            assert_eq!(w.received(1).unwrap().status, CqeStatus::Success);
+            there.zero(0, 3 * 4096).unwrap();
+            let mut refused = sqe;
+            change(w, &mut refused);
+            for _ in 0..2 {
+                let seq = w.send(0, &refused, &[(1, 0, 3 * 4096)]);
+                assert_eq!(w.end_of(0, seq), Some((status, 0)), "{name}");
+                assert_eq!(world::sum(&there), 0, "{name}");
+            }
+        });
+    }
+}

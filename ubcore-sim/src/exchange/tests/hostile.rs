@@ -8,7 +8,7 @@ use super::super::pair;
 use super::super::request;
 use super::super::respond::Part;
 use super::super::{Exchange, Work};
-use super::world::{Kind, SENDER, World, sum};
+use super::world::{Kind, SENDER, TOKEN, World, sum, va};
 use udma_abi::cmd::Mode;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -26,13 +26,17 @@ pub(super) fn piece_of(
     header: &RequestHeader,
     bytes: &[u8],
 ) -> Vec<ResponseStatus> {
+    part(w, from, &Part { header, payload: Payload::Here, bytes })
+}
+
+fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
     let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
     let mut work = Work { dev: &node.dev, now, senders, receives, numbers, cache, bytes: room };
     let peer = peers.get_mut(&from).unwrap();
     peer.answers.clear();
-    peer.on_request(&mut work, &Part { header, payload: Payload::Here, bytes });
+    peer.on_request(&mut work, part);
     peer.answers.iter().map(|answer| answer.status).collect()
 }
 
@@ -148,4 +152,77 @@ fn a_half_message_keeps_its_receive_for_the_next_attempt() {
     let whole = header(&w, Opcode::Send, 64, 0);
     assert_eq!(piece(&mut w, &whole, &[2; 64]), [ResponseStatus::Ack]);
     assert_eq!(w.received(1).unwrap().status, CqeStatus::Success);
+}
+
+/// A piece whose bytes the peer says it placed itself.
+fn placed(w: &mut World, header: &RequestHeader) -> Vec<ResponseStatus> {
+    let from = w.eid(0);
+    part(w, from, &Part { header, payload: Payload::Placed, bytes: &[] })
+}
+
+#[test]
+fn a_message_brings_its_bytes_itself() {
+    let mut w = world();
+    w.post(1, 2000, 2, 0, 64);
+    let send = header(&w, Opcode::Send, 64, 0);
+    assert_eq!(placed(&mut w, &send), [ResponseStatus::Length]);
+    assert_eq!(w.received(1).unwrap().status, CqeStatus::LocLen);
+}
+
+#[test]
+fn every_piece_of_a_write_needs_its_targets_alive() {
+    let cases = [("payload", 2, false), ("placed payload", 2, true), ("notification", 3, false)];
+    for (name, withdrawn, is_placed) in cases {
+        let mut w = world();
+        let notified = w.segment(1, 3, 4096, RW);
+        let sqe = udma_abi::Sqe {
+            notify_va: va(3),
+            notify_token_id: 3 << 8,
+            seg_token_value: TOKEN,
+            imm: 9,
+            ..w.to_memory(Opcode::WriteNotify, 2, 0)
+        };
+        let whole = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 64).unwrap();
+        let first = RequestHeader { flags: RequestFlags::FIRST, ..whole };
+        let mut last = RequestHeader { flags: RequestFlags::LAST, ..whole };
+        let begun = if is_placed { 0 } else { 32 };
+        last.access.address += begun;
+        assert_eq!(piece(&mut w, &first, &[0; 32][..begun as usize]), [], "{name}");
+        w.nodes[1].dev.segments().kill(withdrawn << 8).unwrap();
+        let answers =
+            if is_placed { placed(&mut w, &last) } else { piece(&mut w, &last, &[7; 32]) };
+        assert_eq!(answers, [ResponseStatus::AccessAbort], "{name}");
+        assert_eq!(sum(&notified), 0, "{name}");
+    }
+}
+
+#[test]
+fn a_node_has_a_bounded_number_of_sequences() {
+    let mut w = world();
+    let write = header(&w, Opcode::Write, 0, 0);
+    let of_queue = |number| RequestHeader { initiator: pair::initiator(number, true), ..write };
+    for number in 0..1 << 16 {
+        assert_eq!(piece(&mut w, &of_queue(number), &[]), [ResponseStatus::Ack], "{number}");
+    }
+    assert_eq!(piece(&mut w, &of_queue(1 << 16), &[]), [ResponseStatus::NoResources]);
+    let next = RequestHeader { tassn: 1, ..of_queue(5) };
+    assert_eq!(piece(&mut w, &next, &[]), [ResponseStatus::Ack], "a known one goes on");
+}
+
+#[test]
+fn an_answer_of_the_round_before_is_no_answer() {
+    let mut w = world();
+    let write = header(&w, Opcode::Write, 8, 0);
+    let refused = RequestHeader { token: None, ..write };
+    let at = |write: RequestHeader, number: u32| RequestHeader {
+        tassn: (number & 0xffff) as u16,
+        ..write
+    };
+    assert_eq!(piece(&mut w, &at(refused, 0), &[1; 8]), [ResponseStatus::AccessAbort]);
+    assert_eq!(piece(&mut w, &at(refused, 0), &[1; 8]), [ResponseStatus::AccessAbort], "kept");
+    for number in 1..=1 << 16 {
+        assert_eq!(piece(&mut w, &at(write, number), &[1; 8]), [ResponseStatus::Ack], "{number}");
+    }
+    // The number is that of the refused request, 65,536 requests later.
+    assert_eq!(piece(&mut w, &at(write, 0), &[1; 8]), [ResponseStatus::Ack]);
 }

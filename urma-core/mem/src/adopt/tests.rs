@@ -84,6 +84,24 @@ fn pages_without_content_stay_without() {
     assert!(before <= 1 && maps::present_runs(region.addr(), region.len()).len() <= 1);
 }
 
+/// Runs of content anywhere in a chunk, with and without the system's help to fill new pages.
+#[test]
+fn scattered_pages_come_back_where_they_were() {
+    const CONTENT: [usize; 8] = [3, 4, 5, 300, 511, 512, 700, 1199];
+    for writers in [Writers::Held, Writers::Trusted] {
+        let arena = Arena::with(ArenaCfg { writers, ..ArenaCfg::default() }).unwrap();
+        let region = Region::private(1200 * page_len()).unwrap();
+        for page in CONTENT {
+            region.store_u64(page * page_len() + 8, page as u64 + 1).unwrap();
+        }
+        arena.adopt(&region).unwrap().release().unwrap();
+        for page in 0..1200 {
+            let content = if CONTENT.contains(&page) { page as u64 + 1 } else { 0 };
+            assert_eq!(word(&region, page), content, "{writers:?}, page {page}");
+        }
+    }
+}
+
 #[test]
 fn a_range_comes_back_as_one_mapping() {
     let arena = Arena::new().unwrap();
