@@ -27,6 +27,36 @@ fn one_write_goes_from_ring_to_peer_memory_and_completes() {
 }
 
 #[test]
+fn a_direct_entry_behind_others_waits_for_its_turn() {
+    let change = |cfg: &mut crate::DeviceCfg| {
+        cfg.direct_chunk = 1024;
+        cfg.step_bytes = 1024;
+    };
+    let mut s = scene_of(super::pair_with(change), 4, 6);
+    let bytes = s.fill();
+    // Each post is one step: the third one ends the first request and begins the second.
+    for (at, len) in [(0, 2500), (3000, 8)] {
+        s.a.post(
+            &mut s.jetty,
+            on_seg(Opcode::Write, s.tpn, &s.remote, at),
+            &[s.local.sge(at, len)],
+        );
+    }
+    let direct = on_seg(Opcode::Write, s.tpn, &s.remote, 4000);
+    s.a.post_direct(&mut s.jetty, direct, &[s.local.sge(4000, 8)]);
+    for now in 1..10 {
+        s.a.dev.step(now);
+    }
+    for entry_idx in 0..3 {
+        let cqe = s.a.poll(&mut s.jfc).expect("a completion");
+        assert_eq!((cqe.status, cqe.entry_idx), (CqeStatus::Success, entry_idx));
+    }
+    for (at, len) in [(0, 2500), (3000, 8), (4000, 8)] {
+        assert_eq!(s.remote.bytes(at, len), bytes[at..at + len]);
+    }
+}
+
+#[test]
 fn a_direct_entry_and_inline_bytes_work_too() {
     let mut s = scene();
     let bytes = s.fill();

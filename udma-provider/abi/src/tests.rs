@@ -7,7 +7,7 @@
 use proptest::prelude::*;
 
 use crate::{
-    CmdStatus, Cqe, CqeStatus, Eqe, Opcode, RawEid, Rqe, Sge, Sqe,
+    CmdStatus, Cqe, CqeStatus, Eqe, Opcode, RawEid, RegisterRegion, Rqe, Sge, Sqe,
     cmd::{
         self, Access, Command, CreateQueue, Mode, QueueFlags, QueueKind, QueueState, RegisterSeg,
     },
@@ -395,4 +395,31 @@ proptest! {
     fn caps_round_trip(words in any::<[u64; crate::caps::Caps::COUNT]>()) {
         prop_assert_eq!(crate::caps::Caps::from_words(&words).to_words(), words);
     }
+}
+
+#[test]
+fn an_eid_is_shown_as_an_address() {
+    assert_eq!(format!("{EID:?}"), "1:203:405:607:809:a0b:c0d:e0f");
+}
+
+/// A window of so many bytes, with nothing but what every window has.
+#[derive(Debug)]
+struct Window(u64);
+
+impl RegisterRegion for Window {
+    fn len(&self) -> u64 {
+        self.0
+    }
+    fn read(&self, _offset: u64) -> u64 {
+        u64::MAX
+    }
+    fn write32(&self, _offset: u64, _value: u32) {}
+    fn write64(&self, _offset: u64, _value: u64) {}
+    fn write_block(&self, _offset: u64, _words: &[u64; 8]) {}
+}
+
+#[test]
+fn a_window_is_empty_without_bytes_and_maps_nothing_unless_it_says_so() {
+    assert!(Window(0).is_empty() && !Window(1).is_empty());
+    assert!(Window(1).map(0, 1).is_none());
 }
