@@ -9,6 +9,8 @@ mod book;
 #[cfg(test)]
 mod directed;
 mod draw;
+#[cfg(test)]
+mod idle;
 mod judge;
 mod node;
 mod plan;

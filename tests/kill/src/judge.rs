@@ -420,6 +420,79 @@ mod tests {
     }
 
     #[test]
+    fn a_clean_round_takes_every_post_and_finds_its_peer() {
+        let clean = Demand { clean_from: Some(1), ..Demand::default() };
+        let named = |middle: &[Record], demand| judge(&with_frame(middle), demand, None).violations;
+        let refused = [post(3), Record::new(Kind::Refused, 1, 3)];
+        let round = 1;
+        assert_eq!(named(&refused, Demand::default()), []);
+        assert_eq!(named(&refused, clean), [Violation::Failed { id: 3, round, status: u8::MAX }]);
+        let lonely = [Record::new(Kind::NoPeer, 1, 0)];
+        assert_eq!(named(&lonely, Demand::default()), []);
+        assert_eq!(named(&lonely, clean), [Violation::NoPeer { round }]);
+        // Before the round from which on all is clean, and in it.
+        let later = Demand { clean_from: Some(2), ..Demand::default() };
+        assert_eq!(named(&lonely, later), []);
+    }
+
+    #[test]
+    fn only_the_target_may_refuse_and_only_what_it_must() {
+        let clean = Demand { clean_from: Some(1), ..Demand::default() };
+        let ended = |op: Op, status: u8| {
+            let records = with_frame(&[post(1), Record { op: op as u8, status, ..done(1) }]);
+            judge(&records, clean, None).violations.len()
+        };
+        for op in [Op::Churn, Op::Barred] {
+            assert_eq!((ended(op, REM_ACCESS_ABORT), ended(op, 9)), (0, 1), "{op:?}");
+        }
+        assert_eq!(ended(Op::Write, REM_ACCESS_ABORT), 1);
+        assert_eq!(ended(Op::Churn, 0), 0);
+    }
+
+    #[test]
+    fn markers_count_as_completions_of_the_device() {
+        let counted = Record { a: 2, ..Record::new(Kind::Counted, 1, 0) };
+        let marker = Record::new(Kind::Marker, 1, 0);
+        assert_eq!(violations(&[post(3), done(3), marker, counted]), []);
+        let named = violations(&[post(3), done(3), marker, marker, counted]);
+        assert_eq!(named, [Violation::Counted { round: 1, written: 2, polled: 3 }]);
+    }
+
+    #[test]
+    fn each_round_is_judged_by_itself() {
+        let in_round = |round: u32, a: u64| {
+            let id = RECV_BIT | u64::from(round);
+            let end = Record { a: 10, ..Record::new(Kind::Ended, round, 0) };
+            let came = Record { a, ..Record::new(Kind::Completed, round, id) };
+            let began = Record { a: 10, ..Record::new(Kind::Began, round, 0) };
+            [began, Record::new(Kind::Posting, round, id), came, end]
+        };
+        let clean = Demand { clean_from: Some(1), ..Demand::default() };
+        let both = [in_round(1, 1), in_round(2, 1)].concat();
+        assert_eq!(judge(&both, clean, None).violations, []);
+        let both = [in_round(1, 1), in_round(2, 2)].concat();
+        let named = judge(&both, clean, None).violations;
+        assert_eq!(named, [Violation::MessageOrder { round: 2, expected: 1, came: 2 }]);
+        let mut endless = [in_round(1, 1), in_round(2, 1)].concat();
+        endless.retain(|record| record.kind != Kind::Ended || record.round == 1);
+        let named = judge(&endless, clean, None).violations;
+        assert_eq!(named, [Violation::NoEnd { round: 2 }]);
+    }
+
+    #[test]
+    fn only_um_may_lose_what_was_told_as_sent() {
+        let sent = [Record { op: Op::Send as u8, b: 1, ..post(0) }, done(0)];
+        let none = |mode: Mode| {
+            let mut records = with_frame(&[]);
+            records[0].op = mode as u8;
+            judge(&records, Demand::default(), Some((&sent, 1))).violations
+        };
+        let lost = [Violation::MessageLost { round: 1, number: 1 }];
+        assert_eq!((none(Mode::Um), none(Mode::Rm)), (vec![], lost.to_vec()));
+        assert_eq!(none(Mode::Rc), lost);
+    }
+
+    #[test]
     fn a_clean_round_has_no_failed_send() {
         let failed = Record { status: 9, ..done(1) };
         let flushed = Record { status: 11, ..done(RECV_BIT) };

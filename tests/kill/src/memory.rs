@@ -321,6 +321,34 @@ mod tests {
     }
 
     #[test]
+    fn a_read_that_sees_the_first_of_two_writes_is_wrong() {
+        let mut memory = Memory::new().unwrap();
+        memory.fill_steps(5);
+        let step = |memory: &Memory, at: usize| {
+            let word = memory.word(Memory::source_of(5) + at);
+            memory.region.write(Memory::read_of(5), &word.to_le_bytes()).unwrap();
+        };
+        assert!(!memory.is_step_right(5), "nothing came");
+        step(&memory, 0);
+        assert!(!memory.is_step_right(5), "the first");
+        step(&memory, 8);
+        assert!(memory.is_step_right(5));
+        assert!(!memory.is_step_right(5 + SLOTS), "of another request");
+    }
+
+    #[test]
+    fn one_wrong_word_of_an_inbox_is_counted() {
+        let memory = Memory::new().unwrap();
+        assert_eq!(memory.check_inbox(OF).1, 0);
+        let last = INBOX + SLOTS_LEN - 8;
+        memory.region.write(last, &[0xff; 8]).unwrap();
+        assert_eq!(memory.check_inbox(OF).1, 1);
+        memory.region.write(last, &[0; 8]).unwrap();
+        memory.region.write(Memory::notice_of(SLOTS - 1), &[0xff; 8]).unwrap();
+        assert!(memory.check_inbox(OF).1 > 0);
+    }
+
+    #[test]
     fn messages_and_reads_are_recognised() {
         let mut memory = Memory::new().unwrap();
         memory.fill_message(5, 64, 9);
@@ -328,7 +356,9 @@ mod tests {
         memory.region.read(Memory::source_of(5), &mut bytes).unwrap();
         memory.region.write(Memory::receive_of(3), &bytes).unwrap();
         assert_eq!(memory.message(3, 64), Some(9));
-        assert_eq!(memory.message(3, 72), None, "more than was sent");
+        for len in [72, 63, 0, MESSAGE_MAX + 8] {
+            assert_eq!(memory.message(3, len), None, "not what was sent: {len}");
+        }
         memory.region.write(Memory::receive_of(3) + 40, &[1]).unwrap();
         assert_eq!(memory.message(3, 64), None);
         let plan = Planned { op: Op::Read, len: 800, offset: 1600 };

@@ -264,16 +264,23 @@ mod tests {
 
     #[test]
     fn what_no_prefix_explains_is_seen() {
-        let wrong: [&[(Range<usize>, u8)]; 5] = [
+        let wrong: [&[(Range<usize>, u8)]; 8] = [
             &[(219..220, 1)],
             &[(200..201, 9)],
             &[(500..501, 1)],
+            &[(199..201, 1)],
+            &[(200..221, 1)],
             &[(210..230, 2)],
             &[(200..219, 1), (0..1, 5)],
+            &[(200..220, 1), (0..1, 4)],
         ];
         for parts in wrong {
-            assert!(area().observe(&memory(parts), 0).is_err(), "{parts:?}");
+            let text = area().observe(&memory(parts), 0).expect_err("no prefix");
+            assert!(text.contains("is not as any prefix"), "{parts:?}: {text}");
         }
+        // The complaint names who touched the byte.
+        let text = area().observe(&memory(&[(200..219, 1)]), 4).expect_err("no prefix");
+        assert!(text.starts_with("byte 0 ") && text.contains("  3 0..8"), "{text}");
     }
 
     #[test]
@@ -282,5 +289,39 @@ mod tests {
         let mut done = area();
         assert_eq!(done.observe(&memory(&[(200..220, 1)]), 2), Ok(()));
         assert!(done.observe(&memory(&[]), 0).is_err(), "it was there before");
+    }
+
+    #[test]
+    fn what_requests_bring_is_as_it_was_in_their_turn() {
+        let ops = [
+            (WordOp::Add(u64::MAX), 7 - 1),
+            (WordOp::Xor(5), 7 ^ 5),
+            (WordOp::Set(9), 9),
+            (WordOp::Cas { compare: 7, swap: 3 }, 3),
+            (WordOp::Cas { compare: 8, swap: 3 }, 7),
+        ];
+        for (op, after) in ops {
+            let mut area = Area::default();
+            area.push(1, Effect::Word { word: 2, op: WordOp::Set(7) });
+            area.push(2, Effect::Word { word: 2, op });
+            area.push(3, Effect::Read(16..17));
+            assert_eq!(area.word(2), after, "{op:?}");
+            let found = memory(&[(16..17, u8::try_from(after).expect("small"))]);
+            assert_eq!(area.observe(&found, 3), Ok(()), "{op:?}");
+            assert_eq!(area.take_brought(2), Some(vec![7, 0, 0, 0, 0, 0, 0, 0]), "{op:?}");
+            assert_eq!(area.take_brought(3), Some(found[16..17].to_vec()), "{op:?}");
+            assert_eq!(area.take_brought(1), None, "a later one was asked for");
+        }
+    }
+
+    #[test]
+    fn what_is_settled_stays() {
+        let mut broken = area();
+        let found = memory(&[(205..206, 3)]);
+        broken.settle(&found);
+        assert!(!broken.is_busy());
+        assert_eq!(broken.observe(&found, 9), Ok(()));
+        assert!(broken.observe(&memory(&[(200..220, 1)]), 0).is_err(), "none moves any more");
+        assert_eq!(broken.take_brought(2), None);
     }
 }

@@ -220,6 +220,11 @@ mod tests {
         requests
     }
 
+    fn requests_one() -> Pending {
+        let mut requests = requests();
+        requests.take_all().pop_back().expect("three")
+    }
+
     fn line() -> Line {
         let mut line = Line::default();
         for number in 1..=3 {
@@ -242,6 +247,26 @@ mod tests {
     }
 
     #[test]
+    fn a_read_under_way_is_known_by_its_target_and_its_bytes() {
+        let mut requests = Requests::default();
+        requests.push(Pending { reads: Some(10..20), ..requests_one() });
+        for (to, range, is_read) in [
+            (0, 0..10, false),
+            (0, 0..11, true),
+            (0, 19..30, true),
+            (0, 20..30, false),
+            (1, 0..30, false),
+        ] {
+            assert_eq!(requests.is_read(to, &range), is_read, "{to} {range:?}");
+        }
+        assert!(!requests.is_silent());
+        let mut silent = Requests::default();
+        assert!(!silent.is_silent(), "none is under way");
+        silent.push(Pending { signalled: false, ..requests_one() });
+        assert!(silent.is_silent());
+    }
+
+    #[test]
     fn messages_out_of_order_or_doubled_are_seen() {
         let reliable = Reliability::Reliable;
         let is = |number| move |message: &Message| message.number == number;
@@ -259,5 +284,12 @@ mod tests {
         assert!(broken.receive(reliable, is(1)).is_ok());
         assert!(broken.receive(reliable, is(4)).is_ok());
         assert!(broken.receive(reliable, is(2)).is_err());
+        // Nor after what broke down later.
+        let mut twice = line();
+        twice.loosen();
+        twice.extend([Message { number: 5, opcode, bytes: Vec::new(), len: 0, imm: 0 }]);
+        twice.loosen();
+        assert!(twice.receive(reliable, is(5)).is_ok());
+        assert!(twice.receive(reliable, is(1)).is_err());
     }
 }

@@ -321,3 +321,6 @@ fn is_named(message: &Message, completion: &Completion) -> bool {
         && completion.len as usize == message.len
         && imm == message.imm
 }
+
+#[cfg(test)]
+mod tests;

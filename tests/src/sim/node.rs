@@ -57,7 +57,7 @@ impl Lane {
     }
 
     /// Chosen number of its jetty: the same in each of its lives.
-    const fn id(self) -> u32 {
+    pub(super) const fn id(self) -> u32 {
         100 + self as u32
     }
 

@@ -163,3 +163,54 @@ fn pieces(view: &View, slot: usize, len: usize) -> Vec<LocalSge<'_>> {
     let pieces = [(0, cut), (cut, len - cut)].into_iter().filter(|&(_, len)| len > 0);
     pieces.map(|(at, len)| view.sge(slot, at, len)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::idle::{accepts, refuses, spoil};
+    use super::*;
+
+    const ROUTE: Route = Route { me: 0, lane: Lane::Main, to: 1 };
+
+    /// A message on its way from node 0 to node 1.
+    fn send(run: &mut Run<'_>) -> Result<(), String> {
+        let draw = Draw::mark(&mut run.rng);
+        run.post(ROUTE, &draw, Signal::Yes).map(|posted| assert!(posted, "there is room"))
+    }
+
+    #[test]
+    fn a_post_that_the_queue_refuses_is_refused() {
+        refuses(&[
+            ("a request", "request 1 was refused: ", |run| {
+                // An RM jetty names an RC target.
+                let peer = run.program(0).and_then(|program| program.view.peers[1].as_mut());
+                peer.expect("imported").targets.swap(Lane::Main as usize, Lane::Paired as usize);
+                send(run)
+            }),
+            ("a receive", "a receive was refused: ", |run| {
+                // A jetty of one node names memory of the other.
+                let [first, second, ..] = &mut run.nodes[..] else { return Ok(()) };
+                let programs = (first.program.as_mut(), second.program.as_mut());
+                let (Some(first), Some(second)) = programs else { return Ok(()) };
+                std::mem::swap(&mut first.jetties, &mut second.jetties);
+                first.post_receive(Lane::Main, 0, 0).map(|_| ())
+            }),
+            ("memory that changed meanwhile", "area of Main of 0 at 1: byte 300", |run| {
+                spoil(run, 300, &[7]);
+                send(run)
+            }),
+        ]);
+        accepts(&[("as it should be", send)]);
+    }
+
+    /// What was posted must end: the model waits for it.
+    #[test]
+    fn what_was_posted_is_due() {
+        accepts(&[("a message", |run| {
+            send(run)?;
+            let side = &run.nodes[0].sides[Lane::Main as usize];
+            assert_eq!((side.requests.len(), side.ways[1].line.len()), (1, 1));
+            assert!(!run.nodes[0].is_done());
+            Ok(())
+        })]);
+    }
+}

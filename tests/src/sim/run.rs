@@ -105,7 +105,7 @@ pub fn run(plan: &SimPlan) -> Result<Report, Box<SimFailure>> {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a SimPlan, fabric: &Arc<Fabric>) -> Result<Self, String> {
+    pub(super) fn new(plan: &'a SimPlan, fabric: &Arc<Fabric>) -> Result<Self, String> {
         let count = plan.fabric.devices.len();
         let open = |number| {
             let program = Program::open(fabric, number, count, plan.err_timeout(number));
@@ -245,7 +245,12 @@ pub(super) fn has_messages(plan: &SimPlan) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Weather;
+    use urma_core::{SendOp, SendWr};
+
+    use super::super::area::Effect;
+    use super::super::book::Message;
+    use super::super::side::Events;
+    use super::super::{Weather, idle};
     use super::*;
 
     #[test]
@@ -256,5 +261,91 @@ mod tests {
         let world = Run::new(&plan, &fabric).expect("a world");
         drop((world, fabric));
         assert!(device.upgrade().is_none(), "a driver still holds its device");
+    }
+
+    /// What is changed, the words of the refusal, the change.
+    type Case = (&'static str, &'static str, fn(&mut Run<'_>));
+
+    /// Posts a request that the model does not know.
+    fn post_unknown(run: &mut Run<'_>) {
+        let program = run.program(0).expect("it lives");
+        let peer = program.view.peers[1].as_ref().expect("imported");
+        let wr = SendWr::new(SendOp::Nop, &peer.targets[0], 1);
+        program.jetties[0].post_send(&[wr]).expect("posted");
+    }
+
+    #[test]
+    fn what_is_wrong_at_the_end_of_a_run_is_refused() {
+        let cases: [Case; 5] = [
+            ("a completion in the quiet time", "is not under way", post_unknown),
+            ("memory", "area of Main of 0 at 1", |run| idle::spoil(run, 300, &[7])),
+            ("a request without an end", "Main Ready: 1 under way", |run| {
+                idle::post(run, [idle::pending(1)]);
+            }),
+            ("a message that does not come", "1 messages", |run| {
+                let (bytes, opcode) = (Vec::new(), urma_core::CrOpcode::Send);
+                let message = Message { number: 1, opcode, bytes, len: 0, imm: 0 };
+                idle::way(run).line.extend([message]);
+            }),
+            ("an event that does not come", "the event of JFC 1 did not come", |run| {
+                idle::post(run, [idle::pending(1)]);
+                run.nodes[0].events[1] = Events { armed: true, due: Some(run.fabric.now() + 5) };
+            }),
+        ];
+        let mut plan = idle::plan();
+        // So that the time in which all must be done passes at once.
+        plan.fabric.jump_ns = BOUND_NS;
+        for (what, words, change) in cases {
+            let seen = idle::in_world(&plan, |run| {
+                change(run);
+                run.all().map(|_| ())
+            });
+            let text = seen.expect_err(what);
+            assert!(text.contains(words), "{what}: {text}");
+        }
+        assert!(idle::in_world(&plan, |run| run.all()).is_ok());
+    }
+
+    #[test]
+    fn a_run_is_not_done_before_its_kills_and_stops() {
+        let mut plan = idle::plan();
+        plan.fabric.jump_ns = 1_000;
+        let is_done = |change: fn(&mut Run<'_>)| {
+            idle::in_world(&plan, |run| {
+                change(run);
+                run.is_done()
+            })
+        };
+        assert!(is_done(|_| ()));
+        assert!(!is_done(|run| run.kills = 1));
+        assert!(!is_done(|run| run.stops = 1));
+        assert!(!is_done(|run| run.fabric.stop(1, 1_000_000)));
+        assert!(!is_done(|run| run.nodes[1].left = 1));
+    }
+
+    /// The first turn finds what no other place looks at.
+    #[test]
+    fn every_turn_judges() {
+        let cases: [Case; 3] = [
+            ("completions", "is not under way", |run| {
+                post_unknown(run);
+                (0..100).for_each(|_| _ = run.fabric.step());
+            }),
+            ("memory", "area of Main of 0 at 1", |run| {
+                idle::ask(run, 1, Effect::Read(0..1));
+                idle::spoil(run, 300, &[7]);
+            }),
+            ("events", "the event of JFC 0 did not come", |run| {
+                run.nodes[0].events[0].due = Some(0);
+            }),
+        ];
+        for (what, words, change) in cases {
+            let seen = idle::in_world(&idle::plan(), |run| {
+                change(run);
+                run.turn()
+            });
+            let text = seen.expect_err(what);
+            assert!(text.contains(words), "{what}: {text}");
+        }
     }
 }

@@ -154,3 +154,56 @@ impl Node {
             && reliable.iter().all(Side::is_done)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use urma_core::CrOpcode;
+
+    use super::super::book::{Ended, Message, Pending};
+    use super::super::idle::{in_world, pending, plan};
+    use super::*;
+
+    fn message() -> Message {
+        Message { number: 1, opcode: CrOpcode::Send, bytes: vec![1], len: 1, imm: 0 }
+    }
+
+    /// Whether a node that has nothing to do is done after `change`.
+    fn is_done(change: impl FnOnce(&mut Node)) -> bool {
+        in_world(&plan(), |run| {
+            change(&mut run.nodes[0]);
+            run.nodes[0].is_done()
+        })
+    }
+
+    #[test]
+    fn a_node_is_not_done_while_anything_is_due() {
+        let [main, datagrams] = [Lane::Main, Lane::Datagrams].map(|lane| lane as usize);
+        assert!(is_done(|_| ()));
+        assert!(!is_done(|node| node.left = 1));
+        assert!(!is_done(|node| drop(node.program.take())));
+        assert!(!is_done(|node| node.sides[main].requests.push(pending(1))));
+        assert!(!is_done(|node| node.sides[datagrams].requests.push(pending(1))));
+        assert!(!is_done(|node| node.sides[main].ways[1].line.extend([message()])));
+        // Datagrams may be lost.
+        assert!(is_done(|node| node.sides[datagrams].ways[1].line.extend([message()])));
+    }
+
+    #[test]
+    fn only_what_broke_down_may_end_anyhow() {
+        let mut side = Side { ways: vec![Way::default(); 3], ..Side::default() };
+        side.requests.push(pending(1));
+        side.ways[1].line.extend([message()]);
+        side.ways[2].phase = Phase::Gone;
+        side.break_down();
+        side.requests.push(Pending { to: 2, ..pending(2) });
+        side.requests.push(pending(3));
+        side.requests.doom(Some(2));
+        let phases: Vec<_> = side.ways.iter().map(|way| way.phase).collect();
+        assert_eq!(phases, [Phase::Broken, Phase::Broken, Phase::Gone]);
+        assert_eq!(side.ways[1].line.len(), 0, "none must come any more");
+        for (number, doomed) in [(1, true), (2, true), (3, false)] {
+            let done = side.requests.complete(number, Ended::Well).expect("in order");
+            assert_eq!(done.last().map(|pending| pending.doomed), Some(doomed), "{number}");
+        }
+    }
+}

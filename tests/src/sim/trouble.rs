@@ -231,3 +231,42 @@ impl Run<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::idle::{self, refuses};
+    use super::*;
+
+    #[test]
+    fn a_change_that_the_device_refuses_is_refused() {
+        refuses(&[
+            ("a state", "node 0, to Ready: ", |run| {
+                run.change(0, JettyState::Error, Gait::Error)?;
+                run.change(0, JettyState::Ready, Gait::Ready)
+            }),
+            ("the end of a reset that loses a request", "request 1 of node 0 was lost", |run| {
+                run.change(0, JettyState::Reset, Gait::Reset)?;
+                idle::side(run, Lane::Restless).requests.push(idle::pending(1));
+                run.leave_reset(0)
+            }),
+            ("a deletion that loses a request", "request 1 of node 0 was lost", |run| {
+                idle::side(run, Lane::Restless).requests.push(idle::pending(1));
+                run.renew(0, Lane::Restless)
+            }),
+            ("a next life whose partner is gone", "node 1, renewing Paired: ", |run| {
+                run.kill(0);
+                run.fabric.kill(1);
+                run.revive(0)
+            }),
+            ("a jetty made again", "node 0, renewing Restless: ", |run| {
+                // Another one is deleted: the number stays in use.
+                run.program(0).expect("it lives").jetties.swap(RESTLESS, PAIRED);
+                run.renew(0, Lane::Restless)
+            }),
+            ("receives of a pair", "7 receives of its pair came back", |run| {
+                let _lost = run.nodes[0].unposted[PAIRED].pop();
+                run.end_pair(0)
+            }),
+        ]);
+    }
+}

@@ -65,3 +65,43 @@ impl Visit for Text {
         let _ = write!(self.0, "{field}={value:?} ");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(f: impl FnOnce() -> Result<(), String>) -> String {
+        Watch::run(f).expect_err("a complaint")
+    }
+
+    #[test]
+    fn a_warning_of_the_driver_is_refused_and_nothing_else() {
+        let warning = says(|| {
+            tracing::warn!(target: "udma_provider::jfc", id = 3, "dropped");
+            tracing::warn!(target: "udma_provider::jfc", id = 4, "dropped again");
+            Ok(())
+        });
+        assert!(warning.starts_with("the driver says: "), "{warning}");
+        assert!(warning.contains("id=3") && !warning.contains("id=4"), "{warning}");
+        let error = says(|| {
+            tracing::error!(target: "udma_provider", "worse");
+            Ok(())
+        });
+        assert!(error.contains("worse"), "{error}");
+        let harmless = Watch::run(|| {
+            tracing::info!(target: "udma_provider", "it goes on");
+            tracing::warn!(target: "ubcore_sim", "somebody else");
+            Ok(7)
+        });
+        assert_eq!(harmless, Ok(7));
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_before_what_the_driver_says_of_it() {
+        let both = says(|| {
+            tracing::warn!(target: "udma_provider", "later");
+            Err("first".to_owned())
+        });
+        assert_eq!(both, "first");
+    }
+}

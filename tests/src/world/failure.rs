@@ -120,3 +120,32 @@ pub fn refused<T, E: Into<Status>>(what: &str, seen: Result<T, E>, wanted: Statu
         Ok(_) => Err(Failure::new(format!("{what} was not refused ({wanted:?} is due)"))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(outcome: Outcome) -> String {
+        outcome.expect_err("no").to_string()
+    }
+
+    #[test]
+    fn checks_say_no_and_where() {
+        assert!(check(true, "x").is_ok() && same("x", 1, 1).is_ok());
+        let text = says(check(false, "it holds"));
+        assert!(text.starts_with("it holds (") && text.contains("failure.rs:"), "{text}");
+        let text = says(same("the sum", 1, 2));
+        assert!(text.starts_with("the sum is 1 and should be 2"), "{text}");
+        assert!(says(fail("never")).starts_with("never"));
+    }
+
+    #[test]
+    fn a_refusal_is_due_and_so_is_its_status() {
+        let refusal = |seen: Result<(), Status>| refused("a call", seen, Status::NoMemory);
+        assert!(refusal(Err(Status::NoMemory)).is_ok());
+        let text = says(refusal(Err(Status::Fail)));
+        assert!(text.contains("refused with Fail, not NoMemory"), "{text}");
+        let text = says(refusal(Ok(())));
+        assert!(text.contains("a call was not refused"), "{text}");
+    }
+}

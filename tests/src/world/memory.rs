@@ -135,3 +135,50 @@ impl Memory {
         (offset.saturating_sub(GUARD), (offset + len + GUARD).min(self.region.len()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a placement of 100 bytes at 1000 after `change`.
+    fn says(change: impl FnOnce(&Memory, &[u8])) -> String {
+        let memory = Memory::new(4096).expect("memory");
+        let bytes = pattern(3, 100);
+        memory.poison(1000, 100).expect("inside");
+        change(&memory, &bytes);
+        memory.placed(1000, &bytes).map_or_else(|failure| failure.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn a_placement_is_checked_to_its_last_byte_and_around() {
+        let put = |at: usize, bytes: &[u8], memory: &Memory| {
+            memory.put(at, bytes).expect("inside");
+        };
+        assert_eq!(says(|memory, bytes| put(1000, bytes, memory)), "");
+        let cases: [(usize, &str); 5] = [
+            (1000, "payload byte 0"),
+            (1099, "payload byte 99"),
+            (1100, "guard byte 100"),
+            (999, "guard byte -1"),
+            (1000 - GUARD, "guard byte -72"),
+        ];
+        for (at, words) in cases {
+            let text = says(|memory, bytes| {
+                put(1000, bytes, memory);
+                let old = memory.take(at, 1).expect("inside");
+                put(at, &[!old[0]], memory);
+            });
+            assert!(text.starts_with(words), "{at}: {text}");
+        }
+        assert!(says(|_, _| ()).starts_with("payload byte 0"), "nothing was placed");
+    }
+
+    #[test]
+    fn what_was_touched_is_seen() {
+        let memory = Memory::new(4096).expect("memory");
+        memory.poison(0, 100).expect("inside");
+        assert!(memory.untouched(0, 100).is_ok());
+        memory.put(99, &[0]).expect("inside");
+        assert!(memory.untouched(0, 100).is_err());
+    }
+}

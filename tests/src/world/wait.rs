@@ -87,3 +87,35 @@ pub fn pause(how: Pause) {
         Pause::Ticks => std::thread::sleep(Duration::from_millis(5)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::fail;
+
+    #[test]
+    fn quiet_says_no_to_what_comes_at_first_or_later() {
+        assert!(quiet::<u8>("x", || Ok(None)).is_ok());
+        for due in [0, 3] {
+            let mut looks = 0;
+            let seen = quiet("x", || {
+                looks += 1;
+                Ok((looks > due).then_some(7))
+            });
+            let text = seen.expect_err("something came").to_string();
+            assert!(text.contains("nothing was due, 7 came"), "{text}");
+        }
+        assert!(quiet::<u8>("x", || fail("broken")).is_err());
+    }
+
+    #[test]
+    fn until_gives_what_came_and_what_failed() {
+        let mut looks = 0;
+        let seen = until("x", || {
+            looks += 1;
+            Ok((looks > 5).then_some(7))
+        });
+        assert_eq!(seen.expect("it came"), 7);
+        assert!(until::<u8>("x", || fail("broken")).is_err());
+    }
+}
