@@ -366,32 +366,61 @@ fn signal(name: &str, to: &Child) {
     assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
 }
 
+/// How long a side is stopped: 2.5 s, or `URMA_STOP_MS` milliseconds.
+fn stop_ms() -> u64 {
+    std::env::var("URMA_STOP_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(2500)
+}
+
+/// Code of the shortest error timeout that is at least `ms` milliseconds.
+fn error_timeout(ms: u64) -> String {
+    (0_u32..31).find(|code| 4096_u64 << code >= ms * 1_000_000).unwrap_or(31).to_string()
+}
+
+/// Writes over packets until one side was stopped for so many milliseconds; the client's rows go on if
+/// `goes_on`. Both at their ends.
+fn around_a_stop(stopped: &str, timeout: &str, ms: u64, goes_on: bool) -> [Output; 2] {
+    let port = free_port();
+    let words = ["write_bw", "-s", "4096", "-y", "--inf_period_ms", "50", "--path", "packets"];
+    let words = [&words[..], &["-E", timeout, "-P", &port]].concat();
+    let server = start(&words);
+    let mut client = start(&[&words[..], &["-S", "127.0.0.1"]].concat());
+    let mut output = BufReader::new(client.stdout.take().unwrap());
+    assert_eq!(rows(&mut output, 3), 3, "before the {stopped} is stopped");
+    let side = if stopped == "client" { &client } else { &server };
+    signal("-STOP", side);
+    #[expect(clippy::disallowed_methods, reason = "a test stops a process for a while")]
+    std::thread::sleep(Duration::from_millis(ms));
+    signal("-CONT", side);
+    if goes_on {
+        // Those that were printed meanwhile, and more.
+        let due = usize::try_from(ms / 50 + 10).unwrap();
+        let seen = rows(&mut output, due);
+        assert_eq!(seen, due, "the {stopped} was stopped: {:?}", end(client));
+        signal("-INT", &client);
+    }
+    // Its end is read, so that it never waits for the pipe.
+    while rows(&mut output, 1) == 1 {}
+    [end(client), end(server)]
+}
+
 #[test]
 fn a_stopped_side_finds_a_living_peer_and_goes_on() {
     // The TP of the other side gives up after 1.6 s; requests to a stopped peer wait for their error
     // timeout, 8.6 s with -E 21, while the time that the poster itself was stopped counts for nothing.
-    for (stopped, timeout) in [("client", "17"), ("server", "21")] {
-        let port = free_port();
-        let words = ["write_bw", "-s", "4096", "-y", "--inf_period_ms", "50", "--path", "packets"];
-        let words = [&words[..], &["-E", timeout, "-P", &port]].concat();
-        let server = start(&words);
-        let mut client = start(&[&words[..], &["-S", "127.0.0.1"]].concat());
-        let mut output = BufReader::new(client.stdout.take().unwrap());
-        assert_eq!(rows(&mut output, 3), 3, "before the {stopped} is stopped");
-        let side = if stopped == "client" { &client } else { &server };
-        signal("-STOP", side);
-        #[expect(clippy::disallowed_methods, reason = "a test stops a process for a while")]
-        std::thread::sleep(Duration::from_millis(2500));
-        signal("-CONT", side);
-        // Those that were printed meanwhile, and more.
-        assert_eq!(rows(&mut output, 60), 60, "the {stopped} was stopped: {:?}", end(client));
-        signal("-INT", &client);
-        // Its end is read, so that it never waits for the pipe.
-        while rows(&mut output, 1) == 1 {}
-        let [client, server] = [end(client), end(server)];
+    let ms = stop_ms();
+    for (stopped, timeout) in [("client", "17"), ("server", &error_timeout(3 * ms))] {
+        let [client, server] = around_a_stop(stopped, timeout, ms, true);
         assert!(client.status.success(), "the {stopped} was stopped: {client:?}");
         assert!(server.status.success(), "the {stopped} was stopped: {server:?}");
     }
+}
+
+#[test]
+fn requests_to_a_peer_that_is_stopped_for_longer_than_their_timeout_end() {
+    // 0.5 s; 1.6 s until a TP gives up change nothing of it.
+    let [client, _server] = around_a_stop("server", "17", stop_ms(), false);
+    let said = String::from_utf8_lossy(&client.stderr);
+    assert!(!client.status.success() && said.contains("acknowledge"), "{client:?}");
 }
 
 #[test]

@@ -28,7 +28,8 @@ pub(crate) struct RunningTime {
 }
 
 impl RunningTime {
-    /// Returns the time for timers at `now`.
+    /// Returns the time for timers at `now`; never one before the latest: a thread may have read its
+    /// clock before the process was stopped, and step after another one that read it since.
     pub(crate) fn at(&mut self, now: Nanos) -> Nanos {
         if let Some(due) = self.due {
             let due = due.max(self.latest);
@@ -37,7 +38,7 @@ impl RunningTime {
             }
         }
         self.latest = self.latest.max(now);
-        now.saturating_sub(self.lost)
+        self.latest.saturating_sub(self.lost)
     }
 
     /// Takes the deadline of the timers after a step; returns it as a time outside of the device.
@@ -63,6 +64,18 @@ mod tests {
         // What follows counts again.
         assert_eq!(time.at(11 * SECOND + 700), SECOND + 1200);
         assert_eq!(time.set_due(Some(SECOND + 2000)), Some(11 * SECOND + 1500));
+    }
+
+    #[test]
+    fn a_clock_that_was_read_before_a_stop_does_not_turn_time_back() {
+        let mut time = RunningTime::default();
+        time.at(SECOND);
+        time.set_due(Some(SECOND + 500));
+        assert_eq!(time.at(11 * SECOND), SECOND + 500);
+        // Of a thread that was stopped between its look at the clock and its step: a deadline that it
+        // sets must not be over when the next thread comes.
+        assert_eq!(time.at(SECOND + 100), SECOND + 500);
+        assert_eq!(time.at(11 * SECOND + 1), SECOND + 501);
     }
 
     #[test]
