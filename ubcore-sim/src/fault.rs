@@ -20,4 +20,9 @@ pub enum PlantedFault {
     LastByteEarly,
     /// A request is acknowledged before its bytes are placed.
     AckBeforePlacement,
+    /// Time in which the node's process was stopped counts for its timers.
+    StoppedTimeCounts,
+    /// A sender need not show that it is the peer: packets from any port of its address count, and
+    /// CONNECT needs no cookie.
+    SenderUnproven,
 }

@@ -13,6 +13,7 @@ mod fabric;
 mod log;
 mod node;
 
+pub use attacker::{Attacker, Guess};
 pub use backing::SimBacking;
 pub use cfg::{FabricCfg, PathKind, eid};
 pub use fabric::Fabric;

@@ -48,6 +48,8 @@ pub enum Word {
     Go,
     /// Worker: all posted, all completed, all messages came.
     Done,
+    /// Post no more requests; say done when all are completed.
+    Enough,
     /// End the round.
     Stop,
     /// Worker: the round is over.

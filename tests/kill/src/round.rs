@@ -217,10 +217,10 @@ impl<'a> Work<'a> {
         channel: &mut Channel,
     ) -> Outcome<()> {
         let first = first_id(self.orders.round);
-        let last = first + count.unwrap_or(1 << 23);
+        let mut last = first + count.unwrap_or(1 << 23);
         // Those of UM may be lost: nobody waits for them.
         let is_sure = self.orders.own.mode != Mode::Um;
-        let due = count.map(|count| match is_sure {
+        let mut due = count.map(|count| match is_sure {
             true => messages(self.orders.peer, first, count),
             false => 0,
         });
@@ -228,12 +228,17 @@ impl<'a> Work<'a> {
         for turn in 0_u64.. {
             let came = self.poll()?;
             let posted = self.next < last && self.try_post(peer);
-            if turn.is_multiple_of(16) && is_stop(channel.look()?)? {
-                return Ok(());
+            if turn.is_multiple_of(16) {
+                match channel.look()? {
+                    // Those of the peer may still be under way.
+                    Some(Word::Enough) => (last, due) = (self.next, Some(0)),
+                    word if is_stop(word.clone())? => return Ok(()),
+                    _ => {}
+                }
             }
             let failed = self.posts_left == Some(0);
             let complete = self.next == last && due.is_some_and(|due| self.messages_came >= due);
-            if !told && count.is_some() && self.sends_open() == 0 && (complete || failed) {
+            if !told && due.is_some() && self.sends_open() == 0 && (complete || failed) {
                 channel.say(&Word::Done)?;
                 told = true;
             }

@@ -92,7 +92,9 @@ impl Side {
         let send_jfc = ctx.create_jfc(&JfcCfg::new(JFC_DEPTH), None)?;
         let recv_jfc = ctx.create_jfc(&JfcCfg::new(JFC_DEPTH), None)?;
         let mode = transport(mode);
-        let recv = JfrCfg { min_rnr_timer: RNR_TIMER, ..JfrCfg::new(mode, RECV_DEPTH) };
+        // The token keeps out what a stranger sends without any TP.
+        let policy = TokenPolicy::PlainText(TOKEN);
+        let recv = JfrCfg { min_rnr_timer: RNR_TIMER, policy, ..JfrCfg::new(mode, RECV_DEPTH) };
         let recv = JettyRecv::Own { cfg: recv, jfc: &recv_jfc };
         let send = JfsCfg { err_timeout, ..JfsCfg::new(mode, SEND_DEPTH) };
         let jetty = ctx.create_jetty(&JettyCfg::new(send, &send_jfc, recv))?;
@@ -129,7 +131,7 @@ impl Side {
             kind: TargetKind::Jetty,
             mode,
             order: OrderType::Default,
-            policy: TokenPolicy::None,
+            policy: TokenPolicy::PlainText(Token::new(peer.token)),
             tp: TpType::of(mode),
         };
         let memory = RemoteSegment {

@@ -4,6 +4,9 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+#[path = "kill/living.rs"]
+mod living;
+#[cfg(test)]
 #[path = "kill/worker.rs"]
 #[expect(dead_code, reason = "nobody is killed here")]
 mod worker;
@@ -17,7 +20,7 @@ mod tests {
         plan::{Mix, Mode},
     };
 
-    use crate::worker::Worker;
+    use crate::{living, worker::Worker};
 
     const COUNT: u64 = 240;
     const ERR_TIMEOUT: u8 = 17;
@@ -157,6 +160,30 @@ mod tests {
             let named = told(path, "AckBeforePlacement", rule);
             assert!(named.is_ok(), "{path}: {named:?}");
         }
+    }
+
+    /// Pairs 0, 12, 24, ... (RM) have stops, each longer than the error timeout; pair 5 (RC) strangers.
+    fn living_pair(index: u64, fault: Option<&'static str>) -> Result<u64, String> {
+        let mut plan = living::Plan::new(1, index, 700);
+        (plan.long_stops, plan.fault) = (8, fault);
+        living::run(&plan)
+    }
+
+    #[test]
+    fn timers_that_run_while_a_process_is_stopped_are_named() {
+        assert_eq!(living_pair(0, None), Ok(0));
+        // A request fails unless its answer lies in the socket when the process continues.
+        let mut seen =
+            [0, 12, 24].into_iter().map(|index| living_pair(index, Some("StoppedTimeCounts")));
+        let named = |text: &String| text.contains("Failed {");
+        assert!(seen.any(|seen| seen.as_ref().is_err_and(named)), "nothing was named");
+    }
+
+    #[test]
+    fn a_stranger_that_is_taken_for_the_peer_is_named() {
+        assert!(living_pair(5, None).is_ok());
+        let named = living_pair(5, Some("SenderUnproven"));
+        assert!(named.as_ref().is_err_and(|text| text.contains("Failed {")), "{named:?}");
     }
 
     #[cfg(feature = "fault-hooks")]

@@ -65,6 +65,10 @@ questions! {
     last_byte_early = LastByteEarly;
     /// Requests are acknowledged before they are placed.
     ack_before_placement = AckBeforePlacement;
+    /// Timers run while the process is stopped.
+    stopped_time_counts = StoppedTimeCounts;
+    /// Senders prove nothing.
+    sender_unproven = SenderUnproven;
 }
 
 impl Faults {

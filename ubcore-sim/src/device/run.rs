@@ -168,7 +168,11 @@ impl Device {
             let at = shared.time.at(now);
             busy |= shared.step(self, at);
             let timers = shared.poll_deadline();
-            let deadline = shared.time.set_due(timers).unwrap_or(u64::MAX);
+            let due = match self.faults.stopped_time_counts() {
+                true => timers,
+                false => shared.time.set_due(timers),
+            };
+            let deadline = due.unwrap_or(u64::MAX);
             // A store that all threads see at once costs more than the look.
             if self.deadline.load(Ordering::SeqCst) != deadline {
                 self.deadline.store(deadline, Ordering::SeqCst);

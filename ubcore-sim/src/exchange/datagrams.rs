@@ -167,7 +167,9 @@ impl Exchange {
             return false;
         }
         let pair = self.peers.get_mut(&from).and_then(Peer::packets).map(|p| &p.handshake);
-        if let Some(reply) = self.challenger.screen(now, terms, pair) {
+        if !dev.faults().sender_unproven()
+            && let Some(reply) = self.challenger.screen(now, terms, pair)
+        {
             dev.count(Counter::Challenges);
             self.reply(dev, from, reply);
             return false;

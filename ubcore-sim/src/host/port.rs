@@ -132,7 +132,7 @@ impl UdpPort {
     }
 
     fn on_datagram(&self, device: &Device, now: Nanos, from: SocketAddr, bytes: &[u8]) {
-        if from.port() != ROCE_PORT {
+        if from.port() != ROCE_PORT && !device.faults().sender_unproven() {
             // Any user of a host may bind another port of a node's address.
             return device.count(Counter::DropUnproven);
         }

@@ -27,18 +27,18 @@ const MUTATED_PPM: u32 = 100_000;
 
 /// A TPN of a node, with the peer at its other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Guess {
+pub struct Guess {
     /// The node.
-    pub(super) node: RawEid,
+    pub node: RawEid,
     /// Its peer.
-    pub(super) peer: RawEid,
+    pub peer: RawEid,
     /// Number of the TP at the node.
-    pub(super) tpn: u32,
+    pub tpn: u32,
 }
 
 /// The station.
 #[derive(Debug)]
-pub(super) struct Attacker {
+pub struct Attacker {
     rng: Rng,
     /// Chance that it sends in a round, in a million.
     ppm: u32,
@@ -46,7 +46,10 @@ pub(super) struct Attacker {
 }
 
 impl Attacker {
-    pub(super) fn new(seed: u64, ppm: u32, eids: Vec<RawEid>) -> Self {
+    /// A station that knows the addresses `eids`, and sends in a round with a chance of `ppm` in a
+    /// million.
+    #[must_use]
+    pub fn new(seed: u64, ppm: u32, eids: Vec<RawEid>) -> Self {
         Self { rng: Rng::new(seed ^ 0x0bad_0bad), ppm, eids }
     }
 
@@ -60,7 +63,7 @@ impl Attacker {
     }
 
     /// One datagram; `guesses` are right, and used in some of them.
-    pub(super) fn datagram(&mut self, guesses: &[Guess]) -> Datagram {
+    pub fn datagram(&mut self, guesses: &[Guess]) -> Datagram {
         let guess = guesses.get(self.rng.index(guesses.len() * 2)).copied();
         let (from, to) = match guess {
             Some(guess) => (guess.peer, guess.node),

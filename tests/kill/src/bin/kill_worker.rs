@@ -77,6 +77,8 @@ fn cfg(args: &Args) -> Outcome<NodeCfg> {
         Some("LastByteEarly") => Some(PlantedFault::LastByteEarly),
         Some("OrderSwapped") => Some(PlantedFault::OrderSwapped),
         Some("AckBeforePlacement") => Some(PlantedFault::AckBeforePlacement),
+        Some("StoppedTimeCounts") => Some(PlantedFault::StoppedTimeCounts),
+        Some("SenderUnproven") => Some(PlantedFault::SenderUnproven),
         Some(other) => return Err(format!("no fault is called {other}").into()),
     };
     Ok(NodeCfg { fault, ..NodeCfg::from_env()? })

@@ -2,14 +2,16 @@
 //! and judges what the other one wrote down.
 //!
 //! *Owns*: the number of kills and their mix. *Takes*: `URMA_KILLS` (208), `URMA_KILL_SEED` (1),
-//! `URMA_KILL_PARALLEL` (6), `URMA_KILL_ONLY` (one episode). *Gives*: a summary, and the journals of
-//! what failed. *Must not*: assert times, except hang limits.
+//! `URMA_KILL_PARALLEL` (6), `URMA_KILL_ONLY` (one episode); `URMA_STOP_PAIRS` (12), `URMA_STOP_MS`
+//! (3000). *Gives*: a summary, and the journals of what failed. *Must not*: assert times, except hang limits.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 mod episode;
 #[cfg(test)]
 mod leftovers;
+#[cfg(test)]
+mod living;
 #[cfg(test)]
 mod worker;
 
@@ -21,7 +23,7 @@ mod tests {
 
     use crate::{
         episode::{Death, Plan, run},
-        leftovers,
+        leftovers, living,
     };
 
     fn number(name: &str, default: u64) -> u64 {
@@ -79,5 +81,35 @@ mod tests {
         assert!(stayed.is_empty(), "files stayed: {stayed:?}");
         assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
         assert!(only.is_some() || missed * 20 <= kills, "too many hooks were not reached");
+    }
+
+    /// A living peer that is stopped for a while, and strangers that send whatever they like, make
+    /// no request fail.
+    #[test]
+    fn living_peers_outlive_stops_and_strangers() {
+        let (pairs, seed) = (number("URMA_STOP_PAIRS", 12), number("URMA_KILL_SEED", 1));
+        let stop_ms = number("URMA_STOP_MS", 3000);
+        let next = AtomicU64::new(0);
+        let crew = || {
+            let mut results = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= pairs {
+                    return results;
+                }
+                let plan = living::Plan::new(seed, index, stop_ms);
+                results.push(living::run(&plan).map_err(|what| format!("pair {index}: {what}")));
+            }
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let crews: Vec<_> =
+                (0..number("URMA_KILL_PARALLEL", 6)).map(|_| scope.spawn(crew)).collect();
+            crews.into_iter().flat_map(|crew| crew.join().expect("no panic")).collect()
+        });
+        let sent: u64 = results.iter().flatten().sum();
+        println!("{} pairs, stops of {stop_ms} ms, {sent} datagrams of strangers", results.len());
+        let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
+        assert!(sent > 0 || pairs < 2, "strangers could send");
     }
 }

@@ -1,0 +1,232 @@
+//! Two that both live: one of them is stopped now and then, while strangers send to both.
+//!
+//! *Owns*: the plan of such a pair by seed and index. *Gives*: nothing, or what was wrong: no request
+//! of either may fail. *Must not*: leave a process, or receive what is sent to the addresses it uses.
+
+use std::{
+    net::{IpAddr, SocketAddr, UdpSocket},
+    path::Path,
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use ubcore_sim::{
+    host::{eid_ip, ip_eid},
+    sim::Attacker,
+};
+use urma_kill::{
+    channel::{Endpoint, Word},
+    journal,
+    judge::{Demand, judge},
+    pause::{Bound, rest},
+    plan::{Mix, Mode, mix},
+};
+use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
+
+use crate::worker::{HANG, Worker};
+
+/// What happens to a pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    seed: u64,
+    mode: Mode,
+    /// Which of the two is stopped.
+    stopped: Option<usize>,
+    /// Whether strangers send.
+    attacked: bool,
+    /// The longest stop in ms; others are shorter than [`SHORT_MS`].
+    stop_ms: u64,
+    /// How many stops are that long.
+    pub(crate) long_stops: usize,
+    /// A mistake of both devices.
+    pub(crate) fault: Option<&'static str>,
+}
+
+/// Port of a node's socket.
+const PORT: u16 = 4791;
+/// Receives: more than the other side has under way.
+const RECEIVES: u32 = 200;
+/// Shorter stops, in ms.
+const SHORT_MS: u64 = 300;
+/// Longest stop of a UM pair, in ms.
+const UM_STOP_MS: u64 = 1000;
+/// Stops after the long one.
+const SHORT_STOPS: u64 = 2;
+/// How long strangers send where nobody is stopped.
+const CALM: Duration = Duration::from_millis(1500);
+/// Datagrams of strangers in a millisecond.
+const BURST: u32 = 8;
+/// Completions between two stops.
+const STEPS: usize = 20;
+/// Error timeout of the one that is stopped: 0.5 s, less than it is stopped.
+const ERR_TIMEOUT: u8 = 17;
+
+impl Plan {
+    /// Pair `index` of a run: stops, strangers, and both, in each mode.
+    pub(crate) fn new(seed: u64, index: u64, stop_ms: u64) -> Self {
+        let seed = mix(seed ^ mix(index));
+        let mode = match (index / 4) % 3 {
+            0 => Mode::Rm,
+            1 => Mode::Rc,
+            _ => Mode::Um,
+        };
+        // Sends of UM wait for nobody: in a longer one they would fill the journal.
+        let stop_ms = if mode == Mode::Um { stop_ms.min(UM_STOP_MS) } else { stop_ms };
+        let stopped = usize::try_from(seed >> 8 & 1).ok().filter(|_| index % 4 != 1);
+        Self {
+            seed,
+            mode,
+            stopped,
+            attacked: !index.is_multiple_of(4),
+            stop_ms,
+            long_stops: 1,
+            fault: None,
+        }
+    }
+
+    /// Error timeout of side `number`: that of the side whose peer is stopped is three times as
+    /// long as the longest stop.
+    fn err_timeout(&self, number: usize) -> u8 {
+        let is_long = |code: &u8| 4096 << code >= self.stop_ms.saturating_mul(3_000_000);
+        match self.stopped {
+            Some(stopped) if stopped != number => (ERR_TIMEOUT..31).find(is_long).unwrap_or(31),
+            _ => ERR_TIMEOUT,
+        }
+    }
+}
+
+/// Runs it. Datagrams that strangers sent.
+///
+/// # Errors
+/// What was wrong.
+pub(crate) fn run(plan: &Plan) -> Result<u64, String> {
+    let planted: Vec<&str> = plan.fault.iter().flat_map(|fault| ["--fault", *fault]).collect();
+    let start = |name| Worker::start_with(name, &[("URMA_PATH", "packets")], &planted);
+    let mut pair = [start("first")?, start("second")?];
+    let addresses = [address(&pair[0])?, address(&pair[1])?];
+    let (is_over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let result = thread::scope(|scope| {
+        if plan.attacked {
+            scope.spawn(|| attack(plan.seed, addresses, (&is_over, &sent)));
+        }
+        let result = round(plan, &mut pair);
+        is_over.store(true, Ordering::Relaxed);
+        result
+    });
+    let journals = [pair[0].journal(), pair[1].journal()];
+    let judged = [judged(&pair[0], &journals[1]), judged(&pair[1], &journals[0])];
+    let wrong: Vec<String> = [result.err(), judged[0].clone().err(), judged[1].clone().err()]
+        .into_iter()
+        .flatten()
+        .collect();
+    if !wrong.is_empty() {
+        return Err(format!("{plan:?}: {}", wrong.join("; ")));
+    }
+    pair.iter_mut().try_for_each(Worker::quit)?;
+    Ok(sent.load(Ordering::Relaxed))
+}
+
+fn address(worker: &Worker) -> Result<IpAddr, String> {
+    worker.eid.parse().map_err(|_| format!("{} is no address", worker.eid))
+}
+
+/// From its objects to its end, with the stops between.
+fn round(plan: &Plan, pair: &mut [Worker; 2]) -> Result<(), String> {
+    let mixes = [1, 2].map(|salt| Mix { seed: mix(plan.seed ^ salt), mode: plan.mode });
+    for number in [0, 1] {
+        let (own, peer, err_timeout) = (mixes[number], mixes[1 - number], plan.err_timeout(number));
+        let receives = RECEIVES;
+        pair[number].say(&Word::Prepare { round: 1, own, peer, receives, err_timeout })?;
+    }
+    let here = pair[0].hear_endpoint()?;
+    let there = pair[1].hear_endpoint()?;
+    let to = |peer: Endpoint| Word::Run { peer, count: None };
+    pair[0].say(&to(there))?;
+    pair[1].say(&to(here))?;
+    pair.iter_mut().try_for_each(|worker| worker.hear_that(&Word::Met))?;
+    pair.iter_mut().try_for_each(|worker| worker.say(&Word::Go))?;
+    go_on(pair)?;
+    match plan.stopped {
+        Some(stopped) => {
+            let shorter = (1..=SHORT_STOPS).map(|n| mix(plan.seed ^ n) % SHORT_MS);
+            for stop_ms in std::iter::repeat_n(plan.stop_ms, plan.long_stops).chain(shorter) {
+                pair[stopped].signal(Signal::STOP);
+                rest(Duration::from_millis(stop_ms));
+                pair[stopped].signal(Signal::CONT);
+                go_on(pair)?;
+            }
+        }
+        None => rest(CALM),
+    }
+    go_on(pair)?;
+    for word in [Word::Enough, Word::Stop] {
+        pair.iter_mut().try_for_each(|worker| worker.say(&word))?;
+        let answer = if word == Word::Stop { Word::Closed } else { Word::Done };
+        pair.iter_mut().try_for_each(|worker| worker.hear_that(&answer))?;
+    }
+    Ok(())
+}
+
+/// Waits until requests of both have completed anew.
+///
+/// # Errors
+/// None did, or the judge complains already.
+fn go_on(pair: &[Worker; 2]) -> Result<(), String> {
+    let demand = Demand { dead: true, clean_from: Some(1), ..Demand::default() };
+    for worker in pair {
+        let bound = Bound::after(HANG);
+        let mut due = None;
+        loop {
+            let records = journal::read(&worker.journal()).map_err(|error| error.to_string())?;
+            let verdict = judge(&records, demand, None);
+            if !verdict.violations.is_empty() {
+                return Err(format!("{}: {:?}", worker.name, verdict.violations));
+            }
+            let done = usize::try_from(verdict.completed).unwrap_or(usize::MAX);
+            if done >= *due.get_or_insert(done + STEPS) {
+                break;
+            }
+            if bound.is_over() {
+                return Err(format!("{} does not go on after {done} completions", worker.name));
+            }
+            rest(Duration::from_millis(10));
+        }
+    }
+    Ok(())
+}
+
+/// Sends CONNECT, CLOSE, notices and other packets to both: as a node of an invented address, and
+/// from another port of the address of the other one.
+fn attack(seed: u64, nodes: [IpAddr; 2], (is_over, sent): (&AtomicBool, &AtomicU64)) {
+    let mut attacker = Attacker::new(seed, 1_000_000, nodes.map(ip_eid).to_vec());
+    while !is_over.load(Ordering::Relaxed) {
+        for _ in 0..BURST {
+            let datagram = attacker.datagram(&[]);
+            let from = eid_ip(datagram.from);
+            let port = if nodes.contains(&from) { 0 } else { PORT };
+            // An address that is in use at the moment is left alone.
+            let Ok(socket) = UdpSocket::bind((from, port)) else { continue };
+            let to = SocketAddr::new(eid_ip(datagram.to), PORT);
+            let is_sent = socket.send_to(&datagram.bytes, to).is_ok();
+            sent.fetch_add(u64::from(is_sent), Ordering::Relaxed);
+        }
+        rest(Duration::from_millis(1));
+    }
+}
+
+/// The separate judge's word on a worker, held against what its peer sent.
+fn judged(worker: &Worker, peer: &Path) -> Result<(), String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_kill_judge"))
+        .args(["--clean-from", "1", "--peer-lives", "--json", "--peer"])
+        .arg(peer)
+        .arg(worker.journal())
+        .output()
+        .map_err(|error| format!("the judge does not start: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Err(format!("the judge on the {}: {:.600}", worker.name, text))
+}
