@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use rustix::io::Errno;
 use udma_abi::RawEid;
 use urma_mem::{Access, Arena, Pages, Region, procvm::ProcessMemory};
 
@@ -106,14 +107,27 @@ pub(super) enum BadOffer {
     /// A descriptor that is not what it should be.
     #[error("{0}: {1}")]
     File(&'static str, io::Error),
+    /// The system does not map a file that was in order: the peer is not at fault. Programs such as
+    /// valgrind have no room for the length of an arena.
+    #[error("this process cannot map {1} bytes of {0}: {2}")]
+    Unmapped(&'static str, u64, io::Error),
 }
 
 impl BadOffer {
     /// The error of the system when this process is short of something, and the peer is not at fault.
     pub(super) fn shortage(&self) -> Option<&io::Error> {
         match self {
-            Self::File(_, error) if is_shortage(error) => Some(error),
-            Self::File(..) | Self::Length(..) => None,
+            Self::File(_, error) | Self::Unmapped(.., error) if is_shortage(error) => Some(error),
+            Self::File(..) | Self::Length(..) | Self::Unmapped(..) => None,
+        }
+    }
+
+    /// Why `len` bytes of `what` could not be mapped. Its seals and its length were right if the system
+    /// says EINVAL.
+    fn of_mapping(what: &'static str, len: u64, error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
+            Some(Errno::INVAL) => Self::Unmapped(what, len, error),
+            _ => Self::File(what, error),
         }
     }
 }
@@ -133,7 +147,8 @@ pub(super) fn parts(
     let half_len = length(hello.half_len, HALF_LEN_MAX, "half")?;
     check_eventfd(&wake).map_err(|error| BadOffer::File("wake-up", error))?;
     let map = |fd, len, access, what| {
-        Region::map_fd(fd, 0, len, access).map_err(|error| BadOffer::File(what, error))
+        let mapped = Region::map_fd(fd, 0, len, access);
+        mapped.map_err(|error| BadOffer::of_mapping(what, len as u64, error))
     };
     let peer_node = map(node, node_len, Access::ReadOnly, "node region")?;
     Ok(SameHostParts {
@@ -148,7 +163,8 @@ pub(super) fn parts(
 
 /// An arena is as long as its file; the message only has to agree.
 fn map_arena(file: OwnedFd, shown: u64) -> Result<Region, BadOffer> {
-    let arena = Arena::map_peer(file).map_err(|error| BadOffer::File("arena", error))?;
+    let mapped = Arena::map_peer(file);
+    let arena = mapped.map_err(|error| BadOffer::of_mapping("arena", shown, error))?;
     if arena.len() as u64 == shown { Ok(arena) } else { Err(BadOffer::Length(shown, "arena")) }
 }
 
@@ -212,3 +228,21 @@ const NODE_LEN_MAX: u64 = 64 << 20;
 const HALF_LEN_MAX: u64 = 1 << 30;
 /// Bytes of the witness: magic, version, incarnation and EID of a node region.
 const WITNESS_LEN: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_process_cannot_map_is_no_fault_of_the_peer() {
+        let of = |error: Errno| BadOffer::of_mapping("arena", 7, error.into());
+        let unmapped = of(Errno::INVAL);
+        assert!(matches!(unmapped, BadOffer::Unmapped("arena", 7, _)));
+        assert!(unmapped.to_string().starts_with("this process cannot map 7 bytes of arena: "));
+        assert!(unmapped.shortage().is_none() && of(Errno::NOMEM).shortage().is_some());
+        // Of a file that may only be read, and of one without seals.
+        assert!(matches!(of(Errno::ACCESS), BadOffer::File(..)));
+        let shrinks = io::Error::new(io::ErrorKind::PermissionDenied, "file may shrink");
+        assert!(matches!(BadOffer::of_mapping("arena", 7, shrinks), BadOffer::File(..)));
+    }
+}

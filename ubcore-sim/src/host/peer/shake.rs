@@ -214,7 +214,9 @@ impl Peers {
             Ok(opened) => opened,
             Err(bad) => {
                 let is_short = self.on_bad_offer(eid, &bad);
-                let refusal = if is_short { Refusal::NoResources } else { Refusal::Lied };
+                let is_unmapped = matches!(bad, BadOffer::Unmapped(..));
+                let refusal =
+                    if is_short || is_unmapped { Refusal::NoResources } else { Refusal::Lied };
                 return self.refuse(&socket, eid, refusal);
             }
         };
@@ -233,6 +235,11 @@ impl Peers {
     fn on_bad_offer(&mut self, eid: RawEid, bad: &BadOffer) -> bool {
         if let Some(error) = bad.shortage() {
             return self.shortages.note("a peer's memory could not be mapped", error);
+        }
+        if let BadOffer::Unmapped(..) = bad {
+            tracing::warn!(?eid, error = %bad, "no memory is shared with a peer on this host");
+            self.remember(eid, UNMAPPED);
+            return false;
         }
         tracing::warn!(?eid, error = %bad, "what a peer showed does not hold what it says");
         self.lies += 1;
@@ -328,7 +335,9 @@ impl Peers {
     }
 }
 
-/// Why packets go to a node: this process's limits.
+/// Why packets go to a node: this process's address space, as under valgrind.
+const UNMAPPED: &str = "this process cannot map the other's memory";
+/// The same: this process's limits.
 const SHORT_HERE: &str = "this process was out of descriptors or memory";
 /// The same, at the node.
 const SHORT_THERE: &str = "the other process was out of descriptors or memory";
