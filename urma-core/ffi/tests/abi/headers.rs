@@ -10,10 +10,11 @@ use crate::{
     facts::{Facts, RELEASES, Release, Row, here},
 };
 
-/// The public headers, as programs name them, and the three beside them.
-const HEADERS: [&str; 14] = [
+/// The public headers, as programs name them, and the four beside them.
+const HEADERS: [&str; 15] = [
     "urma_api.h",
     "urma_cmd.h",
+    "urma_device.h",
     "urma_log.h",
     "urma_opcode.h",
     "urma_perf.h",

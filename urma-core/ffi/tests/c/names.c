@@ -10,6 +10,7 @@ struct ub_list {
 #include "end.h"
 
 #include <ub/umdk/urma/urma_cmd.h>
+#include <ub/umdk/urma/urma_device.h>
 #include <ub/umdk/urma/urma_private.h>
 #include <ub/umdk/urma/urma_ubagg.h>
 #include <ub/umdk/urma/uvs_api.h>
@@ -17,6 +18,34 @@ struct ub_list {
 #ifndef URMA_CMD_UDRV_PRIV
 #error "programs ask by this name whether the struct is there"
 #endif
+
+/* What a bonding provider puts around its functions; calls below 20 ns are not counted. */
+static void timed(int early)
+{
+    const struct timespec pause = {0, 1000};
+    PERF_PROFILING_START(BOND_POLL_JFC);
+    nanosleep(&pause, NULL);
+    if (early) {
+        PERF_PROFILING_END(BOND_POLL_JFC);
+        return;
+    }
+    nanosleep(&pause, NULL);
+    PERF_PROFILING_END(BOND_POLL_JFC);
+}
+
+/* Number of calls of timed() that the table counts, or -1 when it has no line for them. */
+static long counted(void)
+{
+    static char text[65536];
+    uint32_t len = sizeof(text);
+    long count = -1;
+    CHECK(urma_get_perf_info(text, &len) == URMA_SUCCESS);
+    const char *line = strstr(text, "BOND_POLL_JFC");
+    if (line != NULL) {
+        CHECK(sscanf(line, "BOND_POLL_JFC | %ld", &count) == 1);
+    }
+    return count;
+}
 
 int main(void)
 {
@@ -39,5 +68,12 @@ int main(void)
     jfs.bs.urma_jfs_cqe_base_addr = 1;
     jfr.bs.urma_jfr_cqe_base_addr = 1;
     CHECK(jfs.value == 1 && jfr.value == 1);
+
+    timed(0);
+    CHECK(urma_start_perf() == URMA_SUCCESS && counted() == -1);
+    timed(0);
+    timed(1);
+    CHECK(counted() == 2);
+    CHECK(urma_stop_perf() == URMA_SUCCESS);
     return 0;
 }

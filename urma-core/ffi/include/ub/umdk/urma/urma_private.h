@@ -86,6 +86,20 @@ bool urma_perf_is_enabled(void);
 uint64_t urma_get_perf_timestamp(void);
 urma_status_t urma_step_perf(urma_perf_record_type_t type, uint64_t delta);
 
+/*
+ * Counts the time from START to END, in the same block, as a call of kind `type`. Nothing is counted
+ * unless counting was on at START; each return needs an END before it.
+ */
+#define PERF_PROFILING_START(type) \
+    const uint64_t type##_start = urma_perf_is_enabled() ? urma_get_perf_timestamp() : 0
+
+#define PERF_PROFILING_END(type) \
+    do { \
+        if (type##_start != 0) { \
+            (void)urma_step_perf(type, urma_get_perf_timestamp() - type##_start); \
+        } \
+    } while (0)
+
 #ifdef __cplusplus
 }
 #endif
