@@ -1,6 +1,7 @@
 //! C and C++ programs against an installed tree.
 
 mod documented;
+mod errno;
 mod examples;
 mod profiles;
 mod refusals;

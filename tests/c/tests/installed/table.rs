@@ -181,7 +181,7 @@ impl Function {
     }
 
     /// How a refusal looks.
-    fn form(&self) -> char {
+    pub(crate) fn form(&self) -> char {
         match self.answer.as_str() {
             "void" => 'v',
             answer if answer.ends_with('*') => 'p',
@@ -219,6 +219,11 @@ pub(crate) fn functions(prefix: &Prefix) -> Vec<Function> {
     let all = texts.flat_map(|text| declarations(&text));
     let mut known = BTreeSet::new();
     all.filter_map(|one| Function::of(&one)).filter(|of| known.insert(of.name.clone())).collect()
+}
+
+/// Every exported function that is in no table.
+pub(crate) fn left_out() -> impl Iterator<Item = &'static str> {
+    LEFT_OUT.iter().map(|(name, _)| *name)
 }
 
 /// Every symbol that release 26.06 of `library` exports.
