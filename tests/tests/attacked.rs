@@ -4,19 +4,25 @@
 //! go on. *Must not*: say anything about speed, but for what is run by name to measure.
 #![forbid(unsafe_code)]
 
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ubcore_sim::host::{eid_ip, ip_eid};
 use ubcore_sim::node::Node;
 use udma_abi::{DeviceBacking, counters::Counter};
-use urma_core::TransportMode;
+use urma_core::{Eid, JettyId, RemoteJetty, RemoteSegment, TokenId, TransportMode, Ubva};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 use urma_packet::{
     Body, Cookie, Handshake, IcrcFlow, Mtu, PacketHeader, Psn, Purpose, ROCE_PORT, StrategyCaps,
     Tpn,
 };
-use urma_tests::world::{Host, Link, Moving, Outcome, Plan, Setup, World, check, same};
+use urma_tests::world::{
+    End, Failure, Half, Host, Link, Moving, Outcome, Plan, Setup, World, check, pattern, same,
+};
 
 const PACKETS: Setup = Setup::new(Link::Packets, Moving::On, TransportMode::Rm);
 
@@ -62,7 +68,7 @@ fn strangers(count: u8) -> Vec<UdpSocket> {
 /// Imports the other end anew on both sides, and writes.
 fn work(world: &mut World, round: usize) -> Outcome {
     let _again = world.a.half.ctx.import_jetty(&world.b.half.jetty.remote())?;
-    let bytes = urma_tests::world::pattern(round as u64, 4000);
+    let bytes = pattern(round as u64, 4000);
     world.a.mem().put(0, &bytes)?;
     world.b.mem().poison(8000, bytes.len())?;
     let ctx = world.a.write(0, 8000, bytes.len())?;
@@ -92,6 +98,150 @@ fn a_connect_from_another_port_of_the_peers_address_moves_nothing() -> Outcome {
         let counter = |counter| end.half.node.device().counter(counter);
         same("challenges of anyone but the peer", counter(Counter::Challenges) <= 1, true)?;
         check(counter(Counter::DropUnproven) > 0, "the forged packets arrived")?;
+    }
+    Ok(())
+}
+
+/// A test of this file as a process of its own, which ends with this value.
+#[derive(Debug)]
+struct Other {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Other {
+    /// Starts the ignored test `role` with `value` in [`ROLE`].
+    fn start(role: &str, value: &str, change: impl Fn(&mut Command)) -> Outcome<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--exact", role, "--ignored", "--nocapture"]).env(ROLE, value);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        change(&mut command);
+        let mut child = command.spawn()?;
+        let out = child.stdout.take().ok_or_else(|| Failure::new("no output"))?;
+        Ok(Self { child, out: BufReader::new(out) })
+    }
+
+    /// Words after `key` in the next line that has it.
+    fn words(&mut self, key: &str) -> Outcome<Vec<String>> {
+        let mut line = String::new();
+        while self.out.read_line(&mut line)? != 0 {
+            if let Some((_, words)) = line.split_once(key) {
+                return Ok(words.split_whitespace().map(str::to_owned).collect());
+            }
+            line.clear();
+        }
+        Err(Failure::new("the other process ended early"))
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the processes that tests start find their part in.
+const ROLE: &str = "URMA_ATTACKED_ROLE";
+/// The user that has no rights.
+const NOBODY: u32 = 65534;
+
+#[test]
+#[ignore = "a process that another_user_moves_nothing_between_two_processes starts"]
+fn serve_a_peer() -> Outcome {
+    if std::env::var_os(ROLE).is_none() {
+        return Ok(());
+    }
+    let host = Host::open(PACKETS)?;
+    let half = Plan::new(PACKETS.mode).half(&host)?;
+    let (jetty, seg) = (half.jetty.remote(), half.seg.remote());
+    let (ip, va, len) = (jetty.id.eid.to_ip(), seg.ubva.va, seg.len);
+    println!("peer {ip} {} {va} {len} {}", jetty.id.id, seg.token_id.value());
+    // Serves until the other process closes its end.
+    std::io::stdin().read_line(&mut String::new())?;
+    let counter = |counter| half.node.device().counter(counter);
+    println!("counted {} {}", counter(Counter::Challenges), counter(Counter::DropUnproven));
+    Ok(())
+}
+
+#[test]
+#[ignore = "a process that another_user_moves_nothing_between_two_processes starts"]
+fn send_forged_connects() -> Outcome {
+    /// About 100 s; the process that started this one ends it.
+    const ROUNDS: u32 = 200_000;
+    let Ok(ends) = std::env::var(ROLE) else { return Ok(()) };
+    let ips: Vec<IpAddr> = ends.split(' ').filter_map(|ip| ip.parse().ok()).collect();
+    let &[one, other] = &ips[..] else { return Err(Failure::new("two addresses")) };
+    let attack = |(from, to)| -> Outcome<(UdpSocket, Vec<u8>)> {
+        let (socket, to) = (UdpSocket::bind((from, 0))?, SocketAddr::new(to, ROCE_PORT));
+        let packet = connect(socket.local_addr()?, to, u64::MAX);
+        socket.connect(to)?;
+        Ok((socket, packet))
+    };
+    let attacks = [attack((one, other))?, attack((other, one))?];
+    println!("attack begins");
+    for _ in 0..ROUNDS {
+        for (socket, packet) in &attacks {
+            socket.send(packet)?;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    Ok(())
+}
+
+/// An end whose other end is the peer that wrote these words.
+fn end_of(half: Half, plan: &Plan, words: &[String]) -> Outcome<(End, RemoteJetty)> {
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+    let ip = words.first().and_then(|word| word.parse::<IpAddr>().ok());
+    let numbers = [1, 2, 3, 4].map(number);
+    let (Some(ip), [Some(id), Some(va), Some(len), Some(token_id)]) = (ip, numbers) else {
+        return Err(Failure::new("not how to reach a peer"));
+    };
+    let low = |number| u32::try_from(number).unwrap_or(u32::MAX);
+    // Both ends are alike but for their names.
+    let (own, seg, eid) = (half.jetty.remote(), half.seg.remote(), Eid::from(ip));
+    let jetty = RemoteJetty { id: JettyId { eid, id: low(id), ..own.id }, ..own };
+    let ubva = Ubva { eid, va, ..seg.ubva };
+    let segment = RemoteSegment { ubva, len, token_id: TokenId::new(low(token_id)), ..seg };
+    Ok((End::new(half, &jetty, &segment, plan.access)?, jetty))
+}
+
+#[test]
+fn another_user_moves_nothing_between_two_processes() -> Outcome {
+    const ROUNDS: u64 = 400;
+    const LEN: usize = 4000;
+    let mut server = Other::start("serve_a_peer", "", |_| ())?;
+    let words = server.words("peer ")?;
+    let host = Host::open(PACKETS)?;
+    let plan = Plan::new(PACKETS.mode);
+    let (mut end, jetty) = end_of(plan.half(&host)?, &plan, &words)?;
+    let ends = format!("{} {}", address(&host.node).ip(), words[0]);
+    let as_nobody = |command: &mut Command| _ = command.uid(NOBODY).gid(NOBODY);
+    // Who may not take another's name, or has the test where others do not reach it, sends as itself.
+    let attacker = Other::start("send_forged_connects", &ends, as_nobody);
+    let mut attacker = attacker.or_else(|_| Other::start("send_forged_connects", &ends, |_| ()))?;
+    attacker.words("attack begins")?;
+    for round in 0..ROUNDS {
+        let _again = end.half.ctx.import_jetty(&jetty)?;
+        let bytes = pattern(round, LEN);
+        end.mem().put(0, &bytes)?;
+        let writes: Outcome<Vec<_>> = (0..8).map(|n| end.write(0, n * LEN, LEN)).collect();
+        for ctx in writes? {
+            end.sent_ok(ctx)?;
+        }
+        let ctx = end.read(7 * LEN, LEN, LEN)?;
+        end.sent_ok(ctx)?;
+        same("bytes that came back", end.mem().take(LEN, LEN)?, bytes)?;
+    }
+    drop(server.child.stdin.take());
+    let counted = server.words("counted ")?;
+    let counter = |counter| host.node.device().counter(counter).to_string();
+    let here = [counter(Counter::Challenges), counter(Counter::DropUnproven)];
+    for counted in [&counted[..], &here] {
+        let challenges = counted[0].parse::<u64>().unwrap_or(u64::MAX);
+        same("challenges of anyone but the peer", challenges <= 1, true)?;
+        check(counted[1] != "0", "the forged packets arrived")?;
     }
     Ok(())
 }

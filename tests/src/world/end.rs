@@ -86,7 +86,11 @@ impl<'a> Kit<'a> {
 }
 
 impl End {
-    pub(super) fn new(
+    /// An end that imported the other end's jetty and memory.
+    ///
+    /// # Errors
+    /// What the API refused, or that the other end is not there.
+    pub fn new(
         half: Half,
         target: &RemoteJetty,
         segment: &RemoteSegment,
