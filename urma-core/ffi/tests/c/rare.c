@@ -84,6 +84,18 @@ static void inline_bytes(const struct way *way)
     memcpy(way->here->memory, "seg", 3);
     sent(way, &wr, "sssssseg", 8);
 
+    /* Beside the segment that is named: before it, behind it, across its end. */
+    pieces[1] = loose(heap, 4);
+    pieces[0].tseg = pieces[1].tseg = way->here->seg;
+    sent(way, &wr, "ssssshhhh", 9);
+    pieces[1] = end_piece(way->here, MEMORY - 2, 3);
+    wr.flag.bs.inline_flag = 0;
+    CHECK(post(way, &wr) == URMA_EINVAL);
+    pieces[1] = end_piece(way->here, MEMORY - 3, 3);
+    memcpy(way->here->memory + MEMORY - 3, "end", 3);
+    wr.flag.bs.inline_flag = 1;
+    sent(way, &wr, "sssssend", 8);
+
     /* As much as the queue was made for, and one byte more. */
     pieces[0] = loose(stack, INLINE);
     wr = request(way, URMA_OPC_SEND, pieces, 1, NULL);

@@ -184,6 +184,17 @@ pub(super) unsafe fn again<K: Homed + Exclusive<Own: Sends>>(
     })
 }
 
+/// Whether the request at `wr` is of a rare shape.
+///
+/// # Safety
+/// A request of the caller's list, with the member that its opcode names.
+pub(super) unsafe fn is_rare(wr: *mut urma_jfs_wr_t) -> bool {
+    // SAFETY: the caller's promise.
+    let Ok(wr) = (unsafe { call::value(wr) }) else { return false };
+    // SAFETY: as above.
+    unsafe { Lists::of(&wr) }.is_some_and(|lists| lists.is_rare())
+}
+
 /// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
 ///
 /// # Safety
@@ -270,10 +281,9 @@ impl Lists {
         Some(Self { inline, remote: unsafe { copied(remote) }? })
     }
 
-    /// Whether a piece names no segment, but can do without.
+    /// Whether a piece names no segment, or one that it does not lie in, but can do without.
     fn is_rare(&self) -> bool {
-        self.inline.iter().any(|piece| piece.tseg.is_null() && piece.len != 0)
-            || self.remote.iter().any(is_named)
+        self.inline.iter().any(is_loose) || self.remote.iter().any(is_named)
     }
 
     /// Makes the request name these lists.
@@ -333,6 +343,20 @@ fn is_named(piece: &urma_sge_t) -> bool {
     piece.tseg.is_null() && !piece.user_tseg.is_null()
 }
 
+/// Whether a piece has bytes that lie in no segment that it names. Programs name the segment that they
+/// have, and let inline bytes lie on the stack.
+fn is_loose(piece: &urma_sge_t) -> bool {
+    if piece.len == 0 || piece.tseg.is_null() {
+        return piece.len != 0;
+    }
+    let Ok(segment) = ours::<kind::Segment>(piece.tseg) else { return false };
+    // SAFETY: the public part of a live object.
+    let seg = unsafe { (*segment.public()).seg };
+    let last = seg.len.checked_sub(u64::from(piece.len));
+    let places = piece.addr.checked_sub(seg.ubva.va).zip(last);
+    places.is_none_or(|(offset, last)| offset > last)
+}
+
 /// Copies the pieces without a segment.
 ///
 /// # Safety
@@ -344,7 +368,7 @@ unsafe fn stage(
     pieces: &mut [urma_sge_t],
 ) -> Answer {
     let mut used = 0;
-    for piece in pieces.iter_mut().filter(|piece| piece.tseg.is_null() && piece.len != 0) {
+    for piece in pieces.iter_mut().filter(|piece| is_loose(piece)) {
         if rare.stage.is_none() {
             rare.stage = Some(Stage::new(own, ctx)?);
         }

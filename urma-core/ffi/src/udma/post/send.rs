@@ -3,11 +3,13 @@
 use core::mem::MaybeUninit;
 
 use urma_core::{
-    ImportedSegment, LocalSge, PostError, RemoteAddr, SendOp, SendWr, TargetJetty, Token, TokenId,
+    ImportedSegment, LocalSge, PostError, PostReason, RemoteAddr, SendOp, SendWr, TargetJetty,
+    Token, TokenId,
 };
 
 use super::{
-    BATCH, LIST_MAX, PIECES, Room, Sends, Stop, Unaligned, only, piece, pieces, refused, stopped,
+    BATCH, LIST_MAX, PIECES, Room, Sends, Stop, Unaligned, only, piece, pieces, rare, refused,
+    stopped,
 };
 use crate::{
     abi::{
@@ -136,7 +138,7 @@ fn give(
 ) -> Answer {
     match own.post(core::slice::from_ref(wr)) {
         Ok(()) => Ok(()),
-        Err(error) => refused(bad_wr, &[(&raw const from.0).cast_mut()], error),
+        Err(error) => refused_send(bad_wr, &[(&raw const from.0).cast_mut()], error),
     }
 }
 
@@ -186,11 +188,27 @@ unsafe fn post_other<'g>(
     match unsafe { convert(look, wr.as_ptr(), bound, &mut rest) } {
         Ok((request, _)) => match give(core::slice::from_ref(&request)) {
             Ok(()) => Ok(()),
-            Err(error) => refused(bad_wr, &[wr.as_ptr()], error),
+            Err(error) => refused_send(bad_wr, &[wr.as_ptr()], error),
         },
         Err(Stop::NoRoom) => stopped(bad_wr, wr.as_ptr(), Code::EINVAL),
         Err(Stop::Bad(code)) => stopped(bad_wr, wr.as_ptr(), code),
     }
+}
+
+/// As [`refused`], without a line in the log for a request of a rare shape, which goes again.
+#[cold]
+fn refused_send(
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
+    batch: &[*mut urma_jfs_wr_t],
+    error: PostError,
+) -> Answer {
+    if let (Some(at), PostReason::Invalid(_)) = (batch.get(error.index), error.reason)
+        // SAFETY: a request of the caller's list, which was read just now.
+        && unsafe { rare::is_rare(*at) }
+    {
+        return stopped(bad_wr, *at, Code::EINVAL);
+    }
+    refused(bad_wr, batch, error)
 }
 
 /// # Safety
@@ -232,7 +250,7 @@ unsafe fn post_several<'g>(
         if count > 0
             && let Err(error) = give(wrs)
         {
-            return refused(bad_wr, &from[..count], error);
+            return refused_send(bad_wr, &from[..count], error);
         }
         posted += count;
         if stop.is_none() && posted >= LIST_MAX {
