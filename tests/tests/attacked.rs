@@ -177,6 +177,7 @@ fn send_forged_connects() -> Outcome {
         let (socket, to) = (UdpSocket::bind((from, 0))?, SocketAddr::new(to, ROCE_PORT));
         let packet = connect(socket.local_addr()?, to, u64::MAX);
         socket.connect(to)?;
+        socket.set_read_timeout(Some(Duration::from_micros(500)))?;
         Ok((socket, packet))
     };
     let attacks = [attack((one, other))?, attack((other, one))?];
@@ -185,7 +186,8 @@ fn send_forged_connects() -> Outcome {
         for (socket, packet) in &attacks {
             socket.send(packet)?;
         }
-        std::thread::sleep(Duration::from_micros(500));
+        // Nothing comes back to this port: a rest.
+        let _ = attacks[0].0.recv(&mut [0; 64]);
     }
     Ok(())
 }
