@@ -134,11 +134,8 @@ impl Exchange {
                 peer.on_new_tp(&mut work, &new);
             }
             HandshakeEvent::Closed(old, reason) => {
-                // After these the peer repeats nothing.
-                peer.parted = matches!(
-                    reason,
-                    CloseReason::Idle | CloseReason::Shutdown | CloseReason::Timeout
-                );
+                // After these the peer repeats nothing. One whose TP gave up goes on with another.
+                peer.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
                 packets.drop_tp(pool);
                 work.numbers.tps.remove(&old.local_tpn.value());
                 peer.on_carrier_lost();

@@ -260,6 +260,13 @@ impl Handshake {
                 self.verifying = None;
                 HandshakeEvent::Proven
             }
+            // It answers a question of now, and holds this side's end with another one of its own: it had
+            // given up the attempt that this side took, and took this side's with its next one.
+            HandshakeState::Open(old) if self.is_verifying() && self.is_offered(terms) => {
+                let new = self.agree(&offer, terms);
+                self.become_open(new);
+                HandshakeEvent::Replaced { old, new }
+            }
             // The network doubled it.
             HandshakeState::Open(_) => HandshakeEvent::Nothing,
             _ => HandshakeEvent::NotExpected,

@@ -160,6 +160,26 @@ fn a_pair_that_broke_off_is_kept_as_long_as_a_request_may_be_repeated() {
 }
 
 #[test]
+fn a_peer_whose_tp_gave_up_repeats_and_is_executed_once() {
+    let (mut w, words) = adding();
+    w.add(0, 1);
+    let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+    // Executed late, and nothing comes back: not the answer either. The requester gives up first.
+    w.patience(0, 21);
+    w.run(SECOND / 100);
+    w.is_mute = [true; 2];
+    let seq = w.hand(0, &sqe, &[(1, 0, 8)]);
+    w.run(SECOND / 10);
+    w.is_mute[0] = false;
+    w.run(5 * SECOND);
+    assert_eq!(words[1].load_u64(0).unwrap(), 2);
+    assert_eq!(w.known()[1], (1, 0), "told of the end of the TP, not of the request");
+    w.is_mute[1] = false;
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
+    assert_eq!(words[1].load_u64(0).unwrap(), 2, "executed twice");
+}
+
+#[test]
 fn peers_are_known_up_to_the_limit_and_one_more_is_refused() {
     let (mut w, _) = adding();
     let now = w.now;

@@ -74,6 +74,8 @@ pub(super) struct World {
     pub(super) tpn: u32,
     /// Every so many packets one is lost; 0: none.
     pub(super) lose_every: u64,
+    /// Whatever this node sends is lost.
+    pub(super) is_mute: [bool; 2],
     sent: u64,
 }
 
@@ -158,6 +160,7 @@ impl World {
             now: 1_000,
             tpn: 0,
             lose_every: 0,
+            is_mute: [false; 2],
             sent: 0,
         };
         let eids = [world.eid(0), world.eid(1)];
@@ -238,6 +241,9 @@ impl World {
         while let Some(sent) = self.nodes[from].exchange.poll_transmit(self.now, &mut buf) {
             busy = true;
             self.sent += 1;
+            if self.is_mute[from] {
+                continue;
+            }
             if self.lose_every != 0 && self.sent.is_multiple_of(self.lose_every) {
                 continue;
             }
@@ -419,6 +425,12 @@ impl World {
     pub(super) fn retries(&mut self, n: usize, rnr_retry: u8) {
         let node = &mut self.nodes[n];
         node.exchange.senders.get_mut(SENDER).unwrap().side.rnr_retry = rnr_retry;
+    }
+
+    /// Gives the node's send queue another error timeout, of 4.096 us << `err_timeout`.
+    pub(super) fn patience(&mut self, n: usize, err_timeout: u8) {
+        let node = &mut self.nodes[n];
+        node.exchange.senders.get_mut(SENDER).unwrap().side.err_timeout = err_timeout;
     }
 
     pub(super) fn purge(&mut self, n: usize) {

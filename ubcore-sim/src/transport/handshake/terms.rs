@@ -142,7 +142,7 @@ pub enum HandshakeEvent {
     Nothing,
     /// Make this TP.
     Opened(Agreed),
-    /// The peer started over: drop the TP `old`, make `new`.
+    /// The peer started over, or holds another TP with this side's end: drop the TP `old`, make `new`.
     Replaced {
         /// The TP that is no more.
         old: Agreed,

@@ -373,6 +373,33 @@ fn a_forged_hint_asks_the_peer_and_ends_nothing() {
     assert!(!pair.nodes[0].machine.is_verifying());
 }
 
+/// Each takes the other's CONNECT, one of them after it gave up the attempt that the other took.
+#[test]
+fn ends_that_do_not_match_are_found_by_a_question() {
+    let mut pair = Pair::new(1, &FaultCfg::default());
+    let [a, b] = &mut pair.nodes;
+    // The CONNECT of `from` with the cookie that `to` gave for it, on its way.
+    let proven = |from: &mut Node, to: &mut Node| {
+        from.open(0);
+        from.sent(0).iter().for_each(|connect| to.receive(0, connect));
+        to.sent(0).iter().for_each(|challenge| from.receive(0, challenge));
+        from.sent(0)
+    };
+    let (late, of_a) = (proven(b, a), proven(a, b));
+    b.machine.finish(HandshakeState::Failed(OpenError::Timeout));
+    b.open(0);
+    late.iter().for_each(|connect| a.receive(0, connect));
+    of_a.iter().for_each(|connect| b.receive(0, connect));
+    b.sent(0).iter().for_each(|accept| a.receive(0, accept));
+    let lame = a.agreed().expect("open");
+    assert_ne!(Some(lame.peer_tpn), b.agreed().map(|tp| tp.local_tpn));
+    a.take(0, &Handshake::unknown_tp(lame.peer_tpn));
+    pair.drive();
+    pair.assert_mirrored(1);
+    let replaced = |event: &&HandshakeEvent| matches!(event, HandshakeEvent::Replaced { .. });
+    assert_eq!(pair.nodes[0].events.iter().filter(replaced).count(), 1);
+}
+
 #[test]
 fn a_peer_that_starts_again_replaces_whatever_its_incarnation() {
     for next in [0, 1, 3, u64::MAX] {
