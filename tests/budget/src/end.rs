@@ -16,7 +16,7 @@ use udma_provider::UdmaProvider;
 use urma_core::{
     Context, DeviceId, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
     JfrCfg, JfsCfg, Mapping, Registry, RemoteJetty, RemoteSegment, Segment, SegmentAccess,
-    SegmentCfg, TargetJetty, Token, TokenId, TokenPolicy, TransportMode, Ubva,
+    SegmentCfg, Status, TargetJetty, Token, TokenId, TokenPolicy, TransportMode, Ubva,
 };
 use urma_mem::Region;
 
@@ -91,11 +91,25 @@ impl End {
             policy: TokenPolicy::PlainText(TOKEN),
             access: SegmentAccess::REMOTE_ALL,
         };
-        let target = self.context.import_jetty(&jetty)?;
+        let target = reached(|| self.context.import_jetty(&jetty))?;
         let access = SegmentAccess::REMOTE_ALL;
-        let segment = self.context.import_segment(&memory, access, Mapping::None)?;
-        Ok(Peer { target, segment })
+        let import = || self.context.import_segment(&memory, access, Mapping::None);
+        Ok(Peer { target, segment: reached(import)? })
     }
+}
+
+/// What `import` gives: a peer whose thread gets no core for a while is asked again, as the bound of one
+/// attempt says nothing about it.
+fn reached<T>(import: impl Fn() -> Result<T, Status>) -> Outcome<T> {
+    /// Attempts, at most.
+    const ATTEMPTS: u32 = 30;
+    for _ in 1..ATTEMPTS {
+        match import() {
+            Err(Status::TimedOut) => {}
+            answer => return Ok(answer?),
+        }
+    }
+    Ok(import()?)
 }
 
 /// The next word of the peer's line.

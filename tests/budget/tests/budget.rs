@@ -12,7 +12,7 @@ use std::{
     env,
     error::Error,
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio, id},
     sync::{Mutex, PoisonError},
@@ -67,6 +67,7 @@ struct Planted {
 
 /// A worker, and where the count of its calls goes.
 struct Worker {
+    name: String,
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -93,15 +94,29 @@ impl Worker {
             command.args(["--fault", fault]);
         }
         command.env("URMA_PATH", "same-host").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let output = BufReader::new(child.stdout.take().ok_or("no output")?);
-        Ok(Self { input: child.stdin.take(), child, output, calls })
+        let name = format!("{part} of {ops} operations ({kind})");
+        Ok(Self { name, input: child.stdin.take(), child, output, calls })
     }
 
     fn hear(&mut self) -> Outcome<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        if line.is_empty() { Err("a worker ended too early".into()) } else { Ok(line) }
+        if line.is_empty() { Err(self.last_words()) } else { Ok(line) }
+    }
+
+    /// How it ended, and what it said of that. It bounds its own waits, so its end comes.
+    fn last_words(&mut self) -> Box<dyn Error> {
+        let mut said = String::new();
+        if let Some(error) = &mut self.child.stderr {
+            // What cannot be read is not known.
+            let _ = error.read_to_string(&mut said);
+        }
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
+        let name = &self.name;
+        format!("the {name} ended too early ({status}): {}", said.trim()).into()
     }
 
     fn tell(&mut self, line: &str) -> Outcome<()> {
@@ -120,7 +135,7 @@ impl Worker {
     fn end(mut self) -> Outcome<Option<i64>> {
         drop(self.input.take());
         if !self.child.wait()?.success() {
-            return Err("a worker failed".into());
+            return Err(self.last_words());
         }
         let Some(path) = self.calls.take() else { return Ok(None) };
         let table = fs::read_to_string(&path)?;
@@ -239,6 +254,17 @@ fn a_client_that_calls_the_system_is_found() -> Outcome<()> {
     let cost = difference("write", PLANTED_OPS, planted)?;
     // Without strace the test was reported as skipped.
     assert!(cost.calls.is_none() || !cost.is_within_budget(), "{cost:?}");
+    Ok(())
+}
+
+#[test]
+fn a_worker_that_ends_says_why() -> Outcome<()> {
+    let mut worker = Worker::start("client", "write", 1, None)?;
+    let _its_line = worker.hear()?;
+    worker.tell("nonsense\n")?;
+    let why = worker.hear().expect_err("it ends").to_string();
+    assert!(why.contains("client of 1 operations (write) ended too early"), "{why}");
+    assert!(why.contains("exit status: 1") && why.contains("Error: "), "{why}");
     Ok(())
 }
 
