@@ -17,9 +17,10 @@
 //! hang-ups and connections need no tick. Datagrams have senders with timers: with a packet peer the
 //! tick stays short.
 //!
-//! A program may poll for a while and then spin on its memory, until a datagram changes it. So the
-//! poll set tells of datagrams while the program polls, too, as long as it pays: a wake-up that finds
-//! the pollers at it is counted, `IN_VAIN_MAX` of them in a row end it until a tick finds a pause.
+//! A program may poll for a while and then spin on its memory, until a datagram changes it. So from a
+//! tick that finds a pause on, the poll set tells of each arrival, until one finds the pollers at work.
+//! More looks in vain than that cost a pair that only polls a third of its mean latency on two
+//! processors, because each takes a processor from a poller.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -61,8 +62,6 @@ impl Background {
             polls_seen,
             watch,
             tick: TICK,
-            in_vain: 0,
-            woken: false,
             said_asleep: false,
             stays: 0,
             counted: [0; 2],
@@ -101,10 +100,6 @@ struct Turner {
     watch: UdpWatch,
     /// Until the next look whether somebody polls.
     tick: Duration,
-    /// Wake-ups by datagrams in a row that found pollers at work.
-    in_vain: u32,
-    /// A datagram that pollers should take woke this thread.
-    woken: bool,
     said_asleep: bool,
     /// Times in a row that a last look found work and the step after it none.
     stays: u32,
@@ -153,16 +148,11 @@ impl Turner {
     }
 
     fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {
-        self.woken = false;
         for key in ready.keys() {
             match key {
                 BELL_KEY => self.shared.silence_bell(),
-                UDP_KEY if self.shared.udp().is_active() && self.is_polled(now) => {
-                    self.in_vain += 1;
-                    self.woken = true;
-                }
+                UDP_KEY if self.shared.udp().is_active() && self.is_polled(now) => {}
                 UDP_KEY => {
-                    self.in_vain = 0;
                     self.shared.udp().exchange(self.shared.device(), now);
                 }
                 CLAIM_KEY => self.peers.on_claim_ready(now),
@@ -208,17 +198,13 @@ impl Turner {
 
     /// Pollers are at work: how long until the next look.
     fn leave_to_pollers(&mut self, now: Nanos) -> Duration {
-        let pays = self.in_vain < IN_VAIN_MAX;
-        self.watch_udp(if pays { UdpWatch::Arrivals } else { UdpWatch::Off });
+        self.watch_udp(UdpWatch::Off);
         let tick = self.next_tick();
-        // What woke this thread may have come after the last poll of many.
-        let tick = if pays && self.woken { PAUSE_LOOK } else { tick };
         self.until_deadline(self.peers.poll_deadline(now), now, tick)
     }
 
     /// Between two polls of the program: how long until the next look.
     fn pause(&mut self, now: Nanos) -> Duration {
-        self.in_vain = self.in_vain.min(IN_VAIN_MAX / 2);
         let deadline = [self.shared.device().poll_deadline(), self.peers.poll_deadline(now)];
         self.until_deadline(deadline.into_iter().flatten().min(), now, TICK)
     }
@@ -312,10 +298,6 @@ impl Turner {
     }
 }
 
-/// Wake-ups by datagrams in a row that found pollers at work, until they are left to a tick.
-const IN_VAIN_MAX: u32 = 8;
-/// Until a second look whether the program still polls, after a datagram that pollers should take.
-const PAUSE_LOOK: Duration = Duration::from_micros(30);
 const BELL_KEY: u64 = 1;
 const UDP_KEY: u64 = 2;
 /// Between two looks whether somebody polls, at first and with a packet peer.
