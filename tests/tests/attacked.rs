@@ -5,23 +5,26 @@
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use ubcore_sim::host::{eid_ip, ip_eid};
 use ubcore_sim::node::Node;
 use udma_abi::{DeviceBacking, counters::Counter};
-use urma_core::{Eid, JettyId, RemoteJetty, RemoteSegment, TokenId, TransportMode, Ubva};
+use urma_core::{CrStatus, Eid, JettyId, RemoteJetty, RemoteSegment, TokenId, TransportMode, Ubva};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 use urma_packet::{
-    Body, Cookie, Handshake, IcrcFlow, Mtu, PacketHeader, Psn, Purpose, ROCE_PORT, StrategyCaps,
-    Tpn,
+    Access, Ack, Body, Cookie, Handshake, IcrcFlow, Initiator, InitiatorKind, Mtu, OrderTag,
+    PacketHeader, Psn, Purpose, ROCE_PORT, RequestFlags, RequestHeader, RequestOp, SackBitmap,
+    StrategyCaps, Target, TargetKind, TokenValue, Tpn,
 };
 use urma_tests::world::{
-    End, Failure, Half, Host, Link, Moving, Outcome, Plan, Setup, World, check, pattern, same,
+    End, Failure, Half, Host, Link, Moving, Outcome, Plan, Setup, World, check, fail, pattern, same,
 };
 
 const PACKETS: Setup = Setup::new(Link::Packets, Moving::On, TransportMode::Rm);
@@ -328,5 +331,195 @@ fn measure_a_client_in_a_flood() -> Outcome {
     let challenges = server.node.device().counter(Counter::Challenges);
     println!("{rate} CONNECTs/s sent, {challenges} of {sent} challenged");
     println!("100 clients: median {} us, p90 {} us, longest {} us", us(50), us(90), us(99));
+    Ok(())
+}
+
+/// Where the packets of a flood seem to come from. All are whole packets with a right ICRC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// Nothing is sent; a thread spins as the sender does.
+    Spinner,
+    /// Another port of the peer's address.
+    PeersAddress,
+    /// The peer's address and port.
+    Peer,
+    /// Port 4791 of an address that no node has.
+    Stranger,
+}
+
+/// What packets of a flood leave by.
+enum Exit {
+    Nowhere,
+    Socket(UdpSocket),
+    /// A socket that sends whole IPv4 packets, with the headers to be put in front.
+    Raw(OwnedFd, SocketAddrV4, [u8; RAW_HEADERS]),
+}
+
+/// An IPv4 header without options, and a UDP header.
+const RAW_HEADERS: usize = 20 + 8;
+
+impl Exit {
+    /// From `source`, when the peer of `to` is `peer`.
+    fn open(source: Source, peer: SocketAddr, to: SocketAddr) -> Outcome<Self> {
+        let from = match source {
+            Source::Spinner => return Ok(Self::Nowhere),
+            Source::Peer => return Self::raw(peer, to),
+            Source::PeersAddress => UdpSocket::bind((peer.ip(), 0))?,
+            Source::Stranger => strangers(1).remove(0),
+        };
+        from.connect(to)?;
+        Ok(Self::Socket(from))
+    }
+
+    /// Needs CAP_NET_RAW.
+    fn raw(from: SocketAddr, to: SocketAddr) -> Outcome<Self> {
+        let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else {
+            return fail("nodes of a test have IPv4 addresses");
+        };
+        let socket = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW));
+        let socket = socket.map_err(std::io::Error::from)?;
+        // Length and checksum are filled in by the kernel.
+        let mut headers = [0; RAW_HEADERS];
+        headers[..10].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17]);
+        headers[12..16].copy_from_slice(&from.ip().octets());
+        headers[16..20].copy_from_slice(&to.ip().octets());
+        headers[20..22].copy_from_slice(&ROCE_PORT.to_be_bytes());
+        headers[22..24].copy_from_slice(&ROCE_PORT.to_be_bytes());
+        Ok(Self::Raw(socket, to, headers))
+    }
+
+    /// `packet` as this sends it.
+    fn framed(&self, mut packet: Vec<u8>) -> Vec<u8> {
+        let Self::Raw(_, _, headers) = self else { return packet };
+        let mut bytes = headers.to_vec();
+        let len = u16::try_from(packet.len() + 8).expect("a short packet");
+        bytes[24..26].copy_from_slice(&len.to_be_bytes());
+        bytes.append(&mut packet);
+        bytes
+    }
+
+    /// Whether `bytes` left.
+    fn send(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Nowhere => {
+                std::hint::spin_loop();
+                false
+            }
+            Self::Socket(socket) => socket.send(bytes).is_ok(),
+            Self::Raw(socket, to, _) => sendto(socket, bytes, SendFlags::empty(), to).is_ok(),
+        }
+    }
+}
+
+/// Packets of TPs that the node at `to` does not have.
+fn packets_of_tps(from: SocketAddr, to: SocketAddr) -> Vec<Vec<u8>> {
+    let id = urma_packet::JettyId::from_low_bits(1);
+    let access = Access { address: 0, token_id: urma_packet::TokenId::default(), length: 0 };
+    let request = RequestHeader {
+        flags: RequestFlags::ONLY,
+        order: OrderTag::None,
+        tassn: 0,
+        initiator: Initiator { kind: InitiatorKind::Jetty, id },
+        target: Some(Target { kind: TargetKind::Jetty, id, hint: 0 }),
+        token: Some(TokenValue(1)),
+        access,
+        op: RequestOp::Write,
+    };
+    let received = SackBitmap::default();
+    let packet = |n: u32| {
+        let ack = Ack { window: 64, congestion: false, trigger: Psn::new(n), received };
+        let body = if n.is_multiple_of(2) { Body::Request(request) } else { Body::Ack(ack) };
+        let tpn = Tpn::from_low_bits(1 + n * 65_521);
+        let header = PacketHeader::new(tpn, Psn::new(n * 997), body);
+        let mut bytes = vec![0; header.packet_len(0)];
+        let flow = IcrcFlow::new(SocketAddr::new(from.ip(), ROCE_PORT), to);
+        header.emit(&[], &flow, &mut bytes).expect("a valid packet");
+        bytes
+    };
+    (0..256).map(packet).collect()
+}
+
+/// Writes for `ns`, some at a time; bytes written, and requests that failed.
+fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
+    const LEN: usize = 16 << 10;
+    const DEPTH: usize = 8;
+    let node = Arc::clone(&world.a.half.node);
+    let (end, mut under_way, mut done, mut failed) = (node.now() + ns, 0, 0, 0);
+    loop {
+        let posts = if node.now() < end { DEPTH - under_way } else { 0 };
+        for at in 0..posts {
+            world.a.write(at * LEN, at * LEN, LEN)?;
+            under_way += 1;
+        }
+        if under_way == 0 {
+            return Ok((done * LEN as u64, failed));
+        }
+        let completion = world.a.sent()?;
+        under_way -= 1;
+        let is_good = completion.status == CrStatus::Success;
+        done += u64::from(is_good);
+        failed += u64::from(!is_good);
+    }
+}
+
+/// Speed of a pair of nodes while packets from `source` come as fast as a socket sends them: packets
+/// and bytes a second, requests that failed.
+fn flooded_pair(source: Option<Source>) -> Outcome<[u64; 3]> {
+    const NS: u64 = 3_000_000_000;
+    let mut world = World::new(PACKETS)?;
+    let [peer, to] = [&world.a, &world.b].map(|end| address(&end.half.node));
+    let exit = source.map(|source| Exit::open(source, peer, to)).transpose()?;
+    let from = match &exit {
+        Some(Exit::Socket(socket)) => socket.local_addr()?,
+        _ => peer,
+    };
+    let packets: Vec<_> = match &exit {
+        Some(exit) => {
+            packets_of_tps(from, to).into_iter().map(|packet| exit.framed(packet)).collect()
+        }
+        None => Vec::new(),
+    };
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    write_for(&mut world, NS / 10)?;
+    let start = world.a.half.node.now();
+    let outcome = std::thread::scope(|scope| {
+        if let Some(exit) = &exit {
+            scope.spawn(|| {
+                let mut count = 0;
+                for packet in packets.iter().cycle() {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    count += u64::from(exit.send(packet));
+                }
+                sent.store(count, Ordering::Relaxed);
+            });
+        }
+        let outcome = write_for(&mut world, NS);
+        stop.store(true, Ordering::Relaxed);
+        outcome
+    });
+    let (bytes, failed) = outcome?;
+    let second = |count| count * 1_000 / ((world.a.half.node.now() - start) / 1_000_000);
+    Ok([second(sent.load(Ordering::Relaxed)), second(bytes), failed])
+}
+
+/// Prints what an honest pair of nodes keeps of its speed in floods of valid-looking packets.
+#[test]
+#[ignore = "measures; run with --release --ignored --nocapture measure_an_honest_pair_in_floods"]
+fn measure_an_honest_pair_in_floods() -> Outcome {
+    let [_, quiet, _] = flooded_pair(None)?;
+    let [_, shared, _] = flooded_pair(Some(Source::Spinner))?;
+    println!("alone: {} MB/s; beside a spinner: {} MB/s", quiet / 1_000_000, shared / 1_000_000);
+    for source in [Source::PeersAddress, Source::Peer, Source::Stranger] {
+        let [rate, speed, failed] = flooded_pair(Some(source))?;
+        println!(
+            "{source:?}: {rate} packets/s, {} MB/s: {} % of alone, {} % of beside a spinner, \
+             {failed} requests failed",
+            speed / 1_000_000,
+            speed * 100 / quiet,
+            speed * 100 / shared,
+        );
+    }
     Ok(())
 }

@@ -112,6 +112,19 @@ fn an_attacker_that_receives_nothing_moves_nothing() {
     assert!(sum.messages > 0);
 }
 
+/// While packets of others come as fast as a socket sends them, all the time, no import is refused and
+/// no request fails. A tenth of the seeds: such a world takes ten times as long.
+#[test]
+fn all_work_is_exact_in_a_flood() {
+    let mut sum = Report::default();
+    for seed in seeds().into_iter().step_by(10) {
+        let plan = SimPlan::new(seed, Weather::Fair, Work::All).with_flood();
+        sum += check("all_work_is_exact_in_a_flood", plan);
+    }
+    println!("all_work_is_exact_in_a_flood: {sum:?}");
+    assert!(sum.messages > 0);
+}
+
 #[test]
 fn survivors_are_exact_on_one_host() {
     with_kills("survivors_are_exact_on_one_host", [Weather::SameHost, Weather::Mixed]);

@@ -260,6 +260,11 @@ impl Device {
         self.counts.add_alone(counter, value);
     }
 
+    /// The value of a counter that send queues do not keep.
+    pub(crate) fn count_of(&self, counter: Counter) -> u64 {
+        self.counts.value(counter)
+    }
+
     /// The value of a counter.
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {

@@ -77,6 +77,15 @@ pub enum HostRequest {
     },
 }
 
+/// Whether more datagrams wait than were received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backlog {
+    /// None did when these were received.
+    Empty,
+    /// More may wait.
+    More,
+}
+
 /// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;
 

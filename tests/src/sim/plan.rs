@@ -126,6 +126,14 @@ impl SimPlan {
         self
     }
 
+    /// The same in a flood of packets from a peer's address (328,000 a second to each node) or from that
+    /// of no node (428,000).
+    #[must_use]
+    pub fn with_flood(mut self) -> Self {
+        self.fabric.flood_per_ms = [428, 328][usize::from(self.seed % 2 == 1)];
+        self
+    }
+
     /// The same with one node that is stopped: for less than the error timeout of the others, and for
     /// longer than its own.
     #[must_use]

@@ -33,7 +33,7 @@ macro_rules! field {
 }
 
 /// In the order in which they are tried: what makes a run short comes first.
-const KNOBS: [Knob; 16] = [
+const KNOBS: [Knob; 17] = [
     Knob {
         name: "nodes",
         least: 2,
@@ -50,6 +50,7 @@ const KNOBS: [Knob; 16] = [
     field!("trouble", 0, trouble_ppm),
     field!("dry", 0, dry_ppm),
     field!("attack", 0, fabric.attack_ppm),
+    field!("flood", 0, fabric.flood_per_ms),
     Knob {
         name: "outages",
         least: 0,

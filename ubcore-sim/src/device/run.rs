@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, sqe::BLOCK_WORDS};
+use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 use urma_mem::{Run, sleep::Rest};
 
@@ -13,7 +13,7 @@ use super::Device;
 use crate::context::queue::Queue;
 use crate::engine::send::{Left, Visit};
 use crate::exchange::Exchange;
-use crate::ports::{Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
+use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
 const QUEUES_PER_STEP: usize = 64;
@@ -233,7 +233,20 @@ impl Device {
 
     /// A datagram (BTH to ICRC) came from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
-        self.visit(now, |exchange, at| exchange.on_datagram(self, at, from, bytes));
+        self.on_datagrams(now, Backlog::Empty, std::iter::once((from, bytes)));
+    }
+
+    /// Datagrams came from nodes. One step follows them all: it costs more than most of them do.
+    pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D)
+    where
+        D: Iterator<Item = (NodeAddr, &'a [u8])>,
+    {
+        self.visit(now, |exchange, at| {
+            exchange.on_backlog(at, backlog);
+            for (from, bytes) in datagrams {
+                exchange.on_datagram(self, at, from, bytes);
+            }
+        });
     }
 
     /// Gives the exchange an input at `now`, then steps.
@@ -248,6 +261,17 @@ impl Device {
     /// TPNs of this node with the peers at their other ends.
     pub(crate) fn tpns(&self) -> Vec<(u32, NodeAddr)> {
         self.shared.with_blocking(|s| s.exchange.tpns()).value
+    }
+
+    /// As [`Device::tpns`], without the peers.
+    pub(crate) fn tpns_alone(&self) -> Vec<u32> {
+        self.tpns().into_iter().map(|(tpn, _)| tpn).collect()
+    }
+
+    /// Packets dropped because they prove nothing, fit no TP, or are none.
+    pub(crate) fn dropped(&self) -> u64 {
+        let reasons = [Counter::DropUnproven, Counter::DropUnknownTp, Counter::DropMalformed];
+        reasons.into_iter().map(|reason| self.count_of(reason)).sum()
     }
 
     /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its

@@ -21,8 +21,11 @@ use super::receive::Datagram;
 use super::respond::{Part, Reached};
 use super::{Exchange, Work};
 use crate::device::Device;
-use crate::ports::{NodeAddr, Transmit};
+use crate::ports::{Backlog, NodeAddr, Transmit};
 use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
+
+/// Packets of which one is a known node's, when both kinds wait.
+const ANSWERS_IN_A_ROW: u64 = 8;
 
 impl Exchange {
     pub(crate) fn on_datagram(&mut self, dev: &Device, now: Nanos, from: NodeAddr, bytes: &[u8]) {
@@ -46,6 +49,11 @@ impl Exchange {
                 self.on_tp_packet(dev, now, from, &packet);
             }
         }
+    }
+
+    /// Whether more datagrams wait than those that follow.
+    pub(crate) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
+        self.replies.on_backlog(now, backlog);
     }
 
     fn on_um(
@@ -167,8 +175,12 @@ impl Exchange {
         if !dev.faults().sender_unproven()
             && let Some(reply) = self.challenger.screen(now, terms, pair)
         {
-            dev.count(Counter::Challenges);
-            self.reply(dev, from, reply);
+            if self.replies.may_challenge() {
+                dev.count(Counter::Challenges);
+                self.reply(dev, from, reply);
+            } else {
+                dev.count(Counter::DropUnproven);
+            }
             return false;
         }
         if !self.peers.contains_key(&from) && !self.has_place(now) {
@@ -192,10 +204,11 @@ impl Exchange {
 
     /// A packet to send; nodes take turns, and with them answers to nodes that are not known.
     pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
-        let found = if self.transmitted.is_multiple_of(2) {
-            self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
-        } else {
+        // To look at all nodes costs more than an answer: not before each of them.
+        let found = if self.transmitted.is_multiple_of(ANSWERS_IN_A_ROW) {
             self.poll_peers(now, buf).or_else(|| self.replies.poll(buf))
+        } else {
+            self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
         };
         let (to, len) = found?;
         flow(self.cfg.eid, to).seal(buf.get_mut(..len)?).ok()?;

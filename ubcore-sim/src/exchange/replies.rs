@@ -8,10 +8,18 @@ use std::collections::VecDeque;
 use udma_abi::{Nanos, RawEid};
 use urma_packet::PacketHeader;
 
+use crate::ports::Backlog;
+
 /// Answers that may wait: as many as leave in one call of the socket.
 const REPLIES_MAX: usize = 256;
 /// Shortest time between two notices: each costs a system call, and anyone can ask for one.
 const NOTICE_NS: Nanos = 100_000;
+
+/// CONNECTs without proof that are answered before the input is found empty: each costs three times
+/// what it costs to drop it, and all that waits behind them pays for it.
+const CHALLENGES_MAX: u32 = 128;
+/// After so long as many again are answered, empty or not.
+const CHALLENGES_NS: Nanos = 10_000_000;
 
 /// Answers on their way out.
 #[derive(Debug, Default)]
@@ -19,9 +27,27 @@ pub(super) struct Replies {
     waiting: VecDeque<(RawEid, PacketHeader)>,
     /// When the next notice may be sent.
     notice_at: Nanos,
+    /// CONNECTs without proof answered since then.
+    challenged: u32,
+    since: Nanos,
 }
 
 impl Replies {
+    /// Whether more datagrams wait than those that follow.
+    pub(super) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
+        let is_over = now.saturating_sub(self.since) >= CHALLENGES_NS;
+        if backlog == Backlog::Empty || is_over {
+            self.challenged = 0;
+            self.since = now;
+        }
+    }
+
+    /// Whether a CONNECT without proof is answered; if not, the sender tries again.
+    pub(super) fn may_challenge(&mut self) -> bool {
+        self.challenged += 1;
+        self.challenged <= CHALLENGES_MAX
+    }
+
     /// Takes an answer to `to`; `false`: the queue is full.
     pub(super) fn push(&mut self, to: RawEid, reply: PacketHeader) -> bool {
         let has_room = self.waiting.len() < REPLIES_MAX;

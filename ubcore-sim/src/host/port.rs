@@ -12,7 +12,7 @@ use std::{
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_mem::{
     Run, Serial,
-    sync::{AtomicBool, Ordering},
+    sync::{AtomicBool, AtomicU64, Ordering},
 };
 
 use urma_packet::ROCE_PORT;
@@ -24,7 +24,10 @@ use super::{
     thread::UdpWatch,
     udp::{Udp, UdpCounts, UdpError},
 };
-use crate::{device::Device, ports::Transmit};
+use crate::{
+    device::Device,
+    ports::{Deadline, NodeAddr, Transmit},
+};
 
 /// A node's way to exchange packets.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub struct UdpPort {
     /// A packet peer exists, or a packet has come.
     active: AtomicBool,
     tap: Tap,
+    /// When to exchange at the latest; `Nanos::MAX`: any time.
+    deadline: AtomicU64,
 }
 
 impl UdpPort {
@@ -59,7 +64,15 @@ impl UdpPort {
             refused: Mutex::new(reason),
             active: AtomicBool::new(false),
             tap: Tap::default(),
+            deadline: AtomicU64::new(Nanos::MAX),
         }
+    }
+
+    /// When [`UdpPort::exchange`] is to be called at the latest.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Deadline {
+        let at = self.deadline.load(Ordering::Relaxed);
+        (at != Nanos::MAX).then_some(at)
     }
 
     /// Whether packets are in use.
@@ -99,11 +112,15 @@ impl UdpPort {
         let mut count = 0;
         let run = self.udp.run(|udp| {
             let Some(udp) = udp else { return };
-            let received = udp.receive(|from, bytes| self.on_datagram(device, now, from, bytes));
+            let received = udp.receive(|backlog, batch| {
+                let admitted = batch.filter_map(|(from, bytes)| self.admit(device, from, bytes));
+                device.on_datagrams(now, backlog, admitted);
+            });
             if received > 0 {
                 self.active.store(true, Ordering::Relaxed);
                 device.step(now);
             }
+            self.shield(udp, device, now);
             count += received + udp.send(|buffer| self.transmit(device, now, buffer));
         });
         count > 0 || run == Run::WorkLeft
@@ -114,6 +131,7 @@ impl UdpPort {
         // Work that is left is looked at by the next poll or tick.
         let _ = self.udp.run(|udp| {
             if let Some(udp) = udp {
+                self.shield(udp, device, now);
                 udp.send(|buffer| self.transmit(device, now, buffer));
             }
         });
@@ -131,14 +149,26 @@ impl UdpPort {
         &self.tap
     }
 
-    fn on_datagram(&self, device: &Device, now: Nanos, from: SocketAddr, bytes: &[u8]) {
+    /// Before anything is sent: a peer that learns of a new TP may use it at once.
+    fn shield(&self, udp: &mut Udp, device: &Device, now: Nanos) {
+        let deadline = udp.shield(now, device.dropped(), || device.tpns_alone());
+        self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
+    }
+
+    fn admit<'a>(
+        &self,
+        device: &Device,
+        from: SocketAddr,
+        bytes: &'a [u8],
+    ) -> Option<(NodeAddr, &'a [u8])> {
         if from.port() != ROCE_PORT && !device.faults().sender_unproven() {
             // Any user of a host may bind another port of a node's address.
-            return device.count(Counter::DropUnproven);
+            device.count(Counter::DropUnproven);
+            return None;
         }
         let from = ip_eid(from.ip().to_canonical());
         self.tap.on_packet(from, self.eid, bytes);
-        device.on_datagram(now, from, bytes);
+        Some((from, bytes))
     }
 
     fn transmit(&self, device: &Device, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
@@ -152,6 +182,7 @@ impl UdpPort {
     pub fn close(&self) {
         self.active.store(false, Ordering::Relaxed);
         let _ = self.udp.with_blocking(Option::take);
+        self.deadline.store(Nanos::MAX, Ordering::Relaxed);
     }
 
     /// Changes whether the poll set tells about datagrams.

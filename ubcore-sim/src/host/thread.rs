@@ -221,7 +221,8 @@ impl Turner {
         self.stays = 0;
         let deadline = self.shared.device().poll_deadline();
         self.shared.set_armed(deadline);
-        let earliest = [deadline, self.peers.poll_deadline(now)].into_iter().flatten().min()?;
+        let others = [self.peers.poll_deadline(now), self.shared.udp().poll_deadline()];
+        let earliest = others.into_iter().chain([deadline]).flatten().min()?;
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 

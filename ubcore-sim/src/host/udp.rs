@@ -13,6 +13,7 @@
 //! Inside the node, a packet's ICRC is that of Identification 0 and of port 4791 at both ends.
 
 mod renumber;
+mod shield;
 
 use std::{
     io::{self, IoSliceMut},
@@ -22,14 +23,15 @@ use std::{
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
-use socket2::{Domain, Protocol, Socket, Type};
-use udma_abi::RawEid;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
 use urma_packet::{IcrcFlow, ROCE_PORT};
 
 use self::renumber::Renumber;
+use self::shield::Shield;
 use super::{eid_ip, who};
-use crate::ports::Transmit;
+use crate::ports::{Backlog, Transmit};
 
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +67,7 @@ pub struct Udp {
     receive: Box<[u8]>,
     run: Run,
     renumber: Renumber,
+    shield: Shield,
     counts: UdpCounts,
 }
 
@@ -92,6 +95,38 @@ struct Run {
     len: usize,
     count: usize,
     count_max: usize,
+}
+
+/// Datagrams that one call of the system received, with their sources.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    buffers: &'a [u8],
+    metas: &'a [RecvMeta],
+    /// Bytes of the first buffer that were given already.
+    at: usize,
+}
+
+impl<'a> Iterator for Batch<'a> {
+    type Item = (SocketAddr, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let meta = self.metas.first()?;
+        let bytes = self.buffers.get(..meta.len).unwrap_or_default();
+        let end = bytes.len().min(self.at + meta.stride.max(1));
+        let datagram = &bytes[self.at..end];
+        self.at = end;
+        if end == bytes.len() {
+            self.metas = &self.metas[1..];
+            self.buffers = self.buffers.get(DATAGRAM_MAX..).unwrap_or_default();
+            self.at = 0;
+        }
+        Some((meta.addr, datagram))
+    }
+}
+
+/// Datagrams in one buffer. An empty one is one, too: the core counts it.
+fn datagrams_of(meta: &RecvMeta) -> usize {
+    meta.len.div_ceil(meta.stride.max(1)).max(1)
 }
 
 impl Udp {
@@ -139,9 +174,9 @@ impl Udp {
         count
     }
 
-    /// Gives what has come to `on_datagram`, at most [`RECEIVES_PER_CALL`] times a batch. Returns
-    /// how many datagrams there were.
-    pub fn receive(&mut self, mut on_datagram: impl FnMut(SocketAddr, &[u8])) -> usize {
+    /// Gives what has come to `on_batch`, a call of the system at a time, at most [`RECEIVES_PER_CALL`]
+    /// of them. Returns how many datagrams there were.
+    pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
         let mut count = 0;
         for _ in 0..RECEIVES_PER_CALL {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
@@ -152,27 +187,34 @@ impl Udp {
             // Errors of earlier sends (ICMP) are reported here, too; the TP's timers handle them.
             let Ok(filled) = got else { break };
             let buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
-            for (buffer, meta) in buffers.zip(metas.iter().take(filled)) {
+            for (buffer, meta) in buffers.zip(&metas[..filled]).filter(|(_, m)| m.addr.is_ipv4()) {
                 let bytes = buffer.get_mut(..meta.len).unwrap_or_default();
-                if bytes.is_empty() {
-                    // An empty datagram is one, too: the core counts it.
-                    count += 1;
-                    on_datagram(meta.addr, bytes);
-                }
                 for (id, datagram) in bytes.chunks_mut(meta.stride.max(1)).enumerate() {
-                    count += 1;
-                    if meta.addr.is_ipv4() {
-                        self.renumber.apply(datagram, id);
-                    }
-                    on_datagram(meta.addr, datagram);
+                    self.renumber.apply(datagram, id);
                 }
             }
-            if filled < RECEIVE_BUFFERS {
+            let mut batch = Batch { buffers: &self.receive, metas: &metas[..filled], at: 0 };
+            let backlog = if filled < RECEIVE_BUFFERS { Backlog::Empty } else { Backlog::More };
+            on_batch(backlog, &mut batch);
+            count += metas[..filled].iter().map(datagrams_of).sum::<usize>();
+            if backlog == Backlog::Empty {
                 break;
             }
         }
         self.counts.received += count as u64;
         count
+    }
+
+    /// Keeps floods from the socket. `dropped`: packets that the device dropped so far, `tpns` those that
+    /// it has. Returns when to call at the latest.
+    pub fn shield(
+        &mut self,
+        now: Nanos,
+        dropped: u64,
+        tpns: impl FnOnce() -> Vec<u32>,
+    ) -> Option<Nanos> {
+        self.shield.update(SockRef::from(&self.socket), now, dropped, tpns);
+        self.shield.deadline()
     }
 
     /// Address and port.
@@ -217,6 +259,7 @@ impl Udp {
             receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
             run: Run::new(address, count_max),
             renumber: Renumber::default(),
+            shield: Shield::default(),
             counts: UdpCounts::default(),
         })
     }

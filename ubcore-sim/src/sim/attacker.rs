@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::RawEid;
+use udma_abi::{Nanos, RawEid};
 use urma_packet::{
     Access, Ack, Body, Challenge, Close, CloseReason, Cookie, Ends, Handshake, ICRC_LEN, Initiator,
     InitiatorKind, JettyId, Mtu, OrderTag, PacketHeader, Psn, Purpose, Refusal, RefuseReason,
@@ -36,12 +36,18 @@ pub struct Guess {
     pub tpn: u32,
 }
 
+/// Most packets that a node gets at once: as many as fit the buffer of a socket, about.
+const FLOOD_AT_ONCE: u64 = 4096;
+
 /// The station.
 #[derive(Debug)]
 pub struct Attacker {
     rng: Rng,
     /// Chance that it sends in a round, in a million.
     ppm: u32,
+    /// Packets to each node in a millisecond, and until when they were sent.
+    flood_per_ms: u32,
+    flooded_until: Nanos,
     eids: Vec<RawEid>,
 }
 
@@ -50,7 +56,44 @@ impl Attacker {
     /// million.
     #[must_use]
     pub fn new(seed: u64, ppm: u32, eids: Vec<RawEid>) -> Self {
-        Self { rng: Rng::new(seed ^ 0x0bad_0bad), ppm, eids }
+        let rng = Rng::new(seed ^ 0x0bad_0bad);
+        Self { rng, ppm, flood_per_ms: 0, flooded_until: 0, eids }
+    }
+
+    /// The same, with `per_ms` packets to each node in a millisecond besides.
+    pub(super) fn with_flood(self, per_ms: u32) -> Self {
+        Self { flood_per_ms: per_ms, ..self }
+    }
+
+    /// Whether packets come all the time.
+    pub(super) fn is_flooding(&self) -> bool {
+        self.flood_per_ms != 0
+    }
+
+    /// Packets of the flood that are due for each node.
+    pub(super) fn flood_count(&mut self, now: Nanos) -> u64 {
+        let due = now.saturating_sub(self.flooded_until) * u64::from(self.flood_per_ms) / 1_000_000;
+        if due > 0 {
+            self.flooded_until = now;
+        }
+        due.min(FLOOD_AT_ONCE)
+    }
+
+    /// A packet of the flood to `to`: all from a node's address, or all from one of no node, with the
+    /// seed. One in 64 is a CONNECT.
+    pub(super) fn flood_packet(&mut self, third: bool, to: RawEid) -> Datagram {
+        let mut from = self.eids[self.rng.index(self.eids.len())];
+        if third || from == to {
+            from.0[13] = 9;
+        }
+        let (dest, source) = (self.tpn(), self.tpn());
+        let header = if self.rng.chance_ppm(15_625) {
+            let terms = self.terms(from, to, source);
+            PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms))
+        } else {
+            self.traffic(from, to, dest)
+        };
+        sealed(from, to, &header, None)
     }
 
     /// Datagrams of this round.
@@ -79,15 +122,11 @@ impl Attacker {
             None if self.rng.chance_ppm(500_000) => self.handshake(from, to, dest, source),
             None => self.traffic(from, to, dest),
         };
-        let mut bytes = vec![0; header.packet_len(0)];
-        // What contradicts itself is sent as well.
-        let _ = header.emit_headers(0, &mut bytes);
-        if self.rng.chance_ppm(MUTATED_PPM) {
-            let at = self.rng.index(bytes.len() - ICRC_LEN);
-            bytes[at] ^= 1 << self.rng.below(8);
-        }
-        let _ = flow(from, to).seal(&mut bytes);
-        Datagram { from, to, bytes: Arc::from(bytes) }
+        let change = self.rng.chance_ppm(MUTATED_PPM).then(|| {
+            let at = self.rng.index(header.packet_len(0) - ICRC_LEN);
+            (at, 1 << self.rng.below(8))
+        });
+        sealed(from, to, &header, change)
     }
 
     /// A node's address mostly, or an invented one.
@@ -216,4 +255,21 @@ impl Attacker {
             op: RequestOp::Write,
         }
     }
+}
+
+/// The packet with a right ICRC; before, the bits of one byte are changed as `change` says.
+fn sealed(
+    from: RawEid,
+    to: RawEid,
+    header: &PacketHeader,
+    change: Option<(usize, u8)>,
+) -> Datagram {
+    let mut bytes = vec![0; header.packet_len(0)];
+    // What contradicts itself is sent as well.
+    let _ = header.emit_headers(0, &mut bytes);
+    if let Some((at, bits)) = change {
+        bytes[at] ^= bits;
+    }
+    let _ = flow(from, to).seal(&mut bytes);
+    Datagram { from, to, bytes: Arc::from(bytes) }
 }

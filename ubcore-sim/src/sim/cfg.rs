@@ -43,6 +43,8 @@ pub struct FabricCfg {
     pub sleep_ppm: u32,
     /// Chance that the attacker sends in a round, in a million.
     pub attack_ppm: u32,
+    /// Packets that the attacker sends to each node in a millisecond besides, all the time.
+    pub flood_per_ms: u32,
     /// Time until a hang-up on the same host is noticed, in ns, at most.
     pub hang_up_ns: Nanos,
     /// Whether registered pages move to shared memory.
@@ -74,6 +76,7 @@ impl FabricCfg {
             stall_ppm: 0,
             sleep_ppm: 0,
             attack_ppm: 0,
+            flood_per_ms: 0,
             hang_up_ns: 10_000_000,
             page_moving: crate::host::memory::PageMoving::On,
             log_lines: 2000,

@@ -19,7 +19,7 @@ use super::log::{Fnv, Log};
 use super::node::SimNode;
 use crate::device::{Device, Seed};
 use crate::link::{Datagram, Link, Rng};
-use crate::ports::HostRequest;
+use crate::ports::{Backlog, HostRequest};
 use crate::transport::TRANSMIT_MAX;
 
 /// Datagrams that one device may send in one round; bounds the loop.
@@ -63,7 +63,7 @@ impl Fabric {
         let log = Log::new(cfg.log_lines);
         let buf = vec![0; TRANSMIT_MAX];
         let eids = cfg.devices.iter().map(|device| device.eid).collect();
-        let attacker = Attacker::new(cfg.seed, cfg.attack_ppm, eids);
+        let attacker = Attacker::new(cfg.seed, cfg.attack_ppm, eids).with_flood(cfg.flood_per_ms);
         let world = World { cfg, nodes, link, rng, attacker, log, hang_ups: Vec::new(), buf };
         Ok(Arc::new(Self { now: AtomicU64::new(1), world: Mutex::new(world) }))
     }
@@ -223,6 +223,7 @@ impl Fabric {
 impl World {
     fn round(&mut self, now: Nanos) -> bool {
         self.attack(now);
+        self.flood(now);
         let mut done = self.deliver(now);
         done |= self.notice_hang_ups(now);
         // Who steps first is the seed's choice.
@@ -387,6 +388,37 @@ impl World {
         }
     }
 
+    /// Packets of a flood arrive in one piece, before those of the link.
+    fn flood(&mut self, now: Nanos) {
+        let count = self.attacker.flood_count(now);
+        if count == 0 {
+            return;
+        }
+        let third = self.cfg.seed.is_multiple_of(2);
+        self.log.add(now, format_args!("flood of {count}"));
+        for number in 0..self.nodes.len() {
+            if !self.nodes[number].runs(now) {
+                continue;
+            }
+            let to = self.nodes[number].eid;
+            let packets: Vec<_> =
+                (0..count).map(|_| self.attacker.flood_packet(third, to)).collect();
+            let device = self.awake(number);
+            let packets = packets.iter().map(|packet| (packet.from, &*packet.bytes));
+            device.on_datagrams(now, Backlog::More, packets);
+            self.transmit(now, number, &device);
+        }
+    }
+
+    /// The device of a node that something arrives at.
+    fn awake(&mut self, number: usize) -> Arc<Device> {
+        let node = &mut self.nodes[number];
+        if std::mem::take(&mut node.asleep) {
+            node.device.announce_awake();
+        }
+        Arc::clone(&node.device)
+    }
+
     fn deliver(&mut self, now: Nanos) -> bool {
         let mut done = false;
         for number in 0..self.nodes.len() {
@@ -418,12 +450,12 @@ impl World {
     fn receive(&mut self, now: Nanos, number: usize, datagram: &Datagram) {
         let digest = Fnv::of(&datagram.bytes);
         self.log.add(now, format_args!("receive {number} {digest:016x}"));
-        let node = &mut self.nodes[number];
-        if std::mem::take(&mut node.asleep) {
-            node.device.announce_awake();
-        }
-        let device = Arc::clone(&node.device);
-        device.on_datagram(now, datagram.from, &datagram.bytes);
+        let device = self.awake(number);
+        // In a flood the input is never found empty.
+        let is_flooding = self.attacker.is_flooding();
+        let backlog = if is_flooding { Backlog::More } else { Backlog::Empty };
+        let datagrams = std::iter::once((datagram.from, &*datagram.bytes));
+        device.on_datagrams(now, backlog, datagrams);
         self.transmit(now, number, &device);
     }
 

@@ -12,6 +12,7 @@ use super::super::{pair, request};
 use super::world::{Kind, SENDER, World};
 use crate::device::limits;
 use crate::exchange::Connecting;
+use crate::ports::Backlog;
 use crate::transport::TRANSMIT_MAX;
 
 const SECOND: Nanos = 1_000_000_000;
@@ -69,6 +70,49 @@ fn an_invented_client_takes_no_place_and_bounded_room() {
     let answers = std::iter::from_fn(|| w.nodes[1].exchange.poll_transmit(now, &mut buf)).count();
     assert_eq!(answers, 256, "the queue of answers is bounded");
     assert!(w.counter(1, Counter::DropUnproven) > 0, "what found no room is counted");
+}
+
+/// The packets that node `n` sends now.
+fn answers(w: &mut World, n: usize) -> Vec<Body> {
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let now = w.now;
+    std::iter::from_fn(|| {
+        let sent = w.nodes[n].exchange.poll_transmit(now, &mut buf)?;
+        Some(Packet::parse(&buf[..sent.len]).expect("a packet").header.body)
+    })
+    .collect()
+}
+
+#[test]
+fn connects_without_proof_hold_up_nothing_that_waits_behind_them() {
+    let mut w = World::new(Kind::Packets);
+    let (to, client) = (w.eid(1), invented(0));
+    let flood = |w: &mut World| {
+        let mut challenges = 0;
+        for n in 1..2_000 {
+            arrive(w, 1, invented(n), &connect(invented(n), to));
+            challenges += answers(w, 1).len();
+        }
+        challenges
+    };
+    arrive(&mut w, 1, client, &connect(client, to));
+    let Some(Body::Challenge(challenge)) = answers(&mut w, 1).pop() else { panic!("no challenge") };
+    w.nodes[1].exchange.on_backlog(w.now, Backlog::Empty);
+    w.nodes[1].exchange.on_backlog(w.now, Backlog::More);
+    assert_eq!(flood(&mut w), 128, "what waits behind them waits for a millisecond");
+    // Who proves its address is served all the same.
+    let before = w.known()[1].0;
+    let mut proven = connect(client, to);
+    if let Body::Connect(terms) = &mut proven.body {
+        terms.cookie = challenge.cookie;
+    }
+    arrive(&mut w, 1, client, &proven);
+    assert_eq!(w.known()[1].0, before + 1);
+    assert!(answers(&mut w, 1).iter().any(|body| matches!(body, Body::Accept(_))));
+    // An input that is never empty does not shut out new clients.
+    w.now += 10_000_000;
+    w.nodes[1].exchange.on_backlog(w.now, Backlog::More);
+    assert_eq!(flood(&mut w), 128);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn send_all(from: &mut Udp, from_eid: RawEid, packets: &[(RawEid, Vec<u8>)]) {
 fn receive_all(udp: &mut Udp, count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut got = Vec::new();
     for _ in 0..200 {
-        udp.receive(|from, bytes| got.push((from, bytes.to_vec())));
+        udp.receive(|_, batch| got.extend(batch.map(|(from, bytes)| (from, bytes.to_vec()))));
         if got.len() >= count {
             break;
         }
@@ -95,4 +95,60 @@ fn nobody_there_costs_nothing_but_the_datagram() {
         send_all(&mut a, eid, &[(nobody, packet(i, 100))]);
         assert_eq!(a.receive(|_, _| panic!("nobody sent")), 0);
     }
+}
+
+/// How many of `count` packets that start like `bytes` reach `to`.
+fn passed(from: &UdpSocket, to: &mut Udp, bytes: [u8; 8], len: usize, count: usize) -> usize {
+    let mut packet = packet(0, len.max(8));
+    packet[..8].copy_from_slice(&bytes);
+    for _ in 0..count {
+        from.send_to(&packet[..len], to.address()).unwrap();
+    }
+    receive_all(to, count).len()
+}
+
+#[test]
+fn a_flood_is_dropped_before_it_takes_room_and_living_tps_are_not() {
+    const COUNT: usize = 100;
+    let (_node, _, mut udp) = node();
+    let claim = Claim::random().unwrap();
+    let peer = UdpSocket::bind((eid_ip(claim.eid()), ROCE_PORT)).unwrap();
+    let stranger = UdpSocket::bind((eid_ip(claim.eid()), 0)).unwrap();
+    let of_tp =
+        |opcode: urma_packet::TpOpcode, tpn: u8| [opcode.code(), 1, 0xff, 0xff, 0x40, 0, 0, tpn];
+    let (data, connect) = (urma_packet::TpOpcode::DataReq, urma_packet::TpOpcode::Connect);
+    let tps =
+        [urma_packet::TpOpcode::DataResp, urma_packet::TpOpcode::Ack, urma_packet::TpOpcode::Nak];
+    let mut now = 1;
+    // Nothing is dropped by the kernel without a flood: all is counted by the device.
+    assert_eq!(udp.shield(now, 255, || panic!("no flood")), None);
+    assert_eq!(passed(&stranger, &mut udp, of_tp(data, 9), 64, COUNT), COUNT);
+    now += 20_000_000;
+    assert_eq!(udp.shield(now, 300, || panic!("slow")), None);
+    assert_eq!(udp.shield(now, 555, || panic!("one too few")), None);
+    let until = udp.shield(now, 556, || vec![3, 7]).expect("a flood");
+    let dropped = 0..=COUNT / 4;
+    for (from, bytes, len) in [
+        (&peer, of_tp(data, 9), 64),
+        (&peer, of_tp(data, 3), 15),
+        (&stranger, of_tp(data, 3), 64),
+        (&stranger, of_tp(connect, 0), 124),
+    ] {
+        assert!(dropped.contains(&passed(from, &mut udp, bytes, len, COUNT)), "{bytes:?} {len}");
+    }
+    for opcode in tps {
+        assert!(dropped.contains(&passed(&peer, &mut udp, of_tp(opcode, 9), 64, COUNT)));
+        assert_eq!(passed(&peer, &mut udp, of_tp(opcode, 7), 64, COUNT), COUNT);
+    }
+    assert_eq!(passed(&peer, &mut udp, of_tp(data, 3), 16, COUNT), COUNT);
+    assert_eq!(passed(&peer, &mut udp, of_tp(connect, 0), 124, COUNT), COUNT);
+    // A peer whose TP is no more learns of it.
+    assert!(passed(&peer, &mut udp, of_tp(data, 9), 64, 20 * COUNT) > 0);
+    // A new TP.
+    assert_eq!(udp.shield(until - 1, 600, || vec![3, 9]), Some(until));
+    assert_eq!(passed(&peer, &mut udp, of_tp(data, 9), 64, COUNT), COUNT);
+    assert!(dropped.contains(&passed(&peer, &mut udp, of_tp(data, 7), 64, COUNT)));
+    // It ends by itself.
+    assert_eq!(udp.shield(until, 600, || panic!("over")), None);
+    assert_eq!(passed(&stranger, &mut udp, of_tp(data, 7), 64, COUNT), COUNT);
 }

@@ -48,18 +48,20 @@ impl Challenger {
         if connect.purpose == Purpose::Verify {
             return Some(refusal(connect, RefuseReason::NoTp, pair.map_or(0, Handshake::name)));
         }
-        if self.is_valid(now, connect, last) {
+        let cookie = self.cookie(now / PERIOD_NS, connect, last);
+        if self.is_valid(now, connect, last, &cookie) {
             return None;
         }
-        let cookie = self.cookie(now / PERIOD_NS, connect, last);
         let challenge = Body::Challenge(Challenge { nonce: connect.nonce, cookie });
         Some(PacketHeader::new(connect.source_tpn, Psn::new(0), challenge))
     }
 
-    fn is_valid(&self, now: Nanos, connect: &Terms, last: Tpn) -> bool {
-        let period = now / PERIOD_NS;
-        let periods = [Some(period), period.checked_sub(1)].into_iter().flatten();
-        let equal = periods.map(|period| self.cookie(period, connect, last).ct_eq(&connect.cookie));
+    /// Whether the cookie of `connect` is that of this period, which is `current`, or of the one before.
+    fn is_valid(&self, now: Nanos, connect: &Terms, last: Tpn, current: &Cookie) -> bool {
+        let before = (now / PERIOD_NS).checked_sub(1);
+        let before = before.map(|period| self.cookie(period, connect, last));
+        let periods = [Some(*current), before].into_iter().flatten();
+        let equal = periods.map(|cookie| cookie.ct_eq(&connect.cookie));
         equal.fold(Choice::from(0), |any, equal| any | equal).into()
     }
 
