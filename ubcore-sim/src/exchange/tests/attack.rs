@@ -62,6 +62,8 @@ fn an_invented_client_takes_no_place_and_bounded_room() {
     let before = w.known();
     let to = w.eid(1);
     for n in 0..3 * limits::PEERS {
+        // Each is read alone: as many are answered as there is room for.
+        w.nodes[1].exchange.on_backlog(w.now, Backlog::Empty);
         arrive(&mut w, 1, invented(n), &connect(invented(n), to));
     }
     assert_eq!(w.known(), before);
