@@ -113,9 +113,14 @@ impl Stage {
     unsafe fn copy(&self, piece: urma_sge_t, at: usize) -> Answer<urma_sge_t> {
         let len = piece.len as usize;
         let from = usize::try_from(piece.addr).ok().filter(|from| *from != 0);
-        let from = core::ptr::with_exposed_provenance::<u8>(from.ok_or(Code::EINVAL)?);
+        let from = core::ptr::with_exposed_provenance_mut::<u8>(from.ok_or(Code::EINVAL)?);
         if len > STAGE_LEN.saturating_sub(at) {
             return Err(Code::EINVAL);
+        }
+        if !piece.tseg.is_null() {
+            // An address beside the segment may be a mistake as well: a hole is refused.
+            // SAFETY: the caller's promise, for as long as this call takes.
+            unsafe { Region::from_user(from, len) }.map_err(|_| Code::EINVAL)?;
         }
         // SAFETY: inside the memory.
         let to = unsafe { self.memory.add(at) };
