@@ -97,6 +97,10 @@ struct NoWake;
 
 impl Wake for NoWake {
     fn wake(&self) {}
+
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// A node with its driver.

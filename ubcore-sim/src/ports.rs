@@ -9,10 +9,13 @@ use std::{fmt::Debug, sync::Arc};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::{Region, procvm::ProcessMemory};
 
-/// Wakes a sleeping peer (an eventfd write; a flag in simulation).
+/// A peer on this host: wakes it (an eventfd write; a flag in simulation) and tells whether it is there.
 pub trait Wake: Send + Sync + Debug {
     /// Wakes it. Cheap when it is awake already; never waits.
     fn wake(&self);
+
+    /// Whether it hung up. The host tells that too, but only when its thread has seen it.
+    fn is_gone(&self) -> bool;
 }
 
 /// Raises an interrupt vector of this device.
@@ -55,7 +58,7 @@ pub struct SameHostParts {
     pub my_half: Region,
     /// The peer's half, read-only.
     pub peer_half: Region,
-    /// Wakes the peer.
+    /// Wakes the peer, and tells whether it is there.
     pub wake: Arc<dyn Wake>,
     /// The peer's memory through the kernel, when a one-byte probe showed that this pair may read it.
     pub process: Option<ProcessMemory>,

@@ -66,6 +66,11 @@ impl Ring {
         self.piece_max
     }
 
+    /// Whether the peer hung up.
+    pub(super) fn is_cut(&self) -> bool {
+        self.wake.is_gone()
+    }
+
     pub(super) fn has_room(&mut self, header: &TransactionHeader, len: usize) -> bool {
         // A ring that is corrupt has room for the piece that finds that out.
         !matches!(self.out.reserve(header.header_len() + len), Err(ReserveError::Full))

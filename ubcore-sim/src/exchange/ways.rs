@@ -123,6 +123,12 @@ impl Exchange {
         eid: RawEid,
         unreliable: bool,
     ) -> Connecting {
+        // A node may have closed and come again before this one's host has told of it.
+        if let Some(Carrier::Ring(ring)) = self.peers.get(&eid).and_then(|p| p.carrier.as_ref())
+            && ring.is_cut()
+        {
+            self.on_peer_gone(dev, now, eid);
+        }
         let found = match self.peers.get(&eid) {
             Some(peer) => peer.found,
             None => self.look_for(dev, now, eid),

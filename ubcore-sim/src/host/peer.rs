@@ -73,12 +73,12 @@ pub enum PeerEvent {
     /// Somebody of the same user asks what this node tells of itself.
     Inspect {
         /// Where the answer goes.
-        socket: ForkGuarded,
+        socket: Arc<ForkGuarded>,
     },
     /// Somebody of the same user wants a copy of each packet.
     Capture {
         /// Where they go.
-        socket: ForkGuarded,
+        socket: Arc<ForkGuarded>,
     },
 }
 
@@ -97,10 +97,11 @@ pub struct PeerLook {
 #[derive(Debug)]
 pub struct Peers {
     share: LocalShare,
+    /// Declared before the claim: who has the EID next finds no peer that still takes it for this node.
+    links: BTreeMap<u64, Link>,
     claim: Claim,
     path: PathChoice,
     poll: Arc<Poll>,
-    links: BTreeMap<u64, Link>,
     key_next: u64,
     events: VecDeque<PeerEvent>,
     lies: u64,
@@ -115,7 +116,7 @@ pub struct Peers {
 #[derive(Debug)]
 struct Link {
     /// `None` while the peer's queue of connections is full, or after leaving it to the peer.
-    socket: Option<ForkGuarded>,
+    socket: Option<Arc<ForkGuarded>>,
     state: State,
 }
 
@@ -183,6 +184,11 @@ impl Peers {
             self.remember(eid, "this node was told to use packets");
             self.events.push_back(PeerEvent::Packets { eid });
             return;
+        }
+        let up = |link: &Link| matches!(link.state, State::Up { eid: up, .. } if up == eid);
+        if let Some((&key, _)) = self.links.iter().find(|(_, link)| up(link)) {
+            // It may have hung up, and be wanted for that.
+            self.on_ready(key);
         }
         let known = self.links.values().any(|link| match link.state {
             State::Up { eid: up, .. } => up == eid,
@@ -330,7 +336,7 @@ impl Peers {
         self.shortages.count()
     }
 
-    fn add(&mut self, socket: Option<ForkGuarded>, state: State) -> u64 {
+    fn add(&mut self, socket: Option<Arc<ForkGuarded>>, state: State) -> u64 {
         let key = self.key_next;
         self.key_next += 1;
         self.links.insert(key, Link { socket, state });

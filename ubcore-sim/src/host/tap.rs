@@ -13,7 +13,7 @@ use std::{
     io::IoSlice,
     mem::MaybeUninit,
     os::fd::OwnedFd,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -38,13 +38,13 @@ pub struct Tap {
 
 #[derive(Debug)]
 struct Open {
-    socket: ForkGuarded,
+    socket: Arc<ForkGuarded>,
     dropped: u64,
 }
 
 impl Tap {
     /// From now on copies go to `socket`; an earlier one gets none any more.
-    pub(super) fn open(&self, socket: ForkGuarded) {
+    pub(super) fn open(&self, socket: Arc<ForkGuarded>) {
         let open = Some(Open { socket, dropped: 0 });
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = open;
         self.active.store(true, Ordering::Release);

@@ -130,6 +130,7 @@ impl Fabric {
         let world = &mut *world;
         world.log.add(now, format_args!("kill {number}"));
         world.nodes[number].dead = true;
+        world.nodes[number].bell.end();
         let eid = world.nodes[number].eid;
         for peer in world.nodes[number].peers() {
             world.nodes[number].part(peer);

@@ -30,18 +30,30 @@ const INBOX_MAX: usize = 512;
 
 /// Wakes a sleeping node: its next round notices.
 #[derive(Debug, Default)]
-pub(super) struct Bell(AtomicBool);
+pub(super) struct Bell {
+    rung: AtomicBool,
+    gone: AtomicBool,
+}
 
 impl Bell {
     /// Whether it rang since the last look.
     pub(super) fn take(&self) -> bool {
-        self.0.swap(false, Ordering::AcqRel)
+        self.rung.swap(false, Ordering::AcqRel)
+    }
+
+    /// Its node is killed.
+    pub(super) fn end(&self) {
+        self.gone.store(true, Ordering::Release);
     }
 }
 
 impl Wake for Bell {
     fn wake(&self) {
-        self.0.store(true, Ordering::Release);
+        self.rung.store(true, Ordering::Release);
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
     }
 }
 

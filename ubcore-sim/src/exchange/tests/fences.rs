@@ -7,6 +7,7 @@ use udma_abi::{
     sqe::TargetKind,
 };
 use urma_mem::spsc::{self, LINE_LEN, Producer};
+use urma_mem::sync::Ordering;
 use urma_packet::{
     HEADERS_MAX, InitiatorKind, JettyId, RequestFlags, RequestHeader, ResponseStatus,
     TransactionHeader,
@@ -14,8 +15,9 @@ use urma_packet::{
 
 use super::hostile::{header, piece};
 use super::world::{self, Kind, SENDER, TOKEN, World, on_both};
-use crate::exchange::SharedSide;
 use crate::exchange::carrier::PIECE_MAX;
+use crate::exchange::{Connecting, SharedSide};
+use crate::ports::HostRequest;
 use crate::share::layout::{HALF_HEAD, HALF_RING};
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -232,6 +234,27 @@ fn a_request_goes_again_as_often_as_its_queue_asks_for() {
             assert_eq!(refusals, u64::from(retries) + 1, "of {retries} retries and one try");
         });
     }
+}
+
+#[test]
+fn an_import_seeks_a_peer_that_hung_up_anew() {
+    let mut w = World::new(Kind::Ring);
+    scene(&mut w);
+    let peer = w.eid(1);
+    let node = &mut w.nodes[0];
+    while node.dev.poll_host_request().is_some() {}
+    assert!(matches!(
+        node.exchange.connect(&node.dev, w.now, peer, false),
+        Connecting::Ready { .. }
+    ));
+    assert_eq!(node.dev.poll_host_request(), None);
+    w.line.0.store(true, Ordering::Release);
+    assert_eq!(node.exchange.connect(&node.dev, w.now, peer, false), Connecting::Pending);
+    assert_eq!(node.dev.poll_host_request(), Some(HostRequest::FindPeer { eid: peer }));
+    // The host tells of the end later; the search goes on.
+    node.exchange.on_peer_gone(&node.dev, w.now, peer);
+    assert_eq!(node.exchange.connect(&node.dev, w.now, peer, false), Connecting::Pending);
+    assert_eq!(w.counter(0, Counter::PeerDied), 1);
 }
 
 /// The producer's end of what node 1 reads, in place of node 0.

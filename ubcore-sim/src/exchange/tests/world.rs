@@ -11,6 +11,7 @@ use udma_abi::{
     rqe::{self, Rqe, record},
     sqe::{SQE_WORDS_MAX, TargetKind, control_len},
 };
+use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Pages, Region};
 
 use crate::context::{jfc::Jfc, segment::NewSegment};
@@ -36,8 +37,16 @@ pub(super) enum Kind {
 #[derive(Debug)]
 struct Quiet;
 
-impl Wake for Quiet {
+/// A same-host peer that is told to be gone before its host tells it.
+#[derive(Debug, Default)]
+pub(super) struct Line(pub(super) AtomicBool);
+
+impl Wake for Line {
     fn wake(&self) {}
+
+    fn is_gone(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 impl Interrupt for Quiet {
     fn raise(&self, _vector: u16) {}
@@ -72,6 +81,8 @@ pub(super) struct World {
     pub(super) nodes: [Node; 2],
     pub(super) now: Nanos,
     pub(super) tpn: u32,
+    /// Between the two, on one host.
+    pub(super) line: Arc<Line>,
     /// Every so many packets one is lost; 0: none.
     pub(super) lose_every: u64,
     /// Whatever this node sends is lost.
@@ -158,6 +169,7 @@ impl World {
         let mut world = Self {
             nodes: [Node::new(1, mtus[0]), Node::new(2, mtus[1])],
             now: 1_000,
+            line: Arc::default(),
             tpn: 0,
             lose_every: 0,
             is_mute: [false; 2],
@@ -178,7 +190,7 @@ impl World {
                     peer_arena: arena.clone(),
                     my_half: mine.clone(),
                     peer_half: theirs.clone(),
-                    wake: Arc::new(Quiet),
+                    wake: Arc::<Line>::clone(&world.line),
                     process: None,
                 };
                 let of_a = parts(b, &halves[0], &halves[1]);

@@ -7,10 +7,13 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
-use rustix::io::Errno;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    io::Errno,
+};
 use udma_abi::RawEid;
 use urma_mem::{Access, Arena, Pages, Region, procvm::ProcessMemory};
 
@@ -137,7 +140,7 @@ pub(super) fn parts(
     share: &LocalShare,
     offer: Offer,
     shown: Received,
-    who: Credentials,
+    (socket, who): (&Arc<ForkGuarded>, Credentials),
 ) -> Result<SameHostParts, BadOffer> {
     let Ok([node, arena, half, wake]) = <[OwnedFd; FDS]>::try_from(shown.fds) else {
         return Err(BadOffer::Length(0, "descriptors"));
@@ -157,7 +160,7 @@ pub(super) fn parts(
         peer_arena: map_arena(arena, hello.arena_len)?,
         peer_half: map(half, half_len, Access::ReadOnly, "half")?,
         my_half: offer.half,
-        wake: Arc::new(Bell(wake)),
+        wake: Arc::new(Bell { wake, connection: Arc::downgrade(socket) }),
     })
 }
 
@@ -214,12 +217,28 @@ fn probe(
 
 /// Rings the peer's eventfd.
 #[derive(Debug)]
-struct Bell(OwnedFd);
+struct Bell {
+    wake: OwnedFd,
+    /// It ends when either side closes the pair.
+    connection: Weak<ForkGuarded>,
+}
 
 impl Wake for Bell {
     fn wake(&self) {
-        signal(&self.0);
+        signal(&self.wake);
     }
+
+    fn is_gone(&self) -> bool {
+        self.connection.upgrade().is_none_or(|connection| has_hung_up(&connection))
+    }
+}
+
+/// Whether the other end of `connection` is closed. An interrupted look, or one without memory, says no:
+/// the thread that watches the connection will see it.
+fn has_hung_up(connection: &ForkGuarded) -> bool {
+    let mut connection = [PollFd::new(connection, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut connection, Some(&now)).is_ok_and(|ended| ended != 0)
 }
 
 /// Longest node region taken: 16384 entries of 64 bytes and a header, with room to grow.

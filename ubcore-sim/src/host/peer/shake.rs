@@ -69,8 +69,8 @@ impl Peers {
         key: u64,
         eid: RawEid,
         socket: OwnedFd,
-    ) -> std::io::Result<(ForkGuarded, Box<Offer>)> {
-        let socket = ForkGuarded::new(socket)?;
+    ) -> std::io::Result<(Arc<ForkGuarded>, Box<Offer>)> {
+        let socket = Arc::new(ForkGuarded::new(socket)?);
         let offer = Box::new(Offer::new(&self.share)?);
         let (message, fds) = offer.message(&self.share, Kind::Offer, eid)?;
         hello::send(&socket, &message, &fds)?;
@@ -108,7 +108,7 @@ impl Peers {
         let key = self.key_next;
         let watched = ForkGuarded::new(socket).and_then(|socket| {
             self.poll.add(&socket, key, Interest::Read)?;
-            Ok(socket)
+            Ok(Arc::new(socket))
         });
         match watched {
             Ok(socket) => {
@@ -201,7 +201,7 @@ impl Peers {
     }
 
     /// Answers an offer and opens the pair.
-    fn accept(&mut self, key: u64, socket: ForkGuarded, shown: Received, who: Credentials) {
+    fn accept(&mut self, key: u64, socket: Arc<ForkGuarded>, shown: Received, who: Credentials) {
         let Hello { eid, incarnation, .. } = shown.hello;
         let offer = match Offer::new(&self.share) {
             Ok(offer) => offer,
@@ -210,7 +210,7 @@ impl Peers {
                 return self.refuse(&socket, eid, Refusal::NoResources);
             }
         };
-        let opened = match parts(&self.share, offer.clone(), shown, who) {
+        let opened = match parts(&self.share, offer.clone(), shown, (&socket, who)) {
             Ok(opened) => opened,
             Err(bad) => {
                 let is_short = self.on_bad_offer(eid, &bad);
@@ -292,7 +292,7 @@ impl Peers {
             }
             Kind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
                 let incarnation = shown.hello.incarnation;
-                match parts(&self.share, *offer, shown, who) {
+                match parts(&self.share, *offer, shown, (&socket, who)) {
                     Ok(opened) => self.open(key, socket, (eid, incarnation), opened),
                     Err(bad) if self.on_bad_offer(eid, &bad) => {
                         self.remember(eid, SHORT_HERE);
@@ -309,7 +309,13 @@ impl Peers {
     }
 
     /// The pair is made; links that sought the same peer are not needed any more.
-    fn open(&mut self, key: u64, socket: ForkGuarded, who: (RawEid, u64), parts: SameHostParts) {
+    fn open(
+        &mut self,
+        key: u64,
+        socket: Arc<ForkGuarded>,
+        who: (RawEid, u64),
+        parts: SameHostParts,
+    ) {
         let (eid, incarnation) = who;
         self.links.retain(|_, link| link.state.sought() != Some(eid));
         self.reasons.remove(&eid);

@@ -230,6 +230,28 @@ fn a_death_is_told_once_and_a_new_life_is_a_new_peer() {
 }
 
 #[test]
+fn who_seeks_a_peer_that_came_again_finds_its_new_life() {
+    let (mut a, mut b) = (Side::auto(), Side::auto());
+    let b_eid = b.eid();
+    a.peers.find(0, b_eid);
+    settle(&mut [&mut a, &mut b], 10);
+    let (_, parts) = a.parts();
+    assert!(!parts.wake.is_gone());
+    drop(b);
+    let mut b = Side::new(Claim::of(b_eid).unwrap(), PathChoice::Auto);
+    // Nobody has looked at the connection.
+    assert!(parts.wake.is_gone());
+    a.peers.find(0, b_eid);
+    settle(&mut [&mut a, &mut b], 10);
+    assert!(matches!(a.seen[..], [PeerEvent::Gone { .. }, PeerEvent::SameHost { .. }]));
+    // A side that closed the pair itself has no peer either.
+    let (_, parts) = a.parts();
+    assert!(!parts.wake.is_gone());
+    a.peers.forget(b_eid);
+    assert!(parts.wake.is_gone());
+}
+
+#[test]
 fn forgetting_hangs_up() {
     let (mut a, mut b) = (Side::auto(), Side::auto());
     a.peers.find(0, b.eid());
