@@ -47,8 +47,8 @@ impl Peer {
             return self.relist(pair);
         };
         let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
-        let timeout = self.carrier.as_ref().map_or(0, |c| c.patience_ns(sender.timeout_ns()));
-        flow.deadline = work.now.saturating_add(timeout);
+        let timeout = sender.timeout_ns();
+        flow.wait_from(work.now, timeout);
         let held = flow.is_held();
         let Some(request) = flow.get_mut(index) else { return };
         let effect = effect(request, (sender, work.now), work.dev, header, bytes);
@@ -70,7 +70,7 @@ impl Peer {
             Effect::Wait(wait_ns) => {
                 let until = work.now.saturating_add(wait_ns);
                 flow.go_back(header.tassn, until);
-                flow.deadline = until.saturating_add(timeout);
+                flow.wait_from(until, timeout);
                 self.timer = self.timer.min(until);
             }
             // Later refusals of a round that was given up already.

@@ -16,9 +16,10 @@ use super::ring::Ring;
 pub(super) const PIECE_MAX: usize = 16 << 10;
 /// Pieces that may wait on the node's way to itself.
 const LOOP_MAX: usize = 64;
-/// Shortest time without an answer that ends requests to a peer on this host. Its death is told by its
-/// connection; a peer that is silent and connected is stopped or has no processor, and on a busy
-/// machine a program that spins was seen to have none for 0.4 s.
+/// Shortest time without an answer that ends requests to a peer that is connected. Its death is told by
+/// its connection on this host, and by a TP that gave up elsewhere; a peer that is silent and connected
+/// is stopped or has no processor, and on a busy machine a program that spins was seen to have none
+/// for 0.4 s.
 pub(super) const STARVED_NS: Nanos = 4_000_000_000;
 
 /// What a piece brings.
@@ -71,7 +72,12 @@ impl Carrier {
 
     /// How long a request whose queue wants an answer within `timeout` ns waits for one.
     pub(super) fn patience_ns(&self, timeout: Nanos) -> Nanos {
-        if let Self::Ring(_) = self { timeout.max(STARVED_NS) } else { timeout }
+        let is_connected = match self {
+            Self::Loop(_) => false,
+            Self::Ring(_) => true,
+            Self::Packets(packets) => packets.is_open(),
+        };
+        if is_connected { timeout.max(STARVED_NS) } else { timeout }
     }
 
     /// Whether a piece would be taken now.

@@ -10,8 +10,8 @@ use std::ops::Bound;
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::Handshake as Terms;
 use urma_packet::{
-    Body, CloseReason, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT,
-    RefuseReason, RequestHeader, Tpn,
+    Body, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT, RefuseReason,
+    RequestHeader, Tpn,
 };
 
 use super::carrier::{Carrier, Payload};
@@ -142,11 +142,9 @@ impl Exchange {
                 peer.on_new_tp(&mut work, &new);
             }
             HandshakeEvent::Closed(old, reason) => {
-                // After these the peer repeats nothing. One whose TP gave up goes on with another.
-                peer.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
                 packets.drop_tp(pool);
                 work.numbers.tps.remove(&old.local_tpn.value());
-                peer.on_carrier_lost();
+                peer.on_closed(now, reason);
             }
         }
         peer.on_heard();

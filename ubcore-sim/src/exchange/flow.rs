@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use udma_abi::{CqeStatus, Nanos};
 use urma_packet::RequestHeader;
 
-use super::carrier::STARVED_NS;
+use super::carrier::{Carrier, STARVED_NS};
 use crate::engine::gather::{Local, Words};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
@@ -122,8 +122,9 @@ pub(super) struct Flow {
     pub(super) priority: u8,
     /// In the list of flows with something to push.
     pub(super) listed: bool,
-    /// Without progress until then, everything ends.
-    pub(super) deadline: Nanos,
+    /// Of its queue: how long it waits for progress from `since` on.
+    timeout: Nanos,
+    since: Nanos,
 }
 
 impl Flow {
@@ -137,8 +138,25 @@ impl Flow {
             dropped: Vec::new(),
             priority: 0,
             listed: false,
-            deadline: Nanos::MAX,
+            timeout: 0,
+            since: Nanos::MAX,
         }
+    }
+
+    /// The error timeout of the queue, `timeout`, counts from `since` on.
+    pub(super) fn wait_from(&mut self, since: Nanos, timeout: Nanos) {
+        (self.since, self.timeout) = (since, timeout);
+    }
+
+    /// The time counts from `now` on.
+    pub(super) fn wait_anew(&mut self, now: Nanos) {
+        self.since = now;
+    }
+
+    /// Without progress until then, everything ends; see [`Carrier::patience_ns`].
+    pub(super) fn deadline(&self, carrier: Option<&Carrier>) -> Nanos {
+        let patience = carrier.map_or(self.timeout, |carrier| carrier.patience_ns(self.timeout));
+        self.since.saturating_add(patience)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
-use urma_packet::TransactionHeader;
+use urma_packet::{CloseReason, TransactionHeader};
 
 use super::Work;
 use super::carrier::{Broken, Carrier, PIECE_MAX, Payload};
@@ -147,11 +147,6 @@ impl Peer {
         self.carrier.as_ref().map_or(PIECE_MAX, Carrier::piece_max)
     }
 
-    /// See [`Carrier::patience_ns`].
-    pub(super) fn patience_ns(&self, timeout: Nanos) -> Nanos {
-        self.carrier.as_ref().map_or(timeout, |carrier| carrier.patience_ns(timeout))
-    }
-
     /// Number of its way, for completions.
     pub(super) fn tpn_of(&self, datagram: Datagram) -> u32 {
         self.ways[usize::from(datagram == Datagram::Yes)].unwrap_or(0)
@@ -248,7 +243,7 @@ impl Peer {
         } else if self.state != 0 && self.state != new.peer_state {
             self.on_forgotten(work);
         } else {
-            self.on_carrier_lost();
+            self.on_carrier_replaced(work.now);
         }
         self.incarnation = new.peer_incarnation;
         self.state = new.peer_state;
@@ -267,7 +262,7 @@ impl Peer {
     /// The same life of the node forgot this one, which it does only when nothing is under way: all
     /// sequences begin anew, with what is unanswered.
     pub(super) fn on_forgotten(&mut self, work: &mut Work<'_>) {
-        self.on_carrier_lost();
+        self.on_carrier_replaced(work.now);
         self.forget_served(work);
         self.flows.values_mut().for_each(Flow::begin_anew);
     }
@@ -285,7 +280,21 @@ impl Peer {
         self.recount();
     }
 
-    /// A new TP to the same life: what was unanswered goes again.
+    /// The peer told that its TP is over, or another one is made: it lives, and the error timeouts count
+    /// from now on. A process that was stopped finds such words when it goes on.
+    fn on_carrier_replaced(&mut self, now: Nanos) {
+        self.on_carrier_lost();
+        self.flows.values_mut().for_each(|flow| flow.wait_anew(now));
+    }
+
+    /// The TP is over, by the peer's word.
+    pub(super) fn on_closed(&mut self, now: Nanos, reason: CloseReason) {
+        // After these the peer repeats nothing. One whose TP gave up goes on with another.
+        self.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
+        self.on_carrier_replaced(now);
+    }
+
+    /// The TP is over: what was unanswered goes again with the next one to the same life.
     pub(super) fn on_carrier_lost(&mut self) {
         self.answers.clear();
         self.reads.clear();
@@ -296,6 +305,8 @@ impl Peer {
             }
         }
         self.under_way = 0;
+        // What waited for the carrier to give up may be over.
+        self.timer = 0;
     }
 
     /// Ends every request that is on its way there.

@@ -120,12 +120,11 @@ impl Peer {
         let sender = work.senders.get_mut(pair.queue());
         let (timeout, priority) =
             sender.map_or((TIMEOUT_MIN_NS, 0), |s| (s.timeout_ns(), s.side.priority));
-        let timeout = self.patience_ns(timeout);
         request.placed &= !matches!(self.carrier, Some(Carrier::Packets(_)));
         let flow = self.flows.entry(pair).or_insert_with(Flow::new);
         if flow.is_empty() {
-            flow.deadline = work.now.saturating_add(timeout);
-            self.timer = self.timer.min(flow.deadline);
+            flow.wait_from(work.now, timeout);
+            self.timer = self.timer.min(flow.deadline(self.carrier.as_ref()));
         }
         flow.push(request);
         flow.priority = priority;
@@ -189,7 +188,7 @@ impl Peer {
             flow.clear(|_| ());
             return Turn::Idle;
         };
-        let timeout = carrier.patience_ns(sender.timeout_ns());
+        let timeout = sender.timeout_ns();
         if let Err(status) = piece.read(request, sender, work.dev, work.bytes) {
             let seq = request.seq;
             flow.drop_current();
@@ -219,8 +218,8 @@ impl Peer {
                 flow.on_pushed();
             }
         }
-        flow.deadline = now.saturating_add(timeout);
-        self.timer = self.timer.min(flow.deadline);
+        flow.wait_from(now, timeout);
+        self.timer = self.timer.min(flow.deadline(Some(carrier)));
         Turn::Pushed
     }
 
@@ -233,7 +232,8 @@ impl Peer {
         self.timer = Nanos::MAX;
         let mut ended = false;
         for (pair, flow) in &mut self.flows {
-            if !flow.is_empty() && flow.deadline <= now {
+            let deadline = flow.deadline(self.carrier.as_ref());
+            if !flow.is_empty() && deadline <= now {
                 let timeout = CqeStatus::AckTimeout;
                 flow.clear(|request| work.senders.end(pair.queue(), request.seq, timeout, 0));
                 ended = true;
@@ -241,7 +241,7 @@ impl Peer {
             if flow.is_empty() {
                 continue;
             }
-            self.timer = self.timer.min(flow.deadline);
+            self.timer = self.timer.min(deadline);
             match flow.held_until() {
                 Some(until) if now < until => self.timer = self.timer.min(until),
                 Some(_) if !std::mem::replace(&mut flow.listed, true) => {

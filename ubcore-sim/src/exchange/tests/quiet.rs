@@ -144,6 +144,26 @@ fn who_only_serves_asks_and_forgets_the_dead_alone() {
 }
 
 #[test]
+fn the_word_of_a_peer_that_gave_up_shows_that_it_lives() {
+    let (mut w, _) = adding();
+    w.add(0, 1);
+    let there = w.tpn;
+    w.connect(1);
+    let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+    w.is_mute[0] = true;
+    let theirs = w.hand(1, &sqe, &[(1, 0, 8)]);
+    w.run(SECOND / 10);
+    w.tpn = there;
+    let seq = w.hand(0, &sqe, &[(1, 0, 8)]);
+    while w.end_now(1, theirs).is_none() {
+        w.run(SECOND / 1000);
+    }
+    assert_eq!(w.end_now(0, seq), None, "longer than the error timeout");
+    w.is_mute[0] = false;
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
+}
+
+#[test]
 fn a_pair_that_broke_off_is_kept_as_long_as_a_request_may_be_repeated() {
     let (mut w, _) = adding();
     w.add(0, 1);
