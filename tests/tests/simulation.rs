@@ -146,7 +146,7 @@ fn seeds_that_failed_pass() {
             let _ = check(name, killing(seed, weathers));
         }
     }
-    for seed in [2337, 3007, 4561, 6591] {
+    for seed in [2337, 3007, 4561, 6591, 12115] {
         let _ = check("all_work_is_exact_around_stopped_nodes", stopping(seed));
     }
 }

@@ -148,15 +148,31 @@ impl Flow {
         (self.since, self.timeout) = (since, timeout);
     }
 
+    /// When the last progress was.
+    pub(super) fn since(&self) -> Nanos {
+        self.since
+    }
+
     /// The time counts from `now` on.
     pub(super) fn wait_anew(&mut self, now: Nanos) {
         self.since = now;
     }
 
-    /// Without progress until then, everything ends; see [`Carrier::patience_ns`].
+    /// Without progress until then, the peer is asked whether it is there.
+    pub(super) fn doubt_at(&self) -> Nanos {
+        self.since.saturating_add(self.timeout)
+    }
+
+    /// The same: everything ends; see [`Carrier::patience_ns`].
     pub(super) fn deadline(&self, carrier: Option<&Carrier>) -> Nanos {
         let patience = carrier.map_or(self.timeout, |carrier| carrier.patience_ns(self.timeout));
         self.since.saturating_add(patience)
+    }
+
+    /// When to look again, after a look at `now`.
+    pub(super) fn look_at(&self, now: Nanos, deadline: Nanos) -> Nanos {
+        let next = if now < self.doubt_at() { self.doubt_at() } else { now + self.timeout };
+        next.min(deadline)
     }
 
     pub(super) fn is_empty(&self) -> bool {

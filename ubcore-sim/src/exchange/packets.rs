@@ -98,6 +98,15 @@ impl Packets {
         true
     }
 
+    /// An answer has not come for long. The peer may have given up its TP, and what it said of that be
+    /// lost: with nothing to send again, nothing here would find out. It is asked, unless it proved
+    /// since then that it holds the TP.
+    pub(super) fn doubt(&mut self, now: Nanos, since: Nanos, nonce: impl FnOnce() -> u64) {
+        if self.proven_at < since && self.is_drained() {
+            self.handshake.verify(now, Doubt::Hint, nonce());
+        }
+    }
+
     /// The peer has everything that was sent.
     pub(super) fn is_drained(&self) -> bool {
         self.tp.as_ref().is_none_or(Tp::is_drained)

@@ -305,8 +305,6 @@ impl Peer {
             }
         }
         self.under_way = 0;
-        // What waited for the carrier to give up may be over.
-        self.timer = 0;
     }
 
     /// Ends every request that is on its way there.

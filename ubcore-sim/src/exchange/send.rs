@@ -124,7 +124,7 @@ impl Peer {
         let flow = self.flows.entry(pair).or_insert_with(Flow::new);
         if flow.is_empty() {
             flow.wait_from(work.now, timeout);
-            self.timer = self.timer.min(flow.deadline(self.carrier.as_ref()));
+            self.timer = self.timer.min(flow.doubt_at());
         }
         flow.push(request);
         flow.priority = priority;
@@ -219,7 +219,7 @@ impl Peer {
             }
         }
         flow.wait_from(now, timeout);
-        self.timer = self.timer.min(flow.deadline(Some(carrier)));
+        self.timer = self.timer.min(flow.doubt_at());
         Turn::Pushed
     }
 
@@ -230,7 +230,7 @@ impl Peer {
         }
         let now = work.now;
         self.timer = Nanos::MAX;
-        let mut ended = false;
+        let (mut ended, mut doubted) = (false, None);
         for (pair, flow) in &mut self.flows {
             let deadline = flow.deadline(self.carrier.as_ref());
             if !flow.is_empty() && deadline <= now {
@@ -241,7 +241,10 @@ impl Peer {
             if flow.is_empty() {
                 continue;
             }
-            self.timer = self.timer.min(deadline);
+            if flow.doubt_at() <= now {
+                doubted = doubted.max(Some(flow.since()));
+            }
+            self.timer = self.timer.min(flow.look_at(now, deadline));
             match flow.held_until() {
                 Some(until) if now < until => self.timer = self.timer.min(until),
                 Some(_) if !std::mem::replace(&mut flow.listed, true) => {
@@ -252,6 +255,9 @@ impl Peer {
         }
         if ended {
             self.recount();
+        }
+        if let (Some(since), Some(Carrier::Packets(packets))) = (doubted, &mut self.carrier) {
+            packets.doubt(now, since, || work.numbers.random());
         }
     }
 }

@@ -164,6 +164,21 @@ fn the_word_of_a_peer_that_gave_up_shows_that_it_lives() {
 }
 
 #[test]
+fn an_answer_that_was_lost_with_its_tp_is_asked_for_again() {
+    let (mut w, words) = adding();
+    w.add(0, 1);
+    let sqe = Sqe { operand: 1, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
+    let seq = w.hand(0, &sqe, &[(1, 0, 8)]);
+    w.only_acks = true;
+    // Node 1 gives up, and its CLOSE is lost as well.
+    w.run(5 * SECOND / 2);
+    assert_eq!(w.end_now(0, seq), None);
+    w.only_acks = false;
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
+    assert_eq!(words[1].load_u64(0).unwrap(), 2, "executed once");
+}
+
+#[test]
 fn a_pair_that_broke_off_is_kept_as_long_as_a_request_may_be_repeated() {
     let (mut w, _) = adding();
     w.add(0, 1);
