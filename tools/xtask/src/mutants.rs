@@ -3,7 +3,12 @@
 //! *Owns*: which mutants run, in which order, for how long; the closing counts. *Takes*: the lists
 //! in tests/mutants. *Gives*: a line per mutant. *Must not*: change a file of the work tree.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::Path,
+    time::Duration,
+};
 
 use clap::Args;
 
@@ -86,6 +91,7 @@ fn of_crates(what: &What, names: &[String]) -> Result<Tally, Failure> {
     if crates.is_empty() {
         return Ok(Tally::default());
     }
+    let _alone = alone(&home)?;
     let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
     generated::run(&root, &scratch, &home, &crates, (diff.as_deref(), what.seconds))
 }
@@ -98,9 +104,21 @@ fn tried(what: &What, line: fn(&str)) -> Result<Tally, Failure> {
         return Ok(Tally::default());
     }
     let home = cargo::target_dir()?.join("mutants");
+    let _alone = alone(&home)?;
     let scratch = Scratch::sync(&root, &home.join("tree"), &scratch::tracked(&root)?)?;
     let bounds = Bounds { total: what.seconds.map(Duration::from_secs), ..Bounds::default() };
     Ok(all(&Trials { scratch: &scratch, home: &home, bounds, line }, &mutants))
+}
+
+/// Locks the folder of copy and builds while the result lives: a second run would change the files
+/// that this one tests.
+fn alone(home: &Path) -> Result<File, Failure> {
+    fs::create_dir_all(home).map_err(Failure::system("making a folder"))?;
+    let lock = File::create(home.join("lock")).map_err(Failure::system("making a lock"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(why) => Err(Failure(format!("{}: in use by another run ({why})", cargo::shown(home)))),
+    }
 }
 
 /// A step: mutants of what changed since the work began, as far as the time goes.
@@ -133,27 +151,45 @@ fn chosen(root: &Path, what: &What) -> Result<Vec<Mutant>, Failure> {
     }
 }
 
-/// Runs `mutants`, those of one test together: the unmodified test runs before them.
+/// Runs `mutants`, those of one package and test target together: before them the target is built
+/// once without a mutant, and each of their tests runs in that build.
 fn all(trials: &Trials<'_>, mutants: &[Mutant]) -> Tally {
-    let mut groups: BTreeMap<&[String], Vec<&Mutant>> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<&str>, Vec<&Mutant>> = BTreeMap::new();
     for mutant in mutants {
-        groups.entry(&mutant.test).or_default().push(mutant);
+        groups.entry(trial::target(&mutant.test)).or_default().push(mutant);
     }
     let start = now();
     let is_over = || trials.bounds.total.is_some_and(|total| start.elapsed() >= total);
     let mut tally = Tally::default();
-    for (test, group) in groups {
-        let mut baseline = None;
+    for group in groups.into_values() {
+        let baselines = baselines(trials, &group, &is_over);
         for mutant in group {
-            if is_over() {
-                tally.left_out.push(mutant.name.clone());
-                continue;
+            match baselines.get(mutant.test.as_slice()) {
+                Some(baseline) if !is_over() => tally.add(mutant, one(trials, mutant, baseline)),
+                _ => tally.left_out.push(mutant.name.clone()),
             }
-            let baseline = baseline.get_or_insert_with(|| trials.baseline(test));
-            tally.add(mutant, one(trials, mutant, baseline));
         }
     }
     tally
+}
+
+/// Builds the target that the mutants of `group` have in common and runs each of their tests once,
+/// without a mutant. Tests that the time does not allow are missing.
+fn baselines<'a>(
+    trials: &Trials<'_>,
+    group: &[&'a Mutant],
+    is_over: &dyn Fn() -> bool,
+) -> BTreeMap<&'a [String], Baseline> {
+    let mut prepared = None;
+    let mut baselines = BTreeMap::new();
+    for test in group.iter().map(|mutant| mutant.test.as_slice()) {
+        if baselines.contains_key(test) || is_over() {
+            continue;
+        }
+        let prepared = prepared.get_or_insert_with(|| trials.prepare(test));
+        baselines.insert(test, prepared.clone().and_then(|()| trials.baseline(test)));
+    }
+    baselines
 }
 
 /// Runs one mutant and prints its line.
@@ -185,14 +221,10 @@ fn end(tally: &Tally) -> Done {
     let (killed, failed, left) = (tally.killed.len(), tally.failed.len(), tally.left_out.len());
     say(&format!("{killed} killed, {failed} failed, {left} left out"));
     if failed == 0 {
-        Ok(())
-    } else {
-        {
-            Err(Failure(
-                tally.failed.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
-            ))
-        }
+        return Ok(());
     }
+    let names: Vec<_> = tally.failed.iter().map(|(name, _)| name.as_str()).collect();
+    Err(Failure(names.join(", ")))
 }
 
 impl Tally {

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 /// Why a task failed; for people.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failure(pub(crate) String);
 
 impl Failure {

@@ -32,6 +32,9 @@ pub(super) struct Mutant {
     pub(super) test: Vec<String>,
     /// What the fault would do to a user.
     pub(super) why: String,
+    /// Seconds after which the mutated test counts as hung, instead of the usual limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hangs_after: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

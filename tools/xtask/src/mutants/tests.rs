@@ -37,12 +37,20 @@ impl Package {
     }
 
     fn verdict_within(&self, bounds: Bounds, find: &str, replace: &str, test: &str) -> Verdict {
-        let trials = Trials { scratch: &self.scratch, home: &self.home, bounds, line: say };
-        let mutant = mutant(find, replace, test);
-        let verdict = one(&trials, &mutant, &trials.baseline(&mutant.test));
+        self.verdict_of(bounds, &mutant(find, replace, test))
+    }
+
+    fn verdict_of(&self, bounds: Bounds, mutant: &Mutant) -> Verdict {
+        let trials = self.trials(bounds);
+        let baseline = baselines(&trials, &[mutant], &|| false).remove(mutant.test.as_slice());
+        let verdict = one(&trials, mutant, &baseline.unwrap());
         let there = fs::read_to_string(self.scratch.tree().join("src/lib.rs")).unwrap();
         assert_eq!(there, SOURCE, "the copy is as before");
         verdict
+    }
+
+    fn trials(&self, bounds: Bounds) -> Trials<'_> {
+        Trials { scratch: &self.scratch, home: &self.home, bounds, line: say }
     }
 }
 
@@ -50,7 +58,16 @@ fn mutant(find: &str, replace: &str, test: &str) -> Mutant {
     let [find, replace, why] = [find, replace, "a test"].map(str::to_owned);
     let [name, area] = ["m", "a"].map(str::to_owned);
     let test = ["--lib", test].map(str::to_owned).to_vec();
-    Mutant { name, area, file: "src/lib.rs".to_owned(), find, replace, test, why }
+    Mutant {
+        name,
+        area,
+        file: "src/lib.rs".to_owned(),
+        find,
+        replace,
+        test,
+        why,
+        hangs_after: None,
+    }
 }
 
 fn why(verdict: Verdict) -> String {
@@ -68,6 +85,66 @@ fn mutants_are_killed_or_survive() {
     let bounds = Bounds { test: Duration::ZERO, ..Bounds::default() };
     let endless = package.verdict_within(bounds, "n -= 1;", "", "doubles");
     assert_eq!(endless, Verdict::Hung);
+}
+
+#[test]
+fn an_entry_may_have_a_limit_of_its_own() {
+    let package = Package::new("limit");
+    let endless = Mutant { hangs_after: Some(1), ..mutant("n -= 1;", "", "doubles") };
+    assert_eq!(package.verdict_of(Bounds::default(), &endless), Verdict::Hung);
+}
+
+/// Writes down each build; the tests of the package write down that they run.
+const BUILD: &str = "\
+fn main() {
+    println!(\"cargo:rerun-if-changed=src/lib.rs\");
+    let steps = std::fs::OpenOptions::new().append(true).create(true).open(\"steps\");
+    std::io::Write::write_all(&mut steps.unwrap(), b\"build \").unwrap();
+}
+";
+
+const STEPS: &str = "\
+#[cfg(test)]
+fn step(name: &str) {
+    let steps = std::fs::OpenOptions::new().append(true).open(\"steps\");
+    std::io::Write::write_all(&mut steps.unwrap(), format!(\"{name} \").as_bytes()).unwrap();
+}
+pub fn one() -> u32 { 1 }
+pub fn two() -> u32 { 2 }
+#[test] fn finds_one() { step(\"one\"); assert_eq!(one(), 1); }
+#[test] fn finds_two() { step(\"two\"); assert_eq!(two(), 2); }
+#[test] fn fails() { step(\"fails\"); panic!() }
+";
+
+#[test]
+fn a_target_is_built_once_before_its_mutants() {
+    let mut package = Package::new("once");
+    let root = package.home.join("root");
+    fs::write(root.join("src/lib.rs"), STEPS).unwrap();
+    fs::write(root.join("build.rs"), BUILD).unwrap();
+    let files = ["Cargo.toml", "src/lib.rs", "build.rs"].map(str::to_owned);
+    package.scratch = Scratch::sync(&root, &package.home.join("tree"), &files).unwrap();
+    let mutants = [
+        mutant("{ 1 }", "{ 3 }", "finds_one"),
+        mutant("{ 2 }", "{ 3 }", "finds_two"),
+        mutant("{ 2 }", "{ 4 }", "fails"),
+        mutant("{ 1 }", "{ 4 }", "finds_one"),
+    ];
+    let tally = all(&package.trials(Bounds::default()), &mutants);
+    assert_eq!((tally.killed.len(), tally.failed.len()), (3, 1), "{tally:?}");
+    let steps = fs::read_to_string(package.scratch.tree().join("steps")).unwrap();
+    assert_eq!(steps, "build one two fails build one build two build one ");
+}
+
+#[test]
+fn the_target_is_what_the_options_select() {
+    let target = |line: &str| {
+        let test: Vec<_> = line.split(' ').map(str::to_owned).collect();
+        trial::target(&test).join(" ")
+    };
+    assert_eq!(target("-p a --lib x::finds"), "-p a --lib");
+    assert_eq!(target("-p a --test b finds -- --exact"), "-p a --test b");
+    assert_eq!(target("-p a --features f --test b finds"), "-p a --features f --test b");
 }
 
 #[test]
@@ -98,9 +175,18 @@ fn a_survivor_and_an_invalid_entry_fail_the_task() {
 fn what_the_time_does_not_allow_is_left_out_and_named() {
     let package = Package::new("late");
     let bounds = Bounds { total: Some(Duration::ZERO), ..Bounds::default() };
-    let trials = Trials { scratch: &package.scratch, home: &package.home, bounds, line: say };
-    let tally = all(&trials, &[mutant("n * 2", "n * 4", "doubles")]);
+    let tally = all(&package.trials(bounds), &[mutant("n * 2", "n * 4", "doubles")]);
     assert_eq!((tally.killed.len(), tally.left_out), (0, vec!["m".to_owned()]));
+}
+
+#[test]
+fn one_run_at_a_time_uses_the_copy() {
+    let home = cargo::target_dir().unwrap().join("mutants-tests").join("alone");
+    let first = alone(&home).unwrap();
+    let Failure(why) = alone(&home).unwrap_err();
+    assert!(why.contains("in use by another run"), "{why}");
+    drop(first);
+    alone(&home).unwrap();
 }
 
 #[test]
@@ -124,6 +210,8 @@ fn lists_are_read() {
                  replace = \"n * 4\"\ntest = [\"--lib\", \"doubles\"]\nwhy = \"a test\"\n";
     assert_eq!(list::parse("a", entry).unwrap(), [mutant("n * 2", "n * 4", "doubles")]);
     assert!(list::parse("a", &entry.replace("why", "wy")).is_err());
+    let limited = list::parse("a", &format!("{entry}hangs_after = 5\n")).unwrap();
+    assert_eq!(limited[0].hangs_after, Some(5));
     // Those of the project are well-formed, and none is stale.
     let root = cargo::root();
     for mutant in list::read(&root.join(list::FOLDER)).unwrap() {

@@ -30,6 +30,25 @@ pub(super) enum Verdict {
 /// Time that an unmodified test took, or why it shows nothing.
 pub(super) type Baseline = Result<Duration, Failure>;
 
+/// Options of `cargo test` that select the target and are followed by a value.
+const VALUED: [&str; 6] = ["-p", "--test", "--bin", "--example", "--bench", "--features"];
+
+/// The part of `cargo test`'s arguments that selects package, target and features: all options
+/// before `--`, without the name of a test.
+pub(super) fn target(test: &[String]) -> Vec<&str> {
+    let mut parts = test.iter().map(String::as_str).take_while(|part| *part != "--");
+    let mut target = Vec::new();
+    while let Some(part) = parts.next() {
+        if part.starts_with('-') {
+            target.push(part);
+        }
+        if VALUED.contains(&part) {
+            target.extend(parts.next());
+        }
+    }
+    target
+}
+
 /// Limits of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
@@ -37,7 +56,8 @@ pub(super) struct Bounds {
     pub(super) total: Option<Duration>,
     /// A build.
     pub(super) build: Duration,
-    /// A test: this, or ten times what it takes without a mutant.
+    /// A test: this, or ten times what it takes without a mutant if that is more. An entry may
+    /// have a limit of its own.
     pub(super) test: Duration,
 }
 
@@ -61,9 +81,13 @@ pub(super) struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Builds and runs the unmodified test.
+    /// Builds the target of `test` without a mutant.
+    pub(super) fn prepare(&self, test: &[String]) -> Result<(), Failure> {
+        self.build(test, "unmodified")
+    }
+
+    /// Runs a test of the target that was prepared last.
     pub(super) fn baseline(&self, test: &[String]) -> Baseline {
-        self.build(test, "unmodified")?;
         let start = now();
         let ended = self.run(test, self.bounds.build, "unmodified")?;
         if !ended.is_success() {
@@ -78,7 +102,8 @@ impl Trials<'_> {
     /// Plants `mutant` and runs its test, which takes `usual` without it.
     pub(super) fn mutant(&self, mutant: &Mutant, usual: Duration) -> Verdict {
         let Mutant { test, name, .. } = mutant;
-        let bound = self.bounds.test.max(usual * 10);
+        let own = mutant.hangs_after.map(Duration::from_secs);
+        let bound = own.unwrap_or_else(|| self.bounds.test.max(usual * 10));
         let judged = self.scratch.with(mutant, || {
             self.build(test, name)?;
             Ok(match self.run(test, bound, name)? {
