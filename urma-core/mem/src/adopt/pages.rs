@@ -75,7 +75,11 @@ fn move_out_chunk(
     offset: u64,
     data: &mut DataRun,
 ) -> io::Result<()> {
-    populate(old, len);
+    // A hole stays one: to map a page of it would give it a page of the file, and of the new chunk.
+    DataRun { ..*data }.each(shared, offset, len, |skip, run| {
+        populate(old + skip, run);
+        Ok(run)
+    })?;
     let mut held = fork::hold();
     held.reserve(1);
     let writers = shared.gate.protect((old, len));
@@ -184,6 +188,26 @@ impl DataRun {
         (new, old, len): (usize, usize, usize),
         offset: u64,
     ) -> io::Result<()> {
+        self.each(shared, offset, len, |skip, run| {
+            if shared.gate.fill(new + skip, old + skip, run) {
+                return Ok(run);
+            }
+            let to = core::ptr::without_provenance_mut(new + skip);
+            let (fd, from) = (shared.fd.as_raw_fd(), file_offset(offset + skip as u64)?);
+            // SAFETY: the target is the caller's new mapping of len bytes, skip + run <= len.
+            checked(unsafe { libc::pread(fd, to, run, from) })
+        })
+    }
+
+    /// Calls `work` with place and length of each run of data among the `len` bytes of the file at
+    /// `offset`; it returns how many bytes it did, and gets the others again.
+    fn each(
+        &mut self,
+        shared: &Shared,
+        offset: u64,
+        len: usize,
+        mut work: impl FnMut(usize, usize) -> io::Result<usize>,
+    ) -> io::Result<()> {
         let end = offset + len as u64;
         let mut at = offset;
         while at < end {
@@ -202,14 +226,7 @@ impl DataRun {
             let run = self.end.min(end) - at;
             let run = usize::try_from(run).map_err(|_| io::ErrorKind::InvalidInput)?;
             let skip = usize::try_from(at - offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-            if shared.gate.fill(new + skip, old + skip, run) {
-                at += run as u64;
-                continue;
-            }
-            let to = core::ptr::without_provenance_mut(new + skip);
-            let fd = shared.fd.as_raw_fd();
-            // SAFETY: the target is the caller's new mapping of len bytes, skip + run <= len.
-            at += checked(unsafe { libc::pread(fd, to, run, file_offset(at)?) })? as u64;
+            at += work(skip, run)? as u64;
         }
         Ok(())
     }
