@@ -273,7 +273,7 @@ fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
 }
 
 fn as_block(name: &str, lines: &[(String, usize)], bytes: &[u8]) -> String {
-    let mut text = format!("```wire\n{name}: 10.0.0.1:49152 > 10.0.0.2:4791\n");
+    let mut text = format!("```wire\n{name}: 10.0.0.1:4791 > 10.0.0.2:4791\n");
     let mut rest = bytes;
     for (label, len) in lines {
         let (line, after) = rest.split_at(*len);
@@ -292,7 +292,7 @@ fn the_examples_are_what_the_code_emits_and_parses() {
         let lines = lines_of(&header, payload.len());
         let mut bytes = vec![0; header.packet_len(payload.len())];
         let Some(example) = documented.remove(name) else {
-            let ends = ["10.0.0.1:49152", "10.0.0.2:4791"].map(|end| end.parse().expect("ends"));
+            let ends = ["10.0.0.1:4791", "10.0.0.2:4791"].map(|end| end.parse().expect("ends"));
             header.emit(payload, &IcrcFlow::new(ends[0], ends[1]), &mut bytes).expect("emits");
             missing += &as_block(name, &lines, &bytes);
             continue;
