@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Calls that succeed, of the functions that no other program calls in that way: commands for objects
+ * Calls that succeed, of functions that no other test program calls with success: commands for objects
  * in the program's memory, registration of a provider, text, bits, the fabric service.
  */
 #define _GNU_SOURCE
@@ -12,16 +12,10 @@
 #include <ub/umdk/urma/urma_provider.h>
 #include <ub/umdk/urma/uvs_api.h>
 
-/* In no header. */
+#include "undeclared.h"
+
+/* In no header either; not called with bad arguments (table.rs, LEFT_OUT). */
 double get_cpu_mhz(bool show_warning);
-void *ub_hugemalloc(size_t len, int page, void *hint);
-int ub_hugefree(void *address, size_t len);
-int ub_str_to_bool(const char *text, bool *out);
-int ub_str_to_int(const char *text, int *out);
-int ub_str_to_u8(const char *text, uint8_t *out);
-int ub_str_to_u16(const char *text, uint16_t *out);
-int ub_str_to_u32(const char *text, uint32_t *out);
-int ub_str_to_u64(const char *text, uint64_t *out);
 unsigned long ub_find_first_bit(const unsigned long *bits, unsigned long size);
 unsigned long ub_find_first_zero_bit(const unsigned long *bits, unsigned long size);
 unsigned long ub_find_next_bit(const unsigned long *bits, unsigned long size, unsigned long from);

@@ -5,8 +5,9 @@ use udma_abi::counters::Counter;
 use udma_abi::doorbell::Arm;
 use udma_abi::sqe::SqeFlags;
 use udma_abi::{AsyncKind, CmdStatus, CqeStatus, Eqe, Opcode, Sge, Sqe, regs, rqe};
+use urma_mem::Region;
 
-use super::scene::{scene, scene_of};
+use super::scene::{Scene, scene, scene_of};
 use super::{event_at, on_seg, pair};
 
 #[test]
@@ -113,17 +114,20 @@ fn a_queue_keeps_one_slot_of_a_deep_roomy_completion_queue_and_gives_it_back() {
     }
 }
 
-#[test]
-fn an_armed_queue_fires_once_also_for_what_waits() {
+/// A scene whose JFC has an event queue, and the ring of the events.
+fn scene_with_events() -> (Scene, Region) {
     let (mut a, b) = pair();
     let (eqn, events) = a.eq();
-    let mut jfc = a.jfc_on(4, eqn);
+    let jfc = a.jfc_on(4, eqn);
     let jetty = a.jetty(4, &jfc, |_| {});
-    let spare = a.jfc(4);
     let mut s = scene_of((a, b), 4, 4);
-    s.jetty = jetty;
-    std::mem::swap(&mut s.jfc, &mut jfc);
-    let _ = spare;
+    (s.jetty, s.jfc) = (jetty, jfc);
+    (s, events)
+}
+
+#[test]
+fn an_armed_queue_fires_once_also_for_what_waits() {
+    let (mut s, events) = scene_with_events();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 0, "not armed");
@@ -143,12 +147,7 @@ fn an_armed_queue_fires_once_also_for_what_waits() {
 
 #[test]
 fn moderation_waits_for_a_count_or_a_period() {
-    let (mut a, b) = pair();
-    let (eqn, _events) = a.eq();
-    let jfc = a.jfc_on(4, eqn);
-    let jetty = a.jetty(4, &jfc, |_| {});
-    let mut s = scene_of((a, b), 4, 4);
-    (s.jetty, s.jfc) = (jetty, jfc);
+    let (mut s, _events) = scene_with_events();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     s.a.ok(Command::ModifyJfc { jfcn: s.jfc.id, count: 2, period_us: 50 });
     s.a.arm(&mut s.jfc, Arm::Any);
@@ -269,12 +268,7 @@ fn a_consumer_index_beyond_what_was_written_counts_for_nothing() {
 
 #[test]
 fn an_arm_with_the_number_of_the_last_one_is_a_repetition() {
-    let (mut a, b) = pair();
-    let (eqn, _events) = a.eq();
-    let jfc = a.jfc_on(4, eqn);
-    let jetty = a.jetty(4, &jfc, |_| {});
-    let mut s = scene_of((a, b), 4, 4);
-    (s.jetty, s.jfc) = (jetty, jfc);
+    let (mut s, _events) = scene_with_events();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     s.a.arm(&mut s.jfc, Arm::Any);
     for _ in 0..3 {

@@ -36,21 +36,7 @@ const HEADERS: [&str; 7] = [
 ];
 
 /// What no header declares, as known programs declare it.
-const UNDECLARED: &str = "
-    void urma_u32_to_eid(uint32_t ipv4, urma_eid_t *eid);
-    void urma_log(const char *function, int line, int level, const char *format);
-    void urma_log_loc(
-        const char *file, const char *function, int line, int level, const char *format);
-    bool urma_log_drop(int level);
-    bool urma_log_rl_check(uint64_t *state, const char *file, const char *function, int line);
-    void *ub_hugemalloc(size_t len, int page, void *hint);
-    int ub_hugefree(void *address, size_t len);
-    int ub_str_to_bool(const char *text, bool *out);
-    int ub_str_to_int(const char *text, int *out);
-    int ub_str_to_u8(const char *text, uint8_t *out);
-    int ub_str_to_u16(const char *text, uint16_t *out);
-    int ub_str_to_u32(const char *text, uint32_t *out);
-    int ub_str_to_u64(const char *text, uint64_t *out);";
+const UNDECLARED: &str = include_str!("../../programs/undeclared.h");
 
 /// An exported function that no table can call, and why.
 const LEFT_OUT: [(&str, &str); 9] = [

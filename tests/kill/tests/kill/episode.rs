@@ -7,7 +7,6 @@ use std::{
     fmt, fs,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -319,17 +318,11 @@ fn second_round(plan: &Plan, survivor: &mut Worker, third: &mut Worker) -> Resul
 
 /// The separate judge's word on a worker's journal; a bad journal is kept.
 fn judged(kept: &mut Vec<String>, worker: &Worker, demand: &[&str]) -> Result<(), String> {
-    let judge = || Command::new(env!("CARGO_BIN_EXE_kill_judge"));
-    let path = worker.journal();
-    let output = judge().args(demand).arg("--json").arg(&path).output();
-    let output = output.map_err(|error| format!("the judge does not start: {error}"))?;
-    if output.status.success() {
-        return Ok(());
+    let result = worker.judged(demand);
+    if result.is_err() {
+        kept.push(format!(" [{}]", keep(&worker.journal(), worker).display()));
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    kept.push(format!(" [{}]", keep(&path, worker).display()));
-    let cut: String = text.chars().take(600).collect();
-    Err(format!("the judge on the {}: {cut}", worker.name))
+    result
 }
 
 fn keep(path: &Path, worker: &Worker) -> PathBuf {

@@ -1,12 +1,10 @@
-//! Two that both live: one of them is stopped now and then, while strangers send to both.
+//! Pairs of which both live: one of the two is stopped now and then while strangers send to both.
 //!
 //! *Owns*: the plan of such a pair by seed and index. *Gives*: nothing, or what was wrong: no request
 //! of either may fail. *Must not*: leave a process, or receive what is sent to the addresses it uses.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
-    path::Path,
-    process::Command,
     thread,
     time::Duration,
 };
@@ -54,13 +52,13 @@ const SHORT_MS: u64 = 300;
 const UM_STOP_MS: u64 = 1000;
 /// Stops after the long one.
 const SHORT_STOPS: u64 = 2;
-/// How long strangers send where nobody is stopped.
+/// Time for which strangers send in a pair without stops.
 const CALM: Duration = Duration::from_millis(1500);
 /// Datagrams of strangers in a millisecond.
 const BURST: u32 = 8;
 /// Completions between two stops.
 const STEPS: usize = 20;
-/// Error timeout where nobody is stopped: 8.6 s.
+/// Error timeout of a pair without stops: 8.6 s.
 const ERR_TIMEOUT: u8 = 21;
 /// The same with a mistake of the devices: 0.5 s.
 const ERR_TIMEOUT_SHORT: u8 = 17;
@@ -74,7 +72,7 @@ impl Plan {
             1 => Mode::Rc,
             _ => Mode::Um,
         };
-        // Sends of UM wait for nobody: in a longer one they would fill the journal.
+        // UM sends do not wait for the peer: during a longer stop they would fill the journal.
         let stop_ms = if mode == Mode::Um { stop_ms.min(UM_STOP_MS) } else { stop_ms };
         let stopped = usize::try_from(seed >> 8 & 1).ok().filter(|_| index % 4 != 1);
         Self {
@@ -89,13 +87,13 @@ impl Plan {
     }
 
     /// Error timeout of side `number`: the longest one that is shorter than the stop for the side that
-    /// is stopped; three times as long as the stop for its peer. A peer that gets no core for a while is
-    /// slow, and shorter ones would say nothing about stops and strangers.
+    /// is stopped; three times as long as the stop for its peer. With shorter ones, requests to a peer
+    /// that gets no core for a while would end without a stop and without strangers.
     fn err_timeout(&self, number: usize) -> u8 {
         let is_long = |ns: u64| move |code: &u8| 4096 << code >= ns;
         let stop_ns = self.stop_ms.saturating_mul(1_000_000);
         match self.stopped {
-            // What shall fail fails soon.
+            // A pair that is meant to fail does so soon.
             None if self.fault.is_some() => ERR_TIMEOUT_SHORT,
             None => ERR_TIMEOUT,
             Some(stopped) if stopped == number => (1..31).find(is_long(stop_ns)).unwrap_or(31) - 1,
@@ -104,7 +102,7 @@ impl Plan {
     }
 }
 
-/// Runs it. Datagrams that strangers sent.
+/// Runs the pair. Returns how many datagrams strangers sent.
 ///
 /// # Errors
 /// What was wrong.
@@ -123,11 +121,12 @@ pub(crate) fn run(plan: &Plan) -> Result<u64, String> {
         result
     });
     let journals = [pair[0].journal(), pair[1].journal()];
-    let judged = [judged(&pair[0], &journals[1]), judged(&pair[1], &journals[0])];
-    let wrong: Vec<String> = [result.err(), judged[0].clone().err(), judged[1].clone().err()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let judged = |number: usize| {
+        let peer = journals[1 - number].display().to_string();
+        pair[number].judged(&["--clean-from", "1", "--peer-lives", "--peer", &peer])
+    };
+    let results = [result, judged(0), judged(1)];
+    let wrong: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     if !wrong.is_empty() {
         return Err(format!("{plan:?}: {}", wrong.join("; ")));
     }
@@ -139,7 +138,7 @@ fn address(worker: &Worker) -> Result<IpAddr, String> {
     worker.eid.parse().map_err(|_| format!("{} is no address", worker.eid))
 }
 
-/// From its objects to its end, with the stops between.
+/// Runs the pair's one round, with the stops in it.
 fn round(plan: &Plan, pair: &mut [Worker; 2]) -> Result<(), String> {
     let mixes = [1, 2].map(|salt| Mix { seed: mix(plan.seed ^ salt), mode: plan.mode });
     for number in [0, 1] {
@@ -176,10 +175,10 @@ fn round(plan: &Plan, pair: &mut [Worker; 2]) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until requests of both have completed anew.
+/// Waits until each side has completed [`STEPS`] more requests.
 ///
 /// # Errors
-/// None did, or the judge complains already.
+/// A side completes too few in [`HANG`], or its journal breaks a rule.
 fn go_on(pair: &[Worker; 2]) -> Result<(), String> {
     let demand = Demand { dead: true, clean_from: Some(1), ..Demand::default() };
     for worker in pair {
@@ -221,19 +220,4 @@ fn attack(seed: u64, nodes: [IpAddr; 2], (is_over, sent): (&AtomicBool, &AtomicU
         }
         rest(Duration::from_millis(1));
     }
-}
-
-/// The separate judge's word on a worker, held against what its peer sent.
-fn judged(worker: &Worker, peer: &Path) -> Result<(), String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_kill_judge"))
-        .args(["--clean-from", "1", "--peer-lives", "--json", "--peer"])
-        .arg(peer)
-        .arg(worker.journal())
-        .output()
-        .map_err(|error| format!("the judge does not start: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    Err(format!("the judge on the {}: {:.600}", worker.name, text))
 }

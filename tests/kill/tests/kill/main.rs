@@ -30,30 +30,32 @@ mod tests {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     }
 
+    /// Calls `work` with each index below `count`, in as many threads as are asked for.
+    fn in_crews<T: Send>(count: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
+        let next = AtomicU64::new(0);
+        let indices = || {
+            std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)))
+                .take_while(|index| *index < count)
+        };
+        let crew = || indices().map(&work).collect::<Vec<_>>();
+        std::thread::scope(|scope| {
+            let crews: Vec<_> =
+                (0..number("URMA_KILL_PARALLEL", 6)).map(|_| scope.spawn(crew)).collect();
+            crews.into_iter().flat_map(|crew| crew.join().expect("no panic")).collect()
+        })
+    }
+
     /// Every kill leaves one completion per request, nothing of the dead, and its EID free.
     #[test]
     fn kills_leave_one_completion_per_request_and_nothing_of_the_dead() {
         let (kills, seed) = (number("URMA_KILLS", 208), number("URMA_KILL_SEED", 1));
         let only = std::env::var("URMA_KILL_ONLY").ok().and_then(|text| text.parse().ok());
         let before = leftovers::files();
-        let next = AtomicU64::new(0);
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let crew = || {
-                let mut results = Vec::new();
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= kills {
-                        return results;
-                    }
-                    if only.is_none_or(|only: u64| only == index) {
-                        results.push((index, run(&Plan::new(seed, index))));
-                    }
-                }
-            };
-            let crews: Vec<_> =
-                (0..number("URMA_KILL_PARALLEL", 6)).map(|_| scope.spawn(crew)).collect();
-            crews.into_iter().flat_map(|crew| crew.join().expect("no panic")).collect()
+        let results = in_crews(kills, |index| {
+            only.is_none_or(|only: u64| only == index)
+                .then(|| (index, run(&Plan::new(seed, index))))
         });
+        let results: Vec<_> = results.into_iter().flatten().collect();
         let mut counts = BTreeMap::new();
         let mut failures = Vec::new();
         let (mut hooks, mut missed) = (0_u64, 0_u64);
@@ -89,22 +91,9 @@ mod tests {
     fn living_peers_outlive_stops_and_strangers() {
         let (pairs, seed) = (number("URMA_STOP_PAIRS", 12), number("URMA_KILL_SEED", 1));
         let stop_ms = number("URMA_STOP_MS", 3000);
-        let next = AtomicU64::new(0);
-        let crew = || {
-            let mut results = Vec::new();
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= pairs {
-                    return results;
-                }
-                let plan = living::Plan::new(seed, index, stop_ms);
-                results.push(living::run(&plan).map_err(|what| format!("pair {index}: {what}")));
-            }
-        };
-        let results: Vec<_> = std::thread::scope(|scope| {
-            let crews: Vec<_> =
-                (0..number("URMA_KILL_PARALLEL", 6)).map(|_| scope.spawn(crew)).collect();
-            crews.into_iter().flat_map(|crew| crew.join().expect("no panic")).collect()
+        let results = in_crews(pairs, |index| {
+            let plan = living::Plan::new(seed, index, stop_ms);
+            living::run(&plan).map_err(|what| format!("pair {index}: {what}"))
         });
         let sent: u64 = results.iter().flatten().sum();
         println!("{} pairs, stops of {stop_ms} ms, {sent} datagrams of strangers", results.len());

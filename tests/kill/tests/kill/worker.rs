@@ -123,6 +123,18 @@ impl Worker {
         }
     }
 
+    /// Asks the separate judge for its word on the journal.
+    pub(crate) fn judged(&self, demand: &[&str]) -> Result<(), String> {
+        let mut judge = Command::new(env!("CARGO_BIN_EXE_kill_judge"));
+        let output = judge.args(demand).arg("--json").arg(self.journal()).output();
+        let output = output.map_err(|error| format!("the judge does not start: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Err(format!("the judge on the {}: {text:.600}", self.name))
+    }
+
     /// Lets it close its node and end.
     pub(crate) fn quit(&mut self) -> Result<(), String> {
         self.say(&Word::Quit)?;
