@@ -145,7 +145,7 @@ impl Drop for Other {
     }
 }
 
-/// What the processes that tests start find their part in.
+/// Environment variable with the part of a process that a test starts.
 const ROLE: &str = "URMA_ATTACKED_ROLE";
 /// The user that has no rights.
 const NOBODY: u32 = 65534;
@@ -189,13 +189,13 @@ fn send_forged_connects() -> Outcome {
         for (socket, packet) in &attacks {
             socket.send(packet)?;
         }
-        // Nothing comes back to this port: a rest.
+        // Nothing is sent to this port: the call is a pause.
         let _ = attacks[0].0.recv(&mut [0; 64]);
     }
     Ok(())
 }
 
-/// An end whose other end is the peer that wrote these words.
+/// An end whose peer is the process that printed `words`.
 fn end_of(half: Half, plan: &Plan, words: &[String]) -> Outcome<(End, RemoteJetty)> {
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let ip = words.first().and_then(|word| word.parse::<IpAddr>().ok());
@@ -223,7 +223,7 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     let (mut end, jetty) = end_of(plan.half(&host)?, &plan, &words)?;
     let ends = format!("{} {}", address(&host.node).ip(), words[0]);
     let as_nobody = |command: &mut Command| _ = command.uid(NOBODY).gid(NOBODY);
-    // Who may not take another's name, or has the test where others do not reach it, sends as itself.
+    // Where the user cannot be changed, or may not execute this program, the attacker has this user.
     let attacker = Other::start("send_forged_connects", &ends, as_nobody);
     let mut attacker = attacker.or_else(|_| Other::start("send_forged_connects", &ends, |_| ()))?;
     attacker.words("attack begins")?;
@@ -347,7 +347,7 @@ enum Source {
     Stranger,
 }
 
-/// What packets of a flood leave by.
+/// Socket that sends the packets of a flood.
 enum Exit {
     Nowhere,
     Socket(UdpSocket),
@@ -359,7 +359,7 @@ enum Exit {
 const RAW_HEADERS: usize = 20 + 8;
 
 impl Exit {
-    /// From `source`, when the peer of `to` is `peer`.
+    /// Opens the socket that sends as `source` to `to`, whose peer is `peer`.
     fn open(source: Source, peer: SocketAddr, to: SocketAddr) -> Outcome<Self> {
         let from = match source {
             Source::Spinner => return Ok(Self::Nowhere),
@@ -388,7 +388,7 @@ impl Exit {
         Ok(Self::Raw(socket, to, headers))
     }
 
-    /// `packet` as this sends it.
+    /// Returns `packet` with the headers that this socket needs.
     fn framed(&self, mut packet: Vec<u8>) -> Vec<u8> {
         let Self::Raw(_, _, headers) = self else { return packet };
         let mut bytes = headers.to_vec();
@@ -398,7 +398,7 @@ impl Exit {
         bytes
     }
 
-    /// Whether `bytes` left.
+    /// Sends `bytes`; returns whether the system took them.
     fn send(&self, bytes: &[u8]) -> bool {
         match self {
             Self::Nowhere => {
@@ -439,7 +439,7 @@ fn packets_of_tps(from: SocketAddr, to: SocketAddr) -> Vec<Vec<u8>> {
     (0..256).map(packet).collect()
 }
 
-/// Writes for `ns`, some at a time; bytes written, and requests that failed.
+/// Writes for `ns`, several requests at a time. Returns bytes written, and requests that failed.
 fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
     const LEN: usize = 16 << 10;
     const DEPTH: usize = 8;
@@ -462,8 +462,8 @@ fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
     }
 }
 
-/// Speed of a pair of nodes while packets from `source` come as fast as a socket sends them: packets
-/// and bytes a second, requests that failed.
+/// Runs a pair of nodes while packets from `source` come as fast as a socket sends them. Returns packets
+/// and bytes a second, and requests that failed.
 fn flooded_pair(source: Option<Source>) -> Outcome<[u64; 3]> {
     const NS: u64 = 3_000_000_000;
     let mut world = World::new(PACKETS)?;

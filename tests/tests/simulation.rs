@@ -151,7 +151,7 @@ fn seeds_that_failed_pass() {
     }
 }
 
-/// A world with nodes that are stopped and go on; seeds alternate all weathers.
+/// A world with nodes that are stopped and go on; the weather changes from seed to seed.
 fn stopping(seed: u64) -> SimPlan {
     let weathers = [Weather::Fair, Weather::Foul, Weather::SameHost, Weather::Mixed];
     let weather = weathers[usize::try_from(seed % 4).unwrap_or(0)];

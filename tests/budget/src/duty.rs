@@ -31,8 +31,8 @@ const DATA: u64 = 64;
 const STARTED: u64 = 1;
 /// Value at [`PHASE`]: the end.
 const ENDED: u64 = 2;
-/// For how long a process waits before it gives up: its peer is gone. On a busy machine a run of
-/// messages takes minutes: each wants both processes on a core at a time, and neither sleeps.
+/// Longest time without a completion, after which the peer counts as gone. On a busy machine a run of
+/// messages takes minutes: each needs both processes on a core at the same time, and neither sleeps.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process at work.
@@ -42,7 +42,7 @@ pub(crate) struct Work {
     peer: Peer,
     fault: Option<Fault>,
     limit: Instant,
-    /// Completions at the last look at the clock.
+    /// Completions when the clock was read last.
     seen: u64,
     polls: u64,
     sent: u64,

@@ -98,8 +98,8 @@ impl End {
     }
 }
 
-/// What `import` gives: a peer whose thread gets no core for a while is asked again, as the bound of one
-/// attempt says nothing about it.
+/// Returns the result of `import`, repeated while it times out: one attempt is too short for a peer
+/// whose thread gets no core for a while.
 fn reached<T>(import: impl Fn() -> Result<T, Status>) -> Outcome<T> {
     /// Attempts, at most.
     const ATTEMPTS: u32 = 30;

@@ -104,14 +104,14 @@ impl Worker {
     fn hear(&mut self) -> Outcome<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        if line.is_empty() { Err(self.last_words()) } else { Ok(line) }
+        if line.is_empty() { Err(self.early_end()) } else { Ok(line) }
     }
 
-    /// How it ended, and what it said of that. It bounds its own waits, so its end comes.
-    fn last_words(&mut self) -> Box<dyn Error> {
+    /// Exit status and error output of a worker that ended too early. It does end: its waits are bounded.
+    fn early_end(&mut self) -> Box<dyn Error> {
         let mut said = String::new();
         if let Some(error) = &mut self.child.stderr {
-            // What cannot be read is not known.
+            // Without the error output, the status alone is reported.
             let _ = error.read_to_string(&mut said);
         }
         let status = self.child.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
@@ -135,7 +135,7 @@ impl Worker {
     fn end(mut self) -> Outcome<Option<i64>> {
         drop(self.input.take());
         if !self.child.wait()?.success() {
-            return Err(self.last_words());
+            return Err(self.early_end());
         }
         let Some(path) = self.calls.take() else { return Ok(None) };
         let table = fs::read_to_string(&path)?;

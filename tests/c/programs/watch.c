@@ -16,7 +16,7 @@
 
 enum { MARKER = 3999, DEEP = 64 };
 
-/* How a function says that it succeeded. */
+/* How the result of a function shows success. */
 struct watched {
     const char *name;
     char answer;
@@ -62,7 +62,7 @@ __attribute__((destructor)) static void report(void)
     }
 }
 
-/* The function to go on with. No vector register may change: arguments lie there. */
+/* Returns the function to call. No vector register may change: they hold arguments. */
 __attribute__((target("general-regs-only"), used)) void *watch_enter(long index, uintptr_t *back);
 void watch_return(void);
 
@@ -76,7 +76,7 @@ void *watch_enter(long index, uintptr_t *back)
     return real[index];
 }
 
-/* The address to return to. */
+/* Returns the address to return to. */
 __attribute__((used)) uintptr_t watch_leave(uintptr_t answer);
 
 uintptr_t watch_leave(uintptr_t answer)

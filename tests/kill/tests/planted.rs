@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn timers_that_run_while_a_process_is_stopped_are_named() {
         assert_eq!(living_pair(0, None), Ok(0));
-        // A request fails unless its answer lies in the socket when the process continues.
+        // A request fails unless its answer is already in the socket when the process continues.
         let mut seen =
             [0, 12, 24].into_iter().map(|index| living_pair(index, Some("StoppedTimeCounts")));
         let named = |text: &String| text.contains("Failed {");

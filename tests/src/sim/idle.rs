@@ -15,7 +15,7 @@ use super::run::{FILL, Run};
 use super::side::{Side, Way};
 use super::{SimPlan, Weather, Work};
 
-/// What is observed; what the judge says of it.
+/// Gives the world an observation; returns what the judge says of it.
 pub(super) type Observe = fn(&mut Run<'_>) -> Result<(), String>;
 
 /// Two or three nodes on one host that have nothing to do.
@@ -26,14 +26,14 @@ pub(super) fn plan() -> SimPlan {
     plan
 }
 
-/// What `observe` gives in a world of `plan`.
+/// Calls `observe` with a world of `plan`.
 pub(super) fn in_world<T>(plan: &SimPlan, observe: impl FnOnce(&mut Run<'_>) -> T) -> T {
     let fabric = Fabric::new(plan.fabric.clone()).expect("memory");
     let mut world = Run::new(plan, &Arc::clone(&fabric)).expect("a world");
     observe(&mut world)
 }
 
-/// Each is refused, with its words.
+/// Checks that the judge refuses each observation, with these words.
 pub(super) fn refuses(cases: &[(&str, &str, Observe)]) {
     for (what, words, observe) in cases {
         match in_world(&plan(), observe) {
@@ -43,7 +43,7 @@ pub(super) fn refuses(cases: &[(&str, &str, Observe)]) {
     }
 }
 
-/// Each is right.
+/// Checks that the judge accepts each observation.
 pub(super) fn accepts(cases: &[(&str, Observe)]) {
     for (what, observe) in cases {
         assert_eq!(in_world(&plan(), observe), Ok(()), "{what}");
@@ -55,7 +55,7 @@ pub(super) fn side<'a>(run: &'a mut Run<'_>, lane: Lane) -> &'a mut Side {
     &mut run.nodes[0].sides[lane as usize]
 }
 
-/// From the main jetty of node 0 to node 1.
+/// What the main jetty of node 0 has under way to node 1.
 pub(super) fn way<'a>(run: &'a mut Run<'_>) -> &'a mut Way {
     &mut side(run, Lane::Main).ways[1]
 }

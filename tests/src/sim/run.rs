@@ -263,7 +263,7 @@ mod tests {
         assert!(device.upgrade().is_none(), "a driver still holds its device");
     }
 
-    /// What is changed, the words of the refusal, the change.
+    /// Name of the change, words of the refusal, the change.
     type Case = (&'static str, &'static str, fn(&mut Run<'_>));
 
     /// Posts a request that the model does not know.
@@ -293,7 +293,7 @@ mod tests {
             }),
         ];
         let mut plan = idle::plan();
-        // So that the time in which all must be done passes at once.
+        // The time in which all must be done passes in one step.
         plan.fabric.jump_ns = BOUND_NS;
         for (what, words, change) in cases {
             let seen = idle::in_world(&plan, |run| {
@@ -323,7 +323,7 @@ mod tests {
         assert!(!is_done(|run| run.nodes[1].left = 1));
     }
 
-    /// The first turn finds what no other place looks at.
+    /// What is wrong before a turn is found in that turn, not only at the end.
     #[test]
     fn every_turn_judges() {
         let cases: [Case; 3] = [

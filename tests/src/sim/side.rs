@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_broke_down_may_end_anyhow() {
+    fn only_what_broke_down_may_end_in_any_way() {
         let mut side = Side { ways: vec![Way::default(); 3], ..Side::default() };
         side.requests.push(pending(1));
         side.ways[1].line.extend([message()]);

@@ -154,7 +154,7 @@ impl Run<'_> {
         (0..self.nodes.len()).all(|node| self.fabric.runs(node))
     }
 
-    /// Stops program and device of `node`: no request of any node fails by it.
+    /// Stops program and device of `node` for a while, which may fail no request of any node.
     fn pause(&mut self, node: usize) {
         let ns = self.rng.below(STOP_NS);
         self.fabric.stop(node, ns);

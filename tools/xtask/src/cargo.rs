@@ -18,7 +18,7 @@ pub(crate) fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
 }
 
-/// Returns `path` as messages show it: from the workspace's folder where it lies below that.
+/// Returns `path` as messages show it: relative to the workspace's folder if it is inside it.
 pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

@@ -35,7 +35,8 @@ const PLANTED: &str = "planted";
 /// Test programs all of which needs such a feature, each with its package.
 const FAULTED: [(&str, &str); 3] =
     [("urma-kill", "kill"), ("urma-kill", PLANTED), (TESTS, "conformance_planted")];
-/// Test programs of which `PLANTED` tests need one. All else ran in the step before.
+/// Test programs of which only the tests named `PLANTED` need a feature; the others ran in the step
+/// before.
 const FAULTED_IN_PART: [(&str, &str); 3] =
     [("urma-ffi", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
 

@@ -195,7 +195,7 @@ fn long_walks_go_past_the_caches_and_place_every_byte() {
 
 #[test]
 fn memory_that_its_owner_does_not_show_is_not_read_by_its_address() {
-    // A page with a fault: its owner ends the read.
+    // A page with a fault: the target's node ends the read.
     let mut s = scene(&[], KernelReads::Probe);
     s.fill();
     s.b.dev.poison(0, s.remote.mem.addr(), 64);

@@ -6,11 +6,11 @@
 //!
 //! A process that was stopped, or had no processor, finds all its timers expired when it continues,
 //! and the answers of its peers unread. Such time counts for no timer: what a peer did not answer in
-//! it is no sign of the peer. A device that has nothing due may rest as long as it likes.
+//! it is no sign of the peer. A device that has nothing due may rest for any time.
 //!
-//! When in a rest the process was stopped cannot be seen, only that the rest ended late. So half of a
-//! rest that ended late counts: the timers that it waited for have the other half to take what came in,
-//! and to ask again. A peer that is gone is found after twice its time at most, however late each step
+//! A rest that ended late does not show when the process was stopped in it. So half of such a rest
+//! counts: the timers that it waited for have the other half in which to receive what arrived, and to
+//! ask again. A peer that is gone is found after twice its time at most, however late each step
 //! is.
 
 use udma_abi::Nanos;

@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::ports::{Backlog, NodeAddr, Transmit};
 use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
 
-/// Packets of which one is a known node's, when both kinds wait.
+/// Of this many packets one goes to a known node, when answers to unknown nodes wait as well.
 const ANSWERS_IN_A_ROW: u64 = 8;
 
 impl Exchange {

@@ -15,10 +15,10 @@ const REPLIES_MAX: usize = 256;
 /// Shortest time between two notices: each costs a system call, and anyone can ask for one.
 const NOTICE_NS: Nanos = 100_000;
 
-/// CONNECTs without proof that are answered before the input is found empty: each costs three times
-/// what it costs to drop it, and all that waits behind them pays for it.
+/// CONNECTs without proof that are answered until the input is empty: to answer one costs three times
+/// as much as to drop it, and delays the packets behind it.
 const CHALLENGES_MAX: u32 = 128;
-/// After so long as many again are answered, empty or not.
+/// After this time the count begins anew, even if the input was never empty, in ns.
 const CHALLENGES_NS: Nanos = 10_000_000;
 
 /// Answers on their way out.
@@ -27,7 +27,7 @@ pub(super) struct Replies {
     waiting: VecDeque<(RawEid, PacketHeader)>,
     /// When the next notice may be sent.
     notice_at: Nanos,
-    /// CONNECTs without proof answered since then.
+    /// CONNECTs without proof answered since `since`.
     challenged: u32,
     since: Nanos,
 }

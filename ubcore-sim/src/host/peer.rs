@@ -97,7 +97,7 @@ pub struct PeerLook {
 #[derive(Debug)]
 pub struct Peers {
     share: LocalShare,
-    /// Declared before the claim: who has the EID next finds no peer that still takes it for this node.
+    /// Dropped before the claim: no peer takes the next owner of the EID for this node.
     links: BTreeMap<u64, Link>,
     claim: Claim,
     path: PathChoice,
@@ -187,7 +187,7 @@ impl Peers {
         }
         let up = |link: &Link| matches!(link.state, State::Up { eid: up, .. } if up == eid);
         if let Some((&key, _)) = self.links.iter().find(|(_, link)| up(link)) {
-            // It may have hung up, and be wanted for that.
+            // The peer may have hung up and started anew, and that is why it is sought.
             self.on_ready(key);
         }
         let known = self.links.values().any(|link| match link.state {

@@ -17,10 +17,10 @@
 //! hang-ups and connections need no tick. Datagrams have senders with timers: with a packet peer the
 //! tick stays short.
 //!
-//! A program may poll for a while and then spin on its memory, until a datagram changes it. So from a
-//! tick that finds a pause on, the poll set tells of each arrival, until one finds the pollers at work.
-//! More looks in vain than that cost a pair that only polls a third of its mean latency on two
-//! processors, because each takes a processor from a poller.
+//! A program may poll for a while and then spin on its memory, until a datagram changes it. So once a
+//! tick finds a pause of the pollers, each arrival wakes the thread, until an arrival finds that they
+//! poll again. Watching for arrivals all the time cost a pair that only polls a third of its mean
+//! latency on two processors, because each wake-up takes a processor from a poller.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 

@@ -102,7 +102,7 @@ struct Run {
 pub struct Batch<'a> {
     buffers: &'a [u8],
     metas: &'a [RecvMeta],
-    /// Bytes of the first buffer that were given already.
+    /// Bytes of the first buffer that were returned already.
     at: usize,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Iterator for Batch<'a> {
     }
 }
 
-/// Datagrams in one buffer. An empty one is one, too: the core counts it.
+/// Datagrams in one buffer. An empty datagram counts as one: the core counts it, too.
 fn datagrams_of(meta: &RecvMeta) -> usize {
     meta.len.div_ceil(meta.stride.max(1)).max(1)
 }
@@ -174,8 +174,8 @@ impl Udp {
         count
     }
 
-    /// Gives what has come to `on_batch`, a call of the system at a time, at most [`RECEIVES_PER_CALL`]
-    /// of them. Returns how many datagrams there were.
+    /// Calls `on_batch` with the datagrams of each system call, of which it makes at most
+    /// [`RECEIVES_PER_CALL`]. Returns how many datagrams were received.
     pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
         let mut count = 0;
         for _ in 0..RECEIVES_PER_CALL {
@@ -205,8 +205,8 @@ impl Udp {
         count
     }
 
-    /// Keeps floods from the socket. `dropped`: packets that the device dropped so far, `tpns` those that
-    /// it has. Returns when to call at the latest.
+    /// Keeps floods from the socket. `dropped`: packets that the device dropped so far; `tpns`: TPNs of
+    /// its living TPs. Returns when to call again at the latest.
     pub fn shield(
         &mut self,
         now: Nanos,

@@ -36,7 +36,7 @@ pub struct Guess {
     pub tpn: u32,
 }
 
-/// Most packets that a node gets at once: as many as fit the buffer of a socket, about.
+/// Most packets that a node gets at once: about as many as fit into the buffer of a socket.
 const FLOOD_AT_ONCE: u64 = 4096;
 
 /// The station.
@@ -79,8 +79,8 @@ impl Attacker {
         due.min(FLOOD_AT_ONCE)
     }
 
-    /// A packet of the flood to `to`: all from a node's address, or all from one of no node, with the
-    /// seed. One in 64 is a CONNECT.
+    /// A packet of the flood to `to`, from a node's address, or from an address of no node if `third`.
+    /// One in 64 is a CONNECT.
     pub(super) fn flood_packet(&mut self, third: bool, to: RawEid) -> Datagram {
         let mut from = self.eids[self.rng.index(self.eids.len())];
         if third || from == to {

@@ -1,4 +1,4 @@
-//! What `errno` holds after calls that succeeded: what it held before, for every exported function.
+//! Calls that succeed leave `errno` as it was: every exported function.
 //!
 //! *Takes*: the programs of the C face's tests, and `programs/succeeds.c` for functions that none of
 //! those calls with success. *Gives*: what `programs/watch.c` counted between them and the library.
@@ -49,8 +49,8 @@ const NEVER: [(&str, &str); 8] = [
     ("ub_hugefree", "as above"),
 ];
 
-/// Functions of no answer that the programs also call with bad arguments, which sets `errno`: the
-/// calls that did not must be there.
+/// Functions without a result. The programs call them with bad arguments too, which sets `errno`: at
+/// least one of the calls must have left it alone.
 const SILENT: [&str; 3] = ["urma_ack_async_event", "urma_ack_jfc", "urma_uninit_jetty_cfg"];
 
 /// Calls that succeeded, and those of them that changed `errno`, by function.
@@ -94,7 +94,7 @@ fn no_call_that_succeeds_changes_errno() {
     for (name, source) in sources {
         let program = GCC.build(&INSTALLED, &source, &flags);
         let alias = if ALIASED.contains(&name) { "bonding_dev_0" } else { "" };
-        // Packets come through calls of the kernel that find nothing, and say so in errno.
+        // Over packets, system calls that find nothing to receive set errno.
         for path in ["auto", "packets"] {
             let environment = [
                 ("URMA_DEVICE_ALIAS", alias),

@@ -1,4 +1,4 @@
-//! The judge says no: each rule gets an observation that breaks it.
+//! What the judge refuses: for each rule, an observation that breaks it.
 
 use urma_core::{Arm, JfcCfg, SendOp, SendWr};
 
@@ -12,7 +12,7 @@ const OK: CrStatus = CrStatus::Success;
 const REFUSED: CrStatus = CrStatus::RemAccessAbort;
 const MAIN: usize = Lane::Main as usize;
 
-/// Each in turn ends at node 0.
+/// Node 0 polls these completions, one after another.
 fn ends<const N: usize>(run: &mut Run<'_>, all: [Completion; N]) -> Result<(), String> {
     all.iter().try_for_each(|completion| run.on_request(0, completion))
 }
@@ -374,7 +374,7 @@ fn memory_that_changes_by_itself_is_refused() {
     })]);
 }
 
-/// Posts a request that the model does not know, and lets it complete.
+/// Posts a request that the model does not know, and steps the world until it is complete.
 fn complete(run: &mut Run<'_>) {
     let program = run.program(0).expect("it lives");
     let peer = program.view.peers[1].as_ref().expect("imported");

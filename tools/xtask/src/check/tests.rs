@@ -1,4 +1,4 @@
-//! A check that did not run has not passed: what says no when a planted fault is not looked for.
+//! The step of planted faults fails when a fault is not looked for.
 
 use super::*;
 use crate::step::Steps;
@@ -53,8 +53,7 @@ fn a_named_program_that_runs_no_test_fails() {
     assert_eq!(failed, ["b tests/b.rs"]);
 }
 
-/// Name of the test, or of the module in place, that an attribute with one of the features stands
-/// before.
+/// Name of the test, or of the inline module, that has an attribute with one of the features.
 fn gated(text: &str) -> Vec<&str> {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let gates = FAULT_FEATURES.map(|feature| format!("#[cfg(feature = \"{feature}\")]"));
@@ -79,7 +78,7 @@ fn every_test_that_needs_a_fault_is_found_by_its_name() {
     let text = "#[test]\n#[cfg(feature = \"fault-hooks\")]\nfn one() {\n    \
                 #[cfg(feature = \"planted-faults\")]\n    mod two {\n\
                 #[cfg(feature = \"planted-faults\")]\nlet x = 1;\n";
-    assert_eq!(gated(text), ["one", "two"], "the search says no");
+    assert_eq!(gated(text), ["one", "two"], "the search finds tests and modules only");
     let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(cargo::root()).output();
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     let mut seen = 0;

@@ -219,7 +219,7 @@ fn probe(
 #[derive(Debug)]
 struct Bell {
     wake: OwnedFd,
-    /// It ends when either side closes the pair.
+    /// The connection of the pair; either side may close it.
     connection: Weak<ForkGuarded>,
 }
 
@@ -233,8 +233,8 @@ impl Wake for Bell {
     }
 }
 
-/// Whether the other end of `connection` is closed. An interrupted look, or one without memory, says no:
-/// the thread that watches the connection will see it.
+/// Whether the other end of `connection` is closed. `false` also when the system call is interrupted or
+/// has no memory: the thread that watches the connection finds out later.
 fn has_hung_up(connection: &ForkGuarded) -> bool {
     let mut connection = [PollFd::new(connection, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -4,9 +4,9 @@
 //! live. *Gives*: a filter on the socket. *Must not*: drop a packet of a living TP, or a handshake.
 //!
 //! To receive a packet and drop it costs more than a microsecond, and packets of peers wait behind it.
-//! So when many were dropped in a short time, the kernel drops their like for a while: what does not
-//! come from the port of nodes, what is too short, and packets of TPs that do not live. One of
-//! [`SAMPLE`] passes, to be counted, and so that a peer learns that its TP is no more. Without a flood
+//! So when many were dropped in a short time, the kernel drops such packets for a while: those from
+//! another port than that of nodes, those that are too short, and those of TPs that do not live. One of
+//! [`SAMPLE`] passes, so that it is counted, and that a peer is notified that its TP does not live. Without a flood
 //! there is no filter: everything is received, answered and counted.
 
 use socket2::{SockFilter, SockRef};
@@ -16,9 +16,9 @@ use urma_packet::{BTH_LEN, ICRC_LEN, ROCE_PORT, TpOpcode};
 /// Packets dropped within [`PERIOD_NS`] that are a flood.
 const FLOOD_MIN: u64 = 256;
 const PERIOD_NS: Nanos = 10_000_000;
-/// How long the filter stays. Then a flood is one again after [`FLOOD_MIN`] packets.
+/// How long the filter stays. Then [`FLOOD_MIN`] more packets bring it back.
 const STAY_NS: Nanos = 1_000_000_000;
-/// Of so many packets that the filter is for, one passes.
+/// One of this many packets that the filter drops passes.
 const SAMPLE: u32 = 32;
 
 /// The filter of one socket.
@@ -49,7 +49,7 @@ impl Shield {
     ) {
         match &mut self.up {
             Some(up) if now >= up.until => {
-                // Of a socket with a filter this cannot fail.
+                // Cannot fail: the socket has a filter.
                 let _ = socket.detach_filter();
                 self.up = None;
                 (self.dropped, self.since) = (dropped, now);
@@ -57,7 +57,7 @@ impl Shield {
             Some(up) => {
                 let tpns = tpns();
                 if tpns != up.tpns {
-                    // A TP that is new would lose its packets.
+                    // The filter at hand would drop the packets of a new TP.
                     if socket.attach_filter(&program(&tpns)).is_err() {
                         let _ = socket.detach_filter();
                     }
@@ -69,7 +69,7 @@ impl Shield {
             }
             None if dropped.saturating_sub(self.dropped) >= FLOOD_MIN => {
                 let tpns = tpns();
-                // Without it the flood costs more, and moves as little.
+                // Without the filter the flood costs more time, and changes nothing else.
                 if socket.attach_filter(&program(&tpns)).is_ok() {
                     tracing::debug!(dropped, "a flood of packets: the kernel drops most of them");
                     self.up = Some(Up { until: now.saturating_add(STAY_NS), tpns });

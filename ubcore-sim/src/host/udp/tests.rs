@@ -142,7 +142,7 @@ fn a_flood_is_dropped_before_it_takes_room_and_living_tps_are_not() {
     }
     assert_eq!(passed(&peer, &mut udp, of_tp(data, 3), 16, COUNT), COUNT);
     assert_eq!(passed(&peer, &mut udp, of_tp(connect, 0), 124, COUNT), COUNT);
-    // A peer whose TP is no more learns of it.
+    // Some pass, so that a peer is notified that its TP does not live.
     assert!(passed(&peer, &mut udp, of_tp(data, 9), 64, 20 * COUNT) > 0);
     // A new TP.
     assert_eq!(udp.shield(until - 1, 600, || vec![3, 9]), Some(until));

@@ -118,7 +118,7 @@ impl Stage {
             return Err(Code::EINVAL);
         }
         if !piece.tseg.is_null() {
-            // An address beside the segment may be a mistake as well: a hole is refused.
+            // An address outside the segment may be a mistake: where nothing is mapped, it is refused.
             // SAFETY: the caller's promise, for as long as this call takes.
             unsafe { Region::from_user(from, len) }.map_err(|_| Code::EINVAL)?;
         }
@@ -286,7 +286,7 @@ impl Lists {
         Some(Self { inline, remote: unsafe { copied(remote) }? })
     }
 
-    /// Whether a piece names no segment, or one that it does not lie in, but can do without.
+    /// Whether a piece names no segment, or one that it is not inside, and is valid all the same.
     fn is_rare(&self) -> bool {
         self.inline.iter().any(is_loose) || self.remote.iter().any(is_named)
     }
@@ -348,8 +348,8 @@ fn is_named(piece: &urma_sge_t) -> bool {
     piece.tseg.is_null() && !piece.user_tseg.is_null()
 }
 
-/// Whether a piece has bytes that lie in no segment that it names. Programs name the segment that they
-/// have, and let inline bytes lie on the stack.
+/// Whether a piece has bytes that are outside the segment that it names. Programs name the segment that
+/// they have for inline bytes on the stack.
 fn is_loose(piece: &urma_sge_t) -> bool {
     if piece.len == 0 || piece.tseg.is_null() {
         return piece.len != 0;
