@@ -215,8 +215,8 @@ fn a_run_by_duration_ends_when_everything_posted_is_retired() {
         "send_bw -s 64 -T 8 -B",
         "atomic_bw -T 8",
         "write_bw -s 64 -Q 1 --rate_limit 2 --rate_units P --burst_size 1",
-        // The next start is hours away when the time is over, in the middle of a window of -Q.
-        "write_bw -s 64 --rate_limit 0.001 --rate_units P --burst_size 10",
+        // The next start is 16 minutes away when the time is over, in the middle of a window of -Q.
+        "write_bw -s 64 --rate_limit 0.001 --rate_units P --burst_size 1010",
     ] {
         let row = &document(&format!("{options} -D 1 --wait-timeout 20"))["results"][0];
         assert!(row["iterations"].as_u64().unwrap() > 0, "{options}: {row:#}");
