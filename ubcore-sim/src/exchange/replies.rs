@@ -17,8 +17,9 @@ const NOTICE_NS: Nanos = 100_000;
 
 /// CONNECTs without proof that are answered until the input is empty: to answer one costs three times
 /// as much as to drop it, and delays the packets behind it.
-const CHALLENGES_MAX: u32 = 128;
-/// After this time the count begins anew, even if the input was never empty, in ns.
+const CHALLENGES_MAX: u32 = 256;
+/// Number of further ones in each [`CHALLENGES_NS`] in which the input was never empty.
+const CHALLENGES_MORE: u32 = 128;
 const CHALLENGES_NS: Nanos = 10_000_000;
 
 /// Answers on their way out.
@@ -27,25 +28,28 @@ pub(super) struct Replies {
     waiting: VecDeque<(RawEid, PacketHeader)>,
     /// When the next notice may be sent.
     notice_at: Nanos,
-    /// CONNECTs without proof answered since `since`.
+    /// CONNECTs without proof that were answered, of [`CHALLENGES_MAX`].
     challenged: u32,
+    /// When the input was empty, or more were allowed.
     since: Nanos,
 }
 
 impl Replies {
     /// Whether more datagrams wait than those that follow.
     pub(super) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
-        let is_over = now.saturating_sub(self.since) >= CHALLENGES_NS;
-        if backlog == Backlog::Empty || is_over {
-            self.challenged = 0;
+        if backlog == Backlog::Empty {
+            (self.challenged, self.since) = (0, now);
+        } else if now.saturating_sub(self.since) >= CHALLENGES_NS {
+            self.challenged = self.challenged.min(CHALLENGES_MAX - CHALLENGES_MORE);
             self.since = now;
         }
     }
 
     /// Whether a CONNECT without proof is answered; if not, the sender tries again.
     pub(super) fn may_challenge(&mut self) -> bool {
-        self.challenged += 1;
-        self.challenged <= CHALLENGES_MAX
+        let may = self.challenged < CHALLENGES_MAX;
+        self.challenged += u32::from(may);
+        may
     }
 
     /// Takes an answer to `to`; `false`: the queue is full.

@@ -41,6 +41,12 @@ use super::strategy::Strategy;
 /// Challenges answered between two timers: more than the cookie runs out or the pair changes.
 const CHALLENGES_MAX: u32 = 4;
 
+/// Tries after which the time between two of them doubles. A peer in a flood answers some and drops
+/// others: a few in a short time reach it, the doubling spares it when many nodes try.
+const TRIES_ALIKE: u32 = 3;
+/// Bits of the nonce that decide when a try is made.
+const CHANCE_BITS: u32 = 8;
+
 /// State machine of the TP to one peer.
 #[derive(Debug)]
 pub struct Handshake {
@@ -386,11 +392,19 @@ impl Handshake {
             }
             return None;
         }
-        let wait = self.cfg.retry_ns.saturating_mul(1 << self.tries.min(32));
-        self.deadline = now.saturating_add(wait.min(self.cfg.retry_max_ns));
+        self.deadline = now.saturating_add(self.wait(&offer));
         self.tries += 1;
         self.challenged = 0;
         Some(self.connect_packet(&offer))
+    }
+
+    /// Time until CONNECT is repeated: twice as long with every [`TRIES_ALIKE`], less up to half by
+    /// chance. Tries at even intervals may all meet the same bursts of what overloads the peer.
+    fn wait(&self, offer: &Offer) -> Nanos {
+        let doubled = self.cfg.retry_ns.saturating_mul(1 << (self.tries / TRIES_ALIKE).min(32));
+        let longest = doubled.min(self.cfg.retry_max_ns);
+        let chance = offer.nonce.rotate_left(CHANCE_BITS * (self.tries % 8)) % (1 << CHANCE_BITS);
+        longest - (longest >> (CHANCE_BITS + 1)) * chance
     }
 
     fn connect_packet(&self, offer: &Offer) -> PacketHeader {

@@ -101,7 +101,7 @@ fn connects_without_proof_hold_up_nothing_that_waits_behind_them() {
     let Some(Body::Challenge(challenge)) = answers(&mut w, 1).pop() else { panic!("no challenge") };
     w.nodes[1].exchange.on_backlog(w.now, Backlog::Empty);
     w.nodes[1].exchange.on_backlog(w.now, Backlog::More);
-    assert_eq!(flood(&mut w), 128, "what waits behind them waits for a millisecond");
+    assert_eq!(flood(&mut w), 256, "what waits behind them waits for two milliseconds");
     // Who proves its address is served all the same.
     let before = w.known()[1].0;
     let mut proven = connect(client, to);
