@@ -21,6 +21,8 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{IpRecvTos, Ipv4PacketInfo, ReceiveTimestampns};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -249,6 +251,7 @@ impl Udp {
         let receive_room = socket.recv_buffer_size().unwrap_or(0);
         let socket = UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
+        receive_without_extras(&socket);
         let count_max = state.max_gso_segments().clamp(1, RUN_MAX);
         Ok(Self {
             _watch: watch_fd(socket.as_fd())?,
@@ -300,6 +303,15 @@ impl Udp {
         // The driver or interface may have turned out not to offload.
         run.count_max = self.state.max_gso_segments().clamp(1, RUN_MAX);
     }
+}
+
+/// Switches off what the system adds to each datagram besides source and size, which costs time:
+/// destination, congestion mark, time of arrival.
+fn receive_without_extras(socket: &UdpSocket) {
+    // What cannot be switched off is read past.
+    let _ = setsockopt(socket, Ipv4PacketInfo, &false);
+    let _ = setsockopt(socket, IpRecvTos, &false);
+    let _ = setsockopt(socket, ReceiveTimestampns, &false);
 }
 
 impl AsFd for Udp {
