@@ -268,9 +268,19 @@ impl Device {
         self.tpns().into_iter().map(|(tpn, _)| tpn).collect()
     }
 
+    /// Whether a node showed that it receives at its address, or sent a datagram for a queue here.
+    pub(crate) fn has_packet_peers(&self) -> bool {
+        self.shared.with_blocking(|s| s.exchange.has_packet_peers()).value
+    }
+
     /// Packets dropped because they prove nothing, fit no TP, or are none.
     pub(crate) fn dropped(&self) -> u64 {
-        let reasons = [Counter::DropUnproven, Counter::DropUnknownTp, Counter::DropMalformed];
+        let reasons = [
+            Counter::DropUnproven,
+            Counter::DropUnknownTp,
+            Counter::DropMalformed,
+            Counter::DropIcrc,
+        ];
         reasons.into_iter().map(|reason| self.count_of(reason)).sum()
     }
 

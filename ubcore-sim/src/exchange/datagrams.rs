@@ -56,6 +56,12 @@ impl Exchange {
         self.replies.on_backlog(now, backlog);
     }
 
+    /// Whether packets are exchanged with any node.
+    pub(crate) fn has_packet_peers(&self) -> bool {
+        let is_packets = |peer: &Peer| matches!(peer.carrier, Some(Carrier::Packets(_)));
+        !self.heard.is_empty() || self.peers.values().any(is_packets)
+    }
+
     fn on_um(
         &mut self,
         dev: &Device,

@@ -38,6 +38,11 @@ impl Heard {
         (0..BITS).contains(&back) && node.seen & (1 << back) != 0
     }
 
+    /// Whether no datagram reached a receive.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// Datagram `number` of the node reached a receive.
     pub(super) fn note(&mut self, from: RawEid, number: Psn) {
         self.count += 1;

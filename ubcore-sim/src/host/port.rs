@@ -36,7 +36,7 @@ pub struct UdpPort {
     udp: Serial<Option<Udp>>,
     /// Why there is no socket.
     refused: Mutex<Option<String>>,
-    /// A packet peer exists, or a packet has come.
+    /// A packet peer is wanted, or showed itself.
     active: AtomicBool,
     tap: Tap,
     /// When to exchange at the latest; `Nanos::MAX`: any time.
@@ -82,6 +82,13 @@ impl UdpPort {
         self.active.load(Ordering::Relaxed)
     }
 
+    /// Whether [`UdpPort::exchange`] is to be called at `now`.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
+        self.is_active() || self.deadline.load(Ordering::Relaxed) <= now
+    }
+
     /// Why no packets can be exchanged.
     #[must_use]
     pub fn refused(&self) -> Option<String> {
@@ -117,7 +124,10 @@ impl UdpPort {
                 device.on_datagrams(now, backlog, admitted);
             });
             if received > 0 {
-                self.active.store(true, Ordering::Relaxed);
+                // A datagram that proves nothing must not make each poll a system call from now on.
+                if !self.is_active() && device.has_packet_peers() {
+                    self.active.store(true, Ordering::Relaxed);
+                }
                 device.step(now);
             }
             self.shield(udp, device, now);
@@ -216,5 +226,39 @@ impl UdpPort {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::bench::{Bench, Sharing};
+    use crate::host::{claim::Claim, eid_ip};
+
+    #[test]
+    fn a_stray_datagram_leaves_polls_without_system_calls() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let port = UdpPort::bind(claim.eid());
+        let bench = Bench::new(1, Sharing::Whole, &|_| ());
+        let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
+        // From another port, and a packet with a wrong ICRC: all count where a flood is looked for.
+        for (dropped, from) in [(1, 0), (2, ROCE_PORT)] {
+            let stray = UdpSocket::bind((eid_ip(other.eid()), from)).unwrap();
+            stray.send_to(&[0xc0; 64], to).unwrap();
+            for _ in 0..1_000_000 {
+                if bench.dev.dropped() == dropped {
+                    break;
+                }
+                port.exchange(&bench.dev, 1);
+            }
+            assert_eq!(bench.dev.dropped(), dropped);
+        }
+        assert_eq!(bench.dev.counter(Counter::DropIcrc), 1);
+        assert!(!port.is_active());
+        assert!(!port.is_due(1));
+        port.ready_for_peer().unwrap();
+        assert!(port.is_due(1));
     }
 }

@@ -141,7 +141,7 @@ impl Shared {
     /// One bounded step of everything; whether anything was done.
     pub fn drive(&self, now: Nanos) -> bool {
         let stepped = self.device.step(now);
-        let exchanged = self.udp.is_active() && self.udp.exchange(&self.device, now);
+        let exchanged = self.udp.is_due(now) && self.udp.exchange(&self.device, now);
         stepped || exchanged
     }
 
