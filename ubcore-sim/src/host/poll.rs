@@ -6,7 +6,7 @@
 
 use std::{io, mem::MaybeUninit, os::fd::AsFd, time::Duration};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::descriptor::ForkGuarded;
 
@@ -66,10 +66,7 @@ impl Poll {
     /// The system's error.
     pub fn wait(&self, ready: &mut ReadyList, timeout: Option<Duration>) -> io::Result<()> {
         ready.keys.clear();
-        let timeout = timeout.map(|limit| limit.min(WAIT_MAX)).map(|limit| Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        });
+        let timeout = timeout.map(|limit| timespec(limit.min(WAIT_MAX)));
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); BATCH];
         match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok((events, _)) => {
@@ -84,12 +81,31 @@ impl Poll {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// As [`Poll::wait`], for less than a millisecond, to which `epoll_wait` rounds up.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn wait_briefly(&self, ready: &mut ReadyList, timeout: Duration) -> io::Result<()> {
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match poll(&mut fds, Some(&timespec(timeout.min(WAIT_MAX)))) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => self.wait(ready, Some(Duration::ZERO)),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl ReadyList {
     /// The keys of what is ready.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         self.keys.iter().copied()
+    }
+}
+
+fn timespec(limit: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
     }
 }
 

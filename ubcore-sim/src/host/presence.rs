@@ -9,6 +9,11 @@
 //! polls; being polled (`Awake`: peers ring no bell) is right when somebody does. Polls move it to
 //! awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event, polls
 //! once and waits again stays with the bell and pays for no thread switch per message.
+//!
+//! A program may also poll in bursts: for the completion of a request, then spin on its memory until
+//! a peer's message changes it. In the mode `Bursts` peers ring the bell although the program polls.
+//! It begins when the background thread finds a peer's message that no poll took for a whole tick.
+//! It ends when polls take every message for as long as a tick (`bursts.rs`).
 
 use udma_abi::Nanos;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
@@ -19,7 +24,7 @@ pub struct Presence {
     polls: AtomicU64,
     /// Time of the latest poll that had the exact time, in ns.
     polled_at: AtomicU64,
-    /// [`ASLEEP`], [`AWAKE`].
+    /// [`ASLEEP`], [`AWAKE`], [`BURSTS`].
     mode: AtomicU32,
     /// Polls seen while asleep since the last arm.
     polls_asleep: AtomicU32,
@@ -56,14 +61,30 @@ impl Presence {
     #[must_use]
     pub fn on_arm(&self) -> bool {
         self.polls_asleep.store(0, Ordering::Relaxed);
-        self.mode.load(Ordering::Relaxed) == AWAKE
-            && self.mode.swap(ASLEEP, Ordering::AcqRel) == AWAKE
+        self.mode.load(Ordering::Relaxed) != ASLEEP
+            && self.mode.swap(ASLEEP, Ordering::AcqRel) != ASLEEP
     }
 
     /// The background thread: nobody polled for a tick.
     pub fn on_idle(&self) {
         self.polls_asleep.store(0, Ordering::Relaxed);
         self.mode.store(ASLEEP, Ordering::Release);
+    }
+
+    /// The background thread: polls left a message of a peer waiting for a tick.
+    pub fn on_left_waiting(&self) {
+        self.mode.store(BURSTS, Ordering::Release);
+    }
+
+    /// The background thread: polls take every message at once.
+    pub fn on_steady(&self) {
+        let _ = self.mode.compare_exchange(BURSTS, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Whether the program polls in bursts, so that peers ring the bell meanwhile.
+    #[must_use]
+    pub fn is_in_bursts(&self) -> bool {
+        self.mode.load(Ordering::Acquire) == BURSTS
     }
 
     /// Whether pollers serve the device.
@@ -87,6 +108,7 @@ impl Presence {
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
+const BURSTS: u32 = 2;
 /// Polls in a row without waiting that make a poller. A wait that returns polls two or three times.
 pub const POLLS_TO_WAKE: u32 = 32;
 /// Programs that poll do so every 1 to 3 us when packets are in use (a system call each).
@@ -107,6 +129,21 @@ mod tests {
         assert!(presence.is_awake());
         assert!(presence.on_arm());
         assert!(!presence.is_awake());
+    }
+
+    #[test]
+    fn polls_do_not_end_bursts_and_arming_does() {
+        let presence = Presence::default();
+        presence.on_left_waiting();
+        assert!((0..1000).all(|_| !presence.on_poll()));
+        assert!(presence.is_in_bursts() && !presence.is_awake());
+        assert!(presence.on_arm(), "the thread may be between two looks");
+        assert!(!presence.on_arm() && !presence.is_in_bursts());
+        presence.on_steady();
+        assert!(!presence.is_awake(), "they ended otherwise");
+        presence.on_left_waiting();
+        presence.on_steady();
+        assert!(presence.is_awake());
     }
 
     #[test]

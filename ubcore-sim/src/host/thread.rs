@@ -9,6 +9,7 @@
 //! asleep:  peers see "asleep" and ring the bell; waits for bell, sockets, earliest deadline
 //! serving: drains in bounded steps, then says "asleep", looks once more, sleeps
 //! polled:  peers see "awake"; looks once a tick whether somebody still polls
+//! bursts:  as asleep, although somebody polls at times (`bursts.rs`)
 //! ```
 //!
 //! A look is a system call, and whoever has polled for long will likely go on: the tick doubles with
@@ -27,6 +28,7 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
 use super::{
+    bursts::{Bursts, Found, LOOK, Next},
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
     poll::{Interest, Poll, ReadyList},
@@ -63,6 +65,9 @@ impl Background {
             watch,
             tick: TICK,
             said_asleep: false,
+            rang: false,
+            bursts: Bursts::default(),
+            is_look: false,
             stays: 0,
             counted: [0; 2],
             device_name,
@@ -101,6 +106,11 @@ struct Turner {
     /// Until the next look whether somebody polls.
     tick: Duration,
     said_asleep: bool,
+    /// The bell rang since the last turn.
+    rang: bool,
+    bursts: Bursts,
+    /// The next wait is the distance of a look.
+    is_look: bool,
     /// Times in a row that a last look found work and the step after it none.
     stays: u32,
     /// Of the peers' lies and of shortages, how many the device's counters have.
@@ -114,7 +124,11 @@ impl Turner {
         let mut ready = ReadyList::default();
         let mut wait = Some(Duration::ZERO);
         loop {
-            if let Err(error) = self.poll.wait(&mut ready, wait) {
+            let waited = match (std::mem::take(&mut self.is_look), wait) {
+                (true, Some(distance)) => self.poll.wait_briefly(&mut ready, distance),
+                _ => self.poll.wait(&mut ready, wait),
+            };
+            if let Err(error) = waited {
                 tracing::error!(%error, "the background thread of a node cannot wait and ends");
                 return;
             }
@@ -150,7 +164,10 @@ impl Turner {
     fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {
         for key in ready.keys() {
             match key {
-                BELL_KEY => self.shared.silence_bell(),
+                BELL_KEY => {
+                    self.shared.silence_bell();
+                    self.rang = true;
+                }
                 UDP_KEY if self.shared.udp().is_active() && self.is_polled(now) => {}
                 UDP_KEY => {
                     self.shared.udp().exchange(self.shared.device(), now);
@@ -169,25 +186,27 @@ impl Turner {
 
     /// Works if nobody else does; returns how long to wait.
     fn turn(&mut self, now: Nanos) -> Option<Duration> {
-        let mut helps = false;
-        if self.shared.presence().is_awake() {
-            let polls = self.shared.presence().polls();
-            helps = polls != std::mem::replace(&mut self.polls_seen, polls);
-            if helps && self.is_polled(now) {
-                return Some(self.leave_to_pollers(now));
-            }
-            if !helps {
-                self.shared.presence().on_idle();
-            }
+        let polls = self.shared.presence().polls();
+        let has_polled = polls != std::mem::replace(&mut self.polls_seen, polls);
+        let was_awake = self.shared.presence().is_awake();
+        let helps = was_awake && has_polled;
+        if helps && self.is_polled(now) {
+            return Some(self.leave_to_pollers(now));
         }
+        if was_awake && !helps {
+            self.shared.presence().on_idle();
+        }
+        let mut found =
+            Found { work: false, rang: std::mem::take(&mut self.rang), polls: has_polled };
         self.tick = TICK;
         self.watch_udp(if helps { UdpWatch::Arrivals } else { UdpWatch::On });
         self.shared.device().count(Counter::BackgroundRuns);
         for _ in 0..STEPS_PER_TURN {
             let is_busy = self.shared.drive(self.shared.clock().now());
             let asked = self.serve_requests(now);
+            found.work |= is_busy;
             if !is_busy && !asked {
-                return if helps { Some(self.pause(now)) } else { self.sleep() };
+                return if helps { Some(self.pause(now)) } else { self.rest(was_awake, found) };
             }
             self.stays = 0;
         }
@@ -209,17 +228,60 @@ impl Turner {
         self.until_deadline(deadline.into_iter().flatten().min(), now, TICK)
     }
 
-    /// Says "asleep" unless a last look finds work.
-    fn sleep(&mut self) -> Option<Duration> {
+    /// There is no work left: sleeps, unless the program polls and peers need not ring.
+    fn rest(&mut self, took_over: bool, found: Found) -> Option<Duration> {
+        let presence = self.shared.presence();
+        if self.shared.udp().is_active() {
+            // Arrivals of datagrams have a rule of their own.
+            if presence.is_in_bursts() {
+                presence.on_idle();
+            }
+        } else if took_over && found.work {
+            presence.on_left_waiting();
+        }
+        if presence.is_in_bursts() {
+            let now = self.shared.clock().now();
+            match self.bursts.on_turn(found) {
+                Next::Rest => {}
+                Next::Look(distance) => {
+                    self.is_look = true;
+                    let deadline = self.shared.device().poll_deadline();
+                    return Some(self.until_deadline(deadline, now, distance));
+                }
+                Next::Leave => {
+                    presence.on_steady();
+                    return Some(self.leave_to_pollers(now));
+                }
+            }
+            if found.polls {
+                // Bounded, and said so: a request that the program posts has a later deadline, for
+                // which it need not ring.
+                return self.sleep(now + BURST_REST_NS);
+            }
+        } else {
+            self.bursts = Bursts::default();
+        }
+        self.sleep(Nanos::MAX)
+    }
+
+    /// Says "asleep" unless a last look finds work. Rests until `limit` at most.
+    fn sleep(&mut self, limit: Nanos) -> Option<Duration> {
         let now = self.shared.clock().now();
         if !self.shared.device().announce_sleep(now) {
             // Work that no step can do yet must not make this thread spin against the application.
             self.stays += 1;
-            return Some(if self.stays > STAYS_MAX { TICK } else { Duration::ZERO });
+            // A poller may have lost its processor while it is inside of the device.
+            self.is_look = self.stays > STAYS_MAX && self.shared.presence().is_in_bursts();
+            return Some(match self.stays {
+                0..=STAYS_MAX => Duration::ZERO,
+                _ if self.is_look => LOOK,
+                _ => TICK,
+            });
         }
         self.said_asleep = true;
         self.stays = 0;
-        let deadline = self.shared.device().poll_deadline();
+        let limit = (limit != Nanos::MAX).then_some(limit);
+        let deadline = self.shared.device().poll_deadline().into_iter().chain(limit).min();
         self.shared.set_armed(deadline);
         let others = [self.peers.poll_deadline(now), self.shared.udp().poll_deadline()];
         let earliest = others.into_iter().chain([deadline]).flatten().min()?;
@@ -305,6 +367,8 @@ const UDP_KEY: u64 = 2;
 pub const TICK: Duration = Duration::from_millis(1);
 /// The same when somebody has polled for long: the longest time until this thread takes over.
 pub const TICK_MAX: Duration = Duration::from_millis(32);
+/// Longest rest while the program polls in bursts, in ns.
+const BURST_REST_NS: Nanos = 32_000_000;
 /// Steps of the device before looking at the descriptors again.
 const STEPS_PER_TURN: usize = 32;
 /// Fruitless attempts to sleep before waiting for a tick instead.
