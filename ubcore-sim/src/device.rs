@@ -163,7 +163,7 @@ const LIST_LEN: usize = 4 * limits::QUEUES;
 /// Requests to the host that can wait.
 const REQUESTS_LEN: usize = 2 * limits::PEERS;
 /// Asynchronous events that wait for room; beyond it the oldest are dropped and counted.
-const ASYNC_PENDING_MAX: usize = 4096;
+pub(crate) const ASYNC_PENDING_MAX: usize = 4096;
 /// Marks a place that MAP_SEG answers as one for loads alone; user addresses have at most 57 bits.
 pub(crate) const LOADS_ONLY: u64 = 1 << 62;
 
@@ -368,6 +368,7 @@ impl Device {
             let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
             if pending.len() == ASYNC_PENDING_MAX {
                 pending.pop_front();
+                self.count(Counter::AsyncDropped);
             }
             pending.push_back(event);
         }

@@ -12,6 +12,7 @@ use super::scene::{Scene, scene, scene_of};
 use super::{Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing};
 use crate::DeviceCfg;
 use crate::context::segment::NewSegment;
+use crate::device::ASYNC_PENDING_MAX;
 use crate::hooks::{self, Hook};
 use crate::host::peer::KernelReads;
 
@@ -274,6 +275,16 @@ fn asynchronous_events_wait_for_room_and_keep_their_order() {
         assert_eq!(Eqe::decode(words), Eqe::Async { code, object });
         a.dev.write32(a.now, regs::AEQ_CI, object + 1);
     }
+}
+
+#[test]
+fn asynchronous_events_beyond_what_can_wait_are_dropped_and_counted() {
+    let (a, _b) = pair();
+    // The driver has set up no ring yet: all of them wait.
+    for object in 0..3 + ASYNC_PENDING_MAX {
+        a.dev.async_event(AsyncKind::JettyErr, u32::try_from(object).unwrap());
+    }
+    assert_eq!(a.dev.counter(Counter::AsyncDropped), 3);
 }
 
 #[test]

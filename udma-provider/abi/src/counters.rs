@@ -96,4 +96,6 @@ counters! {
     Challenges = "challenges",
     /// Times that this process was out of descriptors or memory while it met peers.
     OutOfResources = "out_of_resources",
+    /// Asynchronous events dropped, the oldest first: the driver left thousands of them waiting.
+    AsyncDropped = "async_dropped",
 }
