@@ -234,13 +234,25 @@ fn topo(nodes: &[Node]) -> String {
             None => line("-", "-", ""),
             Some(ways) => {
                 for way in ways {
-                    let why = way["why_not_faster"].as_str().unwrap_or("");
-                    line(word(&way["eid"]), word(&way["path"]), why);
+                    let why = match way["why_not_faster"].as_str() {
+                        Some(why) => why.to_owned(),
+                        None => peers_reason(nodes, node, way).unwrap_or_default(),
+                    };
+                    line(word(&way["eid"]), word(&way["path"]), &why);
                 }
             }
         }
     }
     text
+}
+
+/// Why the path of `node` is not faster, as far as only its peer knows: that of the path back.
+fn peers_reason(nodes: &[Node], node: &Node, way: &Value) -> Option<String> {
+    let peer = nodes.iter().find(|peer| way["eid"] == peer.name().as_str())?;
+    let ways = peer.document.as_ref()?["tps"].as_array()?;
+    let back = ways.iter().find(|back| back["eid"] == node.name().as_str())?;
+    let why = back["why_not_faster"].as_str().filter(|_| back["path"] == way["path"])?;
+    Some(format!("the peer says: {why}"))
 }
 
 fn edges(node: &Node) -> Value {

@@ -87,6 +87,14 @@ fn paths_are_shown_with_the_reason() {
     assert_eq!(way["owner_pid"], std::process::id());
     let topo = text(&["show", "topo", &here.context.eid().to_string()]);
     assert!(topo.contains("told to use packets"), "{topo}");
+    // Only one side knows; both rows say it.
+    let topo = text(&["show", "topo"]);
+    let row = topo.lines().find(|row| {
+        let mut words = row.split_whitespace();
+        let is_from = words.next() == Some(there.context.eid().to_string().as_str());
+        is_from && row.contains(&here.context.eid().to_string())
+    });
+    assert!(row.is_some_and(|row| row.contains("the peer says: this node was told")), "{topo}");
 }
 
 #[test]
