@@ -162,10 +162,11 @@ mod tests {
         }
     }
 
-    /// Pairs 0, 12, 24, ... (RM) have stops, each longer than the error timeout; pair 5 (RC) strangers.
+    /// Pairs 0, 12, 24, ... (RM) have stops, each longer than a connected peer is waited for (4 s); pair 5
+    /// (RC) strangers.
     fn living_pair(index: u64, fault: Option<&'static str>) -> Result<u64, String> {
-        let mut plan = living::Plan::new(1, index, 700);
-        (plan.long_stops, plan.fault) = (8, fault);
+        let mut plan = living::Plan::new(1, index, 4500);
+        (plan.long_stops, plan.fault) = (2, fault);
         living::run(&plan)
     }
 
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(living_pair(0, None), Ok(0));
         // A request fails unless its answer is already in the socket when the process continues.
         let mut seen =
-            [0, 12, 24].into_iter().map(|index| living_pair(index, Some("StoppedTimeCounts")));
+            (0..72).step_by(12).map(|index| living_pair(index, Some("StoppedTimeCounts")));
         let named = |text: &String| text.contains("Failed {");
         assert!(seen.any(|seen| seen.as_ref().is_err_and(named)), "nothing was named");
     }
