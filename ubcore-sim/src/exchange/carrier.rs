@@ -16,8 +16,8 @@ use super::ring::Ring;
 pub(super) const PIECE_MAX: usize = 16 << 10;
 /// Pieces that may wait on the node's way to itself.
 const LOOP_MAX: usize = 64;
-/// Shortest time without an answer that ends requests to a peer that is connected. Its death is told by
-/// its connection on this host, and by a TP that gave up elsewhere; a peer that is silent and connected
+/// Shortest time without an answer that ends requests to a peer that is connected. On this
+/// host its connection shows its death, elsewhere a TP that gave up; a peer that is silent and connected
 /// is stopped or has no processor, and on a busy machine a program that spins was seen to have none
 /// for 0.4 s.
 pub(super) const STARVED_NS: Nanos = 4_000_000_000;

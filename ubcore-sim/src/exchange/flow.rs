@@ -171,7 +171,8 @@ impl Flow {
 
     /// When to look again, after a look at `now`.
     pub(super) fn look_at(&self, now: Nanos, deadline: Nanos) -> Nanos {
-        let next = if now < self.doubt_at() { self.doubt_at() } else { now + self.timeout };
+        let next =
+            if now < self.doubt_at() { self.doubt_at() } else { now.saturating_add(self.timeout) };
         next.min(deadline)
     }
 

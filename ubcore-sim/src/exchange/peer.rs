@@ -280,7 +280,7 @@ impl Peer {
         self.recount();
     }
 
-    /// The peer told that its TP is over, or another one is made: it lives, and the error timeouts count
+    /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
     /// from now on. A process that was stopped finds such words when it goes on.
     fn on_carrier_replaced(&mut self, now: Nanos) {
         self.on_carrier_lost();

@@ -123,7 +123,7 @@ impl Exchange {
         eid: RawEid,
         unreliable: bool,
     ) -> Connecting {
-        // A node may have closed and come again before this one's host has told of it.
+        // A node may have closed and come again before this one's host has reported it.
         if let Some(Carrier::Ring(ring)) = self.peers.get(&eid).and_then(|p| p.carrier.as_ref())
             && ring.is_cut()
         {

@@ -9,7 +9,7 @@
 //! asleep:  peers see "asleep" and ring the bell; waits for bell, sockets, earliest deadline
 //! serving: drains in bounded steps, then says "asleep", looks once more, sleeps
 //! polled:  peers see "awake"; looks once a tick whether somebody still polls
-//! bursts:  as asleep, although somebody polls at times (`bursts.rs`)
+//! bursts:  as asleep, although the program polls at times (`bursts.rs`)
 //! ```
 //!
 //! A look is a system call, and whoever has polled for long will likely go on: the tick doubles with

@@ -40,7 +40,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 struct Quiet;
 
-/// A same-host peer that is told to be gone before its host tells it.
+/// A same-host peer whose end shows before the host reports it.
 #[derive(Debug, Default)]
 pub(super) struct Line(pub(super) AtomicBool);
 

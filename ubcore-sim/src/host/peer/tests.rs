@@ -100,9 +100,9 @@ fn settle(sides: &mut [&mut Side], rounds: u64) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "another process ends what is waited for")]
 /// What `look` finds at last: a process that another test starts has this one's descriptors until it
 /// runs its program, and keeps open what is closed here.
+#[expect(clippy::disallowed_methods, reason = "another process ends what is waited for")]
 fn in_time<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let found = (0..10_000).find_map(|_| {
         look().or_else(|| {
