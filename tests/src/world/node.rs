@@ -13,8 +13,8 @@ use ubcore_sim::{
 };
 use udma_abi::DeviceBacking;
 use udma_provider::UdmaProvider;
+use urma_c_adapter::CDevice;
 use urma_core::{Context, Device, DeviceId, Registry};
-use urma_ffi_adapter::CDevice;
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use super::{Face, Link, Moving, Outcome, Setup};

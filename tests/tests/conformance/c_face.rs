@@ -9,8 +9,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use urma_c_adapter::Answers;
 use urma_core::TransportMode;
-use urma_ffi_adapter::Answers;
 use urma_tests::world::{Face, Setup};
 
 /// Bad-flow behaviours that C functions must have answered in a whole run.

@@ -11,7 +11,7 @@ mod missing;
 
 use behaviours::{Behaviour, Flow};
 use libtest_mimic::{Arguments, Completion, Trial};
-use urma_ffi_adapter::take_answers;
+use urma_c_adapter::take_answers;
 use urma_tests::world::{Face, Setup};
 
 fn main() {

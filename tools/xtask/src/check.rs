@@ -38,7 +38,7 @@ const FAULTED: [(&str, &str); 3] =
 /// Test programs of which only the tests named `PLANTED` need a feature; the others ran in the step
 /// before.
 const FAULTED_IN_PART: [(&str, &str); 3] =
-    [("urma-ffi", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
+    [("liburma", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
 
 /// Everything.
 pub(crate) fn test() -> Done {
@@ -57,7 +57,7 @@ pub(crate) fn test() -> Done {
     });
     steps.step("planted faults and kills", faults);
     steps.step("the C face for 25.12.0.B081", |step| {
-        let args = ["test", "-p", "urma-ffi", "--features", C_FACE, "--no-fail-fast"];
+        let args = ["test", "-p", "liburma", "--features", C_FACE, "--no-fail-fast"];
         step.all_tests(cargo::command(&args))
     });
     steps.step("loom models", loom_found);

@@ -20,8 +20,8 @@ const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
 /// The folder of the C library for aarch64.
 const SYSTEM: &str = "/usr/aarch64-linux-gnu";
-const LIBRARIES: [&str; 3] = ["urma-ffi", "urma-ffi-common", "urma-ffi-tpsa"];
-const FEATURE: &str = "urma-ffi/abi-25-12-0-b081";
+const LIBRARIES: [&str; 3] = ["liburma", "liburma-common", "libtpsa"];
+const FEATURE: &str = "liburma/abi-25-12-0-b081";
 
 /// Tests of system calls that the emulator does not have, and which.
 const LEFT_OUT: [(&str, &str); 3] = [
@@ -47,11 +47,11 @@ pub(crate) fn run() -> Done {
         let names = LIBRARIES.iter().flat_map(|name| ["-p", *name]);
         let args: Vec<_> = ["build"].into_iter().chain(names).collect();
         // The layouts of the other release are assertions of the compiler.
-        let other = ["check", "-p", "urma-ffi", "--features", FEATURE];
+        let other = ["check", "-p", "liburma", "--features", FEATURE];
         step.check("build", there(&args)).plus(step.check("the other release", there(&other)))
     });
     steps.step("layouts of the headers there", |step| {
-        step.tests(cargo::command(&["test", "-p", "urma-ffi", "--test", "abi", "aarch64"]))
+        step.tests(cargo::command(&["test", "-p", "liburma", "--test", "abi", "aarch64"]))
     });
     steps.step("unit tests, emulated", unit_tests);
     steps.step("C examples, emulated", |_| {
@@ -99,7 +99,7 @@ fn there(args: &[&str]) -> Command {
 
 fn unit_tests(step: &mut Step) -> Found {
     let mut command = there(&["test", "--no-fail-fast", "--lib"]);
-    let packages = ["urma-mem", "udma-abi", "urma-packet", "urma-ffi"];
+    let packages = ["urma-mem", "udma-abi", "urma-packet", "liburma"];
     command.args(packages.iter().flat_map(|name| ["-p", *name])).arg("--");
     for (name, _) in LEFT_OUT {
         command.args(["--skip", name]);
@@ -116,9 +116,9 @@ fn example((name, says): &(&str, &str)) -> Done {
     let folder = built.join("c-examples");
     let library = folder.join("liburma.so.0");
     fs::create_dir_all(&folder).map_err(Failure::system("the folder of the examples"))?;
-    fs::copy(built.join("liburma.so"), &library).map_err(Failure::system("the library"))?;
+    fs::copy(built.join("libliburma.so"), &library).map_err(Failure::system("the library"))?;
     let root = cargo::root();
-    let include = root.join("urma-core/ffi/include");
+    let include = root.join("liburma/include");
     let source = root.join("examples/c").join(name).with_extension("c");
     let program = folder.join(name);
     let mut compiler = Command::new(COMPILER);

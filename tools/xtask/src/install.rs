@@ -185,7 +185,7 @@ fn build_libraries(packages: &[&str], profile: &str, abi: Abi) -> Result<PathBuf
     };
     // Cargo gives a library one name whatever its features, and takes what lies there for its own.
     let target = target.join(format!("abi-{}", abi.name()));
-    let (feature, text) = (format!("urma-ffi/{feature}"), target.to_string_lossy().into_owned());
+    let (feature, text) = (format!("liburma/{feature}"), target.to_string_lossy().into_owned());
     args.extend(["--features", &feature, "--target-dir", &text]);
     cargo::run(&args)?;
     Ok(target.join(folder(profile)))

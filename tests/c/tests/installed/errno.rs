@@ -81,7 +81,7 @@ fn watcher(folder: &std::path::Path) -> (PathBuf, Vec<String>) {
 fn no_call_that_succeeds_changes_errno() {
     let folder = scratch("errno");
     let (watcher, names) = watcher(&folder);
-    let ends = root().join("urma-core/ffi/tests/c");
+    let ends = root().join("liburma/tests/c");
     let (include, lib) =
         (format!("-I{}", ends.display()), format!("-L{}", INSTALLED.lib().display()));
     let beside = ["-Wl,--no-as-needed", "-ltpsa", "-lurma_common", "-ldl"];

@@ -29,7 +29,7 @@ fn run(tree: &Prefix, name: &str, rows: &str, more: &[&str]) -> Said {
     fs::write(folder.join("rows.h"), rows).expect("a table");
     let code = |(name, code): &(&str, i32)| format!("{{\"{name}\", {code}}},\n");
     fs::write(folder.join("codes.h"), CODES.iter().map(code).collect::<String>()).expect("codes");
-    let ends = root().join("urma-core/ffi/tests/c");
+    let ends = root().join("liburma/tests/c");
     let include = [folder, ends].map(|folder| format!("-I{}", folder.display()));
     let lib = format!("-L{}", tree.lib().display());
     let beside = ["-Wl,--no-as-needed", "-ltpsa", "-lurma_common"];

@@ -32,7 +32,7 @@ fn includes(prefix: &Prefix, name: &str) -> [String; 2] {
     let folder = scratch(name);
     let rows: String = functions(prefix).iter().map(Function::row).collect();
     fs::write(folder.join("rows.h"), rows).expect("a table");
-    [folder, root().join("urma-core/ffi/tests/c")].map(|folder| format!("-I{}", folder.display()))
+    [folder, root().join("liburma/tests/c")].map(|folder| format!("-I{}", folder.display()))
 }
 
 fn source() -> PathBuf {
@@ -101,12 +101,12 @@ fn archive() -> PathBuf {
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["rustc", "--quiet", "--release", "-p", "urma-ffi", "--lib"]);
+    command.args(["rustc", "--quiet", "--release", "-p", "liburma", "--lib"]);
     command.args(["--crate-type", "staticlib", "--target", &host]).current_dir(root());
     command.env("RUSTFLAGS", FLAGS.join(" ")).env("RUSTC_BOOTSTRAP", "1");
     let built = command.env("CARGO_TARGET_DIR", &target).output().expect("cargo starts");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    target.join(host).join("release/liburma.a")
+    target.join(host).join("release/libliburma.a")
 }
 
 fn has_fuzzer(folder: &Path) -> bool {

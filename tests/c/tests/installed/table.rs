@@ -214,7 +214,7 @@ pub(crate) fn left_out() -> impl Iterator<Item = &'static str> {
 
 /// Every symbol that release 26.06 of `library` exports.
 fn exported() -> Vec<String> {
-    let list = root().join("urma-core/ffi/src/symbols.txt");
+    let list = root().join("liburma/src/symbols.txt");
     let text = fs::read_to_string(list).expect("the list of symbols");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()

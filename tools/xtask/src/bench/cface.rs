@@ -1,6 +1,6 @@
 //! What the C face costs: size, start, and what it adds to a post and to a poll.
 //!
-//! *Owns*: the runs of the bench `cost` of urma-ffi, of callgrind and of a C program. *Gives*: one
+//! *Owns*: the runs of the bench `cost` of liburma, of callgrind and of a C program. *Gives*: one
 //! number for each line. *Must not*: compare runs of different minutes: both paths are in one run.
 
 use std::{
@@ -84,7 +84,7 @@ fn bench() -> Result<&'static Path, Failure> {
     if let Some(path) = BUILT.get() {
         return Ok(path);
     }
-    let args = ["bench", "-p", "urma-ffi", "--bench", "cost", "--no-run", "--message-format=json"];
+    let args = ["bench", "-p", "liburma", "--bench", "cost", "--no-run", "--message-format=json"];
     let output = said(cargo::command(&args))?;
     let mut programs = output.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
@@ -97,8 +97,8 @@ fn bench() -> Result<&'static Path, Failure> {
 
 /// The library of the release build.
 fn library(bin: &Path) -> Result<PathBuf, Failure> {
-    cargo::run(&["build", "--release", "--quiet", "-p", "urma-ffi"])?;
-    Ok(bin.join("liburma.so"))
+    cargo::run(&["build", "--release", "--quiet", "-p", "liburma"])?;
+    Ok(bin.join("libliburma.so"))
 }
 
 fn said(command: Command) -> Result<String, Failure> {
@@ -163,7 +163,7 @@ fn start(bin: &Path) -> Result<f64, Failure> {
     std::fs::copy(&library, &soname).map_err(Failure::system("a copy of the library"))?;
     let mut compile = Command::new("gcc");
     compile.args(["-O2", "-o"]).arg(&program).arg(root.join("tests/c/programs/start.c"));
-    compile.arg("-I").arg(root.join("urma-core/ffi/include")).arg(&soname);
+    compile.arg("-I").arg(root.join("liburma/include")).arg(&soname);
     compile.arg(format!("-Wl,-rpath,{}", folder.display()));
     said(compile)?;
     let text = said(Command::new(&program))?;

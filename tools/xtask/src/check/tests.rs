@@ -10,7 +10,7 @@ fn packages(names: &[&str]) -> Vec<(String, String)> {
 
 #[test]
 fn every_package_with_faults_is_tested_with_them() {
-    let all = [DEVICE, "urma-ffi", "urma-hostile", "urma-kill", TESTS];
+    let all = [DEVICE, "liburma", "urma-hostile", "urma-kill", TESTS];
     let calls = faulted(&packages(&all)).unwrap();
     let with = |args: &[&str]| {
         calls.iter().filter(|call| call.windows(args.len()).any(|part| part == args)).count()

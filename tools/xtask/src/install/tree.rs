@@ -15,25 +15,32 @@ use crate::{
     say::{Done, Failure},
 };
 
-/// A library: its package, its name without `lib`, whether there is an archive too.
+/// A library: its package, the name of its crate, its own name without `lib`, whether there is an
+/// archive too.
 pub(super) struct Library {
     pub(super) package: &'static str,
+    target: &'static str,
     name: &'static str,
     archive: bool,
 }
 
 /// In the order of need: each may be linked alone.
 pub(super) const LIBRARIES: &[Library] = &[
-    Library { package: "urma-ffi", name: "urma", archive: true },
-    Library { package: "urma-ffi-common", name: "urma_common", archive: false },
-    Library { package: "urma-ffi-tpsa", name: "tpsa", archive: false },
+    Library { package: "liburma", target: "liburma", name: "urma", archive: true },
+    Library {
+        package: "liburma-common",
+        target: "urma_common",
+        name: "urma_common",
+        archive: false,
+    },
+    Library { package: "libtpsa", target: "tpsa", name: "tpsa", archive: false },
 ];
 
 /// Programs.
 pub(super) const TOOLS: &[&str] = &["urma_perftest", "urma_admin", "urma_ping"];
 
 /// Folder of the headers in the sources.
-const HEADERS: &str = "urma-core/ffi/include";
+const HEADERS: &str = "liburma/include";
 /// The header that says which release the others describe.
 const PROFILE: &str = "urma_profile.h";
 /// Folder, beside the library, in which providers of others are looked for.
@@ -97,7 +104,7 @@ impl Files<'_> {
         self.link(&soname, &lib.join(format!("lib{name}.so")))?;
         if library.archive {
             let archive = format!("lib{name}.a");
-            self.copy(&result(built, &archive), &lib.join(&archive))?;
+            self.copy(&result(built, &format!("lib{}.a", library.target)), &lib.join(&archive))?;
         }
         Ok(())
     }
@@ -105,7 +112,7 @@ impl Files<'_> {
     /// A library under the name that the loader looks for.
     fn shared(&mut self, built: &Path, lib: &Path, library: &Library) -> Result<String, Failure> {
         let soname = format!("lib{}.so.0", library.name);
-        self.copy(&result(built, &format!("lib{}.so", library.name)), &lib.join(&soname))?;
+        self.copy(&result(built, &format!("lib{}.so", library.target)), &lib.join(&soname))?;
         Ok(soname)
     }
 

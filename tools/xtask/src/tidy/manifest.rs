@@ -4,22 +4,21 @@
 
 use super::File;
 
-/// A crate, and the crates of the workspace that it may depend on.
+/// A crate, and the crates of the workspace that it may depend on: floors from the ground up.
 const ARROWS: &[(&str, &[&str])] = &[
     ("urma-mem", &[]),
     ("urma-core", &["urma-mem"]),
+    ("urma-answer", &["urma-core", "urma-mem"]),
     ("udma-abi", &["urma-mem"]),
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("ubcore-sim", &["udma-abi", "urma-packet", "urma-mem"]),
-    ("urma-answer", &["urma-core", "urma-mem"]),
     (
-        "urma-ffi",
+        "liburma",
         &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"],
     ),
-    ("urma-ffi-adapter", &["urma-core", "urma-ffi", "urma-mem"]),
-    ("urma-ffi-common", &[]),
-    ("urma-ffi-tpsa", &[]),
+    ("liburma-common", &[]),
+    ("libtpsa", &[]),
 ];
 
 /// Crates that join the others.

@@ -29,7 +29,7 @@ fn rules_about_sources() {
     );
     let block = "fn f() { unsafe { g() } }\n";
     finds(source::unsafety, "a/src/x.rs", "// unsafe { is a word }\n", block);
-    assert!(source::unsafety(&[file("urma-core/mem/src/x.rs", block)]).is_empty());
+    assert!(source::unsafety(&[file("urma-mem/src/x.rs", block)]).is_empty());
     finds(source::unsafety, "a/src/lib.rs", "#![forbid(unsafe_code)]\n", "//! x\n");
 }
 

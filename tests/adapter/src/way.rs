@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use urma::{
+use liburma::{
     abi::{
         URMA_JETTY, URMA_JETTY_GROUP, urma_context_t, urma_eid_t, urma_import_seg_flag_t,
         urma_rjetty_t, urma_rjfr_t, urma_seg_t, urma_target_jetty_t, urma_target_seg_t,

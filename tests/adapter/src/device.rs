@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use urma::{
+use liburma::{
     abi::{urma_device_attr_t, urma_device_t},
     face::{
         device::{urma_free_eid_list, urma_get_eid_list, urma_query_device},
@@ -137,7 +137,7 @@ fn caps(from: &urma_device_attr_t) -> DeviceCaps {
     }
 }
 
-fn port(from: &urma::abi::urma_port_attr_t) -> PortAttr {
+fn port(from: &liburma::abi::urma_port_attr_t) -> PortAttr {
     // Numbers of MTUs are powers of two from 256 on.
     let mtu = |code: u32| Mtu::at_most(128_u64 << code.min(6));
     let state = match from.state {

@@ -23,7 +23,7 @@ fn here(path: &str) -> PathBuf {
 fn library_dir() -> PathBuf {
     let test = std::env::current_exe().expect("this test has a path");
     let dir = test.parent().expect("in a folder").to_path_buf();
-    assert!(dir.join("liburma.so").exists(), "no liburma.so in {}", dir.display());
+    assert!(dir.join("libliburma.so").exists(), "no libliburma.so in {}", dir.display());
     dir
 }
 
@@ -35,7 +35,7 @@ fn soname() -> PathBuf {
         let (link, soname) = (folder.join("liburma.so.new"), folder.join("liburma.so.0"));
         // What is there may be of another build, or not be there.
         let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(library_dir().join("liburma.so"), &link).expect("a link");
+        std::os::unix::fs::symlink(library_dir().join("libliburma.so"), &link).expect("a link");
         std::fs::rename(&link, &soname).expect("a link in its place");
         soname
     };

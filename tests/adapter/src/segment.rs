@@ -3,7 +3,7 @@
 //! *Owns*: nothing; objects are in [`Names`](crate::shared::Names). *Takes*: regions.
 #![expect(unsafe_code, reason = "calls of C functions, and public members")]
 
-use urma::{
+use liburma::{
     abi::urma_seg_cfg_t,
     face::{
         segment::{urma_register_seg, urma_unregister_seg},

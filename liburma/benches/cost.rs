@@ -25,11 +25,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use udma_provider::UdmaProvider;
-use urma::{
+use liburma::{
     abi::*,
     face::{context::*, device::*, jetty::*, jfc::*, jfr::*, lifecycle::*, segment::*, target::*},
 };
+use udma_provider::UdmaProvider;
 use urma_core::{
     Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
     LocalSge, Mapping, Registry, RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use urma::{
+use liburma::{
     abi::{
         URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FLUSH_DMA, URMA_OPC_FOR,
         URMA_OPC_FSUB, URMA_OPC_FXOR, URMA_OPC_NOP, URMA_OPC_READ, URMA_OPC_SEND,

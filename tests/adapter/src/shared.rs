@@ -9,14 +9,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use urma::{
+use liburma::{
     abi::{
         urma_context_t, urma_jetty_grp_t, urma_jfc_t, urma_jfr_t, urma_target_seg_t,
         urma_token_id_t,
     },
     face::context::{urma_create_context, urma_delete_context},
 };
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use urma_core::{Eid, Status};
 
 use crate::{

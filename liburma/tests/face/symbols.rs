@@ -31,7 +31,7 @@ fn listed() -> BTreeSet<String> {
 }
 
 fn exported() -> BTreeSet<String> {
-    let library = library_dir().join("liburma.so");
+    let library = library_dir().join("libliburma.so");
     let nm = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
     let text = String::from_utf8(nm.expect("nm starts").stdout).expect("names");
     let all = text.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned);

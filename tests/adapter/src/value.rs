@@ -6,7 +6,7 @@
 
 use core::{ffi::c_int, fmt};
 
-use urma::abi::{urma_cr_t, urma_eid_t, urma_jetty_id_t, urma_token_t};
+use liburma::abi::{urma_cr_t, urma_eid_t, urma_jetty_id_t, urma_token_t};
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, Eid, InlinePayload, JettyId, PostReason,
     Status, Token, TpType, TransportMode,
@@ -115,17 +115,17 @@ pub(crate) fn token(from: Option<Token>) -> (u32, urma_token_t) {
 /// The kind of transport path of a mode.
 pub(crate) fn tp_type(mode: TransportMode) -> u32 {
     match mode {
-        TransportMode::Rm | TransportMode::Rc => urma::abi::URMA_RTP,
-        TransportMode::Um => urma::abi::URMA_UTP,
+        TransportMode::Rm | TransportMode::Rc => liburma::abi::URMA_RTP,
+        TransportMode::Um => liburma::abi::URMA_UTP,
     }
 }
 
 /// A kind of transport path.
 pub(crate) fn tp_type_of(tp: TpType) -> u32 {
     match tp {
-        TpType::Rtp => urma::abi::URMA_RTP,
-        TpType::Ctp => urma::abi::URMA_CTP,
-        TpType::Utp => urma::abi::URMA_UTP,
+        TpType::Rtp => liburma::abi::URMA_RTP,
+        TpType::Ctp => liburma::abi::URMA_CTP,
+        TpType::Utp => liburma::abi::URMA_UTP,
     }
 }
 

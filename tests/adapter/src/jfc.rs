@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
-use urma::{
+use liburma::{
     abi::{
         JFC_MODERATE_COUNT, JFC_MODERATE_PERIOD, urma_cr_t, urma_jfc_attr_t, urma_jfc_cfg_t,
         urma_jfc_t, urma_jfce_t,

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use urma::{
+use liburma::{
     abi::urma_async_event_t,
     face::event::{urma_ack_async_event, urma_get_async_event},
     zeroed,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use urma_core::{AsyncEvent, AsyncKind, Status};
 
 use crate::{shared::Shared, value::done};

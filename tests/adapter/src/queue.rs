@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma::{
+use liburma::{
     abi::{
         JETTY_RX_THRESHOLD, JETTY_STATE, JFR_RX_THRESHOLD, JFR_STATE, JFS_STATE, urma_jetty_attr_t,
         urma_jetty_cfg_t, urma_jetty_cfg_u, urma_jetty_cfg_u_shared, urma_jetty_grp_cfg_t,
