@@ -19,7 +19,7 @@ use crate::{
     clock::pause,
     error::RunError,
     pace::{Pace, distribution},
-    pass::{Pass, Taken, sample},
+    pass::{BEAT_NS, Pass, Taken, sample},
     pattern::{self, Pattern},
     plan::{Test, Verb},
     receive::{guard_len, message_number},
@@ -79,14 +79,16 @@ impl Record {
     }
 
     /// Open loop: waits until the next iteration is to start.
-    fn await_start(&self, pass: &Pass<'_, '_>) {
-        let Some(pace) = &self.pace else { return };
+    fn await_start(&self, pass: &mut Pass<'_, '_>) -> Result<(), RunError> {
+        let Some(pace) = &self.pace else { return Ok(()) };
         let start_ns = pace.intended_ns(self.done);
         loop {
-            let left = start_ns.saturating_sub(pass.clock.now_ns());
+            let now_ns = pass.clock.now_ns();
+            pass.beat(now_ns)?;
+            let left = start_ns.saturating_sub(now_ns);
             match left {
-                0 => return,
-                SLEEP_NS.. => pause(Duration::from_nanos(left - SLEEP_NS / 2)),
+                0 => return Ok(()),
+                SLEEP_NS.. => pause(Duration::from_nanos((left - SLEEP_NS / 2).min(BEAT_NS))),
                 _ => std::hint::spin_loop(),
             }
         }
@@ -158,7 +160,7 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
             wr = SendWr { flags: made.flags | WrFlags::COMPLETE, ..made };
         }
         wr.user_ctx = record.done;
-        record.await_start(pass);
+        record.await_start(pass)?;
         if let Some(lane) = pass.ends.lanes.first_mut() {
             lane.post(std::slice::from_ref(&wr))?;
         }
@@ -166,6 +168,7 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
             pass.ends.sends.rest(&mut patience)?;
             if patience.wait("waiting for a completion")? {
                 pass.is_peer_finished()?;
+                pass.beat(pass.clock.now_ns())?;
             }
         }
         patience.renew();
@@ -173,6 +176,7 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
             after_fetch(pass, record.done)?;
         }
         record.take(pass);
+        pass.beat(record.last_ns)?;
     }
     record.close(pass);
     Ok(record.end())

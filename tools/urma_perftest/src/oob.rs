@@ -1,5 +1,7 @@
 //! The exchange outside of URMA: lines of JSON over TCP.
 //!
+//! An empty line is a beat: its sender works and has nothing to say yet.
+//!
 //! *Owns*: the connection, the messages, their version and length check. *Takes*: what one side
 //! says. *Gives*: what the other side said. *Must not*: wait without a bound, or believe a length.
 
@@ -18,7 +20,7 @@ use crate::{
 };
 
 /// Version of the messages; both sides must have the same one.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// Longest message in bytes, newline included; 1024 jetties fit.
 const LINE_MAX: usize = 1 << 18;
@@ -107,6 +109,16 @@ pub(crate) enum OobError {
     /// Nothing came in time.
     #[error("the peer said nothing for {0} s (waiting for {1})")]
     Silence(u64, &'static str),
+    /// Its connection is open, and nothing came, not even a beat.
+    #[error(
+        "the peer at {peer} hangs: it is connected and sent nothing for {seconds} s (--wait-timeout)"
+    )]
+    Hangs {
+        /// Its end of the connection.
+        peer: SocketAddr,
+        /// The bound.
+        seconds: u64,
+    },
     /// It went away.
     #[error("the peer closed the connection (waiting for {0})")]
     Gone(&'static str),
@@ -157,6 +169,8 @@ pub(crate) struct Oob {
     pending: Vec<u8>,
     clock: Clock,
     silence: Duration,
+    /// Until when the other side may send nothing at all.
+    quiet: Deadline,
 }
 
 impl Oob {
@@ -204,7 +218,8 @@ impl Oob {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(WRITE_BOUND))?;
-        Ok(Self { stream, pending: Vec::new(), clock, silence })
+        let quiet = Deadline::after(&clock, silence);
+        Ok(Self { stream, pending: Vec::new(), clock, silence, quiet })
     }
 
     /// Sends one message.
@@ -215,6 +230,36 @@ impl Oob {
             return Err(OobError::Unexpected(format!("a message of {} bytes", line.len())));
         }
         self.stream.write_all(&line).map_err(OobError::from)
+    }
+
+    /// Sends a beat. Never waits: to a side that does not read, none goes out.
+    pub(crate) fn beat(&mut self) -> Result<(), OobError> {
+        self.stream.set_nonblocking(true)?;
+        // One byte: it goes out whole or not at all.
+        let sent = self.stream.write(b"\n");
+        self.stream.set_nonblocking(false)?;
+        match sent {
+            Ok(_) => Ok(()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(()),
+                _ => Err(error.into()),
+            },
+        }
+    }
+
+    /// Counts the other side's silence from now on.
+    pub(crate) fn expect_beats(&mut self) {
+        self.quiet = Deadline::after(&self.clock, self.silence);
+    }
+
+    /// Fails when the other side sent nothing, not even a beat, for too long. Counts what was read,
+    /// reads nothing.
+    pub(crate) fn check_beats(&self) -> Result<(), OobError> {
+        if !self.quiet.is_over(&self.clock) {
+            return Ok(());
+        }
+        let peer = self.stream.peer_addr()?;
+        Err(OobError::Hangs { peer, seconds: self.silence.as_secs() })
     }
 
     /// Whether a message is there. Never waits.
@@ -293,13 +338,20 @@ impl Oob {
         }
     }
 
-    /// Reads what is there, or waits for as long as the socket's read timeout says.
+    /// Reads what is there, or waits for as long as the socket's read timeout says. Beats are counted
+    /// and dropped.
     fn fill(&mut self, due: &'static str) -> Result<(), OobError> {
         let mut chunk = [0; 4096];
         match self.stream.read(&mut chunk) {
             Ok(0) => Err(OobError::Gone(due)),
             Ok(count) => {
-                self.pending.extend_from_slice(&chunk[..count]);
+                self.expect_beats();
+                for byte in &chunk[..count] {
+                    let is_at_start = self.pending.last().is_none_or(|last| *last == b'\n');
+                    if !(is_at_start && *byte == b'\n') {
+                        self.pending.push(*byte);
+                    }
+                }
                 Ok(())
             }
             Err(error) => match error.kind() {

@@ -70,6 +70,8 @@ pub(crate) struct Pass<'p, 'a> {
     pub(crate) clock: Clock,
     /// Which of the sizes this is.
     pub(crate) index: u64,
+    /// When this side sent its last beat, in nanoseconds of the clock.
+    pub(crate) beat_ns: u64,
     /// Rows of an endless run, and who prints them.
     pub(crate) live: Option<(&'p mut Live, &'p mut dyn Audience)>,
 }
@@ -100,6 +102,17 @@ impl Pass<'_, '_> {
         self.plan.spin.unwrap_or(by_path)
     }
 
+    /// Sends a beat to the peer, which may be attending, if the last one was long ago. To be called
+    /// wherever the time is known anyway.
+    #[inline]
+    pub(crate) fn beat(&mut self, now_ns: u64) -> Result<(), RunError> {
+        if now_ns.saturating_sub(self.beat_ns) < BEAT_NS {
+            return Ok(());
+        }
+        self.beat_ns = now_ns;
+        Ok(self.oob.beat()?)
+    }
+
     /// Whether the peer has said that it is finished.
     pub(crate) fn is_peer_finished(&mut self) -> Result<bool, RunError> {
         Ok(self.oob.has_word()?)
@@ -128,8 +141,10 @@ impl Pass<'_, '_> {
     }
 
     /// Waits until the peer says that it is finished, serving it meanwhile where that takes this
-    /// side's calls: receives, and requests that come in packets.
+    /// side's calls: receives, and requests that come in packets. This side may see nothing of the
+    /// peer's progress, so the peer's beats renew the bound.
     pub(crate) fn attend(&mut self) -> Result<(), RunError> {
+        self.oob.expect_beats();
         let is_needed = self.test().has_receives() || self.ground.path() == PathKind::Packets;
         if !is_needed || self.test().events {
             return self.attend_asleep();
@@ -147,6 +162,7 @@ impl Pass<'_, '_> {
                 if self.oob.has_word()? {
                     return Ok(());
                 }
+                self.oob.check_beats()?;
             }
         }
     }
@@ -158,10 +174,10 @@ impl Pass<'_, '_> {
         Ok(self.oob.await_meet(point)?)
     }
 
-    /// As [`Pass::attend`], sleeping between looks. Ends with the peer, at the latest when its
-    /// connection does.
+    /// As [`Pass::attend`], sleeping between looks.
     fn attend_asleep(&mut self) -> Result<(), RunError> {
         while !self.oob.await_word(PEER_NAP)? {
+            self.oob.check_beats()?;
             self.receiver.poll(self.ends, self.layout.size)?;
         }
         Ok(())
@@ -183,11 +199,14 @@ impl Pass<'_, '_> {
             }
             if patience.wait("waiting for messages on their way")? {
                 self.oob.check()?;
+                self.beat(self.clock.now_ns())?;
             }
         }
     }
 }
 
+/// Time between two beats, nanoseconds: half of the shortest `--wait-timeout`.
+pub(crate) const BEAT_NS: u64 = 500_000_000;
 /// Polls between two looks at the clock.
 const LOOKS: u32 = 256;
 /// Time between two looks at the connection to the peer.

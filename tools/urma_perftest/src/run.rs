@@ -185,6 +185,7 @@ fn sizes(
             layout,
             clock,
             index: index as u64,
+            beat_ns: clock.now_ns(),
             live: match &mut live {
                 Some(live) => Some((live, &mut *audience)),
                 None => None,

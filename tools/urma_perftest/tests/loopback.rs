@@ -423,6 +423,55 @@ fn requests_to_a_peer_that_is_stopped_for_longer_than_their_timeout_end() {
     assert!(!client.status.success() && said.contains("acknowledge"), "{client:?}");
 }
 
+/// Endless run of `options` whose client is stopped after its first rows; the server at its end.
+fn behind_a_hanging_client(options: &str) -> Output {
+    let port = free_port();
+    let words = options.split(' ').chain(["-y", "--inf_period_ms", "50", "--wait-timeout", "2"]);
+    let words: Vec<&str> = words.chain(["-P", &port]).collect();
+    let server = start(&words);
+    let mut client = start(&[&words[..], &["-S", "127.0.0.1"]].concat());
+    let mut output = BufReader::new(client.stdout.take().unwrap());
+    assert_eq!(rows(&mut output, 3), 3, "{options}: {:?}", end(client));
+    signal("-STOP", &client);
+    let server = end(server);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    server
+}
+
+#[test]
+fn a_side_that_is_served_and_hangs_ends_the_other_within_the_bound() {
+    // Served asleep, by polls, and with receives.
+    let cases = ["read_bw -s 4096", "write_bw -s 4096 --path packets", "send_bw -s 4096"];
+    let ends = cases.map(|options| std::thread::spawn(move || behind_a_hanging_client(options)));
+    for (options, server) in cases.iter().zip(ends) {
+        let server = server.join().unwrap();
+        let said = String::from_utf8_lossy(&server.stderr);
+        assert_eq!(server.status.code(), Some(1), "{options}: {said}");
+        let (peer, why) = ("the peer at 127.0.0.1:", "is connected and sent nothing for 2 s");
+        assert!(said.contains(peer) && said.contains(why), "{options}: {said}");
+    }
+}
+
+#[test]
+fn a_side_may_be_served_for_longer_than_the_bound_of_silence() {
+    let cases = [
+        "read_bw -s 64 -T 8 -D 5",
+        "atomic_lat -D 5",
+        "read_bw -s 64 -D 5 --path packets",
+        "read_bw -s 64 -n 6 -Q 1 --rate_limit 0.001 --rate_units P --burst_size 1 --no_peak",
+        // 2.5 s between two requests.
+        "read_lat -n 5 -s 2621 --rate_limit 0.001 --rate_units M",
+    ];
+    let runs = cases.map(|options| {
+        std::thread::spawn(move || document(&format!("{options} --wait-timeout 2")))
+    });
+    for (options, run) in cases.iter().zip(runs) {
+        let row = &run.join().unwrap()["results"][0];
+        assert!(row["iterations"].as_u64().unwrap() > 0, "{options}: {row:#}");
+    }
+}
+
 #[test]
 fn what_a_software_device_cannot_mean_is_refused_first() {
     for (words, why) in [

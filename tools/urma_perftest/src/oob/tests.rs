@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use socket2::SockRef;
+
 use super::*;
 
 /// For what must come, on a busy machine, too.
@@ -41,6 +43,45 @@ fn silence_is_bounded() {
     assert!(matches!(oob.hear("it"), Err(OobError::Silence(_, "it"))));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(matches!(Oob::accept(&listener, SHORT), Err(OobError::Silence(..))));
+}
+
+#[test]
+fn beats_are_no_messages_and_renew_the_bound_of_silence() {
+    let (mut oob, mut raw) = pair_within(SHORT);
+    let peer = raw.local_addr().unwrap();
+    for _ in 0..5 {
+        crate::clock::pause(SHORT / 3);
+        raw.write_all(b"\n").unwrap();
+        assert!(!oob.await_word(BOUND).unwrap(), "a beat is no message");
+        oob.check_beats().unwrap();
+    }
+    crate::clock::pause(SHORT);
+    assert!(!oob.has_word().unwrap());
+    let silent = oob.check_beats().unwrap_err();
+    assert!(matches!(silent, OobError::Hangs { peer: at, seconds: 0 } if at == peer), "{silent}");
+    oob.expect_beats();
+    oob.check_beats().unwrap();
+    raw.write_all(b"\n\n{\"Meet\":3}\n\n\n{\"Meet\":4}\n\n").unwrap();
+    oob.await_meet(3).unwrap();
+    oob.await_meet(4).unwrap();
+    assert!(!oob.has_word().unwrap());
+}
+
+#[test]
+fn beats_never_wait_for_a_side_that_does_not_read() {
+    let (mut oob, mut raw) = pair();
+    SockRef::from(&oob.stream).set_send_buffer_size(4096).unwrap();
+    SockRef::from(&raw).set_recv_buffer_size(4096).unwrap();
+    // More than the socket buffers hold.
+    (0..50_000).try_for_each(|_| oob.beat()).unwrap();
+    let reader = thread::spawn(move || {
+        let mut read = Vec::new();
+        raw.read_to_end(&mut read).map(|_| read).unwrap()
+    });
+    oob.say(&Message::Meet(3)).unwrap();
+    drop(oob);
+    let read = reader.join().unwrap();
+    assert!(read.len() < 50_000 && read.ends_with(b"\n{\"Meet\":3}\n"), "{} bytes", read.len());
 }
 
 #[test]
