@@ -22,7 +22,6 @@
 )]
 
 mod base;
-mod cmd;
 mod context;
 mod device;
 mod jetty;
@@ -47,7 +46,6 @@ mod v26_06;
 mod wr;
 
 pub use base::*;
-pub use cmd::*;
 pub use context::*;
 pub use device::*;
 pub use jetty::*;

@@ -28,12 +28,6 @@ c_structs! {
         96 => aggr_mode: urma_context_aggr_mode_t,
     }
 
-    #[derive(Clone, Copy)]
-    struct urma_jfce_cfg_t[16] {
-        0 => depth: u32,
-        8 => user_ctx: u64,
-    }
-
     /// Completion event channel: fd becomes readable when an armed JFC has a completion.
     struct urma_jfce_t[24] {
         0 => urma_ctx: *mut urma_context_t,

@@ -7,7 +7,7 @@ use core::ffi::c_char;
 use super::layout::{c_flags, c_structs};
 use super::{
     urma_link_width_t, urma_mtu_t, urma_port_state_t, urma_provider_ops_t, urma_speed_t,
-    urma_sysfs_dev_t, urma_tp_cc_alg_t, urma_transport_type_t,
+    urma_sysfs_dev_t, urma_transport_type_t,
 };
 
 c_flags! {
@@ -87,14 +87,6 @@ c_structs! {
     struct urma_sl_info[8] {
         0 => SL: u32,
         4 => tp_type: urma_tp_type_en,
-    }
-
-    #[repr(packed)]
-    #[derive(Clone, Copy)]
-    struct urma_cc_entry_t[6] {
-        0 => alg: urma_tp_cc_alg_t,
-        4 => cc_pattern_idx: u8,
-        5 => cc_priority: u8,
     }
 
     /// A device of the list; the library owns it.

@@ -2,14 +2,12 @@
 //!
 //! *Owns*: the layout of `urma_types.h`. *Must not*: do anything.
 
-use core::ffi::c_char;
-
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use super::layout::{c_flags, c_structs};
 use super::{
-    urma_context_t, urma_eid_t, urma_jfc_t, urma_jfr_flag_t, urma_jfr_id_t, urma_jfr_state_t,
-    urma_token_t, urma_transport_mode_t,
+    urma_context_t, urma_jfc_t, urma_jfr_flag_t, urma_jfr_id_t, urma_jfr_state_t, urma_token_t,
+    urma_transport_mode_t,
 };
 
 c_flags! {
@@ -71,13 +69,5 @@ c_structs! {
         128 => event_cond: pthread_cond_t,
         176 => async_events_acked: u32,
         184 => urma_jfr_opt: urma_jfr_opt_t,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_jfr_info_t[280] {
-        0 => name: [c_char; 256],
-        256 => eid: urma_eid_t,
-        272 => uasid: u32,
-        276 => id: u32,
     }
 }

@@ -4,13 +4,10 @@
 
 use core::ffi::{c_char, c_int};
 
-use libc::timespec;
-
-use super::layout::{c_consts, c_enums, c_structs};
+use super::layout::{c_consts, c_structs};
 use super::{
     urma_context_t, urma_device_attr_t, urma_device_t, urma_import_seg_flag_t, urma_init_attr_t,
-    urma_jetty_t, urma_jfs_t, urma_jfs_wr_t, urma_ops_t, urma_seg_attr_t, urma_status_t,
-    urma_token_t, urma_transport_type_t, urma_ubva_t,
+    urma_ops_t, urma_seg_attr_t, urma_status_t, urma_token_t, urma_transport_type_t, urma_ubva_t,
 };
 
 c_consts! {
@@ -20,24 +17,7 @@ c_consts! {
     }
 }
 
-c_enums! {
-    urma_field_target_t: u32 {
-        TARGET_CFG = 0,
-        TARGET_OPT = 1,
-        TARGET_JFS_CFG = 2,
-    }
-}
-
 c_structs! {
-    #[derive(Clone, Copy)]
-    struct opt_map_t[40] {
-        0 => opt: u64,
-        8 => mask: u64,
-        16 => tgt: urma_field_target_t,
-        24 => offset: usize,
-        32 => size: usize,
-    }
-
     #[derive(Clone, Copy)]
     struct urma_match_entry_t[4] {
         0 => vendor_id: u16,
@@ -86,26 +66,6 @@ c_structs! {
         24 => out_len: u32,
     }
 
-    #[derive(Clone, Copy)]
-    union urma_post_and_ret_db_in_u[8] {
-        0 => jfs: *mut urma_jfs_t,
-        0 => jetty: *mut urma_jetty_t,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_post_and_ret_db_in_t[24] {
-        0 => is_jetty: u8,
-        8 => u: urma_post_and_ret_db_in_u,
-        16 => wr: *mut urma_jfs_wr_t,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_post_and_ret_db_out_t[24] {
-        0 => bad_wr: *mut *mut urma_jfs_wr_t,
-        8 => db_addr: u64,
-        16 => db_data: u64,
-    }
-
     /// What a provider registers.
     #[derive(Clone, Copy)]
     struct urma_provider_ops_t[72] {
@@ -124,13 +84,6 @@ c_structs! {
     struct urma_driver_t[24] {
         0 => ops: *mut urma_provider_ops_t,
         8 => node: ub_list,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_sysfs_dev_name_t[96] {
-        0 => dev_name: [c_char; 64],
-        64 => node: ub_list,
-        80 => time_created: timespec,
     }
 
     #[derive(Clone, Copy)]

@@ -2,8 +2,6 @@
 //!
 //! *Owns*: the layout of `urma_types.h`. *Must not*: do anything.
 
-use core::ffi::c_char;
-
 use super::layout::{c_flags, c_structs};
 use super::{urma_context_t, urma_ref_t, urma_seg_attr_t, urma_token_t, urma_ubva_t};
 
@@ -26,13 +24,6 @@ c_flags! {
 
     urma_token_id_flag_t: u32 {
         0, 1 => multi_seg, set_multi_seg;
-    }
-
-    urma_ur_attr_t: u32 {
-    }
-
-    urma_import_ur_flag_t: u32 {
-        0, 2 => mapping, set_mapping;
     }
 }
 
@@ -76,38 +67,5 @@ c_structs! {
         64 => urma_ctx: *mut urma_context_t,
         72 => token_id: *mut urma_token_id_t,
         80 => handle: u64,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_ur_t[288] {
-        0 => name: [c_char; 256],
-        256 => size: u64,
-        264 => attr: urma_ur_attr_t,
-        272 => token: u64,
-        280 => user_ctx: u64,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_target_ur_t[288] {
-        0 => name: [c_char; 256],
-        256 => size: u64,
-        264 => flag: urma_import_ur_flag_t,
-        272 => tseg_list: *mut *mut urma_target_seg_t,
-        280 => cnt: u32,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_seg_info_t[56] {
-        0 => seg: urma_seg_t,
-        48 => idx_in_ur: u32,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_ur_info_t[272] {
-        0 => name: [c_char; 256],
-        256 => size: u64,
-        264 => attr: urma_ur_attr_t,
-        268 => cnt: u32,
-        272 => seg_list: [urma_seg_info_t; 0],
     }
 }

@@ -6,52 +6,22 @@ use core::ffi::c_char;
 
 use libc::timespec;
 
-use super::layout::{c_absent, c_bits, c_consts, c_enums, c_flags, c_structs};
+use super::layout::{c_absent, c_bits, c_enums, c_flags, c_structs};
 use super::{
-    ub_list, urma_atomic_feature_t, urma_bond_jetty_ext_t, urma_context_t, urma_device_feature_t,
-    urma_device_t, urma_driver_t, urma_guid_t, urma_jetty_grp_policy_t, urma_jetty_id_t,
-    urma_jetty_t, urma_jfr_id_t, urma_jfs_t, urma_order_type_cap_t, urma_port_attr_t, urma_sl_info,
-    urma_target_type_t, urma_token_t, urma_tp_attr_retry, urma_tp_attr_sl, urma_tp_attr_udp,
-    urma_tp_attr_vlan, urma_tp_feature_t, urma_tp_t, urma_tp_type_cap_t, urma_tp_type_t,
-    urma_transport_mode_t,
+    ub_list, urma_atomic_feature_t, urma_context_t, urma_device_feature_t, urma_device_t,
+    urma_driver_t, urma_guid_t, urma_jetty_grp_policy_t, urma_jetty_id_t, urma_jfr_id_t,
+    urma_order_type_cap_t, urma_port_attr_t, urma_sl_info, urma_target_type_t, urma_token_t,
+    urma_tp_attr_retry, urma_tp_attr_sl, urma_tp_attr_udp, urma_tp_attr_vlan, urma_tp_feature_t,
+    urma_tp_t, urma_tp_type_cap_t, urma_tp_type_t, urma_transport_mode_t,
 };
-
-c_consts! {
-    u32 {
-        URMA_CC_IDX_TABLE_SIZE = 81,
-    }
-}
 
 c_enums! {
     urma_transport_type_t: i32 {
-        URMA_TRANSPORT_INVALID = -1,
         URMA_TRANSPORT_UB = 0,
-        URMA_TRANSPORT_MAX = 1,
-    }
-
-    urma_tp_cc_alg_t: u32 {
-        URMA_TP_CC_NONE = 0,
-        URMA_TP_CC_DCQCN = 1,
-        URMA_TP_CC_DCQCN_AND_NETWORK_CC = 2,
-        URMA_TP_CC_LDCP = 3,
-        URMA_TP_CC_LDCP_AND_CAQM = 4,
-        URMA_TP_CC_LDCP_AND_OPEN_CC = 5,
-        URMA_TP_CC_HC3 = 6,
-        URMA_TP_CC_DIP = 7,
-        URMA_TP_CC_ACC = 8,
-        URMA_TP_CC_NUM = 9,
     }
 
     urma_congestion_ctrl_alg_t: u32 {
         URMA_CC_NONE = 1,
-        URMA_CC_DCQCN = 2,
-        URMA_CC_DCQCN_AND_NETWORK_CC = 4,
-        URMA_CC_LDCP = 8,
-        URMA_CC_LDCP_AND_CAQM = 16,
-        URMA_CC_LDCP_AND_OPEN_CC = 32,
-        URMA_CC_HC3 = 64,
-        URMA_CC_DIP = 128,
-        URMA_CC_ACC = 256,
     }
 
     urma_opcode_t: u32 {
@@ -71,34 +41,22 @@ c_enums! {
         URMA_OPC_SEND_INVALIDATE = 66,
         URMA_OPC_NOP = 81,
         URMA_OPC_WRITE_ATOMIC = 96,
-        URMA_OPC_LAST = 97,
-    }
-
-    urma_cr_opcode_t: u32 {
-        URMA_CR_OPC_SEND = 0,
-        URMA_CR_OPC_SEND_WITH_IMM = 1,
-        URMA_CR_OPC_SEND_WITH_INV = 2,
-        URMA_CR_OPC_WRITE_WITH_IMM = 3,
     }
 
     udma_u_user_ctl_opcode: u32 {
         UDMA_U_USER_CTL_CREATE_JFR_EX = 0,
         UDMA_U_USER_CTL_DELETE_JFR_EX = 1,
-        UDMA_U_USER_CTL_CREATE_JFS_EX = 2,
         UDMA_U_USER_CTL_DELETE_JFS_EX = 3,
         UDMA_U_USER_CTL_CREATE_JFC_EX = 4,
         UDMA_U_USER_CTL_DELETE_JFC_EX = 5,
-        UDMA_U_USER_CTL_CREATE_JETTY_EX = 6,
         UDMA_U_USER_CTL_DELETE_JETTY_EX = 7,
         UDMA_U_USER_CTL_POST_WR = 8,
-        UDMA_U_USER_CTL_UPDATE_CI = 9,
         UDMA_U_USER_CTL_QUERY_UE_INFO = 10,
-        UDMA_U_USER_CTL_QUERY_TP_SPORT = 11,
-        UDMA_U_USER_CTL_QUERY_CQE_AUX_INFO = 12,
-        UDMA_U_USER_CTL_QUERY_AE_AUX_INFO = 13,
         UDMA_U_USER_CTL_MAX = 14,
     }
 }
+
+pub type urma_cr_opcode_t = u32;
 
 c_flags! {
     urma_jfc_flag_t: u32 {
@@ -279,47 +237,6 @@ c_structs! {
         904 => node: ub_list,
         920 => flag: u32,
         928 => time_created: timespec,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_cmd_query_device_attr_in[64] {
-        0 => dev_name: [c_char; 64],
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_cmd_query_device_attr_out[488] {
-        0 => attr: urma_device_attr_t,
-    }
-
-    #[derive(Clone, Copy)]
-    struct urma_cmd_query_device_attr_t[552] {
-        0 => r#in: urma_cmd_query_device_attr_in,
-        64 => out: urma_cmd_query_device_attr_out,
-    }
-
-    #[derive(Clone, Copy)]
-    union bondp_rjetty_u[8] {
-        0 => jfs: *mut urma_jfs_t,
-        0 => jetty: *mut urma_jetty_t,
-    }
-
-    #[derive(Clone, Copy)]
-    struct bondp_rjetty_t[1568] {
-        0 => base: urma_rjetty_t,
-        72 => ext: urma_bond_jetty_ext_t,
-        1560 => u: bondp_rjetty_u,
-    }
-
-    #[derive(Clone, Copy)]
-    union bondp_rjfr_u[8] {
-        0 => jfs: *mut urma_jfs_t,
-        0 => jetty: *mut urma_jetty_t,
-    }
-
-    #[derive(Clone, Copy)]
-    struct bondp_rjfr_t[72] {
-        0 => base: urma_rjfr_t,
-        64 => u: bondp_rjfr_u,
     }
 }
 

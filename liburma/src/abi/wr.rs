@@ -2,17 +2,11 @@
 //!
 //! *Owns*: the layout of `urma_types.h`. *Must not*: do anything.
 
-use super::layout::{c_flags, c_structs};
+use super::layout::c_structs;
 use super::{
     urma_jfs_wr_flag_t, urma_opcode_t, urma_seg_attr_t, urma_target_jetty_t, urma_target_seg_t,
     urma_token_t,
 };
-
-c_flags! {
-    urma_jfr_wr_flag_t: u32 {
-        0, 1 => complete_type, set_complete_type;
-    }
-}
 
 c_structs! {
     #[derive(Clone, Copy)]

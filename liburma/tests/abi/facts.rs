@@ -48,6 +48,14 @@ pub(crate) struct Type {
     pub(crate) rows: Vec<Row>,
 }
 
+impl Type {
+    /// What the names of its parts begin with: the name without `struct`, `union` and `_t`.
+    pub(crate) fn stem(&self) -> &str {
+        let name = self.name.rsplit(' ').next().unwrap_or(&self.name);
+        name.trim_end_matches("_t")
+    }
+}
+
 /// Something inside of a type. Paths are those of C: what has no name is not in them.
 #[derive(Clone, Debug)]
 pub(crate) enum Row {
