@@ -1,21 +1,167 @@
-//! The kernel's commands, as a provider in C gives them: answered by the software device.
+//! The commands of device files (`urma_cmd_*`), which providers in C link.
 //!
-//! *Owns*: nothing itself; `shadow` knows which object of the software device stands behind which of
-//! a provider's. *Takes*: objects in the provider's own memory, which its structs of the public API
-//! begin. *Gives*: 0 and filled members (`handle`, ids), or the negated status; the bytes between a
-//! driver and its kernel module (`udata`) mean nothing here. *Must not*: call a table of operations:
-//! that is the provider's, and would lead back here.
+//! *Owns*: the list of the commands that are not supported. *Takes*: descriptors of `urma_open_cdev`.
+//! *Gives*: for the two commands that administration tools send, EIDs and attributes; for the others,
+//! which need a kernel module, EOPNOTSUPP whatever the arguments are (docs/c-api.md). Arguments that a
+//! function does not read need no place in its Rust signature: the C calling convention leaves them
+//! in registers and on the caller's stack.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+#![expect(missing_docs, reason = "each is the command of its name; the room card says the rest")]
 
-mod event;
-mod make;
-mod plain;
-mod shadow;
+use core::ffi::c_int;
 
-pub use event::*;
-pub use make::*;
-pub use plain::*;
+use crate::{
+    abi::{urma_eid_info_t, urma_status_t, urma_sysfs_dev_t},
+    call::{self, Code},
+    convert::name::eid_out,
+    face::cdev,
+    udma::device,
+};
 
-/// For a forked child: what the parent's providers made is not known.
-pub(super) fn abandon() {
-    shadow::abandon();
+/// Commands that answer with EOPNOTSUPP, negated.
+macro_rules! not_supported {
+    ($($name:ident,)*) => {
+        $(pub extern "C" fn $name() -> c_int { -Code::ENOTSUP.status() })*
+    };
+}
+
+not_supported! {
+    urma_cmd_create_context,
+    urma_cmd_delete_context,
+    urma_cmd_create_jfce,
+    urma_cmd_create_jfc,
+    urma_cmd_modify_jfc,
+    urma_cmd_delete_jfc,
+    urma_cmd_delete_jfc_batch,
+    urma_cmd_wait_jfc,
+    urma_cmd_alloc_jfc,
+    urma_cmd_set_jfc_opt,
+    urma_cmd_active_jfc,
+    urma_cmd_get_jfc_opt,
+    urma_cmd_deactive_jfc,
+    urma_cmd_free_jfc,
+    urma_cmd_create_jfs,
+    urma_cmd_modify_jfs,
+    urma_cmd_query_jfs,
+    urma_cmd_delete_jfs,
+    urma_cmd_delete_jfs_batch,
+    urma_cmd_alloc_jfs,
+    urma_cmd_set_jfs_opt,
+    urma_cmd_active_jfs,
+    urma_cmd_get_jfs_opt,
+    urma_cmd_deactive_jfs,
+    urma_cmd_free_jfs,
+    urma_cmd_create_jfr,
+    urma_cmd_modify_jfr,
+    urma_cmd_query_jfr,
+    urma_cmd_delete_jfr,
+    urma_cmd_delete_jfr_batch,
+    urma_cmd_alloc_jfr,
+    urma_cmd_set_jfr_opt,
+    urma_cmd_active_jfr,
+    urma_cmd_get_jfr_opt,
+    urma_cmd_deactive_jfr,
+    urma_cmd_free_jfr,
+    urma_cmd_import_jfr,
+    urma_cmd_import_jfr_ex,
+    urma_cmd_unimport_jfr,
+    urma_cmd_advise_jfr,
+    urma_cmd_unadvise_jfr,
+    urma_cmd_create_jetty,
+    urma_cmd_modify_jetty,
+    urma_cmd_query_jetty,
+    urma_cmd_delete_jetty,
+    urma_cmd_delete_jetty_batch,
+    urma_cmd_alloc_jetty,
+    urma_cmd_set_jetty_opt,
+    urma_cmd_active_jetty,
+    urma_cmd_get_jetty_opt,
+    urma_cmd_deactive_jetty,
+    urma_cmd_free_jetty,
+    urma_cmd_import_jetty,
+    urma_cmd_import_jetty_ex,
+    urma_cmd_unimport_jetty,
+    urma_cmd_advise_jetty,
+    urma_cmd_unadvise_jetty,
+    urma_cmd_bind_jetty,
+    urma_cmd_bind_jetty_ex,
+    urma_cmd_unbind_jetty,
+    urma_cmd_create_jetty_grp,
+    urma_cmd_delete_jetty_grp,
+    urma_cmd_alloc_token_id,
+    urma_cmd_alloc_token_id_ex,
+    urma_cmd_free_token_id,
+    urma_cmd_register_seg,
+    urma_cmd_unregister_seg,
+    urma_cmd_import_seg,
+    urma_cmd_unimport_seg,
+    urma_cmd_user_ctl,
+    urma_cmd_get_net_addr_list,
+    urma_cmd_modify_tp,
+    urma_cmd_import_jetty_async,
+    urma_cmd_unimport_jetty_async,
+    urma_cmd_bind_jetty_async,
+    urma_cmd_unbind_jetty_async,
+    urma_cmd_create_notifier,
+    urma_cmd_wait_notify,
+    urma_cmd_get_tp_list,
+    urma_cmd_set_tp_attr,
+    urma_cmd_get_tp_attr,
+    urma_cmd_exchange_tp_info,
+    urma_cmd_get_eid_by_ip,
+    urma_cmd_get_ip_by_eid,
+    urma_cmd_get_smac,
+    urma_cmd_get_dmac,
+}
+
+/// Not supported; the answer is a status.
+pub extern "C" fn urma_cmd_get_async_event() -> urma_status_t {
+    Code::ENOTSUP.status()
+}
+
+/// Does nothing: no command gives out events.
+pub extern "C" fn urma_cmd_ack_jfc() {}
+
+/// Does nothing: no command gives out events.
+pub extern "C" fn urma_cmd_ack_async_event() {}
+
+/// The EIDs of the device that `dev_fd` was opened on: at most `max_eid_cnt`.
+pub unsafe extern "C" fn urma_cmd_get_eid_list(
+    dev_fd: c_int,
+    max_eid_cnt: u32,
+    eid_list: *mut urma_eid_info_t,
+    eid_cnt: *mut u32,
+) -> c_int {
+    call::negative(|| {
+        let (to, count) = (call::place(eid_list)?, call::place(eid_cnt)?);
+        let of = cdev::device(dev_fd)?;
+        let mut given = 0;
+        for eid in device::eids(of.as_ptr())?.into_iter().take(max_eid_cnt as usize) {
+            // SAFETY: inside the caller's array.
+            let place = unsafe { to.add(given as usize) };
+            // SAFETY: as above.
+            unsafe { place.write(urma_eid_info_t { eid: eid_out(eid), eid_index: given }) };
+            given += 1;
+        }
+        // SAFETY: the caller's number.
+        unsafe { count.write(given) };
+        Ok(0)
+    })
+}
+
+/// The attributes of the device that `dev_fd` was opened on, to `sysfs_dev->dev_attr`.
+pub unsafe extern "C" fn urma_cmd_query_device_attr(
+    dev_fd: c_int,
+    sysfs_dev: *mut urma_sysfs_dev_t,
+) -> c_int {
+    call::negative(|| {
+        let to = call::place(sysfs_dev)?;
+        let attr = device::attributes(cdev::device(dev_fd)?.as_ptr())?;
+        // SAFETY: the caller's struct.
+        let place = call::place(unsafe { &raw mut (*to.as_ptr()).dev_attr })?;
+        // SAFETY: a member of it.
+        unsafe { place.write(attr) };
+        Ok(0)
+    })
 }

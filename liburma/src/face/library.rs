@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::{
     abi::{urma_device_t, urma_init_attr_t, urma_provider_ops_t},
     call::{self, Answer, Code},
-    face::{cdev, cmd, family, members, notifier},
+    face::{cdev, family, members, notifier},
     latch::Latch,
     provider::{self, Object},
     slab::{self, Slot},
@@ -118,9 +118,7 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
     if call::is_forked() {
         slab::abandon_all();
         LIBRARY.abandon(NOTHING);
-        for abandon in
-            [members::abandon, family::abandon, notifier::abandon, cdev::abandon, cmd::abandon]
-        {
+        for abandon in [members::abandon, family::abandon, notifier::abandon, cdev::abandon] {
             abandon();
         }
         provider::abandon();

@@ -122,31 +122,6 @@ impl NotifierOwn {
     }
 }
 
-/// Tells of an import that somebody else made: its status, and whose it is.
-///
-/// # Errors
-/// EINVAL: no notifier.
-pub(crate) fn tell_import(
-    notifier: *mut urma_notifier_t,
-    target: *mut urma_target_jetty_t,
-    (status, user_ctx): (urma_status_t, u64),
-) -> Answer {
-    let to = notifier_of(notifier)?;
-    to.tell(&mut to.state(), Notice { about: About::Import(Name(target)), status, user_ctx });
-    Ok(())
-}
-
-/// [`tell_import`], of a binding.
-pub(crate) fn tell_bind(
-    notifier: *mut urma_notifier_t,
-    jetty: *mut urma_jetty_t,
-    (status, user_ctx): (urma_status_t, u64),
-) -> Answer {
-    let to = notifier_of(notifier)?;
-    to.tell(&mut to.state(), Notice { about: About::Bind(Name(jetty)), status, user_ctx });
-    Ok(())
-}
-
 fn notifier_of(notifier: *const urma_notifier_t) -> Answer<Arc<NotifierOwn>> {
     let slot = ours::<kind::Notifier>(notifier)?;
     let guard = slot.lock().ok_or(Code::EINVAL)?;

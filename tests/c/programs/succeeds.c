@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Calls that succeed, of functions that no other test program calls with success: commands for objects
- * in the program's memory, registration of a provider, text, bits, the fabric service.
+ * Calls that succeed, of functions that no other test program calls with success: registration of a
+ * provider, text, bits, the fabric service.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -30,157 +30,6 @@ struct node {
     uint32_t hash;
 };
 void ub_hmap_remove(struct map *map, struct node *node);
-
-struct own {
-    urma_context_t ctx;
-    urma_jfce_t jfce;
-    urma_jfc_t jfc, more[2];
-    urma_jfr_t jfr, jfrs[1];
-    urma_jfs_t jfs;
-    urma_jetty_t jetty, jetties[1];
-    urma_jetty_grp_t grp;
-    urma_token_id_t token_id;
-    urma_target_jetty_t target;
-};
-
-static struct own own;
-static urma_jfc_cfg_t jfc_cfg;
-static urma_jfr_cfg_t jfr_cfg;
-static urma_jfs_cfg_t jfs_cfg;
-
-static void completions(void)
-{
-    urma_jfc_attr_t attr = {.mask = JFC_MODERATE_COUNT, .moderate_count = 1};
-    uint32_t depth = 0, events[1] = {1};
-    urma_jfc_t *list[2] = {&own.more[0], &own.more[1]}, *bad = NULL, *ready[1];
-
-    own.jfce.urma_ctx = &own.ctx;
-    own.jfce.fd = urma_cmd_create_jfce(&own.ctx);
-    jfc_cfg.depth = 32;
-    jfc_cfg.jfce = &own.jfce;
-    CHECK(urma_cmd_create_jfc(&own.ctx, &own.jfc, &jfc_cfg, NULL) == 0);
-    CHECK(urma_cmd_modify_jfc(&own.jfc, &attr, NULL) == 0);
-    CHECK(urma_cmd_wait_jfc(own.jfce.fd, 1, 0, ready) == 0);
-    ready[0] = &own.jfc;
-    events[0] = 0;
-    urma_cmd_ack_jfc(ready, events, 1);
-    CHECK(urma_cmd_create_jfc(&own.ctx, &own.more[0], &jfc_cfg, NULL) == 0);
-    CHECK(urma_cmd_create_jfc(&own.ctx, &own.more[1], &jfc_cfg, NULL) == 0);
-    CHECK(urma_cmd_delete_jfc_batch(list, 2, &bad) == 0);
-    memset(own.more, 0, sizeof(own.more));
-    CHECK(urma_cmd_alloc_jfc(&own.ctx, &jfc_cfg, &own.more[0], NULL) == 0);
-    depth = 16;
-    CHECK(urma_cmd_set_jfc_opt(&own.more[0], URMA_JFC_DEPTH, &depth, 4, NULL) == 0);
-    CHECK(urma_cmd_active_jfc(&own.more[0], NULL) == 0);
-    CHECK(urma_cmd_get_jfc_opt(&own.more[0], URMA_JFC_DEPTH, &depth, 4, NULL) == 0);
-    CHECK(urma_cmd_deactive_jfc(&own.more[0], NULL) == 0);
-    CHECK(urma_cmd_free_jfc(&own.more[0], NULL) == 0);
-}
-
-static void receives(void)
-{
-    urma_jfr_t *list[1] = {&own.jfrs[0]}, *bad = NULL;
-    uint32_t depth = 16;
-
-    jfr_cfg.depth = 16;
-    jfr_cfg.trans_mode = URMA_TM_RC;
-    jfr_cfg.max_sge = 1;
-    jfr_cfg.jfc = &own.jfc;
-    CHECK(urma_cmd_create_jfr(&own.ctx, &own.jfrs[0], &jfr_cfg, NULL) == 0);
-    CHECK(urma_cmd_delete_jfr_batch(list, 1, &bad) == 0);
-    memset(own.jfrs, 0, sizeof(own.jfrs));
-    CHECK(urma_cmd_create_jfr(&own.ctx, &own.jfrs[0], &jfr_cfg, NULL) == 0);
-    CHECK(urma_cmd_delete_jfr(&own.jfrs[0]) == 0);
-    memset(own.jfrs, 0, sizeof(own.jfrs));
-    CHECK(urma_cmd_alloc_jfr(&own.ctx, &jfr_cfg, &own.jfrs[0], NULL) == 0);
-    CHECK(urma_cmd_set_jfr_opt(&own.jfrs[0], URMA_JFR_DEPTH, &depth, 4, NULL) == 0);
-    CHECK(urma_cmd_active_jfr(&own.jfrs[0], NULL) == 0);
-    CHECK(urma_cmd_get_jfr_opt(&own.jfrs[0], URMA_JFR_DEPTH, &depth, 4, NULL) == 0);
-    CHECK(urma_cmd_deactive_jfr(&own.jfrs[0], NULL) == 0);
-    CHECK(urma_cmd_free_jfr(&own.jfrs[0], NULL) == 0);
-    CHECK(urma_cmd_create_jfr(&own.ctx, &own.jfr, &jfr_cfg, NULL) == 0);
-}
-
-static void sends(void)
-{
-    urma_jfs_attr_t attr = {.mask = JFS_STATE, .state = URMA_JETTY_STATE_ERROR};
-    uint32_t depth = 16;
-
-    jfs_cfg.depth = 16;
-    jfs_cfg.trans_mode = URMA_TM_RM;
-    jfs_cfg.flag.bs.order_type = URMA_OI;
-    jfs_cfg.max_sge = 1;
-    jfs_cfg.max_rsge = 1;
-    jfs_cfg.err_timeout = URMA_TYPICAL_ERR_TIMEOUT;
-    jfs_cfg.jfc = &own.jfc;
-    CHECK(urma_cmd_create_jfs(&own.ctx, &own.jfs, &jfs_cfg, NULL) == 0);
-    CHECK(urma_cmd_modify_jfs(&own.jfs, &attr, NULL) == 0);
-    CHECK(urma_cmd_query_jfs(&own.jfs, &jfs_cfg, &attr) == 0);
-    CHECK(urma_cmd_delete_jfs(&own.jfs) == 0);
-    memset(&own.jfs, 0, sizeof(own.jfs));
-    jfs_cfg.jfc = &own.jfc;
-    CHECK(urma_cmd_alloc_jfs(&own.ctx, &jfs_cfg, &own.jfs, NULL) == 0);
-    CHECK(urma_cmd_set_jfs_opt(&own.jfs, URMA_JFS_DEPTH, &depth, 4, NULL) == 0);
-    CHECK(urma_cmd_active_jfs(&own.jfs, NULL) == 0);
-    CHECK(urma_cmd_get_jfs_opt(&own.jfs, URMA_JFS_DEPTH, &depth, 4, NULL) == 0);
-    CHECK(urma_cmd_deactive_jfs(&own.jfs, NULL) == 0);
-    CHECK(urma_cmd_free_jfs(&own.jfs, NULL) == 0);
-    jfs_cfg.trans_mode = URMA_TM_RC;
-    jfs_cfg.flag.bs.order_type = URMA_DEF_ORDER;
-    jfs_cfg.jfc = &own.jfc;
-}
-
-static void connections(void)
-{
-    urma_jetty_cfg_t cfg = {0}, shown = {0};
-    urma_jetty_attr_t attr = {0};
-    urma_tjetty_cfg_t remote = {0};
-    urma_bind_jetty_ex_cfg_t active;
-    urma_jetty_t *list[1] = {&own.jetties[0]}, *bad = NULL;
-
-    cfg.flag.bs.share_jfr = 1;
-    cfg.jfs_cfg = jfs_cfg;
-    cfg.shared.jfr = &own.jfr;
-    CHECK(urma_cmd_create_jetty(&own.ctx, &own.jetty, &cfg, NULL) == 0);
-    CHECK(urma_cmd_query_jetty(&own.jetty, &shown, &attr) == 0);
-    remote.jetty_id = own.jetty.jetty_id;
-    remote.trans_mode = URMA_TM_RC;
-    remote.type = URMA_JETTY;
-    CHECK(urma_cmd_import_jetty(&own.ctx, &own.target, &remote, NULL) == 0);
-    CHECK(urma_cmd_bind_jetty(&own.jetty, &own.target, NULL) == 0);
-    CHECK(urma_cmd_unbind_jetty(&own.jetty) == 0);
-    memset(&active, 0, sizeof(active));
-    CHECK(urma_cmd_bind_jetty_ex(&own.jetty, &own.target, &active, NULL) == 0);
-    CHECK(urma_cmd_unbind_jetty_async(&own.jetty) == 0);
-    CHECK(urma_cmd_unimport_jetty(&own.target) == 0);
-    CHECK(urma_cmd_create_jetty(&own.ctx, &own.jetties[0], &cfg, NULL) == 0);
-    attr.mask = JETTY_STATE;
-    attr.state = URMA_JETTY_STATE_ERROR;
-    CHECK(urma_cmd_modify_jetty(&own.jetties[0], &attr, NULL) == 0);
-    CHECK(urma_cmd_delete_jetty_batch(list, 1, &bad) == 0);
-    CHECK(urma_cmd_delete_jetty(&own.jetty) == 0);
-    CHECK(urma_cmd_delete_jfr(&own.jfr) == 0);
-    urma_jetty_grp_cfg_t grp_cfg = {.name = "members", .policy = URMA_JETTY_GRP_POLICY_RR};
-    CHECK(urma_cmd_create_jetty_grp(&own.ctx, &own.grp, &grp_cfg, NULL) == 0);
-    CHECK(urma_cmd_delete_jetty_grp(&own.grp) == 0);
-}
-
-static void commands(urma_device_t *dev)
-{
-    urma_context_cfg_t cfg = {.dev = dev};
-    urma_token_id_flag_t flag = {0};
-
-    CHECK(urma_cmd_create_context(&own.ctx, &cfg, NULL) == 0);
-    completions();
-    receives();
-    sends();
-    connections();
-    CHECK(urma_cmd_alloc_token_id_ex(&own.ctx, &own.token_id, flag, NULL) == 0);
-    CHECK(urma_cmd_free_token_id(&own.token_id) == 0);
-    CHECK(urma_cmd_delete_jfc(&own.jfc) == 0);
-    CHECK(urma_cmd_delete_context(&own.ctx) == 0);
-    close(own.jfce.fd);
-}
 
 static urma_device_t made_device;
 static urma_sysfs_dev_t made_sysfs;
@@ -281,16 +130,17 @@ int main(void)
     urma_jfc_t *jfc;
     urma_jfs_t *jfs = NULL;
     urma_jfc_cfg_t plain = {.depth = 16};
+    urma_jfs_cfg_t jfs_cfg = {.depth = 16, .max_sge = 1, .max_rsge = 1, .trans_mode = URMA_TM_RM};
     uint32_t depth = 16;
 
     CHECK(urma_register_provider_ops(&maker) == 0);
     CHECK(urma_init(NULL) == URMA_SUCCESS);
     urma_device_t *dev = urma_get_device_by_name((char *)"udma0");
     CHECK(dev != NULL);
-    commands(dev);
     ctx = urma_create_context(dev, 0);
     CHECK(ctx != NULL && (jfc = urma_create_jfc(ctx, &plain)) != NULL);
-    jfs_cfg.trans_mode = URMA_TM_RM;
+    jfs_cfg.flag.bs.order_type = URMA_OI;
+    jfs_cfg.err_timeout = URMA_TYPICAL_ERR_TIMEOUT;
     jfs_cfg.jfc = jfc;
     CHECK(urma_alloc_jfs(ctx, &jfs_cfg, &jfs) == URMA_SUCCESS);
     CHECK(urma_set_jfs_opt(jfs, URMA_JFS_DEPTH, &depth, 4) == URMA_SUCCESS);

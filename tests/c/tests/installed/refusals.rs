@@ -22,13 +22,21 @@ const CODES: [(&str, i32); 5] = [
     ("ub_str_to_u64", ENOEXEC),
 ];
 const ENOEXEC: i32 = 8;
+/// Commands that are supported; the others answer EOPNOTSUPP, whatever their arguments are.
+const COMMANDS: [&str; 2] = ["urma_cmd_get_eid_list", "urma_cmd_query_device_attr"];
+const EOPNOTSUPP: i32 = 95;
 
 /// Compiles and runs the program with a table, against a tree.
 fn run(tree: &Prefix, name: &str, rows: &str, more: &[&str]) -> Said {
     let folder = scratch(name);
     fs::write(folder.join("rows.h"), rows).expect("a table");
     let code = |(name, code): &(&str, i32)| format!("{{\"{name}\", {code}}},\n");
-    fs::write(folder.join("codes.h"), CODES.iter().map(code).collect::<String>()).expect("codes");
+    let all = functions(tree);
+    let is_refused = |name: &str| name.starts_with("urma_cmd_") && !COMMANDS.contains(&name);
+    let refused = all.iter().map(|of| &*of.name).filter(|name| is_refused(name));
+    let refused: Vec<_> = refused.map(|name| (name, EOPNOTSUPP)).collect();
+    let codes: String = CODES.iter().chain(&refused).map(code).collect();
+    fs::write(folder.join("codes.h"), codes).expect("codes");
     let ends = root().join("liburma/tests/c");
     let include = [folder, ends].map(|folder| format!("-I{}", folder.display()));
     let lib = format!("-L{}", tree.lib().display());
