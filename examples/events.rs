@@ -7,7 +7,7 @@
 
 use std::{thread, time::Duration};
 
-use urma_core::{Arm, JfcCfg, JfrCfg, RecvWr, SendOp, SendWr, TransportMode};
+use urma::{Arm, JfcCfg, JfrCfg, RecvWr, SendOp, SendWr, TransportMode};
 use urma_examples::{End, Outcome};
 
 fn main() -> Outcome<()> {

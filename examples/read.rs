@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
-use urma_core::{Mapping, SegmentAccess, SendOp, SendWr};
+use urma::{Mapping, SegmentAccess, SendOp, SendWr};
 use urma_examples::{End, Outcome};
 
 fn main() -> Outcome<()> {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
-use urma_core::{RecvWr, SendOp, SendWr};
+use urma::{RecvWr, SendOp, SendWr};
 use urma_examples::{End, Outcome};
 
 fn main() -> Outcome<()> {

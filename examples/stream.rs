@@ -4,7 +4,7 @@
 
 use async_io::block_on;
 use futures_lite::future::try_zip;
-use urma_core::{CompletionStream, RecvWr, RemoteJetty, SendOp, SendWr};
+use urma::{CompletionStream, RecvWr, RemoteJetty, SendOp, SendWr};
 use urma_examples::{End, Outcome};
 
 const TEXTS: [&str; 3] = ["one", "two", "three"];

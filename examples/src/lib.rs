@@ -1,19 +1,15 @@
 //! What the examples share: two nodes in this process, and what a program makes on each.
 //!
-//! *Owns*: the composition of node, driver and API. *Takes*: nothing. *Gives*: two `End`s.
+//! *Owns*: the set-up of an end. *Takes*: nothing. *Gives*: two `End`s.
 //! *Must not*: hide what the single examples are about.
 #![forbid(unsafe_code)]
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, time::Duration};
 
-use ubcore_sim::node::{Node, NodeCfg};
-use udma_abi::DeviceBacking;
-use udma_provider::UdmaProvider;
-use urma_core::{
-    Completion, Completions, Context, DeviceId, Jetty, JettyCfg, JettyRecv, JfcCfg, JfrCfg, JfsCfg,
-    Registry, Segment, SegmentAccess, SegmentCfg, Token, TransportMode,
+use urma::{
+    Completion, Completions, Context, Jetty, JettyCfg, JettyRecv, JfcCfg, JfrCfg, JfsCfg, NodeCfg,
+    Region, Segment, SegmentAccess, SegmentCfg, Token, TransportMode,
 };
-use urma_mem::Region;
 
 /// What an example ends with.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -42,7 +38,8 @@ impl End {
     /// # Errors
     /// What could not be opened, saying why.
     pub fn open(name: &str) -> Outcome<Self> {
-        let context = open_device(name)?;
+        let cfg = NodeCfg { name: name.to_owned(), ..NodeCfg::from_env()? };
+        let context = urma::open_node(cfg)?.context;
         let completions = context.create_completions(&JfcCfg::new(64))?;
 
         let (jfc, mode) = (completions.jfc(), TransportMode::Rm);
@@ -64,18 +61,4 @@ impl End {
         let come = self.completions.wait(Some(Duration::from_secs(10)))?;
         Ok(come.ok_or("no completion came")?.success()?)
     }
-}
-
-/// An embedded device with a random EID, opened through a registry as on a real machine.
-fn open_device(name: &str) -> Outcome<Context> {
-    let node = Node::open(NodeCfg { name: name.to_owned(), ..NodeCfg::from_env()? })?;
-    let backing: Arc<dyn DeviceBacking> = node;
-    let info = backing.info();
-    let (vendor, device) = (info.vendor_id, info.device_id);
-    let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-
-    let mut registry = Registry::new();
-    registry.add_provider(Arc::new(UdmaProvider::default()))?;
-    let device = registry.add_device(&id, Box::new(backing))?;
-    Ok(device.open(0)?)
 }

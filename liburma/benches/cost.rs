@@ -29,11 +29,10 @@ use liburma::{
     abi::*,
     face::{context::*, device::*, jetty::*, jfc::*, jfr::*, lifecycle::*, segment::*, target::*},
 };
-use udma_provider::UdmaProvider;
 use urma_core::{
-    Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
-    LocalSge, Mapping, Registry, RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr,
-    TargetJetty, TransportMode,
+    Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg, LocalSge,
+    Mapping, RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty,
+    TransportMode,
 };
 use urma_mem::Region;
 
@@ -80,14 +79,7 @@ struct Rust {
 
 impl Rust {
     fn open() -> Outcome<Self> {
-        let node = ubcore_sim::node::Node::open(ubcore_sim::node::NodeCfg::from_env()?)?;
-        let backing: std::sync::Arc<dyn udma_abi::DeviceBacking> = node;
-        let info = backing.info();
-        let (vendor, device) = (info.vendor_id, info.device_id);
-        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-        let mut registry = Registry::new();
-        registry.add_provider(std::sync::Arc::new(UdmaProvider::default()))?;
-        let context = registry.add_device(&id, Box::new(backing))?.open(0)?;
+        let context = urma::open()?;
         let jfc = context.create_jfc(&JfcCfg::new(64), None)?;
         let mode = TransportMode::Rm;
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: &jfc };

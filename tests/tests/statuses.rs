@@ -18,11 +18,11 @@ use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 use udma_abi::{
     BackingError, DeviceBacking, DeviceInfo, DmaSpace, Nanos, Opcode, RegisterRegion, Sqe,
 };
-use udma_provider::UdmaProvider;
+use udma_provider::device_on;
 use urma_core::{
-    AsyncKind, Completion, Context, CrStatus, DeviceId, ImportedSegment, Jetty, JettyCfg,
-    JettyRecv, JettyState, Jfc, JfcCfg, JfrCfg, JfsCfg, LocalSge, Mapping, Registry, RemoteAddr,
-    Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TransportMode, WrFlags,
+    AsyncKind, Completion, Context, CrStatus, ImportedSegment, Jetty, JettyCfg, JettyRecv,
+    JettyState, Jfc, JfcCfg, JfrCfg, JfsCfg, LocalSge, Mapping, RemoteAddr, Segment, SegmentAccess,
+    SegmentCfg, SendOp, SendWr, TargetJetty, TransportMode, WrFlags,
 };
 use urma_mem::Region;
 
@@ -128,12 +128,7 @@ const LEN: usize = 64 << 10;
 
 impl End {
     fn open(backing: Arc<dyn DeviceBacking>, send: JfsCfg) -> Self {
-        let info = backing.info();
-        let (vendor, device) = (info.vendor_id, info.device_id);
-        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-        let mut registry = Registry::new();
-        registry.add_provider(Arc::new(UdmaProvider::default())).unwrap();
-        let context = registry.add_device(&id, Box::new(backing)).unwrap().open(0).unwrap();
+        let context = device_on(backing).open(0).unwrap();
         let jfc = context.create_jfc(&JfcCfg::new(64), None).unwrap();
         let recv_jfc = context.create_jfc(&JfcCfg::new(64), None).unwrap();
         let recv = JettyRecv::Own { cfg: JfrCfg::new(send.mode, 16), jfc: &recv_jfc };

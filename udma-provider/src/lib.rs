@@ -2,7 +2,7 @@
 //!
 //! *Owns*: everything between urma-core's provider traits and a device's registers.
 //! *Takes*: checked requests, and a device as an `Arc<dyn DeviceBacking>`. *Gives*: an
-//! [`UdmaDevice`] for the registry. *Must not*: know which device or backing it drives; make a
+//! [`UdmaDevice`]. *Must not*: know which device or backing it drives; make a
 //! system call, allocate or wait for a lock on the data path; trust a word that the device wrote.
 #![forbid(unsafe_code)]
 
@@ -32,4 +32,4 @@ mod tests;
 
 pub use alloc::RingPages;
 pub use device::DriverCfg;
-pub use provider::{DRIVER_NAME, UdmaDevice, UdmaProvider};
+pub use provider::{UdmaDevice, device_on};

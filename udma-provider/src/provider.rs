@@ -1,20 +1,19 @@
-//! The provider: recognises UDMA devices and opens them.
+//! The provider: a UDMA device as the API has it.
 //!
-//! *Owns*: the match rule, and each device's state while it is up. *Takes*: an
-//! `Arc<dyn DeviceBacking>`. *Gives*: urma-core's `Device`. *Must not*: know which backing it is.
+//! *Owns*: a device's state while it is up. *Takes*: an `Arc<dyn DeviceBacking>`. *Gives*:
+//! urma-core's `Device`. *Must not*: know which backing it is.
 
 use std::sync::{Arc, Mutex};
 
 use udma_abi::{
     DeviceBacking, RawEid,
-    backing::{DEVICE_ID, VENDOR_ID},
     caps::{Caps, Features},
     cmd::Command,
 };
 use urma_core::{
     AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Eid, Guid, ModeSet, Mtu,
     PortAttr, PortState, Status,
-    ops::{ContextOps, Device, DeviceHandle, Provider},
+    ops::{ContextOps, Device},
 };
 
 use crate::{
@@ -23,37 +22,10 @@ use crate::{
     device::{Driver, DriverCfg},
 };
 
-/// The name by which devices ask for this driver.
-pub const DRIVER_NAME: &str = "udma";
-
-/// The provider `udma`. Its device handle is a boxed `Arc<dyn DeviceBacking>`.
-#[derive(Debug, Default)]
-pub struct UdmaProvider {
-    cfg: DriverCfg,
-}
-
-impl UdmaProvider {
-    /// A provider whose devices work as `cfg` says.
-    #[must_use]
-    pub fn new(cfg: DriverCfg) -> Self {
-        Self { cfg }
-    }
-}
-
-impl Provider for UdmaProvider {
-    fn name(&self) -> &str {
-        DRIVER_NAME
-    }
-
-    fn is_match(&self, id: &DeviceId) -> bool {
-        id.driver == DRIVER_NAME || (id.vendor, id.device) == (VENDOR_ID, DEVICE_ID)
-    }
-
-    fn attach(&self, id: &DeviceId, handle: DeviceHandle) -> Result<Arc<dyn Device>, Status> {
-        let backing = handle.downcast::<Arc<dyn DeviceBacking>>().map_err(|_| Status::Invalid)?;
-        let device = UdmaDevice::new(*backing, self.cfg);
-        Ok(Arc::new(UdmaDevice { id: id.clone(), ..device }))
-    }
+/// The device behind `backing`, as the API has it; its driver works as [`DriverCfg::default`] says.
+#[must_use]
+pub fn device_on(backing: Arc<dyn DeviceBacking>) -> urma_core::Device {
+    urma_core::Device::new(Arc::new(UdmaDevice::new(backing, DriverCfg::default())))
 }
 
 /// A device on any backing. It is brought up at the first use and again after a failure.

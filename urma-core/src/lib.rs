@@ -5,63 +5,6 @@
 //! check, one dynamic call per batch, to a provider. *Must not*: know rings, registers, devices;
 //! read a clock; start a thread.
 //!
-//! # A write, from the device to the completion
-//!
-//! Two nodes of this process; a program between processes learns the peer's `remote()` values over
-//! a socket.
-//!
-//! ```
-//! use std::{sync::Arc, time::Duration};
-//!
-//! use ubcore_sim::node::{Node, NodeCfg};
-//! use udma_abi::DeviceBacking;
-//! use udma_provider::UdmaProvider;
-//! use urma_core::*;
-//! use urma_mem::Region;
-//!
-//! /// A software device of its own, driven by the provider that recognises it.
-//! fn open() -> Result<Context, Box<dyn std::error::Error>> {
-//!     let backing: Arc<dyn DeviceBacking> = Node::open(NodeCfg::from_env()?)?;
-//!     let info = backing.info();
-//!     let (vendor, device) = (info.vendor_id, info.device_id);
-//!     let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-//!     let mut registry = Registry::new();
-//!     registry.add_provider(Arc::new(UdmaProvider::default()))?;
-//!     Ok(registry.add_device(&id, Box::new(backing))?.open(0)?)
-//! }
-//!
-//! /// A jetty that sends and receives; both complete on `completions`.
-//! fn jetty(context: &Context, completions: &Completions) -> Result<Jetty, Status> {
-//!     let (mode, jfc) = (TransportMode::Rm, completions.jfc());
-//!     let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc };
-//!     context.create_jetty(&JettyCfg::new(JfsCfg::new(mode, 16), jfc, recv))
-//! }
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (here, there) = (open()?, open()?);
-//! let mut completions = here.create_completions(&JfcCfg::new(64))?;
-//! let others = there.create_completions(&JfcCfg::new(64))?;
-//! let (mut sender, peer) = (jetty(&here, &completions)?, jetty(&there, &others)?);
-//!
-//! let (mine, theirs) = (Region::private(4096)?, Region::private(4096)?);
-//! let guarded = SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0x5eed));
-//! let exported = there.register(&theirs, &guarded, None)?;
-//! let local = here.register(&mine, &SegmentCfg::new(SegmentAccess::LOCAL_ONLY), None)?;
-//!
-//! let target = here.import_jetty(&peer.remote())?;
-//! let access = SegmentAccess::REMOTE_ALL;
-//! let remote = here.import_segment(&exported.remote(), access, Mapping::None)?;
-//!
-//! mine.store_u64(0, 42)?;
-//! let op = SendOp::Write { src: &[local.sge(0, 8)], dst: remote.at(64) };
-//! sender.post_send(&[SendWr::new(op, &target, 1)])?;
-//! let done = completions.wait(Some(Duration::from_secs(10)))?.ok_or("nothing came")?;
-//! assert_eq!((done.user_ctx, done.success()?.status), (1, CrStatus::Success));
-//! assert_eq!(theirs.load_u64(64)?, 42);
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! # Who keeps what alive
 //!
 //! No order of dropping handles touches freed memory, and none needs `unsafe`:
@@ -98,6 +41,7 @@
 //! | await in an async program | `CompletionStream`, feature `stream` |
 #![forbid(unsafe_code)]
 
+mod attr;
 mod body;
 mod check;
 mod completion;
@@ -118,7 +62,6 @@ pub mod ops;
 mod path;
 mod queue;
 mod refused;
-mod registry;
 mod rules;
 mod segment;
 mod status;
@@ -129,15 +72,16 @@ mod token;
 mod verdict;
 mod wr;
 
+pub use attr::{
+    AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Guid, ModeSet, Mtu, PortAttr,
+    PortState,
+};
 pub use completion::{
     Arm, Completion, CompletionFlags, CrOpcode, INLINE_PAYLOAD_MAX, InlinePayload, JettyId,
 };
 pub use completions::Completions;
 pub use context::Context;
-pub use device::{
-    AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Guid, ModeSet, Mtu, PortAttr,
-    PortState,
-};
+pub use device::Device;
 pub use drain::Drain;
 pub use eid::{Eid, EidError, EidGroups, Uasid, Ubva};
 pub use event::{AsyncEvent, AsyncKind};
@@ -155,7 +99,7 @@ pub use queue::{
     SendFlags, SharedRecv, TransportMode,
 };
 pub use refused::Refused;
-pub use registry::{Device, Registry};
+
 pub use segment::{Segment, SegmentAccess, SegmentCfg, TokenIdLease};
 pub use status::{CrStatus, Status};
 #[cfg(feature = "stream")]

@@ -54,25 +54,6 @@ pub trait CompletionQueue: Send + Debug {
 
 // ---- control plane ----------------------------------------------------------------------------
 
-/// A driver: recognises devices and opens them.
-pub trait Provider: Send + Sync + Debug {
-    /// Its name, such as `udma`.
-    fn name(&self) -> &str;
-
-    /// Whether it drives this device (by vendor/device id or driver name).
-    fn is_match(&self, id: &DeviceId) -> bool;
-
-    /// Takes a device that matches. Nothing is opened yet.
-    ///
-    /// # Errors
-    /// `Invalid`: `handle` is not of the type that this provider documents.
-    fn attach(&self, id: &DeviceId, handle: DeviceHandle) -> Result<Arc<dyn Device>, Status>;
-}
-
-/// How a provider reaches a device; of a type that the provider documents (for `udma` an
-/// `Arc<dyn DeviceBacking>`), because this crate must not know registers or buses.
-pub type DeviceHandle = Box<dyn std::any::Any + Send>;
-
 /// A device that a provider drives.
 pub trait Device: Send + Sync + Debug {
     /// Who it is.

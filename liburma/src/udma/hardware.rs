@@ -7,13 +7,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ubcore_sim::node::{DRIVER, Node, NodeCfg, NodeError};
-use udma_abi::{
-    DeviceBacking,
-    backing::{DEVICE_ID, VENDOR_ID},
-};
-use udma_provider::UdmaProvider;
+use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
+use udma_provider::device_on;
 use urma_answer::{Answerer, WELL_KNOWN_ID};
-use urma_core::{Device, DeviceAttr, DeviceId, Eid, Registry, Status};
+use urma_core::{Device, DeviceAttr, DeviceId, Eid, Status};
 use urma_mem::sync::AtomicU64;
 
 use crate::udma::context::Ctx;
@@ -114,11 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn open() -> Result<Device, Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
-    let node = Node::open(cfg).map_err(|error| refuse(&error))?;
-    let backing: Arc<dyn DeviceBacking> = node;
-    let mut registry = Registry::new();
-    registry.add_provider(Arc::new(UdmaProvider::default()))?;
-    registry.add_device(&Hardware::id(), Box::new(backing))
+    Ok(device_on(Node::open(cfg).map_err(|error| refuse(&error))?))
 }
 
 fn refuse(error: &NodeError) -> Status {

@@ -7,16 +7,12 @@ use std::{
     error::Error,
     net::IpAddr,
     str::{FromStr, SplitWhitespace},
-    sync::Arc,
 };
 
-use ubcore_sim::node::{Node, NodeCfg};
-use udma_abi::DeviceBacking;
-use udma_provider::UdmaProvider;
 use urma_core::{
-    Context, DeviceId, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
-    JfrCfg, JfsCfg, Mapping, Registry, RemoteJetty, RemoteSegment, Segment, SegmentAccess,
-    SegmentCfg, Status, TargetJetty, Token, TokenId, TokenPolicy, TransportMode, Ubva,
+    Context, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, JfrCfg,
+    JfsCfg, Mapping, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SegmentCfg, Status,
+    TargetJetty, Token, TokenId, TokenPolicy, TransportMode, Ubva,
 };
 use urma_mem::Region;
 
@@ -50,14 +46,7 @@ pub(crate) struct Peer {
 impl End {
     /// A node of its own with a jetty and a page of memory, reached without packets.
     pub(crate) fn open() -> Outcome<Self> {
-        let backing: Arc<dyn DeviceBacking> = Node::open(NodeCfg::from_env()?)?;
-        let info = backing.info();
-        let (vendor, device) = (info.vendor_id, info.device_id);
-        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-        let mut registry = Registry::new();
-        registry.add_provider(Arc::new(UdmaProvider::default()))?;
-        let context = registry.add_device(&id, Box::new(backing))?.open(0)?;
-
+        let context = urma::open()?;
         let jfc = context.create_jfc(&JfcCfg::new(4 * DEPTH), None)?;
         let mode = TransportMode::Rm;
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, DEPTH), jfc: &jfc };

@@ -3,16 +3,15 @@
 //! *Owns*: the composition of node, driver and API. *Takes*: the environment (`URMA_EID`,
 //! `URMA_PATH`, ...). *Gives*: queues and memory. *Must not*: post.
 
-use std::{error::Error, net::IpAddr, sync::Arc, time::Duration};
+use std::{error::Error, net::IpAddr, time::Duration};
 
-use ubcore_sim::node::{Node, NodeCfg};
-use udma_abi::{DeviceBacking, counters::Counter};
-use udma_provider::UdmaProvider;
+use ubcore_sim::node::NodeCfg;
+use udma_abi::counters::Counter;
 use urma_core::{
-    Context, DeviceId, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
-    JfrCfg, JfsCfg, Mapping, OrderType, Registry, RemoteJetty, RemoteSegment, Segment,
-    SegmentAccess, SegmentCfg, Status, TargetJetty, TargetKind, Token, TokenId, TokenIdLease,
-    TokenPolicy, TpType, TransportMode, Ubva,
+    Context, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, JfrCfg,
+    JfsCfg, Mapping, OrderType, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SegmentCfg,
+    Status, TargetJetty, TargetKind, Token, TokenId, TokenIdLease, TokenPolicy, TpType,
+    TransportMode, Ubva,
 };
 use urma_mem::Region;
 
@@ -54,14 +53,7 @@ impl Side {
     /// # Errors
     /// Why it could not be opened.
     pub fn open(cfg: NodeCfg) -> Outcome<Self> {
-        let backing: Arc<dyn DeviceBacking> = Node::open(cfg)?;
-        let info = backing.info();
-        let (vendor, device) = (info.vendor_id, info.device_id);
-        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-        let mut registry = Registry::new();
-        registry.add_provider(Arc::new(UdmaProvider::default()))?;
-        let device = registry.add_device(&id, Box::new(backing))?;
-        Ok(Self { context: device.open(0)? })
+        Ok(Self { context: urma::open_node(cfg)?.context })
     }
 
     /// Its EID, as an address.

@@ -7,13 +7,11 @@
 use std::sync::Arc;
 
 use ubcore_sim::sim::Fabric;
-use udma_abi::DeviceBacking;
-use udma_provider::UdmaProvider;
+use udma_provider::device_on;
 use urma_core::{
-    Context, DeviceId, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, Jfce, JfrCfg,
-    JfsCfg, LocalSge, Mapping, PostReason, RecvWr, Registry, RemoteAddr, RemoteJetty,
-    RemoteSegment, Segment, SegmentAccess, SegmentCfg, Status, TargetJetty, Token, TokenPolicy,
-    TransportMode,
+    Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, Jfce, JfrCfg, JfsCfg,
+    LocalSge, Mapping, PostReason, RecvWr, RemoteAddr, RemoteJetty, RemoteSegment, Segment,
+    SegmentAccess, SegmentCfg, Status, TargetJetty, Token, TokenPolicy, TransportMode,
 };
 use urma_mem::Region;
 
@@ -163,13 +161,7 @@ impl Program {
         nodes: usize,
         err_timeout: u8,
     ) -> Result<Self, Status> {
-        let backing: Arc<dyn DeviceBacking> = fabric.backing(number);
-        let info = backing.info();
-        let (vendor, device) = (info.vendor_id, info.device_id);
-        let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-        let mut registry = Registry::new();
-        registry.add_provider(Arc::new(UdmaProvider::default()))?;
-        let context = registry.add_device(&id, Box::new(backing))?.open(0)?;
+        let context = device_on(fabric.backing(number)).open(0)?;
         let jfce = context.create_jfce()?;
         let jfcs = [
             context.create_jfc(&JfcCfg::new(64), Some(&jfce))?,

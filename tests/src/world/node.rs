@@ -11,10 +11,9 @@ use ubcore_sim::{
     },
     node::{Node, NodeCfg},
 };
-use udma_abi::DeviceBacking;
-use udma_provider::UdmaProvider;
+use udma_provider::device_on;
 use urma_c_adapter::CDevice;
-use urma_core::{Context, Device, DeviceId, Registry};
+use urma_core::{Context, Device};
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use super::{Face, Link, Moving, Outcome, Setup};
@@ -99,16 +98,10 @@ pub fn faced(setup: Setup, device: Device) -> Outcome<Device> {
     }
 }
 
-/// The node as a device of the API, through a registry as a program does it.
+/// The node as a device of the API.
 ///
 /// # Errors
 /// The driver does not take it.
 pub fn device_of(setup: Setup, node: &Arc<Node>) -> Outcome<Device> {
-    let mut registry = Registry::new();
-    registry.add_provider(Arc::new(UdmaProvider::default()))?;
-    let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(node);
-    let info = backing.info();
-    let (vendor, device) = (info.vendor_id, info.device_id);
-    let id = DeviceId { name: info.name, driver: info.driver_name, vendor, device };
-    faced(setup, registry.add_device(&id, Box::new(backing))?)
+    faced(setup, device_on(Arc::<Node>::clone(node)))
 }

@@ -7,15 +7,21 @@ use std::{
 };
 
 use serde_json::Value;
-use ubcore_sim::{NodeCfg, PathChoice};
+use urma::{Answerer, Context, NodeCfg, PathChoice};
 use urma_packet::{Body, Packet, frame::Datagram};
-use urma_tools::{Opened, Pings, open};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_urma_admin");
 
-fn node(path: PathChoice) -> Opened {
-    let cfg = NodeCfg { path, ..NodeCfg::default() };
-    open(cfg, 0, Pings::Answered).unwrap()
+/// A node that answers pings.
+struct Pinged {
+    _answerer: Answerer,
+    context: Context,
+}
+
+fn node(path: PathChoice) -> Pinged {
+    let opened = urma::open_node(NodeCfg { path, ..NodeCfg::default() }).unwrap();
+    let answerer = Answerer::start(&opened.device, 0).unwrap();
+    Pinged { _answerer: answerer, context: opened.context }
 }
 
 fn admin(words: &[&str]) -> Output {
@@ -33,15 +39,15 @@ fn document(words: &[&str]) -> Value {
 }
 
 /// A context of another node that knows `target`, by importing its well-known jetty.
-fn reach(from: &Opened, target: &Opened) -> urma_core::TargetJetty {
-    let mode = urma_core::TransportMode::Rm;
-    let remote = urma_core::RemoteJetty {
-        id: urma_core::JettyId { eid: target.context.eid(), uasid: 0, id: 5 },
-        kind: urma_core::TargetKind::Jetty,
+fn reach(from: &Pinged, target: &Pinged) -> urma::TargetJetty {
+    let mode = urma::TransportMode::Rm;
+    let remote = urma::RemoteJetty {
+        id: urma::JettyId { eid: target.context.eid(), uasid: 0, id: 5 },
+        kind: urma::TargetKind::Jetty,
         mode,
-        order: urma_core::OrderType::Default,
-        policy: urma_core::TokenPolicy::None,
-        tp: urma_core::TpType::of(mode),
+        order: urma::OrderType::Default,
+        policy: urma::TokenPolicy::None,
+        tp: urma::TpType::of(mode),
     };
     from.context.import_jetty(&remote).unwrap()
 }
@@ -74,7 +80,7 @@ fn paths_are_shown_with_the_reason() {
     let other = node(PathChoice::Auto);
     let _ways = (reach(&here, &there), reach(&other, &there));
     let tps =
-        |node: &Opened| document(&["show", "dev", &node.context.eid().to_string(), "tp", "--json"]);
+        |node: &Pinged| document(&["show", "dev", &node.context.eid().to_string(), "tp", "--json"]);
     let slow = tps(&here);
     let way = &slow["objects"][0];
     assert_eq!(

@@ -2,10 +2,9 @@
 //!
 //! *Takes*: the plan. *Gives*: an open context.
 
-use ubcore_sim::{NodeCfg, PathChoice};
+use ubcore_sim::PathChoice;
 use udma_abi::RawEid;
-use urma_core::Context;
-use urma_tools::{OpenError, Pings};
+use urma::{Context, Node, NodeCfg, device_on};
 
 use crate::{
     cli::Way,
@@ -25,9 +24,7 @@ pub(crate) fn open(plan: &Plan) -> Result<Context, RunError> {
         Way::SameHost => cfg.path = PathChoice::SameHost,
         Way::Packets => cfg.path = PathChoice::Packets,
     }
-    match urma_tools::open(cfg, plan.eid_index, Pings::Unanswered) {
-        Ok(opened) => Ok(opened.context),
-        Err(OpenError::Node(error)) => Err(Refusal(error.to_string()).into()),
-        Err(OpenError::Api { what, status }) => Err(RunError::Api { what, status }),
-    }
+    let node = Node::open(cfg).map_err(|error| Refusal(error.to_string()))?;
+    let opened = device_on(node).open(plan.eid_index);
+    opened.map_err(|status| RunError::Api { what: "opening the device", status })
 }

@@ -3,7 +3,7 @@
 //! *Owns*: names, defaults, help texts; those of UMDK release 26.06 where it has them.
 
 use clap::Parser;
-use urma_core::Eid;
+use urma::Eid;
 
 /// Pings a node by its EID, through well-known jetty 5.
 ///

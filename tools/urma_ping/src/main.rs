@@ -20,10 +20,8 @@ use nix::sys::{
     signalfd::{SfdFlags, SignalFd},
 };
 use serde_json::json;
-use ubcore_sim::NodeCfg;
-use udma_abi::RawEid;
-use urma_core::{Context, Eid, Status};
-use urma_tools::{Log, Opened, Pings};
+use urma::{Answerer, Context, Eid, NodeCfg, Opened, RawEid, Status};
+use urma_tools::Log;
 
 use crate::{
     cli::Cli,
@@ -44,8 +42,8 @@ fn main() -> ExitCode {
         Err(error) => return fail(&format!("watching for an interrupt: {error}")),
     };
     urma_tools::log(Log { stdout: false, verbose: cli.verbose > 1 });
-    let opened = match open(&cli) {
-        Ok(opened) => opened,
+    let (_answerer, opened) = match open(&cli) {
+        Ok(both) => both,
         Err(why) => return fail(&why),
     };
     match cli.destination {
@@ -71,13 +69,17 @@ fn watch() -> nix::Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
 }
 
-fn open(cli: &Cli) -> Result<Opened, String> {
+/// The node, and what answers pings at it; it goes first.
+fn open(cli: &Cli) -> Result<(Answerer, Opened), String> {
     let mut cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;
     if let Some(eid) = cli.source {
         cfg.eid = Some(RawEid(eid.bytes()));
     }
     cfg.name.clone_from(&cli.dev);
-    urma_tools::open(cfg, 0, Pings::Answered).map_err(|error| error.to_string())
+    let opened = urma::open_node(cfg).map_err(|error| error.to_string())?;
+    let answerer = Answerer::start(&opened.device, 0);
+    let answerer = answerer.map_err(|status| format!("answering pings: {status}"))?;
+    Ok((answerer, opened))
 }
 
 /// Only answers, until interrupted.

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use urma_answer::WELL_KNOWN_ID;
-use urma_core::{
+use urma::Region;
+use urma::WELL_KNOWN_ID;
+use urma::{
     Arm, Completion, Context, CrStatus, Eid, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg,
     Jfce, Jfr, JfrCfg, JfsCfg, LocalSge, OrderType, RecvWr, RemoteJetty, Segment, SegmentAccess,
     SegmentCfg, SendOp, SendWr, Status, TargetJetty, TargetKind, TokenPolicy, TpType,
     TransportMode,
 };
-use urma_mem::Region;
 
 /// Messages on their way: late answers need a place too.
 const DEPTH: u32 = 64;

@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::say::{Done, Failure};
 
+mod floors;
 mod manifest;
 mod source;
 mod words;
@@ -42,6 +43,7 @@ const RULES: &[(&str, Rule)] = &[
     ("no empty safety phrases", words::safety),
     ("crate-local clippy.toml keeps the common rules", manifest::clippy),
     ("arrows point down", manifest::arrows),
+    ("no circle of files or rooms", floors::circles),
     ("versions stand in one table", manifest::versions),
 ];
 

@@ -1,62 +1,19 @@
-//! Registry, context, JFCE, JFC, groups: who may live how long.
+//! context, JFCE, JFC, groups: who may live how long.
 
 use std::{sync::Arc, time::Duration};
 
 use urma_core::{
-    Arm, AsyncKind, Completion, CompletionFlags, CrOpcode, DeviceFeatures, DeviceId, GroupCfg,
-    HintPolicy, JettyCfg, JettyRecv, JfcCfg, JfcFlags, JfrCfg, JfsCfg, Registry, Status, Token,
-    TokenId, TokenPolicy, TransportMode,
+    Arm, AsyncKind, Completion, CompletionFlags, CrOpcode, Device, DeviceFeatures, GroupCfg,
+    HintPolicy, JettyCfg, JettyRecv, JfcCfg, JfcFlags, JfrCfg, JfsCfg, Status, Token, TokenId,
+    TokenPolicy, TransportMode,
 };
 
-use crate::recorder::{NODE, Named, PEER, Recorder};
-
-fn id(name: &str, driver: &str, pci: (u16, u16)) -> DeviceId {
-    let (name, driver) = (name.to_owned(), driver.to_owned());
-    DeviceId { name, driver, vendor: pci.0, device: pci.1 }
-}
-
-fn add(registry: &mut Registry, id: &DeviceId) -> Result<(), Status> {
-    let handle = Box::new(Named(id.clone(), Recorder::new()));
-    registry.add_device(id, handle).map(|_| ())
-}
+use crate::recorder::{NODE, PEER, Recorder};
 
 #[test]
-fn devices_find_their_provider_by_numbers_or_driver_name() {
-    let mut registry = Registry::new();
-    let by_driver = id("a", "recorder", (0, 0));
-    assert_eq!(add(&mut registry, &by_driver), Err(Status::NoDevice));
-    registry.add_provider(Arc::new(Recorder::new())).unwrap();
-    add(&mut registry, &by_driver).unwrap();
-    add(&mut registry, &id("b", "", (0x19e5, 0xa001))).unwrap();
-    assert_eq!(add(&mut registry, &id("c", "other", (1, 2))), Err(Status::NoDevice));
-    let names: Vec<_> = registry.device_list().iter().map(|device| device.id().name).collect();
-    assert_eq!(names, ["a", "b"]);
-}
-
-#[test]
-fn names_are_unique_and_bounded() {
-    let mut registry = Registry::new();
-    registry.add_provider(Arc::new(Recorder::new())).unwrap();
-    assert_eq!(registry.add_provider(Arc::new(Recorder::new())), Err(Status::Exists));
-    add(&mut registry, &id("a", "recorder", (0, 0))).unwrap();
-    assert_eq!(add(&mut registry, &id("a", "recorder", (0, 0))), Err(Status::Exists));
-    assert_eq!(add(&mut registry, &id("", "recorder", (0, 0))), Err(Status::Invalid));
-    add(&mut registry, &id(&"n".repeat(63), "recorder", (0, 0))).unwrap();
-    let long = id(&"n".repeat(64), "recorder", (0, 0));
-    assert_eq!(add(&mut registry, &long), Err(Status::Invalid));
-    let wrong = registry.add_device(&id("w", "recorder", (0, 0)), Box::new(5_u8));
-    assert_eq!(wrong.err(), Some(Status::Invalid));
-}
-
-#[test]
-fn devices_are_found_by_name_and_eid() {
-    let mut registry = Registry::new();
-    registry.add_provider(Arc::new(Recorder::new())).unwrap();
-    add(&mut registry, &id("a", "recorder", (0, 0))).unwrap();
-    assert!(registry.device_by_name("a").is_some() && registry.device_by_name("x").is_none());
-    let (device, index) = registry.device_by_eid(PEER).unwrap();
-    assert_eq!((device.id().name.as_str(), index), ("a", 1));
-    assert!(registry.device_by_eid("9.9.9.9".parse().unwrap()).is_none());
+fn a_device_opens_the_eids_that_it_has() {
+    let device = Device::new(Arc::new(Recorder::new()));
+    assert_eq!((device.id().name.as_str(), device.eids().unwrap()), ("rec0", vec![NODE, PEER]));
     assert_eq!(device.open(2).err(), Some(Status::Invalid));
     assert_eq!(device.open(0).unwrap().eid(), NODE);
 }

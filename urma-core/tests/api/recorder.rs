@@ -14,9 +14,8 @@ use urma_core::{
     PathKind, PostError, PostReason, QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendOp, SendWr,
     Status, TargetId, Token, TokenId, TransportMode,
     ops::{
-        self, CompletionQueue, ContextOps, DeviceHandle, EventOps, JfcControl, JfcParts,
-        JfceControl, PathOps, Provider, QueueControl, QueueFactory, QueueParts, RecvQueue,
-        RemoteSegmentId, SegmentOps, SendQueue,
+        self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl, PathOps,
+        QueueControl, QueueFactory, QueueParts, RecvQueue, RemoteSegmentId, SegmentOps, SendQueue,
     },
 };
 use urma_mem::Region;
@@ -130,38 +129,6 @@ impl Recorder {
             book.posted.push(user_ctx);
         }
         Ok(())
-    }
-}
-
-impl Provider for Recorder {
-    fn name(&self) -> &str {
-        "recorder"
-    }
-    fn is_match(&self, id: &DeviceId) -> bool {
-        id.driver == "recorder" || (id.vendor, id.device) == (0x19e5, 0xa001)
-    }
-    fn attach(&self, _: &DeviceId, handle: DeviceHandle) -> Result<Arc<dyn ops::Device>, Status> {
-        let named: Box<Named> = handle.downcast().map_err(|_| Status::Invalid)?;
-        Ok(Arc::new(*named))
-    }
-}
-
-/// A recorder under another device name.
-#[derive(Debug)]
-pub(crate) struct Named(pub(crate) DeviceId, pub(crate) Recorder);
-
-impl ops::Device for Named {
-    fn id(&self) -> DeviceId {
-        self.0.clone()
-    }
-    fn attr(&self) -> Result<DeviceAttr, Status> {
-        Ok(self.1.attr.clone())
-    }
-    fn eids(&self) -> Result<Vec<Eid>, Status> {
-        self.1.eids()
-    }
-    fn open(&self, eid_index: u32) -> Result<Arc<dyn ContextOps>, Status> {
-        ops::Device::open(&self.1, eid_index)
     }
 }
 

@@ -11,8 +11,7 @@ use udma_abi::{
     RawEid,
     backing::{DEVICE_ID, VENDOR_ID},
 };
-use urma_core::{DeviceAttr, DeviceCaps, DeviceFeatures, PortAttr};
-use urma_tools::{Pings, open};
+use urma::{DeviceAttr, DeviceCaps, DeviceFeatures, PortAttr};
 
 /// A device's folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +34,7 @@ const JFC_INLINE: u32 = 1 << 6;
 pub(super) fn describe() -> Result<Folder, String> {
     let eid = NodeCfg::from_env().map_err(|error: ConfigError| error.to_string())?.eid;
     // A node of its own with any EID: the program's EID stays free.
-    let opened = open(NodeCfg::default(), 0, Pings::Unanswered);
+    let opened = urma::open_node(NodeCfg::default());
     let opened = opened.map_err(|error| format!("looking at the device: {error}"))?;
     Ok(Folder { name: NodeCfg::default().name, files: files(opened.context.attr(), eid) })
 }

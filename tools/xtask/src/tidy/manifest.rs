@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("ubcore-sim", &["udma-abi", "urma-packet", "urma-mem"]),
+    ("urma", &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
     (
         "liburma",
         &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"],

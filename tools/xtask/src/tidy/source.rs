@@ -14,7 +14,7 @@ fn rust(files: &[File]) -> impl Iterator<Item = &File> {
 }
 
 /// Whether a file holds tests only.
-fn is_test(path: &str) -> bool {
+pub(super) fn is_test(path: &str) -> bool {
     path.starts_with("tests/")
         || path.contains("/tests/")
         || path.contains("/benches/")

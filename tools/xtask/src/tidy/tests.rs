@@ -43,6 +43,30 @@ fn a_lost_file_is_found() {
 }
 
 #[test]
+fn circles_of_files_and_rooms_are_found() {
+    let circle = |b: &str, c: &str| {
+        let files = [("lib", "mod b; mod c;"), ("b", b), ("c", c), ("c/d", "use super::C;")];
+        let files = files.map(|(name, text)| file(&format!("a/src/{name}.rs"), text));
+        floors::circles(&files)
+    };
+    let parent = "mod d; use d::D;";
+    assert_eq!(circle("use crate::c::C;", parent), Vec::<String>::new());
+    assert_eq!(circle("#[cfg(test)] mod tests { use crate::c::C; }", "use crate::b::B;"), [""; 0]);
+    assert_eq!(circle("use crate::c::C;", "fn f() { crate::b::g() }").len(), 2, "files and rooms");
+    // Two rooms, no two files of which know each other.
+    assert_eq!(circle("use crate::{c::C, x::X};", "use crate::b::deep::B;").len(), 2);
+    let rooms = [
+        ("lib", ""),
+        ("b", ""),
+        ("b/x", "use crate::c::C;"),
+        ("c", ""),
+        ("c/y", "use crate::b::B;"),
+    ];
+    let rooms = rooms.map(|(name, text)| file(&format!("a/src/{name}.rs"), text));
+    assert_eq!(floors::circles(&rooms).len(), 1, "rooms only");
+}
+
+#[test]
 fn rules_about_words() {
     finds(words::markers, "a.md", "done", concat!("// TO", "DO: later"));
     finds(words::banned, "a.md", "network", concat!("see /wo", "rk/x"));
