@@ -16,18 +16,26 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-use crate::{device::Driver, group, jetty, jfc::JfcCore, jfce::Jfce, path, segment};
+use crate::{
+    channel::Channel,
+    device::Driver,
+    group, jetty,
+    jfc::{JfcCore, JfcTable},
+    jfce::Jfce,
+    path, segment,
+};
 
 /// An open context.
 #[derive(Debug)]
 pub(crate) struct UdmaContext {
     driver: Arc<Driver>,
+    jfcs: Arc<JfcTable>,
     eid: Eid,
 }
 
 impl UdmaContext {
-    pub(crate) fn new(driver: Arc<Driver>, eid: Eid) -> Self {
-        Self { driver, eid }
+    pub(crate) fn new(driver: Arc<Driver>, jfcs: Arc<JfcTable>, eid: Eid) -> Self {
+        Self { driver, jfcs, eid }
     }
 }
 
@@ -45,7 +53,7 @@ impl ContextOps for UdmaContext {
 
 impl QueueFactory for UdmaContext {
     fn create_jfce(&self) -> Result<Arc<dyn JfceControl>, Status> {
-        Ok(Arc::new(Jfce::create(&self.driver)?))
+        Ok(Arc::new(Jfce::new(Channel::create(&self.driver)?, &self.jfcs)))
     }
 
     fn create_jfc(
@@ -57,15 +65,15 @@ impl QueueFactory for UdmaContext {
             // A channel of another provider cannot carry events of this device.
             Some(jfce) => {
                 let any: &dyn Any = &**jfce;
-                Some(Arc::clone(&any.downcast_ref::<Jfce>().ok_or(Status::Invalid)?.0))
+                Some(Arc::clone(&any.downcast_ref::<Jfce>().ok_or(Status::Invalid)?.channel))
             }
             None => None,
         };
-        JfcCore::create(&self.driver, cfg, channel)
+        JfcCore::create(&self.driver, &self.jfcs, cfg, channel)
     }
 
     fn create_queue(&self, cfg: &QueueCfg) -> Result<QueueParts, Status> {
-        jetty::create(&self.driver, cfg)
+        jetty::create(&self.driver, &self.jfcs, cfg)
     }
 
     fn create_group(

@@ -15,18 +15,16 @@ use udma_abi::{
     cmd::Command,
     regs,
 };
-use urma_core::Status;
+use urma_core::{Status, TokenId};
 use urma_mem::{
     fork::{FlagWatch, watch_flag},
     sync::{AtomicBool, Ordering},
 };
 
 use crate::{
-    alloc::{DmaAlloc, DmaBuf, RingPages, lock},
+    alloc::{DmaAlloc, DmaBuf, DmaMap, RingPages, lock},
     cmdq::{CommandError, CommandQueue, Results},
     events::EventRing,
-    jfc::JfcCore,
-    segment::Segments,
     table::{Link, QueueTable},
 };
 
@@ -63,10 +61,10 @@ pub(crate) struct Driver {
     pub(crate) caps: Caps,
     pub(crate) dma: Arc<DmaAlloc>,
     pub(crate) queues: Arc<QueueTable>,
-    pub(crate) jfcs: Mutex<BTreeMap<u32, Weak<JfcCore>>>,
     /// Receive queues by number, for jetties that share them.
     pub(crate) jfrs: Mutex<BTreeMap<u32, Weak<Link>>>,
-    pub(crate) segments: Segments,
+    /// Registered memory by token id; `None` while the device is being asked.
+    pub(crate) segments: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
     pub(crate) async_events: EventRing,
     pub(crate) failed: Arc<AtomicBool>,
     /// A forked child has no device: its calls find `failed` set.
@@ -110,9 +108,8 @@ impl Driver {
             caps,
             dma,
             queues: Arc::default(),
-            jfcs: Mutex::default(),
             jfrs: Mutex::default(),
-            segments: Segments::default(),
+            segments: Mutex::default(),
             async_events,
             failed,
             _forked: forked,
@@ -221,14 +218,6 @@ impl Driver {
 
     pub(crate) fn features(&self) -> Features {
         Features::from_bits_truncate(self.caps.features)
-    }
-
-    /// The JFC with this number.
-    ///
-    /// # Errors
-    /// `Invalid`: there is none.
-    pub(crate) fn jfc(&self, jfcn: u32) -> Result<Arc<JfcCore>, Status> {
-        lock(&self.jfcs).get(&jfcn).and_then(Weak::upgrade).ok_or(Status::Invalid)
     }
 
     /// Gives the device host memory for its loss records, if it wants any.

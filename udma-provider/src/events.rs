@@ -31,7 +31,6 @@ use urma_mem::{
 
 use crate::{
     alloc::{DmaAlloc, DmaBuf, lock, status_of},
-    device::Driver,
     doorbell,
 };
 
@@ -81,9 +80,14 @@ impl EventRing {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(crate) fn completion(driver: &Driver, vector: u16) -> Result<Self, Status> {
-        let memory = driver.dma.alloc(EQE_LEN << COMPLETION_DEPTH_LOG2)?;
-        Self::new(&driver.backing, memory, vector, &driver.failed)
+    pub(crate) fn completion(
+        backing: &Arc<dyn DeviceBacking>,
+        dma: &Arc<DmaAlloc>,
+        failed: &Arc<AtomicBool>,
+        vector: u16,
+    ) -> Result<Self, Status> {
+        let memory = dma.alloc(EQE_LEN << COMPLETION_DEPTH_LOG2)?;
+        Self::new(backing, memory, vector, failed)
     }
 
     fn new(

@@ -4,7 +4,7 @@
 //! checked configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring
 //! before the device answered that it forgot the queue (or was reset).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use udma_abi::{
     cmd::{self, Command, CreateQueue, Mode, QueueFlags, QueueState},
@@ -21,20 +21,15 @@ use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
 use crate::{
     alloc::{DmaBuf, lock},
+    bound::Bound,
     device::Driver,
     doorbell::SqDoorbell,
-    jfc::{JfcCore, is_before},
+    index::is_before,
+    jfc::{JfcCore, JfcTable},
     jfr::{self, RecvHalf, RecvParts},
     jfs::{self, SendHalf, SendParts},
     table::{Link, RecvLink, SendLink},
 };
-
-/// The target of an RC jetty; read by the poster when the version moves.
-#[derive(Debug, Default)]
-pub(crate) struct Bound {
-    pub(crate) version: AtomicU32,
-    pub(crate) target: Mutex<Option<TargetId>>,
-}
 
 /// Memory of a queue.
 #[derive(Debug)]
@@ -68,13 +63,17 @@ struct Control {
 ///
 /// # Errors
 /// `Invalid`: a JFC, JFR or limit that is not there. `Exists`, `NoMemory`: as the device answers.
-pub(crate) fn create(driver: &Arc<Driver>, cfg: &QueueCfg) -> Result<QueueParts, Status> {
+pub(crate) fn create(
+    driver: &Arc<Driver>,
+    table: &JfcTable,
+    cfg: &QueueCfg,
+) -> Result<QueueParts, Status> {
     check_limits(driver, cfg)?;
     let memory = Memory::new(driver, cfg)?;
     let recv_jfc = cfg.recv.map(|recv| recv.jfc).or_else(|| cfg.shared.map(|shared| shared.jfc));
     let jfcs = Jfcs {
-        send: cfg.send.map(|send| driver.jfc(send.jfc)).transpose()?,
-        recv: recv_jfc.map(|jfcn| driver.jfc(jfcn)).transpose()?,
+        send: cfg.send.map(|send| table.find(send.jfc)).transpose()?,
+        recv: recv_jfc.map(|jfcn| table.find(jfcn)).transpose()?,
     };
     let shared = cfg.shared.map(|shared| shared_link(driver, shared.jfr)).transpose()?;
     let link = driver.queues.insert(|cookie| {

@@ -8,7 +8,10 @@
 //! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
 //! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, Weak},
+};
 
 use udma_abi::{
     Cqe, Eqe,
@@ -27,17 +30,37 @@ use urma_mem::{
 
 use crate::{
     alloc::{DmaBuf, lock},
+    channel::Channel,
     device::Driver,
     doorbell::CqDoorbell,
-    jfce::Channel,
+    index::is_before,
     resolve,
     table::Link,
 };
+
+/// The JFCs of a device by number.
+#[derive(Debug, Default)]
+pub(crate) struct JfcTable(Mutex<BTreeMap<u32, Weak<JfcCore>>>);
+
+impl JfcTable {
+    /// The JFC with this number.
+    ///
+    /// # Errors
+    /// `Invalid`: there is none.
+    pub(crate) fn find(&self, jfcn: u32) -> Result<Arc<JfcCore>, Status> {
+        lock(&self.0).get(&jfcn).and_then(Weak::upgrade).ok_or(Status::Invalid)
+    }
+
+    pub(crate) fn contains(&self, jfcn: u32) -> bool {
+        lock(&self.0).contains_key(&jfcn)
+    }
+}
 
 /// What the poll half, the control part and the queues of a JFC share.
 #[derive(Debug)]
 pub(crate) struct JfcCore {
     driver: Arc<Driver>,
+    table: Arc<JfcTable>,
     jfcn: u32,
     log2: u8,
     memory: Arc<DmaBuf>,
@@ -82,6 +105,7 @@ impl JfcCore {
     /// `NoMemory`, `NoDevice`, or what the device answers.
     pub(crate) fn create(
         driver: &Arc<Driver>,
+        table: &Arc<JfcTable>,
         cfg: &JfcCfg,
         channel: Option<Arc<Channel>>,
     ) -> Result<JfcParts, Status> {
@@ -101,6 +125,7 @@ impl JfcCore {
         let jfcn = u32::try_from(results[0]).map_err(|_| Status::Fail)?;
         let core = Arc::new(Self {
             driver: Arc::clone(driver),
+            table: Arc::clone(table),
             jfcn,
             log2,
             ring: memory.region().clone(),
@@ -110,7 +135,7 @@ impl JfcCore {
             reader: Serial::new(Reader::default()),
             ci: AtomicU32::new(0),
         });
-        lock(&driver.jfcs).insert(jfcn, Arc::downgrade(&core));
+        lock(&table.0).insert(jfcn, Arc::downgrade(&core));
         let control =
             Arc::new(Control { core: Arc::clone(&core), deleted: AtomicBool::new(false) });
         Ok(JfcParts { id: jfcn, control, queue: Box::new(PollHalf { core }) })
@@ -457,7 +482,7 @@ impl JfcControl for Control {
                 return Err(refused);
             }
         }
-        lock(&core.driver.jfcs).remove(&core.jfcn);
+        lock(&core.table.0).remove(&core.jfcn);
         Ok(())
     }
 }
@@ -470,12 +495,6 @@ impl Drop for Control {
             tracing::debug!(%error, jfcn = self.core.jfcn, "a dropped JFC could not be deleted");
         }
     }
-}
-
-/// Whether free-running index `a` comes before `b`.
-#[inline]
-pub(crate) fn is_before(a: u32, b: u32) -> bool {
-    a != b && b.wrapping_sub(a) < 1 << 31
 }
 
 /// Found batches between two calls that let the device work.

@@ -1,127 +1,37 @@
 //! JFCE: the channel on which completion events arrive.
 //!
-//! *Owns*: one event queue of the device and its interrupt vector. *Takes*: events. *Gives*: JFC
-//! numbers, a descriptor for poll and epoll. *Must not*: report a JFC that does not exist.
+//! *Takes*: events of JFCs. *Gives*: JFC numbers, a descriptor for poll and epoll.
 
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
-use udma_abi::{Eqe, cmd::Command};
 use urma_core::{Status, ops::JfceControl};
-use urma_mem::sync::{AtomicBool, Ordering};
 
-use crate::{alloc::lock, device::Driver, events::EventRing};
-
-/// One event queue.
-#[derive(Debug)]
-pub(crate) struct Channel {
-    driver: Arc<Driver>,
-    ring: EventRing,
-    eqn: u32,
-    vector: u16,
-    deleted: AtomicBool,
-}
+use crate::{channel::Channel, jfc::JfcTable};
 
 /// What the caller holds.
 #[derive(Debug)]
-pub(crate) struct Jfce(pub(crate) Arc<Channel>);
-
-impl Jfce {
-    /// Creates one.
-    ///
-    /// # Errors
-    /// `NoMemory`: no vector, event queue or descriptor is left.
-    pub(crate) fn create(driver: &Arc<Driver>) -> Result<Self, Status> {
-        let vector = driver.take_vector().ok_or(Status::NoMemory)?;
-        let made = EventRing::completion(driver, vector).and_then(|ring| {
-            let (base, depth_log2) = (ring.iova(), ring.depth_log2());
-            let results = driver.execute(&Command::CreateEq { base, depth_log2, vector });
-            let results =
-                results.inspect_err(|error| driver.keep_if_failed(&ring.memory(), *error))?;
-            let eqn = u32::try_from(results[0]).map_err(|_| Status::Fail)?;
-            ring.set_eqn(eqn);
-            Ok((ring, eqn))
-        });
-        let (ring, eqn) = made.inspect_err(|_| driver.give_vector(vector))?;
-        let deleted = AtomicBool::new(false);
-        Ok(Self(Arc::new(Channel { driver: Arc::clone(driver), ring, eqn, vector, deleted })))
-    }
+pub(crate) struct Jfce {
+    /// The event queue.
+    pub(crate) channel: Arc<Channel>,
+    jfcs: Arc<JfcTable>,
 }
 
-impl Channel {
-    /// Number of the event queue.
-    pub(crate) fn eqn(&self) -> u32 {
-        self.eqn
-    }
-
-    /// An event that the device cannot know of.
-    pub(crate) fn raise(&self, event: Eqe) {
-        self.ring.raise(event);
-    }
-
-    /// Takes what is ready.
-    fn take(&self, out: &mut [u32]) -> usize {
-        let mut taken = 0;
-        while let Some(slot) = out.get_mut(taken) {
-            match self.ring.next() {
-                Some(Eqe::Completion { jfcn }) if lock(&self.driver.jfcs).contains_key(&jfcn) => {
-                    *slot = jfcn;
-                    taken += 1;
-                }
-                // Of a JFC that was deleted meanwhile, or nonsense.
-                Some(event) => tracing::debug!(?event, "an event names no JFC"),
-                None => break,
-            }
-        }
-        taken
-    }
-
-    fn delete(&self) -> Result<(), Status> {
-        if self.deleted.swap(true, Ordering::AcqRel) {
-            return Err(Status::Invalid);
-        }
-        match self.driver.execute(&Command::DestroyEq { eqn: self.eqn }) {
-            Ok(_) => self.driver.give_vector(self.vector),
-            Err(Status::NoDevice) => self.driver.keep(self.ring.memory()),
-            Err(refused) => {
-                self.deleted.store(false, Ordering::Release);
-                return Err(if refused == Status::Again { Status::Fail } else { refused });
-            }
-        }
-        self.ring.close();
-        Ok(())
+impl Jfce {
+    pub(crate) fn new(channel: Channel, jfcs: &Arc<JfcTable>) -> Self {
+        Self { channel: Arc::new(channel), jfcs: Arc::clone(jfcs) }
     }
 }
 
 impl JfceControl for Jfce {
     fn fd(&self) -> BorrowedFd<'_> {
-        self.0.ring.fd()
+        self.channel.fd()
     }
 
     fn wait(&self, out: &mut [u32], timeout: Option<Duration>) -> Result<usize, Status> {
-        if out.is_empty() {
-            return Ok(0);
-        }
-        let found = self.0.ring.wait_for(timeout, || {
-            let taken = self.0.take(out);
-            if taken == 0 {
-                self.0.driver.check()?;
-            }
-            Ok((taken > 0).then_some(taken))
-        });
-        found.map(|taken| taken.unwrap_or(0))
+        self.channel.wait(out, timeout, |jfcn| self.jfcs.contains(jfcn))
     }
 
     fn delete(&self) -> Result<(), Status> {
-        self.0.delete()
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        if !*self.deleted.get_mut()
-            && let Err(error) = self.delete()
-        {
-            tracing::debug!(%error, eqn = self.eqn, "a dropped JFCE could not be deleted");
-        }
+        self.channel.delete()
     }
 }

@@ -29,9 +29,10 @@ use urma_mem::{
 
 use crate::{
     alloc::{DmaBuf, lock},
+    bound::Bound,
     doorbell::SqDoorbell,
-    jetty::Bound,
-    jfc::{JfcCore, is_before},
+    index::is_before,
+    jfc::JfcCore,
     shadow::{SEQ_MASK, Tag},
     sqe,
     table::Link,

@@ -7,12 +7,15 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod bound;
+mod channel;
 mod cmdq;
 mod context;
 mod device;
 mod doorbell;
 mod events;
 mod group;
+mod index;
 mod jetty;
 mod jfc;
 mod jfce;

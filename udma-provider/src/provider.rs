@@ -20,12 +20,20 @@ use crate::{
     alloc::{DmaAlloc, lock},
     context::UdmaContext,
     device::{Driver, DriverCfg},
+    jfc::JfcTable,
 };
 
 /// The device behind `backing`, as the API has it; its driver works as [`DriverCfg::default`] says.
 #[must_use]
 pub fn device_on(backing: Arc<dyn DeviceBacking>) -> urma_core::Device {
     urma_core::Device::new(Arc::new(UdmaDevice::new(backing, DriverCfg::default())))
+}
+
+/// A device that is up: its driver, and the JFCs on it.
+#[derive(Clone, Debug)]
+struct Up {
+    driver: Arc<Driver>,
+    jfcs: Arc<JfcTable>,
 }
 
 /// A device on any backing. It is brought up at the first use and again after a failure.
@@ -36,7 +44,7 @@ pub struct UdmaDevice {
     /// Outlives a driver that failed: memory that it still holds keeps its device addresses.
     dma: Arc<DmaAlloc>,
     cfg: DriverCfg,
-    driver: Mutex<Option<Arc<Driver>>>,
+    up: Mutex<Option<Up>>,
 }
 
 impl UdmaDevice {
@@ -51,7 +59,7 @@ impl UdmaDevice {
             device: info.device_id,
         };
         let dma = DmaAlloc::new(backing.dma(), cfg.ring_pages);
-        Self { id, backing, dma, cfg, driver: Mutex::new(None) }
+        Self { id, backing, dma, cfg, up: Mutex::new(None) }
     }
 
     /// Resets the device under everything that uses it: outstanding requests end with flushed
@@ -60,24 +68,23 @@ impl UdmaDevice {
     /// # Errors
     /// `NoDevice`: it did not come back.
     pub fn reset(&self) -> Result<(), Status> {
-        match lock(&self.driver).take() {
-            Some(driver) => driver.reset(),
+        match lock(&self.up).take() {
+            Some(up) => up.driver.reset(),
             None => self.backing.reset().map_err(|_| Status::NoDevice),
         }
     }
 
-    fn driver(&self) -> Result<Arc<Driver>, Status> {
-        let mut slot = lock(&self.driver);
-        if let Some(driver) = slot.as_ref().filter(|driver| driver.check().is_ok()) {
-            return Ok(Arc::clone(driver));
+    fn up(&self) -> Result<Up, Status> {
+        let mut slot = lock(&self.up);
+        if let Some(up) = slot.as_ref().filter(|up| up.driver.check().is_ok()) {
+            return Ok(up.clone());
         }
         if let Some(dead) = slot.take() {
-            dead.retire();
+            dead.driver.retire();
         }
         let dma = Arc::clone(&self.dma);
         let driver = Driver::bring_up(Arc::clone(&self.backing), dma, &self.cfg)?;
-        *slot = Some(Arc::clone(&driver));
-        Ok(driver)
+        Ok(slot.insert(Up { driver, jfcs: Arc::default() }).clone())
     }
 }
 
@@ -87,13 +94,13 @@ impl Device for UdmaDevice {
     }
 
     fn attr(&self) -> Result<DeviceAttr, Status> {
-        let driver = self.driver()?;
+        let driver = self.up()?.driver;
         let eid = eid_at(&driver, 0)?.0;
         Ok(attr_of(&driver.caps, driver.features(), eid))
     }
 
     fn eids(&self) -> Result<Vec<Eid>, Status> {
-        let driver = self.driver()?;
+        let driver = self.up()?.driver;
         let (first, count) = eid_at(&driver, 0)?;
         let most = u64::min(count, driver.caps.max_eid.max(1));
         let rest = (1..u32::try_from(most).unwrap_or(u32::MAX)).map(|index| eid_at(&driver, index));
@@ -104,12 +111,12 @@ impl Device for UdmaDevice {
     }
 
     fn open(&self, eid_index: u32) -> Result<Arc<dyn ContextOps>, Status> {
-        let driver = self.driver()?;
+        let Up { driver, jfcs } = self.up()?;
         let (eid, count) = eid_at(&driver, eid_index)?;
         if u64::from(eid_index) >= count {
             return Err(Status::Invalid);
         }
-        Ok(Arc::new(UdmaContext::new(driver, eid)))
+        Ok(Arc::new(UdmaContext::new(driver, jfcs, eid)))
     }
 }
 

@@ -17,7 +17,7 @@ use urma_core::{
 use urma_mem::sync::Ordering;
 
 use crate::{
-    jfc::is_before,
+    index::is_before,
     table::{Link, QueueTable, RecvLink, SendLink},
 };
 

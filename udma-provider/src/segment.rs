@@ -5,10 +5,7 @@
 //! it withdrew the segment (a device that does not answer loses it all the same: the user's memory
 //! may be gone after the call).
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::{Arc, Mutex},
-};
+use std::{collections::btree_map::Entry, sync::Arc};
 
 use udma_abi::{
     DmaAccess,
@@ -17,16 +14,7 @@ use udma_abi::{
 use urma_core::{Path, SegmentCfg, Status, Token, TokenId, ops::RemoteSegmentId};
 use urma_mem::Region;
 
-use crate::{
-    alloc::{DmaMap, lock},
-    device::Driver,
-};
-
-/// Registered memory by token id.
-#[derive(Debug, Default)]
-pub(crate) struct Segments {
-    maps: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
-}
+use crate::{alloc::lock, device::Driver};
 
 /// A new token id.
 ///
@@ -60,7 +48,7 @@ pub(crate) fn register(
 ) -> Result<(), Status> {
     let token_value = cfg.policy.token()?.map(Token::value);
     // The place is taken before the device is asked, so that two callers do not both map.
-    match lock(&driver.segments.maps).entry(token_id) {
+    match lock(&driver.segments).entry(token_id) {
         Entry::Occupied(_) => return Err(Status::Exists),
         Entry::Vacant(place) => place.insert(None),
     };
@@ -76,7 +64,7 @@ pub(crate) fn register(
         });
         driver.execute(&command).map(|_| map)
     });
-    let mut maps = lock(&driver.segments.maps);
+    let mut maps = lock(&driver.segments);
     match registered {
         Ok(map) => {
             maps.insert(token_id, Some(map));
@@ -94,7 +82,7 @@ pub(crate) fn register(
 /// # Errors
 /// `Invalid`: no such segment.
 pub(crate) fn unregister(driver: &Driver, token_id: TokenId) -> Result<(), Status> {
-    if !matches!(lock(&driver.segments.maps).get(&token_id), Some(Some(_))) {
+    if !matches!(lock(&driver.segments).get(&token_id), Some(Some(_))) {
         return Err(Status::Invalid);
     }
     match driver.execute(&Command::UnregisterSeg { token_id: token_id.value() }) {
@@ -102,7 +90,7 @@ pub(crate) fn unregister(driver: &Driver, token_id: TokenId) -> Result<(), Statu
         Err(Status::NoDevice) => driver.on_failure(),
         Err(refused) => return Err(refused),
     }
-    lock(&driver.segments.maps).remove(&token_id);
+    lock(&driver.segments).remove(&token_id);
     Ok(())
 }
 
