@@ -376,9 +376,8 @@ fn error_timeout(ms: u64) -> String {
     (0_u32..31).find(|code| 4096_u64 << code >= ms * 1_000_000).unwrap_or(31).to_string()
 }
 
-/// Writes over packets until one side was stopped for so many milliseconds; the client's rows go on if
-/// `goes_on`. Both at their ends.
-fn around_a_stop(stopped: &str, timeout: &str, ms: u64, goes_on: bool) -> [Output; 2] {
+/// Client and server of endless writes over packets, one of them stopped after three rows.
+fn with_one_stopped(stopped: &str, timeout: &str) -> ([Child; 2], impl BufRead + Send + 'static) {
     let port = free_port();
     let words = ["write_bw", "-s", "4096", "-y", "--inf_period_ms", "50", "--path", "packets"];
     let words = [&words[..], &["-E", timeout, "-P", &port]].concat();
@@ -386,21 +385,14 @@ fn around_a_stop(stopped: &str, timeout: &str, ms: u64, goes_on: bool) -> [Outpu
     let mut client = start(&[&words[..], &["-S", "127.0.0.1"]].concat());
     let mut output = BufReader::new(client.stdout.take().unwrap());
     assert_eq!(rows(&mut output, 3), 3, "before the {stopped} is stopped");
-    let side = if stopped == "client" { &client } else { &server };
-    signal("-STOP", side);
-    #[expect(clippy::disallowed_methods, reason = "a test stops a process for a while")]
-    std::thread::sleep(Duration::from_millis(ms));
-    signal("-CONT", side);
-    if goes_on {
-        // Those that were printed meanwhile, and more.
-        let due = usize::try_from(ms / 50 + 10).unwrap();
-        let seen = rows(&mut output, due);
-        assert_eq!(seen, due, "the {stopped} was stopped: {:?}", end(client));
-        signal("-INT", &client);
-    }
-    // Its end is read, so that it never waits for the pipe.
-    while rows(&mut output, 1) == 1 {}
-    [end(client), end(server)]
+    signal("-STOP", if stopped == "client" { &client } else { &server });
+    ([client, server], output)
+}
+
+/// The end of a client whose rows are read to the last, so that it never waits for the pipe.
+fn end_of(client: Child, mut output: impl BufRead + Send + 'static) -> Output {
+    std::thread::spawn(move || while rows(&mut output, 1) == 1 {});
+    end(client)
 }
 
 #[test]
@@ -409,18 +401,31 @@ fn a_stopped_side_finds_a_living_peer_and_goes_on() {
     // timeout, 8.6 s with -E 21, while the time that the poster itself was stopped counts for nothing.
     let ms = stop_ms();
     for (stopped, timeout) in [("client", "17"), ("server", &error_timeout(3 * ms))] {
-        let [client, server] = around_a_stop(stopped, timeout, ms, true);
+        let ([client, server], mut output) = with_one_stopped(stopped, timeout);
+        #[expect(clippy::disallowed_methods, reason = "a test stops a process for a while")]
+        std::thread::sleep(Duration::from_millis(ms));
+        signal("-CONT", if stopped == "client" { &client } else { &server });
+        // Those that were printed meanwhile, and more.
+        let due = usize::try_from(ms / 50 + 10).unwrap();
+        let seen = rows(&mut output, due);
+        assert_eq!(seen, due, "the {stopped} was stopped: {:?}", end(client));
+        signal("-INT", &client);
+        let [client, server] = [end_of(client, output), end(server)];
         assert!(client.status.success(), "the {stopped} was stopped: {client:?}");
         assert!(server.status.success(), "the {stopped} was stopped: {server:?}");
     }
 }
 
 #[test]
-fn requests_to_a_peer_that_is_stopped_for_longer_than_their_timeout_end() {
-    // 0.5 s; 1.6 s until a TP gives up change nothing of it.
-    let [client, _server] = around_a_stop("server", "17", stop_ms(), false);
+fn requests_to_a_peer_that_stays_stopped_end() {
+    // 0.5 s; 1.6 s until a TP gives up change nothing of it. Both count the time in which the client
+    // ran: on a busy machine that is longer than any stop of a fixed length.
+    let ([client, server], output) = with_one_stopped("server", "17");
+    let client = end_of(client, output);
+    signal("-CONT", &server);
     let said = String::from_utf8_lossy(&client.stderr);
     assert!(!client.status.success() && said.contains("acknowledge"), "{client:?}");
+    end(server);
 }
 
 /// Endless run of `options` whose client is stopped after its first rows; the server at its end.
