@@ -11,7 +11,6 @@
 //! flight (direct I/O, fixed buffers, vmsplice) keep their old home and must not be moved.
 
 mod pages;
-mod writers;
 
 use std::io;
 use std::sync::Arc;
@@ -20,9 +19,6 @@ use crate::arena::{Arena, CHUNK_LEN, Ledger, Moved, Shared};
 use crate::fork;
 use crate::maps::{self, Piece, Unmovable};
 use crate::region::{Region, page_ceil, page_floor};
-
-pub(crate) use writers::Gate;
-pub use writers::{WriterHold, Writers, writer_hold};
 
 /// Why nothing of a region was moved.
 #[derive(Debug, thiserror::Error)]

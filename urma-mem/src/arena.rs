@@ -16,9 +16,9 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 
-use crate::adopt::{Gate, Writers};
 use crate::fork::{self, FdWatch};
 use crate::region::{Access, Region, check_cannot_shrink, file_offset, new_memfd, page_len};
+use crate::writers::{Gate, Writers};
 
 /// Length of an arena's file in bytes: sparse, so it costs nothing, and large, so that offsets need
 /// never be reused and a mapping that grows by accident does not run past the end.

@@ -25,9 +25,11 @@ pub mod sleep;
 pub mod spsc;
 pub mod sync;
 pub mod words;
+pub mod writers;
 
-pub use adopt::{AdoptRefusal, Adoption, Extent, WriterHold, Writers};
+pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
 pub use maps::Unmovable;
 pub use region::{Access, AtomicOp, OutOfBounds, Pages, Region};
 pub use serial::{Held, Run, Serial};
+pub use writers::{WriterHold, Writers, writer_hold};

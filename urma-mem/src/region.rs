@@ -109,7 +109,7 @@ impl Region {
     /// - no byte of the range lies on a live stack of another thread (the calling thread's own is
     ///   recognised and never moved);
     /// - no other thread stores into the range during registration and unregistration, unless
-    ///   [`crate::adopt::writer_hold`] says that such threads are held: whole pages of it may then move to
+    ///   [`crate::writers::writer_hold`] says that such threads are held: whole pages of it may then move to
     ///   a shared file and back, under the same addresses, with their content.
     pub unsafe fn from_user(addr: *mut u8, len: usize) -> io::Result<Self> {
         let limit = isize::MAX.unsigned_abs();

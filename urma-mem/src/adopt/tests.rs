@@ -6,12 +6,13 @@ use std::os::fd::AsFd;
 
 use proptest::prelude::*;
 
-use super::{AdoptRefusal, Adoption, WriterHold, Writers};
+use super::{AdoptRefusal, Adoption};
 use crate::arena::{Arena, ArenaCfg, HugePages};
 use crate::fork;
 use crate::maps::{self, Unmovable};
 use crate::region::{Pages, Region, page_len};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::writers::{WriterHold, Writers};
 
 fn peer(arena: &Arena) -> Region {
     Arena::map_peer(arena.fd().try_clone_to_owned().unwrap()).unwrap()
@@ -382,7 +383,7 @@ fn stores_lost(writers: Writers, rounds: u64) -> u64 {
 
 #[test]
 fn no_store_is_lost_while_pages_move() {
-    if super::writer_hold() == WriterHold::None {
+    if crate::writer_hold() == WriterHold::None {
         return urma_skip::skip("no userfaultfd: writers are not held while pages move");
     }
     assert_eq!(stores_lost(Writers::Held, 50), 0);
@@ -398,7 +399,7 @@ fn stores_are_lost_when_nobody_holds_the_writers() {
 /// A system call that stores into the range while it moves is held like any other writer.
 #[test]
 fn system_calls_that_store_are_held() {
-    if super::writer_hold() != WriterHold::Full {
+    if crate::writer_hold() != WriterHold::Full {
         return urma_skip::skip("userfaultfd does not hold system calls");
     }
     let arena = Arena::new().unwrap();
