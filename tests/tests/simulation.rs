@@ -212,7 +212,7 @@ fn two_processes_print_the_same_hash_for_all_work() {
 /// Checks that cannot fail prove nothing: each of these mistakes must turn a run red.
 #[cfg(feature = "planted-faults")]
 mod planted {
-    use ubcore_sim::device::PlantedFault;
+    use ubcore_sim::fault::PlantedFault;
 
     use super::*;
 

@@ -3,47 +3,60 @@
 //! *Owns*: the dispatch. *Takes*: decoded commands. *Gives*: answers, at once or later.
 //! *Must not*: wait; change anything when it refuses.
 
+mod answer;
 mod objects;
 mod queue;
-pub(crate) mod ring;
+mod ring;
 mod segment;
-pub(crate) mod waiting;
+mod state;
+mod waiting;
 
-use udma_abi::{CmdStatus, DmaAccess, Nanos, cmd::Command, cmd::RSP_WORDS, counters::Counter};
+use udma_abi::{CmdStatus, DmaAccess, Nanos, cmd::Command, counters::Counter};
 
-use crate::device::{Device, shared::Shared};
-use waiting::Waiting;
+use crate::context::tables::Tables;
+use crate::engine::base::Base;
+use crate::exchange::Exchange;
+use answer::{Answer, Outcome, Results, Waiting};
+use ring::CommandRing;
+use state::Around;
+pub(crate) use state::Commands;
 
-/// Results of an answer.
-pub(crate) type Results = [u64; RSP_WORDS - 1];
-
-/// What became of a command.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// Answered.
-    Now(CmdStatus, Results),
-    /// Answered by a later step.
-    Later(Waiting),
-}
-
-impl Answer {
-    fn ok(results: &[u64]) -> Self {
-        let mut all = [0; RSP_WORDS - 1];
-        all[..results.len()].copy_from_slice(results);
-        Self::Now(CmdStatus::Ok, all)
+impl Commands {
+    /// Takes the rings at these device addresses; `false` when they cannot be used.
+    pub(crate) fn attach(&mut self, tables: &Tables, place: (u64, u64, u32)) -> bool {
+        self.ring = CommandRing::new(tables, place);
+        self.ring.is_some()
     }
 
-    fn status(status: CmdStatus) -> Self {
-        Self::Now(status, [0; RSP_WORDS - 1])
+    /// Executes what was posted. Whether there was anything.
+    pub(crate) fn step(&mut self, exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
+        let at = &mut Around { base, exchange, now };
+        let posted = self.ring.as_ref().map_or(0, |ring| ring.posted(&base.tables));
+        for _ in 0..posted {
+            let Some(words) = self.ring.as_mut().and_then(CommandRing::fetch) else {
+                base.tables.fatal();
+                return true;
+            };
+            let (answer, sequence) = match Command::decode(&words) {
+                Ok((command, sequence)) => (self.execute(at, command), sequence),
+                Err(sequence) => (Answer::status(CmdStatus::Invalid), sequence),
+            };
+            match answer {
+                Answer::Now(status, results) => self.respond(sequence, status, results),
+                Answer::Later(waiting) => self.waiting.push((sequence, waiting)),
+            }
+        }
+        posted != 0
     }
-}
 
-/// The answer of a fallible command: results, or why not.
-type Outcome = Result<Answer, CmdStatus>;
+    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: Results) {
+        if let Some(ring) = &mut self.ring {
+            ring.respond(sequence, status, results);
+        }
+    }
 
-impl Shared {
     /// Executes one command.
-    pub(crate) fn execute(&mut self, dev: &Device, now: Nanos, command: Command) -> Answer {
+    fn execute(&mut self, at: &mut Around<'_>, command: Command) -> Answer {
         let outcome = match command {
             Command::Nop => Ok(Answer::ok(&[])),
             Command::CreateEq { .. }
@@ -52,64 +65,68 @@ impl Shared {
             | Command::ModifyJfc { .. }
             | Command::DestroyJfc { .. }
             | Command::CreateGroup { .. }
-            | Command::DestroyGroup { .. } => self.object_command(dev, command),
-            Command::CreateQueue(args) => self.create_queue(dev, &args),
-            Command::ModifyState { id, state } => self.modify_state(dev, now, id, state),
-            Command::ModifyRxThreshold { id, threshold } => self.modify_threshold(id, threshold),
-            Command::QueryQueue { id } => self.query_queue(dev, id),
-            Command::DestroyQueue { id } => self.destroy_queue(dev, now, id),
-            Command::Bind { id, tpn, remote_id } => self.bind(dev, id, Some((tpn, remote_id))),
-            Command::Unbind { id } => self.bind(dev, id, None),
+            | Command::DestroyGroup { .. } => self.object_command(at, command),
+            Command::CreateQueue(args) => self.create_queue(at, &args),
+            Command::ModifyState { id, state } => self.modify_state(at, id, state),
+            Command::ModifyRxThreshold { id, threshold } => {
+                self.modify_threshold(at, id, threshold)
+            }
+            Command::QueryQueue { id } => self.query_queue(at, id),
+            Command::DestroyQueue { id } => self.destroy_queue(at, id),
+            Command::Bind { id, tpn, remote_id } => self.bind(at, id, Some((tpn, remote_id))),
+            Command::Unbind { id } => self.bind(at, id, None),
             Command::AllocTid => self.alloc_tid(),
             Command::FreeTid { token_id } => self.free_tid(token_id),
-            Command::RegisterSeg(args) => self.register(dev, &args),
-            Command::UnregisterSeg { token_id } => self.unregister(dev, now, token_id),
-            Command::MapSeg { tpn, token_id, token_value, va, len } => {
-                segment::map(dev, tpn, &segment::mapping(token_id, token_value, va, len))
-            }
+            Command::RegisterSeg(args) => self.register(at, &args),
+            Command::UnregisterSeg { token_id } => self.unregister(at, token_id),
+            Command::MapSeg { tpn, token_id, token_value, va, len } => segment::map(
+                &at.base.tables,
+                tpn,
+                &segment::mapping(token_id, token_value, va, len),
+            ),
             Command::UnmapSeg { .. } => Ok(Answer::ok(&[])),
             Command::Connect { eid, unreliable } => {
                 Ok(Answer::Later(Waiting::Connect { eid, unreliable }))
             }
             Command::Disconnect { tpn } => {
-                Ok(Answer::status(self.exchange.disconnect(dev, now, tpn)))
+                Ok(Answer::status(at.exchange.disconnect(at.base, at.now, tpn)))
             }
             Command::PoolGrow { base, block_log2, blocks } => {
-                self.pool_grow(dev, base, block_log2, blocks)
+                pool_grow(at, base, block_log2, blocks)
             }
-            Command::PoolShrink { base } => Ok(Answer::status(self.exchange.pool_shrink(base))),
-            Command::PoolQuery => Ok(Answer::ok(&self.exchange.pool_usage())),
-            Command::QueryCounters { base, room } => query_counters(dev, base, room),
-            Command::QueryEid { index } => query_eid(dev, index),
+            Command::PoolShrink { base } => Ok(Answer::status(at.exchange.pool_shrink(base))),
+            Command::PoolQuery => Ok(Answer::ok(&at.exchange.pool_usage())),
+            Command::QueryCounters { base, room } => query_counters(at.base, base, room),
+            Command::QueryEid { index } => query_eid(&at.base.tables, index),
         };
         outcome.unwrap_or_else(Answer::status)
     }
-
-    fn pool_grow(&mut self, dev: &Device, base: u64, block_log2: u8, blocks: u32) -> Outcome {
-        let len = u64::from(blocks).checked_shl(u32::from(block_log2)).filter(|l| *l != 0);
-        let len = len.filter(|_| block_log2 < 32).ok_or(CmdStatus::Invalid)?;
-        let memory = dev.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
-        Ok(Answer::status(self.exchange.pool_grow(base, memory, block_log2)))
-    }
 }
 
-fn query_counters(dev: &Device, base: u64, room: u32) -> Outcome {
+fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> Outcome {
+    let len = u64::from(blocks).checked_shl(u32::from(block_log2)).filter(|l| *l != 0);
+    let len = len.filter(|_| block_log2 < 32).ok_or(CmdStatus::Invalid)?;
+    let memory = at.base.tables.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
+    Ok(Answer::status(at.exchange.pool_grow(base, memory, block_log2)))
+}
+
+fn query_counters(all: &Base, base: u64, room: u32) -> Outcome {
     let count = Counter::ALL.len().min(room as usize);
     let len = count as u64 * 8;
     if count != 0 {
-        let window = dev.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
+        let window = all.tables.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
         for (index, counter) in Counter::ALL.iter().take(count).enumerate() {
-            let value = dev.counter(*counter);
+            let value = all.counter(*counter);
             window.store_u64(index * 8, value).map_err(|_| CmdStatus::Invalid)?;
         }
     }
     Ok(Answer::ok(&[Counter::ALL.len() as u64]))
 }
 
-fn query_eid(dev: &Device, index: u32) -> Outcome {
+fn query_eid(tables: &Tables, index: u32) -> Outcome {
     if index != 0 {
         return Err(CmdStatus::NotFound);
     }
-    let [high, low] = dev.cfg().eid.to_words();
+    let [high, low] = tables.cfg.eid.to_words();
     Ok(Answer::ok(&[1, high, low]))
 }

@@ -1,4 +1,4 @@
-//! What exists between creation and destruction: queues, completion queues, events, segments, ways.
+//! What exists between creation and destruction: queues, completion queues, events, segments, paths.
 //!
 //! *Owns*: the objects and their tables. *Takes*: checked arguments of commands. *Gives*: lookups
 //! that never wait. *Must not*: move payload.
@@ -12,4 +12,5 @@ pub(crate) mod poison;
 pub(crate) mod queue;
 pub(crate) mod segment;
 pub(crate) mod table;
+pub(crate) mod tables;
 pub(crate) mod token;

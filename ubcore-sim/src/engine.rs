@@ -4,11 +4,13 @@
 //! made runnable. *Gives*: bytes moved, pieces for carriers, completion entries.
 //! *Must not*: create or destroy objects.
 
+pub(crate) mod base;
 pub(crate) mod direct;
 pub(crate) mod fetch;
 pub(crate) mod gather;
 pub(crate) mod lap;
 pub(crate) mod mail;
+pub(crate) mod queue;
 pub(crate) mod remote;
 pub(crate) mod retire;
 pub(crate) mod send;

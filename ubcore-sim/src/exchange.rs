@@ -3,8 +3,8 @@
 //! *Owns*: peers, carriers, requests under way, receive queues. *Takes*: mail, pieces, time.
 //! *Gives*: ends, pieces, receive completions. *Must not*: touch a send queue but by its mail.
 //!
-//! Everything here runs under the device's one `Serial<Shared>`; `dev` gives tables, ports, counters
-//! and `dev.wake_send(now, id)`, which lets a send queue take its ends.
+//! Everything here runs under the device's one `Serial`. What ended lies in the mail of its queue;
+//! the caller then wakes the queues of [`Exchange::drain_ended`].
 
 mod answer;
 mod carrier;
@@ -13,7 +13,7 @@ mod datagrams;
 mod flow;
 mod guesses;
 mod heard;
-mod look;
+pub(crate) mod look;
 mod memory;
 mod packets;
 mod pair;
@@ -41,8 +41,9 @@ use udma_abi::{
 };
 use urma_mem::Region;
 
+use crate::cfg::DeviceCfg;
 use crate::context::{jfc::JfcPort, segment::SegmentCache};
-use crate::device::{Device, DeviceCfg};
+use crate::engine::base::Base;
 use crate::engine::gather::Segments;
 use crate::engine::mail::{Handed, Mail};
 use crate::ports::Deadline;
@@ -149,7 +150,7 @@ pub(crate) struct Exchange {
 /// What the work for one peer needs of everything else.
 #[derive(Debug)]
 struct Work<'a> {
-    dev: &'a Device,
+    base: &'a Base,
     now: Nanos,
     senders: &'a mut Senders,
     receives: &'a mut Receives,
@@ -160,12 +161,10 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn segments(&mut self) -> Segments<'_> {
-        Segments { cache: self.cache, table: self.dev.segments() }
+        Segments { cache: self.cache, table: &self.base.tables.segments }
     }
 }
 
-/// Times that one step takes mail and moves pieces before it leaves the rest to the next one.
-const ROUNDS: usize = 4;
 /// Send queues whose mail one round takes.
 const QUEUES_PER_ROUND: usize = 256;
 
@@ -197,12 +196,12 @@ impl Exchange {
     /// Runs `f` on each peer with everything else at hand.
     fn each_peer(
         &mut self,
-        dev: &Device,
+        base: &Base,
         now: Nanos,
         mut f: impl FnMut(&mut Peer, &mut Work<'_>, &mut Vec<u8>),
     ) {
         let Self { peers, senders, receives, numbers, cache, bytes, inbox, .. } = self;
-        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
         for peer in peers.values_mut() {
             f(peer, &mut work, inbox);
         }
@@ -245,15 +244,15 @@ impl Exchange {
     }
 
     /// The receiving side changes state: ERROR flushes posted receives (also those posted later).
-    pub(crate) fn set_recv_state(&mut self, dev: &Device, id: u32, state: QueueState) {
+    pub(crate) fn set_recv_state(&mut self, base: &Base, id: u32, state: QueueState) {
         self.receives.set_state(id, state);
         let status = match state {
             QueueState::Error => CqeStatus::WrFlushErr,
             QueueState::Reset => CqeStatus::WrUnhandled,
             QueueState::Ready | QueueState::Suspended => return,
         };
-        self.each_peer(dev, 0, |peer, work, _| peer.abort_messages(work, id, status));
-        self.receives.step_flushes(dev);
+        self.each_peer(base, 0, |peer, work, _| peer.abort_messages(work, id, status));
+        self.receives.step_flushes(base);
     }
 
     /// No posted receive waits for its completion any more (flush of an ERROR state done).
@@ -302,12 +301,12 @@ impl Exchange {
     }
 
     /// Queues, groups and ways are gone. Sequences with other nodes go on: those do not know.
-    pub(crate) fn reset(&mut self, dev: &Device) {
+    pub(crate) fn reset(&mut self, base: &Base) {
         for peer in self.peers.values_mut() {
             peer.forget_queues();
         }
         for tpn in std::mem::take(&mut self.ways).into_keys() {
-            dev.links().remove(tpn);
+            base.tables.links.remove(tpn);
         }
         self.closing.clear();
         self.look_at = Nanos::MAX;
@@ -318,25 +317,28 @@ impl Exchange {
 
     // Progress.
 
-    /// One bounded step: listed queues (`dev.next_listed()`), rings, TPs, timers. Whether anything
-    /// was done.
-    pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
-        let mut busy = self.receives.step_flushes(dev);
-        self.close_ways(dev, now);
+    /// What a step begins with: flushes, paths that close. Whether anything was done.
+    pub(crate) fn begin_step(&mut self, base: &Base, now: Nanos) -> bool {
+        let busy = self.receives.step_flushes(base);
+        self.close_ways(base, now);
         if self.transmitted != 0 {
-            dev.count_by(Counter::TxPackets, std::mem::take(&mut self.transmitted));
-        }
-        for _ in 0..ROUNDS {
-            let mut round = self.take_mail(dev, now);
-            self.each_peer(dev, now, |peer, work, inbox| round |= peer.step(work, inbox));
-            self.look_after_peers(dev, now);
-            let woken = self.wake(dev, now);
-            busy |= round | woken;
-            if !(round || woken) || !(dev.has_listed() || self.has_work()) {
-                break;
-            }
+            base.tables.counts.add(Counter::TxPackets, std::mem::take(&mut self.transmitted));
         }
         busy
+    }
+
+    /// One bounded round of listed queues (`base.next_listed()`), rings, TPs and timers. Whether anything
+    /// was done.
+    pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
+        let mut busy = self.take_mail(base, now);
+        self.each_peer(base, now, |peer, work, inbox| busy |= peer.step(work, inbox));
+        self.look_after_peers(base, now);
+        busy
+    }
+
+    /// Send queues with completions in their mail, for the caller to wake them.
+    pub(crate) fn drain_ended(&mut self) -> impl Iterator<Item = u32> + '_ {
+        self.senders.wake.drain(..)
     }
 
     /// Work that another round would find now (also the last look before sleep).
@@ -350,16 +352,16 @@ impl Exchange {
         self.peers.values().filter_map(Peer::poll_deadline).chain(look_at).chain(replies).min()
     }
 
-    fn take_mail(&mut self, dev: &Device, now: Nanos) -> bool {
+    fn take_mail(&mut self, base: &Base, now: Nanos) -> bool {
         let mut busy = false;
         for _ in 0..QUEUES_PER_ROUND {
-            let Some(id) = dev.next_listed() else { break };
-            busy |= self.take_mail_of(dev, now, id);
+            let Some(id) = base.next_listed() else { break };
+            busy |= self.take_mail_of(base, now, id);
         }
         busy
     }
 
-    fn take_mail_of(&mut self, dev: &Device, now: Nanos, id: u32) -> bool {
+    fn take_mail_of(&mut self, base: &Base, now: Nanos, id: u32) -> bool {
         let Some(sender) = self.senders.get_mut(id) else { return false };
         if sender.side.mail.take_purge() {
             for peer in self.peers.values_mut() {
@@ -369,7 +371,7 @@ impl Exchange {
         let mut busy = false;
         while let Some(handed) = self.senders.next_handed(id) {
             busy = true;
-            if let Err(status) = self.take_handed(dev, now, id, &handed) {
+            if let Err(status) = self.take_handed(base, now, id, &handed) {
                 self.senders.end(id, handed.seq, status, 0);
             }
         }
@@ -378,7 +380,7 @@ impl Exchange {
 
     fn take_handed(
         &mut self,
-        dev: &Device,
+        base: &Base,
         now: Nanos,
         id: u32,
         handed: &Handed,
@@ -389,20 +391,9 @@ impl Exchange {
         let peer = peers.get_mut(&way.eid).filter(|_| !way.dead).ok_or(CqeStatus::AckTimeout)?;
         let request = senders.request(id, &sqe, handed);
         let (pair, request) = request.ok_or(CqeStatus::UnsupportedOpcode)?;
-        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
         peer.take_request(&mut work, pair, request);
         Ok(())
-    }
-
-    /// Lets the send queues take their ends. Whether there were any.
-    fn wake(&mut self, dev: &Device, now: Nanos) -> bool {
-        let mut list = std::mem::take(&mut self.senders.wake);
-        let any = !list.is_empty();
-        for id in list.drain(..) {
-            dev.wake_send(now, id);
-        }
-        self.senders.wake = list;
-        any
     }
 
     /// TPNs of this node with the peers at their other ends.

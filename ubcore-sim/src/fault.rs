@@ -1,9 +1,11 @@
 //! Faults that tests plant to show that a check can fail.
 //!
-//! *Owns*: the names. *Takes*: `DeviceCfg::fault` under the feature `planted-faults`. *Gives*: a
-//! question with a constant `false` answer in every other build. *Must not*: exist in production.
+//! *Owns*: the names, and the question whether one is planted. *Takes*: `DeviceCfg::fault` under the
+//! feature `planted-faults`. *Gives*: `false`, always, in every other build. *Must not*: cost an
+//! instruction in production.
 
 /// A mistake that the device makes on purpose.
+#[cfg(feature = "planted-faults")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedFault {
     /// Tokens of segments are not compared.
@@ -25,4 +27,77 @@ pub enum PlantedFault {
     /// A sender need not show that it is the peer: packets from any port of its address count, and
     /// CONNECT needs no cookie.
     SenderUnproven,
+}
+
+/// Which fault is planted, if any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Faults {
+    #[cfg(feature = "planted-faults")]
+    planted: Option<PlantedFault>,
+}
+
+#[cfg(feature = "planted-faults")]
+impl Faults {
+    pub(crate) const fn new(planted: Option<PlantedFault>) -> Self {
+        Self { planted }
+    }
+
+    fn is(self, fault: PlantedFault) -> bool {
+        self.planted == Some(fault)
+    }
+
+    pub(crate) const fn is_planted(self) -> bool {
+        self.planted.is_some()
+    }
+}
+
+#[cfg(not(feature = "planted-faults"))]
+impl Faults {
+    #[inline(always)]
+    pub(crate) const fn is_planted(self) -> bool {
+        false
+    }
+}
+
+macro_rules! questions {
+    ($($(#[doc = $doc:literal])* $name:ident = $fault:ident;)*) => {
+        #[cfg(feature = "planted-faults")]
+        impl Faults {
+            $($(#[doc = $doc])* pub(crate) fn $name(self) -> bool { self.is(PlantedFault::$fault) })*
+        }
+
+        #[cfg(not(feature = "planted-faults"))]
+        impl Faults {
+            $($(#[doc = $doc])* #[inline(always)] pub(crate) const fn $name(self) -> bool { false })*
+        }
+    };
+}
+
+questions! {
+    /// Tokens are not compared.
+    token_not_checked = TokenNotChecked;
+    /// Bounds are one byte too wide.
+    bound_off_by_one = BoundOffByOne;
+    /// Completions are doubled now and then.
+    completion_doubled = CompletionDoubled;
+    /// Completions are dropped now and then.
+    completion_dropped = CompletionDropped;
+    /// Neighbouring requests change places.
+    order_swapped = OrderSwapped;
+    /// The end of a message is stored first.
+    last_byte_early = LastByteEarly;
+    /// Requests are acknowledged before they are placed.
+    ack_before_placement = AckBeforePlacement;
+    /// Timers run while the process is stopped.
+    stopped_time_counts = StoppedTimeCounts;
+    /// Senders prove nothing.
+    sender_unproven = SenderUnproven;
+}
+
+impl Faults {
+    /// Bytes by which every range check is too generous.
+    #[inline]
+    pub(crate) fn bound_slack(self) -> u64 {
+        u64::from(self.bound_off_by_one())
+    }
 }

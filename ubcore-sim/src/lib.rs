@@ -6,16 +6,17 @@
 
 #[cfg(test)]
 pub(crate) mod bench;
+mod cfg;
 mod command;
 mod context;
 pub mod device;
 mod dma;
 mod engine;
 mod exchange;
-#[cfg(feature = "planted-faults")]
 pub mod fault;
 pub mod hooks;
 pub mod host;
+mod limits;
 pub mod link;
 pub mod node;
 pub mod ports;
@@ -23,6 +24,8 @@ pub mod share;
 pub mod sim;
 pub mod transport;
 
-pub use device::{Device, DeviceCfg, Ports};
+pub use cfg::{DeviceCfg, Seed};
+pub use device::Device;
 pub use host::peer::PathChoice;
 pub use node::{Node, NodeCfg, NodeError};
+pub use ports::Ports;

@@ -14,7 +14,8 @@ use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
 
 use crate::{
-    device::{Device, DeviceCfg, Ports, Seed},
+    cfg::{DeviceCfg, Seed},
+    device::Device,
     host::{
         claim::{Claim, ClaimError},
         interrupt::EventVectors,
@@ -25,6 +26,7 @@ use crate::{
         shared::{Shared, new_bell},
         thread::Background,
     },
+    ports::Ports,
     share::layout,
 };
 

@@ -47,6 +47,17 @@ pub trait MemoryHost: Send + Sync + Debug {
     fn unshare(&self, key: u32);
 }
 
+/// The world as the device sees it.
+#[derive(Debug)]
+pub struct Ports {
+    /// Raises vectors.
+    pub interrupt: Arc<dyn Interrupt>,
+    /// Shares registered memory with peers on this host.
+    pub memory: Arc<dyn MemoryHost>,
+    /// This node's region, [`crate::share::layout::NODE_LEN`] bytes, writable, zeroed.
+    pub node_region: Region,
+}
+
 /// What two nodes on one host share, as seen from one of them.
 #[derive(Debug)]
 pub struct SameHostParts {

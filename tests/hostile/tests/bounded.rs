@@ -106,7 +106,7 @@ mod tests {
     #[cfg(feature = "planted-faults")]
     #[test]
     fn a_planted_lack_of_token_checks_is_caught() {
-        use ubcore_sim::device::PlantedFault;
+        use ubcore_sim::fault::PlantedFault;
         use urma_hostile::device::device_with;
         assert!(!is_caught(device), "nothing is planted yet");
         // A bound that is too wide stays unseen here: on a node's own memory the window of the

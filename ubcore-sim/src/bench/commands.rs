@@ -5,7 +5,8 @@ use udma_abi::sqe::BLOCK_LEN;
 use udma_abi::{CmdStatus, Sge};
 
 use super::{Bench, BenchJfc, BenchQueue, pair};
-use crate::device::{LOADS_ONLY, limits};
+use crate::context::tables::LOADS_ONLY;
+use crate::limits;
 
 /// A JFR with its arguments.
 fn jfr(b: &mut Bench, jfc: &BenchJfc, mode: Mode) -> BenchQueue {

@@ -12,7 +12,7 @@ use super::scene::{Scene, scene, scene_of};
 use super::{Bench, BenchQueue, BenchSeg, Sharing, event_at, on_seg, pair, pair_sharing};
 use crate::DeviceCfg;
 use crate::context::segment::NewSegment;
-use crate::device::ASYNC_PENDING_MAX;
+use crate::context::tables::ASYNC_PENDING_MAX;
 use crate::hooks::{self, Hook};
 use crate::host::peer::KernelReads;
 
@@ -42,7 +42,7 @@ fn register_anew(node: &mut Bench, seg: &BenchSeg) {
 fn withdraw_mid_copy(s: &Scene) {
     let (owner, token_id) = (Arc::clone(&s.b.dev), s.remote.token_id);
     hooks::at(Hook::CopyUnchecked, move || {
-        assert!(owner.segments().kill(token_id).is_some());
+        assert!(owner.base.tables.segments.kill(token_id).is_some());
     });
 }
 
@@ -114,7 +114,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
     s.a.post(&mut s.jetty, on_seg(Opcode::Write, tpn, &own, 0), &[s.local.sge(0, 4096)]);
     assert_eq!(s.a.poll(&mut s.jfc), None, "some bytes are left");
     // A command would step the transfer to its end: this is what another thread's command does.
-    let region = s.a.dev.segments().kill(own.token_id).unwrap().region.clone();
+    let region = s.a.dev.base.tables.segments.kill(own.token_id).unwrap().region.clone();
     let new = NewSegment {
         token_id: own.token_id,
         va: own.va,
@@ -123,7 +123,7 @@ fn a_transfer_within_a_node_does_not_go_on_in_another_registration() {
         token: Some(own.token),
         shared: false,
     };
-    s.a.dev.segments().publish(new, &[]).unwrap();
+    s.a.dev.base.tables.segments.publish(new, &[]).unwrap();
     own.mem.zero(0, 4096).unwrap();
     run(&mut s, 10);
     let cqe = s.a.poll(&mut s.jfc).expect("a completion");
@@ -267,7 +267,7 @@ fn asynchronous_events_wait_for_room_and_keep_their_order() {
     let (mut a, _b) = pair();
     let events = a.async_events();
     for object in 0..40 {
-        a.dev.async_event(AsyncKind::JettyErr, object);
+        a.dev.base.tables.async_event(AsyncKind::JettyErr, object);
     }
     for object in 0..40u32 {
         let words = events.load_block((object as usize % 16) * eqe::EQE_LEN).unwrap();
@@ -282,7 +282,7 @@ fn asynchronous_events_beyond_what_can_wait_are_dropped_and_counted() {
     let (a, _b) = pair();
     // The driver has set up no ring yet: all of them wait.
     for object in 0..3 + ASYNC_PENDING_MAX {
-        a.dev.async_event(AsyncKind::JettyErr, u32::try_from(object).unwrap());
+        a.dev.base.tables.async_event(AsyncKind::JettyErr, u32::try_from(object).unwrap());
     }
     assert_eq!(a.dev.counter(Counter::AsyncDropped), 3);
 }
@@ -309,11 +309,11 @@ fn an_entry_that_changes_while_it_is_read_is_not_used() {
     let (owner, token_id, token) = (Arc::clone(&s.b.dev), s.remote.token_id, s.remote.token);
     let va = s.remote.va;
     hooks::at(Hook::EntryRead, move || {
-        owner.segments().kill(token_id).unwrap();
+        owner.base.tables.segments.kill(token_id).unwrap();
         let access = Access::READ | Access::WRITE;
         let token = Some(token);
         let new = NewSegment { token_id, va, region: new, access, token, shared: false };
-        owner.segments().publish(new, &[]).unwrap();
+        owner.base.tables.segments.publish(new, &[]).unwrap();
     });
     let cqe = s.run(on_seg(Opcode::Write, s.tpn, &s.remote, 0), &[s.local.sge(0, 8)]);
     assert_eq!(cqe.status, CqeStatus::RemAccessAbort);

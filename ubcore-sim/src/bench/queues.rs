@@ -81,7 +81,7 @@ fn unsignalled_streams_free_the_ring_and_full_completion_queues_stop_the_sender(
 fn a_queue_keeps_one_slot_of_a_deep_roomy_completion_queue_and_gives_it_back() {
     for (jfc_log2, kept) in [(7, 1), (6, 0)] {
         let mut s = scene_of(pair(), 4, jfc_log2);
-        let port = s.a.dev.jfcs().get(s.jfc.id).unwrap().port().unwrap();
+        let port = s.a.dev.base.tables.jfcs.get(s.jfc.id).unwrap().port().unwrap();
         let signalled = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
         let sqe = Sqe { flags: SqeFlags::empty(), ..signalled };
         for _ in 0..20 {

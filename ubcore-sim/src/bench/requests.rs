@@ -230,7 +230,7 @@ fn sends_and_writes_keep_their_order_and_an_error_reaches_the_receive_side() {
 #[test]
 fn planted_faults_show() {
     use super::pair_with;
-    use crate::device::PlantedFault;
+    use crate::fault::PlantedFault;
     let with = |fault| scene_of(pair_with(move |cfg| cfg.fault = Some(fault)), 4, 6);
     let mut s = with(PlantedFault::TokenNotChecked);
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);

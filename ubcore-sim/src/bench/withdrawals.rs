@@ -185,7 +185,7 @@ fn a_withdrawal_waits_for_a_copy_of_whichever_queue() {
 #[test]
 fn a_withdrawal_looks_at_no_more_slots_than_there_are() {
     let mut s = scene();
-    let link = s.a.dev.links().find(s.tpn).unwrap();
+    let link = s.a.dev.base.tables.links.find(s.tpn).unwrap();
     let Reach::Direct(parts) = &link.reach else { panic!("a node on this host") };
     parts.half.store_u64(HALF_SLOTS_USED, u64::MAX).unwrap();
     s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id });

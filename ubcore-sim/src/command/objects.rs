@@ -15,61 +15,63 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 
-use super::{Answer, Outcome};
-use crate::context::{event::EventQueue, jfc::Jfc};
-use crate::device::{Device, limits, shared::Shared};
+use super::answer::{Answer, Outcome};
+use super::state::{Around, Commands};
+use crate::context::{event::EventQueue, jfc::Jfc, tables::Tables};
+use crate::limits;
 
-impl Shared {
-    pub(super) fn object_command(&mut self, dev: &Device, command: Command) -> Outcome {
+impl Commands {
+    pub(super) fn object_command(&mut self, at: &mut Around<'_>, command: Command) -> Outcome {
+        let tables = &at.base.tables;
         match command {
             Command::CreateEq { base, depth_log2, vector } => {
-                self.create_eq(dev, base, depth_log2, vector)
+                self.create_eq(tables, base, depth_log2, vector)
             }
-            Command::DestroyEq { eqn } => self.destroy_eq(dev, eqn),
+            Command::DestroyEq { eqn } => self.destroy_eq(tables, eqn),
             Command::CreateJfc { base, depth_log2, eqn, inline } => {
-                let eq = if eqn == NONE { None } else { Some(find_eq(dev, eqn)?) };
-                self.create_jfc(dev, (base, depth_log2), inline, eq)
+                let eq = if eqn == NONE { None } else { Some(find_eq(tables, eqn)?) };
+                self.create_jfc(tables, (base, depth_log2), inline, eq)
             }
             Command::ModifyJfc { jfcn, count, period_us } => {
-                let jfc = find_jfc(dev, jfcn)?;
+                let jfc = find_jfc(tables, jfcn)?;
                 jfc.set_moderation(u32::from(count), u32::from(period_us));
                 self.moderated.remove(&jfcn);
                 if period_us != 0 {
                     self.moderated.insert(jfcn, None);
                 }
-                dev.set_moderation(!self.moderated.is_empty());
+                tables.moderation.store(!self.moderated.is_empty(), Ordering::SeqCst);
                 Ok(Answer::ok(&[]))
             }
-            Command::DestroyJfc { jfcn } => self.destroy_jfc(dev, jfcn),
+            Command::DestroyJfc { jfcn } => self.destroy_jfc(tables, jfcn),
             Command::CreateGroup { id, by_hint, token_value } => {
-                self.create_group(id, by_hint, token_value)
+                self.create_group(at, id, by_hint, token_value)
             }
-            Command::DestroyGroup { id } => self.destroy_group(id),
+            Command::DestroyGroup { id } => self.destroy_group(at, id),
             _ => Err(CmdStatus::Unsupported),
         }
     }
 
-    fn create_eq(&mut self, dev: &Device, base: u64, depth_log2: u8, vector: u16) -> Outcome {
+    fn create_eq(&mut self, tables: &Tables, base: u64, depth_log2: u8, vector: u16) -> Outcome {
         if vector == 0 || vector >= limits::VECTORS || depth_log2 > limits::EQ_DEPTH_LOG2 {
             return Err(CmdStatus::Invalid);
         }
         let depth = 1u64 << depth_log2;
-        let ring = dev.window(base, depth * EQE_LEN as u64, DmaAccess::Both);
+        let ring = tables.window(base, depth * EQE_LEN as u64, DmaAccess::Both);
         let ring = ring.filter(|_| base.is_multiple_of(8)).ok_or(CmdStatus::Invalid)?;
         let eqn = self.objects.eqs.take_lowest().ok_or(CmdStatus::NoRoom)?;
-        let interrupt = Arc::clone(&dev.ports().interrupt);
+        let interrupt = Arc::clone(&tables.ports.interrupt);
         let eq = Arc::new(EventQueue::new(ring, depth, vector, interrupt));
-        let slot = dev.eqs().get_or_make(eqn, ArcSwapOption::empty).ok_or(CmdStatus::NoRoom)?;
+        let slot = tables.eqs.get_or_make(eqn, ArcSwapOption::empty).ok_or(CmdStatus::NoRoom)?;
         slot.store(Some(eq));
         Ok(Answer::ok(&[u64::from(eqn)]))
     }
 
-    fn destroy_eq(&mut self, dev: &Device, eqn: u32) -> Outcome {
-        let eq = find_eq(dev, eqn)?;
+    fn destroy_eq(&mut self, tables: &Tables, eqn: u32) -> Outcome {
+        let eq = find_eq(tables, eqn)?;
         if eq.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
         }
-        if let Some(slot) = dev.eqs().get(eqn) {
+        if let Some(slot) = tables.eqs.get(eqn) {
             slot.store(None);
         }
         self.objects.eqs.give_back(eqn);
@@ -78,7 +80,7 @@ impl Shared {
 
     fn create_jfc(
         &mut self,
-        dev: &Device,
+        tables: &Tables,
         (base, depth_log2): (u64, u8),
         inline: bool,
         eq: Option<Arc<EventQueue>>,
@@ -87,17 +89,17 @@ impl Shared {
             return Err(CmdStatus::Invalid);
         }
         let depth = 1u64 << depth_log2;
-        let window = dev.window(base, depth * CQE_LEN as u64, DmaAccess::Both);
+        let window = tables.window(base, depth * CQE_LEN as u64, DmaAccess::Both);
         let ring = window.ok_or(CmdStatus::Invalid)?;
         let jfcn = self.objects.jfcs.take().ok_or(CmdStatus::NoRoom)?;
         let make = || Arc::new(Jfc::new(jfcn));
-        let jfc = dev.jfcs().get_or_make(jfcn, make).ok_or(CmdStatus::NoRoom)?;
+        let jfc = tables.jfcs.get_or_make(jfcn, make).ok_or(CmdStatus::NoRoom)?;
         jfc.open(ring, depth, inline, eq);
         Ok(Answer::ok(&[u64::from(jfcn)]))
     }
 
-    fn destroy_jfc(&mut self, dev: &Device, jfcn: u32) -> Outcome {
-        let jfc = find_jfc(dev, jfcn)?;
+    fn destroy_jfc(&mut self, tables: &Tables, jfcn: u32) -> Outcome {
+        let jfc = find_jfc(tables, jfcn)?;
         if jfc.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
         }
@@ -107,7 +109,13 @@ impl Shared {
         Ok(Answer::ok(&[]))
     }
 
-    fn create_group(&mut self, id: u32, by_hint: bool, token: Option<u32>) -> Outcome {
+    fn create_group(
+        &mut self,
+        at: &mut Around<'_>,
+        id: u32,
+        by_hint: bool,
+        token: Option<u32>,
+    ) -> Outcome {
         if self.objects.groups.len() == limits::GROUPS {
             return Err(CmdStatus::NoRoom);
         }
@@ -116,28 +124,28 @@ impl Shared {
         }
         let id = self.objects.take_id(id).ok_or(CmdStatus::Exists)?;
         self.objects.groups.insert(id, BTreeSet::new());
-        self.exchange.add_group(id, by_hint, token);
+        at.exchange.add_group(id, by_hint, token);
         Ok(Answer::ok(&[u64::from(id)]))
     }
 
-    fn destroy_group(&mut self, id: u32) -> Outcome {
+    fn destroy_group(&mut self, at: &mut Around<'_>, id: u32) -> Outcome {
         let members = self.objects.groups.get(&id).ok_or(CmdStatus::NotFound)?;
         if !members.is_empty() {
             return Err(CmdStatus::InUse);
         }
         self.objects.groups.remove(&id);
         self.objects.ids.give_back(id);
-        self.exchange.remove_group(id);
+        at.exchange.remove_group(id);
         Ok(Answer::ok(&[]))
     }
 }
 
-fn find_eq(dev: &Device, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
-    dev.eqs().get(eqn).and_then(ArcSwapOption::load_full).ok_or(CmdStatus::NotFound)
+fn find_eq(tables: &Tables, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
+    tables.eqs.get(eqn).and_then(ArcSwapOption::load_full).ok_or(CmdStatus::NotFound)
 }
 
 /// The living JFC of a number.
-pub(super) fn find_jfc(dev: &Device, jfcn: u32) -> Result<&Arc<Jfc>, CmdStatus> {
-    let jfc = dev.jfcs().get(jfcn).filter(|j| j.live.load(Ordering::SeqCst));
+pub(super) fn find_jfc(tables: &Tables, jfcn: u32) -> Result<&Arc<Jfc>, CmdStatus> {
+    let jfc = tables.jfcs.get(jfcn).filter(|j| j.live.load(Ordering::SeqCst));
     jfc.ok_or(CmdStatus::NotFound)
 }

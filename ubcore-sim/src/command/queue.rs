@@ -14,16 +14,17 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::sync::Ordering;
 
-use super::{
-    Answer, Outcome,
-    objects::find_jfc,
-    waiting::{Leaving, Waiting},
-};
-use crate::context::{jfc::JfcPort, objects::QueueRecord, queue::Queue};
-use crate::device::{Device, limits, shared::Shared};
+use super::answer::{Answer, Leaving, Outcome, Waiting};
+use super::objects::find_jfc;
+use super::state::{Around, Commands};
+use crate::context::objects::{Objects, QueueRecord};
+use crate::context::{jfc::JfcPort, tables::Tables};
+use crate::engine::base::Base;
+use crate::engine::queue::SendQueue;
 use crate::engine::retire::Identity;
 use crate::engine::send::{SendCfg, SendEngine, Visit};
-use crate::exchange::{RecvSide, SendSide, SharedSide};
+use crate::exchange::{Exchange, RecvSide, SendSide, SharedSide};
+use crate::limits;
 
 /// How long a destruction waits without any completion finding room, in nanoseconds: a driver that
 /// means to destroy a queue takes its completions meanwhile.
@@ -37,12 +38,12 @@ struct Parts {
     shared: Option<(u32, Option<JfcPort>)>,
 }
 
-impl Shared {
-    pub(super) fn create_queue(&mut self, dev: &Device, args: &CreateQueue) -> Outcome {
+impl Commands {
+    pub(super) fn create_queue(&mut self, at: &mut Around<'_>, args: &CreateQueue) -> Outcome {
         if self.objects.count_of(args.kind) >= limits::QUEUES {
             return Err(CmdStatus::NoRoom);
         }
-        let parts = self.parts_of(dev, args)?;
+        let parts = self.parts_of(&at.base.tables, args)?;
         if args.group != NONE {
             let members = self.objects.groups.get(&args.group).ok_or(CmdStatus::NotFound)?;
             if members.len() == limits::GROUP_MEMBERS {
@@ -54,24 +55,25 @@ impl Shared {
             None => None,
         };
         let id = self.objects.take_id(args.id);
-        let queue = id.and_then(|id| dev.queues().get_or_make(id, || Queue::new(id)));
+        let queue = id.and_then(|id| at.base.queues.get_or_make(id, || SendQueue::new(id)));
         let (Some(id), Some(queue)) = (id, queue) else {
             if let Some(slot) = slot {
                 self.objects.slots.give_back(slot);
             }
             return Err(if args.id == 0 { CmdStatus::NoRoom } else { CmdStatus::Exists });
         };
-        self.make(queue, id, args, (parts, slot));
+        self.make(at.exchange, queue, args, (parts, slot));
         Ok(Answer::ok(&[u64::from(id)]))
     }
 
     fn make(
         &mut self,
-        queue: &Arc<Queue>,
-        id: u32,
+        exchange: &mut Exchange,
+        queue: &SendQueue,
         args: &CreateQueue,
         (parts, slot): (Parts, Option<u32>),
     ) {
+        let id = queue.id;
         let mut jfcs = Vec::new();
         let mut hold = |port: &JfcPort| {
             port.jfc().users.fetch_add(1, Ordering::SeqCst);
@@ -83,11 +85,11 @@ impl Shared {
         if let (Some((ring, port)), Some(sq)) = (parts.send, args.sq) {
             hold(&port);
             let record = parts.record.clone();
-            self.make_send(queue, args, &sq, SendParts { ring, port, record, slot });
+            make_send(exchange, queue, args, &sq, SendParts { ring, port, record, slot });
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
             hold(&port);
-            self.exchange.add_recv(RecvSide {
+            exchange.add_recv(RecvSide {
                 id,
                 is_jetty: args.kind == QueueKind::Jetty,
                 mode: args.mode,
@@ -110,12 +112,12 @@ impl Shared {
                 owner.users += 1;
             }
             let (mode, cookie) = (args.mode, args.cookie);
-            self.exchange.add_shared(SharedSide { id, mode, cookie, jfr, port, token });
+            exchange.add_shared(SharedSide { id, mode, cookie, jfr, port, token });
         }
         let group = (args.group != NONE).then_some(args.group);
         if let Some(members) = group.and_then(|g| self.objects.groups.get_mut(&g)) {
             members.insert(id);
-            self.exchange.join(args.group, id);
+            exchange.join(args.group, id);
         }
         let record = QueueRecord {
             kind: args.kind,
@@ -132,40 +134,7 @@ impl Shared {
         self.objects.queues.insert(id, record);
     }
 
-    fn make_send(&mut self, queue: &Queue, args: &CreateQueue, sq: &SqArgs, parts: SendParts) {
-        let is_jetty = args.kind == QueueKind::Jetty;
-        let engine = SendEngine::new(SendCfg {
-            who: Identity {
-                id: queue.id,
-                is_jetty,
-                cookie: args.cookie,
-                out_of_order: args.flags.contains(QueueFlags::OUTORDER_COMP),
-            },
-            mode: args.mode,
-            flags: args.flags,
-            ring: parts.ring,
-            blocks_log2: u32::from(sq.blocks_log2),
-            record: parts.record,
-            port: parts.port,
-            slot: parts.slot.map_or(usize::MAX, |slot| slot as usize),
-        });
-        self.exchange.add_send(SendSide {
-            id: queue.id,
-            is_jetty,
-            mode: args.mode,
-            mail: Arc::clone(engine.mail()),
-            rnr_retry: sq.rnr_retry,
-            err_timeout: sq.err_timeout,
-            priority: sq.priority,
-        });
-        queue.priority.store(u32::from(sq.priority), Ordering::SeqCst);
-        queue.pi.store(0, Ordering::SeqCst);
-        queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
-        let _ = queue.send.with_blocking(|slot| *slot = Some(Box::new(engine)));
-        queue.sends.store(true, Ordering::SeqCst);
-    }
-
-    fn parts_of(&self, dev: &Device, args: &CreateQueue) -> Result<Parts, CmdStatus> {
+    fn parts_of(&self, tables: &Tables, args: &CreateQueue) -> Result<Parts, CmdStatus> {
         let invalid = CmdStatus::Invalid;
         let shared = args.shared_jfr != NONE;
         let shape = match args.kind {
@@ -184,20 +153,20 @@ impl Shared {
         if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == QueueKind::Jfs) {
             return Err(invalid);
         }
-        let record = dev.window(args.record, record::LEN as u64, DmaAccess::Both);
+        let record = tables.window(args.record, record::LEN as u64, DmaAccess::Both);
         let record = record.filter(|_| args.record.is_multiple_of(64)).ok_or(invalid)?;
-        let send = args.sq.map(|sq| send_parts(dev, &sq)).transpose()?;
+        let send = args.sq.map(|sq| send_parts(tables, &sq)).transpose()?;
         let recv = match args.rq {
-            Some(rq) if !shared => Some(recv_parts(dev, &rq)?),
+            Some(rq) if !shared => Some(recv_parts(tables, &rq)?),
             _ => None,
         };
-        let shared = if shared { Some(self.shared_parts(dev, args)?) } else { None };
+        let shared = if shared { Some(self.shared_parts(tables, args)?) } else { None };
         Ok(Parts { record, send, recv, shared })
     }
 
     fn shared_parts(
         &self,
-        dev: &Device,
+        tables: &Tables,
         args: &CreateQueue,
     ) -> Result<(u32, Option<JfcPort>), CmdStatus> {
         let jfr = self.objects.queues.get(&args.shared_jfr).ok_or(CmdStatus::NotFound)?;
@@ -206,112 +175,118 @@ impl Shared {
         }
         let port = match args.recv_jfcn {
             NONE => None,
-            jfcn => Some(find_jfc(dev, jfcn)?.port().ok_or(CmdStatus::NotFound)?),
+            jfcn => Some(find_jfc(tables, jfcn)?.port().ok_or(CmdStatus::NotFound)?),
         };
         Ok((args.shared_jfr, port))
     }
 
     pub(super) fn modify_state(
         &mut self,
-        dev: &Device,
-        now: Nanos,
+        at: &mut Around<'_>,
         id: u32,
         state: QueueState,
     ) -> Outcome {
         let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         let (sends, receives) = (record.sends, record.receives);
-        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         if sends {
             let held = queue
                 .send
                 .with_blocking(|engine| engine.as_mut().is_some_and(|e| e.on_state(state)));
             if held.marked {
-                dev.make_runnable(queue);
+                at.base.make_runnable(queue);
             }
             if !held.value {
                 return Err(CmdStatus::Invalid);
             }
         }
         if receives {
-            self.exchange.set_recv_state(dev, id, state);
+            at.exchange.set_recv_state(at.base, id, state);
         }
-        dev.wake_send(now, id);
+        at.base.wake_send(id);
         Ok(Answer::ok(&[]))
     }
 
-    pub(super) fn modify_threshold(&mut self, id: u32, threshold: u32) -> Outcome {
+    pub(super) fn modify_threshold(
+        &mut self,
+        at: &mut Around<'_>,
+        id: u32,
+        threshold: u32,
+    ) -> Outcome {
         if !self.objects.queues.contains_key(&id) {
             return Err(CmdStatus::NotFound);
         }
-        if self.exchange.set_threshold(id, threshold) {
+        if at.exchange.set_threshold(id, threshold) {
             Ok(Answer::ok(&[]))
         } else {
             Err(CmdStatus::Invalid)
         }
     }
 
-    pub(super) fn query_queue(&self, dev: &Device, id: u32) -> Outcome {
+    pub(super) fn query_queue(&self, at: &Around<'_>, id: u32) -> Outcome {
         self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
-        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue
             .send
             .with_blocking(|engine| engine.as_ref().map(|e| (e.state(), e.blocks_left(queue))));
         if held.marked {
-            dev.make_runnable(queue);
+            at.base.make_runnable(queue);
         }
-        let state = held.value.map(|(state, _)| state).or_else(|| self.exchange.recv_state(id));
+        let state = held.value.map(|(state, _)| state).or_else(|| at.exchange.recv_state(id));
         let blocks = held.value.map_or(0, |(_, blocks)| blocks);
-        let receives = self.exchange.receives_left(id).unwrap_or(0);
+        let receives = at.exchange.receives_left(id).unwrap_or(0);
         let state = state.unwrap_or(QueueState::Ready);
         Ok(Answer::ok(&[state as u64, u64::from(blocks), u64::from(receives)]))
     }
 
-    pub(super) fn destroy_queue(&mut self, dev: &Device, now: Nanos, id: u32) -> Outcome {
+    pub(super) fn destroy_queue(&mut self, at: &mut Around<'_>, id: u32) -> Outcome {
         let record = self.objects.queues.get_mut(&id).ok_or(CmdStatus::NotFound)?;
         if record.users != 0 || record.leaving {
             return Err(CmdStatus::InUse);
         }
         record.leaving = true;
         let receives = record.receives;
-        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|engine| {
             if let Some(engine) = engine {
                 engine.on_leaving();
             }
         });
         if held.marked {
-            dev.make_runnable(queue);
+            at.base.make_runnable(queue);
         }
         if receives {
-            self.exchange.set_recv_state(dev, id, QueueState::Error);
+            at.exchange.set_recv_state(at.base, id, QueueState::Error);
         }
-        dev.wake_send(now, id);
-        let leaving = Leaving { id, left: u32::MAX, until: now };
-        Ok(self.destroyed(dev, now, leaving))
+        at.base.wake_send(id);
+        let leaving = Leaving { id, left: u32::MAX, until: at.now };
+        Ok(self.destroyed(at, leaving))
     }
 
     /// Ends a destruction when every request has its completion. When for a while none found room,
     /// the queue stays as it is, in ERROR: no completion is lost, and it can be destroyed later.
-    pub(super) fn destroyed(&mut self, dev: &Device, now: Nanos, leaving: Leaving) -> Answer {
+    pub(super) fn destroyed(&mut self, at: &mut Around<'_>, leaving: Leaving) -> Answer {
         let id = leaving.id;
-        let Some(queue) = dev.queues().get(id) else { return Answer::status(CmdStatus::NotFound) };
-        dev.wake_send(now, id);
+        let Some(queue) = at.base.queues.get(id) else {
+            return Answer::status(CmdStatus::NotFound);
+        };
+        at.base.wake_send(id);
         let held = queue.send.with_blocking(|engine| {
-            let visit = Visit { dev, queue, direct: None };
+            let visit = Visit { tables: &at.base.tables, queue, direct: None };
             let engine = engine.as_ref()?;
             Some((engine.is_flushed(&visit), engine.blocks_left(queue)))
         });
         let (sent, blocks) = held.value.unwrap_or((true, 0));
-        if sent && self.exchange.is_recv_flushed(id) {
-            self.forget_queue(dev, queue);
+        if sent && at.exchange.is_recv_flushed(id) {
+            self.forget_queue(at, queue);
             return Answer::ok(&[]);
         }
-        let left = blocks.saturating_add(self.exchange.receives_left(id).unwrap_or(0));
+        let left = blocks.saturating_add(at.exchange.receives_left(id).unwrap_or(0));
         if left < leaving.left {
-            let until = now.saturating_add(DESTROY_NS);
+            let until = at.now.saturating_add(DESTROY_NS);
             return Answer::Later(Waiting::Destroy(Leaving { id, left, until }));
         }
-        if now < leaving.until {
+        if at.now < leaving.until {
             return Answer::Later(Waiting::Destroy(leaving));
         }
         if let Some(record) = self.objects.queues.get_mut(&id) {
@@ -321,17 +296,17 @@ impl Shared {
     }
 
     /// Takes a queue out of every book.
-    fn forget_queue(&mut self, dev: &Device, queue: &Queue) {
+    fn forget_queue(&mut self, at: &mut Around<'_>, queue: &SendQueue) {
         let id = queue.id;
         queue.sends.store(false, Ordering::SeqCst);
         let _ = queue.send.with_blocking(|engine| *engine = None);
-        self.exchange.remove_send(id);
+        at.exchange.remove_send(id);
         let Some(record) = self.objects.queues.remove(&id) else { return };
         if record.receives {
-            self.exchange.remove_recv(id);
+            at.exchange.remove_recv(id);
         }
         for jfcn in record.jfcs {
-            if let Some(jfc) = dev.jfcs().get(jfcn) {
+            if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {
                 jfc.users.fetch_sub(1, Ordering::SeqCst);
             }
         }
@@ -339,7 +314,7 @@ impl Shared {
             owner.users -= 1;
         }
         if let Some(group) = record.group {
-            self.exchange.leave(group, id);
+            at.exchange.leave(group, id);
             if let Some(members) = self.objects.groups.get_mut(&group) {
                 members.remove(&id);
             }
@@ -351,16 +326,21 @@ impl Shared {
     }
 
     /// Pairs or unpairs an RC jetty.
-    pub(super) fn bind(&mut self, dev: &Device, id: u32, pair: Option<(u32, u32)>) -> Outcome {
+    pub(super) fn bind(
+        &mut self,
+        at: &mut Around<'_>,
+        id: u32,
+        pair: Option<(u32, u32)>,
+    ) -> Outcome {
         let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         if record.mode != Mode::Rc || record.leaving {
             return Err(CmdStatus::Invalid);
         }
         if let Some((tpn, _)) = pair {
-            let link = dev.links().find(tpn).filter(|l| l.is_alive() && !l.unreliable);
+            let link = at.base.tables.links.find(tpn).filter(|l| l.is_alive() && !l.unreliable);
             link.ok_or(CmdStatus::NotFound)?;
         }
-        let queue = dev.queues().get(id).ok_or(CmdStatus::NotFound)?;
+        let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|engine| {
             let engine = engine.as_mut().ok_or(CmdStatus::NotFound)?;
             match (engine.bound, pair) {
@@ -373,39 +353,40 @@ impl Shared {
             }
         });
         if held.marked {
-            dev.make_runnable(queue);
+            at.base.make_runnable(queue);
         }
         if held.value.is_ok() {
-            self.exchange.bind(id, pair);
+            at.exchange.bind(id, pair);
         }
         held.value
     }
 
     /// Forgets everything: the device after a reset.
-    pub(crate) fn clear(&mut self, dev: &Device) {
-        for queue in dev.queues().iter() {
+    pub(crate) fn clear(&mut self, exchange: &mut Exchange, base: &Base) {
+        // Nobody waits in a reset: a late copy lands where nobody reads.
+        let at = &mut Around { base, exchange, now: Nanos::MAX };
+        for queue in at.base.queues.iter() {
             queue.sends.store(false, Ordering::SeqCst);
             let _ = queue.send.with_blocking(|engine| *engine = None);
         }
         let tids: Vec<u32> = self.objects.segments.iter().copied().collect();
         for tid in tids {
-            if let Some(segment) = dev.segments().kill(tid << 8) {
-                // Nobody waits in a reset: a late copy lands where nobody reads.
-                let _ = self.drained(dev, Nanos::MAX, &segment, 0);
+            if let Some(segment) = at.base.tables.segments.kill(tid << 8) {
+                let _ = self.drained(at, &segment, 0);
             }
         }
         for jfcn in self.objects.jfcs.iter() {
-            if let Some(jfc) = dev.jfcs().get(jfcn) {
+            if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {
                 jfc.close();
             }
         }
         for eqn in self.objects.eqs.iter() {
-            if let Some(eq) = dev.eqs().get(eqn) {
+            if let Some(eq) = at.base.tables.eqs.get(eqn) {
                 eq.store(None);
             }
         }
-        self.exchange.reset(dev);
-        self.objects = crate::context::objects::Objects::default();
+        at.exchange.reset(base);
+        self.objects = Objects::default();
         self.ring = None;
         self.waiting.clear();
         self.moderated.clear();
@@ -419,7 +400,46 @@ struct SendParts {
     slot: Option<u32>,
 }
 
-fn send_parts(dev: &Device, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus> {
+fn make_send(
+    exchange: &mut Exchange,
+    queue: &SendQueue,
+    args: &CreateQueue,
+    sq: &SqArgs,
+    parts: SendParts,
+) {
+    let is_jetty = args.kind == QueueKind::Jetty;
+    let engine = SendEngine::new(SendCfg {
+        who: Identity {
+            id: queue.id,
+            is_jetty,
+            cookie: args.cookie,
+            out_of_order: args.flags.contains(QueueFlags::OUTORDER_COMP),
+        },
+        mode: args.mode,
+        flags: args.flags,
+        ring: parts.ring,
+        blocks_log2: u32::from(sq.blocks_log2),
+        record: parts.record,
+        port: parts.port,
+        slot: parts.slot.map_or(usize::MAX, |slot| slot as usize),
+    });
+    exchange.add_send(SendSide {
+        id: queue.id,
+        is_jetty,
+        mode: args.mode,
+        mail: Arc::clone(engine.mail()),
+        rnr_retry: sq.rnr_retry,
+        err_timeout: sq.err_timeout,
+        priority: sq.priority,
+    });
+    queue.priority.store(u32::from(sq.priority), Ordering::SeqCst);
+    queue.pi.store(0, Ordering::SeqCst);
+    queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
+    let _ = queue.send.with_blocking(|slot| *slot = Some(Box::new(engine)));
+    queue.sends.store(true, Ordering::SeqCst);
+}
+
+fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus> {
     let fits = sq.blocks_log2 <= limits::SQ_BLOCKS_LOG2
         && sq.rnr_retry <= 7
         && sq.err_timeout <= 31
@@ -428,13 +448,13 @@ fn send_parts(dev: &Device, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus>
     if !fits {
         return Err(CmdStatus::Invalid);
     }
-    let port = find_jfc(dev, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
+    let port = find_jfc(tables, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (BLOCK_LEN as u64) << sq.blocks_log2;
-    let ring = dev.window(sq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    let ring = tables.window(sq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
     Ok((ring, port))
 }
 
-fn recv_parts(dev: &Device, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus> {
+fn recv_parts(tables: &Tables, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus> {
     let fits = rq.depth_log2 <= limits::JFR_DEPTH_LOG2
         && (1..=rqe::SGE_MAX).contains(&usize::from(rq.max_sge))
         && rq.min_rnr_timer <= 31
@@ -442,8 +462,8 @@ fn recv_parts(dev: &Device, rq: &RqArgs) -> Result<(Region, JfcPort), CmdStatus>
     if !fits {
         return Err(CmdStatus::Invalid);
     }
-    let port = find_jfc(dev, rq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
+    let port = find_jfc(tables, rq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (rqe::stride(usize::from(rq.max_sge)) as u64) << rq.depth_log2;
-    let ring = dev.window(rq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    let ring = tables.window(rq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
     Ok((ring, port))
 }

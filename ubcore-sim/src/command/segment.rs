@@ -14,11 +14,13 @@ use urma_mem::Region;
 use urma_mem::hazard::SLOT_LEN;
 use urma_mem::sync::Ordering;
 
-use super::{Answer, Outcome, waiting::Waiting};
+use super::answer::{Answer, Outcome, Waiting};
+use super::state::{Around, Commands};
 use crate::context::link::Reach;
 use crate::context::segment::{LocalSegment, NewSegment, tid_of};
-use crate::device::{Device, Faults, LOADS_ONLY, shared::Shared};
+use crate::context::tables::{LOADS_ONLY, Tables};
 use crate::engine::remote::{Want, check_own, view_extent};
+use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 use crate::ports::Extent;
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
@@ -26,7 +28,7 @@ use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 /// How long announced copies are waited for before the memory is revoked, in nanoseconds.
 const DRAIN_NS: Nanos = 10_000_000;
 
-impl Shared {
+impl Commands {
     pub(super) fn alloc_tid(&mut self) -> Outcome {
         let tid = self.objects.tids.take().ok_or(CmdStatus::NoRoom)?;
         Ok(Answer::ok(&[u64::from(tid) << 8]))
@@ -41,7 +43,7 @@ impl Shared {
         Ok(Answer::ok(&[]))
     }
 
-    pub(super) fn register(&mut self, dev: &Device, args: &RegisterSeg) -> Outcome {
+    pub(super) fn register(&mut self, at: &mut Around<'_>, args: &RegisterSeg) -> Outcome {
         let tid = self.known_tid(args.token_id)?;
         if self.objects.segments.contains(&tid) {
             return Err(CmdStatus::InUse);
@@ -49,12 +51,16 @@ impl Shared {
         if args.va.checked_add(args.len).is_none() || args.len == 0 || !rights_fit(args.access) {
             return Err(CmdStatus::Invalid);
         }
-        let region = dev.window(args.iova, args.len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
+        let region = at
+            .base
+            .tables
+            .window(args.iova, args.len, DmaAccess::Both)
+            .ok_or(CmdStatus::Invalid)?;
         hooks::pass(Hook::DuringRegister);
         let extents = if args.access.contains(Access::LOCAL_ONLY) {
             Vec::new()
         } else {
-            longest_first(&dev.ports().memory.share(tid, &region), &region, args.va)
+            longest_first(&at.base.tables.ports.memory.share(tid, &region), &region, args.va)
         };
         let shared = extents.iter().take(1 + EXTENTS).map(|e| e.len).sum();
         let new = NewSegment {
@@ -65,40 +71,39 @@ impl Shared {
             token: args.token_value,
             shared: !args.access.contains(Access::LOCAL_ONLY),
         };
-        dev.segments().publish(new, &extents).ok_or(CmdStatus::NoRoom)?;
+        at.base.tables.segments.publish(new, &extents).ok_or(CmdStatus::NoRoom)?;
         self.objects.segments.insert(tid);
         Ok(Answer::ok(&[shared]))
     }
 
-    pub(super) fn unregister(&mut self, dev: &Device, now: Nanos, token_id: u32) -> Outcome {
+    pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> Outcome {
         self.known_tid(token_id)?;
-        let segment = dev.segments().kill(token_id).ok_or(CmdStatus::NotFound)?;
+        let segment = at.base.tables.segments.kill(token_id).ok_or(CmdStatus::NotFound)?;
         hooks::pass(Hook::DuringUnregister);
-        let until = now.saturating_add(DRAIN_NS);
-        let done = self.drained(dev, now, &segment, until);
+        let until = at.now.saturating_add(DRAIN_NS);
+        let done = self.drained(at, &segment, until);
         Ok(done.unwrap_or(Answer::Later(Waiting::Drain { segment, until })))
     }
 
     /// Ends a withdrawal when no copy is announced any more, or when patience ends.
     pub(super) fn drained(
         &mut self,
-        dev: &Device,
-        now: Nanos,
+        at: &mut Around<'_>,
         segment: &Arc<LocalSegment>,
         until: Nanos,
     ) -> Option<Answer> {
         let claim = u64::from(segment.token_id);
-        let announced = self.exchange.peer_halves().any(|half| is_announced(half, claim));
-        if announced && now < until {
+        let announced = at.exchange.peer_halves().any(|half| is_announced(half, claim));
+        if announced && at.now < until {
             return None;
         }
         if announced {
-            dev.count(Counter::HardRevoked);
+            at.base.tables.count(Counter::HardRevoked);
         }
-        self.quiesce(dev);
+        self.quiesce(at);
         let tid = segment.token_id >> 8;
         if segment.shared {
-            dev.ports().memory.unshare(tid);
+            at.base.tables.ports.memory.unshare(tid);
         }
         self.objects.segments.remove(&tid);
         Some(Answer::ok(&[]))
@@ -106,16 +111,16 @@ impl Shared {
 
     /// After it, no engine of this node works with what was withdrawn before: each was visited, and
     /// looks again before its next chunk.
-    fn quiesce(&mut self, dev: &Device) {
-        self.exchange.forget_dead();
-        for queue in dev.queues().iter().filter(|q| q.sends.load(Ordering::SeqCst)) {
+    fn quiesce(&mut self, at: &mut Around<'_>) {
+        at.exchange.forget_dead();
+        for queue in at.base.queues.iter().filter(|q| q.sends.load(Ordering::SeqCst)) {
             let held = queue.send.with_blocking(|engine| {
                 if let Some(engine) = engine {
                     engine.forget_dead();
                 }
             });
             if held.marked {
-                dev.make_runnable(queue);
+                at.base.make_runnable(queue);
             }
         }
     }
@@ -166,20 +171,20 @@ pub(super) fn mapping(token_id: u32, token: u32, va: u64, len: u64) -> Want {
 
 /// The place at which this process reaches a segment of a peer: with stores where the peer grants
 /// them, else marked for loads alone.
-pub(super) fn map(dev: &Device, tpn: u32, want: &Want) -> Outcome {
-    let link = dev.links().find(tpn).filter(|l| l.is_alive()).ok_or(CmdStatus::NotFound)?;
+pub(super) fn map(tables: &Tables, tpn: u32, want: &Want) -> Outcome {
+    let link = tables.links.find(tpn).filter(|l| l.is_alive()).ok_or(CmdStatus::NotFound)?;
     let both = Want { right: Access::READ | Access::WRITE, ..*want };
-    let place = match place(dev, &link.reach, &both) {
-        Err(CmdStatus::Denied) => place(dev, &link.reach, want)? | LOADS_ONLY,
+    let place = match place(tables, &link.reach, &both) {
+        Err(CmdStatus::Denied) => place(tables, &link.reach, want)? | LOADS_ONLY,
         place => place?,
     };
     Ok(Answer::ok(&[place]))
 }
 
-fn place(dev: &Device, reach: &Reach, want: &Want) -> Result<u64, CmdStatus> {
+fn place(tables: &Tables, reach: &Reach, want: &Want) -> Result<u64, CmdStatus> {
     let addr = match reach {
         Reach::Own => {
-            let segment = dev.segments().find(want.token_id).ok_or(CmdStatus::NotFound)?;
+            let segment = tables.segments.find(want.token_id).ok_or(CmdStatus::NotFound)?;
             let offset = check_own(&segment, Faults::default(), want);
             segment.region.addr() + offset.map_err(|_| CmdStatus::Denied)?
         }

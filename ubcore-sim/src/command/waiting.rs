@@ -1,66 +1,31 @@
-//! Commands that are answered by a later step: connections, drains, destructions.
+//! Commands that are answered by a later step (connections, drains, destructions), and timed events.
 //!
-//! *Owns*: what each waits for, and for how long. *Takes*: steps. *Gives*: answers.
-//! *Must not*: keep a command without a bound of its own or of the exchange.
+//! *Owns*: when each is looked at. *Takes*: steps. *Gives*: answers, events of moderated JFCs.
+//! *Must not*: wait.
 
-use std::sync::Arc;
+use udma_abi::{CmdStatus, Nanos, cmd::RSP_WORDS};
 
-use udma_abi::{CmdStatus, Nanos, RawEid, cmd::RSP_WORDS};
+use super::answer::{Answer, Results, Waiting};
+use super::state::{Around, Commands};
+use crate::context::tables::Tables;
+use crate::engine::base::Base;
+use crate::exchange::{Connecting, Exchange};
+use crate::ports::Deadline;
 
-use super::{Answer, Results};
-use crate::context::segment::LocalSegment;
-use crate::device::{Device, shared::Shared};
-use crate::exchange::Connecting;
-
-/// A command under way.
-#[derive(Clone, Debug)]
-pub(crate) enum Waiting {
-    /// A way to a node.
-    Connect {
-        /// The node.
-        eid: RawEid,
-        /// Unreliable.
-        unreliable: bool,
-    },
-    /// Announced copies into a withdrawn segment.
-    Drain {
-        /// The segment.
-        segment: Arc<LocalSegment>,
-        /// Patience ends then.
-        until: Nanos,
-    },
-    /// The completions of a queue.
-    Destroy(Leaving),
-}
-
-/// A queue that is being destroyed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leaving {
-    /// The queue.
-    pub(crate) id: u32,
-    /// Blocks and receives without a completion, when last one found room.
-    pub(crate) left: u32,
-    /// Patience ends then.
-    pub(crate) until: Nanos,
-}
-
-impl Waiting {
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
-        match self {
-            Self::Connect { .. } => None,
-            Self::Drain { until, .. } | Self::Destroy(Leaving { until, .. }) => Some(*until),
-        }
-    }
-}
-
-impl Shared {
+impl Commands {
     /// Looks at every waiting command once.
-    pub(crate) fn step_waiting(&mut self, dev: &Device, now: Nanos) -> bool {
+    pub(crate) fn step_waiting(
+        &mut self,
+        exchange: &mut Exchange,
+        base: &Base,
+        now: Nanos,
+    ) -> bool {
+        let at = &mut Around { base, exchange, now };
         let mut busy = false;
         let mut index = 0;
         while index < self.waiting.len() {
             let (sequence, waiting) = self.waiting[index].clone();
-            match self.look_at(dev, now, &waiting) {
+            match self.look_at(at, &waiting) {
                 Answer::Now(status, results) => {
                     self.waiting.remove(index);
                     self.respond(sequence, status, results);
@@ -75,11 +40,11 @@ impl Shared {
         busy
     }
 
-    fn look_at(&mut self, dev: &Device, now: Nanos, waiting: &Waiting) -> Answer {
+    fn look_at(&mut self, at: &mut Around<'_>, waiting: &Waiting) -> Answer {
         let later = || Answer::Later(waiting.clone());
         match waiting {
             Waiting::Connect { eid, unreliable } => {
-                match self.exchange.connect(dev, now, *eid, *unreliable) {
+                match at.exchange.connect(at.base, at.now, *eid, *unreliable) {
                     Connecting::Pending => later(),
                     Connecting::Failed(status) => Answer::status(status),
                     Connecting::Ready { tpn, path } => {
@@ -91,9 +56,35 @@ impl Shared {
                 }
             }
             Waiting::Drain { segment, until } => {
-                self.drained(dev, now, segment, *until).unwrap_or_else(later)
+                self.drained(at, segment, *until).unwrap_or_else(later)
             }
-            Waiting::Destroy(leaving) => self.destroyed(dev, now, *leaving),
+            Waiting::Destroy(leaving) => self.destroyed(at, *leaving),
+        }
+    }
+
+    /// When a command is to be looked at, at the latest. One that connects is looked at in every step.
+    pub(crate) fn poll_deadline(&self) -> Deadline {
+        if self.waiting.is_empty() && self.moderated.is_empty() {
+            return None;
+        }
+        let waiting = self.waiting.iter().filter_map(|(_, waiting)| waiting.deadline()).min();
+        let moderated = self.moderated.values().flatten().min().copied();
+        [waiting, moderated].into_iter().flatten().min()
+    }
+
+    /// Fires armed JFCs whose period is over.
+    pub(crate) fn step_moderated(&mut self, tables: &Tables, now: Nanos) {
+        for (jfcn, due) in &mut self.moderated {
+            let Some(jfc) = tables.jfcs.get(*jfcn) else { continue };
+            *due = match (jfc.period_us(), *due) {
+                (None, _) => None,
+                (Some(us), None) => Some(now.saturating_add(u64::from(us) * 1000)),
+                (Some(_), Some(at)) if at <= now => {
+                    jfc.on_period();
+                    None
+                }
+                (Some(_), waits) => waits,
+            };
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use udma_abi::cmd::{Mode, QueueKind};
 
-use crate::device::limits;
+use crate::limits;
 use crate::share::layout::{SEGMENTS, SLOTS};
 
 /// Numbers of one kind.

@@ -6,10 +6,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use udma_abi::Nanos;
 use urma_mem::Region;
-
-use crate::device::Device;
 
 /// Bytes that are marked together.
 const PAGE: usize = 4096;
@@ -54,21 +51,6 @@ impl Poison {
     pub(crate) fn meets(&self, offset: u64, len: u64) -> bool {
         let end = offset.saturating_add(len);
         self.0.iter().any(|mark| mark.start < end && offset < mark.end)
-    }
-}
-
-impl Device {
-    /// Marks the pages of `len` bytes at `addr` of this process as bad, for this device and for as
-    /// long as it lives: what reads registered memory there ends with a data poison status. Stores
-    /// succeed and do not clear the mark. Registrations that touch the pages are not shared with
-    /// peers on this host any more, so that this device answers every access; requests on them that
-    /// are under way end as access refused, and mappings that peers made before stay.
-    ///
-    /// A memory fault for tests; nothing in a driver's reach causes it.
-    pub fn poison(&self, now: Nanos, addr: usize, len: usize) {
-        // Registrations do not come and go meanwhile.
-        self.with_shared(|| self.segments().poison(addr, len));
-        self.run_shared(now);
     }
 }
 

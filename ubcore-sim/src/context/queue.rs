@@ -1,15 +1,11 @@
 //! A queue number: the permanent place where doorbells arrive.
 //!
-//! *Owns*: the producer index, the engine behind its `Serial`, what the two leave for each other.
-//! *Takes*: doorbells. *Gives*: the engine to whoever steps it. *Must not*: make a poster wait.
+//! *Owns*: the producer index, and what posters and the queue's engine leave for each other. *Takes*:
+//! doorbells. *Gives*: marks. *Must not*: make a poster wait.
 
-use std::sync::Arc;
-
-use urma_mem::Serial;
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
 use super::counts::FastCounts;
-use crate::engine::send::SendEngine;
 
 /// One of the 2^20 numbers, from its first use on.
 #[derive(Debug)]
@@ -17,7 +13,6 @@ pub(crate) struct Queue {
     pub(crate) id: u32,
     /// Send producer index as rung, free running, in blocks.
     pub(crate) pi: AtomicU32,
-    pub(crate) send: Serial<Option<Box<SendEngine>>>,
     pub(crate) fast: FastCounts,
     /// A send engine lives here (a hint for doorbells; the engine decides).
     pub(crate) sends: AtomicBool,
@@ -34,11 +29,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(id: u32) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(id: u32) -> Self {
+        Self {
             id,
             pi: AtomicU32::new(0),
-            send: Serial::new(None),
             fast: FastCounts::default(),
             sends: AtomicBool::new(false),
             priority: AtomicU32::new(0),
@@ -46,7 +40,7 @@ impl Queue {
             stopped: AtomicBool::new(false),
             runnable: AtomicBool::new(false),
             listed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Bits of a position that a direct entry must name.

@@ -174,7 +174,7 @@ impl SegmentTable {
     }
 
     /// Marks memory as bad, and gives the registrations there a new life that knows it.
-    pub(super) fn poison(&self, addr: usize, len: usize) {
+    pub(crate) fn poison(&self, addr: usize, len: usize) {
         let pages = self.marks.add(addr, len);
         let segments = self.slots.iter().filter_map(ArcSwapOption::load_full);
         for segment in segments {

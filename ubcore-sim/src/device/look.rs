@@ -4,13 +4,15 @@
 //! a token.
 
 use udma_abi::{
-    RawEid,
     caps::Caps,
     cmd::{Access, Mode, QueueKind, QueueState},
     counters::Counter,
 };
 
-use super::{Device, limits};
+use super::{Device, shared::Shared};
+use crate::limits;
+
+pub use crate::exchange::look::WayLook;
 
 /// A queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,27 +56,6 @@ pub struct SegmentLook {
     pub is_shared: bool,
 }
 
-/// A way to a node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WayLook {
-    /// The node.
-    pub eid: RawEid,
-    /// What carries requests: "local", "same-host", "packets", "asked for", "none".
-    pub path: &'static str,
-    /// TPN of the reliable way.
-    pub reliable: Option<u32>,
-    /// TPN of the unreliable way.
-    pub unreliable: Option<u32>,
-    /// Imports and bindings that use them.
-    pub users: u32,
-    /// Numbers of TPs over packets.
-    pub tps: Vec<u32>,
-    /// Requests begun and not answered.
-    pub under_way: usize,
-    /// It told lies.
-    pub is_cut_off: bool,
-}
-
 /// Everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Look {
@@ -94,10 +75,10 @@ impl Device {
     /// Everything that lives in the device. Waits for the holder of the shared part: for reports only.
     #[must_use]
     pub fn look(&self) -> Look {
-        let look = |shared: &mut super::Shared| {
-            let objects = &shared.objects;
+        let look = |shared: &mut Shared| {
+            let objects = &shared.commands.objects;
             let queues = objects.queues.iter().map(|(id, record)| {
-                let send = self.queues().get(*id).filter(|_| record.sends);
+                let send = self.base.queues.get(*id).filter(|_| record.sends);
                 let send = send.and_then(|queue| {
                     let looked = queue.send.try_with(|engine| {
                         engine.as_ref().map(|engine| (engine.state(), engine.bound))
@@ -118,7 +99,7 @@ impl Device {
                 }
             });
             let segments = objects.tids.iter().filter_map(|tid| {
-                let segment = self.segments().find(tid << TOKEN_ID_SHIFT)?;
+                let segment = self.base.tables.segments.find(tid << TOKEN_ID_SHIFT)?;
                 Some(SegmentLook {
                     token_id: segment.token_id,
                     va: segment.va,
@@ -143,7 +124,7 @@ impl Device {
     /// What the device can hold and do.
     #[must_use]
     pub fn caps(&self) -> Caps {
-        limits::caps(&self.cfg)
+        limits::caps(self.cfg())
     }
 
     /// Every counter by name.

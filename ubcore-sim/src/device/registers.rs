@@ -1,6 +1,6 @@
 //! Register access: one dispatch by offset.
 //!
-//! *Owns*: what set-up registers hold. *Takes*: reads and writes of any offset. *Gives*: values;
+//! *Owns*: which register is where. *Takes*: reads and writes of any offset. *Gives*: values;
 //! doorbells passed on. *Must not*: panic on any offset or value.
 
 use std::sync::PoisonError;
@@ -15,19 +15,10 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 
-use super::{Device, limits};
+use super::Device;
+use super::setup::Setup;
 use crate::context::jfc::Rung;
-
-/// Set-up registers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Setup {
-    pub(crate) cmd_base: u64,
-    pub(crate) rsp_base: u64,
-    pub(crate) cmd_depth: u32,
-    pub(crate) aeq_base: u64,
-    pub(crate) aeq_depth: u32,
-    pub(crate) control: u32,
-}
+use crate::limits;
 
 const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
 
@@ -39,7 +30,7 @@ impl Device {
         match offset {
             regs::ID => regs::MAGIC,
             regs::VERSION_REG => u64::from(regs::VERSION),
-            regs::STATUS => u64::from(self.status.load(Ordering::SeqCst)),
+            regs::STATUS => u64::from(self.base.tables.status.load(Ordering::SeqCst)),
             regs::CONTROL => u64::from(setup.control),
             regs::CMD_BASE => setup.cmd_base,
             regs::RSP_BASE => setup.rsp_base,
@@ -94,7 +85,7 @@ impl Device {
             self.count(Counter::BadRegisterAccess);
             return;
         }
-        let queue = self.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
+        let queue = self.base.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
         let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
         let pi = queue.pi.load(Ordering::Relaxed);
         // The entry says at which position it stands: it must be the next one posted.
@@ -107,7 +98,7 @@ impl Device {
 
     #[inline]
     fn ring_send(&self, now: Nanos, id: u32, pi: u32) {
-        let queue = self.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
+        let queue = self.base.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
         let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
         queue.pi.store(pi, Ordering::Release);
         self.run_queue(queue, now, None);
@@ -115,7 +106,7 @@ impl Device {
 
     #[inline]
     fn ring_jfc(&self, now: Nanos, db: JfcDoorbell) {
-        let jfc = self.jfcs.get(db.jfcn).filter(|j| j.live.load(Ordering::Acquire));
+        let jfc = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.live.load(Ordering::Acquire));
         let Some(jfc) = jfc else { return self.count(Counter::BadDoorbell) };
         match jfc.on_doorbell(db) {
             Rung::Quiet => {}
@@ -129,13 +120,14 @@ impl Device {
 
     fn ring_eq(&self, value: u64) {
         let (eqn, ci) = (value >> 32, low32(value));
-        let eq = u32::try_from(eqn).ok().and_then(|n| self.eqs.get(n)).and_then(|e| e.load_full());
+        let eqs = &self.base.tables.eqs;
+        let eq = u32::try_from(eqn).ok().and_then(|n| eqs.get(n)).and_then(|e| e.load_full());
         let Some(eq) = eq else { return self.count(Counter::BadDoorbell) };
         match eq.on_consumed(ci) {
             None => self.count(Counter::BadDoorbell),
             Some(false) => {}
             Some(true) => {
-                for jfc in self.jfcs.iter().filter(|j| j.uses(&eq)) {
+                for jfc in self.base.tables.jfcs.iter().filter(|j| j.uses(&eq)) {
                     jfc.push_pending();
                 }
             }
@@ -149,7 +141,7 @@ impl Device {
             regs::CMD_DEPTH => self.change_setup(|s| s.cmd_depth = value),
             regs::AEQ_DEPTH => self.change_setup(|s| s.aeq_depth = value),
             regs::CMD_PI => {
-                self.cmd_pi.store(value, Ordering::SeqCst);
+                self.base.tables.command_pi.store(value, Ordering::SeqCst);
                 self.run_shared(now);
             }
             regs::AEQ_CI => self.ring_aeq(value),
@@ -158,10 +150,12 @@ impl Device {
     }
 
     fn ring_aeq(&self, ci: u32) {
-        let Some(aeq) = self.aeq.load_full() else { return self.count(Counter::BadDoorbell) };
+        let Some(aeq) = self.base.tables.aeq.load_full() else {
+            return self.count(Counter::BadDoorbell);
+        };
         match aeq.on_consumed(ci) {
             None => self.count(Counter::BadDoorbell),
-            Some(_) => self.push_async(),
+            Some(_) => self.base.tables.push_async(),
         }
     }
 
@@ -174,19 +168,19 @@ impl Device {
         if value & control::ENABLE != 0 {
             ok = self.enable();
         } else {
-            self.aeq.store(None);
+            self.base.tables.aeq.store(None);
         }
         self.change_setup(|s| s.control = value & control::ENABLE);
         let ready = if ok { status::READY } else { status::FATAL };
-        self.status.store(ready, Ordering::SeqCst);
+        self.base.tables.status.store(ready, Ordering::SeqCst);
     }
 
     /// A copy of the set-up registers.
-    pub(crate) fn setup(&self) -> Setup {
+    pub(super) fn setup(&self) -> Setup {
         *self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn change_setup(&self, change: impl FnOnce(&mut Setup)) {
+    pub(super) fn change_setup(&self, change: impl FnOnce(&mut Setup)) {
         change(&mut self.setup.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -1,6 +1,6 @@
 //! Who steps what, and when: posters their queue, whoever comes the shared part.
 //!
-//! *Owns*: the two work lists, the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
+//! *Owns*: the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
 //! *Must not*: wait for a value that another thread holds (it will see the mark).
 
 use std::sync::Arc;
@@ -10,28 +10,25 @@ use urma_mem::sync::Ordering;
 use urma_mem::{Run, sleep::Rest};
 
 use super::Device;
-use crate::context::queue::Queue;
-use crate::engine::send::{Left, Visit};
+use crate::engine::queue::SendQueue;
 use crate::exchange::Exchange;
 use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
 const QUEUES_PER_STEP: usize = 64;
-/// Most urgent priority of a queue (UMDK release 26.06: URMA_MAX_PRIORITY).
-const PRIORITY_MAX: u32 = 15;
 
 impl Device {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
-        let busy = !self.runnable.is_empty() && self.step_runnable(now);
+        let busy = self.base.has_runnable() && self.step_runnable(now);
         busy | self.run_shared(now)
     }
 
     fn step_runnable(&self, now: Nanos) -> bool {
         let mut busy = false;
         let mut turns = [(0, 0); QUEUES_PER_STEP];
-        for &(_, id) in self.take_runnable(&mut turns) {
-            if let Some(queue) = self.queues.get(id) {
+        for &(_, id) in self.base.take_runnable(&mut turns) {
+            if let Some(queue) = self.base.queues.get(id) {
                 queue.unmark_runnable();
                 busy |= self.run_queue(queue, now, None);
             }
@@ -39,125 +36,28 @@ impl Device {
         busy
     }
 
-    /// Queues for one step, the longest waiting ones, by priority. A queue that wants yet another step
-    /// gets it in the next one, so the others come before it.
-    fn take_runnable<'a>(&self, turns: &'a mut [(u32, u32); QUEUES_PER_STEP]) -> &'a [(u32, u32)] {
-        let mut count = 0;
-        for position in 0..self.runnable.len().min(QUEUES_PER_STEP) {
-            let Some(id) = self.runnable.pop() else { break };
-            let priority = self.queues.get(id).map_or(0, |q| q.priority.load(Ordering::Relaxed));
-            let waited = u32::try_from(position).unwrap_or(0);
-            turns[count] = ((PRIORITY_MAX - priority.min(PRIORITY_MAX)) << 16 | waited, id);
-            count += 1;
-        }
-        turns[..count].sort_unstable();
-        &turns[..count]
-    }
-
-    /// Runs a queue's engine, in this thread or by whoever is in it. Whether anything was done here.
+    /// Steps a queue's engine, then the shared part if it has something to do. Whether anything was
+    /// done here.
     #[inline]
-    pub(crate) fn run_queue(
+    pub(super) fn run_queue(
         &self,
-        queue: &Arc<Queue>,
+        queue: &Arc<SendQueue>,
         now: Nanos,
         direct: Option<&[u64; BLOCK_WORDS]>,
     ) -> bool {
-        let mut direct = direct;
-        let mut left = Left::default();
-        let run = queue.send.run(|engine| {
-            let Some(engine) = engine else { return };
-            let visit = Visit { dev: self, queue, direct: direct.take() };
-            let step = engine.step(&visit);
-            left.more = step.more;
-            left.shared |= step.shared;
-            left.busy |= step.busy;
-            left.freed |= step.freed;
-        });
-        if left.more || run == Run::WorkLeft {
-            self.make_runnable(queue);
-        }
-        if left.freed {
-            self.restart_later();
-        }
-        if left.shared {
-            self.list_send(queue);
-            self.run_shared(now);
-        } else if left.busy && self.moderation.load(Ordering::Relaxed) {
+        let left = self.base.step_queue(queue, direct);
+        let moderated = || self.base.tables.moderation.load(Ordering::Relaxed);
+        if left.shared || (left.busy && moderated()) {
             self.run_shared(now);
         }
         left.busy
     }
 
-    /// A send queue has something for the shared part.
-    pub(crate) fn list_send(&self, queue: &Queue) {
-        if queue.mark_listed() {
-            // The list holds every number at most once, so there is room.
-            let _ = self.listed.push(queue.id);
-        }
-    }
-
-    /// The next send queue with something for the shared part.
-    pub(crate) fn next_listed(&self) -> Option<u32> {
-        if !self.has_listed() {
-            return None;
-        }
-        let id = self.listed.pop()?;
-        if let Some(queue) = self.queues.get(id) {
-            queue.unmark_listed();
-        }
-        Some(id)
-    }
-
-    /// Whether some send queue has something for the shared part: cheaper than to find out by taking.
-    pub(crate) fn has_listed(&self) -> bool {
-        !self.listed.is_empty()
-    }
-
-    /// Puts a queue on the list for the next step.
-    pub(crate) fn make_runnable(&self, queue: &Queue) {
-        if queue.mark_runnable() {
-            let _ = self.runnable.push(queue.id);
-        }
-    }
-
-    /// Lets a send queue take the ends in its mail. Called by the shared part, which is not stepped
-    /// again from here: what the queue hands over now is listed.
-    pub(crate) fn wake_send(&self, _now: Nanos, id: u32) {
-        let Some(queue) = self.queues.get(id) else { return };
-        let mut left = Left::default();
-        let run = queue.send.run(|engine| {
-            let Some(engine) = engine else { return };
-            let step = engine.step(&Visit { dev: self, queue, direct: None });
-            left.more = step.more;
-            left.shared |= step.shared;
-            left.freed |= step.freed;
-        });
-        if left.more || run == Run::WorkLeft {
-            self.make_runnable(queue);
-        }
-        if left.freed {
-            self.restart_later();
-        }
-        if left.shared {
-            self.list_send(queue);
-        }
-    }
-
     /// Completion slots are free again: queues that stopped for want of one go on.
-    pub(crate) fn restart_stopped(&self, now: Nanos) {
-        for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
+    pub(super) fn restart_stopped(&self, now: Nanos) {
+        for queue in self.base.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
             queue.stopped.store(false, Ordering::SeqCst);
             self.run_queue(queue, now, None);
-        }
-    }
-
-    /// As [`Device::restart_stopped`], in the next step: for callers inside a step of a queue or of the
-    /// shared part.
-    #[cold]
-    pub(crate) fn restart_later(&self) {
-        for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
-            queue.stopped.store(false, Ordering::SeqCst);
-            self.make_runnable(queue);
         }
     }
 
@@ -166,9 +66,9 @@ impl Device {
         let mut busy = false;
         let run = self.shared.run(|shared| {
             let at = shared.time.at(now);
-            busy |= shared.step(self, at);
+            busy |= shared.step(&self.base, at);
             let timers = shared.poll_deadline();
-            let due = match self.faults.stopped_time_counts() {
+            let due = match self.faults().stopped_time_counts() {
                 true => timers,
                 false => shared.time.set_due(timers),
             };
@@ -187,7 +87,7 @@ impl Device {
     /// When [`Device::step`] wants to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self) -> Deadline {
-        if !self.runnable.is_empty() || !self.listed.is_empty() {
+        if self.base.has_runnable() || self.base.has_listed() {
             return Some(0);
         }
         let at = self.deadline.load(Ordering::SeqCst);
@@ -196,7 +96,7 @@ impl Device {
 
     /// What the core wants done about a peer.
     pub fn poll_host_request(&self) -> Option<HostRequest> {
-        self.requests.pop()
+        self.base.tables.requests.pop()
     }
 
     /// A datagram that the core wants sent; its bytes (BTH to ICRC) are in `buf`.
@@ -213,22 +113,22 @@ impl Device {
 
     /// The peer is on this host; these are the shared parts. Also called when the peer came first.
     pub fn on_same_host_peer(&self, now: Nanos, eid: RawEid, parts: SameHostParts) {
-        self.visit(now, |exchange, at| exchange.on_same_host_peer(self, at, eid, parts));
+        self.visit(now, |exchange, at| exchange.on_same_host_peer(&self.base, at, eid, parts));
     }
 
     /// The peer is not on this host: packets go to its address.
     pub fn on_packet_peer(&self, now: Nanos, eid: RawEid) {
-        self.visit(now, |exchange, at| exchange.on_packet_peer(self, at, eid));
+        self.visit(now, |exchange, at| exchange.on_packet_peer(&self.base, at, eid));
     }
 
     /// There is no way to the peer.
     pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
-        self.visit(now, |exchange, _| exchange.on_no_peer(self, eid, why));
+        self.visit(now, |exchange, _| exchange.on_no_peer(&self.base, eid, why));
     }
 
     /// A peer on this host hung up or died.
     pub fn on_peer_gone(&self, now: Nanos, eid: RawEid) {
-        self.visit(now, |exchange, at| exchange.on_peer_gone(self, at, eid));
+        self.visit(now, |exchange, at| exchange.on_peer_gone(&self.base, at, eid));
     }
 
     /// A datagram (BTH to ICRC) came from a node.
@@ -244,7 +144,7 @@ impl Device {
         self.visit(now, |exchange, at| {
             exchange.on_backlog(at, backlog);
             for (from, bytes) in datagrams {
-                exchange.on_datagram(self, at, from, bytes);
+                exchange.on_datagram(&self.base, at, from, bytes);
             }
         });
     }
@@ -254,6 +154,7 @@ impl Device {
         let _ = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
             input(&mut shared.exchange, at);
+            shared.wake(&self.base);
         });
         self.run_shared(now);
     }
@@ -281,14 +182,14 @@ impl Device {
             Counter::DropMalformed,
             Counter::DropIcrc,
         ];
-        reasons.into_iter().map(|reason| self.count_of(reason)).sum()
+        reasons.into_iter().map(|reason| self.base.tables.counts.value(reason)).sum()
     }
 
     /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
     /// descriptors until a peer wakes it, or until [`Device::poll_deadline`].
     #[must_use]
     pub fn announce_sleep(&self, now: Nanos) -> bool {
-        let Some(sleep) = &self.sleep else { return false };
+        let Some(sleep) = &self.base.tables.sleep else { return false };
         let rest = sleep.announce_sleep(|| {
             let due = self.poll_deadline().is_some_and(|at| at <= now);
             // Whoever holds the shared part is awake and will look for itself.
@@ -302,7 +203,7 @@ impl Device {
 
     /// Says *awake* to peers; to be called as soon as the wait returns.
     pub fn announce_awake(&self) {
-        if let Some(sleep) = &self.sleep {
+        if let Some(sleep) = &self.base.tables.sleep {
             sleep.announce_awake();
         }
     }

@@ -1,84 +1,85 @@
-//! The part of the device that one thread at a time works on: commands, objects, the exchange.
+//! The part of the device that one thread at a time works on: commands and the exchange.
 //!
-//! *Owns*: what commands make; what waits for its answer. *Takes*: the command ring, time.
-//! *Gives*: answers. *Must not*: be waited for by a poster.
-
-use std::collections::BTreeMap;
+//! *Owns*: both, and the order in which they are stepped. *Takes*: time. *Gives*: completions handed
+//! to the send queues. *Must not*: be waited for by a poster.
 
 use udma_abi::Nanos;
 
-use super::{Device, DeviceCfg, running::RunningTime};
-use crate::command::{ring::CommandRing, waiting::Waiting};
-use crate::context::objects::Objects;
+use super::running::RunningTime;
+use crate::cfg::DeviceCfg;
+use crate::command::Commands;
+use crate::engine::base::Base;
 use crate::exchange::Exchange;
 use crate::ports::Deadline;
 
+/// Rounds of the exchange in one step: what is left then is done by the next one.
+const ROUNDS: usize = 4;
+
 /// Everything behind the device's one `Serial`.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) exchange: Exchange,
-    pub(crate) objects: Objects,
-    pub(crate) ring: Option<CommandRing>,
-    /// Commands not answered yet, by sequence number.
-    pub(crate) waiting: Vec<(u32, Waiting)>,
-    /// JFCs whose events wait for at most a period; when that is over.
-    pub(crate) moderated: BTreeMap<u32, Option<Nanos>>,
+pub(super) struct Shared {
+    pub(super) exchange: Exchange,
+    pub(super) commands: Commands,
     /// Of all timers below.
-    pub(crate) time: RunningTime,
+    pub(super) time: RunningTime,
 }
 
 impl Shared {
-    pub(crate) fn new(cfg: &DeviceCfg) -> Self {
+    pub(super) fn new(cfg: &DeviceCfg) -> Self {
         Self {
             exchange: Exchange::new(cfg),
-            objects: Objects::default(),
-            ring: None,
-            waiting: Vec::new(),
-            moderated: BTreeMap::new(),
+            commands: Commands::default(),
             time: RunningTime::default(),
         }
     }
 
     /// One bounded step.
-    pub(crate) fn step(&mut self, dev: &Device, now: Nanos) -> bool {
-        let mut busy = self.step_commands(dev, now);
-        while let Some((id, state)) = dev.next_stopped() {
-            self.exchange.set_recv_state(dev, id, state);
+    pub(super) fn step(&mut self, base: &Base, now: Nanos) -> bool {
+        let mut busy = self.commands.step(&mut self.exchange, base, now);
+        while let Some((id, state)) = base.tables.next_stopped() {
+            self.exchange.set_recv_state(base, id, state);
             busy = true;
         }
-        if !self.moderated.is_empty() {
-            self.step_moderated(dev, now);
-        }
-        busy |= self.exchange.step(dev, now);
-        if !self.waiting.is_empty() {
-            busy |= self.step_waiting(dev, now);
+        self.commands.step_moderated(&base.tables, now);
+        busy |= self.step_exchange(base, now);
+        busy |= self.commands.step_waiting(&mut self.exchange, base, now);
+        self.wake(base);
+        busy
+    }
+
+    fn step_exchange(&mut self, base: &Base, now: Nanos) -> bool {
+        let mut busy = self.exchange.begin_step(base, now);
+        for _ in 0..ROUNDS {
+            let round = self.exchange.round(base, now);
+            let round = self.wake(base) | round;
+            busy |= round;
+            if !round || !(base.has_listed() || self.exchange.has_work()) {
+                break;
+            }
         }
         busy
     }
 
-    pub(crate) fn poll_deadline(&self) -> Deadline {
-        if self.waiting.is_empty() && self.moderated.is_empty() {
-            return self.exchange.poll_deadline();
+    /// Lets send queues take the completions that the exchange left in their mail. Whether there were any.
+    pub(super) fn wake(&mut self, base: &Base) -> bool {
+        let mut any = false;
+        for id in self.exchange.drain_ended() {
+            base.wake_send(id);
+            any = true;
         }
-        // A waiting command is looked at in every step; a drain is over within its patience.
-        let waiting = self.waiting.iter().filter_map(|(_, w)| w.deadline()).min();
-        let moderated = self.moderated.values().flatten().min().copied();
-        [waiting, moderated, self.exchange.poll_deadline()].into_iter().flatten().min()
+        any
     }
 
-    /// Fires armed JFCs whose period is over.
-    fn step_moderated(&mut self, dev: &Device, now: Nanos) {
-        for (jfcn, due) in &mut self.moderated {
-            let Some(jfc) = dev.jfcs().get(*jfcn) else { continue };
-            *due = match (jfc.period_us(), *due) {
-                (None, _) => None,
-                (Some(us), None) => Some(now.saturating_add(u64::from(us) * 1000)),
-                (Some(_), Some(at)) if at <= now => {
-                    jfc.on_period();
-                    None
-                }
-                (Some(_), waits) => waits,
-            };
+    /// Forgets everything: the device after a reset.
+    pub(super) fn clear(&mut self, base: &Base) {
+        self.commands.clear(&mut self.exchange, base);
+    }
+
+    pub(super) fn poll_deadline(&self) -> Deadline {
+        let exchange = self.exchange.poll_deadline();
+        match self.commands.poll_deadline() {
+            None => exchange,
+            Some(at) => Some(exchange.map_or(at, |other| other.min(at))),
         }
     }
 }

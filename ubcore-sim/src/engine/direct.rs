@@ -10,7 +10,7 @@ use urma_mem::{AtomicOp, Region};
 use super::gather::{self, Local, Segments, Span, Words};
 use super::lap::STREAM_MIN;
 use super::remote::{LinkSeat, Reached, Want};
-use crate::device::Faults;
+use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 
 /// How far a request came.

@@ -16,7 +16,7 @@ use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentTable, entry_offset, extent_offset, offset_in, tid_of,
 };
 use crate::context::token::fits;
-use crate::device::Faults;
+use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 use crate::ports::Extent;
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};

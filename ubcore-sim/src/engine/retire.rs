@@ -11,7 +11,7 @@ use urma_mem::Region;
 
 use crate::context::counts::FastCounts;
 use crate::context::jfc::JfcPort;
-use crate::device::Faults;
+use crate::fault::Faults;
 
 /// One started request.
 #[derive(Clone, Copy, Debug)]

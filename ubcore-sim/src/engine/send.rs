@@ -8,8 +8,6 @@ mod flush;
 mod planted;
 mod route;
 
-pub(crate) use route::MESSAGE_MAX;
-
 use std::sync::Arc;
 
 use udma_abi::{
@@ -30,7 +28,7 @@ use super::retire::{Identity, Retire, Started};
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
 use crate::context::segment::SegmentCache;
-use crate::device::Device;
+use crate::context::tables::Tables;
 
 /// What a send engine is made with.
 #[derive(Debug)]
@@ -113,7 +111,7 @@ enum State {
 /// One visit of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit<'a> {
-    pub(crate) dev: &'a Device,
+    pub(crate) tables: &'a Tables,
     pub(crate) queue: &'a Queue,
     /// A direct entry, for the first fetch.
     pub(crate) direct: Option<&'a [u64; BLOCK_WORDS]>,
@@ -212,17 +210,17 @@ impl SendEngine {
     #[inline]
     fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = Left::default();
-        let mut bytes = visit.dev.cfg().step_bytes;
+        let mut bytes = visit.tables.cfg.step_bytes;
         if !self.mail.ended.is_empty() {
             self.take_ends(visit);
             left.busy = true;
         }
-        if visit.dev.faults().is_planted() {
+        if visit.tables.faults.is_planted() {
             self.place_deferred(visit);
         }
         let mut direct = visit.direct;
-        for _ in 0..visit.dev.cfg().step_requests {
-            if visit.dev.faults().order_swapped() {
+        for _ in 0..visit.tables.cfg.step_requests {
+            if visit.tables.faults.order_swapped() {
                 self.place_deferred(visit);
             }
             if self.state != State::Ready {
@@ -263,7 +261,7 @@ impl SendEngine {
             return false;
         }
         if posted > self.ring.blocks() {
-            visit.dev.count(Counter::BadDoorbell);
+            visit.tables.count(Counter::BadDoorbell);
             visit.queue.pi.store(self.ring.head, Ordering::Release);
             return false;
         }
@@ -296,14 +294,14 @@ impl SendEngine {
             visit.queue.stopped.store(false, Ordering::SeqCst);
             return true;
         }
-        visit.dev.count(Counter::CqFullStops);
+        visit.tables.count(Counter::CqFullStops);
         false
     }
 
     /// An entry that makes no sense ends with an error; the engine stops (see `stops`).
     #[cold]
     fn malformed(&mut self, visit: &Visit<'_>, blocks: u32) {
-        visit.dev.count(Counter::BadSqe);
+        visit.tables.count(Counter::BadSqe);
         let request = Started {
             entry_idx: self.ring.entry_idx(),
             blocks,
@@ -314,7 +312,7 @@ impl SendEngine {
             reported: false,
         };
         self.ring.head = self.ring.head.wrapping_add(blocks);
-        self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         self.after_error(visit, CqeStatus::LocOperation);
     }
 
@@ -336,7 +334,7 @@ impl SendEngine {
     fn end_current(&mut self, visit: &Visit<'_>, status: CqeStatus, bytes: u32) {
         self.under_way = false;
         let request = self.started(self.current.blocks, 0, Some((status, bytes)));
-        self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+        self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         if status != CqeStatus::Success {
             self.after_error(visit, status);
         }
@@ -345,14 +343,14 @@ impl SendEngine {
     fn push_current(&mut self, visit: &Visit<'_>, tpn: u32) {
         self.under_way = false;
         let request = self.started(self.current.blocks, tpn, None);
-        self.retire.push(request, &visit.queue.fast, visit.dev.faults());
+        self.retire.push(request, &visit.queue.fast, visit.tables.faults);
     }
 
     fn take_ends(&mut self, visit: &Visit<'_>) {
         while !self.mail.ended.is_empty()
             && let Some(ended) = self.mail.ended.pop()
         {
-            let tools = (&visit.queue.fast, visit.dev.faults());
+            let tools = (&visit.queue.fast, visit.tables.faults);
             let end = (ended.status, ended.bytes);
             let Some(request) = self.retire.end(ended.seq, end, tools) else { continue };
             if let Some(seat) = self.seats.iter_mut().find(|s| s.link.tpn == request.tpn) {
@@ -369,7 +367,7 @@ impl SendEngine {
     #[cold]
     fn after_error(&mut self, visit: &Visit<'_>, status: CqeStatus) {
         if status == CqeStatus::RemAccessAbort {
-            visit.dev.count(Counter::AccessDenied);
+            visit.tables.count(Counter::AccessDenied);
         }
         if self.state != State::Ready || !stops(self.mode, status) {
             return;
@@ -380,10 +378,10 @@ impl SendEngine {
         }
         self.state = State::Error { told: false };
         if self.is_jetty {
-            visit.dev.on_stopped(self.id, QueueState::Error);
+            visit.tables.on_stopped(self.id, QueueState::Error);
         }
         let kind = if self.is_jetty { AsyncKind::JettyErr } else { AsyncKind::JfsErr };
-        visit.dev.async_event(kind, self.id);
+        visit.tables.async_event(kind, self.id);
     }
 }
 

@@ -11,7 +11,7 @@ use super::flow::{Request, SEQUENCE_TRIES};
 use super::pair::Pair;
 use super::peer::Peer;
 use super::send::Sender;
-use crate::device::Device;
+use crate::engine::base::Base;
 use crate::engine::gather::{self, Segments, Span};
 
 /// What an answer does to its request.
@@ -35,7 +35,7 @@ impl Peer {
     ) {
         let pair = Pair::of_response(header);
         let Some(flow) = self.flows.get_mut(&pair) else {
-            return work.dev.count(Counter::DropMalformed);
+            return work.base.tables.count(Counter::DropMalformed);
         };
         let found = flow.find(header.tassn);
         let Some(index) = found else {
@@ -51,7 +51,7 @@ impl Peer {
         flow.wait_from(work.now, timeout);
         let held = flow.is_held();
         let Some(request) = flow.get_mut(index) else { return };
-        let effect = effect(request, (sender, work.now), work.dev, header, bytes);
+        let effect = effect(request, (sender, work.now), work.base, header, bytes);
         let seq = request.seq;
         if effect != Effect::More {
             flow.on_answered(header.tassn);
@@ -107,14 +107,14 @@ fn is_final(header: &ResponseHeader, len: usize) -> bool {
 fn effect(
     request: &mut Request,
     (sender, now): (&mut Sender, Nanos),
-    dev: &Device,
+    base: &Base,
     header: &ResponseHeader,
     bytes: &[u8],
 ) -> Effect {
     match header.status {
-        ResponseStatus::Ack => on_ack(request, sender, dev, header, bytes),
+        ResponseStatus::Ack => on_ack(request, sender, base, header, bytes),
         ResponseStatus::ReceiverNotReady { timer } => {
-            dev.count_by(Counter::RnrReceived, 1);
+            base.tables.counts.add(Counter::RnrReceived, 1);
             if !request.may_retry(sender.side.rnr_retry, now) {
                 return Effect::End(CqeStatus::RnrRetryExceeded, 0);
             }
@@ -134,7 +134,7 @@ fn effect(
 fn on_ack(
     request: &mut Request,
     sender: &mut Sender,
-    dev: &Device,
+    base: &Base,
     header: &ResponseHeader,
     bytes: &[u8],
 ) -> Effect {
@@ -147,7 +147,7 @@ fn on_ack(
                 return lie;
             }
             let last = offset + len == length;
-            store(request, sender, dev, (u64::from(offset), bytes, last));
+            store(request, sender, base, (u64::from(offset), bytes, last));
             request.got += len;
             if last { ended(request) } else { Effect::More }
         }
@@ -157,7 +157,7 @@ fn on_ack(
             }
             let all = value.value.to_le_bytes();
             let len = (operands.size.bytes() as usize).min(all.len());
-            store(request, sender, dev, (0, &all[..len], true));
+            store(request, sender, base, (0, &all[..len], true));
             ended(request)
         }
         (RequestOp::Read | RequestOp::Atomic(..), _) => lie,
@@ -177,10 +177,10 @@ fn ended(request: &Request) -> Effect {
 fn store(
     request: &mut Request,
     sender: &mut Sender,
-    dev: &Device,
+    base: &Base,
     (at, bytes, last): (u64, &[u8], bool),
 ) {
-    let mut segments = Segments { cache: &mut sender.cache, table: dev.segments() };
+    let mut segments = Segments { cache: &mut sender.cache, table: &base.tables.segments };
     let span = Span { at, len: bytes.len(), last };
     let pieces = request.local.pieces(&request.words);
     if let Err(status) = gather::write_in(pieces, &mut segments, span, bytes) {

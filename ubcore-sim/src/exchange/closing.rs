@@ -7,7 +7,7 @@ use udma_abi::{CmdStatus, Nanos};
 use urma_mem::sync::Ordering;
 
 use super::Exchange;
-use crate::device::Device;
+use crate::engine::base::Base;
 
 /// Longest time between two looks at a way that waits for a queue.
 const LOOK_NS: Nanos = 1_000_000_000;
@@ -22,24 +22,24 @@ pub(super) struct Posted {
 
 impl Posted {
     /// Requests of `queue` that are posted and not retired; `None`: there are none.
-    fn of(dev: &Device, queue: u32) -> Option<Self> {
-        let place = dev.queues().get(queue)?;
+    fn of(base: &Base, queue: u32) -> Option<Self> {
+        let place = base.queues.get(queue)?;
         let held = place.send.with_blocking(|engine| Some(engine.as_ref()?.blocks_left(place)));
         if held.marked {
-            dev.make_runnable(place);
+            base.make_runnable(place);
         }
         let end = place.pi.load(Ordering::Acquire);
         held.value.filter(|&left| left != 0).map(|_| Self { queue, end })
     }
 
     /// Whether one of them is not retired. A queue that another thread steps may hold one.
-    fn is_left(&self, dev: &Device) -> bool {
-        let Some(place) = dev.queues().get(self.queue) else { return false };
+    fn is_left(&self, base: &Base) -> bool {
+        let Some(place) = base.queues.get(self.queue) else { return false };
         let Some(held) = place.send.try_with(|engine| engine.as_ref().map(|e| e.retired())) else {
             return true;
         };
         if held.marked {
-            dev.make_runnable(place);
+            base.make_runnable(place);
         }
         held.value.is_some_and(|retired| self.end.wrapping_sub(retired).cast_signed() > 0)
     }
@@ -48,35 +48,35 @@ impl Posted {
 impl Exchange {
     /// One user less. After the last one the way closes (and its `Link` is removed) as soon as
     /// everything is retired that was posted before.
-    pub(crate) fn disconnect(&mut self, dev: &Device, now: Nanos, tpn: u32) -> CmdStatus {
+    pub(crate) fn disconnect(&mut self, base: &Base, now: Nanos, tpn: u32) -> CmdStatus {
         let Some(way) = self.ways.get_mut(&tpn).filter(|way| way.users != 0) else {
             return CmdStatus::NotFound;
         };
         way.users -= 1;
         if way.users == 0 {
-            way.posted = self.senders.ids().filter_map(|id| Posted::of(dev, id)).collect();
+            way.posted = self.senders.ids().filter_map(|id| Posted::of(base, id)).collect();
             self.closing.push(tpn);
-            self.close_ways(dev, now);
+            self.close_ways(base, now);
         }
         CmdStatus::Ok
     }
 
     /// Closes the ways that no user and no request holds any more.
-    pub(super) fn close_ways(&mut self, dev: &Device, now: Nanos) {
+    pub(super) fn close_ways(&mut self, base: &Base, now: Nanos) {
         if self.closing.is_empty() {
             return;
         }
         let Self { closing, ways, peers, .. } = self;
         closing.retain(|tpn| {
             let Some(way) = ways.get_mut(tpn).filter(|way| way.users == 0) else { return false };
-            way.posted.retain(|posted| posted.is_left(dev));
+            way.posted.retain(|posted| posted.is_left(base));
             let peer = peers.get_mut(&way.eid);
             let peer = peer.filter(|peer| way.posted.is_empty() || way.is_of_former_life(peer));
             if let Some(peer) = peer {
                 for seat in peer.ways.iter_mut().filter(|seat| **seat == Some(*tpn)) {
                     *seat = None;
                 }
-                if let Some(link) = dev.links().find(*tpn) {
+                if let Some(link) = base.tables.links.find(*tpn) {
                     link.end();
                 }
                 way.dead = true;
@@ -85,7 +85,7 @@ impl Exchange {
                 return true;
             }
             ways.remove(tpn);
-            dev.links().remove(*tpn);
+            base.tables.links.remove(*tpn);
             false
         });
         self.look_at = if self.closing.is_empty() { Nanos::MAX } else { now + LOOK_NS };

@@ -20,7 +20,7 @@ use super::peer::{Found, Peer};
 use super::receive::Datagram;
 use super::respond::{Part, Reached};
 use super::{Exchange, Work};
-use crate::device::Device;
+use crate::engine::base::Base;
 use crate::ports::{Backlog, NodeAddr, Transmit};
 use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
 
@@ -28,25 +28,25 @@ use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
 const ANSWERS_IN_A_ROW: u64 = 8;
 
 impl Exchange {
-    pub(crate) fn on_datagram(&mut self, dev: &Device, now: Nanos, from: NodeAddr, bytes: &[u8]) {
+    pub(crate) fn on_datagram(&mut self, base: &Base, now: Nanos, from: NodeAddr, bytes: &[u8]) {
         let packet = match Packet::open(bytes, &flow(from, self.cfg.eid)) {
             Ok(packet) => packet,
-            Err(PacketError::Icrc { .. }) => return dev.count(Counter::DropIcrc),
-            Err(_) => return dev.count(Counter::DropMalformed),
+            Err(PacketError::Icrc { .. }) => return base.tables.count(Counter::DropIcrc),
+            Err(_) => return base.tables.count(Counter::DropMalformed),
         };
         let header = &packet.header;
         match &header.body {
             Body::UmSend(ends, request) => {
                 let number = header.psn;
-                self.on_um(dev, now, (from, ends, number), (request, packet.payload));
+                self.on_um(base, now, (from, ends, number), (request, packet.payload));
             }
             Body::Connect(_)
             | Body::Challenge(_)
             | Body::Accept(_)
             | Body::Refuse(_)
-            | Body::Close(_) => self.on_handshake(dev, now, from, header),
+            | Body::Close(_) => self.on_handshake(base, now, from, header),
             Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => {
-                self.on_tp_packet(dev, now, from, &packet);
+                self.on_tp_packet(base, now, from, &packet);
             }
         }
     }
@@ -64,28 +64,28 @@ impl Exchange {
 
     fn on_um(
         &mut self,
-        dev: &Device,
+        base: &Base,
         now: Nanos,
         (from, ends, number): (NodeAddr, &Ends, Psn),
         (header, payload): (&RequestHeader, &[u8]),
     ) {
         if ends.source_eid != from.0 || ends.dest_eid != self.cfg.eid.0 {
-            return dev.count(Counter::DropUm);
+            return base.tables.count(Counter::DropUm);
         }
         if self.heard.has(from, number) {
-            return dev.count(Counter::RxDuplicate);
+            return base.tables.count(Counter::RxDuplicate);
         }
         let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Datagram::Yes));
         let Self { senders, receives, numbers, cache, bytes, .. } = self;
-        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
-        dev.count_by(Counter::RxPackets, 1);
+        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
+        base.tables.counts.add(Counter::RxPackets, 1);
         let part = Part { header, payload: Payload::Here, bytes: payload };
         if work.on_datagram(from, tpn, &part) == Reached::Receive {
             self.heard.note(from, number);
         }
     }
 
-    fn on_tp_packet(&mut self, dev: &Device, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
+    fn on_tp_packet(&mut self, base: &Base, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
         let dest = packet.header.dest;
         let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
         let peer = self.peers.get_mut(&from).filter(|_| is_owner);
@@ -101,40 +101,40 @@ impl Exchange {
             if packet.header.body.is_sequenced() {
                 self.replies.push_notice(now, from, Handshake::unknown_tp(dest));
             }
-            return dev.count(Counter::DropUnknownTp);
+            return base.tables.count(Counter::DropUnknownTp);
         };
         match received {
-            Received::InOrder => dev.count_by(Counter::RxPackets, 1),
+            Received::InOrder => base.tables.counts.add(Counter::RxPackets, 1),
             Received::OutOfOrder => {
-                dev.count_by(Counter::RxPackets, 1);
-                dev.count_by(Counter::RxOutOfOrder, 1);
+                base.tables.counts.add(Counter::RxPackets, 1);
+                base.tables.counts.add(Counter::RxOutOfOrder, 1);
             }
             Received::Acknowledged => {}
-            Received::Duplicate => dev.count_by(Counter::RxDuplicate, 1),
+            Received::Duplicate => base.tables.counts.add(Counter::RxDuplicate, 1),
             Received::DroppedBeyondGap | Received::DroppedNoBlock | Received::OutsideWindow => {
-                dev.count_by(Counter::DropWindow, 1);
+                base.tables.counts.add(Counter::DropWindow, 1);
             }
-            Received::BadAck | Received::NotTaken => dev.count(Counter::DropMalformed),
+            Received::BadAck | Received::NotTaken => base.tables.count(Counter::DropMalformed),
         }
     }
 
-    fn on_handshake(&mut self, dev: &Device, now: Nanos, from: NodeAddr, header: &PacketHeader) {
+    fn on_handshake(&mut self, base: &Base, now: Nanos, from: NodeAddr, header: &PacketHeader) {
         if let Body::Connect(terms) = &header.body
-            && !self.admit(dev, now, from, terms)
+            && !self.admit(base, now, from, terms)
         {
             return;
         }
         let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
         let Some(peer) = peers.get_mut(&from) else {
-            return self.on_unexpected(dev, now, from, header);
+            return self.on_unexpected(base, now, from, header);
         };
         let Some(Carrier::Packets(packets)) = &mut peer.carrier else {
-            return self.on_unexpected(dev, now, from, header);
+            return self.on_unexpected(base, now, from, header);
         };
         let event = packets.on_handshake(now, header, &mut || numbers.offer(from));
-        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
         match event {
-            HandshakeEvent::NotExpected => return self.on_unexpected(dev, now, from, header),
+            HandshakeEvent::NotExpected => return self.on_unexpected(base, now, from, header),
             HandshakeEvent::Doubted => {
                 packets.handshake.verify(now, Doubt::Hint, work.numbers.random());
                 return;
@@ -154,12 +154,11 @@ impl Exchange {
             }
         }
         peer.on_heard();
-        self.wake(dev, now);
     }
 
     /// A handshake packet that shows nothing which only the peer has.
-    fn on_unexpected(&mut self, dev: &Device, now: Nanos, from: NodeAddr, header: &PacketHeader) {
-        dev.count(Counter::DropUnproven);
+    fn on_unexpected(&mut self, base: &Base, now: Nanos, from: NodeAddr, header: &PacketHeader) {
+        base.tables.count(Counter::DropUnproven);
         let is_held = self.numbers.tps.get(&header.dest.value()) == Some(&from);
         if matches!(header.body, Body::Accept(_)) && !is_held {
             // The peer holds a TP that this side does not: it asks, and is refused.
@@ -169,26 +168,26 @@ impl Exchange {
 
     /// Whether the handshake takes a CONNECT: its sender receives at its address, and is known from
     /// now on.
-    fn admit(&mut self, dev: &Device, now: Nanos, from: NodeAddr, terms: &Terms) -> bool {
+    fn admit(&mut self, base: &Base, now: Nanos, from: NodeAddr, terms: &Terms) -> bool {
         let ends = (terms.source_eid, terms.dest_eid);
         if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
-            dev.count(Counter::DropUnproven);
+            base.tables.count(Counter::DropUnproven);
             return false;
         }
         let pair = self.peers.get_mut(&from).and_then(Peer::packets).map(|p| &p.handshake);
-        if !dev.faults().sender_unproven()
+        if !base.tables.faults.sender_unproven()
             && let Some(reply) = self.challenger.screen(now, terms, pair)
         {
             if self.replies.may_challenge() {
-                dev.count(Counter::Challenges);
-                self.reply(dev, from, reply);
+                base.tables.count(Counter::Challenges);
+                self.reply(base, from, reply);
             } else {
-                dev.count(Counter::DropUnproven);
+                base.tables.count(Counter::DropUnproven);
             }
             return false;
         }
         if !self.peers.contains_key(&from) && !self.has_place(now) {
-            self.reply(dev, from, refusal(terms, RefuseReason::Resources, 0));
+            self.reply(base, from, refusal(terms, RefuseReason::Resources, 0));
             return false;
         }
         let peer = self.peers.entry(from).or_insert_with(|| Peer::new(from, Found::Asked, None));
@@ -200,9 +199,9 @@ impl Exchange {
         true
     }
 
-    fn reply(&mut self, dev: &Device, to: NodeAddr, reply: PacketHeader) {
+    fn reply(&mut self, base: &Base, to: NodeAddr, reply: PacketHeader) {
         if !self.replies.push(to, reply) {
-            dev.count(Counter::DropUnproven);
+            base.tables.count(Counter::DropUnproven);
         }
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use udma_abi::RawEid;
 use urma_packet::Psn;
 
-use crate::device::limits;
+use crate::limits;
 
 /// The last datagrams of all nodes.
 #[derive(Debug, Default)]

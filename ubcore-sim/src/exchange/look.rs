@@ -2,8 +2,30 @@
 //!
 //! *Gives*: plain values. *Must not*: change anything.
 
+use udma_abi::RawEid;
+
 use super::{Exchange, carrier::Carrier, peer::Found};
-use crate::device::look::WayLook;
+
+/// A way to a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WayLook {
+    /// The node.
+    pub eid: RawEid,
+    /// What carries requests: "local", "same-host", "packets", "asked for", "none".
+    pub path: &'static str,
+    /// TPN of the reliable way.
+    pub reliable: Option<u32>,
+    /// TPN of the unreliable way.
+    pub unreliable: Option<u32>,
+    /// Imports and bindings that use them.
+    pub users: u32,
+    /// Numbers of TPs over packets.
+    pub tps: Vec<u32>,
+    /// Requests begun and not answered.
+    pub under_way: usize,
+    /// It told lies.
+    pub is_cut_off: bool,
+}
 
 impl Exchange {
     /// Every node that this one knows.

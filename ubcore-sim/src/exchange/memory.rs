@@ -30,7 +30,7 @@ pub(super) fn response(header: &RequestHeader, answer: Answer) -> ResponseHeader
 
 /// A segment of this node that a request may touch: memory, offset of the range, life.
 fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), ResponseStatus> {
-    let faults = work.dev.faults();
+    let faults = work.base.tables.faults;
     let segments = work.segments();
     let denied = CqeStatus::RemAccessAbort;
     let segment = segments.cache.find(segments.table, want.token_id);
@@ -44,7 +44,7 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), Respo
     found.map_err(|status| match status {
         CqeStatus::RemDataPoison => ResponseStatus::DataPoison,
         _ => {
-            work.dev.count(Counter::AccessDenied);
+            work.base.tables.count(Counter::AccessDenied);
             ResponseStatus::AccessAbort
         }
     })

@@ -12,7 +12,7 @@ use urma_packet::{
 };
 
 use super::carrier::{Broken, Inbound, Payload};
-use crate::device::DeviceCfg;
+use crate::cfg::DeviceCfg;
 use crate::transport::{
     Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg,
     OpenError, Piece, PushError, Received, Strategy, Tp,

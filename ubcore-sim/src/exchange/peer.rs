@@ -115,7 +115,7 @@ impl Peer {
 
     /// One bounded step. Whether anything was done.
     pub(super) fn step(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
-        if work.dev.faults().ack_before_placement() {
+        if work.base.tables.faults.ack_before_placement() {
             self.served.values_mut().for_each(|served| place_late(served, work));
         }
         let mut busy = self.take_in(work, inbox);
@@ -125,7 +125,7 @@ impl Peer {
         busy |= self.push_answers(work, &mut budget);
         busy |= self.push_requests(work, &mut budget);
         if self.carrier.as_mut().is_some_and(Carrier::flush) {
-            work.dev.count_by(Counter::Wakeups, 1);
+            work.base.tables.counts.add(Counter::Wakeups, 1);
         }
         busy
     }
@@ -254,7 +254,7 @@ impl Peer {
     fn forget_served(&mut self, work: &mut Work<'_>) {
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
-                work.receives.give_back(work.dev, taken);
+                work.receives.give_back(work.base, taken);
             }
         }
     }

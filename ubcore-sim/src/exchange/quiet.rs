@@ -13,7 +13,7 @@ use super::Exchange;
 use super::carrier::Carrier;
 use super::guesses::FULL_NS;
 use super::peer::Peer;
-use crate::device::limits;
+use crate::limits;
 use crate::transport::{Doubt, KnittingPool};
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.

@@ -18,7 +18,7 @@ use urma_packet::{Initiator, ResponseStatus, Target, TargetKind, TokenValue};
 use super::target::{End, Group, Seat};
 use super::{RecvSide, SharedSide};
 use crate::context::jfc::JfcPort;
-use crate::device::Device;
+use crate::engine::base::Base;
 use crate::engine::gather::Words;
 
 /// Receives that one step flushes.
@@ -54,7 +54,7 @@ impl Taken {
     }
 
     /// Ends it: `cqe` says what came, this says for whom.
-    pub(super) fn complete(self, dev: &Device, cqe: Cqe, solicited: bool) {
+    pub(super) fn complete(self, base: &Base, cqe: Cqe, solicited: bool) {
         let cqe = Cqe {
             recv: true,
             is_jetty: self.seat.is_jetty,
@@ -63,16 +63,16 @@ impl Taken {
             entry_idx: self.entry_idx,
             ..cqe
         };
-        if dev.faults().completion_doubled() && self.port.reserve() {
+        if base.tables.faults.completion_doubled() && self.port.reserve() {
             self.port.complete(&cqe, solicited);
         }
         self.port.complete(&cqe, solicited);
-        dev.count_alone(Counter::Completions, 1);
+        base.tables.counts.add_alone(Counter::Completions, 1);
     }
 
     /// Ends it with an error.
-    pub(super) fn fail(self, dev: &Device, status: CqeStatus) {
-        self.complete(dev, Cqe { status, ..Cqe::default() }, true);
+    pub(super) fn fail(self, base: &Base, status: CqeStatus) {
+        self.complete(base, Cqe { status, ..Cqe::default() }, true);
     }
 }
 
@@ -167,16 +167,16 @@ impl Receives {
     }
 
     /// Ends posted receives of queues in error. Whether anything was done.
-    pub(super) fn step_flushes(&mut self, dev: &Device) -> bool {
+    pub(super) fn step_flushes(&mut self, base: &Base) -> bool {
         let mut busy = false;
         for id in self.new_thresholds.drain(..) {
             if let Some(ring) = self.rings.get_mut(&id) {
-                ring.look_at_threshold(dev);
+                ring.look_at_threshold(base);
             }
         }
         for id in &self.flushing {
             if let Some(ring) = self.rings.get_mut(id) {
-                busy |= ring.flush(dev);
+                busy |= ring.flush(base);
             }
         }
         busy
@@ -211,7 +211,7 @@ impl Receives {
     }
 
     /// A receive for a message, with a completion slot; or the answer that the message gets.
-    pub(super) fn take(&mut self, dev: &Device, ask: &Ask) -> Result<Taken, ResponseStatus> {
+    pub(super) fn take(&mut self, base: &Base, ask: &Ask) -> Result<Taken, ResponseStatus> {
         let id = self.member(ask)?;
         let end = self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?;
         end.check(ask)?;
@@ -223,18 +223,18 @@ impl Receives {
             QueueState::Suspended => return Err(not_ready),
             QueueState::Error | QueueState::Reset => return Err(ResponseStatus::TargetReset),
         }
-        if ring.posted(dev) == 0 && ring.spare.is_empty() {
+        if ring.posted(base) == 0 && ring.spare.is_empty() {
             return Err(not_ready);
         }
         let port = own_port.unwrap_or_else(|| Arc::clone(&ring.port));
         if !port.reserve() {
             return Err(not_ready);
         }
-        let Some(spare) = ring.next(dev) else {
-            give_back(dev, &port);
+        let Some(spare) = ring.next(base) else {
+            give_back(base, &port);
             return Err(ResponseStatus::NoResources);
         };
-        ring.look_at_threshold(dev);
+        ring.look_at_threshold(base);
         let rqe = Rqe::decode(&spare.words);
         let (num, capacity) = (rqe.num, rqe.capacity());
         let Spare { entry_idx, words } = spare;
@@ -242,8 +242,8 @@ impl Receives {
     }
 
     /// A receive whose message will not come: the next one gets it.
-    pub(super) fn give_back(&mut self, dev: &Device, taken: Taken) {
-        give_back(dev, &taken.port);
+    pub(super) fn give_back(&mut self, base: &Base, taken: Taken) {
+        give_back(base, &taken.port);
         if let Some(ring) = self.rings.get_mut(&taken.ring) {
             ring.spare.push(Spare { entry_idx: taken.entry_idx, words: taken.words });
         }
@@ -267,13 +267,13 @@ impl Receives {
 
 impl Ring {
     /// Receives posted and not taken; an impossible index of the driver counts as none.
-    fn posted(&self, dev: &Device) -> u32 {
+    fn posted(&self, base: &Base) -> u32 {
         let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
         let posted = pi.wrapping_sub(self.ci);
         if posted <= 1 << self.side.depth_log2 {
             return posted;
         }
-        dev.count(Counter::BadDoorbell);
+        base.tables.count(Counter::BadDoorbell);
         0
     }
 
@@ -285,7 +285,7 @@ impl Ring {
     }
 
     /// The next receive, copied once; the caller knows that there is one.
-    fn next(&mut self, dev: &Device) -> Option<Spare> {
+    fn next(&mut self, base: &Base) -> Option<Spare> {
         if let Some(spare) = self.spare.pop() {
             return Some(spare);
         }
@@ -294,7 +294,7 @@ impl Ring {
         let mut words = Words::default();
         for (pair, offset) in words.chunks_exact_mut(2).zip((at..at + stride).step_by(16)) {
             let Ok(block) = self.side.ring.load_block::<2>(offset) else {
-                dev.count(Counter::DmaFault);
+                base.tables.count(Counter::DmaFault);
                 return None;
             };
             pair.copy_from_slice(&block);
@@ -307,11 +307,11 @@ impl Ring {
     }
 
     /// One event when fewer receives are left than the driver wants.
-    fn look_at_threshold(&mut self, dev: &Device) {
+    fn look_at_threshold(&mut self, base: &Base) {
         if self.threshold != 0 && self.left() < self.threshold {
             self.threshold = 0;
             let kind = if self.side.is_jetty { AsyncKind::JettyLimit } else { AsyncKind::JfrLimit };
-            dev.async_event(kind, self.side.id);
+            base.tables.async_event(kind, self.side.id);
         }
     }
 
@@ -323,15 +323,15 @@ impl Ring {
         }
     }
 
-    fn flush(&mut self, dev: &Device) -> bool {
+    fn flush(&mut self, base: &Base) -> bool {
         let Some(status) = self.flush_status() else { return false };
         let mut busy = false;
         for _ in 0..FLUSH_PER_STEP {
-            if (self.posted(dev) == 0 && self.spare.is_empty()) || !self.side.port.reserve() {
+            if (self.posted(base) == 0 && self.spare.is_empty()) || !self.side.port.reserve() {
                 break;
             }
-            let Some(spare) = self.next(dev) else {
-                give_back(dev, &self.side.port);
+            let Some(spare) = self.next(base) else {
+                give_back(base, &self.side.port);
                 break;
             };
             busy = true;
@@ -345,16 +345,16 @@ impl Ring {
                 ..Cqe::default()
             };
             self.side.port.complete(&cqe, true);
-            dev.count_alone(Counter::Completions, 1);
+            base.tables.counts.add_alone(Counter::Completions, 1);
         }
         busy
     }
 }
 
 /// Gives a slot back unused, to a send queue that stopped for want of one if there is any.
-fn give_back(dev: &Device, port: &JfcPort) {
+fn give_back(base: &Base, port: &JfcPort) {
     if port.give_back() {
-        dev.restart_later();
+        base.restart_later();
     }
 }
 

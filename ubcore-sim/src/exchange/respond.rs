@@ -105,7 +105,7 @@ impl Peer {
                 return self.answer(header, Answer::Status(status));
             }
             Turn::Skip => return,
-            Turn::Stray => return work.dev.count(Counter::DropMalformed),
+            Turn::Stray => return work.base.tables.count(Counter::DropMalformed),
         }
         let from = From { eid: self.eid, tpn: self.ways[0].unwrap_or(0) };
         let guesses = is_limited(self.carrier.as_ref()).then_some(&mut self.guesses);
@@ -120,9 +120,9 @@ impl Peer {
                 self.reads.push_back(job);
             }
             Outcome::NotReady(status) => {
-                work.dev.count_by(Counter::RnrSent, 1);
+                work.base.tables.counts.add(Counter::RnrSent, 1);
                 if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-                    work.receives.give_back(work.dev, taken);
+                    work.receives.give_back(work.base, taken);
                 }
                 served.skip_rest(header);
                 self.answer(header, Answer::Status(status));
@@ -164,7 +164,7 @@ impl Peer {
     pub(super) fn abort_messages(&mut self, work: &Work<'_>, id: u32, status: CqeStatus) {
         for (pair, served) in &mut self.served {
             if let Some((tassn, taken)) = served.abort(id) {
-                taken.fail(work.dev, status);
+                taken.fail(work.base, status);
                 let answer = ResponseStatus::TargetReset;
                 self.answers.push_back(pair.response(tassn, answer));
             }
@@ -266,7 +266,7 @@ pub(super) fn receive_for(
         return Ok(taken);
     }
     let ask = ask(from, part.header, Datagram::No).ok_or(ResponseStatus::NoTarget)?;
-    work.receives.take(work.dev, &ask)
+    work.receives.take(work.base, &ask)
 }
 
 fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
@@ -297,7 +297,7 @@ fn send_piece(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<
     let placed = fits && place_received(work, &message, part);
     if !placed {
         if let Some(taken) = message.receive {
-            taken.fail(work.dev, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
+            taken.fail(work.base, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
         }
         let status = if fits { ResponseStatus::NoResources } else { ResponseStatus::Length };
         return Outcome::refused(status);
@@ -323,7 +323,7 @@ fn begin_receive(
     let length = part.header.access.length;
     let taken = receive_for(served, work, from, part)?;
     if let Err((status, answer)) = check_receive(work, &taken, length) {
-        taken.fail(work.dev, status);
+        taken.fail(work.base, status);
         return Err(answer);
     }
     Ok(Message { start: 0, length, done: 0, life: 0, receive: Some(taken) })
@@ -362,7 +362,7 @@ pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_
         RequestOp::SendImm(imm) => (1, imm),
         RequestOp::SendInvalidate(told) => {
             let token_id = told.token_id.value() << 8;
-            work.dev.segments().invalidate(token_id, told.token.0);
+            work.base.tables.segments.invalidate(token_id, told.token.0);
             (2, u64::from(token_id) | u64::from(told.token.0) << 32)
         }
         RequestOp::WriteImm(told) => (3, told.imm),
@@ -381,7 +381,7 @@ pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_
         cqe.inline_en = true;
         cqe.inline[..part.bytes.len()].copy_from_slice(part.bytes);
     }
-    taken.complete(work.dev, cqe, header.flags.contains(RequestFlags::SOLICITED));
+    taken.complete(work.base, cqe, header.flags.contains(RequestFlags::SOLICITED));
 }
 
 impl Work<'_> {
@@ -397,16 +397,16 @@ impl Work<'_> {
         let exact = part.header.access.length == part.len();
         let ask = ask(from, part.header, Datagram::Yes).filter(|_| whole && exact);
         let Some(ask) = ask else {
-            self.dev.count(Counter::DropMalformed);
+            self.base.tables.count(Counter::DropMalformed);
             return Reached::Nothing;
         };
-        let Ok(taken) = self.receives.take(self.dev, &ask) else {
-            self.dev.count(Counter::DropUm);
+        let Ok(taken) = self.receives.take(self.base, &ask) else {
+            self.base.tables.count(Counter::DropUm);
             return Reached::Nothing;
         };
         if let Err((status, _)) = check_receive(self, &taken, part.header.access.length) {
-            self.dev.count(Counter::DropUm);
-            taken.fail(self.dev, status);
+            self.base.tables.count(Counter::DropUm);
+            taken.fail(self.base, status);
             return Reached::Receive;
         }
         let length = part.header.access.length;
@@ -416,7 +416,7 @@ impl Work<'_> {
             if placed {
                 complete(self, taken, from, part);
             } else {
-                taken.fail(self.dev, CqeStatus::LocAccess);
+                taken.fail(self.base, CqeStatus::LocAccess);
             }
         }
         Reached::Receive

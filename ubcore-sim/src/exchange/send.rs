@@ -15,7 +15,7 @@ use super::peer::Peer;
 use super::ways::Numbers;
 use super::{SendSide, Work, pair, request};
 use crate::context::segment::SegmentCache;
-use crate::device::Device;
+use crate::engine::base::Base;
 use crate::engine::gather::{self, Local, Segments};
 use crate::engine::mail::{Ended, Handed};
 
@@ -189,7 +189,7 @@ impl Peer {
             return Turn::Idle;
         };
         let timeout = sender.timeout_ns();
-        if let Err(status) = piece.read(request, sender, work.dev, work.bytes) {
+        if let Err(status) = piece.read(request, sender, work.base, work.bytes) {
             let seq = request.seq;
             flow.drop_current();
             work.senders.end(pair.queue(), seq, status, 0);
@@ -203,7 +203,7 @@ impl Peer {
                 return Turn::Full;
             }
         }
-        count(work.dev, carrier, &piece, request);
+        count(work.base, carrier, &piece, request);
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {
@@ -312,7 +312,7 @@ impl Piece {
         &self,
         request: &Request,
         sender: &mut Sender,
-        dev: &Device,
+        base: &Base,
         bytes: &mut Vec<u8>,
     ) -> Result<(), CqeStatus> {
         if self.is_datagram() && !self.is_last() {
@@ -322,7 +322,7 @@ impl Piece {
         if bytes.len() < self.len {
             bytes.resize(self.len, 0);
         }
-        let mut segments = Segments { cache: &mut sender.cache, table: dev.segments() };
+        let mut segments = Segments { cache: &mut sender.cache, table: &base.tables.segments };
         let at = u64::from(request.pushed);
         let room = &mut bytes[..self.len];
         gather::read_out(&request.local, &request.words, &mut segments, at, room)
@@ -346,17 +346,17 @@ impl Piece {
     }
 }
 
-fn count(dev: &Device, carrier: &Carrier, piece: &Piece, request: &Request) {
+fn count(base: &Base, carrier: &Carrier, piece: &Piece, request: &Request) {
     let (requests, bytes) = match carrier {
         Carrier::Packets(_) => (Counter::PacketRequests, Counter::PacketBytes),
         Carrier::Ring(_) | Carrier::Loop(_) => (Counter::RingRequests, Counter::RingBytes),
     };
     let again = request.header.flags.contains(RequestFlags::RETRY);
     if piece.is_first() && !again {
-        dev.count_alone(requests, 1);
+        base.tables.counts.add_alone(requests, 1);
     }
     if !again {
-        dev.count_alone(bytes, piece.len as u64);
+        base.tables.counts.add_alone(bytes, piece.len as u64);
     }
 }
 

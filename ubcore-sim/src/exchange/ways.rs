@@ -20,8 +20,9 @@ use super::packets::Packets;
 use super::peer::{Found, Peer};
 use super::ring::Ring;
 use super::{Connecting, Exchange, Work};
+use crate::cfg::Seed;
 use crate::context::link::{DirectParts, Link, Reach};
-use crate::device::{Device, Seed};
+use crate::engine::base::Base;
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
 use crate::share::layout::NODE_INCARNATION;
@@ -118,7 +119,7 @@ impl Exchange {
     /// Called again for each step while pending.
     pub(crate) fn connect(
         &mut self,
-        dev: &Device,
+        base: &Base,
         now: Nanos,
         eid: RawEid,
         unreliable: bool,
@@ -127,11 +128,11 @@ impl Exchange {
         if let Some(Carrier::Ring(ring)) = self.peers.get(&eid).and_then(|p| p.carrier.as_ref())
             && ring.is_cut()
         {
-            self.on_peer_gone(dev, now, eid);
+            self.on_peer_gone(base, now, eid);
         }
         let found = match self.peers.get(&eid) {
             Some(peer) => peer.found,
-            None => self.look_for(dev, now, eid),
+            None => self.look_for(base, now, eid),
         };
         match found {
             Found::Asked => Connecting::Pending,
@@ -139,11 +140,11 @@ impl Exchange {
                 self.peers.remove(&eid);
                 Connecting::Failed(why)
             }
-            Found::Yes => self.open_way(dev, now, eid, unreliable),
+            Found::Yes => self.open_way(base, now, eid, unreliable),
         }
     }
 
-    fn look_for(&mut self, dev: &Device, now: Nanos, eid: RawEid) -> Found {
+    fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Found {
         if !self.has_place(now) {
             return Found::No(CmdStatus::NoRoom);
         }
@@ -152,7 +153,7 @@ impl Exchange {
             self.peers.insert(eid, Peer::new(eid, Found::Yes, Some(own)));
             return Found::Yes;
         }
-        if !dev.ask_host(HostRequest::FindPeer { eid }) {
+        if !base.tables.ask_host(HostRequest::FindPeer { eid }) {
             return Found::No(CmdStatus::NoRoom);
         }
         hooks::pass(Hook::DuringImport);
@@ -160,8 +161,8 @@ impl Exchange {
         Found::Asked
     }
 
-    fn open_way(&mut self, dev: &Device, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
-        self.close_ways(dev, now);
+    fn open_way(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
+        self.close_ways(base, now);
         let Self { peers, numbers, ways, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
@@ -207,7 +208,7 @@ impl Exchange {
                 }),
                 _ => Reach::Messages,
             };
-            dev.links().insert(Arc::new(Link::new(tpn, eid, unreliable, reach)));
+            base.tables.links.insert(Arc::new(Link::new(tpn, eid, unreliable, reach)));
             Way { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }
         });
         way.users += 1;
@@ -217,7 +218,7 @@ impl Exchange {
 
     pub(crate) fn on_same_host_peer(
         &mut self,
-        dev: &Device,
+        base: &Base,
         now: Nanos,
         eid: RawEid,
         parts: SameHostParts,
@@ -225,7 +226,7 @@ impl Exchange {
         let known = self.peers.get(&eid).is_some_and(|peer| peer.found == Found::Yes);
         if known {
             // Another life of that node: the old one is over.
-            self.lose(dev, now, eid);
+            self.lose(base, now, eid);
         } else if !self.peers.contains_key(&eid) && !self.has_place(now) {
             return;
         }
@@ -235,7 +236,7 @@ impl Exchange {
         match ring {
             Some(ring) => peer.carrier = Some(Carrier::Ring(Box::new(ring))),
             None => {
-                dev.count(Counter::PeerLied);
+                base.tables.count(Counter::PeerLied);
                 peer.found = Found::No(CmdStatus::Unreachable);
             }
         }
@@ -246,7 +247,7 @@ impl Exchange {
         self.peers.insert(eid, peer);
     }
 
-    pub(crate) fn on_packet_peer(&mut self, _dev: &Device, _now: Nanos, eid: RawEid) {
+    pub(crate) fn on_packet_peer(&mut self, _dev: &Base, _now: Nanos, eid: RawEid) {
         let (cfg, state) = (&self.cfg, self.numbers.state());
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.carrier.is_none()) {
             peer.carrier = Some(Carrier::Packets(Box::new(Packets::new(cfg, eid, state))));
@@ -254,24 +255,23 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn on_no_peer(&mut self, _dev: &Device, eid: RawEid, why: CmdStatus) {
+    pub(crate) fn on_no_peer(&mut self, _dev: &Base, eid: RawEid, why: CmdStatus) {
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.carrier.is_none()) {
             peer.found = Found::No(why);
         }
     }
 
-    pub(crate) fn on_peer_gone(&mut self, dev: &Device, now: Nanos, eid: RawEid) {
+    pub(crate) fn on_peer_gone(&mut self, base: &Base, now: Nanos, eid: RawEid) {
         let on_host =
             self.peers.get(&eid).is_some_and(|p| matches!(p.carrier, Some(Carrier::Ring(_))));
         if on_host {
-            dev.count(Counter::PeerDied);
-            self.each_peer(dev, now, |peer, work, inbox| {
+            base.tables.count(Counter::PeerDied);
+            self.each_peer(base, now, |peer, work, inbox| {
                 if peer.eid == eid {
                     peer.take_last_words(work, inbox);
                 }
             });
-            self.lose(dev, now, eid);
-            self.wake(dev, now);
+            self.lose(base, now, eid);
         }
     }
 
@@ -281,36 +281,38 @@ impl Exchange {
     }
 
     /// A node is gone for good: its requests end, its ways are dead.
-    fn lose(&mut self, dev: &Device, now: Nanos, eid: RawEid) {
+    fn lose(&mut self, base: &Base, now: Nanos, eid: RawEid) {
         let Some(mut peer) = self.peers.remove(&eid) else { return };
         self.peer_halves.remove(&eid);
         for (tpn, way) in self.ways.iter_mut().filter(|(_, way)| way.eid == eid) {
             way.dead = true;
-            if let Some(link) = dev.links().find(*tpn) {
+            if let Some(link) = base.tables.links.find(*tpn) {
                 link.end();
             }
         }
         self.numbers.tps.retain(|_, owner| *owner != eid);
         let Self { senders, receives, numbers, cache, bytes, .. } = self;
-        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
         peer.on_new_life(&mut work, 0);
     }
 
     /// Peers that lied are cut off, TPs that failed are replaced, a refused handshake ends what waits
     /// for it.
-    pub(super) fn look_after_peers(&mut self, dev: &Device, now: Nanos) {
+    pub(super) fn look_after_peers(&mut self, base: &Base, now: Nanos) {
         let lied = self.peers.values().find(|peer| peer.lied).map(|peer| peer.eid);
         if let Some(eid) = lied {
-            dev.count(Counter::PeerLied);
-            self.lose(dev, now, eid);
-            let _ = dev.ask_host(HostRequest::Forget { eid });
+            base.tables.count(Counter::PeerLied);
+            self.lose(base, now, eid);
+            let _ = base.tables.ask_host(HostRequest::Forget { eid });
         }
         let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
-        let mut work = Work { dev, now, senders, receives, numbers, cache, bytes };
+        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
         for peer in peers.values_mut() {
             let Some(Carrier::Packets(packets)) = &mut peer.carrier else { continue };
             let again = packets.sent_again();
-            dev.count_by(Counter::Retransmits, again.saturating_sub(packets.again_counted));
+            base.tables
+                .counts
+                .add(Counter::Retransmits, again.saturating_sub(packets.again_counted));
             packets.again_counted = again;
             let refused = packets.take_open_error();
             if packets.is_silent() {
@@ -322,7 +324,7 @@ impl Exchange {
                 continue;
             }
             if packets.has_failed() {
-                dev.count(Counter::PeerDied);
+                base.tables.count(Counter::PeerDied);
                 let tpn = packets.close(urma_packet::CloseReason::Timeout, pool);
                 work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
                 // Requests wait for another TP until their own error timeout.

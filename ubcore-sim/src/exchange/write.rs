@@ -72,7 +72,7 @@ pub(super) fn write_piece(
     };
     let placed = if !message.fits(header, part.len()) {
         Err(ResponseStatus::Length)
-    } else if work.dev.faults().ack_before_placement() && part.is_first() && part.is_last() {
+    } else if work.base.tables.faults.ack_before_placement() && part.is_first() && part.is_last() {
         served.late = Some(Late { header: *header, bytes: part.bytes.to_vec(), steps: LATE_STEPS });
         Ok(())
     } else if part.payload == Payload::Placed {
@@ -101,6 +101,6 @@ pub(super) fn write_piece(
 /// The message under way is over without effect on its receive.
 fn give_back(served: &mut Served, work: &mut Work<'_>) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-        work.receives.give_back(work.dev, taken);
+        work.receives.give_back(work.base, taken);
     }
 }

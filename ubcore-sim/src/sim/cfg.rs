@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use udma_abi::{Nanos, RawEid};
 
-use crate::device::DeviceCfg;
+use crate::cfg::DeviceCfg;
 use crate::link::FaultCfg;
 
 /// Which nodes share a host.

@@ -14,12 +14,14 @@ use udma_abi::{Nanos, RawEid};
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Arena, Pages, Region};
 
-use crate::device::{Device, DeviceCfg, Ports};
+use crate::cfg::DeviceCfg;
+use crate::device::Device;
 use crate::host::{
     interrupt::EventVectors,
     memory::{ArenaMemory, PageMoving},
 };
 use crate::link::Datagram;
+use crate::ports::Ports;
 use crate::ports::{SameHostParts, Wake};
 use crate::share::layout;
 

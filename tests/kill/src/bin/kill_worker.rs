@@ -67,7 +67,7 @@ fn cfg(_args: &Args) -> Outcome<NodeCfg> {
 
 #[cfg(feature = "planted-faults")]
 fn cfg(args: &Args) -> Outcome<NodeCfg> {
-    use ubcore_sim::device::PlantedFault;
+    use ubcore_sim::fault::PlantedFault;
     let fault = match args.fault.as_deref() {
         None => None,
         Some("CompletionDropped") => Some(PlantedFault::CompletionDropped),

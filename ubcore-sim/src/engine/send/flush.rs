@@ -83,7 +83,7 @@ impl SendEngine {
         if self.under_way && self.current.cursor.life == 0 {
             self.under_way = false;
             let request = self.started(self.current.blocks, 0, Some((CqeStatus::WrUnhandled, 0)));
-            self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+            self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         }
     }
 
@@ -92,10 +92,10 @@ impl SendEngine {
         if self.under_way {
             self.under_way = false;
             let request = self.started(self.current.blocks, 0, Some((CqeStatus::WrFlushErr, 0)));
-            self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+            self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         }
         if !self.retire.is_empty() {
-            self.retire.end_all(CqeStatus::WrFlushErr, &visit.queue.fast, visit.dev.faults());
+            self.retire.end_all(CqeStatus::WrFlushErr, &visit.queue.fast, visit.tables.faults);
             while self.mail.handed.pop().is_some() {}
             while self.mail.ended.pop().is_some() {}
             self.mail.ask_purge();
@@ -108,7 +108,7 @@ impl SendEngine {
     /// Everything posted and not fetched ends with `status`, as far as there are slots and the
     /// step's requests go. Returns whether the step's bound was the reason to stop.
     fn end_posted(&mut self, visit: &Visit<'_>, status: CqeStatus) -> bool {
-        for _ in 0..visit.dev.cfg().step_requests {
+        for _ in 0..visit.tables.cfg.step_requests {
             let posted = self.posted(visit);
             if posted == 0 || posted > self.ring.blocks() {
                 visit.queue.pi.store(self.ring.head, Ordering::Release);
@@ -132,7 +132,7 @@ impl SendEngine {
                 reported: false,
             };
             self.ring.head = self.ring.head.wrapping_add(blocks);
-            self.retire.finish(request, &visit.queue.fast, visit.dev.faults());
+            self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         }
         true
     }

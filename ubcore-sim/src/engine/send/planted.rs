@@ -25,7 +25,7 @@ impl SendEngine {
     /// Acknowledges a write without placing it, when a fault says so.
     #[cold]
     pub(super) fn defer(&mut self, visit: &Visit<'_>, index: usize) -> Option<Turn> {
-        let faults = visit.dev.faults();
+        let faults = visit.tables.faults;
         if let Some(deferred) = &mut self.deferred {
             deferred.behind = 0;
             return None;
@@ -56,10 +56,10 @@ impl SendEngine {
             words: &deferred.words,
             local: &deferred.current.local,
             len: deferred.current.len,
-            segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
-            chunk: visit.dev.cfg().direct_chunk,
-            cache: visit.dev.cfg().cache_bytes,
-            faults: visit.dev.faults(),
+            segments: Segments { cache: &mut self.segments, table: &visit.tables.segments },
+            chunk: visit.tables.cfg.direct_chunk,
+            cache: visit.tables.cfg.cache_bytes,
+            faults: visit.tables.faults,
         };
         let mut budget = usize::MAX;
         // The write was acknowledged already: nobody is left to hear of its end.

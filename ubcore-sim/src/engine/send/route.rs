@@ -15,12 +15,10 @@ use crate::engine::direct::{By, Job, Progress, shown_to};
 use crate::engine::gather::{Segments, Store};
 use crate::engine::mail::Handed;
 use crate::engine::remote::LinkSeat;
+use crate::limits::MESSAGE_MAX;
 
 /// Targets differ among the outstanding requests of a way.
 const MIXED: u32 = u32::MAX;
-
-/// Most bytes of one message (docs/device-spec.md, capabilities).
-pub(crate) const MESSAGE_MAX: u64 = 1 << 30;
 
 impl SendEngine {
     /// Goes on with the request at the front.
@@ -78,7 +76,7 @@ impl SendEngine {
             let done = Turn::End(CqeStatus::Success, 0);
             return if direct { done } else { self.hand_over(index, Placed::No) };
         }
-        if visit.dev.faults().is_planted()
+        if visit.tables.faults.is_planted()
             && let Some(turn) = self.defer(visit, index)
         {
             return turn;
@@ -89,10 +87,10 @@ impl SendEngine {
             words: &self.words,
             local: &self.current.local,
             len: self.current.len,
-            segments: Segments { cache: &mut self.segments, table: visit.dev.segments() },
-            chunk: visit.dev.cfg().direct_chunk,
-            cache: visit.dev.cfg().cache_bytes,
-            faults: visit.dev.faults(),
+            segments: Segments { cache: &mut self.segments, table: &visit.tables.segments },
+            chunk: visit.tables.cfg.direct_chunk,
+            cache: visit.tables.cfg.cache_bytes,
+            faults: visit.tables.faults,
         };
         let mut cursor = self.current.cursor;
         let progress = job.go(seat, &mut cursor, budget);
@@ -161,7 +159,7 @@ impl SendEngine {
             self.seats.swap(0, index);
             return Some(0);
         }
-        let link = visit.dev.links().find(tpn)?;
+        let link = visit.tables.links.find(tpn)?;
         self.seats.insert(0, LinkSeat::new(link, self.slot));
         Some(0)
     }
@@ -177,7 +175,7 @@ impl SendEngine {
         match self.mode {
             Mode::Rm => {}
             Mode::Rc => self.check_bound()?,
-            Mode::Um => check_um(sqe, self.current.len, u64::from(visit.dev.cfg().mtu))?,
+            Mode::Um => check_um(sqe, self.current.len, u64::from(visit.tables.cfg.mtu))?,
         }
         let atomic = sqe.opcode.is_atomic();
         if self.current.len > MESSAGE_MAX || (atomic && !matches!(self.current.len, 4 | 8)) {
@@ -185,7 +183,7 @@ impl SendEngine {
         }
         let stores = atomic || sqe.opcode == Opcode::Read;
         let store = if stores { Store::Yes } else { Store::No };
-        let mut segments = Segments { cache: &mut self.segments, table: visit.dev.segments() };
+        let mut segments = Segments { cache: &mut self.segments, table: &visit.tables.segments };
         self.current.local.check(&self.words, &mut segments, store)
     }
 

@@ -29,7 +29,7 @@ fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let (from, now) = (w.eid(1), w.now);
     let node = &mut w.nodes[0];
     let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
-    let mut work = Work { dev: &node.dev, now, senders, receives, numbers, cache, bytes: room };
+    let mut work = Work { base: &node.base, now, senders, receives, numbers, cache, bytes: room };
     peers.get_mut(&from).unwrap().on_response(&mut work, header, bytes);
     w.run(1_000);
 }

@@ -9,9 +9,9 @@ use urma_packet::{
 
 use super::super::datagrams::flow;
 use super::super::{pair, request};
-use super::world::{Kind, SENDER, World};
-use crate::device::limits;
+use super::world::{Kind, SENDER, World, step};
 use crate::exchange::Connecting;
+use crate::limits;
 use crate::ports::Backlog;
 use crate::transport::TRANSMIT_MAX;
 
@@ -30,7 +30,7 @@ fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) {
     header.emit(&[], &flow(from, w.eid(n)), &mut bytes).expect("valid");
     let now = w.now;
     let node = &mut w.nodes[n];
-    node.exchange.on_datagram(&node.dev, now, from, &bytes);
+    node.exchange.on_datagram(&node.base, now, from, &bytes);
 }
 
 fn connect(from: RawEid, to: RawEid) -> PacketHeader {
@@ -188,7 +188,7 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     add(&mut w);
     let now = w.now;
     let node = &mut w.nodes[1];
-    let mut seek = |now, n| node.exchange.connect(&node.dev, now, invented(n), false);
+    let mut seek = |now, n| node.exchange.connect(&node.base, now, invented(n), false);
     // One is known already; it is not idle yet.
     (1..limits::PEERS).for_each(|n| assert_eq!(seek(now, n), Connecting::Pending, "{n}"));
     let full = Connecting::Failed(udma_abi::CmdStatus::NoRoom);
@@ -196,7 +196,7 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     w.run(2 * SECOND);
     let now = w.now;
     let node = &mut w.nodes[1];
-    assert_eq!(node.exchange.connect(&node.dev, now, invented(5001), false), Connecting::Pending);
+    assert_eq!(node.exchange.connect(&node.base, now, invented(5001), false), Connecting::Pending);
     assert_eq!(w.nodes[1].exchange.peers.len(), limits::PEERS);
     assert!(!w.nodes[1].exchange.peers.contains_key(&w.eid(0)));
     // The node that lost its place comes again when another one is free; nothing is done twice.
@@ -235,8 +235,8 @@ fn a_packet_of_another_tp_is_not_taken() {
     w.hand(0, &sqe, &[(1, 0, 8)]);
     let now = w.now;
     let node = &mut w.nodes[0];
-    node.exchange.take_mail_of(&node.dev, now, SENDER);
-    node.exchange.step(&node.dev, now);
+    node.exchange.take_mail_of(&node.base, now, SENDER);
+    step(&mut node.exchange, &node.base, now);
     let mut buf = vec![0; TRANSMIT_MAX];
     let sent = node.exchange.poll_transmit(now, &mut buf).expect("a packet");
     let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
@@ -248,7 +248,7 @@ fn a_packet_of_another_tp_is_not_taken() {
         let before = w.counter(1, Counter::DropUnknownTp);
         arrive(&mut w, 1, from, &header);
         let node = &mut w.nodes[1];
-        node.exchange.step(&node.dev, now);
+        step(&mut node.exchange, &node.base, now);
         assert_eq!(w.counter(1, Counter::DropUnknownTp) - before, unknown);
         assert_eq!(words.load_u64(0).expect("inside"), 1 - unknown);
     }

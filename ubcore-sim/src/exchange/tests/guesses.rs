@@ -10,11 +10,11 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 
 use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
-use crate::device::limits;
 use crate::exchange::carrier::Carrier;
 use crate::exchange::guesses::FULL_NS;
 use crate::exchange::packets::Packets;
 use crate::exchange::peer::{Found, Peer};
+use crate::limits;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 const SECOND: Nanos = 1_000_000_000;
@@ -172,7 +172,7 @@ fn a_wrong_token_of_a_queue_says_nothing_about_the_queue() {
 fn another(w: &mut World) -> RawEid {
     let mut eid = w.eid(0);
     eid.0[15] = 99;
-    let packets = Packets::new(w.nodes[1].dev.cfg(), eid, 1);
+    let packets = Packets::new(&w.nodes[1].base.tables.cfg, eid, 1);
     let carrier = Carrier::Packets(Box::new(packets));
     w.nodes[1].exchange.peers.insert(eid, Peer::new(eid, Found::Yes, Some(carrier)));
     eid
@@ -257,7 +257,7 @@ fn an_invalidation_is_a_guess_unless_its_token_was_right_before() {
     let seq = w.send(0, &invalidate(&w, TOKEN), &[(1, 0, 8)]);
     w.run(20_000);
     assert_eq!(w.end_now(0, seq), None, "it waits");
-    assert!(w.nodes[1].dev.segments().find(2 << 8).unwrap().access == RW);
+    assert!(w.nodes[1].base.tables.segments.find(2 << 8).unwrap().access == RW);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
 }
 
@@ -286,7 +286,7 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     use_up(&mut w);
     let (tpn, now) = (w.tpn, w.now);
     let [a, _] = &mut w.nodes;
-    a.exchange.disconnect(&a.dev, now, tpn);
+    a.exchange.disconnect(&a.base, now, tpn);
     // The TP closes after a second without use; a node that never guessed goes with it.
     w.run(FULL_NS / 2);
     assert_eq!(w.nodes[1].exchange.peers.len(), 1, "still known");

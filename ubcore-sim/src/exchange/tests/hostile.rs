@@ -33,7 +33,7 @@ fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseS
     let now = w.now;
     let node = &mut w.nodes[1];
     let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
-    let mut work = Work { dev: &node.dev, now, senders, receives, numbers, cache, bytes: room };
+    let mut work = Work { base: &node.base, now, senders, receives, numbers, cache, bytes: room };
     let peer = peers.get_mut(&from).unwrap();
     peer.answers.clear();
     peer.on_request(&mut work, part);
@@ -74,7 +74,7 @@ fn a_duplicate_is_answered_again_and_not_done_again() {
 #[test]
 fn an_atomic_is_answered_from_its_saved_result() {
     let mut w = world();
-    let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
     there.store_u64(0, 10).unwrap();
     let sqe = udma_abi::Sqe { operand: 5, ..w.to_memory(Opcode::FetchAdd, 2, 0) };
     let add = request::header(&sqe, pair::initiator(SENDER, true), Mode::Rm, 8).unwrap();
@@ -90,7 +90,7 @@ fn an_atomic_is_answered_from_its_saved_result() {
 #[test]
 fn pieces_that_do_not_follow_each_other_end_the_message() {
     let mut w = world();
-    let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
     w.post(1, 2000, 2, 0, 4096);
     let whole = header(&w, Opcode::Send, 1000, 0);
     let part = |flags, at| {
@@ -128,11 +128,11 @@ fn pieces_that_do_not_follow_each_other_end_the_message() {
 #[test]
 fn a_segment_that_goes_between_two_pieces_is_not_touched_again() {
     let mut w = world();
-    let there = w.nodes[1].dev.segments().find(2 << 8).unwrap().region.clone();
+    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
     let mut first = header(&w, Opcode::Write, 1000, 0);
     first.flags = RequestFlags::FIRST;
     assert_eq!(piece(&mut w, &first, &[0; 500]), []);
-    w.nodes[1].dev.segments().kill(2 << 8).unwrap();
+    w.nodes[1].base.tables.segments.kill(2 << 8).unwrap();
     // Another registration under the same token id is not the same memory either.
     let _new = w.segment(1, 2, 4096, RW);
     let mut second = first;
@@ -188,7 +188,7 @@ fn every_piece_of_a_write_needs_its_targets_alive() {
         let begun = if is_placed { 0 } else { 32 };
         last.access.address += begun;
         assert_eq!(piece(&mut w, &first, &[0; 32][..begun as usize]), [], "{name}");
-        w.nodes[1].dev.segments().kill(withdrawn << 8).unwrap();
+        w.nodes[1].base.tables.segments.kill(withdrawn << 8).unwrap();
         let answers =
             if is_placed { placed(&mut w, &last) } else { piece(&mut w, &last, &[7; 32]) };
         assert_eq!(answers, [ResponseStatus::AccessAbort], "{name}");

@@ -13,10 +13,10 @@ impl World {
         let to = self.eid(1 - n);
         for _ in 0..1000 {
             let node = &mut self.nodes[n];
-            match node.exchange.connect(&node.dev, self.now, to, false) {
+            match node.exchange.connect(&node.base, self.now, to, false) {
                 Connecting::Pending => {
-                    while node.dev.poll_host_request().is_some() {
-                        node.exchange.on_packet_peer(&node.dev, self.now, to);
+                    while node.base.tables.requests.pop().is_some() {
+                        node.exchange.on_packet_peer(&node.base, self.now, to);
                     }
                     self.run(1_000_000);
                 }
@@ -32,7 +32,7 @@ impl World {
 
     fn disconnect(&mut self, n: usize) {
         let node = &mut self.nodes[n];
-        let done = node.exchange.disconnect(&node.dev, self.now, self.tpn);
+        let done = node.exchange.disconnect(&node.base, self.now, self.tpn);
         assert_eq!(done, CmdStatus::Ok);
     }
 
@@ -222,12 +222,12 @@ fn peers_are_known_up_to_the_limit_and_one_more_is_refused() {
     let mut connect = |n: usize| {
         let mut eid = [7; 16];
         eid[8..].copy_from_slice(&(n as u64).to_be_bytes());
-        node.exchange.connect(&node.dev, now, udma_abi::RawEid(eid), false)
+        node.exchange.connect(&node.base, now, udma_abi::RawEid(eid), false)
     };
     // One is known already.
-    for n in 1..crate::device::limits::PEERS {
+    for n in 1..crate::limits::PEERS {
         assert_eq!(connect(n), Connecting::Pending, "{n}");
     }
     assert_eq!(connect(9999), Connecting::Failed(CmdStatus::NoRoom));
-    assert_eq!(w.nodes[0].exchange.peers.len(), crate::device::limits::PEERS);
+    assert_eq!(w.nodes[0].exchange.peers.len(), crate::limits::PEERS);
 }

@@ -14,11 +14,12 @@ use udma_abi::{
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Pages, Region};
 
+use crate::cfg::DeviceCfg;
 use crate::context::{jfc::Jfc, segment::NewSegment};
-use crate::device::{Device, DeviceCfg, Ports};
+use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
 use crate::exchange::{Connecting, Exchange, RecvSide, SendSide};
-use crate::ports::{Extent, Interrupt, MemoryHost, SameHostParts, Wake};
+use crate::ports::{Extent, Interrupt, MemoryHost, Ports, SameHostParts, Wake};
 use crate::share::layout::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
 
@@ -68,7 +69,7 @@ struct Receiver {
 }
 
 pub(super) struct Node {
-    pub(super) dev: Arc<Device>,
+    pub(super) base: Base,
     pub(super) exchange: Exchange,
     mail: Arc<Mail>,
     next_seq: u32,
@@ -150,7 +151,7 @@ impl Node {
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
         jfc.open(cqes.clone(), JFC_DEPTH as u64, false, None);
         Self {
-            dev: Device::new(cfg, ports),
+            base: Base::new(cfg, ports),
             exchange,
             mail,
             next_seq: 0,
@@ -162,6 +163,20 @@ impl Node {
             stopped: false,
         }
     }
+}
+
+/// Steps an exchange whose send queues no device wakes.
+pub(super) fn step(exchange: &mut Exchange, base: &Base, now: Nanos) -> bool {
+    let mut busy = exchange.begin_step(base, now);
+    for _ in 0..4 {
+        let round = exchange.round(base, now);
+        let round = exchange.drain_ended().count() != 0 || round;
+        busy |= round;
+        if !round || !exchange.has_work() {
+            break;
+        }
+    }
+    busy
 }
 
 impl World {
@@ -184,15 +199,15 @@ impl World {
         let eids = [world.eid(0), world.eid(1)];
         let [a, b] = &mut world.nodes;
         let now = world.now;
-        assert_eq!(a.exchange.connect(&a.dev, now, eids[1], false), Connecting::Pending);
+        assert_eq!(a.exchange.connect(&a.base, now, eids[1], false), Connecting::Pending);
         match kind {
-            Kind::Packets => a.exchange.on_packet_peer(&a.dev, now, eids[1]),
+            Kind::Packets => a.exchange.on_packet_peer(&a.base, now, eids[1]),
             Kind::Ring => {
                 let halves =
                     [0, 1].map(|_| Region::shared(half_len(RING_LEN), Pages::Base).unwrap());
                 let arena = Region::private(4096).unwrap();
                 let parts = |peer: &Node, mine: &Region, theirs: &Region| SameHostParts {
-                    peer_node: peer.dev.node_region().clone(),
+                    peer_node: peer.base.tables.ports.node_region.clone(),
                     peer_arena: arena.clone(),
                     my_half: mine.clone(),
                     peer_half: theirs.clone(),
@@ -201,13 +216,13 @@ impl World {
                 };
                 let of_a = parts(b, &halves[0], &halves[1]);
                 let of_b = parts(a, &halves[1], &halves[0]);
-                a.exchange.on_same_host_peer(&a.dev, now, eids[1], of_a);
-                b.exchange.on_same_host_peer(&b.dev, now, eids[0], of_b);
+                a.exchange.on_same_host_peer(&a.base, now, eids[1], of_a);
+                b.exchange.on_same_host_peer(&b.base, now, eids[0], of_b);
             }
         }
         for _ in 0..100 {
             let [a, _] = &mut world.nodes;
-            match a.exchange.connect(&a.dev, world.now, eids[1], false) {
+            match a.exchange.connect(&a.base, world.now, eids[1], false) {
                 Connecting::Pending => world.run(10_000),
                 Connecting::Ready { tpn, .. } => {
                     world.tpn = tpn;
@@ -220,11 +235,11 @@ impl World {
     }
 
     pub(super) fn eid(&self, n: usize) -> RawEid {
-        self.nodes[n].dev.cfg().eid
+        self.nodes[n].base.tables.cfg.eid
     }
 
     pub(super) fn counter(&self, n: usize, counter: Counter) -> u64 {
-        self.nodes[n].dev.counter(counter)
+        self.nodes[n].base.counter(counter)
     }
 
     /// Steps both nodes for so much virtual time.
@@ -233,8 +248,8 @@ impl World {
         while self.now < end {
             let mut busy = false;
             for node in self.nodes.iter_mut().filter(|node| !node.stopped) {
-                node.exchange.take_mail_of(&node.dev, self.now, SENDER);
-                busy |= node.exchange.step(&node.dev, self.now);
+                node.exchange.take_mail_of(&node.base, self.now, SENDER);
+                busy |= step(&mut node.exchange, &node.base, self.now);
                 while let Some(ended) = node.mail.ended.pop() {
                     let again = node.ends.insert(ended.seq, (ended.status, ended.bytes));
                     assert!(again.is_none(), "ended twice");
@@ -267,7 +282,7 @@ impl World {
             }
             let to = &mut self.nodes[1 - from];
             if !to.stopped {
-                to.exchange.on_datagram(&to.dev, self.now, eid, &buf[..sent.len]);
+                to.exchange.on_datagram(&to.base, self.now, eid, &buf[..sent.len]);
             }
         }
         busy
@@ -291,7 +306,7 @@ impl World {
             token: Some(TOKEN),
             shared: false,
         };
-        self.nodes[n].dev.segments().publish(new, &[]).unwrap();
+        self.nodes[n].base.tables.segments.publish(new, &[]).unwrap();
         region
     }
 
@@ -327,7 +342,7 @@ impl World {
 
     pub(super) fn fail_receiver(&mut self, n: usize, id: u32) {
         let node = &mut self.nodes[n];
-        node.exchange.set_recv_state(&node.dev, id, QueueState::Error);
+        node.exchange.set_recv_state(&node.base, id, QueueState::Error);
     }
 
     pub(super) fn post(&mut self, n: usize, id: u32, tid: u32, at: u64, len: usize) {
@@ -434,7 +449,7 @@ impl World {
             priority: 0,
         };
         node.exchange.add_send(side);
-        let way = node.exchange.connect(&node.dev, now, to, mode == Mode::Um);
+        let way = node.exchange.connect(&node.base, now, to, mode == Mode::Um);
         let Connecting::Ready { tpn, .. } = way else { panic!("{way:?}") };
         self.tpn = tpn;
     }

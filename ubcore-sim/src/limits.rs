@@ -5,8 +5,7 @@
 
 use udma_abi::caps::{Caps, Features};
 
-use super::DeviceCfg;
-use crate::engine::send::MESSAGE_MAX;
+use crate::cfg::DeviceCfg;
 use crate::share::layout::SEGMENTS;
 
 /// JFCs.
@@ -33,6 +32,9 @@ pub(crate) const VECTORS: u16 = 256;
 pub(crate) const PEERS: usize = 1024;
 /// Well-known queue ids: given only to who asks for one.
 pub(crate) const RESERVED_IDS: (u32, u32) = (1, 1023);
+
+/// Bytes of one message.
+pub(crate) const MESSAGE_MAX: u64 = 1 << 30;
 
 /// The capability registers of a device.
 pub(crate) fn caps(cfg: &DeviceCfg) -> Caps {

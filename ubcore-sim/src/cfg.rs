@@ -1,0 +1,83 @@
+//! What a device is made with.
+//!
+//! *Owns*: the values, and those of a production device. *Must not*: change while a device lives.
+
+use udma_abi::RawEid;
+
+#[cfg(feature = "planted-faults")]
+use crate::fault::PlantedFault;
+
+/// Seed of the numbers that must not be guessed: TPNs, PSNs, nonces, keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Seed(pub [u8; 32]);
+
+impl Seed {
+    /// For a simulation, which decides everything by one number.
+    #[must_use]
+    pub fn of(number: u64) -> Self {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&number.to_le_bytes());
+        Self(seed)
+    }
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
+/// What a device is made with.
+#[derive(Clone, Debug)]
+pub struct DeviceCfg {
+    /// Its endpoint id.
+    pub eid: RawEid,
+    /// Its user address space id.
+    pub uasid: u32,
+    /// Differs between two lives of one EID.
+    pub incarnation: u64,
+    /// Seed of every number that must not be guessed.
+    pub seed: Seed,
+    /// Path MTU in payload bytes, 256 to 8192.
+    pub mtu: u32,
+    /// Packets that a TP may have unacknowledged.
+    pub window_packets: u32,
+    /// Retransmission strategy of its TPs.
+    pub strategy: crate::transport::Strategy,
+    /// Most bytes that the direct path copies between two looks at a generation.
+    pub direct_chunk: usize,
+    /// Bytes that the machine's caches hold: long writes that walk through more go past them.
+    pub cache_bytes: u64,
+    /// Most bytes that one step of one send queue copies directly.
+    pub step_bytes: usize,
+    /// Most requests that one step of one send queue starts.
+    pub step_requests: u32,
+    /// Bytes of a same-host ring, a power of two.
+    pub ring_len: usize,
+    /// A mistake that it makes on purpose.
+    #[cfg(feature = "planted-faults")]
+    pub fault: Option<PlantedFault>,
+}
+
+impl DeviceCfg {
+    /// The values of a production device, whose `seed` the host replaces: 64 bits are few.
+    #[must_use]
+    pub fn new(eid: RawEid, incarnation: u64, seed: u64) -> Self {
+        Self {
+            eid,
+            uasid: 0,
+            incarnation,
+            seed: Seed::of(seed),
+            mtu: 4096,
+            window_packets: 512,
+            strategy: crate::transport::Strategy::default(),
+            direct_chunk: urma_mem::hazard::CHUNK_MAX,
+            cache_bytes: 32 << 20,
+            step_bytes: 16 << 20,
+            step_requests: 256,
+            ring_len: 1 << 20,
+            #[cfg(feature = "planted-faults")]
+            fault: None,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a command is answered with: now, or by a later step.
+//!
+//! *Owns*: results, and what a command waits for. *Must not*: keep a command without a bound of its
+//! own or of the exchange.
+
+use std::sync::Arc;
+
+use udma_abi::{CmdStatus, Nanos, RawEid, cmd::RSP_WORDS};
+
+use crate::context::segment::LocalSegment;
+
+/// Results of an answer.
+pub(super) type Results = [u64; RSP_WORDS - 1];
+
+/// What became of a command.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Answered.
+    Now(CmdStatus, Results),
+    /// Answered by a later step.
+    Later(Waiting),
+}
+
+impl Answer {
+    pub(super) fn ok(results: &[u64]) -> Self {
+        let mut all = [0; RSP_WORDS - 1];
+        all[..results.len()].copy_from_slice(results);
+        Self::Now(CmdStatus::Ok, all)
+    }
+
+    pub(super) fn status(status: CmdStatus) -> Self {
+        Self::Now(status, [0; RSP_WORDS - 1])
+    }
+}
+
+/// The answer of a fallible command: results, or why not.
+pub(super) type Outcome = Result<Answer, CmdStatus>;
+
+/// A command under way.
+#[derive(Clone, Debug)]
+pub(super) enum Waiting {
+    /// A way to a node.
+    Connect {
+        /// The node.
+        eid: RawEid,
+        /// Unreliable.
+        unreliable: bool,
+    },
+    /// Announced copies into a withdrawn segment.
+    Drain {
+        /// The segment.
+        segment: Arc<LocalSegment>,
+        /// Patience ends then.
+        until: Nanos,
+    },
+    /// The completions of a queue.
+    Destroy(Leaving),
+}
+
+/// A queue that is being destroyed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    /// The queue.
+    pub(super) id: u32,
+    /// Blocks and receives without a completion, when last one found room.
+    pub(super) left: u32,
+    /// Patience ends then.
+    pub(super) until: Nanos,
+}
+
+impl Waiting {
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        match self {
+            Self::Connect { .. } => None,
+            Self::Drain { until, .. } | Self::Destroy(Leaving { until, .. }) => Some(*until),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a device is: configuration, counters, segments, paths, completion and event queues.
+//!
+//! *Owns*: the tables that every room borrows, and short lists from lower rooms to those that step
+//! them. *Takes*: objects as commands make them. *Gives*: lookups that never wait. *Must not*: step
+//! anything; know who looks.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use crossbeam_queue::ArrayQueue;
+use udma_abi::{
+    AsyncKind, DmaAccess, Eqe, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
+};
+use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
+use urma_mem::{Region, sleep::SleepFlag};
+
+use super::{
+    counts::Counts, event::EventQueue, jfc::Jfc, link::LinkTable, segment::SegmentTable,
+    table::Table,
+};
+use crate::cfg::DeviceCfg;
+use crate::dma::Dma;
+use crate::fault::Faults;
+use crate::limits;
+use crate::ports::{HostRequest, Ports};
+use crate::share::layout;
+
+/// Entries of a list of queue numbers: more than there can be queues.
+pub(crate) const LIST_LEN: usize = 4 * limits::QUEUES;
+/// Requests to the host that can wait.
+const REQUESTS_LEN: usize = 2 * limits::PEERS;
+/// Asynchronous events that wait for room; beyond it the oldest are dropped and counted.
+pub(crate) const ASYNC_PENDING_MAX: usize = 4096;
+/// Marks a place that MAP_SEG answers as one for loads alone; user addresses have at most 57 bits.
+pub(crate) const LOADS_ONLY: u64 = 1 << 62;
+
+/// Everything of a device that more than one room looks at, except its send queues.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) cfg: DeviceCfg,
+    pub(crate) ports: Ports,
+    pub(crate) faults: Faults,
+    pub(crate) counts: Counts,
+    pub(crate) dma: Dma,
+    pub(crate) segments: SegmentTable,
+    pub(crate) links: LinkTable,
+    pub(crate) jfcs: Table<Arc<Jfc>>,
+    pub(crate) eqs: Table<ArcSwapOption<EventQueue>>,
+    pub(crate) aeq: ArcSwapOption<EventQueue>,
+    /// Asynchronous events that found no room yet.
+    async_pending: Mutex<VecDeque<Eqe>>,
+    /// The status register.
+    pub(crate) status: AtomicU32,
+    /// Producer index of the command ring, as rung.
+    pub(crate) command_pi: AtomicU32,
+    /// Jetties whose send side left READY by itself: their receive side follows.
+    stopped: ArrayQueue<(u32, QueueState)>,
+    /// Some JFC's events are moderated by time: the shared part keeps the timers.
+    pub(crate) moderation: AtomicBool,
+    pub(crate) requests: ArrayQueue<HostRequest>,
+    pub(crate) sleep: Option<SleepFlag>,
+}
+
+impl Tables {
+    /// Those of a device after power-on. The header of the node region is written here.
+    pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
+        write_header(&cfg, &ports.node_region);
+        #[cfg(feature = "planted-faults")]
+        let faults = Faults::new(cfg.fault);
+        #[cfg(not(feature = "planted-faults"))]
+        let faults = Faults::default();
+        Self {
+            faults,
+            counts: Counts::new(),
+            dma: Dma::default(),
+            segments: SegmentTable::new(ports.node_region.clone()),
+            links: LinkTable::default(),
+            jfcs: Table::new(),
+            eqs: Table::new(),
+            aeq: ArcSwapOption::empty(),
+            async_pending: Mutex::default(),
+            status: AtomicU32::new(0),
+            command_pi: AtomicU32::new(0),
+            stopped: ArrayQueue::new(LIST_LEN),
+            moderation: AtomicBool::new(false),
+            requests: ArrayQueue::new(REQUESTS_LEN),
+            sleep: SleepFlag::new(ports.node_region.clone(), layout::NODE_SLEEP).ok(),
+            cfg,
+            ports,
+        }
+    }
+
+    /// Adds one to a counter.
+    #[cold]
+    pub(crate) fn count(&self, counter: Counter) {
+        self.counts.add(counter, 1);
+    }
+
+    /// The window of `len` bytes at a device address that the driver named; a fault is counted.
+    pub(crate) fn window(&self, iova: u64, len: u64, access: DmaAccess) -> Option<Region> {
+        let window = self.dma.window(iova, len, access);
+        if window.is_none() {
+            self.count(Counter::DmaFault);
+        }
+        window
+    }
+
+    /// The memory behind an address that MAP_SEG answered: of a peer's segment a window of its own,
+    /// which ends with its last user and not with the path.
+    pub(crate) fn mapped(&self, addr: u64, len: u64) -> Option<Region> {
+        let with = |window: Region| {
+            if addr & LOADS_ONLY == 0 { window } else { window.read_only() }
+        };
+        let (addr, len) = (usize::try_from(addr & !LOADS_ONLY).ok()?, usize::try_from(len).ok()?);
+        let Some(window) = self.links.arena_at(addr, len).map(with) else {
+            return self.segments.memory_at(addr, len).map(with);
+        };
+        match window.apart() {
+            Some(Ok(apart)) => Some(apart),
+            Some(Err(error)) => {
+                tracing::warn!(%error, len, "no window on a peer's segment");
+                None
+            }
+            None => Some(window),
+        }
+    }
+
+    /// A jetty's send side left READY by itself.
+    pub(crate) fn on_stopped(&self, id: u32, state: QueueState) {
+        // A queue stops once per life, so there is room for all that can exist.
+        let _ = self.stopped.push((id, state));
+    }
+
+    pub(crate) fn next_stopped(&self) -> Option<(u32, QueueState)> {
+        if self.stopped.is_empty() { None } else { self.stopped.pop() }
+    }
+
+    /// Asks the host for something; `false` when too much waits already.
+    pub(crate) fn ask_host(&self, request: HostRequest) -> bool {
+        self.requests.push(request).is_ok()
+    }
+
+    /// Sends the driver an event about an object; it waits for room in the event ring if need be.
+    pub(crate) fn async_event(&self, kind: AsyncKind, object: u32) {
+        let event = Eqe::Async { code: kind as u8, object };
+        {
+            let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
+            if pending.len() == ASYNC_PENDING_MAX {
+                pending.pop_front();
+                self.count(Counter::AsyncDropped);
+            }
+            pending.push_back(event);
+        }
+        self.push_async();
+    }
+
+    /// Writes waiting asynchronous events as far as there is room.
+    pub(crate) fn push_async(&self) {
+        let aeq = self.aeq.load();
+        let Some(aeq) = aeq.as_ref() else { return };
+        let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(event) = pending.front() {
+            if !aeq.push(*event) {
+                return;
+            }
+            self.count(Counter::Events);
+            pending.pop_front();
+        }
+    }
+
+    /// Opens the ring of asynchronous events at `base`, of `depth` entries; `false` when it cannot be
+    /// used. A ring of no or too many entries is none.
+    pub(crate) fn open_async(&self, base: u64, depth: u32) -> bool {
+        let depth = u64::from(depth);
+        if base == 0 || !depth.is_power_of_two() || depth > 1 << limits::EQ_DEPTH_LOG2 {
+            return true;
+        }
+        let window = self.window(base, depth * EQE_LEN as u64, DmaAccess::Both);
+        let Some(ring) = window else { return false };
+        let interrupt = Arc::clone(&self.ports.interrupt);
+        self.aeq.store(Some(Arc::new(EventQueue::new(ring, depth, 0, interrupt))));
+        self.push_async();
+        true
+    }
+
+    /// Closes the ring of asynchronous events, and drops those that wait.
+    pub(crate) fn reset_async(&self) {
+        self.aeq.store(None);
+        self.async_pending.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The device gives up: only a reset helps.
+    pub(crate) fn fatal(&self) {
+        if self.status.fetch_or(status::FATAL, Ordering::SeqCst) & status::FATAL == 0 {
+            self.status.fetch_and(!status::READY, Ordering::SeqCst);
+            self.async_event(AsyncKind::DevFatal, 0);
+        }
+    }
+}
+
+fn write_header(cfg: &DeviceCfg, node: &Region) {
+    let [high, low] = cfg.eid.to_words();
+    let words = [layout::NODE_MAGIC, layout::VERSION, cfg.incarnation, high, low];
+    // A region that is too short shows no magic, and peers refuse it.
+    let _ = node.store_block_last(0, &words, 0);
+}

@@ -1,0 +1,154 @@
+//! What every room above the engines borrows: the tables, the send queues, the lists of those to run.
+//!
+//! *Owns*: queues by number, two work lists. *Takes*: doorbells passed on, completions for send queues.
+//! *Gives*: bounded steps of one queue. *Must not*: wait for a queue that another thread steps (that
+//! thread sees the mark); know the shared part.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use udma_abi::{counters::Counter, sqe::BLOCK_WORDS};
+use urma_mem::Run;
+use urma_mem::sync::Ordering;
+
+use super::queue::SendQueue;
+use super::send::{Left, Visit};
+use crate::cfg::DeviceCfg;
+use crate::context::queue::Queue;
+use crate::context::table::Table;
+use crate::context::tables::{LIST_LEN, Tables};
+use crate::ports::Ports;
+
+/// Most urgent priority of a queue (UMDK release 26.06: URMA_MAX_PRIORITY).
+const PRIORITY_MAX: u32 = 15;
+
+/// Tables and send queues of one device.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) tables: Tables,
+    pub(crate) queues: Table<Arc<SendQueue>>,
+    /// Queues that want another step.
+    runnable: ArrayQueue<u32>,
+    /// Queues with requests for the shared part.
+    listed: ArrayQueue<u32>,
+}
+
+impl Base {
+    pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
+        Self {
+            tables: Tables::new(cfg, ports),
+            queues: Table::new(),
+            runnable: ArrayQueue::new(LIST_LEN),
+            listed: ArrayQueue::new(LIST_LEN),
+        }
+    }
+
+    /// The value of a counter.
+    pub(crate) fn counter(&self, counter: Counter) -> u64 {
+        let fast: u64 = self.queues.iter().map(|q| q.fast.value(counter)).sum();
+        fast + self.tables.counts.value(counter)
+    }
+
+    /// Steps a queue's engine, in this thread or in the one that steps it already, and lists what it
+    /// leaves. Returns what is left.
+    #[inline]
+    pub(crate) fn step_queue(
+        &self,
+        queue: &Arc<SendQueue>,
+        direct: Option<&[u64; BLOCK_WORDS]>,
+    ) -> Left {
+        let mut direct = direct;
+        let mut left = Left::default();
+        let run = queue.send.run(|engine| {
+            let Some(engine) = engine else { return };
+            let visit = Visit { tables: &self.tables, queue, direct: direct.take() };
+            let step = engine.step(&visit);
+            left.more = step.more;
+            left.shared |= step.shared;
+            left.busy |= step.busy;
+            left.freed |= step.freed;
+        });
+        if left.more || run == Run::WorkLeft {
+            self.make_runnable(queue);
+        }
+        if left.freed {
+            self.restart_later();
+        }
+        if left.shared {
+            self.list_send(queue);
+        }
+        left
+    }
+
+    /// Lets a send queue take the completions in its mail. The shared part is not stepped from here:
+    /// what the queue hands over now is listed.
+    pub(crate) fn wake_send(&self, id: u32) {
+        if let Some(queue) = self.queues.get(id) {
+            let _ = self.step_queue(queue, None);
+        }
+    }
+
+    /// A send queue has something for the shared part.
+    fn list_send(&self, queue: &Queue) {
+        if queue.mark_listed() {
+            // The list holds every number at most once, so there is room.
+            let _ = self.listed.push(queue.id);
+        }
+    }
+
+    /// The next send queue with something for the shared part.
+    pub(crate) fn next_listed(&self) -> Option<u32> {
+        if !self.has_listed() {
+            return None;
+        }
+        let id = self.listed.pop()?;
+        if let Some(queue) = self.queues.get(id) {
+            queue.unmark_listed();
+        }
+        Some(id)
+    }
+
+    /// Whether some send queue has something for the shared part: cheaper than to find out by taking.
+    pub(crate) fn has_listed(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Puts a queue on the list for the next step.
+    pub(crate) fn make_runnable(&self, queue: &Queue) {
+        if queue.mark_runnable() {
+            let _ = self.runnable.push(queue.id);
+        }
+    }
+
+    pub(crate) fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// Queues for one step, the longest waiting ones, by priority. A queue that wants yet another step
+    /// gets it in the next one, so the others come before it.
+    pub(crate) fn take_runnable<'a, const N: usize>(
+        &self,
+        turns: &'a mut [(u32, u32); N],
+    ) -> &'a [(u32, u32)] {
+        let mut count = 0;
+        for position in 0..self.runnable.len().min(N) {
+            let Some(id) = self.runnable.pop() else { break };
+            let priority = self.queues.get(id).map_or(0, |q| q.priority.load(Ordering::Relaxed));
+            let waited = u32::try_from(position).unwrap_or(0);
+            turns[count] = ((PRIORITY_MAX - priority.min(PRIORITY_MAX)) << 16 | waited, id);
+            count += 1;
+        }
+        turns[..count].sort_unstable();
+        &turns[..count]
+    }
+
+    /// Completion slots are free again: queues that stopped for want of one go on in the next step.
+    /// For callers inside a step of a queue or of the shared part.
+    #[cold]
+    pub(crate) fn restart_later(&self) {
+        for queue in self.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
+            queue.stopped.store(false, Ordering::SeqCst);
+            self.make_runnable(queue);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! A queue number with its send engine.
+//!
+//! *Owns*: the engine behind its `Serial`. *Gives*: the engine to the thread that steps it.
+//! *Must not*: make a poster wait.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use urma_mem::Serial;
+
+use super::send::SendEngine;
+use crate::context::queue::Queue;
+
+/// One of the 2^20 numbers, from its first use on. Queues that only receive have no engine.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    queue: Queue,
+    pub(crate) send: Serial<Option<Box<SendEngine>>>,
+}
+
+impl SendQueue {
+    pub(crate) fn new(id: u32) -> Arc<Self> {
+        Arc::new(Self { queue: Queue::new(id), send: Serial::new(None) })
+    }
+}
+
+impl Deref for SendQueue {
+    type Target = Queue;
+
+    #[inline]
+    fn deref(&self) -> &Queue {
+        &self.queue
+    }
+}
