@@ -12,6 +12,7 @@ pub mod descriptor;
 pub mod hello;
 pub mod inspect;
 pub mod interrupt;
+pub mod link;
 pub mod memory;
 pub mod peer;
 pub mod poll;

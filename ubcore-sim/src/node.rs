@@ -22,7 +22,7 @@ use crate::{
         memory::ArenaMemory,
         peer::{LocalShare, PathChoice, Peers},
         poll::Poll,
-        port::UdpPort,
+        port::PacketPort,
         shared::{Shared, new_bell},
         thread::Background,
     },
@@ -66,14 +66,16 @@ impl Node {
             None => Claim::random()?,
         };
         let eid = claim.eid();
-        let udp = match cfg.path {
-            PathChoice::SameHost => UdpPort::none(eid, Some("packets are turned off".to_owned())),
-            PathChoice::Auto | PathChoice::Packets => UdpPort::bind(eid),
+        let port = match cfg.path {
+            PathChoice::SameHost => {
+                PacketPort::none(eid, Some("packets are turned off".to_owned()))
+            }
+            PathChoice::Auto | PathChoice::Packets => PacketPort::bind(eid),
         };
         let arena = Arena::with(ArenaCfg { writers: cfg.writers, huge_pages: cfg.huge_pages })?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let mut device_cfg = device_cfg(&cfg, eid)?;
-        if let Some(kept) = udp.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {
+        if let Some(kept) = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {
             device_cfg.window_packets = cfg.window_packets.min(kept.max(WINDOW_MIN));
         }
         let (incarnation, half_len) =
@@ -93,7 +95,7 @@ impl Node {
             LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };
         let poll = Arc::new(Poll::new()?);
         let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
-        let shared = Arc::new(Shared::new(device, bell, udp));
+        let shared = Arc::new(Shared::new(device, bell, port));
         let background =
             Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);
         Ok(Arc::new(Self { shared, vectors, name: cfg.name, background }))
@@ -114,7 +116,7 @@ impl Node {
     /// Why no packets can be exchanged; `None`: they can.
     #[must_use]
     pub fn packets_refused(&self) -> Option<String> {
-        self.shared.udp().refused()
+        self.shared.port().refused()
     }
 }
 
@@ -128,7 +130,7 @@ impl Drop for Node {
         }
         self.shared.stop();
         background.join();
-        self.shared.udp().close();
+        self.shared.port().close();
     }
 }
 

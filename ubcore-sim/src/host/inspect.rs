@@ -73,7 +73,7 @@ fn document(shared: &Shared, name: &str, peers: &[PeerLook]) -> String {
         cfg.window_packets,
         quoted(&strategy)
     );
-    let refused = shared.udp().refused();
+    let refused = shared.port().refused();
     let _ = write!(text, "\"packets_refused\":{},", optional(refused.as_deref().map(quoted)));
     let features = Features::from_bits_truncate(device.caps().features);
     let features: Vec<String> =

@@ -1,6 +1,6 @@
-//! The UDP port of a node, shared by posters, pollers and the background thread.
+//! The packet port of a node, shared by posters, pollers and the background thread.
 //!
-//! *Owns*: the socket behind a `Serial`, the reason why there is none, whether anybody uses packets.
+//! *Owns*: the link behind a `Serial`, the reason why there is none, whether anybody uses packets.
 //! *Takes*: the device that gives and takes datagrams. *Gives*: exchanges. *Must not*: make a
 //! system call before the first packet peer exists; wait for whoever exchanges at the moment.
 
@@ -19,22 +19,33 @@ use urma_packet::ROCE_PORT;
 
 use super::{
     ip_eid,
+    link::{DatagramLink, LinkCounts},
     poll::{Interest, Poll},
     tap::Tap,
-    thread::UdpWatch,
-    udp::{Udp, UdpCounts, UdpError},
+    udp::{Udp, UdpError},
 };
 use crate::{
     device::Device,
     ports::{Deadline, NodeAddr, Transmit},
 };
 
+/// Whether the poll set tells about datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// It does.
+    On,
+    /// Once for each arrival: pollers read the socket, except in a pause.
+    Arrivals,
+    /// Not in the set, or only hang-ups: pollers read the socket.
+    Off,
+}
+
 /// A node's way to exchange packets.
 #[derive(Debug)]
-pub struct UdpPort {
+pub struct PacketPort {
     eid: RawEid,
-    udp: Serial<Option<Udp>>,
-    /// Why there is no socket.
+    link: Serial<Option<Box<dyn DatagramLink>>>,
+    /// Why there is no link.
     refused: Mutex<Option<String>>,
     /// A packet peer is wanted, or showed itself.
     active: AtomicBool,
@@ -43,7 +54,7 @@ pub struct UdpPort {
     deadline: AtomicU64,
 }
 
-impl UdpPort {
+impl PacketPort {
     /// Binds the port of node `eid`. If that fails, the node works without packets, the reason is
     /// kept, and each new packet peer tries again.
     #[must_use]
@@ -60,7 +71,7 @@ impl UdpPort {
     pub fn none(eid: RawEid, reason: Option<String>) -> Self {
         Self {
             eid,
-            udp: Serial::new(None),
+            link: Serial::new(None),
             refused: Mutex::new(reason),
             active: AtomicBool::new(false),
             tap: Tap::default(),
@@ -68,7 +79,7 @@ impl UdpPort {
         }
     }
 
-    /// When [`UdpPort::exchange`] is to be called at the latest.
+    /// When [`PacketPort::exchange`] is to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self) -> Deadline {
         let at = self.deadline.load(Ordering::Relaxed);
@@ -82,7 +93,7 @@ impl UdpPort {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Whether [`UdpPort::exchange`] is to be called at `now`.
+    /// Whether [`PacketPort::exchange`] is to be called at `now`.
     #[inline]
     #[must_use]
     pub fn is_due(&self, now: Nanos) -> bool {
@@ -107,19 +118,19 @@ impl UdpPort {
         Ok(())
     }
 
-    /// As [`Udp::packets_kept`]; `None`: there is no socket.
+    /// As [`DatagramLink::packets_kept`]; `None`: there is no link.
     #[must_use]
     pub fn packets_kept(&self, mtu: u32) -> Option<usize> {
-        self.udp.with_blocking(|udp| udp.as_ref().map(|udp| udp.packets_kept(mtu))).value
+        self.link.with_blocking(|link| link.as_ref().map(|link| link.packets_kept(mtu))).value
     }
 
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
     /// there was anything. Who finds another thread at it leaves the work to that thread.
     pub fn exchange(&self, device: &Device, now: Nanos) -> bool {
         let mut count = 0;
-        let run = self.udp.run(|udp| {
-            let Some(udp) = udp else { return };
-            let received = udp.receive(|backlog, batch| {
+        let run = self.link.run(|link| {
+            let Some(link) = link else { return };
+            let received = link.receive(&mut |backlog, batch| {
                 let admitted = batch.filter_map(|(from, bytes)| self.admit(device, from, bytes));
                 device.on_datagrams(now, backlog, admitted);
             });
@@ -130,8 +141,8 @@ impl UdpPort {
                 }
                 device.step(now);
             }
-            self.shield(udp, device, now);
-            count += received + udp.send(|buffer| self.transmit(device, now, buffer));
+            self.shield(link.as_mut(), device, now);
+            count += received + link.send(&mut |buffer| self.transmit(device, now, buffer));
         });
         count > 0 || run == Run::WorkLeft
     }
@@ -139,18 +150,18 @@ impl UdpPort {
     /// Sends what the device gives, bounded.
     pub fn send(&self, device: &Device, now: Nanos) {
         // Work that is left is looked at by the next poll or tick.
-        let _ = self.udp.run(|udp| {
-            if let Some(udp) = udp {
-                self.shield(udp, device, now);
-                udp.send(|buffer| self.transmit(device, now, buffer));
+        let _ = self.link.run(|link| {
+            if let Some(link) = link {
+                self.shield(link.as_mut(), device, now);
+                link.send(&mut |buffer| self.transmit(device, now, buffer));
             }
         });
     }
 
-    /// What the socket did so far; `None`: there is none, or it is in use at this moment.
+    /// What the link did so far; `None`: there is none, or it is in use at this moment.
     #[must_use]
-    pub fn counts(&self) -> Option<UdpCounts> {
-        self.udp.try_with(|udp| udp.as_ref().map(Udp::counts))?.value
+    pub fn counts(&self) -> Option<LinkCounts> {
+        self.link.try_with(|link| link.as_ref().map(|link| link.counts()))?.value
     }
 
     /// Where copies of packets go.
@@ -160,8 +171,8 @@ impl UdpPort {
     }
 
     /// Before anything is sent: a peer that learns of a new TP may use it at once.
-    fn shield(&self, udp: &mut Udp, device: &Device, now: Nanos) {
-        let deadline = udp.shield(now, device.dropped(), || device.tpns_alone());
+    fn shield(&self, link: &mut dyn DatagramLink, device: &Device, now: Nanos) {
+        let deadline = link.shield(now, device.dropped(), &|| device.tpns_alone());
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
     }
 
@@ -188,24 +199,24 @@ impl UdpPort {
         Some(transmit)
     }
 
-    /// Closes the socket, for good.
+    /// Closes the link, for good.
     pub fn close(&self) {
         self.active.store(false, Ordering::Relaxed);
-        let _ = self.udp.with_blocking(Option::take);
+        let _ = self.link.with_blocking(Option::take);
         self.deadline.store(Nanos::MAX, Ordering::Relaxed);
     }
 
     /// Changes whether the poll set tells about datagrams.
-    pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: UdpWatch, is: &mut UdpWatch) {
+    pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: Watch, is: &mut Watch) {
         let interest = match wanted {
-            UdpWatch::On => Interest::Read,
-            UdpWatch::Arrivals => Interest::Arrival,
-            UdpWatch::Off => Interest::HangUp,
+            Watch::On => Interest::Read,
+            Watch::Arrivals => Interest::Arrival,
+            Watch::Off => Interest::HangUp,
         };
-        let changed = self.udp.with_blocking(|udp| {
-            let udp = udp.as_ref()?;
+        let changed = self.link.with_blocking(|link| {
+            let link = link.as_ref()?.descriptor();
             // Not in the set yet: the first time.
-            poll.modify(udp, key, interest).or_else(|_| poll.add(udp, key, interest)).ok()
+            poll.modify(link, key, interest).or_else(|_| poll.add(link, key, interest)).ok()
         });
         if changed.value.is_some() {
             *is = wanted;
@@ -216,9 +227,9 @@ impl UdpPort {
         let bound = Udp::bind(self.eid);
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         match bound {
-            Ok(udp) => {
+            Ok(link) => {
                 *refused = None;
-                let _ = self.udp.with_blocking(|slot| *slot = Some(udp));
+                let _ = self.link.with_blocking(|slot| *slot = Some(Box::new(link)));
                 Ok(())
             }
             Err(error) => {
@@ -240,7 +251,7 @@ mod tests {
     #[test]
     fn a_stray_datagram_leaves_polls_without_system_calls() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = UdpPort::bind(claim.eid());
+        let port = PacketPort::bind(claim.eid());
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         // From another port, and a packet with a wrong ICRC: all count where a flood is looked for.

@@ -21,7 +21,7 @@ use super::{
     clock::Clock,
     descriptor::ForkGuarded,
     interrupt::{signal, take},
-    port::UdpPort,
+    port::PacketPort,
     presence::Presence,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub struct Shared {
     presence: Presence,
     clock: Clock,
     bell: Arc<ForkGuarded>,
-    udp: UdpPort,
+    port: PacketPort,
     requests: Mutex<VecDeque<HostRequest>>,
     /// Polls that still look for requests of the core after a command.
     polls_after_command: AtomicU32,
@@ -58,13 +58,13 @@ pub fn new_bell() -> std::io::Result<Arc<ForkGuarded>> {
 impl Shared {
     /// A node that nobody serves yet.
     #[must_use]
-    pub fn new(device: Arc<Device>, bell: Arc<ForkGuarded>, udp: UdpPort) -> Self {
+    pub fn new(device: Arc<Device>, bell: Arc<ForkGuarded>, port: PacketPort) -> Self {
         Self {
             device,
             presence: Presence::default(),
             clock: Clock::default(),
             bell,
-            udp,
+            port,
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
             armed: AtomicU64::new(u64::MAX),
@@ -82,7 +82,7 @@ impl Shared {
         // The exact clock would cost a poller more than the poll.
         let coarse = self.clock.now_coarse();
         let is_near = |at: Nanos| at <= coarse + COARSE_NS;
-        let is_timed = self.udp.is_active() || self.device.poll_deadline().is_some_and(is_near);
+        let is_timed = self.port.is_active() || self.device.poll_deadline().is_some_and(is_near);
         let now = if is_timed { self.clock.now() } else { coarse };
         if is_timed {
             self.presence.on_polled_at(now);
@@ -141,7 +141,7 @@ impl Shared {
     /// One bounded step of everything; whether anything was done.
     pub fn drive(&self, now: Nanos) -> bool {
         let stepped = self.device.step(now);
-        let exchanged = self.udp.is_due(now) && self.udp.exchange(&self.device, now);
+        let exchanged = self.port.is_due(now) && self.port.exchange(&self.device, now);
         stepped || exchanged
     }
 
@@ -222,20 +222,20 @@ impl Shared {
 
     /// Packets.
     #[must_use]
-    pub fn udp(&self) -> &UdpPort {
-        &self.udp
+    pub fn port(&self) -> &PacketPort {
+        &self.port
     }
 
     /// Packets start timers that should not fire early, and cost microseconds anyway.
     #[inline]
     fn post_time(&self) -> Nanos {
-        if self.udp.is_active() { self.clock.now() } else { self.clock.now_coarse() }
+        if self.port.is_active() { self.clock.now() } else { self.clock.now_coarse() }
     }
 
     #[inline]
     fn after_post(&self) {
-        if self.udp.is_active() {
-            self.udp.send(&self.device, self.clock.now());
+        if self.port.is_active() {
+            self.port.send(&self.device, self.clock.now());
         }
         if self.is_armed_too_late() {
             self.ring();

@@ -32,6 +32,7 @@ use super::{
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
     poll::{Interest, Poll, ReadyList},
+    port::Watch,
     shared::Shared,
 };
 use crate::ports::HostRequest;
@@ -54,8 +55,8 @@ impl Background {
         device_name: String,
     ) -> std::io::Result<Self> {
         poll.add(shared.bell(), BELL_KEY, Interest::Read)?;
-        let mut watch = UdpWatch::Off;
-        shared.udp().watch(&poll, UDP_KEY, UdpWatch::On, &mut watch);
+        let mut watch = Watch::Off;
+        shared.port().watch(&poll, PORT_KEY, Watch::On, &mut watch);
         let polls_seen = shared.presence().polls();
         let turner = Turner {
             shared,
@@ -86,23 +87,12 @@ impl Background {
     }
 }
 
-/// Whether the poll set tells about datagrams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UdpWatch {
-    /// It does.
-    On,
-    /// Once for each arrival: pollers read the socket, except in a pause.
-    Arrivals,
-    /// Not in the set, or only hang-ups: pollers read the socket.
-    Off,
-}
-
 struct Turner {
     shared: Arc<Shared>,
     peers: Peers,
     poll: Arc<Poll>,
     polls_seen: u64,
-    watch: UdpWatch,
+    watch: Watch,
     /// Until the next look whether somebody polls.
     tick: Duration,
     said_asleep: bool,
@@ -168,9 +158,9 @@ impl Turner {
                     self.shared.silence_bell();
                     self.rang = true;
                 }
-                UDP_KEY if self.shared.udp().is_active() && self.is_polled(now) => {}
-                UDP_KEY => {
-                    self.shared.udp().exchange(self.shared.device(), now);
+                PORT_KEY if self.shared.port().is_active() && self.is_polled(now) => {}
+                PORT_KEY => {
+                    self.shared.port().exchange(self.shared.device(), now);
                 }
                 CLAIM_KEY => self.peers.on_claim_ready(now),
                 key => self.peers.on_ready(key),
@@ -181,7 +171,7 @@ impl Turner {
     /// Whether the program polls at this moment, as far as can be told.
     fn is_polled(&self, now: Nanos) -> bool {
         let presence = self.shared.presence();
-        presence.is_awake() && !(self.shared.udp().is_active() && presence.is_pause(now))
+        presence.is_awake() && !(self.shared.port().is_active() && presence.is_pause(now))
     }
 
     /// Works if nobody else does; returns how long to wait.
@@ -199,7 +189,7 @@ impl Turner {
         let mut found =
             Found { work: false, rang: std::mem::take(&mut self.rang), polls: has_polled };
         self.tick = TICK;
-        self.watch_udp(if helps { UdpWatch::Arrivals } else { UdpWatch::On });
+        self.watch_port(if helps { Watch::Arrivals } else { Watch::On });
         self.shared.device().count(Counter::BackgroundRuns);
         for _ in 0..STEPS_PER_TURN {
             let is_busy = self.shared.drive(self.shared.clock().now());
@@ -217,7 +207,7 @@ impl Turner {
 
     /// Pollers are at work: how long until the next look.
     fn leave_to_pollers(&mut self, now: Nanos) -> Duration {
-        self.watch_udp(UdpWatch::Off);
+        self.watch_port(Watch::Off);
         let tick = self.next_tick();
         self.until_deadline(self.peers.poll_deadline(now), now, tick)
     }
@@ -231,7 +221,7 @@ impl Turner {
     /// There is no work left: sleeps, unless the program polls and peers need not ring.
     fn rest(&mut self, took_over: bool, found: Found) -> Option<Duration> {
         let presence = self.shared.presence();
-        if self.shared.udp().is_active() {
+        if self.shared.port().is_active() {
             // Arrivals of datagrams have a rule of their own.
             if presence.is_in_bursts() {
                 presence.on_idle();
@@ -283,14 +273,15 @@ impl Turner {
         let limit = (limit != Nanos::MAX).then_some(limit);
         let deadline = self.shared.device().poll_deadline().into_iter().chain(limit).min();
         self.shared.set_armed(deadline);
-        let others = [self.peers.poll_deadline(now), self.shared.udp().poll_deadline()];
+        let others = [self.peers.poll_deadline(now), self.shared.port().poll_deadline()];
         let earliest = others.into_iter().chain([deadline]).flatten().min()?;
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 
     /// How long until the next look, now that somebody polled since the last one.
     fn next_tick(&mut self) -> Duration {
-        let longer = if self.shared.udp().is_active() { TICK } else { TICK_MAX.min(2 * self.tick) };
+        let longer =
+            if self.shared.port().is_active() { TICK } else { TICK_MAX.min(2 * self.tick) };
         std::mem::replace(&mut self.tick, longer)
     }
 
@@ -335,12 +326,12 @@ impl Turner {
                 // Others may have left work while the device was looked at.
                 device.step(now);
             }
-            PeerEvent::Capture { socket } => self.shared.udp().tap().open(socket),
-            PeerEvent::Packets { eid } => match self.shared.udp().ready_for_peer() {
+            PeerEvent::Capture { socket } => self.shared.port().tap().open(socket),
+            PeerEvent::Packets { eid } => match self.shared.port().ready_for_peer() {
                 Ok(()) => {
                     // The socket may be new.
-                    self.watch = UdpWatch::Off;
-                    self.watch_udp(UdpWatch::On);
+                    self.watch = Watch::Off;
+                    self.watch_port(Watch::On);
                     tracing::info!(?eid, "packets go to this node's address");
                     device.on_packet_peer(now, eid);
                 }
@@ -352,17 +343,17 @@ impl Turner {
         }
     }
 
-    fn watch_udp(&mut self, wanted: UdpWatch) {
+    fn watch_port(&mut self, wanted: Watch) {
         // Without a packet peer the pollers do not look at the socket; then this thread does always.
-        let wanted = if self.shared.udp().is_active() { wanted } else { UdpWatch::On };
+        let wanted = if self.shared.port().is_active() { wanted } else { Watch::On };
         if wanted != self.watch {
-            self.shared.udp().watch(&self.poll, UDP_KEY, wanted, &mut self.watch);
+            self.shared.port().watch(&self.poll, PORT_KEY, wanted, &mut self.watch);
         }
     }
 }
 
 const BELL_KEY: u64 = 1;
-const UDP_KEY: u64 = 2;
+const PORT_KEY: u64 = 2;
 /// Between two looks whether somebody polls, at first and with a packet peer.
 pub const TICK: Duration = Duration::from_millis(1);
 /// The same when somebody has polled for long: the longest time until this thread takes over.

@@ -32,6 +32,7 @@ use urma_packet::{IcrcFlow, ROCE_PORT};
 
 use self::renumber::Renumber;
 use self::shield::Shield;
+use super::link::{Arrivals, DatagramLink, LinkCounts};
 use super::{eid_ip, who};
 use crate::ports::{Backlog, Transmit};
 
@@ -70,20 +71,7 @@ pub struct Udp {
     run: Run,
     renumber: Renumber,
     shield: Shield,
-    counts: UdpCounts,
-}
-
-/// What the socket did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct UdpCounts {
-    /// Datagrams given to the system.
-    pub sent: u64,
-    /// Datagrams that the system did not take (no room, too long, no route).
-    pub send_dropped: u64,
-    /// Datagrams received.
-    pub received: u64,
-    /// System calls that sent.
-    pub send_calls: u64,
+    counts: LinkCounts,
 }
 
 /// Packets of equal size to one destination, waiting to be sent by one call.
@@ -236,7 +224,7 @@ impl Udp {
 
     /// What it did so far.
     #[must_use]
-    pub fn counts(&self) -> UdpCounts {
+    pub fn counts(&self) -> LinkCounts {
         self.counts
     }
 
@@ -263,7 +251,7 @@ impl Udp {
             run: Run::new(address, count_max),
             renumber: Renumber::default(),
             shield: Shield::default(),
-            counts: UdpCounts::default(),
+            counts: LinkCounts::default(),
         })
     }
 
@@ -312,6 +300,32 @@ fn receive_without_extras(socket: &UdpSocket) {
     let _ = setsockopt(socket, Ipv4PacketInfo, &false);
     let _ = setsockopt(socket, IpRecvTos, &false);
     let _ = setsockopt(socket, ReceiveTimestampns, &false);
+}
+
+impl DatagramLink for Udp {
+    fn send(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+        Self::send(self, next)
+    }
+
+    fn receive(&mut self, on_batch: &mut dyn FnMut(Backlog, &mut Arrivals<'_>)) -> usize {
+        Self::receive(self, |backlog, batch| on_batch(backlog, batch))
+    }
+
+    fn shield(&mut self, now: Nanos, dropped: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos> {
+        Self::shield(self, now, dropped, tpns)
+    }
+
+    fn packets_kept(&self, mtu: u32) -> usize {
+        Self::packets_kept(self, mtu)
+    }
+
+    fn counts(&self) -> LinkCounts {
+        Self::counts(self)
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.as_fd()
+    }
 }
 
 impl AsFd for Udp {

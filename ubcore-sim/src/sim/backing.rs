@@ -41,19 +41,23 @@ struct Access {
 }
 
 impl SimBacking {
-    pub(super) fn new(
-        fabric: Arc<Fabric>,
-        device: Arc<Device>,
-        vectors: Arc<EventVectors>,
-        number: usize,
-    ) -> Self {
-        Self { access: Arc::new(Access { fabric, device, number }), vectors }
-    }
-
     /// The fabric that it belongs to.
     #[must_use]
     pub fn fabric(&self) -> &Arc<Fabric> {
         &self.access.fabric
+    }
+}
+
+impl Fabric {
+    /// Node `number` as a driver reaches it.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    #[must_use]
+    pub fn backing(self: &Arc<Self>, number: usize) -> Arc<SimBacking> {
+        let (device, vectors) = self.parts(number);
+        let access = Access { fabric: Arc::clone(self), device, number };
+        Arc::new(SimBacking { access: Arc::new(access), vectors })
     }
 }
 

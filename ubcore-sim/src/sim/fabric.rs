@@ -13,12 +13,12 @@ use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use super::attacker::{Attacker, Guess};
-use super::backing::SimBacking;
 use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
 use super::node::SimNode;
 use crate::cfg::Seed;
 use crate::device::Device;
+use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng};
 use crate::ports::{Backlog, HostRequest};
 use crate::transport::TRANSMIT_MAX;
@@ -69,23 +69,17 @@ impl Fabric {
         Ok(Arc::new(Self { now: AtomicU64::new(1), world: Mutex::new(world) }))
     }
 
-    /// Node `number` as a driver reaches it.
-    ///
-    /// # Panics
-    /// When there is no such node.
-    #[must_use]
-    pub fn backing(self: &Arc<Self>, number: usize) -> Arc<SimBacking> {
-        let (device, vectors) = {
-            let world = self.world();
-            (Arc::clone(&world.nodes[number].device), Arc::clone(&world.nodes[number].vectors))
-        };
-        Arc::new(SimBacking::new(Arc::clone(self), device, vectors, number))
-    }
-
     /// Virtual time in ns.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now.load(Ordering::Acquire)
+    }
+
+    /// Device and vectors of node `number`.
+    pub(super) fn parts(&self, number: usize) -> (Arc<Device>, Arc<EventVectors>) {
+        let world = self.world();
+        let node = &world.nodes[number];
+        (Arc::clone(&node.device), Arc::clone(&node.vectors))
     }
 
     /// The device of node `number`, for looking at its counters.

@@ -1,0 +1,53 @@
+//! What a node exchanges datagrams over: the one interface between a node and a kind of link.
+//!
+//! *Owns*: the interface. *Takes*: batches in both directions. *Gives*:
+//! limits. *Must not*: know what a datagram means.
+//!
+//! Another kind of link (AF_XDP, a switch, a tunnel) is one file that implements [`DatagramLink`], as
+//! `udp.rs` does, and one line in `port.rs`, which opens it.
+
+use std::{fmt::Debug, net::SocketAddr, os::fd::BorrowedFd};
+
+use udma_abi::Nanos;
+
+use crate::ports::{Backlog, Transmit};
+
+/// Datagrams of one batch, each with its source.
+pub type Arrivals<'a> = dyn Iterator<Item = (SocketAddr, &'a [u8])> + 'a;
+
+/// Sends and receives batches of datagrams; neither waits.
+pub trait DatagramLink: Send + Debug {
+    /// Sends what `next` writes into the buffer that it is lent, a bounded number of datagrams. Returns
+    /// how many there were.
+    fn send(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize;
+
+    /// Calls `on_batch` with what was received, a bounded number of times. Returns how many datagrams
+    /// there were.
+    fn receive(&mut self, on_batch: &mut dyn FnMut(Backlog, &mut Arrivals<'_>)) -> usize;
+
+    /// Keeps floods from the node. `dropped`: packets that the device dropped so far; `tpns`: TPNs of its
+    /// living TPs. Returns when to call again at the latest.
+    fn shield(&mut self, now: Nanos, dropped: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos>;
+
+    /// Packets with `mtu` bytes of payload that the link keeps until they are received; more are lost.
+    fn packets_kept(&self, mtu: u32) -> usize;
+
+    /// What it did so far.
+    fn counts(&self) -> LinkCounts;
+
+    /// Readable when datagrams wait.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+}
+
+/// What a link did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkCounts {
+    /// Datagrams given to the system.
+    pub sent: u64,
+    /// Datagrams that the system did not take (no room, too long, no route).
+    pub send_dropped: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// System calls that sent.
+    pub send_calls: u64,
+}
