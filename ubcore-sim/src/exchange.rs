@@ -1,13 +1,13 @@
 //! Requests that need the peer: from a send queue's mail to its end, and the other node's side.
 //!
-//! *Owns*: peers, carriers, requests under way, receive queues. *Takes*: mail, pieces, time.
+//! *Owns*: peers, requests under way, receive queues. *Takes*: mail, pieces of carriers, time.
 //! *Gives*: ends, pieces, receive completions. *Must not*: touch a send queue but by its mail.
 //!
-//! Everything here runs under the device's one `Serial`. What ended lies in the mail of its queue;
-//! the caller then wakes the queues of [`Exchange::drain_ended`].
+//! Each peer has a requester for what this node's queues ask of it, a responder for what its queues ask
+//! of this node, and a carrier below both. Everything here runs under the device's one `Serial`. What
+//! ended lies in the mail of its queue; the caller then wakes the queues of [`Exchange::drain_ended`].
 
 mod answer;
-mod carrier;
 mod closing;
 mod datagrams;
 mod flow;
@@ -15,198 +15,48 @@ mod guesses;
 mod heard;
 pub(crate) mod look;
 mod memory;
-mod packets;
+mod message;
+mod numbers;
+mod outcome;
 mod pair;
 mod peer;
+mod piece;
 mod quiet;
 mod receive;
 mod replies;
 mod request;
-mod respond;
-mod ring;
-mod send;
+mod requester;
+mod responder;
+mod senders;
 mod serve;
+mod sides;
+mod state;
 mod target;
 mod turns;
+mod way;
 mod ways;
+mod work;
 mod write;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use udma_abi::{
-    CmdStatus, CqeStatus, Nanos, RawEid, Sqe,
-    cmd::{Mode, Path, QueueState},
-    counters::Counter,
-};
+use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, Sqe, cmd::QueueState, counters::Counter};
 use urma_mem::Region;
 
-use crate::cfg::DeviceCfg;
-use crate::context::{jfc::JfcPort, segment::SegmentCache};
+use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
-use crate::engine::gather::Segments;
-use crate::engine::mail::{Handed, Mail};
+use crate::engine::mail::Handed;
 use crate::ports::Deadline;
-use crate::transport::{Challenger, KnittingPool, PoolError};
-pub(crate) use datagrams::flow;
-use heard::Heard;
+use crate::transport::PoolError;
 use peer::Peer;
 use receive::Receives;
-use replies::Replies;
-use send::Senders;
+use senders::Senders;
+pub(crate) use sides::{Connecting, RecvSide, SendSide, SharedSide};
+pub(crate) use state::Exchange;
 use target::{Choice, Group};
-use ways::{Numbers, Way};
-
-/// The sending side of a queue.
-#[derive(Clone, Debug)]
-pub(crate) struct SendSide {
-    pub(crate) id: u32,
-    pub(crate) is_jetty: bool,
-    pub(crate) mode: Mode,
-    pub(crate) mail: Arc<Mail>,
-    pub(crate) rnr_retry: u8,
-    /// Code: 4.096 us << n.
-    pub(crate) err_timeout: u8,
-    /// 0 to 15, the most urgent.
-    pub(crate) priority: u8,
-}
-
-/// The receiving side of a queue with a ring of its own (JFR, or jetty).
-#[derive(Clone, Debug)]
-pub(crate) struct RecvSide {
-    pub(crate) id: u32,
-    pub(crate) is_jetty: bool,
-    pub(crate) mode: Mode,
-    pub(crate) cookie: u64,
-    pub(crate) ring: Region,
-    pub(crate) depth_log2: u8,
-    pub(crate) max_sge: u8,
-    pub(crate) record: Region,
-    pub(crate) port: JfcPort,
-    /// Code of the IB RNR timer table.
-    pub(crate) min_rnr_timer: u8,
-    pub(crate) token: Option<u32>,
-}
-
-/// The receiving side of a jetty that takes its receives from a shared JFR.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedSide {
-    pub(crate) id: u32,
-    pub(crate) mode: Mode,
-    pub(crate) cookie: u64,
-    pub(crate) jfr: u32,
-    /// Its own JFC; `None`: that of the JFR.
-    pub(crate) port: Option<JfcPort>,
-    pub(crate) token: Option<u32>,
-}
-
-/// How a connection stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Connecting {
-    /// Ask again after the next step.
-    Pending,
-    /// A way; it counts one more user.
-    Ready {
-        /// Its number.
-        tpn: u32,
-        /// What carries it.
-        path: Path,
-    },
-    /// None.
-    Failed(CmdStatus),
-}
-
-/// All of it.
-#[derive(Debug)]
-pub(crate) struct Exchange {
-    cfg: DeviceCfg,
-    peers: BTreeMap<RawEid, Peer>,
-    /// Halves of peers on this host.
-    peer_halves: BTreeMap<RawEid, Region>,
-    ways: BTreeMap<u32, Way>,
-    /// Ways without users, and when to look at them at the latest.
-    closing: Vec<u32>,
-    look_at: Nanos,
-    numbers: Numbers,
-    /// Checks that nodes receive at their addresses.
-    challenger: Challenger,
-    replies: Replies,
-    /// Datagrams of nodes, so that none counts twice.
-    heard: Heard,
-    senders: Senders,
-    receives: Receives,
-    pool: KnittingPool,
-    /// Segments that peers touched lately.
-    cache: SegmentCache,
-    /// Payload on its way out, and on its way in.
-    bytes: Vec<u8>,
-    inbox: Vec<u8>,
-    /// Node whose turn it is to send a packet.
-    turn: RawEid,
-    /// Packets given to the link and not counted yet.
-    transmitted: u64,
-}
-
-/// What the work for one peer needs of everything else.
-#[derive(Debug)]
-struct Work<'a> {
-    base: &'a Base,
-    now: Nanos,
-    senders: &'a mut Senders,
-    receives: &'a mut Receives,
-    numbers: &'a mut Numbers,
-    cache: &'a mut SegmentCache,
-    bytes: &'a mut Vec<u8>,
-}
-
-impl Work<'_> {
-    fn segments(&mut self) -> Segments<'_> {
-        Segments { cache: self.cache, table: &self.base.tables.segments }
-    }
-}
 
 /// Send queues whose mail one round takes.
 const QUEUES_PER_ROUND: usize = 256;
 
 impl Exchange {
-    pub(crate) fn new(cfg: &DeviceCfg) -> Self {
-        let mut numbers = Numbers::new(&cfg.seed);
-        Self {
-            cfg: cfg.clone(),
-            challenger: Challenger::new(numbers.key()),
-            replies: Replies::default(),
-            peers: BTreeMap::new(),
-            peer_halves: BTreeMap::new(),
-            ways: BTreeMap::new(),
-            closing: Vec::new(),
-            look_at: Nanos::MAX,
-            numbers,
-            heard: Heard::default(),
-            senders: Senders::default(),
-            receives: Receives::default(),
-            pool: KnittingPool::new(),
-            cache: SegmentCache::default(),
-            bytes: Vec::new(),
-            inbox: Vec::new(),
-            turn: RawEid::default(),
-            transmitted: 0,
-        }
-    }
-
-    /// Runs `f` on each peer with everything else at hand.
-    fn each_peer(
-        &mut self,
-        base: &Base,
-        now: Nanos,
-        mut f: impl FnMut(&mut Peer, &mut Work<'_>, &mut Vec<u8>),
-    ) {
-        let Self { peers, senders, receives, numbers, cache, bytes, inbox, .. } = self;
-        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
-        for peer in peers.values_mut() {
-            f(peer, &mut work, inbox);
-        }
-    }
-
     // Queues.
 
     pub(crate) fn add_send(&mut self, side: SendSide) {
@@ -216,7 +66,7 @@ impl Exchange {
     /// The queue is gone: forget its requests without an end.
     pub(crate) fn remove_send(&mut self, id: u32) {
         for peer in self.peers.values_mut() {
-            peer.purge(id);
+            peer.requester.purge(id);
         }
         self.senders.remove(id);
         self.forget_posted(id);
@@ -251,7 +101,9 @@ impl Exchange {
             QueueState::Reset => CqeStatus::WrUnhandled,
             QueueState::Ready | QueueState::Suspended => return,
         };
-        self.each_peer(base, 0, |peer, work, _| peer.abort_messages(work, id, status));
+        self.each_peer(base, 0, |peer, work, _| {
+            peer.responder.abort_messages(work, id, status);
+        });
         self.receives.step_flushes(base);
     }
 
@@ -365,7 +217,7 @@ impl Exchange {
         let Some(sender) = self.senders.get_mut(id) else { return false };
         if sender.side.mail.take_purge() {
             for peer in self.peers.values_mut() {
-                peer.purge(id);
+                peer.requester.purge(id);
             }
         }
         let mut busy = false;
@@ -387,12 +239,12 @@ impl Exchange {
     ) -> Result<(), CqeStatus> {
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
         let way = self.ways.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
-        let Self { peers, senders, receives, numbers, cache, bytes, .. } = self;
-        let peer = peers.get_mut(&way.eid).filter(|_| !way.dead).ok_or(CqeStatus::AckTimeout)?;
-        let request = senders.request(id, &sqe, handed);
+        let (eid, dead) = (way.eid, way.dead);
+        let (peers, work, ..) = self.split(base, now);
+        let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
+        let request = work.senders.request(id, &sqe, handed);
         let (pair, request) = request.ok_or(CqeStatus::UnsupportedOpcode)?;
-        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
-        peer.take_request(&mut work, pair, request);
+        peer.requester.take_request(&work, &peer.line, pair, request);
         Ok(())
     }
 

@@ -6,9 +6,11 @@
 
 #[cfg(test)]
 pub(crate) mod bench;
+mod carrier;
 mod cfg;
 mod command;
 mod context;
+mod datagram;
 pub mod device;
 mod dma;
 mod engine;

@@ -1,22 +1,19 @@
 //! Answers at the initiator: ends, data of reads, results of atomics, going back.
 //!
-//! *Owns*: what each response code means for its request. *Takes*: response pieces. *Gives*: ends.
+//! *Owns*: what each response code means for its request. *Takes*: response pieces. *Gives*: effects.
 //! *Must not*: believe a length or an offset of the peer.
 
 use udma_abi::{CqeStatus, Nanos, counters::Counter};
 use urma_packet::{RequestOp, ResponseBody, ResponseHeader, ResponseStatus};
 
-use super::Work;
 use super::flow::{Request, SEQUENCE_TRIES};
-use super::pair::Pair;
-use super::peer::Peer;
-use super::send::Sender;
+use super::senders::Sender;
 use crate::engine::base::Base;
 use crate::engine::gather::{self, Segments, Span};
 
 /// What an answer does to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Effect {
+pub(super) enum Effect {
     /// More pieces of the answer follow.
     More,
     End(CqeStatus, u32),
@@ -26,85 +23,15 @@ enum Effect {
     From(u16),
 }
 
-impl Peer {
-    pub(super) fn on_response(
-        &mut self,
-        work: &mut Work<'_>,
-        header: &ResponseHeader,
-        bytes: &[u8],
-    ) {
-        let pair = Pair::of_response(header);
-        let Some(flow) = self.flows.get_mut(&pair) else {
-            return work.base.tables.count(Counter::DropMalformed);
-        };
-        let found = flow.find(header.tassn);
-        let Some(index) = found else {
-            // Of a request that was given up here.
-            if is_final(header, bytes.len()) {
-                flow.on_answered(header.tassn);
-                self.under_way = self.under_way.saturating_sub(1);
-            }
-            return self.relist(pair);
-        };
-        let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
-        let timeout = sender.timeout_ns();
-        flow.wait_from(work.now, timeout);
-        let held = flow.is_held();
-        let Some(request) = flow.get_mut(index) else { return };
-        let effect = effect(request, (sender, work.now), work.base, header, bytes);
-        let seq = request.seq;
-        if effect != Effect::More {
-            flow.on_answered(header.tassn);
-            self.under_way = self.under_way.saturating_sub(1);
-        }
-        match effect {
-            Effect::More => {}
-            Effect::End(status, count) => {
-                flow.on_ended(index);
-                if status == CqeStatus::RnrRetryExceeded {
-                    // The target still waits for this number.
-                    flow.go_back(header.tassn, work.now);
-                }
-                work.senders.end(pair.queue(), seq, status, count);
-            }
-            Effect::Wait(wait_ns) => {
-                let until = work.now.saturating_add(wait_ns);
-                flow.go_back(header.tassn, until);
-                flow.wait_from(until, timeout);
-                self.timer = self.timer.min(until);
-            }
-            // Later refusals of a round that was given up already.
-            Effect::From(_) if held => {}
-            Effect::From(expected) => {
-                if !flow.go_back(expected, work.now) {
-                    flow.on_ended(index);
-                    work.senders.end(pair.queue(), seq, CqeStatus::RemOperation, 0);
-                }
-            }
-        }
-        self.relist(pair);
-    }
-
-    /// A flow may have something to push again.
-    fn relist(&mut self, pair: Pair) {
-        if let Some(flow) = self.flows.get_mut(&pair)
-            && !flow.is_empty()
-            && !std::mem::replace(&mut flow.listed, true)
-        {
-            self.turn.push(pair, flow.priority);
-        }
-    }
-}
-
 /// Whether no further piece of this answer follows.
-fn is_final(header: &ResponseHeader, len: usize) -> bool {
+pub(super) fn is_final(header: &ResponseHeader, len: usize) -> bool {
     match header.body {
         ResponseBody::ReadData { offset, length } => offset as usize + len >= length as usize,
         ResponseBody::None | ResponseBody::Atomic(_) => true,
     }
 }
 
-fn effect(
+pub(super) fn effect(
     request: &mut Request,
     (sender, now): (&mut Sender, Nanos),
     base: &Base,

@@ -1,49 +1,16 @@
 //! Ways without users: each stays open for the requests that were posted before the last one left.
 //!
-//! *Owns*: how far each send queue has to retire. *Takes*: disconnects, what queues retired.
-//! *Gives*: closed ways. *Must not*: wait for a queue.
+//! *Owns*: when they are looked at. *Takes*: disconnects, what queues retired. *Gives*: closed ways.
+//! *Must not*: wait for a queue.
 
 use udma_abi::{CmdStatus, Nanos};
-use urma_mem::sync::Ordering;
 
-use super::Exchange;
+use super::state::Exchange;
+use super::way::Posted;
 use crate::engine::base::Base;
 
 /// Longest time between two looks at a way that waits for a queue.
 const LOOK_NS: Nanos = 1_000_000_000;
-
-/// Requests of one send queue that may name a way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Posted {
-    queue: u32,
-    /// Producer index behind the last of them, in blocks.
-    end: u32,
-}
-
-impl Posted {
-    /// Requests of `queue` that are posted and not retired; `None`: there are none.
-    fn of(base: &Base, queue: u32) -> Option<Self> {
-        let place = base.queues.get(queue)?;
-        let held = place.send.with_blocking(|engine| Some(engine.as_ref()?.blocks_left(place)));
-        if held.marked {
-            base.make_runnable(place);
-        }
-        let end = place.pi.load(Ordering::Acquire);
-        held.value.filter(|&left| left != 0).map(|_| Self { queue, end })
-    }
-
-    /// Whether one of them is not retired. A queue that another thread steps may hold one.
-    fn is_left(&self, base: &Base) -> bool {
-        let Some(place) = base.queues.get(self.queue) else { return false };
-        let Some(held) = place.send.try_with(|engine| engine.as_ref().map(|e| e.retired())) else {
-            return true;
-        };
-        if held.marked {
-            base.make_runnable(place);
-        }
-        held.value.is_some_and(|retired| self.end.wrapping_sub(retired).cast_signed() > 0)
-    }
-}
 
 impl Exchange {
     /// One user less. After the last one the way closes (and its `Link` is removed) as soon as
@@ -71,7 +38,8 @@ impl Exchange {
             let Some(way) = ways.get_mut(tpn).filter(|way| way.users == 0) else { return false };
             way.posted.retain(|posted| posted.is_left(base));
             let peer = peers.get_mut(&way.eid);
-            let peer = peer.filter(|peer| way.posted.is_empty() || way.is_of_former_life(peer));
+            let peer = peer
+                .filter(|peer| way.posted.is_empty() || way.is_of_former_life(peer.incarnation));
             if let Some(peer) = peer {
                 for seat in peer.ways.iter_mut().filter(|seat| **seat == Some(*tpn)) {
                     *seat = None;

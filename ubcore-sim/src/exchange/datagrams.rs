@@ -1,25 +1,24 @@
-//! Packets in and out: whose they are, ICRC, handshakes, datagrams.
+//! Packets in and out: which peer's they are, handshakes, messages outside a TP.
 //!
-//! *Owns*: the checks before a TP sees a packet. *Takes*: datagrams with their source, room for one.
+//! *Owns*: the checks before a TP gets a packet. *Takes*: arrivals with their source, room for one packet.
 //! *Gives*: datagrams. *Must not*: answer a packet that breaks a rule of the format; keep or change
 //! anything for one that proves nothing.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Bound;
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::Handshake as Terms;
 use urma_packet::{
-    Body, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT, RefuseReason,
-    RequestHeader, Tpn,
+    Body, Ends, Packet, PacketHeader, Psn, ROCE_PORT, RefuseReason, RequestHeader, Tpn,
 };
 
-use super::carrier::{Carrier, Payload};
-use super::packets::Packets;
+use super::message::{self, Reached};
 use super::peer::{Found, Peer};
-use super::receive::Datagram;
-use super::respond::{Part, Reached};
-use super::{Exchange, Work};
+use super::piece::Part;
+use super::state::Exchange;
+use super::target::Datagram;
+use crate::carrier::{Carrier, packets::Packets, piece::Payload};
+use crate::datagram::{Arrival, flow, take_apart};
 use crate::engine::base::Base;
 use crate::ports::{Backlog, NodeAddr, Transmit};
 use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
@@ -29,25 +28,13 @@ const ANSWERS_IN_A_ROW: u64 = 8;
 
 impl Exchange {
     pub(crate) fn on_datagram(&mut self, base: &Base, now: Nanos, from: NodeAddr, bytes: &[u8]) {
-        let packet = match Packet::open(bytes, &flow(from, self.cfg.eid)) {
-            Ok(packet) => packet,
-            Err(PacketError::Icrc { .. }) => return base.tables.count(Counter::DropIcrc),
-            Err(_) => return base.tables.count(Counter::DropMalformed),
-        };
-        let header = &packet.header;
-        match &header.body {
-            Body::UmSend(ends, request) => {
-                let number = header.psn;
-                self.on_um(base, now, (from, ends, number), (request, packet.payload));
+        match take_apart(from, self.cfg.eid, bytes) {
+            Err(counter) => base.tables.count(counter),
+            Ok(Arrival::Message { ends, number, header, payload }) => {
+                self.on_um(base, now, (from, &ends, number), (&header, payload));
             }
-            Body::Connect(_)
-            | Body::Challenge(_)
-            | Body::Accept(_)
-            | Body::Refuse(_)
-            | Body::Close(_) => self.on_handshake(base, now, from, header),
-            Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => {
-                self.on_tp_packet(base, now, from, &packet);
-            }
+            Ok(Arrival::Handshake(header)) => self.on_handshake(base, now, from, &header),
+            Ok(Arrival::OfTp(packet)) => self.on_tp_packet(base, now, from, &packet),
         }
     }
 
@@ -58,7 +45,7 @@ impl Exchange {
 
     /// Whether packets are exchanged with any node.
     pub(crate) fn has_packet_peers(&self) -> bool {
-        let is_packets = |peer: &Peer| matches!(peer.carrier, Some(Carrier::Packets(_)));
+        let is_packets = |peer: &Peer| peer.line.is_packets();
         !self.heard.is_empty() || self.peers.values().any(is_packets)
     }
 
@@ -76,11 +63,10 @@ impl Exchange {
             return base.tables.count(Counter::RxDuplicate);
         }
         let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Datagram::Yes));
-        let Self { senders, receives, numbers, cache, bytes, .. } = self;
-        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
+        let (_, mut work, ..) = self.split(base, now);
         base.tables.counts.add(Counter::RxPackets, 1);
         let part = Part { header, payload: Payload::Here, bytes: payload };
-        if work.on_datagram(from, tpn, &part) == Reached::Receive {
+        if message::on_datagram(&mut work, from, tpn, &part) == Reached::Receive {
             self.heard.note(from, number);
         }
     }
@@ -90,7 +76,7 @@ impl Exchange {
         let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
         let peer = self.peers.get_mut(&from).filter(|_| is_owner);
         let taken = peer.and_then(|peer| {
-            let received = peer.packets()?.on_packet(now, packet, &mut self.pool)?;
+            let received = peer.line.packets()?.on_packet(now, packet, &mut self.pool)?;
             if matches!(received, Received::InOrder | Received::OutOfOrder) {
                 peer.on_heard();
             }
@@ -124,15 +110,14 @@ impl Exchange {
         {
             return;
         }
-        let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
+        let (peers, mut work, _, pool) = self.split(base, now);
         let Some(peer) = peers.get_mut(&from) else {
             return self.on_unexpected(base, now, from, header);
         };
-        let Some(Carrier::Packets(packets)) = &mut peer.carrier else {
+        let Some(Carrier::Packets(packets)) = &mut peer.line.carrier else {
             return self.on_unexpected(base, now, from, header);
         };
-        let event = packets.on_handshake(now, header, &mut || numbers.offer(from));
-        let mut work = Work { base, now, senders, receives, numbers, cache, bytes };
+        let event = packets.on_handshake(now, header, &mut || work.numbers.offer(from));
         match event {
             HandshakeEvent::NotExpected => return self.on_unexpected(base, now, from, header),
             HandshakeEvent::Doubted => {
@@ -174,7 +159,8 @@ impl Exchange {
             base.tables.count(Counter::DropUnproven);
             return false;
         }
-        let pair = self.peers.get_mut(&from).and_then(Peer::packets).map(|p| &p.handshake);
+        let pair = self.peers.get_mut(&from).and_then(|peer| peer.line.packets());
+        let pair = pair.map(|packets| &packets.handshake);
         if !base.tables.faults.sender_unproven()
             && let Some(reply) = self.challenger.screen(now, terms, pair)
         {
@@ -191,9 +177,9 @@ impl Exchange {
             return false;
         }
         let peer = self.peers.entry(from).or_insert_with(|| Peer::new(from, Found::Asked, None));
-        if peer.carrier.is_none() {
+        if peer.line.carrier.is_none() {
             let packets = Packets::new(&self.cfg, from, self.numbers.state());
-            peer.carrier = Some(Carrier::Packets(Box::new(packets)));
+            peer.line.carrier = Some(Carrier::Packets(Box::new(packets)));
             peer.found = Found::Yes;
         }
         true
@@ -241,14 +227,8 @@ fn transmit(
     buf: &mut [u8],
     pool: &crate::transport::KnittingPool,
 ) -> Option<(RawEid, usize)> {
-    let Some(Carrier::Packets(packets)) = &mut peer.carrier else { return None };
+    let Some(Carrier::Packets(packets)) = &mut peer.line.carrier else { return None };
     packets.poll_transmit(now, buf, pool).map(|len| (*eid, len))
-}
-
-/// Both ends of a packet as its ICRC sees them: inside a node, both ports are 4791.
-pub(crate) fn flow(from: RawEid, to: RawEid) -> IcrcFlow {
-    let end = |eid: RawEid| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), ROCE_PORT);
-    IcrcFlow::new(end(from), end(to))
 }
 
 const _: () = assert!(Tpn::BITS == 24);

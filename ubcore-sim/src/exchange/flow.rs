@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use udma_abi::{CqeStatus, Nanos};
 use urma_packet::RequestHeader;
 
-use super::carrier::{Carrier, STARVED_NS};
+use crate::carrier::{Carrier, STARVED_NS};
 use crate::engine::gather::{Local, Words};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release

@@ -4,7 +4,8 @@
 
 use udma_abi::RawEid;
 
-use super::{Exchange, carrier::Carrier, peer::Found};
+use super::{peer::Found, state::Exchange};
+use crate::carrier::Carrier;
 
 /// A way to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +24,7 @@ pub struct WayLook {
     pub tps: Vec<u32>,
     /// Requests begun and not answered.
     pub under_way: usize,
-    /// It told lies.
+    /// It sent what no peer may send, and is cut off.
     pub is_cut_off: bool,
 }
 
@@ -33,7 +34,7 @@ impl Exchange {
         let peers = self.peers.values().map(|peer| {
             let users = peer.ways.iter().flatten();
             let users = users.filter_map(|tpn| self.ways.get(tpn)).map(|way| way.users).sum();
-            let path = match (&peer.carrier, peer.found) {
+            let path = match (&peer.line.carrier, peer.found) {
                 (Some(Carrier::Loop(_)), _) => "local",
                 (Some(Carrier::Ring(_)), _) => "same-host",
                 (Some(Carrier::Packets(_)), _) => "packets",
@@ -48,8 +49,8 @@ impl Exchange {
                 unreliable: peer.ways[1],
                 users,
                 tps: tps.map(|(tpn, _)| *tpn).collect(),
-                under_way: peer.under_way,
-                is_cut_off: peer.lied,
+                under_way: peer.requester.under_way(),
+                is_cut_off: peer.line.is_cut_off,
             }
         });
         peers.collect()

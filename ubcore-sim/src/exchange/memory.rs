@@ -10,9 +10,9 @@ use urma_packet::{
     ResponseBody, ResponseHeader, ResponseStatus, TokenId,
 };
 
-use super::Work;
-use super::respond::{Outcome, Part};
+use super::piece::Part;
 use super::serve::{Answer, Message};
+use super::work::Work;
 use crate::engine::direct::operation;
 use crate::engine::remote::{Want, check_absent, check_own};
 use udma_abi::counters::Counter;
@@ -143,17 +143,11 @@ pub(super) fn atomic(
     header: &RequestHeader,
     op: AtomicOp,
     operands: &AtomicOperands,
-) -> Outcome {
-    let reached = reach(work, &want(header, header.access.address, Access::ATOMIC, 0));
-    let (memory, offset, _) = match reached {
-        Ok(reached) => reached,
-        Err(status) => return Outcome::refused(status),
-    };
-    let Some(value) = apply(&memory, offset, op, operands) else {
-        return Outcome::refused(ResponseStatus::Unsupported);
-    };
-    let value = AtomicValue { size: operands.size, value: u128::from(value) };
-    Outcome::Done(Answer::Value(value))
+) -> Result<AtomicValue, ResponseStatus> {
+    let want = want(header, header.access.address, Access::ATOMIC, 0);
+    let (memory, offset, _) = reach(work, &want)?;
+    let value = apply(&memory, offset, op, operands).ok_or(ResponseStatus::Unsupported)?;
+    Ok(AtomicValue { size: operands.size, value: u128::from(value) })
 }
 
 /// `None` for what this device does not do, and for addresses that are not aligned to the size.

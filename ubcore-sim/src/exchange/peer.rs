@@ -1,25 +1,17 @@
-//! One other node (or this one): its carrier, what goes there, what came from there.
+//! One other node (or this one): its carrier, a requester and a responder above it.
 //!
-//! *Owns*: both directions' sequences, answers on their way, the bounds of one step. *Takes*: pieces,
-//! requests, time. *Gives*: pieces. *Must not*: let one queue's trouble stop another queue.
-
-use std::collections::{BTreeMap, VecDeque};
+//! *Owns*: both directions, the bounds of one step. *Takes*: pieces, time. *Gives*: pieces. *Must not*: let
+//! one queue's trouble stop another queue.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_packet::{CloseReason, TransactionHeader};
 
-use super::Work;
-use super::carrier::{Broken, Carrier, PIECE_MAX, Payload};
-use super::flow::Flow;
-use super::guesses::Guesses;
-use super::memory::ReadJob;
-use super::packets::Packets;
-use super::pair::Pair;
-use super::receive::Datagram;
-use super::respond::Part;
-use super::serve::Served;
-use super::turns::Turns;
-use super::write::place_late;
+use super::piece::Part;
+use super::requester::Requester;
+use super::responder::{Responder, Source};
+use super::target::Datagram;
+use super::work::Work;
+use crate::carrier::{Carrier, Line};
 use crate::context::link::DirectParts;
 use crate::transport::Agreed;
 
@@ -27,9 +19,6 @@ use crate::transport::Agreed;
 const PIECES_PER_STEP: usize = 64;
 /// Looks at what a peer left behind: more than its ring holds, whatever it claims.
 const LAST_ROUNDS_MAX: usize = 4096;
-/// Answers that may wait for the carrier. More than [`super::send::UNDER_WAY_MAX`], so that two nodes
-/// which keep that bound never wait for each other; one that does not is not read from meanwhile.
-const ANSWERS_MAX: usize = 4096;
 
 /// Where the search for a node stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +36,9 @@ pub(super) enum Found {
 pub(super) struct Peer {
     pub(super) eid: RawEid,
     pub(super) found: Found,
-    pub(super) carrier: Option<Carrier>,
+    pub(super) line: Line,
+    pub(super) requester: Requester,
+    pub(super) responder: Responder,
     pub(super) direct: Option<DirectParts>,
     /// Life of the node that the sequences belong to; 0 when not known.
     pub(super) incarnation: u64,
@@ -57,20 +48,6 @@ pub(super) struct Peer {
     pub(super) wanted_since: Option<Nanos>,
     /// Numbers of the reliable and the unreliable way.
     pub(super) ways: [Option<u32>; 2],
-    pub(super) flows: BTreeMap<Pair, Flow>,
-    /// Flows with something to push, in turn.
-    pub(super) turn: Turns,
-    /// Attempts begun and not answered; may be too high after losses, see `recount`.
-    pub(super) under_way: usize,
-    /// When a flow has to be looked at, at the latest.
-    pub(super) timer: Nanos,
-    pub(super) served: BTreeMap<Pair, Served>,
-    pub(super) answers: VecDeque<urma_packet::ResponseHeader>,
-    pub(super) reads: VecDeque<ReadJob>,
-    /// Tokens that it shows without having been right.
-    pub(super) guesses: Guesses,
-    /// Its half holds nonsense: cut off.
-    pub(super) lied: bool,
     /// What the node calls its state of this pair; 0 when not known.
     pub(super) state: u32,
     /// There were ways of this node to it.
@@ -86,21 +63,14 @@ impl Peer {
         Self {
             eid,
             found,
-            carrier,
+            line: Line::new(carrier),
+            requester: Requester::default(),
+            responder: Responder::default(),
             direct: None,
             incarnation: 0,
             open_failed: None,
             wanted_since: None,
             ways: [None; 2],
-            flows: BTreeMap::new(),
-            turn: Turns::default(),
-            under_way: 0,
-            timer: Nanos::MAX,
-            served: BTreeMap::new(),
-            answers: VecDeque::new(),
-            reads: VecDeque::new(),
-            guesses: Guesses::default(),
-            lied: false,
             state: 0,
             used: false,
             parted: false,
@@ -108,23 +78,21 @@ impl Peer {
         }
     }
 
-    /// What carries packets there, if packets do.
-    pub(super) fn packets(&mut self) -> Option<&mut Packets> {
-        if let Some(Carrier::Packets(packets)) = &mut self.carrier { Some(packets) } else { None }
-    }
-
     /// One bounded step. Whether anything was done.
     pub(super) fn step(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
-        if work.base.tables.faults.ack_before_placement() {
-            self.served.values_mut().for_each(|served| place_late(served, work));
-        }
+        self.responder.place_late(work);
         let mut busy = self.take_in(work, inbox);
-        self.on_time(work);
-        self.reopen(work);
+        let Self { line, requester, responder, .. } = self;
+        requester.on_time(line, work);
+        let is_waiting = requester.is_waiting() || responder.is_waiting();
+        if let Some(packets) = line.packets().filter(|packets| is_waiting && !packets.is_open()) {
+            // There is no TP: ask for one.
+            packets.open(work.now, || work.numbers.offer(self.eid));
+        }
         let mut budget = PIECES_PER_STEP;
-        busy |= self.push_answers(work, &mut budget);
-        busy |= self.push_requests(work, &mut budget);
-        if self.carrier.as_mut().is_some_and(Carrier::flush) {
+        busy |= responder.push(line, work, &mut budget);
+        busy |= requester.push(line, work, &mut budget);
+        if line.carrier.as_mut().is_some_and(Carrier::flush) {
             work.base.tables.counts.add(Counter::Wakeups, 1);
         }
         busy
@@ -132,19 +100,16 @@ impl Peer {
 
     /// Whether a step would find something without any input.
     pub(super) fn has_work(&self) -> bool {
-        let answers = !self.answers.is_empty() || !self.reads.is_empty();
-        answers || !self.turn.is_empty() || self.carrier.as_ref().is_some_and(Carrier::is_waiting)
+        self.responder.is_waiting()
+            || self.requester.is_waiting()
+            || self.line.carrier.as_ref().is_some_and(Carrier::is_waiting)
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {
         let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
-        let carrier = or_never(self.carrier.as_ref().and_then(Carrier::poll_deadline));
-        let at = self.timer.min(carrier).min(or_never(self.quiet_deadline()));
+        let carrier = or_never(self.line.carrier.as_ref().and_then(Carrier::poll_deadline));
+        let at = self.requester.timer().min(carrier).min(or_never(self.quiet_deadline()));
         (at != Nanos::MAX).then_some(at)
-    }
-
-    pub(super) fn piece_max(&self) -> usize {
-        self.carrier.as_ref().map_or(PIECE_MAX, Carrier::piece_max)
     }
 
     /// Number of its way, for completions.
@@ -152,87 +117,56 @@ impl Peer {
         self.ways[usize::from(datagram == Datagram::Yes)].unwrap_or(0)
     }
 
-    /// Gives a piece to the carrier if it takes it now.
-    pub(super) fn push_piece(
-        &mut self,
-        header: &TransactionHeader,
-        payload: Payload,
-        bytes: &[u8],
-    ) -> bool {
-        let Some(carrier) = &mut self.carrier else { return false };
-        if !carrier.has_room(header, bytes.len()) {
-            return false;
-        }
-        match carrier.push(header, payload, bytes) {
-            Ok(()) => true,
-            Err(Broken::Full) => false,
-            Err(Broken::Dead) => {
-                self.lied = true;
-                false
-            }
-        }
-    }
-
     fn take_in(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
+        let source = self.source();
         let mut busy = false;
         for _ in 0..PIECES_PER_STEP {
-            if self.answers.len() + self.reads.len() >= ANSWERS_MAX {
+            if !self.responder.has_room() {
                 break;
             }
-            let Some(carrier) = &mut self.carrier else { break };
-            let piece = match carrier.pop(inbox) {
-                Ok(Some(piece)) => piece,
-                Ok(None) => break,
-                Err(_) => {
-                    self.lied = true;
-                    break;
-                }
-            };
+            let Some(piece) = self.line.pop(inbox) else { break };
             busy = true;
             let bytes = &inbox[piece.bytes];
             match &piece.header {
                 TransactionHeader::Request(header) => {
                     let part = Part { header, payload: piece.payload, bytes };
-                    self.on_request(work, &part);
+                    self.responder.on_request(work, &source, &part);
                 }
-                TransactionHeader::Response(header) => self.on_response(work, header, bytes),
+                TransactionHeader::Response(header) => {
+                    self.requester.on_response(work, header, bytes);
+                }
             }
         }
         busy
     }
 
-    /// What it published before it went: an answer there ends its request as served. Nothing is
-    /// answered any more.
-    pub(super) fn take_last_words(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
-        for _ in 0..LAST_ROUNDS_MAX {
-            if self.lied || !self.take_in(work, inbox) {
-                break;
-            }
-            self.answers.clear();
-            self.reads.clear();
+    /// The node, as its requests and their completions name it.
+    pub(super) fn source(&self) -> Source {
+        Source {
+            eid: self.eid,
+            tpn: self.tpn_of(Datagram::No),
+            datagram_tpn: self.tpn_of(Datagram::Yes),
+            is_limited: self.line.is_packets(),
         }
     }
 
-    /// Something waits and there is no TP: ask for one.
-    fn reopen(&mut self, work: &mut Work<'_>) {
-        let waiting = !self.turn.is_empty() || !self.answers.is_empty() || !self.reads.is_empty();
-        let Some(Carrier::Packets(packets)) = &mut self.carrier else { return };
-        if waiting && !packets.is_open() {
-            let Work { numbers, now, .. } = work;
-            packets.open(*now, || numbers.offer(self.eid));
+    /// Takes what it published before it went: an answer there ends its request as served. Nothing is
+    /// answered any more.
+    pub(super) fn take_last_words(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
+        for _ in 0..LAST_ROUNDS_MAX {
+            if self.line.is_cut_off || !self.take_in(work, inbox) {
+                break;
+            }
+            self.responder.drop_answers();
         }
     }
 
     /// Another life of the node: nothing of the old one counts any more.
     pub(super) fn on_new_life(&mut self, work: &mut Work<'_>, incarnation: u64) {
-        self.end_all(work, CqeStatus::AckTimeout);
-        self.flows.clear();
-        self.turn.clear();
-        self.answers.clear();
-        self.reads.clear();
-        self.under_way = 0;
-        self.timer = Nanos::MAX;
-        self.forget_served(work);
+        self.requester.end_all(work.senders, CqeStatus::AckTimeout);
+        self.requester = Requester::default();
+        self.responder.drop_answers();
+        self.responder.forget_served(work);
         self.incarnation = incarnation;
     }
 
@@ -251,40 +185,26 @@ impl Peer {
         self.open_failed = None;
     }
 
-    fn forget_served(&mut self, work: &mut Work<'_>) {
-        for served in std::mem::take(&mut self.served).into_values() {
-            if let Some(taken) = served.message.and_then(|m| m.receive) {
-                work.receives.give_back(work.base, taken);
-            }
-        }
-    }
-
     /// The same life of the node forgot this one, which it does only when nothing is under way: all
     /// sequences begin anew, with what is unanswered.
-    pub(super) fn on_forgotten(&mut self, work: &mut Work<'_>) {
+    fn on_forgotten(&mut self, work: &mut Work<'_>) {
         self.on_carrier_replaced(work.now);
-        self.forget_served(work);
-        self.flows.values_mut().for_each(Flow::begin_anew);
+        self.responder.forget_served(work);
+        self.requester.begin_anew();
     }
 
     /// No queue is left: requests go without an end, and receives in use with them.
     pub(super) fn forget_queues(&mut self) {
-        for flow in self.flows.values_mut() {
-            flow.clear(|_| ());
-        }
-        for served in self.served.values_mut() {
-            served.forget();
-        }
-        self.reads.clear();
+        self.requester.forget_queues();
+        self.responder.forget_queues();
         self.ways = [None; 2];
-        self.recount();
     }
 
     /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
     /// from now on. A process that was stopped finds such words when it goes on.
     fn on_carrier_replaced(&mut self, now: Nanos) {
         self.on_carrier_lost();
-        self.flows.values_mut().for_each(|flow| flow.wait_anew(now));
+        self.requester.wait_anew(now);
     }
 
     /// The TP is over, by the peer's word.
@@ -296,26 +216,7 @@ impl Peer {
 
     /// The TP is over: what was unanswered goes again with the next one to the same life.
     pub(super) fn on_carrier_lost(&mut self) {
-        self.answers.clear();
-        self.reads.clear();
-        for (pair, flow) in &mut self.flows {
-            flow.on_carrier_lost();
-            if !flow.is_empty() && !std::mem::replace(&mut flow.listed, true) {
-                self.turn.push(*pair, flow.priority);
-            }
-        }
-        self.under_way = 0;
-    }
-
-    /// Ends every request that is on its way there.
-    pub(super) fn end_all(&mut self, work: &mut Work<'_>, status: CqeStatus) {
-        for (pair, flow) in &mut self.flows {
-            flow.clear(|request| work.senders.end(pair.queue(), request.seq, status, 0));
-        }
-        self.recount();
-    }
-
-    pub(super) fn recount(&mut self) {
-        self.under_way = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
+        self.responder.drop_answers();
+        self.requester.on_carrier_lost();
     }
 }

@@ -9,10 +9,10 @@
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{CloseReason, Tpn};
 
-use super::Exchange;
-use super::carrier::Carrier;
 use super::guesses::FULL_NS;
 use super::peer::Peer;
+use super::state::Exchange;
+use crate::carrier::Carrier;
 use crate::limits;
 use crate::transport::{Doubt, KnittingPool};
 
@@ -40,30 +40,32 @@ enum Due {
 impl Peer {
     /// Nobody here uses the node, and nothing is under way in either direction.
     fn is_quiet(&self) -> bool {
-        let Some(Carrier::Packets(packets)) = &self.carrier else { return false };
+        let Some(Carrier::Packets(packets)) = &self.line.carrier else { return false };
         self.ways == [None; 2]
             && self.wanted_since.is_none()
-            && self.flows.values().all(|flow| flow.is_empty())
-            && self.served.values().all(|served| served.message.is_none())
-            && self.answers.is_empty()
-            && self.reads.is_empty()
+            && self.requester.is_quiet()
+            && self.responder.is_quiet()
             && packets.is_quiet()
     }
 
     /// How long a quiet node is left alone, and what follows.
     fn patience(&self) -> (Nanos, Due) {
-        let Some(Carrier::Packets(packets)) = &self.carrier else { return (Nanos::MAX, Due::Wait) };
+        let Some(Carrier::Packets(packets)) = &self.line.carrier else {
+            return (Nanos::MAX, Due::Wait);
+        };
         match (packets.is_open(), self.used) {
             (true, true) => (IDLE_NS, Due::Close),
             (true, false) => (KEEP_NS, Due::Ask),
-            (false, _) if self.parted || self.served.is_empty() => (self.kept_ns(), Due::Forget),
+            (false, _) if self.parted || self.responder.is_unused() => {
+                (self.kept_ns(), Due::Forget)
+            }
             (false, _) => (FORGET_NS, Due::Forget),
         }
     }
 
     /// How long a quiet node is known at least: one that guessed tokens has its burst again by then.
     fn kept_ns(&self) -> Nanos {
-        if self.guesses.is_used() { FULL_NS } else { IDLE_NS }
+        if self.responder.has_guessed() { FULL_NS } else { IDLE_NS }
     }
 
     /// When something is due for a quiet node.
@@ -88,7 +90,7 @@ impl Peer {
 
     /// Ends the TP and says so. Its number at this node.
     fn part(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
-        let Some(Carrier::Packets(packets)) = &mut self.carrier else { return None };
+        let Some(Carrier::Packets(packets)) = &mut self.line.carrier else { return None };
         self.parted = true;
         packets.close(CloseReason::Idle, pool)
     }
@@ -108,7 +110,7 @@ impl Exchange {
                 }
                 Due::Ask => {
                     let nonce = self.numbers.random();
-                    if let Some(packets) = peer.packets() {
+                    if let Some(packets) = peer.line.packets() {
                         packets.handshake.verify(now, Doubt::Idle, nonce);
                     }
                     peer.quiet_since = None;
@@ -134,7 +136,7 @@ impl Exchange {
             (now.saturating_sub(since) >= peer.kept_ns()).then_some((since, peer.eid))
         };
         let Some((_, eid)) = self.peers.values().filter_map(idle).min() else { return false };
-        if let Some(packets) = self.peers.get_mut(&eid).and_then(Peer::packets) {
+        if let Some(packets) = self.peers.get_mut(&eid).and_then(|peer| peer.line.packets()) {
             if let Some(close) = packets.handshake.close_packet(CloseReason::Idle) {
                 self.replies.push(eid, close);
             }

@@ -13,10 +13,10 @@ use udma_abi::{
     counters::Counter,
     rqe::{self, record},
 };
-use urma_packet::{Initiator, ResponseStatus, Target, TargetKind, TokenValue};
+use urma_packet::{ResponseStatus, TargetKind};
 
-use super::target::{End, Group, Seat};
-use super::{RecvSide, SharedSide};
+use super::sides::{RecvSide, SharedSide};
+use super::target::{Ask, End, Group, Seat};
 use crate::context::jfc::JfcPort;
 use crate::engine::base::Base;
 use crate::engine::gather::Words;
@@ -94,24 +94,6 @@ struct Ring {
     ci: u32,
     spare: Vec<Spare>,
     threshold: u32,
-}
-
-/// Who asks for a receive.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    pub(super) target: Target,
-    pub(super) from: RawEid,
-    pub(super) initiator: Initiator,
-    /// Token shown for the queue.
-    pub(super) token: Option<TokenValue>,
-    pub(super) datagram: Datagram,
-}
-
-/// Whether a message came outside any sequence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Datagram {
-    Yes,
-    No,
 }
 
 /// All receiving sides of a node.

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 
 use super::receive::Taken;
-use super::write::Late;
 
 /// Answers kept: as many as one queue may have requests under way.
 const KEPT_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
@@ -42,6 +41,14 @@ impl Message {
             end.is_some_and(|end| if last { end == self.length } else { end < self.length });
         at && inside && header.access.length == self.length
     }
+}
+
+/// Planted fault: a write that was acknowledged and is not placed yet.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) header: RequestHeader,
+    pub(super) bytes: Vec<u8>,
+    pub(super) steps: u32,
 }
 
 /// What to do with a piece.

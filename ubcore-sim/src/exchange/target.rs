@@ -9,12 +9,29 @@ use udma_abi::{
     RawEid,
     cmd::{Mode, QueueState},
 };
-use urma_packet::{InitiatorKind, ResponseStatus, TargetKind};
+use urma_packet::{Initiator, InitiatorKind, ResponseStatus, Target, TargetKind, TokenValue};
 
-use super::receive::{Ask, Datagram};
-use super::{RecvSide, SharedSide};
+use super::sides::{RecvSide, SharedSide};
 use crate::context::jfc::JfcPort;
 use crate::context::token::fits;
+
+/// Who asks for a receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) target: Target,
+    pub(super) from: RawEid,
+    pub(super) initiator: Initiator,
+    /// Token shown for the queue.
+    pub(super) token: Option<TokenValue>,
+    pub(super) datagram: Datagram,
+}
+
+/// Whether a message came outside any sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Datagram {
+    Yes,
+    No,
+}
 
 /// What the completions of a queue say about it.
 #[derive(Clone, Copy, Debug)]

@@ -40,10 +40,6 @@ impl Turns {
         self.waiting == 0
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// A sequence has something to push.
     pub(super) fn push(&mut self, pair: Pair, priority: u8) {
         let level = usize::from(priority).min(LEVELS - 1);

@@ -3,21 +3,15 @@
 //! *Owns*: what each kind does before, with and after its payload. *Takes*: pieces in order. *Gives*:
 //! placed bytes. *Must not*: place a byte of a message whose target was not checked as a whole.
 
-use urma_packet::{RequestHeader, RequestOp, ResponseStatus};
+use urma_packet::{RequestOp, ResponseStatus};
 
-use super::Work;
-use super::carrier::Payload;
 use super::memory;
-use super::respond::{From, Outcome, Part, complete, receive_for};
-use super::serve::{Message, Served};
-
-/// Planted fault: a write that was acknowledged and is not placed yet.
-#[derive(Debug)]
-pub(super) struct Late {
-    header: RequestHeader,
-    bytes: Vec<u8>,
-    steps: u32,
-}
+use super::message::{complete, receive_for};
+use super::outcome::Outcome;
+use super::piece::{From, Part};
+use super::serve::{Late, Message, Served};
+use super::work::Work;
+use crate::carrier::piece::Payload;
 
 /// Steps by which the planted fault is late.
 const LATE_STEPS: u32 = 32;

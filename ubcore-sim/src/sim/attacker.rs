@@ -15,7 +15,7 @@ use urma_packet::{
     StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn,
 };
 
-use crate::exchange::flow;
+use crate::datagram::flow;
 use crate::link::{Datagram, Rng};
 
 /// Most packets of a round in which it floods.

@@ -6,7 +6,6 @@ use urma_mem::Region;
 use urma_packet::{AtomicValue, OperandSize, ResponseBody, ResponseHeader, ResponseStatus};
 
 use super::super::pair;
-use super::super::{Exchange, Work};
 use super::world::{self, Kind, SENDER, World};
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -28,9 +27,8 @@ fn ack(tassn: u16, body: ResponseBody) -> ResponseHeader {
 fn answer(w: &mut World, header: &ResponseHeader, bytes: &[u8]) {
     let (from, now) = (w.eid(1), w.now);
     let node = &mut w.nodes[0];
-    let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
-    let mut work = Work { base: &node.base, now, senders, receives, numbers, cache, bytes: room };
-    peers.get_mut(&from).unwrap().on_response(&mut work, header, bytes);
+    let (peers, mut work, ..) = node.exchange.split(&node.base, now);
+    peers.get_mut(&from).unwrap().requester.on_response(&mut work, header, bytes);
     w.run(1_000);
 }
 

@@ -7,9 +7,9 @@ use urma_packet::{
     SackBitmap, StrategyCaps, Tpn,
 };
 
-use super::super::datagrams::flow;
 use super::super::{pair, request};
 use super::world::{Kind, SENDER, World, step};
+use crate::datagram::flow;
 use crate::exchange::Connecting;
 use crate::limits;
 use crate::ports::Backlog;

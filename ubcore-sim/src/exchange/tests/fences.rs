@@ -15,7 +15,7 @@ use urma_packet::{
 
 use super::hostile::{header, piece};
 use super::world::{self, Kind, SENDER, TOKEN, World, on_both};
-use crate::exchange::carrier::PIECE_MAX;
+use crate::carrier::piece::PIECE_MAX;
 use crate::exchange::{Connecting, SharedSide};
 use crate::ports::HostRequest;
 use crate::share::layout::{HALF_HEAD, HALF_RING};
@@ -55,7 +55,7 @@ fn a_message_whose_target_fails_in_between_is_answered() {
     first.flags = RequestFlags::FIRST;
     assert_eq!(piece(&mut w, &first, &[1; 32]), []);
     w.fail_receiver(1, 2000);
-    let answers = &w.nodes[1].exchange.peers.values().next().unwrap().answers;
+    let answers = &w.nodes[1].exchange.peers.values().next().unwrap().responder.answers;
     let found: Vec<_> =
         answers.iter().map(|a| (a.tassn, a.initiator, a.target, a.status)).collect();
     assert_eq!(found, [(0, first.initiator, first.target, ResponseStatus::TargetReset)]);
@@ -98,7 +98,8 @@ fn a_message_ends_with_its_jetty_or_with_the_receives_it_takes_from() {
         let first = RequestHeader { flags: RequestFlags::FIRST, ..send_to(&w, 2001) };
         assert_eq!(piece(&mut w, &first, &[1; 32]), []);
         w.fail_receiver(1, failing);
-        let answers = w.nodes[1].exchange.peers.values().map(|p| p.answers.len()).sum::<usize>();
+        let answers =
+            w.nodes[1].exchange.peers.values().map(|p| p.responder.answers.len()).sum::<usize>();
         assert_eq!(answers, usize::from(ended), "{failing} failed");
     }
 }
@@ -357,7 +358,8 @@ fn a_read_does_not_go_on_in_another_registration() {
         let _here = w.segment(0, 1, 4 << 20, RW);
         let _old = w.segment(1, 2, 4 << 20, RW);
         let seq = w.hand(0, &w.to_memory(Opcode::Read, 2, 0), &[(1, 0, 4 << 20)]);
-        let is_begun = |w: &World| w.nodes[1].exchange.peers.values().any(|p| !p.reads.is_empty());
+        let is_begun =
+            |w: &World| w.nodes[1].exchange.peers.values().any(|p| !p.responder.reads.is_empty());
         for _ in 0..100 {
             if !is_begun(w) {
                 w.run(500);

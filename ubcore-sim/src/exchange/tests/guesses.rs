@@ -10,9 +10,8 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 
 use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
-use crate::exchange::carrier::Carrier;
+use crate::carrier::{Carrier, packets::Packets};
 use crate::exchange::guesses::FULL_NS;
-use crate::exchange::packets::Packets;
 use crate::exchange::peer::{Found, Peer};
 use crate::limits;
 

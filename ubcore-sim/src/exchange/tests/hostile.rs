@@ -3,12 +3,11 @@
 use udma_abi::{CqeStatus, Opcode, cmd::Access, counters::Counter};
 use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 
-use super::super::carrier::Payload;
 use super::super::pair;
+use super::super::piece::Part;
 use super::super::request;
-use super::super::respond::Part;
-use super::super::{Exchange, Work};
 use super::world::{Kind, SENDER, TOKEN, World, sum, va};
+use crate::carrier::piece::Payload;
 use udma_abi::cmd::Mode;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -32,12 +31,12 @@ pub(super) fn piece_of(
 fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
-    let Exchange { peers, senders, receives, numbers, cache, bytes: room, .. } = &mut node.exchange;
-    let mut work = Work { base: &node.base, now, senders, receives, numbers, cache, bytes: room };
+    let (peers, mut work, ..) = node.exchange.split(&node.base, now);
     let peer = peers.get_mut(&from).unwrap();
-    peer.answers.clear();
-    peer.on_request(&mut work, part);
-    peer.answers.iter().map(|answer| answer.status).collect()
+    let source = peer.source();
+    peer.responder.answers.clear();
+    peer.responder.on_request(&mut work, &source, part);
+    peer.responder.answers.iter().map(|answer| answer.status).collect()
 }
 
 pub(super) fn header(w: &World, opcode: Opcode, len: u32, tassn: u16) -> RequestHeader {
@@ -81,7 +80,9 @@ fn an_atomic_is_answered_from_its_saved_result() {
     for _ in 0..3 {
         assert_eq!(piece(&mut w, &add, &[]), [ResponseStatus::Ack]);
         let peer = w.nodes[1].exchange.peers.values().next().unwrap();
-        let urma_packet::ResponseBody::Atomic(value) = peer.answers[0].body else { panic!() };
+        let urma_packet::ResponseBody::Atomic(value) = peer.responder.answers[0].body else {
+            panic!()
+        };
         assert_eq!(value.value, 10);
     }
     assert_eq!(there.load_u64(0).unwrap(), 15, "added once");

@@ -11,7 +11,7 @@ use urma_packet::{
     StrategyCaps, Tpn, TransactionHeader,
 };
 
-use super::carrier::{Broken, Inbound, Payload};
+use super::piece::{Broken, Inbound, Payload};
 use crate::cfg::DeviceCfg;
 use crate::transport::{
     Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg,
@@ -23,15 +23,15 @@ const DATAGRAMS_MAX: usize = 64;
 
 /// The TP to one node.
 #[derive(Debug)]
-pub(super) struct Packets {
-    pub(super) handshake: Handshake,
+pub(crate) struct Packets {
+    pub(crate) handshake: Handshake,
     tp: Option<Tp>,
     mtu: usize,
     ends: Ends,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     /// Packets sent again that were counted already.
-    pub(super) again_counted: u64,
+    pub(crate) again_counted: u64,
     error_told: bool,
     /// When the peer last proved that it holds the TP.
     proven_at: Nanos,
@@ -39,7 +39,7 @@ pub(super) struct Packets {
 
 impl Packets {
     /// `state` names what this node knows of the pair: random, not 0.
-    pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
+    pub(crate) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
         let strategies = match cfg.strategy {
             Strategy::GoBackN => StrategyCaps::GO_BACK_N,
@@ -72,16 +72,16 @@ impl Packets {
         }
     }
 
-    pub(super) fn mtu(&self) -> usize {
+    pub(crate) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.tp.is_some()
     }
 
     /// Starts a handshake unless there is one, or a TP.
-    pub(super) fn open(&mut self, now: Nanos, fresh: impl FnOnce() -> Offer) {
+    pub(crate) fn open(&mut self, now: Nanos, fresh: impl FnOnce() -> Offer) {
         let state = self.handshake.state();
         if !matches!(state, HandshakeState::Connecting | HandshakeState::Open(_)) {
             self.handshake.open(now, fresh());
@@ -90,7 +90,7 @@ impl Packets {
 
     /// Whether the peer proved since then that it holds the TP; if not, it is asked under `nonce`. A
     /// peer that died without traffic leaves a TP here that only looks open.
-    pub(super) fn is_proven_since(&mut self, now: Nanos, since: Nanos, nonce: u64) -> bool {
+    pub(crate) fn is_proven_since(&mut self, now: Nanos, since: Nanos, nonce: u64) -> bool {
         if self.proven_at < since {
             self.handshake.verify(now, Doubt::Idle, nonce);
             return false;
@@ -101,19 +101,19 @@ impl Packets {
     /// An answer has not come for long. The peer may have given up its TP, and what it said of that be
     /// lost: with nothing to send again, nothing here would find out. It is asked, unless it proved
     /// since then that it holds the TP.
-    pub(super) fn doubt(&mut self, now: Nanos, since: Nanos, nonce: impl FnOnce() -> u64) {
+    pub(crate) fn doubt(&mut self, now: Nanos, since: Nanos, nonce: impl FnOnce() -> u64) {
         if self.proven_at < since && self.is_drained() {
             self.handshake.verify(now, Doubt::Hint, nonce());
         }
     }
 
     /// The peer has everything that was sent.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.tp.as_ref().is_none_or(Tp::is_drained)
     }
 
     /// Nothing is on its way in either direction, as far as this side knows.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         let sends = self.tp.as_ref().is_some_and(Tp::has_transmit);
         self.is_drained()
             && !sends
@@ -122,12 +122,12 @@ impl Packets {
     }
 
     /// Whether the peer was asked whether it holds the TP, and gave no answer.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.tp.is_some() && !matches!(self.handshake.state(), HandshakeState::Open(_))
     }
 
     /// The TP that a handshake agreed on.
-    pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
+    pub(crate) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
         self.proven_at = now;
         self.mtu = agreed.mtu.bytes();
         self.again_counted = 0;
@@ -135,13 +135,13 @@ impl Packets {
     }
 
     /// The TP is no more; its number at this node.
-    pub(super) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
+    pub(crate) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
         let mut tp = self.tp.take()?;
         tp.close(pool);
         Some(tp.cfg().local_tpn)
     }
 
-    pub(super) fn on_handshake(
+    pub(crate) fn on_handshake(
         &mut self,
         now: Nanos,
         header: &PacketHeader,
@@ -154,7 +154,7 @@ impl Packets {
         event
     }
 
-    pub(super) fn on_packet(
+    pub(crate) fn on_packet(
         &mut self,
         now: Nanos,
         packet: &Packet<'_>,
@@ -165,7 +165,7 @@ impl Packets {
     }
 
     /// Why the handshake came to nothing, once.
-    pub(super) fn take_open_error(&mut self) -> Option<CmdStatus> {
+    pub(crate) fn take_open_error(&mut self) -> Option<CmdStatus> {
         let HandshakeState::Failed(error) = self.handshake.state() else {
             self.error_told = false;
             return None;
@@ -181,15 +181,15 @@ impl Packets {
     }
 
     /// The TP gave up: the peer does not answer.
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.tp.as_ref().is_some_and(|tp| tp.failed().is_some())
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.tp.as_ref().is_some_and(Tp::has_room)
     }
 
-    pub(super) fn push(&mut self, header: &TransactionHeader, bytes: &[u8]) -> Result<(), Broken> {
+    pub(crate) fn push(&mut self, header: &TransactionHeader, bytes: &[u8]) -> Result<(), Broken> {
         let Some(tp) = &mut self.tp else { return Err(Broken::Full) };
         let fill = &mut |room: &mut [u8]| room.copy_from_slice(bytes);
         match tp.push(header, bytes.len(), fill) {
@@ -200,7 +200,7 @@ impl Packets {
         }
     }
 
-    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<Inbound> {
+    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<Inbound> {
         let tp = self.tp.as_mut()?;
         let Piece { header, mut payload } = tp.pop()?;
         std::mem::swap(inbox, &mut payload);
@@ -208,16 +208,16 @@ impl Packets {
         Some(Inbound { header, payload: Payload::Here, bytes: 0..inbox.len() })
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.tp.as_ref().is_some_and(Tp::has_transmit) || !self.datagrams.is_empty()
     }
 
-    pub(super) fn has_datagram_room(&self) -> bool {
+    pub(crate) fn has_datagram_room(&self) -> bool {
         self.datagrams.len() < DATAGRAMS_MAX
     }
 
     /// Datagram `number` of this node, to that one.
-    pub(super) fn push_datagram(
+    pub(crate) fn push_datagram(
         &mut self,
         number: Psn,
         header: &RequestHeader,
@@ -237,7 +237,7 @@ impl Packets {
     }
 
     /// The next packet, unsealed.
-    pub(super) fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,
         buf: &mut [u8],
@@ -256,11 +256,11 @@ impl Packets {
     }
 
     /// Packets sent again so far.
-    pub(super) fn sent_again(&self) -> u64 {
+    pub(crate) fn sent_again(&self) -> u64 {
         self.tp.as_ref().map_or(0, |tp| tp.stats().sent_again)
     }
 
-    pub(super) fn poll_deadline(&self) -> Option<Nanos> {
+    pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
         // A TP that is over is to be noticed at once.
         let over = self.has_failed() || self.is_silent();
         let waiting = (over || !self.datagrams.is_empty()).then_some(0);
@@ -269,7 +269,7 @@ impl Packets {
     }
 
     /// Ends the TP and says so.
-    pub(super) fn close(&mut self, reason: CloseReason, pool: &mut KnittingPool) -> Option<Tpn> {
+    pub(crate) fn close(&mut self, reason: CloseReason, pool: &mut KnittingPool) -> Option<Tpn> {
         self.handshake.close(reason);
         self.drop_tp(pool)
     }

@@ -10,7 +10,7 @@ use urma_mem::sleep::SleepFlag;
 use urma_mem::spsc::{self, Consumer, LINE_LEN, Producer, ReserveError};
 use urma_packet::{Transaction, TransactionHeader};
 
-use super::carrier::{Broken, Inbound, PIECE_MAX, Payload};
+use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
 use crate::hooks::{self, Hook};
 use crate::ports::{SameHostParts, Wake};
 use crate::share::layout::{
@@ -26,7 +26,7 @@ const HEADER_MAX: usize = urma_packet::HEADERS_MAX;
 
 /// Both rings of a pair, seen from one side.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     out: Producer,
     inbound: Consumer,
     sleep: SleepFlag,
@@ -38,7 +38,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Lays the rings over the halves; `None` when the peer's half has an impossible length.
     /// `ring_len` is that of this node's halves.
-    pub(super) fn new(parts: &SameHostParts, ring_len: usize, incarnation: u64) -> Option<Self> {
+    pub(crate) fn new(parts: &SameHostParts, ring_len: usize, incarnation: u64) -> Option<Self> {
         let SameHostParts { peer_node, my_half, peer_half, wake, .. } = parts;
         // The peer may not have laid its side yet, so its ring length is that of its window (which
         // the host may have rounded up to pages).
@@ -62,21 +62,21 @@ impl Ring {
         })
     }
 
-    pub(super) fn piece_max(&self) -> usize {
+    pub(crate) fn piece_max(&self) -> usize {
         self.piece_max
     }
 
     /// Whether the peer hung up.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.wake.is_gone()
     }
 
-    pub(super) fn has_room(&mut self, header: &TransactionHeader, len: usize) -> bool {
+    pub(crate) fn has_room(&mut self, header: &TransactionHeader, len: usize) -> bool {
         // A ring that is corrupt has room for the piece that finds that out.
         !matches!(self.out.reserve(header.header_len() + len), Err(ReserveError::Full))
     }
 
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         header: &TransactionHeader,
         payload: Payload,
@@ -97,7 +97,7 @@ impl Ring {
         Ok(())
     }
 
-    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
+    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
         let Some(entry) = self.inbound.next_entry().map_err(|_| Broken::Dead)? else {
             return Ok(None);
         };
@@ -128,7 +128,7 @@ impl Ring {
         Ok(Some(Inbound { header: piece.header, payload, bytes }))
     }
 
-    pub(super) fn flush(&mut self) -> bool {
+    pub(crate) fn flush(&mut self) -> bool {
         if !std::mem::take(&mut self.staged) {
             return false;
         }
@@ -137,7 +137,7 @@ impl Ring {
         self.sleep.wake_if_asleep(|| self.wake.wake())
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.inbound.is_waiting()
     }
 }

@@ -1,106 +1,39 @@
-//! The initiator's side: from the mail of send queues to pieces, in turn among all sequences.
+//! The initiator's side of one peer: from requests to pieces, in turn among all sequences, and answers.
 //!
-//! *Owns*: send queues as the exchange knows them, deadlines. *Takes*: mail. *Gives*: pieces, ends.
+//! *Owns*: requests under way, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, ends.
 //! *Must not*: push a piece before the carrier has room for it; end a request twice.
 
 use std::collections::BTreeMap;
 
-use udma_abi::{CqeStatus, Nanos, Sqe, counters::Counter};
-use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
+use udma_abi::{CqeStatus, Nanos, counters::Counter};
+use urma_packet::{RequestFlags, RequestHeader, ResponseHeader, TransactionHeader};
 
-use super::carrier::{Carrier, Payload};
+use super::answer::{Effect, effect, is_final};
 use super::flow::{Flow, Request};
+use super::numbers::Numbers;
 use super::pair::Pair;
-use super::peer::Peer;
-use super::ways::Numbers;
-use super::{SendSide, Work, pair, request};
-use crate::context::segment::SegmentCache;
-use crate::engine::base::Base;
-use crate::engine::gather::{self, Local, Segments};
-use crate::engine::mail::{Ended, Handed};
+use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
+use super::turns::Turns;
+use super::work::Work;
+use crate::carrier::{
+    Carrier, Line,
+    piece::{Broken, Payload},
+};
+use crate::context::tables::Tables;
+use crate::engine::gather::{self, Segments};
 
 /// Attempts under way to one peer.
 pub(super) const UNDER_WAY_MAX: usize = 2048;
-/// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
-/// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
-/// for a processor.
-const TIMEOUT_MIN_NS: Nanos = 128_000_000;
-
-/// A send queue.
+/// Requests of this node's queues to one peer.
 #[derive(Debug)]
-pub(super) struct Sender {
-    pub(super) side: SendSide,
-    pub(super) cache: SegmentCache,
-}
-
-impl Sender {
-    pub(super) fn timeout_ns(&self) -> Nanos {
-        (4096u64 << self.side.err_timeout.min(31)).max(TIMEOUT_MIN_NS)
-    }
-}
-
-/// All send queues, and those that have ends to take.
-#[derive(Debug, Default)]
-pub(super) struct Senders {
-    by_id: BTreeMap<u32, Sender>,
-    pub(super) wake: Vec<u32>,
-}
-
-impl Senders {
-    pub(super) fn add(&mut self, side: SendSide) {
-        self.by_id.insert(side.id, Sender { side, cache: SegmentCache::default() });
-    }
-
-    pub(super) fn remove(&mut self, id: u32) {
-        self.by_id.remove(&id);
-    }
-
-    /// Numbers of all send queues.
-    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.by_id.keys().copied()
-    }
-
-    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
-        self.by_id.get_mut(&id)
-    }
-
-    /// What a queue handed over next.
-    pub(super) fn next_handed(&self, id: u32) -> Option<Handed> {
-        let handed = &self.by_id.get(&id)?.side.mail.handed;
-        // The look is cheaper than to find nothing by taking.
-        if handed.is_empty() { None } else { handed.pop() }
-    }
-
-    pub(super) fn forget_dead(&mut self) {
-        for sender in self.by_id.values_mut() {
-            sender.cache.drop_dead();
-        }
-    }
-
-    /// The end of a request.
-    pub(super) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
-        let Some(sender) = self.by_id.get(&queue) else { return };
-        // There is room for an end of each request that the mail can hand over.
-        let _ = sender.side.mail.ended.push(Ended { seq, status, bytes });
-        if self.wake.last() != Some(&queue) {
-            self.wake.push(queue);
-        }
-    }
-
-    /// The request of an entry that was handed over, and whose sequence it belongs to.
-    pub(super) fn request(
-        &mut self,
-        id: u32,
-        sqe: &Sqe,
-        handed: &Handed,
-    ) -> Option<(Pair, Request)> {
-        let side = &self.by_id.get(&id)?.side;
-        let initiator = pair::initiator(id, side.is_jetty);
-        let header = request::header(sqe, initiator, side.mode, handed.len)?;
-        let mut request = Request::new(handed.seq, handed.words, header, Local::of(sqe));
-        request.placed = handed.placed;
-        Some((Pair::of_request(&header), request))
-    }
+pub(super) struct Requester {
+    flows: BTreeMap<Pair, Flow>,
+    /// Flows with something to push, in turn.
+    turn: Turns,
+    /// Attempts begun and not answered; may be too high after losses, see `recount`.
+    under_way: usize,
+    /// When a flow has to be looked at, at the latest.
+    timer: Nanos,
 }
 
 /// What became of a turn.
@@ -114,13 +47,25 @@ enum Turn {
     Idle,
 }
 
-impl Peer {
+impl Default for Requester {
+    fn default() -> Self {
+        Self { flows: BTreeMap::new(), turn: Turns::default(), under_way: 0, timer: Nanos::MAX }
+    }
+}
+
+impl Requester {
     /// Takes a request into its sequence.
-    pub(super) fn take_request(&mut self, work: &mut Work<'_>, pair: Pair, mut request: Request) {
-        let sender = work.senders.get_mut(pair.queue());
+    pub(super) fn take_request(
+        &mut self,
+        work: &Work<'_>,
+        line: &Line,
+        pair: Pair,
+        mut request: Request,
+    ) {
+        let sender = work.senders.get(pair.queue());
         let (timeout, priority) =
             sender.map_or((TIMEOUT_MIN_NS, 0), |s| (s.timeout_ns(), s.side.priority));
-        request.placed &= !matches!(self.carrier, Some(Carrier::Packets(_)));
+        request.placed &= !line.is_packets();
         let flow = self.flows.entry(pair).or_insert_with(Flow::new);
         if flow.is_empty() {
             flow.wait_from(work.now, timeout);
@@ -142,12 +87,17 @@ impl Peer {
     }
 
     /// Pushes pieces of requests, as [`super::turns`] says.
-    pub(super) fn push_requests(&mut self, work: &mut Work<'_>, budget: &mut usize) -> bool {
+    pub(super) fn push(
+        &mut self,
+        line: &mut Line,
+        work: &mut Work<'_>,
+        budget: &mut usize,
+    ) -> bool {
         let mut busy = false;
         while *budget > 0
             && let Some(seat) = self.turn.pop()
         {
-            match self.push_next(work, seat.pair) {
+            match self.push_next(line, work, seat.pair) {
                 Turn::Pushed => {
                     self.turn.push_again(seat);
                     *budget -= 1;
@@ -167,13 +117,13 @@ impl Peer {
         busy
     }
 
-    fn push_next(&mut self, work: &mut Work<'_>, pair: Pair) -> Turn {
+    fn push_next(&mut self, line: &mut Line, work: &mut Work<'_>, pair: Pair) -> Turn {
         if self.under_way >= UNDER_WAY_MAX {
             self.recount();
         }
         let now = work.now;
-        let Self { flows, carrier, under_way, .. } = self;
-        let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), carrier) else {
+        let Self { flows, under_way, .. } = self;
+        let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), &mut line.carrier) else {
             return Turn::Idle;
         };
         let Some(request) = flow.current(now) else { return Turn::Idle };
@@ -189,21 +139,17 @@ impl Peer {
             return Turn::Idle;
         };
         let timeout = sender.timeout_ns();
-        if let Err(status) = piece.read(request, sender, work.base, work.bytes) {
+        if let Err(status) = piece.read(request, sender, &work.base.tables, work.bytes) {
             let seq = request.seq;
             flow.drop_current();
             work.senders.end(pair.queue(), seq, status, 0);
             return Turn::Pushed;
         }
-        match piece.push(carrier, request, &work.bytes[..piece.len], work.numbers) {
-            Ok(()) => {}
-            Err(super::carrier::Broken::Full) => return Turn::Full,
-            Err(super::carrier::Broken::Dead) => {
-                self.lied = true;
-                return Turn::Full;
-            }
+        let (bytes, numbers) = (&work.bytes[..piece.len], &mut *work.numbers);
+        if !line.try_push(|carrier| piece.push(carrier, request, bytes, numbers)) {
+            return Turn::Full;
         }
-        count(work.base, carrier, &piece, request);
+        count(&work.base.tables, line.is_packets(), &piece, request);
         let (seq, len) = (request.seq, request.len);
         request.pushed += piece.len_u32();
         if piece.header.flags.contains(RequestFlags::DATAGRAM) {
@@ -224,7 +170,7 @@ impl Peer {
     }
 
     /// Looks at deadlines when one is due.
-    pub(super) fn on_time(&mut self, work: &mut Work<'_>) {
+    pub(super) fn on_time(&mut self, line: &mut Line, work: &mut Work<'_>) {
         if work.now < self.timer {
             return;
         }
@@ -232,7 +178,7 @@ impl Peer {
         self.timer = Nanos::MAX;
         let (mut ended, mut doubted) = (false, None);
         for (pair, flow) in &mut self.flows {
-            let deadline = flow.deadline(self.carrier.as_ref());
+            let deadline = flow.deadline(line.carrier.as_ref());
             if !flow.is_empty() && deadline <= now {
                 let timeout = CqeStatus::AckTimeout;
                 flow.clear(|request| work.senders.end(pair.queue(), request.seq, timeout, 0));
@@ -256,9 +202,138 @@ impl Peer {
         if ended {
             self.recount();
         }
-        if let (Some(since), Some(Carrier::Packets(packets))) = (doubted, &mut self.carrier) {
+        if let (Some(since), Some(packets)) = (doubted, line.packets()) {
             packets.doubt(now, since, || work.numbers.random());
         }
+    }
+
+    pub(super) fn on_response(
+        &mut self,
+        work: &mut Work<'_>,
+        header: &ResponseHeader,
+        bytes: &[u8],
+    ) {
+        let pair = Pair::of_response(header);
+        let Some(flow) = self.flows.get_mut(&pair) else {
+            return work.base.tables.count(Counter::DropMalformed);
+        };
+        let found = flow.find(header.tassn);
+        let Some(index) = found else {
+            // Of a request that was given up here.
+            if is_final(header, bytes.len()) {
+                flow.on_answered(header.tassn);
+                self.under_way = self.under_way.saturating_sub(1);
+            }
+            return self.relist(pair);
+        };
+        let Some(sender) = work.senders.get_mut(pair.queue()) else { return };
+        let timeout = sender.timeout_ns();
+        flow.wait_from(work.now, timeout);
+        let held = flow.is_held();
+        let Some(request) = flow.get_mut(index) else { return };
+        let effect = effect(request, (sender, work.now), work.base, header, bytes);
+        let seq = request.seq;
+        if effect != Effect::More {
+            flow.on_answered(header.tassn);
+            self.under_way = self.under_way.saturating_sub(1);
+        }
+        match effect {
+            Effect::More => {}
+            Effect::End(status, count) => {
+                flow.on_ended(index);
+                if status == CqeStatus::RnrRetryExceeded {
+                    // The target still waits for this number.
+                    flow.go_back(header.tassn, work.now);
+                }
+                work.senders.end(pair.queue(), seq, status, count);
+            }
+            Effect::Wait(wait_ns) => {
+                let until = work.now.saturating_add(wait_ns);
+                flow.go_back(header.tassn, until);
+                flow.wait_from(until, timeout);
+                self.timer = self.timer.min(until);
+            }
+            // Later refusals of a round that was given up already.
+            Effect::From(_) if held => {}
+            Effect::From(expected) => {
+                if !flow.go_back(expected, work.now) {
+                    flow.on_ended(index);
+                    work.senders.end(pair.queue(), seq, CqeStatus::RemOperation, 0);
+                }
+            }
+        }
+        self.relist(pair);
+    }
+
+    /// A flow may have something to push again.
+    fn relist(&mut self, pair: Pair) {
+        if let Some(flow) = self.flows.get_mut(&pair)
+            && !flow.is_empty()
+            && !std::mem::replace(&mut flow.listed, true)
+        {
+            self.turn.push(pair, flow.priority);
+        }
+    }
+
+    /// Whether something is to be pushed.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.turn.is_empty()
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.flows.values().all(Flow::is_empty)
+    }
+
+    /// Attempts begun and not answered.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// When to be called at the latest; `Nanos::MAX`: on input only.
+    pub(super) fn timer(&self) -> Nanos {
+        self.timer
+    }
+
+    /// The carrier is over: what was unanswered goes again with the next one to the same life.
+    pub(super) fn on_carrier_lost(&mut self) {
+        for (pair, flow) in &mut self.flows {
+            flow.on_carrier_lost();
+            if !flow.is_empty() && !std::mem::replace(&mut flow.listed, true) {
+                self.turn.push(*pair, flow.priority);
+            }
+        }
+        self.under_way = 0;
+    }
+
+    /// The error timeouts count from `now` on.
+    pub(super) fn wait_anew(&mut self, now: Nanos) {
+        self.flows.values_mut().for_each(|flow| flow.wait_anew(now));
+    }
+
+    /// The peer knows nothing of these sequences: they begin again, with what is unanswered.
+    pub(super) fn begin_anew(&mut self) {
+        self.flows.values_mut().for_each(Flow::begin_anew);
+    }
+
+    /// No queue is left: requests go without an end.
+    pub(super) fn forget_queues(&mut self) {
+        for flow in self.flows.values_mut() {
+            flow.clear(|_| ());
+        }
+        self.recount();
+    }
+
+    /// Ends every request that is on its way.
+    pub(super) fn end_all(&mut self, senders: &mut Senders, status: CqeStatus) {
+        for (pair, flow) in &mut self.flows {
+            flow.clear(|request| senders.end(pair.queue(), request.seq, status, 0));
+        }
+        self.recount();
+    }
+
+    fn recount(&mut self) {
+        self.under_way = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
     }
 }
 
@@ -312,7 +387,7 @@ impl Piece {
         &self,
         request: &Request,
         sender: &mut Sender,
-        base: &Base,
+        tables: &Tables,
         bytes: &mut Vec<u8>,
     ) -> Result<(), CqeStatus> {
         if self.is_datagram() && !self.is_last() {
@@ -322,7 +397,7 @@ impl Piece {
         if bytes.len() < self.len {
             bytes.resize(self.len, 0);
         }
-        let mut segments = Segments { cache: &mut sender.cache, table: &base.tables.segments };
+        let mut segments = Segments { cache: &mut sender.cache, table: &tables.segments };
         let at = u64::from(request.pushed);
         let room = &mut bytes[..self.len];
         gather::read_out(&request.local, &request.words, &mut segments, at, room)
@@ -334,7 +409,7 @@ impl Piece {
         request: &Request,
         bytes: &[u8],
         numbers: &mut Numbers,
-    ) -> Result<(), super::carrier::Broken> {
+    ) -> Result<(), Broken> {
         debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
         match carrier {
             Carrier::Packets(packets) if self.is_datagram() => {
@@ -346,43 +421,17 @@ impl Piece {
     }
 }
 
-fn count(base: &Base, carrier: &Carrier, piece: &Piece, request: &Request) {
-    let (requests, bytes) = match carrier {
-        Carrier::Packets(_) => (Counter::PacketRequests, Counter::PacketBytes),
-        Carrier::Ring(_) | Carrier::Loop(_) => (Counter::RingRequests, Counter::RingBytes),
+fn count(tables: &Tables, is_packets: bool, piece: &Piece, request: &Request) {
+    let (requests, bytes) = if is_packets {
+        (Counter::PacketRequests, Counter::PacketBytes)
+    } else {
+        (Counter::RingRequests, Counter::RingBytes)
     };
     let again = request.header.flags.contains(RequestFlags::RETRY);
     if piece.is_first() && !again {
-        base.tables.counts.add_alone(requests, 1);
+        tables.counts.add_alone(requests, 1);
     }
     if !again {
-        base.tables.counts.add_alone(bytes, piece.len as u64);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::{engine::mail::Mail, exchange::Mode};
-
-    fn timeout_ns(err_timeout: u8) -> Nanos {
-        let side = SendSide {
-            id: 1,
-            is_jetty: true,
-            mode: Mode::Rm,
-            mail: Arc::new(Mail::new()),
-            rnr_retry: 7,
-            err_timeout,
-            priority: 0,
-        };
-        Sender { side, cache: SegmentCache::default() }.timeout_ns()
-    }
-
-    #[test]
-    fn a_small_error_timeout_outlasts_a_wait_for_a_processor() {
-        assert_eq!((timeout_ns(0), timeout_ns(3)), (128_000_000, 128_000_000));
-        assert_eq!(timeout_ns(17), 4096 << 17);
+        tables.counts.add_alone(bytes, piece.len as u64);
     }
 }

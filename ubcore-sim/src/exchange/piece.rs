@@ -1,0 +1,41 @@
+//! A piece of a request, as the responder gets it, and where it comes from.
+//!
+//! *Owns*: plain views. *Must not*: hold state.
+
+use urma_packet::{RequestFlags, RequestHeader};
+
+use crate::carrier::piece::Payload;
+
+/// A piece of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part<'a> {
+    pub(super) header: &'a RequestHeader,
+    pub(super) payload: Payload,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Part<'_> {
+    pub(super) fn is_first(&self) -> bool {
+        self.header.flags.contains(RequestFlags::FIRST)
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.header.flags.contains(RequestFlags::LAST)
+    }
+
+    /// Payload bytes that this piece stands for.
+    pub(super) fn len(&self) -> u32 {
+        match self.payload {
+            Payload::Placed => self.header.access.length,
+            // A piece is at most `PIECE_MAX` or a path MTU long.
+            Payload::Here => u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Where a request comes from, as completions name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From {
+    pub(super) eid: udma_abi::RawEid,
+    pub(super) tpn: u32,
+}

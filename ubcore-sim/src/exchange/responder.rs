@@ -1,0 +1,292 @@
+//! The target's side of one peer: pieces in, placed bytes and receive completions out, one answer per
+//! attempt.
+//!
+//! *Owns*: the order of checks and effects, answers on their way. *Takes*: pieces in order. *Gives*:
+//! answers. *Must not*: move a byte before every check passed; acknowledge before placement.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use udma_abi::{CqeStatus, RawEid, counters::Counter};
+use urma_packet::{
+    RequestFlags, RequestHeader, RequestOp, ResponseBody, ResponseHeader, ResponseStatus,
+    TransactionHeader,
+};
+
+use super::guesses::{Guesses, Shown};
+use super::memory::{self, ReadJob};
+use super::message::{self, send_piece};
+use super::outcome::Outcome;
+use super::pair::Pair;
+use super::piece::{From, Part};
+use super::serve::{Answer, Served, Turn};
+use super::work::Work;
+use super::write::{place_late, write_piece};
+use crate::carrier::{Line, piece::Payload};
+
+/// Sequences of one peer.
+const SERVED_MAX: usize = 1 << 16;
+/// Answers that may wait for the carrier. More than [`super::requester::UNDER_WAY_MAX`], so that two nodes
+/// which keep that bound never wait for each other; one that does not is not read from meanwhile.
+const ANSWERS_MAX: usize = 4096;
+
+/// Requests of one peer's queues to this node.
+#[derive(Debug, Default)]
+pub(super) struct Responder {
+    served: BTreeMap<Pair, Served>,
+    pub(super) answers: VecDeque<ResponseHeader>,
+    pub(super) reads: VecDeque<ReadJob>,
+    /// Tokens that the peer shows without having been right.
+    guesses: Guesses,
+}
+
+/// The peer, as its requests and their completions name it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub(super) eid: RawEid,
+    /// Numbers of the reliable way and of the unreliable one; 0: none.
+    pub(super) tpn: u32,
+    pub(super) datagram_tpn: u32,
+    /// Its guesses of tokens are limited. A node on this host, whose processes are of the same user,
+    /// reads tokens in the shared table.
+    pub(super) is_limited: bool,
+}
+
+impl Responder {
+    /// A piece of a request came.
+    pub(super) fn on_request(&mut self, work: &mut Work<'_>, source: &Source, part: &Part<'_>) {
+        let header = part.header;
+        if header.flags.contains(RequestFlags::DATAGRAM) {
+            message::on_datagram(work, source.eid, source.datagram_tpn, part);
+            return;
+        }
+        let pair = Pair::of_request(header);
+        if self.served.len() >= SERVED_MAX && !self.served.contains_key(&pair) {
+            if part.is_first() {
+                self.answer(header, Answer::Status(ResponseStatus::NoResources));
+            }
+            return;
+        }
+        let served = self.served.entry(pair).or_default();
+        match served.turn(header) {
+            Turn::Execute => {}
+            Turn::Again(answer) => return self.answer_again(work, source, header, answer),
+            Turn::TooEarly { expected } => {
+                let status = ResponseStatus::OutOfSequence { expected };
+                return self.answer(header, Answer::Status(status));
+            }
+            Turn::Skip => return,
+            Turn::Stray => return work.base.tables.count(Counter::DropMalformed),
+        }
+        let from = From { eid: source.eid, tpn: source.tpn };
+        let guesses = source.is_limited.then_some(&mut self.guesses);
+        match judge(guesses, work, header, |work| execute(served, work, from, part)) {
+            Outcome::More => {}
+            Outcome::Done(answer) => {
+                served.on_done(header, answer);
+                self.answer(header, answer);
+            }
+            Outcome::Read(job) => {
+                served.on_done(header, Answer::Status(ResponseStatus::Ack));
+                self.reads.push_back(job);
+            }
+            Outcome::NotReady(status) => {
+                work.base.tables.counts.add(Counter::RnrSent, 1);
+                if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+                    work.receives.give_back(work.base, taken);
+                }
+                served.skip_rest(header);
+                self.answer(header, Answer::Status(status));
+            }
+        }
+    }
+
+    /// Queues an answer.
+    fn answer(&mut self, header: &RequestHeader, answer: Answer) {
+        let plain = answer == Answer::Status(ResponseStatus::Ack);
+        if plain && header.flags.contains(RequestFlags::NO_TAACK) {
+            return;
+        }
+        self.answers.push_back(memory::response(header, answer));
+    }
+
+    fn answer_again(
+        &mut self,
+        work: &mut Work<'_>,
+        source: &Source,
+        header: &RequestHeader,
+        answer: Answer,
+    ) {
+        let plain = answer == Answer::Status(ResponseStatus::Ack);
+        match header.op {
+            RequestOp::Read if plain => {
+                let guesses = source.is_limited.then_some(&mut self.guesses);
+                match judge(guesses, work, header, |work| read(work, header)) {
+                    Outcome::Read(job) => self.reads.push_back(job),
+                    Outcome::NotReady(status) | Outcome::Done(Answer::Status(status)) => {
+                        self.answer(header, Answer::Status(status));
+                    }
+                    Outcome::Done(Answer::Value(_)) | Outcome::More => {}
+                }
+            }
+            // Its result is not kept any more, and doing it again would not be the same.
+            RequestOp::Atomic(..) if plain => {
+                self.answer(header, Answer::Status(ResponseStatus::NoResources));
+            }
+            _ => self.answer(header, answer),
+        }
+    }
+
+    /// The target of messages under way is gone: their receives end as `status`.
+    pub(super) fn abort_messages(&mut self, work: &Work<'_>, id: u32, status: CqeStatus) {
+        for (pair, served) in &mut self.served {
+            if let Some((tassn, taken)) = served.abort(id) {
+                taken.fail(work.base, status);
+                let answer = ResponseStatus::TargetReset;
+                self.answers.push_back(pair.response(tassn, answer));
+            }
+        }
+    }
+
+    /// Sends what is due: answers, then pieces of reads in turn.
+    pub(super) fn push(
+        &mut self,
+        line: &mut Line,
+        work: &mut Work<'_>,
+        budget: &mut usize,
+    ) -> bool {
+        let mut busy = false;
+        while *budget > 0
+            && let Some(answer) = self.answers.front()
+        {
+            let header = TransactionHeader::Response(*answer);
+            if !line.push(&header, Payload::Here, &[]) {
+                return busy;
+            }
+            self.answers.pop_front();
+            *budget -= 1;
+            busy = true;
+        }
+        while *budget > 0
+            && let Some(mut job) = self.reads.pop_front()
+        {
+            let size = line.piece_max();
+            let (header, len) = job.next_piece(work, size);
+            let header = TransactionHeader::Response(header);
+            let bytes = std::mem::take(work.bytes);
+            let pushed = line.push(&header, Payload::Here, &bytes[..len]);
+            *work.bytes = bytes;
+            if !pushed {
+                self.reads.push_front(job);
+                break;
+            }
+            if !job.on_pushed(len) {
+                self.reads.push_back(job);
+            }
+            *budget -= 1;
+            busy = true;
+        }
+        busy
+    }
+
+    /// Whether further pieces are taken from the carrier.
+    pub(super) fn has_room(&self) -> bool {
+        self.answers.len() + self.reads.len() < ANSWERS_MAX
+    }
+
+    /// Whether something is to be pushed.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.answers.is_empty() || !self.reads.is_empty()
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.served.values().all(|served| served.message.is_none()) && !self.is_waiting()
+    }
+
+    /// Whether the peer never sent a request of a sequence.
+    pub(super) fn is_unused(&self) -> bool {
+        self.served.is_empty()
+    }
+
+    /// Whether the peer ever guessed a token.
+    pub(super) fn has_guessed(&self) -> bool {
+        self.guesses.is_used()
+    }
+
+    /// Places writes that a planted fault acknowledged before.
+    pub(super) fn place_late(&mut self, work: &mut Work<'_>) {
+        if work.base.tables.faults.ack_before_placement() {
+            self.served.values_mut().for_each(|served| place_late(served, work));
+        }
+    }
+
+    /// The carrier is over: answers are asked for again.
+    pub(super) fn drop_answers(&mut self) {
+        self.answers.clear();
+        self.reads.clear();
+    }
+
+    /// All sequences begin anew; receives in use are given back.
+    pub(super) fn forget_served(&mut self, work: &mut Work<'_>) {
+        for served in std::mem::take(&mut self.served).into_values() {
+            if let Some(taken) = served.message.and_then(|m| m.receive) {
+                work.receives.give_back(work.base, taken);
+            }
+        }
+    }
+
+    /// No queue is left: messages under way go without an end, and receives in use with them.
+    pub(super) fn forget_queues(&mut self) {
+        for served in self.served.values_mut() {
+            served.forget();
+        }
+        self.reads.clear();
+    }
+}
+
+/// Executes a piece of a request, unless its node guessed too much.
+fn judge(
+    guesses: Option<&mut Guesses>,
+    work: &mut Work<'_>,
+    header: &RequestHeader,
+    execute: impl FnOnce(&mut Work<'_>) -> Outcome,
+) -> Outcome {
+    let Some(guesses) = guesses else { return execute(work) };
+    let shown = Shown::by(header);
+    if let Some(wait) = guesses.wait_ns(work.now, &shown) {
+        let timer = ResponseStatus::rnr_timer_of(wait);
+        return Outcome::NotReady(ResponseStatus::ReceiverNotReady { timer });
+    }
+    let outcome = execute(work);
+    guesses.on_judged(work.now, &shown, outcome.judged());
+    outcome
+}
+
+fn read(work: &mut Work<'_>, header: &RequestHeader) -> Outcome {
+    match memory::read(work, header) {
+        Ok(job) => Outcome::Read(job),
+        Err(status) => Outcome::refused(status),
+    }
+}
+
+fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
+    match part.header.op {
+        op if op.is_send() => send_piece(served, work, from, part),
+        RequestOp::Read => read(work, part.header),
+        RequestOp::Atomic(op, operands) => match memory::atomic(work, part.header, op, &operands) {
+            Ok(value) => Outcome::Done(Answer::Value(value)),
+            Err(status) => Outcome::refused(status),
+        },
+        RequestOp::FlushDma => Outcome::ACK,
+        _ => write_piece(served, work, from, part),
+    }
+}
+
+impl Pair {
+    /// An answer without data to a request of this sequence.
+    fn response(self, tassn: u16, status: ResponseStatus) -> ResponseHeader {
+        let (initiator, target) = self.ends();
+        let body = ResponseBody::None;
+        ResponseHeader { tassn, initiator, target, status, body }
+    }
+}

@@ -1,0 +1,131 @@
+//! Send queues as the exchange knows them.
+//!
+//! *Owns*: their settings, those with completions in their mail. *Takes*: mail. *Gives*: requests, ends.
+//! *Must not*: end a request twice.
+
+use std::collections::BTreeMap;
+
+use udma_abi::{CqeStatus, Nanos, Sqe};
+
+use super::flow::Request;
+use super::pair::{self, Pair};
+use super::request;
+use super::sides::SendSide;
+use crate::context::segment::SegmentCache;
+use crate::engine::gather::Local;
+use crate::engine::mail::{Ended, Handed};
+
+/// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
+/// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
+/// for a processor.
+pub(super) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
+
+/// A send queue.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) side: SendSide,
+    pub(super) cache: SegmentCache,
+}
+
+impl Sender {
+    pub(super) fn timeout_ns(&self) -> Nanos {
+        (4096u64 << self.side.err_timeout.min(31)).max(TIMEOUT_MIN_NS)
+    }
+}
+
+/// All send queues, and those that have ends to take.
+#[derive(Debug, Default)]
+pub(super) struct Senders {
+    by_id: BTreeMap<u32, Sender>,
+    pub(super) wake: Vec<u32>,
+}
+
+impl Senders {
+    pub(super) fn add(&mut self, side: SendSide) {
+        self.by_id.insert(side.id, Sender { side, cache: SegmentCache::default() });
+    }
+
+    pub(super) fn remove(&mut self, id: u32) {
+        self.by_id.remove(&id);
+    }
+
+    /// Numbers of all send queues.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_id.keys().copied()
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Sender> {
+        self.by_id.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Sender> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// What a queue handed over next.
+    pub(super) fn next_handed(&self, id: u32) -> Option<Handed> {
+        let handed = &self.by_id.get(&id)?.side.mail.handed;
+        // The look is cheaper than to find nothing by taking.
+        if handed.is_empty() { None } else { handed.pop() }
+    }
+
+    pub(super) fn forget_dead(&mut self) {
+        for sender in self.by_id.values_mut() {
+            sender.cache.drop_dead();
+        }
+    }
+
+    /// The end of a request.
+    pub(super) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
+        let Some(sender) = self.by_id.get(&queue) else { return };
+        // There is room for an end of each request that the mail can hand over.
+        let _ = sender.side.mail.ended.push(Ended { seq, status, bytes });
+        if self.wake.last() != Some(&queue) {
+            self.wake.push(queue);
+        }
+    }
+
+    /// The request of an entry that was handed over, and whose sequence it belongs to.
+    pub(super) fn request(
+        &mut self,
+        id: u32,
+        sqe: &Sqe,
+        handed: &Handed,
+    ) -> Option<(Pair, Request)> {
+        let side = &self.by_id.get(&id)?.side;
+        let initiator = pair::initiator(id, side.is_jetty);
+        let header = request::header(sqe, initiator, side.mode, handed.len)?;
+        let mut request = Request::new(handed.seq, handed.words, header, Local::of(sqe));
+        request.placed = handed.placed;
+        Some((Pair::of_request(&header), request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use udma_abi::cmd::Mode;
+
+    use super::*;
+    use crate::engine::mail::Mail;
+
+    fn timeout_ns(err_timeout: u8) -> Nanos {
+        let side = SendSide {
+            id: 1,
+            is_jetty: true,
+            mode: Mode::Rm,
+            mail: Arc::new(Mail::new()),
+            rnr_retry: 7,
+            err_timeout,
+            priority: 0,
+        };
+        Sender { side, cache: SegmentCache::default() }.timeout_ns()
+    }
+
+    #[test]
+    fn a_small_error_timeout_outlasts_a_wait_for_a_processor() {
+        assert_eq!((timeout_ns(0), timeout_ns(3)), (128_000_000, 128_000_000));
+        assert_eq!(timeout_ns(17), 4096 << 17);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the exchange is given of queues, and what becomes of a connection.
+//!
+//! *Owns*: plain values. *Must not*: hold state.
+
+use std::sync::Arc;
+
+use udma_abi::{
+    CmdStatus,
+    cmd::{Mode, Path},
+};
+use urma_mem::Region;
+
+use crate::context::jfc::JfcPort;
+use crate::engine::mail::Mail;
+
+/// The sending side of a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct SendSide {
+    pub(crate) id: u32,
+    pub(crate) is_jetty: bool,
+    pub(crate) mode: Mode,
+    pub(crate) mail: Arc<Mail>,
+    pub(crate) rnr_retry: u8,
+    /// Code: 4.096 us << n.
+    pub(crate) err_timeout: u8,
+    /// 0 to 15, the most urgent.
+    pub(crate) priority: u8,
+}
+
+/// The receiving side of a queue with a ring of its own (JFR, or jetty).
+#[derive(Clone, Debug)]
+pub(crate) struct RecvSide {
+    pub(crate) id: u32,
+    pub(crate) is_jetty: bool,
+    pub(crate) mode: Mode,
+    pub(crate) cookie: u64,
+    pub(crate) ring: Region,
+    pub(crate) depth_log2: u8,
+    pub(crate) max_sge: u8,
+    pub(crate) record: Region,
+    pub(crate) port: JfcPort,
+    /// Code of the IB RNR timer table.
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) token: Option<u32>,
+}
+
+/// The receiving side of a jetty that takes its receives from a shared JFR.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedSide {
+    pub(crate) id: u32,
+    pub(crate) mode: Mode,
+    pub(crate) cookie: u64,
+    pub(crate) jfr: u32,
+    /// Its own JFC; `None`: that of the JFR.
+    pub(crate) port: Option<JfcPort>,
+    pub(crate) token: Option<u32>,
+}
+
+/// How a connection stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Connecting {
+    /// Ask again after the next step.
+    Pending,
+    /// A way; it counts one more user.
+    Ready {
+        /// Its number.
+        tpn: u32,
+        /// What carries it.
+        path: Path,
+    },
+    /// None.
+    Failed(CmdStatus),
+}

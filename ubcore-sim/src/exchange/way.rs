@@ -1,0 +1,62 @@
+//! One path to a node as its users hold it, and the requests that keep it open.
+//!
+//! *Owns*: users, how far each send queue has to retire. *Must not*: wait for a queue.
+
+use udma_abi::RawEid;
+use urma_mem::sync::Ordering;
+
+use crate::engine::base::Base;
+
+/// One way as its users hold it.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) eid: RawEid,
+    /// Imports and bindings; without any it is closing.
+    pub(super) users: u32,
+    /// Life of the node that it was opened to; 0 when not known.
+    pub(super) life: u64,
+    /// Requests that a closing way stays open for.
+    pub(super) posted: Vec<Posted>,
+    /// The node died; the number stays until its users gave it back.
+    pub(super) dead: bool,
+}
+
+impl Way {
+    /// Whether it leads to another life of the node than `incarnation`.
+    pub(super) fn is_of_former_life(&self, incarnation: u64) -> bool {
+        self.life != 0 && self.life != incarnation
+    }
+}
+
+/// Requests of one send queue that may name a way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Posted {
+    pub(super) queue: u32,
+    /// Producer index behind the last of them, in blocks.
+    end: u32,
+}
+
+impl Posted {
+    /// Requests of `queue` that are posted and not retired; `None`: there are none.
+    pub(super) fn of(base: &Base, queue: u32) -> Option<Self> {
+        let place = base.queues.get(queue)?;
+        let held = place.send.with_blocking(|engine| Some(engine.as_ref()?.blocks_left(place)));
+        if held.marked {
+            base.make_runnable(place);
+        }
+        let end = place.pi.load(Ordering::Acquire);
+        held.value.filter(|&left| left != 0).map(|_| Self { queue, end })
+    }
+
+    /// Whether one of them is not retired. A queue that another thread steps may hold one.
+    pub(super) fn is_left(&self, base: &Base) -> bool {
+        let Some(place) = base.queues.get(self.queue) else { return false };
+        let Some(held) = place.send.try_with(|engine| engine.as_ref().map(|e| e.retired())) else {
+            return true;
+        };
+        if held.marked {
+            base.make_runnable(place);
+        }
+        held.value.is_some_and(|retired| self.end.wrapping_sub(retired).cast_signed() > 0)
+    }
+}

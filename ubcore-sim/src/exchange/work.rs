@@ -1,0 +1,30 @@
+//! What the work for one peer needs of everything else.
+//!
+//! *Owns*: borrows, for one call. *Must not*: reach another peer.
+
+use udma_abi::Nanos;
+
+use super::numbers::Numbers;
+use super::receive::Receives;
+use super::senders::Senders;
+use crate::context::segment::SegmentCache;
+use crate::engine::base::Base;
+use crate::engine::gather::Segments;
+
+/// What the work for one peer needs of everything else.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    pub(super) base: &'a Base,
+    pub(super) now: Nanos,
+    pub(super) senders: &'a mut Senders,
+    pub(super) receives: &'a mut Receives,
+    pub(super) numbers: &'a mut Numbers,
+    pub(super) cache: &'a mut SegmentCache,
+    pub(super) bytes: &'a mut Vec<u8>,
+}
+
+impl Work<'_> {
+    pub(super) fn segments(&mut self) -> Segments<'_> {
+        Segments { cache: self.cache, table: &self.base.tables.segments }
+    }
+}
