@@ -31,9 +31,6 @@ pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     }
     let pieces = requests::pieces(ground, &test, &layout);
     let wrs = requests::requests(ground, &test, &layout, &pieces);
-    if test.verify && test.command.verb() == Verb::Write {
-        return crate::verify::rounds(pass, &wrs);
-    }
     if test.warm_up {
         let warm_up = u64::from(test.jfs_depth) * WARM_UP_DEPTHS;
         Stream::new(pass, &wrs, (0, warm_up)).run(pass)?;
@@ -59,9 +56,6 @@ const WARM_UP_DEPTHS: u64 = 4;
 /// The side that is read, written or sent to.
 fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     let test = pass.test().clone();
-    if test.verify && test.command.verb() == Verb::Write {
-        return crate::verify::passive_rounds(pass);
-    }
     if test.has_receives() && is_countable(pass) {
         receive_all(pass, pass.iterations() * u64::from(test.jettys))?;
     } else {

@@ -7,6 +7,8 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::plan::Refusal;
+
 /// How a value is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Relation {
@@ -118,6 +120,29 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// The conditions of `--fail-if` for a test that has these columns.
+///
+/// # Errors
+/// Why a condition is refused.
+pub(crate) fn conditions(texts: &[String], columns: &[String]) -> Result<Vec<Condition>, Refusal> {
+    let parsed = texts.iter().map(|text| {
+        let refuse = |why: &str| Refusal(format!("--fail-if {text:?}: {why}"));
+        let condition: Condition =
+            text.parse().map_err(|why: ConditionError| refuse(&why.to_string()))?;
+        let is_known = |name: &str| {
+            let groups = ["counters.", "peer_counters.", "open_loop."];
+            columns.iter().any(|column| column == name)
+                || groups.iter().any(|group| name.starts_with(group))
+        };
+        if let Some(name) = condition.columns().find(|name| !is_known(name)) {
+            let there = columns.join(", ");
+            return Err(refuse(&format!("there is no column {name}; there are: {there}")));
+        }
+        Ok(condition)
+    });
+    parsed.collect()
 }
 
 #[cfg(test)]

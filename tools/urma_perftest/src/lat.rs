@@ -10,10 +10,11 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use urma_core::{LocalSge, SendOp, SendWr, WrFlags};
+use urma_core::{LocalSge, SendWr, WrFlags};
 use urma_mem::Region;
 
 use crate::{
+    atomics::{atomic_answer, chain},
     channel::Patience,
     cli::Spin,
     clock::pause,
@@ -182,13 +183,6 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     Ok(record.end())
 }
 
-/// Verified atomics count up by one, so that each answer is known.
-pub(crate) fn chain(op: &mut SendOp<'_>, done: u64) {
-    if let SendOp::Cas { compare, swap, .. } = op {
-        (*compare, *swap) = (done, done + 1);
-    }
-}
-
 fn before_fetch(pass: &Pass<'_, '_>, done: u64) -> Result<(), RunError> {
     let at = offset(pass.layout.sink(0, done % pass.layout.places));
     Ok(pattern::poison(pass.region(), at, offset(pass.layout.size) + guard_len())?)
@@ -204,23 +198,6 @@ fn after_fetch(pass: &Pass<'_, '_>, done: u64) -> Result<(), RunError> {
         pattern.check(region, at, len)?;
     }
     Ok(pattern.check_beyond(region, at + len, guard_len())?)
-}
-
-/// The answer of verified atomic number `done` is `done`, in 4 or 8 bytes.
-pub(crate) fn atomic_answer(
-    region: &Region,
-    at: usize,
-    len: usize,
-    done: u64,
-) -> Result<(), RunError> {
-    let (found, expected) = match len {
-        4 => (u64::from(region.load_u32(at)?), done & 0xffff_ffff),
-        _ => (region.load_u64(at)?, done),
-    };
-    if found == expected {
-        return Ok(());
-    }
-    Err(RunError::Request(format!("atomic {done} answered {found}, expected {expected}")))
 }
 
 // ---- WRITE and SEND -----------------------------------------------------------------------------

@@ -9,6 +9,12 @@ use nix::sys::{
 
 use crate::error::RunError;
 
+/// Who is told of the periods of an endless run.
+pub(crate) trait Periods {
+    /// One is over: messages of `bytes` that completed in `nanos`.
+    fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64);
+}
+
 /// Interrupt and termination as something to look at. Made before any thread starts, so that all
 /// threads inherit the mask.
 #[derive(Debug)]

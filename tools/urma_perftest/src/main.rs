@@ -4,6 +4,7 @@
 //! or one JSON document. *Must not*: measure.
 #![forbid(unsafe_code)]
 
+mod atomics;
 mod bw;
 mod channel;
 mod cli;
@@ -25,6 +26,7 @@ mod plan;
 mod receive;
 mod report;
 mod requests;
+mod rounds;
 mod run;
 mod session;
 mod stats;
@@ -43,6 +45,8 @@ use urma_tools::Log;
 
 use crate::{
     cli::{Cli, CompareCli},
+    condition::{Condition, conditions},
+    live::Periods,
     plan::Plan,
     run::{Audience, SizeResult, run},
 };
@@ -60,15 +64,18 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     urma_tools::log(Log { stdout: cli.extra.stdout, verbose: cli.verbose || cli.extra.stdout });
-    let plan = match Plan::of(&cli) {
-        Ok(plan) => plan,
-        Err(refusal) => return fail(&refusal.to_string(), 2),
-    };
-    measure(&plan)
+    let wanted = Plan::of(&cli).and_then(|plan| {
+        let columns = report::columns(&plan.test, cli.extra.bw_unit);
+        Ok((conditions(&cli.fail_if, &columns)?, plan))
+    });
+    match wanted {
+        Ok((conditions, plan)) => measure(&plan, conditions),
+        Err(refusal) => fail(&refusal.to_string(), 2),
+    }
 }
 
-fn measure(plan: &Plan) -> ExitCode {
-    let mut output = Output::new(plan);
+fn measure(plan: &Plan, conditions: Vec<Condition>) -> ExitCode {
+    let mut output = Output::new(plan, conditions);
     let before = plan.cpu_freq.then(frequency::spread);
     let result = run(plan, &mut output);
     if let Some(warning) = before.and_then(|before| frequency::warning(before, frequency::spread()))
@@ -108,6 +115,8 @@ fn fail(why: &str, code: u8) -> ExitCode {
 /// Prints what the run tells.
 struct Output<'a> {
     plan: &'a Plan,
+    /// Those of `--fail-if`.
+    conditions: Vec<Condition>,
     path: Option<PathKind>,
     results: Vec<Value>,
     /// Conditions of `--fail-if` that hold.
@@ -117,8 +126,15 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn new(plan: &'a Plan) -> Self {
-        Self { plan, path: None, results: Vec::new(), failures: Vec::new(), is_broken: false }
+    fn new(plan: &'a Plan, conditions: Vec<Condition>) -> Self {
+        Self {
+            plan,
+            conditions,
+            path: None,
+            results: Vec::new(),
+            failures: Vec::new(),
+            is_broken: false,
+        }
     }
 
     /// Judges one size by `--fail-if`.
@@ -132,7 +148,7 @@ impl<'a> Output<'a> {
             direct.or_else(nested)
         };
         let bytes = size.get("bytes").unwrap_or(&Value::Null);
-        let held = self.plan.fail_if.iter().filter_map(|condition| condition.held_by(&value));
+        let held = self.conditions.iter().filter_map(|condition| condition.held_by(&value));
         let held: Vec<String> = held.map(|why| format!("{bytes} bytes: {why}")).collect();
         self.failures.extend(held);
     }
@@ -167,6 +183,14 @@ impl<'a> Output<'a> {
     }
 }
 
+impl Periods for Output<'_> {
+    fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64) {
+        if self.plan.is_client() {
+            self.print(&report::period_row(self.plan.bw_unit, bytes, messages, nanos));
+        }
+    }
+}
+
 impl Audience for Output<'_> {
     fn on_waiting(&mut self) {
         self.print(&report::waiting());
@@ -194,11 +218,5 @@ impl Audience for Output<'_> {
             self.judge(&map);
         }
         self.results.push(Value::Object(map));
-    }
-
-    fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64) {
-        if self.plan.is_client() {
-            self.print(&report::period_row(self.plan.bw_unit, bytes, messages, nanos));
-        }
     }
 }

@@ -15,11 +15,10 @@ use crate::{
     clock::Clock,
     error::RunError,
     layout::Layout,
-    live::Live,
+    live::{Live, Periods},
     oob::{Message, Oob},
     plan::{Extent, Plan, Test},
     receive::Receiver,
-    run::Audience,
     session::{Ends, Ground},
 };
 
@@ -73,7 +72,7 @@ pub(crate) struct Pass<'p, 'a> {
     /// When this side sent its last beat, in nanoseconds of the clock.
     pub(crate) beat_ns: u64,
     /// Rows of an endless run, and who prints them.
-    pub(crate) live: Option<(&'p mut Live, &'p mut dyn Audience)>,
+    pub(crate) live: Option<(&'p mut Live, &'p mut dyn Periods)>,
 }
 
 impl Pass<'_, '_> {

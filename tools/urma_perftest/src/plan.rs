@@ -6,11 +6,7 @@
 use serde::{Deserialize, Serialize};
 use urma_core::{Eid, TransportMode};
 
-use crate::{
-    cli::{BwUnit, Cli, Command, Spin},
-    condition::Condition,
-    report,
-};
+use crate::cli::{BwUnit, Cli, Command, Spin};
 
 mod limits;
 mod test;
@@ -134,8 +130,6 @@ pub(crate) struct Plan {
     pub(crate) bw_unit: BwUnit,
     /// Print the distribution of latencies.
     pub(crate) histogram: bool,
-    /// What must not hold for a result.
-    pub(crate) fail_if: Vec<Condition>,
     /// Warn when the frequencies of the cores drift.
     pub(crate) cpu_freq: bool,
 }
@@ -165,7 +159,6 @@ impl Plan {
             },
             bw_unit: extra.bw_unit,
             histogram: cli.histogram,
-            fail_if: conditions(cli, &test)?,
             cpu_freq: cli.cpu_freq,
             test,
             server: cli.server.clone(),
@@ -207,28 +200,6 @@ const EVENT_WAIT_MS: u32 = 1000;
 fn eid(option: &str, text: Option<&str>) -> Result<Option<Eid>, Refusal> {
     let eid = text.map(str::parse::<Eid>).transpose();
     eid.map_err(|error| Refusal(format!("{option}: {error}")))
-}
-
-/// The conditions of `--fail-if`, each about a column of this test.
-fn conditions(cli: &Cli, test: &Test) -> Result<Vec<Condition>, Refusal> {
-    let columns = report::columns(test, cli.extra.bw_unit);
-    let parsed = cli.fail_if.iter().map(|text| {
-        let condition: Condition =
-            text.parse().map_err(|why| Refusal(format!("--fail-if {text:?}: {why}")))?;
-        for name in condition.columns() {
-            let is_known = columns.iter().any(|column| column == name)
-                || ["counters.", "peer_counters.", "open_loop."]
-                    .iter()
-                    .any(|group| name.starts_with(group));
-            ensure!(
-                is_known,
-                "--fail-if {text:?}: there is no column {name}; there are: {}",
-                columns.join(", ")
-            );
-        }
-        Ok(condition)
-    });
-    parsed.collect()
 }
 
 #[cfg(test)]

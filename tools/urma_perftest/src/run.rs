@@ -18,27 +18,25 @@ use crate::{
     error::RunError,
     lat,
     layout::Layout,
-    live::{Interrupted, Live},
+    live::{Interrupted, Live, Periods},
     oob::{self, Message, Oob, OobError, Outcome, VERSION, unexpected},
     open::open,
     pass::{Pass, Taken},
-    plan::{Plan, Refusal},
+    plan::{Plan, Refusal, Verb},
     receive::Receiver,
-    report, requests,
+    report, requests, rounds,
     session::{Session, Side},
     verify,
 };
 
 /// What is told as the run goes on.
-pub(crate) trait Audience {
+pub(crate) trait Audience: Periods {
     /// The server waits.
     fn on_waiting(&mut self);
     /// Both sides are connected; the way between them is known.
     fn on_connected(&mut self, path: PathKind);
     /// One size is done.
     fn on_result(&mut self, result: SizeResult);
-    /// A period of an endless run is over: messages of `bytes` that completed in `nanos`.
-    fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64);
 }
 
 /// One size.
@@ -194,8 +192,12 @@ fn sizes(
         let point = 2 * index as u64;
         verify::prepare(&pass)?;
         pass.oob.meet(point)?;
-        let mut taken =
-            if test.command.is_latency() { lat::run(&mut pass)? } else { bw::run(&mut pass)? };
+        let is_in_rounds = test.verify && test.command.verb() == Verb::Write;
+        let mut taken = match test.command.is_latency() {
+            true => lat::run(&mut pass)?,
+            false if is_in_rounds => rounds::run(&mut pass)?,
+            false => bw::run(&mut pass)?,
+        };
         pass.finish(point + 1)?;
         drop(dirty);
         let errors = session.ends.failed();

@@ -5,7 +5,7 @@
 //!
 //! | operation | who fills | who checks | when |
 //! |---|---|---|---|
-//! | WRITE | sender | target | in rounds: all of a round are placed, then all are checked |
+//! | WRITE (`rounds.rs`) | sender | target | in rounds: all of a round are placed, then all are checked |
 //! | READ | target, once | reader | at the completion |
 //! | SEND | sender | receiver (`receive.rs`) | at the completion |
 //! | atomics | - | requester | at the completion: the answers count up by one |
@@ -14,19 +14,14 @@ use urma_core::{SendOp, SendWr};
 use urma_mem::Region;
 
 use crate::{
-    bw::Stream,
+    atomics::{atomic_answer, chain},
     error::RunError,
-    lat::{atomic_answer, chain},
     layout::Layout,
-    oob::Oob,
-    pass::{Pass, Taken},
+    pass::Pass,
     pattern::{self, Pattern},
     plan::{Mode, Verb},
     receive::{guard_len, message_number},
 };
-
-/// First number of the meeting points between rounds.
-const ROUNDS: u64 = 1 << 40;
 
 /// Checks of the side that posts.
 #[derive(Debug)]
@@ -118,113 +113,7 @@ pub(crate) fn prepare(pass: &Pass<'_, '_>) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What one side does in the rounds of a verified WRITE.
-struct Rounds {
-    region: Region,
-    layout: Layout,
-    lanes: usize,
-    seed: u64,
-    meeting: u64,
-}
-
-impl Rounds {
-    fn of(pass: &Pass<'_, '_>) -> Self {
-        Self {
-            region: pass.region().clone(),
-            layout: pass.layout,
-            lanes: pass.ends.lanes.len(),
-            seed: pass.test().seed,
-            meeting: ROUNDS,
-        }
-    }
-
-    /// Both sides are ready.
-    fn meet(&mut self, oob: &mut Oob) -> Result<(), RunError> {
-        self.meeting += 1;
-        Ok(oob.meet(self.meeting)?)
-    }
-
-    /// This side is done; serves the peer until it is done too.
-    fn finish(&mut self, pass: &mut Pass<'_, '_>) -> Result<(), RunError> {
-        self.meeting += 1;
-        pass.finish(self.meeting)
-    }
-
-    fn poison(&self) -> Result<(), RunError> {
-        let len = offset(self.layout.size) + guard_len();
-        for lane in 0..self.lanes {
-            for place in 0..self.layout.places {
-                pattern::poison(&self.region, offset(self.layout.sink(lane, place)), len)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check(&self, (from, until): (u64, u64)) -> Result<(), RunError> {
-        let len = offset(self.layout.size);
-        for lane in 0..self.lanes {
-            for number in from..until {
-                let at = offset(self.layout.sink(lane, number));
-                let iteration = message_number(lane, number);
-                let pattern = Pattern { seed: self.seed, iteration };
-                pattern.check(&self.region, at, len)?;
-                pattern.check_beyond(&self.region, at + len, guard_len())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The rounds: every place is written once in each.
-fn spans(pass: &Pass<'_, '_>) -> impl Iterator<Item = (u64, u64)> + use<> {
-    let (total, places) = (pass.iterations(), pass.layout.places.max(1));
-    (0..total.div_ceil(places)).map(move |round| {
-        let from = round * places;
-        (from, (from + places).min(total))
-    })
-}
-
-/// Verified WRITE, the side that writes; with `-B` it is written to as well.
-pub(crate) fn rounds(pass: &mut Pass<'_, '_>, wrs: &[SendWr<'_>]) -> Result<Taken, RunError> {
-    let is_target = pass.test().bidirection;
-    let mut rounds = Rounds::of(pass);
-    let mut sum = Taken::default();
-    for span in spans(pass) {
-        if is_target {
-            rounds.poison()?;
-        }
-        rounds.meet(pass.oob)?;
-        let taken = Stream::new(pass, wrs, span).run(pass)?;
-        rounds.finish(pass)?;
-        if is_target {
-            rounds.check(span)?;
-        }
-        add(&mut sum.messages, &taken.messages);
-        add(&mut sum.nanos, &taken.nanos);
-    }
-    Ok(sum)
-}
-
-/// Verified WRITE, the side that is written to.
-pub(crate) fn passive_rounds(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
-    let mut rounds = Rounds::of(pass);
-    for span in spans(pass) {
-        rounds.poison()?;
-        rounds.meet(pass.oob)?;
-        rounds.finish(pass)?;
-        rounds.check(span)?;
-    }
-    Ok(Taken::default())
-}
-
-fn add(sums: &mut Vec<u64>, values: &[u64]) {
-    sums.resize(values.len().max(sums.len()), 0);
-    for (sum, value) in sums.iter_mut().zip(values) {
-        *sum += value;
-    }
-}
-
-fn offset(value: u64) -> usize {
+pub(crate) fn offset(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 

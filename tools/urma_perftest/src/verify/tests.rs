@@ -12,9 +12,11 @@ use super::*;
 use crate::{
     cli::{Cli, Command},
     lat::{PREPARED, PingPong},
+    live::Periods,
     oob::{Message, OobError},
     plan::Plan,
     requests,
+    rounds::ROUNDS,
     run::{self, Audience, SizeResult},
     session::Session,
 };
@@ -22,11 +24,14 @@ use crate::{
 /// Sees nothing.
 struct Blind;
 
+impl Periods for Blind {
+    fn on_period(&mut self, _: u64, _: u64, _: u64) {}
+}
+
 impl Audience for Blind {
     fn on_waiting(&mut self) {}
     fn on_connected(&mut self, _: PathKind) {}
     fn on_result(&mut self, _: SizeResult) {}
-    fn on_period(&mut self, _: u64, _: u64, _: u64) {}
 }
 
 /// What is wrong with the first message.
