@@ -14,7 +14,7 @@ use crate::{
     face::library,
     provider,
     slab::Slot,
-    udma::{device, hardware::Hardware, kind},
+    udma::{device, hardware::Hardware, kind, table},
 };
 
 /// A device that was added; it goes with this value. Delete its contexts before.
@@ -39,7 +39,7 @@ pub fn plug(name: &str, device: Device) -> Result<Plugged, Status> {
         return Err(Status::Invalid);
     }
     let hardware = Arc::new(Hardware::of(device));
-    let driver = provider::driver(device::provider()).map_err(refused)?;
+    let driver = provider::driver(table::provider()).map_err(refused)?;
     let slot = device::make(name, &hardware, driver).map_err(refused)?;
     let plugged = Plugged { slot };
     let device = NonNull::new(plugged.device()).ok_or(Status::Fail)?;

@@ -18,15 +18,19 @@
 //!   its state says "dying", and every queue lock that was held at that moment was let go.
 #![expect(unsafe_code, reason = "object memory shared with C")]
 
+mod cell;
+mod fresh;
 mod header;
 mod idle;
+mod member;
 mod pool;
 mod slot;
 mod space;
 
+pub(crate) use fresh::Fresh;
 pub(crate) use header::Owner;
 pub(crate) use idle::{Idle, find_idle};
-pub(crate) use pool::Fresh;
+pub(crate) use member::{InSlot, Member, member};
 pub(crate) use slot::{Found, Guard, Held, Look, Slot, find, find_live};
 
 /// A kind of object.

@@ -14,7 +14,7 @@ use crate::{
     face::library,
     latch::Latch,
     slab::Slot,
-    udma::{jfce::channels, kind},
+    udma::{device::channels, kind},
 };
 
 /// Devices by the number of a descriptor.

@@ -22,7 +22,7 @@ use crate::{
         jetty, jfc, jfr, jfs, members, order,
     },
     latch::Latch,
-    slab::find_idle,
+    slab::{InSlot, find_idle},
     udma::{
         family::{Family, option},
         kind,
@@ -117,7 +117,7 @@ fn queue<K: Family>(ptr: *mut K::Public) -> Answer<NonNull<K::Public>> {
 
 fn is_active<K: Family>(queue: NonNull<K::Public>) -> bool {
     // SAFETY: a member of an existing queue.
-    unsafe { K::members(queue.as_ptr()).is_active.read() != 0 }
+    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).read() != 0 }
 }
 
 fn ensure<K: Family>(queue: NonNull<K::Public>, wanted: Life) -> Answer {
@@ -133,12 +133,12 @@ enum Life {
 
 fn home<K: Family>(queue: NonNull<K::Public>) -> *mut urma_context_t {
     // SAFETY: a member of an existing queue.
-    unsafe { K::members(queue.as_ptr()).ctx.read() }
+    unsafe { K::MEMBERS.ctx.of(queue.as_ptr()).read() }
 }
 
 fn cfg<K: Family>(queue: NonNull<K::Public>) -> K::Cfg {
     // SAFETY: a member of an existing queue.
-    unsafe { K::members(queue.as_ptr()).cfg.read() }
+    unsafe { K::MEMBERS.cfg.of(queue.as_ptr()).read() }
 }
 
 fn hold(channel: *mut urma_jfce_t) {
@@ -187,7 +187,7 @@ unsafe fn alloc<K: Rules>(
     // SAFETY: the provider wrote it.
     let queue = NonNull::new(unsafe { to.read() }).ok_or(Code::ENOMEM)?;
     // SAFETY: a member of a new queue.
-    unsafe { K::members(queue.as_ptr()).is_active.write(0) };
+    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).write(0) };
     retain(ctx);
     hold(K::channel(&settled));
     Ok(())
@@ -209,7 +209,7 @@ unsafe fn set<K: Rules>(
     // Each change gives back what it replaced, however many threads change it.
     CHANGING.with(|()| {
         let before = K::channel(&cfg::<K>(queue));
-        let to = K::members(queue.as_ptr()).cfg.cast::<u8>().wrapping_add(offset);
+        let to = K::MEMBERS.cfg.of(queue.as_ptr()).cast::<u8>().wrapping_add(offset);
         // SAFETY: a member of the configuration, and the caller's bytes.
         unsafe { to.copy_from_nonoverlapping(from.as_ptr(), opt.len as usize) };
         let after = K::channel(&cfg::<K>(queue));
@@ -227,11 +227,11 @@ fn active<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
     let mut of = cfg::<K>(queue);
     K::check(&mut of, &caps(ctx)?)?;
     // SAFETY: a member of an existing queue: the order type may have been filled in.
-    unsafe { K::members(queue.as_ptr()).cfg.write(of) };
+    unsafe { K::MEMBERS.cfg.of(queue.as_ptr()).write(of) };
     // SAFETY: an existing queue.
     Code::from_c(unsafe { op(queue.as_ptr()) })?;
     // SAFETY: as above.
-    unsafe { K::members(queue.as_ptr()).is_active.write(1) };
+    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).write(1) };
     K::joined(queue, &of);
     Ok(())
 }
@@ -242,7 +242,7 @@ fn deactive<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
     // SAFETY: an existing queue.
     Code::from_c(unsafe { op(queue.as_ptr()) })?;
     // SAFETY: as above.
-    unsafe { K::members(queue.as_ptr()).is_active.write(0) };
+    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).write(0) };
     K::leaves(queue, &of);
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::{
     udma::{
         device,
         hardware::{DEVICE_NAME, Hardware, aliases},
-        kind,
+        kind, table,
     },
 };
 
@@ -143,17 +143,17 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
 /// The devices one after the other: names that come later do not hide earlier ones.
 fn begin(conf: *mut urma_init_attr_t, objects: Vec<Object>) -> Answer {
     call::at("start");
-    let driver = provider::driver(device::provider())?;
+    let driver = provider::driver(table::provider())?;
     let hardware = Arc::new(Hardware::default());
     LIBRARY.with(|library| library.hardware = Some(Arc::clone(&hardware)));
     for name in std::iter::once(DEVICE_NAME.to_owned()).chain(aliases()) {
         let device = device::make(&name, &hardware, driver)?;
         LIBRARY.with(|library| library.own.push(device));
     }
-    let objects = provider::start(device::provider(), conf, objects)?;
+    let objects = provider::start(table::provider(), conf, objects)?;
     LIBRARY.with(|library| library.objects = objects);
     let is_listed = |name: &CStr| LIBRARY.with(|library| library.has(name));
-    let foreign = provider::discover(device::provider(), is_listed)?;
+    let foreign = provider::discover(table::provider(), is_listed)?;
     LIBRARY.with(|library| library.foreign.extend(foreign.into_iter().map(Foreign::Listed)));
     Ok(())
 }

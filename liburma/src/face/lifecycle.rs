@@ -8,7 +8,7 @@ use crate::{
     choice,
     face::library,
     log,
-    udma::device,
+    udma::table,
 };
 
 /// Starts the library; `conf` may be NULL. `URMA_EEXIST`: it runs. In a forked child of a process
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
     call::status(|| {
         library::devices()?;
         // SAFETY: a place of the caller's for one, or NULL.
-        Code::from_c(unsafe { device::get_uasid(uasid) })
+        Code::from_c(unsafe { table::get_uasid(uasid) })
     })
 }
 

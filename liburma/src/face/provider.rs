@@ -10,7 +10,7 @@ use crate::{
     call::{self, Code},
     face::library,
     provider,
-    udma::device,
+    udma::table,
 };
 
 /// Registers a provider; a shared object does so in its constructor. `urma_init` starts it. -1: NULL,
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn urma_unregister_provider_ops(
 /// before `urma_init`.
 pub unsafe extern "C" fn urma_register_sysfs_dev(dev: *mut urma_sysfs_dev_t) -> c_int {
     call::count(|| {
-        let made = provider::given(call::aligned(dev)?, device::provider())?;
+        let made = provider::given(call::aligned(dev)?, table::provider())?;
         library::add(made)?;
         Ok(0)
     })

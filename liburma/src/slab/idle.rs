@@ -5,9 +5,11 @@
 
 use super::{
     Kind, Slot,
+    cell::SlotPtr,
     header::{Owner, State, Word},
-    pool::{self, Fresh},
-    slot::{SlotPtr, slot_at_public},
+    member::InSlot,
+    pool,
+    slot::slot_at_public,
     space,
 };
 
@@ -24,12 +26,16 @@ pub(crate) fn find_idle<K: Kind>(public: *const K::Public) -> Option<Idle<K>> {
     word.is(State::Idle).then_some(Idle { ptr, word })
 }
 
-impl<K: Kind> Idle<K> {
-    /// Its public part: memory that C programs read and write as they like.
-    pub(crate) fn public(&self) -> *mut K::Public {
+// SAFETY: the slot was published as an idle object.
+unsafe impl<K: Kind> InSlot for Idle<K> {
+    type Public = K::Public;
+
+    fn public(&self) -> *mut K::Public {
         self.ptr.public()
     }
+}
 
+impl<K: Kind> Idle<K> {
     /// Whose it is.
     pub(crate) fn owner(&self) -> Owner {
         self.word.owner()
@@ -54,11 +60,16 @@ impl<K: Kind> Idle<K> {
 /// An idle object that one thread makes live. Dropping it makes it idle again.
 pub(crate) struct Waking<K: Kind>(Idle<K>);
 
-impl<K: Kind> Waking<K> {
-    pub(crate) fn public(&self) -> *mut K::Public {
+// SAFETY: the slot was published as an idle object, and is this thread's to build in.
+unsafe impl<K: Kind> InSlot for Waking<K> {
+    type Public = K::Public;
+
+    fn public(&self) -> *mut K::Public {
         self.0.public()
     }
+}
 
+impl<K: Kind> Waking<K> {
     pub(crate) fn owner(&self) -> Owner {
         self.0.owner()
     }
@@ -77,16 +88,5 @@ impl<K: Kind> Waking<K> {
 impl<K: Kind> Drop for Waking<K> {
     fn drop(&mut self) {
         self.0.ptr.header().set_word(self.0.word);
-    }
-}
-
-impl<K: Kind> Fresh<K> {
-    /// Fills the public part of an idle object.
-    pub(crate) fn publish_idle(self, owner: Owner, public: K::Public) -> *mut K::Public {
-        let (ptr, word) = self.into_parts(owner);
-        // SAFETY: the state says "building", so that nobody else reaches it.
-        unsafe { ptr.fill_public(public) };
-        ptr.header().set_word(word.with(State::Idle));
-        ptr.public()
     }
 }

@@ -8,9 +8,9 @@ use urma_mem::sync::Ordering;
 
 use super::{
     CODE_MAX, Kind,
+    cell::{CHUNK_LEN, SlotPtr, stride},
     header::{Header, Owner, State, Word},
-    slot::{Slot, SlotPtr, stride},
-    space::{self, CHUNK_LEN},
+    space::{self, Place},
 };
 use crate::latch::Latch;
 
@@ -82,63 +82,19 @@ fn header_at(number: u32) -> Option<&'static Header> {
     Some(unsafe { slot.as_ref() })
 }
 
-/// A slot to build in. Dropping it gives it back.
-pub(crate) struct Fresh<K: Kind> {
-    ptr: SlotPtr<K>,
-    number: u32,
-    generation: u32,
-}
-
-impl<K: Kind> Fresh<K> {
-    /// A slot; `None` when there is no memory.
-    pub(crate) fn take() -> Option<Self> {
-        let number = pool::<K>().with(PoolState::take::<K>)?;
-        let ptr = SlotPtr::new(space::slot_at(number)?.cast());
-        let generation = ptr.header().word().generation().wrapping_add(1);
-        ptr.header().set_word(Word::new(generation, Owner::NOBODY, State::Building));
-        Some(Self { ptr, number, generation })
-    }
-
-    /// Where the public part will be.
-    pub(crate) fn public(&self) -> *mut K::Public {
-        self.ptr.public()
-    }
-
-    /// The owner that objects of this one have, when this is a context.
-    pub(crate) fn as_owner(&self) -> Owner {
-        Owner::new(self.number)
-    }
-
-    /// The slot, and its word once it is live.
-    pub(super) fn into_parts(self, owner: Owner) -> (SlotPtr<K>, Word) {
-        let parts = (self.ptr, Word::new(self.generation, owner, State::Live));
-        core::mem::forget(self);
-        parts
-    }
-
-    /// Fills the slot; from here on it is found.
-    pub(crate) fn publish(self, owner: Owner, public: K::Public, own: K::Own) -> Slot<K> {
-        let (ptr, word) = self.into_parts(owner);
-        // SAFETY: the state says "building", so that nobody else reaches either part.
-        unsafe { ptr.fill_public(public) };
-        // SAFETY: as above.
-        unsafe { ptr.fill_own(own) };
-        ptr.header().set_word(word);
-        Slot::new(ptr, word)
-    }
-}
-
-impl<K: Kind> Drop for Fresh<K> {
-    fn drop(&mut self) {
-        give_back(self.ptr);
-    }
+/// The number and the memory of a slot to build in; `None` when there is no memory.
+pub(super) fn take<K: Kind>() -> Option<(u32, SlotPtr<K>)> {
+    let number = pool::<K>().with(PoolState::take::<K>)?;
+    Some((number, SlotPtr::new(space::slot_at(number)?.cast())))
 }
 
 /// Takes back a slot whose private part is empty.
 pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
     let word = ptr.header().word();
     ptr.header().set_word(Word::new(word.generation(), Owner::NOBODY, State::Free));
-    pool::<K>().with(|pool| pool.give(ptr.number()));
+    if let Place::Inside(offset) = space::place(ptr.addr()) {
+        pool::<K>().with(|pool| pool.give(space::number_of(offset)));
+    }
 }
 
 /// See [`super::abandon_all`].

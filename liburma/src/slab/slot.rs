@@ -5,98 +5,18 @@
 //! and state are known.
 
 use core::{
-    cell::UnsafeCell,
     marker::PhantomData,
-    mem::MaybeUninit,
     ops::{Deref, DerefMut},
     ptr::NonNull,
 };
 
 use super::{
     Exclusive, Kind, Named,
+    cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, State, Word},
-    pool,
-    space::{self, CHUNK_LEN, Place},
+    member::InSlot,
+    pool, space,
 };
-
-/// A slot in memory.
-#[repr(C)]
-pub(super) struct Cell<K: Kind> {
-    header: Header,
-    public: UnsafeCell<MaybeUninit<K::Public>>,
-    own: UnsafeCell<MaybeUninit<K::Own>>,
-}
-
-/// Bytes from slot to slot.
-pub(super) const fn stride<K: Kind>() -> usize {
-    let stride = size_of::<Cell<K>>().next_power_of_two();
-    assert!(stride <= CHUNK_LEN && align_of::<Cell<K>>() == HEADER_LEN);
-    stride
-}
-
-/// The address of a slot of a chunk of its kind.
-pub(super) struct SlotPtr<K: Kind>(NonNull<Cell<K>>);
-
-// SAFETY: an address only; what is behind it is reached as the rules of the slab say, and the private
-// part is `Send` (and `Sync` where several threads read it).
-unsafe impl<K: Kind> Send for SlotPtr<K> {}
-// SAFETY: as above.
-unsafe impl<K: Kind> Sync for SlotPtr<K> {}
-
-impl<K: Kind> Clone for SlotPtr<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: Kind> Copy for SlotPtr<K> {}
-
-impl<K: Kind> SlotPtr<K> {
-    pub(super) fn new(cell: NonNull<Cell<K>>) -> Self {
-        Self(cell)
-    }
-
-    #[inline]
-    fn cell(&self) -> &'static Cell<K> {
-        // SAFETY: slots stay mapped for ever, the header is atomics, and the parts are cells of
-        // memory without a value until somebody may reach them.
-        unsafe { self.0.as_ref() }
-    }
-
-    #[inline]
-    pub(super) fn header(&self) -> &'static Header {
-        &self.cell().header
-    }
-
-    pub(super) fn public(&self) -> *mut K::Public {
-        self.cell().public.get().cast()
-    }
-
-    fn own(&self) -> *mut K::Own {
-        self.cell().own.get().cast()
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        match space::place(self.0.as_ptr().addr()) {
-            Place::Inside(offset) => space::number_of(offset),
-            Place::Outside => u32::MAX,
-        }
-    }
-
-    /// # Safety
-    /// The caller builds in the slot.
-    pub(super) unsafe fn fill_public(&self, public: K::Public) {
-        // SAFETY: the caller's promise; the place is inside the slot and aligned.
-        unsafe { self.public().write(public) };
-    }
-
-    /// # Safety
-    /// The caller builds in the slot, or emptied it.
-    pub(super) unsafe fn fill_own(&self, own: K::Own) {
-        // SAFETY: the caller's promise; the place is inside the slot and aligned.
-        unsafe { self.own().write(own) };
-    }
-}
 
 /// What a pointer of a C program is.
 pub(crate) enum Found {
@@ -169,6 +89,13 @@ impl<K: Kind> Slot<K> {
         self.ptr.public()
     }
 
+    /// Its public part, to read.
+    pub(crate) fn shown(&self) -> &K::Public {
+        // SAFETY: the slot was published with a value and stays mapped while the library is loaded, and
+        // C programs do not write to an object that another thread works on.
+        unsafe { &*self.public() }
+    }
+
     /// Whose it is.
     #[inline]
     pub(crate) fn owner(self) -> Owner {
@@ -184,7 +111,7 @@ impl<K: Kind> Slot<K> {
     /// Whether both are the same object.
     #[cfg(test)]
     pub(crate) fn is(self, other: Self) -> bool {
-        self.ptr.0 == other.ptr.0 && self.word == other.word
+        self.ptr.addr() == other.ptr.addr() && self.word == other.word
     }
 
     /// Begins the object's end. Of several callers one gets it; `None` for the others. When this
@@ -202,6 +129,15 @@ impl<K: Kind> Slot<K> {
             }
         });
         Some(Dying(self))
+    }
+}
+
+// SAFETY: `Slot` is made of slots that were published.
+unsafe impl<K: Kind> InSlot for Slot<K> {
+    type Public = K::Public;
+
+    fn public(&self) -> *mut K::Public {
+        self.ptr.public()
     }
 }
 
@@ -361,11 +297,16 @@ impl<K: Kind> Drop for Dying<K> {
 /// A slot without a private part. Dropping it frees it.
 pub(crate) struct Emptied<K: Kind>(Slot<K>);
 
-impl<K: Kind> Emptied<K> {
-    pub(crate) fn public(&self) -> *mut K::Public {
+// SAFETY: the slot held an object until it was emptied.
+unsafe impl<K: Kind> InSlot for Emptied<K> {
+    type Public = K::Public;
+
+    fn public(&self) -> *mut K::Public {
         self.0.public()
     }
+}
 
+impl<K: Kind> Emptied<K> {
     /// Keeps the slot, as an idle object.
     pub(crate) fn rest(self) {
         let slot = self.0;

@@ -8,12 +8,13 @@ use core::{ffi::c_void, ptr::NonNull};
 
 use urma_mem::sync::{AtomicU32, AtomicUsize, Ordering};
 
-use super::{Kind, header::Header};
+use super::{
+    Kind,
+    cell::{CHUNK_LEN, CHUNK_SHIFT, stride},
+    header::Header,
+};
 use crate::latch::Pause;
 
-/// Bytes of a chunk.
-pub(super) const CHUNK_LEN: usize = 1 << CHUNK_SHIFT;
-const CHUNK_SHIFT: u32 = 16;
 /// Bytes of address space asked for first, and the least to go on with.
 const SPACE_MAX: usize = 1 << 30;
 const SPACE_MIN: usize = 1 << 24;
@@ -74,7 +75,7 @@ pub(super) fn is_slot_of_known<K: Kind>(addr: usize) -> bool {
 fn is_start<K: Kind>(offset: usize) -> bool {
     let Some(chunk) = SPACE.chunks.get(offset >> CHUNK_SHIFT) else { return false };
     let is_kind = chunk.load(Ordering::Acquire) == chunk_word::<K>();
-    is_kind && offset & (super::slot::stride::<K>() - 1) == 0
+    is_kind && offset & (stride::<K>() - 1) == 0
 }
 
 /// Whether `addr` is not of the reservation.
@@ -84,7 +85,7 @@ pub(super) fn is_outside(addr: usize) -> bool {
 }
 
 const fn chunk_word<K: Kind>() -> u32 {
-    let shift = super::slot::stride::<K>().trailing_zeros();
+    let shift = stride::<K>().trailing_zeros();
     K::CODE as u32 | shift << 8 | (K::IS_QUEUE as u32) << 16
 }
 
@@ -133,8 +134,8 @@ pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
         if word >> 16 == 0 {
             continue;
         }
-        let stride = 1 << (word >> 8 & 0xff);
-        for offset in (0..CHUNK_LEN).step_by(stride) {
+        let slot_len = 1 << (word >> 8 & 0xff);
+        for offset in (0..CHUNK_LEN).step_by(slot_len) {
             let Some(slot) = slot_at(number_in(chunk, offset)) else { return };
             // SAFETY: a chunk with a kind is readable for ever, and each stride starts with a header.
             let header = unsafe { slot.as_ref() };

@@ -130,7 +130,7 @@ fn a_stale_slot_is_not_its_successor() {
 
 #[test]
 fn the_slot_that_is_free_the_longest_is_used_first() {
-    let per_chunk = space::CHUNK_LEN / slot::stride::<Fifo>();
+    let per_chunk = cell::CHUNK_LEN / cell::stride::<Fifo>();
     let all: Vec<_> = (0..per_chunk).map(make::<Fifo>).collect();
     let order = [5, 3, 8, 0];
     for index in order {

@@ -31,7 +31,7 @@ use crate::{
         urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t,
     },
     call::{self, Answer, Code, UserPtr, ours},
-    udma::{context::ctx_of, jetty, jfc, jfr, jfs, kind, post},
+    udma::{context::ctx_of, family, kind, post},
 };
 
 /// Names that begin so are bonding devices in programs' eyes.
@@ -102,11 +102,11 @@ type Out = urma_user_ctl_out_t;
 fn udma(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
     match from.opcode {
         UDMA_U_USER_CTL_CREATE_JFR_EX => create_jfr(ctx, from, to),
-        UDMA_U_USER_CTL_DELETE_JFR_EX => remove(ctx, from, jfr::delete_jfr),
+        UDMA_U_USER_CTL_DELETE_JFR_EX => remove(ctx, from, family::delete::<kind::Jfr>),
         UDMA_U_USER_CTL_CREATE_JFC_EX => create_jfc(ctx, from, to),
-        UDMA_U_USER_CTL_DELETE_JFC_EX => remove(ctx, from, jfc::delete_jfc),
-        UDMA_U_USER_CTL_DELETE_JFS_EX => remove(ctx, from, jfs::delete_jfs),
-        UDMA_U_USER_CTL_DELETE_JETTY_EX => remove(ctx, from, jetty::delete_jetty),
+        UDMA_U_USER_CTL_DELETE_JFC_EX => remove(ctx, from, family::delete::<kind::Jfc>),
+        UDMA_U_USER_CTL_DELETE_JFS_EX => remove(ctx, from, family::delete::<kind::Jfs>),
+        UDMA_U_USER_CTL_DELETE_JETTY_EX => remove(ctx, from, family::delete::<kind::Jetty>),
         UDMA_U_USER_CTL_POST_WR => post_wr(from, to),
         UDMA_U_USER_CTL_QUERY_UE_INFO => {
             // One entity, on the only die of the only chip.
@@ -128,7 +128,7 @@ fn create_jfr(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
         return Err(Code::ENOTSUP);
     }
     // SAFETY: a live context, and a configuration of this function.
-    give(ctx, to, unsafe { jfr::create_jfr(ctx.as_ptr(), &raw mut cfg.base_cfg) })
+    give(ctx, to, unsafe { family::create::<kind::Jfr>(ctx.as_ptr(), &raw mut cfg.base_cfg) })
 }
 
 /// A JFC that programs poll. Those for other engines on the chip are not supported.
@@ -139,7 +139,7 @@ fn create_jfc(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
         return Err(Code::ENOTSUP);
     }
     // SAFETY: a live context, and a configuration of this function.
-    give(ctx, to, unsafe { jfc::create_jfc(ctx.as_ptr(), &raw mut cfg.base_cfg) })
+    give(ctx, to, unsafe { family::create::<kind::Jfc>(ctx.as_ptr(), &raw mut cfg.base_cfg) })
 }
 
 fn give<T>(ctx: NonNull<urma_context_t>, to: UserPtr<*mut T>, made: *mut T) -> Answer {

@@ -11,48 +11,18 @@ use urma_core::Eid;
 
 use crate::{
     abi::{
-        URMA_TRANSPORT_UB, char_of, ub_list, urma_device_attr_t, urma_device_t, urma_driver_t,
-        urma_init_attr_t, urma_provider_ops_t, urma_status_t, urma_sysfs_dev_t,
+        URMA_TRANSPORT_UB, char_of, urma_device_attr_t, urma_device_t, urma_driver_t,
+        urma_sysfs_dev_t,
     },
-    call::{self, Answer, Code, ours},
+    call::{Answer, Code, ours},
     convert::{attr, zeroed},
     slab::{Fresh, Owner, Slot},
-    udma::{hardware::Hardware, kind, table},
+    udma::{
+        hardware::Hardware,
+        kind,
+        sysfs::{DeviceOwn, Sysfs},
+    },
 };
-
-/// What lies behind a device.
-pub(crate) struct DeviceOwn {
-    /// The software device; none behind a device of another provider.
-    pub(crate) hardware: Option<Arc<Hardware>>,
-    sysfs: Sysfs,
-}
-
-/// The struct behind `dev->sysfs_dev`; lives as long as the device.
-struct Sysfs(NonNull<urma_sysfs_dev_t>);
-
-// SAFETY: owned memory; it moves between threads with the device that owns it.
-unsafe impl Send for Sysfs {}
-
-impl Sysfs {
-    fn new(sysfs: Box<urma_sysfs_dev_t>) -> Self {
-        Self(NonNull::from(Box::leak(sysfs)))
-    }
-
-    /// A list of its own: programs walk the library's list by calls.
-    fn join_list(&self) {
-        // SAFETY: owned memory.
-        let node = unsafe { &raw mut (*self.0.as_ptr()).node };
-        // SAFETY: as above.
-        unsafe { node.write(ub_list { prev: node, next: node }) };
-    }
-}
-
-impl Drop for Sysfs {
-    fn drop(&mut self) {
-        // SAFETY: leaked by `new`, and this is its one owner.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
-}
 
 /// `text` as a C string of at most 63 bytes.
 pub(crate) fn text(from: &str) -> [c_char; 64] {
@@ -107,8 +77,7 @@ pub(crate) fn publish(
     sysfs.driver = driver.as_ptr();
     sysfs.urma_device = fresh.public();
     let sysfs = Sysfs::new(sysfs);
-    sysfs.join_list();
-    public.sysfs_dev = sysfs.0.as_ptr();
+    public.sysfs_dev = sysfs.as_ptr();
     Ok(fresh.publish(Owner::NOBODY, public, DeviceOwn { hardware, sysfs }))
 }
 
@@ -121,8 +90,8 @@ pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t
     let hardware = hardware(device)?;
     let attr = attr::device(&hardware.attr()?);
     let own = device.lock().ok_or(Code::EINVAL)?;
-    // SAFETY: the struct lives as long as the device, whose lock is held.
-    unsafe { (*own.sysfs.0.as_ptr()).dev_attr = attr };
+    // SAFETY: `own.sysfs` owns the struct, and the lock of the device is held.
+    unsafe { (*own.sysfs.as_ptr()).dev_attr = attr };
     Ok(attr)
 }
 
@@ -143,46 +112,13 @@ pub(super) fn hardware(device: Slot<kind::Device>) -> Answer<Arc<Hardware>> {
     device.lock().ok_or(Code::EINVAL)?.hardware.clone().ok_or(Code::EINVAL)
 }
 
+/// How many channels live on a device, whatever its name; 0 when it is none.
+pub(crate) fn channels(dev: *const urma_device_t) -> u64 {
+    let hardware = ours::<kind::Device>(dev).and_then(hardware);
+    hardware.map_or(0, |hardware| hardware.channels())
+}
+
 /// Whether the software device is behind it.
 pub(crate) fn is_software(dev: NonNull<urma_device_t>) -> bool {
     ours::<kind::Device>(dev.as_ptr()).is_ok_and(|device| hardware(device).is_ok())
-}
-
-/// `init` of the provider.
-pub(crate) unsafe extern "C" fn init(_conf: *mut urma_init_attr_t) -> urma_status_t {
-    call::SUCCESS
-}
-
-/// `uninit` of the provider.
-pub(crate) unsafe extern "C" fn uninit() -> urma_status_t {
-    call::SUCCESS
-}
-
-/// `query_device` of the provider.
-pub(crate) unsafe extern "C" fn query_device(
-    dev: *mut urma_device_t,
-    to: *mut urma_device_attr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let to = call::place(to)?;
-        let attr = attributes(dev)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(attr) };
-        Ok(())
-    })
-}
-
-/// `get_uasid` of the provider: an EID has one address space, number 0 (see `ContextOps::uasid`).
-pub(crate) unsafe extern "C" fn get_uasid(to: *mut u32) -> urma_status_t {
-    call::status(|| {
-        let to = call::place(to)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(0) };
-        Ok(())
-    })
-}
-
-/// The provider's own table; see [`table`].
-pub(crate) fn provider() -> *mut urma_provider_ops_t {
-    table::provider()
 }

@@ -1,153 +1,24 @@
 //! Asynchronous events: from the device, which all contexts share, to the context they are about.
 //!
-//! *Owns*: what each context has to be told, its descriptor, the count of events that were given and
-//! not acknowledged. *Takes*: events of the device, in the thread that asks for one. *Gives*:
-//! `urma_async_event_t` that names a live object. *Must not*: lose an event of another context.
+//! *Takes*: events of the device, in the thread that asks for one. *Gives*: `urma_async_event_t` that
+//! names a live object. *Must not*: lose an event of another context.
 #![expect(unsafe_code, reason = "C entry points")]
 
 use core::time::Duration;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::Arc;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, epoll, poll},
-    fs::{OFlags, fcntl_getfl},
-    io,
-};
-use urma_core::{AsyncEvent, AsyncKind, Context};
+use urma_core::{AsyncEvent, AsyncKind};
 
 use crate::{
     abi::{urma_async_event_element, urma_async_event_t, urma_context_t, urma_status_t},
     call::{self, Answer, Code, ours},
     convert::zeroed,
     udma::{
-        context::{Ctx, Queue, ctx_of},
-        kind,
+        context::ctx_of,
+        event_queue::{About, Events},
+        kind::{self, Ctx},
     },
 };
-
-/// What a context has to be told.
-pub(crate) struct Events {
-    state: Mutex<State>,
-    /// Counts what `state.waiting` holds.
-    bell: EventFd,
-    /// Readable while the device or `bell` is: `ctx->async_fd`.
-    both: OwnedFd,
-}
-
-#[derive(Default)]
-struct State {
-    /// Events that another context's thread took from the device.
-    waiting: VecDeque<AsyncEvent>,
-    /// Events given and not acknowledged, by what they are about.
-    open: BTreeMap<About, u32>,
-}
-
-/// What an event is about.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum About {
-    Jfc(u32),
-    Queue(u32),
-    Group(u32),
-    /// A port, an EID, the device: nothing that is deleted.
-    Device,
-}
-
-impl About {
-    fn of(event: &AsyncEvent) -> Self {
-        match event.kind {
-            AsyncKind::JfcError => Self::Jfc(event.id),
-            AsyncKind::JfsError
-            | AsyncKind::JfrError
-            | AsyncKind::JfrLimit
-            | AsyncKind::JettyError
-            | AsyncKind::JettyLimit => Self::Queue(event.id),
-            AsyncKind::GroupError => Self::Group(event.id),
-            _ => Self::Device,
-        }
-    }
-}
-
-impl Events {
-    /// # Errors
-    /// ENOMEM: out of descriptors.
-    pub(crate) fn new(core: &Context) -> Answer<Self> {
-        Self::open(core).map_err(|_| Code::ENOMEM)
-    }
-
-    fn open(core: &Context) -> Result<Self, io::Errno> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-        let bell = EventFd::from_value_and_flags(0, flags).map_err(|_| io::Errno::NOMEM)?;
-        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let (data, readable) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
-        epoll::add(&both, &bell, data, readable)?;
-        epoll::add(&both, core.async_fd(), data, readable)?;
-        Ok(Self { state: Mutex::default(), bell, both })
-    }
-
-    /// `ctx->async_fd`.
-    pub(crate) fn fd(&self) -> RawFd {
-        self.both.as_raw_fd()
-    }
-
-    /// Whether events about it were given and not acknowledged.
-    pub(crate) fn is_open(&self, about: About) -> bool {
-        self.state().open.contains_key(&about)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn leave(&self, event: AsyncEvent) {
-        let mut state = self.state();
-        state.waiting.push_back(event);
-        // The count is far from its limit, the only reason to refuse.
-        let _ = self.bell.write(1);
-    }
-
-    fn next(&self) -> Option<AsyncEvent> {
-        let mut state = self.state();
-        let event = state.waiting.pop_front()?;
-        // One count for each event; the lock is held, so it is there.
-        let _ = self.bell.read();
-        Some(event)
-    }
-
-    fn acknowledge(&self, about: About) -> Answer {
-        let mut state = self.state();
-        let count = state.open.get_mut(&about).ok_or(Code::EINVAL)?;
-        *count -= 1;
-        if *count == 0 {
-            state.open.remove(&about);
-        }
-        Ok(())
-    }
-
-    /// Whether a call shall not wait, as `fcntl` on the descriptor says.
-    fn is_nonblocking(&self) -> bool {
-        fcntl_getfl(&self.both).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
-    }
-
-    /// A millisecond, without a look at anything.
-    pub(crate) fn pause(&self) {
-        let limit = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // It ends after the time, or by a signal.
-        let _ = poll(&mut [], Some(&limit));
-    }
-
-    /// Until something may have come, or `limit`.
-    fn wait(&self, limit: Duration) {
-        let mut fds = [PollFd::from_borrowed_fd(self.both.as_fd(), PollFlags::IN)];
-        let limit = Timespec::try_from(limit).ok();
-        // Nothing came, or a signal: the caller looks again either way.
-        let _ = poll(&mut fds, limit.as_ref());
-    }
-}
 
 /// How long a waiting thread goes without looking whether its context still lives.
 const LOOK_AFTER: Duration = Duration::from_millis(100);
@@ -163,9 +34,9 @@ pub(crate) unsafe extern "C" fn get_async_event(
             // Found afresh each time round: another thread may delete it meanwhile.
             let own = ctx_of(ctx)?;
             if let Some(event) = take(&own)? {
-                if let Some(mut given) = describe(&own, &event) {
+                if let Some(mut given) = describe(&own.events, &event) {
                     given.urma_ctx = ctx;
-                    *own.events.state().open.entry(About::of(&event)).or_default() += 1;
+                    own.events.given(About::of(&event));
                     // SAFETY: a place of the caller's for one.
                     unsafe { to.write(given) };
                     return Ok(());
@@ -190,13 +61,13 @@ fn take(own: &Arc<Ctx>) -> Answer<Option<AsyncEvent>> {
             return Ok(Some(event));
         }
         let Some(event) = own.core.next_async(Some(Duration::ZERO))? else { return Ok(None) };
-        let others = own.hardware.contexts();
-        let others = others.iter().filter(|other| !Arc::ptr_eq(other, own));
+        let others = own.hardware.listeners();
+        let others = others.iter().filter(|other| !Arc::ptr_eq(other, &own.events));
         match About::of(&event) {
-            About::Device => others.for_each(|other| other.events.leave(event)),
-            about if own.has(about) => {}
+            About::Device => others.for_each(|other| other.leave(event)),
+            about if own.events.has(about) => {}
             about => {
-                others.filter(|other| other.has(about)).for_each(|one| one.events.leave(event));
+                others.filter(|other| other.has(about)).for_each(|one| one.leave(event));
                 continue;
             }
         }
@@ -205,21 +76,13 @@ fn take(own: &Arc<Ctx>) -> Answer<Option<AsyncEvent>> {
 }
 
 /// `None`: what it is about was deleted.
-fn describe(own: &Ctx, event: &AsyncEvent) -> Option<urma_async_event_t> {
-    let names = own.names();
+fn describe(events: &Events, event: &AsyncEvent) -> Option<urma_async_event_t> {
     let mut to: urma_async_event_t = zeroed();
     to.event_type = u32::from(event.kind.code());
     to.element = match About::of(event) {
-        About::Jfc(number) => urma_async_event_element { jfc: names.jfcs.get(&number)?.public() },
-        About::Queue(number) => match *names.queues.get(&number)? {
-            Queue::Jfs(slot) => urma_async_event_element { jfs: slot.public() },
-            Queue::Jfr(slot) => urma_async_event_element { jfr: slot.public() },
-            Queue::Jetty(slot) => urma_async_event_element { jetty: slot.public() },
-        },
-        About::Group(number) => {
-            urma_async_event_element { jetty_grp: names.groups.get(&number)?.public() }
-        }
         About::Device => urma_async_event_element { port_id: event.id },
+        // Each kind of object has a member; all are pointers in the same place.
+        about => urma_async_event_element { jfc: events.named(about)?.as_ptr() },
     };
     Some(to)
 }

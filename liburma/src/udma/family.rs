@@ -1,17 +1,17 @@
-//! Queues by themselves: created in one call, or allocated, set up, activated, deactivated, freed.
+//! Queues (JFC, JFS, JFR, jetties): created in one call, or allocated, set up, activated, deactivated, freed.
 //!
-//! *Owns*: the one way to make a queue, and the life of an idle one: a slot with a public part, whose
-//! configuration is the program's to change. *Takes*: configurations. *Gives*: live queues. *Must
-//! not*: know kinds: each says in its own file what it is made from.
-#![expect(unsafe_code, reason = "public memory, and C entry points")]
+//! *Owns*: the operations that all kinds of queues have, each once, and the life of an idle queue: a slot
+//! with a public part, whose configuration is the program's to change. *Takes*: configurations. *Gives*:
+//! live queues. *Must not*: know kinds: each says in its own file what it is made from.
+#![expect(unsafe_code, reason = "C entry points")]
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use urma_core::JettyId;
+use urma_core::{JettyId, Refused};
 
 use crate::{
-    abi::{urma_context_t, urma_jetty_id_t},
+    abi::{urma_context_t, urma_jetty_id_t, urma_status_t},
     call::{self, Answer, Code, ours},
     convert::{
         name::jetty_id_out,
@@ -19,19 +19,41 @@ use crate::{
         zero::Zero,
         zeroed,
     },
-    slab::{Exclusive, Fresh, Kind, Slot, find_idle},
-    udma::context::{Ctx, Kept, ctx_of},
+    slab::{Exclusive, Fresh, Idle, InSlot, Kind, Member, find_idle},
+    udma::{
+        context::{self, ctx_of, delete_each},
+        event_queue::About,
+        kind::{Ctx, QueueOwn},
+    },
 };
 
+/// urma-core's object behind a queue.
+pub(crate) trait Core: Sized {
+    /// What events call it.
+    fn about(&self) -> About;
+    /// Its id in this context.
+    fn id(&self, ctx: &Ctx) -> JettyId;
+    /// Deletes it, or gives it back.
+    fn delete(self) -> Result<(), Refused<Self>>;
+}
+
 /// A kind of queue.
-pub(crate) trait Family: Exclusive + Kind<Public: Zero> {
+pub(crate) trait Family:
+    Exclusive + Kind<Public: Zero, Own = QueueOwn<<Self as Family>::Core, <Self as Family>::More>>
+{
+    /// urma-core's object.
+    type Core: Core;
+    /// What else is kept.
+    type More;
     /// What it is made from.
     type Cfg: Copy;
+    /// What a program changes and asks of a live one.
+    type Attr: Copy;
     /// Its options.
     const OPTIONS: &'static [&'static [Opt]];
-
     /// The members that all kinds have.
-    fn members(public: *mut Self::Public) -> Members<Self::Cfg>;
+    const MEMBERS: Members<Self::Public, Self::Cfg>;
+
     /// The number that the program wants; 0 leaves it to the device.
     fn wanted_id(_cfg: &Self::Cfg) -> u32 {
         0
@@ -40,277 +62,259 @@ pub(crate) trait Family: Exclusive + Kind<Public: Zero> {
     /// it was made.
     fn complete(_cfg: &mut Self::Cfg) {}
     /// Makes the private part.
-    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, Self::Own)>;
-    /// Ends it, or gives it back.
-    fn end(own: Self::Own) -> Result<(), Box<Kept<Self>>>;
-    /// Remembers the queue by its number.
-    fn register(own: &Ctx, number: u32, slot: Slot<Self>);
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Self::Core, Self::More)>;
+    /// Changes a live queue.
+    fn modify(own: &mut Self::Own, attr: &Self::Attr) -> Answer;
+    /// State and threshold of a live queue; the original's mask of an answer is empty.
+    fn query(own: &Self::Own) -> Answer<Self::Attr>;
 }
 
-/// Places in the public part.
-pub(crate) struct Members<C> {
-    pub(crate) ctx: *mut *mut urma_context_t,
-    pub(crate) id: *mut urma_jetty_id_t,
-    pub(crate) handle: *mut u64,
-    pub(crate) cfg: *mut C,
-    pub(crate) is_active: *mut u8,
-    pub(crate) opt_id: *mut u32,
+/// Members of the public part.
+pub(crate) struct Members<P, C> {
+    pub(crate) ctx: Member<P, *mut urma_context_t>,
+    pub(crate) id: Member<P, urma_jetty_id_t>,
+    pub(crate) handle: Member<P, u64>,
+    pub(crate) cfg: Member<P, C>,
+    pub(crate) is_active: Member<P, u8>,
+    pub(crate) opt_id: Member<P, u32>,
 }
 
-impl<C> Members<C> {
-    /// # Safety
-    /// The public part is in a slot that this thread builds in, or not shared yet.
-    unsafe fn name(&self, id: JettyId) {
-        // SAFETY: the caller's promise.
-        unsafe { self.id.write(jetty_id_out(id)) };
-        // SAFETY: as above.
-        unsafe { self.handle.write(u64::from(id.id)) };
-        // SAFETY: as above.
-        unsafe { self.opt_id.write(id.id) };
-        // SAFETY: as above.
-        unsafe { self.is_active.write(1) };
-    }
+/// The members of a kind, by the names that differ.
+macro_rules! members {
+    ($public:ty, $id:ident, $cfg:ident, $opt:ident $(. $of:ident)?, $opt_id:ident) => {
+        crate::udma::family::Members {
+            ctx: crate::slab::member!($public, urma_ctx),
+            id: crate::slab::member!($public, $id),
+            handle: crate::slab::member!($public, handle),
+            cfg: crate::slab::member!($public, $cfg),
+            is_active: crate::slab::member!($public, $opt.is_actived),
+            opt_id: crate::slab::member!($public, $opt $(. $of)? . $opt_id),
+        }
+    };
 }
+pub(crate) use members;
 
 /// The public part of a queue that nobody knows yet.
 fn blank<K: Family>(ctx: *mut urma_context_t, cfg: K::Cfg) -> K::Public {
     let mut public: K::Public = zeroed();
-    let members = K::members(&raw mut public);
-    // SAFETY: a place in a local value.
-    unsafe { members.ctx.write(ctx) };
-    // SAFETY: as above.
-    unsafe { members.cfg.write(cfg) };
+    *K::MEMBERS.ctx.place(&mut public) = ctx;
+    *K::MEMBERS.cfg.place(&mut public) = cfg;
     public
 }
 
 /// A live queue.
-///
-/// # Errors
-/// What making it says.
-///
-/// # Safety
-/// `cfg`, unless NULL, is the caller's configuration.
-pub(crate) unsafe fn create<K: Family>(
+pub(crate) unsafe extern "C" fn create<K: Family>(
     ctx: *mut urma_context_t,
-    cfg: *const K::Cfg,
-) -> Answer<*mut K::Public> {
-    let own = ctx_of(ctx)?;
-    // SAFETY: the caller's promise.
-    let mut cfg = unsafe { call::value(cfg) }?;
-    own.hardware.make_room(K::wanted_id(&cfg));
-    let (id, private) = K::make(&own, &cfg)?;
-    K::complete(&mut cfg);
-    let mut public = blank::<K>(ctx, cfg);
-    // SAFETY: a local value.
-    unsafe { K::members(&raw mut public).name(id) };
-    let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
-    let slot = fresh.publish(own.owner, public, private);
-    K::register(&own, id.id, slot);
-    Ok(slot.public())
+    cfg: *mut K::Cfg,
+) -> *mut K::Public {
+    call::pointer(|| {
+        let own = ctx_of(ctx)?;
+        // SAFETY: the caller's configuration (room card of `face`).
+        let mut cfg = unsafe { call::value(cfg) }?;
+        own.hardware.make_room(K::wanted_id(&cfg));
+        let (core, more) = K::make(&own, &cfg)?;
+        K::complete(&mut cfg);
+        let (about, id) = (core.about(), core.id(&own));
+        let mut public = blank::<K>(ctx, cfg);
+        *K::MEMBERS.id.place(&mut public) = jetty_id_out(id);
+        *K::MEMBERS.handle.place(&mut public) = u64::from(id.id);
+        *K::MEMBERS.opt_id.place(&mut public) = id.id;
+        *K::MEMBERS.is_active.place(&mut public) = 1;
+        let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
+        let slot = fresh.publish(own.owner, public, QueueOwn { core, more, ctx: Arc::clone(&own) });
+        own.events.name(about, slot.public());
+        Ok(slot.public())
+    })
+}
+
+/// Changes a queue.
+pub(crate) unsafe extern "C" fn modify<K: Family>(
+    queue: *mut K::Public,
+    attr: *mut K::Attr,
+) -> urma_status_t {
+    call::status(|| {
+        // SAFETY: the caller's attributes (room card of `face`).
+        let attr = unsafe { call::value(attr) }?;
+        let mut own = ours::<K>(queue)?.lock().ok_or(Code::EINVAL)?;
+        K::modify(&mut own, &attr)
+    })
+}
+
+/// Configuration and attributes of a queue.
+pub(crate) unsafe extern "C" fn query<K: Family>(
+    queue: *mut K::Public,
+    cfg: *mut K::Cfg,
+    attr: *mut K::Attr,
+) -> urma_status_t {
+    call::status(|| {
+        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
+        let slot = ours::<K>(queue)?;
+        let is = K::query(&*slot.lock().ok_or(Code::EINVAL)?)?;
+        // SAFETY: the caller's place for one configuration (room card of `face`).
+        unsafe { cfg.write(slot.get(K::MEMBERS.cfg)) };
+        // SAFETY: the caller's place for one set of attributes.
+        unsafe { attr.write(is) };
+        Ok(())
+    })
+}
+
+/// What a refused deletion gives back, and why.
+type Kept<C, M> = Box<(QueueOwn<C, M>, Code)>;
+
+/// Ends the private part, or gives it back.
+fn end<C: Core, M>(own: QueueOwn<C, M>) -> Result<(), Kept<C, M>> {
+    let about = own.core.about();
+    if let Err(code) = own.ctx.events.ensure_acked(about) {
+        return Err(Box::new((own, code)));
+    }
+    let QueueOwn { core, more, ctx } = own;
+    // First the name: the number may be another queue's as soon as the device forgets it.
+    let name = ctx.events.forget::<c_void>(about);
+    core.delete().map_err(|refused| {
+        if let Some(name) = name {
+            ctx.events.name(about, name);
+        }
+        let code = refused.status.into();
+        Box::new((QueueOwn { core: *refused.object, more, ctx: Arc::clone(&ctx) }, code))
+    })
+}
+
+/// Deletes a live queue.
+pub(crate) unsafe extern "C" fn delete<K: Family>(queue: *mut K::Public) -> urma_status_t {
+    call::status(|| context::delete::<K>(queue, end))
+}
+
+/// Deletes live queues in order.
+pub(crate) unsafe extern "C" fn delete_batch<K: Family>(
+    list: *mut *mut K::Public,
+    count: c_int,
+    bad: *mut *mut K::Public,
+) -> urma_status_t {
+    let one = |queue: *mut K::Public| context::delete::<K>(queue, end);
+    // SAFETY: the caller's array of `count` pointers, and its place (room card of `face`).
+    call::status(|| unsafe { delete_each(list, count, bad, one) })
 }
 
 /// An idle queue, to `to`.
-///
-/// # Errors
-/// EINVAL: a null argument. ENOMEM.
-///
-/// # Safety
-/// As [`create`]; `to`, unless NULL, is a place of the caller's.
-pub(crate) unsafe fn alloc<K: Family>(
+pub(crate) unsafe extern "C" fn alloc<K: Family>(
     ctx: *mut urma_context_t,
-    cfg: *const K::Cfg,
+    cfg: *mut K::Cfg,
     to: *mut *mut K::Public,
-) -> Answer {
-    let own = ctx_of(ctx)?;
-    let to = call::place(to)?;
-    // SAFETY: the caller's promise.
-    let cfg = unsafe { call::value(cfg) }?;
-    let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
-    let queue = fresh.publish_idle(own.owner, blank::<K>(ctx, cfg));
-    // SAFETY: the caller's promise.
-    unsafe { to.write(queue) };
-    Ok(())
+) -> urma_status_t {
+    call::status(|| {
+        let own = ctx_of(ctx)?;
+        let to = call::place(to)?;
+        // SAFETY: the caller's configuration (room card of `face`).
+        let cfg = unsafe { call::value(cfg) }?;
+        let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
+        let queue = fresh.publish_idle(own.owner, blank::<K>(ctx, cfg));
+        // SAFETY: the caller's place for one pointer.
+        unsafe { to.write(queue) };
+        Ok(())
+    })
 }
 
-/// Whether an option may be set: the face writes the member that it names.
-///
-/// # Errors
-/// EINVAL: the queue is not idle, no such option, another length. EOPNOTSUPP: the device's own.
-pub(crate) fn set_opt<K: Family>(queue: *mut K::Public, number: u64, len: u32) -> Answer {
-    find_idle::<K>(queue).ok_or(Code::EINVAL)?;
-    match option::<K>(number, len)?.place {
-        OptPlace::Cfg(_) | OptPlace::Id(_) => Ok(()),
-        OptPlace::DeviceId | OptPlace::Device => Err(Code::ENOTSUP),
-    }
+/// Whether an option may be set: the face writes the member that it names. EINVAL: the queue is not
+/// idle, no such option, another length. EOPNOTSUPP: the device's own.
+pub(crate) unsafe extern "C" fn set_opt<K: Family>(
+    queue: *mut K::Public,
+    number: u64,
+    _buf: *mut c_void,
+    len: u32,
+) -> urma_status_t {
+    call::status(|| {
+        find_idle::<K>(queue).ok_or(Code::EINVAL)?;
+        match option::<K>(number, len)?.place {
+            OptPlace::Cfg(_) | OptPlace::Id(_) => Ok(()),
+            OptPlace::DeviceId | OptPlace::Device => Err(Code::ENOTSUP),
+        }
+    })
 }
 
 /// The option of this number and length.
+///
+/// # Errors
+/// EINVAL: there is none.
 pub(crate) fn option<K: Family>(number: u64, len: u32) -> Answer<Opt> {
     let found = K::OPTIONS.iter().find_map(|table| find(table, number));
     found.filter(|opt| opt.len == len).ok_or(Code::EINVAL)
 }
 
-/// The value of an option, to `buf`.
-///
-/// # Errors
-/// As [`set_opt`]; of a queue that is active too.
-///
-/// # Safety
-/// `buf`, unless NULL, has `len` bytes.
-pub(crate) unsafe fn read_opt<K: Family>(
+/// The value of an option, to `buf`; of a queue that is active too.
+pub(crate) unsafe extern "C" fn get_opt<K: Family>(
     queue: *mut K::Public,
     number: u64,
     buf: *mut c_void,
     len: u32,
-) -> Answer {
-    let public = match find_idle::<K>(queue) {
-        Some(idle) => idle.public(),
-        None => ours::<K>(queue)?.public(),
-    };
-    let to = call::place(buf.cast::<u8>())?;
-    let opt = option::<K>(number, len)?;
-    let members = K::members(public);
-    let from: *const u8 = match opt.place {
-        OptPlace::Cfg(offset) => members.cfg.cast::<u8>().wrapping_add(offset),
-        OptPlace::Id(_) | OptPlace::DeviceId => members.opt_id.cast(),
-        OptPlace::Device => return Err(Code::ENOTSUP),
-    };
-    // SAFETY: a member of the public part, and the caller's bytes.
-    unsafe { to.as_ptr().copy_from_nonoverlapping(from, opt.len as usize) };
-    Ok(())
+) -> urma_status_t {
+    call::status(|| {
+        let public = match find_idle::<K>(queue) {
+            Some(idle) => idle.public(),
+            None => ours::<K>(queue)?.public(),
+        };
+        let to = call::place(buf.cast::<u8>())?;
+        let opt = option::<K>(number, len)?;
+        let from: *const u8 = match opt.place {
+            OptPlace::Cfg(offset) => K::MEMBERS.cfg.of(public).cast::<u8>().wrapping_add(offset),
+            OptPlace::Id(_) | OptPlace::DeviceId => K::MEMBERS.opt_id.of(public).cast(),
+            OptPlace::Device => return Err(Code::ENOTSUP),
+        };
+        // SAFETY: a member of the public part, which stays mapped, and the caller's `len` bytes.
+        unsafe { to.as_ptr().copy_from_nonoverlapping(from, opt.len as usize) };
+        Ok(())
+    })
 }
 
-/// Makes an idle queue live, from its configuration.
-///
-/// # Errors
-/// EINVAL: not idle. What making it says; then it stays idle.
-pub(crate) fn active<K: Family>(queue: *mut K::Public) -> Answer {
-    let waking = find_idle::<K>(queue).and_then(crate::slab::Idle::wake).ok_or(Code::EINVAL)?;
-    let members = K::members(waking.public());
-    // SAFETY: the slot is this thread's to build in.
-    let ctx = unsafe { members.ctx.read() };
-    let own = ctx_of(ctx)?;
-    if own.owner != waking.owner() {
-        return Err(Code::EINVAL);
-    }
-    // SAFETY: as above.
-    let mut cfg = unsafe { members.cfg.read() };
-    own.hardware.make_room(K::wanted_id(&cfg));
-    let (id, private) = K::make(&own, &cfg)?;
-    K::complete(&mut cfg);
-    // SAFETY: as above.
-    unsafe { members.cfg.write(cfg) };
-    // SAFETY: as above.
-    unsafe { members.name(id) };
-    let slot = waking.publish(private);
-    K::register(&own, id.id, slot);
-    Ok(())
+/// Makes an idle queue live, from its configuration. EINVAL: not idle. Where making it fails, it stays
+/// idle.
+pub(crate) unsafe extern "C" fn active<K: Family>(queue: *mut K::Public) -> urma_status_t {
+    call::status(|| {
+        let waking = find_idle::<K>(queue).and_then(Idle::wake).ok_or(Code::EINVAL)?;
+        let ctx: *mut urma_context_t = waking.get(K::MEMBERS.ctx);
+        let own = ctx_of(ctx)?;
+        if own.owner != waking.owner() {
+            return Err(Code::EINVAL);
+        }
+        let mut cfg = waking.get(K::MEMBERS.cfg);
+        own.hardware.make_room(K::wanted_id(&cfg));
+        let (core, more) = K::make(&own, &cfg)?;
+        K::complete(&mut cfg);
+        let (about, id) = (core.about(), core.id(&own));
+        waking.set(K::MEMBERS.cfg, cfg);
+        waking.set(K::MEMBERS.id, jetty_id_out(id));
+        waking.set(K::MEMBERS.handle, u64::from(id.id));
+        waking.set(K::MEMBERS.opt_id, id.id);
+        waking.set(K::MEMBERS.is_active, 1);
+        let slot = waking.publish(QueueOwn { core, more, ctx: Arc::clone(&own) });
+        own.events.name(about, slot.public());
+        Ok(())
+    })
 }
 
-/// Makes a live queue idle.
-///
-/// # Errors
-/// EINVAL: not live. What deleting says; then it stays live.
-pub(crate) fn deactive<K: Family>(queue: *mut K::Public) -> Answer {
-    let dying = ours::<K>(queue)?.retire().ok_or(Code::EINVAL)?;
-    let (own, emptied) = dying.take();
-    match K::end(own) {
-        Ok(()) => {
-            // SAFETY: the slot is this thread's.
-            unsafe { K::members(emptied.public()).is_active.write(0) };
-            emptied.rest();
-            Ok(())
+/// Makes a live queue idle. EINVAL: not live. Where deleting fails, it stays live.
+pub(crate) unsafe extern "C" fn deactive<K: Family>(queue: *mut K::Public) -> urma_status_t {
+    call::status(|| {
+        let dying = ours::<K>(queue)?.retire().ok_or(Code::EINVAL)?;
+        let (own, emptied) = dying.take();
+        match end(own) {
+            Ok(()) => {
+                emptied.set(K::MEMBERS.is_active, 0);
+                emptied.rest();
+                Ok(())
+            }
+            Err(kept) => {
+                let (own, code) = *kept;
+                emptied.refill(own);
+                Err(code)
+            }
         }
-        Err(kept) => {
-            let (own, code) = *kept;
-            emptied.refill(own);
-            Err(code)
-        }
-    }
+    })
 }
 
-/// Frees an idle queue.
-///
-/// # Errors
-/// EINVAL: not idle.
-pub(crate) fn free<K: Family>(queue: *mut K::Public) -> Answer {
-    let is_freed = find_idle::<K>(queue).is_some_and(crate::slab::Idle::free);
-    if is_freed { Ok(()) } else { Err(Code::EINVAL) }
+/// Frees an idle queue. EINVAL: not idle.
+pub(crate) unsafe extern "C" fn free<K: Family>(queue: *mut K::Public) -> urma_status_t {
+    call::status(|| {
+        let is_freed = find_idle::<K>(queue).is_some_and(Idle::free);
+        if is_freed { Ok(()) } else { Err(Code::EINVAL) }
+    })
 }
-
-/// The six operations of a kind.
-macro_rules! operations {
-    ($kind:ty, $public:ident, $cfg:ident:
-        $alloc:ident, $set:ident, $get:ident, $active:ident, $deactive:ident, $free:ident) => {
-        pub(crate) unsafe extern "C" fn $alloc(
-            ctx: *mut crate::abi::urma_context_t,
-            cfg: *mut crate::abi::$cfg,
-            to: *mut *mut crate::abi::$public,
-        ) -> crate::abi::urma_status_t {
-            // SAFETY: the caller's configuration and place.
-            crate::call::status(|| unsafe { crate::udma::family::alloc::<$kind>(ctx, cfg, to) })
-        }
-
-        pub(crate) unsafe extern "C" fn $set(
-            queue: *mut crate::abi::$public,
-            opt: u64,
-            _buf: *mut core::ffi::c_void,
-            len: u32,
-        ) -> crate::abi::urma_status_t {
-            crate::call::status(|| crate::udma::family::set_opt::<$kind>(queue, opt, len))
-        }
-
-        pub(crate) unsafe extern "C" fn $get(
-            queue: *mut crate::abi::$public,
-            opt: u64,
-            buf: *mut core::ffi::c_void,
-            len: u32,
-        ) -> crate::abi::urma_status_t {
-            crate::call::status(|| {
-                // SAFETY: the caller's bytes.
-                unsafe { crate::udma::family::read_opt::<$kind>(queue, opt, buf, len) }
-            })
-        }
-
-        pub(crate) unsafe extern "C" fn $active(
-            queue: *mut crate::abi::$public,
-        ) -> crate::abi::urma_status_t {
-            crate::call::status(|| crate::udma::family::active::<$kind>(queue))
-        }
-
-        pub(crate) unsafe extern "C" fn $deactive(
-            queue: *mut crate::abi::$public,
-        ) -> crate::abi::urma_status_t {
-            crate::call::status(|| crate::udma::family::deactive::<$kind>(queue))
-        }
-
-        pub(crate) unsafe extern "C" fn $free(
-            queue: *mut crate::abi::$public,
-        ) -> crate::abi::urma_status_t {
-            crate::call::status(|| crate::udma::family::free::<$kind>(queue))
-        }
-    };
-}
-pub(crate) use operations;
-
-/// The places of a kind whose members have these names.
-macro_rules! members {
-    ($public:expr, $id:ident, $cfg:ident, $($active:ident).+, $($opt_id:ident).+) => {{
-        let public = $public;
-        crate::udma::family::Members {
-            // SAFETY: places inside of the public part; nothing is read.
-            ctx: unsafe { &raw mut (*public).urma_ctx },
-            // SAFETY: as above.
-            id: unsafe { &raw mut (*public).$id },
-            // SAFETY: as above.
-            handle: unsafe { &raw mut (*public).handle },
-            // SAFETY: as above.
-            cfg: unsafe { &raw mut (*public).$cfg },
-            // SAFETY: as above.
-            is_active: unsafe { &raw mut (*public).$($active).+ },
-            // SAFETY: as above.
-            opt_id: unsafe { &raw mut (*public).$($opt_id).+ },
-        }
-    }};
-}
-pub(crate) use members;

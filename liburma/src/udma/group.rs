@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use urma_core::{GroupCfg, HintPolicy, JettyGroup};
+use urma_core::{GroupCfg, HintPolicy};
 
 use crate::{
     abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
@@ -13,16 +13,11 @@ use crate::{
     convert::{name, zeroed},
     slab::Fresh,
     udma::{
-        context::{Ctx, ctx_of, delete},
-        kind,
+        context::{ctx_of, delete},
+        event_queue::About,
+        kind::{self, GroupOwn},
     },
 };
-
-/// What lies behind a group.
-pub(crate) struct GroupOwn {
-    pub(crate) core: JettyGroup,
-    ctx: Arc<Ctx>,
-}
 
 /// What lies behind a group of this provider.
 ///
@@ -58,7 +53,7 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
         let fresh = Fresh::<kind::Group>::take().ok_or(Code::ENOMEM)?;
         let group = GroupOwn { core, ctx: Arc::clone(&own) };
         let slot = fresh.publish(own.owner, public, Arc::new(group));
-        own.names().groups.insert(id.id, slot);
+        own.events.name(About::Group(id.id), slot.public());
         Ok(slot.public())
     })
 }
@@ -68,10 +63,12 @@ pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -
         delete::<kind::Group>(group, |own| {
             let GroupOwn { core, ctx } =
                 Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::ENOPERM)))?;
-            let number = core.id().id;
-            let name = ctx.names().groups.remove(&number);
+            let about = About::Group(core.id().id);
+            let name = ctx.events.forget::<urma_jetty_grp_t>(about);
             core.delete().map_err(|refused| {
-                name.map(|name| ctx.names().groups.insert(number, name));
+                if let Some(name) = name {
+                    ctx.events.name(about, name);
+                }
                 let own = GroupOwn { core: *refused.object, ctx: Arc::clone(&ctx) };
                 Box::new((Arc::new(own), refused.status.into()))
             })

@@ -11,9 +11,9 @@ use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
 use udma_provider::device_on;
 use urma_answer::{Answerer, WELL_KNOWN_ID};
 use urma_core::{Device, DeviceAttr, DeviceId, Eid, Status};
-use urma_mem::sync::AtomicU64;
+use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::udma::context::Ctx;
+use crate::udma::event_queue::Events;
 
 /// Name of the software device.
 pub(crate) const DEVICE_NAME: &str = "udma0";
@@ -26,10 +26,10 @@ pub(crate) struct Hardware {
     /// Answers pings until a program wants the id; ended before the device.
     answerer: Mutex<Option<Answerer>>,
     opened: Mutex<Option<Device>>,
-    /// Who shares its asynchronous events.
-    contexts: Mutex<Vec<Weak<Ctx>>>,
+    /// The contexts that share its asynchronous events.
+    listeners: Mutex<Vec<Weak<Events>>>,
     /// Event channels that live on it.
-    pub(crate) channels: AtomicU64,
+    channels: AtomicU64,
 }
 
 impl Hardware {
@@ -75,16 +75,21 @@ impl Hardware {
         }
     }
 
-    /// The contexts that are open on it.
-    pub(crate) fn contexts(&self) -> Vec<Arc<Ctx>> {
-        lock(&self.contexts).iter().filter_map(Weak::upgrade).collect()
+    /// The event queues of the contexts that are open on it.
+    pub(crate) fn listeners(&self) -> Vec<Arc<Events>> {
+        lock(&self.listeners).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// One context more; those that are gone are forgotten.
-    pub(crate) fn add_context(&self, ctx: &Arc<Ctx>) {
-        let mut contexts = lock(&self.contexts);
-        contexts.retain(|known| known.strong_count() != 0);
-        contexts.push(Arc::downgrade(ctx));
+    /// Adds the event queue of a context; those of deleted contexts are forgotten.
+    pub(crate) fn add_listener(&self, events: &Arc<Events>) {
+        let mut listeners = lock(&self.listeners);
+        listeners.retain(|known| known.strong_count() != 0);
+        listeners.push(Arc::downgrade(events));
+    }
+
+    /// Number of event channels that live on it.
+    pub(crate) fn channels(&self) -> u64 {
+        self.channels.load(Ordering::Relaxed)
     }
 
     /// Its attributes.
@@ -101,6 +106,22 @@ impl Hardware {
     /// As [`Hardware::device`].
     pub(crate) fn eids(&self) -> Result<Vec<Eid>, Status> {
         self.device()?.eids()
+    }
+}
+
+/// One of the channels that its device counts.
+pub(crate) struct Counted(Arc<Hardware>);
+
+impl Counted {
+    pub(crate) fn new(hardware: &Arc<Hardware>) -> Self {
+        hardware.channels.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(hardware))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.channels.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

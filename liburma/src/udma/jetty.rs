@@ -1,18 +1,17 @@
 //! Jetties.
 //!
-//! *Owns*: urma-core's jetty. *Gives*: `urma_jetty_t`. Binding is in `target`.
-#![expect(unsafe_code, reason = "C entry points")]
+//! *Gives*: what a jetty is made from, its attributes, its flushed requests. Binding is in `target`.
+#![expect(unsafe_code, reason = "C entry points, and the union of a configuration")]
 
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv, JettyState};
+use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv, JettyState, Refused};
 
 use crate::{
     abi::{
-        JETTY_RX_THRESHOLD, JETTY_STATE, urma_context_t, urma_cr_t, urma_jetty_attr_t,
-        urma_jetty_cfg_t, urma_jetty_cfg_u_shared, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t,
-        urma_jfr_t, urma_status_t,
+        JETTY_RX_THRESHOLD, JETTY_STATE, urma_cr_t, urma_jetty_attr_t, urma_jetty_cfg_t,
+        urma_jetty_cfg_u_shared, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t, urma_jfr_t,
     },
     call::{self, Answer, Code, ours},
     convert::{
@@ -22,22 +21,13 @@ use crate::{
     },
     slab::{Held, Slot},
     udma::{
-        context::{Ctx, Kept, Queue, delete, delete_each},
-        event::About,
-        family::{self, Family, Members},
-        group::{GroupOwn, group_of},
-        jfs, kind,
+        event_queue::About,
+        family::{self, Core, Family, Members},
+        group::group_of,
+        jfs,
+        kind::{self, Ctx, GroupOwn, JettyMore, JettyOwn},
     },
 };
-
-/// What lies behind a jetty.
-pub(crate) struct JettyOwn {
-    pub(crate) core: Jetty,
-    /// Bytes of a SEND to the bound target at most.
-    pub(crate) send_max: u32,
-    ctx: Arc<Ctx>,
-    _group: Option<Arc<GroupOwn>>,
-}
 
 /// How a jetty receives, as C says it.
 #[derive(Clone, Copy)]
@@ -65,27 +55,28 @@ pub(crate) fn shared_jfr(cfg: &urma_jetty_cfg_t) -> Option<*mut urma_jfr_t> {
     }
 }
 
-pub(crate) unsafe extern "C" fn create_jetty(
-    ctx: *mut urma_context_t,
-    cfg: *mut urma_jetty_cfg_t,
-) -> *mut urma_jetty_t {
-    // SAFETY: the caller's configuration.
-    call::pointer(|| unsafe { family::create::<kind::Jetty>(ctx, cfg) })
+impl Core for Jetty {
+    fn about(&self) -> About {
+        About::Queue(self.id().id)
+    }
+
+    fn id(&self, _ctx: &Ctx) -> JettyId {
+        self.id()
+    }
+
+    fn delete(self) -> Result<(), Refused<Self>> {
+        self.delete()
+    }
 }
 
 impl Family for kind::Jetty {
+    type Core = Jetty;
+    type More = JettyMore;
     type Cfg = urma_jetty_cfg_t;
+    type Attr = urma_jetty_attr_t;
     const OPTIONS: &'static [&'static [Opt]] = option::JETTY;
-
-    fn members(public: *mut urma_jetty_t) -> Members<Self::Cfg> {
-        family::members!(
-            public,
-            jetty_id,
-            jetty_cfg,
-            urma_jetty_opt.is_actived,
-            urma_jetty_opt.jfs_opt.urma_jfs_id
-        )
-    }
+    const MEMBERS: Members<urma_jetty_t, urma_jetty_cfg_t> =
+        family::members!(urma_jetty_t, jetty_id, jetty_cfg, urma_jetty_opt.jfs_opt, urma_jfs_id);
 
     fn wanted_id(cfg: &Self::Cfg) -> u32 {
         cfg.id
@@ -97,43 +88,40 @@ impl Family for kind::Jetty {
             && jfc.is_null()
             && let Ok(of) = ours::<kind::Jfr>(jfr)
         {
-            // SAFETY: the public part of a live object.
-            let jfc = unsafe { (*of.public()).jfr_cfg.jfc };
+            let jfc = of.shown().jfr_cfg.jfc;
             cfg.u.shared = urma_jetty_cfg_u_shared { jfr, jfc };
         }
     }
 
-    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JettyOwn)> {
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jetty, JettyMore)> {
         let group = if cfg.jetty_grp.is_null() { None } else { Some(group_of(cfg.jetty_grp)?) };
         let core = match receive(cfg) {
             Receive::Shared { jfr, jfc } => create_shared(own, cfg, group.as_deref(), (jfr, jfc)),
             Receive::Own(jfr_cfg) => create_own(own, cfg, group.as_deref(), jfr_cfg),
         }?;
-        Ok((core.id(), JettyOwn { core, send_max: u32::MAX, ctx: Arc::clone(own), _group: group }))
+        Ok((core, JettyMore { send_max: u32::MAX, _group: group }))
     }
 
-    fn end(own: JettyOwn) -> Result<(), Box<Kept<Self>>> {
-        let number = own.core.id().id;
-        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
-            return Err(Box::new((own, code)));
+    fn modify(own: &mut JettyOwn, attr: &urma_jetty_attr_t) -> Answer {
+        if attr.mask & (JETTY_RX_THRESHOLD | JETTY_STATE) == 0 {
+            return Err(Code::EINVAL);
         }
-        let JettyOwn { core, send_max, ctx, _group } = own;
-        let name = ctx.names().queues.remove(&number);
-        core.delete().map_err(|refused| {
-            name.map(|name| ctx.names().queues.insert(number, name));
-            let own = JettyOwn { core: *refused.object, send_max, ctx: Arc::clone(&ctx), _group };
-            Box::new((own, refused.status.into()))
-        })
+        if attr.mask & JETTY_RX_THRESHOLD != 0 {
+            own.core.set_rx_threshold(attr.rx_threshold)?;
+        }
+        if attr.mask & JETTY_STATE != 0 {
+            let state = name::state(attr.state)?;
+            jfs::may_become(own.core.query()?.state, state)?;
+            own.core.modify(state)?;
+        }
+        Ok(())
     }
 
-    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
-        own.names().queues.insert(number, Queue::Jetty(slot));
+    fn query(own: &JettyOwn) -> Answer<urma_jetty_attr_t> {
+        let status = own.core.query()?;
+        let (rx_threshold, state) = (status.rx_threshold, status.state as u32);
+        Ok(urma_jetty_attr_t { mask: 0, rx_threshold, state })
     }
-}
-
-family::operations! {
-    kind::Jetty, urma_jetty_t, urma_jetty_cfg_t:
-    alloc_jetty, set_jetty_opt, get_jetty_opt, active_jetty, deactive_jetty, free_jetty
 }
 
 fn create_shared(
@@ -176,49 +164,6 @@ fn create_own(
     Ok(own.core.create_jetty(&cfg)?)
 }
 
-pub(crate) unsafe extern "C" fn modify_jetty(
-    jetty: *mut urma_jetty_t,
-    attr: *mut urma_jetty_attr_t,
-) -> urma_status_t {
-    call::status(|| {
-        // SAFETY: the caller's attributes.
-        let attr = unsafe { call::value(attr) }?;
-        if attr.mask & (JETTY_RX_THRESHOLD | JETTY_STATE) == 0 {
-            return Err(Code::EINVAL);
-        }
-        let own = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
-        if attr.mask & JETTY_RX_THRESHOLD != 0 {
-            own.core.set_rx_threshold(attr.rx_threshold)?;
-        }
-        if attr.mask & JETTY_STATE != 0 {
-            let state = name::state(attr.state)?;
-            jfs::may_become(own.core.query()?.state, state)?;
-            own.core.modify(state)?;
-        }
-        Ok(())
-    })
-}
-
-pub(crate) unsafe extern "C" fn query_jetty(
-    jetty: *mut urma_jetty_t,
-    cfg: *mut urma_jetty_cfg_t,
-    attr: *mut urma_jetty_attr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
-        let slot = ours::<kind::Jetty>(jetty)?;
-        let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
-        let (rx_threshold, state) = (status.rx_threshold, status.state as u32);
-        // SAFETY: the public part of a live object.
-        let of = unsafe { (*slot.public()).jetty_cfg };
-        // SAFETY: a place of the caller's for one.
-        unsafe { cfg.write(of) };
-        // SAFETY: as above.
-        unsafe { attr.write(urma_jetty_attr_t { mask: 0, rx_threshold, state }) };
-        Ok(())
-    })
-}
-
 pub(crate) unsafe extern "C" fn flush_jetty(
     jetty: *mut urma_jetty_t,
     cr_cnt: c_int,
@@ -233,21 +178,4 @@ pub(crate) unsafe extern "C" fn flush_jetty(
         // SAFETY: the caller's array of `cr_cnt` records.
         unsafe { jfs::flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
     })
-}
-
-pub(crate) unsafe extern "C" fn delete_jetty(jetty: *mut urma_jetty_t) -> urma_status_t {
-    call::status(|| end(jetty))
-}
-
-fn end(jetty: *mut urma_jetty_t) -> Answer {
-    delete::<kind::Jetty>(jetty, kind::Jetty::end)
-}
-
-pub(crate) unsafe extern "C" fn delete_jetty_batch(
-    list: *mut *mut urma_jetty_t,
-    count: c_int,
-    bad: *mut *mut urma_jetty_t,
-) -> urma_status_t {
-    // SAFETY: the caller's array and place.
-    call::status(|| unsafe { delete_each(list, count, bad, end) })
 }

@@ -1,110 +1,62 @@
 //! JFC: completion queues.
 //!
-//! *Owns*: urma-core's JFC and the room that polls use. *Gives*: `urma_jfc_t`.
+//! *Gives*: what a completion queue is made from, its attributes, the count of its events.
 #![expect(unsafe_code, reason = "C entry points")]
 
-use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Completion, JettyId, Jfc};
+use urma_core::{Completion, JettyId, Jfc, Refused};
 
 use crate::{
-    abi::{
-        JFC_MODERATE_COUNT, JFC_MODERATE_PERIOD, urma_context_t, urma_jfc_attr_t, urma_jfc_cfg_t,
-        urma_jfc_t, urma_status_t,
-    },
+    abi::{JFC_MODERATE_COUNT, JFC_MODERATE_PERIOD, urma_jfc_attr_t, urma_jfc_cfg_t, urma_jfc_t},
     call::{self, Answer, Code, ours},
     convert::{
         option::{self, Opt},
         queue,
     },
-    slab::Slot,
     udma::{
-        context::{Ctx, Kept, delete, delete_each},
-        event::About,
-        family::{self, Family, Members},
+        event_queue::About,
+        family::{self, Core, Family, Members},
         jfce::jfce_of,
-        kind,
+        kind::{self, Ctx, JfcMore, JfcOwn, POLL_BATCH},
     },
 };
 
-/// Completions that one call of the device's driver gives at most.
-pub(crate) const POLL_BATCH: usize = 16;
+impl Core for Jfc {
+    fn about(&self) -> About {
+        About::Jfc(self.id())
+    }
 
-/// What lies behind a completion queue.
-pub(crate) struct JfcOwn {
-    pub(crate) core: Jfc,
-    /// Completions on their way to the caller's records; never cleared.
-    pub(crate) scratch: [Completion; POLL_BATCH],
-    /// Event moderation in force: count and microseconds.
-    moderation: (u16, u16),
-    ctx: Arc<Ctx>,
-}
+    fn id(&self, ctx: &Ctx) -> JettyId {
+        JettyId { eid: ctx.core.eid(), uasid: ctx.core.uasid(), id: self.id() }
+    }
 
-pub(crate) unsafe extern "C" fn create_jfc(
-    ctx: *mut urma_context_t,
-    cfg: *mut urma_jfc_cfg_t,
-) -> *mut urma_jfc_t {
-    // SAFETY: the caller's configuration.
-    call::pointer(|| unsafe { family::create::<kind::Jfc>(ctx, cfg) })
+    fn delete(self) -> Result<(), Refused<Self>> {
+        self.delete()
+    }
 }
 
 impl Family for kind::Jfc {
+    type Core = Jfc;
+    type More = JfcMore;
     type Cfg = urma_jfc_cfg_t;
+    type Attr = urma_jfc_attr_t;
     const OPTIONS: &'static [&'static [Opt]] = &[option::JFC];
+    const MEMBERS: Members<urma_jfc_t, urma_jfc_cfg_t> =
+        family::members!(urma_jfc_t, jfc_id, jfc_cfg, urma_jfc_opt, urma_jfc_id);
 
-    fn members(public: *mut urma_jfc_t) -> Members<Self::Cfg> {
-        family::members!(public, jfc_id, jfc_cfg, urma_jfc_opt.is_actived, urma_jfc_opt.urma_jfc_id)
-    }
-
-    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JfcOwn)> {
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfc, JfcMore)> {
         let jfce = if cfg.jfce.is_null() { None } else { Some(jfce_of(cfg.jfce)?) };
         let core = own.core.create_jfc(&queue::jfc(cfg), jfce.as_ref().map(|jfce| &jfce.core))?;
-        let id = JettyId { eid: own.core.eid(), uasid: own.core.uasid(), id: core.id() };
         let scratch = [Completion::default(); POLL_BATCH];
-        Ok((id, JfcOwn { core, scratch, moderation: (0, 0), ctx: Arc::clone(own) }))
+        Ok((core, JfcMore { scratch, moderation: (0, 0) }))
     }
 
-    fn end(own: JfcOwn) -> Result<(), Box<Kept<Self>>> {
-        let number = own.core.id();
-        if let Err(code) = own.ctx.ensure_acked(About::Jfc(number)) {
-            return Err(Box::new((own, code)));
-        }
-        let JfcOwn { core, scratch, moderation, ctx } = own;
-        // First the name: the number may be another queue's as soon as the device forgets it.
-        let slot = ctx.names().jfcs.remove(&number);
-        core.delete().map_err(|refused| {
-            if let Some(slot) = slot {
-                ctx.names().jfcs.insert(number, slot);
-            }
-            let code = Code::from(refused.status);
-            let core = *refused.object;
-            Box::new((JfcOwn { core, scratch, moderation, ctx: Arc::clone(&ctx) }, code))
-        })
-    }
-
-    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
-        own.names().jfcs.insert(number, slot);
-    }
-}
-
-family::operations! {
-    kind::Jfc, urma_jfc_t, urma_jfc_cfg_t:
-    alloc_jfc, set_jfc_opt, get_jfc_opt, active_jfc, deactive_jfc, free_jfc
-}
-
-pub(crate) unsafe extern "C" fn modify_jfc(
-    jfc: *mut urma_jfc_t,
-    attr: *mut urma_jfc_attr_t,
-) -> urma_status_t {
-    call::status(|| {
-        // SAFETY: the caller's attributes.
-        let attr = unsafe { call::value(attr) }?;
+    fn modify(own: &mut JfcOwn, attr: &urma_jfc_attr_t) -> Answer {
         if attr.mask & (JFC_MODERATE_COUNT | JFC_MODERATE_PERIOD) == 0 {
             return Err(Code::EINVAL);
         }
-        let mut own = ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?;
-        let (mut count, mut period_us) = own.moderation;
+        let (mut count, mut period_us) = own.more.moderation;
         if attr.mask & JFC_MODERATE_COUNT != 0 {
             count = attr.moderate_count;
         }
@@ -112,26 +64,14 @@ pub(crate) unsafe extern "C" fn modify_jfc(
             period_us = attr.moderate_period;
         }
         own.core.moderate(count, period_us)?;
-        own.moderation = (count, period_us);
+        own.more.moderation = (count, period_us);
         Ok(())
-    })
-}
+    }
 
-pub(crate) unsafe extern "C" fn delete_jfc(jfc: *mut urma_jfc_t) -> urma_status_t {
-    call::status(|| end(jfc))
-}
-
-fn end(jfc: *mut urma_jfc_t) -> Answer {
-    delete::<kind::Jfc>(jfc, kind::Jfc::end)
-}
-
-pub(crate) unsafe extern "C" fn delete_jfc_batch(
-    list: *mut *mut urma_jfc_t,
-    count: c_int,
-    bad: *mut *mut urma_jfc_t,
-) -> urma_status_t {
-    // SAFETY: the caller's array and place.
-    call::status(|| unsafe { delete_each(list, count, bad, end) })
+    fn query(own: &JfcOwn) -> Answer<urma_jfc_attr_t> {
+        let (moderate_count, moderate_period) = own.more.moderation;
+        Ok(urma_jfc_attr_t { mask: 0, moderate_count, moderate_period })
+    }
 }
 
 pub(crate) unsafe extern "C" fn ack_jfc(

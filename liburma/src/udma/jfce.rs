@@ -7,51 +7,19 @@
 use core::{ffi::c_int, time::Duration};
 use std::{os::fd::AsRawFd, sync::Arc};
 
-use urma_core::Jfce;
-use urma_mem::sync::Ordering;
-
 use crate::{
-    abi::{urma_context_t, urma_device_t, urma_jfc_t, urma_jfce_t, urma_status_t},
+    abi::{urma_context_t, urma_jfc_t, urma_jfce_t, urma_status_t},
     call::{self, Answer, Code, ours},
     convert::zeroed,
     perf,
     slab::Fresh,
     udma::{
-        context::{Ctx, ctx_of, delete},
-        hardware::Hardware,
-        kind,
+        context::{ctx_of, delete},
+        event_queue::About,
+        hardware::Counted,
+        kind::{self, JfceOwn},
     },
 };
-
-/// What lies behind a channel.
-pub(crate) struct JfceOwn {
-    pub(crate) core: Jfce,
-    ctx: Arc<Ctx>,
-    _counted: Counted,
-}
-
-/// One of the channels that its device counts.
-struct Counted(Arc<Hardware>);
-
-impl Counted {
-    fn new(hardware: &Arc<Hardware>) -> Self {
-        hardware.channels.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(hardware))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.channels.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// How many channels live on a device, whatever its name; 0 when it is none.
-pub(crate) fn channels(dev: *const urma_device_t) -> u64 {
-    let Ok(slot) = ours::<kind::Device>(dev) else { return 0 };
-    let hardware = slot.lock().and_then(|own| own.hardware.clone());
-    hardware.map_or(0, |hardware| hardware.channels.load(Ordering::Relaxed))
-}
 
 /// What lies behind a channel of this provider.
 ///
@@ -111,11 +79,11 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         }
         let mut given = 0;
         for number in &numbers[..count] {
-            let Some(slot) = own.ctx.names().jfcs.get(number).copied() else { continue };
+            let Some(queue) = own.ctx.events.named(About::Jfc(*number)) else { continue };
             // SAFETY: the caller's array has room for `jfc_cnt` pointers.
             let place = unsafe { to.add(given) };
             // SAFETY: as above.
-            unsafe { place.write(slot.public()) };
+            unsafe { place.write(queue.as_ptr()) };
             given += 1;
         }
         c_int::try_from(given).map_err(|_| Code::FAIL)

@@ -1,18 +1,15 @@
 //! JFS: send queues.
 //!
-//! *Owns*: urma-core's JFS. *Gives*: `urma_jfs_t`.
+//! *Gives*: what a send queue is made from, its attributes, its flushed requests.
 #![expect(unsafe_code, reason = "C entry points")]
 
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Completion, JettyId, JettyState, Jfs};
+use urma_core::{Completion, JettyId, JettyState, Jfs, Refused};
 
 use crate::{
-    abi::{
-        JFS_STATE, urma_context_t, urma_cr_t, urma_jfs_attr_t, urma_jfs_cfg_t, urma_jfs_t,
-        urma_status_t,
-    },
+    abi::{JFS_STATE, urma_cr_t, urma_jfs_attr_t, urma_jfs_cfg_t, urma_jfs_t},
     call::{self, Answer, Code, ours},
     convert::{
         completion::record,
@@ -20,110 +17,62 @@ use crate::{
         option::{self, Opt},
         queue,
     },
-    slab::{Held, Slot},
+    slab::Held,
     udma::{
-        context::{Ctx, Kept, Queue, delete, delete_each},
-        event::About,
-        family::{self, Family, Members},
-        kind,
+        event_queue::About,
+        family::{self, Core, Family, Members},
+        kind::{self, Ctx, JfsOwn},
     },
 };
 
-/// What lies behind a send queue.
-pub(crate) struct JfsOwn {
-    pub(crate) core: Jfs,
-    ctx: Arc<Ctx>,
-}
+impl Core for Jfs {
+    fn about(&self) -> About {
+        About::Queue(self.id().id)
+    }
 
-pub(crate) unsafe extern "C" fn create_jfs(
-    ctx: *mut urma_context_t,
-    cfg: *mut urma_jfs_cfg_t,
-) -> *mut urma_jfs_t {
-    // SAFETY: the caller's configuration.
-    call::pointer(|| unsafe { family::create::<kind::Jfs>(ctx, cfg) })
+    fn id(&self, _ctx: &Ctx) -> JettyId {
+        self.id()
+    }
+
+    fn delete(self) -> Result<(), Refused<Self>> {
+        self.delete()
+    }
 }
 
 impl Family for kind::Jfs {
+    type Core = Jfs;
+    type More = ();
     type Cfg = urma_jfs_cfg_t;
+    type Attr = urma_jfs_attr_t;
     const OPTIONS: &'static [&'static [Opt]] = &[option::JFS];
+    const MEMBERS: Members<urma_jfs_t, urma_jfs_cfg_t> =
+        family::members!(urma_jfs_t, jfs_id, jfs_cfg, urma_jfs_opt, urma_jfs_id);
 
-    fn members(public: *mut urma_jfs_t) -> Members<Self::Cfg> {
-        family::members!(public, jfs_id, jfs_cfg, urma_jfs_opt.is_actived, urma_jfs_opt.urma_jfs_id)
-    }
-
-    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(JettyId, JfsOwn)> {
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfs, ())> {
         let jfc = ours::<kind::Jfc>(cfg.jfc)?;
         let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
         let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
-        let core = own.core.create_jfs(&queue::jfs(cfg)?, jfc)?;
-        Ok((core.id(), JfsOwn { core, ctx: Arc::clone(own) }))
+        Ok((own.core.create_jfs(&queue::jfs(cfg)?, jfc)?, ()))
     }
 
-    fn end(own: JfsOwn) -> Result<(), Box<Kept<Self>>> {
-        let number = own.core.id().id;
-        if let Err(code) = own.ctx.ensure_acked(About::Queue(number)) {
-            return Err(Box::new((own, code)));
-        }
-        let JfsOwn { core, ctx } = own;
-        let name = ctx.names().queues.remove(&number);
-        core.delete().map_err(|refused| {
-            name.map(|name| ctx.names().queues.insert(number, name));
-            let code = refused.status.into();
-            Box::new((JfsOwn { core: *refused.object, ctx: Arc::clone(&ctx) }, code))
-        })
-    }
-
-    fn register(own: &Ctx, number: u32, slot: Slot<Self>) {
-        own.names().queues.insert(number, Queue::Jfs(slot));
-    }
-}
-
-family::operations! {
-    kind::Jfs, urma_jfs_t, urma_jfs_cfg_t:
-    alloc_jfs, set_jfs_opt, get_jfs_opt, active_jfs, deactive_jfs, free_jfs
-}
-
-pub(crate) unsafe extern "C" fn modify_jfs(
-    jfs: *mut urma_jfs_t,
-    attr: *mut urma_jfs_attr_t,
-) -> urma_status_t {
-    call::status(|| {
-        // SAFETY: the caller's attributes.
-        let attr = unsafe { call::value(attr) }?;
+    fn modify(own: &mut JfsOwn, attr: &urma_jfs_attr_t) -> Answer {
         if attr.mask & JFS_STATE == 0 {
             return Err(Code::EINVAL);
         }
-        let own = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
         let state = name::state(attr.state)?;
         may_become(own.core.query()?.state, state)?;
         Ok(own.core.modify(state)?)
-    })
+    }
+
+    fn query(own: &JfsOwn) -> Answer<urma_jfs_attr_t> {
+        Ok(urma_jfs_attr_t { mask: 0, state: own.core.query()?.state as u32 })
+    }
 }
 
 /// A running queue is not reset, by way of ERROR only, as in the driver of UDMA hardware: programs ask
 /// for it where they mean "disconnect", are refused, and go on with the running queue.
 pub(super) fn may_become(is: JettyState, to: JettyState) -> Result<(), Code> {
     if (is, to) == (JettyState::Ready, JettyState::Reset) { Err(Code::EINVAL) } else { Ok(()) }
-}
-
-pub(crate) unsafe extern "C" fn query_jfs(
-    jfs: *mut urma_jfs_t,
-    cfg: *mut urma_jfs_cfg_t,
-    attr: *mut urma_jfs_attr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
-        let slot = ours::<kind::Jfs>(jfs)?;
-        let status = slot.lock().ok_or(Code::EINVAL)?.core.query()?;
-        // SAFETY: the public part of a live object.
-        let of = unsafe { (*slot.public()).jfs_cfg };
-        // SAFETY: a place of the caller's for one.
-        unsafe { cfg.write(of) };
-        // The original's mask of an answer is empty.
-        // SAFETY: as above.
-        unsafe { attr.write(urma_jfs_attr_t { mask: 0, state: status.state as u32 }) };
-        Ok(())
-    })
 }
 
 pub(crate) unsafe extern "C" fn flush_jfs(
@@ -167,21 +116,4 @@ pub(crate) unsafe fn flush(
         unsafe { place.write(record(completion)) };
     }
     c_int::try_from(count).map_err(|_| Code::FAIL)
-}
-
-pub(crate) unsafe extern "C" fn delete_jfs(jfs: *mut urma_jfs_t) -> urma_status_t {
-    call::status(|| end(jfs))
-}
-
-fn end(jfs: *mut urma_jfs_t) -> Answer {
-    delete::<kind::Jfs>(jfs, kind::Jfs::end)
-}
-
-pub(crate) unsafe extern "C" fn delete_jfs_batch(
-    list: *mut *mut urma_jfs_t,
-    count: c_int,
-    bad: *mut *mut urma_jfs_t,
-) -> urma_status_t {
-    // SAFETY: the caller's array and place.
-    call::status(|| unsafe { delete_each(list, count, bad, end) })
 }

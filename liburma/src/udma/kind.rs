@@ -1,18 +1,30 @@
-//! The kinds of objects that live in slots.
+//! The kinds of objects that live in slots, and what lies behind each.
 //!
-//! *Owns*: their numbers, and which public and private parts belong together. *Must not*: say
-//! anything about what they do.
+//! *Owns*: their numbers, which public and private parts belong together, and the private parts, which
+//! name each other. *Must not*: say anything about what they do: each noun has a file of its own above.
 #![expect(unsafe_code, reason = "the public parts are C memory")]
 
-use std::sync::Arc;
+use core::ptr::NonNull;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use urma_core::{
+    Completion, Context as CoreContext, Eid, ImportedSegment, Jetty as CoreJetty, JettyGroup,
+    Jfc as CoreJfc, Jfce as CoreJfce, Jfr as CoreJfr, Jfs as CoreJfs, Segment as CoreSegment,
+    TargetJetty, TokenIdLease,
+};
 
 use crate::{
     abi,
-    slab::{Exclusive, Kind, Named},
+    slab::{Exclusive, Kind, Named, Owner, Slot},
     udma::{
-        context::Ctx, device::DeviceOwn, group::GroupOwn, jetty::JettyOwn, jfc::JfcOwn,
-        jfce::JfceOwn, jfr::JfrOwn, jfs::JfsOwn, notifier::NotifierOwn, segment::SegmentOwn,
-        target::TargetOwn, token::TokenOwn,
+        event_queue::Events,
+        handles::Handles,
+        hardware::{Counted, Hardware},
+        notices::Notices,
+        sysfs::DeviceOwn,
     },
 };
 
@@ -60,3 +72,124 @@ kinds! {
     /// `urma_notifier_t`.
     Notifier = 12, urma_notifier_t, Arc<NotifierOwn>, Exclusive;
 }
+
+/// What lies behind a context, and what its objects hold on to.
+pub(crate) struct Ctx {
+    pub(crate) core: CoreContext,
+    /// The device stays while a context of it does, also after `urma_uninit`.
+    pub(crate) hardware: Arc<Hardware>,
+    /// Whose the objects are, for the slab.
+    pub(crate) owner: Owner,
+    pub(crate) events: Arc<Events>,
+    pub(crate) handles: Mutex<Handles>,
+    pub(crate) rare: Mutex<Rare>,
+}
+
+impl Ctx {
+    pub(crate) fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rare(&self) -> MutexGuard<'_, Rare> {
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What lies behind a JFC, JFS, JFR or jetty: urma-core's object, what else its kind keeps, its context.
+pub(crate) struct QueueOwn<C, M = ()> {
+    pub(crate) core: C,
+    pub(crate) more: M,
+    pub(crate) ctx: Arc<Ctx>,
+}
+
+/// What lies behind a completion queue.
+pub(crate) type JfcOwn = QueueOwn<CoreJfc, JfcMore>;
+/// What lies behind a send queue.
+pub(crate) type JfsOwn = QueueOwn<CoreJfs>;
+/// What lies behind a receive queue.
+pub(crate) type JfrOwn = QueueOwn<CoreJfr>;
+/// What lies behind a jetty.
+pub(crate) type JettyOwn = QueueOwn<CoreJetty, JettyMore>;
+
+/// Completions that one call of the device's driver gives at most.
+pub(crate) const POLL_BATCH: usize = 16;
+
+/// What a completion queue keeps beside urma-core's.
+pub(crate) struct JfcMore {
+    /// Completions on their way to the caller's records; never cleared.
+    pub(crate) scratch: [Completion; POLL_BATCH],
+    /// Event moderation in force: count and microseconds.
+    pub(crate) moderation: (u16, u16),
+}
+
+/// What a jetty keeps beside urma-core's.
+pub(crate) struct JettyMore {
+    /// Bytes of a SEND to the bound target at most.
+    pub(crate) send_max: u32,
+    /// Its group stays while the jetty does.
+    pub(crate) _group: Option<Arc<GroupOwn>>,
+}
+
+/// What lies behind a group.
+pub(crate) struct GroupOwn {
+    pub(crate) core: JettyGroup,
+    pub(crate) ctx: Arc<Ctx>,
+}
+
+/// What lies behind a channel.
+pub(crate) struct JfceOwn {
+    pub(crate) core: CoreJfce,
+    pub(crate) ctx: Arc<Ctx>,
+    pub(crate) _counted: Counted,
+}
+
+/// What lies behind a notifier.
+pub(crate) struct NotifierOwn {
+    pub(crate) notices: Notices,
+    pub(crate) ctx: Arc<Ctx>,
+}
+
+/// What lies behind a target.
+pub(crate) struct TargetOwn {
+    pub(crate) core: TargetJetty,
+    /// Bytes of a SEND at most.
+    pub(crate) send_max: u32,
+    pub(crate) _ctx: Arc<Ctx>,
+}
+
+/// What lies behind a segment.
+pub(crate) struct SegmentOwn {
+    /// For the local side; of registered ones.
+    pub(crate) local: Option<CoreSegment>,
+    /// For the remote side; of imported ones, and of registered ones that grant something: a
+    /// request to one's own node may name them.
+    pub(crate) remote: Option<ImportedSegment>,
+    pub(crate) ctx: Arc<Ctx>,
+}
+
+/// What lies behind a token id.
+pub(crate) struct TokenOwn {
+    pub(crate) core: TokenIdLease,
+    /// Whether several segments may be registered with it.
+    pub(crate) takes_several: bool,
+    pub(crate) ctx: Arc<Ctx>,
+}
+
+/// What a context keeps for requests of rare shapes, from the first on (see `post::rare`).
+#[derive(Default)]
+pub(crate) struct Rare {
+    pub(crate) stage: Option<Stage>,
+    pub(crate) named: BTreeMap<SegmentName, Slot<Segment>>,
+}
+
+/// Where a segment lies, its token id there, and the token to show.
+pub(crate) type SegmentName = (Eid, u32, Option<u32>);
+
+/// Memory of this library with a segment of its own.
+pub(crate) struct Stage {
+    pub(crate) memory: NonNull<u8>,
+    pub(crate) segment: Slot<Segment>,
+}
+
+// SAFETY: `Stage::new` allocated the memory for this value alone; it moves between threads with its context.
+unsafe impl Send for Stage {}

@@ -1,25 +1,19 @@
 //! Notifiers: imports and bindings that end later.
 //!
-//! *Owns*: what each notifier has to tell, its descriptor, the threads of imports under way. *Takes*:
+//! *Owns*: the threads of imports under way. *Takes*:
 //! imports and bindings. *Gives*: notices. A target under way is a slot that nobody finds: every
 //! call refuses it until its import succeeded, and an import that failed gives the slot back.
 //! *Must not*: hold a lock over an import or a wait.
 #![expect(unsafe_code, reason = "C entry points")]
 
 use core::{ffi::c_int, ptr::NonNull, time::Duration};
-use std::{
-    collections::VecDeque,
-    os::fd::AsRawFd,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::Arc;
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use urma_core::RemoteJetty;
 
 use crate::{
     abi::{
-        URMA_BIND_JETTY_NOTIFY, URMA_IMPORT_JETTY_NOTIFY, urma_context_t, urma_jetty_t,
-        urma_notifier_t, urma_notify_t, urma_notify_u, urma_rjetty_t, urma_status_t,
+        urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t, urma_rjetty_t, urma_status_t,
         urma_target_jetty_t, urma_token_t,
     },
     call::{self, Answer, Code, ours},
@@ -30,97 +24,15 @@ use crate::{
     perf,
     slab::Fresh,
     udma::{
-        context::{Ctx, ctx_of, delete},
-        kind,
-        target::{self, TargetOwn, bind_jetty, token_of, unimport},
+        context::{ctx_of, delete},
+        kind::{self, NotifierOwn, TargetOwn},
+        notices::{About, Name, Notice, Notices},
+        target::{self, bind_jetty, token_of, unimport},
     },
 };
 
 /// Imports under way at most; each has a thread.
 const IMPORTS_MAX: usize = 64;
-
-/// What lies behind a notifier.
-pub(crate) struct NotifierOwn {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Counts the notices that wait: `notifier->fd`.
-    bell: EventFd,
-    ctx: Arc<Ctx>,
-}
-
-#[derive(Default)]
-struct State {
-    waiting: VecDeque<Notice>,
-    imports: usize,
-    is_closed: bool,
-}
-
-/// The address of an object, on its way to the program that knows it.
-struct Name<T>(*mut T);
-
-// SAFETY: an address; nothing reads what it names.
-unsafe impl<T> Send for Name<T> {}
-
-enum About {
-    Import(Name<urma_target_jetty_t>),
-    Bind(Name<urma_jetty_t>),
-}
-
-struct Notice {
-    about: About,
-    status: urma_status_t,
-    user_ctx: u64,
-}
-
-impl Notice {
-    fn out(&self) -> urma_notify_t {
-        let mut to: urma_notify_t = zeroed();
-        (to.status, to.user_ctx) = (self.status, self.user_ctx);
-        match self.about {
-            About::Import(Name(tjetty)) => {
-                to.r#type = URMA_IMPORT_JETTY_NOTIFY;
-                to.u = urma_notify_u { tjetty };
-            }
-            About::Bind(Name(jetty)) => {
-                to.r#type = URMA_BIND_JETTY_NOTIFY;
-                to.u = urma_notify_u { jetty };
-            }
-        }
-        to
-    }
-}
-
-impl NotifierOwn {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tell(&self, state: &mut State, notice: Notice) {
-        state.waiting.push_back(notice);
-        // A counter that is full is readable all the same.
-        let _ = self.bell.write(1);
-        self.changed.notify_all();
-    }
-
-    /// Up to `room` notices; waits for the first. `None`: for as long as the notifier lives.
-    fn wait(&self, room: usize, timeout: Option<Duration>) -> Vec<Notice> {
-        let state = self.state();
-        let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
-        let mut state = match timeout {
-            None => self.changed.wait_while(state, is_idle).unwrap_or_else(PoisonError::into_inner),
-            Some(limit) => {
-                let woken = self.changed.wait_timeout_while(state, limit, is_idle);
-                woken.unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        let count = state.waiting.len().min(room);
-        for _ in 0..count {
-            // It counts what waits, so there is something to take.
-            let _ = self.bell.read();
-        }
-        state.waiting.drain(..count).collect()
-    }
-}
 
 fn notifier_of(notifier: *const urma_notifier_t) -> Answer<Arc<NotifierOwn>> {
     let slot = ours::<kind::Notifier>(notifier)?;
@@ -131,14 +43,13 @@ fn notifier_of(notifier: *const urma_notifier_t) -> Answer<Arc<NotifierOwn>> {
 pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
     call::pointer(|| {
         let own = ctx_of(ctx)?;
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-        let bell = EventFd::from_value_and_flags(0, flags).map_err(|_| Code::ENOMEM)?;
+        let notices = Notices::new()?;
         let mut public: urma_notifier_t = zeroed();
         public.urma_ctx = ctx;
-        public.fd = bell.as_raw_fd();
+        public.fd = notices.fd();
         let fresh = Fresh::<kind::Notifier>::take().ok_or(Code::ENOMEM)?;
-        let (state, changed, owner) = (Mutex::default(), Condvar::new(), own.owner);
-        let notifier = NotifierOwn { state, changed, bell, ctx: own };
+        let owner = own.owner;
+        let notifier = NotifierOwn { notices, ctx: own };
         Ok(fresh.publish(owner, public, Arc::new(notifier)).public())
     })
 }
@@ -147,12 +58,7 @@ pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mu
 pub(crate) unsafe extern "C" fn delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Notifier>(notifier, |own| {
-            let mut state = own.state();
-            state.is_closed = true;
-            let untold: Vec<_> = state.waiting.drain(..).collect();
-            drop(state);
-            own.changed.notify_all();
-            for notice in untold {
+            for notice in own.notices.close() {
                 if let (About::Import(Name(target)), 0) = (notice.about, notice.status) {
                     // SAFETY: the callee looks it up; the program may have deleted it.
                     unsafe { unimport(target) };
@@ -183,7 +89,7 @@ impl Import {
         let made = if is_late { Err(Code::ETIMEDOUT) } else { made };
         let Self { to, fresh, ctx, from, policy, user_ctx, .. } = self;
         let name = Name(fresh.public());
-        let mut state = to.state();
+        let mut state = to.notices.state();
         state.imports -= 1;
         if state.is_closed {
             return;
@@ -199,7 +105,7 @@ impl Import {
                 code.status()
             }
         };
-        to.tell(&mut state, Notice { about: About::Import(name), status, user_ctx });
+        to.notices.tell(&mut state, Notice { about: About::Import(name), status, user_ctx });
     }
 }
 
@@ -225,7 +131,7 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
         // SAFETY: a live notifier.
         let ctx = Name(unsafe { (*notifier).urma_ctx });
         let import = {
-            let mut state = to.state();
+            let mut state = to.notices.state();
             if state.is_closed || state.imports >= IMPORTS_MAX {
                 return Err(Code::EAGAIN);
             }
@@ -235,7 +141,7 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
         };
         let thread = std::thread::Builder::new().name("urma-import".to_owned());
         if thread.spawn(move || import.run()).is_err() {
-            to.state().imports -= 1;
+            to.notices.state().imports -= 1;
             return Err(Code::ENOMEM);
         }
         Ok(public.as_ptr())
@@ -263,7 +169,7 @@ pub(crate) unsafe extern "C" fn bind_jetty_async(
         // SAFETY: both live.
         let status = unsafe { bind_jetty(jetty, target) };
         let notice = Notice { about: About::Bind(Name(jetty)), status, user_ctx };
-        to.tell(&mut to.state(), notice);
+        to.notices.tell(&mut to.notices.state(), notice);
         Ok(())
     })
 }
@@ -278,7 +184,7 @@ pub(crate) unsafe extern "C" fn wait_notify(
         let own = notifier_of(notifier)?;
         let to = call::place(notify)?;
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
-        let notices = own.wait(usize::try_from(cnt).unwrap_or(usize::MAX), timeout);
+        let notices = own.notices.wait(usize::try_from(cnt).unwrap_or(usize::MAX), timeout);
         for (index, notice) in notices.iter().enumerate() {
             // SAFETY: the caller's array has `cnt` elements.
             let place = unsafe { to.add(index) };

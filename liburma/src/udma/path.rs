@@ -7,7 +7,6 @@
 #![expect(unsafe_code, reason = "C entry points")]
 
 use core::ffi::c_int;
-use std::collections::BTreeMap;
 
 use urma_core::{Eid, JettyId, OrderType, RemoteJetty, TargetKind, TokenPolicy, TpType};
 
@@ -20,46 +19,11 @@ use crate::{
     call::{self, Answer, Code, ours},
     convert::name::{eid, mode},
     udma::{
-        context::{Ctx, ctx_of},
-        kind,
+        context::ctx_of,
+        handles::{AttrBytes, TpHandle},
+        kind::{self, Ctx},
     },
 };
-
-/// Handles of one context at most.
-const HANDLES_MAX: usize = 1 << 16;
-
-/// A path that a program knows by its handle.
-struct TpHandle {
-    peer: Eid,
-    kind: u32,
-    bitmap: u32,
-    attr: AttrBytes,
-}
-
-/// The attributes as they lie in memory: members of single bits, packed.
-type AttrBytes = [u8; size_of::<urma_tp_attr_value_t>()];
-
-/// The handles of a context. A handle is its number here: 1, 2, ...
-#[derive(Default)]
-pub(crate) struct Handles {
-    known: BTreeMap<u64, TpHandle>,
-}
-
-impl Handles {
-    /// The handle of the path of this kind to `peer`.
-    fn of(&mut self, peer: Eid, kind: u32) -> Answer<u64> {
-        let known = self.known.iter().find(|(_, tp)| tp.peer == peer && tp.kind == kind);
-        if let Some((handle, _)) = known {
-            return Ok(*handle);
-        }
-        if self.known.len() >= HANDLES_MAX {
-            return Err(Code::ENOMEM);
-        }
-        let handle = self.known.len() as u64 + 1;
-        self.known.insert(handle, TpHandle { peer, kind, bitmap: 0, attr: [0; 128] });
-        Ok(handle)
-    }
-}
 
 /// Kinds of path that the flag wants and the mode can use; no wish is every wish.
 fn kinds(cfg: &urma_get_tp_cfg_t) -> Vec<u32> {

@@ -13,10 +13,7 @@ use crate::{
     call::{self, Answer, Code, UserPtr, ours},
     convert::completion::record,
     slab::Slot,
-    udma::{
-        jfc::{JfcOwn, POLL_BATCH},
-        kind,
-    },
+    udma::kind::{self, JfcOwn, POLL_BATCH},
 };
 
 pub(crate) unsafe extern "C" fn poll_jfc(
@@ -77,7 +74,7 @@ fn fill_on(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, (done, room): (usize, usize
 /// One call of the driver: how many records at `to` it filled, at most `room`.
 #[inline(always)]
 fn batch(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, room: usize) -> Answer<usize> {
-    let scratch = &mut own.scratch[..room.min(POLL_BATCH)];
+    let scratch = &mut own.more.scratch[..room.min(POLL_BATCH)];
     let count = own.core.poll(scratch)?;
     let full = scratch.get(..count).ok_or(Code::FAIL)?;
     for (index, completion) in full.iter().enumerate() {

@@ -11,8 +11,6 @@ mod send;
 
 use core::mem::MaybeUninit;
 
-pub(crate) use rare::Rare;
-
 use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
 
 use crate::{
@@ -24,10 +22,8 @@ use crate::{
     convert::request::refusal,
     slab::{Exclusive, Look, Slot},
     udma::{
-        jetty::{self, JettyOwn},
-        jfr::JfrOwn,
-        jfs::JfsOwn,
-        kind,
+        jetty,
+        kind::{self, JettyOwn, JfrOwn, JfsOwn},
     },
 };
 
@@ -83,7 +79,7 @@ impl Sends for JfsOwn {
 impl Sends for JettyOwn {
     #[inline(always)]
     fn bound(&self) -> Option<u32> {
-        (self.core.mode() == TransportMode::Rc).then_some(self.send_max)
+        (self.core.mode() == TransportMode::Rc).then_some(self.more.send_max)
     }
 
     #[inline(always)]

@@ -20,20 +20,10 @@ use crate::{
     convert::{name, zeroed},
     slab::{Fresh, Guard, Slot},
     udma::{
-        context::{Ctx, ctx_of, delete},
-        kind,
+        context::{ctx_of, delete},
+        kind::{self, Ctx, SegmentOwn},
     },
 };
-
-/// What lies behind a segment.
-pub(crate) struct SegmentOwn {
-    /// For the local side; of registered ones.
-    pub(crate) local: Option<Segment>,
-    /// For the remote side; of imported ones, and of registered ones that grant something: a
-    /// request to one's own node may name them.
-    pub(crate) remote: Option<ImportedSegment>,
-    ctx: Arc<Ctx>,
-}
 
 impl SegmentOwn {
     pub(crate) fn new(

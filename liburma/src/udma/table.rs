@@ -1,21 +1,29 @@
-//! The tables of the built-in provider.
+//! The provider: its own functions, and the tables of all operations.
 //!
-//! *Owns*: `urma_ops_t` and `urma_provider_ops_t`, one of each per process. They are writable: a C
-//! program may wrap a member, as it may in the original. *Gives*: their addresses. *Must not*: do
-//! anything; each member is a function of the file of its noun. A member that is left out makes the
+//! *Owns*: the life of contexts, which name the table; `urma_ops_t` and `urma_provider_ops_t`, one of each per process. They are writable: a C
+//! program may wrap a member, as it may in the original. *Gives*: their addresses. Every other
+//! member is a function of the file of its noun. A member that is left out makes the
 //! face answer as the original does for a provider without it.
 #![expect(unsafe_code, reason = "tables that C programs may write to")]
 
-use core::cell::UnsafeCell;
-use std::sync::OnceLock;
+use core::{cell::UnsafeCell, ffi::c_int};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use urma_core::Status;
 
 use super::{
-    address, context, ctl, device, event, group, jetty, jfc, jfce, jfr, jfs, notifier, path, poll,
-    post, segment, target, target_ex, token,
+    address, context, ctl, device, event, family, group, jetty, jfc, jfce, jfs, kind, kind::Ctx,
+    notifier, path, poll, post, segment, target, target_ex, token,
 };
 use crate::{
-    abi::{urma_ops_t, urma_provider_attr_t, urma_provider_ops_t},
-    convert::zeroed,
+    abi::{
+        urma_context_t, urma_device_attr_t, urma_device_t, urma_init_attr_t, urma_ops_t,
+        urma_provider_attr_t, urma_provider_ops_t, urma_status_t,
+    },
+    call::{self, Code, ours},
+    convert::{name::eid_out, zeroed},
+    slab::Fresh,
+    udma::event_queue::Events,
 };
 
 /// Name of the provider.
@@ -46,12 +54,12 @@ fn of_provider() -> urma_provider_ops_t {
     let mut ops: urma_provider_ops_t = zeroed();
     ops.name = NAME.as_ptr();
     ops.attr = urma_provider_attr_t { version: 1, transport_type: crate::abi::URMA_TRANSPORT_UB };
-    ops.init = Some(device::init);
-    ops.uninit = Some(device::uninit);
-    ops.query_device = Some(device::query_device);
-    ops.create_context = Some(context::create_context);
-    ops.delete_context = Some(context::delete_context);
-    ops.get_uasid = Some(device::get_uasid);
+    ops.init = Some(init);
+    ops.uninit = Some(uninit);
+    ops.query_device = Some(query_device);
+    ops.create_context = Some(create_context);
+    ops.delete_context = Some(delete_context);
+    ops.get_uasid = Some(get_uasid);
     ops
 }
 
@@ -94,64 +102,49 @@ fn paths(ops: &mut urma_ops_t) {
     ops.user_ctl = Some(ctl::user_ctl);
 }
 
+/// The operations that all kinds of queues have.
+macro_rules! family {
+    ($ops:ident, $kind:ty: $create:ident $modify:ident $delete:ident $batch:ident $alloc:ident $set:ident
+        $get:ident $active:ident $deactive:ident $free:ident) => {
+        $ops.$create = Some(family::create::<$kind>);
+        $ops.$modify = Some(family::modify::<$kind>);
+        $ops.$delete = Some(family::delete::<$kind>);
+        $ops.$batch = Some(family::delete_batch::<$kind>);
+        $ops.$alloc = Some(family::alloc::<$kind>);
+        $ops.$set = Some(family::set_opt::<$kind>);
+        $ops.$get = Some(family::get_opt::<$kind>);
+        $ops.$active = Some(family::active::<$kind>);
+        $ops.$deactive = Some(family::deactive::<$kind>);
+        $ops.$free = Some(family::free::<$kind>);
+    };
+}
+
 fn families(ops: &mut urma_ops_t) {
-    ops.alloc_jfc = Some(jfc::alloc_jfc);
-    ops.set_jfc_opt = Some(jfc::set_jfc_opt);
-    ops.get_jfc_opt = Some(jfc::get_jfc_opt);
-    ops.active_jfc = Some(jfc::active_jfc);
-    ops.deactive_jfc = Some(jfc::deactive_jfc);
-    ops.free_jfc = Some(jfc::free_jfc);
-    ops.alloc_jfs = Some(jfs::alloc_jfs);
-    ops.set_jfs_opt = Some(jfs::set_jfs_opt);
-    ops.get_jfs_opt = Some(jfs::get_jfs_opt);
-    ops.active_jfs = Some(jfs::active_jfs);
-    ops.deactive_jfs = Some(jfs::deactive_jfs);
-    ops.free_jfs = Some(jfs::free_jfs);
-    ops.alloc_jfr = Some(jfr::alloc_jfr);
-    ops.set_jfr_opt = Some(jfr::set_jfr_opt);
-    ops.get_jfr_opt = Some(jfr::get_jfr_opt);
-    ops.active_jfr = Some(jfr::active_jfr);
-    ops.deactive_jfr = Some(jfr::deactive_jfr);
-    ops.free_jfr = Some(jfr::free_jfr);
-    ops.alloc_jetty = Some(jetty::alloc_jetty);
-    ops.set_jetty_opt = Some(jetty::set_jetty_opt);
-    ops.get_jetty_opt = Some(jetty::get_jetty_opt);
-    ops.active_jetty = Some(jetty::active_jetty);
-    ops.deactive_jetty = Some(jetty::deactive_jetty);
-    ops.free_jetty = Some(jetty::free_jetty);
+    family!(ops, kind::Jfc: create_jfc modify_jfc delete_jfc delete_jfc_batch alloc_jfc set_jfc_opt
+        get_jfc_opt active_jfc deactive_jfc free_jfc);
+    family!(ops, kind::Jfs: create_jfs modify_jfs delete_jfs delete_jfs_batch alloc_jfs set_jfs_opt
+        get_jfs_opt active_jfs deactive_jfs free_jfs);
+    family!(ops, kind::Jfr: create_jfr modify_jfr delete_jfr delete_jfr_batch alloc_jfr set_jfr_opt
+        get_jfr_opt active_jfr deactive_jfr free_jfr);
+    family!(ops, kind::Jetty: create_jetty modify_jetty delete_jetty delete_jetty_batch alloc_jetty
+        set_jetty_opt get_jetty_opt active_jetty deactive_jetty free_jetty);
+    ops.query_jfs = Some(family::query::<kind::Jfs>);
+    ops.query_jfr = Some(family::query::<kind::Jfr>);
+    ops.query_jetty = Some(family::query::<kind::Jetty>);
 }
 
 fn completion(ops: &mut urma_ops_t) {
     ops.create_jfce = Some(jfce::create_jfce);
     ops.delete_jfce = Some(jfce::delete_jfce);
     ops.wait_jfc = Some(jfce::wait_jfc);
-    ops.create_jfc = Some(jfc::create_jfc);
-    ops.modify_jfc = Some(jfc::modify_jfc);
-    ops.delete_jfc = Some(jfc::delete_jfc);
-    ops.delete_jfc_batch = Some(jfc::delete_jfc_batch);
     ops.ack_jfc = Some(jfc::ack_jfc);
     ops.get_async_event = Some(event::get_async_event);
     ops.ack_async_event = Some(event::ack_async_event);
 }
 
 fn queues(ops: &mut urma_ops_t) {
-    ops.create_jfs = Some(jfs::create_jfs);
-    ops.modify_jfs = Some(jfs::modify_jfs);
-    ops.query_jfs = Some(jfs::query_jfs);
     ops.flush_jfs = Some(jfs::flush_jfs);
-    ops.delete_jfs = Some(jfs::delete_jfs);
-    ops.delete_jfs_batch = Some(jfs::delete_jfs_batch);
-    ops.create_jfr = Some(jfr::create_jfr);
-    ops.modify_jfr = Some(jfr::modify_jfr);
-    ops.query_jfr = Some(jfr::query_jfr);
-    ops.delete_jfr = Some(jfr::delete_jfr);
-    ops.delete_jfr_batch = Some(jfr::delete_jfr_batch);
-    ops.create_jetty = Some(jetty::create_jetty);
-    ops.modify_jetty = Some(jetty::modify_jetty);
-    ops.query_jetty = Some(jetty::query_jetty);
     ops.flush_jetty = Some(jetty::flush_jetty);
-    ops.delete_jetty = Some(jetty::delete_jetty);
-    ops.delete_jetty_batch = Some(jetty::delete_jetty_batch);
     ops.create_jetty_grp = Some(group::create_jetty_grp);
     ops.delete_jetty_grp = Some(group::delete_jetty_grp);
 }
@@ -186,4 +179,108 @@ fn data(ops: &mut urma_ops_t) {
     ops.post_jetty_recv_wr = Some(post::post_jetty_recv_wr);
     ops.poll_jfc = Some(poll::poll_jfc);
     ops.rearm_jfc = Some(poll::rearm_jfc);
+}
+
+/// `create_context` of the provider.
+pub(crate) unsafe extern "C" fn create_context(
+    dev: *mut urma_device_t,
+    eid_index: u32,
+    dev_fd: c_int,
+) -> *mut urma_context_t {
+    call::pointer(|| {
+        let device = ours::<kind::Device>(dev)?;
+        let hardware = device::hardware(device)?;
+        let core = hardware.device()?.open(eid_index).map_err(|status| match status {
+            // There is no EID at this index.
+            Status::Invalid => Code::EIO,
+            status => status.into(),
+        })?;
+        let fresh = Fresh::<kind::Context>::take().ok_or(Code::ENOMEM)?;
+        let owner = fresh.as_owner();
+        let mut public: urma_context_t = zeroed();
+        public.dev = dev;
+        public.ops = ops();
+        public.dev_fd = dev_fd;
+        let events = Arc::new(Events::new(&core)?);
+        public.async_fd = events.fd();
+        public.eid = eid_out(core.eid());
+        public.eid_index = eid_index;
+        public.uasid = core.uasid();
+        *public.r#ref.atomic_cnt.get_mut() = 1;
+        let ctx = Arc::new(Ctx {
+            core,
+            hardware,
+            owner,
+            events,
+            handles: Mutex::default(),
+            rare: Mutex::default(),
+        });
+        ctx.hardware.add_listener(&ctx.events);
+        Ok(fresh.publish(owner, public, ctx).public())
+    })
+}
+
+/// `delete_context` of the provider.
+pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma_status_t {
+    call::status(|| {
+        context::delete::<kind::Context>(ctx, |own| {
+            own.rare().clear();
+            let alone = alone(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
+            let Ctx { core, hardware, owner, events, handles, rare } = alone;
+            core.delete().map_err(|refused| {
+                let (core, code) = (*refused.object, refused.status.into());
+                let ctx = Ctx { core, hardware, owner, events, handles, rare };
+                Box::new((Arc::new(ctx), code))
+            })
+        })
+    })
+}
+
+/// The context when nothing else holds it. Calls of other threads that were on their way when it
+/// was marked as dying get a second to end; objects keep it.
+fn alone(mut own: Arc<Ctx>) -> Result<Ctx, Arc<Ctx>> {
+    const LOOKS_MAX: u32 = 1000;
+    for _ in 0..LOOKS_MAX {
+        own = match Arc::try_unwrap(own) {
+            Ok(ctx) => return Ok(ctx),
+            Err(own) if own.core.live_objects() != 0 => return Err(own),
+            Err(own) => own,
+        };
+        own.events.pause();
+    }
+    Err(own)
+}
+
+/// `init` of the provider.
+pub(crate) unsafe extern "C" fn init(_conf: *mut urma_init_attr_t) -> urma_status_t {
+    call::SUCCESS
+}
+
+/// `uninit` of the provider.
+pub(crate) unsafe extern "C" fn uninit() -> urma_status_t {
+    call::SUCCESS
+}
+
+/// `query_device` of the provider.
+pub(crate) unsafe extern "C" fn query_device(
+    dev: *mut urma_device_t,
+    to: *mut urma_device_attr_t,
+) -> urma_status_t {
+    call::status(|| {
+        let to = call::place(to)?;
+        let attr = device::attributes(dev)?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(attr) };
+        Ok(())
+    })
+}
+
+/// `get_uasid` of the provider: an EID has one address space, number 0 (see `ContextOps::uasid`).
+pub(crate) unsafe extern "C" fn get_uasid(to: *mut u32) -> urma_status_t {
+    call::status(|| {
+        let to = call::place(to)?;
+        // SAFETY: a place of the caller's for one.
+        unsafe { to.write(0) };
+        Ok(())
+    })
 }

@@ -19,18 +19,10 @@ use crate::{
     },
     slab::Fresh,
     udma::{
-        context::{Ctx, ctx_of, delete},
-        kind,
+        context::{ctx_of, delete},
+        kind::{self, Ctx, TargetOwn},
     },
 };
-
-/// What lies behind a target.
-pub(crate) struct TargetOwn {
-    pub(crate) core: TargetJetty,
-    /// Bytes of a SEND at most.
-    pub(crate) send_max: u32,
-    _ctx: Arc<Ctx>,
-}
 
 /// Bytes of a SEND at most, by kind of path (UMDK release 26.06); UM has the device's own limit.
 fn send_max(tp_type: u32) -> u32 {
@@ -201,7 +193,7 @@ pub(crate) unsafe extern "C" fn bind_jetty(
             return Ok(());
         }
         own.core.bind(&named.core)?;
-        own.send_max = named.send_max;
+        own.more.send_max = named.send_max;
         // SAFETY: the public part of a live object.
         unsafe { (*slot.public()).remote_jetty = target };
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use urma_core::{Status, TokenIdLease};
+use urma_core::Status;
 
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
@@ -13,18 +13,10 @@ use crate::{
     convert::zeroed,
     slab::Fresh,
     udma::{
-        context::{Ctx, ctx_of, delete},
-        kind,
+        context::{ctx_of, delete},
+        kind::{self, TokenOwn},
     },
 };
-
-/// What lies behind a token id.
-pub(crate) struct TokenOwn {
-    pub(crate) core: TokenIdLease,
-    /// Whether several segments may be registered with it.
-    pub(crate) takes_several: bool,
-    ctx: Arc<Ctx>,
-}
 
 pub(crate) unsafe extern "C" fn alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
     // As the original: only the call with flags can ask for a token id of one segment.

@@ -8,12 +8,11 @@
 use core::ptr::NonNull;
 use std::{
     alloc::Layout,
-    collections::BTreeMap,
     sync::{Arc, MutexGuard},
 };
 
 use urma_core::{
-    Eid, Mapping, RemoteSegment, SegmentAccess, SegmentCfg, Token, TokenId, TokenPolicy, Ubva,
+    Mapping, RemoteSegment, SegmentAccess, SegmentCfg, Token, TokenId, TokenPolicy, Ubva,
 };
 use urma_mem::Region;
 
@@ -30,9 +29,9 @@ use crate::{
     convert::name::eid,
     slab::{Exclusive, Kind, Slot},
     udma::{
-        context::{Ctx, ctx_of},
-        kind,
-        segment::{SegmentOwn, publish},
+        context::ctx_of,
+        kind::{self, Ctx, Rare, SegmentName, SegmentOwn, Stage},
+        segment::publish,
     },
 };
 
@@ -40,16 +39,6 @@ use crate::{
 const STAGE_LEN: usize = 4096;
 /// Segments known by their numbers, of one context.
 const NAMED_MAX: usize = 64;
-
-/// What a context keeps for such requests, from the first on.
-#[derive(Default)]
-pub(crate) struct Rare {
-    stage: Option<Stage>,
-    named: BTreeMap<Name, Slot<kind::Segment>>,
-}
-
-/// Where a segment lies, its token id there, and the token to show.
-type Name = (Eid, u32, Option<u32>);
 
 impl Rare {
     /// Gives everything back: the context is to be deleted.
@@ -65,15 +54,6 @@ fn end(segment: Slot<kind::Segment>) {
         drop(dying.take());
     }
 }
-
-/// Memory of this library with a segment of its own.
-struct Stage {
-    memory: NonNull<u8>,
-    segment: Slot<kind::Segment>,
-}
-
-// SAFETY: owned memory; it moves between threads with its context.
-unsafe impl Send for Stage {}
 
 impl Stage {
     const LAYOUT: Layout = match Layout::from_size_align(STAGE_LEN, STAGE_LEN) {
@@ -421,7 +401,7 @@ fn import(
     rare: &mut MutexGuard<'_, Rare>,
     own: &Arc<Ctx>,
     ctx: *mut urma_context_t,
-    name: Name,
+    name: SegmentName,
 ) -> Answer<Slot<kind::Segment>> {
     let (eid, token_id, token) = name;
     if rare.named.len() >= NAMED_MAX {

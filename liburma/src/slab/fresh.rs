@@ -1,0 +1,72 @@
+//! Slots to build in.
+//!
+//! *Owns*: a slot from the moment it is taken until it is published. *Takes*: both parts of an object.
+//! *Gives*: a live object, or an idle one.
+
+use super::{
+    Kind,
+    cell::SlotPtr,
+    header::{Owner, State, Word},
+    pool,
+    slot::Slot,
+};
+
+/// A slot to build in. Dropping it gives it back.
+pub(crate) struct Fresh<K: Kind> {
+    ptr: SlotPtr<K>,
+    number: u32,
+    generation: u32,
+}
+
+impl<K: Kind> Fresh<K> {
+    /// A slot; `None` when there is no memory.
+    pub(crate) fn take() -> Option<Self> {
+        let (number, ptr) = pool::take::<K>()?;
+        let generation = ptr.header().word().generation().wrapping_add(1);
+        ptr.header().set_word(Word::new(generation, Owner::NOBODY, State::Building));
+        Some(Self { ptr, number, generation })
+    }
+
+    /// Where the public part will be.
+    pub(crate) fn public(&self) -> *mut K::Public {
+        self.ptr.public()
+    }
+
+    /// The owner that objects of this one have, when this is a context.
+    pub(crate) fn as_owner(&self) -> Owner {
+        Owner::new(self.number)
+    }
+
+    /// The slot, and its word once it is live.
+    fn into_parts(self, owner: Owner) -> (SlotPtr<K>, Word) {
+        let parts = (self.ptr, Word::new(self.generation, owner, State::Live));
+        core::mem::forget(self);
+        parts
+    }
+
+    /// Fills the slot; from here on it is found.
+    pub(crate) fn publish(self, owner: Owner, public: K::Public, own: K::Own) -> Slot<K> {
+        let (ptr, word) = self.into_parts(owner);
+        // SAFETY: the state says "building", so that nobody else reaches either part.
+        unsafe { ptr.fill_public(public) };
+        // SAFETY: as above.
+        unsafe { ptr.fill_own(own) };
+        ptr.header().set_word(word);
+        Slot::new(ptr, word)
+    }
+
+    /// Fills the public part of an idle object.
+    pub(crate) fn publish_idle(self, owner: Owner, public: K::Public) -> *mut K::Public {
+        let (ptr, word) = self.into_parts(owner);
+        // SAFETY: the state says "building", so that nobody else reaches it.
+        unsafe { ptr.fill_public(public) };
+        ptr.header().set_word(word.with(State::Idle));
+        ptr.public()
+    }
+}
+
+impl<K: Kind> Drop for Fresh<K> {
+    fn drop(&mut self) {
+        pool::give_back(self.ptr);
+    }
+}

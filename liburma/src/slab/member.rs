@@ -1,0 +1,72 @@
+//! Members of public parts, for code that is the same for several kinds.
+//!
+//! *Owns*: the offset and the type of a member. *Takes*: a public part: a value, or memory of a slot,
+//! which stays mapped while the library is loaded. *Gives*: copies of members; writes.
+
+use core::marker::PhantomData;
+
+/// A member of type `T` of the C struct `P`.
+pub(crate) struct Member<P, T> {
+    /// In bytes from the start of the struct.
+    offset: usize,
+    _of: PhantomData<fn(P) -> T>,
+}
+
+impl<P, T> Clone for Member<P, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P, T> Copy for Member<P, T> {}
+
+impl<P, T: Copy> Member<P, T> {
+    /// The member at `offset`, which `_read` reads: [`member`] states both from one name.
+    pub(crate) const fn new(offset: usize, _read: fn(&P) -> &T) -> Self {
+        Self { offset, _of: PhantomData }
+    }
+
+    /// Its address in the struct at `of`.
+    pub(crate) fn of(self, of: *mut P) -> *mut T {
+        of.wrapping_byte_add(self.offset).cast()
+    }
+
+    /// Its place in a value.
+    pub(crate) fn place(self, of: &mut P) -> &mut T {
+        // SAFETY: `member` took offset and type from the struct, and the value is borrowed mutably.
+        unsafe { &mut *self.of(of) }
+    }
+}
+
+/// A way to an object that lies in a slot.
+///
+/// # Safety
+/// `public` gives the public part of a slot, whatever the state of the slot is.
+pub(crate) unsafe trait InSlot {
+    /// What C sees.
+    type Public;
+
+    /// The public part.
+    fn public(&self) -> *mut Self::Public;
+
+    /// A copy of a member.
+    fn get<T: Copy>(&self, member: Member<Self::Public, T>) -> T {
+        // SAFETY: slots stay mapped while the library is loaded, any bytes are a value of a C member,
+        // and C programs do not write to an object that another thread works on.
+        unsafe { member.of(self.public()).read() }
+    }
+
+    /// Writes a member.
+    fn set<T: Copy>(&self, member: Member<Self::Public, T>, value: T) {
+        // SAFETY: as in `get`; the public part of a slot is memory that may be written.
+        unsafe { member.of(self.public()).write(value) };
+    }
+}
+
+/// The member of this name, or of this path.
+macro_rules! member {
+    ($of:ty, $($name:ident).+) => {
+        $crate::slab::Member::new(core::mem::offset_of!($of, $($name).+), |of: &$of| &of.$($name).+)
+    };
+}
+pub(crate) use member;

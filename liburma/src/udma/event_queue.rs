@@ -1,0 +1,182 @@
+//! The asynchronous events of one context.
+//!
+//! *Owns*: events that wait for the context's program, its descriptor, the count of events that were
+//! given and not acknowledged, and the objects of the context by the numbers that the device knows them
+//! by. *Takes*: events of the device. *Gives*: them in order. *Must not*: read the memory of an object.
+
+use core::{ptr::NonNull, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, epoll, poll},
+    fs::{OFlags, fcntl_getfl},
+    io,
+};
+use urma_core::{AsyncEvent, AsyncKind, Context};
+
+use crate::call::{Answer, Code};
+
+/// The queue of a context.
+pub(crate) struct Events {
+    state: Mutex<State>,
+    names: Mutex<BTreeMap<About, usize>>,
+    /// Counts what `state.waiting` holds.
+    bell: EventFd,
+    /// Readable while the device or `bell` is: `ctx->async_fd`.
+    both: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    /// Events that another context's thread took from the device.
+    waiting: VecDeque<AsyncEvent>,
+    /// Events given and not acknowledged, by what they are about.
+    open: BTreeMap<About, u32>,
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum About {
+    Jfc(u32),
+    /// JFS, JFR and jetties share one space of numbers.
+    Queue(u32),
+    Group(u32),
+    /// A port, an EID, the device: nothing that is deleted.
+    Device,
+}
+
+impl About {
+    pub(crate) fn of(event: &AsyncEvent) -> Self {
+        match event.kind {
+            AsyncKind::JfcError => Self::Jfc(event.id),
+            AsyncKind::JfsError
+            | AsyncKind::JfrError
+            | AsyncKind::JfrLimit
+            | AsyncKind::JettyError
+            | AsyncKind::JettyLimit => Self::Queue(event.id),
+            AsyncKind::GroupError => Self::Group(event.id),
+            _ => Self::Device,
+        }
+    }
+}
+
+impl Events {
+    /// # Errors
+    /// ENOMEM: out of descriptors.
+    pub(crate) fn new(core: &Context) -> Answer<Self> {
+        Self::open(core).map_err(|_| Code::ENOMEM)
+    }
+
+    fn open(core: &Context) -> Result<Self, io::Errno> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+        let bell = EventFd::from_value_and_flags(0, flags).map_err(|_| io::Errno::NOMEM)?;
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let (data, readable) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&both, &bell, data, readable)?;
+        epoll::add(&both, core.async_fd(), data, readable)?;
+        Ok(Self { state: Mutex::default(), names: Mutex::default(), bell, both })
+    }
+
+    /// `ctx->async_fd`.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.both.as_raw_fd()
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<About, usize>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object with this number is the one at `object`.
+    pub(crate) fn name<T>(&self, about: About, object: *mut T) {
+        self.names().insert(about, object.expose_provenance());
+    }
+
+    /// The number is free; the address of the object that had it.
+    pub(crate) fn forget<T>(&self, about: About) -> Option<*mut T> {
+        self.names().remove(&about).map(core::ptr::with_exposed_provenance_mut)
+    }
+
+    /// The address of the object with this number.
+    pub(crate) fn named<T>(&self, about: About) -> Option<NonNull<T>> {
+        let addr = self.names().get(&about).copied()?;
+        NonNull::new(core::ptr::with_exposed_provenance_mut(addr))
+    }
+
+    /// Whether that object is one of this context.
+    pub(crate) fn has(&self, about: About) -> bool {
+        about == About::Device || self.names().contains_key(&about)
+    }
+
+    /// An object with events that were not acknowledged is not deleted.
+    ///
+    /// # Errors
+    /// EAGAIN: there are some.
+    pub(crate) fn ensure_acked(&self, about: About) -> Answer {
+        if self.state().open.contains_key(&about) { Err(Code::EAGAIN) } else { Ok(()) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an event that another context's thread took from the device.
+    pub(crate) fn leave(&self, event: AsyncEvent) {
+        let mut state = self.state();
+        state.waiting.push_back(event);
+        // The count is far from its limit, the only reason to refuse.
+        let _ = self.bell.write(1);
+    }
+
+    /// The oldest event that waits.
+    pub(crate) fn next(&self) -> Option<AsyncEvent> {
+        let mut state = self.state();
+        let event = state.waiting.pop_front()?;
+        // One count for each event; the lock is held, so it is there.
+        let _ = self.bell.read();
+        Some(event)
+    }
+
+    /// Counts an event that the program got.
+    pub(crate) fn given(&self, about: About) {
+        *self.state().open.entry(about).or_default() += 1;
+    }
+
+    /// Counts an event that the program acknowledged.
+    ///
+    /// # Errors
+    /// EINVAL: none was given.
+    pub(crate) fn acknowledge(&self, about: About) -> Answer {
+        let mut state = self.state();
+        let count = state.open.get_mut(&about).ok_or(Code::EINVAL)?;
+        *count -= 1;
+        if *count == 0 {
+            state.open.remove(&about);
+        }
+        Ok(())
+    }
+
+    /// Whether a call shall not wait, as `fcntl` on the descriptor says.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        fcntl_getfl(&self.both).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    }
+
+    /// Sleeps for a millisecond, whatever comes.
+    pub(crate) fn pause(&self) {
+        let limit = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        // It ends after the time, or by a signal.
+        let _ = poll(&mut [], Some(&limit));
+    }
+
+    /// Waits until an event may have come, `limit` at most.
+    pub(crate) fn wait(&self, limit: Duration) {
+        let mut fds = [PollFd::from_borrowed_fd(self.both.as_fd(), PollFlags::IN)];
+        let limit = Timespec::try_from(limit).ok();
+        // Nothing came, or a signal: the caller looks again either way.
+        let _ = poll(&mut fds, limit.as_ref());
+    }
+}

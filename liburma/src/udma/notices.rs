@@ -1,0 +1,134 @@
+//! Notices: how imports and bindings that end later ended.
+//!
+//! *Owns*: the notices of each notifier that wait for its program, and its descriptor. *Must not*: read
+//! the memory of an object.
+#![expect(unsafe_code, reason = "addresses of C objects move between threads")]
+
+use core::time::Duration;
+use std::{
+    collections::VecDeque,
+    os::fd::{AsRawFd, RawFd},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::{
+    abi::{
+        URMA_BIND_JETTY_NOTIFY, URMA_IMPORT_JETTY_NOTIFY, urma_jetty_t, urma_notify_t,
+        urma_notify_u, urma_status_t, urma_target_jetty_t,
+    },
+    call::{Answer, Code},
+    convert::zeroed,
+};
+
+/// The notices of one notifier.
+pub(crate) struct Notices {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Counts the notices that wait: `notifier->fd`.
+    bell: EventFd,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    waiting: VecDeque<Notice>,
+    /// Imports under way.
+    pub(crate) imports: usize,
+    /// The notifier is deleted.
+    pub(crate) is_closed: bool,
+}
+
+/// The address of an object, on its way to the program that knows it.
+pub(crate) struct Name<T>(pub(crate) *mut T);
+
+// SAFETY: an address; nothing reads what it names.
+unsafe impl<T> Send for Name<T> {}
+
+/// What a notice is about.
+pub(crate) enum About {
+    Import(Name<urma_target_jetty_t>),
+    Bind(Name<urma_jetty_t>),
+}
+
+/// How an import or a binding ended.
+pub(crate) struct Notice {
+    pub(crate) about: About,
+    pub(crate) status: urma_status_t,
+    pub(crate) user_ctx: u64,
+}
+
+impl Notice {
+    /// As C programs read it.
+    pub(crate) fn out(&self) -> urma_notify_t {
+        let mut to: urma_notify_t = zeroed();
+        (to.status, to.user_ctx) = (self.status, self.user_ctx);
+        match self.about {
+            About::Import(Name(tjetty)) => {
+                to.r#type = URMA_IMPORT_JETTY_NOTIFY;
+                to.u = urma_notify_u { tjetty };
+            }
+            About::Bind(Name(jetty)) => {
+                to.r#type = URMA_BIND_JETTY_NOTIFY;
+                to.u = urma_notify_u { jetty };
+            }
+        }
+        to
+    }
+}
+
+impl Notices {
+    /// # Errors
+    /// ENOMEM: out of descriptors.
+    pub(crate) fn new() -> Answer<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
+        let bell = EventFd::from_value_and_flags(0, flags).map_err(|_| Code::ENOMEM)?;
+        Ok(Self { state: Mutex::default(), changed: Condvar::new(), bell })
+    }
+
+    /// `notifier->fd`.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.bell.as_raw_fd()
+    }
+
+    /// Ends every wait, and takes the notices that nobody asked for.
+    pub(crate) fn close(&self) -> Vec<Notice> {
+        let mut state = self.state();
+        state.is_closed = true;
+        let untold = state.waiting.drain(..).collect();
+        drop(state);
+        self.changed.notify_all();
+        untold
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a notice.
+    pub(crate) fn tell(&self, state: &mut State, notice: Notice) {
+        state.waiting.push_back(notice);
+        // A counter that is full is readable all the same.
+        let _ = self.bell.write(1);
+        self.changed.notify_all();
+    }
+
+    /// Up to `room` notices; waits for the first. `None`: for as long as the notifier lives.
+    pub(crate) fn wait(&self, room: usize, timeout: Option<Duration>) -> Vec<Notice> {
+        let state = self.state();
+        let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
+        let mut state = match timeout {
+            None => self.changed.wait_while(state, is_idle).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                let woken = self.changed.wait_timeout_while(state, limit, is_idle);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        let count = state.waiting.len().min(room);
+        for _ in 0..count {
+            // It counts what waits, so there is something to take.
+            let _ = self.bell.read();
+        }
+        state.waiting.drain(..count).collect()
+    }
+}
