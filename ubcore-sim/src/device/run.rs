@@ -133,20 +133,29 @@ impl Device {
 
     /// A datagram (BTH to ICRC) came from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
-        self.on_datagrams(now, Backlog::Empty, std::iter::once((from, bytes)));
+        let _ = self.on_datagrams(now, Backlog::Empty, std::iter::once((from, bytes)));
     }
 
-    /// Datagrams came from nodes. One step follows them all: it costs more than most of them do.
-    pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D)
+    /// Datagrams came from nodes. One step follows them all, which costs more than most of them do;
+    /// none when they were only counted and answered. Returns whether there was one.
+    pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D) -> bool
     where
         D: Iterator<Item = (NodeAddr, &'a [u8])>,
     {
-        self.visit(now, |exchange, at| {
-            exchange.on_backlog(at, backlog);
-            for (from, bytes) in datagrams {
-                exchange.on_datagram(&self.base, at, from, bytes);
-            }
+        let run = self.shared.with_blocking(|shared| {
+            let at = shared.time.at(now);
+            shared.exchange.on_backlog(at, backlog);
+            let is_due = datagrams.fold(false, |is_due, (from, bytes)| {
+                shared.exchange.on_datagram(&self.base, at, from, bytes) | is_due
+            });
+            shared.wake(&self.base);
+            is_due
         });
+        let is_due = run.value || run.marked;
+        if is_due {
+            self.run_shared(now);
+        }
+        is_due
     }
 
     /// Gives the exchange an input at `now`, then steps.

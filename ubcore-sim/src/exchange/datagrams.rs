@@ -27,15 +27,33 @@ use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
 const ANSWERS_IN_A_ROW: u64 = 8;
 
 impl Exchange {
-    pub(crate) fn on_datagram(&mut self, base: &Base, now: Nanos, from: NodeAddr, bytes: &[u8]) {
+    /// Takes a datagram. Returns whether a step is due: it did more than to be counted and answered.
+    pub(crate) fn on_datagram(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        from: NodeAddr,
+        bytes: &[u8],
+    ) -> bool {
         match take_apart(from, self.cfg.eid, bytes) {
-            Err(counter) => base.tables.count(counter),
+            Err(counter) => {
+                base.tables.count(counter);
+                return false;
+            }
             Ok(Arrival::Message { ends, number, header, payload }) => {
                 self.on_um(base, now, (from, &ends, number), (&header, payload));
             }
-            Ok(Arrival::Handshake(header)) => self.on_handshake(base, now, from, &header),
+            Ok(Arrival::Handshake(header)) => {
+                if let Body::Connect(terms) = &header.body
+                    && !self.admit(base, now, from, terms)
+                {
+                    return false;
+                }
+                self.on_handshake(base, now, from, &header);
+            }
             Ok(Arrival::OfTp(packet)) => self.on_tp_packet(base, now, from, &packet),
         }
+        true
     }
 
     /// Whether more datagrams wait than those that follow.
@@ -105,11 +123,6 @@ impl Exchange {
     }
 
     fn on_handshake(&mut self, base: &Base, now: Nanos, from: NodeAddr, header: &PacketHeader) {
-        if let Body::Connect(terms) = &header.body
-            && !self.admit(base, now, from, terms)
-        {
-            return;
-        }
         let (peers, mut work, _, pool) = self.split(base, now);
         let Some(peer) = peers.get_mut(&from) else {
             return self.on_unexpected(base, now, from, header);

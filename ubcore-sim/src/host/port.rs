@@ -130,16 +130,19 @@ impl PacketPort {
         let mut count = 0;
         let run = self.link.run(|link| {
             let Some(link) = link else { return };
+            let mut stepped = false;
             let received = link.receive(&mut |backlog, batch| {
                 let admitted = batch.filter_map(|(from, bytes)| self.admit(device, from, bytes));
-                device.on_datagrams(now, backlog, admitted);
+                stepped |= device.on_datagrams(now, backlog, admitted);
             });
             if received > 0 {
                 // A datagram that proves nothing must not make each poll a system call from now on.
                 if !self.is_active() && device.has_packet_peers() {
                     self.active.store(true, Ordering::Relaxed);
                 }
-                device.step(now);
+                if stepped {
+                    device.step(now);
+                }
             }
             self.shield(link.as_mut(), device, now);
             count += received + link.send(&mut |buffer| self.transmit(device, now, buffer));

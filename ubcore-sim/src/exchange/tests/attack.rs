@@ -24,13 +24,13 @@ fn invented(n: usize) -> RawEid {
     RawEid(eid)
 }
 
-/// A packet arrives at node `n`.
-fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) {
+/// A packet arrives at node `n`. Whether a step is due.
+fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) -> bool {
     let mut bytes = vec![0; header.packet_len(0)];
     header.emit(&[], &flow(from, w.eid(n)), &mut bytes).expect("valid");
     let now = w.now;
     let node = &mut w.nodes[n];
-    node.exchange.on_datagram(&node.base, now, from, &bytes);
+    node.exchange.on_datagram(&node.base, now, from, &bytes)
 }
 
 fn connect(from: RawEid, to: RawEid) -> PacketHeader {
@@ -83,6 +83,24 @@ fn answers(w: &mut World, n: usize) -> Vec<Body> {
         Some(Packet::parse(&buf[..sent.len]).expect("a packet").header.body)
     })
     .collect()
+}
+
+#[test]
+fn a_step_follows_what_is_more_than_counted_and_answered() {
+    let mut w = World::new(Kind::Packets);
+    let (to, client) = (w.eid(1), invented(0));
+    assert!(!arrive(&mut w, 1, client, &connect(client, to)), "no proof");
+    let Some(Body::Challenge(challenge)) = answers(&mut w, 1).pop() else { panic!("no challenge") };
+    let (now, node) = (w.now, &mut w.nodes[1]);
+    for bytes in [&[][..], &[0xc0; 64]] {
+        assert!(!node.exchange.on_datagram(&node.base, now, client, bytes), "no packet");
+    }
+    let mut proven = connect(client, to);
+    if let Body::Connect(terms) = &mut proven.body {
+        terms.cookie = challenge.cookie;
+    }
+    assert!(arrive(&mut w, 1, client, &proven), "a new TP");
+    assert!(w.known()[1].0 > 0);
 }
 
 #[test]
