@@ -27,7 +27,7 @@ use std::{
 
 use liburma::{
     abi::*,
-    face::{context::*, device::*, jetty::*, jfc::*, jfr::*, lifecycle::*, segment::*, target::*},
+    face::{context::*, device::*, jetty::*, lifecycle::*, queue::*, segment::*, target::*},
 };
 use urma_core::{
     Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg, LocalSge,

@@ -5,7 +5,7 @@
 //! *Must not*: know what is called.
 #![expect(unsafe_code, reason = "pointers of C programs, and errno")]
 
-use core::{ffi::c_int, num::NonZero, ptr::NonNull};
+use core::{ffi::c_int, num::NonZero, ops::Deref, ptr::NonNull};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use urma_core::Status;
@@ -14,7 +14,7 @@ use urma_mem::{
     sync::{AtomicU64, Ordering},
 };
 
-use crate::slab::{Found, Kind, Slot, find, find_live};
+use crate::slab::{Found, Idle, InSlot, Kind, Slot, find, find_live};
 
 /// A number of `urma_status_t` that is no success: an errno value, or [`Code::FAIL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,14 +273,80 @@ pub(crate) fn nothing_in_child(f: impl FnOnce() -> Answer) {
 
 // ---- arguments --------------------------------------------------------------------------------
 
+/// An object that a C program named and that may be read: a live or idle one of this library, or one
+/// that a provider keeps in its own memory.
+pub(crate) struct Object<T>(NonNull<T>);
+
+impl<T> Clone for Object<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Object<T> {}
+
+impl<T> Object<T> {
+    /// An idle queue.
+    pub(crate) fn idle<K: Kind<Public = T>>(idle: &Idle<K>) -> Option<Self> {
+        NonNull::new(idle.public()).map(Self)
+    }
+
+    /// An object that an operation of a provider made just now; `None` for NULL.
+    pub(crate) fn made(ptr: *mut T) -> Option<Self> {
+        NonNull::new(ptr).map(Self)
+    }
+
+    /// The object at `ptr`, which a live object names; `None` for NULL.
+    ///
+    /// # Safety
+    /// While the answer is used, an object is there.
+    #[inline(always)]
+    pub(crate) unsafe fn at(ptr: *mut T) -> Option<Self> {
+        NonNull::new(ptr).map(Self)
+    }
+
+    /// Its address.
+    #[inline(always)]
+    pub(crate) const fn as_ptr(self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// Its address, for those who keep devices.
+    pub(crate) const fn non_null(self) -> NonNull<T> {
+        self.0
+    }
+}
+
+impl<T> Deref for Object<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: `object` and `idle` found a slot, which stays mapped, or an address outside of this
+        // library's memory, where the C caller or its provider keeps an object for as long as the call
+        // takes and does not write to it meanwhile (room card of `face`).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+// SAFETY: an object of a provider is believed to be one; every other lies in a slot.
+unsafe impl<T> InSlot for Object<T> {
+    type Public = T;
+
+    fn public(&self) -> *mut T {
+        self.as_ptr()
+    }
+}
+
 /// The object at `ptr`, of this library or another provider's. Its memory may be read.
 ///
 /// # Errors
 /// EINVAL: NULL, misaligned, deleted, or of another kind.
 #[inline]
-pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<NonNull<K::Public>> {
+pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<Object<K::Public>> {
     match find::<K>(ptr) {
-        Found::Live | Found::Foreign => NonNull::new(ptr.cast_mut()).ok_or(Code::EINVAL),
+        Found::Live | Found::Foreign => Object::made(ptr.cast_mut()).ok_or(Code::EINVAL),
         Found::Invalid => Err(Code::EINVAL),
     }
 }
@@ -392,6 +458,6 @@ pub(crate) fn present<F>(op: Option<F>) -> Answer<F> {
 /// # Errors
 /// `errno` as the provider set it.
 #[inline]
-pub(crate) fn made<T>(ptr: *mut T) -> Answer<NonNull<T>> {
-    NonNull::new(ptr).ok_or(Code::AS_SET)
+pub(crate) fn made<T>(ptr: *mut T) -> Answer<Object<T>> {
+    Object::made(ptr).ok_or(Code::AS_SET)
 }

@@ -14,8 +14,8 @@ use core::{cell::UnsafeCell, ffi::CStr};
 
 use crate::face::{
     address::*, cdev::*, cmd::*, context::*, ctl::*, data::*, device::*, eid::*, event::*,
-    family::*, group::*, jetty::*, jfc::*, jfce::*, jfr::*, jfs::*, lifecycle::*, log::*,
-    notifier::*, path::*, perf::*, provider::*, rate::*, segment::*, target::*, target_ex::*,
+    family::*, group::*, jetty::*, jfc::*, jfce::*, jfs::*, lifecycle::*, log::*, notifier::*,
+    path::*, perf::*, provider::*, queue::*, rate::*, segment::*, target::*, target_ex::*,
     token::*, variadic::*,
 };
 use crate::{call, choice};

@@ -8,7 +8,7 @@ use crate::{
     convert::name::eid,
     face::{
         device::{give, take_back},
-        dispatch::op,
+        dispatch::ask,
     },
     udma::{address::net_addr, kind},
 };
@@ -21,8 +21,7 @@ pub unsafe extern "C" fn urma_get_net_addr_list(
 ) -> *mut urma_net_addr_info_t {
     call::pointer(|| {
         let (ctx, count) = (object::<kind::Context>(ctx)?, call::place(cnt)?);
-        // SAFETY: a live context.
-        let of = eid(unsafe { (*ctx.as_ptr()).eid });
+        let of = eid(ctx.eid);
         let list = give(&[urma_net_addr_info_t { netaddr: net_addr(of), index: 0 }])?;
         // SAFETY: a place of the caller's for one.
         unsafe { count.write(1) };
@@ -46,9 +45,7 @@ pub unsafe extern "C" fn urma_get_eid_by_ip(
         let ctx = object::<kind::Context>(ctx)?;
         call::place(net_addr.cast_mut())?;
         call::place(eid)?;
-        let find = op!(ctx.as_ptr(), get_eid_by_ip);
-        // SAFETY: a live context, and the caller's address and place.
-        Code::from_c(unsafe { find(ctx.as_ptr(), net_addr, eid) })
+        Code::from_c(ask!(ctx.as_ptr(), get_eid_by_ip(ctx.as_ptr(), net_addr, eid)))
     })
 }
 
@@ -62,9 +59,7 @@ pub unsafe extern "C" fn urma_get_ip_by_eid(
         let ctx = object::<kind::Context>(ctx)?;
         call::place(eid.cast_mut())?;
         call::place(net_addr)?;
-        let find = op!(ctx.as_ptr(), get_ip_by_eid);
-        // SAFETY: a live context, and the caller's EID and place.
-        Code::from_c(unsafe { find(ctx.as_ptr(), eid, net_addr) })
+        Code::from_c(ask!(ctx.as_ptr(), get_ip_by_eid(ctx.as_ptr(), eid, net_addr)))
     })
 }
 
@@ -73,9 +68,7 @@ pub unsafe extern "C" fn urma_get_smac(ctx: *const urma_context_t, mac: *mut u8)
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
         call::place(mac)?;
-        let get = op!(ctx.as_ptr(), get_smac);
-        // SAFETY: a live context, and six bytes of the caller's.
-        Code::from_c(unsafe { get(ctx.as_ptr(), mac) })
+        Code::from_c(ask!(ctx.as_ptr(), get_smac(ctx.as_ptr(), mac)))
     })
 }
 
@@ -89,8 +82,6 @@ pub unsafe extern "C" fn urma_get_dmac(
         let ctx = object::<kind::Context>(ctx)?;
         call::place(net_addr.cast_mut())?;
         call::place(mac)?;
-        let get = op!(ctx.as_ptr(), get_dmac);
-        // SAFETY: a live context, the caller's address, and six bytes of the caller's.
-        Code::from_c(unsafe { get(ctx.as_ptr(), net_addr, mac) })
+        Code::from_c(ask!(ctx.as_ptr(), get_dmac(ctx.as_ptr(), net_addr, mac)))
     })
 }

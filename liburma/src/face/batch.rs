@@ -12,111 +12,29 @@ use core::{
 use std::collections::BTreeSet;
 
 use crate::{
-    abi::{
-        urma_context_t, urma_jetty_grp_t, urma_jetty_t, urma_jfc_t, urma_jfce_t, urma_jfr_t,
-        urma_jfs_t, urma_ops_t, urma_status_t,
-    },
-    call::{self, Answer, Code, UserPtr, object},
+    abi::{urma_context_t, urma_ops_t},
+    call::{self, Answer, Code, Object, UserPtr},
     face::{
-        dispatch::{Homed, home, ops, release},
-        jetty, jfc, members,
+        dispatch::{home, ops, release},
+        rules::{Rules, let_go},
     },
-    slab::Kind,
-    udma::kind,
+    slab::InSlot,
 };
 
-/// An operation that deletes several.
-type Delete<T> = unsafe extern "C" fn(*mut *mut T, c_int, *mut *mut T) -> urma_status_t;
-
-/// What the C core does beside the provider for one kind.
-pub(super) trait Listed: Kind<Public: Homed> {
-    /// What an object counts on beside its context.
-    type Held;
-
-    /// The provider's operation.
-    ///
-    /// # Safety
-    /// The table of a live context.
-    unsafe fn operation(ops: NonNull<urma_ops_t>) -> Option<Delete<Self::Public>>;
-
-    /// What forbids deleting an object, whoever provides it.
-    ///
-    /// # Errors
-    /// The status of the refusal.
-    fn check(_of: NonNull<Self::Public>) -> Answer {
-        Ok(())
-    }
-
-    /// Read before the object is gone.
-    fn held(of: NonNull<Self::Public>) -> Self::Held;
-
-    /// The object at this address is gone.
-    fn let_go(_gone: *mut Self::Public, _held: Self::Held) {}
-}
-
-macro_rules! listed {
-    ($kind:ident, $op:ident, $held:ty, $read:expr, $let_go:expr $(, $check:expr)?) => {
-        impl Listed for kind::$kind {
-            type Held = $held;
-
-            unsafe fn operation(ops: NonNull<urma_ops_t>) -> Option<Delete<Self::Public>> {
-                // SAFETY: the caller's promise.
-                unsafe { (*ops.as_ptr()).$op }
-            }
-
-            $(fn check(of: NonNull<Self::Public>) -> Answer {
-                $check(of)
-            })?
-
-            fn held(of: NonNull<Self::Public>) -> $held {
-                let read: fn(NonNull<Self::Public>) -> $held = $read;
-                read(of)
-            }
-
-            fn let_go(gone: *mut Self::Public, held: $held) {
-                let let_go: fn(*mut Self::Public, $held) = $let_go;
-                let_go(gone, held);
-            }
-        }
-    };
-}
-
-listed!(Jfs, delete_jfs_batch, (), |_: NonNull<urma_jfs_t>| (), |_, ()| ());
-listed!(Jfr, delete_jfr_batch, (), |_: NonNull<urma_jfr_t>| (), |_, ()| ());
-listed!(Jfc, delete_jfc_batch, *mut urma_jfce_t, channel, |_, jfce| jfc::leave(jfce));
-listed!(
-    Jetty,
-    delete_jetty_batch,
-    *mut urma_jetty_grp_t,
-    group,
-    |gone, group| members::remove(group, gone),
-    jetty::unbound
-);
-
-fn channel(jfc: NonNull<urma_jfc_t>) -> *mut urma_jfce_t {
-    // SAFETY: a live queue.
-    unsafe { (*jfc.as_ptr()).jfc_cfg.jfce }
-}
-
-fn group(jetty: NonNull<urma_jetty_t>) -> *mut urma_jetty_grp_t {
-    // SAFETY: a live jetty.
-    unsafe { (*jetty.as_ptr()).jetty_cfg.jetty_grp }
-}
-
 /// An object of a list, as it was before the provider was called.
-struct Known<K: Listed> {
-    object: NonNull<K::Public>,
+struct Known<K: Rules> {
+    object: Object<K::Public>,
     ctx: *mut urma_context_t,
     ops: NonNull<urma_ops_t>,
-    held: K::Held,
+    cfg: K::Cfg,
 }
 
-impl<K: Listed> Known<K> {
+impl<K: Rules> Known<K> {
     fn of(object: *mut K::Public) -> Answer<Self> {
-        let object = self::object::<K>(object)?;
-        K::check(object)?;
+        let object = call::object::<K>(object)?;
+        K::may_go(object)?;
         let ctx = home(object);
-        Ok(Self { object, ctx, ops: ops(ctx)?, held: K::held(object) })
+        Ok(Self { object, ctx, ops: ops(ctx)?, cfg: object.get(K::MEMBERS.cfg) })
     }
 }
 
@@ -129,7 +47,7 @@ impl<K: Listed> Known<K> {
 ///
 /// # Safety
 /// `list`, unless NULL, has `count` elements; `bad`, unless NULL, is a place for one.
-pub(super) unsafe fn each<K: Listed>(
+pub(super) unsafe fn each<K: Rules>(
     list: *mut *mut K::Public,
     count: c_int,
     bad: *mut *mut K::Public,
@@ -165,23 +83,22 @@ pub(super) unsafe fn each<K: Listed>(
 }
 
 /// Looks at every object before the first is deleted.
-fn all<K: Listed>(objects: impl Iterator<Item = *mut K::Public>) -> Answer<Vec<Known<K>>> {
+fn all<K: Rules>(objects: impl Iterator<Item = *mut K::Public>) -> Answer<Vec<Known<K>>> {
     let mut seen = BTreeSet::new();
     let one = |of| {
-        let known = Known::of(of)?;
-        if seen.insert(known.object) { Ok(known) } else { Err(Code::EINVAL) }
+        let known: Known<K> = Known::of(of)?;
+        if seen.insert(known.object.as_ptr()) { Ok(known) } else { Err(Code::EINVAL) }
     };
     objects.map(one).collect()
 }
 
 /// Has the provider delete the objects of `run`, which lie at `list`; how many are gone.
-fn delete_run<K: Listed>(
+fn delete_run<K: Rules>(
     ops: NonNull<urma_ops_t>,
     list: UserPtr<*mut K::Public>,
     run: Vec<Known<K>>,
 ) -> (usize, Answer) {
-    // SAFETY: the table of the context of a live object.
-    let Some(delete) = (unsafe { K::operation(ops) }) else { return (0, Err(Code::EINVAL)) };
+    let Some(delete) = K::delete_op(ops) else { return (0, Err(Code::EINVAL)) };
     let Ok(count) = c_int::try_from(run.len()) else { return (0, Err(Code::EINVAL)) };
     let mut refused = null_mut();
     // SAFETY: live objects at the caller's place, and a place for one.
@@ -192,7 +109,8 @@ fn delete_run<K: Listed>(
         Err(_) => run.iter().position(|of| of.object.as_ptr() == refused).unwrap_or(0),
     };
     for of in run.into_iter().take(gone) {
-        K::let_go(of.object.as_ptr(), of.held);
+        K::leaves(of.object.as_ptr(), &of.cfg);
+        let_go(K::channel(&of.cfg));
         release(of.ctx);
     }
     (gone, answer)

@@ -112,8 +112,7 @@ pub unsafe extern "C" fn urma_init_jetty_cfg(
             let mut shared = unsafe { copy.u.shared };
             if shared.jfc.is_null() {
                 let jfr = object::<kind::Jfr>(shared.jfr)?;
-                // SAFETY: a live queue.
-                shared.jfc = unsafe { (*jfr.as_ptr()).jfr_cfg.jfc };
+                shared.jfc = jfr.jfr_cfg.jfc;
             }
             copy.u = urma_jetty_cfg_u { shared };
         }

@@ -24,7 +24,7 @@ use crate::{
         URMA_SYSFS_DEV_FLAG_DRIVER_CREATED, urma_context_t, urma_device_t, urma_opt_name_t,
         urma_status_t,
     },
-    call::{self, Answer, Code, made, object},
+    call::{self, Answer, Code, Object, made, object},
     convert::{name::eid_out, zeroed},
     face::{
         device::urma_query_device,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn urma_create_context(
     eid_index: u32,
 ) -> *mut urma_context_t {
     call::pointer(|| {
-        let dev = object::<kind::Device>(dev)?;
+        let dev = object::<kind::Device>(dev)?.non_null();
         // The checks of everything that is made from the context read the attributes.
         let mut attr = zeroed();
         // SAFETY: a live device, and a place for one.
@@ -86,7 +86,7 @@ impl Opening {
     ///
     /// # Errors
     /// EINVAL: a context without a table is of no use.
-    fn fill(self, ctx: NonNull<urma_context_t>) -> Answer<*mut urma_context_t> {
+    fn fill(self, ctx: Object<urma_context_t>) -> Answer<*mut urma_context_t> {
         // SAFETY: a new object of the provider.
         let of = unsafe { &mut *ctx.as_ptr() };
         of.dev = self.dev.as_ptr();
@@ -140,16 +140,14 @@ fn open(dev: NonNull<urma_device_t>) -> Answer<Option<File>> {
 pub unsafe extern "C" fn urma_delete_context(ctx: *mut urma_context_t) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        // SAFETY: a live context.
-        if users(unsafe { &(*ctx.as_ptr()).r#ref }) != 0 {
+        if users(&ctx.r#ref) != 0 {
             return Err(Code::EAGAIN);
         }
         let dev = device(ctx)?;
         let table = table(dev)?;
         // SAFETY: the table of a live device.
         let delete = call::present(unsafe { (*table.as_ptr()).delete_context })?;
-        // SAFETY: a live context.
-        let fd = unsafe { (*ctx.as_ptr()).dev_fd };
+        let fd = ctx.dev_fd;
         // SAFETY: a live context.
         Code::from_c(unsafe { delete(ctx.as_ptr()) })?;
         if !udma::device::is_software(dev) {

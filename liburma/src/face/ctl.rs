@@ -5,7 +5,7 @@
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t},
     call::{self, Code, object},
-    face::dispatch::op,
+    face::dispatch::ask,
     udma::kind,
 };
 
@@ -20,9 +20,7 @@ pub unsafe extern "C" fn urma_user_ctl(
         let ctx = object::<kind::Context>(ctx)?;
         call::place(r#in)?;
         call::place(out)?;
-        let ctl = op!(ctx.as_ptr(), user_ctl);
-        // SAFETY: a live context, and the caller's arguments.
-        match Code::from_c(unsafe { ctl(ctx.as_ptr(), r#in, out) }) {
+        match Code::from_c(ask!(ctx.as_ptr(), user_ctl(ctx.as_ptr(), r#in, out))) {
             Err(Code::ENOPERM) => Err(Code::ENOPERM),
             Err(code) => {
                 tracing::error!(target: "urma", status = code.status(), "user_ctl failed");

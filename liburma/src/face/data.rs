@@ -18,9 +18,9 @@ use crate::{
         urma_opcode_t, urma_ops_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t,
         urma_status_t, urma_target_jetty_t, urma_target_seg_t,
     },
-    call::{self, Code, object},
+    call::{self, Code, Object, object},
     convert::zeroed,
-    face::dispatch::{Homed, home, op, ops},
+    face::dispatch::{Homed, ask, home, op, ops},
     perf,
     slab::find_live,
     udma::{kind, poll, post},
@@ -44,7 +44,9 @@ macro_rules! own_slot {
 /// Whether the table of an object's context is as `is_own` wants it.
 #[inline(always)]
 fn own_op<T: Homed>(object: *mut T, is_own: impl FnOnce(NonNull<urma_ops_t>) -> bool) -> bool {
-    NonNull::new(object).is_some_and(|object| ops(home(object)).is_ok_and(is_own))
+    // SAFETY: an object that the caller found, or NULL.
+    let object = unsafe { Object::at(object) };
+    object.is_some_and(|object| ops(home(object)).is_ok_and(is_own))
 }
 
 macro_rules! posts {
@@ -127,9 +129,7 @@ fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int 
             if cr_cnt < 0 {
                 return Err(Code::EINVAL);
             }
-            let poll = op!(home(object), poll_jfc);
-            // SAFETY: a live queue, and the array of the caller of `urma_poll_jfc`.
-            Ok(unsafe { poll(jfc, cr_cnt, cr) })
+            Ok(ask!(home(object), poll_jfc(jfc, cr_cnt, cr)))
         })())
     })
 }

@@ -13,7 +13,7 @@ use crate::{
         urma_jetty_t, urma_rjetty_t, urma_seg_t, urma_target_seg_t, urma_user_ctl_in_t,
         urma_user_ctl_out_t, urma_user_info_ext_hdr_t,
     },
-    call::{self, Answer, Code, UserPtr},
+    call::{self, Answer, Code, Object, UserPtr},
     face::dispatch::{device, op},
 };
 
@@ -55,9 +55,10 @@ impl Described for urma_seg_t {
 /// ENOMEM. FAIL: the provider of a bonding device refuses.
 pub(super) fn blank<D: Described>(
     ctx: *mut urma_context_t,
-    object: NonNull<D::Object>,
+    object: Object<D::Object>,
 ) -> Answer<NonNull<D>> {
-    let ctx = NonNull::new(ctx).ok_or(Code::EINVAL)?;
+    // SAFETY: the context that a live object names.
+    let ctx = unsafe { Object::at(ctx) }.ok_or(Code::EINVAL)?;
     if is_bonding(ctx)? {
         return ask(ctx, object);
     }
@@ -65,7 +66,7 @@ pub(super) fn blank<D: Described>(
     NonNull::new(unsafe { libc::calloc(1, size_of::<D>()) }.cast()).ok_or(Code::ENOMEM)
 }
 
-fn is_bonding(ctx: NonNull<urma_context_t>) -> Answer<bool> {
+fn is_bonding(ctx: Object<urma_context_t>) -> Answer<bool> {
     let dev = device(ctx)?;
     // SAFETY: a live device: a live context names it.
     let name = unsafe { &raw const (*dev.as_ptr()).name };
@@ -74,10 +75,7 @@ fn is_bonding(ctx: NonNull<urma_context_t>) -> Answer<bool> {
     Ok(name.to_bytes().starts_with(BONDING))
 }
 
-fn ask<D: Described>(
-    ctx: NonNull<urma_context_t>,
-    object: NonNull<D::Object>,
-) -> Answer<NonNull<D>> {
+fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> Answer<NonNull<D>> {
     let user_ctl = op!(ctx.as_ptr(), user_ctl);
     let mut made: *mut D = core::ptr::null_mut();
     let len = |bytes: usize| u32::try_from(bytes).map_err(|_| Code::FAIL);

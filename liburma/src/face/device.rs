@@ -53,7 +53,7 @@ pub unsafe extern "C" fn urma_get_eid_list(
         let to = call::place(cnt)?;
         // SAFETY: a place of the caller's for one.
         unsafe { to.write(0) };
-        let list: Vec<_> = eids(object::<kind::Device>(dev)?)?
+        let list: Vec<_> = eids(object::<kind::Device>(dev)?.non_null())?
             .into_iter()
             .map(|(eid_index, eid)| urma_eid_info_t { eid: eid_out(eid), eid_index })
             .collect();
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn urma_query_device(
     dev_attr: *mut urma_device_attr_t,
 ) -> urma_status_t {
     call::status(|| {
-        let dev = object::<kind::Device>(dev)?;
+        let dev = object::<kind::Device>(dev)?.non_null();
         let to = call::place(dev_attr)?;
         let known = attr_place(dev)?;
         // What the device's files say, for a provider that leaves it at that.

@@ -4,7 +4,7 @@
 //! single functions.
 #![expect(unsafe_code, reason = "public memory")]
 
-use core::ptr::NonNull;
+use core::{ffi::c_int, ptr::NonNull};
 
 use urma_mem::sync::Ordering;
 
@@ -13,7 +13,7 @@ use crate::{
         urma_context_t, urma_device_attr_t, urma_device_cap_t, urma_device_t, urma_ops_t,
         urma_provider_ops_t, urma_ref_t,
     },
-    call::{Answer, Code},
+    call::{Answer, Code, Object},
 };
 
 /// A member of a context's table; EINVAL when the provider left it out.
@@ -26,32 +26,52 @@ macro_rules! op {
 }
 pub(crate) use op;
 
+/// Calls a function of the provider that drives a context; EINVAL when the provider left it out.
+macro_rules! ask {
+    ($ctx:expr, $member:ident($a:expr $(,)?)) => {{
+        let (call, a) = ($crate::face::dispatch::op!($ctx, $member), $a);
+        // SAFETY: `call` is of the table of a live context. `call::object` found the objects among the
+        // arguments; what others point to is the C caller's, as the room card of `face` says.
+        unsafe { call(a) }
+    }};
+    ($ctx:expr, $member:ident($a:expr, $b:expr $(,)?)) => {{
+        let (call, a, b) = ($crate::face::dispatch::op!($ctx, $member), $a, $b);
+        // SAFETY: as for one argument: the table is live, objects are checked, the rest is the caller's.
+        unsafe { call(a, b) }
+    }};
+    ($ctx:expr, $member:ident($a:expr, $b:expr, $c:expr $(,)?)) => {{
+        let (call, a, b, c) = ($crate::face::dispatch::op!($ctx, $member), $a, $b, $c);
+        // SAFETY: as for one argument: the table is live, objects are checked, the rest is the caller's.
+        unsafe { call(a, b, c) }
+    }};
+    ($ctx:expr, $member:ident($a:expr, $b:expr, $c:expr, $d:expr $(,)?)) => {{
+        let (call, a, b, c, d) = ($crate::face::dispatch::op!($ctx, $member), $a, $b, $c, $d);
+        // SAFETY: as for one argument: the table is live, objects are checked, the rest is the caller's.
+        unsafe { call(a, b, c, d) }
+    }};
+}
+pub(crate) use ask;
+
 /// The table of a context. A context that an object names is live: it cannot be deleted before.
 #[inline]
 pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
-    let ctx = NonNull::new(ctx).ok_or(Code::EINVAL)?;
-    // SAFETY: a live context: checked by the caller, or named by a live object.
-    let ops = unsafe { (*ctx.as_ptr()).ops };
-    NonNull::new(ops).ok_or(Code::EINVAL)
+    // SAFETY: the caller found the context, or a live object names it, which keeps it alive.
+    let ctx = unsafe { Object::at(ctx) }.ok_or(Code::EINVAL)?;
+    NonNull::new(ctx.ops).ok_or(Code::EINVAL)
 }
 
 /// An object that names its context.
-///
-/// # Safety
-/// `home` reads the member `urma_ctx`, and nothing else.
-pub(crate) unsafe trait Homed {
-    /// The context of a live object.
-    fn home(of: NonNull<Self>) -> *mut urma_context_t;
+pub(crate) trait Homed {
+    /// Its member `urma_ctx`.
+    fn home(&self) -> *mut urma_context_t;
 }
 
 macro_rules! homed {
     ($($name:ident),* $(,)?) => {$(
-        // SAFETY: one read of the member.
-        unsafe impl Homed for crate::abi::$name {
+        impl Homed for crate::abi::$name {
             #[inline]
-            fn home(of: NonNull<Self>) -> *mut urma_context_t {
-                // SAFETY: the caller found a live object there.
-                unsafe { (*of.as_ptr()).urma_ctx }
+            fn home(&self) -> *mut urma_context_t {
+                self.urma_ctx
             }
         }
     )*};
@@ -64,8 +84,8 @@ homed! {
 
 /// The context that a live object names.
 #[inline]
-pub(crate) fn home<T: Homed>(of: NonNull<T>) -> *mut urma_context_t {
-    T::home(of)
+pub(crate) fn home<T: Homed>(of: Object<T>) -> *mut urma_context_t {
+    T::home(&of)
 }
 
 /// The table of the provider that drives a device.
@@ -76,9 +96,8 @@ pub(crate) fn provider(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_provi
 }
 
 /// The device of a context.
-pub(crate) fn device(ctx: NonNull<urma_context_t>) -> Answer<NonNull<urma_device_t>> {
-    // SAFETY: a live context.
-    NonNull::new(unsafe { (*ctx.as_ptr()).dev }).ok_or(Code::EINVAL)
+pub(crate) fn device(ctx: Object<urma_context_t>) -> Answer<NonNull<urma_device_t>> {
+    NonNull::new(ctx.dev).ok_or(Code::EINVAL)
 }
 
 /// Where the core keeps the attributes of a device.
@@ -90,24 +109,23 @@ pub(crate) fn attr_place(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_dev
 }
 
 /// The limits of a context's device.
-pub(crate) fn caps(ctx: NonNull<urma_context_t>) -> Answer<urma_device_cap_t> {
+pub(crate) fn caps(ctx: Object<urma_context_t>) -> Answer<urma_device_cap_t> {
     let attr = attr_place(device(ctx)?)?;
     // SAFETY: written before the first context of the device was made, and equal each time.
     Ok(unsafe { (*attr.as_ptr()).dev_cap })
 }
 
 /// One more object of the context lives.
-pub(crate) fn retain(ctx: NonNull<urma_context_t>) {
-    // SAFETY: a live context.
-    let count = unsafe { &(*ctx.as_ptr()).r#ref };
+pub(crate) fn retain(ctx: Object<urma_context_t>) {
+    let count = &ctx.r#ref;
     count.atomic_cnt.fetch_add(1, Ordering::AcqRel);
 }
 
 /// One object less.
 pub(crate) fn release(ctx: *mut urma_context_t) {
-    if let Some(ctx) = NonNull::new(ctx) {
-        // SAFETY: the object that named it counted until now, so it is live.
-        drop_one(unsafe { &(*ctx.as_ptr()).r#ref });
+    // SAFETY: the object that named the context counted until now, so it is live.
+    if let Some(ctx) = unsafe { Object::at(ctx) } {
+        drop_one(&ctx.r#ref);
     }
 }
 
@@ -121,4 +139,9 @@ pub(crate) fn drop_one(count: &urma_ref_t) {
 /// Users of the object that has this count, without itself.
 pub(crate) fn users(count: &urma_ref_t) -> u64 {
     count.atomic_cnt.load(Ordering::Acquire).saturating_sub(1)
+}
+
+/// A count of a provider, which set `errno` when it is negative.
+pub(crate) fn as_set(count: c_int) -> Answer<c_int> {
+    if count < 0 { Err(Code::AS_SET) } else { Ok(count) }
 }

@@ -5,7 +5,7 @@
 use crate::{
     abi::{urma_async_event_t, urma_context_t, urma_status_t},
     call::{self, Code, object},
-    face::dispatch::op,
+    face::dispatch::ask,
     udma::kind,
 };
 
@@ -18,9 +18,7 @@ pub unsafe extern "C" fn urma_get_async_event(
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
         call::place(event)?;
-        let next = op!(ctx.as_ptr(), get_async_event);
-        // SAFETY: a live context, and a place of the caller's.
-        Code::from_c(unsafe { next(ctx.as_ptr(), event) })
+        Code::from_c(ask!(ctx.as_ptr(), get_async_event(ctx.as_ptr(), event)))
     })
 }
 
@@ -30,9 +28,7 @@ pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
         // SAFETY: the caller's event.
         let of = unsafe { call::value(event) }?;
         let ctx = object::<kind::Context>(of.urma_ctx)?;
-        let ack = op!(ctx.as_ptr(), ack_async_event);
-        // SAFETY: the caller's event.
-        unsafe { ack(event) };
+        ask!(ctx.as_ptr(), ack_async_event(event));
         Err(Code::AS_SET)
     });
 }

@@ -5,21 +5,18 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::{ffi::c_void, ptr::NonNull};
-
-use urma_mem::sync::Ordering;
+use core::ffi::c_void;
 
 use crate::{
     abi::{
-        urma_context_t, urma_device_cap_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_cfg_t,
-        urma_jfc_t, urma_jfce_t, urma_jfr_cfg_t, urma_jfr_t, urma_jfs_cfg_t, urma_jfs_t,
-        urma_status_t,
+        urma_context_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_cfg_t, urma_jfc_t, urma_jfr_cfg_t,
+        urma_jfr_t, urma_jfs_cfg_t, urma_jfs_t, urma_status_t,
     },
-    call::{self, Answer, Code, object},
+    call::{self, Answer, Code, Object, object},
     convert::option::OptPlace,
     face::{
-        dispatch::{caps, drop_one, op, release, retain},
-        jetty, jfc, jfr, jfs, members, order,
+        dispatch::{caps, op, release, retain},
+        rules::{Rules, hold, let_go},
     },
     latch::Latch,
     slab::{InSlot, find_idle},
@@ -37,90 +34,19 @@ pub(super) fn abandon() {
     CHANGING.abandon(());
 }
 
-/// What the C core does beside the provider for one kind.
-trait Rules: Family {
-    /// Fills in what alloc fills in.
-    fn settle(cfg: &mut Self::Cfg);
-    /// The rules of activation.
-    fn check(cfg: &mut Self::Cfg, caps: &urma_device_cap_t) -> Answer;
-    /// The channel that the queue counts on.
-    fn channel(_cfg: &Self::Cfg) -> *mut urma_jfce_t {
-        core::ptr::null_mut()
-    }
-    /// It became live.
-    fn joined(_queue: NonNull<Self::Public>, _cfg: &Self::Cfg) {}
-    /// It is to become idle.
-    fn leaves(_queue: NonNull<Self::Public>, _cfg: &Self::Cfg) {}
-}
-
-impl Rules for kind::Jfc {
-    fn settle(_cfg: &mut urma_jfc_cfg_t) {}
-
-    fn check(cfg: &mut urma_jfc_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        jfc::check(cfg, caps.max_jfc_depth)
-    }
-
-    fn channel(cfg: &urma_jfc_cfg_t) -> *mut urma_jfce_t {
-        cfg.jfce
-    }
-}
-
-impl Rules for kind::Jfs {
-    fn settle(cfg: &mut urma_jfs_cfg_t) {
-        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
-            cfg.flag.set_order_type(order);
-        }
-    }
-
-    fn check(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        jfs::check(cfg, caps)
-    }
-}
-
-impl Rules for kind::Jfr {
-    fn settle(cfg: &mut urma_jfr_cfg_t) {
-        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
-            cfg.flag.set_order_type(order);
-        }
-    }
-
-    fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        jfr::check(cfg, caps)
-    }
-}
-
-impl Rules for kind::Jetty {
-    fn settle(cfg: &mut urma_jetty_cfg_t) {
-        kind::Jfs::settle(&mut cfg.jfs_cfg);
-    }
-
-    fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        jetty::check(cfg, caps)
-    }
-
-    fn joined(queue: NonNull<urma_jetty_t>, cfg: &urma_jetty_cfg_t) {
-        members::add(cfg.jetty_grp, queue.as_ptr());
-    }
-
-    fn leaves(queue: NonNull<urma_jetty_t>, cfg: &urma_jetty_cfg_t) {
-        members::remove(cfg.jetty_grp, queue.as_ptr());
-    }
-}
-
 /// The queue at `ptr`, live or idle, of this library or another provider's.
-fn queue<K: Family>(ptr: *mut K::Public) -> Answer<NonNull<K::Public>> {
+fn queue<K: Family>(ptr: *mut K::Public) -> Answer<Object<K::Public>> {
     match find_idle::<K>(ptr) {
-        Some(idle) => NonNull::new(idle.public()).ok_or(Code::EINVAL),
+        Some(idle) => Object::idle(&idle).ok_or(Code::EINVAL),
         None => object::<K>(ptr),
     }
 }
 
-fn is_active<K: Family>(queue: NonNull<K::Public>) -> bool {
-    // SAFETY: a member of an existing queue.
-    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).read() != 0 }
+fn is_active<K: Family>(queue: Object<K::Public>) -> bool {
+    queue.get(K::MEMBERS.is_active) != 0
 }
 
-fn ensure<K: Family>(queue: NonNull<K::Public>, wanted: Life) -> Answer {
+fn ensure<K: Family>(queue: Object<K::Public>, wanted: Life) -> Answer {
     let is = if is_active::<K>(queue) { Life::Active } else { Life::Idle };
     if is == wanted { Ok(()) } else { Err(Code::EINVAL) }
 }
@@ -131,28 +57,12 @@ enum Life {
     Active,
 }
 
-fn home<K: Family>(queue: NonNull<K::Public>) -> *mut urma_context_t {
-    // SAFETY: a member of an existing queue.
-    unsafe { K::MEMBERS.ctx.of(queue.as_ptr()).read() }
+fn home<K: Family>(queue: Object<K::Public>) -> *mut urma_context_t {
+    queue.get(K::MEMBERS.ctx)
 }
 
-fn cfg<K: Family>(queue: NonNull<K::Public>) -> K::Cfg {
-    // SAFETY: a member of an existing queue.
-    unsafe { K::MEMBERS.cfg.of(queue.as_ptr()).read() }
-}
-
-fn hold(channel: *mut urma_jfce_t) {
-    if let Ok(channel) = object::<kind::Jfce>(channel) {
-        // SAFETY: a live channel.
-        unsafe { &(*channel.as_ptr()).r#ref }.atomic_cnt.fetch_add(1, Ordering::AcqRel);
-    }
-}
-
-fn let_go(channel: *mut urma_jfce_t) {
-    if let Ok(channel) = object::<kind::Jfce>(channel) {
-        // SAFETY: a live channel.
-        drop_one(unsafe { &(*channel.as_ptr()).r#ref });
-    }
+fn cfg<K: Family>(queue: Object<K::Public>) -> K::Cfg {
+    queue.get(K::MEMBERS.cfg)
 }
 
 type AllocOp<K> = unsafe extern "C" fn(
@@ -171,7 +81,7 @@ type Op<K> = unsafe extern "C" fn(*mut <K as crate::slab::Kind>::Public) -> urma
 /// # Safety
 /// The caller's configuration and place; the operation of the context's table.
 unsafe fn alloc<K: Rules>(
-    ctx: NonNull<urma_context_t>,
+    ctx: Object<urma_context_t>,
     cfg: *mut K::Cfg,
     to: *mut *mut K::Public,
     op: AllocOp<K>,
@@ -185,9 +95,8 @@ unsafe fn alloc<K: Rules>(
     // SAFETY: a live context, and the caller's arguments.
     Code::from_c(unsafe { op(ctx.as_ptr(), cfg, to.as_ptr()) })?;
     // SAFETY: the provider wrote it.
-    let queue = NonNull::new(unsafe { to.read() }).ok_or(Code::ENOMEM)?;
-    // SAFETY: a member of a new queue.
-    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).write(0) };
+    let queue = Object::made(unsafe { to.read() }).ok_or(Code::ENOMEM)?;
+    queue.set(K::MEMBERS.is_active, 0);
     retain(ctx);
     hold(K::channel(&settled));
     Ok(())
@@ -196,7 +105,7 @@ unsafe fn alloc<K: Rules>(
 /// # Safety
 /// `buf` has `len` bytes; the operation of the queue's table.
 unsafe fn set<K: Rules>(
-    queue: NonNull<K::Public>,
+    queue: Object<K::Public>,
     (number, buf, len): (u64, *mut c_void, u32),
     op: OptOp<K>,
 ) -> Answer {
@@ -221,33 +130,30 @@ unsafe fn set<K: Rules>(
     Ok(())
 }
 
-fn active<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
+fn active<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
     ensure::<K>(queue, Life::Idle)?;
     let ctx = object::<kind::Context>(home::<K>(queue))?;
     let mut of = cfg::<K>(queue);
     K::check(&mut of, &caps(ctx)?)?;
-    // SAFETY: a member of an existing queue: the order type may have been filled in.
-    unsafe { K::MEMBERS.cfg.of(queue.as_ptr()).write(of) };
+    queue.set(K::MEMBERS.cfg, of);
     // SAFETY: an existing queue.
     Code::from_c(unsafe { op(queue.as_ptr()) })?;
-    // SAFETY: as above.
-    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).write(1) };
-    K::joined(queue, &of);
+    queue.set(K::MEMBERS.is_active, 1);
+    K::joined(queue.as_ptr(), &of);
     Ok(())
 }
 
-fn deactive<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
+fn deactive<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
     ensure::<K>(queue, Life::Active)?;
     let of = cfg::<K>(queue);
     // SAFETY: an existing queue.
     Code::from_c(unsafe { op(queue.as_ptr()) })?;
-    // SAFETY: as above.
-    unsafe { K::MEMBERS.is_active.of(queue.as_ptr()).write(0) };
-    K::leaves(queue, &of);
+    queue.set(K::MEMBERS.is_active, 0);
+    K::leaves(queue.as_ptr(), &of);
     Ok(())
 }
 
-fn free<K: Rules>(queue: NonNull<K::Public>, op: Op<K>) -> Answer {
+fn free<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
     ensure::<K>(queue, Life::Idle)?;
     let (ctx, channel) = (home::<K>(queue), K::channel(&cfg::<K>(queue)));
     // SAFETY: an existing queue.

@@ -43,12 +43,10 @@ pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t)
         let group = object::<kind::Group>(jetty_grp)?;
         let ctx = home(group);
         let delete = op!(ctx, delete_jetty_grp);
-        // SAFETY: a live group.
-        if unsafe { (*group.as_ptr()).jetty_cnt } != 0 {
+        if group.jetty_cnt != 0 {
             return Err(Code::ENOPERM);
         }
-        // SAFETY: as above.
-        let list = unsafe { (*group.as_ptr()).jetty_list };
+        let list = group.jetty_list;
         // SAFETY: as above.
         Code::from_c(unsafe { delete(group.as_ptr()) })?;
         members::close(list);

@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_jfce_t, urma_status_t},
     call::{self, Code, made, object},
-    face::dispatch::{home, op, release, retain, users},
+    face::dispatch::{ask, home, op, release, retain, users},
     udma::kind,
 };
 
@@ -15,11 +15,8 @@ use crate::{
 pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma_jfce_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        let create = op!(ctx.as_ptr(), create_jfce);
-        // SAFETY: a live context.
-        let jfce = made(unsafe { create(ctx.as_ptr()) })?;
-        // SAFETY: a new object of the provider.
-        unsafe { &(*jfce.as_ptr()).r#ref }.atomic_cnt.store(1, Ordering::Release);
+        let jfce = made(ask!(ctx.as_ptr(), create_jfce(ctx.as_ptr())))?;
+        jfce.r#ref.atomic_cnt.store(1, Ordering::Release);
         retain(ctx);
         Ok(jfce.as_ptr())
     })
@@ -31,8 +28,7 @@ pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status
         let jfce = object::<kind::Jfce>(jfce)?;
         let ctx = home(jfce);
         let delete = op!(ctx, delete_jfce);
-        // SAFETY: a live channel.
-        if users(unsafe { &(*jfce.as_ptr()).r#ref }) != 0 {
+        if users(&jfce.r#ref) != 0 {
             return Err(Code::FAIL);
         }
         // SAFETY: a live channel.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use crate::{
     abi::{urma_device_t, urma_init_attr_t, urma_provider_ops_t},
     call::{self, Answer, Code},
-    face::{cdev, family, members, notifier},
     latch::Latch,
     provider::{self, Object},
     slab::{self, Slot},
@@ -110,19 +109,18 @@ const NOTHING: Library = Library {
 
 static LIBRARY: Latch<Library> = Latch::new(NOTHING);
 
-/// Starts the library and the providers; in a forked child afresh.
+/// For a forked child: every object, device and provider is its parent's.
+pub(crate) fn abandon() {
+    slab::abandon_all();
+    LIBRARY.abandon(NOTHING);
+    provider::abandon();
+}
+
+/// Starts the library and the providers.
 ///
 /// # Errors
 /// EEXIST: it runs. ENOMEM.
 pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
-    if call::is_forked() {
-        slab::abandon_all();
-        LIBRARY.abandon(NOTHING);
-        for abandon in [members::abandon, family::abandon, notifier::abandon, cdev::abandon] {
-            abandon();
-        }
-        provider::abandon();
-    }
     call::note_generation();
     let objects = LIBRARY.with(|library| {
         if library.phase != Phase::Down {

@@ -6,7 +6,7 @@ use crate::{
     abi::{urma_init_attr_t, urma_status_t},
     call::{self, Code},
     choice,
-    face::library,
+    face::{cdev, family, library, members, notifier},
     log,
     udma::table,
 };
@@ -18,6 +18,12 @@ pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t
     call::status_in_child(|| {
         log::install();
         choice::check()?;
+        if call::is_forked() {
+            library::abandon();
+            for abandon in [members::abandon, family::abandon, notifier::abandon, cdev::abandon] {
+                abandon();
+            }
+        }
         library::start(conf)
     })
 }

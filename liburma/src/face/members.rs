@@ -4,11 +4,9 @@
 //! came and went. *Must not*: wait: one latch for all groups is held for a few moves of pointers.
 #![expect(unsafe_code, reason = "public memory")]
 
-use core::ptr::NonNull;
-
 use crate::{
     abi::{urma_jetty_grp_t, urma_jetty_t},
-    call::{Answer, Code, object},
+    call::{Answer, Code, Object, object},
     latch::Latch,
     udma::kind,
 };
@@ -25,7 +23,7 @@ pub(super) fn abandon() {
 ///
 /// # Errors
 /// ENOMEM.
-pub(super) fn open(group: NonNull<urma_jetty_grp_t>, room: u32) -> Answer {
+pub(super) fn open(group: Object<urma_jetty_grp_t>, room: u32) -> Answer {
     let room = usize::try_from(room).map_err(|_| Code::FAIL)?.max(1);
     // SAFETY: the C library checks the product.
     let list = unsafe { libc::calloc(room, size_of::<*mut urma_jetty_t>()) };

@@ -10,10 +10,9 @@ use crate::{
         URMA_IMPORT_JETTY_NOTIFY, urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t,
         urma_rjetty_t, urma_status_t, urma_target_jetty_t, urma_token_t,
     },
-    call::{self, Code, made, object},
+    call::{self, Code, Object, made, object},
     face::{
-        dispatch::{home, op, release, retain},
-        jfc::as_set,
+        dispatch::{as_set, ask, home, op, release, retain},
         target::{bindable, check},
     },
     latch::Latch,
@@ -28,18 +27,18 @@ pub(super) fn abandon() {
     UNTOLD.abandon(BTreeMap::new());
 }
 
-fn forget(notifier: NonNull<urma_notifier_t>) -> usize {
+fn forget(notifier: Object<urma_notifier_t>) -> usize {
     let addr = notifier.as_ptr().addr();
     UNTOLD.with(|untold| untold.remove(&addr)).unwrap_or_default()
 }
 
-fn begin(notifier: NonNull<urma_notifier_t>) {
+fn begin(notifier: Object<urma_notifier_t>) {
     let addr = notifier.as_ptr().addr();
     UNTOLD.with(|untold| *untold.entry(addr).or_default() += 1);
 }
 
 /// Whether one was under way.
-fn end(notifier: NonNull<urma_notifier_t>) -> bool {
+fn end(notifier: Object<urma_notifier_t>) -> bool {
     let addr = notifier.as_ptr().addr();
     UNTOLD.with(|untold| {
         let count = untold.get_mut(&addr).filter(|count| **count > 0);
@@ -51,9 +50,7 @@ fn end(notifier: NonNull<urma_notifier_t>) -> bool {
 pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        let create = op!(ctx.as_ptr(), create_notifier);
-        // SAFETY: a live context.
-        let notifier = made(unsafe { create(ctx.as_ptr()) })?;
+        let notifier = made(ask!(ctx.as_ptr(), create_notifier(ctx.as_ptr())))?;
         retain(ctx);
         Ok(notifier.as_ptr())
     })
@@ -64,9 +61,7 @@ pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) ->
     call::status(|| {
         let notifier = object::<kind::Notifier>(notifier)?;
         let ctx = home(notifier);
-        let delete = op!(ctx, delete_notifier);
-        // SAFETY: a live notifier.
-        Code::from_c(unsafe { delete(notifier.as_ptr()) })?;
+        Code::from_c(ask!(ctx, delete_notifier(notifier.as_ptr())))?;
         (0..forget(notifier)).for_each(|_| release(ctx));
         release(ctx);
         Ok(())
@@ -107,7 +102,7 @@ pub unsafe extern "C" fn urma_wait_notify(
 }
 
 /// The program knows of it: a target that exists counts on, another does not.
-fn told(notifier: NonNull<urma_notifier_t>, ctx: *mut urma_context_t, notice: &urma_notify_t) {
+fn told(notifier: Object<urma_notifier_t>, ctx: *mut urma_context_t, notice: &urma_notify_t) {
     if notice.r#type != URMA_IMPORT_JETTY_NOTIFY {
         return;
     }
@@ -170,9 +165,7 @@ pub unsafe extern "C" fn urma_unimport_jetty_async(
     call::status(|| {
         let target = object::<kind::Target>(tjetty)?;
         let ctx = home(target);
-        let unimport = op!(ctx, unimport_jetty_async);
-        // SAFETY: a live target.
-        Code::from_c(unsafe { unimport(target.as_ptr()) })?;
+        Code::from_c(ask!(ctx, unimport_jetty_async(target.as_ptr())))?;
         release(ctx);
         Ok(())
     })
@@ -209,8 +202,6 @@ pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> ur
         if of.jetty_cfg.jfs_cfg.trans_mode != crate::abi::URMA_TM_RC {
             return Err(Code::ENOPERM);
         }
-        let unbind = op!(home(jetty), unbind_jetty_async);
-        // SAFETY: a live jetty.
-        Code::from_c(unsafe { unbind(jetty.as_ptr()) })
+        Code::from_c(ask!(home(jetty), unbind_jetty_async(jetty.as_ptr())))
     })
 }

@@ -11,7 +11,7 @@ use crate::{
         urma_tp_info_t,
     },
     call::{self, Code, object},
-    face::dispatch::{home, op},
+    face::dispatch::{ask, home, op},
     udma::kind,
 };
 
@@ -36,9 +36,7 @@ pub unsafe extern "C" fn urma_get_tp_list(
         if room == 0 || !matches!(mode, URMA_TM_RM | URMA_TM_RC | URMA_TM_UM) {
             return Err(Code::EINVAL);
         }
-        let list = op!(ctx.as_ptr(), get_tp_list);
-        // SAFETY: a live context, and the caller's places.
-        Code::from_c(unsafe { list(ctx.as_ptr(), cfg, tp_cnt, tp_list) })
+        Code::from_c(ask!(ctx.as_ptr(), get_tp_list(ctx.as_ptr(), cfg, tp_cnt, tp_list)))
     })
 }
 
@@ -83,9 +81,7 @@ pub unsafe extern "C" fn urma_get_tp_attr(
 pub unsafe extern "C" fn urma_get_tpn(jetty: *mut urma_jetty_t) -> c_int {
     call::negative(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
-        let tpn = op!(home(jetty), get_tpn);
-        // SAFETY: a live jetty.
-        Ok(unsafe { tpn(jetty.as_ptr()) })
+        Ok(ask!(home(jetty), get_tpn(jetty.as_ptr())))
     })
 }
 

@@ -15,7 +15,7 @@ use crate::{
     call::{self, Answer, Code, made, object},
     face::{
         describe, device,
-        dispatch::{home, op, release, retain},
+        dispatch::{ask, home, op, release, retain},
         token::{self, urma_alloc_token_id},
     },
     udma::kind,
@@ -99,9 +99,7 @@ pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t)
         let segment = object::<kind::Segment>(target_seg)?;
         // SAFETY: a live segment.
         let of = unsafe { segment.as_ptr().read() };
-        let unregister = op!(of.urma_ctx, unregister_seg);
-        // SAFETY: a live segment.
-        Code::from_c(unsafe { unregister(segment.as_ptr()) })?;
+        Code::from_c(ask!(of.urma_ctx, unregister_seg(segment.as_ptr())))?;
         let_go(of.token_id, of.seg.attr.user_token_id() == 0);
         release(of.urma_ctx);
         Ok(())
@@ -149,9 +147,7 @@ pub unsafe extern "C" fn urma_unimport_seg(tseg: *mut urma_target_seg_t) -> urma
     call::status(|| {
         let segment = object::<kind::Segment>(tseg)?;
         let ctx = home(segment);
-        let unimport = op!(ctx, unimport_seg);
-        // SAFETY: a live segment.
-        Code::from_c(unsafe { unimport(segment.as_ptr()) })?;
+        Code::from_c(ask!(ctx, unimport_seg(segment.as_ptr())))?;
         release(ctx);
         Ok(())
     })
@@ -171,8 +167,7 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
         // SAFETY: fresh memory of this call.
         let described = unsafe { &mut *memory.as_ptr() };
         let has_user_info = described.attr.has_user_info();
-        // SAFETY: a live segment.
-        *described = unsafe { (*segment.as_ptr()).seg };
+        *described = segment.seg;
         described.attr.set_has_user_info(has_user_info);
         // SAFETY: the flag in it is the provider's, and both places are the caller's.
         unsafe { describe::give(memory, (to, size)) };

@@ -2,17 +2,15 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ptr::NonNull;
-
 use crate::{
     abi::{
         URMA_CTP, URMA_RTP, URMA_TM_RC, URMA_TM_RM, URMA_TM_UM, URMA_TOKEN_NONE, URMA_UTP,
         urma_active_tp_cfg_t, urma_context_t, urma_import_jetty_flag_t, urma_jetty_t, urma_jfs_t,
         urma_rjetty_t, urma_rjfr_t, urma_status_t, urma_target_jetty_t, urma_token_t,
     },
-    call::{self, Answer, Code, made, object},
+    call::{self, Answer, Code, Object, made, object},
     convert::zeroed,
-    face::dispatch::{home, op, ops, release, retain},
+    face::dispatch::{ask, home, op, ops, release, retain},
     udma::kind,
 };
 
@@ -34,9 +32,7 @@ pub unsafe extern "C" fn urma_import_jetty(
             unsafe { import(ctx.as_ptr(), rjetty, token_value) }
         } else {
             let mut active: urma_active_tp_cfg_t = compat(of.flag)?;
-            let import = op!(ctx.as_ptr(), import_jetty_ex);
-            // SAFETY: as above, and a configuration that lives until the call returns.
-            unsafe { import(ctx.as_ptr(), rjetty, token_value, &raw mut active) }
+            ask!(ctx.as_ptr(), import_jetty_ex(ctx.as_ptr(), rjetty, token_value, &raw mut active))
         };
         let target = made(target)?;
         retain(ctx);
@@ -62,9 +58,7 @@ pub unsafe extern "C" fn urma_import_jfr(
             unsafe { import(ctx.as_ptr(), rjfr, token_value) }
         } else {
             let mut active: urma_active_tp_cfg_t = compat(of.flag)?;
-            let import = op!(ctx.as_ptr(), import_jfr_ex);
-            // SAFETY: as above, and a configuration that lives until the call returns.
-            unsafe { import(ctx.as_ptr(), rjfr, token_value, &raw mut active) }
+            ask!(ctx.as_ptr(), import_jfr_ex(ctx.as_ptr(), rjfr, token_value, &raw mut active))
         };
         let target = made(target)?;
         retain(ctx);
@@ -100,9 +94,7 @@ pub unsafe extern "C" fn urma_unimport_jetty(tjetty: *mut urma_target_jetty_t) -
     call::status(|| {
         let target = object::<kind::Target>(tjetty)?;
         let ctx = home(target);
-        let unimport = op!(ctx, unimport_jetty);
-        // SAFETY: a live target.
-        Code::from_c(unsafe { unimport(target.as_ptr()) })?;
+        Code::from_c(ask!(ctx, unimport_jetty(target.as_ptr())))?;
         release(ctx);
         Ok(())
     })
@@ -113,23 +105,20 @@ pub unsafe extern "C" fn urma_unimport_jfr(target_jfr: *mut urma_target_jetty_t)
     call::status(|| {
         let target = object::<kind::Target>(target_jfr)?;
         let ctx = home(target);
-        let unimport = op!(ctx, unimport_jfr);
-        // SAFETY: a live target.
-        Code::from_c(unsafe { unimport(target.as_ptr()) })?;
+        Code::from_c(ask!(ctx, unimport_jfr(target.as_ptr())))?;
         release(ctx);
         Ok(())
     })
 }
 
 /// Whether queue and target are of `mode`, the target's as its public part says.
-fn both_of(mode: u32, queue: u32, target: NonNull<urma_target_jetty_t>) -> bool {
-    // SAFETY: a live target.
-    let of_target = unsafe { (*target.as_ptr()).trans_mode };
+fn both_of(mode: u32, queue: u32, target: Object<urma_target_jetty_t>) -> bool {
+    let of_target = target.trans_mode;
     queue == mode && of_target == mode
 }
 
 /// Advice is for RM.
-fn advisable(queue: u32, target: NonNull<urma_target_jetty_t>) -> Answer {
+fn advisable(queue: u32, target: Object<urma_target_jetty_t>) -> Answer {
     if both_of(URMA_TM_RM, queue, target) { Ok(()) } else { Err(Code::EINVAL) }
 }
 
@@ -141,8 +130,7 @@ pub unsafe extern "C" fn urma_advise_jfr(
     call::status(|| {
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
         let advise = op!(home(jfs), advise_jfr);
-        // SAFETY: a live queue.
-        advisable(unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
+        advisable(jfs.jfs_cfg.trans_mode, target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { advise(jfs.as_ptr(), target.as_ptr()) })
     })
@@ -156,8 +144,7 @@ pub unsafe extern "C" fn urma_unadvise_jfr(
     call::status(|| {
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
         let unadvise = op!(home(jfs), unadvise_jfr);
-        // SAFETY: a live queue.
-        advisable(unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode }, target)?;
+        advisable(jfs.jfs_cfg.trans_mode, target)?;
         // SAFETY: both live.
         Code::from_c(unsafe { unadvise(jfs.as_ptr(), target.as_ptr()) })
     })
@@ -220,17 +207,12 @@ pub unsafe extern "C" fn urma_bind_jetty(
 }
 
 /// RC on both sides, and one order type.
-pub(super) fn bindable(
-    jetty: NonNull<urma_jetty_t>,
-    target: NonNull<urma_target_jetty_t>,
-) -> Answer {
+pub(super) fn bindable(jetty: Object<urma_jetty_t>, target: Object<urma_target_jetty_t>) -> Answer {
     if !both_of(URMA_TM_RC, mode_of(jetty), target) {
         return Err(Code::ENOPERM);
     }
-    // SAFETY: a live jetty.
-    let here = unsafe { (*jetty.as_ptr()).jetty_cfg.jfs_cfg.flag }.order_type();
-    // SAFETY: a live target.
-    let there = unsafe { (*target.as_ptr()).flag }.order_type();
+    let here = jetty.jetty_cfg.jfs_cfg.flag.order_type();
+    let there = target.flag.order_type();
     if here == there { Ok(()) } else { Err(Code::ENOPERM) }
 }
 
@@ -250,7 +232,6 @@ pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_sta
     })
 }
 
-fn mode_of(jetty: NonNull<urma_jetty_t>) -> u32 {
-    // SAFETY: a live jetty.
-    unsafe { (*jetty.as_ptr()).jetty_cfg.jfs_cfg.trans_mode }
+fn mode_of(jetty: Object<urma_jetty_t>) -> u32 {
+    jetty.jetty_cfg.jfs_cfg.trans_mode
 }

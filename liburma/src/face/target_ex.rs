@@ -13,7 +13,7 @@ use crate::{
     call::{self, Code, made, object},
     face::{
         data::urma_write,
-        dispatch::{home, op, retain},
+        dispatch::{ask, home, op, retain},
         target::{bindable, check},
     },
     udma::kind,
@@ -75,9 +75,7 @@ pub unsafe extern "C" fn urma_bind_jetty_ex(
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
         call::place(cfg)?;
         bindable(jetty, target)?;
-        let bind = op!(home(jetty), bind_jetty_ex);
-        // SAFETY: both live, and the caller's path.
-        Code::from_c(unsafe { bind(jetty.as_ptr(), target.as_ptr(), cfg) })?;
+        Code::from_c(ask!(home(jetty), bind_jetty_ex(jetty.as_ptr(), target.as_ptr(), cfg)))?;
         // SAFETY: a live jetty.
         unsafe { (*jetty.as_ptr()).remote_jetty = target.as_ptr() };
         Ok(())
@@ -93,17 +91,16 @@ pub unsafe extern "C" fn urma_advise_jfr_async(
 ) -> urma_status_t {
     call::status(|| {
         let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
-        // SAFETY: a live queue.
-        let mode = unsafe { (*jfs.as_ptr()).jfs_cfg.trans_mode };
-        // SAFETY: a live target.
-        let mode_there = unsafe { (*target.as_ptr()).trans_mode };
+        let mode = jfs.jfs_cfg.trans_mode;
+        let mode_there = target.trans_mode;
         let fits = mode == URMA_TM_RM && mode_there == URMA_TM_RM && home(jfs) == home(target);
         if !fits || cb_fun.is_none() || cb_arg.is_null() {
             return Err(Code::EINVAL);
         }
-        let advise = op!(home(jfs), advise_jfr_async);
-        // SAFETY: both live; the program's function and its argument.
-        Code::from_c(unsafe { advise(jfs.as_ptr(), target.as_ptr(), cb_fun, cb_arg) })
+        Code::from_c(ask!(
+            home(jfs),
+            advise_jfr_async(jfs.as_ptr(), target.as_ptr(), cb_fun, cb_arg)
+        ))
     })
 }
 

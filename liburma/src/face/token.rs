@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
     call::{self, Answer, Code, made, object},
-    face::dispatch::{caps, home, op, release, retain},
+    face::dispatch::{ask, caps, home, op, release, retain},
     udma::kind,
 };
 
@@ -15,9 +15,7 @@ use crate::{
 pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
-        let alloc = op!(ctx, alloc_token_id);
-        // SAFETY: a live context.
-        let token = made(unsafe { alloc(context.as_ptr()) })?;
+        let token = made(ask!(ctx, alloc_token_id(context.as_ptr())))?;
         // SAFETY: a new object of the provider.
         unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(0, Ordering::Release);
         retain(context);

@@ -13,11 +13,9 @@ use liburma::{
     },
     face::{
         data::urma_poll_jfc,
-        jfc::{
-            urma_ack_jfc, urma_create_jfc, urma_delete_jfc, urma_modify_jfc, urma_rearm_jfc,
-            urma_wait_jfc,
-        },
+        jfc::{urma_ack_jfc, urma_rearm_jfc, urma_wait_jfc},
         jfce::{urma_create_jfce, urma_delete_jfce},
+        queue::{urma_create_jfc, urma_delete_jfc, urma_modify_jfc},
     },
     zeroed,
 };

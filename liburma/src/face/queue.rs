@@ -1,0 +1,172 @@
+//! Queues made in one call: creation, attributes, deletion.
+//!
+//! *Owns*: the order of checks, the provider's operation and the book-keeping, once for all kinds.
+#![expect(unsafe_code, reason = "exported functions")]
+#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+
+use core::ffi::c_int;
+
+use crate::{
+    abi::{
+        urma_context_t, urma_jetty_attr_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_attr_t,
+        urma_jfc_cfg_t, urma_jfc_t, urma_jfr_attr_t, urma_jfr_cfg_t, urma_jfr_t, urma_jfs_attr_t,
+        urma_jfs_cfg_t, urma_jfs_t, urma_status_t,
+    },
+    call::{self, Answer, Code, Object, made, object},
+    face::{
+        batch,
+        dispatch::{ask, caps, home, op, release, retain},
+        rules::{Rules, hold, let_go},
+    },
+    slab::{InSlot, Kind},
+    udma::{family::Family, kind},
+};
+
+type CreateOp<K> =
+    unsafe extern "C" fn(*mut urma_context_t, *mut <K as Family>::Cfg) -> *mut <K as Kind>::Public;
+type DeleteOp<K> = unsafe extern "C" fn(*mut <K as Kind>::Public) -> urma_status_t;
+
+/// # Safety
+/// `cfg`, unless NULL, is the caller's configuration; the operation is of the context's table.
+unsafe fn create<K: Rules>(
+    ctx: Object<urma_context_t>,
+    cfg: *mut K::Cfg,
+    op: CreateOp<K>,
+) -> Answer<*mut K::Public> {
+    // SAFETY: the caller's configuration, as this function's contract says.
+    let mut of = unsafe { call::value(cfg) }?;
+    K::check(&mut of, &caps(ctx)?)?;
+    if K::FILLS {
+        // SAFETY: the caller's configuration, in which the C core fills the default too.
+        unsafe { cfg.write_unaligned(of) };
+    }
+    // SAFETY: `call::object` found the context, and the configuration is the caller's.
+    let queue = made(unsafe { op(ctx.as_ptr(), cfg) })?.as_ptr();
+    retain(ctx);
+    hold(K::channel(&of));
+    K::joined(queue, &of);
+    Ok(queue)
+}
+
+/// # Safety
+/// The operation is of the table of the queue's context.
+unsafe fn delete<K: Rules>(queue: Object<K::Public>, op: DeleteOp<K>) -> Answer {
+    let (ctx, cfg) = (home(queue), queue.get(K::MEMBERS.cfg));
+    // SAFETY: `call::object` found the queue.
+    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    K::leaves(queue.as_ptr(), &cfg);
+    let_go(K::channel(&cfg));
+    release(ctx);
+    Ok(())
+}
+
+macro_rules! queues {
+    ($($kind:ident, $public:ident, $cfg:ident, $attr:ident:
+        $(#[$create_doc:meta])* $urma_create:ident = $create:ident,
+        $(#[$modify_doc:meta])* $urma_modify:ident = $modify:ident,
+        $(#[$delete_doc:meta])* $urma_delete:ident = $delete:ident, $urma_batch:ident;)*) => {$(
+        $(#[$create_doc])*
+        pub unsafe extern "C" fn $urma_create(
+            ctx: *mut urma_context_t,
+            cfg: *mut $cfg,
+        ) -> *mut $public {
+            call::pointer(|| {
+                call::at(stringify!($create));
+                let ctx = object::<kind::Context>(ctx)?;
+                let op = op!(ctx.as_ptr(), $create);
+                // SAFETY: the caller's configuration, and the table of its context.
+                unsafe { create::<kind::$kind>(ctx, cfg, op) }
+            })
+        }
+
+        $(#[$modify_doc])*
+        pub unsafe extern "C" fn $urma_modify(
+            queue: *mut $public,
+            attr: *mut $attr,
+        ) -> urma_status_t {
+            call::status(|| {
+                let queue = object::<kind::$kind>(queue)?;
+                call::place(attr)?;
+                Code::from_c(ask!(home(queue), $modify(queue.as_ptr(), attr)))
+            })
+        }
+
+        $(#[$delete_doc])*
+        pub unsafe extern "C" fn $urma_delete(queue: *mut $public) -> urma_status_t {
+            call::status(|| {
+                let queue = object::<kind::$kind>(queue)?;
+                kind::$kind::may_go(queue)?;
+                let op = op!(home(queue), $delete);
+                // SAFETY: the table of the queue's context.
+                unsafe { delete::<kind::$kind>(queue, op) }
+            })
+        }
+
+        /// Deletes queues in order; `bad` names the first that was not deleted.
+        pub unsafe extern "C" fn $urma_batch(
+            list: *mut *mut $public,
+            count: c_int,
+            bad: *mut *mut $public,
+        ) -> urma_status_t {
+            // SAFETY: the caller's array of `count` pointers, and its place.
+            call::status(|| unsafe { batch::each::<kind::$kind>(list, count, bad) })
+        }
+    )*};
+}
+
+queues! {
+    Jfc, urma_jfc_t, urma_jfc_cfg_t, urma_jfc_attr_t:
+        /// A completion queue of depth 1 to `max_jfc_depth`; `jfce` may be NULL.
+        urma_create_jfc = create_jfc,
+        /// Event moderation: after so many completions or microseconds.
+        urma_modify_jfc = modify_jfc,
+        /// Deletes a queue; what was not polled is lost. `URMA_EAGAIN`: a queue completes here, or an
+        /// event is not acknowledged.
+        urma_delete_jfc = delete_jfc, urma_delete_jfc_batch;
+    Jfs, urma_jfs_t, urma_jfs_cfg_t, urma_jfs_attr_t:
+        /// A send queue. An order type of 0 is replaced by that of the mode, in the caller's struct.
+        urma_create_jfs = create_jfs,
+        /// Moves the queue to another state.
+        urma_modify_jfs = modify_jfs,
+        /// Deletes a queue; outstanding requests complete as flushed first.
+        urma_delete_jfs = delete_jfs, urma_delete_jfs_batch;
+    Jfr, urma_jfr_t, urma_jfr_cfg_t, urma_jfr_attr_t:
+        /// A receive queue. An order type of 0 is replaced by that of the mode, in the caller's struct.
+        urma_create_jfr = create_jfr,
+        /// Changes the threshold, the state, or both.
+        urma_modify_jfr = modify_jfr,
+        /// Deletes a queue; outstanding requests complete as flushed first. `URMA_EAGAIN`: jetties
+        /// receive through it.
+        urma_delete_jfr = delete_jfr, urma_delete_jfr_batch;
+    Jetty, urma_jetty_t, urma_jetty_cfg_t, urma_jetty_attr_t:
+        /// A jetty, with a JFR that it may share with others. Its order type is filled in as for a JFS.
+        urma_create_jetty = create_jetty,
+        /// Changes the threshold, the state, or both.
+        urma_modify_jetty = modify_jetty,
+        /// Deletes a jetty; outstanding requests complete as flushed first. `URMA_ENOPERM`: it is bound.
+        urma_delete_jetty = delete_jetty, urma_delete_jetty_batch;
+}
+
+macro_rules! queries {
+    ($($kind:ident, $public:ident, $cfg:ident, $attr:ident: $urma_query:ident = $query:ident;)*) => {$(
+        /// Configuration, threshold and state.
+        pub unsafe extern "C" fn $urma_query(
+            queue: *mut $public,
+            cfg: *mut $cfg,
+            attr: *mut $attr,
+        ) -> urma_status_t {
+            call::status(|| {
+                let queue = object::<kind::$kind>(queue)?;
+                call::place(cfg)?;
+                call::place(attr)?;
+                Code::from_c(ask!(home(queue), $query(queue.as_ptr(), cfg, attr)))
+            })
+        }
+    )*};
+}
+
+queries! {
+    Jfs, urma_jfs_t, urma_jfs_cfg_t, urma_jfs_attr_t: urma_query_jfs = query_jfs;
+    Jfr, urma_jfr_t, urma_jfr_cfg_t, urma_jfr_attr_t: urma_query_jfr = query_jfr;
+    Jetty, urma_jetty_t, urma_jetty_cfg_t, urma_jetty_attr_t: urma_query_jetty = query_jetty;
+}

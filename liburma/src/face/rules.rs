@@ -1,0 +1,233 @@
+//! What the C core does beside the provider, for each kind of queue.
+//!
+//! *Owns*: the rules for configurations, what a queue counts on beside its context, and which member of
+//! a provider's table deletes several. *Must not*: call a provider.
+#![expect(unsafe_code, reason = "unions and tables of C")]
+
+use core::{ffi::c_int, ptr::NonNull};
+
+use urma_mem::sync::Ordering;
+
+use crate::{
+    abi::{
+        URMA_TM_RC, URMA_TM_RM, urma_device_cap_t, urma_jetty_cfg_t, urma_jetty_grp_t,
+        urma_jetty_t, urma_jfc_cfg_t, urma_jfce_t, urma_jfr_cfg_t, urma_jfs_cfg_t, urma_ops_t,
+        urma_status_t,
+    },
+    call::{Answer, Code, Object, object},
+    face::{
+        dispatch::{Homed, drop_one},
+        members, order,
+    },
+    udma::{family::Family, kind},
+};
+
+/// An operation that deletes several.
+pub(super) type DeleteOp<T> =
+    unsafe extern "C" fn(*mut *mut T, c_int, *mut *mut T) -> urma_status_t;
+
+/// What the C core does beside the provider for one kind.
+pub(super) trait Rules: Family<Public: Homed> {
+    /// Whether create writes defaults into the caller's configuration.
+    const FILLS: bool = true;
+
+    /// The operation that deletes several.
+    fn delete_op(ops: NonNull<urma_ops_t>) -> Option<DeleteOp<Self::Public>>;
+    /// Fills in what alloc fills in.
+    fn settle(cfg: &mut Self::Cfg);
+    /// The rules of creation and activation; fills in the order type.
+    fn check(cfg: &mut Self::Cfg, caps: &urma_device_cap_t) -> Answer;
+    /// What forbids deleting an object, whoever provides it.
+    fn may_go(_of: Object<Self::Public>) -> Answer {
+        Ok(())
+    }
+    /// The channel that the queue counts on.
+    fn channel(_cfg: &Self::Cfg) -> *mut urma_jfce_t {
+        core::ptr::null_mut()
+    }
+    /// It became live.
+    fn joined(_queue: *mut Self::Public, _cfg: &Self::Cfg) {}
+    /// It is no longer live; the address is a name only.
+    fn leaves(_queue: *mut Self::Public, _cfg: &Self::Cfg) {}
+}
+
+/// Reads the member of this name.
+macro_rules! delete_op {
+    ($member:ident) => {
+        fn delete_op(ops: NonNull<urma_ops_t>) -> Option<DeleteOp<Self::Public>> {
+            // SAFETY: `dispatch::ops` gives tables of live contexts, whose providers keep them.
+            unsafe { (*ops.as_ptr()).$member }
+        }
+    };
+}
+
+impl Rules for kind::Jfc {
+    const FILLS: bool = false;
+    delete_op!(delete_jfc_batch);
+
+    fn settle(_cfg: &mut urma_jfc_cfg_t) {}
+
+    fn check(cfg: &mut urma_jfc_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        completes(cfg, caps.max_jfc_depth)
+    }
+
+    fn channel(cfg: &urma_jfc_cfg_t) -> *mut urma_jfce_t {
+        cfg.jfce
+    }
+}
+
+impl Rules for kind::Jfs {
+    delete_op!(delete_jfs_batch);
+
+    fn settle(cfg: &mut urma_jfs_cfg_t) {
+        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
+            cfg.flag.set_order_type(order);
+        }
+    }
+
+    fn check(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        sends(cfg, caps)
+    }
+}
+
+impl Rules for kind::Jfr {
+    delete_op!(delete_jfr_batch);
+
+    fn settle(cfg: &mut urma_jfr_cfg_t) {
+        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
+            cfg.flag.set_order_type(order);
+        }
+    }
+
+    fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        receives(cfg, caps)
+    }
+}
+
+impl Rules for kind::Jetty {
+    delete_op!(delete_jetty_batch);
+
+    fn settle(cfg: &mut urma_jetty_cfg_t) {
+        kind::Jfs::settle(&mut cfg.jfs_cfg);
+    }
+
+    fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
+        connects(cfg, caps)
+    }
+
+    fn may_go(jetty: Object<urma_jetty_t>) -> Answer {
+        unbound(jetty)
+    }
+
+    fn joined(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
+        members::add(cfg.jetty_grp, queue);
+    }
+
+    fn leaves(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
+        members::remove(cfg.jetty_grp, queue);
+    }
+}
+
+/// The rules for a completion queue: a depth that the device has, and a channel of this library.
+fn completes(cfg: &urma_jfc_cfg_t, max_depth: u32) -> Answer {
+    if cfg.depth == 0 || cfg.depth > max_depth {
+        return Err(Code::EINVAL);
+    }
+    if !cfg.jfce.is_null() {
+        object::<kind::Jfce>(cfg.jfce)?;
+    }
+    Ok(())
+}
+
+/// The rules for a send queue, alone or of a jetty; fills in the order type.
+fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
+    object::<kind::Jfc>(cfg.jfc)?;
+    let order = order::settle(cfg.trans_mode, cfg.flag.order_type())?;
+    let holds = cfg.depth != 0
+        && cfg.depth <= caps.max_jfs_depth
+        && u32::from(cfg.max_sge) <= caps.max_jfs_sge
+        && u32::from(cfg.max_rsge) <= caps.max_jfs_rsge
+        && cfg.max_inline_data <= caps.max_jfs_inline_len;
+    if !holds {
+        return Err(Code::EINVAL);
+    }
+    cfg.flag.set_order_type(order);
+    Ok(())
+}
+
+/// The rules for a receive queue; fills in the order type.
+fn receives(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
+    object::<kind::Jfc>(cfg.jfc)?;
+    let order = order::settle(cfg.trans_mode, cfg.flag.order_type())?;
+    let holds = cfg.depth != 0
+        && cfg.depth <= caps.max_jfr_depth
+        && u32::from(cfg.max_sge) <= caps.max_jfr_sge;
+    if !holds {
+        return Err(Code::EINVAL);
+    }
+    cfg.flag.set_order_type(order);
+    Ok(())
+}
+
+/// The rules for a jetty. On UB devices the receive queue is a JFR; its mode and order are those of
+/// the send half.
+fn connects(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
+    sends(&mut cfg.jfs_cfg, caps)?;
+    if cfg.flag.share_jfr() == 0 {
+        return Err(Code::EINVAL);
+    }
+    // SAFETY: the member that the flag names; any bytes are pointers.
+    let shared = unsafe { cfg.u.shared };
+    let jfr = object::<kind::Jfr>(shared.jfr)?;
+    if !shared.jfc.is_null() {
+        object::<kind::Jfc>(shared.jfc)?;
+    }
+    let recv = jfr.jfr_cfg;
+    if !cfg.jetty_grp.is_null() {
+        joins(object::<kind::Group>(cfg.jetty_grp)?, &recv, caps)?;
+    }
+    let is_alike = recv.trans_mode == cfg.jfs_cfg.trans_mode
+        && recv.flag.order_type() == cfg.jfs_cfg.flag.order_type();
+    if is_alike { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+/// The rules for a jetty of a group: RM, the group's token, and a free place.
+fn joins(
+    group: Object<urma_jetty_grp_t>,
+    recv: &urma_jfr_cfg_t,
+    caps: &urma_device_cap_t,
+) -> Answer {
+    let of = &*group;
+    let is_alike = recv.trans_mode == URMA_TM_RM
+        && of.cfg.flag.token_policy() == recv.flag.token_policy()
+        && of.cfg.token_value.token == recv.token_value.token;
+    let has_room = of.jetty_cnt < caps.max_jetty_in_jetty_grp;
+    if is_alike && has_room { Ok(()) } else { Err(Code::EINVAL) }
+}
+
+/// A jetty with a target is not deleted.
+fn unbound(jetty: Object<urma_jetty_t>) -> Answer {
+    let of = &*jetty;
+    let is_bound = of.jetty_cfg.jfs_cfg.trans_mode == URMA_TM_RC && !of.remote_jetty.is_null();
+    if is_bound { Err(Code::ENOPERM) } else { Ok(()) }
+}
+
+/// One queue more on a channel; NULL is none.
+pub(super) fn hold(channel: *mut urma_jfce_t) {
+    if let Ok(channel) = object::<kind::Jfce>(channel) {
+        channel.r#ref.atomic_cnt.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// One queue less on a channel; NULL is none.
+pub(super) fn let_go(channel: *mut urma_jfce_t) {
+    if let Ok(channel) = object::<kind::Jfce>(channel) {
+        drop_one(&channel.r#ref);
+    }
+}
+
+/// Whether a queue may be asked for so many flushed completions: one to its depth.
+pub(super) fn flushable(count: c_int, cfg: &urma_jfs_cfg_t) -> Answer {
+    let is_fit = u32::try_from(count).is_ok_and(|count| (1..=cfg.depth).contains(&count));
+    if is_fit { Ok(()) } else { Err(Code::EINVAL) }
+}
