@@ -34,12 +34,6 @@ impl BthWire {
     pub fn new_checked(bytes: &[u8]) -> Result<&Self, PacketError> {
         Reader::new(bytes).take()
     }
-
-    /// The opcode, of whatever family.
-    #[must_use]
-    pub const fn opcode(&self) -> u8 {
-        self.opcode
-    }
 }
 
 /// Congestion marks of a packet; a switch may change them in flight (outside the ICRC).

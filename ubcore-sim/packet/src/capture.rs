@@ -184,5 +184,24 @@ mod tests {
         let mut writer = CaptureWriter::new(Vec::new()).expect("header");
         assert!(writer.write(0, &vec![0; RECORD_MAX]).is_ok());
         assert!(writer.write(0, &vec![0; RECORD_MAX + 1]).is_err());
+        let file = writer.finish().expect("flushed");
+        let longest = CaptureReader::new(&file[..]).expect("header").read().expect("readable");
+        assert_eq!(longest.map(|captured| captured.frame.len()), Some(RECORD_MAX));
+    }
+
+    #[test]
+    fn files_of_others_count_microseconds_or_have_the_other_byte_order() {
+        let file = |words: [u32; 10], bytes: fn(u32) -> [u8; 4]| {
+            words.into_iter().flat_map(bytes).collect::<Vec<u8>>()
+        };
+        let words = |magic| [magic, 0x0004_0002, 0, 0, 65535, LINKTYPE_ETHERNET, 3, 7, 0, 0];
+        for (magic, time_ns) in [(MAGIC_US, 3_000_007_000), (MAGIC_NS, 3_000_000_007)] {
+            for bytes in [u32::to_le_bytes as fn(u32) -> [u8; 4], u32::to_be_bytes] {
+                let file = file(words(magic), bytes);
+                let read = CaptureReader::new(&file[..]).expect("header").read();
+                let expected = Captured { time_ns, frame: Vec::new() };
+                assert_eq!(read.expect("readable"), Some(expected), "{magic:#x}");
+            }
+        }
     }
 }

@@ -121,3 +121,16 @@ macro_rules! wire_enum {
     };
 }
 pub(crate) use wire_enum;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_counted_from_the_start() {
+        let mut reader = Reader::new(&[0; 11]);
+        assert!(reader.take::<[u8; 4]>().is_ok() && reader.take::<[u8; 4]>().is_ok());
+        let cut = reader.take::<[u8; 4]>();
+        assert_eq!(cut, Err(PacketError::Truncated { needed: 12, have: 11 }));
+    }
+}
