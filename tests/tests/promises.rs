@@ -25,7 +25,9 @@ mod tests {
     fn every_promise_names_a_test_or_a_room_that_exists() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut text = String::new();
-        for folder in ["ubcore-sim", "udma-provider", "urma-core", "tests", "tools"] {
+        let folders =
+            ["urma-mem", "urma-core", "udma-provider", "ubcore-sim", "liburma", "tests", "tools"];
+        for folder in folders {
             sources(&root.join(folder), &mut text);
         }
         let page = fs::read_to_string(root.join("docs/security.md")).unwrap();

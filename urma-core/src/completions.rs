@@ -13,29 +13,8 @@ use crate::{Arm, Completion, Context, Drain, Jfc, JfcCfg, Jfce, Refused, Status}
 
 /// A JFC that can be waited on.
 ///
-/// ```
-/// use std::time::Duration;
-/// use urma_core::{JfcCfg, SendOp, SendWr};
-/// use urma_examples::End;
-///
-/// # fn main() -> urma_examples::Outcome<()> {
-/// let (mut here, there) = (End::open("here")?, End::open("there")?);
-/// let target = here.context.import_jetty(&there.jetty.remote())?;
-///
-/// assert_eq!(here.completions.wait(Some(Duration::ZERO))?, None);
-/// for user_ctx in 0..4 {
-///     here.jetty.post_send(&[SendWr::new(SendOp::Nop, &target, user_ctx)])?;
-/// }
-/// let first = here.completions.wait(Some(Duration::from_secs(10)))?.ok_or("nothing came")?;
-/// assert_eq!((first.user_ctx, first.status.is_success()), (0, true));
-/// // Others may have come with it.
-/// for done in here.completions.drain() {
-///     let done = done?.success()?;
-///     assert!(done.user_ctx > first.user_ctx);
-/// }
-/// # Ok(())
-/// # }
-/// ```
+/// [`Completions::wait`] gives one, [`Completions::drain`] what came with it; each program of `examples/`
+/// waits so.
 ///
 /// The fields are dropped in order: the JFC before its channel.
 #[derive(Debug)]

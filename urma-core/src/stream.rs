@@ -24,30 +24,7 @@ use crate::{Completion, Completions, Status};
 /// stream never ends by itself; it gives an error, again and again, when the device failed. A
 /// future that is dropped loses no completion.
 ///
-/// ```
-/// use async_io::block_on;
-/// use futures_lite::future::try_zip;
-/// use urma_core::{CompletionStream, RecvWr, SendOp, SendWr};
-/// use urma_examples::End;
-///
-/// # fn main() -> urma_examples::Outcome<()> {
-/// let (mut here, mut there) = (End::open("here")?, End::open("there")?);
-/// let target = here.context.import_jetty(&there.jetty.remote())?;
-/// there.jetty.post_recv(&[RecvWr { dst: &[there.segment.sge(0, 64)], user_ctx: 7 }])?;
-///
-/// let mut arrivals = CompletionStream::new(there.completions)?;
-/// let mut departures = CompletionStream::new(here.completions)?;
-/// let src = [here.segment.sge(0, 8)];
-/// let send = async {
-///     let op = SendOp::Send { src: &src };
-///     here.jetty.post_send(&[SendWr::new(op, &target, 1)]).expect("the queue has room");
-///     departures.next().await
-/// };
-/// let (come, sent) = block_on(try_zip(arrivals.next(), send))?;
-/// assert_eq!((come.user_ctx, sent.user_ctx), (7, 1));
-/// # Ok(())
-/// # }
-/// ```
+/// `examples/stream.rs` is a program with two of them.
 #[derive(Debug)]
 pub struct CompletionStream {
     /// A duplicate of the event descriptor.
