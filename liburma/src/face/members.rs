@@ -1,6 +1,6 @@
 //! The members of jetty groups, as public memory lists them.
 //!
-//! *Owns*: `jetty_list` and `jetty_cnt` of every group, whoever provides it. *Takes*: jetties that
+//! *Owns*: `jetty_list` and `jetty_cnt` of every group, of any provider. *Takes*: jetties that
 //! came and went. *Must not*: wait: one latch for all groups is held for a few moves of pointers.
 #![expect(unsafe_code, reason = "public memory")]
 

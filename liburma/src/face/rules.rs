@@ -37,7 +37,7 @@ pub(super) trait Rules: Family<Public: Homed> {
     fn settle(cfg: &mut Self::Cfg);
     /// The rules of creation and activation; fills in the order type.
     fn check(cfg: &mut Self::Cfg, caps: &urma_device_cap_t) -> Answer;
-    /// What forbids deleting an object, whoever provides it.
+    /// What forbids deleting an object, of any provider.
     fn may_go(_of: Object<Self::Public>) -> Answer {
         Ok(())
     }

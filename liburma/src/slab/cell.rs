@@ -1,6 +1,6 @@
 //! The memory of one slot.
 //!
-//! *Owns*: where header, public and private part lie. *Gives*: their addresses. *Must not*: know which
+//! *Owns*: the offsets of header, public and private part. *Gives*: their addresses. *Must not*: know which
 //! slots there are, or when a part may be reached.
 
 use core::{cell::UnsafeCell, mem::MaybeUninit, ptr::NonNull};

@@ -38,7 +38,7 @@ impl<P, T: Copy> Member<P, T> {
     }
 }
 
-/// A way to an object that lies in a slot.
+/// A reference to an object in a slot.
 ///
 /// # Safety
 /// `public` gives the public part of a slot, whatever the state of the slot is.

@@ -13,7 +13,7 @@ use crate::{
     udma::kind::{self, Ctx},
 };
 
-/// What lies behind a context of this provider.
+/// The private part of a context of this provider.
 ///
 /// # Errors
 /// EINVAL: it is none.

@@ -73,7 +73,7 @@ kinds! {
     Notifier = 12, urma_notifier_t, Arc<NotifierOwn>, Exclusive;
 }
 
-/// What lies behind a context, and what its objects hold on to.
+/// The private part of a context, and what its objects keep alive.
 pub(crate) struct Ctx {
     pub(crate) core: CoreContext,
     /// The device stays while a context of it does, also after `urma_uninit`.

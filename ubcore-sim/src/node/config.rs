@@ -22,7 +22,7 @@ use crate::{
 pub struct NodeCfg {
     /// Its endpoint id; `None`: a random address of 127.0.0.0/8 outside 127.0.0.0/16.
     pub eid: Option<RawEid>,
-    /// Name of the device.
+    /// Name of the device, 1 to 63 bytes.
     pub name: String,
     /// Ways to other nodes that may be used.
     pub path: PathChoice,
@@ -154,6 +154,10 @@ impl NodeCfg {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refuse =
             |name, value: u32, wanted| Err(ConfigError { name, value: value.to_string(), wanted });
+        if self.name.is_empty() || self.name.len() > NAME_MAX {
+            let (value, wanted) = (self.name.clone(), "of 1 to 63 bytes");
+            return Err(ConfigError { name: "device name", value, wanted });
+        }
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
         }
@@ -180,6 +184,8 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
     }
 }
 
+/// Most bytes of a device name: `URMA_MAX_NAME` without its last zero (UMDK release 26.06).
+const NAME_MAX: usize = 63;
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
 
 #[cfg(test)]
@@ -201,6 +207,14 @@ mod tests {
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
+    }
+
+    #[test]
+    fn a_device_name_has_1_to_63_bytes() {
+        for (len, is_good) in [(0, false), (1, true), (63, true), (64, false)] {
+            let cfg = NodeCfg { name: "n".repeat(len), ..NodeCfg::default() };
+            assert_eq!(cfg.check().is_ok(), is_good, "{len} bytes");
+        }
     }
 
     #[test]
