@@ -7,7 +7,11 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use serde_json::{Map, Value, json};
 
-use crate::{cli::CompareCli, condition::Condition, plan::Refusal};
+use crate::{
+    cli::CompareCli,
+    condition::{self, Condition},
+    plan::Refusal,
+};
 
 /// One column of one row in both results.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,11 +51,8 @@ pub(crate) struct Verdict {
 /// # Errors
 /// A file cannot be read, is no result, or the two have no row in common.
 pub(crate) fn compare(cli: &CompareCli) -> Result<Verdict, Refusal> {
-    let conditions = cli.fail_if.iter().map(|text| {
-        let condition: Result<Condition, _> = text.parse();
-        condition.map_err(|why| Refusal(format!("--fail-if {text:?}: {why}")))
-    });
-    let conditions = conditions.collect::<Result<Vec<_>, _>>()?;
+    let conditions =
+        cli.fail_if.iter().map(|text| condition::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let files = [&cli.base, &cli.other].map(|path| path.display().to_string());
     let comparison = Comparison::of(&read(&cli.base)?, &read(&cli.other)?, files)?;
     comparison.check(&conditions)?;

@@ -122,23 +122,30 @@ impl fmt::Display for Condition {
     }
 }
 
+/// A condition of `--fail-if`.
+///
+/// # Errors
+/// Why it is refused.
+pub(crate) fn parse(text: &str) -> Result<Condition, Refusal> {
+    text.parse().map_err(|why: ConditionError| Refusal(format!("--fail-if {text:?}: {why}")))
+}
+
 /// The conditions of `--fail-if` for a test that has these columns.
 ///
 /// # Errors
 /// Why a condition is refused.
 pub(crate) fn conditions(texts: &[String], columns: &[String]) -> Result<Vec<Condition>, Refusal> {
+    let is_known = |name: &str| {
+        let groups = ["counters.", "peer_counters.", "open_loop."];
+        columns.iter().any(|column| column == name)
+            || groups.iter().any(|group| name.starts_with(group))
+    };
     let parsed = texts.iter().map(|text| {
-        let refuse = |why: &str| Refusal(format!("--fail-if {text:?}: {why}"));
-        let condition: Condition =
-            text.parse().map_err(|why: ConditionError| refuse(&why.to_string()))?;
-        let is_known = |name: &str| {
-            let groups = ["counters.", "peer_counters.", "open_loop."];
-            columns.iter().any(|column| column == name)
-                || groups.iter().any(|group| name.starts_with(group))
-        };
+        let condition = parse(text)?;
         if let Some(name) = condition.columns().find(|name| !is_known(name)) {
             let there = columns.join(", ");
-            return Err(refuse(&format!("there is no column {name}; there are: {there}")));
+            let why = format!("there is no column {name}; there are: {there}");
+            return Err(Refusal(format!("--fail-if {text:?}: {why}")));
         }
         Ok(condition)
     });
