@@ -13,6 +13,11 @@ use crate::exchange::{Connecting, Exchange};
 use crate::ports::Deadline;
 
 impl Commands {
+    /// Whether a command or a moderated JFC is to be looked at: an idle step calls nothing else here.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !(self.waiting.is_empty() && self.moderated.is_empty())
+    }
+
     /// Looks at every waiting command once.
     pub(crate) fn step_waiting(
         &mut self,
@@ -64,7 +69,7 @@ impl Commands {
 
     /// When a command is to be looked at, at the latest. One that connects is looked at in every step.
     pub(crate) fn poll_deadline(&self) -> Deadline {
-        if self.waiting.is_empty() && self.moderated.is_empty() {
+        if !self.is_waiting() {
             return None;
         }
         let waiting = self.waiting.iter().filter_map(|(_, waiting)| waiting.deadline()).min();

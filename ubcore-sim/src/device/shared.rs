@@ -40,9 +40,14 @@ impl Shared {
             self.exchange.set_recv_state(base, id, state);
             busy = true;
         }
-        self.commands.step_moderated(&base.tables, now);
+        let is_waiting = self.commands.is_waiting();
+        if is_waiting {
+            self.commands.step_moderated(&base.tables, now);
+        }
         busy |= self.step_exchange(base, now);
-        busy |= self.commands.step_waiting(&mut self.exchange, base, now);
+        if is_waiting {
+            busy |= self.commands.step_waiting(&mut self.exchange, base, now);
+        }
         self.wake(base);
         busy
     }

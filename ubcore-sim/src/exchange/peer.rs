@@ -83,15 +83,18 @@ impl Peer {
         self.responder.place_late(work);
         let mut busy = self.take_in(work, inbox);
         let Self { line, requester, responder, .. } = self;
-        requester.on_time(line, work);
-        let is_waiting = requester.is_waiting() || responder.is_waiting();
-        if let Some(packets) = line.packets().filter(|packets| is_waiting && !packets.is_open()) {
-            // There is no TP: ask for one.
-            packets.open(work.now, || work.numbers.offer(self.eid));
+        if work.now >= requester.timer() {
+            requester.on_time(line, work);
         }
-        let mut budget = PIECES_PER_STEP;
-        busy |= responder.push(line, work, &mut budget);
-        busy |= requester.push(line, work, &mut budget);
+        if requester.is_waiting() || responder.is_waiting() {
+            if let Some(packets) = line.packets().filter(|packets| !packets.is_open()) {
+                // There is no TP: ask for one.
+                packets.open(work.now, || work.numbers.offer(self.eid));
+            }
+            let mut budget = PIECES_PER_STEP;
+            busy |= responder.push(line, work, &mut budget);
+            busy |= requester.push(line, work, &mut budget);
+        }
         if line.carrier.as_mut().is_some_and(Carrier::flush) {
             work.base.tables.counts.add(Counter::Wakeups, 1);
         }

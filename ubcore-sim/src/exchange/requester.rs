@@ -169,11 +169,8 @@ impl Requester {
         Turn::Pushed
     }
 
-    /// Looks at deadlines when one is due.
+    /// Looks at deadlines: [`Self::timer`] is over.
     pub(super) fn on_time(&mut self, line: &mut Line, work: &mut Work<'_>) {
-        if work.now < self.timer {
-            return;
-        }
         let now = work.now;
         self.timer = Nanos::MAX;
         let (mut ended, mut doubted) = (false, None);
