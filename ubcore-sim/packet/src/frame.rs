@@ -209,18 +209,53 @@ fn ipv4(total: u16, from: Ipv4Addr, to: Ipv4Addr) -> Ipv4Wire {
         source: from.octets(),
         dest: to.octets(),
     };
-    // One's complement sum of the sixteen-bit words (RFC 791).
-    let words = header.as_bytes().chunks_exact(2);
-    let sum: u32 = words.map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let folded = (folded & 0xffff) + (folded >> 16);
-    header.checksum = U16::new(u16::try_from(!folded & 0xffff).unwrap_or(0));
+    header.checksum = U16::new(!ones_complement_sum(header.as_bytes()));
     header
+}
+
+/// One's complement sum of big-endian 16-bit words (RFC 1071): a carry out of the top bit is added
+/// to the lowest one. A last odd byte does not count; IP headers have none.
+fn ones_complement_sum(bytes: &[u8]) -> u16 {
+    let (words, _) = bytes.as_chunks();
+    words.iter().fold(0, |sum: u16, &word| {
+        let (sum, carry) = sum.overflowing_add(u16::from_be_bytes(word));
+        // A sum that carried is at most 0xfffe.
+        sum + u16::from(carry)
+    })
 }
 
 pub(crate) fn v6_octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_the_rfc() {
+        // The worked example of RFC 1071, section 3.
+        assert_eq!(ones_complement_sum(&[0, 1, 0xf2, 3, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+        // Its sum is one beyond 16 bits, and the carry makes no second one.
+        assert_eq!(ones_complement_sum(&[0xff, 0xff, 0, 1]), 1);
+        assert_eq!(ones_complement_sum(&[0xff, 0xff, 0xff, 0xff]), 0xffff);
+        // A header that analysers are explained with: 192.168.0.1 to 192.168.0.199, 115 bytes.
+        let header = ipv4(115, Ipv4Addr::new(192, 168, 0, 1), Ipv4Addr::new(192, 168, 0, 199));
+        assert_eq!(header.checksum.get(), 0xb861);
+        assert_eq!(ones_complement_sum(header.as_bytes()), 0xffff);
+    }
+
+    #[test]
+    fn the_longest_front_is_that_of_ipv6() {
+        let v6 = |last| SocketAddr::from((Ipv6Addr::from([last; 16]), 1));
+        let mut buf = [0; FRONT_MAX];
+        let len = emit([[0; 6]; 2], v6(1), v6(2), &[], &mut buf);
+        assert_eq!(len, Ok(FRONT_MAX));
+        let refused = emit([[0; 6]; 2], v6(1), v6(2), &[0], &mut buf);
+        let needed = FRONT_MAX + 1;
+        assert_eq!(refused, Err(PacketError::Truncated { needed, have: FRONT_MAX }));
     }
 }

@@ -21,6 +21,11 @@ const UDP_LEN: usize = 8;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const PROTO_UDP: u8 = 17;
+/// Masked IP header, UDP header and BTH, in bytes.
+const FRONT_LEN: usize = V6_LEN + UDP_LEN + BTH_LEN;
+/// Longest UDP payload in bytes: one IPv4 packet holds it with both headers.
+const PACKET_MAX: usize = u16::MAX as usize - V4_LEN - UDP_LEN;
+const _: () = assert!(FRONT_LEN == 60 && PACKET_MAX == 65_507);
 
 /// IP and UDP headers as the ICRC sees them, for one direction between two sockets.
 ///
@@ -102,22 +107,22 @@ impl IcrcFlow {
     /// Writes the ICRC into the last four bytes of a whole UDP payload.
     ///
     /// # Errors
-    /// [`PacketError::Truncated`] when BTH and ICRC do not fit.
+    /// [`PacketError::Truncated`] when BTH and ICRC do not fit, [`PacketError::Length`] when the
+    /// payload is more than a UDP datagram can hold.
     pub fn seal(&self, packet: &mut [u8]) -> Result<(), PacketError> {
-        let covered = covered_len(packet.len())?;
-        let (body, tail) = packet.split_at_mut(covered);
-        tail.copy_from_slice(&self.checksum(body).to_le_bytes());
+        let (computed, _) = self.checksums(packet)?;
+        let covered = packet.len() - ICRC_LEN;
+        packet[covered..].copy_from_slice(&computed.to_le_bytes());
         Ok(())
     }
 
     /// Compares the last four bytes of a whole UDP payload with the ICRC of the rest.
     ///
     /// # Errors
-    /// [`PacketError::Truncated`], [`PacketError::Icrc`].
+    /// [`PacketError::Truncated`], [`PacketError::Length`] when it is more than a UDP datagram can
+    /// hold, [`PacketError::Icrc`].
     pub fn verify(&self, packet: &[u8]) -> Result<(), PacketError> {
-        let (body, tail) = packet.split_at(covered_len(packet.len())?);
-        let carried = tail.iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte));
-        let computed = self.checksum(body);
+        let (computed, carried) = self.checksums(packet)?;
         if computed == carried { Ok(()) } else { Err(PacketError::Icrc { computed, carried }) }
     }
 
@@ -143,15 +148,15 @@ impl IcrcFlow {
         if headers.len() < BTH_LEN {
             return Err(PacketError::Truncated { needed: BTH_LEN, have: headers.len() });
         }
-        let udp_len = u16::try_from(packet_len + UDP_LEN).ok();
-        let ip_total = u16::try_from(packet_len + UDP_LEN + V4_LEN).ok();
-        let (Some(udp_len), Some(ip_total)) = (udp_len, ip_total) else {
-            let expected = usize::from(u16::MAX) - UDP_LEN - V4_LEN;
-            return Err(PacketError::Length { expected, found: packet_len });
+        // A datagram is as long over IPv6 as over IPv4 at most.
+        let [udp_len, ip_total] = [UDP_LEN, UDP_LEN + V4_LEN]
+            .map(|front| u16::try_from(packet_len.saturating_add(front)));
+        let (Ok(udp_len), Ok(ip_total)) = (udp_len, ip_total) else {
+            return Err(PacketError::Length { expected: PACKET_MAX, found: packet_len });
         };
         let (bth, rest) = headers.split_at(BTH_LEN);
         let ip_len = self.ip_len;
-        let mut front = [0; V6_LEN + UDP_LEN + BTH_LEN];
+        let mut front = [0; FRONT_LEN];
         front[..V6_LEN + UDP_LEN].copy_from_slice(&self.headers);
         let (length_at, length) = if ip_len == V4_LEN { (2, ip_total) } else { (4, udp_len) };
         front[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
@@ -166,10 +171,11 @@ impl IcrcFlow {
         Ok(IcrcDigest { hasher })
     }
 
-    /// ICRC of a packet without its last four bytes, which the caller has checked to be there.
-    fn checksum(&self, body: &[u8]) -> u32 {
-        // A body beyond a datagram cannot have been carried by one: any value but a match is right.
-        self.start(body.len() + ICRC_LEN, body).map_or(0, |digest| digest.finish())
+    /// The ICRC computed over a whole UDP payload, and the one in its last four bytes.
+    fn checksums(&self, packet: &[u8]) -> Result<(u32, u32), PacketError> {
+        let (covered, carried) = split_icrc(packet)?;
+        let digest = self.start(packet.len(), covered)?;
+        Ok((digest.finish(), u32::from_le_bytes(*carried)))
     }
 }
 
@@ -192,14 +198,9 @@ impl IcrcDigest {
     }
 }
 
-fn covered_len(len: usize) -> Result<usize, PacketError> {
-    let needed = BTH_LEN + ICRC_LEN;
-    if len < needed {
-        return Err(PacketError::Truncated { needed, have: len });
-    }
-    if len > usize::from(u16::MAX) - UDP_LEN - V4_LEN {
-        let expected = usize::from(u16::MAX) - UDP_LEN - V4_LEN;
-        return Err(PacketError::Length { expected, found: len });
-    }
-    Ok(len - ICRC_LEN)
+/// What the ICRC of a whole UDP payload covers, at least a BTH, and the bytes of the ICRC.
+pub(crate) fn split_icrc(packet: &[u8]) -> Result<(&[u8], &[u8; ICRC_LEN]), PacketError> {
+    let (needed, have) = (BTH_LEN + ICRC_LEN, packet.len());
+    let parts = packet.split_last_chunk().filter(|(covered, _)| covered.len() >= BTH_LEN);
+    parts.ok_or(PacketError::Truncated { needed, have })
 }

@@ -169,6 +169,7 @@ mod tests {
         assert_eq!(Psn::new(3).distance_from(Psn::new(0x00ff_fffe)), 5);
         assert_eq!(last.plus(2), Psn::new(1));
         assert_eq!(Psn::new(7).distance_from(Psn::new(7)), 0);
+        assert!(!Psn::new(7).is_before(Psn::new(7)));
     }
 
     #[test]
@@ -182,6 +183,8 @@ mod tests {
     #[test]
     fn mtu_fits_the_link() {
         assert_eq!(Mtu::fitting(1500, 120), Some(Mtu::B1024));
+        assert_eq!(Mtu::fitting(1144, 120), Some(Mtu::B1024));
+        assert_eq!(Mtu::fitting(1143, 120), Some(Mtu::B512));
         assert_eq!(Mtu::fitting(65536, 120), Some(Mtu::B8192));
         assert_eq!(Mtu::fitting(300, 120), None);
         assert_eq!(Mtu::from_bytes(4096), Some(Mtu::B4096));

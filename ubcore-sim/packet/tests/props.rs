@@ -12,6 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use urma_packet::frame::{self, Datagram, FRONT_MAX};
+use urma_packet::roce::RocePacket;
 use urma_packet::*;
 
 fn ends(text: &str) -> SocketAddr {
@@ -223,4 +224,57 @@ fn segments_of_an_offload_are_found_by_their_identification() {
     assert!(flow_v4().verify_segments(&packet, 5).is_err());
     let v6 = IcrcFlow::new(ends("[fd00::1]:1"), ends("[fd00::2]:4791"));
     assert_eq!(v6.with_ip_id(5), v6);
+}
+
+/// Over either IP version a packet has at least a BTH and an ICRC, and at most what one IPv4 packet
+/// holds.
+#[test]
+fn packets_have_a_shortest_and_a_longest_length() {
+    let v6 = IcrcFlow::new(ends("[fd00::1]:1"), ends("[fd00::2]:4791"));
+    for flow in [flow_v4(), v6] {
+        let mut longest = vec![0; 65_535 - 20 - 8 + 1];
+        let found = longest.len();
+        let too_long = PacketError::Length { expected: found - 1, found };
+        assert_eq!(flow.seal(&mut longest), Err(too_long));
+        assert_eq!(flow.verify(&longest), Err(too_long));
+        for found in [found, usize::MAX] {
+            let too_long = PacketError::Length { expected: 65_507, found };
+            assert_eq!(flow.start(found, &[0; BTH_LEN]).map(|_| ()), Err(too_long));
+        }
+        longest.pop();
+        let mut shortest = vec![0; BTH_LEN + ICRC_LEN];
+        for packet in [&mut longest, &mut shortest] {
+            assert_eq!(flow.seal(packet), Ok(()));
+            assert_eq!(flow.verify(packet), Ok(()));
+        }
+        for have in 0..shortest.len() {
+            let cut = &mut shortest[..have];
+            let too_short = PacketError::Truncated { needed: 16, have };
+            assert_eq!(flow.seal(cut), Err(too_short));
+            assert_eq!(flow.verify(cut), Err(too_short));
+        }
+        let too_short = PacketError::Truncated { needed: 12, have: 11 };
+        assert_eq!(flow.start(16, &[0; BTH_LEN - 1]).map(|_| ()), Err(too_short));
+    }
+}
+
+#[test]
+fn a_packet_that_ends_in_its_icrc_is_truncated() {
+    let header = PacketHeader::new(
+        Tpn::from_low_bits(7),
+        Psn::new(0),
+        Body::Close(Close { reason: CloseReason::Idle, source_tpn: Tpn::from_low_bits(8), key: 9 }),
+    );
+    let urma = emitted(&header, &[]);
+    let mut roce = urma.clone();
+    // SEND_ONLY of the standard family, version 0.
+    roce[..2].fill(0);
+    roce[0] = 4;
+    for have in 0..BTH_LEN + ICRC_LEN {
+        let needed = if have < BTH_LEN { BTH_LEN } else { BTH_LEN + ICRC_LEN };
+        let truncated = PacketError::Truncated { needed, have };
+        assert_eq!(Packet::parse(&urma[..have]), Err(truncated));
+        assert_eq!(RocePacket::parse(&roce[..have]), Err(truncated));
+    }
+    assert!(RocePacket::parse(&roce[..BTH_LEN + ICRC_LEN]).is_ok());
 }

@@ -365,3 +365,32 @@ fn the_response_table_is_the_one_in_the_code() {
         assert!(text.contains(&row), "{row}");
     }
 }
+
+/// Each bit of a packet has a meaning: with one bit changed, or two that stand at the same place of
+/// two bytes (which would cancel each other), a packet is refused or comes out as it came in.
+#[test]
+fn no_bit_of_the_examples_is_passed_over() {
+    for (name, header, payload) in expected() {
+        let total = header.packet_len(payload.len());
+        let mut good = vec![0; total];
+        let place = header.emit_headers(payload.len(), &mut good).expect("emits").payload;
+        good[place].copy_from_slice(payload);
+        let covered = total - ICRC_LEN;
+        for (first, second) in (0..covered).flat_map(|at| (at..covered).map(move |to| (at, to))) {
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[first] ^= 1 << bit;
+                if second != first {
+                    bytes[second] ^= 1 << bit;
+                }
+                let Ok(packet) = Packet::parse(&bytes) else { continue };
+                let mut again = vec![0xaa; total];
+                let len = packet.payload.len();
+                let frame = packet.header.emit_headers(len, &mut again).expect("accepted");
+                again[frame.payload].copy_from_slice(packet.payload);
+                let at = format!("{name}: bit {bit} of bytes {first} and {second}");
+                assert_eq!((frame.total, &again[..covered]), (total, &bytes[..covered]), "{at}");
+            }
+        }
+    }
+}

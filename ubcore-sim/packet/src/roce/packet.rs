@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 use super::headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth};
 use super::opcode::{CNP, Headers, Layout};
 use crate::codec::{Reader, Writer};
+use crate::icrc::split_icrc;
 use crate::ub::{pad_of, split_pad};
 use crate::{BTH_LEN, Bth, Frame, ICRC_LEN, IcrcFlow, PacketError};
 
@@ -185,11 +186,8 @@ impl<'a> RocePacket<'a> {
         if bth.version != VERSION {
             return Err(PacketError::Version(bth.version));
         }
-        let (needed, have) = (BTH_LEN + ICRC_LEN, bytes.len());
-        let covered = have.saturating_sub(ICRC_LEN);
-        let after_bth =
-            bytes.get(BTH_LEN..covered).ok_or(PacketError::Truncated { needed, have })?;
-        let mut reader = Reader::new(after_bth);
+        let (covered, _) = split_icrc(bytes)?;
+        let mut reader = Reader::new(&covered[BTH_LEN..]);
         let ext = RoceExt::take(layout.headers, &mut reader)?;
         let payload = split_pad(reader.rest(), bth.pad)?;
         layout.payload.check(payload.len())?;

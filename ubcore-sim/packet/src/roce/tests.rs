@@ -130,3 +130,28 @@ fn every_syndrome_goes_round() {
         }
     }
 }
+
+/// InfiniBand Architecture Specification 1.7, table of opcodes: requests of a reliable datagram
+/// carry RDETH and DETH, what answers them RDETH alone.
+#[test]
+fn reliable_datagrams_carry_their_context_in_both_directions() {
+    let answers = rc::READ_RESPONSE_FIRST..=rc::ATOMIC_ACKNOWLEDGE;
+    for op in rc::SEND_FIRST..=rc::RESYNC {
+        let added = Layout::of(TRANSPORT_RD | op).expect("defined").headers;
+        let context =
+            if answers.contains(&op) { Headers::RDETH } else { Headers::RDETH | Headers::DETH };
+        assert_eq!(added & (Headers::RDETH | Headers::DETH), context, "{op:#x}");
+    }
+    let of_write = Layout::of(TRANSPORT_RC | rc::WRITE_ONLY_IMM).expect("defined").headers;
+    assert_eq!(of_write, Headers::RETH | Headers::IMM);
+}
+
+#[test]
+fn notifications_carry_zeros() {
+    let header = RoceHeader { bth: bth(CNP), ext: RoceExt::default() };
+    let mut buf = [0; 64];
+    let len = header.emit(&[0; 16], &flow(), &mut buf).expect("emits");
+    buf[27] = 1;
+    let refused = RocePacket::parse(&buf[..len]).map_err(|e| e.reason());
+    assert_eq!(refused, Err("reserved"));
+}

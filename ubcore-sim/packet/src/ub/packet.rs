@@ -15,16 +15,20 @@ use super::handshake::{Challenge, Close, Handshake, Refusal};
 use super::opcode::{TpOpcode, WIRE_VERSION};
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
-use crate::codec::{Reader, Writer};
+use crate::codec::{Reader, Writer, reserved};
+use crate::icrc::split_icrc;
 use crate::{
     BTAH_LEN, BTH_LEN, Bth, Congestion, Eid, ICRC_LEN, IcrcFlow, PacketError, Psn, Target, Tpn,
 };
 
-/// Most bytes that the headers of a data packet or datagram take, without pad and ICRC.
+/// Room in bytes for the headers of any data packet or datagram, without pad and ICRC: every header
+/// that a packet may have, with the longest operands.
 pub const HEADERS_MAX: usize =
     BTH_LEN + Ends::LEN + BTAH_LEN + Target::LEN + super::Access::LEN + 4 + OPERANDS_MAX;
 const OPERANDS_MAX: usize =
     AtomicOperands { size: super::OperandSize::B16, operand: 0, compare: 0 }.wire_len();
+
+const _: () = assert!(HEADERS_MAX == 132);
 
 /// PKEY of every URMA packet: the default partition.
 const PKEY: u16 = 0xffff;
@@ -354,19 +358,13 @@ impl<'a> Packet<'a> {
         if bth.version != WIRE_VERSION {
             return Err(PacketError::Version(bth.version));
         }
-        if bth.solicited || bth.mig_req {
-            let value = u32::from(bth.solicited) << 7 | u32::from(bth.mig_req) << 6;
-            return Err(PacketError::Reserved { header: "BTH", value });
-        }
+        // SE and MigReq, the top bits of byte 1, have no meaning here.
+        reserved("BTH", u32::from(bytes[1] & 0xc0))?;
         if bth.pkey != PKEY {
             return Err(PacketError::field("PKEY", bth.pkey.into()));
         }
-        let needed = BTH_LEN + ICRC_LEN;
-        let have = bytes.len();
-        let covered = have.checked_sub(ICRC_LEN).ok_or(PacketError::Truncated { needed, have })?;
-        let after_bth =
-            bytes.get(BTH_LEN..covered).ok_or(PacketError::Truncated { needed, have })?;
-        let (body, padded) = Body::parse(opcode, after_bth)?;
+        let (covered, _) = split_icrc(bytes)?;
+        let (body, padded) = Body::parse(opcode, &covered[BTH_LEN..])?;
         let Bth { dest, psn, ack_req, congestion, .. } = bth;
         let header = PacketHeader { dest, psn, ack_req, congestion, body };
         header.check()?;

@@ -86,7 +86,9 @@ fn reserved_bits_of_a_request_are_refused() {
         }
     }
     let mut bytes = good.clone();
-    bytes[1] |= 0x40;
+    bytes[1] |= 0xc0;
+    assert_eq!(RequestHeader::parse(&bytes), Err(PacketError::Version(3)));
+    bytes[1] ^= 0x80;
     assert_eq!(RequestHeader::parse(&bytes), Err(PacketError::Version(1)));
     let mut bytes = good;
     bytes[4] |= 0x30;
@@ -185,6 +187,10 @@ fn datagrams_and_only_they_go_outside_a_tp() {
     assert_eq!(emit(0, Body::UmSend(ends, plain)), Some("field"));
     assert_eq!(emit(1, Body::Request(datagram)), Some("field"));
     assert_eq!(emit(0, Body::Request(plain)), Some("field"));
+    for missing in [RequestFlags::FIRST, RequestFlags::LAST, RequestFlags::NO_TAACK] {
+        let part = RequestHeader { flags: flags - missing, ..datagram };
+        assert_eq!(refused(&part), Some("field"), "a datagram is a message, and not answered");
+    }
     let write = RequestHeader { op: RequestOp::Write, ..datagram };
     assert_eq!(refused(&write), Some("field"), "a datagram is a send");
 }
@@ -200,6 +206,58 @@ fn only_success_brings_data() {
     let body = ResponseBody::ReadData { offset: 8, length: 8 };
     let beyond = ResponseHeader { body, ..good };
     assert_eq!(reason(beyond.emit(&mut [0; 64])), Some("field"));
+    let body = ResponseBody::ReadData { offset: 5, length: 0 };
+    let beyond = ResponseHeader { body, ..good };
+    assert_eq!(reason(beyond.emit(&mut [0; 64])), Some("field"));
+}
+
+#[test]
+fn pieces_of_a_read_stay_inside_it() {
+    let plain = ResponseHeader::ack(&request(RequestOp::Read, 8), ResponseStatus::Ack);
+    let at = |offset, length| {
+        let body = ResponseBody::ReadData { offset, length };
+        ResponseHeader { body, ..plain }
+    };
+    let room = |expected, found| Err(PacketError::Length { expected, found });
+    // Of 600 bytes from byte 256 on: a path MTU, or the 344 that are left.
+    assert_eq!(at(256, 600).check_packet(256), Ok(()));
+    assert_eq!(at(256, 600).check_packet(344), Ok(()));
+    assert_eq!(at(256, 600).check_packet(343), room(8192, 343), "not a path MTU");
+    assert_eq!(at(256, 600).check_piece(343), Ok(()), "but a ring may");
+    assert_eq!(at(256, 600).check_packet(345), room(344, 345));
+    assert_eq!(at(256, 600).check_packet(0), room(344, 0), "no progress");
+    assert_eq!(at(0, 8192).check_packet(8192), Ok(()));
+    assert_eq!(at(0, 8193).check_packet(8193), room(8192, 8193), "beyond the largest MTU");
+    assert_eq!(at(0, 8193).check_piece(8193), Ok(()), "but a ring may");
+    assert_eq!(at(0, 0).check_packet(0), Ok(()));
+    let header = TransactionHeader::Response(at(256, 600));
+    assert_eq!(header.check_piece(345), room(344, 345));
+    let header = TransactionHeader::Request(request(RequestOp::Read, 8));
+    assert_eq!(header.check_piece(1), room(0, 1));
+    assert_eq!(plain.check_packet(0), Ok(()));
+    assert_eq!(plain.check_packet(1), room(0, 1), "TAACK brings nothing");
+}
+
+#[test]
+fn reserved_bits_of_a_response_are_refused() {
+    let target = Some(Target { kind: TargetKind::Jfr, id: JettyId::MAX, hint: 9 });
+    let plain = request(RequestOp::Read, 8);
+    let plain = ResponseHeader { target, ..ResponseHeader::ack(&plain, ResponseStatus::Ack) };
+    let mut good = vec![0; plain.header_len()];
+    plain.emit(&mut good).expect("valid");
+    let reserved = [(1, 0x3f), (5, 0x9f), (11, 0xf7), (12, 0xff), (13, 0xff), (14, 0xff)];
+    for (at, mask) in reserved.into_iter().chain([(15, 0xff), (17, 0x30)]) {
+        for bit in (0..8).map(|bit| 1_u8 << bit).filter(|bit| mask & bit != 0) {
+            let mut bytes = good.clone();
+            bytes[at] |= bit;
+            assert_eq!(reason(ResponseHeader::parse(&bytes)), Some("reserved"), "byte {at}");
+        }
+    }
+    for version in 1..=3 {
+        let mut bytes = good.clone();
+        bytes[1] = version << 6;
+        assert_eq!(ResponseHeader::parse(&bytes), Err(PacketError::Version(version)));
+    }
 }
 
 #[test]
@@ -231,6 +289,12 @@ fn rnr_timers_are_those_of_the_table() {
     let expected = [(0, 655_360_000), (1, 10_000), (12, 640_000), (31, 491_520_000)];
     for (code, ns) in expected {
         assert_eq!(ResponseStatus::rnr_timer_ns(code), ns);
+        assert_eq!(ResponseStatus::rnr_timer_ns(code | 0xe0), ns, "five bits count");
+    }
+    // The shortest time that is long enough; beyond the table the longest, code 0.
+    let codes = [(0, 1), (10_000, 1), (10_001, 2), (640_000, 12), (491_520_000, 31)];
+    for (ns, code) in codes.into_iter().chain([(491_520_001, 0), (u64::MAX, 0)]) {
+        assert_eq!(ResponseStatus::rnr_timer_of(ns), code, "{ns} ns");
     }
 }
 
@@ -239,7 +303,10 @@ fn bitmaps_grow_to_the_bit_needed_and_no_further() {
     let mut map = SackBitmap::default();
     assert!(map.is_empty() && map.words().is_empty());
     map.set(64).expect("in range");
+    map.set(64).expect("may be marked twice");
     assert_eq!(map.words(), [0, 1]);
+    assert!(!map.is_empty() && map.contains(64) && !map.contains(63) && !map.contains(255));
+    assert!(SackBitmap::from_words(&[0; 4]).is_some_and(|map| map.is_empty()));
     map.set(SackBitmap::BITS_MAX - 1).expect("in range");
     assert_eq!(map.iter().collect::<Vec<_>>(), [64, 255]);
     assert_eq!(reason(map.set(SackBitmap::BITS_MAX)), Some("field"));
@@ -293,6 +360,8 @@ fn offers_are_bounded() {
     assert_eq!(emit(Handshake { state: 0, ..offer() }), Some("field"));
     assert_eq!(emit(Handshake { version_min: 0, ..offer() }), Some("version"));
     assert_eq!(emit(Handshake { version_min: 3, ..offer() }), Some("version"));
+    assert_eq!(emit(Handshake { version_max: 15, ..offer() }), None);
+    assert_eq!(emit(Handshake { version_max: 16, ..offer() }), Some("version"));
     assert_eq!(emit(Handshake { source_tpn: Tpn::default(), ..offer() }), Some("field"));
     assert_eq!(emit(Handshake { strategies: StrategyCaps::empty(), ..offer() }), Some("field"));
 }
@@ -333,8 +402,42 @@ fn the_bth_of_urma_is_checked() {
     assert_eq!(changed(0, 0xca), Some("opcode"));
     assert_eq!(changed(1, 2), Some("version"));
     assert_eq!(changed(1, 0), Some("version"));
-    assert_eq!(changed(1, 0x81), Some("reserved"));
+    for bits in [0x40, 0x80, 0xc0] {
+        let mut bytes = buf;
+        bytes[1] |= bits;
+        let refused = PacketError::Reserved { header: "BTH", value: bits.into() };
+        assert_eq!(Packet::parse(&bytes[..total]), Err(refused));
+    }
     assert_eq!(changed(1, 0x11), Some("field"), "pad of nothing");
     assert_eq!(changed(2, 0), Some("field"), "partition key");
     assert_eq!(changed(7, 0), Some("field"), "no TP");
+}
+
+#[test]
+fn packets_without_data_have_no_payload() {
+    let refusal =
+        Refusal { reason: RefuseReason::NoTp, version_min: 1, version_max: 1, state: 0, nonce: 3 };
+    let header = packet(Body::Refuse(refusal));
+    let mut buf = [0; 64];
+    let total = header.emit_headers(0, &mut buf).expect("valid").total;
+    let refused = |found| Err(PacketError::Length { expected: 0, found });
+    assert_eq!(header.emit_headers(4, &mut [0; 64]), refused(4));
+    assert_eq!(
+        Packet::parse(&buf[..total + 4]),
+        Err(PacketError::Length { expected: 0, found: 4 })
+    );
+    // The rule of versions holds for refusals, too.
+    for (version_min, version_max) in [(0, 1), (2, 1), (1, 16)] {
+        let header = packet(Body::Refuse(Refusal { version_min, version_max, ..refusal }));
+        assert_eq!(reason(header.emit_headers(0, &mut buf)), Some("version"));
+    }
+}
+
+#[test]
+fn what_is_computed_over_a_handshake_is_what_travels() {
+    let offer = Handshake { source_uasid: 0x0102_0304, cookie: [7; 16], ..offer() };
+    let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer));
+    let mut buf = [0; 128];
+    header.emit_headers(0, &mut buf).expect("valid");
+    assert_eq!(offer.to_bytes()[..], buf[12..12 + Handshake::LEN]);
 }
