@@ -87,15 +87,33 @@ pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf, Failure> {
     }
     let home = target_dir()?.join("tools");
     if !home.join("bin").join(&binary).is_file() {
-        let root = home.to_string_lossy().into_owned();
-        let package = format!("{binary}@{version}");
-        let mut install = command(&["install", "--locked", "--quiet", "--root", &root, &package]);
-        let status = install.status().map_err(Failure::system("starting cargo"))?;
-        if !status.success() {
-            return Err(Failure(format!("{binary} is missing: cargo install --locked {package}")));
-        }
+        install(&home, &format!("{binary}@{version}"), &[])?;
     }
     Ok(home.join("bin"))
+}
+
+/// The program `name` of the package of that name in exactly this version, installed under the
+/// build folder, without default features, when it is missing. Returns its path.
+pub(crate) fn program(name: &str, version: &str, features: &str) -> Result<PathBuf, Failure> {
+    let home = target_dir()?.join("tools");
+    let path = home.join("bin").join(name);
+    let output = Command::new(&path).arg("--version").output();
+    let is_it = |text: &[u8]| String::from_utf8_lossy(text).trim_end().ends_with(version);
+    if !output.is_ok_and(|output| is_it(&output.stdout)) {
+        let features = ["--no-default-features", "--features", features];
+        install(&home, &format!("{name}@{version}"), &features)?;
+    }
+    Ok(path)
+}
+
+fn install(home: &Path, package: &str, more: &[&str]) -> Done {
+    let root = home.to_string_lossy().into_owned();
+    let mut install = command(&["install", "--locked", "--quiet", "--root", &root, package]);
+    let status = install.args(more).status().map_err(Failure::system("starting cargo"))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure(format!("{package} is missing: cargo install --locked {package}")))
 }
 
 /// PATH with `dir` in front.

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::Path, process::Command};
 use crate::{
     cargo,
     clock::now,
-    mutants,
+    doc, mutants,
     say::{Done, Failure, say},
     step::{Failed, Found, Step, Steps},
     tidy,
@@ -61,11 +61,7 @@ pub(crate) fn test() -> Done {
         step.all_tests(cargo::command(&args))
     });
     steps.step("loom models", loom_found);
-    steps.step("documentation", |step| {
-        let mut command = cargo::command(&["doc", "--workspace", "--no-deps", "--quiet"]);
-        command.env("RUSTDOCFLAGS", "-D warnings");
-        step.check("cargo doc", command)
-    });
+    steps.step("documentation", doc::api);
     steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_SECONDS));
     steps.step("mutants of what changed", mutants::changed);
     steps.end()

@@ -11,7 +11,9 @@ mod child;
 mod clock;
 mod cross;
 mod demo;
+mod doc;
 mod install;
+mod markdown;
 mod mutants;
 mod pair;
 mod probe;
@@ -68,6 +70,8 @@ enum Task {
         #[command(flatten)]
         what: install::What,
     },
+    /// The book and the pages of the API, in the build folder; every link checked
+    Doc,
     /// The house rules
     Tidy,
     /// Format everything
@@ -119,6 +123,7 @@ fn main() -> ExitCode {
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),
+        Task::Doc => doc::run(),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),
         Task::Fuzz { seconds } => check::fuzz(seconds),

@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::say::{Done, Failure};
 
+mod documents;
 mod floors;
 mod manifest;
 mod source;
@@ -47,10 +48,30 @@ const RULES: &[(&str, Rule)] = &[
     ("versions stand in one table", manifest::versions),
 ];
 
+/// The rules about Markdown files, by name.
+const DOCUMENTS: &[(&str, Rule)] = &[
+    ("links of documents lead somewhere", documents::links),
+    ("paths in documents exist", documents::paths),
+    ("functions in tables of documents exist", documents::functions),
+    ("every page of docs/ is a chapter", documents::chapters),
+    ("every figure has a title and fits a page", documents::figures),
+];
+
+pub(crate) use documents::target;
+
 /// Runs every rule; results by name.
 pub(crate) fn check(root: &Path) -> Vec<(&'static str, Done)> {
+    run(root, &[RULES, DOCUMENTS].concat())
+}
+
+/// Runs the rules about Markdown files; results by name.
+pub(crate) fn documents(root: &Path) -> Vec<(&'static str, Done)> {
+    run(root, DOCUMENTS)
+}
+
+fn run(root: &Path, rules: &[(&'static str, Rule)]) -> Vec<(&'static str, Done)> {
     match files(root) {
-        Ok(files) => RULES.iter().map(|(name, rule)| (*name, verdict(&rule(&files)))).collect(),
+        Ok(files) => rules.iter().map(|(name, rule)| (*name, verdict(&rule(&files)))).collect(),
         Err(failure) => vec![("files", Err(failure))],
     }
 }
@@ -60,7 +81,7 @@ fn verdict(wrong: &[String]) -> Done {
 }
 
 /// Files that git knows, and new ones that it does not ignore.
-fn files(root: &Path) -> Result<Vec<File>, Failure> {
+pub(crate) fn files(root: &Path) -> Result<Vec<File>, Failure> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-co", "--exclude-standard"]).current_dir(root);
     let output = git.output().map_err(Failure::system("starting git"))?;

@@ -98,3 +98,65 @@ fn rules_about_manifests() {
     assert!(manifest::clippy(&local("too-many-lines-threshold = 70\n")).is_empty());
     assert_eq!(manifest::clippy(&local("")).len(), 1);
 }
+
+/// What `rule` finds in the document `docs/a.md`, beside which some files lie.
+fn in_document(rule: Rule, text: &str) -> Vec<String> {
+    let code = "fn posted() {}\n";
+    rule(&[
+        file("docs/a.md", text),
+        file("docs/b.md", "# B\n\n## The `c` part\n"),
+        file("d/src/host/link.rs", code),
+    ])
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let good = "[b](b.md) [c](b.md#the-c-part) [d](../d/src) [w](https://x.y/z) [e](#e)\n\n# E\n";
+    assert_eq!(in_document(documents::links, good), [""; 0]);
+    let lost = [
+        ("[b](c.md)", "docs/a.md:3: c.md: no such file"),
+        ("[b](b.md#d)", "docs/a.md:3: b.md#d: no such heading"),
+        ("[b](#d)", "docs/a.md:3: #d: no such heading"),
+        ("![b](b.png)", "docs/a.md:3: b.png: no such file"),
+        ("[b][d]", "docs/a.md:3: [d]: no such file"),
+        ("[b](/docs/b.md)", "docs/a.md:3: /docs/b.md: an absolute path"),
+    ];
+    for (link, message) in lost {
+        assert_eq!(in_document(documents::links, &format!("# E\n\n{link}\n")), [message]);
+    }
+}
+
+#[test]
+fn a_path_that_is_not_there_is_found() {
+    let good = "`docs/b.md` `b.md` `host/link.rs` `d/src/` `d/*/x.rs` `e/f` `link.rs`";
+    assert_eq!(in_document(documents::paths, good), [""; 0]);
+    for lost in ["docs/c.md", "c.md", "d/host", "ost/link.rs"] {
+        let found = in_document(documents::paths, &format!("x\n`{lost}`"));
+        assert_eq!(found, [format!("docs/a.md:2: no such path: {lost}")]);
+    }
+    assert_eq!(documents::paths(&[file("CHANGELOG.md", "`c.md`")]), [""; 0]);
+}
+
+#[test]
+fn a_function_that_a_file_of_its_row_lacks_is_found() {
+    let row =
+        |function: &str| format!("| file | does |\n|---|---|\n| `link.rs` | `{function}` |\n");
+    let found = |function| in_document(documents::functions, &row(function));
+    assert_eq!(found("posted()"), [""; 0]);
+    assert_eq!(found("Link::posted()"), [""; 0]);
+    assert_eq!(found("sent()"), ["docs/a.md:3: sent is no function of the row's files"]);
+}
+
+#[test]
+fn a_page_outside_the_book_and_a_bad_figure_are_found() {
+    let summary = |list| file("docs/SUMMARY.md", list);
+    let page = file("docs/guide/x.md", "");
+    let listed = [summary("- [X](guide/x.md)"), page.clone()];
+    assert_eq!(documents::chapters(&listed), [""; 0]);
+    assert_eq!(documents::chapters(&[summary(""), page]).len(), 1);
+    assert_eq!(in_document(documents::figures, "```figure A\n│\n```\n"), [""; 0]);
+    let wide = format!("```figure A\n{}\n```\n", "─".repeat(101));
+    for bad in ["```figure\n│\n```\n", "```figure A\n\n```\n", &wide] {
+        assert_eq!(in_document(documents::figures, bad).len(), 1, "{bad}");
+    }
+}
