@@ -15,7 +15,7 @@ pub use udma_abi::RawEid;
 pub use udma_provider::device_on;
 pub use urma_answer::{Answerer, WELL_KNOWN_ID};
 pub use urma_core::*;
-pub use urma_mem::Region;
+pub use urma_mem::{OutOfBounds, Pages, Region};
 
 /// The program on the project's first page.
 #[cfg(doctest)]

@@ -1,7 +1,7 @@
 //! Verified atomics: they count up by one, so that each answer is known.
 
-use urma_core::SendOp;
-use urma_mem::Region;
+use urma::Region;
+use urma::SendOp;
 
 use crate::error::RunError;
 

@@ -7,7 +7,7 @@
 //! for all messages of its lane before it (`-Q`). The clock is looked at once per batch of
 //! completions, never per message.
 
-use urma_core::{LocalSge, PostReason, SendWr, WrFlags};
+use urma::{LocalSge, PostReason, SendWr, WrFlags};
 
 use crate::{
     error::RunError,

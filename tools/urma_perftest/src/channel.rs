@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use urma_core::{Arm, Completion, Context, CrStatus, Jfc, JfcCfg, Jfce};
+use urma::{Arm, Completion, Context, CrStatus, Jfc, JfcCfg, Jfce};
 
 use crate::{
     clock::{Clock, Deadline},

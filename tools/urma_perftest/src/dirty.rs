@@ -3,45 +3,41 @@
 //! *Owns*: one thread, which ends when this is dropped. *Takes*: places. *Must not*: touch the last
 //! byte of a place: write_lat waits for it.
 
-use std::{sync::Arc, thread::JoinHandle, time::Duration};
-
-use urma_mem::{
-    Region,
-    sync::{AtomicBool, Ordering},
+use std::{
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread::JoinHandle,
+    time::Duration,
 };
 
-use crate::{clock::pause, layout::Layout};
+use urma::Region;
 
-/// Longest sleep between two looks at whether to end.
-const NAP: Duration = Duration::from_millis(20);
+use crate::layout::Layout;
 
-/// A thread that writes.
+/// A thread that writes until its end of the channel is gone.
 #[derive(Debug)]
 pub(crate) struct Dirty {
-    stop: Arc<AtomicBool>,
+    stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Dirty {
     /// Writes to the sources of `lanes` lanes every `period_ms`.
     pub(crate) fn start(region: &Region, layout: Layout, lanes: usize, period_ms: u32) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (flag, region) = (Arc::clone(&stop), region.clone());
+        let (stop, stopped) = channel();
+        let region = region.clone();
         let period = Duration::from_millis(u64::from(period_ms));
         let thread = std::thread::Builder::new().name("dirty".to_owned()).spawn(move || {
             let mut round: u8 = 0;
-            while !flag.load(Ordering::Relaxed) {
+            loop {
                 round = round.wrapping_add(37);
                 write(&region, &layout, lanes, round);
-                let mut left = period;
-                while !left.is_zero() && !flag.load(Ordering::Relaxed) {
-                    pause(left.min(NAP));
-                    left = left.saturating_sub(NAP);
+                if stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
+                    break;
                 }
             }
         });
         // Without a thread nothing is dirty: the measurement is the same, the wish is not met.
-        Self { stop, thread: thread.ok() }
+        Self { stop: Some(stop), thread: thread.ok() }
     }
 }
 
@@ -59,7 +55,7 @@ fn write(region: &Region, layout: &Layout, lanes: usize, value: u8) {
 
 impl Drop for Dirty {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the one error of this program, made for people.
 
-use urma_core::{CrStatus, PostError, Status};
-use urma_mem::OutOfBounds;
+use urma::OutOfBounds;
+use urma::{CrStatus, PostError, Status};
 
 use crate::{oob::OobError, pattern::Mismatch, plan::Refusal};
 

@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use urma_core::{LocalSge, SendWr, WrFlags};
-use urma_mem::Region;
+use urma::Region;
+use urma::{LocalSge, SendWr, WrFlags};
 
 use crate::{
     atomics::{atomic_answer, chain},

@@ -40,7 +40,7 @@ use std::{
 
 use clap::{CommandFactory, Parser};
 use serde_json::{Map, Value, json};
-use urma_core::PathKind;
+use urma::PathKind;
 use urma_tools::Log;
 
 use crate::{

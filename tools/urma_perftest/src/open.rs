@@ -2,9 +2,7 @@
 //!
 //! *Takes*: the plan. *Gives*: an open context.
 
-use ubcore_sim::PathChoice;
-use udma_abi::RawEid;
-use urma::{Context, Node, NodeCfg, device_on};
+use urma::{Context, Node, NodeCfg, PathChoice, RawEid, device_on};
 
 use crate::{
     cli::Way,

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use urma_core::PathKind;
-use urma_mem::Region;
+use urma::PathKind;
+use urma::Region;
 
 use crate::{
     channel::Patience,

@@ -4,7 +4,7 @@
 //! *Takes*: regions and ranges. *Gives*: filled memory, or what is wrong with it.
 //! *Must not*: know queues.
 
-use urma_mem::{OutOfBounds, Region};
+use urma::{OutOfBounds, Region};
 
 /// What a receive buffer holds before a message comes; [`Pattern`] never depends on it.
 pub(crate) const POISON: u8 = 0xa5;

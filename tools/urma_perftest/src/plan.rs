@@ -4,7 +4,7 @@
 //! *Gives*: a [`Plan`], or a [`Refusal`] that says why. *Must not*: open or connect anything.
 
 use serde::{Deserialize, Serialize};
-use urma_core::{Eid, TransportMode};
+use urma::{Eid, TransportMode};
 
 use crate::cli::{BwUnit, Cli, Command, Spin};
 

@@ -3,7 +3,7 @@
 //! *Owns*: which receives are posted, how many messages came from whom, their verification.
 //! *Takes*: completions. *Gives*: counts. *Must not*: wait.
 
-use urma_core::{Completion, CrStatus, LocalSge, PostReason, RecvWr};
+use urma::{Completion, CrStatus, LocalSge, PostReason, RecvWr};
 
 use crate::{
     channel::BATCH,

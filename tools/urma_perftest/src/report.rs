@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
-use urma_core::PathKind;
+use urma::PathKind;
 
 use crate::{
     cli::{AtomicKind, BwUnit},

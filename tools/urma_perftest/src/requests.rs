@@ -3,7 +3,7 @@
 //! *Owns*: the operation of each place of each lane. *Takes*: layout and ground. *Gives*: requests
 //! to copy from. *Must not*: post.
 
-use urma_core::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, TargetJetty, WrFlags};
+use urma::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, TargetJetty, WrFlags};
 
 use crate::{
     cli::AtomicKind,

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the meeting points between rounds. *Gives*: the first wrong byte. *Must not*: be measured.
 
-use urma_mem::Region;
+use urma::Region;
 
 use crate::{
     bw::Stream,

@@ -9,7 +9,7 @@ use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
-use urma_core::PathKind;
+use urma::PathKind;
 
 use crate::{
     bw,

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use urma_core::{
+use urma::{
     Context, Eid, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, JfcCfg, JfcFlags, Jfr,
     JfrCfg, Jfs, JfsCfg, Mapping, PathKind, RecvWr, RemoteJetty, RemoteSegment, Segment,
     SegmentAccess, SegmentCfg, SendWr, TargetJetty, TargetKind, Token, TokenId, TokenPolicy,
     TpType, Ubva,
 };
-use urma_mem::{Pages, Region};
+use urma::{Pages, Region};
 
 use crate::{
     channel::{Channel, Events, Failures},
@@ -40,7 +40,7 @@ pub(crate) enum Lane {
 impl Lane {
     /// Posts requests.
     #[inline]
-    pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), urma_core::PostError> {
+    pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), urma::PostError> {
         match self {
             Self::Jetty(jetty) => jetty.post_send(wrs),
             Self::Jfs(jfs) => jfs.post_send(wrs),

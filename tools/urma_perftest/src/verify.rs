@@ -10,8 +10,8 @@
 //! | SEND | sender | receiver (`receive.rs`) | at the completion |
 //! | atomics | - | requester | at the completion: the answers count up by one |
 
-use urma_core::{SendOp, SendWr};
-use urma_mem::Region;
+use urma::Region;
+use urma::{SendOp, SendWr};
 
 use crate::{
     atomics::{atomic_answer, chain},

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the rules and their reasons. *Takes*: [`Cli`]; [`DeviceCaps`]. *Gives*: yes, or why not.
 
-use urma_core::{DeviceCaps, DeviceFeatures};
+use urma::{DeviceCaps, DeviceFeatures};
 
 use super::{Cli, Extent, Refusal, Test, Verb, ensure};
 

@@ -4,7 +4,7 @@
 //! [`Test`], or a [`Refusal`]. *Must not*: judge combinations; `limits.rs` does.
 
 use serde::{Deserialize, Serialize};
-use urma_core::OrderType;
+use urma::OrderType;
 
 use super::{Mode, Refusal, Verb, ensure, limits};
 use crate::cli::{AtomicKind, Cli, Command, Extra, HugePage, RateUnit, Way};

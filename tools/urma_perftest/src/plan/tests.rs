@@ -92,8 +92,8 @@ fn impossible_combinations_say_why() {
 
 #[test]
 fn limits_of_the_device_are_named() {
-    let caps = urma_core::DeviceCaps {
-        modes: urma_core::ModeSet::all(),
+    let caps = urma::DeviceCaps {
+        modes: urma::ModeSet::all(),
         max_jfs_depth: 64,
         max_jfr_depth: 1024,
         max_jfc_depth: 8192,

@@ -6,7 +6,7 @@
 use std::{net::TcpListener, thread};
 
 use clap::Parser;
-use urma_core::{LocalSge, PathKind, WrFlags};
+use urma::{LocalSge, PathKind, WrFlags};
 
 use super::*;
 use crate::{

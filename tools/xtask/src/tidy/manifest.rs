@@ -20,19 +20,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("liburma-common", &[]),
     ("libtpsa", &[]),
+    ("urma-tools", &[]),
+    ("urma_ping", &["urma", "urma-tools"]),
+    ("urma_perftest", &["urma", "urma-tools"]),
+    ("urma_admin", &["urma", "udma-abi", "ubcore-sim", "urma-packet", "urma-tools"]),
+    ("urma-examples", &["urma"]),
 ];
 
-/// Crates that join the others.
-const ROOTS: &[&str] = &[
-    "urma-tools",
-    "urma_perftest",
-    "urma_admin",
-    "urma_ping",
-    "xtask",
-    "urma-examples",
-    "urma-tests",
-    "urma-fuzz",
-];
+/// Crates that may know any other.
+const ROOTS: &[&str] = &["xtask", "urma-tests", "urma-fuzz"];
 
 fn manifests(files: &[File]) -> impl Iterator<Item = &File> {
     files.iter().filter(|file| file.path.ends_with("/Cargo.toml"))
