@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Checks, JettyId, JettyState, OrderType, PostError, PostReason, QueueCfg, QueueKind, RecvWr,
-    SendWr, Status, TransportMode,
-    check::{RecvRules, SendRules, is_mixed},
+    JettyId, JettyState, OrderType, PostError, QueueCfg, QueueKind, RecvWr, SendWr, Status,
+    TransportMode,
+    check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
     ops::{QueueControl, RecvQueue, SendQueue},
@@ -40,9 +40,8 @@ impl QueueBody {
 
     pub(crate) fn modify(&self, state: JettyState) -> Result<(), Status> {
         let holds = self.kind != QueueKind::Jfr || state != JettyState::Suspended;
-        let mut verdict = self.home.verdict();
-        verdict.hear(ensure(holds, format_args!("a JFR cannot be suspended")))?;
-        verdict.settle(self.control.modify(state))
+        ensure(holds, format_args!("a JFR cannot be suspended"))?;
+        self.control.modify(state)
     }
 }
 
@@ -51,7 +50,6 @@ impl QueueBody {
 pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
-    pub(crate) checks: Checks,
     pub(crate) _jfc: Arc<JfcShared>,
 }
 
@@ -61,7 +59,7 @@ impl SendHalf {
         for (index, wr) in wrs.iter().enumerate() {
             if let Err(reason) = self.rules.check(wr) {
                 let bad = PostError { index, reason };
-                return left(self.checks, wrs, bad, |wrs| self.queue.post_send(wrs));
+                return before(wrs, bad, |wrs| self.queue.post_send(wrs));
             }
         }
         self.queue.post_send(wrs)
@@ -73,7 +71,6 @@ impl SendHalf {
 pub(crate) struct RecvHalf {
     pub(crate) queue: Box<dyn RecvQueue>,
     pub(crate) rules: RecvRules,
-    pub(crate) checks: Checks,
 }
 
 impl RecvHalf {
@@ -81,32 +78,21 @@ impl RecvHalf {
     pub(crate) fn post(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         match self.rules.first_bad(wrs) {
             None => self.queue.post_recv(wrs),
-            Some(bad) => left(self.checks, wrs, bad, |wrs| self.queue.post_recv(wrs)),
+            Some(bad) => before(wrs, bad, |wrs| self.queue.post_recv(wrs)),
         }
     }
 }
 
-/// Posts what comes before `bad`, or lets the provider refuse it, which knows no reasons.
+/// Posts the requests before the refused one, and answers with its refusal.
 #[cold]
 #[inline(never)]
-fn left<W>(
-    checks: Checks,
+fn before<W>(
     wrs: &[W],
     bad: PostError,
-    mut post: impl FnMut(&[W]) -> Result<(), PostError>,
+    post: impl FnOnce(&[W]) -> Result<(), PostError>,
 ) -> Result<(), PostError> {
-    if checks == Checks::Core || is_mixed(bad.reason) {
-        post(&wrs[..bad.index])?;
-        return Err(bad);
-    }
-    match post(wrs) {
-        Err(refused) if refused.index == bad.index => Err(bad),
-        Err(refused) => Err(refused),
-        Ok(()) => {
-            tracing::error!(target: "urma", "the provider posts a request that the rules forbid");
-            Err(PostError { index: bad.index, reason: PostReason::Device })
-        }
-    }
+    post(&wrs[..bad.index])?;
+    Err(bad)
 }
 
 /// All objects of one call belong to one context.

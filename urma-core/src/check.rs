@@ -16,11 +16,6 @@ const REMOTE_OF_ANOTHER: PostReason =
     Invalid("the remote segment was imported into another context");
 const LOCAL_OF_ANOTHER: PostReason = Invalid("a local segment belongs to another context");
 
-/// Whether a request names objects of another context, which its provider cannot know.
-pub(crate) fn is_mixed(reason: PostReason) -> bool {
-    [TARGET_OF_ANOTHER, REMOTE_OF_ANOTHER, LOCAL_OF_ANOTHER].contains(&reason)
-}
-
 /// A range of addresses; it never wraps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {

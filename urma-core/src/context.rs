@@ -6,10 +6,7 @@
 
 use std::{os::fd::BorrowedFd, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use crate::{
-    AsyncEvent, Checks, DeviceAttr, Eid, Refused, Status, Uasid, ops::ContextOps, rules::refuse,
-    verdict::Verdict,
-};
+use crate::{AsyncEvent, DeviceAttr, Eid, Refused, Status, Uasid, ops::ContextOps, rules::refuse};
 
 /// An open device with one EID.
 #[derive(Debug)]
@@ -24,7 +21,6 @@ pub(crate) struct ContextShared {
     pub(crate) attr: DeviceAttr,
     pub(crate) eid: Eid,
     pub(crate) uasid: Uasid,
-    pub(crate) checks: Checks,
 }
 
 impl ContextShared {
@@ -32,18 +28,13 @@ impl ContextShared {
     pub(crate) fn key(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
-
-    /// For one call, before its rules.
-    pub(crate) fn verdict(&self) -> Verdict {
-        Verdict::new(self.checks)
-    }
 }
 
 impl Context {
     pub(crate) fn new(ops: Arc<dyn ContextOps>, attr: DeviceAttr, eid_index: u32) -> Self {
-        let (eid, uasid, checks) = (ops.eid(), ops.uasid(), ops.checks());
+        let (eid, uasid) = (ops.eid(), ops.uasid());
         tracing::debug!(target: "urma", %eid, uasid, eid_index, "context opened");
-        Self { shared: Arc::new(ContextShared { ops, attr, eid, uasid, checks }) }
+        Self { shared: Arc::new(ContextShared { ops, attr, eid, uasid }) }
     }
 
     /// Its EID.

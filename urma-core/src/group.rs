@@ -57,10 +57,8 @@ impl Context {
     /// wanted id is taken. `Invalid`: it has more than 20 bits.
     pub fn create_group(&self, cfg: &GroupCfg) -> Result<JettyGroup, Status> {
         let home = Arc::clone(self.shared());
-        let mut verdict = home.verdict();
-        verdict.hear(rules::group(&home.attr, cfg.id))?;
-        let made = home.ops.create_group(cfg.id, cfg.policy, cfg.token.token()?);
-        let id = verdict.settle(made)?;
+        rules::group(&home.attr, cfg.id)?;
+        let id = home.ops.create_group(cfg.id, cfg.policy, cfg.token.token()?)?;
         let id = JettyId { eid: home.eid, uasid: home.uasid, id };
         Ok(JettyGroup {
             shared: Arc::new(GroupShared { id, token: cfg.token, home, is_live: true }),
@@ -102,11 +100,7 @@ impl JettyGroup {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,
             Err(shared) => {
-                let mut verdict = shared.home.verdict();
-                let rule = Err(refuse(Status::Again, format_args!("the group has members")));
-                let answer = verdict.hear(rule);
-                let answer = answer.and_then(|()| shared.home.ops.delete_group(shared.id.id));
-                let status = verdict.settle(answer).err().unwrap_or(Status::Fail);
+                let status = refuse(Status::Again, format_args!("the group has members"));
                 return Err(Refused::new(Self { shared }, status));
             }
         };

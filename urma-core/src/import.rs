@@ -12,7 +12,7 @@ use crate::{
     Uasid, Ubva,
     check::Span,
     ops::RemoteSegmentId,
-    rules::{self, ensure},
+    rules::{self, ensure, refuse},
     target::Way,
 };
 
@@ -73,21 +73,17 @@ impl Context {
         let home = self.shared();
         let Ubva { eid, uasid, va } = remote.ubva;
         let why = format_args!("va {va:#x} of {} bytes", remote.len);
-        let mut verdict = home.verdict();
-        let span = Span::new(va, remote.len);
-        verdict.hear(ensure(span.is_some(), why))?;
-        verdict.hear(access.check())?;
+        let span = Span::new(va, remote.len).ok_or_else(|| refuse(Status::Invalid, why))?;
+        access.check()?;
         let is_remote = !access.contains(SegmentAccess::LOCAL_ONLY);
-        verdict.hear(ensure(is_remote, format_args!("LOCAL_ONLY memory cannot be imported")))?;
+        ensure(is_remote, format_args!("LOCAL_ONLY memory cannot be imported"))?;
         let token = remote.policy.token()?;
         if mapping == Mapping::LoadStore {
-            verdict.hear(rules::mapping(&home.attr))?;
+            rules::mapping(&home.attr)?;
         }
         let way = Way::open(home, eid, TransportMode::Rm)?;
         let token_id = remote.token_id;
         let id = RemoteSegmentId { token_id, token, va, len: remote.len };
-        verdict.settle(home.ops.admit_segment(way.path(), &id, access))?;
-        let span = span.ok_or(Status::Invalid)?;
         let region = match mapping {
             Mapping::None => None,
             Mapping::LoadStore => Some(home.ops.map(way.path(), &id)?),

@@ -17,7 +17,6 @@ use crate::{
     ops::QueueParts,
     rules::{self, ensure, refuse},
     target::{self, Way},
-    verdict::Verdict,
 };
 
 /// How a jetty receives.
@@ -106,9 +105,8 @@ impl Context {
     /// `NoMemory`: the group is full.
     pub fn create_jetty(&self, cfg: &JettyCfg<'_>) -> Result<Jetty, Status> {
         let home = self.shared();
-        let (queue, verdict) = plan(home, cfg)?;
-        let QueueParts { id, control, send, recv } =
-            verdict.settle(home.ops.create_queue(&queue))?;
+        let queue = plan(home, cfg)?;
+        let QueueParts { id, control, send, recv } = home.ops.create_queue(&queue)?;
         let body = QueueBody::new(home, id, &queue, control);
         let send = send_half(home, &cfg.send, send, cfg.send_jfc)?;
         let (recv, policy) = match cfg.recv {
@@ -129,13 +127,12 @@ impl Context {
 }
 
 /// Checks everything and says what the provider shall make.
-fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<(QueueCfg, Verdict), Status> {
-    let mut verdict = home.verdict();
-    verdict.hear(rules::id(cfg.id))?;
+fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<QueueCfg, Status> {
+    rules::id(cfg.id)?;
     same_home(home, &cfg.send_jfc.shared().home)?;
-    verdict.hear(rules::send(&home.attr, &cfg.send))?;
+    rules::send(&home.attr, &cfg.send)?;
     let (mode, wanted) = (cfg.send.mode, cfg.send.order);
-    let order = verdict.hear_or(rules::order(mode, wanted), wanted)?;
+    let order = rules::order(mode, wanted)?;
     let mut queue = QueueCfg {
         kind: QueueKind::Jetty,
         id: cfg.id,
@@ -151,7 +148,7 @@ fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<(QueueCfg, Verd
     let recv = match cfg.recv {
         JettyRecv::Own { cfg: recv, jfc } => {
             same_home(home, &jfc.shared().home)?;
-            verdict.hear(rules::recv(&home.attr, &recv))?;
+            rules::recv(&home.attr, &recv)?;
             ensure(recv.id == 0, format_args!("the id of the jetty counts, not that of its JFR"))?;
             queue.recv = Some(recv.for_provider(jfc));
             recv
@@ -165,16 +162,16 @@ fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<(QueueCfg, Verd
             jfr.cfg
         }
     };
-    let recv_order = verdict.hear_or(rules::order(recv.mode, recv.order), recv.order)?;
+    let recv_order = rules::order(recv.mode, recv.order)?;
     let is_alike = (recv.mode, recv_order) == (mode, order);
-    verdict.hear(ensure(is_alike, format_args!("mode or order of the receive half differs")))?;
+    ensure(is_alike, format_args!("mode or order of the receive half differs"))?;
     queue.token = recv.policy.token()?;
     if let Some(group) = cfg.group {
         same_home(home, group.home())?;
-        verdict.hear(group.ensure_room())?;
+        group.ensure_room()?;
         queue.group = Some(group.id().id);
     }
-    Ok((queue, verdict))
+    Ok(queue)
 }
 
 impl Jetty {
@@ -211,9 +208,7 @@ impl Jetty {
         match self.recv {
             Receive::Own { depth, .. } => jfr::set_rx_threshold(&self.body, threshold, depth),
             Receive::Shared { .. } => {
-                let mut verdict = self.body.home.verdict();
-                verdict.hear(ensure(false, format_args!("the jetty shares a JFR")))?;
-                verdict.settle(self.body.control.set_rx_threshold(threshold))
+                Err(refuse(Status::Invalid, format_args!("the jetty shares a JFR")))
             }
         }
     }
@@ -225,24 +220,20 @@ impl Jetty {
     /// already. `Invalid`: the target is no jetty, or was imported into another context.
     pub fn bind(&mut self, target: &TargetJetty) -> Result<(), Status> {
         let (body, id) = (&self.body, target.target());
-        let mut verdict = body.home.verdict();
         let is_pair = body.mode == TransportMode::Rc
             && id.mode == TransportMode::Rc
             && body.order == id.order;
         if !is_pair {
             let why = format_args!("bind needs RC and one order type on both sides");
-            verdict.hear(Err(refuse(Status::NoPermission, why)))?;
+            return Err(refuse(Status::NoPermission, why));
         }
-        verdict.hear(ensure(
-            id.kind == TargetKind::Jetty,
-            format_args!("only jetties can be bound"),
-        ))?;
+        ensure(id.kind == TargetKind::Jetty, format_args!("only jetties can be bound"))?;
         ensure(target.home() == body.home.key(), format_args!("target of another context"))?;
         if let Some(bound) = &self.bound {
             let why = format_args!("the jetty is bound to {:?}", bound.target.id);
-            verdict.hear(Err(refuse(Status::Exists, why)))?;
+            return Err(refuse(Status::Exists, why));
         }
-        verdict.settle(body.control.bind(id))?;
+        body.control.bind(id)?;
         self.send.rules.set_bound(Some(id.id));
         self.bound = Some(Bound { target: *id, _way: Arc::clone(target.way()) });
         Ok(())
@@ -253,9 +244,8 @@ impl Jetty {
     /// # Errors
     /// `Invalid`: it is not bound.
     pub fn unbind(&mut self) -> Result<(), Status> {
-        let mut verdict = self.body.home.verdict();
-        verdict.hear(ensure(self.bound.is_some(), format_args!("the jetty is not bound")))?;
-        verdict.settle(self.body.control.unbind())?;
+        ensure(self.bound.is_some(), format_args!("the jetty is not bound"))?;
+        self.body.control.unbind()?;
         self.send.rules.set_bound(None);
         self.bound = None;
         Ok(())

@@ -47,11 +47,9 @@ impl Context {
     /// without its feature. `NoMemory`: the device has no room.
     pub fn create_jfc(&self, cfg: &JfcCfg, jfce: Option<&Jfce>) -> Result<Jfc, Status> {
         let home = Arc::clone(self.shared());
-        let mut verdict = home.verdict();
-        verdict.hear(rules::jfc(&home.attr, cfg))?;
+        rules::jfc(&home.attr, cfg)?;
         let jfce = jfce.map(|jfce| Arc::clone(jfce.shared()));
-        let parts = home.ops.create_jfc(cfg, jfce.as_ref().map(|jfce| &jfce.control));
-        let parts = verdict.settle(parts)?;
+        let parts = home.ops.create_jfc(cfg, jfce.as_ref().map(|jfce| &jfce.control))?;
         let shared = JfcShared { id: parts.id, control: parts.control, jfce, home };
         Ok(Jfc { queue: parts.queue, cfg: *cfg, shared: Arc::new(shared) })
     }
@@ -100,9 +98,8 @@ impl Jfc {
     /// # Errors
     /// `Invalid`: the JFC has no JFCE.
     pub fn arm(&mut self, what: Arm) -> Result<(), Status> {
-        let mut verdict = self.shared.home.verdict();
-        verdict.hear(ensure(self.shared.jfce.is_some(), format_args!("the JFC has no JFCE")))?;
-        verdict.settle(self.queue.arm(what))
+        ensure(self.shared.jfce.is_some(), format_args!("the JFC has no JFCE"))?;
+        self.queue.arm(what)
     }
 
     /// An event only after `count` completions or `period_us` microseconds; 0 and 0 turn it off.
@@ -136,14 +133,13 @@ impl Jfc {
     }
 
     fn try_delete(&self) -> Result<(), Status> {
-        let mut verdict = self.shared.home.verdict();
-        verdict.hear(unused(&self.shared, Status::Again, "queues complete here"))?;
+        unused(&self.shared, Status::Again, "queues complete here")?;
         let jfce = self.shared.jfce.as_ref();
         let open = jfce.map_or(0, |jfce| jfce.unacked_of(self.id()));
         if open != 0 {
             return Err(refuse(Status::Again, format_args!("{open} events not acknowledged")));
         }
-        verdict.settle(self.shared.control.delete())
+        self.shared.control.delete()
     }
 
     pub(crate) fn shared(&self) -> &Arc<JfcShared> {

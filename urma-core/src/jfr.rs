@@ -90,13 +90,12 @@ impl Context {
     pub fn create_jfr(&self, cfg: &JfrCfg, jfc: &Jfc) -> Result<Jfr, Status> {
         let home = self.shared();
         same_home(home, &jfc.shared().home)?;
-        let mut verdict = home.verdict();
-        verdict.hear(rules::recv(&home.attr, cfg))?;
+        rules::recv(&home.attr, cfg)?;
         let queue = QueueCfg {
             kind: QueueKind::Jfr,
             id: cfg.id,
             mode: cfg.mode,
-            order: verdict.hear_or(rules::order(cfg.mode, cfg.order), cfg.order)?,
+            order: rules::order(cfg.mode, cfg.order)?,
             token: cfg.policy.token()?,
             send: None,
             recv: Some(cfg.for_provider(jfc)),
@@ -104,7 +103,7 @@ impl Context {
             group: None,
             user_ctx: cfg.user_ctx,
         };
-        let QueueParts { id, control, recv, .. } = verdict.settle(home.ops.create_queue(&queue))?;
+        let QueueParts { id, control, recv, .. } = home.ops.create_queue(&queue)?;
         let body = QueueBody::new(home, id, &queue, control);
         let recv = recv_half(home, cfg, recv)?;
         let jfc = Arc::clone(jfc.shared());
@@ -118,7 +117,7 @@ pub(crate) fn recv_half(
     queue: Option<Box<dyn RecvQueue>>,
 ) -> Result<RecvHalf, Status> {
     let queue = required(queue, "receive half")?;
-    Ok(RecvHalf { queue, checks: home.checks, rules: RecvRules::new(home.key(), cfg.max_sge) })
+    Ok(RecvHalf { queue, rules: RecvRules::new(home.key(), cfg.max_sge) })
 }
 
 impl Jfr {
@@ -163,9 +162,8 @@ impl Jfr {
     }
 
     fn try_delete(&self) -> Result<(), Status> {
-        let mut verdict = self.shared.body.home.verdict();
-        verdict.hear(unused(&self.shared, Status::Again, "jetties receive through the JFR"))?;
-        verdict.settle(self.shared.body.control.delete())
+        unused(&self.shared, Status::Again, "jetties receive through the JFR")?;
+        self.shared.body.control.delete()
     }
 
     pub(crate) fn shared(&self) -> &Arc<JfrShared> {
@@ -180,7 +178,6 @@ impl Jfr {
 pub(crate) fn set_rx_threshold(body: &QueueBody, threshold: u32, depth: u32) -> Result<(), Status> {
     let JettyId { id, .. } = body.id;
     let why = format_args!("threshold {threshold} of queue {id}, its depth is {depth}");
-    let mut verdict = body.home.verdict();
-    verdict.hear(rules::ensure(threshold <= depth, why))?;
-    verdict.settle(body.control.set_rx_threshold(threshold))
+    rules::ensure(threshold <= depth, why)?;
+    body.control.set_rx_threshold(threshold)
 }

@@ -98,13 +98,12 @@ impl Context {
     pub fn create_jfs(&self, cfg: &JfsCfg, jfc: &Jfc) -> Result<Jfs, Status> {
         let home = self.shared();
         same_home(home, &jfc.shared().home)?;
-        let mut verdict = home.verdict();
-        verdict.hear(rules::send(&home.attr, cfg))?;
+        rules::send(&home.attr, cfg)?;
         let queue = QueueCfg {
             kind: QueueKind::Jfs,
             id: 0,
             mode: cfg.mode,
-            order: verdict.hear_or(rules::order(cfg.mode, cfg.order), cfg.order)?,
+            order: rules::order(cfg.mode, cfg.order)?,
             token: None,
             send: Some(cfg.for_provider(jfc)),
             recv: None,
@@ -112,7 +111,7 @@ impl Context {
             group: None,
             user_ctx: cfg.user_ctx,
         };
-        let QueueParts { id, control, send, .. } = verdict.settle(home.ops.create_queue(&queue))?;
+        let QueueParts { id, control, send, .. } = home.ops.create_queue(&queue)?;
         let body = QueueBody::new(home, id, &queue, control);
         let send = send_half(home, cfg, send, jfc)?;
         Ok(Jfs { body, send, cfg: *cfg })
@@ -127,7 +126,7 @@ pub(crate) fn send_half(
 ) -> Result<SendHalf, Status> {
     let rules = SendRules::new(home.key(), &home.attr.caps, cfg);
     let queue = required(queue, "send half")?;
-    Ok(SendHalf { queue, rules, checks: home.checks, _jfc: Arc::clone(jfc.shared()) })
+    Ok(SendHalf { queue, rules, _jfc: Arc::clone(jfc.shared()) })
 }
 
 impl Jfs {

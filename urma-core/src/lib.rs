@@ -69,7 +69,6 @@ mod status;
 mod stream;
 mod target;
 mod token;
-mod verdict;
 mod wr;
 
 pub use attr::{
@@ -106,5 +105,4 @@ pub use status::{CrStatus, Status};
 pub use stream::CompletionStream;
 pub use target::{RemoteJetty, TargetJetty, TpType};
 pub use token::{Token, TokenId, TokenPolicy};
-pub use verdict::Checks;
 pub use wr::{LocalSge, PostError, PostReason, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags};

@@ -4,17 +4,15 @@
 //! lock and wait (with a bound); data-plane traits have at most three methods and are called once
 //! per batch. *Must not*: know rings, registers or devices.
 //!
-//! Requests have passed urma-core's checks when they arrive here, unless the provider wants to check
-//! itself ([`ContextOps::checks`]).
+//! Requests have passed urma-core's checks when they arrive here.
 
 use std::{fmt::Debug, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use urma_mem::Region;
 
 use crate::{
-    Arm, AsyncEvent, Checks, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path,
-    PostError, QueueCfg, QueueStatus, RecvWr, SegmentAccess, SegmentCfg, SendWr, Status, TargetId,
-    Token, TokenId, TpType,
+    Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
+    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId, Token, TokenId,
 };
 
 // ---- data plane -------------------------------------------------------------------------------
@@ -85,11 +83,6 @@ pub trait ContextOps: QueueFactory + SegmentOps + PathOps + EventOps {
 
     /// Its user address space id.
     fn uasid(&self) -> u32;
-
-    /// Who answers bad calls.
-    fn checks(&self) -> Checks {
-        Checks::Core
-    }
 }
 
 /// A new queue: its number, its control part, and what may be posted to it.
@@ -311,27 +304,6 @@ pub trait PathOps: Send + Sync + Debug {
 
     /// Gives a way back.
     fn disconnect(&self, path: &Path);
-
-    /// A queue is imported over a way. Only providers that check themselves have something to say.
-    ///
-    /// # Errors
-    /// What its rules for imports say.
-    fn admit_target(&self, _target: &TargetId, _tp: TpType) -> Result<(), Status> {
-        Ok(())
-    }
-
-    /// A segment is imported over a way, as [`PathOps::admit_target`].
-    ///
-    /// # Errors
-    /// What its rules for imports say.
-    fn admit_segment(
-        &self,
-        _path: &Path,
-        _segment: &RemoteSegmentId,
-        _access: SegmentAccess,
-    ) -> Result<(), Status> {
-        Ok(())
-    }
 }
 
 /// Asynchronous events and counters.

@@ -135,12 +135,8 @@ impl TokenIdLease {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,
             Err(shared) => {
-                let mut verdict = shared.home.verdict();
-                let rule =
-                    Err(refuse(Status::Invalid, format_args!("a segment has this token id")));
-                let answer = verdict.hear(rule);
-                let answer = answer.and_then(|()| shared.home.ops.free_token_id(shared.id));
-                let status = verdict.settle(answer).err().unwrap_or(Status::Fail);
+                let why = format_args!("a segment has this token id");
+                let status = refuse(Status::Invalid, why);
                 return Err(Refused::new(Self { shared }, status));
             }
         };
@@ -190,31 +186,30 @@ impl Context {
         lease: Option<&TokenIdLease>,
     ) -> Result<Segment, Status> {
         let home = self.shared();
-        let mut verdict = home.verdict();
-        verdict.hear(cfg.access.check())?;
+        cfg.access.check()?;
         let token = cfg.policy.token()?;
         if cfg.non_pin {
-            verdict.hear(rules::non_pin(&home.attr))?;
+            rules::non_pin(&home.attr)?;
         }
         let va = cfg.user_iova.unwrap_or_else(|| region.addr() as u64);
         let why = format_args!("va {va:#x} of {} bytes", region.len());
         let span = Span::new(va, region.len() as u64);
-        verdict.hear(ensure(span.is_some(), why))?;
+        let span = span.ok_or_else(|| refuse(Status::Invalid, why))?;
         let lease = match lease {
             Some(lease) => {
                 let is_ours = Arc::ptr_eq(home, &lease.shared.home);
                 ensure(is_ours, format_args!("token id of another context"))?;
                 if Arc::strong_count(&lease.shared) != 1 {
                     let why = format_args!("a segment lives under token id {:?}", lease.id());
-                    verdict.hear(Err(refuse(Status::Exists, why)))?;
+                    return Err(refuse(Status::Exists, why));
                 }
                 Arc::clone(&lease.shared)
             }
             None => LeaseShared::alloc(home)?,
         };
-        verdict.settle(home.ops.register(region, lease.id, va, cfg))?;
+        home.ops.register(region, lease.id, va, cfg)?;
         Ok(Segment {
-            span: span.ok_or(Status::Invalid)?,
+            span,
             home: home.key(),
             token_id: lease.id,
             token,

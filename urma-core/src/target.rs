@@ -75,9 +75,8 @@ impl Way {
         eid: Eid,
         mode: TransportMode,
     ) -> Result<Arc<Self>, Status> {
-        let mut verdict = home.verdict();
-        verdict.hear(ensure(!eid.is_unspecified(), format_args!("the EID is zero")))?;
-        let path = verdict.settle(home.ops.connect(eid, mode))?;
+        ensure(!eid.is_unspecified(), format_args!("the EID is zero"))?;
+        let path = home.ops.connect(eid, mode)?;
         Ok(Arc::new(Self { path, home: Arc::clone(home) }))
     }
 
@@ -109,22 +108,20 @@ impl Context {
     /// `Unreachable`: the node was not found.
     pub fn import_jetty(&self, remote: &RemoteJetty) -> Result<TargetJetty, Status> {
         let home = self.shared();
-        let mut verdict = home.verdict();
-        verdict.hear(rules::mode(&home.attr, remote.mode))?;
-        let order = verdict.hear_or(rules::order(remote.mode, remote.order), remote.order)?;
-        verdict.hear(rules::id(remote.id.id))?;
-        verdict.hear(ensure(remote.id.id != 0, format_args!("a target has an id")))?;
+        rules::mode(&home.attr, remote.mode)?;
+        let order = rules::order(remote.mode, remote.order)?;
+        rules::id(remote.id.id)?;
+        ensure(remote.id.id != 0, format_args!("a target has an id"))?;
         let is_um = remote.mode == TransportMode::Um;
-        verdict.hear(match remote.tp {
+        match remote.tp {
             TpType::Rtp => ensure(!is_um, format_args!("UM does not go by a reliable path")),
             TpType::Utp => ensure(is_um, format_args!("only UM goes by an unreliable path")),
             TpType::Ctp => rules::compact_path(&home.attr),
-        })?;
+        }?;
         let token = remote.policy.token()?;
         let way = Way::open(home, remote.id.eid, remote.mode)?;
         let (kind, id, path, mode) = (remote.kind, remote.id, *way.path(), remote.mode);
         let id = TargetId { kind, id, path, token, mode, order };
-        verdict.settle(home.ops.admit_target(&id, remote.tp))?;
         Ok(TargetJetty { id, home: home.key(), way })
     }
 }

@@ -82,7 +82,8 @@ macro_rules! programs {
 }
 
 programs! {
-    atomics, batch, compact, counted, data, events, first, lifecycle, limits, names, odd, pings, rare, rules, threads,
+    atomics, batch, compact, counted, data, events, first, lifecycle, limits, names, odd, pings, rare, refusals, rules,
+    threads,
 }
 
 /// Panics are planted: none leaves the library, and what comes next works.

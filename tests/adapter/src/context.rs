@@ -6,8 +6,7 @@
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use urma_core::{
-    AsyncEvent, Checks, Eid, JfcCfg, Path, QueueCfg, SegmentAccess, SegmentCfg, Status, TargetId,
-    Token, TokenId, TpType, TransportMode,
+    AsyncEvent, Eid, JfcCfg, Path, QueueCfg, SegmentCfg, Status, Token, TokenId, TransportMode,
     ops::{
         ContextOps, EventOps, HintPolicy, JfcParts, JfceControl, PathOps, QueueFactory, QueueParts,
         RemoteSegmentId, SegmentOps,
@@ -34,11 +33,6 @@ impl ContextOps for CContext {
 
     fn uasid(&self) -> u32 {
         self.0.uasid()
-    }
-
-    /// C checks everything itself.
-    fn checks(&self) -> Checks {
-        Checks::Provider
     }
 }
 
@@ -108,19 +102,6 @@ impl PathOps for CContext {
 
     fn disconnect(&self, path: &Path) {
         self.0.ways().close(path);
-    }
-
-    fn admit_target(&self, target: &TargetId, tp: TpType) -> Result<(), Status> {
-        crate::way::admit_target(self.0.ctx, target, tp)
-    }
-
-    fn admit_segment(
-        &self,
-        path: &Path,
-        segment: &RemoteSegmentId,
-        access: SegmentAccess,
-    ) -> Result<(), Status> {
-        crate::way::admit_segment(self.0.ctx, path, segment, access)
     }
 }
 

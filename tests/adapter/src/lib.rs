@@ -13,9 +13,8 @@
 //!
 //! Rooms, each of which knows those after it only: `device`, `context` (the factory and its parts),
 //! `queue`, `post`, `jfc`, `events`, `segment`, `way`, `shared` (what the objects of a context hold
-//! on to), `value` (plain values), `answers` (what C refused).
+//! on to), `value` (plain values).
 
-mod answers;
 mod context;
 mod device;
 mod events;
@@ -27,5 +26,4 @@ mod shared;
 mod value;
 mod way;
 
-pub use answers::{Answers, take_answers};
 pub use device::CDevice;

@@ -24,7 +24,6 @@ use urma_core::{
 };
 
 use crate::{
-    answers,
     shared::Shared,
     value::{Ptr, refusal},
 };
@@ -256,7 +255,6 @@ fn ended<W>(code: i32, first: *mut W, bad: *mut W) -> Result<(), PostError> {
     if code == 0 {
         return Ok(());
     }
-    answers::note_refused();
     let index = bad.addr().wrapping_sub(first.addr()) / size_of::<W>();
     Err(PostError { index, reason: refusal(code) })
 }

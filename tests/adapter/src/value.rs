@@ -9,10 +9,8 @@ use core::{ffi::c_int, fmt};
 use liburma::abi::{urma_cr_t, urma_eid_t, urma_jetty_id_t, urma_token_t};
 use urma_core::{
     Completion, CompletionFlags, CrOpcode, CrStatus, Eid, InlinePayload, JettyId, PostReason,
-    Status, Token, TpType, TransportMode,
+    Status, Token, TransportMode,
 };
-
-use crate::answers;
 
 /// A C object. The library checks each pointer that it gets, so that a stale one is refused.
 pub(crate) struct Ptr<T>(pub(crate) *mut T);
@@ -43,7 +41,6 @@ impl<T> Ptr<T> {
     /// It made none: what `errno` says.
     pub(crate) fn made(ptr: *mut T) -> Result<Self, Status> {
         if ptr.is_null() {
-            answers::note_refused();
             return Err(last());
         }
         Ok(Self(ptr))
@@ -85,7 +82,6 @@ pub(crate) fn done(code: c_int) -> Result<(), Status> {
     if code == 0 {
         return Ok(());
     }
-    answers::note_refused();
     Err(status(code))
 }
 
@@ -120,21 +116,9 @@ pub(crate) fn tp_type(mode: TransportMode) -> u32 {
     }
 }
 
-/// A kind of transport path.
-pub(crate) fn tp_type_of(tp: TpType) -> u32 {
-    match tp {
-        TpType::Rtp => liburma::abi::URMA_RTP,
-        TpType::Ctp => liburma::abi::URMA_CTP,
-        TpType::Utp => liburma::abi::URMA_UTP,
-    }
-}
-
 /// A completion record. Its payload lies in the receive buffer always.
 pub(crate) fn completion(from: &urma_cr_t) -> Completion {
     let remote = from.remote_id;
-    if from.status != 0 {
-        answers::note_failed();
-    }
     let narrow = |code: u32| u8::try_from(code).unwrap_or(u8::MAX);
     Completion {
         status: CrStatus::from_code(narrow(from.status)),

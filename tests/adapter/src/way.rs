@@ -23,7 +23,7 @@ use liburma::{
 };
 use urma_core::{
     Eid, ImportedSegment, JettyId, OrderType, Path, PathKind, SegmentAccess, Status, TargetId,
-    TargetKind, Token, TokenId, TpType, TransportMode, Ubva, ops::RemoteSegmentId,
+    TargetKind, Token, TokenId, TransportMode, Ubva, ops::RemoteSegmentId,
 };
 use urma_mem::Region;
 
@@ -75,32 +75,6 @@ pub(crate) fn connect(shared: &Shared, eid: Eid, mode: TransportMode) -> Result<
     path.tpn = ways.last;
     ways.open.insert(path.tpn, Way { probe, targets: Vec::new(), segments: Vec::new() });
     Ok(path)
-}
-
-/// What C says to an import of a queue: it is made, and given back.
-pub(crate) fn admit_target(
-    ctx: Ptr<urma_context_t>,
-    target: &TargetId,
-    tp: TpType,
-) -> Result<(), Status> {
-    unimport(target.kind, import_target_over(ctx, target, value::tp_type_of(tp))?);
-    Ok(())
-}
-
-/// What C says to an import of a segment.
-pub(crate) fn admit_segment(
-    ctx: Ptr<urma_context_t>,
-    path: &Path,
-    id: &RemoteSegmentId,
-    access: SegmentAccess,
-) -> Result<(), Status> {
-    let ubva = Ubva { eid: path.eid, uasid: 0, va: id.va };
-    let &RemoteSegmentId { token_id, token, len, .. } = id;
-    let name = SegmentName { ubva, len, token_id, token, access, mapping: 0 };
-    let ptr = import_segment(ctx, &name)?;
-    // SAFETY: an object that the library checks.
-    told(unsafe { urma_unimport_seg(ptr.0) }, "segment not unimported");
-    Ok(())
 }
 
 impl Ways {
@@ -204,15 +178,8 @@ fn import_target(
     ctx: Ptr<urma_context_t>,
     target: &TargetId,
 ) -> Result<Ptr<urma_target_jetty_t>, Status> {
-    import_target_over(ctx, target, value::tp_type(target.mode))
-}
-
-fn import_target_over(
-    ctx: Ptr<urma_context_t>,
-    target: &TargetId,
-    tp_type: u32,
-) -> Result<Ptr<urma_target_jetty_t>, Status> {
     let (policy, mut token) = value::token(target.token);
+    let tp_type = value::tp_type(target.mode);
     let mut to: urma_rjetty_t = zeroed();
     to.jetty_id = value::jetty_id(target.id);
     to.trans_mode = target.mode as u32;

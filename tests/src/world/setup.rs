@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use urma_core::{Status, TransportMode};
+use urma_core::TransportMode;
 
 /// How the two ends reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,15 +64,6 @@ impl Setup {
             mode,
             #[cfg(feature = "planted-faults")]
             fault: None,
-        }
-    }
-
-    /// What the face says to one refusal: that of C says what its original says (docs/c-api.md).
-    #[must_use]
-    pub const fn says(self, rust: Status, c: Status) -> Status {
-        match self.face {
-            Face::Rust => rust,
-            Face::C => c,
         }
     }
 

@@ -1,53 +1,62 @@
 //! What the suite tries through the C functions.
 //!
-//! *Owns*: the behaviours that C has no words for, each with its reason; which bad-flow behaviours
-//! were answered by C functions, and not by the Rust API above them.
+//! *Owns*: the behaviours that C has no words for, each with its reason; those whose refusal comes from
+//! urma-core before the C function is called, which a C program tries in C.
 
-use std::{
-    collections::BTreeMap,
-    io::Write,
-    sync::{Mutex, PoisonError},
-};
-
-use urma_c_adapter::Answers;
 use urma_core::TransportMode;
 use urma_tests::world::{Face, Setup};
 
-/// Bad-flow behaviours that C functions must have answered in a whole run.
-const ANSWERED_MIN: usize = 100;
+/// The C program that makes the refused calls in C, a function for each behaviour.
+pub(crate) const REFUSALS: &str = include_str!("../../../liburma/tests/c/refusals.c");
 
-/// Counts by behaviour, all setups together.
-static ANSWERED: Mutex<BTreeMap<&str, Answers>> = Mutex::new(BTreeMap::new());
-
-/// A bad-flow behaviour ran through C; what C said no to meanwhile.
-pub(crate) fn note(name: &'static str, answers: Answers) {
-    let mut answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let sum = answered.entry(name).or_default();
-    sum.refused += answers.refused;
-    sum.failed += answers.failed;
-}
-
-/// Says who answered.
-///
-/// # Panics
-/// Too few were answered by C.
-pub(crate) fn ensure_enough_is_refused() {
-    let answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let refused = answered.values().filter(|of| of.refused != 0).count();
-    let failed = answered.values().filter(|of| of.refused == 0 && of.failed != 0).count();
-    let neither = answered.iter().filter(|(_, of)| of.refused == 0 && of.failed == 0);
-    let neither: Vec<&str> = neither.map(|(name, _)| *name).collect();
-    let _ = writeln!(
-        std::io::stdout(),
-        "bad-flow behaviours through C: {refused} refused by a C function, {failed} ended by an error \
-         completion only; answered elsewhere: {}\n",
-        neither.join(", ")
-    );
-    assert!(
-        refused + failed >= ANSWERED_MIN,
-        "C answered {refused} + {failed} bad-flow behaviours"
-    );
-}
+/// Behaviours whose refusal is one of urma-core's rules, in the order of the C program.
+pub(crate) const REFUSED_IN_C: &[&str] = &[
+    "write_without_bytes_is_refused",
+    "write_with_too_many_sges_is_refused",
+    "write_with_too_much_inline_is_refused",
+    "write_notify_misaligned_is_refused",
+    "read_with_inline_is_refused",
+    "read_without_sge_is_refused",
+    "atomic_misaligned_is_refused",
+    "atomic_of_wrong_size_is_refused",
+    "send_with_too_many_sges_is_refused",
+    "send_with_both_orders_is_refused",
+    "batch_with_a_bad_request",
+    "local_range_outside_is_refused",
+    "one_byte_beyond_the_end",
+    "one_byte_before_the_start",
+    "sizes_beyond_the_limit",
+    "shared_jfr_outlives_its_jetties",
+    "jfc_of_a_queue_stays",
+    "jfce_of_a_jfc_stays",
+    "token_id_of_a_segment_stays",
+    "arm_without_jfce_is_refused",
+    "event_vectors_beyond_the_limit",
+    "depths_beyond_the_limit",
+    "sges_beyond_the_limit",
+    "inline_beyond_the_limit",
+    "timers_beyond_the_limit",
+    "id_beyond_20_bits_is_refused",
+    "order_type_must_fit",
+    "rc_needs_a_jetty",
+    "rx_threshold_beyond_depth_is_refused",
+    "jfr_cannot_be_suspended",
+    "group_outlives_its_members",
+    "group_has_a_limit",
+    "access_mask_rules",
+    "impossible_iova_is_refused",
+    "range_that_wraps_is_refused",
+    "path_type_must_fit",
+    "zero_eid_is_refused",
+    "advise_needs_rm",
+    "bind_needs_rc",
+    "bind_needs_equal_order",
+    "rc_unbind_of_unbound_is_refused",
+    "rc_unbound_post_is_refused",
+    "mode_of_target_must_fit",
+    "um_refuses_one_sided",
+    "um_refuses_longer_messages",
+];
 
 /// Name and reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[

@@ -26,6 +26,7 @@ pub(crate) fn checks() -> Vec<Trial> {
         Trial::test("every_behaviour_has_its_own_name", unique),
         Trial::test("the_document_lists_what_c_leaves_out", left_out),
         Trial::test("c_has_enough_behaviours", enough_in_c),
+        Trial::test("a_c_program_makes_the_calls_that_urma_core_refuses", refused_in_c),
     ]
 }
 
@@ -109,4 +110,24 @@ fn enough_in_c() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("{count} behaviours through C, {bad} of them bad-flow").into())
+}
+
+/// Behaviours that the C program calls, as its text says: `    name(...);` at the start of a line.
+fn called(program: &str) -> Vec<&str> {
+    let lines = program.lines().filter_map(|line| line.strip_prefix("    ")?.split_once('('));
+    let is_bad =
+        |name: &&str| behaviours::all().any(|known| known.name == *name && known.flow == Flow::Bad);
+    lines.map(|(name, _)| name).filter(is_bad).collect()
+}
+
+fn refused_in_c() -> Result<(), Failed> {
+    let mut listed = c_face::REFUSED_IN_C.to_vec();
+    let mut called_in_c = called(c_face::REFUSALS);
+    let planted = called("    write_without_bytes_is_refused();\n    CHECK(write_every_size());\n");
+    listed.sort_unstable();
+    called_in_c.sort_unstable();
+    if listed == called_in_c && planted == ["write_without_bytes_is_refused"] {
+        return Ok(());
+    }
+    Err(format!("listed are {listed:#?}, refusals.c calls {called_in_c:#?}").into())
 }

@@ -9,10 +9,9 @@ mod c_face;
 mod doc;
 mod missing;
 
-use behaviours::{Behaviour, Flow};
+use behaviours::Behaviour;
 use libtest_mimic::{Arguments, Completion, Trial};
-use urma_c_adapter::take_answers;
-use urma_tests::world::{Face, Setup};
+use urma_tests::world::Setup;
 
 fn main() {
     let mut arguments = Arguments::from_args();
@@ -22,12 +21,7 @@ fn main() {
     for behaviour in behaviours::all() {
         trials.extend(setups(behaviour).map(|setup| trial(behaviour, setup)));
     }
-    let is_whole = arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.list;
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if is_whole && !conclusion.has_failed() {
-        c_face::ensure_enough_is_refused();
-    }
-    conclusion.exit();
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
@@ -43,12 +37,7 @@ fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {
             urma_skip::skip_named(&name, reason);
             return Ok(Completion::ignored_with(reason));
         }
-        let _ = take_answers();
-        let outcome = (behaviour.run)(setup).map_err(|failure| failure.to_string());
-        if behaviour.flow == Flow::Bad && setup.face == Face::C {
-            c_face::note(behaviour.name, take_answers());
-        }
-        outcome?;
+        (behaviour.run)(setup).map_err(|failure| failure.to_string())?;
         Ok(Completion::Completed)
     })
 }
