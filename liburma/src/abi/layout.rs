@@ -60,7 +60,7 @@ macro_rules! c_bits {
 /// Members of flags that a release does not have, for code that reads and writes those of another.
 #[cfg(feature = "abi-25-12-0-b081")]
 macro_rules! c_absent {
-    ($($name:ident { $($member:ident $(= $set:ident)?),* })*) => {
+    ($($name:ident { $($member:ident = $set:ident,)* })*) => {
         $(impl $name {$(
             /// Not in this release: 0.
             #[must_use]
@@ -68,10 +68,8 @@ macro_rules! c_absent {
                 0
             }
 
-            $(
-                /// Not in this release: stays 0.
-                pub const fn $set(&mut self, _to: u32) {}
-            )?
+            /// Not in this release: stays 0.
+            pub const fn $set(&mut self, _to: u32) {}
         )*})*
     };
 }

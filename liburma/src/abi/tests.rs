@@ -38,7 +38,7 @@ fn attributes_of_a_path_lie_where_the_golden_data_says() {
 fn flags_of_the_newer_release_read_as_0() {
     let flag = urma_jfs_wr_flag_t { value: u32::MAX };
     assert_eq!((flag.udf(), flag.has_drv_ext(), flag.db_bypass()), (0, 1, 1));
-    let flag = urma_import_jetty_flag_t { value: u32::MAX, reserved: 0, stag: 0, dtag: 0 };
+    let flag = urma_import_jetty_flag_t { value: u32::MAX, stag: 0, dtag: 0 };
     assert_eq!((flag.has_user_info(), flag.token_policy()), (0, 7));
 }
 

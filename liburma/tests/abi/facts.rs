@@ -11,8 +11,6 @@ pub(crate) struct Release {
     pub(crate) name: &'static str,
     /// Its number in the headers.
     pub(crate) number: u32,
-    /// The file of the mirror that holds what differs in it.
-    pub(crate) module: &'static str,
     /// The symbol that programs reach `urma_init` by.
     pub(crate) marker: &'static str,
     /// Its golden data.
@@ -24,14 +22,12 @@ pub(crate) const RELEASES: [Release; 2] = [
     Release {
         name: "26.06",
         number: 2606,
-        module: "v26_06",
         marker: "urma_init_abi_26_06",
         text: include_str!("../data/layout-26.06.txt"),
     },
     Release {
         name: "25.12.0.B081",
         number: 2512,
-        module: "v25_12_0_b081",
         marker: "urma_init_abi_25_12_0_b081",
         text: include_str!("../data/layout-25.12.0.B081.txt"),
     },
@@ -46,14 +42,6 @@ pub(crate) struct Type {
     pub(crate) size: usize,
     /// What lies where.
     pub(crate) rows: Vec<Row>,
-}
-
-impl Type {
-    /// What the names of its parts begin with: the name without `struct`, `union` and `_t`.
-    pub(crate) fn stem(&self) -> &str {
-        let name = self.name.rsplit(' ').next().unwrap_or(&self.name);
-        name.trim_end_matches("_t")
-    }
 }
 
 /// Something inside of a type. Paths are those of C: what has no name is not in them.

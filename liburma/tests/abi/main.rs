@@ -1,4 +1,4 @@
-//! The contract of the C API: headers, mirror, marker and symbols, against the golden data.
+//! The contract of the C API: headers, marker and symbols, against the golden data.
 //!
 //! *Owns*: nothing; its modules are the tests.
 
@@ -6,5 +6,4 @@ mod compilers;
 mod facts;
 mod headers;
 mod marker;
-mod mirror;
 mod symbols;

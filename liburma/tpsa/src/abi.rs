@@ -11,10 +11,10 @@
 
 #[path = "../../src/abi/base.rs"]
 mod base;
+#[path = "../../src/abi/fabric.rs"]
+mod fabric;
 #[path = "../../src/abi/layout.rs"]
 mod layout;
-#[path = "../../src/abi/uvs.rs"]
-mod uvs;
 
 pub use base::*;
-pub use uvs::*;
+pub use fabric::*;

@@ -14,6 +14,7 @@ mod demo;
 mod doc;
 mod install;
 mod markdown;
+mod mirror;
 mod mutants;
 mod pair;
 mod probe;
@@ -72,6 +73,8 @@ enum Task {
     },
     /// The book and the pages of the API, in the build folder; every link checked
     Doc,
+    /// The Rust mirror of the C API, from its table and the golden layouts
+    Mirror,
     /// The house rules
     Tidy,
     /// Format everything
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),
         Task::Doc => doc::run(),
+        Task::Mirror => mirror::run(&cargo::root()),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),
         Task::Fuzz { seconds } => check::fuzz(seconds),

@@ -46,6 +46,7 @@ const RULES: &[(&str, Rule)] = &[
     ("arrows point down", manifest::arrows),
     ("no circle of files or rooms", floors::circles),
     ("versions stand in one table", manifest::versions),
+    ("the mirror of the C API is current", source::mirror),
 ];
 
 /// The rules about Markdown files, by name.

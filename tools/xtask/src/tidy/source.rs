@@ -39,6 +39,19 @@ pub(super) fn lengths(files: &[File]) -> Vec<String> {
     long.map(|(file, lines)| format!("{}: {lines} lines", file.path)).collect()
 }
 
+/// The mirror that is checked in is what `cargo xtask mirror` makes.
+pub(super) fn mirror(files: &[File]) -> Vec<String> {
+    let find = |path: &str| files.iter().find(|file| file.path == path);
+    let made = match crate::mirror::generate(|path| find(path).map(|file| file.text.clone())) {
+        Ok(made) => made,
+        Err(wrong) => return wrong,
+    };
+    let is_stale =
+        |(path, text): &(String, String)| find(path).is_none_or(|file| file.text != *text);
+    let stale = made.into_iter().filter(is_stale);
+    stale.map(|(path, _)| format!("{path}: run cargo xtask mirror")).collect()
+}
+
 /// Somebody declares each module of a crate.
 pub(super) fn reachable(files: &[File]) -> Vec<String> {
     let lost = rust(files).filter(|file| !is_reachable(file, files));
