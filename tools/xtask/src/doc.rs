@@ -24,16 +24,20 @@ const REPOSITORY: &str = "https://github.com/urma-rs/urma/blob/main/";
 /// The book's list of chapters; its folder is the root of their links.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// The task.
-pub(crate) fn run() -> Done {
-    let mut steps = Steps::new("doc", 3)?;
+/// The task; the pages of the API are left out when only the book is wanted.
+pub(crate) fn run(only_book: bool) -> Done {
+    let mut steps = Steps::new("doc", if only_book { 2 } else { 3 })?;
     steps.step("rules about documents", |_| rules());
     steps.step("the book", book);
-    steps.step("the API", api);
+    if !only_book {
+        steps.step("the API", api);
+    }
     steps.end()?;
     let target = cargo::target_dir()?;
     say(&format!("the book:  {}", cargo::shown(&target.join("book/html/index.html"))));
-    say(&format!("the API:   {}", cargo::shown(&target.join("doc/urma/index.html"))));
+    if !only_book {
+        say(&format!("the API:   {}", cargo::shown(&target.join("doc/urma/index.html"))));
+    }
     Ok(())
 }
 

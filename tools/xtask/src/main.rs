@@ -72,7 +72,11 @@ enum Task {
         what: install::What,
     },
     /// The book and the pages of the API, in the build folder; every link checked
-    Doc,
+    Doc {
+        /// Only the book
+        #[arg(long)]
+        book: bool,
+    },
     /// The Rust mirror of the C API, from its table and the golden layouts
     Mirror,
     /// The house rules
@@ -126,7 +130,7 @@ fn main() -> ExitCode {
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),
-        Task::Doc => doc::run(),
+        Task::Doc { book } => doc::run(book),
         Task::Mirror => mirror::run(&cargo::root()),
         Task::Tidy => check::tidy(),
         Task::Fmt => cargo::run(&["fmt", "--all"]),

@@ -201,7 +201,12 @@ pub(super) fn svg(title: &str, text: &str) -> String {
         let (x, y) = (middle_x(frame.left), middle_y(frame.top));
         let (w, h) = (middle_x(frame.right) - x, middle_y(frame.bottom) - y);
         let depth = frames.iter().filter(|f| f.holds(frame.left, frame.top)).count();
-        let class = if depth.is_multiple_of(2) { "outer" } else { "inner" };
+        let dashed = grid.at(frame.left + 1, frame.top) & DASHED != 0;
+        let class = match depth % 2 {
+            _ if dashed => "planned",
+            0 => "outer",
+            _ => "inner",
+        };
         line(
             &mut out,
             &format!(
