@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod open;
+#[cfg(doctest)]
+mod readmes;
 
 pub use open::{OpenError, Opened, open, open_node};
 pub use ubcore_sim::{Node, NodeCfg, NodeError, PathChoice};
@@ -16,8 +18,3 @@ pub use udma_provider::device_on;
 pub use urma_answer::{Answerer, WELL_KNOWN_ID};
 pub use urma_core::*;
 pub use urma_mem::{OutOfBounds, Pages, Region};
-
-/// The program on the project's first page.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct FirstPage;

@@ -55,6 +55,7 @@ const DOCUMENTS: &[(&str, Rule)] = &[
     ("paths in documents exist", documents::paths),
     ("functions in tables of documents exist", documents::functions),
     ("every page of docs/ is a chapter", documents::chapters),
+    ("every crate has a README", documents::readmes),
     ("every figure has a title and fits a page", documents::figures),
 ];
 

@@ -31,3 +31,8 @@ pub use ub::*;
 
 /// UDP destination port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

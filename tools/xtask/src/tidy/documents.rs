@@ -154,6 +154,18 @@ pub(super) fn chapters(files: &[File]) -> Vec<String> {
     lost.map(|path| format!("{path}: not in {SUMMARY}")).collect()
 }
 
+/// Every crate says in a README what it is. One README stands for all crates of tests.
+pub(super) fn readmes(files: &[File]) -> Vec<String> {
+    let folders = files.iter().filter_map(|file| file.path.strip_suffix("/Cargo.toml"));
+    let crates = folders.filter(|folder| !folder.starts_with("tests/"));
+    let is_there = |folder: &&str| {
+        let readme = format!("{folder}/README.md");
+        files.iter().any(|file| file.path == readme)
+    };
+    let without = crates.filter(|folder| !is_there(folder));
+    without.map(|folder| format!("{folder}: no README.md")).collect()
+}
+
 /// A drawing has a title, lines, and no more columns than a page.
 pub(super) fn figures(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();

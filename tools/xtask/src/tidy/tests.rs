@@ -148,12 +148,16 @@ fn a_function_that_a_file_of_its_row_lacks_is_found() {
 }
 
 #[test]
-fn a_page_outside_the_book_and_a_bad_figure_are_found() {
+fn a_page_outside_the_book_a_missing_readme_and_a_bad_figure_are_found() {
     let summary = |list| file("docs/SUMMARY.md", list);
     let page = file("docs/guide/x.md", "");
     let listed = [summary("- [X](guide/x.md)"), page.clone()];
     assert_eq!(documents::chapters(&listed), [""; 0]);
     assert_eq!(documents::chapters(&[summary(""), page]).len(), 1);
+    let manifests = [file("a/Cargo.toml", ""), file("tests/b/Cargo.toml", "")];
+    assert_eq!(documents::readmes(&manifests), ["a: no README.md"]);
+    let readme = [manifests.to_vec(), vec![file("a/README.md", "")]].concat();
+    assert_eq!(documents::readmes(&readme), [""; 0]);
     assert_eq!(in_document(documents::figures, "```figure A\n│\n```\n"), [""; 0]);
     let wide = format!("```figure A\n{}\n```\n", "─".repeat(101));
     for bad in ["```figure\n│\n```\n", "```figure A\n\n```\n", &wide] {
