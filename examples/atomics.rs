@@ -3,15 +3,16 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use urma::{Mapping, SegmentAccess, SendOp, SendWr};
-use urma_examples::{End, Outcome};
+use urma_examples::{NodeJetty, Outcome};
 
 fn main() -> Outcome<()> {
-    let (mut here, there) = (End::open("here")?, End::open("there")?);
+    let (mut here, there) = (NodeJetty::open("here")?, NodeJetty::open("there")?);
     there.memory.store_u64(0, 100)?;
 
     let target = here.context.import_jetty(&there.jetty.remote())?;
-    let told = there.segment.remote();
-    let remote = here.context.import_segment(&told, SegmentAccess::REMOTE_ALL, Mapping::None)?;
+    let exported = there.segment.remote();
+    let remote =
+        here.context.import_segment(&exported, SegmentAccess::REMOTE_ALL, Mapping::None)?;
     let counter = remote.at(0);
 
     for round in 0..3 {

@@ -1,6 +1,6 @@
 //! Events: sleeps until a message comes instead of polling.
 //!
-//! `End` completes on `Completions`, which sleeps by itself. This is what it does inside, for
+//! `NodeJetty` completes on `Completions`, which sleeps by itself. This is what it does inside, for
 //! programs that wait on one channel for many queues.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
@@ -8,10 +8,10 @@
 use std::{thread, time::Duration};
 
 use urma::{Arm, JfcCfg, JfrCfg, RecvWr, SendOp, SendWr, TransportMode};
-use urma_examples::{End, Outcome};
+use urma_examples::{NodeJetty, Outcome};
 
 fn main() -> Outcome<()> {
-    let (mut here, there) = (End::open("here")?, End::open("there")?);
+    let (mut here, there) = (NodeJetty::open("here")?, NodeJetty::open("there")?);
 
     // A channel, and a queue that only receives and whose completions make events on it.
     let jfce = there.context.create_jfce()?;
@@ -39,7 +39,7 @@ fn main() -> Outcome<()> {
     here.done()?;
 
     let woken = sleeper.join().map_err(|_| "the sleeper panicked")??;
-    let come = woken.ok_or("the event told of nothing")?.success()?;
+    let come = woken.ok_or("an event without a completion")?.success()?;
     println!("woken by {} bytes for request {}", come.len, come.user_ctx);
     Ok(())
 }

@@ -3,16 +3,16 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use urma::{Mapping, SegmentAccess, SendOp, SendWr};
-use urma_examples::{End, Outcome};
+use urma_examples::{NodeJetty, Outcome};
 
 fn main() -> Outcome<()> {
-    let (mut here, there) = (End::open("here")?, End::open("there")?);
+    let (mut here, there) = (NodeJetty::open("here")?, NodeJetty::open("there")?);
     let text = b"read from afar";
     there.memory.write(128, text)?;
 
     let target = here.context.import_jetty(&there.jetty.remote())?;
-    let told = there.segment.remote();
-    let remote = here.context.import_segment(&told, SegmentAccess::READ, Mapping::None)?;
+    let exported = there.segment.remote();
+    let remote = here.context.import_segment(&exported, SegmentAccess::READ, Mapping::None)?;
 
     // Two pieces of local memory are filled one after the other.
     let (half, rest) = (7, u32::try_from(text.len())? - 7);

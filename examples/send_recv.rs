@@ -3,10 +3,10 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use urma::{RecvWr, SendOp, SendWr};
-use urma_examples::{End, Outcome};
+use urma_examples::{NodeJetty, Outcome};
 
 fn main() -> Outcome<()> {
-    let (mut here, mut there) = (End::open("here")?, End::open("there")?);
+    let (mut here, mut there) = (NodeJetty::open("here")?, NodeJetty::open("there")?);
     let to_there = here.context.import_jetty(&there.jetty.remote())?;
     let to_here = there.context.import_jetty(&here.jetty.remote())?;
 
@@ -31,13 +31,13 @@ fn main() -> Outcome<()> {
 }
 
 /// A receive of up to 256 bytes at offset 2048.
-fn post_receive(end: &mut End) -> Outcome<()> {
+fn post_receive(end: &mut NodeJetty) -> Outcome<()> {
     let dst = [end.segment.sge(2048, 256)];
     end.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx: 100 }])?;
     Ok(())
 }
 
-fn show(end: &mut End) -> Outcome<()> {
+fn show(end: &mut NodeJetty) -> Outcome<()> {
     let come = end.done()?;
     let mut bytes = vec![0; usize::try_from(come.len)?];
     end.memory.read(2048, &mut bytes)?;

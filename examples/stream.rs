@@ -5,19 +5,19 @@
 use async_io::block_on;
 use futures_lite::future::try_zip;
 use urma::{CompletionStream, RecvWr, RemoteJetty, SendOp, SendWr};
-use urma_examples::{End, Outcome};
+use urma_examples::{NodeJetty, Outcome};
 
 const TEXTS: [&str; 3] = ["one", "two", "three"];
 
 fn main() -> Outcome<()> {
-    let (here, there) = (End::open("here")?, End::open("there")?);
+    let (here, there) = (NodeJetty::open("here")?, NodeJetty::open("there")?);
     let peer = there.jetty.remote();
     block_on(try_zip(listen(there), send(here, peer)))?;
     Ok(())
 }
 
 /// Posts a receive, sleeps until it is filled, posts the next.
-async fn listen(mut end: End) -> Outcome<()> {
+async fn listen(mut end: NodeJetty) -> Outcome<()> {
     let mut arrivals = CompletionStream::new(end.completions)?;
     for message in 0..TEXTS.len() as u64 {
         let dst = [end.segment.sge(0, 256)];
@@ -31,7 +31,7 @@ async fn listen(mut end: End) -> Outcome<()> {
 }
 
 /// A message without a receive waits; the task sleeps until the listener has posted one.
-async fn send(mut end: End, peer: RemoteJetty) -> Outcome<()> {
+async fn send(mut end: NodeJetty, peer: RemoteJetty) -> Outcome<()> {
     let target = end.context.import_jetty(&peer)?;
     let mut sent = CompletionStream::new(end.completions)?;
     for text in TEXTS {

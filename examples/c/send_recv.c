@@ -16,7 +16,7 @@ static void say(end_t *from, urma_target_jetty_t *to, const char *text, urma_opc
     end_wait(from->jfc);
 }
 
-static void hear(end_t *end) {
+static void wait_recv(end_t *end) {
     urma_cr_t cr = end_wait(end->jfc);
     printf("%u bytes: %s", cr.completion_len, (const char *)end->memory + INBOX);
     if (cr.opcode == URMA_CR_OPC_SEND_WITH_IMM) {
@@ -40,9 +40,9 @@ int main(void) {
     post_receive(&here, INBOX, 256);
     post_receive(&there, INBOX, 256);
     say(&here, to_there, "who is there?", URMA_OPC_SEND_IMM);
-    hear(&there);
+    wait_recv(&there);
     say(&there, to_here, "a jetty", URMA_OPC_SEND);
-    hear(&here);
+    wait_recv(&here);
 
     need(urma_unimport_jetty(to_there) == URMA_SUCCESS, "urma_unimport_jetty");
     need(urma_unimport_jetty(to_here) == URMA_SUCCESS, "urma_unimport_jetty");

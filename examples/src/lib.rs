@@ -1,6 +1,6 @@
 //! What the examples share: two nodes in this process, and what a program makes on each.
 //!
-//! *Owns*: the set-up of an end. *Takes*: nothing. *Gives*: two `End`s.
+//! *Owns*: the set-up of an end. *Takes*: nothing. *Gives*: two `NodeJetty`s.
 //! *Must not*: hide what the single examples are about.
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ pub const MEMORY_LEN: usize = 4096;
 
 /// A jetty with its memory, on a node of its own.
 #[derive(Debug)]
-pub struct End {
+pub struct NodeJetty {
     /// Sends and receives.
     pub jetty: Jetty,
     /// Where both complete.
@@ -32,7 +32,7 @@ pub struct End {
     pub context: Context,
 }
 
-impl End {
+impl NodeJetty {
     /// A node of its own, a device on it, a jetty and a page of memory.
     ///
     /// # Errors

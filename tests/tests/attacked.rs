@@ -19,9 +19,9 @@ use udma_abi::{DeviceBacking, counters::Counter};
 use urma_core::{CrStatus, Eid, JettyId, RemoteJetty, RemoteSegment, TokenId, TransportMode, Ubva};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 use urma_packet::{
-    Access, Ack, Body, Cookie, Handshake, IcrcFlow, Initiator, InitiatorKind, Mtu, OrderTag,
-    PacketHeader, Psn, Purpose, ROCE_PORT, RequestFlags, RequestHeader, RequestOp, SackBitmap,
-    StrategyCaps, Target, TargetKind, TokenValue, Tpn,
+    Ack, Body, Cookie, HandshakeBody, IcrcFlow, Initiator, InitiatorKind, MemoryAccess, Mtu,
+    OrderTag, PacketHeader, Psn, Purpose, ROCE_PORT, RequestFlags, RequestHeader, RequestOp,
+    SackBitmap, StrategyCaps, Target, TargetKind, TokenValue, Tpn,
 };
 use urma_tests::world::{
     End, Failure, Half, Host, Link, Moving, Outcome, Plan, Setup, World, check, fail, pattern, same,
@@ -31,7 +31,7 @@ const PACKETS: Setup = Setup::new(Link::Packets, Moving::On, TransportMode::Rm);
 
 /// CONNECT from `from` to `to`, as the life `incarnation` of the node at `from`.
 fn connect(from: SocketAddr, to: SocketAddr, incarnation: u64) -> Vec<u8> {
-    let terms = Handshake {
+    let terms = HandshakeBody {
         version_min: 1,
         version_max: 1,
         mtu: Mtu::B4096,
@@ -148,7 +148,7 @@ impl Drop for Other {
 /// Environment variable with the part of a process that a test starts.
 const ROLE: &str = "URMA_ATTACKED_ROLE";
 /// The user that has no rights.
-const NOBODY: u32 = 65534;
+const OVERFLOW_UID: u32 = 65534;
 
 #[test]
 #[ignore = "a process that another_user_moves_nothing_between_two_processes starts"]
@@ -222,9 +222,9 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     let plan = Plan::new(PACKETS.mode);
     let (mut end, jetty) = end_of(plan.half(&host)?, &plan, &words)?;
     let ends = format!("{} {}", address(&host.node).ip(), words[0]);
-    let as_nobody = |command: &mut Command| _ = command.uid(NOBODY).gid(NOBODY);
+    let as_overflow_uid = |command: &mut Command| _ = command.uid(OVERFLOW_UID).gid(OVERFLOW_UID);
     // Where the user cannot be changed, or may not execute this program, the attacker has this user.
-    let attacker = Other::start("send_forged_connects", &ends, as_nobody);
+    let attacker = Other::start("send_forged_connects", &ends, as_overflow_uid);
     let mut attacker = attacker.or_else(|_| Other::start("send_forged_connects", &ends, |_| ()))?;
     attacker.words("attack begins")?;
     for round in 0..ROUNDS {
@@ -414,7 +414,7 @@ impl Exit {
 /// Packets of TPs that the node at `to` does not have.
 fn packets_of_tps(from: SocketAddr, to: SocketAddr) -> Vec<Vec<u8>> {
     let id = urma_packet::JettyId::from_low_bits(1);
-    let access = Access { address: 0, token_id: urma_packet::TokenId::default(), length: 0 };
+    let access = MemoryAccess { address: 0, token_id: urma_packet::TokenId::default(), length: 0 };
     let request = RequestHeader {
         flags: RequestFlags::ONLY,
         order: OrderTag::None,

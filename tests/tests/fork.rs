@@ -39,7 +39,7 @@ mod tests {
     }
 
     /// Says in the child what went wrong there.
-    fn told(outcome: Outcome) -> bool {
+    fn is_reported(outcome: Outcome) -> bool {
         if let Err(failure) = &outcome {
             eprintln!("in the child: {failure}");
         }
@@ -87,7 +87,7 @@ mod tests {
         w.a.mem().put(100, b"the parent's")?;
         let mut inherited = Some(w);
         let child = in_child(|| {
-            told((|| {
+            is_reported((|| {
                 let w = inherited.as_mut().ok_or_else(|| Failure::new("no world"))?;
                 same("content of moved pages", w.a.mem().take(100, 12)?, b"the parent's".to_vec())?;
                 w.a.mem().put(100, b"the child's!")?;
@@ -119,10 +119,10 @@ mod tests {
         let cfg = NodeCfg { eid: Some(eid), ..world::cfg(SETUP) };
         let (to_child, go) = io::pipe()?;
         let child = in_child(|| {
-            told((|| {
+            is_reported((|| {
                 let wait = w.b.half.jfce.wait(&mut [0; 4], Some(Duration::ZERO));
                 refused("wait", wait, Status::NoDevice)?;
-                // Lives on while the parent closes its nodes, until it is told to go.
+                // Lives on while the parent closes its nodes, until the word to end.
                 let mut byte = [0];
                 io::Read::read_exact(&mut &to_child, &mut byte)?;
                 Ok(())

@@ -2,7 +2,7 @@
 //! without moved pages: only the node's own thread can place what its peer writes, and is rung for it.
 //!
 //! *Owns*: the target that polls in bursts. *Takes*: two nodes of this process. *Gives*: the count of
-//! bells. *Must not*: judge times: any thread may lose its processor.
+//! wake-ups. *Must not*: judge times: any thread may lose its processor.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -51,8 +51,8 @@ mod tests {
         for number in 1..=ROUNDS {
             one_message(&mut world.a, &mut world.b, number)?;
         }
-        // A bell that does not ring costs a message a tick of the node's thread: 1 to 32 ms.
-        let bells = world.a.counter("wakeups")?;
-        check(bells >= ROUNDS / 4, format!("{bells} bells for {ROUNDS} messages"))
+        // A missing wake-up costs a message a tick of the node's thread: 1 to 32 ms.
+        let wakeups = world.a.counter("wakeups")?;
+        check(wakeups >= ROUNDS / 4, format!("{wakeups} wake-ups for {ROUNDS} messages"))
     }
 }

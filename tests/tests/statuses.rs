@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ubcore_sim::link::Outage;
-use ubcore_sim::sim::{Fabric, FabricCfg, PathKind};
+use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
 use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 use udma_abi::{
     BackingError, DeviceBacking, DeviceInfo, DmaSpace, Nanos, Opcode, RegisterRegion, Sqe,
@@ -223,7 +223,7 @@ const BOUND_NS: Nanos = 10_000_000_000;
 
 /// Posts an entry that `change` changes; it ends with `status` and leaves the queue in error.
 fn changed(mode: TransportMode, kind: Kind, change: Change, status: CrStatus) {
-    let mut pair = Pair::new(FabricCfg::new(7, 2, PathKind::Packets), JfsCfg::new(mode, 16));
+    let mut pair = Pair::new(FabricCfg::new(7, 2, HostSharing::Packets), JfsCfg::new(mode, 16));
     pair.post(Kind::Send, 1);
     if mode == TransportMode::Um {
         let done = pair.done();
@@ -294,7 +294,7 @@ const ERR_TIMEOUT: u8 = 15;
 
 /// A pair that talked and is cut off from each other now.
 fn cut(mode: TransportMode, seed: u64) -> Pair {
-    let mut cfg = FabricCfg::new(seed, 2, PathKind::Packets);
+    let mut cfg = FabricCfg::new(seed, 2, HostSharing::Packets);
     cfg.faults.outages = vec![Outage { from: CUT_NS, until: HEALED_NS, pair: None }];
     let mut pair = Pair::new(cfg, JfsCfg { err_timeout: ERR_TIMEOUT, ..JfsCfg::new(mode, 16) });
     pair.post(Kind::Write, 1);
@@ -351,7 +351,7 @@ fn no_answer_is_an_ack_timeout_and_moves_rc_to_error() {
 #[test]
 fn a_killed_peer_is_an_ack_timeout() {
     let send = JfsCfg { err_timeout: ERR_TIMEOUT, ..JfsCfg::new(TransportMode::Rm, 16) };
-    for paths in [PathKind::SameHost, PathKind::Packets] {
+    for paths in [HostSharing::SameHost, HostSharing::Packets] {
         let mut pair = Pair::new(FabricCfg::new(3, 2, paths), send);
         pair.fabric.kill(1);
         pair.post(Kind::Send, 1);

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use udma_abi::{
     CmdStatus, Cqe, DmaAccess, Eqe, Nanos, RawEid, Sge, Sqe,
     cmd::{
-        Access, CMD_WORDS, Command, CreateQueue, Mode, NONE, QueueFlags, QueueKind, RSP_WORDS,
+        Access, CMD_WORDS, CmdQueueKind, Command, CreateQueue, Mode, NONE, QueueFlags, RSP_WORDS,
         RegisterSeg, Response, RqArgs, SqArgs, response_owner,
     },
     cqe, doorbell,
-    doorbell::{Arm, JfcDoorbell},
+    doorbell::{CqArm, JfcDoorbell},
     eqe, regs, rqe,
     sqe::{BLOCK_LEN, BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags, control_len},
 };
@@ -32,9 +32,9 @@ use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicU64, Ordering};
 
 use crate::host::peer::KernelReads;
-use crate::ports::{Extent, Interrupt, MemoryHost, SameHostParts, Wake};
+use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, Wake};
 use crate::share::layout;
-use crate::{Device, DeviceCfg, Ports};
+use crate::{DeviceCfg, Ports, SoftwareDevice};
 
 /// Bytes of a node's arena; test memory is taken from it.
 const ARENA: usize = 64 << 20;
@@ -74,16 +74,16 @@ struct BenchMemory {
 }
 
 impl MemoryHost for BenchMemory {
-    fn share(&self, _key: u32, region: &Region) -> Vec<Extent> {
+    fn share(&self, _key: u32, region: &Region) -> Vec<SharedExtent> {
         if !self.arena.contains(region.addr(), region.len()) {
             return Vec::new();
         }
         let (va, len) = (region.addr() as u64, region.len() as u64);
         let offset = va - self.arena.addr() as u64;
         match self.sharing {
-            Sharing::Whole => vec![Extent { va, len, offset }],
+            Sharing::Whole => vec![SharedExtent { va, len, offset }],
             Sharing::Pieces(pieces) => {
-                let piece = |&(at, len)| Extent { va: va + at, len, offset: offset + at };
+                let piece = |&(at, len)| SharedExtent { va: va + at, len, offset: offset + at };
                 pieces.iter().map(piece).collect()
             }
         }
@@ -106,7 +106,7 @@ impl Wake for NoWake {
 /// A node with its driver.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) dev: Arc<Device>,
+    pub(crate) dev: Arc<SoftwareDevice>,
     pub(crate) raises: Arc<Raises>,
     pub(crate) now: Nanos,
     arena: Region,
@@ -225,7 +225,7 @@ impl Bench {
         };
         let mut cfg = DeviceCfg::new(eid(number), 7, 1);
         change(&mut cfg);
-        let dev = Device::new(cfg, ports);
+        let dev = SoftwareDevice::new(cfg, ports);
         let zero = Region::private(64).unwrap();
         let mut bench = Self {
             dev,
@@ -379,7 +379,7 @@ impl Bench {
             token_value: 0x77,
         };
         let mut args = CreateQueue {
-            kind: QueueKind::Jetty,
+            kind: CmdQueueKind::Jetty,
             id: 0,
             mode: Mode::Rm,
             flags: QueueFlags::empty(),
@@ -503,12 +503,12 @@ impl Bench {
         Some(Cqe::decode(&jfc.ring.load_block(at).unwrap()))
     }
 
-    pub(crate) fn ring_jfc(&self, jfc: &BenchJfc, arm: Option<Arm>) {
+    pub(crate) fn ring_jfc(&self, jfc: &BenchJfc, arm: Option<CqArm>) {
         let db = JfcDoorbell { ci: jfc.ci, arm, arm_sn: jfc.arm_sn, jfcn: jfc.id };
         self.dev.write64(self.now, regs::JFC_DB, db.encode());
     }
 
-    pub(crate) fn arm(&self, jfc: &mut BenchJfc, arm: Arm) {
+    pub(crate) fn arm(&self, jfc: &mut BenchJfc, arm: CqArm) {
         jfc.arm_sn = (jfc.arm_sn + 1) % 4;
         self.ring_jfc(jfc, Some(arm));
     }

@@ -11,10 +11,10 @@ mod ring;
 use udma_abi::Nanos;
 use urma_packet::TransactionHeader;
 
-pub(crate) use own::Loop;
+pub(crate) use own::Loopback;
 use packets::Packets;
 use piece::{Broken, Inbound, PIECE_MAX, Payload};
-pub(crate) use ring::Ring;
+pub(crate) use ring::RingPair;
 
 /// Shortest time without an answer that ends requests to a peer that is connected. On this
 /// host its connection shows its death, elsewhere a TP that gave up; a peer that is silent and connected
@@ -26,9 +26,9 @@ pub(crate) const STARVED_NS: Nanos = 4_000_000_000;
 #[derive(Debug)]
 pub(crate) enum Carrier {
     /// This node.
-    Loop(Loop),
+    Loop(Loopback),
     /// A node on this host.
-    Ring(Box<Ring>),
+    Ring(Box<RingPair>),
     /// A node reached by packets.
     Packets(Box<Packets>),
 }
@@ -105,13 +105,13 @@ impl Carrier {
 
 /// The carrier to one peer, from the moment that there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct PeerCarrier {
     pub(crate) carrier: Option<Carrier>,
     /// The peer's half holds nonsense: nothing more is taken from it or given to it.
     pub(crate) is_cut_off: bool,
 }
 
-impl Line {
+impl PeerCarrier {
     pub(crate) fn new(carrier: Option<Carrier>) -> Self {
         Self { carrier, is_cut_off: false }
     }

@@ -16,7 +16,7 @@ use udma_abi::{CmdStatus, DmaAccess, Nanos, cmd::Command, counters::Counter};
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
 use crate::exchange::Exchange;
-use answer::{Answer, Outcome, Results, Waiting};
+use answer::{AnswerWords, CmdAnswer, CmdOutcome, PendingCommand};
 use ring::CommandRing;
 use state::Around;
 pub(crate) use state::Commands;
@@ -39,26 +39,26 @@ impl Commands {
             };
             let (answer, sequence) = match Command::decode(&words) {
                 Ok((command, sequence)) => (self.execute(at, command), sequence),
-                Err(sequence) => (Answer::status(CmdStatus::Invalid), sequence),
+                Err(sequence) => (CmdAnswer::status(CmdStatus::Invalid), sequence),
             };
             match answer {
-                Answer::Now(status, results) => self.respond(sequence, status, results),
-                Answer::Later(waiting) => self.waiting.push((sequence, waiting)),
+                CmdAnswer::Now(status, results) => self.respond(sequence, status, results),
+                CmdAnswer::Later(waiting) => self.waiting.push((sequence, waiting)),
             }
         }
         posted != 0
     }
 
-    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: Results) {
+    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: AnswerWords) {
         if let Some(ring) = &mut self.ring {
             ring.respond(sequence, status, results);
         }
     }
 
     /// Executes one command.
-    fn execute(&mut self, at: &mut Around<'_>, command: Command) -> Answer {
+    fn execute(&mut self, at: &mut Around<'_>, command: Command) -> CmdAnswer {
         let outcome = match command {
-            Command::Nop => Ok(Answer::ok(&[])),
+            Command::Nop => Ok(CmdAnswer::ok(&[])),
             Command::CreateEq { .. }
             | Command::DestroyEq { .. }
             | Command::CreateJfc { .. }
@@ -84,33 +84,33 @@ impl Commands {
                 tpn,
                 &segment::mapping(token_id, token_value, va, len),
             ),
-            Command::UnmapSeg { .. } => Ok(Answer::ok(&[])),
+            Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
             Command::Connect { eid, unreliable } => {
-                Ok(Answer::Later(Waiting::Connect { eid, unreliable }))
+                Ok(CmdAnswer::Later(PendingCommand::Connect { eid, unreliable }))
             }
             Command::Disconnect { tpn } => {
-                Ok(Answer::status(at.exchange.disconnect(at.base, at.now, tpn)))
+                Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))
             }
             Command::PoolGrow { base, block_log2, blocks } => {
                 pool_grow(at, base, block_log2, blocks)
             }
-            Command::PoolShrink { base } => Ok(Answer::status(at.exchange.pool_shrink(base))),
-            Command::PoolQuery => Ok(Answer::ok(&at.exchange.pool_usage())),
+            Command::PoolShrink { base } => Ok(CmdAnswer::status(at.exchange.pool_shrink(base))),
+            Command::PoolQuery => Ok(CmdAnswer::ok(&at.exchange.pool_usage())),
             Command::QueryCounters { base, room } => query_counters(at.base, base, room),
             Command::QueryEid { index } => query_eid(&at.base.tables, index),
         };
-        outcome.unwrap_or_else(Answer::status)
+        outcome.unwrap_or_else(CmdAnswer::status)
     }
 }
 
-fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> Outcome {
+fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> CmdOutcome {
     let len = u64::from(blocks).checked_shl(u32::from(block_log2)).filter(|l| *l != 0);
     let len = len.filter(|_| block_log2 < 32).ok_or(CmdStatus::Invalid)?;
     let memory = at.base.tables.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
-    Ok(Answer::status(at.exchange.pool_grow(base, memory, block_log2)))
+    Ok(CmdAnswer::status(at.exchange.pool_grow(base, memory, block_log2)))
 }
 
-fn query_counters(all: &Base, base: u64, room: u32) -> Outcome {
+fn query_counters(all: &Base, base: u64, room: u32) -> CmdOutcome {
     let count = Counter::ALL.len().min(room as usize);
     let len = count as u64 * 8;
     if count != 0 {
@@ -120,13 +120,13 @@ fn query_counters(all: &Base, base: u64, room: u32) -> Outcome {
             window.store_u64(index * 8, value).map_err(|_| CmdStatus::Invalid)?;
         }
     }
-    Ok(Answer::ok(&[Counter::ALL.len() as u64]))
+    Ok(CmdAnswer::ok(&[Counter::ALL.len() as u64]))
 }
 
-fn query_eid(tables: &Tables, index: u32) -> Outcome {
+fn query_eid(tables: &Tables, index: u32) -> CmdOutcome {
     if index != 0 {
         return Err(CmdStatus::NotFound);
     }
     let [high, low] = tables.cfg.eid.to_words();
-    Ok(Answer::ok(&[1, high, low]))
+    Ok(CmdAnswer::ok(&[1, high, low]))
 }

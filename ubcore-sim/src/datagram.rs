@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use udma_abi::{RawEid, counters::Counter};
 use urma_packet::{
-    Body, Ends, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT, RequestHeader,
+    Body, IcrcFlow, Packet, PacketError, PacketHeader, Psn, ROCE_PORT, RequestHeader, UmHeader,
 };
 
 /// What a datagram brings.
 #[derive(Debug)]
-pub(crate) enum Arrival<'a> {
+pub(crate) enum DatagramContent<'a> {
     /// A message outside any TP.
-    Message { ends: Ends, number: Psn, header: RequestHeader, payload: &'a [u8] },
+    Message { ends: UmHeader, number: Psn, header: RequestHeader, payload: &'a [u8] },
     /// Of the handshake of a TP.
     Handshake(PacketHeader),
     /// Of a TP.
@@ -22,22 +22,31 @@ pub(crate) enum Arrival<'a> {
 }
 
 /// Checks a datagram of node `from` to node `to`, BTH to ICRC.
-pub(crate) fn take_apart(from: RawEid, to: RawEid, bytes: &[u8]) -> Result<Arrival<'_>, Counter> {
+pub(crate) fn take_apart(
+    from: RawEid,
+    to: RawEid,
+    bytes: &[u8],
+) -> Result<DatagramContent<'_>, Counter> {
     let packet = Packet::open(bytes, &flow(from, to)).map_err(|error| match error {
         PacketError::Icrc { .. } => Counter::DropIcrc,
         _ => Counter::DropMalformed,
     })?;
     let header = packet.header;
     Ok(match header.body {
-        Body::UmSend(ends, request) => {
-            Arrival::Message { ends, number: header.psn, header: request, payload: packet.payload }
-        }
+        Body::UmSend(ends, request) => DatagramContent::Message {
+            ends,
+            number: header.psn,
+            header: request,
+            payload: packet.payload,
+        },
         Body::Connect(_)
         | Body::Challenge(_)
         | Body::Accept(_)
         | Body::Refuse(_)
-        | Body::Close(_) => Arrival::Handshake(header),
-        Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => Arrival::OfTp(packet),
+        | Body::Close(_) => DatagramContent::Handshake(header),
+        Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => {
+            DatagramContent::OfTp(packet)
+        }
     })
 }
 

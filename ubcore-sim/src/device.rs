@@ -23,25 +23,25 @@ use crate::engine::base::Base;
 use crate::fault::Faults;
 use crate::ports::Ports;
 use setup::Setup;
-use shared::Shared;
+use shared::SharedPart;
 
 /// A software UDMA device.
 #[derive(Debug)]
-pub struct Device {
+pub struct SoftwareDevice {
     pub(crate) base: Base,
     setup: Mutex<Setup>,
-    shared: Serial<Shared>,
+    shared: Serial<SharedPart>,
     /// When the shared part wants to be stepped; `u64::MAX`: on input only.
     deadline: AtomicU64,
 }
 
-impl Device {
+impl SoftwareDevice {
     /// A device after power-on.
     #[must_use]
     pub fn new(cfg: DeviceCfg, ports: Ports) -> Arc<Self> {
         Arc::new(Self {
             setup: Mutex::default(),
-            shared: Serial::new(Shared::new(&cfg)),
+            shared: Serial::new(SharedPart::new(&cfg)),
             deadline: AtomicU64::new(u64::MAX),
             base: Base::new(cfg, ports),
         })
@@ -69,7 +69,7 @@ impl Device {
     /// Makes `region` reachable at device address `iova`.
     ///
     /// # Errors
-    /// The range is taken or outside [`Device::dma_ranges`].
+    /// The range is taken or outside [`SoftwareDevice::dma_ranges`].
     pub fn dma_map(
         &self,
         iova: u64,
@@ -119,7 +119,7 @@ impl Device {
     /// A memory fault for tests; nothing in a driver's reach causes it.
     pub fn poison(&self, now: Nanos, addr: usize, len: usize) {
         // Registrations do not come and go meanwhile.
-        let mark = |_: &mut Shared| self.base.tables.segments.poison(addr, len);
+        let mark = |_: &mut SharedPart| self.base.tables.segments.poison(addr, len);
         let _ = self.shared.with_blocking(mark);
         self.run_shared(now);
     }

@@ -15,14 +15,14 @@ pub(crate) const LAST: u64 = (1 << 48) - 1;
 pub(crate) const FIRST: u64 = 4096;
 
 #[derive(Debug)]
-struct Mapped {
+struct DmaMapping {
     region: Region,
     access: DmaAccess,
 }
 
 /// All mappings.
 #[derive(Debug, Default)]
-pub(crate) struct Dma(RwLock<BTreeMap<u64, Mapped>>);
+pub(crate) struct Dma(RwLock<BTreeMap<u64, DmaMapping>>);
 
 impl Dma {
     pub(crate) fn map(
@@ -42,7 +42,7 @@ impl Dma {
         if before.is_some_and(|(start, m)| start + m.region.len() as u64 > iova) {
             return Err(BackingError::IovaTaken { iova, len });
         }
-        map.insert(iova, Mapped { region: region.clone(), access });
+        map.insert(iova, DmaMapping { region: region.clone(), access });
         Ok(())
     }
 

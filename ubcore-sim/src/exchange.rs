@@ -12,7 +12,6 @@ mod closing;
 mod datagrams;
 mod flow;
 mod guesses;
-mod heard;
 pub(crate) mod look;
 mod memory;
 mod message;
@@ -23,6 +22,7 @@ mod peer;
 mod piece;
 mod quiet;
 mod receive;
+mod recent;
 mod replies;
 mod request;
 mod requester;
@@ -47,7 +47,7 @@ use crate::engine::mail::Handed;
 use crate::ports::Deadline;
 use crate::transport::PoolError;
 use peer::Peer;
-use receive::Receives;
+use receive::ReceivingSides;
 use senders::Senders;
 pub(crate) use sides::{Connecting, RecvSide, SendSide, SharedSide};
 pub(crate) use state::Exchange;
@@ -163,7 +163,7 @@ impl Exchange {
         self.closing.clear();
         self.look_at = Nanos::MAX;
         self.senders = Senders::default();
-        self.receives = Receives::default();
+        self.receives = ReceivingSides::default();
         self.cache = SegmentCache::default();
     }
 

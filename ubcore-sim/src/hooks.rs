@@ -74,19 +74,19 @@ mod armed {
 
     use super::Hook;
 
-    struct Plan {
+    struct HookPlan {
         name: String,
         at: u64,
         passed: AtomicU64,
     }
 
-    static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
+    static PLAN: OnceLock<Option<HookPlan>> = OnceLock::new();
 
-    fn plan() -> Option<Plan> {
+    fn plan() -> Option<HookPlan> {
         let text = std::env::var("URMA_KILL_AT").ok()?;
         let (name, at) = text.split_once(':')?;
         let at = at.parse().ok()?;
-        Some(Plan { name: name.to_owned(), at, passed: AtomicU64::new(0) })
+        Some(HookPlan { name: name.to_owned(), at, passed: AtomicU64::new(0) })
     }
 
     /// Passes a hook: the n-th pass of the planned one ends the process at once.

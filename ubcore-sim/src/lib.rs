@@ -27,7 +27,7 @@ pub mod sim;
 pub mod transport;
 
 pub use cfg::{DeviceCfg, Seed};
-pub use device::Device;
+pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;
 pub use node::{Node, NodeCfg, NodeError};
 pub use ports::Ports;

@@ -15,7 +15,7 @@ use urma_mem::{Arena, ArenaCfg, Pages, Region};
 
 use crate::{
     cfg::{DeviceCfg, Seed},
-    device::Device,
+    device::SoftwareDevice,
     host::{
         claim::{Claim, ClaimError},
         interrupt::EventVectors,
@@ -23,7 +23,7 @@ use crate::{
         peer::{LocalShare, PathChoice, Peers},
         poll::Poll,
         port::PacketPort,
-        shared::{Shared, new_bell},
+        shared::{SharedNode, new_wakeup},
         thread::Background,
     },
     ports::Ports,
@@ -33,7 +33,7 @@ use crate::{
 /// An open node. Dropping the last reference closes everything that belongs to it.
 #[derive(Debug)]
 pub struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNode>,
     vectors: Arc<EventVectors>,
     name: String,
     /// `None` only while being dropped.
@@ -87,15 +87,15 @@ impl Node {
             memory: Arc::new(ArenaMemory::new(arena.clone(), cfg.page_moving)),
             node_region: node_region.clone(),
         };
-        let device = Device::new(device_cfg, ports);
-        let bell = new_bell()?;
-        let wake = Arc::clone(&bell);
+        let device = SoftwareDevice::new(device_cfg, ports);
+        let wakeup = new_wakeup()?;
+        let wake = Arc::clone(&wakeup);
         let kernel_reads = cfg.kernel_reads;
         let share =
             LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };
         let poll = Arc::new(Poll::new()?);
         let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
-        let shared = Arc::new(Shared::new(device, bell, port));
+        let shared = Arc::new(SharedNode::new(device, wakeup, port));
         let background =
             Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);
         Ok(Arc::new(Self { shared, vectors, name: cfg.name, background }))
@@ -109,7 +109,7 @@ impl Node {
 
     /// The device, for looking at its counters.
     #[must_use]
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &SoftwareDevice {
         self.shared.device()
     }
 

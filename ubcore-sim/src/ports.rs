@@ -27,7 +27,7 @@ pub trait Interrupt: Send + Sync + Debug {
 /// A shareable piece of registered memory: `len` bytes from address `va` on lie at `offset` of
 /// this node's arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub struct SharedExtent {
     /// First address, in the caller's address space.
     pub va: u64,
     /// Bytes.
@@ -40,10 +40,10 @@ pub struct Extent {
 pub trait MemoryHost: Send + Sync + Debug {
     /// Moves the shareable pages of `region`; returns what peers reach directly (may be empty,
     /// with the reason logged). `key` names the registration in `unshare`.
-    fn share(&self, key: u32, region: &Region) -> Vec<Extent>;
+    fn share(&self, key: u32, region: &Region) -> Vec<SharedExtent>;
 
     /// Takes the pages back under private addresses, content kept. After it returned, a late
-    /// write of a peer lands where nobody reads.
+    /// write of a peer lands where no thread reads.
     fn unshare(&self, key: u32);
 }
 
@@ -84,7 +84,7 @@ pub enum HostRequest {
         /// The node.
         eid: RawEid,
     },
-    /// Nobody uses the way to this node any more; close what belongs to it.
+    /// No queue uses the path to this node any more; close what belongs to it.
     Forget {
         /// The node.
         eid: RawEid,

@@ -16,7 +16,7 @@ mod tp;
 
 pub use handshake::{
     Agreed, Challenger, Doubt, Handshake, HandshakeEvent, HandshakeState, Offer, OpenCfg,
-    OpenError, refusal,
+    TpOpenError, refusal,
 };
 pub use knitting::{KnittingPool, PoolError, PoolUsage};
 pub use receive::Piece;

@@ -1,6 +1,6 @@
 //! Two processes on one host: the exchange, a killed peer, a stopped peer.
 //!
-//! *Owns*: the child process (this same binary, told by the environment). *Must not*: assert times
+//! *Owns*: the child process (this same binary, chosen by the environment). *Must not*: assert times
 //! below a generous hang limit, except the bound that the design promises for a stopped peer.
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ mod tests {
             ip_eid,
             peer::{ANSWER_NS, CLAIM_KEY, KernelReads, LocalShare, PathChoice, PeerEvent, Peers},
             poll::{Poll, ReadyList},
-            shared::new_bell,
+            shared::new_wakeup,
         },
         ports::SameHostParts,
     };
@@ -55,7 +55,7 @@ mod tests {
                 node_region: node_region.clone(),
                 arena: Arena::new().unwrap(),
                 half_len: 8192,
-                wake: new_bell().unwrap(),
+                wake: new_wakeup().unwrap(),
                 kernel_reads: KernelReads::Probe,
             };
             let poll = Arc::new(Poll::new().unwrap());
@@ -229,7 +229,7 @@ mod tests {
         }
         let waited = late.clock.now() - start;
         assert!(waited >= ANSWER_NS && u128::from(waited) < HANG.as_nanos(), "{waited} ns");
-        // Ringing the bell of a stopped process never waits.
+        // Sending a wake-up of a stopped process never waits.
         for _ in 0..10_000 {
             parts.wake.wake();
         }

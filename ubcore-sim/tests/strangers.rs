@@ -23,15 +23,15 @@ mod tests {
             claim::{self, Claim, Connect},
             clock::Clock,
             eid_ip,
-            hello::{self, Hello, Kind, Received},
+            hello::{self, Hello, Kind, ReceivedHello},
             ip_eid,
             peer::{CLAIM_KEY, KernelReads, LocalShare, PathChoice, PeerEvent, Peers},
             poll::{Poll, ReadyList},
-            shared::new_bell,
+            shared::new_wakeup,
         },
     };
     use udma_abi::RawEid;
-    use urma_mem::{Access, Arena, Pages, Region};
+    use urma_mem::{Arena, MapAccess, Pages, Region};
 
     const CHILD: &str = "URMA_TEST_CHILD";
     /// Nothing here takes longer, however loaded the machine is.
@@ -47,13 +47,13 @@ mod tests {
             node_region,
             arena: Arena::new().unwrap(),
             half_len: 8192,
-            wake: new_bell().unwrap(),
+            wake: new_wakeup().unwrap(),
             kernel_reads: KernelReads::Probe,
         }
     }
 
     /// The message that `socket` receives; `None`: the other side hung up.
-    fn receive(socket: impl AsFd) -> Option<Received> {
+    fn receive(socket: impl AsFd) -> Option<ReceivedHello> {
         let mut fds = [PollFd::new(&socket, PollFlags::IN)];
         let bound = HANG.try_into().unwrap();
         assert_eq!(poll(&mut fds, Some(&bound)).unwrap(), 1, "no answer");
@@ -61,7 +61,7 @@ mod tests {
     }
 
     /// The answer of node `to` to an offer in the name of `from`; nothing is checked before it is sent.
-    fn offer(from: RawEid, to: RawEid) -> Option<Received> {
+    fn offer(from: RawEid, to: RawEid) -> Option<ReceivedHello> {
         let Connect::Connected(socket) = claim::connect(to).unwrap() else { panic!("no node") };
         let (share, half) = (share(from), Region::shared(8192, Pages::Base).unwrap());
         let hello = Hello {
@@ -320,7 +320,10 @@ mod tests {
         let held_by_another = Other::start("stranger", None, Namespace::Same);
         let to = ip_eid(node.eid.parse().unwrap());
         let answer = offer(ip_eid(held_by_another.eid.parse().unwrap()), to).unwrap();
-        assert_eq!((answer.hello.kind, answer.fds.len()), (Kind::Refuse(hello::Refusal::Lied), 0));
+        assert_eq!(
+            (answer.hello.kind, answer.fds.len()),
+            (Kind::Refuse(hello::SharingRefusal::Lied), 0)
+        );
         let own = Claim::random().unwrap();
         assert_eq!(offer(own.eid(), to).unwrap().fds.len(), 4);
         assert_eq!(node.answer("path="), "same-host");
@@ -337,9 +340,9 @@ mod tests {
             let (fd, len) = (fds.next().unwrap(), usize::try_from(len).unwrap());
             assert!(rustix::fs::ftruncate(&fd, 0).is_err(), "the file may shrink");
             let copy = fd.try_clone().unwrap();
-            assert!(Region::map_fd(copy, 0, len, Access::ReadOnly).is_ok());
+            assert!(Region::map_fd(copy, 0, len, MapAccess::ReadOnly).is_ok());
             let is_written = rustix::io::pwrite(&fd, b"peer", 0).is_ok();
-            is_written | Region::map_fd(fd, 0, len, Access::ReadWrite).is_ok()
+            is_written | Region::map_fd(fd, 0, len, MapAccess::ReadWrite).is_ok()
         });
         // The arena is what peers are to write.
         assert!(std::mem::replace(&mut may_write[1], false));

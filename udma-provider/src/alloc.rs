@@ -46,7 +46,7 @@ pub(crate) struct DmaMap {
 pub(crate) struct DmaBuf {
     region: Region,
     iova: u64,
-    home: Home,
+    home: BlockOrigin,
 }
 
 /// A mapped region that small pieces are cut from.
@@ -59,7 +59,7 @@ struct Chunk {
 
 /// Where a piece goes back to.
 #[derive(Debug)]
-enum Home {
+enum BlockOrigin {
     Chunk(Arc<Chunk>, u64),
     Own(#[expect(dead_code, reason = "dropped with the buffer")] DmaMap),
 }
@@ -82,7 +82,7 @@ impl DmaAlloc {
     pub(crate) fn alloc(self: &Arc<Self>, len: usize) -> Result<DmaBuf, Status> {
         if len >= OWN_REGION_MIN {
             let (region, map) = self.new_region(len)?;
-            return Ok(DmaBuf { iova: map.iova, region, home: Home::Own(map) });
+            return Ok(DmaBuf { iova: map.iova, region, home: BlockOrigin::Own(map) });
         }
         let mut chunks = lock(&self.chunks);
         chunks.retain(|chunk| chunk.strong_count() > 0);
@@ -145,7 +145,11 @@ impl Chunk {
         let region = usize::try_from(at).ok().and_then(|at| self.region.sub(at, len).ok())?;
         // The piece may have served another queue: owner bits must start at zero.
         region.zero(0, len).ok()?;
-        Some(DmaBuf { region, iova: self.map.iova + at, home: Home::Chunk(Arc::clone(self), at) })
+        Some(DmaBuf {
+            region,
+            iova: self.map.iova + at,
+            home: BlockOrigin::Chunk(Arc::clone(self), at),
+        })
     }
 }
 
@@ -170,7 +174,7 @@ impl DmaMap {
 
 impl Drop for DmaBuf {
     fn drop(&mut self) {
-        if let Home::Chunk(chunk, at) = &self.home {
+        if let BlockOrigin::Chunk(chunk, at) = &self.home {
             lock(&chunk.free).give(*at, *at + self.region.len() as u64);
         }
     }

@@ -9,7 +9,7 @@ use urma_mem::sync::AtomicU32;
 
 /// The target of an RC jetty; read by the poster when the version moves.
 #[derive(Debug, Default)]
-pub(crate) struct Bound {
+pub(crate) struct BoundTarget {
     pub(crate) version: AtomicU32,
     pub(crate) target: Mutex<Option<TargetId>>,
 }

@@ -3,7 +3,7 @@
 //! *Owns*: both rings, sequence numbers (= ring positions), the fate of each slot. *Takes*:
 //! commands of any thread. *Gives*: results or a status, always within the time limit. *Must not*:
 //! reuse the slot of a command that timed out before its late response came; believe a response
-//! whose sequence number nobody waits for (it is counted and dropped).
+//! whose sequence number no caller waits for (it is counted and dropped).
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use urma_mem::{barrier, sync};
 use crate::alloc::{DmaBuf, lock};
 
 /// Results of a command.
-pub(crate) type Results = [u64; RSP_WORDS - 1];
+pub(crate) type CmdResults = [u64; RSP_WORDS - 1];
 
 /// Why a command did not do what it should.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -61,25 +61,25 @@ pub(crate) struct CommandQueue {
     rings: DmaBuf,
     depth: u32,
     timeout_ns: Nanos,
-    state: Mutex<State>,
+    state: Mutex<CmdqState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct CmdqState {
     /// Next command position; also its sequence number.
     pi: u32,
     /// Next response position.
     rsp_ci: u32,
-    slots: Vec<Slot>,
-    /// Responses that nobody waited for.
+    slots: Vec<CmdSlot>,
+    /// Responses that no caller waited for.
     garbage: u64,
     failed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Slot {
+enum CmdSlot {
     Free,
-    /// Somebody waits for the answer.
+    /// A caller waits for the answer.
     Waited(u32),
     /// The waiter gave up; the answer may still come.
     Abandoned(u32),
@@ -103,8 +103,8 @@ impl CommandQueue {
         regs.write64(regs::CMD_BASE, rings.iova());
         regs.write64(regs::RSP_BASE, rings.iova() + u64::from(depth) * CMD_WORDS as u64 * 8);
         regs.write32(regs::CMD_DEPTH, depth);
-        let slots = vec![Slot::Free; depth as usize];
-        let state = State { pi: 0, rsp_ci: 0, slots, garbage: 0, failed: false };
+        let slots = vec![CmdSlot::Free; depth as usize];
+        let state = CmdqState { pi: 0, rsp_ci: 0, slots, garbage: 0, failed: false };
         Self { backing, regs, rings, depth, timeout_ns, state: Mutex::new(state) }
     }
 
@@ -112,7 +112,7 @@ impl CommandQueue {
     ///
     /// # Errors
     /// The device refused, or did not answer within the time limit.
-    pub(crate) fn execute(&self, command: &Command) -> Result<Results, CommandError> {
+    pub(crate) fn execute(&self, command: &Command) -> Result<CmdResults, CommandError> {
         self.execute_with(command, &mut || {})
     }
 
@@ -125,21 +125,21 @@ impl CommandQueue {
         &self,
         command: &Command,
         idle: &mut dyn FnMut(),
-    ) -> Result<Results, CommandError> {
+    ) -> Result<CmdResults, CommandError> {
         let deadline = self.backing.now().saturating_add(self.timeout_ns);
         let sequence = self.submit(command, deadline)?;
         let answer = self.wait(deadline, idle, |state, depth| match state.slot(sequence, depth) {
-            Slot::Answered(response) => Some(response),
+            CmdSlot::Answered(response) => Some(response),
             _ => None,
         });
         let mut state = lock(&self.state);
         let slot = state.slot_mut(sequence, self.depth);
         let Some(response) = answer else {
-            *slot = Slot::Abandoned(sequence);
+            *slot = CmdSlot::Abandoned(sequence);
             tracing::warn!(opcode = command.opcode(), sequence, "a command timed out");
             return Err(CommandError::TimedOut);
         };
-        *slot = Slot::Free;
+        *slot = CmdSlot::Free;
         drop(state);
         match response.status {
             CmdStatus::Ok => Ok(response.results),
@@ -156,10 +156,10 @@ impl CommandQueue {
     fn submit(&self, command: &Command, deadline: Nanos) -> Result<u32, CommandError> {
         let sequence = self.wait(deadline, &mut || {}, |state, depth| {
             let sequence = state.pi;
-            if state.slot(sequence, depth) != Slot::Free {
+            if state.slot(sequence, depth) != CmdSlot::Free {
                 return None;
             }
-            *state.slot_mut(sequence, depth) = Slot::Waited(sequence);
+            *state.slot_mut(sequence, depth) = CmdSlot::Waited(sequence);
             let at = (sequence & (depth - 1)) as usize * CMD_WORDS * 8;
             self.rings.region().store_block(at, &command.encode(sequence)).ok()?;
             state.pi = sequence.wrapping_add(1);
@@ -175,7 +175,7 @@ impl CommandQueue {
         &self,
         deadline: Nanos,
         idle: &mut dyn FnMut(),
-        mut found: impl FnMut(&mut State, u32) -> Option<T>,
+        mut found: impl FnMut(&mut CmdqState, u32) -> Option<T>,
     ) -> Option<T> {
         let mut looks = 0u32;
         loop {
@@ -203,9 +203,9 @@ impl CommandQueue {
         }
     }
 
-    /// Takes responses off the ring; at most one lap, so that a device that never stops answering
+    /// Takes responses off the ring; at most one pass over the ring, so that a device that never stops answering
     /// does not hold the lock.
-    fn drain(&self, state: &mut State) {
+    fn drain(&self, state: &mut CmdqState) {
         let base = self.depth as usize * CMD_WORDS * 8;
         for _ in 0..self.depth {
             let at = base + (state.rsp_ci & (self.depth - 1)) as usize * RSP_WORDS * 8;
@@ -223,28 +223,28 @@ impl CommandQueue {
     }
 }
 
-impl State {
-    fn slot(&self, sequence: u32, depth: u32) -> Slot {
+impl CmdqState {
+    fn slot(&self, sequence: u32, depth: u32) -> CmdSlot {
         self.slots[(sequence & (depth - 1)) as usize]
     }
 
-    fn slot_mut(&mut self, sequence: u32, depth: u32) -> &mut Slot {
+    fn slot_mut(&mut self, sequence: u32, depth: u32) -> &mut CmdSlot {
         &mut self.slots[(sequence & (depth - 1)) as usize]
     }
 
     fn on_response(&mut self, response: Response, depth: u32) {
         let slot = self.slot_mut(response.sequence, depth);
         match *slot {
-            Slot::Waited(sequence) if sequence == response.sequence => {
-                *slot = Slot::Answered(response);
+            CmdSlot::Waited(sequence) if sequence == response.sequence => {
+                *slot = CmdSlot::Answered(response);
             }
-            Slot::Abandoned(sequence) if sequence == response.sequence => *slot = Slot::Free,
+            CmdSlot::Abandoned(sequence) if sequence == response.sequence => *slot = CmdSlot::Free,
             _ => {
                 self.garbage += 1;
                 tracing::warn!(
                     sequence = response.sequence,
                     count = self.garbage,
-                    "the device answered nobody"
+                    "the device answered a command that no caller waits for"
                 );
             }
         }

@@ -5,7 +5,7 @@
 
 use std::{any::Any, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
-use udma_abi::{AsyncKind as AbiKind, Eqe, cmd::Command, counters::Counter};
+use udma_abi::{Eqe, EqeKind, cmd::Command, counters::Counter};
 use urma_core::{
     AsyncEvent, AsyncKind, Eid, JfcCfg, Path, QueueCfg, SegmentCfg, Status, Token, TokenId,
     TransportMode,
@@ -21,7 +21,7 @@ use crate::{
     device::Driver,
     group, jetty,
     jfc::{JfcCore, JfcTable},
-    jfce::Jfce,
+    jfce::ProviderJfce,
     path, segment,
 };
 
@@ -53,7 +53,7 @@ impl ContextOps for UdmaContext {
 
 impl QueueFactory for UdmaContext {
     fn create_jfce(&self) -> Result<Arc<dyn JfceControl>, Status> {
-        Ok(Arc::new(Jfce::new(Channel::create(&self.driver)?, &self.jfcs)))
+        Ok(Arc::new(ProviderJfce::new(Channel::create(&self.driver)?, &self.jfcs)))
     }
 
     fn create_jfc(
@@ -65,7 +65,9 @@ impl QueueFactory for UdmaContext {
             // A channel of another provider cannot carry events of this device.
             Some(jfce) => {
                 let any: &dyn Any = &**jfce;
-                Some(Arc::clone(&any.downcast_ref::<Jfce>().ok_or(Status::Invalid)?.channel))
+                Some(Arc::clone(
+                    &any.downcast_ref::<ProviderJfce>().ok_or(Status::Invalid)?.channel,
+                ))
             }
             None => None,
         };
@@ -139,7 +141,7 @@ impl EventOps for UdmaContext {
             loop {
                 match driver.async_events.next() {
                     Some(Eqe::Async { code, object }) => {
-                        if code == AbiKind::DevFatal as u8 {
+                        if code == EqeKind::DevFatal as u8 {
                             driver.on_fatal_event();
                         }
                         return Ok(Some(AsyncEvent {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use udma_abi::{
-    AsyncKind, DeviceBacking, Eqe, Nanos, RegisterRegion,
+    DeviceBacking, Eqe, EqeKind, Nanos, RegisterRegion,
     caps::{Caps, Features},
     cmd::Command,
     regs,
@@ -23,9 +23,9 @@ use urma_mem::{
 
 use crate::{
     alloc::{DmaAlloc, DmaBuf, DmaMap, RingPages, lock},
-    cmdq::{CommandError, CommandQueue, Results},
+    cmdq::{CmdResults, CommandError, CommandQueue},
     events::EventRing,
-    table::{Link, QueueTable},
+    table::{PolledQueue, QueueTable},
 };
 
 /// How the driver shall work.
@@ -62,7 +62,7 @@ pub(crate) struct Driver {
     pub(crate) dma: Arc<DmaAlloc>,
     pub(crate) queues: Arc<QueueTable>,
     /// Receive queues by number, for jetties that share them.
-    pub(crate) jfrs: Mutex<BTreeMap<u32, Weak<Link>>>,
+    pub(crate) jfrs: Mutex<BTreeMap<u32, Weak<PolledQueue>>>,
     /// Registered memory by token id; `None` while the device is being asked.
     pub(crate) segments: Mutex<BTreeMap<TokenId, Option<DmaMap>>>,
     pub(crate) async_events: EventRing,
@@ -127,7 +127,7 @@ impl Driver {
     ///
     /// # Errors
     /// What the device answered; `NoDevice` when it does not answer.
-    pub(crate) fn execute(&self, command: &Command) -> Result<Results, Status> {
+    pub(crate) fn execute(&self, command: &Command) -> Result<CmdResults, Status> {
         self.execute_with(command, &mut || {})
     }
 
@@ -139,7 +139,7 @@ impl Driver {
         &self,
         command: &Command,
         idle: &mut dyn FnMut(),
-    ) -> Result<Results, Status> {
+    ) -> Result<CmdResults, Status> {
         self.check()?;
         self.commands.execute_with(command, idle).map_err(|error| {
             tracing::debug!(%error, opcode = command.opcode(), "a command failed");
@@ -158,8 +158,8 @@ impl Driver {
         if !self.failed.swap(true, Ordering::AcqRel) {
             tracing::error!("the device failed; outstanding requests end flushed");
             self.commands.fail();
-            // Whoever waits for events must hear of it too.
-            self.async_events.raise(Eqe::Async { code: AsyncKind::DevFatal as u8, object: 0 });
+            // A waiter for events must be woken too.
+            self.async_events.raise(Eqe::Async { code: EqeKind::DevFatal as u8, object: 0 });
         }
     }
 

@@ -48,11 +48,11 @@ pub(crate) struct EventRing {
     closed: AtomicBool,
     /// The device failed: its registers may be a successor's by now.
     failed: Arc<AtomicBool>,
-    state: Mutex<State>,
+    state: Mutex<EventState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct EventState {
     ci: u32,
     /// Event queue number; `None` for asynchronous events.
     eqn: Option<u32>,
@@ -222,7 +222,7 @@ impl EventRing {
         }
     }
 
-    fn take_entry(&self, state: &mut State) -> Option<Eqe> {
+    fn take_entry(&self, state: &mut EventState) -> Option<Eqe> {
         let mask = (1u32 << self.depth_log2) - 1;
         let at = (state.ci & mask) as usize * EQE_LEN;
         let owner = (state.ci >> self.depth_log2) & 1 == 0;

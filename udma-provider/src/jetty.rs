@@ -21,14 +21,14 @@ use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
 use crate::{
     alloc::{DmaBuf, lock},
-    bound::Bound,
+    bound::BoundTarget,
     device::Driver,
     doorbell::SqDoorbell,
     index::is_before,
     jfc::{JfcCore, JfcTable},
-    jfr::{self, RecvHalf, RecvParts},
-    jfs::{self, SendHalf, SendParts},
-    table::{Link, RecvLink, SendLink},
+    jfr::{self, RecvParts, RecvPoster},
+    jfs::{self, SendParts, SendPoster},
+    table::{PolledQueue, RecvLink, SendLink},
 };
 
 /// Memory of a queue.
@@ -48,13 +48,13 @@ struct Jfcs {
 
 /// The control part.
 #[derive(Debug)]
-struct Control {
+struct UdmaJettyControl {
     driver: Arc<Driver>,
-    link: Arc<Link>,
+    link: Arc<PolledQueue>,
     memory: Memory,
     jfcs: Jfcs,
     mode: TransportMode,
-    bound: Arc<Bound>,
+    bound: Arc<BoundTarget>,
     rx_threshold: AtomicU32,
     closed: Arc<AtomicBool>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn create(
     };
     let shared = cfg.shared.map(|shared| shared_link(driver, shared.jfr)).transpose()?;
     let link = driver.queues.insert(|cookie| {
-        let mut link = Link::new(cookie, cfg.kind, cfg.user_ctx);
+        let mut link = PolledQueue::new(cookie, cfg.kind, cfg.user_ctx);
         link.send = cfg.send.zip(memory.sq.as_ref()).map(|(send, (_, log2))| {
             SendLink::new(send.jfc, *log2, memory.record.region().clone())
         });
@@ -101,7 +101,7 @@ pub(crate) fn create(
     if cfg.kind == QueueKind::Jfr {
         lock(&driver.jfrs).insert(id, Arc::downgrade(&link));
     }
-    let control = Control {
+    let control = UdmaJettyControl {
         driver: Arc::clone(driver),
         link,
         memory,
@@ -157,9 +157,9 @@ impl Memory {
         let rq = cfg.recv.as_ref().zip(self.rq.as_ref());
         CreateQueue {
             kind: match cfg.kind {
-                QueueKind::Jfs => cmd::QueueKind::Jfs,
-                QueueKind::Jfr => cmd::QueueKind::Jfr,
-                QueueKind::Jetty => cmd::QueueKind::Jetty,
+                QueueKind::Jfs => cmd::CmdQueueKind::Jfs,
+                QueueKind::Jfr => cmd::CmdQueueKind::Jfr,
+                QueueKind::Jetty => cmd::CmdQueueKind::Jetty,
             },
             id: cfg.id,
             mode: match cfg.mode {
@@ -190,14 +190,14 @@ impl Memory {
     }
 }
 
-impl Control {
+impl UdmaJettyControl {
     fn into_parts(self, id: u32, cfg: &QueueCfg) -> QueueParts {
         let send = self.send_half(id, cfg).map(|half| Box::new(half) as Box<dyn SendQueue>);
         let recv = self.recv_half(cfg).map(|half| Box::new(half) as Box<dyn RecvQueue>);
         QueueParts { id, control: Arc::new(self), send, recv }
     }
 
-    fn send_half(&self, id: u32, cfg: &QueueCfg) -> Option<SendHalf> {
+    fn send_half(&self, id: u32, cfg: &QueueCfg) -> Option<SendPoster> {
         let send = cfg.send.as_ref()?;
         let (memory, log2) = self.memory.sq.as_ref()?;
         let features = self.driver.features();
@@ -214,13 +214,13 @@ impl Control {
             failed: Arc::clone(&self.driver.failed),
         };
         let doorbell = SqDoorbell::new(Arc::clone(&self.driver.regs), id);
-        Some(SendHalf::new(parts, Arc::clone(&self.link), doorbell))
+        Some(SendPoster::new(parts, Arc::clone(&self.link), doorbell))
     }
 
-    fn recv_half(&self, cfg: &QueueCfg) -> Option<RecvHalf> {
+    fn recv_half(&self, cfg: &QueueCfg) -> Option<RecvPoster> {
         let recv = cfg.recv.as_ref()?;
         let (memory, log2) = self.memory.rq.as_ref()?;
-        Some(RecvHalf::new(RecvParts {
+        Some(RecvPoster::new(RecvParts {
             memory: Arc::clone(memory),
             record: Arc::clone(&self.memory.record),
             link: Arc::clone(self.link.recv.as_ref()?),
@@ -285,7 +285,7 @@ impl Control {
     }
 }
 
-impl QueueControl for Control {
+impl QueueControl for UdmaJettyControl {
     fn modify(&self, state: JettyState) -> Result<(), Status> {
         let state = match state {
             JettyState::Reset => QueueState::Reset,
@@ -385,7 +385,7 @@ impl QueueControl for Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for UdmaJettyControl {
     fn drop(&mut self) {
         if !self.closed.load(Ordering::Acquire)
             && let Err(error) = self.delete()

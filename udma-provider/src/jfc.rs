@@ -35,7 +35,7 @@ use crate::{
     doorbell::CqDoorbell,
     index::is_before,
     resolve,
-    table::Link,
+    table::PolledQueue,
 };
 
 /// The JFCs of a device by number.
@@ -67,29 +67,29 @@ pub(crate) struct JfcCore {
     ring: Region,
     doorbell: CqDoorbell,
     channel: Option<Arc<Channel>>,
-    reader: Serial<Reader>,
+    reader: Serial<RingReader>,
     /// Mirror of the reader's consumer index, for posters.
     ci: AtomicU32,
 }
 
 /// The reading end of the ring.
 #[derive(Debug, Default)]
-struct Reader {
+struct RingReader {
     ci: u32,
     /// Consumer index that the device knows.
     rung: u32,
     arm_sn: u8,
-    /// Completions taken off the ring for somebody else, oldest first.
+    /// Completions taken off the ring for another caller, oldest first.
     stash: VecDeque<Completion>,
     /// Queues by slot, so that a poll locks nothing.
-    cache: Vec<Option<Arc<Link>>>,
+    cache: Vec<Option<Arc<PolledQueue>>>,
     polls: u32,
     bad: u64,
 }
 
 /// What a look at the next entry gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
+enum NextEntry {
     /// A completion.
     Taken,
     /// An entry that fits nothing posted; it is taken off the ring.
@@ -132,12 +132,12 @@ impl JfcCore {
             memory,
             doorbell: CqDoorbell::new(Arc::clone(&driver.regs)),
             channel,
-            reader: Serial::new(Reader::default()),
+            reader: Serial::new(RingReader::default()),
             ci: AtomicU32::new(0),
         });
         lock(&table.0).insert(jfcn, Arc::downgrade(&core));
         let control =
-            Arc::new(Control { core: Arc::clone(&core), deleted: AtomicBool::new(false) });
+            Arc::new(UdmaJfcControl { core: Arc::clone(&core), deleted: AtomicBool::new(false) });
         Ok(JfcParts { id: jfcn, control, queue: Box::new(PollHalf { core }) })
     }
 
@@ -166,7 +166,7 @@ impl JfcCore {
                 .take_while(|n| self.is_written(start.wrapping_add(*n)).is_some())
                 .count();
             let end = start.wrapping_add(u32::try_from(fresh).ok()?);
-            // If a poll went past `end`, the entry there may be of the next lap and hide others.
+            // If a poll went past `end`, the entry there may be of the next pass over the ring and hide others.
             if !is_before(end, self.consumed()) {
                 return Some(end);
             }
@@ -194,7 +194,7 @@ impl JfcCore {
     }
 
     /// The last drain of a queue that is gone: also drops what the reader knows of it.
-    pub(crate) fn forget(&self, link: &Link) {
+    pub(crate) fn forget(&self, link: &PolledQueue) {
         let _ = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
             if let Some(slot) = reader.cache.get_mut(crate::table::slot_of(link.cookie)) {
@@ -229,20 +229,20 @@ impl JfcCore {
         visit.value
     }
 
-    fn drain_into_stash(&self, reader: &mut Reader) {
+    fn drain_into_stash(&self, reader: &mut RingReader) {
         for _ in 0..1u32 << self.log2 {
             let mut completion = Completion::default();
             match self.next(reader, &mut completion) {
-                Next::Taken => reader.stash.push_back(completion),
-                Next::Unfit => {}
-                Next::Nothing => break,
+                NextEntry::Taken => reader.stash.push_back(completion),
+                NextEntry::Unfit => {}
+                NextEntry::Nothing => break,
             }
         }
         self.publish(reader);
         self.ring(reader);
     }
 
-    fn poll(&self, reader: &mut Reader, out: &mut [Completion]) -> Result<usize, Status> {
+    fn poll(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
         let mut found = if reader.stash.is_empty() { 0 } else { reader.unstash(out) };
         found += self.poll_ring(reader, &mut out[found..]);
         if found > 0 {
@@ -256,7 +256,7 @@ impl JfcCore {
     }
 
     /// Nothing was there: lets the device work, then looks once more.
-    fn poll_idle(&self, reader: &mut Reader, out: &mut [Completion]) -> Result<usize, Status> {
+    fn poll_idle(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
         self.driver.backing.progress();
@@ -277,15 +277,15 @@ impl JfcCore {
     }
 
     #[inline]
-    fn poll_ring(&self, reader: &mut Reader, out: &mut [Completion]) -> usize {
+    fn poll_ring(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
         let start = reader.ci;
         let mut found = 0;
         while let Some(slot) = out.get_mut(found) {
             match self.next(reader, slot) {
-                Next::Taken => found += 1,
+                NextEntry::Taken => found += 1,
                 // Of entries that fit nothing, no more than a ring's worth at a time.
-                Next::Unfit if reader.ci.wrapping_sub(start) >> self.log2 == 0 => {}
-                Next::Unfit | Next::Nothing => break,
+                NextEntry::Unfit if reader.ci.wrapping_sub(start) >> self.log2 == 0 => {}
+                NextEntry::Unfit | NextEntry::Nothing => break,
             }
         }
         if reader.ci != start {
@@ -306,12 +306,12 @@ impl JfcCore {
     }
 
     #[inline]
-    fn publish(&self, reader: &Reader) {
+    fn publish(&self, reader: &RingReader) {
         self.ci.store(reader.ci, Ordering::Release);
     }
 
     #[inline]
-    fn ring(&self, reader: &mut Reader) {
+    fn ring(&self, reader: &mut RingReader) {
         // The registers of a failed device may be a successor's by now.
         if reader.ci != reader.rung && !self.driver.failed.load(Ordering::Relaxed) {
             reader.rung = reader.ci;
@@ -331,14 +331,14 @@ impl JfcCore {
 
     /// Takes the next entry off the ring into `out`, if the device has written it.
     #[inline]
-    fn next(&self, reader: &mut Reader, out: &mut Completion) -> Next {
-        let Some(word0) = self.is_written(reader.ci) else { return Next::Nothing };
+    fn next(&self, reader: &mut RingReader, out: &mut Completion) -> NextEntry {
+        let Some(word0) = self.is_written(reader.ci) else { return NextEntry::Nothing };
         barrier::from_device();
         let at = (reader.ci & ((1 << self.log2) - 1)) as usize * CQE_LEN;
         if !SendDone::is_it(word0) {
             return self.next_rare(reader, (at, word0), out);
         }
-        let Ok(mut words) = self.ring.load_block::<4>(at) else { return Next::Nothing };
+        let Ok(mut words) = self.ring.load_block::<4>(at) else { return NextEntry::Nothing };
         // The word that was checked is the word that is used.
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
@@ -346,18 +346,20 @@ impl JfcCore {
         let found = reader.link(self, done.user_data);
         if found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out)).is_none() {
             self.on_bad(reader, done.local_id, done.entry_idx);
-            return Next::Unfit;
+            return NextEntry::Unfit;
         }
-        Next::Taken
+        NextEntry::Taken
     }
 
     fn next_rare(
         &self,
-        reader: &mut Reader,
+        reader: &mut RingReader,
         (at, word0): (usize, u64),
         out: &mut Completion,
-    ) -> Next {
-        let Ok(mut words) = self.ring.load_block::<CQE_WORDS>(at) else { return Next::Nothing };
+    ) -> NextEntry {
+        let Ok(mut words) = self.ring.load_block::<CQE_WORDS>(at) else {
+            return NextEntry::Nothing;
+        };
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
         let cqe = Cqe::decode(&words);
@@ -365,16 +367,16 @@ impl JfcCore {
         let Some(completion) = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe))
         else {
             self.on_bad(reader, cqe.local_id, cqe.entry_idx);
-            return Next::Unfit;
+            return NextEntry::Unfit;
         };
         *out = completion;
-        Next::Taken
+        NextEntry::Taken
     }
 
     /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their
     /// number, so a made-up cookie cannot make the table grow.
     #[cold]
-    fn learn(&self, reader: &mut Reader, cookie: u64) -> Option<()> {
+    fn learn(&self, reader: &mut RingReader, cookie: u64) -> Option<()> {
         let link = self.driver.queues.find(cookie)?;
         let slot = crate::table::slot_of(cookie);
         if reader.cache.len() <= slot {
@@ -385,19 +387,19 @@ impl JfcCore {
     }
 
     #[cold]
-    fn on_bad(&self, reader: &mut Reader, local_id: u32, entry_idx: u16) {
+    fn on_bad(&self, reader: &mut RingReader, local_id: u32, entry_idx: u16) {
         reader.bad += 1;
         let (jfcn, count) = (self.jfcn, reader.bad);
         tracing::warn!(jfcn, count, local_id, entry_idx, "a completion fits nothing posted");
     }
 }
 
-impl Reader {
+impl RingReader {
     /// The queue with this cookie.
     #[inline]
-    fn link(&mut self, core: &JfcCore, cookie: u64) -> Option<&Link> {
+    fn link(&mut self, core: &JfcCore, cookie: u64) -> Option<&PolledQueue> {
         let slot = crate::table::slot_of(cookie);
-        let is_known = |link: &&Arc<Link>| link.cookie == cookie;
+        let is_known = |link: &&Arc<PolledQueue>| link.cookie == cookie;
         if self.cache.get(slot).and_then(Option::as_ref).filter(is_known).is_none() {
             core.learn(self, cookie)?;
         }
@@ -444,8 +446,8 @@ impl CompletionQueue for PollHalf {
             reader.arm_sn = (reader.arm_sn + 1) & 3;
             reader.rung = reader.ci;
             let arm = match what {
-                Arm::Any => udma_abi::doorbell::Arm::Any,
-                Arm::SolicitedOnly => udma_abi::doorbell::Arm::Solicited,
+                Arm::Any => udma_abi::doorbell::CqArm::Any,
+                Arm::SolicitedOnly => udma_abi::doorbell::CqArm::Solicited,
             };
             let (ci, arm_sn, jfcn) = (reader.ci, reader.arm_sn, core.jfcn);
             core.doorbell.ring(JfcDoorbell { ci, arm: Some(arm), arm_sn, jfcn });
@@ -457,12 +459,12 @@ impl CompletionQueue for PollHalf {
 
 /// The control part.
 #[derive(Debug)]
-struct Control {
+struct UdmaJfcControl {
     core: Arc<JfcCore>,
     deleted: AtomicBool,
 }
 
-impl JfcControl for Control {
+impl JfcControl for UdmaJfcControl {
     fn moderate(&self, count: u16, period_us: u16) -> Result<(), Status> {
         let jfcn = self.core.jfcn;
         self.core.driver.execute(&Command::ModifyJfc { jfcn, count, period_us }).map(|_| ())
@@ -487,7 +489,7 @@ impl JfcControl for Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for UdmaJfcControl {
     fn drop(&mut self) {
         if !*self.deleted.get_mut()
             && let Err(error) = self.delete()

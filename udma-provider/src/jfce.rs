@@ -10,19 +10,19 @@ use crate::{channel::Channel, jfc::JfcTable};
 
 /// What the caller holds.
 #[derive(Debug)]
-pub(crate) struct Jfce {
+pub(crate) struct ProviderJfce {
     /// The event queue.
     pub(crate) channel: Arc<Channel>,
     jfcs: Arc<JfcTable>,
 }
 
-impl Jfce {
+impl ProviderJfce {
     pub(crate) fn new(channel: Channel, jfcs: &Arc<JfcTable>) -> Self {
         Self { channel: Arc::new(channel), jfcs: Arc::clone(jfcs) }
     }
 }
 
-impl JfceControl for Jfce {
+impl JfceControl for ProviderJfce {
     fn fd(&self) -> BorrowedFd<'_> {
         self.channel.fd()
     }

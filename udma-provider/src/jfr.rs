@@ -21,7 +21,7 @@ use crate::{alloc::DmaBuf, shadow::Tag, table::RecvLink};
 
 /// The half that the caller posts to.
 #[derive(Debug)]
-pub(crate) struct RecvHalf {
+pub(crate) struct RecvPoster {
     parts: RecvParts,
     ring: Region,
     /// Next entry, free running.
@@ -88,7 +88,7 @@ pub(crate) fn token_args(jfcn: u32, token: Option<Token>) -> Option<RqArgs> {
     Some(RqArgs { base: 0, depth_log2: 0, max_sge: 1, jfcn, min_rnr_timer: 0, token_value })
 }
 
-impl RecvHalf {
+impl RecvPoster {
     pub(crate) fn new(parts: RecvParts) -> Self {
         Self { ring: parts.memory.region().clone(), parts, pi: 0, done: 0 }
     }
@@ -133,7 +133,7 @@ impl RecvHalf {
     }
 }
 
-impl RecvQueue for RecvHalf {
+impl RecvQueue for RecvPoster {
     #[inline]
     fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         if self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed) {

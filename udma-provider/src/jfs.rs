@@ -29,20 +29,20 @@ use urma_mem::{
 
 use crate::{
     alloc::{DmaBuf, lock},
-    bound::Bound,
+    bound::BoundTarget,
     doorbell::SqDoorbell,
     index::is_before,
     jfc::JfcCore,
     shadow::{SEQ_MASK, Tag},
     sqe,
-    table::Link,
+    table::PolledQueue,
 };
 
 /// The half that the caller posts to.
 #[derive(Debug)]
-pub(crate) struct SendHalf {
+pub(crate) struct SendPoster {
     parts: SendParts,
-    link: Arc<Link>,
+    link: Arc<PolledQueue>,
     doorbell: SqDoorbell,
     ring: Region,
     /// Next block, free running.
@@ -80,7 +80,7 @@ pub(crate) struct SendParts {
     /// Completions come in posting order.
     pub(crate) in_order: bool,
     /// The RC target.
-    pub(crate) bound: Arc<Bound>,
+    pub(crate) bound: Arc<BoundTarget>,
     /// Set when the queue is gone.
     pub(crate) closed: Arc<AtomicBool>,
     /// Set when the device is gone.
@@ -117,8 +117,8 @@ pub(crate) fn is_in_order(cfg: &SendCfg) -> bool {
     !cfg.flags.contains(SendFlags::OUTORDER_COMP)
 }
 
-impl SendHalf {
-    pub(crate) fn new(parts: SendParts, link: Arc<Link>, doorbell: SqDoorbell) -> Self {
+impl SendPoster {
+    pub(crate) fn new(parts: SendParts, link: Arc<PolledQueue>, doorbell: SqDoorbell) -> Self {
         Self {
             ring: parts.memory.region().clone(),
             parts,
@@ -282,7 +282,7 @@ impl SendHalf {
     }
 }
 
-impl SendQueue for SendHalf {
+impl SendQueue for SendPoster {
     #[inline]
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         if self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed) {

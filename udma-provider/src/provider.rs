@@ -1,7 +1,7 @@
 //! The provider: a UDMA device as the API has it.
 //!
 //! *Owns*: a device's state while it is up. *Takes*: an `Arc<dyn DeviceBacking>`. *Gives*:
-//! urma-core's `Device`. *Must not*: know which backing it is.
+//! urma-core's `DeviceOps`. *Must not*: know which backing it is.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use udma_abi::{
 use urma_core::{
     AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Eid, Guid, ModeSet, Mtu,
     PortAttr, PortState, Status,
-    ops::{ContextOps, Device},
+    ops::{ContextOps, DeviceOps},
 };
 
 use crate::{
@@ -31,7 +31,7 @@ pub fn device_on(backing: Arc<dyn DeviceBacking>) -> urma_core::Device {
 
 /// A device that is up: its driver, and the JFCs on it.
 #[derive(Clone, Debug)]
-struct Up {
+struct RunningDevice {
     driver: Arc<Driver>,
     jfcs: Arc<JfcTable>,
 }
@@ -44,7 +44,7 @@ pub struct UdmaDevice {
     /// Outlives a driver that failed: memory that it still holds keeps its device addresses.
     dma: Arc<DmaAlloc>,
     cfg: DriverCfg,
-    up: Mutex<Option<Up>>,
+    up: Mutex<Option<RunningDevice>>,
 }
 
 impl UdmaDevice {
@@ -63,7 +63,7 @@ impl UdmaDevice {
     }
 
     /// Resets the device under everything that uses it: outstanding requests end with flushed
-    /// completions, contexts are dead, and the next [`Device::open`] brings it up afresh.
+    /// completions, contexts are dead, and the next [`DeviceOps::open`] brings it up afresh.
     ///
     /// # Errors
     /// `NoDevice`: it did not come back.
@@ -74,7 +74,7 @@ impl UdmaDevice {
         }
     }
 
-    fn up(&self) -> Result<Up, Status> {
+    fn up(&self) -> Result<RunningDevice, Status> {
         let mut slot = lock(&self.up);
         if let Some(up) = slot.as_ref().filter(|up| up.driver.check().is_ok()) {
             return Ok(up.clone());
@@ -84,11 +84,11 @@ impl UdmaDevice {
         }
         let dma = Arc::clone(&self.dma);
         let driver = Driver::bring_up(Arc::clone(&self.backing), dma, &self.cfg)?;
-        Ok(slot.insert(Up { driver, jfcs: Arc::default() }).clone())
+        Ok(slot.insert(RunningDevice { driver, jfcs: Arc::default() }).clone())
     }
 }
 
-impl Device for UdmaDevice {
+impl DeviceOps for UdmaDevice {
     fn id(&self) -> DeviceId {
         self.id.clone()
     }
@@ -111,7 +111,7 @@ impl Device for UdmaDevice {
     }
 
     fn open(&self, eid_index: u32) -> Result<Arc<dyn ContextOps>, Status> {
-        let Up { driver, jfcs } = self.up()?;
+        let RunningDevice { driver, jfcs } = self.up()?;
         let (eid, count) = eid_at(&driver, eid_index)?;
         if u64::from(eid_index) >= count {
             return Err(Status::Invalid);

@@ -18,14 +18,14 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     index::is_before,
-    table::{Link, QueueTable, RecvLink, SendLink},
+    table::{PolledQueue, QueueTable, RecvLink, SendLink},
 };
 
 /// The completion of a send request that succeeded, stored field by field where the caller wants
 /// it: a copy of the whole would wait for the stores of its parts. `None`: `out` is unchanged.
 #[inline]
 pub(crate) fn send_done(
-    link: &Link,
+    link: &PolledQueue,
     jfcn: u32,
     done: &SendDone,
     out: &mut Completion,
@@ -65,7 +65,7 @@ pub(crate) fn send_done(
 }
 
 /// The completion that `cqe`, found in JFC `jfcn`, reports for `link`.
-pub(crate) fn completion(link: &Link, jfcn: u32, cqe: &Cqe) -> Option<Completion> {
+pub(crate) fn completion(link: &PolledQueue, jfcn: u32, cqe: &Cqe) -> Option<Completion> {
     if cqe.local_id != link.id() {
         return None;
     }
@@ -121,7 +121,7 @@ pub(crate) fn sweep(queues: &QueueTable, jfcn: u32, out: &mut VecDeque<Completio
     }
 }
 
-fn sweep_send(link: &Link, send: &SendLink, out: &mut VecDeque<Completion>) {
+fn sweep_send(link: &PolledQueue, send: &SendLink, out: &mut VecDeque<Completion>) {
     let end = send.pi.load(Ordering::Acquire);
     // What the device retired without a completion had succeeded unsignalled.
     let retired = send.record.load_u32_acquire(record::SQ_CI).unwrap_or(0);
@@ -139,7 +139,7 @@ fn sweep_send(link: &Link, send: &SendLink, out: &mut VecDeque<Completion>) {
     send.swept.store(at, Ordering::Relaxed);
 }
 
-fn sweep_recv(link: &Link, recv: &RecvLink, out: &mut VecDeque<Completion>) {
+fn sweep_recv(link: &PolledQueue, recv: &RecvLink, out: &mut VecDeque<Completion>) {
     let end = recv.pi.load(Ordering::Acquire);
     let mut at = recv.shadow.oldest(recv.swept.load(Ordering::Relaxed), end);
     while is_before(at, end) {
@@ -151,7 +151,7 @@ fn sweep_recv(link: &Link, recv: &RecvLink, out: &mut VecDeque<Completion>) {
     recv.swept.store(at, Ordering::Relaxed);
 }
 
-fn flushed(link: &Link, flags: CompletionFlags, user_ctx: u64) -> Completion {
+fn flushed(link: &PolledQueue, flags: CompletionFlags, user_ctx: u64) -> Completion {
     let jetty = if link.kind == QueueKind::Jetty { CompletionFlags::JETTY } else { flags };
     Completion {
         status: CrStatus::WrFlush,
@@ -164,7 +164,7 @@ fn flushed(link: &Link, flags: CompletionFlags, user_ctx: u64) -> Completion {
 }
 
 #[inline]
-fn flags_of(link: &Link, cqe: &Cqe) -> CompletionFlags {
+fn flags_of(link: &PolledQueue, cqe: &Cqe) -> CompletionFlags {
     let mut flags = CompletionFlags::empty();
     flags.set(CompletionFlags::RECV, cqe.recv);
     flags.set(CompletionFlags::JETTY, link.kind == QueueKind::Jetty);

@@ -12,12 +12,12 @@ use urma_mem::sync::{AtomicU64, Ordering};
 /// Requests of one ring.
 #[derive(Debug)]
 pub(crate) struct Shadow {
-    entries: Box<[Entry]>,
+    entries: Box<[ShadowEntry]>,
     mask: u32,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ShadowEntry {
     ctx: AtomicU64,
     tag: AtomicU64,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Tag(u64);
 
 /// A request that was just completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct CompletedRequest {
     /// The caller's context.
     pub(crate) ctx: u64,
     /// First position behind the request.
@@ -67,7 +67,7 @@ impl Shadow {
     /// For a ring of `1 << log2` positions, `log2` at most 16.
     pub(crate) fn new(log2: u8) -> Self {
         let len = 1usize << log2.min(16);
-        let entry = |_| Entry { ctx: AtomicU64::new(0), tag: AtomicU64::new(CONSUMED) };
+        let entry = |_| ShadowEntry { ctx: AtomicU64::new(0), tag: AtomicU64::new(CONSUMED) };
         Self { entries: (0..len).map(entry).collect(), mask: (1u32 << log2.min(16)) - 1 }
     }
 
@@ -81,7 +81,7 @@ impl Shadow {
 
     /// Completes the request whose position ends in `index`; `None` if none is outstanding there.
     #[inline]
-    pub(crate) fn take(&self, index: u16) -> Option<Taken> {
+    pub(crate) fn take(&self, index: u16) -> Option<CompletedRequest> {
         let entry = self.entry(u32::from(index));
         let tag = Tag(entry.tag.load(Ordering::Acquire));
         if tag.pos() & 0xffff != u32::from(index) || tag.is_consumed() {
@@ -89,11 +89,11 @@ impl Shadow {
         }
         let ctx = entry.ctx.load(Ordering::Relaxed);
         entry.tag.store(tag.0 | CONSUMED, Ordering::Release);
-        Some(Taken { ctx, end: tag.pos().wrapping_add(tag.blocks()) })
+        Some(CompletedRequest { ctx, end: tag.pos().wrapping_add(tag.blocks()) })
     }
 
     /// As [`Shadow::take`], for a position that the driver itself names.
-    pub(crate) fn take_at(&self, pos: u32) -> Option<Taken> {
+    pub(crate) fn take_at(&self, pos: u32) -> Option<CompletedRequest> {
         if self.tag(pos).pos() != pos {
             return None;
         }
@@ -113,7 +113,7 @@ impl Shadow {
     }
 
     #[inline]
-    fn entry(&self, pos: u32) -> &Entry {
+    fn entry(&self, pos: u32) -> &ShadowEntry {
         &self.entries[(pos & self.mask) as usize]
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         let shadow = Shadow::new(3);
         assert_eq!(shadow.take(0), None, "a fresh ring has nothing outstanding");
         shadow.put(Tag::new(0x1_0005, 2, 9), 77);
-        assert_eq!(shadow.take(13), None, "same slot, another lap");
+        assert_eq!(shadow.take(13), None, "same slot, another pass");
         assert_eq!(shadow.take(6), None, "the second block of a request");
         let taken = shadow.take(5).unwrap();
         assert_eq!((taken.ctx, taken.end), (77, 0x1_0007));

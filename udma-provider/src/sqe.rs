@@ -8,8 +8,8 @@
 use udma_abi::{
     Opcode, RawEid, Sge, Sqe,
     sqe::{
-        SGE_LEN, SQE_WORDS_MAX, SqeFlags, TargetKind as AbiKind, blocks_for, control_len,
-        inline_max, sge_max,
+        SGE_LEN, SQE_WORDS_MAX, SqeFlags, SqeTargetKind, blocks_for, control_len, inline_max,
+        sge_max,
     },
 };
 use urma_core::{
@@ -126,9 +126,9 @@ fn addressed(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Sqe 
     };
     if let Some(target) = target {
         sqe.target_kind = match target.kind {
-            TargetKind::Jfr => AbiKind::Jfr,
-            TargetKind::Jetty => AbiKind::Jetty,
-            TargetKind::Group => AbiKind::Group,
+            TargetKind::Jfr => SqeTargetKind::Jfr,
+            TargetKind::Jetty => SqeTargetKind::Jetty,
+            TargetKind::Group => SqeTargetKind::Group,
         };
         sqe.target_id = target.id.id;
         sqe.tpn = target.path.tpn;

@@ -1,7 +1,7 @@
 //! Queues by the cookie that their CQEs carry.
 //!
-//! *Owns*: the cookie numbering (slot and generation, so that a stale cookie names nobody).
-//! *Takes*: new queues. *Gives*: [`Link`]s, what a poller needs to turn a CQE into a completion.
+//! *Owns*: the cookie numbering (slot and generation, so that a stale cookie names no queue).
+//! *Takes*: new queues. *Gives*: [`PolledQueue`]s, what a poller needs to turn a CQE into a completion.
 //! *Must not*: be locked on the fast path: pollers keep their own copy by slot.
 
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::{alloc::lock, shadow::Shadow};
 
 /// What a poller knows of a queue.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct PolledQueue {
     /// Comes back in every CQE.
     pub(crate) cookie: u64,
     /// What it is.
@@ -63,7 +63,7 @@ pub(crate) struct RecvLink {
     pub(crate) swept: AtomicU32,
 }
 
-impl Link {
+impl PolledQueue {
     pub(crate) fn new(cookie: u64, kind: QueueKind, queue_ctx: u64) -> Self {
         let id = AtomicU32::new(u32::MAX);
         Self { cookie, kind, queue_ctx, send: None, recv: None, id }
@@ -108,13 +108,13 @@ pub(crate) struct QueueTable {
 
 #[derive(Debug, Default)]
 struct Slots {
-    links: Vec<Option<Arc<Link>>>,
+    links: Vec<Option<Arc<PolledQueue>>>,
     generation: u32,
 }
 
 impl QueueTable {
     /// A new entry, made by `make` from its cookie.
-    pub(crate) fn insert(&self, make: impl FnOnce(u64) -> Link) -> Arc<Link> {
+    pub(crate) fn insert(&self, make: impl FnOnce(u64) -> PolledQueue) -> Arc<PolledQueue> {
         let mut slots = lock(&self.slots);
         let slot = slots.links.iter().position(Option::is_none).unwrap_or(slots.links.len());
         slots.generation = slots.generation.wrapping_add(1);
@@ -128,7 +128,7 @@ impl QueueTable {
     }
 
     /// The queue with this cookie.
-    pub(crate) fn find(&self, cookie: u64) -> Option<Arc<Link>> {
+    pub(crate) fn find(&self, cookie: u64) -> Option<Arc<PolledQueue>> {
         let slots = lock(&self.slots);
         slots.links.get(slot_of(cookie))?.as_ref().filter(|link| link.cookie == cookie).cloned()
     }
@@ -144,7 +144,7 @@ impl QueueTable {
     }
 
     /// All queues, for the clean-up after a device failure.
-    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn all(&self) -> Vec<Arc<PolledQueue>> {
         lock(&self.slots).links.iter().flatten().cloned().collect()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use urma_core::{
     Completion, JfcCfg, JfcFlags, QueueCfg, QueueKind, RecvCfg, SendCfg, SendFlags, SendOp, SendWr,
     TransportMode, WrFlags,
-    ops::{ContextOps, Device, JfcParts, QueueParts},
+    ops::{ContextOps, DeviceOps, JfcParts, QueueParts},
 };
 
 use crate::{DriverCfg, UdmaDevice};

@@ -40,7 +40,7 @@ impl Span {
         self.len
     }
 
-    /// Whether the `len` bytes at `addr` lie within; any numbers are welcome.
+    /// Whether the `len` bytes at `addr` lie within; any numbers may be given.
     #[inline]
     pub(crate) fn holds(self, addr: u64, len: u64) -> bool {
         let offset = addr.wrapping_sub(self.va);

@@ -1,7 +1,7 @@
 //! A JFC with an event channel of its own: completions without a polling loop.
 //!
 //! *Owns*: both, and whether an event is asked for. *Takes*: how long to wait. *Gives*: one
-//! completion after the other. *Must not*: share its channel, for whoever waits on a shared one
+//! completion after the other. *Must not*: share its channel, for a waiter on a shared one
 //! takes the events of others; read a clock: the channel does.
 
 use std::{
@@ -113,7 +113,7 @@ impl Completions {
     }
 }
 
-/// Readable exactly while an event is unconsumed; whoever waits on it calls
+/// Readable exactly while an event is unconsumed; a waiter calls
 /// [`Completions::wait`] with a timeout of zero until it gives `None`: that asks for the next one.
 impl AsFd for Completions {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -121,6 +121,6 @@ impl AsFd for Completions {
     }
 }
 
-/// Events in a row that tell of completions that somebody took already (a poll, a flush); each
+/// Events in a row for completions that were taken already (a poll, a flush); each
 /// arm makes one event at most.
 const STALE_MAX: usize = 8;

@@ -10,13 +10,13 @@ use crate::{Context, DeviceAttr, DeviceId, Eid, Status, ops, rules::refuse};
 /// A device that can be opened.
 #[derive(Clone, Debug)]
 pub struct Device {
-    ops: Arc<dyn ops::Device>,
+    ops: Arc<dyn ops::DeviceOps>,
 }
 
 impl Device {
     /// The device that a provider drives.
     #[must_use]
-    pub fn new(ops: Arc<dyn ops::Device>) -> Self {
+    pub fn new(ops: Arc<dyn ops::DeviceOps>) -> Self {
         Self { ops }
     }
 

@@ -1,7 +1,7 @@
 //! Who and where: EID, UASID, UBVA.
 //!
 //! *Owns*: the 16-byte endpoint id, its text forms, the 28-byte address codec. *Takes*: text and
-//! bytes of anybody. *Gives*: values in network byte order. *Must not*: resolve names.
+//! bytes of any source. *Gives*: values in network byte order. *Must not*: resolve names.
 
 use std::{
     fmt,
@@ -32,7 +32,7 @@ impl Eid {
         self.0
     }
 
-    /// All bytes zero: names nobody.
+    /// All bytes zero: names no node.
     #[must_use]
     pub const fn is_unspecified(&self) -> bool {
         u128::from_be_bytes(self.0) == 0

@@ -1,7 +1,7 @@
 //! Imported segments: memory of other nodes that requests may name.
 //!
 //! *Owns*: the handle; the mapping for load and store where one was asked for. *Takes*: what a
-//! peer told of its segment. *Must not*: ask the peer whether it is true: the first request does.
+//! peer exported of its segment. *Must not*: ask the peer whether it is true: the first request does.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     check::Span,
     ops::RemoteSegmentId,
     rules::{self, ensure, refuse},
-    target::Way,
+    target::HeldPath,
 };
 
 /// What one must know of a peer's segment to use it.
@@ -52,7 +52,7 @@ pub struct ImportedSegment {
     access: SegmentAccess,
     uasid: Uasid,
     region: Option<Region>,
-    way: Arc<Way>,
+    way: Arc<HeldPath>,
 }
 
 impl Context {
@@ -81,7 +81,7 @@ impl Context {
         if mapping == Mapping::LoadStore {
             rules::mapping(&home.attr)?;
         }
-        let way = Way::open(home, eid, TransportMode::Rm)?;
+        let way = HeldPath::open(home, eid, TransportMode::Rm)?;
         let token_id = remote.token_id;
         let id = RemoteSegmentId { token_id, token, va, len: remote.len };
         let region = match mapping {

@@ -16,7 +16,7 @@ use crate::{
     jfs::send_half,
     ops::QueueParts,
     rules::{self, ensure, refuse},
-    target::{self, Way},
+    target::{self, HeldPath},
 };
 
 /// How a jetty receives.
@@ -74,23 +74,23 @@ impl<'a> JettyCfg<'a> {
 pub struct Jetty {
     body: QueueBody,
     send: SendHalf,
-    recv: Receive,
+    recv: ReceiveFrom,
     policy: TokenPolicy,
-    bound: Option<Bound>,
+    bound: Option<Binding>,
     _group: Option<Arc<GroupShared>>,
 }
 
 #[derive(Debug)]
-enum Receive {
+enum ReceiveFrom {
     Own { half: RecvHalf, depth: u32, _jfc: Arc<JfcShared> },
     Shared { _jfr: Arc<JfrShared>, _jfc: Arc<JfcShared> },
 }
 
 /// The one target of an RC jetty; keeps the way to it open.
 #[derive(Debug)]
-struct Bound {
+struct Binding {
     target: TargetId,
-    _way: Arc<Way>,
+    _way: Arc<HeldPath>,
 }
 
 control_methods!(Jetty);
@@ -113,12 +113,12 @@ impl Context {
             JettyRecv::Own { cfg, jfc } => {
                 let half = recv_half(home, &cfg, recv)?;
                 let _jfc = Arc::clone(jfc.shared());
-                (Receive::Own { half, depth: cfg.depth, _jfc }, cfg.policy)
+                (ReceiveFrom::Own { half, depth: cfg.depth, _jfc }, cfg.policy)
             }
             JettyRecv::Shared { jfr, jfc } => {
                 let jfr = jfr.shared();
                 let _jfc = Arc::clone(jfc.map_or(&jfr.jfc, Jfc::shared));
-                (Receive::Shared { _jfr: Arc::clone(jfr), _jfc }, jfr.cfg.policy)
+                (ReceiveFrom::Shared { _jfr: Arc::clone(jfr), _jfc }, jfr.cfg.policy)
             }
         };
         let _group = cfg.group.map(|group| Arc::clone(group.shared()));
@@ -192,8 +192,8 @@ impl Jetty {
     #[inline]
     pub fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError> {
         match &mut self.recv {
-            Receive::Own { half, .. } => half.post(wrs),
-            Receive::Shared { .. } => {
+            ReceiveFrom::Own { half, .. } => half.post(wrs),
+            ReceiveFrom::Shared { .. } => {
                 let reason = PostReason::Invalid("the jetty shares a JFR; post to that");
                 Err(PostError { index: 0, reason })
             }
@@ -206,8 +206,8 @@ impl Jetty {
     /// `Invalid`: more than the depth; the jetty shares a JFR.
     pub fn set_rx_threshold(&self, threshold: u32) -> Result<(), Status> {
         match self.recv {
-            Receive::Own { depth, .. } => jfr::set_rx_threshold(&self.body, threshold, depth),
-            Receive::Shared { .. } => {
+            ReceiveFrom::Own { depth, .. } => jfr::set_rx_threshold(&self.body, threshold, depth),
+            ReceiveFrom::Shared { .. } => {
                 Err(refuse(Status::Invalid, format_args!("the jetty shares a JFR")))
             }
         }
@@ -235,7 +235,7 @@ impl Jetty {
         }
         body.control.bind(id)?;
         self.send.rules.set_bound(Some(id.id));
-        self.bound = Some(Bound { target: *id, _way: Arc::clone(target.way()) });
+        self.bound = Some(Binding { target: *id, _way: Arc::clone(target.way()) });
         Ok(())
     }
 

@@ -84,7 +84,7 @@ impl Jfce {
         Ok(count)
     }
 
-    /// Deletes; whoever waits returns.
+    /// Deletes the channel; waits on it return.
     ///
     /// # Errors
     /// `Fail`: a JFC uses it.

@@ -53,7 +53,7 @@ pub trait CompletionQueue: Send + Debug {
 // ---- control plane ----------------------------------------------------------------------------
 
 /// A device that a provider drives.
-pub trait Device: Send + Sync + Debug {
+pub trait DeviceOps: Send + Sync + Debug {
     /// Who it is.
     fn id(&self) -> DeviceId;
 

@@ -1,6 +1,6 @@
 //! Imported queues of other nodes.
 //!
-//! *Owns*: the way to the node while a target or a binding needs it. *Takes*: what a peer told of
+//! *Owns*: the way to the node while a target or a binding needs it. *Takes*: what a peer exported of
 //! its queue. *Gives*: `TargetJetty`, to name in requests. *Must not*: ask the peer whether the
 //! queue exists: the first request finds out.
 
@@ -64,12 +64,12 @@ impl RemoteJetty {
 
 /// A way to a node, given back when the last holder goes.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct HeldPath {
     path: Path,
     home: Arc<ContextShared>,
 }
 
-impl Way {
+impl HeldPath {
     pub(crate) fn open(
         home: &Arc<ContextShared>,
         eid: Eid,
@@ -85,7 +85,7 @@ impl Way {
     }
 }
 
-impl Drop for Way {
+impl Drop for HeldPath {
     fn drop(&mut self) {
         self.home.ops.disconnect(&self.path);
     }
@@ -96,7 +96,7 @@ impl Drop for Way {
 pub struct TargetJetty {
     id: TargetId,
     home: usize,
-    way: Arc<Way>,
+    way: Arc<HeldPath>,
 }
 
 impl Context {
@@ -119,7 +119,7 @@ impl Context {
             TpType::Ctp => rules::compact_path(&home.attr),
         }?;
         let token = remote.policy.token()?;
-        let way = Way::open(home, remote.id.eid, remote.mode)?;
+        let way = HeldPath::open(home, remote.id.eid, remote.mode)?;
         let (kind, id, path, mode) = (remote.kind, remote.id, *way.path(), remote.mode);
         let id = TargetId { kind, id, path, token, mode, order };
         Ok(TargetJetty { id, home: home.key(), way })
@@ -144,7 +144,7 @@ impl TargetJetty {
         self.home
     }
 
-    pub(crate) fn way(&self) -> &Arc<Way> {
+    pub(crate) fn way(&self) -> &Arc<HeldPath> {
         &self.way
     }
 }

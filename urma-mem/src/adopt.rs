@@ -15,9 +15,9 @@ mod pages;
 use std::io;
 use std::sync::Arc;
 
-use crate::arena::{Arena, CHUNK_LEN, Ledger, Moved, Shared};
+use crate::arena::{Arena, ArenaShared, CHUNK_LEN, Ledger, Moved};
 use crate::fork;
-use crate::maps::{self, Piece, Unmovable};
+use crate::maps::{self, RangePart, Unmovable};
 use crate::region::{Region, page_ceil, page_floor};
 
 /// Why nothing of a region was moved.
@@ -54,7 +54,7 @@ pub struct Extent {
 /// Moved pages of one registration. Dropping it moves them back, unless another adoption includes them.
 #[derive(Debug)]
 pub struct Adoption {
-    shared: Arc<Shared>,
+    shared: Arc<ArenaShared>,
     extents: Vec<Extent>,
     /// Keeps the memory mapped while its pages are the arena's.
     _region: Region,
@@ -112,7 +112,7 @@ impl Adoption {
 
     /// Moves the pages back to private memory, with their content, and frees the arena's. Pages that
     /// another adoption includes stay. A store that a peer makes later, through a mapping it still has,
-    /// lands where nobody reads.
+    /// lands where no thread reads.
     ///
     /// Costs 0.2-0.9 ms per MiB.
     ///
@@ -153,9 +153,9 @@ impl Drop for Adoption {
 
 /// Counts and moves all movable pieces; what was done so far is in `extents` also on failure.
 fn take(
-    shared: &Shared,
+    shared: &ArenaShared,
     ledger: &mut Ledger,
-    pieces: &[Piece],
+    pieces: &[RangePart],
     extents: &mut Vec<Extent>,
 ) -> Result<(), AdoptRefusal> {
     for piece in pieces {
@@ -184,7 +184,7 @@ fn take(
 
 /// Moves one range that is not in the arena yet.
 fn move_in(
-    shared: &Shared,
+    shared: &ArenaShared,
     ledger: &mut Ledger,
     (addr, len): (usize, usize),
     is_locked: bool,
@@ -221,9 +221,9 @@ fn push(extents: &mut Vec<Extent>, extent: Extent) {
     }
 }
 
-/// Uncounts the extents' ranges and moves those back that nobody counts on any more. All are tried; the
+/// Uncounts the extents' ranges and moves those back that no extent counts any more. All are tried; the
 /// first error is the answer.
-fn give_back(shared: &Shared, ledger: &mut Ledger, extents: &[Extent]) -> io::Result<()> {
+fn give_back(shared: &ArenaShared, ledger: &mut Ledger, extents: &[Extent]) -> io::Result<()> {
     let mut answer = Ok(());
     for extent in extents {
         let end = extent.addr + extent.len;
@@ -246,7 +246,7 @@ fn give_back(shared: &Shared, ledger: &mut Ledger, extents: &[Extent]) -> io::Re
 }
 
 /// Moves one range back.
-fn move_out(shared: &Shared, addr: usize, moved: Moved) -> io::Result<()> {
+fn move_out(shared: &ArenaShared, addr: usize, moved: Moved) -> io::Result<()> {
     pages::move_out(shared, addr, moved.len, moved.offset)?;
     if moved.is_locked {
         pages::lock(addr, moved.len);

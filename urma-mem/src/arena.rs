@@ -17,7 +17,7 @@ use nix::sys::stat::fstat;
 use nix::unistd::ftruncate;
 
 use crate::fork::{self, FdWatch};
-use crate::region::{Access, Region, check_cannot_shrink, file_offset, new_memfd, page_len};
+use crate::region::{MapAccess, Region, check_cannot_shrink, file_offset, new_memfd, page_len};
 use crate::writers::{Gate, Writers};
 
 /// Length of an arena's file in bytes: sparse, so it costs nothing, and large, so that offsets need
@@ -46,7 +46,7 @@ pub enum HugePages {
     /// Base pages.
     #[default]
     Off,
-    /// Huge ones where a whole one fits and the kernel has some (Linux 6.1, `MADV_COLLAPSE`); nobody
+    /// Huge ones where a whole one fits and the kernel has some (Linux 6.1, `MADV_COLLAPSE`); no one
     /// needs to reserve them. Registering then costs 0.7-2.1 ms more per MiB; programs with random
     /// accesses get some 16 % back that moving to base pages takes from them.
     Joined,
@@ -55,12 +55,12 @@ pub enum HugePages {
 /// A node's arena. Clones are the same arena; the file goes with the last of them and of its adoptions.
 #[derive(Debug, Clone)]
 pub struct Arena {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ArenaShared>,
 }
 
 /// What adoptions share with their arena.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ArenaShared {
     /// Declared before the file: it is dropped first.
     _watch: FdWatch,
     pub(crate) fd: OwnedFd,
@@ -110,7 +110,7 @@ impl Arena {
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
         let watch = fork::watch_fd(fd.as_fd())?;
         let generation = fork::generation();
-        let shared = Shared {
+        let shared = ArenaShared {
             _watch: watch,
             fd,
             gate: Gate::new(cfg.writers)?,
@@ -150,13 +150,13 @@ impl Arena {
         }
         check_cannot_shrink(fd.as_fd(), len)?;
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let region = Region::map_fd(fd, 0, len, Access::ReadWrite)?;
+        let region = Region::map_fd(fd, 0, len, MapAccess::ReadWrite)?;
         region.exclude_from_dumps();
         Ok(region)
     }
 }
 
-impl Shared {
+impl ArenaShared {
     /// The ledger; control plane only. A panic elsewhere leaves it as consistent as each step left it.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)

@@ -9,11 +9,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::Ordering;
 
 /// Allocations and moves so far. Relaxed: a reader that waited for the counted work sees it all.
-static ALLOCATIONS: Counter = Counter::new(0);
+static ALLOCATIONS: AllocCounter = AllocCounter::new(0);
 
 /// Outside of the models' reach: an allocator is not part of any model.
 #[expect(clippy::disallowed_types, reason = "statics need constant constructors")]
-type Counter = std::sync::atomic::AtomicU64;
+type AllocCounter = std::sync::atomic::AtomicU64;
 
 /// The system's allocator, counted. Name it as `#[global_allocator]` of a program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +80,7 @@ mod tests {
         assert!(!zeroed.is_null());
         // SAFETY: `zeroed` came from this allocator with this layout.
         unsafe { Counting.dealloc(zeroed, layout) };
-        // The test program has the usual allocator: nobody else counts.
+        // The test program has the usual allocator: nothing else counts.
         assert_eq!(allocations() - before, 3);
     }
 }

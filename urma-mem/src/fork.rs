@@ -8,7 +8,7 @@
 //! Must not: allocate or lock anything but its own word in the child.
 //!
 //! The descriptors are replaced, not closed: their owners in the child still hold the numbers, and would
-//! later close somebody else's file.
+//! later close another owner's file.
 #![expect(
     unsafe_code,
     reason = "pthread_atfork, mmap and dup3 between fork and the child's first line"
@@ -23,13 +23,13 @@ use std::sync::{Arc, OnceLock};
 use crate::sync::AtomicBool;
 
 /// Grows by one in every forked child.
-static GENERATION: Counter = Counter::new(0);
+static GENERATION: ForkCounter = ForkCounter::new(0);
 static REGISTRY: Registry =
-    Registry { held: Flag::new(false), lists: UnsafeCell::new(Lists::empty()) };
+    Registry { held: Flag::new(false), lists: UnsafeCell::new(ForkLists::empty()) };
 
 /// Aliases outside of the models' reach: no model forks.
 #[expect(clippy::disallowed_types, reason = "statics need constant constructors")]
-type Counter = std::sync::atomic::AtomicU64;
+type ForkCounter = std::sync::atomic::AtomicU64;
 #[expect(clippy::disallowed_types, reason = "statics need constant constructors")]
 type Flag = std::sync::atomic::AtomicBool;
 
@@ -145,17 +145,17 @@ pub(crate) fn install() -> io::Result<()> {
 }
 
 /// Keeps forks away: a fork waits until the guard is dropped. Held for the change of at most 2 MiB.
-pub(crate) fn hold() -> Hold {
+pub(crate) fn hold() -> ForkHold {
     REGISTRY.acquire();
-    Hold(())
+    ForkHold(())
 }
 
 /// Proof that no fork happens and that the lists are this thread's.
-pub(crate) struct Hold(());
+pub(crate) struct ForkHold(());
 
-impl Hold {
-    fn lists(&mut self) -> &mut Lists {
-        // SAFETY: REGISTRY.held is set by the creator of this guard and by nobody else until it is
+impl ForkHold {
+    fn lists(&mut self) -> &mut ForkLists {
+        // SAFETY: REGISTRY.held is set by the creator of this guard and by no other thread until it is
         // dropped, and the result borrows the guard.
         unsafe { &mut *REGISTRY.lists.get() }
     }
@@ -165,19 +165,19 @@ impl Hold {
         self.lists().moved.push(pages);
     }
 
-    /// Makes room, so that [`Hold::add`] does not allocate while pages are between two homes.
+    /// Makes room, so that [`ForkHold::add`] does not allocate while pages are between two homes.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.lists().moved.reserve(count);
     }
 
     /// Forgets what was noted of a range; notes that reach beyond it keep the rest. Needs room for one
-    /// more note (see [`Hold::reserve`]).
+    /// more note (see [`ForkHold::reserve`]).
     pub(crate) fn remove(&mut self, addr: usize, len: usize) {
         subtract(&mut self.lists().moved, addr, addr + len);
     }
 }
 
-impl Drop for Hold {
+impl Drop for ForkHold {
     fn drop(&mut self) {
         REGISTRY.release();
     }
@@ -205,13 +205,13 @@ fn subtract(moved: &mut Vec<MovedPages>, start: usize, end: usize) {
     }
 }
 
-struct Lists {
+struct ForkLists {
     moved: Vec<MovedPages>,
     fds: Vec<RawFd>,
     flags: Vec<Arc<AtomicBool>>,
 }
 
-impl Lists {
+impl ForkLists {
     const fn empty() -> Self {
         Self { moved: Vec::new(), fds: Vec::new(), flags: Vec::new() }
     }
@@ -219,7 +219,7 @@ impl Lists {
 
 struct Registry {
     held: Flag,
-    lists: UnsafeCell<Lists>,
+    lists: UnsafeCell<ForkLists>,
 }
 
 // SAFETY: the lists are reached only by the thread that set `held` (through Hold, or in the handlers
@@ -264,7 +264,7 @@ extern "C" fn after_in_child() {
     }
     lists.fds.clear();
     if null >= 0 {
-        // SAFETY: opened above and known to nobody else.
+        // SAFETY: opened above and known to no other owner.
         unsafe { libc::close(null) };
     }
     GENERATION.fetch_add(1, Ordering::Relaxed);

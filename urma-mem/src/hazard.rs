@@ -58,7 +58,7 @@ impl<W: Words> Generation<W> {
         Ok(next)
     }
 
-    /// Owner: ends the present life. Whoever announces from now on sees it; whoever announced before is
+    /// Owner: ends the present life. An announcement from now on sees it; one made before is
     /// seen by [`drain`]. Does nothing to an entry that is not live.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ impl<W: Words> Drop for Announced<'_, W> {
 /// How a drain ended.
 #[must_use = "memory may be reused only after a clear drain or a hard revocation"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drain {
+pub enum DrainResult {
     /// No slot announces the claim any more: no store through it can come.
     Clear,
     /// Patience ended first (a stopped, dead or hung peer): take the pages away from under it.
@@ -180,7 +180,7 @@ pub fn drain<'a, W: Words + 'a>(
     slots: impl IntoIterator<Item = &'a HazardSlot<W>>,
     matches: impl Fn(u64) -> bool,
     mut keep_waiting: impl FnMut() -> bool,
-) -> Drain {
+) -> DrainResult {
     for slot in slots {
         loop {
             let claim = slot.claim();
@@ -188,12 +188,12 @@ pub fn drain<'a, W: Words + 'a>(
                 break;
             }
             if !keep_waiting() {
-                return Drain::TimedOut;
+                return DrainResult::TimedOut;
             }
             crate::sync::spin_hint();
         }
     }
-    Drain::Clear
+    DrainResult::Clear
 }
 
 #[cfg(test)]

@@ -30,6 +30,6 @@ pub mod writers;
 pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
 pub use maps::Unmovable;
-pub use region::{Access, AtomicOp, OutOfBounds, Pages, Region};
-pub use serial::{Held, Run, Serial};
+pub use region::{MapAccess, OutOfBounds, Pages, Region, WordAtomic};
+pub use serial::{RunResult, Serial, Visited};
 pub use writers::{WriterHold, Writers, writer_hold};

@@ -42,7 +42,7 @@ pub enum Unmovable {
 
 /// A part of an address range under one mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct RangePart {
     pub(crate) addr: usize,
     pub(crate) len: usize,
     pub(crate) movable: Result<(), Unmovable>,
@@ -52,7 +52,7 @@ pub(crate) struct Piece {
 
 /// A mapping that an address lies in, or the next one after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mapped {
+struct FoundMapping {
     start: usize,
     end: usize,
     movable: Result<(), Unmovable>,
@@ -85,7 +85,7 @@ impl Traits<'_> {
 }
 
 /// The mappings under `[addr, addr + len)`, in order, gaps included.
-pub(crate) fn pieces(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<Piece>> {
+pub(crate) fn pieces(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<RangePart>> {
     let query = query::Query::new()?;
     let cut_up = cut((addr, len), stack_addr, |at| query.at_or_after(at));
     match cut_up {
@@ -102,7 +102,7 @@ pub(crate) fn can_be_asked() -> bool {
 }
 
 /// As [`pieces`], for kernels that cannot be asked.
-fn pieces_of_text(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<Piece>> {
+fn pieces_of_text(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<RangePart>> {
     let mut text = text::Text::new()?;
     cut((addr, len), stack_addr, |at| text.at_or_after(at))
 }
@@ -111,10 +111,10 @@ fn pieces_of_text(addr: usize, len: usize, stack_addr: usize) -> io::Result<Vec<
 fn cut(
     (addr, len): (usize, usize),
     stack_addr: usize,
-    mut at_or_after: impl FnMut(usize) -> io::Result<Option<Mapped>>,
-) -> io::Result<Vec<Piece>> {
+    mut at_or_after: impl FnMut(usize) -> io::Result<Option<FoundMapping>>,
+) -> io::Result<Vec<RangePart>> {
     let end = addr.saturating_add(len);
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<RangePart> = Vec::new();
     let mut at = addr;
     while at < end {
         let Some(mapped) = at_or_after(at)?.filter(|mapped| mapped.start < end) else { break };
@@ -126,7 +126,7 @@ fn cut(
         let movable = if has_stack { Err(Unmovable::Stack) } else { mapped.movable };
         let stop = mapped.end.min(end);
         let is_locked = is_locked(at);
-        pieces.push(Piece { addr: at, len: stop - at, movable, is_locked });
+        pieces.push(RangePart { addr: at, len: stop - at, movable, is_locked });
         at = stop;
     }
     if at < end {
@@ -135,9 +135,9 @@ fn cut(
     Ok(pieces)
 }
 
-fn absent(start: usize, end: usize) -> Piece {
+fn absent(start: usize, end: usize) -> RangePart {
     let movable = Err(Unmovable::Absent);
-    Piece { addr: start, len: end - start, movable, is_locked: false }
+    RangePart { addr: start, len: end - start, movable, is_locked: false }
 }
 
 /// Whether the mapping of the page at `addr` is locked in memory. Only such mappings refuse to let a page
@@ -339,7 +339,7 @@ mod tests {
             let end = rest.split_once(' ').unwrap().0;
             let [start, end] = [start, end].map(|hex| usize::from_str_radix(hex, 16).unwrap());
             // Other threads of this process may lengthen the heap or the stack meanwhile.
-            let of = |pieces: Vec<Piece>| pieces[0].movable;
+            let of = |pieces: Vec<RangePart>| pieces[0].movable;
             let page = end - page_len();
             let asked = of(pieces(page, page_len(), 0).unwrap());
             assert_eq!(asked, of(pieces_of_text(page, page_len(), 0).unwrap()), "{line}");

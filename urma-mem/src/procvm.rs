@@ -5,7 +5,7 @@
 //! Gives: whole copies or an error; opening one probes whether the pair may use the call at all.
 //! Must not: write there. A write that is late by however little (its thread was stopped between check
 //! and call) would land in memory that its owner uses for something else by then, and unlike a moved
-//! page nothing can be put in its way; a late read harms nobody.
+//! page nothing can be put in its way; a late read does no harm.
 //!
 //! A process id names another process once its owner died, and other memory once it called `exec`. So
 //! each call reads, in the same system call and hence from the same address space, the *witness* as
@@ -30,7 +30,7 @@ pub struct ProcessMemory {
 impl ProcessMemory {
     /// Memory of the process `pid`, which holds the content of `witness` (this process's own view of
     /// it; it must not change) at its address `witness_addr`. Reads the witness there, once. The
-    /// calling process itself is taken, too: reading through the kernel is defined whoever else uses
+    /// calling process itself is taken, too: reading through the kernel is defined whichever thread uses
     /// the bytes.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl ProcessMemory {
         let mut seen = [0_u8; WITNESS_MAX];
         let here = [vector(into.addr(), len), vector_of(&mut seen, self.witness.len())];
         let there = [vector(start, len), vector(self.witness_addr, self.witness.len())];
-        // SAFETY: the local vectors are a mapped writable window of which nobody holds references, and
+        // SAFETY: the local vectors are a mapped writable window of which no references exist, and
         // bytes of this frame; the kernel checks the remote ones and changes nothing there.
         let moved =
             unsafe { libc::process_vm_readv(self.pid, here.as_ptr(), 2, there.as_ptr(), 2, 0) };

@@ -1,6 +1,6 @@
 //! `Region`: a window on bytes that a device, a peer or the user may change at any moment.
 //!
-//! Owns: the mapping's life (through `Mapping`) and the bounds of the window.
+//! Owns: the mapping's life (through `RegionPages`) and the bounds of the window.
 //! Takes: lengths, file descriptors of sealed files, or addresses the caller vouches for.
 //! Gives: `Region`, clonable and shareable, whose accessors are in `region/access.rs`.
 //! Must not: hand out references to the bytes; map a file that can shrink under it.
@@ -16,8 +16,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use std::sync::Arc;
 
-pub use access::{AtomicOp, OutOfBounds};
-use mapping::Mapping;
+pub use access::{OutOfBounds, WordAtomic};
+use mapping::RegionPages;
 pub(crate) use mapping::{check_cannot_shrink, file_offset, new_memfd};
 pub(crate) use mapping::{page_ceil, page_floor, page_len};
 
@@ -32,7 +32,7 @@ pub enum Pages {
 
 /// What a mapping of a received file may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum MapAccess {
     /// Loads only; every store through the region answers [`OutOfBounds`].
     ReadOnly,
     /// Loads and stores.
@@ -50,7 +50,7 @@ pub struct Region {
     len: usize,
     /// Limit of stores: `len`, or 0 for a read-only window, so that one comparison checks both.
     len_writable: usize,
-    mapping: Arc<Mapping>,
+    mapping: Arc<RegionPages>,
 }
 
 // SAFETY: a Region is an address range kept alive by `mapping`; all accesses through it are atomics or
@@ -67,8 +67,8 @@ impl Region {
     /// The system's error when the file or its mapping is refused (no huge pages reserved, no memory),
     /// `InvalidInput` for length 0.
     pub fn shared(len: usize, pages: Pages) -> io::Result<Self> {
-        let mapping = Mapping::new_shared(len, pages)?;
-        Ok(Self::over(mapping, len, Access::ReadWrite))
+        let mapping = RegionPages::new_shared(len, pages)?;
+        Ok(Self::over(mapping, len, MapAccess::ReadWrite))
     }
 
     /// Private anonymous memory, zeroed and page-aligned: what a user's buffer is. Registration may move
@@ -77,8 +77,8 @@ impl Region {
     /// # Errors
     /// The system's error when there is no memory, `InvalidInput` for length 0.
     pub fn private(len: usize) -> io::Result<Self> {
-        let mapping = Mapping::new_private(len)?;
-        Ok(Self::over(mapping, len, Access::ReadWrite))
+        let mapping = RegionPages::new_private(len)?;
+        Ok(Self::over(mapping, len, MapAccess::ReadWrite))
     }
 
     /// Maps a file received from elsewhere.
@@ -87,8 +87,8 @@ impl Region {
     /// `InvalidInput` when `offset` is not a multiple of the page size or `len` is 0; `PermissionDenied`
     /// when the file is not sealed against shrinking (its owner could turn our loads into faults) or is
     /// shorter than the mapping; else the system's error.
-    pub fn map_fd(fd: OwnedFd, offset: u64, len: usize, access: Access) -> io::Result<Self> {
-        let mapping = Mapping::of_fd(fd, offset, len, access)?;
+    pub fn map_fd(fd: OwnedFd, offset: u64, len: usize, access: MapAccess) -> io::Result<Self> {
+        let mapping = RegionPages::of_fd(fd, offset, len, access)?;
         Ok(Self::over(mapping, len, access))
     }
 
@@ -118,7 +118,7 @@ impl Region {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         mapping::check_mapped(base, len)?;
-        Ok(Self { base, len, len_writable: len, mapping: Arc::new(Mapping::Caller) })
+        Ok(Self { base, len, len_writable: len, mapping: Arc::new(RegionPages::Caller) })
     }
 
     /// The window of `len` bytes from `offset`.
@@ -184,7 +184,7 @@ impl Region {
     pub fn apart(&self) -> Option<io::Result<Self>> {
         let (fd, offset) = self.fd()?;
         let skip = (self.addr() - page_floor(self.addr())) as u64;
-        let access = if self.is_writable() { Access::ReadWrite } else { Access::ReadOnly };
+        let access = if self.is_writable() { MapAccess::ReadWrite } else { MapAccess::ReadOnly };
         let map = |fd: OwnedFd| {
             let skip_here = usize::try_from(skip).map_err(io::Error::other)?;
             let whole = Self::map_fd(fd, offset - skip, self.len + skip_here, access)?;
@@ -208,9 +208,9 @@ impl Region {
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTDUMP) };
     }
 
-    fn over(mapping: Mapping, len: usize, access: Access) -> Self {
+    fn over(mapping: RegionPages, len: usize, access: MapAccess) -> Self {
         let base = mapping.base();
-        let len_writable = if access == Access::ReadWrite { len } else { 0 };
+        let len_writable = if access == MapAccess::ReadWrite { len } else { 0 };
         Self { base, len, len_writable, mapping: Arc::new(mapping) }
     }
 }

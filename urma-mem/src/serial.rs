@@ -1,8 +1,8 @@
-//! `Serial<T>`: a value that one thread at a time works on and that nobody ever waits for.
+//! `Serial<T>`: a value that one thread at a time works on and that no thread ever waits for.
 //!
 //! Owns: the value, one word with the bits *held* and *marked*.
 //! Takes: work as closures.
-//! Gives: `run` (mark, then work if nobody else does), `try_with`, `with_blocking` (control plane).
+//! Gives: `run` (mark, then work if no other thread does), `try_with`, `with_blocking` (control plane).
 //! Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
 #![expect(unsafe_code, reason = "the held bit, not the borrow checker, makes access exclusive")]
 
@@ -13,28 +13,28 @@ use crate::sync::{AtomicU32, Ordering, Watched, spin_hint, yield_now};
 const HELD: u32 = 1;
 const MARKED: u32 = 2;
 
-/// How often one `run` works again because somebody marked meanwhile, before it hands the rest on.
+/// How often one `run` works again because another thread marked meanwhile, before it hands the rest on.
 pub const ROUNDS_MAX: u32 = 16;
 
 /// Looks at a held value before `with_blocking` gives its time slice away.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// What became of the mark that `Serial::run` made.
-#[must_use = "work that is left must be told to whoever runs in the background"]
+#[must_use = "work that is left must be handed to the background thread"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Run {
+pub enum RunResult {
     /// This thread did the work; no mark was left when it let go.
     Done,
     /// Another thread holds the value; it will see the mark before or when it lets go.
     HandedOver,
-    /// This thread worked `ROUNDS_MAX` rounds and a mark is still set: somebody must run again.
+    /// This thread worked `ROUNDS_MAX` rounds and a mark is still set: a thread must run again.
     WorkLeft,
 }
 
 /// The result of an exclusive visit that was not a `run`.
 #[must_use = "a mark made during the visit is the visitor's to pass on"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held<R> {
+pub struct Visited<R> {
     /// What the closure returned.
     pub value: R,
     /// A mark is set (made before or during the visit): the visitor must `run`, or tell who will.
@@ -43,8 +43,8 @@ pub struct Held<R> {
 
 /// A value worked on by one thread at a time, with hand-over instead of waiting.
 ///
-/// Whoever finds the value held leaves a mark and goes on; the holder looks for marks before it lets go.
-/// A mark made while nobody holds the value stays until the next `run`.
+/// A thread that finds the value held leaves a mark and goes on; the holder looks for marks before it lets go.
+/// A mark made while no thread holds the value stays until the next `run`.
 pub struct Serial<T> {
     state: AtomicU32,
     value: Watched<T>,
@@ -57,7 +57,7 @@ unsafe impl<T: Send> Sync for Serial<T> {}
 unsafe impl<T: Send> Send for Serial<T> {}
 
 impl<T> Serial<T> {
-    /// A value that nobody holds and nobody marked.
+    /// A value that is neither held nor marked.
     pub fn new(value: T) -> Self {
         Self { state: AtomicU32::new(0), value: Watched::new(value) }
     }
@@ -68,12 +68,12 @@ impl<T> Serial<T> {
     /// `f` is called at least once for every mark, after the mark was made. It must not call `run` on
     /// the same value expecting the work to be done on return (it would be handed over to itself).
     #[inline]
-    pub fn run(&self, mut f: impl FnMut(&mut T)) -> Run {
+    pub fn run(&self, mut f: impl FnMut(&mut T)) -> RunResult {
         if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // Somebody holds the value or left a mark: mark and try to become the holder in one step.
+            // Another thread holds the value or left a mark: mark and try to become the holder in one step.
             let before = self.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
             if before & HELD != 0 {
-                return Run::HandedOver;
+                return RunResult::HandedOver;
             }
             self.state.fetch_and(!MARKED, Ordering::AcqRel);
         }
@@ -82,15 +82,15 @@ impl<T> Serial<T> {
             self.visit(&mut f);
             if self.let_go() {
                 core::mem::forget(release);
-                return Run::Done;
+                return RunResult::Done;
             }
             self.state.fetch_and(!MARKED, Ordering::AcqRel);
         }
         self.visit(&mut f);
-        if release.finish() { Run::WorkLeft } else { Run::Done }
+        if release.finish() { RunResult::WorkLeft } else { RunResult::Done }
     }
 
-    /// Leaves a mark without working. Returns whether somebody holds the value and will see it.
+    /// Leaves a mark without working. Returns whether a thread holds the value and will see it.
     #[inline]
     pub fn mark(&self) -> bool {
         self.state.fetch_or(MARKED, Ordering::AcqRel) & HELD != 0
@@ -102,20 +102,20 @@ impl<T> Serial<T> {
         self.state.load(Ordering::Acquire) & MARKED != 0
     }
 
-    /// Visits the value if nobody holds it. Marks are neither consumed nor lost: see [`Held::marked`].
+    /// Visits the value if no thread holds it. Marks are neither consumed nor lost: see [`Visited::marked`].
     #[inline]
-    pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Held<R>> {
+    pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Visited<R>> {
         if self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
             return None;
         }
         let release = ReleaseOnDrop(&self.state);
         let value = self.visit(f);
-        Some(Held { value, marked: release.finish() })
+        Some(Visited { value, marked: release.finish() })
     }
 
     /// Visits the value, waiting for the present holder. Control plane only: the wait is bounded by the
     /// holder's rounds, not by a number of its own.
-    pub fn with_blocking<R>(&self, f: impl FnOnce(&mut T) -> R) -> Held<R> {
+    pub fn with_blocking<R>(&self, f: impl FnOnce(&mut T) -> R) -> Visited<R> {
         let mut looks = 0;
         while self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
             looks += 1;
@@ -123,10 +123,10 @@ impl<T> Serial<T> {
         }
         let release = ReleaseOnDrop(&self.state);
         let value = self.visit(f);
-        Held { value, marked: release.finish() }
+        Visited { value, marked: release.finish() }
     }
 
-    /// The value, when nobody else can see it any more.
+    /// The value, when no other thread can see it any more.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
@@ -152,14 +152,14 @@ impl<T> Serial<T> {
 #[cfg(all(test, loom))]
 impl<T> Serial<T> {
     /// `run` with a planted fault: the holder lets go without looking for a mark.
-    pub(crate) fn run_without_last_look(&self, mut f: impl FnMut(&mut T)) -> Run {
+    pub(crate) fn run_without_last_look(&self, mut f: impl FnMut(&mut T)) -> RunResult {
         if self.state.fetch_or(HELD | MARKED, Ordering::AcqRel) & HELD != 0 {
-            return Run::HandedOver;
+            return RunResult::HandedOver;
         }
         self.state.fetch_and(!MARKED, Ordering::AcqRel);
         self.visit(&mut f);
         self.state.store(0, Ordering::Release);
-        Run::Done
+        RunResult::Done
     }
 }
 

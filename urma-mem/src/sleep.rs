@@ -11,7 +11,7 @@
 use crate::region::{OutOfBounds, Region};
 use crate::words::Words;
 
-/// The owner serves its queues without being told; also the value of fresh memory.
+/// The owner serves its queues without a wake-up; also the value of fresh memory.
 const AWAKE: u64 = 0;
 /// The owner waits on its descriptor.
 const ASLEEP: u64 = 1;
@@ -19,7 +19,7 @@ const ASLEEP: u64 = 1;
 /// What the owner may do after announcing sleep.
 #[must_use = "sleeping although work was found loses it until the next wake-up"]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
+pub enum SleepResult {
     /// Nothing was there: wait on the descriptor; peers see *asleep* until `announce_awake`.
     Sleep,
     /// The last look found work; the word says *awake* again.
@@ -44,18 +44,18 @@ impl<W: Words> SleepFlag<W> {
     }
 
     /// Owner: says *asleep*, then asks `has_work` once more (it must look at every queue a peer can
-    /// publish to). A window that cannot be written answers [`Rest::Stay`].
+    /// publish to). A window that cannot be written answers [`SleepResult::Stay`].
     #[inline]
-    pub fn announce_sleep(&self, has_work: impl FnOnce() -> bool) -> Rest {
+    pub fn announce_sleep(&self, has_work: impl FnOnce() -> bool) -> SleepResult {
         if self.words.store_release(self.offset, ASLEEP).is_err() {
-            return Rest::Stay;
+            return SleepResult::Stay;
         }
         self.words.fence();
         if has_work() {
             self.announce_awake();
-            return Rest::Stay;
+            return SleepResult::Stay;
         }
-        Rest::Sleep
+        SleepResult::Sleep
     }
 
     /// Owner: says *awake*; call it as soon as the wait returns, before looking at the queues.
@@ -91,7 +91,7 @@ mod tests {
     #[cfg(not(loom))]
     mod plain {
         use crate::region::Region;
-        use crate::sleep::{Rest, SleepFlag};
+        use crate::sleep::{SleepFlag, SleepResult};
 
         #[test]
         fn a_peer_wakes_only_a_sleeper() {
@@ -99,9 +99,9 @@ mod tests {
             let owner = SleepFlag::new(region.clone(), 8).unwrap();
             let peer = SleepFlag::new(region.clone(), 8).unwrap();
             assert!(!peer.wake_if_asleep(|| panic!("awake")));
-            assert_eq!(owner.announce_sleep(|| true), Rest::Stay);
+            assert_eq!(owner.announce_sleep(|| true), SleepResult::Stay);
             assert!(!peer.is_asleep());
-            assert_eq!(owner.announce_sleep(|| false), Rest::Sleep);
+            assert_eq!(owner.announce_sleep(|| false), SleepResult::Sleep);
             let mut woken = 0;
             assert!(peer.wake_if_asleep(|| woken += 1));
             owner.announce_awake();
@@ -113,7 +113,7 @@ mod tests {
 
     #[cfg(loom)]
     mod model {
-        use crate::sleep::{Rest, SleepFlag};
+        use crate::sleep::{SleepFlag, SleepResult};
         use crate::spsc::{Consumer, Producer, half_len};
         use crate::sync::{AtomicBool, Ordering};
         use crate::words::model::{Fault, ModelWords};
@@ -131,23 +131,23 @@ mod tests {
                 let mut consumer = Consumer::new(consumer_half, producer_half, 64).unwrap();
                 let owner = SleepFlag::new(flag_word, 0).unwrap();
                 let peer = owner.clone();
-                let bell = Arc::clone(&woken);
+                let wakeup = Arc::clone(&woken);
                 let writer = loom::thread::spawn(move || {
                     producer.reserve(0).unwrap().publish(1).unwrap();
-                    peer.wake_if_asleep(|| bell.store(true, Ordering::Release));
+                    peer.wake_if_asleep(|| wakeup.store(true, Ordering::Release));
                 });
                 let mut got = consumer.next_entry().unwrap().is_some();
                 let mut sleeps = false;
                 if !got {
                     let look = || looks_again && consumer.next_entry().unwrap().is_some();
                     match owner.announce_sleep(look) {
-                        Rest::Sleep => sleeps = true,
-                        Rest::Stay => got = true,
+                        SleepResult::Sleep => sleeps = true,
+                        SleepResult::Stay => got = true,
                     }
                 }
                 writer.join().unwrap();
                 let is_lost = sleeps && !woken.load(Ordering::Acquire);
-                assert!(got || !is_lost, "asleep, nobody rang, and an entry is waiting");
+                assert!(got || !is_lost, "asleep, no wake-up, and an entry is waiting");
             });
         }
 
@@ -157,13 +157,13 @@ mod tests {
         }
 
         #[test]
-        #[should_panic(expected = "nobody rang")]
+        #[should_panic(expected = "no wake-up")]
         fn loom_catches_the_missing_fence() {
             flag_and_ring(Fault::FenceMissing, true);
         }
 
         #[test]
-        #[should_panic(expected = "nobody rang")]
+        #[should_panic(expected = "no wake-up")]
         fn loom_catches_the_missing_second_look() {
             flag_and_ring(Fault::None, false);
         }

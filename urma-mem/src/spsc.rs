@@ -13,7 +13,7 @@
 //!                           kind u32::MAX: wrap marker, its len fills up to the end
 //! consumer's half:  0       head: u64, bytes consumed since the start (monotonic)
 //! ```
-//! A producer that dies before `publish` leaves bytes that nobody looks at.
+//! A producer that dies before `publish` leaves bytes that are never read.
 
 mod consumer;
 mod producer;
@@ -22,7 +22,7 @@ use crate::region::OutOfBounds;
 use crate::words::Words;
 
 pub use consumer::{Consumer, Entry};
-pub use producer::{Producer, Slot};
+pub use producer::{EntrySlot, Producer};
 
 /// Bytes a position word takes: two cache lines, so that neither side's prefetcher drags the other's.
 pub const LINE_LEN: usize = 128;

@@ -135,7 +135,7 @@ fn open(flags: libc::c_int) -> io::Result<OwnedFd> {
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
     let fd = libc::c_int::try_from(fd).ok().filter(|fd| *fd >= 0);
     let fd = fd.ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut api = Api { api: API, features: FEATURES, ioctls: 0 };
     call(&fd, IOCTL_API, &raw mut api)?;

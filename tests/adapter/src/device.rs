@@ -17,7 +17,7 @@ use liburma::{
 use urma_core::{
     AtomicFeatures, DeviceAttr, DeviceCaps, DeviceFeatures, DeviceId, Eid, Guid, ModeSet, Mtu,
     PortAttr, PortState, Status,
-    ops::{ContextOps, Device},
+    ops::{ContextOps, DeviceOps},
 };
 
 use crate::{
@@ -54,7 +54,7 @@ impl CDevice {
 }
 
 /// A device that its contexts keep.
-impl Device for CDeviceHandle {
+impl DeviceOps for CDeviceHandle {
     fn id(&self) -> DeviceId {
         self.0.id.clone()
     }

@@ -40,10 +40,10 @@ fn take(shared: &Shared) -> Result<Option<AsyncEvent>, Status> {
             return Ok(None);
         }
         done(code)?;
-        let told = describe(&event);
+        let described = describe(&event);
         // SAFETY: the event that the library gave.
         unsafe { urma_ack_async_event(&raw mut event) };
-        if let Some(event) = of_jetty(shared, told) {
+        if let Some(event) = of_jetty(shared, described) {
             return Ok(Some(event));
         }
     }
@@ -72,7 +72,7 @@ fn describe(event: &urma_async_event_t) -> AsyncEvent {
     AsyncEvent { kind, id }
 }
 
-/// An event of a JFR that only one jetty knows is the jetty's, or nobody's.
+/// An event of a JFR that only one jetty knows is the jetty's, or no queue's.
 fn of_jetty(shared: &Shared, event: AsyncEvent) -> Option<AsyncEvent> {
     if !matches!(event.kind, AsyncKind::JfrError | AsyncKind::JfrLimit) {
         return Some(event);

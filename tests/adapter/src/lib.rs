@@ -6,7 +6,7 @@
 //! *Gives*: a [`CDevice`]. *Must not*: reach around the exported functions, or check what they check.
 //!
 //! What C has no words for is answered with `Unsupported`: counters, flushing a JFR. A jetty of C
-//! always receives through a JFR, so that one with a receive queue of its own gets a JFR that nobody
+//! always receives through a JFR, so that one with a receive queue of its own gets a JFR that no one
 //! else sees; what happens to the jetty by itself does not happen to that JFR. Events are
 //! acknowledged as soon as they are taken, because urma-core counts them itself. Imports of queues
 //! and segments are made when a request first names them.

@@ -44,7 +44,7 @@ use crate::{
 enum Which {
     Jfs(Ptr<urma_jfs_t>),
     Jfr(Ptr<urma_jfr_t>),
-    /// With the JFR that nobody else knows, if it has one.
+    /// With the JFR that belongs to this queue alone, if it has one.
     Jetty(Ptr<urma_jetty_t>, Option<Ptr<urma_jfr_t>>),
 }
 

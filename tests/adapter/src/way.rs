@@ -83,7 +83,7 @@ impl Ways {
         let Some(way) = self.open.remove(&path.tpn) else { return };
         for (_, segment) in way.segments {
             // SAFETY: an object that the library checks.
-            told(unsafe { urma_unimport_seg(segment.0) }, "segment not unimported");
+            expect_success(unsafe { urma_unimport_seg(segment.0) }, "segment not unimported");
         }
         for (target, ptr) in way.targets {
             unimport(target.kind, ptr);
@@ -208,7 +208,7 @@ fn unimport(kind: TargetKind, ptr: Ptr<urma_target_jetty_t>) {
         // SAFETY: as above.
         TargetKind::Jetty | TargetKind::Group => unsafe { urma_unimport_jetty(ptr.0) },
     };
-    told(code, "target not unimported");
+    expect_success(code, "target not unimported");
 }
 
 fn import_segment(
@@ -229,7 +229,7 @@ fn import_segment(
     Ptr::made(unsafe { urma_import_seg(ctx.0, &raw mut to, &raw mut token, 0, flag) })
 }
 
-fn told(code: i32, what: &str) {
+fn expect_success(code: i32, what: &str) {
     if let Err(status) = done(code) {
         tracing::warn!(target: "urma", %status, "{what}");
     }

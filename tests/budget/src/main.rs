@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the count of its allocations while it works. *Takes*: its part on the command line, its
 //! peer's line on standard input. *Gives*: its own line, `set` when the peer is known, then
-//! `done ALLOCATIONS`. *Must not*: allocate or call the system between start and end, unless told to.
+//! `done ALLOCATIONS`. *Must not*: allocate or call the system between start and end, unless asked to.
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, Write};
@@ -65,7 +65,7 @@ fn main() -> Outcome<()> {
     let args = Args::parse();
     let end = End::open()?;
     say(&end.line()?)?;
-    let peer = end.import(&heard()?)?;
+    let peer = end.import(&received()?)?;
     say("set")?;
     let mut work = Work::new(end, peer, args.fault);
     let count = match (args.part, args.kind) {
@@ -76,7 +76,7 @@ fn main() -> Outcome<()> {
     }?;
     say(&format!("done {count}"))?;
     // The end of the input: both are done.
-    heard()?;
+    received()?;
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn say(line: &str) -> io::Result<()> {
 }
 
 /// A line from who started this; empty at the end.
-fn heard() -> io::Result<String> {
+fn received() -> io::Result<String> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     Ok(line)

@@ -101,7 +101,7 @@ impl Worker {
         Ok(Self { name, input: child.stdin.take(), child, output, calls })
     }
 
-    fn hear(&mut self) -> Outcome<String> {
+    fn receive(&mut self) -> Outcome<String> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
         if line.is_empty() { Err(self.early_end()) } else { Ok(line) }
@@ -126,7 +126,7 @@ impl Worker {
     }
 
     fn allocations(&mut self) -> Outcome<i64> {
-        let line = self.hear()?;
+        let line = self.receive()?;
         let count = line.trim().strip_prefix("done ").ok_or("a worker is not done")?;
         Ok(count.parse()?)
     }
@@ -169,11 +169,11 @@ fn total_calls(table: &str) -> Outcome<i64> {
 fn run(kind: &str, ops: u64, planted: Planted) -> Outcome<Cost> {
     let mut server = Worker::start("server", kind, ops, planted.server)?;
     let mut client = Worker::start("client", kind, ops, planted.client)?;
-    let (there, here) = (server.hear()?, client.hear()?);
+    let (there, here) = (server.receive()?, client.receive()?);
     server.tell(&here)?;
-    server.hear()?;
+    server.receive()?;
     client.tell(&there)?;
-    client.hear()?;
+    client.receive()?;
     let allocations = client.allocations()? + server.allocations()?;
     let (client, server) = (client.end()?, server.end()?);
     Ok(Cost { calls: client.zip(server).map(|(client, server)| client + server), allocations })
@@ -260,9 +260,9 @@ fn a_client_that_calls_the_system_is_found() -> Outcome<()> {
 #[test]
 fn a_worker_that_ends_says_why() -> Outcome<()> {
     let mut worker = Worker::start("client", "write", 1, None)?;
-    let _its_line = worker.hear()?;
+    let _its_line = worker.receive()?;
     worker.tell("nonsense\n")?;
-    let why = worker.hear().expect_err("it ends").to_string();
+    let why = worker.receive().expect_err("it ends").to_string();
     assert!(why.contains("client of 1 operations (write) ended too early"), "{why}");
     assert!(why.contains("exit status: 1") && why.contains("Error: "), "{why}");
     Ok(())

@@ -241,7 +241,7 @@ static void world(void)
     CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
 }
 
-/* Whoever is used goes after its users. */
+/* An object goes after those that use it. */
 static void give_up(void)
 {
     static const enum kind order[] = {NOTIFIER, TARGET, SEG, TOKEN_ID, JETTY, GRP,

@@ -21,7 +21,7 @@ enum { POOL = 6, OWN = 2, ROOM = 4096 };
 struct slot {
     void *object;
     bool live;
-    bool maybe; /* it may end by itself: an import that is told of later */
+    bool maybe; /* it may end by itself: an import that is reported later */
 };
 
 /* An object in the program's memory, for the kernel's commands. */

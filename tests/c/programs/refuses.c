@@ -134,7 +134,7 @@ static bool may_be_any(const struct row *row, const struct arg *arg)
     }
     for (int i = 0; i < row->count; i++) {
         if (row->args[i].own) {
-            return false; /* nobody would give back what it made */
+            return false; /* what it made would never be given back */
         }
     }
     return row->args[0].kind < KINDS;

@@ -5,7 +5,7 @@
 //! - must not: need any other crate than the one under test.
 
 use urma_packet::capture::CaptureReader;
-use urma_packet::frame::Datagram;
+use urma_packet::frame::UdpDatagram;
 use urma_packet::roce::RocePacket;
 use urma_packet::{ICRC_LEN, IcrcFlow, Packet, Transaction};
 
@@ -30,7 +30,7 @@ pub(crate) fn fuzz_packet(data: &[u8]) {
         assert_eq!(transaction.payload, &data[len..], "the rest is payload");
         let _ = transaction.header.check_piece(transaction.payload.len());
     }
-    if let Ok(datagram) = Datagram::parse(data) {
+    if let Ok(datagram) = UdpDatagram::parse(data) {
         let _ = Packet::open(datagram.payload, &datagram.flow);
         let _ = datagram.flow.verify_segments(datagram.payload, 4);
     }

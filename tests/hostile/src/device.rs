@@ -12,7 +12,7 @@ use udma_abi::{
     Opcode, Sge, Sqe,
     cmd::CMD_WORDS,
     doorbell, regs,
-    sqe::{SqeFlags, TargetKind},
+    sqe::{SqeFlags, SqeTargetKind},
 };
 
 use crate::{
@@ -107,7 +107,7 @@ fn step(driver: &mut Driver, bytes: &mut Bytes<'_>) -> Option<()> {
 /// A request that is nearly right, most often at an edge of its segments.
 fn request(driver: &mut Driver, bytes: &mut Bytes<'_>) -> Option<()> {
     let opcode = Opcode::ALL[bytes.below(Opcode::ALL.len())?];
-    let kind = TargetKind::from_code(bytes.byte()? % 3)?;
+    let kind = SqeTargetKind::from_code(bytes.byte()? % 3)?;
     let len = length(bytes)?;
     let (token_id, va, token_value) = match bytes.byte()? % 8 {
         0 => (driver.data, DATA_VA.wrapping_add(edge(bytes, len)?), TOKEN),

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use ubcore_sim::{
-    Device, DeviceCfg, Ports,
-    ports::{Extent, HostRequest, Interrupt, MemoryHost},
+    DeviceCfg, Ports, SoftwareDevice,
+    ports::{HostRequest, Interrupt, MemoryHost, SharedExtent},
     share::layout::NODE_LEN,
 };
 use udma_abi::{
     CmdStatus, DmaAccess, Nanos, RawEid, Sge, Sqe,
     cmd::{
-        Access, CMD_WORDS, Command, CreateQueue, Mode, NONE, QueueFlags, QueueKind, RSP_WORDS,
+        Access, CMD_WORDS, CmdQueueKind, Command, CreateQueue, Mode, NONE, QueueFlags, RSP_WORDS,
         RegisterSeg, Response, RqArgs, SqArgs, response_owner,
     },
     doorbell, regs,
@@ -29,7 +29,7 @@ pub(crate) const MEM_LEN: usize = 1 << 20;
 pub(crate) const READ_ONLY_IOVA: u64 = 0x1000_0000;
 /// Device address of three pages of which the middle one is registered.
 pub(crate) const GUARD_IOVA: u64 = 0x2000_0000;
-/// Device address of a page that is registered under a token that nobody shows.
+/// Device address of a page that is registered under a token that no request shows.
 pub(crate) const VAULT_IOVA: u64 = 0x3000_0000;
 /// The token of that page.
 pub(crate) const VAULT_TOKEN: u32 = 0x5ec2_e7ed;
@@ -70,7 +70,7 @@ impl Interrupt for Quiet {
 }
 
 impl MemoryHost for Quiet {
-    fn share(&self, _key: u32, _region: &Region) -> Vec<Extent> {
+    fn share(&self, _key: u32, _region: &Region) -> Vec<SharedExtent> {
         Vec::new()
     }
 
@@ -80,7 +80,7 @@ impl MemoryHost for Quiet {
 /// A device with its driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    pub(crate) dev: Arc<Device>,
+    pub(crate) dev: Arc<SoftwareDevice>,
     pub(crate) now: Nanos,
     pub(crate) mem: Region,
     read_only: Region,
@@ -109,7 +109,7 @@ impl Driver {
         cfg.ring_len = 1 << 14;
         change(&mut cfg);
         let mut driver = Self {
-            dev: Device::new(cfg, ports),
+            dev: SoftwareDevice::new(cfg, ports),
             now: 0,
             mem: region(MEM_LEN),
             read_only: region(PAGE),
@@ -178,7 +178,7 @@ impl Driver {
             token_value: 0,
         };
         self.jetty = self.ok(Command::CreateQueue(CreateQueue {
-            kind: QueueKind::Jetty,
+            kind: CmdQueueKind::Jetty,
             id: 0,
             mode: Mode::Rm,
             flags: QueueFlags::empty(),
@@ -258,7 +258,7 @@ impl Driver {
         self.dev.write32(self.now, page + doorbell::SQ_PI, self.pi);
     }
 
-    /// The host knows nobody.
+    /// The host has no peers.
     pub(crate) fn answer_host(&self) {
         while let Some(HostRequest::FindPeer { eid } | HostRequest::Forget { eid }) =
             self.dev.poll_host_request()
@@ -267,7 +267,7 @@ impl Driver {
         }
     }
 
-    /// Nothing was stored where nobody may store.
+    /// Nothing was stored where no request may store.
     pub(crate) fn check_guards(&self) {
         let same = |region: &Region, at: usize, len: usize, name: &str| {
             let mut bytes = vec![0; len];
@@ -278,7 +278,7 @@ impl Driver {
         same(&self.read_only, 0, PAGE, "memory that the device may only read");
         same(&self.guard, 0, PAGE, "the page before a segment");
         same(&self.guard, 2 * PAGE, PAGE, "the page behind a segment");
-        same(&self.vault, 0, PAGE, "a segment whose token nobody showed");
+        same(&self.vault, 0, PAGE, "a segment whose token was never shown");
     }
 
     /// After whatever was done: a reset, and everything works again.

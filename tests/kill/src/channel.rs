@@ -1,4 +1,4 @@
-//! The channel between a worker and whoever started it: lines of JSON over a socket pair.
+//! The channel between a worker and the process that started it: lines of JSON over a socket pair.
 //!
 //! *Owns*: the words and their form. *Must not*: wait without a bound.
 
@@ -39,7 +39,7 @@ pub enum Word {
     Run {
         /// The peer.
         peer: Endpoint,
-        /// Requests to post; `None`: until told to stop.
+        /// Requests to post; `None`: until the word to stop.
         count: Option<u64>,
     },
     /// Worker: the peer is imported (and bound), or cannot be.
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_pass_and_a_hang_up_is_told() {
+    fn words_pass_and_a_hang_up_is_noticed() {
         let (near, far) = UnixStream::pair().unwrap();
         let (mut near, mut far) = (Channel::new(near), Channel::new(far));
         assert_eq!(far.look().unwrap(), None);

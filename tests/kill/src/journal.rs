@@ -11,7 +11,7 @@
 
 use std::{fs::File, io, os::fd::OwnedFd, path::Path};
 
-use urma_mem::{Access, Region};
+use urma_mem::{MapAccess, Region};
 
 /// "URMAKILL" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"URMAKILL");
@@ -130,7 +130,7 @@ impl Journal {
     /// # Errors
     /// It cannot be mapped.
     pub fn create(file: OwnedFd) -> io::Result<Self> {
-        Self::over(Region::map_fd(file, 0, JOURNAL_LEN, Access::ReadWrite)?)
+        Self::over(Region::map_fd(file, 0, JOURNAL_LEN, MapAccess::ReadWrite)?)
     }
 
     /// Over zeroed memory.

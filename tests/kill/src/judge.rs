@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sender_was_told_is_held_against_what_came() {
+    fn completions_of_the_sender_are_compared_with_what_came() {
         let sent = |id: u64, number: u64, status: u8| {
             [Record { op: Op::Send as u8, b: number, ..post(id) }, Record { status, ..done(id) }]
         };
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn only_um_may_lose_what_was_told_as_sent() {
+    fn only_um_may_lose_what_completed_as_sent() {
         let sent = [Record { op: Op::Send as u8, b: 1, ..post(0) }, done(0)];
         let none = |mode: Mode| {
             let mut records = with_frame(&[]);

@@ -89,7 +89,7 @@ impl Op {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Mode {
-    /// Everything; a refusal by the target harms nobody.
+    /// Everything; a refusal by the target ends one request only.
     Rm = 1,
     /// Two jetties bound to each other: a refusal ends the queue, so nothing is asked that may be
     /// refused.

@@ -159,7 +159,7 @@ impl<'a> Work<'a> {
         Ok(work)
     }
 
-    /// Waits for the word to run or to stop; runs until told to stop.
+    /// Waits for the word to run or to stop; runs until the word to stop.
     fn until_stopped(&mut self, channel: &mut Channel) -> Outcome<()> {
         let (peer, count) = match channel.wait(SILENCE)? {
             Word::Run { peer, count } => (peer, count),
@@ -176,7 +176,7 @@ impl<'a> Work<'a> {
         let Ok(peer) = peer else {
             self.note(Kind::NoPeer, 0);
             if count.is_some() {
-                // The journal says what is wrong; nobody needs to wait for it.
+                // The journal says what is wrong; there is nothing to wait for.
                 channel.say(&Word::Done)?;
             }
             return self.poll_until_stop(channel);
@@ -204,7 +204,7 @@ impl<'a> Work<'a> {
             self.poll()?;
             rest(Duration::from_millis(1));
             if bound.is_over() {
-                return Err("nobody says stop".into());
+                return Err("no message says stop".into());
             }
         }
         Ok(())
@@ -218,13 +218,13 @@ impl<'a> Work<'a> {
     ) -> Outcome<()> {
         let first = first_id(self.orders.round);
         let mut last = first + count.unwrap_or(1 << 23);
-        // Those of UM may be lost: nobody waits for them.
+        // Those of UM may be lost: no round waits for them.
         let is_sure = self.orders.own.mode != Mode::Um;
         let mut due = count.map(|count| match is_sure {
             true => messages(self.orders.peer, first, count),
             false => 0,
         });
-        let mut told = false;
+        let mut is_reported = false;
         for turn in 0_u64.. {
             let came = self.poll()?;
             let posted = self.next < last && self.try_post(peer);
@@ -238,20 +238,20 @@ impl<'a> Work<'a> {
             }
             let failed = self.posts_left == Some(0);
             let complete = self.next == last && due.is_some_and(|due| self.messages_came >= due);
-            if !told && due.is_some() && self.sends_open() == 0 && (complete || failed) {
+            if !is_reported && due.is_some() && self.sends_open() == 0 && (complete || failed) {
                 channel.say(&Word::Done)?;
-                told = true;
+                is_reported = true;
             }
             if came == 0 && !posted {
-                self.idle(told);
+                self.idle(is_reported);
             }
         }
         Ok(())
     }
 
     /// Nothing to do: lets others run, longer when nothing will change soon.
-    fn idle(&self, told: bool) {
-        if told || self.posts_left == Some(0) {
+    fn idle(&self, is_reported: bool) {
+        if is_reported || self.posts_left == Some(0) {
             rest(Duration::from_millis(1));
         } else {
             std::thread::yield_now();
@@ -446,8 +446,8 @@ impl<'a> Work<'a> {
         }
         let len = usize::try_from(done.len).ok()?;
         let number = self.objects.memory.message(buffer(receive), len)?;
-        let told = done.immediate();
-        told.is_none_or(|told| told == number).then_some(number)
+        let carried = done.immediate();
+        carried.is_none_or(|carried| carried == number).then_some(number)
     }
 
     fn sends_open(&self) -> u64 {

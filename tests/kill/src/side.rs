@@ -144,7 +144,7 @@ impl Side {
         let longer = RemoteSegment { len: peer.len + 8, ..memory };
         let target = self.context.import_jetty(&target)?;
         let import =
-            |told| self.context.import_segment(told, SegmentAccess::REMOTE_ALL, Mapping::None);
+            |remote| self.context.import_segment(remote, SegmentAccess::REMOTE_ALL, Mapping::None);
         let (segment, churn) = (import(&memory)?, import(&churn)?);
         let (strange, longer) = (import(&strange)?, import(&longer)?);
         Ok(Peer { target, segment, churn, strange, longer })

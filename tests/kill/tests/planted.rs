@@ -8,7 +8,7 @@
 mod living;
 #[cfg(test)]
 #[path = "kill/worker.rs"]
-#[expect(dead_code, reason = "nobody is killed here")]
+#[expect(dead_code, reason = "no process is killed here")]
 mod worker;
 
 #[cfg(test)]
@@ -45,12 +45,12 @@ mod tests {
         let prepare = |own, peer| Word::Prepare { round: 1, own, peer, receives, err_timeout };
         one.say(&prepare(mixes[0], mixes[1])).unwrap();
         two.say(&prepare(mixes[1], mixes[0])).unwrap();
-        let (here, there) = (one.hear_endpoint().unwrap(), two.hear_endpoint().unwrap());
+        let (here, there) = (one.receive_endpoint().unwrap(), two.receive_endpoint().unwrap());
         let to = |peer| Word::Run { peer, count: Some(COUNT) };
         one.say(&to(there)).unwrap();
         two.say(&to(here)).unwrap();
         for worker in [&mut one, &mut two] {
-            worker.hear_that(&Word::Met).unwrap();
+            worker.expect(&Word::Met).unwrap();
         }
         for worker in [&mut one, &mut two] {
             worker.say(&Word::Go).unwrap();
@@ -63,7 +63,7 @@ mod tests {
             worker.say(&Word::Stop).unwrap();
         }
         for worker in [&mut one, &mut two] {
-            while worker.hear().unwrap() != Word::Closed {}
+            while worker.receive().unwrap() != Word::Closed {}
         }
         [one, two].iter().map(judged).collect()
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_token_that_is_not_checked_is_named() {
         for path in PATHS {
-            let named = told(path, "TokenNotChecked", "not_refused");
+            let named = finds(path, "TokenNotChecked", "not_refused");
             assert!(named.is_ok(), "{path}: {named:?}");
         }
     }
@@ -141,14 +141,14 @@ mod tests {
     fn a_bound_that_is_off_by_one_is_named() {
         // Over packets the device holds nothing but the segment's own bytes: what its check lets
         // pass, the memory still refuses. On one host there is more behind them.
-        let named = told("same-host", "BoundOffByOne", "not_refused");
+        let named = finds("same-host", "BoundOffByOne", "not_refused");
         assert!(named.is_ok(), "{named:?}");
     }
 
     #[test]
     fn swapped_requests_are_named() {
         // Planted in the direct path, which packets do not take.
-        let named = told("same-host", "OrderSwapped", "wrong_bytes");
+        let named = finds("same-host", "OrderSwapped", "wrong_bytes");
         assert!(named.is_ok(), "{named:?}");
     }
 
@@ -157,7 +157,7 @@ mod tests {
         for path in PATHS {
             // On one host it is acknowledged even before it is checked.
             let rule = if path == "packets" { "wrong_bytes" } else { "not_refused" };
-            let named = told(path, "AckBeforePlacement", rule);
+            let named = finds(path, "AckBeforePlacement", rule);
             assert!(named.is_ok(), "{path}: {named:?}");
         }
     }
@@ -208,24 +208,24 @@ mod tests {
         let prepare = |own, peer| Word::Prepare { round: 1, own, peer, receives, err_timeout };
         one.say(&prepare(MIXES[0], MIXES[1])).unwrap();
         two.say(&prepare(MIXES[1], MIXES[0])).unwrap();
-        let (here, there) = (one.hear_endpoint().unwrap(), two.hear_endpoint().unwrap());
+        let (here, there) = (one.receive_endpoint().unwrap(), two.receive_endpoint().unwrap());
         one.say(&Word::Run { peer: there, count: None }).unwrap();
         two.say(&Word::Run { peer: here, count: None }).unwrap();
         for worker in [&mut one, &mut two] {
-            worker.hear_that(&Word::Met).unwrap();
+            worker.expect(&Word::Met).unwrap();
         }
         for worker in [&mut one, &mut two] {
             worker.say(&Word::Go).unwrap();
         }
         assert!(one.wait(crate::worker::HANG).is_some(), "the hook was not reached");
         two.say(&Word::Stop).unwrap();
-        two.hear_that(&Word::Closed).unwrap();
+        two.expect(&Word::Closed).unwrap();
         judged_with(&two, &[])
     }
 
     /// Whether the judge names `rule` to either of the two; else all that it says. Which of the two
     /// devices errs over packets and which over shared memory differs with the fault.
-    fn told(path: &str, fault: &str, rule: &str) -> Result<(), Vec<String>> {
+    fn finds(path: &str, fault: &str, rule: &str) -> Result<(), Vec<String>> {
         let all = verdicts(path, Some(fault), MIXES);
         let rule = format!("\"rule\":\"{rule}\"");
         if all.iter().any(|text| text.contains(&rule)) { Ok(()) } else { Err(all) }

@@ -16,7 +16,7 @@ pub(super) enum Fate {
     Success,
     /// Its target refuses it and changes nothing.
     Refused,
-    /// One of those: nobody knows whether the victim was withdrawn before its initiator died.
+    /// One of those: it is open whether the victim was withdrawn before its initiator died.
     Either,
 }
 
@@ -175,7 +175,8 @@ impl Line {
         is_it: impl Fn(&Message) -> bool,
     ) -> Result<Message, String> {
         if how == Reliability::Unreliable {
-            let at = self.open.iter().position(is_it).ok_or("nobody sent it, or it came before")?;
+            let at =
+                self.open.iter().position(is_it).ok_or("no request sent it, or it came before")?;
             return self.open.remove(at).ok_or_else(|| "no such message".to_owned());
         }
         let next = |group: &VecDeque<Message>| group.front().is_some_and(&is_it);

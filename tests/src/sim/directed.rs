@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ubcore_sim::sim::{Fabric, FabricCfg, PathKind};
+use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
 use urma_core::{Completion, CrStatus, JettyState, SendOp, SendWr};
 
 use super::node::{Lane, Program};
@@ -12,7 +12,7 @@ const MAIN: usize = Lane::Main as usize;
 const BOUND_NS: u64 = 60_000_000_000;
 
 /// Two nodes that imported each other.
-fn two(paths: PathKind) -> (Arc<Fabric>, [Program; 2]) {
+fn two(paths: HostSharing) -> (Arc<Fabric>, [Program; 2]) {
     let fabric = Fabric::new(FabricCfg::new(1, 2, paths)).expect("memory");
     let open = |number| Program::open(&fabric, number, 2, 17).expect("a program");
     let mut programs = [open(0), open(1)];
@@ -52,7 +52,8 @@ fn next(fabric: &Fabric, program: &mut Program, jfc: usize) -> Completion {
 #[test]
 fn requests_to_a_former_life_end_and_their_jetty_goes_on() {
     // On one host a peer's import fails or finds the dead node until the hang-up is noticed.
-    for (paths, first) in [(PathKind::SameHost, 1), (PathKind::Packets, 1), (PathKind::Packets, 0)]
+    for (paths, first) in
+        [(HostSharing::SameHost, 1), (HostSharing::Packets, 1), (HostSharing::Packets, 0)]
     {
         let (fabric, [mut a, b]) = two(paths);
         a.jetties[MAIN].modify(JettyState::Suspended).expect("suspended");

@@ -29,7 +29,7 @@ pub(super) enum Lane {
     Main = 0,
     /// RC: bound to the one of the neighbour.
     Paired = 1,
-    /// RM: is suspended, reset, flushed and deleted; nobody sends to it.
+    /// RM: is suspended, reset, flushed and deleted; no peer sends to it.
     Restless = 2,
     /// UM.
     Datagrams = 3,
@@ -86,7 +86,7 @@ pub(super) fn partner(number: usize, nodes: usize) -> Option<usize> {
 /// What a node needs to reach a peer.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Its jetties; those that nobody sends to as well.
+    /// Its jetties; those without senders as well.
     pub(super) targets: Vec<TargetJetty>,
     /// Its areas.
     pub(super) segment: ImportedSegment,

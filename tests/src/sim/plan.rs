@@ -4,7 +4,7 @@
 //! the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
 use ubcore_sim::link::{FaultCfg, Outage, Rng};
-use ubcore_sim::sim::{FabricCfg, PathKind};
+use ubcore_sim::sim::{FabricCfg, HostSharing};
 
 /// How bad the links are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,9 +70,9 @@ impl SimPlan {
     pub fn new(seed: u64, weather: Weather, work: Work) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed_5eed);
         let paths = match weather {
-            Weather::SameHost => PathKind::SameHost,
-            Weather::Fair | Weather::Foul => PathKind::Packets,
-            Weather::Mixed => PathKind::Mixed,
+            Weather::SameHost => HostSharing::SameHost,
+            Weather::Fair | Weather::Foul => HostSharing::Packets,
+            Weather::Mixed => HostSharing::Mixed,
         };
         let nodes = 2 + rng.below(if weather == Weather::Mixed { 3 } else { 2 });
         let mut fabric = FabricCfg::new(seed, u8::try_from(nodes).unwrap_or(2), paths);
@@ -178,7 +178,7 @@ fn foul(rng: &mut Rng) -> FaultCfg {
     }
 }
 
-/// Short times in which a pair, or everybody, is cut off.
+/// Short times in which a pair, or every node, is cut off.
 fn outages(rng: &mut Rng, fabric: &FabricCfg) -> Vec<Outage> {
     let eids: Vec<_> = fabric.devices.iter().map(|device| device.eid).collect();
     let draw = |_| {

@@ -1,7 +1,7 @@
 //! Posting: a random request, or one that the model needs to know where it stands.
 //!
 //! *Owns*: which jetty asks which node, flags. *Takes*: the run. *Gives*: posted requests, and the
-//! model told of them. *Must not*: judge.
+//! entries of the model. *Must not*: judge.
 
 use urma_core::{LocalSge, PostReason, SendWr, WrFlags};
 

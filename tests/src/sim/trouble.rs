@@ -1,6 +1,6 @@
 //! Trouble: jetties that are stopped under traffic, nodes that die and come back, or stop for a while.
 //!
-//! *Owns*: when it happens. *Takes*: the run. *Gives*: the model told of it. *Must not*: judge.
+//! *Owns*: when it happens. *Takes*: the run. *Gives*: its entry in the model. *Must not*: judge.
 
 use urma_core::{Completion, JettyState, Status};
 

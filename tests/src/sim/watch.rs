@@ -90,14 +90,14 @@ mod tests {
         assert!(error.contains("worse"), "{error}");
         let harmless = Watch::run(|| {
             tracing::info!(target: "udma_provider", "it goes on");
-            tracing::warn!(target: "ubcore_sim", "somebody else");
+            tracing::warn!(target: "ubcore_sim", "another line");
             Ok(7)
         });
         assert_eq!(harmless, Ok(7));
     }
 
     #[test]
-    fn what_went_wrong_is_told_before_what_the_driver_says_of_it() {
+    fn what_went_wrong_is_reported_before_what_the_driver_says_of_it() {
         let both = says(|| {
             tracing::warn!(target: "udma_provider", "later");
             Err("first".to_owned())

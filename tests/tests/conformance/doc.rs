@@ -88,15 +88,15 @@ const IN_C_MIN: (usize, usize) = (250, 100);
 
 /// Rows `- `name`: reason` of the document are the list of what C leaves out.
 fn left_out() -> Result<(), Failed> {
-    let mut told: Vec<&str> = DOC.lines().filter(|line| line.starts_with("- `")).collect();
+    let mut listed: Vec<&str> = DOC.lines().filter(|line| line.starts_with("- `")).collect();
     let mut known: Vec<String> =
         c_face::LEFT_OUT.iter().map(|(name, why)| format!("- `{name}`: {why}")).collect();
-    told.sort_unstable();
+    listed.sort_unstable();
     known.sort_unstable();
-    if told == known {
+    if listed == known {
         return Ok(());
     }
-    Err(format!("docs/conformance.md lists {told:#?}, left out are {known:#?}").into())
+    Err(format!("docs/conformance.md lists {listed:#?}, left out are {known:#?}").into())
 }
 
 fn enough_in_c() -> Result<(), Failed> {

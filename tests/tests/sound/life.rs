@@ -50,8 +50,8 @@ fn a_message_whose_segment_went_sends_what_was_read_before_or_nothing() {
 fn a_write_to_a_segment_that_went_is_refused() {
     let (mut here, there) = ends();
     let to_there = target(&here, &there);
-    let (told, all) = (there.segment.remote(), SegmentAccess::REMOTE_ALL);
-    let remote = here.context.import_segment(&told, all, Mapping::None).unwrap();
+    let (exported, all) = (there.segment.remote(), SegmentAccess::REMOTE_ALL);
+    let remote = here.context.import_segment(&exported, all, Mapping::None).unwrap();
     there.segment.unregister().unwrap();
 
     here.memory.write(0, b"too late").unwrap();
@@ -83,8 +83,8 @@ fn memory_lives_as_long_as_its_segment_and_no_longer() {
         there.context.register(&memory, &SegmentCfg::new(SegmentAccess::REMOTE_ALL), None).unwrap();
     // The program forgets its memory; the segment keeps it for the peers.
     drop(memory);
-    let (told, all) = (segment.remote(), SegmentAccess::REMOTE_ALL);
-    let remote = here.context.import_segment(&told, all, Mapping::None).unwrap();
+    let (exported, all) = (segment.remote(), SegmentAccess::REMOTE_ALL);
+    let remote = here.context.import_segment(&exported, all, Mapping::None).unwrap();
     here.memory.write(0, b"kept").unwrap();
     let src = [here.segment.sge(0, 4)];
     let op = SendOp::Write { src: &src, dst: remote.at(8) };
@@ -95,7 +95,7 @@ fn memory_lives_as_long_as_its_segment_and_no_longer() {
     assert_eq!(&bytes, b"kept");
     assert!(mappings(inode) > 0);
 
-    // Nobody else holds it: neither driver nor device keeps a mapping of what was withdrawn.
+    // No other part holds it: neither driver nor device keeps a mapping of what was withdrawn.
     drop(segment);
     assert_eq!(mappings(inode), 0);
 }
@@ -126,7 +126,7 @@ fn a_queue_works_on_without_its_jfc_and_context_handles() {
     there.memory.read(0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"still on");
 
-    // More completions than the JFC holds: nobody polls, and nobody crashes.
+    // More completions than the JFC holds: without a poll, and without a crash.
     for user_ctx in 0..100 {
         let dst = [there.segment.sge(0, 64)];
         if there.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx }]).is_err() {

@@ -82,7 +82,7 @@ fn a_stream_that_never_runs_dry_gives_way() {
                     assert_eq!(done.unwrap().unwrap().user_ctx, given);
                     (given, in_a_row) = (given + 1, in_a_row + 1);
                 }
-                // The task was told to come back, and nothing was lost by its turn.
+                // The task was woken again, and nothing was lost by yielding.
                 Poll::Pending if in_a_row == 64 => {
                     assert!(count.0.load(Ordering::Relaxed) > woken);
                     drop(there);

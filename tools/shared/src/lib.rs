@@ -6,5 +6,5 @@
 mod log;
 mod pages;
 
-pub use log::{Log, log};
+pub use log::{LogSetup, log};
 pub use pages::generate_if_asked;

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Where the log goes and how much is said without `URMA_LOG`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Log {
+pub struct LogSetup {
     /// To standard output instead of standard error.
     pub stdout: bool,
     /// Everything instead of nothing.
@@ -16,11 +16,11 @@ pub struct Log {
 }
 
 /// Sends what the stack has to say where `log` says; `URMA_LOG` filters it.
-pub fn log(log: Log) {
+pub fn log(log: LogSetup) {
     let silent = if log.verbose { "debug" } else { "off" };
     let filter = EnvFilter::try_from_env("URMA_LOG").unwrap_or_else(|_| EnvFilter::new(silent));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
-    // Nobody else sets one in this process; without it there is no log.
+    // This is the only subscriber of the process; without it there is no log.
     let _ = if log.stdout {
         subscriber.with_writer(io::stdout).try_init()
     } else {

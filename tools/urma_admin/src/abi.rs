@@ -1,7 +1,7 @@
 //! `abi PROGRAM`: for which release of the C API was a program built?
 //!
 //! *Owns*: what tells the releases apart: the marker symbol of our headers, sizes of structs in the
-//! debug information. *Takes*: an ELF file. *Gives*: a release, or that nobody can know. *Must not*:
+//! debug information. *Takes*: an ELF file. *Gives*: a release, or that it cannot be found. *Must not*:
 //! guess.
 
 use std::{borrow::Cow, fs, path::Path};
@@ -29,10 +29,10 @@ const SIZES: [(&str, u64, &str); 7] = [
 
 /// What is known of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Abi {
+pub(crate) struct ProgramAbi {
     /// The release; `None`: nothing tells.
     pub(crate) release: Option<&'static str>,
-    /// What told it.
+    /// Where the release was found in the file.
     pub(crate) because: String,
     /// What its environment must say where the library of another release comes first; `None`: it
     /// needs nothing, for it has the marker, or nothing helps.
@@ -68,12 +68,12 @@ pub(crate) fn of_library(path: &Path) -> Option<&'static str> {
 ///
 /// # Errors
 /// [`AbiError`]
-pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
+pub(crate) fn of(path: &Path) -> Result<ProgramAbi, AbiError> {
     let bytes = fs::read(path)?;
     let file = object::File::parse(&*bytes)?;
     if let Some((marker, release)) = marker(&file) {
         let because = format!("it asks for the symbol {marker}");
-        return Ok(Abi { release: Some(release), because, environment: None });
+        return Ok(ProgramAbi { release: Some(release), because, environment: None });
     }
     let sizes = sizes(&file)?;
     let known = |(name, size): &(&'static str, u64)| {
@@ -83,7 +83,7 @@ pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
     if let Some((release, because)) = sizes.iter().find_map(known) {
         let is_served = MARKERS.iter().any(|(_, served)| *served == release);
         let environment = is_served.then(|| format!("URMA_ABI={release}"));
-        return Ok(Abi { release: Some(release), because, environment });
+        return Ok(ProgramAbi { release: Some(release), because, environment });
     }
     let because = match sizes.first() {
         Some((name, size)) => format!("{name} has {size} bytes, as in no known release"),
@@ -93,7 +93,7 @@ pub(crate) fn of(path: &Path) -> Result<Abi, AbiError> {
                 .to_owned()
         }
     };
-    Ok(Abi { release: None, because, environment: None })
+    Ok(ProgramAbi { release: None, because, environment: None })
 }
 
 fn marker(file: &object::File<'_>) -> Option<(&'static str, &'static str)> {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     /// Builds `source` with the C compiler of this machine and looks at the result.
-    fn built(name: &str, flags: &[&str], source: &str) -> Abi {
+    fn built(name: &str, flags: &[&str], source: &str) -> ProgramAbi {
         let dir = std::env::temp_dir();
         let at = |end: &str| dir.join(format!("urma-abi-{}-{name}{end}", std::process::id()));
         let (input, output) = (at(".c"), at(".so"));

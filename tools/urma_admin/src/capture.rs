@@ -12,12 +12,12 @@ use std::{
 
 use ubcore_sim::host::{
     eid_ip, inspect,
-    tap::{self, Record},
+    tap::{self, TapRecord},
 };
 use udma_abi::RawEid;
 use urma_packet::frame;
 
-use crate::{cli::Capture, interrupt::Interrupt};
+use crate::{cli::Capture, interrupt::InterruptFlag};
 
 /// UDP port of RoCEv2.
 const PORT: u16 = 4791;
@@ -30,7 +30,7 @@ const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 
 /// What a capture gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Captured {
+pub(crate) struct CaptureSummary {
     /// Packets in the file.
     pub(crate) packets: u64,
     /// Packets that passed too fast.
@@ -41,16 +41,20 @@ pub(crate) struct Captured {
 ///
 /// # Errors
 /// The node does not answer; the file cannot be written.
-pub(crate) fn capture(eid: RawEid, cfg: &Capture, interrupt: &Interrupt) -> io::Result<Captured> {
+pub(crate) fn capture(
+    eid: RawEid,
+    cfg: &Capture,
+    interrupt: &InterruptFlag,
+) -> io::Result<CaptureSummary> {
     let socket = inspect::capture(eid)?;
     let mut file = Pcapng::new(BufWriter::new(File::create(&cfg.write)?))?;
-    let mut captured = Captured::default();
+    let mut captured = CaptureSummary::default();
     let (start, mut buffer) = (now(), vec![0; RECORD_MAX]);
     loop {
         match tap::read(&socket, &mut buffer, LOOK) {
             Ok(0) => file.output.flush()?,
             Ok(len) => {
-                let Some(record) = buffer.get(..len).and_then(Record::parse) else { continue };
+                let Some(record) = buffer.get(..len).and_then(TapRecord::parse) else { continue };
                 captured.dropped = record.dropped;
                 if file.record(&record)? {
                     captured.packets += 1;
@@ -99,7 +103,7 @@ impl<W: Write> Pcapng<W> {
     }
 
     /// Writes one record; `false`: it is no packet that a frame could hold.
-    fn record(&mut self, record: &Record<'_>) -> io::Result<bool> {
+    fn record(&mut self, record: &TapRecord<'_>) -> io::Result<bool> {
         let ends = [record.from, record.to].map(|eid| SocketAddr::new(eid_ip(eid), PORT));
         let mut bytes = vec![0; frame::FRONT_MAX + record.packet.len()];
         let Ok(len) = frame::emit(MACS, ends[0], ends[1], record.packet, &mut bytes) else {
@@ -141,7 +145,7 @@ mod tests {
         let packets = [[0xc0; 21], [0xc1; 21]];
         let times = [0x0000_0001_0000_0002, 0x18ab_3c5d_7e9f_0123];
         for (packet, time_ns) in packets.iter().zip(times) {
-            let record = Record { time_ns, from: eid(1), to: eid(2), dropped: 0, packet };
+            let record = TapRecord { time_ns, from: eid(1), to: eid(2), dropped: 0, packet };
             assert!(file.record(&record).unwrap());
         }
         let mut rest = &file.output[..];
@@ -153,7 +157,7 @@ mod tests {
             assert_eq!(len % 4, 0);
             kinds.push(word(0));
             if word(0) == 6 {
-                let frame = frame::Datagram::parse(&rest[28..len - 4]).unwrap();
+                let frame = frame::UdpDatagram::parse(&rest[28..len - 4]).unwrap();
                 let ends = [frame.source.to_string(), frame.dest.to_string()];
                 assert_eq!(ends, ["127.1.1.1:4791", "127.1.1.2:4791"]);
                 // Of the two words of a time the upper one comes first.

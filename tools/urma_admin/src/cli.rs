@@ -12,74 +12,74 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// A node lives in the process that opened it; it is asked there. Only nodes of the same user answer.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "urma_admin", version, max_term_width = 100)]
-pub(crate) struct Cli {
+pub(crate) struct AdminCli {
     /// Print one JSON document
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
     /// What to do
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    pub(crate) verb: AdminVerb,
 }
 
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum AdminVerb {
     /// Show nodes, or the objects of one
-    Show(Show),
+    Show(ShowArgs),
     /// Show the counters of a node again and again
     Monitor(Monitor),
     /// Write the packets of a node to a file (pcapng); needs no privileges
     Capture(Capture),
     /// For which release of the C API a program was built
-    Abi(Program),
+    Abi(ProgramArgs),
     /// Start a program that looks for its device in /sys/class/ubcore
-    Run(Run),
+    Run(RunArgs),
     /// EIDs: list shows them; the other verbs need the kernel modules
-    Eid(Words),
+    Eid(RefusedWords),
     /// As show
     #[command(name = "show_res", hide = true)]
-    ShowRes(Show),
+    ShowRes(ShowArgs),
     /// As show
     #[command(name = "list_res", hide = true)]
-    ListRes(Show),
+    ListRes(ShowArgs),
     /// As monitor, once
     #[command(name = "show_stats", hide = true)]
-    ShowStats(Node),
+    ShowStats(NodeArgs),
     /// Aggregated devices (refused)
-    Agg(Words),
+    Agg(RefusedWords),
     /// Settings of a device (refused)
-    Dev(Words),
+    Dev(RefusedWords),
     /// Map of main user entities (refused)
     #[command(name = "main_ue_eid")]
-    MainUeEid(Words),
+    MainUeEid(RefusedWords),
     /// Performance records of the library (refused)
-    Perf(Words),
+    Perf(RefusedWords),
     /// Settings of the system (refused)
-    System(Words),
+    System(RefusedWords),
     /// Refused
     #[command(name = "add_eid", hide = true)]
-    AddEid(Words),
+    AddEid(RefusedWords),
     /// Refused
     #[command(name = "del_eid", hide = true)]
-    DelEid(Words),
+    DelEid(RefusedWords),
     /// Refused
     #[command(name = "set_eid_mode", hide = true)]
-    SetEidMode(Words),
+    SetEidMode(RefusedWords),
     /// Refused
     #[command(name = "set_ns_mode", hide = true)]
-    SetNsMode(Words),
+    SetNsMode(RefusedWords),
     /// Refused
     #[command(name = "set_dev_ns", hide = true)]
-    SetDevNs(Words),
+    SetDevNs(RefusedWords),
 }
 
 /// What to show.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// `topo`, or `dev`; nothing: all nodes
     #[arg(value_enum)]
-    pub(crate) what: Option<What>,
+    pub(crate) what: Option<ShownView>,
 
     /// The device (with dev), the node (with topo): name, EID or process id
     #[arg(value_name = "DEV")]
@@ -112,7 +112,7 @@ pub(crate) struct Show {
 
 /// Views.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum ShownView {
     /// Which node reaches which, and how
     Topo,
     /// One device
@@ -145,7 +145,7 @@ pub(crate) enum ObjectKind {
 
 /// Which node.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Node {
+pub(crate) struct NodeArgs {
     /// Device name, EID or process id; not needed when there is one node
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
@@ -155,7 +155,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Monitor {
     #[command(flatten)]
-    pub(crate) node: Node,
+    pub(crate) node: NodeArgs,
 
     /// Seconds between two looks
     #[arg(short = 'i', long, value_name = "SECONDS", default_value_t = 1.0)]
@@ -170,7 +170,7 @@ pub(crate) struct Monitor {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Capture {
     #[command(flatten)]
-    pub(crate) node: Node,
+    pub(crate) node: NodeArgs,
 
     /// File to write (pcapng)
     #[arg(short = 'w', long, value_name = "FILE")]
@@ -187,7 +187,7 @@ pub(crate) struct Capture {
 
 /// A program.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Program {
+pub(crate) struct ProgramArgs {
     /// The program or library
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: PathBuf,
@@ -195,7 +195,7 @@ pub(crate) struct Program {
 
 /// A program to start.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Release of the C API whose library the program gets
     /// [default: that of the program, else the installed one]
     #[arg(long, value_name = "RELEASE", value_parser = crate::abi::RELEASES)]
@@ -212,7 +212,7 @@ pub(crate) struct Run {
 
 /// Words of a verb that is refused.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Words {
+pub(crate) struct RefusedWords {
     /// Its words
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,

@@ -9,9 +9,9 @@ use nix::sys::{
 
 /// Interrupts of this process.
 #[derive(Debug)]
-pub(crate) struct Interrupt(SignalFd);
+pub(crate) struct InterruptFlag(SignalFd);
 
-impl Interrupt {
+impl InterruptFlag {
     /// Takes both signals away from their default action.
     ///
     /// # Errors

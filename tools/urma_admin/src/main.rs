@@ -24,18 +24,18 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use crate::{
-    cli::{Cli, Monitor, Verb},
-    interrupt::Interrupt,
+    cli::{AdminCli, AdminVerb, Monitor},
+    interrupt::InterruptFlag,
 };
 
 fn main() -> ExitCode {
-    match urma_tools::generate_if_asked(vec![Cli::command()]) {
+    match urma_tools::generate_if_asked(vec![AdminCli::command()]) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return fail(&format!("--generate: {error}"), 1),
     }
-    let cli = Cli::parse();
-    if let Verb::Run(cfg) = &cli.verb {
+    let cli = AdminCli::parse();
+    if let AdminVerb::Run(cfg) = &cli.verb {
         let refusal = run::run(cfg);
         return fail(&refusal.why, refusal.code);
     }
@@ -53,31 +53,31 @@ fn fail(why: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(cli: &Cli) -> Result<(), String> {
-    let words = |error: nodes::NodeError| error.to_string();
+fn run(cli: &AdminCli) -> Result<(), String> {
+    let words = |error: nodes::SelectError| error.to_string();
     match &cli.verb {
-        Verb::Show(show) | Verb::ShowRes(show) | Verb::ListRes(show) => {
+        AdminVerb::Show(show) | AdminVerb::ShowRes(show) | AdminVerb::ListRes(show) => {
             say(&show::show(show, cli.json).map_err(words)?);
             Ok(())
         }
-        Verb::Eid(rest) => {
+        AdminVerb::Eid(rest) => {
             // An option behind `list` is one of its words.
             let json = cli.json || rest.words.iter().any(|word| word == "--json");
             say(&show::eids(json).map_err(words)?);
             Ok(())
         }
-        Verb::ShowStats(node) => {
+        AdminVerb::ShowStats(node) => {
             monitor(&Monitor { node: node.clone(), interval: 1.0, count: 1 }, cli.json)
         }
-        Verb::Monitor(cfg) => monitor(cfg, cli.json),
-        Verb::Capture(cfg) => capture(cfg, cli.json),
-        Verb::Abi(cfg) => abi(cfg, cli.json),
+        AdminVerb::Monitor(cfg) => monitor(cfg, cli.json),
+        AdminVerb::Capture(cfg) => capture(cfg, cli.json),
+        AdminVerb::Abi(cfg) => abi(cfg, cli.json),
         _ => Err("this verb is not built".to_owned()),
     }
 }
 
 fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
-    let interrupt = Interrupt::watch().map_err(|error| error.to_string())?;
+    let interrupt = InterruptFlag::watch().map_err(|error| error.to_string())?;
     let (node, _) = nodes::one(cfg.node.node.as_deref()).map_err(|error| error.to_string())?;
     let captured = capture::capture(node.eid, cfg, &interrupt)
         .map_err(|error| format!("capturing from {}: {error}", node.name()))?;
@@ -100,7 +100,7 @@ fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn abi(cfg: &cli::Program, json: bool) -> Result<(), String> {
+fn abi(cfg: &cli::ProgramArgs, json: bool) -> Result<(), String> {
     let name = cfg.program.display().to_string();
     let abi = abi::of(&cfg.program).map_err(|error| format!("{name}: {error}"))?;
     if json {
@@ -129,7 +129,7 @@ fn monitor(cfg: &Monitor, json: bool) -> Result<(), String> {
     if !(0.01..=86_400.0).contains(&cfg.interval) {
         return Err("-i: from 0.01 to 86400 seconds".to_owned());
     }
-    let interrupt = Interrupt::watch().map_err(|error| error.to_string())?;
+    let interrupt = InterruptFlag::watch().map_err(|error| error.to_string())?;
     let (node, mut document) =
         nodes::one(cfg.node.node.as_deref()).map_err(|error| error.to_string())?;
     let name = node.name();
@@ -155,7 +155,7 @@ fn monitor(cfg: &Monitor, json: bool) -> Result<(), String> {
 }
 
 /// Waits for the next look; whether the user ends it.
-fn is_interrupted(interrupt: &Interrupt, seconds: f64) -> bool {
+fn is_interrupted(interrupt: &InterruptFlag, seconds: f64) -> bool {
     const NAP: Duration = Duration::from_millis(50);
     let mut left = Duration::from_secs_f64(seconds);
     while !left.is_zero() {

@@ -11,7 +11,7 @@ use udma_abi::RawEid;
 
 /// A node that answered, or did not.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct AskedNode {
     /// Its EID.
     pub(crate) eid: RawEid,
     /// What it tells; `None` with the reason in `silent`.
@@ -22,11 +22,11 @@ pub(crate) struct Node {
 
 /// Why no node is meant.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NodeError {
+pub(crate) enum SelectError {
     /// The list cannot be had.
     #[error("the nodes of this host cannot be listed: {0}")]
     List(#[from] io::Error),
-    /// Nobody fits.
+    /// No node fits the choice of the command line.
     #[error("no node of this host is {0:?}")]
     Unknown(String),
     /// Several fit.
@@ -40,7 +40,7 @@ pub(crate) enum NodeError {
     Silent(String, String),
 }
 
-impl Node {
+impl AskedNode {
     fn ask(eid: RawEid) -> Self {
         let silent = |error: io::Error| {
             let why = match error.kind() {
@@ -84,32 +84,32 @@ impl Node {
 /// All nodes, or those that `word` means.
 ///
 /// # Errors
-/// The list cannot be had; nobody fits.
-pub(crate) fn all(word: Option<&str>) -> Result<Vec<Node>, NodeError> {
-    let nodes: Vec<Node> = inspect::nodes()?.into_iter().map(Node::ask).collect();
+/// The list cannot be had; no node fits.
+pub(crate) fn all(word: Option<&str>) -> Result<Vec<AskedNode>, SelectError> {
+    let nodes: Vec<AskedNode> = inspect::nodes()?.into_iter().map(AskedNode::ask).collect();
     let Some(word) = word else { return Ok(nodes) };
-    let meant: Vec<Node> = nodes.into_iter().filter(|node| node.is_meant(word)).collect();
-    if meant.is_empty() { Err(NodeError::Unknown(word.to_owned())) } else { Ok(meant) }
+    let meant: Vec<AskedNode> = nodes.into_iter().filter(|node| node.is_meant(word)).collect();
+    if meant.is_empty() { Err(SelectError::Unknown(word.to_owned())) } else { Ok(meant) }
 }
 
 /// The one node that `word` means, or the only one that answers.
 ///
 /// # Errors
 /// None or several; it does not answer.
-pub(crate) fn one(word: Option<&str>) -> Result<(Node, Value), NodeError> {
+pub(crate) fn one(word: Option<&str>) -> Result<(AskedNode, Value), SelectError> {
     let mut nodes = all(word)?;
     if word.is_none() {
         nodes.retain(|node| node.document.is_some());
     }
     if nodes.len() > 1 {
-        return Err(NodeError::Several(nodes.len()));
+        return Err(SelectError::Several(nodes.len()));
     }
-    let node = nodes.pop().ok_or(NodeError::None)?;
+    let node = nodes.pop().ok_or(SelectError::None)?;
     match node.document.clone() {
         Some(document) => Ok((node, document)),
         None => {
             let why = node.silent.clone().unwrap_or_default();
-            Err(NodeError::Silent(node.name(), why))
+            Err(SelectError::Silent(node.name(), why))
         }
     }
 }

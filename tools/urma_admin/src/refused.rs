@@ -2,33 +2,35 @@
 //!
 //! *Gives*: why each is not supported on a software device. *Must not*: pretend.
 
-use crate::cli::Verb;
+use crate::cli::AdminVerb;
 
 /// Why a verb is refused; `None`: it is not.
-pub(crate) fn why(verb: &Verb) -> Option<&'static str> {
+pub(crate) fn why(verb: &AdminVerb) -> Option<&'static str> {
     Some(match verb {
-        Verb::Show(_)
-        | Verb::ShowRes(_)
-        | Verb::ListRes(_)
-        | Verb::ShowStats(_)
-        | Verb::Monitor(_)
-        | Verb::Abi(_)
-        | Verb::Run(_)
-        | Verb::Capture(_) => return None,
-        Verb::Eid(words) if words.words.is_empty() || words.words[0] == "list" => return None,
-        Verb::Eid(_) | Verb::AddEid(_) | Verb::DelEid(_) => {
+        AdminVerb::Show(_)
+        | AdminVerb::ShowRes(_)
+        | AdminVerb::ListRes(_)
+        | AdminVerb::ShowStats(_)
+        | AdminVerb::Monitor(_)
+        | AdminVerb::Abi(_)
+        | AdminVerb::Run(_)
+        | AdminVerb::Capture(_) => return None,
+        AdminVerb::Eid(words) if words.words.is_empty() || words.words[0] == "list" => return None,
+        AdminVerb::Eid(_) | AdminVerb::AddEid(_) | AdminVerb::DelEid(_) => {
             "a node has the one EID that its process claims; set URMA_EID before it starts"
         }
-        Verb::SetEidMode(_) => "EIDs are claimed by processes; there is no mode",
-        Verb::Agg(_) => "a node is one device; there is nothing to aggregate",
-        Verb::Dev(_) | Verb::SetNsMode(_) | Verb::SetDevNs(_) => {
+        AdminVerb::SetEidMode(_) => "EIDs are claimed by processes; there is no mode",
+        AdminVerb::Agg(_) => "a node is one device; there is nothing to aggregate",
+        AdminVerb::Dev(_) | AdminVerb::SetNsMode(_) | AdminVerb::SetDevNs(_) => {
             "a node lives in the network namespace of its process, and its device is seen by that \
              process alone"
         }
-        Verb::MainUeEid(_) => "there are no user entities; a process is its own",
-        Verb::Perf(_) => {
+        AdminVerb::MainUeEid(_) => "there are no user entities; a process is its own",
+        AdminVerb::Perf(_) => {
             "performance records belong to the process that runs; its counters: urma_admin monitor"
         }
-        Verb::System(_) => "devices and EIDs are not shared between processes; each opens its own",
+        AdminVerb::System(_) => {
+            "devices and EIDs are not shared between processes; each opens its own"
+        }
     })
 }

@@ -1,6 +1,6 @@
 //! `run -- PROGRAM`: starts a program that looks for its device in `/sys/class/ubcore`.
 //!
-//! *Owns*: the order of things: library, device, namespace, program. *Takes*: [`Run`]. *Gives*: the
+//! *Owns*: the order of things: library, device, namespace, program. *Takes*: [`RunArgs`]. *Gives*: the
 //! program in place of this process, so that its exit status and signals are its own. *Must not*:
 //! change anything for other processes.
 
@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use crate::cli::Run;
+use crate::cli::RunArgs;
 
 mod class;
 mod device;
@@ -20,12 +20,12 @@ mod library;
 
 /// Why the program does not run, and the exit code for it, as `env` has them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RunRefusal {
     pub(crate) why: String,
     pub(crate) code: u8,
 }
 
-impl From<String> for Refusal {
+impl From<String> for RunRefusal {
     fn from(why: String) -> Self {
         Self { why, code: NOT_STARTED }
     }
@@ -42,19 +42,19 @@ const ALIASES: &str = "URMA_DEVICE_ALIAS";
 const RELEASE: &str = "URMA_ABI";
 
 /// Becomes the program; returns only when that fails.
-pub(crate) fn run(cfg: &Run) -> Refusal {
+pub(crate) fn run(cfg: &RunArgs) -> RunRefusal {
     match prepare(cfg) {
         Err(refusal) => refusal,
         Ok(mut command) => {
             let error = command.exec();
             let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
             let name = command.get_program().to_string_lossy().into_owned();
-            Refusal { why: format!("{name}: {error}"), code }
+            RunRefusal { why: format!("{name}: {error}"), code }
         }
     }
 }
 
-fn prepare(cfg: &Run) -> Result<Command, Refusal> {
+fn prepare(cfg: &RunArgs) -> Result<Command, RunRefusal> {
     let (program, args) = cfg.command.split_first().ok_or_else(|| "no program".to_owned())?;
     let aliases = aliases(cfg.alias.as_deref())?;
     let folder = library::folder(cfg.release.as_deref(), found(program).as_deref())?;

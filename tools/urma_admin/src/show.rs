@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{ObjectKind, Show, What},
-    nodes::{self, Node, NodeError},
+    cli::{ObjectKind, ShowArgs, ShownView},
+    nodes::{self, AskedNode, SelectError},
 };
 
 /// The table of devices, as in UMDK release 26.06.
@@ -19,9 +19,9 @@ const DEVICES: &str =
 ///
 /// # Errors
 /// No such node, no answer.
-pub(crate) fn show(show: &Show, json: bool) -> Result<String, NodeError> {
+pub(crate) fn show(show: &ShowArgs, json: bool) -> Result<String, SelectError> {
     let value = match (show.what, show.kind) {
-        (Some(What::Dev), Some(kind)) => {
+        (Some(ShownView::Dev), Some(kind)) => {
             let (_, document) = nodes::one(show.device.as_deref())?;
             let list = objects(&document, kind, show.id);
             if !json {
@@ -29,7 +29,7 @@ pub(crate) fn show(show: &Show, json: bool) -> Result<String, NodeError> {
             }
             json!({ "device": document["device"], "eid": document["eid"], "objects": list })
         }
-        (Some(What::Topo), _) => {
+        (Some(ShownView::Topo), _) => {
             let nodes = nodes::all(show.device.as_deref())?;
             if !json {
                 return Ok(topo(&nodes));
@@ -53,7 +53,7 @@ pub(crate) fn show(show: &Show, json: bool) -> Result<String, NodeError> {
 ///
 /// # Errors
 /// The list cannot be had.
-pub(crate) fn eids(json: bool) -> Result<String, NodeError> {
+pub(crate) fn eids(json: bool) -> Result<String, SelectError> {
     let nodes = nodes::all(None)?;
     if json {
         let list: Value = nodes.iter().map(|node| json!(node.name())).collect();
@@ -62,14 +62,14 @@ pub(crate) fn eids(json: bool) -> Result<String, NodeError> {
     Ok(nodes.iter().map(|node| format!("{}\n", node.name())).collect())
 }
 
-fn whole(node: &Node) -> Value {
+fn whole(node: &AskedNode) -> Value {
     match (&node.document, &node.silent) {
         (Some(document), _) => document.clone(),
         (None, why) => json!({ "eid": node.name(), "silent": why }),
     }
 }
 
-fn devices(nodes: &[Node], is_detailed: bool, is_whole: bool) -> String {
+fn devices(nodes: &[AskedNode], is_detailed: bool, is_whole: bool) -> String {
     let mut text = format!("{DEVICES}\n");
     for (index, node) in nodes.iter().enumerate() {
         let device = node.document.as_ref().map_or("?", |document| word(&document["device"]));
@@ -213,7 +213,7 @@ fn table(kind: ObjectKind, objects: &[Value]) -> String {
 }
 
 /// Who reaches whom.
-fn topo(nodes: &[Node]) -> String {
+fn topo(nodes: &[AskedNode]) -> String {
     let mut text = String::from(
         "node               process  device      peer               path        why not faster\n",
     );
@@ -247,7 +247,7 @@ fn topo(nodes: &[Node]) -> String {
 }
 
 /// Why the path of `node` is not faster, as far as only its peer knows: that of the path back.
-fn peers_reason(nodes: &[Node], node: &Node, way: &Value) -> Option<String> {
+fn peers_reason(nodes: &[AskedNode], node: &AskedNode, way: &Value) -> Option<String> {
     let peer = nodes.iter().find(|peer| way["eid"] == peer.name().as_str())?;
     let ways = peer.document.as_ref()?["tps"].as_array()?;
     let back = ways.iter().find(|back| back["eid"] == node.name().as_str())?;
@@ -255,7 +255,7 @@ fn peers_reason(nodes: &[Node], node: &Node, way: &Value) -> Option<String> {
     Some(format!("the peer says: {why}"))
 }
 
-fn edges(node: &Node) -> Value {
+fn edges(node: &AskedNode) -> Value {
     match &node.document {
         Some(document) => json!({
             "eid": node.name(),
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_told_apart_by_kind_and_number() {
+    fn objects_are_distinguished_by_kind_and_number() {
         let document = json!({
             "queues": [
                 { "id": 1024, "kind": "jetty", "mode": "rc", "bound": { "tpn": 3, "id": 9 } },

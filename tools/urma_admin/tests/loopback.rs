@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use urma::{Answerer, Context, NodeCfg, PathChoice};
-use urma_packet::{Body, Packet, frame::Datagram};
+use urma_packet::{Body, Packet, frame::UdpDatagram};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_urma_admin");
 
@@ -85,14 +85,14 @@ fn paths_are_shown_with_the_reason() {
     let way = &slow["objects"][0];
     assert_eq!(
         (&way["path"], &way["why_not_faster"]),
-        (&Value::from("packets"), &Value::from("this node was told to use packets"))
+        (&Value::from("packets"), &Value::from("this node is configured for packets only"))
     );
     let fast = tps(&other);
     let way = &fast["objects"][0];
     assert_eq!(way["path"], "same-host", "{fast:#}");
     assert_eq!(way["owner_pid"], std::process::id());
     let topo = text(&["show", "topo", &here.context.eid().to_string()]);
-    assert!(topo.contains("told to use packets"), "{topo}");
+    assert!(topo.contains("configured for packets only"), "{topo}");
     // Only one side knows; both rows say it.
     let topo = text(&["show", "topo"]);
     let row = topo.lines().find(|row| {
@@ -100,7 +100,10 @@ fn paths_are_shown_with_the_reason() {
         let is_from = words.next() == Some(there.context.eid().to_string().as_str());
         is_from && row.contains(&here.context.eid().to_string())
     });
-    assert!(row.is_some_and(|row| row.contains("the peer says: this node was told")), "{topo}");
+    assert!(
+        row.is_some_and(|row| row.contains("the peer says: this node is configured")),
+        "{topo}"
+    );
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn packets_are_captured_without_privileges() {
     assert_eq!(packets.len(), 2);
     for (time_ns, frame) in packets {
         assert!((began..=wall_ns()).contains(&time_ns), "{time_ns}");
-        let datagram = Datagram::parse(frame).unwrap();
+        let datagram = UdpDatagram::parse(frame).unwrap();
         // The check sum covers both addresses in their order.
         let packet = Packet::open(datagram.payload, &datagram.flow).unwrap();
         let mut found = [datagram.source, datagram.dest].map(|end| end.ip().to_string());

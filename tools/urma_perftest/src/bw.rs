@@ -11,19 +11,19 @@ use urma::{LocalSge, PostReason, SendWr, WrFlags};
 
 use crate::{
     error::RunError,
-    layout::Word,
+    layout::LaneWord,
     pace::Pace,
-    pass::{Pass, Taken},
-    plan::{Mode, Verb},
+    pass::{Pass, SizeSamples},
+    plan::{TestMode, Verb},
     receive::credited,
     requests,
-    session::Ground,
+    session::SessionMemory,
     stats::Peak,
     verify::Verify,
 };
 
 /// Runs one size.
-pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let (ground, layout) = (pass.ground, pass.layout);
     let test = pass.test().clone();
     if !pass.plan.is_active() {
@@ -54,7 +54,7 @@ const UNTIMED: u32 = 64;
 const WARM_UP_DEPTHS: u64 = 4;
 
 /// The side that is read, written or sent to.
-fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+fn passive(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let test = pass.test().clone();
     if test.has_receives() && is_countable(pass) {
         receive_all(pass, pass.iterations() * u64::from(test.jettys))?;
@@ -64,13 +64,13 @@ fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
             pass.drain(None)?;
         }
     }
-    Ok(Taken { received: pass.receiver.total(), ..Taken::default() })
+    Ok(SizeSamples { received: pass.receiver.total(), ..SizeSamples::default() })
 }
 
 /// Whether the receiver knows how many messages will come.
 fn is_countable(pass: &Pass<'_, '_>) -> bool {
     let test = pass.test();
-    test.mode != Mode::Um && test.iterations().is_some() && !test.err_continue
+    test.mode != TestMode::Um && test.iterations().is_some() && !test.err_continue
 }
 
 fn receive_all(pass: &mut Pass<'_, '_>, expected: u64) -> Result<(), RunError> {
@@ -93,7 +93,7 @@ fn receive_all(pass: &mut Pass<'_, '_>, expected: u64) -> Result<(), RunError> {
 
 /// One lane's stream.
 #[derive(Clone, Copy, Debug)]
-struct Lane {
+struct LaneStream {
     posted: u64,
     retired: u64,
     target: u64,
@@ -102,7 +102,7 @@ struct Lane {
     done_ns: u64,
 }
 
-impl Lane {
+impl LaneStream {
     /// Messages posted since the last one that has a completion.
     const fn unsignalled(&self, cq_mod: u32) -> u32 {
         cq_mod - self.until_signal
@@ -113,7 +113,7 @@ impl Lane {
 #[derive(Debug)]
 pub(crate) struct Stream<'p, 'a> {
     wrs: &'p [SendWr<'a>],
-    lanes: Vec<Lane>,
+    lanes: Vec<LaneStream>,
     batch: Vec<SendWr<'a>>,
     depth: u64,
     post_list: u64,
@@ -126,7 +126,7 @@ pub(crate) struct Stream<'p, 'a> {
     is_stopping: bool,
     is_sending: bool,
     /// Pieces of which each request is made when it is posted.
-    flat: Option<(&'a Ground, &'a [LocalSge<'a>])>,
+    flat: Option<(&'a SessionMemory, &'a [LocalSge<'a>])>,
     /// Messages that may be on their way.
     credit: Option<u64>,
     /// Intended starts, lane by lane.
@@ -149,7 +149,7 @@ impl<'p, 'a> Stream<'p, 'a> {
         let depth = if is_chained { 1 } else { test.jfs_depth };
         let cq_mod = test.cq_mod.min(depth);
         let places = usize::try_from(pass.layout.places).unwrap_or(1).max(1);
-        let lane = Lane {
+        let lane = LaneStream {
             posted: from,
             retired: from,
             target: until,
@@ -178,7 +178,7 @@ impl<'p, 'a> Stream<'p, 'a> {
     }
 
     /// Runs to the end of all lanes.
-    pub(crate) fn run(mut self, pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+    pub(crate) fn run(mut self, pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
         let first = self.lanes.first().map_or(0, |lane| lane.posted);
         let end_ns = pass.end_ns();
         let start_ns = pass.clock.now_ns();
@@ -230,13 +230,13 @@ impl<'p, 'a> Stream<'p, 'a> {
             all += lane;
             all
         });
-        let since = |lane: &Lane| lane.done_ns.saturating_sub(start_ns);
-        Ok(Taken {
+        let since = |lane: &LaneStream| lane.done_ns.saturating_sub(start_ns);
+        Ok(SizeSamples {
             messages: self.lanes.iter().map(|lane| lane.retired - first).collect(),
             nanos: self.lanes.iter().map(since).collect(),
             best_ns: if self.has_peak { peak.best_ns() } else { None },
             latency,
-            ..Taken::default()
+            ..SizeSamples::default()
         })
     }
 
@@ -282,7 +282,7 @@ impl<'p, 'a> Stream<'p, 'a> {
     }
 
     /// Whether the lane's next `count` messages may start: by the plan of an open loop, and by
-    /// what the receiver told.
+    /// what the receiver granted.
     #[inline]
     fn may_start(&self, pass: &Pass<'_, '_>, lane: usize, count: u64) -> Result<bool, RunError> {
         let posted = self.lanes[lane].posted;
@@ -292,7 +292,7 @@ impl<'p, 'a> Stream<'p, 'a> {
             return Ok(false);
         }
         let Some(threshold) = self.credit else { return Ok(true) };
-        let at = usize::try_from(pass.layout.word(lane, Word::CreditIn)).unwrap_or(usize::MAX);
+        let at = usize::try_from(pass.layout.word(lane, LaneWord::CreditIn)).unwrap_or(usize::MAX);
         let known = credited(pass.region().load_u64(at)?, pass.index);
         Ok(posted + count - known.min(posted) <= threshold)
     }
@@ -392,8 +392,9 @@ impl<'p, 'a> Stream<'p, 'a> {
         if !self.is_sending {
             pass.ends.sends.rest(patience)?;
         }
-        let is_due =
-            |lane: &Lane| lane.posted - lane.retired > u64::from(lane.unsignalled(self.cq_mod));
+        let is_due = |lane: &LaneStream| {
+            lane.posted - lane.retired > u64::from(lane.unsignalled(self.cq_mod))
+        };
         if !self.paces.is_empty() && !self.lanes.iter().any(is_due) {
             // No completion is under way: the next start is in the future, by plan.
             patience.excuse();

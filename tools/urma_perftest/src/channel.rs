@@ -8,7 +8,7 @@ use std::time::Duration;
 use urma::{Arm, Completion, Context, CrStatus, Jfc, JfcCfg, Jfce};
 
 use crate::{
-    clock::{Clock, Deadline},
+    clock::{RunningClock, WaitDeadline},
     error::{RunError, api},
 };
 
@@ -17,7 +17,7 @@ pub(crate) const BATCH: usize = 64;
 
 /// A completion queue of this program.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct CompletionChannel {
     pub(crate) jfc: Jfc,
     jfce: Option<Jfce>,
     event_wait: Duration,
@@ -27,17 +27,17 @@ pub(crate) struct Channel {
     batch: [Completion; BATCH],
 }
 
-impl Channel {
+impl CompletionChannel {
     /// A JFC as `cfg` says; with events, a JFCE of its own.
     pub(crate) fn open(
         context: &Context,
         cfg: &JfcCfg,
-        (events, event_wait): (Events, Duration),
+        (events, event_wait): (EventMode, Duration),
         failures: Failures,
     ) -> Result<Self, RunError> {
         let jfce = match events {
-            Events::Off => None,
-            Events::On => Some(context.create_jfce().map_err(api("creating a JFCE"))?),
+            EventMode::Off => None,
+            EventMode::On => Some(context.create_jfce().map_err(api("creating a JFCE"))?),
         };
         let jfc = context.create_jfc(cfg, jfce.as_ref()).map_err(api("creating a JFC"))?;
         let batch = [Completion::default(); BATCH];
@@ -88,7 +88,7 @@ pub(crate) enum Failures {
 
 /// Whether a channel sleeps on events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Events {
+pub(crate) enum EventMode {
     /// It polls.
     Off,
     /// It sleeps.
@@ -98,9 +98,9 @@ pub(crate) enum Events {
 /// Waits that end. Looks at the clock once in a while only, so that waiting costs nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    clock: Clock,
+    clock: RunningClock,
     bound: Duration,
-    deadline: Deadline,
+    deadline: WaitDeadline,
     looks: u32,
     /// The deadline moves at the next look at the clock.
     is_renewed: bool,
@@ -111,8 +111,8 @@ const LOOKS: u32 = 1 << 14;
 
 impl Patience {
     /// Patience for `bound` without progress.
-    pub(crate) fn new(clock: Clock, bound: Duration) -> Self {
-        let deadline = Deadline::after(&clock, bound);
+    pub(crate) fn new(clock: RunningClock, bound: Duration) -> Self {
+        let deadline = WaitDeadline::after(&clock, bound);
         Self { clock, bound, deadline, looks: 0, is_renewed: false }
     }
 
@@ -149,7 +149,7 @@ impl Patience {
         // Progress since the last look is dated to this one: the bound may be that much longer,
         // never shorter.
         if std::mem::take(&mut self.is_renewed) {
-            self.deadline = Deadline::after(&self.clock, self.bound);
+            self.deadline = WaitDeadline::after(&self.clock, self.bound);
         } else if self.deadline.is_over(&self.clock) {
             let bound = self.bound.as_secs();
             return Err(RunError::Request(format!("{what}: nothing happened for {bound} s")));
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn progress_between_two_looks_at_the_clock_counts() {
-        let mut patience = Patience::new(Clock::start(), BOUND);
+        let mut patience = Patience::new(RunningClock::start(), BOUND);
         for _ in 0..3 {
             crate::clock::pause(BOUND * 2);
             patience.renew();
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn no_progress_ends_the_wait() {
-        let mut patience = Patience::new(Clock::start(), BOUND);
+        let mut patience = Patience::new(RunningClock::start(), BOUND);
         patience.renew();
         assert!(look(&mut patience).expect("there was progress"));
         crate::clock::pause(BOUND * 2);

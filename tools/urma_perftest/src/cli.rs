@@ -1,6 +1,6 @@
 //! The command line: what a user may write.
 //!
-//! *Owns*: names, defaults as documented, help texts. *Takes*: arguments. *Gives*: [`Cli`], raw.
+//! *Owns*: names, defaults as documented, help texts. *Takes*: arguments. *Gives*: [`PerftestCli`], raw.
 //! *Must not*: judge combinations; `plan.rs` does.
 
 use clap::{Parser, ValueEnum};
@@ -15,7 +15,7 @@ pub(crate) use refused::RefusedArgs;
 /// The eight tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "snake_case")]
-pub(crate) enum Command {
+pub(crate) enum TestCommand {
     /// Latency of READ: round trip
     ReadLat,
     /// Latency of WRITE: half a round trip, both sides write in turn
@@ -45,7 +45,7 @@ pub(crate) enum AtomicKind {
 
 /// Which way requests may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
-pub(crate) enum Way {
+pub(crate) enum PathArg {
     /// The device's choice: shared memory when both are on one host, else packets
     Auto,
     /// Shared memory, or refuse
@@ -74,10 +74,10 @@ pub(crate) enum Spin {
     max_term_width = 100,
     after_help = "Two results of --json are compared by: urma_perftest compare A.json B.json"
 )]
-pub(crate) struct Cli {
+pub(crate) struct PerftestCli {
     /// The test
     #[arg(value_enum)]
-    pub(crate) command: Command,
+    pub(crate) command: TestCommand,
 
     /// Name of the device
     #[arg(short = 'd', long = "dev", value_name = "NAME", default_value = "udma0")]
@@ -218,7 +218,7 @@ pub(crate) struct Cli {
 
     /// Which way requests may take
     #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) path: Way,
+    pub(crate) path: PathArg,
 
     /// Check every byte at the receiver (numbers are then not a measurement)
     #[arg(long)]

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 /// A running clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct RunningClock {
     start: Instant,
 }
 
-impl Clock {
+impl RunningClock {
     /// A clock that shows 0 now.
     #[expect(clippy::disallowed_methods, reason = "a measuring program owns a clock")]
     pub(crate) fn start() -> Self {
@@ -41,19 +41,19 @@ impl Clock {
 
 /// The end of a wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline {
+pub(crate) struct WaitDeadline {
     at_ns: u64,
 }
 
-impl Deadline {
+impl WaitDeadline {
     /// The moment `bound` from now.
-    pub(crate) fn after(clock: &Clock, bound: Duration) -> Self {
+    pub(crate) fn after(clock: &RunningClock, bound: Duration) -> Self {
         let bound_ns = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
         Self { at_ns: clock.now_ns().saturating_add(bound_ns) }
     }
 
     /// Whether it has passed.
-    pub(crate) fn is_over(&self, clock: &Clock) -> bool {
+    pub(crate) fn is_over(&self, clock: &RunningClock) -> bool {
         clock.now_ns() >= self.at_ns
     }
 }

@@ -10,18 +10,18 @@ use serde_json::{Map, Value, json};
 use crate::{
     cli::CompareCli,
     condition::{self, Condition},
-    plan::Refusal,
+    plan::PlanRefusal,
 };
 
 /// One column of one row in both results.
 #[derive(Clone, PartialEq, Debug)]
-struct Cell {
+struct ComparedCell {
     column: String,
     base: f64,
     other: f64,
 }
 
-impl Cell {
+impl ComparedCell {
     /// `other` in units of `base`; `None` when `base` is 0.
     fn ratio(&self) -> Option<f64> {
         (self.base != 0.0).then(|| self.other / self.base)
@@ -31,7 +31,7 @@ impl Cell {
 /// What two results have in common, and where they differ.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Comparison {
-    rows: Vec<(u64, Vec<Cell>)>,
+    rows: Vec<(u64, Vec<ComparedCell>)>,
     /// Parameters with different values.
     differences: Vec<String>,
     files: [String; 2],
@@ -39,7 +39,7 @@ pub(crate) struct Comparison {
 
 /// What a comparison says.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct ComparisonResult {
     /// For standard output.
     pub(crate) text: String,
     /// Conditions that hold.
@@ -50,18 +50,18 @@ pub(crate) struct Verdict {
 ///
 /// # Errors
 /// A file cannot be read, is no result, or the two have no row in common.
-pub(crate) fn compare(cli: &CompareCli) -> Result<Verdict, Refusal> {
+pub(crate) fn compare(cli: &CompareCli) -> Result<ComparisonResult, PlanRefusal> {
     let conditions =
         cli.fail_if.iter().map(|text| condition::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let files = [&cli.base, &cli.other].map(|path| path.display().to_string());
     let comparison = Comparison::of(&read(&cli.base)?, &read(&cli.other)?, files)?;
     comparison.check(&conditions)?;
     let text = if cli.json { format!("{:#}\n", comparison.json()) } else { comparison.table() };
-    Ok(Verdict { text, failures: comparison.failures(&conditions) })
+    Ok(ComparisonResult { text, failures: comparison.failures(&conditions) })
 }
 
-fn read(path: &Path) -> Result<Value, Refusal> {
-    let refuse = |why: String| Refusal(format!("{}: {why}", path.display()));
+fn read(path: &Path) -> Result<Value, PlanRefusal> {
+    let refuse = |why: String| PlanRefusal(format!("{}: {why}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let value: Value = serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))?;
     if value["results"].as_array().is_none_or(Vec::is_empty) {
@@ -71,7 +71,7 @@ fn read(path: &Path) -> Result<Value, Refusal> {
 }
 
 impl Comparison {
-    fn of(base: &Value, other: &Value, files: [String; 2]) -> Result<Self, Refusal> {
+    fn of(base: &Value, other: &Value, files: [String; 2]) -> Result<Self, PlanRefusal> {
         let results = |value: &Value| value["results"].as_array().cloned().unwrap_or_default();
         let others = results(other);
         let mut rows = Vec::new();
@@ -83,18 +83,18 @@ impl Comparison {
             rows.push((bytes, cells(row, other)));
         }
         if rows.is_empty() {
-            return Err(Refusal("the two results have no message size in common".to_owned()));
+            return Err(PlanRefusal("the two results have no message size in common".to_owned()));
         }
         let differences = differences(&base["parameters"], &other["parameters"]);
         Ok(Self { rows, differences, files })
     }
 
     /// Each condition must be about columns that there are.
-    fn check(&self, conditions: &[Condition]) -> Result<(), Refusal> {
+    fn check(&self, conditions: &[Condition]) -> Result<(), PlanRefusal> {
         for name in conditions.iter().flat_map(Condition::columns) {
             let mut cells = self.rows.iter().flat_map(|(_, cells)| cells);
             if name != "bytes" && !cells.any(|cell| cell.column == name) {
-                return Err(Refusal(format!("--fail-if: the results have no column {name}")));
+                return Err(PlanRefusal(format!("--fail-if: the results have no column {name}")));
             }
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Comparison {
         text.push_str(" bytes      column               A             B             B/A\n");
         for (bytes, cells) in &self.rows {
             for cell in cells {
-                let Cell { column, base, other } = cell;
+                let ComparedCell { column, base, other } = cell;
                 let ratio =
                     cell.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
                 let _ =
@@ -151,11 +151,11 @@ impl Comparison {
 }
 
 /// The numbers that both rows have.
-fn cells(row: &Map<String, Value>, other: &Value) -> Vec<Cell> {
+fn cells(row: &Map<String, Value>, other: &Value) -> Vec<ComparedCell> {
     let cells = row.iter().filter(|(name, _)| !matches!(name.as_str(), "bytes" | "received"));
     let cells = cells.filter_map(|(name, value)| {
         let (base, other) = (value.as_f64()?, other[name].as_f64()?);
-        Some(Cell { column: name.clone(), base, other })
+        Some(ComparedCell { column: name.clone(), base, other })
     });
     cells.collect()
 }

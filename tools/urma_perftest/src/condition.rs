@@ -7,7 +7,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::plan::Refusal;
+use crate::plan::PlanRefusal;
 
 /// How a value is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ const RELATIONS: [(&str, Relation); 6] = [
 
 /// One comparison.
 #[derive(Clone, PartialEq, Debug)]
-struct Comparison {
+struct ConditionTest {
     column: String,
     relation: Relation,
     value: f64,
@@ -43,7 +43,7 @@ struct Comparison {
 pub(crate) struct Condition {
     text: String,
     /// One of these holds when all of its comparisons do.
-    choices: Vec<Vec<Comparison>>,
+    choices: Vec<Vec<ConditionTest>>,
 }
 
 /// Why a text is no condition.
@@ -66,7 +66,7 @@ impl FromStr for Condition {
     }
 }
 
-fn comparison(text: &str) -> Result<Comparison, ConditionError> {
+fn comparison(text: &str) -> Result<ConditionTest, ConditionError> {
     let text = text.trim();
     let found = RELATIONS.iter().filter_map(|(sign, relation)| {
         let at = text.find(sign)?;
@@ -80,10 +80,10 @@ fn comparison(text: &str) -> Result<Comparison, ConditionError> {
         return Err(ConditionError::Relation(text.to_owned()));
     }
     let value: f64 = value.parse().map_err(|_| ConditionError::Number(value.to_owned()))?;
-    Ok(Comparison { column: column.to_owned(), relation, value })
+    Ok(ConditionTest { column: column.to_owned(), relation, value })
 }
 
-impl Comparison {
+impl ConditionTest {
     #[expect(clippy::float_cmp, reason = "== and != are what the user wrote")]
     fn holds(&self, value: f64) -> bool {
         match self.relation {
@@ -106,7 +106,7 @@ impl Condition {
     /// The values that make it hold, as a sentence; `None` when it does not hold. A column that
     /// `value` does not know counts as 0: a counter that nothing was counted in.
     pub(crate) fn held_by(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<String> {
-        let of = |comparison: &Comparison| value(&comparison.column).unwrap_or(0.0);
+        let of = |comparison: &ConditionTest| value(&comparison.column).unwrap_or(0.0);
         let choice = self
             .choices
             .iter()
@@ -126,15 +126,18 @@ impl fmt::Display for Condition {
 ///
 /// # Errors
 /// Why it is refused.
-pub(crate) fn parse(text: &str) -> Result<Condition, Refusal> {
-    text.parse().map_err(|why: ConditionError| Refusal(format!("--fail-if {text:?}: {why}")))
+pub(crate) fn parse(text: &str) -> Result<Condition, PlanRefusal> {
+    text.parse().map_err(|why: ConditionError| PlanRefusal(format!("--fail-if {text:?}: {why}")))
 }
 
 /// The conditions of `--fail-if` for a test that has these columns.
 ///
 /// # Errors
 /// Why a condition is refused.
-pub(crate) fn conditions(texts: &[String], columns: &[String]) -> Result<Vec<Condition>, Refusal> {
+pub(crate) fn conditions(
+    texts: &[String],
+    columns: &[String],
+) -> Result<Vec<Condition>, PlanRefusal> {
     let is_known = |name: &str| {
         let groups = ["counters.", "peer_counters.", "open_loop."];
         columns.iter().any(|column| column == name)
@@ -145,7 +148,7 @@ pub(crate) fn conditions(texts: &[String], columns: &[String]) -> Result<Vec<Con
         if let Some(name) = condition.columns().find(|name| !is_known(name)) {
             let there = columns.join(", ");
             let why = format!("there is no column {name}; there are: {there}");
-            return Err(Refusal(format!("--fail-if {text:?}: {why}")));
+            return Err(PlanRefusal(format!("--fail-if {text:?}: {why}")));
         }
         Ok(condition)
     });

@@ -1,4 +1,4 @@
-//! `--enable_write_dirty`: somebody writes to the source memory meanwhile.
+//! `--enable_write_dirty`: a thread writes to the source memory meanwhile.
 //!
 //! *Owns*: one thread, which ends when this is dropped. *Takes*: places. *Must not*: touch the last
 //! byte of a place: write_lat waits for it.

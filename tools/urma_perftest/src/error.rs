@@ -5,14 +5,14 @@
 use urma::OutOfBounds;
 use urma::{CrStatus, PostError, Status};
 
-use crate::{oob::OobError, pattern::Mismatch, plan::Refusal};
+use crate::{oob::OobError, pattern::Mismatch, plan::PlanRefusal};
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     /// The plan cannot be carried out.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] PlanRefusal),
     /// The exchange with the other side failed.
     #[error(transparent)]
     Oob(#[from] OobError),

@@ -20,26 +20,26 @@ use crate::{
     clock::pause,
     error::RunError,
     pace::{Pace, distribution},
-    pass::{BEAT_NS, Pass, Taken, sample},
+    pass::{BEAT_NS, Pass, SizeSamples, sample},
     pattern::{self, Pattern},
     plan::{Test, Verb},
     receive::{guard_len, message_number},
     requests,
-    session::Ground,
+    session::SessionMemory,
 };
 
 /// Runs one size.
-pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let is_client = pass.plan.is_client();
     match (pass.test().command.verb(), is_client) {
         (Verb::Read | Verb::Atomic, true) => round_trips(pass),
-        (Verb::Read | Verb::Atomic, false) => pass.attend().map(|()| Taken::default()),
+        (Verb::Read | Verb::Atomic, false) => pass.attend().map(|()| SizeSamples::default()),
         (Verb::Write | Verb::Send, _) => ping_pong(pass),
     }
 }
 
 /// Samples by iterations, or only a count by duration.
-struct Record {
+struct LatencyRecord {
     samples: Vec<u32>,
     is_kept: bool,
     done: u64,
@@ -58,7 +58,7 @@ const SLEEP_NS: u64 = 2_000_000;
 /// Iterations between two looks at the clock, by duration.
 const UNTIMED: u64 = 64;
 
-impl Record {
+impl LatencyRecord {
     fn start(pass: &Pass<'_, '_>) -> Self {
         let iterations = pass.iterations();
         let is_kept = iterations != u64::MAX;
@@ -128,20 +128,20 @@ impl Record {
         self.last_ns = pass.clock.now_ns();
     }
 
-    fn end(self) -> Taken {
-        Taken {
+    fn end(self) -> SizeSamples {
+        SizeSamples {
             samples: self.samples,
             messages: vec![self.done],
             nanos: vec![self.last_ns - self.start_ns],
             latency: self.pace.map(|pace| pace.latency).or(self.latency),
-            ..Taken::default()
+            ..SizeSamples::default()
         }
     }
 }
 
 // ---- READ and atomics ---------------------------------------------------------------------------
 
-fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+fn round_trips(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let (ground, layout) = (pass.ground, pass.layout);
     let test = pass.test().clone();
     let pieces = requests::pieces(ground, &test, &layout);
@@ -149,7 +149,7 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     let mut wr = first(&wrs)?;
     wr.flags |= WrFlags::COMPLETE;
     let mut patience = pass.patience();
-    let mut record = Record::start(pass);
+    let mut record = LatencyRecord::start(pass);
     while record.goes_on() {
         if test.verify {
             chain(&mut wr.op, record.done);
@@ -202,7 +202,7 @@ fn after_fetch(pass: &Pass<'_, '_>, done: u64) -> Result<(), RunError> {
 
 // ---- WRITE and SEND -----------------------------------------------------------------------------
 
-fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let (ground, layout) = (pass.ground, pass.layout);
     let test = pass.test().clone();
     let pieces = requests::pieces(ground, &test, &layout);
@@ -211,7 +211,7 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
     wr.flags |= WrFlags::COMPLETE;
     let mut side = PingPong::new((pass, ground), wr, &pieces)?;
     pass.oob.meet(PREPARED)?;
-    let mut record = Record::start(pass);
+    let mut record = LatencyRecord::start(pass);
     if pass.plan.is_client() {
         while record.goes_on() {
             side.post(pass, record.done)?;
@@ -229,7 +229,7 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
         record.close(pass);
     }
     side.settle(pass, 0)?;
-    Ok(Taken { received: record.done, ..record.end() })
+    Ok(SizeSamples { received: record.done, ..record.end() })
 }
 
 /// Both sides have cleared the bytes they wait for.
@@ -250,7 +250,7 @@ pub(crate) struct PingPong<'a> {
     depth: u32,
     verify: Option<u64>,
     patience: Patience,
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     /// Of what a flat request is made.
     piece: &'a [LocalSge<'a>],
     is_flat: bool,
@@ -258,7 +258,7 @@ pub(crate) struct PingPong<'a> {
 
 impl<'a> PingPong<'a> {
     fn new(
-        (pass, ground): (&Pass<'_, '_>, &'a Ground),
+        (pass, ground): (&Pass<'_, '_>, &'a SessionMemory),
         wr: SendWr<'a>,
         pieces: &'a [LocalSge<'a>],
     ) -> Result<Self, RunError> {

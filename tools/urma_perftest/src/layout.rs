@@ -7,7 +7,7 @@
 //! or received, what READ fetches). Each half has one stretch per jetty ("lane"), a stretch has
 //! one or more places, a place holds one message.
 
-use crate::plan::{Refusal, Test, Verb};
+use crate::plan::{PlanRefusal, Test, Verb};
 
 /// Places start at cache lines.
 const LINE: u64 = 64;
@@ -43,7 +43,7 @@ pub(crate) struct Layout {
 
 /// Words that a lane has beside its messages. Each has a cache line of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum LaneWord {
     /// What this side tells the peer of its receives.
     CreditOut,
     /// What the peer tells of its receives.
@@ -60,7 +60,7 @@ impl Layout {
     ///
     /// # Errors
     /// The buffer would be too large.
-    pub(crate) fn of(test: &Test, size: u32) -> Result<Self, Refusal> {
+    pub(crate) fn of(test: &Test, size: u32) -> Result<Self, PlanRefusal> {
         let mut layout = Self::without_half(test, size);
         for size in &test.sizes {
             let other = Self::without_half(test, *size);
@@ -68,7 +68,7 @@ impl Layout {
         }
         if layout.buffer_len() > BUFFER_MAX {
             let why = "message size, jetties, depth or --span need a buffer of more than 8 GiB";
-            return Err(Refusal(why.to_owned()));
+            return Err(PlanRefusal(why.to_owned()));
         }
         Ok(layout)
     }
@@ -101,7 +101,7 @@ impl Layout {
     }
 
     /// Offset of a word of a lane.
-    pub(crate) fn word(&self, lane: usize, word: Word) -> u64 {
+    pub(crate) fn word(&self, lane: usize, word: LaneWord) -> u64 {
         self.half * 2 + (lane as u64 * WORDS + word as u64) * LINE
     }
 
@@ -127,11 +127,11 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::{cli::Cli, plan::Plan};
+    use crate::{cli::PerftestCli, plan::Plan};
 
     fn layouts(line: &str) -> (Test, Vec<Layout>) {
         let words = std::iter::once("urma_perftest").chain(line.split_whitespace());
-        let test = Plan::of(&Cli::try_parse_from(words).unwrap()).unwrap().test;
+        let test = Plan::of(&PerftestCli::try_parse_from(words).unwrap()).unwrap().test;
         let layouts = test.sizes.iter().map(|size| Layout::of(&test, *size).unwrap()).collect();
         (test, layouts)
     }
@@ -158,7 +158,7 @@ mod tests {
                 let last = layout.receive(layout.receives.saturating_sub(1));
                 assert!(last + layout.size <= layout.buffer_len(), "{line}");
                 assert_eq!(layout.buffer_len() % PAGE, 0);
-                let words = layout.word(test.jettys as usize - 1, Word::Notify);
+                let words = layout.word(test.jettys as usize - 1, LaneWord::Notify);
                 assert!(words >= last + layout.size && words + 8 <= layout.buffer_len(), "{line}");
             }
         }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_huge_buffer_is_refused() {
         let words = ["urma_perftest", "write_bw", "-s", "2147483648", "-J", "4"];
-        let test = Plan::of(&Cli::try_parse_from(words).unwrap()).unwrap().test;
+        let test = Plan::of(&PerftestCli::try_parse_from(words).unwrap()).unwrap().test;
         assert!(Layout::of(&test, test.sizes[0]).is_err());
     }
 }

@@ -9,7 +9,7 @@ use nix::sys::{
 
 use crate::error::RunError;
 
-/// Who is told of the periods of an endless run.
+/// Receives the figures of each period of an endless run.
 pub(crate) trait Periods {
     /// One is over: messages of `bytes` that completed in `nanos`.
     fn on_period(&mut self, bytes: u64, messages: u64, nanos: u64);

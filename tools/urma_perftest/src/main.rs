@@ -41,10 +41,10 @@ use std::{
 use clap::{CommandFactory, Parser};
 use serde_json::{Map, Value, json};
 use urma::PathKind;
-use urma_tools::Log;
+use urma_tools::LogSetup;
 
 use crate::{
-    cli::{Cli, CompareCli},
+    cli::{CompareCli, PerftestCli},
     condition::{Condition, conditions},
     live::Periods,
     plan::Plan,
@@ -52,7 +52,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    match urma_tools::generate_if_asked(vec![Cli::command(), CompareCli::command()]) {
+    match urma_tools::generate_if_asked(vec![PerftestCli::command(), CompareCli::command()]) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return fail(&format!("--generate: {error}"), 1),
@@ -62,8 +62,11 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1) == Some(OsString::from("compare")) {
         return compare(&CompareCli::parse_from(std::iter::once(name).chain(args.skip(1))));
     }
-    let cli = Cli::parse();
-    urma_tools::log(Log { stdout: cli.extra.stdout, verbose: cli.verbose || cli.extra.stdout });
+    let cli = PerftestCli::parse();
+    urma_tools::log(LogSetup {
+        stdout: cli.extra.stdout,
+        verbose: cli.verbose || cli.extra.stdout,
+    });
     let wanted = Plan::of(&cli).and_then(|plan| {
         let columns = report::columns(&plan.test, cli.extra.bw_unit);
         Ok((conditions(&cli.fail_if, &columns)?, plan))
@@ -175,7 +178,7 @@ impl<'a> Output<'a> {
             "path": self.path.map(report::path_name),
             "complete": is_complete,
             "verified": self.plan.test.verify && is_complete,
-            "clock_cost[ns]": clock::Clock::start().cost_ns(),
+            "clock_cost[ns]": clock::RunningClock::start().cost_ns(),
             "parameters": self.plan.test,
             "failures": self.failures,
             "results": self.results,

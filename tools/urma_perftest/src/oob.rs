@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
-    clock::{Clock, Deadline},
+    clock::{RunningClock, WaitDeadline},
     plan::Test,
 };
 
@@ -33,7 +33,7 @@ const WRITE_BOUND: Duration = Duration::from_secs(10);
 
 /// What the two sides say to each other, in this order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Message {
+pub(crate) enum OobMessage {
     /// First: who I am and what I was asked to do.
     Hello {
         /// [`VERSION`] of the speaker.
@@ -48,7 +48,7 @@ pub(crate) enum Message {
     /// Both sides meet here; the number tells the points apart.
     Meet(u64),
     /// What this side measured or counted in the size just run.
-    Outcome(Outcome),
+    Outcome(SizeOutcome),
     /// This side gives up, for this reason.
     Refused(String),
 }
@@ -67,12 +67,12 @@ pub(crate) struct Endpoint {
     /// Token of the queues, if guarded.
     pub(crate) queue_token: Option<u32>,
     /// The buffer: once, or once per jetty.
-    pub(crate) segments: Vec<SegmentName>,
+    pub(crate) segments: Vec<OobSegment>,
 }
 
 /// Names a registered segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct SegmentName {
+pub(crate) struct OobSegment {
     /// First address as registered.
     pub(crate) va: u64,
     /// Bytes.
@@ -85,7 +85,7 @@ pub(crate) struct SegmentName {
 
 /// What a side tells the other after a size.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Outcome {
+pub(crate) struct SizeOutcome {
     /// Messages of its own that completed.
     pub(crate) messages: u64,
     /// Messages that it received.
@@ -132,7 +132,7 @@ pub(crate) enum OobError {
 
 /// Where the exchange goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Way<'a> {
+pub(crate) struct OobAddress<'a> {
     /// The server, on the client.
     pub(crate) address: Option<&'a str>,
     /// The server's port.
@@ -143,7 +143,7 @@ pub(crate) struct Way<'a> {
     pub(crate) ipv6: bool,
 }
 
-impl Way<'_> {
+impl OobAddress<'_> {
     /// A listening socket for clients.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
         let any = if self.ipv6 { "::" } else { "0.0.0.0" };
@@ -167,17 +167,17 @@ fn connect_from(bind: Option<&str>, address: &SocketAddr) -> io::Result<TcpStrea
 pub(crate) struct Oob {
     stream: TcpStream,
     pending: Vec<u8>,
-    clock: Clock,
+    clock: RunningClock,
     silence: Duration,
     /// Until when the other side may send nothing at all.
-    quiet: Deadline,
+    quiet: WaitDeadline,
 }
 
 impl Oob {
     /// Waits for a client on `port`, at most `bound`.
     pub(crate) fn accept(listener: &TcpListener, bound: Duration) -> Result<Self, OobError> {
-        let clock = Clock::start();
-        let deadline = Deadline::after(&clock, bound);
+        let clock = RunningClock::start();
+        let deadline = WaitDeadline::after(&clock, bound);
         listener.set_nonblocking(true)?;
         loop {
             match listener.accept() {
@@ -193,9 +193,9 @@ impl Oob {
     }
 
     /// Connects to a server, trying again while it refuses, at most 5 s.
-    pub(crate) fn connect(way: &Way<'_>, silence: Duration) -> Result<Self, OobError> {
-        let clock = Clock::start();
-        let deadline = Deadline::after(&clock, CONNECT_BOUND);
+    pub(crate) fn connect(way: &OobAddress<'_>, silence: Duration) -> Result<Self, OobError> {
+        let clock = RunningClock::start();
+        let deadline = WaitDeadline::after(&clock, CONNECT_BOUND);
         let server = way.address.unwrap_or("127.0.0.1");
         let mut addresses = (server, way.port).to_socket_addrs()?;
         let address = addresses.find(|address| !way.ipv6 || address.is_ipv6());
@@ -214,16 +214,16 @@ impl Oob {
         }
     }
 
-    fn over(stream: TcpStream, clock: Clock, silence: Duration) -> Result<Self, OobError> {
+    fn over(stream: TcpStream, clock: RunningClock, silence: Duration) -> Result<Self, OobError> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(WRITE_BOUND))?;
-        let quiet = Deadline::after(&clock, silence);
+        let quiet = WaitDeadline::after(&clock, silence);
         Ok(Self { stream, pending: Vec::new(), clock, silence, quiet })
     }
 
     /// Sends one message.
-    pub(crate) fn say(&mut self, message: &Message) -> Result<(), OobError> {
+    pub(crate) fn say(&mut self, message: &OobMessage) -> Result<(), OobError> {
         let mut line = serde_json::to_vec(message).map_err(io::Error::from)?;
         line.push(b'\n');
         if line.len() > LINE_MAX {
@@ -249,7 +249,7 @@ impl Oob {
 
     /// Counts the other side's silence from now on.
     pub(crate) fn expect_beats(&mut self) {
-        self.quiet = Deadline::after(&self.clock, self.silence);
+        self.quiet = WaitDeadline::after(&self.clock, self.silence);
     }
 
     /// Fails when the other side sent nothing, not even a beat, for too long. Counts what was read,
@@ -278,14 +278,14 @@ impl Oob {
         }
         let end = self.pending.iter().position(|byte| *byte == b'\n').unwrap_or(0);
         match serde_json::from_slice(&self.pending[..end]) {
-            Ok(Message::Refused(why)) => Err(OobError::Refused(why)),
+            Ok(OobMessage::Refused(why)) => Err(OobError::Refused(why)),
             _ => Ok(()),
         }
     }
 
     /// Why the other side gave up, if it says so within `bound`. Messages before that are dropped.
     pub(crate) fn reason(&mut self, bound: Duration) -> Option<String> {
-        let deadline = Deadline::after(&self.clock, bound);
+        let deadline = WaitDeadline::after(&self.clock, bound);
         self.stream.set_read_timeout(Some(bound)).ok()?;
         loop {
             match self.take_line() {
@@ -310,8 +310,8 @@ impl Oob {
     }
 
     /// The next message; waits for it. `due` names it in errors.
-    pub(crate) fn hear(&mut self, due: &'static str) -> Result<Message, OobError> {
-        let deadline = Deadline::after(&self.clock, self.silence);
+    pub(crate) fn receive(&mut self, due: &'static str) -> Result<OobMessage, OobError> {
+        let deadline = WaitDeadline::after(&self.clock, self.silence);
         self.stream.set_read_timeout(Some(Duration::from_millis(200)))?;
         loop {
             if let Some(message) = self.take_line()? {
@@ -326,14 +326,14 @@ impl Oob {
 
     /// Meets the other side at `point`: returns when both have said so.
     pub(crate) fn meet(&mut self, point: u64) -> Result<(), OobError> {
-        self.say(&Message::Meet(point))?;
+        self.say(&OobMessage::Meet(point))?;
         self.await_meet(point)
     }
 
     /// The other half of [`Oob::meet`], for who has said so already.
     pub(crate) fn await_meet(&mut self, point: u64) -> Result<(), OobError> {
-        match self.hear("a meeting point")? {
-            Message::Meet(theirs) if theirs == point => Ok(()),
+        match self.receive("a meeting point")? {
+            OobMessage::Meet(theirs) if theirs == point => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
@@ -364,7 +364,7 @@ impl Oob {
     }
 
     /// Takes a whole line out of what was read.
-    fn take_line(&mut self) -> Result<Option<Message>, OobError> {
+    fn take_line(&mut self) -> Result<Option<OobMessage>, OobError> {
         let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') else {
             if self.pending.len() > LINE_MAX {
                 return Err(OobError::Unexpected(format!("more than {LINE_MAX} bytes at once")));
@@ -373,7 +373,7 @@ impl Oob {
         };
         let line: Vec<u8> = self.pending.drain(..=end).collect();
         match serde_json::from_slice(&line) {
-            Ok(Message::Refused(why)) => Err(OobError::Refused(why)),
+            Ok(OobMessage::Refused(why)) => Err(OobError::Refused(why)),
             Ok(message) => Ok(Some(message)),
             Err(error) => Err(OobError::Unexpected(format!("no message of this program: {error}"))),
         }
@@ -381,13 +381,13 @@ impl Oob {
 }
 
 /// The error for a message that is not due.
-pub(crate) fn unexpected(message: &Message) -> OobError {
+pub(crate) fn unexpected(message: &OobMessage) -> OobError {
     let name = match message {
-        Message::Hello { .. } => "a hello out of turn",
-        Message::Endpoint(_) => "an endpoint out of turn",
-        Message::Meet(_) => "another meeting point",
-        Message::Outcome(_) => "an outcome out of turn",
-        Message::Refused(_) => "a refusal",
+        OobMessage::Hello { .. } => "a hello out of turn",
+        OobMessage::Endpoint(_) => "an endpoint out of turn",
+        OobMessage::Meet(_) => "another meeting point",
+        OobMessage::Outcome(_) => "an outcome out of turn",
+        OobMessage::Refused(_) => "a refusal",
     };
     OobError::Unexpected(name.to_owned())
 }

@@ -5,24 +5,24 @@
 use urma::{Context, Node, NodeCfg, PathChoice, RawEid, device_on};
 
 use crate::{
-    cli::Way,
+    cli::PathArg,
     error::RunError,
-    plan::{Plan, Refusal},
+    plan::{Plan, PlanRefusal},
 };
 
 /// Opens the device that the plan names.
 pub(crate) fn open(plan: &Plan) -> Result<Context, RunError> {
-    let mut cfg = NodeCfg::from_env().map_err(|error| Refusal(error.to_string()))?;
+    let mut cfg = NodeCfg::from_env().map_err(|error| PlanRefusal(error.to_string()))?;
     if let Some(eid) = plan.eid {
         cfg.eid = Some(RawEid(eid.bytes()));
     }
     cfg.name.clone_from(&plan.dev);
     match plan.test.way {
-        Way::Auto => {}
-        Way::SameHost => cfg.path = PathChoice::SameHost,
-        Way::Packets => cfg.path = PathChoice::Packets,
+        PathArg::Auto => {}
+        PathArg::SameHost => cfg.path = PathChoice::SameHost,
+        PathArg::Packets => cfg.path = PathChoice::Packets,
     }
-    let node = Node::open(cfg).map_err(|error| Refusal(error.to_string()))?;
+    let node = Node::open(cfg).map_err(|error| PlanRefusal(error.to_string()))?;
     let opened = device_on(node).open(plan.eid_index);
     opened.map_err(|status| RunError::Api { what: "opening the device", status })
 }

@@ -8,9 +8,9 @@
 
 use hdrhistogram::Histogram;
 
-use crate::plan::{Rate, Speed};
+use crate::plan::{OpenLoopRate, Speed};
 
-/// Most latency that is told apart: one minute; more counts as a minute.
+/// Highest latency with a bucket of its own: one minute; more counts as a minute.
 const NS_MAX: u64 = 60_000_000_000;
 
 /// An empty distribution of nanoseconds, three digits exact.
@@ -31,7 +31,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The plan of one of `lanes` lanes with messages of `bytes`, from `now_ns` on.
-    pub(crate) fn new(rate: &Rate, bytes: u64, lanes: u64, now_ns: u64) -> Self {
+    pub(crate) fn new(rate: &OpenLoopRate, bytes: u64, lanes: u64, now_ns: u64) -> Self {
         let per_second = match rate.speed {
             Speed::BytesPerSecond(speed) => speed as f64 / bytes.max(1) as f64,
             Speed::MessagesPerSecond(speed) => speed as f64,
@@ -72,7 +72,7 @@ mod tests {
 
     fn pace(messages_per_second: u64, burst: u32) -> Pace {
         let speed = Speed::MessagesPerSecond(messages_per_second);
-        Pace::new(&Rate { speed, burst }, 8, 1, 1000)
+        Pace::new(&OpenLoopRate { speed, burst }, 8, 1, 1000)
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn bytes_and_lanes_share_the_rate() {
         let speed = Speed::BytesPerSecond(1_000_000_000);
-        let pace = Pace::new(&Rate { speed, burst: 1 }, 1000, 2, 0);
+        let pace = Pace::new(&OpenLoopRate { speed, burst: 1 }, 1000, 2, 0);
         assert_eq!(pace.intended_ns(3), 6000);
     }
 

@@ -1,7 +1,7 @@
 //! One size of one test, on one side: what all eight tests share.
 //!
 //! *Owns*: the bound of every wait, the way to tell that the peer is finished, sample storage.
-//! *Takes*: session parts. *Gives*: [`Taken`]. *Must not*: print.
+//! *Takes*: session parts. *Gives*: [`SizeSamples`]. *Must not*: print.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use urma::Region;
 use crate::{
     channel::Patience,
     cli::Spin,
-    clock::Clock,
+    clock::RunningClock,
     error::RunError,
     layout::Layout,
     live::{Live, Periods},
-    oob::{Message, Oob},
-    plan::{Extent, Plan, Test},
+    oob::{Oob, OobMessage},
+    plan::{Plan, RunLength, Test},
     receive::Receiver,
-    session::{Ends, Ground},
+    session::{PostedQueues, SessionMemory},
 };
 
 /// What one size gave, on one side.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct SizeSamples {
     /// Nanoseconds of each round trip; latency tests by iterations only.
     pub(crate) samples: Vec<u32>,
     /// Messages completed, per jetty.
@@ -39,7 +39,7 @@ pub(crate) struct Taken {
     pub(crate) latency: Option<Histogram<u64>>,
 }
 
-impl Taken {
+impl SizeSamples {
     /// Messages of all jetties.
     pub(crate) fn total(&self) -> u64 {
         self.messages.iter().sum()
@@ -56,9 +56,9 @@ pub(crate) struct Pass<'p, 'a> {
     /// The plan.
     pub(crate) plan: &'p Plan,
     /// What is posted to and polled.
-    pub(crate) ends: &'p mut Ends,
+    pub(crate) ends: &'p mut PostedQueues,
     /// What requests name.
-    pub(crate) ground: &'a Ground,
+    pub(crate) ground: &'a SessionMemory,
     /// The receiving side of SEND.
     pub(crate) receiver: &'p mut Receiver<'a>,
     /// The exchange.
@@ -66,7 +66,7 @@ pub(crate) struct Pass<'p, 'a> {
     /// Places.
     pub(crate) layout: Layout,
     /// The clock.
-    pub(crate) clock: Clock,
+    pub(crate) clock: RunningClock,
     /// Which of the sizes this is.
     pub(crate) index: u64,
     /// When this side sent its last beat, in nanoseconds of the clock.
@@ -134,8 +134,8 @@ impl Pass<'_, '_> {
     /// When a run by duration ends, in nanoseconds of the clock; `u64::MAX` by iterations.
     pub(crate) fn end_ns(&self) -> u64 {
         match self.test().extent {
-            Extent::Iterations(_) | Extent::Endless => u64::MAX,
-            Extent::Seconds(seconds) => self.clock.now_ns() + u64::from(seconds) * 1_000_000_000,
+            RunLength::Iterations(_) | RunLength::Endless => u64::MAX,
+            RunLength::Seconds(seconds) => self.clock.now_ns() + u64::from(seconds) * 1_000_000_000,
         }
     }
 
@@ -168,7 +168,7 @@ impl Pass<'_, '_> {
 
     /// Says that this side is finished, and serves the peer until it is finished too.
     pub(crate) fn finish(&mut self, point: u64) -> Result<(), RunError> {
-        self.oob.say(&Message::Meet(point))?;
+        self.oob.say(&OobMessage::Meet(point))?;
         self.attend()?;
         Ok(self.oob.await_meet(point)?)
     }
@@ -183,7 +183,7 @@ impl Pass<'_, '_> {
     }
 
     /// Takes messages that are still on their way: until `expected` came, or for 50 ms when
-    /// nobody knows how many will.
+    /// their number is not known.
     pub(crate) fn drain(&mut self, expected: Option<u64>) -> Result<(), RunError> {
         let quiet_ns = self.clock.now_ns() + QUIET_NS;
         let mut patience = self.patience();

@@ -1,28 +1,28 @@
 //! The plan of a run: what both sides do, with every default filled in.
 //!
-//! *Owns*: the rules of what goes with what. *Takes*: [`Cli`], later the device's limits.
-//! *Gives*: a [`Plan`], or a [`Refusal`] that says why. *Must not*: open or connect anything.
+//! *Owns*: the rules of what goes with what. *Takes*: [`PerftestCli`], later the device's limits.
+//! *Gives*: a [`Plan`], or a [`PlanRefusal`] that says why. *Must not*: open or connect anything.
 
 use serde::{Deserialize, Serialize};
 use urma::{Eid, TransportMode};
 
-use crate::cli::{BwUnit, Cli, Command, Spin};
+use crate::cli::{BwUnit, PerftestCli, Spin, TestCommand};
 
 mod limits;
 mod test;
 
-pub(crate) use test::{Credit, Extent, Rate, Speed, Test};
+pub(crate) use test::{Credit, OpenLoopRate, RunLength, Speed, Test};
 
 /// Why a run is refused; for people.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Refusal(pub(crate) String);
+pub(crate) struct PlanRefusal(pub(crate) String);
 
 /// Fails with a reason unless a condition holds.
 macro_rules! ensure {
     ($condition:expr, $($why:tt)*) => {
         if !$condition {
-            return Err($crate::plan::Refusal(format!($($why)*)));
+            return Err($crate::plan::PlanRefusal(format!($($why)*)));
         }
     };
 }
@@ -41,7 +41,7 @@ pub(crate) enum Verb {
     Atomic,
 }
 
-impl Command {
+impl TestCommand {
     /// Its operation.
     pub(crate) const fn verb(self) -> Verb {
         match self {
@@ -60,7 +60,7 @@ impl Command {
 
 /// Transport mode, as the two sides compare it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Mode {
+pub(crate) enum TestMode {
     /// Reliable message.
     Rm,
     /// Reliable connection.
@@ -69,7 +69,7 @@ pub(crate) enum Mode {
     Um,
 }
 
-impl Mode {
+impl TestMode {
     /// As the API has it.
     pub(crate) const fn to_api(self) -> TransportMode {
         match self {
@@ -139,9 +139,11 @@ impl Plan {
     ///
     /// # Errors
     /// The first combination that cannot be.
-    pub(crate) fn of(cli: &Cli) -> Result<Self, Refusal> {
+    pub(crate) fn of(cli: &PerftestCli) -> Result<Self, PlanRefusal> {
         if let Some((option, why)) = cli.refused.first() {
-            return Err(Refusal(format!("{option}: not supported on a software device: {why}")));
+            return Err(PlanRefusal(format!(
+                "{option}: not supported on a software device: {why}"
+            )));
         }
         limits::ranges(cli)?;
         limits::combinations(cli)?;
@@ -184,7 +186,7 @@ impl Plan {
     pub(crate) fn is_active(&self) -> bool {
         self.is_client()
             || self.test.bidirection
-            || matches!(self.test.command, Command::WriteLat | Command::SendLat)
+            || matches!(self.test.command, TestCommand::WriteLat | TestCommand::SendLat)
     }
 
     /// Whether this side has results: in a ping-pong both have, as in the original.
@@ -197,9 +199,9 @@ impl Plan {
 const EVENT_WAIT_MS: u32 = 1000;
 
 /// The EID that an option gives.
-fn eid(option: &str, text: Option<&str>) -> Result<Option<Eid>, Refusal> {
+fn eid(option: &str, text: Option<&str>) -> Result<Option<Eid>, PlanRefusal> {
     let eid = text.map(str::parse::<Eid>).transpose();
-    eid.map_err(|error| Refusal(format!("{option}: {error}")))
+    eid.map_err(|error| PlanRefusal(format!("{option}: {error}")))
 }
 
 #[cfg(test)]

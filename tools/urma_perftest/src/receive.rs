@@ -8,11 +8,11 @@ use urma::{Completion, CrStatus, LocalSge, PostReason, RecvWr};
 use crate::{
     channel::BATCH,
     error::RunError,
-    layout::{GUARD, Layout, Word},
+    layout::{GUARD, LaneWord, Layout},
     pattern::{self, Mismatch, Pattern},
-    plan::{Mode, Test, Verb},
+    plan::{Test, TestMode, Verb},
     requests,
-    session::{Ends, Ground},
+    session::{PostedQueues, SessionMemory},
 };
 
 /// Receives messages into a fixed set of places.
@@ -40,17 +40,17 @@ pub(crate) struct Receiver<'a> {
 /// Flow control: this side tells the peer how much it received.
 #[derive(Debug)]
 struct Tell<'a> {
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &'a Test,
     layout: Layout,
     pieces: &'a [LocalSge<'a>],
-    /// What the peer was told, per lane.
-    told: Vec<u64>,
+    /// Receives announced to the peer, per lane.
+    announced: Vec<u64>,
     notify: u64,
     tag: u64,
 }
 
-/// A credit word is of one size of the test only: sizes are told apart by its upper bits.
+/// A credit word is of one size of the test only: sizes are distinguished by its upper bits.
 const TAG_SHIFT: u32 = 48;
 
 /// Messages that the peer received, by its credit word in size number `index`; 0 when the word is
@@ -60,23 +60,24 @@ pub(crate) fn credited(word: u64, index: u64) -> u64 {
 }
 
 impl Tell<'_> {
-    /// Tells lane by lane what is worth it. A queue without room is told the next time.
-    fn tell(&mut self, ends: &mut Ends, counts: &[u64]) -> Result<(), RunError> {
+    /// Announces the posted receives, lane by lane, where enough are new. A queue without room gets them the next time.
+    fn tell(&mut self, ends: &mut PostedQueues, counts: &[u64]) -> Result<(), RunError> {
         for (lane, count) in counts.iter().enumerate() {
-            let (Some(told), Some(piece)) = (self.told.get_mut(lane), self.pieces.get(lane..=lane))
+            let (Some(announced), Some(piece)) =
+                (self.announced.get_mut(lane), self.pieces.get(lane..=lane))
             else {
                 continue;
             };
-            if count - *told < self.notify {
+            if count - *announced < self.notify {
                 continue;
             }
-            let at = self.layout.word(lane, Word::CreditOut);
+            let at = self.layout.word(lane, LaneWord::CreditOut);
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             self.ground.region().store_u64(at, self.tag << TAG_SHIFT | count)?;
             let wr = requests::credit(self.ground, self.test, &self.layout, (lane, piece));
             let Some(queue) = ends.lanes.get_mut(lane) else { continue };
             match queue.post(&[wr]) {
-                Ok(()) => *told = *count,
+                Ok(()) => *announced = *count,
                 Err(error) if error.reason == PostReason::Full => {}
                 Err(error) => return Err(error.into()),
             }
@@ -88,7 +89,7 @@ impl Tell<'_> {
 /// What verification needs.
 #[derive(Clone, Copy, Debug)]
 struct Check<'a> {
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     seed: u64,
     has_numbers: bool,
 }
@@ -96,12 +97,12 @@ struct Check<'a> {
 impl<'a> Receiver<'a> {
     /// A receiver over `pieces`; nothing is posted yet.
     pub(crate) fn new(
-        ground: &'a Ground,
+        ground: &'a SessionMemory,
         test: &'a Test,
         pieces: &'a [LocalSge<'a>],
         sources: &'a [u32],
     ) -> Self {
-        let has_numbers = test.mode == Mode::Um;
+        let has_numbers = test.mode == TestMode::Um;
         let check = Check { ground, seed: test.seed, has_numbers };
         let post_list = usize::try_from(test.recv_post_list).unwrap_or(1).max(1);
         Self {
@@ -122,7 +123,7 @@ impl<'a> Receiver<'a> {
     /// Tells the peer of what is received in size number `index`, from `pieces`.
     pub(crate) fn with_credit(
         mut self,
-        (ground, test): (&'a Ground, &'a Test),
+        (ground, test): (&'a SessionMemory, &'a Test),
         pieces: &'a [LocalSge<'a>],
         layout: Layout,
         index: u64,
@@ -132,7 +133,7 @@ impl<'a> Receiver<'a> {
             test,
             layout,
             pieces,
-            told: vec![0; pieces.len()],
+            announced: vec![0; pieces.len()],
             notify: u64::from(credit.notify),
             tag: index + 1,
         });
@@ -140,7 +141,7 @@ impl<'a> Receiver<'a> {
     }
 
     /// Posts all receives, the first time.
-    pub(crate) fn post_all(&mut self, ends: &mut Ends) -> Result<(), RunError> {
+    pub(crate) fn post_all(&mut self, ends: &mut PostedQueues) -> Result<(), RunError> {
         for index in 0..self.pieces.len() {
             self.renew(index)?;
             let wr = requests::receive(self.pieces, index);
@@ -156,7 +157,7 @@ impl<'a> Receiver<'a> {
 
     /// Takes what came, checks it, posts its receives again. Returns how many came.
     #[inline]
-    pub(crate) fn poll(&mut self, ends: &mut Ends, size: u64) -> Result<usize, RunError> {
+    pub(crate) fn poll(&mut self, ends: &mut PostedQueues, size: u64) -> Result<usize, RunError> {
         let mut came = std::mem::take(&mut self.came);
         came.clear();
         came.extend_from_slice(ends.receives.poll()?);
@@ -177,7 +178,7 @@ impl<'a> Receiver<'a> {
     #[inline]
     fn on_message(
         &mut self,
-        ends: &mut Ends,
+        ends: &mut PostedQueues,
         completion: &Completion,
         size: u64,
     ) -> Result<(), RunError> {
@@ -205,7 +206,7 @@ impl<'a> Receiver<'a> {
         if self.spent.len() >= self.post_list { self.flush(ends) } else { Ok(()) }
     }
 
-    fn flush(&mut self, ends: &mut Ends) -> Result<(), RunError> {
+    fn flush(&mut self, ends: &mut PostedQueues) -> Result<(), RunError> {
         ends.post_recv(self.spent_lane, &self.spent)?;
         self.spent.clear();
         Ok(())

@@ -11,9 +11,9 @@ use urma::PathKind;
 
 use crate::{
     cli::{AtomicKind, BwUnit},
-    oob::Outcome,
-    pass::Taken,
-    plan::{Extent, Plan, Test, Verb},
+    oob::SizeOutcome,
+    pass::SizeSamples,
+    plan::{Plan, RunLength, Test, Verb},
     stats::{Bandwidth, Latency},
 };
 
@@ -98,12 +98,12 @@ fn atomic(kind: AtomicKind) -> &'static str {
 pub(crate) fn header(test: &Test, unit: BwUnit) -> String {
     let name = unit_name(unit);
     match (test.command.is_latency(), test.extent) {
-        (true, Extent::Iterations(_)) => concat!(
+        (true, RunLength::Iterations(_)) => concat!(
             " bytes   iterations  t_min[us]  t_max[us]  t_median[us]  t_avg[us]  t_stdev[us]  ",
             "99%[us]  99.9%[us]  99.99%[us]  99.999%[us]"
         )
         .to_owned(),
-        (true, Extent::Seconds(_) | Extent::Endless) => {
+        (true, RunLength::Seconds(_) | RunLength::Endless) => {
             " bytes   iterations  t_avg[us]  pps".to_owned()
         }
         (false, _) => format!(
@@ -164,7 +164,7 @@ pub(crate) struct Result {
     /// Messages; per jetty as asked for, or of all jetties by duration.
     pub(crate) iterations: u64,
     /// The numbers.
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: SizeNumbers,
     /// Distribution of latencies, nanoseconds of a round trip.
     pub(crate) latency: Option<Histogram<u64>>,
     /// How the rest is printed.
@@ -188,7 +188,7 @@ pub(crate) struct Form {
 
 /// The numbers of one size.
 #[derive(Clone, Debug)]
-pub(crate) enum Numbers {
+pub(crate) enum SizeNumbers {
     /// By iterations.
     Latency(Latency),
     /// By duration: mean in microseconds, and iterations per second.
@@ -209,7 +209,12 @@ pub(crate) enum Numbers {
 
 impl Result {
     /// Sums up one size; `None` when too few samples were taken.
-    pub(crate) fn of(plan: &Plan, bytes: u32, taken: &mut Taken, peer: &Outcome) -> Option<Self> {
+    pub(crate) fn of(
+        plan: &Plan,
+        bytes: u32,
+        taken: &mut SizeSamples,
+        peer: &SizeOutcome,
+    ) -> Option<Self> {
         let test = &plan.test;
         let messages = taken.total();
         let is_one_way =
@@ -229,10 +234,10 @@ impl Result {
         } else {
             let divisor = form.divisor;
             if test.iterations().is_some() {
-                Numbers::Latency(Latency::of(&mut taken.samples, divisor)?)
+                SizeNumbers::Latency(Latency::of(&mut taken.samples, divisor)?)
             } else {
                 let each_ns = taken.longest_ns() as f64 / messages.max(1) as f64;
-                Numbers::Mean { avg: each_ns / divisor / 1000.0, pps: 1e9 / each_ns.max(1e-9) }
+                SizeNumbers::Mean { avg: each_ns / divisor / 1000.0, pps: 1e9 / each_ns.max(1e-9) }
             }
         };
         let iterations = test.iterations().unwrap_or(messages);
@@ -255,7 +260,7 @@ impl Result {
         let scale = in_unit(self.form.unit);
         let (bytes, iterations) = (self.bytes, self.iterations);
         match &self.numbers {
-            Numbers::Latency(l) => {
+            SizeNumbers::Latency(l) => {
                 let [a, b, c, d] = l.tail;
                 format!(
                     " {bytes:<7} {iterations:<10}  {:<7.2}    {:<7.2}    {:<7.2}       {:<7.2}    \
@@ -263,13 +268,13 @@ impl Result {
                     l.min, l.max, l.median, l.avg, l.stdev
                 )
             }
-            Numbers::Mean { avg, pps } => {
+            SizeNumbers::Mean { avg, pps } => {
                 format!(" {bytes:<7} {iterations:<10}  {avg:<7.2}    {pps:<7.2}\n")
             }
-            Numbers::Bandwidth { jettys, total } if jettys.is_empty() => {
+            SizeNumbers::Bandwidth { jettys, total } if jettys.is_empty() => {
                 bandwidth_row("", bytes, iterations, &total.scaled(scale))
             }
-            Numbers::Bandwidth { jettys, total } => {
+            SizeNumbers::Bandwidth { jettys, total } => {
                 let mut text = String::new();
                 for (index, (messages, bandwidth)) in jettys.iter().enumerate() {
                     let name = format!("Jetty {index:<2}: ");
@@ -295,7 +300,7 @@ impl Result {
         let unit = unit_name(self.form.unit);
         let (peak, average) = (format!("BW peak[{unit}/sec]"), format!("BW average[{unit}/sec]"));
         let columns: Vec<(&str, f64)> = match &self.numbers {
-            Numbers::Latency(l) => vec![
+            SizeNumbers::Latency(l) => vec![
                 ("t_min[us]", l.min),
                 ("t_max[us]", l.max),
                 ("t_median[us]", l.median),
@@ -306,8 +311,8 @@ impl Result {
                 ("99.99%[us]", l.tail[2]),
                 ("99.999%[us]", l.tail[3]),
             ],
-            Numbers::Mean { avg, pps } => vec![("t_avg[us]", *avg), ("pps", *pps)],
-            Numbers::Bandwidth { total, .. } => {
+            SizeNumbers::Mean { avg, pps } => vec![("t_avg[us]", *avg), ("pps", *pps)],
+            SizeNumbers::Bandwidth { total, .. } => {
                 let total = total.scaled(in_unit(self.form.unit));
                 vec![(&peak, total.peak), (&average, total.average), ("MsgRate[Mpps]", total.rate)]
             }
@@ -324,7 +329,7 @@ impl Result {
     }
 }
 
-fn bandwidth(test: &Test, bytes: u32, taken: &Taken, peer: &Outcome) -> Numbers {
+fn bandwidth(test: &Test, bytes: u32, taken: &SizeSamples, peer: &SizeOutcome) -> SizeNumbers {
     let lanes = taken.messages.iter().zip(&taken.nanos);
     let each = |(messages, nanos): (&u64, &u64)| {
         (*messages, Bandwidth::of(bytes, *messages, *nanos, None))
@@ -336,7 +341,7 @@ fn bandwidth(test: &Test, bytes: u32, taken: &Taken, peer: &Outcome) -> Numbers 
     } else {
         mine
     };
-    Numbers::Bandwidth { jettys, total }
+    SizeNumbers::Bandwidth { jettys, total }
 }
 
 fn bandwidth_row(name: &str, bytes: u32, messages: u64, bandwidth: &Bandwidth) -> String {

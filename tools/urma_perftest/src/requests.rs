@@ -7,9 +7,9 @@ use urma::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, TargetJetty, WrFlags};
 
 use crate::{
     cli::AtomicKind,
-    layout::{Layout, Word},
-    plan::{Mode, Test, Verb},
-    session::Ground,
+    layout::{LaneWord, Layout},
+    plan::{Test, TestMode, Verb},
+    session::SessionMemory,
 };
 
 /// Lengths fit: the sizes of a test are `u32`.
@@ -19,7 +19,11 @@ const fn length(size: u64) -> u32 {
 }
 
 /// The local piece of every place of every lane, lane after lane.
-pub(crate) fn pieces<'a>(ground: &'a Ground, test: &Test, layout: &Layout) -> Vec<LocalSge<'a>> {
+pub(crate) fn pieces<'a>(
+    ground: &'a SessionMemory,
+    test: &Test,
+    layout: &Layout,
+) -> Vec<LocalSge<'a>> {
     let is_fetched = matches!(test.command.verb(), Verb::Read | Verb::Atomic);
     let mut pieces = Vec::new();
     for lane in 0..ground.targets.len() {
@@ -39,7 +43,7 @@ pub(crate) fn pieces<'a>(ground: &'a Ground, test: &Test, layout: &Layout) -> Ve
 
 /// The request of every place of every lane, lane after lane.
 pub(crate) fn requests<'a>(
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &Test,
     layout: &Layout,
     pieces: &'a [LocalSge<'a>],
@@ -53,7 +57,7 @@ pub(crate) fn requests<'a>(
 
 /// The request of one place of one lane.
 pub(crate) fn request<'a>(
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &Test,
     layout: &Layout,
     (lane, place): (usize, u64),
@@ -66,19 +70,19 @@ pub(crate) fn request<'a>(
 }
 
 /// The target of a lane's requests; an RC queue knows its own.
-fn target<'a>(ground: &'a Ground, test: &Test, lane: usize) -> Option<&'a TargetJetty> {
-    if test.mode == Mode::Rc { None } else { ground.targets.get(lane) }
+fn target<'a>(ground: &'a SessionMemory, test: &Test, lane: usize) -> Option<&'a TargetJetty> {
+    if test.mode == TestMode::Rc { None } else { ground.targets.get(lane) }
 }
 
 /// The local word of every lane from which it tells the peer of its receives.
 pub(crate) fn credit_pieces<'a>(
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &Test,
     layout: &Layout,
 ) -> Vec<LocalSge<'a>> {
     let piece = |lane| {
         let segment = ground.segment(lane);
-        LocalSge { segment, addr: segment.va() + layout.word(lane, Word::CreditOut), len: 8 }
+        LocalSge { segment, addr: segment.va() + layout.word(lane, LaneWord::CreditOut), len: 8 }
     };
     let lanes = if test.credit.is_some() { ground.targets.len() } else { 0 };
     (0..lanes).map(piece).collect()
@@ -86,19 +90,19 @@ pub(crate) fn credit_pieces<'a>(
 
 /// Tells the peer of a lane's receives; makes no completion.
 pub(crate) fn credit<'a>(
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &Test,
     layout: &Layout,
     (lane, piece): (usize, &'a [LocalSge<'a>]),
 ) -> SendWr<'a> {
     let segment = ground.remote(lane);
-    let dst = RemoteAddr { segment, addr: segment.va() + layout.word(lane, Word::CreditIn) };
+    let dst = RemoteAddr { segment, addr: segment.va() + layout.word(lane, LaneWord::CreditIn) };
     let (op, target) = (SendOp::Write { src: piece, dst }, target(ground, test, lane));
     SendWr { op, flags: WrFlags::empty(), target, target_hint: 0, user_ctx: 0 }
 }
 
 fn operation<'a>(
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &Test,
     layout: &Layout,
     (lane, place): (usize, u64),
@@ -112,7 +116,7 @@ fn operation<'a>(
         (Verb::Read, _) => SendOp::Read { dst: piece, src: source },
         (Verb::Write, _) if test.imm => SendOp::WriteImm { src: piece, dst: sink, imm },
         (Verb::Write, _) if test.notify => {
-            let notify = segment.va() + layout.word(lane, Word::Notify);
+            let notify = segment.va() + layout.word(lane, LaneWord::Notify);
             let notify = RemoteAddr { segment, addr: notify };
             SendOp::WriteNotify { src: piece, dst: sink, notify, data: place + 1 }
         }
@@ -133,7 +137,7 @@ fn operation<'a>(
 
 /// The local piece of every receive.
 pub(crate) fn receive_pieces<'a>(
-    ground: &'a Ground,
+    ground: &'a SessionMemory,
     test: &Test,
     layout: &Layout,
 ) -> Vec<LocalSge<'a>> {

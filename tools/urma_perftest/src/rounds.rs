@@ -9,7 +9,7 @@ use crate::{
     error::RunError,
     layout::Layout,
     oob::Oob,
-    pass::{Pass, Taken},
+    pass::{Pass, SizeSamples},
     pattern::{self, Pattern},
     receive::{guard_len, message_number},
     requests,
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) const ROUNDS: u64 = 1 << 40;
 
 /// Runs one size.
-pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     if pass.plan.is_active() { active(pass) } else { passive(pass) }
 }
 
@@ -91,13 +91,13 @@ fn spans(pass: &Pass<'_, '_>) -> impl Iterator<Item = (u64, u64)> + use<> {
 }
 
 /// The side that writes; with `-B` it is written to as well.
-fn active(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+fn active(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let (ground, layout, test) = (pass.ground, pass.layout, pass.test().clone());
     let pieces = requests::pieces(ground, &test, &layout);
     let wrs = requests::requests(ground, &test, &layout, &pieces);
     let is_target = pass.test().bidirection;
     let mut rounds = Rounds::of(pass);
-    let mut sum = Taken::default();
+    let mut sum = SizeSamples::default();
     for span in spans(pass) {
         if is_target {
             rounds.poison()?;
@@ -115,7 +115,7 @@ fn active(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
 }
 
 /// The side that is written to.
-fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
+fn passive(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let mut rounds = Rounds::of(pass);
     for span in spans(pass) {
         rounds.poison()?;
@@ -123,7 +123,7 @@ fn passive(pass: &mut Pass<'_, '_>) -> Result<Taken, RunError> {
         rounds.finish(pass)?;
         rounds.check(span)?;
     }
-    Ok(Taken::default())
+    Ok(SizeSamples::default())
 }
 
 fn add(sums: &mut Vec<u64>, values: &[u64]) {

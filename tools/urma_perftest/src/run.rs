@@ -13,23 +13,23 @@ use urma::PathKind;
 
 use crate::{
     bw,
-    clock::Clock,
+    clock::RunningClock,
     dirty::Dirty,
     error::RunError,
     lat,
     layout::Layout,
     live::{Interrupted, Live, Periods},
-    oob::{self, Message, Oob, OobError, Outcome, VERSION, unexpected},
+    oob::{self, Oob, OobError, OobMessage, SizeOutcome, VERSION, unexpected},
     open::open,
-    pass::{Pass, Taken},
-    plan::{Plan, Refusal, Verb},
+    pass::{Pass, SizeSamples},
+    plan::{Plan, PlanRefusal, Verb},
     receive::Receiver,
     report, requests, rounds,
     session::{Session, Side},
     verify,
 };
 
-/// What is told as the run goes on.
+/// Receives progress while the run goes on.
 pub(crate) trait Audience: Periods {
     /// The server waits.
     fn on_waiting(&mut self);
@@ -45,9 +45,9 @@ pub(crate) struct SizeResult {
     /// The numbers; `None` on a side that measures nothing.
     pub(crate) result: Option<report::Result>,
     /// What this side did.
-    pub(crate) mine: Outcome,
+    pub(crate) mine: SizeOutcome,
     /// What the peer did.
-    pub(crate) peer: Outcome,
+    pub(crate) peer: SizeOutcome,
 }
 
 /// Runs the plan to its end.
@@ -78,14 +78,14 @@ fn account(oob: &mut Oob, error: RunError) -> RunError {
         RunError::Refused(_) | RunError::Mismatch(_) | RunError::System { .. } => {}
     }
     // The peer may be gone: then there is nothing to say to it.
-    let _ = oob.say(&Message::Refused(error.to_string()));
+    let _ = oob.say(&OobMessage::Refused(error.to_string()));
     error
 }
 
 pub(crate) fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {
     let silence = Duration::from_secs(u64::from(plan.wait_timeout_s));
     let (address, bind) = (plan.server.as_deref(), plan.bind_ip.as_deref());
-    let way = oob::Way { address, port: plan.port, bind, ipv6: plan.ipv6 };
+    let way = oob::OobAddress { address, port: plan.port, bind, ipv6: plan.ipv6 };
     if plan.is_client() {
         return Ok(Oob::connect(&way, silence)?);
     }
@@ -114,9 +114,9 @@ pub(crate) fn join(plan: &Plan, oob: &mut Oob) -> Result<Session, RunError> {
         pin(core)?;
     }
     let side = Side::open(open(plan)?, plan)?;
-    oob.say(&Message::Endpoint(Box::new(side.endpoint(&plan.test))))?;
-    let peer = match oob.hear("the peer's endpoint")? {
-        Message::Endpoint(peer) => peer,
+    oob.say(&OobMessage::Endpoint(Box::new(side.endpoint(&plan.test))))?;
+    let peer = match oob.receive("the peer's endpoint")? {
+        OobMessage::Endpoint(peer) => peer,
         other => return Err(unexpected(&other).into()),
     };
     side.connect(plan, &peer)
@@ -125,19 +125,19 @@ pub(crate) fn join(plan: &Plan, oob: &mut Oob) -> Result<Session, RunError> {
 /// Compares versions and parameters; returns the core that the client wishes this side to have.
 fn compare(plan: &Plan, oob: &mut Oob) -> Result<Option<usize>, RunError> {
     let test = Box::new(plan.test.clone());
-    oob.say(&Message::Hello { version: VERSION, test, peer_cpu: plan.peer_cpu })?;
-    let (version, test, peer_cpu) = match oob.hear("the peer's parameters")? {
-        Message::Hello { version, test, peer_cpu } => (version, test, peer_cpu),
+    oob.say(&OobMessage::Hello { version: VERSION, test, peer_cpu: plan.peer_cpu })?;
+    let (version, test, peer_cpu) = match oob.receive("the peer's parameters")? {
+        OobMessage::Hello { version, test, peer_cpu } => (version, test, peer_cpu),
         other => return Err(unexpected(&other).into()),
     };
     if version != VERSION {
         let why = format!("version {VERSION} here, {version} there");
-        return Err(Refusal(why).into());
+        return Err(PlanRefusal(why).into());
     }
     let differences = plan.test.differences(&test);
     if !differences.is_empty() {
         let why = format!("the two sides were given different options: {}", differences.join("; "));
-        return Err(Refusal(why).into());
+        return Err(PlanRefusal(why).into());
     }
     Ok(peer_cpu)
 }
@@ -146,7 +146,7 @@ fn pin(core: usize) -> Result<(), RunError> {
     let mut set = CpuSet::new();
     set.set(core)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
-        .map_err(|error| Refusal(format!("core {core}: {error}")).into())
+        .map_err(|error| PlanRefusal(format!("core {core}: {error}")).into())
 }
 
 fn sizes(
@@ -156,7 +156,7 @@ fn sizes(
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
     let test = &plan.test;
-    let clock = Clock::start();
+    let clock = RunningClock::start();
     let largest = test.sizes.last().copied().unwrap_or(1);
     let sources = session.sources.clone();
     let receive_layout = Layout::of(test, largest)?;
@@ -202,7 +202,7 @@ fn sizes(
         drop(dirty);
         let errors = session.ends.failed();
         let after = session.counters()?;
-        let mine = Outcome { errors, ..outcome(&taken, &before, &after) };
+        let mine = SizeOutcome { errors, ..outcome(&taken, &before, &after) };
         let peer = exchange(oob, &mine)?;
         let measured = plan.is_measuring();
         let result =
@@ -216,17 +216,17 @@ fn sizes(
     Ok(())
 }
 
-fn exchange(oob: &mut Oob, mine: &Outcome) -> Result<Outcome, RunError> {
-    oob.say(&Message::Outcome(mine.clone()))?;
-    match oob.hear("the peer's outcome")? {
-        Message::Outcome(peer) => Ok(peer),
+fn exchange(oob: &mut Oob, mine: &SizeOutcome) -> Result<SizeOutcome, RunError> {
+    oob.say(&OobMessage::Outcome(mine.clone()))?;
+    match oob.receive("the peer's outcome")? {
+        OobMessage::Outcome(peer) => Ok(peer),
         other => Err(unexpected(&other).into()),
     }
 }
 
-fn outcome(taken: &Taken, before: &[(&str, u64)], after: &[(&str, u64)]) -> Outcome {
+fn outcome(taken: &SizeSamples, before: &[(&str, u64)], after: &[(&str, u64)]) -> SizeOutcome {
     let changed = after.iter().zip(before).filter(|(now, then)| now.1 != then.1);
-    Outcome {
+    SizeOutcome {
         messages: taken.total(),
         received: taken.received,
         errors: 0,
@@ -245,28 +245,29 @@ mod tests {
     #[test]
     fn a_failed_request_is_explained_by_the_peer() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let way = oob::Way { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
+        let way = oob::OobAddress { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
         let (listener, bound) = (way.listen().unwrap(), Duration::from_secs(30));
         let peer = std::thread::spawn(move || {
             let mut peer = Oob::accept(&listener, bound).unwrap();
-            peer.say(&Message::Meet(3)).unwrap();
-            peer.say(&Message::Refused("byte 7 is wrong".to_owned())).unwrap();
-            peer.hear("what this side says").map_err(|error| error.to_string())
+            peer.say(&OobMessage::Meet(3)).unwrap();
+            peer.say(&OobMessage::Refused("byte 7 is wrong".to_owned())).unwrap();
+            peer.receive("what this side says").map_err(|error| error.to_string())
         });
         let mut oob = Oob::connect(&way, bound).unwrap();
         let failed = || RunError::Request("request 0x3 failed: the peer is gone".to_owned());
         let explained = account(&mut oob, failed()).to_string();
         assert_eq!(explained, "the peer gave up: byte 7 is wrong");
         drop(oob);
-        let heard = peer.join().unwrap().unwrap_err();
-        assert!(heard.contains("closed the connection"), "{heard}");
+        let error_there = peer.join().unwrap().unwrap_err();
+        assert!(error_there.contains("closed the connection"), "{error_there}");
     }
 
     #[test]
     fn counters_are_those_of_the_size_alone() {
         let before = [("ring_requests", 5), ("ring_full", 3), ("direct_requests", 0)];
         let after = [("ring_requests", 9), ("ring_full", 3), ("direct_requests", 2)];
-        let taken = Taken { messages: vec![3, 4], nanos: vec![7, 5], ..Taken::default() };
+        let taken =
+            SizeSamples { messages: vec![3, 4], nanos: vec![7, 5], ..SizeSamples::default() };
         let outcome = outcome(&taken, &before, &after);
         let changed = [("ring_requests".to_owned(), 4), ("direct_requests".to_owned(), 2)];
         assert_eq!(outcome.counters, changed);

@@ -14,12 +14,12 @@ use urma::{
 use urma::{Pages, Region};
 
 use crate::{
-    channel::{Channel, Events, Failures},
-    cli::Way,
+    channel::{CompletionChannel, EventMode, Failures},
+    cli::PathArg,
     error::{RunError, api},
     layout::Layout,
-    oob::{Endpoint, SegmentName},
-    plan::{Mode, Plan, Refusal, Test},
+    oob::{Endpoint, OobSegment},
+    plan::{Plan, PlanRefusal, Test, TestMode},
 };
 
 /// How long a sender waits when the receiver is behind: code of 2.56 ms. Seven retries must outlast
@@ -50,7 +50,7 @@ impl Lane {
 
 /// What requests name: my buffer, the peer's, and the peer's queues.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct SessionMemory {
     /// My buffer: once, or once per jetty.
     segments: Vec<Segment>,
     /// The peer's buffer, likewise.
@@ -59,7 +59,7 @@ pub(crate) struct Ground {
     pub(crate) targets: Vec<TargetJetty>,
 }
 
-impl Ground {
+impl SessionMemory {
     /// My memory.
     #[inline]
     pub(crate) fn region(&self) -> &Region {
@@ -86,18 +86,18 @@ impl Ground {
 
 /// What is posted to and polled. Fields are dropped in order.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct PostedQueues {
     /// Send queues.
     pub(crate) lanes: Vec<Lane>,
     /// JFRs that jetties share; none when every jetty has its own.
     jfrs: Vec<Jfr>,
     /// Where sends complete.
-    pub(crate) sends: Channel,
+    pub(crate) sends: CompletionChannel,
     /// Where receives complete.
-    pub(crate) receives: Channel,
+    pub(crate) receives: CompletionChannel,
 }
 
-impl Ends {
+impl PostedQueues {
     /// Requests that failed since the last call.
     pub(crate) fn failed(&mut self) -> u64 {
         std::mem::take(&mut self.sends.errors) + std::mem::take(&mut self.receives.errors)
@@ -117,7 +117,7 @@ impl Ends {
 /// The objects of one side before it knows the peer. Fields are dropped in order.
 #[derive(Debug)]
 pub(crate) struct Side {
-    ends: Ends,
+    ends: PostedQueues,
     segments: Vec<Segment>,
     /// Guards segments and queues under `-K 1`.
     token: Option<Token>,
@@ -128,9 +128,9 @@ pub(crate) struct Side {
 #[derive(Debug)]
 pub(crate) struct Session {
     /// What is posted to and polled.
-    pub(crate) ends: Ends,
+    pub(crate) ends: PostedQueues,
     /// What requests name.
-    pub(crate) ground: Ground,
+    pub(crate) ground: SessionMemory,
     /// Numbers of the peer's send queues, one per lane.
     pub(crate) sources: Vec<u32>,
     /// The device, for its counters.
@@ -144,14 +144,14 @@ impl Side {
         test.fits(&context.attr().caps)?;
         let token = test.token.then(draw_token).transpose()?;
         let segments = register(&context, test, token)?;
-        let events = if test.events { Events::On } else { Events::Off };
+        let events = if test.events { EventMode::On } else { EventMode::Off };
         let events = (events, Duration::from_millis(u64::from(plan.event_wait_ms)));
         let failures = if test.err_continue { Failures::Counted } else { Failures::Fatal };
         let jfc = JfcCfg::new(test.jfc_depth);
-        let sends = Channel::open(&context, &jfc, events, failures)?;
+        let sends = CompletionChannel::open(&context, &jfc, events, failures)?;
         let inline = if test.jfc_inline { JfcFlags::INLINE } else { JfcFlags::empty() };
         let receives = JfcCfg { flags: inline, ..jfc };
-        let receives = Channel::open(&context, &receives, events, failures)?;
+        let receives = CompletionChannel::open(&context, &receives, events, failures)?;
         let count = if test.share_jfr || test.simplex { test.jfrs() } else { 0 };
         let jfrs = (0..count).map(|index| {
             let id = if test.simplex { numbered(plan.jetty_id, index) } else { 0 };
@@ -159,7 +159,7 @@ impl Side {
             context.create_jfr(&cfg, &receives.jfc).map_err(api("creating a JFR"))
         });
         let jfrs = jfrs.collect::<Result<_, _>>()?;
-        let ends = Ends { lanes: Vec::new(), jfrs, sends, receives };
+        let ends = PostedQueues { lanes: Vec::new(), jfrs, sends, receives };
         let mut side = Self { ends, segments, token, context };
         for index in 0..test.jettys {
             let lane = side.lane(plan, index)?;
@@ -197,7 +197,7 @@ impl Side {
         let jfr = |lane| self.ends.jfrs.get(shared_jfr(test, lane)).map(|jfr| jfr.id().id);
         let queues =
             if test.simplex { (0..test.jettys).filter_map(jfr).collect() } else { sources.clone() };
-        let segment = |segment: &Segment| SegmentName {
+        let segment = |segment: &Segment| OobSegment {
             va: segment.va(),
             len: segment.len(),
             token_id: segment.token_id().value(),
@@ -218,11 +218,11 @@ impl Side {
         let test = &plan.test;
         let Self { mut ends, segments, context, .. } = self;
         let eid: Eid = peer.eid.parse().map_err(|error| {
-            RunError::Refused(Refusal(format!("the peer's EID {:?}: {error}", peer.eid)))
+            RunError::Refused(PlanRefusal(format!("the peer's EID {:?}: {error}", peer.eid)))
         })?;
         if let Some(wanted) = plan.peer_eid.filter(|wanted| *wanted != eid) {
             return Err(
-                Refusal(format!("--dip asks for {wanted}, the peer's node is {eid}")).into()
+                PlanRefusal(format!("--dip asks for {wanted}, the peer's node is {eid}")).into()
             );
         }
         let remotes =
@@ -231,7 +231,7 @@ impl Side {
         let has_right_len = remotes.len() == segments.len()
             && remotes.iter().zip(&segments).all(|(remote, segment)| remote.len() == segment.len());
         let Some(remote) = remotes.first().filter(|_| has_right_len) else {
-            return Err(Refusal("the peer has another buffer".to_owned()).into());
+            return Err(PlanRefusal("the peer has another buffer".to_owned()).into());
         };
         check_way(test.way, remote.path().kind)?;
         let mut targets = Vec::with_capacity(ends.lanes.len());
@@ -240,7 +240,7 @@ impl Side {
             let target =
                 context.import_jetty(&remote_jetty(test, id, peer.queue_token.map(Token::new)));
             let target = target.map_err(api("importing a queue of the peer"))?;
-            if let (Mode::Rc, Lane::Jetty(jetty)) = (test.mode, lane) {
+            if let (TestMode::Rc, Lane::Jetty(jetty)) = (test.mode, lane) {
                 jetty.bind(&target).map_err(api("binding a jetty"))?;
             }
             targets.push(target);
@@ -248,9 +248,9 @@ impl Side {
         let (have, want) = (targets.len().min(peer.sources.len()), ends.lanes.len());
         if have != want {
             let why = format!("the peer has {have} queues, this side {want}");
-            return Err(Refusal(why).into());
+            return Err(PlanRefusal(why).into());
         }
-        let ground = Ground { segments, remotes, targets };
+        let ground = SessionMemory { segments, remotes, targets };
         Ok(Session { ends, ground, sources: peer.sources.clone(), context })
     }
 }
@@ -308,9 +308,9 @@ fn import_buffer(
     context: &Context,
     eid: Eid,
     uasid: u32,
-    name: &SegmentName,
+    name: &OobSegment,
 ) -> Result<ImportedSegment, RunError> {
-    let SegmentName { va, len, token_id, token } = *name;
+    let OobSegment { va, len, token_id, token } = *name;
     let remote = RemoteSegment {
         ubva: Ubva { eid, uasid, va },
         len,
@@ -361,14 +361,14 @@ fn recv_cfg(test: &Test, token: Option<Token>) -> JfrCfg {
 }
 
 /// Refuses when the way found is not the way asked for.
-fn check_way(way: Way, found: PathKind) -> Result<(), Refusal> {
+fn check_way(way: PathArg, found: PathKind) -> Result<(), PlanRefusal> {
     let is_right = match way {
-        Way::Auto => true,
-        Way::SameHost => matches!(found, PathKind::SameHost | PathKind::Local),
-        Way::Packets => found == PathKind::Packets,
+        PathArg::Auto => true,
+        PathArg::SameHost => matches!(found, PathKind::SameHost | PathKind::Local),
+        PathArg::Packets => found == PathKind::Packets,
     };
     if is_right {
         return Ok(());
     }
-    Err(Refusal(format!("--path asks for {way:?}, the device found {found:?}")))
+    Err(PlanRefusal(format!("--path asks for {way:?}, the device found {found:?}")))
 }

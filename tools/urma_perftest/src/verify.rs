@@ -19,7 +19,7 @@ use crate::{
     layout::Layout,
     pass::Pass,
     pattern::{self, Pattern},
-    plan::{Mode, Verb},
+    plan::{TestMode, Verb},
     receive::{guard_len, message_number},
 };
 
@@ -42,7 +42,7 @@ impl Verify {
             layout: pass.layout,
             verb: test.command.verb(),
             seed: test.seed,
-            is_numbered: test.mode == Mode::Um,
+            is_numbered: test.mode == TestMode::Um,
         }
     }
 

@@ -284,10 +284,11 @@ fn both_sides_say_what_verification_found() {
             String::from_utf8(output.stderr).unwrap()
         });
         let finds = "urma_perftest: verification failed: message 0: byte 0 is ";
-        let hears = "urma_perftest: the peer gave up: verification failed: message 0: byte 0 is ";
+        let expected =
+            "urma_perftest: the peer gave up: verification failed: message 0: byte 0 is ";
         let found = usize::from(!said[0].starts_with(finds));
         assert!(said[found].starts_with(finds), "{options}: {said:?}");
-        assert!(said[1 - found].starts_with(hears), "{options}: {said:?}");
+        assert!(said[1 - found].starts_with(expected), "{options}: {said:?}");
     }
 }
 

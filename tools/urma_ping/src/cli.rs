@@ -10,7 +10,7 @@ use urma::Eid;
 /// Exit code 0: an answer came (with -c and -w: all of them). 1: none did. 2: something else failed.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "urma_ping", version, max_term_width = 100)]
-pub(crate) struct Cli {
+pub(crate) struct PingCli {
     /// The node: dotted IPv4 or IPv6
     #[arg(value_name = "EID", required_unless_present = "serve")]
     pub(crate) destination: Option<Eid>,

@@ -21,27 +21,27 @@ use nix::sys::{
 };
 use serde_json::json;
 use urma::{Answerer, Context, Eid, NodeCfg, Opened, RawEid, Status};
-use urma_tools::Log;
+use urma_tools::LogSetup;
 
 use crate::{
-    cli::Cli,
-    probe::{Heard, Probe},
+    cli::PingCli,
+    probe::{PingResult, Probe},
     stat::Stat,
 };
 
 fn main() -> ExitCode {
-    match urma_tools::generate_if_asked(vec![Cli::command()]) {
+    match urma_tools::generate_if_asked(vec![PingCli::command()]) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => return fail(&format!("--generate: {error}")),
     }
-    let cli = Cli::parse();
+    let cli = PingCli::parse();
     // Before any thread starts, so that all of them inherit the mask.
     let interrupt = match watch() {
         Ok(interrupt) => interrupt,
         Err(error) => return fail(&format!("watching for an interrupt: {error}")),
     };
-    urma_tools::log(Log { stdout: false, verbose: cli.verbose > 1 });
+    urma_tools::log(LogSetup { stdout: false, verbose: cli.verbose > 1 });
     let (_answerer, opened) = match open(&cli) {
         Ok(both) => both,
         Err(why) => return fail(&why),
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     match cli.destination {
         None => serve(&opened, &interrupt),
         Some(destination) => {
-            let mut run = Run::new(&cli, destination, interrupt);
+            let mut run = PingRun::new(&cli, destination, interrupt);
             let result = run.all(&opened.context);
             run.end(result)
         }
@@ -70,7 +70,7 @@ fn watch() -> nix::Result<SignalFd> {
 }
 
 /// The node, and what answers pings at it; it goes first.
-fn open(cli: &Cli) -> Result<(Answerer, Opened), String> {
+fn open(cli: &PingCli) -> Result<(Answerer, Opened), String> {
     let mut cfg = NodeCfg::from_env().map_err(|error| error.to_string())?;
     if let Some(eid) = cli.source {
         cfg.eid = Some(RawEid(eid.bytes()));
@@ -105,8 +105,8 @@ fn now() -> Instant {
 }
 
 /// One run.
-struct Run<'a> {
-    cli: &'a Cli,
+struct PingRun<'a> {
+    cli: &'a PingCli,
     destination: Eid,
     interrupt: SignalFd,
     is_over: bool,
@@ -114,8 +114,8 @@ struct Run<'a> {
     stat: Stat,
 }
 
-impl<'a> Run<'a> {
-    fn new(cli: &'a Cli, destination: Eid, interrupt: SignalFd) -> Self {
+impl<'a> PingRun<'a> {
+    fn new(cli: &'a PingCli, destination: Eid, interrupt: SignalFd) -> Self {
         let stat = Stat::default();
         Self { cli, destination, interrupt, is_over: false, start: now(), stat }
     }
@@ -147,25 +147,25 @@ impl<'a> Run<'a> {
     /// Waits for answer number `seq`; whether the ping failed.
     fn await_answer(&mut self, probe: &mut Probe, seq: u32, sent: Instant) -> Result<bool, Status> {
         loop {
-            let heard = probe.hear()?;
+            let received = probe.receive()?;
             let ms = sent.elapsed().as_secs_f64() * 1000.0;
-            match heard {
-                Heard::Answer(number) if number == seq => {
+            match received {
+                PingResult::Answer(number) if number == seq => {
                     self.stat.on_reply(seq, ms);
                     let (size, eid) = (self.cli.size, self.eid());
                     self.say_each(&format!("{size} bytes from {eid}: seq={seq} time={ms:.3} ms\n"));
                     return Ok(false);
                 }
-                Heard::Answer(number) if self.cli.verbose > 0 => {
+                PingResult::Answer(number) if self.cli.verbose > 0 => {
                     self.say_each(&format!(
                         "A late answer: expected seq={seq}, got seq={number}\n"
                     ));
                 }
-                Heard::Failed(status) => {
+                PingResult::Failed(status) => {
                     self.say_each(&format!("From {} seq={seq} cr_status={status}\n", self.eid()));
                     return Ok(true);
                 }
-                Heard::Answer(_) | Heard::Nothing => {}
+                PingResult::Answer(_) | PingResult::Nothing => {}
             }
             let is_late = self.cli.timeout != 0.0 && ms >= self.cli.timeout * 1000.0;
             if is_late {

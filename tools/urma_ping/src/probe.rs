@@ -23,7 +23,7 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// What came, or did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum PingResult {
     /// The answer with this number.
     Answer(u32),
     /// The ping failed.
@@ -89,17 +89,17 @@ impl Probe {
     }
 
     /// Looks for an answer; sleeps a moment when none is there.
-    pub(crate) fn hear(&mut self) -> Result<Heard, Status> {
+    pub(crate) fn receive(&mut self) -> Result<PingResult, Status> {
         for _ in 0..SPINS {
             match self.look()? {
-                Heard::Nothing => std::hint::spin_loop(),
-                heard => return Ok(heard),
+                PingResult::Nothing => std::hint::spin_loop(),
+                received => return Ok(received),
             }
         }
         self.receives.arm(Arm::Any)?;
         self.sends.arm(Arm::Any)?;
-        let heard = self.look()?;
-        if heard == Heard::Nothing {
+        let received = self.look()?;
+        if received == PingResult::Nothing {
             let mut ready = [0; 2];
             let count = self.jfce.wait(&mut ready, Some(NAP))?;
             for jfc in ready.iter().take(count) {
@@ -107,23 +107,23 @@ impl Probe {
                 let _ = of.ack_events(1);
             }
         }
-        Ok(heard)
+        Ok(received)
     }
 
-    fn look(&mut self) -> Result<Heard, Status> {
+    fn look(&mut self) -> Result<PingResult, Status> {
         let mut one = [Completion::default(); 1];
         if self.sends.poll(&mut one)? != 0 && one[0].status != CrStatus::Success {
-            return Ok(Heard::Failed(one[0].status));
+            return Ok(PingResult::Failed(one[0].status));
         }
         if self.receives.poll(&mut one)? == 0 {
-            return Ok(Heard::Nothing);
+            return Ok(PingResult::Nothing);
         }
         if one[0].status != CrStatus::Success {
-            return Ok(Heard::Failed(one[0].status));
+            return Ok(PingResult::Failed(one[0].status));
         }
         self.renew(one[0].user_ctx)?;
         let seq = one[0].immediate().and_then(|imm| u32::try_from(imm).ok());
-        Ok(seq.map_or(Heard::Nothing, Heard::Answer))
+        Ok(seq.map_or(PingResult::Nothing, PingResult::Answer))
     }
 
     fn renew(&mut self, index: u64) -> Result<(), Status> {

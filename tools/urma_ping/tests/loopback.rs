@@ -52,7 +52,7 @@ fn an_answering_node_answers_on_every_path() {
     }
 }
 
-/// A sender that starts again has the same EID and the same jetty id, but is somebody else.
+/// A sender that starts again has the same EID and the same jetty id, but is another process.
 #[test]
 fn a_sender_that_starts_again_is_answered_at_once() {
     let node = Node::start();
@@ -79,7 +79,7 @@ fn large_pings_and_json() {
 }
 
 #[test]
-fn nobody_there_is_exit_code_1() {
+fn no_node_is_exit_code_1() {
     let output = ping(&["-c", "1", "127.250.250.250"], "same-host");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();

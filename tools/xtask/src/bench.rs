@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::{
     cargo, pair,
-    say::{Done, Failure, say, say_part},
+    say::{Failure, TaskResult, say, say_part},
 };
 
 mod cface;
 mod lines;
 mod ucx;
 
-use lines::{Better, LINES, Line, Source};
+use lines::{BenchLine, Better, LINES, ValueSource};
 
 /// Values of one line, over the rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -41,16 +41,16 @@ struct Series {
 }
 
 /// Runs all lines `rounds` times in turn.
-pub(crate) fn run(rounds: u32, only: Option<&str>) -> Done {
+pub(crate) fn run(rounds: u32, only: Option<&str>) -> TaskResult {
     say("Building for release...");
     let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
-    let is_wanted = |line: &&Line| only.is_none_or(|part| line.name.contains(part));
-    let is_possible = |line: &&Line| match line.source {
-        Source::Ucx { .. } => ucx::is_here(),
-        Source::CFace(of) => cface::is_possible(of),
-        Source::Perftest { .. } | Source::Probe(_) => true,
+    let is_wanted = |line: &&BenchLine| only.is_none_or(|part| line.name.contains(part));
+    let is_possible = |line: &&BenchLine| match line.source {
+        ValueSource::Ucx { .. } => ucx::is_here(),
+        ValueSource::CFace(of) => cface::is_possible(of),
+        ValueSource::Perftest { .. } | ValueSource::Probe(_) => true,
     };
-    let lines: Vec<&Line> = LINES.iter().filter(is_wanted).filter(is_possible).collect();
+    let lines: Vec<&BenchLine> = LINES.iter().filter(is_wanted).filter(is_possible).collect();
     if !ucx::is_here() {
         say("ucx_perftest is not installed: its lines are left out.");
     }
@@ -78,9 +78,9 @@ pub(crate) fn run(rounds: u32, only: Option<&str>) -> Done {
 }
 
 /// One value, and the counter that proves its path.
-fn measure(bin: &Path, line: &Line) -> Result<(f64, Option<String>), Failure> {
+fn measure(bin: &Path, line: &BenchLine) -> Result<(f64, Option<String>), Failure> {
     match &line.source {
-        Source::Perftest { args, key, factor, carrier } => {
+        ValueSource::Perftest { args, key, factor, carrier } => {
             let args: Vec<&str> = args.split_whitespace().collect();
             let document = pair::run(bin, &args)?;
             let missing = || Failure(format!("{}: no {key} in the answer", line.name));
@@ -93,9 +93,11 @@ fn measure(bin: &Path, line: &Line) -> Result<(f64, Option<String>), Failure> {
             }
             Ok((value * factor, Some(format!("{counter} +{count}"))))
         }
-        Source::CFace(of) => Ok((cface::measure(bin, *of)?, None)),
-        Source::Probe(args) => Ok((probe_value(bin, args)?, None)),
-        Source::Ucx { test, size, tls, pick } => Ok((ucx::measure(test, *size, tls, *pick)?, None)),
+        ValueSource::CFace(of) => Ok((cface::measure(bin, *of)?, None)),
+        ValueSource::Probe(args) => Ok((probe_value(bin, args)?, None)),
+        ValueSource::Ucx { test, size, tls, pick } => {
+            Ok((ucx::measure(test, *size, tls, *pick)?, None))
+        }
     }
 }
 
@@ -113,7 +115,7 @@ pub(crate) fn probe_value(bin: &Path, args: &str) -> Result<f64, Failure> {
 }
 
 impl Series {
-    fn of(line: &Line) -> Self {
+    fn of(line: &BenchLine) -> Self {
         Self {
             name: line.name,
             group: line.group,
@@ -192,7 +194,7 @@ fn table(series: &[Series]) -> Table {
     table
 }
 
-fn write(series: &[Series]) -> Done {
+fn write(series: &[Series]) -> TaskResult {
     let folder = cargo::root().join("bench-results");
     fs::create_dir_all(&folder).map_err(Failure::system("bench-results"))?;
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -213,13 +215,13 @@ mod tests {
     use super::*;
 
     fn series(values: &[f64], better: Better) -> Series {
-        let line = Line {
+        let line = BenchLine {
             name: "mine",
             group: "",
             unit: "us",
             better,
             reference: Some("other"),
-            source: Source::Probe(""),
+            source: ValueSource::Probe(""),
         };
         let mut series = Series::of(&line);
         values.iter().for_each(|value| series.add(Ok((*value, None))));

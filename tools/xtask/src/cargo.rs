@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::say::{Done, Failure};
+use crate::say::{Failure, TaskResult};
 
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
@@ -32,7 +32,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
 }
 
 /// Calls cargo, its output going where ours goes.
-pub(crate) fn run(args: &[&str]) -> Done {
+pub(crate) fn run(args: &[&str]) -> TaskResult {
     let status = command(args).status().map_err(Failure::system("starting cargo"))?;
     if status.success() { Ok(()) } else { Err(Failure(format!("cargo {} failed", args.join(" ")))) }
 }

@@ -9,8 +9,8 @@ use crate::{
     cargo,
     clock::now,
     doc, mutants,
-    say::{Done, Failure, say},
-    step::{Failed, Found, Step, Steps},
+    say::{Failure, TaskResult, say},
+    step::{Failed, RunningStep, StepResult, Steps},
     tidy,
 };
 
@@ -41,9 +41,9 @@ const FAULTED_IN_PART: [(&str, &str); 3] =
     [("liburma", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
 
 /// Everything.
-pub(crate) fn test() -> Done {
+pub(crate) fn test() -> TaskResult {
     let mut steps = Steps::new("test", 12)?;
-    steps.step("tools", |_| Found::one("tools", tools()));
+    steps.step("tools", |_| StepResult::one("tools", tools()));
     steps.step("format", |step| of(step, &["fmt", "--all", "--", "--check"]));
     steps.step("tidy", |_| tidy_found());
     steps.step("clippy", |step| {
@@ -68,21 +68,21 @@ pub(crate) fn test() -> Done {
 }
 
 /// The house rules only.
-pub(crate) fn tidy() -> Done {
+pub(crate) fn tidy() -> TaskResult {
     let mut steps = Steps::new("tidy", 1)?;
     steps.step("tidy", |_| tidy_found());
     steps.end()
 }
 
 /// The loom models only.
-pub(crate) fn loom() -> Done {
+pub(crate) fn loom() -> TaskResult {
     let mut steps = Steps::new("loom", 1)?;
     steps.step("loom models", loom_found);
     steps.end()
 }
 
 /// The fuzz targets only.
-pub(crate) fn fuzz(seconds: u32) -> Done {
+pub(crate) fn fuzz(seconds: u32) -> TaskResult {
     let mut steps = Steps::new("fuzz", 2)?;
     steps.step("fuzz targets", |step| fuzz_found(step, seconds));
     steps.step("fuzzed calls of the C functions", |step| c_fuzz_found(step, seconds));
@@ -90,7 +90,7 @@ pub(crate) fn fuzz(seconds: u32) -> Done {
 }
 
 /// The simulation only, `seeds` worlds of each suite; progress goes where our output goes.
-pub(crate) fn sim(from: u32, seeds: u32) -> Done {
+pub(crate) fn sim(from: u32, seeds: u32) -> TaskResult {
     let start = now();
     let args = ["test", "-p", TESTS, "--release", "--test", "simulation", "--", "--nocapture"];
     let mut command = cargo::command(&args);
@@ -103,13 +103,13 @@ pub(crate) fn sim(from: u32, seeds: u32) -> Done {
 }
 
 /// A call of cargo that is one check.
-fn of(step: &mut Step, args: &[&str]) -> Found {
+fn of(step: &mut RunningStep, args: &[&str]) -> StepResult {
     let what = format!("cargo {}", args.first().unwrap_or(&""));
     step.check(&what, cargo::command(args))
 }
 
 /// What rustup should have brought (rust-toolchain.toml names it), and what the system should have.
-fn tools() -> Done {
+fn tools() -> TaskResult {
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         let output = cargo::command(&[tool, "--version"]).output();
         if !output.is_ok_and(|output| output.status.success()) {
@@ -140,7 +140,7 @@ const SYSTEM: [(&str, &str); 5] = [
 const CROSS: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
 
 /// Installs a program when it is missing and may be.
-fn system_tool(tool: &str, package: &str) -> Done {
+fn system_tool(tool: &str, package: &str) -> TaskResult {
     let is_there =
         || Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
     if is_there() {
@@ -157,17 +157,19 @@ fn system_tool(tool: &str, package: &str) -> Done {
     Err(Failure(format!("{tool} is missing: apt-get install {package} (as root)")))
 }
 
-fn tidy_found() -> Found {
+fn tidy_found() -> StepResult {
     let rules = tidy::check(&cargo::root()).into_iter();
-    rules.map(|(name, result)| Found::one(name, result)).fold(Found::default(), Found::plus)
+    rules
+        .map(|(name, result)| StepResult::one(name, result))
+        .fold(StepResult::default(), StepResult::plus)
 }
 
 /// Licences, bans and sources need no network. Advisories need their database: where it cannot
 /// be had, the check is skipped, also with `CI=true`, for no machine can do anything about it.
-fn deny(step: &mut Step) -> Found {
+fn deny(step: &mut RunningStep) -> StepResult {
     let dir = match cargo::tool("deny", DENY_VERSION) {
         Ok(dir) => dir,
-        Err(failure) => return Found::one("cargo deny", Err(failure)),
+        Err(failure) => return StepResult::one("cargo deny", Err(failure)),
     };
     let mut check = |what: &[&str]| {
         let mut command = cargo::command(&["deny", "--log-level", "error", "check"]);
@@ -180,23 +182,23 @@ fn deny(step: &mut Step) -> Found {
         |failed: &Failed| failed.message.contains("failed to fetch advisory database");
     if advisories.failed.iter().any(is_unreachable) {
         let why = "advisories: their database cannot be reached".to_owned();
-        advisories = Found { skipped: vec![why], ..Found::default() };
+        advisories = StepResult { skipped: vec![why], ..StepResult::default() };
     }
     offline.plus(advisories)
 }
 
 /// The tests that need a device with hooks and faults built in: those of every package that
 /// declares such a feature, with all of them.
-fn faults(step: &mut Step) -> Found {
+fn faults(step: &mut RunningStep) -> StepResult {
     let packages = match cargo::packages_with(&FAULT_FEATURES) {
         Ok(packages) => packages,
-        Err(failure) => return Found::one("planted faults", Err(failure)),
+        Err(failure) => return StepResult::one("planted faults", Err(failure)),
     };
     let command =
         |args: &Vec<String>| cargo::command(&args.iter().map(String::as_str).collect::<Vec<_>>());
     match faulted(&packages) {
         Ok(calls) => faults_of(step, calls.iter().map(command).collect()),
-        Err(failure) => Found::one("planted faults", Err(failure)),
+        Err(failure) => StepResult::one("planted faults", Err(failure)),
     }
 }
 
@@ -232,35 +234,38 @@ fn faulted(packages: &[(String, String)]) -> Result<Vec<Vec<String>>, Failure> {
 }
 
 /// Runs what needs a fault: a program that runs no test shows nothing.
-fn faults_of(step: &mut Step, commands: Vec<Command>) -> Found {
-    commands.into_iter().map(|command| step.tests(command)).fold(Found::default(), Found::plus)
+fn faults_of(step: &mut RunningStep, commands: Vec<Command>) -> StepResult {
+    commands
+        .into_iter()
+        .map(|command| step.tests(command))
+        .fold(StepResult::default(), StepResult::plus)
 }
 
 /// Models run in a build of their own, for `--cfg loom` changes every crate.
-fn loom_found(step: &mut Step) -> Found {
+fn loom_found(step: &mut RunningStep) -> StepResult {
     let target = match cargo::target_dir() {
         Ok(target) => target.join("loom"),
-        Err(failure) => return Found::one("models", Err(failure)),
+        Err(failure) => return StepResult::one("models", Err(failure)),
     };
     let mut command = cargo::command(&["test", "-p", "urma-mem", "--lib", "--release"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
     step.tests(command)
 }
 
-fn fuzz_found(step: &mut Step, seconds: u32) -> Found {
+fn fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
     let folder = cargo::root().join("tests/fuzz");
     let targets = fuzz_targets(&folder);
     let tool = targets.and_then(|names| Ok((names, cargo::tool("fuzz", FUZZ_VERSION)?)));
     let (names, dir) = match tool {
         Ok(found) => found,
-        Err(failure) => return Found::one("fuzz targets", Err(failure)),
+        Err(failure) => return StepResult::one("fuzz targets", Err(failure)),
     };
     let run = |name: &String| step.check(name, fuzz_command(&folder, &dir, name, seconds));
-    names.iter().map(run).fold(Found::default(), Found::plus)
+    names.iter().map(run).fold(StepResult::default(), StepResult::plus)
 }
 
 /// Random calls of the C functions, under libFuzzer of clang.
-fn c_fuzz_found(step: &mut Step, seconds: u32) -> Found {
+fn c_fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
     let args = ["test", "-p", "urma-c-tests", "--test", "installed", "--", "--ignored"];
     let mut command = cargo::command(&[&args[..], &["calls_under_libfuzzer"]].concat());
     command.env("URMA_C_FUZZ_SECONDS", seconds.to_string());
@@ -279,7 +284,7 @@ fn fuzz_targets(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The pinned compiler takes coverage flags only when told that it may (RUSTC_BOOTSTRAP).
+/// The pinned compiler takes coverage flags only with RUSTC_BOOTSTRAP.
 fn fuzz_command(folder: &Path, tool: &Path, name: &str, seconds: u32) -> Command {
     let mut command = cargo::command(&["fuzz", "run", "--sanitizer", "none", name, "--"]);
     command

@@ -26,14 +26,14 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How a child ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ChildEnd {
     /// Its status; `None` if it was killed at the bound.
     pub(crate) status: Option<ExitStatus>,
     /// Standard output and standard error, in the order of their writes.
     pub(crate) text: String,
 }
 
-impl Ended {
+impl ChildEnd {
     /// Whether the child ended by itself, with success.
     pub(crate) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
@@ -41,7 +41,7 @@ impl Ended {
 }
 
 /// Runs `command` for at most `bound`, its output in the file `log`.
-pub(crate) fn run(mut command: Command, log: &Path, bound: Duration) -> Result<Ended, Failure> {
+pub(crate) fn run(mut command: Command, log: &Path, bound: Duration) -> Result<ChildEnd, Failure> {
     fs::create_dir_all(log.parent().unwrap_or(log))
         .map_err(Failure::system("making the folder of logs"))?;
     let out = File::create(log).map_err(Failure::system("making a log"))?;
@@ -50,7 +50,7 @@ pub(crate) fn run(mut command: Command, log: &Path, bound: Duration) -> Result<E
     let child = command.spawn();
     let status = wait(child.map_err(Failure::system("cannot start"))?, bound)?;
     let bytes = fs::read(log).map_err(Failure::system("reading a log"))?;
-    Ok(Ended { status, text: String::from_utf8_lossy(&bytes).into_owned() })
+    Ok(ChildEnd { status, text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 fn wait(mut child: Child, bound: Duration) -> Result<Option<ExitStatus>, Failure> {

@@ -11,8 +11,8 @@ use std::{fs, path::Path, process::Command};
 
 use crate::{
     cargo,
-    say::{Done, Failure},
-    step::{Found, Step, Steps},
+    say::{Failure, TaskResult},
+    step::{RunningStep, StepResult, Steps},
 };
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
@@ -40,7 +40,7 @@ const EXAMPLES: [(&str, &str); 5] = [
 ];
 
 /// Everything.
-pub(crate) fn run() -> Done {
+pub(crate) fn run() -> TaskResult {
     tools()?;
     let mut steps = Steps::new("cross", 4)?;
     steps.step("libraries for aarch64", |step| {
@@ -57,14 +57,14 @@ pub(crate) fn run() -> Done {
     steps.step("C examples, emulated", |_| {
         EXAMPLES
             .iter()
-            .map(|one| Found::one(one.0, example(one)))
-            .fold(Found::default(), Found::plus)
+            .map(|one| StepResult::one(one.0, example(one)))
+            .fold(StepResult::default(), StepResult::plus)
     });
     steps.end()
 }
 
 /// All that is missing, with how to get it.
-fn tools() -> Done {
+fn tools() -> TaskResult {
     let says = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -97,7 +97,7 @@ fn there(args: &[&str]) -> Command {
     command
 }
 
-fn unit_tests(step: &mut Step) -> Found {
+fn unit_tests(step: &mut RunningStep) -> StepResult {
     let mut command = there(&["test", "--no-fail-fast", "--lib"]);
     let packages = ["urma-mem", "udma-abi", "urma-packet", "liburma"];
     command.args(packages.iter().flat_map(|name| ["-p", *name])).arg("--");
@@ -111,7 +111,7 @@ fn unit_tests(step: &mut Step) -> Found {
 }
 
 /// Compiles and runs one.
-fn example((name, says): &(&str, &str)) -> Done {
+fn example((name, says): &(&str, &str)) -> TaskResult {
     let built = cargo::target_dir()?.join(TARGET).join("debug");
     let folder = built.join("c-examples");
     let library = folder.join("liburma.so.0");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     bench::probe_value,
     cargo, pair,
-    say::{Done, Failure, say, say_part},
+    say::{Failure, TaskResult, say, say_part},
 };
 
 /// One line: arguments, the JSON key that is shown, a factor and its unit, and what it means.
@@ -66,7 +66,7 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// Builds, runs, prints.
-pub(crate) fn run() -> Done {
+pub(crate) fn run() -> TaskResult {
     say("Building for release...");
     let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
     let mut table = Table::new();

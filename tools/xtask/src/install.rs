@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     cargo,
-    say::{Done, Failure, say},
+    say::{Failure, TaskResult, say},
 };
 
 mod deb;
@@ -60,7 +60,7 @@ impl Abi {
 
 /// What is installed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Parts {
+pub(crate) enum InstalledParts {
     /// Libraries, headers, programs with their manual pages and completions
     All,
     /// Libraries and headers
@@ -69,13 +69,13 @@ pub(crate) enum Parts {
 
 /// What is installed, and from which build.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct What {
+pub(crate) struct InstallPlan {
     /// Release of the C API; given again: one more, which programs choose with URMA_ABI
     #[arg(long, value_enum, default_value = "26.06")]
     abi: Vec<Abi>,
     /// Everything, or what programs are built with
     #[arg(long, value_enum, default_value = "all")]
-    parts: Parts,
+    parts: InstalledParts,
     /// Cargo's profile: release for use, dev for a quick build
     #[arg(long, default_value = "release")]
     profile: String,
@@ -84,7 +84,7 @@ pub(crate) struct What {
     built: Option<PathBuf>,
 }
 
-impl What {
+impl InstallPlan {
     /// The release of the headers, and of the libraries that programs find.
     fn first(&self) -> Abi {
         self.abi.first().copied().unwrap_or(Abi::V2606)
@@ -101,7 +101,7 @@ impl What {
 const MANIFEST: &str = "share/urma/installed-files";
 
 /// Installs under `prefix`; what an earlier call put there goes first.
-pub(crate) fn run(prefix: &Path, what: &What) -> Done {
+pub(crate) fn run(prefix: &Path, what: &InstallPlan) -> TaskResult {
     let prefix = std::path::absolute(prefix).map_err(Failure::system("the prefix"))?;
     if prefix.join(MANIFEST).is_file() {
         uninstall(&prefix)?;
@@ -122,7 +122,7 @@ pub(crate) fn run(prefix: &Path, what: &What) -> Done {
 }
 
 /// Takes back what [`run`] put under `prefix`, and the folders that are empty then.
-pub(crate) fn uninstall(prefix: &Path) -> Done {
+pub(crate) fn uninstall(prefix: &Path) -> TaskResult {
     let manifest = prefix.join(MANIFEST);
     let list = fs::read_to_string(&manifest)
         .map_err(|error| Failure(format!("{}: {error}; nothing removed", manifest.display())))?;
@@ -135,7 +135,7 @@ pub(crate) fn uninstall(prefix: &Path) -> Done {
     Ok(())
 }
 
-fn remove(prefix: &Path, file: &Path) -> Done {
+fn remove(prefix: &Path, file: &Path) -> TaskResult {
     match fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(Failure(format!("{}: {error}", file.display())));
@@ -159,12 +159,12 @@ struct Built {
 }
 
 /// Builds what is installed, unless that was done.
-fn build(what: &What) -> Result<Built, Failure> {
+fn build(what: &InstallPlan) -> Result<Built, Failure> {
     if let Some(built) = &what.built {
         let dir = std::path::absolute(built).map_err(Failure::system("the build's folder"))?;
         return Ok(Built { libraries: dir.clone(), tools: dir });
     }
-    if what.parts == Parts::All {
+    if what.parts == InstalledParts::All {
         let base = ["build", "--quiet", "--profile", &what.profile];
         let tools = tree::TOOLS.iter().flat_map(|tool| ["-p", tool]);
         cargo::run(&base.into_iter().chain(tools).collect::<Vec<_>>())?;
@@ -204,8 +204,13 @@ fn folder(profile: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn what(abi: &[Abi]) -> What {
-        What { abi: abi.to_vec(), parts: Parts::All, profile: "dev".to_owned(), built: None }
+    fn what(abi: &[Abi]) -> InstallPlan {
+        InstallPlan {
+            abi: abi.to_vec(),
+            parts: InstalledParts::All,
+            profile: "dev".to_owned(),
+            built: None,
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ enum Task {
         #[arg(long)]
         prefix: PathBuf,
         #[command(flatten)]
-        what: install::What,
+        what: install::InstallPlan,
     },
     /// Takes back what `install` put under a prefix
     Uninstall {
@@ -69,7 +69,7 @@ enum Task {
     /// The same as a Debian package
     Deb {
         #[command(flatten)]
-        what: install::What,
+        what: install::InstallPlan,
     },
     /// The book and the pages of the API, in the build folder; every link checked
     Doc {
@@ -99,7 +99,7 @@ enum Task {
         from: u32,
     },
     /// Plants faults, one at a time, each of which a test must find
-    Mutants(mutants::What),
+    Mutants(mutants::MutantsPlan),
     /// The loom models
     Loom,
     /// The libraries for aarch64: build, layouts, tests and examples under an emulator
@@ -109,7 +109,7 @@ enum Task {
     Probe {
         /// What to measure
         #[arg(value_enum)]
-        what: probe::What,
+        what: probe::ProbeKind,
         /// Bytes of a block
         #[arg(long, default_value_t = 65536)]
         size: usize,

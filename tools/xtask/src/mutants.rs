@@ -15,8 +15,8 @@ use clap::Args;
 use crate::{
     cargo,
     clock::now,
-    say::{Done, Failure, say},
-    step::{Found, Step},
+    say::{Failure, TaskResult, say},
+    step::{RunningStep, StepResult},
 };
 
 mod change;
@@ -28,12 +28,12 @@ mod trial;
 use self::{
     list::Mutant,
     scratch::Scratch,
-    trial::{Baseline, Bounds, Trials, Verdict},
+    trial::{Baseline, Bounds, MutantResult, Trials},
 };
 
 /// Which mutants, and what to do with them.
 #[derive(Debug, Default, Args)]
-pub(crate) struct What {
+pub(crate) struct MutantsPlan {
     /// Print the mutants and end
     #[arg(long)]
     list: bool,
@@ -67,7 +67,7 @@ struct Tally {
 }
 
 /// The task.
-pub(crate) fn run(what: &What) -> Done {
+pub(crate) fn run(what: &MutantsPlan) -> TaskResult {
     if let Some(names) = &what.crates {
         return end(&of_crates(what, names)?);
     }
@@ -78,7 +78,7 @@ pub(crate) fn run(what: &What) -> Done {
 }
 
 /// Runs mutants that cargo-mutants makes.
-fn of_crates(what: &What, names: &[String]) -> Result<Tally, Failure> {
+fn of_crates(what: &MutantsPlan, names: &[String]) -> Result<Tally, Failure> {
     let (root, home) = (cargo::root(), cargo::target_dir()?.join("mutants"));
     let (crates, diff) = match &what.changed {
         None => (generated::crates(&root, names)?, None),
@@ -97,7 +97,7 @@ fn of_crates(what: &What, names: &[String]) -> Result<Tally, Failure> {
 }
 
 /// Runs the mutants that are asked for.
-fn tried(what: &What, line: fn(&str)) -> Result<Tally, Failure> {
+fn tried(what: &MutantsPlan, line: fn(&str)) -> Result<Tally, Failure> {
     let root = cargo::root();
     let mutants = chosen(&root, what)?;
     if mutants.is_empty() {
@@ -122,15 +122,19 @@ fn alone(home: &Path) -> Result<File, Failure> {
 }
 
 /// A step: mutants of what changed since the work began, as far as the time goes.
-pub(crate) fn changed(_step: &mut Step) -> Found {
-    let what = What { changed: Some(String::new()), seconds: Some(CI_SECONDS), ..What::default() };
+pub(crate) fn changed(_step: &mut RunningStep) -> StepResult {
+    let what = MutantsPlan {
+        changed: Some(String::new()),
+        seconds: Some(CI_SECONDS),
+        ..MutantsPlan::default()
+    };
     let tally = match tried(&what, |_| {}) {
         Ok(tally) => tally,
-        Err(failure) => return Found::one("mutants", Err(failure)),
+        Err(failure) => return StepResult::one("mutants", Err(failure)),
     };
-    let mut found = Found { passed: tally.killed, ..Found::default() };
+    let mut found = StepResult { passed: tally.killed, ..StepResult::default() };
     for (name, why) in tally.failed {
-        found = found.plus(Found::one(&name, Err(Failure(why))));
+        found = found.plus(StepResult::one(&name, Err(Failure(why))));
     }
     if !tally.left_out.is_empty() {
         let left = tally.left_out.join(", ");
@@ -139,7 +143,7 @@ pub(crate) fn changed(_step: &mut Step) -> Found {
     found
 }
 
-fn chosen(root: &Path, what: &What) -> Result<Vec<Mutant>, Failure> {
+fn chosen(root: &Path, what: &MutantsPlan) -> Result<Vec<Mutant>, Failure> {
     let mut mutants = list::read(&root.join(list::FOLDER))?;
     if let Some(name) = what.only.iter().find(|name| !mutants.iter().any(|m| m.is(name))) {
         return Err(Failure(format!("{name}: no mutant and no area of {}", list::FOLDER)));
@@ -193,25 +197,25 @@ fn baselines<'a>(
 }
 
 /// Runs one mutant and prints its line.
-fn one(trials: &Trials<'_>, mutant: &Mutant, baseline: &Baseline) -> Verdict {
+fn one(trials: &Trials<'_>, mutant: &Mutant, baseline: &Baseline) -> MutantResult {
     let start = now();
     let verdict = match baseline {
         Ok(seconds) => trials.mutant(mutant, *seconds),
-        Err(Failure(why)) => Verdict::Invalid(why.clone()),
+        Err(Failure(why)) => MutantResult::Invalid(why.clone()),
     };
     let seconds = start.elapsed().as_secs_f64();
     let Mutant { name, file, .. } = mutant;
     let (word, more) = match &verdict {
-        Verdict::Killed => ("killed", String::new()),
-        Verdict::Hung => ("killed", " (by its time limit)".to_owned()),
-        Verdict::Survived => ("SURVIVED", format!(": {file}: {}", mutant.why)),
-        Verdict::Invalid(why) => ("INVALID", format!(": {file}: {why}")),
+        MutantResult::Killed => ("killed", String::new()),
+        MutantResult::Hung => ("killed", " (by its time limit)".to_owned()),
+        MutantResult::Survived => ("SURVIVED", format!(": {file}: {}", mutant.why)),
+        MutantResult::Invalid(why) => ("INVALID", format!(": {file}: {why}")),
     };
     (trials.line)(&format!("{word:<9} {seconds:>6.1} s  {name}{more}"));
     verdict
 }
 
-fn end(tally: &Tally) -> Done {
+fn end(tally: &Tally) -> TaskResult {
     if !tally.left_out.is_empty() {
         say(&format!("out of time, not run: {}", tally.left_out.join(", ")));
     }
@@ -228,12 +232,12 @@ fn end(tally: &Tally) -> Done {
 }
 
 impl Tally {
-    fn add(&mut self, mutant: &Mutant, verdict: Verdict) {
+    fn add(&mut self, mutant: &Mutant, verdict: MutantResult) {
         let name = mutant.name.clone();
         match verdict {
-            Verdict::Killed | Verdict::Hung => self.killed.push(name),
-            Verdict::Survived => self.failed.push((name, format!("survives: {}", mutant.why))),
-            Verdict::Invalid(why) => self.failed.push((name, why)),
+            MutantResult::Killed | MutantResult::Hung => self.killed.push(name),
+            MutantResult::Survived => self.failed.push((name, format!("survives: {}", mutant.why))),
+            MutantResult::Invalid(why) => self.failed.push((name, why)),
         }
     }
 }

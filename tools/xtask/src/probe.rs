@@ -11,14 +11,14 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::say::{Done, Failure, say};
+use crate::say::{Failure, TaskResult, say};
 
 mod memory;
 mod tcp;
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum ProbeKind {
     /// One way of a cache line between two cores, microseconds
     CacheLine,
     /// memcpy, GB/s
@@ -30,21 +30,23 @@ pub(crate) enum What {
 }
 
 /// Answers one measurement of another process over TCP.
-pub(crate) fn serve(what: What, size: usize) -> Done {
+pub(crate) fn serve(what: ProbeKind, size: usize) -> TaskResult {
     match what {
-        What::TcpLat | What::TcpBw => tcp::serve(what, size.clamp(1, 1 << 30)),
-        What::CacheLine | What::Memcpy => Err(Failure("only TCP has another end".to_owned())),
+        ProbeKind::TcpLat | ProbeKind::TcpBw => tcp::serve(what, size.clamp(1, 1 << 30)),
+        ProbeKind::CacheLine | ProbeKind::Memcpy => {
+            Err(Failure("only TCP has another end".to_owned()))
+        }
     }
 }
 
 /// Measures and prints `{"value": ...}`.
-pub(crate) fn run(what: What, size: usize, span: usize) -> Done {
+pub(crate) fn run(what: ProbeKind, size: usize, span: usize) -> TaskResult {
     let size = size.clamp(1, 1 << 30);
     let value = match what {
-        What::CacheLine => memory::cache_line_us()?,
-        What::Memcpy => memory::memcpy_gbs(size, span),
-        What::TcpLat => tcp::latency_us(size)?,
-        What::TcpBw => tcp::bandwidth_gbs(size)?,
+        ProbeKind::CacheLine => memory::cache_line_us()?,
+        ProbeKind::Memcpy => memory::memcpy_gbs(size, span),
+        ProbeKind::TcpLat => tcp::latency_us(size)?,
+        ProbeKind::TcpBw => tcp::bandwidth_gbs(size)?,
     };
     say(&serde_json::json!({ "value": value }).to_string());
     Ok(())
@@ -66,7 +68,7 @@ fn pin(core: usize) {
 
 /// Runs `other` pinned to the server's core and `mine` pinned to the client's.
 fn on_two_cores<T: Send>(
-    other: impl FnOnce() -> Done + Send,
+    other: impl FnOnce() -> TaskResult + Send,
     mine: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     thread::scope(|scope| {

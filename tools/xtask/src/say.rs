@@ -16,7 +16,7 @@ impl Failure {
 }
 
 /// A task's result.
-pub(crate) type Done = Result<(), Failure>;
+pub(crate) type TaskResult = Result<(), Failure>;
 
 /// Prints a line.
 pub(crate) fn say(line: &str) {

@@ -16,7 +16,7 @@ use crate::{
     cargo, child,
     clock::now,
     report::Report,
-    say::{Done, Failure, say, say_part},
+    say::{Failure, TaskResult, say, say_part},
 };
 
 /// Time that one command may take.
@@ -26,7 +26,7 @@ const SKIPS: &str = "URMA_SKIPS";
 
 /// What one step found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct StepResult {
     /// Checks that passed, by name.
     pub(crate) passed: Vec<String>,
     /// Checks that failed.
@@ -57,12 +57,12 @@ pub(crate) struct Steps {
     logs: PathBuf,
     seen: BTreeSet<String>,
     again: usize,
-    sum: Found,
+    sum: StepResult,
 }
 
 /// A step at work.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct RunningStep {
     name: String,
     logs: PathBuf,
     commands: usize,
@@ -74,17 +74,17 @@ impl Steps {
         let logs = cargo::target_dir()?.join("xtask/logs").join(task);
         // Logs of an earlier run would be taken for this one's.
         let _ = fs::remove_dir_all(&logs);
-        let (seen, sum) = (BTreeSet::new(), Found::default());
+        let (seen, sum) = (BTreeSet::new(), StepResult::default());
         Ok(Self { total, done: 0, start: now(), logs, seen, again: 0, sum })
     }
 
     /// Runs one step and says how it went.
-    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut Step) -> Found) {
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut RunningStep) -> StepResult) {
         self.done += 1;
         say_part(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
         let logs = self.logs.join(format!("{:02}-{}", self.done, file_name(name)));
         let (name, start) = (name.to_owned(), now());
-        let found = work(&mut Step { name, logs, commands: 0 });
+        let found = work(&mut RunningStep { name, logs, commands: 0 });
         let seconds = start.elapsed().as_secs_f64();
         let verdict = if found.failed.is_empty() { "ok" } else { "FAILED" };
         say(&format!(" {verdict:<7}{seconds:>7.1} s  {}", found.counts()));
@@ -92,7 +92,7 @@ impl Steps {
         self.add(found);
     }
 
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: StepResult) {
         for name in found.passed {
             if self.seen.insert(name.clone()) {
                 self.sum.passed.push(name);
@@ -110,7 +110,7 @@ impl Steps {
     }
 
     /// What did not run; the last line, alone: `N passed, N failed, N skipped`.
-    pub(crate) fn end(self) -> Done {
+    pub(crate) fn end(self) -> TaskResult {
         list("skipped", &self.sum.skipped);
         list("ignored", &self.sum.ignored);
         let failed = self.sum.failed.iter().map(|failed| failed.name.clone()).collect::<Vec<_>>();
@@ -126,51 +126,54 @@ impl Steps {
     }
 }
 
-impl Step {
+impl RunningStep {
     /// A command that is one check, which `what` names.
-    pub(crate) fn check(&mut self, what: &str, command: Command) -> Found {
+    pub(crate) fn check(&mut self, what: &str, command: Command) -> StepResult {
         let name = format!("{}: {what}", self.name);
         let (ended, log) = match self.run(command) {
             Ok(ended) => ended,
-            Err(failure) => return Found::one(&name, Err(failure)),
+            Err(failure) => return StepResult::one(&name, Err(failure)),
         };
         if ended.is_success() {
-            return Found::one(&name, Ok(()));
+            return StepResult::one(&name, Ok(()));
         }
         let [(_, message)] = &Report::of(&ended.text, false).failed[..] else {
-            return Found::one(&name, Err(Failure(ended.text)));
+            return StepResult::one(&name, Err(Failure(ended.text)));
         };
-        Found::failed(Failed { name, message: message.clone(), log: Some(log) })
+        StepResult::failed(Failed { name, message: message.clone(), log: Some(log) })
     }
 
     /// A command that runs test programs, all of which run at least one test.
-    pub(crate) fn tests(&mut self, command: Command) -> Found {
+    pub(crate) fn tests(&mut self, command: Command) -> StepResult {
         let (found, empty) = self.programs(command);
         let none = |name: String| Failed { message: "runs no test".to_owned(), name, log: None };
-        found.plus(Found { failed: empty.into_iter().map(none).collect(), ..Found::default() })
+        found.plus(StepResult {
+            failed: empty.into_iter().map(none).collect(),
+            ..StepResult::default()
+        })
     }
 
     /// A command that runs test programs, some of which have no test.
-    pub(crate) fn all_tests(&mut self, command: Command) -> Found {
+    pub(crate) fn all_tests(&mut self, command: Command) -> StepResult {
         self.programs(command).0
     }
 
     /// Results, and programs that ran no test.
-    fn programs(&mut self, mut command: Command) -> (Found, Vec<String>) {
+    fn programs(&mut self, mut command: Command) -> (StepResult, Vec<String>) {
         let skips = self.logs.with_extension("skips");
         let _ = fs::remove_file(&skips);
         command.env(SKIPS, &skips);
         let (ended, log) = match self.run(command) {
             Ok(ended) => ended,
-            Err(failure) => return (Found::one(&self.name, Err(failure)), Vec::new()),
+            Err(failure) => return (StepResult::one(&self.name, Err(failure)), Vec::new()),
         };
         let report = Report::of(&ended.text, ended.is_success());
         let skips = fs::read_to_string(&skips).unwrap_or_default();
         let empty = report.empty.clone();
-        (Found::of(&self.name, report, &skips, &log), empty)
+        (StepResult::of(&self.name, report, &skips, &log), empty)
     }
 
-    fn run(&mut self, command: Command) -> Result<(child::Ended, PathBuf), Failure> {
+    fn run(&mut self, command: Command) -> Result<(child::ChildEnd, PathBuf), Failure> {
         self.commands += 1;
         let log = self.logs.with_extension(format!("{}.log", self.commands));
         let ended = child::run(command, &log, COMMAND_MAX)?;
@@ -178,9 +181,9 @@ impl Step {
     }
 }
 
-impl Found {
+impl StepResult {
     /// One check by itself.
-    pub(crate) fn one(name: &str, result: Done) -> Self {
+    pub(crate) fn one(name: &str, result: TaskResult) -> Self {
         let name = name.to_owned();
         match result {
             Ok(()) => Self { passed: vec![name], ..Self::default() },

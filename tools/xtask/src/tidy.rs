@@ -5,12 +5,14 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::say::{Done, Failure};
+use crate::say::{Failure, TaskResult};
 
 mod documents;
 mod floors;
+mod glossary;
 mod manifest;
 mod source;
+mod types;
 mod words;
 
 /// A text file of the project.
@@ -41,6 +43,9 @@ const RULES: &[(&str, Rule)] = &[
     ("no leftover markers", words::markers),
     ("no banned words", words::banned),
     ("no vague names", words::names),
+    ("GLOSSARY lists each term once", glossary::terms),
+    ("no word that GLOSSARY forbids", glossary::forbidden),
+    ("one type name means one thing", types::homonyms),
     ("no empty safety phrases", words::safety),
     ("crate-local clippy.toml keeps the common rules", manifest::clippy),
     ("arrows point down", manifest::arrows),
@@ -62,23 +67,23 @@ const DOCUMENTS: &[(&str, Rule)] = &[
 pub(crate) use documents::target;
 
 /// Runs every rule; results by name.
-pub(crate) fn check(root: &Path) -> Vec<(&'static str, Done)> {
+pub(crate) fn check(root: &Path) -> Vec<(&'static str, TaskResult)> {
     run(root, &[RULES, DOCUMENTS].concat())
 }
 
 /// Runs the rules about Markdown files; results by name.
-pub(crate) fn documents(root: &Path) -> Vec<(&'static str, Done)> {
+pub(crate) fn documents(root: &Path) -> Vec<(&'static str, TaskResult)> {
     run(root, DOCUMENTS)
 }
 
-fn run(root: &Path, rules: &[(&'static str, Rule)]) -> Vec<(&'static str, Done)> {
+fn run(root: &Path, rules: &[(&'static str, Rule)]) -> Vec<(&'static str, TaskResult)> {
     match files(root) {
         Ok(files) => rules.iter().map(|(name, rule)| (*name, verdict(&rule(&files)))).collect(),
         Err(failure) => vec![("files", Err(failure))],
     }
 }
 
-fn verdict(wrong: &[String]) -> Done {
+fn verdict(wrong: &[String]) -> TaskResult {
     if wrong.is_empty() { Ok(()) } else { Err(Failure(wrong.join("\n"))) }
 }
 

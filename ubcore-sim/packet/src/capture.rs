@@ -2,7 +2,7 @@
 //!
 //! - owns: the file header, the record header, both byte orders and both time units on reading.
 //! - takes: frames and their time. gives: a file any analyser opens, or its frames.
-//! - must not: ask a clock; whoever captures knows the time.
+//! - must not: ask a clock; the caller gives the time.
 
 use std::io::{self, Read, Write};
 

@@ -1,6 +1,6 @@
 //! Why a packet was refused.
 //!
-//! - owns: the closed list of reasons, used as counter names by whoever drops packets.
+//! - owns: the closed list of reasons, used as counter names where packets are dropped.
 //! - takes: nothing. gives: [`PacketError`]. must not: grow past seven reasons.
 
 /// A packet, header or buffer that cannot be used, with the value that was wrong.

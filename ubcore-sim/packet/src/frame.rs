@@ -68,7 +68,7 @@ pub const FRONT_MAX: usize = size_of::<EthernetWire>() + size_of::<Ipv6Wire>() +
 
 /// A UDP datagram found in an Ethernet frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Datagram<'a> {
+pub struct UdpDatagram<'a> {
     /// Where it comes from.
     pub source: SocketAddr,
     /// Where it goes.
@@ -83,7 +83,7 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Datagram<'a> {
+impl<'a> UdpDatagram<'a> {
     /// The datagram in a frame that starts at the Ethernet header. Bytes after the IP packet
     /// (Ethernet padding) are ignored.
     ///

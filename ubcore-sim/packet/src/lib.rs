@@ -2,7 +2,7 @@
 //!
 //! - owns: every layout that leaves a node (docs/wire-spec.md is its prose twin), opcode tables,
 //!   response codes, the ICRC rule, capture files.
-//! - takes: byte slices from whoever received them; plain header values from whoever sends.
+//! - takes: received bytes; plain header values to send.
 //! - gives: checked values or a [`PacketError`] with a named reason; headers written into a
 //!   caller's buffer.
 //! - must not: keep state, allocate on parse or emit, read a clock, panic on any input.
@@ -26,7 +26,7 @@ mod ub;
 pub use bth::{BTH_LEN, Bth, BthWire, Congestion};
 pub use error::PacketError;
 pub use icrc::{ICRC_LEN, IcrcDigest, IcrcFlow};
-pub use num::{Eid, JettyId, Mtu, Psn, TokenId, TokenValue, Tpn};
+pub use num::{JettyId, Mtu, Psn, TokenId, TokenValue, Tpn, WireEid};
 pub use ub::*;
 
 /// UDP destination port of RoCEv2.

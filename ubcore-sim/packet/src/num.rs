@@ -8,7 +8,7 @@ use std::fmt;
 use crate::PacketError;
 
 /// A node's endpoint id: 16 bytes in network order (an IPv6 or IPv4-mapped address).
-pub type Eid = [u8; 16];
+pub type WireEid = [u8; 16];
 
 macro_rules! bounded {
     ($(#[$meta:meta])* $name:ident, $bits:literal, $field:literal) => {

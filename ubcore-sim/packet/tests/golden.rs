@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use urma_packet::capture::CaptureReader;
-use urma_packet::frame::{self, Datagram, FRONT_MAX};
+use urma_packet::frame::{self, FRONT_MAX, UdpDatagram};
 use urma_packet::roce::{RocePacket, Syndrome};
 use urma_packet::{ICRC_LEN, PacketError, ROCE_PORT};
 
@@ -51,7 +51,7 @@ fn good_packets_parse_and_come_out_the_same() {
     let mut count = 0;
     for packet in packets().iter().filter(|packet| packet["icrc_valid"] == true) {
         let frame = bytes_of(packet, "frame_hex");
-        let datagram = Datagram::parse(&frame).expect("UDP in Ethernet");
+        let datagram = UdpDatagram::parse(&frame).expect("UDP in Ethernet");
         assert_eq!(datagram.dest.port(), ROCE_PORT);
         let found = RocePacket::open(datagram.payload, &datagram.flow)
             .unwrap_or_else(|error| panic!("{}: {error}", name(packet)));
@@ -70,7 +70,7 @@ fn bad_packets_are_refused_by_their_icrc() {
     let mut count = 0;
     for packet in packets().iter().filter(|packet| packet["icrc_valid"] == false) {
         let frame = bytes_of(packet, "frame_hex");
-        let datagram = Datagram::parse(&frame).expect("UDP in Ethernet");
+        let datagram = UdpDatagram::parse(&frame).expect("UDP in Ethernet");
         let refused = RocePacket::open(datagram.payload, &datagram.flow).expect_err(name(packet));
         assert!(matches!(refused, PacketError::Icrc { .. }), "{}: {refused}", name(packet));
         count += 1;
@@ -100,10 +100,10 @@ fn frames_come_out_the_same() {
     let mut count = 0;
     for packet in packets().iter().filter(|packet| packet.get("psn").is_some()) {
         let recorded = bytes_of(packet, "frame_hex");
-        let datagram = Datagram::parse(&recorded).expect("UDP in Ethernet");
+        let datagram = UdpDatagram::parse(&recorded).expect("UDP in Ethernet");
         let macs = [0, 6].map(|at| recorded[at..at + 6].try_into().expect("six bytes"));
         let mut again = vec![0; datagram.payload.len() + FRONT_MAX];
-        let Datagram { source, dest, payload, .. } = datagram;
+        let UdpDatagram { source, dest, payload, .. } = datagram;
         let len = frame::emit(macs, source, dest, payload, &mut again).expect("fits");
         assert_eq!(again[..len], recorded, "{}", name(packet));
         count += 1;
@@ -131,7 +131,7 @@ fn extension_headers_have_the_recorded_values() {
     };
     let check = |wanted: &str, check: &dyn Fn(&RocePacket<'_>)| {
         let frame = open(wanted);
-        let datagram = Datagram::parse(&frame).expect("UDP");
+        let datagram = UdpDatagram::parse(&frame).expect("UDP");
         check(&RocePacket::open(datagram.payload, &datagram.flow).expect("valid"));
     };
     check("v4_rc_read_req", &|packet| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quinn_udp::{Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
-use urma_packet::frame::Datagram;
+use urma_packet::frame::UdpDatagram;
 use urma_packet::*;
 
 /// ETH_P_ALL in network order, as packet sockets want it.
@@ -34,8 +34,8 @@ fn captured(socket: &mut Socket, source: SocketAddr, dest: SocketAddr) -> io::Re
     let mut buf = vec![0; 1 << 16];
     for _ in 0..FRAMES_MAX {
         let len = socket.read(&mut buf)?;
-        let wanted = |found: Datagram<'_>| (found.source, found.dest) == (source, dest);
-        if Datagram::parse(&buf[..len]).is_ok_and(wanted) {
+        let wanted = |found: UdpDatagram<'_>| (found.source, found.dest) == (source, dest);
+        if UdpDatagram::parse(&buf[..len]).is_ok_and(wanted) {
             return Ok(buf[..len].to_vec());
         }
     }
@@ -78,7 +78,7 @@ fn sent(ip: &str) -> Option<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn ipv4_headers_are_as_the_rule_says() {
     let Some((frame, packet)) = sent("127.0.0.1") else { return };
-    let datagram = Datagram::parse(&frame).expect("parsed before");
+    let datagram = UdpDatagram::parse(&frame).expect("parsed before");
     assert_eq!((datagram.ip_id, datagram.fragment), (0, 0x4000));
     assert_eq!(datagram.payload, packet);
     assert!(Packet::open(datagram.payload, &datagram.flow).is_ok());
@@ -87,7 +87,7 @@ fn ipv4_headers_are_as_the_rule_says() {
 #[test]
 fn ipv6_headers_are_as_the_rule_says() {
     let Some((frame, packet)) = sent("[::1]") else { return };
-    let datagram = Datagram::parse(&frame).expect("parsed before");
+    let datagram = UdpDatagram::parse(&frame).expect("parsed before");
     assert_eq!(datagram.payload, packet);
     assert!(Packet::open(datagram.payload, &datagram.flow).is_ok());
 }

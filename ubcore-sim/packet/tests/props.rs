@@ -11,7 +11,7 @@ use common::{packet, pattern, request, response};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use urma_packet::frame::{self, Datagram, FRONT_MAX};
+use urma_packet::frame::{self, FRONT_MAX, UdpDatagram};
 use urma_packet::roce::RocePacket;
 use urma_packet::*;
 
@@ -184,7 +184,7 @@ fn only_masked_bits_may_change() {
             let mut changed = buf;
             changed[bit / 8] ^= 0x80 >> (bit % 8);
             let at = bit / 8 - 14;
-            let verified = Datagram::parse(&changed[..total])
+            let verified = UdpDatagram::parse(&changed[..total])
                 .and_then(|datagram| datagram.flow.verify(datagram.payload));
             // The low half of IPv6's first byte is part of the traffic class.
             let may = masked.contains(&at) || (ip_len == 40 && at == 0 && bit % 8 >= 4);
@@ -199,7 +199,7 @@ fn the_flow_of_a_socket_is_that_of_its_frames() {
         let (source, dest) = (ends(source), ends(dest));
         let mut buf = [0; 64 + FRONT_MAX];
         let total = frame::emit([[0; 6]; 2], source, dest, &[0; 16], &mut buf).expect("fits");
-        let datagram = Datagram::parse(&buf[..total]).expect("our own frame");
+        let datagram = UdpDatagram::parse(&buf[..total]).expect("our own frame");
         let flow = IcrcFlow::new(source, dest);
         // Lengths are filled per packet, so the two are compared by what they compute.
         let mut packet = [1; 16];

@@ -48,9 +48,9 @@ fn example(block: &str) -> (String, Example) {
 }
 
 const PAYLOAD: &[u8] = b"hello";
-const NODE_A: Eid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+const NODE_A: WireEid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
 const COOKIE: Cookie = *b"\xc0\x01\xc0\x02\xc0\x03\xc0\x04\xc0\x05\xc0\x06\xc0\x07\xc0\x08";
-const NODE_B: Eid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
+const NODE_B: WireEid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2];
 
 fn jetty(id: u32) -> JettyId {
     JettyId::new(id).expect("20 bits")
@@ -58,10 +58,10 @@ fn jetty(id: u32) -> JettyId {
 
 fn request(op: RequestOp) -> RequestHeader {
     let access = if op.is_send() {
-        Access { address: 0, token_id: TokenId::default(), length: 5 }
+        MemoryAccess { address: 0, token_id: TokenId::default(), length: 5 }
     } else {
         let token_id = TokenId::new(3).expect("20 bits");
-        Access { address: 0x7f00_1234_5000, token_id, length: 5 }
+        MemoryAccess { address: 0x7f00_1234_5000, token_id, length: 5 }
     };
     RequestHeader {
         flags: RequestFlags::ONLY,
@@ -88,8 +88,8 @@ fn response(status: ResponseStatus, body: ResponseBody) -> Body {
     Body::Response(ResponseHeader { body, ..ack })
 }
 
-fn offer() -> Handshake {
-    Handshake {
+fn offer() -> HandshakeBody {
+    HandshakeBody {
         version_min: 1,
         version_max: 1,
         mtu: Mtu::B4096,
@@ -110,8 +110,8 @@ fn offer() -> Handshake {
     }
 }
 
-fn choice() -> Handshake {
-    Handshake {
+fn choice() -> HandshakeBody {
+    HandshakeBody {
         mtu: Mtu::B1024,
         strategies: StrategyCaps::SELECTIVE_REPEAT,
         incarnation: 7,
@@ -135,7 +135,7 @@ fn acks() -> Vec<(&'static str, PacketHeader)> {
 }
 
 fn controls() -> Vec<(&'static str, PacketHeader)> {
-    let refusal = Refusal {
+    let refusal = RefuseBody {
         reason: RefuseReason::Resources,
         version_min: 1,
         version_max: 1,
@@ -146,12 +146,13 @@ fn controls() -> Vec<(&'static str, PacketHeader)> {
     let close = Close { reason: CloseReason::Shutdown, source_tpn: tpn(0x12), key };
     let unknown = Close { reason: CloseReason::UnknownTp, source_tpn: tpn(0x11), key: 0 };
     let challenge = Challenge { nonce: offer().nonce, cookie: COOKIE };
-    let question = Handshake { nonce: 0x0123_4567_89ab_cdef, purpose: Purpose::Verify, ..offer() };
+    let question =
+        HandshakeBody { nonce: 0x0123_4567_89ab_cdef, purpose: Purpose::Verify, ..offer() };
     let at = |dest, body| PacketHeader::new(tpn(dest), Psn::new(0), body);
     vec![
         ("connect", at(0, Body::Connect(offer()))),
         ("challenge", at(0x12, Body::Challenge(challenge))),
-        ("connect-again", at(0, Body::Connect(Handshake { cookie: COOKIE, ..offer() }))),
+        ("connect-again", at(0, Body::Connect(HandshakeBody { cookie: COOKIE, ..offer() }))),
         ("connect-verify", at(0, Body::Connect(question))),
         ("accept", at(0x12, Body::Accept(choice()))),
         ("refuse", at(0x12, Body::Refuse(refusal))),
@@ -178,7 +179,7 @@ fn requests() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     ordered.order = OrderTag::Strong;
     ordered.flags |= RequestFlags::COMP_ORDER | RequestFlags::FENCE;
     (ordered.target, ordered.token) = (None, None);
-    let ends = Ends { source_eid: NODE_A, dest_eid: NODE_B, source_uasid: 1, dest_uasid: 2 };
+    let ends = UmHeader { source_eid: NODE_A, dest_eid: NODE_B, source_uasid: 1, dest_uasid: 2 };
     let mut datagram = request(RequestOp::Send);
     datagram.flags |= RequestFlags::DATAGRAM | RequestFlags::NO_TAACK | RequestFlags::SOLICITED;
     let datagram = Body::UmSend(ends, datagram);
@@ -260,9 +261,9 @@ fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
             lines.push(("TPAETH", 8));
             lines.extend(ack.received.words().iter().map(|_| ("SACK", 8)));
         }
-        Body::Connect(_) | Body::Accept(_) => lines.push(("TPCETH", Handshake::LEN)),
+        Body::Connect(_) | Body::Accept(_) => lines.push(("TPCETH", HandshakeBody::LEN)),
         Body::Challenge(_) => lines.push(("TPKETH", Challenge::LEN)),
-        Body::Refuse(_) => lines.push(("TPRETH", Refusal::LEN)),
+        Body::Refuse(_) => lines.push(("TPRETH", RefuseBody::LEN)),
         Body::Close(_) => lines.push(("TPXETH", Close::LEN)),
     }
     let pad = payload_len.next_multiple_of(4) - payload_len;

@@ -1,6 +1,6 @@
 //! Commands that break a rule: each is refused by its own check.
 
-use udma_abi::cmd::{Access, Command, CreateQueue, Mode, QueueKind, RqArgs, SqArgs};
+use udma_abi::cmd::{Access, CmdQueueKind, Command, CreateQueue, Mode, RqArgs, SqArgs};
 use udma_abi::sqe::BLOCK_LEN;
 use udma_abi::{CmdStatus, Sge};
 
@@ -11,7 +11,7 @@ use crate::limits;
 /// A JFR with its arguments.
 fn jfr(b: &mut Bench, jfc: &BenchJfc, mode: Mode) -> BenchQueue {
     b.jetty(2, jfc, |args| {
-        *args = CreateQueue { kind: QueueKind::Jfr, sq: None, mode, ..*args };
+        *args = CreateQueue { kind: CmdQueueKind::Jfr, sq: None, mode, ..*args };
     })
 }
 

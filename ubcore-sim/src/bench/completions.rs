@@ -4,14 +4,14 @@ use udma_abi::{
     CmdStatus, Cqe, CqeStatus, Nanos, Opcode, Sqe,
     cmd::{Command, NONE, QueueState, Response},
     cqe, rqe,
-    sqe::{SqeFlags, TargetKind},
+    sqe::{SqeFlags, SqeTargetKind},
 };
 
 use super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair};
 
 /// A message to a jetty of a peer.
 fn message(tpn: u32, to: u32, flags: SqeFlags) -> Sqe {
-    Sqe { flags, tpn, target_kind: TargetKind::Jetty, target_id: to, ..Sqe::new(Opcode::Send) }
+    Sqe { flags, tpn, target_kind: SqeTargetKind::Jetty, target_id: to, ..Sqe::new(Opcode::Send) }
 }
 
 fn step(a: &mut Bench, b: &Bench, by: Nanos) {
@@ -51,7 +51,7 @@ fn a_slot_that_an_unsignalled_request_leaves_restarts_other_queues() {
     for _ in 0..100 {
         step(&mut a, &b, 100_000);
     }
-    assert_eq!((retired(&first), retired(&second)), (2, 1), "nobody consumed anything");
+    assert_eq!((retired(&first), retired(&second)), (2, 1), "nothing was consumed");
 }
 
 /// The queue's record lies over the completion ring, its consumer index over the head of the fourth

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use udma_abi::cmd::{Access, Command, CreateQueue, QueueFlags, QueueState, RegisterSeg};
-use udma_abi::sqe::TargetKind;
+use udma_abi::sqe::SqeTargetKind;
 use udma_abi::{
-    AsyncKind, CqeStatus, Eqe, Opcode, Sqe, counters::Counter, doorbell::Arm, eqe, regs,
+    CqeStatus, Eqe, EqeKind, Opcode, Sqe, counters::Counter, doorbell::CqArm, eqe, regs,
 };
 
 use super::scene::{Scene, scene, scene_of};
@@ -148,7 +148,7 @@ fn a_write_with_immediate_places_nothing_after_a_refusal() {
     s.fill();
     let to = target(&mut s, 8);
     let sqe = Sqe {
-        target_kind: TargetKind::Jetty,
+        target_kind: SqeTargetKind::Jetty,
         target_id: to.id,
         token_value: 0x77,
         seg_token_value: s.remote.token,
@@ -207,13 +207,13 @@ fn a_limit_event_comes_once_when_fewer_receives_are_left_than_asked_for() {
     let send = Sqe {
         flags: udma_abi::sqe::SqeFlags::COMPLETE,
         tpn: s.tpn,
-        target_kind: TargetKind::Jetty,
+        target_kind: SqeTargetKind::Jetty,
         target_id: to.id,
         token_en: true,
         token_value: 0x77,
         ..Sqe::new(Opcode::Send)
     };
-    let event = Eqe::Async { code: AsyncKind::JettyLimit as u8, object: to.id };
+    let event = Eqe::Async { code: EqeKind::JettyLimit as u8, object: to.id };
     for (left, wanted) in [(3, None), (2, None), (1, Some(event)), (0, Some(event))] {
         assert_eq!(s.run(send, &[s.local.sge(0, 8)]).status, CqeStatus::Success);
         assert_eq!(event_at(&events, 0), wanted, "{left} left");
@@ -237,7 +237,7 @@ fn a_completion_event_waits_for_room_in_its_event_queue() {
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     let fire = |s: &mut Scene, jfc: &mut super::BenchJfc, queue: &mut BenchQueue| {
         s.a.post(queue, write, &[s.local.sge(0, 8)]);
-        s.a.arm(jfc, Arm::Any);
+        s.a.arm(jfc, CqArm::Any);
         while s.a.poll(jfc).is_some() {}
     };
     let mut all: Vec<_> = jfcs.into_iter().zip(queues).collect();
@@ -267,11 +267,11 @@ fn asynchronous_events_wait_for_room_and_keep_their_order() {
     let (mut a, _b) = pair();
     let events = a.async_events();
     for object in 0..40 {
-        a.dev.base.tables.async_event(AsyncKind::JettyErr, object);
+        a.dev.base.tables.async_event(EqeKind::JettyErr, object);
     }
     for object in 0..40u32 {
         let words = events.load_block((object as usize % 16) * eqe::EQE_LEN).unwrap();
-        let code = AsyncKind::JettyErr as u8;
+        let code = EqeKind::JettyErr as u8;
         assert_eq!(Eqe::decode(words), Eqe::Async { code, object });
         a.dev.write32(a.now, regs::AEQ_CI, object + 1);
     }
@@ -282,13 +282,13 @@ fn asynchronous_events_beyond_what_can_wait_are_dropped_and_counted() {
     let (a, _b) = pair();
     // The driver has set up no ring yet: all of them wait.
     for object in 0..3 + ASYNC_PENDING_MAX {
-        a.dev.base.tables.async_event(AsyncKind::JettyErr, u32::try_from(object).unwrap());
+        a.dev.base.tables.async_event(EqeKind::JettyErr, u32::try_from(object).unwrap());
     }
     assert_eq!(a.dev.counter(Counter::AsyncDropped), 3);
 }
 
 #[test]
-fn segments_that_share_a_place_in_a_cache_are_told_apart() {
+fn segments_that_share_a_place_in_a_cache_are_distinguished() {
     let mut s = scene();
     let bytes = s.fill();
     let more: Vec<_> = (0..16).map(|_| s.b.seg(4096)).collect();

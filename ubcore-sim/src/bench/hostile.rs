@@ -1,7 +1,7 @@
 //! A driver that breaks the rules: each is refused by its own check, and nothing is reached.
 
 use udma_abi::cmd::{Access, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg};
-use udma_abi::sqe::{SqeFlags, TargetKind};
+use udma_abi::sqe::{SqeFlags, SqeTargetKind};
 use udma_abi::{CmdStatus, CqeStatus, Opcode, Sge, Sqe, counters::Counter, rqe::record};
 
 use super::scene::{Scene, scene};
@@ -63,8 +63,8 @@ fn a_bound_queue_reaches_nothing_but_its_peer() {
     };
     let wrong = [
         Sqe { tpn: own, ..on_seg(Opcode::Write, tpn, &remote, 0) },
-        send(TargetKind::Jetty, 1025),
-        send(TargetKind::Jfr, 1024),
+        send(SqeTargetKind::Jetty, 1025),
+        send(SqeTargetKind::Jfr, 1024),
     ];
     for sqe in wrong {
         a.post(&mut jetty, sqe, &[local.sge(0, 8)]);
@@ -85,7 +85,7 @@ fn requests_that_their_mode_does_not_carry_end_here() {
     let send = |tpn| Sqe {
         flags: SqeFlags::COMPLETE,
         tpn,
-        target_kind: TargetKind::Jetty,
+        target_kind: SqeTargetKind::Jetty,
         target_id: 1024,
         ..Sqe::new(Opcode::Send)
     };
@@ -117,7 +117,7 @@ fn an_impossible_receive_index_posts_nothing() {
     let send = Sqe {
         flags: SqeFlags::COMPLETE,
         tpn: s.tpn,
-        target_kind: TargetKind::Jetty,
+        target_kind: SqeTargetKind::Jetty,
         target_id: to.id,
         ..Sqe::new(Opcode::Send)
     };

@@ -78,7 +78,7 @@ fn extents_beyond_the_table_go_by_the_ring() {
         assert_eq!(path_of(&mut s, Opcode::Write, (run.0, 64)), expected, "{n}");
     }
     // What the owner says it shares is what peers can reach directly.
-    let told: u64 = RUNS[..=EXTENTS].iter().map(|run| run.1).sum();
+    let published: u64 = RUNS[..=EXTENTS].iter().map(|run| run.1).sum();
     let (_, iova) = s.b.map(1 << 20);
     let token_id = s.b.ok32(Command::AllocTid);
     let mem = s.b.alloc(1 << 20);
@@ -89,7 +89,7 @@ fn extents_beyond_the_table_go_by_the_ring() {
     let len = mem.len() as u64;
     let args =
         udma_abi::cmd::RegisterSeg { token_id, iova: again, va, len, access, token_value: None };
-    assert_eq!(s.b.ok(Command::RegisterSeg(args)), told);
+    assert_eq!(s.b.ok(Command::RegisterSeg(args)), published);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_read_beyond_the_end_or_after_unregistering_is_refused() {
 
 #[test]
 fn long_walks_go_past_the_caches_and_place_every_byte() {
-    // The second lap, and the end of the first, are cold.
+    // The second pass, and the end of the first, are cold.
     let change = |cfg: &mut crate::DeviceCfg| {
         cfg.cache_bytes = 256 << 10;
         cfg.direct_chunk = 40_000;
@@ -173,13 +173,13 @@ fn long_walks_go_past_the_caches_and_place_every_byte() {
     let mut s = scene_of(pair_sharing(Sharing::Whole, KernelReads::Off, change), 4, 6);
     let bytes = s.fill();
     let len = 65_537_usize;
-    for lap in 0..2 {
+    for pass in 0..2 {
         for n in 0..15 {
-            let (from, to) = (n * 4097 + lap, n * (len + 3) + 1);
+            let (from, to) = (n * 4097 + pass, n * (len + 3) + 1);
             let sqe = on_seg(Opcode::Write, s.tpn, &s.remote, to as u64);
             let cqe = s.run(sqe, &[s.local.sge(from as u64, 65_537)]);
             assert_eq!(cqe.status, CqeStatus::Success);
-            assert!(s.remote.bytes(to, len) == bytes[from..from + len], "{lap} {n}");
+            assert!(s.remote.bytes(to, len) == bytes[from..from + len], "{pass} {n}");
             assert_eq!(s.remote.bytes(to + len, 3), [0; 3]);
             assert_eq!(s.remote.bytes(to - 1, 1), [0]);
         }

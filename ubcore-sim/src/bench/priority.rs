@@ -2,7 +2,7 @@
 
 use udma_abi::{
     CqeStatus, Opcode, Sqe,
-    sqe::{SqeFlags, TargetKind},
+    sqe::{SqeFlags, SqeTargetKind},
 };
 
 use super::{Bench, BenchQueue, pair};
@@ -32,7 +32,7 @@ fn done_when_the_second_is(priorities: [u8; 2]) -> usize {
         let sqe = Sqe {
             flags: SqeFlags::COMPLETE,
             tpn,
-            target_kind: TargetKind::Jetty,
+            target_kind: SqeTargetKind::Jetty,
             target_id: to.id,
             ..Sqe::new(Opcode::Send)
         };
@@ -60,7 +60,7 @@ fn done_when_the_second_is(priorities: [u8; 2]) -> usize {
 }
 
 #[test]
-fn an_urgent_queue_overtakes_and_starves_nobody() {
+fn an_urgent_queue_overtakes_and_starves_none() {
     let equal = done_when_the_second_is([3, 3]);
     let late = done_when_the_second_is([15, 0]);
     let overtaken = done_when_the_second_is([0, 15]);

@@ -2,9 +2,9 @@
 
 use udma_abi::cmd::{Command, Mode, QueueFlags, QueueState};
 use udma_abi::counters::Counter;
-use udma_abi::doorbell::Arm;
+use udma_abi::doorbell::CqArm;
 use udma_abi::sqe::SqeFlags;
-use udma_abi::{AsyncKind, CmdStatus, CqeStatus, Eqe, Opcode, Sge, Sqe, regs, rqe};
+use udma_abi::{CmdStatus, CqeStatus, Eqe, EqeKind, Opcode, Sge, Sqe, regs, rqe};
 use urma_mem::Region;
 
 use super::scene::{Scene, scene, scene_of};
@@ -31,7 +31,7 @@ fn a_bad_local_piece_stops_the_queue_and_flushes_the_rest() {
         CqeStatus::WrFlushErrDone,
     ];
     assert_eq!(ends, want);
-    let event = Eqe::Async { code: AsyncKind::JettyErr as u8, object: s.jetty.id };
+    let event = Eqe::Async { code: EqeKind::JettyErr as u8, object: s.jetty.id };
     assert_eq!(event_at(&events, 0), Some(event));
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::WrFlushErr);
@@ -131,13 +131,13 @@ fn an_armed_queue_fires_once_also_for_what_waits() {
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 0, "not armed");
-    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.arm(&mut s.jfc, CqArm::Any);
     assert_eq!(s.a.raises.count(), 1, "fires at once for what waits");
     assert_eq!(event_at(&events, 0), Some(Eqe::Completion { jfcn: s.jfc.id }));
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 1, "one event per arm");
     while s.a.poll(&mut s.jfc).is_some() {}
-    s.a.arm(&mut s.jfc, Arm::Solicited);
+    s.a.arm(&mut s.jfc, CqArm::Solicited);
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 1, "a plain success is not solicited");
     let bad = Sqe { token_value: 1, ..write };
@@ -150,13 +150,13 @@ fn moderation_waits_for_a_count_or_a_period() {
     let (mut s, _events) = scene_with_events();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     s.a.ok(Command::ModifyJfc { jfcn: s.jfc.id, count: 2, period_us: 50 });
-    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.arm(&mut s.jfc, CqArm::Any);
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 0, "one of two");
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     assert_eq!(s.a.raises.count(), 1, "two");
     while s.a.poll(&mut s.jfc).is_some() {}
-    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.arm(&mut s.jfc, CqArm::Any);
     s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
     let due = s.a.dev.poll_deadline().expect("a timer runs");
     assert_eq!(due, s.a.now + 50_000);
@@ -270,13 +270,13 @@ fn a_consumer_index_beyond_what_was_written_counts_for_nothing() {
 fn an_arm_with_the_number_of_the_last_one_is_a_repetition() {
     let (mut s, _events) = scene_with_events();
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
-    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.arm(&mut s.jfc, CqArm::Any);
     for _ in 0..3 {
         s.a.post(&mut s.jetty, write, &[s.local.sge(0, 8)]);
-        s.a.ring_jfc(&s.jfc, Some(Arm::Any));
+        s.a.ring_jfc(&s.jfc, Some(CqArm::Any));
         assert_eq!(s.a.raises.count(), 1, "one event per arm");
     }
-    s.a.arm(&mut s.jfc, Arm::Any);
+    s.a.arm(&mut s.jfc, CqArm::Any);
     assert_eq!(s.a.raises.count(), 2);
 }
 

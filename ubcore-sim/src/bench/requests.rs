@@ -186,7 +186,7 @@ fn sends_and_writes_keep_their_order_and_an_error_reaches_the_receive_side() {
     let send = Sqe {
         flags: SqeFlags::COMPLETE,
         tpn: s.tpn,
-        target_kind: udma_abi::sqe::TargetKind::Jetty,
+        target_kind: udma_abi::sqe::SqeTargetKind::Jetty,
         target_id: target.id,
         ..Sqe::new(Opcode::Send)
     };

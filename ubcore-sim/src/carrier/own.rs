@@ -14,12 +14,12 @@ const LOOP_MAX: usize = 64;
 
 /// A node's path to itself.
 #[derive(Debug, Default)]
-pub(crate) struct Loop {
+pub(crate) struct Loopback {
     pieces: VecDeque<(TransactionHeader, Payload, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
 }
 
-impl Loop {
+impl Loopback {
     pub(super) fn has_room(&self) -> bool {
         self.pieces.len() < LOOP_MAX
     }

@@ -7,15 +7,15 @@ use std::collections::VecDeque;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, CloseReason, Ends, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader,
-    StrategyCaps, Tpn, TransactionHeader,
+    Body, CloseReason, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, StrategyCaps,
+    Tpn, TransactionHeader, UmHeader,
 };
 
 use super::piece::{Broken, Inbound, Payload};
 use crate::cfg::DeviceCfg;
 use crate::transport::{
-    Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg,
-    OpenError, Piece, PushError, Received, Strategy, Tp,
+    Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, Piece,
+    PushError, Received, Strategy, Tp, TpOpenError,
 };
 
 /// Datagrams that may wait for the link.
@@ -27,12 +27,12 @@ pub(crate) struct Packets {
     pub(crate) handshake: Handshake,
     tp: Option<Tp>,
     mtu: usize,
-    ends: Ends,
+    ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     /// Packets sent again that were counted already.
     pub(crate) again_counted: u64,
-    error_told: bool,
+    error_logged: bool,
     /// When the peer last proved that it holds the TP.
     proven_at: Nanos,
 }
@@ -53,7 +53,7 @@ impl Packets {
             state,
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
-        let ends = Ends {
+        let ends = UmHeader {
             source_eid: cfg.eid.0,
             dest_eid: peer.0,
             source_uasid: cfg.uasid,
@@ -67,7 +67,7 @@ impl Packets {
             datagrams: VecDeque::new(),
             spare: Vec::new(),
             again_counted: 0,
-            error_told: false,
+            error_logged: false,
             proven_at: 0,
         }
     }
@@ -167,16 +167,16 @@ impl Packets {
     /// Why the handshake came to nothing, once.
     pub(crate) fn take_open_error(&mut self) -> Option<CmdStatus> {
         let HandshakeState::Failed(error) = self.handshake.state() else {
-            self.error_told = false;
+            self.error_logged = false;
             return None;
         };
-        if std::mem::replace(&mut self.error_told, true) {
+        if std::mem::replace(&mut self.error_logged, true) {
             return None;
         }
         Some(match error {
-            OpenError::Timeout => CmdStatus::Timeout,
-            OpenError::Refused(RefuseReason::Policy) => CmdStatus::Denied,
-            OpenError::Refused(_) => CmdStatus::Unreachable,
+            TpOpenError::Timeout => CmdStatus::Timeout,
+            TpOpenError::Refused(RefuseReason::Policy) => CmdStatus::Denied,
+            TpOpenError::Refused(_) => CmdStatus::Unreachable,
         })
     }
 

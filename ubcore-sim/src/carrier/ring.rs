@@ -26,7 +26,7 @@ const HEADER_MAX: usize = urma_packet::HEADERS_MAX;
 
 /// Both rings of a pair, seen from one side.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct RingPair {
     out: Producer,
     inbound: Consumer,
     sleep: SleepFlag,
@@ -35,7 +35,7 @@ pub(crate) struct Ring {
     staged: bool,
 }
 
-impl Ring {
+impl RingPair {
     /// Lays the rings over the halves; `None` when the peer's half has an impossible length.
     /// `ring_len` is that of this node's halves.
     pub(crate) fn new(parts: &SameHostParts, ring_len: usize, incarnation: u64) -> Option<Self> {

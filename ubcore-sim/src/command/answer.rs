@@ -10,18 +10,18 @@ use udma_abi::{CmdStatus, Nanos, RawEid, cmd::RSP_WORDS};
 use crate::context::segment::LocalSegment;
 
 /// Results of an answer.
-pub(super) type Results = [u64; RSP_WORDS - 1];
+pub(super) type AnswerWords = [u64; RSP_WORDS - 1];
 
 /// What became of a command.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum CmdAnswer {
     /// Answered.
-    Now(CmdStatus, Results),
+    Now(CmdStatus, AnswerWords),
     /// Answered by a later step.
-    Later(Waiting),
+    Later(PendingCommand),
 }
 
-impl Answer {
+impl CmdAnswer {
     pub(super) fn ok(results: &[u64]) -> Self {
         let mut all = [0; RSP_WORDS - 1];
         all[..results.len()].copy_from_slice(results);
@@ -34,11 +34,11 @@ impl Answer {
 }
 
 /// The answer of a fallible command: results, or why not.
-pub(super) type Outcome = Result<Answer, CmdStatus>;
+pub(super) type CmdOutcome = Result<CmdAnswer, CmdStatus>;
 
 /// A command under way.
 #[derive(Clone, Debug)]
-pub(super) enum Waiting {
+pub(super) enum PendingCommand {
     /// A way to a node.
     Connect {
         /// The node.
@@ -68,7 +68,7 @@ pub(super) struct Leaving {
     pub(super) until: Nanos,
 }
 
-impl Waiting {
+impl PendingCommand {
     pub(super) fn deadline(&self) -> Option<Nanos> {
         match self {
             Self::Connect { .. } => None,

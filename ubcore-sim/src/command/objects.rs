@@ -15,13 +15,13 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 
-use super::answer::{Answer, Outcome};
+use super::answer::{CmdAnswer, CmdOutcome};
 use super::state::{Around, Commands};
-use crate::context::{event::EventQueue, jfc::Jfc, tables::Tables};
+use crate::context::{event::EventQueue, jfc::DeviceJfc, tables::Tables};
 use crate::limits;
 
 impl Commands {
-    pub(super) fn object_command(&mut self, at: &mut Around<'_>, command: Command) -> Outcome {
+    pub(super) fn object_command(&mut self, at: &mut Around<'_>, command: Command) -> CmdOutcome {
         let tables = &at.base.tables;
         match command {
             Command::CreateEq { base, depth_log2, vector } => {
@@ -40,7 +40,7 @@ impl Commands {
                     self.moderated.insert(jfcn, None);
                 }
                 tables.moderation.store(!self.moderated.is_empty(), Ordering::SeqCst);
-                Ok(Answer::ok(&[]))
+                Ok(CmdAnswer::ok(&[]))
             }
             Command::DestroyJfc { jfcn } => self.destroy_jfc(tables, jfcn),
             Command::CreateGroup { id, by_hint, token_value } => {
@@ -51,7 +51,7 @@ impl Commands {
         }
     }
 
-    fn create_eq(&mut self, tables: &Tables, base: u64, depth_log2: u8, vector: u16) -> Outcome {
+    fn create_eq(&mut self, tables: &Tables, base: u64, depth_log2: u8, vector: u16) -> CmdOutcome {
         if vector == 0 || vector >= limits::VECTORS || depth_log2 > limits::EQ_DEPTH_LOG2 {
             return Err(CmdStatus::Invalid);
         }
@@ -63,10 +63,10 @@ impl Commands {
         let eq = Arc::new(EventQueue::new(ring, depth, vector, interrupt));
         let slot = tables.eqs.get_or_make(eqn, ArcSwapOption::empty).ok_or(CmdStatus::NoRoom)?;
         slot.store(Some(eq));
-        Ok(Answer::ok(&[u64::from(eqn)]))
+        Ok(CmdAnswer::ok(&[u64::from(eqn)]))
     }
 
-    fn destroy_eq(&mut self, tables: &Tables, eqn: u32) -> Outcome {
+    fn destroy_eq(&mut self, tables: &Tables, eqn: u32) -> CmdOutcome {
         let eq = find_eq(tables, eqn)?;
         if eq.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
@@ -75,7 +75,7 @@ impl Commands {
             slot.store(None);
         }
         self.objects.eqs.give_back(eqn);
-        Ok(Answer::ok(&[]))
+        Ok(CmdAnswer::ok(&[]))
     }
 
     fn create_jfc(
@@ -84,7 +84,7 @@ impl Commands {
         (base, depth_log2): (u64, u8),
         inline: bool,
         eq: Option<Arc<EventQueue>>,
-    ) -> Outcome {
+    ) -> CmdOutcome {
         if depth_log2 > limits::JFC_DEPTH_LOG2 || !base.is_multiple_of(64) {
             return Err(CmdStatus::Invalid);
         }
@@ -92,13 +92,13 @@ impl Commands {
         let window = tables.window(base, depth * CQE_LEN as u64, DmaAccess::Both);
         let ring = window.ok_or(CmdStatus::Invalid)?;
         let jfcn = self.objects.jfcs.take().ok_or(CmdStatus::NoRoom)?;
-        let make = || Arc::new(Jfc::new(jfcn));
+        let make = || Arc::new(DeviceJfc::new(jfcn));
         let jfc = tables.jfcs.get_or_make(jfcn, make).ok_or(CmdStatus::NoRoom)?;
         jfc.open(ring, depth, inline, eq);
-        Ok(Answer::ok(&[u64::from(jfcn)]))
+        Ok(CmdAnswer::ok(&[u64::from(jfcn)]))
     }
 
-    fn destroy_jfc(&mut self, tables: &Tables, jfcn: u32) -> Outcome {
+    fn destroy_jfc(&mut self, tables: &Tables, jfcn: u32) -> CmdOutcome {
         let jfc = find_jfc(tables, jfcn)?;
         if jfc.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
@@ -106,7 +106,7 @@ impl Commands {
         jfc.close();
         self.moderated.remove(&jfcn);
         self.objects.jfcs.give_back(jfcn);
-        Ok(Answer::ok(&[]))
+        Ok(CmdAnswer::ok(&[]))
     }
 
     fn create_group(
@@ -115,7 +115,7 @@ impl Commands {
         id: u32,
         by_hint: bool,
         token: Option<u32>,
-    ) -> Outcome {
+    ) -> CmdOutcome {
         if self.objects.groups.len() == limits::GROUPS {
             return Err(CmdStatus::NoRoom);
         }
@@ -125,10 +125,10 @@ impl Commands {
         let id = self.objects.take_id(id).ok_or(CmdStatus::Exists)?;
         self.objects.groups.insert(id, BTreeSet::new());
         at.exchange.add_group(id, by_hint, token);
-        Ok(Answer::ok(&[u64::from(id)]))
+        Ok(CmdAnswer::ok(&[u64::from(id)]))
     }
 
-    fn destroy_group(&mut self, at: &mut Around<'_>, id: u32) -> Outcome {
+    fn destroy_group(&mut self, at: &mut Around<'_>, id: u32) -> CmdOutcome {
         let members = self.objects.groups.get(&id).ok_or(CmdStatus::NotFound)?;
         if !members.is_empty() {
             return Err(CmdStatus::InUse);
@@ -136,7 +136,7 @@ impl Commands {
         self.objects.groups.remove(&id);
         self.objects.ids.give_back(id);
         at.exchange.remove_group(id);
-        Ok(Answer::ok(&[]))
+        Ok(CmdAnswer::ok(&[]))
     }
 }
 
@@ -145,7 +145,7 @@ fn find_eq(tables: &Tables, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
 }
 
 /// The living JFC of a number.
-pub(super) fn find_jfc(tables: &Tables, jfcn: u32) -> Result<&Arc<Jfc>, CmdStatus> {
+pub(super) fn find_jfc(tables: &Tables, jfcn: u32) -> Result<&Arc<DeviceJfc>, CmdStatus> {
     let jfc = tables.jfcs.get(jfcn).filter(|j| j.live.load(Ordering::SeqCst));
     jfc.ok_or(CmdStatus::NotFound)
 }

@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use udma_abi::{
     CmdStatus, DmaAccess, Nanos,
-    cmd::{CreateQueue, Mode, NONE, QueueFlags, QueueKind, QueueState, RqArgs, SqArgs},
+    cmd::{CmdQueueKind, CreateQueue, Mode, NONE, QueueFlags, QueueState, RqArgs, SqArgs},
     rqe::{self, record},
     sqe::BLOCK_LEN,
 };
 use urma_mem::Region;
 use urma_mem::sync::Ordering;
 
-use super::answer::{Answer, Leaving, Outcome, Waiting};
+use super::answer::{CmdAnswer, CmdOutcome, Leaving, PendingCommand};
 use super::objects::find_jfc;
 use super::state::{Around, Commands};
 use crate::context::objects::{Objects, QueueRecord};
 use crate::context::{jfc::JfcPort, tables::Tables};
 use crate::engine::base::Base;
-use crate::engine::queue::SendQueue;
+use crate::engine::queue::DeviceSendQueue;
 use crate::engine::retire::Identity;
-use crate::engine::send::{SendCfg, SendEngine, Visit};
+use crate::engine::send::{EngineCfg, SendEngine, Visit};
 use crate::exchange::{Exchange, RecvSide, SendSide, SharedSide};
 use crate::limits;
 
@@ -31,7 +31,7 @@ use crate::limits;
 const DESTROY_NS: Nanos = 10_000_000;
 
 /// Everything that can be refused, done before anything is made.
-struct Parts {
+struct CheckedQueue {
     record: Region,
     send: Option<(Region, JfcPort)>,
     recv: Option<(Region, JfcPort)>,
@@ -39,7 +39,7 @@ struct Parts {
 }
 
 impl Commands {
-    pub(super) fn create_queue(&mut self, at: &mut Around<'_>, args: &CreateQueue) -> Outcome {
+    pub(super) fn create_queue(&mut self, at: &mut Around<'_>, args: &CreateQueue) -> CmdOutcome {
         if self.objects.count_of(args.kind) >= limits::QUEUES {
             return Err(CmdStatus::NoRoom);
         }
@@ -55,7 +55,7 @@ impl Commands {
             None => None,
         };
         let id = self.objects.take_id(args.id);
-        let queue = id.and_then(|id| at.base.queues.get_or_make(id, || SendQueue::new(id)));
+        let queue = id.and_then(|id| at.base.queues.get_or_make(id, || DeviceSendQueue::new(id)));
         let (Some(id), Some(queue)) = (id, queue) else {
             if let Some(slot) = slot {
                 self.objects.slots.give_back(slot);
@@ -63,15 +63,15 @@ impl Commands {
             return Err(if args.id == 0 { CmdStatus::NoRoom } else { CmdStatus::Exists });
         };
         self.make(at.exchange, queue, args, (parts, slot));
-        Ok(Answer::ok(&[u64::from(id)]))
+        Ok(CmdAnswer::ok(&[u64::from(id)]))
     }
 
     fn make(
         &mut self,
         exchange: &mut Exchange,
-        queue: &SendQueue,
+        queue: &DeviceSendQueue,
         args: &CreateQueue,
-        (parts, slot): (Parts, Option<u32>),
+        (parts, slot): (CheckedQueue, Option<u32>),
     ) {
         let id = queue.id;
         let mut jfcs = Vec::new();
@@ -85,13 +85,13 @@ impl Commands {
         if let (Some((ring, port)), Some(sq)) = (parts.send, args.sq) {
             hold(&port);
             let record = parts.record.clone();
-            make_send(exchange, queue, args, &sq, SendParts { ring, port, record, slot });
+            make_send(exchange, queue, args, &sq, SendQueueParts { ring, port, record, slot });
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
             hold(&port);
             exchange.add_recv(RecvSide {
                 id,
-                is_jetty: args.kind == QueueKind::Jetty,
+                is_jetty: args.kind == CmdQueueKind::Jetty,
                 mode: args.mode,
                 cookie: args.cookie,
                 ring,
@@ -134,23 +134,23 @@ impl Commands {
         self.objects.queues.insert(id, record);
     }
 
-    fn parts_of(&self, tables: &Tables, args: &CreateQueue) -> Result<Parts, CmdStatus> {
+    fn parts_of(&self, tables: &Tables, args: &CreateQueue) -> Result<CheckedQueue, CmdStatus> {
         let invalid = CmdStatus::Invalid;
         let shared = args.shared_jfr != NONE;
         let shape = match args.kind {
-            QueueKind::Jfs => (true, false, false),
-            QueueKind::Jfr => (false, true, false),
-            QueueKind::Jetty => (true, !shared, shared),
+            CmdQueueKind::Jfs => (true, false, false),
+            CmdQueueKind::Jfr => (false, true, false),
+            CmdQueueKind::Jetty => (true, !shared, shared),
         };
         if shape != (args.sq.is_some(), args.rq.is_some(), shared) {
             // A jetty with a shared JFR may bring receive arguments for its token alone.
-            let token_only = args.kind == QueueKind::Jetty && shared && args.sq.is_some();
+            let token_only = args.kind == CmdQueueKind::Jetty && shared && args.sq.is_some();
             if !token_only {
                 return Err(invalid);
             }
         }
-        // A JFR of the mode RC serves the jetties that share it; nobody can be bound to it.
-        if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == QueueKind::Jfs) {
+        // A JFR of the mode RC serves the jetties that share it; no jetty can be bound to it.
+        if args.id >= 1 << 20 || (args.mode == Mode::Rc && args.kind == CmdQueueKind::Jfs) {
             return Err(invalid);
         }
         let record = tables.window(args.record, record::LEN as u64, DmaAccess::Both);
@@ -161,7 +161,7 @@ impl Commands {
             _ => None,
         };
         let shared = if shared { Some(self.shared_parts(tables, args)?) } else { None };
-        Ok(Parts { record, send, recv, shared })
+        Ok(CheckedQueue { record, send, recv, shared })
     }
 
     fn shared_parts(
@@ -170,7 +170,7 @@ impl Commands {
         args: &CreateQueue,
     ) -> Result<(u32, Option<JfcPort>), CmdStatus> {
         let jfr = self.objects.queues.get(&args.shared_jfr).ok_or(CmdStatus::NotFound)?;
-        if jfr.kind != QueueKind::Jfr || jfr.mode != args.mode || jfr.leaving {
+        if jfr.kind != CmdQueueKind::Jfr || jfr.mode != args.mode || jfr.leaving {
             return Err(CmdStatus::Invalid);
         }
         let port = match args.recv_jfcn {
@@ -185,7 +185,7 @@ impl Commands {
         at: &mut Around<'_>,
         id: u32,
         state: QueueState,
-    ) -> Outcome {
+    ) -> CmdOutcome {
         let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         let (sends, receives) = (record.sends, record.receives);
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
@@ -204,7 +204,7 @@ impl Commands {
             at.exchange.set_recv_state(at.base, id, state);
         }
         at.base.wake_send(id);
-        Ok(Answer::ok(&[]))
+        Ok(CmdAnswer::ok(&[]))
     }
 
     pub(super) fn modify_threshold(
@@ -212,18 +212,18 @@ impl Commands {
         at: &mut Around<'_>,
         id: u32,
         threshold: u32,
-    ) -> Outcome {
+    ) -> CmdOutcome {
         if !self.objects.queues.contains_key(&id) {
             return Err(CmdStatus::NotFound);
         }
         if at.exchange.set_threshold(id, threshold) {
-            Ok(Answer::ok(&[]))
+            Ok(CmdAnswer::ok(&[]))
         } else {
             Err(CmdStatus::Invalid)
         }
     }
 
-    pub(super) fn query_queue(&self, at: &Around<'_>, id: u32) -> Outcome {
+    pub(super) fn query_queue(&self, at: &Around<'_>, id: u32) -> CmdOutcome {
         self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue
@@ -236,10 +236,10 @@ impl Commands {
         let blocks = held.value.map_or(0, |(_, blocks)| blocks);
         let receives = at.exchange.receives_left(id).unwrap_or(0);
         let state = state.unwrap_or(QueueState::Ready);
-        Ok(Answer::ok(&[state as u64, u64::from(blocks), u64::from(receives)]))
+        Ok(CmdAnswer::ok(&[state as u64, u64::from(blocks), u64::from(receives)]))
     }
 
-    pub(super) fn destroy_queue(&mut self, at: &mut Around<'_>, id: u32) -> Outcome {
+    pub(super) fn destroy_queue(&mut self, at: &mut Around<'_>, id: u32) -> CmdOutcome {
         let record = self.objects.queues.get_mut(&id).ok_or(CmdStatus::NotFound)?;
         if record.users != 0 || record.leaving {
             return Err(CmdStatus::InUse);
@@ -265,10 +265,10 @@ impl Commands {
 
     /// Ends a destruction when every request has its completion. When for a while none found room,
     /// the queue stays as it is, in ERROR: no completion is lost, and it can be destroyed later.
-    pub(super) fn destroyed(&mut self, at: &mut Around<'_>, leaving: Leaving) -> Answer {
+    pub(super) fn destroyed(&mut self, at: &mut Around<'_>, leaving: Leaving) -> CmdAnswer {
         let id = leaving.id;
         let Some(queue) = at.base.queues.get(id) else {
-            return Answer::status(CmdStatus::NotFound);
+            return CmdAnswer::status(CmdStatus::NotFound);
         };
         at.base.wake_send(id);
         let held = queue.send.with_blocking(|engine| {
@@ -279,24 +279,24 @@ impl Commands {
         let (sent, blocks) = held.value.unwrap_or((true, 0));
         if sent && at.exchange.is_recv_flushed(id) {
             self.forget_queue(at, queue);
-            return Answer::ok(&[]);
+            return CmdAnswer::ok(&[]);
         }
         let left = blocks.saturating_add(at.exchange.receives_left(id).unwrap_or(0));
         if left < leaving.left {
             let until = at.now.saturating_add(DESTROY_NS);
-            return Answer::Later(Waiting::Destroy(Leaving { id, left, until }));
+            return CmdAnswer::Later(PendingCommand::Destroy(Leaving { id, left, until }));
         }
         if at.now < leaving.until {
-            return Answer::Later(Waiting::Destroy(leaving));
+            return CmdAnswer::Later(PendingCommand::Destroy(leaving));
         }
         if let Some(record) = self.objects.queues.get_mut(&id) {
             record.leaving = false;
         }
-        Answer::status(CmdStatus::Timeout)
+        CmdAnswer::status(CmdStatus::Timeout)
     }
 
     /// Takes a queue out of every book.
-    fn forget_queue(&mut self, at: &mut Around<'_>, queue: &SendQueue) {
+    fn forget_queue(&mut self, at: &mut Around<'_>, queue: &DeviceSendQueue) {
         let id = queue.id;
         queue.sends.store(false, Ordering::SeqCst);
         let _ = queue.send.with_blocking(|engine| *engine = None);
@@ -331,7 +331,7 @@ impl Commands {
         at: &mut Around<'_>,
         id: u32,
         pair: Option<(u32, u32)>,
-    ) -> Outcome {
+    ) -> CmdOutcome {
         let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         if record.mode != Mode::Rc || record.leaving {
             return Err(CmdStatus::Invalid);
@@ -348,7 +348,7 @@ impl Commands {
                 (None, None) => Err(CmdStatus::NotFound),
                 _ => {
                     engine.bound = pair;
-                    Ok(Answer::ok(&[]))
+                    Ok(CmdAnswer::ok(&[]))
                 }
             }
         });
@@ -363,7 +363,7 @@ impl Commands {
 
     /// Forgets everything: the device after a reset.
     pub(crate) fn clear(&mut self, exchange: &mut Exchange, base: &Base) {
-        // Nobody waits in a reset: a late copy lands where nobody reads.
+        // A reset does not wait: a late copy lands in pages that are no longer read.
         let at = &mut Around { base, exchange, now: Nanos::MAX };
         for queue in at.base.queues.iter() {
             queue.sends.store(false, Ordering::SeqCst);
@@ -393,7 +393,7 @@ impl Commands {
     }
 }
 
-struct SendParts {
+struct SendQueueParts {
     ring: Region,
     port: JfcPort,
     record: Region,
@@ -402,13 +402,13 @@ struct SendParts {
 
 fn make_send(
     exchange: &mut Exchange,
-    queue: &SendQueue,
+    queue: &DeviceSendQueue,
     args: &CreateQueue,
     sq: &SqArgs,
-    parts: SendParts,
+    parts: SendQueueParts,
 ) {
-    let is_jetty = args.kind == QueueKind::Jetty;
-    let engine = SendEngine::new(SendCfg {
+    let is_jetty = args.kind == CmdQueueKind::Jetty;
+    let engine = SendEngine::new(EngineCfg {
         who: Identity {
             id: queue.id,
             is_jetty,

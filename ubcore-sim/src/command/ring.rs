@@ -11,7 +11,7 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::sync::Ordering;
 
-use super::answer::Results;
+use super::answer::AnswerWords;
 use crate::context::tables::Tables;
 
 /// Most entries of the two rings (regs::CMD_DEPTH).
@@ -63,7 +63,7 @@ impl CommandRing {
         Some(words)
     }
 
-    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: Results) {
+    pub(super) fn respond(&mut self, sequence: u32, status: CmdStatus, results: AnswerWords) {
         let at = (self.responded & (self.depth - 1)) as usize * RSP_WORDS * 8;
         let owner = (self.responded / self.depth) & 1 == 0;
         let words = Response { sequence, status, results }.encode(owner);

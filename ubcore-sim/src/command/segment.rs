@@ -14,7 +14,7 @@ use urma_mem::Region;
 use urma_mem::hazard::SLOT_LEN;
 use urma_mem::sync::Ordering;
 
-use super::answer::{Answer, Outcome, Waiting};
+use super::answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use super::state::{Around, Commands};
 use crate::context::link::Reach;
 use crate::context::segment::{LocalSegment, NewSegment, tid_of};
@@ -22,28 +22,28 @@ use crate::context::tables::{LOADS_ONLY, Tables};
 use crate::engine::remote::{Want, check_own, view_extent};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
-use crate::ports::Extent;
+use crate::ports::SharedExtent;
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// How long announced copies are waited for before the memory is revoked, in nanoseconds.
 const DRAIN_NS: Nanos = 10_000_000;
 
 impl Commands {
-    pub(super) fn alloc_tid(&mut self) -> Outcome {
+    pub(super) fn alloc_tid(&mut self) -> CmdOutcome {
         let tid = self.objects.tids.take().ok_or(CmdStatus::NoRoom)?;
-        Ok(Answer::ok(&[u64::from(tid) << 8]))
+        Ok(CmdAnswer::ok(&[u64::from(tid) << 8]))
     }
 
-    pub(super) fn free_tid(&mut self, token_id: u32) -> Outcome {
+    pub(super) fn free_tid(&mut self, token_id: u32) -> CmdOutcome {
         let tid = self.known_tid(token_id)?;
         if self.objects.segments.contains(&tid) {
             return Err(CmdStatus::InUse);
         }
         self.objects.tids.give_back(tid);
-        Ok(Answer::ok(&[]))
+        Ok(CmdAnswer::ok(&[]))
     }
 
-    pub(super) fn register(&mut self, at: &mut Around<'_>, args: &RegisterSeg) -> Outcome {
+    pub(super) fn register(&mut self, at: &mut Around<'_>, args: &RegisterSeg) -> CmdOutcome {
         let tid = self.known_tid(args.token_id)?;
         if self.objects.segments.contains(&tid) {
             return Err(CmdStatus::InUse);
@@ -73,16 +73,16 @@ impl Commands {
         };
         at.base.tables.segments.publish(new, &extents).ok_or(CmdStatus::NoRoom)?;
         self.objects.segments.insert(tid);
-        Ok(Answer::ok(&[shared]))
+        Ok(CmdAnswer::ok(&[shared]))
     }
 
-    pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> Outcome {
+    pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> CmdOutcome {
         self.known_tid(token_id)?;
         let segment = at.base.tables.segments.kill(token_id).ok_or(CmdStatus::NotFound)?;
         hooks::pass(Hook::DuringUnregister);
         let until = at.now.saturating_add(DRAIN_NS);
         let done = self.drained(at, &segment, until);
-        Ok(done.unwrap_or(Answer::Later(Waiting::Drain { segment, until })))
+        Ok(done.unwrap_or(CmdAnswer::Later(PendingCommand::Drain { segment, until })))
     }
 
     /// Ends a withdrawal when no copy is announced any more, or when patience ends.
@@ -91,7 +91,7 @@ impl Commands {
         at: &mut Around<'_>,
         segment: &Arc<LocalSegment>,
         until: Nanos,
-    ) -> Option<Answer> {
+    ) -> Option<CmdAnswer> {
         let claim = u64::from(segment.token_id);
         let announced = at.exchange.peer_halves().any(|half| is_announced(half, claim));
         if announced && at.now < until {
@@ -106,7 +106,7 @@ impl Commands {
             at.base.tables.ports.memory.unshare(tid);
         }
         self.objects.segments.remove(&tid);
-        Some(Answer::ok(&[]))
+        Some(CmdAnswer::ok(&[]))
     }
 
     /// After it, no engine of this node works with what was withdrawn before: each was visited, and
@@ -141,15 +141,15 @@ fn rights_fit(access: Access) -> bool {
 }
 
 /// The shared parts, clipped to the registration, in terms of the segment's addresses.
-fn longest_first(extents: &[Extent], region: &Region, va: u64) -> Vec<Extent> {
+fn longest_first(extents: &[SharedExtent], region: &Region, va: u64) -> Vec<SharedExtent> {
     let start = region.addr() as u64;
     let end = start + region.len() as u64;
-    let clip = |e: &Extent| {
+    let clip = |e: &SharedExtent| {
         let first = e.va.max(start);
         let last = e.va.saturating_add(e.len).min(end);
         let len = last.checked_sub(first).filter(|len| *len != 0)?;
         let offset = e.offset + (first - e.va);
-        Some(Extent { va: va + (first - start), len, offset })
+        Some(SharedExtent { va: va + (first - start), len, offset })
     };
     let mut clipped: Vec<_> = extents.iter().filter_map(clip).collect();
     clipped.sort_by_key(|e| std::cmp::Reverse(e.len));
@@ -171,14 +171,14 @@ pub(super) fn mapping(token_id: u32, token: u32, va: u64, len: u64) -> Want {
 
 /// The place at which this process reaches a segment of a peer: with stores where the peer grants
 /// them, else marked for loads alone.
-pub(super) fn map(tables: &Tables, tpn: u32, want: &Want) -> Outcome {
+pub(super) fn map(tables: &Tables, tpn: u32, want: &Want) -> CmdOutcome {
     let link = tables.links.find(tpn).filter(|l| l.is_alive()).ok_or(CmdStatus::NotFound)?;
     let both = Want { right: Access::READ | Access::WRITE, ..*want };
     let place = match place(tables, &link.reach, &both) {
         Err(CmdStatus::Denied) => place(tables, &link.reach, want)? | LOADS_ONLY,
         place => place?,
     };
-    Ok(Answer::ok(&[place]))
+    Ok(CmdAnswer::ok(&[place]))
 }
 
 fn place(tables: &Tables, reach: &Reach, want: &Want) -> Result<u64, CmdStatus> {

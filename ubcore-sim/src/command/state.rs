@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use udma_abi::Nanos;
 
-use super::answer::Waiting;
+use super::answer::PendingCommand;
 use super::ring::CommandRing;
 use crate::context::objects::Objects;
 use crate::engine::base::Base;
@@ -18,7 +18,7 @@ pub(crate) struct Commands {
     pub(crate) objects: Objects,
     pub(super) ring: Option<CommandRing>,
     /// Commands not answered yet, by sequence number.
-    pub(super) waiting: Vec<(u32, Waiting)>,
+    pub(super) waiting: Vec<(u32, PendingCommand)>,
     /// JFCs whose events wait for at most a period; when that is over.
     pub(super) moderated: BTreeMap<u32, Option<Nanos>>,
 }

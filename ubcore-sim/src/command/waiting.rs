@@ -5,7 +5,7 @@
 
 use udma_abi::{CmdStatus, Nanos, cmd::RSP_WORDS};
 
-use super::answer::{Answer, Results, Waiting};
+use super::answer::{AnswerWords, CmdAnswer, PendingCommand};
 use super::state::{Around, Commands};
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
@@ -31,12 +31,12 @@ impl Commands {
         while index < self.waiting.len() {
             let (sequence, waiting) = self.waiting[index].clone();
             match self.look_at(at, &waiting) {
-                Answer::Now(status, results) => {
+                CmdAnswer::Now(status, results) => {
                     self.waiting.remove(index);
                     self.respond(sequence, status, results);
                     busy = true;
                 }
-                Answer::Later(waiting) => {
+                CmdAnswer::Later(waiting) => {
                     self.waiting[index].1 = waiting;
                     index += 1;
                 }
@@ -45,25 +45,25 @@ impl Commands {
         busy
     }
 
-    fn look_at(&mut self, at: &mut Around<'_>, waiting: &Waiting) -> Answer {
-        let later = || Answer::Later(waiting.clone());
+    fn look_at(&mut self, at: &mut Around<'_>, waiting: &PendingCommand) -> CmdAnswer {
+        let later = || CmdAnswer::Later(waiting.clone());
         match waiting {
-            Waiting::Connect { eid, unreliable } => {
+            PendingCommand::Connect { eid, unreliable } => {
                 match at.exchange.connect(at.base, at.now, *eid, *unreliable) {
                     Connecting::Pending => later(),
-                    Connecting::Failed(status) => Answer::status(status),
+                    Connecting::Failed(status) => CmdAnswer::status(status),
                     Connecting::Ready { tpn, path } => {
-                        let mut results: Results = [0; RSP_WORDS - 1];
+                        let mut results: AnswerWords = [0; RSP_WORDS - 1];
                         results[0] = u64::from(tpn);
                         results[1] = path as u64;
-                        Answer::Now(CmdStatus::Ok, results)
+                        CmdAnswer::Now(CmdStatus::Ok, results)
                     }
                 }
             }
-            Waiting::Drain { segment, until } => {
+            PendingCommand::Drain { segment, until } => {
                 self.drained(at, segment, *until).unwrap_or_else(later)
             }
-            Waiting::Destroy(leaving) => self.destroyed(at, *leaving),
+            PendingCommand::Destroy(leaving) => self.destroyed(at, *leaving),
         }
     }
 

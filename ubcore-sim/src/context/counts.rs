@@ -1,4 +1,4 @@
-//! Counters: relaxed, cheap, summed when somebody asks.
+//! Counters: relaxed, cheap, summed when they are asked for.
 //!
 //! *Owns*: one cell per counter. *Takes*: what happened. *Gives*: values. *Must not*: order anything.
 
@@ -19,7 +19,7 @@ impl Counts {
         self.0[counter as usize].fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Adds to a counter that only whoever holds the shared part adds to.
+    /// Adds to a counter that only the holder of the shared part adds to.
     #[inline]
     pub(crate) fn add_alone(&self, counter: Counter, value: u64) {
         bump(&self.0[counter as usize], value);

@@ -22,7 +22,7 @@ pub(crate) struct EventQueue {
     claimed: AtomicU64,
     pi: AtomicU64,
     ci: AtomicU64,
-    /// Somebody was refused: look for pending events when the consumer moves.
+    /// An event found no room: look for pending events when the consumer moves.
     refused: AtomicBool,
     /// JFCs that name this queue.
     pub(crate) users: AtomicU32,

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use udma_abi::{
     Cqe, Eqe,
     cqe::CQE_LEN,
-    doorbell::{Arm, JfcDoorbell},
+    doorbell::{CqArm, JfcDoorbell},
 };
 use urma_mem::Region;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const DEEP: u64 = 128;
 
 /// The permanent part of a JFC number: what the doorbell touches.
 #[derive(Debug)]
-pub(crate) struct Jfc {
+pub(crate) struct DeviceJfc {
     pub(crate) id: u32,
     pub(crate) live: AtomicBool,
     depth: AtomicU64,
@@ -63,7 +63,7 @@ struct JfcRing {
 /// A JFC as a queue sees it: completions without a lookup.
 #[derive(Clone, Debug)]
 pub(crate) struct JfcPort {
-    jfc: Arc<Jfc>,
+    jfc: Arc<DeviceJfc>,
     ring: Region,
     mask: u64,
     depth_log2: u32,
@@ -81,7 +81,7 @@ pub(crate) enum Rung {
     Bad,
 }
 
-impl Jfc {
+impl DeviceJfc {
     pub(crate) fn new(id: u32) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -131,7 +131,7 @@ impl Jfc {
         self.live.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the life; nobody may hold a port (`users` is 0).
+    /// Ends the life; no queue may hold a port (`users` is 0).
     pub(crate) fn close(&self) {
         self.live.store(false, Ordering::SeqCst);
         if let Some(eq) = self.eq.swap(None) {
@@ -180,18 +180,18 @@ impl Jfc {
         Rung::Quiet
     }
 
-    fn on_arm(&self, arm: Arm, sn: u8) {
+    fn on_arm(&self, arm: CqArm, sn: u8) {
         if self.arm_sn.swap(u32::from(sn), Ordering::SeqCst) == u32::from(sn) {
             return;
         }
-        let kind = if arm == Arm::Any { ARMED_ANY } else { ARMED_SOLICITED };
+        let kind = if arm == CqArm::Any { ARMED_ANY } else { ARMED_SOLICITED };
         self.armed_at.store(self.pi.load(Ordering::SeqCst), Ordering::SeqCst);
         self.arm.swap(kind, Ordering::SeqCst);
-        // Whoever completes from here on sees the arm; what completed before is looked at now. An
+        // A completion from here on sees the arm; what completed before is looked at now. An
         // entry whose index is taken but not yet visible may fire a moment early, never late.
         let waiting = match arm {
-            Arm::Any => self.pi.load(Ordering::SeqCst),
-            Arm::Solicited => self.solicited.load(Ordering::SeqCst),
+            CqArm::Any => self.pi.load(Ordering::SeqCst),
+            CqArm::Solicited => self.solicited.load(Ordering::SeqCst),
         };
         if waiting > self.ci.load(Ordering::SeqCst) {
             self.fire();
@@ -246,7 +246,7 @@ impl Jfc {
 }
 
 impl JfcPort {
-    pub(crate) fn jfc(&self) -> &Arc<Jfc> {
+    pub(crate) fn jfc(&self) -> &Arc<DeviceJfc> {
         &self.jfc
     }
 

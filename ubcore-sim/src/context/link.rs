@@ -14,7 +14,7 @@ use urma_mem::sync::{AtomicBool, Ordering};
 
 /// One way to one node.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct NodePath {
     pub(crate) tpn: u32,
     pub(crate) eid: RawEid,
     pub(crate) unreliable: bool,
@@ -46,7 +46,7 @@ pub(crate) struct DirectParts {
     pub(crate) process: Option<ProcessMemory>,
 }
 
-impl Link {
+impl NodePath {
     pub(crate) fn new(tpn: u32, eid: RawEid, unreliable: bool, reach: Reach) -> Self {
         Self { tpn, eid, unreliable, reach, alive: AtomicBool::new(true) }
     }
@@ -64,10 +64,10 @@ impl Link {
 
 /// All ways by TPN; read by send queues on a cache miss.
 #[derive(Debug, Default)]
-pub(crate) struct LinkTable(ArcSwap<BTreeMap<u32, Arc<Link>>>);
+pub(crate) struct LinkTable(ArcSwap<BTreeMap<u32, Arc<NodePath>>>);
 
 impl LinkTable {
-    pub(crate) fn find(&self, tpn: u32) -> Option<Arc<Link>> {
+    pub(crate) fn find(&self, tpn: u32) -> Option<Arc<NodePath>> {
         self.0.load().get(&tpn).cloned()
     }
 
@@ -82,7 +82,7 @@ impl LinkTable {
     }
 
     /// Only the control plane changes the table, one change at a time.
-    pub(crate) fn insert(&self, link: Arc<Link>) {
+    pub(crate) fn insert(&self, link: Arc<NodePath>) {
         let mut map = BTreeMap::clone(&self.0.load());
         map.insert(link.tpn, link);
         self.0.store(Arc::new(map));

@@ -5,21 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use udma_abi::cmd::{Mode, QueueKind};
+use udma_abi::cmd::{CmdQueueKind, Mode};
 
 use crate::limits;
 use crate::share::layout::{SEGMENTS, SLOTS};
 
 /// Numbers of one kind.
 #[derive(Debug)]
-pub(crate) struct Numbers {
+pub(crate) struct IdPool {
     first: u32,
     end: u32,
     next: u32,
     taken: BTreeSet<u32>,
 }
 
-impl Numbers {
+impl IdPool {
     /// Numbers from `first` up to and without `end`.
     pub(crate) fn new(first: u32, end: u32) -> Self {
         Self { first, end, next: first, taken: BTreeSet::new() }
@@ -70,7 +70,7 @@ impl Numbers {
 /// A queue as the control plane knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueRecord {
-    pub(crate) kind: QueueKind,
+    pub(crate) kind: CmdQueueKind,
     pub(crate) mode: Mode,
     /// JFCs that it holds a port of.
     pub(crate) jfcs: Vec<u32>,
@@ -90,38 +90,38 @@ pub(crate) struct QueueRecord {
 /// The books.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    pub(crate) jfcs: Numbers,
-    pub(crate) eqs: Numbers,
+    pub(crate) jfcs: IdPool,
+    pub(crate) eqs: IdPool,
     /// Token indices (tid); the value says whether a segment has it.
-    pub(crate) tids: Numbers,
+    pub(crate) tids: IdPool,
     pub(crate) segments: BTreeSet<u32>,
     /// Queue and group ids: one space.
-    pub(crate) ids: Numbers,
+    pub(crate) ids: IdPool,
     pub(crate) queues: BTreeMap<u32, QueueRecord>,
     /// Members of each group.
     pub(crate) groups: BTreeMap<u32, BTreeSet<u32>>,
-    pub(crate) slots: Numbers,
+    pub(crate) slots: IdPool,
 }
 
 impl Default for Objects {
     fn default() -> Self {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self {
-            jfcs: Numbers::new(0, count(limits::JFC)),
-            eqs: Numbers::new(0, count(limits::EQ)),
-            tids: Numbers::new(1, count(SEGMENTS)),
+            jfcs: IdPool::new(0, count(limits::JFC)),
+            eqs: IdPool::new(0, count(limits::EQ)),
+            tids: IdPool::new(1, count(SEGMENTS)),
             segments: BTreeSet::new(),
-            ids: Numbers::new(limits::RESERVED_IDS.1 + 1, 1 << 20),
+            ids: IdPool::new(limits::RESERVED_IDS.1 + 1, 1 << 20),
             queues: BTreeMap::new(),
             groups: BTreeMap::new(),
-            slots: Numbers::new(0, count(SLOTS)),
+            slots: IdPool::new(0, count(SLOTS)),
         }
     }
 }
 
 impl Objects {
     /// How many queues of a kind there are.
-    pub(crate) fn count_of(&self, kind: QueueKind) -> usize {
+    pub(crate) fn count_of(&self, kind: CmdQueueKind) -> usize {
         self.queues.values().filter(|q| q.kind == kind).count()
     }
 
@@ -136,11 +136,11 @@ impl Objects {
 
 #[cfg(test)]
 mod tests {
-    use super::Numbers;
+    use super::IdPool;
 
     #[test]
     fn numbers_rotate_and_run_out() {
-        let mut numbers = Numbers::new(1, 4);
+        let mut numbers = IdPool::new(1, 4);
         assert_eq!(numbers.take(), Some(1));
         assert!(numbers.give_back(1));
         assert_eq!(numbers.take(), Some(2), "not the one given back just now");

@@ -18,15 +18,15 @@ use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Region, hazard::Generation};
 
 use super::poison::{Marks, Poison};
-use super::table::Table;
+use super::table::IdTable;
 use super::token::fits;
-use crate::ports::Extent;
+use crate::ports::SharedExtent;
 use crate::share::layout::{
     EXTENT_LEN, EXTENTS, EXTENTS_LEN, NODE_EXTENTS, NODE_SEGMENTS, SEGMENT_LEN, SEGMENTS,
 };
 
 /// Of a segment that shares nothing.
-const NOTHING: Extent = Extent { va: 0, len: 0, offset: 0 };
+const NOTHING: SharedExtent = SharedExtent { va: 0, len: 0, offset: 0 };
 
 /// Words of an entry.
 pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
@@ -47,7 +47,7 @@ pub(crate) struct LocalSegment {
     pub(crate) shared: bool,
     /// Bytes that cannot be read.
     poison: Poison,
-    /// Cleared when it is unregistered; whoever cached it looks here first.
+    /// Cleared when it is unregistered; a cached reference is checked against it before use.
     live: AtomicBool,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn offset_in(start: u64, range_len: u64, va: u64, len: u64) -> Option
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
     /// By table index.
-    slots: Table<ArcSwapOption<LocalSegment>>,
+    slots: IdTable<ArcSwapOption<LocalSegment>>,
     node: Region,
     marks: Marks,
 }
@@ -100,7 +100,7 @@ pub(crate) struct NewSegment {
 
 impl SegmentTable {
     pub(crate) fn new(node: Region) -> Self {
-        Self { slots: Table::new(), node, marks: Marks::default() }
+        Self { slots: IdTable::new(), node, marks: Marks::default() }
     }
 
     /// The live context of a token id.
@@ -112,7 +112,7 @@ impl SegmentTable {
     /// Makes a registration known here and to peers. `extents` are the shared parts in terms of the
     /// segment's addresses, the longest first; what the table has no room for is not published. Of
     /// memory with faults nothing is reached without its owner.
-    pub(crate) fn publish(&self, new: NewSegment, extents: &[Extent]) -> Option<()> {
+    pub(crate) fn publish(&self, new: NewSegment, extents: &[SharedExtent]) -> Option<()> {
         let tid = tid_of(new.token_id)?;
         let slot = self.slots.get_or_make(u32::try_from(tid).ok()?, ArcSwapOption::empty)?;
         let generation = self.generation(tid)?;
@@ -137,10 +137,10 @@ impl SegmentTable {
             | u64::from(segment.token.is_some()) << 8
             | (more.len() as u64) << 16
             | u64::from(segment.token.unwrap_or(0)) << 32;
-        let Extent { va, len, offset } = *largest;
+        let SharedExtent { va, len, offset } = *largest;
         let words = [segment.va, segment.len, va, len, offset, rights, addr];
         self.node.store_block(entry_offset(tid) + 8, &words).ok()?;
-        for (index, Extent { va, len, offset }) in more.iter().copied().enumerate() {
+        for (index, SharedExtent { va, len, offset }) in more.iter().copied().enumerate() {
             self.node.store_block(extent_offset(tid, index), &[va, len, offset]).ok()?;
         }
         slot.store(Some(Arc::new(segment)));
@@ -148,7 +148,7 @@ impl SegmentTable {
         Some(())
     }
 
-    /// Ends the life of a registration: nobody starts with it any more.
+    /// Ends the life of a registration: no request starts with it any more.
     pub(crate) fn kill(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
         let tid = tid_of(token_id)?;
         let segment = self.slot(tid)?.swap(None)?;

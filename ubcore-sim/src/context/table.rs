@@ -10,14 +10,14 @@ const BLOCKS: usize = (1 << 20) / BLOCK;
 
 /// Entries of type `T` by id, made on first use.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct IdTable<T> {
     blocks: Box<[OnceLock<Block<T>>]>,
 }
 
 /// Neighbouring ids, made together on the first use of one of them.
 type Block<T> = Box<[OnceLock<T>]>;
 
-impl<T> Table<T> {
+impl<T> IdTable<T> {
     pub(crate) fn new() -> Self {
         Self { blocks: (0..BLOCKS).map(|_| OnceLock::new()).collect() }
     }
@@ -47,11 +47,11 @@ impl<T> Table<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use super::IdTable;
 
     #[test]
     fn entries_appear_once_and_stay() {
-        let table = Table::new();
+        let table = IdTable::new();
         assert!(table.get(1024).is_none());
         assert_eq!(table.get_or_make(1024, || 7), Some(&7));
         assert_eq!(table.get_or_make(1024, || 8), Some(&7));

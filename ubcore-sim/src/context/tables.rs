@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{
-    AsyncKind, DmaAccess, Eqe, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
+    DmaAccess, Eqe, EqeKind, cmd::QueueState, counters::Counter, eqe::EQE_LEN, regs::status,
 };
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 use urma_mem::{Region, sleep::SleepFlag};
 
 use super::{
-    counts::Counts, event::EventQueue, jfc::Jfc, link::LinkTable, segment::SegmentTable,
-    table::Table,
+    counts::Counts, event::EventQueue, jfc::DeviceJfc, link::LinkTable, segment::SegmentTable,
+    table::IdTable,
 };
 use crate::cfg::DeviceCfg;
 use crate::dma::Dma;
@@ -45,8 +45,8 @@ pub(crate) struct Tables {
     pub(crate) dma: Dma,
     pub(crate) segments: SegmentTable,
     pub(crate) links: LinkTable,
-    pub(crate) jfcs: Table<Arc<Jfc>>,
-    pub(crate) eqs: Table<ArcSwapOption<EventQueue>>,
+    pub(crate) jfcs: IdTable<Arc<DeviceJfc>>,
+    pub(crate) eqs: IdTable<ArcSwapOption<EventQueue>>,
     pub(crate) aeq: ArcSwapOption<EventQueue>,
     /// Asynchronous events that found no room yet.
     async_pending: Mutex<VecDeque<Eqe>>,
@@ -76,8 +76,8 @@ impl Tables {
             dma: Dma::default(),
             segments: SegmentTable::new(ports.node_region.clone()),
             links: LinkTable::default(),
-            jfcs: Table::new(),
-            eqs: Table::new(),
+            jfcs: IdTable::new(),
+            eqs: IdTable::new(),
             aeq: ArcSwapOption::empty(),
             async_pending: Mutex::default(),
             status: AtomicU32::new(0),
@@ -142,7 +142,7 @@ impl Tables {
     }
 
     /// Sends the driver an event about an object; it waits for room in the event ring if need be.
-    pub(crate) fn async_event(&self, kind: AsyncKind, object: u32) {
+    pub(crate) fn async_event(&self, kind: EqeKind, object: u32) {
         let event = Eqe::Async { code: kind as u8, object };
         {
             let mut pending = self.async_pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,7 +194,7 @@ impl Tables {
     pub(crate) fn fatal(&self) {
         if self.status.fetch_or(status::FATAL, Ordering::SeqCst) & status::FATAL == 0 {
             self.status.fetch_and(!status::READY, Ordering::SeqCst);
-            self.async_event(AsyncKind::DevFatal, 0);
+            self.async_event(EqeKind::DevFatal, 0);
         }
     }
 }

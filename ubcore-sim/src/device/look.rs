@@ -5,11 +5,11 @@
 
 use udma_abi::{
     caps::Caps,
-    cmd::{Access, Mode, QueueKind, QueueState},
+    cmd::{Access, CmdQueueKind, Mode, QueueState},
     counters::Counter,
 };
 
-use super::{Device, shared::Shared};
+use super::{SoftwareDevice, shared::SharedPart};
 use crate::limits;
 
 pub use crate::exchange::look::WayLook;
@@ -20,7 +20,7 @@ pub struct QueueLook {
     /// Its number.
     pub id: u32,
     /// What it is.
-    pub kind: QueueKind,
+    pub kind: CmdQueueKind,
     /// Its transport mode.
     pub mode: Mode,
     /// State of its sending side; `None`: it has none, or is at work just now.
@@ -58,7 +58,7 @@ pub struct SegmentLook {
 
 /// Everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Look {
+pub struct DeviceSnapshot {
     /// Queues by number.
     pub queues: Vec<QueueLook>,
     /// Numbers of JFCs.
@@ -71,11 +71,11 @@ pub struct Look {
     pub ways: Vec<WayLook>,
 }
 
-impl Device {
+impl SoftwareDevice {
     /// Everything that lives in the device. Waits for the holder of the shared part: for reports only.
     #[must_use]
-    pub fn look(&self) -> Look {
-        let look = |shared: &mut Shared| {
+    pub fn look(&self) -> DeviceSnapshot {
+        let look = |shared: &mut SharedPart| {
             let objects = &shared.commands.objects;
             let queues = objects.queues.iter().map(|(id, record)| {
                 let send = self.base.queues.get(*id).filter(|_| record.sends);
@@ -110,7 +110,7 @@ impl Device {
                 })
             });
             let groups = objects.groups.iter();
-            Look {
+            DeviceSnapshot {
                 queues: queues.collect(),
                 jfcs: objects.jfcs.iter().collect(),
                 groups: groups.map(|(id, set)| (*id, set.iter().copied().collect())).collect(),

@@ -15,14 +15,14 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 
-use super::Device;
+use super::SoftwareDevice;
 use super::setup::Setup;
 use crate::context::jfc::Rung;
 use crate::limits;
 
 const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
 
-impl Device {
+impl SoftwareDevice {
     /// Register read; outside the map: all ones, counted.
     #[must_use]
     pub fn read(&self, _now: Nanos, offset: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Who steps what, and when: posters their queue, whoever comes the shared part.
+//! Who steps what, and when: posters their queue, every caller the shared part.
 //!
 //! *Owns*: the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
 //! *Must not*: wait for a value that another thread holds (it will see the mark).
@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
-use urma_mem::{Run, sleep::Rest};
+use urma_mem::{RunResult, sleep::SleepResult};
 
-use super::Device;
-use crate::engine::queue::SendQueue;
+use super::SoftwareDevice;
+use crate::engine::queue::DeviceSendQueue;
 use crate::exchange::Exchange;
 use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
 const QUEUES_PER_STEP: usize = 64;
 
-impl Device {
+impl SoftwareDevice {
     /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
         let busy = self.base.has_runnable() && self.step_runnable(now);
@@ -41,7 +41,7 @@ impl Device {
     #[inline]
     pub(super) fn run_queue(
         &self,
-        queue: &Arc<SendQueue>,
+        queue: &Arc<DeviceSendQueue>,
         now: Nanos,
         direct: Option<&[u64; BLOCK_WORDS]>,
     ) -> bool {
@@ -61,7 +61,7 @@ impl Device {
         }
     }
 
-    /// Steps the shared part, here or by whoever is in it.
+    /// Steps the shared part, here or by the thread that holds it.
     pub(crate) fn run_shared(&self, now: Nanos) -> bool {
         let mut busy = false;
         let run = self.shared.run(|shared| {
@@ -78,13 +78,13 @@ impl Device {
                 self.deadline.store(deadline, Ordering::SeqCst);
             }
         });
-        if run == Run::WorkLeft {
+        if run == RunResult::WorkLeft {
             self.deadline.fetch_min(now, Ordering::SeqCst);
         }
         busy
     }
 
-    /// When [`Device::step`] wants to be called at the latest.
+    /// When [`SoftwareDevice::step`] wants to be called at the latest.
     #[must_use]
     pub fn poll_deadline(&self) -> Deadline {
         if self.base.has_runnable() || self.base.has_listed() {
@@ -173,7 +173,7 @@ impl Device {
         self.shared.with_blocking(|s| s.exchange.tpns()).value
     }
 
-    /// As [`Device::tpns`], without the peers.
+    /// As [`SoftwareDevice::tpns`], without the peers.
     pub(crate) fn tpns_alone(&self) -> Vec<u32> {
         self.tpns().into_iter().map(|(tpn, _)| tpn).collect()
     }
@@ -195,19 +195,19 @@ impl Device {
     }
 
     /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
-    /// descriptors until a peer wakes it, or until [`Device::poll_deadline`].
+    /// descriptors until a peer wakes it, or until [`SoftwareDevice::poll_deadline`].
     #[must_use]
     pub fn announce_sleep(&self, now: Nanos) -> bool {
         let Some(sleep) = &self.base.tables.sleep else { return false };
         let rest = sleep.announce_sleep(|| {
             let due = self.poll_deadline().is_some_and(|at| at <= now);
-            // Whoever holds the shared part is awake and will look for itself.
+            // The holder of the shared part is awake and will look for itself.
             due || self
                 .shared
                 .try_with(|s| s.exchange.has_work())
                 .is_none_or(|h| h.value || h.marked)
         });
-        rest == Rest::Sleep
+        rest == SleepResult::Sleep
     }
 
     /// Says *awake* to peers; to be called as soon as the wait returns.

@@ -17,14 +17,14 @@ const ROUNDS: usize = 4;
 
 /// Everything behind the device's one `Serial`.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedPart {
     pub(super) exchange: Exchange,
     pub(super) commands: Commands,
     /// Of all timers below.
     pub(super) time: RunningTime,
 }
 
-impl Shared {
+impl SharedPart {
     pub(super) fn new(cfg: &DeviceCfg) -> Self {
         Self {
             exchange: Exchange::new(cfg),

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{counters::Counter, sqe::BLOCK_WORDS};
-use urma_mem::Run;
+use urma_mem::RunResult;
 use urma_mem::sync::Ordering;
 
-use super::queue::SendQueue;
+use super::queue::DeviceSendQueue;
 use super::send::{Left, Visit};
 use crate::cfg::DeviceCfg;
 use crate::context::queue::Queue;
-use crate::context::table::Table;
+use crate::context::table::IdTable;
 use crate::context::tables::{LIST_LEN, Tables};
 use crate::ports::Ports;
 
@@ -26,7 +26,7 @@ const PRIORITY_MAX: u32 = 15;
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) tables: Tables,
-    pub(crate) queues: Table<Arc<SendQueue>>,
+    pub(crate) queues: IdTable<Arc<DeviceSendQueue>>,
     /// Queues that want another step.
     runnable: ArrayQueue<u32>,
     /// Queues with requests for the shared part.
@@ -37,7 +37,7 @@ impl Base {
     pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
         Self {
             tables: Tables::new(cfg, ports),
-            queues: Table::new(),
+            queues: IdTable::new(),
             runnable: ArrayQueue::new(LIST_LEN),
             listed: ArrayQueue::new(LIST_LEN),
         }
@@ -54,7 +54,7 @@ impl Base {
     #[inline]
     pub(crate) fn step_queue(
         &self,
-        queue: &Arc<SendQueue>,
+        queue: &Arc<DeviceSendQueue>,
         direct: Option<&[u64; BLOCK_WORDS]>,
     ) -> Left {
         let mut direct = direct;
@@ -68,7 +68,7 @@ impl Base {
             left.busy |= step.busy;
             left.freed |= step.freed;
         });
-        if left.more || run == Run::WorkLeft {
+        if left.more || run == RunResult::WorkLeft {
             self.make_runnable(queue);
         }
         if left.freed {

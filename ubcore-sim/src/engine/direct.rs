@@ -5,11 +5,11 @@
 //! byte before all checks; move more than a chunk between two looks at the generation.
 
 use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
-use urma_mem::{AtomicOp, Region};
+use urma_mem::{Region, WordAtomic};
 
-use super::gather::{self, Local, Segments, Span, Words};
-use super::lap::STREAM_MIN;
-use super::remote::{LinkSeat, Reached, Want};
+use super::gather::{self, EntryWords, Local, MessageSpan, Segments};
+use super::pass_length::STREAM_MIN;
+use super::remote::{AccessResult, PathState, Want};
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 
@@ -51,7 +51,7 @@ pub(crate) enum By {
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) sqe: &'a Sqe,
-    pub(crate) words: &'a Words,
+    pub(crate) words: &'a EntryWords,
     pub(crate) local: &'a Local,
     /// Bytes of the request.
     pub(crate) len: u64,
@@ -67,14 +67,16 @@ impl Job<'_> {
     #[inline]
     pub(crate) fn go(
         mut self,
-        seat: &mut LinkSeat,
+        path_state: &mut PathState,
         cursor: &mut Cursor,
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
         match self.sqe.opcode {
-            Opcode::Write | Opcode::Read | Opcode::WriteImm => self.transfer(seat, cursor, budget),
-            Opcode::WriteNotify | Opcode::WriteAtomic => self.notify(seat, cursor, budget),
-            op if op.is_atomic() => self.atomic(seat),
+            Opcode::Write | Opcode::Read | Opcode::WriteImm => {
+                self.transfer(path_state, cursor, budget)
+            }
+            Opcode::WriteNotify | Opcode::WriteAtomic => self.notify(path_state, cursor, budget),
+            op if op.is_atomic() => self.atomic(path_state),
             _ => Ok(Progress::NotDirect),
         }
     }
@@ -82,14 +84,14 @@ impl Job<'_> {
     #[inline]
     fn transfer(
         &mut self,
-        seat: &mut LinkSeat,
+        path_state: &mut PathState,
         cursor: &mut Cursor,
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
         let write = self.sqe.opcode != Opcode::Read;
         if self.len >= STREAM_MIN && write && cursor.at == 0 {
             let place = (self.sqe.seg_token_id, self.sqe.remote_va);
-            if seat.lap.is_cold(place, self.len, self.cache) {
+            if path_state.pass_length.is_cold(place, self.len, self.cache) {
                 cursor.by = By::PastCaches;
             }
         }
@@ -97,10 +99,10 @@ impl Job<'_> {
             let left = self.len - cursor.at;
             let len = left.min(self.chunk.min(*budget).max(1) as u64);
             let Ok(len) = usize::try_from(len) else { return Err(CqeStatus::LocLen) };
-            let span = Span { at: cursor.at, len, last: len as u64 == left };
-            match self.chunk_of(seat, span, cursor, write)? {
-                Reached::NotDirect => return Ok(Progress::NotDirect),
-                Reached::Yes((), life) => cursor.life = life,
+            let span = MessageSpan { at: cursor.at, len, last: len as u64 == left };
+            match self.chunk_of(path_state, span, cursor, write)? {
+                AccessResult::NotDirect => return Ok(Progress::NotDirect),
+                AccessResult::Yes((), life) => cursor.life = life,
             }
             cursor.at += len as u64;
             *budget = budget.saturating_sub(len);
@@ -117,11 +119,11 @@ impl Job<'_> {
     #[inline]
     fn chunk_of(
         &mut self,
-        seat: &mut LinkSeat,
-        span: Span,
+        path_state: &mut PathState,
+        span: MessageSpan,
         cursor: &mut Cursor,
         write: bool,
-    ) -> Result<Reached<()>, CqeStatus> {
+    ) -> Result<AccessResult<()>, CqeStatus> {
         let sqe = self.sqe;
         let (life, by) = (cursor.life, cursor.by);
         let want = Want {
@@ -137,7 +139,7 @@ impl Job<'_> {
         let Self { words, local, segments, faults, len, .. } = self;
         let (words, faults, len) = (*words, *faults, *len);
         let table = segments.table;
-        let reached = seat.reach(table, faults, &want, |memory, offset| {
+        let reached = path_state.reach(table, faults, &want, |memory, offset| {
             if write {
                 if faults.last_byte_early() && span.at == 0 {
                     store_end_first(local, words, segments, len, (memory, offset));
@@ -152,20 +154,20 @@ impl Job<'_> {
             }
         })?;
         // Only reads: nothing could be put in the way of a write that comes late.
-        if write || matches!(reached, Reached::Yes(..)) {
+        if write || matches!(reached, AccessResult::Yes(..)) {
             return Ok(reached);
         }
-        match seat.fetch(faults, &want, (span.at, span.len))? {
-            Reached::NotDirect => Ok(Reached::NotDirect),
-            Reached::Yes(landing, life) => {
+        match path_state.fetch(faults, &want, (span.at, span.len))? {
+            AccessResult::NotDirect => Ok(AccessResult::NotDirect),
+            AccessResult::Yes(landing, life) => {
                 cursor.by = By::Kernel;
                 gather::copy_in(self.local.pieces(words), &mut self.segments, span, (landing, 0))?;
-                Ok(Reached::Yes((), life))
+                Ok(AccessResult::Yes((), life))
             }
         }
     }
 
-    fn atomic(&mut self, seat: &mut LinkSeat) -> Result<Progress, CqeStatus> {
+    fn atomic(&mut self, path_state: &mut PathState) -> Result<Progress, CqeStatus> {
         let sqe = self.sqe;
         let want = Want {
             token_id: sqe.seg_token_id,
@@ -176,13 +178,14 @@ impl Job<'_> {
             life: 0,
         };
         let len = self.len;
-        let reached = seat.reach(self.segments.table, self.faults, &want, |memory, offset| {
-            atomic_at(memory, offset, sqe, len).ok_or(CqeStatus::RemUnsupportedReq)
-        })?;
-        let Reached::Yes(old, _) = reached else { return Ok(Progress::NotDirect) };
+        let reached =
+            path_state.reach(self.segments.table, self.faults, &want, |memory, offset| {
+                atomic_at(memory, offset, sqe, len).ok_or(CqeStatus::RemUnsupportedReq)
+            })?;
+        let AccessResult::Yes(old, _) = reached else { return Ok(Progress::NotDirect) };
         let bytes = old.to_le_bytes();
         let len = usize::try_from(self.len).unwrap_or(8).min(8);
-        let span = Span { at: 0, len, last: true };
+        let span = MessageSpan { at: 0, len, last: true };
         gather::write_in(self.local.pieces(self.words), &mut self.segments, span, &bytes[..len])?;
         Ok(Progress::Done(u32::try_from(self.len).unwrap_or(8)))
     }
@@ -190,36 +193,36 @@ impl Job<'_> {
     /// The write, then the 8 bytes elsewhere; both targets are checked before the first byte.
     fn notify(
         &mut self,
-        seat: &mut LinkSeat,
+        path_state: &mut PathState,
         cursor: &mut Cursor,
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
         let want = notify_want(self.sqe);
         let table = self.segments.table;
         if cursor.life == 0 {
-            let reached = seat.reach(table, self.faults, &want, |memory, offset| {
+            let reached = path_state.reach(table, self.faults, &want, |memory, offset| {
                 if memory.addr().wrapping_add(offset) % 8 == 0 {
                     Ok(())
                 } else {
                     Err(CqeStatus::RemUnsupportedReq)
                 }
             })?;
-            if matches!(reached, Reached::NotDirect) {
+            if matches!(reached, AccessResult::NotDirect) {
                 return Ok(Progress::NotDirect);
             }
         }
-        let done = match self.transfer(seat, cursor, budget)? {
+        let done = match self.transfer(path_state, cursor, budget)? {
             Progress::Done(bytes) => bytes,
             other => return Ok(other),
         };
         let sqe = self.sqe;
-        let reached = seat.reach(table, self.faults, &want, |memory, offset| {
+        let reached = path_state.reach(table, self.faults, &want, |memory, offset| {
             notify_at(memory, offset, sqe).ok_or(CqeStatus::RemAccessAbort)
         })?;
-        // It was direct a moment ago; a segment that lost its shared pages since is not the same.
+        // It was direct just before; a segment that lost its shared pages since is not the same.
         match reached {
-            Reached::Yes((), _) => Ok(Progress::Done(done)),
-            Reached::NotDirect => Err(CqeStatus::RemAccessAbort),
+            AccessResult::Yes((), _) => Ok(Progress::Done(done)),
+            AccessResult::NotDirect => Err(CqeStatus::RemAccessAbort),
         }
     }
 }
@@ -254,7 +257,7 @@ fn notify_at(memory: &Region, offset: usize, sqe: &Sqe) -> Option<()> {
     if sqe.opcode == Opcode::WriteNotify {
         memory.store_u64_release(offset, sqe.imm).ok()
     } else {
-        memory.atomic_u64(offset, AtomicOp::Add(sqe.imm)).ok().map(|_| ())
+        memory.atomic_u64(offset, WordAtomic::Add(sqe.imm)).ok().map(|_| ())
     }
 }
 
@@ -271,15 +274,15 @@ fn atomic_at(memory: &Region, offset: usize, sqe: &Sqe, len: u64) -> Option<u64>
 }
 
 /// What an atomic opcode does to a word.
-pub(crate) fn operation<T>(opcode: Opcode, operand: T, compare: T) -> Option<AtomicOp<T>> {
+pub(crate) fn operation<T>(opcode: Opcode, operand: T, compare: T) -> Option<WordAtomic<T>> {
     Some(match opcode {
-        Opcode::Cas => AtomicOp::Cas { cmp: compare, swap: operand },
-        Opcode::Swap => AtomicOp::Swap(operand),
-        Opcode::FetchAdd => AtomicOp::Add(operand),
-        Opcode::FetchSub => AtomicOp::Sub(operand),
-        Opcode::FetchAnd => AtomicOp::And(operand),
-        Opcode::FetchOr => AtomicOp::Or(operand),
-        Opcode::FetchXor => AtomicOp::Xor(operand),
+        Opcode::Cas => WordAtomic::Cas { cmp: compare, swap: operand },
+        Opcode::Swap => WordAtomic::Swap(operand),
+        Opcode::FetchAdd => WordAtomic::Add(operand),
+        Opcode::FetchSub => WordAtomic::Sub(operand),
+        Opcode::FetchAnd => WordAtomic::And(operand),
+        Opcode::FetchOr => WordAtomic::Or(operand),
+        Opcode::FetchXor => WordAtomic::Xor(operand),
         _ => return None,
     })
 }
@@ -296,7 +299,7 @@ const YIELDS: usize = 64;
 #[cold]
 fn store_end_first(
     local: &Local,
-    words: &Words,
+    words: &EntryWords,
     segments: &mut Segments<'_>,
     len: u64,
     (memory, offset): (&Region, usize),
@@ -306,7 +309,7 @@ fn store_end_first(
     let mut byte = [0];
     if gather::read_out(local, words, segments, last, &mut byte).is_ok() {
         let _ = memory.write(offset + at, &byte);
-        // Whoever watches that byte gets its turn, also on one processor.
+        // A program that watches that byte gets its turn, also on one processor.
         for _ in 0..YIELDS {
             std::thread::yield_now();
         }

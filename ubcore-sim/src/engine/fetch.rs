@@ -83,7 +83,7 @@ impl SendRing {
     #[inline]
     fn is_ours(&self, sqe: &Sqe) -> bool {
         let owner = (self.head >> self.log2) & 1 == 0;
-        // In 16 bits: the field was stored a moment ago, and a wider load would wait for that.
+        // In 16 bits: the field was stored just before, and a wider load would wait for that.
         let same = (sqe.entry_idx ^ self.entry_idx()) & low16(self.mask) == 0;
         sqe.owner == owner && same
     }

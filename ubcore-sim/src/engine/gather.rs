@@ -56,7 +56,7 @@ impl Local {
 
     /// The words of the pieces; none for inline bytes.
     #[inline]
-    pub(crate) fn pieces<'a>(&self, words: &'a Words) -> &'a [u64] {
+    pub(crate) fn pieces<'a>(&self, words: &'a EntryWords) -> &'a [u64] {
         match *self {
             Self::Sges { first, num } => words.get(first..first + 2 * num).unwrap_or(&[]),
             Self::Inline { .. } => &[],
@@ -65,7 +65,7 @@ impl Local {
 
     /// Bytes altogether.
     #[inline]
-    pub(crate) fn len(&self, words: &Words) -> u64 {
+    pub(crate) fn len(&self, words: &EntryWords) -> u64 {
         match self {
             Self::Sges { .. } => list(self.pieces(words)).map(|s| u64::from(s.len)).sum(),
             Self::Inline { len, .. } => *len as u64,
@@ -76,7 +76,7 @@ impl Local {
     #[inline]
     pub(crate) fn check(
         &self,
-        words: &Words,
+        words: &EntryWords,
         segments: &mut Segments<'_>,
         store: Store,
     ) -> Result<(), CqeStatus> {
@@ -85,7 +85,7 @@ impl Local {
 }
 
 /// The words of an entry (of a send queue, or of a receive queue with its 16 pieces).
-pub(crate) type Words = [u64; SQE_WORDS_MAX];
+pub(crate) type EntryWords = [u64; SQE_WORDS_MAX];
 
 const _: () = assert!(SQE_WORDS_MAX == 2 * SGE_MAX, "a receive entry fits as well");
 
@@ -131,7 +131,7 @@ pub(crate) enum Store {
 
 /// A sub-range of a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct MessageSpan {
     /// First byte of the message that is meant.
     pub(crate) at: u64,
     /// Bytes.
@@ -144,7 +144,7 @@ pub(crate) struct Span {
 fn each(
     sges: &[u64],
     segments: &mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
     mut f: impl FnMut(&Region, usize, usize, usize) -> Option<()>,
 ) -> Result<(), CqeStatus> {
     let mut skip = span.at;
@@ -176,7 +176,7 @@ fn each(
 fn only<'s>(
     sges: &[u64],
     segments: &'s mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
 ) -> Result<Option<(&'s Region, usize)>, CqeStatus> {
     if span.len == 0 {
         return Ok(None);
@@ -196,9 +196,9 @@ fn only<'s>(
 #[inline]
 pub(crate) fn copy_out(
     local: &Local,
-    words: &Words,
+    words: &EntryWords,
     segments: &mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
     (to, to_offset): (&Region, usize),
 ) -> Result<(), CqeStatus> {
     match local {
@@ -222,9 +222,9 @@ pub(crate) fn copy_out(
 #[cold]
 pub(crate) fn stream_out(
     local: &Local,
-    words: &Words,
+    words: &EntryWords,
     segments: &mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
     (to, to_offset): (&Region, usize),
 ) -> Result<(), CqeStatus> {
     if !matches!(local, Local::Sges { num: 1, .. }) {
@@ -239,16 +239,19 @@ pub(crate) fn stream_out(
 fn scatter_out(
     sges: &[u64],
     segments: &mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
     (to, to_offset): (&Region, usize),
 ) -> Result<(), CqeStatus> {
     let tail = if span.last { span.len.min(TAIL) } else { 0 };
     let body = span.len - tail;
-    each(sges, segments, Span { len: body, last: false, ..span }, |from, offset, done, len| {
-        from.copy_to(offset, to, to_offset + done, len).ok()
-    })?;
+    each(
+        sges,
+        segments,
+        MessageSpan { len: body, last: false, ..span },
+        |from, offset, done, len| from.copy_to(offset, to, to_offset + done, len).ok(),
+    )?;
     let mut bytes = [0; TAIL];
-    let end = Span { at: span.at + body as u64, len: tail, last: true };
+    let end = MessageSpan { at: span.at + body as u64, len: tail, last: true };
     each(sges, segments, end, |from, offset, done, len| {
         from.read(offset, &mut bytes[done..done + len]).ok()
     })?;
@@ -261,7 +264,7 @@ fn scatter_out(
 pub(crate) fn copy_in(
     sges: &[u64],
     segments: &mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
     (from, from_offset): (&Region, usize),
 ) -> Result<(), CqeStatus> {
     if sges.len() == 2 {
@@ -278,7 +281,7 @@ pub(crate) fn copy_in(
 pub(crate) fn write_in(
     sges: &[u64],
     segments: &mut Segments<'_>,
-    span: Span,
+    span: MessageSpan,
     bytes: &[u8],
 ) -> Result<(), CqeStatus> {
     each(sges, segments, span, |to, offset, done, len| {
@@ -289,7 +292,7 @@ pub(crate) fn write_in(
 /// Reads a span of the local bytes into `bytes`.
 pub(crate) fn read_out(
     local: &Local,
-    words: &Words,
+    words: &EntryWords,
     segments: &mut Segments<'_>,
     at: u64,
     bytes: &mut [u8],
@@ -303,7 +306,7 @@ pub(crate) fn read_out(
             Ok(())
         }
         Local::Sges { .. } => {
-            let span = Span { at, len: bytes.len(), last: false };
+            let span = MessageSpan { at, len: bytes.len(), last: false };
             each(local.pieces(words), segments, span, |from, offset, done, len| {
                 from.read(offset, &mut bytes[done..done + len]).ok()
             })
@@ -312,7 +315,7 @@ pub(crate) fn read_out(
 }
 
 #[inline]
-fn inline_bytes(words: &Words) -> [u8; SQE_WORDS_MAX * 8] {
+fn inline_bytes(words: &EntryWords) -> [u8; SQE_WORDS_MAX * 8] {
     let mut bytes = [0; SQE_WORDS_MAX * 8];
     for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
         chunk.copy_from_slice(&word.to_le_bytes());

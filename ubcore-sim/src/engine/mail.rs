@@ -25,7 +25,7 @@ pub(crate) struct Handed {
 
 /// The end of a request that was handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Ended {
+pub(crate) struct HandedCompletion {
     pub(crate) seq: u32,
     pub(crate) status: CqeStatus,
     /// Bytes transferred.
@@ -36,7 +36,7 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub(crate) struct Mail {
     pub(crate) handed: ArrayQueue<Handed>,
-    pub(crate) ended: ArrayQueue<Ended>,
+    pub(crate) ended: ArrayQueue<HandedCompletion>,
     /// The engine flushed: whatever was handed over so far is of no interest any more.
     purge: AtomicBool,
 }
@@ -65,7 +65,7 @@ impl Mail {
 //   has the shared part stepped. `Handed::words` decodes with `Sqe::decode`; local pieces with
 //   `gather::Local::of` and `gather::read_out`. All its local checks are done; READ and atomic results
 //   go to local pieces by `gather::write_in`.
-// - Each `Handed` gets one `Ended` (any order), pushed into `ended`; then the caller of the exchange
+// - Each `Handed` gets one `HandedCompletion` (any order), pushed into `ended`; then the caller of the exchange
 //   calls `Base::wake_send(id)`.
-// - `take_purge()` true: drop every request taken from this mail before, without `Ended`; requests
+// - `take_purge()` true: drop every request taken from this mail before, without `HandedCompletion`; requests
 //   in `handed` at that moment are new ones.

@@ -13,18 +13,18 @@ use crate::context::queue::Queue;
 
 /// One of the 2^20 numbers, from its first use on. Queues that only receive have no engine.
 #[derive(Debug)]
-pub(crate) struct SendQueue {
+pub(crate) struct DeviceSendQueue {
     queue: Queue,
     pub(crate) send: Serial<Option<Box<SendEngine>>>,
 }
 
-impl SendQueue {
+impl DeviceSendQueue {
     pub(crate) fn new(id: u32) -> Arc<Self> {
         Arc::new(Self { queue: Queue::new(id), send: Serial::new(None) })
     }
 }
 
-impl Deref for SendQueue {
+impl Deref for DeviceSendQueue {
     type Target = Queue;
 
     #[inline]

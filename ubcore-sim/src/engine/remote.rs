@@ -10,15 +10,15 @@ use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::Region;
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
 
-use super::lap::Lap;
-use crate::context::link::{DirectParts, Link, Reach};
+use super::pass_length::PassLength;
+use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
     ENTRY_WORDS, LocalSegment, SegmentTable, entry_offset, extent_offset, offset_in, tid_of,
 };
 use crate::context::token::fits;
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
-use crate::ports::Extent;
+use crate::ports::SharedExtent;
 use crate::share::layout::{EXTENTS, HALF_SLOTS, HALF_SLOTS_USED, SLOTS};
 
 /// What a request wants of a segment.
@@ -35,7 +35,7 @@ pub(crate) struct Want {
 
 /// How it went.
 #[derive(Debug)]
-pub(crate) enum Reached<T> {
+pub(crate) enum AccessResult<T> {
     /// Touched; the generation under which that was.
     Yes(T, u64),
     /// Allowed, as far as one can see from here, but not reachable directly.
@@ -44,16 +44,16 @@ pub(crate) enum Reached<T> {
 
 /// One way as a send queue keeps it.
 #[derive(Debug)]
-pub(crate) struct LinkSeat {
-    pub(crate) link: Arc<Link>,
+pub(crate) struct PathState {
+    pub(crate) link: Arc<NodePath>,
     /// Requests handed over and not ended.
     pub(crate) outstanding: u32,
     /// Target of all of them, when it is the same one.
     pub(crate) target: u32,
     /// Which target took a message by what it was shown.
-    pub(crate) welcome: Welcome,
+    pub(crate) admission: AdmissionCache,
     /// How far its long writes have come.
-    pub(crate) lap: Lap,
+    pub(crate) pass_length: PassLength,
     slot: Option<HazardSlot>,
     views: [Option<View>; VIEWS],
     /// Where bytes that came through the kernel wait for the last check; made at the first use.
@@ -63,14 +63,14 @@ pub(crate) struct LinkSeat {
 /// Whether a queue of the peer takes this one's messages. Its token is not in shared memory, so a
 /// write with immediate places its payload directly only after the peer took such a message.
 #[derive(Debug, Default)]
-pub(crate) struct Welcome {
+pub(crate) struct AdmissionCache {
     /// Request that asks, and what it shows.
     asked: Option<(u32, u64)>,
     /// What was shown in a message that the peer took.
     proven: Option<u64>,
 }
 
-impl Welcome {
+impl AdmissionCache {
     #[inline]
     pub(crate) fn is_proven(&self, shown: u64) -> bool {
         self.proven == Some(shown)
@@ -103,9 +103,9 @@ struct View {
     imported: u64,
     generation: Generation,
     rights: Rights,
-    shared: Extent,
+    shared: SharedExtent,
     /// Shared as well, but shorter.
-    more: Box<[Extent]>,
+    more: Box<[SharedExtent]>,
     /// Of `rights.va` in its owner's process; 0: not to be read there.
     address: u64,
 }
@@ -119,9 +119,9 @@ struct Rights {
     token: Option<u32>,
 }
 
-impl LinkSeat {
+impl PathState {
     /// `slot` is the index of this queue's hazard slot.
-    pub(crate) fn new(link: Arc<Link>, slot: usize) -> Self {
+    pub(crate) fn new(link: Arc<NodePath>, slot: usize) -> Self {
         let hazard = match &link.reach {
             Reach::Direct(parts) if slot < SLOTS => {
                 let offset = HALF_SLOTS + slot * urma_mem::hazard::SLOT_LEN;
@@ -135,8 +135,8 @@ impl LinkSeat {
             link,
             outstanding: 0,
             target: 0,
-            welcome: Welcome::default(),
-            lap: Lap::default(),
+            admission: AdmissionCache::default(),
+            pass_length: PassLength::default(),
             slot: hazard,
             views: Default::default(),
             landing: None,
@@ -151,15 +151,15 @@ impl LinkSeat {
         faults: Faults,
         want: &Want,
         touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
-    ) -> Result<Reached<T>, CqeStatus> {
+    ) -> Result<AccessResult<T>, CqeStatus> {
         match &self.link.reach {
             Reach::Direct(parts) => {
-                let Some(slot) = &mut self.slot else { return Ok(Reached::NotDirect) };
+                let Some(slot) = &mut self.slot else { return Ok(AccessResult::NotDirect) };
                 let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
                 reach_peer(slot, view, (parts, faults), want, touch)
             }
             Reach::Own => reach_own(table, faults, want, touch),
-            Reach::Messages => Ok(Reached::NotDirect),
+            Reach::Messages => Ok(AccessResult::NotDirect),
         }
     }
 
@@ -172,34 +172,36 @@ impl LinkSeat {
         faults: Faults,
         want: &Want,
         (at, len): (u64, usize),
-    ) -> Result<Reached<&Region>, CqeStatus> {
+    ) -> Result<AccessResult<&Region>, CqeStatus> {
         let denied = CqeStatus::RemAccessAbort;
-        let Reach::Direct(parts) = &self.link.reach else { return Ok(Reached::NotDirect) };
+        let Reach::Direct(parts) = &self.link.reach else { return Ok(AccessResult::NotDirect) };
         let (Some(process), Some(slot)) = (&parts.process, &mut self.slot) else {
-            return Ok(Reached::NotDirect);
+            return Ok(AccessResult::NotDirect);
         };
         if want.len <= WORD {
-            return Ok(Reached::NotDirect);
+            return Ok(AccessResult::NotDirect);
         }
         if self.landing.as_ref().is_none_or(|landing| landing.len() < len) {
             self.landing = Region::private(len.max(CHUNK_MAX)).ok();
         }
-        let Some(landing) = &self.landing else { return Ok(Reached::NotDirect) };
+        let Some(landing) = &self.landing else { return Ok(AccessResult::NotDirect) };
         let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
         let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
         hooks::pass(Hook::SlotAnnounced);
         let view = checked(&announced, view, (parts, faults), want)?;
         let inside = want.va.wrapping_sub(view.rights.va);
         let from = [inside, at].iter().try_fold(view.address, |sum, part| sum.checked_add(*part));
-        let Some(from) = from.filter(|_| view.address != 0) else { return Ok(Reached::NotDirect) };
+        let Some(from) = from.filter(|_| view.address != 0) else {
+            return Ok(AccessResult::NotDirect);
+        };
         let fetched = process.read(from, landing, len);
         hooks::pass(Hook::CopyUnchecked);
         let life = view.imported;
         announced.finish(&view.generation, life).map_err(|_| denied)?;
         match fetched {
-            Ok(()) => Ok(Reached::Yes(landing, life)),
-            // A page that is not there, a peer that is gone: who has the memory answers, or nobody.
-            Err(_) => Ok(Reached::NotDirect),
+            Ok(()) => Ok(AccessResult::Yes(landing, life)),
+            // A page that is not there, a peer that is gone: the owner of the memory answers, or no node does.
+            Err(_) => Ok(AccessResult::NotDirect),
         }
     }
 }
@@ -214,19 +216,19 @@ fn reach_peer<T>(
     (parts, faults): (&DirectParts, Faults),
     want: &Want,
     touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
-) -> Result<Reached<T>, CqeStatus> {
+) -> Result<AccessResult<T>, CqeStatus> {
     let denied = CqeStatus::RemAccessAbort;
     let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
     hooks::pass(Hook::SlotAnnounced);
     let view = checked(&announced, view, (parts, faults), want)?;
     let offset = match place_in(&view.shared, faults, want).or_else(|| view.further(want)) {
         Some(offset) => offset.ok_or(denied)?,
-        None => return Ok(Reached::NotDirect),
+        None => return Ok(AccessResult::NotDirect),
     };
     let value = touch(&parts.arena, offset)?;
     hooks::pass(Hook::CopyUnchecked);
     announced.finish(&view.generation, view.imported).map_err(|_| denied)?;
-    Ok(Reached::Yes(value, view.imported))
+    Ok(AccessResult::Yes(value, view.imported))
 }
 
 /// The entry as it is under the announcement, after every check.
@@ -254,7 +256,7 @@ fn checked<'v>(
 /// Where in the arena an extent has the whole of what is wanted: `None` outside, `Some(None)` for
 /// an offset that cannot be.
 #[inline]
-fn place_in(extent: &Extent, faults: Faults, want: &Want) -> Option<Option<usize>> {
+fn place_in(extent: &SharedExtent, faults: Faults, want: &Want) -> Option<Option<usize>> {
     let len = extent.len.saturating_add(faults.bound_slack());
     let inside = offset_in(extent.va, len, want.va, want.len)?;
     Some(extent.offset.checked_add(inside).and_then(|offset| usize::try_from(offset).ok()))
@@ -282,7 +284,7 @@ fn reach_own<T>(
     faults: Faults,
     want: &Want,
     touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
-) -> Result<Reached<T>, CqeStatus> {
+) -> Result<AccessResult<T>, CqeStatus> {
     let denied = CqeStatus::RemAccessAbort;
     let segment = table.find(want.token_id).ok_or(denied)?;
     if want.life != 0 && want.life != segment.life {
@@ -290,7 +292,7 @@ fn reach_own<T>(
     }
     let offset = check_own(&segment, faults, want)?;
     let value = touch(&segment.region, offset)?;
-    Ok(Reached::Yes(value, segment.life))
+    Ok(AccessResult::Yes(value, segment.life))
 }
 
 /// All checks on a segment of this node; the offset of `want.va` in its memory.
@@ -360,14 +362,14 @@ impl View {
         let more = (0..usize::from(more).min(EXTENTS))
             .map(|index| {
                 let [va, len, offset] = node.load_block(extent_offset(tid, index)).ok()?;
-                Some(Extent { va, len, offset })
+                Some(SharedExtent { va, len, offset })
             })
             .collect::<Option<_>>()?;
         hooks::pass(Hook::EntryRead);
         if generation.load() != imported {
             return None;
         }
-        let shared = Extent { va: words[3], len: words[4], offset: words[5] };
+        let shared = SharedExtent { va: words[3], len: words[4], offset: words[5] };
         let address = words[7];
         Some(Self { token_id, imported, generation, rights, shared, more, address })
     }

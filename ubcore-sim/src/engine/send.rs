@@ -11,7 +11,7 @@ mod route;
 use std::sync::Arc;
 
 use udma_abi::{
-    AsyncKind, CqeStatus, Sqe,
+    CqeStatus, EqeKind, Sqe,
     cmd::{Mode, QueueFlags, QueueState},
     counters::Counter,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
@@ -21,9 +21,9 @@ use urma_mem::sync::Ordering;
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
-use super::gather::{Local, Words};
+use super::gather::{EntryWords, Local};
 use super::mail::Mail;
-use super::remote::LinkSeat;
+use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::jfc::JfcPort;
 use crate::context::queue::Queue;
@@ -32,7 +32,7 @@ use crate::context::tables::Tables;
 
 /// What a send engine is made with.
 #[derive(Debug)]
-pub(crate) struct SendCfg {
+pub(crate) struct EngineCfg {
     pub(crate) who: Identity,
     pub(crate) mode: Mode,
     pub(crate) flags: QueueFlags,
@@ -54,15 +54,15 @@ pub(crate) struct SendEngine {
     ring: SendRing,
     retire: Retire,
     mail: Arc<Mail>,
-    seats: Vec<LinkSeat>,
+    path_states: Vec<PathState>,
     segments: SegmentCache,
-    words: Words,
+    words: EntryWords,
     /// Control part of `current`.
     sqe: Sqe,
     current: Current,
     /// There is a request at the front: `current`.
     under_way: bool,
-    state: State,
+    state: SendState,
     /// Planted faults only: a write that was acknowledged and not yet placed.
     deferred: Option<Box<planted::Deferred>>,
     /// RC: way and remote jetty.
@@ -94,15 +94,15 @@ impl Current {
 
 /// What the engine does with posted entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum SendState {
     Ready,
-    /// Starts nothing; `told` when the last completion of the suspend is written.
+    /// Starts nothing; `reported` when the last completion of the suspend is written.
     Suspended {
-        told: bool,
+        reported: bool,
     },
-    /// Flushes; `told` when the last completion of the flush is written.
+    /// Flushes; `reported` when the last completion of the flush is written.
     Error {
-        told: bool,
+        reported: bool,
     },
     /// Ends what was never started as unhandled.
     Reset,
@@ -131,7 +131,7 @@ pub(crate) struct Left {
 }
 
 /// How the request at the front went on.
-enum Turn {
+enum FrontResult {
     /// It ended.
     End(CqeStatus, u32),
     /// It was handed over on this way.
@@ -143,7 +143,7 @@ enum Turn {
 }
 
 impl SendEngine {
-    pub(crate) fn new(cfg: SendCfg) -> Self {
+    pub(crate) fn new(cfg: EngineCfg) -> Self {
         Self {
             id: cfg.who.id,
             is_jetty: cfg.who.is_jetty,
@@ -152,13 +152,13 @@ impl SendEngine {
             ring: SendRing::new(cfg.ring, cfg.blocks_log2),
             retire: Retire::new(cfg.who, cfg.port, cfg.record),
             mail: Arc::new(Mail::new()),
-            seats: Vec::new(),
+            path_states: Vec::new(),
             segments: SegmentCache::default(),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
             current: Current::NONE,
             under_way: false,
-            state: State::Ready,
+            state: SendState::Ready,
             deferred: None,
             bound: None,
             slot: cfg.slot,
@@ -181,24 +181,25 @@ impl SendEngine {
 
     pub(crate) fn state(&self) -> QueueState {
         match self.state {
-            State::Ready => QueueState::Ready,
-            State::Suspended { .. } => QueueState::Suspended,
-            State::Error { .. } => QueueState::Error,
-            State::Reset => QueueState::Reset,
+            SendState::Ready => QueueState::Ready,
+            SendState::Suspended { .. } => QueueState::Suspended,
+            SendState::Error { .. } => QueueState::Error,
+            SendState::Reset => QueueState::Reset,
         }
     }
 
     /// Nothing keeps a dead segment or a closed way alive through this engine.
     pub(crate) fn forget_dead(&mut self) {
         self.segments.drop_dead();
-        self.seats.retain(|seat| seat.link.is_alive() || seat.outstanding != 0);
+        self.path_states
+            .retain(|path_state| path_state.link.is_alive() || path_state.outstanding != 0);
     }
 
     /// One bounded step.
     #[inline]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = self.step_requests(visit);
-        if self.state == State::Ready {
+        if self.state == SendState::Ready {
             self.retire.settle();
         } else {
             self.retire.give_spare_back();
@@ -223,7 +224,7 @@ impl SendEngine {
             if visit.tables.faults.order_swapped() {
                 self.place_deferred(visit);
             }
-            if self.state != State::Ready {
+            if self.state != SendState::Ready {
                 left.shared = true;
                 left.more = self.step_stopped(visit);
                 return left;
@@ -237,13 +238,13 @@ impl SendEngine {
                 continue;
             }
             match self.turn(visit, &mut bytes) {
-                Turn::End(status, bytes) => self.end_current(visit, status, bytes),
-                Turn::Handed { tpn } => {
+                FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
+                FrontResult::Handed { tpn } => {
                     left.shared = true;
                     self.push_current(visit, tpn);
                 }
-                Turn::Wait => return left,
-                Turn::More => {
+                FrontResult::Wait => return left,
+                FrontResult::More => {
                     left.more = true;
                     return left;
                 }
@@ -353,9 +354,11 @@ impl SendEngine {
             let tools = (&visit.queue.fast, visit.tables.faults);
             let end = (ended.status, ended.bytes);
             let Some(request) = self.retire.end(ended.seq, end, tools) else { continue };
-            if let Some(seat) = self.seats.iter_mut().find(|s| s.link.tpn == request.tpn) {
-                seat.outstanding = seat.outstanding.saturating_sub(1);
-                seat.welcome.on_ended(ended.seq, ended.status);
+            if let Some(path_state) =
+                self.path_states.iter_mut().find(|s| s.link.tpn == request.tpn)
+            {
+                path_state.outstanding = path_state.outstanding.saturating_sub(1);
+                path_state.admission.on_ended(ended.seq, ended.status);
             }
             if ended.status != CqeStatus::Success {
                 self.after_error(visit, ended.status);
@@ -369,18 +372,18 @@ impl SendEngine {
         if status == CqeStatus::RemAccessAbort {
             visit.tables.count(Counter::AccessDenied);
         }
-        if self.state != State::Ready || !stops(self.mode, status) {
+        if self.state != SendState::Ready || !stops(self.mode, status) {
             return;
         }
         if self.flags.contains(QueueFlags::ERROR_SUSPEND) {
-            self.state = State::Suspended { told: false };
+            self.state = SendState::Suspended { reported: false };
             return;
         }
-        self.state = State::Error { told: false };
+        self.state = SendState::Error { reported: false };
         if self.is_jetty {
             visit.tables.on_stopped(self.id, QueueState::Error);
         }
-        let kind = if self.is_jetty { AsyncKind::JettyErr } else { AsyncKind::JfsErr };
+        let kind = if self.is_jetty { EqeKind::JettyErr } else { EqeKind::JfsErr };
         visit.tables.async_event(kind, self.id);
     }
 }

@@ -9,7 +9,7 @@ use urma_packet::{RequestOp, ResponseBody, ResponseHeader, ResponseStatus};
 use super::flow::{Request, SEQUENCE_TRIES};
 use super::senders::Sender;
 use crate::engine::base::Base;
-use crate::engine::gather::{self, Segments, Span};
+use crate::engine::gather::{self, MessageSpan, Segments};
 
 /// What an answer does to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +108,7 @@ fn store(
     (at, bytes, last): (u64, &[u8], bool),
 ) {
     let mut segments = Segments { cache: &mut sender.cache, table: &base.tables.segments };
-    let span = Span { at, len: bytes.len(), last };
+    let span = MessageSpan { at, len: bytes.len(), last };
     let pieces = request.local.pieces(&request.words);
     if let Err(status) = gather::write_in(pieces, &mut segments, span, bytes) {
         request.failed.get_or_insert(status);

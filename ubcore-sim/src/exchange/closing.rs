@@ -41,8 +41,8 @@ impl Exchange {
             let peer = peer
                 .filter(|peer| way.posted.is_empty() || way.is_of_former_life(peer.incarnation));
             if let Some(peer) = peer {
-                for seat in peer.ways.iter_mut().filter(|seat| **seat == Some(*tpn)) {
-                    *seat = None;
+                for entry in peer.ways.iter_mut().filter(|entry| **entry == Some(*tpn)) {
+                    *entry = None;
                 }
                 if let Some(link) = base.tables.links.find(*tpn) {
                     link.end();

@@ -7,18 +7,18 @@
 use std::ops::Bound;
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
-use urma_packet::Handshake as Terms;
+use urma_packet::HandshakeBody;
 use urma_packet::{
-    Body, Ends, Packet, PacketHeader, Psn, ROCE_PORT, RefuseReason, RequestHeader, Tpn,
+    Body, Packet, PacketHeader, Psn, ROCE_PORT, RefuseReason, RequestHeader, Tpn, UmHeader,
 };
 
-use super::message::{self, Reached};
-use super::peer::{Found, Peer};
+use super::message::{self, MessageProgress};
+use super::peer::{Peer, PeerSearch};
 use super::piece::Part;
 use super::state::Exchange;
-use super::target::Datagram;
+use super::target::Unsequenced;
 use crate::carrier::{Carrier, packets::Packets, piece::Payload};
-use crate::datagram::{Arrival, flow, take_apart};
+use crate::datagram::{DatagramContent, flow, take_apart};
 use crate::engine::base::Base;
 use crate::ports::{Backlog, NodeAddr, Transmit};
 use crate::transport::{Doubt, Handshake, HandshakeEvent, Received, refusal};
@@ -40,10 +40,10 @@ impl Exchange {
                 base.tables.count(counter);
                 return false;
             }
-            Ok(Arrival::Message { ends, number, header, payload }) => {
+            Ok(DatagramContent::Message { ends, number, header, payload }) => {
                 self.on_um(base, now, (from, &ends, number), (&header, payload));
             }
-            Ok(Arrival::Handshake(header)) => {
+            Ok(DatagramContent::Handshake(header)) => {
                 if let Body::Connect(terms) = &header.body
                     && !self.admit(base, now, from, terms)
                 {
@@ -51,7 +51,7 @@ impl Exchange {
                 }
                 self.on_handshake(base, now, from, &header);
             }
-            Ok(Arrival::OfTp(packet)) => self.on_tp_packet(base, now, from, &packet),
+            Ok(DatagramContent::OfTp(packet)) => self.on_tp_packet(base, now, from, &packet),
         }
         true
     }
@@ -64,28 +64,28 @@ impl Exchange {
     /// Whether packets are exchanged with any node.
     pub(crate) fn has_packet_peers(&self) -> bool {
         let is_packets = |peer: &Peer| peer.line.is_packets();
-        !self.heard.is_empty() || self.peers.values().any(is_packets)
+        !self.recent.is_empty() || self.peers.values().any(is_packets)
     }
 
     fn on_um(
         &mut self,
         base: &Base,
         now: Nanos,
-        (from, ends, number): (NodeAddr, &Ends, Psn),
+        (from, ends, number): (NodeAddr, &UmHeader, Psn),
         (header, payload): (&RequestHeader, &[u8]),
     ) {
         if ends.source_eid != from.0 || ends.dest_eid != self.cfg.eid.0 {
             return base.tables.count(Counter::DropUm);
         }
-        if self.heard.has(from, number) {
+        if self.recent.has(from, number) {
             return base.tables.count(Counter::RxDuplicate);
         }
-        let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Datagram::Yes));
+        let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
         let (_, mut work, ..) = self.split(base, now);
         base.tables.counts.add(Counter::RxPackets, 1);
         let part = Part { header, payload: Payload::Here, bytes: payload };
-        if message::on_datagram(&mut work, from, tpn, &part) == Reached::Receive {
-            self.heard.note(from, number);
+        if message::on_datagram(&mut work, from, tpn, &part) == MessageProgress::Receive {
+            self.recent.note(from, number);
         }
     }
 
@@ -96,7 +96,7 @@ impl Exchange {
         let taken = peer.and_then(|peer| {
             let received = peer.line.packets()?.on_packet(now, packet, &mut self.pool)?;
             if matches!(received, Received::InOrder | Received::OutOfOrder) {
-                peer.on_heard();
+                peer.on_received();
             }
             Some(received)
         });
@@ -151,7 +151,7 @@ impl Exchange {
                 peer.on_closed(now, reason);
             }
         }
-        peer.on_heard();
+        peer.on_received();
     }
 
     /// A handshake packet that shows nothing which only the peer has.
@@ -166,7 +166,7 @@ impl Exchange {
 
     /// Whether the handshake takes a CONNECT: its sender receives at its address, and is known from
     /// now on.
-    fn admit(&mut self, base: &Base, now: Nanos, from: NodeAddr, terms: &Terms) -> bool {
+    fn admit(&mut self, base: &Base, now: Nanos, from: NodeAddr, terms: &HandshakeBody) -> bool {
         let ends = (terms.source_eid, terms.dest_eid);
         if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
             base.tables.count(Counter::DropUnproven);
@@ -189,11 +189,12 @@ impl Exchange {
             self.reply(base, from, refusal(terms, RefuseReason::Resources, 0));
             return false;
         }
-        let peer = self.peers.entry(from).or_insert_with(|| Peer::new(from, Found::Asked, None));
+        let peer =
+            self.peers.entry(from).or_insert_with(|| Peer::new(from, PeerSearch::Asked, None));
         if peer.line.carrier.is_none() {
             let packets = Packets::new(&self.cfg, from, self.numbers.state());
             peer.line.carrier = Some(Carrier::Packets(Box::new(packets)));
-            peer.found = Found::Yes;
+            peer.found = PeerSearch::Yes;
         }
         true
     }

@@ -14,7 +14,7 @@ use udma_abi::{CqeStatus, Nanos};
 use urma_packet::RequestHeader;
 
 use crate::carrier::{Carrier, STARVED_NS};
-use crate::engine::gather::{Local, Words};
+use crate::engine::gather::{EntryWords, Local};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
 /// 26.06, `rnr_retry`); here they last as long as a receiver on a busy machine may take to post.
@@ -31,7 +31,7 @@ const DROPPED_MAX: usize = 8;
 pub(super) struct Request {
     /// Pairs it with its end.
     pub(super) seq: u32,
-    pub(super) words: Words,
+    pub(super) words: EntryWords,
     pub(super) local: Local,
     pub(super) len: u32,
     /// The payload is in the peer's memory already.
@@ -53,7 +53,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(seq: u32, words: Words, header: RequestHeader, local: Local) -> Self {
+    pub(super) fn new(seq: u32, words: EntryWords, header: RequestHeader, local: Local) -> Self {
         Self {
             seq,
             words,
@@ -97,7 +97,7 @@ impl Request {
 
 /// A flow that went back.
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+struct HeldFlow {
     /// Not before this time.
     until: Nanos,
     /// Number that the target waits for.
@@ -115,7 +115,7 @@ pub(super) struct Flow {
     next: usize,
     /// Attempts begun and not answered.
     unanswered: u32,
-    hold: Option<Hold>,
+    hold: Option<HeldFlow>,
     /// Numbers of attempts that were begun and dropped: an answer to one counts for nothing.
     dropped: Vec<u16>,
     /// Of its queue, 0 to 15.
@@ -301,7 +301,7 @@ impl Flow {
             return false;
         }
         self.next = index;
-        self.hold = Some(Hold { until, expected });
+        self.hold = Some(HeldFlow { until, expected });
         for request in self.requests.iter_mut().skip(index) {
             if request.begun {
                 request.restart();

@@ -6,7 +6,7 @@
 //!
 //! The refusal alone cannot be what comes late: a right guess would stand out by its answer, and its
 //! bytes would be placed. So a request that shows something unproven is not judged at all while its
-//! node waits; the node is told to send it again, as when there is no receive.
+//! node waits; the answer makes the node send it again, as when there is no receive.
 
 use udma_abi::Nanos;
 use urma_packet::{JettyId, RequestHeader, RequestOp, TokenId, TokenValue};
@@ -56,7 +56,7 @@ impl Shown {
         let checked = match header.op {
             RequestOp::FlushDma => [None, None],
             op if op.is_send() => [queue(header.token), None],
-            RequestOp::WriteImm(told) => [memory(), queue(told.token)],
+            RequestOp::WriteImm(notice) => [memory(), queue(notice.token)],
             RequestOp::WriteNotify(to) | RequestOp::WriteAtomicAdd(to) => {
                 [memory(), segment(to.token_id, Some(to.token))]
             }
@@ -105,7 +105,7 @@ impl Guesses {
         let guessed = match judged {
             Judged::Right | Judged::Begun => {
                 shown.checked.into_iter().flatten().for_each(|key| self.prove(key));
-                // One message is one guess, however many pieces and attempts it takes. Whether this was right is not told, so that it always counts.
+                // One message is one guess, however many pieces and attempts it takes. The answer does not show whether this one was right, so it always counts.
                 judged == Judged::Right && shown.invalidates.is_some_and(|key| !self.is_proven(key))
             }
             Judged::Wrong => shown.all().any(|key| !self.is_proven(key)),

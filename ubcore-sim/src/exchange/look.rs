@@ -4,7 +4,7 @@
 
 use udma_abi::RawEid;
 
-use super::{peer::Found, state::Exchange};
+use super::{peer::PeerSearch, state::Exchange};
 use crate::carrier::Carrier;
 
 /// A way to a node.
@@ -38,8 +38,8 @@ impl Exchange {
                 (Some(Carrier::Loop(_)), _) => "local",
                 (Some(Carrier::Ring(_)), _) => "same-host",
                 (Some(Carrier::Packets(_)), _) => "packets",
-                (None, Found::Asked) => "asked for",
-                (None, Found::Yes | Found::No(_)) => "none",
+                (None, PeerSearch::Asked) => "asked for",
+                (None, PeerSearch::Yes | PeerSearch::No(_)) => "none",
             };
             let tps = self.numbers.tps.iter().filter(|(_, eid)| **eid == peer.eid);
             WayLook {

@@ -11,17 +11,17 @@ use urma_packet::{
 };
 
 use super::piece::Part;
-use super::serve::{Answer, Message};
+use super::serve::{PartialMessage, Reply};
 use super::work::Work;
 use crate::engine::direct::operation;
 use crate::engine::remote::{Want, check_absent, check_own};
 use udma_abi::counters::Counter;
 
 /// The header of an answer.
-pub(super) fn response(header: &RequestHeader, answer: Answer) -> ResponseHeader {
+pub(super) fn response(header: &RequestHeader, answer: Reply) -> ResponseHeader {
     match answer {
-        Answer::Status(status) => ResponseHeader::ack(header, status),
-        Answer::Value(value) => ResponseHeader {
+        Reply::Status(status) => ResponseHeader::ack(header, status),
+        Reply::Value(value) => ResponseHeader {
             body: ResponseBody::Atomic(value),
             ..ResponseHeader::ack(header, ResponseStatus::Ack)
         },
@@ -102,7 +102,7 @@ pub(super) fn check_write(
 pub(super) fn check_again(
     work: &mut Work<'_>,
     header: &RequestHeader,
-    message: &Message,
+    message: &PartialMessage,
 ) -> Result<(Region, usize), ResponseStatus> {
     let want = want(header, message.start, Access::WRITE, message.life);
     reach(work, &want).map(|(memory, offset, _)| (memory, offset))
@@ -112,7 +112,7 @@ pub(super) fn check_again(
 pub(super) fn place(
     work: &mut Work<'_>,
     header: &RequestHeader,
-    message: &Message,
+    message: &PartialMessage,
     part: &Part<'_>,
 ) -> Result<(), ResponseStatus> {
     let (memory, offset) = check_again(work, header, message)?;
@@ -132,7 +132,7 @@ pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), 
     let done = if matches!(header.op, RequestOp::WriteNotify(_)) {
         memory.store_u64_release(offset, notify.data)
     } else {
-        memory.atomic_u64(offset, urma_mem::AtomicOp::Add(notify.data)).map(|_| ())
+        memory.atomic_u64(offset, urma_mem::WordAtomic::Add(notify.data)).map(|_| ())
     };
     done.map_err(|_| ResponseStatus::Unsupported)
 }

@@ -6,14 +6,14 @@
 use udma_abi::{Cqe, CqeStatus, counters::Counter, cqe::INLINE_MAX};
 use urma_packet::{RequestFlags, RequestHeader, RequestOp, ResponseStatus};
 
-use super::outcome::Outcome;
+use super::outcome::PieceOutcome;
 use super::piece::{From, Part};
-use super::receive::Taken;
-use super::serve::{Message, Served};
-use super::target::{Ask, Datagram};
+use super::receive::TakenReceive;
+use super::serve::{PartialMessage, Served};
+use super::target::{Ask, Unsequenced};
 use super::work::Work;
 use crate::carrier::piece::Payload;
-use crate::engine::gather::{self, Span, Store};
+use crate::engine::gather::{self, MessageSpan, Store};
 
 /// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
 pub(super) fn receive_for(
@@ -21,22 +21,22 @@ pub(super) fn receive_for(
     work: &mut Work<'_>,
     from: From,
     part: &Part<'_>,
-) -> Result<Taken, ResponseStatus> {
+) -> Result<TakenReceive, ResponseStatus> {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         return Ok(taken);
     }
-    let ask = ask(from, part.header, Datagram::No).ok_or(ResponseStatus::NoTarget)?;
+    let ask = ask(from, part.header, Unsequenced::No).ok_or(ResponseStatus::NoTarget)?;
     work.receives.take(work.base, &ask)
 }
 
-fn ask(from: From, header: &RequestHeader, datagram: Datagram) -> Option<Ask> {
+fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> Option<Ask> {
     Some(Ask {
         target: header.target?,
         from: from.eid,
         initiator: header.initiator,
         token: match header.op {
             // The other one is the segment's.
-            RequestOp::WriteImm(told) => told.token,
+            RequestOp::WriteImm(notice) => notice.token,
             _ => header.token,
         },
         datagram,
@@ -48,7 +48,7 @@ pub(super) fn send_piece(
     work: &mut Work<'_>,
     from: From,
     part: &Part<'_>,
-) -> Outcome {
+) -> PieceOutcome {
     let begun = if part.is_first() {
         begin_receive(served, work, from, part)
     } else {
@@ -56,7 +56,7 @@ pub(super) fn send_piece(
     };
     let mut message = match begun {
         Ok(message) => message,
-        Err(status) => return Outcome::refused(status),
+        Err(status) => return PieceOutcome::refused(status),
     };
     let fits = message.fits(part.header, part.len()) && part.payload == Payload::Here;
     let placed = fits && place_received(work, &message, part);
@@ -65,17 +65,17 @@ pub(super) fn send_piece(
             taken.fail(work.base, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
         }
         let status = if fits { ResponseStatus::NoResources } else { ResponseStatus::Length };
-        return Outcome::refused(status);
+        return PieceOutcome::refused(status);
     }
     if !part.is_last() {
         message.done += part.len();
         served.message = Some(message);
-        return Outcome::More;
+        return PieceOutcome::More;
     }
     if let Some(taken) = message.receive {
         complete(work, taken, from, part);
     }
-    Outcome::ACK
+    PieceOutcome::ACK
 }
 
 /// A message, with a receive that it fits.
@@ -84,20 +84,20 @@ fn begin_receive(
     work: &mut Work<'_>,
     from: From,
     part: &Part<'_>,
-) -> Result<Message, ResponseStatus> {
+) -> Result<PartialMessage, ResponseStatus> {
     let length = part.header.access.length;
     let taken = receive_for(served, work, from, part)?;
     if let Err((status, answer)) = check_receive(work, &taken, length) {
         taken.fail(work.base, status);
         return Err(answer);
     }
-    Ok(Message { start: 0, length, done: 0, life: 0, receive: Some(taken) })
+    Ok(PartialMessage { start: 0, length, done: 0, life: 0, receive: Some(taken) })
 }
 
 /// The message fits the receive, and the receive's pieces are there: status for each side if not.
 fn check_receive(
     work: &mut Work<'_>,
-    taken: &Taken,
+    taken: &TakenReceive,
     length: u32,
 ) -> Result<(), (CqeStatus, ResponseStatus)> {
     if u64::from(length) > taken.capacity() {
@@ -108,29 +108,30 @@ fn check_receive(
 }
 
 /// Payload of so few bytes goes into the completion.
-fn goes_inline(taken: &Taken, part: &Part<'_>) -> bool {
+fn goes_inline(taken: &TakenReceive, part: &Part<'_>) -> bool {
     taken.is_inline() && part.bytes.len() <= INLINE_MAX && part.is_first() && part.is_last()
 }
 
-fn place_received(work: &mut Work<'_>, message: &Message, part: &Part<'_>) -> bool {
+fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>) -> bool {
     let Some(taken) = &message.receive else { return false };
     if goes_inline(taken, part) {
         return true;
     }
-    let span = Span { at: u64::from(message.done), len: part.bytes.len(), last: part.is_last() };
+    let span =
+        MessageSpan { at: u64::from(message.done), len: part.bytes.len(), last: part.is_last() };
     gather::write_in(taken.pieces(), &mut work.segments(), span, part.bytes).is_ok()
 }
 
-pub(super) fn complete(work: &Work<'_>, taken: Taken, from: From, part: &Part<'_>) {
+pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &Part<'_>) {
     let header = part.header;
     let (opcode, imm) = match header.op {
         RequestOp::SendImm(imm) => (1, imm),
-        RequestOp::SendInvalidate(told) => {
-            let token_id = told.token_id.value() << 8;
-            work.base.tables.segments.invalidate(token_id, told.token.0);
-            (2, u64::from(token_id) | u64::from(told.token.0) << 32)
+        RequestOp::SendInvalidate(notice) => {
+            let token_id = notice.token_id.value() << 8;
+            work.base.tables.segments.invalidate(token_id, notice.token.0);
+            (2, u64::from(token_id) | u64::from(notice.token.0) << 32)
         }
-        RequestOp::WriteImm(told) => (3, told.imm),
+        RequestOp::WriteImm(notice) => (3, notice.imm),
         _ => (0, 0),
     };
     let mut cqe = Cqe {
@@ -155,26 +156,26 @@ pub(super) fn on_datagram(
     eid: udma_abi::RawEid,
     tpn: u32,
     part: &Part<'_>,
-) -> Reached {
+) -> MessageProgress {
     let from = From { eid, tpn };
     let whole = part.is_first() && part.is_last() && part.payload == Payload::Here;
     let exact = part.header.access.length == part.len();
-    let ask = ask(from, part.header, Datagram::Yes).filter(|_| whole && exact);
+    let ask = ask(from, part.header, Unsequenced::Yes).filter(|_| whole && exact);
     let Some(ask) = ask else {
         work.base.tables.count(Counter::DropMalformed);
-        return Reached::Nothing;
+        return MessageProgress::Nothing;
     };
     let Ok(taken) = work.receives.take(work.base, &ask) else {
         work.base.tables.count(Counter::DropUm);
-        return Reached::Nothing;
+        return MessageProgress::Nothing;
     };
     if let Err((status, _)) = check_receive(work, &taken, part.header.access.length) {
         work.base.tables.count(Counter::DropUm);
         taken.fail(work.base, status);
-        return Reached::Receive;
+        return MessageProgress::Receive;
     }
     let length = part.header.access.length;
-    let message = Message { start: 0, length, done: 0, life: 0, receive: Some(taken) };
+    let message = PartialMessage { start: 0, length, done: 0, life: 0, receive: Some(taken) };
     let placed = place_received(work, &message, part);
     if let Some(taken) = message.receive {
         if placed {
@@ -183,12 +184,12 @@ pub(super) fn on_datagram(
             taken.fail(work.base, CqeStatus::LocAccess);
         }
     }
-    Reached::Receive
+    MessageProgress::Receive
 }
 
 /// How far a datagram came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reached {
+pub(super) enum MessageProgress {
     /// No target, no valid token or no receive: as if it had been lost.
     Nothing,
     /// It used a receive.

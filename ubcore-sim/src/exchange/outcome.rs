@@ -6,26 +6,26 @@ use urma_packet::ResponseStatus;
 
 use super::guesses::Judged;
 use super::memory::ReadJob;
-use super::serve::Answer;
+use super::serve::Reply;
 
 /// How far a piece brought its request.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum PieceOutcome {
     /// More pieces follow.
     More,
     /// Done, with this answer.
-    Done(Answer),
+    Done(Reply),
     /// Done; the data follow.
     Read(ReadJob),
     /// No receive; the same request comes again.
     NotReady(ResponseStatus),
 }
 
-impl Outcome {
+impl PieceOutcome {
     pub(super) const fn refused(status: ResponseStatus) -> Self {
         match status {
             ResponseStatus::ReceiverNotReady { .. } => Self::NotReady(status),
-            _ => Self::Done(Answer::Status(status)),
+            _ => Self::Done(Reply::Status(status)),
         }
     }
 
@@ -33,9 +33,9 @@ impl Outcome {
     pub(super) fn judged(&self) -> Judged {
         match self {
             Self::More | Self::Read(_) | Self::NotReady(_) => Judged::Begun,
-            Self::Done(Answer::Value(_) | Answer::Status(ResponseStatus::Ack)) => Judged::Right,
-            Self::Done(Answer::Status(ResponseStatus::AccessAbort)) => Judged::Wrong,
-            Self::Done(Answer::Status(_)) => Judged::Neither,
+            Self::Done(Reply::Value(_) | Reply::Status(ResponseStatus::Ack)) => Judged::Right,
+            Self::Done(Reply::Status(ResponseStatus::AccessAbort)) => Judged::Wrong,
+            Self::Done(Reply::Status(_)) => Judged::Neither,
         }
     }
 

@@ -47,11 +47,11 @@ pub(super) fn initiator(id: u32, is_jetty: bool) -> Initiator {
 
 /// The target as headers name it.
 pub(super) fn target(sqe: &udma_abi::Sqe) -> Target {
-    use udma_abi::sqe::TargetKind as Named;
+    use udma_abi::sqe::SqeTargetKind;
     let (kind, hint) = match sqe.target_kind {
-        Named::Jfr => (TargetKind::Jfr, 0),
-        Named::Jetty => (TargetKind::Jetty, 0),
-        Named::Group => (TargetKind::JettyGroup, sqe.target_hint),
+        SqeTargetKind::Jfr => (TargetKind::Jfr, 0),
+        SqeTargetKind::Jetty => (TargetKind::Jetty, 0),
+        SqeTargetKind::Group => (TargetKind::JettyGroup, sqe.target_hint),
     };
     Target { kind, id: JettyId::from_low_bits(sqe.target_id), hint }
 }

@@ -9,9 +9,9 @@ use urma_packet::{CloseReason, TransactionHeader};
 use super::piece::Part;
 use super::requester::Requester;
 use super::responder::{Responder, Source};
-use super::target::Datagram;
+use super::target::Unsequenced;
 use super::work::Work;
-use crate::carrier::{Carrier, Line};
+use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::link::DirectParts;
 use crate::transport::Agreed;
 
@@ -22,7 +22,7 @@ const LAST_ROUNDS_MAX: usize = 4096;
 
 /// Where the search for a node stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(super) enum PeerSearch {
     /// The host was asked.
     Asked,
     /// There is a carrier.
@@ -35,14 +35,14 @@ pub(super) enum Found {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) eid: RawEid,
-    pub(super) found: Found,
-    pub(super) line: Line,
+    pub(super) found: PeerSearch,
+    pub(super) line: PeerCarrier,
     pub(super) requester: Requester,
     pub(super) responder: Responder,
     pub(super) direct: Option<DirectParts>,
     /// Life of the node that the sequences belong to; 0 when not known.
     pub(super) incarnation: u64,
-    /// Why the last handshake came to nothing, for whoever waits for it.
+    /// Why the last handshake failed, for the commands that wait for it.
     pub(super) open_failed: Option<CmdStatus>,
     /// Since when a new way is wanted.
     pub(super) wanted_since: Option<Nanos>,
@@ -54,16 +54,16 @@ pub(super) struct Peer {
     pub(super) used: bool,
     /// The TP ended by a CLOSE: both sides know.
     pub(super) parted: bool,
-    /// Since when nobody uses it and nothing is under way.
+    /// Since when no queue uses it and nothing is under way.
     pub(super) quiet_since: Option<Nanos>,
 }
 
 impl Peer {
-    pub(super) fn new(eid: RawEid, found: Found, carrier: Option<Carrier>) -> Self {
+    pub(super) fn new(eid: RawEid, found: PeerSearch, carrier: Option<Carrier>) -> Self {
         Self {
             eid,
             found,
-            line: Line::new(carrier),
+            line: PeerCarrier::new(carrier),
             requester: Requester::default(),
             responder: Responder::default(),
             direct: None,
@@ -116,8 +116,8 @@ impl Peer {
     }
 
     /// Number of its way, for completions.
-    pub(super) fn tpn_of(&self, datagram: Datagram) -> u32 {
-        self.ways[usize::from(datagram == Datagram::Yes)].unwrap_or(0)
+    pub(super) fn tpn_of(&self, datagram: Unsequenced) -> u32 {
+        self.ways[usize::from(datagram == Unsequenced::Yes)].unwrap_or(0)
     }
 
     fn take_in(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
@@ -147,15 +147,15 @@ impl Peer {
     pub(super) fn source(&self) -> Source {
         Source {
             eid: self.eid,
-            tpn: self.tpn_of(Datagram::No),
-            datagram_tpn: self.tpn_of(Datagram::Yes),
+            tpn: self.tpn_of(Unsequenced::No),
+            datagram_tpn: self.tpn_of(Unsequenced::Yes),
             is_limited: self.line.is_packets(),
         }
     }
 
     /// Takes what it published before it went: an answer there ends its request as served. Nothing is
     /// answered any more.
-    pub(super) fn take_last_words(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
+    pub(super) fn take_last_messages(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) {
         for _ in 0..LAST_ROUNDS_MAX {
             if self.line.is_cut_off || !self.take_in(work, inbox) {
                 break;

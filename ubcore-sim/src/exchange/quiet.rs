@@ -1,4 +1,4 @@
-//! Nodes that nobody here uses any more: their TP is closed, their state goes.
+//! Nodes that no queue here uses any more: their TP is closed, their state goes.
 //!
 //! *Owns*: how long a quiet node is kept. *Takes*: time. *Gives*: CLOSE, questions, room for others.
 //! *Must not*: forget a sequence of which a request may be repeated.
@@ -38,7 +38,7 @@ enum Due {
 }
 
 impl Peer {
-    /// Nobody here uses the node, and nothing is under way in either direction.
+    /// No queue here uses the node, and nothing is under way in either direction.
     fn is_quiet(&self) -> bool {
         let Some(Carrier::Packets(packets)) = &self.line.carrier else { return false };
         self.ways == [None; 2]
@@ -74,7 +74,7 @@ impl Peer {
     }
 
     /// Something came from the node.
-    pub(super) fn on_heard(&mut self) {
+    pub(super) fn on_received(&mut self) {
         self.quiet_since = None;
     }
 
@@ -97,7 +97,7 @@ impl Peer {
 }
 
 impl Exchange {
-    /// Looks after nodes that nobody uses.
+    /// Looks after unused nodes.
     pub(super) fn part_with_quiet(&mut self, now: Nanos) {
         let mut forgotten: Option<RawEid> = None;
         for (eid, peer) in &mut self.peers {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use udma_abi::{
-    AsyncKind, Cqe, CqeStatus, RawEid, Rqe,
+    Cqe, CqeStatus, EqeKind, RawEid, Rqe,
     cmd::{Mode, QueueState},
     counters::Counter,
     rqe::{self, record},
@@ -16,29 +16,29 @@ use udma_abi::{
 use urma_packet::{ResponseStatus, TargetKind};
 
 use super::sides::{RecvSide, SharedSide};
-use super::target::{Ask, End, Group, Seat};
+use super::target::{Ask, CqeSource, Group, ReceivingSide};
 use crate::context::jfc::JfcPort;
 use crate::engine::base::Base;
-use crate::engine::gather::Words;
+use crate::engine::gather::EntryWords;
 
 /// Receives that one step flushes.
 const FLUSH_PER_STEP: u32 = 256;
 
 /// A receive in use, with a reserved completion slot.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenReceive {
     /// Queue that it came from.
     pub(super) ring: u32,
     /// Queue that it counts for: the same, or a jetty on a shared one.
-    pub(super) seat: Seat,
+    pub(super) cqe_source: CqeSource,
     port: Arc<JfcPort>,
     entry_idx: u16,
-    words: Words,
+    words: EntryWords,
     num: usize,
     capacity: u64,
 }
 
-impl Taken {
+impl TakenReceive {
     /// Words of its pieces.
     pub(super) fn pieces(&self) -> &[u64] {
         self.words.get(..2 * self.num).unwrap_or(&[])
@@ -57,9 +57,9 @@ impl Taken {
     pub(super) fn complete(self, base: &Base, cqe: Cqe, solicited: bool) {
         let cqe = Cqe {
             recv: true,
-            is_jetty: self.seat.is_jetty,
-            local_id: self.seat.id,
-            user_data: self.seat.cookie,
+            is_jetty: self.cqe_source.is_jetty,
+            local_id: self.cqe_source.id,
+            user_data: self.cqe_source.cookie,
             entry_idx: self.entry_idx,
             ..cqe
         };
@@ -80,12 +80,12 @@ impl Taken {
 #[derive(Debug)]
 struct Spare {
     entry_idx: u16,
-    words: Words,
+    words: EntryWords,
 }
 
 /// One receive ring.
 #[derive(Debug)]
-struct Ring {
+struct ReceiveRing {
     side: RecvSide,
     /// The side's port, to be lent to receives in use.
     port: Arc<JfcPort>,
@@ -98,9 +98,9 @@ struct Ring {
 
 /// All receiving sides of a node.
 #[derive(Debug, Default)]
-pub(super) struct Receives {
-    rings: BTreeMap<u32, Ring>,
-    ends: BTreeMap<u32, End>,
+pub(super) struct ReceivingSides {
+    rings: BTreeMap<u32, ReceiveRing>,
+    ends: BTreeMap<u32, ReceivingSide>,
     groups: BTreeMap<u32, Group>,
     /// Queues whose posted receives end at once.
     flushing: Vec<u32>,
@@ -108,17 +108,17 @@ pub(super) struct Receives {
     new_thresholds: Vec<u32>,
 }
 
-impl Receives {
+impl ReceivingSides {
     pub(super) fn add_ring(&mut self, side: RecvSide) {
-        self.ends.insert(side.id, End::of_ring(&side));
+        self.ends.insert(side.id, ReceivingSide::of_ring(&side));
         let state = QueueState::Ready;
         let port = Arc::new(side.port.clone());
-        let ring = Ring { side, port, state, ci: 0, spare: Vec::new(), threshold: 0 };
+        let ring = ReceiveRing { side, port, state, ci: 0, spare: Vec::new(), threshold: 0 };
         self.rings.insert(ring.side.id, ring);
     }
 
     pub(super) fn add_shared(&mut self, side: SharedSide) {
-        self.ends.insert(side.id, End::of_shared(side));
+        self.ends.insert(side.id, ReceivingSide::of_shared(side));
     }
 
     pub(super) fn remove(&mut self, id: u32) {
@@ -165,7 +165,7 @@ impl Receives {
     }
 
     pub(super) fn left(&self, id: u32) -> Option<u32> {
-        self.rings.get(&id).map(Ring::left)
+        self.rings.get(&id).map(ReceiveRing::left)
     }
 
     /// `false`: no such ring. The next step looks whether an event is due already.
@@ -193,11 +193,11 @@ impl Receives {
     }
 
     /// A receive for a message, with a completion slot; or the answer that the message gets.
-    pub(super) fn take(&mut self, base: &Base, ask: &Ask) -> Result<Taken, ResponseStatus> {
+    pub(super) fn take(&mut self, base: &Base, ask: &Ask) -> Result<TakenReceive, ResponseStatus> {
         let id = self.member(ask)?;
         let end = self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?;
         end.check(ask)?;
-        let (seat, own_port) = (end.seat, end.port.clone());
+        let (cqe_source, own_port) = (end.cqe_source, end.port.clone());
         let ring = self.rings.get_mut(&end.ring).ok_or(ResponseStatus::NoTarget)?;
         let not_ready = ResponseStatus::ReceiverNotReady { timer: ring.side.min_rnr_timer & 31 };
         match ring.state {
@@ -220,11 +220,11 @@ impl Receives {
         let rqe = Rqe::decode(&spare.words);
         let (num, capacity) = (rqe.num, rqe.capacity());
         let Spare { entry_idx, words } = spare;
-        Ok(Taken { ring: end.ring, seat, port, entry_idx, words, num, capacity })
+        Ok(TakenReceive { ring: end.ring, cqe_source, port, entry_idx, words, num, capacity })
     }
 
     /// A receive whose message will not come: the next one gets it.
-    pub(super) fn give_back(&mut self, base: &Base, taken: Taken) {
+    pub(super) fn give_back(&mut self, base: &Base, taken: TakenReceive) {
         give_back(base, &taken.port);
         if let Some(ring) = self.rings.get_mut(&taken.ring) {
             ring.spare.push(Spare { entry_idx: taken.entry_idx, words: taken.words });
@@ -247,7 +247,7 @@ impl Receives {
     }
 }
 
-impl Ring {
+impl ReceiveRing {
     /// Receives posted and not taken; an impossible index of the driver counts as none.
     fn posted(&self, base: &Base) -> u32 {
         let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
@@ -273,7 +273,7 @@ impl Ring {
         }
         let stride = rqe::stride(usize::from(self.side.max_sge));
         let at = (self.ci & ((1 << self.side.depth_log2) - 1)) as usize * stride;
-        let mut words = Words::default();
+        let mut words = EntryWords::default();
         for (pair, offset) in words.chunks_exact_mut(2).zip((at..at + stride).step_by(16)) {
             let Ok(block) = self.side.ring.load_block::<2>(offset) else {
                 base.tables.count(Counter::DmaFault);
@@ -292,7 +292,7 @@ impl Ring {
     fn look_at_threshold(&mut self, base: &Base) {
         if self.threshold != 0 && self.left() < self.threshold {
             self.threshold = 0;
-            let kind = if self.side.is_jetty { AsyncKind::JettyLimit } else { AsyncKind::JfrLimit };
+            let kind = if self.side.is_jetty { EqeKind::JettyLimit } else { EqeKind::JfrLimit };
             base.tables.async_event(kind, self.side.id);
         }
     }

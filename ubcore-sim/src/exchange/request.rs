@@ -5,7 +5,7 @@
 
 use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
 use urma_packet::{
-    Access, AtomicOp, AtomicOperands, Initiator, Invalidate, Notify, OperandSize, OrderTag,
+    AtomicOp, AtomicOperands, Initiator, Invalidate, MemoryAccess, Notify, OperandSize, OrderTag,
     RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue, WriteImm,
 };
 
@@ -24,9 +24,9 @@ pub(super) fn header(
     let token =
         if op.is_send() { sqe.token_en.then_some(sqe.token_value) } else { segment_token(sqe) };
     let access = if op.is_send() {
-        Access { address: 0, token_id: TokenId::default(), length: len }
+        MemoryAccess { address: 0, token_id: TokenId::default(), length: len }
     } else {
-        Access { address: sqe.remote_va, token_id: tid(sqe.seg_token_id), length: len }
+        MemoryAccess { address: sqe.remote_va, token_id: tid(sqe.seg_token_id), length: len }
     };
     Some(RequestHeader {
         flags: flags(sqe, mode),

@@ -16,7 +16,7 @@ use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
 use super::turns::Turns;
 use super::work::Work;
 use crate::carrier::{
-    Carrier, Line,
+    Carrier, PeerCarrier,
     piece::{Broken, Payload},
 };
 use crate::context::tables::Tables;
@@ -38,7 +38,7 @@ pub(super) struct Requester {
 
 /// What became of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Turn {
+enum PushResult {
     /// A piece went; the flow may have more.
     Pushed,
     /// The carrier takes nothing now.
@@ -58,7 +58,7 @@ impl Requester {
     pub(super) fn take_request(
         &mut self,
         work: &Work<'_>,
-        line: &Line,
+        line: &PeerCarrier,
         pair: Pair,
         mut request: Request,
     ) {
@@ -89,26 +89,26 @@ impl Requester {
     /// Pushes pieces of requests, as [`super::turns`] says.
     pub(super) fn push(
         &mut self,
-        line: &mut Line,
+        line: &mut PeerCarrier,
         work: &mut Work<'_>,
         budget: &mut usize,
     ) -> bool {
         let mut busy = false;
         while *budget > 0
-            && let Some(seat) = self.turn.pop()
+            && let Some(scheduled) = self.turn.pop()
         {
-            match self.push_next(line, work, seat.pair) {
-                Turn::Pushed => {
-                    self.turn.push_again(seat);
+            match self.push_next(line, work, scheduled.pair) {
+                PushResult::Pushed => {
+                    self.turn.push_again(scheduled);
                     *budget -= 1;
                     busy = true;
                 }
-                Turn::Full => {
-                    self.turn.put_back(seat);
+                PushResult::Full => {
+                    self.turn.put_back(scheduled);
                     break;
                 }
-                Turn::Idle => {
-                    if let Some(flow) = self.flows.get_mut(&seat.pair) {
+                PushResult::Idle => {
+                    if let Some(flow) = self.flows.get_mut(&scheduled.pair) {
                         flow.listed = false;
                     }
                 }
@@ -117,37 +117,37 @@ impl Requester {
         busy
     }
 
-    fn push_next(&mut self, line: &mut Line, work: &mut Work<'_>, pair: Pair) -> Turn {
+    fn push_next(&mut self, line: &mut PeerCarrier, work: &mut Work<'_>, pair: Pair) -> PushResult {
         if self.under_way >= UNDER_WAY_MAX {
             self.recount();
         }
         let now = work.now;
         let Self { flows, under_way, .. } = self;
         let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), &mut line.carrier) else {
-            return Turn::Idle;
+            return PushResult::Idle;
         };
-        let Some(request) = flow.current(now) else { return Turn::Idle };
+        let Some(request) = flow.current(now) else { return PushResult::Idle };
         if *under_way >= UNDER_WAY_MAX && !request.begun {
-            return Turn::Full;
+            return PushResult::Full;
         }
-        let piece = Piece::of(request, carrier.piece_max());
+        let piece = NextPiece::of(request, carrier.piece_max());
         if !piece.has_room(carrier) {
-            return Turn::Full;
+            return PushResult::Full;
         }
         let Some(sender) = work.senders.get_mut(pair.queue()) else {
             flow.clear(|_| ());
-            return Turn::Idle;
+            return PushResult::Idle;
         };
         let timeout = sender.timeout_ns();
         if let Err(status) = piece.read(request, sender, &work.base.tables, work.bytes) {
             let seq = request.seq;
             flow.drop_current();
             work.senders.end(pair.queue(), seq, status, 0);
-            return Turn::Pushed;
+            return PushResult::Pushed;
         }
         let (bytes, numbers) = (&work.bytes[..piece.len], &mut *work.numbers);
         if !line.try_push(|carrier| piece.push(carrier, request, bytes, numbers)) {
-            return Turn::Full;
+            return PushResult::Full;
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
         let (seq, len) = (request.seq, request.len);
@@ -166,11 +166,11 @@ impl Requester {
         }
         flow.wait_from(now, timeout);
         self.timer = self.timer.min(flow.doubt_at());
-        Turn::Pushed
+        PushResult::Pushed
     }
 
     /// Looks at deadlines: [`Self::timer`] is over.
-    pub(super) fn on_time(&mut self, line: &mut Line, work: &mut Work<'_>) {
+    pub(super) fn on_time(&mut self, line: &mut PeerCarrier, work: &mut Work<'_>) {
         let now = work.now;
         self.timer = Nanos::MAX;
         let (mut ended, mut doubted) = (false, None);
@@ -336,13 +336,13 @@ impl Requester {
 
 /// The next piece of a request.
 #[derive(Debug)]
-struct Piece {
+struct NextPiece {
     header: RequestHeader,
     payload: Payload,
     len: usize,
 }
 
-impl Piece {
+impl NextPiece {
     fn of(request: &Request, size: usize) -> Self {
         let mut header = request.header;
         let carries = header.op.has_payload() && !request.placed;
@@ -418,7 +418,7 @@ impl Piece {
     }
 }
 
-fn count(tables: &Tables, is_packets: bool, piece: &Piece, request: &Request) {
+fn count(tables: &Tables, is_packets: bool, piece: &NextPiece, request: &Request) {
     let (requests, bytes) = if is_packets {
         (Counter::PacketRequests, Counter::PacketBytes)
     } else {

@@ -15,13 +15,13 @@ use urma_packet::{
 use super::guesses::{Guesses, Shown};
 use super::memory::{self, ReadJob};
 use super::message::{self, send_piece};
-use super::outcome::Outcome;
+use super::outcome::PieceOutcome;
 use super::pair::Pair;
 use super::piece::{From, Part};
-use super::serve::{Answer, Served, Turn};
+use super::serve::{PieceAction, Reply, Served};
 use super::work::Work;
 use super::write::{place_late, write_piece};
-use crate::carrier::{Line, piece::Payload};
+use crate::carrier::{PeerCarrier, piece::Payload};
 
 /// Sequences of one peer.
 const SERVED_MAX: usize = 1 << 16;
@@ -62,47 +62,47 @@ impl Responder {
         let pair = Pair::of_request(header);
         if self.served.len() >= SERVED_MAX && !self.served.contains_key(&pair) {
             if part.is_first() {
-                self.answer(header, Answer::Status(ResponseStatus::NoResources));
+                self.answer(header, Reply::Status(ResponseStatus::NoResources));
             }
             return;
         }
         let served = self.served.entry(pair).or_default();
         match served.turn(header) {
-            Turn::Execute => {}
-            Turn::Again(answer) => return self.answer_again(work, source, header, answer),
-            Turn::TooEarly { expected } => {
+            PieceAction::Execute => {}
+            PieceAction::Again(answer) => return self.answer_again(work, source, header, answer),
+            PieceAction::TooEarly { expected } => {
                 let status = ResponseStatus::OutOfSequence { expected };
-                return self.answer(header, Answer::Status(status));
+                return self.answer(header, Reply::Status(status));
             }
-            Turn::Skip => return,
-            Turn::Stray => return work.base.tables.count(Counter::DropMalformed),
+            PieceAction::Skip => return,
+            PieceAction::Stray => return work.base.tables.count(Counter::DropMalformed),
         }
         let from = From { eid: source.eid, tpn: source.tpn };
         let guesses = source.is_limited.then_some(&mut self.guesses);
         match judge(guesses, work, header, |work| execute(served, work, from, part)) {
-            Outcome::More => {}
-            Outcome::Done(answer) => {
+            PieceOutcome::More => {}
+            PieceOutcome::Done(answer) => {
                 served.on_done(header, answer);
                 self.answer(header, answer);
             }
-            Outcome::Read(job) => {
-                served.on_done(header, Answer::Status(ResponseStatus::Ack));
+            PieceOutcome::Read(job) => {
+                served.on_done(header, Reply::Status(ResponseStatus::Ack));
                 self.reads.push_back(job);
             }
-            Outcome::NotReady(status) => {
+            PieceOutcome::NotReady(status) => {
                 work.base.tables.counts.add(Counter::RnrSent, 1);
                 if let Some(taken) = served.message.take().and_then(|m| m.receive) {
                     work.receives.give_back(work.base, taken);
                 }
                 served.skip_rest(header);
-                self.answer(header, Answer::Status(status));
+                self.answer(header, Reply::Status(status));
             }
         }
     }
 
     /// Queues an answer.
-    fn answer(&mut self, header: &RequestHeader, answer: Answer) {
-        let plain = answer == Answer::Status(ResponseStatus::Ack);
+    fn answer(&mut self, header: &RequestHeader, answer: Reply) {
+        let plain = answer == Reply::Status(ResponseStatus::Ack);
         if plain && header.flags.contains(RequestFlags::NO_TAACK) {
             return;
         }
@@ -114,23 +114,23 @@ impl Responder {
         work: &mut Work<'_>,
         source: &Source,
         header: &RequestHeader,
-        answer: Answer,
+        answer: Reply,
     ) {
-        let plain = answer == Answer::Status(ResponseStatus::Ack);
+        let plain = answer == Reply::Status(ResponseStatus::Ack);
         match header.op {
             RequestOp::Read if plain => {
                 let guesses = source.is_limited.then_some(&mut self.guesses);
                 match judge(guesses, work, header, |work| read(work, header)) {
-                    Outcome::Read(job) => self.reads.push_back(job),
-                    Outcome::NotReady(status) | Outcome::Done(Answer::Status(status)) => {
-                        self.answer(header, Answer::Status(status));
+                    PieceOutcome::Read(job) => self.reads.push_back(job),
+                    PieceOutcome::NotReady(status) | PieceOutcome::Done(Reply::Status(status)) => {
+                        self.answer(header, Reply::Status(status));
                     }
-                    Outcome::Done(Answer::Value(_)) | Outcome::More => {}
+                    PieceOutcome::Done(Reply::Value(_)) | PieceOutcome::More => {}
                 }
             }
             // Its result is not kept any more, and doing it again would not be the same.
             RequestOp::Atomic(..) if plain => {
-                self.answer(header, Answer::Status(ResponseStatus::NoResources));
+                self.answer(header, Reply::Status(ResponseStatus::NoResources));
             }
             _ => self.answer(header, answer),
         }
@@ -150,7 +150,7 @@ impl Responder {
     /// Sends what is due: answers, then pieces of reads in turn.
     pub(super) fn push(
         &mut self,
-        line: &mut Line,
+        line: &mut PeerCarrier,
         work: &mut Work<'_>,
         budget: &mut usize,
     ) -> bool {
@@ -249,35 +249,35 @@ fn judge(
     guesses: Option<&mut Guesses>,
     work: &mut Work<'_>,
     header: &RequestHeader,
-    execute: impl FnOnce(&mut Work<'_>) -> Outcome,
-) -> Outcome {
+    execute: impl FnOnce(&mut Work<'_>) -> PieceOutcome,
+) -> PieceOutcome {
     let Some(guesses) = guesses else { return execute(work) };
     let shown = Shown::by(header);
     if let Some(wait) = guesses.wait_ns(work.now, &shown) {
         let timer = ResponseStatus::rnr_timer_of(wait);
-        return Outcome::NotReady(ResponseStatus::ReceiverNotReady { timer });
+        return PieceOutcome::NotReady(ResponseStatus::ReceiverNotReady { timer });
     }
     let outcome = execute(work);
     guesses.on_judged(work.now, &shown, outcome.judged());
     outcome
 }
 
-fn read(work: &mut Work<'_>, header: &RequestHeader) -> Outcome {
+fn read(work: &mut Work<'_>, header: &RequestHeader) -> PieceOutcome {
     match memory::read(work, header) {
-        Ok(job) => Outcome::Read(job),
-        Err(status) => Outcome::refused(status),
+        Ok(job) => PieceOutcome::Read(job),
+        Err(status) => PieceOutcome::refused(status),
     }
 }
 
-fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> Outcome {
+fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> PieceOutcome {
     match part.header.op {
         op if op.is_send() => send_piece(served, work, from, part),
         RequestOp::Read => read(work, part.header),
         RequestOp::Atomic(op, operands) => match memory::atomic(work, part.header, op, &operands) {
-            Ok(value) => Outcome::Done(Answer::Value(value)),
-            Err(status) => Outcome::refused(status),
+            Ok(value) => PieceOutcome::Done(Reply::Value(value)),
+            Err(status) => PieceOutcome::refused(status),
         },
-        RequestOp::FlushDma => Outcome::ACK,
+        RequestOp::FlushDma => PieceOutcome::ACK,
         _ => write_piece(served, work, from, part),
     }
 }

@@ -13,7 +13,7 @@ use super::request;
 use super::sides::SendSide;
 use crate::context::segment::SegmentCache;
 use crate::engine::gather::Local;
-use crate::engine::mail::{Ended, Handed};
+use crate::engine::mail::{Handed, HandedCompletion};
 
 /// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
 /// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
@@ -79,7 +79,7 @@ impl Senders {
     pub(super) fn end(&mut self, queue: u32, seq: u32, status: CqeStatus, bytes: u32) {
         let Some(sender) = self.by_id.get(&queue) else { return };
         // There is room for an end of each request that the mail can hand over.
-        let _ = sender.side.mail.ended.push(Ended { seq, status, bytes });
+        let _ = sender.side.mail.ended.push(HandedCompletion { seq, status, bytes });
         if self.wake.last() != Some(&queue) {
             self.wake.push(queue);
         }

@@ -1,4 +1,4 @@
-//! One sequence at its target: which request is next, what it did, what a duplicate is told.
+//! One sequence at its target: which request is next, what it did, the answer that a duplicate gets again.
 //!
 //! *Owns*: the expected TASSN, the message under way, answers kept for duplicates. *Takes*: pieces.
 //! *Gives*: the step each piece makes. *Must not*: execute a request twice.
@@ -7,31 +7,31 @@ use std::collections::VecDeque;
 
 use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 
-use super::receive::Taken;
+use super::receive::TakenReceive;
 
 /// Answers kept: as many as one queue may have requests under way.
 const KEPT_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
 
 /// What a request came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Status(ResponseStatus),
     Value(AtomicValue),
 }
 
 /// A message of which pieces came.
 #[derive(Debug)]
-pub(super) struct Message {
+pub(super) struct PartialMessage {
     /// Address (or offset) of its first byte.
     pub(super) start: u64,
     pub(super) length: u32,
     pub(super) done: u32,
     /// Life of the target segment.
     pub(super) life: u64,
-    pub(super) receive: Option<Taken>,
+    pub(super) receive: Option<TakenReceive>,
 }
 
-impl Message {
+impl PartialMessage {
     /// Whether a piece goes on where the last one ended.
     pub(super) fn fits(&self, header: &RequestHeader, len: u32) -> bool {
         let at = self.start.checked_add(u64::from(self.done)) == Some(header.access.address);
@@ -53,11 +53,11 @@ pub(super) struct Late {
 
 /// What to do with a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum PieceAction {
     /// Execute it.
     Execute,
     /// The whole request was executed before: tell the answer again.
-    Again(Answer),
+    Again(Reply),
     /// Not its turn.
     TooEarly {
         /// The number waited for.
@@ -73,49 +73,49 @@ pub(super) enum Turn {
 #[derive(Debug, Default)]
 pub(super) struct Served {
     pub(super) expected: u16,
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<PartialMessage>,
     /// The rest of this request is passed over: it has its answer.
     skipping: Option<u16>,
     /// Answers other than a plain acknowledgement, for duplicates.
-    kept: VecDeque<(u16, Answer)>,
+    kept: VecDeque<(u16, Reply)>,
     /// Planted fault.
     pub(super) late: Option<Late>,
 }
 
 impl Served {
     /// Judges a piece by its number and place.
-    pub(super) fn turn(&mut self, header: &RequestHeader) -> Turn {
+    pub(super) fn turn(&mut self, header: &RequestHeader) -> PieceAction {
         let (first, last) = ends(header);
         let tassn = header.tassn;
         if !first {
             if self.message.is_some() && tassn == self.expected {
-                return Turn::Execute;
+                return PieceAction::Execute;
             }
             if self.skipping != Some(tassn) {
-                return Turn::Stray;
+                return PieceAction::Stray;
             }
             if last {
                 self.skipping = None;
             }
-            return Turn::Skip;
+            return PieceAction::Skip;
         }
         self.skipping = None;
         let ahead = tassn.wrapping_sub(self.expected).cast_signed();
         if ahead == 0 {
-            return Turn::Execute;
+            return PieceAction::Execute;
         }
         self.skip_rest(header);
         if ahead > 0 {
-            return Turn::TooEarly { expected: self.expected };
+            return PieceAction::TooEarly { expected: self.expected };
         }
         let kept = self.kept.iter().rev().find(|(number, _)| *number == tassn);
-        Turn::Again(kept.map_or(Answer::Status(ResponseStatus::Ack), |(_, answer)| *answer))
+        PieceAction::Again(kept.map_or(Reply::Status(ResponseStatus::Ack), |(_, answer)| *answer))
     }
 
     /// The request whose turn it was has its answer.
-    pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Answer) {
+    pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
         self.expected = header.tassn.wrapping_add(1);
-        if answer != Answer::Status(ResponseStatus::Ack) {
+        if answer != Reply::Status(ResponseStatus::Ack) {
             if self.kept.len() == KEPT_MAX {
                 self.kept.pop_front();
             }
@@ -143,16 +143,16 @@ impl Served {
     }
 
     /// The target of the message under way is gone: takes what it holds, and its number with it.
-    pub(super) fn abort(&mut self, seat_or_ring: u32) -> Option<(u16, Taken)> {
+    pub(super) fn abort(&mut self, queue_or_ring: u32) -> Option<(u16, TakenReceive)> {
         let held = self.message.as_ref()?.receive.as_ref()?;
-        if held.seat.id != seat_or_ring && held.ring != seat_or_ring {
+        if held.cqe_source.id != queue_or_ring && held.ring != queue_or_ring {
             return None;
         }
         let taken = self.message.take()?.receive?;
         let number = self.expected;
         self.expected = number.wrapping_add(1);
         self.skipping = Some(number);
-        self.kept.push_back((number, Answer::Status(ResponseStatus::TargetReset)));
+        self.kept.push_back((number, Reply::Status(ResponseStatus::TargetReset)));
         Some((number, taken))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use udma_abi::{
     CmdStatus,
-    cmd::{Mode, Path},
+    cmd::{Mode, TpPath},
 };
 use urma_mem::Region;
 
@@ -66,7 +66,7 @@ pub(crate) enum Connecting {
         /// Its number.
         tpn: u32,
         /// What carries it.
-        path: Path,
+        path: TpPath,
     },
     /// None.
     Failed(CmdStatus),

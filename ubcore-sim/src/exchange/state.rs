@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
-use super::heard::Heard;
 use super::numbers::Numbers;
 use super::peer::Peer;
-use super::receive::Receives;
+use super::receive::ReceivingSides;
+use super::recent::RecentDatagrams;
 use super::replies::Replies;
 use super::senders::Senders;
-use super::way::Way;
+use super::way::UsedPath;
 use super::work::Work;
 use crate::cfg::DeviceCfg;
 use crate::context::segment::SegmentCache;
@@ -28,7 +28,7 @@ pub(crate) struct Exchange {
     pub(super) peers: BTreeMap<RawEid, Peer>,
     /// Halves of peers on this host.
     pub(super) peer_halves: BTreeMap<RawEid, Region>,
-    pub(super) ways: BTreeMap<u32, Way>,
+    pub(super) ways: BTreeMap<u32, UsedPath>,
     /// Ways without users, and when to look at them at the latest.
     pub(super) closing: Vec<u32>,
     pub(super) look_at: Nanos,
@@ -37,9 +37,9 @@ pub(crate) struct Exchange {
     pub(super) challenger: Challenger,
     pub(super) replies: Replies,
     /// Datagrams of nodes, so that none counts twice.
-    pub(super) heard: Heard,
+    pub(super) recent: RecentDatagrams,
     pub(super) senders: Senders,
-    pub(super) receives: Receives,
+    pub(super) receives: ReceivingSides,
     pub(super) pool: KnittingPool,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
@@ -65,9 +65,9 @@ impl Exchange {
             closing: Vec::new(),
             look_at: Nanos::MAX,
             numbers,
-            heard: Heard::default(),
+            recent: RecentDatagrams::default(),
             senders: Senders::default(),
-            receives: Receives::default(),
+            receives: ReceivingSides::default(),
             pool: KnittingPool::new(),
             cache: SegmentCache::default(),
             bytes: Vec::new(),

@@ -23,19 +23,19 @@ pub(super) struct Ask {
     pub(super) initiator: Initiator,
     /// Token shown for the queue.
     pub(super) token: Option<TokenValue>,
-    pub(super) datagram: Datagram,
+    pub(super) datagram: Unsequenced,
 }
 
 /// Whether a message came outside any sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Datagram {
+pub(super) enum Unsequenced {
     Yes,
     No,
 }
 
 /// What the completions of a queue say about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct CqeSource {
     pub(super) id: u32,
     pub(super) is_jetty: bool,
     pub(super) cookie: u64,
@@ -43,8 +43,8 @@ pub(super) struct Seat {
 
 /// One receiving side, whichever ring it takes from.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) seat: Seat,
+pub(super) struct ReceivingSide {
+    pub(super) cqe_source: CqeSource,
     pub(super) mode: Mode,
     pub(super) state: QueueState,
     /// Queue whose ring it takes from.
@@ -56,10 +56,10 @@ pub(super) struct End {
     pub(super) bound: Option<(RawEid, u32)>,
 }
 
-impl End {
+impl ReceivingSide {
     pub(super) fn of_ring(side: &RecvSide) -> Self {
         Self {
-            seat: Seat { id: side.id, is_jetty: side.is_jetty, cookie: side.cookie },
+            cqe_source: CqeSource { id: side.id, is_jetty: side.is_jetty, cookie: side.cookie },
             mode: side.mode,
             state: QueueState::Ready,
             ring: side.id,
@@ -71,7 +71,7 @@ impl End {
 
     pub(super) fn of_shared(side: SharedSide) -> Self {
         Self {
-            seat: Seat { id: side.id, is_jetty: true, cookie: side.cookie },
+            cqe_source: CqeSource { id: side.id, is_jetty: true, cookie: side.cookie },
             mode: side.mode,
             state: QueueState::Ready,
             ring: side.jfr,
@@ -84,7 +84,8 @@ impl End {
     /// Everything but the receive itself.
     pub(super) fn check(&self, ask: &Ask) -> Result<(), ResponseStatus> {
         let in_group = ask.target.kind == TargetKind::JettyGroup;
-        let kind_fits = in_group || (ask.target.kind == TargetKind::Jetty) == self.seat.is_jetty;
+        let kind_fits =
+            in_group || (ask.target.kind == TargetKind::Jetty) == self.cqe_source.is_jetty;
         if !kind_fits {
             return Err(ResponseStatus::NoTarget);
         }
@@ -92,7 +93,7 @@ impl End {
         if !in_group && !shows(self.token, ask) {
             return Err(ResponseStatus::AccessAbort);
         }
-        if (self.mode == Mode::Um) != (ask.datagram == Datagram::Yes) {
+        if (self.mode == Mode::Um) != (ask.datagram == Unsequenced::Yes) {
             return Err(ResponseStatus::Unsupported);
         }
         let source = (ask.from, ask.initiator.id.value());

@@ -30,7 +30,7 @@ pub(super) struct Turns {
 
 /// A sequence and the level that it had its turn in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Seat {
+pub(super) struct ScheduledPair {
     pub(super) pair: Pair,
     level: usize,
 }
@@ -48,24 +48,24 @@ impl Turns {
     }
 
     /// It had its turn and wants another.
-    pub(super) fn push_again(&mut self, seat: Seat) {
-        self.levels[seat.level].push_back(seat.pair);
-        self.waiting |= 1 << seat.level;
+    pub(super) fn push_again(&mut self, scheduled: ScheduledPair) {
+        self.levels[scheduled.level].push_back(scheduled.pair);
+        self.waiting |= 1 << scheduled.level;
     }
 
     /// There was no room for its turn.
-    pub(super) fn put_back(&mut self, seat: Seat) {
-        self.levels[seat.level].push_front(seat.pair);
-        self.waiting |= 1 << seat.level;
+    pub(super) fn put_back(&mut self, scheduled: ScheduledPair) {
+        self.levels[scheduled.level].push_front(scheduled.pair);
+        self.waiting |= 1 << scheduled.level;
     }
 
-    pub(super) fn pop(&mut self) -> Option<Seat> {
+    pub(super) fn pop(&mut self) -> Option<ScheduledPair> {
         let level = self.next_level()?;
         let pair = self.levels[level].pop_front()?;
         if self.levels[level].is_empty() {
             self.waiting &= !(1 << level);
         }
-        Some(Seat { pair, level })
+        Some(ScheduledPair { pair, level })
     }
 
     fn next_level(&mut self) -> Option<usize> {
@@ -103,9 +103,9 @@ mod tests {
             all.push(pair(*id), *priority);
         }
         let mut next = || {
-            let seat = all.pop().unwrap();
-            all.push_again(seat);
-            seat.pair.queue()
+            let scheduled = all.pop().unwrap();
+            all.push_again(scheduled);
+            scheduled.pair.queue()
         };
         (0..turns).map(|_| next()).collect()
     }
@@ -139,9 +139,9 @@ mod tests {
         let mut turns = Turns::default();
         turns.push(pair(1), 2);
         turns.push(pair(2), 2);
-        let seat = turns.pop().unwrap();
-        turns.put_back(seat);
-        assert_eq!(turns.pop(), Some(seat));
+        let scheduled = turns.pop().unwrap();
+        turns.put_back(scheduled);
+        assert_eq!(turns.pop(), Some(scheduled));
         assert!(turns.pop().is_some() && turns.pop().is_none() && turns.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::base::Base;
 
 /// One way as its users hold it.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct UsedPath {
     pub(super) eid: RawEid,
     /// Imports and bindings; without any it is closing.
     pub(super) users: u32,
@@ -21,7 +21,7 @@ pub(super) struct Way {
     pub(super) dead: bool,
 }
 
-impl Way {
+impl UsedPath {
     /// Whether it leads to another life of the node than `incarnation`.
     pub(super) fn is_of_former_life(&self, incarnation: u64) -> bool {
         self.life != 0 && self.life != incarnation

@@ -1,21 +1,21 @@
 //! Ways to nodes: found, opened, counted, lost.
 //!
-//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `Link`s that send queues
+//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send queues
 //! use. *Must not*: keep a way to a dead node usable.
 
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::Path, counters::Counter};
+use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::TpPath, counters::Counter};
 use urma_mem::Region;
 use urma_packet::Tpn;
 
-use super::peer::{Found, Peer};
+use super::peer::{Peer, PeerSearch};
 use super::sides::Connecting;
 use super::state::Exchange;
-use super::way::Way;
+use super::way::UsedPath;
 use super::work::Work;
-use crate::carrier::{Carrier, Loop, Ring, packets::Packets};
-use crate::context::link::{DirectParts, Link, Reach};
+use crate::carrier::{Carrier, Loopback, RingPair, packets::Packets};
+use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::engine::base::Base;
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
@@ -42,30 +42,30 @@ impl Exchange {
             None => self.look_for(base, now, eid),
         };
         match found {
-            Found::Asked => Connecting::Pending,
-            Found::No(why) => {
+            PeerSearch::Asked => Connecting::Pending,
+            PeerSearch::No(why) => {
                 self.peers.remove(&eid);
                 Connecting::Failed(why)
             }
-            Found::Yes => self.open_way(base, now, eid, unreliable),
+            PeerSearch::Yes => self.open_way(base, now, eid, unreliable),
         }
     }
 
-    fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Found {
+    fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> PeerSearch {
         if !self.has_place(now) {
-            return Found::No(CmdStatus::NoRoom);
+            return PeerSearch::No(CmdStatus::NoRoom);
         }
         if eid == self.cfg.eid {
-            let own = Carrier::Loop(Loop::default());
-            self.peers.insert(eid, Peer::new(eid, Found::Yes, Some(own)));
-            return Found::Yes;
+            let own = Carrier::Loop(Loopback::default());
+            self.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(own)));
+            return PeerSearch::Yes;
         }
         if !base.tables.ask_host(HostRequest::FindPeer { eid }) {
-            return Found::No(CmdStatus::NoRoom);
+            return PeerSearch::No(CmdStatus::NoRoom);
         }
         hooks::pass(Hook::DuringImport);
-        self.peers.insert(eid, Peer::new(eid, Found::Asked, None));
-        Found::Asked
+        self.peers.insert(eid, Peer::new(eid, PeerSearch::Asked, None));
+        PeerSearch::Asked
     }
 
     fn open_way(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
@@ -77,8 +77,8 @@ impl Exchange {
             return Connecting::Failed(why);
         }
         let path = match &mut peer.line.carrier {
-            Some(Carrier::Loop(_)) => Path::Local,
-            Some(Carrier::Ring(_)) => Path::SameHost,
+            Some(Carrier::Loop(_)) => TpPath::Local,
+            Some(Carrier::Ring(_)) => TpPath::SameHost,
             Some(Carrier::Packets(packets)) => {
                 // A closing way may lead to a life that is over: like a new one it has to be proven.
                 let is_open = |tpn| ways.get(&tpn).is_some_and(|way| way.users != 0);
@@ -92,22 +92,22 @@ impl Exchange {
                 if since.is_some_and(|since| !packets.is_proven_since(now, since, nonce)) {
                     return Connecting::Pending;
                 }
-                Path::Packets
+                TpPath::Packets
             }
             None => return Connecting::Pending,
         };
         if !unreliable {
             peer.wanted_since = None;
         }
-        let seat = &mut peer.ways[usize::from(unreliable)];
-        if seat.is_none() {
+        let entry = &mut peer.ways[usize::from(unreliable)];
+        if entry.is_none() {
             hooks::pass(Hook::DuringImport);
         }
-        let tpn = *seat.get_or_insert_with(|| numbers.tpn(|tpn| ways.contains_key(&tpn)));
+        let tpn = *entry.get_or_insert_with(|| numbers.tpn(|tpn| ways.contains_key(&tpn)));
         let way = ways.entry(tpn).or_insert_with(|| {
             let reach = match (path, &peer.direct) {
-                (Path::Local, _) => Reach::Own,
-                (Path::SameHost, Some(parts)) => Reach::Direct(DirectParts {
+                (TpPath::Local, _) => Reach::Own,
+                (TpPath::SameHost, Some(parts)) => Reach::Direct(DirectParts {
                     node: parts.node.clone(),
                     arena: parts.arena.clone(),
                     half: parts.half.clone(),
@@ -115,8 +115,8 @@ impl Exchange {
                 }),
                 _ => Reach::Messages,
             };
-            base.tables.links.insert(Arc::new(Link::new(tpn, eid, unreliable, reach)));
-            Way { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }
+            base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
+            UsedPath { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }
         });
         way.users += 1;
         peer.used = true;
@@ -130,21 +130,21 @@ impl Exchange {
         eid: RawEid,
         parts: SameHostParts,
     ) {
-        let known = self.peers.get(&eid).is_some_and(|peer| peer.found == Found::Yes);
+        let known = self.peers.get(&eid).is_some_and(|peer| peer.found == PeerSearch::Yes);
         if known {
             // Another life of that node: the old one is over.
             self.lose(base, now, eid);
         } else if !self.peers.contains_key(&eid) && !self.has_place(now) {
             return;
         }
-        let ring = Ring::new(&parts, self.cfg.ring_len, self.cfg.incarnation);
-        let mut peer = Peer::new(eid, Found::Yes, None);
+        let ring = RingPair::new(&parts, self.cfg.ring_len, self.cfg.incarnation);
+        let mut peer = Peer::new(eid, PeerSearch::Yes, None);
         peer.incarnation = parts.peer_node.load_u64(NODE_INCARNATION).unwrap_or(0);
         match ring {
             Some(ring) => peer.line.carrier = Some(Carrier::Ring(Box::new(ring))),
             None => {
                 base.tables.count(Counter::PeerLied);
-                peer.found = Found::No(CmdStatus::Unreachable);
+                peer.found = PeerSearch::No(CmdStatus::Unreachable);
             }
         }
         let SameHostParts { peer_node, peer_arena, my_half, process, .. } = parts;
@@ -158,13 +158,13 @@ impl Exchange {
         let (cfg, state) = (&self.cfg, self.numbers.state());
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.line.carrier.is_none()) {
             peer.line.carrier = Some(Carrier::Packets(Box::new(Packets::new(cfg, eid, state))));
-            peer.found = Found::Yes;
+            peer.found = PeerSearch::Yes;
         }
     }
 
     pub(crate) fn on_no_peer(&mut self, _dev: &Base, eid: RawEid, why: CmdStatus) {
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.line.carrier.is_none()) {
-            peer.found = Found::No(why);
+            peer.found = PeerSearch::No(why);
         }
     }
 
@@ -175,7 +175,7 @@ impl Exchange {
             base.tables.count(Counter::PeerDied);
             self.each_peer(base, now, |peer, work, inbox| {
                 if peer.eid == eid {
-                    peer.take_last_words(work, inbox);
+                    peer.take_last_messages(work, inbox);
                 }
             });
             self.lose(base, now, eid);

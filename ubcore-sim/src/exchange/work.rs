@@ -5,7 +5,7 @@
 use udma_abi::Nanos;
 
 use super::numbers::Numbers;
-use super::receive::Receives;
+use super::receive::ReceivingSides;
 use super::senders::Senders;
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
@@ -17,7 +17,7 @@ pub(super) struct Work<'a> {
     pub(super) base: &'a Base,
     pub(super) now: Nanos,
     pub(super) senders: &'a mut Senders,
-    pub(super) receives: &'a mut Receives,
+    pub(super) receives: &'a mut ReceivingSides,
     pub(super) numbers: &'a mut Numbers,
     pub(super) cache: &'a mut SegmentCache,
     pub(super) bytes: &'a mut Vec<u8>,

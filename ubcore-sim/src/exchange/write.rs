@@ -7,9 +7,9 @@ use urma_packet::{RequestOp, ResponseStatus};
 
 use super::memory;
 use super::message::{complete, receive_for};
-use super::outcome::Outcome;
+use super::outcome::PieceOutcome;
 use super::piece::{From, Part};
-use super::serve::{Late, Message, Served};
+use super::serve::{Late, PartialMessage, Served};
 use super::work::Work;
 use crate::carrier::piece::Payload;
 
@@ -25,7 +25,7 @@ pub(super) fn place_late(served: &mut Served, work: &mut Work<'_>) {
         && let Ok(life) = memory::check_write(work, &header, header.access.address)
     {
         let (start, length) = (header.access.address, header.access.length);
-        let message = Message { start, length, done: 0, life, receive: None };
+        let message = PartialMessage { start, length, done: 0, life, receive: None };
         let part = Part { header: &header, payload: Payload::Here, bytes: &bytes };
         let _ = memory::place(work, &header, &message, &part);
     }
@@ -37,7 +37,7 @@ pub(super) fn write_piece(
     work: &mut Work<'_>,
     from: From,
     part: &Part<'_>,
-) -> Outcome {
+) -> PieceOutcome {
     let header = part.header;
     if part.is_first() {
         let start = header.access.address;
@@ -45,13 +45,13 @@ pub(super) fn write_piece(
             Ok(life) => life,
             Err(status) => {
                 give_back(served, work);
-                return Outcome::refused(status);
+                return PieceOutcome::refused(status);
             }
         };
         let receive = match header.op {
             RequestOp::WriteImm(_) => match receive_for(served, work, from, part) {
                 Ok(taken) => Some(taken),
-                Err(status) => return Outcome::refused(status),
+                Err(status) => return PieceOutcome::refused(status),
             },
             _ => {
                 give_back(served, work);
@@ -59,10 +59,10 @@ pub(super) fn write_piece(
             }
         };
         let length = header.access.length;
-        served.message = Some(Message { start, length, done: 0, life, receive });
+        served.message = Some(PartialMessage { start, length, done: 0, life, receive });
     }
     let Some(message) = &mut served.message else {
-        return Outcome::refused(ResponseStatus::Length);
+        return PieceOutcome::refused(ResponseStatus::Length);
     };
     let placed = if !message.fits(header, part.len()) {
         Err(ResponseStatus::Length)
@@ -76,20 +76,20 @@ pub(super) fn write_piece(
     };
     if let Err(status) = placed {
         give_back(served, work);
-        return Outcome::refused(status);
+        return PieceOutcome::refused(status);
     }
     message.done += part.len();
     if !part.is_last() {
-        return Outcome::More;
+        return PieceOutcome::More;
     }
     let message = served.message.take();
     if let Err(status) = memory::notify(work, header) {
-        return Outcome::refused(status);
+        return PieceOutcome::refused(status);
     }
     if let Some(taken) = message.and_then(|m| m.receive) {
         complete(work, taken, from, part);
     }
-    Outcome::ACK
+    PieceOutcome::ACK
 }
 
 /// The message under way is over without effect on its receive.

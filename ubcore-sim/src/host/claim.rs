@@ -35,7 +35,7 @@ pub struct Claim {
 /// Why an EID could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Somebody holds it.
+    /// Another process holds the EID.
     #[error(
         "EID {eid} belongs to {owner}; several processes can share one address through `ubcored`"
     )]
@@ -43,7 +43,7 @@ pub enum ClaimError {
         /// The EID as an address.
         eid: IpAddr,
         /// Who holds it.
-        owner: Owner,
+        owner: EidOwner,
     },
     /// No random EID was free.
     #[error("no free address in 127.0.0.0/8 was found in {0} attempts")]
@@ -55,9 +55,9 @@ pub enum ClaimError {
 
 /// The holder of an EID, as far as it can be known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Owner(pub Option<Credentials>);
+pub struct EidOwner(pub Option<Credentials>);
 
-impl std::fmt::Display for Owner {
+impl std::fmt::Display for EidOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(who) => write!(f, "process {} of user {}", who.pid, who.uid),
@@ -76,7 +76,7 @@ impl Claim {
         match net::bind(&socket, &address(eid)?) {
             Ok(()) => {}
             Err(Errno::ADDRINUSE) => {
-                let owner = Owner(owner_of(eid).ok().flatten());
+                let owner = EidOwner(owner_of(eid).ok().flatten());
                 return Err(ClaimError::Taken { eid: eid_ip(eid), owner });
             }
             Err(error) => return Err(io::Error::from(error).into()),
@@ -132,7 +132,7 @@ impl AsFd for Claim {
 pub enum Connect {
     /// The claim is held; the connection may not have been accepted yet.
     Connected(OwnedFd),
-    /// Nobody on this host holds the EID.
+    /// No process on this host holds the EID.
     NotHere,
     /// Its owner's queue of connections is full; try again later.
     Busy,
@@ -152,7 +152,7 @@ pub fn connect(eid: RawEid) -> io::Result<Connect> {
     }
 }
 
-/// The process that holds `eid`, or `None` when nobody does or its queue is full.
+/// The process that holds `eid`, or `None` when there is none or its queue is full.
 ///
 /// # Errors
 /// Out of descriptors or memory.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_not_here() {
+    fn an_unclaimed_eid_is_not_here() {
         let eid = Claim::random().unwrap().eid();
         assert!(matches!(connect(eid).unwrap(), Connect::NotHere));
         assert_eq!(owner_of(eid).unwrap(), None);

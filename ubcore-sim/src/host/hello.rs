@@ -15,7 +15,7 @@
 //!        64  arena_len: u64 bytes of the arena (descriptor 1)
 //!        72  half_len: u64  bytes of the sender's half of the pair (descriptor 2)
 //!        80  probe: u64     address of the node region in the sender's address space, or 0
-//!        88  reason: u32    of a refusal, see [`Refusal`]
+//!        88  reason: u32    of a refusal, see [`SharingRefusal`]
 //!        92  zero: u32
 //! ```
 //! Little-endian. Offer and accept carry four descriptors (the fourth is the wake-up eventfd), a
@@ -54,7 +54,7 @@ pub enum Kind {
     /// Answer: the pair is made.
     Accept,
     /// Answer: it is not.
-    Refuse(Refusal),
+    Refuse(SharingRefusal),
     /// Asks what the node tells of itself, and the answer.
     Inspect,
     /// Asks for a copy of each packet.
@@ -74,12 +74,12 @@ impl Kind {
 
 /// Why a node refuses to share memory with another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum SharingRefusal {
     /// It is connecting to the other one itself, or has done so.
     Busy,
     /// Its configuration says packets only.
     PacketsOnly,
-    /// Another user's process, or one whose user cannot be told.
+    /// Another user's process, or one whose user is not known.
     OtherUser,
     /// A version or a size that it does not take.
     Incompatible,
@@ -91,7 +91,7 @@ pub enum Refusal {
     Unknown(u32),
 }
 
-impl Refusal {
+impl SharingRefusal {
     fn code(self) -> u32 {
         match self {
             Self::Busy => 1,
@@ -141,7 +141,7 @@ pub struct Hello {
 
 /// A received message.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedHello {
     /// The message.
     pub hello: Hello,
     /// Its descriptors: [`FDS`], or none for a refusal.
@@ -217,7 +217,7 @@ impl Hello {
         let kind = match word32(bytes, 12) {
             1 => Kind::Offer,
             2 => Kind::Accept,
-            3 => Kind::Refuse(Refusal::from_code(word32(bytes, 88))),
+            3 => Kind::Refuse(SharingRefusal::from_code(word32(bytes, 88))),
             4 => Kind::Inspect,
             5 => Kind::Capture,
             _ => return Err(HelloError::Malformed("kind")),
@@ -255,7 +255,7 @@ pub fn send(socket: impl AsFd, hello: &Hello, fds: &[BorrowedFd<'_>]) -> io::Res
 ///
 /// # Errors
 /// [`HelloError`]; descriptors that came with a bad message are closed.
-pub fn receive(socket: impl AsFd) -> Result<Received, HelloError> {
+pub fn receive(socket: impl AsFd) -> Result<ReceivedHello, HelloError> {
     // One byte more than a message, so that a longer one shows.
     let mut bytes = [0; LEN + 1];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FDS))];
@@ -289,7 +289,7 @@ pub fn receive(socket: impl AsFd) -> Result<Received, HelloError> {
     if !hello.kind.takes(fds.len()) {
         return Err(HelloError::Malformed("number of descriptors"));
     }
-    Ok(Received { hello, fds })
+    Ok(ReceivedHello { hello, fds })
 }
 
 fn word64(bytes: &[u8; LEN], at: usize) -> u64 {
@@ -318,7 +318,7 @@ mod tests {
             1 => Kind::Accept,
             9 => Kind::Inspect,
             10 => Kind::Capture,
-            n => Kind::Refuse(Refusal::from_code(n)),
+            n => Kind::Refuse(SharingRefusal::from_code(n)),
         });
         (kind, any::<u64>(), any::<[[u8; 16]; 2]>(), any::<[u64; 4]>()).prop_map(
             |(kind, incarnation, [eid, to], [node_len, arena_len, half_len, probe])| Hello {

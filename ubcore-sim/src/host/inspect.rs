@@ -18,7 +18,7 @@ use udma_abi::{
     RawEid,
     caps::{Caps, Features},
 };
-use urma_mem::{Access, Pages, Region};
+use urma_mem::{MapAccess, Pages, Region};
 
 use super::{
     claim::{Connect, connect},
@@ -26,10 +26,10 @@ use super::{
     eid_ip,
     hello::{self, Hello, Kind},
     peer::PeerLook,
-    shared::Shared,
+    shared::SharedNode,
     trust,
 };
-use crate::device::look::{Look, QueueLook, SegmentLook, WayLook};
+use crate::device::look::{DeviceSnapshot, QueueLook, SegmentLook, WayLook};
 
 /// Longest wait for a node's answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -38,8 +38,8 @@ const DOCUMENT_MAX: u64 = 64 << 20;
 
 // ---- the node's side ----------------------------------------------------------------------------
 
-/// Hands the document to whoever asked over `socket`.
-pub(super) fn answer(shared: &Shared, name: &str, peers: &[PeerLook], socket: &ForkGuarded) {
+/// Hands the document to the process at the other end of `socket`.
+pub(super) fn answer(shared: &SharedNode, name: &str, peers: &[PeerLook], socket: &ForkGuarded) {
     let text = document(shared, name, peers);
     let sent = Region::shared(text.len(), Pages::Base).and_then(|region| {
         region.write(0, text.as_bytes()).map_err(io::Error::other)?;
@@ -59,7 +59,7 @@ fn plain(kind: Kind, (eid, incarnation): (RawEid, u64), node_len: u64) -> Hello 
 }
 
 /// The node as JSON.
-fn document(shared: &Shared, name: &str, peers: &[PeerLook]) -> String {
+fn document(shared: &SharedNode, name: &str, peers: &[PeerLook]) -> String {
     let device = shared.device();
     let (cfg, look) = (device.cfg(), device.look());
     let mut text = String::from("{");
@@ -87,7 +87,7 @@ fn document(shared: &Shared, name: &str, peers: &[PeerLook]) -> String {
     text
 }
 
-fn objects(text: &mut String, look: &Look, peers: &[PeerLook]) {
+fn objects(text: &mut String, look: &DeviceSnapshot, peers: &[PeerLook]) {
     let jfcs: Vec<String> = look.jfcs.iter().map(|id| format!("{{\"id\":{id}}}")).collect();
     let groups = look.groups.iter();
     let groups: Vec<String> =
@@ -218,7 +218,7 @@ pub fn ask(eid: RawEid) -> io::Result<(u32, String)> {
     }
     let len = usize::try_from(len).map_err(io::Error::other)?;
     let mut bytes = vec![0; len];
-    let region = Region::map_fd(file, 0, len, Access::ReadOnly)?;
+    let region = Region::map_fd(file, 0, len, MapAccess::ReadOnly)?;
     region.read(0, &mut bytes).map_err(io::Error::other)?;
     Ok((pid, String::from_utf8(bytes).map_err(io::Error::other)?))
 }

@@ -11,7 +11,7 @@ use std::{
 
 use urma_mem::{Adoption, Arena, Region};
 
-use crate::ports::{Extent, MemoryHost};
+use crate::ports::{MemoryHost, SharedExtent};
 
 /// Whether registered pages move to the arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,7 +51,7 @@ impl ArenaMemory {
 }
 
 impl MemoryHost for ArenaMemory {
-    fn share(&self, key: u32, region: &Region) -> Vec<Extent> {
+    fn share(&self, key: u32, region: &Region) -> Vec<SharedExtent> {
         if self.moving == PageMoving::Off {
             return Vec::new();
         }
@@ -65,7 +65,7 @@ impl MemoryHost for ArenaMemory {
         let extents = adoption
             .extents()
             .iter()
-            .map(|e| Extent { va: e.addr as u64, len: e.len as u64, offset: e.arena_offset })
+            .map(|e| SharedExtent { va: e.addr as u64, len: e.len as u64, offset: e.arena_offset })
             .collect();
         if self.adoptions().insert(key, adoption).is_some() {
             tracing::warn!(key, "a registration key was used twice; the older pages moved back");

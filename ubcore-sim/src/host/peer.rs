@@ -18,14 +18,14 @@ use std::{
 };
 
 pub use offer::{KernelReads, LocalShare};
-use offer::{Offer, parts};
-use shortage::{Pause, Shortages};
+use offer::{SharingOffer, parts};
+use shortage::{RetryPause, Shortages};
 use udma_abi::{CmdStatus, Nanos, RawEid};
 
 use super::{
     claim::{self, Claim, Connect},
     descriptor::ForkGuarded,
-    hello::{self, Kind, Refusal},
+    hello::{self, Kind, SharingRefusal},
     poll::{Interest, Poll},
     trust::{self, Credentials},
 };
@@ -70,12 +70,12 @@ pub enum PeerEvent {
         /// The node.
         eid: RawEid,
     },
-    /// Somebody of the same user asks what this node tells of itself.
+    /// A process of the same user asks for the description of this node.
     Inspect {
         /// Where the answer goes.
         socket: Arc<ForkGuarded>,
     },
-    /// Somebody of the same user wants a copy of each packet.
+    /// A process of the same user asks for a copy of each packet.
     Capture {
         /// Where they go.
         socket: Arc<ForkGuarded>,
@@ -98,7 +98,7 @@ pub struct PeerLook {
 pub struct Peers {
     share: LocalShare,
     /// Dropped before the claim: no peer takes the next owner of the EID for this node.
-    links: BTreeMap<u64, Link>,
+    links: BTreeMap<u64, PeerConnection>,
     claim: Claim,
     path: PathChoice,
     poll: Arc<Poll>,
@@ -107,32 +107,32 @@ pub struct Peers {
     lies: u64,
     shortages: Shortages,
     /// While connections cannot be accepted.
-    pause: Pause,
+    pause: RetryPause,
     /// Nodes to which packets go, and why; at most [`REASONS_MAX`].
     reasons: BTreeMap<RawEid, &'static str>,
 }
 
 /// A connection, or the wish for one.
 #[derive(Debug)]
-struct Link {
+struct PeerConnection {
     /// `None` while the peer's queue of connections is full, or after leaving it to the peer.
     socket: Option<Arc<ForkGuarded>>,
-    state: State,
+    state: ConnectionState,
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     /// Mine, not connected yet: the peer's queue is full, or it is connecting to me.
     Wanted { eid: RawEid, deadline: Nanos },
     /// Mine: offered, no answer yet.
-    Offered { eid: RawEid, deadline: Nanos, offer: Box<Offer>, who: Credentials },
+    Offered { eid: RawEid, deadline: Nanos, offer: Box<SharingOffer>, who: Credentials },
     /// The peer's: nothing received yet.
     Accepted { deadline: Nanos, who: Credentials },
     /// In use.
     Up { eid: RawEid, incarnation: u64 },
 }
 
-impl State {
+impl ConnectionState {
     fn deadline(&self) -> Deadline {
         match *self {
             Self::Wanted { deadline, .. }
@@ -173,7 +173,7 @@ impl Peers {
             events: VecDeque::new(),
             lies: 0,
             shortages: Shortages::default(),
-            pause: Pause::default(),
+            pause: RetryPause::default(),
             reasons: BTreeMap::new(),
         })
     }
@@ -181,31 +181,31 @@ impl Peers {
     /// The core wants a way to `eid`; an event answers, within [`ANSWER_NS`].
     pub fn find(&mut self, now: Nanos, eid: RawEid) {
         if self.path == PathChoice::Packets {
-            self.remember(eid, "this node was told to use packets");
+            self.remember(eid, "this node is configured for packets only");
             self.events.push_back(PeerEvent::Packets { eid });
             return;
         }
-        let up = |link: &Link| matches!(link.state, State::Up { eid: up, .. } if up == eid);
+        let up = |link: &PeerConnection| matches!(link.state, ConnectionState::Up { eid: up, .. } if up == eid);
         if let Some((&key, _)) = self.links.iter().find(|(_, link)| up(link)) {
             // The peer may have hung up and started anew, and that is why it is sought.
             self.on_ready(key);
         }
         let known = self.links.values().any(|link| match link.state {
-            State::Up { eid: up, .. } => up == eid,
+            ConnectionState::Up { eid: up, .. } => up == eid,
             _ => link.state.sought() == Some(eid),
         });
         if known {
             // Its event has been given, or will be.
             return;
         }
-        let key = self.add(None, State::Wanted { eid, deadline: now + ANSWER_NS });
+        let key = self.add(None, ConnectionState::Wanted { eid, deadline: now + ANSWER_NS });
         self.try_connect(key);
     }
 
     /// The core does not need the way to `eid` any more.
     pub fn forget(&mut self, eid: RawEid) {
         self.links.retain(|_, link| match link.state {
-            State::Up { eid: up, .. } => up != eid,
+            ConnectionState::Up { eid: up, .. } => up != eid,
             _ => link.state.sought() != Some(eid),
         });
     }
@@ -242,15 +242,15 @@ impl Peers {
         let Some(socket) = &link.socket else { return };
         match (&link.state, hello::receive(socket)) {
             (_, Err(hello::HelloError::NotYet)) => {}
-            (State::Up { .. }, Err(error)) if !error.is_lie() => self.on_gone(key),
-            (State::Up { eid, .. }, _) => {
+            (ConnectionState::Up { .. }, Err(error)) if !error.is_lie() => self.on_gone(key),
+            (ConnectionState::Up { eid, .. }, _) => {
                 tracing::warn!(?eid, "a peer spoke out of turn and is cut off");
                 self.lies += 1;
                 self.on_gone(key);
             }
-            (State::Offered { .. }, answer) => self.on_answer(key, answer),
-            (State::Accepted { .. }, offer) => self.on_offer(key, offer),
-            (State::Wanted { .. }, _) => {}
+            (ConnectionState::Offered { .. }, answer) => self.on_answer(key, answer),
+            (ConnectionState::Accepted { .. }, offer) => self.on_offer(key, offer),
+            (ConnectionState::Wanted { .. }, _) => {}
         }
     }
 
@@ -273,8 +273,9 @@ impl Peers {
                 self.events.push_back(PeerEvent::NoPeer { eid, status: CmdStatus::Timeout });
             }
         }
-        let unconnected =
-            |link: &Link| matches!(link.state, State::Wanted { .. }) && link.socket.is_none();
+        let unconnected = |link: &PeerConnection| {
+            matches!(link.state, ConnectionState::Wanted { .. }) && link.socket.is_none()
+        };
         let wanted: Vec<u64> =
             self.links.iter().filter(|(_, link)| unconnected(link)).map(|(key, _)| *key).collect();
         for key in wanted {
@@ -287,7 +288,8 @@ impl Peers {
     pub fn poll_deadline(&self, now: Nanos) -> Deadline {
         let deadlines = self.links.values().filter_map(|link| link.state.deadline());
         let earliest = deadlines.chain(self.pause.until()).min()?;
-        let retries = self.links.values().any(|l| matches!(l.state, State::Wanted { .. }));
+        let retries =
+            self.links.values().any(|l| matches!(l.state, ConnectionState::Wanted { .. }));
         Some(if retries { earliest.min(now + RETRY_NS) } else { earliest })
     }
 
@@ -300,7 +302,8 @@ impl Peers {
     #[must_use]
     pub fn look(&self) -> Vec<PeerLook> {
         let up = self.links.values().filter_map(|link| {
-            let (State::Up { eid, .. }, Some(socket)) = (&link.state, &link.socket) else {
+            let (ConnectionState::Up { eid, .. }, Some(socket)) = (&link.state, &link.socket)
+            else {
                 return None;
             };
             let pid = trust::credentials(socket).ok().map(|who| who.pid);
@@ -336,16 +339,16 @@ impl Peers {
         self.shortages.count()
     }
 
-    fn add(&mut self, socket: Option<Arc<ForkGuarded>>, state: State) -> u64 {
+    fn add(&mut self, socket: Option<Arc<ForkGuarded>>, state: ConnectionState) -> u64 {
         let key = self.key_next;
         self.key_next += 1;
-        self.links.insert(key, Link { socket, state });
+        self.links.insert(key, PeerConnection { socket, state });
         key
     }
 
     fn on_gone(&mut self, key: u64) {
         let Some(link) = self.links.remove(&key) else { return };
-        if let State::Up { eid, .. } = link.state {
+        if let ConnectionState::Up { eid, .. } = link.state {
             self.events.push_back(PeerEvent::Gone { eid });
         }
     }

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::descriptor::ForkGuarded;
 
-/// What to be told about a descriptor. Hang-ups are always told.
+/// Readiness of a descriptor that ends a wait. A hang-up always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// Something to read, for as long as there is something.
@@ -119,5 +119,5 @@ fn flags(interest: Interest) -> epoll::EventFlags {
 
 /// Longer waits end early, with nothing: older kernels count milliseconds in 32 bits.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
-/// Descriptors told at one time; the rest come with the next wait.
+/// Ready descriptors taken from one wait; the rest come with the next wait.
 const BATCH: usize = 32;

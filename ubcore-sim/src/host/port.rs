@@ -1,8 +1,8 @@
 //! The packet port of a node, shared by posters, pollers and the background thread.
 //!
-//! *Owns*: the link behind a `Serial`, the reason why there is none, whether anybody uses packets.
+//! *Owns*: the link behind a `Serial`, the reason why there is none, whether any peer uses packets.
 //! *Takes*: the device that gives and takes datagrams. *Gives*: exchanges. *Must not*: make a
-//! system call before the first packet peer exists; wait for whoever exchanges at the moment.
+//! system call before the first packet peer exists; wait for the thread that exchanges at the moment.
 
 use std::{
     net::SocketAddr,
@@ -11,7 +11,7 @@ use std::{
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_mem::{
-    Run, Serial,
+    RunResult, Serial,
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -25,7 +25,7 @@ use super::{
     udp::{Udp, UdpError},
 };
 use crate::{
-    device::Device,
+    device::SoftwareDevice,
     ports::{Deadline, NodeAddr, Transmit},
 };
 
@@ -126,7 +126,7 @@ impl PacketPort {
 
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
     /// there was anything. Who finds another thread at it leaves the work to that thread.
-    pub fn exchange(&self, device: &Device, now: Nanos) -> bool {
+    pub fn exchange(&self, device: &SoftwareDevice, now: Nanos) -> bool {
         let mut count = 0;
         let run = self.link.run(|link| {
             let Some(link) = link else { return };
@@ -147,11 +147,11 @@ impl PacketPort {
             self.shield(link.as_mut(), device, now);
             count += received + link.send(&mut |buffer| self.transmit(device, now, buffer));
         });
-        count > 0 || run == Run::WorkLeft
+        count > 0 || run == RunResult::WorkLeft
     }
 
     /// Sends what the device gives, bounded.
-    pub fn send(&self, device: &Device, now: Nanos) {
+    pub fn send(&self, device: &SoftwareDevice, now: Nanos) {
         // Work that is left is looked at by the next poll or tick.
         let _ = self.link.run(|link| {
             if let Some(link) = link {
@@ -174,14 +174,14 @@ impl PacketPort {
     }
 
     /// Before anything is sent: a peer that learns of a new TP may use it at once.
-    fn shield(&self, link: &mut dyn DatagramLink, device: &Device, now: Nanos) {
+    fn shield(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) {
         let deadline = link.shield(now, device.dropped(), &|| device.tpns_alone());
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
     }
 
     fn admit<'a>(
         &self,
-        device: &Device,
+        device: &SoftwareDevice,
         from: SocketAddr,
         bytes: &'a [u8],
     ) -> Option<(NodeAddr, &'a [u8])> {
@@ -195,7 +195,7 @@ impl PacketPort {
         Some((from, bytes))
     }
 
-    fn transmit(&self, device: &Device, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
+    fn transmit(&self, device: &SoftwareDevice, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
         let transmit = device.poll_transmit(now, buffer)?;
         let packet = buffer.get(..transmit.len).unwrap_or(&[]);
         self.tap.on_packet(self.eid, transmit.to, packet);

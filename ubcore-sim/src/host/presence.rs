@@ -1,17 +1,17 @@
 //! Who keeps the device going: the application by polling, or the background thread.
 //!
 //! *Owns*: the counter that polls bump and the mode word. *Takes*: polls (hot, any thread), looks
-//! of the background thread. *Gives*: whether to wake the background thread, whether anybody
+//! of the background thread. *Gives*: whether to wake the background thread, whether a thread
 //! polled since the last look. *Must not*: make a system call, wait, or use more than two relaxed
 //! accesses per poll.
 //!
-//! Serving itself (`Asleep`: peers ring a bell, the background thread answers) is right when nobody
-//! polls; being polled (`Awake`: peers ring no bell) is right when somebody does. Polls move it to
+//! Serving itself (`Asleep`: peers send a wake-up, the background thread answers) is right when no thread
+//! polls; being polled (`Awake`: peers send no wake-up) is right when one does. Polls move it to
 //! awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event, polls
-//! once and waits again stays with the bell and pays for no thread switch per message.
+//! once and waits again stays with wake-ups and pays for no thread switch per message.
 //!
 //! A program may also poll in bursts: for the completion of a request, then spin on its memory until
-//! a peer's message changes it. In the mode `Bursts` peers ring the bell although the program polls.
+//! a peer's message changes it. In the mode `Bursts` peers send a wake-up although the program polls.
 //! It begins when the background thread finds a peer's message that no poll took for a whole tick.
 //! It ends when polls take every message for as long as a tick (`bursts.rs`).
 
@@ -31,7 +31,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Somebody polls. Returns whether the background thread must be told, because it sleeps and
+    /// A thread polls. Returns whether the background thread must be notified, because it sleeps and
     /// from now on the pollers serve the device.
     #[inline]
     #[must_use]
@@ -55,8 +55,8 @@ impl Presence {
         now.saturating_sub(self.polled_at.load(Ordering::Relaxed)) > PAUSE_NS
     }
 
-    /// Somebody is about to wait for an event: nobody polls from now on. Returns whether the
-    /// background thread must be told.
+    /// A thread is about to wait for an event: it does not poll from now on. Returns whether the
+    /// background thread must be notified.
     #[inline]
     #[must_use]
     pub fn on_arm(&self) -> bool {
@@ -65,7 +65,7 @@ impl Presence {
             && self.mode.swap(ASLEEP, Ordering::AcqRel) != ASLEEP
     }
 
-    /// The background thread: nobody polled for a tick.
+    /// The background thread saw no poll for a tick.
     pub fn on_idle(&self) {
         self.polls_asleep.store(0, Ordering::Relaxed);
         self.mode.store(ASLEEP, Ordering::Release);
@@ -81,7 +81,7 @@ impl Presence {
         let _ = self.mode.compare_exchange(BURSTS, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Whether the program polls in bursts, so that peers ring the bell meanwhile.
+    /// Whether the program polls in bursts, so that peers send a wake-up meanwhile.
     #[must_use]
     pub fn is_in_bursts(&self) -> bool {
         self.mode.load(Ordering::Acquire) == BURSTS

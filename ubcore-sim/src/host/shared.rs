@@ -1,8 +1,8 @@
 //! What pollers, posters and the background thread of one node share.
 //!
-//! *Owns*: the device, the presence, the bell, the UDP port, the end of it all. *Takes*: polls and
+//! *Owns*: the device, the presence, the eventfd that wakes, the UDP port, the end of it all. *Takes*: polls and
 //! posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for a post while no
-//! packet peer exists and nobody has to be woken.
+//! packet peer exists and no thread has to be woken.
 
 use std::{
     collections::VecDeque,
@@ -25,17 +25,17 @@ use super::{
     presence::Presence,
 };
 use crate::{
-    device::Device,
+    device::SoftwareDevice,
     ports::{Deadline, HostRequest},
 };
 
 /// One node, seen by all its threads.
 #[derive(Debug)]
-pub struct Shared {
-    device: Arc<Device>,
+pub struct SharedNode {
+    device: Arc<SoftwareDevice>,
     presence: Presence,
     clock: Clock,
-    bell: Arc<ForkGuarded>,
+    wakeup: Arc<ForkGuarded>,
     port: PacketPort,
     requests: Mutex<VecDeque<HostRequest>>,
     /// Polls that still look for requests of the core after a command.
@@ -50,20 +50,20 @@ pub struct Shared {
 ///
 /// # Errors
 /// Out of descriptors.
-pub fn new_bell() -> std::io::Result<Arc<ForkGuarded>> {
+pub fn new_wakeup() -> std::io::Result<Arc<ForkGuarded>> {
     let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
     Ok(Arc::new(ForkGuarded::new(fd)?))
 }
 
-impl Shared {
-    /// A node that nobody serves yet.
+impl SharedNode {
+    /// A node that no thread serves yet.
     #[must_use]
-    pub fn new(device: Arc<Device>, bell: Arc<ForkGuarded>, port: PacketPort) -> Self {
+    pub fn new(device: Arc<SoftwareDevice>, wakeup: Arc<ForkGuarded>, port: PacketPort) -> Self {
         Self {
             device,
             presence: Presence::default(),
             clock: Clock::default(),
-            bell,
+            wakeup,
             port,
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
@@ -121,7 +121,7 @@ impl Shared {
         }
         self.device.write64(self.post_time(), offset, value);
         if offset == regs::JFC_DB && JfcDoorbell::decode(value).arm.is_some() {
-            // Somebody is about to wait: from now on the background thread serves.
+            // A thread is about to wait: from now on the background thread serves.
             if self.presence.on_arm() {
                 self.ring();
             }
@@ -145,7 +145,7 @@ impl Shared {
         stepped || exchanged
     }
 
-    /// The next request of the core, from whoever found it.
+    /// The next request of the core, from whichever thread found it.
     pub fn next_request(&self) -> Option<HostRequest> {
         let found = self.requests.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         found.or_else(|| self.device.poll_host_request())
@@ -162,18 +162,18 @@ impl Shared {
 
     /// Wakes the background thread.
     pub fn ring(&self) {
-        signal(self.bell.as_fd());
+        signal(self.wakeup.as_fd());
     }
 
-    /// The bell was heard.
-    pub fn silence_bell(&self) {
-        take(self.bell.as_fd());
+    /// Clears the eventfd, so that the next wake-up is seen.
+    pub fn clear_wakeup(&self) {
+        take(self.wakeup.as_fd());
     }
 
-    /// The descriptor of the bell.
+    /// The eventfd that peers write to wake this node.
     #[must_use]
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 
     /// Everything ends: the background thread returns, accesses are answered like those to a device
@@ -183,7 +183,7 @@ impl Shared {
         self.ring();
     }
 
-    /// Whether [`Shared::stop`] was called.
+    /// Whether [`SharedNode::stop`] was called.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
@@ -204,7 +204,7 @@ impl Shared {
 
     /// The device.
     #[must_use]
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<SoftwareDevice> {
         &self.device
     }
 
@@ -242,20 +242,20 @@ impl Shared {
         }
     }
 
-    /// Nobody polls, and the core wants time earlier than the sleeping thread will give it.
+    /// No thread polls, and the core wants time earlier than the sleeping thread will give it.
     #[inline]
     fn is_armed_too_late(&self) -> bool {
         !self.presence.is_awake()
             && self.device.poll_deadline().is_some_and(|at| self.is_before_armed(at))
     }
 
-    /// Each deadline is told once.
+    /// Each deadline is returned once.
     fn is_before_armed(&self, deadline: Nanos) -> bool {
         self.armed.load(Ordering::Acquire) > deadline
             && self.armed.fetch_min(deadline, Ordering::AcqRel) > deadline
     }
 
-    /// A command may ask for a peer, now or in a later step of whoever steps.
+    /// A command may ask for a peer, now or in a later step of another thread.
     #[cold]
     fn after_command(&self) {
         self.polls_after_command.store(POLLS_AFTER_COMMAND, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A copy of each packet for whoever captures.
+//! A copy of each packet for the processes that capture.
 //!
 //! *Owns*: the socket to the capturing process, the form of a record. *Takes*: packets as they pass.
 //! *Must not*: wait: what does not fit into the socket is dropped and counted.
@@ -33,11 +33,11 @@ pub const HEADER_LEN: usize = 48;
 #[derive(Debug, Default)]
 pub struct Tap {
     active: AtomicBool,
-    state: Mutex<Option<Open>>,
+    state: Mutex<Option<OpenTap>>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenTap {
     socket: Arc<ForkGuarded>,
     dropped: u64,
 }
@@ -45,7 +45,7 @@ struct Open {
 impl Tap {
     /// From now on copies go to `socket`; an earlier one gets none any more.
     pub(super) fn open(&self, socket: Arc<ForkGuarded>) {
-        let open = Some(Open { socket, dropped: 0 });
+        let open = Some(OpenTap { socket, dropped: 0 });
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = open;
         self.active.store(true, Ordering::Release);
     }
@@ -91,7 +91,7 @@ fn wall_ns() -> u64 {
 
 /// One record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Record<'a> {
+pub struct TapRecord<'a> {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
     /// Sending node.
@@ -104,7 +104,7 @@ pub struct Record<'a> {
     pub packet: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> TapRecord<'a> {
     /// Reads a record; `None`: it is too short.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {

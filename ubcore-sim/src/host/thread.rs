@@ -1,19 +1,19 @@
 //! The background thread: what a NIC does by itself.
 //!
 //! *Owns*: the poll set, the peers, the decision when to work, tick and sleep. *Takes*: readiness,
-//! the bell, requests of the core. *Gives*: steps of the device when nobody polls, peers, wake-ups.
+//! wake-ups, requests of the core. *Gives*: steps of the device when no thread polls, peers, wake-ups.
 //! *Must not*: spin against the application, wait without a bound of the core's choosing, or step a
 //! device that pollers serve.
 //!
 //! ```text
-//! asleep:  peers see "asleep" and ring the bell; waits for bell, sockets, earliest deadline
+//! asleep:  peers see "asleep" and send a wake-up; waits for wake-ups, sockets, earliest deadline
 //! serving: drains in bounded steps, then says "asleep", looks once more, sleeps
-//! polled:  peers see "awake"; looks once a tick whether somebody still polls
+//! polled:  peers see "awake"; looks once a tick whether a thread still polls
 //! bursts:  as asleep, although the program polls at times (`bursts.rs`)
 //! ```
 //!
-//! A look is a system call, and whoever has polled for long will likely go on: the tick doubles with
-//! each look that finds him polling, up to [`TICK_MAX`]. So nobody waits longer for the takeover than
+//! A look is a system call, and a thread that has polled for long will likely go on: the tick doubles with
+//! each look that finds it polling, up to [`TICK_MAX`]. So no request waits longer for the takeover than
 //! the polling lasted, and a process that polls on makes about 30 calls a second for it. Arming,
 //! hang-ups and connections need no tick. Datagrams have senders with timers: with a packet peer the
 //! tick stays short.
@@ -28,16 +28,16 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
 use super::{
-    bursts::{Bursts, Found, LOOK, Next},
+    bursts::{Bursts, LOOK, NextAction, PassFindings},
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
     poll::{Interest, Poll, ReadyList},
     port::Watch,
-    shared::Shared,
+    shared::SharedNode,
 };
 use crate::ports::HostRequest;
 
-/// The running thread. Dropping it without [`Shared::stop`] leaves it running.
+/// The running thread. Dropping it without [`SharedNode::stop`] leaves it running.
 #[derive(Debug)]
 pub struct Background {
     handle: JoinHandle<()>,
@@ -49,12 +49,12 @@ impl Background {
     /// # Errors
     /// No thread, no descriptor.
     pub fn start(
-        shared: Arc<Shared>,
+        shared: Arc<SharedNode>,
         peers: Peers,
         poll: Arc<Poll>,
         device_name: String,
     ) -> std::io::Result<Self> {
-        poll.add(shared.bell(), BELL_KEY, Interest::Read)?;
+        poll.add(shared.wakeup(), WAKEUP_KEY, Interest::Read)?;
         let mut watch = Watch::Off;
         shared.port().watch(&poll, PORT_KEY, Watch::On, &mut watch);
         let polls_seen = shared.presence().polls();
@@ -78,7 +78,7 @@ impl Background {
         Ok(Self { handle })
     }
 
-    /// Waits until the thread has ended; it must have been told by [`Shared::stop`]. Bounded by one
+    /// Waits until the thread has ended; [`SharedNode::stop`] must have been called. Bounded by one
     /// turn of its loop.
     pub fn join(self) {
         if self.handle.join().is_err() {
@@ -88,15 +88,15 @@ impl Background {
 }
 
 struct Turner {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNode>,
     peers: Peers,
     poll: Arc<Poll>,
     polls_seen: u64,
     watch: Watch,
-    /// Until the next look whether somebody polls.
+    /// Time until the next look whether a thread polls.
     tick: Duration,
     said_asleep: bool,
-    /// The bell rang since the last turn.
+    /// A wake-up came since the last turn.
     rang: bool,
     bursts: Bursts,
     /// The next wait is the distance of a look.
@@ -127,7 +127,7 @@ impl Turner {
             }
             let now = self.shared.clock().now();
             self.on_ready(now, &ready);
-            // Only now: the bell may have been silenced that rang for the end.
+            // Only now: the wake-up for the end may have been cleared.
             if self.shared.is_stopped() {
                 return;
             }
@@ -154,8 +154,8 @@ impl Turner {
     fn on_ready(&mut self, now: Nanos, ready: &ReadyList) {
         for key in ready.keys() {
             match key {
-                BELL_KEY => {
-                    self.shared.silence_bell();
+                WAKEUP_KEY => {
+                    self.shared.clear_wakeup();
                     self.rang = true;
                 }
                 PORT_KEY if self.shared.port().is_active() && self.is_polled(now) => {}
@@ -168,13 +168,13 @@ impl Turner {
         }
     }
 
-    /// Whether the program polls at this moment, as far as can be told.
+    /// Whether the program polls at this moment, as far as the presence shows.
     fn is_polled(&self, now: Nanos) -> bool {
         let presence = self.shared.presence();
         presence.is_awake() && !(self.shared.port().is_active() && presence.is_pause(now))
     }
 
-    /// Works if nobody else does; returns how long to wait.
+    /// Works if no other thread does; returns how long to wait.
     fn turn(&mut self, now: Nanos) -> Option<Duration> {
         let polls = self.shared.presence().polls();
         let has_polled = polls != std::mem::replace(&mut self.polls_seen, polls);
@@ -187,7 +187,7 @@ impl Turner {
             self.shared.presence().on_idle();
         }
         let mut found =
-            Found { work: false, rang: std::mem::take(&mut self.rang), polls: has_polled };
+            PassFindings { work: false, rang: std::mem::take(&mut self.rang), polls: has_polled };
         self.tick = TICK;
         self.watch_port(if helps { Watch::Arrivals } else { Watch::On });
         self.shared.device().count(Counter::BackgroundRuns);
@@ -219,7 +219,7 @@ impl Turner {
     }
 
     /// There is no work left: sleeps, unless the program polls and peers need not ring.
-    fn rest(&mut self, took_over: bool, found: Found) -> Option<Duration> {
+    fn rest(&mut self, took_over: bool, found: PassFindings) -> Option<Duration> {
         let presence = self.shared.presence();
         if self.shared.port().is_active() {
             // Arrivals of datagrams have a rule of their own.
@@ -232,13 +232,13 @@ impl Turner {
         if presence.is_in_bursts() {
             let now = self.shared.clock().now();
             match self.bursts.on_turn(found) {
-                Next::Rest => {}
-                Next::Look(distance) => {
+                NextAction::Rest => {}
+                NextAction::Look(distance) => {
                     self.is_look = true;
                     let deadline = self.shared.device().poll_deadline();
                     return Some(self.until_deadline(deadline, now, distance));
                 }
-                Next::Leave => {
+                NextAction::Leave => {
                     presence.on_steady();
                     return Some(self.leave_to_pollers(now));
                 }
@@ -278,7 +278,7 @@ impl Turner {
         Some(Duration::from_nanos(earliest.saturating_sub(now)))
     }
 
-    /// How long until the next look, now that somebody polled since the last one.
+    /// How long until the next look, now that a thread polled since the last one.
     fn next_tick(&mut self) -> Duration {
         let longer =
             if self.shared.port().is_active() { TICK } else { TICK_MAX.min(2 * self.tick) };
@@ -352,11 +352,11 @@ impl Turner {
     }
 }
 
-const BELL_KEY: u64 = 1;
+const WAKEUP_KEY: u64 = 1;
 const PORT_KEY: u64 = 2;
-/// Between two looks whether somebody polls, at first and with a packet peer.
+/// Between two looks whether a thread polls, at first and with a packet peer.
 pub const TICK: Duration = Duration::from_millis(1);
-/// The same when somebody has polled for long: the longest time until this thread takes over.
+/// The same when a thread has polled for long: the longest time until this thread takes over.
 pub const TICK_MAX: Duration = Duration::from_millis(32);
 /// Longest rest while the program polls in bursts, in ns.
 const BURST_REST_NS: Nanos = 32_000_000;

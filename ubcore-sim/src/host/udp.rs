@@ -68,7 +68,7 @@ pub struct Udp {
     /// Bytes that the system keeps for this socket, its own overhead included.
     receive_room: usize,
     receive: Box<[u8]>,
-    run: Run,
+    run: PacketRun,
     renumber: Renumber,
     shield: Shield,
     counts: LinkCounts,
@@ -76,7 +76,7 @@ pub struct Udp {
 
 /// Packets of equal size to one destination, waiting to be sent by one call.
 #[derive(Debug)]
-struct Run {
+struct PacketRun {
     buffer: Box<[u8]>,
     to: SocketAddr,
     /// Bytes of each packet but the last.
@@ -248,7 +248,7 @@ impl Udp {
             address,
             receive_room,
             receive: vec![0; RECEIVE_BUFFERS * DATAGRAM_MAX].into(),
-            run: Run::new(address, count_max),
+            run: PacketRun::new(address, count_max),
             renumber: Renumber::default(),
             shield: Shield::default(),
             counts: LinkCounts::default(),
@@ -334,7 +334,7 @@ impl AsFd for Udp {
     }
 }
 
-impl Run {
+impl PacketRun {
     fn new(to: SocketAddr, count_max: usize) -> Self {
         let buffer = vec![0; RUN_BYTES + DATAGRAM_MAX].into();
         Self { buffer, to, size: 0, len: 0, count: 0, count_max }

@@ -42,7 +42,7 @@ pub struct Outage {
     pub from: Nanos,
     /// First nanosecond after it.
     pub until: Nanos,
-    /// The nodes that are cut off from each other; `None` is everybody.
+    /// The nodes that are cut off from each other; `None` means all of them.
     pub pair: Option<(NodeAddr, NodeAddr)>,
 }
 

@@ -14,7 +14,7 @@ use udma_abi::{
 use urma_mem::Region;
 
 use super::Node;
-use crate::host::shared::Shared;
+use crate::host::shared::SharedNode;
 
 impl DeviceBacking for Node {
     fn info(&self) -> DeviceInfo {
@@ -31,7 +31,7 @@ impl DeviceBacking for Node {
     }
 
     fn dma(&self) -> Arc<dyn DmaSpace> {
-        Arc::new(Dma(Arc::clone(&self.shared)))
+        Arc::new(NodeDma(Arc::clone(&self.shared)))
     }
 
     fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError> {
@@ -64,7 +64,7 @@ impl DeviceBacking for Node {
 
 /// BAR 0.
 #[derive(Debug)]
-struct Registers(Arc<Shared>);
+struct Registers(Arc<SharedNode>);
 
 impl RegisterRegion for Registers {
     fn len(&self) -> u64 {
@@ -96,9 +96,9 @@ impl RegisterRegion for Registers {
 
 /// Device addresses.
 #[derive(Debug)]
-struct Dma(Arc<Shared>);
+struct NodeDma(Arc<SharedNode>);
 
-impl DmaSpace for Dma {
+impl DmaSpace for NodeDma {
     fn ranges(&self) -> Vec<(u64, u64)> {
         self.0.device().dma_ranges()
     }
@@ -114,7 +114,7 @@ impl DmaSpace for Dma {
     }
 }
 
-fn check_alive(shared: &Shared) -> Result<(), BackingError> {
+fn check_alive(shared: &SharedNode) -> Result<(), BackingError> {
     let why = if shared.is_forked() {
         "it belongs to the process that this one was forked from"
     } else if shared.is_stopped() {

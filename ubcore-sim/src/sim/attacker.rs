@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{
-    Access, Ack, Body, Challenge, Close, CloseReason, Cookie, Ends, Handshake, ICRC_LEN, Initiator,
-    InitiatorKind, JettyId, Mtu, OrderTag, PacketHeader, Psn, Purpose, Refusal, RefuseReason,
-    RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus, SackBitmap,
-    StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn,
+    Ack, Body, Challenge, Close, CloseReason, Cookie, HandshakeBody, ICRC_LEN, Initiator,
+    InitiatorKind, JettyId, MemoryAccess, Mtu, OrderTag, PacketHeader, Psn, Purpose, RefuseBody,
+    RefuseReason, RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus,
+    SackBitmap, StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn, UmHeader,
 };
 
 use crate::datagram::flow;
@@ -166,7 +166,11 @@ impl Attacker {
                 let purpose = if verify { Purpose::Verify } else { Purpose::Open };
                 at(
                     zero,
-                    Body::Connect(Handshake { purpose, cookie, ..self.terms(from, to, source) }),
+                    Body::Connect(HandshakeBody {
+                        purpose,
+                        cookie,
+                        ..self.terms(from, to, source)
+                    }),
                 )
             }
             3 => at(dest, Body::Accept(self.terms(from, to, source))),
@@ -176,7 +180,8 @@ impl Attacker {
             }
             5 => {
                 let reason = RefuseReason::ALL[self.rng.index(RefuseReason::ALL.len())];
-                let refusal = Refusal { reason, version_min: 1, version_max: 1, state: 1, nonce };
+                let refusal =
+                    RefuseBody { reason, version_min: 1, version_max: 1, state: 1, nonce };
                 at(dest, Body::Refuse(refusal))
             }
             6 => {
@@ -191,9 +196,9 @@ impl Attacker {
         }
     }
 
-    fn terms(&mut self, from: RawEid, to: RawEid, source_tpn: Tpn) -> Handshake {
+    fn terms(&mut self, from: RawEid, to: RawEid, source_tpn: Tpn) -> HandshakeBody {
         let incarnations = [0, 1, 2, u64::MAX, self.rng.next_u64()];
-        Handshake {
+        HandshakeBody {
             version_min: 1,
             version_max: 1,
             mtu: Mtu::B1024,
@@ -220,8 +225,8 @@ impl Attacker {
         match self.rng.below(5) {
             0 => {
                 let ends =
-                    Ends { source_eid: from.0, dest_eid: to.0, source_uasid: 0, dest_uasid: 0 };
-                let access = Access { address: 0, token_id: TokenId::default(), length: 0 };
+                    UmHeader { source_eid: from.0, dest_eid: to.0, source_uasid: 0, dest_uasid: 0 };
+                let access = MemoryAccess { address: 0, token_id: TokenId::default(), length: 0 };
                 let flags = RequestFlags::ONLY | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
                 let send = RequestHeader { flags, access, op: RequestOp::Send, ..request };
                 PacketHeader::new(Tpn::from_low_bits(0), psn, Body::UmSend(ends, send))
@@ -251,7 +256,7 @@ impl Attacker {
             initiator: Initiator { kind: InitiatorKind::Jetty, id },
             target: Some(Target { kind: TargetKind::Jetty, id, hint: 0 }),
             token: Some(TokenValue(self.word())),
-            access: Access { address: self.rng.next_u64(), token_id, length: 0 },
+            access: MemoryAccess { address: self.rng.next_u64(), token_id, length: 0 },
             op: RequestOp::Write,
         }
     }

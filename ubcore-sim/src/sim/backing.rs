@@ -13,7 +13,7 @@ use udma_abi::{
 use urma_mem::Region;
 
 use super::fabric::Fabric;
-use crate::device::Device;
+use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 
 /// The driver that this device wants; as real nodes answer it.
@@ -28,15 +28,15 @@ const RESET_STEPS: u32 = 100_000;
 /// One node.
 #[derive(Debug)]
 pub struct SimBacking {
-    access: Arc<Access>,
+    access: Arc<SimAccess>,
     vectors: Arc<EventVectors>,
 }
 
 /// What registers and DMA space share.
 #[derive(Debug)]
-struct Access {
+struct SimAccess {
     fabric: Arc<Fabric>,
-    device: Arc<Device>,
+    device: Arc<SoftwareDevice>,
     number: usize,
 }
 
@@ -56,7 +56,7 @@ impl Fabric {
     #[must_use]
     pub fn backing(self: &Arc<Self>, number: usize) -> Arc<SimBacking> {
         let (device, vectors) = self.parts(number);
-        let access = Access { fabric: Arc::clone(self), device, number };
+        let access = SimAccess { fabric: Arc::clone(self), device, number };
         Arc::new(SimBacking { access: Arc::new(access), vectors })
     }
 }
@@ -72,11 +72,11 @@ impl DeviceBacking for SimBacking {
     }
 
     fn registers(&self) -> Arc<dyn RegisterRegion> {
-        Arc::<Access>::clone(&self.access)
+        Arc::<SimAccess>::clone(&self.access)
     }
 
     fn dma(&self) -> Arc<dyn DmaSpace> {
-        Arc::<Access>::clone(&self.access)
+        Arc::<SimAccess>::clone(&self.access)
     }
 
     fn interrupt(&self, vector: u16) -> Result<OwnedFd, BackingError> {
@@ -105,7 +105,7 @@ impl DeviceBacking for SimBacking {
     }
 }
 
-impl Access {
+impl SimAccess {
     fn is_alive(&self) -> bool {
         self.fabric.is_alive(self.number, &self.device)
     }
@@ -124,7 +124,7 @@ impl Access {
     }
 }
 
-impl RegisterRegion for Access {
+impl RegisterRegion for SimAccess {
     fn len(&self) -> u64 {
         regs::BAR_LEN
     }
@@ -152,7 +152,7 @@ impl RegisterRegion for Access {
     }
 }
 
-impl DmaSpace for Access {
+impl DmaSpace for SimAccess {
     fn ranges(&self) -> Vec<(u64, u64)> {
         self.device.dma_ranges()
     }

@@ -12,7 +12,7 @@ use crate::link::FaultCfg;
 
 /// Which nodes share a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum PathKind {
+pub enum HostSharing {
     /// All nodes on one host: direct path and rings.
     #[default]
     SameHost,
@@ -56,15 +56,15 @@ pub struct FabricCfg {
 impl FabricCfg {
     /// `nodes` nodes joined as `paths` says, over a link of 5 us without faults.
     #[must_use]
-    pub fn new(seed: u64, nodes: u8, paths: PathKind) -> Self {
+    pub fn new(seed: u64, nodes: u8, paths: HostSharing) -> Self {
         let device = |number: u8| {
             let number_wide = u64::from(number);
             DeviceCfg::new(eid(number), 1, seed.wrapping_mul(31).wrapping_add(number_wide))
         };
         let host = |number: u8| match paths {
-            PathKind::SameHost => 0,
-            PathKind::Packets => u32::from(number),
-            PathKind::Mixed => u32::from(number / 2),
+            HostSharing::SameHost => 0,
+            HostSharing::Packets => u32::from(number),
+            HostSharing::Mixed => u32::from(number / 2),
         };
         Self {
             seed,

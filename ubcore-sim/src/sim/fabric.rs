@@ -17,7 +17,7 @@ use super::cfg::FabricCfg;
 use super::log::{Fnv, Log};
 use super::node::SimNode;
 use crate::cfg::Seed;
-use crate::device::Device;
+use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng};
 use crate::ports::{Backlog, HostRequest};
@@ -76,7 +76,7 @@ impl Fabric {
     }
 
     /// Device and vectors of node `number`.
-    pub(super) fn parts(&self, number: usize) -> (Arc<Device>, Arc<EventVectors>) {
+    pub(super) fn parts(&self, number: usize) -> (Arc<SoftwareDevice>, Arc<EventVectors>) {
         let world = self.world();
         let node = &world.nodes[number];
         (Arc::clone(&node.device), Arc::clone(&node.vectors))
@@ -87,7 +87,7 @@ impl Fabric {
     /// # Panics
     /// When there is no such node.
     #[must_use]
-    pub fn device(&self, number: usize) -> Arc<Device> {
+    pub fn device(&self, number: usize) -> Arc<SoftwareDevice> {
         Arc::clone(&self.world().nodes[number].device)
     }
 
@@ -125,7 +125,7 @@ impl Fabric {
         let world = &mut *world;
         world.log.add(now, format_args!("kill {number}"));
         world.nodes[number].dead = true;
-        world.nodes[number].bell.end();
+        world.nodes[number].wakeup.end();
         let eid = world.nodes[number].eid;
         for peer in world.nodes[number].peers() {
             world.nodes[number].part(peer);
@@ -204,13 +204,13 @@ impl Fabric {
     }
 
     /// Whether `device` still is node `number` and lives.
-    pub(super) fn is_alive(&self, number: usize, device: &Arc<Device>) -> bool {
+    pub(super) fn is_alive(&self, number: usize, device: &Arc<SoftwareDevice>) -> bool {
         let world = self.world();
         let node = &world.nodes[number];
         !node.dead && Arc::ptr_eq(&node.device, device)
     }
 
-    /// A panic of a test elsewhere leaves a world that nobody relies on.
+    /// A panic of a test elsewhere leaves a world that is not used again.
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -238,7 +238,7 @@ impl World {
         let node = &mut self.nodes[number];
         if node.asleep {
             let due = node.device.poll_deadline().is_some_and(|at| at <= now);
-            if !node.bell.take() && !due {
+            if !node.wakeup.take() && !due {
                 return false;
             }
             node.asleep = false;
@@ -257,7 +257,7 @@ impl World {
         done
     }
 
-    fn serve_requests(&mut self, now: Nanos, number: usize, device: &Device) -> bool {
+    fn serve_requests(&mut self, now: Nanos, number: usize, device: &SoftwareDevice) -> bool {
         for served in 0..REQUESTS_PER_ROUND {
             match device.poll_host_request() {
                 Some(HostRequest::FindPeer { eid }) => self.find_peer(now, number, eid),
@@ -287,7 +287,7 @@ impl World {
             return;
         }
         if self.nodes[number].is_joined(eid) {
-            // The peer asked first; both were told.
+            // The peer asked first; both were notified.
             return;
         }
         self.notice_end_of(now, peer, self.nodes[number].eid);
@@ -300,7 +300,7 @@ impl World {
                 self.log.add(now, format_args!("find {number} {peer}: same host"));
                 device.on_same_host_peer(now, eid, mine);
                 let my_eid = self.nodes[number].eid;
-                self.nodes[peer].bell.take();
+                self.nodes[peer].wakeup.take();
                 self.nodes[peer].asleep = false;
                 self.nodes[peer].device.announce_awake();
                 self.nodes[peer].device.on_same_host_peer(now, my_eid, theirs);
@@ -354,7 +354,7 @@ impl World {
         true
     }
 
-    fn transmit(&mut self, now: Nanos, number: usize, device: &Device) -> bool {
+    fn transmit(&mut self, now: Nanos, number: usize, device: &SoftwareDevice) -> bool {
         for sent in 0..SENDS_PER_ROUND {
             let Some(out) = device.poll_transmit(now, &mut self.buf) else { return sent > 0 };
             let bytes: Arc<[u8]> = Arc::from(&self.buf[..out.len]);
@@ -407,7 +407,7 @@ impl World {
     }
 
     /// The device of a node that something arrives at.
-    fn awake(&mut self, number: usize) -> Arc<Device> {
+    fn awake(&mut self, number: usize) -> Arc<SoftwareDevice> {
         let node = &mut self.nodes[number];
         if std::mem::take(&mut node.asleep) {
             node.device.announce_awake();

@@ -15,7 +15,7 @@ use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Arena, Pages, Region};
 
 use crate::cfg::DeviceCfg;
-use crate::device::Device;
+use crate::device::SoftwareDevice;
 use crate::host::{
     interrupt::EventVectors,
     memory::{ArenaMemory, PageMoving},
@@ -32,12 +32,12 @@ const INBOX_MAX: usize = 512;
 
 /// Wakes a sleeping node: its next round notices.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct SimWake {
     rung: AtomicBool,
     gone: AtomicBool,
 }
 
-impl Bell {
+impl SimWake {
     /// Whether it rang since the last look.
     pub(super) fn take(&self) -> bool {
         self.rung.swap(false, Ordering::AcqRel)
@@ -49,7 +49,7 @@ impl Bell {
     }
 }
 
-impl Wake for Bell {
+impl Wake for SimWake {
     fn wake(&self) {
         self.rung.store(true, Ordering::Release);
     }
@@ -64,9 +64,9 @@ impl Wake for Bell {
 pub(super) struct SimNode {
     pub(super) eid: RawEid,
     pub(super) host: u32,
-    pub(super) device: Arc<Device>,
+    pub(super) device: Arc<SoftwareDevice>,
     pub(super) vectors: Arc<EventVectors>,
-    pub(super) bell: Arc<Bell>,
+    pub(super) wakeup: Arc<SimWake>,
     /// Said asleep to its peers.
     pub(super) asleep: bool,
     /// Killed; nothing steps it, nothing reaches it.
@@ -94,9 +94,9 @@ impl SimNode {
         Ok(Self {
             eid,
             host,
-            device: Device::new(cfg, ports),
+            device: SoftwareDevice::new(cfg, ports),
             vectors,
-            bell: Arc::default(),
+            wakeup: Arc::default(),
             asleep: false,
             dead: false,
             stopped_until: 0,
@@ -106,7 +106,7 @@ impl SimNode {
         })
     }
 
-    /// Joins two nodes of one host: what each of them is told about the other.
+    /// Joins two nodes of one host: what each of them gets of the other.
     pub(super) fn join(a: &mut Self, b: &mut Self) -> io::Result<[SameHostParts; 2]> {
         let half_of_a = a.half(b.eid)?;
         let half_of_b = b.half(a.eid)?;
@@ -159,7 +159,7 @@ impl SimNode {
             peer_arena: self.arena.clone(),
             my_half,
             peer_half,
-            wake: Arc::<Bell>::clone(&self.bell),
+            wake: Arc::<SimWake>::clone(&self.wakeup),
             process: None,
         }
     }

@@ -5,7 +5,7 @@ use udma_abi::{DeviceBacking, regs};
 use super::*;
 
 fn fabric(seed: u64) -> std::sync::Arc<Fabric> {
-    Fabric::new(FabricCfg::new(seed, 3, PathKind::Mixed)).expect("memory")
+    Fabric::new(FabricCfg::new(seed, 3, HostSharing::Mixed)).expect("memory")
 }
 
 #[test]

@@ -27,14 +27,14 @@ mod challenge;
 mod terms;
 
 use udma_abi::Nanos;
-use urma_packet::Handshake as Terms;
+use urma_packet::HandshakeBody;
 use urma_packet::{
-    Body, Challenge, Close, CloseReason, Cookie, PacketHeader, Psn, Purpose, Refusal, RefuseReason,
-    StrategyCaps, Tpn, WIRE_VERSION,
+    Body, Challenge, Close, CloseReason, Cookie, PacketHeader, Psn, Purpose, RefuseBody,
+    RefuseReason, StrategyCaps, Tpn, WIRE_VERSION,
 };
 
 pub use challenge::{Challenger, refusal};
-pub use terms::{Agreed, Doubt, HandshakeEvent, HandshakeState, Offer, OpenCfg, OpenError};
+pub use terms::{Agreed, Doubt, HandshakeEvent, HandshakeState, Offer, OpenCfg, TpOpenError};
 
 use super::strategy::Strategy;
 
@@ -105,7 +105,7 @@ impl Handshake {
 
     /// Whether `connect` has the numbers of the peer of the open TP, which only that one has.
     #[must_use]
-    pub fn holds(&self, connect: &Terms) -> bool {
+    pub fn holds(&self, connect: &HandshakeBody) -> bool {
         let HandshakeState::Open(tp) = self.state else { return false };
         let shown = (connect.source_tpn, connect.first_psn, connect.incarnation, connect.close_key);
         (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation, tp.peer_key) == shown
@@ -205,7 +205,11 @@ impl Handshake {
         PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Close(close))
     }
 
-    fn on_connect(&mut self, terms: &Terms, fresh: &mut dyn FnMut() -> Offer) -> HandshakeEvent {
+    fn on_connect(
+        &mut self,
+        terms: &HandshakeBody,
+        fresh: &mut dyn FnMut() -> Offer,
+    ) -> HandshakeEvent {
         if let HandshakeState::Open(tp) = self.state
             && self.holds(terms)
         {
@@ -248,7 +252,7 @@ impl Handshake {
         }
     }
 
-    fn on_accept(&mut self, dest: Tpn, terms: &Terms) -> HandshakeEvent {
+    fn on_accept(&mut self, dest: Tpn, terms: &HandshakeBody) -> HandshakeEvent {
         let ends = (self.cfg.peer_eid, self.cfg.local_eid);
         let Some(offer) = self.offer.filter(|offer| {
             (offer.nonce, offer.tpn) == (terms.nonce, dest)
@@ -279,7 +283,7 @@ impl Handshake {
         }
     }
 
-    fn on_refuse(&mut self, refusal: &Refusal) -> HandshakeEvent {
+    fn on_refuse(&mut self, refusal: &RefuseBody) -> HandshakeEvent {
         if self.offer.is_none_or(|offer| offer.nonce != refusal.nonce) {
             return HandshakeEvent::NotExpected;
         }
@@ -287,7 +291,7 @@ impl Handshake {
             // May be over soon: the retries go on.
             (HandshakeState::Connecting, RefuseReason::Resources) => HandshakeEvent::Nothing,
             (HandshakeState::Connecting, reason) if reason != RefuseReason::NoTp => {
-                self.finish(HandshakeState::Failed(OpenError::Refused(reason)));
+                self.finish(HandshakeState::Failed(TpOpenError::Refused(reason)));
                 HandshakeEvent::Refused(reason)
             }
             (HandshakeState::Open(tp), RefuseReason::NoTp) if self.is_verifying() => {
@@ -315,7 +319,7 @@ impl Handshake {
         HandshakeEvent::Closed(tp, close.reason)
     }
 
-    fn objection(&self, terms: &Terms) -> Option<RefuseReason> {
+    fn objection(&self, terms: &HandshakeBody) -> Option<RefuseReason> {
         if terms.dest_eid != self.cfg.local_eid {
             Some(RefuseReason::UnknownEid)
         } else if !(terms.version_min..=terms.version_max).contains(&WIRE_VERSION) {
@@ -328,13 +332,13 @@ impl Handshake {
     }
 
     /// Whether an ACCEPT stays inside what was offered.
-    fn is_offered(&self, terms: &Terms) -> bool {
+    fn is_offered(&self, terms: &HandshakeBody) -> bool {
         terms.version_min == WIRE_VERSION
             && terms.mtu.bytes() <= self.cfg.mtu.bytes()
             && self.cfg.strategies.contains(terms.strategies)
     }
 
-    fn agree(&self, offer: &Offer, terms: &Terms) -> Agreed {
+    fn agree(&self, offer: &Offer, terms: &HandshakeBody) -> Agreed {
         let mine_is_smaller = self.cfg.mtu.bytes() < terms.mtu.bytes();
         Agreed {
             local_tpn: offer.tpn,
@@ -364,9 +368,9 @@ impl Handshake {
         self.state = state;
     }
 
-    fn accept(&mut self, tp: &Agreed, terms: &Terms) {
+    fn accept(&mut self, tp: &Agreed, terms: &HandshakeBody) {
         let Some(offer) = self.offer else { return };
-        let choice = Terms {
+        let choice = HandshakeBody {
             version_min: WIRE_VERSION,
             version_max: WIRE_VERSION,
             mtu: tp.mtu,
@@ -388,7 +392,7 @@ impl Handshake {
                 // A TP whose peer gave no answer is over; whether the peer is there, a new one shows.
                 Some(Doubt::Idle) => self.finish(HandshakeState::Closed),
                 Some(Doubt::Hint) => self.verifying = None,
-                None => self.finish(HandshakeState::Failed(OpenError::Timeout)),
+                None => self.finish(HandshakeState::Failed(TpOpenError::Timeout)),
             }
             return None;
         }
@@ -410,15 +414,15 @@ impl Handshake {
     fn connect_packet(&self, offer: &Offer) -> PacketHeader {
         let terms = self.terms(offer);
         let terms = if self.is_verifying() {
-            Terms { purpose: Purpose::Verify, ..terms }
+            HandshakeBody { purpose: Purpose::Verify, ..terms }
         } else {
-            Terms { cookie: self.cookie, ..terms }
+            HandshakeBody { cookie: self.cookie, ..terms }
         };
         PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms))
     }
 
-    fn terms(&self, offer: &Offer) -> Terms {
-        Terms {
+    fn terms(&self, offer: &Offer) -> HandshakeBody {
+        HandshakeBody {
             version_min: WIRE_VERSION,
             version_max: WIRE_VERSION,
             mtu: self.cfg.mtu,

@@ -26,7 +26,7 @@ pub struct Piece {
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kept {
+pub(super) enum WindowResult {
     /// Next in order; it and what followed are ready.
     InOrder,
     /// Stored beyond a gap.
@@ -109,14 +109,18 @@ impl ReceiveWindow {
         distance: i64,
         header: TransactionHeader,
         payload: &[u8],
-    ) -> Result<Kept, LossError> {
+    ) -> Result<WindowResult, LossError> {
         let window = self.beyond.len() as u64;
         let Ok(ahead) = u64::try_from(distance) else {
             let behind = distance.unsigned_abs();
-            return Ok(if behind <= window { Kept::Duplicate } else { Kept::Outside });
+            return Ok(if behind <= window {
+                WindowResult::Duplicate
+            } else {
+                WindowResult::Outside
+            });
         };
         if ahead >= self.room() as u64 {
-            return Ok(Kept::Outside);
+            return Ok(WindowResult::Outside);
         }
         let edge = self.edge();
         let seq = edge + ahead;
@@ -125,7 +129,7 @@ impl ReceiveWindow {
                 *next += 1;
                 *next
             }
-            Order::Strict(_) => return Ok(Kept::Dropped),
+            Order::Strict(_) => return Ok(WindowResult::Dropped),
             Order::Kept(record) => match record.record(pool, seq)? {
                 Arrival::Advanced(new_edge) => new_edge,
                 arrival => return self.store(arrival, seq, header, payload),
@@ -134,7 +138,7 @@ impl ReceiveWindow {
         let piece = self.piece(header, payload);
         self.ready.push_back(piece);
         self.release(edge + 1..new_edge)?;
-        Ok(Kept::InOrder)
+        Ok(WindowResult::InOrder)
     }
 
     /// The next piece in order.
@@ -170,13 +174,13 @@ impl ReceiveWindow {
         seq: u64,
         header: TransactionHeader,
         payload: &[u8],
-    ) -> Result<Kept, LossError> {
+    ) -> Result<WindowResult, LossError> {
         let at = self.place(seq);
         match (arrival, self.beyond[at].is_some()) {
-            (Arrival::Duplicate, true) => Ok(Kept::Duplicate),
+            (Arrival::Duplicate, true) => Ok(WindowResult::Duplicate),
             (Arrival::Kept, false) => {
                 self.beyond[at] = Some(self.piece(header, payload));
-                Ok(Kept::BeyondGap)
+                Ok(WindowResult::BeyondGap)
             }
             _ => Err(LossError::Corrupt),
         }

@@ -30,7 +30,7 @@ pub(super) enum Fate {
 
 /// One packet in the window.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct WindowSlot {
     bytes: Vec<u8>,
     fate: Fate,
     /// Transmissions so far.
@@ -41,7 +41,7 @@ pub(super) struct Slot {
     order: u64,
 }
 
-impl Slot {
+impl WindowSlot {
     const fn new() -> Self {
         Self { bytes: Vec::new(), fate: Fate::Queued, sent: 0, sent_at: 0, order: 0 }
     }
@@ -76,7 +76,7 @@ pub(super) struct Outgoing<'a> {
 /// The window.
 #[derive(Debug)]
 pub(super) struct SendWindow {
-    slots: Box<[Slot]>,
+    slots: Box<[WindowSlot]>,
     /// Oldest packet that the peer may lack.
     una: u64,
     /// First packet that was never sent.
@@ -92,7 +92,7 @@ impl SendWindow {
     /// A window of `packets` places.
     pub(super) fn new(packets: u32) -> Self {
         Self {
-            slots: (0..packets.max(1)).map(|_| Slot::new()).collect(),
+            slots: (0..packets.max(1)).map(|_| WindowSlot::new()).collect(),
             una: 0,
             unsent: 0,
             next: 0,
@@ -182,7 +182,7 @@ impl SendWindow {
     }
 
     /// Marks `seq` as held by the peer beyond a gap; the slot if that is news.
-    pub(super) fn mark_sacked(&mut self, seq: u64) -> Option<&Slot> {
+    pub(super) fn mark_sacked(&mut self, seq: u64) -> Option<&WindowSlot> {
         if !self.is_sent(seq) || self.slot(seq).fate == Fate::Sacked {
             return None;
         }
@@ -191,7 +191,7 @@ impl SendWindow {
     }
 
     /// Frees all before `seq`, which lies within what was sent; `on_freed` sees each.
-    pub(super) fn advance(&mut self, seq: u64, mut on_freed: impl FnMut(u64, &Slot)) {
+    pub(super) fn advance(&mut self, seq: u64, mut on_freed: impl FnMut(u64, &WindowSlot)) {
         debug_assert!(self.una <= seq && seq <= self.unsent);
         for freed in self.una..seq {
             on_freed(freed, self.slot(freed));
@@ -202,11 +202,11 @@ impl SendWindow {
         }
     }
 
-    pub(super) fn slot(&self, seq: u64) -> &Slot {
+    pub(super) fn slot(&self, seq: u64) -> &WindowSlot {
         &self.slots[(seq % self.slots.len() as u64) as usize]
     }
 
-    fn slot_mut(&mut self, seq: u64) -> &mut Slot {
+    fn slot_mut(&mut self, seq: u64) -> &mut WindowSlot {
         let at = (seq % self.slots.len() as u64) as usize;
         &mut self.slots[at]
     }

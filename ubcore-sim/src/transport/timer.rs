@@ -96,7 +96,7 @@ impl RtoTimer {
 
     /// Something came from the peer: it is there, so the wait between two tries need not grow, and
     /// those made while it was silent do not count.
-    pub(super) fn on_heard(&mut self, now: Nanos) {
+    pub(super) fn on_received(&mut self, now: Nanos) {
         if self.timeouts > 0 {
             self.timeouts = 0;
             let later = self.deadline;
@@ -181,10 +181,10 @@ mod tests {
             assert_eq!(timer.on_time(now), Ok(Expired::Yes));
         }
         assert_eq!(timer.deadline(), Some(now + cfg.max_ns));
-        timer.on_heard(now + 1);
+        timer.on_received(now + 1);
         assert_eq!(timer.deadline(), Some(now + 1 + cfg.initial_ns));
         // More of the peer's packets do not put the try off.
-        timer.on_heard(now + 2);
+        timer.on_received(now + 2);
         assert_eq!(timer.deadline(), Some(now + 1 + cfg.initial_ns));
         // The tries before do not count.
         assert_eq!(timer.on_time(now + 1 + cfg.initial_ns), Ok(Expired::Yes));

@@ -16,7 +16,7 @@ use urma_packet::{
 pub use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
 use super::knitting::{KnittingPool, LossError};
-use super::receive::{Kept, Piece, ReceiveWindow};
+use super::receive::{Piece, ReceiveWindow, WindowResult};
 use super::send::SendWindow;
 use super::strategy::{AckNews, Retransmission, retransmission};
 use super::timer::{Expired, RtoTimer, Waiting};
@@ -57,7 +57,7 @@ pub struct Tp {
     /// A congestion mark came since the last acknowledgement.
     congested: bool,
     /// The edge at which a NAK was sent: one per gap.
-    gap_told: Option<u64>,
+    gap_reported: Option<u64>,
     /// Latest transmission that the peer proved to have, see [`AckNews`].
     order_seen: u64,
     failed: Option<TpError>,
@@ -89,7 +89,7 @@ impl Tp {
             unacked: 0,
             trigger: cfg.rx_psn,
             congested: false,
-            gap_told: None,
+            gap_reported: None,
             order_seen: 0,
             failed: None,
             stats: TpStats::default(),
@@ -279,34 +279,35 @@ impl Tp {
             }
         };
         self.congested |= packet.header.congestion.forward;
-        if matches!(kept, Kept::InOrder | Kept::BeyondGap | Kept::Duplicate) {
-            self.timer.on_heard(now);
+        if matches!(kept, WindowResult::InOrder | WindowResult::BeyondGap | WindowResult::Duplicate)
+        {
+            self.timer.on_received(now);
         }
         match kept {
-            Kept::InOrder => {
+            WindowResult::InOrder => {
                 self.unacked += 1;
                 let at_once = packet.header.ack_req || self.unacked >= self.cfg.ack_every;
                 let due = now.saturating_add(self.cfg.ack_delay_ns);
                 self.acknowledge(psn, if at_once { AckState::Now } else { AckState::Due(due) });
                 Received::InOrder
             }
-            Kept::BeyondGap => {
+            WindowResult::BeyondGap => {
                 self.acknowledge(psn, AckState::Now);
                 Received::OutOfOrder
             }
-            Kept::Duplicate => {
+            WindowResult::Duplicate => {
                 self.acknowledge(psn, AckState::Now);
                 Received::Duplicate
             }
-            Kept::Dropped => {
+            WindowResult::Dropped => {
                 let edge = self.rx.edge();
-                if self.gap_told != Some(edge) {
-                    self.gap_told = Some(edge);
+                if self.gap_reported != Some(edge) {
+                    self.gap_reported = Some(edge);
                     self.acknowledge(psn, AckState::NowGap);
                 }
                 Received::DroppedBeyondGap
             }
-            Kept::Outside => Received::OutsideWindow,
+            WindowResult::Outside => Received::OutsideWindow,
         }
     }
 
@@ -334,7 +335,7 @@ impl Tp {
         let trigger = self.on_trigger(now, ack.trigger);
         let rtt_min = self.timer.rtt_min();
         let mut order_seen = self.order_seen;
-        let proves = |seq: u64, slot: &super::send::Slot, order_seen: &mut u64| {
+        let proves = |seq: u64, slot: &super::send::WindowSlot, order_seen: &mut u64| {
             // Of a packet sent several times the last transmission is proved only by an answer to
             // that very packet, and only when it could have come back by now. (A peer that did not
             // run for a while takes the first transmissions when the timer has expired here.)
@@ -359,7 +360,7 @@ impl Tp {
             let waiting = if self.tx.has_in_flight() { Waiting::Yes } else { Waiting::No };
             self.timer.on_progress(now, waiting);
         } else {
-            self.timer.on_heard(now);
+            self.timer.on_received(now);
         }
         Received::Acknowledged
     }

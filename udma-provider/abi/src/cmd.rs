@@ -8,7 +8,7 @@ mod args;
 mod codec;
 
 pub use args::{
-    Access, CreateQueue, Mode, QueueFlags, QueueKind, QueueState, RegisterSeg, RqArgs, SqArgs,
+    Access, CmdQueueKind, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg, RqArgs, SqArgs,
 };
 
 use crate::{CmdStatus, RawEid, bits::flag};
@@ -119,7 +119,7 @@ pub enum Command {
         /// The token id.
         token_id: u32,
     },
-    /// Find a way to a node (a handshake where one is needed). Result 0: TPN; 1: [`Path`] code;
+    /// Find a way to a node (a handshake where one is needed). Result 0: TPN; 1: [`TpPath`] code;
     /// 2 and 3: nothing.
     Connect {
         /// The node.
@@ -127,7 +127,7 @@ pub enum Command {
         /// Unreliable path (UM).
         unreliable: bool,
     },
-    /// Give back a way; it closes when nobody uses it.
+    /// Gives back a path; it closes when nothing uses it.
     Disconnect {
         /// The TPN.
         tpn: u32,
@@ -200,7 +200,7 @@ pub enum Command {
 /// How a TP carries what is not direct.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Path {
+pub enum TpPath {
     /// Same process.
     Local = 0,
     /// Same host: direct and ring.

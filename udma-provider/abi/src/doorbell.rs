@@ -17,7 +17,7 @@ pub struct JfcDoorbell {
     /// Consumer index, free running, 24 bits kept.
     pub ci: u32,
     /// What the next event is armed for; `None` only moves the consumer index.
-    pub arm: Option<Arm>,
+    pub arm: Option<CqArm>,
     /// Counts arms modulo 4, so that a repeated doorbell does not arm twice.
     pub arm_sn: u8,
     /// The JFC, 20 bits.
@@ -26,7 +26,7 @@ pub struct JfcDoorbell {
 
 /// Which completions fire an armed JFC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arm {
+pub enum CqArm {
     /// Any completion.
     Any,
     /// Solicited ones and errors.
@@ -41,7 +41,7 @@ impl JfcDoorbell {
         place(u64::from(self.ci), 0, 24)
             | place(u64::from(self.arm.is_some()), 24, 1)
             | place(u64::from(self.arm_sn), 25, 2)
-            | place(u64::from(self.arm == Some(Arm::Solicited)), 27, 1)
+            | place(u64::from(self.arm == Some(CqArm::Solicited)), 27, 1)
             | place(u64::from(self.jfcn), 28, 20)
     }
 
@@ -49,7 +49,7 @@ impl JfcDoorbell {
     #[inline]
     #[must_use]
     pub fn decode(word: u64) -> Self {
-        let kind = if flag(word, 27) { Arm::Solicited } else { Arm::Any };
+        let kind = if flag(word, 27) { CqArm::Solicited } else { CqArm::Any };
         Self {
             ci: field32(word, 0, 24),
             arm: flag(word, 24).then_some(kind),

@@ -15,7 +15,7 @@ pub const EQE_LEN: usize = EQE_WORDS * 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are those of the URMA API; GLOSSARY explains them")]
-pub enum AsyncKind {
+pub enum EqeKind {
     JfcErr = 0,
     JfsErr = 1,
     JfrErr = 2,
@@ -29,23 +29,23 @@ pub enum AsyncKind {
     EidChange = 10,
 }
 
-impl AsyncKind {
+impl EqeKind {
     /// `None` for a number without a meaning here.
     #[inline]
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        const ALL: [AsyncKind; 11] = [
-            AsyncKind::JfcErr,
-            AsyncKind::JfsErr,
-            AsyncKind::JfrErr,
-            AsyncKind::JfrLimit,
-            AsyncKind::JettyErr,
-            AsyncKind::JettyLimit,
-            AsyncKind::JettyGrpErr,
-            AsyncKind::PortActive,
-            AsyncKind::PortDown,
-            AsyncKind::DevFatal,
-            AsyncKind::EidChange,
+        const ALL: [EqeKind; 11] = [
+            EqeKind::JfcErr,
+            EqeKind::JfsErr,
+            EqeKind::JfrErr,
+            EqeKind::JfrLimit,
+            EqeKind::JettyErr,
+            EqeKind::JettyLimit,
+            EqeKind::JettyGrpErr,
+            EqeKind::PortActive,
+            EqeKind::PortDown,
+            EqeKind::DevFatal,
+            EqeKind::EidChange,
         ];
         ALL.into_iter().find(|k| *k as u8 == code)
     }
@@ -59,7 +59,7 @@ pub enum Eqe {
         /// The JFC.
         jfcn: u32,
     },
-    /// Something happened to an object; `code` is an [`AsyncKind`] or unknown.
+    /// Something happened to an object; `code` is an [`EqeKind`] or unknown.
     Async {
         /// Event number.
         code: u8,

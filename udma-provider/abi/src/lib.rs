@@ -23,7 +23,7 @@ mod tests;
 
 pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
 pub use cqe::Cqe;
-pub use eqe::{AsyncKind, Eqe};
+pub use eqe::{Eqe, EqeKind};
 pub use opcode::Opcode;
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};

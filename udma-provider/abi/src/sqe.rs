@@ -95,7 +95,7 @@ impl Sge {
 /// What `rmt_jetty_type` says about the target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
-pub enum TargetKind {
+pub enum SqeTargetKind {
     /// A receive queue of its own.
     #[default]
     Jfr = 0,
@@ -105,7 +105,7 @@ pub enum TargetKind {
     Group = 2,
 }
 
-impl TargetKind {
+impl SqeTargetKind {
     /// `None` for 3, which has no meaning.
     #[inline]
     #[must_use]
@@ -156,7 +156,7 @@ pub struct Sqe {
     /// `token_value` is meant (policy other than NONE).
     pub token_en: bool,
     /// What `target_id` names.
-    pub target_kind: TargetKind,
+    pub target_kind: SqeTargetKind,
     /// Toggles each time the ring wraps; the first pass writes 1.
     pub owner: bool,
     /// Picks the member of a jetty group under the hash policy.
@@ -203,7 +203,7 @@ impl Sqe {
             entry_idx: 0,
             flags: SqeFlags::empty(),
             token_en: false,
-            target_kind: TargetKind::Jfr,
+            target_kind: SqeTargetKind::Jfr,
             owner: false,
             target_hint: 0,
             opcode,
@@ -314,7 +314,7 @@ impl Sqe {
         let code = field8(words[0], 40, 8);
         let opcode = Opcode::from_code(code).ok_or(SqeError::Opcode(code))?;
         let kind = field8(words[0], 29, 2);
-        let target_kind = TargetKind::from_code(kind).ok_or(SqeError::TargetKind(kind))?;
+        let target_kind = SqeTargetKind::from_code(kind).ok_or(SqeError::TargetKind(kind))?;
         self.opcode = opcode;
         self.entry_idx = field16(words[0], 0, 16);
         self.flags = SqeFlags::from_bits_truncate(field8(words[0], 16, 7));

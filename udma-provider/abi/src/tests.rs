@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use crate::{
     CmdStatus, Cqe, CqeStatus, Eqe, Opcode, RawEid, RegisterRegion, Rqe, Sge, Sqe,
     cmd::{
-        self, Access, Command, CreateQueue, Mode, QueueFlags, QueueKind, QueueState, RegisterSeg,
+        self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
     cqe::SendDone,
-    doorbell::{Arm, JfcDoorbell},
+    doorbell::{CqArm, JfcDoorbell},
     eqe,
-    sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, TargetKind},
+    sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, SqeTargetKind},
 };
 
 const EID: RawEid = RawEid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
@@ -25,7 +25,7 @@ fn write_sqe_has_the_published_words() {
         entry_idx: 0x1234,
         flags: SqeFlags::COMPLETE | SqeFlags::FENCE,
         token_en: true,
-        target_kind: TargetKind::Jetty,
+        target_kind: SqeTargetKind::Jetty,
         owner: true,
         target_hint: 0x5A,
         tpn: 0xAB_CDEF,
@@ -112,7 +112,7 @@ fn cqe_has_the_published_words() {
 
 #[test]
 fn jfc_doorbell_has_the_published_bits() {
-    let db = JfcDoorbell { ci: 0xAB_CDEF, arm: Some(Arm::Solicited), arm_sn: 2, jfcn: 0x1_2345 };
+    let db = JfcDoorbell { ci: 0xAB_CDEF, arm: Some(CqArm::Solicited), arm_sn: 2, jfcn: 0x1_2345 };
     assert_eq!(db.encode(), 0x1_2345 << 28 | 1 << 27 | 2 << 25 | 1 << 24 | 0xAB_CDEF);
 }
 
@@ -166,7 +166,7 @@ prop_compose! {
     ) -> Sqe {
         Sqe {
             entry_idx, flags: SqeFlags::from_bits_truncate(flags), token_en, owner, target_hint,
-            target_kind: TargetKind::from_code(kind).unwrap(), inline_len, tpn, sge_num, rmt_eid,
+            target_kind: SqeTargetKind::from_code(kind).unwrap(), inline_len, tpn, sge_num, rmt_eid,
             token_value, ..Sqe::new(Opcode::Nop)
         }
     }
@@ -256,7 +256,7 @@ fn queue(
     more: [u32; 8],
 ) -> CreateQueue {
     CreateQueue {
-        kind: QueueKind::from_code(log2 % 3).unwrap(),
+        kind: CmdQueueKind::from_code(log2 % 3).unwrap(),
         id,
         mode: [Mode::Rm, Mode::Rc, Mode::Um][usize::from(log2) % 3],
         flags: QueueFlags::from_bits_truncate(more[0] as u16),
@@ -358,7 +358,7 @@ proptest! {
 
     #[test]
     fn doorbell_round_trip(ci in 0u32..1 << 24, arm in 0u8..3, arm_sn in 0u8..4, jfcn in 0u32..1 << 20) {
-        let arm = [None, Some(Arm::Any), Some(Arm::Solicited)][usize::from(arm)];
+        let arm = [None, Some(CqArm::Any), Some(CqArm::Solicited)][usize::from(arm)];
         let db = JfcDoorbell { ci, arm, arm_sn, jfcn };
         prop_assert_eq!(JfcDoorbell::decode(db.encode()), db);
     }

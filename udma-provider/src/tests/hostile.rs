@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use udma_abi::{CmdStatus, Cqe};
-use urma_core::{Completion, Status, ops::Device};
+use urma_core::{Completion, Status, ops::DeviceOps};
 
 use super::{Bench, contexts, jfc_cfg, jfs_cfg, poll_all, signalled};
 use crate::{DriverCfg, UdmaDevice};
@@ -25,7 +25,7 @@ fn a_silent_device_times_out_and_its_slot_waits_for_the_late_answer() {
 }
 
 #[test]
-fn answers_to_nobody_are_dropped() {
+fn answers_to_no_command_are_dropped() {
     let cfg = DriverCfg { command_timeout_ns: 20_000_000, ..DriverCfg::default() };
     let bench = Bench::with(cfg);
     bench.toy.script(|s| s.sequence_off = 3);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use udma_abi::{Cqe, CqeStatus, Opcode, cmd::Command};
 use urma_core::{
-    Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device as CoreDevice, Eid, JettyId,
-    LocalSge, Mapping, OrderType, Path, PathKind, PostReason, QueueCfg, QueueKind, RecvCfg, RecvWr,
-    RemoteAddr, SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status, TargetId, TargetKind,
-    Token, TokenPolicy, TransportMode, WrFlags,
-    ops::{Device, SegmentOps},
+    Arm, Completion, CompletionFlags, CrOpcode, CrStatus, Device, Eid, JettyId, LocalSge, Mapping,
+    OrderType, Path, PathKind, PostReason, QueueCfg, QueueKind, RecvCfg, RecvWr, RemoteAddr,
+    SegmentAccess, SegmentCfg, SendCfg, SendOp, SendWr, Status, TargetId, TargetKind, Token,
+    TokenPolicy, TransportMode, WrFlags,
+    ops::{DeviceOps, SegmentOps},
 };
 use urma_mem::Region;
 
@@ -96,7 +96,7 @@ fn a_connection_bound_anew_sends_to_its_new_target() {
 }
 
 #[test]
-fn contexts_come_back_right_over_many_laps() {
+fn contexts_come_back_right_over_many_passes() {
     let bench = Bench::new();
     let mut jfc = bench.jfc(4);
     let mut jfs = bench.jfs(jfc.id, 3);
@@ -216,7 +216,7 @@ fn a_flush_of_what_is_sent_leaves_flushed_receives_to_polls() {
 #[test]
 fn segments_and_multi_block_requests_reach_the_device_whole() {
     let bench = Bench::new();
-    let context = CoreDevice::new(bench.device.clone()).open(0).unwrap();
+    let context = Device::new(bench.device.clone()).open(0).unwrap();
     let region = Region::private(8192).unwrap();
     region.write(100, b"hello, inline world").unwrap();
     let cfg = SegmentCfg {
@@ -252,9 +252,9 @@ fn segments_and_multi_block_requests_reach_the_device_whole() {
     };
     let cas = SendOp::Cas { result: piece(0x10_0000, 8), target: dst, compare: 3, swap: 4 };
     let cas = SendWr { op: cas, ..signalled(3) };
-    for lap in 0..20 {
+    for pass in 0..20 {
         send.post_send(&[write, small, cas]).unwrap();
-        assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 3], "lap {lap}");
+        assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 3], "pass {pass}");
     }
     let state = bench.toy.state();
     let seen = &state.seen[state.seen.len() - 3..];

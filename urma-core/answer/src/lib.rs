@@ -14,7 +14,7 @@ use std::{
 
 use urma_core::{Context, Device, Status};
 
-use crate::queue::{End, Queue};
+use crate::queue::{AnswerQueue, ServeEnd};
 
 /// The jetty that answers pings (UMDK release 26.06).
 pub const WELL_KNOWN_ID: u32 = 5;
@@ -37,7 +37,7 @@ impl Answerer {
     /// `Exists`: a program has the id. Else what creating a context or a queue answers.
     pub fn start(device: &Device, eid_index: u32) -> Result<Self, Status> {
         let context = device.open(eid_index)?;
-        let queue = Queue::open(&context)?;
+        let queue = AnswerQueue::open(&context)?;
         let (stop, stopped) = UnixStream::pair().map_err(|_| Status::NoMemory)?;
         let name = "urma-answer".to_owned();
         let run = move || run(&context, queue, &stopped);
@@ -57,14 +57,14 @@ impl Drop for Answerer {
 }
 
 /// Answers until the end. A queue that a failed answer stopped is made anew.
-fn run(context: &Context, queue: Queue, stopped: &UnixStream) {
+fn run(context: &Context, queue: AnswerQueue, stopped: &UnixStream) {
     let mut queue = queue;
     loop {
         match queue.serve(context, stopped) {
-            End::Stopped => return,
-            End::Broken => drop(queue),
+            ServeEnd::Stopped => return,
+            ServeEnd::Broken => drop(queue),
         }
-        queue = match Queue::open(context) {
+        queue = match AnswerQueue::open(context) {
             Ok(queue) => queue,
             Err(status) => {
                 tracing::warn!(%status, "pings are not answered any more");

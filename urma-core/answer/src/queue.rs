@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the jetty, its buffers. *Takes*: receive completions. *Gives*: answers. *Must not*: spin:
 //! it sleeps on events; keep imports: a sender that starts again has the same EID and jetty id, and
-//! an import from before leads to nobody.
+//! an import from before leads to no jetty.
 
 use std::{os::unix::net::UnixStream, time::Duration};
 
@@ -25,7 +25,7 @@ const BATCH: usize = 16;
 
 /// Why serving ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum ServeEnd {
     /// As its owner wants.
     Stopped,
     /// An answer failed, and with it the queue.
@@ -34,7 +34,7 @@ pub(crate) enum End {
 
 /// A jetty with everything around it. Fields are dropped in order.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct AnswerQueue {
     jetty: Jetty,
     jfr: Jfr,
     sends: Jfc,
@@ -43,7 +43,7 @@ pub(crate) struct Queue {
     segment: Segment,
 }
 
-impl Queue {
+impl AnswerQueue {
     /// Claims the id and posts all receives.
     pub(crate) fn open(context: &Context) -> Result<Self, Status> {
         let region = Region::private(DEPTH as usize * MESSAGE_MAX).map_err(|_| Status::NoMemory)?;
@@ -65,18 +65,18 @@ impl Queue {
     }
 
     /// Answers until `stopped` is closed or the queue is broken.
-    pub(crate) fn serve(&mut self, context: &Context, stopped: &UnixStream) -> End {
+    pub(crate) fn serve(&mut self, context: &Context, stopped: &UnixStream) -> ServeEnd {
         loop {
             match self.turn(context) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(status) => {
                     tracing::debug!(%status, "an answer failed");
-                    return End::Broken;
+                    return ServeEnd::Broken;
                 }
             }
             if self.is_stopped_asleep(stopped) {
-                return End::Stopped;
+                return ServeEnd::Stopped;
             }
         }
     }

@@ -294,9 +294,9 @@ fn only_rm_is_advised() {
 fn remote_says_what_a_peer_needs() {
     let (_, context, jfc) = open();
     let um = context.create_jfr(&JfrCfg::new(Um, 4), &jfc).unwrap();
-    let told = um.remote();
-    assert_eq!((told.id, told.kind, told.tp), (um.id(), TargetKind::Jfr, TpType::Utp));
-    assert_eq!(told.order, OrderType::No);
-    let target = context.import_jetty(&told).unwrap();
+    let remote = um.remote();
+    assert_eq!((remote.id, remote.kind, remote.tp), (um.id(), TargetKind::Jfr, TpType::Utp));
+    assert_eq!(remote.order, OrderType::No);
+    let target = context.import_jetty(&remote).unwrap();
     assert_eq!(target.target().id, um.id());
 }

@@ -132,7 +132,7 @@ impl Recorder {
     }
 }
 
-impl ops::Device for Recorder {
+impl ops::DeviceOps for Recorder {
     fn id(&self) -> DeviceId {
         DeviceId { name: "rec0".to_owned(), ..DeviceId::default() }
     }

@@ -45,9 +45,9 @@ fn a_segment_has_a_token_id_of_its_own_when_none_is_given() {
     let cfg = SegmentCfg::new(SegmentAccess::READ).with_token(Token::new(8));
     let segment = context.register(&region, &cfg, None).unwrap();
     assert_eq!((segment.va(), segment.len()), (region.addr() as u64, 64));
-    let told = segment.remote();
-    assert_eq!((told.ubva.eid, told.ubva.uasid, told.ubva.va), (NODE, 7, segment.va()));
-    assert_eq!((told.policy, told.token_id), (cfg.policy, segment.token_id()));
+    let remote = segment.remote();
+    assert_eq!((remote.ubva.eid, remote.ubva.uasid, remote.ubva.va), (NODE, 7, segment.va()));
+    assert_eq!((remote.policy, remote.token_id), (cfg.policy, segment.token_id()));
     segment.unregister().unwrap();
     assert_eq!((recorder.calls("unregister"), recorder.calls("free_token_id")), (1, 1));
 }

@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn text_of_anybody_never_panics(text: String) {
+    fn any_text_never_panics(text: String) {
         if let Ok(eid) = text.parse::<Eid>() {
             prop_assert_eq!(eid.to_string().parse(), Ok(eid));
         }

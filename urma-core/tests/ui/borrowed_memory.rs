@@ -1,4 +1,4 @@
-//! Memory that somebody else only lends: no safe call makes a region of it, because a peer may
+//! Memory that is only borrowed: no safe call makes a region of it, because a peer may
 //! write there after the loan.
 use urma_core::{Context, Segment, SegmentAccess, SegmentCfg, Status};
 use urma_mem::Region;

@@ -14,7 +14,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::unistd::{Whence, lseek};
 
 use super::chunks;
-use crate::arena::{CHUNK_LEN, HugePages, Shared};
+use crate::arena::{ArenaShared, CHUNK_LEN, HugePages};
 use crate::fork::{self, MovedPages};
 use crate::maps::Present;
 use crate::region::file_offset;
@@ -22,7 +22,12 @@ use crate::region::file_offset;
 /// Moves a chunk of at most 2 MiB into the file at `offset`.
 ///
 /// On failure the chunk is where it was.
-pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+pub(super) fn move_in(
+    shared: &ArenaShared,
+    addr: usize,
+    len: usize,
+    offset: u64,
+) -> io::Result<()> {
     let present = Present::before(addr, len);
     let start = file_offset(offset)?;
     let mut held = fork::hold();
@@ -35,7 +40,7 @@ pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> 
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     let fd = shared.fd.as_raw_fd();
     // SAFETY: the range is private anonymous memory (the caller looked) whose owner keeps it mapped and
-    // unwritten during the move; the file holds the same bytes, so nobody sees a change.
+    // unwritten during the move; the file holds the same bytes, so no thread sees a change.
     let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, start) };
     if mapped == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
@@ -52,7 +57,12 @@ pub(super) fn move_in(shared: &Shared, addr: usize, len: usize, offset: u64) -> 
 ///
 /// On failure the rest of the range stays shared, with its content, and is no longer kept from forks:
 /// its owner may unmap it now.
-pub(super) fn move_out(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+pub(super) fn move_out(
+    shared: &ArenaShared,
+    addr: usize,
+    len: usize,
+    offset: u64,
+) -> io::Result<()> {
     // One new mapping for the whole range: its pieces join again under the old addresses.
     let spare = new_private(len).inspect_err(|_| forget(addr, len))?;
     let mut data = DataRun { end: offset };
@@ -70,7 +80,7 @@ pub(super) fn move_out(shared: &Shared, addr: usize, len: usize, offset: u64) ->
 
 /// Fills the new chunk and puts it in the old one's place in one step.
 fn move_out_chunk(
-    shared: &Shared,
+    shared: &ArenaShared,
     (new, old, len): (usize, usize, usize),
     offset: u64,
     data: &mut DataRun,
@@ -118,7 +128,7 @@ fn forget(addr: usize, len: usize) {
 
 /// Asks the kernel to join the moved pages to huge ones where whole ones fit; a refusal (an old kernel,
 /// no free huge page) leaves them as they are.
-pub(super) fn join(shared: &Shared, addr: usize, len: usize) {
+pub(super) fn join(shared: &ArenaShared, addr: usize, len: usize) {
     if shared.cfg.huge_pages == HugePages::Off {
         return;
     }
@@ -148,7 +158,7 @@ pub(super) fn lock(addr: usize, len: usize) {
 }
 
 /// Frees the file's pages; a failure only keeps memory until the arena goes.
-fn punch(shared: &Shared, offset: u64, len: usize) {
+fn punch(shared: &ArenaShared, offset: u64, len: usize) {
     let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
     let freed = file_offset(offset)
         .and_then(|start| Ok((start, file_offset(len as u64)?)))
@@ -159,7 +169,7 @@ fn punch(shared: &Shared, offset: u64, len: usize) {
 }
 
 /// Lets the kernel copy memory into the file (faster than a mapping: no faults on the way).
-fn write_all(shared: &Shared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
+fn write_all(shared: &ArenaShared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
     let fd = shared.fd.as_raw_fd();
     let mut done = 0;
     while done < len {
@@ -184,7 +194,7 @@ impl DataRun {
     /// holes untouched.
     fn read(
         &mut self,
-        shared: &Shared,
+        shared: &ArenaShared,
         (new, old, len): (usize, usize, usize),
         offset: u64,
     ) -> io::Result<()> {
@@ -203,7 +213,7 @@ impl DataRun {
     /// `offset`; it returns how many bytes it did, and gets the others again.
     fn each(
         &mut self,
-        shared: &Shared,
+        shared: &ArenaShared,
         offset: u64,
         len: usize,
         mut work: impl FnMut(usize, usize) -> io::Result<usize>,
@@ -247,7 +257,7 @@ fn checked(transferred: isize) -> io::Result<usize> {
 fn new_private(len: usize) -> io::Result<usize> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing mapping.
     let mapped = unsafe { libc::mmap(core::ptr::null_mut(), len, prot, flags, -1, 0) };
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped.addr()) }
 }

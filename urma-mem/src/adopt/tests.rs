@@ -68,7 +68,7 @@ fn content_stays_and_is_seen_on_both_sides() {
     }
     assert_eq!(arena.shared.occupied().unwrap(), 0, "the hole was punched");
     theirs.store_u64(base, 99).unwrap();
-    assert_eq!(region.load_u64(0), Ok(77), "a late store lands where nobody reads");
+    assert_eq!(region.load_u64(0), Ok(77), "a late store lands where no thread reads");
 }
 
 #[test]
@@ -235,8 +235,8 @@ fn a_forked_child_is_alone() {
     let arena = Arena::new().unwrap();
     let region = patterned(4);
     let adoption = arena.adopt(&region).unwrap();
-    let bell = nix::sys::eventfd::EventFd::new().unwrap();
-    let _watch = fork::watch_fd(bell.as_fd()).unwrap();
+    let wakeup = nix::sys::eventfd::EventFd::new().unwrap();
+    let _watch = fork::watch_fd(wakeup.as_fd()).unwrap();
     let born = fork::generation();
     // SAFETY: the child only makes system calls and touches memory it has, then exits.
     match unsafe { nix::unistd::fork() }.unwrap() {
@@ -244,7 +244,7 @@ fn a_forked_child_is_alone() {
             let sees_content = word(&region, 3) == 4;
             let stored = region.store_u64(8, 666).is_ok();
             let knows = fork::forked_since(born);
-            let is_silent = bell.write(1).is_ok_and(|len| len == 8);
+            let is_silent = wakeup.write(1).is_ok_and(|len| len == 8);
             let refused = matches!(arena.adopt(&region), Err(AdoptRefusal::Forked));
             let all = sees_content && stored && knows && is_silent && refused;
             // SAFETY: ends the child without running the parent's destructors.
@@ -254,7 +254,7 @@ fn a_forked_child_is_alone() {
             let status = nix::sys::wait::waitpid(child, None).unwrap();
             assert_eq!(status, nix::sys::wait::WaitStatus::Exited(child, 0));
             assert_eq!(word(&region, 0), 1, "the child's store stayed the child's");
-            let mut polled = [nix::poll::PollFd::new(bell.as_fd(), nix::poll::PollFlags::POLLIN)];
+            let mut polled = [nix::poll::PollFd::new(wakeup.as_fd(), nix::poll::PollFlags::POLLIN)];
             assert_eq!(nix::poll::poll(&mut polled, 0_u8).unwrap(), 0, "the child rang /dev/null");
             assert!(!fork::forked_since(born));
             drop(adoption);
@@ -392,7 +392,7 @@ fn no_store_is_lost_while_pages_move() {
 /// That the test above can fail; not in every run that it must.
 #[test]
 #[ignore = "shows lost stores: run with --ignored"]
-fn stores_are_lost_when_nobody_holds_the_writers() {
+fn stores_are_lost_when_the_writers_are_not_held() {
     assert_ne!(stores_lost(Writers::Trusted, 50), 0);
 }
 
@@ -411,7 +411,7 @@ fn system_calls_that_store_are_held() {
             use std::os::fd::AsRawFd;
             let to = core::ptr::without_provenance_mut(region.addr());
             while !stop.load(Ordering::Relaxed) {
-                // SAFETY: the kernel stores into the mapped region, of which nobody has references.
+                // SAFETY: the kernel stores into the mapped region, of which no references exist.
                 let got = unsafe { libc::read(zeros.as_raw_fd(), to, 64 * page_len()) };
                 assert_eq!(usize::try_from(got), Ok(64 * page_len()));
             }

@@ -51,13 +51,13 @@ pub(super) unsafe fn move_8(to: *mut u8, from: *const u8) {
 }
 
 /// Both ends of a copy and how far it is.
-struct Cursor {
+struct CopyCursor {
     to: *mut u8,
     from: *const u8,
     left: usize,
 }
 
-impl Cursor {
+impl CopyCursor {
     /// Runs one step if `when` holds and `SIZE` bytes are left.
     ///
     /// # Safety
@@ -133,7 +133,7 @@ impl Cursor {
 /// As `copy::copy`.
 #[inline]
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    let mut cursor = Cursor { to, from, left: len };
+    let mut cursor = CopyCursor { to, from, left: len };
     if to.addr() & 7 != 0 {
         // SAFETY: passed on to the caller.
         unsafe { cursor.align() };
@@ -150,7 +150,7 @@ pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// # Safety
 /// Both ranges are mapped for `left` bytes.
-unsafe fn copy_wide(cursor: &mut Cursor) {
+unsafe fn copy_wide(cursor: &mut CopyCursor) {
     while cursor.to.addr() & 31 != 0 && cursor.left >= 8 {
         // SAFETY: passed on to the caller; 8 bytes are left.
         unsafe { cursor.step::<8>(true, move_word) };
@@ -170,7 +170,7 @@ unsafe fn copy_wide(cursor: &mut Cursor) {
 /// As `copy::copy`; `len` < 16.
 #[inline]
 pub(super) unsafe fn copy_tail(to: *mut u8, from: *const u8, len: usize) {
-    let mut cursor = Cursor { to, from, left: len };
+    let mut cursor = CopyCursor { to, from, left: len };
     if to.addr() & 7 != 0 {
         // SAFETY: passed on to the caller.
         unsafe { cursor.align() };
@@ -192,7 +192,7 @@ pub(super) unsafe fn copy_tail(to: *mut u8, from: *const u8, len: usize) {
 /// # Safety
 /// As `copy::copy`.
 pub(super) unsafe fn copy_streaming(to: *mut u8, from: *const u8, len: usize) {
-    let mut cursor = Cursor { to, from, left: len };
+    let mut cursor = CopyCursor { to, from, left: len };
     // SAFETY: passed on to the caller.
     unsafe { cursor.align() };
     while cursor.to.addr() & 15 != 0 && cursor.left >= 8 {

@@ -2,7 +2,7 @@
 
 #[cfg(not(loom))]
 mod plain {
-    use crate::hazard::{Drain, Generation, HazardSlot, Revoked, drain};
+    use crate::hazard::{DrainResult, Generation, HazardSlot, Revoked, drain};
     use crate::region::Region;
     use crate::sync::{AtomicBool, Ordering};
 
@@ -40,10 +40,10 @@ mod plain {
                 looks > 0
             },
         );
-        assert_eq!((drained, looks), (Drain::TimedOut, 0));
-        assert_eq!(drain([&seen], |claim| claim == 8, || false), Drain::Clear);
+        assert_eq!((drained, looks), (DrainResult::TimedOut, 0));
+        assert_eq!(drain([&seen], |claim| claim == 8, || false), DrainResult::Clear);
         assert_eq!(announced.finish(&generation, imported), Err(Revoked));
-        assert_eq!(drain([&seen], |claim| claim == 9, || false), Drain::Clear);
+        assert_eq!(drain([&seen], |claim| claim == 9, || false), DrainResult::Clear);
     }
 
     #[test]
@@ -89,7 +89,7 @@ mod plain {
                 generation.revive().unwrap();
                 std::thread::yield_now();
                 generation.kill().unwrap();
-                assert_eq!(drain([&seen], |claim| claim == 1, || true), Drain::Clear);
+                assert_eq!(drain([&seen], |claim| claim == 1, || true), DrainResult::Clear);
                 let before = region.load_u64(256).unwrap();
                 for _ in 0..50 {
                     assert_eq!(region.load_u64(256), Ok(before));
@@ -104,7 +104,7 @@ mod plain {
 mod model {
     use std::sync::Arc;
 
-    use crate::hazard::{Drain, Generation, HazardSlot, drain};
+    use crate::hazard::{DrainResult, Generation, HazardSlot, drain};
     use crate::words::model::{Fault, ModelWords};
     use loom::cell::UnsafeCell;
 
@@ -144,7 +144,7 @@ mod model {
                     looks > 0
                 },
             );
-            if drained == Drain::Clear || !drains {
+            if drained == DrainResult::Clear || !drains {
                 memory.with_mut(|_| ());
             }
             initiator.join().unwrap();

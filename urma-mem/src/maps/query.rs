@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::{Mapped, Traits, Unmovable};
+use super::{FoundMapping, Traits, Unmovable};
 
 /// The mappings of this process.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Query {
     ///
     /// # Errors
     /// The kernel does not know the call.
-    pub(super) fn at_or_after(&self, addr: usize) -> io::Result<Option<Mapped>> {
+    pub(super) fn at_or_after(&self, addr: usize) -> io::Result<Option<FoundMapping>> {
         let mut name = [0_u8; NAME_MAX];
         match self.ask(addr, &mut name) {
             // Such a name is a file's.
@@ -41,7 +41,7 @@ impl Query {
         }
     }
 
-    fn ask(&self, addr: usize, name: &mut [u8]) -> io::Result<Option<Mapped>> {
+    fn ask(&self, addr: usize, name: &mut [u8]) -> io::Result<Option<FoundMapping>> {
         let mut call = Call {
             size: size_of::<Call>() as u64,
             query_flags: COVERING_OR_NEXT,
@@ -74,7 +74,7 @@ impl Query {
             Ok(()) if name.is_empty() => Err(Unmovable::File),
             movable => movable,
         };
-        Ok(Some(Mapped { start: place(call.vma_start)?, end: place(call.vma_end)?, movable }))
+        Ok(Some(FoundMapping { start: place(call.vma_start)?, end: place(call.vma_end)?, movable }))
     }
 }
 

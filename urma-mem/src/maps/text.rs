@@ -8,14 +8,14 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
-use super::{Mapped, Traits};
+use super::{FoundMapping, Traits};
 
 /// The mappings of this process, read as far as needed.
 #[derive(Debug)]
 pub(super) struct Text {
     maps: BufReader<File>,
     line: String,
-    last: Option<Mapped>,
+    last: Option<FoundMapping>,
 }
 
 impl Text {
@@ -30,7 +30,7 @@ impl Text {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn at_or_after(&mut self, addr: usize) -> io::Result<Option<Mapped>> {
+    pub(super) fn at_or_after(&mut self, addr: usize) -> io::Result<Option<FoundMapping>> {
         loop {
             if self.last.is_some_and(|last| last.end > addr) {
                 return Ok(self.last);
@@ -45,7 +45,7 @@ impl Text {
 }
 
 /// A line of `maps`; `None`: it has another form.
-fn parse(line: &str) -> Option<Mapped> {
+fn parse(line: &str) -> Option<FoundMapping> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     let (permissions, rest) = rest.split_once(' ')?;
@@ -58,7 +58,7 @@ fn parse(line: &str) -> Option<Mapped> {
         has_file: inode != "0",
         name: name.trim_start(),
     };
-    Some(Mapped {
+    Some(FoundMapping {
         start: usize::from_str_radix(start, 16).ok()?,
         end: usize::from_str_radix(end, 16).ok()?,
         movable: traits.movable(),

@@ -27,7 +27,7 @@ pub struct OutOfBounds {
 
 /// An atomic change of one word, as URMA's atomic opcodes name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AtomicOp<T> {
+pub enum WordAtomic<T> {
     /// Stores `swap` if the word equals `cmp`.
     Cas {
         /// Value the word must have.
@@ -84,21 +84,21 @@ macro_rules! words {
         /// # Errors
         /// [`OutOfBounds`] when the word is outside the writable window or misaligned.
         #[inline]
-        pub fn $name(&self, offset: usize, op: AtomicOp<$ty>) -> Result<$ty, OutOfBounds> {
+        pub fn $name(&self, offset: usize, op: WordAtomic<$ty>) -> Result<$ty, OutOfBounds> {
             let at = self.word(offset, size_of::<$ty>(), self.len_writable)?.cast::<$ty>();
             // SAFETY: word() showed the word inside the mapped writable window and aligned.
             let word = unsafe { $atomic::from_ptr(at) };
             let order = Ordering::SeqCst;
             Ok(match op {
-                AtomicOp::Cas { cmp, swap } => {
+                WordAtomic::Cas { cmp, swap } => {
                     word.compare_exchange(cmp, swap, order, order).unwrap_or_else(|old| old)
                 }
-                AtomicOp::Swap(value) => word.swap(value, order),
-                AtomicOp::Add(value) => word.fetch_add(value, order),
-                AtomicOp::Sub(value) => word.fetch_sub(value, order),
-                AtomicOp::And(value) => word.fetch_and(value, order),
-                AtomicOp::Or(value) => word.fetch_or(value, order),
-                AtomicOp::Xor(value) => word.fetch_xor(value, order),
+                WordAtomic::Swap(value) => word.swap(value, order),
+                WordAtomic::Add(value) => word.fetch_add(value, order),
+                WordAtomic::Sub(value) => word.fetch_sub(value, order),
+                WordAtomic::And(value) => word.fetch_and(value, order),
+                WordAtomic::Or(value) => word.fetch_or(value, order),
+                WordAtomic::Xor(value) => word.fetch_xor(value, order),
             })
         }
     )* };
@@ -136,7 +136,7 @@ impl Region {
     /// [`OutOfBounds`] when the word is outside the writable window or misaligned.
     #[inline]
     pub fn swap_u64(&self, offset: usize, value: u64) -> Result<u64, OutOfBounds> {
-        self.atomic_u64(offset, AtomicOp::Swap(value))
+        self.atomic_u64(offset, WordAtomic::Swap(value))
     }
 
     /// Stores `swap` if the word equals `cmp`; the outer result is the bounds check, the inner one as in
@@ -151,11 +151,11 @@ impl Region {
         cmp: u64,
         swap: u64,
     ) -> Result<Result<u64, u64>, OutOfBounds> {
-        let old = self.atomic_u64(offset, AtomicOp::Cas { cmp, swap })?;
+        let old = self.atomic_u64(offset, WordAtomic::Cas { cmp, swap })?;
         Ok(if old == cmp { Ok(old) } else { Err(old) })
     }
 
-    /// Loads `N` words, each of them whole, unordered among each other. Whoever needs the entry as one
+    /// Loads `N` words, each of them whole, unordered among each other. A caller that needs the entry as one
     /// loads its owner or generation word with acquire first.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use nix::sys::mman::{MapFlags, MsFlags, ProtFlags, mmap, mmap_anonymous, msync, 
 use nix::sys::stat::fstat;
 use nix::unistd::{SysconfVar, ftruncate, sysconf};
 
-use super::{Access, Pages};
+use super::{MapAccess, Pages};
 use crate::fork::{self, MovedPages};
 
 const HUGE_LEN: usize = 2 << 20;
@@ -60,7 +60,7 @@ pub(crate) fn page_ceil(value: usize) -> Option<usize> {
 }
 
 /// The pages behind a region.
-pub(super) enum Mapping {
+pub(super) enum RegionPages {
     /// Made by `mmap` of a file here: unmapped on drop.
     File { base: NonNull<u8>, len: usize, fd: OwnedFd, offset: u64 },
     /// Anonymous memory made here: unmapped on drop.
@@ -70,11 +70,11 @@ pub(super) enum Mapping {
 }
 
 // SAFETY: a Mapping is an address range and a descriptor; neither is bound to a thread.
-unsafe impl Send for Mapping {}
+unsafe impl Send for RegionPages {}
 // SAFETY: no method changes a Mapping through a shared reference.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for RegionPages {}
 
-impl Mapping {
+impl RegionPages {
     pub(super) fn new_shared(len: usize, pages: Pages) -> io::Result<Self> {
         let (flags, unit) = match pages {
             Pages::Base => (MFdFlags::empty(), page_len()),
@@ -84,7 +84,7 @@ impl Mapping {
         let fd = new_memfd("urma-region", flags)?;
         ftruncate(&fd, file_offset(len_file as u64)?)?;
         fcntl(&fd, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
-        let mapping = Self::of_file(fd, 0, len_file, Access::ReadWrite)?;
+        let mapping = Self::of_file(fd, 0, len_file, MapAccess::ReadWrite)?;
         // What this process shares a forked child does not: its stores stay its own.
         if let Some((fd, addr, _)) = mapping.file() {
             let pages = MovedPages { addr, len: len_file, fd: fd.as_raw_fd(), offset: 0 };
@@ -96,26 +96,31 @@ impl Mapping {
     pub(super) fn new_private(len: usize) -> io::Result<Self> {
         let len = page_ceil(len).and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing mapping.
         let base = unsafe { mmap_anonymous(None, len, prot, MapFlags::MAP_PRIVATE)? };
         Ok(Self::Anonymous { base: base.cast(), len: len.get() })
     }
 
-    pub(super) fn of_fd(fd: OwnedFd, offset: u64, len: usize, access: Access) -> io::Result<Self> {
+    pub(super) fn of_fd(
+        fd: OwnedFd,
+        offset: u64,
+        len: usize,
+        access: MapAccess,
+    ) -> io::Result<Self> {
         let end = offset.checked_add(len as u64).ok_or(io::ErrorKind::InvalidInput)?;
         check_cannot_shrink(fd.as_fd(), end)?;
         Self::of_file(fd, offset, len, access)
     }
 
     /// Maps `len` bytes of a file of which the caller knows that it stays at least that long.
-    fn of_file(fd: OwnedFd, offset: u64, len: usize, access: Access) -> io::Result<Self> {
+    fn of_file(fd: OwnedFd, offset: u64, len: usize, access: MapAccess) -> io::Result<Self> {
         let nonzero = NonZeroUsize::new(len).ok_or(io::ErrorKind::InvalidInput)?;
         let prot = match access {
-            Access::ReadOnly => ProtFlags::PROT_READ,
-            Access::ReadWrite => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+            MapAccess::ReadOnly => ProtFlags::PROT_READ,
+            MapAccess::ReadWrite => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
         };
         let start = file_offset(offset)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing mapping.
         let base = unsafe { mmap(None, nonzero, prot, MapFlags::MAP_SHARED, &fd, start)? };
         Ok(Self::File { base: base.cast(), len, fd, offset })
     }
@@ -153,7 +158,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RegionPages {
     fn drop(&mut self) {
         let (Self::File { base, len, .. } | Self::Anonymous { base, len }) = *self else { return };
         if matches!(self, Self::File { .. }) {
@@ -176,7 +181,7 @@ pub(crate) fn new_memfd(name: &str, extra: MFdFlags) -> io::Result<OwnedFd> {
 
 /// Checks that the file cannot become shorter than `end`: its seals forbid it and it is that long now.
 pub(crate) fn check_cannot_shrink(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
-    // A file that knows no seals answers EINVAL: it is not memory that somebody shares with us.
+    // A file that knows no seals answers EINVAL: it is not shared memory.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS)
         .map_err(|_| io::Error::new(io::ErrorKind::PermissionDenied, "file knows no seals"))?;
     if !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK) {

@@ -4,7 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use super::{Access, AtomicOp, OutOfBounds, Pages, Region, page_len};
+use super::{MapAccess, OutOfBounds, Pages, Region, WordAtomic, page_len};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn dup(region: &Region) -> std::os::fd::OwnedFd {
 #[cfg_attr(miri, ignore = "miri knows no msync")]
 fn memory_with_a_hole_is_no_region() {
     let page = page_len();
-    // SAFETY: a new mapping, refused or not, hurts nobody.
+    // SAFETY: a new mapping, refused or not, touches no existing mapping.
     let start = unsafe { mmap_anonymous(None, (3 * page).try_into().unwrap(), rw(), private()) };
     let start = start.unwrap().cast::<u8>();
     let unmap = |offset: usize| {
@@ -51,7 +51,7 @@ const fn private() -> MapFlags {
 #[test]
 fn bytes_written_through_one_mapping_appear_in_another() {
     let owner = Region::shared(8192, Pages::Base).unwrap();
-    let peer = Region::map_fd(dup(&owner), 4096, 4096, Access::ReadWrite).unwrap();
+    let peer = Region::map_fd(dup(&owner), 4096, 4096, MapAccess::ReadWrite).unwrap();
     owner.write(4100, b"hello").unwrap();
     let mut seen = [0; 5];
     peer.read(4, &mut seen).unwrap();
@@ -74,8 +74,8 @@ const STORES: [Store; 17] = [
     |to, _| to.store_u64_release(0, 1),
     |to, _| to.store_block(0, &[1]),
     |to, _| to.store_block_last(0, &[1], 0),
-    |to, _| to.atomic_u32(0, AtomicOp::Add(1)).map(drop),
-    |to, _| to.atomic_u64(0, AtomicOp::Add(1)).map(drop),
+    |to, _| to.atomic_u32(0, WordAtomic::Add(1)).map(drop),
+    |to, _| to.atomic_u64(0, WordAtomic::Add(1)).map(drop),
     |to, _| to.swap_u64(0, 1).map(drop),
     |to, _| to.compare_exchange(0, 0, 1).map(drop),
     |to, _| to.write(0, &[1; 8]),
@@ -91,7 +91,7 @@ fn a_read_only_window_refuses_every_store() {
     from.write(0, &[1; 8]).unwrap();
     for (at, store) in STORES.into_iter().enumerate() {
         let owner = Region::shared(4096, Pages::Base).unwrap();
-        let of_peer = Region::map_fd(dup(&owner), 0, 4096, Access::ReadOnly).unwrap();
+        let of_peer = Region::map_fd(dup(&owner), 0, 4096, MapAccess::ReadOnly).unwrap();
         let plain = owner.read_only();
         let part = plain.sub(0, 64).unwrap().sub(0, 8).unwrap();
         for window in [plain, part, of_peer] {
@@ -109,8 +109,8 @@ fn a_read_only_window_refuses_every_store() {
 fn a_file_sealed_for_the_future_can_only_be_mapped_for_reading() {
     let owner = Region::shared(4096, Pages::Base).unwrap();
     owner.seal_future_write().unwrap();
-    assert!(Region::map_fd(dup(&owner), 0, 4096, Access::ReadWrite).is_err());
-    let peer = Region::map_fd(dup(&owner), 0, 4096, Access::ReadOnly).unwrap();
+    assert!(Region::map_fd(dup(&owner), 0, 4096, MapAccess::ReadWrite).is_err());
+    let peer = Region::map_fd(dup(&owner), 0, 4096, MapAccess::ReadOnly).unwrap();
     owner.store_u64(0, 5).unwrap();
     assert_eq!(peer.load_u64(0), Ok(5));
 }
@@ -120,15 +120,15 @@ fn a_file_that_may_shrink_or_is_too_short_is_refused() {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     let loose = memfd_create("loose", MFdFlags::MFD_ALLOW_SEALING).unwrap();
     nix::unistd::ftruncate(&loose, 4096).unwrap();
-    assert!(Region::map_fd(loose, 0, 4096, Access::ReadOnly).is_err());
+    assert!(Region::map_fd(loose, 0, 4096, MapAccess::ReadOnly).is_err());
     let owner = Region::shared(4096, Pages::Base).unwrap();
-    assert!(Region::map_fd(dup(&owner), 0, 8192, Access::ReadOnly).is_err());
-    assert!(Region::map_fd(dup(&owner), 4096, 4096, Access::ReadOnly).is_err());
-    assert!(Region::map_fd(dup(&owner), u64::MAX, 4096, Access::ReadOnly).is_err());
-    assert!(Region::map_fd(dup(&owner), 8, 8, Access::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), 0, 8192, MapAccess::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), 4096, 4096, MapAccess::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), u64::MAX, 4096, MapAccess::ReadOnly).is_err());
+    assert!(Region::map_fd(dup(&owner), 8, 8, MapAccess::ReadOnly).is_err());
     let plain = std::fs::File::open("/proc/self/exe").unwrap();
     assert!(
-        Region::map_fd(plain.as_fd().try_clone_to_owned().unwrap(), 0, 1, Access::ReadOnly)
+        Region::map_fd(plain.as_fd().try_clone_to_owned().unwrap(), 0, 1, MapAccess::ReadOnly)
             .is_err()
     );
     assert!(nix::unistd::ftruncate(dup(&owner), 0).is_err(), "the owner cannot shrink it either");
@@ -173,33 +173,33 @@ fn a_window_outlives_the_region_it_was_cut_from() {
     assert!(window.contains(window.addr(), 28) && !window.contains(window.addr() - 1, 2));
 }
 
-fn apply(op: AtomicOp<u64>, old: u64) -> u64 {
+fn apply(op: WordAtomic<u64>, old: u64) -> u64 {
     match op {
-        AtomicOp::Cas { cmp, swap } => {
+        WordAtomic::Cas { cmp, swap } => {
             if old == cmp {
                 swap
             } else {
                 old
             }
         }
-        AtomicOp::Swap(value) => value,
-        AtomicOp::Add(value) => old.wrapping_add(value),
-        AtomicOp::Sub(value) => old.wrapping_sub(value),
-        AtomicOp::And(value) => old & value,
-        AtomicOp::Or(value) => old | value,
-        AtomicOp::Xor(value) => old ^ value,
+        WordAtomic::Swap(value) => value,
+        WordAtomic::Add(value) => old.wrapping_add(value),
+        WordAtomic::Sub(value) => old.wrapping_sub(value),
+        WordAtomic::And(value) => old & value,
+        WordAtomic::Or(value) => old | value,
+        WordAtomic::Xor(value) => old ^ value,
     }
 }
 
-fn any_op() -> impl Strategy<Value = AtomicOp<u64>> {
+fn any_op() -> impl Strategy<Value = WordAtomic<u64>> {
     (0..7, 0..4_u64, any::<u64>()).prop_map(|(kind, cmp, value)| match kind {
-        0 => AtomicOp::Cas { cmp, swap: value % 4 },
-        1 => AtomicOp::Swap(value),
-        2 => AtomicOp::Add(value),
-        3 => AtomicOp::Sub(value),
-        4 => AtomicOp::And(value),
-        5 => AtomicOp::Or(value),
-        _ => AtomicOp::Xor(value),
+        0 => WordAtomic::Cas { cmp, swap: value % 4 },
+        1 => WordAtomic::Swap(value),
+        2 => WordAtomic::Add(value),
+        3 => WordAtomic::Sub(value),
+        4 => WordAtomic::And(value),
+        5 => WordAtomic::Or(value),
+        _ => WordAtomic::Xor(value),
     })
 }
 

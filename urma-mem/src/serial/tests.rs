@@ -2,12 +2,12 @@
 
 #[cfg(not(loom))]
 mod plain {
-    use crate::serial::{ROUNDS_MAX, Run, Serial};
+    use crate::serial::{ROUNDS_MAX, RunResult, Serial};
 
     #[test]
-    fn work_runs_at_once_when_nobody_holds() {
+    fn work_runs_at_once_when_no_thread_holds() {
         let serial = Serial::new(0);
-        assert_eq!(serial.run(|value| *value += 1), Run::Done);
+        assert_eq!(serial.run(|value| *value += 1), RunResult::Done);
         assert_eq!(serial.into_inner(), 1);
     }
 
@@ -18,10 +18,10 @@ mod plain {
         let run = serial.run(|value| {
             *value += 1;
             if core::mem::take(&mut first) {
-                assert_eq!(serial.run(|_| panic!("held")), Run::HandedOver);
+                assert_eq!(serial.run(|_| panic!("held")), RunResult::HandedOver);
             }
         });
-        assert_eq!(run, Run::Done);
+        assert_eq!(run, RunResult::Done);
         assert_eq!(serial.into_inner(), 2);
     }
 
@@ -32,9 +32,9 @@ mod plain {
             *value += 1;
             assert!(serial.mark());
         });
-        assert_eq!(run, Run::WorkLeft);
+        assert_eq!(run, RunResult::WorkLeft);
         assert!(serial.is_marked());
-        assert_eq!(serial.run(|value| assert_eq!(*value, ROUNDS_MAX)), Run::Done);
+        assert_eq!(serial.run(|value| assert_eq!(*value, ROUNDS_MAX)), RunResult::Done);
         assert!(!serial.is_marked());
     }
 
@@ -79,14 +79,14 @@ mod plain {
 
 #[cfg(loom)]
 mod model {
-    use crate::serial::{Run, Serial};
+    use crate::serial::{RunResult, Serial};
     use crate::sync::{AtomicU32, Ordering};
     use std::sync::Arc;
 
     type Visit<'a> = &'a mut dyn FnMut(&mut u32);
 
-    /// Two threads post and run; afterwards all posts were seen by a visit, whoever made it.
-    fn posts_are_seen(run: fn(&Serial<u32>, Visit<'_>) -> Run) {
+    /// Two threads post and run; afterwards all posts were seen by a visit of either thread.
+    fn posts_are_seen(run: fn(&Serial<u32>, Visit<'_>) -> RunResult) {
         loom::model(move || {
             let serial = Arc::new(Serial::new(0_u32));
             let posted = Arc::new(AtomicU32::new(0));
@@ -98,10 +98,13 @@ mod model {
             let other = loom::thread::spawn(move || post(&other_serial, &other_posted));
             let mine = post(&serial, &posted);
             let theirs = other.join().unwrap();
-            assert!(mine != Run::HandedOver || theirs != Run::HandedOver, "nobody works");
-            if mine != Run::WorkLeft && theirs != Run::WorkLeft {
-                assert!(!serial.is_marked(), "a mark was left behind and nobody told");
-                let held = serial.try_with(|seen| *seen).expect("nobody holds");
+            assert!(
+                mine != RunResult::HandedOver || theirs != RunResult::HandedOver,
+                "no thread works"
+            );
+            if mine != RunResult::WorkLeft && theirs != RunResult::WorkLeft {
+                assert!(!serial.is_marked(), "a mark was left behind and not handed over");
+                let held = serial.try_with(|seen| *seen).expect("no thread holds");
                 assert_eq!(held.value, 2, "a mark was lost");
             }
         });
@@ -127,9 +130,9 @@ mod model {
             let poster = loom::thread::spawn(move || other.run(|worked| *worked += 1));
             let visit = serial.try_with(|_| ());
             let posted = poster.join().unwrap();
-            let told = visit.is_some_and(|held| held.marked);
-            let worked = serial.try_with(|worked| *worked).expect("nobody holds").value;
-            assert!(worked == 1 || (told && posted == Run::HandedOver));
+            let was_marked = visit.is_some_and(|held| held.marked);
+            let worked = serial.try_with(|worked| *worked).expect("no thread holds").value;
+            assert!(worked == 1 || (was_marked && posted == RunResult::HandedOver));
         });
     }
 }

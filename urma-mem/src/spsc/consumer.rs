@@ -120,7 +120,7 @@ impl<W: Words> Consumer<W> {
 }
 
 /// A published entry. Its kind and length were read once and checked; its payload may still be changed
-/// by a lying producer, so every field is to be copied once and checked by whoever reads it.
+/// by a lying producer, so every field is to be copied once and checked by its reader.
 #[derive(Debug)]
 pub struct Entry<'a, W = Region> {
     kind: u32,

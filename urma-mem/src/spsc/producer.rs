@@ -2,7 +2,7 @@
 //!
 //! Owns: the tail, its own half's bytes.
 //! Takes: payload.
-//! Gives: `Producer::reserve` -> `Slot` -> `publish`.
+//! Gives: `Producer::reserve` -> `EntrySlot` -> `publish`.
 //! Must not: overwrite what the consumer has not given back; believe an impossible head.
 
 use super::{BadLayout, Corrupt, HEADER_LEN, KIND_WRAP, LINE_LEN, ReserveError};
@@ -42,7 +42,7 @@ impl<W: Words> Producer<W> {
     /// # Errors
     /// [`ReserveError`].
     #[inline]
-    pub fn reserve(&mut self, len: usize) -> Result<Slot<'_, W>, ReserveError> {
+    pub fn reserve(&mut self, len: usize) -> Result<EntrySlot<'_, W>, ReserveError> {
         if let Some(corrupt) = self.corrupt {
             return Err(corrupt.into());
         }
@@ -59,7 +59,7 @@ impl<W: Words> Producer<W> {
                 return Err(ReserveError::Full);
             }
         }
-        Ok(Slot { ring: self, skip, size, len })
+        Ok(EntrySlot { ring: self, skip, size, len })
     }
 
     /// Longest payload an entry may have, in bytes: half the ring with its header.
@@ -107,14 +107,14 @@ impl<W: Words> Producer<W> {
 
 /// Room in the ring for one entry, not yet visible to the consumer.
 #[derive(Debug)]
-pub struct Slot<'a, W = Region> {
+pub struct EntrySlot<'a, W = Region> {
     ring: &'a mut Producer<W>,
     skip: u64,
     size: u64,
     len: usize,
 }
 
-impl<W: Words> Slot<'_, W> {
+impl<W: Words> EntrySlot<'_, W> {
     /// Writes bytes of the payload.
     ///
     /// # Errors
@@ -153,11 +153,11 @@ impl<W: Words> Slot<'_, W> {
     /// Makes the entry, and all staged before it, visible to the consumer.
     ///
     /// # Errors
-    /// As [`Slot::stage`].
+    /// As [`EntrySlot::stage`].
     #[inline]
     pub fn publish(self, kind: u32) -> Result<(), OutOfBounds> {
         let Self { ring, skip, size, len } = self;
-        Slot { ring: &mut *ring, skip, size, len }.stage(kind)?;
+        EntrySlot { ring: &mut *ring, skip, size, len }.stage(kind)?;
         ring.publish_staged();
         Ok(())
     }
@@ -183,7 +183,7 @@ impl<W: Words> Slot<'_, W> {
     }
 }
 
-impl Slot<'_, Region> {
+impl EntrySlot<'_, Region> {
     /// Copies payload from a region into the entry.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ mod model {
             });
             let mut seen = 0_u8;
             for _ in 0..4 {
-                if let Some(entry) = consumer.next_entry().expect("nobody lies") {
+                if let Some(entry) = consumer.next_entry().expect("an honest producer") {
                     let mut bytes = [0; 16];
                     assert_eq!(entry.len(), 16, "a header before its publication");
                     assert_eq!(entry.kind(), u32::from(seen));
@@ -46,7 +46,7 @@ mod model {
                 loom::thread::yield_now();
             }
             let sent = writer.join().unwrap();
-            while let Some(entry) = consumer.next_entry().expect("nobody lies") {
+            while let Some(entry) = consumer.next_entry().expect("an honest producer") {
                 assert_eq!(entry.kind(), u32::from(seen));
                 seen += 1;
                 entry.done();

@@ -95,7 +95,7 @@ const FLAGS: [&str; 8] = [
 ];
 
 /// The library as an archive, compiled for the fuzzer. The pinned compiler takes these flags only
-/// when told that it may (`RUSTC_BOOTSTRAP`); with a target named they are not build scripts' too.
+/// when `RUSTC_BOOTSTRAP` allows it; with a target named they are not build scripts' too.
 fn archive() -> PathBuf {
     let target = urma_c_tests::built().join("c-tests-fuzz");
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

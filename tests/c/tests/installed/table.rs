@@ -2,7 +2,7 @@
 //!
 //! *Owns*: what a declaration says of a function's arguments and answer. *Takes*: the headers as
 //! installed, the list of exported symbols. *Gives*: rows of C. *Must not*: leave a function out
-//! because nobody thought of it: what is exported and not declared is a failure.
+//! because it was overlooked: what is exported and not declared is a failure.
 
 use std::{collections::BTreeSet, fs};
 
@@ -232,7 +232,7 @@ fn every_exported_function_is_in_the_table() {
 }
 
 #[test]
-fn arguments_are_told_apart() {
+fn arguments_are_distinguished() {
     let send = "urma_status_t urma_send( urma_jfs_t *jfs, const urma_token_t *token, uint64_t src)";
     let row = Function::of(send).expect("a function").row();
     let params = "{JFS, \"urma_jfs_t*\", \"jfs\", 0, 0}, {POINTER, \"urma_token_t*\", \"token\", 0, 0}, \

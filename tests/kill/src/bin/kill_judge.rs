@@ -29,7 +29,7 @@ struct Args {
     /// From this round on no send may fail.
     #[arg(long)]
     clean_from: Option<u32>,
-    /// Journal of the peer of the first round: what it was told is held against what came.
+    /// Journal of the peer of the first round: its completions are compared with what came.
     #[arg(long)]
     peer: Option<PathBuf>,
     /// Prints JSON.

@@ -1,4 +1,4 @@
-//! One of the two processes: runs rounds as it is told and keeps the journal.
+//! One of the two processes: runs rounds on command and keeps the journal.
 //!
 //! *Owns*: the order of its life. *Takes*: the journal's path, commands over the socket that is its
 //! standard input, `URMA_*` variables for its node. *Gives*: the journal. *Must not*: outlive who

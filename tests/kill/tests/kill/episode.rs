@@ -71,7 +71,7 @@ pub(crate) struct Plan {
     pub(crate) path: &'static str,
     pub(crate) how: How,
     pub(crate) mode: Mode,
-    /// The victim is started (and told everything) first.
+    /// The victim is started (and given everything) first.
     victim_first: bool,
 }
 
@@ -187,7 +187,7 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
             return Err(format!("sockets of the dead stayed: {stayed:?}"));
         }
         survivor.say(&Word::Stop)?;
-        survivor.hear_that(&Word::Closed)?;
+        survivor.expect(&Word::Closed)?;
         let place = [("URMA_PATH", plan.path), ("URMA_EID", &*victim.eid)];
         let mut third = Worker::start("third", &place)?;
         let after = second_round(plan, &mut survivor, &mut third);
@@ -195,7 +195,7 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
         after.and(judged)?;
         third.quit()?;
         survivor.say(&Word::Rest)?;
-        survivor.hear_that(&Word::Closed)?;
+        survivor.expect(&Word::Closed)?;
         survivor.quit()?;
         Ok(death)
     })();
@@ -215,7 +215,7 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
     result
 }
 
-/// The round in which one dies. The survivor was told to run, or waits for a word.
+/// The round in which one dies. The survivor has the word to run, or waits for a word.
 fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Result<Death, String> {
     let [here, there] = [plan.mix(1), plan.mix(2)];
     let (receives, err_timeout) = (RECEIVES, plan.err_timeout());
@@ -232,9 +232,9 @@ fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Resul
         rest(Duration::from_micros(after));
         victim.kill()?;
     }
-    let here = survivor.hear_endpoint()?;
-    // It may be dead by now: then the survivor waits, and is told to stop.
-    if let Ok(there) = victim.hear_endpoint() {
+    let here = survivor.receive_endpoint()?;
+    // It may be dead by now: then the survivor waits, and gets the word to stop.
+    if let Ok(there) = victim.receive_endpoint() {
         let to = |peer: &Endpoint| Word::Run { peer: peer.clone(), count: None };
         if plan.victim_first {
             let _ = victim.say(&to(&here));
@@ -243,9 +243,9 @@ fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Resul
             survivor.say(&to(&there))?;
             let _ = victim.say(&to(&here));
         }
-        survivor.hear_that(&Word::Met)?;
+        survivor.expect(&Word::Met)?;
         // A victim that died over it says nothing.
-        let _ = victim.hear();
+        let _ = victim.receive();
         survivor.say(&Word::Go)?;
         let _ = victim.say(&Word::Go);
     }
@@ -275,7 +275,7 @@ fn die(plan: &Plan, victim: &mut Worker) -> Result<Death, String> {
             pause(milliseconds * 1000);
             victim.signal(Signal::CONT);
             victim.say(&Word::Stop)?;
-            victim.hear_that(&Word::Closed)?;
+            victim.expect(&Word::Closed)?;
         }
         How::Hook(name, _) => {
             return match victim.wait(HOOK_LIMIT) {
@@ -297,21 +297,21 @@ fn second_round(plan: &Plan, survivor: &mut Worker, third: &mut Worker) -> Resul
     let prepare = |own, peer| Word::Prepare { round: 2, own, peer, receives, err_timeout };
     survivor.say(&prepare(here, there))?;
     third.say(&prepare(there, here))?;
-    let (here, there) = (survivor.hear_endpoint()?, third.hear_endpoint()?);
+    let (here, there) = (survivor.receive_endpoint()?, third.receive_endpoint()?);
     let to = |peer| Word::Run { peer, count: Some(COUNT_AFTER) };
     survivor.say(&to(there))?;
     third.say(&to(here))?;
-    survivor.hear_that(&Word::Met)?;
-    third.hear_that(&Word::Met)?;
+    survivor.expect(&Word::Met)?;
+    third.expect(&Word::Met)?;
     survivor.say(&Word::Go)?;
     third.say(&Word::Go)?;
     // What went wrong in between stands in the journals, which are judged in any case.
-    let (first, second) = (survivor.hear_that(&Word::Done), third.hear_that(&Word::Done));
+    let (first, second) = (survivor.expect(&Word::Done), third.expect(&Word::Done));
     for worker in [&mut *survivor, &mut *third] {
         worker.say(&Word::Stop)?;
     }
     for worker in [&mut *survivor, &mut *third] {
-        worker.hear_that(&Word::Closed)?;
+        worker.expect(&Word::Closed)?;
     }
     first.and(second)
 }

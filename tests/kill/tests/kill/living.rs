@@ -146,12 +146,12 @@ fn round(plan: &Plan, pair: &mut [Worker; 2]) -> Result<(), String> {
         let receives = RECEIVES;
         pair[number].say(&Word::Prepare { round: 1, own, peer, receives, err_timeout })?;
     }
-    let here = pair[0].hear_endpoint()?;
-    let there = pair[1].hear_endpoint()?;
+    let here = pair[0].receive_endpoint()?;
+    let there = pair[1].receive_endpoint()?;
     let to = |peer: Endpoint| Word::Run { peer, count: None };
     pair[0].say(&to(there))?;
     pair[1].say(&to(here))?;
-    pair.iter_mut().try_for_each(|worker| worker.hear_that(&Word::Met))?;
+    pair.iter_mut().try_for_each(|worker| worker.expect(&Word::Met))?;
     pair.iter_mut().try_for_each(|worker| worker.say(&Word::Go))?;
     go_on(pair)?;
     match plan.stopped {
@@ -170,7 +170,7 @@ fn round(plan: &Plan, pair: &mut [Worker; 2]) -> Result<(), String> {
     for word in [Word::Enough, Word::Stop] {
         pair.iter_mut().try_for_each(|worker| worker.say(&word))?;
         let answer = if word == Word::Stop { Word::Closed } else { Word::Done };
-        pair.iter_mut().try_for_each(|worker| worker.hear_that(&answer))?;
+        pair.iter_mut().try_for_each(|worker| worker.expect(&answer))?;
     }
     Ok(())
 }

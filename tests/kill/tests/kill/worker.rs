@@ -58,7 +58,7 @@ impl Worker {
             .map_err(text)?;
         let channel = Channel::new(near);
         let mut worker = Self { name, eid: String::new(), child, channel, journal, status: None };
-        match worker.hear()? {
+        match worker.receive()? {
             Word::Ready { eid } => worker.eid = eid,
             other => return Err(format!("{name} says {other:?} and not that it is ready")),
         }
@@ -74,20 +74,20 @@ impl Worker {
         self.channel.say(word).map_err(|error| format!("{} does not listen: {error}", self.name))
     }
 
-    pub(crate) fn hear(&mut self) -> Result<Word, String> {
-        let heard = self.channel.wait(HANG);
-        heard.map_err(|error| format!("{} says nothing: {error}", self.name))
+    pub(crate) fn receive(&mut self) -> Result<Word, String> {
+        let received = self.channel.wait(HANG);
+        received.map_err(|error| format!("{} says nothing: {error}", self.name))
     }
 
-    pub(crate) fn hear_endpoint(&mut self) -> Result<Endpoint, String> {
-        match self.hear()? {
+    pub(crate) fn receive_endpoint(&mut self) -> Result<Endpoint, String> {
+        match self.receive()? {
             Word::Endpoint(endpoint) => Ok(endpoint),
             other => Err(format!("{} says {other:?} and not where it is", self.name)),
         }
     }
 
-    pub(crate) fn hear_that(&mut self, due: &Word) -> Result<(), String> {
-        let word = self.hear()?;
+    pub(crate) fn expect(&mut self, due: &Word) -> Result<(), String> {
+        let word = self.receive()?;
         let wrong = || format!("{} says {word:?} and not {due:?}", self.name);
         if word == *due { Ok(()) } else { Err(wrong()) }
     }

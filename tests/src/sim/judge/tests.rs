@@ -298,7 +298,7 @@ fn a_message_that_is_not_the_next_one_is_refused() {
             let again = receive(run, Lane::Main, &message(1), 4);
             run.on_message(1, &again)
         }),
-        ("a datagram twice", "nobody sent it, or it came before", |run| {
+        ("a datagram twice", "no request sent it, or it came before", |run| {
             side(run, Lane::Datagrams).ways[1].line.extend([message(1)]);
             for slot in [24, 25] {
                 let completion = receive(run, Lane::Datagrams, &message(1), slot);

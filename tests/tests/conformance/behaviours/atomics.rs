@@ -1,7 +1,7 @@
 //! Atomics: each operation in both sizes, and many at a time.
 
 use urma_core::{CrStatus, LocalSge, RemoteAddr, SendOp};
-use urma_mem::AtomicOp;
+use urma_mem::WordAtomic;
 use urma_tests::world::{End, Outcome, Setup, World, same};
 
 use super::writes::is_invalid;
@@ -156,7 +156,7 @@ fn atomics_of_processor_and_peer_agree(setup: Setup) -> Outcome {
     std::thread::scope(|scope| {
         let local = scope.spawn(move || -> Outcome {
             for step in 0..STEPS {
-                b.region().atomic_u64(4096, AtomicOp::Add(1 << 32))?;
+                b.region().atomic_u64(4096, WordAtomic::Add(1 << 32))?;
                 if step % 64 == 0 {
                     std::thread::yield_now();
                 }
@@ -215,7 +215,7 @@ fn one_sided_contention(w: &mut World, steps: usize) -> Outcome {
     let a = &mut w.a;
     let mut values = std::thread::scope(|scope| {
         let other = scope.spawn(move || -> Outcome<Vec<u64>> {
-            (0..steps).map(|_| Ok(b.region().atomic_u64(4096, AtomicOp::Add(1))?)).collect()
+            (0..steps).map(|_| Ok(b.region().atomic_u64(4096, WordAtomic::Add(1))?)).collect()
         });
         let mine: Outcome<Vec<u64>> = (0..steps).map(|_| add_one(a, 4096)).collect();
         let theirs = other.join().map_err(|_| "the other side panicked".to_owned())?;

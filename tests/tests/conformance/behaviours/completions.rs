@@ -293,7 +293,7 @@ fn send_queue_full(setup: Setup) -> Outcome {
         plan.send.depth = 8;
         plan.jfc_depth = 4;
     })?;
-    // Nobody polls: at some time neither the JFC nor the queue has room.
+    // There are no polls: at some time neither the JFC nor the queue has room.
     let mut taken = 0_u64;
     let error = loop {
         let (jetty, kit) = w.a.parts();

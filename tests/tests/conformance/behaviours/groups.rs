@@ -101,7 +101,7 @@ fn group_without_members(setup: Setup) -> Outcome {
     let (jetty, _) = w.a.parts();
     jetty.post_send(&[SendWr::new(SendOp::Send { src: &[] }, &group.target, 9)])?;
     let done = w.a.sent()?;
-    check(!done.status.is_success(), "a message to nobody succeeded")
+    check(!done.status.is_success(), "a message to an empty group succeeded")
 }
 
 fn group_outlives_its_members(setup: Setup) -> Outcome {

@@ -79,7 +79,7 @@ fn is_gone(status: CrStatus) -> bool {
 }
 
 /// The next completion of a request: an RC jetty goes to the error state meanwhile, and the end of
-/// its flush is told in between.
+/// its flush is reported in between.
 fn of_a_request(end: &mut End) -> Outcome<Completion> {
     loop {
         let done = end.sent()?;
@@ -103,7 +103,7 @@ fn closed_peer_ends_requests(setup: Setup) -> Outcome {
     for ctx in order {
         let done = of_a_request(&mut a)?;
         same("user context", done.user_ctx, ctx)?;
-        check(is_gone(done.status), format!("a request to nobody ended in {:?}", done.status))?;
+        check(is_gone(done.status), format!("a request to no node ended in {:?}", done.status))?;
     }
     Ok(())
 }

@@ -141,7 +141,7 @@ fn two_threads_post_on_two_queues(setup: Setup) -> Outcome {
         return two_threads_of_nops(a, b);
     }
     for end in [&mut *a, &mut *b] {
-        // Neither is ever two messages ahead of the other: nobody waits for a receive.
+        // Neither is ever two messages ahead of the other: no SEND waits for a receive.
         for _ in 0..4 {
             end.recv(8192, 64)?;
         }
@@ -216,7 +216,7 @@ fn delete_flushes_outstanding(setup: Setup) -> Outcome {
     for ctx in 0..3 {
         jetty.post_recv(&[urma_core::RecvWr { dst: &[], user_ctx: 100 + ctx }])?;
     }
-    // Nobody receives: these wait for the receiver.
+    // There are no receives: these wait for the receiver.
     let src = [urma_core::LocalSge { segment: &seg, addr: seg.va(), len: 8 }];
     for ctx in 0..5 {
         let wr = urma_core::SendWr::new(SendOp::Send { src: &src }, &target, ctx);

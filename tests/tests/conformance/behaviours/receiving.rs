@@ -14,7 +14,7 @@ super::behaviours! {
     Good reliable rnr_retry_succeeds: "A SEND without receive waits and succeeds when a receive comes within the retries.";
     Good reliable receives_of_a_full_jfc_wait: "With a full receive-side JFC messages wait; none is lost and no completion overwritten.";
     Good rm shared_jfr_serves_its_jetties: "Jetties that share a JFR consume its receives and complete as themselves.";
-    Good rm_two_nodes jetty_without_receives_blocks_nobody: "A jetty that never posts a receive does not hold up others.";
+    Good rm_two_nodes jetty_without_receives_blocks_no_other: "A jetty that never posts a receive does not hold up others.";
     Good rm_two_nodes one_deaf_of_64_jetties: "Of 64 pairs of jetties one never receives: all messages of the others are done while its first still waits.";
     Bad reliable rnr_retry_exceeded: "A SEND without receive ends as receiver not ready when its retries are used up.";
     Bad reliable send_longer_than_the_receive: "A message longer than its receive ends in an error on both sides and nothing lies beyond the buffer.";
@@ -154,7 +154,7 @@ fn shared_jfr_serves_its_jetties(setup: Setup) -> Outcome {
     Ok(())
 }
 
-fn jetty_without_receives_blocks_nobody(setup: Setup) -> Outcome {
+fn jetty_without_receives_blocks_no_other(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let ctx = std::sync::Arc::clone(&w.b.half.ctx);
     let jfc = plain_jfc(&ctx, 64)?;

@@ -4,7 +4,7 @@ use urma_core::{
     CrStatus, ImportedSegment, LocalSge, Mapping, RemoteAddr, RemoteSegment, Segment,
     SegmentAccess, SegmentCfg, SendOp, Status, Token,
 };
-use urma_mem::AtomicOp;
+use urma_mem::WordAtomic;
 use urma_tests::world::{
     Host, Memory, NO_MAPPING, Outcome, Plan, Setup, World, check, pattern, refused, same, until,
 };
@@ -21,7 +21,7 @@ super::behaviours! {
     Good rm register_many: "Hundreds of segments live at the same time and are all reached.";
     Good rm_shared_memory mapping_sees_both_ways: "Through a mapped import loads see the owner's stores and stores and atomics reach the owner.";
     Bad rm_shared_memory mapping_of_a_readable_segment_takes_no_stores: "A mapped import of a segment that grants READ alone shows its bytes and takes no stores.";
-    Bad rm_shared_memory mapping_left_after_unregister_reaches_nobody: "Stores through a mapping that is left after its owner unregistered reach nobody, and do not fault.";
+    Bad rm_shared_memory mapping_left_after_unregister_reaches_no_memory: "Stores through a mapping that is left after its owner unregistered reach no memory, and do not fault.";
     Bad rm_shared_memory mapping_outlives_its_peer: "A mapping stays readable after its peer closed, until it is unimported.";
     Bad rm_packets mapping_over_packets_is_unsupported: "A mapped import over packets is refused as unsupported.";
     Bad rm access_mask_rules: "Registering with access that breaks the rules is refused.";
@@ -263,8 +263,8 @@ fn mapping_sees_both_ways(setup: Setup) -> Outcome {
         same("load", window.load_u64_acquire(8192)?, value)?;
         window.store_u64_release(8200, value * 3)?;
         same("store", w.b.mem().word(8200)?, value * 3)?;
-        window.atomic_u64(8208, AtomicOp::Add(1))?;
-        w.b.mem().region().atomic_u64(8208, AtomicOp::Add(1))?;
+        window.atomic_u64(8208, WordAtomic::Add(1))?;
+        w.b.mem().region().atomic_u64(8208, WordAtomic::Add(1))?;
         same("atomics", w.b.mem().word(8208)?, value * 2)?;
     }
     w.a.mem().set_word(0, 0x1234)?;
@@ -285,11 +285,11 @@ fn mapping_of_a_readable_segment_takes_no_stores(setup: Setup) -> Outcome {
     mem.set_word(4096, 9)?;
     same("load", window.load_u64_acquire(4096)?, 9)?;
     check(window.store_u64_release(4096, 1).is_err(), "a store was taken")?;
-    check(window.atomic_u64(4096, AtomicOp::Add(1)).is_err(), "an atomic was taken")?;
+    check(window.atomic_u64(4096, WordAtomic::Add(1)).is_err(), "an atomic was taken")?;
     same("the owner's word", mem.word(4096)?, 9)
 }
 
-fn mapping_left_after_unregister_reaches_nobody(setup: Setup) -> Outcome {
+fn mapping_left_after_unregister_reaches_no_memory(setup: Setup) -> Outcome {
     let w = World::new(setup)?;
     let remote = w.b.half.seg.remote();
     let import = w.a.half.ctx.import_segment(&remote, ANY, Mapping::LoadStore)?;
@@ -301,7 +301,7 @@ fn mapping_left_after_unregister_reaches_nobody(setup: Setup) -> Outcome {
     w.b.half.seg.unregister()?;
     same("what was stored before", mem.word(8192)?, 1)?;
     window.store_u64_release(8192, 2)?;
-    window.atomic_u64(8200, AtomicOp::Add(1))?;
+    window.atomic_u64(8200, WordAtomic::Add(1))?;
     same("what was stored late", (mem.word(8192)?, mem.word(8200)?), (1, 0))?;
     mem.set_word(8192, 3)?;
     check(window.load_u64_acquire(8192)? != 3, "the mapping still shows the owner's memory")?;
@@ -323,7 +323,7 @@ fn mapping_outlives_its_peer(setup: Setup) -> Outcome {
     window.store_u64_release(8192, 7)?;
     let World { a, b, .. } = w;
     drop(b);
-    // The peer's pages went back with it; what is left belongs to nobody.
+    // The peer's pages went back with it; what is left belongs to no process.
     window.load_u64_acquire(8192)?;
     window.store_u64_release(8192, 8)?;
     same("own store", window.load_u64_acquire(8192)?, 8)?;

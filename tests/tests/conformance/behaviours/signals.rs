@@ -30,14 +30,14 @@ fn interrupt(thread: Pthread) -> Outcome {
 /// Runs `wait` in a thread of its own and interrupts that until it ends; what it gave.
 fn interrupted<T: Send>(wait: impl FnOnce() -> T + Send) -> Outcome<T> {
     handled()?;
-    let (say, hear) = mpsc::channel();
+    let (say, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(move || {
-            // Nobody listens any more only when the trial failed already.
+            // The receiver is gone only when the trial failed already.
             let _ = say.send(pthread_self());
             wait()
         });
-        let thread = hear.recv_timeout(limit()).map_err(|error| error.to_string())?;
+        let thread = receiver.recv_timeout(limit()).map_err(|error| error.to_string())?;
         until("the end of the wait", || {
             if waiter.is_finished() {
                 return Ok(Some(()));
@@ -73,7 +73,7 @@ fn signals_lose_no_event(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     let taken = AtomicUsize::new(0);
     handled()?;
-    let (say, hear) = mpsc::channel();
+    let (say, receiver) = mpsc::channel();
     std::thread::scope(|scope| -> Outcome {
         let (a, taken) = (&mut w.a, &taken);
         let half = &mut a.half;
@@ -86,7 +86,7 @@ fn signals_lose_no_event(setup: Setup) -> Outcome {
             }
             Ok::<_, urma_core::Status>(())
         });
-        let thread = hear.recv_timeout(limit()).map_err(|error| error.to_string())?;
+        let thread = receiver.recv_timeout(limit()).map_err(|error| error.to_string())?;
         for number in 0..EVENTS {
             half.jfc.arm(Arm::Any)?;
             let nop = urma_core::SendWr::new(SendOp::Nop, &a.target, number as u64);

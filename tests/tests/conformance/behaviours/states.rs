@@ -82,7 +82,7 @@ fn reset(end: &End) -> Outcome {
     Ok(())
 }
 
-/// `count` SENDs that wait because nobody receives.
+/// `count` SENDs that wait because there are no receives.
 fn stuck_sends(w: &mut World, count: usize) -> Outcome<Vec<u64>> {
     (0..count).map(|index| w.a.send(index * 8, 8)).collect()
 }

@@ -17,7 +17,7 @@ super::behaviours! {
     Good rm advise_and_unadvise: "An RM jetty and a JFS take advice about an RM target.";
     Good rm one_jetty_many_targets: "An RM jetty sends to several targets without mixing them.";
     Good rm import_twice: "A target may be imported twice and is reached through both.";
-    Bad reliable unknown_jetty: "A SEND to a queue id that nobody has ends in an error.";
+    Bad reliable unknown_jetty: "A SEND to a queue id that is not in use ends in an error.";
     Bad reliable deleted_target: "A SEND to a deleted jetty ends in an error.";
     Bad rc rc_unbound_post_is_refused: "Posting on an RC jetty that is not bound is refused.";
     Bad rc rc_bind_twice_is_refused: "Binding a bound RC jetty is refused as existing.";
@@ -31,7 +31,7 @@ super::behaviours! {
     Bad rm order_type_must_fit: "Queues and imports of an order type that does not fit the mode are refused.";
     Bad any path_type_must_fit: "Imports of a path type that does not fit the mode are refused.";
     Bad rm zero_eid_is_refused: "Importing from the EID zero, and a queue id of zero, is refused.";
-    Bad rm_two_nodes nobody_at_the_eid: "Importing from an EID that nobody has ends within the retry bound.";
+    Bad rm_two_nodes no_node_at_the_eid: "Importing from an EID that no node has ends within the retry bound.";
     Bad rm_two_nodes segment_of_another_node_is_refused: "A request whose segment lies on another node than its target is refused by post.";
 }
 
@@ -384,7 +384,7 @@ fn zero_eid_is_refused(setup: Setup) -> Outcome {
     refused("queue 0", w.a.half.ctx.import_jetty(&name), Status::Invalid)
 }
 
-fn nobody_at_the_eid(setup: Setup) -> Outcome {
+fn no_node_at_the_eid(setup: Setup) -> Outcome {
     let w = World::new(setup)?;
     let mut name = w.b.half.jetty.remote();
     // 127.0.0.0/16 is never picked by a node of its own accord.

@@ -136,7 +136,7 @@ impl RefusedArgs {
 mod tests {
     use clap::Parser;
 
-    use crate::cli::Cli;
+    use crate::cli::PerftestCli;
 
     #[test]
     fn each_of_them_says_why() {
@@ -162,11 +162,11 @@ mod tests {
             "--va=4096",
             "--share_jfs=true",
         ] {
-            let cli = Cli::try_parse_from(["urma_perftest", "write_bw", option]).unwrap();
+            let cli = PerftestCli::try_parse_from(["urma_perftest", "write_bw", option]).unwrap();
             let (name, why) = cli.refused.first().expect(option);
             assert!(option.starts_with(name) && why.len() > 20, "{option}: {name}: {why}");
         }
-        let cli = Cli::try_parse_from(["urma_perftest", "write_bw"]).unwrap();
+        let cli = PerftestCli::try_parse_from(["urma_perftest", "write_bw"]).unwrap();
         assert_eq!(cli.refused.first(), None);
     }
 }

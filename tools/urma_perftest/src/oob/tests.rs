@@ -26,13 +26,14 @@ fn a_message_arrives() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let other = thread::spawn(move || {
-        let way = Way { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
+        let way = OobAddress { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
         let mut oob = Oob::connect(&way, BOUND).unwrap();
-        oob.say(&Message::Outcome(Outcome { messages: 7, ..Outcome::default() })).unwrap();
+        oob.say(&OobMessage::Outcome(SizeOutcome { messages: 7, ..SizeOutcome::default() }))
+            .unwrap();
         oob.meet(3).unwrap();
     });
     let mut oob = Oob::accept(&listener, BOUND).unwrap();
-    assert!(matches!(oob.hear("it"), Ok(Message::Outcome(Outcome { messages: 7, .. }))));
+    assert!(matches!(oob.receive("it"), Ok(OobMessage::Outcome(SizeOutcome { messages: 7, .. }))));
     oob.meet(3).unwrap();
     other.join().unwrap();
 }
@@ -40,7 +41,7 @@ fn a_message_arrives() {
 #[test]
 fn silence_is_bounded() {
     let (mut oob, _raw) = pair_within(SHORT);
-    assert!(matches!(oob.hear("it"), Err(OobError::Silence(_, "it"))));
+    assert!(matches!(oob.receive("it"), Err(OobError::Silence(_, "it"))));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(matches!(Oob::accept(&listener, SHORT), Err(OobError::Silence(..))));
 }
@@ -78,7 +79,7 @@ fn beats_never_wait_for_a_side_that_does_not_read() {
         let mut read = Vec::new();
         raw.read_to_end(&mut read).map(|_| read).unwrap()
     });
-    oob.say(&Message::Meet(3)).unwrap();
+    oob.say(&OobMessage::Meet(3)).unwrap();
     drop(oob);
     let read = reader.join().unwrap();
     assert!(read.len() < 50_000 && read.ends_with(b"\n{\"Meet\":3}\n"), "{} bytes", read.len());
@@ -89,17 +90,17 @@ fn a_peer_that_goes_is_noticed() {
     let (mut oob, raw) = pair();
     assert!(!oob.has_word().unwrap());
     drop(raw);
-    assert!(matches!(oob.hear("it"), Err(OobError::Gone("it"))));
+    assert!(matches!(oob.receive("it"), Err(OobError::Gone("it"))));
 }
 
 #[test]
 fn nonsense_and_endless_lines_are_refused() {
     let (mut oob, mut raw) = pair();
     raw.write_all(b"GET / HTTP/1.1\r\n").unwrap();
-    assert!(matches!(oob.hear("it"), Err(OobError::Unexpected(_))));
+    assert!(matches!(oob.receive("it"), Err(OobError::Unexpected(_))));
     let (mut oob, mut raw) = pair();
     let writer = thread::spawn(move || while raw.write_all(&[b'x'; 4096]).is_ok() {});
-    assert!(matches!(oob.hear("it"), Err(OobError::Unexpected(_))));
+    assert!(matches!(oob.receive("it"), Err(OobError::Unexpected(_))));
     drop(oob);
     writer.join().unwrap();
 }
@@ -115,7 +116,7 @@ fn another_meeting_point_is_an_error() {
 fn a_refusal_carries_its_reason() {
     let (mut oob, mut raw) = pair();
     raw.write_all(b"{\"Refused\":\"no such mode\"}\n").unwrap();
-    assert!(matches!(oob.hear("it"), Err(OobError::Refused(why)) if why == "no such mode"));
+    assert!(matches!(oob.receive("it"), Err(OobError::Refused(why)) if why == "no such mode"));
 }
 
 #[test]

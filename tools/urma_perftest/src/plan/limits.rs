@@ -1,10 +1,10 @@
 //! Ranges of single options, combinations of several, and the device's limits.
 //!
-//! *Owns*: the rules and their reasons. *Takes*: [`Cli`]; [`DeviceCaps`]. *Gives*: yes, or why not.
+//! *Owns*: the rules and their reasons. *Takes*: [`PerftestCli`]; [`DeviceCaps`]. *Gives*: yes, or why not.
 
 use urma::{DeviceCaps, DeviceFeatures};
 
-use super::{Cli, Extent, Refusal, Test, Verb, ensure};
+use super::{PerftestCli, PlanRefusal, RunLength, Test, Verb, ensure};
 
 mod extra;
 
@@ -26,7 +26,7 @@ const SECONDS_MAX: u32 = 3600;
 const SECONDS_MIN: u32 = 1;
 
 /// Each option by itself.
-pub(super) fn ranges(cli: &Cli) -> Result<(), Refusal> {
+pub(super) fn ranges(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let in_range = [
         ("-p", "MODE", u64::from(cli.trans_mode), 0, 2),
         ("-K", "POLICY", u64::from(cli.token_policy), 0, 3),
@@ -74,7 +74,7 @@ pub(super) fn ranges(cli: &Cli) -> Result<(), Refusal> {
 }
 
 /// Options against each other.
-pub(super) fn combinations(cli: &Cli) -> Result<(), Refusal> {
+pub(super) fn combinations(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     ensure!(
         cli.token_policy <= 1,
         "-K {}: not supported on a software device: there are no keys to sign or encrypt with",
@@ -87,7 +87,7 @@ pub(super) fn combinations(cli: &Cli) -> Result<(), Refusal> {
     verification(cli)
 }
 
-fn by_verb(cli: &Cli) -> Result<(), Refusal> {
+fn by_verb(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let verb = cli.command.verb();
     ensure!(
         cli.trans_mode != 2 || verb == Verb::Send,
@@ -133,7 +133,7 @@ fn by_verb(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn by_kind(cli: &Cli) -> Result<(), Refusal> {
+fn by_kind(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let is_latency = cli.command.is_latency();
     ensure!(cli.all.is_none() || cli.size.is_none(), "-a and -s: choose all sizes or one");
     ensure!(
@@ -154,7 +154,7 @@ fn by_kind(cli: &Cli) -> Result<(), Refusal> {
         "-w: only READ, WRITE and atomic bandwidth tests warm up"
     );
     ensure!(
-        cli.spin.is_none() || matches!(cli.command, crate::cli::Command::WriteLat),
+        cli.spin.is_none() || matches!(cli.command, crate::cli::TestCommand::WriteLat),
         "--spin: only write_lat waits on memory"
     );
     ensure!(
@@ -164,7 +164,7 @@ fn by_kind(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn depths(cli: &Cli) -> Result<(), Refusal> {
+fn depths(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let is_latency = cli.command.is_latency();
     let jfs = cli.jfs_depth.unwrap_or(if is_latency { 1 } else { 128 });
     ensure!(
@@ -180,7 +180,7 @@ fn depths(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn verification(cli: &Cli) -> Result<(), Refusal> {
+fn verification(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     if !cli.verify {
         return Ok(());
     }
@@ -222,17 +222,17 @@ impl Test {
     ///
     /// # Errors
     /// The first limit that it exceeds.
-    pub(crate) fn fits(&self, caps: &DeviceCaps) -> Result<(), Refusal> {
+    pub(crate) fn fits(&self, caps: &DeviceCaps) -> Result<(), PlanRefusal> {
         let largest = u64::from(self.sizes.last().copied().unwrap_or(0));
         let limit = match self.command.verb() {
             Verb::Read => u64::from(caps.max_read_size),
             Verb::Write => u64::from(caps.max_write_size),
             Verb::Atomic => u64::from(caps.max_atomic_size),
-            Verb::Send if self.mode == super::Mode::Um => u64::from(caps.max_um_size),
+            Verb::Send if self.mode == super::TestMode::Um => u64::from(caps.max_um_size),
             Verb::Send => caps.max_msg_size,
         };
         ensure!(
-            self.mode != super::Mode::Um || largest <= limit,
+            self.mode != super::TestMode::Um || largest <= limit,
             "-s {largest} with UM (-p 2): a UM message is one packet, at most {limit} bytes here; \
              give -s {limit} or less, or RM (-p 0)"
         );
@@ -267,8 +267,8 @@ impl Test {
     /// Iterations of one size; `None` when it runs by duration.
     pub(crate) fn iterations(&self) -> Option<u64> {
         match self.extent {
-            Extent::Iterations(count) => Some(count),
-            Extent::Seconds(_) | Extent::Endless => None,
+            RunLength::Iterations(count) => Some(count),
+            RunLength::Seconds(_) | RunLength::Endless => None,
         }
     }
 }

@@ -1,22 +1,22 @@
 //! The test: what both sides do, field by field.
 //!
-//! *Owns*: the parameters that both sides compare, their defaults. *Takes*: [`Cli`]. *Gives*: a
-//! [`Test`], or a [`Refusal`]. *Must not*: judge combinations; `limits.rs` does.
+//! *Owns*: the parameters that both sides compare, their defaults. *Takes*: [`PerftestCli`]. *Gives*: a
+//! [`Test`], or a [`PlanRefusal`]. *Must not*: judge combinations; `limits.rs` does.
 
 use serde::{Deserialize, Serialize};
 use urma::OrderType;
 
-use super::{Mode, Refusal, Verb, ensure, limits};
-use crate::cli::{AtomicKind, Cli, Command, Extra, HugePage, RateUnit, Way};
+use super::{PlanRefusal, TestMode, Verb, ensure, limits};
+use crate::cli::{AtomicKind, Extra, HugePage, PathArg, PerftestCli, RateUnit, TestCommand};
 
 /// How long a size is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Extent {
+pub(crate) enum RunLength {
     /// So many iterations.
     Iterations(u64),
     /// So many seconds.
     Seconds(u32),
-    /// Until somebody interrupts it.
+    /// Until it is interrupted (SIGINT).
     Endless,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Speed {
 
 /// Open loop: when requests shall start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Rate {
+pub(crate) struct OpenLoopRate {
     /// All jetties together.
     pub(crate) speed: Speed,
     /// Messages of a jetty that start together.
@@ -62,13 +62,13 @@ impl Credit {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Test {
     /// The test.
-    pub(crate) command: Command,
+    pub(crate) command: TestCommand,
     /// Message sizes in bytes, ascending.
     pub(crate) sizes: Vec<u32>,
     /// How long each size is run.
-    pub(crate) extent: Extent,
+    pub(crate) extent: RunLength,
     /// Transport mode.
-    pub(crate) mode: Mode,
+    pub(crate) mode: TestMode,
     /// Which atomic.
     pub(crate) atomic: AtomicKind,
     /// Number of jetties.
@@ -110,11 +110,11 @@ pub(crate) struct Test {
     /// Bytes to walk through; 0 = one message's place.
     pub(crate) span: u64,
     /// Which way requests may take.
-    pub(crate) way: Way,
+    pub(crate) way: PathArg,
     /// Milliseconds between two rows of an endless run.
     pub(crate) period_ms: Option<u32>,
     /// Open loop.
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<OpenLoopRate>,
     /// Order type, as in the API.
     pub(crate) order: u8,
     /// Flow control of SEND.
@@ -144,7 +144,7 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    pub(super) fn of(cli: &Cli) -> Result<Self, Refusal> {
+    pub(super) fn of(cli: &PerftestCli) -> Result<Self, PlanRefusal> {
         let is_latency = cli.command.is_latency();
         let verb = cli.command.verb();
         let is_received = matches!(verb, Verb::Send | Verb::Write);
@@ -154,12 +154,14 @@ impl Test {
         Ok(Self {
             command: cli.command,
             extent: match (cli.duration, cli.iters, cli.infinite) {
-                (Some(seconds), ..) => Extent::Seconds(seconds),
-                (None, _, Some(_)) => Extent::Endless,
-                (None, Some(count), None) => Extent::Iterations(count),
-                (None, None, None) => Extent::Iterations(if is_latency { 10_000 } else { 50_000 }),
+                (Some(seconds), ..) => RunLength::Seconds(seconds),
+                (None, _, Some(_)) => RunLength::Endless,
+                (None, Some(count), None) => RunLength::Iterations(count),
+                (None, None, None) => {
+                    RunLength::Iterations(if is_latency { 10_000 } else { 50_000 })
+                }
             },
-            mode: [Mode::Rm, Mode::Rc, Mode::Um][usize::from(cli.trans_mode.min(2))],
+            mode: [TestMode::Rm, TestMode::Rc, TestMode::Um][usize::from(cli.trans_mode.min(2))],
             atomic: cli.atomic_type.unwrap_or(AtomicKind::Cas),
             jettys: cli.jettys,
             simplex: cli.simplex,
@@ -251,7 +253,7 @@ impl Test {
 
 /// The rate to post at; `burst` unless the command line says another.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limits.rs checks it")]
-fn rate(cli: &Cli, burst: u32) -> Option<Rate> {
+fn rate(cli: &PerftestCli, burst: u32) -> Option<OpenLoopRate> {
     const MEBI: f64 = 1_048_576.0;
     let limit = cli.extra.rate_limit?;
     let speed = match cli.extra.rate_units.unwrap_or(RateUnit::Gigabits) {
@@ -259,11 +261,11 @@ fn rate(cli: &Cli, burst: u32) -> Option<Rate> {
         RateUnit::Gigabits => Speed::BytesPerSecond((limit * 1e9 / 8.0) as u64),
         RateUnit::Messages => Speed::MessagesPerSecond((limit * 1000.0) as u64),
     };
-    Some(Rate { speed, burst: cli.extra.burst_size.unwrap_or(burst) })
+    Some(OpenLoopRate { speed, burst: cli.extra.burst_size.unwrap_or(burst) })
 }
 
 /// The sizes to run.
-fn sizes(cli: &Cli) -> Result<Vec<u32>, Refusal> {
+fn sizes(cli: &PerftestCli) -> Result<Vec<u32>, PlanRefusal> {
     let (verb, is_latency) = (cli.command.verb(), cli.command.is_latency());
     let (least, most) = (cli.extra.min_size, cli.extra.max_size);
     let is_range = least.is_some() || most.is_some();

@@ -4,18 +4,18 @@ use clap::Parser;
 
 use super::*;
 
-fn plan(line: &str) -> Result<Plan, Refusal> {
+fn plan(line: &str) -> Result<Plan, PlanRefusal> {
     let words = std::iter::once("urma_perftest").chain(line.split_whitespace());
-    Plan::of(&Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")))
+    Plan::of(&PerftestCli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")))
 }
 
 #[test]
 fn defaults_are_those_of_the_original() {
     let lat = plan("write_lat").unwrap().test;
-    assert_eq!((lat.sizes, lat.extent), (vec![2], Extent::Iterations(10_000)));
+    assert_eq!((lat.sizes, lat.extent), (vec![2], RunLength::Iterations(10_000)));
     assert_eq!((lat.jfs_depth, lat.jfr_depth, lat.jfc_depth), (1, 512, 512));
     let bw = plan("read_bw -S 127.0.0.1").unwrap().test;
-    assert_eq!((bw.sizes, bw.extent), (vec![65536], Extent::Iterations(50_000)));
+    assert_eq!((bw.sizes, bw.extent), (vec![65536], RunLength::Iterations(50_000)));
     assert_eq!((bw.jfs_depth, bw.jfr_depth, bw.jfc_depth, bw.cq_mod), (128, 1, 4096, 100));
     assert_eq!(plan("atomic_lat").unwrap().test.sizes, vec![8]);
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Form;
 use crate::pace::distribution;
 
-/// What is told of a distribution, per cent.
+/// Percentiles that a report lists.
 const RANKS: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 /// The first range ends here, nanoseconds; each next one at twice of it.
 const FIRST_NS: u64 = 64;

@@ -7,11 +7,11 @@ use super::*;
 const FORM: Form =
     Form { unit: BwUnit::Mb, divisor: 1.0, histogram: false, is_open: false, errors: None };
 
-use crate::cli::Cli;
+use crate::cli::PerftestCli;
 
 fn plan(line: &str) -> Plan {
     let words = std::iter::once("urma_perftest").chain(line.split_whitespace());
-    Plan::of(&Cli::try_parse_from(words).unwrap()).unwrap()
+    Plan::of(&PerftestCli::try_parse_from(words).unwrap()).unwrap()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn rows_stand_under_their_headers() {
     let result = Result {
         bytes: 8,
         iterations: 10_000,
-        numbers: Numbers::Latency(latency),
+        numbers: SizeNumbers::Latency(latency),
         latency: None,
         form: FORM,
     };
@@ -76,7 +76,7 @@ fn rows_stand_under_their_headers() {
 #[test]
 fn bandwidth_rows_and_their_json() {
     let total = Bandwidth { peak: 100.0, average: 50.0, rate: 0.25 };
-    let one = Numbers::Bandwidth { jettys: Vec::new(), total };
+    let one = SizeNumbers::Bandwidth { jettys: Vec::new(), total };
     let result =
         Result { bytes: 65536, iterations: 50_000, numbers: one, latency: None, form: FORM };
     assert_eq!(
@@ -85,7 +85,7 @@ fn bandwidth_rows_and_their_json() {
     );
     assert_eq!(result.json()["BW average[MB/sec]"], 50.0);
     assert_eq!(result.json()["bytes"], 65536);
-    let two = Numbers::Bandwidth { jettys: vec![(5, total), (6, total)], total };
+    let two = SizeNumbers::Bandwidth { jettys: vec![(5, total), (6, total)], total };
     let rows = Result { bytes: 2, iterations: 5, numbers: two, latency: None, form: FORM }.rows();
     assert!(rows.starts_with("Jetty 0 :  2       5"), "{rows}");
     assert!(rows.contains("TOTAL   :  2       11"), "{rows}");
@@ -93,8 +93,9 @@ fn bandwidth_rows_and_their_json() {
 
 #[test]
 fn both_directions_add_up() {
-    let mut taken = Taken { messages: vec![1024], nanos: vec![1_000_000_000], ..Taken::default() };
-    let peer = Outcome { messages: 2048, nanos: 1_000_000_000, ..Outcome::default() };
+    let mut taken =
+        SizeSamples { messages: vec![1024], nanos: vec![1_000_000_000], ..SizeSamples::default() };
+    let peer = SizeOutcome { messages: 2048, nanos: 1_000_000_000, ..SizeOutcome::default() };
     let result = Result::of(&plan("write_bw -B -s 1048576"), 1 << 20, &mut taken, &peer).unwrap();
     assert_eq!(result.json()["BW average[MB/sec]"], 3072.0);
 }
@@ -102,14 +103,14 @@ fn both_directions_add_up() {
 /// Two jetties of different speed: all messages, in the time of the slower one.
 #[test]
 fn jetties_add_up_over_the_longest_time() {
-    let mut taken = Taken {
+    let mut taken = SizeSamples {
         messages: vec![1024, 3072],
         nanos: vec![1_000_000_000, 2_000_000_000],
         best_ns: Some(250_000.0),
-        ..Taken::default()
+        ..SizeSamples::default()
     };
     let plan = plan("write_bw -J 2 -s 1048576 -S x");
-    let result = Result::of(&plan, 1 << 20, &mut taken, &Outcome::default()).unwrap();
+    let result = Result::of(&plan, 1 << 20, &mut taken, &SizeOutcome::default()).unwrap();
     let json = result.json();
     assert_eq!(json["BW average[MB/sec]"], 2048.0);
     assert_eq!(json["BW peak[MB/sec]"], 4000.0);

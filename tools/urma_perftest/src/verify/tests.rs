@@ -10,10 +10,10 @@ use urma::{LocalSge, PathKind, WrFlags};
 
 use super::*;
 use crate::{
-    cli::{Cli, Command},
+    cli::{PerftestCli, TestCommand},
     lat::{PREPARED, PingPong},
     live::Periods,
-    oob::{Message, OobError},
+    oob::{OobError, OobMessage},
     plan::Plan,
     requests,
     rounds::ROUNDS,
@@ -45,7 +45,7 @@ enum Fault {
 
 fn plan(line: &str) -> Plan {
     let words = ["urma_perftest"].into_iter().chain(line.split_whitespace());
-    Plan::of(&Cli::try_parse_from(words).unwrap()).unwrap()
+    Plan::of(&PerftestCli::try_parse_from(words).unwrap()).unwrap()
 }
 
 /// Runs `test` against a faulty peer; what either side says of it.
@@ -57,11 +57,14 @@ fn run_against(fault: Fault, test: &str) -> [String; 2] {
     let is_read = plan(&server).test.command.verb() == Verb::Read;
     let (honest, faulty) = if is_read { (client, server) } else { (server, client) };
     let honest = thread::spawn(move || run::run(&plan(&honest), &mut Blind));
-    let heard = be_faulty(&plan(&faulty), fault).unwrap_err();
+    let error_there = be_faulty(&plan(&faulty), fault).unwrap_err();
     let error = honest.join().unwrap().expect_err("the message was wrong");
     assert!(matches!(error, RunError::Mismatch(_)), "{test}: {fault:?}: {error}");
-    assert!(matches!(&heard, RunError::Oob(OobError::Refused(_))), "{test}: {fault:?}: {heard}");
-    [error.to_string(), heard.to_string()]
+    assert!(
+        matches!(&error_there, RunError::Oob(OobError::Refused(_))),
+        "{test}: {fault:?}: {error_there}"
+    );
+    [error.to_string(), error_there.to_string()]
 }
 
 /// One side up to the first message, and the message. The end is an error: the other side's.
@@ -75,7 +78,7 @@ fn be_faulty(plan: &Plan, fault: Fault) -> Result<(), RunError> {
         let at = offset(layout.source(0, place));
         message.fill(session.ground.region(), at, offset(layout.size))?;
     }
-    if test.command == Command::WriteLat {
+    if test.command == TestCommand::WriteLat {
         let last = offset(layout.source(0, 0) + layout.size) - 1;
         session.ground.region().store_u8(last, PingPong::counter(0))?;
     }
@@ -85,18 +88,18 @@ fn be_faulty(plan: &Plan, fault: Fault) -> Result<(), RunError> {
     }
     oob.meet(0)?;
     match test.command {
-        Command::WriteBw => oob.meet(ROUNDS + 1)?,
-        Command::WriteLat | Command::SendLat => oob.meet(PREPARED)?,
+        TestCommand::WriteBw => oob.meet(ROUNDS + 1)?,
+        TestCommand::WriteLat | TestCommand::SendLat => oob.meet(PREPARED)?,
         _ => {}
     }
     if test.command.verb() != Verb::Read {
         transfer(&mut session, plan, &layout, fault)?;
     }
-    if test.command == Command::WriteBw {
-        oob.say(&Message::Meet(ROUNDS + 2))?;
+    if test.command == TestCommand::WriteBw {
+        oob.say(&OobMessage::Meet(ROUNDS + 2))?;
     }
     loop {
-        oob.hear("what is wrong")?;
+        oob.receive("what is wrong")?;
     }
 }
 
@@ -116,7 +119,7 @@ fn transfer(
     wr.flags |= WrFlags::COMPLETE;
     ends.lanes[0].post(&[wr])?;
     let mut patience = crate::channel::Patience::new(
-        crate::clock::Clock::start(),
+        crate::clock::RunningClock::start(),
         std::time::Duration::from_secs(30),
     );
     while ends.sends.poll()?.is_empty() {

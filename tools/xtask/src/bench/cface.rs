@@ -17,9 +17,9 @@ use crate::{cargo, pair, say::Failure};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
     /// Nanoseconds that C adds to one call of a loop.
-    Time(Loop),
+    Time(CLoop),
     /// Instructions that C adds to it.
-    Instructions(Loop),
+    Instructions(CLoop),
     /// Bytes of liburma.so, in MB (10^6), without debug information.
     Size,
     /// `urma_init` to the first context, milliseconds.
@@ -28,7 +28,7 @@ pub(super) enum Of {
 
 /// A loop of the bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Loop {
+pub(super) enum CLoop {
     /// One WRITE of 8 bytes, and the polls until it is complete.
     WriteAndPoll,
     /// The post of one.
@@ -39,7 +39,7 @@ pub(super) enum Loop {
     EmptyPoll,
 }
 
-impl Loop {
+impl CLoop {
     /// How its line begins, and its name in arguments.
     const fn names(self) -> (&'static str, &'static str) {
         match self {

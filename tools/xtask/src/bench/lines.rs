@@ -2,7 +2,7 @@
 //!
 //! *Owns*: what is measured, with which options, and what it is compared with.
 
-use super::cface::{Loop, Of};
+use super::cface::{CLoop, Of};
 
 /// Which way is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub(super) enum Better {
 
 /// Where a value comes from.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Source {
+pub(super) enum ValueSource {
     /// Two `urma_perftest` processes.
     Perftest {
         /// Options of both sides.
@@ -57,7 +57,7 @@ pub(super) enum Pick {
 
 /// One line.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Line {
+pub(super) struct BenchLine {
     /// What it is; unique.
     pub(super) name: &'static str,
     /// Lines of a group stand together.
@@ -69,7 +69,7 @@ pub(super) struct Line {
     /// Name of the line that it is compared with.
     pub(super) reference: Option<&'static str>,
     /// Where its values come from.
-    pub(super) source: Source,
+    pub(super) source: ValueSource,
 }
 
 /// 2^20 bytes in GB (10^9 bytes).
@@ -81,7 +81,7 @@ const OTHERS: &str = "others";
 const C: &str = "C face";
 const LIMITS: &str = "the machine";
 
-const fn on(mut line: Line, reference: &'static str) -> Line {
+const fn on(mut line: BenchLine, reference: &'static str) -> BenchLine {
     line.reference = Some(reference);
     line
 }
@@ -90,9 +90,9 @@ const fn line(
     (group, name): (&'static str, &'static str),
     unit: &'static str,
     better: Better,
-    source: Source,
-) -> Line {
-    Line { name, group, unit, better, reference: None, source }
+    source: ValueSource,
+) -> BenchLine {
+    BenchLine { name, group, unit, better, reference: None, source }
 }
 
 const fn carrier(group: &str, args: &str) -> &'static str {
@@ -104,28 +104,28 @@ const fn carrier(group: &str, args: &str) -> &'static str {
     }
 }
 
-const fn lat(group: &'static str, name: &'static str, args: &'static str) -> Line {
+const fn lat(group: &'static str, name: &'static str, args: &'static str) -> BenchLine {
     let (key, carrier) = ("t_median[us]", carrier(group, args));
-    let source = Source::Perftest { args, key, factor: 1.0, carrier };
+    let source = ValueSource::Perftest { args, key, factor: 1.0, carrier };
     line((group, name), "us", Better::Lower, source)
 }
 
 /// Mean of a run by duration: the clock is not looked at in between.
-const fn mean(group: &'static str, name: &'static str, args: &'static str) -> Line {
+const fn mean(group: &'static str, name: &'static str, args: &'static str) -> BenchLine {
     let (key, carrier) = ("t_avg[us]", carrier(group, args));
-    let source = Source::Perftest { args, key, factor: 1.0, carrier };
+    let source = ValueSource::Perftest { args, key, factor: 1.0, carrier };
     line((group, name), "us", Better::Lower, source)
 }
 
-const fn bw(group: &'static str, name: &'static str, args: &'static str) -> Line {
+const fn bw(group: &'static str, name: &'static str, args: &'static str) -> BenchLine {
     let (key, carrier) = ("BW average[MB/sec]", carrier(group, args));
-    let source = Source::Perftest { args, key, factor: GB, carrier };
+    let source = ValueSource::Perftest { args, key, factor: GB, carrier };
     line((group, name), "GB/s", Better::Higher, source)
 }
 
-const fn rate(group: &'static str, name: &'static str, args: &'static str) -> Line {
+const fn rate(group: &'static str, name: &'static str, args: &'static str) -> BenchLine {
     let (key, carrier) = ("MsgRate[Mpps]", carrier(group, args));
-    let source = Source::Perftest { args, key, factor: 1.0, carrier };
+    let source = ValueSource::Perftest { args, key, factor: 1.0, carrier };
     line((group, name), "M/s", Better::Higher, source)
 }
 
@@ -134,25 +134,25 @@ const fn probe(
     unit: &'static str,
     better: Better,
     args: &'static str,
-) -> Line {
-    line((group, name), unit, better, Source::Probe(args))
+) -> BenchLine {
+    line((group, name), unit, better, ValueSource::Probe(args))
 }
 
-const fn c_face(name: &'static str, unit: &'static str, of: Of) -> Line {
-    line((C, name), unit, Better::Lower, Source::CFace(of))
+const fn c_face(name: &'static str, unit: &'static str, of: Of) -> BenchLine {
+    line((C, name), unit, Better::Lower, ValueSource::CFace(of))
 }
 
-const fn ucx(name: &'static str, test: &'static str, size: u32, pick: Pick) -> Line {
+const fn ucx(name: &'static str, test: &'static str, size: u32, pick: Pick) -> BenchLine {
     let (unit, better) = match pick {
         Pick::Latency => ("us", Better::Lower),
         Pick::Bandwidth => ("GB/s", Better::Higher),
         Pick::Rate => ("M/s", Better::Higher),
     };
-    line((OTHERS, name), unit, better, Source::Ucx { test, size, tls: "posix,self", pick })
+    line((OTHERS, name), unit, better, ValueSource::Ucx { test, size, tls: "posix,self", pick })
 }
 
 /// All lines, in the order of the table.
-pub(super) const LINES: &[Line] = &[
+pub(super) const LINES: &[BenchLine] = &[
     on(lat(HOST, "write 8 B, one way", "write_lat -s 8 -n 500000"), "TCP 8 B, one way"),
     on(mean(HOST, "write 8 B, one way, mean", "write_lat -s 8 -D 1"), "cache line, one way"),
     on(
@@ -219,17 +219,21 @@ pub(super) const LINES: &[Line] = &[
         bw(UDP, "UDP read 64 KiB", "read_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
         "TCP 64 KiB, stream",
     ),
-    c_face("C adds to a post", "ns", Of::Time(Loop::Post)),
-    c_face("C adds to a poll that takes one", "ns", Of::Time(Loop::TakingPoll)),
-    c_face("C adds to an empty poll", "ns", Of::Time(Loop::EmptyPoll)),
-    c_face("C adds to a write and its polls", "ns", Of::Time(Loop::WriteAndPoll)),
-    c_face("C adds to a post, instructions", "", Of::Instructions(Loop::Post)),
-    c_face("C adds to a poll that takes one, instructions", "", Of::Instructions(Loop::TakingPoll)),
-    c_face("C adds to an empty poll, instructions", "", Of::Instructions(Loop::EmptyPoll)),
+    c_face("C adds to a post", "ns", Of::Time(CLoop::Post)),
+    c_face("C adds to a poll that takes one", "ns", Of::Time(CLoop::TakingPoll)),
+    c_face("C adds to an empty poll", "ns", Of::Time(CLoop::EmptyPoll)),
+    c_face("C adds to a write and its polls", "ns", Of::Time(CLoop::WriteAndPoll)),
+    c_face("C adds to a post, instructions", "", Of::Instructions(CLoop::Post)),
+    c_face(
+        "C adds to a poll that takes one, instructions",
+        "",
+        Of::Instructions(CLoop::TakingPoll),
+    ),
+    c_face("C adds to an empty poll, instructions", "", Of::Instructions(CLoop::EmptyPoll)),
     c_face(
         "C adds to a write and its polls, instructions",
         "",
-        Of::Instructions(Loop::WriteAndPoll),
+        Of::Instructions(CLoop::WriteAndPoll),
     ),
     c_face("C: liburma.so, stripped", "MB", Of::Size),
     c_face("C: urma_init to first context", "ms", Of::Start),

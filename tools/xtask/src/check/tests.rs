@@ -45,7 +45,7 @@ fn a_named_program_that_runs_no_test_fails() {
     {
         steps.step("faults", |step| {
             found.push(faults_of(step, commands));
-            Found::default()
+            StepResult::default()
         });
     }
     assert_eq!(found[0].failed, []);

@@ -4,14 +4,14 @@
 
 use std::{fs, path::Path, process::Command};
 
-use super::{Abi, What, tree};
+use super::{Abi, InstallPlan, tree};
 use crate::{
     cargo,
-    say::{Done, Failure, say},
+    say::{Failure, TaskResult, say},
 };
 
 /// Builds the package.
-pub(crate) fn run(what: &What) -> Done {
+pub(crate) fn run(what: &InstallPlan) -> TaskResult {
     let abi = what.first();
     let (architecture, triplet) = ("dpkg", "dpkg-architecture");
     let architecture = said(Command::new(architecture).arg("--print-architecture"))?;
@@ -21,7 +21,7 @@ pub(crate) fn run(what: &What) -> Done {
     let _ = fs::remove_dir_all(&root);
     tree::put(&root.join("usr"), Path::new("/usr"), &lib, what)?;
     tree::write(&root.join("DEBIAN/control"), control(abi, &architecture).as_bytes())?;
-    // New libraries: the loader's cache is told.
+    // New libraries: the loader's cache is updated.
     tree::write(&root.join("DEBIAN/triggers"), b"activate-noawait ldconfig\n")?;
     let package = work.join(format!("{}_{}_{architecture}.deb", name(abi), version()));
     let mut build = Command::new("dpkg-deb");

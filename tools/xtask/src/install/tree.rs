@@ -9,15 +9,15 @@ use std::{
     process::Command,
 };
 
-use super::{Abi, Parts, What, build, build_libraries};
+use super::{Abi, InstallPlan, InstalledParts, build, build_libraries};
 use crate::{
     cargo,
-    say::{Done, Failure},
+    say::{Failure, TaskResult},
 };
 
 /// A library: its package, the name of its crate, its own name without `lib`, whether there is an
 /// archive too.
-pub(super) struct Library {
+pub(super) struct InstalledLibrary {
     pub(super) package: &'static str,
     target: &'static str,
     name: &'static str,
@@ -25,15 +25,15 @@ pub(super) struct Library {
 }
 
 /// In the order of need: each may be linked alone.
-pub(super) const LIBRARIES: &[Library] = &[
-    Library { package: "liburma", target: "liburma", name: "urma", archive: true },
-    Library {
+pub(super) const LIBRARIES: &[InstalledLibrary] = &[
+    InstalledLibrary { package: "liburma", target: "liburma", name: "urma", archive: true },
+    InstalledLibrary {
         package: "liburma-common",
         target: "urma_common",
         name: "urma_common",
         archive: false,
     },
-    Library { package: "libtpsa", target: "tpsa", name: "tpsa", archive: false },
+    InstalledLibrary { package: "libtpsa", target: "tpsa", name: "tpsa", archive: false },
 ];
 
 /// Programs.
@@ -55,7 +55,7 @@ pub(super) fn put(
     root: &Path,
     prefix: &Path,
     lib: &str,
-    what: &What,
+    what: &InstallPlan,
 ) -> Result<Vec<PathBuf>, Failure> {
     let (built, abi) = (build(what)?, what.first());
     let mut files = Files { root, list: Vec::new() };
@@ -72,7 +72,7 @@ pub(super) fn put(
     files.write(&Path::new(lib).join("pkgconfig/urma.pc"), pc.as_bytes())?;
     let about = "Shared objects liburma*.so in this folder are loaded as providers.\n";
     files.write(&Path::new(lib).join(PROVIDERS).join("README"), about.as_bytes())?;
-    let tools = if what.parts == Parts::All { TOOLS } else { &[] };
+    let tools = if what.parts == InstalledParts::All { TOOLS } else { &[] };
     for tool in tools {
         files.copy(&built.tools.join(tool), &Path::new("bin").join(tool))?;
         files.pages(&built.tools.join(tool))?;
@@ -81,7 +81,7 @@ pub(super) fn put(
 }
 
 /// Writes a file and the folders above it.
-pub(super) fn write(path: &Path, bytes: &[u8]) -> Done {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> TaskResult {
     let failed = |error| Failure(format!("{}: {error}", path.display()));
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed)?;
     fs::write(path, bytes).map_err(failed)
@@ -98,7 +98,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn library(&mut self, built: &Path, lib: &str, library: &Library) -> Done {
+    fn library(&mut self, built: &Path, lib: &str, library: &InstalledLibrary) -> TaskResult {
         let (name, lib) = (library.name, Path::new(lib));
         let soname = self.shared(built, lib, library)?;
         self.link(&soname, &lib.join(format!("lib{name}.so")))?;
@@ -110,14 +110,19 @@ impl Files<'_> {
     }
 
     /// A library under the name that the loader looks for.
-    fn shared(&mut self, built: &Path, lib: &Path, library: &Library) -> Result<String, Failure> {
+    fn shared(
+        &mut self,
+        built: &Path,
+        lib: &Path,
+        library: &InstalledLibrary,
+    ) -> Result<String, Failure> {
         let soname = format!("lib{}.so.0", library.name);
         self.copy(&result(built, &format!("lib{}.so", library.target)), &lib.join(&soname))?;
         Ok(soname)
     }
 
     /// Copies a tree of headers; the one that names the profile gets the installed one as default.
-    fn headers(&mut self, from: &Path, to: &Path, abi: Abi) -> Done {
+    fn headers(&mut self, from: &Path, to: &Path, abi: Abi) -> TaskResult {
         for path in entries(from)? {
             let to = to.join(path.file_name().unwrap_or_default());
             if path.is_dir() {
@@ -132,7 +137,7 @@ impl Files<'_> {
     }
 
     /// The manual pages and completions that a tool makes of itself.
-    fn pages(&mut self, tool: &Path) -> Done {
+    fn pages(&mut self, tool: &Path) -> TaskResult {
         let name = tool.file_name().unwrap_or_default();
         let scratch = cargo::target_dir()?.join("pages").join(name);
         let _ = fs::remove_dir_all(&scratch);
@@ -154,13 +159,13 @@ impl Files<'_> {
         Ok(())
     }
 
-    fn write(&mut self, to: &Path, bytes: &[u8]) -> Done {
+    fn write(&mut self, to: &Path, bytes: &[u8]) -> TaskResult {
         write(&self.root.join(to), bytes)?;
         self.list.push(to.to_path_buf());
         Ok(())
     }
 
-    fn copy(&mut self, from: &Path, to: &Path) -> Done {
+    fn copy(&mut self, from: &Path, to: &Path) -> TaskResult {
         let place = self.root.join(to);
         let failed = |error| Failure(format!("{} to {}: {error}", from.display(), place.display()));
         fs::create_dir_all(place.parent().unwrap_or(&place)).map_err(failed)?;
@@ -171,7 +176,7 @@ impl Files<'_> {
         Ok(())
     }
 
-    fn link(&mut self, target: &str, to: &Path) -> Done {
+    fn link(&mut self, target: &str, to: &Path) -> TaskResult {
         let place = self.root.join(to);
         let _ = fs::remove_file(&place);
         std::os::unix::fs::symlink(target, &place)
@@ -232,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_leave_the_prefix_are_told() {
+    fn paths_that_leave_the_prefix_are_reported() {
         assert!(stays_inside(Path::new("lib/liburma.so")));
         assert!(!stays_inside(Path::new("../lib")) && !stays_inside(Path::new("/etc/passwd")));
     }

@@ -65,7 +65,7 @@ struct Survivors {
 
 /// What became of a crate's mutants, each as `file: mutation`.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct CrateMutants {
     pub(super) caught: Vec<String>,
     pub(super) missed: Vec<String>,
 }
@@ -135,7 +135,7 @@ pub(super) fn run(
 }
 
 /// Compares what survived with what is known to; `is_all`: whether all mutants ran.
-pub(super) fn judge(outcome: &Outcome, known: &[Survivor], is_all: bool, tally: &mut Tally) {
+pub(super) fn judge(outcome: &CrateMutants, known: &[Survivor], is_all: bool, tally: &mut Tally) {
     tally.killed.extend(outcome.caught.iter().cloned());
     for missed in &outcome.missed {
         if !known.iter().any(|known| known.name() == *missed && !known.reason.is_empty()) {
@@ -161,7 +161,7 @@ fn mutate(
     one: &Crate,
     diff: Option<&Path>,
     bound: Duration,
-) -> Result<(Outcome, bool), Failure> {
+) -> Result<(CrateMutants, bool), Failure> {
     let tool = cargo::tool("mutants", VERSION)?;
     let output = home.join("generated").join(&one.package);
     // Results of an earlier run would be taken for this one's.
@@ -189,7 +189,7 @@ fn mutate(
         text.lines().filter_map(without_place).collect::<Vec<_>>()
     };
     let caught = [lines("caught.txt"), lines("timeout.txt")].concat();
-    Ok((Outcome { caught, missed: lines("missed.txt") }, ended.status.is_some()))
+    Ok((CrateMutants { caught, missed: lines("missed.txt") }, ended.status.is_some()))
 }
 
 /// `file: mutation` of `file:line:column: mutation`.

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::say::{Done, Failure, say};
+use crate::say::{Failure, TaskResult, say};
 
 /// Where the lists are, from the workspace's folder.
 pub(super) const FOLDER: &str = "tests/mutants";
@@ -39,7 +39,7 @@ pub(super) struct Mutant {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct List {
+struct MutantList {
     #[serde(default)]
     mutant: Vec<Mutant>,
 }
@@ -75,14 +75,14 @@ pub(super) fn read(folder: &Path) -> Result<Vec<Mutant>, Failure> {
 
 /// Mutants of one list.
 pub(super) fn parse(area: &str, text: &str) -> Result<Vec<Mutant>, Failure> {
-    let list: List =
+    let list: MutantList =
         toml::from_str(text).map_err(|error| Failure(format!("{FOLDER}/{area}.toml: {error}")))?;
     let named = |mutant| Mutant { area: area.to_owned(), ..mutant };
     Ok(list.mutant.into_iter().map(named).collect())
 }
 
 /// Prints name, file and test of each.
-pub(super) fn print(mutants: &[Mutant], is_json: bool) -> Done {
+pub(super) fn print(mutants: &[Mutant], is_json: bool) -> TaskResult {
     if is_json {
         let json = serde_json::to_string_pretty(mutants);
         say(&json.map_err(|error| Failure(format!("writing JSON: {error}")))?);

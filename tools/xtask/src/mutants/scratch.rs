@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::list::Mutant;
-use crate::say::{Done, Failure};
+use crate::say::{Failure, TaskResult};
 
 /// The copy.
 #[derive(Debug)]
@@ -81,18 +81,18 @@ impl Scratch {
     }
 }
 
-fn write(path: &Path, text: &str) -> Done {
+fn write(path: &Path, text: &str) -> TaskResult {
     fs::write(path, text).map_err(Failure::system("writing to the copy"))
 }
 
 /// Gives a copied file the present as its time, so that cargo sees the change.
-fn touch(path: &Path) -> Done {
+fn touch(path: &Path) -> TaskResult {
     let bytes = fs::read(path).map_err(Failure::system("reading the copy"))?;
     fs::write(path, bytes).map_err(Failure::system("writing to the copy"))
 }
 
 /// Removes files below `folder` that are not to be kept; paths count from `tree`.
-fn remove_others(tree: &Path, folder: &Path, is_kept: &dyn Fn(&str) -> bool) -> Done {
+fn remove_others(tree: &Path, folder: &Path, is_kept: &dyn Fn(&str) -> bool) -> TaskResult {
     let entries = folder.read_dir().map_err(Failure::system("reading the copy"))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {

@@ -32,15 +32,21 @@ impl Package {
         Self { home, scratch }
     }
 
-    fn verdict(&self, find: &str, replace: &str, test: &str) -> Verdict {
+    fn verdict(&self, find: &str, replace: &str, test: &str) -> MutantResult {
         self.verdict_within(Bounds::default(), find, replace, test)
     }
 
-    fn verdict_within(&self, bounds: Bounds, find: &str, replace: &str, test: &str) -> Verdict {
+    fn verdict_within(
+        &self,
+        bounds: Bounds,
+        find: &str,
+        replace: &str,
+        test: &str,
+    ) -> MutantResult {
         self.verdict_of(bounds, &mutant(find, replace, test))
     }
 
-    fn verdict_of(&self, bounds: Bounds, mutant: &Mutant) -> Verdict {
+    fn verdict_of(&self, bounds: Bounds, mutant: &Mutant) -> MutantResult {
         let trials = self.trials(bounds);
         let baseline = baselines(&trials, &[mutant], &|| false).remove(mutant.test.as_slice());
         let verdict = one(&trials, mutant, &baseline.unwrap());
@@ -70,9 +76,9 @@ fn mutant(find: &str, replace: &str, test: &str) -> Mutant {
     }
 }
 
-fn why(verdict: Verdict) -> String {
+fn why(verdict: MutantResult) -> String {
     match verdict {
-        Verdict::Invalid(why) => why,
+        MutantResult::Invalid(why) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -80,18 +86,18 @@ fn why(verdict: Verdict) -> String {
 #[test]
 fn mutants_are_killed_or_survive() {
     let package = Package::new("killed");
-    assert_eq!(package.verdict("n * 2", "n * 4", "doubles"), Verdict::Killed);
-    assert_eq!(package.verdict("n * 3", "n * 5", "doubles"), Verdict::Survived);
+    assert_eq!(package.verdict("n * 2", "n * 4", "doubles"), MutantResult::Killed);
+    assert_eq!(package.verdict("n * 3", "n * 5", "doubles"), MutantResult::Survived);
     let bounds = Bounds { test: Duration::ZERO, ..Bounds::default() };
     let endless = package.verdict_within(bounds, "n -= 1;", "", "doubles");
-    assert_eq!(endless, Verdict::Hung);
+    assert_eq!(endless, MutantResult::Hung);
 }
 
 #[test]
 fn an_entry_may_have_a_limit_of_its_own() {
     let package = Package::new("limit");
     let endless = Mutant { hangs_after: Some(1), ..mutant("n -= 1;", "", "doubles") };
-    assert_eq!(package.verdict_of(Bounds::default(), &endless), Verdict::Hung);
+    assert_eq!(package.verdict_of(Bounds::default(), &endless), MutantResult::Hung);
 }
 
 /// Writes down each build; the tests of the package write down that they run.
@@ -161,10 +167,10 @@ fn an_entry_that_shows_nothing_is_invalid() {
 #[test]
 fn a_survivor_and_an_invalid_entry_fail_the_task() {
     let mut tally = Tally::default();
-    tally.add(&mutant("", "", ""), Verdict::Killed);
-    tally.add(&mutant("", "", ""), Verdict::Hung);
+    tally.add(&mutant("", "", ""), MutantResult::Killed);
+    tally.add(&mutant("", "", ""), MutantResult::Hung);
     assert_eq!((tally.killed.len(), end(&tally).is_ok()), (2, true));
-    for verdict in [Verdict::Survived, Verdict::Invalid(String::new())] {
+    for verdict in [MutantResult::Survived, MutantResult::Invalid(String::new())] {
         let mut tally = tally.clone();
         tally.add(&mutant("", "", ""), verdict);
         assert!(end(&tally).is_err());
@@ -231,7 +237,8 @@ fn a_survivor_needs_a_reason_and_a_reason_a_survivor() {
     )
     .unwrap();
     let failures = |missed: &[String], known: &[generated::Survivor], is_all| {
-        let outcome = generated::Outcome { caught: vec!["c".to_owned()], missed: missed.to_vec() };
+        let outcome =
+            generated::CrateMutants { caught: vec!["c".to_owned()], missed: missed.to_vec() };
         let mut tally = Tally::default();
         generated::judge(&outcome, known, is_all, &mut tally);
         assert_eq!(tally.killed, ["c"]);

@@ -8,7 +8,7 @@ use std::{path::Path, process::Command, time::Duration};
 use super::{list::Mutant, scratch::Scratch};
 use crate::{
     cargo,
-    child::{self, Ended},
+    child::{self, ChildEnd},
     clock::now,
     report::Report,
     say::Failure,
@@ -16,7 +16,7 @@ use crate::{
 
 /// What became of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum MutantResult {
     /// The test failed.
     Killed,
     /// The test ran into its time limit.
@@ -100,19 +100,19 @@ impl Trials<'_> {
     }
 
     /// Plants `mutant` and runs its test, which takes `usual` without it.
-    pub(super) fn mutant(&self, mutant: &Mutant, usual: Duration) -> Verdict {
+    pub(super) fn mutant(&self, mutant: &Mutant, usual: Duration) -> MutantResult {
         let Mutant { test, name, .. } = mutant;
         let own = mutant.hangs_after.map(Duration::from_secs);
         let bound = own.unwrap_or_else(|| self.bounds.test.max(usual * 10));
         let judged = self.scratch.with(mutant, || {
             self.build(test, name)?;
             Ok(match self.run(test, bound, name)? {
-                Ended { status: None, .. } => Verdict::Hung,
-                ended if ended.is_success() => Verdict::Survived,
-                _ => Verdict::Killed,
+                ChildEnd { status: None, .. } => MutantResult::Hung,
+                ended if ended.is_success() => MutantResult::Survived,
+                _ => MutantResult::Killed,
             })
         });
-        judged.and_then(|verdict| verdict).unwrap_or_else(|Failure(why)| Verdict::Invalid(why))
+        judged.and_then(|verdict| verdict).unwrap_or_else(|Failure(why)| MutantResult::Invalid(why))
     }
 
     fn build(&self, test: &[String], name: &str) -> Result<(), Failure> {
@@ -126,7 +126,7 @@ impl Trials<'_> {
         Err(Failure(format!("does not compile: see {}", cargo::shown(&log))))
     }
 
-    fn run(&self, test: &[String], bound: Duration, name: &str) -> Result<Ended, Failure> {
+    fn run(&self, test: &[String], bound: Duration, name: &str) -> Result<ChildEnd, Failure> {
         let log = self.home.join(format!("logs/{name}.log"));
         let mut command = self.cargo();
         command.arg("test").args(test);

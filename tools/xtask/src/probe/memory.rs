@@ -12,7 +12,7 @@ use crate::{clock::now, say::Failure};
 /// A word on a cache line of its own (128 bytes: the prefetcher takes lines in pairs).
 #[repr(align(128))]
 #[derive(Debug)]
-struct Line(AtomicU64);
+struct CacheLine(AtomicU64);
 
 /// Round trips of the cache-line ping-pong.
 const ROUND_TRIPS: u64 = 2_000_000;
@@ -25,7 +25,7 @@ const COPIED: usize = 1 << 31;
 
 /// One way of a cache line between two cores, microseconds.
 pub(super) fn cache_line_us() -> Result<f64, Failure> {
-    let (ping, pong) = (Line(AtomicU64::new(0)), Line(AtomicU64::new(0)));
+    let (ping, pong) = (CacheLine(AtomicU64::new(0)), CacheLine(AtomicU64::new(0)));
     let answer = || {
         for turn in 1..=ROUND_TRIPS {
             await_turn(&ping, turn)?;
@@ -49,7 +49,7 @@ pub(super) fn cache_line_us() -> Result<f64, Failure> {
     on_two_cores(answer, ask)
 }
 
-fn await_turn(line: &Line, turn: u64) -> Result<(), Failure> {
+fn await_turn(line: &CacheLine, turn: u64) -> Result<(), Failure> {
     for _ in 0..LOOKS_MAX {
         if line.0.load(Ordering::Acquire) == turn {
             return Ok(());

@@ -11,11 +11,11 @@ use std::{
 
 use clap::ValueEnum;
 
-use super::{What, median, pin};
+use super::{ProbeKind, median, pin};
 use crate::{
     clock::now,
     pair::{CLIENT_CORE, SERVER_CORE, finish, spawn},
-    say::{Done, Failure, say},
+    say::{Failure, TaskResult, say},
 };
 
 /// Round trips of one measurement.
@@ -29,21 +29,21 @@ fn failed(error: std::io::Error) -> Failure {
     Failure(format!("TCP: {error}"))
 }
 
-fn prepare(stream: &TcpStream) -> Done {
+fn prepare(stream: &TcpStream) -> TaskResult {
     stream.set_nodelay(true).map_err(failed)?;
     stream.set_read_timeout(Some(BOUND)).map_err(failed)?;
     stream.set_write_timeout(Some(BOUND)).map_err(failed)
 }
 
 /// The other end: says its port on standard output, answers one connection.
-pub(super) fn serve(what: What, size: usize) -> Done {
+pub(super) fn serve(what: ProbeKind, size: usize) -> TaskResult {
     pin(SERVER_CORE);
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
     say(&listener.local_addr().map_err(failed)?.port().to_string());
     let (mut stream, _) = listener.accept().map_err(failed)?;
     prepare(&stream)?;
     let mut bytes = vec![0; size];
-    if what == What::TcpLat {
+    if what == ProbeKind::TcpLat {
         for _ in 0..ROUND_TRIPS {
             stream.read_exact(&mut bytes).map_err(failed)?;
             stream.write_all(&bytes).map_err(failed)?;
@@ -58,7 +58,7 @@ pub(super) fn serve(what: What, size: usize) -> Done {
 
 /// Half a round trip of `size` bytes, microseconds.
 pub(super) fn latency_us(size: usize) -> Result<f64, Failure> {
-    with_other_end(What::TcpLat, size, |stream| {
+    with_other_end(ProbeKind::TcpLat, size, |stream| {
         let mut bytes = vec![0; size];
         let mut samples = Vec::with_capacity(ROUND_TRIPS as usize);
         for _ in 0..ROUND_TRIPS {
@@ -73,7 +73,7 @@ pub(super) fn latency_us(size: usize) -> Result<f64, Failure> {
 
 /// A stream written in pieces of `size` bytes, GB/s (10^9).
 pub(super) fn bandwidth_gbs(size: usize) -> Result<f64, Failure> {
-    with_other_end(What::TcpBw, size, |stream| {
+    with_other_end(ProbeKind::TcpBw, size, |stream| {
         let bytes = vec![0; size];
         let start = now();
         for _ in 0..pieces_of(size) {
@@ -91,7 +91,7 @@ fn pieces_of(size: usize) -> usize {
 /// Starts the other end as a process of its own, pinned like the server of a measured pair, and
 /// talks to it from the client's core.
 fn with_other_end(
-    what: What,
+    what: ProbeKind,
     size: usize,
     talk: impl FnOnce(&mut TcpStream) -> Result<f64, Failure>,
 ) -> Result<f64, Failure> {

@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::Visit;
 
-use super::{File, source::is_test};
+use super::{
+    File,
+    source::{is_for_tests, is_test},
+};
 
 /// Who takes something from whom.
 type Graph = BTreeMap<String, BTreeSet<String>>;
@@ -150,12 +153,6 @@ impl<'ast> Visit<'ast> for Names {
         }
         syn::visit::visit_path(self, path);
     }
-}
-
-/// `#[cfg(test)]` and its like.
-fn is_for_tests(attribute: &syn::Attribute) -> bool {
-    let syn::Meta::List(list) = &attribute.meta else { return false };
-    list.path.is_ident("cfg") && list.tokens.to_string().split(' ').any(|word| word == "test")
 }
 
 /// Groups of two and more that reach each other.

@@ -47,7 +47,7 @@ fn name(text: &str) -> &str {
     line.and_then(|line| line.split('"').nth(1)).unwrap_or("")
 }
 
-/// Driver and device meet in the contract only; nobody knows who stands above.
+/// Driver and device meet in the contract only; no crate knows those above it.
 pub(super) fn arrows(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in manifests(files) {

@@ -21,6 +21,12 @@ pub(super) fn is_test(path: &str) -> bool {
         || path.ends_with("/tests.rs")
 }
 
+/// `#[cfg(test)]` and its like.
+pub(super) fn is_for_tests(attribute: &syn::Attribute) -> bool {
+    let syn::Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("cfg") && list.tokens.to_string().split(' ').any(|word| word == "test")
+}
+
 /// A file begins with what its room is for.
 pub(super) fn room_cards(files: &[File]) -> Vec<String> {
     let without = rust(files).filter(|file| !file.text.starts_with("//! "));
@@ -52,7 +58,7 @@ pub(super) fn mirror(files: &[File]) -> Vec<String> {
     stale.map(|(path, _)| format!("{path}: run cargo xtask mirror")).collect()
 }
 
-/// Somebody declares each module of a crate.
+/// Each file is declared as a module of its crate.
 pub(super) fn reachable(files: &[File]) -> Vec<String> {
     let lost = rust(files).filter(|file| !is_reachable(file, files));
     lost.map(|file| format!("{}: no module declares it", file.path)).collect()

@@ -4,7 +4,7 @@
 
 use super::File;
 
-/// Left by somebody who wanted to come back.
+/// Marks of unfinished work.
 const MARKERS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -81,8 +81,8 @@ pub(super) fn safety(files: &[File]) -> Vec<String> {
     find(&rust, SAFETY)
 }
 
-/// Data and texts of others, which nobody here words.
-fn is_foreign(path: &str) -> bool {
+/// Data and texts that are not of this project: their words stay.
+pub(super) fn is_foreign(path: &str) -> bool {
     path.contains("golden/")
         || path.contains("corpus/")
         || path.starts_with("LICENSE")

@@ -9,7 +9,7 @@ mod opcode;
 mod packet;
 
 pub use headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth, Syndrome};
-pub use opcode::{CNP, Headers, Layout, PayloadRule};
+pub use opcode::{CNP, Headers, PacketLayout, PayloadRule};
 pub use packet::{RoceExt, RoceHeader, RocePacket};
 
 /// Opcodes of the reliable connected transport; the numbers before the transport is added.

@@ -76,14 +76,14 @@ impl PayloadRule {
 
 /// What an opcode's packets look like after the BTH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+pub struct PacketLayout {
     /// Extension headers.
     pub headers: Headers,
     /// Payload.
     pub payload: PayloadRule,
 }
 
-impl Layout {
+impl PacketLayout {
     /// The layout of an opcode.
     ///
     /// # Errors

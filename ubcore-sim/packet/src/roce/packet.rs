@@ -6,7 +6,7 @@
 use zerocopy::IntoBytes;
 
 use super::headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth};
-use super::opcode::{CNP, Headers, Layout};
+use super::opcode::{CNP, Headers, PacketLayout};
 use crate::codec::{Reader, Writer};
 use crate::icrc::split_icrc;
 use crate::ub::{pad_of, split_pad};
@@ -122,7 +122,7 @@ impl RoceHeader {
     /// [`PacketError::Opcode`], [`PacketError::Field`] when the headers are not those of the
     /// opcode, [`PacketError::Length`], [`PacketError::Truncated`] when `buf` is too short.
     pub fn emit_headers(&self, payload_len: usize, buf: &mut [u8]) -> Result<Frame, PacketError> {
-        let layout = Layout::of(self.bth.opcode)?;
+        let layout = PacketLayout::of(self.bth.opcode)?;
         if layout.headers != self.ext.headers() {
             return Err(PacketError::field("headers", self.ext.headers().bits().into()));
         }
@@ -182,7 +182,7 @@ impl<'a> RocePacket<'a> {
     /// Any [`PacketError`] but `Icrc`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
         let bth = Bth::parse(bytes)?;
-        let layout = Layout::of(bth.opcode)?;
+        let layout = PacketLayout::of(bth.opcode)?;
         if bth.version != VERSION {
             return Err(PacketError::Version(bth.version));
         }

@@ -56,7 +56,7 @@ fn payload_for(rule: PayloadRule) -> &'static [u8] {
 fn every_opcode_of_the_table_goes_round() {
     let mut count = 0;
     for opcode in 0..=u8::MAX {
-        let Ok(layout) = Layout::of(opcode) else { continue };
+        let Ok(layout) = PacketLayout::of(opcode) else { continue };
         let header = RoceHeader { bth: bth(opcode), ext: filled(layout.headers) };
         let payload = payload_for(layout.payload);
         let mut buf = [0xaa; 1024];

@@ -12,7 +12,7 @@ use crate::{PacketError, TokenId, TokenValue};
 
 /// MAETAH: memory access, or the position in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Access {
+pub struct MemoryAccess {
     /// Memory operations: target address of the first byte of this packet. Sends: offset of this
     /// packet in the message, in bytes.
     pub address: u64,
@@ -30,7 +30,7 @@ struct AccessWire {
     length: U32,
 }
 
-impl Access {
+impl MemoryAccess {
     /// Bytes of a MAETAH.
     pub const LEN: usize = size_of::<AccessWire>();
 
@@ -313,4 +313,4 @@ impl AtomicValue {
     }
 }
 
-const _: () = assert!(Access::LEN == 16 && Notify::LEN == 24 && Invalidate::LEN == 8);
+const _: () = assert!(MemoryAccess::LEN == 16 && Notify::LEN == 24 && Invalidate::LEN == 8);

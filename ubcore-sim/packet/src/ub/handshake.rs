@@ -7,7 +7,7 @@ use zerocopy::byteorder::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::codec::{Reader, Writer, reserved, wire_enum};
-use crate::{Eid, Mtu, PacketError, Psn, Tpn};
+use crate::{Mtu, PacketError, Psn, Tpn, WireEid};
 
 bitflags::bitflags! {
     /// Transport strategies that a node offers, or the one that was chosen.
@@ -27,7 +27,7 @@ pub const WINDOW_MAX: u32 = 1 << 16;
 
 /// Body of CONNECT (an offer) and of ACCEPT (what was chosen from it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handshake {
+pub struct HandshakeBody {
     /// Lowest wire version spoken.
     pub version_min: u8,
     /// Highest wire version spoken; in ACCEPT equal to the lowest.
@@ -39,9 +39,9 @@ pub struct Handshake {
     /// Incarnation of the node that sends this: another one after every restart.
     pub incarnation: u64,
     /// EID of the node that sends this.
-    pub source_eid: Eid,
+    pub source_eid: WireEid,
     /// EID of the node it is for.
-    pub dest_eid: Eid,
+    pub dest_eid: WireEid,
     /// The sender's TPN: DestQP of packets that it is to receive. Never 0.
     pub source_tpn: Tpn,
     /// PSN of the first data packet that the sender will send; random.
@@ -87,8 +87,8 @@ struct HandshakeWire {
     purpose: u8,
     strategies: U32,
     incarnation: U64,
-    source_eid: Eid,
-    dest_eid: Eid,
+    source_eid: WireEid,
+    dest_eid: WireEid,
     source_tpn: U32,
     first_psn: U32,
     window: U32,
@@ -100,7 +100,7 @@ struct HandshakeWire {
     cookie: Cookie,
 }
 
-impl Handshake {
+impl HandshakeBody {
     /// Bytes of the body.
     pub const LEN: usize = size_of::<HandshakeWire>();
 
@@ -229,7 +229,7 @@ wire_enum! {
 
 /// Body of REFUSE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RefuseBody {
     /// Why.
     pub reason: RefuseReason,
     /// Lowest wire version spoken by the refusing side.
@@ -253,7 +253,7 @@ struct RefusalWire {
     nonce: U64,
 }
 
-impl Refusal {
+impl RefuseBody {
     /// Bytes of the body.
     pub const LEN: usize = size_of::<RefusalWire>();
 
@@ -321,7 +321,7 @@ wire_enum! {
     CloseReason, "close reason" {
         /// The node goes away.
         Shutdown = 1,
-        /// Nobody used it.
+        /// No queue used the TP for the idle time.
         Idle = 2,
         /// A packet came for a TPN that does not exist (a restart, mostly). No proof: the receiver
         /// asks the peer.
@@ -380,5 +380,5 @@ impl Close {
     }
 }
 
-const _: () = assert!(Handshake::LEN == 104 && Refusal::LEN == 16 && Close::LEN == 16);
-const _: () = assert!(Challenge::LEN < Handshake::LEN);
+const _: () = assert!(HandshakeBody::LEN == 104 && RefuseBody::LEN == 16 && Close::LEN == 16);
+const _: () = assert!(Challenge::LEN < HandshakeBody::LEN);

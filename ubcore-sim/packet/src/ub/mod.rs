@@ -16,14 +16,16 @@ mod response;
 mod transaction;
 
 pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
-pub use ext::{Access, AtomicOperands, AtomicValue, Invalidate, Notify, OperandSize, WriteImm};
+pub use ext::{
+    AtomicOperands, AtomicValue, Invalidate, MemoryAccess, Notify, OperandSize, WriteImm,
+};
 pub use handshake::{
-    Challenge, Close, CloseReason, Cookie, Handshake, Purpose, Refusal, RefuseReason, StrategyCaps,
-    WINDOW_MAX,
+    Challenge, Close, CloseReason, Cookie, HandshakeBody, Purpose, RefuseBody, RefuseReason,
+    StrategyCaps, WINDOW_MAX,
 };
 pub use opcode::{AtomicOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
-pub use packet::{Body, Ends, Frame, HEADERS_MAX, Packet, PacketHeader};
+pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub(crate) use packet::{pad_of, split_pad};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,

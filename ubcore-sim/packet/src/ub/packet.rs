@@ -11,20 +11,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::ack::Ack;
 use super::ext::AtomicOperands;
-use super::handshake::{Challenge, Close, Handshake, Refusal};
+use super::handshake::{Challenge, Close, HandshakeBody, RefuseBody};
 use super::opcode::{TpOpcode, WIRE_VERSION};
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
 use crate::codec::{Reader, Writer, reserved};
 use crate::icrc::split_icrc;
 use crate::{
-    BTAH_LEN, BTH_LEN, Bth, Congestion, Eid, ICRC_LEN, IcrcFlow, PacketError, Psn, Target, Tpn,
+    BTAH_LEN, BTH_LEN, Bth, Congestion, ICRC_LEN, IcrcFlow, PacketError, Psn, Target, Tpn, WireEid,
 };
 
 /// Room in bytes for the headers of any data packet or datagram, without pad and ICRC: every header
 /// that a packet may have, with the longest operands.
 pub const HEADERS_MAX: usize =
-    BTH_LEN + Ends::LEN + BTAH_LEN + Target::LEN + super::Access::LEN + 4 + OPERANDS_MAX;
+    BTH_LEN + UmHeader::LEN + BTAH_LEN + Target::LEN + super::MemoryAccess::LEN + 4 + OPERANDS_MAX;
 const OPERANDS_MAX: usize =
     AtomicOperands { size: super::OperandSize::B16, operand: 0, compare: 0 }.wire_len();
 
@@ -35,11 +35,11 @@ const PKEY: u16 = 0xffff;
 
 /// UMETH: both ends of a datagram, which no TP implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ends {
+pub struct UmHeader {
     /// EID of the sending node.
-    pub source_eid: Eid,
+    pub source_eid: WireEid,
     /// EID of the node it is for.
-    pub dest_eid: Eid,
+    pub dest_eid: WireEid,
     /// UASID of the sender.
     pub source_uasid: u32,
     /// UASID of the receiver; 0 when not known.
@@ -49,13 +49,13 @@ pub struct Ends {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct EndsWire {
-    source_eid: Eid,
-    dest_eid: Eid,
+    source_eid: WireEid,
+    dest_eid: WireEid,
     source_uasid: U32,
     dest_uasid: U32,
 }
 
-impl Ends {
+impl UmHeader {
     /// Bytes of a UMETH.
     pub const LEN: usize = size_of::<EndsWire>();
 
@@ -91,17 +91,17 @@ pub enum Body {
     /// Send again from PSN on.
     Nak(Ack),
     /// An offer; DestQP and PSN are 0.
-    Connect(Handshake),
+    Connect(HandshakeBody),
     /// What the next CONNECT is to show; DestQP is the TPN of the side that asked, PSN is 0.
     Challenge(Challenge),
     /// The choice; PSN is 0.
-    Accept(Handshake),
+    Accept(HandshakeBody),
     /// The refusal; DestQP is the TPN of the side that asked, PSN is 0.
-    Refuse(Refusal),
+    Refuse(RefuseBody),
     /// The end; PSN is 0.
     Close(Close),
     /// A datagram with a send; DestQP is 0, PSN its number. Payload may follow.
-    UmSend(Ends, RequestHeader),
+    UmSend(UmHeader, RequestHeader),
 }
 
 impl Body {
@@ -133,11 +133,11 @@ impl Body {
             Self::Request(header) => header.header_len(),
             Self::Response(header) => header.header_len(),
             Self::Ack(ack) | Self::Nak(ack) => ack.wire_len(),
-            Self::Connect(_) | Self::Accept(_) => Handshake::LEN,
+            Self::Connect(_) | Self::Accept(_) => HandshakeBody::LEN,
             Self::Challenge(_) => Challenge::LEN,
-            Self::Refuse(_) => Refusal::LEN,
+            Self::Refuse(_) => RefuseBody::LEN,
             Self::Close(_) => Close::LEN,
-            Self::UmSend(_, header) => Ends::LEN + header.header_len(),
+            Self::UmSend(_, header) => UmHeader::LEN + header.header_len(),
         }
     }
 
@@ -162,16 +162,16 @@ impl Body {
                 return Ok((Self::Response(header), payload));
             }
             TpOpcode::UmSend => {
-                let ends = Ends::take(&mut reader)?;
+                let ends = UmHeader::take(&mut reader)?;
                 let (header, payload) = RequestHeader::parse(reader.rest())?;
                 return Ok((Self::UmSend(ends, header), payload));
             }
             TpOpcode::Ack => Self::Ack(Ack::take(&mut reader)?),
             TpOpcode::Nak => Self::Nak(Ack::take(&mut reader)?),
-            TpOpcode::Connect => Self::Connect(Handshake::take(&mut reader)?),
+            TpOpcode::Connect => Self::Connect(HandshakeBody::take(&mut reader)?),
             TpOpcode::Challenge => Self::Challenge(Challenge::take(&mut reader)?),
-            TpOpcode::Accept => Self::Accept(Handshake::take(&mut reader)?),
-            TpOpcode::Refuse => Self::Refuse(Refusal::take(&mut reader)?),
+            TpOpcode::Accept => Self::Accept(HandshakeBody::take(&mut reader)?),
+            TpOpcode::Refuse => Self::Refuse(RefuseBody::take(&mut reader)?),
             TpOpcode::Close => Self::Close(Close::take(&mut reader)?),
         };
         Ok((body, reader.rest()))

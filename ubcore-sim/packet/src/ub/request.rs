@@ -7,7 +7,7 @@
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::ext::{Access, AtomicOperands};
+use super::ext::{AtomicOperands, MemoryAccess};
 use super::opcode::{AtomicOp, TaOpcode};
 use super::operation::RequestOp;
 use crate::codec::{Reader, Writer, from_be24, reserved, to_be24, wire_enum};
@@ -150,7 +150,7 @@ pub struct RequestHeader {
     /// immediate shows that of the queue in its extension header.
     pub token: Option<TokenValue>,
     /// Where, how much.
-    pub access: Access,
+    pub access: MemoryAccess,
     /// What.
     pub op: RequestOp,
 }
@@ -223,7 +223,7 @@ impl RequestHeader {
     pub const fn header_len(&self) -> usize {
         BTAH_LEN
             + if self.target.is_some() { Target::LEN } else { 0 }
-            + Access::LEN
+            + MemoryAccess::LEN
             + if self.token.is_some() { size_of::<U32>() } else { 0 }
             + self.op.ext_len()
     }
@@ -241,7 +241,7 @@ impl RequestHeader {
         wire.check()?;
         let has_target = wire.order & MT_EN != 0;
         let target = if has_target { Some(Target::take(&mut reader)?) } else { None };
-        let access = Access::take(&mut reader)?;
+        let access = MemoryAccess::take(&mut reader)?;
         let has_token = wire.bits & TV_EN != 0;
         let token = if has_token { Some(TokenValue(reader.take::<U32>()?.get())) } else { None };
         let header = Self {
@@ -374,7 +374,7 @@ impl RequestHeader {
     }
 
     fn check_send(&self) -> Result<(), PacketError> {
-        let Access { address: offset, token_id, length } = self.access;
+        let MemoryAccess { address: offset, token_id, length } = self.access;
         if token_id.value() != 0 {
             return Err(PacketError::field("TokenID", token_id.value().into()));
         }

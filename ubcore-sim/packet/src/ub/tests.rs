@@ -11,7 +11,7 @@ fn request(op: RequestOp, length: u32) -> RequestHeader {
         initiator: Initiator { kind: InitiatorKind::Jfs, id: JettyId::MAX },
         target: Some(Target { kind: TargetKind::JettyGroup, id: JettyId::MAX, hint: 9 }),
         token: Some(TokenValue(4)),
-        access: Access { address: 0, token_id: TokenId::default(), length },
+        access: MemoryAccess { address: 0, token_id: TokenId::default(), length },
         op,
     }
 }
@@ -108,7 +108,7 @@ fn opcodes_outside_the_table_are_refused() {
 }
 
 #[test]
-fn a_message_to_nobody_is_refused() {
+fn a_message_to_no_jetty_is_refused() {
     for op in [RequestOp::Send, RequestOp::SendImm(1), RequestOp::WriteImm(IMM)] {
         let header = RequestHeader { target: None, ..request(op, 0) };
         assert_eq!(refused(&header), Some("field"));
@@ -174,7 +174,7 @@ fn atomics_have_operands_of_their_size() {
 
 #[test]
 fn datagrams_and_only_they_go_outside_a_tp() {
-    let ends = Ends { source_eid: [1; 16], dest_eid: [2; 16], source_uasid: 0, dest_uasid: 0 };
+    let ends = UmHeader { source_eid: [1; 16], dest_eid: [2; 16], source_uasid: 0, dest_uasid: 0 };
     let plain = request(RequestOp::Send, 0);
     let flags = plain.flags | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;
     let datagram = RequestHeader { flags, ..plain };
@@ -326,8 +326,8 @@ fn acknowledgements_beyond_four_words_are_refused() {
     assert_eq!(reason(packet(Body::Nak(ack)).emit_headers(0, &mut buf)), Some("field"));
 }
 
-fn offer() -> Handshake {
-    Handshake {
+fn offer() -> HandshakeBody {
+    HandshakeBody {
         version_min: 1,
         version_max: 2,
         mtu: Mtu::B8192,
@@ -355,34 +355,39 @@ fn offers_are_bounded() {
         reason(header.emit_headers(0, &mut [0; 128]))
     };
     assert_eq!(emit(offer()), None);
-    assert_eq!(emit(Handshake { window: WINDOW_MAX + 1, ..offer() }), Some("field"));
-    assert_eq!(emit(Handshake { window: 0, ..offer() }), Some("field"));
-    assert_eq!(emit(Handshake { state: 0, ..offer() }), Some("field"));
-    assert_eq!(emit(Handshake { version_min: 0, ..offer() }), Some("version"));
-    assert_eq!(emit(Handshake { version_min: 3, ..offer() }), Some("version"));
-    assert_eq!(emit(Handshake { version_max: 15, ..offer() }), None);
-    assert_eq!(emit(Handshake { version_max: 16, ..offer() }), Some("version"));
-    assert_eq!(emit(Handshake { source_tpn: Tpn::default(), ..offer() }), Some("field"));
-    assert_eq!(emit(Handshake { strategies: StrategyCaps::empty(), ..offer() }), Some("field"));
+    assert_eq!(emit(HandshakeBody { window: WINDOW_MAX + 1, ..offer() }), Some("field"));
+    assert_eq!(emit(HandshakeBody { window: 0, ..offer() }), Some("field"));
+    assert_eq!(emit(HandshakeBody { state: 0, ..offer() }), Some("field"));
+    assert_eq!(emit(HandshakeBody { version_min: 0, ..offer() }), Some("version"));
+    assert_eq!(emit(HandshakeBody { version_min: 3, ..offer() }), Some("version"));
+    assert_eq!(emit(HandshakeBody { version_max: 15, ..offer() }), None);
+    assert_eq!(emit(HandshakeBody { version_max: 16, ..offer() }), Some("version"));
+    assert_eq!(emit(HandshakeBody { source_tpn: Tpn::default(), ..offer() }), Some("field"));
+    assert_eq!(emit(HandshakeBody { strategies: StrategyCaps::empty(), ..offer() }), Some("field"));
 }
 
 #[test]
 fn choices_leave_nothing_open() {
     let emit = |choice| reason(packet(Body::Accept(choice)).emit_headers(0, &mut [0; 128]));
-    let choice = Handshake { version_max: 1, strategies: StrategyCaps::KNITTING, ..offer() };
+    let choice = HandshakeBody { version_max: 1, strategies: StrategyCaps::KNITTING, ..offer() };
     assert_eq!(emit(choice), None);
-    assert_eq!(emit(Handshake { version_max: 2, ..choice }), Some("version"));
-    assert_eq!(emit(Handshake { strategies: StrategyCaps::all(), ..choice }), Some("field"));
-    assert_eq!(emit(Handshake { purpose: Purpose::Verify, ..choice }), Some("field"));
-    assert_eq!(emit(Handshake { cookie: [1; 16], ..choice }), Some("field"));
+    assert_eq!(emit(HandshakeBody { version_max: 2, ..choice }), Some("version"));
+    assert_eq!(emit(HandshakeBody { strategies: StrategyCaps::all(), ..choice }), Some("field"));
+    assert_eq!(emit(HandshakeBody { purpose: Purpose::Verify, ..choice }), Some("field"));
+    assert_eq!(emit(HandshakeBody { cookie: [1; 16], ..choice }), Some("field"));
 }
 
 #[test]
 fn a_challenge_is_shorter_than_the_connect_that_causes_it() {
     let connect = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer()));
     let challenge = packet(Body::Challenge(Challenge { nonce: 3, cookie: [7; 16] }));
-    let refusal =
-        Refusal { reason: RefuseReason::NoTp, version_min: 1, version_max: 1, state: 0, nonce: 3 };
+    let refusal = RefuseBody {
+        reason: RefuseReason::NoTp,
+        version_min: 1,
+        version_max: 1,
+        state: 0,
+        nonce: 3,
+    };
     for answer in [challenge, packet(Body::Refuse(refusal))] {
         assert!(answer.packet_len(0) < connect.packet_len(0));
     }
@@ -435,7 +440,7 @@ fn packets_without_data_have_no_payload() {
 
 #[test]
 fn what_is_computed_over_a_handshake_is_what_travels() {
-    let offer = Handshake { source_uasid: 0x0102_0304, cookie: [7; 16], ..offer() };
+    let offer = HandshakeBody { source_uasid: 0x0102_0304, cookie: [7; 16], ..offer() };
     let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer));
     let mut buf = [0; 128];
     header.emit_headers(0, &mut buf).expect("valid");

@@ -106,9 +106,9 @@ pub(crate) fn request() -> impl Strategy<Value = (RequestHeader, usize)> {
             _ => whole,
         };
         let access = if op.is_send() {
-            Access { address: before.into(), token_id: TokenId::default(), length }
+            MemoryAccess { address: before.into(), token_id: TokenId::default(), length }
         } else {
-            Access { address, token_id, length }
+            MemoryAccess { address, token_id, length }
         };
         let target = (op.is_two_sided() || names_target).then_some(target);
         let token = token.map(TokenValue);
@@ -166,35 +166,37 @@ fn ack(words_max: usize) -> impl Strategy<Value = Ack> {
     )
 }
 
-fn offer() -> impl Strategy<Value = Handshake> {
+fn offer() -> impl Strategy<Value = HandshakeBody> {
     let versions = (1..=15_u8).prop_flat_map(|min| (Just(min), min..=15));
-    let ids = (any::<u64>(), any::<Eid>(), any::<Eid>(), 1..=0xff_ffff_u32);
+    let ids = (any::<u64>(), any::<WireEid>(), any::<WireEid>(), 1..=0xff_ffff_u32);
     let limits = (select(Mtu::ALL), 1..8_u32, any::<u32>(), 1..=WINDOW_MAX);
     let secrets = (any::<u64>(), any::<u64>(), any::<bool>(), any::<Cookie>());
     let rest = (any::<(u32, u32, std::num::NonZeroU32)>(), secrets);
-    (versions, ids, limits, rest).prop_map(|(versions, ids, limits, (rest, secrets))| Handshake {
-        version_min: versions.0,
-        version_max: versions.1,
-        mtu: limits.0,
-        strategies: StrategyCaps::from_bits_truncate(limits.1),
-        incarnation: ids.0,
-        source_eid: ids.1,
-        dest_eid: ids.2,
-        source_tpn: Tpn::from_low_bits(ids.3),
-        first_psn: Psn::new(limits.2),
-        window: limits.3,
-        source_uasid: rest.0,
-        dest_uasid: rest.1,
-        state: rest.2.get(),
-        nonce: secrets.0,
-        close_key: secrets.1,
-        purpose: if secrets.2 { Purpose::Verify } else { Purpose::Open },
-        cookie: secrets.3,
+    (versions, ids, limits, rest).prop_map(|(versions, ids, limits, (rest, secrets))| {
+        HandshakeBody {
+            version_min: versions.0,
+            version_max: versions.1,
+            mtu: limits.0,
+            strategies: StrategyCaps::from_bits_truncate(limits.1),
+            incarnation: ids.0,
+            source_eid: ids.1,
+            dest_eid: ids.2,
+            source_tpn: Tpn::from_low_bits(ids.3),
+            first_psn: Psn::new(limits.2),
+            window: limits.3,
+            source_uasid: rest.0,
+            dest_uasid: rest.1,
+            state: rest.2.get(),
+            nonce: secrets.0,
+            close_key: secrets.1,
+            purpose: if secrets.2 { Purpose::Verify } else { Purpose::Open },
+            cookie: secrets.3,
+        }
     })
 }
 
-fn choice() -> impl Strategy<Value = Handshake> {
-    (offer(), 0..3_u32).prop_map(|(offer, strategy)| Handshake {
+fn choice() -> impl Strategy<Value = HandshakeBody> {
+    (offer(), 0..3_u32).prop_map(|(offer, strategy)| HandshakeBody {
         version_max: offer.version_min,
         strategies: StrategyCaps::from_bits_truncate(1 << strategy),
         purpose: Purpose::Open,
@@ -205,7 +207,7 @@ fn choice() -> impl Strategy<Value = Handshake> {
 
 fn body() -> impl Strategy<Value = (Body, usize)> {
     let refusal = (select(RefuseReason::ALL), 1..=15_u8, any::<(u32, u64)>()).prop_map(
-        |(reason, version, (state, nonce))| Refusal {
+        |(reason, version, (state, nonce))| RefuseBody {
             reason,
             version_min: version,
             version_max: version,
@@ -217,10 +219,10 @@ fn body() -> impl Strategy<Value = (Body, usize)> {
         .prop_map(|(nonce, cookie)| (Body::Challenge(Challenge { nonce, cookie }), 0));
     let close = (select(CloseReason::ALL), any::<u32>(), any::<u64>())
         .prop_map(|(reason, tpn, key)| Close { reason, source_tpn: Tpn::from_low_bits(tpn), key });
-    let datagram = (any::<(Eid, Eid, u32, u32)>(), request()).prop_filter_map(
+    let datagram = (any::<(WireEid, WireEid, u32, u32)>(), request()).prop_filter_map(
         "a send in one packet",
         |(ends, (header, len))| {
-            let ends = Ends {
+            let ends = UmHeader {
                 source_eid: ends.0,
                 dest_eid: ends.1,
                 source_uasid: ends.2,

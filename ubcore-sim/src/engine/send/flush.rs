@@ -6,20 +6,23 @@
 use udma_abi::{CqeStatus, cmd::QueueState, sqe::SqeFlags};
 use urma_mem::sync::Ordering;
 
-use super::{SendEngine, Started, State, Turn, Visit};
+use super::{FrontResult, SendEngine, SendState, Started, Visit};
 
 impl SendEngine {
     /// A state asked for by the driver. `false`: there is no such change.
     pub(crate) fn on_state(&mut self, state: QueueState) -> bool {
         self.state = match (self.state, state) {
-            (State::Reset | State::Suspended { .. } | State::Ready, QueueState::Ready) => {
-                State::Ready
+            (
+                SendState::Reset | SendState::Suspended { .. } | SendState::Ready,
+                QueueState::Ready,
+            ) => SendState::Ready,
+            (SendState::Ready, QueueState::Suspended) => SendState::Suspended { reported: false },
+            (SendState::Suspended { reported }, QueueState::Suspended) => {
+                SendState::Suspended { reported }
             }
-            (State::Ready, QueueState::Suspended) => State::Suspended { told: false },
-            (State::Suspended { told }, QueueState::Suspended) => State::Suspended { told },
-            (State::Error { told }, QueueState::Error) => State::Error { told },
-            (_, QueueState::Error) => State::Error { told: false },
-            (_, QueueState::Reset) => State::Reset,
+            (SendState::Error { reported }, QueueState::Error) => SendState::Error { reported },
+            (_, QueueState::Error) => SendState::Error { reported: false },
+            (_, QueueState::Reset) => SendState::Reset,
             (_, QueueState::Ready | QueueState::Suspended) => return false,
         };
         true
@@ -27,34 +30,36 @@ impl SendEngine {
 
     /// The queue is being destroyed: flush without a last completion, unless one is due already.
     pub(crate) fn on_leaving(&mut self) {
-        if !matches!(self.state, State::Error { .. }) {
-            self.state = State::Error { told: true };
+        if !matches!(self.state, SendState::Error { .. }) {
+            self.state = SendState::Error { reported: true };
         }
     }
 
     /// Every posted request has its end (and the last completion of a flush is written).
     pub(crate) fn is_flushed(&self, visit: &Visit<'_>) -> bool {
         let empty = !self.under_way && self.retire.is_empty() && self.posted(visit) == 0;
-        empty && !self.retire.has_spare() && !matches!(self.state, State::Error { told: false })
+        empty
+            && !self.retire.has_spare()
+            && !matches!(self.state, SendState::Error { reported: false })
     }
 
     /// One step of a queue that starts nothing. Returns whether another step is wanted at once.
     pub(super) fn step_stopped(&mut self, visit: &Visit<'_>) -> bool {
         match self.state {
-            State::Ready => true,
-            State::Suspended { told } => {
-                self.step_suspended(visit, told);
+            SendState::Ready => true,
+            SendState::Suspended { reported } => {
+                self.step_suspended(visit, reported);
                 false
             }
-            State::Error { told } => {
+            SendState::Error { reported } => {
                 self.end_started(visit);
                 let more = self.end_posted(visit, CqeStatus::WrFlushErr);
-                if !more && !told && self.posted(visit) == 0 {
+                if !more && !reported && self.posted(visit) == 0 {
                     self.tell(visit, CqeStatus::WrFlushErrDone);
                 }
                 more
             }
-            State::Reset => {
+            SendState::Reset => {
                 self.end_current_unstarted(visit);
                 self.end_started(visit);
                 self.end_posted(visit, CqeStatus::WrUnhandled)
@@ -62,18 +67,18 @@ impl SendEngine {
         }
     }
 
-    fn step_suspended(&mut self, visit: &Visit<'_>, told: bool) {
+    fn step_suspended(&mut self, visit: &Visit<'_>, reported: bool) {
         // A direct transfer under way counts as started: it ends before the suspend does.
         if self.under_way && self.current.cursor.life != 0 {
             let mut bytes = usize::MAX;
             match self.turn(visit, &mut bytes) {
-                Turn::End(status, bytes) => self.end_current(visit, status, bytes),
+                FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 // What follows the placed bytes is up to the target now.
-                Turn::Handed { tpn } => self.push_current(visit, tpn),
-                Turn::Wait | Turn::More => return,
+                FrontResult::Handed { tpn } => self.push_current(visit, tpn),
+                FrontResult::Wait | FrontResult::More => return,
             }
         }
-        if self.retire.is_empty() && !told {
+        if self.retire.is_empty() && !reported {
             self.tell(visit, CqeStatus::WrSuspendDone);
         }
     }
@@ -99,8 +104,8 @@ impl SendEngine {
             while self.mail.handed.pop().is_some() {}
             while self.mail.ended.pop().is_some() {}
             self.mail.ask_purge();
-            for seat in &mut self.seats {
-                seat.outstanding = 0;
+            for path_state in &mut self.path_states {
+                path_state.outstanding = 0;
             }
         }
     }
@@ -144,8 +149,8 @@ impl SendEngine {
         }
         self.retire.announce(status, self.ring.entry_idx(), &visit.queue.fast);
         self.state = match self.state {
-            State::Error { .. } => State::Error { told: true },
-            State::Suspended { .. } => State::Suspended { told: true },
+            SendState::Error { .. } => SendState::Error { reported: true },
+            SendState::Suspended { .. } => SendState::Suspended { reported: true },
             other => other,
         };
     }

@@ -6,16 +6,16 @@
 use udma_abi::{CqeStatus, Opcode, Sqe};
 use urma_mem::sync::Ordering;
 
-use super::{Current, SendEngine, Turn, Visit};
+use super::{Current, FrontResult, SendEngine, Visit};
 use crate::engine::direct::{Cursor, Job};
-use crate::engine::gather::{Segments, Words};
+use crate::engine::gather::{EntryWords, Segments};
 
 /// The write.
 #[derive(Debug)]
 pub(super) struct Deferred {
     tpn: u32,
     sqe: Sqe,
-    words: Words,
+    words: EntryWords,
     current: Current,
     /// Requests that still go before it.
     behind: u32,
@@ -24,7 +24,7 @@ pub(super) struct Deferred {
 impl SendEngine {
     /// Acknowledges a write without placing it, when a fault says so.
     #[cold]
-    pub(super) fn defer(&mut self, visit: &Visit<'_>, index: usize) -> Option<Turn> {
+    pub(super) fn defer(&mut self, visit: &Visit<'_>, index: usize) -> Option<FrontResult> {
         let faults = visit.tables.faults;
         if let Some(deferred) = &mut self.deferred {
             deferred.behind = 0;
@@ -36,21 +36,21 @@ impl SendEngine {
             return None;
         }
         self.deferred = Some(Box::new(Deferred {
-            tpn: self.seats[index].link.tpn,
+            tpn: self.path_states[index].link.tpn,
             sqe: self.sqe,
             words: self.words,
             current: self.current,
             behind: u32::from(faults.order_swapped()),
         }));
-        Some(Turn::End(CqeStatus::Success, u32::try_from(self.current.len).unwrap_or(0)))
+        Some(FrontResult::End(CqeStatus::Success, u32::try_from(self.current.len).unwrap_or(0)))
     }
 
     /// Places what was deferred, once it is late enough.
     #[cold]
     pub(super) fn place_deferred(&mut self, visit: &Visit<'_>) {
         let Some(deferred) = self.deferred.take_if(|d| d.behind == 0) else { return };
-        let seat = self.seats.iter_mut().find(|s| s.link.tpn == deferred.tpn);
-        let Some(seat) = seat else { return };
+        let path_state = self.path_states.iter_mut().find(|s| s.link.tpn == deferred.tpn);
+        let Some(path_state) = path_state else { return };
         let job = Job {
             sqe: &deferred.sqe,
             words: &deferred.words,
@@ -62,7 +62,7 @@ impl SendEngine {
             faults: visit.tables.faults,
         };
         let mut budget = usize::MAX;
-        // The write was acknowledged already: nobody is left to hear of its end.
-        let _ = job.go(seat, &mut Cursor::default(), &mut budget);
+        // The write was acknowledged already: no request waits for its result.
+        let _ = job.go(path_state, &mut Cursor::default(), &mut budget);
     }
 }

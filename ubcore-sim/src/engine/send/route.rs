@@ -6,15 +6,15 @@
 use udma_abi::{
     CqeStatus, Opcode, Sqe,
     cmd::Mode,
-    sqe::{SqeFlags, TargetKind},
+    sqe::{SqeFlags, SqeTargetKind},
 };
 
-use super::{SendEngine, Turn, Visit};
+use super::{FrontResult, SendEngine, Visit};
 use crate::context::link::Reach;
 use crate::engine::direct::{By, Job, Progress, shown_to};
 use crate::engine::gather::{Segments, Store};
 use crate::engine::mail::Handed;
-use crate::engine::remote::LinkSeat;
+use crate::engine::remote::PathState;
 use crate::limits::MESSAGE_MAX;
 
 /// Targets differ among the outstanding requests of a way.
@@ -23,27 +23,27 @@ const MIXED: u32 = u32::MAX;
 impl SendEngine {
     /// Goes on with the request at the front.
     #[inline]
-    pub(super) fn turn(&mut self, visit: &Visit<'_>, budget: &mut usize) -> Turn {
+    pub(super) fn turn(&mut self, visit: &Visit<'_>, budget: &mut usize) -> FrontResult {
         if !self.under_way {
-            return Turn::Wait;
+            return FrontResult::Wait;
         }
         if self.sqe.opcode == Opcode::Nop {
-            return Turn::End(CqeStatus::Success, 0);
+            return FrontResult::End(CqeStatus::Success, 0);
         }
-        let Some(index) = self.seat_of(visit, self.sqe.tpn) else {
-            return Turn::End(CqeStatus::LocOperation, 0);
+        let Some(index) = self.path_state_of(visit, self.sqe.tpn) else {
+            return FrontResult::End(CqeStatus::LocOperation, 0);
         };
         if !self.current.checked {
             if let Err(status) = self.check(visit, index) {
-                return Turn::End(status, 0);
+                return FrontResult::End(status, 0);
             }
             self.current.checked = true;
         }
-        if !self.seats[index].link.is_alive() {
-            return Turn::End(CqeStatus::AckTimeout, 0);
+        if !self.path_states[index].link.is_alive() {
+            return FrontResult::End(CqeStatus::AckTimeout, 0);
         }
         if self.sqe.flags.contains(SqeFlags::FENCE) && self.retire.fence_pending() {
-            return Turn::Wait;
+            return FrontResult::Wait;
         }
         if self.sqe.opcode.is_send() {
             return self.hand_over(index, Placed::No);
@@ -52,28 +52,28 @@ impl SendEngine {
     }
 
     #[inline]
-    fn try_direct(&mut self, visit: &Visit<'_>, index: usize, budget: &mut usize) -> Turn {
-        let seat = &mut self.seats[index];
-        let direct = !matches!(seat.link.reach, Reach::Messages);
-        if direct && seat.outstanding != 0 && self.current.cursor.life == 0 {
+    fn try_direct(&mut self, visit: &Visit<'_>, index: usize, budget: &mut usize) -> FrontResult {
+        let path_state = &mut self.path_states[index];
+        let direct = !matches!(path_state.link.reach, Reach::Messages);
+        if direct && path_state.outstanding != 0 && self.current.cursor.life == 0 {
             // Earlier requests of this way are not known to be placed. One that follows them in the
             // same sequence keeps its order there or waits; one of another sequence may pass.
-            let same = seat.target == key(&self.sqe);
+            let same = path_state.target == key(&self.sqe);
             if same && self.sqe.opcode == Opcode::WriteImm {
                 return self.hand_over(index, Placed::No);
             }
             let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
-            if same || strong || seat.target == MIXED {
-                return Turn::Wait;
+            if same || strong || path_state.target == MIXED {
+                return FrontResult::Wait;
             }
         }
         let unproven = self.sqe.opcode == Opcode::WriteImm
-            && !self.seats[index].welcome.is_proven(shown_to(&self.sqe));
+            && !self.path_states[index].admission.is_proven(shown_to(&self.sqe));
         if unproven {
             return self.hand_over(index, Placed::No);
         }
         if self.sqe.opcode == Opcode::FlushDma {
-            let done = Turn::End(CqeStatus::Success, 0);
+            let done = FrontResult::End(CqeStatus::Success, 0);
             return if direct { done } else { self.hand_over(index, Placed::No) };
         }
         if visit.tables.faults.is_planted()
@@ -81,7 +81,7 @@ impl SendEngine {
         {
             return turn;
         }
-        let seat = &mut self.seats[index];
+        let path_state = &mut self.path_states[index];
         let job = Job {
             sqe: &self.sqe,
             words: &self.words,
@@ -93,7 +93,7 @@ impl SendEngine {
             faults: visit.tables.faults,
         };
         let mut cursor = self.current.cursor;
-        let progress = job.go(seat, &mut cursor, budget);
+        let progress = job.go(path_state, &mut cursor, budget);
         match progress {
             Ok(Progress::Done(bytes)) => {
                 match cursor.by {
@@ -103,23 +103,23 @@ impl SendEngine {
                 if self.sqe.opcode == Opcode::WriteImm {
                     return self.hand_over(index, Placed::Yes);
                 }
-                Turn::End(CqeStatus::Success, bytes)
+                FrontResult::End(CqeStatus::Success, bytes)
             }
             Ok(Progress::More) => {
                 self.current.cursor = cursor;
-                Turn::More
+                FrontResult::More
             }
             Ok(Progress::NotDirect) => self.hand_over(index, Placed::No),
-            Err(status) => Turn::End(status, 0),
+            Err(status) => FrontResult::End(status, 0),
         }
     }
 
-    fn hand_over(&mut self, index: usize, placed: Placed) -> Turn {
-        let seat = &mut self.seats[index];
+    fn hand_over(&mut self, index: usize, placed: Placed) -> FrontResult {
+        let path_state = &mut self.path_states[index];
         let key = key(&self.sqe);
         let strong = self.sqe.flags.contains(SqeFlags::ORDER_STRONG);
-        if strong && seat.outstanding != 0 && seat.target != key {
-            return Turn::Wait;
+        if strong && path_state.outstanding != 0 && path_state.target != key {
+            return FrontResult::Wait;
         }
         let seq = self.retire.next_seq();
         let handed = Handed {
@@ -129,38 +129,39 @@ impl SendEngine {
             len: u32::try_from(self.current.len).unwrap_or(u32::MAX),
             placed: placed == Placed::Yes,
         };
-        let outstanding: u32 = self.seats.iter().map(|s| s.outstanding).sum();
+        let outstanding: u32 = self.path_states.iter().map(|s| s.outstanding).sum();
         let room = (outstanding as usize) < crate::engine::mail::HANDED_OVER_MAX;
         if !room || self.mail.handed.push(handed).is_err() {
             // A payload that is placed already is simply placed once more at the next turn.
-            return Turn::Wait;
+            return FrontResult::Wait;
         }
-        let seat = &mut self.seats[index];
+        let path_state = &mut self.path_states[index];
         if self.sqe.opcode.consumes_receive() {
-            seat.welcome.on_asked(seq, shown_to(&self.sqe));
+            path_state.admission.on_asked(seq, shown_to(&self.sqe));
         }
-        seat.target = if seat.outstanding == 0 || seat.target == key { key } else { MIXED };
-        seat.outstanding += 1;
-        Turn::Handed { tpn: seat.link.tpn }
+        path_state.target =
+            if path_state.outstanding == 0 || path_state.target == key { key } else { MIXED };
+        path_state.outstanding += 1;
+        FrontResult::Handed { tpn: path_state.link.tpn }
     }
 
-    /// Index of the seat of a way; the last one used stays in front.
+    /// Index of the path_state of a way; the last one used stays in front.
     #[inline]
-    fn seat_of(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
-        if self.seats.first().is_some_and(|s| s.link.tpn == tpn) {
+    fn path_state_of(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
+        if self.path_states.first().is_some_and(|s| s.link.tpn == tpn) {
             return Some(0);
         }
-        self.find_seat(visit, tpn)
+        self.find_path_state(visit, tpn)
     }
 
     #[cold]
-    fn find_seat(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
-        if let Some(index) = self.seats.iter().position(|s| s.link.tpn == tpn) {
-            self.seats.swap(0, index);
+    fn find_path_state(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
+        if let Some(index) = self.path_states.iter().position(|s| s.link.tpn == tpn) {
+            self.path_states.swap(0, index);
             return Some(0);
         }
         let link = visit.tables.links.find(tpn)?;
-        self.seats.insert(0, LinkSeat::new(link, self.slot));
+        self.path_states.insert(0, PathState::new(link, self.slot));
         Some(0)
     }
 
@@ -168,7 +169,7 @@ impl SendEngine {
     #[inline]
     fn check(&mut self, visit: &Visit<'_>, index: usize) -> Result<(), CqeStatus> {
         let sqe = &self.sqe;
-        let link = &self.seats[index].link;
+        let link = &self.path_states[index].link;
         if link.unreliable != (self.mode == Mode::Um) {
             return Err(CqeStatus::LocOperation);
         }
@@ -191,7 +192,7 @@ impl SendEngine {
         let sqe = &self.sqe;
         let (tpn, remote) = self.bound.ok_or(CqeStatus::LocOperation)?;
         let names = sqe.opcode.consumes_receive();
-        let other = names && (sqe.target_id != remote || sqe.target_kind != TargetKind::Jetty);
+        let other = names && (sqe.target_id != remote || sqe.target_kind != SqeTargetKind::Jetty);
         if sqe.tpn != tpn || other { Err(CqeStatus::LocOperation) } else { Ok(()) }
     }
 }

@@ -1,10 +1,10 @@
 //! Senders that receive nothing of what is sent to the addresses they use.
 
 use udma_abi::{CqeStatus, Nanos, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
-use urma_packet::Handshake as Terms;
+use urma_packet::HandshakeBody;
 use urma_packet::{
-    Ack, Body, Ends, Mtu, Packet, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader,
-    SackBitmap, StrategyCaps, Tpn,
+    Ack, Body, Mtu, Packet, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader, SackBitmap,
+    StrategyCaps, Tpn, UmHeader,
 };
 
 use super::super::{pair, request};
@@ -34,7 +34,7 @@ fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) -> bool 
 }
 
 fn connect(from: RawEid, to: RawEid) -> PacketHeader {
-    let terms = Terms {
+    let terms = HandshakeBody {
         version_min: 1,
         version_max: 1,
         mtu: Mtu::B4096,
@@ -165,7 +165,7 @@ fn datagram(w: &World, number: Psn, token: u32) -> PacketHeader {
     let token = Some(urma_packet::TokenValue(token));
     let header = RequestHeader { flags, token, ..header };
     let ends =
-        Ends { source_eid: w.eid(0).0, dest_eid: w.eid(1).0, source_uasid: 0, dest_uasid: 0 };
+        UmHeader { source_eid: w.eid(0).0, dest_eid: w.eid(1).0, source_uasid: 0, dest_uasid: 0 };
     PacketHeader::new(Tpn::from_low_bits(0), number, Body::UmSend(ends, header))
 }
 
@@ -231,7 +231,7 @@ fn a_datagram_names_the_address_that_it_comes_from_and_goes_to() {
     w.receiver_of(1, 2000, Mode::Um);
     w.post(1, 2000, 2, 0, 64);
     let (from, other) = (w.eid(0), invented(1).0);
-    let changes: [fn(&mut Ends, [u8; 16]); 3] =
+    let changes: [fn(&mut UmHeader, [u8; 16]); 3] =
         [|ends, eid| ends.source_eid = eid, |ends, eid| ends.dest_eid = eid, |_, _| {}];
     for (number, change) in changes.into_iter().enumerate() {
         let mut packet = datagram(&w, Psn::new(100), super::world::TOKEN);

@@ -4,7 +4,7 @@ use udma_abi::{
     CqeStatus, Opcode, Sqe,
     cmd::{Access, Mode, QueueState},
     counters::Counter,
-    sqe::TargetKind,
+    sqe::SqeTargetKind,
 };
 use urma_mem::spsc::{self, LINE_LEN, Producer};
 use urma_mem::sync::Ordering;
@@ -210,7 +210,7 @@ fn a_group_passes_over_members_without_receives() {
         for id in [2000, 2001, 2002] {
             w.nodes[1].exchange.join(3000, id);
         }
-        let group = Sqe { target_kind: TargetKind::Group, ..w.to_jetty(Opcode::Send, 3000, 0) };
+        let group = Sqe { target_kind: SqeTargetKind::Group, ..w.to_jetty(Opcode::Send, 3000, 0) };
         let mut picked = Vec::new();
         for _ in 0..5 {
             let seq = w.send(0, &group, &[(1, 0, 64)]);

@@ -4,7 +4,7 @@ use udma_abi::{
     CqeStatus, Nanos, Opcode, RawEid, Sqe,
     cmd::{Access, Mode},
     counters::Counter,
-    sqe::TargetKind,
+    sqe::SqeTargetKind,
 };
 use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 
@@ -12,7 +12,7 @@ use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
 use crate::carrier::{Carrier, packets::Packets};
 use crate::exchange::guesses::FULL_NS;
-use crate::exchange::peer::{Found, Peer};
+use crate::exchange::peer::{Peer, PeerSearch};
 use crate::limits;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -31,7 +31,7 @@ fn world() -> World {
 /// A read of the guarded segment in the sequence of queue `of`.
 fn read(w: &World, of: u32, token_value: u32) -> Sqe {
     Sqe {
-        target_kind: TargetKind::Jetty,
+        target_kind: SqeTargetKind::Jetty,
         target_id: of,
         token_value,
         ..w.to_memory(Opcode::Read, 2, 0)
@@ -173,7 +173,7 @@ fn another(w: &mut World) -> RawEid {
     eid.0[15] = 99;
     let packets = Packets::new(&w.nodes[1].base.tables.cfg, eid, 1);
     let carrier = Carrier::Packets(Box::new(packets));
-    w.nodes[1].exchange.peers.insert(eid, Peer::new(eid, Found::Yes, Some(carrier)));
+    w.nodes[1].exchange.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(carrier)));
     eid
 }
 
@@ -188,7 +188,7 @@ fn guesses_of_one_node_hold_up_no_other_node() {
     assert_eq!(piece_of(&mut w, other, &wrong, &[]), [ResponseStatus::AccessAbort]);
 }
 
-/// Whether node 0 is told to send this again.
+/// Whether the answer makes node 0 send this again.
 fn waits(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> bool {
     let answers = piece(w, header, bytes);
     matches!(answers[..], [ResponseStatus::ReceiverNotReady { .. }])
@@ -292,7 +292,7 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     let peers = &mut w.nodes[1].exchange.peers;
     let others: Vec<_> =
         (0..limits::PEERS as u64 - 1).map(|n| RawEid::from_words([n, 7])).collect();
-    peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, Found::Asked, None))));
+    peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, PeerSearch::Asked, None))));
     assert!(!w.nodes[1].exchange.has_place(w.now), "nor does it give its place to another");
     w.nodes[1].exchange.peers.retain(|eid, _| !others.contains(eid));
     w.run(2 * FULL_NS);

@@ -18,7 +18,7 @@ pub(super) fn piece(w: &mut World, header: &RequestHeader, bytes: &[u8]) -> Vec<
     piece_of(w, from, header, bytes)
 }
 
-/// As [`piece`], from any node that node 1 has heard of.
+/// As [`piece`], from any node that node 1 knows.
 pub(super) fn piece_of(
     w: &mut World,
     from: udma_abi::RawEid,

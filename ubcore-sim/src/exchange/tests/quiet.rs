@@ -1,4 +1,4 @@
-//! Nodes that nobody uses any more, in virtual time.
+//! Nodes that no queue uses any more, in virtual time.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, Opcode, Sqe, cmd::Access};
 
@@ -208,7 +208,7 @@ fn a_peer_whose_tp_gave_up_repeats_and_is_executed_once() {
     w.is_mute[0] = false;
     w.run(5 * SECOND);
     assert_eq!(words[1].load_u64(0).unwrap(), 2);
-    assert_eq!(w.known()[1], (1, 0), "told of the end of the TP, not of the request");
+    assert_eq!(w.known()[1], (1, 0), "the end of the TP is notified, not that of the request");
     w.is_mute[1] = false;
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 8)));
     assert_eq!(words[1].load_u64(0).unwrap(), 2, "executed twice");

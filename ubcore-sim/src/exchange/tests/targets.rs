@@ -4,7 +4,7 @@ use udma_abi::{
     CqeStatus, Opcode, Sqe,
     cmd::{Access, Mode},
     counters::Counter,
-    sqe::TargetKind,
+    sqe::SqeTargetKind,
 };
 
 use super::world::{self, Kind, SENDER, TOKEN, World, fill, on_both};
@@ -58,7 +58,7 @@ fn modes_do_not_mix() {
         w.post(1, 2000, 2, 0, 64);
         let seq = w.send(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemUnsupportedReq, 0)));
-        let jfr = Sqe { target_kind: TargetKind::Jfr, ..w.to_jetty(Opcode::Send, 2000, 0) };
+        let jfr = Sqe { target_kind: SqeTargetKind::Jfr, ..w.to_jetty(Opcode::Send, 2000, 0) };
         let seq = w.send(0, &jfr, &[(1, 0, 64)]);
         assert_eq!(w.end_of(0, seq), Some((CqeStatus::RemOperation, 0)));
     });
@@ -104,7 +104,7 @@ fn groups_pick_members_by_hint_or_in_turn() {
             }
         }
         let to_group = |w: &World, id, hint| Sqe {
-            target_kind: TargetKind::Group,
+            target_kind: SqeTargetKind::Group,
             target_hint: hint,
             ..w.to_jetty(Opcode::Send, id, 0)
         };

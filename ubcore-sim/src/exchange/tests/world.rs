@@ -9,17 +9,17 @@ use udma_abi::{
     counters::Counter,
     cqe::{CQE_LEN, owner_of},
     rqe::{self, Rqe, record},
-    sqe::{SQE_WORDS_MAX, TargetKind, control_len},
+    sqe::{SQE_WORDS_MAX, SqeTargetKind, control_len},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Pages, Region};
 
 use crate::cfg::DeviceCfg;
-use crate::context::{jfc::Jfc, segment::NewSegment};
+use crate::context::{jfc::DeviceJfc, segment::NewSegment};
 use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
 use crate::exchange::{Connecting, Exchange, RecvSide, SendSide};
-use crate::ports::{Extent, Interrupt, MemoryHost, Ports, SameHostParts, Wake};
+use crate::ports::{Interrupt, MemoryHost, Ports, SameHostParts, SharedExtent, Wake};
 use crate::share::layout::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
 
@@ -56,7 +56,7 @@ impl Interrupt for Quiet {
     fn raise(&self, _vector: u16) {}
 }
 impl MemoryHost for Quiet {
-    fn share(&self, _key: u32, _region: &Region) -> Vec<Extent> {
+    fn share(&self, _key: u32, _region: &Region) -> Vec<SharedExtent> {
         Vec::new()
     }
     fn unshare(&self, _key: u32) {}
@@ -74,7 +74,7 @@ pub(super) struct Node {
     mail: Arc<Mail>,
     next_seq: u32,
     ends: BTreeMap<u32, (CqeStatus, u32)>,
-    jfc: Arc<Jfc>,
+    jfc: Arc<DeviceJfc>,
     cqes: Region,
     polled: usize,
     receivers: BTreeMap<u32, Receiver>,
@@ -147,7 +147,7 @@ impl Node {
             err_timeout: 17,
             priority: 0,
         });
-        let jfc = Arc::new(Jfc::new(1));
+        let jfc = Arc::new(DeviceJfc::new(1));
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
         jfc.open(cqes.clone(), JFC_DEPTH as u64, false, None);
         Self {
@@ -369,7 +369,7 @@ impl World {
     pub(super) fn to_jetty(&self, opcode: Opcode, id: u32, imm: u64) -> Sqe {
         Sqe {
             tpn: self.tpn,
-            target_kind: TargetKind::Jetty,
+            target_kind: SqeTargetKind::Jetty,
             target_id: id,
             token_en: true,
             token_value: TOKEN,

@@ -15,12 +15,12 @@ use rustix::{
     io::Errno,
 };
 use udma_abi::RawEid;
-use urma_mem::{Access, Arena, Pages, Region, procvm::ProcessMemory};
+use urma_mem::{Arena, MapAccess, Pages, Region, procvm::ProcessMemory};
 
 use crate::{
     host::{
         descriptor::{ForkGuarded, is_shortage},
-        hello::{FDS, Hello, Kind, Received},
+        hello::{FDS, Hello, Kind, ReceivedHello},
         interrupt::signal,
         trust::Credentials,
     },
@@ -59,11 +59,11 @@ pub enum KernelReads {
 
 /// What this node shows one peer.
 #[derive(Clone, Debug)]
-pub(super) struct Offer {
+pub(super) struct SharingOffer {
     half: Region,
 }
 
-impl Offer {
+impl SharingOffer {
     /// # Errors
     /// Out of memory or descriptors.
     pub(super) fn new(share: &LocalShare) -> io::Result<Self> {
@@ -138,8 +138,8 @@ impl BadOffer {
 /// Maps what a peer showed.
 pub(super) fn parts(
     share: &LocalShare,
-    offer: Offer,
-    shown: Received,
+    offer: SharingOffer,
+    shown: ReceivedHello,
     (socket, who): (&Arc<ForkGuarded>, Credentials),
 ) -> Result<SameHostParts, BadOffer> {
     let Ok([node, arena, half, wake]) = <[OwnedFd; FDS]>::try_from(shown.fds) else {
@@ -153,14 +153,14 @@ pub(super) fn parts(
         let mapped = Region::map_fd(fd, 0, len, access);
         mapped.map_err(|error| BadOffer::of_mapping(what, len as u64, error))
     };
-    let peer_node = map(node, node_len, Access::ReadOnly, "node region")?;
+    let peer_node = map(node, node_len, MapAccess::ReadOnly, "node region")?;
     Ok(SameHostParts {
         process: probe(share, &hello, &peer_node, who),
         peer_node,
         peer_arena: map_arena(arena, hello.arena_len)?,
-        peer_half: map(half, half_len, Access::ReadOnly, "half")?,
+        peer_half: map(half, half_len, MapAccess::ReadOnly, "half")?,
         my_half: offer.half,
-        wake: Arc::new(Bell { wake, connection: Arc::downgrade(socket) }),
+        wake: Arc::new(PeerEventfd { wake, connection: Arc::downgrade(socket) }),
     })
 }
 
@@ -217,13 +217,13 @@ fn probe(
 
 /// Rings the peer's eventfd.
 #[derive(Debug)]
-struct Bell {
+struct PeerEventfd {
     wake: OwnedFd,
     /// The connection of the pair; either side may close it.
     connection: Weak<ForkGuarded>,
 }
 
-impl Wake for Bell {
+impl Wake for PeerEventfd {
     fn wake(&self) {
         signal(&self.wake);
     }

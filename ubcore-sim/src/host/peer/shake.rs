@@ -5,7 +5,7 @@
 
 use std::os::fd::AsFd;
 
-use super::hello::{Hello, HelloError, Received};
+use super::hello::{Hello, HelloError, ReceivedHello};
 use super::offer::BadOffer;
 use super::*;
 use crate::host::descriptor::is_shortage;
@@ -13,7 +13,9 @@ use crate::host::descriptor::is_shortage;
 impl Peers {
     /// Connects link `key` and offers, if its peer's queue has room.
     pub(super) fn try_connect(&mut self, key: u64) {
-        let Some(Link { state: State::Wanted { eid, deadline }, .. }) = self.links.get(&key) else {
+        let Some(PeerConnection { state: ConnectionState::Wanted { eid, deadline }, .. }) =
+            self.links.get(&key)
+        else {
             return;
         };
         let (eid, deadline) = (*eid, *deadline);
@@ -35,7 +37,7 @@ impl Peers {
         key: u64,
         eid: RawEid,
         deadline: Nanos,
-    ) -> Result<Option<Link>, CmdStatus> {
+    ) -> Result<Option<PeerConnection>, CmdStatus> {
         let socket = match claim::connect(eid).map_err(|error| self.unreachable(eid, &error))? {
             Connect::Connected(socket) => socket,
             Connect::NotHere => {
@@ -57,8 +59,8 @@ impl Peers {
         };
         match self.send_offer(key, eid, socket) {
             Ok((socket, offer)) => {
-                let state = State::Offered { eid, deadline, offer, who };
-                Ok(Some(Link { socket: Some(socket), state }))
+                let state = ConnectionState::Offered { eid, deadline, offer, who };
+                Ok(Some(PeerConnection { socket: Some(socket), state }))
             }
             Err(error) => Err(self.unreachable(eid, &error)),
         }
@@ -69,9 +71,9 @@ impl Peers {
         key: u64,
         eid: RawEid,
         socket: OwnedFd,
-    ) -> std::io::Result<(Arc<ForkGuarded>, Box<Offer>)> {
+    ) -> std::io::Result<(Arc<ForkGuarded>, Box<SharingOffer>)> {
         let socket = Arc::new(ForkGuarded::new(socket)?);
-        let offer = Box::new(Offer::new(&self.share)?);
+        let offer = Box::new(SharingOffer::new(&self.share)?);
         let (message, fds) = offer.message(&self.share, Kind::Offer, eid)?;
         hello::send(&socket, &message, &fds)?;
         self.poll.add(&socket, key, Interest::Read)?;
@@ -87,8 +89,11 @@ impl Peers {
 
     /// A connection came in.
     pub(super) fn on_accepted(&mut self, now: Nanos, socket: OwnedFd) {
-        let strangers =
-            self.links.values().filter(|l| matches!(l.state, State::Accepted { .. })).count();
+        let strangers = self
+            .links
+            .values()
+            .filter(|l| matches!(l.state, ConnectionState::Accepted { .. }))
+            .count();
         if strangers >= STRANGERS_MAX {
             tracing::warn!("too many connections that say nothing; one is cut");
             return;
@@ -100,7 +105,8 @@ impl Peers {
                 let is_short = distrust
                     .cause()
                     .is_some_and(|e| self.shortages.note("a connection is refused", e));
-                let refusal = if is_short { Refusal::NoResources } else { Refusal::OtherUser };
+                let refusal =
+                    if is_short { SharingRefusal::NoResources } else { SharingRefusal::OtherUser };
                 self.refuse(&socket, RawEid::default(), refusal);
                 return;
             }
@@ -112,7 +118,10 @@ impl Peers {
         });
         match watched {
             Ok(socket) => {
-                self.add(Some(socket), State::Accepted { deadline: now + ANSWER_NS, who });
+                self.add(
+                    Some(socket),
+                    ConnectionState::Accepted { deadline: now + ANSWER_NS, who },
+                );
             }
             Err(error) => {
                 self.shortages.note("a connection is cut", &error);
@@ -121,9 +130,11 @@ impl Peers {
     }
 
     /// The first message on a connection that came in.
-    pub(super) fn on_offer(&mut self, key: u64, offer: Result<Received, HelloError>) {
-        let Some(Link { socket: Some(socket), state: State::Accepted { who, .. } }) =
-            self.links.remove(&key)
+    pub(super) fn on_offer(&mut self, key: u64, offer: Result<ReceivedHello, HelloError>) {
+        let Some(PeerConnection {
+            socket: Some(socket),
+            state: ConnectionState::Accepted { who, .. },
+        }) = self.links.remove(&key)
         else {
             return;
         };
@@ -133,12 +144,12 @@ impl Peers {
             Err(HelloError::HungUp) => return,
             Err(HelloError::Os(error)) => {
                 self.shortages.note("an offer could not be received", &error);
-                return self.refuse(&socket, RawEid::default(), Refusal::NoResources);
+                return self.refuse(&socket, RawEid::default(), SharingRefusal::NoResources);
             }
             Err(error) => {
                 tracing::warn!(pid = who.pid, %error, "a connection is cut");
                 self.lies += 1;
-                return self.refuse(&socket, RawEid::default(), Refusal::Incompatible);
+                return self.refuse(&socket, RawEid::default(), SharingRefusal::Incompatible);
             }
         };
         match shown.hello.kind {
@@ -149,7 +160,7 @@ impl Peers {
         let eid = shown.hello.eid;
         if let Err(refusal) = self.judge(&shown, who) {
             tracing::info!(?eid, pid = who.pid, ?refusal, "a peer's offer is refused");
-            self.lies += u64::from(refusal == Refusal::Lied);
+            self.lies += u64::from(refusal == SharingRefusal::Lied);
             self.refuse(&socket, eid, refusal);
             return;
         }
@@ -157,33 +168,33 @@ impl Peers {
     }
 
     /// Whether an offer may be accepted.
-    fn judge(&mut self, shown: &Received, who: Credentials) -> Result<(), Refusal> {
-        let Received { hello, .. } = shown;
+    fn judge(&mut self, shown: &ReceivedHello, who: Credentials) -> Result<(), SharingRefusal> {
+        let ReceivedHello { hello, .. } = shown;
         let is_own = hello.eid == self.share.eid;
         if hello.kind != Kind::Offer || hello.to != self.share.eid || is_own {
-            return Err(Refusal::Lied);
+            return Err(SharingRefusal::Lied);
         }
         if self.path == PathChoice::Packets {
-            return Err(Refusal::PacketsOnly);
+            return Err(SharingRefusal::PacketsOnly);
         }
         // The name is proved by asking who holds its claim.
         match claim::owner_of(hello.eid) {
             Ok(Some(owner)) if owner == who => {}
-            Ok(Some(_)) => return Err(Refusal::Lied),
+            Ok(Some(_)) => return Err(SharingRefusal::Lied),
             // It is gone already, or its queue is full: it may try again.
-            Ok(None) => return Err(Refusal::Busy),
+            Ok(None) => return Err(SharingRefusal::Busy),
             Err(error) => {
                 self.shortages.note("the name of a peer could not be checked", &error);
-                return Err(Refusal::NoResources);
+                return Err(SharingRefusal::NoResources);
             }
         }
         let (mut seeking, mut replaced) = (false, None);
         for (key, link) in &self.links {
             match link.state {
-                State::Offered { eid, .. } if eid == hello.eid => seeking = true,
-                State::Up { eid, incarnation } if eid == hello.eid => {
+                ConnectionState::Offered { eid, .. } if eid == hello.eid => seeking = true,
+                ConnectionState::Up { eid, incarnation } if eid == hello.eid => {
                     if incarnation == hello.incarnation {
-                        return Err(Refusal::Busy);
+                        return Err(SharingRefusal::Busy);
                     }
                     replaced = Some(*key);
                 }
@@ -192,7 +203,7 @@ impl Peers {
         }
         // Both connect at once: the connection that the lower one made stands.
         if seeking && self.share.eid < hello.eid {
-            return Err(Refusal::Busy);
+            return Err(SharingRefusal::Busy);
         }
         if let Some(key) = replaced {
             self.on_gone(key);
@@ -201,13 +212,19 @@ impl Peers {
     }
 
     /// Answers an offer and opens the pair.
-    fn accept(&mut self, key: u64, socket: Arc<ForkGuarded>, shown: Received, who: Credentials) {
+    fn accept(
+        &mut self,
+        key: u64,
+        socket: Arc<ForkGuarded>,
+        shown: ReceivedHello,
+        who: Credentials,
+    ) {
         let Hello { eid, incarnation, .. } = shown.hello;
-        let offer = match Offer::new(&self.share) {
+        let offer = match SharingOffer::new(&self.share) {
             Ok(offer) => offer,
             Err(error) => {
                 self.shortages.note("no memory for a pair", &error);
-                return self.refuse(&socket, eid, Refusal::NoResources);
+                return self.refuse(&socket, eid, SharingRefusal::NoResources);
             }
         };
         let opened = match parts(&self.share, offer.clone(), shown, (&socket, who)) {
@@ -215,8 +232,11 @@ impl Peers {
             Err(bad) => {
                 let is_short = self.on_bad_offer(eid, &bad);
                 let is_unmapped = matches!(bad, BadOffer::Unmapped(..));
-                let refusal =
-                    if is_short || is_unmapped { Refusal::NoResources } else { Refusal::Lied };
+                let refusal = if is_short || is_unmapped {
+                    SharingRefusal::NoResources
+                } else {
+                    SharingRefusal::Lied
+                };
                 return self.refuse(&socket, eid, refusal);
             }
         };
@@ -247,10 +267,10 @@ impl Peers {
     }
 
     /// The answer to an offer of this node.
-    pub(super) fn on_answer(&mut self, key: u64, answer: Result<Received, HelloError>) {
-        let Some(Link {
+    pub(super) fn on_answer(&mut self, key: u64, answer: Result<ReceivedHello, HelloError>) {
+        let Some(PeerConnection {
             socket: Some(socket),
-            state: State::Offered { eid, deadline, offer, who },
+            state: ConnectionState::Offered { eid, deadline, offer, who },
         }) = self.links.remove(&key)
         else {
             return;
@@ -269,23 +289,30 @@ impl Peers {
             }
         };
         match shown.hello.kind {
-            Kind::Refuse(Refusal::Busy) => {
+            Kind::Refuse(SharingRefusal::Busy) => {
                 // Its own connection to this node is on the way, or this one comes too early.
-                self.links
-                    .insert(key, Link { socket: None, state: State::Wanted { eid, deadline } });
+                self.links.insert(
+                    key,
+                    PeerConnection {
+                        socket: None,
+                        state: ConnectionState::Wanted { eid, deadline },
+                    },
+                );
             }
             Kind::Refuse(reason) => {
                 tracing::info!(?eid, ?reason, "a node on this host refuses to share memory");
                 self.remember(
                     eid,
                     match reason {
-                        Refusal::PacketsOnly => "the other node was told to use packets",
-                        Refusal::OtherUser => "it takes this process for another user's",
-                        Refusal::Incompatible => "the other node has another version",
-                        Refusal::NoResources => SHORT_THERE,
-                        Refusal::Busy | Refusal::Lied | Refusal::Unknown(_) => {
-                            "the other node refuses to share memory"
+                        SharingRefusal::PacketsOnly => {
+                            "the other node is configured for packets only"
                         }
+                        SharingRefusal::OtherUser => "it takes this process for another user's",
+                        SharingRefusal::Incompatible => "the other node has another version",
+                        SharingRefusal::NoResources => SHORT_THERE,
+                        SharingRefusal::Busy
+                        | SharingRefusal::Lied
+                        | SharingRefusal::Unknown(_) => "the other node refuses to share memory",
                     },
                 );
                 self.give_up(eid, CmdStatus::Denied);
@@ -320,12 +347,17 @@ impl Peers {
         self.links.retain(|_, link| link.state.sought() != Some(eid));
         self.reasons.remove(&eid);
         self.shortages.on_pair();
-        self.links
-            .insert(key, Link { socket: Some(socket), state: State::Up { eid, incarnation } });
+        self.links.insert(
+            key,
+            PeerConnection {
+                socket: Some(socket),
+                state: ConnectionState::Up { eid, incarnation },
+            },
+        );
         self.events.push_back(PeerEvent::SameHost { eid, parts: Box::new(parts) });
     }
 
-    fn refuse(&self, socket: impl AsFd, to: RawEid, refusal: Refusal) {
+    fn refuse(&self, socket: impl AsFd, to: RawEid, refusal: SharingRefusal) {
         let hello = Hello {
             kind: Kind::Refuse(refusal),
             incarnation: self.share.incarnation,

@@ -44,13 +44,13 @@ impl Shortages {
 
 /// A pause between two attempts, longer after each that fails.
 #[derive(Debug, Default)]
-pub(super) struct Pause {
+pub(super) struct RetryPause {
     until: Deadline,
     /// Length of the latest pause; 0: the latest attempt succeeded.
     len: Nanos,
 }
 
-impl Pause {
+impl RetryPause {
     /// The attempt failed.
     pub(super) fn start(&mut self, now: Nanos) {
         self.len = (2 * self.len).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);

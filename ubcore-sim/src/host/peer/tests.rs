@@ -15,7 +15,7 @@ use crate::host::{
     hello::{FDS, Hello},
     interrupt::take,
     poll::ReadyList,
-    shared::new_bell,
+    shared::new_wakeup,
 };
 
 /// A node without a device.
@@ -85,7 +85,7 @@ fn share(eid: RawEid, incarnation: u64) -> LocalShare {
         node_region,
         arena: Arena::new().unwrap(),
         half_len: 16384,
-        wake: new_bell().unwrap(),
+        wake: new_wakeup().unwrap(),
         kernel_reads: KernelReads::Probe,
     }
 }
@@ -174,14 +174,14 @@ fn simultaneous_connects_make_one_connection() {
 }
 
 #[test]
-fn nobody_here_means_packets_or_nothing() {
-    let nobody = Claim::random().unwrap().eid();
+fn no_node_here_means_packets_or_nothing() {
+    let unclaimed = Claim::random().unwrap().eid();
     let mut auto = Side::auto();
-    auto.peers.find(0, nobody);
+    auto.peers.find(0, unclaimed);
     settle(&mut [&mut auto], 2);
     assert!(matches!(auto.seen[..], [PeerEvent::Packets { .. }]));
     let mut strict = Side::new(Claim::random().unwrap(), PathChoice::SameHost);
-    strict.peers.find(0, nobody);
+    strict.peers.find(0, unclaimed);
     settle(&mut [&mut strict], 2);
     assert!(matches!(strict.seen[..], [PeerEvent::NoPeer { status: CmdStatus::Unreachable, .. }]));
 }
@@ -230,7 +230,7 @@ fn a_full_queue_is_tried_again_until_there_is_room() {
 }
 
 #[test]
-fn a_death_is_told_once_and_a_new_life_is_a_new_peer() {
+fn a_death_is_reported_once_and_a_new_life_is_a_new_peer() {
     let (mut a, mut b) = (Side::auto(), Side::auto());
     let b_eid = b.eid();
     a.peers.find(0, b_eid);
@@ -260,7 +260,7 @@ fn who_seeks_a_peer_that_came_again_finds_its_new_life() {
     assert!(!parts.wake.is_gone());
     drop(b);
     let mut b = Side::new(claim_again(b_eid), PathChoice::Auto);
-    // Nobody has looked at the connection.
+    // The connection was not looked at yet.
     in_time(|| parts.wake.is_gone().then_some(()));
     a.peers.find(0, b_eid);
     settle(&mut [&mut a, &mut b], 10);
@@ -381,7 +381,7 @@ fn lying_names_are_refused() {
             0 => hello.eid = a.eid(),
             1 => hello.to = other.eid(),
             2 => hello.kind = Kind::Accept,
-            // Nobody holds this one.
+            // No node holds this one.
             _ => hello.eid = RawEid([9; 16]),
         }
         assert!(refused(liar.say(&mut a, &hello, &liar.fds())), "lie {lie}");

@@ -27,12 +27,12 @@ pub(super) struct Shield {
     /// Packets dropped when the period began, and when that was.
     dropped: u64,
     since: Nanos,
-    up: Option<Up>,
+    up: Option<ActiveFilter>,
 }
 
 /// A filter is on the socket.
 #[derive(Debug)]
-struct Up {
+struct ActiveFilter {
     until: Nanos,
     /// TPNs whose packets pass.
     tpns: Vec<u32>,
@@ -72,7 +72,7 @@ impl Shield {
                 // Without the filter the flood costs more time, and changes nothing else.
                 if socket.attach_filter(&program(&tpns)).is_ok() {
                     tracing::debug!(dropped, "a flood of packets: the kernel drops most of them");
-                    self.up = Some(Up { until: now.saturating_add(STAY_NS), tpns });
+                    self.up = Some(ActiveFilter { until: now.saturating_add(STAY_NS), tpns });
                 }
                 (self.dropped, self.since) = (dropped, now);
             }

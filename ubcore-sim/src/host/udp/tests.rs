@@ -88,12 +88,12 @@ fn an_address_of_somewhere_else_is_an_error() {
 }
 
 #[test]
-fn nobody_there_costs_nothing_but_the_datagram() {
+fn no_node_there_costs_nothing_but_the_datagram() {
     let (_a, eid, mut a) = node();
-    let nobody = Claim::random().unwrap().eid();
+    let unclaimed = Claim::random().unwrap().eid();
     for i in 0..10 {
-        send_all(&mut a, eid, &[(nobody, packet(i, 100))]);
-        assert_eq!(a.receive(|_, _| panic!("nobody sent")), 0);
+        send_all(&mut a, eid, &[(unclaimed, packet(i, 100))]);
+        assert_eq!(a.receive(|_, _| panic!("nothing was sent")), 0);
     }
 }
 

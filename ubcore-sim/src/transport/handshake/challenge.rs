@@ -8,9 +8,10 @@
 use siphasher::sip128::SipHasher24;
 use subtle::{Choice, ConstantTimeEq};
 use udma_abi::Nanos;
-use urma_packet::Handshake as Terms;
+use urma_packet::HandshakeBody;
 use urma_packet::{
-    Body, Challenge, Cookie, PacketHeader, Psn, Purpose, Refusal, RefuseReason, Tpn, WIRE_VERSION,
+    Body, Challenge, Cookie, PacketHeader, Psn, Purpose, RefuseBody, RefuseReason, Tpn,
+    WIRE_VERSION,
 };
 
 use super::Handshake;
@@ -38,7 +39,7 @@ impl Challenger {
     pub fn screen(
         &self,
         now: Nanos,
-        connect: &Terms,
+        connect: &HandshakeBody,
         pair: Option<&Handshake>,
     ) -> Option<PacketHeader> {
         if pair.is_some_and(|pair| pair.holds(connect)) {
@@ -57,7 +58,7 @@ impl Challenger {
     }
 
     /// Whether the cookie of `connect` is that of this period, which is `current`, or of the one before.
-    fn is_valid(&self, now: Nanos, connect: &Terms, last: Tpn, current: &Cookie) -> bool {
+    fn is_valid(&self, now: Nanos, connect: &HandshakeBody, last: Tpn, current: &Cookie) -> bool {
         let before = (now / PERIOD_NS).checked_sub(1);
         let before = before.map(|period| self.cookie(period, connect, last));
         let periods = [Some(*current), before].into_iter().flatten();
@@ -65,11 +66,11 @@ impl Challenger {
         equal.fold(Choice::from(0), |any, equal| any | equal).into()
     }
 
-    fn cookie(&self, period: u64, connect: &Terms, last: Tpn) -> Cookie {
-        let mut bytes = [0; 8 + 4 + Terms::LEN];
+    fn cookie(&self, period: u64, connect: &HandshakeBody, last: Tpn) -> Cookie {
+        let mut bytes = [0; 8 + 4 + HandshakeBody::LEN];
         bytes[..8].copy_from_slice(&period.to_be_bytes());
         bytes[8..12].copy_from_slice(&last.value().to_be_bytes());
-        let offer = Terms { cookie: Cookie::default(), ..*connect };
+        let offer = HandshakeBody { cookie: Cookie::default(), ..*connect };
         bytes[12..].copy_from_slice(&offer.to_bytes());
         SipHasher24::new_with_key(&self.key).hash(&bytes).as_bytes()
     }
@@ -83,8 +84,8 @@ impl std::fmt::Debug for Challenger {
 
 /// REFUSE of `connect`. `state` names what this node has of the pair; 0: nothing.
 #[must_use]
-pub fn refusal(connect: &Terms, reason: RefuseReason, state: u32) -> PacketHeader {
-    let refusal = Refusal {
+pub fn refusal(connect: &HandshakeBody, reason: RefuseReason, state: u32) -> PacketHeader {
+    let refusal = RefuseBody {
         reason,
         version_min: WIRE_VERSION,
         version_max: WIRE_VERSION,

@@ -4,7 +4,7 @@
 //! - must not: have behaviour beyond defaults and conversions.
 
 use udma_abi::Nanos;
-use urma_packet::{CloseReason, Eid, Mtu, Psn, RefuseReason, StrategyCaps, Tpn};
+use urma_packet::{CloseReason, Mtu, Psn, RefuseReason, StrategyCaps, Tpn, WireEid};
 
 use crate::transport::strategy::Strategy;
 use crate::transport::tp::TpCfg;
@@ -13,9 +13,9 @@ use crate::transport::tp::TpCfg;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenCfg {
     /// EID of this node.
-    pub local_eid: Eid,
+    pub local_eid: WireEid,
     /// EID of the peer.
-    pub peer_eid: Eid,
+    pub peer_eid: WireEid,
     /// UASID of this node.
     pub local_uasid: u32,
     /// Incarnation of this node: another one after every restart.
@@ -40,7 +40,7 @@ impl OpenCfg {
     /// MTU 4096, 256 packets, both strategies; CONNECT three times each after 2.5 to 5, 5 to
     /// 10, 10 to 20, .. ms, 18 times: gives up after 0.9 s on average, 1.15 s at most.
     #[must_use]
-    pub fn new(local_eid: Eid, peer_eid: Eid, incarnation: u64) -> Self {
+    pub fn new(local_eid: WireEid, peer_eid: WireEid, incarnation: u64) -> Self {
         Self {
             local_eid,
             peer_eid,
@@ -111,7 +111,7 @@ impl Agreed {
 
 /// Why no TP could be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum TpOpenError {
     /// The peer did not answer any CONNECT.
     #[error("the peer did not answer")]
     Timeout,
@@ -132,7 +132,7 @@ pub enum HandshakeState {
     /// It was closed, by either side.
     Closed,
     /// It could not be opened.
-    Failed(OpenError),
+    Failed(TpOpenError),
 }
 
 /// What a packet changed.

@@ -13,7 +13,7 @@ const MS: Nanos = 1_000_000;
 const A: RawEid = RawEid([1; 16]);
 const B: RawEid = RawEid([2; 16]);
 
-/// One node: its machine, the numbers it hands out, what it was told.
+/// One node: its machine, the numbers it hands out, what it received.
 struct Node {
     eid: RawEid,
     machine: Handshake,
@@ -246,7 +246,7 @@ fn asking_an_open_tp_finds_the_same_life_alive() {
 }
 
 #[test]
-fn asking_an_open_tp_finds_another_life_or_nobody() {
+fn asking_an_open_tp_finds_another_life_or_no_node() {
     let mut pair = Pair::new(1, &FaultCfg::default());
     pair.nodes[0].open(0);
     pair.drive();
@@ -261,7 +261,7 @@ fn asking_an_open_tp_finds_another_life_or_nobody() {
     pair.drive();
     pair.assert_mirrored(1);
     assert_eq!(pair.nodes[0].agreed().map(|tp| tp.peer_incarnation), Some(2));
-    // Nobody answers: the TP is closed within the bound of an ordinary attempt.
+    // There is no answer: the TP is closed within the bound of an ordinary attempt.
     let dark = FaultCfg { loss_ppm: 1_000_000, ..FaultCfg::default() };
     pair.link = dark.build(&mut Rng::new(1));
     let start = pair.now;
@@ -276,7 +276,7 @@ fn asking_an_open_tp_finds_another_life_or_nobody() {
 fn forged(from: &Node, to: &Node, rng: &mut Rng) -> Vec<PacketHeader> {
     let zero = Tpn::from_low_bits(0);
     let at = |dest, body| PacketHeader::new(dest, Psn::new(0), body);
-    let terms = |rng: &mut Rng, incarnation| Terms {
+    let terms = |rng: &mut Rng, incarnation| HandshakeBody {
         version_min: WIRE_VERSION,
         version_max: WIRE_VERSION,
         mtu: Mtu::B4096,
@@ -301,11 +301,12 @@ fn forged(from: &Node, to: &Node, rng: &mut Rng) -> Vec<PacketHeader> {
     let mut all = Vec::new();
     for incarnation in [0, 1, 2, u64::MAX] {
         let offer = terms(rng, incarnation);
-        let guessed = Terms { source_tpn: theirs, cookie: [rng.next_u64() as u8; 16], ..offer };
+        let guessed =
+            HandshakeBody { source_tpn: theirs, cookie: [rng.next_u64() as u8; 16], ..offer };
         let connects = [offer, guessed].into_iter().filter(|offer| offer.source_tpn != zero);
         all.extend(connects.map(|offer| at(zero, Body::Connect(offer))));
         if mine != zero {
-            all.push(at(mine, Body::Accept(Terms { source_tpn: theirs, ..offer })));
+            all.push(at(mine, Body::Accept(HandshakeBody { source_tpn: theirs, ..offer })));
         }
     }
     if mine == zero {
@@ -315,7 +316,7 @@ fn forged(from: &Node, to: &Node, rng: &mut Rng) -> Vec<PacketHeader> {
     all.push(at(mine, Body::Challenge(Challenge { nonce, cookie: [1; 16] })));
     for &reason in RefuseReason::ALL {
         let refusal =
-            Refusal { reason, version_min: 1, version_max: 1, state: 1, nonce: rng.next_u64() };
+            RefuseBody { reason, version_min: 1, version_max: 1, state: 1, nonce: rng.next_u64() };
         all.push(at(mine, Body::Refuse(refusal)));
     }
     for &reason in CloseReason::ALL {
@@ -386,7 +387,7 @@ fn ends_that_do_not_match_are_found_by_a_question() {
         from.sent(0)
     };
     let (late, of_a) = (proven(b, a), proven(a, b));
-    b.machine.finish(HandshakeState::Failed(OpenError::Timeout));
+    b.machine.finish(HandshakeState::Failed(TpOpenError::Timeout));
     b.open(0);
     late.iter().for_each(|connect| a.receive(0, connect));
     of_a.iter().for_each(|connect| b.receive(0, connect));
@@ -525,7 +526,7 @@ fn a_silent_peer_fails_within_the_bound() {
     let mut pair = Pair::new(1, &FaultCfg { outages: vec![dead], ..FaultCfg::default() });
     pair.nodes[0].open(0);
     pair.drive();
-    assert_eq!(pair.nodes[0].machine.state(), HandshakeState::Failed(OpenError::Timeout));
+    assert_eq!(pair.nodes[0].machine.state(), HandshakeState::Failed(TpOpenError::Timeout));
     // 3 x (5 + 10 + .. + 160) + 200 ms, less a quarter on average and half at most.
     assert!((572 * MS..=1_145 * MS).contains(&pair.now), "{}", pair.now);
     // It may be tried again.
@@ -566,7 +567,7 @@ fn nothing_in_common_is_refused_at_once() {
     pair.nodes[1].machine = Handshake::new(cfg);
     pair.nodes[0].open(0);
     pair.drive();
-    let refused = OpenError::Refused(RefuseReason::Parameters);
+    let refused = TpOpenError::Refused(RefuseReason::Parameters);
     assert_eq!(pair.nodes[0].machine.state(), HandshakeState::Failed(refused));
     assert_eq!(pair.nodes[1].machine.state(), HandshakeState::Idle);
 }

@@ -22,7 +22,7 @@ pub(super) struct BlockId {
     index: u32,
 }
 
-/// Who holds a block; 0 is nobody.
+/// Number of the TP that holds a block; 0: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Holder(u32);
 
@@ -47,7 +47,7 @@ const PIECES_MAX: usize = 256;
 
 /// One piece of host memory given by a grow command.
 #[derive(Debug)]
-struct Piece {
+struct GrownMemory {
     base: u64,
     region: Region,
     /// Holder of each block.
@@ -84,7 +84,7 @@ pub struct PoolUsage {
     pub block_bytes: u64,
     /// Blocks there are.
     pub blocks: u64,
-    /// Blocks that nobody holds.
+    /// Blocks that no TP holds.
     pub free: u64,
     /// Most blocks that were held at one time.
     pub used_max: u64,
@@ -96,12 +96,12 @@ pub struct PoolUsage {
 #[derive(Debug, Default)]
 pub struct KnittingPool {
     /// Position is a block's `piece`; a shrunk piece leaves a hole that the next grow fills.
-    pieces: Vec<Option<Piece>>,
+    pieces: Vec<Option<GrownMemory>>,
     block_log2: u8,
     free_head: u64,
     /// Blocks in the free list.
     linked: u64,
-    /// Blocks that nobody holds: those of the list and the fresh ones.
+    /// Blocks that no TP holds: those of the list and the fresh ones.
     free: u64,
     blocks: u64,
     used_max: u64,
@@ -141,7 +141,7 @@ impl KnittingPool {
             }
         };
         let holders = vec![FREE; blocks as usize];
-        self.pieces[slot] = Some(Piece { base, region, holders, fresh: 0 });
+        self.pieces[slot] = Some(GrownMemory { base, region, holders, fresh: 0 });
         self.block_log2 = block_log2;
         self.blocks += u64::from(blocks);
         self.free += u64::from(blocks);
@@ -153,7 +153,7 @@ impl KnittingPool {
     /// # Errors
     /// [`PoolError::NotFound`], [`PoolError::InUse`].
     pub fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
-        let found = |p: &Option<Piece>| p.as_ref().is_some_and(|p| p.base == base);
+        let found = |p: &Option<GrownMemory>| p.as_ref().is_some_and(|p| p.base == base);
         let slot = self.pieces.iter().position(found).ok_or(PoolError::NotFound(base))?;
         let piece = self.pieces[slot].as_ref().ok_or(PoolError::NotFound(base))?;
         if piece.holders.iter().any(|&holder| holder != FREE) {
@@ -185,7 +185,7 @@ impl KnittingPool {
         ((1 << self.block_log2) / WORD).saturating_sub(1)
     }
 
-    /// Blocks that nobody holds.
+    /// Blocks that no TP holds.
     pub(super) const fn free(&self) -> u64 {
         self.free
     }
@@ -290,7 +290,7 @@ impl KnittingPool {
         Ok(())
     }
 
-    /// Links every block that was taken once and that nobody holds, in order; the table of holders is
+    /// Links every block that was taken once and that no TP holds, in order; the table of holders is
     /// the truth.
     fn rebuild_free_list(&mut self) {
         let mut head = END;
@@ -367,7 +367,7 @@ impl KnittingPool {
         piece.holders.get_mut(block.index as usize)
     }
 
-    fn piece(&self, block: BlockId) -> Result<&Piece, Scribbled> {
+    fn piece(&self, block: BlockId) -> Result<&GrownMemory, Scribbled> {
         self.pieces.get(block.piece as usize).and_then(Option::as_ref).ok_or(Scribbled)
     }
 

@@ -79,7 +79,7 @@ pub struct KnittingRecord {
     /// First missing packet.
     edge: u64,
     /// First and last block, where the first one starts, and how many there are.
-    list: Option<List>,
+    list: Option<BlockList>,
     /// One past the highest packet received.
     top: u64,
     /// Packets received beyond the edge.
@@ -87,7 +87,7 @@ pub struct KnittingRecord {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct List {
+struct BlockList {
     head: BlockId,
     tail: BlockId,
     /// Sequence of bit 0 of `head`; at most the edge.
@@ -142,10 +142,10 @@ impl KnittingRecord {
         for _ in 0..missing {
             let block = pool.take(self.holder).ok_or(LossError::Exhausted)?;
             self.list = Some(match self.list {
-                None => List { head: block, tail: block, start, blocks: 1 },
+                None => BlockList { head: block, tail: block, start, blocks: 1 },
                 Some(list) => {
                     pool.link(list.tail, Some(block))?;
-                    List { tail: block, blocks: list.blocks + 1, ..list }
+                    BlockList { tail: block, blocks: list.blocks + 1, ..list }
                 }
             });
         }
@@ -174,7 +174,7 @@ impl KnittingRecord {
                 return Err(LossError::Corrupt);
             }
             pool.give(list.head, self.holder)?;
-            self.list = next.map(|head| List {
+            self.list = next.map(|head| BlockList {
                 head,
                 start: list.start + bits,
                 blocks: list.blocks - 1,

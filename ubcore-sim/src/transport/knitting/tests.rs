@@ -160,7 +160,7 @@ fn a_scribbled_free_list_is_made_anew_from_the_holders() {
 }
 
 #[test]
-fn blocks_that_nobody_took_yet_cost_no_memory() {
+fn blocks_that_were_not_taken_yet_cost_no_memory() {
     let (mut pool, region) = pool(8);
     let word = |block: usize| region.load_u64((block << 6) + 56).expect("inside");
     (0..8).for_each(|block| region.store_u64((block << 6) + 56, u64::MAX).expect("inside"));

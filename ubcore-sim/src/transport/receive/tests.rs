@@ -22,12 +22,12 @@ impl Bench {
         pool.grow(0, region.clone(), 6, 4).expect("fresh piece");
         let mut bench = Self { window: ReceiveWindow::keeping(32, 1), pool, region };
         for seq in received {
-            assert_eq!(bench.accept(*seq), Ok(Kept::BeyondGap));
+            assert_eq!(bench.accept(*seq), Ok(WindowResult::BeyondGap));
         }
         bench
     }
 
-    fn accept(&mut self, distance: i64) -> Result<Kept, LossError> {
+    fn accept(&mut self, distance: i64) -> Result<WindowResult, LossError> {
         let id = JettyId::from_low_bits(1);
         let header = ResponseHeader {
             tassn: 0,
@@ -68,5 +68,5 @@ fn a_packet_is_new_or_known_to_both_the_record_and_the_store() {
     let mut bench = Bench::with(&[3, 5]);
     bench.change(|bits| bits & !(1 << 3));
     assert_eq!(bench.accept(3), Err(LossError::Corrupt), "known to the store alone");
-    assert_eq!(Bench::with(&[3]).accept(3), Ok(Kept::Duplicate));
+    assert_eq!(Bench::with(&[3]).accept(3), Ok(WindowResult::Duplicate));
 }

@@ -291,7 +291,7 @@ fn a_dead_peer_is_known_within_the_bound() {
         let mut scenario = Scenario::new(1, strategy, faults);
         // 10 + 20 + 40 + 80 + 160 + 320 + 500 + 500 + 500 ms.
         scenario.bound = 2_200 * MS;
-        let error = run(&scenario).err().expect("nobody answers");
+        let error = run(&scenario).err().expect("no peer answers");
         assert!(error.contains("did not acknowledge in time"), "{error}");
     }
 }

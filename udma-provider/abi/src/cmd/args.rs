@@ -6,7 +6,7 @@
 /// Kind of a queue object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum QueueKind {
+pub enum CmdQueueKind {
     /// Send only.
     Jfs = 0,
     /// Receive only.
@@ -41,7 +41,7 @@ pub enum QueueState {
     Error = 3,
 }
 
-impl QueueKind {
+impl CmdQueueKind {
     /// `None` for a code without a meaning.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
@@ -145,7 +145,7 @@ pub struct RqArgs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateQueue {
     /// What it is.
-    pub kind: QueueKind,
+    pub kind: CmdQueueKind,
     /// Wanted id, or 0 for any.
     pub id: u32,
     /// Transport mode.

@@ -4,7 +4,7 @@
 //! *Must not*: fail on anything but an unknown code.
 
 use super::{
-    Access, CMD_WORDS, Command, CreateQueue, Mode, QueueFlags, QueueKind, QueueState, RSP_WORDS,
+    Access, CMD_WORDS, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RSP_WORDS,
     RegisterSeg, Response, RqArgs, SqArgs,
 };
 use crate::{
@@ -87,7 +87,7 @@ impl CreateQueue {
 
     fn decode(w: &[u64; CMD_WORDS]) -> Option<Self> {
         Some(Self {
-            kind: QueueKind::from_code(field8(w[1], 0, 8))?,
+            kind: CmdQueueKind::from_code(field8(w[1], 0, 8))?,
             mode: Mode::from_code(field8(w[1], 8, 8))?,
             flags: QueueFlags::from_bits(field16(w[1], 16, 16))?,
             id: field32(w[1], 32, 32),

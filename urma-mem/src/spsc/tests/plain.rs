@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use crate::region::{Access, Pages, Region};
+use crate::region::{MapAccess, Pages, Region};
 use crate::spsc::{Consumer, Corrupt, KIND_WRAP, LINE_LEN, Producer, ReserveError, half_len};
 
 fn halves(capacity: usize) -> (Region, Region) {
@@ -27,7 +27,7 @@ fn send(producer: &mut Producer, kind: u32, bytes: &[u8]) -> Result<(), ReserveE
 }
 
 fn receive(consumer: &mut Consumer) -> Option<(u32, Vec<u8>)> {
-    let entry = consumer.next_entry().expect("nobody lies")?;
+    let entry = consumer.next_entry().expect("an honest producer")?;
     let mut bytes = vec![0; entry.len()];
     entry.read(0, &mut bytes).unwrap();
     let kind = entry.kind();
@@ -64,7 +64,7 @@ fn impossible_layouts_and_entries_are_refused() {
     assert!(Producer::new(entries.clone(), heads.clone(), 32).is_err());
     let (fd, _) = entries.fd().unwrap();
     let read_only =
-        Region::map_fd(fd.try_clone_to_owned().unwrap(), 0, 4096, Access::ReadOnly).unwrap();
+        Region::map_fd(fd.try_clone_to_owned().unwrap(), 0, 4096, MapAccess::ReadOnly).unwrap();
     assert!(Producer::new(read_only, heads.clone(), 256).is_err());
     let mut producer = Producer::new(entries, heads, 256).unwrap();
     assert_eq!(producer.len_max(), 120);
@@ -214,7 +214,7 @@ fn measure() {
         let start = std::time::Instant::now();
         for _ in 0..ROUNDS {
             send(&mut producer, 1, &bytes).expect("room");
-            let entry = consumer.next_entry().expect("nobody lies").expect("published");
+            let entry = consumer.next_entry().expect("an honest producer").expect("published");
             entry.read(0, &mut bytes).expect("inside");
             entry.done();
         }

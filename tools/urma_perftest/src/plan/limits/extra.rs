@@ -1,10 +1,10 @@
 //! Combinations of options that have no letter.
 //!
-//! *Owns*: the rules and their reasons. *Takes*: [`Cli`]. *Gives*: yes, or why not.
+//! *Owns*: the rules and their reasons. *Takes*: [`PerftestCli`]. *Gives*: yes, or why not.
 
-use super::{Cli, Refusal, Verb, ensure};
+use super::{PerftestCli, PlanRefusal, Verb, ensure};
 use crate::{
-    cli::{BondMode, Command, HugePage, Management, RateUnit},
+    cli::{BondMode, HugePage, Management, RateUnit, TestCommand},
     plan::Credit,
 };
 
@@ -14,7 +14,7 @@ const RATE_MAX: f64 = 1e6;
 const PERIOD_MS: u32 = 50;
 
 /// Options against each other.
-pub(super) fn combinations(cli: &Cli) -> Result<(), Refusal> {
+pub(super) fn combinations(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     endless(cli)?;
     rate(cli)?;
     credit(cli)?;
@@ -24,7 +24,7 @@ pub(super) fn combinations(cli: &Cli) -> Result<(), Refusal> {
     machine(cli)
 }
 
-fn endless(cli: &Cli) -> Result<(), Refusal> {
+fn endless(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let period = cli.extra.inf_period_ms;
     ensure!(period.is_none() || cli.infinite.is_some(), "--inf_period_ms is for -y");
     ensure!(
@@ -49,7 +49,7 @@ fn endless(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn rate(cli: &Cli) -> Result<(), Refusal> {
+fn rate(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let Some(limit) = cli.extra.rate_limit else {
         ensure!(
             !cli.histogram || cli.command.is_latency(),
@@ -63,7 +63,7 @@ fn rate(cli: &Cli) -> Result<(), Refusal> {
         "--rate_limit {limit}: from {least} to {RATE_MAX}"
     );
     ensure!(
-        !matches!(cli.command, Command::WriteLat | Command::SendLat),
+        !matches!(cli.command, TestCommand::WriteLat | TestCommand::SendLat),
         "--rate_limit: a ping-pong has no intended start of its second half; use the bandwidth \
          test with --rate_limit and --histogram"
     );
@@ -79,12 +79,12 @@ fn rate(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn credit(cli: &Cli) -> Result<(), Refusal> {
+fn credit(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     if !cli.extra.enable_credit {
         return Ok(());
     }
     ensure!(
-        cli.command == Command::SendBw,
+        cli.command == TestCommand::SendBw,
         "--enable_credit: only send_bw has receivers to follow"
     );
     ensure!(
@@ -105,7 +105,7 @@ fn credit(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn operation(cli: &Cli) -> Result<(), Refusal> {
+fn operation(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let (verb, extra) = (cli.command.verb(), &cli.extra);
     ensure!(
         !extra.enable_imm || matches!(verb, Verb::Write | Verb::Send),
@@ -125,7 +125,7 @@ fn operation(cli: &Cli) -> Result<(), Refusal> {
     );
     ensure!(
         extra.wait_jfc_timeout.is_none() || cli.use_jfce,
-        "--wait_jfc_timeout: without -e nobody waits for events"
+        "--wait_jfc_timeout: without -e no thread waits for events"
     );
     ensure!(extra.wait_jfc_timeout.is_none_or(|ms| ms >= -1), "--wait_jfc_timeout: at least -1");
     ensure!(!extra.ctp || cli.trans_mode != 2, "--ctp with -p 2: UM goes by an unreliable path");
@@ -144,7 +144,7 @@ fn operation(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn queues(cli: &Cli) -> Result<(), Refusal> {
+fn queues(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let extra = &cli.extra;
     if let Some(count) = extra.jettys_pre_jfr {
         ensure!(
@@ -162,7 +162,7 @@ fn queues(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn sizes(cli: &Cli) -> Result<(), Refusal> {
+fn sizes(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let (least, most) = (cli.extra.min_size, cli.extra.max_size);
     if least.is_some() || most.is_some() {
         ensure!(cli.size.is_none(), "--min_size, --max_size and -s: choose a range or one size");
@@ -192,7 +192,7 @@ fn sizes(cli: &Cli) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn machine(cli: &Cli) -> Result<(), Refusal> {
+fn machine(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     let extra = &cli.extra;
     ensure!(
         extra.mgmt == Management::Tcp,

@@ -76,8 +76,11 @@ fn an_offer_without_room_for_its_descriptors_is_no_lie() {
             a.turn(0);
             drop(full);
             let answer = hello::receive(&liar.socket).unwrap().hello.kind;
-            let expected =
-                if a.links() == 1 { Kind::Accept } else { Kind::Refuse(Refusal::NoResources) };
+            let expected = if a.links() == 1 {
+                Kind::Accept
+            } else {
+                Kind::Refuse(SharingRefusal::NoResources)
+            };
             assert_eq!((answer, a.peers.lies()), (expected, 0), "{left} descriptors left");
             assert_eq!(a.peers.shortages(), u64::from(a.links() == 0), "{left} descriptors left");
             assert!(left > 2 || a.links() == 0, "{left} descriptors left");
@@ -133,7 +136,7 @@ fn memory_that_cannot_be_mapped_is_no_lie() {
         setrlimit(Resource::As, Rlimit { current: Some(64 << 30), ..limit }).unwrap();
         let answer = liar.say(&mut a, &hello, &liar.fds());
         setrlimit(Resource::As, limit).unwrap();
-        assert_eq!(answer, Some(Kind::Refuse(Refusal::NoResources)));
+        assert_eq!(answer, Some(Kind::Refuse(SharingRefusal::NoResources)));
         assert_eq!((a.peers.lies(), a.peers.shortages(), a.links()), (0, 1, 0));
     });
 }
@@ -145,7 +148,7 @@ fn a_peer_that_is_short_is_reached_by_packets() {
     a.peers.find(0, claim.eid());
     let socket = claim.accept().unwrap().unwrap();
     let offer = hello::receive(&socket).unwrap();
-    let kind = Kind::Refuse(Refusal::NoResources);
+    let kind = Kind::Refuse(SharingRefusal::NoResources);
     hello::send(&socket, &Hello { kind, ..offer.hello }, &[]).unwrap();
     settle(&mut [&mut a], 3);
     assert!(matches!(a.seen[..], [PeerEvent::Packets { .. }]));

@@ -13,15 +13,15 @@ use crate::limits;
 
 /// The last datagrams of all nodes.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
-    nodes: BTreeMap<RawEid, Numbers>,
+pub(super) struct RecentDatagrams {
+    nodes: BTreeMap<RawEid, NodeDatagrams>,
     /// Datagrams noted.
     count: u64,
 }
 
 /// The last datagrams of one node.
 #[derive(Clone, Copy, Debug)]
-struct Numbers {
+struct NodeDatagrams {
     newest: Psn,
     /// Bit i: the one i before the newest came.
     seen: u64,
@@ -29,7 +29,7 @@ struct Numbers {
     at: u64,
 }
 
-impl Heard {
+impl RecentDatagrams {
     /// Whether datagram `number` of the node came before. One further back than is remembered counts
     /// as new: a node that started again begins anywhere.
     pub(super) fn has(&self, from: RawEid, number: Psn) -> bool {
@@ -50,7 +50,7 @@ impl Heard {
             let oldest = self.nodes.iter().min_by_key(|(_, node)| node.at).map(|(eid, _)| *eid);
             oldest.and_then(|eid| self.nodes.remove(&eid));
         }
-        let first = Numbers { newest: number, seen: 0, at: 0 };
+        let first = NodeDatagrams { newest: number, seen: 0, at: 0 };
         let node = self.nodes.entry(from).or_insert(first);
         let ahead = number.distance_from(node.newest);
         if ahead <= -BITS || ahead >= BITS {
@@ -78,10 +78,10 @@ mod tests {
     }
 
     /// Whether it is new; if so, it reaches a receive.
-    fn is_new(heard: &mut Heard, number: Psn) -> bool {
-        let is_new = !heard.has(eid(1), number);
+    fn is_new(recent: &mut RecentDatagrams, number: Psn) -> bool {
+        let is_new = !recent.has(eid(1), number);
         if is_new {
-            heard.note(eid(1), number);
+            recent.note(eid(1), number);
         }
         is_new
     }
@@ -89,24 +89,24 @@ mod tests {
     #[test]
     fn each_counts_once_in_any_order_and_across_the_wrap() {
         let start = Psn::new(0xff_fffe);
-        let mut heard = Heard::default();
+        let mut recent = RecentDatagrams::default();
         let order = [0, 3, 1, 2, 63, 4, 90];
         for number in order {
-            assert!(is_new(&mut heard, start.plus(number)), "{number}");
+            assert!(is_new(&mut recent, start.plus(number)), "{number}");
         }
-        assert!([90, 63].into_iter().all(|number| !is_new(&mut heard, start.plus(number))));
-        assert!(is_new(&mut heard, start.plus(5_000_000)), "another life of the node");
-        assert!(is_new(&mut heard, start));
+        assert!([90, 63].into_iter().all(|number| !is_new(&mut recent, start.plus(number))));
+        assert!(is_new(&mut recent, start.plus(5_000_000)), "another life of the node");
+        assert!(is_new(&mut recent, start));
     }
 
     #[test]
     fn the_node_that_was_silent_longest_gives_its_place() {
-        let mut heard = Heard::default();
+        let mut recent = RecentDatagrams::default();
         let number = Psn::new(1);
-        (0..limits::PEERS).for_each(|n| heard.note(eid(n), number));
-        heard.note(eid(0), number.plus(1));
-        heard.note(eid(limits::PEERS), number);
-        assert!(!heard.has(eid(1), number));
-        assert!([0, 2, limits::PEERS].into_iter().all(|n| heard.has(eid(n), number)));
+        (0..limits::PEERS).for_each(|n| recent.note(eid(n), number));
+        recent.note(eid(0), number.plus(1));
+        recent.note(eid(limits::PEERS), number);
+        assert!(!recent.has(eid(1), number));
+        assert!([0, 2, limits::PEERS].into_iter().all(|n| recent.has(eid(n), number)));
     }
 }

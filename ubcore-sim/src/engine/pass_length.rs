@@ -1,30 +1,30 @@
 //! Whether the destination of long writes lies outside the caches.
 //!
-//! *Owns*: how far the writes of one way have come since they last went back. *Takes*: places and
+//! *Owns*: the length of the present and the last pass of writes over the memory of one path. *Takes*: places and
 //! lengths. *Gives*: a guess. *Must not*: be asked for short messages, which pay more than they win.
 //!
 //! Stores past the caches make long writes 2-3.5 times faster where the destination is in no cache,
-//! and slower where it is, or where its owner reads it at once. Whoever walks through more memory than
-//! the caches hold before coming back finds none of it there: a lap of that length, this one or the
+//! and slower where it is, or where its owner reads it at once. A program that walks through more memory than
+//! the caches hold before it starts again finds none of it there: a pass of that length, this one or the
 //! last, is what counts as cold.
 
 /// Shortest message that is asked about, in bytes: below it the start of streaming stores (100 ns)
 /// costs more than they save.
 pub(crate) const STREAM_MIN: u64 = 16 << 10;
 
-/// Where the writes of one way are.
+/// How far the present pass of writes over the memory of one path has come.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lap {
+pub(crate) struct PassLength {
     token_id: u32,
     /// One past the last byte written.
     end: u64,
-    /// Bytes since they went back.
+    /// Bytes since the last write to an address below the previous one.
     len: u64,
-    /// Bytes of the lap before.
+    /// Bytes of the pass before.
     last: u64,
 }
 
-impl Lap {
+impl PassLength {
     /// A write of `len` bytes goes to `va` of a segment; whether it should go past caches that hold
     /// `cache` bytes.
     pub(crate) fn is_cold(&mut self, (token_id, va): (u32, u64), len: u64, cache: u64) -> bool {
@@ -46,38 +46,38 @@ mod tests {
     const LEN: u64 = 64 << 10;
 
     /// Writes of `LEN` bytes side by side, `count` of them; how many were cold.
-    fn walk(lap: &mut Lap, token_id: u32, count: u64) -> u64 {
-        (0..count).map(|n| u64::from(lap.is_cold((token_id, n * LEN), LEN, CACHE))).sum()
+    fn walk(pass_length: &mut PassLength, token_id: u32, count: u64) -> u64 {
+        (0..count).map(|n| u64::from(pass_length.is_cold((token_id, n * LEN), LEN, CACHE))).sum()
     }
 
     #[test]
     fn a_walk_beyond_the_caches_is_cold_from_there_and_at_once_the_next_time() {
-        let mut lap = Lap::default();
-        assert_eq!(walk(&mut lap, 1, 32), 17, "from the sixteenth write on");
-        assert_eq!(walk(&mut lap, 1, 32), 32);
+        let mut pass_length = PassLength::default();
+        assert_eq!(walk(&mut pass_length, 1, 32), 17, "from the sixteenth write on");
+        assert_eq!(walk(&mut pass_length, 1, 32), 32);
     }
 
     #[test]
     fn what_is_written_again_and_again_stays_in_the_caches() {
-        let mut lap = Lap::default();
+        let mut pass_length = PassLength::default();
         for _ in 0..100 {
-            assert_eq!(walk(&mut lap, 1, 15), 0);
-            assert!(!lap.is_cold((1, 0), LEN, CACHE));
+            assert_eq!(walk(&mut pass_length, 1, 15), 0);
+            assert!(!pass_length.is_cold((1, 0), LEN, CACHE));
         }
         // After a long walk the second write to one place is to a cache again.
-        walk(&mut lap, 1, 32);
-        lap.is_cold((1, 0), LEN, CACHE);
-        assert!(!lap.is_cold((1, 0), LEN, CACHE));
+        walk(&mut pass_length, 1, 32);
+        pass_length.is_cold((1, 0), LEN, CACHE);
+        assert!(!pass_length.is_cold((1, 0), LEN, CACHE));
         // Turns between two segments are no walk.
         for n in 0..100 {
-            assert!(!lap.is_cold((2 + n % 2, u64::from(n) * LEN), LEN, CACHE), "{n}");
+            assert!(!pass_length.is_cold((2 + n % 2, u64::from(n) * LEN), LEN, CACHE), "{n}");
         }
     }
 
     #[test]
     fn the_end_of_the_address_space_is_nothing_special() {
-        let mut lap = Lap::default();
-        assert!(!lap.is_cold((1, u64::MAX), LEN, CACHE));
-        assert!(lap.is_cold((1, u64::MAX), u64::MAX, CACHE));
+        let mut pass_length = PassLength::default();
+        assert!(!pass_length.is_cold((1, u64::MAX), LEN, CACHE));
+        assert!(pass_length.is_cold((1, u64::MAX), u64::MAX, CACHE));
     }
 }

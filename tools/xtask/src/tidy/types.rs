@@ -1,0 +1,64 @@
+//! The rule that one type name means one thing.
+//!
+//! *Owns*: which type names production code declares, and where. *Gives*: names that more than one
+//! file declares. *Must not*: count types of tests, associated types and types inside functions.
+
+use std::collections::BTreeMap;
+
+use syn::{Item, visit::Visit};
+
+use super::{
+    File,
+    source::{is_for_tests, is_test},
+};
+
+/// Names that more than one file may declare: what a trait or an idiom calls so in each place.
+const IDIOMS: &[&str] = &[];
+
+/// Names that the C face still declares for two concepts.
+const LATER: &[&str] = &[
+    "About", "DeleteOp", "Driver", "Entry", "Found", "Homed", "Kept", "Object", "Place", "Refusal",
+    "State", "Tables",
+];
+
+/// No two files of production code declare types of one name.
+pub(super) fn homonyms(files: &[File]) -> Vec<String> {
+    let mut homes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for file in files.iter().filter(|file| file.is_rust() && !is_test(&file.path)) {
+        // A file that does not parse is the compiler's to refuse.
+        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let mut types = Types(Vec::new());
+        types.visit_file(&parsed);
+        types.0.sort_unstable();
+        types.0.dedup();
+        types.0.into_iter().for_each(|name| homes.entry(name).or_default().push(&file.path));
+    }
+    let is_excused = |name: &str| IDIOMS.contains(&name) || LATER.contains(&name);
+    let twice = homes.into_iter().filter(|(name, at)| at.len() > 1 && !is_excused(name));
+    twice.map(|(name, at)| format!("{name}: declared in {}", at.join(", "))).collect()
+}
+
+/// Names of the types that items declare.
+struct Types(Vec<String>);
+
+impl<'ast> Visit<'ast> for Types {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let (name, attributes) = match item {
+            Item::Struct(item) => (&item.ident, &item.attrs),
+            Item::Enum(item) => (&item.ident, &item.attrs),
+            Item::Union(item) => (&item.ident, &item.attrs),
+            Item::Trait(item) => (&item.ident, &item.attrs),
+            Item::Type(item) => (&item.ident, &item.attrs),
+            Item::Mod(item) if !item.attrs.iter().any(is_for_tests) => {
+                return syn::visit::visit_item_mod(self, item);
+            }
+            _ => return,
+        };
+        if !attributes.iter().any(is_for_tests) {
+            self.0.push(name.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
