@@ -20,15 +20,15 @@ pub const MEMORY_LEN: usize = 4096;
 /// A jetty with its memory, on a node of its own.
 #[derive(Debug)]
 pub struct NodeJetty {
-    /// Sends and receives.
+    /// Jetty of the example, in the mode RM.
     pub jetty: Jetty,
-    /// Where both complete.
+    /// Completions of both halves of the jetty.
     pub completions: Completions,
     /// The memory, registered: peers with the token may read, write and do atomics.
     pub segment: Segment,
-    /// The memory.
+    /// Memory of the segment, of this process.
     pub memory: Region,
-    /// The open device.
+    /// Open device of this end's own node.
     pub context: Context,
 }
 

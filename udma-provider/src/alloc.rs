@@ -16,7 +16,7 @@ use crate::ranges::Ranges;
 /// Page size of the memory that rings are cut from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RingPages {
-    /// Base pages.
+    /// Pages of the base size of the machine (4096 bytes on x86-64).
     #[default]
     Base,
     /// Huge pages where the machine has some reserved, else base pages.
@@ -154,12 +154,12 @@ impl Chunk {
 }
 
 impl DmaBuf {
-    /// The memory.
+    /// Returns the memory that the driver reads and writes.
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    /// Its device address.
+    /// Returns the address by which the device reaches the memory.
     pub(crate) fn iova(&self) -> u64 {
         self.iova
     }

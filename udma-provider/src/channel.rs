@@ -11,7 +11,7 @@ use urma_mem::sync::{AtomicBool, Ordering};
 
 use crate::{device::Driver, events::EventRing};
 
-/// One event queue.
+/// Event queue of the device, with the descriptor that its interrupt signals.
 #[derive(Debug)]
 pub(crate) struct Channel {
     driver: Arc<Driver>,

@@ -23,7 +23,7 @@ pub(crate) type CmdResults = [u64; RSP_WORDS - 1];
 /// Why a command did not do what it should.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    /// The device refused.
+    /// The device answered with a status other than success.
     #[error("the device refused the command: {0}")]
     Refused(CmdStatus),
     /// The device did not answer in time.
@@ -57,7 +57,7 @@ impl From<CommandError> for Status {
 pub(crate) struct CommandQueue {
     backing: Arc<dyn DeviceBacking>,
     regs: Arc<dyn RegisterRegion>,
-    /// Commands, then responses.
+    /// Memory of the command ring, followed by the response ring.
     rings: DmaBuf,
     depth: u32,
     timeout_ns: Nanos,
@@ -68,7 +68,7 @@ pub(crate) struct CommandQueue {
 struct CmdqState {
     /// Next command position; also its sequence number.
     pi: u32,
-    /// Next response position.
+    /// Position of the next response to read; counts on without wrapping at the ring's end.
     rsp_ci: u32,
     slots: Vec<CmdSlot>,
     /// Responses that no caller waited for.

@@ -25,7 +25,7 @@ use crate::{
     path, segment,
 };
 
-/// An open context.
+/// Open context: creates queues and segments for one EID of the device.
 #[derive(Debug)]
 pub(crate) struct UdmaContext {
     driver: Arc<Driver>,

@@ -268,7 +268,7 @@ pub(crate) fn identify(regs: &dyn RegisterRegion) -> Result<(), Status> {
     Ok(())
 }
 
-/// The capability registers.
+/// Reads the capability registers, in register order.
 pub(crate) fn read_caps(regs: &dyn RegisterRegion) -> Caps {
     let mut words = [0; Caps::COUNT];
     for (index, word) in (0u64..).zip(&mut words) {

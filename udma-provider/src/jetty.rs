@@ -46,7 +46,7 @@ struct Jfcs {
     recv: Option<Arc<JfcCore>>,
 }
 
-/// The control part.
+/// Control part of a queue: modifies, queries and flushes it.
 #[derive(Debug)]
 struct UdmaJettyControl {
     driver: Arc<Driver>,

@@ -90,7 +90,7 @@ struct RingReader {
 /// What a look at the next entry gave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum NextEntry {
-    /// A completion.
+    /// A completion was stored into the caller's record.
     Taken,
     /// An entry that fits nothing posted; it is taken off the ring.
     Unfit,
@@ -141,7 +141,7 @@ impl JfcCore {
         Ok(JfcParts { id: jfcn, control, queue: Box::new(PollHalf { core }) })
     }
 
-    /// Its number.
+    /// Returns the number of the JFC on its device.
     pub(crate) fn jfcn(&self) -> u32 {
         self.jfcn
     }
@@ -457,7 +457,7 @@ impl CompletionQueue for PollHalf {
     }
 }
 
-/// The control part.
+/// Control part of a JFC: arms and modifies it.
 #[derive(Debug)]
 struct UdmaJfcControl {
     core: Arc<JfcCore>,

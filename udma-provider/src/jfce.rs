@@ -11,7 +11,7 @@ use crate::{channel::Channel, jfc::JfcTable};
 /// What the caller holds.
 #[derive(Debug)]
 pub(crate) struct ProviderJfce {
-    /// The event queue.
+    /// Event queue that the events of the channel's JFCs come by.
     pub(crate) channel: Arc<Channel>,
     jfcs: Arc<JfcTable>,
 }

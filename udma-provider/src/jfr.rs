@@ -33,11 +33,11 @@ pub(crate) struct RecvPoster {
 /// What a receive half is made of.
 #[derive(Debug)]
 pub(crate) struct RecvParts {
-    /// The ring.
+    /// Memory of the receive ring.
     pub(crate) memory: Arc<DmaBuf>,
-    /// The doorbell record.
+    /// Doorbell record, into which the producer index is stored.
     pub(crate) record: Arc<DmaBuf>,
-    /// Its requests.
+    /// Receives that the device has not completed.
     pub(crate) link: Arc<RecvLink>,
     /// log2 of the ring's entries, all of which may be outstanding.
     pub(crate) log2: u8,

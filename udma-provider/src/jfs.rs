@@ -67,7 +67,7 @@ pub(crate) struct SendPoster {
 pub(crate) struct SendParts {
     /// The ring. Held here too, so that it outlives a control part that was dropped first.
     pub(crate) memory: Arc<DmaBuf>,
-    /// The doorbell record.
+    /// Doorbell record, into which the device stores the consumer index.
     pub(crate) record: Arc<DmaBuf>,
     /// log2 of the ring's blocks.
     pub(crate) log2: u8,
@@ -79,7 +79,7 @@ pub(crate) struct SendParts {
     pub(crate) direct: bool,
     /// Completions come in posting order.
     pub(crate) in_order: bool,
-    /// The RC target.
+    /// Target of an RC jetty; read again when its version changes.
     pub(crate) bound: Arc<BoundTarget>,
     /// Set when the queue is gone.
     pub(crate) closed: Arc<AtomicBool>,

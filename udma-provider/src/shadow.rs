@@ -29,7 +29,7 @@ pub(crate) struct Tag(u64);
 /// A request that was just completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CompletedRequest {
-    /// The caller's context.
+    /// The caller's 64-bit context of the request.
     pub(crate) ctx: u64,
     /// First position behind the request.
     pub(crate) end: u32,

@@ -19,11 +19,11 @@ use crate::{alloc::lock, shadow::Shadow};
 pub(crate) struct PolledQueue {
     /// Comes back in every CQE.
     pub(crate) cookie: u64,
-    /// What it is.
+    /// Kind of the queue.
     pub(crate) kind: QueueKind,
     /// The caller's context of the queue.
     pub(crate) queue_ctx: u64,
-    /// Send side.
+    /// Send requests of the queue; `None` for a JFR.
     pub(crate) send: Option<SendLink>,
     /// Receive side: its own, or that of its shared JFR.
     pub(crate) recv: Option<Arc<RecvLink>>,
@@ -36,7 +36,7 @@ pub(crate) struct PolledQueue {
 pub(crate) struct SendLink {
     /// JFC of its completions.
     pub(crate) jfcn: u32,
-    /// Its requests.
+    /// Requests that were posted and not completed, by ring index.
     pub(crate) shadow: Shadow,
     /// The doorbell record, where the device stores the consumer index.
     pub(crate) record: Region,
@@ -55,11 +55,11 @@ pub(crate) struct RecvLink {
     pub(crate) jfcn: u32,
     /// Cookie of the queue that owns the ring.
     pub(crate) owner: u64,
-    /// Its requests.
+    /// Requests that were posted and not completed, by ring index.
     pub(crate) shadow: Shadow,
     /// Producer index in entries, as last published.
     pub(crate) pi: AtomicU32,
-    /// As [`SendLink::swept`].
+    /// Position up to which a flush has ended the requests, as [`SendLink::swept`].
     pub(crate) swept: AtomicU32,
 }
 
@@ -133,7 +133,7 @@ impl QueueTable {
         slots.links.get(slot_of(cookie))?.as_ref().filter(|link| link.cookie == cookie).cloned()
     }
 
-    /// Forgets the queue.
+    /// Removes the queue; its cookie names nothing from now on.
     pub(crate) fn remove(&self, cookie: u64) {
         let mut slots = lock(&self.slots);
         if let Some(slot) = slots.links.get_mut(slot_of(cookie))

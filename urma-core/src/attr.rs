@@ -69,14 +69,14 @@ pub enum PortState {
     ActiveDefer = 5,
 }
 
-/// One port.
+/// Attributes of one port of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PortAttr {
-    /// Largest MTU.
+    /// Largest MTU that the port supports, in payload bytes of a packet.
     pub max_mtu: Mtu,
-    /// MTU in use.
+    /// MTU that the port uses now; at most `max_mtu`.
     pub active_mtu: Mtu,
-    /// State.
+    /// Whether the link is up.
     pub state: PortState,
     /// Lanes: a value of `urma_link_width_t` (1, 2, 4, 8, 16, 32).
     pub width: u8,
@@ -88,7 +88,7 @@ bitflags::bitflags! {
     /// Features; the bits of `urma_device_feature_t` (UMDK release 26.06).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DeviceFeatures: u32 {
-        /// Out-of-order reception.
+        /// Receives packets of a TP out of order, without asking for all again.
         const OOR = 1 << 0;
         /// Imported segments can be mapped for load and store.
         const LOAD_STORE = 1 << 3;
@@ -96,45 +96,45 @@ bitflags::bitflags! {
         const NON_PIN = 1 << 4;
         /// Small receive payload in the completion.
         const JFC_INLINE = 1 << 6;
-        /// Selective retransmission.
+        /// Retransmits only the packets that are missing.
         const SELECTIVE_RETRANS = 1 << 8;
-        /// Jetty groups.
+        /// Groups of jetties can be made and named as targets.
         const JETTY_GRP = 1 << 11;
-        /// Suspend on error.
+        /// A queue can be made to suspend on an error instead of failing.
         const ERROR_SUSPEND = 1 << 12;
-        /// Out-of-order completion.
+        /// A queue can be made to complete requests in another order than they were posted in.
         const OUTORDER_COMP = 1 << 13;
-        /// Compact transport paths.
+        /// Supports compact transport paths, which leave reliability to the layer below.
         const CTP = 1 << 18;
     }
 
     /// Atomic operations; the bits of `urma_atomic_feature_t` (UMDK release 26.06).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct AtomicFeatures: u32 {
-        /// Compare and swap.
+        /// Supports compare and swap.
         const CAS = 1 << 0;
-        /// Swap.
+        /// Supports swap: stores an operand and returns the old value.
         const SWAP = 1 << 1;
-        /// Fetch and add.
+        /// Supports fetch and add.
         const FETCH_ADD = 1 << 2;
-        /// Fetch and subtract.
+        /// Supports fetch and subtract.
         const FETCH_SUB = 1 << 3;
-        /// Fetch and AND.
+        /// Supports fetch and bitwise AND.
         const FETCH_AND = 1 << 4;
-        /// Fetch and OR.
+        /// Supports fetch and bitwise OR.
         const FETCH_OR = 1 << 5;
-        /// Fetch and XOR.
+        /// Supports fetch and bitwise XOR.
         const FETCH_XOR = 1 << 6;
     }
 
     /// Transport modes; the bits are the numbers of [`TransportMode`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct ModeSet: u16 {
-        /// Reliable message.
+        /// Reliable message: one queue, many targets, acknowledged.
         const RM = 1;
-        /// Reliable connection.
+        /// Reliable connection: one queue, one target, acknowledged.
         const RC = 2;
-        /// Unreliable message.
+        /// Unreliable message: SEND only, not acknowledged.
         const UM = 4;
     }
 }
@@ -181,9 +181,9 @@ pub struct DeviceCaps {
 /// Attributes of a device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeviceAttr {
-    /// Unique id.
+    /// Number that identifies the device, 16 bytes.
     pub guid: Guid,
-    /// Limits and features.
+    /// Limits and features that creations and requests are checked against.
     pub caps: DeviceCaps,
     /// Ports, at most 8.
     pub ports: Vec<PortAttr>,

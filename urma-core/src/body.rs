@@ -45,7 +45,7 @@ impl QueueBody {
     }
 }
 
-/// Posts sends.
+/// Posting half of a queue that sends.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
@@ -66,7 +66,7 @@ impl SendHalf {
     }
 }
 
-/// Posts receives.
+/// Posting half of a queue that receives.
 #[derive(Debug)]
 pub(crate) struct RecvHalf {
     pub(crate) queue: Box<dyn RecvQueue>,
@@ -115,7 +115,7 @@ macro_rules! control_methods {
                 self.body().id
             }
 
-            /// Its transport mode.
+            /// Transport mode that the queue was created with.
             #[must_use]
             pub fn mode(&self) -> $crate::TransportMode {
                 self.body().mode

@@ -8,7 +8,7 @@ use crate::{CrStatus, Eid, Token, TokenId, Uasid};
 /// Name of a queue on the network: `urma_jetty_id_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct JettyId {
-    /// Its node.
+    /// EID of the node that the jetty belongs to.
     pub eid: Eid,
     /// The process on that node.
     pub uasid: Uasid,
@@ -20,7 +20,7 @@ pub struct JettyId {
 /// `Send` whatever was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum CrOpcode {
-    /// 0: a message.
+    /// Opcode 0: a message without an immediate (SEND).
     #[default]
     Send,
     /// 1: a message with an immediate.
@@ -49,7 +49,7 @@ impl CrOpcode {
         }
     }
 
-    /// Its number.
+    /// Number of the opcode in `urma_cr_opcode_t` (UMDK release 26.06).
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -103,16 +103,16 @@ impl InlinePayload {
     }
 }
 
-/// One finished request.
+/// Completion record of one finished send or receive request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completion {
-    /// How it ended.
+    /// Result of the request: success, or why it failed.
     pub status: CrStatus,
     /// What came in; of receives only.
     pub opcode: CrOpcode,
     /// Receive or send, jetty or not, last of a suspend or flush.
     pub flags: CompletionFlags,
-    /// Bytes transferred.
+    /// Payload bytes that the request transferred.
     pub len: u32,
     /// Context of the request.
     pub user_ctx: u64,
@@ -131,7 +131,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Of a receive.
+    /// Whether this is the completion of a receive request.
     #[must_use]
     pub const fn is_recv(&self) -> bool {
         self.flags.contains(CompletionFlags::RECV)
@@ -169,7 +169,7 @@ impl Completion {
 /// Which completions raise the event that an arm asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Arm {
-    /// Any.
+    /// Any completion raises the event.
     Any,
     /// Solicited SEND and WRITE_IMM, and every error.
     SolicitedOnly,

@@ -53,7 +53,7 @@ impl Completions {
         self.jfc.poll(out)
     }
 
-    /// As [`Jfc::drain`].
+    /// Returns an iterator over what has completed, as [`Jfc::drain`] does.
     pub fn drain(&mut self) -> Drain<'_> {
         self.jfc.drain()
     }

@@ -37,7 +37,7 @@ impl Context {
         Self { shared: Arc::new(ContextShared { ops, attr, eid, uasid }) }
     }
 
-    /// Its EID.
+    /// EID of the node that this context belongs to.
     #[must_use]
     pub fn eid(&self) -> Eid {
         self.shared.eid

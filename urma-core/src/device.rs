@@ -20,7 +20,7 @@ impl Device {
         Self { ops }
     }
 
-    /// Who it is.
+    /// Vendor and device number, and the name that the device is listed under.
     #[must_use]
     pub fn id(&self) -> DeviceId {
         self.ops.id()

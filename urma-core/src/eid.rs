@@ -159,9 +159,9 @@ pub type Uasid = u32;
 /// Unified bus virtual address: a byte of a process of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Ubva {
-    /// The node.
+    /// EID of the node that has the memory.
     pub eid: Eid,
-    /// The process.
+    /// Process of the node whose address space `va` belongs to.
     pub uasid: Uasid,
     /// The address in it.
     pub va: u64,
@@ -193,7 +193,7 @@ impl Ubva {
     }
 }
 
-/// `eid/uasid/0xva`.
+/// Formats as `eid/uasid/0xva`, with the address in hexadecimal.
 impl fmt::Display for Ubva {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{:#x}", self.eid, self.uasid, self.va)

@@ -19,7 +19,7 @@ macro_rules! kinds {
                 match code { $($code => Self::$name,)* other => Self::Unknown(other) }
             }
 
-            /// Its number.
+            /// Number of the event in `urma_async_event_type_t` (UMDK release 26.06).
             #[must_use]
             pub const fn code(self) -> u8 {
                 match self { $(Self::$name => $code,)* Self::Unknown(code) => code }
@@ -51,16 +51,16 @@ kinds! {
     DeviceFatal = 9,
     /// The EID at an index changed.
     EidChange = 10,
-    /// Entity-level reset failed.
+    /// The reset of one entity of the device failed.
     ElrError = 11,
     /// Entity-level reset is done.
     ElrDone = 12,
 }
 
-/// One asynchronous event.
+/// Asynchronous event of a device or of an object on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AsyncEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: AsyncKind,
     /// To whom: queue, JFC or group number, port, or EID index; 0 for the device itself.
     pub id: u32,

@@ -19,9 +19,9 @@ use crate::{
 /// What one must know of a peer's segment to use it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteSegment {
-    /// Its first byte.
+    /// Node, process and address of the first byte.
     pub ubva: Ubva,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// Its token id at its owner.
     pub token_id: TokenId,
@@ -34,7 +34,7 @@ pub struct RemoteSegment {
 /// Whether an import also maps the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mapping {
-    /// Requests only.
+    /// Requests name the memory; this process gets no addresses for it.
     #[default]
     None,
     /// Load and store too, through [`ImportedSegment::region`]. Needs the feature LOAD_STORE and
@@ -101,7 +101,7 @@ impl ImportedSegment {
         self.span.va()
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {

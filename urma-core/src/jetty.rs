@@ -44,7 +44,7 @@ pub struct JettyCfg<'a> {
     pub recv: JettyRecv<'a>,
     /// The group it joins.
     pub group: Option<&'a JettyGroup>,
-    /// The caller's own.
+    /// Number that the caller chooses; the library does not read it.
     pub user_ctx: u64,
 }
 

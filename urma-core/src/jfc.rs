@@ -56,7 +56,7 @@ impl Context {
 }
 
 impl Jfc {
-    /// Its number.
+    /// Number of the JFC on its device.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.shared.id

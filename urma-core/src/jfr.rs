@@ -20,9 +20,9 @@ use crate::{
 pub struct JfrCfg {
     /// The wanted id, 20 bits; 0 = any (1024 and up). 1 to 1023 are for well-known queues.
     pub id: u32,
-    /// Transport mode.
+    /// Transport mode of the queues that may send here.
     pub mode: TransportMode,
-    /// Order type.
+    /// Order type of the messages received here; it must fit the mode.
     pub order: OrderType,
     /// Requests it holds, 1 to `max_jfr_depth`.
     pub depth: u32,
@@ -32,7 +32,7 @@ pub struct JfrCfg {
     pub min_rnr_timer: u8,
     /// What senders must show.
     pub policy: TokenPolicy,
-    /// The caller's own.
+    /// Number that the caller chooses; the library does not read it.
     pub user_ctx: u64,
 }
 

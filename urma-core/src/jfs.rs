@@ -17,9 +17,9 @@ use crate::{
 /// What a JFS, or the send half of a jetty, shall be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JfsCfg {
-    /// Transport mode.
+    /// Transport mode of the queue; it decides which targets it may name.
     pub mode: TransportMode,
-    /// Order type.
+    /// Order type; RM has OI, RC has OT, OL or NO, UM has NO.
     pub order: OrderType,
     /// Requests it holds, 1 to `max_jfs_depth`.
     pub depth: u32,
@@ -35,9 +35,9 @@ pub struct JfsCfg {
     pub rnr_retry: u8,
     /// How long an acknowledgement may take: 4.096 us << value, 0 to 31.
     pub err_timeout: u8,
-    /// Flags.
+    /// Whether an error suspends the queue, and whether requests may complete out of order.
     pub flags: SendFlags,
-    /// The caller's own.
+    /// Number that the caller chooses; the library does not read it.
     pub user_ctx: u64,
 }
 

@@ -26,7 +26,7 @@ pub trait SendQueue: Send + Debug {
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
 }
 
-/// Posts receive requests.
+/// Posts receive requests. One owner at a time (`&mut`), so no lock is needed below.
 pub trait RecvQueue: Send + Debug {
     /// Posts all.
     ///
@@ -35,7 +35,7 @@ pub trait RecvQueue: Send + Debug {
     fn post_recv(&mut self, wrs: &[RecvWr<'_>]) -> Result<(), PostError>;
 }
 
-/// Takes completions.
+/// Takes completions off a JFC. One owner at a time (`&mut`), so no lock is needed below.
 pub trait CompletionQueue: Send + Debug {
     /// Fills the front of `out`, returns how many. Never waits.
     ///
@@ -54,7 +54,7 @@ pub trait CompletionQueue: Send + Debug {
 
 /// A device that a provider drives.
 pub trait DeviceOps: Send + Sync + Debug {
-    /// Who it is.
+    /// Returns vendor and device number, and the name that the device is listed under.
     fn id(&self) -> DeviceId;
 
     /// Attributes and limits.
@@ -78,7 +78,7 @@ pub trait DeviceOps: Send + Sync + Debug {
 
 /// An open context: the factory of everything else.
 pub trait ContextOps: QueueFactory + SegmentOps + PathOps + EventOps {
-    /// Its EID.
+    /// Returns the EID that the context was opened with.
     fn eid(&self) -> Eid;
 
     /// Its user address space id.
@@ -90,7 +90,7 @@ pub trait ContextOps: QueueFactory + SegmentOps + PathOps + EventOps {
 pub struct QueueParts {
     /// Its id, 20 bits.
     pub id: u32,
-    /// Control part.
+    /// Modifies, queries and flushes the queue; shared with the core's control plane.
     pub control: Arc<dyn QueueControl>,
     /// Send half; for JFS and jetty.
     pub send: Option<Box<dyn SendQueue>>,
@@ -98,18 +98,18 @@ pub struct QueueParts {
     pub recv: Option<Box<dyn RecvQueue>>,
 }
 
-/// A new JFC.
+/// Parts of a JFC that a provider has just created.
 #[derive(Debug)]
 pub struct JfcParts {
-    /// Its number.
+    /// Number of the JFC on its device.
     pub id: u32,
-    /// Control part.
+    /// Arms and modifies the JFC; shared with the core's control plane.
     pub control: Arc<dyn JfcControl>,
-    /// Poll half.
+    /// The half that polls; its owner is the program's JFC.
     pub queue: Box<dyn CompletionQueue>,
 }
 
-/// Creates queues.
+/// Creates queues, JFCs and event channels of a context.
 pub trait QueueFactory: Send + Sync + Debug {
     /// Event channel for completions.
     ///
@@ -154,7 +154,7 @@ pub trait QueueFactory: Send + Sync + Debug {
 /// How a group picks a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HintPolicy {
-    /// In turn.
+    /// Each message goes to the next jetty of the group.
     RoundRobin,
     /// By the request's hint.
     HashHint,
@@ -221,7 +221,7 @@ pub trait JfcControl: Send + Sync + Debug {
     fn delete(&self) -> Result<(), Status>;
 }
 
-/// An event channel.
+/// Control part of an event channel (JFCE).
 pub trait JfceControl: Send + Sync + Debug + std::any::Any {
     /// Readable exactly while an event is unconsumed; for poll and epoll.
     fn fd(&self) -> std::os::fd::BorrowedFd<'_>;
@@ -286,11 +286,11 @@ pub trait SegmentOps: Send + Sync + Debug {
 pub struct RemoteSegmentId {
     /// Token id (tid << 8).
     pub token_id: TokenId,
-    /// Shown value.
+    /// Token that requests show; `None` for an unguarded segment.
     pub token: Option<Token>,
     /// First address as registered.
     pub va: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 

@@ -7,11 +7,11 @@ use crate::{Eid, JettyId, OrderType, Token, TransportMode};
 /// What carries requests to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PathKind {
-    /// The node itself.
+    /// The node's own memory and queues.
     Local,
     /// Memory that both processes map.
     SameHost,
-    /// Packets.
+    /// RoCEv2 packets over a TP.
     Packets,
 }
 
@@ -20,9 +20,9 @@ pub enum PathKind {
 pub struct Path {
     /// Number of the transport path (TP), 24 bits; of this node's numbering.
     pub tpn: u32,
-    /// The node.
+    /// EID of the node at the other end.
     pub eid: Eid,
-    /// What carries requests.
+    /// What carries requests that are not done directly.
     pub kind: PathKind,
 }
 
@@ -32,7 +32,7 @@ pub struct Path {
 pub enum TargetKind {
     /// A receive queue of its own.
     Jfr = 0,
-    /// A jetty.
+    /// A jetty, which receives through its own or a shared JFR.
     Jetty = 1,
     /// A jetty group: the target's device picks a member.
     Group = 2,
@@ -41,16 +41,16 @@ pub enum TargetKind {
 /// A queue of another node (or of this one), as a provider needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TargetId {
-    /// What it is.
+    /// Kind of the target: a jetty, a JFR or a group of jetties.
     pub kind: TargetKind,
-    /// Its name.
+    /// EID and number of the target.
     pub id: JettyId,
     /// How to get there.
     pub path: Path,
     /// The token to show, if it is guarded.
     pub token: Option<Token>,
-    /// Its transport mode.
+    /// Transport mode of the target; that of the sending queue must be the same.
     pub mode: TransportMode,
-    /// Its order type.
+    /// Order type that the target was created with.
     pub order: OrderType,
 }

@@ -40,7 +40,7 @@ pub enum OrderType {
 pub enum JettyState {
     /// Fresh, or reset: nothing is started.
     Reset = 0,
-    /// Works.
+    /// Executes requests.
     Ready = 1,
     /// Stopped by an error; may be resumed. Not for JFRs.
     Suspended = 2,
@@ -71,11 +71,11 @@ bitflags::bitflags! {
 pub struct JfcCfg {
     /// Completions it holds, 1 to `max_jfc_depth`.
     pub depth: u32,
-    /// Flags.
+    /// Options of the JFC.
     pub flags: JfcFlags,
     /// Which completion event vector, below `ceq_cnt`.
     pub ceqn: u32,
-    /// The caller's own.
+    /// Number that the caller chooses; the library does not read it.
     pub user_ctx: u64,
 }
 
@@ -87,12 +87,12 @@ impl JfcCfg {
     }
 }
 
-/// Which queue.
+/// Kind of a queue object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueueKind {
-    /// Send only.
+    /// Jetty for send: sends only.
     Jfs,
-    /// Receive only.
+    /// Jetty for receive: receives only.
     Jfr,
     /// Send, and receive through its own or a shared JFR.
     Jetty,
@@ -103,7 +103,7 @@ pub enum QueueKind {
 pub struct SendCfg {
     /// Number of the JFC for its completions.
     pub jfc: u32,
-    /// Requests it holds.
+    /// Most requests that the queue holds at a time.
     pub depth: u32,
     /// Local SGEs of a request.
     pub max_sge: u8,
@@ -117,7 +117,7 @@ pub struct SendCfg {
     pub rnr_retry: u8,
     /// How long an acknowledgement may take: 4.096 us << value, 0 to 31.
     pub err_timeout: u8,
-    /// Flags.
+    /// Whether an error suspends the queue, and whether requests may complete out of order.
     pub flags: SendFlags,
 }
 
@@ -126,7 +126,7 @@ pub struct SendCfg {
 pub struct RecvCfg {
     /// Number of the JFC for its completions.
     pub jfc: u32,
-    /// Requests it holds.
+    /// Most requests that the queue holds at a time.
     pub depth: u32,
     /// SGEs of a request.
     pub max_sge: u8,
@@ -137,7 +137,7 @@ pub struct RecvCfg {
 /// The JFR that a jetty receives through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedRecv {
-    /// Its number.
+    /// Number of the JFR on its device.
     pub jfr: u32,
     /// Number of the JFC for completions of messages to this jetty.
     pub jfc: u32,
@@ -146,11 +146,11 @@ pub struct SharedRecv {
 /// What a queue shall be, as a provider gets it: checked, defaults filled in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueCfg {
-    /// Which queue.
+    /// Kind of the queue to create.
     pub kind: QueueKind,
     /// The wanted id, 20 bits; 0 = any.
     pub id: u32,
-    /// Transport mode.
+    /// Transport mode of both halves.
     pub mode: TransportMode,
     /// Order type; never `Default`.
     pub order: OrderType,
@@ -171,7 +171,7 @@ pub struct QueueCfg {
 /// State and fill of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatus {
-    /// State.
+    /// State to change to.
     pub state: JettyState,
     /// Limit of receives below which an event comes; 0 = off.
     pub rx_threshold: u32,

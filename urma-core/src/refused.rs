@@ -6,7 +6,7 @@ use crate::Status;
 #[derive(Debug, thiserror::Error)]
 #[error("{status}")]
 pub struct Refused<T> {
-    /// The object, unchanged.
+    /// The object, unchanged: the call had no effect, and the caller owns it again.
     pub object: Box<T>,
     /// Why it was refused.
     pub status: Status,

@@ -20,7 +20,7 @@ bitflags::bitflags! {
     pub struct SegmentAccess: u8 {
         /// By this node only; excludes the others.
         const LOCAL_ONLY = 1 << 0;
-        /// Peers read.
+        /// Peers may read the segment (READ).
         const READ = 1 << 1;
         /// Peers write; needs `READ`.
         const WRITE = 1 << 2;
@@ -62,7 +62,7 @@ pub struct SegmentCfg {
     pub non_pin: bool,
     /// Requests address it from here on instead of from its address in this process; not 0.
     pub user_iova: Option<u64>,
-    /// The caller's own.
+    /// Number that the caller chooses; the library does not read it.
     pub user_ctx: u64,
 }
 
@@ -121,7 +121,7 @@ impl Drop for LeaseShared {
 }
 
 impl TokenIdLease {
-    /// The token id.
+    /// Returns the token id, by which peers name the segment on this node.
     #[must_use]
     pub fn id(&self) -> TokenId {
         self.shared.id
@@ -229,7 +229,7 @@ impl Segment {
         self.span.va()
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -40,7 +40,7 @@ pub enum Status {
     /// The device is gone, failed or being reset.
     #[error("the device is not operational; delete its context and open it again")]
     NoDevice,
-    /// Anything else.
+    /// An error that no other status describes.
     #[error("the call failed; the log of the provider says why")]
     Fail,
 }
@@ -87,7 +87,7 @@ macro_rules! cr_statuses {
                 match code { $($code => Self::$name,)* other => Self::Unknown(other) }
             }
 
-            /// Its number.
+            /// Number of the status in UMDK release 26.06.
             #[must_use]
             pub const fn code(self) -> u8 {
                 match self { $(Self::$name => $code,)* Self::Unknown(code) => code }
@@ -106,14 +106,14 @@ macro_rules! cr_statuses {
 }
 
 cr_statuses! {
-    /// Done.
+    /// The request did all that it asked for.
     #[default]
     Success = 0, "success";
     /// The device does not have the operation.
     UnsupportedOpcode = 1, "the local device does not have this operation";
     /// Local length: message larger than allowed, or a receive buffer too small.
     LocLen = 2, "local length error: message too long, or receive buffer too small";
-    /// A malformed request.
+    /// The request was malformed: its operation, length or pieces do not go together.
     LocOperation = 3, "local operation error: the request was malformed";
     /// Local memory: token id, bounds or access.
     LocAccess = 4, "local access error: memory not registered, or outside its segment";

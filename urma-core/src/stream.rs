@@ -54,7 +54,7 @@ impl CompletionStream {
         &self.completions
     }
 
-    /// Leaves the reactor.
+    /// Leaves the reactor and gives the completions back.
     #[must_use]
     pub fn into_inner(self) -> Completions {
         self.completions

@@ -23,7 +23,7 @@ pub enum TpType {
     Rtp = 0,
     /// Compact: reliability is left to the layer below. Needs the feature CTP.
     Ctp = 1,
-    /// Unreliable; of UM.
+    /// Unreliable transport path, which UM uses.
     Utp = 2,
 }
 
@@ -41,13 +41,13 @@ impl TpType {
 /// What one must know of a peer's queue to send to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteJetty {
-    /// Its name.
+    /// EID and number of the queue.
     pub id: JettyId,
-    /// What it is.
+    /// Kind of the queue: a jetty, a JFR or a group of jetties.
     pub kind: TargetKind,
-    /// Its transport mode.
+    /// Transport mode; that of the queues that send to it must be the same.
     pub mode: TransportMode,
-    /// Its order type.
+    /// Order type that the queue was created with.
     pub order: OrderType,
     /// How it is guarded, with the token to show.
     pub policy: TokenPolicy,

@@ -41,7 +41,7 @@ impl TokenId {
         Self(value)
     }
 
-    /// Its value.
+    /// Returns the 32 bits of the token.
     #[must_use]
     pub const fn value(self) -> u32 {
         self.0
@@ -63,7 +63,7 @@ pub enum TokenPolicy {
 }
 
 impl TokenPolicy {
-    /// Its number.
+    /// Returns the number of the policy in UMDK release 26.06.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {

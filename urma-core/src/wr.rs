@@ -10,18 +10,18 @@ use crate::{ImportedSegment, Segment, TargetJetty, Token, TokenId};
 /// A piece of local memory: `len` bytes at `addr` of `segment`.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalSge<'a> {
-    /// The registered segment.
+    /// Registered segment that contains the piece.
     pub segment: &'a Segment,
     /// Address, in the terms in which the segment was registered.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
 /// A place in a peer's memory. Its length is that of the local side.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteAddr<'a> {
-    /// The imported segment.
+    /// Imported segment that contains the address.
     pub segment: &'a ImportedSegment,
     /// Address, in the terms in which the owner registered it.
     pub addr: u64,
@@ -52,7 +52,7 @@ bitflags::bitflags! {
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "each variant says what its operands are")]
 pub enum SendOp<'a> {
-    /// One-sided write.
+    /// Writes the local pieces, in their order, to the target's memory.
     Write { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a> },
     /// Write, then a receive completion at the target with `imm`.
     WriteImm { src: &'a [LocalSge<'a>], dst: RemoteAddr<'a>, imm: u64 },
@@ -66,15 +66,15 @@ pub enum SendOp<'a> {
     Cas { result: LocalSge<'a>, target: RemoteAddr<'a>, compare: u64, swap: u64 },
     /// Swap; the old value lands in `result`.
     Swap { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
-    /// Fetch and add.
+    /// Adds `value` to the target and stores the old value in `result`.
     FetchAdd { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
-    /// Fetch and subtract.
+    /// Subtracts `value` from the target and stores the old value in `result`.
     FetchSub { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
-    /// Fetch and AND.
+    /// Replaces the target by its bitwise AND with `value` and stores the old value in `result`.
     FetchAnd { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
-    /// Fetch and OR.
+    /// Replaces the target by its bitwise OR with `value` and stores the old value in `result`.
     FetchOr { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
-    /// Fetch and XOR.
+    /// Replaces the target by its exclusive OR with `value` and stores the old value in `result`.
     FetchXor { result: LocalSge<'a>, target: RemoteAddr<'a>, value: u64 },
     /// Message to a receive of the target.
     Send { src: &'a [LocalSge<'a>] },
@@ -88,12 +88,12 @@ pub enum SendOp<'a> {
     FlushDma,
 }
 
-/// One send request.
+/// Send request: what a program posts to a queue that sends.
 #[derive(Clone, Copy, Debug)]
 pub struct SendWr<'a> {
-    /// What to do.
+    /// Operation with its local pieces and its remote address.
     pub op: SendOp<'a>,
-    /// How.
+    /// Order, completion and event options of the request.
     pub flags: WrFlags,
     /// To whom. RC queues may leave it out: they have one target.
     pub target: Option<&'a TargetJetty>,
@@ -111,7 +111,7 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// One receive request.
+/// Receive request: memory that one message is placed in.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {
     /// Where the message goes, piece after piece.

@@ -43,7 +43,7 @@ pub struct ArenaCfg {
 /// Pages that moved memory gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HugePages {
-    /// Base pages.
+    /// Pages of the base size of the machine (4096 bytes on x86-64).
     #[default]
     Off,
     /// Huge ones where a whole one fits and the kernel has some (Linux 6.1, `MADV_COLLAPSE`); no one

@@ -160,7 +160,7 @@ impl ForkHold {
         unsafe { &mut *REGISTRY.lists.get() }
     }
 
-    /// Notes moved pages.
+    /// Adds moved pages, which a child gets as private copies after a fork.
     pub(crate) fn add(&mut self, pages: MovedPages) {
         self.lists().moved.push(pages);
     }

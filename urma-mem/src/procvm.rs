@@ -49,7 +49,7 @@ impl ProcessMemory {
         Ok(memory)
     }
 
-    /// The process's id.
+    /// Process id that the kernel reported for the peer, as this PID namespace sees it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.unsigned_abs()

@@ -35,7 +35,7 @@ pub enum Pages {
 pub enum MapAccess {
     /// Loads only; every store through the region answers [`OutOfBounds`].
     ReadOnly,
-    /// Loads and stores.
+    /// The mapping may be read and written.
     ReadWrite,
 }
 

@@ -12,11 +12,11 @@ mod imp {
     pub use std::sync::atomic::{Ordering, fence};
 
     // Aliases, not re-exports: the lint that bans the raw names looks through a re-export.
-    /// Atomic bool.
+    /// Atomic boolean of the standard library; models use loom's.
     pub type AtomicBool = std::sync::atomic::AtomicBool;
-    /// Atomic 32-bit word.
+    /// Atomic 32-bit word of the standard library; models use loom's.
     pub type AtomicU32 = std::sync::atomic::AtomicU32;
-    /// Atomic 64-bit word.
+    /// Atomic 64-bit word of the standard library; models use loom's.
     pub type AtomicU64 = std::sync::atomic::AtomicU64;
     /// Atomic word of the address size.
     pub type AtomicUsize = std::sync::atomic::AtomicUsize;

@@ -9,7 +9,7 @@ use crate::region::{OutOfBounds, Region};
 
 /// Shared 8-byte words and bytes, as the protocols between processes use them.
 pub trait Words: Clone {
-    /// Length in bytes.
+    /// Returns the length in bytes; offsets at and above it are out of bounds.
     fn len_bytes(&self) -> usize;
     /// Loads a word, unordered.
     ///

@@ -12,7 +12,7 @@ use urma_core::{Context, Device, Status};
 /// An open device. Fields are dropped in order.
 #[derive(Debug)]
 pub struct Opened {
-    /// What programs use.
+    /// Open context, from which everything else is made.
     pub context: Context,
     /// Its device, for further contexts.
     pub device: Device,

@@ -21,15 +21,15 @@ pub struct DeviceInfo {
     pub name: String,
     /// Name of the driver that the device wants, or empty.
     pub driver_name: String,
-    /// PCI vendor id.
+    /// PCI vendor id; drivers match it together with `device_id`.
     pub vendor_id: u16,
-    /// PCI device id.
+    /// PCI device id; drivers match it together with `vendor_id`.
     pub device_id: u16,
 }
 
-/// A device.
+/// Device that a driver reaches through this backing.
 pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
-    /// Who it is.
+    /// Returns name, wanted driver and PCI ids of the device.
     fn info(&self) -> DeviceInfo;
 
     /// Its register region (BAR 0).
@@ -63,7 +63,7 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
 ///
 /// Reads and writes outside the window are answered (all ones; dropped) and counted by the device.
 pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
-    /// Bytes.
+    /// Returns the length of the window in bytes.
     fn len(&self) -> u64;
 
     /// Whether the window is empty.
@@ -74,10 +74,10 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
     /// 64-bit read (32-bit registers are read through their low half).
     fn read(&self, offset: u64) -> u64;
 
-    /// 32-bit write.
+    /// Writes 32 bits at a multiple of 4.
     fn write32(&self, offset: u64, value: u32);
 
-    /// 64-bit write.
+    /// Writes 64 bits at a multiple of 8.
     fn write64(&self, offset: u64, value: u64);
 
     /// 64 bytes at once (direct WQE).
@@ -93,9 +93,9 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
 /// What the device may do with mapped memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DmaAccess {
-    /// Device reads only.
+    /// The device only reads the memory.
     ToDevice,
-    /// Device reads and writes.
+    /// The device reads and writes the memory.
     Both,
 }
 
@@ -123,17 +123,17 @@ pub enum BackingError {
     /// The device address range overlaps another mapping.
     #[error("device addresses {iova:#x}+{len:#x} are taken")]
     IovaTaken {
-        /// First address.
+        /// First device address of the range that was asked for.
         iova: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         len: u64,
     },
     /// The device address range is not usable.
     #[error("device addresses {iova:#x}+{len:#x} are outside what the device can reach")]
     IovaRange {
-        /// First address.
+        /// First device address of the range that was asked for.
         iova: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         len: u64,
     },
     /// Nothing is mapped there.

@@ -31,19 +31,19 @@ macro_rules! caps {
 }
 
 caps! {
-    /// JFCs.
+    /// Most JFCs at a time.
     max_jfc,
-    /// JFSs.
+    /// Most JFSs at a time.
     max_jfs,
-    /// JFRs.
+    /// Most JFRs at a time.
     max_jfr,
-    /// Jetties.
+    /// Most jetties at a time.
     max_jetty,
-    /// Jetty groups.
+    /// Most jetty groups at a time.
     max_jetty_grp,
     /// Members of a group.
     max_jetty_in_grp,
-    /// Event queues (JFCEs).
+    /// Most event queues (JFCEs) at a time.
     max_eq,
     /// Segments, also token ids.
     max_seg,
@@ -103,13 +103,13 @@ bitflags::bitflags! {
         const JFC_INLINE = 1 << 1;
         /// Imported segments can be mapped for load and store.
         const LOAD_STORE = 1 << 2;
-        /// Selective retransmission.
+        /// Retransmits only the packets that are missing.
         const SELECTIVE_RETRANS = 1 << 3;
-        /// Jetty groups.
+        /// Groups of jetties can be made and named as targets.
         const JETTY_GRP = 1 << 4;
         /// Suspend on error instead of the error state.
         const ERROR_SUSPEND = 1 << 5;
-        /// Out-of-order completion.
+        /// Queues can complete requests in another order than they were posted in.
         const OUTORDER_COMP = 1 << 6;
         /// Segments need not be pinned.
         const NON_PIN = 1 << 7;

@@ -21,10 +21,10 @@ pub const RSP_WORDS: usize = 8;
 /// "No queue, no event queue, any id": all ones.
 pub const NONE: u32 = u32::MAX;
 
-/// One command.
+/// Command of the driver to the device, with its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Does nothing; answers.
+    /// Does nothing; the device only answers it.
     Nop,
     /// New event queue; result 0 is its number.
     CreateEq {
@@ -37,7 +37,7 @@ pub enum Command {
     },
     /// Forget an event queue; `InUse` while a JFC names it.
     DestroyEq {
-        /// Its number.
+        /// Number of the event queue.
         eqn: u32,
     },
     /// New JFC; result 0 is its number.
@@ -53,7 +53,7 @@ pub enum Command {
     },
     /// Event moderation: an armed JFC fires after `count` completions or `period_us`.
     ModifyJfc {
-        /// The JFC.
+        /// Number of the JFC to change.
         jfcn: u32,
         /// Completions, 0 or 1 = each.
         count: u16,
@@ -62,33 +62,33 @@ pub enum Command {
     },
     /// Forget a JFC; `InUse` while a queue names it.
     DestroyJfc {
-        /// Its number.
+        /// Number of the JFC.
         jfcn: u32,
     },
     /// New JFS, JFR or jetty; result 0 is its id.
     CreateQueue(CreateQueue),
     /// Change a queue's state.
     ModifyState {
-        /// The queue.
+        /// Number of the JFS, JFR or jetty.
         id: u32,
         /// New state; RESET to READY, READY to SUSPENDED or back, any to ERROR, any to RESET.
         state: QueueState,
     },
     /// One limit event when fewer receives than this are left; 0 turns it off.
     ModifyRxThreshold {
-        /// The queue.
+        /// Number of the JFS, JFR or jetty.
         id: u32,
-        /// Receives.
+        /// Receives below which the event is raised.
         threshold: u32,
     },
     /// Result 0: state; 1: send requests not yet retired (blocks); 2: receives left.
     QueryQueue {
-        /// The queue.
+        /// Number of the JFS, JFR or jetty.
         id: u32,
     },
     /// Flush and forget a queue. Answers when every request has its CQE.
     DestroyQueue {
-        /// The queue.
+        /// Number of the JFS, JFR or jetty.
         id: u32,
     },
     /// New jetty group; result 0 is its id.
@@ -102,48 +102,48 @@ pub enum Command {
     },
     /// Forget a group; `InUse` while it has members.
     DestroyGroup {
-        /// Its id.
+        /// Number of the group.
         id: u32,
     },
     /// New token id; result 0 is `tid << 8`.
     AllocTid,
     /// Give back a token id; `InUse` while a segment has it.
     FreeTid {
-        /// The token id.
+        /// Token id of the segment, `tid << 8`.
         token_id: u32,
     },
     /// Make memory known. Result 0: bytes that peers on this host reach directly.
     RegisterSeg(RegisterSeg),
     /// Withdraw memory: drains for at most 10 ms, then revokes. After the answer no byte is placed.
     UnregisterSeg {
-        /// The token id.
+        /// Token id of the segment, `tid << 8`.
         token_id: u32,
     },
     /// Find a way to a node (a handshake where one is needed). Result 0: TPN; 1: [`TpPath`] code;
     /// 2 and 3: nothing.
     Connect {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
-        /// Unreliable path (UM).
+        /// Whether the path is for UM: packets without acknowledgement.
         unreliable: bool,
     },
     /// Gives back a path; it closes when nothing uses it.
     Disconnect {
-        /// The TPN.
+        /// Number of the TP that CONNECT returned.
         tpn: u32,
     },
     /// RC: pair a local jetty with a remote one.
     Bind {
-        /// Local jetty.
+        /// Number of the local jetty.
         id: u32,
         /// Way to the peer.
         tpn: u32,
-        /// Remote jetty.
+        /// Number of the peer's jetty.
         remote_id: u32,
     },
     /// RC: undo a pairing.
     Unbind {
-        /// Local jetty.
+        /// Number of the local jetty.
         id: u32,
     },
     /// Opens a window on a peer's segment for load and store. Result 0: its offset in the register
@@ -153,27 +153,27 @@ pub enum Command {
         tpn: u32,
         /// Token id of the segment.
         token_id: u32,
-        /// Shown value.
+        /// Token value that the peer gave for the segment.
         token_value: u32,
         /// Address of the first byte, as registered.
         va: u64,
-        /// Bytes.
+        /// Length of the window in bytes.
         len: u64,
     },
     /// Give back such a window.
     UnmapSeg {
-        /// The offset.
+        /// Offset in the register region that MAP_SEG returned.
         addr: u64,
-        /// Bytes.
+        /// Length of the window in bytes.
         len: u64,
     },
     /// Give the knitting pool `blocks` blocks of `1 << block_log2` bytes at `base`.
     PoolGrow {
-        /// DMA address.
+        /// DMA address of the first block.
         base: u64,
         /// log2 of a block's bytes.
         block_log2: u8,
-        /// Blocks.
+        /// Number of blocks, at least 1.
         blocks: u32,
     },
     /// Take the piece at `base` back; `InUse` while TPs hold blocks of it.
@@ -185,14 +185,14 @@ pub enum Command {
     PoolQuery,
     /// Write all counters as u64 to `base`; result 0: how many.
     QueryCounters {
-        /// DMA address.
+        /// DMA address that the counters are written to.
         base: u64,
-        /// Room, in counters.
+        /// Counters for which there is room at `base`.
         room: u32,
     },
     /// Result 0: EIDs there are; 1 and 2: the EID at `index`.
     QueryEid {
-        /// Which.
+        /// Index of the EID, from 0.
         index: u32,
     },
 }
@@ -201,11 +201,11 @@ pub enum Command {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum TpPath {
-    /// Same process.
+    /// The node itself: copies within the process.
     Local = 0,
     /// Same host: direct and ring.
     SameHost = 1,
-    /// Packets.
+    /// RoCEv2 packets.
     Packets = 2,
 }
 
@@ -214,7 +214,7 @@ pub enum TpPath {
 pub struct Response {
     /// Pairs it with its command.
     pub sequence: u32,
-    /// Outcome.
+    /// Result of the command; not success means that it changed nothing.
     pub status: CmdStatus,
     /// Results 0 to 6.
     pub results: [u64; RSP_WORDS - 1],

@@ -25,25 +25,25 @@ macro_rules! counters {
 counters! {
     /// Requests carried by the direct path.
     DirectRequests = "direct_requests",
-    /// Bytes of them.
+    /// Payload bytes carried by the direct path.
     DirectBytes = "direct_bytes",
     /// Requests carried by the same-host ring.
     RingRequests = "ring_requests",
-    /// Bytes of them.
+    /// Payload bytes carried by the same-host ring.
     RingBytes = "ring_bytes",
     /// Requests carried in packets.
     PacketRequests = "packet_requests",
-    /// Bytes of them.
+    /// Payload bytes carried in packets.
     PacketBytes = "packet_bytes",
-    /// Packets sent.
+    /// Packets sent, retransmissions included.
     TxPackets = "tx_packets",
     /// Packets received and accepted.
     RxPackets = "rx_packets",
-    /// Packets sent again.
+    /// Packets that were retransmitted.
     Retransmits = "retransmits",
     /// Packets accepted out of order.
     RxOutOfOrder = "rx_out_of_order",
-    /// Duplicate packets dropped.
+    /// Packets dropped because they were received before.
     RxDuplicate = "rx_duplicate",
     /// Packets dropped: malformed or truncated.
     DropMalformed = "drop_malformed",
@@ -58,9 +58,9 @@ counters! {
     DropWindow = "drop_window",
     /// Packets dropped: unreliable message without a receiver.
     DropUm = "drop_um",
-    /// Receiver-not-ready answers given.
+    /// Receiver-not-ready answers that this node sent.
     RnrSent = "rnr_sent",
-    /// Receiver-not-ready answers got.
+    /// Receiver-not-ready answers that this node received.
     RnrReceived = "rnr_received",
     /// Requests refused here: access, token or bounds.
     AccessDenied = "access_denied",
@@ -78,9 +78,9 @@ counters! {
     PeerDied = "peer_died",
     /// Segments revoked because copies did not drain in time.
     HardRevoked = "hard_revoked",
-    /// Completions written.
+    /// Completions written to completion rings.
     Completions = "completions",
-    /// Events raised.
+    /// Events written to event rings.
     Events = "events",
     /// Times the background thread took over.
     BackgroundRuns = "background_runs",
@@ -90,7 +90,7 @@ counters! {
     CqFullStops = "cq_full_stops",
     /// Requests carried by the kernel: reads of a peer's process.
     KernelRequests = "kernel_requests",
-    /// Bytes of them.
+    /// Payload bytes read through the kernel.
     KernelBytes = "kernel_bytes",
     /// CONNECTs without proof, answered and forgotten.
     Challenges = "challenges",

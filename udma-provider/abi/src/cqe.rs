@@ -17,7 +17,7 @@ pub const CQE_LEN: usize = CQE_WORDS * 8;
 /// Payload bytes that a receive completion can carry (`jfc_inline`).
 pub const INLINE_MAX: usize = 12;
 
-/// One completion, decoded.
+/// Completion queue entry, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cqe {
     /// Receive side (else send side).
@@ -28,7 +28,7 @@ pub struct Cqe {
     pub opcode: u8,
     /// Payload lies in `inline`.
     pub inline_en: bool,
-    /// Outcome.
+    /// Result of the request.
     pub status: CqeStatus,
     /// Send: ring index of the request's first block. Receive: index of the receive entry
     /// (both modulo 2^16).
@@ -39,7 +39,7 @@ pub struct Cqe {
     pub remote_id: u32,
     /// Transport path it came by, 24 bits.
     pub tpn: u32,
-    /// Bytes transferred.
+    /// Payload bytes transferred.
     pub byte_cnt: u32,
     /// The cookie that the driver gave when it created the queue.
     pub user_data: u64,
@@ -82,15 +82,15 @@ pub const fn owner_of(word0: u64) -> bool {
 /// A send completion that succeeded: nearly all there are, read from half of the words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendDone {
-    /// As [`Cqe::entry_idx`].
+    /// Ring index of the request's first block, modulo 2^16, as [`Cqe::entry_idx`].
     pub entry_idx: u16,
-    /// As [`Cqe::local_id`].
+    /// Number of the sending queue, as [`Cqe::local_id`].
     pub local_id: u32,
-    /// As [`Cqe::tpn`].
+    /// Number of the transport path, as [`Cqe::tpn`].
     pub tpn: u32,
-    /// As [`Cqe::byte_cnt`].
+    /// Payload bytes transferred, as [`Cqe::byte_cnt`].
     pub byte_cnt: u32,
-    /// As [`Cqe::user_data`].
+    /// Cookie of the queue, as [`Cqe::user_data`].
     pub user_data: u64,
 }
 

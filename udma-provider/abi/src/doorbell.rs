@@ -27,7 +27,7 @@ pub struct JfcDoorbell {
 /// Which completions fire an armed JFC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CqArm {
-    /// Any completion.
+    /// Any completion fires the JFC.
     Any,
     /// Solicited ones and errors.
     Solicited,

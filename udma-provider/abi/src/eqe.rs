@@ -51,17 +51,17 @@ impl EqeKind {
     }
 }
 
-/// One event.
+/// Event queue entry, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Eqe {
     /// A JFC has what it was armed for.
     Completion {
-        /// The JFC.
+        /// Number of the JFC.
         jfcn: u32,
     },
     /// Something happened to an object; `code` is an [`EqeKind`] or unknown.
     Async {
-        /// Event number.
+        /// Number of the event, as [`EqeKind`] lists them.
         code: u8,
         /// Object: jetty, JFS, JFR or JFC number, port or EID index.
         object: u32,
@@ -76,7 +76,7 @@ pub const fn owner_of(word0: u64) -> bool {
 }
 
 impl Eqe {
-    /// The two words.
+    /// Returns the two words of the entry, with the given owner bit.
     #[inline]
     #[must_use]
     pub fn encode(self, owner: bool) -> [u64; EQE_WORDS] {

@@ -3,9 +3,9 @@
 //! *Owns*: offsets and bit meanings. All registers are little-endian; 64-bit ones are accessed
 //! with 64-bit reads and writes.
 
-/// RO u64: [`MAGIC`].
+/// Read-only, 64 bits: [`MAGIC`], by which a driver knows the register map.
 pub const ID: u64 = 0x00;
-/// RO u32: [`VERSION`].
+/// Read-only, 32 bits: [`VERSION`] of the register map.
 pub const VERSION_REG: u64 = 0x08;
 /// RO u32: status bits, see [`status`].
 pub const STATUS: u64 = 0x0C;
@@ -43,7 +43,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"UDMA-SIM");
 /// Version of this contract.
 pub const VERSION: u32 = 1;
 
-/// Bits of [`STATUS`].
+/// Bits of the register [`STATUS`].
 pub mod status {
     /// Commands and doorbells are taken.
     pub const READY: u32 = 1;
@@ -53,7 +53,7 @@ pub mod status {
     pub const RESETTING: u32 = 4;
 }
 
-/// Bits of [`CONTROL`].
+/// Bits of the register [`CONTROL`].
 pub mod control {
     /// Rings are set up; the device may use them.
     pub const ENABLE: u32 = 1;

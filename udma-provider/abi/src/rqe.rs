@@ -24,7 +24,7 @@ pub const fn stride(max_sge: usize) -> usize {
 pub struct Rqe {
     /// Pieces in order; unused ones have length 0.
     pub sges: [Sge; SGE_MAX],
-    /// Pieces in use.
+    /// Number of pieces in use, 0 to 16.
     pub num: usize,
 }
 

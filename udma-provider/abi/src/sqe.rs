@@ -68,7 +68,7 @@ const _: () = {
 /// One local buffer piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
     /// Token id of the local segment (tid << 8).
     pub token_id: u32,
@@ -99,7 +99,7 @@ pub enum SqeTargetKind {
     /// A receive queue of its own.
     #[default]
     Jfr = 0,
-    /// A jetty.
+    /// A jetty, with a receive queue of its own or a shared one.
     Jetty = 1,
     /// A jetty group: the target device picks a member.
     Group = 2,
@@ -151,17 +151,17 @@ bitflags::bitflags! {
 pub struct Sqe {
     /// Ring index of the first block, modulo 2^16; comes back in the CQE.
     pub entry_idx: u16,
-    /// Flag bits.
+    /// Fence, order, completion and inline flags.
     pub flags: SqeFlags,
     /// `token_value` is meant (policy other than NONE).
     pub token_en: bool,
-    /// What `target_id` names.
+    /// Kind of the object that `target_id` names.
     pub target_kind: SqeTargetKind,
     /// Toggles each time the ring wraps; the first pass writes 1.
     pub owner: bool,
     /// Picks the member of a jetty group under the hash policy.
     pub target_hint: u8,
-    /// The operation.
+    /// Operation, which decides the layout of the blocks.
     pub opcode: Opcode,
     /// Inline bytes (with `INLINE`), at most 208.
     pub inline_len: u16,

@@ -6,33 +6,33 @@
 /// Outcome of one work request, as the CQE says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum CqeStatus {
-    /// 0/0.
+    /// 0/0: the request succeeded.
     Success,
-    /// 1/0.
+    /// 1/0: the device does not support the opcode.
     UnsupportedOpcode,
-    /// 2/1.
+    /// 2/1: a length does not fit the local memory or the operation.
     LocLen,
-    /// 2/2.
+    /// 2/2: local memory is not registered, or its rights forbid the access.
     LocAccess,
-    /// 2/3.
+    /// 2/3: the response has more bytes than the request has room for.
     RemRespLen,
-    /// 2/4.
+    /// 2/4: local memory is poisoned.
     LocDataPoison,
     /// 2/5, ours: malformed send queue entry.
     LocOperation,
-    /// 3/1.
+    /// 3/1: the target does not support the request.
     RemUnsupportedReq,
-    /// 3/2.
+    /// 3/2: the target refused the access: token, bounds or rights.
     RemAccessAbort,
     /// 3/3, ours: responder out of resources or in reset.
     RemOperation,
-    /// 3/4.
+    /// 3/4: the target's memory is poisoned.
     RemDataPoison,
-    /// 4/0.
+    /// 4/0: the receiver was not ready in any of the tries.
     RnrRetryExceeded,
-    /// 5/0.
+    /// 5/0: no acknowledgement within the error timeout.
     AckTimeout,
-    /// 6/0.
+    /// 6/0: the request was flushed from a failed queue.
     WrFlushErr,
     /// 6/0 with the `fd` bit: the last completion of a flush.
     WrFlushErrDone,
@@ -42,9 +42,9 @@ pub enum CqeStatus {
     WrUnhandled,
     /// Anything else a device says.
     Unknown {
-        /// Status byte.
+        /// Status byte of the CQE.
         status: u8,
-        /// Substatus byte.
+        /// Substatus byte of the CQE.
         substatus: u8,
     },
 }
@@ -71,7 +71,7 @@ impl CqeStatus {
         Self::WrUnhandled,
     ];
 
-    /// `(status, substatus, fd)`.
+    /// Returns `(status, substatus, fd)`; `fd` marks the last completion of a flush.
     #[inline]
     #[must_use]
     pub const fn to_code(self) -> (u8, u8, bool) {
@@ -120,7 +120,7 @@ impl CqeStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, thiserror::Error)]
 #[repr(u8)]
 pub enum CmdStatus {
-    /// Done.
+    /// The command was executed.
     #[error("done")]
     Ok = 0,
     /// A field has a value that the device does not take.
@@ -135,7 +135,7 @@ pub enum CmdStatus {
     /// The object is in use by others.
     #[error("the object is in use by others")]
     InUse = 4,
-    /// No such object.
+    /// The command names an object that does not exist.
     #[error("there is no such object")]
     NotFound = 5,
     /// The peer or the memory may not be used in this way.

@@ -12,7 +12,7 @@ const STEPS: u32 = 7;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Signalled, succeeds.
+    /// A signalled request that succeeds.
     Signalled,
     /// Unsignalled, succeeds: no completion.
     Silent,

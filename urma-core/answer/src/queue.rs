@@ -23,7 +23,7 @@ const JFC_DEPTH: u32 = 2 * DEPTH;
 /// Completions taken at once.
 const BATCH: usize = 16;
 
-/// Why serving ended.
+/// Why the thread that answers pings stopped serving its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ServeEnd {
     /// As its owner wants.

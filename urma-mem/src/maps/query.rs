@@ -78,7 +78,7 @@ impl Query {
     }
 }
 
-/// `struct procmap_query` (linux/fs.h).
+/// Argument of the ioctl PROCMAP_QUERY: `struct procmap_query` of linux/fs.h.
 #[repr(C)]
 #[derive(Default)]
 struct Call {

@@ -32,10 +32,10 @@ pub enum WordAtomic<T> {
     Cas {
         /// Value the word must have.
         cmp: T,
-        /// Value stored then.
+        /// Value that is stored if the comparison holds.
         swap: T,
     },
-    /// Stores the operand.
+    /// Stores the operand, whatever the old value.
     Swap(T),
     /// Adds the operand, wrapping.
     Add(T),

@@ -10,7 +10,7 @@ use super::{check_layout, entry_size, index};
 use crate::region::{OutOfBounds, Region};
 use crate::words::Words;
 
-/// The writing end.
+/// Writing end of a ring between two processes; one thread at a time.
 #[derive(Debug)]
 pub struct Producer<W = Region> {
     own: W,

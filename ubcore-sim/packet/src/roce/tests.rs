@@ -137,12 +137,12 @@ fn every_syndrome_goes_round() {
 fn reliable_datagrams_carry_their_context_in_both_directions() {
     let answers = rc::READ_RESPONSE_FIRST..=rc::ATOMIC_ACKNOWLEDGE;
     for op in rc::SEND_FIRST..=rc::RESYNC {
-        let added = Layout::of(TRANSPORT_RD | op).expect("defined").headers;
+        let added = PacketLayout::of(TRANSPORT_RD | op).expect("defined").headers;
         let context =
             if answers.contains(&op) { Headers::RDETH } else { Headers::RDETH | Headers::DETH };
         assert_eq!(added & (Headers::RDETH | Headers::DETH), context, "{op:#x}");
     }
-    let of_write = Layout::of(TRANSPORT_RC | rc::WRITE_ONLY_IMM).expect("defined").headers;
+    let of_write = PacketLayout::of(TRANSPORT_RC | rc::WRITE_ONLY_IMM).expect("defined").headers;
     assert_eq!(of_write, Headers::RETH | Headers::IMM);
 }
 

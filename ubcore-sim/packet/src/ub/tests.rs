@@ -420,8 +420,13 @@ fn the_bth_of_urma_is_checked() {
 
 #[test]
 fn packets_without_data_have_no_payload() {
-    let refusal =
-        Refusal { reason: RefuseReason::NoTp, version_min: 1, version_max: 1, state: 0, nonce: 3 };
+    let refusal = RefuseBody {
+        reason: RefuseReason::NoTp,
+        version_min: 1,
+        version_max: 1,
+        state: 0,
+        nonce: 3,
+    };
     let header = packet(Body::Refuse(refusal));
     let mut buf = [0; 64];
     let total = header.emit_headers(0, &mut buf).expect("valid").total;
@@ -433,7 +438,7 @@ fn packets_without_data_have_no_payload() {
     );
     // The rule of versions holds for refusals, too.
     for (version_min, version_max) in [(0, 1), (2, 1), (1, 16)] {
-        let header = packet(Body::Refuse(Refusal { version_min, version_max, ..refusal }));
+        let header = packet(Body::Refuse(RefuseBody { version_min, version_max, ..refusal }));
         assert_eq!(reason(header.emit_headers(0, &mut buf)), Some("version"));
     }
 }
@@ -444,5 +449,5 @@ fn what_is_computed_over_a_handshake_is_what_travels() {
     let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer));
     let mut buf = [0; 128];
     header.emit_headers(0, &mut buf).expect("valid");
-    assert_eq!(offer.to_bytes()[..], buf[12..12 + Handshake::LEN]);
+    assert_eq!(offer.to_bytes()[..], buf[12..12 + HandshakeBody::LEN]);
 }

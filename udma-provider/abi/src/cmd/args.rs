@@ -7,9 +7,9 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CmdQueueKind {
-    /// Send only.
+    /// JFS: sends only.
     Jfs = 0,
-    /// Receive only.
+    /// JFR: receives only; jetties may share it.
     Jfr = 1,
     /// Send, with a receive queue of its own or a shared JFR.
     Jetty = 2,
@@ -19,11 +19,11 @@ pub enum CmdQueueKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Mode {
-    /// Reliable message.
+    /// Reliable message: one queue, many targets, acknowledged.
     Rm = 1,
-    /// Reliable connection.
+    /// Reliable connection: one queue, one target, acknowledged.
     Rc = 2,
-    /// Unreliable message.
+    /// Unreliable message: SEND only, not acknowledged.
     Um = 4,
 }
 
@@ -33,11 +33,11 @@ pub enum Mode {
 pub enum QueueState {
     /// Takes nothing; what was never started ends as "unhandled".
     Reset = 0,
-    /// Works.
+    /// Starts and completes requests.
     Ready = 1,
     /// Starts nothing new; what was started ends.
     Suspended = 2,
-    /// Everything ends flushed.
+    /// Completes every request with a flush error.
     Error = 3,
 }
 
@@ -96,18 +96,18 @@ bitflags::bitflags! {
     /// Remote rights on a segment; the numbers are those of `URMA_ACCESS_*`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Access: u8 {
-        /// No remote access.
+        /// Peers may not access the segment.
         const LOCAL_ONLY = 1;
-        /// Remote read.
+        /// Peers may read.
         const READ = 2;
-        /// Remote write.
+        /// Peers may write; needs READ.
         const WRITE = 4;
-        /// Remote atomics.
+        /// Peers may do atomics; needs READ and WRITE.
         const ATOMIC = 8;
     }
 }
 
-/// A send ring.
+/// Arguments of the send ring of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SqArgs {
     /// DMA address of the ring of 64-byte blocks.
@@ -124,7 +124,7 @@ pub struct SqArgs {
     pub priority: u8,
 }
 
-/// A receive ring.
+/// Arguments of the receive ring of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RqArgs {
     /// DMA address of the ring of entries ([`crate::rqe::stride`] bytes each).
@@ -141,16 +141,16 @@ pub struct RqArgs {
     pub token_value: u32,
 }
 
-/// Arguments of CREATE_QUEUE.
+/// Arguments of the command CREATE_QUEUE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateQueue {
-    /// What it is.
+    /// Whether to create a JFS, a JFR or a jetty.
     pub kind: CmdQueueKind,
     /// Wanted id, or 0 for any.
     pub id: u32,
-    /// Transport mode.
+    /// Transport mode of both rings.
     pub mode: Mode,
-    /// Options.
+    /// Whether errors suspend, completions come out of order, senders show a token.
     pub flags: QueueFlags,
     /// Comes back in every CQE.
     pub cookie: u64,
@@ -168,7 +168,7 @@ pub struct CreateQueue {
     pub group: u32,
 }
 
-/// Arguments of REGISTER_SEG.
+/// Arguments of the command REGISTER_SEG.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegisterSeg {
     /// Token id (tid << 8) from ALLOC_TID.
@@ -177,9 +177,9 @@ pub struct RegisterSeg {
     pub iova: u64,
     /// Address by which requests name the first byte (UBVA's va, or the user's IOVA).
     pub va: u64,
-    /// Bytes.
+    /// Length of the segment in bytes.
     pub len: u64,
-    /// Remote rights.
+    /// What peers may do with the segment.
     pub access: Access,
     /// Requests must show this value; `None` is policy NONE.
     pub token_value: Option<u32>,

@@ -160,7 +160,7 @@ impl Command {
         }
     }
 
-    /// The sixteen words.
+    /// Returns the sixteen words of the command ring's entry.
     #[must_use]
     pub fn encode(&self, sequence: u32) -> [u64; CMD_WORDS] {
         let mut w = [0; CMD_WORDS];
@@ -323,7 +323,7 @@ impl Command {
 }
 
 impl Response {
-    /// The eight words.
+    /// Returns the eight words of the response ring's entry.
     #[must_use]
     pub fn encode(&self, owner: bool) -> [u64; RSP_WORDS] {
         let mut w = [0; RSP_WORDS];
