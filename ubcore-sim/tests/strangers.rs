@@ -23,7 +23,7 @@ mod tests {
             claim::{self, Claim, Connect},
             clock::Clock,
             eid_ip,
-            hello::{self, Hello, Kind, ReceivedHello},
+            hello::{self, Hello, HelloKind, ReceivedHello},
             ip_eid,
             peer::{CLAIM_KEY, KernelReads, LocalShare, PathChoice, PeerEvent, Peers},
             poll::{Poll, ReadyList},
@@ -65,7 +65,7 @@ mod tests {
         let Connect::Connected(socket) = claim::connect(to).unwrap() else { panic!("no node") };
         let (share, half) = (share(from), Region::shared(8192, Pages::Base).unwrap());
         let hello = Hello {
-            kind: Kind::Offer,
+            kind: HelloKind::Offer,
             incarnation: 1,
             eid: from,
             to,
@@ -322,7 +322,7 @@ mod tests {
         let answer = offer(ip_eid(held_by_another.eid.parse().unwrap()), to).unwrap();
         assert_eq!(
             (answer.hello.kind, answer.fds.len()),
-            (Kind::Refuse(hello::SharingRefusal::Lied), 0)
+            (HelloKind::Refuse(hello::SharingRefusal::Lied), 0)
         );
         let own = Claim::random().unwrap();
         assert_eq!(offer(own.eid(), to).unwrap().fds.len(), 4);

@@ -48,7 +48,7 @@ pub const FDS: usize = 4;
 
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum HelloKind {
     /// First message of who connects.
     Offer,
     /// Answer: the pair is made.
@@ -61,7 +61,7 @@ pub enum Kind {
     Capture,
 }
 
-impl Kind {
+impl HelloKind {
     /// Descriptors that come with it; an inspection is asked for without, and answered with one.
     fn takes(self, fds: usize) -> bool {
         match self {
@@ -121,7 +121,7 @@ impl SharingRefusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
     /// What it is.
-    pub kind: Kind,
+    pub kind: HelloKind,
     /// Changes with every start of the sender.
     pub incarnation: u64,
     /// The sender.
@@ -181,11 +181,11 @@ impl Hello {
     #[must_use]
     pub fn encode(&self) -> [u8; LEN] {
         let (kind, reason) = match self.kind {
-            Kind::Offer => (1_u32, 0),
-            Kind::Accept => (2, 0),
-            Kind::Refuse(refusal) => (3, refusal.code()),
-            Kind::Inspect => (4, 0),
-            Kind::Capture => (5, 0),
+            HelloKind::Offer => (1_u32, 0),
+            HelloKind::Accept => (2, 0),
+            HelloKind::Refuse(refusal) => (3, refusal.code()),
+            HelloKind::Inspect => (4, 0),
+            HelloKind::Capture => (5, 0),
         };
         let mut bytes = [0; LEN];
         bytes[0..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -215,11 +215,11 @@ impl Hello {
             return Err(HelloError::Version(word32(bytes, 8)));
         }
         let kind = match word32(bytes, 12) {
-            1 => Kind::Offer,
-            2 => Kind::Accept,
-            3 => Kind::Refuse(SharingRefusal::from_code(word32(bytes, 88))),
-            4 => Kind::Inspect,
-            5 => Kind::Capture,
+            1 => HelloKind::Offer,
+            2 => HelloKind::Accept,
+            3 => HelloKind::Refuse(SharingRefusal::from_code(word32(bytes, 88))),
+            4 => HelloKind::Inspect,
+            5 => HelloKind::Capture,
             _ => return Err(HelloError::Malformed("kind")),
         };
         Ok(Self {
@@ -314,11 +314,11 @@ mod tests {
 
     fn any_hello() -> impl Strategy<Value = Hello> {
         let kind = (0_u32..11).prop_map(|n| match n {
-            0 => Kind::Offer,
-            1 => Kind::Accept,
-            9 => Kind::Inspect,
-            10 => Kind::Capture,
-            n => Kind::Refuse(SharingRefusal::from_code(n)),
+            0 => HelloKind::Offer,
+            1 => HelloKind::Accept,
+            9 => HelloKind::Inspect,
+            10 => HelloKind::Capture,
+            n => HelloKind::Refuse(SharingRefusal::from_code(n)),
         });
         (kind, any::<u64>(), any::<[[u8; 16]; 2]>(), any::<[u64; 4]>()).prop_map(
             |(kind, incarnation, [eid, to], [node_len, arena_len, half_len, probe])| Hello {

@@ -24,7 +24,7 @@ use super::{
     claim::{Connect, connect},
     descriptor::ForkGuarded,
     eid_ip,
-    hello::{self, Hello, Kind},
+    hello::{self, Hello, HelloKind},
     peer::PeerLook,
     shared::SharedNode,
     trust,
@@ -45,7 +45,7 @@ pub(super) fn answer(shared: &SharedNode, name: &str, peers: &[PeerLook], socket
         region.write(0, text.as_bytes()).map_err(io::Error::other)?;
         let (file, _) = region.fd().ok_or(io::ErrorKind::Unsupported)?;
         let cfg = shared.device().cfg();
-        let hello = plain(Kind::Inspect, (cfg.eid, cfg.incarnation), text.len() as u64);
+        let hello = plain(HelloKind::Inspect, (cfg.eid, cfg.incarnation), text.len() as u64);
         hello::send(socket, &hello, &[file])
     });
     if let Err(error) = sent {
@@ -53,7 +53,7 @@ pub(super) fn answer(shared: &SharedNode, name: &str, peers: &[PeerLook], socket
     }
 }
 
-fn plain(kind: Kind, (eid, incarnation): (RawEid, u64), node_len: u64) -> Hello {
+fn plain(kind: HelloKind, (eid, incarnation): (RawEid, u64), node_len: u64) -> Hello {
     let to = RawEid::default();
     Hello { kind, incarnation, eid, to, node_len, arena_len: 0, half_len: 0, probe: 0 }
 }
@@ -203,7 +203,7 @@ pub fn nodes() -> io::Result<Vec<RawEid>> {
 /// `NotFound`: no such node on this host. `PermissionDenied`: another user's ([`trust::Distrust`]).
 /// `TimedOut`: it is stopped. Else the system's error.
 pub fn ask(eid: RawEid) -> io::Result<(u32, String)> {
-    let (pid, socket) = speak(eid, Kind::Inspect)?;
+    let (pid, socket) = speak(eid, HelloKind::Inspect)?;
     let mut fds = [PollFd::new(&socket, PollFlags::IN)];
     let bound = ANSWER.try_into().map_err(io::Error::other)?;
     if poll(&mut fds, Some(&bound))? == 0 {
@@ -228,11 +228,11 @@ pub fn ask(eid: RawEid) -> io::Result<(u32, String)> {
 /// # Errors
 /// As [`ask`].
 pub fn capture(eid: RawEid) -> io::Result<OwnedFd> {
-    speak(eid, Kind::Capture).map(|(_, socket)| socket)
+    speak(eid, HelloKind::Capture).map(|(_, socket)| socket)
 }
 
 /// Connects to `eid` and says `kind`.
-fn speak(eid: RawEid, kind: Kind) -> io::Result<(u32, OwnedFd)> {
+fn speak(eid: RawEid, kind: HelloKind) -> io::Result<(u32, OwnedFd)> {
     let socket = match connect(eid)? {
         Connect::Connected(socket) => socket,
         Connect::NotHere => return Err(io::ErrorKind::NotFound.into()),

@@ -25,7 +25,7 @@ use udma_abi::{CmdStatus, Nanos, RawEid};
 use super::{
     claim::{self, Claim, Connect},
     descriptor::ForkGuarded,
-    hello::{self, Kind, SharingRefusal},
+    hello::{self, HelloKind, SharingRefusal},
     poll::{Interest, Poll},
     trust::{self, Credentials},
 };

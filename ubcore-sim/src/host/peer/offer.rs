@@ -20,7 +20,7 @@ use urma_mem::{Arena, MapAccess, Pages, Region, procvm::ProcessMemory};
 use crate::{
     host::{
         descriptor::{ForkGuarded, is_shortage},
-        hello::{FDS, Hello, Kind, ReceivedHello},
+        hello::{FDS, Hello, HelloKind, ReceivedHello},
         interrupt::signal,
         trust::Credentials,
     },
@@ -76,7 +76,7 @@ impl SharingOffer {
     pub(super) fn message<'a>(
         &'a self,
         share: &'a LocalShare,
-        kind: Kind,
+        kind: HelloKind,
         to: RawEid,
     ) -> io::Result<(Hello, [BorrowedFd<'a>; FDS])> {
         let file =

@@ -74,7 +74,7 @@ impl Peers {
     ) -> std::io::Result<(Arc<ForkGuarded>, Box<SharingOffer>)> {
         let socket = Arc::new(ForkGuarded::new(socket)?);
         let offer = Box::new(SharingOffer::new(&self.share)?);
-        let (message, fds) = offer.message(&self.share, Kind::Offer, eid)?;
+        let (message, fds) = offer.message(&self.share, HelloKind::Offer, eid)?;
         hello::send(&socket, &message, &fds)?;
         self.poll.add(&socket, key, Interest::Read)?;
         Ok((socket, offer))
@@ -153,9 +153,9 @@ impl Peers {
             }
         };
         match shown.hello.kind {
-            Kind::Inspect => return self.events.push_back(PeerEvent::Inspect { socket }),
-            Kind::Capture => return self.events.push_back(PeerEvent::Capture { socket }),
-            Kind::Offer | Kind::Accept | Kind::Refuse(_) => {}
+            HelloKind::Inspect => return self.events.push_back(PeerEvent::Inspect { socket }),
+            HelloKind::Capture => return self.events.push_back(PeerEvent::Capture { socket }),
+            HelloKind::Offer | HelloKind::Accept | HelloKind::Refuse(_) => {}
         }
         let eid = shown.hello.eid;
         if let Err(refusal) = self.judge(&shown, who) {
@@ -171,7 +171,7 @@ impl Peers {
     fn judge(&mut self, shown: &ReceivedHello, who: Credentials) -> Result<(), SharingRefusal> {
         let ReceivedHello { hello, .. } = shown;
         let is_own = hello.eid == self.share.eid;
-        if hello.kind != Kind::Offer || hello.to != self.share.eid || is_own {
+        if hello.kind != HelloKind::Offer || hello.to != self.share.eid || is_own {
             return Err(SharingRefusal::Lied);
         }
         if self.path == PathChoice::Packets {
@@ -241,7 +241,7 @@ impl Peers {
             }
         };
         let sent = offer
-            .message(&self.share, Kind::Accept, eid)
+            .message(&self.share, HelloKind::Accept, eid)
             .and_then(|(message, fds)| hello::send(&socket, &message, &fds));
         match sent {
             Ok(()) => self.open(key, socket, (eid, incarnation), opened),
@@ -289,7 +289,7 @@ impl Peers {
             }
         };
         match shown.hello.kind {
-            Kind::Refuse(SharingRefusal::Busy) => {
+            HelloKind::Refuse(SharingRefusal::Busy) => {
                 // Its own connection to this node is on the way, or this one comes too early.
                 self.links.insert(
                     key,
@@ -299,7 +299,7 @@ impl Peers {
                     },
                 );
             }
-            Kind::Refuse(reason) => {
+            HelloKind::Refuse(reason) => {
                 tracing::info!(?eid, ?reason, "a node on this host refuses to share memory");
                 self.remember(
                     eid,
@@ -317,7 +317,7 @@ impl Peers {
                 );
                 self.give_up(eid, CmdStatus::Denied);
             }
-            Kind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
+            HelloKind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
                 let incarnation = shown.hello.incarnation;
                 match parts(&self.share, *offer, shown, (&socket, who)) {
                     Ok(opened) => self.open(key, socket, (eid, incarnation), opened),
@@ -328,7 +328,7 @@ impl Peers {
                     Err(_) => self.give_up(eid, CmdStatus::Denied),
                 }
             }
-            Kind::Accept | Kind::Offer | Kind::Inspect | Kind::Capture => {
+            HelloKind::Accept | HelloKind::Offer | HelloKind::Inspect | HelloKind::Capture => {
                 self.lies += 1;
                 self.give_up(eid, CmdStatus::Denied);
             }
@@ -359,7 +359,7 @@ impl Peers {
 
     fn refuse(&self, socket: impl AsFd, to: RawEid, refusal: SharingRefusal) {
         let hello = Hello {
-            kind: Kind::Refuse(refusal),
+            kind: HelloKind::Refuse(refusal),
             incarnation: self.share.incarnation,
             eid: self.share.eid,
             to,

@@ -305,7 +305,7 @@ impl Liar {
 
     fn hello(&self, to: &Side) -> Hello {
         Hello {
-            kind: Kind::Offer,
+            kind: HelloKind::Offer,
             incarnation: 1,
             eid: self.claim.eid(),
             to: to.eid(),
@@ -326,15 +326,15 @@ impl Liar {
     }
 
     /// What `to` answers to a message with descriptors.
-    fn say(&self, to: &mut Side, hello: &Hello, fds: &[BorrowedFd<'_>]) -> Option<Kind> {
+    fn say(&self, to: &mut Side, hello: &Hello, fds: &[BorrowedFd<'_>]) -> Option<HelloKind> {
         hello::send(&self.socket, hello, fds).unwrap();
         settle(&mut [to], 3);
         hello::receive(&self.socket).ok().map(|received| received.hello.kind)
     }
 }
 
-fn refused(kind: Option<Kind>) -> bool {
-    matches!(kind, None | Some(Kind::Refuse(_)))
+fn refused(kind: Option<HelloKind>) -> bool {
+    matches!(kind, None | Some(HelloKind::Refuse(_)))
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn an_honest_liar_is_accepted() {
     let mut a = Side::auto();
     let liar = Liar::connect(&a);
     let hello = liar.hello(&a);
-    assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(Kind::Accept));
+    assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(HelloKind::Accept));
     assert_eq!((a.links(), a.peers.lies()), (1, 0));
 }
 
@@ -380,7 +380,7 @@ fn lying_names_are_refused() {
         match lie {
             0 => hello.eid = a.eid(),
             1 => hello.to = other.eid(),
-            2 => hello.kind = Kind::Accept,
+            2 => hello.kind = HelloKind::Accept,
             // No node holds this one.
             _ => hello.eid = RawEid([9; 16]),
         }
@@ -439,7 +439,7 @@ fn speaking_out_of_turn_ends_the_pair() {
     let mut a = Side::auto();
     let liar = Liar::connect(&a);
     let hello = liar.hello(&a);
-    assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(Kind::Accept));
+    assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(HelloKind::Accept));
     assert!(refused(liar.say(&mut a, &hello, &liar.fds())));
     assert!(matches!(a.seen[..], [PeerEvent::SameHost { .. }, PeerEvent::Gone { .. }]));
     assert_eq!((a.links(), a.peers.lies()), (0, 1));
@@ -454,10 +454,10 @@ fn a_lying_answer_is_not_taken() {
         let socket = liar_claim.accept().unwrap().unwrap();
         let offer = hello::receive(&socket).unwrap();
         let mut answer =
-            Hello { kind: Kind::Accept, eid: liar_claim.eid(), to: a.eid(), ..offer.hello };
+            Hello { kind: HelloKind::Accept, eid: liar_claim.eid(), to: a.eid(), ..offer.hello };
         let mut fds: Vec<_> = offer.fds.iter().map(AsFd::as_fd).collect();
         match lie {
-            0 => answer.kind = Kind::Offer,
+            0 => answer.kind = HelloKind::Offer,
             1 => answer.eid = a.eid(),
             2 => answer.half_len = 1 << 30,
             _ => fds.swap(0, 3),

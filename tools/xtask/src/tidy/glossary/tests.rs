@@ -3,7 +3,7 @@
 use super::*;
 
 const TABLE: &str = "# Glossary\n\n| word | meaning | not |\n|---|---|---|\n\
-    | pass *(ours)* | one way over a ring | lap; round trip (but: round trip time) |\n\
+    | pass *(ours)* | one way over a ring | blip; round trip (but: round trip time) |\n\
     | ring, CI *(ours)* | a queue | |\n\nText.\n\n| letters | words |\n|---|---|\n| BTH | header |\n";
 
 fn file(path: &str, text: &str) -> File {
@@ -17,12 +17,12 @@ fn uses(path: &str, text: &str) -> Vec<String> {
 #[test]
 fn a_planted_word_is_found_in_code_comments_and_messages() {
     for text in [
-        "// the next lap\n",
-        "let lap = 1;\n",
-        "struct LapLength;\n",
-        "fn end_of_lap() {}\n",
-        "const LAP: u8 = 1;\n",
-        "Lap by lap.\n",
+        "// the next blip\n",
+        "let blip = 1;\n",
+        "struct BlipLength;\n",
+        "fn end_of_blip() {}\n",
+        "const BLIP: u8 = 1;\n",
+        "Blip by blip.\n",
         "say(\"one round trip too many\");\n",
         "let RoundTrip = 1;\n",
     ] {
@@ -30,13 +30,15 @@ fn a_planted_word_is_found_in_code_comments_and_messages() {
         assert_eq!(uses("a/README.md", text).len(), 1, "{text}");
         assert!(uses("liburma/src/x.rs", text).is_empty(), "later");
     }
-    let found = uses("a.rs", "fn f() {}\n// lap\n// lap\n");
-    assert_eq!(found, ["a.rs:2: \"lap\"; GLOSSARY says: pass"], "the first use of a file");
+    let found = uses("a.rs", "fn f() {}\n// blip\n// blip\n");
+    assert_eq!(found, ["a.rs:2: \"blip\"; GLOSSARY says: pass"], "the first use of a file");
 }
 
 #[test]
 fn other_words_and_allowed_phrases_pass() {
-    for text in ["overlap", "OVERLAP", "laps_to", "the round trip time", "RoundTripTime", "round"] {
+    for text in
+        ["overblip", "OVERBLIP", "blips_to", "the round trip time", "RoundTripTime", "round"]
+    {
         assert_eq!(uses("a.rs", text), [""; 0], "{text}");
     }
 }

@@ -53,11 +53,11 @@ fn connections_wait_without_work_until_there_are_descriptors() {
         drop(full);
         a.turn(a.peers.poll_deadline(now).unwrap());
         let hello = liar.hello(&a);
-        assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(Kind::Accept));
+        assert_eq!(liar.say(&mut a, &hello, &liar.fds()), Some(HelloKind::Accept));
         // The next connection does not have to wait.
         let second = Liar::connect(&a);
         let hello = second.hello(&a);
-        assert_eq!(second.say(&mut a, &hello, &second.fds()), Some(Kind::Accept));
+        assert_eq!(second.say(&mut a, &hello, &second.fds()), Some(HelloKind::Accept));
         assert_eq!(a.peers.lies(), 0);
     });
 }
@@ -77,9 +77,9 @@ fn an_offer_without_room_for_its_descriptors_is_no_lie() {
             drop(full);
             let answer = hello::receive(&liar.socket).unwrap().hello.kind;
             let expected = if a.links() == 1 {
-                Kind::Accept
+                HelloKind::Accept
             } else {
-                Kind::Refuse(SharingRefusal::NoResources)
+                HelloKind::Refuse(SharingRefusal::NoResources)
             };
             assert_eq!((answer, a.peers.lies()), (expected, 0), "{left} descriptors left");
             assert_eq!(a.peers.shortages(), u64::from(a.links() == 0), "{left} descriptors left");
@@ -136,7 +136,7 @@ fn memory_that_cannot_be_mapped_is_no_lie() {
         setrlimit(Resource::As, Rlimit { current: Some(64 << 30), ..limit }).unwrap();
         let answer = liar.say(&mut a, &hello, &liar.fds());
         setrlimit(Resource::As, limit).unwrap();
-        assert_eq!(answer, Some(Kind::Refuse(SharingRefusal::NoResources)));
+        assert_eq!(answer, Some(HelloKind::Refuse(SharingRefusal::NoResources)));
         assert_eq!((a.peers.lies(), a.peers.shortages(), a.links()), (0, 1, 0));
     });
 }
@@ -148,7 +148,7 @@ fn a_peer_that_is_short_is_reached_by_packets() {
     a.peers.find(0, claim.eid());
     let socket = claim.accept().unwrap().unwrap();
     let offer = hello::receive(&socket).unwrap();
-    let kind = Kind::Refuse(SharingRefusal::NoResources);
+    let kind = HelloKind::Refuse(SharingRefusal::NoResources);
     hello::send(&socket, &Hello { kind, ..offer.hello }, &[]).unwrap();
     settle(&mut [&mut a], 3);
     assert!(matches!(a.seen[..], [PeerEvent::Packets { .. }]));
