@@ -106,7 +106,7 @@ pub(crate) fn program(name: &str, version: &str, features: &str) -> Result<PathB
     Ok(path)
 }
 
-fn install(home: &Path, package: &str, more: &[&str]) -> Done {
+fn install(home: &Path, package: &str, more: &[&str]) -> TaskResult {
     let root = home.to_string_lossy().into_owned();
     let mut install = command(&["install", "--locked", "--quiet", "--root", &root, package]);
     let status = install.args(more).status().map_err(Failure::system("starting cargo"))?;

@@ -10,8 +10,8 @@ use std::{fs, path::Path, process::Command};
 use crate::{
     cargo,
     markdown::Document,
-    say::{Done, Failure, say},
-    step::{Found, Step, Steps},
+    say::{Failure, TaskResult, say},
+    step::{RunningStep, StepResult, Steps},
     tidy::{self, File},
 };
 
@@ -25,7 +25,7 @@ const REPOSITORY: &str = "https://github.com/urma-rs/urma/blob/main/";
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// The task; the pages of the API are left out when only the book is wanted.
-pub(crate) fn run(only_book: bool) -> Done {
+pub(crate) fn run(only_book: bool) -> TaskResult {
     let mut steps = Steps::new("doc", if only_book { 2 } else { 3 })?;
     steps.step("rules about documents", |_| rules());
     steps.step("the book", book);
@@ -41,22 +41,24 @@ pub(crate) fn run(only_book: bool) -> Done {
     Ok(())
 }
 
-fn rules() -> Found {
+fn rules() -> StepResult {
     let rules = tidy::documents(&cargo::root()).into_iter();
-    rules.map(|(name, result)| Found::one(name, result)).fold(Found::default(), Found::plus)
+    rules
+        .map(|(name, result)| StepResult::one(name, result))
+        .fold(StepResult::default(), StepResult::plus)
 }
 
 /// The pages of the API, without a warning.
-pub(crate) fn api(step: &mut Step) -> Found {
+pub(crate) fn api(step: &mut RunningStep) -> StepResult {
     let mut command = cargo::command(&["doc", "--workspace", "--no-deps", "--quiet"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     step.check("cargo doc", command)
 }
 
-fn book(step: &mut Step) -> Found {
+fn book(step: &mut RunningStep) -> StepResult {
     match staged() {
         Ok(command) => step.check("mdbook build", command),
-        Err(failure) => Found::one("the book", Err(failure)),
+        Err(failure) => StepResult::one("the book", Err(failure)),
     }
 }
 
@@ -74,7 +76,7 @@ fn staged() -> Result<Command, Failure> {
     Ok(command)
 }
 
-fn write(path: &Path, text: &str) -> Done {
+fn write(path: &Path, text: &str) -> TaskResult {
     let failed = || Failure::system("writing the book's pages");
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed())?;
     fs::write(path, text).map_err(failed())

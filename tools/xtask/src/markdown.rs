@@ -12,7 +12,7 @@ const FIGURE: &str = "figure";
 
 /// A link or an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Link {
+pub(crate) struct DocLink {
     /// Line in the file, from 1.
     pub(crate) line: usize,
     /// Destination as it is written.
@@ -23,7 +23,7 @@ pub(crate) struct Link {
 
 /// A code span.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Code {
+pub(crate) struct CodeBlock {
     /// Line in the file, from 1. The spans of one table row share it.
     pub(crate) line: usize,
     /// What stands between the backquotes.
@@ -49,9 +49,9 @@ pub(crate) struct Figure {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Document {
     /// Links and images, in order.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<DocLink>,
     /// Code spans, in order.
-    pub(crate) codes: Vec<Code>,
+    pub(crate) codes: Vec<CodeBlock>,
     /// Drawings, in order.
     pub(crate) figures: Vec<Figure>,
     /// Anchors of its headings.
@@ -61,7 +61,7 @@ pub(crate) struct Document {
 impl Document {
     /// Reads a Markdown file.
     pub(crate) fn of(text: &str) -> Self {
-        let lines = Lines::of(text);
+        let lines = TextLines::of(text);
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
         // A reference without a definition is a link to nothing; `[x]` alone is text.
         let mut lost = |link: pulldown_cmark::BrokenLink<'_>| {
@@ -77,7 +77,7 @@ impl Document {
             let line = lines.at(range.start);
             match event {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-                    document.links.push(Link { line, dest: dest_url.into_string(), range });
+                    document.links.push(DocLink { line, dest: dest_url.into_string(), range });
                 }
                 Event::Start(Tag::Table(_)) => is_in_table = true,
                 Event::End(TagEnd::Table) => is_in_table = false,
@@ -102,7 +102,7 @@ impl Document {
                     if let Some(heading) = &mut heading {
                         heading.push_str(&words);
                     }
-                    document.codes.push(Code { line, text: words.into_string(), is_in_table });
+                    document.codes.push(CodeBlock { line, text: words.into_string(), is_in_table });
                 }
                 _ => {}
             }
@@ -113,9 +113,9 @@ impl Document {
 }
 
 /// Where lines begin.
-struct Lines(Vec<usize>);
+struct TextLines(Vec<usize>);
 
-impl Lines {
+impl TextLines {
     fn of(text: &str) -> Self {
         Self(text.match_indices('\n').map(|(at, _)| at).collect())
     }

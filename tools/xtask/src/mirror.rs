@@ -34,7 +34,7 @@ const RELEASES: [(&str, &str, &str); 2] = [
 
 /// An entry of the table.
 #[derive(Clone, Debug, Default)]
-struct Entry {
+struct MirrorEntry {
     /// The one release that has it; empty: both.
     only: String,
     /// `consts`, `enum`, `flags`, `bits`, `struct` or `union`.
@@ -51,14 +51,14 @@ struct Entry {
     above: Vec<String>,
     /// Constants and bit fields.
     names: Vec<String>,
-    members: Vec<Member>,
+    members: Vec<MirrorMember>,
     /// Golden paths that have no member.
     left_out: Vec<String>,
 }
 
 /// A member of a struct or union.
 #[derive(Clone, Debug)]
-struct Member {
+struct MirrorMember {
     only: String,
     name: String,
     /// Path in the golden data.
@@ -67,8 +67,8 @@ struct Member {
 }
 
 /// Reads the table.
-fn entries(table: &str) -> Result<Vec<Entry>, String> {
-    let mut entries: Vec<Entry> = Vec::new();
+fn entries(table: &str) -> Result<Vec<MirrorEntry>, String> {
+    let mut entries: Vec<MirrorEntry> = Vec::new();
     let mut above = Vec::new();
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with("# ")) {
         let wrong = || format!("{TABLE}: {line}");
@@ -93,12 +93,12 @@ fn release_of(text: &str) -> Option<(String, &str)> {
     }
 }
 
-fn begin(line: &str) -> Option<Entry> {
+fn begin(line: &str) -> Option<MirrorEntry> {
     let (only, rest) = release_of(line)?;
     let (head, names) = rest.split_once(':').unwrap_or((rest, ""));
     let mut words = head.split(' ');
     let kind = words.next()?.to_owned();
-    let mut entry = Entry { only, kind, ..Entry::default() };
+    let mut entry = MirrorEntry { only, kind, ..MirrorEntry::default() };
     if entry.kind != "consts" {
         words.next()?.clone_into(&mut entry.name);
     }
@@ -117,7 +117,7 @@ fn begin(line: &str) -> Option<Entry> {
     Some(entry)
 }
 
-fn extend(entry: &mut Entry, line: &str) -> Option<()> {
+fn extend(entry: &mut MirrorEntry, line: &str) -> Option<()> {
     if let Some(path) = line.strip_prefix('-') {
         entry.left_out.push(path.to_owned());
     } else if matches!(entry.kind.as_str(), "struct" | "union") {
@@ -125,7 +125,12 @@ fn extend(entry: &mut Entry, line: &str) -> Option<()> {
         let (name, kind) = rest.split_once(": ")?;
         let (name, path) = name.split_once('=').unwrap_or((name, name));
         let path = path.trim_start_matches("r#").to_owned();
-        entry.members.push(Member { only, name: name.to_owned(), path, kind: kind.to_owned() });
+        entry.members.push(MirrorMember {
+            only,
+            name: name.to_owned(),
+            path,
+            kind: kind.to_owned(),
+        });
     } else {
         entry.names.extend(line.split_whitespace().map(str::to_owned));
     }
@@ -151,8 +156,8 @@ pub(crate) fn generate(
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let of = |entry: &Entry, at: usize| write::entry(entry, RELEASES[at].0, &golden[at]);
-    let mut files = [(); 5].map(|()| write::File::default());
+    let of = |entry: &MirrorEntry, at: usize| write::entry(entry, RELEASES[at].0, &golden[at]);
+    let mut files = [(); 5].map(|()| write::WrittenFile::default());
     let mut wrong = Vec::new();
     for entry in &entries {
         let both = (of(entry, 0), of(entry, 1));
@@ -181,7 +186,7 @@ pub(crate) fn generate(
 }
 
 /// What an entry names and no release has.
-fn unknown(entry: &Entry, golden: &[Golden]) -> Vec<String> {
+fn unknown(entry: &MirrorEntry, golden: &[Golden]) -> Vec<String> {
     let of = entry
         .parent
         .as_deref()
@@ -189,7 +194,7 @@ fn unknown(entry: &Entry, golden: &[Golden]) -> Vec<String> {
     let types = || golden.iter().filter_map(|golden| golden.types.get(of));
     let is_value = |name: &String| golden.iter().any(|golden| golden.values.contains_key(name));
     let is_known = |name: &String| is_value(name) || types().any(|of| of.bits(name).is_some());
-    let path = |member: &Member| format!("{}{}", entry.prefix(), member.path);
+    let path = |member: &MirrorMember| format!("{}{}", entry.prefix(), member.path);
     let names = entry.names.iter().filter(|name| !is_known(name)).cloned();
     let members = entry.members.iter().map(path);
     let members = members.filter(|path| !types().any(|of| of.offset(path).is_some()));
@@ -197,7 +202,7 @@ fn unknown(entry: &Entry, golden: &[Golden]) -> Vec<String> {
 }
 
 /// The file of what both releases have alike: 1 is libtpsa's too, 2 is about providers.
-fn room(entry: &Entry, golden: &Golden) -> usize {
+fn room(entry: &MirrorEntry, golden: &Golden) -> usize {
     let name = entry.parent.as_deref().unwrap_or(&entry.name);
     let name = if name.is_empty() { entry.names.first().map_or("", String::as_str) } else { name };
     let header = golden.header(name.split('.').next().unwrap_or(name));
@@ -209,7 +214,7 @@ fn room(entry: &Entry, golden: &Golden) -> usize {
 }
 
 /// Golden members and bits of mirrored types that no entry mirrors.
-fn unused(entries: &[Entry], golden: &[Golden]) -> Vec<String> {
+fn unused(entries: &[MirrorEntry], golden: &[Golden]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (at, golden) in golden.iter().enumerate() {
         let release = RELEASES[at].0;
@@ -239,7 +244,7 @@ fn unused(entries: &[Entry], golden: &[Golden]) -> Vec<String> {
     wrong
 }
 
-impl Entry {
+impl MirrorEntry {
     /// Whether it is the type of this name or a part of it.
     fn is_of(&self, name: &str) -> bool {
         let parent = self.parent.as_deref().map(|parent| parent.split('.').next());

@@ -54,14 +54,14 @@ fn direction(sign: char) -> Option<(isize, isize)> {
 
 /// A closed box, in cells; both corners belong to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Frame {
+struct FigureFrame {
     left: usize,
     top: usize,
     right: usize,
     bottom: usize,
 }
 
-impl Frame {
+impl FigureFrame {
     fn holds(&self, x: usize, y: usize) -> bool {
         (self.left + 1..self.right).contains(&x) && (self.top + 1..self.bottom).contains(&y)
     }
@@ -69,7 +69,7 @@ impl Frame {
 
 /// A run of text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Words {
+struct FigureWords {
     x: usize,
     y: usize,
     text: String,
@@ -120,15 +120,16 @@ impl Grid {
     }
 
     /// Closed boxes, those that hold others first.
-    fn frames(&self) -> Vec<Frame> {
+    fn frames(&self) -> Vec<FigureFrame> {
         let corners = self.cells().filter(|(.., cell)| cell & 15 == DOWN | RIGHT);
-        let mut frames: Vec<Frame> = corners.filter_map(|(x, y, _)| self.frame(x, y)).collect();
-        let area = |frame: &Frame| (frame.right - frame.left) * (frame.bottom - frame.top);
+        let mut frames: Vec<FigureFrame> =
+            corners.filter_map(|(x, y, _)| self.frame(x, y)).collect();
+        let area = |frame: &FigureFrame| (frame.right - frame.left) * (frame.bottom - frame.top);
         frames.sort_by_key(|frame| std::cmp::Reverse(area(frame)));
         frames
     }
 
-    fn frame(&self, left: usize, top: usize) -> Option<Frame> {
+    fn frame(&self, left: usize, top: usize) -> Option<FigureFrame> {
         let is_corner = |x, y, both| self.at(x, y) & 15 == both;
         let right = (left + 1..).take_while(|x| self.at(x - 1, top) & RIGHT != 0);
         let right = right.take_while(|x| self.at(*x, top) & LEFT != 0);
@@ -141,11 +142,11 @@ impl Grid {
                 .all(|x| self.at(x, bottom) & LEFT != 0 && self.at(x, bottom) & RIGHT != 0)
             && (top + 1..bottom)
                 .all(|y| self.at(right, y) & UP != 0 && self.at(right, y) & DOWN != 0);
-        is_closed.then_some(Frame { left, top, right, bottom })
+        is_closed.then_some(FigureFrame { left, top, right, bottom })
     }
 
     /// Takes the outline of a box away: it is drawn as one rectangle.
-    fn clear(&mut self, frame: &Frame) {
+    fn clear(&mut self, frame: &FigureFrame) {
         let mut take = |x: usize, y: usize, strokes: u8| self.strokes[y][x] &= !strokes;
         for x in frame.left..=frame.right {
             for y in [frame.top, frame.bottom] {
@@ -162,7 +163,7 @@ impl Grid {
     }
 
     /// Runs of text; two blanks end one.
-    fn words(&self) -> Vec<Words> {
+    fn words(&self) -> Vec<FigureWords> {
         let mut all = Vec::new();
         for (y, row) in self.signs.iter().enumerate() {
             let is_text = |x: usize| row.get(x).is_some_and(|s| *s != ' ' && strokes(*s) == 0);
@@ -177,7 +178,7 @@ impl Grid {
                     .find(|at| row.get(*at).is_none_or(|s| strokes(*s) != 0))
                     .unwrap_or(end);
                 let text: String = row[x..end].iter().collect();
-                all.push(Words { x, y, text: text.trim_end().to_owned() });
+                all.push(FigureWords { x, y, text: text.trim_end().to_owned() });
                 x = end;
             }
         }
@@ -235,8 +236,8 @@ pub(super) fn svg(title: &str, text: &str) -> String {
 }
 
 /// Whether a run is the first line of a box that has more lines.
-fn is_title(run: &Words, words: &[Words], frames: &[Frame]) -> bool {
-    let inmost = |words: &Words| frames.iter().rev().find(|f| f.holds(words.x, words.y));
+fn is_title(run: &FigureWords, words: &[FigureWords], frames: &[FigureFrame]) -> bool {
+    let inmost = |words: &FigureWords| frames.iter().rev().find(|f| f.holds(words.x, words.y));
     let Some(frame) = inmost(run) else { return false };
     run.y == frame.top + 1 && words.iter().any(|w| w.y > run.y && inmost(w) == Some(frame))
 }
@@ -365,11 +366,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_arrows_and_words_are_told_apart() {
+    fn boxes_arrows_and_words_are_reported_apart() {
         let text = "┌───────┐    ┌──┐\n│ a-b/c ├───►│ d│\n│ x < y │    └──┘\n└───────┘\n";
         let grid = Grid::of(text);
-        let left = Frame { left: 0, top: 0, right: 8, bottom: 3 };
-        let right = Frame { left: 13, top: 0, right: 16, bottom: 2 };
+        let left = FigureFrame { left: 0, top: 0, right: 8, bottom: 3 };
+        let right = FigureFrame { left: 13, top: 0, right: 16, bottom: 2 };
         assert_eq!(grid.frames(), [left, right]);
         let words: Vec<_> = grid.words().into_iter().map(|w| (w.x, w.y, w.text)).collect();
         let expected = [(2, 1, "a-b/c"), (15, 1, "d"), (2, 2, "x < y")];

@@ -3,13 +3,13 @@
 //! *Owns*: how an entry is written with the macros of `abi/layout.rs`. *Takes*: an entry and the numbers of
 //! a release. *Must not*: know where a file lies.
 
-use super::{Entry, layout::Golden};
+use super::{MirrorEntry, layout::Golden};
 
 /// Most characters of a line.
 const WIDTH: usize = 100;
 
 /// The entry in a release, as the body of its macro; `None`: the release does not have it.
-pub(super) fn entry(of: &Entry, release: &str, golden: &Golden) -> Option<String> {
+pub(super) fn entry(of: &MirrorEntry, release: &str, golden: &Golden) -> Option<String> {
     if !of.only.is_empty() && of.only != release {
         return None;
     }
@@ -55,13 +55,13 @@ fn filled(head: &str, items: &[String]) -> String {
 }
 
 /// Constants; one that only another release has is written in that release's file alone.
-fn values(of: &Entry, golden: &Golden) -> Option<Vec<String>> {
+fn values(of: &MirrorEntry, golden: &Golden) -> Option<Vec<String>> {
     let known = of.names.iter().filter_map(|name| Some((name, golden.values.get(name)?)));
     let items: Vec<String> = known.map(|(name, value)| format!("{name} = {value},")).collect();
     (!items.is_empty() || of.kind == "enum").then_some(items)
 }
 
-fn bits(of: &Entry, golden: &Golden) -> Option<Vec<String>> {
+fn bits(of: &MirrorEntry, golden: &Golden) -> Option<Vec<String>> {
     let item =
         |name: &str, first: usize, width: usize| format!("{first}, {width} => {name}, set_{name};");
     let Some(parent) = &of.parent else {
@@ -77,7 +77,7 @@ fn bits(of: &Entry, golden: &Golden) -> Option<Vec<String>> {
 }
 
 /// Size in bytes, and the members.
-fn members(of: &Entry, release: &str, golden: &Golden) -> Option<(usize, Vec<String>)> {
+fn members(of: &MirrorEntry, release: &str, golden: &Golden) -> Option<(usize, Vec<String>)> {
     let parent = of.parent.as_deref().unwrap_or(&of.name);
     let (name, path) = parent.split_once('.').unwrap_or((parent, ""));
     let parent = golden.types.get(name)?;
@@ -95,15 +95,15 @@ fn members(of: &Entry, release: &str, golden: &Golden) -> Option<(usize, Vec<Str
 
 /// One file of the mirror on its way.
 #[derive(Debug, Default)]
-pub(super) struct File {
+pub(super) struct WrittenFile {
     /// Name of the macro, and its body.
     groups: Vec<(&'static str, String)>,
     after: String,
 }
 
-impl File {
+impl WrittenFile {
     /// Adds an entry.
-    pub(super) fn add(&mut self, entry: &Entry, text: String) {
+    pub(super) fn add(&mut self, entry: &MirrorEntry, text: String) {
         let name = match entry.kind.as_str() {
             "consts" => "c_consts",
             "enum" => "c_enums",
@@ -118,7 +118,7 @@ impl File {
     }
 
     /// What the older release does not have, for code that is written once: values, and bits that are 0.
-    pub(super) fn add_absent(&mut self, entries: &[Entry], newer: &Golden, older: &Golden) {
+    pub(super) fn add_absent(&mut self, entries: &[MirrorEntry], newer: &Golden, older: &Golden) {
         let mut bits = String::new();
         for entry in entries {
             let is_enum = entry.kind == "enum";

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::File;
-use crate::markdown::{Code, Document};
+use crate::markdown::{CodeBlock, Document};
 
 /// A file that speaks of files that were there once.
 const HISTORY: &str = "CHANGELOG.md";
@@ -110,7 +110,8 @@ fn is_there(files: &[File], from: &str, path: &str) -> bool {
 pub(super) fn functions(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (file, document) in documents(files).filter(|(file, _)| file.path != HISTORY) {
-        let codes: Vec<&Code> = document.codes.iter().filter(|code| code.is_in_table).collect();
+        let codes: Vec<&CodeBlock> =
+            document.codes.iter().filter(|code| code.is_in_table).collect();
         for row in codes.chunk_by(|one, next| one.line == next.line) {
             let sources: Vec<&File> = row.iter().flat_map(|code| sources(files, code)).collect();
             if sources.is_empty() {
@@ -128,7 +129,7 @@ pub(super) fn functions(files: &[File]) -> Vec<String> {
     wrong
 }
 
-fn sources<'f>(files: &'f [File], code: &Code) -> Vec<&'f File> {
+fn sources<'f>(files: &'f [File], code: &CodeBlock) -> Vec<&'f File> {
     if !code.text.ends_with(".rs") {
         return Vec::new();
     }

@@ -27,7 +27,7 @@ struct Forbidden {
 }
 
 /// A line of a table of the glossary, without those of headers.
-struct Entry<'a> {
+struct GlossaryLine<'a> {
     /// First cell: a term, or several with commas between them.
     term: &'a str,
     /// Cell of the column "not", if the table has one.
@@ -83,7 +83,7 @@ impl Forbidden {
     }
 }
 
-fn rules_of(entry: &Entry<'_>) -> Vec<Forbidden> {
+fn rules_of(entry: &GlossaryLine<'_>) -> Vec<Forbidden> {
     let words = entry.not.unwrap_or("").split(';').map(str::trim).filter(|word| !word.is_empty());
     let rule = |word: &str| {
         let (word, rest) = word.split_once("(but:").unwrap_or((word, ""));
@@ -94,7 +94,7 @@ fn rules_of(entry: &Entry<'_>) -> Vec<Forbidden> {
     words.map(rule).collect()
 }
 
-fn entries(files: &[File]) -> Vec<Entry<'_>> {
+fn entries(files: &[File]) -> Vec<GlossaryLine<'_>> {
     let glossary = files.iter().filter(|file| file.path == GLOSSARY);
     let mut entries = Vec::new();
     let mut has_not = None;
@@ -108,7 +108,9 @@ fn entries(files: &[File]) -> Vec<Entry<'_>> {
         match has_not {
             None => has_not = Some(last == Some("not")),
             Some(_) if cells[0].starts_with("--") => {}
-            Some(has_not) => entries.push(Entry { term: cells[0], not: last.filter(|_| has_not) }),
+            Some(has_not) => {
+                entries.push(GlossaryLine { term: cells[0], not: last.filter(|_| has_not) })
+            }
         }
     }
     entries
