@@ -7,7 +7,7 @@ use zerocopy::byteorder::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::PacketError;
-use crate::codec::{Reader, Writer, reserved};
+use crate::codec::{Reader, Writer, from_be24, reserved, to_be24};
 
 /// A header of plain integers: its values, its layout, and both directions.
 macro_rules! plain_header {
@@ -158,14 +158,13 @@ impl Aeth {
     pub const LEN: usize = 4;
 
     pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, PacketError> {
-        let word = reader.take::<U32>()?.get();
-        let [code, ..] = word.to_be_bytes();
-        Ok(Self { syndrome: Syndrome::from_code(code)?, msn: word & MASK_24 })
+        let [code, msn @ ..] = *reader.take::<[u8; Self::LEN]>()?;
+        Ok(Self { syndrome: Syndrome::from_code(code)?, msn: from_be24(msn) })
     }
 
     pub(super) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {
-        let code = u32::from(self.syndrome.code());
-        writer.put(&U32::new(code << 24 | self.msn & MASK_24))
+        writer.put(&self.syndrome.code())?;
+        writer.put(&to_be24(self.msn))
     }
 }
 

@@ -45,6 +45,9 @@ impl RequestFlags {
     /// A message of one packet.
     pub const ONLY: Self = Self::FIRST.union(Self::LAST);
 
+    /// Flags that every datagram has: one packet, and no answer.
+    const OF_DATAGRAM: Self = Self::ONLY.union(Self::NO_TAACK);
+
     /// The three flags of BTAH byte 11, which have there the values they have here.
     const BYTE_11: Self = Self::ONLY.union(Self::SOLICITED);
 }
@@ -362,9 +365,7 @@ impl RequestHeader {
             self.check_send()?;
         }
         let datagram = self.flags.contains(RequestFlags::DATAGRAM);
-        let single =
-            self.op.is_send() && self.flags.contains(RequestFlags::ONLY | RequestFlags::NO_TAACK);
-        if datagram && !single {
+        if datagram && !(self.op.is_send() && self.flags.contains(RequestFlags::OF_DATAGRAM)) {
             return Err(PacketError::field("UD", flags));
         }
         if let RequestOp::Atomic(op, operands) = &self.op {
