@@ -98,6 +98,16 @@ fn headers_of_another_opcode_are_refused() {
 }
 
 #[test]
+fn version_and_pad_are_filled_in() {
+    let given = Bth { version: 5, pad: 2, ..bth(rc::SEND_ONLY) };
+    let mut buf = [0; 64];
+    let header = RoceHeader { bth: given, ext: RoceExt::default() };
+    let len = header.emit(&[9; 5], &flow(), &mut buf).expect("emits");
+    let found = RocePacket::parse(&buf[..len]).expect("standard").header.bth;
+    assert_eq!(found, Bth { version: 0, pad: 3, ..given });
+}
+
+#[test]
 fn pad_must_be_zero_and_minimal() {
     let header = RoceHeader { bth: bth(rc::SEND_ONLY), ext: RoceExt::default() };
     let mut buf = [0; 64];
@@ -123,12 +133,18 @@ fn urma_opcodes_and_versions_are_not_standard() {
 
 #[test]
 fn every_syndrome_goes_round() {
+    let mut accepted = 0;
     for code in 0..=u8::MAX {
         match Syndrome::from_code(code) {
-            Ok(syndrome) => assert_eq!(syndrome.code(), code),
+            Ok(syndrome) => {
+                assert_eq!(syndrome.code(), code);
+                accepted += 1;
+            }
             Err(error) => assert_eq!(error.reason(), "field"),
         }
     }
+    // 32 credit codes, 32 timers, five errors.
+    assert_eq!(accepted, 32 + 32 + 5);
 }
 
 /// InfiniBand Architecture Specification 1.7, table of opcodes: requests of a reliable datagram

@@ -171,11 +171,3 @@ impl AtomicOp {
         }
     }
 }
-
-const _: () = {
-    let mut index = 0;
-    while index < TpOpcode::ALL.len() {
-        assert!(TpOpcode::ALL[index].code() as usize == TpOpcode::DataReq.code() as usize + index);
-        index += 1;
-    }
-};

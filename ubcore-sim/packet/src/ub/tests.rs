@@ -108,6 +108,15 @@ fn opcodes_outside_the_table_are_refused() {
 }
 
 #[test]
+fn transport_opcodes_are_those_of_the_table() {
+    for code in 0..=u8::MAX {
+        let known = (0xc0..=0xc9).contains(&code);
+        let found = TpOpcode::from_code(code).map(TpOpcode::code);
+        assert_eq!(found, if known { Ok(code) } else { Err(PacketError::Opcode(code)) });
+    }
+}
+
+#[test]
 fn a_message_to_no_jetty_is_refused() {
     for op in [RequestOp::Send, RequestOp::SendImm(1), RequestOp::WriteImm(IMM)] {
         let header = RequestHeader { target: None, ..request(op, 0) };
@@ -124,7 +133,8 @@ fn sends_say_where_they_are_in_the_message() {
     header.flags = RequestFlags::empty();
     assert_eq!(refused(&header), None);
     assert_eq!(header.check_packet(256), Ok(()));
-    assert_eq!(reason(header.check_packet(344)), Some("length"), "nothing left for the last");
+    assert_eq!(reason(header.check_piece(344)), Some("length"), "nothing left for the last");
+    assert_eq!(header.check_piece(343), Ok(()));
     header.flags = RequestFlags::LAST;
     assert_eq!(header.check_packet(344), Ok(()));
     assert_eq!(reason(header.check_packet(343)), Some("length"));
@@ -206,6 +216,8 @@ fn only_success_brings_data() {
     let body = ResponseBody::ReadData { offset: 8, length: 8 };
     let beyond = ResponseHeader { body, ..good };
     assert_eq!(reason(beyond.emit(&mut [0; 64])), Some("field"));
+    let body = ResponseBody::ReadData { offset: 0, length: 0 };
+    assert_eq!(reason(ResponseHeader { body, ..good }.emit(&mut [0; 64])), None, "of nothing");
     let body = ResponseBody::ReadData { offset: 5, length: 0 };
     let beyond = ResponseHeader { body, ..good };
     assert_eq!(reason(beyond.emit(&mut [0; 64])), Some("field"));
@@ -282,6 +294,17 @@ fn response_codes_outside_the_table_are_refused() {
     buf[4] = 0;
     buf[7] = 1;
     assert_eq!(reason(ResponseHeader::parse(&buf[..len])), Some("reserved"), "stray Expected");
+}
+
+#[test]
+fn only_what_passes_is_retried() {
+    let retried = [
+        ResponseStatus::ReceiverNotReady { timer: 1 },
+        ResponseStatus::OutOfSequence { expected: 1 },
+    ];
+    assert!(retried.into_iter().all(ResponseStatus::is_retry));
+    let final_ones = [ResponseStatus::Ack, ResponseStatus::Length, ResponseStatus::AccessAbort];
+    assert!(!final_ones.into_iter().any(ResponseStatus::is_retry));
 }
 
 #[test]
@@ -436,6 +459,10 @@ fn packets_without_data_have_no_payload() {
         Packet::parse(&buf[..total + 4]),
         Err(PacketError::Length { expected: 0, found: 4 })
     );
+    // No number and no acknowledgement request outside the sequence of a TP.
+    let emit = |header: PacketHeader| reason(header.emit_headers(0, &mut [0; 64]));
+    assert_eq!(emit(PacketHeader { psn: Psn::new(1), ..header }), Some("field"));
+    assert_eq!(emit(PacketHeader { ack_req: true, ..header }), Some("field"));
     // The rule of versions holds for refusals, too.
     for (version_min, version_max) in [(0, 1), (2, 1), (1, 16)] {
         let header = packet(Body::Refuse(RefuseBody { version_min, version_max, ..refusal }));
