@@ -4,7 +4,7 @@
 
 use udma_abi::RawEid;
 
-#[cfg(feature = "planted-faults")]
+#[cfg(any(test, feature = "planted-faults"))]
 use crate::fault::PlantedFault;
 
 /// Seed of the numbers that must not be guessed: TPNs, PSNs, nonces, keys.
@@ -55,7 +55,7 @@ pub struct DeviceCfg {
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
-    #[cfg(feature = "planted-faults")]
+    #[cfg(any(test, feature = "planted-faults"))]
     pub fault: Option<PlantedFault>,
 }
 
@@ -76,7 +76,7 @@ impl DeviceCfg {
             step_bytes: 16 << 20,
             step_requests: 256,
             ring_len: 1 << 20,
-            #[cfg(feature = "planted-faults")]
+            #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
         }
     }

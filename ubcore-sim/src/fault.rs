@@ -5,7 +5,7 @@
 //! instruction in production.
 
 /// A mistake that the device makes on purpose.
-#[cfg(feature = "planted-faults")]
+#[cfg(any(test, feature = "planted-faults"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedFault {
     /// Tokens of segments are not compared.
@@ -32,11 +32,11 @@ pub enum PlantedFault {
 /// Which fault is planted, if any.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Faults {
-    #[cfg(feature = "planted-faults")]
+    #[cfg(any(test, feature = "planted-faults"))]
     planted: Option<PlantedFault>,
 }
 
-#[cfg(feature = "planted-faults")]
+#[cfg(any(test, feature = "planted-faults"))]
 impl Faults {
     pub(crate) const fn new(planted: Option<PlantedFault>) -> Self {
         Self { planted }
@@ -51,7 +51,7 @@ impl Faults {
     }
 }
 
-#[cfg(not(feature = "planted-faults"))]
+#[cfg(not(any(test, feature = "planted-faults")))]
 impl Faults {
     #[inline(always)]
     pub(crate) const fn is_planted(self) -> bool {
@@ -61,12 +61,12 @@ impl Faults {
 
 macro_rules! questions {
     ($($(#[doc = $doc:literal])* $name:ident = $fault:ident;)*) => {
-        #[cfg(feature = "planted-faults")]
+        #[cfg(any(test, feature = "planted-faults"))]
         impl Faults {
             $($(#[doc = $doc])* pub(crate) fn $name(self) -> bool { self.is(PlantedFault::$fault) })*
         }
 
-        #[cfg(not(feature = "planted-faults"))]
+        #[cfg(not(any(test, feature = "planted-faults")))]
         impl Faults {
             $($(#[doc = $doc])* #[inline(always)] pub(crate) const fn $name(self) -> bool { false })*
         }

@@ -144,7 +144,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.mtu = cfg.mtu;
     device.window_packets = cfg.window_packets;
     device.strategy = cfg.strategy;
-    #[cfg(feature = "planted-faults")]
+    #[cfg(any(test, feature = "planted-faults"))]
     {
         device.fault = cfg.fault;
     }

@@ -9,5 +9,5 @@ mod prefix;
 mod program;
 
 pub use compiler::{CLANG, Compiler, GCC, GXX};
-pub use prefix::{Prefix, built, root, scratch, xtask};
+pub use prefix::{Prefix, built, root, scratch, target, xtask};
 pub use program::{Running, Said, finish, start};

@@ -25,6 +25,15 @@ pub fn built() -> PathBuf {
     test.ancestors().nth(2).expect("a test lies in `deps` of the folder").to_path_buf()
 }
 
+/// The folder in which cargo built the test that runs, for all its profiles: `target` for most.
+///
+/// # Panics
+/// When the test was not started by cargo.
+#[must_use]
+pub fn target() -> PathBuf {
+    built().parent().expect("a build has a folder").to_path_buf()
+}
+
 /// An empty folder of this name below cargo's.
 ///
 /// # Panics
@@ -37,7 +46,8 @@ pub fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// `cargo xtask` with these arguments and this environment.
+/// `cargo xtask` with these arguments and this environment. Another build folder in the environment is
+/// for what it builds, not for itself.
 ///
 /// # Panics
 /// When cargo cannot be started.
@@ -45,7 +55,8 @@ pub fn scratch(name: &str) -> PathBuf {
 pub fn xtask(args: &[&str], environment: &[(&str, &Path)]) -> Output {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--quiet", "--package", "xtask", "--"]).args(args);
+    command.args(["run", "--quiet", "--package", "xtask", "--target-dir"]).arg(target());
+    command.arg("--").args(args);
     command.current_dir(root()).envs(environment.iter().copied());
     command.output().expect("cargo starts")
 }

@@ -1,8 +1,9 @@
-//! Handles dropped in every order, on the real device: no memory is touched after it was given
-//! back, and no posted request is forgotten.
+//! What a right program may rely on, on the real device: handles dropped in every order leave no
+//! request behind and touch no memory that was given back; waits end; who spins is served.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod life;
+mod spinner;
 mod streams;
 mod waits;
 

@@ -3,14 +3,22 @@
 //! *Owns*: which checks there are and in which order. *Takes*: nothing: it does its own set-up.
 //! *Gives*: a count. *Must not*: pass over a check without a line in the result.
 
-use std::{collections::BTreeSet, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use crate::{
     cargo,
+    child::Running,
     clock::now,
     doc, mutants,
-    say::{Failure, TaskResult, say},
-    step::{Failed, RunningStep, StepResult, Steps},
+    say::{Done, Failure, say},
+    step::{Failed, Found, Step, Steps},
+    suite::{self, Job, Program},
     tidy,
 };
 
@@ -24,65 +32,67 @@ const FUZZ_SECONDS: u32 = 10;
 const SIM_SEEDS: u32 = 500;
 /// Features with which a device can be made to die or to err.
 const FAULT_FEATURES: [&str; 2] = ["planted-faults", "fault-hooks"];
-/// Features of the C face's second run: the other release, and panics where tests plant them.
-const C_FACE: &str = "abi-25-12-0-b081,planted-faults";
+/// Features of the C face's other run: the other release, and panics where tests plant them.
+const C_FACE: &str = "liburma/abi-25-12-0-b081,liburma/planted-faults";
 /// The package with the simulation.
 const TESTS: &str = "urma-tests";
-/// The package with the device, whose unit tests are built by themselves.
+/// The package with the device, whose unit tests have its faults in every build.
 const DEVICE: &str = "ubcore-sim";
+/// The package of the C face.
+const FACE: &str = "liburma";
 /// In the path of every test that needs such a feature and does not lie in a program of its own.
 const PLANTED: &str = "planted";
 /// Test programs all of which needs such a feature, each with its package.
 const FAULTED: [(&str, &str); 3] =
     [("urma-kill", "kill"), ("urma-kill", PLANTED), (TESTS, "conformance_planted")];
-/// Test programs of which only the tests named `PLANTED` need a feature; the others ran in the step
-/// before.
+/// Test programs of which only the tests named `PLANTED` need a feature; the others run in another
+/// step.
 const FAULTED_IN_PART: [(&str, &str); 3] =
     [("liburma", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
 
-/// Everything.
-pub(crate) fn test() -> TaskResult {
-    let mut steps = Steps::new("test", 12)?;
-    steps.step("tools", |_| StepResult::one("tools", tools()));
+/// Everything, or only the steps whose name contains `only`.
+pub(crate) fn test(only: &str) -> Done {
+    let mut steps = Steps::new("test", 12)?.only(only);
+    steps.step("tools", |_| Found::one("tools", tools()));
     steps.step("format", |step| of(step, &["fmt", "--all", "--", "--check"]));
     steps.step("tidy", |_| tidy_found());
     steps.step("clippy", |step| {
-        of(step, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+        of(step, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     });
     steps.step("licences, sources, advisories", deny);
-    steps.step("unit, property, conformance tests", |step| {
-        let mut command = cargo::command(&["test", "--workspace", "--no-fail-fast"]);
-        command.env("URMA_SEEDS", SIM_SEEDS.to_string());
-        step.all_tests(command)
-    });
+    steps.step("the C face for 25.12.0.B081", other_face);
+    steps.step("unit, property, conformance tests", whole);
     steps.step("planted faults and kills", faults);
-    steps.step("the C face for 25.12.0.B081", |step| {
-        let args = ["test", "-p", "liburma", "--features", C_FACE, "--no-fail-fast"];
-        step.all_tests(cargo::command(&args))
-    });
     steps.step("loom models", loom_found);
-    steps.step("documentation", doc::api);
+    steps.step("documentation", documentation);
     steps.step("fuzz targets", |step| fuzz_found(step, FUZZ_SECONDS));
     steps.step("mutants of what changed", mutants::changed);
     steps.end()
 }
 
+/// The pages of the API, and the examples in them.
+fn documentation(step: &mut Step) -> Found {
+    let pages = doc::api(step);
+    let examples = ["test", "--doc", "--workspace", "--no-fail-fast"];
+    pages.plus(step.all_tests(cargo::command(&examples)))
+}
+
 /// The house rules only.
-pub(crate) fn tidy() -> TaskResult {
+pub(crate) fn tidy() -> Done {
     let mut steps = Steps::new("tidy", 1)?;
     steps.step("tidy", |_| tidy_found());
     steps.end()
 }
 
 /// The loom models only.
-pub(crate) fn loom() -> TaskResult {
+pub(crate) fn loom() -> Done {
     let mut steps = Steps::new("loom", 1)?;
     steps.step("loom models", loom_found);
     steps.end()
 }
 
 /// The fuzz targets only.
-pub(crate) fn fuzz(seconds: u32) -> TaskResult {
+pub(crate) fn fuzz(seconds: u32) -> Done {
     let mut steps = Steps::new("fuzz", 2)?;
     steps.step("fuzz targets", |step| fuzz_found(step, seconds));
     steps.step("fuzzed calls of the C functions", |step| c_fuzz_found(step, seconds));
@@ -90,7 +100,7 @@ pub(crate) fn fuzz(seconds: u32) -> TaskResult {
 }
 
 /// The simulation only, `seeds` worlds of each suite; progress goes where our output goes.
-pub(crate) fn sim(from: u32, seeds: u32) -> TaskResult {
+pub(crate) fn sim(from: u32, seeds: u32) -> Done {
     let start = now();
     let args = ["test", "-p", TESTS, "--release", "--test", "simulation", "--", "--nocapture"];
     let mut command = cargo::command(&args);
@@ -103,13 +113,13 @@ pub(crate) fn sim(from: u32, seeds: u32) -> TaskResult {
 }
 
 /// A call of cargo that is one check.
-fn of(step: &mut RunningStep, args: &[&str]) -> StepResult {
+fn of(step: &mut Step, args: &[&str]) -> Found {
     let what = format!("cargo {}", args.first().unwrap_or(&""));
     step.check(&what, cargo::command(args))
 }
 
 /// What rustup should have brought (rust-toolchain.toml names it), and what the system should have.
-fn tools() -> TaskResult {
+fn tools() -> Done {
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         let output = cargo::command(&[tool, "--version"]).output();
         if !output.is_ok_and(|output| output.status.success()) {
@@ -140,7 +150,7 @@ const SYSTEM: [(&str, &str); 5] = [
 const CROSS: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
 
 /// Installs a program when it is missing and may be.
-fn system_tool(tool: &str, package: &str) -> TaskResult {
+fn system_tool(tool: &str, package: &str) -> Done {
     let is_there =
         || Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
     if is_there() {
@@ -157,115 +167,201 @@ fn system_tool(tool: &str, package: &str) -> TaskResult {
     Err(Failure(format!("{tool} is missing: apt-get install {package} (as root)")))
 }
 
-fn tidy_found() -> StepResult {
+fn tidy_found() -> Found {
     let rules = tidy::check(&cargo::root()).into_iter();
-    rules
-        .map(|(name, result)| StepResult::one(name, result))
-        .fold(StepResult::default(), StepResult::plus)
+    rules.map(|(name, result)| Found::one(name, result)).fold(Found::default(), Found::plus)
 }
 
 /// Licences, bans and sources need no network. Advisories need their database: where it cannot
 /// be had, the check is skipped, also with `CI=true`, for no machine can do anything about it.
-fn deny(step: &mut RunningStep) -> StepResult {
+fn deny(step: &mut Step) -> Found {
     let dir = match cargo::tool("deny", DENY_VERSION) {
         Ok(dir) => dir,
-        Err(failure) => return StepResult::one("cargo deny", Err(failure)),
+        Err(failure) => return Found::one("cargo deny", Err(failure)),
     };
+    let log = step.log_of("reach.log");
     let mut check = |what: &[&str]| {
         let mut command = cargo::command(&["deny", "--log-level", "error", "check"]);
         command.args(what).env("PATH", cargo::path_with(&dir));
         step.check(&what.join(", "), command)
     };
     let offline = check(&["licenses", "bans", "sources"]);
-    let mut advisories = check(&["advisories"]);
+    let unreachable = || {
+        let why = "advisories: their database cannot be reached".to_owned();
+        Found { skipped: vec![why], ..Found::default() }
+    };
+    if !is_there(ADVISORIES, &log) {
+        return offline.plus(unreachable());
+    }
+    let advisories = check(&["advisories"]);
     let is_unreachable =
         |failed: &Failed| failed.message.contains("failed to fetch advisory database");
-    if advisories.failed.iter().any(is_unreachable) {
-        let why = "advisories: their database cannot be reached".to_owned();
-        advisories = StepResult { skipped: vec![why], ..StepResult::default() };
+    let is_lost = advisories.failed.iter().any(is_unreachable);
+    offline.plus(if is_lost { unreachable() } else { advisories })
+}
+
+/// Where cargo-deny has the advisories from.
+const ADVISORIES: &str = "https://github.com/RustSec/advisory-db";
+/// Time in which a server of git must answer; cargo-deny itself tries for minutes.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Whether the repository at `url` can be read: git is asked, as cargo-deny asks it.
+fn is_there(url: &str, log: &Path) -> bool {
+    let mut git = Command::new("git");
+    git.args(["ls-remote", "--quiet", "--exit-code", url, "HEAD"]);
+    git.env("GIT_TERMINAL_PROMPT", "0").current_dir(cargo::root());
+    let ended = Running::start(git, log, ANSWER).and_then(|running| running.wait(|| {}));
+    ended.is_ok_and(|ended| ended.is_success())
+}
+
+/// Builds test programs. Cargo has one name for the C library whatever its features, and would take
+/// what another build left there for this one's.
+fn build(step: &mut Step, arguments: &[&str]) -> Result<Vec<Program>, Found> {
+    let made = cargo::target_dir().map(|target| target.join("debug/deps"));
+    let made = made.map_err(|failure| Found::one("test programs", Err(failure)))?;
+    for end in ["so", "a", "rlib"] {
+        let _ = fs::remove_file(made.join(format!("libliburma.{end}")));
     }
-    offline.plus(advisories)
+    suite::build(step, arguments)
+}
+
+/// Variable by which the tests of installed trees find the libraries for 25.12.0.B081, which need not
+/// be built once more for them.
+const BUILT_B081: &str = "URMA_BUILT_25_12_0_B081";
+
+/// Copies libraries out of the folder of the last build, for [`BUILT_B081`]. Gives that folder.
+fn keep(names: &[&str]) -> Result<PathBuf, Failure> {
+    let target = cargo::target_dir()?;
+    let folder = target.join("xtask/25.12.0.B081");
+    fs::create_dir_all(&folder).map_err(Failure::system("making a folder"))?;
+    for name in names {
+        let copied = fs::copy(target.join("debug/deps").join(name), folder.join(name));
+        copied.map_err(Failure::system(&format!("copying {name}")))?;
+    }
+    Ok(folder)
+}
+
+/// Every test program as it is, with more seeds than a developer's run has.
+fn whole(step: &mut Step) -> Found {
+    let programs = match build(step, &["--workspace"]) {
+        Ok(programs) => programs,
+        Err(found) => return found,
+    };
+    // These are the same in both releases.
+    let b081 = match keep(&["libtpsa.so", "liburma_common.so"]) {
+        Ok(folder) => folder.to_string_lossy().into_owned(),
+        Err(failure) => return Found::one("libraries for 25.12.0.B081", Err(failure)),
+    };
+    let jobs: Vec<Job<'_>> = programs.iter().map(|program| (program, &[][..])).collect();
+    let seeds = SIM_SEEDS.to_string();
+    let (found, _) = suite::run(step, &jobs, &[("URMA_SEEDS", &seeds), (BUILT_B081, &b081)]);
+    found.or_nothing("test programs", &step.log_of("times"))
 }
 
 /// The tests that need a device with hooks and faults built in: those of every package that
-/// declares such a feature, with all of them.
-fn faults(step: &mut RunningStep) -> StepResult {
-    let packages = match cargo::packages_with(&FAULT_FEATURES) {
-        Ok(packages) => packages,
-        Err(failure) => return StepResult::one("planted faults", Err(failure)),
+/// declares such a feature, with all of them. The whole workspace is selected, so that what does not
+/// depend on the device is not built again.
+fn faults(step: &mut Step) -> Found {
+    let arguments = cargo::packages_with(&FAULT_FEATURES).and_then(|all| fault_arguments(&all));
+    let arguments = match &arguments {
+        Ok(arguments) => arguments.iter().map(String::as_str).collect::<Vec<_>>(),
+        Err(failure) => return Found::one("planted faults", Err(failure.clone())),
     };
-    let command =
-        |args: &Vec<String>| cargo::command(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    match faulted(&packages) {
-        Ok(calls) => faults_of(step, calls.iter().map(command).collect()),
-        Err(failure) => StepResult::one("planted faults", Err(failure)),
+    match build(step, &arguments) {
+        Ok(programs) => chosen(step, &programs, &fault_jobs(&programs)),
+        Err(found) => found,
     }
 }
 
-/// Calls of cargo for `packages`, given with their features, which must be those of the tables.
-/// Those above the device are selected together, so that they are built once.
-fn faulted(packages: &[(String, String)]) -> Result<Vec<Vec<String>>, Failure> {
-    let listed: BTreeSet<&str> = FAULTED
-        .iter()
-        .chain(&FAULTED_IN_PART)
-        .map(|(package, _)| *package)
-        .chain([DEVICE])
-        .collect();
+/// Arguments that build the programs of the tables with every feature of `packages`, which must be
+/// those of the tables.
+fn fault_arguments(packages: &[(String, String)]) -> Result<Vec<String>, Failure> {
+    let tables = || FAULTED.iter().chain(&FAULTED_IN_PART);
+    let listed: BTreeSet<&str> = tables().map(|(package, _)| *package).chain([DEVICE]).collect();
     let declaring = packages.iter().map(|(package, _)| package.as_str()).collect();
     if listed != declaring {
         let odd: Vec<&str> = listed.symmetric_difference(&declaring).copied().collect();
         return Err(Failure(format!("tables and features disagree about {}", odd.join(", "))));
     }
-    let call = |programs: &[(&str, &str)], filter: &[&str]| {
-        let mut args = vec!["test".to_owned(), "--no-fail-fast".to_owned()];
-        for (package, features) in packages.iter().filter(|(package, _)| package != DEVICE) {
-            args.extend(["-p".to_owned(), package.clone()]);
-            args.extend(features.split(',').map(|feature| format!("-F{package}/{feature}")));
-        }
-        args.extend(
-            programs.iter().flat_map(|(_, name)| ["--test".to_owned(), (*name).to_owned()]),
-        );
-        args.extend(filter.iter().map(|&word| word.to_owned()));
-        args
-    };
-    let device = ["test", "-p", DEVICE, "--all-features", "--lib", PLANTED];
-    let device = device.map(str::to_owned).to_vec();
-    Ok(vec![device, call(&FAULTED, &[]), call(&FAULTED_IN_PART, &[PLANTED])])
+    let mut arguments = vec!["--workspace".to_owned()];
+    for (package, features) in packages.iter().filter(|(package, _)| package != DEVICE) {
+        arguments.extend(features.split(',').map(|feature| format!("-F{package}/{feature}")));
+    }
+    arguments.extend(tables().map(|(_, name)| format!("--test={name}")));
+    Ok(arguments)
 }
 
-/// Runs what needs a fault: a program that runs no test shows nothing.
-fn faults_of(step: &mut RunningStep, commands: Vec<Command>) -> StepResult {
-    commands
-        .into_iter()
-        .map(|command| step.tests(command))
-        .fold(StepResult::default(), StepResult::plus)
+/// The programs of the tables among `programs`, whole or in part.
+fn fault_jobs(programs: &[Program]) -> Vec<Job<'_>> {
+    let of = |list: &[(&str, &str)], arguments: &'static [&'static str]| {
+        let chosen = programs.iter().filter(|program| program.is_of(list));
+        chosen.map(|program| (program, arguments)).collect::<Vec<_>>()
+    };
+    [of(&FAULTED, &[]), of(&FAULTED_IN_PART, &[PLANTED])].concat()
+}
+
+/// Runs `jobs`, each of which must run a test; as many as the tables have entries.
+fn chosen(step: &mut Step, programs: &[Program], jobs: &[Job<'_>]) -> Found {
+    let (found, empty) = suite::run(step, jobs, &[]);
+    let wanted = FAULTED.len() + FAULTED_IN_PART.len();
+    let all = if jobs.len() == wanted {
+        Found::default()
+    } else {
+        let why = format!(
+            "{} of {} programs are in the tables, {wanted} should be",
+            jobs.len(),
+            programs.len()
+        );
+        Found::one("programs with planted faults", Err(Failure(why)))
+    };
+    found.or_empty(empty).plus(all)
+}
+
+/// The C face for the other release; its library is kept for the tests of installed trees.
+fn other_face(step: &mut Step) -> Found {
+    let arguments = ["--workspace", "-F", C_FACE, "--lib", "--test", "abi", "--test", "face"];
+    let programs = match build(step, &arguments) {
+        Ok(programs) => programs,
+        Err(found) => return found,
+    };
+    if let Err(failure) = keep(&["libliburma.so", "libliburma.a"]) {
+        return Found::one("libraries for 25.12.0.B081", Err(failure));
+    }
+    let of_face = programs.iter().filter(|program| program.package == FACE);
+    let jobs: Vec<Job<'_>> = of_face.map(|program| (program, &[][..])).collect();
+    let (found, empty) = suite::run(step, &jobs, &[]);
+    found.or_nothing("programs of the C face", &step.log_of("times")).or_empty(empty)
 }
 
 /// Models run in a build of their own, for `--cfg loom` changes every crate.
-fn loom_found(step: &mut RunningStep) -> StepResult {
+fn loom_found(step: &mut Step) -> Found {
     let target = match cargo::target_dir() {
         Ok(target) => target.join("loom"),
-        Err(failure) => return StepResult::one("models", Err(failure)),
+        Err(failure) => return Found::one("models", Err(failure)),
     };
-    let mut command = cargo::command(&["test", "-p", "urma-mem", "--lib", "--release"]);
+    let mut command = cargo::command(&["test", "-p", "urma-mem", "--lib"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
     step.tests(command)
 }
 
-fn fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
+fn fuzz_found(step: &mut Step, seconds: u32) -> Found {
     let folder = cargo::root().join("tests/fuzz");
     let targets = fuzz_targets(&folder);
     let tool = targets.and_then(|names| Ok((names, cargo::tool("fuzz", FUZZ_VERSION)?)));
     let (names, dir) = match tool {
         Ok(found) => found,
-        Err(failure) => return StepResult::one("fuzz targets", Err(failure)),
+        Err(failure) => return Found::one("fuzz targets", Err(failure)),
     };
-    let run = |name: &String| step.check(name, fuzz_command(&folder, &dir, name, seconds));
-    names.iter().map(run).fold(StepResult::default(), StepResult::plus)
+    let built = step.check("build", fuzz_cargo(&folder, &dir, "build"));
+    if !built.failed.is_empty() {
+        return built;
+    }
+    let run = |name: &String| (name.clone(), fuzz_command(&folder, &dir, name, seconds));
+    built.plus(step.checks(names.iter().map(run).collect()))
 }
 
 /// Random calls of the C functions, under libFuzzer of clang.
-fn c_fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
+fn c_fuzz_found(step: &mut Step, seconds: u32) -> Found {
     let args = ["test", "-p", "urma-c-tests", "--test", "installed", "--", "--ignored"];
     let mut command = cargo::command(&[&args[..], &["calls_under_libfuzzer"]].concat());
     command.env("URMA_C_FUZZ_SECONDS", seconds.to_string());
@@ -284,16 +380,24 @@ fn fuzz_targets(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// The pinned compiler takes coverage flags only with RUSTC_BOOTSTRAP.
-fn fuzz_command(folder: &Path, tool: &Path, name: &str, seconds: u32) -> Command {
-    let mut command = cargo::command(&["fuzz", "run", "--sanitizer", "none", name, "--"]);
+/// `cargo fuzz` with the task `task`. The pinned compiler takes coverage flags only when told that it
+/// may (RUSTC_BOOTSTRAP).
+fn fuzz_cargo(folder: &Path, tool: &Path, task: &str) -> Command {
+    let mut command = cargo::command(&["fuzz", task, "--sanitizer", "none"]);
     command
-        .arg(format!("-max_total_time={seconds}"))
-        .args(["-rss_limit_mb=2048", "-timeout=10"])
         .env("RUSTC_BOOTSTRAP", "1")
         .env("PATH", cargo::path_with(tool))
         .current_dir(folder.parent().unwrap_or(folder));
-    command.arg("-print_final_stats=0");
+    command
+}
+
+fn fuzz_command(folder: &Path, tool: &Path, name: &str, seconds: u32) -> Command {
+    let mut command = fuzz_cargo(folder, tool, "run");
+    command.args([name, "--"]).arg(format!("-max_total_time={seconds}")).args([
+        "-rss_limit_mb=2048",
+        "-timeout=10",
+        "-print_final_stats=0",
+    ]);
     command
 }
 

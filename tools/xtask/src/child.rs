@@ -6,9 +6,9 @@
 use std::{
     fs::{self, File},
     os::unix::process::CommandExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -22,50 +22,100 @@ use crate::{
 };
 
 /// Pause between two looks at a running child.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// How a child ended.
 #[derive(Debug)]
-pub(crate) struct ChildEnd {
+pub(crate) struct Ended {
     /// Its status; `None` if it was killed at the bound.
     pub(crate) status: Option<ExitStatus>,
-    /// Standard output and standard error, in the order of their writes.
+    /// What is in its log: standard output and standard error, in the order of their writes.
     pub(crate) text: String,
+    /// Time from its start to its end.
+    pub(crate) took: Duration,
 }
 
-impl ChildEnd {
+impl Ended {
     /// Whether the child ended by itself, with success.
     pub(crate) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 }
 
-/// Runs `command` for at most `bound`, its output in the file `log`.
-pub(crate) fn run(mut command: Command, log: &Path, bound: Duration) -> Result<ChildEnd, Failure> {
-    fs::create_dir_all(log.parent().unwrap_or(log))
-        .map_err(Failure::system("making the folder of logs"))?;
-    let out = File::create(log).map_err(Failure::system("making a log"))?;
-    let err = out.try_clone().map_err(Failure::system("making a log"))?;
-    command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
-    let child = command.spawn();
-    let status = wait(child.map_err(Failure::system("cannot start"))?, bound)?;
-    let bytes = fs::read(log).map_err(Failure::system("reading a log"))?;
-    Ok(ChildEnd { status, text: String::from_utf8_lossy(&bytes).into_owned() })
+/// A child at work.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    log: PathBuf,
+    start: Instant,
+    bound: Duration,
 }
 
-fn wait(mut child: Child, bound: Duration) -> Result<Option<ExitStatus>, Failure> {
-    let start = now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(Failure::system("waiting"))? {
-            return Ok(Some(status));
-        }
-        if start.elapsed() >= bound {
-            let group = Pid::from_raw(child.id().cast_signed());
+impl Running {
+    /// Starts `command` with its output in the file `log`, for at most `bound`.
+    pub(crate) fn start(command: Command, log: &Path, bound: Duration) -> Result<Self, Failure> {
+        let out = log_file(log)?;
+        let err = out.try_clone().map_err(Failure::system("making a log"))?;
+        Self::spawn(command, log, (out, err), bound)
+    }
+
+    /// As [`Self::start`], with standard output in a file of its own: `out`.
+    pub(crate) fn start_apart(
+        command: Command,
+        log: &Path,
+        out: &Path,
+        bound: Duration,
+    ) -> Result<Self, Failure> {
+        Self::spawn(command, log, (log_file(out)?, log_file(log)?), bound)
+    }
+
+    fn spawn(
+        mut command: Command,
+        log: &Path,
+        (out, err): (File, File),
+        bound: Duration,
+    ) -> Result<Self, Failure> {
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        let child = command.spawn().map_err(Failure::system("cannot start"))?;
+        Ok(Self { child, log: log.to_path_buf(), start: now(), bound })
+    }
+
+    /// The end of the child, if it came; a child over its bound is killed with its group.
+    pub(crate) fn ended(&mut self) -> Result<Option<Ended>, Failure> {
+        let status = self.child.try_wait().map_err(Failure::system("waiting"))?;
+        if status.is_none() {
+            if self.start.elapsed() < self.bound {
+                return Ok(None);
+            }
+            let group = Pid::from_raw(self.child.id().cast_signed());
             // The group may have ended in between; the child is then reaped all the same.
             let _ = killpg(group, Signal::SIGKILL);
-            child.wait().map_err(Failure::system("waiting"))?;
-            return Ok(None);
+            self.child.wait().map_err(Failure::system("waiting"))?;
         }
-        pause(LOOK);
+        let took = self.start.elapsed();
+        let bytes = fs::read(&self.log).map_err(Failure::system("reading a log"))?;
+        Ok(Some(Ended { status, text: String::from_utf8_lossy(&bytes).into_owned(), took }))
     }
+
+    /// Waits for the end, and calls `look` every now and then.
+    pub(crate) fn wait(mut self, mut look: impl FnMut()) -> Result<Ended, Failure> {
+        loop {
+            if let Some(ended) = self.ended()? {
+                return Ok(ended);
+            }
+            look();
+            pause(LOOK);
+        }
+    }
+}
+
+/// Runs `command` for at most `bound`, its output in the file `log`.
+pub(crate) fn run(command: Command, log: &Path, bound: Duration) -> Result<Ended, Failure> {
+    Running::start(command, log, bound)?.wait(|| {})
+}
+
+fn log_file(path: &Path) -> Result<File, Failure> {
+    fs::create_dir_all(path.parent().unwrap_or(path))
+        .map_err(Failure::system("making the folder of logs"))?;
+    File::create(path).map_err(Failure::system("making a log"))
 }

@@ -82,6 +82,9 @@ pub(crate) struct InstallPlan {
     /// A folder in which everything is built already for the first of the releases
     #[arg(long)]
     built: Option<PathBuf>,
+    /// A folder in which the libraries are built already for the other release
+    #[arg(long)]
+    built_other: Option<PathBuf>,
 }
 
 impl InstallPlan {
@@ -210,6 +213,7 @@ mod tests {
             parts: InstalledParts::All,
             profile: "dev".to_owned(),
             built: None,
+            built_other: None,
         }
     }
 

@@ -18,9 +18,11 @@ mod mirror;
 mod mutants;
 mod pair;
 mod probe;
+mod progress;
 mod report;
 mod say;
 mod step;
+mod suite;
 mod tidy;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -40,7 +42,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Everything that CI checks
-    Test,
+    Test {
+        /// Only the steps whose name contains this
+        #[arg(long, default_value = "")]
+        only: String,
+    },
     /// Two processes exchange data through every layer; prints one table
     Demo,
     /// Speed beside TCP, memcpy and the machine's limits; writes bench-results/
@@ -124,7 +130,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Test => check::test(),
+        Task::Test { only } => check::test(&only),
         Task::Demo => demo::run(),
         Task::Bench { rounds, only } => bench::run(rounds, only.as_deref()),
         Task::Install { prefix, what } => install::run(&prefix, &what),

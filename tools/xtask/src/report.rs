@@ -91,8 +91,8 @@ fn programs(text: &str) -> Vec<Program<'_>> {
     programs
 }
 
-/// The program of `Running tests/x.rs (target/debug/deps/x-0123456789abcdef)`: file and `x`.
-fn program(line: &str) -> Option<String> {
+/// Returns the program of `Running tests/x.rs (target/debug/deps/x-0123456789abcdef)`: file and `x`.
+pub(crate) fn program(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {
         return Some(format!("{package} (documentation)"));
@@ -104,8 +104,8 @@ fn program(line: &str) -> Option<String> {
     Some(format!("{name} {source}"))
 }
 
-/// Name and outcome in `test NAME ... OUTCOME`.
-fn outcome(line: &str) -> Option<(&str, &str)> {
+/// Returns name and outcome in `test NAME ... OUTCOME`.
+pub(crate) fn outcome(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("test ")?.rsplit_once(" ... ")
 }
 

@@ -6,27 +6,31 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
 use crate::{
-    cargo, child,
-    clock::now,
+    cargo,
+    child::{Ended, LOOK, Running},
+    clock::{now, pause},
+    progress::{Progress, Tail},
     report::Report,
-    say::{Failure, TaskResult, say, say_part},
+    say::{Done, Failure, say},
 };
 
 /// Time that one command may take.
-const COMMAND_MAX: Duration = Duration::from_secs(3600);
+pub(crate) const COMMAND_MAX: Duration = Duration::from_secs(3600);
 /// Variable with the file to which tests that cannot run append a line (crate urma-skip).
-const SKIPS: &str = "URMA_SKIPS";
+pub(crate) const SKIPS: &str = "URMA_SKIPS";
+/// Cargo's variable for builds in parts.
+const INCREMENTAL: &str = "CARGO_INCREMENTAL";
 
 /// What one step found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct StepResult {
+pub(crate) struct Found {
     /// Checks that passed, by name.
     pub(crate) passed: Vec<String>,
     /// Checks that failed.
@@ -53,19 +57,22 @@ pub(crate) struct Failed {
 pub(crate) struct Steps {
     total: usize,
     done: usize,
+    /// Part of the names of the steps that run; the others are left out.
+    only: String,
     start: Instant,
     logs: PathBuf,
     seen: BTreeSet<String>,
     again: usize,
-    sum: StepResult,
+    sum: Found,
 }
 
 /// A step at work.
 #[derive(Debug)]
-pub(crate) struct RunningStep {
+pub(crate) struct Step {
     name: String,
     logs: PathBuf,
     commands: usize,
+    progress: Progress,
 }
 
 impl Steps {
@@ -74,25 +81,35 @@ impl Steps {
         let logs = cargo::target_dir()?.join("xtask/logs").join(task);
         // Logs of an earlier run would be taken for this one's.
         let _ = fs::remove_dir_all(&logs);
-        let (seen, sum) = (BTreeSet::new(), StepResult::default());
-        Ok(Self { total, done: 0, start: now(), logs, seen, again: 0, sum })
+        let (seen, sum) = (BTreeSet::new(), Found::default());
+        let only = String::new();
+        Ok(Self { total, done: 0, only, start: now(), logs, seen, again: 0, sum })
+    }
+
+    /// These, with only those steps whose name contains `part`.
+    pub(crate) fn only(self, part: &str) -> Self {
+        Self { only: part.to_owned(), ..self }
     }
 
     /// Runs one step and says how it went.
-    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut RunningStep) -> StepResult) {
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut Step) -> Found) {
         self.done += 1;
-        say_part(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
+        if !name.contains(&self.only) {
+            return;
+        }
+        let progress = Progress::new(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
         let logs = self.logs.join(format!("{:02}-{}", self.done, file_name(name)));
         let (name, start) = (name.to_owned(), now());
-        let found = work(&mut RunningStep { name, logs, commands: 0 });
+        let mut step = Step { name, logs, commands: 0, progress };
+        let found = work(&mut step);
         let seconds = start.elapsed().as_secs_f64();
         let verdict = if found.failed.is_empty() { "ok" } else { "FAILED" };
-        say(&format!(" {verdict:<7}{seconds:>7.1} s  {}", found.counts()));
+        step.progress.end(&format!(" {verdict:<7}{seconds:>7.1} s  {}", found.counts()));
         found.failed.iter().for_each(Failed::say);
         self.add(found);
     }
 
-    fn add(&mut self, found: StepResult) {
+    fn add(&mut self, found: Found) {
         for name in found.passed {
             if self.seen.insert(name.clone()) {
                 self.sum.passed.push(name);
@@ -110,7 +127,7 @@ impl Steps {
     }
 
     /// What did not run; the last line, alone: `N passed, N failed, N skipped`.
-    pub(crate) fn end(self) -> TaskResult {
+    pub(crate) fn end(self) -> Done {
         list("skipped", &self.sum.skipped);
         list("ignored", &self.sum.ignored);
         let failed = self.sum.failed.iter().map(|failed| failed.name.clone()).collect::<Vec<_>>();
@@ -118,6 +135,9 @@ impl Steps {
         let seconds = self.start.elapsed().as_secs_f64();
         say(&format!("{seconds:.1} s in all; {} repeated runs are not counted", self.again));
         say(&self.sum.counts());
+        if !self.only.is_empty() && self.sum == Found::default() {
+            return Err(Failure(format!("no step has {:?} in its name", self.only)));
+        }
         if failed.is_empty() {
             Ok(())
         } else {
@@ -126,64 +146,138 @@ impl Steps {
     }
 }
 
-impl RunningStep {
+impl Step {
     /// A command that is one check, which `what` names.
-    pub(crate) fn check(&mut self, what: &str, command: Command) -> StepResult {
+    pub(crate) fn check(&mut self, what: &str, command: Command) -> Found {
+        let ended = self.run(command);
+        self.checked(what, ended)
+    }
+
+    /// Commands that are a check each, two at a time.
+    pub(crate) fn checks(&mut self, commands: Vec<(String, Command)>) -> Found {
+        let mut waiting = commands.into_iter();
+        let mut found = Found::default();
+        let mut lanes = [None, None];
+        loop {
+            for lane in &mut lanes {
+                if lane.is_none()
+                    && let Some((what, command)) = waiting.next()
+                {
+                    let (running, log) = self.start(command);
+                    *lane = Some((what, running, log));
+                }
+                let Some((_, running, _)) = lane else { continue };
+                let ended = running.as_mut().map_err(|failure| failure.clone());
+                let ended = match ended.and_then(Running::ended) {
+                    Ok(None) => continue,
+                    Ok(Some(ended)) => Ok(ended),
+                    Err(failure) => Err(failure),
+                };
+                if let Some((what, _, log)) = lane.take() {
+                    found = found.plus(self.checked(&what, ended.map(|ended| (ended, log))));
+                }
+            }
+            if lanes.iter().all(Option::is_none) && waiting.len() == 0 {
+                return found;
+            }
+            let names = lanes.iter().flatten().map(|(what, ..)| what.as_str());
+            let names = names.collect::<Vec<_>>().join(", ");
+            self.progress.show(|| names);
+            pause(LOOK);
+        }
+    }
+
+    /// The result of a command that is one check.
+    fn checked(&self, what: &str, ended: Result<(Ended, PathBuf), Failure>) -> Found {
         let name = format!("{}: {what}", self.name);
-        let (ended, log) = match self.run(command) {
+        let (ended, log) = match ended {
             Ok(ended) => ended,
-            Err(failure) => return StepResult::one(&name, Err(failure)),
+            Err(failure) => return Found::one(&name, Err(failure)),
         };
         if ended.is_success() {
-            return StepResult::one(&name, Ok(()));
+            return Found::one(&name, Ok(()));
         }
         let [(_, message)] = &Report::of(&ended.text, false).failed[..] else {
-            return StepResult::one(&name, Err(Failure(ended.text)));
+            return Found::one(&name, Err(Failure(ended.text)));
         };
-        StepResult::failed(Failed { name, message: message.clone(), log: Some(log) })
+        Found::failed(Failed { name, message: message.clone(), log: Some(log) })
+    }
+
+    /// A command whose standard output is wanted; what it prints else goes to a log. Gives a failed
+    /// check if the command fails.
+    pub(crate) fn output(&mut self, command: Command) -> Result<String, Found> {
+        self.commands += 1;
+        let log = self.log_of(&format!("{}.log", self.commands));
+        let out = self.log_of(&format!("{}.out", self.commands));
+        let ended = Running::start_apart(whole(command), &log, &out, COMMAND_MAX)
+            .and_then(|running| self.watched(running, &log))
+            .map_err(|failure| Found::one(&self.name, Err(failure)))?;
+        if !ended.is_success() {
+            let report = Report::of(&ended.text, false);
+            return Err(Found::of(report, "", &log));
+        }
+        let text = fs::read_to_string(&out).map_err(Failure::system("reading a command's output"));
+        text.map_err(|failure| Found::one(&self.name, Err(failure)))
     }
 
     /// A command that runs test programs, all of which run at least one test.
-    pub(crate) fn tests(&mut self, command: Command) -> StepResult {
+    pub(crate) fn tests(&mut self, command: Command) -> Found {
         let (found, empty) = self.programs(command);
-        let none = |name: String| Failed { message: "runs no test".to_owned(), name, log: None };
-        found.plus(StepResult {
-            failed: empty.into_iter().map(none).collect(),
-            ..StepResult::default()
-        })
+        found.or_empty(empty)
     }
 
     /// A command that runs test programs, some of which have no test.
-    pub(crate) fn all_tests(&mut self, command: Command) -> StepResult {
+    pub(crate) fn all_tests(&mut self, command: Command) -> Found {
         self.programs(command).0
     }
 
     /// Results, and programs that ran no test.
-    fn programs(&mut self, mut command: Command) -> (StepResult, Vec<String>) {
-        let skips = self.logs.with_extension("skips");
+    fn programs(&mut self, mut command: Command) -> (Found, Vec<String>) {
+        let skips = self.log_of("skips");
         let _ = fs::remove_file(&skips);
         command.env(SKIPS, &skips);
         let (ended, log) = match self.run(command) {
             Ok(ended) => ended,
-            Err(failure) => return (StepResult::one(&self.name, Err(failure)), Vec::new()),
+            Err(failure) => return (Found::one(&self.name, Err(failure)), Vec::new()),
         };
         let report = Report::of(&ended.text, ended.is_success());
         let skips = fs::read_to_string(&skips).unwrap_or_default();
         let empty = report.empty.clone();
-        (StepResult::of(&self.name, report, &skips, &log), empty)
+        (Found::of(report, &skips, &log).or_nothing(&self.name, &log), empty)
     }
 
-    fn run(&mut self, command: Command) -> Result<(child::ChildEnd, PathBuf), Failure> {
+    fn run(&mut self, command: Command) -> Result<(Ended, PathBuf), Failure> {
+        let (running, log) = self.start(command);
+        Ok((self.watched(running?, &log)?, log))
+    }
+
+    /// Starts a command, with the next log.
+    fn start(&mut self, command: Command) -> (Result<Running, Failure>, PathBuf) {
         self.commands += 1;
-        let log = self.logs.with_extension(format!("{}.log", self.commands));
-        let ended = child::run(command, &log, COMMAND_MAX)?;
-        Ok((ended, log))
+        let log = self.log_of(&format!("{}.log", self.commands));
+        (Running::start(whole(command), &log, COMMAND_MAX), log)
+    }
+
+    /// Waits for the end of `running`, which writes `log`, and shows how far it is.
+    fn watched(&mut self, running: Running, log: &Path) -> Result<Ended, Failure> {
+        let mut tail = Tail::new(log);
+        running.wait(|| self.progress.show(|| tail.state()))
+    }
+
+    /// Path of a log of this step with the ending `end`.
+    pub(crate) fn log_of(&self, end: &str) -> PathBuf {
+        self.logs.with_extension(end)
+    }
+
+    /// The line of this step.
+    pub(crate) const fn progress(&mut self) -> &mut Progress {
+        &mut self.progress
     }
 }
 
-impl StepResult {
+impl Found {
     /// One check by itself.
-    pub(crate) fn one(name: &str, result: TaskResult) -> Self {
+    pub(crate) fn one(name: &str, result: Done) -> Self {
         let name = name.to_owned();
         match result {
             Ok(()) => Self { passed: vec![name], ..Self::default() },
@@ -204,9 +298,8 @@ impl StepResult {
         self
     }
 
-    /// Results of a command of the step `step`, less what `skips` (lines of urma-skip) takes from
-    /// them.
-    fn of(step: &str, report: Report, skips: &str, log: &Path) -> Self {
+    /// Results of a command, less what `skips` (lines of urma-skip) takes from them.
+    pub(crate) fn of(report: Report, skips: &str, log: &Path) -> Self {
         let log = Some(log.to_path_buf());
         let mut found = Self { passed: report.passed, ignored: report.ignored, ..Self::default() };
         for line in skips.lines() {
@@ -221,11 +314,23 @@ impl StepResult {
         }
         let failed = |(name, message)| Failed { name, message, log: log.clone() };
         found.failed.extend(report.failed.into_iter().map(failed));
-        if found.passed.len() + found.failed.len() + found.skipped.len() == 0 {
-            let (name, message) = (step.to_owned(), "no test ran".to_owned());
-            found.failed.push(Failed { name, message, log });
-        }
         found
+    }
+
+    /// These, with a failure if nothing ran at all.
+    pub(crate) fn or_nothing(mut self, step: &str, log: &Path) -> Self {
+        if self.passed.len() + self.failed.len() + self.skipped.len() == 0 {
+            let (name, message) = (step.to_owned(), "no test ran".to_owned());
+            self.failed.push(Failed { name, message, log: Some(log.to_path_buf()) });
+        }
+        self
+    }
+
+    /// These, with a failure for each program in `empty`: it ran no test and had to.
+    pub(crate) fn or_empty(mut self, empty: Vec<String>) -> Self {
+        let none = |name: String| Failed { message: "runs no test".to_owned(), name, log: None };
+        self.failed.extend(empty.into_iter().map(none));
+        self
     }
 
     fn counts(&self) -> String {
@@ -242,6 +347,15 @@ impl Failed {
             say(&format!("          whole output: {}", cargo::shown(log)));
         }
     }
+}
+
+/// `command`, in which cargo compiles crates as a whole, unless the environment says otherwise: what
+/// is built for the first time is not built in parts for the sake of a second time.
+pub(crate) fn whole(mut command: Command) -> Command {
+    if env::var_os(INCREMENTAL).is_none() {
+        command.env(INCREMENTAL, "0");
+    }
+    command
 }
 
 fn list(word: &str, lines: &[String]) {

@@ -11,7 +11,9 @@ mod documents;
 mod floors;
 mod glossary;
 mod manifest;
+mod promises;
 mod source;
+mod targets;
 mod types;
 mod words;
 
@@ -52,6 +54,8 @@ const RULES: &[(&str, Rule)] = &[
     ("no circle of files or rooms", floors::circles),
     ("versions stand in one table", manifest::versions),
     ("the mirror of the C API is current", source::mirror),
+    ("targets that are not tested have no test", targets::untested),
+    ("every promise of docs/security.md is guarded", promises::guarded),
 ];
 
 /// The rules about Markdown files, by name.

@@ -226,7 +226,6 @@ fn sends_and_writes_keep_their_order_and_an_error_reaches_the_receive_side() {
     assert_eq!(ends, want);
 }
 
-#[cfg(feature = "planted-faults")]
 #[test]
 fn planted_faults_show() {
     use super::pair_with;

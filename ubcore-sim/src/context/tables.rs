@@ -66,9 +66,9 @@ impl Tables {
     /// Those of a device after power-on. The header of the node region is written here.
     pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
         write_header(&cfg, &ports.node_region);
-        #[cfg(feature = "planted-faults")]
+        #[cfg(any(test, feature = "planted-faults"))]
         let faults = Faults::new(cfg.fault);
-        #[cfg(not(feature = "planted-faults"))]
+        #[cfg(not(any(test, feature = "planted-faults")))]
         let faults = Faults::default();
         Self {
             faults,

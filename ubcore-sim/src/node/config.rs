@@ -44,7 +44,7 @@ pub struct NodeCfg {
     /// User address space id, 24 bits.
     pub uasid: u32,
     /// A mistake that the device makes on purpose, to show that a test can fail.
-    #[cfg(feature = "planted-faults")]
+    #[cfg(any(test, feature = "planted-faults"))]
     pub fault: Option<crate::fault::PlantedFault>,
 }
 
@@ -62,7 +62,7 @@ impl Default for NodeCfg {
             window_packets: 512,
             strategy: Strategy::default(),
             uasid: 0,
-            #[cfg(feature = "planted-faults")]
+            #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
         }
     }

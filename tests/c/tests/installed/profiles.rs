@@ -6,15 +6,28 @@ use urma_c_tests::{GCC, Prefix, built, finish, start};
 
 use crate::{INSTALLED, command, example};
 
-/// Release 25.12.0.B081, built by `install` itself, in a folder of its own: the build that brought
-/// this test has the library of the other release.
-pub(crate) static B081: LazyLock<Prefix> = LazyLock::new(|| {
-    let target = built().join("c-tests-build");
-    Prefix::install_with("b081", &B081_OPTIONS, &[("CARGO_TARGET_DIR", &target)])
-});
+/// Release 25.12.0.B081.
+pub(crate) static B081: LazyLock<Prefix> = LazyLock::new(|| install_b081("b081"));
 
-pub(crate) const B081_OPTIONS: [&str; 6] =
-    ["--abi", "25.12.0.B081", "--parts", "libraries", "--profile", "dev"];
+/// Variable with the folder in which `cargo xtask test` built the libraries for 25.12.0.B081.
+const BUILT_B081: &str = "URMA_BUILT_25_12_0_B081";
+
+/// Installs release 25.12.0.B081 under a scratch prefix.
+pub(crate) fn install_b081(name: &str) -> Prefix {
+    install_with_b081(name, &["--abi", "25.12.0.B081"], "--built")
+}
+
+/// Installs libraries of releases with these options, 25.12.0.B081 among them: out of the folder that
+/// the environment names, given as `option`, or else built by `install` itself, in a folder of its
+/// own: the build that brought this test has the library of the other release.
+pub(crate) fn install_with_b081(name: &str, options: &[&str], option: &str) -> Prefix {
+    let built_before = std::env::var(BUILT_B081).ok();
+    let of_before = built_before.iter().flat_map(|folder| [option, folder.as_str()]);
+    let how = ["--parts", "libraries", "--profile", "dev"].into_iter().chain(of_before);
+    let options: Vec<&str> = options.iter().copied().chain(how).collect();
+    let target = built().join("c-tests-build");
+    Prefix::install_with(name, &options, &[("CARGO_TARGET_DIR", &target)])
+}
 
 #[test]
 fn each_release_runs_its_programs_and_names_those_of_the_other() {

@@ -7,25 +7,24 @@ use std::{fs, path::PathBuf, sync::LazyLock};
 
 use urma_c_tests::{GCC, Prefix, Running, built, root, scratch, start};
 
-use crate::{INSTALLED, command, profiles::B081_OPTIONS};
+use crate::{
+    INSTALLED, command,
+    profiles::{install_b081, install_with_b081},
+};
 
 /// As people write it, and as the headers number it.
 const RELEASES: [(&str, &str); 2] = [("26.06", "2606"), ("25.12.0.B081", "2512")];
 
 /// Release 26.06 first, as the command installs it.
 static NEWER_FIRST: LazyLock<Prefix> = LazyLock::new(|| {
-    let (folder, target) = (built().to_string_lossy().into_owned(), built().join("c-tests-build"));
-    let releases = ["--abi", "26.06", "--abi", "25.12.0.B081"];
-    let how = ["--parts", "libraries", "--profile", "dev", "--built", &folder];
-    let options = [&releases[..], &how].concat();
-    Prefix::install_with("newer-first", &options, &[("CARGO_TARGET_DIR", &target)])
+    let folder = built().to_string_lossy().into_owned();
+    let options = ["--abi", "26.06", "--abi", "25.12.0.B081", "--built", &folder];
+    install_with_b081("newer-first", &options, "--built-other")
 });
 
 /// Release 25.12.0.B081 first. The other is copied: cargo would have to build it once more.
 static OLDER_FIRST: LazyLock<Prefix> = LazyLock::new(|| {
-    let target = built().join("c-tests-build");
-    let options = [("CARGO_TARGET_DIR", &*target)];
-    let tree = Prefix::install_with("older-first", &B081_OPTIONS, &options);
+    let tree = install_b081("older-first");
     let folder = tree.lib().join("urma-abi/26.06");
     fs::create_dir_all(&folder).expect("a folder");
     let newer = INSTALLED.lib().join("liburma.so.0");

@@ -64,7 +64,10 @@ pub(super) fn put(
     }
     for other in what.others() {
         let of_c = &LIBRARIES[0];
-        let built = build_libraries(&[of_c.package], &what.profile, other)?;
+        let built = match &what.built_other {
+            Some(built) => built.clone(),
+            None => build_libraries(&[of_c.package], &what.profile, other)?,
+        };
         files.shared(&built, &Path::new(lib).join(OTHERS).join(other.name()), of_c)?;
     }
     files.headers(&cargo::root().join(HEADERS), Path::new("include"), abi)?;

@@ -37,6 +37,17 @@ fn a_test_that_runs_twice_counts_once() {
 }
 
 #[test]
+fn steps_that_are_not_asked_for_are_left_out() {
+    let mut steps = steps("test-only").only("wo");
+    for name in ["one", "two"] {
+        steps.step(name, |_| Found::one(name, Ok(())));
+    }
+    assert_eq!((steps.sum.passed.as_slice(), steps.done), (&["two".to_owned()][..], 2));
+    assert!(steps.end().is_ok());
+    assert!(self::steps("test-only").only("three").end().is_err(), "nothing ran");
+}
+
+#[test]
 fn a_step_that_runs_no_test_fails() {
     let mut steps = steps("test-none");
     steps.step("whole", |step| step.all_tests(prints("Finished", 0)));
@@ -74,6 +85,23 @@ fn a_failure_names_test_message_and_log() {
     let log = failed.log.clone().unwrap();
     assert!(log.ends_with("xtask/logs/test-failure/01-with-a-name.1.log"), "{log:?}");
     assert!(fs::read_to_string(log).unwrap().contains("test result: FAILED"));
+}
+
+#[test]
+fn checks_that_run_two_at_a_time_are_all_counted() {
+    let mut steps = steps("test-checks");
+    steps.step("all", |step| {
+        let mut commands: Vec<_> = [("a", 0), ("b", 1), ("c", 0)]
+            .map(|(what, code)| (what.to_owned(), prints("error: x", code)))
+            .into();
+        commands.push(("d".to_owned(), Command::new("/nonexistent")));
+        step.checks(commands)
+    });
+    steps.sum.passed.sort();
+    assert_eq!(steps.sum.passed, ["all: a", "all: c"]);
+    let mut failed: Vec<_> = steps.sum.failed.iter().map(|one| one.name.as_str()).collect();
+    failed.sort_unstable();
+    assert_eq!(failed, ["all: b", "all: d"]);
 }
 
 #[test]

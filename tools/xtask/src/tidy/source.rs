@@ -98,17 +98,19 @@ fn is_reachable(file: &File, files: &[File]) -> bool {
 pub(super) fn expectations(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in rust(files).filter(|file| !file.path.starts_with("tools/xtask/src/tidy")) {
-        for (index, line) in file.text.lines().enumerate() {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
             let line_at = index + 1;
             let code = line.trim_start();
             if code.starts_with("#[allow(") || code.starts_with("#![allow(") {
                 wrong.push(format!("{}:{line_at}: allow; use expect with a reason", file.path));
             }
-            let is_expect = code.starts_with("#[expect(") || code.starts_with("#![expect(");
-            let rest: String = file.text.lines().skip(index).take(6).collect::<Vec<_>>().join(" ");
-            let attribute = rest.split_once(")]").map_or(rest.as_str(), |(before, _)| before);
-            if is_expect && !attribute.contains("reason") {
-                wrong.push(format!("{}:{line_at}: expect without a reason", file.path));
+            if code.starts_with("#[expect(") || code.starts_with("#![expect(") {
+                let rest = lines[index..].iter().take(6).copied().collect::<Vec<_>>().join(" ");
+                let attribute = rest.split_once(")]").map_or(rest.as_str(), |(before, _)| before);
+                if !attribute.contains("reason") {
+                    wrong.push(format!("{}:{line_at}: expect without a reason", file.path));
+                }
             }
         }
     }

@@ -67,6 +67,44 @@ fn circles_of_files_and_rooms_are_found() {
 }
 
 #[test]
+fn a_test_in_a_target_that_is_not_tested_is_found() {
+    let wrong = |manifest: &str, path: &str, text: &str| {
+        let files = [file("a/Cargo.toml", manifest), file(path, text)];
+        targets::untested(&files).len()
+    };
+    let (test, example) = ("    #[test]\nfn x() {}\n", "/// ```\n/// x();\n/// ```\nfn x() {}\n");
+    let (off, plain) = ("[lib]\ntest = false\ndoctest = false\n", "[package]\nname = \"a\"\n");
+    assert_eq!(wrong(off, "a/src/lib.rs", "//! ```text\n//! x\n//! ```\n"), 0);
+    assert_eq!(wrong(off, "a/src/lib.rs", test), 1);
+    assert_eq!(wrong(off, "a/src/b/c.rs", test), 1);
+    assert_eq!(wrong(off, "a/src/bin/c.rs", test), 0, "a target of its own");
+    assert_eq!(wrong(off, "a/src/lib.rs", example), 1);
+    assert_eq!(wrong(off, "a/src/lib.rs", "#![doc = include_str!(\"../README.md\")]\n"), 1);
+    assert_eq!(wrong(plain, "a/src/lib.rs", &format!("{test}{example}")), 0);
+    let program = "[[bin]]\nname = \"b\"\npath = \"src/bin/b.rs\"\ntest = false\n";
+    assert_eq!(wrong(program, "a/src/bin/b.rs", test), 1);
+    assert_eq!(wrong(program, "a/src/lib.rs", test), 0);
+}
+
+#[test]
+fn a_promise_without_a_guard_is_found() {
+    let rows = |last: &str| {
+        let rows = "| it is so | `strangers::a_test` |\n".repeat(10);
+        format!("| promise | guarded by |\n|---|---|\n{rows}{last}\n\nNot promised: x\n")
+    };
+    let wrong = |page: &str| {
+        let test = file("a/tests/strangers.rs", "#[test]\nfn a_test() {}\n");
+        promises::guarded(&[file("docs/security.md", page), test, file("b/c/d.toml", "")])
+    };
+    assert_eq!(wrong(&rows("| so too | the same |")), [""; 0]);
+    assert_eq!(wrong(&rows("| and so | `b/c` |")), [""; 0]);
+    let lost = ["docs/security.md: and so: there is no gone::away"];
+    assert_eq!(wrong(&rows("| and so | `a_test` and `gone::away` |")), lost);
+    assert_eq!(wrong(&rows("| and so | hope |")), ["docs/security.md: and so: nothing guards it"]);
+    assert_eq!(wrong("| promise | guarded by |\n").len(), 1, "the tables were not found");
+}
+
+#[test]
 fn rules_about_words() {
     finds(words::markers, "a.md", "done", concat!("// TO", "DO: later"));
     finds(words::banned, "a.md", "network", concat!("see /wo", "rk/x"));

@@ -1,9 +1,11 @@
-//! The whole stack in virtual time under many seeds.
+//! The whole stack in virtual time under many seeds; statuses that only a fault brings.
 //!
 //! `URMA_SEEDS=5000` runs more of them, from `URMA_FROM` on, `URMA_SEED=17` one;
 //! `URMA_PLAN=nodes=2,requests=7` makes their worlds smaller, as a failure prints it.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "hashes, totals and progress are what a run is asked for")]
+
+mod statuses;
 
 use std::process::Command;
 

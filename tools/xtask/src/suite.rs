@@ -1,0 +1,246 @@
+//! Test programs: built by cargo in one go, then run from here.
+//!
+//! *Owns*: which of them run beside each other. *Takes*: arguments that select targets and features.
+//! *Gives*: results, each by program. *Must not*: change what a program would do under `cargo test`:
+//! its folder, its environment and its arguments are the same.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{
+    cargo,
+    child::{Ended, LOOK, Running},
+    clock::pause,
+    progress::Tail,
+    report::Report,
+    say::Failure,
+    step::{COMMAND_MAX, Failed, Found, SKIPS, Step, whole},
+};
+
+/// Programs, each with its package, that wait for timers and other processes most of the time: they
+/// run beside the others.
+const WAITING: [(&str, &str); 3] =
+    [("urma-kill", "planted"), ("urma_perftest", "loopback"), ("urma-tests", "fork")];
+/// Programs that must have the machine for themselves: they count what a process does while none
+/// takes its processor.
+const ALONE: [(&str, &str); 1] = [("urma-budget", "budget")];
+
+/// A test program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Program {
+    /// Its package.
+    pub(crate) package: String,
+    /// Its target.
+    pub(crate) target: String,
+    /// Whether it holds the unit tests of a library or program.
+    is_unit: bool,
+    /// Its main source, from the workspace's folder.
+    source: String,
+    version: String,
+    dir: PathBuf,
+    file: PathBuf,
+}
+
+impl Program {
+    /// Reads a message of cargo about something that it built; `None` if that is no test program.
+    fn of(message: &Value) -> Option<Self> {
+        let text = |value: &Value, key: &str| Some(value.get(key)?.as_str()?.to_owned());
+        let is_test = message.get("profile")?.get("test")?.as_bool()?;
+        let file = is_test.then(|| text(message, "executable"))??;
+        let target = message.get("target")?;
+        let kinds = target.get("kind")?.as_array()?;
+        let id = text(message, "package_id")?;
+        let (place, end) = id.rsplit_once('#')?;
+        // The name is left out where it is that of the folder.
+        let (package, version) = end.split_once('@').or(Some((place.rsplit('/').next()?, end)))?;
+        let source = cargo::shown(Path::new(&text(target, "src_path")?));
+        Some(Self {
+            package: package.to_owned(),
+            target: text(target, "name")?,
+            is_unit: !kinds.iter().any(|kind| kind == "test"),
+            source,
+            version: version.to_owned(),
+            dir: Path::new(&text(message, "manifest_path")?).parent()?.to_path_buf(),
+            file: PathBuf::from(file),
+        })
+    }
+
+    /// The line by which cargo names a program that it runs.
+    fn line(&self) -> String {
+        let unit = if self.is_unit { "unittests " } else { "" };
+        format!("     Running {unit}{} ({})\n", self.source, cargo::shown(&self.file))
+    }
+
+    /// Whether it is in `list`, which names packages and targets.
+    pub(crate) fn is_of(&self, list: &[(&str, &str)]) -> bool {
+        list.contains(&(self.package.as_str(), self.target.as_str()))
+    }
+
+    /// The program as cargo starts it.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.file);
+        command.args(arguments).current_dir(&self.dir);
+        command.env("CARGO_MANIFEST_DIR", &self.dir);
+        command.env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
+        let old = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let own = self.file.ancestors().skip(1).take(2).map(Path::to_path_buf);
+        if let Ok(paths) = env::join_paths(own.chain(env::split_paths(&old))) {
+            command.env("LD_LIBRARY_PATH", paths);
+        }
+        command
+    }
+}
+
+/// Builds the test programs that `arguments` of `cargo test` select. What fails is a result.
+pub(crate) fn build(step: &mut Step, arguments: &[&str]) -> Result<Vec<Program>, Found> {
+    let how = ["test", "--no-run", "--message-format", "json-render-diagnostics"];
+    let command = cargo::command(&[&how[..], arguments].concat());
+    let text = step.output(command)?;
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs: Vec<Program> = messages.filter_map(|message| Program::of(&message)).collect();
+    programs.sort_by(|a, b| (&a.source, &a.target).cmp(&(&b.source, &b.target)));
+    Ok(programs)
+}
+
+/// A program, and the arguments that it is started with.
+pub(crate) type Job<'a> = (&'a Program, &'a [&'a str]);
+
+/// A program at work.
+struct Lane<'a> {
+    program: &'a Program,
+    running: Running,
+    tail: Tail,
+    log: PathBuf,
+    skips: PathBuf,
+}
+
+/// Runs `jobs`, with `environment` besides the usual one. Two run at a time where one of them waits
+/// most of its time; those that need the machine for themselves come last.
+///
+/// Gives the results, and the programs that ran no test.
+pub(crate) fn run(
+    step: &mut Step,
+    jobs: &[Job<'_>],
+    environment: &[(&str, &str)],
+) -> (Found, Vec<String>) {
+    let is_alone = |job: &&Job<'_>| job.0.is_of(&ALONE);
+    let is_waiting = |job: &&Job<'_>| job.0.is_of(&WAITING) && !is_alone(job);
+    let is_usual = |job: &&Job<'_>| !is_waiting(job) && !is_alone(job);
+    let of = |which: &dyn Fn(&&Job<'_>) -> bool| -> Vec<Job<'_>> {
+        jobs.iter().filter(|job| which(job)).copied().collect()
+    };
+    let (count, found) = (jobs.len(), Found::default());
+    let mut all = Run { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
+    all.side_by_side(step, [of(&is_usual), of(&is_waiting)]);
+    all.side_by_side(step, [of(&is_alone), Vec::new()]);
+    all.times.sort();
+    let line =
+        |(took, name): &(Duration, String)| format!("{:7.2} s  {name}\n", took.as_secs_f64());
+    let times: String = all.times.iter().rev().map(line).collect();
+    // For who wonders; the result does not depend on it.
+    let _ = fs::write(step.log_of("times"), times);
+    (all.found, all.empty)
+}
+
+/// Programs that run, and what those that ended gave.
+struct Run<'a> {
+    done: usize,
+    count: usize,
+    environment: &'a [(&'a str, &'a str)],
+    found: Found,
+    /// Programs that ran no test.
+    empty: Vec<String>,
+    times: Vec<(Duration, String)>,
+}
+
+impl Run<'_> {
+    /// Runs the lists beside each other, the programs of each one after the other.
+    fn side_by_side(&mut self, step: &mut Step, lists: [Vec<Job<'_>>; 2]) {
+        let mut waiting = lists.map(Vec::into_iter);
+        let mut lanes: [Option<Lane<'_>>; 2] = [None, None];
+        loop {
+            for (lane, jobs) in lanes.iter_mut().zip(&mut waiting) {
+                if lane.is_none()
+                    && let Some(job) = jobs.next()
+                {
+                    *lane = self.start(step, job);
+                }
+                if let Some(running) = lane {
+                    match running.running.ended() {
+                        Ok(None) => {}
+                        Ok(Some(ended)) => {
+                            self.end(running, ended);
+                            *lane = None;
+                        }
+                        Err(failure) => {
+                            self.fail(running.program, failure);
+                            *lane = None;
+                        }
+                    }
+                }
+            }
+            if lanes.iter().all(Option::is_none) && waiting.iter().all(|jobs| jobs.len() == 0) {
+                return;
+            }
+            let counts = format!("{}/{}", self.done, self.count);
+            let states = |lanes: &mut [Option<Lane<'_>>; 2]| {
+                let states = lanes.iter_mut().flatten().map(|lane| lane.state());
+                states.collect::<Vec<_>>().join(", ")
+            };
+            step.progress().show(|| format!("{counts} {}", states(&mut lanes)));
+            pause(LOOK);
+        }
+    }
+
+    fn start<'p>(&mut self, step: &Step, (program, arguments): Job<'p>) -> Option<Lane<'p>> {
+        let unit = if program.is_unit { "-unit" } else { "" };
+        let name = format!("{}.{}{unit}", program.package, program.target);
+        let (log, skips) =
+            (step.log_of(&format!("{name}.log")), step.log_of(&format!("{name}.skips")));
+        let _ = fs::remove_file(&skips);
+        let mut command = whole(program.command(arguments));
+        command.envs(self.environment.iter().copied()).env(SKIPS, &skips);
+        match Running::start(command, &log, COMMAND_MAX) {
+            Ok(running) => {
+                let tail = Tail::new(&log);
+                Some(Lane { program, running, tail, log, skips })
+            }
+            Err(failure) => {
+                self.fail(program, failure);
+                None
+            }
+        }
+    }
+
+    fn end(&mut self, lane: &Lane<'_>, ended: Ended) {
+        let text = format!("{}{}", lane.program.line(), ended.text);
+        let skips = fs::read_to_string(&lane.skips).unwrap_or_default();
+        let report = Report::of(&text, ended.is_success());
+        self.empty.extend(report.empty.iter().cloned());
+        self.found = std::mem::take(&mut self.found).plus(Found::of(report, &skips, &lane.log));
+        self.times.push((ended.took, format!("{} {}", lane.program.package, lane.program.source)));
+        self.done += 1;
+    }
+
+    fn fail(&mut self, program: &Program, Failure(message): Failure) {
+        let name = format!("{} {}", program.target, program.source);
+        self.found.failed.push(Failed { name, message, log: None });
+        self.done += 1;
+    }
+}
+
+impl Lane<'_> {
+    /// The program and how many of its tests ended.
+    fn state(&mut self) -> String {
+        format!("{} {}", self.program.target, self.tail.state())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;
