@@ -13,12 +13,12 @@ use std::{
 
 use crate::{
     cargo,
-    child::Running,
+    child::RunningChild,
     clock::now,
     doc, mutants,
-    say::{Done, Failure, say},
-    step::{Failed, Found, Step, Steps},
-    suite::{self, Job, Program},
+    say::{TaskResult, Failure, say},
+    step::{Failed, StepResult, RunningStep, Steps},
+    suite::{self, ProgramJob, TestProgram},
     tidy,
 };
 
@@ -51,9 +51,9 @@ const FAULTED_IN_PART: [(&str, &str); 3] =
     [("liburma", "face"), ("urma-hostile", "bounded"), (TESTS, "simulation")];
 
 /// Everything, or only the steps whose name contains `only`.
-pub(crate) fn test(only: &str) -> Done {
+pub(crate) fn test(only: &str) -> TaskResult {
     let mut steps = Steps::new("test", 12)?.only(only);
-    steps.step("tools", |_| Found::one("tools", tools()));
+    steps.step("tools", |_| StepResult::one("tools", tools()));
     steps.step("format", |step| of(step, &["fmt", "--all", "--", "--check"]));
     steps.step("tidy", |_| tidy_found());
     steps.step("clippy", |step| {
@@ -71,28 +71,28 @@ pub(crate) fn test(only: &str) -> Done {
 }
 
 /// The pages of the API, and the examples in them.
-fn documentation(step: &mut Step) -> Found {
+fn documentation(step: &mut RunningStep) -> StepResult {
     let pages = doc::api(step);
     let examples = ["test", "--doc", "--workspace", "--no-fail-fast"];
     pages.plus(step.all_tests(cargo::command(&examples)))
 }
 
 /// The house rules only.
-pub(crate) fn tidy() -> Done {
+pub(crate) fn tidy() -> TaskResult {
     let mut steps = Steps::new("tidy", 1)?;
     steps.step("tidy", |_| tidy_found());
     steps.end()
 }
 
 /// The loom models only.
-pub(crate) fn loom() -> Done {
+pub(crate) fn loom() -> TaskResult {
     let mut steps = Steps::new("loom", 1)?;
     steps.step("loom models", loom_found);
     steps.end()
 }
 
 /// The fuzz targets only.
-pub(crate) fn fuzz(seconds: u32) -> Done {
+pub(crate) fn fuzz(seconds: u32) -> TaskResult {
     let mut steps = Steps::new("fuzz", 2)?;
     steps.step("fuzz targets", |step| fuzz_found(step, seconds));
     steps.step("fuzzed calls of the C functions", |step| c_fuzz_found(step, seconds));
@@ -100,7 +100,7 @@ pub(crate) fn fuzz(seconds: u32) -> Done {
 }
 
 /// The simulation only, `seeds` worlds of each suite; progress goes where our output goes.
-pub(crate) fn sim(from: u32, seeds: u32) -> Done {
+pub(crate) fn sim(from: u32, seeds: u32) -> TaskResult {
     let start = now();
     let args = ["test", "-p", TESTS, "--release", "--test", "simulation", "--", "--nocapture"];
     let mut command = cargo::command(&args);
@@ -113,13 +113,13 @@ pub(crate) fn sim(from: u32, seeds: u32) -> Done {
 }
 
 /// A call of cargo that is one check.
-fn of(step: &mut Step, args: &[&str]) -> Found {
+fn of(step: &mut RunningStep, args: &[&str]) -> StepResult {
     let what = format!("cargo {}", args.first().unwrap_or(&""));
     step.check(&what, cargo::command(args))
 }
 
 /// What rustup should have brought (rust-toolchain.toml names it), and what the system should have.
-fn tools() -> Done {
+fn tools() -> TaskResult {
     for (tool, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
         let output = cargo::command(&[tool, "--version"]).output();
         if !output.is_ok_and(|output| output.status.success()) {
@@ -150,7 +150,7 @@ const SYSTEM: [(&str, &str); 5] = [
 const CROSS: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
 
 /// Installs a program when it is missing and may be.
-fn system_tool(tool: &str, package: &str) -> Done {
+fn system_tool(tool: &str, package: &str) -> TaskResult {
     let is_there =
         || Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
     if is_there() {
@@ -167,17 +167,17 @@ fn system_tool(tool: &str, package: &str) -> Done {
     Err(Failure(format!("{tool} is missing: apt-get install {package} (as root)")))
 }
 
-fn tidy_found() -> Found {
+fn tidy_found() -> StepResult {
     let rules = tidy::check(&cargo::root()).into_iter();
-    rules.map(|(name, result)| Found::one(name, result)).fold(Found::default(), Found::plus)
+    rules.map(|(name, result)| StepResult::one(name, result)).fold(StepResult::default(), StepResult::plus)
 }
 
 /// Licences, bans and sources need no network. Advisories need their database: where it cannot
 /// be had, the check is skipped, also with `CI=true`, for no machine can do anything about it.
-fn deny(step: &mut Step) -> Found {
+fn deny(step: &mut RunningStep) -> StepResult {
     let dir = match cargo::tool("deny", DENY_VERSION) {
         Ok(dir) => dir,
-        Err(failure) => return Found::one("cargo deny", Err(failure)),
+        Err(failure) => return StepResult::one("cargo deny", Err(failure)),
     };
     let log = step.log_of("reach.log");
     let mut check = |what: &[&str]| {
@@ -188,7 +188,7 @@ fn deny(step: &mut Step) -> Found {
     let offline = check(&["licenses", "bans", "sources"]);
     let unreachable = || {
         let why = "advisories: their database cannot be reached".to_owned();
-        Found { skipped: vec![why], ..Found::default() }
+        StepResult { skipped: vec![why], ..StepResult::default() }
     };
     if !is_there(ADVISORIES, &log) {
         return offline.plus(unreachable());
@@ -210,15 +210,15 @@ fn is_there(url: &str, log: &Path) -> bool {
     let mut git = Command::new("git");
     git.args(["ls-remote", "--quiet", "--exit-code", url, "HEAD"]);
     git.env("GIT_TERMINAL_PROMPT", "0").current_dir(cargo::root());
-    let ended = Running::start(git, log, ANSWER).and_then(|running| running.wait(|| {}));
+    let ended = RunningChild::start(git, log, ANSWER).and_then(|running| running.wait(|| {}));
     ended.is_ok_and(|ended| ended.is_success())
 }
 
 /// Builds test programs. Cargo has one name for the C library whatever its features, and would take
 /// what another build left there for this one's.
-fn build(step: &mut Step, arguments: &[&str]) -> Result<Vec<Program>, Found> {
+fn build(step: &mut RunningStep, arguments: &[&str]) -> Result<Vec<TestProgram>, StepResult> {
     let made = cargo::target_dir().map(|target| target.join("debug/deps"));
-    let made = made.map_err(|failure| Found::one("test programs", Err(failure)))?;
+    let made = made.map_err(|failure| StepResult::one("test programs", Err(failure)))?;
     for end in ["so", "a", "rlib"] {
         let _ = fs::remove_file(made.join(format!("libliburma.{end}")));
     }
@@ -242,7 +242,7 @@ fn keep(names: &[&str]) -> Result<PathBuf, Failure> {
 }
 
 /// Every test program as it is, with more seeds than a developer's run has.
-fn whole(step: &mut Step) -> Found {
+fn whole(step: &mut RunningStep) -> StepResult {
     let programs = match build(step, &["--workspace"]) {
         Ok(programs) => programs,
         Err(found) => return found,
@@ -250,9 +250,9 @@ fn whole(step: &mut Step) -> Found {
     // These are the same in both releases.
     let b081 = match keep(&["libtpsa.so", "liburma_common.so"]) {
         Ok(folder) => folder.to_string_lossy().into_owned(),
-        Err(failure) => return Found::one("libraries for 25.12.0.B081", Err(failure)),
+        Err(failure) => return StepResult::one("libraries for 25.12.0.B081", Err(failure)),
     };
-    let jobs: Vec<Job<'_>> = programs.iter().map(|program| (program, &[][..])).collect();
+    let jobs: Vec<ProgramJob<'_>> = programs.iter().map(|program| (program, &[][..])).collect();
     let seeds = SIM_SEEDS.to_string();
     let (found, _) = suite::run(step, &jobs, &[("URMA_SEEDS", &seeds), (BUILT_B081, &b081)]);
     found.or_nothing("test programs", &step.log_of("times"))
@@ -261,11 +261,11 @@ fn whole(step: &mut Step) -> Found {
 /// The tests that need a device with hooks and faults built in: those of every package that
 /// declares such a feature, with all of them. The whole workspace is selected, so that what does not
 /// depend on the device is not built again.
-fn faults(step: &mut Step) -> Found {
+fn faults(step: &mut RunningStep) -> StepResult {
     let arguments = cargo::packages_with(&FAULT_FEATURES).and_then(|all| fault_arguments(&all));
     let arguments = match &arguments {
         Ok(arguments) => arguments.iter().map(String::as_str).collect::<Vec<_>>(),
-        Err(failure) => return Found::one("planted faults", Err(failure.clone())),
+        Err(failure) => return StepResult::one("planted faults", Err(failure.clone())),
     };
     match build(step, &arguments) {
         Ok(programs) => chosen(step, &programs, &fault_jobs(&programs)),
@@ -292,7 +292,7 @@ fn fault_arguments(packages: &[(String, String)]) -> Result<Vec<String>, Failure
 }
 
 /// The programs of the tables among `programs`, whole or in part.
-fn fault_jobs(programs: &[Program]) -> Vec<Job<'_>> {
+fn fault_jobs(programs: &[TestProgram]) -> Vec<ProgramJob<'_>> {
     let of = |list: &[(&str, &str)], arguments: &'static [&'static str]| {
         let chosen = programs.iter().filter(|program| program.is_of(list));
         chosen.map(|program| (program, arguments)).collect::<Vec<_>>()
@@ -301,56 +301,56 @@ fn fault_jobs(programs: &[Program]) -> Vec<Job<'_>> {
 }
 
 /// Runs `jobs`, each of which must run a test; as many as the tables have entries.
-fn chosen(step: &mut Step, programs: &[Program], jobs: &[Job<'_>]) -> Found {
+fn chosen(step: &mut RunningStep, programs: &[TestProgram], jobs: &[ProgramJob<'_>]) -> StepResult {
     let (found, empty) = suite::run(step, jobs, &[]);
     let wanted = FAULTED.len() + FAULTED_IN_PART.len();
     let all = if jobs.len() == wanted {
-        Found::default()
+        StepResult::default()
     } else {
         let why = format!(
             "{} of {} programs are in the tables, {wanted} should be",
             jobs.len(),
             programs.len()
         );
-        Found::one("programs with planted faults", Err(Failure(why)))
+        StepResult::one("programs with planted faults", Err(Failure(why)))
     };
     found.or_empty(empty).plus(all)
 }
 
 /// The C face for the other release; its library is kept for the tests of installed trees.
-fn other_face(step: &mut Step) -> Found {
+fn other_face(step: &mut RunningStep) -> StepResult {
     let arguments = ["--workspace", "-F", C_FACE, "--lib", "--test", "abi", "--test", "face"];
     let programs = match build(step, &arguments) {
         Ok(programs) => programs,
         Err(found) => return found,
     };
     if let Err(failure) = keep(&["libliburma.so", "libliburma.a"]) {
-        return Found::one("libraries for 25.12.0.B081", Err(failure));
+        return StepResult::one("libraries for 25.12.0.B081", Err(failure));
     }
     let of_face = programs.iter().filter(|program| program.package == FACE);
-    let jobs: Vec<Job<'_>> = of_face.map(|program| (program, &[][..])).collect();
+    let jobs: Vec<ProgramJob<'_>> = of_face.map(|program| (program, &[][..])).collect();
     let (found, empty) = suite::run(step, &jobs, &[]);
     found.or_nothing("programs of the C face", &step.log_of("times")).or_empty(empty)
 }
 
 /// Models run in a build of their own, for `--cfg loom` changes every crate.
-fn loom_found(step: &mut Step) -> Found {
+fn loom_found(step: &mut RunningStep) -> StepResult {
     let target = match cargo::target_dir() {
         Ok(target) => target.join("loom"),
-        Err(failure) => return Found::one("models", Err(failure)),
+        Err(failure) => return StepResult::one("models", Err(failure)),
     };
     let mut command = cargo::command(&["test", "-p", "urma-mem", "--lib"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", target);
     step.tests(command)
 }
 
-fn fuzz_found(step: &mut Step, seconds: u32) -> Found {
+fn fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
     let folder = cargo::root().join("tests/fuzz");
     let targets = fuzz_targets(&folder);
     let tool = targets.and_then(|names| Ok((names, cargo::tool("fuzz", FUZZ_VERSION)?)));
     let (names, dir) = match tool {
         Ok(found) => found,
-        Err(failure) => return Found::one("fuzz targets", Err(failure)),
+        Err(failure) => return StepResult::one("fuzz targets", Err(failure)),
     };
     let built = step.check("build", fuzz_cargo(&folder, &dir, "build"));
     if !built.failed.is_empty() {
@@ -361,7 +361,7 @@ fn fuzz_found(step: &mut Step, seconds: u32) -> Found {
 }
 
 /// Random calls of the C functions, under libFuzzer of clang.
-fn c_fuzz_found(step: &mut Step, seconds: u32) -> Found {
+fn c_fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
     let args = ["test", "-p", "urma-c-tests", "--test", "installed", "--", "--ignored"];
     let mut command = cargo::command(&[&args[..], &["calls_under_libfuzzer"]].concat());
     command.env("URMA_C_FUZZ_SECONDS", seconds.to_string());

@@ -26,7 +26,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// How a child ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ChildEnd {
     /// Its status; `None` if it was killed at the bound.
     pub(crate) status: Option<ExitStatus>,
     /// What is in its log: standard output and standard error, in the order of their writes.
@@ -35,7 +35,7 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-impl Ended {
+impl ChildEnd {
     /// Whether the child ended by itself, with success.
     pub(crate) fn is_success(&self) -> bool {
         self.status.is_some_and(|status| status.success())
@@ -44,14 +44,14 @@ impl Ended {
 
 /// A child at work.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningChild {
     child: Child,
     log: PathBuf,
     start: Instant,
     bound: Duration,
 }
 
-impl Running {
+impl RunningChild {
     /// Starts `command` with its output in the file `log`, for at most `bound`.
     pub(crate) fn start(command: Command, log: &Path, bound: Duration) -> Result<Self, Failure> {
         let out = log_file(log)?;
@@ -81,7 +81,7 @@ impl Running {
     }
 
     /// The end of the child, if it came; a child over its bound is killed with its group.
-    pub(crate) fn ended(&mut self) -> Result<Option<Ended>, Failure> {
+    pub(crate) fn ended(&mut self) -> Result<Option<ChildEnd>, Failure> {
         let status = self.child.try_wait().map_err(Failure::system("waiting"))?;
         if status.is_none() {
             if self.start.elapsed() < self.bound {
@@ -94,11 +94,11 @@ impl Running {
         }
         let took = self.start.elapsed();
         let bytes = fs::read(&self.log).map_err(Failure::system("reading a log"))?;
-        Ok(Some(Ended { status, text: String::from_utf8_lossy(&bytes).into_owned(), took }))
+        Ok(Some(ChildEnd { status, text: String::from_utf8_lossy(&bytes).into_owned(), took }))
     }
 
     /// Waits for the end, and calls `look` every now and then.
-    pub(crate) fn wait(mut self, mut look: impl FnMut()) -> Result<Ended, Failure> {
+    pub(crate) fn wait(mut self, mut look: impl FnMut()) -> Result<ChildEnd, Failure> {
         loop {
             if let Some(ended) = self.ended()? {
                 return Ok(ended);
@@ -110,8 +110,8 @@ impl Running {
 }
 
 /// Runs `command` for at most `bound`, its output in the file `log`.
-pub(crate) fn run(command: Command, log: &Path, bound: Duration) -> Result<Ended, Failure> {
-    Running::start(command, log, bound)?.wait(|| {})
+pub(crate) fn run(command: Command, log: &Path, bound: Duration) -> Result<ChildEnd, Failure> {
+    RunningChild::start(command, log, bound)?.wait(|| {})
 }
 
 fn log_file(path: &Path) -> Result<File, Failure> {

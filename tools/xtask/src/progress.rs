@@ -75,17 +75,17 @@ fn rewritten(heading: &str, state: &str) -> String {
 
 /// A log that a child still writes, and what its lines say about the progress.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct LogTail {
     path: PathBuf,
     read: u64,
     /// The last line, as far as it is there.
     rest: Vec<u8>,
-    state: State,
+    state: LogState,
 }
 
 /// How far a child came.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct State {
+struct LogState {
     /// Crates that were compiled.
     crates: usize,
     /// The program that runs, if a line named it.
@@ -96,7 +96,7 @@ struct State {
     all: usize,
 }
 
-impl State {
+impl LogState {
     fn add(&mut self, line: &str) {
         let word = line.trim_start().split(' ').next();
         if line.starts_with(' ') && matches!(word, Some("Compiling" | "Checking")) {
@@ -113,10 +113,10 @@ impl State {
     }
 }
 
-impl Tail {
+impl LogTail {
     /// Begins at the start of the file `path`, which may not be there yet.
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), read: 0, rest: Vec::new(), state: State::default() }
+        Self { path: path.to_path_buf(), read: 0, rest: Vec::new(), state: LogState::default() }
     }
 
     /// Reads what the file has more; returns the state in words.
@@ -133,7 +133,7 @@ impl Tail {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
             self.state.add(String::from_utf8_lossy(&line).trim_end());
         }
-        let State { crates, program, tests, all } = &self.state;
+        let LogState { crates, program, tests, all } = &self.state;
         match (*all, *crates) {
             (0, 0) => program.clone(),
             (0, crates) if program.is_empty() => format!("{crates} crates compiled"),
@@ -153,7 +153,7 @@ mod tests {
     fn a_growing_log_shows_crates_then_programs_and_their_tests() {
         let path = crate::cargo::target_dir().unwrap().join("tmp-progress.log");
         let _ = fs::remove_file(&path);
-        let mut tail = Tail::new(&path);
+        let mut tail = LogTail::new(&path);
         assert_eq!(tail.state(), "");
         let mut file = File::create(&path).unwrap();
         let mut after = |text: &str| {

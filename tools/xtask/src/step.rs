@@ -14,11 +14,11 @@ use std::{
 
 use crate::{
     cargo,
-    child::{Ended, LOOK, Running},
+    child::{ChildEnd, LOOK, RunningChild},
     clock::{now, pause},
-    progress::{Progress, Tail},
+    progress::{Progress, LogTail},
     report::Report,
-    say::{Done, Failure, say},
+    say::{TaskResult, Failure, say},
 };
 
 /// Time that one command may take.
@@ -30,7 +30,7 @@ const INCREMENTAL: &str = "CARGO_INCREMENTAL";
 
 /// What one step found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct StepResult {
     /// Checks that passed, by name.
     pub(crate) passed: Vec<String>,
     /// Checks that failed.
@@ -63,12 +63,12 @@ pub(crate) struct Steps {
     logs: PathBuf,
     seen: BTreeSet<String>,
     again: usize,
-    sum: Found,
+    sum: StepResult,
 }
 
 /// A step at work.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct RunningStep {
     name: String,
     logs: PathBuf,
     commands: usize,
@@ -81,7 +81,7 @@ impl Steps {
         let logs = cargo::target_dir()?.join("xtask/logs").join(task);
         // Logs of an earlier run would be taken for this one's.
         let _ = fs::remove_dir_all(&logs);
-        let (seen, sum) = (BTreeSet::new(), Found::default());
+        let (seen, sum) = (BTreeSet::new(), StepResult::default());
         let only = String::new();
         Ok(Self { total, done: 0, only, start: now(), logs, seen, again: 0, sum })
     }
@@ -92,7 +92,7 @@ impl Steps {
     }
 
     /// Runs one step and says how it went.
-    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut Step) -> Found) {
+    pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut RunningStep) -> StepResult) {
         self.done += 1;
         if !name.contains(&self.only) {
             return;
@@ -100,7 +100,7 @@ impl Steps {
         let progress = Progress::new(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
         let logs = self.logs.join(format!("{:02}-{}", self.done, file_name(name)));
         let (name, start) = (name.to_owned(), now());
-        let mut step = Step { name, logs, commands: 0, progress };
+        let mut step = RunningStep { name, logs, commands: 0, progress };
         let found = work(&mut step);
         let seconds = start.elapsed().as_secs_f64();
         let verdict = if found.failed.is_empty() { "ok" } else { "FAILED" };
@@ -109,7 +109,7 @@ impl Steps {
         self.add(found);
     }
 
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: StepResult) {
         for name in found.passed {
             if self.seen.insert(name.clone()) {
                 self.sum.passed.push(name);
@@ -127,7 +127,7 @@ impl Steps {
     }
 
     /// What did not run; the last line, alone: `N passed, N failed, N skipped`.
-    pub(crate) fn end(self) -> Done {
+    pub(crate) fn end(self) -> TaskResult {
         list("skipped", &self.sum.skipped);
         list("ignored", &self.sum.ignored);
         let failed = self.sum.failed.iter().map(|failed| failed.name.clone()).collect::<Vec<_>>();
@@ -135,7 +135,7 @@ impl Steps {
         let seconds = self.start.elapsed().as_secs_f64();
         say(&format!("{seconds:.1} s in all; {} repeated runs are not counted", self.again));
         say(&self.sum.counts());
-        if !self.only.is_empty() && self.sum == Found::default() {
+        if !self.only.is_empty() && self.sum == StepResult::default() {
             return Err(Failure(format!("no step has {:?} in its name", self.only)));
         }
         if failed.is_empty() {
@@ -146,17 +146,17 @@ impl Steps {
     }
 }
 
-impl Step {
+impl RunningStep {
     /// A command that is one check, which `what` names.
-    pub(crate) fn check(&mut self, what: &str, command: Command) -> Found {
+    pub(crate) fn check(&mut self, what: &str, command: Command) -> StepResult {
         let ended = self.run(command);
         self.checked(what, ended)
     }
 
     /// Commands that are a check each, two at a time.
-    pub(crate) fn checks(&mut self, commands: Vec<(String, Command)>) -> Found {
+    pub(crate) fn checks(&mut self, commands: Vec<(String, Command)>) -> StepResult {
         let mut waiting = commands.into_iter();
-        let mut found = Found::default();
+        let mut found = StepResult::default();
         let mut lanes = [None, None];
         loop {
             for lane in &mut lanes {
@@ -168,7 +168,7 @@ impl Step {
                 }
                 let Some((_, running, _)) = lane else { continue };
                 let ended = running.as_mut().map_err(|failure| failure.clone());
-                let ended = match ended.and_then(Running::ended) {
+                let ended = match ended.and_then(RunningChild::ended) {
                     Ok(None) => continue,
                     Ok(Some(ended)) => Ok(ended),
                     Err(failure) => Err(failure),
@@ -188,79 +188,79 @@ impl Step {
     }
 
     /// The result of a command that is one check.
-    fn checked(&self, what: &str, ended: Result<(Ended, PathBuf), Failure>) -> Found {
+    fn checked(&self, what: &str, ended: Result<(ChildEnd, PathBuf), Failure>) -> StepResult {
         let name = format!("{}: {what}", self.name);
         let (ended, log) = match ended {
             Ok(ended) => ended,
-            Err(failure) => return Found::one(&name, Err(failure)),
+            Err(failure) => return StepResult::one(&name, Err(failure)),
         };
         if ended.is_success() {
-            return Found::one(&name, Ok(()));
+            return StepResult::one(&name, Ok(()));
         }
         let [(_, message)] = &Report::of(&ended.text, false).failed[..] else {
-            return Found::one(&name, Err(Failure(ended.text)));
+            return StepResult::one(&name, Err(Failure(ended.text)));
         };
-        Found::failed(Failed { name, message: message.clone(), log: Some(log) })
+        StepResult::failed(Failed { name, message: message.clone(), log: Some(log) })
     }
 
     /// A command whose standard output is wanted; what it prints else goes to a log. Gives a failed
     /// check if the command fails.
-    pub(crate) fn output(&mut self, command: Command) -> Result<String, Found> {
+    pub(crate) fn output(&mut self, command: Command) -> Result<String, StepResult> {
         self.commands += 1;
         let log = self.log_of(&format!("{}.log", self.commands));
         let out = self.log_of(&format!("{}.out", self.commands));
-        let ended = Running::start_apart(whole(command), &log, &out, COMMAND_MAX)
+        let ended = RunningChild::start_apart(whole(command), &log, &out, COMMAND_MAX)
             .and_then(|running| self.watched(running, &log))
-            .map_err(|failure| Found::one(&self.name, Err(failure)))?;
+            .map_err(|failure| StepResult::one(&self.name, Err(failure)))?;
         if !ended.is_success() {
             let report = Report::of(&ended.text, false);
-            return Err(Found::of(report, "", &log));
+            return Err(StepResult::of(report, "", &log));
         }
         let text = fs::read_to_string(&out).map_err(Failure::system("reading a command's output"));
-        text.map_err(|failure| Found::one(&self.name, Err(failure)))
+        text.map_err(|failure| StepResult::one(&self.name, Err(failure)))
     }
 
     /// A command that runs test programs, all of which run at least one test.
-    pub(crate) fn tests(&mut self, command: Command) -> Found {
+    pub(crate) fn tests(&mut self, command: Command) -> StepResult {
         let (found, empty) = self.programs(command);
         found.or_empty(empty)
     }
 
     /// A command that runs test programs, some of which have no test.
-    pub(crate) fn all_tests(&mut self, command: Command) -> Found {
+    pub(crate) fn all_tests(&mut self, command: Command) -> StepResult {
         self.programs(command).0
     }
 
     /// Results, and programs that ran no test.
-    fn programs(&mut self, mut command: Command) -> (Found, Vec<String>) {
+    fn programs(&mut self, mut command: Command) -> (StepResult, Vec<String>) {
         let skips = self.log_of("skips");
         let _ = fs::remove_file(&skips);
         command.env(SKIPS, &skips);
         let (ended, log) = match self.run(command) {
             Ok(ended) => ended,
-            Err(failure) => return (Found::one(&self.name, Err(failure)), Vec::new()),
+            Err(failure) => return (StepResult::one(&self.name, Err(failure)), Vec::new()),
         };
         let report = Report::of(&ended.text, ended.is_success());
         let skips = fs::read_to_string(&skips).unwrap_or_default();
         let empty = report.empty.clone();
-        (Found::of(report, &skips, &log).or_nothing(&self.name, &log), empty)
+        (StepResult::of(report, &skips, &log).or_nothing(&self.name, &log), empty)
     }
 
-    fn run(&mut self, command: Command) -> Result<(Ended, PathBuf), Failure> {
+    fn run(&mut self, command: Command) -> Result<(ChildEnd, PathBuf), Failure> {
         let (running, log) = self.start(command);
         Ok((self.watched(running?, &log)?, log))
     }
 
     /// Starts a command, with the next log.
-    fn start(&mut self, command: Command) -> (Result<Running, Failure>, PathBuf) {
+    fn start(&mut self, command: Command) -> (Result<RunningChild, Failure>, PathBuf) {
         self.commands += 1;
         let log = self.log_of(&format!("{}.log", self.commands));
-        (Running::start(whole(command), &log, COMMAND_MAX), log)
+        (RunningChild::start(whole(command), &log, COMMAND_MAX), log)
     }
 
     /// Waits for the end of `running`, which writes `log`, and shows how far it is.
-    fn watched(&mut self, running: Running, log: &Path) -> Result<Ended, Failure> {
-        let mut tail = Tail::new(log);
+    fn watched(&mut self, running: RunningChild, log: &Path) -> Result<ChildEnd, Failure> {
+        let mut tail = LogTail::new(log);
         running.wait(|| self.progress.show(|| tail.state()))
     }
 
@@ -275,9 +275,9 @@ impl Step {
     }
 }
 
-impl Found {
+impl StepResult {
     /// One check by itself.
-    pub(crate) fn one(name: &str, result: Done) -> Self {
+    pub(crate) fn one(name: &str, result: TaskResult) -> Self {
         let name = name.to_owned();
         match result {
             Ok(()) => Self { passed: vec![name], ..Self::default() },

@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use crate::{
     cargo,
-    child::{Ended, LOOK, Running},
+    child::{ChildEnd, LOOK, RunningChild},
     clock::pause,
-    progress::Tail,
+    progress::LogTail,
     report::Report,
     say::Failure,
-    step::{COMMAND_MAX, Failed, Found, SKIPS, Step, whole},
+    step::{COMMAND_MAX, Failed, StepResult, SKIPS, RunningStep, whole},
 };
 
 /// Programs, each with its package, that wait for timers and other processes most of the time: they
@@ -33,7 +33,7 @@ const ALONE: [(&str, &str); 1] = [("urma-budget", "budget")];
 
 /// A test program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Program {
+pub(crate) struct TestProgram {
     /// Its package.
     pub(crate) package: String,
     /// Its target.
@@ -47,7 +47,7 @@ pub(crate) struct Program {
     file: PathBuf,
 }
 
-impl Program {
+impl TestProgram {
     /// Reads a message of cargo about something that it built; `None` if that is no test program.
     fn of(message: &Value) -> Option<Self> {
         let text = |value: &Value, key: &str| Some(value.get(key)?.as_str()?.to_owned());
@@ -98,24 +98,24 @@ impl Program {
 }
 
 /// Builds the test programs that `arguments` of `cargo test` select. What fails is a result.
-pub(crate) fn build(step: &mut Step, arguments: &[&str]) -> Result<Vec<Program>, Found> {
+pub(crate) fn build(step: &mut RunningStep, arguments: &[&str]) -> Result<Vec<TestProgram>, StepResult> {
     let how = ["test", "--no-run", "--message-format", "json-render-diagnostics"];
     let command = cargo::command(&[&how[..], arguments].concat());
     let text = step.output(command)?;
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs: Vec<Program> = messages.filter_map(|message| Program::of(&message)).collect();
+    let mut programs: Vec<TestProgram> = messages.filter_map(|message| TestProgram::of(&message)).collect();
     programs.sort_by(|a, b| (&a.source, &a.target).cmp(&(&b.source, &b.target)));
     Ok(programs)
 }
 
 /// A program, and the arguments that it is started with.
-pub(crate) type Job<'a> = (&'a Program, &'a [&'a str]);
+pub(crate) type ProgramJob<'a> = (&'a TestProgram, &'a [&'a str]);
 
 /// A program at work.
-struct Lane<'a> {
-    program: &'a Program,
-    running: Running,
-    tail: Tail,
+struct RunningProgram<'a> {
+    program: &'a TestProgram,
+    running: RunningChild,
+    tail: LogTail,
     log: PathBuf,
     skips: PathBuf,
 }
@@ -125,18 +125,18 @@ struct Lane<'a> {
 ///
 /// Gives the results, and the programs that ran no test.
 pub(crate) fn run(
-    step: &mut Step,
-    jobs: &[Job<'_>],
+    step: &mut RunningStep,
+    jobs: &[ProgramJob<'_>],
     environment: &[(&str, &str)],
-) -> (Found, Vec<String>) {
-    let is_alone = |job: &&Job<'_>| job.0.is_of(&ALONE);
-    let is_waiting = |job: &&Job<'_>| job.0.is_of(&WAITING) && !is_alone(job);
-    let is_usual = |job: &&Job<'_>| !is_waiting(job) && !is_alone(job);
-    let of = |which: &dyn Fn(&&Job<'_>) -> bool| -> Vec<Job<'_>> {
+) -> (StepResult, Vec<String>) {
+    let is_alone = |job: &&ProgramJob<'_>| job.0.is_of(&ALONE);
+    let is_waiting = |job: &&ProgramJob<'_>| job.0.is_of(&WAITING) && !is_alone(job);
+    let is_usual = |job: &&ProgramJob<'_>| !is_waiting(job) && !is_alone(job);
+    let of = |which: &dyn Fn(&&ProgramJob<'_>) -> bool| -> Vec<ProgramJob<'_>> {
         jobs.iter().filter(|job| which(job)).copied().collect()
     };
-    let (count, found) = (jobs.len(), Found::default());
-    let mut all = Run { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
+    let (count, found) = (jobs.len(), StepResult::default());
+    let mut all = ProgramRuns { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
     all.side_by_side(step, [of(&is_usual), of(&is_waiting)]);
     all.side_by_side(step, [of(&is_alone), Vec::new()]);
     all.times.sort();
@@ -149,21 +149,21 @@ pub(crate) fn run(
 }
 
 /// Programs that run, and what those that ended gave.
-struct Run<'a> {
+struct ProgramRuns<'a> {
     done: usize,
     count: usize,
     environment: &'a [(&'a str, &'a str)],
-    found: Found,
+    found: StepResult,
     /// Programs that ran no test.
     empty: Vec<String>,
     times: Vec<(Duration, String)>,
 }
 
-impl Run<'_> {
+impl ProgramRuns<'_> {
     /// Runs the lists beside each other, the programs of each one after the other.
-    fn side_by_side(&mut self, step: &mut Step, lists: [Vec<Job<'_>>; 2]) {
+    fn side_by_side(&mut self, step: &mut RunningStep, lists: [Vec<ProgramJob<'_>>; 2]) {
         let mut waiting = lists.map(Vec::into_iter);
-        let mut lanes: [Option<Lane<'_>>; 2] = [None, None];
+        let mut lanes: [Option<RunningProgram<'_>>; 2] = [None, None];
         loop {
             for (lane, jobs) in lanes.iter_mut().zip(&mut waiting) {
                 if lane.is_none()
@@ -189,7 +189,7 @@ impl Run<'_> {
                 return;
             }
             let counts = format!("{}/{}", self.done, self.count);
-            let states = |lanes: &mut [Option<Lane<'_>>; 2]| {
+            let states = |lanes: &mut [Option<RunningProgram<'_>>; 2]| {
                 let states = lanes.iter_mut().flatten().map(|lane| lane.state());
                 states.collect::<Vec<_>>().join(", ")
             };
@@ -198,7 +198,7 @@ impl Run<'_> {
         }
     }
 
-    fn start<'p>(&mut self, step: &Step, (program, arguments): Job<'p>) -> Option<Lane<'p>> {
+    fn start<'p>(&mut self, step: &RunningStep, (program, arguments): ProgramJob<'p>) -> Option<RunningProgram<'p>> {
         let unit = if program.is_unit { "-unit" } else { "" };
         let name = format!("{}.{}{unit}", program.package, program.target);
         let (log, skips) =
@@ -206,10 +206,10 @@ impl Run<'_> {
         let _ = fs::remove_file(&skips);
         let mut command = whole(program.command(arguments));
         command.envs(self.environment.iter().copied()).env(SKIPS, &skips);
-        match Running::start(command, &log, COMMAND_MAX) {
+        match RunningChild::start(command, &log, COMMAND_MAX) {
             Ok(running) => {
-                let tail = Tail::new(&log);
-                Some(Lane { program, running, tail, log, skips })
+                let tail = LogTail::new(&log);
+                Some(RunningProgram { program, running, tail, log, skips })
             }
             Err(failure) => {
                 self.fail(program, failure);
@@ -218,24 +218,24 @@ impl Run<'_> {
         }
     }
 
-    fn end(&mut self, lane: &Lane<'_>, ended: Ended) {
+    fn end(&mut self, lane: &RunningProgram<'_>, ended: ChildEnd) {
         let text = format!("{}{}", lane.program.line(), ended.text);
         let skips = fs::read_to_string(&lane.skips).unwrap_or_default();
         let report = Report::of(&text, ended.is_success());
         self.empty.extend(report.empty.iter().cloned());
-        self.found = std::mem::take(&mut self.found).plus(Found::of(report, &skips, &lane.log));
+        self.found = std::mem::take(&mut self.found).plus(StepResult::of(report, &skips, &lane.log));
         self.times.push((ended.took, format!("{} {}", lane.program.package, lane.program.source)));
         self.done += 1;
     }
 
-    fn fail(&mut self, program: &Program, Failure(message): Failure) {
+    fn fail(&mut self, program: &TestProgram, Failure(message): Failure) {
         let name = format!("{} {}", program.target, program.source);
         self.found.failed.push(Failed { name, message, log: None });
         self.done += 1;
     }
 }
 
-impl Lane<'_> {
+impl RunningProgram<'_> {
     /// The program and how many of its tests ended.
     fn state(&mut self) -> String {
         format!("{} {}", self.program.target, self.tail.state())

@@ -25,7 +25,7 @@ fn every_package_with_faults_is_tested_with_them() {
 }
 
 /// A program for each entry of the tables, of which `empty` runs no test.
-fn tabled(empty: &str) -> Vec<Program> {
+fn tabled(empty: &str) -> Vec<TestProgram> {
     let tables = FAULTED.iter().chain(&FAULTED_IN_PART);
     let programs = tables.map(|(package, target)| {
         let count = usize::from(*target != empty);
@@ -37,12 +37,12 @@ fn tabled(empty: &str) -> Vec<Program> {
 }
 
 /// Names of what fails when `programs` run with what the tables say.
-fn failed(task: &str, programs: &[Program]) -> Vec<String> {
-    let mut found = Found::default();
+fn failed(task: &str, programs: &[TestProgram]) -> Vec<String> {
+    let mut found = StepResult::default();
     let mut steps = Steps::new(task, 1).unwrap();
     steps.step("faults", |step| {
         found = chosen(step, programs, &fault_jobs(programs));
-        Found::default()
+        StepResult::default()
     });
     found.failed.into_iter().map(|one| one.name).collect()
 }

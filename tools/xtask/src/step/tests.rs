@@ -40,7 +40,7 @@ fn a_test_that_runs_twice_counts_once() {
 fn steps_that_are_not_asked_for_are_left_out() {
     let mut steps = steps("test-only").only("wo");
     for name in ["one", "two"] {
-        steps.step(name, |_| Found::one(name, Ok(())));
+        steps.step(name, |_| StepResult::one(name, Ok(())));
     }
     assert_eq!((steps.sum.passed.as_slice(), steps.done), (&["two".to_owned()][..], 2));
     assert!(steps.end().is_ok());

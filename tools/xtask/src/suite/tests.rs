@@ -8,13 +8,13 @@ use super::*;
 use crate::step::Steps;
 
 /// A program that is a script of the shell with the body `script`.
-pub(crate) fn script(package: &str, target: &str, script: &str) -> Program {
+pub(crate) fn script(package: &str, target: &str, script: &str) -> TestProgram {
     let dir = cargo::target_dir().unwrap().join("tmp/xtask-suite");
     fs::create_dir_all(&dir).unwrap();
     let file = dir.join(format!("{target}-1"));
     fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    Program {
+    TestProgram {
         package: package.to_owned(),
         target: target.to_owned(),
         is_unit: false,
@@ -32,13 +32,13 @@ fn ok(names: &[&str]) -> String {
 }
 
 /// Runs `programs` in a step of their own.
-fn ran(task: &str, programs: &[Program], arguments: &[&str]) -> (Found, Vec<String>) {
-    let jobs: Vec<Job<'_>> = programs.iter().map(|program| (program, arguments)).collect();
+fn ran(task: &str, programs: &[TestProgram], arguments: &[&str]) -> (StepResult, Vec<String>) {
+    let jobs: Vec<ProgramJob<'_>> = programs.iter().map(|program| (program, arguments)).collect();
     let mut result = None;
     let mut steps = Steps::new(task, 1).unwrap();
     steps.step("programs", |step| {
         result = Some(run(step, &jobs, &[("MORE", "more")]));
-        Found::default()
+        StepResult::default()
     });
     result.unwrap()
 }
@@ -56,7 +56,7 @@ fn only_test_programs_are_read_from_messages() {
             "executable": is_test.then_some("/built/deps/x-1"),
         })
     };
-    let read = |kind, id| Program::of(&message(true, kind, id)).unwrap();
+    let read = |kind, id| TestProgram::of(&message(true, kind, id)).unwrap();
     let integration = read("test", "path+file:///a/tests/kill#urma-kill@0.2.0");
     assert_eq!((&*integration.package, &*integration.version), ("urma-kill", "0.2.0"));
     assert_eq!(integration.line(), "     Running tests/kill/x.rs (/built/deps/x-1)\n");
@@ -64,7 +64,7 @@ fn only_test_programs_are_read_from_messages() {
     let unit = read("lib", "path+file:///a/urma-mem#0.1.0");
     assert_eq!((&*unit.package, &*unit.version), ("urma-mem", "0.1.0"));
     assert_eq!(unit.line(), "     Running unittests tests/kill/x.rs (/built/deps/x-1)\n");
-    assert_eq!(Program::of(&message(false, "bin", "path+file:///a/b#0.1.0")), None);
+    assert_eq!(TestProgram::of(&message(false, "bin", "path+file:///a/b#0.1.0")), None);
 }
 
 #[test]

@@ -7,10 +7,10 @@ use toml::{Table, Value};
 use super::File;
 
 /// Whether a source has something that cargo would run.
-type Look = fn(&str) -> bool;
+type TargetLook = fn(&str) -> bool;
 
 /// Keys of a target, and what it must not have where they are `false`.
-const CHECKS: [(&str, Look); 2] = [("test", has_test), ("doctest", has_example)];
+const CHECKS: [(&str, TargetLook); 2] = [("test", has_test), ("doctest", has_example)];
 
 /// A target with `test = false` has no test, one with `doctest = false` no example in its
 /// documentation: nothing is left out by it.
