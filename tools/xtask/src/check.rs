@@ -16,8 +16,8 @@ use crate::{
     child::RunningChild,
     clock::now,
     doc, mutants,
-    say::{TaskResult, Failure, say},
-    step::{Failed, StepResult, RunningStep, Steps},
+    say::{Failure, TaskResult, say},
+    step::{Failed, RunningStep, StepResult, Steps},
     suite::{self, ProgramJob, TestProgram},
     tidy,
 };
@@ -169,7 +169,9 @@ fn system_tool(tool: &str, package: &str) -> TaskResult {
 
 fn tidy_found() -> StepResult {
     let rules = tidy::check(&cargo::root()).into_iter();
-    rules.map(|(name, result)| StepResult::one(name, result)).fold(StepResult::default(), StepResult::plus)
+    rules
+        .map(|(name, result)| StepResult::one(name, result))
+        .fold(StepResult::default(), StepResult::plus)
 }
 
 /// Licences, bans and sources need no network. Advisories need their database: where it cannot

@@ -16,9 +16,9 @@ use crate::{
     cargo,
     child::{ChildEnd, LOOK, RunningChild},
     clock::{now, pause},
-    progress::{Progress, LogTail},
+    progress::{LogTail, Progress},
     report::Report,
-    say::{TaskResult, Failure, say},
+    say::{Failure, TaskResult, say},
 };
 
 /// Time that one command may take.

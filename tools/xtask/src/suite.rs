@@ -20,7 +20,7 @@ use crate::{
     progress::LogTail,
     report::Report,
     say::Failure,
-    step::{COMMAND_MAX, Failed, StepResult, SKIPS, RunningStep, whole},
+    step::{COMMAND_MAX, Failed, RunningStep, SKIPS, StepResult, whole},
 };
 
 /// Programs, each with its package, that wait for timers and other processes most of the time: they
@@ -98,12 +98,16 @@ impl TestProgram {
 }
 
 /// Builds the test programs that `arguments` of `cargo test` select. What fails is a result.
-pub(crate) fn build(step: &mut RunningStep, arguments: &[&str]) -> Result<Vec<TestProgram>, StepResult> {
+pub(crate) fn build(
+    step: &mut RunningStep,
+    arguments: &[&str],
+) -> Result<Vec<TestProgram>, StepResult> {
     let how = ["test", "--no-run", "--message-format", "json-render-diagnostics"];
     let command = cargo::command(&[&how[..], arguments].concat());
     let text = step.output(command)?;
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs: Vec<TestProgram> = messages.filter_map(|message| TestProgram::of(&message)).collect();
+    let mut programs: Vec<TestProgram> =
+        messages.filter_map(|message| TestProgram::of(&message)).collect();
     programs.sort_by(|a, b| (&a.source, &a.target).cmp(&(&b.source, &b.target)));
     Ok(programs)
 }
@@ -136,7 +140,8 @@ pub(crate) fn run(
         jobs.iter().filter(|job| which(job)).copied().collect()
     };
     let (count, found) = (jobs.len(), StepResult::default());
-    let mut all = ProgramRuns { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
+    let mut all =
+        ProgramRuns { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
     all.side_by_side(step, [of(&is_usual), of(&is_waiting)]);
     all.side_by_side(step, [of(&is_alone), Vec::new()]);
     all.times.sort();
@@ -198,7 +203,11 @@ impl ProgramRuns<'_> {
         }
     }
 
-    fn start<'p>(&mut self, step: &RunningStep, (program, arguments): ProgramJob<'p>) -> Option<RunningProgram<'p>> {
+    fn start<'p>(
+        &mut self,
+        step: &RunningStep,
+        (program, arguments): ProgramJob<'p>,
+    ) -> Option<RunningProgram<'p>> {
         let unit = if program.is_unit { "-unit" } else { "" };
         let name = format!("{}.{}{unit}", program.package, program.target);
         let (log, skips) =
@@ -223,7 +232,8 @@ impl ProgramRuns<'_> {
         let skips = fs::read_to_string(&lane.skips).unwrap_or_default();
         let report = Report::of(&text, ended.is_success());
         self.empty.extend(report.empty.iter().cloned());
-        self.found = std::mem::take(&mut self.found).plus(StepResult::of(report, &skips, &lane.log));
+        self.found =
+            std::mem::take(&mut self.found).plus(StepResult::of(report, &skips, &lane.log));
         self.times.push((ended.took, format!("{} {}", lane.program.package, lane.program.source)));
         self.done += 1;
     }
