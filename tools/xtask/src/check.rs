@@ -382,8 +382,7 @@ fn fuzz_targets(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// `cargo fuzz` with the task `task`. The pinned compiler takes coverage flags only when told that it
-/// may (RUSTC_BOOTSTRAP).
+/// `cargo fuzz` with the task `task`. The pinned compiler takes coverage flags only with RUSTC_BOOTSTRAP.
 fn fuzz_cargo(folder: &Path, tool: &Path, task: &str) -> Command {
     let mut command = cargo::command(&["fuzz", task, "--sanitizer", "none"]);
     command

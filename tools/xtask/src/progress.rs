@@ -25,7 +25,7 @@ const COLUMNS: usize = 79;
 
 /// The line of the step at work.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct StepLine {
     heading: String,
     is_terminal: bool,
     shown: Instant,
@@ -33,7 +33,7 @@ pub(crate) struct Progress {
     is_over: bool,
 }
 
-impl Progress {
+impl StepLine {
     /// Prints the heading.
     pub(crate) fn new(heading: &str) -> Self {
         say_part(heading);

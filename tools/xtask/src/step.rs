@@ -16,7 +16,7 @@ use crate::{
     cargo,
     child::{ChildEnd, LOOK, RunningChild},
     clock::{now, pause},
-    progress::{LogTail, Progress},
+    progress::{LogTail, StepLine},
     report::Report,
     say::{Failure, TaskResult, say},
 };
@@ -72,7 +72,7 @@ pub(crate) struct RunningStep {
     name: String,
     logs: PathBuf,
     commands: usize,
-    progress: Progress,
+    progress: StepLine,
 }
 
 impl Steps {
@@ -97,7 +97,7 @@ impl Steps {
         if !name.contains(&self.only) {
             return;
         }
-        let progress = Progress::new(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
+        let progress = StepLine::new(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
         let logs = self.logs.join(format!("{:02}-{}", self.done, file_name(name)));
         let (name, start) = (name.to_owned(), now());
         let mut step = RunningStep { name, logs, commands: 0, progress };
@@ -270,7 +270,7 @@ impl RunningStep {
     }
 
     /// The line of this step.
-    pub(crate) const fn progress(&mut self) -> &mut Progress {
+    pub(crate) const fn progress(&mut self) -> &mut StepLine {
         &mut self.progress
     }
 }

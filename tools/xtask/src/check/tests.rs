@@ -65,7 +65,7 @@ fn of_some_programs_only_the_tests_with_faults_run() {
 }
 
 #[test]
-fn a_repository_that_cannot_be_read_is_told_in_time() {
+fn a_repository_that_cannot_be_read_is_known_in_time() {
     let log = cargo::target_dir().unwrap().join("xtask/logs/test-reach.log");
     let start = now();
     assert!(!is_there("file:///nonexistent/advisories", &log));
