@@ -25,13 +25,13 @@ fn every_package_with_faults_is_tested_with_them() {
 }
 
 /// A program for each entry of the tables, of which `empty` runs no test.
-fn tabled(empty: &str) -> Vec<TestProgram> {
+fn tabled(test: &str, empty: &str) -> Vec<TestProgram> {
     let tables = FAULTED.iter().chain(&FAULTED_IN_PART);
     let programs = tables.map(|(package, target)| {
         let count = usize::from(*target != empty);
         let tests = "echo 'test x ... ok'\n".repeat(count);
         let says = format!("{tests}echo 'test result: ok. {count} passed; 0 failed;'");
-        suite::tests::script(package, target, &says)
+        suite::tests::script(test, package, target, &says)
     });
     programs.collect()
 }
@@ -49,15 +49,18 @@ fn failed(task: &str, programs: &[TestProgram]) -> Vec<String> {
 
 #[test]
 fn a_named_program_that_runs_no_test_fails() {
-    assert_eq!(failed("test-faults-all", &tabled("")), [""; 0]);
-    assert_eq!(failed("test-faults-none", &tabled("bounded")), ["bounded tests/bounded.rs"]);
-    let programs = tabled("");
+    assert_eq!(failed("test-faults-all", &tabled("test-faults-all", "")), [""; 0]);
+    assert_eq!(
+        failed("test-faults-none", &tabled("test-faults-none", "bounded")),
+        ["bounded tests/bounded.rs"]
+    );
+    let programs = tabled("test-faults-few", "");
     assert_eq!(failed("test-faults-few", &programs[1..]), ["programs with planted faults"]);
 }
 
 #[test]
 fn of_some_programs_only_the_tests_with_faults_run() {
-    let programs = tabled("");
+    let programs = tabled("test-faults-part", "");
     for (program, arguments) in fault_jobs(&programs) {
         let is_in_part = program.is_of(&FAULTED_IN_PART);
         assert_eq!(arguments, if is_in_part { &[PLANTED][..] } else { &[] }, "{program:?}");

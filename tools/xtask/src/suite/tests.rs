@@ -1,19 +1,19 @@
 //! Programs are read from cargo's messages, run as cargo would run them, and none is passed over.
 
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::json;
 
 use super::*;
 use crate::step::Steps;
 
-/// A program that is a script of the shell with the body `script`.
-pub(crate) fn script(package: &str, target: &str, script: &str) -> TestProgram {
-    let dir = cargo::target_dir().unwrap().join("tmp/xtask-suite");
+/// A program that is a script of the shell with the body `body`, in a folder of the test `test`.
+pub(crate) fn script(test: &str, package: &str, target: &str, body: &str) -> TestProgram {
+    let dir = folder(test);
     fs::create_dir_all(&dir).unwrap();
     let file = dir.join(format!("{target}-1"));
-    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    // A file that this process writes is busy while another thread starts a program.
+    let mut write = Command::new("sh");
+    write.args(["-c", "printf '#!/bin/sh\n%s\n' \"$BODY\" > \"$FILE\" && chmod 755 \"$FILE\""]);
+    assert!(write.env("BODY", body).env("FILE", &file).status().unwrap().success());
     TestProgram {
         package: package.to_owned(),
         target: target.to_owned(),
@@ -23,6 +23,10 @@ pub(crate) fn script(package: &str, target: &str, script: &str) -> TestProgram {
         dir,
         file,
     }
+}
+
+fn folder(test: &str) -> PathBuf {
+    cargo::target_dir().unwrap().join("tmp").join(test)
 }
 
 /// What a test program prints for `names`, all of which pass.
@@ -70,13 +74,16 @@ fn only_test_programs_are_read_from_messages() {
 #[test]
 fn programs_run_as_cargo_runs_them() {
     let script_text = format!(
-        "[ \"$(basename \"$PWD\")\" = xtask-suite ] && [ \"$CARGO_MANIFEST_DIR\" = \"$PWD\" ] || exit 1
+        "[ \"$(basename \"$PWD\")\" = test-suite-env ] && [ \"$CARGO_MANIFEST_DIR\" = \"$PWD\" ] || exit 1
          [ \"$CARGO_PKG_NAME $1 $MORE\" = 'suite-env planted more' ] || exit 2
          case $LD_LIBRARY_PATH in \"$PWD\":*) ;; *) exit 3;; esac\n{}",
         ok(&["a"])
     );
-    let (found, empty) =
-        ran("test-suite-env", &[script("suite-env", "env", &script_text)], &["planted"]);
+    let (found, empty) = ran(
+        "test-suite-env",
+        &[script("test-suite-env", "suite-env", "env", &script_text)],
+        &["planted"],
+    );
     assert_eq!((found.failed, empty), (Vec::new(), Vec::new()));
     assert_eq!(found.passed, ["env tests/env.rs::a"]);
 }
@@ -85,12 +92,12 @@ fn programs_run_as_cargo_runs_them() {
 fn every_program_runs_and_is_named_in_its_results() {
     let skips = "echo 'SKIPPED: a: no reason' >> $URMA_SKIPS\n";
     let programs = [
-        script("urma-kill", "planted", &format!("sleep 0.1; {}", ok(&["w"]))),
-        script("x", "one", &ok(&["a", "b"])),
-        script("x", "two", &format!("{skips}{}", ok(&["a", "b"]))),
-        script("x", "three", "echo 'test c ... ok'; kill -9 $$"),
-        script("x", "four", &ok(&[])),
-        script("urma-budget", "budget", &ok(&["alone"])),
+        script("test-suite-all", "urma-kill", "planted", &format!("sleep 0.1; {}", ok(&["w"]))),
+        script("test-suite-all", "x", "one", &ok(&["a", "b"])),
+        script("test-suite-all", "x", "two", &format!("{skips}{}", ok(&["a", "b"]))),
+        script("test-suite-all", "x", "three", "echo 'test c ... ok'; kill -9 $$"),
+        script("test-suite-all", "x", "four", &ok(&[])),
+        script("test-suite-all", "urma-budget", "budget", &ok(&["alone"])),
     ];
     let (mut found, empty) = ran("test-suite-all", &programs, &[]);
     found.passed.sort();
@@ -112,8 +119,7 @@ fn every_program_runs_and_is_named_in_its_results() {
 
 #[test]
 fn programs_that_wait_run_beside_others_and_some_run_alone() {
-    let dir = cargo::target_dir().unwrap().join("tmp/xtask-suite");
-    let mark = dir.join("beside");
+    let mark = folder("test-suite-beside").join("beside");
     let _ = fs::remove_dir_all(&mark);
     fs::create_dir_all(&mark).unwrap();
     // Each sees what runs beside it: the first two wait for each other, the last one sees neither.
@@ -127,9 +133,9 @@ fn programs_that_wait_run_beside_others_and_some_run_alone() {
     let alone =
         format!("[ -e beside/one-ended ] && [ -e beside/two-ended ] || exit 1\n{}", ok(&["x"]));
     let programs = [
-        script("urma-budget", "budget", &alone),
-        script("urma-kill", "planted", &meets("one", "two")),
-        script("x", "usual", &meets("two", "one")),
+        script("test-suite-beside", "urma-budget", "budget", &alone),
+        script("test-suite-beside", "urma-kill", "planted", &meets("one", "two")),
+        script("test-suite-beside", "x", "usual", &meets("two", "one")),
     ];
     let (found, _) = ran("test-suite-beside", &programs, &[]);
     assert_eq!(found.failed, []);
