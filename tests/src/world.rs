@@ -89,7 +89,7 @@ impl Plan {
 /// Two ends that know each other.
 #[derive(Debug)]
 pub struct World {
-    /// Where and how.
+    /// Setup of the world: mode, path, interface, page moving.
     pub setup: Setup,
     /// The one that usually starts.
     pub a: End,

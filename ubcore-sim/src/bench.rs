@@ -60,7 +60,7 @@ impl Interrupt for Raises {
 /// Which part of a registration in the arena is shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sharing {
-    /// All of it.
+    /// The whole memory of the node.
     Whole,
     /// These pieces: offset in the registration and length, in bytes.
     Pieces(&'static [(u64, u64)]),
@@ -142,7 +142,7 @@ pub(crate) struct BenchQueue {
     rq_pi: u32,
 }
 
-/// Registered memory.
+/// Memory of the bench, registered as a segment of the device.
 #[derive(Clone, Debug)]
 pub(crate) struct BenchSeg {
     pub(crate) token_id: u32,
@@ -473,7 +473,7 @@ impl Bench {
         self.dev.write_block(self.now, page + doorbell::DWQE, &block);
     }
 
-    /// Posts a receive.
+    /// Posts a receive with the given pieces and rings the doorbell.
     pub(crate) fn post_recv(&self, queue: &mut BenchQueue, sges: &[Sge]) {
         let at = (queue.rq_pi & queue.rq_mask) as usize * queue.rq_stride;
         for index in 0..queue.rq_stride / 16 {

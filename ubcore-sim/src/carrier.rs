@@ -25,7 +25,7 @@ pub(crate) const STARVED_NS: Nanos = 4_000_000_000;
 /// The path to one peer.
 #[derive(Debug)]
 pub(crate) enum Carrier {
-    /// This node.
+    /// The node itself: pieces go from its requester to its responder.
     Loop(Loopback),
     /// A node on this host.
     Ring(Box<RingPair>),

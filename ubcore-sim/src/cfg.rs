@@ -30,7 +30,7 @@ impl std::fmt::Debug for Seed {
 /// What a device is made with.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
-    /// Its endpoint id.
+    /// EID of the node, 16 bytes in network order.
     pub eid: RawEid,
     /// Its user address space id.
     pub uasid: u32,

@@ -55,7 +55,7 @@ impl Commands {
         }
     }
 
-    /// Executes one command.
+    /// Executes one command of the ring; a later step answers what takes time.
     fn execute(&mut self, at: &mut Around<'_>, command: Command) -> CmdAnswer {
         let outcome = match command {
             Command::Nop => Ok(CmdAnswer::ok(&[])),

@@ -17,7 +17,7 @@ pub(crate) enum DatagramContent<'a> {
     Message { ends: UmHeader, number: Psn, header: RequestHeader, payload: &'a [u8] },
     /// Of the handshake of a TP.
     Handshake(PacketHeader),
-    /// Of a TP.
+    /// Packet of a TP, data or acknowledgement.
     OfTp(Packet<'a>),
 }
 

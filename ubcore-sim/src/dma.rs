@@ -20,7 +20,7 @@ struct DmaMapping {
     access: DmaAccess,
 }
 
-/// All mappings.
+/// Mappings of host memory by device address.
 #[derive(Debug, Default)]
 pub(crate) struct Dma(RwLock<BTreeMap<u64, DmaMapping>>);
 

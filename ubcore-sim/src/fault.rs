@@ -90,7 +90,7 @@ questions! {
     ack_before_placement = AckBeforePlacement;
     /// Timers run while the process is stopped.
     stopped_time_counts = StoppedTimeCounts;
-    /// Senders prove nothing.
+    /// Handshakes accept a CONNECT without proof of its sender's address.
     sender_unproven = SenderUnproven;
 }
 

@@ -8,15 +8,15 @@ use udma_abi::caps::{Caps, Features};
 use crate::cfg::DeviceCfg;
 use crate::share::layout::SEGMENTS;
 
-/// JFCs.
+/// Most JFCs at a time.
 pub(crate) const JFC: usize = 4096;
 /// JFSs, JFRs and jetties, each.
 pub(crate) const QUEUES: usize = 4096;
-/// Jetty groups.
+/// Most jetty groups at a time.
 pub(crate) const GROUPS: usize = 256;
 /// Members of a group.
 pub(crate) const GROUP_MEMBERS: usize = 32;
-/// Event queues.
+/// Most event queues at a time.
 pub(crate) const EQ: usize = 255;
 /// log2 of a JFC's entries.
 pub(crate) const JFC_DEPTH_LOG2: u8 = 16;
@@ -26,7 +26,7 @@ pub(crate) const SQ_BLOCKS_LOG2: u8 = 16;
 pub(crate) const JFR_DEPTH_LOG2: u8 = 15;
 /// log2 of an event ring's entries.
 pub(crate) const EQ_DEPTH_LOG2: u8 = 16;
-/// Interrupt vectors.
+/// Number of interrupt vectors.
 pub(crate) const VECTORS: u16 = 256;
 /// Peers at one time.
 pub(crate) const PEERS: usize = 1024;

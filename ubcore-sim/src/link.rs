@@ -23,11 +23,11 @@ pub use shape::{Jitter, Rate, Reordering};
 /// A datagram on its way. Copies share their bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// Sender.
+    /// Address of the sending node.
     pub from: NodeAddr,
-    /// Receiver.
+    /// Address of the receiving node.
     pub to: NodeAddr,
-    /// UDP payload.
+    /// UDP payload, from the BTH to the ICRC.
     pub bytes: Arc<[u8]>,
 }
 

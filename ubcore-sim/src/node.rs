@@ -101,7 +101,7 @@ impl Node {
         Ok(Arc::new(Self { shared, vectors, name: cfg.name, background }))
     }
 
-    /// Its endpoint id.
+    /// Returns the EID of the node.
     #[must_use]
     pub fn eid(&self) -> RawEid {
         self.shared.device().cfg().eid

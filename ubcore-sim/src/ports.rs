@@ -30,7 +30,7 @@ pub trait Interrupt: Send + Sync + Debug {
 pub struct SharedExtent {
     /// First address, in the caller's address space.
     pub va: u64,
-    /// Bytes.
+    /// Length of the piece in bytes.
     pub len: u64,
     /// Offset in the arena.
     pub offset: u64,
@@ -50,7 +50,7 @@ pub trait MemoryHost: Send + Sync + Debug {
 /// The world as the device sees it.
 #[derive(Debug)]
 pub struct Ports {
-    /// Raises vectors.
+    /// Raises the interrupt vectors of the device.
     pub interrupt: Arc<dyn Interrupt>,
     /// Shares registered memory with peers on this host.
     pub memory: Arc<dyn MemoryHost>,
@@ -81,12 +81,12 @@ pub enum HostRequest {
     /// Find the node `eid`: answer with `Device::on_same_host_peer`, `Device::on_packet_peer`
     /// (it is not on this host, packets go to its address) or `Device::on_no_peer`.
     FindPeer {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
     },
     /// No queue uses the path to this node any more; close what belongs to it.
     Forget {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
     },
 }
@@ -96,7 +96,7 @@ pub enum HostRequest {
 pub enum Backlog {
     /// None did when these were received.
     Empty,
-    /// More may wait.
+    /// There may be more datagrams in the socket.
     More,
 }
 
@@ -106,7 +106,7 @@ pub type NodeAddr = RawEid;
 /// A datagram that the core wants sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Destination node.
+    /// Address of the node that the datagram is for.
     pub to: NodeAddr,
     /// UDP source port that the ICRC is sealed for. A node on a socket sends from 4791 only and
     /// seals again what says otherwise; what it receives is sealed for 4791 at both ends.

@@ -88,7 +88,6 @@ mod tests {
         assert!(matches!(Node::open(cfg), Err(NodeError::Config(_))));
     }
 
-    /// Lets `wait` pass.
     fn idle(wait: Duration) {
         Poll::new().unwrap().wait(&mut ReadyList::default(), Some(wait)).unwrap();
     }

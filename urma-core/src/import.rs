@@ -21,7 +21,7 @@ use crate::{
 pub struct RemoteSegment {
     /// Node, process and address of the first byte.
     pub ubva: Ubva,
-    /// Length in bytes.
+    /// Length of the segment in bytes.
     pub len: u64,
     /// Its token id at its owner.
     pub token_id: TokenId,

@@ -290,7 +290,7 @@ pub struct RemoteSegmentId {
     pub token: Option<Token>,
     /// First address as registered.
     pub va: u64,
-    /// Length in bytes.
+    /// Length of the segment in bytes.
     pub len: u64,
 }
 

@@ -40,7 +40,7 @@ pub enum OrderType {
 pub enum JettyState {
     /// Fresh, or reset: nothing is started.
     Reset = 0,
-    /// Executes requests.
+    /// Executes the requests that are posted.
     Ready = 1,
     /// Stopped by an error; may be resumed. Not for JFRs.
     Suspended = 2,

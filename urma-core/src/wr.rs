@@ -14,7 +14,7 @@ pub struct LocalSge<'a> {
     pub segment: &'a Segment,
     /// Address, in the terms in which the segment was registered.
     pub addr: u64,
-    /// Length in bytes.
+    /// Length of the piece in bytes.
     pub len: u32,
 }
 

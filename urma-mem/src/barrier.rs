@@ -58,7 +58,7 @@ pub fn flush_wc() {
         core::arch::asm!("sfence", options(nostack, preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: a barrier instruction has no operands and changes no state but order.
     unsafe {
         core::arch::asm!("dsb st", options(nostack, preserves_flags));
     }

@@ -282,7 +282,7 @@ fn take_private(pages: &MovedPages) {
     let mapped = unsafe { libc::mmap(addr, pages.len, prot, flags, pages.fd, pages.offset) };
     if mapped == libc::MAP_FAILED {
         // Better no memory than the parent's: a touch faults instead of corrupting the parent.
-        // SAFETY: as above.
+        // SAFETY: the range holds the mapping that the arena noted, and nothing of the child uses it yet.
         unsafe { libc::munmap(addr, pages.len) };
     }
 }
@@ -293,7 +293,7 @@ fn replace(fd: RawFd, null: RawFd) {
         // SAFETY: dup3 closes what `fd` was; its owner registered it for exactly that.
         unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) };
     } else {
-        // SAFETY: as above.
+        // SAFETY: the owner registered `fd` to be closed in children, and does not use it there.
         unsafe { libc::close(fd) };
     }
 }

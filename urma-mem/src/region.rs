@@ -56,7 +56,7 @@ pub struct Region {
 // SAFETY: a Region is an address range kept alive by `mapping`; all accesses through it are atomics or
 // copies that assume nothing about concurrent stores, so any thread may make them at any time.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: shared accesses are the same atomics and copies, which any thread may make at any time.
 unsafe impl Sync for Region {}
 
 impl Region {

@@ -6,26 +6,26 @@
 #[doc = include_str!("../../README.md")]
 struct FirstPage;
 
-/// Crate `urma-mem`.
+/// README of the crate `urma-mem`.
 #[doc = include_str!("../../urma-mem/README.md")]
 struct Mem;
 
-/// Crate `urma-core`.
+/// README of the crate `urma-core`.
 #[doc = include_str!("../../urma-core/README.md")]
 struct Core;
 
-/// Crate `urma-answer`.
+/// README of the crate `urma-answer`.
 #[doc = include_str!("../../urma-core/answer/README.md")]
 struct Answer;
 
-/// Crate `udma-provider`.
+/// README of the crate `udma-provider`.
 #[doc = include_str!("../../udma-provider/README.md")]
 struct Driver;
 
-/// Crate `udma-abi`.
+/// README of the crate `udma-abi`.
 #[doc = include_str!("../../udma-provider/abi/README.md")]
 struct Abi;
 
-/// Crate `ubcore-sim`.
+/// README of the crate `ubcore-sim`.
 #[doc = include_str!("../../ubcore-sim/README.md")]
 struct Sim;

@@ -42,7 +42,7 @@ impl CDevice {
     /// `Exists`: the name is taken. What starting the library says.
     pub fn plug(name: &str, device: urma_core::Device) -> Result<Self, Status> {
         static STARTED: OnceLock<Result<(), Status>> = OnceLock::new();
-        // SAFETY: NULL is no configuration.
+        // SAFETY: NULL is allowed and asks for the defaults; the library reads nothing through it.
         (*STARTED.get_or_init(|| done(unsafe { urma_init(core::ptr::null_mut()) })))?;
         let id = DeviceId { name: name.to_owned(), ..device.id() };
         Ok(Self { id, plugged: plug(name, device)? })

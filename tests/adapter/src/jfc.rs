@@ -33,7 +33,6 @@ use crate::{
 /// Completions or events that one call takes at most; the rest wait.
 const BATCH: usize = 32;
 
-/// An event channel.
 #[derive(Debug)]
 pub(crate) struct Jfce {
     ptr: Ptr<urma_jfce_t>,
@@ -43,7 +42,7 @@ pub(crate) struct Jfce {
 
 impl Jfce {
     pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, Status> {
-        // SAFETY: a live context.
+        // SAFETY: `Shared` keeps the context open while it lives; the library checks the pointer.
         let ptr = Ptr::made(unsafe { urma_create_jfce(shared.ctx.0) })?;
         Ok(Self { ptr, is_live: AtomicBool::new(true), _shared: Arc::clone(shared) })
     }
@@ -82,7 +81,7 @@ impl JfceControl for Jfce {
             *place = unsafe { (**jfc).jfc_id.id };
         }
         let mut ones = [1; BATCH];
-        // SAFETY: arrays of `count` elements.
+        // SAFETY: both arrays have BATCH elements, of which `count` are read during the call.
         unsafe {
             urma_ack_jfc(jfcs.as_mut_ptr(), ones.as_mut_ptr(), u32::try_from(count).unwrap_or(0))
         };

@@ -94,7 +94,7 @@ impl Send {
         let code = match self.to {
             // SAFETY: a queue that the library checks, a list and a place.
             Sender::Jfs(jfs) => unsafe { urma_post_jfs_wr(jfs.0, first, &raw mut bad) },
-            // SAFETY: as above.
+            // SAFETY: the library checks the jetty; list and place live until the call returns.
             Sender::Jetty(jetty) => unsafe {
                 urma_post_jetty_send_wr(jetty.0, first, &raw mut bad)
             },

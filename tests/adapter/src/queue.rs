@@ -39,7 +39,6 @@ use crate::{
     value::{self, Ptr, done},
 };
 
-/// Which queue.
 #[derive(Clone, Copy, Debug)]
 enum Which {
     Jfs(Ptr<urma_jfs_t>),
@@ -289,7 +288,7 @@ impl QueueControl for Control {
             match which {
                 // SAFETY: a queue that the library checks, and an array of `count` records.
                 Which::Jfs(jfs) => unsafe { urma_flush_jfs(jfs.0, count, room.as_mut_ptr()) },
-                // SAFETY: as above.
+                // SAFETY: the library checks the jetty; `room` has `count` records.
                 Which::Jetty(jetty, _) => unsafe {
                     urma_flush_jetty(jetty.0, count, room.as_mut_ptr())
                 },
@@ -306,10 +305,10 @@ impl QueueControl for Control {
             Which::Jfr(jfr) => delete_jfr(&self.shared, jfr, self.number)?,
             Which::Jetty(jetty, own) => {
                 // C deletes no jetty that is bound.
-                // SAFETY: as above.
+                // SAFETY: the library checks the jetty and refuses one that is not live.
                 let was_bound = done(unsafe { urma_unbind_jetty(jetty.0) });
                 tracing::trace!(?was_bound, "a jetty is to be deleted");
-                // SAFETY: as above.
+                // SAFETY: the library checks the jetty and refuses one that is not live.
                 done(unsafe { urma_delete_jetty(jetty.0) })?;
                 if let Some(jfr) = own {
                     // SAFETY: a public member; memory of objects stays mapped.

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(crate) fn alloc_token_id(shared: &Shared) -> Result<TokenId, Status> {
-    // SAFETY: a live context.
+    // SAFETY: `Shared` keeps the context open while it lives; the library checks the pointer.
     let ptr = Ptr::made(unsafe { urma_alloc_token_id(shared.ctx.0) })?;
     // SAFETY: a public member of a new object.
     let id = unsafe { (*ptr.0).token_id };

@@ -35,7 +35,6 @@ pub(crate) struct Shared {
     _device: Arc<CDevice>,
 }
 
-/// Objects by number.
 #[derive(Default, Debug)]
 pub(crate) struct Names {
     pub(crate) jfcs: BTreeMap<u32, Ptr<urma_jfc_t>>,
@@ -49,7 +48,7 @@ pub(crate) struct Names {
 
 impl Shared {
     pub(crate) fn open(device: &Arc<CDevice>, eid_index: u32) -> Result<Self, Status> {
-        // SAFETY: a listed device.
+        // SAFETY: `CDevice` keeps its device listed while it lives; the library checks the pointer.
         let ctx = Ptr::made(unsafe { urma_create_context(device.ptr().0, eid_index) })?;
         let _device = Arc::clone(device);
         let (ways, names) = (Mutex::default(), Mutex::default());

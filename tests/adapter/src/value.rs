@@ -31,7 +31,7 @@ impl<T> Copy for Ptr<T> {}
 
 // SAFETY: only the library looks behind it, and that is thread-safe.
 unsafe impl<T> Send for Ptr<T> {}
-// SAFETY: as above.
+// SAFETY: shared references give the pointer only; the library's functions behind it are thread-safe.
 unsafe impl<T> Sync for Ptr<T> {}
 
 impl<T> Ptr<T> {
@@ -47,7 +47,7 @@ impl<T> Ptr<T> {
     }
 }
 
-/// What `errno` says.
+/// Returns the status that `errno` stands for.
 pub(crate) fn last() -> Status {
     status(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

@@ -44,7 +44,6 @@ pub(crate) struct Ways {
 
 #[derive(Debug)]
 struct Way {
-    /// Holds the way.
     probe: Ptr<urma_target_jetty_t>,
     targets: Vec<(TargetId, Ptr<urma_target_jetty_t>)>,
     segments: Vec<(SegmentName, Ptr<urma_target_seg_t>)>,
@@ -197,7 +196,7 @@ fn import_target(
             return Ptr::made(unsafe { urma_import_jfr(ctx.0, &raw mut jfr, &raw mut token) });
         }
     };
-    // SAFETY: as above.
+    // SAFETY: `Shared` keeps the context open; `to` and `token` live until the call returns.
     Ptr::made(unsafe { urma_import_jetty(ctx.0, &raw mut to, &raw mut token) })
 }
 
@@ -205,7 +204,7 @@ fn unimport(kind: TargetKind, ptr: Ptr<urma_target_jetty_t>) {
     let code = match kind {
         // SAFETY: an object that the library checks.
         TargetKind::Jfr => unsafe { urma_unimport_jfr(ptr.0) },
-        // SAFETY: as above.
+        // SAFETY: the library checks the object and refuses one that is not live.
         TargetKind::Jetty | TargetKind::Group => unsafe { urma_unimport_jetty(ptr.0) },
     };
     expect_success(code, "target not unimported");

@@ -26,7 +26,6 @@ const MEMORY_LEN: usize = 4096;
 /// Requests that a queue holds.
 const DEPTH: u32 = 64;
 
-/// This process's objects.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) jetty: Jetty,
@@ -36,7 +35,6 @@ pub(crate) struct End {
     context: Context,
 }
 
-/// The peer's.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) target: TargetJetty,
@@ -90,7 +88,6 @@ impl End {
 /// Returns the result of `import`, repeated while it times out: one attempt is too short for a peer
 /// whose thread gets no core for a while.
 fn reached<T>(import: impl Fn() -> Result<T, Status>) -> Outcome<T> {
-    /// Attempts, at most.
     const ATTEMPTS: u32 = 30;
     for _ in 1..ATTEMPTS {
         match import() {

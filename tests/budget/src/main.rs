@@ -22,7 +22,6 @@ static ALLOCATOR: Counting = Counting;
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Part {
-    /// Asks.
     Client,
     /// Is there, and answers messages.
     Server,
@@ -94,7 +93,6 @@ fn received() -> io::Result<String> {
     Ok(line)
 }
 
-/// Allocations since `start`.
 fn allocations_since(start: u64) -> u64 {
     allocations() - start
 }

@@ -16,11 +16,11 @@ pub struct Compiler {
     language: &'static [&'static str],
 }
 
-/// C of gcc.
+/// C11 compiled by gcc.
 pub const GCC: Compiler = Compiler { program: "gcc", language: &["-std=c11"] };
-/// C++ of gcc.
+/// C++17 compiled by g++.
 pub const GXX: Compiler = Compiler { program: "g++", language: &["-x", "c++", "-std=c++17"] };
-/// C of clang.
+/// C11 compiled by clang.
 pub const CLANG: Compiler = Compiler { program: "clang", language: &["-std=c11"] };
 
 const STRICT: [&str; 6] = ["-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"];

@@ -64,7 +64,7 @@ pub fn xtask(args: &[&str], environment: &[(&str, &Path)]) -> Output {
 /// A tree that was installed.
 #[derive(Debug)]
 pub struct Prefix {
-    /// Its top.
+    /// Folder that the files are installed below.
     pub path: PathBuf,
 }
 

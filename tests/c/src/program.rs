@@ -21,11 +21,11 @@ pub struct Running {
 /// What a program said, and how it ended.
 #[derive(Debug)]
 pub struct Said {
-    /// Standard output.
+    /// Text that the program wrote to standard output.
     pub out: String,
-    /// Standard error.
+    /// Text that the program wrote to standard error.
     pub err: String,
-    /// How it ended.
+    /// Exit code or signal of the program.
     pub status: ExitStatus,
 }
 

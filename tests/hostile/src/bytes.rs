@@ -2,18 +2,18 @@
 //!
 //! *Owns*: the position. *Must not*: run dry with a panic: it gives `None`.
 
-/// Choices from bytes.
+/// Source of choices: takes them from the bytes of a fuzzer.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// All of `bytes`.
+    /// Creates a source that begins at the first byte.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The next byte.
+    /// Returns the next byte; `None` when all are used.
     pub fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;

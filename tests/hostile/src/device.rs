@@ -28,7 +28,7 @@ const ROUNDS_MAX: usize = 100_000;
 /// Steps between two looks at the guarded bytes.
 const LOOK_EVERY: usize = 32;
 
-/// The fuzz target.
+/// Fuzz target: a driver that lies to the device, as `data` says.
 pub fn device(data: &[u8]) {
     device_with(data, |_| {});
 }

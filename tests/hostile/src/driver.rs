@@ -23,7 +23,6 @@ use urma_mem::Region;
 
 /// Device address of the driver's own memory.
 pub(crate) const MEM_IOVA: u64 = 0x10_0000;
-/// Bytes of it.
 pub(crate) const MEM_LEN: usize = 1 << 20;
 /// Device address of memory that the device may only read.
 pub(crate) const READ_ONLY_IOVA: u64 = 0x1000_0000;

@@ -21,11 +21,9 @@ use crate::Bytes;
 /// What a reader found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// Nothing is published.
     Nothing,
     /// An entry, which was given back.
     Entry(u32, Vec<u8>),
-    /// The producer lied.
     Refused,
 }
 
@@ -38,17 +36,14 @@ pub trait Reader {
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
-    /// Published.
     Done,
     /// No room, or too long.
     NoRoom,
-    /// The consumer lied.
     Refused,
 }
 
 /// The end that writes, under test.
 pub trait Writer {
-    /// Publishes an entry.
     fn put(&mut self, kind: u32, bytes: &[u8]) -> Put;
 }
 

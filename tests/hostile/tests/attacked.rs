@@ -371,7 +371,7 @@ impl Exit {
         Ok(Self::Socket(from))
     }
 
-    /// Needs CAP_NET_RAW.
+    /// Opens a raw socket, which needs CAP_NET_RAW.
     fn raw(from: SocketAddr, to: SocketAddr) -> Outcome<Self> {
         let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else {
             return fail("nodes of a test have IPv4 addresses");

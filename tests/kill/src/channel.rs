@@ -24,33 +24,33 @@ pub enum Word {
     Prepare {
         /// Its number, from 1.
         round: u32,
-        /// Your requests.
+        /// Operations that the worker itself posts.
         own: Mix,
-        /// Your peer's.
+        /// Operations that its peer posts.
         peer: Mix,
-        /// Receives to post.
+        /// Number of receives that the worker keeps posted.
         receives: u32,
         /// Error timeout of the send queue: 4096 ns << this.
         err_timeout: u8,
     },
     /// Worker: this is how to reach me.
     Endpoint(Endpoint),
-    /// Import this peer.
+    /// Imports this peer and runs a round with it.
     Run {
-        /// The peer.
+        /// Names of the peer's objects.
         peer: Endpoint,
         /// Requests to post; `None`: until the word to stop.
         count: Option<u64>,
     },
     /// Worker: the peer is imported (and bound), or cannot be.
     Met,
-    /// Both have met.
+    /// Both workers have imported each other: start to post.
     Go,
     /// Worker: all posted, all completed, all messages came.
     Done,
     /// Post no more requests; say done when all are completed.
     Enough,
-    /// End the round.
+    /// Ends the round after the requests that are open.
     Stop,
     /// Worker: the round is over.
     Closed,
@@ -67,21 +67,21 @@ pub struct Endpoint {
     pub eid: String,
     /// User address space id.
     pub uasid: u32,
-    /// Its jetty.
+    /// Number of its jetty.
     pub jetty: u32,
     /// First address of its segment.
     pub va: u64,
-    /// Bytes.
+    /// Length of the segment in bytes.
     pub len: u64,
-    /// Token id.
+    /// Token id of the segment.
     pub token_id: u32,
     /// Token of both segments: it guards a test's own memory.
     pub token: u32,
     /// First address of the segment that comes and goes.
     pub churn_va: u64,
-    /// Bytes.
+    /// Length of the segment that comes and goes, in bytes.
     pub churn_len: u64,
-    /// Token id.
+    /// Token id of the segment that comes and goes.
     pub churn_id: u32,
 }
 

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-/// Open descriptors.
+/// Returns the number of open descriptors of this process.
 #[must_use]
 pub fn open_count() -> u64 {
     // The directory itself is open while it is read.

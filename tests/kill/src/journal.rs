@@ -72,17 +72,17 @@ impl Kind {
 /// One record; which fields mean something depends on the kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// What it tells.
+    /// Kind of the record.
     pub kind: Kind,
     /// Number of the operation ([`crate::plan::Op`]).
     pub op: u8,
     /// Number of the completion status.
     pub status: u8,
-    /// [`Record::WRONG_BYTES`].
+    /// Flag bits, such as [`Record::WRONG_BYTES`].
     pub flags: u8,
     /// The round, from 1.
     pub round: u32,
-    /// The request.
+    /// Number of the request that the record is about.
     pub id: u64,
     /// Depends on the kind.
     pub a: u64,
@@ -117,7 +117,7 @@ impl Record {
     }
 }
 
-/// Writes a journal.
+/// Writer of a journal: appends records to a file.
 #[derive(Debug)]
 pub struct Journal {
     region: Region,
@@ -162,7 +162,7 @@ impl Journal {
 /// Why a journal could not be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The file.
+    /// The file cannot be read or written.
     Io(io::Error),
     /// It is no journal.
     Magic,

@@ -63,14 +63,14 @@ pub enum Violation {
     NoEnd { round: u32 },
 }
 
-/// The judgement.
+/// Judgement on a journal: counts, and the rules that were broken.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Verdict {
     /// Requests posted, receives among them.
     pub posted: u64,
-    /// Completions of requests.
+    /// Number of completions of requests.
     pub completed: u64,
-    /// Those with success.
+    /// Number of completions with success.
     pub succeeded: u64,
     /// Messages that came in.
     pub messages: u64,

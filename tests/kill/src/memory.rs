@@ -32,11 +32,10 @@ const SLOTS_LEN: usize = SLOT_LEN * SLOT_COUNT;
 const READS: usize = INBOX + SLOTS_LEN;
 /// What one's own writes and sends take: slots.
 const SOURCES: usize = READS + SLOTS_LEN;
-/// Receive buffers.
 const RECEIVES: usize = SOURCES + SLOTS_LEN;
 /// Receive buffers that there are.
 pub const RECEIVES_MAX: usize = 256;
-/// Bytes of all.
+/// Length of the whole memory in bytes.
 pub const LEN: usize = RECEIVES + RECEIVES_MAX * MESSAGE_MAX;
 /// Bytes behind it that no segment covers.
 const SLACK: usize = 4096;
@@ -62,7 +61,7 @@ impl Memory {
         Ok(Self { region, buffer: Vec::with_capacity(SLOT_LEN) })
     }
 
-    /// All of it.
+    /// Returns the region that holds everything.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region

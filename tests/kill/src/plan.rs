@@ -33,11 +33,11 @@ pub enum Op {
     FetchAdd = 4,
     /// Steps the peer's second counter.
     Cas = 5,
-    /// A message.
+    /// SEND of a message that consumes a receive.
     Send = 6,
     /// A message with its number as the immediate.
     SendImm = 7,
-    /// A posted receive.
+    /// Receive request that was posted.
     Recv = 8,
     /// Into the peer's segment that comes and goes: succeeds, or is refused by the target.
     Churn = 9,
@@ -101,16 +101,16 @@ pub enum Mode {
 /// Which requests a side makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Mix {
-    /// Any number.
+    /// Seed of the choices; any number will do.
     pub seed: u64,
-    /// The transport mode.
+    /// Transport mode of the jetties.
     pub mode: Mode,
 }
 
 /// One request of the mix.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Planned {
-    /// What.
+    /// Operation of the request.
     pub op: Op,
     /// Bytes, a multiple of 8.
     pub len: usize,

@@ -25,11 +25,11 @@ use crate::{
 pub struct Orders {
     /// Its number, from 1.
     pub round: u32,
-    /// The own requests.
+    /// Operations that this worker posts.
     pub own: Mix,
-    /// The peer's.
+    /// Operations that the peer posts.
     pub peer: Mix,
-    /// Receives to post.
+    /// Number of receives that are kept posted.
     pub receives: u32,
     /// Error timeout of the send queue: 4096 ns << this.
     pub err_timeout: u8,

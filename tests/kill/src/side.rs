@@ -25,7 +25,7 @@ use crate::{
 /// What a worker fails with.
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// An open node.
+/// Open node with the objects that a round uses.
 #[derive(Debug)]
 pub struct Side {
     context: Context,
@@ -154,17 +154,17 @@ impl Side {
 /// The objects of a round, dropped in this order.
 #[derive(Debug)]
 pub struct Objects {
-    /// Sends and receives.
+    /// Jetty that all requests of the round go through.
     pub jetty: Jetty,
-    /// Where sends complete.
+    /// JFC of the send completions.
     pub send_jfc: Jfc,
-    /// Where receives complete.
+    /// JFC of the receive completions.
     pub recv_jfc: Jfc,
-    /// The memory, registered.
+    /// Registration of `memory`, with all remote rights.
     pub segment: Segment,
     /// A segment that comes and goes.
     pub churn: Churn,
-    /// The memory.
+    /// Memory of requests, receives and the peer's writes.
     pub memory: Memory,
 }
 
@@ -191,9 +191,9 @@ impl Objects {
 /// A peer's jetty and memory.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its jetty.
+    /// The peer's jetty, imported.
     pub target: TargetJetty,
-    /// Its memory.
+    /// The peer's memory, imported.
     pub segment: ImportedSegment,
     /// Its memory that comes and goes.
     pub churn: ImportedSegment,

@@ -25,38 +25,27 @@ const STORY: usize = 64;
 /// What a request does to its area.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// Stores bytes.
     Write {
-        /// Where.
         at: usize,
-        /// What.
         bytes: Vec<u8>,
     },
     /// Changes a word as a whole.
     Word {
-        /// Which one.
         word: usize,
-        /// How.
         op: WordOp,
     },
-    /// Asks for bytes.
     Read(Range<usize>),
 }
 
 /// A change of an 8-byte word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WordOp {
-    /// Adds.
     Add(u64),
-    /// Exclusive or.
     Xor(u64),
-    /// Stores.
     Set(u64),
     /// Stores `swap` over `compare`.
     Cas {
-        /// Wanted old value.
         compare: u64,
-        /// New value.
         swap: u64,
     },
 }

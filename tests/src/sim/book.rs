@@ -12,7 +12,6 @@ use urma_core::CrOpcode;
 /// How a request has to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// Well.
     Success,
     /// Its target refuses it and changes nothing.
     Refused,
@@ -25,7 +24,6 @@ pub(super) enum Fate {
 pub(super) struct Pending {
     /// Its number, also its user context.
     pub(super) number: u64,
-    /// Its target.
     pub(super) to: usize,
     /// Success makes a completion.
     pub(super) signalled: bool,
@@ -59,7 +57,6 @@ impl Requests {
         self.pending.iter().any(|p| p.to == to && p.reads.as_ref().is_some_and(overlaps))
     }
 
-    /// Under way.
     pub(super) fn len(&self) -> usize {
         self.pending.len()
     }
@@ -111,9 +108,7 @@ impl Requests {
 /// How a completion says that its request ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
-    /// Success.
     Well,
-    /// Anything else.
     Badly,
 }
 
@@ -122,7 +117,6 @@ pub(super) enum Ended {
 pub(super) struct Message {
     /// Request that carries it.
     pub(super) number: u64,
-    /// What it is.
     pub(super) opcode: CrOpcode,
     /// Payload; empty for writes with an immediate, whose bytes go elsewhere.
     pub(super) bytes: Vec<u8>,

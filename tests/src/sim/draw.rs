@@ -22,7 +22,6 @@ pub(super) enum Kind {
     Word(WordOp),
     Send,
     SendImm,
-    /// Withdraws the victim.
     Invalidate,
     /// A write that its target refuses, or not, because of what it names.
     Probe(Ask),
@@ -39,7 +38,6 @@ pub(super) enum Ask {
     BeyondEnd,
     /// Memory granted for reading.
     ReadOnly,
-    /// The victim.
     Victim,
 }
 

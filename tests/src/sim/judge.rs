@@ -247,7 +247,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// All memory.
     pub(super) fn check_all(&mut self) -> Result<(), String> {
         let count = self.nodes.len();
         (0..count * count * Lane::WITH_AREA)

@@ -31,12 +31,10 @@ pub(super) enum Lane {
     Paired = 1,
     /// RM: is suspended, reset, flushed and deleted; no peer sends to it.
     Restless = 2,
-    /// UM.
     Datagrams = 3,
 }
 
 impl Lane {
-    /// All of them.
     pub(super) const ALL: [Self; 4] = [Self::Main, Self::Paired, Self::Restless, Self::Datagrams];
     /// Those that have an area at each target: all but the last one.
     pub(super) const WITH_AREA: usize = 3;
@@ -67,7 +65,6 @@ impl Lane {
         }
     }
 
-    /// Its receive slots.
     pub(super) fn receives(self) -> std::ops::Range<usize> {
         match self {
             Self::Main => 0..16,
@@ -88,7 +85,6 @@ pub(super) fn partner(number: usize, nodes: usize) -> Option<usize> {
 pub(super) struct Peer {
     /// Its jetties; those without senders as well.
     pub(super) targets: Vec<TargetJetty>,
-    /// Its areas.
     pub(super) segment: ImportedSegment,
     /// Its areas under a wrong token.
     pub(super) wrong_token: ImportedSegment,
@@ -109,16 +105,12 @@ pub(super) struct Face {
     victims: Vec<RemoteSegment>,
 }
 
-/// A node.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// By [`Lane`].
     pub(super) jetties: Vec<Jetty>,
     /// Completions of requests, and of receives.
     pub(super) jfcs: [Jfc; 2],
-    /// Their events.
     pub(super) jfce: Jfce,
-    /// What requests name.
     pub(super) view: View,
     err_timeout: u8,
     /// The open device; last, so that all its objects go first.
@@ -136,7 +128,6 @@ pub(super) struct View {
     victim_segs: Vec<Segment>,
     /// Areas of all initiators.
     pub(super) area: Region,
-    /// Slots.
     pub(super) local: Region,
     /// Only read, never written.
     pub(super) vault: Region,

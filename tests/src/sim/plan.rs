@@ -31,11 +31,11 @@ pub enum Work {
 /// A world and its work.
 #[derive(Clone, Debug)]
 pub struct SimPlan {
-    /// Decides everything.
+    /// Seed of every random choice of programs, links and faults.
     pub seed: u64,
-    /// Devices and links.
+    /// Configuration of the devices and the links between them.
     pub fabric: FabricCfg,
-    /// What they do.
+    /// Programs of the nodes and the troubles of the run.
     pub work: Work,
     /// Requests of each node.
     pub requests: u32,

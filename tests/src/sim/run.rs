@@ -20,15 +20,15 @@ use super::watch::Watch;
 pub struct Report {
     /// Hash of the log of everything that happened.
     pub hash: u64,
-    /// Requests done.
+    /// Number of requests that completed.
     pub requests: u64,
-    /// Messages received.
+    /// Number of messages that were received.
     pub messages: u64,
     /// Requests that were refused, as they had to be.
     pub refused: u64,
     /// Requests that broke down with their queue or target.
     pub broken: u64,
-    /// Events taken.
+    /// Number of completion events that were taken.
     pub events: u64,
     /// Virtual time it took, in ns.
     pub took_ns: u64,
@@ -52,11 +52,11 @@ impl AddAssign for Report {
 /// A run that did not.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SimFailure {
-    /// The seed.
+    /// Seed of the run that failed.
     pub seed: u64,
-    /// What was wrong.
+    /// Rule that was broken, with the values found.
     pub what: String,
-    /// The last events.
+    /// Last lines of the event log.
     pub log: String,
 }
 
@@ -85,7 +85,6 @@ pub(super) struct Run<'a> {
     /// Programs of dead nodes: what they would do when they end has no place in the run.
     pub(super) graves: Vec<Program>,
     pub(super) report: Report,
-    /// Turns so far.
     turns: usize,
 }
 

@@ -77,7 +77,7 @@ const SALT: Knob = field!("salt", 0, salt);
 pub struct Shrunk {
     /// The smallest plan that fails alike.
     pub plan: SimPlan,
-    /// Its failure.
+    /// Failure of the shrunken plan.
     pub failure: Box<SimFailure>,
     /// What differs from the plan that the search began with, for [`SimPlan::change`].
     pub changes: String,

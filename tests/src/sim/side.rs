@@ -23,11 +23,8 @@ pub(super) enum Phase {
 /// From one jetty to one node.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
-    /// Memory there.
     pub(super) area: Area,
-    /// Messages.
     pub(super) line: Line,
-    /// Whether it works.
     pub(super) phase: Phase,
     /// How requests for the victim end.
     pub(super) victim: Fate,
@@ -50,19 +47,15 @@ pub(super) enum Gait {
     Suspended,
     /// Flushing; the last completion is awaited.
     Error,
-    /// Flushed.
     Flushed,
     Reset,
 }
 
-/// One jetty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Side {
-    /// Under way.
     pub(super) requests: Requests,
     /// To each node; its own is never used.
     pub(super) ways: Vec<Way>,
-    /// Its state.
     pub(super) gait: Gait,
     /// Its target died: what it does until it is renewed does not count.
     pub(super) is_lost: bool,
@@ -94,20 +87,16 @@ pub(super) struct Events {
     pub(super) due: Option<u64>,
 }
 
-/// One node.
 #[derive(Debug)]
 pub(super) struct Node {
     /// `None` while it is dead.
     pub(super) program: Option<Program>,
-    /// By [`Lane`].
     pub(super) sides: Vec<Side>,
-    /// Free request slots.
     pub(super) free: Vec<usize>,
     /// Receive slots that are not posted, by [`Lane`].
     pub(super) unposted: Vec<Vec<usize>>,
     /// Requests still to be posted.
     pub(super) left: u32,
-    /// By JFC.
     pub(super) events: [Events; 2],
     /// Posts no receive before.
     pub(super) dry_until: u64,
@@ -133,7 +122,6 @@ impl Node {
         node
     }
 
-    /// A new life.
     pub(super) fn begin(&mut self, program: Program) {
         self.program = Some(program);
         self.free = (0..SLOTS).collect();

@@ -14,9 +14,7 @@ const DEAD_NS: u64 = 40_000_000;
 /// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a peer on one host is
 /// waited for at least 4 s.
 const STOP_NS: u64 = 3_000_000_000;
-/// The restless jetty.
 const RESTLESS: usize = Lane::Restless as usize;
-/// The paired jetty.
 const PAIRED: usize = Lane::Paired as usize;
 
 impl Run<'_> {
@@ -105,7 +103,6 @@ impl Run<'_> {
         self.retire_silent(node, lane)
     }
 
-    /// `me` imports `other`.
     pub(super) fn meet(&mut self, me: usize, other: usize) -> Result<(), Status> {
         let face = self.nodes[other].program.as_ref().map(Program::face);
         match (self.program(me), face) {

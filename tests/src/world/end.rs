@@ -17,21 +17,21 @@ use super::{Face, Failure, Memory, Outcome, Setup, quiet, same, until};
 /// The objects of an end.
 #[derive(Debug)]
 pub struct Half {
-    /// Its jetty.
+    /// Jetty of this end, in the mode of the setup.
     pub jetty: Jetty,
     /// Where its sends complete.
     pub jfc: Jfc,
     /// Where its receives complete.
     pub recv_jfc: Jfc,
-    /// Events of both.
+    /// Event channel of both JFCs.
     pub jfce: Jfce,
     /// All of its memory, registered.
     pub seg: Segment,
-    /// Its memory.
+    /// Memory that the segment registers.
     pub mem: Memory,
-    /// Its context.
+    /// Context that everything is made from.
     pub ctx: Arc<Context>,
-    /// Its node.
+    /// Node of this end; its device serves the context.
     pub node: Arc<Node>,
 }
 
@@ -42,7 +42,7 @@ pub struct End {
     pub target: TargetJetty,
     /// The other end's memory.
     pub remote: ImportedSegment,
-    /// Its own objects.
+    /// Objects that this end owns.
     pub half: Half,
     next_ctx: u64,
 }
@@ -50,7 +50,7 @@ pub struct End {
 /// What requests are built from.
 #[derive(Clone, Copy, Debug)]
 pub struct Kit<'a> {
-    /// The own segment.
+    /// Segment of this end, as local memory of requests.
     pub seg: &'a Segment,
     /// The other end's segment.
     pub remote: &'a ImportedSegment,
@@ -72,7 +72,7 @@ impl<'a> Kit<'a> {
         RemoteAddr { segment: self.remote, addr: self.remote.va() + offset as u64 }
     }
 
-    /// A signalled request.
+    /// Returns a request with a completion for its success, too.
     #[must_use]
     pub fn wr(&self, op: SendOp<'a>, user_ctx: u64) -> SendWr<'a> {
         SendWr::new(op, self.target, user_ctx)
@@ -108,7 +108,7 @@ impl End {
         (&mut half.jetty, Kit { seg: &half.seg, remote, target })
     }
 
-    /// Its memory.
+    /// Returns the memory that the segment registers.
     #[must_use]
     pub fn mem(&self) -> &Memory {
         &self.half.mem

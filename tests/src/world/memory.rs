@@ -41,7 +41,7 @@ impl Memory {
         Ok(Self { region: Region::private(len)? })
     }
 
-    /// The window itself.
+    /// Returns the region itself.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region

@@ -21,9 +21,9 @@ use super::{Face, Link, Moving, Outcome, Setup};
 /// A node and a context on it.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The context.
+    /// Open context of the node.
     pub ctx: Arc<Context>,
-    /// The node.
+    /// Node, whose counters and hooks tests reach.
     pub node: Arc<Node>,
 }
 

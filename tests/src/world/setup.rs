@@ -20,9 +20,9 @@ pub enum Link {
 /// Whether registered pages move to memory that peers reach directly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moving {
-    /// They do.
+    /// Registered pages move into the shared file.
     On,
-    /// They stay.
+    /// Registered pages stay where they are: peers do not reach them directly.
     Off,
     /// They stay, and READs go through the kernel where it lets them.
     Kernel,
@@ -31,20 +31,20 @@ pub enum Moving {
 /// By which interface the objects are made and used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Face {
-    /// The Rust API.
+    /// Tests call the Rust API.
     Rust,
     /// The Rust API over the exported C functions.
     C,
 }
 
-/// One combination.
+/// Combination of interface, link, page moving and transport mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
-    /// The interface.
+    /// Interface that the tests call: Rust, or C through the adapter.
     pub face: Face,
     /// The way between the ends.
     pub link: Link,
-    /// Page moving.
+    /// Whether registered pages move into the shared file.
     pub moving: Moving,
     /// Transport mode of the jetties.
     pub mode: TransportMode,

@@ -58,7 +58,6 @@ pub(crate) const REFUSED_IN_C: &[&str] = &[
     "um_refuses_longer_messages",
 ];
 
-/// Name and reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     (
         "mapping_of_a_readable_segment_takes_no_stores",

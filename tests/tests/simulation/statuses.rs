@@ -150,7 +150,6 @@ struct Pair {
     fabric: Arc<Fabric>,
 }
 
-/// What is posted.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Write,

@@ -54,7 +54,6 @@ fn a_cancelled_wait_loses_no_completion() {
     }
 }
 
-/// Counts wake-ups.
 struct Count(AtomicU32);
 
 impl Wake for Count {

@@ -22,7 +22,7 @@ pub(crate) struct AdminCli {
     pub(crate) verb: AdminVerb,
 }
 
-/// What to do.
+/// Verbs of the command line.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum AdminVerb {
     /// Show nodes, or the objects of one
@@ -74,7 +74,7 @@ pub(crate) enum AdminVerb {
     SetDevNs(RefusedWords),
 }
 
-/// What to show.
+/// Arguments of the verb `show`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
     /// `topo`, or `dev`; nothing: all nodes
@@ -110,7 +110,7 @@ pub(crate) struct ShowArgs {
     pub(crate) whole: bool,
 }
 
-/// Views.
+/// Kinds of objects that `show` can list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ShownView {
     /// Which node reaches which, and how
@@ -143,7 +143,7 @@ pub(crate) enum ObjectKind {
     Tpreuse,
 }
 
-/// Which node.
+/// Arguments that choose a node.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct NodeArgs {
     /// Device name, EID or process id; not needed when there is one node
@@ -151,7 +151,7 @@ pub(crate) struct NodeArgs {
     pub(crate) node: Option<String>,
 }
 
-/// A refreshing view.
+/// Arguments of the verb `monitor`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Monitor {
     #[command(flatten)]
@@ -166,7 +166,7 @@ pub(crate) struct Monitor {
     pub(crate) count: u64,
 }
 
-/// A capture.
+/// Arguments of the verb `capture`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Capture {
     #[command(flatten)]
@@ -185,7 +185,7 @@ pub(crate) struct Capture {
     pub(crate) duration: f64,
 }
 
-/// A program.
+/// Arguments that name a program.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProgramArgs {
     /// The program or library

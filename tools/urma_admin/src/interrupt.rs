@@ -25,7 +25,7 @@ impl InterruptFlag {
         Ok(Self(SignalFd::with_flags(&set, flags)?))
     }
 
-    /// Whether one came.
+    /// Whether a signal has interrupted the process.
     pub(crate) fn came(&self) -> bool {
         matches!(self.0.read_signal(), Ok(Some(_)))
     }

@@ -12,7 +12,7 @@ use udma_abi::RawEid;
 /// A node that answered, or did not.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedNode {
-    /// Its EID.
+    /// EID of the node.
     pub(crate) eid: RawEid,
     /// What it tells; `None` with the reason in `silent`.
     pub(crate) document: Option<Value>,
@@ -29,10 +29,10 @@ pub(crate) enum SelectError {
     /// No node fits the choice of the command line.
     #[error("no node of this host is {0:?}")]
     Unknown(String),
-    /// Several fit.
+    /// More than one node fits the choice of the command line.
     #[error("{0} nodes are meant: name one by its EID or process id")]
     Several(usize),
-    /// There is none.
+    /// No node on this host answers.
     #[error("there is no node on this host that answers")]
     None,
     /// It does not answer.

@@ -212,7 +212,7 @@ fn table(kind: ObjectKind, objects: &[Value]) -> String {
     text
 }
 
-/// Who reaches whom.
+/// Formats which node reaches which, and over which path.
 fn topo(nodes: &[AskedNode]) -> String {
     let mut text = String::from(
         "node               process  device      peer               path        why not faster\n",

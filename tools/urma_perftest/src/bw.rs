@@ -22,7 +22,7 @@ use crate::{
     verify::Verify,
 };
 
-/// Runs one size.
+/// Runs the streams of one message size and returns what they took.
 pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let (ground, layout) = (pass.ground, pass.layout);
     let test = pass.test().clone();
@@ -91,7 +91,7 @@ fn receive_all(pass: &mut Pass<'_, '_>, expected: u64) -> Result<(), RunError> {
     Ok(())
 }
 
-/// One lane's stream.
+/// State of the stream of one lane.
 #[derive(Clone, Copy, Debug)]
 struct LaneStream {
     posted: u64,

@@ -80,18 +80,18 @@ impl CompletionChannel {
 /// What a failed request does to the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Failures {
-    /// It ends it.
+    /// A failed request ends the run.
     Fatal,
-    /// It is counted.
+    /// A failed request is counted, and the run goes on.
     Counted,
 }
 
 /// Whether a channel sleeps on events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EventMode {
-    /// It polls.
+    /// The channel polls and never sleeps.
     Off,
-    /// It sleeps.
+    /// The channel sleeps until an event comes.
     On,
 }
 

@@ -12,7 +12,7 @@ mod refused;
 pub(crate) use extra::{BondMode, BwUnit, Extra, HugePage, Management, RateUnit};
 pub(crate) use refused::RefusedArgs;
 
-/// The eight tests.
+/// Tests: bandwidth and latency of four operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum TestCommand {
@@ -34,7 +34,7 @@ pub(crate) enum TestCommand {
     AtomicBw,
 }
 
-/// Which atomic.
+/// Atomic operation of the atomic tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum AtomicKind {
     /// Compare and swap

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A running clock.
+/// Clock that counts nanoseconds from its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunningClock {
     start: Instant,

@@ -40,9 +40,9 @@ pub(crate) struct Comparison {
 /// What a comparison says.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ComparisonResult {
-    /// For standard output.
+    /// Text of the comparison, for standard output.
     pub(crate) text: String,
-    /// Conditions that hold.
+    /// Conditions of `--fail-if` that hold.
     pub(crate) failures: Vec<String>,
 }
 

@@ -30,7 +30,7 @@ const RELATIONS: [(&str, Relation); 6] = [
     (">", Relation::More),
 ];
 
-/// One comparison.
+/// Comparison of one number with a bound.
 #[derive(Clone, PartialEq, Debug)]
 struct ConditionTest {
     column: String,
@@ -38,7 +38,7 @@ struct ConditionTest {
     value: f64,
 }
 
-/// A condition.
+/// Condition of `--fail-if`, as the command line gives it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Condition {
     text: String,

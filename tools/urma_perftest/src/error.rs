@@ -19,9 +19,9 @@ pub(crate) enum RunError {
     /// The URMA API refused something.
     #[error("{what}: {status}")]
     Api {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// The answer.
+        /// Status that the operation returned.
         status: Status,
     },
     /// A request was refused or failed, or did not complete in time.
@@ -33,9 +33,9 @@ pub(crate) enum RunError {
     /// The system said no.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// The answer.
+        /// Error that the operation returned.
         error: std::io::Error,
     },
 }

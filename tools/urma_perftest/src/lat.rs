@@ -28,7 +28,7 @@ use crate::{
     session::SessionMemory,
 };
 
-/// Runs one size.
+/// Runs the round trips of one message size and returns what they took.
 pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     let is_client = pass.plan.is_client();
     match (pass.test().command.verb(), is_client) {
@@ -49,7 +49,7 @@ struct LatencyRecord {
     end_ns: u64,
     /// Every iteration, when a run by duration shall have a distribution.
     latency: Option<Histogram<u64>>,
-    /// Open loop.
+    /// Planned start times, in the open loop.
     pace: Option<Pace>,
 }
 

@@ -13,7 +13,7 @@ use crate::plan::{PlanRefusal, Test, Verb};
 const LINE: u64 = 64;
 /// The halves start at pages.
 const PAGE: u64 = 4096;
-/// Huge pages.
+/// Size of a huge page in bytes.
 const HUGE_PAGE: u64 = 2 << 20;
 /// Most places of a lane; a longer walk takes larger strides.
 const PLACES_MAX: u64 = 1 << 16;
@@ -31,11 +31,11 @@ pub(crate) struct Layout {
     stride: u64,
     /// Places of a lane.
     pub(crate) places: u64,
-    /// Places for receives.
+    /// Number of places for receives of one lane.
     pub(crate) receives: u64,
     /// Bytes of half the buffer; the same for all sizes of a test.
     half: u64,
-    /// Jetties.
+    /// Number of jetties.
     lanes: u64,
     /// The buffer is a multiple of this.
     page: u64,

@@ -56,9 +56,9 @@ pub(crate) struct Live {
 /// What happened in a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Period {
-    /// Messages.
+    /// Messages of the period.
     pub(crate) messages: u64,
-    /// Nanoseconds.
+    /// Length of the period in nanoseconds.
     pub(crate) nanos: u64,
     /// The user wants an end.
     pub(crate) is_last: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Period {
 const LOOK_NS: u64 = 50_000_000;
 
 impl Live {
-    /// Rows every `period_ms`.
+    /// Writes a row every `period_ms` milliseconds until the interrupt.
     pub(crate) fn new(interrupted: Interrupted, period_ms: u32) -> Self {
         let period_ns = u64::from(period_ms) * 1_000_000;
         Self { interrupted, period_ns, since_ns: 0, count: 0 }

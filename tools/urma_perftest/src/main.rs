@@ -118,7 +118,7 @@ fn fail(why: &str, code: u8) -> ExitCode {
 /// Prints what the run tells.
 struct Output<'a> {
     plan: &'a Plan,
-    /// Those of `--fail-if`.
+    /// Conditions of `--fail-if`: the program fails if one holds.
     conditions: Vec<Condition>,
     path: Option<PathKind>,
     results: Vec<Value>,

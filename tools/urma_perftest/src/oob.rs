@@ -38,7 +38,7 @@ pub(crate) enum OobMessage {
     Hello {
         /// [`VERSION`] of the speaker.
         version: u32,
-        /// The test.
+        /// Parameters of the test, which the server compares with its own.
         test: Box<Test>,
         /// Core that the other side shall pin itself to.
         peer_cpu: Option<usize>,
@@ -56,7 +56,7 @@ pub(crate) enum OobMessage {
 /// How to reach a node's objects. Tokens travel in clear: they guard a test's own memory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Endpoint {
-    /// EID, as text.
+    /// EID of the side's node, as text.
     pub(crate) eid: String,
     /// User address space id.
     pub(crate) uasid: u32,
@@ -75,11 +75,11 @@ pub(crate) struct Endpoint {
 pub(crate) struct OobSegment {
     /// First address as registered.
     pub(crate) va: u64,
-    /// Bytes.
+    /// Length of the segment in bytes.
     pub(crate) len: u64,
-    /// Token id.
+    /// Token id of the segment.
     pub(crate) token_id: u32,
-    /// Token, if guarded.
+    /// Token of the segment; `None` if it is not guarded.
     pub(crate) token: Option<u32>,
 }
 
@@ -116,10 +116,10 @@ pub(crate) enum OobError {
     Hangs {
         /// Its end of the connection.
         peer: SocketAddr,
-        /// The bound.
+        /// Bound of the wait, in seconds.
         seconds: u64,
     },
-    /// It went away.
+    /// The peer closed the connection.
     #[error("the peer closed the connection (waiting for {0})")]
     Gone(&'static str),
     /// It sent something else than is due, or nothing that can be read.
@@ -135,11 +135,11 @@ pub(crate) enum OobError {
 pub(crate) struct OobAddress<'a> {
     /// The server, on the client.
     pub(crate) address: Option<&'a str>,
-    /// The server's port.
+    /// TCP port of the server.
     pub(crate) port: u16,
-    /// Local address.
+    /// Local address to bind, as the command line gives it.
     pub(crate) bind: Option<&'a str>,
-    /// IPv6 only.
+    /// Whether only IPv6 addresses are used.
     pub(crate) ipv6: bool,
 }
 
@@ -222,7 +222,7 @@ impl Oob {
         Ok(Self { stream, pending: Vec::new(), clock, silence, quiet })
     }
 
-    /// Sends one message.
+    /// Sends one message to the peer, as a line of JSON.
     pub(crate) fn say(&mut self, message: &OobMessage) -> Result<(), OobError> {
         let mut line = serde_json::to_vec(message).map_err(io::Error::from)?;
         line.push(b'\n');

@@ -22,7 +22,7 @@ pub(crate) fn distribution() -> Histogram<u64> {
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     start_ns: u64,
-    /// Between two bursts.
+    /// Time between the starts of two bursts, in nanoseconds.
     gap_ns: f64,
     burst: u64,
     /// Latencies from the intended starts.

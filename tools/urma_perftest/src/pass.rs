@@ -33,7 +33,7 @@ pub(crate) struct SizeSamples {
     pub(crate) nanos: Vec<u64>,
     /// Nanoseconds per message in the best stretch of all jetties together.
     pub(crate) best_ns: Option<f64>,
-    /// Messages received.
+    /// Number of messages received.
     pub(crate) received: u64,
     /// Distribution of latencies, where one was asked for.
     pub(crate) latency: Option<Histogram<u64>>,
@@ -53,19 +53,19 @@ impl SizeSamples {
 
 /// Everything a test needs for one size.
 pub(crate) struct Pass<'p, 'a> {
-    /// The plan.
+    /// Plan of the whole run.
     pub(crate) plan: &'p Plan,
     /// What is posted to and polled.
     pub(crate) ends: &'p mut PostedQueues,
-    /// What requests name.
+    /// Segments and targets that requests name.
     pub(crate) ground: &'a SessionMemory,
     /// The receiving side of SEND.
     pub(crate) receiver: &'p mut Receiver<'a>,
-    /// The exchange.
+    /// Connection to the peer for parameters and results.
     pub(crate) oob: &'p mut Oob,
-    /// Places.
+    /// Places of messages in the memory.
     pub(crate) layout: Layout,
-    /// The clock.
+    /// Clock of the measurement.
     pub(crate) clock: RunningClock,
     /// Which of the sizes this is.
     pub(crate) index: u64,
@@ -76,12 +76,12 @@ pub(crate) struct Pass<'p, 'a> {
 }
 
 impl Pass<'_, '_> {
-    /// The test.
+    /// Returns the parameters of the test.
     pub(crate) fn test(&self) -> &Test {
         &self.plan.test
     }
 
-    /// My memory.
+    /// Returns the memory of this side.
     pub(crate) fn region(&self) -> &Region {
         self.ground.region()
     }

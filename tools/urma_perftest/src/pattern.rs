@@ -30,23 +30,23 @@ pub(crate) enum Mismatch {
         if *.found == POISON { " (poison: nothing was placed there)" } else { "" }
     )]
     Byte {
-        /// The message.
+        /// Number of the message.
         iteration: u64,
         /// The byte's offset in it.
         offset: usize,
-        /// What is there.
+        /// Byte that was found.
         found: u8,
-        /// What was sent.
+        /// Byte that was expected.
         expected: u8,
     },
     /// A byte outside of the message was changed.
     #[error("message {iteration}: byte {offset} after its end was overwritten with {found:#04x}")]
     Beyond {
-        /// The message.
+        /// Number of the message.
         iteration: u64,
         /// Offset from the message's end.
         offset: usize,
-        /// What is there.
+        /// Byte that was found.
         found: u8,
     },
     /// A range outside of its buffer.

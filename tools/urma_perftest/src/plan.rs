@@ -31,18 +31,18 @@ use ensure;
 /// Which operation is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
-    /// One-sided read.
+    /// READ: reads the server's memory.
     Read,
-    /// One-sided write.
+    /// WRITE: writes the server's memory.
     Write,
-    /// Message.
+    /// SEND: sends messages.
     Send,
-    /// One-sided atomic.
+    /// Atomic: changes words of the server's memory.
     Atomic,
 }
 
 impl TestCommand {
-    /// Its operation.
+    /// Returns the operation that the test measures.
     pub(crate) const fn verb(self) -> Verb {
         match self {
             Self::ReadLat | Self::ReadBw => Verb::Read,
@@ -61,11 +61,11 @@ impl TestCommand {
 /// Transport mode, as the two sides compare it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum TestMode {
-    /// Reliable message.
+    /// Reliable message: one queue, many targets.
     Rm,
-    /// Reliable connection.
+    /// Reliable connection: one queue, one target.
     Rc,
-    /// Unreliable message.
+    /// Unreliable message: SEND only, not acknowledged.
     Um,
 }
 

@@ -86,7 +86,7 @@ impl Tell<'_> {
     }
 }
 
-/// What verification needs.
+/// Parameters that the verification of a message needs.
 #[derive(Clone, Copy, Debug)]
 struct Check<'a> {
     ground: &'a SessionMemory,

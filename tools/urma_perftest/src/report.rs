@@ -28,7 +28,7 @@ pub(crate) fn waiting() -> String {
     format!("{RULE}\n{}Waiting for client to connect...\n", " ".repeat(27))
 }
 
-/// Title and parameters.
+/// Formats the title and the parameters of the run.
 pub(crate) fn parameters(plan: &Plan) -> String {
     let test = &plan.test;
     let (is_client, verb) = (plan.is_client(), test.command.verb());
@@ -163,7 +163,7 @@ pub(crate) struct Result {
     pub(crate) bytes: u32,
     /// Messages; per jetty as asked for, or of all jetties by duration.
     pub(crate) iterations: u64,
-    /// The numbers.
+    /// Numbers of the size, of latency or bandwidth.
     pub(crate) numbers: SizeNumbers,
     /// Distribution of latencies, nanoseconds of a round trip.
     pub(crate) latency: Option<Histogram<u64>>,
@@ -189,13 +189,13 @@ pub(crate) struct Form {
 /// The numbers of one size.
 #[derive(Clone, Debug)]
 pub(crate) enum SizeNumbers {
-    /// By iterations.
+    /// Statistics of single round trips.
     Latency(Latency),
     /// By duration: mean in microseconds, and iterations per second.
     Mean {
-        /// Mean latency, microseconds.
+        /// Mean latency in microseconds.
         avg: f64,
-        /// Iterations per second.
+        /// Number of iterations per second.
         pps: f64,
     },
     /// Each jetty, and all together.

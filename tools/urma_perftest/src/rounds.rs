@@ -19,7 +19,7 @@ use crate::{
 /// First number of the meeting points between rounds.
 pub(crate) const ROUNDS: u64 = 1 << 40;
 
-/// Runs one size.
+/// Runs the verified rounds of one message size and returns what they took.
 pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     if pass.plan.is_active() { active(pass) } else { passive(pass) }
 }

@@ -31,7 +31,7 @@ use crate::{
 
 /// Receives progress while the run goes on.
 pub(crate) trait Audience: Periods {
-    /// The server waits.
+    /// Called when the server starts to wait for a client.
     fn on_waiting(&mut self);
     /// Both sides are connected; the way between them is known.
     fn on_connected(&mut self, path: PathKind);
@@ -39,7 +39,7 @@ pub(crate) trait Audience: Periods {
     fn on_result(&mut self, result: SizeResult);
 }
 
-/// One size.
+/// Result of one message size.
 #[derive(Clone, Debug)]
 pub(crate) struct SizeResult {
     /// The numbers; `None` on a side that measures nothing.

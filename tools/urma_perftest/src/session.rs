@@ -28,17 +28,17 @@ const RNR_TIMER: u8 = 16;
 /// The same for a receiver that checks every byte: code of 81.92 ms.
 const RNR_TIMER_VERIFIED: u8 = 26;
 
-/// A send queue.
+/// Queue that requests are posted to.
 #[derive(Debug)]
 pub(crate) enum Lane {
-    /// Duplex.
+    /// A jetty, which sends and receives.
     Jetty(Jetty),
-    /// Simplex.
+    /// A JFS, which only sends.
     Jfs(Jfs),
 }
 
 impl Lane {
-    /// Posts requests.
+    /// Posts the requests in their order.
     #[inline]
     pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), urma::PostError> {
         match self {
@@ -60,7 +60,7 @@ pub(crate) struct SessionMemory {
 }
 
 impl SessionMemory {
-    /// My memory.
+    /// Returns the memory of this side.
     #[inline]
     pub(crate) fn region(&self) -> &Region {
         self.segment(0).region()
@@ -87,13 +87,13 @@ impl SessionMemory {
 /// What is posted to and polled. Fields are dropped in order.
 #[derive(Debug)]
 pub(crate) struct PostedQueues {
-    /// Send queues.
+    /// Queues that requests are posted to, one per lane.
     pub(crate) lanes: Vec<Lane>,
     /// JFRs that jetties share; none when every jetty has its own.
     jfrs: Vec<Jfr>,
-    /// Where sends complete.
+    /// Completions of all sends.
     pub(crate) sends: CompletionChannel,
-    /// Where receives complete.
+    /// Completions of all receives.
     pub(crate) receives: CompletionChannel,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Side {
 pub(crate) struct Session {
     /// What is posted to and polled.
     pub(crate) ends: PostedQueues,
-    /// What requests name.
+    /// Segments and targets that requests name.
     pub(crate) ground: SessionMemory,
     /// Numbers of the peer's send queues, one per lane.
     pub(crate) sources: Vec<u32>,

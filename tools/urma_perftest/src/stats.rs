@@ -10,21 +10,21 @@ const DROPPED: usize = 2;
 /// Latency of one size, all times in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Latency {
-    /// Smallest sample.
+    /// Smallest sample, in microseconds.
     pub(crate) min: f64,
     /// Largest sample that was kept.
     pub(crate) max: f64,
-    /// Middle sample.
+    /// Median of the samples, in microseconds.
     pub(crate) median: f64,
-    /// Mean.
+    /// Mean of the samples, in microseconds.
     pub(crate) avg: f64,
-    /// Standard deviation (population).
+    /// Standard deviation of the samples as a population, in microseconds.
     pub(crate) stdev: f64,
     /// 99, 99.9, 99.99 and 99.999 per cent of the samples are at most this.
     pub(crate) tail: [f64; 4],
 }
 
-/// Ranks in `Latency::tail`.
+/// Ranks of the values in `Latency::tail`, as fractions.
 const TAIL: [f64; 4] = [0.99, 0.999, 0.9999, 0.99999];
 
 impl Latency {
@@ -74,7 +74,7 @@ pub(crate) const MB: f64 = 1_048_576.0;
 pub(crate) struct Bandwidth {
     /// Best window, MB/s; 0 when it was not asked for.
     pub(crate) peak: f64,
-    /// Mean, MB/s.
+    /// Mean bandwidth over all, in MB/s.
     pub(crate) average: f64,
     /// Million messages per second.
     pub(crate) rate: f64,

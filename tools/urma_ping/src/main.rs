@@ -104,7 +104,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// One run.
+/// State of one run, from the first ping to the summary.
 struct PingRun<'a> {
     cli: &'a PingCli,
     destination: Eid,
@@ -120,7 +120,7 @@ impl<'a> PingRun<'a> {
         Self { cli, destination, interrupt, is_over: false, start: now(), stat }
     }
 
-    /// All pings.
+    /// Sends all pings and waits for their answers.
     fn all(&mut self, context: &Context) -> Result<(), Status> {
         let mut probe = Probe::open(context, self.destination, self.cli.size)?;
         self.say(&format!("URMA_PING {} {} bytes of data.\n", self.eid(), self.cli.size));

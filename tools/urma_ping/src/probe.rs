@@ -26,9 +26,9 @@ const NAP: Duration = Duration::from_millis(50);
 pub(crate) enum PingResult {
     /// The answer with this number.
     Answer(u32),
-    /// The ping failed.
+    /// The ping or its answer completed with an error.
     Failed(CrStatus),
-    /// Nothing yet.
+    /// No completion has come.
     Nothing,
 }
 

@@ -4,22 +4,22 @@
 
 use serde_json::{Value, json};
 
-/// Counts and times.
+/// Counts of pings and their round-trip times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stat {
-    /// Pings sent.
+    /// Number of pings sent.
     pub(crate) transmitted: u32,
     /// Round trips in milliseconds, by sequence number.
     replies: Vec<(u32, f64)>,
 }
 
 impl Stat {
-    /// An answer came.
+    /// Counts the answer to ping `seq`, which took `ms` milliseconds.
     pub(crate) fn on_reply(&mut self, seq: u32, ms: f64) {
         self.replies.push((seq, ms));
     }
 
-    /// Answers that came.
+    /// Returns the number of pings that were answered.
     pub(crate) fn received(&self) -> u32 {
         u32::try_from(self.replies.len()).unwrap_or(u32::MAX)
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::say::{Failure, TaskResult};
 
-/// The workspace's folder.
+/// Returns the folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()

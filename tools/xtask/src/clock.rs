@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Now.
+/// Returns the present time of the monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "a measuring program owns a clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()

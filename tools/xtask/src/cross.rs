@@ -39,7 +39,7 @@ const EXAMPLES: [(&str, &str); 5] = [
     ("events", "woken by: wake up"),
 ];
 
-/// Everything.
+/// Builds and tests for each of the other targets.
 pub(crate) fn run() -> TaskResult {
     tools()?;
     let mut steps = Steps::new("cross", 4)?;

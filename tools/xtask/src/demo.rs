@@ -65,7 +65,7 @@ const LIMITS: &[(&str, &str, &str, &str)] = &[
     ("TCP ping-pong of 8 bytes", "tcp-lat --size 8", "us", "what a socket does, one way"),
 ];
 
-/// Builds, runs, prints.
+/// Builds the tools, runs the demonstration and prints its table.
 pub(crate) fn run() -> TaskResult {
     say("Building for release...");
     let bin = cargo::build_release(&["urma_perftest", "xtask"])?;

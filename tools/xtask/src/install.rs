@@ -58,7 +58,7 @@ impl Abi {
     }
 }
 
-/// What is installed.
+/// Parts of the project that an installation can be limited to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum InstalledParts {
     /// Libraries, headers, programs with their manual pages and completions
@@ -93,7 +93,7 @@ impl InstallPlan {
         self.abi.first().copied().unwrap_or(Abi::V2606)
     }
 
-    /// The other ones.
+    /// Returns the releases that are not the chosen one.
     fn others(&self) -> impl Iterator<Item = Abi> {
         let others = [Abi::V2606, Abi::B081].into_iter();
         others.filter(|abi| *abi != self.first() && self.abi.contains(abi))

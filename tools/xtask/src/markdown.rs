@@ -21,7 +21,7 @@ pub(crate) struct DocLink {
     pub(crate) range: Range<usize>,
 }
 
-/// A code span.
+/// Code span of a document, with its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CodeBlock {
     /// Line in the file, from 1. The spans of one table row share it.
@@ -52,7 +52,7 @@ pub(crate) struct Document {
     pub(crate) links: Vec<DocLink>,
     /// Code spans, in order.
     pub(crate) codes: Vec<CodeBlock>,
-    /// Drawings, in order.
+    /// Drawings of the document, in order.
     pub(crate) figures: Vec<Figure>,
     /// Anchors of its headings.
     pub(crate) anchors: Vec<String>,
@@ -112,7 +112,7 @@ impl Document {
     }
 }
 
-/// Where lines begin.
+/// Offsets at which the lines of a text begin.
 struct TextLines(Vec<usize>);
 
 impl TextLines {

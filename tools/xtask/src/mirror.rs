@@ -24,7 +24,7 @@ use layout::Golden;
 
 /// Folder of the mirror.
 const FOLDER: &str = "liburma/src/abi";
-/// The table.
+/// Path of the table that the mirror is made from.
 const TABLE: &str = "liburma/src/abi/mirror.txt";
 /// The releases: name, golden layout, module; the first is the default one.
 const RELEASES: [(&str, &str, &str); 2] = [
@@ -66,7 +66,7 @@ struct MirrorMember {
     kind: String,
 }
 
-/// Reads the table.
+/// Reads the entries of the table, or says which line is wrong.
 fn entries(table: &str) -> Result<Vec<MirrorEntry>, String> {
     let mut entries: Vec<MirrorEntry> = Vec::new();
     let mut above = Vec::new();

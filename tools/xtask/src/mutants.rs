@@ -57,7 +57,7 @@ pub(crate) struct MutantsPlan {
 /// Seconds after which CI starts no further mutant.
 const CI_SECONDS: u64 = 60;
 
-/// Closing counts.
+/// Counts of killed, surviving and failed mutants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Tally {
     killed: Vec<String>,
@@ -66,7 +66,7 @@ struct Tally {
     left_out: Vec<String>,
 }
 
-/// The task.
+/// Runs the mutants that the plan names.
 pub(crate) fn run(what: &MutantsPlan) -> TaskResult {
     if let Some(names) = &what.crates {
         return end(&of_crates(what, names)?);

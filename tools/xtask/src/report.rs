@@ -11,7 +11,7 @@ const END_LINES: usize = 30;
 /// Results of the programs that one command ran.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Report {
-    /// Tests that passed.
+    /// Names of the tests that passed.
     pub(crate) passed: Vec<String>,
     /// Tests that failed, each with its message.
     pub(crate) failed: Vec<(String, String)>,

@@ -15,10 +15,10 @@ impl Failure {
     }
 }
 
-/// A task's result.
+/// Result of a task: nothing, or why it failed.
 pub(crate) type TaskResult = Result<(), Failure>;
 
-/// Prints a line.
+/// Prints a line to standard output.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -33,7 +33,7 @@ const INCREMENTAL: &str = "CARGO_INCREMENTAL";
 pub(crate) struct StepResult {
     /// Checks that passed, by name.
     pub(crate) passed: Vec<String>,
-    /// Checks that failed.
+    /// Checks that failed, with their messages.
     pub(crate) failed: Vec<Failed>,
     /// Checks that could not run, each with the reason.
     pub(crate) skipped: Vec<String>,
@@ -44,9 +44,9 @@ pub(crate) struct StepResult {
 /// A check that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Failed {
-    /// Its name.
+    /// Name of the check.
     pub(crate) name: String,
-    /// Why.
+    /// Message of the failure.
     pub(crate) message: String,
     /// The file with the whole output, if there is one.
     pub(crate) log: Option<PathBuf>,
@@ -289,7 +289,7 @@ impl StepResult {
         Self { failed: vec![failed], ..Self::default() }
     }
 
-    /// Both.
+    /// Adds up the results of two steps.
     pub(crate) fn plus(mut self, other: Self) -> Self {
         self.passed.extend(other.passed);
         self.failed.extend(other.failed);

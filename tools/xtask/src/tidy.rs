@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 use crate::say::{Failure, TaskResult};
 
+mod comments;
 mod documents;
 mod floors;
 mod glossary;
@@ -22,7 +23,7 @@ mod words;
 pub(crate) struct File {
     /// Path from the workspace's folder.
     pub(crate) path: String,
-    /// Content.
+    /// Content as UTF-8 text.
     pub(crate) text: String,
 }
 
@@ -49,6 +50,8 @@ const RULES: &[(&str, Rule)] = &[
     ("no word that GLOSSARY forbids", glossary::forbidden),
     ("one type name means one thing", types::homonyms),
     ("no empty safety phrases", words::safety),
+    ("doc comments say more than three words", comments::docs),
+    ("safety comments say more than four words", comments::safety),
     ("crate-local clippy.toml keeps the common rules", manifest::clippy),
     ("arrows point down", manifest::arrows),
     ("no circle of files or rooms", floors::circles),

@@ -60,13 +60,13 @@ pub struct Bth {
     pub version: u8,
     /// Partition key; 0xffff is the default partition.
     pub pkey: u16,
-    /// FECN and BECN.
+    /// Congestion marks FECN and BECN.
     pub congestion: Congestion,
     /// Destination queue pair or TPN.
     pub dest: Tpn,
     /// The receiver should acknowledge this packet soon.
     pub ack_req: bool,
-    /// Packet sequence number.
+    /// Packet sequence number, 24 bits, per TP or queue pair.
     pub psn: Psn,
 }
 

@@ -11,7 +11,7 @@ pub enum PacketError {
     Truncated {
         /// Bytes needed from the start of the piece that was looked at.
         needed: usize,
-        /// Bytes present.
+        /// Number of bytes that are present.
         have: usize,
     },
     /// An opcode (of the BTH or of the transaction header) that is not in the tables.
@@ -41,7 +41,7 @@ pub enum PacketError {
     Length {
         /// What the headers say (or the largest allowed).
         expected: usize,
-        /// What was found.
+        /// Number of bytes that were found.
         found: usize,
     },
     /// The invariant CRC does not match.

@@ -71,7 +71,7 @@ pub const FRONT_MAX: usize = size_of::<EthernetWire>() + size_of::<Ipv6Wire>() +
 pub struct UdpDatagram<'a> {
     /// Where it comes from.
     pub source: SocketAddr,
-    /// Where it goes.
+    /// Destination address and UDP port.
     pub dest: SocketAddr,
     /// IPv4 Identification; 0 for IPv6.
     pub ip_id: u16,
@@ -79,7 +79,7 @@ pub struct UdpDatagram<'a> {
     pub fragment: u16,
     /// The headers as the ICRC sees them.
     pub flow: IcrcFlow,
-    /// UDP payload.
+    /// UDP payload, from the BTH on.
     pub payload: &'a [u8],
 }
 

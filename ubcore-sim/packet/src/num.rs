@@ -19,7 +19,7 @@ macro_rules! bounded {
         impl $name {
             /// Width of the field in bits.
             pub const BITS: u32 = $bits;
-            /// Largest value.
+            /// Largest value that fits the field.
             pub const MAX: Self = Self((1 << $bits) - 1);
 
             /// The value if it fits the field.
@@ -34,7 +34,7 @@ macro_rules! bounded {
                 Self(value & Self::MAX.0)
             }
 
-            /// The number itself.
+            /// Returns the number, without the bits that other fields share.
             #[must_use]
             pub const fn value(self) -> u32 {
                 self.0
@@ -80,7 +80,7 @@ impl Psn {
         Self(value & Self::MASK)
     }
 
-    /// The number itself.
+    /// Returns the number, without the bits that other fields share.
     #[must_use]
     pub const fn value(self) -> u32 {
         self.0
@@ -119,17 +119,17 @@ impl fmt::Debug for TokenValue {
 crate::codec::wire_enum! {
     /// Path MTU: payload bytes of every packet of a message but the last.
     Mtu, "MTU code" {
-        /// 256 bytes.
+        /// Packets with at most 256 payload bytes.
         B256 = 0,
-        /// 512 bytes.
+        /// Packets with at most 512 payload bytes.
         B512 = 1,
-        /// 1024 bytes.
+        /// Packets with at most 1024 payload bytes.
         B1024 = 2,
-        /// 2048 bytes.
+        /// Packets with at most 2048 payload bytes.
         B2048 = 3,
-        /// 4096 bytes.
+        /// Packets with at most 4096 payload bytes.
         B4096 = 4,
-        /// 8192 bytes.
+        /// Packets with at most 8192 payload bytes.
         B8192 = 5,
     }
 }
@@ -138,7 +138,7 @@ impl Mtu {
     /// The largest one: no packet carries more payload.
     pub const MAX: Self = Self::B8192;
 
-    /// Payload in bytes.
+    /// Returns the most payload bytes of a packet.
     #[must_use]
     pub const fn bytes(self) -> usize {
         256 << self.code()

@@ -15,7 +15,7 @@ pub(super) type AnswerWords = [u64; RSP_WORDS - 1];
 /// What became of a command.
 #[derive(Debug)]
 pub(super) enum CmdAnswer {
-    /// Answered.
+    /// The answer is known: status and results.
     Now(CmdStatus, AnswerWords),
     /// Answered by a later step.
     Later(PendingCommand),
@@ -41,16 +41,16 @@ pub(super) type CmdOutcome = Result<CmdAnswer, CmdStatus>;
 pub(super) enum PendingCommand {
     /// A way to a node.
     Connect {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
-        /// Unreliable.
+        /// Whether the path is for UM.
         unreliable: bool,
     },
     /// Announced copies into a withdrawn segment.
     Drain {
-        /// The segment.
+        /// Withdrawn segment, which keeps its memory until no copy is announced.
         segment: Arc<LocalSegment>,
-        /// Patience ends then.
+        /// Time at which the wait ends, whatever is still open.
         until: Nanos,
     },
     /// The completions of a queue.
@@ -60,11 +60,11 @@ pub(super) enum PendingCommand {
 /// A queue that is being destroyed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaving {
-    /// The queue.
+    /// Number of the queue.
     pub(super) id: u32,
     /// Blocks and receives without a completion, when last one found room.
     pub(super) left: u32,
-    /// Patience ends then.
+    /// Time at which the wait ends, whatever is still open.
     pub(super) until: Nanos,
 }
 

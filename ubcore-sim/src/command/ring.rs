@@ -17,7 +17,7 @@ use crate::context::tables::Tables;
 /// Most entries of the two rings (regs::CMD_DEPTH).
 const DEPTH_MAX: u32 = 256;
 
-/// Both rings.
+/// Command ring and response ring, as the driver set them up.
 #[derive(Debug)]
 pub(super) struct CommandRing {
     commands: Region,

@@ -73,7 +73,7 @@ pub(crate) struct JfcPort {
 /// What a doorbell asks the device to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rung {
-    /// Nothing.
+    /// There is no event to raise.
     Quiet,
     /// Send queues that stopped for want of a slot may go on.
     Restart,
@@ -158,7 +158,7 @@ impl DeviceJfc {
         })
     }
 
-    /// The consumer's doorbell.
+    /// Takes the consumer index from the doorbell of the JFC.
     #[inline]
     pub(crate) fn on_doorbell(&self, db: JfcDoorbell) -> Rung {
         let before = self.ci.load(Ordering::Relaxed);

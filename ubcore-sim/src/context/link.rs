@@ -29,7 +29,7 @@ pub(crate) enum Reach {
     Own,
     /// A node on this host.
     Direct(DirectParts),
-    /// Messages only.
+    /// Every request goes as a message: the peer's memory is out of reach.
     Messages,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Reach {
 pub(crate) struct DirectParts {
     /// Its node region, read-only.
     pub(crate) node: Region,
-    /// Its arena, writable.
+    /// Writable mapping of the peer's arena.
     pub(crate) arena: Region,
     /// My half of the pair, with the hazard slots.
     pub(crate) half: Region,

@@ -87,7 +87,7 @@ pub(crate) struct QueueRecord {
     pub(crate) leaving: bool,
 }
 
-/// The books.
+/// Objects of the device by number, and what depends on what.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) jfcs: IdPool,

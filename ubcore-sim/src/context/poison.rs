@@ -40,7 +40,7 @@ impl Marks {
 }
 
 impl Poison {
-    /// Nothing is marked.
+    /// Whether no range is marked as poisoned.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()

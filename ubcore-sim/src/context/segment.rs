@@ -31,7 +31,7 @@ const NOTHING: SharedExtent = SharedExtent { va: 0, len: 0, offset: 0 };
 /// Words of an entry.
 pub(crate) const ENTRY_WORDS: usize = SEGMENT_LEN / 8;
 
-/// One registration.
+/// Registration of a segment, from register to withdrawal.
 #[derive(Debug)]
 pub(crate) struct LocalSegment {
     pub(crate) token_id: u32,
@@ -81,7 +81,7 @@ pub(crate) fn offset_in(start: u64, range_len: u64, va: u64, len: u64) -> Option
 /// All registrations of this node.
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
-    /// By table index.
+    /// Registrations by token index (tid).
     slots: IdTable<ArcSwapOption<LocalSegment>>,
     node: Region,
     marks: Marks,

@@ -50,7 +50,7 @@ pub(crate) struct Tables {
     pub(crate) aeq: ArcSwapOption<EventQueue>,
     /// Asynchronous events that found no room yet.
     async_pending: Mutex<VecDeque<Eqe>>,
-    /// The status register.
+    /// Value of the register STATUS.
     pub(crate) status: AtomicU32,
     /// Producer index of the command ring, as rung.
     pub(crate) command_pi: AtomicU32,

@@ -14,14 +14,14 @@ use crate::limits;
 
 pub use crate::exchange::look::WayLook;
 
-/// A queue.
+/// State of one queue for reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct QueueLook {
-    /// Its number.
+    /// Number of the queue.
     pub id: u32,
-    /// What it is.
+    /// Kind of the queue.
     pub kind: CmdQueueKind,
-    /// Its transport mode.
+    /// Transport mode that it was created with.
     pub mode: Mode,
     /// State of its sending side; `None`: it has none, or is at work just now.
     pub send_state: Option<QueueState>,
@@ -39,14 +39,14 @@ pub struct QueueLook {
     pub bound: Option<(u32, u32)>,
 }
 
-/// A registered segment.
+/// State of one registered segment for reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentLook {
-    /// Its token id.
+    /// Token id, `tid << 8`.
     pub token_id: u32,
     /// First address as registered.
     pub va: u64,
-    /// Bytes.
+    /// Length of the segment in bytes.
     pub len: u64,
     /// What peers may do.
     pub access: Access,
@@ -56,18 +56,18 @@ pub struct SegmentLook {
     pub is_shared: bool,
 }
 
-/// Everything.
+/// State of all objects of a device at one time, for reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DeviceSnapshot {
-    /// Queues by number.
+    /// All queues, in the order of their numbers.
     pub queues: Vec<QueueLook>,
-    /// Numbers of JFCs.
+    /// Numbers of all JFCs, ascending.
     pub jfcs: Vec<u32>,
     /// Groups with their members.
     pub groups: Vec<(u32, Vec<u32>)>,
     /// Segments by token id.
     pub segments: Vec<SegmentLook>,
-    /// Ways by node.
+    /// All paths, in the order of their nodes.
     pub ways: Vec<WayLook>,
 }
 

@@ -63,7 +63,7 @@ impl SoftwareDevice {
         self.write_setup32(now, offset, value);
     }
 
-    /// 64-bit register write.
+    /// Writes a 64-bit register; doorbells of this width run a step of their queue.
     #[inline]
     pub fn write64(&self, now: Nanos, offset: u64, value: u64) {
         match offset {

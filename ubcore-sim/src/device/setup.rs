@@ -2,7 +2,7 @@
 //!
 //! *Owns*: plain values. *Must not*: have an effect.
 
-/// Set-up registers.
+/// Registers that the driver writes before it starts the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Setup {
     pub(crate) cmd_base: u64,

@@ -33,7 +33,7 @@ impl SharedPart {
         }
     }
 
-    /// One bounded step.
+    /// Does one bounded step; returns whether there is more to do.
     pub(super) fn step(&mut self, base: &Base, now: Nanos) -> bool {
         let mut busy = self.commands.step(&mut self.exchange, base, now);
         while let Some((id, state)) = base.tables.next_stopped() {

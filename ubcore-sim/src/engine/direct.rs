@@ -27,11 +27,11 @@ pub(crate) enum Progress {
 /// Where a transfer stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cursor {
-    /// Bytes moved.
+    /// Bytes of the transfer that are moved.
     pub(crate) at: u64,
     /// Generation of the target under which they were.
     pub(crate) life: u64,
-    /// What moved them.
+    /// What moved the bytes so far.
     pub(crate) by: By,
 }
 

@@ -22,16 +22,16 @@ const TAIL: usize = 16;
 pub(crate) enum Local {
     /// In segments, named by pairs of words from `first` on.
     Sges {
-        /// First word.
+        /// Index of the first word of the first pair.
         first: usize,
-        /// Pieces.
+        /// Number of pieces, a pair of words each.
         num: usize,
     },
     /// In the entry itself, from this byte on.
     Inline {
-        /// First byte.
+        /// Offset of the first byte in the entry.
         offset: usize,
-        /// Bytes.
+        /// Length of the payload in bytes.
         len: usize,
     },
 }
@@ -63,7 +63,7 @@ impl Local {
         }
     }
 
-    /// Bytes altogether.
+    /// Returns the length of all pieces together, in bytes.
     #[inline]
     pub(crate) fn len(&self, words: &EntryWords) -> u64 {
         match self {
@@ -134,7 +134,7 @@ pub(crate) enum Store {
 pub(crate) struct MessageSpan {
     /// First byte of the message that is meant.
     pub(crate) at: u64,
-    /// Bytes.
+    /// Length of the payload in bytes.
     pub(crate) len: usize,
     /// The message ends with it: the end is stored after everything else.
     pub(crate) last: bool,

@@ -17,7 +17,7 @@ pub(crate) struct Handed {
     pub(crate) seq: u32,
     /// The entry as fetched.
     pub(crate) words: [u64; SQE_WORDS_MAX],
-    /// Payload bytes.
+    /// Length of the payload in bytes.
     pub(crate) len: u32,
     /// The payload is in the peer's memory already; only the message remains.
     pub(crate) placed: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Handed {
 pub(crate) struct HandedCompletion {
     pub(crate) seq: u32,
     pub(crate) status: CqeStatus,
-    /// Bytes transferred.
+    /// Payload bytes that were transferred.
     pub(crate) bytes: u32,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Want {
     pub(crate) life: u64,
 }
 
-/// How it went.
+/// Result of one access to a peer's memory.
 #[derive(Debug)]
 pub(crate) enum AccessResult<T> {
     /// Touched; the generation under which that was.

@@ -13,7 +13,7 @@ use crate::context::counts::FastCounts;
 use crate::context::jfc::JfcPort;
 use crate::fault::Faults;
 
-/// One started request.
+/// Request that was started and is not retired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started {
     pub(crate) entry_idx: u16,

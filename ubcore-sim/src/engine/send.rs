@@ -124,7 +124,7 @@ pub(crate) struct Left {
     pub(crate) more: bool,
     /// The shared part has something to do.
     pub(crate) shared: bool,
-    /// Something was done.
+    /// Whether the step did anything.
     pub(crate) busy: bool,
     /// A completion slot went back that other send queues wait for.
     pub(crate) freed: bool,
@@ -132,7 +132,7 @@ pub(crate) struct Left {
 
 /// How the request at the front went on.
 enum FrontResult {
-    /// It ended.
+    /// The request ended, with its status and the bytes transferred.
     End(CqeStatus, u32),
     /// It was handed over on this way.
     Handed { tpn: u32 },
@@ -195,7 +195,7 @@ impl SendEngine {
             .retain(|path_state| path_state.link.is_alive() || path_state.outstanding != 0);
     }
 
-    /// One bounded step.
+    /// Does one bounded step of the queue.
     #[inline]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = self.step_requests(visit);

@@ -39,7 +39,7 @@ pub(super) enum Judged {
     Right,
     /// What is judged before a byte moves was right; more pieces or attempts follow.
     Begun,
-    /// Access was refused.
+    /// The token was wrong, or the access was refused after it.
     Wrong,
     /// Something else was wrong, before or after.
     Neither,

@@ -10,7 +10,7 @@ use crate::carrier::Carrier;
 /// A way to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WayLook {
-    /// The node.
+    /// EID of the node at the other end.
     pub eid: RawEid,
     /// What carries requests: "local", "same-host", "packets", "asked for", "none".
     pub path: &'static str,

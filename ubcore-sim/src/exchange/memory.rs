@@ -137,7 +137,7 @@ pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), 
     done.map_err(|_| ResponseStatus::Unsupported)
 }
 
-/// Does an atomic.
+/// Executes an atomic on the target's memory.
 pub(super) fn atomic(
     work: &mut Work<'_>,
     header: &RequestHeader,

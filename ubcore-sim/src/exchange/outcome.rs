@@ -11,7 +11,7 @@ use super::serve::Reply;
 /// How far a piece brought its request.
 #[derive(Debug)]
 pub(super) enum PieceOutcome {
-    /// More pieces follow.
+    /// The request goes on with the next piece.
     More,
     /// Done, with this answer.
     Done(Reply),

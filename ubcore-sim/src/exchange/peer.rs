@@ -31,7 +31,7 @@ pub(super) enum PeerSearch {
     No(CmdStatus),
 }
 
-/// One node.
+/// State of one peer node: how it is reached, and both sides of the exchange with it.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) eid: RawEid,

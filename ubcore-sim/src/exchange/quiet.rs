@@ -27,13 +27,13 @@ const FORGET_NS: Nanos = 9_000_000_000_000;
 /// What is due for a quiet node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
-    /// Nothing yet.
+    /// Nothing is due before the next look.
     Wait,
     /// Tell it, then forget it.
     Close,
     /// Ask whether it still holds the TP.
     Ask,
-    /// Forget it.
+    /// Forget the peer: it keeps no TP, either.
     Forget,
 }
 

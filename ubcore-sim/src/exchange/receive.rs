@@ -83,7 +83,7 @@ struct Spare {
     words: EntryWords,
 }
 
-/// One receive ring.
+/// Receive ring of a JFR or jetty, from which receives are taken.
 #[derive(Debug)]
 struct ReceiveRing {
     side: RecvSide,

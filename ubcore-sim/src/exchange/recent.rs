@@ -15,7 +15,7 @@ use crate::limits;
 #[derive(Debug, Default)]
 pub(super) struct RecentDatagrams {
     nodes: BTreeMap<RawEid, NodeDatagrams>,
-    /// Datagrams noted.
+    /// Number of datagrams noted since the record began.
     count: u64,
 }
 

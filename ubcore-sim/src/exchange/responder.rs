@@ -100,7 +100,7 @@ impl Responder {
         }
     }
 
-    /// Queues an answer.
+    /// Queues a response to the requester's queue.
     fn answer(&mut self, header: &RequestHeader, answer: Reply) {
         let plain = answer == Reply::Status(ResponseStatus::Ack);
         if plain && header.flags.contains(RequestFlags::NO_TAACK) {

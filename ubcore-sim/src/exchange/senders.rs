@@ -20,7 +20,7 @@ use crate::engine::mail::{Handed, HandedCompletion};
 /// for a processor.
 pub(super) const TIMEOUT_MIN_NS: Nanos = 128_000_000;
 
-/// A send queue.
+/// Send queue as the responder's checks see it.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) side: SendSide,

@@ -54,22 +54,22 @@ pub(super) struct Late {
 /// What to do with a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PieceAction {
-    /// Execute it.
+    /// It is next in its sequence: execute it.
     Execute,
     /// The whole request was executed before: tell the answer again.
     Again(Reply),
-    /// Not its turn.
+    /// An earlier request of the sequence is missing.
     TooEarly {
         /// The number waited for.
         expected: u16,
     },
     /// Part of a request that was answered already.
     Skip,
-    /// Belongs to nothing.
+    /// It continues a message that has not begun: drop it.
     Stray,
 }
 
-/// One sequence.
+/// One sequence of requests, per source jetty and target jetty.
 #[derive(Debug, Default)]
 pub(super) struct Served {
     pub(super) expected: u16,
@@ -78,7 +78,7 @@ pub(super) struct Served {
     skipping: Option<u16>,
     /// Answers other than a plain acknowledgement, for duplicates.
     kept: VecDeque<(u16, Reply)>,
-    /// Planted fault.
+    /// Set by a planted fault: a write that is placed later.
     pub(super) late: Option<Late>,
 }
 

@@ -63,11 +63,11 @@ pub(crate) enum Connecting {
     Pending,
     /// A way; it counts one more user.
     Ready {
-        /// Its number.
+        /// Number of the TP, 24 bits.
         tpn: u32,
-        /// What carries it.
+        /// What carries requests that are not done directly.
         path: TpPath,
     },
-    /// None.
+    /// There is no path; the status says why.
     Failed(CmdStatus),
 }

@@ -28,7 +28,7 @@ pub struct PassFindings {
 /// What the thread does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextAction {
-    /// Rest; peers ring.
+    /// The thread sleeps; peers send wake-ups.
     Rest,
     /// Look again after this time; peers do not ring.
     Look(Duration),

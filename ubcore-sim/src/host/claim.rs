@@ -42,7 +42,7 @@ pub enum ClaimError {
     Taken {
         /// The EID as an address.
         eid: IpAddr,
-        /// Who holds it.
+        /// Process that holds the EID.
         owner: EidOwner,
     },
     /// No random EID was free.
@@ -102,7 +102,7 @@ impl Claim {
         Err(ClaimError::NoneFree(ATTEMPTS))
     }
 
-    /// The EID.
+    /// Returns the EID that is claimed.
     #[must_use]
     pub fn eid(&self) -> RawEid {
         self.eid

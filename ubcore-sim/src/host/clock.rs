@@ -18,7 +18,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The exact time.
+    /// Reads the monotonic clock of the machine, in nanoseconds.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {

@@ -120,11 +120,11 @@ impl SharingRefusal {
 /// A message without its descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// What it is.
+    /// Kind of the message.
     pub kind: HelloKind,
     /// Changes with every start of the sender.
     pub incarnation: u64,
-    /// The sender.
+    /// EID of the node that sent it.
     pub eid: RawEid,
     /// The node it is meant for.
     pub to: RawEid,
@@ -139,10 +139,10 @@ pub struct Hello {
     pub probe: u64,
 }
 
-/// A received message.
+/// Received message, with the descriptors that came along.
 #[derive(Debug)]
 pub struct ReceivedHello {
-    /// The message.
+    /// Message after the checks of its fields.
     pub hello: Hello,
     /// Its descriptors: [`FDS`], or none for a refusal.
     pub fds: Vec<OwnedFd>,

@@ -164,7 +164,7 @@ fn optional(value: Option<impl std::fmt::Display>) -> String {
     value.map_or_else(|| "null".to_owned(), |value| value.to_string())
 }
 
-/// A JSON string.
+/// Formats a text as a JSON string, with escapes.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

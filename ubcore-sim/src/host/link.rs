@@ -46,7 +46,7 @@ pub struct LinkCounts {
     pub sent: u64,
     /// Datagrams that the system did not take (no room, too long, no route).
     pub send_dropped: u64,
-    /// Datagrams received.
+    /// Number of datagrams received in this batch.
     pub received: u64,
     /// System calls that sent.
     pub send_calls: u64,

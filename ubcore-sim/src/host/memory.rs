@@ -32,7 +32,7 @@ pub struct ArenaMemory {
 }
 
 impl ArenaMemory {
-    /// Nothing moved yet.
+    /// Creates the state of a node that has moved no pages yet.
     #[must_use]
     pub fn new(arena: Arena, moving: PageMoving) -> Self {
         Self { arena, moving, adoptions: Mutex::default() }

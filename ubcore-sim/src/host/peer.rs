@@ -39,7 +39,7 @@ pub enum PathChoice {
     Auto,
     /// Only the same-host way.
     SameHost,
-    /// Only packets.
+    /// Packets only, also to nodes of this host.
     Packets,
 }
 
@@ -48,26 +48,26 @@ pub enum PathChoice {
 pub enum PeerEvent {
     /// The same-host way is open.
     SameHost {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
         /// What the two share.
         parts: Box<SameHostParts>,
     },
     /// It is to be reached by packets.
     Packets {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
     },
     /// There is no way to it.
     NoPeer {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
-        /// Why.
+        /// Reason why the node is not reachable.
         status: CmdStatus,
     },
     /// It died or hung up.
     Gone {
-        /// The node.
+        /// EID of the peer's node.
         eid: RawEid,
     },
     /// A process of the same user asks for the description of this node.
@@ -77,7 +77,7 @@ pub enum PeerEvent {
     },
     /// A process of the same user asks for a copy of each packet.
     Capture {
-        /// Where they go.
+        /// Connection over which copies of the packets are sent.
         socket: Arc<ForkGuarded>,
     },
 }
@@ -85,7 +85,7 @@ pub enum PeerEvent {
 /// A node as this one's host part knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerLook {
-    /// The node.
+    /// EID of the peer's node.
     pub eid: RawEid,
     /// Its process, when memory is shared with it.
     pub pid: Option<u32>,
@@ -128,7 +128,7 @@ enum ConnectionState {
     Offered { eid: RawEid, deadline: Nanos, offer: Box<SharingOffer>, who: Credentials },
     /// The peer's: nothing received yet.
     Accepted { deadline: Nanos, who: Credentials },
-    /// In use.
+    /// The connection is in use, with a node of this incarnation.
     Up { eid: RawEid, incarnation: u64 },
 }
 

@@ -17,7 +17,7 @@ pub enum Interest {
     Read,
     /// Something to read, once for each time that something came.
     Arrival,
-    /// Hang-up only.
+    /// Ends the wait at a hang-up only.
     HangUp,
 }
 

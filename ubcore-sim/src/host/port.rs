@@ -32,7 +32,7 @@ use crate::{
 /// Whether the poll set tells about datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
-    /// It does.
+    /// The poll set reports each datagram.
     On,
     /// Once for each arrival: pollers read the socket, except in a pause.
     Arrivals,

@@ -24,7 +24,7 @@ pub struct Presence {
     polls: AtomicU64,
     /// Time of the latest poll that had the exact time, in ns.
     polled_at: AtomicU64,
-    /// [`ASLEEP`], [`AWAKE`], [`BURSTS`].
+    /// Mode that peers read: [`ASLEEP`], [`AWAKE`] or [`BURSTS`].
     mode: AtomicU32,
     /// Polls seen while asleep since the last arm.
     polls_asleep: AtomicU32,

@@ -96,13 +96,13 @@ impl SharedNode {
         }
     }
 
-    /// Register read.
+    /// Reads a register of the device.
     #[must_use]
     pub fn read(&self, offset: u64) -> u64 {
         if self.is_dead() { u64::MAX } else { self.device.read(self.clock.now_coarse(), offset) }
     }
 
-    /// 32-bit register write.
+    /// Writes a 32-bit register of the device.
     pub fn write32(&self, offset: u64, value: u32) {
         if self.is_dead() {
             return;
@@ -114,7 +114,7 @@ impl SharedNode {
         self.after_post();
     }
 
-    /// 64-bit register write.
+    /// Writes a 64-bit register of the device.
     pub fn write64(&self, offset: u64, value: u64) {
         if self.is_dead() {
             return;
@@ -202,7 +202,7 @@ impl SharedNode {
         self.stopped.load(Ordering::Relaxed) || self.is_forked()
     }
 
-    /// The device.
+    /// Returns the device of the node.
     #[must_use]
     pub fn device(&self) -> &Arc<SoftwareDevice> {
         &self.device
@@ -214,13 +214,13 @@ impl SharedNode {
         &self.presence
     }
 
-    /// Time.
+    /// Returns the clock of the node.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Packets.
+    /// Returns the port by which packets go and come.
     #[must_use]
     pub fn port(&self) -> &PacketPort {
         &self.port

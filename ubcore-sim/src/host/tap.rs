@@ -50,7 +50,7 @@ impl Tap {
         self.active.store(true, Ordering::Release);
     }
 
-    /// A packet passes.
+    /// Copies a packet to the capturing processes, if there are any.
     #[inline]
     pub(super) fn on_packet(&self, from: RawEid, to: RawEid, packet: &[u8]) {
         if self.active.load(Ordering::Relaxed) {
@@ -89,18 +89,18 @@ fn wall_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// One record.
+/// Packet as a capturing process gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TapRecord<'a> {
-    /// Nanoseconds since 1970.
+    /// Real time of the copy, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Sending node.
+    /// EID of the sending node.
     pub from: RawEid,
-    /// Receiving node.
+    /// EID of the receiving node.
     pub to: RawEid,
     /// Packets that did not fit, since the capture began.
     pub dropped: u64,
-    /// BTH to ICRC.
+    /// Bytes of the packet, from the BTH to the ICRC.
     pub packet: &'a [u8],
 }
 

@@ -31,7 +31,7 @@ pub struct Credentials {
 /// Why a process does not get this node's memory.
 #[derive(Debug, thiserror::Error)]
 pub enum Distrust {
-    /// Another user.
+    /// The peer's process belongs to another user.
     #[error("it belongs to another user")]
     OtherUser,
     /// The overflow id: any user without a number in this user namespace.

@@ -42,7 +42,7 @@ pub enum UdpError {
     /// The port is taken.
     #[error("UDP {address} belongs to {owner}; packets cannot be exchanged until it lets go")]
     Taken {
-        /// The address.
+        /// Local address that was to be bound.
         address: SocketAddr,
         /// "process 123" or "another process".
         owner: String,
@@ -50,9 +50,9 @@ pub enum UdpError {
     /// The operating system refused.
     #[error("the operating system refused UDP {address}: {error}")]
     Os {
-        /// The address.
+        /// Local address that was to be bound.
         address: SocketAddr,
-        /// Its error.
+        /// Error of the system call.
         error: io::Error,
     },
 }
@@ -207,7 +207,7 @@ impl Udp {
         self.shield.deadline()
     }
 
-    /// Address and port.
+    /// Returns the address and port that the socket is bound to.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

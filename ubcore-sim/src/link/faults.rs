@@ -38,7 +38,7 @@ pub struct FaultCfg {
 /// A time in which nothing passes between two nodes (in either direction), or at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outage {
-    /// First nanosecond.
+    /// First nanosecond of the interval, in virtual time.
     pub from: Nanos,
     /// First nanosecond after it.
     pub until: Nanos,
@@ -107,7 +107,7 @@ macro_rules! random_fault {
 }
 
 random_fault!(
-    /// Loses datagrams.
+    /// Loses datagrams with a given probability.
     Loss,
     |link, at, datagram, hit| {
         if !hit {
@@ -117,7 +117,7 @@ random_fault!(
 );
 
 random_fault!(
-    /// Carries datagrams twice.
+    /// Carries datagrams twice with a given probability.
     Duplication,
     |link, at, datagram, hit| {
         if hit {
@@ -149,7 +149,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Around `inner`.
+    /// Adds the fault to the link `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, outages: Vec<Outage>) -> Self {
         Self { inner, outages }

@@ -62,7 +62,7 @@ impl Rng {
         ppm > 0 && self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.next_u64().to_le_bytes();

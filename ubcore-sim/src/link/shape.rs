@@ -76,7 +76,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Around `inner`.
+    /// Adds the limit to the link `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, bytes_per_second: u64, queue_bytes: u64) -> Self {
         Self {

@@ -62,7 +62,7 @@ impl DeviceBacking for Node {
     }
 }
 
-/// BAR 0.
+/// Registers of the device: BAR 0.
 #[derive(Debug)]
 struct Registers(Arc<SharedNode>);
 
@@ -94,7 +94,7 @@ impl RegisterRegion for Registers {
     }
 }
 
-/// Device addresses.
+/// Device addresses of the node: maps host memory for its device.
 #[derive(Debug)]
 struct NodeDma(Arc<SharedNode>);
 

@@ -74,7 +74,7 @@ impl Default for NodeCfg {
 pub struct ConfigError {
     /// Field or environment variable.
     pub name: &'static str,
-    /// What it says.
+    /// Value that was found in the environment.
     pub value: String,
     /// What it may say.
     pub wanted: &'static str,

@@ -28,9 +28,9 @@ const MUTATED_PPM: u32 = 100_000;
 /// A TPN of a node, with the peer at its other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guess {
-    /// The node.
+    /// EID of the attacked node.
     pub node: RawEid,
-    /// Its peer.
+    /// EID of the peer whose packets are forged.
     pub peer: RawEid,
     /// Number of the TP at the node.
     pub tpn: u32,
@@ -39,7 +39,7 @@ pub struct Guess {
 /// Most packets that a node gets at once: about as many as fit into the buffer of a socket.
 const FLOOD_AT_ONCE: u64 = 4096;
 
-/// The station.
+/// Station without a device, which sends forged packets to a node.
 #[derive(Debug)]
 pub struct Attacker {
     rng: Rng,
@@ -138,7 +138,7 @@ impl Attacker {
         eid
     }
 
-    /// Never 0.
+    /// Returns a random TPN other than 0.
     fn tpn(&mut self) -> Tpn {
         Tpn::from_low_bits(1 + self.word() % 0xff_ffff)
     }

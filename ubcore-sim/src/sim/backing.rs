@@ -25,7 +25,7 @@ const DEVICE_ID: u16 = 0xA001;
 /// Steps after which a reset has failed.
 const RESET_STEPS: u32 = 100_000;
 
-/// One node.
+/// Backing of one simulated node.
 #[derive(Debug)]
 pub struct SimBacking {
     access: Arc<SimAccess>,

@@ -22,12 +22,12 @@ pub enum HostSharing {
     Mixed,
 }
 
-/// A simulation.
+/// Configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct FabricCfg {
-    /// Decides every choice.
+    /// Seed of every random choice: one seed, one event log.
     pub seed: u64,
-    /// The devices.
+    /// Configuration of each device; node numbers are indices.
     pub devices: Vec<DeviceCfg>,
     /// Host of each device.
     pub hosts: Vec<u32>,

@@ -20,7 +20,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Adds bytes.
+    /// Adds bytes to the hash.
     pub fn update(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -60,7 +60,7 @@ impl Log {
         Self { kept_max, ..Self::default() }
     }
 
-    /// Adds a line.
+    /// Adds a line with its virtual time.
     pub fn add(&mut self, now: Nanos, what: fmt::Arguments<'_>) {
         self.line.clear();
         // Writing to a String cannot fail.
@@ -82,7 +82,7 @@ impl Log {
         self.hash.value()
     }
 
-    /// Lines added.
+    /// Returns the number of lines added.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count

@@ -59,7 +59,7 @@ impl Wake for SimWake {
     }
 }
 
-/// A node.
+/// Simulated node: its device and what its host would give it.
 #[derive(Debug)]
 pub(super) struct SimNode {
     pub(super) eid: RawEid,

@@ -85,7 +85,7 @@ impl Handshake {
         }
     }
 
-    /// Where it stands.
+    /// Returns the state of the handshake.
     #[must_use]
     pub const fn state(&self) -> HandshakeState {
         self.state

@@ -20,7 +20,7 @@ use super::knitting::{Arrival, KnittingPool, KnittingRecord, LossError, LossReco
 pub struct Piece {
     /// Request or response header.
     pub header: TransactionHeader,
-    /// Payload, without pad.
+    /// Payload without its padding.
     pub payload: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum WindowResult {
     InOrder,
     /// Stored beyond a gap.
     BeyondGap,
-    /// Received before.
+    /// The packet was received before.
     Duplicate,
     /// Beyond a gap, and this side keeps nothing there.
     Dropped,
@@ -48,7 +48,7 @@ enum Order {
     Kept(Box<dyn LossRecord>),
 }
 
-/// The window.
+/// Receive window of a TP: what came, and the record of losses.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
     order: Order,

@@ -20,7 +20,7 @@ use udma_abi::Nanos;
 pub(super) enum Fate {
     /// Accepted into the window, never sent.
     Queued,
-    /// Sent, no news.
+    /// Sent and not acknowledged.
     InFlight,
     /// Counts as lost; waits to be sent again.
     Lost,
@@ -33,7 +33,7 @@ pub(super) enum Fate {
 pub(super) struct WindowSlot {
     bytes: Vec<u8>,
     fate: Fate,
-    /// Transmissions so far.
+    /// Number of transmissions so far.
     sent: u32,
     /// Time of the last one.
     sent_at: Nanos,
@@ -69,11 +69,11 @@ impl WindowSlot {
 pub(super) struct Outgoing<'a> {
     pub(super) seq: u64,
     pub(super) bytes: &'a [u8],
-    /// Sent before.
+    /// Whether the packet was sent before.
     pub(super) again: bool,
 }
 
-/// The window.
+/// Send window of a TP: packets that are not acknowledged.
 #[derive(Debug)]
 pub(super) struct SendWindow {
     slots: Box<[WindowSlot]>,
@@ -81,7 +81,7 @@ pub(super) struct SendWindow {
     una: u64,
     /// First packet that was never sent.
     unsent: u64,
-    /// First free sequence.
+    /// Number of the next new packet, extended to 64 bits.
     next: u64,
     /// Packets marked lost, oldest mark first; entries acknowledged meanwhile are skipped.
     lost: VecDeque<u64>,
@@ -101,7 +101,7 @@ impl SendWindow {
         }
     }
 
-    /// Places left.
+    /// Returns how many packets may still be sent.
     pub(super) const fn room(&self) -> usize {
         self.slots.len() - (self.next - self.una) as usize
     }

@@ -34,7 +34,7 @@ pub(super) trait Retransmission: Send + Debug {
     /// Whether this side keeps packets beyond a gap.
     fn keeps_out_of_order(&self) -> bool;
 
-    /// The peer answered.
+    /// Takes an acknowledgement: marks what is received and what is to be sent again.
     fn on_ack(&mut self, news: &AckNews, window: &mut SendWindow);
 
     /// No answer came in time.
@@ -72,7 +72,7 @@ impl Retransmission for GoBackN {
     }
 }
 
-/// Send the holes.
+/// Selective repeat: sends again only what is missing.
 #[derive(Debug, Default)]
 pub(super) struct SelectiveRepeat {
     /// Holes before this were looked at when `order_seen` was the same.

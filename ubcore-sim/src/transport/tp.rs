@@ -28,20 +28,20 @@ pub const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
 /// 9.2), so that a kept packet can be sent again with the bit set.
 const ACK_REQ: (usize, u8) = (8, 0x80);
 
-/// When to acknowledge.
+/// When the next acknowledgement is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AckState {
-    /// Nothing new.
+    /// Nothing was received since the last acknowledgement.
     Idle,
     /// At that time, or after more packets.
     Due(Nanos),
-    /// Now; in order.
+    /// Due now; all packets came in order.
     Now,
     /// Now, as a NAK.
     NowGap,
 }
 
-/// One transport path.
+/// One transport path: windows, timer, strategy and loss record.
 #[derive(Debug)]
 pub struct Tp {
     cfg: TpCfg,
@@ -96,7 +96,7 @@ impl Tp {
         }
     }
 
-    /// Settings in use.
+    /// Returns the settings that both sides agreed on.
     #[must_use]
     pub const fn cfg(&self) -> &TpCfg {
         &self.cfg

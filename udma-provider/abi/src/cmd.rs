@@ -205,7 +205,7 @@ pub enum TpPath {
     Local = 0,
     /// Same host: direct and ring.
     SameHost = 1,
-    /// RoCEv2 packets.
+    /// RoCEv2 packets over a reliable TP, or datagrams for UM.
     Packets = 2,
 }
 

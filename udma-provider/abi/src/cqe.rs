@@ -39,7 +39,7 @@ pub struct Cqe {
     pub remote_id: u32,
     /// Transport path it came by, 24 bits.
     pub tpn: u32,
-    /// Payload bytes transferred.
+    /// Payload bytes that the request transferred.
     pub byte_cnt: u32,
     /// The cookie that the driver gave when it created the queue.
     pub user_data: u64,

@@ -68,7 +68,7 @@ const _: () = {
 /// One local buffer piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sge {
-    /// Length in bytes.
+    /// Length of the piece in bytes.
     pub len: u32,
     /// Token id of the local segment (tid << 8).
     pub token_id: u32,

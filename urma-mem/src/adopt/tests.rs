@@ -161,7 +161,7 @@ fn what_must_not_move_is_refused_by_name() {
     let line = maps.lines().find(|line| line.contains(".so") && line.contains("rw-p"));
     let start = line.and_then(|line| line.split('-').next()).unwrap();
     let start = usize::from_str_radix(start, 16).unwrap();
-    // SAFETY: as above.
+    // SAFETY: /proc/self/maps lists the range as mapped; a refusal touches no byte of it.
     let file =
         unsafe { Region::from_user(core::ptr::with_exposed_provenance_mut(start), 4096) }.unwrap();
     assert_eq!(refusal(&file), Unmovable::File);

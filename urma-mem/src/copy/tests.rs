@@ -16,7 +16,7 @@ fn check(copy: Raw, to_shift: usize, from_shift: usize, len: usize) {
     let from_at = source.as_ptr().align_offset(32) + from_shift;
     // SAFETY: both shifts are below 32 and the buffers have 128 bytes more than len.
     let to = unsafe { target.as_mut_ptr().add(to_at) };
-    // SAFETY: as above.
+    // SAFETY: `len` bytes follow both places: the buffers have 128 bytes more than len.
     unsafe { copy(to, source[from_at..].as_ptr(), len) };
     assert_eq!(&target[to_at..to_at + len], &source[from_at..from_at + len]);
     assert!(target[..to_at].iter().chain(&target[to_at + len..]).all(|byte| *byte == 0xEE));
@@ -124,7 +124,7 @@ fn signal_of_child(work: impl FnOnce()) -> Option<i32> {
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: `status` outlives the call.
+    // SAFETY: `status` is a local that outlives the call; the child is this process's own.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
 }

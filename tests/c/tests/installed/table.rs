@@ -78,25 +78,20 @@ const ANYWHERE: [&str; 7] = [
     "urma_tp_attr_value_t",
 ];
 
-/// A parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Param {
     /// Its type, as the header writes it.
     pub(crate) of: String,
-    /// Its name.
     pub(crate) name: String,
     /// What it is in the table.
     pub(crate) kind: &'static str,
 }
 
-/// A function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Function {
-    /// Its name.
     pub(crate) name: String,
     /// The type of its answer.
     pub(crate) answer: String,
-    /// Its parameters.
     pub(crate) params: Vec<Param>,
 }
 

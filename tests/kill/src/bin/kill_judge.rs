@@ -18,7 +18,7 @@ use urma_kill::{
 /// Judges a kill journal.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The journal.
+    /// Journal of the process that is judged.
     journal: PathBuf,
     /// Its writer was killed: open requests and a missing end are right.
     #[arg(long)]
@@ -32,7 +32,7 @@ struct Args {
     /// Journal of the peer of the first round: its completions are compared with what came.
     #[arg(long)]
     peer: Option<PathBuf>,
-    /// Prints JSON.
+    /// Prints the judgement as JSON.
     #[arg(long)]
     json: bool,
 }

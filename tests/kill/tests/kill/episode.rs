@@ -36,12 +36,10 @@ pub(crate) enum How {
     Hook(&'static str, u64),
 }
 
-/// How it died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Death {
     /// At a random time.
     Random(How),
-    /// At the hook.
     Hook(&'static str),
     /// The hook was not reached: killed later.
     Missed(&'static str),
@@ -63,11 +61,9 @@ impl fmt::Display for Death {
     }
 }
 
-/// One kill.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     seed: u64,
-    /// Value of `URMA_PATH`.
     pub(crate) path: &'static str,
     pub(crate) how: How,
     pub(crate) mode: Mode,

@@ -32,7 +32,6 @@ pub(crate) struct Plan {
     mode: Mode,
     /// Which of the two is stopped.
     stopped: Option<usize>,
-    /// Whether strangers send.
     attacked: bool,
     /// The longest stop in ms; others are shorter than [`SHORT_MS`].
     stop_ms: u64,

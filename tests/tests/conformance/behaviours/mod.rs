@@ -31,7 +31,6 @@ use urma_tests::world::{Outcome, Setup};
 /// Whether a behaviour is about what works or about what goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
-    /// What works.
     Good,
     /// What goes wrong and is answered.
     Bad,
@@ -46,7 +45,6 @@ impl Flow {
     }
 }
 
-/// One named behaviour.
 #[derive(Debug)]
 pub(crate) struct Behaviour {
     pub(crate) name: &'static str,
@@ -70,7 +68,6 @@ macro_rules! behaviours {
 }
 use behaviours;
 
-/// All of them.
 pub(crate) fn all() -> impl Iterator<Item = &'static Behaviour> {
     [
         writes::ALL,

@@ -5,27 +5,22 @@
 use urma_core::TransportMode;
 use urma_tests::world::{Link, Moving, Setup};
 
-/// Every setup.
 pub(crate) fn any(_: Setup) -> bool {
     true
 }
 
-/// RM and RC.
 pub(crate) fn reliable(setup: Setup) -> bool {
     setup.mode != TransportMode::Um
 }
 
-/// RM.
 pub(crate) fn rm(setup: Setup) -> bool {
     setup.mode == TransportMode::Rm
 }
 
-/// RC.
 pub(crate) fn rc(setup: Setup) -> bool {
     setup.mode == TransportMode::Rc
 }
 
-/// UM.
 pub(crate) fn um(setup: Setup) -> bool {
     setup.mode == TransportMode::Um
 }

@@ -13,10 +13,10 @@ use udma_abi::{
 };
 use urma::{DeviceAttr, DeviceCaps, DeviceFeatures, PortAttr};
 
-/// A device's folder.
+/// Folder of one device in the class folder, with its files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Folder {
-    /// Its name.
+    /// Name of the folder, which is the device's.
     pub(super) name: String,
     /// Files below it, each with its value. Their folders come first.
     pub(super) files: Vec<(String, String)>,
@@ -30,7 +30,7 @@ const CONGESTION_NONE: u64 = 1;
 /// Bit of `feature`: payload in completions.
 const JFC_INLINE: u32 = 1 << 6;
 
-/// The software device.
+/// Describes the software device as the kernel would.
 pub(super) fn describe() -> Result<Folder, String> {
     let eid = NodeCfg::from_env().map_err(|error: ConfigError| error.to_string())?.eid;
     // A node of its own with any EID: the program's EID stays free.

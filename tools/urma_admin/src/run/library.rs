@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::abi;
 
-/// The library's file.
+/// File name by which the loader finds the library.
 const NAME: &str = "liburma.so.0";
 /// Where libraries of other releases lie, below the first one's folder.
 const OTHERS: &str = "urma-abi";

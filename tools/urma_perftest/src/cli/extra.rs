@@ -5,7 +5,7 @@
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-/// Unit of `--rate_limit`.
+/// Unit of the number behind `--rate_limit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum RateUnit {
     /// 2^20 bytes per second
@@ -28,7 +28,7 @@ pub(crate) enum Management {
     Ub,
 }
 
-/// Huge pages.
+/// Size of the huge pages behind the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum HugePage {
     /// 2 MiB

@@ -20,7 +20,7 @@ const VERIFY_ITERS_MAX: u64 = 1 << 20;
 const SPAN_MAX: u64 = 1 << 32;
 /// Most jetties of one run.
 const JETTYS_MAX: u32 = 1024;
-/// Longest run, seconds.
+/// Longest run of one size, in seconds.
 const SECONDS_MAX: u32 = 3600;
 /// Seconds that a run by duration lasts at least.
 const SECONDS_MIN: u32 = 1;

@@ -12,9 +12,9 @@ use crate::cli::{AtomicKind, Extra, HugePage, PathArg, PerftestCli, RateUnit, Te
 /// How long a size is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum RunLength {
-    /// So many iterations.
+    /// Ends after this number of iterations.
     Iterations(u64),
-    /// So many seconds.
+    /// Ends after this number of seconds.
     Seconds(u32),
     /// Until it is interrupted (SIGINT).
     Endless,
@@ -23,16 +23,16 @@ pub(crate) enum RunLength {
 /// How fast requests are posted at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Speed {
-    /// Payload.
+    /// Payload bytes per second.
     BytesPerSecond(u64),
-    /// Messages.
+    /// Messages per second.
     MessagesPerSecond(u64),
 }
 
 /// Open loop: when requests shall start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct OpenLoopRate {
-    /// All jetties together.
+    /// Rate of all jetties together.
     pub(crate) speed: Speed,
     /// Messages of a jetty that start together.
     pub(crate) burst: u32,
@@ -61,17 +61,17 @@ impl Credit {
 /// What both sides must agree on, field by field.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Test {
-    /// The test.
+    /// Test that is run.
     pub(crate) command: TestCommand,
     /// Message sizes in bytes, ascending.
     pub(crate) sizes: Vec<u32>,
     /// How long each size is run.
     pub(crate) extent: RunLength,
-    /// Transport mode.
+    /// Transport mode of all queues.
     pub(crate) mode: TestMode,
-    /// Which atomic.
+    /// Operation of the atomic tests.
     pub(crate) atomic: AtomicKind,
-    /// Number of jetties.
+    /// Number of jetties of each side.
     pub(crate) jettys: u32,
     /// JFS and JFR instead of jetties.
     pub(crate) simplex: bool,
@@ -79,13 +79,13 @@ pub(crate) struct Test {
     pub(crate) share_jfr: bool,
     /// Both directions at once.
     pub(crate) bidirection: bool,
-    /// Sleep on events.
+    /// Whether waits sleep on events instead of polling.
     pub(crate) events: bool,
-    /// Requests per completion.
+    /// Requests per completion: every so many requests one is signalled.
     pub(crate) cq_mod: u32,
-    /// Requests per post.
+    /// Requests that one call posts.
     pub(crate) post_list: u32,
-    /// Receives per post.
+    /// Receives that one call posts.
     pub(crate) recv_post_list: u32,
     /// Depth of a send queue.
     pub(crate) jfs_depth: u32,
@@ -103,7 +103,7 @@ pub(crate) struct Test {
     pub(crate) token: bool,
     /// Untimed round before the timed one.
     pub(crate) warm_up: bool,
-    /// Check every byte.
+    /// Whether every byte that comes is compared with what was sent.
     pub(crate) verify: bool,
     /// Seed of the pattern.
     pub(crate) seed: u64,
@@ -113,7 +113,7 @@ pub(crate) struct Test {
     pub(crate) way: PathArg,
     /// Milliseconds between two rows of an endless run.
     pub(crate) period_ms: Option<u32>,
-    /// Open loop.
+    /// Planned rate of requests; `None` for the closed loop.
     pub(crate) rate: Option<OpenLoopRate>,
     /// Order type, as in the API.
     pub(crate) order: u8,
@@ -123,9 +123,9 @@ pub(crate) struct Test {
     pub(crate) lanes_per_jfr: u32,
     /// A segment for each jetty.
     pub(crate) lane_segments: bool,
-    /// Immediate data.
+    /// Whether requests carry immediate data.
     pub(crate) imm: bool,
-    /// WRITE with notification.
+    /// Whether WRITEs are followed by a notification word.
     pub(crate) notify: bool,
     /// Failed requests are counted.
     pub(crate) err_continue: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Test {
     pub(crate) sges: u32,
     /// Milliseconds between two writes to the source memory.
     pub(crate) dirty_ms: Option<u32>,
-    /// Compact transport path.
+    /// Whether compact transport paths are asked for.
     pub(crate) ctp: bool,
     /// Requests are made at the moment they are posted.
     pub(crate) flat: bool,

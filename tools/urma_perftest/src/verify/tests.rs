@@ -21,7 +21,7 @@ use crate::{
     session::Session,
 };
 
-/// Sees nothing.
+/// Audience that ignores all progress.
 struct Blind;
 
 impl Periods for Blind {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{cargo, pair, say::Failure};
 
-/// Which number.
+/// Number of the loop's output that a line shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
     /// Nanoseconds that C adds to one call of a loop.

@@ -7,16 +7,16 @@ use super::cface::{CLoop, Of};
 /// Which way is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Better {
-    /// Latencies.
+    /// Lower is better: latencies.
     Lower,
-    /// Rates and bandwidths.
+    /// Higher is better: rates and bandwidths.
     Higher,
 }
 
 /// Where a value comes from.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum ValueSource {
-    /// Two `urma_perftest` processes.
+    /// Two processes of `urma_perftest`, with these arguments.
     Perftest {
         /// Options of both sides.
         args: &'static str,
@@ -29,13 +29,13 @@ pub(super) enum ValueSource {
     },
     /// The C face beside the Rust path.
     CFace(Of),
-    /// `xtask probe`.
+    /// The named measurement of `xtask probe`.
     Probe(&'static str),
-    /// Two `ucx_perftest` processes.
+    /// Two processes of `ucx_perftest`, with this test.
     Ucx {
-        /// Its test.
+        /// Name of the test.
         test: &'static str,
-        /// Bytes.
+        /// Message size in bytes.
         size: u32,
         /// Transports that UCX may use.
         tls: &'static str,
@@ -47,15 +47,15 @@ pub(super) enum ValueSource {
 /// A number of UCX's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pick {
-    /// Mean latency, microseconds.
+    /// Mean latency in microseconds.
     Latency,
-    /// Mean bandwidth, GB/s.
+    /// Mean bandwidth in GB/s.
     Bandwidth,
     /// Mean rate, millions per second.
     Rate,
 }
 
-/// One line.
+/// Line of the bench: what is measured, in which unit, from where.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct BenchLine {
     /// What it is; unique.

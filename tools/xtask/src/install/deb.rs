@@ -10,7 +10,7 @@ use crate::{
     say::{Failure, TaskResult, say},
 };
 
-/// Builds the package.
+/// Builds the Debian package from an installed tree.
 pub(crate) fn run(what: &InstallPlan) -> TaskResult {
     let abi = what.first();
     let (architecture, triplet) = ("dpkg", "dpkg-architecture");

@@ -36,7 +36,7 @@ pub(super) const LIBRARIES: &[InstalledLibrary] = &[
     InstalledLibrary { package: "libtpsa", target: "tpsa", name: "tpsa", archive: false },
 ];
 
-/// Programs.
+/// Programs that are installed, with their manual pages.
 pub(super) const TOOLS: &[&str] = &["urma_perftest", "urma_admin", "urma_ping"];
 
 /// Folder of the headers in the sources.

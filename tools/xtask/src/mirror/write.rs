@@ -102,7 +102,7 @@ pub(super) struct WrittenFile {
 }
 
 impl WrittenFile {
-    /// Adds an entry.
+    /// Adds the text that was made for an entry.
     pub(super) fn add(&mut self, entry: &MirrorEntry, text: String) {
         let name = match entry.kind.as_str() {
             "consts" => "c_consts",

@@ -17,7 +17,7 @@ pub(super) const GENERATED: [&str; 2] = ["crates", "survivors"];
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mutant {
-    /// Unique name.
+    /// Name of the mutant, unique in all lists.
     pub(super) name: String,
     /// Name of the list, without its ending.
     #[serde(default)]
@@ -51,7 +51,7 @@ impl Mutant {
     }
 }
 
-/// Reads all lists.
+/// Reads all lists of the folder.
 pub(super) fn read(folder: &Path) -> Result<Vec<Mutant>, Failure> {
     let files = folder.read_dir().map_err(Failure::system("reading the lists of mutants"))?;
     let mut paths: Vec<_> = files.flatten().map(|entry| entry.path()).collect();

@@ -12,7 +12,7 @@ use std::{
 use super::list::Mutant;
 use crate::say::{Failure, TaskResult};
 
-/// The copy.
+/// Copy of the tree in which mutants are planted.
 #[derive(Debug)]
 pub(super) struct Scratch {
     tree: PathBuf,

@@ -17,11 +17,11 @@ use crate::{
 /// What became of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum MutantResult {
-    /// The test failed.
+    /// The test failed, as it must.
     Killed,
     /// The test ran into its time limit.
     Hung,
-    /// The test passed.
+    /// The test passed although the fault was planted.
     Survived,
     /// The entry shows nothing: stale, does not compile, its test fails without it.
     Invalid(String),
@@ -49,12 +49,12 @@ pub(super) fn target(test: &[String]) -> Vec<&str> {
     target
 }
 
-/// Limits of time.
+/// Limits of time of one trial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// After this no further mutant starts.
     pub(super) total: Option<Duration>,
-    /// A build.
+    /// Most time of a build.
     pub(super) build: Duration,
     /// A test: this, or ten times what it takes without a mutant if that is more. An entry may
     /// have a limit of its own.
@@ -70,11 +70,11 @@ impl Default for Bounds {
 /// Where mutants are tried.
 #[derive(Debug)]
 pub(super) struct Trials<'a> {
-    /// The copy.
+    /// Copy of the tree in which the mutant is planted.
     pub(super) scratch: &'a Scratch,
     /// Folder for builds and logs.
     pub(super) home: &'a Path,
-    /// Limits of time.
+    /// Limits of time of the trial.
     pub(super) bounds: Bounds,
     /// Prints a line per mutant.
     pub(super) line: fn(&str),

@@ -22,7 +22,7 @@ use crate::{
 const ROUND_TRIPS: u32 = 20_000;
 /// Bytes streamed by one measurement.
 const STREAMED: usize = 2 << 30;
-/// Longest silence.
+/// Longest wait for the other side.
 const BOUND: Duration = Duration::from_secs(20);
 
 fn failed(error: std::io::Error) -> Failure {

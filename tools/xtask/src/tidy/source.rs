@@ -33,7 +33,7 @@ pub(super) fn room_cards(files: &[File]) -> Vec<String> {
     without.map(|file| format!("{}: begins without //!", file.path)).collect()
 }
 
-/// Net of tests.
+/// No file is longer than [`LINES_MAX`], net of its tests.
 pub(super) fn lengths(files: &[File]) -> Vec<String> {
     let code = rust(files).filter(|file| !is_test(&file.path));
     let lengths = code.map(|file| {

@@ -41,7 +41,7 @@ plain_header! {
     Reth, RethWire {
         /// Virtual address of the first byte.
         va: u64 => U64,
-        /// Remote key.
+        /// Remote key of the memory at the target.
         rkey: u32 => U32,
         /// Bytes of the whole message.
         dma_len: u32 => U32,
@@ -53,7 +53,7 @@ plain_header! {
     AtomicEth, AtomicEthWire {
         /// Virtual address, 8-byte aligned.
         va: u64 => U64,
-        /// Remote key.
+        /// Remote key of the memory at the target.
         rkey: u32 => U32,
         /// New value or addend.
         swap_or_add: u64 => U64,
@@ -65,15 +65,15 @@ plain_header! {
 plain_header! {
     /// AtomicAckETH: what the atomic found.
     AtomicAckEth, AtomicAckEthWire {
-        /// The value before.
+        /// Value of the target before the atomic.
         original: u64 => U64,
     }
 }
 
 plain_header! {
-    /// ImmDt: immediate data.
+    /// ImmDt: immediate data for the receiver's completion.
     ImmDt, ImmDtWire {
-        /// The immediate.
+        /// Immediate value, 32 bits.
         value: u32 => U32,
     }
 }
@@ -81,7 +81,7 @@ plain_header! {
 plain_header! {
     /// IETH: key to invalidate.
     Ieth, IethWire {
-        /// Remote key.
+        /// Remote key of the memory at the target.
         rkey: u32 => U32,
     }
 }
@@ -100,7 +100,7 @@ pub struct Aeth {
 pub enum Syndrome {
     /// Positive; 5-bit credit code, 0x1f when credits are not used.
     Ack {
-        /// Credit code.
+        /// Credit code, 5 bits.
         credit: u8,
     },
     /// Receiver not ready; 5-bit timer code.
@@ -110,7 +110,7 @@ pub enum Syndrome {
     },
     /// Negative: PSN sequence error.
     PsnSequence,
-    /// Negative: invalid request.
+    /// Negative: the responder refuses the request as invalid.
     InvalidRequest,
     /// Negative: remote access error.
     RemoteAccess,
@@ -168,10 +168,10 @@ impl Aeth {
     }
 }
 
-/// DETH: datagram addressing.
+/// DETH: source queue and key of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deth {
-    /// Queue key.
+    /// Queue key that the receiver checks.
     pub qkey: u32,
     /// Sending queue pair, 24 bits.
     pub source_qp: u32,

@@ -38,7 +38,7 @@ pub mod rc {
     pub const WRITE_ONLY: u8 = 0x0a;
     /// WRITE with immediate in one packet.
     pub const WRITE_ONLY_IMM: u8 = 0x0b;
-    /// READ request.
+    /// READ request, without payload.
     pub const READ_REQUEST: u8 = 0x0c;
     /// First packet of a READ response.
     pub const READ_RESPONSE_FIRST: u8 = 0x0d;
@@ -52,9 +52,9 @@ pub mod rc {
     pub const ACKNOWLEDGE: u8 = 0x11;
     /// Acknowledgement with the old value of an atomic.
     pub const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
-    /// Compare and swap.
+    /// Compare and swap of 8 bytes.
     pub const COMPARE_SWAP: u8 = 0x13;
-    /// Fetch and add.
+    /// Fetch and add of 8 bytes.
     pub const FETCH_ADD: u8 = 0x14;
     /// Resynchronisation; reliable datagrams only.
     pub const RESYNC: u8 = 0x15;
@@ -62,7 +62,7 @@ pub mod rc {
     pub const SEND_LAST_INV: u8 = 0x16;
     /// SEND with invalidate in one packet.
     pub const SEND_ONLY_INV: u8 = 0x17;
-    /// FLUSH.
+    /// FLUSH: makes earlier writes persistent or visible.
     pub const FLUSH: u8 = 0x1c;
     /// ATOMIC WRITE of 8 bytes.
     pub const ATOMIC_WRITE: u8 = 0x1d;
@@ -72,7 +72,7 @@ pub mod rc {
 pub const TRANSPORT_RC: u8 = 0x00;
 /// Unreliable connection (0x00 to 0x0b only).
 pub const TRANSPORT_UC: u8 = 0x20;
-/// Reliable datagram.
+/// Transport code of reliable datagrams.
 pub const TRANSPORT_RD: u8 = 0x40;
 /// Unreliable datagram (SEND_ONLY and SEND_ONLY_IMM only).
 pub const TRANSPORT_UD: u8 = 0x60;

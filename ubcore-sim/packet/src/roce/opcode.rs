@@ -15,21 +15,21 @@ bitflags::bitflags! {
     pub struct Headers: u16 {
         /// Reliable datagram, 4 bytes.
         const RDETH = 1;
-        /// Datagram, 8 bytes.
+        /// Datagram header DETH, 8 bytes.
         const DETH = 1 << 1;
-        /// Flush, 4 bytes.
+        /// Flush header FETH, 4 bytes.
         const FETH = 1 << 2;
         /// Remote memory, 16 bytes.
         const RETH = 1 << 3;
         /// Atomic request, 28 bytes.
         const ATOMIC = 1 << 4;
-        /// Acknowledgement, 4 bytes.
+        /// Acknowledgement header AETH, 4 bytes.
         const AETH = 1 << 5;
         /// Old value of an atomic, 8 bytes.
         const ATOMIC_ACK = 1 << 6;
-        /// Immediate, 4 bytes.
+        /// Immediate data ImmDt, 4 bytes.
         const IMM = 1 << 7;
-        /// Invalidate, 4 bytes.
+        /// Invalidate header IETH, 4 bytes.
         const IETH = 1 << 8;
     }
 }
@@ -37,7 +37,7 @@ bitflags::bitflags! {
 /// How much payload a packet may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PayloadRule {
-    /// Nothing.
+    /// The packet has no payload.
     None,
     /// Exactly a path MTU: 256, 512, 1024, 2048 or 4096 bytes.
     PathMtu,
@@ -45,9 +45,9 @@ pub enum PayloadRule {
     Last,
     /// 0 to 4096 bytes.
     Only,
-    /// 8 bytes.
+    /// The payload has exactly 8 bytes.
     Eight,
-    /// 16 zero bytes.
+    /// The payload has exactly 16 bytes.
     Sixteen,
 }
 
@@ -77,9 +77,9 @@ impl PayloadRule {
 /// What an opcode's packets look like after the BTH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketLayout {
-    /// Extension headers.
+    /// Extension headers between BTH and payload.
     pub headers: Headers,
-    /// Payload.
+    /// Lengths that the payload may have.
     pub payload: PayloadRule,
 }
 

@@ -18,23 +18,23 @@ const VERSION: u8 = 0;
 /// Extension headers of a packet; exactly those of its opcode are present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoceExt {
-    /// Reliable datagram.
+    /// Header of reliable datagrams.
     pub rdeth: Option<Rdeth>,
-    /// Datagram.
+    /// Source queue and key of a datagram.
     pub deth: Option<Deth>,
-    /// Flush.
+    /// Kind and range of a flush.
     pub feth: Option<Feth>,
-    /// Remote memory.
+    /// Remote address, key and length of a READ or WRITE.
     pub reth: Option<Reth>,
-    /// Atomic.
+    /// Remote address and operands of an atomic.
     pub atomic: Option<AtomicEth>,
-    /// Acknowledgement.
+    /// Syndrome and message number of a response.
     pub aeth: Option<Aeth>,
-    /// Old value.
+    /// Value that an atomic found at the target.
     pub atomic_ack: Option<AtomicAckEth>,
-    /// Immediate.
+    /// Immediate data for the receiver's completion.
     pub imm: Option<ImmDt>,
-    /// Invalidate.
+    /// Key that the receiver invalidates.
     pub ieth: Option<Ieth>,
 }
 
@@ -104,7 +104,7 @@ impl RoceExt {
 pub struct RoceHeader {
     /// BTH. `pad` and `version` are filled in when the packet is emitted.
     pub bth: Bth,
-    /// Extension headers.
+    /// Extension headers, those of the opcode.
     pub ext: RoceExt,
 }
 
@@ -160,7 +160,7 @@ impl RoceHeader {
 /// A received standard packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RocePacket<'a> {
-    /// Its headers.
+    /// Headers, the BTH first.
     pub header: RoceHeader,
     /// Its payload, without pad. The 16 zero bytes of a congestion notification count as payload.
     pub payload: &'a [u8],

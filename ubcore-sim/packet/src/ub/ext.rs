@@ -101,9 +101,9 @@ impl Notify {
 /// INVETH: the token of the target that a send invalidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalidate {
-    /// Segment token id.
+    /// Token index of the segment, 20 bits.
     pub token_id: TokenId,
-    /// Its secret.
+    /// Token value that guards the segment.
     pub token: TokenValue,
 }
 
@@ -134,7 +134,7 @@ impl Invalidate {
 /// the segment, so both are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteImm {
-    /// The immediate.
+    /// Immediate for the receiver's completion, 64 bits.
     pub imm: u64,
     /// Secret of the target queue, when one is shown.
     pub token: Option<TokenValue>,
@@ -183,11 +183,11 @@ pub(crate) fn take_imm(reader: &mut Reader<'_>) -> Result<u64, PacketError> {
 wire_enum! {
     /// Bytes that an atomic works on.
     OperandSize, "operand size" {
-        /// 4 bytes.
+        /// Operands of 4 bytes.
         B4 = 4,
-        /// 8 bytes.
+        /// Operands of 8 bytes.
         B8 = 8,
-        /// 16 bytes.
+        /// Operands of 16 bytes.
         B16 = 16,
     }
 }
@@ -258,7 +258,7 @@ struct SizeWire {
 /// ATOMETH: operands of an atomic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicOperands {
-    /// Bytes worked on.
+    /// Size of the operands and of the target.
     pub size: OperandSize,
     /// New value, addend or mask; 0 for a load.
     pub operand: u128,
@@ -289,9 +289,9 @@ impl AtomicOperands {
 /// AVETH: what an atomic found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicValue {
-    /// Bytes worked on.
+    /// Size of the operands and of the target.
     pub size: OperandSize,
-    /// The value before.
+    /// Value of the target before the atomic.
     pub value: u128,
 }
 

@@ -220,17 +220,17 @@ wire_enum! {
         Resources = 3,
         /// No strategy in common, or another parameter that cannot be met.
         Parameters = 4,
-        /// Configuration forbids it.
+        /// The configuration of the node forbids a TP with this peer.
         Policy = 5,
         /// The TP asked about is not held here.
         NoTp = 6,
     }
 }
 
-/// Body of REFUSE.
+/// Body of REFUSE: why there is no TP, and what would be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefuseBody {
-    /// Why.
+    /// Reason why the CONNECT is refused.
     pub reason: RefuseReason,
     /// Lowest wire version spoken by the refusing side.
     pub version_min: u8,
@@ -335,10 +335,10 @@ wire_enum! {
     }
 }
 
-/// Body of CLOSE.
+/// Body of CLOSE: why a TP ends, with the key that proves its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Close {
-    /// Why.
+    /// Reason why the TP ends.
     pub reason: CloseReason,
     /// TPN at the side that sends this, as the peer puts it into DestQP. With reason `UnknownTp`
     /// BTH.DestQP is 0: the sender does not know the peer's number.

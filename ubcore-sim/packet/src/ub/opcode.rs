@@ -23,11 +23,11 @@ pub enum TpOpcode {
     Nak = 0xc3,
     /// Asks for a TP.
     Connect = 0xc4,
-    /// Grants it.
+    /// Grants the TP that a CONNECT asks for.
     Accept = 0xc5,
     /// Refuses it, with the reason.
     Refuse = 0xc6,
-    /// Ends a TP.
+    /// Ends a TP; the body shows the close key.
     Close = 0xc7,
     /// Unacknowledged datagram outside any TP; carries the EIDs.
     UmSend = 0xc8,
@@ -79,33 +79,33 @@ wire_enum! {
         SendImm = 0x01,
         /// Send that also invalidates a token of the target (ours).
         SendInvalidate = 0x02,
-        /// Write to memory.
+        /// Writes the payload to memory.
         Write = 0x03,
         /// Write that consumes a receive and delivers a 64-bit immediate.
         WriteImm = 0x04,
         /// Write followed by an 8-byte store elsewhere.
         WriteNotify = 0x05,
-        /// Read from memory.
+        /// Reads memory; the response carries the bytes.
         Read = 0x06,
-        /// Compare and swap.
+        /// Stores an operand if the old value equals another one; returns the old value.
         CompareSwap = 0x07,
-        /// Swap.
+        /// Stores the operand and returns the old value.
         Swap = 0x08,
-        /// Atomic store.
+        /// Stores the operand as one access.
         AtomicStore = 0x09,
-        /// Atomic load.
+        /// Returns the value as one access.
         AtomicLoad = 0x0a,
-        /// Fetch and add.
+        /// Adds the operand and returns the old value.
         FetchAdd = 0x0b,
-        /// Fetch and subtract.
+        /// Subtracts the operand and returns the old value.
         FetchSub = 0x0c,
-        /// Fetch and and.
+        /// Stores the bitwise AND with the operand and returns the old value.
         FetchAnd = 0x0d,
-        /// Fetch and or.
+        /// Stores the bitwise OR with the operand and returns the old value.
         FetchOr = 0x0e,
         /// Fetch and exclusive or.
         FetchXor = 0x0f,
-        /// Response without data.
+        /// Response without data: a status only.
         TaAck = 0x11,
         /// Response with data of a read.
         ReadResponse = 0x12,
@@ -123,21 +123,21 @@ wire_enum! {
 pub enum AtomicOp {
     /// Replace it if it equals `compare`.
     CompareSwap,
-    /// Replace it.
+    /// Replaces the value by the operand.
     Swap,
     /// Replace it, the old value does not matter (answered all the same).
     Store,
-    /// Leave it.
+    /// Leaves the value as it is.
     Load,
-    /// Add.
+    /// Adds the operand, modulo the size.
     FetchAdd,
-    /// Subtract.
+    /// Subtracts the operand, modulo the size.
     FetchSub,
-    /// And.
+    /// Replaces the value by its bitwise AND with the operand.
     FetchAnd,
-    /// Or.
+    /// Replaces the value by its bitwise OR with the operand.
     FetchOr,
-    /// Exclusive or.
+    /// Replaces the value by its exclusive OR with the operand.
     FetchXor,
 }
 
@@ -155,7 +155,7 @@ impl AtomicOp {
         Self::FetchXor,
     ];
 
-    /// The transaction opcode.
+    /// Returns the opcode that a request for this operation carries.
     #[must_use]
     pub const fn opcode(self) -> TaOpcode {
         match self {

@@ -20,7 +20,7 @@ pub enum RequestOp {
     SendImm(u64),
     /// Message that invalidates a token of the target.
     SendInvalidate(Invalidate),
-    /// Write.
+    /// Writes the payload to memory.
     Write,
     /// Write that consumes a receive and delivers the immediate.
     WriteImm(WriteImm),
@@ -28,16 +28,16 @@ pub enum RequestOp {
     WriteNotify(Notify),
     /// Write, then an atomic 8-byte add.
     WriteAtomicAdd(Notify),
-    /// Read.
+    /// Reads memory; the response carries the bytes.
     Read,
-    /// Atomic.
+    /// Atomic operation with its operands; the response carries the old value.
     Atomic(AtomicOp, AtomicOperands),
     /// Makes earlier writes visible.
     FlushDma,
 }
 
 impl RequestOp {
-    /// The transaction opcode.
+    /// Returns the opcode that the request carries in its BTAH.
     #[must_use]
     pub const fn opcode(&self) -> TaOpcode {
         match self {

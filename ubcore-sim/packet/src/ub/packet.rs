@@ -105,7 +105,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// The BTH opcode.
+    /// Returns the opcode that the BTH of such a packet has.
     #[must_use]
     pub const fn opcode(&self) -> TpOpcode {
         match self {
@@ -205,9 +205,9 @@ pub struct PacketHeader {
     pub psn: Psn,
     /// The receiver should acknowledge soon; only in sequenced packets.
     pub ack_req: bool,
-    /// Congestion marks.
+    /// Congestion marks FECN and BECN of the BTH.
     pub congestion: Congestion,
-    /// The rest.
+    /// Headers behind the BTH, by kind of packet.
     pub body: Body,
 }
 
@@ -329,10 +329,10 @@ impl PacketHeader {
     }
 }
 
-/// A received packet.
+/// Received packet: parsed headers and the bytes of its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Its headers.
+    /// Parsed headers, the BTH first.
     pub header: PacketHeader,
     /// Its payload, without pad.
     pub payload: &'a [u8],

@@ -55,7 +55,7 @@ impl RequestFlags {
 wire_enum! {
     /// `ODR[1:0]`: when the target may execute the request.
     OrderTag, "ODR" {
-        /// Any time.
+        /// The target may execute the request at any time.
         None = 0,
         /// Any time, but later strong ones wait for it.
         Relaxed = 1,
@@ -67,9 +67,9 @@ wire_enum! {
 wire_enum! {
     /// INI_RC_Type: what sent the request.
     InitiatorKind, "INI_RC_Type" {
-        /// A send-only queue.
+        /// A JFS, which only sends.
         Jfs = 0,
-        /// A jetty.
+        /// A jetty, which sends and receives.
         Jetty = 1,
     }
 }
@@ -77,18 +77,18 @@ wire_enum! {
 /// The queue that sent a request and waits for its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Initiator {
-    /// Its kind.
+    /// Kind of the queue that sent the request.
     pub kind: InitiatorKind,
-    /// Its number.
+    /// Number of the queue, 20 bits.
     pub id: JettyId,
 }
 
 wire_enum! {
     /// TGT_TC_Type: what a request is for. The codes are those of the hardware's send queue.
     TargetKind, "TGT_TC_Type" {
-        /// A receive-only queue.
+        /// A JFR, which only receives.
         Jfr = 0,
-        /// A jetty.
+        /// A jetty, which sends and receives.
         Jetty = 1,
         /// A group of jetties.
         JettyGroup = 2,
@@ -98,9 +98,9 @@ wire_enum! {
 /// MTETAH: the queue that a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Its kind.
+    /// Kind of the queue that the request is for.
     pub kind: TargetKind,
-    /// Its number.
+    /// Number of the queue, 20 bits.
     pub id: JettyId,
     /// Which member of a group the initiator would like; 0 leaves the choice.
     pub hint: u8,
@@ -138,23 +138,23 @@ impl Target {
 /// A request packet: everything from the BTAH to the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// Flags.
+    /// First, last, solicited and fence flags.
     pub flags: RequestFlags,
-    /// Execution order.
+    /// Order among the requests of one pair of jetties.
     pub order: OrderTag,
     /// INI_TASSN: number of the request in the sequence of its (initiator, target) pair; the same
     /// in every packet of the message.
     pub tassn: u16,
-    /// Who asks.
+    /// Queue that sent the request.
     pub initiator: Initiator,
     /// The queue asked; required by two-sided requests.
     pub target: Option<Target>,
     /// Secret of the segment (memory operations) or of the target queue (sends). A write with
     /// immediate shows that of the queue in its extension header.
     pub token: Option<TokenValue>,
-    /// Where, how much.
+    /// Address and length at the target, or position in the message.
     pub access: MemoryAccess,
-    /// What.
+    /// Operation with its own headers.
     pub op: RequestOp,
 }
 

@@ -21,7 +21,7 @@ const _: () = assert!(ATAH_LEN == 16);
 /// The answer to one attempt of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResponseStatus {
-    /// Done.
+    /// The request was executed.
     Ack,
     /// No receive was posted (or its completion queue is full). Send again after the time of the
     /// code: see [`ResponseStatus::rnr_timer_ns`]. 5 bits.
@@ -52,7 +52,7 @@ pub enum ResponseStatus {
 }
 
 impl ResponseStatus {
-    /// RSPST and RSPINFO.
+    /// Returns the fields RSPST and RSPINFO of the ATAH.
     #[must_use]
     pub const fn codes(self) -> (u8, u8) {
         match self {
@@ -159,13 +159,13 @@ struct ReadDataWire {
 pub struct ResponseHeader {
     /// TASSN of the request answered.
     pub tassn: u16,
-    /// Who asked.
+    /// Queue that sent the request.
     pub initiator: Initiator,
     /// The target as the request named it; tells apart equal TASSNs of one initiator.
     pub target: Option<Target>,
-    /// The answer.
+    /// Result of the request.
     pub status: ResponseStatus,
-    /// What it brings.
+    /// Data of the response: none, bytes read, or an old value.
     pub body: ResponseBody,
 }
 
@@ -332,7 +332,7 @@ impl ResponseHeader {
 }
 
 impl ResponseBody {
-    /// The transaction opcode.
+    /// Returns the opcode that the response carries in its ATAH.
     #[must_use]
     pub const fn opcode(&self) -> TaOpcode {
         match self {

@@ -53,7 +53,7 @@ impl TransactionHeader {
 /// A transaction header and the bytes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transaction<'a> {
-    /// The header.
+    /// Transaction headers, of a request or a response.
     pub header: TransactionHeader,
     /// Everything after it. How much of the message this is depends on the carrier: see
     /// [`TransactionHeader::check_piece`].

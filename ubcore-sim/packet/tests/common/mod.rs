@@ -265,7 +265,7 @@ pub(crate) fn packet() -> impl Strategy<Value = (PacketHeader, usize)> {
     })
 }
 
-/// A recognisable payload.
+/// Payload whose bytes show their position.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + 1).to_le_bytes()[0]).collect()
 }

@@ -10,7 +10,7 @@ use super::{Current, FrontResult, SendEngine, Visit};
 use crate::engine::direct::{Cursor, Job};
 use crate::engine::gather::{EntryWords, Segments};
 
-/// The write.
+/// Write whose placing the planted fault delays.
 #[derive(Debug)]
 pub(super) struct Deferred {
     tpn: u32,

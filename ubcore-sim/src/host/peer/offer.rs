@@ -30,7 +30,7 @@ use crate::{
 /// What this node shows every peer.
 #[derive(Debug)]
 pub struct LocalShare {
-    /// This node.
+    /// EID of this node.
     pub eid: RawEid,
     /// Changes with every start.
     pub incarnation: u64,
@@ -53,7 +53,7 @@ pub enum KernelReads {
     /// When a probe works.
     #[default]
     Probe,
-    /// Never.
+    /// Memory is never shared.
     Off,
 }
 

@@ -36,7 +36,7 @@ impl Shortages {
         self.is_logged = false;
     }
 
-    /// Shortages so far.
+    /// Returns the number of failed attempts so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -51,13 +51,13 @@ pub(super) struct RetryPause {
 }
 
 impl RetryPause {
-    /// The attempt failed.
+    /// An attempt failed: the next pause begins, twice as long.
     pub(super) fn start(&mut self, now: Nanos) {
         self.len = (2 * self.len).clamp(PAUSE_MIN_NS, PAUSE_MAX_NS);
         self.until = Some(now + self.len);
     }
 
-    /// The attempt succeeded.
+    /// An attempt succeeded: the pauses start from the shortest again.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
@@ -73,7 +73,7 @@ impl RetryPause {
     }
 }
 
-/// First pause.
+/// First pause in nanoseconds: 10 ms.
 const PAUSE_MIN_NS: Nanos = 10_000_000;
 /// Longest pause: connections wait at most so long once there are descriptors again.
 const PAUSE_MAX_NS: Nanos = 500_000_000;

@@ -75,7 +75,7 @@ const LENS: usize = 4;
 const BITS: usize = 7;
 /// Largest Identification that can be renumbered.
 pub(super) const ID_MAX: usize = (1 << BITS) - 1;
-/// BTH and ICRC.
+/// Shortest packet in bytes: BTH and ICRC.
 const LEN_MIN: usize = urma_packet::BTH_LEN + ICRC_LEN;
 const _: () = assert!(super::RUN_MAX - 1 <= ID_MAX);
 

@@ -22,7 +22,7 @@ pub struct OpenCfg {
     pub incarnation: u64,
     /// Names what this node knows of the pair, not 0: another one after it forgot.
     pub state: u32,
-    /// Largest path MTU.
+    /// Largest payload of a packet that this side accepts.
     pub mtu: Mtu,
     /// Packets in flight, 1 to [`urma_packet::WINDOW_MAX`].
     pub window_packets: u32,
@@ -62,7 +62,7 @@ impl OpenCfg {
 pub struct Offer {
     /// TPN at this node, not 0, not used by another TP.
     pub tpn: Tpn,
-    /// First PSN, random.
+    /// First PSN that this side sends; random.
     pub psn: Psn,
     /// Random; what answers must repeat.
     pub nonce: u64,
@@ -77,9 +77,9 @@ pub struct Agreed {
     pub local_tpn: Tpn,
     /// TPN at the peer.
     pub peer_tpn: Tpn,
-    /// First PSN sent.
+    /// First PSN that this side sends.
     pub tx_psn: Psn,
-    /// First PSN expected.
+    /// First PSN that the peer sends.
     pub rx_psn: Psn,
     /// The smaller of both path MTUs.
     pub mtu: Mtu,
@@ -115,7 +115,7 @@ pub enum TpOpenError {
     /// The peer did not answer any CONNECT.
     #[error("the peer did not answer")]
     Timeout,
-    /// The peer refused.
+    /// The peer answered with REFUSE.
     #[error("the peer refused: {0:?}")]
     Refused(RefuseReason),
 }
@@ -123,9 +123,9 @@ pub enum TpOpenError {
 /// Where the TP to the peer stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandshakeState {
-    /// Never opened.
+    /// No TP was opened yet.
     Idle,
-    /// CONNECT is out.
+    /// A CONNECT was sent and is not answered.
     Connecting,
     /// There is a TP.
     Open(Agreed),
@@ -138,9 +138,9 @@ pub enum HandshakeState {
 /// What a packet changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandshakeEvent {
-    /// Nothing.
+    /// The packet changes nothing.
     Nothing,
-    /// Make this TP.
+    /// The TP is open with these terms.
     Opened(Agreed),
     /// The peer started over, or holds another TP with this side's end: drop the TP `old`, make `new`.
     Replaced {
@@ -149,7 +149,7 @@ pub enum HandshakeEvent {
         /// The TP that takes its place.
         new: Agreed,
     },
-    /// Drop this TP.
+    /// The peer closed the TP with these terms.
     Closed(Agreed, CloseReason),
     /// Opening failed for good.
     Refused(RefuseReason),

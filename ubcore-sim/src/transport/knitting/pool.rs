@@ -82,7 +82,7 @@ pub enum PoolError {
 pub struct PoolUsage {
     /// Bytes of a block; 0 while the pool is empty.
     pub block_bytes: u64,
-    /// Blocks there are.
+    /// Number of blocks in the pool, free or not.
     pub blocks: u64,
     /// Blocks that no TP holds.
     pub free: u64,
@@ -167,7 +167,7 @@ impl KnittingPool {
         Ok(())
     }
 
-    /// Sizes and use.
+    /// Returns block size, number of blocks, free ones and the most ever used.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
         let block_bytes = if self.blocks == 0 { 0 } else { 1 << self.block_log2 };

@@ -23,7 +23,7 @@ pub enum Arrival {
     Advanced(u64),
     /// Kept beyond a gap.
     Kept,
-    /// Received before.
+    /// The packet was received before.
     Duplicate,
 }
 
@@ -76,7 +76,7 @@ pub trait LossRecord: Send + Debug {
 #[derive(Debug)]
 pub struct KnittingRecord {
     holder: Holder,
-    /// First missing packet.
+    /// Number of the first packet that is missing.
     edge: u64,
     /// First and last block, where the first one starts, and how many there are.
     list: Option<BlockList>,

@@ -24,7 +24,7 @@ pub struct TpCfg {
     pub window_packets: u32,
     /// How losses are repaired.
     pub strategy: Strategy,
-    /// Retransmission timer.
+    /// Bounds of the retransmission timer.
     pub rto: RtoCfg,
     /// Packets received in order before an acknowledgement goes out.
     pub ack_every: u32,
@@ -106,8 +106,8 @@ pub struct TpStats {
     pub sent: u64,
     /// Data packets sent again.
     pub sent_again: u64,
-    /// Acknowledgements sent.
+    /// Number of acknowledgements that were sent.
     pub acks_sent: u64,
-    /// Retransmission timeouts.
+    /// Number of times that the retransmission timer ran out.
     pub timeouts: u64,
 }

@@ -7,7 +7,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum CmdQueueKind {
-    /// JFS: sends only.
+    /// JFS: a queue that only sends.
     Jfs = 0,
     /// JFR: receives only; jetties may share it.
     Jfr = 1,
@@ -98,7 +98,7 @@ bitflags::bitflags! {
     pub struct Access: u8 {
         /// Peers may not access the segment.
         const LOCAL_ONLY = 1;
-        /// Peers may read.
+        /// Peers may read the segment.
         const READ = 2;
         /// Peers may write; needs READ.
         const WRITE = 4;
