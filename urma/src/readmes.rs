@@ -4,28 +4,28 @@
 
 /// The project's first page.
 #[doc = include_str!("../../README.md")]
-struct FirstPage;
+struct FirstPageReadme;
 
 /// README of the crate `urma-mem`.
 #[doc = include_str!("../../urma-mem/README.md")]
-struct Mem;
+struct MemReadme;
 
 /// README of the crate `urma-core`.
 #[doc = include_str!("../../urma-core/README.md")]
-struct Core;
+struct CoreReadme;
 
 /// README of the crate `urma-answer`.
 #[doc = include_str!("../../urma-core/answer/README.md")]
-struct Answer;
+struct AnswerReadme;
 
 /// README of the crate `udma-provider`.
 #[doc = include_str!("../../udma-provider/README.md")]
-struct Driver;
+struct DriverReadme;
 
 /// README of the crate `udma-abi`.
 #[doc = include_str!("../../udma-provider/abi/README.md")]
-struct Abi;
+struct AbiReadme;
 
 /// README of the crate `ubcore-sim`.
 #[doc = include_str!("../../ubcore-sim/README.md")]
-struct Sim;
+struct SimReadme;

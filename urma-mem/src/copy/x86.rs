@@ -84,11 +84,11 @@ impl CopyCursor {
     /// Both ranges are mapped for `left` bytes.
     #[inline(always)]
     unsafe fn align(&mut self) {
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<1>(self.to.addr() & 1 != 0, move_1) };
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<2>(self.to.addr() & 2 != 0, move_2) };
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<4>(self.to.addr() & 4 != 0, move_4) };
     }
 
@@ -99,16 +99,16 @@ impl CopyCursor {
     #[inline(always)]
     unsafe fn rest(&mut self) {
         while self.left >= 16 {
-            // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+            // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
             unsafe { self.step::<16>(true, move_16) };
         }
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<8>(true, move_word) };
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<4>(true, move_4) };
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<2>(true, move_2) };
-        // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+        // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
         unsafe { self.step::<1>(true, move_1) };
     }
 
@@ -175,15 +175,15 @@ pub(super) unsafe fn copy_tail(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: passed on to the caller.
         unsafe { cursor.align() };
     }
-    // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+    // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
     unsafe { cursor.step::<8>(true, move_word) };
-    // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+    // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
     unsafe { cursor.step::<8>(true, move_word) };
-    // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+    // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
     unsafe { cursor.step::<4>(true, move_4) };
-    // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+    // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
     unsafe { cursor.step::<2>(true, move_2) };
-    // SAFETY: both ranges are mapped for `left` bytes, as the caller promised; `step` stays within.
+    // SAFETY: the caller promised `left` mapped bytes of both ranges; `step` stays within.
     unsafe { cursor.step::<1>(true, move_1) };
 }
 
