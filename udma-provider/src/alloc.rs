@@ -130,7 +130,7 @@ impl DmaAlloc {
             Region::shared(len, Pages::Base)
         };
         let region = region.map_err(|error| {
-            tracing::warn!(%error, len, "no memory for rings");
+            tracing::warn!(%error, len, "memory for rings cannot be allocated");
             Status::NoMemory
         })?;
         let map = self.map(&region, DmaAccess::Both)?;
@@ -188,7 +188,7 @@ impl Drop for DmaMap {
             Err(BackingError::Gone(_)) => {}
             // The addresses stay taken: the device may still reach the memory behind them.
             Err(error) => {
-                tracing::warn!(%error, iova = self.iova, "a mapping could not be taken away");
+                tracing::warn!(%error, iova = self.iova, "the device did not unmap the memory of a ring");
             }
         }
     }

@@ -136,7 +136,11 @@ impl CommandQueue {
         let slot = state.slot_mut(sequence, self.depth);
         let Some(response) = answer else {
             *slot = CmdSlot::Abandoned(sequence);
-            tracing::warn!(opcode = command.opcode(), sequence, "a command timed out");
+            tracing::warn!(
+                opcode = command.opcode(),
+                sequence,
+                "the device did not answer a command in time"
+            );
             return Err(CommandError::TimedOut);
         };
         *slot = CmdSlot::Free;

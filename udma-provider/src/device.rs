@@ -262,7 +262,11 @@ pub(crate) fn identify(regs: &dyn RegisterRegion) -> Result<(), Status> {
     let (id, version) = (regs.read(regs::ID), regs.read(regs::VERSION_REG));
     let version_low = version & 0xffff_ffff;
     if id != regs::MAGIC || version_low != u64::from(regs::VERSION) {
-        tracing::error!(id, version, "not a device of this contract");
+        tracing::error!(
+            id,
+            version,
+            "the registers ID and VERSION are not those that this driver knows"
+        );
         return Err(Status::NoDevice);
     }
     Ok(())
@@ -313,7 +317,7 @@ fn wait_until(
     let deadline = backing.now().saturating_add(ns);
     while !is_done() {
         if backing.now() >= deadline {
-            tracing::error!("the device did not reach the awaited state in time");
+            tracing::error!("the status register did not reach the awaited state in time");
             return Err(Status::NoDevice);
         }
         backing.progress();

@@ -168,7 +168,7 @@ impl EventRing {
             if let Some(event) = self.take_entry(&mut state).or_else(|| state.own.pop_front()) {
                 return Some(event);
             }
-            tracing::warn!("an interrupt came without an event");
+            tracing::warn!("an interrupt came, but its event ring has no entry");
         }
     }
 
@@ -194,7 +194,7 @@ impl EventRing {
         match poll(&mut fds, PollTimeout::from(ms)) {
             Err(Errno::EINTR) => Ok(false),
             Err(error) => {
-                tracing::warn!(%error, "poll failed");
+                tracing::warn!(%error, "waiting for interrupts of the device failed");
                 Err(Status::Fail)
             }
             Ok(0) => Ok(!left.is_zero()),

@@ -390,7 +390,13 @@ impl JfcCore {
     fn on_bad(&self, reader: &mut RingReader, local_id: u32, entry_idx: u16) {
         reader.bad += 1;
         let (jfcn, count) = (self.jfcn, reader.bad);
-        tracing::warn!(jfcn, count, local_id, entry_idx, "a completion fits nothing posted");
+        tracing::warn!(
+            jfcn,
+            count,
+            local_id,
+            entry_idx,
+            "the device completed a request that is not posted; the entry is dropped"
+        );
     }
 }
 

@@ -97,7 +97,7 @@ fn before<W>(
 
 /// All objects of one call belong to one context.
 pub(crate) fn same_home(a: &Arc<ContextShared>, b: &Arc<ContextShared>) -> Result<(), Status> {
-    ensure(Arc::ptr_eq(a, b), format_args!("objects of two contexts are mixed"))
+    ensure(Arc::ptr_eq(a, b), format_args!("the objects belong to two contexts; use those of one"))
 }
 
 /// A provider that leaves out a part that its queue needs.

@@ -101,7 +101,7 @@ impl Context {
             Ok(_) => Ok(()),
             Err(shared) => {
                 let live = Arc::strong_count(&shared) - 1;
-                let why = format_args!("{live} objects of the context live");
+                let why = format_args!("{live} objects of the context exist; delete them first");
                 let status = refuse(Status::Again, why);
                 Err(Refused::new(Self { shared }, status))
             }

@@ -49,7 +49,8 @@ impl Device {
     pub fn open(&self, eid_index: u32) -> Result<Context, Status> {
         let count = self.ops.eids()?.len();
         if usize::try_from(eid_index).map_or(true, |index| index >= count) {
-            let why = format_args!("EID index {eid_index}, the device has {count} EIDs");
+            let why =
+                format_args!("there is no EID with index {eid_index}: the device has {count}");
             return Err(refuse(Status::Invalid, why));
         }
         let attr = self.ops.attr()?;

@@ -100,7 +100,10 @@ impl JettyGroup {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,
             Err(shared) => {
-                let status = refuse(Status::Again, format_args!("the group has members"));
+                let status = refuse(
+                    Status::Again,
+                    format_args!("the group has members; delete those jetties first"),
+                );
                 return Err(Refused::new(Self { shared }, status));
             }
         };
@@ -116,7 +119,10 @@ impl JettyGroup {
     pub(crate) fn ensure_room(&self) -> Result<(), Status> {
         let max = self.shared.home.attr.caps.max_jetty_in_grp;
         if usize::try_from(max).is_ok_and(|max| self.members() >= max) {
-            return Err(refuse(Status::NoMemory, format_args!("the group has {max} members")));
+            return Err(refuse(
+                Status::NoMemory,
+                format_args!("the group has {max} members, as many as it can have"),
+            ));
         }
         Ok(())
     }

@@ -149,7 +149,10 @@ fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<QueueCfg, Statu
         JettyRecv::Own { cfg: recv, jfc } => {
             same_home(home, &jfc.shared().home)?;
             rules::recv(&home.attr, &recv)?;
-            ensure(recv.id == 0, format_args!("the id of the jetty counts, not that of its JFR"))?;
+            ensure(
+                recv.id == 0,
+                format_args!("choose the id of the jetty; that of its own JFR must be 0"),
+            )?;
             queue.recv = Some(recv.for_provider(jfc));
             recv
         }
@@ -164,7 +167,10 @@ fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<QueueCfg, Statu
     };
     let recv_order = rules::order(recv.mode, recv.order)?;
     let is_alike = (recv.mode, recv_order) == (mode, order);
-    ensure(is_alike, format_args!("mode or order of the receive half differs"))?;
+    ensure(
+        is_alike,
+        format_args!("mode or order of the receive half differs from the send half's"),
+    )?;
     queue.token = recv.policy.token()?;
     if let Some(group) = cfg.group {
         same_home(home, group.home())?;
@@ -207,9 +213,10 @@ impl Jetty {
     pub fn set_rx_threshold(&self, threshold: u32) -> Result<(), Status> {
         match self.recv {
             ReceiveFrom::Own { depth, .. } => jfr::set_rx_threshold(&self.body, threshold, depth),
-            ReceiveFrom::Shared { .. } => {
-                Err(refuse(Status::Invalid, format_args!("the jetty shares a JFR")))
-            }
+            ReceiveFrom::Shared { .. } => Err(refuse(
+                Status::Invalid,
+                format_args!("the jetty shares a JFR; set the threshold of the JFR"),
+            )),
         }
     }
 
@@ -228,9 +235,15 @@ impl Jetty {
             return Err(refuse(Status::NoPermission, why));
         }
         ensure(id.kind == TargetKind::Jetty, format_args!("only jetties can be bound"))?;
-        ensure(target.home() == body.home.key(), format_args!("target of another context"))?;
+        ensure(
+            target.home() == body.home.key(),
+            format_args!("the target was imported by another context"),
+        )?;
         if let Some(bound) = &self.bound {
-            let why = format_args!("the jetty is bound to {:?}", bound.target.id);
+            let why = format_args!(
+                "the jetty is bound to {:?} already; unbind it first",
+                bound.target.id
+            );
             return Err(refuse(Status::Exists, why));
         }
         body.control.bind(id)?;
@@ -244,7 +257,10 @@ impl Jetty {
     /// # Errors
     /// `Invalid`: it is not bound.
     pub fn unbind(&mut self) -> Result<(), Status> {
-        ensure(self.bound.is_some(), format_args!("the jetty is not bound"))?;
+        ensure(
+            self.bound.is_some(),
+            format_args!("the jetty is not bound, so there is nothing to unbind"),
+        )?;
         self.body.control.unbind()?;
         self.send.rules.set_bound(None);
         self.bound = None;

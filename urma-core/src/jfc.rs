@@ -98,7 +98,10 @@ impl Jfc {
     /// # Errors
     /// `Invalid`: the JFC has no JFCE.
     pub fn arm(&mut self, what: Arm) -> Result<(), Status> {
-        ensure(self.shared.jfce.is_some(), format_args!("the JFC has no JFCE"))?;
+        ensure(
+            self.shared.jfce.is_some(),
+            format_args!("the JFC was created without a JFCE, so it raises no events"),
+        )?;
         self.queue.arm(what)
     }
 
@@ -117,7 +120,10 @@ impl Jfc {
     pub fn ack_events(&self, count: u32) -> Result<(), Status> {
         match &self.shared.jfce {
             Some(jfce) if jfce.ack(self.id(), count) => Ok(()),
-            _ => Err(refuse(Status::Invalid, format_args!("fewer than {count} events are open"))),
+            _ => Err(refuse(
+                Status::Invalid,
+                format_args!("{count} events are acknowledged, but fewer are open"),
+            )),
         }
     }
 
@@ -137,7 +143,12 @@ impl Jfc {
         let jfce = self.shared.jfce.as_ref();
         let open = jfce.map_or(0, |jfce| jfce.unacked_of(self.id()));
         if open != 0 {
-            return Err(refuse(Status::Again, format_args!("{open} events not acknowledged")));
+            return Err(refuse(
+                Status::Again,
+                format_args!(
+                    "{open} events of the JFC are not acknowledged; acknowledge them first"
+                ),
+            ));
         }
         self.shared.control.delete()
     }

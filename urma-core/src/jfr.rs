@@ -177,7 +177,7 @@ impl Jfr {
 
 pub(crate) fn set_rx_threshold(body: &QueueBody, threshold: u32, depth: u32) -> Result<(), Status> {
     let JettyId { id, .. } = body.id;
-    let why = format_args!("threshold {threshold} of queue {id}, its depth is {depth}");
+    let why = format_args!("threshold {threshold} of queue {id} is above its depth {depth}");
     rules::ensure(threshold <= depth, why)?;
     body.control.set_rx_threshold(threshold)
 }

@@ -45,7 +45,12 @@ impl SegmentAccess {
             _ if self.contains(Self::ATOMIC) => self.contains(Self::READ.union(Self::WRITE)),
             _ => self.contains(Self::READ),
         };
-        ensure(holds, format_args!("access {self:?}"))
+        ensure(
+            holds,
+            format_args!(
+                "access {self:?}: WRITE needs READ, ATOMIC needs READ and WRITE, LOCAL_ONLY stands alone"
+            ),
+        )
     }
 }
 
@@ -135,7 +140,7 @@ impl TokenIdLease {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,
             Err(shared) => {
-                let why = format_args!("a segment has this token id");
+                let why = format_args!("a segment uses the token id; unregister it first");
                 let status = refuse(Status::Invalid, why);
                 return Err(Refused::new(Self { shared }, status));
             }
@@ -192,15 +197,21 @@ impl Context {
             rules::non_pin(&home.attr)?;
         }
         let va = cfg.user_iova.unwrap_or_else(|| region.addr() as u64);
-        let why = format_args!("va {va:#x} of {} bytes", region.len());
+        let why = format_args!(
+            "segment of {} bytes at {va:#x}: address and length must not be 0, the end not wrap",
+            region.len()
+        );
         let span = Span::new(va, region.len() as u64);
         let span = span.ok_or_else(|| refuse(Status::Invalid, why))?;
         let lease = match lease {
             Some(lease) => {
                 let is_ours = Arc::ptr_eq(home, &lease.shared.home);
-                ensure(is_ours, format_args!("token id of another context"))?;
+                ensure(is_ours, format_args!("the token id was allocated by another context"))?;
                 if Arc::strong_count(&lease.shared) != 1 {
-                    let why = format_args!("a segment lives under token id {:?}", lease.id());
+                    let why = format_args!(
+                        "token id {:?} is in use; unregister its segment first",
+                        lease.id()
+                    );
                     return Err(refuse(Status::Exists, why));
                 }
                 Arc::clone(&lease.shared)

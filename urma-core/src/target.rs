@@ -111,11 +111,15 @@ impl Context {
         rules::mode(&home.attr, remote.mode)?;
         let order = rules::order(remote.mode, remote.order)?;
         rules::id(remote.id.id)?;
-        ensure(remote.id.id != 0, format_args!("a target has an id"))?;
+        ensure(remote.id.id != 0, format_args!("the id of the target is 0, which no queue has"))?;
         let is_um = remote.mode == TransportMode::Um;
         match remote.tp {
-            TpType::Rtp => ensure(!is_um, format_args!("UM does not go by a reliable path")),
-            TpType::Utp => ensure(is_um, format_args!("only UM goes by an unreliable path")),
+            TpType::Rtp => {
+                ensure(!is_um, format_args!("a UM target needs an unreliable path (UTP)"))
+            }
+            TpType::Utp => {
+                ensure(is_um, format_args!("an unreliable path (UTP) is for UM targets only"))
+            }
             TpType::Ctp => rules::compact_path(&home.attr),
         }?;
         let token = remote.policy.token()?;
@@ -153,5 +157,8 @@ impl TargetJetty {
 pub(crate) fn advise(body: &QueueBody, target: &TargetJetty) -> Result<(), Status> {
     let is_rm = body.mode == TransportMode::Rm && target.id.mode == TransportMode::Rm;
     ensure(is_rm, format_args!("only RM queues are advised of RM targets"))?;
-    ensure(target.home == body.home.key(), format_args!("target of another context"))
+    ensure(
+        target.home == body.home.key(),
+        format_args!("the target was imported by another context"),
+    )
 }

@@ -193,7 +193,7 @@ static void *pick(int kind, bool *good)
     if (how < 230) {
         return own[kind][how % OWN].bytes;
     }
-    /* The library's own objects stand for themselves, but its books do not hear of that: only what
+    /* The library's own objects stand for themselves, but its books do not show that: only what
        is gone, or of another kind. */
     struct slot *slot = &pool[how % DEVICE][how % POOL];
     bool is_bad = !slot->live || how % DEVICE != kind;

@@ -73,7 +73,7 @@ static void count_line(int level, char *message) {
 }
 
 int main(void) {
-    /* Whose functions these are is settled before the first call, and stays. */
+    /* Whose functions these are is fixed before the first call, and stays. */
     need(urma_register_log_func(count_line) == URMA_SUCCESS, "urma_register_log_func");
     urma_status_t status = urma_init(NULL);
     if (status != URMA_SUCCESS) {

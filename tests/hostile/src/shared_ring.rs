@@ -21,9 +21,11 @@ use crate::Bytes;
 /// What a reader found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {
+    /// The ring has no published entry.
     Nothing,
     /// An entry, which was given back.
     Entry(u32, Vec<u8>),
+    /// The producer broke the rules of the ring, and the consumer refused it.
     Refused,
 }
 
@@ -36,14 +38,17 @@ pub trait Reader {
 /// What became of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
+    /// The entry was published.
     Done,
     /// No room, or too long.
     NoRoom,
+    /// The consumer broke the rules of the ring, and the producer refused it.
     Refused,
 }
 
 /// The end that writes, under test.
 pub trait Writer {
+    /// Publishes an entry of this kind with these bytes.
     fn put(&mut self, kind: u32, bytes: &[u8]) -> Put;
 }
 

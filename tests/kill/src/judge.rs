@@ -1,6 +1,6 @@
 //! The judge: reads a journal and names everything that must not be.
 //!
-//! *Owns*: the rules. *Takes*: records. *Gives*: a [`Verdict`]. *Must not*: know the device; a
+//! *Owns*: the rules. *Takes*: records. *Gives*: a [`Judgement`]. *Must not*: know the device; a
 //! journal of any implementation can be judged.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ pub enum Violation {
 
 /// Judgement on a journal: counts, and the rules that were broken.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Verdict {
+pub struct Judgement {
     /// Requests posted, receives among them.
     pub posted: u64,
     /// Number of completions of requests.
@@ -88,21 +88,21 @@ struct Request {
 
 /// Judges a journal; with that of its peer, also what the two say about messages in a round.
 #[must_use]
-pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>) -> Verdict {
-    let mut verdict = Verdict::default();
+pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>) -> Judgement {
+    let mut judgement = Judgement::default();
     if let Some((peer, round)) = peer {
-        compare_messages(records, peer, round, &mut verdict);
+        compare_messages(records, peer, round, &mut judgement);
     }
     let mut requests = BTreeMap::<u64, Request>::new();
     let mut rounds = BTreeMap::<u32, Round>::new();
     let began = records.iter().find(|record| record.kind == Kind::Began);
     let rested = records.iter().rfind(|record| record.kind == Kind::Rested);
     if let (Some(began), Some(rested)) = (began, rested) {
-        compare_rest(began, rested, &mut verdict);
+        compare_rest(began, rested, &mut judgement);
     }
     for record in records {
         let round = rounds.entry(record.round).or_default();
-        round.take(record, demand, &mut verdict);
+        round.take(record, demand, &mut judgement);
         let entry = requests.entry(record.id);
         match record.kind {
             Kind::Posting => {
@@ -120,30 +120,30 @@ pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>)
         }
     }
     for (id, request) in requests {
-        judge_request(id, &request, demand, &mut verdict);
+        judge_request(id, &request, demand, &mut judgement);
     }
     for (number, round) in rounds {
         // Round 0 holds what belongs to none.
         if !round.ended && number != 0 && !demand.dead {
-            verdict.violations.push(Violation::NoEnd { round: number });
+            judgement.violations.push(Violation::NoEnd { round: number });
         }
     }
-    verdict
+    judgement
 }
 
 /// When all peers are gone, what was opened and mapped for them is gone too.
-fn compare_rest(began: &Record, rested: &Record, verdict: &mut Verdict) {
+fn compare_rest(began: &Record, rested: &Record, judgement: &mut Judgement) {
     if rested.a > began.a {
         let (round, before, after) = (rested.round, began.a, rested.a);
-        verdict.violations.push(Violation::Descriptors { round, before, after });
+        judgement.violations.push(Violation::Descriptors { round, before, after });
     }
     if rested.b > began.b {
-        verdict.violations.push(Violation::Mappings { before: began.b, after: rested.b });
+        judgement.violations.push(Violation::Mappings { before: began.b, after: rested.b });
     }
 }
 
 /// What was posted and reported as done came, and nothing else came.
-fn compare_messages(records: &[Record], peer: &[Record], round: u32, verdict: &mut Verdict) {
+fn compare_messages(records: &[Record], peer: &[Record], round: u32, judgement: &mut Judgement) {
     let is_um = |record: &Record| {
         record.kind == Kind::Began && record.round == round && record.op == Mode::Um as u8
     };
@@ -167,30 +167,32 @@ fn compare_messages(records: &[Record], peer: &[Record], round: u32, verdict: &m
         let number = posted.get(&record.id).copied();
         let Some(number) = number.filter(|number| !came.contains(number)) else { continue };
         if !may_lose && record.kind == Kind::Completed && record.status == 0 {
-            verdict.violations.push(Violation::MessageLost { round, number });
+            judgement.violations.push(Violation::MessageLost { round, number });
         }
     }
     let posted: BTreeSet<u64> = posted.into_values().collect();
     let invented = came.difference(&posted).copied();
-    verdict.violations.extend(invented.map(|number| Violation::MessageInvented { round, number }));
+    judgement
+        .violations
+        .extend(invented.map(|number| Violation::MessageInvented { round, number }));
 }
 
-fn judge_request(id: u64, request: &Request, demand: Demand, verdict: &mut Verdict) {
+fn judge_request(id: u64, request: &Request, demand: Demand, judgement: &mut Judgement) {
     let round = request.round;
     let accepted = request.posted > 0 && !request.refused;
-    verdict.posted += u64::from(accepted);
+    judgement.posted += u64::from(accepted);
     if request.posted > 1 {
-        verdict.violations.push(Violation::PostedTwice { id, round });
+        judgement.violations.push(Violation::PostedTwice { id, round });
     }
     if request.completed > 0 && !accepted {
-        verdict.violations.push(Violation::NeverPosted { id, round });
+        judgement.violations.push(Violation::NeverPosted { id, round });
     }
     if request.completed > 1 {
         let times = request.completed;
-        verdict.violations.push(Violation::Completed { id, round, times });
+        judgement.violations.push(Violation::Completed { id, round, times });
     }
     if accepted && request.completed == 0 && !demand.dead {
-        verdict.violations.push(Violation::NoCompletion { id, round });
+        judgement.violations.push(Violation::NoCompletion { id, round });
     }
 }
 
@@ -206,7 +208,7 @@ struct Round {
 }
 
 impl Round {
-    fn take(&mut self, record: &Record, demand: Demand, verdict: &mut Verdict) {
+    fn take(&mut self, record: &Record, demand: Demand, judgement: &mut Judgement) {
         let (round, id) = (record.round, record.id);
         let clean = demand.clean_from.is_some_and(|from| round >= from);
         match record.kind {
@@ -215,37 +217,37 @@ impl Round {
                 self.may_lose = record.op == Mode::Um as u8;
             }
             Kind::Completed => {
-                verdict.completed += 1;
+                judgement.completed += 1;
                 self.polled += 1;
-                self.completed(record, clean, verdict);
+                self.completed(record, clean, judgement);
             }
             Kind::Memory if record.b > 0 => {
-                verdict.violations.push(Violation::WrongMemory { round, words: record.b });
+                judgement.violations.push(Violation::WrongMemory { round, words: record.b });
             }
             Kind::Marker => self.polled += 1,
             Kind::Counted if record.a != self.polled => {
                 let (written, polled) = (record.a, self.polled);
-                verdict.violations.push(Violation::Counted { round, written, polled });
+                judgement.violations.push(Violation::Counted { round, written, polled });
             }
-            Kind::NoPeer if clean => verdict.violations.push(Violation::NoPeer { round }),
+            Kind::NoPeer if clean => judgement.violations.push(Violation::NoPeer { round }),
             Kind::Refused if clean => {
-                verdict.violations.push(Violation::Failed { id, round, status: u8::MAX });
+                judgement.violations.push(Violation::Failed { id, round, status: u8::MAX });
             }
             Kind::Ended => {
                 self.ended = true;
                 let (before, after) = (self.descriptors, record.a);
                 if after > before && !clean && !demand.peer_lives {
-                    verdict.violations.push(Violation::Descriptors { round, before, after });
+                    judgement.violations.push(Violation::Descriptors { round, before, after });
                 }
             }
             _ => {}
         }
     }
 
-    fn completed(&mut self, record: &Record, clean: bool, verdict: &mut Verdict) {
+    fn completed(&mut self, record: &Record, clean: bool, judgement: &mut Judgement) {
         let (round, id) = (record.round, record.id);
         if record.flags & Record::WRONG_BYTES != 0 {
-            verdict.violations.push(Violation::WrongBytes { id, round });
+            judgement.violations.push(Violation::WrongBytes { id, round });
         }
         let is_recv = id & RECV_BIT != 0;
         if record.status != 0 {
@@ -253,20 +255,20 @@ impl Round {
             let expected = may_be_refused && record.status == REM_ACCESS_ABORT;
             if clean && !is_recv && !expected {
                 let status = record.status;
-                verdict.violations.push(Violation::Failed { id, round, status });
+                judgement.violations.push(Violation::Failed { id, round, status });
             }
             return;
         }
-        verdict.succeeded += 1;
+        judgement.succeeded += 1;
         if record.op == Op::Barred as u8 {
-            verdict.violations.push(Violation::NotRefused { id, round });
+            judgement.violations.push(Violation::NotRefused { id, round });
         }
         if is_recv {
-            verdict.messages += 1;
+            judgement.messages += 1;
             let expected = self.message + 1;
             if record.a < expected || clean && !self.may_lose && record.a > expected {
                 let came = record.a;
-                verdict.violations.push(Violation::MessageOrder { round, expected, came });
+                judgement.violations.push(Violation::MessageOrder { round, expected, came });
             }
             self.message = record.a;
         }
@@ -299,10 +301,10 @@ mod tests {
     #[test]
     fn one_completion_per_request_is_right() {
         let failed = Record { status: 9, ..done(1) };
-        let verdict =
+        let judgement =
             judge(&with_frame(&[post(0), post(1), done(0), failed]), Demand::default(), None);
-        assert_eq!(verdict.violations, []);
-        assert_eq!((verdict.posted, verdict.completed, verdict.succeeded), (2, 2, 1));
+        assert_eq!(judgement.violations, []);
+        assert_eq!((judgement.posted, judgement.completed, judgement.succeeded), (2, 2, 1));
     }
 
     #[test]

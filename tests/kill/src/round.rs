@@ -50,7 +50,7 @@ const CHURN_EVERY: u64 = 64;
 /// Requests that are posted to a queue after its first failure.
 const POSTS_AFTER_FAILURE: u32 = 16;
 /// How long flushed receives and closing descriptors are waited for.
-const SETTLE: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a peer is looked for.
 const IMPORT: Duration = Duration::from_secs(1);
 /// How long the starter may take for its next word.
@@ -98,7 +98,7 @@ pub fn rested(journal: &mut Journal, channel: &mut Channel, baseline: u64) -> io
 
 /// A hang-up is noticed by the node's own thread: its descriptors close a moment later.
 fn await_descriptors(baseline: u64) {
-    let bound = Bound::after(SETTLE);
+    let bound = Bound::after(WAIT_MAX);
     while open_count() > baseline && !bound.is_over() {
         rest(Duration::from_millis(1));
     }
@@ -183,7 +183,7 @@ impl<'a> Work<'a> {
         };
         self.post_until_stop(&peer, count, channel)?;
         // The peer goes only after the queue that has requests to it: `end` waits for those.
-        self.settle()?;
+        self.await_all()?;
         drop(peer);
         Ok(())
     }
@@ -459,7 +459,7 @@ impl<'a> Work<'a> {
     }
 
     /// Waits for every send, then flushes the receives and waits for those.
-    fn settle(&mut self) -> Outcome<()> {
+    fn await_all(&mut self) -> Outcome<()> {
         let bound = Bound::after(self.orders.bound);
         while self.sends_open() > 0 && !bound.is_over() {
             if self.poll()? == 0 {
@@ -471,9 +471,9 @@ impl<'a> Work<'a> {
 
     /// Ends the round: requests without completion.
     fn end(mut self) -> Outcome<u64> {
-        self.settle()?;
+        self.await_all()?;
         self.objects.jetty.modify(JettyState::Error)?;
-        let bound = Bound::after(SETTLE);
+        let bound = Bound::after(WAIT_MAX);
         while self.receives_open() + self.sends_open() > 0 && !bound.is_over() {
             if self.poll()? == 0 {
                 rest(Duration::from_micros(200));

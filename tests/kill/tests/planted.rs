@@ -30,7 +30,7 @@ mod tests {
     const PATHS: [&str; 2] = ["same-host", "packets"];
 
     /// What the judge says of a worker with `fault`, in JSON.
-    fn verdict(path: &str, fault: Option<&str>) -> String {
+    fn judgement(path: &str, fault: Option<&str>) -> String {
         verdicts(path, fault, MIXES).swap_remove(0)
     }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_right_device_is_judged_right() {
         for path in PATHS {
-            let text = verdict(path, None);
+            let text = judgement(path, None);
             assert!(is_right(&text), "{path}: {text}");
             let least = COUNT + u64::from(RECEIVES);
             let posted = text.split([':', ',']).nth(1).and_then(|text| text.parse::<u64>().ok());
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_dropped_completion_is_named() {
         for path in PATHS {
-            let text = verdict(path, Some("CompletionDropped"));
+            let text = judgement(path, Some("CompletionDropped"));
             assert!(text.contains("no_completion"), "{path}: {text}");
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_doubled_completion_is_named() {
         for path in PATHS {
-            let text = verdict(path, Some("CompletionDoubled"));
+            let text = judgement(path, Some("CompletionDoubled"));
             // The driver drops what answers no request; the device's own count tells.
             let named =
                 text.contains("\"rule\":\"completed\"") || text.contains("\"rule\":\"counted\"");

@@ -158,7 +158,7 @@ impl Area {
     }
 
     /// Nothing under way will change anything any more: memory is what it is.
-    pub(super) fn settle(&mut self, found: &[u8]) {
+    pub(super) fn fix(&mut self, found: &[u8]) {
         self.state.copy_from_slice(found);
         self.steps.clear();
         self.brought.clear();
@@ -304,10 +304,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_settled_stays() {
+    fn what_is_fixed_stays() {
         let mut broken = area();
         let found = memory(&[(205..206, 3)]);
-        broken.settle(&found);
+        broken.fix(&found);
         assert!(!broken.is_busy());
         assert_eq!(broken.observe(&found, 9), Ok(()));
         assert!(broken.observe(&memory(&[(200..220, 1)]), 0).is_err(), "none moves any more");

@@ -120,7 +120,7 @@ impl Run<'_> {
         if way.phase == Phase::Marked(number) {
             way.phase = Phase::Broken;
             if status.is_success() {
-                self.settle(route)?;
+                self.fix(route)?;
             }
         }
         Ok(())
@@ -144,12 +144,12 @@ impl Run<'_> {
     }
 
     /// Nothing of what broke down moves any more.
-    fn settle(&mut self, route: Route) -> Result<(), String> {
+    fn fix(&mut self, route: Route) -> Result<(), String> {
         let Route { me, lane, to } = route;
         let Some(program) = self.nodes[to].program.as_ref() else { return Ok(()) };
         let found = program.view.area(me, lane)?;
         let way = &mut self.nodes[me].sides[lane as usize].ways[to];
-        way.area.settle(&found);
+        way.area.fix(&found);
         way.phase = Phase::Open;
         Ok(())
     }

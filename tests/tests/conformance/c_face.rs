@@ -63,11 +63,8 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
         "mapping_of_a_readable_segment_takes_no_stores",
         "a store through a read-only mapping ends a C program by a signal.",
     ),
-    ("token_id_has_one_segment", "in C a token id may have several segments, as in the original."),
-    (
-        "rc_bind_twice_is_refused",
-        "in C a second bind to the same target succeeds, as in the original.",
-    ),
+    ("token_id_has_one_segment", "in C a token id may have several segments, as in UMDK."),
+    ("rc_bind_twice_is_refused", "in C a second bind to the same target succeeds, as in UMDK."),
     (
         "local_only_is_not_imported",
         "an import in C is for what the owner granted; LOCAL_ONLY is no wish there.",

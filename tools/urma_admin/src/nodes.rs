@@ -30,7 +30,7 @@ pub(crate) enum SelectError {
     #[error("no node of this host is {0:?}")]
     Unknown(String),
     /// More than one node fits the choice of the command line.
-    #[error("{0} nodes are meant: name one by its EID or process id")]
+    #[error("{0} nodes fit: name one by its EID or process id")]
     Several(usize),
     /// No node on this host answers.
     #[error("there is no node on this host that answers")]

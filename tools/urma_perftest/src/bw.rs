@@ -17,27 +17,27 @@ use crate::{
     plan::{TestMode, Verb},
     receive::credited,
     requests,
-    session::SessionMemory,
+    session::SessionObjects,
     stats::Peak,
     verify::Verify,
 };
 
 /// Runs the streams of one message size and returns what they took.
 pub(crate) fn run(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
-    let (ground, layout) = (pass.ground, pass.layout);
+    let (objects, layout) = (pass.objects, pass.layout);
     let test = pass.test().clone();
     if !pass.plan.is_active() {
         return passive(pass);
     }
-    let pieces = requests::pieces(ground, &test, &layout);
-    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    let pieces = requests::pieces(objects, &test, &layout);
+    let wrs = requests::requests(objects, &test, &layout, &pieces);
     if test.warm_up {
         let warm_up = u64::from(test.jfs_depth) * WARM_UP_DEPTHS;
         Stream::new(pass, &wrs, (0, warm_up)).run(pass)?;
     }
     let span = (0, pass.iterations());
     let mut stream = Stream::new(pass, &wrs, span);
-    stream.flat = test.flat.then_some((ground, &pieces[..]));
+    stream.flat = test.flat.then_some((objects, &pieces[..]));
     stream.credit = test.credit.map(|credit| u64::from(credit.threshold));
     let mut taken = stream.run(pass)?;
     if test.has_receives() && test.bidirection {
@@ -126,7 +126,7 @@ pub(crate) struct Stream<'p, 'a> {
     is_stopping: bool,
     is_sending: bool,
     /// Pieces of which each request is made when it is posted.
-    flat: Option<(&'a SessionMemory, &'a [LocalSge<'a>])>,
+    flat: Option<(&'a SessionObjects, &'a [LocalSge<'a>])>,
     /// Messages that may be on their way.
     credit: Option<u64>,
     /// Intended starts, lane by lane.
@@ -304,11 +304,11 @@ impl<'p, 'a> Stream<'p, 'a> {
         let index = lane * self.places + state.place;
         let mut wr = match self.flat {
             None => self.wrs[index],
-            Some((ground, pieces)) => {
+            Some((objects, pieces)) => {
                 let sges = usize::try_from(pass.test().sges).unwrap_or(1);
                 let piece = pieces.get(index * sges..(index + 1) * sges).unwrap_or(&[]);
                 let at = (lane, state.place as u64);
-                requests::request(ground, pass.test(), &pass.layout, at, piece)
+                requests::request(objects, pass.test(), &pass.layout, at, piece)
             }
         };
         let number = state.posted;

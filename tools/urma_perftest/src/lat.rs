@@ -25,7 +25,7 @@ use crate::{
     plan::{Test, Verb},
     receive::{guard_len, message_number},
     requests,
-    session::SessionMemory,
+    session::SessionObjects,
 };
 
 /// Runs the round trips of one message size and returns what they took.
@@ -142,10 +142,10 @@ impl LatencyRecord {
 // ---- READ and atomics ---------------------------------------------------------------------------
 
 fn round_trips(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
-    let (ground, layout) = (pass.ground, pass.layout);
+    let (objects, layout) = (pass.objects, pass.layout);
     let test = pass.test().clone();
-    let pieces = requests::pieces(ground, &test, &layout);
-    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    let pieces = requests::pieces(objects, &test, &layout);
+    let wrs = requests::requests(objects, &test, &layout, &pieces);
     let mut wr = first(&wrs)?;
     wr.flags |= WrFlags::COMPLETE;
     let mut patience = pass.patience();
@@ -157,7 +157,7 @@ fn round_trips(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
         }
         if test.flat {
             let piece = pieces.get(..sges(&test)).unwrap_or(&[]);
-            let made = requests::request(ground, &test, &layout, (0, 0), piece);
+            let made = requests::request(objects, &test, &layout, (0, 0), piece);
             wr = SendWr { flags: made.flags | WrFlags::COMPLETE, ..made };
         }
         wr.user_ctx = record.done;
@@ -203,13 +203,13 @@ fn after_fetch(pass: &Pass<'_, '_>, done: u64) -> Result<(), RunError> {
 // ---- WRITE and SEND -----------------------------------------------------------------------------
 
 fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
-    let (ground, layout) = (pass.ground, pass.layout);
+    let (objects, layout) = (pass.objects, pass.layout);
     let test = pass.test().clone();
-    let pieces = requests::pieces(ground, &test, &layout);
-    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    let pieces = requests::pieces(objects, &test, &layout);
+    let wrs = requests::requests(objects, &test, &layout, &pieces);
     let mut wr = first(&wrs)?;
     wr.flags |= WrFlags::COMPLETE;
-    let mut side = PingPong::new((pass, ground), wr, &pieces)?;
+    let mut side = PingPong::new((pass, objects), wr, &pieces)?;
     pass.oob.meet(PREPARED)?;
     let mut record = LatencyRecord::start(pass);
     if pass.plan.is_client() {
@@ -228,7 +228,7 @@ fn ping_pong(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     if pass.plan.is_client() || record.done < UNTIMED {
         record.close(pass);
     }
-    side.settle(pass, 0)?;
+    side.await_sends(pass, 0)?;
     Ok(SizeSamples { received: record.done, ..record.end() })
 }
 
@@ -250,7 +250,7 @@ pub(crate) struct PingPong<'a> {
     depth: u32,
     verify: Option<u64>,
     patience: Patience,
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     /// Of what a flat request is made.
     piece: &'a [LocalSge<'a>],
     is_flat: bool,
@@ -258,12 +258,12 @@ pub(crate) struct PingPong<'a> {
 
 impl<'a> PingPong<'a> {
     fn new(
-        (pass, ground): (&Pass<'_, '_>, &'a SessionMemory),
+        (pass, objects): (&Pass<'_, '_>, &'a SessionObjects),
         wr: SendWr<'a>,
         pieces: &'a [LocalSge<'a>],
     ) -> Result<Self, RunError> {
         let test = pass.test();
-        let piece = pieces.first().map_or(0, |piece| piece.addr - pass.ground.segment(0).va());
+        let piece = pieces.first().map_or(0, |piece| piece.addr - pass.objects.segment(0).va());
         let side = Self {
             wr,
             verb: test.command.verb(),
@@ -276,7 +276,7 @@ impl<'a> PingPong<'a> {
             depth: test.jfs_depth,
             verify: test.verify.then_some(test.seed),
             patience: pass.patience(),
-            ground,
+            objects,
             piece: pieces.get(..sges(test)).unwrap_or(&[]),
             is_flat: test.flat,
         };
@@ -304,7 +304,7 @@ impl<'a> PingPong<'a> {
     #[inline]
     fn post(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<(), RunError> {
         if self.outstanding >= self.depth {
-            self.settle(pass, self.depth - 1)?;
+            self.await_sends(pass, self.depth - 1)?;
         }
         if let Some(seed) = self.verify {
             let iteration = message_number(0, done);
@@ -315,7 +315,7 @@ impl<'a> PingPong<'a> {
         }
         if self.is_flat {
             let (test, layout) = (pass.test(), &pass.layout);
-            let made = requests::request(self.ground, test, layout, (0, 0), self.piece);
+            let made = requests::request(self.objects, test, layout, (0, 0), self.piece);
             self.wr = SendWr { flags: made.flags | WrFlags::COMPLETE, ..made };
         }
         self.wr.user_ctx = done;
@@ -335,7 +335,7 @@ impl<'a> PingPong<'a> {
     }
 
     /// Waits until at most `left` requests are outstanding.
-    fn settle(&mut self, pass: &mut Pass<'_, '_>, left: u32) -> Result<(), RunError> {
+    fn await_sends(&mut self, pass: &mut Pass<'_, '_>, left: u32) -> Result<(), RunError> {
         while self.outstanding > left {
             self.poll_sends(pass)?;
             self.patience.wait("waiting for a completion")?;

@@ -88,7 +88,7 @@ fn measure(plan: &Plan, conditions: Vec<Condition>) -> ExitCode {
     output.end(result.is_ok());
     match result {
         Err(error) => fail(&error.to_string(), 1),
-        Ok(()) => verdict(&output.failures),
+        Ok(()) => exit_code(&output.failures),
     }
 }
 
@@ -97,13 +97,13 @@ fn compare(cli: &CompareCli) -> ExitCode {
         Err(refusal) => fail(&refusal.to_string(), 2),
         Ok(said) => {
             let _ = io::stdout().write_all(said.text.as_bytes());
-            verdict(&said.failures)
+            exit_code(&said.failures)
         }
     }
 }
 
 /// The end of a run that did what it should: conditions that hold make it a failure.
-fn verdict(failures: &[String]) -> ExitCode {
+fn exit_code(failures: &[String]) -> ExitCode {
     for failure in failures {
         let _ = writeln!(io::stderr(), "urma_perftest: {failure}");
     }

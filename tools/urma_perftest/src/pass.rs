@@ -19,7 +19,7 @@ use crate::{
     oob::{Oob, OobMessage},
     plan::{Plan, RunLength, Test},
     receive::Receiver,
-    session::{PostedQueues, SessionMemory},
+    session::{PostedQueues, SessionObjects},
 };
 
 /// What one size gave, on one side.
@@ -58,7 +58,7 @@ pub(crate) struct Pass<'p, 'a> {
     /// What is posted to and polled.
     pub(crate) ends: &'p mut PostedQueues,
     /// Segments and targets that requests name.
-    pub(crate) ground: &'a SessionMemory,
+    pub(crate) objects: &'a SessionObjects,
     /// The receiving side of SEND.
     pub(crate) receiver: &'p mut Receiver<'a>,
     /// Connection to the peer for parameters and results.
@@ -83,7 +83,7 @@ impl Pass<'_, '_> {
 
     /// Returns the memory of this side.
     pub(crate) fn region(&self) -> &Region {
-        self.ground.region()
+        self.objects.region()
     }
 
     /// Patience as long as the user says.
@@ -94,7 +94,7 @@ impl Pass<'_, '_> {
 
     /// How a write latency test waits.
     pub(crate) fn spin(&self) -> Spin {
-        let by_path = match self.ground.path() {
+        let by_path = match self.objects.path() {
             PathKind::Packets => Spin::Poll,
             PathKind::Local | PathKind::SameHost => Spin::Memory,
         };
@@ -144,7 +144,7 @@ impl Pass<'_, '_> {
     /// peer's progress, so the peer's beats renew the bound.
     pub(crate) fn attend(&mut self) -> Result<(), RunError> {
         self.oob.expect_beats();
-        let is_needed = self.test().has_receives() || self.ground.path() == PathKind::Packets;
+        let is_needed = self.test().has_receives() || self.objects.path() == PathKind::Packets;
         if !is_needed || self.test().events {
             return self.attend_asleep();
         }

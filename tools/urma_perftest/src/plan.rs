@@ -189,13 +189,13 @@ impl Plan {
             || matches!(self.test.command, TestCommand::WriteLat | TestCommand::SendLat)
     }
 
-    /// Whether this side has results: in a ping-pong both have, as in the original.
+    /// Whether this side has results: in a ping-pong both have, as in UMDK.
     pub(crate) fn is_measuring(&self) -> bool {
         self.is_client() || (self.test.command.is_latency() && self.is_active())
     }
 }
 
-/// How long one event is waited for, as in the original.
+/// How long one event is waited for, as in UMDK.
 const EVENT_WAIT_MS: u32 = 1000;
 
 /// The EID that an option gives.

@@ -12,7 +12,7 @@ use crate::{
     pattern::{self, Mismatch, Pattern},
     plan::{Test, TestMode, Verb},
     requests,
-    session::{PostedQueues, SessionMemory},
+    session::{PostedQueues, SessionObjects},
 };
 
 /// Receives messages into a fixed set of places.
@@ -40,7 +40,7 @@ pub(crate) struct Receiver<'a> {
 /// Flow control: this side tells the peer how much it received.
 #[derive(Debug)]
 struct Tell<'a> {
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &'a Test,
     layout: Layout,
     pieces: &'a [LocalSge<'a>],
@@ -73,8 +73,8 @@ impl Tell<'_> {
             }
             let at = self.layout.word(lane, LaneWord::CreditOut);
             let at = usize::try_from(at).unwrap_or(usize::MAX);
-            self.ground.region().store_u64(at, self.tag << TAG_SHIFT | count)?;
-            let wr = requests::credit(self.ground, self.test, &self.layout, (lane, piece));
+            self.objects.region().store_u64(at, self.tag << TAG_SHIFT | count)?;
+            let wr = requests::credit(self.objects, self.test, &self.layout, (lane, piece));
             let Some(queue) = ends.lanes.get_mut(lane) else { continue };
             match queue.post(&[wr]) {
                 Ok(()) => *announced = *count,
@@ -89,7 +89,7 @@ impl Tell<'_> {
 /// Parameters that the verification of a message needs.
 #[derive(Clone, Copy, Debug)]
 struct Check<'a> {
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     seed: u64,
     has_numbers: bool,
 }
@@ -97,13 +97,13 @@ struct Check<'a> {
 impl<'a> Receiver<'a> {
     /// A receiver over `pieces`; nothing is posted yet.
     pub(crate) fn new(
-        ground: &'a SessionMemory,
+        objects: &'a SessionObjects,
         test: &'a Test,
         pieces: &'a [LocalSge<'a>],
         sources: &'a [u32],
     ) -> Self {
         let has_numbers = test.mode == TestMode::Um;
-        let check = Check { ground, seed: test.seed, has_numbers };
+        let check = Check { objects, seed: test.seed, has_numbers };
         let post_list = usize::try_from(test.recv_post_list).unwrap_or(1).max(1);
         Self {
             pieces,
@@ -123,13 +123,13 @@ impl<'a> Receiver<'a> {
     /// Tells the peer of what is received in size number `index`, from `pieces`.
     pub(crate) fn with_credit(
         mut self,
-        (ground, test): (&'a SessionMemory, &'a Test),
+        (objects, test): (&'a SessionObjects, &'a Test),
         pieces: &'a [LocalSge<'a>],
         layout: Layout,
         index: u64,
     ) -> Self {
         self.credit = test.credit.map(|credit| Tell {
-            ground,
+            objects,
             test,
             layout,
             pieces,
@@ -224,7 +224,7 @@ impl<'a> Receiver<'a> {
         let iteration = number.unwrap_or_else(|| message_number(lane, self.counts[lane]));
         let (at, len) = (self.place(check, index), usize::try_from(size).unwrap_or(0));
         let pattern = Pattern { seed: check.seed, iteration };
-        let region = check.ground.region();
+        let region = check.objects.region();
         if !completion.payload.bytes().is_empty() {
             // It came in the completion itself.
             region.write(at, completion.payload.bytes())?;
@@ -240,13 +240,13 @@ impl<'a> Receiver<'a> {
             return Ok(());
         };
         let len = usize::try_from(piece.len).unwrap_or(0) + guard_len();
-        pattern::poison(check.ground.region(), self.place(check, index), len)
+        pattern::poison(check.objects.region(), self.place(check, index), len)
             .map_err(|error| Mismatch::Range(error).into())
     }
 
     fn place(&self, check: &Check<'_>, index: usize) -> usize {
         let addr = self.pieces.get(index).map_or(0, |piece| piece.addr);
-        usize::try_from(addr - check.ground.segment(0).va()).unwrap_or(usize::MAX)
+        usize::try_from(addr - check.objects.segment(0).va()).unwrap_or(usize::MAX)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requests made ahead: what is measured is posting them, not making them.
 //!
-//! *Owns*: the operation of each place of each lane. *Takes*: layout and ground. *Gives*: requests
+//! *Owns*: the operation of each place of each lane. *Takes*: layout and objects. *Gives*: requests
 //! to copy from. *Must not*: post.
 
 use urma::{LocalSge, RecvWr, RemoteAddr, SendOp, SendWr, TargetJetty, WrFlags};
@@ -9,7 +9,7 @@ use crate::{
     cli::AtomicKind,
     layout::{LaneWord, Layout},
     plan::{Test, TestMode, Verb},
-    session::SessionMemory,
+    session::SessionObjects,
 };
 
 /// Lengths fit: the sizes of a test are `u32`.
@@ -20,17 +20,17 @@ const fn length(size: u64) -> u32 {
 
 /// The local piece of every place of every lane, lane after lane.
 pub(crate) fn pieces<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
 ) -> Vec<LocalSge<'a>> {
     let is_fetched = matches!(test.command.verb(), Verb::Read | Verb::Atomic);
     let mut pieces = Vec::new();
-    for lane in 0..ground.targets.len() {
+    for lane in 0..objects.targets.len() {
         for place in 0..layout.places {
             let offset =
                 if is_fetched { layout.sink(lane, place) } else { layout.source(lane, place) };
-            let segment = ground.segment(lane);
+            let segment = objects.segment(lane);
             let len = layout.size / u64::from(test.sges);
             for part in 0..u64::from(test.sges) {
                 let addr = segment.va() + offset + part * len;
@@ -43,7 +43,7 @@ pub(crate) fn pieces<'a>(
 
 /// The request of every place of every lane, lane after lane.
 pub(crate) fn requests<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
     pieces: &'a [LocalSge<'a>],
@@ -52,12 +52,12 @@ pub(crate) fn requests<'a>(
     let sges = usize::try_from(test.sges).unwrap_or(1).max(1);
     let at = |index: usize| (index / places, (index % places) as u64);
     let parts = pieces.chunks(sges).enumerate();
-    parts.map(|(index, piece)| request(ground, test, layout, at(index), piece)).collect()
+    parts.map(|(index, piece)| request(objects, test, layout, at(index), piece)).collect()
 }
 
 /// The request of one place of one lane.
 pub(crate) fn request<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
     (lane, place): (usize, u64),
@@ -65,50 +65,50 @@ pub(crate) fn request<'a>(
 ) -> SendWr<'a> {
     let is_inline = layout.size <= u64::from(test.inline);
     let flags = if is_inline { WrFlags::INLINE } else { WrFlags::empty() };
-    let op = operation(ground, test, layout, (lane, place), piece);
-    SendWr { op, flags, target: target(ground, test, lane), target_hint: 0, user_ctx: 0 }
+    let op = operation(objects, test, layout, (lane, place), piece);
+    SendWr { op, flags, target: target(objects, test, lane), target_hint: 0, user_ctx: 0 }
 }
 
 /// The target of a lane's requests; an RC queue knows its own.
-fn target<'a>(ground: &'a SessionMemory, test: &Test, lane: usize) -> Option<&'a TargetJetty> {
-    if test.mode == TestMode::Rc { None } else { ground.targets.get(lane) }
+fn target<'a>(objects: &'a SessionObjects, test: &Test, lane: usize) -> Option<&'a TargetJetty> {
+    if test.mode == TestMode::Rc { None } else { objects.targets.get(lane) }
 }
 
 /// The local word of every lane from which it tells the peer of its receives.
 pub(crate) fn credit_pieces<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
 ) -> Vec<LocalSge<'a>> {
     let piece = |lane| {
-        let segment = ground.segment(lane);
+        let segment = objects.segment(lane);
         LocalSge { segment, addr: segment.va() + layout.word(lane, LaneWord::CreditOut), len: 8 }
     };
-    let lanes = if test.credit.is_some() { ground.targets.len() } else { 0 };
+    let lanes = if test.credit.is_some() { objects.targets.len() } else { 0 };
     (0..lanes).map(piece).collect()
 }
 
 /// Tells the peer of a lane's receives; makes no completion.
 pub(crate) fn credit<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
     (lane, piece): (usize, &'a [LocalSge<'a>]),
 ) -> SendWr<'a> {
-    let segment = ground.remote(lane);
+    let segment = objects.remote(lane);
     let dst = RemoteAddr { segment, addr: segment.va() + layout.word(lane, LaneWord::CreditIn) };
-    let (op, target) = (SendOp::Write { src: piece, dst }, target(ground, test, lane));
+    let (op, target) = (SendOp::Write { src: piece, dst }, target(objects, test, lane));
     SendWr { op, flags: WrFlags::empty(), target, target_hint: 0, user_ctx: 0 }
 }
 
 fn operation<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
     (lane, place): (usize, u64),
     piece: &'a [LocalSge<'a>],
 ) -> SendOp<'a> {
-    let segment = ground.remote(lane);
+    let segment = objects.remote(lane);
     let imm = lane as u64;
     let source = RemoteAddr { segment, addr: segment.va() + layout.source(lane, place) };
     let sink = RemoteAddr { segment, addr: segment.va() + layout.sink(lane, place) };
@@ -137,14 +137,14 @@ fn operation<'a>(
 
 /// The local piece of every receive.
 pub(crate) fn receive_pieces<'a>(
-    ground: &'a SessionMemory,
+    objects: &'a SessionObjects,
     test: &Test,
     layout: &Layout,
 ) -> Vec<LocalSge<'a>> {
     if !test.has_receives() {
         return Vec::new();
     }
-    let segment = ground.segment(0);
+    let segment = objects.segment(0);
     let piece = |receive| LocalSge {
         segment,
         addr: segment.va() + layout.receive(receive),

@@ -92,9 +92,9 @@ fn spans(pass: &Pass<'_, '_>) -> impl Iterator<Item = (u64, u64)> + use<> {
 
 /// The side that writes; with `-B` it is written to as well.
 fn active(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
-    let (ground, layout, test) = (pass.ground, pass.layout, pass.test().clone());
-    let pieces = requests::pieces(ground, &test, &layout);
-    let wrs = requests::requests(ground, &test, &layout, &pieces);
+    let (objects, layout, test) = (pass.objects, pass.layout, pass.test().clone());
+    let pieces = requests::pieces(objects, &test, &layout);
+    let wrs = requests::requests(objects, &test, &layout, &pieces);
     let is_target = pass.test().bidirection;
     let mut rounds = Rounds::of(pass);
     let mut sum = SizeSamples::default();

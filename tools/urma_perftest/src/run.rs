@@ -103,7 +103,7 @@ fn run_connected(
     audience: &mut dyn Audience,
 ) -> Result<(), RunError> {
     let session = join(plan, oob)?;
-    audience.on_connected(session.ground.path());
+    audience.on_connected(session.objects.path());
     sizes(plan, oob, (session, live), audience)
 }
 
@@ -162,22 +162,22 @@ fn sizes(
     let receive_layout = Layout::of(test, largest)?;
     for (index, bytes) in test.sizes.iter().enumerate() {
         let before = session.counters()?;
-        let ground = &session.ground;
-        let pieces = requests::receive_pieces(ground, test, &receive_layout);
+        let objects = &session.objects;
+        let pieces = requests::receive_pieces(objects, test, &receive_layout);
         let layout = Layout::of(test, *bytes)?;
-        let credit = requests::credit_pieces(ground, test, &layout);
-        let mut receiver = Receiver::new(ground, test, &pieces, &sources);
-        receiver = receiver.with_credit((ground, test), &credit, layout, index as u64);
+        let credit = requests::credit_pieces(objects, test, &layout);
+        let mut receiver = Receiver::new(objects, test, &pieces, &sources);
+        receiver = receiver.with_credit((objects, test), &credit, layout, index as u64);
         if index == 0 {
             receiver.post_all(&mut session.ends)?;
         }
         let dirty = test.dirty_ms.map(|period_ms| {
-            Dirty::start(ground.region(), layout, ground.targets.len(), period_ms)
+            Dirty::start(objects.region(), layout, objects.targets.len(), period_ms)
         });
         let mut pass = Pass {
             plan,
             ends: &mut session.ends,
-            ground,
+            objects,
             receiver: &mut receiver,
             oob,
             layout,

@@ -50,7 +50,7 @@ impl Lane {
 
 /// What requests name: my buffer, the peer's, and the peer's queues.
 #[derive(Debug)]
-pub(crate) struct SessionMemory {
+pub(crate) struct SessionObjects {
     /// My buffer: once, or once per jetty.
     segments: Vec<Segment>,
     /// The peer's buffer, likewise.
@@ -59,7 +59,7 @@ pub(crate) struct SessionMemory {
     pub(crate) targets: Vec<TargetJetty>,
 }
 
-impl SessionMemory {
+impl SessionObjects {
     /// Returns the memory of this side.
     #[inline]
     pub(crate) fn region(&self) -> &Region {
@@ -130,7 +130,7 @@ pub(crate) struct Session {
     /// What is posted to and polled.
     pub(crate) ends: PostedQueues,
     /// Segments and targets that requests name.
-    pub(crate) ground: SessionMemory,
+    pub(crate) objects: SessionObjects,
     /// Numbers of the peer's send queues, one per lane.
     pub(crate) sources: Vec<u32>,
     /// The device, for its counters.
@@ -250,8 +250,8 @@ impl Side {
             let why = format!("the peer has {have} queues, this side {want}");
             return Err(PlanRefusal(why).into());
         }
-        let ground = SessionMemory { segments, remotes, targets };
-        Ok(Session { ends, ground, sources: peer.sources.clone(), context })
+        let objects = SessionObjects { segments, remotes, targets };
+        Ok(Session { ends, objects, sources: peer.sources.clone(), context })
     }
 }
 

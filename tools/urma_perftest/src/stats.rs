@@ -3,7 +3,7 @@
 //! *Owns*: percentiles over exact sorted samples; peak over windows. *Takes*: nanoseconds.
 //! *Gives*: what the report prints. *Must not*: read a clock.
 
-/// The two largest samples are dropped, as the original does: the first iterations and one
+/// The two largest samples are dropped, as UMDK does: the first iterations and one
 /// interruption are not the operation's latency.
 const DROPPED: usize = 2;
 

@@ -199,20 +199,20 @@ fn baselines<'a>(
 /// Runs one mutant and prints its line.
 fn one(trials: &Trials<'_>, mutant: &Mutant, baseline: &Baseline) -> MutantResult {
     let start = now();
-    let verdict = match baseline {
+    let outcome = match baseline {
         Ok(seconds) => trials.mutant(mutant, *seconds),
         Err(Failure(why)) => MutantResult::Invalid(why.clone()),
     };
     let seconds = start.elapsed().as_secs_f64();
     let Mutant { name, file, .. } = mutant;
-    let (word, more) = match &verdict {
+    let (word, more) = match &outcome {
         MutantResult::Killed => ("killed", String::new()),
         MutantResult::Hung => ("killed", " (by its time limit)".to_owned()),
         MutantResult::Survived => ("SURVIVED", format!(": {file}: {}", mutant.why)),
         MutantResult::Invalid(why) => ("INVALID", format!(": {file}: {why}")),
     };
     (trials.line)(&format!("{word:<9} {seconds:>6.1} s  {name}{more}"));
-    verdict
+    outcome
 }
 
 fn end(tally: &Tally) -> TaskResult {
@@ -232,9 +232,9 @@ fn end(tally: &Tally) -> TaskResult {
 }
 
 impl Tally {
-    fn add(&mut self, mutant: &Mutant, verdict: MutantResult) {
+    fn add(&mut self, mutant: &Mutant, outcome: MutantResult) {
         let name = mutant.name.clone();
-        match verdict {
+        match outcome {
             MutantResult::Killed | MutantResult::Hung => self.killed.push(name),
             MutantResult::Survived => self.failed.push((name, format!("survives: {}", mutant.why))),
             MutantResult::Invalid(why) => self.failed.push((name, why)),

@@ -103,8 +103,8 @@ impl Steps {
         let mut step = RunningStep { name, logs, commands: 0, progress };
         let found = work(&mut step);
         let seconds = start.elapsed().as_secs_f64();
-        let verdict = if found.failed.is_empty() { "ok" } else { "FAILED" };
-        step.progress.end(&format!(" {verdict:<7}{seconds:>7.1} s  {}", found.counts()));
+        let outcome = if found.failed.is_empty() { "ok" } else { "FAILED" };
+        step.progress.end(&format!(" {outcome:<7}{seconds:>7.1} s  {}", found.counts()));
         found.failed.iter().for_each(Failed::say);
         self.add(found);
     }

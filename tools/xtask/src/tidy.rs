@@ -85,12 +85,12 @@ pub(crate) fn documents(root: &Path) -> Vec<(&'static str, TaskResult)> {
 
 fn run(root: &Path, rules: &[(&'static str, Rule)]) -> Vec<(&'static str, TaskResult)> {
     match files(root) {
-        Ok(files) => rules.iter().map(|(name, rule)| (*name, verdict(&rule(&files)))).collect(),
+        Ok(files) => rules.iter().map(|(name, rule)| (*name, outcome(&rule(&files)))).collect(),
         Err(failure) => vec![("files", Err(failure))],
     }
 }
 
-fn verdict(wrong: &[String]) -> TaskResult {
+fn outcome(wrong: &[String]) -> TaskResult {
     if wrong.is_empty() { Ok(()) } else { Err(Failure(wrong.join("\n"))) }
 }
 

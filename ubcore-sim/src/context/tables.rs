@@ -119,7 +119,7 @@ impl Tables {
         match window.apart() {
             Some(Ok(apart)) => Some(apart),
             Some(Err(error)) => {
-                tracing::warn!(%error, len, "no window on a peer's segment");
+                tracing::warn!(%error, len, "a peer's segment cannot be mapped into the register region");
                 None
             }
             None => Some(window),

@@ -109,10 +109,10 @@ impl Retire {
         core::mem::take(&mut self.freed)
     }
 
-    /// The end of a step that may be followed by another: a kept slot goes back when others may want
+    /// Gives the spare completion slot back at the end of a step, when the JFC has little room and others may need
     /// it.
     #[inline]
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn return_spare(&mut self) {
         if self.spare && !self.port.is_roomy() {
             self.give_spare_back();
         }

@@ -200,7 +200,7 @@ impl SendEngine {
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = self.step_requests(visit);
         if self.state == SendState::Ready {
-            self.retire.settle();
+            self.retire.return_spare();
         } else {
             self.retire.give_spare_back();
         }

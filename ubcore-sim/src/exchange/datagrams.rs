@@ -45,7 +45,7 @@ impl Exchange {
             }
             Ok(DatagramContent::Handshake(header)) => {
                 if let Body::Connect(terms) = &header.body
-                    && !self.admit(base, now, from, terms)
+                    && !self.accept_terms(base, now, from, terms)
                 {
                     return false;
                 }
@@ -166,7 +166,13 @@ impl Exchange {
 
     /// Whether the handshake takes a CONNECT: its sender receives at its address, and is known from
     /// now on.
-    fn admit(&mut self, base: &Base, now: Nanos, from: NodeAddr, terms: &HandshakeBody) -> bool {
+    fn accept_terms(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        from: NodeAddr,
+        terms: &HandshakeBody,
+    ) -> bool {
         let ends = (terms.source_eid, terms.dest_eid);
         if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
             base.tables.count(Counter::DropUnproven);

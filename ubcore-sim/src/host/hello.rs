@@ -161,7 +161,7 @@ pub enum HelloError {
     #[error("malformed: {0}")]
     Malformed(&'static str),
     /// Another version of this protocol.
-    #[error("version {0}")]
+    #[error("version {0} of the protocol is not supported")]
     Version(u32),
     /// The operating system refused; this process may be out of descriptors or memory.
     #[error("the operating system refused: {0}")]

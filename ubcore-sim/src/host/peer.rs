@@ -244,7 +244,10 @@ impl Peers {
             (_, Err(hello::HelloError::NotYet)) => {}
             (ConnectionState::Up { .. }, Err(error)) if !error.is_lie() => self.on_gone(key),
             (ConnectionState::Up { eid, .. }, _) => {
-                tracing::warn!(?eid, "a peer spoke out of turn and is cut off");
+                tracing::warn!(
+                    ?eid,
+                    "a peer sent an invalid message over its connection, which is closed"
+                );
                 self.lies += 1;
                 self.on_gone(key);
             }

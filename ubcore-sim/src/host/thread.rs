@@ -313,7 +313,7 @@ impl Turner {
         let device = Arc::clone(self.shared.device());
         match event {
             PeerEvent::SameHost { eid, parts } => {
-                tracing::info!(?eid, "a node on this host: shared memory");
+                tracing::info!(?eid, "memory is shared with a node on this host");
                 device.on_same_host_peer(now, eid, *parts);
             }
             PeerEvent::NoPeer { eid, status } => device.on_no_peer(now, eid, status),
@@ -332,7 +332,7 @@ impl Turner {
                     // The socket may be new.
                     self.watch = Watch::Off;
                     self.watch_port(Watch::On);
-                    tracing::info!(?eid, "packets go to this node's address");
+                    tracing::info!(?eid, "requests to this node go as packets");
                     device.on_packet_peer(now, eid);
                 }
                 Err(error) => {

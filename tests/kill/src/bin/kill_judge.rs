@@ -12,7 +12,7 @@ use std::{
 use clap::Parser;
 use urma_kill::{
     journal::{self, Record},
-    judge::{Demand, Verdict, judge},
+    judge::{Demand, Judgement, judge},
 };
 
 /// Judges a kill journal.
@@ -47,24 +47,24 @@ fn main() -> ExitCode {
     let peer = peer.as_deref().map(|records| (records, 1));
     let demand =
         Demand { dead: args.dead, peer_lives: args.peer_lives, clean_from: args.clean_from };
-    let verdict = judge(&records, demand, peer);
+    let judgement = judge(&records, demand, peer);
     if args.json {
-        match serde_json::to_string(&verdict) {
+        match serde_json::to_string(&judgement) {
             Ok(text) => println!("{text}"),
             Err(error) => eprintln!("{error}"),
         }
     } else {
-        tell(&verdict);
+        tell(&judgement);
     }
-    ExitCode::from(u8::from(!verdict.violations.is_empty()))
+    ExitCode::from(u8::from(!judgement.violations.is_empty()))
 }
 
 fn read(path: &Path) -> Option<Vec<Record>> {
     journal::read(path).inspect_err(|error| eprintln!("{}: {error}", path.display())).ok()
 }
 
-fn tell(verdict: &Verdict) {
-    let Verdict { posted, completed, succeeded, messages, violations } = verdict;
+fn tell(judgement: &Judgement) {
+    let Judgement { posted, completed, succeeded, messages, violations } = judgement;
     println!("{posted} posted, {completed} completed, {succeeded} well, {messages} messages");
     for violation in violations {
         println!("{violation:?}");

@@ -185,11 +185,11 @@ fn go_on(pair: &[Worker; 2]) -> Result<(), String> {
         let mut due = None;
         loop {
             let records = journal::read(&worker.journal()).map_err(|error| error.to_string())?;
-            let verdict = judge(&records, demand, None);
-            if !verdict.violations.is_empty() {
-                return Err(format!("{}: {:?}", worker.name, verdict.violations));
+            let judgement = judge(&records, demand, None);
+            if !judgement.violations.is_empty() {
+                return Err(format!("{}: {:?}", worker.name, judgement.violations));
             }
-            let done = usize::try_from(verdict.completed).unwrap_or(usize::MAX);
+            let done = usize::try_from(judgement.completed).unwrap_or(usize::MAX);
             if done >= *due.get_or_insert(done + STEPS) {
                 break;
             }

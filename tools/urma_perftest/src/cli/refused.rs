@@ -1,4 +1,4 @@
-//! Options of the original that mean nothing on a software device.
+//! Options of UMDK that mean nothing on a software device.
 //!
 //! *Owns*: their names, and why each is refused. *Gives*: the first that was given, with the
 //! reason. *Must not*: let one pass in silence.

@@ -10,7 +10,7 @@ fn plan(line: &str) -> Result<Plan, PlanRefusal> {
 }
 
 #[test]
-fn defaults_are_those_of_the_original() {
+fn defaults_are_those_of_umdk() {
     let lat = plan("write_lat").unwrap().test;
     assert_eq!((lat.sizes, lat.extent), (vec![2], RunLength::Iterations(10_000)));
     assert_eq!((lat.jfs_depth, lat.jfr_depth, lat.jfc_depth), (1, 512, 512));

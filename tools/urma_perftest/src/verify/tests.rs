@@ -76,14 +76,14 @@ fn be_faulty(plan: &Plan, fault: Fault) -> Result<(), RunError> {
     for place in 0..layout.places {
         let message = Pattern { seed: test.seed, iteration: message_number(0, place) };
         let at = offset(layout.source(0, place));
-        message.fill(session.ground.region(), at, offset(layout.size))?;
+        message.fill(session.objects.region(), at, offset(layout.size))?;
     }
     if test.command == TestCommand::WriteLat {
         let last = offset(layout.source(0, 0) + layout.size) - 1;
-        session.ground.region().store_u8(last, PingPong::counter(0))?;
+        session.objects.region().store_u8(last, PingPong::counter(0))?;
     }
     if let Fault::Bit(byte) = fault {
-        let (region, at) = (session.ground.region(), offset(layout.source(0, 0)) + byte);
+        let (region, at) = (session.objects.region(), offset(layout.source(0, 0)) + byte);
         region.store_u8(at, region.load_u8(at)? ^ 0x10)?;
     }
     oob.meet(0)?;
@@ -110,12 +110,12 @@ fn transfer(
     layout: &Layout,
     fault: Fault,
 ) -> Result<(), RunError> {
-    let Session { ends, ground, .. } = session;
-    let mut pieces: Vec<LocalSge<'_>> = requests::pieces(ground, &plan.test, layout);
+    let Session { ends, objects, .. } = session;
+    let mut pieces: Vec<LocalSge<'_>> = requests::pieces(objects, &plan.test, layout);
     if matches!(fault, Fault::Longer) {
         pieces[0].len += 1;
     }
-    let mut wr = requests::request(ground, &plan.test, layout, (0, 0), &pieces[..1]);
+    let mut wr = requests::request(objects, &plan.test, layout, (0, 0), &pieces[..1]);
     wr.flags |= WrFlags::COMPLETE;
     ends.lanes[0].post(&[wr])?;
     let mut patience = crate::channel::Patience::new(

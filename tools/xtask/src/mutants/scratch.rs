@@ -1,6 +1,6 @@
 //! A copy of the work tree in which mutants are planted.
 //!
-//! *Owns*: the copy. *Takes*: paths that git has. *Gives*: a tree that is as the original between
+//! *Owns*: the copy. *Takes*: paths that git has. *Gives*: a tree that is as git has it between
 //! mutants. *Must not*: write outside the copy, touch a file that is the same (builds go on).
 
 use std::{

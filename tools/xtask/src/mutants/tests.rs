@@ -32,27 +32,27 @@ impl Package {
         Self { home, scratch }
     }
 
-    fn verdict(&self, find: &str, replace: &str, test: &str) -> MutantResult {
-        self.verdict_within(Bounds::default(), find, replace, test)
+    fn outcome(&self, find: &str, replace: &str, test: &str) -> MutantResult {
+        self.outcome_within(Bounds::default(), find, replace, test)
     }
 
-    fn verdict_within(
+    fn outcome_within(
         &self,
         bounds: Bounds,
         find: &str,
         replace: &str,
         test: &str,
     ) -> MutantResult {
-        self.verdict_of(bounds, &mutant(find, replace, test))
+        self.outcome_of(bounds, &mutant(find, replace, test))
     }
 
-    fn verdict_of(&self, bounds: Bounds, mutant: &Mutant) -> MutantResult {
+    fn outcome_of(&self, bounds: Bounds, mutant: &Mutant) -> MutantResult {
         let trials = self.trials(bounds);
         let baseline = baselines(&trials, &[mutant], &|| false).remove(mutant.test.as_slice());
-        let verdict = one(&trials, mutant, &baseline.unwrap());
+        let outcome = one(&trials, mutant, &baseline.unwrap());
         let there = fs::read_to_string(self.scratch.tree().join("src/lib.rs")).unwrap();
         assert_eq!(there, SOURCE, "the copy is as before");
-        verdict
+        outcome
     }
 
     fn trials(&self, bounds: Bounds) -> Trials<'_> {
@@ -76,8 +76,8 @@ fn mutant(find: &str, replace: &str, test: &str) -> Mutant {
     }
 }
 
-fn why(verdict: MutantResult) -> String {
-    match verdict {
+fn why(outcome: MutantResult) -> String {
+    match outcome {
         MutantResult::Invalid(why) => why,
         other => panic!("{other:?}"),
     }
@@ -86,10 +86,10 @@ fn why(verdict: MutantResult) -> String {
 #[test]
 fn mutants_are_killed_or_survive() {
     let package = Package::new("killed");
-    assert_eq!(package.verdict("n * 2", "n * 4", "doubles"), MutantResult::Killed);
-    assert_eq!(package.verdict("n * 3", "n * 5", "doubles"), MutantResult::Survived);
+    assert_eq!(package.outcome("n * 2", "n * 4", "doubles"), MutantResult::Killed);
+    assert_eq!(package.outcome("n * 3", "n * 5", "doubles"), MutantResult::Survived);
     let bounds = Bounds { test: Duration::ZERO, ..Bounds::default() };
-    let endless = package.verdict_within(bounds, "n -= 1;", "", "doubles");
+    let endless = package.outcome_within(bounds, "n -= 1;", "", "doubles");
     assert_eq!(endless, MutantResult::Hung);
 }
 
@@ -97,7 +97,7 @@ fn mutants_are_killed_or_survive() {
 fn an_entry_may_have_a_limit_of_its_own() {
     let package = Package::new("limit");
     let endless = Mutant { hangs_after: Some(1), ..mutant("n -= 1;", "", "doubles") };
-    assert_eq!(package.verdict_of(Bounds::default(), &endless), MutantResult::Hung);
+    assert_eq!(package.outcome_of(Bounds::default(), &endless), MutantResult::Hung);
 }
 
 /// Writes down each build; the tests of the package write down that they run.
@@ -156,12 +156,12 @@ fn the_target_is_what_the_options_select() {
 #[test]
 fn an_entry_that_shows_nothing_is_invalid() {
     let package = Package::new("invalid");
-    assert!(why(package.verdict("n * 9", "n * 4", "doubles")).contains("occurs 0 times"));
-    assert!(why(package.verdict("u32", "u64", "doubles")).contains("occurs 5 times"));
-    assert!(why(package.verdict("n * 2", "n * 2", "doubles")).contains("the same"));
-    assert!(why(package.verdict("n * 2", "n * \"\"", "doubles")).contains("does not compile"));
-    assert!(why(package.verdict("n * 2", "n * 4", "none")).contains("runs no test"));
-    assert!(why(package.verdict("n * 2", "n * 4", "fails")).contains("fails without"));
+    assert!(why(package.outcome("n * 9", "n * 4", "doubles")).contains("occurs 0 times"));
+    assert!(why(package.outcome("u32", "u64", "doubles")).contains("occurs 5 times"));
+    assert!(why(package.outcome("n * 2", "n * 2", "doubles")).contains("the same"));
+    assert!(why(package.outcome("n * 2", "n * \"\"", "doubles")).contains("does not compile"));
+    assert!(why(package.outcome("n * 2", "n * 4", "none")).contains("runs no test"));
+    assert!(why(package.outcome("n * 2", "n * 4", "fails")).contains("fails without"));
 }
 
 #[test]
@@ -170,9 +170,9 @@ fn a_survivor_and_an_invalid_entry_fail_the_task() {
     tally.add(&mutant("", "", ""), MutantResult::Killed);
     tally.add(&mutant("", "", ""), MutantResult::Hung);
     assert_eq!((tally.killed.len(), end(&tally).is_ok()), (2, true));
-    for verdict in [MutantResult::Survived, MutantResult::Invalid(String::new())] {
+    for outcome in [MutantResult::Survived, MutantResult::Invalid(String::new())] {
         let mut tally = tally.clone();
-        tally.add(&mutant("", "", ""), verdict);
+        tally.add(&mutant("", "", ""), outcome);
         assert!(end(&tally).is_err());
     }
 }

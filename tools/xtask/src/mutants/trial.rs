@@ -112,7 +112,7 @@ impl Trials<'_> {
                 _ => MutantResult::Killed,
             })
         });
-        judged.and_then(|verdict| verdict).unwrap_or_else(|Failure(why)| MutantResult::Invalid(why))
+        judged.and_then(|outcome| outcome).unwrap_or_else(|Failure(why)| MutantResult::Invalid(why))
     }
 
     fn build(&self, test: &[String], name: &str) -> Result<(), Failure> {

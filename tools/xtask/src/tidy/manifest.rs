@@ -4,7 +4,7 @@
 
 use super::File;
 
-/// A crate, and the crates of the workspace that it may depend on: floors from the ground up.
+/// A crate, and the crates of the workspace that it may depend on: floors from below.
 const ARROWS: &[(&str, &[&str])] = &[
     ("urma-mem", &[]),
     ("urma-core", &["urma-mem"]),

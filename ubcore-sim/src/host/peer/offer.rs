@@ -105,7 +105,7 @@ impl SharingOffer {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BadOffer {
     /// A length beyond what this node maps.
-    #[error("{0} bytes of {1}")]
+    #[error("{1} of {0} bytes is longer than this node maps")]
     Length(u64, &'static str),
     /// A descriptor that is not what it should be.
     #[error("{0}: {1}")]
@@ -209,7 +209,7 @@ fn probe(
     match ProcessMemory::open(who.pid, hello.probe, witness) {
         Ok(memory) => Some(memory),
         Err(error) => {
-            tracing::info!(pid = who.pid, %error, "the kernel does not let this pair read");
+            tracing::info!(pid = who.pid, %error, "the kernel does not let this process read the peer's memory");
             None
         }
     }

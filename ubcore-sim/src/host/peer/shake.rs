@@ -95,7 +95,9 @@ impl Peers {
             .filter(|l| matches!(l.state, ConnectionState::Accepted { .. }))
             .count();
         if strangers >= STRANGERS_MAX {
-            tracing::warn!("too many connections that say nothing; one is cut");
+            tracing::warn!(
+                "too many connections wait without a first message; a new one is closed"
+            );
             return;
         }
         let who = match trust::check(&socket) {
@@ -124,7 +126,8 @@ impl Peers {
                 );
             }
             Err(error) => {
-                self.shortages.note("a connection is cut", &error);
+                self.shortages
+                    .note("the first message of a connection is invalid; it is refused", &error);
             }
         }
     }
@@ -147,7 +150,7 @@ impl Peers {
                 return self.refuse(&socket, RawEid::default(), SharingRefusal::NoResources);
             }
             Err(error) => {
-                tracing::warn!(pid = who.pid, %error, "a connection is cut");
+                tracing::warn!(pid = who.pid, %error, "the first message of a connection is invalid; it is refused");
                 self.lies += 1;
                 return self.refuse(&socket, RawEid::default(), SharingRefusal::Incompatible);
             }
@@ -261,7 +264,7 @@ impl Peers {
             self.remember(eid, UNMAPPED);
             return false;
         }
-        tracing::warn!(?eid, error = %bad, "what a peer showed does not hold what it says");
+        tracing::warn!(?eid, error = %bad, "the memory that a peer shows is not what its message says; it is refused");
         self.lies += 1;
         false
     }

@@ -92,7 +92,7 @@ fn share(eid: RawEid, incarnation: u64) -> LocalShare {
 
 /// Turns all sides until nothing more is expected; virtual time starts at 0 and moves by
 /// a millisecond a round.
-fn settle(sides: &mut [&mut Side], rounds: u64) {
+fn step_all(sides: &mut [&mut Side], rounds: u64) {
     for round in 0..rounds {
         for side in sides.iter_mut() {
             side.turn(round * 1_000_000);
@@ -122,7 +122,7 @@ fn claim_again(eid: RawEid) -> Claim {
 fn a_pair_shares_all_it_shows_and_nothing_more() {
     let (mut a, mut b) = (Side::auto(), Side::auto());
     a.peers.find(0, b.eid());
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     let (of_b, b_parts) = a.parts();
     let (of_a, a_parts) = b.parts();
     assert_eq!((of_a, of_b), (a.eid(), b.eid()));
@@ -151,15 +151,15 @@ fn simultaneous_connects_make_one_connection() {
         a.peers.find(0, b_eid);
         b.peers.find(0, a_eid);
         match order {
-            0 => settle(&mut [&mut a, &mut b], 40),
-            1 => settle(&mut [&mut b, &mut a], 40),
+            0 => step_all(&mut [&mut a, &mut b], 40),
+            1 => step_all(&mut [&mut b, &mut a], 40),
             2 => {
-                settle(&mut [&mut a], 3);
-                settle(&mut [&mut b, &mut a], 40);
+                step_all(&mut [&mut a], 3);
+                step_all(&mut [&mut b, &mut a], 40);
             }
             _ => {
-                settle(&mut [&mut b], 3);
-                settle(&mut [&mut a, &mut b], 40);
+                step_all(&mut [&mut b], 3);
+                step_all(&mut [&mut a, &mut b], 40);
             }
         }
         assert_eq!((a.seen.len(), b.seen.len()), (1, 1), "order {order}: {:?}", a.seen);
@@ -178,11 +178,11 @@ fn no_node_here_means_packets_or_nothing() {
     let unclaimed = Claim::random().unwrap().eid();
     let mut auto = Side::auto();
     auto.peers.find(0, unclaimed);
-    settle(&mut [&mut auto], 2);
+    step_all(&mut [&mut auto], 2);
     assert!(matches!(auto.seen[..], [PeerEvent::Packets { .. }]));
     let mut strict = Side::new(Claim::random().unwrap(), PathChoice::SameHost);
     strict.peers.find(0, unclaimed);
-    settle(&mut [&mut strict], 2);
+    step_all(&mut [&mut strict], 2);
     assert!(matches!(strict.seen[..], [PeerEvent::NoPeer { status: CmdStatus::Unreachable, .. }]));
 }
 
@@ -192,7 +192,7 @@ fn a_node_for_packets_only_refuses_and_the_other_goes_by_packets() {
     let mut b = Side::new(Claim::random().unwrap(), PathChoice::Packets);
     a.peers.find(0, b.eid());
     b.peers.find(0, a.eid());
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     assert!(matches!(a.seen[..], [PeerEvent::Packets { .. }]));
     assert!(matches!(b.seen[..], [PeerEvent::Packets { .. }]));
     assert_eq!((a.links(), b.links()), (0, 0));
@@ -222,10 +222,10 @@ fn a_full_queue_is_tried_again_until_there_is_room() {
         waiting.push(socket);
     }
     a.peers.find(0, b.eid());
-    settle(&mut [&mut a], 3);
+    step_all(&mut [&mut a], 3);
     assert!(a.seen.is_empty());
     drop(waiting);
-    settle(&mut [&mut a, &mut b], 100);
+    step_all(&mut [&mut a, &mut b], 100);
     assert!(matches!(a.seen[..], [PeerEvent::SameHost { .. }]));
 }
 
@@ -234,18 +234,18 @@ fn a_death_is_reported_once_and_a_new_life_is_a_new_peer() {
     let (mut a, mut b) = (Side::auto(), Side::auto());
     let b_eid = b.eid();
     a.peers.find(0, b_eid);
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     assert!(matches!(a.seen[..], [PeerEvent::SameHost { .. }]));
     drop(b);
     let mut b = Side::new(claim_again(b_eid), PathChoice::Auto);
     in_time(|| {
-        settle(&mut [&mut a], 3);
+        step_all(&mut [&mut a], 3);
         (a.seen.len() > 1).then_some(())
     });
     assert!(matches!(a.seen[1..], [PeerEvent::Gone { .. }]));
     b.peers.share.incarnation = 8;
     b.peers.find(0, a.eid());
-    settle(&mut [&mut b, &mut a], 10);
+    step_all(&mut [&mut b, &mut a], 10);
     assert!(matches!(a.seen[2..], [PeerEvent::SameHost { .. }]));
     assert_eq!(a.links(), 1);
 }
@@ -255,7 +255,7 @@ fn who_seeks_a_peer_that_came_again_finds_its_new_life() {
     let (mut a, mut b) = (Side::auto(), Side::auto());
     let b_eid = b.eid();
     a.peers.find(0, b_eid);
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     let (_, parts) = a.parts();
     assert!(!parts.wake.is_gone());
     drop(b);
@@ -263,7 +263,7 @@ fn who_seeks_a_peer_that_came_again_finds_its_new_life() {
     // The connection was not looked at yet.
     in_time(|| parts.wake.is_gone().then_some(()));
     a.peers.find(0, b_eid);
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     assert!(matches!(a.seen[..], [PeerEvent::Gone { .. }, PeerEvent::SameHost { .. }]));
     // A side that closed the pair itself has no peer either.
     let (_, parts) = a.parts();
@@ -276,13 +276,13 @@ fn who_seeks_a_peer_that_came_again_finds_its_new_life() {
 fn forgetting_hangs_up() {
     let (mut a, mut b) = (Side::auto(), Side::auto());
     a.peers.find(0, b.eid());
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     a.peers.forget(b.eid());
-    settle(&mut [&mut a, &mut b], 3);
+    step_all(&mut [&mut a, &mut b], 3);
     assert!(matches!(b.seen[1..], [PeerEvent::Gone { .. }]));
     assert!(matches!(a.seen[..], [PeerEvent::SameHost { .. }]));
     a.peers.find(0, b.eid());
-    settle(&mut [&mut a, &mut b], 10);
+    step_all(&mut [&mut a, &mut b], 10);
     assert_eq!((a.links(), b.links()), (1, 1));
 }
 
@@ -328,7 +328,7 @@ impl Liar {
     /// What `to` answers to a message with descriptors.
     fn say(&self, to: &mut Side, hello: &Hello, fds: &[BorrowedFd<'_>]) -> Option<HelloKind> {
         hello::send(&self.socket, hello, fds).unwrap();
-        settle(&mut [to], 3);
+        step_all(&mut [to], 3);
         hello::receive(&self.socket).ok().map(|received| received.hello.kind)
     }
 }
@@ -423,14 +423,14 @@ fn garbage_and_silence_are_cut() {
         let mut a = Side::auto();
         let liar = Liar::connect(&a);
         send(&liar.socket, &vec![0xa5; len], SendFlags::empty()).unwrap();
-        settle(&mut [&mut a], 3);
+        step_all(&mut [&mut a], 3);
         assert_eq!((a.links(), a.peers.lies()), (0, 1), "{len} bytes");
     }
     let mut a = Side::auto();
     let _silent: Vec<_> = (0..10).map(|_| Liar::connect(&a)).collect();
-    settle(&mut [&mut a], 3);
+    step_all(&mut [&mut a], 3);
     assert_eq!(a.links(), 10);
-    settle(&mut [&mut a], 1 + ANSWER_NS / 1_000_000);
+    step_all(&mut [&mut a], 1 + ANSWER_NS / 1_000_000);
     assert_eq!((a.links(), a.seen.len()), (0, 0));
 }
 
@@ -463,7 +463,7 @@ fn a_lying_answer_is_not_taken() {
             _ => fds.swap(0, 3),
         }
         hello::send(&socket, &answer, &fds).unwrap();
-        settle(&mut [&mut a], 3);
+        step_all(&mut [&mut a], 3);
         assert!(matches!(a.seen[..], [PeerEvent::Packets { .. }]), "lie {lie}: {:?}", a.seen);
         assert_eq!((a.links(), a.peers.lies()), (0, 1), "lie {lie}");
     }

@@ -116,7 +116,7 @@ fn without_descriptors_packets_are_used_and_the_reason_is_kept() {
             let full = fill(left);
             a.peers.find(0, b.eid());
             drop(full);
-            settle(&mut [&mut a], 1);
+            step_all(&mut [&mut a], 1);
             assert!(matches!(a.seen[..], [PeerEvent::Packets { .. }]), "{left}: {:?}", a.seen);
             assert_eq!((a.peers.lies(), a.peers.shortages()), (0, 1), "{left}");
             let look = a.peers.look();
@@ -150,7 +150,7 @@ fn a_peer_that_is_short_is_reached_by_packets() {
     let offer = hello::receive(&socket).unwrap();
     let kind = HelloKind::Refuse(SharingRefusal::NoResources);
     hello::send(&socket, &Hello { kind, ..offer.hello }, &[]).unwrap();
-    settle(&mut [&mut a], 3);
+    step_all(&mut [&mut a], 3);
     assert!(matches!(a.seen[..], [PeerEvent::Packets { .. }]));
     let look = a.peers.look();
     assert!(look[0].why_not_faster.unwrap().contains("other process was out of"), "{look:?}");
