@@ -12,7 +12,6 @@ use std::{
 use urma_core::{Completion, SendOp, TransportMode, WrFlags};
 use urma_tests::world::{End, Link, Moving, Outcome, Setup, World, check};
 
-/// Messages.
 const ROUNDS: u64 = 64;
 /// Polls before each message: more than make a poller.
 const POLLS: usize = 100;

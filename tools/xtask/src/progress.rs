@@ -34,7 +34,7 @@ pub(crate) struct StepLine {
 }
 
 impl StepLine {
-    /// Prints the heading.
+    /// Prints the heading of the step and leaves the line open.
     pub(crate) fn new(heading: &str) -> Self {
         say_part(heading);
         let is_terminal = stdout().is_terminal();

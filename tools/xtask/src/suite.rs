@@ -31,12 +31,12 @@ const WAITING: [(&str, &str); 3] =
 /// takes its processor.
 const ALONE: [(&str, &str); 1] = [("urma-budget", "budget")];
 
-/// A test program.
+/// Test program: a binary that cargo has built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct TestProgram {
-    /// Its package.
+    /// Package that the program belongs to.
     pub(crate) package: String,
-    /// Its target.
+    /// Name of its target within the package.
     pub(crate) target: String,
     /// Whether it holds the unit tests of a library or program.
     is_unit: bool,

@@ -6,7 +6,7 @@ use urma_c_tests::{GCC, Prefix, built, finish, start};
 
 use crate::{INSTALLED, command, example};
 
-/// Release 25.12.0.B081.
+/// Installation of the ABI profile of release 25.12.0.B081.
 pub(crate) static B081: LazyLock<Prefix> = LazyLock::new(|| install_b081("b081"));
 
 /// Variable with the folder in which `cargo xtask test` built the libraries for 25.12.0.B081.

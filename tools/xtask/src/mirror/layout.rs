@@ -16,7 +16,7 @@ pub(super) struct Golden {
 /// A struct or union of C.
 #[derive(Debug, Default)]
 pub(super) struct Type {
-    /// Size in bytes.
+    /// Size of the type in bytes.
     pub(super) size: usize,
     header: String,
     rows: Vec<Row>,

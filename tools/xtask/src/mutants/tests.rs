@@ -11,7 +11,7 @@ struct Package {
 }
 
 const SOURCE: &str = "\
-//! Numbers.
+//! Functions that tests of mutants change.
 pub fn twice(n: u32) -> u32 { n * 2 }
 pub fn thrice(n: u32) -> u32 { n * 3 }
 pub fn down(mut n: u32) { while n > 0 { n -= 1; } }
