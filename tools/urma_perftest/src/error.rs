@@ -19,7 +19,7 @@ pub(crate) enum RunError {
     /// The URMA API refused something.
     #[error("{what}: {status}")]
     Api {
-        /// Operation that failed.
+        /// Operation that failed, in words.
         what: &'static str,
         /// Status that the operation returned.
         status: Status,
@@ -33,7 +33,7 @@ pub(crate) enum RunError {
     /// The system said no.
     #[error("{what}: {error}")]
     System {
-        /// Operation that failed.
+        /// Operation that failed, in words.
         what: &'static str,
         /// Error that the operation returned.
         error: std::io::Error,

@@ -35,7 +35,7 @@ pub(crate) struct Layout {
     pub(crate) receives: u64,
     /// Bytes of half the buffer; the same for all sizes of a test.
     half: u64,
-    /// Number of jetties.
+    /// Number of jetties, with places for each.
     lanes: u64,
     /// The buffer is a multiple of this.
     page: u64,

@@ -35,7 +35,7 @@ pub(crate) enum Verb {
     Read,
     /// WRITE: writes the server's memory.
     Write,
-    /// SEND: sends messages.
+    /// SEND: sends messages that consume receives.
     Send,
     /// Atomic: changes words of the server's memory.
     Atomic,

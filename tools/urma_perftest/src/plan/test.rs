@@ -23,9 +23,9 @@ pub(crate) enum RunLength {
 /// How fast requests are posted at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Speed {
-    /// Payload bytes per second.
+    /// Payload bytes per second, of all jetties.
     BytesPerSecond(u64),
-    /// Messages per second.
+    /// Messages per second, of all jetties.
     MessagesPerSecond(u64),
 }
 
