@@ -13,7 +13,7 @@ use crate::{
     },
     cqe::SendDone,
     doorbell::{CqArm, JfcDoorbell},
-    eqe,
+    eqe::{self, EqeKind},
     sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, SqeTargetKind},
 };
 
@@ -140,6 +140,68 @@ fn statuses_map_to_distinct_codes_and_back() {
         assert_eq!(CmdStatus::from_code(code) as u8, code);
     }
     assert_eq!(CmdStatus::from_code(11), CmdStatus::Unknown);
+}
+
+#[test]
+fn kinds_and_states_decode_by_table_and_only_known_ones() {
+    let codes = |decode: &dyn Fn(u8) -> Option<u8>| {
+        let mut known = Vec::new();
+        for code in 0..=u8::MAX {
+            let found = decode(code);
+            assert!(found.is_none_or(|found| found == code), "{code} is read as {found:?}");
+            known.extend(found);
+        }
+        known
+    };
+    assert_eq!(codes(&|code| SqeTargetKind::from_code(code).map(|kind| kind as u8)), [0, 1, 2]);
+    assert_eq!(codes(&|code| CmdQueueKind::from_code(code).map(|kind| kind as u8)), [0, 1, 2]);
+    assert_eq!(codes(&|code| Mode::from_code(code).map(|mode| mode as u8)), [1, 2, 4]);
+    assert_eq!(codes(&|code| QueueState::from_code(code).map(|state| state as u8)), [0, 1, 2, 3]);
+    let events = codes(&|code| EqeKind::from_code(code).map(|kind| kind as u8));
+    assert_eq!(events, Vec::from_iter(0..=10));
+}
+
+#[test]
+fn operations_have_the_families_of_the_specification() {
+    use Opcode::{Send, SendImm, SendInvalidate, Write, WriteAtomic, WriteImm, WriteNotify};
+    for op in Opcode::ALL {
+        let is_send = matches!(op, Send | SendImm | SendInvalidate);
+        assert_eq!(op.is_send(), is_send, "{op:?}");
+        assert_eq!(op.consumes_receive(), is_send || op == WriteImm, "{op:?}");
+        let is_write = matches!(op, Write | WriteImm | WriteNotify | WriteAtomic);
+        assert_eq!(op.is_write(), is_write, "{op:?}");
+        // The hardware's codes from compare and swap to fetch and xor.
+        assert_eq!(op.is_atomic(), (0x07..=0x0F).contains(&(op as u8)), "{op:?}");
+    }
+}
+
+#[test]
+fn blocks_hold_the_control_part_and_what_follows() {
+    let with = |opcode, sge_num, inline_len| Sqe { sge_num, inline_len, ..Sqe::new(opcode) };
+    assert_eq!(with(Opcode::Write, 1, 0).blocks(), 1);
+    assert_eq!(with(Opcode::Write, 10, 200).blocks(), 4, "48 bytes and 10 of 16");
+    let inline = Sqe { flags: SqeFlags::INLINE, ..with(Opcode::Write, 10, 100) };
+    assert_eq!(inline.blocks(), 3, "48 and 100 bytes");
+    assert_eq!(with(Opcode::Swap, 1, 0).blocks(), 2);
+    assert_eq!(with(Opcode::Nop, 255, 0).blocks(), 65, "more than an entry may have");
+}
+
+#[test]
+fn bytes_behind_the_control_part_are_no_operands() {
+    let mut w = [0; SQE_WORDS_MAX];
+    let write = Sqe { sge_num: 2, ..Sqe::new(Opcode::Write) };
+    write.encode(&mut w);
+    w[6..].fill(u64::MAX);
+    assert_eq!(Sqe::decode(&w), Ok(write));
+}
+
+#[test]
+fn only_success_of_a_sender_is_read_by_halves() {
+    // Bits 1, 2 and 4 to 6 of byte 0 say what was done; the rest of it, and the status, what else.
+    for bit in 0..32 {
+        let plain = matches!(bit, 1 | 2 | 4..=6 | 8..=15);
+        assert_eq!(SendDone::is_it(1 << bit), plain, "bit {bit}");
+    }
 }
 
 #[test]

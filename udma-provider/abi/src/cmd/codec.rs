@@ -166,7 +166,6 @@ impl Command {
         let mut w = [0; CMD_WORDS];
         w[0] = u64::from(self.opcode()) | u64::from(sequence) << 32;
         match *self {
-            Self::Nop | Self::AllocTid | Self::PoolQuery => {}
             Self::CreateEq { base, depth_log2, vector } => {
                 w[1] = base;
                 w[2] = u64::from(depth_log2) | u64::from(vector) << 32;
@@ -235,6 +234,7 @@ impl Command {
                 w[1] = base;
                 w[2] = u64::from(room);
             }
+            // The rest has no arguments.
             _ => {}
         }
     }
