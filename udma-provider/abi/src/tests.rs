@@ -142,6 +142,15 @@ fn statuses_map_to_distinct_codes_and_back() {
     assert_eq!(CmdStatus::from_code(11), CmdStatus::Unknown);
 }
 
+/// docs/device-spec.md: queue numbers of 20 bits, pages of 4 KiB from 0x100000 on, entries of 64 and
+/// 16 bytes.
+#[test]
+fn lengths_are_those_of_the_document() {
+    assert_eq!(crate::regs::QUEUE_IDS, 0x10_0000);
+    assert_eq!(crate::regs::BAR_LEN, 0x10_0000 + 0x10_0000 * 4096);
+    assert_eq!((crate::cqe::CQE_LEN, eqe::EQE_LEN), (64, 16));
+}
+
 #[test]
 fn kinds_and_states_decode_by_table_and_only_known_ones() {
     let codes = |decode: &dyn Fn(u8) -> Option<u8>| {
