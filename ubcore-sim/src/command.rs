@@ -59,13 +59,21 @@ impl Commands {
     fn execute(&mut self, at: &mut Around<'_>, command: Command) -> CmdAnswer {
         let outcome = match command {
             Command::Nop => Ok(CmdAnswer::ok(&[])),
-            Command::CreateEq { .. }
-            | Command::DestroyEq { .. }
-            | Command::CreateJfc { .. }
-            | Command::ModifyJfc { .. }
-            | Command::DestroyJfc { .. }
-            | Command::CreateGroup { .. }
-            | Command::DestroyGroup { .. } => self.object_command(at, command),
+            Command::CreateEq { base, depth_log2, vector } => {
+                self.create_eq(&at.base.tables, base, depth_log2, vector)
+            }
+            Command::DestroyEq { eqn } => self.destroy_eq(&at.base.tables, eqn),
+            Command::CreateJfc { base, depth_log2, eqn, inline } => {
+                self.create_jfc(&at.base.tables, (base, depth_log2), inline, eqn)
+            }
+            Command::ModifyJfc { jfcn, count, period_us } => {
+                self.modify_jfc(&at.base.tables, jfcn, count, period_us)
+            }
+            Command::DestroyJfc { jfcn } => self.destroy_jfc(&at.base.tables, jfcn),
+            Command::CreateGroup { id, by_hint, token_value } => {
+                self.create_group(at, id, by_hint, token_value)
+            }
+            Command::DestroyGroup { id } => self.destroy_group(at, id),
             Command::CreateQueue(args) => self.create_queue(at, &args),
             Command::ModifyState { id, state } => self.modify_state(at, id, state),
             Command::ModifyRxThreshold { id, threshold } => {

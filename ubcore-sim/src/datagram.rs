@@ -27,9 +27,9 @@ pub(crate) fn take_apart(
     to: RawEid,
     bytes: &[u8],
 ) -> Result<DatagramContent<'_>, Counter> {
-    let packet = Packet::open(bytes, &flow(from, to)).map_err(|error| match error {
-        PacketError::Icrc { .. } => Counter::DropIcrc,
-        _ => Counter::DropMalformed,
+    let packet = Packet::open(bytes, &flow(from, to)).map_err(|error| {
+        let is_icrc = matches!(error, PacketError::Icrc { .. });
+        if is_icrc { Counter::DropIcrc } else { Counter::DropMalformed }
     })?;
     let header = packet.header;
     Ok(match header.body {

@@ -3,6 +3,7 @@
 //! The core takes time, packets and commands as arguments and gives packets, completions and
 //! deadlines; only `host/` has threads, sockets and clocks.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 #[cfg(test)]
 pub(crate) mod bench;

@@ -130,7 +130,7 @@ impl CommandQueue {
         let sequence = self.submit(command, deadline)?;
         let answer = self.wait(deadline, idle, |state, depth| match state.slot(sequence, depth) {
             CmdSlot::Answered(response) => Some(response),
-            _ => None,
+            CmdSlot::Free | CmdSlot::Waited(_) | CmdSlot::Abandoned(_) => None,
         });
         let mut state = lock(&self.state);
         let slot = state.slot_mut(sequence, self.depth);
@@ -145,10 +145,10 @@ impl CommandQueue {
         };
         *slot = CmdSlot::Free;
         drop(state);
-        match response.status {
-            CmdStatus::Ok => Ok(response.results),
-            refused => Err(CommandError::Refused(refused)),
+        if response.status != CmdStatus::Ok {
+            return Err(CommandError::Refused(response.status));
         }
+        Ok(response.results)
     }
 
     /// No command is taken any more; waiters end.
@@ -243,7 +243,7 @@ impl CmdqState {
                 *slot = CmdSlot::Answered(response);
             }
             CmdSlot::Abandoned(sequence) if sequence == response.sequence => *slot = CmdSlot::Free,
-            _ => {
+            CmdSlot::Free | CmdSlot::Waited(_) | CmdSlot::Abandoned(_) | CmdSlot::Answered(_) => {
                 self.garbage += 1;
                 tracing::warn!(
                     sequence = response.sequence,

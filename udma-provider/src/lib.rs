@@ -5,6 +5,7 @@
 //! [`UdmaDevice`]. *Must not*: know which device or backing it drives; make a
 //! system call, allocate or wait for a lock on the data path; trust a word that the device wrote.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod alloc;
 mod bound;

@@ -28,6 +28,7 @@ pub(crate) struct Encoded {
 ///
 /// # Errors
 /// More pieces or inline bytes than an entry holds; an RC queue without a target.
+#[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
 #[inline]
 pub(crate) fn build(
     words: &mut [u64; SQE_WORDS_MAX],
@@ -55,6 +56,9 @@ fn build_rare(
     wr: &SendWr<'_>,
     target: Option<&TargetId>,
 ) -> Result<Encoded, PostReason> {
+    let mut fetch = |opcode, result, at, operand| {
+        finish(words, wr, Sqe { operand, ..one_sided(opcode, wr, target, &at) }, &[result])
+    };
     match wr.op {
         SendOp::SendImm { src, imm } => {
             finish(words, wr, Sqe { imm, ..message(Opcode::SendImm, wr, target)? }, src)
@@ -90,29 +94,28 @@ fn build_rare(
         }
         SendOp::Nop => finish(words, wr, addressed(Opcode::Nop, wr, target), &[]),
         SendOp::FlushDma => finish(words, wr, addressed(Opcode::FlushDma, wr, target), &[]),
-        _ => build_atomic(words, wr, target),
-    }
-}
-
-fn build_atomic(
-    words: &mut [u64; SQE_WORDS_MAX],
-    wr: &SendWr<'_>,
-    target: Option<&TargetId>,
-) -> Result<Encoded, PostReason> {
-    let (opcode, result, at, operand, compare) = match wr.op {
-        SendOp::Cas { result, target, compare, swap } => {
-            (Opcode::Cas, result, target, swap, compare)
+        SendOp::Cas { result, target: at, compare, swap } => {
+            let sqe = Sqe { operand: swap, compare, ..one_sided(Opcode::Cas, wr, target, &at) };
+            finish(words, wr, sqe, &[result])
         }
-        SendOp::Swap { result, target, value } => (Opcode::Swap, result, target, value, 0),
-        SendOp::FetchAdd { result, target, value } => (Opcode::FetchAdd, result, target, value, 0),
-        SendOp::FetchSub { result, target, value } => (Opcode::FetchSub, result, target, value, 0),
-        SendOp::FetchAnd { result, target, value } => (Opcode::FetchAnd, result, target, value, 0),
-        SendOp::FetchOr { result, target, value } => (Opcode::FetchOr, result, target, value, 0),
-        SendOp::FetchXor { result, target, value } => (Opcode::FetchXor, result, target, value, 0),
-        _ => return Err(PostReason::Invalid("the driver does not know this operation")),
-    };
-    let sqe = Sqe { operand, compare, ..one_sided(opcode, wr, target, &at) };
-    finish(words, wr, sqe, &[result])
+        SendOp::Swap { result, target, value } => fetch(Opcode::Swap, result, target, value),
+        SendOp::FetchAdd { result, target, value } => {
+            fetch(Opcode::FetchAdd, result, target, value)
+        }
+        SendOp::FetchSub { result, target, value } => {
+            fetch(Opcode::FetchSub, result, target, value)
+        }
+        SendOp::FetchAnd { result, target, value } => {
+            fetch(Opcode::FetchAnd, result, target, value)
+        }
+        SendOp::FetchOr { result, target, value } => fetch(Opcode::FetchOr, result, target, value),
+        SendOp::FetchXor { result, target, value } => {
+            fetch(Opcode::FetchXor, result, target, value)
+        }
+        SendOp::Write { .. } | SendOp::Read { .. } | SendOp::Send { .. } => {
+            Err(PostReason::Invalid("the common operations are built by the caller"))
+        }
+    }
 }
 
 /// Flags, and the way to the target where one is named.

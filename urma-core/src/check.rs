@@ -91,6 +91,7 @@ impl SendRules {
     }
 
     /// Whether a request breaks no rule.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`check_rare` names every operation")]
     #[inline(always)]
     pub(crate) fn check(&self, wr: &SendWr<'_>) -> Result<(), PostReason> {
         if wr.flags.contains(WrFlags::RELAX_ORDER.union(WrFlags::STRONG_ORDER)) {

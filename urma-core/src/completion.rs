@@ -149,8 +149,17 @@ impl Completion {
     #[must_use]
     pub const fn immediate(&self) -> Option<u64> {
         match self.opcode {
-            CrOpcode::SendImm | CrOpcode::WriteImm if self.is_recv() => Some(self.imm),
-            _ => None,
+            CrOpcode::SendImm | CrOpcode::WriteImm => {
+                if self.is_recv() {
+                    Some(self.imm)
+                } else {
+                    None
+                }
+            }
+            CrOpcode::Send
+            | CrOpcode::SendInvalidate
+            | CrOpcode::FlushWrite
+            | CrOpcode::Unknown(_) => None,
         }
     }
 

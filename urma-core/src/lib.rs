@@ -40,6 +40,7 @@
 //! | sleep on many queues, or in a poll loop of your own | [`Jfce::wait`], [`Jfce::fd`] |
 //! | await in an async program | `CompletionStream`, feature `stream` |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod attr;
 mod body;

@@ -6,6 +6,7 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod open;
 #[cfg(doctest)]

@@ -133,7 +133,11 @@ fn objects(document: &Value, kind: ObjectKind, id: Option<u64>) -> Vec<Value> {
         ObjectKind::Jfr => object["kind"] == "jfr",
         ObjectKind::Jetty => object["kind"] == "jetty",
         ObjectKind::Rc => object["kind"] == "jetty" && object["mode"] == "rc",
-        _ => true,
+        ObjectKind::Jfc
+        | ObjectKind::JettyGroup
+        | ObjectKind::Seg
+        | ObjectKind::Tp
+        | ObjectKind::Tpreuse => true,
     };
     let is_meant = |object: &Value| {
         id.is_none_or(|id| {

@@ -349,7 +349,7 @@ impl<'a> PingPong<'a> {
     fn await_peer(&mut self, pass: &mut Pass<'_, '_>, done: u64) -> Result<bool, RunError> {
         let came = match self.verb {
             Verb::Write if !pass.test().imm => self.await_write(pass, done)?,
-            _ => self.await_send(pass, done)?,
+            Verb::Write | Verb::Send | Verb::Read | Verb::Atomic => self.await_send(pass, done)?,
         };
         self.patience.renew();
         Ok(came)

@@ -12,6 +12,7 @@
 //! part alone ([`Transaction`]).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod bth;
 pub mod capture;

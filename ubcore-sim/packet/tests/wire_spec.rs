@@ -325,6 +325,13 @@ fn the_tables_have_every_code() {
     for opcode in TaOpcode::ALL {
         assert!(has_row(&text, opcode.code(), &format!("{opcode:?}")), "{opcode:?}");
     }
+    for opcode in ResponseOp::ALL {
+        assert!(has_row(&text, opcode.code(), &format!("{opcode:?}")), "{opcode:?}");
+    }
+    for opcode in AtomicOp::ALL {
+        let names = [format!("{opcode:?}"), format!("Atomic{opcode:?}")];
+        assert!(names.iter().any(|name| has_row(&text, opcode.code(), name)), "{opcode:?}");
+    }
     for reason in RefuseReason::ALL {
         assert!(has_row(&text, reason.code(), &format!("{reason:?}")), "{reason:?}");
     }

@@ -7,12 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use udma_abi::{
-    CmdStatus, DmaAccess,
-    cmd::{Command, NONE},
-    cqe::CQE_LEN,
-    eqe::EQE_LEN,
-};
+use udma_abi::{CmdStatus, DmaAccess, cmd::NONE, cqe::CQE_LEN, eqe::EQE_LEN};
 use urma_mem::sync::Ordering;
 
 use super::answer::{CmdAnswer, CmdOutcome};
@@ -21,37 +16,13 @@ use crate::context::{event::EventQueue, jfc::DeviceJfc, tables::Tables};
 use crate::limits;
 
 impl Commands {
-    pub(super) fn object_command(&mut self, at: &mut Around<'_>, command: Command) -> CmdOutcome {
-        let tables = &at.base.tables;
-        match command {
-            Command::CreateEq { base, depth_log2, vector } => {
-                self.create_eq(tables, base, depth_log2, vector)
-            }
-            Command::DestroyEq { eqn } => self.destroy_eq(tables, eqn),
-            Command::CreateJfc { base, depth_log2, eqn, inline } => {
-                let eq = if eqn == NONE { None } else { Some(find_eq(tables, eqn)?) };
-                self.create_jfc(tables, (base, depth_log2), inline, eq)
-            }
-            Command::ModifyJfc { jfcn, count, period_us } => {
-                let jfc = find_jfc(tables, jfcn)?;
-                jfc.set_moderation(u32::from(count), u32::from(period_us));
-                self.moderated.remove(&jfcn);
-                if period_us != 0 {
-                    self.moderated.insert(jfcn, None);
-                }
-                tables.moderation.store(!self.moderated.is_empty(), Ordering::SeqCst);
-                Ok(CmdAnswer::ok(&[]))
-            }
-            Command::DestroyJfc { jfcn } => self.destroy_jfc(tables, jfcn),
-            Command::CreateGroup { id, by_hint, token_value } => {
-                self.create_group(at, id, by_hint, token_value)
-            }
-            Command::DestroyGroup { id } => self.destroy_group(at, id),
-            _ => Err(CmdStatus::Unsupported),
-        }
-    }
-
-    fn create_eq(&mut self, tables: &Tables, base: u64, depth_log2: u8, vector: u16) -> CmdOutcome {
+    pub(super) fn create_eq(
+        &mut self,
+        tables: &Tables,
+        base: u64,
+        depth_log2: u8,
+        vector: u16,
+    ) -> CmdOutcome {
         if vector == 0 || vector >= limits::VECTORS || depth_log2 > limits::EQ_DEPTH_LOG2 {
             return Err(CmdStatus::Invalid);
         }
@@ -66,7 +37,7 @@ impl Commands {
         Ok(CmdAnswer::ok(&[u64::from(eqn)]))
     }
 
-    fn destroy_eq(&mut self, tables: &Tables, eqn: u32) -> CmdOutcome {
+    pub(super) fn destroy_eq(&mut self, tables: &Tables, eqn: u32) -> CmdOutcome {
         let eq = find_eq(tables, eqn)?;
         if eq.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
@@ -78,13 +49,14 @@ impl Commands {
         Ok(CmdAnswer::ok(&[]))
     }
 
-    fn create_jfc(
+    pub(super) fn create_jfc(
         &mut self,
         tables: &Tables,
         (base, depth_log2): (u64, u8),
         inline: bool,
-        eq: Option<Arc<EventQueue>>,
+        eqn: u32,
     ) -> CmdOutcome {
+        let eq = if eqn == NONE { None } else { Some(find_eq(tables, eqn)?) };
         if depth_log2 > limits::JFC_DEPTH_LOG2 || !base.is_multiple_of(64) {
             return Err(CmdStatus::Invalid);
         }
@@ -98,7 +70,24 @@ impl Commands {
         Ok(CmdAnswer::ok(&[u64::from(jfcn)]))
     }
 
-    fn destroy_jfc(&mut self, tables: &Tables, jfcn: u32) -> CmdOutcome {
+    pub(super) fn modify_jfc(
+        &mut self,
+        tables: &Tables,
+        jfcn: u32,
+        count: u16,
+        period_us: u16,
+    ) -> CmdOutcome {
+        let jfc = find_jfc(tables, jfcn)?;
+        jfc.set_moderation(u32::from(count), u32::from(period_us));
+        self.moderated.remove(&jfcn);
+        if period_us != 0 {
+            self.moderated.insert(jfcn, None);
+        }
+        tables.moderation.store(!self.moderated.is_empty(), Ordering::SeqCst);
+        Ok(CmdAnswer::ok(&[]))
+    }
+
+    pub(super) fn destroy_jfc(&mut self, tables: &Tables, jfcn: u32) -> CmdOutcome {
         let jfc = find_jfc(tables, jfcn)?;
         if jfc.users.load(Ordering::SeqCst) != 0 {
             return Err(CmdStatus::InUse);
@@ -109,7 +98,7 @@ impl Commands {
         Ok(CmdAnswer::ok(&[]))
     }
 
-    fn create_group(
+    pub(super) fn create_group(
         &mut self,
         at: &mut Around<'_>,
         id: u32,
@@ -128,7 +117,7 @@ impl Commands {
         Ok(CmdAnswer::ok(&[u64::from(id)]))
     }
 
-    fn destroy_group(&mut self, at: &mut Around<'_>, id: u32) -> CmdOutcome {
+    pub(super) fn destroy_group(&mut self, at: &mut Around<'_>, id: u32) -> CmdOutcome {
         let members = self.objects.groups.get(&id).ok_or(CmdStatus::NotFound)?;
         if !members.is_empty() {
             return Err(CmdStatus::InUse);

@@ -61,14 +61,15 @@ impl FastCounts {
     }
 
     pub(crate) fn value(&self, counter: Counter) -> u64 {
-        match counter {
-            Counter::DirectRequests => self.direct_requests.load(Ordering::Relaxed),
-            Counter::DirectBytes => self.direct_bytes.load(Ordering::Relaxed),
-            Counter::KernelRequests => self.fetched_requests.load(Ordering::Relaxed),
-            Counter::KernelBytes => self.fetched_bytes.load(Ordering::Relaxed),
-            Counter::Completions => self.completions.load(Ordering::Relaxed),
-            _ => 0,
-        }
+        let cells = [
+            (Counter::DirectRequests, &self.direct_requests),
+            (Counter::DirectBytes, &self.direct_bytes),
+            (Counter::KernelRequests, &self.fetched_requests),
+            (Counter::KernelBytes, &self.fetched_bytes),
+            (Counter::Completions, &self.completions),
+        ];
+        let cell = cells.iter().find(|(counted, _)| *counted == counter);
+        cell.map_or(0, |(_, cell)| cell.load(Ordering::Relaxed))
     }
 }
 

@@ -4,7 +4,7 @@
 //! request and a way. *Gives*: bytes moved, or the word that this needs the peer. *Must not*: move a
 //! byte before all checks; move more than a chunk between two looks at the generation.
 
-use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
+use udma_abi::{AtomicKind, CqeStatus, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};
 
 use super::gather::{self, EntryWords, Local, MessageSpan, Segments};
@@ -71,13 +71,17 @@ impl Job<'_> {
         cursor: &mut Cursor,
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
-        match self.sqe.opcode {
-            Opcode::Write | Opcode::Read | Opcode::WriteImm => {
+        match self.sqe.opcode.kind() {
+            OpKind::Write | OpKind::Read | OpKind::WriteImm => {
                 self.transfer(path_state, cursor, budget)
             }
-            Opcode::WriteNotify | Opcode::WriteAtomic => self.notify(path_state, cursor, budget),
-            op if op.is_atomic() => self.atomic(path_state),
-            _ => Ok(Progress::NotDirect),
+            OpKind::WriteNotify(kind) => self.notify(kind, path_state, cursor, budget),
+            OpKind::Atomic(kind) => self.atomic(kind, path_state),
+            OpKind::Send
+            | OpKind::SendImm
+            | OpKind::SendInvalidate
+            | OpKind::Nop
+            | OpKind::FlushDma => Ok(Progress::NotDirect),
         }
     }
 
@@ -88,7 +92,7 @@ impl Job<'_> {
         cursor: &mut Cursor,
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
-        let write = self.sqe.opcode != Opcode::Read;
+        let write = self.sqe.opcode.is_write();
         if self.len >= STREAM_MIN && write && cursor.at == 0 {
             let place = (self.sqe.seg_token_id, self.sqe.remote_va);
             if path_state.pass_length.is_cold(place, self.len, self.cache) {
@@ -147,7 +151,7 @@ impl Job<'_> {
                 let to = (memory, offset + at);
                 match by {
                     By::PastCaches => gather::stream_out(local, words, segments, span, to),
-                    _ => gather::copy_out(local, words, segments, span, to),
+                    By::Memory | By::Kernel => gather::copy_out(local, words, segments, span, to),
                 }
             } else {
                 gather::copy_in(local.pieces(words), segments, span, (memory, offset + at))
@@ -167,7 +171,11 @@ impl Job<'_> {
         }
     }
 
-    fn atomic(&mut self, path_state: &mut PathState) -> Result<Progress, CqeStatus> {
+    fn atomic(
+        &mut self,
+        kind: AtomicKind,
+        path_state: &mut PathState,
+    ) -> Result<Progress, CqeStatus> {
         let sqe = self.sqe;
         let want = Want {
             token_id: sqe.seg_token_id,
@@ -180,7 +188,7 @@ impl Job<'_> {
         let len = self.len;
         let reached =
             path_state.reach(self.segments.table, self.faults, &want, |memory, offset| {
-                atomic_at(memory, offset, sqe, len).ok_or(CqeStatus::RemUnsupportedReq)
+                atomic_at(memory, offset, kind, (sqe, len)).ok_or(CqeStatus::RemUnsupportedReq)
             })?;
         let AccessResult::Yes(old, _) = reached else { return Ok(Progress::NotDirect) };
         let bytes = old.to_le_bytes();
@@ -193,11 +201,20 @@ impl Job<'_> {
     /// The write, then the 8 bytes elsewhere; both targets are checked before the first byte.
     fn notify(
         &mut self,
+        kind: NotifyKind,
         path_state: &mut PathState,
         cursor: &mut Cursor,
         budget: &mut usize,
     ) -> Result<Progress, CqeStatus> {
-        let want = notify_want(self.sqe);
+        let sqe = self.sqe;
+        let want = Want {
+            token_id: sqe.notify_token_id,
+            token: Some(sqe.seg_token_value),
+            va: sqe.notify_va,
+            len: 8,
+            right: kind.right(),
+            life: 0,
+        };
         let table = self.segments.table;
         if cursor.life == 0 {
             let reached = path_state.reach(table, self.faults, &want, |memory, offset| {
@@ -213,11 +230,10 @@ impl Job<'_> {
         }
         let done = match self.transfer(path_state, cursor, budget)? {
             Progress::Done(bytes) => bytes,
-            other => return Ok(other),
+            unfinished @ (Progress::More | Progress::NotDirect) => return Ok(unfinished),
         };
-        let sqe = self.sqe;
         let reached = path_state.reach(table, self.faults, &want, |memory, offset| {
-            notify_at(memory, offset, sqe).ok_or(CqeStatus::RemAccessAbort)
+            notify_at(memory, offset, kind, sqe.imm).ok_or(CqeStatus::RemAccessAbort)
         })?;
         // It was direct just before; a segment that lost its shared pages since is not the same.
         match reached {
@@ -241,50 +257,47 @@ pub(crate) fn shown_to(sqe: &Sqe) -> u64 {
     u64::from(sqe.token_en) << 63 | target << 32 | u64::from(value)
 }
 
-pub(crate) fn notify_want(sqe: &Sqe) -> Want {
-    let atomic = sqe.opcode == Opcode::WriteAtomic;
-    Want {
-        token_id: sqe.notify_token_id,
-        token: Some(sqe.seg_token_value),
-        va: sqe.notify_va,
-        len: 8,
-        right: if atomic { Access::ATOMIC } else { Access::WRITE },
-        life: 0,
-    }
-}
-
-fn notify_at(memory: &Region, offset: usize, sqe: &Sqe) -> Option<()> {
-    if sqe.opcode == Opcode::WriteNotify {
-        memory.store_u64_release(offset, sqe.imm).ok()
-    } else {
-        memory.atomic_u64(offset, WordAtomic::Add(sqe.imm)).ok().map(|_| ())
+/// Changes the 8 bytes of a notification; `None` when their address is not aligned.
+pub(crate) fn notify_at(
+    memory: &Region,
+    offset: usize,
+    kind: NotifyKind,
+    value: u64,
+) -> Option<()> {
+    match kind {
+        NotifyKind::Store => memory.store_u64_release(offset, value).ok(),
+        NotifyKind::Add => memory.atomic_u64(offset, WordAtomic::Add(value)).ok().map(|_| ()),
     }
 }
 
 /// The atomic of an entry; `None` when the address is not aligned to the size.
-fn atomic_at(memory: &Region, offset: usize, sqe: &Sqe, len: u64) -> Option<u64> {
+fn atomic_at(
+    memory: &Region,
+    offset: usize,
+    kind: AtomicKind,
+    (sqe, len): (&Sqe, u64),
+) -> Option<u64> {
     match len {
         4 => {
-            let op = operation(sqe.opcode, low32(sqe.operand), low32(sqe.compare))?;
+            let op = operation(kind, low32(sqe.operand), low32(sqe.compare));
             memory.atomic_u32(offset, op).ok().map(u64::from)
         }
-        8 => memory.atomic_u64(offset, operation(sqe.opcode, sqe.operand, sqe.compare)?).ok(),
+        8 => memory.atomic_u64(offset, operation(kind, sqe.operand, sqe.compare)).ok(),
         _ => None,
     }
 }
 
-/// What an atomic opcode does to a word.
-pub(crate) fn operation<T>(opcode: Opcode, operand: T, compare: T) -> Option<WordAtomic<T>> {
-    Some(match opcode {
-        Opcode::Cas => WordAtomic::Cas { cmp: compare, swap: operand },
-        Opcode::Swap => WordAtomic::Swap(operand),
-        Opcode::FetchAdd => WordAtomic::Add(operand),
-        Opcode::FetchSub => WordAtomic::Sub(operand),
-        Opcode::FetchAnd => WordAtomic::And(operand),
-        Opcode::FetchOr => WordAtomic::Or(operand),
-        Opcode::FetchXor => WordAtomic::Xor(operand),
-        _ => return None,
-    })
+/// What an atomic does to a word.
+pub(crate) fn operation<T>(kind: AtomicKind, operand: T, compare: T) -> WordAtomic<T> {
+    match kind {
+        AtomicKind::Cas => WordAtomic::Cas { cmp: compare, swap: operand },
+        AtomicKind::Swap => WordAtomic::Swap(operand),
+        AtomicKind::FetchAdd => WordAtomic::Add(operand),
+        AtomicKind::FetchSub => WordAtomic::Sub(operand),
+        AtomicKind::FetchAnd => WordAtomic::And(operand),
+        AtomicKind::FetchOr => WordAtomic::Or(operand),
+        AtomicKind::FetchXor => WordAtomic::Xor(operand),
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "4-byte operands lie in the low half")]

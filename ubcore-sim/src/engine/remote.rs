@@ -83,13 +83,10 @@ impl AdmissionCache {
 
     /// A request of this way ended.
     pub(crate) fn on_ended(&mut self, seq: u32, status: CqeStatus) {
-        match status {
-            CqeStatus::Success => {
-                if let Some((_, shown)) = self.asked.take_if(|(asked, _)| *asked == seq) {
-                    self.proven = Some(shown);
-                }
-            }
-            _ => self.proven = None,
+        if status != CqeStatus::Success {
+            self.proven = None;
+        } else if let Some((_, shown)) = self.asked.take_if(|(asked, _)| *asked == seq) {
+            self.proven = Some(shown);
         }
     }
 }
@@ -129,7 +126,7 @@ impl PathState {
                 raise_slots_used(&parts.half, slot as u64 + 1);
                 HazardSlot::new(parts.half.clone(), offset).ok()
             }
-            _ => None,
+            Reach::Own | Reach::Direct(_) | Reach::Messages => None,
         };
         Self {
             link,

@@ -324,7 +324,7 @@ impl SendEngine {
             entry_idx: sqe.entry_idx,
             blocks,
             flags: sqe.flags,
-            fenced: sqe.opcode.is_atomic() || sqe.opcode == udma_abi::Opcode::Read,
+            fenced: sqe.opcode.fetches(),
             tpn,
             end,
             reported: false,

@@ -4,7 +4,7 @@
 //! *Must not*: believe a length or an offset of the peer.
 
 use udma_abi::{CqeStatus, Nanos, counters::Counter};
-use urma_packet::{RequestOp, ResponseBody, ResponseHeader, ResponseStatus};
+use urma_packet::{ResponseBody, ResponseHeader, ResponseStatus};
 
 use super::flow::{Request, SEQUENCE_TRIES};
 use super::senders::Sender;
@@ -54,7 +54,13 @@ pub(super) fn effect(
             request.sequence_used += 1;
             Effect::From(expected)
         }
-        refused => Effect::End(status_of(refused), 0),
+        ResponseStatus::Length => Effect::End(CqeStatus::RemRespLen, 0),
+        ResponseStatus::Unsupported => Effect::End(CqeStatus::RemUnsupportedReq, 0),
+        ResponseStatus::NoResources | ResponseStatus::TargetReset | ResponseStatus::NoTarget => {
+            Effect::End(CqeStatus::RemOperation, 0)
+        }
+        ResponseStatus::AccessAbort => Effect::End(CqeStatus::RemAccessAbort, 0),
+        ResponseStatus::DataPoison => Effect::End(CqeStatus::RemDataPoison, 0),
     }
 }
 
@@ -66,8 +72,12 @@ fn on_ack(
     bytes: &[u8],
 ) -> Effect {
     let lie = Effect::End(CqeStatus::RemOperation, 0);
-    match (&request.header.op, header.body) {
-        (RequestOp::Read, ResponseBody::ReadData { offset, length }) => {
+    if header.body.opcode() != request.header.op.answered_by() {
+        return lie;
+    }
+    match header.body {
+        ResponseBody::None => Effect::End(CqeStatus::Success, request.len),
+        ResponseBody::ReadData { offset, length } => {
             let Ok(len) = u32::try_from(bytes.len()) else { return lie };
             let fits = length == request.len && offset == request.got && len <= length - offset;
             if !fits || (len == 0 && length != 0) {
@@ -78,18 +88,16 @@ fn on_ack(
             request.got += len;
             if last { ended(request) } else { Effect::More }
         }
-        (RequestOp::Atomic(_, operands), ResponseBody::Atomic(value)) => {
-            if value.size != operands.size {
+        ResponseBody::Atomic(value) => {
+            // Its length is that of its operands.
+            if value.size.bytes() != request.len {
                 return lie;
             }
             let all = value.value.to_le_bytes();
-            let len = (operands.size.bytes() as usize).min(all.len());
+            let len = (value.size.bytes() as usize).min(all.len());
             store(request, sender, base, (0, &all[..len], true));
             ended(request)
         }
-        (RequestOp::Read | RequestOp::Atomic(..), _) => lie,
-        (_, ResponseBody::None) => Effect::End(CqeStatus::Success, request.len),
-        _ => lie,
     }
 }
 
@@ -112,20 +120,5 @@ fn store(
     let pieces = request.local.pieces(&request.words);
     if let Err(status) = gather::write_in(pieces, &mut segments, span, bytes) {
         request.failed.get_or_insert(status);
-    }
-}
-
-fn status_of(refused: ResponseStatus) -> CqeStatus {
-    match refused {
-        ResponseStatus::Ack => CqeStatus::Success,
-        ResponseStatus::ReceiverNotReady { .. } => CqeStatus::RnrRetryExceeded,
-        ResponseStatus::OutOfSequence { .. } => CqeStatus::AckTimeout,
-        ResponseStatus::Length => CqeStatus::RemRespLen,
-        ResponseStatus::Unsupported => CqeStatus::RemUnsupportedReq,
-        ResponseStatus::NoResources | ResponseStatus::TargetReset | ResponseStatus::NoTarget => {
-            CqeStatus::RemOperation
-        }
-        ResponseStatus::AccessAbort => CqeStatus::RemAccessAbort,
-        ResponseStatus::DataPoison => CqeStatus::RemDataPoison,
     }
 }

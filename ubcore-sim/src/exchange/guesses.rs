@@ -53,18 +53,19 @@ impl Shown {
             Some(key(u64::from(target.kind.code()) + QUEUE, target.id.value(), token))
         };
         let memory = || segment(header.access.token_id, header.token);
+        let mut invalidates = None;
         let checked = match header.op {
             RequestOp::FlushDma => [None, None],
-            op if op.is_send() => [queue(header.token), None],
+            RequestOp::Send | RequestOp::SendImm(_) => [queue(header.token), None],
+            RequestOp::SendInvalidate(of) => {
+                invalidates = segment(of.token_id, Some(of.token));
+                [queue(header.token), None]
+            }
             RequestOp::WriteImm(notice) => [memory(), queue(notice.token)],
             RequestOp::WriteNotify(to) | RequestOp::WriteAtomicAdd(to) => {
                 [memory(), segment(to.token_id, Some(to.token))]
             }
-            _ => [memory(), None],
-        };
-        let invalidates = match header.op {
-            RequestOp::SendInvalidate(of) => segment(of.token_id, Some(of.token)),
-            _ => None,
+            RequestOp::Write | RequestOp::Read | RequestOp::Atomic(..) => [memory(), None],
         };
         Self { checked, invalidates }
     }

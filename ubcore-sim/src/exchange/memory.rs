@@ -3,17 +3,17 @@
 //! *Owns*: what each opcode wants of a segment. *Takes*: headers, pieces. *Gives*: placed bytes, data
 //! for answers. *Must not*: keep a segment across two pieces: each looks it up alive.
 
-use udma_abi::{CqeStatus, Opcode, cmd::Access};
+use udma_abi::{CqeStatus, NotifyKind, OpKind, Opcode, cmd::Access};
 use urma_mem::Region;
 use urma_packet::{
-    AtomicOp, AtomicOperands, AtomicValue, Notify, OperandSize, RequestHeader, RequestOp,
-    ResponseBody, ResponseHeader, ResponseStatus, TokenId,
+    AtomicOp, AtomicOperands, AtomicValue, OperandSize, RequestHeader, RequestOp, ResponseBody,
+    ResponseHeader, ResponseStatus, TokenId,
 };
 
 use super::piece::Part;
 use super::serve::{PartialMessage, Reply};
 use super::work::Work;
-use crate::engine::direct::operation;
+use crate::engine::direct::{notify_at, operation};
 use crate::engine::remote::{Want, check_absent, check_own};
 use udma_abi::counters::Counter;
 
@@ -41,12 +41,12 @@ fn reach(work: &mut Work<'_>, want: &Want) -> Result<(Region, usize, u64), Respo
         }
         Ok((segment.region.clone(), offset, segment.life))
     });
-    found.map_err(|status| match status {
-        CqeStatus::RemDataPoison => ResponseStatus::DataPoison,
-        _ => {
-            work.base.tables.count(Counter::AccessDenied);
-            ResponseStatus::AccessAbort
+    found.map_err(|status| {
+        if status == CqeStatus::RemDataPoison {
+            return ResponseStatus::DataPoison;
         }
+        work.base.tables.count(Counter::AccessDenied);
+        ResponseStatus::AccessAbort
     })
 }
 
@@ -65,21 +65,29 @@ fn want(header: &RequestHeader, start: u64, right: Access, life: u64) -> Want {
     }
 }
 
-fn notify_want(header: &RequestHeader) -> Option<(Want, &Notify)> {
-    let (notify, right) = match &header.op {
-        RequestOp::WriteNotify(notify) => (notify, Access::WRITE),
-        RequestOp::WriteAtomicAdd(notify) => (notify, Access::ATOMIC),
-        _ => return None,
+/// What a request wants of its second address, how it changes the 8 bytes there, and with what.
+fn notify_want(header: &RequestHeader) -> Option<(Want, NotifyKind, u64)> {
+    let (notify, kind) = match &header.op {
+        RequestOp::WriteNotify(notify) => (notify, NotifyKind::Store),
+        RequestOp::WriteAtomicAdd(notify) => (notify, NotifyKind::Add),
+        RequestOp::Send
+        | RequestOp::SendImm(_)
+        | RequestOp::SendInvalidate(_)
+        | RequestOp::Write
+        | RequestOp::WriteImm(_)
+        | RequestOp::Read
+        | RequestOp::Atomic(..)
+        | RequestOp::FlushDma => return None,
     };
     let want = Want {
         token_id: token_id(notify.token_id),
         token: Some(notify.token.0),
         va: notify.address,
         len: 8,
-        right,
+        right: kind.right(),
         life: 0,
     };
-    Some((want, notify))
+    Some((want, kind, notify.data))
 }
 
 /// Everything that the whole write needs; the life of its segment.
@@ -89,7 +97,7 @@ pub(super) fn check_write(
     start: u64,
 ) -> Result<u64, ResponseStatus> {
     let (_, _, life) = reach(work, &want(header, start, Access::WRITE, 0))?;
-    if let Some((want, _)) = notify_want(header) {
+    if let Some((want, ..)) = notify_want(header) {
         let (memory, offset, _) = reach(work, &want)?;
         if memory.addr().wrapping_add(offset) % 8 != 0 {
             return Err(ResponseStatus::Unsupported);
@@ -127,14 +135,9 @@ pub(super) fn place(
 
 /// The 8 bytes after the payload, if the request has any.
 pub(super) fn notify(work: &mut Work<'_>, header: &RequestHeader) -> Result<(), ResponseStatus> {
-    let Some((want, notify)) = notify_want(header) else { return Ok(()) };
+    let Some((want, kind, data)) = notify_want(header) else { return Ok(()) };
     let (memory, offset, _) = reach(work, &want)?;
-    let done = if matches!(header.op, RequestOp::WriteNotify(_)) {
-        memory.store_u64_release(offset, notify.data)
-    } else {
-        memory.atomic_u64(offset, urma_mem::WordAtomic::Add(notify.data)).map(|_| ())
-    };
-    done.map_err(|_| ResponseStatus::Unsupported)
+    notify_at(&memory, offset, kind, data).ok_or(ResponseStatus::Unsupported)
 }
 
 /// Executes an atomic on the target's memory.
@@ -152,25 +155,19 @@ pub(super) fn atomic(
 
 /// `None` for what this device does not do, and for addresses that are not aligned to the size.
 fn apply(memory: &Region, offset: usize, op: AtomicOp, operands: &AtomicOperands) -> Option<u64> {
-    let opcode = match op {
-        AtomicOp::CompareSwap => Opcode::Cas,
-        AtomicOp::Swap => Opcode::Swap,
-        AtomicOp::FetchAdd => Opcode::FetchAdd,
-        AtomicOp::FetchSub => Opcode::FetchSub,
-        AtomicOp::FetchAnd => Opcode::FetchAnd,
-        AtomicOp::FetchOr => Opcode::FetchOr,
-        AtomicOp::FetchXor => Opcode::FetchXor,
-        AtomicOp::Store | AtomicOp::Load => return None,
+    // An atomic has the same code in entries as on the wire.
+    let Some(OpKind::Atomic(kind)) = Opcode::from_code(op.code()).map(Opcode::kind) else {
+        return None;
     };
     match operands.size {
         OperandSize::B4 => {
             let operand = u32::try_from(operands.operand).ok()?;
-            let op = operation(opcode, operand, u32::try_from(operands.compare).ok()?)?;
+            let op = operation(kind, operand, u32::try_from(operands.compare).ok()?);
             memory.atomic_u32(offset, op).ok().map(u64::from)
         }
         OperandSize::B8 => {
             let operand = u64::try_from(operands.operand).ok()?;
-            let op = operation(opcode, operand, u64::try_from(operands.compare).ok()?)?;
+            let op = operation(kind, operand, u64::try_from(operands.compare).ok()?);
             memory.atomic_u64(offset, op).ok()
         }
         OperandSize::B16 => None,

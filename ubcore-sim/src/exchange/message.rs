@@ -37,7 +37,13 @@ fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> Option<Ask>
         token: match header.op {
             // The other one is the segment's.
             RequestOp::WriteImm(notice) => notice.token,
-            _ => header.token,
+            RequestOp::Send | RequestOp::SendImm(_) | RequestOp::SendInvalidate(_) => header.token,
+            RequestOp::Write
+            | RequestOp::WriteNotify(_)
+            | RequestOp::WriteAtomicAdd(_)
+            | RequestOp::Read
+            | RequestOp::Atomic(..)
+            | RequestOp::FlushDma => return None,
         },
         datagram,
     })
@@ -125,6 +131,7 @@ fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>
 pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &Part<'_>) {
     let header = part.header;
     let (opcode, imm) = match header.op {
+        RequestOp::Send => (0, 0),
         RequestOp::SendImm(imm) => (1, imm),
         RequestOp::SendInvalidate(notice) => {
             let token_id = notice.token_id.value() << 8;
@@ -132,7 +139,12 @@ pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &
             (2, u64::from(token_id) | u64::from(notice.token.0) << 32)
         }
         RequestOp::WriteImm(notice) => (3, notice.imm),
-        _ => (0, 0),
+        RequestOp::Write
+        | RequestOp::WriteNotify(_)
+        | RequestOp::WriteAtomicAdd(_)
+        | RequestOp::Read
+        | RequestOp::Atomic(..)
+        | RequestOp::FlushDma => (0, 0),
     };
     let mut cqe = Cqe {
         opcode,

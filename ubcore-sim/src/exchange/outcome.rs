@@ -23,9 +23,10 @@ pub(super) enum PieceOutcome {
 
 impl PieceOutcome {
     pub(super) const fn refused(status: ResponseStatus) -> Self {
-        match status {
-            ResponseStatus::ReceiverNotReady { .. } => Self::NotReady(status),
-            _ => Self::Done(Reply::Status(status)),
+        if matches!(status, ResponseStatus::ReceiverNotReady { .. }) {
+            Self::NotReady(status)
+        } else {
+            Self::Done(Reply::Status(status))
         }
     }
 

@@ -3,7 +3,7 @@
 //! *Owns*: which field goes where. *Takes*: a decoded entry. *Gives*: the header that all pieces
 //! share. *Must not*: read payload.
 
-use udma_abi::{Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
+use udma_abi::{NotifyKind, OpKind, Opcode, Sqe, cmd::Mode, sqe::SqeFlags};
 use urma_packet::{
     AtomicOp, AtomicOperands, Initiator, Invalidate, MemoryAccess, Notify, OperandSize, OrderTag,
     RequestFlags, RequestHeader, RequestOp, TokenId, TokenValue, WriteImm,
@@ -47,41 +47,48 @@ fn operation(sqe: &Sqe, len: u32) -> Option<RequestOp> {
         token: TokenValue(sqe.seg_token_value),
         data: sqe.imm,
     };
-    let atomic = match sqe.opcode {
-        Opcode::Send => return Some(RequestOp::Send),
-        Opcode::SendImm => return Some(RequestOp::SendImm(sqe.imm)),
-        Opcode::SendInvalidate => {
+    Some(match sqe.opcode.kind() {
+        OpKind::Send => RequestOp::Send,
+        OpKind::SendImm => RequestOp::SendImm(sqe.imm),
+        OpKind::SendInvalidate => {
             let token = TokenValue(sqe.seg_token_value);
-            let invalidate = Invalidate { token_id: tid(sqe.seg_token_id), token };
-            return Some(RequestOp::SendInvalidate(invalidate));
+            RequestOp::SendInvalidate(Invalidate { token_id: tid(sqe.seg_token_id), token })
         }
-        Opcode::Write => return Some(RequestOp::Write),
-        Opcode::WriteImm => {
+        OpKind::Write => RequestOp::Write,
+        OpKind::WriteImm => {
             let token = sqe.token_en.then_some(TokenValue(sqe.token_value));
-            return Some(RequestOp::WriteImm(WriteImm { imm: sqe.imm, token }));
+            RequestOp::WriteImm(WriteImm { imm: sqe.imm, token })
         }
-        Opcode::WriteNotify => return Some(RequestOp::WriteNotify(notify())),
-        Opcode::WriteAtomic => return Some(RequestOp::WriteAtomicAdd(notify())),
-        Opcode::Read => return Some(RequestOp::Read),
-        Opcode::FlushDma => return Some(RequestOp::FlushDma),
-        Opcode::Nop => return None,
-        Opcode::Cas => AtomicOp::CompareSwap,
-        Opcode::Swap => AtomicOp::Swap,
-        Opcode::FetchAdd => AtomicOp::FetchAdd,
-        Opcode::FetchSub => AtomicOp::FetchSub,
-        Opcode::FetchAnd => AtomicOp::FetchAnd,
-        Opcode::FetchOr => AtomicOp::FetchOr,
-        Opcode::FetchXor => AtomicOp::FetchXor,
-    };
+        OpKind::WriteNotify(NotifyKind::Store) => RequestOp::WriteNotify(notify()),
+        OpKind::WriteNotify(NotifyKind::Add) => RequestOp::WriteAtomicAdd(notify()),
+        OpKind::Read => RequestOp::Read,
+        OpKind::FlushDma => RequestOp::FlushDma,
+        OpKind::Atomic(_) => {
+            let op = AtomicOp::from_code(sqe.opcode as u8).ok()?;
+            RequestOp::Atomic(op, operands(sqe, op, len)?)
+        }
+        OpKind::Nop => return None,
+    })
+}
+
+// An atomic has the same code in entries as on the wire.
+const _: () = {
+    let mut index = 0;
+    while index < Opcode::ALL.len() {
+        let opcode = Opcode::ALL[index];
+        assert!(opcode.is_atomic() == AtomicOp::from_code(opcode as u8).is_ok());
+        index += 1;
+    }
+};
+
+fn operands(sqe: &Sqe, op: AtomicOp, len: u32) -> Option<AtomicOperands> {
     let (size, operand, compare) = match len {
         4 => (OperandSize::B4, u64::from(low32(sqe.operand)), u64::from(low32(sqe.compare))),
         8 => (OperandSize::B8, sqe.operand, sqe.compare),
         _ => return None,
     };
-    let compare = if atomic == AtomicOp::CompareSwap { compare } else { 0 };
-    let operands =
-        AtomicOperands { size, operand: u128::from(operand), compare: u128::from(compare) };
-    Some(RequestOp::Atomic(atomic, operands))
+    let compare = if op == AtomicOp::CompareSwap { compare } else { 0 };
+    Some(AtomicOperands { size, operand: u128::from(operand), compare: u128::from(compare) })
 }
 
 fn flags(sqe: &Sqe, mode: Mode) -> RequestFlags {

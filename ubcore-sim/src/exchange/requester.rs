@@ -373,10 +373,12 @@ impl NextPiece {
     }
 
     fn has_room(&self, carrier: &mut Carrier) -> bool {
-        match carrier {
-            Carrier::Packets(packets) if self.is_datagram() => packets.has_datagram_room(),
-            carrier => carrier.has_room(&TransactionHeader::Request(self.header), self.len),
+        if let Carrier::Packets(packets) = carrier
+            && self.is_datagram()
+        {
+            return packets.has_datagram_room();
         }
+        carrier.has_room(&TransactionHeader::Request(self.header), self.len)
     }
 
     /// Gathers the piece's payload to the front of `bytes`.
@@ -408,13 +410,13 @@ impl NextPiece {
         numbers: &mut Numbers,
     ) -> Result<(), Broken> {
         debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
-        match carrier {
-            Carrier::Packets(packets) if self.is_datagram() => {
-                let _ = packets.push_datagram(numbers.datagram(), &self.header, bytes);
-                Ok(())
-            }
-            carrier => carrier.push(&TransactionHeader::Request(self.header), self.payload, bytes),
+        if let Carrier::Packets(packets) = carrier
+            && self.is_datagram()
+        {
+            let _ = packets.push_datagram(numbers.datagram(), &self.header, bytes);
+            return Ok(());
         }
+        carrier.push(&TransactionHeader::Request(self.header), self.payload, bytes)
     }
 }
 

@@ -132,7 +132,16 @@ impl Responder {
             RequestOp::Atomic(..) if plain => {
                 self.answer(header, Reply::Status(ResponseStatus::NoResources));
             }
-            _ => self.answer(header, answer),
+            RequestOp::Read
+            | RequestOp::Atomic(..)
+            | RequestOp::Send
+            | RequestOp::SendImm(_)
+            | RequestOp::SendInvalidate(_)
+            | RequestOp::Write
+            | RequestOp::WriteImm(_)
+            | RequestOp::WriteNotify(_)
+            | RequestOp::WriteAtomicAdd(_)
+            | RequestOp::FlushDma => self.answer(header, answer),
         }
     }
 
@@ -271,14 +280,19 @@ fn read(work: &mut Work<'_>, header: &RequestHeader) -> PieceOutcome {
 
 fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> PieceOutcome {
     match part.header.op {
-        op if op.is_send() => send_piece(served, work, from, part),
+        RequestOp::Send | RequestOp::SendImm(_) | RequestOp::SendInvalidate(_) => {
+            send_piece(served, work, from, part)
+        }
+        RequestOp::Write
+        | RequestOp::WriteImm(_)
+        | RequestOp::WriteNotify(_)
+        | RequestOp::WriteAtomicAdd(_) => write_piece(served, work, from, part),
         RequestOp::Read => read(work, part.header),
         RequestOp::Atomic(op, operands) => match memory::atomic(work, part.header, op, &operands) {
             Ok(value) => PieceOutcome::Done(Reply::Value(value)),
             Err(status) => PieceOutcome::refused(status),
         },
         RequestOp::FlushDma => PieceOutcome::ACK,
-        _ => write_piece(served, work, from, part),
     }
 }
 

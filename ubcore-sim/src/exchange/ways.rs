@@ -113,7 +113,7 @@ impl Exchange {
                     half: parts.half.clone(),
                     process: parts.process.clone(),
                 }),
-                _ => Reach::Messages,
+                (TpPath::SameHost, None) | (TpPath::Packets, _) => Reach::Messages,
             };
             base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
             UsedPath { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }

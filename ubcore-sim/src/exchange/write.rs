@@ -3,7 +3,7 @@
 //! *Owns*: what each kind does before, with and after its payload. *Takes*: pieces in order. *Gives*:
 //! placed bytes. *Must not*: place a byte of a message whose target was not checked as a whole.
 
-use urma_packet::{RequestOp, ResponseStatus};
+use urma_packet::ResponseStatus;
 
 use super::memory;
 use super::message::{complete, receive_for};
@@ -48,15 +48,14 @@ pub(super) fn write_piece(
                 return PieceOutcome::refused(status);
             }
         };
-        let receive = match header.op {
-            RequestOp::WriteImm(_) => match receive_for(served, work, from, part) {
+        let receive = if header.op.is_two_sided() {
+            match receive_for(served, work, from, part) {
                 Ok(taken) => Some(taken),
                 Err(status) => return PieceOutcome::refused(status),
-            },
-            _ => {
-                give_back(served, work);
-                None
             }
+        } else {
+            give_back(served, work);
+            None
         };
         let length = header.access.length;
         served.message = Some(PartialMessage { start, length, done: 0, life, receive });

@@ -142,6 +142,16 @@ impl ConnectionState {
         }
     }
 
+    /// The peer that this side wants to reach by it, or reached.
+    fn peer(&self) -> Option<RawEid> {
+        match *self {
+            Self::Wanted { eid, .. } | Self::Offered { eid, .. } | Self::Up { eid, .. } => {
+                Some(eid)
+            }
+            Self::Accepted { .. } => None,
+        }
+    }
+
     /// The peer that this side wants to reach by it.
     fn sought(&self) -> Option<RawEid> {
         match *self {
@@ -190,11 +200,7 @@ impl Peers {
             // The peer may have hung up and started anew, and that is why it is sought.
             self.on_ready(key);
         }
-        let known = self.links.values().any(|link| match link.state {
-            ConnectionState::Up { eid: up, .. } => up == eid,
-            _ => link.state.sought() == Some(eid),
-        });
-        if known {
+        if self.links.values().any(|link| link.state.peer() == Some(eid)) {
             // Its event has been given, or will be.
             return;
         }
@@ -204,10 +210,7 @@ impl Peers {
 
     /// The core does not need the way to `eid` any more.
     pub fn forget(&mut self, eid: RawEid) {
-        self.links.retain(|_, link| match link.state {
-            ConnectionState::Up { eid: up, .. } => up != eid,
-            _ => link.state.sought() != Some(eid),
-        });
+        self.links.retain(|_, link| link.state.peer() != Some(eid));
     }
 
     /// The claim has connections waiting. When none can be accepted, they wait, and the claim is not

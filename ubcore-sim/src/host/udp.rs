@@ -126,13 +126,13 @@ impl Udp {
     /// [`UdpError`].
     pub fn bind(eid: RawEid) -> Result<Self, UdpError> {
         let address = SocketAddr::new(eid_ip(eid), ROCE_PORT);
-        Self::open(address).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                let owner = who::udp_owner(address)
-                    .map_or_else(|| "another process".into(), |pid| format!("process {pid}"));
-                UdpError::Taken { address, owner }
+        Self::open(address).map_err(|error| {
+            if error.kind() != io::ErrorKind::AddrInUse {
+                return UdpError::Os { address, error };
             }
-            _ => UdpError::Os { address, error },
+            let owner = who::udp_owner(address)
+                .map_or_else(|| "another process".into(), |pid| format!("process {pid}"));
+            UdpError::Taken { address, owner }
         })
     }
 

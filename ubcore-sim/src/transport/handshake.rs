@@ -173,7 +173,11 @@ impl Handshake {
             Body::Accept(terms) => self.on_accept(header.dest, &terms),
             Body::Refuse(refusal) => self.on_refuse(&refusal),
             Body::Close(close) => self.on_close(header.dest, &close),
-            _ => HandshakeEvent::NotExpected,
+            Body::Request(_)
+            | Body::Response(_)
+            | Body::Ack(_)
+            | Body::Nak(_)
+            | Body::UmSend(..) => HandshakeEvent::NotExpected,
         }
     }
 
@@ -190,12 +194,15 @@ impl Handshake {
     /// When [`Handshake::poll_transmit`] has something to do.
     #[must_use]
     pub const fn poll_deadline(&self) -> Option<Nanos> {
-        match self.state {
-            _ if self.reply.is_some() => Some(0),
-            HandshakeState::Connecting => Some(self.deadline),
-            HandshakeState::Open(_) if self.is_verifying() => Some(self.deadline),
-            _ => None,
+        if self.reply.is_some() {
+            return Some(0);
         }
+        let waits = match self.state {
+            HandshakeState::Connecting => true,
+            HandshakeState::Open(_) => self.is_verifying(),
+            HandshakeState::Idle | HandshakeState::Closed | HandshakeState::Failed(_) => false,
+        };
+        if waits { Some(self.deadline) } else { None }
     }
 
     /// The packet that says, without proof, that the TPN a peer sent to does not exist here.
@@ -230,7 +237,10 @@ impl Handshake {
         self.accept(&new, terms);
         match old {
             HandshakeState::Open(old) => HandshakeEvent::Replaced { old, new },
-            _ => HandshakeEvent::Opened(new),
+            HandshakeState::Idle
+            | HandshakeState::Connecting
+            | HandshakeState::Closed
+            | HandshakeState::Failed(_) => HandshakeEvent::Opened(new),
         }
     }
 
@@ -279,7 +289,10 @@ impl Handshake {
             }
             // The network doubled it.
             HandshakeState::Open(_) => HandshakeEvent::Nothing,
-            _ => HandshakeEvent::NotExpected,
+            HandshakeState::Idle
+            | HandshakeState::Connecting
+            | HandshakeState::Closed
+            | HandshakeState::Failed(_) => HandshakeEvent::NotExpected,
         }
     }
 

@@ -132,7 +132,9 @@ impl ReceiveWindow {
             Order::Strict(_) => return Ok(WindowResult::Dropped),
             Order::Kept(record) => match record.record(pool, seq)? {
                 Arrival::Advanced(new_edge) => new_edge,
-                arrival => return self.store(arrival, seq, header, payload),
+                arrival @ (Arrival::Kept | Arrival::Duplicate) => {
+                    return self.store(arrival, seq, header, payload);
+                }
             },
         };
         let piece = self.piece(header, payload);
@@ -182,7 +184,9 @@ impl ReceiveWindow {
                 self.beyond[at] = Some(self.piece(header, payload));
                 Ok(WindowResult::BeyondGap)
             }
-            _ => Err(LossError::Corrupt),
+            (Arrival::Advanced(_), _) | (Arrival::Duplicate, false) | (Arrival::Kept, true) => {
+                Err(LossError::Corrupt)
+            }
         }
     }
 

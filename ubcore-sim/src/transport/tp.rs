@@ -183,7 +183,12 @@ impl Tp {
             }
             Body::Ack(ack) => self.on_ack(now, psn, &ack, Gap::No),
             Body::Nak(ack) => self.on_ack(now, psn, &ack, Gap::Yes),
-            _ => Received::NotTaken,
+            Body::Connect(_)
+            | Body::Challenge(_)
+            | Body::Accept(_)
+            | Body::Refuse(_)
+            | Body::Close(_)
+            | Body::UmSend(..) => Received::NotTaken,
         }
     }
 

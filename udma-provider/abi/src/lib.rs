@@ -4,6 +4,7 @@
 //! *Takes / gives*: 64-bit little-endian words, as they lie in host memory or registers.
 //! *Must not*: have behaviour. Driver and device know this crate and never each other.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod backing;
 mod bits;
@@ -24,7 +25,7 @@ mod tests;
 pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
-pub use opcode::Opcode;
+pub use opcode::{AtomicKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};
 pub use status::{CmdStatus, CqeStatus};

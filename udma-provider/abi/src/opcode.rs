@@ -3,52 +3,123 @@
 //! Values: UDMA hardware codes where it has the operation (UMDK release 26.06), the transaction
 //! opcode of the UB Base Specification 2.0.1, 7.2.1 for the other atomics, and our own from 0x1A.
 
-/// What a send queue entry asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-#[expect(missing_docs, reason = "the names are those of the URMA API; GLOSSARY explains them")]
-pub enum Opcode {
-    Send = 0x00,
-    SendImm = 0x01,
-    SendInvalidate = 0x02,
-    Write = 0x03,
-    WriteImm = 0x04,
-    WriteNotify = 0x05,
-    Read = 0x06,
-    Cas = 0x07,
-    Swap = 0x08,
-    FetchAdd = 0x0B,
-    FetchSub = 0x0C,
-    FetchAnd = 0x0D,
-    FetchOr = 0x0E,
-    FetchXor = 0x0F,
-    Nop = 0x11,
-    WriteAtomic = 0x19,
-    FlushDma = 0x1A,
+use crate::cmd::Access;
+
+macro_rules! opcodes {
+    ($($name:ident = $code:literal is $kind:ident $(($what:path))?,)+) => {
+        /// What a send queue entry asks for.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        #[repr(u8)]
+        #[expect(missing_docs, reason = "the names are those of the URMA API; GLOSSARY explains them")]
+        pub enum Opcode { $($name = $code,)+ }
+
+        impl Opcode {
+            /// All operations, for tables and tests.
+            pub const ALL: [Self; [$($code),+].len()] = [$(Self::$name,)+];
+
+            /// Which rules the operation follows.
+            #[inline]
+            #[must_use]
+            pub const fn kind(self) -> OpKind {
+                match self { $(Self::$name => OpKind::$kind $(($what))?,)+ }
+            }
+        }
+    };
+}
+
+opcodes! {
+    Send = 0x00 is Send,
+    SendImm = 0x01 is SendImm,
+    SendInvalidate = 0x02 is SendInvalidate,
+    Write = 0x03 is Write,
+    WriteImm = 0x04 is WriteImm,
+    WriteNotify = 0x05 is WriteNotify(NotifyKind::Store),
+    Read = 0x06 is Read,
+    Cas = 0x07 is Atomic(AtomicKind::Cas),
+    Swap = 0x08 is Atomic(AtomicKind::Swap),
+    FetchAdd = 0x0B is Atomic(AtomicKind::FetchAdd),
+    FetchSub = 0x0C is Atomic(AtomicKind::FetchSub),
+    FetchAnd = 0x0D is Atomic(AtomicKind::FetchAnd),
+    FetchOr = 0x0E is Atomic(AtomicKind::FetchOr),
+    FetchXor = 0x0F is Atomic(AtomicKind::FetchXor),
+    Nop = 0x11 is Nop,
+    WriteAtomic = 0x19 is WriteNotify(NotifyKind::Add),
+    FlushDma = 0x1A is FlushDma,
+}
+
+/// Operations of one kind have the same control part, and the device carries them out in one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpKind {
+    /// Message to a receive of the target.
+    Send,
+    /// Message with an immediate.
+    SendImm,
+    /// Message that invalidates a token of the target.
+    SendInvalidate,
+    /// Write to a remote address.
+    Write,
+    /// Write that takes a receive and delivers an immediate.
+    WriteImm,
+    /// Write, then 8 bytes changed at a second address.
+    WriteNotify(NotifyKind),
+    /// Read from a remote address.
+    Read,
+    /// Fetches a value and stores another in one step.
+    Atomic(AtomicKind),
+    /// Completes without a peer.
+    Nop,
+    /// Completes when earlier writes to the target are placed.
+    FlushDma,
+}
+
+/// How a WRITE_NOTIFY or WRITE_ATOMIC changes the 8 bytes after its payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotifyKind {
+    /// Stores the value.
+    Store,
+    /// Adds the value atomically.
+    Add,
+}
+
+impl NotifyKind {
+    /// The right that it takes.
+    #[must_use]
+    pub const fn right(self) -> Access {
+        match self {
+            Self::Store => Access::WRITE,
+            Self::Add => Access::ATOMIC,
+        }
+    }
+}
+
+/// What an atomic stores in place of the value that it fetches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are those of the operations")]
+pub enum AtomicKind {
+    Cas,
+    Swap,
+    FetchAdd,
+    FetchSub,
+    FetchAnd,
+    FetchOr,
+    FetchXor,
+}
+
+impl OpKind {
+    /// Whether it carries a message, writes to a remote address, takes a receive, fetches data.
+    #[inline]
+    const fn rules(self) -> (bool, bool, bool, bool) {
+        match self {
+            Self::Send | Self::SendImm | Self::SendInvalidate => (true, false, true, false),
+            Self::Write | Self::WriteNotify(_) => (false, true, false, false),
+            Self::WriteImm => (false, true, true, false),
+            Self::Read | Self::Atomic(_) => (false, false, false, true),
+            Self::Nop | Self::FlushDma => (false, false, false, false),
+        }
+    }
 }
 
 impl Opcode {
-    /// All operations, for tables and tests.
-    pub const ALL: [Self; 17] = [
-        Self::Send,
-        Self::SendImm,
-        Self::SendInvalidate,
-        Self::Write,
-        Self::WriteImm,
-        Self::WriteNotify,
-        Self::Read,
-        Self::Cas,
-        Self::Swap,
-        Self::FetchAdd,
-        Self::FetchSub,
-        Self::FetchAnd,
-        Self::FetchOr,
-        Self::FetchXor,
-        Self::Nop,
-        Self::WriteAtomic,
-        Self::FlushDma,
-    ];
-
     /// `None` for a code that no operation has.
     #[inline]
     #[must_use]
@@ -60,37 +131,35 @@ impl Opcode {
     #[inline]
     #[must_use]
     pub const fn is_atomic(self) -> bool {
-        matches!(
-            self,
-            Self::Cas
-                | Self::Swap
-                | Self::FetchAdd
-                | Self::FetchSub
-                | Self::FetchAnd
-                | Self::FetchOr
-                | Self::FetchXor
-        )
+        matches!(self.kind(), OpKind::Atomic(_))
     }
 
     /// Takes a receive queue entry at the target.
     #[inline]
     #[must_use]
     pub const fn consumes_receive(self) -> bool {
-        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm)
+        self.kind().rules().2
     }
 
     /// Carries a message to a jetty (no remote address).
     #[inline]
     #[must_use]
     pub const fn is_send(self) -> bool {
-        matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate)
+        self.kind().rules().0
     }
 
     /// Writes to a remote address.
     #[inline]
     #[must_use]
     pub const fn is_write(self) -> bool {
-        matches!(self, Self::Write | Self::WriteImm | Self::WriteNotify | Self::WriteAtomic)
+        self.kind().rules().1
+    }
+
+    /// Stores data of the target in local memory; a fence waits for it.
+    #[inline]
+    #[must_use]
+    pub const fn fetches(self) -> bool {
+        self.kind().rules().3
     }
 }
 

@@ -6,7 +6,7 @@
 //! *Must not*: judge a request; that is urma-core's (caller) and the device's (driver) task.
 
 use crate::{
-    Opcode, RawEid,
+    OpKind, Opcode, RawEid,
     bits::{field8, field16, field32, flag, place},
 };
 
@@ -25,11 +25,17 @@ pub const SGE_LEN: usize = 16;
 #[inline]
 #[must_use]
 pub const fn control_len(opcode: Opcode) -> usize {
-    match opcode {
-        Opcode::WriteImm => 64,
-        Opcode::WriteNotify | Opcode::WriteAtomic => 80,
-        op if op.is_atomic() => 96,
-        _ => 48,
+    match opcode.kind() {
+        OpKind::Send
+        | OpKind::SendImm
+        | OpKind::SendInvalidate
+        | OpKind::Write
+        | OpKind::Read
+        | OpKind::Nop
+        | OpKind::FlushDma => 48,
+        OpKind::WriteImm => 64,
+        OpKind::WriteNotify(_) => 80,
+        OpKind::Atomic(_) => 96,
     }
 }
 
@@ -237,11 +243,6 @@ impl Sqe {
         blocks_for(self.opcode, tail)
     }
 
-    /// Bytes 12 to 14 name a queue (else a segment, and the queue is named in bytes 36 to 38).
-    const fn names_target(&self) -> bool {
-        self.opcode.is_send() || matches!(self.opcode, Opcode::WriteImm)
-    }
-
     /// Writes the control part into the front of `words`. What lies behind is left alone.
     #[inline]
     pub fn encode(&self, words: &mut [u64; SQE_WORDS_MAX]) {
@@ -253,7 +254,9 @@ impl Sqe {
             | place(u64::from(self.target_hint), 32, 8)
             | place(self.opcode as u64, 40, 8)
             | place(u64::from(self.inline_len), 54, 10);
-        let names_target = self.names_target();
+        // Bytes 12 to 14 name the queue that gives the receive; else a segment, and bytes 36 to 38 the
+        // queue that the request is ordered with.
+        let names_target = self.opcode.consumes_receive();
         let target = if names_target { self.target_id } else { self.seg_token_id >> 8 };
         let ordered_with = if names_target { 0 } else { self.target_id };
         words[1] = place(u64::from(self.tpn), 0, 24)
@@ -267,21 +270,22 @@ impl Sqe {
         words[5] = self.remote_va;
         let seg = place(u64::from(self.seg_token_id), 0, 32)
             | place(u64::from(self.seg_token_value), 32, 32);
-        match self.opcode {
-            Opcode::SendImm => words[5] = self.imm,
-            Opcode::SendInvalidate => words[5] = seg,
-            Opcode::WriteImm => {
+        match self.opcode.kind() {
+            OpKind::Send | OpKind::Write | OpKind::Read | OpKind::Nop | OpKind::FlushDma => {}
+            OpKind::SendImm => words[5] = self.imm,
+            OpKind::SendInvalidate => words[5] = seg,
+            OpKind::WriteImm => {
                 words[6] = self.imm;
                 words[7] = seg;
             }
-            Opcode::WriteNotify | Opcode::WriteAtomic => {
+            OpKind::WriteNotify(_) => {
                 words[6] = place(u64::from(self.notify_token_id), 0, 32)
                     | place(u64::from(self.seg_token_value), 32, 32);
                 words[7] = self.notify_va;
                 words[8] = self.imm;
                 words[9] = 0;
             }
-            op if op.is_atomic() => {
+            OpKind::Atomic(_) => {
                 words[6] = 0;
                 words[7] = 0;
                 words[8] = self.operand;
@@ -289,7 +293,6 @@ impl Sqe {
                 words[10] = 0;
                 words[11] = 0;
             }
-            _ => {}
         }
     }
 
@@ -328,7 +331,7 @@ impl Sqe {
         self.rmt_eid = RawEid::from_words([words[3], words[2]]);
         self.token_value = field32(words[4], 0, 32);
         let target = field32(words[1], 32, 20);
-        if self.names_target() {
+        if opcode.consumes_receive() {
             self.target_id = target;
             self.seg_token_id = 0;
         } else {
@@ -349,28 +352,28 @@ impl Sqe {
     #[inline]
     fn decode_tail(&mut self, words: &[u64; SQE_WORDS_MAX]) {
         self.remote_va = words[5];
-        match self.opcode {
-            Opcode::SendImm => self.imm = words[5],
-            Opcode::SendInvalidate => {
+        match self.opcode.kind() {
+            OpKind::Send | OpKind::Write | OpKind::Read | OpKind::Nop | OpKind::FlushDma => {}
+            OpKind::SendImm => self.imm = words[5],
+            OpKind::SendInvalidate => {
                 self.seg_token_id = field32(words[5], 0, 32);
                 self.seg_token_value = field32(words[5], 32, 32);
             }
-            Opcode::WriteImm => {
+            OpKind::WriteImm => {
                 self.imm = words[6];
                 self.seg_token_id = field32(words[7], 0, 32);
                 self.seg_token_value = field32(words[7], 32, 32);
             }
-            Opcode::WriteNotify | Opcode::WriteAtomic => {
+            OpKind::WriteNotify(_) => {
                 self.notify_token_id = field32(words[6], 0, 32);
                 self.seg_token_value = field32(words[6], 32, 32);
                 self.notify_va = words[7];
                 self.imm = words[8];
             }
-            op if op.is_atomic() => {
+            OpKind::Atomic(_) => {
                 self.operand = words[8];
                 self.compare = words[9];
             }
-            _ => {}
         }
         if self.opcode.is_send() {
             self.remote_va = 0;

@@ -4,6 +4,7 @@
 //! same bytes and the same immediate to the jetty that they came from. *Must not*: keep a program
 //! from claiming the id: who wants it drops the [`Answerer`] first.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod queue;
 

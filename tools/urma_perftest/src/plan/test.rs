@@ -272,8 +272,13 @@ fn sizes(cli: &PerftestCli) -> Result<Vec<u32>, PlanRefusal> {
     let Some(order) = cli.all.or_else(|| is_range.then_some(limits::ORDER_MAX)) else {
         let default = match verb {
             Verb::Atomic => 8,
-            _ if is_latency => 2,
-            _ => 65536,
+            Verb::Write | Verb::Send | Verb::Read => {
+                if is_latency {
+                    2
+                } else {
+                    65536
+                }
+            }
         };
         return Ok(vec![cli.size.unwrap_or(default)]);
     };

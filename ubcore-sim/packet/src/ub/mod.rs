@@ -23,7 +23,7 @@ pub use handshake::{
     Challenge, Close, CloseReason, Cookie, HandshakeBody, Purpose, RefuseBody, RefuseReason,
     StrategyCaps, WINDOW_MAX,
 };
-pub use opcode::{AtomicOp, TaOpcode, TpOpcode, WIRE_VERSION};
+pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
 pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub(crate) use packet::{pad_of, split_pad};

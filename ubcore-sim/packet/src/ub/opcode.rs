@@ -67,7 +67,7 @@ impl TpOpcode {
 }
 
 wire_enum! {
-    /// Transaction opcodes that wire version 1 carries.
+    /// Transaction opcodes of requests that wire version 1 carries, beside those of [`AtomicOp`].
     ///
     /// 0x02, 0x19 and 0x1A fill unused code points of the UB table (the first two agree with what
     /// the hardware's send queue uses). The codes of the table that are missing here (management,
@@ -87,30 +87,6 @@ wire_enum! {
         WriteNotify = 0x05,
         /// Reads memory; the response carries the bytes.
         Read = 0x06,
-        /// Stores an operand if the old value equals another one; returns the old value.
-        CompareSwap = 0x07,
-        /// Stores the operand and returns the old value.
-        Swap = 0x08,
-        /// Stores the operand as one access.
-        AtomicStore = 0x09,
-        /// Returns the value as one access.
-        AtomicLoad = 0x0a,
-        /// Adds the operand and returns the old value.
-        FetchAdd = 0x0b,
-        /// Subtracts the operand and returns the old value.
-        FetchSub = 0x0c,
-        /// Stores the bitwise AND with the operand and returns the old value.
-        FetchAnd = 0x0d,
-        /// Stores the bitwise OR with the operand and returns the old value.
-        FetchOr = 0x0e,
-        /// Fetch and exclusive or.
-        FetchXor = 0x0f,
-        /// Response without data: a status only.
-        TaAck = 0x11,
-        /// Response with data of a read.
-        ReadResponse = 0x12,
-        /// Response with the old value of an atomic.
-        AtomicResponse = 0x13,
         /// Write followed by an atomic 8-byte add elsewhere (ours).
         WriteAtomicAdd = 0x19,
         /// Makes earlier writes of the pair visible before it is answered (ours).
@@ -118,56 +94,38 @@ wire_enum! {
     }
 }
 
-/// What an atomic does with the value it finds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AtomicOp {
-    /// Replace it if it equals `compare`.
-    CompareSwap,
-    /// Replaces the value by the operand.
-    Swap,
-    /// Replace it, the old value does not matter (answered all the same).
-    Store,
-    /// Leaves the value as it is.
-    Load,
-    /// Adds the operand, modulo the size.
-    FetchAdd,
-    /// Subtracts the operand, modulo the size.
-    FetchSub,
-    /// Replaces the value by its bitwise AND with the operand.
-    FetchAnd,
-    /// Replaces the value by its bitwise OR with the operand.
-    FetchOr,
-    /// Replaces the value by its exclusive OR with the operand.
-    FetchXor,
+wire_enum! {
+    /// Transaction opcodes of responses.
+    ResponseOp, "TAOpcode" {
+        /// Response without data: a status only.
+        TaAck = 0x11,
+        /// Response with data of a read.
+        ReadResponse = 0x12,
+        /// Response with the old value of an atomic.
+        AtomicResponse = 0x13,
+    }
 }
 
-impl AtomicOp {
-    /// Every atomic, in the order of their codes.
-    pub const ALL: [Self; 9] = [
-        Self::CompareSwap,
-        Self::Swap,
-        Self::Store,
-        Self::Load,
-        Self::FetchAdd,
-        Self::FetchSub,
-        Self::FetchAnd,
-        Self::FetchOr,
-        Self::FetchXor,
-    ];
-
-    /// Returns the opcode that a request for this operation carries.
-    #[must_use]
-    pub const fn opcode(self) -> TaOpcode {
-        match self {
-            Self::CompareSwap => TaOpcode::CompareSwap,
-            Self::Swap => TaOpcode::Swap,
-            Self::Store => TaOpcode::AtomicStore,
-            Self::Load => TaOpcode::AtomicLoad,
-            Self::FetchAdd => TaOpcode::FetchAdd,
-            Self::FetchSub => TaOpcode::FetchSub,
-            Self::FetchAnd => TaOpcode::FetchAnd,
-            Self::FetchOr => TaOpcode::FetchOr,
-            Self::FetchXor => TaOpcode::FetchXor,
-        }
+wire_enum! {
+    /// What an atomic does with the value it finds, by its transaction opcode.
+    AtomicOp, "TAOpcode" {
+        /// Replaces the value by the operand if it equals `compare`.
+        CompareSwap = 0x07,
+        /// Replaces the value by the operand.
+        Swap = 0x08,
+        /// Replaces the value by the operand; the old value does not matter, but is returned.
+        Store = 0x09,
+        /// Leaves the value as it is.
+        Load = 0x0a,
+        /// Adds the operand, modulo the size.
+        FetchAdd = 0x0b,
+        /// Subtracts the operand, modulo the size.
+        FetchSub = 0x0c,
+        /// Replaces the value by its bitwise AND with the operand.
+        FetchAnd = 0x0d,
+        /// Replaces the value by its bitwise OR with the operand.
+        FetchOr = 0x0e,
+        /// Replaces the value by its exclusive OR with the operand.
+        FetchXor = 0x0f,
     }
 }

@@ -7,7 +7,7 @@
 use zerocopy::byteorder::network_endian::U64;
 
 use super::ext::{AtomicOperands, IMM_LEN, Invalidate, Notify, WriteImm, take_imm};
-use super::opcode::{AtomicOp, TaOpcode};
+use super::opcode::{AtomicOp, ResponseOp, TaOpcode};
 use crate::PacketError;
 use crate::codec::{Reader, Writer};
 
@@ -39,8 +39,8 @@ pub enum RequestOp {
 impl RequestOp {
     /// Returns the opcode that the request carries in its BTAH.
     #[must_use]
-    pub const fn opcode(&self) -> TaOpcode {
-        match self {
+    pub const fn code(&self) -> u8 {
+        let opcode = match self {
             Self::Send => TaOpcode::Send,
             Self::SendImm(_) => TaOpcode::SendImm,
             Self::SendInvalidate(_) => TaOpcode::SendInvalidate,
@@ -49,27 +49,55 @@ impl RequestOp {
             Self::WriteNotify(_) => TaOpcode::WriteNotify,
             Self::WriteAtomicAdd(_) => TaOpcode::WriteAtomicAdd,
             Self::Read => TaOpcode::Read,
-            Self::Atomic(op, _) => op.opcode(),
+            Self::Atomic(op, _) => return op.code(),
             Self::FlushDma => TaOpcode::FlushDma,
-        }
+        };
+        opcode.code()
     }
 
     /// True for sends: MAETAH holds an offset, not an address.
     #[must_use]
     pub const fn is_send(&self) -> bool {
-        matches!(self, Self::Send | Self::SendImm(_) | Self::SendInvalidate(_))
+        self.rules().0
     }
 
     /// True when the request consumes a receive of its target, so must name one.
     #[must_use]
     pub const fn is_two_sided(&self) -> bool {
-        self.is_send() || matches!(self, Self::WriteImm(_))
+        self.rules().1
     }
 
     /// True when payload follows the headers (sends and writes).
     #[must_use]
     pub const fn has_payload(&self) -> bool {
-        !matches!(self, Self::Read | Self::Atomic(..) | Self::FlushDma)
+        self.rules().2
+    }
+
+    /// The response that says it is done.
+    #[must_use]
+    pub const fn answered_by(&self) -> ResponseOp {
+        match self {
+            Self::Send
+            | Self::SendImm(_)
+            | Self::SendInvalidate(_)
+            | Self::Write
+            | Self::WriteImm(_)
+            | Self::WriteNotify(_)
+            | Self::WriteAtomicAdd(_)
+            | Self::FlushDma => ResponseOp::TaAck,
+            Self::Read => ResponseOp::ReadResponse,
+            Self::Atomic(..) => ResponseOp::AtomicResponse,
+        }
+    }
+
+    /// Whether it carries a message, takes a receive, carries payload.
+    const fn rules(&self) -> (bool, bool, bool) {
+        match self {
+            Self::Send | Self::SendImm(_) | Self::SendInvalidate(_) => (true, true, true),
+            Self::WriteImm(_) => (false, true, true),
+            Self::Write | Self::WriteNotify(_) | Self::WriteAtomicAdd(_) => (false, false, true),
+            Self::Read | Self::Atomic(..) | Self::FlushDma => (false, false, false),
+        }
     }
 
     pub(super) const fn ext_len(&self) -> usize {
@@ -83,31 +111,21 @@ impl RequestOp {
         }
     }
 
-    pub(super) fn take(opcode: TaOpcode, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
-        let atomic = match opcode {
-            TaOpcode::Send => return Ok(Self::Send),
-            TaOpcode::SendImm => return take_imm(reader).map(Self::SendImm),
-            TaOpcode::SendInvalidate => return Invalidate::take(reader).map(Self::SendInvalidate),
-            TaOpcode::Write => return Ok(Self::Write),
-            TaOpcode::WriteImm => return WriteImm::take(reader).map(Self::WriteImm),
-            TaOpcode::WriteNotify => return Notify::take(reader).map(Self::WriteNotify),
-            TaOpcode::WriteAtomicAdd => return Notify::take(reader).map(Self::WriteAtomicAdd),
-            TaOpcode::Read => return Ok(Self::Read),
-            TaOpcode::FlushDma => return Ok(Self::FlushDma),
-            TaOpcode::CompareSwap => AtomicOp::CompareSwap,
-            TaOpcode::Swap => AtomicOp::Swap,
-            TaOpcode::AtomicStore => AtomicOp::Store,
-            TaOpcode::AtomicLoad => AtomicOp::Load,
-            TaOpcode::FetchAdd => AtomicOp::FetchAdd,
-            TaOpcode::FetchSub => AtomicOp::FetchSub,
-            TaOpcode::FetchAnd => AtomicOp::FetchAnd,
-            TaOpcode::FetchOr => AtomicOp::FetchOr,
-            TaOpcode::FetchXor => AtomicOp::FetchXor,
-            TaOpcode::TaAck | TaOpcode::ReadResponse | TaOpcode::AtomicResponse => {
-                return Err(PacketError::Opcode(opcode.code()));
-            }
-        };
-        AtomicOperands::take(reader).map(|operands| Self::Atomic(atomic, operands))
+    pub(super) fn take(code: u8, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        if let Ok(op) = AtomicOp::from_code(code) {
+            return AtomicOperands::take(reader).map(|operands| Self::Atomic(op, operands));
+        }
+        match TaOpcode::from_code(code).map_err(|_| PacketError::Opcode(code))? {
+            TaOpcode::Send => Ok(Self::Send),
+            TaOpcode::SendImm => take_imm(reader).map(Self::SendImm),
+            TaOpcode::SendInvalidate => Invalidate::take(reader).map(Self::SendInvalidate),
+            TaOpcode::Write => Ok(Self::Write),
+            TaOpcode::WriteImm => WriteImm::take(reader).map(Self::WriteImm),
+            TaOpcode::WriteNotify => Notify::take(reader).map(Self::WriteNotify),
+            TaOpcode::WriteAtomicAdd => Notify::take(reader).map(Self::WriteAtomicAdd),
+            TaOpcode::Read => Ok(Self::Read),
+            TaOpcode::FlushDma => Ok(Self::FlushDma),
+        }
     }
 
     pub(super) fn put(&self, writer: &mut Writer<'_>) -> Result<(), PacketError> {

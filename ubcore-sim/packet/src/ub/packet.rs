@@ -145,8 +145,16 @@ impl Body {
         match self {
             Self::Request(header) | Self::UmSend(_, header) => header.check_packet(len),
             Self::Response(header) => header.check_packet(len),
-            _ if len == 0 => Ok(()),
-            _ => Err(PacketError::Length { expected: 0, found: len }),
+            Self::Ack(_)
+            | Self::Nak(_)
+            | Self::Connect(_)
+            | Self::Challenge(_)
+            | Self::Accept(_)
+            | Self::Refuse(_)
+            | Self::Close(_) => match len {
+                0 => Ok(()),
+                found => Err(PacketError::Length { expected: 0, found }),
+            },
         }
     }
 
@@ -324,7 +332,13 @@ impl PacketHeader {
             Body::UmSend(_, header) if !header.flags.contains(RequestFlags::DATAGRAM) => {
                 Err(PacketError::field("UD", 0))
             }
-            _ => Ok(()),
+            Body::Request(_)
+            | Body::Response(_)
+            | Body::Ack(_)
+            | Body::Nak(_)
+            | Body::Challenge(_)
+            | Body::Close(_)
+            | Body::UmSend(..) => Ok(()),
         }
     }
 }

@@ -8,7 +8,7 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::ext::{AtomicOperands, MemoryAccess};
-use super::opcode::{AtomicOp, TaOpcode};
+use super::opcode::AtomicOp;
 use super::operation::RequestOp;
 use crate::codec::{Reader, Writer, from_be24, reserved, to_be24, wire_enum};
 use crate::{JettyId, Mtu, PacketError, TokenValue};
@@ -239,8 +239,6 @@ impl RequestHeader {
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), PacketError> {
         let mut reader = Reader::new(bytes);
         let wire: &BtahWire = reader.take()?;
-        let opcode =
-            TaOpcode::from_code(wire.opcode).map_err(|_| PacketError::Opcode(wire.opcode))?;
         wire.check()?;
         let has_target = wire.order & MT_EN != 0;
         let target = if has_target { Some(Target::take(&mut reader)?) } else { None };
@@ -255,7 +253,7 @@ impl RequestHeader {
             target,
             token,
             access,
-            op: RequestOp::take(opcode, &mut reader)?,
+            op: RequestOp::take(wire.opcode, &mut reader)?,
         };
         let hinted = target.is_some_and(|target| target.hint != 0);
         if hinted != (wire.bits & TARGET_HINT != 0) {
@@ -333,7 +331,7 @@ impl RequestHeader {
         let has = |flag, bit| if self.flags.contains(flag) { bit } else { 0 };
         let hinted = self.target.is_some_and(|target| target.hint != 0);
         BtahWire {
-            opcode: self.op.opcode().code(),
+            opcode: self.op.code(),
             bits: if self.token.is_some() { TV_EN } else { 0 }
                 | if hinted { TARGET_HINT } else { 0 }
                 | has(RequestFlags::DATAGRAM, UD),
@@ -393,7 +391,7 @@ impl RequestHeader {
         }
         let compares = op == AtomicOp::CompareSwap;
         if (!compares && operands.compare != 0) || (op == AtomicOp::Load && operands.operand != 0) {
-            return Err(PacketError::field("operand", op.opcode().code().into()));
+            return Err(PacketError::field("operand", op.code().into()));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::ext::AtomicValue;
-use super::opcode::TaOpcode;
+use super::opcode::ResponseOp;
 use super::request::{Initiator, InitiatorKind, KIND_RSV, KIND_SHIFT, MT_EN, Target};
 use crate::codec::{Reader, Writer, from_be24, reserved, to_be24};
 use crate::{JettyId, Mtu, PacketError};
@@ -210,12 +210,6 @@ impl ResponseHeader {
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), PacketError> {
         let mut reader = Reader::new(bytes);
         let wire: &AtahWire = reader.take()?;
-        let opcode = match wire.opcode {
-            0x11 => TaOpcode::TaAck,
-            0x12 => TaOpcode::ReadResponse,
-            0x13 => TaOpcode::AtomicResponse,
-            other => return Err(PacketError::Opcode(other)),
-        };
         if wire.bits >> 6 != 0 {
             return Err(PacketError::Version(wire.bits >> 6));
         }
@@ -231,7 +225,7 @@ impl ResponseHeader {
             initiator: Initiator { kind, id },
             target,
             status: ResponseStatus::from_wire(wire.status, wire.expected.get())?,
-            body: ResponseBody::take(opcode, &mut reader)?,
+            body: ResponseBody::take(wire.opcode, &mut reader)?,
         };
         header.check()?;
         Ok((header, reader.rest()))
@@ -298,7 +292,15 @@ impl ResponseHeader {
         let (state, info) = self.status.codes();
         let expected = match self.status {
             ResponseStatus::OutOfSequence { expected } => expected,
-            _ => 0,
+            ResponseStatus::Ack
+            | ResponseStatus::ReceiverNotReady { .. }
+            | ResponseStatus::Length
+            | ResponseStatus::Unsupported
+            | ResponseStatus::NoResources
+            | ResponseStatus::TargetReset
+            | ResponseStatus::NoTarget
+            | ResponseStatus::AccessAbort
+            | ResponseStatus::DataPoison => 0,
         };
         AtahWire {
             opcode: self.body.opcode().code(),
@@ -334,22 +336,22 @@ impl ResponseHeader {
 impl ResponseBody {
     /// Returns the opcode that the response carries in its ATAH.
     #[must_use]
-    pub const fn opcode(&self) -> TaOpcode {
+    pub const fn opcode(&self) -> ResponseOp {
         match self {
-            Self::None => TaOpcode::TaAck,
-            Self::ReadData { .. } => TaOpcode::ReadResponse,
-            Self::Atomic(_) => TaOpcode::AtomicResponse,
+            Self::None => ResponseOp::TaAck,
+            Self::ReadData { .. } => ResponseOp::ReadResponse,
+            Self::Atomic(_) => ResponseOp::AtomicResponse,
         }
     }
 
-    fn take(opcode: TaOpcode, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
-        match opcode {
-            TaOpcode::ReadResponse => {
+    fn take(code: u8, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
+        match ResponseOp::from_code(code).map_err(|_| PacketError::Opcode(code))? {
+            ResponseOp::ReadResponse => {
                 let wire: &ReadDataWire = reader.take()?;
                 Ok(Self::ReadData { offset: wire.offset.get(), length: wire.length.get() })
             }
-            TaOpcode::AtomicResponse => AtomicValue::take(reader).map(Self::Atomic),
-            _ => Ok(Self::None),
+            ResponseOp::AtomicResponse => AtomicValue::take(reader).map(Self::Atomic),
+            ResponseOp::TaAck => Ok(Self::None),
         }
     }
 }

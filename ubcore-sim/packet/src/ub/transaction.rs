@@ -4,6 +4,7 @@
 //! - takes: bytes from the BTAH or ATAH on. gives: header and payload, or the bytes of a header.
 //! - must not: apply the rules of packets to payload; a ring has its own pieces.
 
+use super::opcode::ResponseOp;
 use super::request::RequestHeader;
 use super::response::ResponseHeader;
 use crate::PacketError;
@@ -66,15 +67,11 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// Any [`PacketError`] but `Length` and `Icrc`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, PacketError> {
-        match bytes.first() {
-            Some(0x11..=0x13) => {
-                let (header, payload) = ResponseHeader::parse(bytes)?;
-                Ok(Self { header: TransactionHeader::Response(header), payload })
-            }
-            _ => {
-                let (header, payload) = RequestHeader::parse(bytes)?;
-                Ok(Self { header: TransactionHeader::Request(header), payload })
-            }
+        if bytes.first().is_some_and(|code| ResponseOp::from_code(*code).is_ok()) {
+            let (header, payload) = ResponseHeader::parse(bytes)?;
+            return Ok(Self { header: TransactionHeader::Response(header), payload });
         }
+        let (header, payload) = RequestHeader::parse(bytes)?;
+        Ok(Self { header: TransactionHeader::Request(header), payload })
     }
 }

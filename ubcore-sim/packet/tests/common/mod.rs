@@ -42,7 +42,7 @@ fn value_of(size: OperandSize, value: u128) -> u128 {
 
 fn atomic() -> impl Strategy<Value = RequestOp> {
     let operands = (select(OperandSize::ALL), any::<u128>(), any::<u128>());
-    (select(&AtomicOp::ALL[..]), operands).prop_map(|(op, (size, operand, compare))| {
+    (select(AtomicOp::ALL), operands).prop_map(|(op, (size, operand, compare))| {
         let operand = if op == AtomicOp::Load { 0 } else { value_of(size, operand) };
         let compare = if op == AtomicOp::CompareSwap { value_of(size, compare) } else { 0 };
         RequestOp::Atomic(op, AtomicOperands { size, operand, compare })

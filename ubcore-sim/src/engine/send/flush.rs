@@ -151,7 +151,7 @@ impl SendEngine {
         self.state = match self.state {
             SendState::Error { .. } => SendState::Error { reported: true },
             SendState::Suspended { .. } => SendState::Suspended { reported: true },
-            other => other,
+            stays @ (SendState::Ready | SendState::Reset) => stays,
         };
     }
 

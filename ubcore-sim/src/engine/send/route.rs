@@ -182,8 +182,7 @@ impl SendEngine {
         if self.current.len > MESSAGE_MAX || (atomic && !matches!(self.current.len, 4 | 8)) {
             return Err(CqeStatus::LocLen);
         }
-        let stores = atomic || sqe.opcode == Opcode::Read;
-        let store = if stores { Store::Yes } else { Store::No };
+        let store = if sqe.opcode.fetches() { Store::Yes } else { Store::No };
         let mut segments = Segments { cache: &mut self.segments, table: &visit.tables.segments };
         self.current.local.check(&self.words, &mut segments, store)
     }

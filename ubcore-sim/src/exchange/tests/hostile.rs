@@ -1,13 +1,18 @@
 //! A peer that lies: pieces written straight into the responder.
 
 use udma_abi::{CqeStatus, Opcode, cmd::Access, counters::Counter};
-use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
+use urma_packet::{
+    AtomicOp, AtomicOperands, BTH_LEN, Body, OperandSize, Packet, RequestFlags, RequestHeader,
+    RequestOp, ResponseOp, ResponseStatus, TaOpcode,
+};
 
 use super::super::pair;
 use super::super::piece::Part;
 use super::super::request;
-use super::world::{Kind, SENDER, TOKEN, World, sum, va};
+use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step, sum, va};
 use crate::carrier::piece::Payload;
+use crate::datagram::flow;
+use crate::transport::TRANSMIT_MAX;
 use udma_abi::cmd::Mode;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -226,4 +231,55 @@ fn an_answer_of_the_round_before_is_no_answer() {
     }
     // The number is that of the refused request, 65,536 requests later.
     assert_eq!(piece(&mut w, &at(write, 0), &[1; 8]), [ResponseStatus::Ack]);
+}
+
+#[test]
+fn an_opcode_that_no_operation_has_is_no_write() {
+    let mut w = World::new(Kind::Packets);
+    fill(&w.segment(0, 1, 64, RW));
+    let there = w.segment(1, 2, 4096, RW);
+    let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    let (now, from, node) = (w.now, w.eid(0), &mut w.nodes[0]);
+    node.exchange.take_mail_of(&node.base, now, SENDER);
+    step(&mut node.exchange, &node.base, now);
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let len = node.exchange.poll_transmit(now, &mut buf).unwrap().len;
+    let packet = Packet::parse(&buf[..len]).unwrap();
+    assert!(matches!(packet.header.body, Body::Request(_)), "{packet:?}");
+    let is_known = |code: &u8| {
+        TaOpcode::from_code(*code).is_ok()
+            || AtomicOp::from_code(*code).is_ok()
+            || ResponseOp::from_code(*code).is_ok()
+    };
+    let unknown: Vec<u8> = (0..=u8::MAX).filter(|code| !is_known(code)).collect();
+    let dropped = w.counter(1, Counter::DropMalformed);
+    for code in &unknown {
+        buf[BTH_LEN] = *code;
+        flow(from, w.eid(1)).seal(&mut buf[..len]).unwrap();
+        let node = &mut w.nodes[1];
+        node.exchange.on_datagram(&node.base, now, from, &buf[..len]);
+        step(&mut node.exchange, &node.base, now);
+    }
+    assert_eq!(sum(&there), 0, "nothing is placed");
+    assert_eq!(w.counter(1, Counter::DropMalformed) - dropped, unknown.len() as u64);
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)), "sent again, as it was");
+    assert_filled(&there, 64);
+}
+
+#[test]
+fn an_atomic_that_the_device_does_not_do_changes_nothing() {
+    let mut w = world();
+    let there = w.nodes[1].base.tables.segments.find(2 << 8).unwrap().region.clone();
+    let whole = header(&w, Opcode::Swap, 8, 0);
+    let (b8, b16) = (OperandSize::B8, OperandSize::B16);
+    let cases = [(AtomicOp::Store, b8), (AtomicOp::Load, b8), (AtomicOp::Swap, b16)];
+    for (number, (op, size)) in cases.into_iter().enumerate() {
+        let operand = if op == AtomicOp::Load { 0 } else { 7 };
+        let operands = AtomicOperands { size, operand, compare: 0 };
+        let mut asked = RequestHeader { tassn: number as u16, ..whole };
+        asked.op = RequestOp::Atomic(op, operands);
+        asked.access.length = size.bytes();
+        assert_eq!(piece(&mut w, &asked, &[]), [ResponseStatus::Unsupported], "{op:?} {size:?}");
+    }
+    assert_eq!(sum(&there), 0);
 }

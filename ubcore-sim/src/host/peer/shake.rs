@@ -201,7 +201,8 @@ impl Peers {
                     }
                     replaced = Some(*key);
                 }
-                _ => {}
+                ConnectionState::Offered { .. } | ConnectionState::Up { .. } => {}
+                ConnectionState::Wanted { .. } | ConnectionState::Accepted { .. } => {}
             }
         }
         // Both connect at once: the connection that the lower one made stands.

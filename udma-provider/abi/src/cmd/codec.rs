@@ -20,6 +20,10 @@ fn from_opt(present: bool, value: u32) -> Option<u32> {
     present.then_some(value)
 }
 
+const fn two(low: u32, high: u32) -> u64 {
+    place(low as u64, 0, 32) | place(high as u64, 32, 32)
+}
+
 impl SqArgs {
     fn to_words(self) -> [u64; 2] {
         let w = place(u64::from(self.blocks_log2), 0, 8)
@@ -165,18 +169,25 @@ impl Command {
     pub fn encode(&self, sequence: u32) -> [u64; CMD_WORDS] {
         let mut w = [0; CMD_WORDS];
         w[0] = u64::from(self.opcode()) | u64::from(sequence) << 32;
-        match *self {
+        let arguments = match *self {
+            Self::CreateQueue(args) => {
+                args.encode(&mut w);
+                return w;
+            }
+            Self::RegisterSeg(args) => {
+                args.encode(&mut w);
+                return w;
+            }
+            Self::Nop | Self::AllocTid | Self::PoolQuery => [0; 4],
             Self::CreateEq { base, depth_log2, vector } => {
-                w[1] = base;
-                w[2] = u64::from(depth_log2) | u64::from(vector) << 32;
+                [base, u64::from(depth_log2) | u64::from(vector) << 32, 0, 0]
             }
             Self::CreateJfc { base, depth_log2, eqn, inline } => {
-                w[1] = base;
-                w[2] = u64::from(depth_log2) | u64::from(inline) << 8 | u64::from(eqn) << 32;
+                let depth = u64::from(depth_log2);
+                [base, depth | u64::from(inline) << 8 | u64::from(eqn) << 32, 0, 0]
             }
             Self::ModifyJfc { jfcn, count, period_us } => {
-                w[1] = u64::from(jfcn);
-                w[2] = u64::from(count) | u64::from(period_us) << 16;
+                [u64::from(jfcn), u64::from(count) | u64::from(period_us) << 16, 0, 0]
             }
             Self::DestroyEq { eqn: id }
             | Self::DestroyJfc { jfcn: id }
@@ -187,56 +198,30 @@ impl Command {
             | Self::UnregisterSeg { token_id: id }
             | Self::Disconnect { tpn: id }
             | Self::Unbind { id }
-            | Self::QueryEid { index: id } => w[1] = u64::from(id),
-            Self::CreateQueue(args) => args.encode(&mut w),
-            Self::RegisterSeg(args) => args.encode(&mut w),
-            Self::ModifyState { id, state } => w[1] = u64::from(id) | (state as u64) << 32,
-            Self::ModifyRxThreshold { id, threshold } => {
-                w[1] = u64::from(id) | u64::from(threshold) << 32;
-            }
-            _ => self.encode_rest(&mut w),
-        }
-        w
-    }
-
-    /// The commands about groups, peers, mappings, the pool and counters.
-    fn encode_rest(&self, w: &mut [u64; CMD_WORDS]) {
-        match *self {
+            | Self::QueryEid { index: id } => [u64::from(id), 0, 0, 0],
+            Self::ModifyState { id, state } => [u64::from(id) | (state as u64) << 32, 0, 0, 0],
+            Self::ModifyRxThreshold { id, threshold } => [two(id, threshold), 0, 0, 0],
             Self::CreateGroup { id, by_hint, token_value } => {
                 let (has, token) = opt(token_value);
-                w[1] = u64::from(id) | u64::from(by_hint) << 32 | has << 33;
-                w[2] = token;
+                [u64::from(id) | u64::from(by_hint) << 32 | has << 33, token, 0, 0]
             }
             Self::Connect { eid, unreliable } => {
-                w[1..3].copy_from_slice(&eid.to_words());
-                w[3] = u64::from(unreliable);
+                let [high, low] = eid.to_words();
+                [high, low, u64::from(unreliable), 0]
             }
-            Self::Bind { id, tpn, remote_id } => {
-                w[1] = u64::from(id) | u64::from(tpn) << 32;
-                w[2] = u64::from(remote_id);
-            }
+            Self::Bind { id, tpn, remote_id } => [two(id, tpn), u64::from(remote_id), 0, 0],
             Self::MapSeg { tpn, token_id, token_value, va, len } => {
-                w[1] = u64::from(tpn) | u64::from(token_id) << 32;
-                w[2] = u64::from(token_value);
-                w[3] = va;
-                w[4] = len;
+                [two(tpn, token_id), u64::from(token_value), va, len]
             }
-            Self::UnmapSeg { addr, len } => {
-                w[1] = addr;
-                w[2] = len;
-            }
+            Self::UnmapSeg { addr, len } => [addr, len, 0, 0],
             Self::PoolGrow { base, block_log2, blocks } => {
-                w[1] = base;
-                w[2] = u64::from(block_log2) | u64::from(blocks) << 32;
+                [base, u64::from(block_log2) | u64::from(blocks) << 32, 0, 0]
             }
-            Self::PoolShrink { base } => w[1] = base,
-            Self::QueryCounters { base, room } => {
-                w[1] = base;
-                w[2] = u64::from(room);
-            }
-            // The rest has no arguments.
-            _ => {}
-        }
+            Self::PoolShrink { base } => [base, 0, 0, 0],
+            Self::QueryCounters { base, room } => [base, u64::from(room), 0, 0],
+        };
+        w[1..5].copy_from_slice(&arguments);
+        w
     }
 
     /// Reads a command and its sequence number.
