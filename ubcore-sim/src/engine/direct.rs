@@ -4,7 +4,7 @@
 //! request and a way. *Gives*: bytes moved, or the word that this needs the peer. *Must not*: move a
 //! byte before all checks; move more than a chunk between two looks at the generation.
 
-use udma_abi::{AtomicKind, CqeStatus, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
+use udma_abi::{CqeStatus, FetchKind, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};
 
 use super::gather::{self, EntryWords, Local, MessageSpan, Segments};
@@ -173,7 +173,7 @@ impl Job<'_> {
 
     fn atomic(
         &mut self,
-        kind: AtomicKind,
+        kind: FetchKind,
         path_state: &mut PathState,
     ) -> Result<Progress, CqeStatus> {
         let sqe = self.sqe;
@@ -274,7 +274,7 @@ pub(crate) fn notify_at(
 fn atomic_at(
     memory: &Region,
     offset: usize,
-    kind: AtomicKind,
+    kind: FetchKind,
     (sqe, len): (&Sqe, u64),
 ) -> Option<u64> {
     match len {
@@ -288,15 +288,15 @@ fn atomic_at(
 }
 
 /// What an atomic does to a word.
-pub(crate) fn operation<T>(kind: AtomicKind, operand: T, compare: T) -> WordAtomic<T> {
+pub(crate) fn operation<T>(kind: FetchKind, operand: T, compare: T) -> WordAtomic<T> {
     match kind {
-        AtomicKind::Cas => WordAtomic::Cas { cmp: compare, swap: operand },
-        AtomicKind::Swap => WordAtomic::Swap(operand),
-        AtomicKind::FetchAdd => WordAtomic::Add(operand),
-        AtomicKind::FetchSub => WordAtomic::Sub(operand),
-        AtomicKind::FetchAnd => WordAtomic::And(operand),
-        AtomicKind::FetchOr => WordAtomic::Or(operand),
-        AtomicKind::FetchXor => WordAtomic::Xor(operand),
+        FetchKind::Cas => WordAtomic::Cas { cmp: compare, swap: operand },
+        FetchKind::Swap => WordAtomic::Swap(operand),
+        FetchKind::FetchAdd => WordAtomic::Add(operand),
+        FetchKind::FetchSub => WordAtomic::Sub(operand),
+        FetchKind::FetchAnd => WordAtomic::And(operand),
+        FetchKind::FetchOr => WordAtomic::Or(operand),
+        FetchKind::FetchXor => WordAtomic::Xor(operand),
     }
 }
 

@@ -25,7 +25,7 @@ mod tests;
 pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
-pub use opcode::{AtomicKind, NotifyKind, OpKind, Opcode};
+pub use opcode::{FetchKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};
 pub use status::{CmdStatus, CqeStatus};

@@ -35,13 +35,13 @@ opcodes! {
     WriteImm = 0x04 is WriteImm,
     WriteNotify = 0x05 is WriteNotify(NotifyKind::Store),
     Read = 0x06 is Read,
-    Cas = 0x07 is Atomic(AtomicKind::Cas),
-    Swap = 0x08 is Atomic(AtomicKind::Swap),
-    FetchAdd = 0x0B is Atomic(AtomicKind::FetchAdd),
-    FetchSub = 0x0C is Atomic(AtomicKind::FetchSub),
-    FetchAnd = 0x0D is Atomic(AtomicKind::FetchAnd),
-    FetchOr = 0x0E is Atomic(AtomicKind::FetchOr),
-    FetchXor = 0x0F is Atomic(AtomicKind::FetchXor),
+    Cas = 0x07 is Atomic(FetchKind::Cas),
+    Swap = 0x08 is Atomic(FetchKind::Swap),
+    FetchAdd = 0x0B is Atomic(FetchKind::FetchAdd),
+    FetchSub = 0x0C is Atomic(FetchKind::FetchSub),
+    FetchAnd = 0x0D is Atomic(FetchKind::FetchAnd),
+    FetchOr = 0x0E is Atomic(FetchKind::FetchOr),
+    FetchXor = 0x0F is Atomic(FetchKind::FetchXor),
     Nop = 0x11 is Nop,
     WriteAtomic = 0x19 is WriteNotify(NotifyKind::Add),
     FlushDma = 0x1A is FlushDma,
@@ -65,7 +65,7 @@ pub enum OpKind {
     /// Read from a remote address.
     Read,
     /// Fetches a value and stores another in one step.
-    Atomic(AtomicKind),
+    Atomic(FetchKind),
     /// Completes without a peer.
     Nop,
     /// Completes when earlier writes to the target are placed.
@@ -95,7 +95,7 @@ impl NotifyKind {
 /// What an atomic stores in place of the value that it fetches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of the operations")]
-pub enum AtomicKind {
+pub enum FetchKind {
     Cas,
     Swap,
     FetchAdd,
