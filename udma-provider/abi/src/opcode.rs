@@ -75,9 +75,9 @@ pub enum OpKind {
 /// How a WRITE_NOTIFY or WRITE_ATOMIC changes the 8 bytes after its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotifyKind {
-    /// Stores the value.
+    /// Stores the value in place of the old one.
     Store,
-    /// Adds the value atomically.
+    /// Adds the value to the old one atomically.
     Add,
 }
 
