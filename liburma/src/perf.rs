@@ -99,7 +99,7 @@ impl Record {
     }
 }
 
-/// Starts from zero.
+/// Clears all counts and starts to count.
 pub(crate) fn start() {
     RECORDS.iter().for_each(Record::clear);
     IS_ON.store(1, Ordering::Release);

@@ -30,6 +30,6 @@ unsafe fn text_at(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function: a C string, or NULL, which was refused above.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

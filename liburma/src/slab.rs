@@ -42,7 +42,7 @@ pub(crate) unsafe trait Kind: Sized + 'static {
     const CODE: u8;
     /// Whether posts run under its lock: the grace period waits for it.
     const IS_QUEUE: bool = false;
-    /// What C sees.
+    /// The struct that C programs see.
     type Public: 'static;
     /// What only this library sees.
     type Own: Send + 'static;

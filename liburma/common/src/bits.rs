@@ -34,7 +34,7 @@ unsafe fn search(array: *const c_ulong, size: c_ulong, from: c_ulong, flip: c_ul
 /// `array` has words for `size` bits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ub_find_first_bit(array: *const c_ulong, size: c_ulong) -> c_ulong {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function is that of `search`.
     unsafe { search(array, size, 0, 0) }
 }
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ub_find_next_bit(
     size: c_ulong,
     offset: c_ulong,
 ) -> c_ulong {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function is that of `search`.
     unsafe { search(array, size, offset, 0) }
 }
 
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ub_find_next_bit(
 /// As [`ub_find_first_bit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ub_find_first_zero_bit(array: *const c_ulong, size: c_ulong) -> c_ulong {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function is that of `search`.
     unsafe { search(array, size, 0, c_ulong::MAX) }
 }
 
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ub_find_next_zero_bit(
     size: c_ulong,
     offset: c_ulong,
 ) -> c_ulong {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function is that of `search`.
     unsafe { search(array, size, offset, c_ulong::MAX) }
 }
 
@@ -94,12 +94,12 @@ mod tests {
                 let wanted = wanted.into_iter().find(|bit| *bit >= from).unwrap_or(SIZE);
                 // SAFETY: three words hold 130 bits.
                 assert_eq!(unsafe { ub_find_next_bit(words.as_ptr(), SIZE, from) }, wanted);
-                // SAFETY: as above.
+                // SAFETY: three words hold 130 bits.
                 assert_eq!(unsafe { ub_find_next_zero_bit(inverse.as_ptr(), SIZE, from) }, wanted);
             }
-            // SAFETY: as above.
+            // SAFETY: three words hold 130 bits.
             assert_eq!(unsafe { ub_find_first_bit(words.as_ptr(), SIZE) }, first as c_ulong);
-            // SAFETY: as above.
+            // SAFETY: three words hold 130 bits.
             assert_eq!(unsafe { ub_find_first_zero_bit(inverse.as_ptr(), SIZE) }, first as c_ulong);
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         let words = [0, 1 << 10];
         // SAFETY: two words hold 70 bits.
         assert_eq!(unsafe { ub_find_first_bit(words.as_ptr(), 70) }, 70);
-        // SAFETY: no word holds none.
+        // SAFETY: no word is read for a size of 0.
         assert_eq!(unsafe { ub_find_first_bit(core::ptr::null(), 0) }, 0);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Looks at both clocks.
 const LOOKS: usize = 3;
-/// Between two looks.
+/// Time between two readings of the counter.
 const SPAN: Duration = Duration::from_millis(3);
 
 /// Cycles per microsecond of the counter that programs read; 0.0 where there is none.

@@ -48,23 +48,23 @@ mod tests {
 
     #[test]
     fn nothing_and_nowhere_are_refused() {
-        // SAFETY: null is allowed.
+        // SAFETY: NULL is allowed as the wanted address.
         assert!(unsafe { ub_hugemalloc(0, PAGE_2MB, core::ptr::null_mut()) }.is_null());
-        // SAFETY: null is allowed.
+        // SAFETY: NULL is allowed as the wanted address.
         assert_eq!(unsafe { ub_hugefree(core::ptr::null_mut(), 4096) }, -libc::EINVAL);
     }
 
     #[test]
     fn pages_are_ours_or_there_are_none() {
         let len = 2 << 20;
-        // SAFETY: null is allowed.
+        // SAFETY: NULL is allowed as the wanted address.
         let address = unsafe { ub_hugemalloc(len, PAGE_2MB, core::ptr::null_mut()) };
         if !address.is_null() {
-            // SAFETY: just mapped, writable.
+            // SAFETY: the call above mapped the memory, readable and writable.
             unsafe { address.cast::<u64>().write(7) };
-            // SAFETY: just written.
+            // SAFETY: the word was written by the line above.
             assert_eq!(unsafe { address.cast::<u64>().read() }, 7);
-            // SAFETY: of the call above.
+            // SAFETY: the memory is that of the call above.
             assert_eq!(unsafe { ub_hugefree(address, len) }, 0);
         }
     }

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ub_hash_bytes(ptr: *const c_void, n_bytes: u32, basis: 
         // SAFETY: `left` bytes of the caller's lie at `at`.
         unsafe { word.as_mut_ptr().copy_from_nonoverlapping(at, len) };
         hash = mixed(hash, u32::from_le_bytes(word));
-        // SAFETY: as above.
+        // SAFETY: `len` is at most `left`, so that the pointer stays inside of the bytes or at their end.
         at = unsafe { at.add(len) };
         left -= len;
     }
@@ -61,9 +61,9 @@ fn finished(hash: u32) -> u32 {
 /// A map that was initialised, and a node whose hash was set when it was inserted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ub_hmap_remove(hmap: *mut Hmap, node: *const HmapNode) {
-    // SAFETY: the caller's map.
+    // SAFETY: the contract of this function: a map, which nobody else uses meanwhile.
     let map = unsafe { &mut *hmap };
-    // SAFETY: the caller's node.
+    // SAFETY: the contract of this function: a node, which nobody changes meanwhile.
     let of = unsafe { &*node };
     let (hash, after) = (of.hash, of.next);
     // SAFETY: the mask leaves a bucket of the map.
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ub_hmap_remove(hmap: *mut Hmap, node: *const HmapNode) 
             return;
         }
         if core::ptr::eq(next, node) {
-            // SAFETY: as above.
+            // SAFETY: a head, or the link of a node that is in the map, as where it was read.
             unsafe { *link = after };
             map.count -= 1;
             return;
@@ -103,7 +103,7 @@ mod tests {
         ];
         for (text, basis, wanted) in known {
             let len = u32::try_from(text.len()).unwrap();
-            // SAFETY: bytes of this function.
+            // SAFETY: the bytes are those of a string of this function.
             let hash = unsafe { ub_hash_bytes(text.as_ptr().cast(), len, basis) };
             assert_eq!(hash, wanted, "{text}");
         }
@@ -117,7 +117,7 @@ mod tests {
         let first = nodes.as_mut_ptr();
         let at = |index: usize| first.wrapping_add(index);
         for index in 0..2 {
-            // SAFETY: inside the array.
+            // SAFETY: the index is inside of the array of this function.
             unsafe { (*at(index)).next = at(index + 1) };
         }
         let mut buckets = [at(3), at(0)];

@@ -96,16 +96,16 @@ macro_rules! exported {
         /// `text` is null or a C string, `out` is null or valid for a write.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(text: *const c_char, out: *mut $type) -> c_int {
-            // SAFETY: passed on as promised.
+            // SAFETY: the contract of the C function is that of the callee.
             let text = unsafe { bytes(text) };
-            // SAFETY: passed on as promised.
+            // SAFETY: the contract of the C function is that of the callee.
             unsafe { put(out, $parse(text)) }
         }
     )*};
 }
 
 exported! {
-    /// `true` or `false`.
+    /// The words `true` and `false`.
     ub_str_to_bool: bool = boolean;
     /// 8 bits without sign.
     ub_str_to_u8: u8 = narrow;
@@ -115,7 +115,7 @@ exported! {
     ub_str_to_u32: u32 = narrow;
     /// 64 bits without sign.
     ub_str_to_u64: u64 = narrow;
-    /// A C int.
+    /// A C int, with a sign or without.
     ub_str_to_int: c_int = signed;
 }
 
@@ -170,10 +170,10 @@ mod tests {
 
     #[test]
     fn no_place_for_the_result_is_refused() {
-        // SAFETY: null is allowed.
+        // SAFETY: NULL is refused before anything is read.
         let status = unsafe { ub_str_to_u64(c"1".as_ptr(), core::ptr::null_mut()) };
         assert_eq!(status, -libc::EINVAL);
-        // SAFETY: null is allowed.
+        // SAFETY: NULL is refused before anything is read.
         let status = unsafe { ub_str_to_bool(core::ptr::null(), core::ptr::null_mut()) };
         assert_eq!(status, -libc::EINVAL);
     }

@@ -4,7 +4,10 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::{urma_active_tp_cfg_t, urma_async_event_t, urma_jetty_id_t, urma_tp_attr_vlan_word};
+use super::{
+    urma_active_tp_cfg_t, urma_async_event_t, urma_jetty_cfg_t, urma_jetty_cfg_u_shared,
+    urma_jetty_id_t, urma_jfr_cfg_t, urma_tp_attr_vlan_word,
+};
 
 /// The provider made the device itself: no file says anything of it. A header of ours defines it.
 pub const URMA_SYSFS_DEV_FLAG_DRIVER_CREATED: u32 = 1;
@@ -53,6 +56,29 @@ pub type urma_loc_log_cb = Option<
         message: *mut c_char,
     ),
 >;
+
+/// How a jetty receives: the member of the union of its configuration that the flag names.
+#[derive(Clone, Copy)]
+pub enum Receive {
+    /// Through a JFR that it shares, with the JFC of that or another one.
+    Shared(urma_jetty_cfg_u_shared),
+    /// Through one of its own, made from this configuration.
+    Own(*mut urma_jfr_cfg_t),
+}
+
+impl urma_jetty_cfg_t {
+    /// The member that the flag names.
+    #[must_use]
+    #[expect(unsafe_code, reason = "a union of C")]
+    pub fn receive(&self) -> Receive {
+        if self.flag.share_jfr() == 0 {
+            // SAFETY: the member is a pointer, and any bytes are a pointer.
+            return Receive::Own(unsafe { self.u.jfr_cfg });
+        }
+        // SAFETY: its members are pointers, and any bytes are a pointer.
+        Receive::Shared(unsafe { self.u.shared })
+    }
+}
 
 /// Bytes 45 to 47 of the attributes of a transport path: no C integer has this length.
 #[repr(C)]

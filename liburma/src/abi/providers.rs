@@ -208,7 +208,7 @@ c_structs! {
     struct udma_u_jfr_cfg_ex[96] {
         0 => base_cfg: urma_jfr_cfg_t, 48 => cstm_cfg: udma_u_jfr_cstm_cfg,
     }
-    /// CREATE_JFC_EX: in.
+    /// CREATE_JFC_EX: what comes in.
     #[derive(Clone, Copy)]
     struct udma_u_jfc_cfg_ex[40] {
         0 => base_cfg: urma_jfc_cfg_t, 32 => jfc_mode: udma_u_jfc_type,
@@ -221,18 +221,18 @@ c_structs! {
     }
     #[derive(Clone, Copy)]
     union udma_u_wr_ex_u[8] { 0 => jfs: *mut urma_jfs_t, 0 => jetty: *mut urma_jetty_t, }
-    /// POST_WR: in.
+    /// POST_WR: what comes in.
     #[derive(Clone, Copy)]
     struct udma_u_wr_ex[32] {
         0 => is_jetty: u8, 1 => db_en: u8, 8 => u: udma_u_wr_ex_u, 16 => wr: *mut udma_u_jfs_wr_ex,
         24 => bad_wr: *mut *mut udma_u_jfs_wr_ex,
     }
-    /// POST_WR: out.
+    /// POST_WR: what goes out.
     #[derive(Clone, Copy)]
     struct udma_u_post_info[32] {
         0 => dwqe_addr: *mut u64, 8 => db_addr: *mut c_void, 16 => ctrl: *mut u64, 24 => pi: u32,
     }
-    /// QUERY_UE_INFO: out.
+    /// QUERY_UE_INFO: what goes out.
     #[derive(Clone, Copy)]
     struct udma_u_ue_info[12] { 0 => ue_id: u32, 4 => chip_id: u32, 8 => die_id: u32, }
 }

@@ -137,7 +137,7 @@ c_structs! {
         40 => urma_jfc_db_status: u8, 42 => urma_jfc_pi: u16, 44 => urma_jfc_pi_type: u16,
         46 => urma_jfc_ci: u16, 48 => reserved: [u64; 4],
     }
-    /// A completion queue.
+    /// A completion queue, as programs see it.
     #[derive(Clone, Copy)]
     struct urma_jfc_t[248] {
         0 => urma_ctx: *mut urma_context_t, 8 => jfc_id: urma_jfc_id_t,
@@ -171,7 +171,7 @@ c_structs! {
         12 => priority: u8, 13 => max_sge: u8, 14 => max_rsge: u8, 16 => max_inline_data: u32,
         20 => rnr_retry: u8, 21 => err_timeout: u8, 24 => jfc: *mut urma_jfc_t, 32 => user_ctx: u64,
     }
-    /// A send queue.
+    /// A send queue, as programs see it.
     #[derive(Clone, Copy)]
     struct urma_jfs_t[256] {
         0 => urma_ctx: *mut urma_context_t, 8 => jfs_id: urma_jfs_id_t,
@@ -199,7 +199,7 @@ c_structs! {
     struct urma_jfr_attr_t[12] {
         0 => mask: u32, 4 => rx_threshold: u32, 8 => state: urma_jfr_state_t,
     }
-    /// A receive queue.
+    /// A receive queue, as programs see it.
     #[derive(Clone, Copy)]
     struct urma_jfr_t[264] {
         0 => urma_ctx: *mut urma_context_t, 8 => jfr_id: urma_jfr_id_t,
@@ -227,7 +227,7 @@ c_structs! {
     struct urma_jetty_opt_t[120] {
         0 => is_actived: u8, 8 => jfs_opt: urma_jfs_opt_t, 88 => reserved: [u64; 4],
     }
-    /// A jetty.
+    /// A jetty, as programs see it.
     #[derive(Clone, Copy)]
     struct urma_jetty_t[344] {
         0 => urma_ctx: *mut urma_context_t, 8 => jetty_id: urma_jetty_id_t,

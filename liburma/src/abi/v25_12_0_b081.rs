@@ -80,7 +80,7 @@ c_structs! {
         152 => rc_tp_cap: urma_tp_type_cap_t, 156 => um_tp_cap: urma_tp_type_cap_t,
         160 => tp_feature: urma_tp_feature_t, 164 => priority_info: [urma_sl_info; 16],
     }
-    /// Answer of urma_query_device.
+    /// The answer of urma_query_device.
     #[derive(Clone, Copy)]
     struct urma_device_attr_t[488] {
         0 => guid: urma_guid_t, 16 => dev_cap: urma_device_cap_t, 312 => port_cnt: u8,

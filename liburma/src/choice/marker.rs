@@ -36,7 +36,7 @@ const TAG_SYMBOLS: u64 = 6;
 const TAG_RELOCATIONS: u64 = 7;
 const TAG_RELOCATIONS_LEN: u64 = 8;
 const TAG_CALLS: u64 = 23;
-/// `PT_DYNAMIC`
+/// `PT_DYNAMIC`: the program header of the dynamic section.
 const DYNAMIC: u32 = 2;
 
 /// Whether a loaded object refers to this symbol.
@@ -59,18 +59,18 @@ unsafe extern "C" fn look_at(
     _len: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the loader describes a loaded object for the length of this call.
     let object = unsafe { &*object };
-    // SAFETY: as above; nobody else has it.
+    // SAFETY: `is_asked_for` passes its own value, which nobody else has meanwhile.
     let search = unsafe { &mut *search.cast::<Search<'_>>() };
-    // SAFETY: headers of a loaded object, as many as it says.
+    // SAFETY: the loader says how many headers the object has, which stays loaded meanwhile.
     let headers = unsafe { slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
     let dynamic = headers.iter().find(|header| header.p_type == DYNAMIC);
     search.is_found = dynamic.is_some_and(|header| {
         let at = object.dlpi_addr.wrapping_add(header.p_vaddr);
         // SAFETY: the dynamic section of a loaded object.
         let tables = unsafe { Tables::at(at, object.dlpi_addr) };
-        // SAFETY: as above.
+        // SAFETY: the tables are those of the object, which stays loaded while the loader describes it.
         unsafe { tables.refer_to(search.name) }
     });
     search.is_found.into()
@@ -130,11 +130,11 @@ impl Tables {
     /// `number` is that of a symbol of the object.
     unsafe fn name_of(&self, number: u64) -> &CStr {
         let index = usize::try_from(number).unwrap_or(0);
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of this function: the table has that symbol.
         let symbol = unsafe { pointer::<libc::Elf64_Sym>(self.symbols).add(index) };
-        // SAFETY: as above.
+        // SAFETY: the symbol is inside of the table of a loaded object.
         let offset = unsafe { (*symbol).st_name };
-        // SAFETY: a string of the object's.
+        // SAFETY: names of symbols are C strings in the object's table of strings.
         unsafe { CStr::from_ptr(pointer(self.strings.wrapping_add(offset.into()))) }
     }
 }

@@ -20,7 +20,7 @@ use crate::abi::{
     urma_jfc_cfg_t, urma_jfr_cfg_t, urma_jfs_cfg_t,
 };
 
-/// An option.
+/// An option of a queue: number, length and where its value lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opt {
     number: u64,
@@ -38,7 +38,7 @@ pub(crate) enum OptPlace {
     Id(usize),
     /// The number of the queue, which the device chooses.
     DeviceId,
-    /// In the device.
+    /// In the device, which does not show it.
     Device,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::{
     abi::{urma_context_t, urma_eid_t, urma_net_addr_info_t, urma_net_addr_t, urma_status_t},
-    call::{self, Code, object},
+    call::{self, Code, UserPtr, object},
     convert::name::eid,
     face::{
         device::{give, take_back},
@@ -20,18 +20,19 @@ pub unsafe extern "C" fn urma_get_net_addr_list(
     cnt: *mut u32,
 ) -> *mut urma_net_addr_info_t {
     call::pointer(|| {
-        let (ctx, count) = (object::<kind::Context>(ctx)?, call::place(cnt)?);
+        let ctx = object::<kind::Context>(ctx)?;
+        // SAFETY: a place of the caller's (room card of `face`).
+        let count = unsafe { UserPtr::new(cnt) }?;
         let of = eid(ctx.eid);
         let list = give(&[urma_net_addr_info_t { netaddr: net_addr(of), index: 0 }])?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { count.write(1) };
+        count.write(1);
         Ok(list)
     })
 }
 
 /// Frees a list; NULL is none.
 pub unsafe extern "C" fn urma_free_net_addr_list(net_addr_list: *mut urma_net_addr_info_t) {
-    // SAFETY: memory that `give` made, or NULL.
+    // SAFETY: the caller got it from this library, where `give` made it, or it is NULL.
     unsafe { take_back(net_addr_list.cast()) };
 }
 
@@ -43,9 +44,9 @@ pub unsafe extern "C" fn urma_get_eid_by_ip(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(net_addr.cast_mut())?;
-        call::place(eid)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_eid_by_ip(ctx.as_ptr(), net_addr, eid)))
+        call::some(net_addr)?;
+        call::some(eid)?;
+        Code::from_c(ask!(ctx.as_ptr(), get_eid_by_ip(ctx.as_ptr().cast_const(), net_addr, eid)))
     })
 }
 
@@ -57,9 +58,9 @@ pub unsafe extern "C" fn urma_get_ip_by_eid(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(eid.cast_mut())?;
-        call::place(net_addr)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_ip_by_eid(ctx.as_ptr(), eid, net_addr)))
+        call::some(eid)?;
+        call::some(net_addr)?;
+        Code::from_c(ask!(ctx.as_ptr(), get_ip_by_eid(ctx.as_ptr().cast_const(), eid, net_addr)))
     })
 }
 
@@ -67,8 +68,8 @@ pub unsafe extern "C" fn urma_get_ip_by_eid(
 pub unsafe extern "C" fn urma_get_smac(ctx: *const urma_context_t, mac: *mut u8) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(mac)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_smac(ctx.as_ptr(), mac)))
+        call::some(mac)?;
+        Code::from_c(ask!(ctx.as_ptr(), get_smac(ctx.as_ptr().cast_const(), mac)))
     })
 }
 
@@ -80,8 +81,8 @@ pub unsafe extern "C" fn urma_get_dmac(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(net_addr.cast_mut())?;
-        call::place(mac)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_dmac(ctx.as_ptr(), net_addr, mac)))
+        call::some(net_addr)?;
+        call::some(mac)?;
+        Code::from_c(ask!(ctx.as_ptr(), get_dmac(ctx.as_ptr().cast_const(), net_addr, mac)))
     })
 }

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 
 use crate::{
     abi::{urma_context_t, urma_ops_t},
-    call::{self, Answer, Code, Object, UserPtr},
+    call::{self, Answer, Code, Object, UserArray, UserPtr},
     face::{
-        dispatch::{home, ops, release},
+        dispatch::{home, ops, release, run},
         rules::{Rules, let_go},
     },
     slab::InSlot,
@@ -52,30 +52,23 @@ pub(super) unsafe fn each<K: Rules>(
     count: c_int,
     bad: *mut *mut K::Public,
 ) -> Answer {
-    let (list, bad) = (call::place(list)?, call::place(bad)?);
     let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
-    let object = |index| {
-        // SAFETY: inside the caller's array.
-        let element = unsafe { list.add(index) };
-        // SAFETY: as above.
-        unsafe { element.read() }
-    };
-    let mut known = all::<K>((0..count).map(object)).inspect_err(|_| {
-        // SAFETY: the caller's place.
-        unsafe { bad.write(object(0)) };
-    })?;
+    // SAFETY: the contract of this function is that of the constructor.
+    let list = unsafe { UserArray::new(list, count) }?;
+    // SAFETY: the contract of this function is that of the constructor.
+    let bad = unsafe { UserPtr::new(bad) }?;
+    let objects: Vec<_> = list.iter().collect();
+    let mut known = all::<K>(&objects).inspect_err(|_| bad.write(objects[0]))?;
     let mut done = 0;
     while !known.is_empty() {
         let ops = known[0].ops;
         let len = known.iter().take_while(|of| of.ops == ops).count();
         let run: Vec<Known<K>> = known.drain(..len).collect();
-        // SAFETY: inside the caller's array.
-        let place = unsafe { list.add(done) };
-        let (gone, answer) = delete_run(ops, place, run);
+        let (gone, answer) = delete_run(ops, list.get(done)?, run);
         done += gone;
         if let Err(code) = answer {
-            // SAFETY: the caller's place. A refusal leaves at least one.
-            unsafe { bad.write(object(done)) };
+            // A refusal leaves at least one.
+            bad.write(objects[done]);
             return Err(code);
         }
     }
@@ -83,32 +76,31 @@ pub(super) unsafe fn each<K: Rules>(
 }
 
 /// Looks at every object before the first is deleted.
-fn all<K: Rules>(objects: impl Iterator<Item = *mut K::Public>) -> Answer<Vec<Known<K>>> {
+fn all<K: Rules>(objects: &[*mut K::Public]) -> Answer<Vec<Known<K>>> {
     let mut seen = BTreeSet::new();
-    let one = |of| {
-        let known: Known<K> = Known::of(of)?;
+    let one = |of: &*mut K::Public| {
+        let known: Known<K> = Known::of(*of)?;
         if seen.insert(known.object.as_ptr()) { Ok(known) } else { Err(Code::EINVAL) }
     };
-    objects.map(one).collect()
+    objects.iter().map(one).collect()
 }
 
 /// Has the provider delete the objects of `run`, which lie at `list`; how many are gone.
 fn delete_run<K: Rules>(
     ops: NonNull<urma_ops_t>,
     list: UserPtr<*mut K::Public>,
-    run: Vec<Known<K>>,
+    known: Vec<Known<K>>,
 ) -> (usize, Answer) {
     let Some(delete) = K::delete_op(ops) else { return (0, Err(Code::EINVAL)) };
-    let Ok(count) = c_int::try_from(run.len()) else { return (0, Err(Code::EINVAL)) };
+    let Ok(count) = c_int::try_from(known.len()) else { return (0, Err(Code::EINVAL)) };
     let mut refused = null_mut();
-    // SAFETY: live objects at the caller's place, and a place for one.
-    let answer = Code::from_c(unsafe { delete(list.as_ptr(), count, &raw mut refused) });
+    let answer = Code::from_c(run!(delete(list.as_ptr(), count, &raw mut refused)));
     let gone = match answer {
-        Ok(()) => run.len(),
+        Ok(()) => known.len(),
         // Those before the refused one are gone; a provider that names none deleted none.
-        Err(_) => run.iter().position(|of| of.object.as_ptr() == refused).unwrap_or(0),
+        Err(_) => known.iter().position(|of| of.object.as_ptr() == refused).unwrap_or(0),
     };
-    for of in run.into_iter().take(gone) {
+    for of in known.into_iter().take(gone) {
         K::leaves(of.object.as_ptr(), &of.cfg);
         let_go(K::channel(&of.cfg));
         release(of.ctx);

@@ -9,8 +9,11 @@ use core::{
 use std::collections::BTreeMap;
 
 use crate::{
-    abi::{urma_device_t, urma_jetty_cfg_t, urma_jetty_cfg_u, urma_jfce_cnt_info_t, urma_status_t},
-    call::{self, Answer, Code, object, ours},
+    abi::{
+        Receive, urma_device_t, urma_jetty_cfg_t, urma_jetty_cfg_u, urma_jfce_cnt_info_t,
+        urma_status_t,
+    },
+    call::{self, Answer, Code, UserArray, UserPtr, object, ours},
     face::library,
     latch::Latch,
     slab::Slot,
@@ -29,14 +32,13 @@ pub(super) fn abandon() {
 /// commands take, and `close` closes. -1 with ENODEV: there is no such device.
 pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
     call::count(|| {
-        let path = call::place(path)?;
-        // SAFETY: a C string of the caller's.
-        let path = unsafe { CStr::from_ptr(path.as_ptr()) };
+        // SAFETY: a C string of the caller's (room card of `face`).
+        let path = unsafe { call::text(path) }?;
         let bytes = path.to_bytes_with_nul();
         let name = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let name = CStr::from_bytes_with_nul(name).map_err(|_| Code::EINVAL)?;
         let device = ours::<kind::Device>(library::device_named(name)?.as_ptr())?;
-        // SAFETY: a C string.
+        // SAFETY: the name is a literal, and the call touches no other memory.
         let fd = unsafe { libc::memfd_create(c"urma-device".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(Code::ENOMEM);
@@ -52,7 +54,7 @@ pub unsafe extern "C" fn urma_open_cdev(path: *mut c_char) -> c_int {
 /// EINVAL: it was not, or is closed. ENODEV: the device is gone.
 pub(super) fn device(fd: c_int) -> Answer<NonNull<urma_device_t>> {
     let device = OPENED.with(|opened| opened.get(&fd).copied()).ok_or(Code::EINVAL)?;
-    // SAFETY: no memory is named.
+    // SAFETY: the call touches no memory of this process.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         OPENED.with(|opened| opened.remove(&fd));
         return Err(Code::EINVAL);
@@ -67,26 +69,20 @@ pub unsafe extern "C" fn urma_get_jfce_cnt_info(
     cnt: *mut u32,
 ) -> urma_status_t {
     call::status(|| {
-        let (to, count) = (call::place(info_arr)?, call::place(cnt)?);
-        // SAFETY: the caller's number.
-        let room = unsafe { count.read() };
+        // SAFETY: an array of the caller's and the number of its elements (room card of `face`).
+        let (to, count) = unsafe { call::args((info_arr, cnt)) }?;
+        let room = count.read();
         if room == 0 {
             return Err(Code::EINVAL);
         }
-        let mut given = 0;
-        for device in library::devices()?.into_iter().take(room as usize) {
-            // SAFETY: the public part of a live device.
-            let dev_name = unsafe { (*device.as_ptr()).name };
-            let jfce_total_cnt = channels(device.as_ptr());
-            let info = urma_jfce_cnt_info_t { dev_name, jfce_total_cnt, jfce_thresh_cnt: 0 };
-            // SAFETY: inside the caller's array.
-            let place = unsafe { to.add(given as usize) };
-            // SAFETY: as above.
-            unsafe { place.write(info) };
-            given += 1;
-        }
-        // SAFETY: the caller's number.
-        unsafe { count.write(given) };
+        // SAFETY: the caller says that the array has this number of elements.
+        let to = unsafe { UserArray::at(to, room as usize) };
+        let given = to.fill(library::devices()?.into_iter().map(|device| urma_jfce_cnt_info_t {
+            dev_name: device.name,
+            jfce_total_cnt: channels(device.as_ptr()),
+            jfce_thresh_cnt: 0,
+        }));
+        count.write(u32::try_from(given).map_err(|_| Code::FAIL)?);
         Ok(())
     })
 }
@@ -98,26 +94,23 @@ pub unsafe extern "C" fn urma_init_jetty_cfg(
     cfg: *mut urma_jetty_cfg_t,
 ) -> c_int {
     call::count(|| {
-        let to = call::place(p)?;
-        // SAFETY: the caller's configuration.
-        let mut copy = unsafe { call::value(cfg) }?;
-        if copy.flag.share_jfr() == 0 {
-            // SAFETY: the member that the flag names; any bytes are a pointer.
-            let of = unsafe { copy.u.jfr_cfg };
-            // SAFETY: the caller's configuration.
-            let of = unsafe { call::value(of) }?;
-            copy.u = urma_jetty_cfg_u { jfr_cfg: super::device::give(&[of])? };
-        } else {
-            // SAFETY: as above.
-            let mut shared = unsafe { copy.u.shared };
-            if shared.jfc.is_null() {
-                let jfr = object::<kind::Jfr>(shared.jfr)?;
-                shared.jfc = jfr.jfr_cfg.jfc;
+        // SAFETY: a place and a configuration of the caller's (room card of `face`).
+        let (to, cfg) = unsafe { call::args((p, cfg)) }?;
+        let mut copy = cfg.read();
+        copy.u = match copy.receive() {
+            Receive::Own(of) => {
+                // SAFETY: the configuration that the caller's names.
+                let of = unsafe { call::value(of) }?;
+                urma_jetty_cfg_u { jfr_cfg: super::device::give(&[of])? }
             }
-            copy.u = urma_jetty_cfg_u { shared };
-        }
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(copy) };
+            Receive::Shared(mut shared) => {
+                if shared.jfc.is_null() {
+                    shared.jfc = object::<kind::Jfr>(shared.jfr)?.jfr_cfg.jfc;
+                }
+                urma_jetty_cfg_u { shared }
+            }
+        };
+        to.write(copy);
         Ok(0)
     })
 }
@@ -125,17 +118,14 @@ pub unsafe extern "C" fn urma_init_jetty_cfg(
 /// Frees what [`urma_init_jetty_cfg`] copied.
 pub unsafe extern "C" fn urma_uninit_jetty_cfg(p: *mut urma_jetty_cfg_t) {
     call::nothing(|| {
-        let of = call::place(p)?;
-        // SAFETY: the caller's configuration.
-        let mut cfg = unsafe { of.read() };
-        if cfg.flag.share_jfr() == 0 {
-            // SAFETY: the member that the flag names; any bytes are a pointer.
-            let copy = unsafe { cfg.u.jfr_cfg };
-            // SAFETY: memory that `give` made.
+        // SAFETY: a configuration of the caller's (room card of `face`).
+        let of = unsafe { UserPtr::new(p) }?;
+        let mut cfg = of.read();
+        if let Receive::Own(copy) = cfg.receive() {
+            // SAFETY: `urma_init_jetty_cfg` made it with `give`, or it is NULL.
             unsafe { super::device::take_back(copy.cast()) };
             cfg.u = urma_jetty_cfg_u { jfr_cfg: core::ptr::null_mut() };
-            // SAFETY: the caller's configuration.
-            unsafe { of.write(cfg) };
+            of.write(cfg);
         }
         Ok(())
     });

@@ -13,9 +13,9 @@ use core::ffi::c_int;
 
 use crate::{
     abi::{urma_eid_info_t, urma_status_t, urma_sysfs_dev_t},
-    call::{self, Code},
+    call::{self, Code, UserArray, UserPtr},
     convert::name::eid_out,
-    face::cdev,
+    face::{cdev, dispatch::ATTR},
     udma::device,
 };
 
@@ -27,92 +27,29 @@ macro_rules! not_supported {
 }
 
 not_supported! {
-    urma_cmd_create_context,
-    urma_cmd_delete_context,
-    urma_cmd_create_jfce,
-    urma_cmd_create_jfc,
-    urma_cmd_modify_jfc,
-    urma_cmd_delete_jfc,
-    urma_cmd_delete_jfc_batch,
-    urma_cmd_wait_jfc,
-    urma_cmd_alloc_jfc,
-    urma_cmd_set_jfc_opt,
-    urma_cmd_active_jfc,
-    urma_cmd_get_jfc_opt,
-    urma_cmd_deactive_jfc,
-    urma_cmd_free_jfc,
-    urma_cmd_create_jfs,
-    urma_cmd_modify_jfs,
-    urma_cmd_query_jfs,
-    urma_cmd_delete_jfs,
-    urma_cmd_delete_jfs_batch,
-    urma_cmd_alloc_jfs,
-    urma_cmd_set_jfs_opt,
-    urma_cmd_active_jfs,
-    urma_cmd_get_jfs_opt,
-    urma_cmd_deactive_jfs,
-    urma_cmd_free_jfs,
-    urma_cmd_create_jfr,
-    urma_cmd_modify_jfr,
-    urma_cmd_query_jfr,
-    urma_cmd_delete_jfr,
-    urma_cmd_delete_jfr_batch,
-    urma_cmd_alloc_jfr,
-    urma_cmd_set_jfr_opt,
-    urma_cmd_active_jfr,
-    urma_cmd_get_jfr_opt,
-    urma_cmd_deactive_jfr,
-    urma_cmd_free_jfr,
-    urma_cmd_import_jfr,
-    urma_cmd_import_jfr_ex,
-    urma_cmd_unimport_jfr,
-    urma_cmd_advise_jfr,
-    urma_cmd_unadvise_jfr,
-    urma_cmd_create_jetty,
-    urma_cmd_modify_jetty,
-    urma_cmd_query_jetty,
-    urma_cmd_delete_jetty,
-    urma_cmd_delete_jetty_batch,
-    urma_cmd_alloc_jetty,
-    urma_cmd_set_jetty_opt,
-    urma_cmd_active_jetty,
-    urma_cmd_get_jetty_opt,
-    urma_cmd_deactive_jetty,
-    urma_cmd_free_jetty,
-    urma_cmd_import_jetty,
-    urma_cmd_import_jetty_ex,
-    urma_cmd_unimport_jetty,
-    urma_cmd_advise_jetty,
-    urma_cmd_unadvise_jetty,
-    urma_cmd_bind_jetty,
-    urma_cmd_bind_jetty_ex,
-    urma_cmd_unbind_jetty,
-    urma_cmd_create_jetty_grp,
-    urma_cmd_delete_jetty_grp,
-    urma_cmd_alloc_token_id,
-    urma_cmd_alloc_token_id_ex,
-    urma_cmd_free_token_id,
-    urma_cmd_register_seg,
-    urma_cmd_unregister_seg,
-    urma_cmd_import_seg,
-    urma_cmd_unimport_seg,
-    urma_cmd_user_ctl,
-    urma_cmd_get_net_addr_list,
-    urma_cmd_modify_tp,
-    urma_cmd_import_jetty_async,
-    urma_cmd_unimport_jetty_async,
-    urma_cmd_bind_jetty_async,
-    urma_cmd_unbind_jetty_async,
-    urma_cmd_create_notifier,
-    urma_cmd_wait_notify,
-    urma_cmd_get_tp_list,
-    urma_cmd_set_tp_attr,
-    urma_cmd_get_tp_attr,
-    urma_cmd_exchange_tp_info,
-    urma_cmd_get_eid_by_ip,
-    urma_cmd_get_ip_by_eid,
-    urma_cmd_get_smac,
-    urma_cmd_get_dmac,
+    urma_cmd_create_context, urma_cmd_delete_context, urma_cmd_create_jfce, urma_cmd_create_jfc,
+    urma_cmd_modify_jfc, urma_cmd_delete_jfc, urma_cmd_delete_jfc_batch, urma_cmd_wait_jfc,
+    urma_cmd_alloc_jfc, urma_cmd_set_jfc_opt, urma_cmd_active_jfc, urma_cmd_get_jfc_opt,
+    urma_cmd_deactive_jfc, urma_cmd_free_jfc, urma_cmd_create_jfs, urma_cmd_modify_jfs,
+    urma_cmd_query_jfs, urma_cmd_delete_jfs, urma_cmd_delete_jfs_batch, urma_cmd_alloc_jfs,
+    urma_cmd_set_jfs_opt, urma_cmd_active_jfs, urma_cmd_get_jfs_opt, urma_cmd_deactive_jfs,
+    urma_cmd_free_jfs, urma_cmd_create_jfr, urma_cmd_modify_jfr, urma_cmd_query_jfr,
+    urma_cmd_delete_jfr, urma_cmd_delete_jfr_batch, urma_cmd_alloc_jfr, urma_cmd_set_jfr_opt,
+    urma_cmd_active_jfr, urma_cmd_get_jfr_opt, urma_cmd_deactive_jfr, urma_cmd_free_jfr,
+    urma_cmd_import_jfr, urma_cmd_import_jfr_ex, urma_cmd_unimport_jfr, urma_cmd_advise_jfr,
+    urma_cmd_unadvise_jfr, urma_cmd_create_jetty, urma_cmd_modify_jetty, urma_cmd_query_jetty,
+    urma_cmd_delete_jetty, urma_cmd_delete_jetty_batch, urma_cmd_alloc_jetty,
+    urma_cmd_set_jetty_opt, urma_cmd_active_jetty, urma_cmd_get_jetty_opt, urma_cmd_deactive_jetty,
+    urma_cmd_free_jetty, urma_cmd_import_jetty, urma_cmd_import_jetty_ex, urma_cmd_unimport_jetty,
+    urma_cmd_advise_jetty, urma_cmd_unadvise_jetty, urma_cmd_bind_jetty, urma_cmd_bind_jetty_ex,
+    urma_cmd_unbind_jetty, urma_cmd_create_jetty_grp, urma_cmd_delete_jetty_grp,
+    urma_cmd_alloc_token_id, urma_cmd_alloc_token_id_ex, urma_cmd_free_token_id,
+    urma_cmd_register_seg, urma_cmd_unregister_seg, urma_cmd_import_seg, urma_cmd_unimport_seg,
+    urma_cmd_user_ctl, urma_cmd_get_net_addr_list, urma_cmd_modify_tp, urma_cmd_import_jetty_async,
+    urma_cmd_unimport_jetty_async, urma_cmd_bind_jetty_async, urma_cmd_unbind_jetty_async,
+    urma_cmd_create_notifier, urma_cmd_wait_notify, urma_cmd_get_tp_list, urma_cmd_set_tp_attr,
+    urma_cmd_get_tp_attr, urma_cmd_exchange_tp_info, urma_cmd_get_eid_by_ip,
+    urma_cmd_get_ip_by_eid, urma_cmd_get_smac, urma_cmd_get_dmac,
 }
 
 /// Not supported; the answer is a status.
@@ -134,18 +71,15 @@ pub unsafe extern "C" fn urma_cmd_get_eid_list(
     eid_cnt: *mut u32,
 ) -> c_int {
     call::negative(|| {
-        let (to, count) = (call::place(eid_list)?, call::place(eid_cnt)?);
-        let of = cdev::device(dev_fd)?;
-        let mut given = 0;
-        for eid in device::eids(of.as_ptr())?.into_iter().take(max_eid_cnt as usize) {
-            // SAFETY: inside the caller's array.
-            let place = unsafe { to.add(given as usize) };
-            // SAFETY: as above.
-            unsafe { place.write(urma_eid_info_t { eid: eid_out(eid), eid_index: given }) };
-            given += 1;
-        }
-        // SAFETY: the caller's number.
-        unsafe { count.write(given) };
+        // SAFETY: an array of the caller's of that many elements (room card of `face`).
+        let to = unsafe { UserArray::new(eid_list, max_eid_cnt as usize) }?;
+        // SAFETY: a place of the caller's.
+        let count = unsafe { UserPtr::new(eid_cnt) }?;
+        let eids = device::eids(cdev::device(dev_fd)?.as_ptr())?;
+        let infos = eids.into_iter().zip(0..);
+        let given =
+            to.fill(infos.map(|(eid, eid_index)| urma_eid_info_t { eid: eid_out(eid), eid_index }));
+        count.write(u32::try_from(given).map_err(|_| Code::FAIL)?);
         Ok(0)
     })
 }
@@ -156,12 +90,10 @@ pub unsafe extern "C" fn urma_cmd_query_device_attr(
     sysfs_dev: *mut urma_sysfs_dev_t,
 ) -> c_int {
     call::negative(|| {
-        let to = call::place(sysfs_dev)?;
-        let attr = device::attributes(cdev::device(dev_fd)?.as_ptr())?;
-        // SAFETY: the caller's struct.
-        let place = call::place(unsafe { &raw mut (*to.as_ptr()).dev_attr })?;
-        // SAFETY: a member of it.
-        unsafe { place.write(attr) };
+        call::some(sysfs_dev)?;
+        // SAFETY: a member of a struct of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(ATTR.of(sysfs_dev)) }?;
+        to.write(device::attributes(cdev::device(dev_fd)?.as_ptr())?);
         Ok(0)
     })
 }

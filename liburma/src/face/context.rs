@@ -2,10 +2,7 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::{
-    ffi::{CStr, c_int, c_void},
-    ptr::NonNull,
-};
+use core::ffi::{c_int, c_void};
 use std::{
     ffi::OsStr,
     fs::File,
@@ -17,6 +14,7 @@ use std::{
 };
 
 use urma_core::Eid;
+use urma_mem::sync::Ordering;
 
 use crate::{
     abi::{
@@ -24,13 +22,14 @@ use crate::{
         URMA_SYSFS_DEV_FLAG_DRIVER_CREATED, urma_context_t, urma_device_t, urma_opt_name_t,
         urma_status_t,
     },
-    call::{self, Answer, Code, Object, made, object},
+    call::{self, Answer, Code, Object, c_text, made, object},
     convert::{name::eid_out, zeroed},
     face::{
         device::urma_query_device,
-        dispatch::{device, provider as table, users},
+        dispatch::{device, member_of, provider as table, run, sysfs, users},
     },
     provider,
+    slab::{InSlot, member},
     udma::{self, kind},
 };
 
@@ -43,28 +42,25 @@ pub unsafe extern "C" fn urma_create_context(
     eid_index: u32,
 ) -> *mut urma_context_t {
     call::pointer(|| {
-        let dev = object::<kind::Device>(dev)?.non_null();
+        let dev = object::<kind::Device>(dev)?;
         // The checks of everything that is made from the context read the attributes.
         let mut attr = zeroed();
-        // SAFETY: a live device, and a place for one.
+        // SAFETY: `object` found the device, and the place is of this function.
         Code::from_c(unsafe { urma_query_device(dev.as_ptr(), &raw mut attr) })?;
-        // SAFETY: the table of a live device.
-        let create = call::present(unsafe { (*table(dev)?.as_ptr()).create_context })?;
-        if udma::device::is_software(dev) {
-            // SAFETY: a live device.
-            return Ok(made(unsafe { create(dev.as_ptr(), eid_index, NO_FD) })?.as_ptr());
+        let create = call::present(member_of!(table(dev)?, create_context))?;
+        if udma::device::is_software(dev.non_null()) {
+            return Ok(made(run!(create(dev.as_ptr(), eid_index, NO_FD)))?.as_ptr());
         }
         let opening = Opening::of(dev, eid_index)?;
         let fd = opening.file.as_ref().map_or(NO_FD, AsRawFd::as_raw_fd);
-        // SAFETY: a live device, and its open file.
-        let ctx = made(unsafe { create(dev.as_ptr(), eid_index, fd) })?;
+        let ctx = made(run!(create(dev.as_ptr(), eid_index, fd)))?;
         opening.fill(ctx)
     })
 }
 
 /// A context of a third-party provider on its way.
 struct Opening {
-    dev: NonNull<urma_device_t>,
+    dev: Object<urma_device_t>,
     eid_index: u32,
     /// None for a device that its provider made itself.
     eid: Option<Eid>,
@@ -74,7 +70,7 @@ struct Opening {
 impl Opening {
     /// # Errors
     /// FAIL: there is no EID at this index, or a character device that does not open.
-    fn of(dev: NonNull<urma_device_t>, eid_index: u32) -> Answer<Self> {
+    fn of(dev: Object<urma_device_t>, eid_index: u32) -> Answer<Self> {
         if is_made_by_provider(dev) {
             return Ok(Self { dev, eid_index, eid: None, file: None });
         }
@@ -87,45 +83,37 @@ impl Opening {
     /// # Errors
     /// EINVAL: a context without a table is of no use.
     fn fill(self, ctx: Object<urma_context_t>) -> Answer<*mut urma_context_t> {
-        // SAFETY: a new object of the provider.
-        let of = unsafe { &mut *ctx.as_ptr() };
-        of.dev = self.dev.as_ptr();
+        ctx.set(member!(urma_context_t, dev), self.dev.as_ptr());
         let table = table(self.dev)?;
-        if of.ops.is_null() {
+        if ctx.ops.is_null() {
             tracing::warn!(target: "urma", "the provider made a context without a table");
-            // SAFETY: the table of a live device.
-            if let Some(delete) = unsafe { (*table.as_ptr()).delete_context } {
-                // SAFETY: a live context; there is no more to do when the provider keeps it.
-                unsafe { delete(ctx.as_ptr()) };
+            if let Some(delete) = member_of!(table, delete_context) {
+                // There is no more to do when the provider keeps it.
+                run!(delete(ctx.as_ptr()));
             }
             return Err(Code::EINVAL);
         }
-        of.dev_fd = self.file.map_or(NO_FD, IntoRawFd::into_raw_fd);
-        of.eid_index = self.eid_index;
+        let fd = self.file.map_or(NO_FD, IntoRawFd::into_raw_fd);
+        ctx.set(member!(urma_context_t, dev_fd), fd);
+        ctx.set(member!(urma_context_t, eid_index), self.eid_index);
         if let Some(eid) = self.eid {
-            of.eid = eid_out(eid);
+            ctx.set(member!(urma_context_t, eid), eid_out(eid));
         }
-        *of.r#ref.atomic_cnt.get_mut() = 1;
-        of.aggr_mode = URMA_AGGR_MODE_STANDALONE;
+        ctx.r#ref.atomic_cnt.store(1, Ordering::Release);
+        ctx.set(member!(urma_context_t, aggr_mode), URMA_AGGR_MODE_STANDALONE);
         provider::opened(table.as_ptr());
         Ok(ctx.as_ptr())
     }
 }
 
 /// Whether the provider made the device, and no file says anything of it.
-fn is_made_by_provider(dev: NonNull<urma_device_t>) -> bool {
-    // SAFETY: a live device.
-    let Some(sysfs) = NonNull::new(unsafe { (*dev.as_ptr()).sysfs_dev }) else { return true };
-    // SAFETY: the struct lives as long as its device.
-    unsafe { (*sysfs.as_ptr()).flag & URMA_SYSFS_DEV_FLAG_DRIVER_CREATED != 0 }
+fn is_made_by_provider(dev: Object<urma_device_t>) -> bool {
+    sysfs(dev).map_or(true, |sysfs| sysfs.flag & URMA_SYSFS_DEV_FLAG_DRIVER_CREATED != 0)
 }
 
 /// The character device, when there is one.
-fn open(dev: NonNull<urma_device_t>) -> Answer<Option<File>> {
-    // SAFETY: a live device.
-    let path = unsafe { &raw const (*dev.as_ptr()).path };
-    // SAFETY: it ends with a zero byte.
-    let path = unsafe { CStr::from_ptr(path.cast()) };
+fn open(dev: Object<urma_device_t>) -> Answer<Option<File>> {
+    let path = c_text(&dev.path);
     match File::options().read(true).write(true).open(OsStr::from_bytes(path.to_bytes())) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -145,12 +133,10 @@ pub unsafe extern "C" fn urma_delete_context(ctx: *mut urma_context_t) -> urma_s
         }
         let dev = device(ctx)?;
         let table = table(dev)?;
-        // SAFETY: the table of a live device.
-        let delete = call::present(unsafe { (*table.as_ptr()).delete_context })?;
+        let delete = call::present(member_of!(table, delete_context))?;
         let fd = ctx.dev_fd;
-        // SAFETY: a live context.
-        Code::from_c(unsafe { delete(ctx.as_ptr()) })?;
-        if !udma::device::is_software(dev) {
+        Code::from_c(run!(delete(ctx.as_ptr())))?;
+        if !udma::device::is_software(dev.non_null()) {
             provider::closed(table.as_ptr());
             close(fd);
         }
@@ -177,13 +163,12 @@ pub unsafe extern "C" fn urma_set_context_opt(
         if opt_name != URMA_OPT_AGGR_MODE || opt_len != size_of::<u32>() {
             return Err(Code::EINVAL);
         }
-        // SAFETY: four bytes of the caller's, or NULL.
+        // SAFETY: bytes of the caller's, as many as the length just checked says (room card of `face`).
         let mode: u32 = unsafe { call::value(opt_value.cast()) }?;
         if mode > URMA_AGGR_MODE_BALANCE {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live context.
-        unsafe { (*ctx.as_ptr()).aggr_mode = mode };
+        ctx.set(member!(urma_context_t, aggr_mode), mode);
         Ok(())
     })
 }

@@ -18,8 +18,8 @@ pub unsafe extern "C" fn urma_user_ctl(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(r#in)?;
-        call::place(out)?;
+        call::some(r#in)?;
+        call::some(out)?;
         match Code::from_c(ask!(ctx.as_ptr(), user_ctl(ctx.as_ptr(), r#in, out))) {
             Err(Code::ENOPERM) => Err(Code::ENOPERM),
             Err(code) => {

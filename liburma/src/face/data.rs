@@ -18,9 +18,8 @@ use crate::{
         urma_opcode_t, urma_ops_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t,
         urma_status_t, urma_target_jetty_t, urma_target_seg_t,
     },
-    call::{self, Code, Object, object},
-    convert::zeroed,
-    face::dispatch::{Homed, ask, home, op, ops},
+    call::{self, Code, Object, UserArray, object},
+    face::dispatch::{Homed, ask, home, member_of, ops},
     perf,
     slab::find_live,
     udma::{kind, poll, post},
@@ -32,11 +31,8 @@ macro_rules! own_slot {
     ($kind:ty, $object:expr, $op:ident, $mine:path) => {
         find_live::<$kind>($object).filter(|slot| {
             let mine = $mine as unsafe extern "C" fn(_, _, _) -> _;
-            own_op(slot.public(), |ops| {
-                // SAFETY: the table of a live context.
-                let op = unsafe { (*ops.as_ptr()).$op };
-                op.is_some_and(|op| fn_addr_eq(op, mine))
-            }) && !perf::is_on()
+            own_op(slot.public(), |ops| member_of!(ops, $op).is_some_and(|op| fn_addr_eq(op, mine)))
+                && !perf::is_on()
         })
     };
 }
@@ -44,7 +40,7 @@ macro_rules! own_slot {
 /// Whether the table of an object's context is as `is_own` wants it.
 #[inline(always)]
 fn own_op<T: Homed>(object: *mut T, is_own: impl FnOnce(NonNull<urma_ops_t>) -> bool) -> bool {
-    // SAFETY: an object that the caller found, or NULL.
+    // SAFETY: `find_live` found the object, or it is NULL.
     let object = unsafe { Object::at(object) };
     object.is_some_and(|object| ops(home(object)).is_ok_and(is_own))
 }
@@ -59,9 +55,10 @@ macro_rules! posts {
             bad_wr: *mut *mut $wr,
         ) -> urma_status_t {
             if let Some(slot) = own_slot!($kind, queue, $op, post::$op)
-                && let (Ok(first), Ok(bad)) = (call::place(wr), call::place(bad_wr))
+                // SAFETY: a list and a place of the caller's (room card of `face`).
+                && let Ok((first, bad)) = unsafe { call::args((wr, bad_wr)) }
             {
-                // SAFETY: the caller's list and place.
+                // SAFETY: what the list leads to is the caller's too.
                 return unsafe { $own(slot, first, bad) };
             }
             #[inline(never)]
@@ -69,12 +66,9 @@ macro_rules! posts {
                 perf::timed($perf, || {
                     call::status_of_call((|| {
                         let object = object::<$kind>(queue)?;
-                        call::place(wr)?;
-                        call::place(bad_wr)?;
-                        let op = op!(home(object), $op);
-                        // SAFETY: a live queue, and the list and place of the caller of the function
-                        // around.
-                        Ok(unsafe { op(queue, wr, bad_wr) })
+                        call::some(wr)?;
+                        call::some(bad_wr)?;
+                        Ok(ask!(home(object), $op(queue, wr, bad_wr)))
                     })())
                 })
             }
@@ -112,10 +106,11 @@ pub unsafe extern "C" fn urma_poll_jfc(
     cr: *mut urma_cr_t,
 ) -> c_int {
     if let Some(slot) = own_slot!(kind::Jfc, jfc, poll_jfc, poll::poll_jfc)
-        && let (Ok(first), Ok(room)) = (call::place(cr), usize::try_from(cr_cnt))
+        && let Ok(room) = usize::try_from(cr_cnt)
+        // SAFETY: an array of the caller's (room card of `face`).
+        && let Ok(to) = unsafe { UserArray::new(cr, room) }
     {
-        // SAFETY: the caller's array.
-        return unsafe { poll::take(slot, first, room) };
+        return poll::take(slot, to);
     }
     poll_other(jfc, cr_cnt, cr)
 }
@@ -125,7 +120,7 @@ fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int 
     perf::timed(UB_POLL_JFC, || {
         call::count_of_call((|| {
             let object = object::<kind::Jfc>(jfc)?;
-            call::place(cr)?;
+            call::some(cr)?;
             if cr_cnt < 0 {
                 return Err(Code::EINVAL);
             }
@@ -147,8 +142,7 @@ pub unsafe extern "C" fn urma_write(
     user_ctx: u64,
 ) -> urma_status_t {
     let (src, dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
-    // SAFETY: the caller's queue.
-    unsafe { transfer(jfs, target_jfr, (URMA_OPC_WRITE, flag, user_ctx), (src, dst)) }
+    transfer(jfs, target_jfr, (URMA_OPC_WRITE, flag, user_ctx), (src, dst))
 }
 
 /// Posts one read of `len` bytes from `src` to `dst`.
@@ -164,8 +158,7 @@ pub unsafe extern "C" fn urma_read(
     user_ctx: u64,
 ) -> urma_status_t {
     let (src, dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
-    // SAFETY: the caller's queue.
-    unsafe { transfer(jfs, target_jfr, (URMA_OPC_READ, flag, user_ctx), (src, dst)) }
+    transfer(jfs, target_jfr, (URMA_OPC_READ, flag, user_ctx), (src, dst))
 }
 
 /// Posts one message of `len` bytes from `src`.
@@ -181,12 +174,8 @@ pub unsafe extern "C" fn urma_send(
     let mut src = piece(src, len, src_tseg);
     let (src, tseg) = (list(&mut src), core::ptr::null_mut());
     let send = urma_send_wr_t { src, target_hint: 0, imm_data: 0, tseg };
-    let mut wr: urma_jfs_wr_t = zeroed();
-    (wr.opcode, wr.flag, wr.tjetty, wr.user_ctx) = (URMA_OPC_SEND, flag, target_jfr, user_ctx);
-    wr.u = urma_jfs_wr_u { send };
-    let mut bad = core::ptr::null_mut();
-    // SAFETY: the caller's queue; a list of one that lives until the call returns.
-    unsafe { urma_post_jfs_wr(jfs, &raw mut wr, &raw mut bad) }
+    let u = urma_jfs_wr_u { send };
+    one(jfs, target_jfr, (URMA_OPC_SEND, flag, user_ctx), u)
 }
 
 /// Posts one receive of up to `len` bytes at `buf`. `URMA_FAIL`: nowhere.
@@ -204,24 +193,37 @@ pub unsafe extern "C" fn urma_recv(
     let next = core::ptr::null_mut();
     let mut wr = urma_jfr_wr_t { src: list(&mut to), user_ctx, next };
     let mut bad = core::ptr::null_mut();
-    // SAFETY: the caller's queue; a list of one that lives until the call returns.
+    // SAFETY: the callee looks the queue up; the list of one is of this function.
     unsafe { urma_post_jfr_wr(jfr, &raw mut wr, &raw mut bad) }
 }
 
+/// Opcode, flags and number of a request that one call posts.
+type About = (urma_opcode_t, urma_jfs_wr_flag_t, u64);
+
 /// Posts one request with one piece on each side.
-unsafe fn transfer(
+fn transfer(
     jfs: *mut urma_jfs_t,
-    tjetty: *mut urma_target_jetty_t,
-    (opcode, flag, user_ctx): (urma_opcode_t, urma_jfs_wr_flag_t, u64),
+    target: *mut urma_target_jetty_t,
+    about: About,
     (mut src, mut dst): (urma_sge_t, urma_sge_t),
 ) -> urma_status_t {
     let (src, dst) = (list(&mut src), list(&mut dst));
     let rw = urma_rw_wr_t { src, dst, target_hint: 0, notify_data: 0 };
-    let mut wr: urma_jfs_wr_t = zeroed();
-    (wr.opcode, wr.flag, wr.tjetty, wr.user_ctx) = (opcode, flag, tjetty, user_ctx);
-    wr.u = urma_jfs_wr_u { rw };
+    one(jfs, target, about, urma_jfs_wr_u { rw })
+}
+
+/// Posts a list of one request.
+fn one(
+    jfs: *mut urma_jfs_t,
+    tjetty: *mut urma_target_jetty_t,
+    (opcode, flag, user_ctx): About,
+    u: urma_jfs_wr_u,
+) -> urma_status_t {
+    let next = core::ptr::null_mut();
+    let mut wr = urma_jfs_wr_t { opcode, flag, tjetty, user_ctx, u, next };
     let mut bad = core::ptr::null_mut();
-    // SAFETY: the caller's queue; a list of one that lives until the call returns.
+    // SAFETY: the callee looks the queue up; the list of one, and its pieces, are of the callers of this
+    // function, which wait for it.
     unsafe { urma_post_jfs_wr(jfs, &raw mut wr, &raw mut bad) }
 }
 

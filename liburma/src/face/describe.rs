@@ -5,7 +5,7 @@
 //! *Gives*: memory of the C library. *Must not*: know what the bytes mean.
 #![expect(unsafe_code, reason = "memory that C programs free")]
 
-use core::{ffi::CStr, ptr::NonNull};
+use core::ptr::NonNull;
 
 use crate::{
     abi::{
@@ -13,8 +13,8 @@ use crate::{
         urma_jetty_t, urma_rjetty_t, urma_seg_t, urma_target_seg_t, urma_user_ctl_in_t,
         urma_user_ctl_out_t, urma_user_info_ext_hdr_t,
     },
-    call::{self, Answer, Code, Object, UserPtr},
-    face::dispatch::{device, op},
+    call::{self, Answer, Code, Object, UserPtr, c_text},
+    face::dispatch::{device, op, run},
 };
 
 /// Names that begin so are bonding devices.
@@ -22,7 +22,7 @@ const BONDING: &[u8] = b"bonding_dev";
 
 /// A struct that describes an object to a peer.
 pub(super) trait Described {
-    /// What it describes.
+    /// The public part of what it describes.
     type Object;
     /// How a bonding device is asked for it, with the bytes behind it.
     const OPCODE: u32;
@@ -57,22 +57,17 @@ pub(super) fn blank<D: Described>(
     ctx: *mut urma_context_t,
     object: Object<D::Object>,
 ) -> Answer<NonNull<D>> {
-    // SAFETY: the context that a live object names.
+    // SAFETY: a live object names the context, which cannot be deleted before it.
     let ctx = unsafe { Object::at(ctx) }.ok_or(Code::EINVAL)?;
     if is_bonding(ctx)? {
         return ask(ctx, object);
     }
-    // SAFETY: the C library checks the product.
+    // SAFETY: the call touches no memory of ours; the C library checks the product.
     NonNull::new(unsafe { libc::calloc(1, size_of::<D>()) }.cast()).ok_or(Code::ENOMEM)
 }
 
 fn is_bonding(ctx: Object<urma_context_t>) -> Answer<bool> {
-    let dev = device(ctx)?;
-    // SAFETY: a live device: a live context names it.
-    let name = unsafe { &raw const (*dev.as_ptr()).name };
-    // SAFETY: it ends with a zero byte.
-    let name = unsafe { CStr::from_ptr(name.cast()) };
-    Ok(name.to_bytes().starts_with(BONDING))
+    Ok(c_text(&device(ctx)?.name).to_bytes().starts_with(BONDING))
 }
 
 fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> Answer<NonNull<D>> {
@@ -89,8 +84,7 @@ fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> 
         len: len(size_of::<*mut D>())?,
         reserved: 0,
     };
-    // SAFETY: a live context, and structs that live until the call returns.
-    let answer = Code::from_c(unsafe { user_ctl(ctx.as_ptr(), &raw mut from, &raw mut to) });
+    let answer = Code::from_c(run!(user_ctl(ctx.as_ptr(), &raw mut from, &raw mut to)));
     match answer {
         Ok(()) => call::aligned(made).map_err(|_| Code::FAIL),
         Err(_) => Err(Code::FAIL),
@@ -100,23 +94,21 @@ fn ask<D: Described>(ctx: Object<urma_context_t>, object: Object<D::Object>) -> 
 /// Gives the description to the caller, with the bytes of its struct and of what follows it.
 ///
 /// # Safety
-/// [`blank`] made `memory`, whose flag says whether something follows; both places are the caller's.
+/// [`blank`] made `memory`, whose flag says whether something follows.
 pub(super) unsafe fn give<D: Described>(
     memory: NonNull<D>,
     (to, len): (UserPtr<*mut D>, UserPtr<u32>),
 ) {
-    // SAFETY: the caller's promise.
-    unsafe { to.write(memory.as_ptr()) };
-    // SAFETY: as above.
+    to.write(memory.as_ptr());
+    // SAFETY: `blank` made it with a value, and nobody else has it yet.
     let has_user_info = unsafe { memory.as_ref() }.has_user_info();
     let mut bytes = size_of::<D>();
     if has_user_info {
-        // SAFETY: the head of what follows lies behind the struct.
+        // SAFETY: where the flag says so, the head of what follows lies behind the struct.
         let head = unsafe { memory.as_ptr().add(1) }.cast::<urma_user_info_ext_hdr_t>();
-        // SAFETY: as above.
+        // SAFETY: the head is inside of the memory that the provider made.
         let more = unsafe { head.read_unaligned() }.len as usize;
         bytes = bytes.saturating_add(size_of::<urma_user_info_ext_hdr_t>() + more);
     }
-    // SAFETY: the caller's promise.
-    unsafe { len.write(u32::try_from(bytes).unwrap_or(u32::MAX)) };
+    len.write(u32::try_from(bytes).unwrap_or(u32::MAX));
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::{
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{c_char, c_int, c_void},
     ptr::NonNull,
 };
 
@@ -14,25 +14,26 @@ use crate::{
         urma_device_attr_t, urma_device_t, urma_eid_info_t, urma_eid_t, urma_status_t,
         urma_transport_type_t,
     },
-    call::{self, Answer, Code, object},
+    call::{self, Answer, Code, Object, UserPtr, object},
     convert::name::{eid, eid_out},
     face::{
-        dispatch::{attr_place, provider as table},
+        dispatch::{ATTR, member_of, provider as table, run, sysfs},
         library,
     },
     provider,
+    slab::InSlot,
     udma::{device, kind},
 };
 
 /// All devices, in an array with NULL at its end that `urma_free_device_list` frees.
 pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *mut urma_device_t {
     call::pointer(|| {
-        let to = call::place(num_devices)?;
+        // SAFETY: a place of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(num_devices) }?;
         let found = library::devices();
         let count = found.as_ref().map_or(0, Vec::len);
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(c_int::try_from(count).map_err(|_| Code::FAIL)?) };
-        let mut list: Vec<_> = found?.into_iter().map(NonNull::as_ptr).collect();
+        to.write(c_int::try_from(count).map_err(|_| Code::FAIL)?);
+        let mut list: Vec<_> = found?.into_iter().map(Object::as_ptr).collect();
         list.push(core::ptr::null_mut());
         give(&list)
     })
@@ -40,7 +41,7 @@ pub unsafe extern "C" fn urma_get_device_list(num_devices: *mut c_int) -> *mut *
 
 /// Frees a list; NULL is none.
 pub unsafe extern "C" fn urma_free_device_list(device_list: *mut *mut urma_device_t) {
-    // SAFETY: memory that `give` made, or NULL.
+    // SAFETY: the caller got it from this library, where `give` made it, or it is NULL.
     unsafe { take_back(device_list.cast()) };
 }
 
@@ -50,31 +51,29 @@ pub unsafe extern "C" fn urma_get_eid_list(
     cnt: *mut u32,
 ) -> *mut urma_eid_info_t {
     call::pointer(|| {
-        let to = call::place(cnt)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(0) };
-        let list: Vec<_> = eids(object::<kind::Device>(dev)?.non_null())?
+        // SAFETY: a place of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(cnt) }?;
+        to.write(0);
+        let list: Vec<_> = eids(object::<kind::Device>(dev)?)?
             .into_iter()
             .map(|(eid_index, eid)| urma_eid_info_t { eid: eid_out(eid), eid_index })
             .collect();
-        // SAFETY: as above.
-        unsafe { to.write(u32::try_from(list.len()).map_err(|_| Code::FAIL)?) };
+        to.write(u32::try_from(list.len()).map_err(|_| Code::FAIL)?);
         give(&list)
     })
 }
 
 /// Frees a list; NULL is none.
 pub unsafe extern "C" fn urma_free_eid_list(eid_list: *mut urma_eid_info_t) {
-    // SAFETY: memory that `give` made, or NULL.
+    // SAFETY: the caller got it from this library, where `give` made it, or it is NULL.
     unsafe { take_back(eid_list.cast()) };
 }
 
 /// The device of this name.
 pub unsafe extern "C" fn urma_get_device_by_name(dev_name: *mut c_char) -> *mut urma_device_t {
     call::pointer(|| {
-        let wanted = call::place(dev_name)?;
-        // SAFETY: a C string of the caller's.
-        let wanted = unsafe { CStr::from_ptr(wanted.as_ptr()) };
+        // SAFETY: a C string of the caller's (room card of `face`).
+        let wanted = unsafe { call::text(dev_name) }?;
         Ok(library::device_named(wanted)?.as_ptr())
     })
 }
@@ -89,22 +88,19 @@ pub unsafe extern "C" fn urma_get_device_by_eid(
         if wanted.is_unspecified() {
             return Err(Code::EINVAL);
         }
-        let found = library::devices()?.into_iter().find(|device| {
-            // SAFETY: the public part of a live device.
-            let is_type = unsafe { (*device.as_ptr()).r#type } == r#type;
-            is_type && has(*device, wanted)
-        });
-        found.map(NonNull::as_ptr).ok_or(Code::ENODEV)
+        let is_it =
+            |device: &Object<urma_device_t>| device.r#type == r#type && has(*device, wanted);
+        library::devices()?.into_iter().find(is_it).map(Object::as_ptr).ok_or(Code::ENODEV)
     })
 }
 
-fn has(device: NonNull<urma_device_t>, wanted: Eid) -> bool {
+fn has(device: Object<urma_device_t>, wanted: Eid) -> bool {
     eids(device).is_ok_and(|eids| eids.iter().any(|(_, eid)| *eid == wanted))
 }
 
 /// EIDs by index: of the software device from the device, of others from their files.
-fn eids(device: NonNull<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
-    if device::is_software(device) {
+fn eids(device: Object<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
+    if device::is_software(device.non_null()) {
         Ok((0..).zip(device::eids(device.as_ptr())?).collect())
     } else {
         provider::eids(device)
@@ -117,23 +113,16 @@ pub unsafe extern "C" fn urma_query_device(
     dev_attr: *mut urma_device_attr_t,
 ) -> urma_status_t {
     call::status(|| {
-        let dev = object::<kind::Device>(dev)?.non_null();
-        let to = call::place(dev_attr)?;
-        let known = attr_place(dev)?;
+        let dev = object::<kind::Device>(dev)?;
+        // SAFETY: a place of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(dev_attr) }?;
+        let known = sysfs(dev)?;
         // What the device's files say, for a provider that leaves it at that.
-        // SAFETY: the core's own copy.
-        let attr = unsafe { known.read() };
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(attr) };
-        // SAFETY: the table of a live device.
-        if let Some(query) = unsafe { (*table(dev)?.as_ptr()).query_device } {
-            // SAFETY: a live device, and a place of the caller's for one.
-            Code::from_c(unsafe { query(dev.as_ptr(), to.as_ptr()) })?;
+        to.write(known.get(ATTR));
+        if let Some(query) = member_of!(table(dev)?, query_device) {
+            Code::from_c(run!(query(dev.as_ptr(), to.as_ptr())))?;
         }
-        // SAFETY: written just now.
-        let attr = unsafe { to.read() };
-        // SAFETY: the core's own copy.
-        unsafe { known.write(attr) };
+        known.set(ATTR, to.read());
         Ok(())
     })
 }
@@ -144,10 +133,10 @@ pub unsafe extern "C" fn urma_query_device(
 /// ENOMEM.
 pub(super) fn give<T: Copy>(list: &[T]) -> Answer<*mut T> {
     let bytes = size_of_val(list).max(1);
-    // SAFETY: a size above 0.
+    // SAFETY: the size is above 0, and the call touches no memory of ours.
     let to: *mut T = unsafe { libc::malloc(bytes) }.cast();
     let to = NonNull::new(to).ok_or(Code::ENOMEM)?;
-    // SAFETY: fresh memory with room for the list, aligned for any type of C.
+    // SAFETY: `malloc` gave room for the list just now, aligned for any type of C.
     unsafe { to.as_ptr().copy_from_nonoverlapping(list.as_ptr(), list.len()) };
     Ok(to.as_ptr())
 }
@@ -161,6 +150,6 @@ pub(super) unsafe fn take_back(memory: *mut c_void) {
         Code::EINVAL.set_errno();
         return;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function: `give` made it with `malloc`.
     unsafe { libc::free(memory) };
 }

@@ -11,43 +11,50 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{
         urma_context_t, urma_device_attr_t, urma_device_cap_t, urma_device_t, urma_ops_t,
-        urma_provider_ops_t, urma_ref_t,
+        urma_provider_ops_t, urma_ref_t, urma_sysfs_dev_t,
     },
     call::{Answer, Code, Object},
+    slab::{Member, member},
 };
+
+/// A member of a table; none when the provider left it out.
+macro_rules! member_of {
+    ($table:expr, $member:ident) => {{
+        let table = $table;
+        // SAFETY: `ops` and `provider` give tables of live contexts and devices, whose providers keep them.
+        unsafe { (*table.as_ptr()).$member }
+    }};
+}
+pub(crate) use member_of;
 
 /// A member of a context's table; EINVAL when the provider left it out.
 macro_rules! op {
-    ($ctx:expr, $member:ident) => {{
-        let ops = $crate::face::dispatch::ops($ctx)?;
-        // SAFETY: the table of a live context; its provider keeps it.
-        $crate::call::present(unsafe { (*ops.as_ptr()).$member })?
-    }};
+    ($ctx:expr, $member:ident) => {
+        $crate::call::present($crate::face::dispatch::member_of!(
+            $crate::face::dispatch::ops($ctx)?,
+            $member
+        ))?
+    };
 }
 pub(crate) use op;
 
-/// Calls a function of the provider that drives a context; EINVAL when the provider left it out.
+/// Calls an operation of a table, which [`op`] read.
+macro_rules! run {
+    ($op:ident($($arg:expr),* $(,)?)) => {{
+        let (op, args) = ($op, ($($arg,)*));
+        // SAFETY: the operation is of the table of a live context or device, whose provider stays loaded.
+        // `call::object` found the objects among the arguments; what others point to is the C caller's, as
+        // the room card of `face` says, or a value of the function around.
+        unsafe { $crate::call::Op::with(op, args) }
+    }};
+}
+pub(crate) use run;
+
+/// Calls an operation of the provider that drives a context; EINVAL when the provider left it out.
 macro_rules! ask {
-    ($ctx:expr, $member:ident($a:expr $(,)?)) => {{
-        let (call, a) = ($crate::face::dispatch::op!($ctx, $member), $a);
-        // SAFETY: `call` is of the table of a live context. `call::object` found the objects among the
-        // arguments; what others point to is the C caller's, as the room card of `face` says.
-        unsafe { call(a) }
-    }};
-    ($ctx:expr, $member:ident($a:expr, $b:expr $(,)?)) => {{
-        let (call, a, b) = ($crate::face::dispatch::op!($ctx, $member), $a, $b);
-        // SAFETY: as for one argument: the table is live, objects are checked, the rest is the caller's.
-        unsafe { call(a, b) }
-    }};
-    ($ctx:expr, $member:ident($a:expr, $b:expr, $c:expr $(,)?)) => {{
-        let (call, a, b, c) = ($crate::face::dispatch::op!($ctx, $member), $a, $b, $c);
-        // SAFETY: as for one argument: the table is live, objects are checked, the rest is the caller's.
-        unsafe { call(a, b, c) }
-    }};
-    ($ctx:expr, $member:ident($a:expr, $b:expr, $c:expr, $d:expr $(,)?)) => {{
-        let (call, a, b, c, d) = ($crate::face::dispatch::op!($ctx, $member), $a, $b, $c, $d);
-        // SAFETY: as for one argument: the table is live, objects are checked, the rest is the caller's.
-        unsafe { call(a, b, c, d) }
+    ($ctx:expr, $member:ident($($arg:expr),* $(,)?)) => {{
+        let op = $crate::face::dispatch::op!($ctx, $member);
+        $crate::face::dispatch::run!(op($($arg),*))
     }};
 }
 pub(crate) use ask;
@@ -62,7 +69,7 @@ pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
 
 /// An object that names its context.
 pub(crate) trait Homed {
-    /// Its member `urma_ctx`.
+    /// The context that it was made from.
     fn home(&self) -> *mut urma_context_t;
 }
 
@@ -89,30 +96,30 @@ pub(crate) fn home<T: Homed>(of: Object<T>) -> *mut urma_context_t {
 }
 
 /// The table of the provider that drives a device.
-pub(crate) fn provider(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_provider_ops_t>> {
-    // SAFETY: a live device.
-    let ops = unsafe { (*dev.as_ptr()).ops };
-    NonNull::new(ops).ok_or(Code::EINVAL)
+pub(crate) fn provider(dev: Object<urma_device_t>) -> Answer<NonNull<urma_provider_ops_t>> {
+    NonNull::new(dev.ops).ok_or(Code::EINVAL)
 }
 
 /// The device of a context.
-pub(crate) fn device(ctx: Object<urma_context_t>) -> Answer<NonNull<urma_device_t>> {
-    NonNull::new(ctx.dev).ok_or(Code::EINVAL)
+pub(crate) fn device(ctx: Object<urma_context_t>) -> Answer<Object<urma_device_t>> {
+    // SAFETY: a device lives as long as its contexts, which name it.
+    unsafe { Object::at(ctx.dev) }.ok_or(Code::EINVAL)
 }
 
-/// Where the core keeps the attributes of a device.
-pub(crate) fn attr_place(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_device_attr_t>> {
-    // SAFETY: a live device.
-    let sysfs = NonNull::new(unsafe { (*dev.as_ptr()).sysfs_dev }).ok_or(Code::EINVAL)?;
-    // SAFETY: the struct lives as long as its device.
-    NonNull::new(unsafe { &raw mut (*sysfs.as_ptr()).dev_attr }).ok_or(Code::EINVAL)
+/// What the system says of a device.
+pub(crate) fn sysfs(dev: Object<urma_device_t>) -> Answer<Object<urma_sysfs_dev_t>> {
+    // SAFETY: the struct lives as long as its device, whose provider or registry keeps both.
+    unsafe { Object::at(dev.sysfs_dev) }.ok_or(Code::EINVAL)
 }
+
+/// The attributes of a device, in what the system says of it.
+pub(crate) const ATTR: Member<urma_sysfs_dev_t, urma_device_attr_t> =
+    member!(urma_sysfs_dev_t, dev_attr);
 
 /// The limits of a context's device.
 pub(crate) fn caps(ctx: Object<urma_context_t>) -> Answer<urma_device_cap_t> {
-    let attr = attr_place(device(ctx)?)?;
-    // SAFETY: written before the first context of the device was made, and equal each time.
-    Ok(unsafe { (*attr.as_ptr()).dev_cap })
+    // Written before the first context of the device was made, and equal each time.
+    Ok(sysfs(device(ctx)?)?.dev_attr.dev_cap)
 }
 
 /// One more object of the context lives.
@@ -121,7 +128,7 @@ pub(crate) fn retain(ctx: Object<urma_context_t>) {
     count.atomic_cnt.fetch_add(1, Ordering::AcqRel);
 }
 
-/// One object less.
+/// One object of the context less.
 pub(crate) fn release(ctx: *mut urma_context_t) {
     // SAFETY: the object that named the context counted until now, so it is live.
     if let Some(ctx) = unsafe { Object::at(ctx) } {

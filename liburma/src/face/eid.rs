@@ -2,21 +2,21 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 
 use urma_core::Eid;
 
 use crate::{
     abi::urma_eid_t,
-    call::{self, Code},
+    call::{self, Code, UserPtr},
     convert::name::eid_out,
 };
 
 /// The IPv4-mapped EID of an address: `0xc0a80164` is 192.168.1.100.
 pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
-    if let Ok(to) = call::place(eid) {
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(eid_out(Eid::from_u32(ipv4))) };
+    // SAFETY: a place of the caller's (room card of `face`).
+    if let Ok(to) = unsafe { UserPtr::new(eid) } {
+        to.write(eid_out(Eid::from_u32(ipv4)));
     }
 }
 
@@ -24,14 +24,12 @@ pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
 /// IPv4 address as one number in hex. `-EINVAL`: it says none.
 pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_t) -> c_int {
     call::negative_in_child(|| {
-        let to = call::place(eid)?;
-        let text = call::place(buf.cast_mut())?;
+        // SAFETY: a place of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(eid) }?;
         // SAFETY: a C string of the caller's.
-        let text = unsafe { CStr::from_ptr(text.as_ptr()) };
-        let text = text.to_str().map_err(|_| Code::EINVAL)?;
+        let text = unsafe { call::text(buf) }?.to_str().map_err(|_| Code::EINVAL)?;
         let from: Eid = text.trim().parse().map_err(|_| Code::EINVAL)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(eid_out(from)) };
+        to.write(eid_out(from));
         Ok(0)
     })
 }

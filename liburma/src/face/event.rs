@@ -17,7 +17,7 @@ pub unsafe extern "C" fn urma_get_async_event(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(event)?;
+        call::some(event)?;
         Code::from_c(ask!(ctx.as_ptr(), get_async_event(ctx.as_ptr(), event)))
     })
 }
@@ -25,7 +25,7 @@ pub unsafe extern "C" fn urma_get_async_event(
 /// Acknowledges an event. Until then the object that it names cannot be deleted (`URMA_EAGAIN`).
 pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
     call::nothing(|| {
-        // SAFETY: the caller's event.
+        // SAFETY: an event of the caller's (room card of `face`).
         let of = unsafe { call::value(event) }?;
         let ctx = object::<kind::Context>(of.urma_ctx)?;
         ask!(ctx.as_ptr(), ack_async_event(event));

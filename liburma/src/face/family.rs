@@ -12,10 +12,10 @@ use crate::{
         urma_context_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_cfg_t, urma_jfc_t, urma_jfr_cfg_t,
         urma_jfr_t, urma_jfs_cfg_t, urma_jfs_t, urma_status_t,
     },
-    call::{self, Answer, Code, Object, object},
+    call::{self, Answer, Code, Object, UserArray, object},
     convert::option::OptPlace,
     face::{
-        dispatch::{caps, op, release, retain},
+        dispatch::{ask, caps, op, release, retain, run},
         rules::{Rules, hold, let_go},
     },
     latch::Latch,
@@ -79,23 +79,21 @@ type OptOp<K> = unsafe extern "C" fn(
 type Op<K> = unsafe extern "C" fn(*mut <K as crate::slab::Kind>::Public) -> urma_status_t;
 
 /// # Safety
-/// The caller's configuration and place; the operation of the context's table.
+/// `cfg` and `to`, unless NULL, are a configuration and a place of the caller's.
 unsafe fn alloc<K: Rules>(
     ctx: Object<urma_context_t>,
     cfg: *mut K::Cfg,
     to: *mut *mut K::Public,
     op: AllocOp<K>,
 ) -> Answer {
-    // SAFETY: the caller's promise.
-    let mut settled = unsafe { call::value(cfg) }?;
-    let to = call::place(to)?;
+    // SAFETY: the contract of this function is that of the constructor.
+    let (cfg, to) = unsafe { call::args((cfg, to)) }?;
+    let mut settled = cfg.read();
     K::settle(&mut settled);
-    // SAFETY: the caller's configuration, in which the C core fills defaults.
-    unsafe { cfg.write_unaligned(settled) };
-    // SAFETY: a live context, and the caller's arguments.
-    Code::from_c(unsafe { op(ctx.as_ptr(), cfg, to.as_ptr()) })?;
-    // SAFETY: the provider wrote it.
-    let queue = Object::made(unsafe { to.read() }).ok_or(Code::ENOMEM)?;
+    // The C core fills defaults in the caller's struct too.
+    cfg.write(settled);
+    Code::from_c(run!(op(ctx.as_ptr(), cfg.as_ptr(), to.as_ptr())))?;
+    let queue = Object::made(to.read()).ok_or(Code::ENOMEM)?;
     queue.set(K::MEMBERS.is_active, 0);
     retain(ctx);
     hold(K::channel(&settled));
@@ -103,24 +101,27 @@ unsafe fn alloc<K: Rules>(
 }
 
 /// # Safety
-/// `buf` has `len` bytes; the operation of the queue's table.
+/// `buf`, unless NULL, has `len` bytes.
 unsafe fn set<K: Rules>(
     queue: Object<K::Public>,
     (number, buf, len): (u64, *mut c_void, u32),
     op: OptOp<K>,
 ) -> Answer {
-    let from = call::place(buf.cast::<u8>())?;
+    // SAFETY: the contract of this function is that of the constructor.
+    let from = unsafe { UserArray::new(buf.cast::<u8>(), len as usize) }?;
     ensure::<K>(queue, Life::Idle)?;
     let opt = option::<K>(number, len)?;
-    // SAFETY: an existing queue, and the caller's bytes.
-    Code::from_c(unsafe { op(queue.as_ptr(), number, buf, len) })?;
+    Code::from_c(run!(op(queue.as_ptr(), number, buf, len)))?;
     let (OptPlace::Cfg(offset) | OptPlace::Id(offset)) = opt.place else { return Ok(()) };
     // Each change gives back what it replaced, however many threads change it.
     CHANGING.with(|()| {
         let before = K::channel(&cfg::<K>(queue));
         let to = K::MEMBERS.cfg.of(queue.as_ptr()).cast::<u8>().wrapping_add(offset);
-        // SAFETY: a member of the configuration, and the caller's bytes.
-        unsafe { to.copy_from_nonoverlapping(from.as_ptr(), opt.len as usize) };
+        // SAFETY: the option lies inside of the configuration, which is in the public part of the queue.
+        let to = unsafe { UserArray::new(to, opt.len as usize) };
+        if let Ok(to) = to {
+            to.fill(from.iter());
+        }
         let after = K::channel(&cfg::<K>(queue));
         if before != after {
             hold(after);
@@ -136,8 +137,7 @@ fn active<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
     let mut of = cfg::<K>(queue);
     K::check(&mut of, &caps(ctx)?)?;
     queue.set(K::MEMBERS.cfg, of);
-    // SAFETY: an existing queue.
-    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    Code::from_c(run!(op(queue.as_ptr())))?;
     queue.set(K::MEMBERS.is_active, 1);
     K::joined(queue.as_ptr(), &of);
     Ok(())
@@ -146,8 +146,7 @@ fn active<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
 fn deactive<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
     ensure::<K>(queue, Life::Active)?;
     let of = cfg::<K>(queue);
-    // SAFETY: an existing queue.
-    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    Code::from_c(run!(op(queue.as_ptr())))?;
     queue.set(K::MEMBERS.is_active, 0);
     K::leaves(queue.as_ptr(), &of);
     Ok(())
@@ -156,8 +155,7 @@ fn deactive<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
 fn free<K: Rules>(queue: Object<K::Public>, op: Op<K>) -> Answer {
     ensure::<K>(queue, Life::Idle)?;
     let (ctx, channel) = (home::<K>(queue), K::channel(&cfg::<K>(queue)));
-    // SAFETY: an existing queue.
-    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    Code::from_c(run!(op(queue.as_ptr())))?;
     let_go(channel);
     release(ctx);
     Ok(())
@@ -177,7 +175,7 @@ macro_rules! families {
             call::status(|| {
                 let ctx = object::<kind::Context>(urma_ctx)?;
                 let op = op!(ctx.as_ptr(), $alloc);
-                // SAFETY: the caller's configuration and place.
+                // SAFETY: a configuration and a place of the caller's (room card of `face`).
                 unsafe { alloc::<kind::$kind>(ctx, cfg, queue, op) }
             })
         }
@@ -193,7 +191,7 @@ macro_rules! families {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;
                 let op = op!(home::<kind::$kind>(queue), $set);
-                // SAFETY: the caller's bytes.
+                // SAFETY: `len` bytes of the caller's (room card of `face`).
                 unsafe { set::<kind::$kind>(queue, (opt, buf, len), op) }
             })
         }
@@ -207,13 +205,12 @@ macro_rules! families {
         ) -> urma_status_t {
             call::status(|| {
                 let queue = self::queue::<kind::$kind>(queue)?;
-                call::place(buf.cast::<u8>())?;
+                call::some(buf)?;
                 if opt == 0 || len == 0 {
                     return Err(Code::EINVAL);
                 }
-                let op = op!(home::<kind::$kind>(queue), $get);
-                // SAFETY: an existing queue, and the caller's bytes.
-                Code::from_c(unsafe { op(queue.as_ptr(), opt, buf, len) })
+                let ctx = home::<kind::$kind>(queue);
+                Code::from_c(ask!(ctx, $get(queue.as_ptr(), opt, buf, len)))
             })
         }
 

@@ -6,7 +6,7 @@ use crate::{
     abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
     call::{self, Code, made, object},
     face::{
-        dispatch::{caps, home, op, release, retain},
+        dispatch::{caps, home, op, release, retain, run},
         members,
     },
     udma::kind,
@@ -20,16 +20,15 @@ pub unsafe extern "C" fn urma_create_jetty_grp(
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
         let create = op!(ctx.as_ptr(), create_jetty_grp);
-        // SAFETY: the caller's configuration.
+        // SAFETY: a configuration of the caller's (room card of `face`).
         let of = unsafe { call::value(cfg) }?;
         if !of.name.contains(&0) {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live context, and the caller's configuration.
-        let group = made(unsafe { create(ctx.as_ptr(), cfg) })?;
+        let group = made(run!(create(ctx.as_ptr(), cfg)))?;
         retain(ctx);
         if let Err(code) = members::open(group, caps(ctx)?.max_jetty_in_jetty_grp) {
-            // SAFETY: a live group, with no list yet.
+            // SAFETY: the callee looks the group up.
             unsafe { urma_delete_jetty_grp(group.as_ptr()) };
             return Err(code);
         }
@@ -47,8 +46,7 @@ pub unsafe extern "C" fn urma_delete_jetty_grp(jetty_grp: *mut urma_jetty_grp_t)
             return Err(Code::ENOPERM);
         }
         let list = group.jetty_list;
-        // SAFETY: as above.
-        Code::from_c(unsafe { delete(group.as_ptr()) })?;
+        Code::from_c(run!(delete(group.as_ptr())))?;
         members::close(list);
         release(ctx);
         Ok(())

@@ -3,8 +3,8 @@
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use crate::{
-    abi::{URMA_JETTY, URMA_TM_UM, URMA_UTP, urma_jetty_t, urma_rjetty_t, urma_status_t},
-    call::{self, Answer, Object, object},
+    abi::{Receive, URMA_JETTY, URMA_TM_UM, URMA_UTP, urma_jetty_t, urma_rjetty_t, urma_status_t},
+    call::{self, Answer, Code, Object, object},
     face::{describe, device, dispatch::home},
     udma::kind,
 };
@@ -18,16 +18,16 @@ pub unsafe extern "C" fn urma_get_rjetty(
 ) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
-        let (to, length) = (call::place(rjetty)?, call::place(length)?);
+        // SAFETY: two places of the caller's (room card of `face`).
+        let (to, length) = unsafe { call::args((rjetty, length)) }?;
         let ctx = home(jetty);
         let policy = token_policy(jetty)?;
         let memory = describe::blank::<urma_rjetty_t>(ctx, jetty)?;
-        // SAFETY: fresh memory of this call.
+        // SAFETY: `blank` made the memory with a value just now, and nobody else has it.
         let described = unsafe { &mut *memory.as_ptr() };
-        // SAFETY: a live jetty.
-        fill(described, unsafe { &*jetty.as_ptr() });
+        fill(described, &jetty);
         described.flag.set_token_policy(policy);
-        // SAFETY: the flag in it is the provider's, and both places are the caller's.
+        // SAFETY: `blank` made the memory; the flag in it is as it was then.
         unsafe { describe::give(memory, (to, length)) };
         Ok(())
     })
@@ -35,10 +35,8 @@ pub unsafe extern "C" fn urma_get_rjetty(
 
 /// How the receive queue of a jetty is guarded.
 fn token_policy(jetty: Object<urma_jetty_t>) -> Answer<u32> {
-    let shared = jetty.jetty_cfg.u;
-    // SAFETY: both members of the union are pointers.
-    let jfr = object::<kind::Jfr>(unsafe { shared.shared }.jfr)?;
-    Ok(jfr.jfr_cfg.flag.token_policy())
+    let Receive::Shared(shared) = jetty.jetty_cfg.receive() else { return Err(Code::EINVAL) };
+    Ok(object::<kind::Jfr>(shared.jfr)?.jfr_cfg.flag.token_policy())
 }
 
 fn fill(to: &mut urma_rjetty_t, jetty: &urma_jetty_t) {
@@ -56,6 +54,6 @@ fn fill(to: &mut urma_rjetty_t, jetty: &urma_jetty_t) {
 
 /// Frees what `urma_get_rjetty` gave; NULL is nothing.
 pub unsafe extern "C" fn urma_put_rjetty(rjetty: *mut urma_rjetty_t) {
-    // SAFETY: the caller got it from `urma_get_rjetty`, or it is NULL.
+    // SAFETY: the caller got it from `urma_get_rjetty`, which made it with the C library, or it is NULL.
     unsafe { device::take_back(rjetty.cast()) };
 }

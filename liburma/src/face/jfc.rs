@@ -36,7 +36,7 @@ pub unsafe extern "C" fn urma_wait_jfc(
     perf::timed(UB_WAIT_JFC, || {
         call::count(|| {
             let jfce = object::<kind::Jfce>(jfce)?;
-            call::place(jfc)?;
+            call::some(jfc)?;
             if jfc_cnt == 0 {
                 return Err(Code::EINVAL);
             }
@@ -49,13 +49,12 @@ pub unsafe extern "C" fn urma_wait_jfc(
 pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u32, jfc_cnt: u32) {
     perf::timed(UB_ACK_JFC, || {
         call::nothing(|| {
-            let first = call::place(jfc)?;
-            call::place(nevents)?;
+            call::some(nevents)?;
             if jfc_cnt == 0 {
                 return Err(Code::EINVAL);
             }
-            // SAFETY: the caller's array has an element.
-            let first = object::<kind::Jfc>(unsafe { first.read() })?;
+            // SAFETY: an array of the caller's, which has an element (room card of `face`).
+            let first = object::<kind::Jfc>(unsafe { call::value(jfc) }?)?;
             ask!(home(first), ack_jfc(jfc, nevents, jfc_cnt));
             Err(Code::AS_SET)
         });

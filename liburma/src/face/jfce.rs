@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_jfce_t, urma_status_t},
     call::{self, Code, made, object},
-    face::dispatch::{ask, home, op, release, retain, users},
+    face::dispatch::{ask, home, op, release, retain, run, users},
     udma::kind,
 };
 
@@ -31,8 +31,7 @@ pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status
         if users(&jfce.r#ref) != 0 {
             return Err(Code::FAIL);
         }
-        // SAFETY: a live channel.
-        Code::from_c(unsafe { delete(jfce.as_ptr()) })?;
+        Code::from_c(run!(delete(jfce.as_ptr())))?;
         release(ctx);
         Ok(())
     })

@@ -23,7 +23,7 @@ pub unsafe extern "C" fn urma_flush_jfs(
 ) -> c_int {
     call::negative(|| {
         let jfs = object::<kind::Jfs>(jfs)?;
-        call::place(cr)?;
+        call::some(cr)?;
         flushable(cr_cnt, &jfs.jfs_cfg)?;
         Ok(ask!(home(jfs), flush_jfs(jfs.as_ptr(), cr_cnt, cr)))
     })
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn urma_flush_jetty(
 ) -> c_int {
     call::negative(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
-        call::place(cr)?;
+        call::some(cr)?;
         flushable(cr_cnt, &jetty.jetty_cfg.jfs_cfg)?;
         Ok(ask!(home(jetty), flush_jetty(jetty.as_ptr(), cr_cnt, cr)))
     })

@@ -4,15 +4,12 @@
 //! *Gives*: lookups. *Must not*: wait under its latch, or call a provider under it.
 #![expect(unsafe_code, reason = "public parts of devices")]
 
-use core::{
-    ffi::{CStr, c_char},
-    ptr::NonNull,
-};
+use core::{ffi::CStr, ptr::NonNull};
 use std::sync::Arc;
 
 use crate::{
     abi::{urma_device_t, urma_init_attr_t, urma_provider_ops_t},
-    call::{self, Answer, Code},
+    call::{self, Answer, Code, c_text},
     latch::Latch,
     provider::{self, Object},
     slab::{self, Slot},
@@ -22,6 +19,9 @@ use crate::{
         kind, table,
     },
 };
+
+/// A device of the list.
+pub(crate) type Device = call::Object<urma_device_t>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -40,7 +40,7 @@ enum Foreign {
     Given(NonNull<urma_device_t>),
 }
 
-// SAFETY: an address, of a device that its provider keeps while it is registered.
+// SAFETY: an address; the provider keeps its device while it is registered, whatever thread reads it.
 unsafe impl Send for Foreign {}
 
 impl Foreign {
@@ -52,7 +52,7 @@ impl Foreign {
     }
 
     fn provider(self) -> *mut urma_provider_ops_t {
-        // SAFETY: a device of the list.
+        // SAFETY: as for `Library::all`: a listed device lives.
         unsafe { (*self.public()).ops }
     }
 
@@ -79,24 +79,17 @@ struct Library {
 }
 
 impl Library {
-    fn all(&self) -> impl Iterator<Item = *mut urma_device_t> {
+    fn all(&self) -> impl Iterator<Item = Device> {
         let own = self.own.iter().map(|device| device.public());
-        own.chain(self.foreign.iter().map(|device| device.public()))
+        let all = own.chain(self.foreign.iter().map(|device| device.public()));
+        // SAFETY: a device that is listed lives: its slot stays mapped, or its provider keeps it until it
+        // unregisters, which takes it off the list.
+        all.filter_map(|device| unsafe { Device::at(device) })
     }
 
     fn has(&self, name: &CStr) -> bool {
-        // SAFETY: devices of the list.
-        self.all().any(|device| unsafe { name_of(device) } == name)
+        self.all().any(|device| c_text(&device.name) == name)
     }
-}
-
-/// # Safety
-/// A live device; the name is used before it ends.
-unsafe fn name_of<'a>(device: *const urma_device_t) -> &'a CStr {
-    // SAFETY: the caller's promise.
-    let name: *const [c_char; 64] = unsafe { &raw const (*device).name };
-    // SAFETY: it ends with a zero byte.
-    unsafe { CStr::from_ptr(name.cast()) }
 }
 
 const NOTHING: Library = Library {
@@ -216,12 +209,12 @@ fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
 ///
 /// # Errors
 /// ENODEV: the library is not initialised.
-pub(crate) fn devices() -> Answer<Vec<NonNull<urma_device_t>>> {
+pub(crate) fn devices() -> Answer<Vec<Device>> {
     LIBRARY.with(|library| {
         if library.phase != Phase::Up {
             return Err(Code::ENODEV);
         }
-        Ok(library.all().filter_map(NonNull::new).collect())
+        Ok(library.all().collect())
     })
 }
 
@@ -229,9 +222,8 @@ pub(crate) fn devices() -> Answer<Vec<NonNull<urma_device_t>>> {
 ///
 /// # Errors
 /// ENODEV: there is none, or the library is not initialised.
-pub(crate) fn device_named(name: &CStr) -> Answer<NonNull<urma_device_t>> {
-    // SAFETY: devices of the list.
-    devices()?.into_iter().find(|of| unsafe { name_of(of.as_ptr()) } == name).ok_or(Code::ENODEV)
+pub(crate) fn device_named(name: &CStr) -> Answer<Device> {
+    devices()?.into_iter().find(|of| c_text(&of.name) == name).ok_or(Code::ENODEV)
 }
 
 /// Lists a device that a provider made.
@@ -243,8 +235,9 @@ pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
         if library.phase != Phase::Up && library.phase != Phase::Starting {
             return Err(Code::ENODEV);
         }
-        // SAFETY: the provider's device.
-        if library.has(unsafe { name_of(device.as_ptr()) }) {
+        // SAFETY: the provider that lists the device keeps it until it unregisters.
+        let listed = unsafe { Device::at(device.as_ptr()) }.ok_or(Code::EINVAL)?;
+        if library.has(c_text(&listed.name)) {
             return Err(Code::EEXIST);
         }
         library.foreign.push(Foreign::Given(device));

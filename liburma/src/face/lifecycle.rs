@@ -38,7 +38,7 @@ pub unsafe extern "C" fn urma_uninit() -> urma_status_t {
 pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
     call::status(|| {
         library::devices()?;
-        // SAFETY: a place of the caller's for one, or NULL.
+        // SAFETY: a place of the caller's, or NULL (room card of `face`).
         Code::from_c(unsafe { table::get_uasid(uasid) })
     })
 }
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
 /// library of another release.
 #[cfg(not(feature = "abi-25-12-0-b081"))]
 pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urma_status_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function is that of the callee.
     unsafe { urma_init(conf) }
 }
 
@@ -55,6 +55,6 @@ pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urm
 /// library of another release.
 #[cfg(feature = "abi-25-12-0-b081")]
 pub unsafe extern "C" fn urma_init_abi_25_12_0_b081(conf: *mut urma_init_attr_t) -> urma_status_t {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function is that of the callee.
     unsafe { urma_init(conf) }
 }

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn urma_log_get_thread_tag() -> *const c_char {
 /// The tag goes in front of each line of this thread. NULL and more than 63 bytes change nothing.
 pub unsafe extern "C" fn urma_log_set_thread_tag(tag: *const c_char) {
     if !tag.is_null() {
-        // SAFETY: a C string of the caller's.
+        // SAFETY: a C string of the caller's (room card of `face`).
         log::set_tag(unsafe { CStr::from_ptr(tag) });
     }
 }

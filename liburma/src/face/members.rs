@@ -6,10 +6,17 @@
 
 use crate::{
     abi::{urma_jetty_grp_t, urma_jetty_t},
-    call::{Answer, Code, Object, object},
+    call::{Answer, Code, Object, UserArray, object},
     latch::Latch,
+    slab::{InSlot, Member, member},
     udma::kind,
 };
+
+/// The jetties of a group.
+const LIST: Member<urma_jetty_grp_t, *mut *mut urma_jetty_t> =
+    member!(urma_jetty_grp_t, jetty_list);
+/// How many jetties a group has.
+const COUNT: Member<urma_jetty_grp_t, u32> = member!(urma_jetty_grp_t, jetty_cnt);
 
 /// Lists change under it.
 static CHANGING: Latch<()> = Latch::new(());
@@ -25,54 +32,45 @@ pub(super) fn abandon() {
 /// ENOMEM.
 pub(super) fn open(group: Object<urma_jetty_grp_t>, room: u32) -> Answer {
     let room = usize::try_from(room).map_err(|_| Code::FAIL)?.max(1);
-    // SAFETY: the C library checks the product.
+    // SAFETY: the call touches no memory of ours; the C library checks the product.
     let list = unsafe { libc::calloc(room, size_of::<*mut urma_jetty_t>()) };
     if list.is_null() {
         return Err(Code::ENOMEM);
     }
-    // SAFETY: a new group.
-    unsafe { (*group.as_ptr()).jetty_list = list.cast() };
+    group.set(LIST, list.cast());
     Ok(())
 }
 
 /// Frees the list of a group that was deleted.
 pub(super) fn close(list: *mut *mut urma_jetty_t) {
-    // SAFETY: `open` made it, or it is NULL.
+    // SAFETY: `open` made the list with `calloc`, or it is NULL; the group that named it is deleted.
     unsafe { libc::free(list.cast()) };
 }
 
-/// A jetty joined.
+/// Lists a jetty that joined the group; nothing happens when there is no list.
 pub(super) fn add(group: *mut urma_jetty_grp_t, jetty: *mut urma_jetty_t) {
     let Ok(group) = object::<kind::Group>(group) else { return };
     CHANGING.with(|()| {
-        // SAFETY: a live group: it has a member.
-        let group = unsafe { &mut *group.as_ptr() };
-        if group.jetty_list.is_null() {
-            return;
+        let (list, count) = (group.get(LIST), group.get(COUNT));
+        // SAFETY: `open` made the list with room for as many jetties as the provider takes, and only the
+        // holder of the latch changes it.
+        if let Ok(list) = unsafe { UserArray::new(list, count as usize + 1) } {
+            list.rest(count as usize).fill([jetty]);
+            group.set(COUNT, count + 1);
         }
-        // SAFETY: the list has room for as many as the provider takes.
-        let place = unsafe { group.jetty_list.add(group.jetty_cnt as usize) };
-        // SAFETY: as above.
-        unsafe { place.write(jetty) };
-        group.jetty_cnt += 1;
     });
 }
 
-/// A jetty left.
+/// Takes a jetty that left off the group's list.
 pub(super) fn remove(group: *mut urma_jetty_grp_t, jetty: *mut urma_jetty_t) {
     let Ok(group) = object::<kind::Group>(group) else { return };
     CHANGING.with(|()| {
-        // SAFETY: a live group.
-        let group = unsafe { &mut *group.as_ptr() };
-        if group.jetty_list.is_null() {
-            return;
-        }
-        let count = group.jetty_cnt as usize;
-        // SAFETY: the list has `jetty_cnt` members.
-        let list = unsafe { core::slice::from_raw_parts_mut(group.jetty_list, count) };
-        if let Some(at) = list.iter().position(|member| *member == jetty) {
-            list.copy_within(at + 1.., at);
-            group.jetty_cnt -= 1;
+        let (list, count) = (group.get(LIST), group.get(COUNT));
+        // SAFETY: the list has that many members, and only the holder of the latch changes it.
+        let Ok(list) = (unsafe { UserArray::new(list, count as usize) }) else { return };
+        if let Some(at) = list.iter().position(|member| member == jetty) {
+            list.rest(at).fill(list.rest(at + 1).iter());
+            group.set(COUNT, count - 1);
         }
     });
 }

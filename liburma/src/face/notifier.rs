@@ -10,9 +10,9 @@ use crate::{
         URMA_IMPORT_JETTY_NOTIFY, urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t,
         urma_rjetty_t, urma_status_t, urma_target_jetty_t, urma_token_t,
     },
-    call::{self, Code, Object, made, object},
+    call::{self, Code, Object, UserArray, made, object},
     face::{
-        dispatch::{as_set, ask, home, op, release, retain},
+        dispatch::{as_set, ask, home, op, release, retain, run},
         target::{bindable, check},
     },
     latch::Latch,
@@ -79,24 +79,19 @@ pub unsafe extern "C" fn urma_wait_notify(
 ) -> c_int {
     call::count(|| {
         let notifier = object::<kind::Notifier>(notifier)?;
-        call::place(notify)?;
+        call::some(notify)?;
         if cnt == 0 {
             return Ok(0);
         }
         let ctx = home(notifier);
         let wait = op!(ctx, wait_notify);
         let ack = op!(ctx, ack_notify);
-        // SAFETY: a live notifier, and the caller's array.
-        let count = as_set(unsafe { wait(notifier.as_ptr(), cnt, notify, timeout) })?;
+        let count = as_set(run!(wait(notifier.as_ptr(), cnt, notify, timeout)))?;
         let given = u32::try_from(count).map_err(|_| Code::FAIL)?;
-        for index in 0..given as usize {
-            // SAFETY: inside the caller's array.
-            let place = unsafe { notify.add(index) };
-            // SAFETY: written by the provider.
-            told(notifier, ctx, &unsafe { place.read_unaligned() });
-        }
-        // SAFETY: the notices just written.
-        unsafe { ack(given, notify) };
+        // SAFETY: the caller's array, of which the provider filled so many (room card of `face`).
+        let notices = unsafe { UserArray::new(notify, given as usize) }?;
+        notices.iter().for_each(|notice| told(notifier, ctx, &notice));
+        run!(ack(given, notify));
         Ok(count)
     })
 }
@@ -120,7 +115,7 @@ pub unsafe extern "C" fn urma_ack_notify(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(notify)?;
+        call::some(notify)?;
         op!(ctx.as_ptr(), ack_notify);
         Ok(())
     })
@@ -140,15 +135,14 @@ pub unsafe extern "C" fn urma_import_jetty_async(
         let notifier = object::<kind::Notifier>(notifier)?;
         let ctx = home(notifier);
         let import = op!(ctx, import_jetty_async);
-        call::place(token_value.cast_mut())?;
-        // SAFETY: the caller's description.
+        call::some(token_value)?;
+        // SAFETY: a description of the caller's (room card of `face`).
         let of = unsafe { call::value(rjetty) }?;
         check(of.trans_mode, of.tp_type, of.flag, token_value)?;
         let ctx = object::<kind::Context>(ctx)?;
         retain(ctx);
         begin(notifier);
-        // SAFETY: a live notifier, and the caller's description and token.
-        let target = unsafe { import(notifier.as_ptr(), rjetty, token_value, user_ctx, timeout) };
+        let target = run!(import(notifier.as_ptr(), rjetty, token_value, user_ctx, timeout));
         let Some(target) = NonNull::new(target) else {
             end(notifier);
             release(ctx.as_ptr());
@@ -183,10 +177,9 @@ pub unsafe extern "C" fn urma_bind_jetty_async(
         let notifier = object::<kind::Notifier>(notifier)?;
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
         bindable(jetty, target)?;
-        let bind = op!(home(jetty), bind_jetty_async);
+        let ctx = home(jetty);
         let (notifier, jetty, target) = (notifier.as_ptr(), jetty.as_ptr(), target.as_ptr());
-        // SAFETY: all live.
-        Code::from_c(unsafe { bind(notifier, jetty, target, user_ctx, timeout) })
+        Code::from_c(ask!(ctx, bind_jetty_async(notifier, jetty, target, user_ctx, timeout)))
     })
 }
 
@@ -194,12 +187,10 @@ pub unsafe extern "C" fn urma_bind_jetty_async(
 pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> urma_status_t {
     call::status(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
-        // SAFETY: a live jetty.
-        let of = unsafe { &*jetty.as_ptr() };
-        if of.remote_jetty.is_null() {
+        if jetty.remote_jetty.is_null() {
             return Err(Code::EINVAL);
         }
-        if of.jetty_cfg.jfs_cfg.trans_mode != crate::abi::URMA_TM_RC {
+        if jetty.jetty_cfg.jfs_cfg.trans_mode != crate::abi::URMA_TM_RC {
             return Err(Code::ENOPERM);
         }
         Code::from_c(ask!(home(jetty), unbind_jetty_async(jetty.as_ptr())))

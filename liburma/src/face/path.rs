@@ -11,7 +11,7 @@ use crate::{
         urma_tp_info_t,
     },
     call::{self, Code, object},
-    face::dispatch::{ask, home, op},
+    face::dispatch::{ask, home},
     udma::kind,
 };
 
@@ -28,11 +28,10 @@ pub unsafe extern "C" fn urma_get_tp_list(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        let (count, _) = (call::place(tp_cnt)?, call::place(tp_list)?);
-        // SAFETY: the caller's wish.
-        let mode = unsafe { call::value(cfg) }?.trans_mode;
-        // SAFETY: the caller's number.
-        let room = unsafe { count.read() };
+        call::some(tp_list)?;
+        // SAFETY: a number and a wish of the caller's (room card of `face`).
+        let (count, cfg_in) = unsafe { call::args((tp_cnt, cfg)) }?;
+        let (room, mode) = (count.read(), cfg_in.read().trans_mode);
         if room == 0 || !matches!(mode, URMA_TM_RM | URMA_TM_RC | URMA_TM_UM) {
             return Err(Code::EINVAL);
         }
@@ -50,11 +49,9 @@ pub unsafe extern "C" fn urma_set_tp_attr(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(tp_attr.cast_mut())?;
-        let set = op!(ctx.as_ptr(), set_tp_attr);
-        let bitmap = tp_attr_bitmap & !GLOBAL;
-        // SAFETY: a live context, and the caller's attributes.
-        Code::from_c(unsafe { set(ctx.as_ptr(), tp_handle, tp_attr_cnt, bitmap, tp_attr) })
+        call::some(tp_attr)?;
+        let (of, bitmap) = (ctx.as_ptr().cast_const(), tp_attr_bitmap & !GLOBAL);
+        Code::from_c(ask!(ctx.as_ptr(), set_tp_attr(of, tp_handle, tp_attr_cnt, bitmap, tp_attr)))
     })
 }
 
@@ -68,12 +65,11 @@ pub unsafe extern "C" fn urma_get_tp_attr(
 ) -> urma_status_t {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(tp_attr_cnt)?;
-        call::place(tp_attr_bitmap)?;
-        call::place(tp_attr)?;
-        let get = op!(ctx.as_ptr(), get_tp_attr);
-        // SAFETY: a live context, and the caller's places.
-        Code::from_c(unsafe { get(ctx.as_ptr(), tp_handle, tp_attr_cnt, tp_attr_bitmap, tp_attr) })
+        call::some(tp_attr_cnt)?;
+        call::some(tp_attr_bitmap)?;
+        call::some(tp_attr)?;
+        let (count, bitmap, of) = (tp_attr_cnt, tp_attr_bitmap, ctx.as_ptr().cast_const());
+        Code::from_c(ask!(ctx.as_ptr(), get_tp_attr(of, tp_handle, count, bitmap, tp_attr)))
     })
 }
 
@@ -95,10 +91,8 @@ pub unsafe extern "C" fn urma_modify_tp(
 ) -> c_int {
     call::status(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        call::place(cfg)?;
-        call::place(attr)?;
-        let modify = op!(ctx.as_ptr(), modify_tp);
-        // SAFETY: a live context, and the caller's arguments.
-        Code::from_c(unsafe { modify(ctx.as_ptr(), tpn, cfg, attr, mask) })
+        call::some(cfg)?;
+        call::some(attr)?;
+        Code::from_c(ask!(ctx.as_ptr(), modify_tp(ctx.as_ptr(), tpn, cfg, attr, mask)))
     })
 }

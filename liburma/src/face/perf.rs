@@ -6,7 +6,7 @@ use core::ffi::c_char;
 
 use crate::{
     abi::{urma_perf_record_type_t, urma_status_t},
-    call::{self, Code},
+    call::{self, Code, UserArray},
     perf,
 };
 
@@ -33,22 +33,14 @@ pub unsafe extern "C" fn urma_get_perf_info(
     length: *mut u32,
 ) -> urma_status_t {
     call::status(|| {
-        let (to, length) = (call::place(perf_buf)?, call::place(length)?);
-        // SAFETY: the caller's number.
-        let room = unsafe { length.read() };
-        let text = perf::table();
-        let needed = u32::try_from(text.len() + 1).map_err(|_| Code::FAIL)?;
-        if room < needed {
-            return Err(Code::EINVAL);
-        }
-        // SAFETY: the caller's buffer of `room` bytes.
-        unsafe { to.as_ptr().cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
-        // SAFETY: as above; one byte is left.
-        let end = unsafe { to.as_ptr().add(text.len()) };
-        // SAFETY: as above.
-        unsafe { end.write(0) };
-        // SAFETY: the caller's number.
-        unsafe { length.write(needed) };
+        // SAFETY: a buffer of the caller's and its length in bytes (room card of `face`).
+        let (to, length) = unsafe { call::args((perf_buf.cast::<u8>(), length)) }?;
+        // SAFETY: the caller says that the buffer has this length.
+        let to = unsafe { UserArray::at(to, length.read() as usize) };
+        let mut text = perf::table().into_bytes();
+        text.push(0);
+        to.copy_from(&text)?;
+        length.write(u32::try_from(text.len()).map_err(|_| Code::FAIL)?);
         Ok(())
     })
 }

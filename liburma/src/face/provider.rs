@@ -2,12 +2,12 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{
     abi::{urma_provider_ops_t, urma_sysfs_dev_t},
-    call::{self, Code},
+    call::{self, Code, UserArray},
     face::library,
     provider,
     udma::table,
@@ -64,16 +64,16 @@ pub unsafe extern "C" fn urma_read_sysfs_file(
     size: usize,
 ) -> isize {
     let len = call::count_in_child(|| {
-        let (dir, file) = (call::place(dir.cast_mut())?, call::place(file.cast_mut())?);
-        let buf = call::place(buf)?;
-        // SAFETY: C strings of the caller's.
-        let parts =
-            [unsafe { CStr::from_ptr(dir.as_ptr()) }, unsafe { CStr::from_ptr(file.as_ptr()) }];
-        let [dir, file] = parts.map(|part| Path::new(OsStr::from_bytes(part.to_bytes())));
+        // SAFETY: a C string of the caller's (room card of `face`).
+        let dir = unsafe { call::text(dir) }?;
+        // SAFETY: another C string of the caller's.
+        let file = unsafe { call::text(file) }?;
+        // SAFETY: a buffer of the caller's.
+        let buf = unsafe { UserArray::new(buf.cast::<u8>(), size) }?;
+        let [dir, file] = [dir, file].map(|part| Path::new(OsStr::from_bytes(part.to_bytes())));
         let mut value = vec![0; size.min(VALUE_MAX)];
         let len = provider::read(&dir.join(file), &mut value).ok_or(Code::FAIL)?;
-        // SAFETY: the caller's buffer of `size` bytes, of which the value and a zero are written.
-        unsafe { buf.as_ptr().copy_from_nonoverlapping(value.as_ptr().cast(), len + 1) };
+        buf.copy_from(&value[..=len])?;
         c_int::try_from(len).map_err(|_| Code::FAIL)
     });
     isize::try_from(len).unwrap_or(-1)

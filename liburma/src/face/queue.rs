@@ -12,10 +12,10 @@ use crate::{
         urma_jfc_cfg_t, urma_jfc_t, urma_jfr_attr_t, urma_jfr_cfg_t, urma_jfr_t, urma_jfs_attr_t,
         urma_jfs_cfg_t, urma_jfs_t, urma_status_t,
     },
-    call::{self, Answer, Code, Object, made, object},
+    call::{self, Answer, Code, Object, UserPtr, made, object},
     face::{
         batch,
-        dispatch::{ask, caps, home, op, release, retain},
+        dispatch::{ask, caps, home, op, release, retain, run},
         rules::{Rules, hold, let_go},
     },
     slab::{InSlot, Kind},
@@ -27,33 +27,31 @@ type CreateOp<K> =
 type DeleteOp<K> = unsafe extern "C" fn(*mut <K as Kind>::Public) -> urma_status_t;
 
 /// # Safety
-/// `cfg`, unless NULL, is the caller's configuration; the operation is of the context's table.
+/// `cfg`, unless NULL, is the caller's configuration.
 unsafe fn create<K: Rules>(
     ctx: Object<urma_context_t>,
     cfg: *mut K::Cfg,
     op: CreateOp<K>,
 ) -> Answer<*mut K::Public> {
-    // SAFETY: the caller's configuration, as this function's contract says.
-    let mut of = unsafe { call::value(cfg) }?;
+    // SAFETY: the contract of this function is that of the constructor.
+    let cfg = unsafe { UserPtr::new(cfg) }?;
+    let mut of = cfg.read();
     K::check(&mut of, &caps(ctx)?)?;
     if K::FILLS {
-        // SAFETY: the caller's configuration, in which the C core fills the default too.
-        unsafe { cfg.write_unaligned(of) };
+        // The C core fills the default too.
+        cfg.write(of);
     }
-    // SAFETY: `call::object` found the context, and the configuration is the caller's.
-    let queue = made(unsafe { op(ctx.as_ptr(), cfg) })?.as_ptr();
+    let queue = made(run!(op(ctx.as_ptr(), cfg.as_ptr())))?.as_ptr();
     retain(ctx);
     hold(K::channel(&of));
     K::joined(queue, &of);
     Ok(queue)
 }
 
-/// # Safety
-/// The operation is of the table of the queue's context.
-unsafe fn delete<K: Rules>(queue: Object<K::Public>, op: DeleteOp<K>) -> Answer {
+/// Deletes a queue by the operation of its context's table.
+fn delete<K: Rules>(queue: Object<K::Public>, op: DeleteOp<K>) -> Answer {
     let (ctx, cfg) = (home(queue), queue.get(K::MEMBERS.cfg));
-    // SAFETY: `call::object` found the queue.
-    Code::from_c(unsafe { op(queue.as_ptr()) })?;
+    Code::from_c(run!(op(queue.as_ptr())))?;
     K::leaves(queue.as_ptr(), &cfg);
     let_go(K::channel(&cfg));
     release(ctx);
@@ -74,7 +72,7 @@ macro_rules! queues {
                 call::at(stringify!($create));
                 let ctx = object::<kind::Context>(ctx)?;
                 let op = op!(ctx.as_ptr(), $create);
-                // SAFETY: the caller's configuration, and the table of its context.
+                // SAFETY: a configuration of the caller's (room card of `face`).
                 unsafe { create::<kind::$kind>(ctx, cfg, op) }
             })
         }
@@ -86,7 +84,7 @@ macro_rules! queues {
         ) -> urma_status_t {
             call::status(|| {
                 let queue = object::<kind::$kind>(queue)?;
-                call::place(attr)?;
+                call::some(attr)?;
                 Code::from_c(ask!(home(queue), $modify(queue.as_ptr(), attr)))
             })
         }
@@ -96,9 +94,7 @@ macro_rules! queues {
             call::status(|| {
                 let queue = object::<kind::$kind>(queue)?;
                 kind::$kind::may_go(queue)?;
-                let op = op!(home(queue), $delete);
-                // SAFETY: the table of the queue's context.
-                unsafe { delete::<kind::$kind>(queue, op) }
+                delete::<kind::$kind>(queue, op!(home(queue), $delete))
             })
         }
 
@@ -108,7 +104,7 @@ macro_rules! queues {
             count: c_int,
             bad: *mut *mut $public,
         ) -> urma_status_t {
-            // SAFETY: the caller's array of `count` pointers, and its place.
+            // SAFETY: an array of the caller's of `count` pointers, and a place (room card of `face`).
             call::status(|| unsafe { batch::each::<kind::$kind>(list, count, bad) })
         }
     )*};
@@ -157,8 +153,8 @@ macro_rules! queries {
         ) -> urma_status_t {
             call::status(|| {
                 let queue = object::<kind::$kind>(queue)?;
-                call::place(cfg)?;
-                call::place(attr)?;
+                call::some(cfg)?;
+                call::some(attr)?;
                 Code::from_c(ask!(home(queue), $query(queue.as_ptr(), cfg, attr)))
             })
         }

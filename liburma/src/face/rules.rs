@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the rules for configurations, what a queue counts on beside its context, and which member of
 //! a provider's table deletes several. *Must not*: call a provider.
-#![expect(unsafe_code, reason = "unions and tables of C")]
+#![expect(unsafe_code, reason = "tables of C")]
 
 use core::{ffi::c_int, ptr::NonNull};
 
@@ -10,13 +10,13 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::{
-        URMA_TM_RC, URMA_TM_RM, urma_device_cap_t, urma_jetty_cfg_t, urma_jetty_grp_t,
+        Receive, URMA_TM_RC, URMA_TM_RM, urma_device_cap_t, urma_jetty_cfg_t, urma_jetty_grp_t,
         urma_jetty_t, urma_jfc_cfg_t, urma_jfce_t, urma_jfr_cfg_t, urma_jfs_cfg_t, urma_ops_t,
         urma_status_t,
     },
     call::{Answer, Code, Object, object},
     face::{
-        dispatch::{Homed, drop_one},
+        dispatch::{Homed, drop_one, member_of},
         members, order,
     },
     udma::{family::Family, kind},
@@ -45,7 +45,7 @@ pub(super) trait Rules: Family<Public: Homed> {
     fn channel(_cfg: &Self::Cfg) -> *mut urma_jfce_t {
         core::ptr::null_mut()
     }
-    /// It became live.
+    /// The queue became live.
     fn joined(_queue: *mut Self::Public, _cfg: &Self::Cfg) {}
     /// It is no longer live; the address is a name only.
     fn leaves(_queue: *mut Self::Public, _cfg: &Self::Cfg) {}
@@ -55,8 +55,7 @@ pub(super) trait Rules: Family<Public: Homed> {
 macro_rules! delete_op {
     ($member:ident) => {
         fn delete_op(ops: NonNull<urma_ops_t>) -> Option<DeleteOp<Self::Public>> {
-            // SAFETY: `dispatch::ops` gives tables of live contexts, whose providers keep them.
-            unsafe { (*ops.as_ptr()).$member }
+            member_of!(ops, $member)
         }
     };
 }
@@ -173,11 +172,7 @@ fn receives(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
 /// the send half.
 fn connects(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
     sends(&mut cfg.jfs_cfg, caps)?;
-    if cfg.flag.share_jfr() == 0 {
-        return Err(Code::EINVAL);
-    }
-    // SAFETY: the member that the flag names; any bytes are pointers.
-    let shared = unsafe { cfg.u.shared };
+    let Receive::Shared(shared) = cfg.receive() else { return Err(Code::EINVAL) };
     let jfr = object::<kind::Jfr>(shared.jfr)?;
     if !shared.jfc.is_null() {
         object::<kind::Jfc>(shared.jfc)?;

@@ -2,8 +2,6 @@
 #![expect(unsafe_code, reason = "exported functions")]
 #![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
-use core::ptr::NonNull;
-
 use urma_mem::sync::Ordering;
 
 use crate::{
@@ -12,12 +10,13 @@ use crate::{
         URMA_TOKEN_NONE, urma_context_t, urma_import_seg_flag_t, urma_seg_cfg_t, urma_seg_t,
         urma_status_t, urma_target_seg_t, urma_token_id_t, urma_token_t,
     },
-    call::{self, Answer, Code, made, object},
+    call::{self, Answer, Code, Object, made, object},
     face::{
         describe, device,
-        dispatch::{ask, home, op, release, retain},
+        dispatch::{ask, home, op, release, retain, run},
         token::{self, urma_alloc_token_id},
     },
+    slab::{InSlot, member},
     udma::kind,
 };
 
@@ -29,29 +28,26 @@ pub unsafe extern "C" fn urma_register_seg(
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
         let register = op!(ctx.as_ptr(), register_seg);
-        // SAFETY: the caller's configuration.
+        // SAFETY: a configuration of the caller's (room card of `face`).
         let mut cfg = unsafe { call::value(seg_cfg) }?;
         check(&cfg)?;
         let own_token = cfg.token_id.is_null();
         if own_token {
-            // SAFETY: a live context.
+            // SAFETY: the callee looks the context up.
             cfg.token_id = made(unsafe { urma_alloc_token_id(ctx.as_ptr()) })?.as_ptr();
         }
-        // SAFETY: a live context, and a configuration that lives until the call returns.
-        let segment = NonNull::new(unsafe { register(ctx.as_ptr(), &raw mut cfg) });
-        let Some(segment) = segment else {
+        let Some(segment) = Object::made(run!(register(ctx.as_ptr(), &raw mut cfg))) else {
             if own_token {
                 drop_quietly(cfg.token_id);
             }
             return Err(Code::AS_SET);
         };
-        // SAFETY: a new object of the provider.
-        let of = unsafe { &mut *segment.as_ptr() };
-        of.token_id = cfg.token_id;
-        of.seg.attr.set_user_token_id(u32::from(!own_token));
-        if let Some(token) = NonNull::new(cfg.token_id) {
-            // SAFETY: a live token id: the provider registered under it.
-            unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.fetch_add(1, Ordering::AcqRel);
+        let mut attr = segment.seg.attr;
+        attr.set_user_token_id(u32::from(!own_token));
+        segment.set(member!(urma_target_seg_t, token_id), cfg.token_id);
+        segment.set(member!(urma_target_seg_t, seg.attr), attr);
+        if let Some(token) = Object::made(cfg.token_id) {
+            token.r#ref.atomic_cnt.fetch_add(1, Ordering::AcqRel);
         }
         retain(ctx);
         Ok(segment.as_ptr())
@@ -97,8 +93,7 @@ fn drop_quietly(token_id: *mut urma_token_id_t) {
 pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t) -> urma_status_t {
     call::status(|| {
         let segment = object::<kind::Segment>(target_seg)?;
-        // SAFETY: a live segment.
-        let of = unsafe { segment.as_ptr().read() };
+        let of = *segment;
         Code::from_c(ask!(of.urma_ctx, unregister_seg(segment.as_ptr())))?;
         let_go(of.token_id, of.seg.attr.user_token_id() == 0);
         release(of.urma_ctx);
@@ -110,10 +105,8 @@ pub unsafe extern "C" fn urma_unregister_seg(target_seg: *mut urma_target_seg_t)
 fn let_go(token_id: *mut urma_token_id_t, is_own: bool) {
     let Ok(token) = object::<kind::TokenId>(token_id) else { return };
     let less = |count: u64| count.checked_sub(1);
-    // SAFETY: a live token id, which counts its segments and not itself.
-    let users = unsafe { &(*token.as_ptr()).r#ref };
-    // Nothing to do when a program wrote that there are none.
-    let _ = users.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    // It counts its segments and not itself. Nothing to do when a program wrote that there are none.
+    let _ = token.r#ref.atomic_cnt.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     if is_own && token::free(token_id).is_err() {
         tracing::warn!(target: "urma", "the token id of a segment was not freed");
     }
@@ -129,14 +122,13 @@ pub unsafe extern "C" fn urma_import_seg(
 ) -> *mut urma_target_seg_t {
     call::pointer(|| {
         let ctx = object::<kind::Context>(ctx)?;
-        let import = op!(ctx.as_ptr(), import_seg);
-        // SAFETY: the caller's description.
+        // SAFETY: a description of the caller's (room card of `face`).
         let of = unsafe { call::value(seg) }?;
         if of.attr.token_policy() != URMA_TOKEN_NONE && token_value.is_null() {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a live context, and the caller's description and token.
-        let segment = made(unsafe { import(ctx.as_ptr(), seg, token_value, addr, flag) })?;
+        let segment =
+            made(ask!(ctx.as_ptr(), import_seg(ctx.as_ptr(), seg, token_value, addr, flag)))?;
         retain(ctx);
         Ok(segment.as_ptr())
     })
@@ -162,14 +154,15 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
 ) -> urma_status_t {
     call::status(|| {
         let segment = object::<kind::Segment>(tseg)?;
-        let (to, size) = (call::place(seg)?, call::place(size)?);
+        // SAFETY: two places of the caller's (room card of `face`).
+        let (to, size) = unsafe { call::args((seg, size)) }?;
         let memory = describe::blank::<urma_seg_t>(home(segment), segment)?;
-        // SAFETY: fresh memory of this call.
+        // SAFETY: `blank` made the memory with a value just now, and nobody else has it.
         let described = unsafe { &mut *memory.as_ptr() };
         let has_user_info = described.attr.has_user_info();
         *described = segment.seg;
         described.attr.set_has_user_info(has_user_info);
-        // SAFETY: the flag in it is the provider's, and both places are the caller's.
+        // SAFETY: `blank` made the memory; the flag in it is as it was then.
         unsafe { describe::give(memory, (to, size)) };
         Ok(())
     })
@@ -177,6 +170,6 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
 
 /// Frees what `urma_get_seg_ctx` gave; NULL is nothing.
 pub unsafe extern "C" fn urma_put_seg_ctx(seg: *mut urma_seg_t) {
-    // SAFETY: the caller got it from `urma_get_seg_ctx`, or it is NULL.
+    // SAFETY: the caller got it from `urma_get_seg_ctx`, which made it with the C library, or it is NULL.
     unsafe { device::take_back(seg.cast()) };
 }

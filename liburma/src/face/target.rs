@@ -10,60 +10,52 @@ use crate::{
     },
     call::{self, Answer, Code, Object, made, object},
     convert::zeroed,
-    face::dispatch::{ask, home, op, ops, release, retain},
+    face::dispatch::{ask, home, member_of, op, ops, release, retain, run},
+    slab::{InSlot, Member, member},
     udma::kind,
 };
 
-/// Imports a jetty or a group of a peer. `token_value` may be NULL when it has no token.
-pub unsafe extern "C" fn urma_import_jetty(
-    ctx: *mut urma_context_t,
-    rjetty: *mut urma_rjetty_t,
-    token_value: *mut urma_token_t,
-) -> *mut urma_target_jetty_t {
-    call::pointer(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        let ops = ops(ctx.as_ptr())?;
-        // SAFETY: the caller's description.
-        let of = unsafe { call::value(rjetty) }?;
-        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
-        // SAFETY: the table of a live context.
-        let target = if let Some(import) = unsafe { (*ops.as_ptr()).import_jetty } {
-            // SAFETY: a live context, and the caller's description and token.
-            unsafe { import(ctx.as_ptr(), rjetty, token_value) }
-        } else {
-            let mut active: urma_active_tp_cfg_t = compat(of.flag)?;
-            ask!(ctx.as_ptr(), import_jetty_ex(ctx.as_ptr(), rjetty, token_value, &raw mut active))
-        };
-        let target = made(target)?;
-        retain(ctx);
-        Ok(target.as_ptr())
-    })
+/// The target of a bound jetty.
+pub(super) const REMOTE: Member<urma_jetty_t, *mut urma_target_jetty_t> =
+    member!(urma_jetty_t, remote_jetty);
+
+/// An import: by the operation without a path, or, where the provider left it out, by the one with a path.
+macro_rules! import {
+    ($(#[$doc:meta])* $name:ident, $from:ident: $op:ident, $op_ex:ident) => {
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            ctx: *mut urma_context_t,
+            from: *mut $from,
+            token_value: *mut urma_token_t,
+        ) -> *mut urma_target_jetty_t {
+            call::pointer(|| {
+                let ctx = object::<kind::Context>(ctx)?;
+                let ops = ops(ctx.as_ptr())?;
+                // SAFETY: a description of the caller's (room card of `face`).
+                let of = unsafe { call::value(from) }?;
+                check(of.trans_mode, of.tp_type, of.flag, token_value)?;
+                let target = if let Some(import) = member_of!(ops, $op) {
+                    run!(import(ctx.as_ptr(), from, token_value))
+                } else {
+                    let mut active: urma_active_tp_cfg_t = compat(of.flag)?;
+                    ask!(ctx.as_ptr(), $op_ex(ctx.as_ptr(), from, token_value, &raw mut active))
+                };
+                let target = made(target)?;
+                retain(ctx);
+                Ok(target.as_ptr())
+            })
+        }
+    };
 }
 
-/// Imports a JFR of a peer. `token_value` may be NULL when it has no token.
-pub unsafe extern "C" fn urma_import_jfr(
-    ctx: *mut urma_context_t,
-    rjfr: *mut urma_rjfr_t,
-    token_value: *mut urma_token_t,
-) -> *mut urma_target_jetty_t {
-    call::pointer(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        let ops = ops(ctx.as_ptr())?;
-        // SAFETY: the caller's description.
-        let of = unsafe { call::value(rjfr) }?;
-        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
-        // SAFETY: the table of a live context.
-        let target = if let Some(import) = unsafe { (*ops.as_ptr()).import_jfr } {
-            // SAFETY: a live context, and the caller's description and token.
-            unsafe { import(ctx.as_ptr(), rjfr, token_value) }
-        } else {
-            let mut active: urma_active_tp_cfg_t = compat(of.flag)?;
-            ask!(ctx.as_ptr(), import_jfr_ex(ctx.as_ptr(), rjfr, token_value, &raw mut active))
-        };
-        let target = made(target)?;
-        retain(ctx);
-        Ok(target.as_ptr())
-    })
+import! {
+    /// Imports a jetty or a group of a peer. `token_value` may be NULL when it has no token.
+    urma_import_jetty, urma_rjetty_t: import_jetty, import_jetty_ex
+}
+
+import! {
+    /// Imports a JFR of a peer. `token_value` may be NULL when it has no token.
+    urma_import_jfr, urma_rjfr_t: import_jfr, import_jfr_ex
 }
 
 /// The rules for an import. UM goes by the unreliable kind of path, the others never.
@@ -89,27 +81,24 @@ fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
     if flag.share_tp() == 0 { Ok(zeroed()) } else { Err(Code::EINVAL) }
 }
 
-/// Forgets a target; requests posted to it go on.
-pub unsafe extern "C" fn urma_unimport_jetty(tjetty: *mut urma_target_jetty_t) -> urma_status_t {
-    call::status(|| {
-        let target = object::<kind::Target>(tjetty)?;
-        let ctx = home(target);
-        Code::from_c(ask!(ctx, unimport_jetty(target.as_ptr())))?;
-        release(ctx);
-        Ok(())
-    })
+/// The end of an import.
+macro_rules! unimport {
+    ($name:ident: $op:ident) => {
+        /// Forgets a target; requests posted to it go on.
+        pub unsafe extern "C" fn $name(target: *mut urma_target_jetty_t) -> urma_status_t {
+            call::status(|| {
+                let target = object::<kind::Target>(target)?;
+                let ctx = home(target);
+                Code::from_c(ask!(ctx, $op(target.as_ptr())))?;
+                release(ctx);
+                Ok(())
+            })
+        }
+    };
 }
 
-/// Forgets a target; requests posted to it go on.
-pub unsafe extern "C" fn urma_unimport_jfr(target_jfr: *mut urma_target_jetty_t) -> urma_status_t {
-    call::status(|| {
-        let target = object::<kind::Target>(target_jfr)?;
-        let ctx = home(target);
-        Code::from_c(ask!(ctx, unimport_jfr(target.as_ptr())))?;
-        release(ctx);
-        Ok(())
-    })
-}
+unimport!(urma_unimport_jetty: unimport_jetty);
+unimport!(urma_unimport_jfr: unimport_jfr);
 
 /// Whether queue and target are of `mode`, the target's as its public part says.
 fn both_of(mode: u32, queue: u32, target: Object<urma_target_jetty_t>) -> bool {
@@ -122,60 +111,33 @@ fn advisable(queue: u32, target: Object<urma_target_jetty_t>) -> Answer {
     if both_of(URMA_TM_RM, queue, target) { Ok(()) } else { Err(Code::EINVAL) }
 }
 
-/// Says that requests of an RM queue to the target will come. `URMA_EINVAL`: not RM on both sides.
-pub unsafe extern "C" fn urma_advise_jfr(
-    jfs: *mut urma_jfs_t,
-    tjfr: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
-        let advise = op!(home(jfs), advise_jfr);
-        advisable(jfs.jfs_cfg.trans_mode, target)?;
-        // SAFETY: both live.
-        Code::from_c(unsafe { advise(jfs.as_ptr(), target.as_ptr()) })
-    })
+/// Advice of a queue that sends; `URMA_EINVAL`: not RM on both sides.
+macro_rules! advice {
+    ($($(#[$doc:meta])* $name:ident, $queue:ident, $kind:ident, $cfg:ident $(. $of:ident)?: $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            queue: *mut $queue,
+            target: *mut urma_target_jetty_t,
+        ) -> urma_status_t {
+            call::status(|| {
+                let (queue, target) = (object::<kind::$kind>(queue)?, object::<kind::Target>(target)?);
+                let op = op!(home(queue), $op);
+                advisable(queue.$cfg $(. $of)? .trans_mode, target)?;
+                Code::from_c(run!(op(queue.as_ptr(), target.as_ptr())))
+            })
+        }
+    )*};
 }
 
-/// Undoes `urma_advise_jfr`.
-pub unsafe extern "C" fn urma_unadvise_jfr(
-    jfs: *mut urma_jfs_t,
-    tjfr: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let (jfs, target) = (object::<kind::Jfs>(jfs)?, object::<kind::Target>(tjfr)?);
-        let unadvise = op!(home(jfs), unadvise_jfr);
-        advisable(jfs.jfs_cfg.trans_mode, target)?;
-        // SAFETY: both live.
-        Code::from_c(unsafe { unadvise(jfs.as_ptr(), target.as_ptr()) })
-    })
-}
-
-/// Says that requests of an RM jetty to the target will come. `URMA_EINVAL`: not RM on both sides.
-pub unsafe extern "C" fn urma_advise_jetty(
-    jetty: *mut urma_jetty_t,
-    tjetty: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
-        let advise = op!(home(jetty), advise_jetty);
-        advisable(mode_of(jetty), target)?;
-        // SAFETY: both live.
-        Code::from_c(unsafe { advise(jetty.as_ptr(), target.as_ptr()) })
-    })
-}
-
-/// Undoes `urma_advise_jetty`.
-pub unsafe extern "C" fn urma_unadvise_jetty(
-    jetty: *mut urma_jetty_t,
-    tjetty: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
-        let unadvise = op!(home(jetty), unadvise_jetty);
-        advisable(mode_of(jetty), target)?;
-        // SAFETY: both live.
-        Code::from_c(unsafe { unadvise(jetty.as_ptr(), target.as_ptr()) })
-    })
+advice! {
+    /// Says that requests of an RM queue to the target will come. `URMA_EINVAL`: not RM on both sides.
+    urma_advise_jfr, urma_jfs_t, Jfs, jfs_cfg: advise_jfr;
+    /// Takes the advice of `urma_advise_jfr` back.
+    urma_unadvise_jfr, urma_jfs_t, Jfs, jfs_cfg: unadvise_jfr;
+    /// Says that requests of an RM jetty to the target will come. `URMA_EINVAL`: not RM on both sides.
+    urma_advise_jetty, urma_jetty_t, Jetty, jetty_cfg.jfs_cfg: advise_jetty;
+    /// Takes the advice of `urma_advise_jetty` back.
+    urma_unadvise_jetty, urma_jetty_t, Jetty, jetty_cfg.jfs_cfg: unadvise_jetty;
 }
 
 /// Pairs an RC jetty with its one target. `URMA_ENOPERM`: not RC on both sides, or the order types
@@ -189,19 +151,14 @@ pub unsafe extern "C" fn urma_bind_jetty(
         let ctx = home(jetty);
         let ops = ops(ctx)?;
         bindable(jetty, target)?;
-        // SAFETY: the table of a live context.
-        let status = if let Some(bind) = unsafe { (*ops.as_ptr()).bind_jetty } {
-            // SAFETY: both live.
-            unsafe { bind(jetty.as_ptr(), target.as_ptr()) }
+        let status = if let Some(bind) = member_of!(ops, bind_jetty) {
+            run!(bind(jetty.as_ptr(), target.as_ptr()))
         } else {
-            let bind = op!(ctx, bind_jetty_ex);
             let mut active: urma_active_tp_cfg_t = zeroed();
-            // SAFETY: both live, and a configuration that lives until the call returns.
-            unsafe { bind(jetty.as_ptr(), target.as_ptr(), &raw mut active) }
+            ask!(ctx, bind_jetty_ex(jetty.as_ptr(), target.as_ptr(), &raw mut active))
         };
         Code::from_c(status)?;
-        // SAFETY: a live jetty.
-        unsafe { (*jetty.as_ptr()).remote_jetty = target.as_ptr() };
+        jetty.set(REMOTE, target.as_ptr());
         Ok(())
     })
 }
@@ -224,10 +181,8 @@ pub unsafe extern "C" fn urma_unbind_jetty(jetty: *mut urma_jetty_t) -> urma_sta
         if mode_of(jetty) != URMA_TM_RC {
             return Err(Code::ENOPERM);
         }
-        // SAFETY: a live jetty.
-        Code::from_c(unsafe { unbind(jetty.as_ptr()) })?;
-        // SAFETY: as above.
-        unsafe { (*jetty.as_ptr()).remote_jetty = core::ptr::null_mut() };
+        Code::from_c(run!(unbind(jetty.as_ptr())))?;
+        jetty.set(REMOTE, core::ptr::null_mut());
         Ok(())
     })
 }

@@ -13,56 +13,48 @@ use crate::{
     call::{self, Code, made, object},
     face::{
         data::urma_write,
-        dispatch::{ask, home, op, retain},
-        target::{bindable, check},
+        dispatch::{ask, home, retain},
+        target::{REMOTE, bindable, check},
     },
+    slab::InSlot,
     udma::kind,
 };
 
-/// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice. A token must
-/// be given, of whatever policy.
-pub unsafe extern "C" fn urma_import_jetty_ex(
-    ctx: *mut urma_context_t,
-    rjetty: *mut urma_rjetty_t,
-    token_value: *mut urma_token_t,
-    cfg: *mut urma_active_tp_cfg_t,
-) -> *mut urma_target_jetty_t {
-    call::pointer(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        let import = op!(ctx.as_ptr(), import_jetty_ex);
-        call::place(cfg)?;
-        call::place(token_value)?;
-        // SAFETY: the caller's description.
-        let of = unsafe { call::value(rjetty) }?;
-        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
-        // SAFETY: a live context, and the caller's description, token and path.
-        let target = made(unsafe { import(ctx.as_ptr(), rjetty, token_value, cfg) })?;
-        retain(ctx);
-        Ok(target.as_ptr())
-    })
+/// An import over a named path.
+macro_rules! import {
+    ($(#[$doc:meta])* $name:ident, $from:ident: $op:ident) => {
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            ctx: *mut urma_context_t,
+            from: *mut $from,
+            token_value: *mut urma_token_t,
+            cfg: *mut urma_active_tp_cfg_t,
+        ) -> *mut urma_target_jetty_t {
+            call::pointer(|| {
+                let ctx = object::<kind::Context>(ctx)?;
+                call::some(cfg)?;
+                call::some(token_value)?;
+                // SAFETY: a description of the caller's (room card of `face`).
+                let of = unsafe { call::value(from) }?;
+                check(of.trans_mode, of.tp_type, of.flag, token_value)?;
+                let target = made(ask!(ctx.as_ptr(), $op(ctx.as_ptr(), from, token_value, cfg)))?;
+                retain(ctx);
+                Ok(target.as_ptr())
+            })
+        }
+    };
 }
 
-/// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice. A token must be given,
-/// of whatever policy.
-pub unsafe extern "C" fn urma_import_jfr_ex(
-    ctx: *mut urma_context_t,
-    rjfr: *mut urma_rjfr_t,
-    token_value: *mut urma_token_t,
-    cfg: *mut urma_active_tp_cfg_t,
-) -> *mut urma_target_jetty_t {
-    call::pointer(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        let import = op!(ctx.as_ptr(), import_jfr_ex);
-        call::place(cfg)?;
-        call::place(token_value)?;
-        // SAFETY: the caller's description.
-        let of = unsafe { call::value(rjfr) }?;
-        check(of.trans_mode, of.tp_type, of.flag, token_value)?;
-        // SAFETY: a live context, and the caller's description, token and path.
-        let target = made(unsafe { import(ctx.as_ptr(), rjfr, token_value, cfg) })?;
-        retain(ctx);
-        Ok(target.as_ptr())
-    })
+import! {
+    /// Imports a jetty or group over the path that `cfg` names; handle 0 leaves the choice. A token must
+    /// be given, of whatever policy.
+    urma_import_jetty_ex, urma_rjetty_t: import_jetty_ex
+}
+
+import! {
+    /// Imports a JFR over the path that `cfg` names; handle 0 leaves the choice. A token must be given,
+    /// of whatever policy.
+    urma_import_jfr_ex, urma_rjfr_t: import_jfr_ex
 }
 
 /// `urma_bind_jetty` over the path that `cfg` names; handle 0 leaves the choice.
@@ -73,11 +65,10 @@ pub unsafe extern "C" fn urma_bind_jetty_ex(
 ) -> urma_status_t {
     call::status(|| {
         let (jetty, target) = (object::<kind::Jetty>(jetty)?, object::<kind::Target>(tjetty)?);
-        call::place(cfg)?;
+        call::some(cfg)?;
         bindable(jetty, target)?;
         Code::from_c(ask!(home(jetty), bind_jetty_ex(jetty.as_ptr(), target.as_ptr(), cfg)))?;
-        // SAFETY: a live jetty.
-        unsafe { (*jetty.as_ptr()).remote_jetty = target.as_ptr() };
+        jetty.set(REMOTE, target.as_ptr());
         Ok(())
     })
 }
@@ -119,6 +110,6 @@ pub unsafe extern "C" fn urma_write_affinity(
     _src_chip_id: u32,
     _dst_chip_id: u32,
 ) -> urma_status_t {
-    // SAFETY: the caller's arguments.
+    // SAFETY: the contract of this function is that of the callee.
     unsafe { urma_write(jfs, target_jfr, dst_tseg, src_tseg, dst, src, len, flag, user_ctx) }
 }

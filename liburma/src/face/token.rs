@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 use crate::{
     abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
     call::{self, Answer, Code, made, object},
-    face::dispatch::{ask, caps, home, op, release, retain},
+    face::dispatch::{ask, caps, home, op, release, retain, run},
     udma::kind,
 };
 
@@ -16,8 +16,7 @@ pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut u
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
         let token = made(ask!(ctx, alloc_token_id(context.as_ptr())))?;
-        // SAFETY: a new object of the provider.
-        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(0, Ordering::Release);
+        token.r#ref.atomic_cnt.store(0, Ordering::Release);
         retain(context);
         Ok(token.as_ptr())
     })
@@ -34,10 +33,8 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
         if flag.multi_seg() != 0 && caps(context)?.feature.muti_seg_per_token_id() == 0 {
             return Err(Code::ENOTSUP);
         }
-        // SAFETY: a live context.
-        let token = made(unsafe { alloc(context.as_ptr(), flag) })?;
-        // SAFETY: a new object of the provider.
-        unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.store(0, Ordering::Release);
+        let token = made(run!(alloc(context.as_ptr(), flag)))?;
+        token.r#ref.atomic_cnt.store(0, Ordering::Release);
         retain(context);
         Ok(token.as_ptr())
     })
@@ -48,17 +45,15 @@ pub unsafe extern "C" fn urma_free_token_id(token_id: *mut urma_token_id_t) -> u
     call::status(|| free(token_id))
 }
 
-/// See [`urma_free_token_id`].
+/// Gives a token id back, for [`urma_free_token_id`] and for segments that brought their own.
 pub(super) fn free(token_id: *mut urma_token_id_t) -> Answer {
     let token = object::<kind::TokenId>(token_id)?;
     let ctx = home(token);
     let free = op!(ctx, free_token_id);
-    // SAFETY: a live token id.
-    if unsafe { &(*token.as_ptr()).r#ref }.atomic_cnt.load(Ordering::Acquire) != 0 {
+    if token.r#ref.atomic_cnt.load(Ordering::Acquire) != 0 {
         return Err(Code::EINVAL);
     }
-    // SAFETY: a live token id.
-    Code::from_c(unsafe { free(token.as_ptr()) })?;
+    Code::from_c(run!(free(token.as_ptr())))?;
     release(ctx);
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(crate) fn unregister() {
     LOCATED.store(0, Ordering::Release);
 }
 
-/// Whether somebody registered.
+/// Whether a program registered a function for lines.
 pub(super) fn is_registered() -> bool {
     PLAIN.load(Ordering::Acquire) | LOCATED.load(Ordering::Acquire) != 0
 }
@@ -69,7 +69,7 @@ pub(super) fn give_at(level: u32, line: &mut Line, (file, function, number): Pla
         // SAFETY: the program's function, with strings that live until it returns.
         unsafe { call(level, file.as_ptr(), function.as_ptr(), number, line.as_mut_ptr()) };
     } else if let Some(call) = plain() {
-        // SAFETY: as above.
+        // SAFETY: the program registered the function with this type; the line ends with a zero byte.
         unsafe { call(level, line.as_mut_ptr()) };
     } else {
         // A program without standard error has nobody to tell.

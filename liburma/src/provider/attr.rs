@@ -11,7 +11,7 @@ use crate::{
     convert::zeroed,
 };
 
-/// All attributes.
+/// The attributes that the files in `folder` state; 0 for what they leave out.
 pub(super) fn read(folder: &Path) -> urma_device_attr_t {
     let mut attr: urma_device_attr_t = zeroed();
     let cap = &mut attr.dev_cap;

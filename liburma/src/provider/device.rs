@@ -17,11 +17,11 @@ use urma_core::Eid;
 use super::{
     attr,
     registry::{self, Provider},
-    sysfs, text_at,
+    sysfs,
 };
 use crate::{
     abi::{self, urma_device_t, urma_provider_ops_t, urma_sysfs_dev_t},
-    call::{Answer, Code},
+    call::{Answer, Code, Object, c_text},
     convert::zeroed,
     slab::Slot,
     udma::{device, kind},
@@ -52,8 +52,7 @@ pub(crate) fn discover(
             continue;
         }
         let sysfs = describe(&folder);
-        // SAFETY: it was written with a zero byte at its end.
-        let name = unsafe { CStr::from_ptr(sysfs.dev_name.as_ptr()) }.to_owned();
+        let name = c_text(&sysfs.dev_name).to_owned();
         let Some(provider) = match_of(&sysfs, built_in) else {
             tracing::info!(target: "urma", ?name, "no provider for the device");
             continue;
@@ -101,13 +100,11 @@ fn candidates(built_in: *mut urma_provider_ops_t) -> impl Iterator<Item = Provid
 }
 
 fn drives(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
-    // SAFETY: the array was written with a zero byte at its end, here or by a provider.
-    let driver = unsafe { text_at(of.driver_name.as_ptr()) };
-    has_ids(provider, of) || provider.name() == driver
+    has_ids(provider, of) || provider.name() == c_text(&of.driver_name).to_string_lossy()
 }
 
 fn has_ids(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
-    // SAFETY: a registered table.
+    // SAFETY: a provider keeps its table until it unregisters.
     let table = unsafe { (*provider.ops().as_ptr()).match_table };
     if table.is_null() {
         return false;
@@ -115,7 +112,7 @@ fn has_ids(provider: Provider, of: &urma_sysfs_dev_t) -> bool {
     for index in 0..MATCHES_MAX {
         // SAFETY: the provider ends its table with an entry of zeros, and none was met yet.
         let entry = unsafe { table.add(index) };
-        // SAFETY: as above.
+        // SAFETY: the entry is inside of the table, for the same reason.
         let entry = unsafe { entry.read() };
         if entry.vendor_id == 0 || entry.device_id == 0 {
             return false;
@@ -135,13 +132,13 @@ pub(crate) fn given(
     mut of: NonNull<urma_sysfs_dev_t>,
     built_in: *mut urma_provider_ops_t,
 ) -> Answer<NonNull<urma_device_t>> {
-    // SAFETY: the caller's struct.
+    // SAFETY: the provider lends its struct, aligned, for this call, and no other thread has it yet.
     let of = unsafe { of.as_mut() };
     let device = NonNull::new(of.urma_device).ok_or(Code::EINVAL)?;
     // The caller is a provider that may be in its `init`, so it need not run yet.
     let provider = candidates(built_in).find(|it| drives(*it, of)).ok_or(Code::EINVAL)?;
     of.driver = registry::driver(provider.ops().as_ptr())?.as_ptr();
-    // SAFETY: the caller's struct.
+    // SAFETY: the provider's device, which it lists by this call.
     unsafe { (*device.as_ptr()).ops = provider.ops().as_ptr() };
     Ok(device)
 }
@@ -150,10 +147,8 @@ pub(crate) fn given(
 ///
 /// # Errors
 /// EINVAL: no struct behind the device. EIO (`URMA_FAIL`): it has none.
-pub(crate) fn eids(dev: NonNull<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
-    let sysfs = behind(dev)?;
-    // SAFETY: the struct lives as long as its device.
-    let count = unsafe { (*sysfs.as_ptr()).dev_attr.dev_cap.max_eid_cnt }.min(EIDS_MAX);
+pub(crate) fn eids(dev: Object<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
+    let count = behind(dev)?.dev_attr.dev_cap.max_eid_cnt.min(EIDS_MAX);
     let found: Vec<_> =
         (0..count).filter_map(|index| Some((index, eid_at(dev, index).ok()?))).collect();
     if found.is_empty() { Err(Code::FAIL) } else { Ok(found) }
@@ -163,13 +158,9 @@ pub(crate) fn eids(dev: NonNull<urma_device_t>) -> Answer<Vec<(u32, Eid)>> {
 ///
 /// # Errors
 /// As [`eids`].
-pub(crate) fn eid_at(dev: NonNull<urma_device_t>, index: u32) -> Answer<Eid> {
+pub(crate) fn eid_at(dev: Object<urma_device_t>, index: u32) -> Answer<Eid> {
     let sysfs = behind(dev)?;
-    // SAFETY: the struct lives as long as its device, with a zero byte at the end of the path.
-    let folder = unsafe { &raw const (*sysfs.as_ptr()).sysfs_path };
-    // SAFETY: as above.
-    let folder = unsafe { CStr::from_ptr(folder.cast()) };
-    let folder = Path::new(OsStr::from_bytes(folder.to_bytes()));
+    let folder = Path::new(OsStr::from_bytes(c_text(&sysfs.sysfs_path).to_bytes()));
     // The second is what older modules have.
     let text = sysfs::text(folder, &format!("eids/eid{index}"))
         .or_else(|| sysfs::text(folder, &format!("eid{index}/eid")));
@@ -177,7 +168,7 @@ pub(crate) fn eid_at(dev: NonNull<urma_device_t>, index: u32) -> Answer<Eid> {
     eid.filter(|eid| !eid.is_unspecified()).ok_or(Code::FAIL)
 }
 
-fn behind(dev: NonNull<urma_device_t>) -> Answer<NonNull<urma_sysfs_dev_t>> {
-    // SAFETY: a live device.
-    NonNull::new(unsafe { (*dev.as_ptr()).sysfs_dev }).ok_or(Code::EINVAL)
+fn behind(dev: Object<urma_device_t>) -> Answer<Object<urma_sysfs_dev_t>> {
+    // SAFETY: the struct lives as long as its device, whose provider or registry keeps both.
+    unsafe { Object::at(dev.sysfs_dev) }.ok_or(Code::EINVAL)
 }

@@ -71,7 +71,7 @@ std::thread_local! {
     static IS_LOADING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A registered provider.
+/// A provider that is registered, with its place in the list.
 #[derive(Clone, Copy)]
 pub(super) struct Provider {
     entry: &'static Entry,
@@ -79,7 +79,7 @@ pub(super) struct Provider {
 }
 
 impl Provider {
-    /// Its table.
+    /// The table that it registered.
     pub(super) fn ops(self) -> NonNull<urma_provider_ops_t> {
         self.ops
     }
@@ -116,7 +116,7 @@ impl Provider {
 /// EINVAL: no table, or one without a name. EEXIST: it is registered. ENOMEM: there are 32.
 pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
     let ops = call::aligned(ops)?;
-    // SAFETY: the caller's table.
+    // SAFETY: the provider registers the table, aligned, and keeps it until it unregisters.
     if unsafe { (*ops.as_ptr()).name }.is_null() {
         return Err(Code::EINVAL);
     }
@@ -171,7 +171,7 @@ fn at(addr: usize) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.ops.load(Ordering::Acquire) == addr)
 }
 
-/// All providers.
+/// The providers that are registered, in the order of the list.
 pub(super) fn all() -> impl Iterator<Item = Provider> {
     ENTRIES.iter().filter_map(|entry| {
         let addr = entry.ops.load(Ordering::Acquire);

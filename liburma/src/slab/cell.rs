@@ -35,7 +35,7 @@ pub(super) struct SlotPtr<K: Kind>(NonNull<Cell<K>>);
 // SAFETY: an address only; what is behind it is reached as the rules of the slab say, and the private
 // part is `Send` (and `Sync` where several threads read it).
 unsafe impl<K: Kind> Send for SlotPtr<K> {}
-// SAFETY: as above.
+// SAFETY: an address only, as for `Send`: several threads reach what the slab lets them.
 unsafe impl<K: Kind> Sync for SlotPtr<K> {}
 
 impl<K: Kind> Clone for SlotPtr<K> {

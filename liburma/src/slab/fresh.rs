@@ -49,7 +49,7 @@ impl<K: Kind> Fresh<K> {
         let (ptr, word) = self.into_parts(owner);
         // SAFETY: the state says "building", so that nobody else reaches either part.
         unsafe { ptr.fill_public(public) };
-        // SAFETY: as above.
+        // SAFETY: the state says "building", so that nobody else reaches the private part.
         unsafe { ptr.fill_own(own) };
         ptr.header().set_word(word);
         Slot::new(ptr, word)

@@ -36,7 +36,7 @@ unsafe impl<K: Kind> InSlot for Idle<K> {
 }
 
 impl<K: Kind> Idle<K> {
-    /// Whose it is.
+    /// The context that it belongs to.
     pub(crate) fn owner(&self) -> Owner {
         self.word.owner()
     }

@@ -43,10 +43,10 @@ impl<P, T: Copy> Member<P, T> {
 /// # Safety
 /// `public` gives the public part of a slot, whatever the state of the slot is.
 pub(crate) unsafe trait InSlot {
-    /// What C sees.
+    /// The struct that C programs see.
     type Public;
 
-    /// The public part.
+    /// The address of the struct that C programs see.
     fn public(&self) -> *mut Self::Public;
 
     /// A copy of a member.
@@ -56,7 +56,7 @@ pub(crate) unsafe trait InSlot {
         unsafe { member.of(self.public()).read() }
     }
 
-    /// Writes a member.
+    /// Writes a member; programs may read it at any time.
     fn set<T: Copy>(&self, member: Member<Self::Public, T>, value: T) {
         // SAFETY: as in `get`; the public part of a slot is memory that may be written.
         unsafe { member.of(self.public()).write(value) };

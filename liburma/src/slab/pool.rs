@@ -19,9 +19,9 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 struct PoolState {
-    /// Oldest free slot.
+    /// Number of the oldest free slot, which is taken next.
     head: u32,
-    /// Newest free slot.
+    /// Number of the newest free slot, which is taken last.
     tail: u32,
     /// The newest chunk, and how many bytes of it were given out.
     chunk: u32,
@@ -97,7 +97,7 @@ pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
     }
 }
 
-/// See [`super::abandon_all`].
+/// The pools of [`super::abandon_all`]: no slot is free or taken.
 pub(super) fn abandon_all() {
     for pool in &POOLS {
         pool.abandon(EMPTY);

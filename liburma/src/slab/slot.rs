@@ -96,7 +96,7 @@ impl<K: Kind> Slot<K> {
         unsafe { &*self.public() }
     }
 
-    /// Whose it is.
+    /// The context that it belongs to.
     #[inline]
     pub(crate) fn owner(self) -> Owner {
         self.word.owner()

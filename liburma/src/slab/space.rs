@@ -28,7 +28,7 @@ struct Space {
     base: AtomicUsize,
     /// Its length, a power of two; 0 before the first chunk, and set after `base`.
     len: AtomicUsize,
-    /// Chunks given out.
+    /// Number of chunks that kinds have taken.
     taken: AtomicU32,
     /// What each chunk holds: kind code, and the stride's logarithm in the second byte; 0: nothing.
     chunks: [AtomicU32; CHUNKS_MAX],
@@ -48,7 +48,7 @@ pub(super) enum Place {
     Outside,
 }
 
-/// Where `addr` lies.
+/// Chunk and offset of an address, if it lies in the reservation.
 #[inline(always)]
 pub(super) fn place(addr: usize) -> Place {
     let len = SPACE.len.load(Ordering::Acquire);
@@ -202,7 +202,7 @@ fn tell_leak_check(base: usize, len: usize) {
     }
 }
 
-/// See [`super::abandon_all`].
+/// The chunks of [`super::abandon_all`]: none has a kind.
 pub(super) fn abandon_all() {
     for chunk in &SPACE.chunks {
         chunk.store(0, Ordering::Release);

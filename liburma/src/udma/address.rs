@@ -11,7 +11,7 @@ use urma_core::Eid;
 
 use crate::{
     abi::{urma_context_t, urma_eid_t, urma_net_addr_t, urma_net_addr_u, urma_status_t},
-    call::{self, Answer, Code},
+    call::{self, Answer, Code, UserPtr},
     convert::{
         name::{eid, eid_out},
         zeroed,
@@ -22,7 +22,7 @@ use crate::{
 /// Bytes before the address in an IPv4-mapped EID.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
-/// A MAC address.
+/// A MAC address, in the order of the wire.
 pub(crate) type Mac = [u8; 6];
 
 /// The MAC of an EID: unicast, locally administered, 40 bits of all of it.
@@ -68,11 +68,11 @@ fn eid_of(from: &urma_net_addr_t) -> Answer<Eid> {
     match i32::from(from.sin_family) {
         AF_INET => {
             bytes[..12].copy_from_slice(&MAPPED);
-            // SAFETY: the member that the family names; any bytes are an address.
+            // SAFETY: the family names the member, and any bytes are an address.
             let number = unsafe { from.u.in4 }.s_addr;
             bytes[12..].copy_from_slice(&u32::from_be(number).to_be_bytes());
         }
-        // SAFETY: as above.
+        // SAFETY: the family names the member, and any bytes are an address.
         AF_INET6 => bytes = unsafe { from.u.in6 }.s6_addr,
         _ => return Err(Code::EINVAL),
     }
@@ -87,11 +87,9 @@ pub(crate) unsafe extern "C" fn get_eid_by_ip(
 ) -> urma_status_t {
     call::status(|| {
         ctx_of(ctx)?;
-        let to = call::place(eid)?;
-        // SAFETY: the caller's address.
-        let of = eid_of(&unsafe { call::value(net_addr) }?)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(eid_out(of)) };
+        // SAFETY: an address and a place of the caller's (room card of `face`).
+        let (of, to) = unsafe { call::args((net_addr.cast_mut(), eid)) }?;
+        to.write(eid_out(eid_of(&of.read())?));
         Ok(())
     })
 }
@@ -103,14 +101,13 @@ pub(crate) unsafe extern "C" fn get_ip_by_eid(
 ) -> urma_status_t {
     call::status(|| {
         ctx_of(ctx)?;
-        let to = call::place(to)?;
-        // SAFETY: the caller's EID.
-        let of = eid(unsafe { call::value(of) }?);
+        // SAFETY: an EID and a place of the caller's (room card of `face`).
+        let (of, to) = unsafe { call::args((of.cast_mut(), to)) }?;
+        let of = eid(of.read());
         if of.is_unspecified() {
             return Err(Code::EINVAL);
         }
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(net_addr(of)) };
+        to.write(net_addr(of));
         Ok(())
     })
 }
@@ -119,9 +116,9 @@ pub(crate) unsafe extern "C" fn get_ip_by_eid(
 pub(crate) unsafe extern "C" fn get_smac(ctx: *const urma_context_t, to: *mut u8) -> urma_status_t {
     call::status(|| {
         let own = ctx_of(ctx)?;
-        let to = call::place(to.cast::<Mac>())?;
-        // SAFETY: six bytes of the caller's.
-        unsafe { to.write(mac(own.core.eid())) };
+        // SAFETY: six bytes of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(to.cast::<Mac>()) }?;
+        to.write(mac(own.core.eid()));
         Ok(())
     })
 }
@@ -134,11 +131,9 @@ pub(crate) unsafe extern "C" fn get_dmac(
 ) -> urma_status_t {
     call::status(|| {
         ctx_of(ctx)?;
-        let to = call::place(to.cast::<Mac>())?;
-        // SAFETY: the caller's address.
-        let of = eid_of(&unsafe { call::value(of) }?)?;
-        // SAFETY: six bytes of the caller's.
-        unsafe { to.write(mac(of)) };
+        // SAFETY: an address and six bytes of the caller's (room card of `face`).
+        let (of, to) = unsafe { call::args((of.cast_mut(), to.cast::<Mac>())) }?;
+        to.write(mac(eid_of(&of.read())?));
         Ok(())
     })
 }

@@ -7,8 +7,8 @@ use core::ffi::c_int;
 use std::sync::Arc;
 
 use crate::{
-    abi::urma_context_t,
-    call::{self, Answer, Code, ours},
+    abi::{urma_context_t, urma_token_t},
+    call::{self, Answer, Code, UserArray, UserPtr, ours},
     slab::Kind,
     udma::kind::{self, Ctx},
 };
@@ -63,18 +63,22 @@ pub(crate) unsafe fn delete_each<T>(
     bad: *mut *mut T,
     one: impl Fn(*mut T) -> Answer,
 ) -> Answer {
-    let (list, bad) = (call::place(list)?, call::place(bad)?);
     let count = usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Code::EINVAL)?;
-    for index in 0..count {
-        // SAFETY: inside the caller's array.
-        let element = unsafe { list.add(index) };
-        // SAFETY: as above.
-        let object = unsafe { element.read() };
-        if let Err(code) = one(object) {
-            // SAFETY: the caller's place.
-            unsafe { bad.write(object) };
-            return Err(code);
-        }
+    // SAFETY: the contract of this function is that of the constructor.
+    let list = unsafe { UserArray::new(list, count) }?;
+    // SAFETY: the contract of this function is that of the constructor.
+    let bad = unsafe { UserPtr::new(bad) }?;
+    list.iter().try_for_each(|object| one(object).inspect_err(|_| bad.write(object)))
+}
+
+/// The token to show; NULL shows 0.
+///
+/// # Safety
+/// `token`, unless NULL, points to one.
+pub(crate) unsafe fn token_of(token: *const urma_token_t) -> Answer<urma_token_t> {
+    if token.is_null() {
+        return Ok(urma_token_t { token: 0 });
     }
-    Ok(())
+    // SAFETY: the contract of this function is that of `value`.
+    unsafe { call::value(token) }
 }

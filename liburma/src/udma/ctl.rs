@@ -7,10 +7,7 @@
 
 mod trailer;
 
-use core::{
-    ffi::{CStr, c_int},
-    ptr::NonNull,
-};
+use core::ffi::c_int;
 
 use urma_mem::sync::Ordering;
 
@@ -30,12 +27,16 @@ use crate::{
         udma_u_jfs_wr_ex, udma_u_post_info, udma_u_ue_info, udma_u_wr_ex, urma_context_t,
         urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t,
     },
-    call::{self, Answer, Code, UserPtr, ours},
-    udma::{context::ctx_of, family, kind, post},
+    call::{self, Answer, Code, UserPtr, c_text, ours},
+    slab::{InSlot, Slot, member},
+    udma::{family, kind, post},
 };
 
 /// Names that begin so are bonding devices in programs' eyes.
 const BONDING: &[u8] = b"bonding_dev";
+
+/// A context of this provider, as this file passes it on.
+type Home = Slot<kind::Context>;
 
 pub(crate) unsafe extern "C" fn user_ctl(
     ctx: *mut urma_context_t,
@@ -43,48 +44,43 @@ pub(crate) unsafe extern "C" fn user_ctl(
     out: *mut urma_user_ctl_out_t,
 ) -> c_int {
     call::status(|| {
-        let ctx = NonNull::new(ours::<kind::Context>(ctx)?.public()).ok_or(Code::EINVAL)?;
-        // SAFETY: the caller's arguments.
-        let from = unsafe { call::value(r#in) }?;
-        // SAFETY: as above.
-        let to = unsafe { call::value(out) }?;
+        let ctx = ours::<kind::Context>(ctx)?;
+        // SAFETY: two structs of the caller's (room card of `face`).
+        let (from, to) = unsafe { call::args((r#in, out)) }?;
+        let (from, to) = (from.read(), to.read());
         if is_bonding(ctx) { bonding(ctx, from, to) } else { udma(ctx, from, to) }
     })
 }
 
-fn is_bonding(ctx: NonNull<urma_context_t>) -> bool {
-    // SAFETY: a live context names its device, which outlives it.
-    let dev = unsafe { (*ctx.as_ptr()).dev };
-    // SAFETY: as above.
-    let name = unsafe { &raw const (*dev).name };
-    // SAFETY: it ends with a zero byte.
-    unsafe { CStr::from_ptr(name.cast()) }.to_bytes().starts_with(BONDING)
+fn is_bonding(ctx: Home) -> bool {
+    let dev = ours::<kind::Device>(ctx.shown().dev);
+    dev.is_ok_and(|dev| c_text(&dev.shown().name).to_bytes().starts_with(BONDING))
 }
 
-/// The caller's struct.
+/// The caller's struct, which has exactly the length of its opcode.
 fn input<T: Copy>(from: urma_user_ctl_in_t) -> Answer<T> {
     if from.len as usize != size_of::<T>() {
         return Err(Code::EINVAL);
     }
     let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
-    // SAFETY: the caller says that its struct is there; NULL is refused.
+    // SAFETY: the caller says that a struct of this length is there; NULL is refused.
     unsafe { call::value(core::ptr::with_exposed_provenance::<T>(addr)) }
 }
 
-/// The caller's place.
+/// The caller's place, which has at least the length of its opcode.
 fn output<T>(to: urma_user_ctl_out_t) -> Answer<UserPtr<T>> {
     if (to.len as usize) < size_of::<T>() {
         return Err(Code::EINVAL);
     }
     let addr = usize::try_from(to.addr).map_err(|_| Code::EINVAL)?;
-    call::place(core::ptr::with_exposed_provenance_mut::<T>(addr))
+    // SAFETY: the caller says that there is room of this length; NULL is refused.
+    unsafe { UserPtr::new(core::ptr::with_exposed_provenance::<T>(addr)) }
 }
 
 /// One object more or less that the context counts.
-fn count(ctx: NonNull<urma_context_t>, is_more: Step) {
-    // SAFETY: a live context.
-    let users = unsafe { &(*ctx.as_ptr()).r#ref.atomic_cnt };
-    match is_more {
+fn count(ctx: Home, step: Step) {
+    let users = &ctx.shown().r#ref.atomic_cnt;
+    match step {
         Step::More => users.fetch_add(1, Ordering::AcqRel),
         Step::Less => users.fetch_sub(1, Ordering::AcqRel),
     };
@@ -99,7 +95,7 @@ enum Step {
 type In = urma_user_ctl_in_t;
 type Out = urma_user_ctl_out_t;
 
-fn udma(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+fn udma(ctx: Home, from: In, to: Out) -> Answer {
     match from.opcode {
         UDMA_U_USER_CTL_CREATE_JFR_EX => create_jfr(ctx, from, to),
         UDMA_U_USER_CTL_DELETE_JFR_EX => remove(ctx, from, family::delete::<kind::Jfr>),
@@ -111,8 +107,7 @@ fn udma(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
         UDMA_U_USER_CTL_QUERY_UE_INFO => {
             // One entity, on the only die of the only chip.
             let info = udma_u_ue_info { ue_id: 0, chip_id: 0, die_id: 0 };
-            // SAFETY: a place of the caller's for one.
-            unsafe { output::<udma_u_ue_info>(to)?.write(info) };
+            output::<udma_u_ue_info>(to)?.write(info);
             Ok(())
         }
         opcode if opcode < UDMA_U_USER_CTL_MAX => Err(Code::ENOTSUP),
@@ -121,47 +116,42 @@ fn udma(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
 }
 
 /// A JFR whose rings are the device's. Rings in the caller's memory are not supported.
-fn create_jfr(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+fn create_jfr(ctx: Home, from: In, to: Out) -> Answer {
     let mut cfg = input::<udma_u_jfr_cfg_ex>(from)?;
     let to = output(to)?;
     if cfg.cstm_cfg.flag.value != 0 {
         return Err(Code::ENOTSUP);
     }
-    // SAFETY: a live context, and a configuration of this function.
-    give(ctx, to, unsafe { family::create::<kind::Jfr>(ctx.as_ptr(), &raw mut cfg.base_cfg) })
+    // SAFETY: the callee looks the context up; the configuration is of this function.
+    give(ctx, to, unsafe { family::create::<kind::Jfr>(ctx.public(), &raw mut cfg.base_cfg) })
 }
 
 /// A JFC that programs poll. Those for other engines on the chip are not supported.
-fn create_jfc(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+fn create_jfc(ctx: Home, from: In, to: Out) -> Answer {
     let mut cfg = input::<udma_u_jfc_cfg_ex>(from)?;
     let to = output(to)?;
     if cfg.jfc_mode != UDMA_U_NORMAL_JFC_TYPE {
         return Err(Code::ENOTSUP);
     }
-    // SAFETY: a live context, and a configuration of this function.
-    give(ctx, to, unsafe { family::create::<kind::Jfc>(ctx.as_ptr(), &raw mut cfg.base_cfg) })
+    // SAFETY: the callee looks the context up; the configuration is of this function.
+    give(ctx, to, unsafe { family::create::<kind::Jfc>(ctx.public(), &raw mut cfg.base_cfg) })
 }
 
-fn give<T>(ctx: NonNull<urma_context_t>, to: UserPtr<*mut T>, made: *mut T) -> Answer {
+fn give<T>(ctx: Home, to: UserPtr<*mut T>, made: *mut T) -> Answer {
     if made.is_null() {
         return Err(Code::EFAULT);
     }
-    // SAFETY: a place of the caller's for one.
-    unsafe { to.write(made) };
+    to.write(made);
     count(ctx, Step::More);
     Ok(())
 }
 
-fn remove<T>(
-    ctx: NonNull<urma_context_t>,
-    from: In,
-    delete: unsafe extern "C" fn(*mut T) -> urma_status_t,
-) -> Answer {
+fn remove<T>(ctx: Home, from: In, delete: unsafe extern "C" fn(*mut T) -> urma_status_t) -> Answer {
     let object = input::<*mut T>(from)?;
     if object.is_null() {
         return Err(Code::EINVAL);
     }
-    // SAFETY: the callee looks it up.
+    // SAFETY: the callee looks the object up.
     Code::from_c(unsafe { delete(object) }).map_err(|_| Code::EFAULT)?;
     count(ctx, Step::Less);
     Ok(())
@@ -171,12 +161,11 @@ fn remove<T>(
 fn post_wr(from: In, to: Out) -> Answer {
     let wr = input::<udma_u_wr_ex>(from)?;
     let to = output::<udma_u_post_info>(to)?;
-    let mut next = call::place(wr.wr)?.as_ptr();
-    call::place(wr.bad_wr)?;
-    let mut is_plain = wr.db_en != 0;
-    while is_plain && !next.is_null() {
-        // SAFETY: the caller's list; each request is the first member of a longer one.
-        let one = unsafe { next.read_unaligned() };
+    call::some(wr.wr)?;
+    call::some(wr.bad_wr)?;
+    let (mut next, mut is_plain) = (wr.wr, wr.db_en != 0);
+    // SAFETY: a list of the caller's; each request of it is the first member of a longer one.
+    while is_plain && let Ok(one) = unsafe { call::value(next) } {
         is_plain = one.reduce_en == 0;
         next = one.wr.next.cast::<udma_u_jfs_wr_ex>();
     }
@@ -184,24 +173,23 @@ fn post_wr(from: In, to: Out) -> Answer {
         return Err(Code::ENOTSUP);
     }
     let (first, bad) = (wr.wr.cast(), wr.bad_wr.cast());
-    // SAFETY: any bytes are a pointer.
+    // SAFETY: both members of the union are pointers, and any bytes are a pointer.
     let jfs = unsafe { wr.u.jfs };
     let status = if wr.is_jetty == 0 {
         // SAFETY: the callee looks the queue up, and the list is the caller's.
         unsafe { post::post_jfs_wr(jfs, first, bad) }
     } else {
-        // SAFETY: as above; both members of the union are pointers.
+        // SAFETY: the callee looks the queue up, and the list is the caller's.
         unsafe { post::post_jetty_send_wr(jfs.cast(), first, bad) }
     };
     Code::from_c(status).map_err(|_| Code::EFAULT)?;
     let null = core::ptr::null_mut();
     let info = udma_u_post_info { dwqe_addr: null, db_addr: null.cast(), ctrl: null, pi: 0 };
-    // SAFETY: a place of the caller's for one.
-    unsafe { to.write(info) };
+    to.write(info);
     Ok(())
 }
 
-fn bonding(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+fn bonding(ctx: Home, from: In, to: Out) -> Answer {
     match from.opcode {
         BONDP_USER_CTL_SET_BONDING_MODE_LEGACY => {
             let mode = input::<u32>(from)?;
@@ -224,34 +212,30 @@ fn bonding(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
 }
 
 /// Modes are set before anything is made from the context.
-fn unused(ctx: NonNull<urma_context_t>) -> Answer {
-    // SAFETY: a live context.
-    let users = unsafe { &(*ctx.as_ptr()).r#ref.atomic_cnt };
+fn unused(ctx: Home) -> Answer {
+    let users = &ctx.shown().r#ref.atomic_cnt;
     if users.load(Ordering::Acquire) > 1 { Err(Code::EAGAIN) } else { Ok(()) }
 }
 
 /// A device of one port is the same in each mode; the context says which was asked for.
-fn set_mode(ctx: NonNull<urma_context_t>, mode: u32) -> Answer {
+fn set_mode(ctx: Home, mode: u32) -> Answer {
     unused(ctx)?;
-    // SAFETY: a live context.
-    unsafe { (*ctx.as_ptr()).aggr_mode = mode };
+    ctx.set(member!(urma_context_t, aggr_mode), mode);
     Ok(())
 }
 
 /// The one port serves every queue.
-fn query_port(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+fn query_port(ctx: Home, from: In, to: Out) -> Answer {
     let wish = input::<bondp_query_port_in_t>(from)?;
     let to = output::<bondp_query_port_out_t>(to)?;
-    // SAFETY: any bytes are a pointer.
+    // SAFETY: both members of the union are pointers, and any bytes are a pointer.
     let jfr = unsafe { wish.u.jfr };
     let home = match (ours::<kind::Jfr>(jfr), ours::<kind::Jetty>(jfr.cast())) {
-        // SAFETY: the public part of a live object.
-        (Ok(jfr), _) => unsafe { (*jfr.public()).urma_ctx },
-        // SAFETY: as above.
-        (_, Ok(jetty)) => unsafe { (*jetty.public()).urma_ctx },
+        (Ok(jfr), _) => jfr.shown().urma_ctx,
+        (_, Ok(jetty)) => jetty.shown().urma_ctx,
         _ => return Err(Code::EINVAL),
     };
-    if home != ctx.as_ptr() {
+    if home != ctx.public() {
         return Err(Code::EINVAL);
     }
     let indices = [0; 20];
@@ -261,26 +245,19 @@ fn query_port(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
         active_indices: indices,
         active_count: 1,
     };
-    // SAFETY: a place of the caller's for one.
-    unsafe { to.write(out) };
+    to.write(out);
     Ok(())
 }
 
-fn fd_list(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
+fn fd_list(ctx: Home, from: In, to: Out) -> Answer {
     let wish = input::<bondp_get_jfce_fd_list_in_t>(from)?;
     let to = output::<bondp_get_jfce_fd_list_out_t>(to)?;
     let jfce = ours::<kind::Jfce>(wish.jfce)?;
-    // SAFETY: the public part of a live object.
-    let home = unsafe { (*jfce.public()).urma_ctx };
-    // SAFETY: as above.
-    let fd = unsafe { (*jfce.public()).fd };
-    if home != ctx.as_ptr() {
+    if jfce.shown().urma_ctx != ctx.public() {
         return Err(Code::EINVAL);
     }
-    ctx_of(home)?;
     let mut out = bondp_get_jfce_fd_list_out_t { fd_list: [-1; 20], count: 1 };
-    out.fd_list[0] = fd;
-    // SAFETY: a place of the caller's for one.
-    unsafe { to.write(out) };
+    out.fd_list[0] = jfce.shown().fd;
+    to.write(out);
     Ok(())
 }

@@ -48,7 +48,7 @@ pub(crate) fn make(
     sysfs.driver_name = text(&id.driver);
     sysfs.transport_type = URMA_TRANSPORT_UB;
     (sysfs.vendor_id, sysfs.device_id) = (id.vendor, id.device);
-    // SAFETY: a place for one; the clock exists on every Linux, so this cannot fail.
+    // SAFETY: the place is of this function; the clock exists on every Linux, so that the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut sysfs.time_created) };
     publish(sysfs, "", driver, Some(Arc::clone(hardware)))
 }
@@ -72,7 +72,7 @@ pub(crate) fn publish(
         *place = char_of(byte);
     }
     public.r#type = sysfs.transport_type;
-    // SAFETY: a driver of the registry, which stays.
+    // SAFETY: drivers of the registry are never freed.
     public.ops = unsafe { driver.as_ref() }.ops;
     sysfs.driver = driver.as_ptr();
     sysfs.urma_device = fresh.public();

@@ -11,8 +11,9 @@ use urma_core::{AsyncEvent, AsyncKind};
 
 use crate::{
     abi::{urma_async_event_element, urma_async_event_t, urma_context_t, urma_status_t},
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserPtr, ours},
     convert::zeroed,
+    slab::{InSlot, Kind, member},
     udma::{
         context::ctx_of,
         event_queue::{About, Events},
@@ -29,7 +30,8 @@ pub(crate) unsafe extern "C" fn get_async_event(
     event: *mut urma_async_event_t,
 ) -> urma_status_t {
     call::status(|| {
-        let to = call::place(event)?;
+        // SAFETY: a place of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(event) }?;
         loop {
             // Found afresh each time round: another thread may delete it meanwhile.
             let own = ctx_of(ctx)?;
@@ -37,8 +39,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
                 if let Some(mut given) = describe(&own.events, &event) {
                     given.urma_ctx = ctx;
                     own.events.given(About::of(&event));
-                    // SAFETY: a place of the caller's for one.
-                    unsafe { to.write(given) };
+                    to.write(given);
                     return Ok(());
                 }
                 continue;
@@ -90,28 +91,23 @@ fn describe(events: &Events, event: &AsyncEvent) -> Option<urma_async_event_t> {
 /// Acknowledges an event, and counts that in the public part of its object.
 pub(crate) unsafe extern "C" fn ack_async_event(event: *mut urma_async_event_t) {
     call::nothing(|| {
-        // SAFETY: the caller's event.
+        // SAFETY: an event of the caller's (room card of `face`).
         let event = unsafe { call::value(event) }?;
         let own = ctx_of(event.urma_ctx)?;
-        // SAFETY: the member that the kind of event names; any bytes are a pointer.
-        let about = unsafe { count_acked(&event) }?;
+        let about = count_acked(&event)?;
         own.events.acknowledge(about)
     });
 }
 
 /// Counts in the public part of a live object, and says which it is.
-///
-/// # Safety
-/// `get_async_event` filled the event.
-unsafe fn count_acked(event: &urma_async_event_t) -> Answer<About> {
+fn count_acked(event: &urma_async_event_t) -> Answer<About> {
     macro_rules! counted {
         ($kind:ident, $member:ident, $id:ident, $about:ident) => {{
-            // SAFETY: any bytes are a pointer.
-            let object = ours::<kind::$kind>(unsafe { event.element.$member })?.public();
-            // SAFETY: the public part of a live object.
-            let object = unsafe { &mut *object };
-            object.async_events_acked = object.async_events_acked.wrapping_add(1);
-            Ok(About::$about(object.$id.id))
+            // SAFETY: any bytes are a pointer, which is looked up before it is used.
+            let object = ours::<kind::$kind>(unsafe { event.element.$member })?;
+            let acked = member!(<kind::$kind as Kind>::Public, async_events_acked);
+            object.set(acked, object.get(acked).wrapping_add(1));
+            Ok(About::$about(object.shown().$id.id))
         }};
     }
     match u8::try_from(event.event_type).map(AsyncKind::from_code) {

@@ -82,7 +82,7 @@ impl Events {
         Ok(Self { state: Mutex::default(), names: Mutex::default(), bell, both })
     }
 
-    /// `ctx->async_fd`.
+    /// The descriptor that `ctx->async_fd` names.
     pub(crate) fn fd(&self) -> RawFd {
         self.both.as_raw_fd()
     }

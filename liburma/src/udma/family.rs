@@ -12,7 +12,7 @@ use urma_core::{JettyId, Refused};
 
 use crate::{
     abi::{urma_context_t, urma_jetty_id_t, urma_status_t},
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::{
         name::jetty_id_out,
         option::{Opt, OptPlace, find},
@@ -41,7 +41,7 @@ pub(crate) trait Core: Sized {
 pub(crate) trait Family:
     Exclusive + Kind<Public: Zero, Own = QueueOwn<<Self as Family>::Core, <Self as Family>::More>>
 {
-    /// urma-core's object.
+    /// The object of urma-core behind it.
     type Core: Core;
     /// What else is kept.
     type More;
@@ -49,7 +49,7 @@ pub(crate) trait Family:
     type Cfg: Copy;
     /// What a program changes and asks of a live one.
     type Attr: Copy;
-    /// Its options.
+    /// The options that programs may set and read.
     const OPTIONS: &'static [&'static [Opt]];
     /// The members that all kinds have.
     const MEMBERS: Members<Self::Public, Self::Cfg>;
@@ -102,14 +102,14 @@ fn blank<K: Family>(ctx: *mut urma_context_t, cfg: K::Cfg) -> K::Public {
     public
 }
 
-/// A live queue.
+/// Makes a live queue from a configuration.
 pub(crate) unsafe extern "C" fn create<K: Family>(
     ctx: *mut urma_context_t,
     cfg: *mut K::Cfg,
 ) -> *mut K::Public {
     call::pointer(|| {
         let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration (room card of `face`).
+        // SAFETY: a configuration of the caller's (room card of `face`).
         let mut cfg = unsafe { call::value(cfg) }?;
         own.hardware.make_room(K::wanted_id(&cfg));
         let (core, more) = K::make(&own, &cfg)?;
@@ -127,13 +127,13 @@ pub(crate) unsafe extern "C" fn create<K: Family>(
     })
 }
 
-/// Changes a queue.
+/// Changes the attributes of a live queue.
 pub(crate) unsafe extern "C" fn modify<K: Family>(
     queue: *mut K::Public,
     attr: *mut K::Attr,
 ) -> urma_status_t {
     call::status(|| {
-        // SAFETY: the caller's attributes (room card of `face`).
+        // SAFETY: attributes of the caller's (room card of `face`).
         let attr = unsafe { call::value(attr) }?;
         let mut own = ours::<K>(queue)?.lock().ok_or(Code::EINVAL)?;
         K::modify(&mut own, &attr)
@@ -147,13 +147,12 @@ pub(crate) unsafe extern "C" fn query<K: Family>(
     attr: *mut K::Attr,
 ) -> urma_status_t {
     call::status(|| {
-        let (cfg, attr) = (call::place(cfg)?, call::place(attr)?);
+        // SAFETY: two places of the caller's (room card of `face`).
+        let (cfg, attr) = unsafe { call::args((cfg, attr)) }?;
         let slot = ours::<K>(queue)?;
         let is = K::query(&*slot.lock().ok_or(Code::EINVAL)?)?;
-        // SAFETY: the caller's place for one configuration (room card of `face`).
-        unsafe { cfg.write(slot.get(K::MEMBERS.cfg)) };
-        // SAFETY: the caller's place for one set of attributes.
-        unsafe { attr.write(is) };
+        cfg.write(slot.get(K::MEMBERS.cfg));
+        attr.write(is);
         Ok(())
     })
 }
@@ -191,7 +190,7 @@ pub(crate) unsafe extern "C" fn delete_batch<K: Family>(
     bad: *mut *mut K::Public,
 ) -> urma_status_t {
     let one = |queue: *mut K::Public| context::delete::<K>(queue, end);
-    // SAFETY: the caller's array of `count` pointers, and its place (room card of `face`).
+    // SAFETY: an array of the caller's of `count` pointers, and a place (room card of `face`).
     call::status(|| unsafe { delete_each(list, count, bad, one) })
 }
 
@@ -203,13 +202,10 @@ pub(crate) unsafe extern "C" fn alloc<K: Family>(
 ) -> urma_status_t {
     call::status(|| {
         let own = ctx_of(ctx)?;
-        let to = call::place(to)?;
-        // SAFETY: the caller's configuration (room card of `face`).
-        let cfg = unsafe { call::value(cfg) }?;
+        // SAFETY: a configuration and a place of the caller's (room card of `face`).
+        let (cfg, to) = unsafe { call::args((cfg, to)) }?;
         let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
-        let queue = fresh.publish_idle(own.owner, blank::<K>(ctx, cfg));
-        // SAFETY: the caller's place for one pointer.
-        unsafe { to.write(queue) };
+        to.write(fresh.publish_idle(own.owner, blank::<K>(ctx, cfg.read())));
         Ok(())
     })
 }
@@ -252,15 +248,17 @@ pub(crate) unsafe extern "C" fn get_opt<K: Family>(
             Some(idle) => idle.public(),
             None => ours::<K>(queue)?.public(),
         };
-        let to = call::place(buf.cast::<u8>())?;
+        // SAFETY: `len` bytes of the caller's (room card of `face`).
+        let to = unsafe { UserArray::new(buf.cast::<u8>(), len as usize) }?;
         let opt = option::<K>(number, len)?;
         let from: *const u8 = match opt.place {
             OptPlace::Cfg(offset) => K::MEMBERS.cfg.of(public).cast::<u8>().wrapping_add(offset),
             OptPlace::Id(_) | OptPlace::DeviceId => K::MEMBERS.opt_id.of(public).cast(),
             OptPlace::Device => return Err(Code::ENOTSUP),
         };
-        // SAFETY: a member of the public part, which stays mapped, and the caller's `len` bytes.
-        unsafe { to.as_ptr().copy_from_nonoverlapping(from, opt.len as usize) };
+        // SAFETY: a member of the public part, which stays mapped while the library is loaded.
+        let from = unsafe { UserArray::new(from, opt.len as usize) }?;
+        to.fill(from.iter());
         Ok(())
     })
 }

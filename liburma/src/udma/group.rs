@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
 ) -> *mut urma_jetty_grp_t {
     call::pointer(|| {
         let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration.
+        // SAFETY: a configuration of the caller's (room card of `face`).
         let cfg = unsafe { call::value(cfg) }?;
         let policy = match cfg.policy {
             0 => HintPolicy::RoundRobin,

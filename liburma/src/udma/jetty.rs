@@ -10,8 +10,8 @@ use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv, JettyState, Refused};
 
 use crate::{
     abi::{
-        JETTY_RX_THRESHOLD, JETTY_STATE, urma_cr_t, urma_jetty_attr_t, urma_jetty_cfg_t,
-        urma_jetty_cfg_u_shared, urma_jetty_t, urma_jfc_t, urma_jfr_cfg_t, urma_jfr_t,
+        JETTY_RX_THRESHOLD, JETTY_STATE, Receive, urma_cr_t, urma_jetty_attr_t, urma_jetty_cfg_t,
+        urma_jetty_cfg_u_shared, urma_jetty_t, urma_jfr_cfg_t, urma_jfr_t,
     },
     call::{self, Answer, Code, ours},
     convert::{
@@ -29,28 +29,10 @@ use crate::{
     },
 };
 
-/// How a jetty receives, as C says it.
-#[derive(Clone, Copy)]
-enum Receive {
-    Shared { jfr: *mut urma_jfr_t, jfc: *mut urma_jfc_t },
-    Own(*mut urma_jfr_cfg_t),
-}
-
-/// The member of the union that the flag names.
-fn receive(cfg: &urma_jetty_cfg_t) -> Receive {
-    if cfg.flag.share_jfr() == 0 {
-        // SAFETY: both members are pointers, and any bytes are a pointer.
-        return Receive::Own(unsafe { cfg.u.jfr_cfg });
-    }
-    // SAFETY: as above.
-    let shared = unsafe { cfg.u.shared };
-    Receive::Shared { jfr: shared.jfr, jfc: shared.jfc }
-}
-
 /// The JFR that a jetty receives through; `None`: its own.
 pub(crate) fn shared_jfr(cfg: &urma_jetty_cfg_t) -> Option<*mut urma_jfr_t> {
-    match receive(cfg) {
-        Receive::Shared { jfr, .. } => Some(jfr),
+    match cfg.receive() {
+        Receive::Shared(shared) => Some(shared.jfr),
         Receive::Own(_) => None,
     }
 }
@@ -84,19 +66,19 @@ impl Family for kind::Jetty {
 
     /// Receives complete where the JFR's do, unless the program names another JFC.
     fn complete(cfg: &mut Self::Cfg) {
-        if let Receive::Shared { jfr, jfc } = receive(cfg)
-            && jfc.is_null()
-            && let Ok(of) = ours::<kind::Jfr>(jfr)
+        if let Receive::Shared(shared) = cfg.receive()
+            && shared.jfc.is_null()
+            && let Ok(of) = ours::<kind::Jfr>(shared.jfr)
         {
             let jfc = of.shown().jfr_cfg.jfc;
-            cfg.u.shared = urma_jetty_cfg_u_shared { jfr, jfc };
+            cfg.u.shared = urma_jetty_cfg_u_shared { jfc, ..shared };
         }
     }
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jetty, JettyMore)> {
         let group = if cfg.jetty_grp.is_null() { None } else { Some(group_of(cfg.jetty_grp)?) };
-        let core = match receive(cfg) {
-            Receive::Shared { jfr, jfc } => create_shared(own, cfg, group.as_deref(), (jfr, jfc)),
+        let core = match cfg.receive() {
+            Receive::Shared(shared) => create_shared(own, cfg, group.as_deref(), shared),
             Receive::Own(jfr_cfg) => create_own(own, cfg, group.as_deref(), jfr_cfg),
         }?;
         Ok((core, JettyMore { send_max: u32::MAX, _group: group }))
@@ -128,11 +110,11 @@ fn create_shared(
     own: &Ctx,
     cfg: &urma_jetty_cfg_t,
     group: Option<&GroupOwn>,
-    (jfr, recv_jfc): (*mut urma_jfr_t, *mut urma_jfc_t),
+    shared: urma_jetty_cfg_u_shared,
 ) -> Answer<Jetty> {
-    let jfr = ours::<kind::Jfr>(jfr)?;
+    let jfr = ours::<kind::Jfr>(shared.jfr)?;
     let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
-    let recv_jfc = if recv_jfc.is_null() { None } else { Some(ours::<kind::Jfc>(recv_jfc)?) };
+    let recv_jfc = if shared.jfc.is_null() { None } else { Some(ours::<kind::Jfc>(shared.jfc)?) };
     let held = Held::take([Some(jfr.into()), Some(send_jfc.into()), recv_jfc.map(Slot::into)])
         .ok_or(Code::EINVAL)?;
     let jfc = recv_jfc.and_then(|jfc| held.own(jfc)).map(|own| &own.core);
@@ -150,7 +132,7 @@ fn create_own(
     group: Option<&GroupOwn>,
     jfr_cfg: *mut urma_jfr_cfg_t,
 ) -> Answer<Jetty> {
-    // SAFETY: the caller's configuration.
+    // SAFETY: the configuration that the caller's names (room card of `face`).
     let jfr_cfg = unsafe { call::value(jfr_cfg) }?;
     let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
     let recv_jfc = ours::<kind::Jfc>(jfr_cfg.jfc)?;
@@ -175,7 +157,7 @@ pub(crate) unsafe extern "C" fn flush_jetty(
             // Its requests go on: there is nothing to take.
             return Ok(0);
         }
-        // SAFETY: the caller's array of `cr_cnt` records.
+        // SAFETY: an array of the caller's of `cr_cnt` records (room card of `face`).
         unsafe { jfs::flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
     })
 }

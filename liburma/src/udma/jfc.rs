@@ -9,11 +9,12 @@ use urma_core::{Completion, JettyId, Jfc, Refused};
 
 use crate::{
     abi::{JFC_MODERATE_COUNT, JFC_MODERATE_PERIOD, urma_jfc_attr_t, urma_jfc_cfg_t, urma_jfc_t},
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::{
         option::{self, Opt},
         queue,
     },
+    slab::{InSlot, member},
     udma::{
         event_queue::About,
         family::{self, Core, Family, Members},
@@ -80,13 +81,12 @@ pub(crate) unsafe extern "C" fn ack_jfc(
     jfc_cnt: u32,
 ) {
     call::nothing(|| {
-        let (list, counts) = (call::place(jfc)?, call::place(nevents)?);
+        // SAFETY: an array of the caller's of `jfc_cnt` pointers (room card of `face`).
+        let list = unsafe { UserArray::new(jfc, jfc_cnt as usize) }?;
+        // SAFETY: an array of the caller's of as many numbers.
+        let counts = unsafe { UserArray::new(nevents, jfc_cnt as usize) }?;
         let mut answer = Ok(());
-        for index in 0..usize::try_from(jfc_cnt).map_err(|_| Code::EINVAL)? {
-            // SAFETY: both arrays have `jfc_cnt` elements.
-            let (jfc, count) = (unsafe { list.add(index) }, unsafe { counts.add(index) });
-            // SAFETY: as above.
-            let (jfc, count) = (unsafe { jfc.read() }, unsafe { count.read() });
+        for (jfc, count) in list.iter().zip(counts.iter()) {
             if !jfc.is_null() && count != 0 {
                 // One that is wrong does not keep the events of the others.
                 let one = acknowledge(jfc, count);
@@ -101,8 +101,7 @@ fn acknowledge(jfc: *mut urma_jfc_t, count: u32) -> Answer {
     let slot = ours::<kind::Jfc>(jfc)?;
     let own = slot.lock().ok_or(Code::EINVAL)?;
     own.core.ack_events(count)?;
-    // SAFETY: the public part of a live object, whose lock is held.
-    let acked = unsafe { &mut (*slot.public()).comp_events_acked };
-    *acked = acked.wrapping_add(count);
+    let acked = member!(urma_jfc_t, comp_events_acked);
+    slot.set(acked, slot.get(acked).wrapping_add(count));
     Ok(())
 }

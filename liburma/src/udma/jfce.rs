@@ -4,12 +4,12 @@
 //! while it waits.
 #![expect(unsafe_code, reason = "C entry points")]
 
-use core::{ffi::c_int, time::Duration};
+use core::{ffi::c_int, ptr::NonNull, time::Duration};
 use std::{os::fd::AsRawFd, sync::Arc};
 
 use crate::{
     abi::{urma_context_t, urma_jfc_t, urma_jfce_t, urma_status_t},
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::zeroed,
     perf,
     slab::Fresh,
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn create_jfce(ctx: *mut urma_context_t) -> *mut ur
     })
 }
 
-/// Who waits returns.
+/// Deletes a channel; threads that wait on it return.
 pub(crate) unsafe extern "C" fn delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Jfce>(jfce, |own| match own.core.delete() {
@@ -64,7 +64,8 @@ pub(crate) unsafe extern "C" fn wait_jfc(
     jfc: *mut *mut urma_jfc_t,
 ) -> c_int {
     call::count(|| {
-        let to = call::place(jfc)?;
+        // SAFETY: an array of the caller's of `jfc_cnt` pointers (room card of `face`).
+        let to = unsafe { UserArray::new(jfc, jfc_cnt as usize) }?;
         let room = usize::try_from(jfc_cnt).unwrap_or(usize::MAX).min(EVENTS_MAX);
         if room == 0 {
             return Err(Code::EINVAL);
@@ -77,15 +78,8 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         if count == 0 && is_early(start_ns, timeout) {
             return Err(Code::EINTR);
         }
-        let mut given = 0;
-        for number in &numbers[..count] {
-            let Some(queue) = own.ctx.events.named(About::Jfc(*number)) else { continue };
-            // SAFETY: the caller's array has room for `jfc_cnt` pointers.
-            let place = unsafe { to.add(given) };
-            // SAFETY: as above.
-            unsafe { place.write(queue.as_ptr()) };
-            given += 1;
-        }
+        let queue = |number: &u32| own.ctx.events.named(About::Jfc(*number)).map(NonNull::as_ptr);
+        let given = to.fill(numbers[..count].iter().filter_map(queue));
         c_int::try_from(given).map_err(|_| Code::FAIL)
     })
 }

@@ -10,7 +10,7 @@ use urma_core::{Completion, JettyId, JettyState, Jfs, Refused};
 
 use crate::{
     abi::{JFS_STATE, urma_cr_t, urma_jfs_attr_t, urma_jfs_cfg_t, urma_jfs_t},
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::{
         completion::record,
         name,
@@ -86,7 +86,7 @@ pub(crate) unsafe extern "C" fn flush_jfs(
             // Its requests go on: there is nothing to take.
             return Ok(0);
         }
-        // SAFETY: the caller's array of `cr_cnt` records.
+        // SAFETY: an array of the caller's of `cr_cnt` records (room card of `face`).
         unsafe { flush(cr_cnt, cr, |out| Ok(own.core.flush(out)?)) }
     })
 }
@@ -105,15 +105,12 @@ pub(crate) unsafe fn flush(
 ) -> Answer<c_int> {
     /// Records of one call at most; a larger count gets these first.
     const RECORDS_MAX: usize = 4096;
-    let to = call::place(cr)?;
+    call::some(cr)?;
     let room = usize::try_from(cr_cnt).map_err(|_| Code::EINVAL)?.min(RECORDS_MAX);
+    // SAFETY: the contract of this function is that of the constructor.
+    let to = unsafe { UserArray::new(cr, room) }?;
     let mut out = vec![Completion::default(); room];
     let count = flush(&mut out)?;
-    for (index, completion) in out.iter().take(count).enumerate() {
-        // SAFETY: the caller's array has `cr_cnt` records, and index < room.
-        let place = unsafe { to.add(index) };
-        // SAFETY: as above.
-        unsafe { place.write(record(completion)) };
-    }
+    to.fill(out.iter().take(count).map(record));
     c_int::try_from(count).map_err(|_| Code::FAIL)
 }

@@ -47,29 +47,19 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// `urma_device_t`.
     Device = 1, urma_device_t, DeviceOwn, Exclusive;
-    /// `urma_context_t`.
     Context = 2, urma_context_t, Arc<Ctx>, Exclusive;
-    /// `urma_jfce_t`.
     Jfce = 3, urma_jfce_t, Arc<JfceOwn>, Exclusive;
-    /// `urma_jfc_t`.
     Jfc = 4, urma_jfc_t, JfcOwn, Exclusive;
-    /// `urma_jfs_t`.
     Jfs = 5, urma_jfs_t, JfsOwn, Exclusive, queue;
-    /// `urma_jfr_t`.
     Jfr = 6, urma_jfr_t, JfrOwn, Exclusive, queue;
-    /// `urma_jetty_t`.
     Jetty = 7, urma_jetty_t, JettyOwn, Exclusive, queue;
-    /// `urma_jetty_grp_t`.
     Group = 8, urma_jetty_grp_t, Arc<GroupOwn>, Exclusive;
-    /// `urma_target_jetty_t`, of a jetty, a JFR or a group.
+    /// Of a jetty, a JFR or a group.
     Target = 9, urma_target_jetty_t, TargetOwn, Named;
     /// `urma_target_seg_t`, registered or imported.
     Segment = 10, urma_target_seg_t, SegmentOwn, Named;
-    /// `urma_token_id_t`.
     TokenId = 11, urma_token_id_t, TokenOwn, Exclusive;
-    /// `urma_notifier_t`.
     Notifier = 12, urma_notifier_t, Arc<NotifierOwn>, Exclusive;
 }
 

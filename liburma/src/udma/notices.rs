@@ -33,7 +33,7 @@ pub(crate) struct Notices {
 #[derive(Default)]
 pub(crate) struct State {
     waiting: VecDeque<Notice>,
-    /// Imports under way.
+    /// Number of imports that have not ended.
     pub(crate) imports: usize,
     /// The notifier is deleted.
     pub(crate) is_closed: bool,
@@ -86,7 +86,7 @@ impl Notices {
         Ok(Self { state: Mutex::default(), changed: Condvar::new(), bell })
     }
 
-    /// `notifier->fd`.
+    /// The descriptor that `notifier->fd` names.
     pub(crate) fn fd(&self) -> RawFd {
         self.bell.as_raw_fd()
     }
@@ -105,7 +105,7 @@ impl Notices {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a notice.
+    /// Adds a notice, and wakes the threads that wait for one.
     pub(crate) fn tell(&self, state: &mut State, notice: Notice) {
         state.waiting.push_back(notice);
         // A counter that is full is readable all the same.

@@ -16,7 +16,7 @@ use crate::{
         urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t, urma_rjetty_t, urma_status_t,
         urma_target_jetty_t, urma_token_t,
     },
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::{
         name::{Remote, remote},
         zeroed,
@@ -24,10 +24,10 @@ use crate::{
     perf,
     slab::Fresh,
     udma::{
-        context::{ctx_of, delete},
+        context::{ctx_of, delete, token_of},
         kind::{self, NotifierOwn, TargetOwn},
         notices::{About, Name, Notice, Notices},
-        target::{self, bind_jetty, token_of, unimport},
+        target::{self, bind_jetty, unimport},
     },
 };
 
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn delete_notifier(notifier: *mut urma_notifier_t) 
         delete::<kind::Notifier>(notifier, |own| {
             for notice in own.notices.close() {
                 if let (About::Import(Name(target)), 0) = (notice.about, notice.status) {
-                    // SAFETY: the callee looks it up; the program may have deleted it.
+                    // SAFETY: the callee looks the target up; the program may have deleted it.
                     unsafe { unimport(target) };
                 }
             }
@@ -118,9 +118,9 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
 ) -> *mut urma_target_jetty_t {
     call::pointer(|| {
         let to = notifier_of(notifier)?;
-        // SAFETY: the caller's description.
+        // SAFETY: a description of the caller's (room card of `face`).
         let of = unsafe { call::value(rjetty) }?;
-        // SAFETY: the caller's token.
+        // SAFETY: a token of the caller's, or NULL.
         let token = unsafe { token_of(token) }?;
         let (id, kind, mode) = (of.jetty_id, of.r#type, of.trans_mode);
         let from = Remote { id, kind, mode, flag: of.flag, tp: of.tp_type, token };
@@ -128,8 +128,7 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
         let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
         let public = NonNull::new(fresh.public()).ok_or(Code::ENOMEM)?;
         let limit_ns = limit(timeout);
-        // SAFETY: a live notifier.
-        let ctx = Name(unsafe { (*notifier).urma_ctx });
+        let ctx = Name(ours::<kind::Notifier>(notifier)?.shown().urma_ctx);
         let import = {
             let mut state = to.notices.state();
             if state.is_closed || state.imports >= IMPORTS_MAX {
@@ -166,7 +165,7 @@ pub(crate) unsafe extern "C" fn bind_jetty_async(
         let to = notifier_of(notifier)?;
         let jetty = ours::<kind::Jetty>(jetty)?.public();
         ours::<kind::Target>(target)?;
-        // SAFETY: both live.
+        // SAFETY: the callee looks both up.
         let status = unsafe { bind_jetty(jetty, target) };
         let notice = Notice { about: About::Bind(Name(jetty)), status, user_ctx };
         to.notices.tell(&mut to.notices.state(), notice);
@@ -182,15 +181,11 @@ pub(crate) unsafe extern "C" fn wait_notify(
 ) -> c_int {
     call::count(|| {
         let own = notifier_of(notifier)?;
-        let to = call::place(notify)?;
+        // SAFETY: an array of the caller's of `cnt` notices (room card of `face`).
+        let to = unsafe { UserArray::new(notify, cnt as usize) }?;
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         let notices = own.notices.wait(usize::try_from(cnt).unwrap_or(usize::MAX), timeout);
-        for (index, notice) in notices.iter().enumerate() {
-            // SAFETY: the caller's array has `cnt` elements.
-            let place = unsafe { to.add(index) };
-            // SAFETY: as above.
-            unsafe { place.write(notice.out()) };
-        }
+        to.fill(notices.iter().map(Notice::out));
         c_int::try_from(notices.len()).map_err(|_| Code::FAIL)
     })
 }

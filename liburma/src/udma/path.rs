@@ -16,7 +16,7 @@ use crate::{
         urma_get_tp_cfg_t, urma_jetty_t, urma_status_t, urma_tp_attr_mask_t, urma_tp_attr_t,
         urma_tp_attr_value_t, urma_tp_cfg_t, urma_tp_info_t,
     },
-    call::{self, Answer, Code, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::name::{eid, mode},
     udma::{
         context::ctx_of,
@@ -55,28 +55,21 @@ pub(crate) unsafe extern "C" fn get_tp_list(
 ) -> urma_status_t {
     call::status(|| {
         let own = ctx_of(ctx)?;
-        let (count, list) = (call::place(tp_cnt)?, call::place(tp_list)?);
-        // SAFETY: the caller's wish.
-        let cfg = unsafe { call::value(cfg) }?;
-        // SAFETY: the caller's number.
-        let room = unsafe { count.read() } as usize;
+        // SAFETY: a number, an array of so many handles and a wish of the caller's (room card of `face`).
+        let (count, list, cfg) = unsafe { call::args((tp_cnt, tp_list, cfg)) }?;
+        let (cfg, room) = (cfg.read(), count.read() as usize);
         let (local, peer) = (eid(cfg.local_eid), eid(cfg.peer_eid));
         let kinds = kinds(&cfg);
         if room == 0 || local != own.core.eid() || peer.is_unspecified() || kinds.is_empty() {
             return Err(Code::EINVAL);
         }
         reach(&own, peer, &cfg)?;
-        let mut given = 0;
-        for kind in kinds.into_iter().take(room) {
-            let tp_handle = own.handles().of(peer, kind)?;
-            // SAFETY: inside the caller's list.
-            let place = unsafe { list.add(given as usize) };
-            // SAFETY: as above.
-            unsafe { place.write(urma_tp_info_t { tp_handle }) };
-            given += 1;
-        }
-        // SAFETY: the caller's number.
-        unsafe { count.write(given) };
+        // SAFETY: the caller says that the array has room for so many.
+        let list = unsafe { UserArray::at(list, room) };
+        let info = |kind| Ok(urma_tp_info_t { tp_handle: own.handles().of(peer, kind)? });
+        let given: Vec<_> = kinds.into_iter().take(room).map(info).collect::<Answer<_>>()?;
+        list.copy_from(&given)?;
+        count.write(u32::try_from(given.len()).map_err(|_| Code::FAIL)?);
         Ok(())
     })
 }
@@ -113,7 +106,7 @@ pub(crate) unsafe extern "C" fn set_tp_attr(
 ) -> urma_status_t {
     call::status(|| {
         let own = ctx_of(ctx)?;
-        // SAFETY: the caller's attributes.
+        // SAFETY: attributes of the caller's (room card of `face`).
         let from = unsafe { call::value(tp_attr.cast::<AttrBytes>()) }?;
         if u32::from(tp_attr_cnt) < tp_attr_bitmap.count_ones()
             || tp_attr_bitmap >> ATTRS.len() != 0
@@ -137,17 +130,15 @@ pub(crate) unsafe extern "C" fn get_tp_attr(
 ) -> urma_status_t {
     call::status(|| {
         let own = ctx_of(ctx)?;
-        let (count, bitmap) = (call::place(tp_attr_cnt)?, call::place(tp_attr_bitmap)?);
-        let to = call::place(tp_attr.cast::<AttrBytes>())?;
+        let places = (tp_attr_cnt, tp_attr_bitmap, tp_attr.cast::<AttrBytes>());
+        // SAFETY: three places of the caller's (room card of `face`).
+        let (count, bitmap, to) = unsafe { call::args(places) }?;
         let handles = own.handles();
         let tp = handles.known.get(&tp_handle).ok_or(Code::EINVAL)?;
         let number = u8::try_from(tp.bitmap.count_ones()).unwrap_or(u8::MAX);
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(tp.attr) };
-        // SAFETY: as above.
-        unsafe { bitmap.write(tp.bitmap) };
-        // SAFETY: as above.
-        unsafe { count.write(number) };
+        to.write(tp.attr);
+        bitmap.write(tp.bitmap);
+        count.write(number);
         Ok(())
     })
 }
@@ -184,8 +175,8 @@ pub(crate) unsafe extern "C" fn modify_tp(
 ) -> c_int {
     call::status(|| {
         ctx_of(ctx)?;
-        call::place(cfg)?;
-        call::place(attr)?;
+        call::some(cfg)?;
+        call::some(attr)?;
         Err(Code::ENOTSUP)
     })
 }

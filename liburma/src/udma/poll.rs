@@ -10,7 +10,7 @@ use urma_core::Arm;
 
 use crate::{
     abi::{urma_cr_t, urma_jfc_t, urma_status_t},
-    call::{self, Answer, Code, UserPtr, ours},
+    call::{self, Answer, Code, UserArray, ours},
     convert::completion::record,
     slab::Slot,
     udma::kind::{self, JfcOwn, POLL_BATCH},
@@ -22,47 +22,42 @@ pub(crate) unsafe extern "C" fn poll_jfc(
     cr: *mut urma_cr_t,
 ) -> c_int {
     let taken = ours::<kind::Jfc>(jfc).and_then(|slot| {
-        let to = call::place(cr)?;
+        call::some(cr)?;
         let room = usize::try_from(cr_cnt).map_err(|_| Code::EINVAL)?;
-        // SAFETY: the caller's array.
-        Ok(unsafe { take(slot, to, room) })
+        // SAFETY: an array of the caller's of `cr_cnt` records (room card of `face`).
+        Ok(take(slot, unsafe { UserArray::new(cr, room) }?))
     });
     call::count_of_call(taken)
 }
 
-/// Takes up to `room` completions from the queue in `slot`; -1 with `errno` where that fails.
-///
-/// # Safety
-/// `to` starts an array of `room` records.
+/// Takes completions from the queue in `slot`, as many as there is room for; -1 with `errno` where that fails.
 #[inline(never)]
-pub(crate) unsafe fn take(slot: Slot<kind::Jfc>, to: UserPtr<urma_cr_t>, room: usize) -> c_int {
+pub(crate) fn take(slot: Slot<kind::Jfc>, to: UserArray<urma_cr_t>) -> c_int {
     call::count(|| {
         let mut own = slot.lock().ok_or(Code::EINVAL)?;
         call::at("poll_jfc");
-        fill(&mut own, to, room)
+        fill(&mut own, to)
     })
 }
 
-/// Until `room` is full or the queue is empty.
+/// Until the array is full or the queue is empty.
 #[inline(always)]
-fn fill(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, room: usize) -> Answer<c_int> {
-    let mut done = batch(own, to, room)?;
+fn fill(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> Answer<c_int> {
+    let mut done = batch(own, to)?;
     if done == POLL_BATCH {
-        done += fill_on(own, to, (done, room));
+        done += fill_on(own, to.rest(done));
     }
-    // `room` came from a number of this type.
+    // The room came from a number of this type.
     Ok(c_int::try_from(done).unwrap_or(c_int::MAX))
 }
 
-/// The rest, after a full batch; `done` of `room` are filled. How many more.
+/// The rest, after a full batch; how many.
 #[cold]
-fn fill_on(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, (done, room): (usize, usize)) -> usize {
+fn fill_on(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> usize {
     let mut more = 0;
-    while done + more < room {
-        // SAFETY: inside the caller's array.
-        let place = unsafe { to.add(done + more) };
+    while more < to.count() {
         // What was taken out of the queue is the caller's, whatever comes then.
-        let Ok(count) = batch(own, place, room - done - more) else { break };
+        let Ok(count) = batch(own, to.rest(more)) else { break };
         more += count;
         if count < POLL_BATCH {
             break;
@@ -71,19 +66,13 @@ fn fill_on(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, (done, room): (usize, usize
     more
 }
 
-/// One call of the driver: how many records at `to` it filled, at most `room`.
+/// One call of the driver: how many records at `to` it filled.
 #[inline(always)]
-fn batch(own: &mut JfcOwn, to: UserPtr<urma_cr_t>, room: usize) -> Answer<usize> {
-    let scratch = &mut own.more.scratch[..room.min(POLL_BATCH)];
+fn batch(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> Answer<usize> {
+    let scratch = &mut own.more.scratch[..to.count().min(POLL_BATCH)];
     let count = own.core.poll(scratch)?;
     let full = scratch.get(..count).ok_or(Code::FAIL)?;
-    for (index, completion) in full.iter().enumerate() {
-        // SAFETY: the caller's array has `room` records, and index < count <= room.
-        let place = unsafe { to.add(index) };
-        // SAFETY: as above.
-        unsafe { place.write(record(completion)) };
-    }
-    Ok(count)
+    Ok(to.fill(full.iter().map(record)))
 }
 
 pub(crate) unsafe extern "C" fn rearm_jfc(

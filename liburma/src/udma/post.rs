@@ -5,19 +5,18 @@
 //! each. *Must not*: allocate, wait, or keep anything.
 #![expect(unsafe_code, reason = "C entry points, and lists of C programs")]
 
+mod list;
 mod rare;
 mod recv;
 mod send;
 
 use core::mem::MaybeUninit;
 
+use list::{Piece, Pieces, Request};
 use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
 
 use crate::{
-    abi::{
-        urma_jetty_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_t, urma_sg_t, urma_sge_t,
-        urma_status_t,
-    },
+    abi::{urma_jetty_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_t, urma_status_t},
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
     slab::{Exclusive, Look, Slot},
@@ -114,36 +113,33 @@ impl Receives for JettyOwn {
 /// Posts a list to the queue in `slot`.
 ///
 /// # Safety
-/// `wr` starts a list of requests, each with what its opcode needs; `bad_wr` is a place.
+/// As [`Request::first`] says of the list at `wr`.
 #[inline(never)]
 pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
     slot: Slot<K>,
     wr: UserPtr<urma_jfs_wr_t>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
-    // SAFETY: the caller's promise.
-    let status = unsafe { send_plain(slot, wr, bad_wr) };
+    // SAFETY: the contract of this function is that of `first`.
+    let first = unsafe { Request::first(wr) };
+    let status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
-        // SAFETY: as above.
-        return unsafe { rare::again(slot, wr, bad_wr) };
+        return rare::again(slot, first, bad_wr);
     }
     status
 }
 
-/// # Safety
-/// As [`send`].
 #[inline(always)]
-unsafe fn send_plain<K: Exclusive<Own: Sends>>(
+fn send_plain<K: Exclusive<Own: Sends>>(
     slot: Slot<K>,
-    wr: UserPtr<urma_jfs_wr_t>,
+    first: Request<'_, urma_jfs_wr_t>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
         call::at("post_send");
         let (own, look) = guard.split();
-        // SAFETY: the caller's promise.
-        unsafe { send::post(look, own, wr, bad_wr) }
+        send::post(look, own, first, bad_wr)
     })
 }
 
@@ -162,18 +158,19 @@ impl rare::Homed for kind::Jetty {
 /// Posts a list to the queue in `slot`.
 ///
 /// # Safety
-/// `wr` starts a list of requests with their pieces; `bad_wr` is a place.
+/// As [`Request::first`] says of the list at `wr`.
 #[inline(never)]
 pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
     slot: Slot<K>,
     wr: UserPtr<urma_jfr_wr_t>,
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> urma_status_t {
+    // SAFETY: the contract of this function is that of `first`.
+    let first = unsafe { Request::first(wr) };
     call::status(|| {
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
-        // SAFETY: the caller's promise.
-        unsafe { recv::post(look, own, wr, bad_wr) }
+        recv::post(look, own, first, bad_wr)
     })
 }
 
@@ -186,15 +183,12 @@ pub(crate) unsafe fn receive_by_jetty(
     wr: UserPtr<urma_jfr_wr_t>,
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> urma_status_t {
-    // SAFETY: the public part of a slot. What is read there is looked up before use.
-    let cfg = unsafe { &raw const (*slot.public()).jetty_cfg };
-    // SAFETY: as above.
-    let Some(jfr) = jetty::shared_jfr(unsafe { &*cfg }) else {
-        // SAFETY: the caller's promise.
+    let Some(jfr) = jetty::shared_jfr(&slot.shown().jetty_cfg) else {
+        // SAFETY: the contract of this function is that of `receive`.
         return unsafe { receive(slot, wr, bad_wr) };
     };
     match ours::<kind::Jfr>(jfr) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of this function is that of `receive`.
         Ok(jfr) if jfr.owner() == slot.owner() => unsafe { receive(jfr, wr, bad_wr) },
         _ => Code::EINVAL.status(),
     }
@@ -208,8 +202,9 @@ macro_rules! operations {
             bad_wr: *mut *mut $wr,
         ) -> urma_status_t {
             let found = ours::<$kind>(queue).and_then(|slot| {
-                let (wr, bad_wr) = (call::place(wr)?, call::place(bad_wr)?);
-                // SAFETY: the caller's list and place.
+                // SAFETY: a list and a place of the caller's (room card of `face`).
+                let (wr, bad_wr) = unsafe { call::args((wr, bad_wr)) }?;
+                // SAFETY: what the list leads to is the caller's too.
                 Ok(unsafe { $own(slot, wr, bad_wr) })
             });
             call::status_of_call(found)
@@ -224,93 +219,65 @@ operations! {
     post_jetty_recv_wr: urma_jetty_t, urma_jfr_wr_t, kind::Jetty, receive_by_jetty;
 }
 
-/// A struct of the caller's where it lies, at any address: members are read one by one, and no more of
-/// them than are needed.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Unaligned<T>(T);
-
-impl<T> Unaligned<T> {
-    /// # Safety
-    /// A `T` lies at `ptr`, and nobody changes it while `'a` lasts.
-    #[inline(always)]
-    unsafe fn at<'a>(ptr: *const T) -> &'a Self {
-        // SAFETY: the caller's promise; a packed struct may lie anywhere.
-        unsafe { &*ptr.cast::<Self>() }
-    }
-}
-
-/// The piece of a list that is just one, with bytes; `None` for any other list.
+/// The elements of `of`, all of which have a value.
 ///
 /// # Safety
-/// The list, unless NULL, has as many elements as it says, and nobody changes them while `'a` lasts.
+/// Each element was written.
 #[inline(always)]
-unsafe fn only<'a>(list: urma_sg_t) -> Option<&'a Unaligned<urma_sge_t>> {
-    if list.num_sge != 1 || list.sge.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    let piece = unsafe { Unaligned::at(list.sge) };
-    (piece.0.len != 0).then_some(piece)
+unsafe fn written<T>(of: &[MaybeUninit<T>]) -> &[T] {
+    let of: *const [MaybeUninit<T>] = of;
+    // SAFETY: each element was written, and MaybeUninit has the layout of its content.
+    unsafe { &*(of as *const [T]) }
 }
 
-/// Finds the local pieces `sge[..count]` and puts them at the front of `room`, which shrinks.
-/// Pieces without bytes are left out.
-///
-/// # Safety
-/// `sge`, unless NULL, has `count` elements.
+/// Finds the local pieces of a list and puts them at the front of `room`, which shrinks. Pieces without
+/// bytes are left out.
 #[inline(always)]
-unsafe fn pieces<'r, 'g>(
+fn pieces<'r, 'g>(
     look: Look<'g>,
-    sge: *const urma_sge_t,
-    count: u32,
+    list: Pieces<'_>,
     room: &mut &'r mut [MaybeUninit<LocalSge<'g>>],
 ) -> Result<&'r [LocalSge<'g>], Stop> {
-    let count = usize::try_from(count).map_err(|_| Stop::Bad(Code::EINVAL))?;
+    let count = list.count() as usize;
     if count > room.len() {
         return Err(if count > PIECES { Stop::Bad(Code::EINVAL) } else { Stop::NoRoom });
     }
-    if count != 0 && sge.is_null() {
-        return Err(Stop::Bad(Code::EINVAL));
-    }
     let (mine, rest) = core::mem::take(room).split_at_mut(count);
     let mut used = 0;
-    for index in 0..count {
-        // SAFETY: inside the caller's array.
-        let from = unsafe { sge.add(index) };
-        // SAFETY: as above; nobody changes it during the call.
-        let from = unsafe { Unaligned::at(from) };
-        if from.0.len != 0 {
-            let piece = piece(look, from)?;
-            mine[used].write(piece);
+    for index in 0..list.count() {
+        let from = list.get(index).ok_or(Code::EINVAL)?;
+        if from.len() != 0 {
+            mine[used].write(piece(look, from)?);
             used += 1;
         }
     }
     *room = rest;
     let (full, _) = mine.split_at(used);
-    let full: *const [MaybeUninit<LocalSge<'g>>] = full;
-    // SAFETY: the first `used` elements were written, and MaybeUninit has the layout of its content.
-    Ok(unsafe { &*(full as *const [LocalSge<'g>]) })
+    // SAFETY: the loop wrote the first `used` elements.
+    Ok(unsafe { written(full) })
 }
 
 /// One local piece: its segment is registered here and belongs to the queue's context.
 #[inline(always)]
-fn piece<'g>(look: Look<'g>, from: &Unaligned<urma_sge_t>) -> Result<LocalSge<'g>, Stop> {
-    let own = look.named::<kind::Segment>(from.0.tseg).ok_or(Code::EINVAL)?;
+fn piece<'g>(look: Look<'g>, from: Piece<'_>) -> Result<LocalSge<'g>, Stop> {
+    let own = look.named::<kind::Segment>(from.segment()).ok_or(Code::EINVAL)?;
     let segment = own.local.as_ref().ok_or(Code::EINVAL)?;
-    Ok(LocalSge { segment, addr: from.0.addr, len: from.0.len })
+    Ok(LocalSge { segment, addr: from.addr(), len: from.len() })
 }
 
 /// Where a post stopped: `bad_wr` names the request, and the status says why.
 fn stopped<W>(bad_wr: UserPtr<*mut W>, at: *mut W, code: Code) -> Answer {
-    // SAFETY: the caller's place for one pointer.
-    unsafe { bad_wr.write(at) };
+    bad_wr.write(at);
     Err(code)
 }
 
 /// Where a batch stopped.
 #[cold]
-fn refused<W>(bad_wr: UserPtr<*mut W>, batch: &[*mut W], error: PostError) -> Answer {
-    let at = batch.get(error.index).copied().unwrap_or(core::ptr::null_mut());
-    stopped(bad_wr, at, refusal(error.reason))
+fn refused<W>(
+    bad_wr: UserPtr<*mut W>,
+    batch: &[Option<Request<'_, W>>],
+    error: PostError,
+) -> Answer {
+    let at = batch.get(error.index).copied().flatten();
+    stopped(bad_wr, at.map_or(core::ptr::null_mut(), Request::as_ptr), refusal(error.reason))
 }

@@ -20,7 +20,7 @@ use crate::{
     convert::{name, zeroed},
     slab::{Fresh, Guard, Slot},
     udma::{
-        context::{ctx_of, delete},
+        context::{ctx_of, delete, token_of},
         kind::{self, Ctx, SegmentOwn},
     },
 };
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn register_seg(
 ) -> *mut urma_target_seg_t {
     call::pointer(|| {
         let own = ctx_of(ctx)?;
-        // SAFETY: the caller's configuration.
+        // SAFETY: a configuration of the caller's (room card of `face`).
         let cfg = unsafe { call::value(cfg) }?;
         let region = region(&cfg)?;
         let lease = if cfg.token_id.is_null() {
@@ -165,14 +165,10 @@ pub(crate) unsafe extern "C" fn import_seg(
 ) -> *mut urma_target_seg_t {
     call::pointer(|| {
         let own = ctx_of(ctx)?;
-        // SAFETY: the caller's description.
+        // SAFETY: a description of the caller's (room card of `face`).
         let seg = unsafe { call::value(seg) }?;
-        let token = if token.is_null() {
-            urma_token_t { token: 0 }
-        } else {
-            // SAFETY: the caller's token.
-            unsafe { call::value(token) }?
-        };
+        // SAFETY: a token of the caller's, or NULL.
+        let token = unsafe { token_of(token) }?;
         let mapping = if flag.mapping() == 0 { Mapping::None } else { Mapping::LoadStore };
         let granted = granted(seg.attr.access());
         let wanted = granted_or(flag.access(), granted);

@@ -20,7 +20,7 @@ use crate::{
         urma_context_t, urma_device_attr_t, urma_device_t, urma_init_attr_t, urma_ops_t,
         urma_provider_attr_t, urma_provider_ops_t, urma_status_t,
     },
-    call::{self, Code, ours},
+    call::{self, Code, UserPtr, ours},
     convert::{name::eid_out, zeroed},
     slab::Fresh,
     udma::event_queue::Events,
@@ -267,10 +267,9 @@ pub(crate) unsafe extern "C" fn query_device(
     to: *mut urma_device_attr_t,
 ) -> urma_status_t {
     call::status(|| {
-        let to = call::place(to)?;
-        let attr = device::attributes(dev)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(attr) };
+        // SAFETY: a place of the caller's (room card of `face`).
+        let to = unsafe { UserPtr::new(to) }?;
+        to.write(device::attributes(dev)?);
         Ok(())
     })
 }
@@ -278,9 +277,8 @@ pub(crate) unsafe extern "C" fn query_device(
 /// `get_uasid` of the provider: an EID has one address space, number 0 (see `ContextOps::uasid`).
 pub(crate) unsafe extern "C" fn get_uasid(to: *mut u32) -> urma_status_t {
     call::status(|| {
-        let to = call::place(to)?;
-        // SAFETY: a place of the caller's for one.
-        unsafe { to.write(0) };
+        // SAFETY: a place of the caller's (room card of `face`).
+        unsafe { UserPtr::new(to) }?.write(0);
         Ok(())
     })
 }

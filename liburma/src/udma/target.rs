@@ -17,9 +17,9 @@ use crate::{
         name::{Remote, remote},
         zeroed,
     },
-    slab::Fresh,
+    slab::{Fresh, InSlot, member},
     udma::{
-        context::{ctx_of, delete},
+        context::{ctx_of, delete, token_of},
         kind::{self, Ctx, TargetOwn},
     },
 };
@@ -45,9 +45,9 @@ pub(crate) unsafe extern "C" fn import_jetty(
     token: *mut urma_token_t,
 ) -> *mut urma_target_jetty_t {
     call::pointer(|| {
-        // SAFETY: the caller's description.
+        // SAFETY: a description of the caller's (room card of `face`).
         let from = unsafe { call::value(rjetty) }?;
-        // SAFETY: the caller's token.
+        // SAFETY: a token of the caller's, or NULL.
         let token = unsafe { token_of(token) }?;
         let (id, kind, mode) = (from.jetty_id, from.r#type, from.trans_mode);
         let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
@@ -61,26 +61,14 @@ pub(crate) unsafe extern "C" fn import_jfr(
     token: *mut urma_token_t,
 ) -> *mut urma_target_jetty_t {
     call::pointer(|| {
-        // SAFETY: the caller's description.
+        // SAFETY: a description of the caller's (room card of `face`).
         let from = unsafe { call::value(rjfr) }?;
-        // SAFETY: the caller's token.
+        // SAFETY: a token of the caller's, or NULL.
         let token = unsafe { token_of(token) }?;
         let (id, kind, mode) = (from.jfr_id, crate::abi::URMA_JFR, from.trans_mode);
         let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
         import(ctx, &remote, 0)
     })
-}
-
-/// The token to show; NULL shows 0.
-///
-/// # Safety
-/// `token`, unless NULL, points to one.
-pub(crate) unsafe fn token_of(token: *const urma_token_t) -> Answer<urma_token_t> {
-    if token.is_null() {
-        return Ok(urma_token_t { token: 0 });
-    }
-    // SAFETY: the caller's promise.
-    unsafe { call::value(token) }
 }
 
 fn import(
@@ -129,52 +117,28 @@ pub(crate) unsafe extern "C" fn unimport(target: *mut urma_target_jetty_t) -> ur
     })
 }
 
-pub(crate) unsafe extern "C" fn advise_jfr(
-    jfs: *mut urma_jfs_t,
-    target: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
-        Ok(own.core.advise(&target.core)?)
-    })
+/// Advice: the target is found under the lock of the queue.
+macro_rules! advice {
+    ($($name:ident: $queue:ident, $kind:ident, $how:ident;)*) => {$(
+        pub(crate) unsafe extern "C" fn $name(
+            queue: *mut $queue,
+            target: *mut urma_target_jetty_t,
+        ) -> urma_status_t {
+            call::status(|| {
+                let mut guard = ours::<kind::$kind>(queue)?.lock().ok_or(Code::EINVAL)?;
+                let (own, look) = guard.split();
+                let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
+                Ok(own.core.$how(&target.core)?)
+            })
+        }
+    )*};
 }
 
-pub(crate) unsafe extern "C" fn unadvise_jfr(
-    jfs: *mut urma_jfs_t,
-    target: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jfs>(jfs)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
-        Ok(own.core.unadvise(&target.core)?)
-    })
-}
-
-pub(crate) unsafe extern "C" fn advise_jetty(
-    jetty: *mut urma_jetty_t,
-    target: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
-        Ok(own.core.advise(&target.core)?)
-    })
-}
-
-pub(crate) unsafe extern "C" fn unadvise_jetty(
-    jetty: *mut urma_jetty_t,
-    target: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let mut guard = ours::<kind::Jetty>(jetty)?.lock().ok_or(Code::EINVAL)?;
-        let (own, look) = guard.split();
-        let target = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
-        Ok(own.core.unadvise(&target.core)?)
-    })
+advice! {
+    advise_jfr: urma_jfs_t, Jfs, advise;
+    unadvise_jfr: urma_jfs_t, Jfs, unadvise;
+    advise_jetty: urma_jetty_t, Jetty, advise;
+    unadvise_jetty: urma_jetty_t, Jetty, unadvise;
 }
 
 pub(crate) unsafe extern "C" fn bind_jetty(
@@ -186,16 +150,14 @@ pub(crate) unsafe extern "C" fn bind_jetty(
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
         let named = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
-        // SAFETY: the public part of a live object.
-        let remote = unsafe { (*slot.public()).remote_jetty };
-        if remote == target && own.core.bound() == Some(named.core.target()) {
+        let remote = member!(urma_jetty_t, remote_jetty);
+        if slot.get(remote) == target && own.core.bound() == Some(named.core.target()) {
             // To the same target once more: the original succeeds.
             return Ok(());
         }
         own.core.bind(&named.core)?;
         own.more.send_max = named.send_max;
-        // SAFETY: the public part of a live object.
-        unsafe { (*slot.public()).remote_jetty = target };
+        slot.set(remote, target);
         Ok(())
     })
 }
@@ -204,8 +166,7 @@ pub(crate) unsafe extern "C" fn unbind_jetty(jetty: *mut urma_jetty_t) -> urma_s
     call::status(|| {
         let slot = ours::<kind::Jetty>(jetty)?;
         slot.lock().ok_or(Code::EINVAL)?.core.unbind()?;
-        // SAFETY: the public part of a live object.
-        unsafe { (*slot.public()).remote_jetty = core::ptr::null_mut() };
+        slot.set(member!(urma_jetty_t, remote_jetty), core::ptr::null_mut());
         Ok(())
     })
 }

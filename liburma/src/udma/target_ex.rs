@@ -20,39 +20,29 @@ use crate::{
     },
 };
 
-pub(crate) unsafe extern "C" fn import_jetty_ex(
-    ctx: *mut urma_context_t,
-    rjetty: *mut urma_rjetty_t,
-    token: *mut urma_token_t,
-    active: *mut urma_active_tp_cfg_t,
-) -> *mut urma_target_jetty_t {
-    call::pointer(|| {
-        // SAFETY: the caller's description.
-        let from = unsafe { call::value(rjetty) }?;
-        // SAFETY: the caller's path.
-        let active = unsafe { call::value(active) }?;
-        path::check(&*ctx_of(ctx)?, &active, eid(from.jetty_id.eid), from.tp_type)?;
-        // SAFETY: the caller's description and token.
-        made(unsafe { import_jetty(ctx, rjetty, token) })
-    })
+/// An import over a named path: the path is checked, and then the import made without one.
+macro_rules! import {
+    ($name:ident: $from:ident, $id:ident, $plain:ident) => {
+        pub(crate) unsafe extern "C" fn $name(
+            ctx: *mut urma_context_t,
+            from: *mut $from,
+            token: *mut urma_token_t,
+            active: *mut urma_active_tp_cfg_t,
+        ) -> *mut urma_target_jetty_t {
+            call::pointer(|| {
+                // SAFETY: a description and a path of the caller's (room card of `face`).
+                let (of, active) = unsafe { call::args((from, active)) }?;
+                let of = of.read();
+                path::check(&*ctx_of(ctx)?, &active.read(), eid(of.$id.eid), of.tp_type)?;
+                // SAFETY: the contract of this function is that of the callee.
+                made(unsafe { $plain(ctx, from, token) })
+            })
+        }
+    };
 }
 
-pub(crate) unsafe extern "C" fn import_jfr_ex(
-    ctx: *mut urma_context_t,
-    rjfr: *mut urma_rjfr_t,
-    token: *mut urma_token_t,
-    active: *mut urma_active_tp_cfg_t,
-) -> *mut urma_target_jetty_t {
-    call::pointer(|| {
-        // SAFETY: the caller's description.
-        let from = unsafe { call::value(rjfr) }?;
-        // SAFETY: the caller's path.
-        let active = unsafe { call::value(active) }?;
-        path::check(&*ctx_of(ctx)?, &active, eid(from.jfr_id.eid), from.tp_type)?;
-        // SAFETY: the caller's description and token.
-        made(unsafe { import_jfr(ctx, rjfr, token) })
-    })
-}
+import!(import_jetty_ex: urma_rjetty_t, jetty_id, import_jetty);
+import!(import_jfr_ex: urma_rjfr_t, jfr_id, import_jfr);
 
 fn made<T>(target: *mut T) -> call::Answer<*mut T> {
     if target.is_null() { Err(Code::AS_SET) } else { Ok(target) }
@@ -64,51 +54,36 @@ pub(crate) unsafe extern "C" fn bind_jetty_ex(
     active: *mut urma_active_tp_cfg_t,
 ) -> urma_status_t {
     call::status(|| {
-        // SAFETY: the caller's path.
+        // SAFETY: a path of the caller's (room card of `face`).
         let active = unsafe { call::value(active) }?;
-        let (jetty, of) = (ours::<kind::Jetty>(jetty)?, ours::<kind::Target>(target)?);
-        // SAFETY: the public part of a live object.
-        let peer = unsafe { (*of.public()).id.eid };
-        // SAFETY: as above.
-        let tp_type = unsafe { (*of.public()).tp_type };
-        // SAFETY: as above.
-        let ctx = unsafe { (*jetty.public()).urma_ctx };
-        path::check(&*ctx_of(ctx)?, &active, eid(peer), tp_type)?;
-        // SAFETY: both live.
-        Code::from_c(unsafe { bind_jetty(jetty.public(), target) })
+        let (of, to) = (ours::<kind::Jetty>(jetty)?, ours::<kind::Target>(target)?);
+        let (peer, tp_type) = (to.shown().id.eid, to.shown().tp_type);
+        path::check(&*ctx_of(of.shown().urma_ctx)?, &active, eid(peer), tp_type)?;
+        // SAFETY: the callee looks both up.
+        Code::from_c(unsafe { bind_jetty(jetty, target) })
     })
 }
 
 /// Advice is taken at once: the callback runs before the call returns.
-pub(crate) unsafe extern "C" fn advise_jfr_async(
-    jfs: *mut urma_jfs_t,
-    target: *mut urma_target_jetty_t,
-    done: urma_advise_async_cb_func,
-    arg: *mut c_void,
-) -> urma_status_t {
-    call::status(|| {
-        let done = call::present(done)?;
-        // SAFETY: the callee looks both up.
-        let status = unsafe { advise_jfr(jfs, target) };
-        // SAFETY: the program's function with its argument.
-        unsafe { done(status, arg) };
-        Ok(())
-    })
+macro_rules! advice {
+    ($name:ident: $queue:ident, $plain:ident) => {
+        pub(crate) unsafe extern "C" fn $name(
+            queue: *mut $queue,
+            target: *mut urma_target_jetty_t,
+            done: urma_advise_async_cb_func,
+            arg: *mut c_void,
+        ) -> urma_status_t {
+            call::status(|| {
+                let done = call::present(done)?;
+                // SAFETY: the callee looks both up.
+                let status = unsafe { $plain(queue, target) };
+                // SAFETY: the program gave the function and its argument for this call.
+                unsafe { done(status, arg) };
+                Ok(())
+            })
+        }
+    };
 }
 
-/// As [`advise_jfr_async`].
-pub(crate) unsafe extern "C" fn advise_jetty_async(
-    jetty: *mut urma_jetty_t,
-    target: *mut urma_target_jetty_t,
-    done: urma_advise_async_cb_func,
-    arg: *mut c_void,
-) -> urma_status_t {
-    call::status(|| {
-        let done = call::present(done)?;
-        // SAFETY: the callee looks both up.
-        let status = unsafe { advise_jetty(jetty, target) };
-        // SAFETY: the program's function with its argument.
-        unsafe { done(status, arg) };
-        Ok(())
-    })
-}
+advice!(advise_jfr_async: urma_jfs_t, advise_jfr);
+advice!(advise_jetty_async: urma_jetty_t, advise_jetty);

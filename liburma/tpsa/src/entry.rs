@@ -32,7 +32,7 @@ fn place<T>(ptr: *const T) -> Result<NonNull<T>, No> {
 /// # Safety
 /// An EID of the caller's, or NULL.
 unsafe fn eid(ptr: *const uvs_eid_t) -> Result<Raw, No> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the contract of this function: an EID lies there.
     Ok(unsafe { place(ptr)?.read_unaligned() }.raw())
 }
 
@@ -43,15 +43,15 @@ pub unsafe extern "C" fn uvs_create_agg_dev(
     dev_name: *const c_char,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller's EID.
+        // SAFETY: an EID of the caller's (room card).
         let of = unsafe { eid(agg_eid) }?;
         let name = place(dev_name)?;
-        // SAFETY: a C string of the caller's.
+        // SAFETY: a C string of the caller's (room card), of which 64 bytes are looked at.
         let len = unsafe { libc::strnlen(name.as_ptr(), NAME_LEN) };
         if len == 0 || len >= NAME_LEN {
             return Err(EINVAL);
         }
-        // SAFETY: a C string: its end was found.
+        // SAFETY: a C string of the caller's: its end was found just now.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) };
         service().create_agg(of, name.to_bytes())
     })
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn uvs_create_agg_dev(
 /// Forgets an aggregated device. -1 with ENOENT: there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uvs_delete_agg_dev(agg_eid: *mut uvs_eid_t) -> c_int {
-    // SAFETY: the caller's EID.
+    // SAFETY: an EID of the caller's (room card).
     status(|| service().delete_agg(unsafe { eid(agg_eid) }?))
 }
 
@@ -76,13 +76,13 @@ pub unsafe extern "C" fn uvs_get_device_name_by_eid(
         if len == 0 || len > NAME_LEN {
             return Err(EINVAL);
         }
-        // SAFETY: the caller's EID.
+        // SAFETY: an EID of the caller's (room card).
         let of = unsafe { self::eid(eid) }?;
         let mut text = [0; NAME_LEN];
         for (place, byte) in text[..len - 1].iter_mut().zip(service().agg_name(of)?) {
             *place = char_of(*byte);
         }
-        // SAFETY: `len` bytes of the caller's.
+        // SAFETY: the caller's buffer has `len` bytes (room card).
         unsafe { to.as_ptr().copy_from_nonoverlapping(text.as_ptr(), len) };
         Ok(())
     })
@@ -100,9 +100,9 @@ unsafe fn nodes(topo: *const c_void, size: u32, count: u32) -> Result<Vec<urma_t
     let mut copy = Vec::new();
     copy.try_reserve_exact(count as usize).map_err(|_| No::Argument(libc::ENOMEM))?;
     for index in 0..count as usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of this function: `count` nodes lie there.
         let node = unsafe { topo.add(index) };
-        // SAFETY: as above; a node is plain numbers.
+        // SAFETY: the node is one of them, and any bytes are its numbers.
         copy.push(unsafe { node.read_unaligned() });
     }
     Ok(copy)
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn uvs_set_topo_info(
     node_num: u32,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller's nodes.
+        // SAFETY: as many nodes of the caller's as it says (room card).
         let nodes = unsafe { nodes(topo_buf, node_size, node_num) }?;
         let mut service = service();
         service.learn_main(&nodes)?;
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn uvs_set_share_topo_info(
     node_num: u32,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller's nodes.
+        // SAFETY: as many nodes of the caller's as it says (room card).
         let nodes = unsafe { nodes(topo_buf, node_size, node_num) }?;
         service().learn_main(&nodes)
     })
@@ -150,15 +150,15 @@ pub unsafe extern "C" fn uvs_get_topo_info(topo: *mut c_void) -> c_int {
         if count == 0 {
             return Err(No::Service(libc::ENOENT));
         }
-        // SAFETY: a map of the caller's.
+        // SAFETY: a map of the caller's (room card); only an address is taken.
         let first = unsafe { &raw mut (*to.as_ptr()).topo_infos }.cast::<urma_topo_node>();
         let nodes: *const urma_topo_node = service.nodes.as_ptr();
         let len = count * size_of::<urma_topo_node>();
-        // SAFETY: the map has room for 1024 nodes.
+        // SAFETY: the caller's map has room for 1024 nodes, and `count` is at most that.
         unsafe { first.cast::<u8>().copy_from_nonoverlapping(nodes.cast(), len) };
-        // SAFETY: a member of the map.
+        // SAFETY: a member of the caller's map; only an address is taken.
         let node_num = unsafe { &raw mut (*to.as_ptr()).node_num };
-        // SAFETY: as above.
+        // SAFETY: the member lies in the caller's map, at any address.
         unsafe { node_num.write_unaligned(u32::try_from(count).unwrap_or(0)) };
         Ok(())
     })
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn uvs_get_topo_info(topo: *mut c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uvs_insert_main_ue_eid(entry: *const uvs_main_ue_eid_entry_t) -> c_int {
     status(|| {
-        // SAFETY: the caller's entry.
+        // SAFETY: an entry of the caller's (room card).
         let entry = unsafe { place(entry)?.read_unaligned() };
         service().insert_main(entry.main_ue_eid.raw(), &[entry.eid.raw()])
     })
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn uvs_insert_main_ue_eid_batch(
     entry: *const uvs_main_ue_eid_batch_entry_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller's entry.
+        // SAFETY: an entry of the caller's (room card).
         let entry = unsafe { place(entry)?.read_unaligned() };
         if entry.eid_num == 0 || entry.eid_num > UVS_MAIN_UE_EID_BATCH_EID_MAX {
             return Err(EINVAL);
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn uvs_insert_main_ue_eid_batch(
 /// Forgets the main EID of an EID. -1 with ENOENT: none is known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uvs_delete_main_ue_eid(eid: *const uvs_eid_t) -> c_int {
-    // SAFETY: the caller's EID.
+    // SAFETY: an EID of the caller's (room card).
     status(|| service().delete_main(unsafe { self::eid(eid) }?))
 }
 
@@ -205,10 +205,10 @@ pub unsafe extern "C" fn uvs_lookup_main_ue_eid(
     main_ue_eid: *mut uvs_eid_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller's EID.
+        // SAFETY: an EID of the caller's (room card).
         let (of, to) = (unsafe { self::eid(eid) }?, NonNull::new(main_ue_eid).ok_or(EINVAL)?);
         let main = service().main_of(of)?;
-        // SAFETY: a place of the caller's for one.
+        // SAFETY: a place of the caller's (room card).
         unsafe { to.write_unaligned(uvs_eid_t::from_raw(main)) };
         Ok(())
     })
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn uvs_get_path_set(
     uvs_path_set: *mut uvs_path_set_t,
 ) -> c_int {
     status(|| {
-        // SAFETY: the caller's EIDs.
+        // SAFETY: two EIDs of the caller's (room card).
         let (src, dst) = (unsafe { eid(src_bondind_eid) }?, unsafe { eid(dst_bonding_eid) }?);
         let to = place(uvs_path_set)?;
         if tp_type > UVS_UTP || src == NONE || dst == NONE {
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn uvs_get_path_set(
         }
         let level = if iodie_level == 0 { Level::Port } else { Level::Die };
         let set = between(&service().nodes, src, dst, level);
-        // SAFETY: a place of the caller's for one.
+        // SAFETY: a place of the caller's (room card).
         unsafe { to.write_unaligned(set) };
         Ok(())
     })

@@ -16,7 +16,7 @@ use crate::{
 /// The bytes of an EID.
 pub(crate) type Raw = [u8; 16];
 
-/// No EID.
+/// The EID of no device: zeros.
 pub(crate) const NONE: Raw = [0; 16];
 
 /// Main EIDs known at most: what 1024 nodes of 256 devices of two dies with nine ports each need.
@@ -24,7 +24,7 @@ const MAIN_MAX: usize = 1024 * 256 * 2 * 10;
 /// Aggregated devices at most, as a node has in its topology.
 const AGG_MAX: usize = 256;
 
-/// All tables.
+/// What the service knows: topology, aggregated devices, main EIDs.
 #[derive(Default)]
 pub(crate) struct Service {
     pub(crate) nodes: Vec<urma_topo_node>,
@@ -59,12 +59,16 @@ impl Service {
         Ok(())
     }
 
+    /// Forgets the main EID of an EID.
+    ///
     /// # Errors
     /// ENOENT.
     pub(crate) fn delete_main(&mut self, eid: Raw) -> Result<(), No> {
         self.main.remove(&eid).map(|_| ()).ok_or(No::Service(libc::ENOENT))
     }
 
+    /// The main EID of an EID.
+    ///
     /// # Errors
     /// ENOENT.
     pub(crate) fn main_of(&self, eid: Raw) -> Result<Raw, No> {
@@ -91,12 +95,16 @@ impl Service {
         Ok(())
     }
 
+    /// Forgets an aggregated device.
+    ///
     /// # Errors
     /// ENOENT.
     pub(crate) fn delete_agg(&mut self, eid: Raw) -> Result<(), No> {
         self.agg.remove(&eid).map(|_| ()).ok_or(No::Service(libc::ENOENT))
     }
 
+    /// The name of an aggregated device.
+    ///
     /// # Errors
     /// ENOENT.
     pub(crate) fn agg_name(&self, eid: Raw) -> Result<&[u8], No> {

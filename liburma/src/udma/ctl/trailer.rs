@@ -8,78 +8,68 @@
 
 use core::{mem::offset_of, ptr::NonNull};
 
-use super::{In, Out, output};
+use super::{Home, In, Out, output};
 use crate::{
     abi::{
         BONDP_RJETTY_EXT_MASK_LOCAL_CTX, BONDP_RJETTY_EXT_MASK_MULTI_PATH,
         BONDP_RJETTY_EXT_MASK_TARGET_CTX, bondp_rjetty_target_ctx_t, urma_bond_jetty_ext_v0_t,
-        urma_bond_seg_ext_t, urma_context_t, urma_jetty_id_t, urma_jetty_t, urma_rjetty_t,
-        urma_seg_base_t, urma_seg_t, urma_target_seg_t, urma_ubva_t,
+        urma_bond_seg_ext_t, urma_jetty_id_t, urma_rjetty_t, urma_seg_base_t, urma_seg_t,
+        urma_ubva_t,
     },
-    call::{Answer, Code, ours},
+    call::{Answer, Code, UserArray, ours},
     convert::name::eid,
-    slab::Kind,
+    slab::{Kind, Slot},
     udma::kind,
 };
 
 /// The object that is asked about: the argument is the object itself.
-fn object<K: Kind>(ctx: NonNull<urma_context_t>, from: In) -> Answer<NonNull<K::Public>> {
+fn object<K: Kind>(ctx: Home, from: In) -> Answer<Slot<K>> {
     if (from.len as usize) < size_of::<K::Public>() {
         return Err(Code::EINVAL);
     }
     let addr = usize::try_from(from.addr).map_err(|_| Code::EINVAL)?;
     let slot = ours::<K>(core::ptr::with_exposed_provenance(addr))?;
-    let context = ours::<kind::Context>(ctx.as_ptr())?;
-    if slot.owner() != context.owner() {
-        return Err(Code::EINVAL);
-    }
-    NonNull::new(slot.public()).ok_or(Code::EINVAL)
+    if slot.owner() == ctx.owner() { Ok(slot) } else { Err(Code::EINVAL) }
 }
 
 /// Memory for a `T`, then the head, then `more`.
 fn memory<T>(more: &[u8]) -> Answer<NonNull<T>> {
     let head = u32::try_from(more.len()).map_err(|_| Code::FAIL)?.to_le_bytes();
     let len = size_of::<T>() + head.len() + more.len();
-    // SAFETY: a size above 0.
+    // SAFETY: the size is above 0, and the call touches no memory of ours.
     let first: *mut T = unsafe { libc::calloc(1, len) }.cast();
     let first = NonNull::new(first).ok_or(Code::ENOMEM)?;
-    // SAFETY: inside the memory, as is the rest.
+    // SAFETY: the struct is the front of the memory that `calloc` gave just now.
     let behind: *mut u8 = unsafe { first.as_ptr().add(1) }.cast();
-    // SAFETY: as above; fresh memory is nobody else's.
-    unsafe { behind.copy_from_nonoverlapping(head.as_ptr(), head.len()) };
-    // SAFETY: as above.
-    let behind = unsafe { behind.add(head.len()) };
-    // SAFETY: as above.
-    unsafe { behind.copy_from_nonoverlapping(more.as_ptr(), more.len()) };
+    // SAFETY: the rest of that memory, which nobody else has yet.
+    let behind = unsafe { UserArray::new(behind, head.len() + more.len()) }?;
+    behind.fill(head.iter().chain(more).copied());
     Ok(first)
 }
 
 fn hand_over<T>(to: Out, made: NonNull<T>) -> Answer {
-    // SAFETY: a place of the caller's for one.
-    unsafe { output::<*mut T>(to)?.write(made.as_ptr()) };
+    output::<*mut T>(to)?.write(made.as_ptr());
     Ok(())
 }
 
-/// `BONDP_USER_CTL_OPCODE_GET_RJETTY`.
-pub(super) fn jetty(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
-    let jetty: NonNull<urma_jetty_t> = object::<kind::Jetty>(ctx, from)?;
+/// Answers `BONDP_USER_CTL_OPCODE_GET_RJETTY`: the description of a jetty.
+pub(super) fn jetty(ctx: Home, from: In, to: Out) -> Answer {
+    let jetty = object::<kind::Jetty>(ctx, from)?;
     output::<*mut urma_rjetty_t>(to)?;
-    // SAFETY: the public part of a live object.
-    let more = of_jetty(unsafe { (*jetty.as_ptr()).jetty_id });
+    let more = of_jetty(jetty.shown().jetty_id);
     let made = memory::<urma_rjetty_t>(&more)?;
-    // SAFETY: fresh memory.
+    // SAFETY: `memory` made it with a value of zeros just now, and nobody else has it.
     unsafe { &mut *made.as_ptr() }.flag.set_has_user_info(1);
     hand_over(to, made)
 }
 
-/// `BONDP_USER_CTL_OPCODE_GET_SEG_CTX`.
-pub(super) fn segment(ctx: NonNull<urma_context_t>, from: In, to: Out) -> Answer {
-    let segment: NonNull<urma_target_seg_t> = object::<kind::Segment>(ctx, from)?;
+/// Answers `BONDP_USER_CTL_OPCODE_GET_SEG_CTX`: the description of a segment.
+pub(super) fn segment(ctx: Home, from: In, to: Out) -> Answer {
+    let segment = object::<kind::Segment>(ctx, from)?;
     output::<*mut urma_seg_t>(to)?;
-    // SAFETY: the public part of a live object.
-    let more = of_segment(&unsafe { (*segment.as_ptr()).seg });
+    let more = of_segment(&segment.shown().seg);
     let made = memory::<urma_seg_t>(&more)?;
-    // SAFETY: fresh memory.
+    // SAFETY: `memory` made it with a value of zeros just now, and nobody else has it.
     unsafe { &mut *made.as_ptr() }.attr.set_has_user_info(1);
     hand_over(to, made)
 }

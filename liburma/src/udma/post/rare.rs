@@ -16,13 +16,17 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-use super::{LIST_MAX, PIECES, Sends, Unaligned, send_plain};
+use super::{
+    LIST_MAX, PIECES, Sends,
+    list::{Pieces, Request},
+    send_plain,
+};
 use crate::{
     abi::{
         URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FOR, URMA_OPC_FSUB, URMA_OPC_FXOR,
         URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_SEND_IMM, URMA_OPC_SEND_INVALIDATE, URMA_OPC_SWAP,
         URMA_OPC_WRITE, URMA_OPC_WRITE_ATOMIC, URMA_OPC_WRITE_IMM, URMA_OPC_WRITE_NOTIFY,
-        urma_context_t, urma_jfs_wr_t, urma_sg_t, urma_sge_t, urma_status_t, urma_target_jetty_t,
+        urma_context_t, urma_jfs_wr_t, urma_sge_t, urma_status_t, urma_target_jetty_t,
         urma_user_tseg_t,
     },
     call::{self, Answer, Code, UserPtr, ours},
@@ -62,12 +66,12 @@ impl Stage {
     };
 
     fn new(own: &Arc<Ctx>, ctx: *mut urma_context_t) -> Answer<Self> {
-        // SAFETY: a size above 0.
+        // SAFETY: the layout has a size above 0, which the allocator asks for.
         let memory = unsafe { std::alloc::alloc_zeroed(Self::LAYOUT) };
         let memory = NonNull::new(memory).ok_or(Code::ENOMEM)?;
         let made = Self::register(own, ctx, memory);
         if made.is_err() {
-            // SAFETY: allocated above, and nothing refers to it.
+            // SAFETY: allocated above with this layout; `register` failed, so that no segment refers to it.
             unsafe { std::alloc::dealloc(memory.as_ptr(), Self::LAYOUT) };
         }
         Ok(Self { memory, segment: made? })
@@ -78,7 +82,7 @@ impl Stage {
         ctx: *mut urma_context_t,
         memory: NonNull<u8>,
     ) -> Answer<Slot<kind::Segment>> {
-        // SAFETY: the memory stays until the segment was withdrawn.
+        // SAFETY: `Drop` of the stage frees the memory, after the segment was withdrawn.
         let region = unsafe { Region::from_user(memory.as_ptr(), STAGE_LEN) };
         let region = region.map_err(|_| Code::ENOMEM)?;
         let cfg = SegmentCfg::new(SegmentAccess::LOCAL_ONLY);
@@ -89,7 +93,7 @@ impl Stage {
     /// Copies the bytes of `piece` to `at`; the piece that names the copy.
     ///
     /// # Safety
-    /// The piece lies in the caller's memory.
+    /// The bytes of the piece lie in the caller's memory.
     unsafe fn copy(&self, piece: urma_sge_t, at: usize) -> Answer<urma_sge_t> {
         let len = piece.len as usize;
         let from = usize::try_from(piece.addr).ok().filter(|from| *from != 0);
@@ -99,12 +103,13 @@ impl Stage {
         }
         if !piece.tseg.is_null() {
             // An address outside the segment may be a mistake: where nothing is mapped, it is refused.
-            // SAFETY: the caller's promise, for as long as this call takes.
+            // SAFETY: the bytes are there, as this function's contract says; the region goes with this line.
             unsafe { Region::from_user(from, len) }.map_err(|_| Code::EINVAL)?;
         }
-        // SAFETY: inside the memory.
+        // SAFETY: `at` was checked against the length of the memory just now.
         let to = unsafe { self.memory.add(at) };
-        // SAFETY: the caller's promise; the copy is made under the context's turn.
+        // SAFETY: the bytes are there, as this function's contract says; `Ctx::rare` is locked, so that nobody
+        // else copies to the stage.
         unsafe { to.as_ptr().copy_from_nonoverlapping(from, len) };
         let addr = to.as_ptr().expose_provenance() as u64;
         Ok(urma_sge_t { addr, tseg: self.segment.public(), ..piece })
@@ -131,36 +136,25 @@ pub(crate) struct Home {
     pub(super) bound: *mut urma_target_jetty_t,
 }
 
+/// A request of a C program.
+type From<'a> = Request<'a, urma_jfs_wr_t>;
+
 /// Posts what was refused with EINVAL, if it can be made plain, and then the rest of its list.
-///
-/// # Safety
-/// `wr` starts a list of requests; `bad_wr` is a place. While the queue is live, the refused request
-/// is there.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn again<K: Homed + Exclusive<Own: Sends>>(
+pub(super) fn again<K: Homed + Exclusive<Own: Sends>>(
     queue: Slot<K>,
-    wr: UserPtr<urma_jfs_wr_t>,
+    mut first: From<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
-        // SAFETY: the public part of a slot, which stays mapped.
-        let home = K::home(unsafe { &*queue.public() });
-        let mut first = wr.as_ptr();
+        let home = K::home(queue.shown());
         for _ in 0..LIST_MAX {
-            // SAFETY: the caller's place.
-            let at = unsafe { bad_wr.read() };
-            // SAFETY: the caller's list.
-            let refused = unsafe { find(first, at) }?;
-            // SAFETY: as above.
-            unsafe { post_plain(queue, home, refused) }?;
-            if refused.next.is_null() {
-                return Ok(());
-            }
-            first = refused.next;
-            let next = call::place(first)?;
-            // SAFETY: as above.
-            let status = unsafe { send_plain(queue, next, bad_wr) };
+            let refused = find(first, bad_wr.read())?;
+            post_plain(queue, home, refused)?;
+            let Some(next) = refused.next() else { return Ok(()) };
+            first = next;
+            let status = send_plain(queue, first, bad_wr);
             if status != Code::EINVAL.status() {
                 return Code::from_c(status);
             }
@@ -169,62 +163,39 @@ pub(super) unsafe fn again<K: Homed + Exclusive<Own: Sends>>(
     })
 }
 
-/// Whether the request at `wr` is of a rare shape.
-///
-/// # Safety
-/// A request of the caller's list, with the member that its opcode names.
-pub(super) unsafe fn is_rare(wr: *mut urma_jfs_wr_t) -> bool {
-    // SAFETY: the caller's promise.
-    let Ok(wr) = (unsafe { call::value(wr) }) else { return false };
-    // SAFETY: as above.
-    unsafe { Lists::of(&wr) }.is_some_and(|lists| lists.is_rare())
+/// Whether a request is of a rare shape.
+pub(super) fn is_rare(wr: From<'_>) -> bool {
+    Lists::of(wr).is_some_and(|lists| lists.is_rare())
 }
 
 /// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
-///
-/// # Safety
-/// The caller's list.
-unsafe fn find(first: *mut urma_jfs_wr_t, at: *mut urma_jfs_wr_t) -> Answer<urma_jfs_wr_t> {
-    let mut next = first;
-    for _ in 0..LIST_MAX {
-        // SAFETY: the caller's promise.
-        let wr = unsafe { call::value(next) }?;
-        if next == at {
-            return Ok(wr);
-        }
-        next = wr.next;
-    }
-    Err(Code::EINVAL)
+fn find<'a>(first: From<'a>, at: *mut urma_jfs_wr_t) -> Answer<From<'a>> {
+    let list = core::iter::successors(Some(first), |wr| wr.next()).take(LIST_MAX);
+    list.into_iter().find(|wr| wr.as_ptr() == at).ok_or(Code::EINVAL)
 }
 
 /// Posts one request as a plain one.
 ///
 /// # Errors
 /// EINVAL: it is of no rare shape, or what it names is not there. What the post says.
-///
-/// # Safety
-/// A request of the caller's list, with the member that its opcode names.
-unsafe fn post_plain<K: Exclusive<Own: Sends>>(
-    queue: Slot<K>,
-    home: Home,
-    mut wr: urma_jfs_wr_t,
-) -> Answer {
-    // SAFETY: the caller's promise.
-    let mut lists = unsafe { Lists::of(&wr) }.ok_or(Code::EINVAL)?;
+fn post_plain<K: Exclusive<Own: Sends>>(queue: Slot<K>, home: Home, from: From<'_>) -> Answer {
+    let mut lists = Lists::of(from).ok_or(Code::EINVAL)?;
     if !lists.is_rare() {
         return Err(Code::EINVAL);
     }
     let own = ctx_of(home.ctx)?;
     let mut rare = own.rare();
-    // SAFETY: the caller's promise.
+    // SAFETY: the pieces of a list whose maker promised what it leads to, their bytes too.
     unsafe { stage(&mut rare, &own, home.ctx, &mut lists.inline) }?;
-    name(&mut rare, &own, home, wr.tjetty, &mut lists.remote)?;
+    name(&mut rare, &own, home, from.target(), &mut lists.remote)?;
+    let mut wr = from.read();
     lists.put(&mut wr);
     wr.next = core::ptr::null_mut();
     let mut bad = core::ptr::null_mut();
-    let (wr, bad) = (call::place(&raw mut wr)?, call::place(&raw mut bad)?);
-    // SAFETY: a request and a place of this function.
-    Code::from_c(unsafe { send_plain(queue, wr, bad) })
+    // SAFETY: both are of this function.
+    let (wr, bad) = unsafe { call::args((&raw mut wr, &raw mut bad)) }?;
+    // SAFETY: one request; its lists are those of `lists` and of `from`, which live longer.
+    Code::from_c(send_plain(queue, unsafe { Request::first(wr) }, bad))
 }
 
 /// The lists of a request that may be of a rare shape.
@@ -235,35 +206,28 @@ struct Lists {
 }
 
 impl Lists {
-    /// # Safety
-    /// The caller filled the member that the opcode names, and its lists.
-    unsafe fn of(wr: &urma_jfs_wr_t) -> Option<Self> {
-        let is_inline = wr.flag.inline_flag() != 0;
-        let empty = urma_sg_t { sge: core::ptr::null_mut(), num_sge: 0 };
-        let (local, remote) = match wr.opcode {
+    /// `None`: of no opcode with lists, more pieces than a batch has room for, or no list where one must be.
+    fn of(wr: From<'_>) -> Option<Self> {
+        let (local, remote) = match wr.opcode() {
             URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
-                // SAFETY: the member of these opcodes.
-                (unsafe { wr.u.send.src }, empty)
+                (Some(wr.message().src()), None)
             }
             URMA_OPC_WRITE | URMA_OPC_WRITE_IMM | URMA_OPC_WRITE_NOTIFY | URMA_OPC_WRITE_ATOMIC => {
-                // SAFETY: the member of these opcodes.
-                let rw = unsafe { wr.u.rw };
-                (rw.src, rw.dst)
+                (Some(wr.transfer().src()), Some(wr.transfer().dst()))
             }
-            // SAFETY: the member of this opcode.
-            URMA_OPC_READ => (empty, unsafe { wr.u.rw.src }),
-            // SAFETY: SWAP uses the member of CAS.
-            URMA_OPC_CAS | URMA_OPC_SWAP => (empty, one(unsafe { wr.u.cas.dst })),
+            URMA_OPC_READ => (None, Some(wr.transfer().src())),
+            URMA_OPC_CAS | URMA_OPC_SWAP => (None, Some(wr.compare().1)),
             URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
-                // SAFETY: the member of these opcodes.
-                (empty, one(unsafe { wr.u.faa.dst }))
+                (None, Some(wr.fetch().1))
             }
             _ => return None,
         };
-        // SAFETY: the caller's lists.
-        let inline = unsafe { copied(if is_inline { local } else { empty }) }?;
-        // SAFETY: as above.
-        Some(Self { inline, remote: unsafe { copied(remote) }? })
+        let is_inline = wr.flag().inline_flag() != 0;
+        let copied = |list: Option<Pieces<'_>>| match list {
+            Some(list) => list.copied(PIECES),
+            None => Some(Vec::new()),
+        };
+        Some(Self { inline: copied(local.filter(|_| is_inline))?, remote: copied(remote)? })
     }
 
     /// Whether a piece names no segment, or one that it is not inside, and is valid all the same.
@@ -271,57 +235,42 @@ impl Lists {
         self.inline.iter().any(is_loose) || self.remote.iter().any(is_named)
     }
 
-    /// Makes the request name these lists.
+    /// Makes the request name these lists; a list without pieces stays as it was.
     fn put(&mut self, wr: &mut urma_jfs_wr_t) {
-        let list = |of: &mut Vec<urma_sge_t>, was: urma_sg_t| {
-            if of.is_empty() { was } else { urma_sg_t { sge: of.as_mut_ptr(), ..was } }
-        };
-        let remote = &mut self.remote;
+        let inline = (!self.inline.is_empty()).then_some(self.inline.as_mut_ptr());
+        let remote = (!self.remote.is_empty()).then_some(self.remote.as_mut_ptr());
         match wr.opcode {
             URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
-                // SAFETY: the member of these opcodes.
-                let send = unsafe { &mut wr.u.send };
-                send.src = list(&mut self.inline, send.src);
+                if let Some(list) = inline {
+                    wr.u.send.src.sge = list;
+                }
             }
             URMA_OPC_READ => {
-                // SAFETY: the member of this opcode.
-                let rw = unsafe { &mut wr.u.rw };
-                rw.src = list(remote, rw.src);
+                if let Some(list) = remote {
+                    wr.u.rw.src.sge = list;
+                }
             }
-            // SAFETY: SWAP uses the member of CAS.
-            URMA_OPC_CAS | URMA_OPC_SWAP => unsafe { &mut wr.u.cas }.dst = remote.as_mut_ptr(),
+            URMA_OPC_CAS | URMA_OPC_SWAP => {
+                if let Some(list) = remote {
+                    wr.u.cas.dst = list;
+                }
+            }
             URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
-                // SAFETY: the member of these opcodes.
-                unsafe { &mut wr.u.faa }.dst = remote.as_mut_ptr();
+                if let Some(list) = remote {
+                    wr.u.faa.dst = list;
+                }
             }
+            // `of` gave lists of no other opcodes but writes.
             _ => {
-                // SAFETY: `of` gave lists of no other opcodes but writes.
-                let rw = unsafe { &mut wr.u.rw };
-                rw.src = list(&mut self.inline, rw.src);
-                rw.dst = list(remote, rw.dst);
+                if let Some(list) = inline {
+                    wr.u.rw.src.sge = list;
+                }
+                if let Some(list) = remote {
+                    wr.u.rw.dst.sge = list;
+                }
             }
         }
     }
-}
-
-fn one(sge: *mut urma_sge_t) -> urma_sg_t {
-    urma_sg_t { sge, num_sge: 1 }
-}
-
-/// # Safety
-/// The list, unless NULL, has as many elements as it says.
-unsafe fn copied(list: urma_sg_t) -> Option<Vec<urma_sge_t>> {
-    if list.num_sge == 0 {
-        return Some(Vec::new());
-    }
-    let count = usize::try_from(list.num_sge).ok().filter(|count| *count <= PIECES)?;
-    if list.sge.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    let list =
-        unsafe { core::slice::from_raw_parts(list.sge.cast::<Unaligned<urma_sge_t>>(), count) };
-    Some(list.iter().map(|piece| piece.0).collect())
 }
 
 fn is_named(piece: &urma_sge_t) -> bool {
@@ -335,8 +284,7 @@ fn is_loose(piece: &urma_sge_t) -> bool {
         return piece.len != 0;
     }
     let Ok(segment) = ours::<kind::Segment>(piece.tseg) else { return false };
-    // SAFETY: the public part of a live object.
-    let seg = unsafe { (*segment.public()).seg };
+    let seg = segment.shown().seg;
     let last = seg.len.checked_sub(u64::from(piece.len));
     let places = piece.addr.checked_sub(seg.ubva.va).zip(last);
     places.is_none_or(|(offset, last)| offset > last)
@@ -345,7 +293,7 @@ fn is_loose(piece: &urma_sge_t) -> bool {
 /// Copies the pieces without a segment.
 ///
 /// # Safety
-/// They lie in the caller's memory.
+/// Their bytes lie in the caller's memory.
 unsafe fn stage(
     rare: &mut MutexGuard<'_, Rare>,
     own: &Arc<Ctx>,
@@ -358,7 +306,7 @@ unsafe fn stage(
             rare.stage = Some(Stage::new(own, ctx)?);
         }
         let stage = rare.stage.as_ref().ok_or(Code::ENOMEM)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the contract of this function is that of `copy`.
         *piece = unsafe { stage.copy(*piece, used) }?;
         used += piece.len as usize;
     }
@@ -374,12 +322,11 @@ fn name(
     pieces: &mut [urma_sge_t],
 ) -> Answer {
     for piece in pieces.iter_mut().filter(|piece| is_named(piece)) {
-        // SAFETY: the caller's struct.
+        // SAFETY: a piece of a list whose maker promised what it leads to.
         let numbers: urma_user_tseg_t = unsafe { call::value(piece.user_tseg) }?;
         let target = if home.bound.is_null() { named } else { home.bound };
         let target = ours::<kind::Target>(target)?;
-        // SAFETY: the public part of a live object.
-        let peer = eid(unsafe { (*target.public()).id.eid });
+        let peer = eid(target.shown().id.eid);
         let token = match numbers.attr.token_policy() {
             0 => None,
             1 => Some(numbers.token_value.token),

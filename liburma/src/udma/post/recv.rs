@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use urma_core::{LocalSge, PostError, RecvWr};
 
 use super::{
-    BATCH, LIST_MAX, PIECES, Receives, Room, Stop, Unaligned, only, piece, pieces, refused, stopped,
+    BATCH, LIST_MAX, PIECES, Receives, Room, Stop, list::Request, piece, pieces, refused, stopped,
 };
 use crate::{
     abi::urma_jfr_wr_t,
@@ -13,70 +13,60 @@ use crate::{
     slab::Look,
 };
 
+/// A request of a C program.
+type From<'a> = Request<'a, urma_jfr_wr_t>;
+
 /// Posts a list: one request with one piece at once, anything else in batches.
-///
-/// # Safety
-/// `wr` starts a list of requests with their pieces; `bad_wr` is a place.
 #[inline(always)]
-pub(super) unsafe fn post(
+pub(super) fn post(
     look: Look<'_>,
     own: &mut impl Receives,
-    wr: UserPtr<urma_jfr_wr_t>,
+    first: From<'_>,
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> Answer {
-    // SAFETY: the caller's request.
-    let from = unsafe { Unaligned::at(wr.as_ptr()) };
-    // SAFETY: as above.
-    match unsafe { post_plain(look, own, from) } {
+    match post_plain(look, own, first) {
         Some(Ok(())) => Ok(()),
-        Some(Err(error)) => refused(bad_wr, &[wr.as_ptr()], error),
-        // SAFETY: the caller's list.
-        None => unsafe { post_other(look, own, wr, bad_wr) },
+        Some(Err(error)) => refused(bad_wr, &[Some(first)], error),
+        None => post_other(look, own, first, bad_wr),
     }
 }
 
 /// `None`: not one request with one piece, or something is wrong with it, and it is not posted.
-///
-/// # Safety
-/// As [`post`].
 #[inline(always)]
-unsafe fn post_plain(
+fn post_plain(
     look: Look<'_>,
     own: &mut impl Receives,
-    from: &Unaligned<urma_jfr_wr_t>,
+    from: From<'_>,
 ) -> Option<Result<(), PostError>> {
-    if !{ from.0.next }.is_null() {
+    if from.next().is_some() {
         return None;
     }
-    // SAFETY: the caller's list.
-    let dst = [piece(look, unsafe { only(from.0.src) }?).ok()?];
-    Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.0.user_ctx }]))
+    let dst = [piece(look, from.dst().only()?).ok()?];
+    Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.user_ctx() }]))
 }
 
-/// # Safety
-/// As [`post`].
 #[inline(never)]
-unsafe fn post_other<'g>(
+fn post_other<'g>(
     look: Look<'g>,
     own: &mut impl Receives,
-    wr: UserPtr<urma_jfr_wr_t>,
+    first: From<'_>,
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> Answer {
-    let (mut next, mut posted) = (wr.as_ptr(), 0);
-    while !next.is_null() {
+    let (mut next, mut posted) = (Some(first), 0);
+    while next.is_some() {
         let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
         let mut rest: &mut [MaybeUninit<LocalSge<'g>>] = &mut room;
         let mut batch = [RecvWr { dst: &[], user_ctx: 0 }; BATCH];
-        let mut from = [core::ptr::null_mut(); BATCH];
+        let mut from = [None; BATCH];
         let (mut count, mut stop) = (0, None);
-        while count < BATCH && !next.is_null() && stop.is_none() {
-            // SAFETY: the caller's list.
-            let wr = unsafe { next.read_unaligned() };
-            // SAFETY: as above.
-            match unsafe { pieces(look, wr.src.sge, wr.src.num_sge, &mut rest) } {
+        while count < BATCH
+            && stop.is_none()
+            && let Some(request) = next
+        {
+            match pieces(look, request.dst(), &mut rest) {
                 Ok(dst) => {
-                    batch[count] = RecvWr { dst, user_ctx: wr.user_ctx };
-                    (from[count], next, count) = (next, wr.next, count + 1);
+                    batch[count] = RecvWr { dst, user_ctx: request.user_ctx() };
+                    (from[count], next, count) = (next, request.next(), count + 1);
                 }
                 Err(Stop::NoRoom) if count > 0 => break,
                 Err(Stop::NoRoom) => stop = Some(Code::EINVAL),
@@ -93,7 +83,7 @@ unsafe fn post_other<'g>(
             stop = Some(Code::EINVAL);
         }
         if let Some(code) = stop {
-            return stopped(bad_wr, next, code);
+            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), Request::as_ptr), code);
         }
     }
     Ok(())
