@@ -48,7 +48,7 @@ pub(super) enum Place {
     Outside,
 }
 
-/// Chunk and offset of an address, if it lies in the reservation.
+/// Whether an address lies in the reservation, and how far from its start.
 #[inline(always)]
 pub(super) fn place(addr: usize) -> Place {
     let len = SPACE.len.load(Ordering::Acquire);

@@ -72,7 +72,7 @@ fn batch(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> Answer<usize> {
     let scratch = &mut own.more.scratch[..to.count().min(POLL_BATCH)];
     let count = own.core.poll(scratch)?;
     let full = scratch.get(..count).ok_or(Code::FAIL)?;
-    Ok(to.fill(full.iter().map(record)))
+    Ok(to.fill_from(full, record))
 }
 
 pub(crate) unsafe extern "C" fn rearm_jfc(
