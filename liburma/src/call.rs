@@ -366,7 +366,7 @@ pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
 }
 
 /// A function of a C table, with its arguments as a tuple: one place where such functions are called.
-pub(crate) trait Op<Args> {
+pub(crate) trait TableOp<Args> {
     /// What the C function answers with.
     type Said;
 
@@ -377,7 +377,7 @@ pub(crate) trait Op<Args> {
 
 macro_rules! op {
     ($($name:ident: $ty:ident),*) => {
-        impl<R, $($ty),*> Op<($($ty,)*)> for unsafe extern "C" fn($($ty),*) -> R {
+        impl<R, $($ty),*> TableOp<($($ty,)*)> for unsafe extern "C" fn($($ty),*) -> R {
             type Said = R;
 
             #[inline(always)]

@@ -45,7 +45,7 @@ macro_rules! run {
         // SAFETY: the operation is of the table of a live context or device, whose provider stays loaded.
         // `call::object` found the objects among the arguments; what others point to is the C caller's, as
         // the room card of `face` says, or a value of the function around.
-        unsafe { $crate::call::Op::with(op, args) }
+        unsafe { $crate::call::TableOp::with(op, args) }
     }};
 }
 pub(crate) use run;

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A device of the list.
-pub(crate) type Device = call::Object<urma_device_t>;
+pub(crate) type ListedDevice = call::Object<urma_device_t>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -79,12 +79,12 @@ struct Library {
 }
 
 impl Library {
-    fn all(&self) -> impl Iterator<Item = Device> {
+    fn all(&self) -> impl Iterator<Item = ListedDevice> {
         let own = self.own.iter().map(|device| device.public());
         let all = own.chain(self.foreign.iter().map(|device| device.public()));
         // SAFETY: a device that is listed lives: its slot stays mapped, or its provider keeps it until it
         // unregisters, which takes it off the list.
-        all.filter_map(|device| unsafe { Device::at(device) })
+        all.filter_map(|device| unsafe { ListedDevice::at(device) })
     }
 
     fn has(&self, name: &CStr) -> bool {
@@ -209,7 +209,7 @@ fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
 ///
 /// # Errors
 /// ENODEV: the library is not initialised.
-pub(crate) fn devices() -> Answer<Vec<Device>> {
+pub(crate) fn devices() -> Answer<Vec<ListedDevice>> {
     LIBRARY.with(|library| {
         if library.phase != Phase::Up {
             return Err(Code::ENODEV);
@@ -222,7 +222,7 @@ pub(crate) fn devices() -> Answer<Vec<Device>> {
 ///
 /// # Errors
 /// ENODEV: there is none, or the library is not initialised.
-pub(crate) fn device_named(name: &CStr) -> Answer<Device> {
+pub(crate) fn device_named(name: &CStr) -> Answer<ListedDevice> {
     devices()?.into_iter().find(|of| c_text(&of.name) == name).ok_or(Code::ENODEV)
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn add(device: NonNull<urma_device_t>) -> Answer {
             return Err(Code::ENODEV);
         }
         // SAFETY: the provider that lists the device keeps it until it unregisters.
-        let listed = unsafe { Device::at(device.as_ptr()) }.ok_or(Code::EINVAL)?;
+        let listed = unsafe { ListedDevice::at(device.as_ptr()) }.ok_or(Code::EINVAL)?;
         if library.has(c_text(&listed.name)) {
             return Err(Code::EEXIST);
         }

@@ -36,7 +36,7 @@ use crate::{
 const BONDING: &[u8] = b"bonding_dev";
 
 /// A context of this provider, as this file passes it on.
-type Home = Slot<kind::Context>;
+type CtlContext = Slot<kind::Context>;
 
 pub(crate) unsafe extern "C" fn user_ctl(
     ctx: *mut urma_context_t,
@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn user_ctl(
     })
 }
 
-fn is_bonding(ctx: Home) -> bool {
+fn is_bonding(ctx: CtlContext) -> bool {
     let dev = ours::<kind::Device>(ctx.shown().dev);
     dev.is_ok_and(|dev| c_text(&dev.shown().name).to_bytes().starts_with(BONDING))
 }
@@ -78,7 +78,7 @@ fn output<T>(to: urma_user_ctl_out_t) -> Answer<UserPtr<T>> {
 }
 
 /// One object more or less that the context counts.
-fn count(ctx: Home, step: Step) {
+fn count(ctx: CtlContext, step: Step) {
     let users = &ctx.shown().r#ref.atomic_cnt;
     match step {
         Step::More => users.fetch_add(1, Ordering::AcqRel),
@@ -95,7 +95,7 @@ enum Step {
 type In = urma_user_ctl_in_t;
 type Out = urma_user_ctl_out_t;
 
-fn udma(ctx: Home, from: In, to: Out) -> Answer {
+fn udma(ctx: CtlContext, from: In, to: Out) -> Answer {
     match from.opcode {
         UDMA_U_USER_CTL_CREATE_JFR_EX => create_jfr(ctx, from, to),
         UDMA_U_USER_CTL_DELETE_JFR_EX => remove(ctx, from, family::delete::<kind::Jfr>),
@@ -116,7 +116,7 @@ fn udma(ctx: Home, from: In, to: Out) -> Answer {
 }
 
 /// A JFR whose rings are the device's. Rings in the caller's memory are not supported.
-fn create_jfr(ctx: Home, from: In, to: Out) -> Answer {
+fn create_jfr(ctx: CtlContext, from: In, to: Out) -> Answer {
     let mut cfg = input::<udma_u_jfr_cfg_ex>(from)?;
     let to = output(to)?;
     if cfg.cstm_cfg.flag.value != 0 {
@@ -127,7 +127,7 @@ fn create_jfr(ctx: Home, from: In, to: Out) -> Answer {
 }
 
 /// A JFC that programs poll. Those for other engines on the chip are not supported.
-fn create_jfc(ctx: Home, from: In, to: Out) -> Answer {
+fn create_jfc(ctx: CtlContext, from: In, to: Out) -> Answer {
     let mut cfg = input::<udma_u_jfc_cfg_ex>(from)?;
     let to = output(to)?;
     if cfg.jfc_mode != UDMA_U_NORMAL_JFC_TYPE {
@@ -137,7 +137,7 @@ fn create_jfc(ctx: Home, from: In, to: Out) -> Answer {
     give(ctx, to, unsafe { family::create::<kind::Jfc>(ctx.public(), &raw mut cfg.base_cfg) })
 }
 
-fn give<T>(ctx: Home, to: UserPtr<*mut T>, made: *mut T) -> Answer {
+fn give<T>(ctx: CtlContext, to: UserPtr<*mut T>, made: *mut T) -> Answer {
     if made.is_null() {
         return Err(Code::EFAULT);
     }
@@ -146,7 +146,11 @@ fn give<T>(ctx: Home, to: UserPtr<*mut T>, made: *mut T) -> Answer {
     Ok(())
 }
 
-fn remove<T>(ctx: Home, from: In, delete: unsafe extern "C" fn(*mut T) -> urma_status_t) -> Answer {
+fn remove<T>(
+    ctx: CtlContext,
+    from: In,
+    delete: unsafe extern "C" fn(*mut T) -> urma_status_t,
+) -> Answer {
     let object = input::<*mut T>(from)?;
     if object.is_null() {
         return Err(Code::EINVAL);
@@ -189,7 +193,7 @@ fn post_wr(from: In, to: Out) -> Answer {
     Ok(())
 }
 
-fn bonding(ctx: Home, from: In, to: Out) -> Answer {
+fn bonding(ctx: CtlContext, from: In, to: Out) -> Answer {
     match from.opcode {
         BONDP_USER_CTL_SET_BONDING_MODE_LEGACY => {
             let mode = input::<u32>(from)?;
@@ -212,20 +216,20 @@ fn bonding(ctx: Home, from: In, to: Out) -> Answer {
 }
 
 /// Modes are set before anything is made from the context.
-fn unused(ctx: Home) -> Answer {
+fn unused(ctx: CtlContext) -> Answer {
     let users = &ctx.shown().r#ref.atomic_cnt;
     if users.load(Ordering::Acquire) > 1 { Err(Code::EAGAIN) } else { Ok(()) }
 }
 
 /// A device of one port is the same in each mode; the context says which was asked for.
-fn set_mode(ctx: Home, mode: u32) -> Answer {
+fn set_mode(ctx: CtlContext, mode: u32) -> Answer {
     unused(ctx)?;
     ctx.set(member!(urma_context_t, aggr_mode), mode);
     Ok(())
 }
 
 /// The one port serves every queue.
-fn query_port(ctx: Home, from: In, to: Out) -> Answer {
+fn query_port(ctx: CtlContext, from: In, to: Out) -> Answer {
     let wish = input::<bondp_query_port_in_t>(from)?;
     let to = output::<bondp_query_port_out_t>(to)?;
     // SAFETY: both members of the union are pointers, and any bytes are a pointer.
@@ -249,7 +253,7 @@ fn query_port(ctx: Home, from: In, to: Out) -> Answer {
     Ok(())
 }
 
-fn fd_list(ctx: Home, from: In, to: Out) -> Answer {
+fn fd_list(ctx: CtlContext, from: In, to: Out) -> Answer {
     let wish = input::<bondp_get_jfce_fd_list_in_t>(from)?;
     let to = output::<bondp_get_jfce_fd_list_out_t>(to)?;
     let jfce = ours::<kind::Jfce>(wish.jfce)?;

@@ -12,7 +12,7 @@ mod send;
 
 use core::mem::MaybeUninit;
 
-use list::{Piece, Pieces, Request};
+use list::{Pieces, SendRequest, UserSge, WorkRequest};
 use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
 
 use crate::{
@@ -113,7 +113,7 @@ impl Receives for JettyOwn {
 /// Posts a list to the queue in `slot`.
 ///
 /// # Safety
-/// As [`Request::first`] says of the list at `wr`.
+/// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(never)]
 pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
     slot: Slot<K>,
@@ -121,7 +121,7 @@ pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
-    let first = unsafe { Request::first(wr) };
+    let first = unsafe { WorkRequest::first(wr) };
     let status = send_plain(slot, first, bad_wr);
     if status == Code::EINVAL.status() {
         return rare::again(slot, first, bad_wr);
@@ -132,7 +132,7 @@ pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
 #[inline(always)]
 fn send_plain<K: Exclusive<Own: Sends>>(
     slot: Slot<K>,
-    first: Request<'_, urma_jfs_wr_t>,
+    first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
@@ -158,7 +158,7 @@ impl rare::Homed for kind::Jetty {
 /// Posts a list to the queue in `slot`.
 ///
 /// # Safety
-/// As [`Request::first`] says of the list at `wr`.
+/// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(never)]
 pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
     slot: Slot<K>,
@@ -166,7 +166,7 @@ pub(crate) unsafe fn receive<K: Exclusive<Own: Receives>>(
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> urma_status_t {
     // SAFETY: the contract of this function is that of `first`.
-    let first = unsafe { Request::first(wr) };
+    let first = unsafe { WorkRequest::first(wr) };
     call::status(|| {
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
         let (own, look) = guard.split();
@@ -259,7 +259,7 @@ fn pieces<'r, 'g>(
 
 /// One local piece: its segment is registered here and belongs to the queue's context.
 #[inline(always)]
-fn piece<'g>(look: Look<'g>, from: Piece<'_>) -> Result<LocalSge<'g>, Stop> {
+fn piece<'g>(look: Look<'g>, from: UserSge<'_>) -> Result<LocalSge<'g>, Stop> {
     let own = look.named::<kind::Segment>(from.segment()).ok_or(Code::EINVAL)?;
     let segment = own.local.as_ref().ok_or(Code::EINVAL)?;
     Ok(LocalSge { segment, addr: from.addr(), len: from.len() })
@@ -275,9 +275,9 @@ fn stopped<W>(bad_wr: UserPtr<*mut W>, at: *mut W, code: Code) -> Answer {
 #[cold]
 fn refused<W>(
     bad_wr: UserPtr<*mut W>,
-    batch: &[Option<Request<'_, W>>],
+    batch: &[Option<WorkRequest<'_, W>>],
     error: PostError,
 ) -> Answer {
     let at = batch.get(error.index).copied().flatten();
-    stopped(bad_wr, at.map_or(core::ptr::null_mut(), Request::as_ptr), refusal(error.reason))
+    stopped(bad_wr, at.map_or(core::ptr::null_mut(), WorkRequest::as_ptr), refusal(error.reason))
 }

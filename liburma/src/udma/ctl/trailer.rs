@@ -8,7 +8,7 @@
 
 use core::{mem::offset_of, ptr::NonNull};
 
-use super::{Home, In, Out, output};
+use super::{CtlContext, In, Out, output};
 use crate::{
     abi::{
         BONDP_RJETTY_EXT_MASK_LOCAL_CTX, BONDP_RJETTY_EXT_MASK_MULTI_PATH,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The object that is asked about: the argument is the object itself.
-fn object<K: Kind>(ctx: Home, from: In) -> Answer<Slot<K>> {
+fn object<K: Kind>(ctx: CtlContext, from: In) -> Answer<Slot<K>> {
     if (from.len as usize) < size_of::<K::Public>() {
         return Err(Code::EINVAL);
     }
@@ -53,7 +53,7 @@ fn hand_over<T>(to: Out, made: NonNull<T>) -> Answer {
 }
 
 /// Answers `BONDP_USER_CTL_OPCODE_GET_RJETTY`: the description of a jetty.
-pub(super) fn jetty(ctx: Home, from: In, to: Out) -> Answer {
+pub(super) fn jetty(ctx: CtlContext, from: In, to: Out) -> Answer {
     let jetty = object::<kind::Jetty>(ctx, from)?;
     output::<*mut urma_rjetty_t>(to)?;
     let more = of_jetty(jetty.shown().jetty_id);
@@ -64,7 +64,7 @@ pub(super) fn jetty(ctx: Home, from: In, to: Out) -> Answer {
 }
 
 /// Answers `BONDP_USER_CTL_OPCODE_GET_SEG_CTX`: the description of a segment.
-pub(super) fn segment(ctx: Home, from: In, to: Out) -> Answer {
+pub(super) fn segment(ctx: CtlContext, from: In, to: Out) -> Answer {
     let segment = object::<kind::Segment>(ctx, from)?;
     output::<*mut urma_seg_t>(to)?;
     let more = of_segment(&segment.shown().seg);

@@ -1,6 +1,6 @@
 //! Lists of requests in the memory of a C program.
 //!
-//! *Owns*: the one promise for that memory, which the maker of the first [`Request`] of a list gives for all
+//! *Owns*: the one promise for that memory, which the maker of the first [`WorkRequest`] of a list gives for all
 //! that the list leads to: the requests, the lists of pieces, the member of the union that the opcode names.
 //! *Gives*: members, each read when it is asked for, at any address. *Must not*: know what a request means.
 
@@ -24,7 +24,7 @@ impl<T> Unaligned<T> {
     /// The struct at `ptr`; `None` for NULL.
     ///
     /// # Safety
-    /// `ptr`, unless NULL, is a pointer of a list whose [`Request::first`] promised what it leads to.
+    /// `ptr`, unless NULL, is a pointer of a list whose [`WorkRequest::first`] promised what it leads to.
     #[inline(always)]
     unsafe fn at<'a>(ptr: *const T) -> Option<&'a Self> {
         // SAFETY: the struct is there, and a packed one may lie anywhere.
@@ -33,18 +33,23 @@ impl<T> Unaligned<T> {
 }
 
 /// A request of a list.
-pub(super) struct Request<'a, W>(&'a Unaligned<W>);
+pub(super) struct WorkRequest<'a, W>(&'a Unaligned<W>);
 
-impl<W> Clone for Request<'_, W> {
+/// A request of a send queue.
+pub(super) type SendRequest<'a> = WorkRequest<'a, urma_jfs_wr_t>;
+/// A request of a receive queue.
+pub(super) type RecvRequest<'a> = WorkRequest<'a, urma_jfr_wr_t>;
+
+impl<W> Clone for WorkRequest<'_, W> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<W> Copy for Request<'_, W> {}
+impl<W> Copy for WorkRequest<'_, W> {}
 
-impl<W> Request<'_, W> {
+impl<W> WorkRequest<'_, W> {
     /// The first request of a list.
     ///
     /// # Safety
@@ -71,7 +76,7 @@ impl<W> Request<'_, W> {
     }
 }
 
-impl<'a> Request<'a, urma_jfr_wr_t> {
+impl<'a> WorkRequest<'a, urma_jfr_wr_t> {
     /// The request after it.
     #[inline(always)]
     pub(super) fn next(self) -> Option<Self> {
@@ -91,7 +96,7 @@ impl<'a> Request<'a, urma_jfr_wr_t> {
     }
 }
 
-impl<'a> Request<'a, urma_jfs_wr_t> {
+impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
     /// The request after it.
     #[inline(always)]
     pub(super) fn next(self) -> Option<Self> {
@@ -221,9 +226,9 @@ impl<'a> Message<'a> {
 
 /// A piece of memory that a request names, where its struct lies.
 #[derive(Clone, Copy)]
-pub(super) struct Piece<'a>(&'a Unaligned<urma_sge_t>);
+pub(super) struct UserSge<'a>(&'a Unaligned<urma_sge_t>);
 
-impl Piece<'_> {
+impl UserSge<'_> {
     /// Address of the first byte.
     #[inline(always)]
     pub(super) fn addr(self) -> u64 {
@@ -273,21 +278,21 @@ impl<'a> Pieces<'a> {
         self.count
     }
 
-    /// Piece `index`; `None`: there are fewer, or there is no list.
+    /// UserSge `index`; `None`: there are fewer, or there is no list.
     #[inline(always)]
-    pub(super) fn get(self, index: u32) -> Option<Piece<'a>> {
+    pub(super) fn get(self, index: u32) -> Option<UserSge<'a>> {
         if index >= self.count || self.first.is_null() {
             return None;
         }
-        // SAFETY: `Request::first` promised a list that is as long as it says.
+        // SAFETY: `WorkRequest::first` promised a list that is as long as it says.
         let piece = unsafe { self.first.add(index as usize) };
         // SAFETY: as above: the piece is inside of the list.
-        unsafe { Unaligned::at(piece) }.map(Piece)
+        unsafe { Unaligned::at(piece) }.map(UserSge)
     }
 
     /// The piece of a list that is just one, with bytes; `None` for any other list.
     #[inline(always)]
-    pub(super) fn only(self) -> Option<Piece<'a>> {
+    pub(super) fn only(self) -> Option<UserSge<'a>> {
         if self.count != 1 {
             return None;
         }
@@ -299,6 +304,6 @@ impl<'a> Pieces<'a> {
         if self.count as usize > max {
             return None;
         }
-        (0..self.count).map(|index| self.get(index).map(Piece::read)).collect()
+        (0..self.count).map(|index| self.get(index).map(UserSge::read)).collect()
     }
 }

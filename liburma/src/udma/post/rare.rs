@@ -18,7 +18,7 @@ use urma_mem::Region;
 
 use super::{
     LIST_MAX, PIECES, Sends,
-    list::{Pieces, Request},
+    list::{Pieces, SendRequest, WorkRequest},
     send_plain,
 };
 use crate::{
@@ -136,15 +136,12 @@ pub(crate) struct Home {
     pub(super) bound: *mut urma_target_jetty_t,
 }
 
-/// A request of a C program.
-type From<'a> = Request<'a, urma_jfs_wr_t>;
-
 /// Posts what was refused with EINVAL, if it can be made plain, and then the rest of its list.
 #[cold]
 #[inline(never)]
 pub(super) fn again<K: Homed + Exclusive<Own: Sends>>(
     queue: Slot<K>,
-    mut first: From<'_>,
+    mut first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> urma_status_t {
     call::status(|| {
@@ -164,12 +161,12 @@ pub(super) fn again<K: Homed + Exclusive<Own: Sends>>(
 }
 
 /// Whether a request is of a rare shape.
-pub(super) fn is_rare(wr: From<'_>) -> bool {
+pub(super) fn is_rare(wr: SendRequest<'_>) -> bool {
     Lists::of(wr).is_some_and(|lists| lists.is_rare())
 }
 
 /// The request at `at`, if the list that starts with `first` has it: only then the queue left it there.
-fn find<'a>(first: From<'a>, at: *mut urma_jfs_wr_t) -> Answer<From<'a>> {
+fn find<'a>(first: SendRequest<'a>, at: *mut urma_jfs_wr_t) -> Answer<SendRequest<'a>> {
     let list = core::iter::successors(Some(first), |wr| wr.next()).take(LIST_MAX);
     list.into_iter().find(|wr| wr.as_ptr() == at).ok_or(Code::EINVAL)
 }
@@ -178,7 +175,11 @@ fn find<'a>(first: From<'a>, at: *mut urma_jfs_wr_t) -> Answer<From<'a>> {
 ///
 /// # Errors
 /// EINVAL: it is of no rare shape, or what it names is not there. What the post says.
-fn post_plain<K: Exclusive<Own: Sends>>(queue: Slot<K>, home: Home, from: From<'_>) -> Answer {
+fn post_plain<K: Exclusive<Own: Sends>>(
+    queue: Slot<K>,
+    home: Home,
+    from: SendRequest<'_>,
+) -> Answer {
     let mut lists = Lists::of(from).ok_or(Code::EINVAL)?;
     if !lists.is_rare() {
         return Err(Code::EINVAL);
@@ -195,7 +196,7 @@ fn post_plain<K: Exclusive<Own: Sends>>(queue: Slot<K>, home: Home, from: From<'
     // SAFETY: both are of this function.
     let (wr, bad) = unsafe { call::args((&raw mut wr, &raw mut bad)) }?;
     // SAFETY: one request; its lists are those of `lists` and of `from`, which live longer.
-    Code::from_c(send_plain(queue, unsafe { Request::first(wr) }, bad))
+    Code::from_c(send_plain(queue, unsafe { WorkRequest::first(wr) }, bad))
 }
 
 /// The lists of a request that may be of a rare shape.
@@ -207,7 +208,7 @@ struct Lists {
 
 impl Lists {
     /// `None`: of no opcode with lists, more pieces than a batch has room for, or no list where one must be.
-    fn of(wr: From<'_>) -> Option<Self> {
+    fn of(wr: SendRequest<'_>) -> Option<Self> {
         let (local, remote) = match wr.opcode() {
             URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
                 (Some(wr.message().src()), None)

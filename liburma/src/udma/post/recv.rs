@@ -5,7 +5,8 @@ use core::mem::MaybeUninit;
 use urma_core::{LocalSge, PostError, RecvWr};
 
 use super::{
-    BATCH, LIST_MAX, PIECES, Receives, Room, Stop, list::Request, piece, pieces, refused, stopped,
+    BATCH, LIST_MAX, PIECES, Receives, Room, Stop, list::RecvRequest, piece, pieces, refused,
+    stopped,
 };
 use crate::{
     abi::urma_jfr_wr_t,
@@ -13,15 +14,12 @@ use crate::{
     slab::Look,
 };
 
-/// A request of a C program.
-type From<'a> = Request<'a, urma_jfr_wr_t>;
-
 /// Posts a list: one request with one piece at once, anything else in batches.
 #[inline(always)]
 pub(super) fn post(
     look: Look<'_>,
     own: &mut impl Receives,
-    first: From<'_>,
+    first: RecvRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> Answer {
     match post_plain(look, own, first) {
@@ -36,7 +34,7 @@ pub(super) fn post(
 fn post_plain(
     look: Look<'_>,
     own: &mut impl Receives,
-    from: From<'_>,
+    from: RecvRequest<'_>,
 ) -> Option<Result<(), PostError>> {
     if from.next().is_some() {
         return None;
@@ -49,7 +47,7 @@ fn post_plain(
 fn post_other<'g>(
     look: Look<'g>,
     own: &mut impl Receives,
-    first: From<'_>,
+    first: RecvRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfr_wr_t>,
 ) -> Answer {
     let (mut next, mut posted) = (Some(first), 0);
@@ -83,7 +81,7 @@ fn post_other<'g>(
             stop = Some(Code::EINVAL);
         }
         if let Some(code) = stop {
-            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), Request::as_ptr), code);
+            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), RecvRequest::as_ptr), code);
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use urma_core::{
 
 use super::{
     BATCH, LIST_MAX, PIECES, Room, Sends, Stop,
-    list::{Message, Piece, Pieces, Request, Transfer},
+    list::{Message, Pieces, SendRequest, Transfer, UserSge},
     piece, pieces, rare, refused, stopped, written,
 };
 use crate::{
@@ -25,9 +25,6 @@ use crate::{
     udma::kind,
 };
 
-/// A request of a C program.
-type From<'a> = Request<'a, urma_jfs_wr_t>;
-
 /// Room that the requests of a batch take their pieces from.
 type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
@@ -36,7 +33,7 @@ type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 pub(super) fn post(
     look: Look<'_>,
     own: &mut impl Sends,
-    first: From<'_>,
+    first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
     match post_plain(look, own, first, bad_wr) {
@@ -53,7 +50,7 @@ pub(super) fn post(
 fn post_plain(
     look: Look<'_>,
     own: &mut impl Sends,
-    from: From<'_>,
+    from: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Option<Answer> {
     if from.next().is_some() {
@@ -98,7 +95,7 @@ fn post_plain(
 
 /// The pieces of a local and of a remote list that are just one each, the local one with bytes.
 #[inline(always)]
-fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(Piece<'a>, Piece<'a>)> {
+fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(UserSge<'a>, UserSge<'a>)> {
     if remote.count() != 1 {
         return None;
     }
@@ -109,7 +106,7 @@ fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(Piece<'a>, Piece<'
 #[inline(always)]
 fn give(
     own: &mut impl Sends,
-    from: From<'_>,
+    from: SendRequest<'_>,
     wr: &SendWr<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
@@ -124,7 +121,7 @@ fn give(
 fn target<'g>(
     look: Look<'g>,
     own: &impl Sends,
-    from: From<'_>,
+    from: SendRequest<'_>,
 ) -> Option<(Option<&'g TargetJetty>, u32)> {
     match own.bound() {
         Some(send_max) => Some((None, send_max)),
@@ -134,7 +131,7 @@ fn target<'g>(
 
 /// The target that a request names.
 #[inline(always)]
-fn named<'g>(look: Look<'g>, from: From<'_>) -> Option<(Option<&'g TargetJetty>, u32)> {
+fn named<'g>(look: Look<'g>, from: SendRequest<'_>) -> Option<(Option<&'g TargetJetty>, u32)> {
     let named = look.named::<kind::Target>(from.target())?;
     Some((Some(&named.core), named.send_max))
 }
@@ -144,7 +141,7 @@ fn named<'g>(look: Look<'g>, from: From<'_>) -> Option<(Option<&'g TargetJetty>,
 fn post_other<'g>(
     look: Look<'g>,
     own: &mut impl Sends,
-    first: From<'_>,
+    first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Answer {
     let bound = own.bound();
@@ -168,7 +165,7 @@ fn post_other<'g>(
 #[cold]
 fn refused_send(
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-    batch: &[Option<From<'_>>],
+    batch: &[Option<SendRequest<'_>>],
     error: PostError,
 ) -> Answer {
     if let (Some(Some(at)), PostReason::Invalid(_)) = (batch.get(error.index), error.reason)
@@ -183,7 +180,7 @@ fn refused_send(
 #[inline(never)]
 fn post_several<'g>(
     look: Look<'g>,
-    first: From<'_>,
+    first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
     bound: Option<u32>,
     give: &mut dyn FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
@@ -221,7 +218,7 @@ fn post_several<'g>(
             stop = Some(Code::EINVAL);
         }
         if let Some(code) = stop {
-            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), Request::as_ptr), code);
+            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), SendRequest::as_ptr), code);
         }
     }
     Ok(())
@@ -231,7 +228,7 @@ fn post_several<'g>(
 #[inline(always)]
 fn convert<'r, 'g>(
     look: Look<'g>,
-    from: From<'_>,
+    from: SendRequest<'_>,
     bound: Option<u32>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<SendWr<'r>, Stop>
@@ -266,7 +263,7 @@ fn message_len(op: &SendOp<'_>) -> u64 {
 #[inline(always)]
 fn operation<'r, 'g>(
     look: Look<'g>,
-    from: From<'_>,
+    from: SendRequest<'_>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<(SendOp<'r>, u8), Stop>
 where
@@ -357,7 +354,7 @@ where
 #[inline(never)]
 fn compare<'r, 'g>(
     look: Look<'g>,
-    from: From<'_>,
+    from: SendRequest<'_>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<SendOp<'r>, Stop>
 where
@@ -375,7 +372,7 @@ where
 #[inline(never)]
 fn fetch<'r, 'g>(
     look: Look<'g>,
-    from: From<'_>,
+    from: SendRequest<'_>,
     rest: &mut Rest<'r, 'g>,
 ) -> Result<SendOp<'r>, Stop>
 where
@@ -446,7 +443,7 @@ fn remote<'g>(look: Look<'g>, list: Pieces<'_>, index: u32) -> Result<RemoteAddr
 
 /// The segment of a remote piece.
 #[inline(always)]
-fn remote_of<'g>(look: Look<'g>, sge: Piece<'_>) -> Answer<&'g ImportedSegment> {
+fn remote_of<'g>(look: Look<'g>, sge: UserSge<'_>) -> Answer<&'g ImportedSegment> {
     let own = look.named::<kind::Segment>(sge.segment()).ok_or(Code::EINVAL)?;
     own.remote.as_ref().ok_or(Code::EINVAL)
 }
