@@ -30,7 +30,7 @@ pub(crate) const EQ_DEPTH_LOG2: u8 = 16;
 pub(crate) const VECTORS: u16 = 256;
 /// Peers at one time.
 pub(crate) const PEERS: usize = 1024;
-/// Well-known queue ids: given only to who asks for one.
+/// Well-known queue ids: given only when asked for.
 pub(crate) const RESERVED_IDS: (u32, u32) = (1, 1023);
 
 /// Bytes of one message.

@@ -1,4 +1,4 @@
-//! Who a device is and what it can do.
+//! Name and numbers of a device, and what it can do.
 //!
 //! *Owns*: identification, attributes and limits, with their units.
 

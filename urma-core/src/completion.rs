@@ -122,7 +122,7 @@ pub struct Completion {
     pub local_id: u32,
     /// Transport path it came by, 24 bits.
     pub tpn: u32,
-    /// Who sent it; of receives only.
+    /// Jetty that sent the message; of receives only.
     pub remote: JettyId,
     /// The immediate, or `token_id | token << 32` of an invalidation; `opcode` says which.
     pub imm: u64,

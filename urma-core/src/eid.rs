@@ -1,4 +1,4 @@
-//! Who and where: EID, UASID, UBVA.
+//! Names of nodes, processes and bytes: EID, UASID, UBVA.
 //!
 //! *Owns*: the 16-byte endpoint id, its text forms, the 28-byte address codec. *Takes*: text and
 //! bytes of any source. *Gives*: values in network byte order. *Must not*: resolve names.

@@ -5,7 +5,7 @@
 //! check, one dynamic call per batch, to a provider. *Must not*: know rings, registers, devices;
 //! read a clock; start a thread.
 //!
-//! # Who keeps what alive
+//! # What keeps what alive
 //!
 //! No order of dropping handles touches freed memory, and none needs `unsafe`:
 //!

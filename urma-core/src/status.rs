@@ -143,7 +143,7 @@ cr_statuses! {
     RemDataPoison = 16, "memory of the target is poisoned";
 }
 
-/// For callers to whom a request that failed is an error; see `Completion::success`.
+/// For callers that treat a failed request as an error; see `Completion::success`.
 impl std::error::Error for CrStatus {}
 
 impl CrStatus {

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the shapes of send and receive requests. Borrowed parts (segments, targets, SGE lists)
 //! must live until the call returns; what happens to memory under posted work is the business of
-//! `Segment::unregister`, which drains and then revokes (crate documentation, "Who keeps what
+//! `Segment::unregister`, which drains and then revokes (crate documentation, "What keeps what
 //! alive").
 
 use crate::{ImportedSegment, Segment, TargetJetty, Token, TokenId};
@@ -95,7 +95,7 @@ pub struct SendWr<'a> {
     pub op: SendOp<'a>,
     /// Order, completion and event options of the request.
     pub flags: WrFlags,
-    /// To whom. RC queues may leave it out: they have one target.
+    /// Target of the request. RC queues may leave it out: they have one target.
     pub target: Option<&'a TargetJetty>,
     /// Picks the member of a jetty group under the hash policy.
     pub target_hint: u8,

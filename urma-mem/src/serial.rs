@@ -37,7 +37,7 @@ pub enum RunResult {
 pub struct Visited<R> {
     /// What the closure returned.
     pub value: R,
-    /// A mark is set (made before or during the visit): the visitor must `run`, or tell who will.
+    /// A mark is set (made before or during the visit): the visitor must `run`, or have another thread do it.
     pub marked: bool,
 }
 

@@ -34,7 +34,7 @@ const WRITE_BOUND: Duration = Duration::from_secs(10);
 /// What the two sides say to each other, in this order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum OobMessage {
-    /// First: who I am and what I was asked to do.
+    /// First message: version and parameters of the side that sends it.
     Hello {
         /// [`VERSION`] of the speaker.
         version: u32,
@@ -330,7 +330,7 @@ impl Oob {
         self.await_meet(point)
     }
 
-    /// The other half of [`Oob::meet`], for who has said so already.
+    /// The other half of [`Oob::meet`], for the side that has sent its half already.
     pub(crate) fn await_meet(&mut self, point: u64) -> Result<(), OobError> {
         match self.receive("a meeting point")? {
             OobMessage::Meet(theirs) if theirs == point => Ok(()),

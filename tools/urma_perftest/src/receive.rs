@@ -1,6 +1,6 @@
 //! The receiving side of SEND.
 //!
-//! *Owns*: which receives are posted, how many messages came from whom, their verification.
+//! *Owns*: which receives are posted, how many messages came from each peer, their verification.
 //! *Takes*: completions. *Gives*: counts. *Must not*: wait.
 
 use urma::{Completion, CrStatus, LocalSge, PostReason, RecvWr};

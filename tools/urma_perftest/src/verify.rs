@@ -1,4 +1,4 @@
-//! `--verify`: every byte is checked by who receives it.
+//! `--verify`: every byte is checked by the side that receives it.
 //!
 //! *Owns*: which side fills, poisons and checks what, and when. *Takes*: message numbers.
 //! *Gives*: the first wrong byte. *Must not*: take part in a measurement.

@@ -1,4 +1,4 @@
-//! Who holds an EID on this machine: a bound abstract socket.
+//! The process that holds an EID on this machine: a bound abstract socket.
 //!
 //! *Owns*: the listening socket whose name carries the EID. *Takes*: a configured EID, or the wish
 //! for a random one. *Gives*: accepted connections, and the owner of any EID. *Must not*: read or

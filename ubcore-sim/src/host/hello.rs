@@ -49,7 +49,7 @@ pub const FDS: usize = 4;
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HelloKind {
-    /// First message of who connects.
+    /// First message of the connecting side.
     Offer,
     /// Answer: the pair is made.
     Accept,

@@ -4,7 +4,7 @@
 //! of the core, readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: wait; look into shared memory;
 //! trust anything that came over a connection beyond what it checked.
 //!
-//! A connection is made once for both directions: who connects sends an offer, who accepts answers.
+//! A connection is made once for both directions: the connecting side sends an offer, the accepting side answers.
 //! When two nodes connect to each other at the same time, the connection of the lower EID stands.
 
 mod offer;
@@ -376,7 +376,7 @@ pub const ANSWER_NS: Nanos = 1_000_000_000;
 const RETRY_NS: Nanos = 5_000_000;
 /// Connections accepted before looking at other things again.
 const ACCEPTS_PER_CALL: usize = 32;
-/// Connections that have not said who they are; more are cut.
+/// Most connections without a first message; further ones are closed.
 const STRANGERS_MAX: usize = 256;
 /// Reasons kept; beyond it all are forgotten, and found again by the next search.
 const REASONS_MAX: usize = 4096;

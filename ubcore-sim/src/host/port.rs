@@ -125,7 +125,7 @@ impl PacketPort {
     }
 
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
-    /// there was anything. Who finds another thread at it leaves the work to that thread.
+    /// there was anything. A caller that finds another thread at it leaves the work to that thread.
     pub fn exchange(&self, device: &SoftwareDevice, now: Nanos) -> bool {
         let mut count = 0;
         let run = self.link.run(|link| {

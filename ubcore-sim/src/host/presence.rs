@@ -1,4 +1,4 @@
-//! Who keeps the device going: the application by polling, or the background thread.
+//! Which side keeps the device going: the application by polling, or the background thread.
 //!
 //! *Owns*: the counter that polls bump and the mode word. *Takes*: polls (hot, any thread), looks
 //! of the background thread. *Gives*: whether to wake the background thread, whether a thread

@@ -208,7 +208,7 @@ impl SharedNode {
         &self.device
     }
 
-    /// Who keeps it going.
+    /// Returns whether the program or the background thread serves the node.
     #[must_use]
     pub fn presence(&self) -> &Presence {
         &self.presence

@@ -1,4 +1,4 @@
-//! Who is in the way: the process that has a UDP port.
+//! The process that has a UDP port, for the message that the port is taken.
 //!
 //! *Owns*: the look through /proc. *Takes*: an address. *Gives*: a process id, for an error message
 //! only. *Must not*: be used for a decision.

@@ -14,7 +14,7 @@ pub const VENDOR_ID: u16 = 0xCC08;
 /// Device id of this contract.
 pub const DEVICE_ID: u16 = 0xA001;
 
-/// Who the device is; drivers are matched by these.
+/// Names and numbers of the device; drivers are matched by these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
     /// Device name, such as `udma0`.

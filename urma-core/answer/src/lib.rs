@@ -2,7 +2,7 @@
 //!
 //! *Owns*: jetty [`WELL_KNOWN_ID`] of a node, one sleeping thread. *Takes*: messages. *Gives*: the
 //! same bytes and the same immediate to the jetty that they came from. *Must not*: keep a program
-//! from claiming the id: who wants it drops the [`Answerer`] first.
+//! from claiming the id: to claim it, drop the [`Answerer`] first.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 

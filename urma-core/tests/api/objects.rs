@@ -1,4 +1,4 @@
-//! context, JFCE, JFC, groups: who may live how long.
+//! context, JFCE, JFC, groups: which may live how long.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Mappings: who made the pages behind a region and who takes them away.
+//! Mappings: what made the pages behind a region and what takes them away.
 //!
 //! Owns: `mmap`, `munmap`, memfd creation and seals.
 //! Takes: lengths, descriptors.

@@ -14,8 +14,11 @@ const DOC_WORDS: usize = 3;
 /// Most words of a safety comment that names no invariant.
 const SAFETY_WORDS: usize = 4;
 
-/// Folders whose comments are still to be changed.
-const LATER: &[&str] = &["liburma/"];
+/// Folders whose doc comments are still to be changed.
+const DOCS_LATER: &[&str] = &["liburma/"];
+
+/// Folders whose safety comments are still to be changed.
+const SAFETY_LATER: &[&str] = &["liburma/"];
 
 /// A doc comment says more than its name: units, a rule, an error.
 pub(super) fn docs(files: &[File]) -> Vec<String> {
@@ -23,7 +26,7 @@ pub(super) fn docs(files: &[File]) -> Vec<String> {
         let is_help = file.path.starts_with("tools/") && !text.ends_with('.');
         !is_help && text.split_whitespace().count() <= DOC_WORDS
     };
-    first_of_each(files, |file| {
+    first_of_each(files, DOCS_LATER, |file| {
         let outer = blocks(&file.text, "///");
         let mut all = outer.into_iter().chain(blocks(&file.text, "//!"));
         all.find(|(_, text)| is_short(file, text))
@@ -33,7 +36,7 @@ pub(super) fn docs(files: &[File]) -> Vec<String> {
 /// A safety comment names the invariant and what keeps it.
 pub(super) fn safety(files: &[File]) -> Vec<String> {
     let head = concat!("SAF", "ETY:");
-    first_of_each(files, |file| {
+    first_of_each(files, SAFETY_LATER, |file| {
         let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
         lines.iter().enumerate().find_map(|(at, line)| {
             let text = line.split_once("// ")?.1.strip_prefix(head)?;
@@ -48,7 +51,7 @@ pub(super) fn safety(files: &[File]) -> Vec<String> {
 }
 
 fn first_of_each(files: &[File], short: impl Fn(&File) -> Option<(usize, String)>) -> Vec<String> {
-    let is_later = |file: &File| LATER.iter().any(|later| file.path.starts_with(later));
+    let is_later = |file: &File| later.iter().any(|later| file.path.starts_with(later));
     let checked = files.iter().filter(|file| file.is_rust() && !is_later(file));
     let found = checked.filter_map(|file| short(file).map(|(line, text)| (file, line, text)));
     found.map(|(file, line, text)| format!("{}:{line}: {text:?}", file.path)).collect()

@@ -1,4 +1,4 @@
-//! Rules about who imports whom.
+//! Rules about which file imports which.
 //!
 //! *Owns*: the graph of a crate's files, from the paths that their code names. *Gives*: the circles
 //! in it. A parent and its child may know each other: what a child takes from its parent counts as
@@ -13,7 +13,7 @@ use super::{
     source::{is_for_tests, is_test},
 };
 
-/// Who takes something from whom.
+/// Which file takes something from which.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// No file, and no room, reaches itself by way of others.

@@ -143,7 +143,7 @@ impl Peers {
         };
         let shown = match offer {
             Ok(shown) => shown,
-            // Who looks up an owner connects and hangs up without a word.
+            // A process that looks up an owner connects and hangs up without a message.
             Err(HelloError::HungUp) => return,
             Err(HelloError::Os(error)) => {
                 self.shortages.note("an offer could not be received", &error);
@@ -180,7 +180,7 @@ impl Peers {
         if self.path == PathChoice::Packets {
             return Err(SharingRefusal::PacketsOnly);
         }
-        // The name is proved by asking who holds its claim.
+        // The EID is proved by asking which process holds its claim.
         match claim::owner_of(hello.eid) {
             Ok(Some(owner)) if owner == who => {}
             Ok(Some(_)) => return Err(SharingRefusal::Lied),

@@ -108,7 +108,7 @@ pub struct KnittingPool {
     repairs: u64,
 }
 
-/// A link or a word that cannot be: someone wrote to the pool who must not.
+/// A link or a word that cannot be: something wrote to the pool that must not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Scribbled;
 
