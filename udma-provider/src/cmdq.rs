@@ -207,8 +207,8 @@ impl CommandQueue {
         }
     }
 
-    /// Takes responses off the ring; at most one pass over the ring, so that a device that never stops answering
-    /// does not hold the lock.
+    /// Takes responses off the ring; at most one pass over the ring, so that a device that never
+    /// stops answering does not hold the lock.
     fn drain(&self, state: &mut CmdqState) {
         let base = self.depth as usize * CMD_WORDS * 8;
         for _ in 0..self.depth {

@@ -166,7 +166,8 @@ impl JfcCore {
                 .take_while(|n| self.is_written(start.wrapping_add(*n)).is_some())
                 .count();
             let end = start.wrapping_add(u32::try_from(fresh).ok()?);
-            // If a poll went past `end`, the entry there may be of the next pass over the ring and hide others.
+            // If a poll went past `end`, the entry there may be of the next pass over the ring and
+            // hide others.
             if !is_before(end, self.consumed()) {
                 return Some(end);
             }

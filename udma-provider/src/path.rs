@@ -1,7 +1,8 @@
 //! Ways to other nodes.
 //!
 //! *Takes*: EIDs. *Gives*: paths. *Must not*: remember any. The device counts the users of a way and
-//! knows whether its peer lives: a caller that asks again after a peer's death gets the path to its next life.
+//! knows whether its peer lives: a caller that asks again after a peer's death gets the path to its
+//! next life.
 
 use udma_abi::{RawEid, cmd::Command};
 use urma_core::{Eid, Path, PathKind, Status, TransportMode};

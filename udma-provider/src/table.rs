@@ -1,8 +1,8 @@
 //! Queues by the cookie that their CQEs carry.
 //!
 //! *Owns*: the cookie numbering (slot and generation, so that a stale cookie names no queue).
-//! *Takes*: new queues. *Gives*: [`PolledQueue`]s, what a poller needs to turn a CQE into a completion.
-//! *Must not*: be locked on the fast path: pollers keep their own copy by slot.
+//! *Takes*: new queues. *Gives*: [`PolledQueue`]s, what a poller needs to turn a CQE into a
+//! completion. *Must not*: be locked on the fast path: pollers keep their own copy by slot.
 
 use std::sync::{Arc, Mutex};
 

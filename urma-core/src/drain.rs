@@ -1,7 +1,8 @@
 //! Completions as an iterator that never waits.
 //!
-//! *Owns*: how many it may still give. *Takes*: the JFC, by `&mut`: there is no other poll meanwhile.
-//! *Must not*: take a completion that it does not give: a drain that is dropped loses nothing.
+//! *Owns*: how many it may still give. *Takes*: the JFC, by `&mut`: there is no other poll
+//! meanwhile. *Must not*: take a completion that it does not give: a drain that is dropped loses
+//! nothing.
 
 use crate::{Completion, Jfc, Status};
 

@@ -62,6 +62,7 @@ kinds! {
 pub struct AsyncEvent {
     /// Kind of the event.
     pub kind: AsyncKind,
-    /// Object that it concerns: queue, JFC or group number, port, or EID index; 0 for the device itself.
+    /// Object that it concerns: queue, JFC or group number, port, or EID index; 0 for the device
+    /// itself.
     pub id: u32,
 }

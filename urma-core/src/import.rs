@@ -1,7 +1,8 @@
 //! Imported segments: memory of other nodes that requests may name.
 //!
 //! *Owns*: the handle; the mapping for load and store where one was asked for. *Takes*: what a
-//! peer exported of its segment. *Must not*: ask the peer whether it is true: the first request does.
+//! peer exported of its segment. *Must not*: ask the peer whether it is true: the first request
+//! does.
 
 use std::sync::Arc;
 

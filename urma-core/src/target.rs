@@ -1,7 +1,7 @@
 //! Imported queues of other nodes.
 //!
-//! *Owns*: the way to the node while a target or a binding needs it. *Takes*: what a peer exported of
-//! its queue. *Gives*: `TargetJetty`, to name in requests. *Must not*: ask the peer whether the
+//! *Owns*: the way to the node while a target or a binding needs it. *Takes*: what a peer exported
+//! of its queue. *Gives*: `TargetJetty`, to name in requests. *Must not*: ask the peer whether the
 //! queue exists: the first request finds out.
 
 use std::sync::Arc;

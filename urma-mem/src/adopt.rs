@@ -221,8 +221,8 @@ fn push(extents: &mut Vec<Extent>, extent: Extent) {
     }
 }
 
-/// Uncounts the extents' ranges and moves those back that no extent counts any more. All are tried; the
-/// first error is the answer.
+/// Uncounts the extents' ranges and moves those back that no extent counts any more. All are tried;
+/// the first error is the answer.
 fn give_back(shared: &ArenaShared, ledger: &mut Ledger, extents: &[Extent]) -> io::Result<()> {
     let mut answer = Ok(());
     for extent in extents {

@@ -155,8 +155,8 @@ pub(crate) struct ForkHold(());
 
 impl ForkHold {
     fn lists(&mut self) -> &mut ForkLists {
-        // SAFETY: REGISTRY.held is set by the creator of this guard and by no other thread until it is
-        // dropped, and the result borrows the guard.
+        // SAFETY: REGISTRY.held is set by the creator of this guard and by no other thread until it
+        // is dropped, and the result borrows the guard.
         unsafe { &mut *REGISTRY.lists.get() }
     }
 
@@ -282,7 +282,8 @@ fn take_private(pages: &MovedPages) {
     let mapped = unsafe { libc::mmap(addr, pages.len, prot, flags, pages.fd, pages.offset) };
     if mapped == libc::MAP_FAILED {
         // Better no memory than the parent's: a touch faults instead of corrupting the parent.
-        // SAFETY: the range holds the mapping that the arena noted, and nothing of the child uses it yet.
+        // SAFETY: the range holds the mapping that the arena noted, and nothing of the child uses
+        // it yet.
         unsafe { libc::munmap(addr, pages.len) };
     }
 }

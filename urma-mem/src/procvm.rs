@@ -30,8 +30,8 @@ pub struct ProcessMemory {
 impl ProcessMemory {
     /// Memory of the process `pid`, which holds the content of `witness` (this process's own view of
     /// it; it must not change) at its address `witness_addr`. Reads the witness there, once. The
-    /// calling process itself is taken, too: reading through the kernel is defined whichever thread uses
-    /// the bytes.
+    /// calling process itself is taken, too: reading through the kernel is defined whichever thread
+    /// uses the bytes.
     ///
     /// # Errors
     /// `InvalidInput` for numbers that name no process and for an empty or too long witness;

@@ -2,8 +2,8 @@
 //!
 //! Owns: the value, one word with the bits *held* and *marked*.
 //! Takes: work as closures.
-//! Gives: `run` (mark, then work if no other thread does), `try_with`, `with_blocking` (control plane).
-//! Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
+//! Gives: `run` (mark, then work if no other thread does), `try_with`, `with_blocking` (control
+//! plane). Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
 #![expect(unsafe_code, reason = "the held bit, not the borrow checker, makes access exclusive")]
 
 use core::fmt;
@@ -13,7 +13,8 @@ use crate::sync::{AtomicU32, Ordering, Watched, spin_hint, yield_now};
 const HELD: u32 = 1;
 const MARKED: u32 = 2;
 
-/// How often one `run` works again because another thread marked meanwhile, before it hands the rest on.
+/// How often one `run` works again because another thread marked meanwhile, before it hands the
+/// rest on.
 pub const ROUNDS_MAX: u32 = 16;
 
 /// Looks at a held value before `with_blocking` gives its time slice away.
@@ -37,14 +38,15 @@ pub enum RunResult {
 pub struct Visited<R> {
     /// What the closure returned.
     pub value: R,
-    /// A mark is set (made before or during the visit): the visitor must `run`, or have another thread do it.
+    /// A mark is set (made before or during the visit): the visitor must `run`, or have another
+    /// thread do it.
     pub marked: bool,
 }
 
 /// A value worked on by one thread at a time, with hand-over instead of waiting.
 ///
-/// A thread that finds the value held leaves a mark and goes on; the holder looks for marks before it lets go.
-/// A mark made while no thread holds the value stays until the next `run`.
+/// A thread that finds the value held leaves a mark and goes on; the holder looks for marks before
+/// it lets go. A mark made while no thread holds the value stays until the next `run`.
 pub struct Serial<T> {
     state: AtomicU32,
     value: Watched<T>,
@@ -70,7 +72,8 @@ impl<T> Serial<T> {
     #[inline]
     pub fn run(&self, mut f: impl FnMut(&mut T)) -> RunResult {
         if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // Another thread holds the value or left a mark: mark and try to become the holder in one step.
+            // Another thread holds the value or left a mark: mark and try to become the holder in
+            // one step.
             let before = self.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
             if before & HELD != 0 {
                 return RunResult::HandedOver;
@@ -102,7 +105,8 @@ impl<T> Serial<T> {
         self.state.load(Ordering::Acquire) & MARKED != 0
     }
 
-    /// Visits the value if no thread holds it. Marks are neither consumed nor lost: see [`Visited::marked`].
+    /// Visits the value if no thread holds it. Marks are neither consumed nor lost: see
+    /// [`Visited::marked`].
     #[inline]
     pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<Visited<R>> {
         if self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {

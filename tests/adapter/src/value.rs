@@ -31,7 +31,8 @@ impl<T> Copy for Ptr<T> {}
 
 // SAFETY: only the library looks behind it, and that is thread-safe.
 unsafe impl<T> Send for Ptr<T> {}
-// SAFETY: shared references give the pointer only; the library's functions behind it are thread-safe.
+// SAFETY: shared references give the pointer only; the library's functions behind it are
+// thread-safe.
 unsafe impl<T> Sync for Ptr<T> {}
 
 impl<T> Ptr<T> {

@@ -2,7 +2,8 @@
 //!
 //! *Owns*: the count of its allocations while it works. *Takes*: its part on the command line, its
 //! peer's line on standard input. *Gives*: its own line, `set` when the peer is known, then
-//! `done ALLOCATIONS`. *Must not*: allocate or call the system between start and end, unless asked to.
+//! `done ALLOCATIONS`. *Must not*: allocate or call the system between start and end, unless asked
+//! to.
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, Write};

@@ -1,8 +1,8 @@
 //! `abi PROGRAM`: for which release of the C API was a program built?
 //!
 //! *Owns*: what tells the releases apart: the marker symbol of our headers, sizes of structs in the
-//! debug information. *Takes*: an ELF file. *Gives*: a release, or that it cannot be found. *Must not*:
-//! guess.
+//! debug information. *Takes*: an ELF file. *Gives*: a release, or that it cannot be found. *Must
+//! not*: guess.
 
 use std::{borrow::Cow, fs, path::Path};
 

@@ -1,8 +1,8 @@
 //! `run -- PROGRAM`: starts a program that looks for its device in `/sys/class/ubcore`.
 //!
-//! *Owns*: the order of things: library, device, namespace, program. *Takes*: [`RunArgs`]. *Gives*: the
-//! program in place of this process, so that its exit status and signals are its own. *Must not*:
-//! change anything for other processes.
+//! *Owns*: the order of things: library, device, namespace, program. *Takes*: [`RunArgs`]. *Gives*:
+//! the program in place of this process, so that its exit status and signals are its own. *Must
+//! not*: change anything for other processes.
 
 use std::{
     ffi::{OsStr, OsString},

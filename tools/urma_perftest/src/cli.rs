@@ -1,7 +1,7 @@
 //! The command line: what a user may write.
 //!
-//! *Owns*: names, defaults as documented, help texts. *Takes*: arguments. *Gives*: [`PerftestCli`], raw.
-//! *Must not*: judge combinations; `plan.rs` does.
+//! *Owns*: names, defaults as documented, help texts. *Takes*: arguments. *Gives*: [`PerftestCli`],
+//! raw. *Must not*: judge combinations; `plan.rs` does.
 
 use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};

@@ -60,7 +60,8 @@ pub(crate) fn credited(word: u64, index: u64) -> u64 {
 }
 
 impl Tell<'_> {
-    /// Announces the posted receives, lane by lane, where enough are new. A queue without room gets them the next time.
+    /// Announces the posted receives, lane by lane, where enough are new. A queue without room gets
+    /// them the next time.
     fn tell(&mut self, ends: &mut PostedQueues, counts: &[u64]) -> Result<(), RunError> {
         for (lane, count) in counts.iter().enumerate() {
             let (Some(announced), Some(piece)) =

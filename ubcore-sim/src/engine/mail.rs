@@ -65,7 +65,9 @@ impl Mail {
 //   has the shared part stepped. `Handed::words` decodes with `Sqe::decode`; local pieces with
 //   `gather::Local::of` and `gather::read_out`. All its local checks are done; READ and atomic results
 //   go to local pieces by `gather::write_in`.
-// - Each `Handed` gets one `HandedCompletion` (any order), pushed into `ended`; then the caller of the exchange
+// - Each `Handed` gets one `HandedCompletion` (any order), pushed into `ended`; then the caller of
+// the exchange
 //   calls `Base::wake_send(id)`.
-// - `take_purge()` true: drop every request taken from this mail before, without `HandedCompletion`; requests
+// - `take_purge()` true: drop every request taken from this mail before, without
+// `HandedCompletion`; requests
 //   in `handed` at that moment are new ones.

@@ -1,12 +1,13 @@
 //! Whether the destination of long writes lies outside the caches.
 //!
-//! *Owns*: the length of the present and the last pass of writes over the memory of one path. *Takes*: places and
-//! lengths. *Gives*: a guess. *Must not*: be asked for short messages, which pay more than they win.
+//! *Owns*: the length of the present and the last pass of writes over the memory of one path.
+//! *Takes*: places and lengths. *Gives*: a guess. *Must not*: be asked for short messages, which
+//! pay more than they win.
 //!
 //! Stores past the caches make long writes 2-3.5 times faster where the destination is in no cache,
-//! and slower where it is, or where its owner reads it at once. A program that walks through more memory than
-//! the caches hold before it starts again finds none of it there: a pass of that length, this one or the
-//! last, is what counts as cold.
+//! and slower where it is, or where its owner reads it at once. A program that walks through more
+//! memory than the caches hold before it starts again finds none of it there: a pass of that
+//! length, this one or the last, is what counts as cold.
 
 /// Shortest message that is asked about, in bytes: below it the start of streaming stores (100 ns)
 /// costs more than they save.

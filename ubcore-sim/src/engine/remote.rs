@@ -197,7 +197,8 @@ impl PathState {
         announced.finish(&view.generation, life).map_err(|_| denied)?;
         match fetched {
             Ok(()) => Ok(AccessResult::Yes(landing, life)),
-            // A page that is not there, a peer that is gone: the owner of the memory answers, or no node does.
+            // A page that is not there, a peer that is gone: the owner of the memory answers, or no
+            // node does.
             Err(_) => Ok(AccessResult::NotDirect),
         }
     }

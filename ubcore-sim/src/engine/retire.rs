@@ -109,8 +109,8 @@ impl Retire {
         core::mem::take(&mut self.freed)
     }
 
-    /// Gives the spare completion slot back at the end of a step, when the JFC has little room and others may need
-    /// it.
+    /// Gives the spare completion slot back at the end of a step, when the JFC has little room and
+    /// others may need it.
     #[inline]
     pub(crate) fn return_spare(&mut self) {
         if self.spare && !self.port.is_roomy() {

@@ -106,7 +106,8 @@ impl Guesses {
         let guessed = match judged {
             Judged::Right | Judged::Begun => {
                 shown.checked.into_iter().flatten().for_each(|key| self.prove(key));
-                // One message is one guess, however many pieces and attempts it takes. The answer does not show whether this one was right, so it always counts.
+                // One message is one guess, however many pieces and attempts it takes. The answer
+                // does not show whether this one was right, so it always counts.
                 judged == Judged::Right && shown.invalidates.is_some_and(|key| !self.is_proven(key))
             }
             Judged::Wrong => shown.all().any(|key| !self.is_proven(key)),

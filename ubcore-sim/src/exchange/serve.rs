@@ -1,4 +1,5 @@
-//! One sequence at its target: which request is next, what it did, the answer that a duplicate gets again.
+//! One sequence at its target: which request is next, what it did, the answer that a duplicate gets
+//! again.
 //!
 //! *Owns*: the expected TASSN, the message under way, answers kept for duplicates. *Takes*: pieces.
 //! *Gives*: the step each piece makes. *Must not*: execute a request twice.

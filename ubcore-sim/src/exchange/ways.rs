@@ -1,7 +1,7 @@
 //! Ways to nodes: found, opened, counted, lost.
 //!
-//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send queues
-//! use. *Must not*: keep a way to a dead node usable.
+//! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send
+//! queues use. *Must not*: keep a way to a dead node usable.
 
 use std::sync::Arc;
 

@@ -4,13 +4,13 @@
 //! background thread found. *Gives*: rest, look again, or the end of the bursts. *Must not*: read a
 //! clock, or keep a steady poller's peers ringing for longer than a few messages.
 //!
-//! While the thread rests, each message of a peer sends a wake-up. A wake-up is *vain* when polls took its
-//! message before the thread could. One vain wake-up means little: the answer to the program's own request
-//! rings too, and the program polls for it. After [`VAIN_WAKEUPS_MAX`] in a row the thread stays awake, so
-//! that no peer rings, and looks at growing distances whether a message is left waiting. A look that
-//! finds one proves a burst; looks up to a tick that find none prove steady polls. So a steady poller
-//! that was kept from its processor costs a few wake-ups and looks, and a burst costs a message the
-//! distance of one look.
+//! While the thread rests, each message of a peer sends a wake-up. A wake-up is *vain* when polls
+//! took its message before the thread could. One vain wake-up means little: the answer to the
+//! program's own request rings too, and the program polls for it. After [`VAIN_WAKEUPS_MAX`] in a
+//! row the thread stays awake, so that no peer rings, and looks at growing distances whether a
+//! message is left waiting. A look that finds one proves a burst; looks up to a tick that find none
+//! prove steady polls. So a steady poller that was kept from its processor costs a few wake-ups and
+//! looks, and a burst costs a message the distance of one look.
 
 use std::time::Duration;
 

@@ -4,8 +4,9 @@
 //! of the core, readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: wait; look into shared memory;
 //! trust anything that came over a connection beyond what it checked.
 //!
-//! A connection is made once for both directions: the connecting side sends an offer, the accepting side answers.
-//! When two nodes connect to each other at the same time, the connection of the lower EID stands.
+//! A connection is made once for both directions: the connecting side sends an offer, the accepting
+//! side answers. When two nodes connect to each other at the same time, the connection of the lower
+//! EID stands.
 
 mod offer;
 mod shake;

@@ -2,7 +2,8 @@
 //!
 //! *Owns*: the link behind a `Serial`, the reason why there is none, whether any peer uses packets.
 //! *Takes*: the device that gives and takes datagrams. *Gives*: exchanges. *Must not*: make a
-//! system call before the first packet peer exists; wait for the thread that exchanges at the moment.
+//! system call before the first packet peer exists; wait for the thread that exchanges at the
+//! moment.
 
 use std::{
     net::SocketAddr,

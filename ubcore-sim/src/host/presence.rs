@@ -5,15 +5,15 @@
 //! polled since the last look. *Must not*: make a system call, wait, or use more than two relaxed
 //! accesses per poll.
 //!
-//! Serving itself (`Asleep`: peers send a wake-up, the background thread answers) is right when no thread
-//! polls; being polled (`Awake`: peers send no wake-up) is right when one does. Polls move it to
-//! awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event, polls
-//! once and waits again stays with wake-ups and pays for no thread switch per message.
+//! Serving itself (`Asleep`: peers send a wake-up, the background thread answers) is right when no
+//! thread polls; being polled (`Awake`: peers send no wake-up) is right when one does. Polls move
+//! it to awake only after [`POLLS_TO_WAKE`] of them, so that a program that waits for an event,
+//! polls once and waits again stays with wake-ups and pays for no thread switch per message.
 //!
 //! A program may also poll in bursts: for the completion of a request, then spin on its memory until
-//! a peer's message changes it. In the mode `Bursts` peers send a wake-up although the program polls.
-//! It begins when the background thread finds a peer's message that no poll took for a whole tick.
-//! It ends when polls take every message for as long as a tick (`bursts.rs`).
+//! a peer's message changes it. In the mode `Bursts` peers send a wake-up although the program
+//! polls. It begins when the background thread finds a peer's message that no poll took for a whole
+//! tick. It ends when polls take every message for as long as a tick (`bursts.rs`).
 
 use udma_abi::Nanos;
 use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! The background thread: what a NIC does by itself.
 //!
 //! *Owns*: the poll set, the peers, the decision when to work, tick and sleep. *Takes*: readiness,
-//! wake-ups, requests of the core. *Gives*: steps of the device when no thread polls, peers, wake-ups.
-//! *Must not*: spin against the application, wait without a bound of the core's choosing, or step a
-//! device that pollers serve.
+//! wake-ups, requests of the core. *Gives*: steps of the device when no thread polls, peers,
+//! wake-ups. *Must not*: spin against the application, wait without a bound of the core's choosing,
+//! or step a device that pollers serve.
 //!
 //! ```text
 //! asleep:  peers see "asleep" and send a wake-up; waits for wake-ups, sockets, earliest deadline
@@ -12,11 +12,11 @@
 //! bursts:  as asleep, although the program polls at times (`bursts.rs`)
 //! ```
 //!
-//! A look is a system call, and a thread that has polled for long will likely go on: the tick doubles with
-//! each look that finds it polling, up to [`TICK_MAX`]. So no request waits longer for the takeover than
-//! the polling lasted, and a process that polls on makes about 30 calls a second for it. Arming,
-//! hang-ups and connections need no tick. Datagrams have senders with timers: with a packet peer the
-//! tick stays short.
+//! A look is a system call, and a thread that has polled for long will likely go on: the tick
+//! doubles with each look that finds it polling, up to [`TICK_MAX`]. So no request waits longer for
+//! the takeover than the polling lasted, and a process that polls on makes about 30 calls a second
+//! for it. Arming, hang-ups and connections need no tick. Datagrams have senders with timers: with
+//! a packet peer the tick stays short.
 //!
 //! A program may poll for a while and then spin on its memory, until a datagram changes it. So once a
 //! tick finds a pause of the pollers, each arrival wakes the thread, until an arrival finds that they

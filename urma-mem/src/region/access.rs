@@ -155,8 +155,8 @@ impl Region {
         Ok(if old == cmp { Ok(old) } else { Err(old) })
     }
 
-    /// Loads `N` words, each of them whole, unordered among each other. A caller that needs the entry as one
-    /// loads its owner or generation word with acquire first.
+    /// Loads `N` words, each of them whole, unordered among each other. A caller that needs the
+    /// entry as one loads its owner or generation word with acquire first.
     ///
     /// # Errors
     /// [`OutOfBounds`] when the block is outside the window or not 8-byte aligned.

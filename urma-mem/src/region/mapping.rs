@@ -96,7 +96,8 @@ impl RegionPages {
     pub(super) fn new_private(len: usize) -> io::Result<Self> {
         let len = page_ceil(len).and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing mapping.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no existing
+        // mapping.
         let base = unsafe { mmap_anonymous(None, len, prot, MapFlags::MAP_PRIVATE)? };
         Ok(Self::Anonymous { base: base.cast(), len: len.get() })
     }

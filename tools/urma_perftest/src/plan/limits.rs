@@ -1,6 +1,7 @@
 //! Ranges of single options, combinations of several, and the device's limits.
 //!
-//! *Owns*: the rules and their reasons. *Takes*: [`PerftestCli`]; [`DeviceCaps`]. *Gives*: yes, or why not.
+//! *Owns*: the rules and their reasons. *Takes*: [`PerftestCli`]; [`DeviceCaps`]. *Gives*: yes, or
+//! why not.
 
 use urma::{DeviceCaps, DeviceFeatures};
 

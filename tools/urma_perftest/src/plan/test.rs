@@ -1,7 +1,7 @@
 //! The test: what both sides do, field by field.
 //!
-//! *Owns*: the parameters that both sides compare, their defaults. *Takes*: [`PerftestCli`]. *Gives*: a
-//! [`Test`], or a [`PlanRefusal`]. *Must not*: judge combinations; `limits.rs` does.
+//! *Owns*: the parameters that both sides compare, their defaults. *Takes*: [`PerftestCli`].
+//! *Gives*: a [`Test`], or a [`PlanRefusal`]. *Must not*: judge combinations; `limits.rs` does.
 
 use serde::{Deserialize, Serialize};
 use urma::OrderType;

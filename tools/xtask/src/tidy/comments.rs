@@ -3,8 +3,8 @@
 //! *Owns*: the least number of words. *Takes*: all files. *Gives*: the first doc comment, and the
 //! first safety comment, of a file that is too short to say anything.
 //!
-//! Text of a command line's help is not checked: it is a doc comment in the code, ends without a full
-//! stop, and stands in a tool.
+//! Text of a command line's help is not checked: it is a doc comment in the code, ends without a
+//! full stop, and stands in a tool.
 
 use super::File;
 

@@ -3,10 +3,10 @@
 //! *Owns*: reading GLOSSARY.md: its terms, and the words that its column "not" forbids. *Takes*: all
 //! files. *Gives*: terms listed twice, and the first use of a forbidden word in each file.
 //!
-//! A cell of the column "not" lists words or phrases, separated by semicolons. Behind a word may stand
-//! `(but: PHRASE, PHRASE)`: phrases in which the word means something else, and which are allowed.
-//! Words are compared without case and regardless of how an identifier joins them, so that a
-//! forbidden `two words` is found in `two_words` and `TwoWords`, too.
+//! A cell of the column "not" lists words or phrases, separated by semicolons. Behind a word may
+//! stand `(but: PHRASE, PHRASE)`: phrases in which the word means something else, and which are
+//! allowed. Words are compared without case and regardless of how an identifier joins them, so that
+//! a forbidden `two words` is found in `two_words` and `TwoWords`, too.
 
 use super::{File, words::is_foreign};
 
