@@ -50,7 +50,11 @@ pub(super) fn safety(files: &[File]) -> Vec<String> {
     })
 }
 
-fn first_of_each(files: &[File], short: impl Fn(&File) -> Option<(usize, String)>) -> Vec<String> {
+fn first_of_each(
+    files: &[File],
+    later: &[&str],
+    short: impl Fn(&File) -> Option<(usize, String)>,
+) -> Vec<String> {
     let is_later = |file: &File| later.iter().any(|later| file.path.starts_with(later));
     let checked = files.iter().filter(|file| file.is_rust() && !is_later(file));
     let found = checked.filter_map(|file| short(file).map(|(line, text)| (file, line, text)));
