@@ -37,6 +37,11 @@ fn events() {
     says(env!("CARGO_BIN_EXE_events"), &["woken by 7 bytes for request 7"]);
 }
 
+#[test]
+fn cost() {
+    says(env!("CARGO_BIN_EXE_cost"), &["    8 bytes: copy", " 4096 bytes: copy", "WRITE"]);
+}
+
 #[cfg(feature = "stream")]
 #[test]
 fn stream() {
