@@ -60,7 +60,7 @@ fn main_eids_are_found_replaced_deleted() {
     assert_eq!(main_of(one), Ok(other));
     // SAFETY: an EID of this function.
     assert_eq!(unsafe { uvs_delete_main_ue_eid(&raw const one) }, 0);
-    // SAFETY: as above.
+    // SAFETY: the pointers name locals of this test that outlive the call.
     assert_eq!((unsafe { uvs_delete_main_ue_eid(&raw const one) }, errno()), (-1, ENOENT));
     assert_eq!(main_of(one), Err(ENOENT));
 }
@@ -100,7 +100,7 @@ fn flushing_empties_the_table() {
     let entry = uvs_main_ue_eid_entry_t { eid: eid(3, 1), main_ue_eid: eid(3, 2) };
     // SAFETY: an entry of this function.
     assert_eq!(unsafe { uvs_insert_main_ue_eid(&raw const entry) }, 0);
-    // SAFETY: no arguments.
+    // SAFETY: the call takes no pointers; the library locks its own tables.
     assert_eq!(unsafe { uvs_flush_main_ue_eid() }, 0);
     assert_eq!(main_of(eid(3, 1)), Err(ENOENT));
 }
@@ -134,13 +134,13 @@ fn aggregated_devices_have_names() {
     let mut of = eid(4, 1);
     // SAFETY: an EID of this function.
     assert_eq!(unsafe { uvs_delete_agg_dev(&raw mut of) }, 0);
-    // SAFETY: as above.
+    // SAFETY: the pointers name locals of this test that outlive the call.
     assert_eq!((unsafe { uvs_delete_agg_dev(&raw mut of) }, errno()), (-1, ENOENT));
 }
 
 fn paths(src: uvs_eid_t, dst: uvs_eid_t, tp_type: u32, iodie: u8) -> (i32, Box<uvs_path_set_t>) {
     let mut set = zeroed::<uvs_path_set_t>();
-    // SAFETY: places of this function.
+    // SAFETY: the pointers name locals of this test that outlive the call.
     let status =
         unsafe { uvs_get_path_set(&raw const src, &raw const dst, tp_type, iodie, &raw mut *set) };
     (status, set)
@@ -217,7 +217,7 @@ fn the_topology_is_kept_and_followed() {
     let mut shared = topology();
     shared.truncate(1);
     shared[0].agg_devs[3].ues[0].primary_eid = chars(eid(8, 1));
-    // SAFETY: nodes of this function.
+    // SAFETY: the pointers name locals of this test that outlive the call.
     assert_eq!(unsafe { uvs_set_share_topo_info(shared.as_mut_ptr().cast(), size, 1) }, 0);
     assert_eq!(main_of(eid(8, 1)), Ok(eid(8, 1)));
     assert_eq!((read(&mut map), map.node_num), (0, 2));
@@ -230,7 +230,7 @@ fn bad_pointers_are_refused() {
     // Each is refused before anything is read.
     macro_rules! refused {
         ($($call:expr;)*) => {$(
-            // SAFETY: as above.
+            // SAFETY: the pointers name locals of this test that outlive the call.
             assert_eq!(unsafe { $call }, EINVAL);
         )*};
     }
