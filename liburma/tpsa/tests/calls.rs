@@ -230,7 +230,7 @@ fn bad_pointers_are_refused() {
     // Each is refused before anything is read.
     macro_rules! refused {
         ($($call:expr;)*) => {$(
-            // SAFETY: the pointers name locals of this test that outlive the call.
+            // SAFETY: each pointer is NULL, which the library refuses, or names a local of this test.
             assert_eq!(unsafe { $call }, EINVAL);
         )*};
     }
