@@ -49,7 +49,6 @@ pub(crate) struct Retire {
     started: VecDeque<Started>,
     /// Sequence number of the front of `started`.
     front_seq: u32,
-    written: u64,
     /// A slot that an unsignalled success left, kept for the next request: taking one and giving it
     /// back are two locked operations.
     spare: bool,
@@ -71,7 +70,6 @@ impl Retire {
             retired: 0,
             started,
             front_seq: 0,
-            written: 0,
             spare: false,
             keeps,
             freed: false,
@@ -240,20 +238,26 @@ impl Retire {
             self.keep_or_give_back();
             return;
         }
-        self.written += 1;
         let cqe = self.entry(request.entry_idx, status, bytes);
-        if faults.is_planted() && self.written.is_multiple_of(7) {
-            if faults.completion_dropped() {
-                self.give_back();
-                return;
-            }
-            if faults.completion_doubled() && self.port.reserve() {
-                self.port.complete(&cqe, failed);
-                fast.completion();
-            }
+        if faults.is_planted() && self.is_dropped(&cqe, fast, faults) {
+            return;
         }
         self.port.complete(&cqe, failed);
         fast.completion();
+    }
+
+    /// Planted faults: some entries are not written, or written once more.
+    #[cold]
+    fn is_dropped(&mut self, cqe: &Cqe, fast: &FastCounts, faults: Faults) -> bool {
+        let is_hit = cqe.entry_idx % 7 == 6;
+        let drops = is_hit && faults.completion_dropped();
+        if drops {
+            self.give_back();
+        } else if is_hit && faults.completion_doubled() && self.port.reserve() {
+            self.port.complete(cqe, cqe.status != CqeStatus::Success);
+            fast.completion();
+        }
+        drops
     }
 
     #[inline]

@@ -216,12 +216,9 @@ impl SendEngine {
             self.take_ends(visit);
             left.busy = true;
         }
-        if visit.tables.faults.is_planted() {
-            self.place_deferred(visit);
-        }
         let mut direct = visit.direct;
         for _ in 0..visit.tables.cfg.step_requests {
-            if visit.tables.faults.order_swapped() {
+            if visit.tables.faults.is_planted() {
                 self.place_deferred(visit);
             }
             if self.state != SendState::Ready {

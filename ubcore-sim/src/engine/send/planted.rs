@@ -17,8 +17,8 @@ pub(super) struct Deferred {
     sqe: Sqe,
     words: EntryWords,
     current: Current,
-    /// Requests that still go before it.
-    behind: u32,
+    /// The next request goes before it.
+    is_next_before: bool,
 }
 
 impl SendEngine {
@@ -26,13 +26,9 @@ impl SendEngine {
     #[cold]
     pub(super) fn defer(&mut self, visit: &Visit<'_>, index: usize) -> Option<FrontResult> {
         let faults = visit.tables.faults;
-        if let Some(deferred) = &mut self.deferred {
-            deferred.behind = 0;
-            return None;
-        }
         let posted = visit.queue.pi.load(Ordering::Acquire) != self.ring.head;
         let wanted = faults.ack_before_placement() || (faults.order_swapped() && posted);
-        if !wanted || self.sqe.opcode != Opcode::Write {
+        if self.deferred.is_some() || !wanted || self.sqe.opcode != Opcode::Write {
             return None;
         }
         self.deferred = Some(Box::new(Deferred {
@@ -40,15 +36,16 @@ impl SendEngine {
             sqe: self.sqe,
             words: self.words,
             current: self.current,
-            behind: u32::from(faults.order_swapped()),
+            is_next_before: true,
         }));
         Some(FrontResult::End(CqeStatus::Success, u32::try_from(self.current.len).unwrap_or(0)))
     }
 
-    /// Places what was deferred, once it is late enough.
+    /// Places what was deferred, once another request or step went before it.
     #[cold]
     pub(super) fn place_deferred(&mut self, visit: &Visit<'_>) {
-        let Some(deferred) = self.deferred.take_if(|d| d.behind == 0) else { return };
+        let is_late = |d: &mut Box<Deferred>| !std::mem::take(&mut d.is_next_before);
+        let Some(deferred) = self.deferred.take_if(is_late) else { return };
         let path_state = self.path_states.iter_mut().find(|s| s.link.tpn == deferred.tpn);
         let Some(path_state) = path_state else { return };
         let job = Job {
