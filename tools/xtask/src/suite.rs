@@ -25,8 +25,12 @@ use crate::{
 
 /// Programs, each with its package, that wait for timers and other processes most of the time: they
 /// run beside the others.
-const WAITING: [(&str, &str); 3] =
-    [("urma-kill", "planted"), ("urma_perftest", "loopback"), ("urma-tests", "fork")];
+const WAITING: [(&str, &str); 4] = [
+    ("urma-kill", "planted"),
+    ("urma_perftest", "loopback"),
+    ("urma-tests", "conformance"),
+    ("urma-tests", "fork"),
+];
 /// Programs that must have the machine for themselves: they count what a process does while none
 /// takes its processor.
 const ALONE: [(&str, &str); 1] = [("urma-budget", "budget")];
