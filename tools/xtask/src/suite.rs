@@ -31,9 +31,12 @@ const WAITING: [(&str, &str); 4] = [
     ("urma-tests", "conformance"),
     ("urma-tests", "fork"),
 ];
-/// Programs that must have the machine for themselves: they count what a process does while none
-/// takes its processor.
-const ALONE: [(&str, &str); 1] = [("urma-budget", "budget")];
+/// Programs that only compute, in virtual time: they come first, beside those that wait.
+const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
+/// Programs that must have the machine for themselves: one runs C programs under valgrind, for which
+/// the timeouts of the packet path are short, the other counts what a process does while none takes
+/// its processor.
+const ALONE: [(&str, &str); 2] = [("urma-c-tests", "installed"), ("urma-budget", "budget")];
 
 /// Test program: a binary that cargo has built.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -146,7 +149,9 @@ pub(crate) fn run(
     let (count, found) = (jobs.len(), StepResult::default());
     let mut all =
         ProgramRuns { done: 0, count, environment, found, empty: Vec::new(), times: Vec::new() };
-    all.side_by_side(step, [of(&is_usual), of(&is_waiting)]);
+    let mut usual = of(&is_usual);
+    usual.sort_by_key(|(program, _)| !program.is_of(&COMPUTING));
+    all.side_by_side(step, [usual, of(&is_waiting)]);
     all.side_by_side(step, [of(&is_alone), Vec::new()]);
     all.times.sort();
     let line =
