@@ -179,6 +179,7 @@ fn operations_have_the_families_of_the_specification() {
         assert_eq!(op.consumes_receive(), is_send || op == WriteImm, "{op:?}");
         let is_write = matches!(op, Write | WriteImm | WriteNotify | WriteAtomic);
         assert_eq!(op.is_write(), is_write, "{op:?}");
+        assert_eq!(op.fetches(), op.is_atomic() || op == Opcode::Read, "{op:?}");
         // The hardware's codes from compare and swap to fetch and xor.
         assert_eq!(op.is_atomic(), (0x07..=0x0F).contains(&(op as u8)), "{op:?}");
     }
