@@ -236,7 +236,8 @@ const CACHE: usize = 8;
 
 impl SegmentCache {
     /// The live context of a token id.
-    #[inline]
+    // With several callers `inline` alone leaves a call in the path of an 8-byte WRITE.
+    #[inline(always)]
     pub(crate) fn find(&mut self, table: &SegmentTable, token_id: u32) -> Option<&LocalSegment> {
         let slot = &mut self.slots[(token_id >> 8) as usize % CACHE];
         let hit = slot.as_ref().is_some_and(|s| s.token_id == token_id && s.is_live());
