@@ -108,7 +108,9 @@ pub(crate) fn program(name: &str, version: &str, features: &str) -> Result<PathB
 
 fn install(home: &Path, package: &str, more: &[&str]) -> TaskResult {
     let root = home.to_string_lossy().into_owned();
-    let mut install = command(&["install", "--locked", "--quiet", "--root", &root, package]);
+    // Unoptimised: a tool that runs for a second is not worth two more minutes of building it.
+    let args = ["install", "--locked", "--quiet", "--debug", "--root", &root, package];
+    let mut install = command(&args);
     let status = install.args(more).status().map_err(Failure::system("starting cargo"))?;
     if status.success() {
         return Ok(());
