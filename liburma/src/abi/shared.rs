@@ -18,7 +18,7 @@ use super::layout::{c_consts, c_enums, c_flags, c_structs};
 use super::*;
 
 c_structs! {
-    /// What urma_init is told; both members may be 0.
+    /// Arguments of urma_init; both members may be 0.
     #[derive(Clone, Copy)]
     struct urma_init_attr_t[16] { 0 => token: u64, 8 => uasid: u32, }
     /// Number of users of an object.
@@ -108,7 +108,7 @@ c_structs! {
         24 => token_value: urma_token_t, 28 => flag: urma_reg_seg_flag_t, 32 => user_ctx: u64,
         40 => iova: u64,
     }
-    /// What one side tells the other about a segment.
+    /// What a peer needs in order to import a segment.
     #[derive(Clone, Copy)]
     struct urma_seg_t[48] {
         0 => ubva: urma_ubva_t, 32 => len: u64, 40 => attr: urma_seg_attr_t, 44 => token_id: u32,
@@ -149,7 +149,7 @@ c_structs! {
     struct urma_cr_token_t[8] { 0 => token_id: u32, 4 => token_value: urma_token_t, }
     #[derive(Clone, Copy)]
     union urma_cr_u[8] { 0 => imm_data: u64, 0 => invalid_token: urma_cr_token_t, }
-    /// Completion record. flag.bs.s_r tells send (0) from receive (1); opcode says something on receive only.
+    /// Completion record. flag.bs.s_r is 0 for a send and 1 for a receive; opcode is set on receive only.
     #[derive(Clone, Copy)]
     struct urma_cr_t[80] {
         0 => status: urma_cr_status_t, 8 => user_ctx: u64, 16 => opcode: urma_cr_opcode_t,

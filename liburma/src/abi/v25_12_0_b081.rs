@@ -87,13 +87,13 @@ c_structs! {
         316 => port_attr: [urma_port_attr_t; 8], 476 => reserved_jetty_id_min: u32,
         480 => reserved_jetty_id_max: u32,
     }
-    /// What one side tells the other about a receive queue.
+    /// What a peer needs in order to import a receive queue.
     #[derive(Clone, Copy)]
     struct urma_rjfr_t[64] {
         0 => jfr_id: urma_jfr_id_t, 24 => trans_mode: urma_transport_mode_t,
         32 => flag: urma_import_jetty_flag_t, 56 => tp_type: urma_tp_type_t,
     }
-    /// What one side tells the other about a jetty; urma_get_rjetty fills it.
+    /// What a peer needs in order to import a jetty; urma_get_rjetty fills it.
     #[derive(Clone, Copy)]
     struct urma_rjetty_t[72] {
         0 => jetty_id: urma_jetty_id_t, 24 => trans_mode: urma_transport_mode_t,

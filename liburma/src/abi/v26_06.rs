@@ -98,13 +98,13 @@ c_structs! {
         324 => port_attr: [urma_port_attr_t; 8], 484 => reserved_jetty_id_min: u32,
         488 => reserved_jetty_id_max: u32,
     }
-    /// What one side tells the other about a receive queue.
+    /// What a peer needs in order to import a receive queue.
     #[derive(Clone, Copy)]
     struct urma_rjfr_t[40] {
         0 => jfr_id: urma_jfr_id_t, 24 => trans_mode: urma_transport_mode_t,
         28 => flag: urma_import_jetty_flag_t, 32 => tp_type: urma_tp_type_t,
     }
-    /// What one side tells the other about a jetty; urma_get_rjetty fills it.
+    /// What a peer needs in order to import a jetty; urma_get_rjetty fills it.
     #[derive(Clone, Copy)]
     struct urma_rjetty_t[48] {
         0 => jetty_id: urma_jetty_id_t, 24 => trans_mode: urma_transport_mode_t,

@@ -9,15 +9,6 @@ static struct end here, there;
 static urma_target_jetty_t *target;
 static urma_target_seg_t *remote;
 
-static urma_sge_t far(size_t offset, uint32_t len)
-{
-    urma_sge_t sge = {0};
-    sge.addr = remote->seg.ubva.va + offset;
-    sge.len = len;
-    sge.tseg = remote;
-    return sge;
-}
-
 static urma_status_t post(urma_jfs_wr_t *wr)
 {
     urma_jfs_wr_t *bad = NULL;
@@ -32,7 +23,8 @@ static urma_status_t post(urma_jfs_wr_t *wr)
 static void remote_pieces(urma_jfs_wr_t wr)
 {
     urma_sge_t near[2] = {end_piece(&here, 3000, 60), end_piece(&here, 3060, 4)};
-    urma_sge_t pieces[4] = {far(3000, 32), far(3032, 16), far(3048, 16), far(3072, 8)};
+    urma_sge_t pieces[4] = {end_far(remote, 3000, 32), end_far(remote, 3032, 16), end_far(remote, 3048, 16),
+                            end_far(remote, 3072, 8)};
     uint64_t word = 0;
 
     memset(here.memory + 3000, 7, 64);
@@ -82,7 +74,7 @@ static void remote_pieces(urma_jfs_wr_t wr)
 static void writes(void)
 {
     urma_sge_t src[2] = {end_piece(&here, 0, 100), end_piece(&here, 1000, 28)};
-    urma_sge_t dst[2] = {far(0, 128), far(512, 8)};
+    urma_sge_t dst[2] = {end_far(remote, 0, 128), end_far(remote, 512, 8)};
     urma_jfs_wr_t wr = {0};
     urma_cr_t cr;
     uint64_t word = 0;
@@ -133,7 +125,7 @@ static void writes(void)
 
 static void reads_and_atomics(void)
 {
-    urma_sge_t near = end_piece(&here, 2048, 64), dst = far(1024, 64);
+    urma_sge_t near = end_piece(&here, 2048, 64), dst = end_far(remote, 1024, 64);
     urma_jfs_wr_t wr = {0};
     uint64_t word = 40, old = 0;
 
@@ -190,7 +182,8 @@ static void lists(void)
 {
     enum { COUNT = 40 };
     static urma_jfs_wr_t wr[COUNT];
-    urma_sge_t src = end_piece(&here, 0, 8), dst = far(0, 8), outside = far(MEMORY - 4, 8);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
+    urma_sge_t outside = end_far(remote, MEMORY - 4, 8);
     urma_jfs_wr_t *bad = NULL;
     urma_cr_t cr[COUNT];
     int done = 0;
@@ -246,7 +239,7 @@ static void lists(void)
 
 static void named_wrongly(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 8), dst = far(0, 8);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
     urma_import_seg_flag_t flag = {0};
     urma_token_t token = {TOKEN};
     struct info peer = end_info(&there);
@@ -360,7 +353,7 @@ static void messages_are_no_flushes(void)
 
 static void flushing(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 8), dst = far(0, 8);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
     urma_cr_t cr[4];
 
     CHECK(urma_flush_jetty(here.jetty, 1, NULL) == -URMA_EINVAL);

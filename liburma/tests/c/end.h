@@ -62,6 +62,16 @@ struct info {
     urma_rjetty_t jetty;
 };
 
+/* Memory of an imported segment, from `offset` on. */
+static inline urma_sge_t end_far(urma_target_seg_t *seg, size_t offset, uint32_t len)
+{
+    urma_sge_t sge = {0};
+    sge.addr = seg->seg.ubva.va + offset;
+    sge.len = len;
+    sge.tseg = seg;
+    return sge;
+}
+
 static inline void end_open(struct end *end, urma_device_t *dev, urma_transport_mode_t mode)
 {
     urma_jfc_cfg_t jfc_cfg = {0};

@@ -12,15 +12,6 @@ static struct end here, there;
 static urma_target_jetty_t *target;
 static urma_target_seg_t *remote;
 
-static urma_sge_t far(size_t offset, uint32_t len)
-{
-    urma_sge_t sge = {0};
-    sge.addr = remote->seg.ubva.va + offset;
-    sge.len = len;
-    sge.tseg = remote;
-    return sge;
-}
-
 /* The smallest receive ring has 64 entries, whatever depth was asked for; the next size is a power of two. */
 static void receives_fill_the_ring(uint32_t depth, int entries)
 {
@@ -65,7 +56,7 @@ static void remote_pieces_follow_each_other(urma_device_t *dev)
     for (size_t i = 0; i < 4; i++) {
         memset(here.memory + i * 16, (int)i + 1, 16);
         local[i] = end_piece(&here, i * 16, 16);
-        other[i] = far(256 + i * 16, 16);
+        other[i] = end_far(remote, 256 + i * 16, 16);
     }
     memset(there.memory, 0, 1024);
     wr.opcode = URMA_OPC_WRITE;

@@ -17,15 +17,6 @@ static urma_device_attr_t attr;
 static urma_target_jetty_t *target;
 static urma_target_seg_t *remote;
 
-static urma_sge_t far(size_t offset, uint32_t len)
-{
-    urma_sge_t sge = {0};
-    sge.addr = remote->seg.ubva.va + offset;
-    sge.len = len;
-    sge.tseg = remote;
-    return sge;
-}
-
 /* Posts one request to the jetty of `here`, and sees that bad_wr names it when it is refused. */
 static urma_status_t post_on(urma_jetty_t *jetty, urma_jfs_wr_t *wr)
 {
@@ -76,20 +67,20 @@ static int write_is_refused(urma_sge_t *src, uint32_t num, urma_sge_t *dst)
 
 static void write_without_bytes_is_refused(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 0), dst = far(0, 8);
+    urma_sge_t src = end_piece(&here, 0, 0), dst = end_far(remote, 0, 8);
     CHECK(write_is_refused(&src, 0, &dst) && write_is_refused(&src, 1, &dst));
 }
 
 static void write_with_too_many_sges_is_refused(void)
 {
     urma_sge_t src[3] = {end_piece(&here, 0, 8), end_piece(&here, 8, 8), end_piece(&here, 16, 8)};
-    urma_sge_t dst = far(0, 24);
+    urma_sge_t dst = end_far(remote, 0, 24);
     CHECK(write_is_refused(src, 3, &dst));
 }
 
 static void write_with_too_much_inline_is_refused(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 65), dst = far(0, 65);
+    urma_sge_t src = end_piece(&here, 0, 65), dst = end_far(remote, 0, 65);
     urma_jfs_wr_t wr = transfer(URMA_OPC_WRITE, &src, 1, &dst, 1);
     wr.flag.bs.inline_flag = 1;
     CHECK(post_on(here.jetty, &wr) == URMA_EINVAL);
@@ -97,14 +88,14 @@ static void write_with_too_much_inline_is_refused(void)
 
 static void write_notify_misaligned_is_refused(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 8), dst[2] = {far(0, 8), far(516, 8)};
+    urma_sge_t src = end_piece(&here, 0, 8), dst[2] = {end_far(remote, 0, 8), end_far(remote, 516, 8)};
     urma_jfs_wr_t wr = transfer(URMA_OPC_WRITE_NOTIFY, &src, 1, dst, 2);
     CHECK(post_on(here.jetty, &wr) == URMA_EINVAL);
 }
 
 static void read_with_inline_is_refused(void)
 {
-    urma_sge_t near = end_piece(&here, 0, 8), dst = far(0, 8);
+    urma_sge_t near = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
     urma_jfs_wr_t wr = transfer(URMA_OPC_READ, &dst, 1, &near, 1), atomic = add(&near, &dst);
     wr.flag.bs.inline_flag = atomic.flag.bs.inline_flag = 1;
     CHECK(post_on(here.jetty, &wr) == URMA_EINVAL && post_on(here.jetty, &atomic) == URMA_EINVAL);
@@ -113,7 +104,7 @@ static void read_with_inline_is_refused(void)
 static void read_without_sge_is_refused(void)
 {
     urma_sge_t near[3] = {end_piece(&here, 0, 8), end_piece(&here, 8, 8), end_piece(&here, 16, 8)};
-    urma_sge_t src = far(0, 24);
+    urma_sge_t src = end_far(remote, 0, 24);
     urma_jfs_wr_t wr = transfer(URMA_OPC_READ, &src, 1, near, 0);
     CHECK(post_on(here.jetty, &wr) == URMA_EINVAL);
     wr.rw.dst.num_sge = 3;
@@ -122,7 +113,7 @@ static void read_without_sge_is_refused(void)
 
 static void atomic_misaligned_is_refused(void)
 {
-    urma_sge_t near = end_piece(&here, 0, 8), dst = far(4, 8);
+    urma_sge_t near = end_piece(&here, 0, 8), dst = end_far(remote, 4, 8);
     urma_jfs_wr_t wr = add(&near, &dst);
     CHECK(post_on(here.jetty, &wr) == URMA_EINVAL);
 }
@@ -131,7 +122,7 @@ static void atomic_of_wrong_size_is_refused(void)
 {
     static const uint32_t sizes[] = {0, 1, 2, 16};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        urma_sge_t near = end_piece(&here, 0, sizes[i]), dst = far(0, sizes[i]);
+        urma_sge_t near = end_piece(&here, 0, sizes[i]), dst = end_far(remote, 0, sizes[i]);
         urma_jfs_wr_t wr = add(&near, &dst);
         CHECK(post_on(here.jetty, &wr) == URMA_EINVAL);
     }
@@ -154,7 +145,8 @@ static void send_with_both_orders_is_refused(void)
 
 static void batch_with_a_bad_request(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 8), dst = far(0, 8), outside = end_piece(&here, MEMORY - 4, 8);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
+    urma_sge_t outside = end_piece(&here, MEMORY - 4, 8);
     urma_jfs_wr_t wr[3], *bad = NULL;
     urma_cr_t cr;
 
@@ -171,20 +163,21 @@ static void batch_with_a_bad_request(void)
 
 static void local_range_outside_is_refused(void)
 {
-    urma_sge_t after = end_piece(&here, MEMORY - 7, 8), before = end_piece(&here, 0, 8), dst = far(0, 8);
+    urma_sge_t after = end_piece(&here, MEMORY - 7, 8), before = end_piece(&here, 0, 8);
+    urma_sge_t dst = end_far(remote, 0, 8);
     before.addr -= 1;
     CHECK(write_is_refused(&after, 1, &dst) && write_is_refused(&before, 1, &dst));
 }
 
 static void one_byte_beyond_the_end(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 8), dst = far(MEMORY - 7, 8);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, MEMORY - 7, 8);
     CHECK(write_is_refused(&src, 1, &dst));
 }
 
 static void one_byte_before_the_start(void)
 {
-    urma_sge_t src = end_piece(&here, 0, 8), dst = far(0, 8);
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
     dst.addr -= 1;
     CHECK(write_is_refused(&src, 1, &dst));
 }
