@@ -29,7 +29,7 @@ const WAITING: [(&str, &str); 4] = [
     ("urma-kill", "planted"),
     ("urma_perftest", "loopback"),
     ("urma-tests", "conformance"),
-    ("urma-tests", "fork"),
+    ("urma-kill", "fork"),
 ];
 /// Programs that only compute, in virtual time: they come first, beside those that wait.
 const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
