@@ -67,7 +67,7 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("rc_bind_twice_is_refused", "in C a second bind to the same target succeeds, as in UMDK."),
     (
         "local_only_is_not_imported",
-        "an import in C is for what the owner granted; LOCAL_ONLY is no wish there.",
+        "an import in C is for what the owner granted; LOCAL_ONLY cannot be requested there.",
     ),
     ("query_shows_fill", "the attributes of queues in C have no fill."),
     (

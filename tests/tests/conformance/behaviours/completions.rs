@@ -7,16 +7,16 @@ super::behaviours! {
     Good reliable completions_come_in_posting_order: "Requests of different kinds complete in posting order.";
     Good reliable completions_come_exactly_once: "Over many ring rounds every signalled request completes once.";
     Good reliable unsignalled_stream_flows: "A stream of unsignalled requests far longer than the queue flows without any completion.";
-    Good reliable unsignalled_then_signalled: "The completion of a signalled request tells that all unsignalled ones before are done.";
+    Good reliable unsignalled_then_signalled: "The completion of a signalled request shows that all earlier unsignalled ones are done.";
     Good reliable out_of_order_completes_all_once: "A queue created for out-of-order completion completes every request once.";
     Good reliable out_of_order_keeps_asked_order: "In such a queue requests with COMP_ORDER complete in posting order.";
-    Good any nop_completes: "A NOP completes in its turn.";
+    Good any nop_completes: "A NOP completes in posting order.";
     Good reliable batch_is_posted_whole: "One post of many requests does all of them in order.";
     Good reliable full_send_jfc_loses_nothing: "With a full send-side JFC nothing is fetched; after polling every request completes once.";
     Good rm one_jfc_serves_both_sides: "Send and receive completions may share a JFC.";
     Bad reliable unsignalled_error_completes: "An unsignalled request that fails makes a completion.";
     Bad any batch_with_a_bad_request: "In a batch those before a bad request are done, its index is reported, those after are not.";
-    Bad any send_queue_full: "Posting to a full send queue is refused as full and takes nothing over.";
+    Bad any send_queue_full: "Posting to a full send queue is refused as full, and no request is accepted.";
     Bad any batch_longer_than_the_queue: "A batch longer than the queue takes what fits and reports the index of the first that does not.";
     Good any poll_into_nothing: "A poll into an empty slice takes nothing.";
 }

@@ -4,9 +4,9 @@ use urma_core::{CrStatus, RemoteAddr, SegmentAccess, SendOp, Token, TokenPolicy}
 use urma_tests::world::{Link, Moving, NO_MAPPING, Outcome, Setup, World, check, same};
 
 super::behaviours! {
-    Good reliable counters_name_the_path_of_writes: "The counters say that WRITEs went the way this setup has.";
-    Good reliable counters_name_the_path_of_reads: "The counters say that READs went the way this setup has.";
-    Good reliable counters_name_the_path_of_sends: "The counters say that SENDs went the way this setup has.";
+    Good reliable counters_name_the_path_of_writes: "The counters show that WRITEs used the path of the setup.";
+    Good reliable counters_name_the_path_of_reads: "The counters show that READs used the path of the setup.";
+    Good reliable counters_name_the_path_of_sends: "The counters show that SENDs used the path of the setup.";
     Good reliable counters_count_completions: "The counter of completions grows by one for each.";
     Bad reliable counters_count_refused_requests: "A request refused for its token, range or access is counted once by the device of its queue, and over packets once by the owner.";
 }

@@ -16,14 +16,14 @@ super::behaviours! {
     Good any one_event_per_arm: "One arm gives one event, however many completions come.";
     Good any arm_with_waiting_completions_fires: "Arming with completions waiting fires at once.";
     Good any unarmed_jfc_gives_no_event: "Without an arm no event comes.";
-    Good rm wait_zero_looks: "Waiting for no time looks and returns nothing when nothing is there.";
-    Good rm wait_has_a_limit: "A bounded wait returns nothing when nothing comes.";
+    Good rm wait_zero_looks: "A wait with a limit of 0 returns at once, with nothing when there is no event.";
+    Good rm wait_has_a_limit: "A wait with a limit returns nothing when no event comes within it.";
     Good rm wait_wakes_up: "A wait without limit wakes up when a completion comes.";
     Good rm wait_ends_when_deleted: "A wait without limit ends when the JFCE is deleted.";
     Good any solicited_only_ignores_others: "Armed for solicited ones, a JFC gives no event for an unsolicited message.";
     Good any solicited_send_fires: "Armed for solicited ones, a JFC gives an event for a solicited SEND.";
     Good reliable solicited_write_imm_fires: "Armed for solicited ones, a JFC gives an event for a solicited WRITE_IMM.";
-    Good rm one_jfce_serves_many_jfcs: "A JFCE tells which of its JFCs an event is of.";
+    Good rm one_jfce_serves_many_jfcs: "An event of a JFCE names the JFC that it is for.";
     Good rm moderation_counts: "With moderation by count the event comes only after that many completions.";
     Good any rx_limit_event: "One limit event comes when fewer receives than the threshold are left.";
     Bad reliable solicited_only_fires_on_errors: "Armed for solicited ones, a JFC gives an event for every error.";

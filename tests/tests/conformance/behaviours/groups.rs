@@ -7,7 +7,7 @@ use urma_core::{
 use urma_tests::world::{Outcome, Setup, World, check, fail, next, plain_jfc, refused, same};
 
 super::behaviours! {
-    Good rm group_in_turn: "A round-robin group gives messages to its members in turn, each the same share.";
+    Good rm group_in_turn: "A round-robin group gives each of its members the same share of the messages.";
     Good rm group_by_hint: "A group by hint gives messages of one hint (not 0) to one member, and different hints to different ones.";
     Good rm group_behind_a_token: "A group with a token takes messages that show it.";
     Bad rm group_without_members: "A message to a group without members ends in an error.";

@@ -1,4 +1,4 @@
-//! SEND in its kinds: payload, immediates, invalidation, who sent it.
+//! SEND in its kinds: payload, immediates, invalidation, sender.
 
 use urma_core::{
     CompletionFlags, CrOpcode, CrStatus, JfrCfg, JfsCfg, LocalSge, RecvWr, SegmentCfg, SendOp,

@@ -6,14 +6,14 @@ use urma_tests::world::{
 };
 
 super::behaviours! {
-    Good rm_two_nodes three_nodes_talk: "One node talks to two others at the same time.";
+    Good rm_two_nodes three_nodes_talk: "One node exchanges messages with two others at the same time.";
     Good rm_two_nodes reopened_peer_is_reached: "A node that closed and opened again under its EID is reached by a new import.";
     Good rm_two_nodes idle_pair_wakes_up: "After both nodes were idle for a while a message is carried as before.";
-    Good rm_two_nodes taken_message_succeeds_when_the_taker_closes: "A message that its receiver took before it closed ends with success.";
+    Good rm_two_nodes taken_message_succeeds_when_the_taker_closes: "A SEND whose message the receiver took before it closed ends with success.";
     Bad reliable_two_nodes closed_peer_ends_requests: "Requests to a peer that closed end with errors within the retry bound, one completion each.";
     Bad reliable_two_nodes peer_closes_under_traffic: "When a peer closes under traffic every posted request completes once.";
     Bad rm_two_nodes closed_peer_leaves_others_alone: "When one peer closes, requests to another go on.";
-    Good reliable_two_nodes next_life_is_reached_beside_an_old_import: "Who still holds an import of a node's earlier life reaches the next one by a new import.";
+    Good reliable_two_nodes next_life_is_reached_beside_an_old_import: "A program that still holds an import of a node's earlier incarnation reaches the next one by a new import.";
     Bad rm_two_nodes old_import_does_not_reach_the_next_life: "What was imported from a node does not reach the node that later has its EID.";
 }
 

@@ -11,7 +11,7 @@ super::behaviours! {
     Good reliable poison_ends_at_its_page: "Pages beside one with a fault are read, written and sent as before.";
     Bad any poisoned_source: "A SEND and a WRITE from memory with a fault end as local data poison, place nothing and stop their queue.";
     Bad reliable poisoned_target_is_not_read: "A READ and an atomic of memory with a fault end as remote data poison; nothing arrives and nothing changes.";
-    Bad reliable poisoned_before_registration: "Memory that had a fault when it was registered is as bad as any other.";
+    Bad reliable poisoned_before_registration: "Memory that had a fault when it was registered ends requests like memory with a later fault.";
 }
 
 const PAGE: usize = 4096;

@@ -14,7 +14,7 @@ super::behaviours! {
     Good rm dropped_queue_is_deleted: "A dropped queue frees its id like a deleted one.";
     Good rm many_queues_work: "A hundred jetties of one context all carry messages.";
     Good any two_threads_post_on_two_queues: "Two threads, each with a jetty, post and poll at the same time.";
-    Bad rm taken_id_is_refused: "A taken id is refused for jetty, JFR and group alike.";
+    Bad rm taken_id_is_refused: "An id that is in use is refused for jetty, JFR and group alike.";
     Bad rm id_beyond_20_bits_is_refused: "An id of more than 20 bits is refused.";
     Bad reliable delete_flushes_outstanding: "Deleting a jetty gives every outstanding send and receive its flushed completion.";
     Bad rm rx_threshold_beyond_depth_is_refused: "A receive threshold of more than the depth is refused.";

@@ -12,20 +12,20 @@ use urma_tests::world::{
 super::behaviours! {
     Good reliable suspended_jetty_resumes: "Requests of a suspended jetty wait and go on when it is ready again.";
     Good reliable reset_jetty_works_again: "After reset and ready a jetty carries requests as before.";
-    Good reliable flush_takes_completions_in_order: "Flush takes the flushed completions of its queue in posting order, the last one says so.";
-    Good reliable flush_takes_flushed_requests_only: "Flush takes no receive, and nothing of a queue with an end before the flush that was not polled.";
+    Good reliable flush_takes_completions_in_order: "Flush takes the flushed completions of its queue in posting order; the last one marks the end.";
+    Good reliable flush_takes_flushed_requests_only: "Flush takes no receives, and nothing of a queue while a completion from before the flush is not polled.";
     Bad reliable error_state_flushes_sends: "In the error state every outstanding send ends flushed, in order, then the flush is done.";
     Bad reliable error_state_flushes_receives: "In the error state every posted receive ends flushed.";
     Bad reliable post_in_error_state_ends_flushed: "What is posted in the error state ends flushed or is refused.";
     Bad reliable failed_request_moves_to_error: "After a failed request (RM: a local failure) the jetty is in the error state and later requests end flushed.";
     Bad reliable missing_source: "A request whose source is unregistered when it is fetched ends in a local access error.";
     Bad rm remote_error_leaves_rm_ready: "After a remote error an RM jetty stays ready and later requests succeed.";
-    Bad reliable failed_request_suspends: "With suspend on error a failed request suspends, the last completion says so, and the rest resumes.";
+    Bad reliable failed_request_suspends: "With suspend on error a failed request suspends its queue, the last completion marks the end, and the rest resumes.";
     Bad reliable reset_leaves_unhandled: "Requests that were not started when their jetty was reset end as unhandled.";
     Bad reliable send_to_a_reset_jetty: "A SEND to a jetty in reset ends in a remote operation error.";
     Bad reliable send_to_a_jetty_in_error: "A SEND to a jetty in the error state ends in an error.";
     Bad rm jfr_cannot_be_suspended: "Suspending a JFR is refused.";
-    Bad rm wrong_transition_is_refused: "From error to ready, and from reset to suspended, there is no way.";
+    Bad rm wrong_transition_is_refused: "Changing a queue from error to ready, or from reset to suspended, is refused.";
 }
 
 fn suspended_jetty_resumes(setup: Setup) -> Outcome {

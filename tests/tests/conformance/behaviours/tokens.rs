@@ -14,10 +14,10 @@ super::behaviours! {
     Bad reliable wrong_token_is_refused: "With a wrong token every operation ends as access refused and nothing changes.";
     Bad reliable missing_token_is_refused: "Without a token a guarded segment is not reached.";
     Bad reliable wrong_jetty_token_is_refused: "With a wrong token a SEND to a guarded jetty ends in an error and consumes no receive.";
-    Bad reliable write_imm_shows_the_jetty_token: "With a wrong jetty token a WRITE_IMM with the right segment token ends as access refused, places nothing and consumes no receive, also after others were taken.";
+    Bad reliable write_imm_shows_the_jetty_token: "With a wrong jetty token a WRITE_IMM with the right segment token ends as access refused, places nothing and consumes no receive, also after earlier ones were accepted.";
     Bad reliable notify_shows_both_tokens: "A WRITE_NOTIFY whose second segment is shown a wrong token ends as access refused and nothing changes.";
-    Bad rm signed_policy_is_unsupported: "The policy SIGNED is refused by name, for segments, queues and imports.";
-    Bad rm encrypted_policy_is_unsupported: "The policy ALL_ENCRYPTED is refused by name, for segments, queues and imports.";
+    Bad rm signed_policy_is_unsupported: "The policy SIGNED is refused as unsupported, for segments, queues and imports.";
+    Bad rm encrypted_policy_is_unsupported: "The policy ALL_ENCRYPTED is refused as unsupported, for segments, queues and imports.";
     Bad rm_shared_memory mapping_with_wrong_token_is_refused: "Mapping a guarded segment with a wrong token is refused.";
 }
 

@@ -13,8 +13,8 @@ super::behaviours! {
     Good reliable write_one_mebibyte: "A WRITE of 1 MiB and a bit is byte exact.";
     Good reliable write_gathers: "The SGEs of a WRITE are placed one after the other.";
     Good reliable write_inline: "An inline WRITE has its payload at post time: the source may change at once.";
-    Good reliable write_last_byte_last: "Who sees the last byte of a WRITE sees all before it.";
-    Good reliable write_overwrites_in_order: "Of two strongly ordered WRITEs to one place the later one stays.";
+    Good reliable write_last_byte_last: "A program that sees the last byte of a WRITE sees all bytes before it.";
+    Good reliable write_overwrites_in_order: "Of two strongly ordered WRITEs to one address the bytes of the later one stay.";
     Good reliable write_both_ways: "Both ends may write to each other at the same time.";
     Good reliable write_many_in_flight: "A queue full of WRITEs places every one.";
     Bad reliable write_without_bytes_is_refused: "A WRITE without SGEs and one with an empty SGE are refused by post.";

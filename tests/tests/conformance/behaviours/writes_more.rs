@@ -11,10 +11,10 @@ super::behaviours! {
     Good reliable write_imm_without_payload: "WRITE_IMM may carry only its immediate.";
     Good reliable write_imm_leaves_the_receive_buffer: "WRITE_IMM consumes a receive and does not touch its buffer.";
     Bad reliable write_imm_without_receive: "WRITE_IMM to a jetty without receives ends as receiver not ready.";
-    Good reliable write_notify_after_payload: "Who sees the 8 bytes of a WRITE_NOTIFY sees its whole payload.";
+    Good reliable write_notify_after_payload: "A program that sees the 8 bytes of a WRITE_NOTIFY sees its whole payload.";
     Good reliable write_notify_every_size: "WRITE_NOTIFY is byte exact and stores exactly 8 bytes besides.";
     Good reliable write_atomic_adds: "WRITE_ATOMIC places its payload, then adds to the 8 bytes at its notify address.";
-    Good reliable write_atomic_adds_after_payload: "Who sees the sum of a WRITE_ATOMIC sees its whole payload.";
+    Good reliable write_atomic_adds_after_payload: "A program that sees the sum of a WRITE_ATOMIC sees its whole payload.";
     Bad reliable write_notify_misaligned_is_refused: "A notify address that is not aligned to 8 is refused by post.";
     Good reliable flush_dma_follows_writes: "FLUSH_DMA completes after all earlier writes are placed.";
 }
