@@ -1,23 +1,23 @@
 //! The command line.
 //!
 //! *Owns*: verbs, options, help texts; those of UMDK release 26.06 where it has them. *Must not*:
-//! judge what a software device can mean; `refused.rs` does.
+//! decide what a software device supports; `refused.rs` does.
 
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Shows the nodes of this host: devices, queues, segments, ways, counters, packets.
+/// Shows the nodes of this host: devices, queues, segments, paths, counters, packets.
 ///
-/// A node lives in the process that opened it; it is asked there. Only nodes of the same user answer.
+/// A node lives in the process that opened it. It answers only processes of the same user.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "urma_admin", version, max_term_width = 100)]
 pub(crate) struct AdminCli {
-    /// Print one JSON document
+    /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// What to do
+    /// What to show or do
     #[command(subcommand)]
     pub(crate) verb: AdminVerb,
 }
@@ -27,26 +27,26 @@ pub(crate) struct AdminCli {
 pub(crate) enum AdminVerb {
     /// Show nodes, or the objects of one
     Show(ShowArgs),
-    /// Show the counters of a node again and again
+    /// Show the counters of a node at intervals
     Monitor(Monitor),
     /// Write the packets of a node to a file (pcapng); needs no privileges
     Capture(Capture),
-    /// For which release of the C API a program was built
+    /// Print for which release of the C API a program was built
     Abi(ProgramArgs),
     /// Start a program that looks for its device in /sys/class/ubcore
     Run(RunArgs),
     /// EIDs: list shows them; the other verbs need the kernel modules
     Eid(RefusedWords),
-    /// As show
+    /// Older name of show
     #[command(name = "show_res", hide = true)]
     ShowRes(ShowArgs),
-    /// As show
+    /// Older name of show, too
     #[command(name = "list_res", hide = true)]
     ListRes(ShowArgs),
-    /// As monitor, once
+    /// Older name of monitor -c 1
     #[command(name = "show_stats", hide = true)]
     ShowStats(NodeArgs),
-    /// Aggregated devices (refused)
+    /// Settings of aggregated devices (refused)
     Agg(RefusedWords),
     /// Settings of a device (refused)
     Dev(RefusedWords),
@@ -57,19 +57,19 @@ pub(crate) enum AdminVerb {
     Perf(RefusedWords),
     /// Settings of the system (refused)
     System(RefusedWords),
-    /// Refused
+    /// Add an EID (refused)
     #[command(name = "add_eid", hide = true)]
     AddEid(RefusedWords),
-    /// Refused
+    /// Delete an EID (refused)
     #[command(name = "del_eid", hide = true)]
     DelEid(RefusedWords),
-    /// Refused
+    /// Choose static or dynamic EIDs (refused)
     #[command(name = "set_eid_mode", hide = true)]
     SetEidMode(RefusedWords),
-    /// Refused
+    /// Share devices between namespaces, or not (refused)
     #[command(name = "set_ns_mode", hide = true)]
     SetNsMode(RefusedWords),
-    /// Refused
+    /// Move a device to a namespace (refused)
     #[command(name = "set_dev_ns", hide = true)]
     SetDevNs(RefusedWords),
 }
@@ -77,7 +77,7 @@ pub(crate) enum AdminVerb {
 /// Arguments of the verb `show`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// `topo`, or `dev`; nothing: all nodes
+    /// `topo` or `dev`; without it all nodes are shown
     #[arg(value_enum)]
     pub(crate) what: Option<ShownView>,
 
@@ -85,11 +85,11 @@ pub(crate) struct ShowArgs {
     #[arg(value_name = "DEV")]
     pub(crate) device: Option<String>,
 
-    /// Which objects of the device
+    /// Kind of the objects to show [default: the number of each kind]
     #[arg(value_enum, value_name = "KIND")]
     pub(crate) kind: Option<ObjectKind>,
 
-    /// Which one of them
+    /// Number of the one object to show, decimal or with 0x
     #[arg(value_name = "ID", value_parser = number)]
     pub(crate) id: Option<u64>,
 
@@ -97,15 +97,15 @@ pub(crate) struct ShowArgs {
     #[arg(short = 'd', long = "dev", value_name = "DEV")]
     pub(crate) only: Option<String>,
 
-    /// One line each
+    /// One line for each node
     #[arg(long, conflicts_with_all = ["all", "whole"])]
     pub(crate) brief: bool,
 
-    /// Capabilities and counters too
+    /// Show capabilities and counters, too
     #[arg(short = 'a', long)]
     pub(crate) all: bool,
 
-    /// As --all, and all objects
+    /// Show what --all shows, and all objects
     #[arg(long)]
     pub(crate) whole: bool,
 }
@@ -113,9 +113,9 @@ pub(crate) struct ShowArgs {
 /// Kinds of objects that `show` can list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ShownView {
-    /// Which node reaches which, and how
+    /// Which node reaches which, and by which path
     Topo,
-    /// One device
+    /// One device and its objects
     Dev,
 }
 
@@ -123,23 +123,23 @@ pub(crate) enum ShownView {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum ObjectKind {
-    /// Completion queues
+    /// Queues for completions (JFC)
     Jfc,
-    /// Send queues
+    /// Queues that only send (JFS)
     Jfs,
-    /// Receive queues
+    /// Queues that only receive (JFR)
     Jfr,
-    /// Jetties
+    /// Jetties, that is queue pairs
     Jetty,
-    /// Jetty groups
+    /// Jetty groups with their members
     JettyGroup,
     /// Jetties of the mode RC, with what they are bound to
     Rc,
-    /// Segments
+    /// Segments, that is registered memory
     Seg,
-    /// Transport paths
+    /// Transport paths to other nodes
     Tp,
-    /// Transport paths with how often they are used
+    /// Transport paths with their number of users
     Tpreuse,
 }
 
@@ -157,11 +157,11 @@ pub(crate) struct Monitor {
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 
-    /// Seconds between two looks
+    /// Seconds between two readings of the counters
     #[arg(short = 'i', long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,
 
-    /// Looks; 0: until interrupted
+    /// Number of readings; 0: until interrupted
     #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) count: u64,
 }
@@ -172,15 +172,15 @@ pub(crate) struct Capture {
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 
-    /// File to write (pcapng)
+    /// File to write, in the format pcapng
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: PathBuf,
 
-    /// Packets; 0: until interrupted
+    /// End after this number of packets; 0: never
     #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) count: u64,
 
-    /// Seconds after which it ends; 0: never
+    /// End after this number of seconds; 0: never
     #[arg(short = 'D', long, value_name = "SECONDS", default_value_t = 0.0)]
     pub(crate) duration: f64,
 }
@@ -188,7 +188,7 @@ pub(crate) struct Capture {
 /// Arguments that name a program.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ProgramArgs {
-    /// The program or library
+    /// The file of the program or library
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: PathBuf,
 }
@@ -201,7 +201,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "RELEASE", value_parser = crate::abi::RELEASES)]
     pub(crate) release: Option<String>,
 
-    /// One more name of the device (URMA_DEVICE_ALIAS)
+    /// Second name of the device; sets URMA_DEVICE_ALIAS
     #[arg(long, value_name = "NAME")]
     pub(crate) alias: Option<String>,
 
@@ -213,7 +213,7 @@ pub(crate) struct RunArgs {
 /// Words of a verb that is refused.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RefusedWords {
-    /// Its words
+    /// The remaining words of the command
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<String>,
 }

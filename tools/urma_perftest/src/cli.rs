@@ -18,37 +18,37 @@ pub(crate) use refused::RefusedArgs;
 pub(crate) enum TestCommand {
     /// Latency of READ: round trip
     ReadLat,
-    /// Latency of WRITE: half a round trip, both sides write in turn
+    /// Latency of WRITE: half a round trip, the sides write alternately
     WriteLat,
-    /// Latency of SEND: half a round trip, both sides send in turn
+    /// Latency of SEND: half a round trip, the sides send alternately
     SendLat,
     /// Latency of an atomic: round trip
     AtomicLat,
-    /// Bandwidth of READ
+    /// Bandwidth of READ: from first post to last completion
     ReadBw,
-    /// Bandwidth of WRITE
+    /// Bandwidth of WRITE: from first post to last completion
     WriteBw,
-    /// Bandwidth of SEND
+    /// Bandwidth of SEND: from first post to last completion
     SendBw,
-    /// Rate of atomics
+    /// Rate of atomics: from first post to last completion
     AtomicBw,
 }
 
 /// Atomic operation of the atomic tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum AtomicKind {
-    /// Compare and swap
+    /// Compare and swap of 4 or 8 bytes
     Cas,
-    /// Fetch and add
+    /// Fetch and add of 4 or 8 bytes
     Faa,
 }
 
-/// Which way requests may take.
+/// Which path requests may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum PathArg {
     /// The device's choice: shared memory when both are on one host, else packets
     Auto,
-    /// Shared memory, or refuse
+    /// Shared memory; the test is refused if there is none
     SameHost,
     /// UDP packets, also between two processes of one host
     Packets,
@@ -57,9 +57,9 @@ pub(crate) enum PathArg {
 /// How a latency test waits for the peer's write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Spin {
-    /// Look at the memory and call nothing
+    /// Read the memory and call nothing
     Memory,
-    /// Look at the memory and poll the JFC between looks
+    /// Read the memory and poll the JFC between reads
     Poll,
 }
 
@@ -75,11 +75,11 @@ pub(crate) enum Spin {
     after_help = "Two results of --json are compared by: urma_perftest compare A.json B.json"
 )]
 pub(crate) struct PerftestCli {
-    /// The test
+    /// The test to run
     #[arg(value_enum)]
     pub(crate) command: TestCommand,
 
-    /// Name of the device
+    /// Name of the device to open
     #[arg(short = 'd', long = "dev", value_name = "NAME", default_value = "udma0")]
     pub(crate) dev: String,
 
@@ -127,7 +127,7 @@ pub(crate) struct PerftestCli {
     #[arg(short = 'E', long = "err_timeout", value_name = "CODE", default_value_t = 17)]
     pub(crate) err_timeout: u8,
 
-    /// Make every request at the moment it is posted, as the flat calls do (with -b)
+    /// Build every request when it is posted, as the flat calls do (with -b)
     #[arg(short = 'f', long = "use_flat_api")]
     pub(crate) use_flat_api: bool,
 
@@ -192,7 +192,7 @@ pub(crate) struct PerftestCli {
     #[arg(short = 'C', long = "jfc_depth", value_name = "DEPTH")]
     pub(crate) jfc_depth: Option<u32>,
 
-    /// Which atomic [default: cas]
+    /// Which atomic operation to test [default: cas]
     #[arg(short = 'A', long = "atomic_type", value_enum, value_name = "KIND")]
     pub(crate) atomic_type: Option<AtomicKind>,
 
@@ -204,7 +204,7 @@ pub(crate) struct PerftestCli {
     #[arg(short = 'y', long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
     pub(crate) infinite: Option<u32>,
 
-    /// Say on standard error what the stack does
+    /// Write the log of the stack to standard error
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
 
@@ -216,7 +216,7 @@ pub(crate) struct PerftestCli {
     #[arg(long, value_name = "EID")]
     pub(crate) eid: Option<String>,
 
-    /// Which way requests may take
+    /// Which path requests may take
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) path: PathArg,
 
@@ -256,7 +256,7 @@ pub(crate) struct PerftestCli {
     #[arg(long = "fail-if", value_name = "EXPR")]
     pub(crate) fail_if: Vec<String>,
 
-    /// Longest silence of the peer in seconds before the test is given up
+    /// Seconds without progress or message of the peer after which the test fails
     #[arg(long = "wait-timeout", value_name = "SECONDS", default_value_t = 60)]
     pub(crate) wait_timeout: u32,
 
@@ -271,11 +271,11 @@ pub(crate) struct PerftestCli {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "urma_perftest-compare", bin_name = "urma_perftest compare", version)]
 pub(crate) struct CompareCli {
-    /// The result that counts as 1
+    /// The result that the other one is divided by
     #[arg(value_name = "A.json")]
     pub(crate) base: std::path::PathBuf,
 
-    /// The other result
+    /// The result that is compared with it
     #[arg(value_name = "B.json")]
     pub(crate) other: std::path::PathBuf,
 

@@ -11,7 +11,7 @@ use urma::Eid;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "urma_ping", version, max_term_width = 100)]
 pub(crate) struct PingCli {
-    /// The node: dotted IPv4 or IPv6
+    /// EID of the node to ping: dotted IPv4 or IPv6
     #[arg(value_name = "EID", required_unless_present = "serve")]
     pub(crate) destination: Option<Eid>,
 
@@ -32,7 +32,7 @@ pub(crate) struct PingCli {
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) size: u32,
 
-    /// Seconds after which it ends, whatever came [default: never]
+    /// Seconds after which to end, whatever was answered [default: never]
     #[arg(short = 'w', value_name = "SECONDS", value_parser = seconds)]
     pub(crate) deadline: Option<f64>,
 
@@ -44,15 +44,15 @@ pub(crate) struct PingCli {
     #[arg(short = 'q')]
     pub(crate) quiet: bool,
 
-    /// Say more; twice: what the stack does
+    /// Print more; given twice: the log of the stack, too
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Name of the device
+    /// Name of the device to open
     #[arg(short = 'd', long = "dev", value_name = "NAME", default_value = "udma0")]
     pub(crate) dev: String,
 
-    /// Print one JSON document
+    /// Print one JSON document instead of text
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -24,16 +24,16 @@ pub(crate) use deb::run as deb;
 /// The release of the C API whose structs and numbers the libraries and headers have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Abi {
-    /// Release 26.06
+    /// Release 26.06 of the C API
     #[value(name = "26.06")]
     V2606,
-    /// Release 25.12.0.B081
+    /// Release 25.12.0.B081 of the C API
     #[value(name = "25.12.0.B081")]
     B081,
 }
 
 impl Abi {
-    /// As people write it.
+    /// Returns the release as the command line names it.
     const fn name(self) -> &'static str {
         match self {
             Self::V2606 => "26.06",
@@ -41,7 +41,7 @@ impl Abi {
         }
     }
 
-    /// Its macro in the headers.
+    /// Returns the macro that selects it in the headers.
     const fn macro_name(self) -> &'static str {
         match self {
             Self::V2606 => "URMA_ABI_26_06",
@@ -63,7 +63,7 @@ impl Abi {
 pub(crate) enum InstalledParts {
     /// Libraries, headers, programs with their manual pages and completions
     All,
-    /// Libraries and headers
+    /// Libraries and headers alone
     Libraries,
 }
 
@@ -73,16 +73,16 @@ pub(crate) struct InstallPlan {
     /// Release of the C API; given again: one more, which programs choose with URMA_ABI
     #[arg(long, value_enum, default_value = "26.06")]
     abi: Vec<Abi>,
-    /// Everything, or what programs are built with
+    /// Which parts to install
     #[arg(long, value_enum, default_value = "all")]
     parts: InstalledParts,
     /// Cargo's profile: release for use, dev for a quick build
     #[arg(long, default_value = "release")]
     profile: String,
-    /// A folder in which everything is built already for the first of the releases
+    /// Folder in which everything is already built for the first release
     #[arg(long)]
     built: Option<PathBuf>,
-    /// A folder in which the libraries are built already for the other release
+    /// Folder in which the libraries are already built for the other release
     #[arg(long)]
     built_other: Option<PathBuf>,
 }
@@ -103,7 +103,7 @@ impl InstallPlan {
 /// Where the list of installed files lies under a prefix.
 const MANIFEST: &str = "share/urma/installed-files";
 
-/// Installs under `prefix`; what an earlier call put there goes first.
+/// Installs under `prefix`, after removing what an earlier call put there.
 pub(crate) fn run(prefix: &Path, what: &InstallPlan) -> TaskResult {
     let prefix = std::path::absolute(prefix).map_err(Failure::system("the prefix"))?;
     if prefix.join(MANIFEST).is_file() {
@@ -124,7 +124,7 @@ pub(crate) fn run(prefix: &Path, what: &InstallPlan) -> TaskResult {
     Ok(())
 }
 
-/// Takes back what [`run`] put under `prefix`, and the folders that are empty then.
+/// Removes what [`run`] put under `prefix`, and folders that are empty then.
 pub(crate) fn uninstall(prefix: &Path) -> TaskResult {
     let manifest = prefix.join(MANIFEST);
     let list = fs::read_to_string(&manifest)

@@ -41,24 +41,24 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Everything that CI checks
+    /// Run everything that CI checks
     Test {
-        /// Only the steps whose name contains this
+        /// Run only the steps whose name contains this
         #[arg(long, default_value = "")]
         only: String,
     },
-    /// Two processes exchange data through every layer; prints one table
+    /// Let two processes exchange data through every layer, and print one table
     Demo,
-    /// Speed beside TCP, memcpy and the machine's limits; writes bench-results/
+    /// Measure speed beside TCP, memcpy and the machine's limits; writes bench-results/
     Bench {
-        /// Alternating rounds, at least 5
+        /// Rounds of measurements, 5 to 100
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=100))]
         rounds: u32,
-        /// Only lines whose name contains this
+        /// Measure only the lines whose name contains this
         #[arg(long)]
         only: Option<String>,
     },
-    /// Libraries, headers and tools for C programs, under a prefix
+    /// Install libraries, headers and tools for C programs under a prefix
     Install {
         /// The folder that gets lib, include, bin and share
         #[arg(long)]
@@ -66,63 +66,63 @@ enum Task {
         #[command(flatten)]
         what: install::InstallPlan,
     },
-    /// Takes back what `install` put under a prefix
+    /// Remove what `install` put under a prefix
     Uninstall {
-        /// The same folder
+        /// The folder that was given to `install`
         #[arg(long)]
         prefix: PathBuf,
     },
-    /// The same as a Debian package
+    /// Build a Debian package with what `install` installs
     Deb {
         #[command(flatten)]
         what: install::InstallPlan,
     },
-    /// The book and the pages of the API, in the build folder; every link checked
+    /// Build the book and the pages of the API in the build folder; check every link
     Doc {
-        /// Only the book
+        /// Build the book alone
         #[arg(long)]
         book: bool,
     },
-    /// The Rust mirror of the C API, from its table and the golden layouts
+    /// Generate the Rust mirror of the C API from its table and the golden layouts
     Mirror,
-    /// The house rules
+    /// Check the rules of CONTRIBUTING.md: words, sizes, floors, documents
     Tidy,
-    /// Format everything
+    /// Format all Rust files
     Fmt,
-    /// Fuzz targets, each for a while
+    /// Run each fuzz target for some time
     Fuzz {
-        /// Seconds per target
+        /// Seconds for each target
         #[arg(long, visible_alias = "time", default_value_t = 60)]
         seconds: u32,
     },
-    /// The deterministic simulation
+    /// Run the deterministic simulation
     Sim {
-        /// Seeds of each suite
+        /// Number of seeds of each suite
         #[arg(long, default_value_t = 500)]
         seeds: u32,
-        /// The first seed of each suite: a long run may be done in parts.
+        /// First seed of each suite, so that a long run can be done in parts
         #[arg(long, default_value_t = 0)]
         from: u32,
     },
-    /// Plants faults, one at a time, each of which a test must find
+    /// Plant faults, one at a time, each of which a test must find
     Mutants(mutants::MutantsPlan),
-    /// The loom models
+    /// Run the loom models
     Loom,
-    /// The libraries for aarch64: build, layouts, tests and examples under an emulator
+    /// Build and test the libraries for aarch64 under an emulator
     Cross,
-    /// One measurement of the machine itself, as JSON (used by demo and bench)
+    /// Print one measurement of the machine itself as JSON (used by demo and bench)
     #[command(hide = true)]
     Probe {
-        /// What to measure
+        /// The measurement to make
         #[arg(value_enum)]
         what: probe::ProbeKind,
-        /// Bytes of a block
+        /// Bytes of one block
         #[arg(long, default_value_t = 65536)]
         size: usize,
-        /// Bytes of the buffers walked through; 0 = one block
+        /// Bytes of the buffer through which the blocks move on; 0: one block
         #[arg(long, default_value_t = 0)]
         span: usize,
-        /// Be the other end of a TCP measurement: print the port, answer once
+        /// Act as the other end of a TCP measurement: print the port, answer once
         #[arg(long)]
         serve: bool,
     },

@@ -34,19 +34,19 @@ use self::{
 /// Which mutants, and what to do with them.
 #[derive(Debug, Default, Args)]
 pub(crate) struct MutantsPlan {
-    /// Print the mutants and end
+    /// Print the mutants, and run none
     #[arg(long)]
     list: bool,
-    /// With --list: as JSON
+    /// Print the list as JSON
     #[arg(long, requires = "list")]
     json: bool,
-    /// Only this mutant, or those of this area (file of tests/mutants); may be given again
+    /// Run only this mutant, or those of this area (file of tests/mutants); may be repeated
     #[arg(long, value_name = "NAME|AREA")]
     only: Vec<String>,
-    /// Only mutants that are new, or whose file changed, since REV
+    /// Run only mutants that are new, or whose file changed, since REV
     #[arg(long, value_name = "REV", num_args = 0..=1, default_missing_value = "")]
     changed: Option<String>,
-    /// Instead the mutants that cargo-mutants makes of these crates, or of all in crates.toml
+    /// Run the mutants that cargo-mutants makes of these crates, or of all in crates.toml
     #[arg(long, value_name = "PACKAGE", num_args = 0.., conflicts_with = "only")]
     crates: Option<Vec<String>>,
     /// Start no mutant after this many seconds; those left out are named

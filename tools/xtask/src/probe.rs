@@ -19,13 +19,13 @@ mod tcp;
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ProbeKind {
-    /// One way of a cache line between two cores, microseconds
+    /// Time of a cache line from one core to another, in microseconds
     CacheLine,
-    /// memcpy, GB/s
+    /// Speed of memcpy, in GB/s
     Memcpy,
-    /// Half a round trip over TCP with TCP_NODELAY, microseconds
+    /// Half a round trip over TCP with TCP_NODELAY, in microseconds
     TcpLat,
-    /// A TCP stream, GB/s
+    /// Speed of a TCP stream, in GB/s
     TcpBw,
 }
 

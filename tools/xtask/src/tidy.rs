@@ -14,6 +14,7 @@ mod glossary;
 mod manifest;
 mod promises;
 mod source;
+mod survivors;
 mod targets;
 mod types;
 mod words;
@@ -33,7 +34,7 @@ impl File {
     }
 }
 
-/// A rule: looks at all files, says what is wrong.
+/// A rule: reads all files, returns what is wrong.
 type Rule = fn(&[File]) -> Vec<String>;
 
 /// The rules by name.
@@ -59,6 +60,7 @@ const RULES: &[(&str, Rule)] = &[
     ("the mirror of the C API is current", source::mirror),
     ("targets that are not tested have no test", targets::untested),
     ("every promise of docs/security.md is guarded", promises::guarded),
+    ("rows of survivors.toml name functions that exist", survivors::functions),
 ];
 
 /// The rules about Markdown files, by name.

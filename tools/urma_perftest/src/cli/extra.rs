@@ -1,4 +1,4 @@
-//! Options that have no letter.
+//! Options that have only a long name.
 //!
 //! *Owns*: their names and help texts, which are those of UMDK release 26.06.
 
@@ -19,22 +19,22 @@ pub(crate) enum RateUnit {
     Messages,
 }
 
-/// Who carries the exchange before the test.
+/// What carries the exchange of parameters before the test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Management {
-    /// TCP
+    /// A TCP connection between the two processes
     Tcp,
-    /// URMA messages
+    /// Messages over URMA (refused)
     Ub,
 }
 
 /// Size of the huge pages behind the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum HugePage {
-    /// 2 MiB
+    /// Pages of 2 MiB
     #[value(name = "2MB")]
     Two,
-    /// 1 GiB
+    /// Pages of 1 GiB (refused)
     #[value(name = "1GB")]
     Giant,
 }
@@ -42,41 +42,41 @@ pub(crate) enum HugePage {
 /// Unit of bandwidth columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum BwUnit {
-    /// 2^10 bytes
+    /// 2^10 bytes per second
     #[value(name = "KB")]
     Kb,
-    /// 2^20 bytes
+    /// 2^20 bytes per second
     #[value(name = "MB")]
     Mb,
-    /// 2^30 bytes
+    /// 2^30 bytes per second
     #[value(name = "GB")]
     Gb,
 }
 
-/// What a bonded device does with its parts.
+/// How a bonded device uses its member devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum BondMode {
-    /// One device
+    /// One device, as a software node always is
     Standalone,
-    /// One at a time
+    /// One member at a time (refused)
     ActiveBackup,
-    /// All at once
+    /// All members at once (refused)
     Balance,
 }
 
-/// Options that have no letter.
+/// Options that have only a long name.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Extra {
     /// Milliseconds between two rows of -y, a multiple of 50
     #[arg(long = "inf_period_ms", value_name = "MS")]
     pub(crate) inf_period_ms: Option<u32>,
 
-    /// Post no faster than this; latency then counts from the intended moment (open loop)
+    /// Post at most at this rate; latency then counts from the intended post (open loop)
     #[arg(long = "rate_limit", value_name = "RATE")]
     pub(crate) rate_limit: Option<f64>,
 
-    /// Unit of --rate_limit: M = MB/s, G = Gbit/s, P = 1000 messages/s
+    /// Unit of --rate_limit: M = 2^20 bytes/s, G = Gbit/s, P = 1000 messages/s [default: G]
     #[arg(long = "rate_units", value_enum, value_name = "UNIT", requires = "rate_limit")]
     pub(crate) rate_units: Option<RateUnit>,
 
@@ -88,7 +88,7 @@ pub(crate) struct Extra {
     #[arg(long = "order_type", value_name = "ORDER", default_value_t = 0)]
     pub(crate) order_type: u8,
 
-    /// Who carries the exchange of parameters
+    /// What carries the exchange of parameters
     #[arg(long, value_enum, default_value = "tcp")]
     pub(crate) mgmt: Management,
 
@@ -100,15 +100,15 @@ pub(crate) struct Extra {
     #[arg(long = "bind_ip", value_name = "ADDRESS")]
     pub(crate) bind_ip: Option<String>,
 
-    /// Send only as far as the receiver says (send_bw)
+    /// Limit messages to the receives that the receiver reports (send_bw)
     #[arg(long = "enable_credit")]
     pub(crate) enable_credit: bool,
 
-    /// Messages that may be on their way under --enable_credit [default: 3/4 of the JFR depth]
+    /// Most messages beyond the last report under --enable_credit [default: 3/4 of the JFR depth]
     #[arg(long = "credit_threshold", value_name = "COUNT", requires = "enable_credit")]
     pub(crate) credit_threshold: Option<u32>,
 
-    /// The receiver tells after so many messages [default: 1/4 of the JFR depth]
+    /// The receiver reports after so many messages [default: 1/4 of the JFR depth]
     #[arg(long = "credit_notify_cnt", value_name = "COUNT", requires = "enable_credit")]
     pub(crate) credit_notify_cnt: Option<u32>,
 
@@ -116,11 +116,11 @@ pub(crate) struct Extra {
     #[arg(long = "jettys_pre_jfr", value_name = "COUNT")]
     pub(crate) jettys_pre_jfr: Option<u32>,
 
-    /// A segment for each jetty
+    /// Register a segment for each jetty, all on the same memory
     #[arg(long = "seg_pre_jetty")]
     pub(crate) seg_pre_jetty: bool,
 
-    /// With immediate data (WRITE, SEND)
+    /// Send 64 bits of immediate data with each request (WRITE, SEND)
     #[arg(long = "enable_imm")]
     pub(crate) enable_imm: bool,
 
@@ -136,7 +136,7 @@ pub(crate) struct Extra {
     #[arg(long = "sge_num", value_name = "COUNT", default_value_t = 1)]
     pub(crate) sge_num: u32,
 
-    /// Write to the source memory every so many milliseconds meanwhile
+    /// Write to the source memory every so many milliseconds during the test
     #[arg(long = "enable_write_dirty", value_name = "MS")]
     pub(crate) enable_write_dirty: Option<u32>,
 
@@ -152,7 +152,7 @@ pub(crate) struct Extra {
     #[arg(long = "single_path")]
     pub(crate) single_path: bool,
 
-    /// Go by a compact transport path
+    /// Use a compact transport path (CTP), where the device has them
     #[arg(long)]
     pub(crate) ctp: bool,
 
@@ -168,11 +168,11 @@ pub(crate) struct Extra {
     #[arg(long = "page_size", value_name = "BYTES", default_value_t = 4096)]
     pub(crate) page_size: u64,
 
-    /// Make the buffer of huge pages
+    /// Use huge pages of this size for the buffer
     #[arg(long = "hugepage_size", value_enum, value_name = "SIZE")]
     pub(crate) hugepage_size: Option<HugePage>,
 
-    /// Unit of bandwidth columns
+    /// Unit of the bandwidth columns
     #[arg(long = "bw_unit", value_enum, default_value = "MB")]
     pub(crate) bw_unit: BwUnit,
 
@@ -184,11 +184,11 @@ pub(crate) struct Extra {
     #[arg(long = "max_size", value_name = "BYTES")]
     pub(crate) max_size: Option<u32>,
 
-    /// What a bonded device does with its parts
+    /// How a bonded device uses its members
     #[arg(long = "bond_mode", alias = "aggr_mode", value_enum, value_name = "MODE")]
     pub(crate) bond_mode: Option<BondMode>,
 
-    /// What the stack says goes to standard output
+    /// Write the log of the stack to standard output instead of standard error
     #[arg(long)]
     pub(crate) stdout: bool,
 }

@@ -1,23 +1,23 @@
-//! Options of UMDK that mean nothing on a software device.
+//! Options of UMDK that a software device does not support.
 //!
 //! *Owns*: their names, and why each is refused. *Gives*: the first that was given, with the
-//! reason. *Must not*: let one pass in silence.
+//! reason. *Must not*: ignore one silently.
 
 use clap::Args;
 
-const HEADING: &str = "Refused: a software device cannot mean these";
+const HEADING: &str = "Refused: not supported on a software device";
 
-/// Options that are known in order to be refused.
+/// Options that are parsed only to be refused with a reason.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct RefusedArgs {
     /// Several paths between two nodes
     #[arg(short = 'u', long = "multi_path")]
     multi_path: bool,
-    /// Bonded device
+    /// Use a bonded device
     #[arg(short = 'z', long = "use_bonding")]
     use_bonding: bool,
-    /// Level of bonding
+    /// Level at which devices are bonded
     #[arg(long = "bond_level", value_name = "LEVEL")]
     bond_level: Option<String>,
     /// Transport path made by the program
@@ -50,7 +50,7 @@ pub(crate) struct RefusedArgs {
     /// One server for several clients
     #[arg(long = "pair_num", value_name = "COUNT")]
     pair_num: Option<String>,
-    /// Asynchronous import
+    /// Import targets without waiting
     #[arg(long = "async_import")]
     async_import: bool,
     /// DSCP of the packets
@@ -59,7 +59,7 @@ pub(crate) struct RefusedArgs {
     /// VLAN of the packets
     #[arg(long, value_name = "VLAN")]
     vlan: Option<String>,
-    /// Service level
+    /// Service level of the packets
     #[arg(long, value_name = "LEVEL")]
     sl: Option<String>,
     /// Order of accelerator streams
@@ -88,7 +88,8 @@ impl RefusedArgs {
 
     /// All of them: given or not, name, reason.
     fn list(&self) -> [(bool, &'static str, &'static str); 20] {
-        let share = "a lane is one send queue; several senders of one queue are one lane (-J 1)";
+        let share =
+            "each jetty of the test has a send queue; for several senders of one queue use -J 1";
         let stream = "there is no accelerator whose streams could be ordered";
         let system = "packets are UDP datagrams of the host: its network interface decides";
         [
@@ -112,7 +113,7 @@ impl RefusedArgs {
             (
                 self.async_import,
                 "--async_import",
-                "the Rust API has one import, which returns when the way to the node is found",
+                "the Rust API has one import, which returns when the path to the node is found",
             ),
             (self.dscp.is_some(), "--dscp", system),
             (self.vlan.is_some(), "--vlan", system),

@@ -34,6 +34,25 @@ fn rules_about_sources() {
 }
 
 #[test]
+fn a_row_of_a_survivor_without_its_function_is_found() {
+    let source = "impl<'a> Cqe<'a> {\n    fn encode(&self) {}\n}\n\
+                  impl Sqe {\n    // fn lost() {}\n    fn decode(&self) {}\n}\nfn two() {}\n";
+    let wrong = |path: &str, mutation: &str| {
+        let row = format!("[[survivor]]\nfile = \"{path}\"\nmutation = \"{mutation}\"\n");
+        let files = [file("a/src/x.rs", source), file("tests/mutants/survivors.toml", &row)];
+        survivors::functions(&files).len()
+    };
+    for good in ["replace | with ^ in Cqe::encode", "replace two -> u8 with 0", "delete ! in two"] {
+        assert_eq!(wrong("a/src/x.rs", good), 0, "{good}");
+    }
+    assert_eq!(wrong("a/src/gone.rs", "replace two -> u8 with 0"), 1, "the file");
+    for bad in ["Cqe::decode", "Sqe::encode", "Sqe::lost", "Rqe::encode", "three", "wo"] {
+        assert_eq!(wrong("a/src/x.rs", &format!("replace | with ^ in {bad}")), 1, "{bad}");
+    }
+    assert_eq!(wrong("a/src/x.rs", "replace Sqe::gone -> Option<u8> with None"), 1);
+}
+
+#[test]
 fn a_lost_file_is_found() {
     let parent = file("a/src/lib.rs", "mod b;\n");
     let known = file("a/src/b.rs", "pub mod c;\n");
