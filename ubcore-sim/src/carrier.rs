@@ -4,15 +4,15 @@
 //! *Must not*: lose or reorder a piece while it lives; know queues.
 
 mod own;
-pub(crate) mod packets;
 pub(crate) mod piece;
 mod ring;
 
-use udma_abi::Nanos;
+use udma_abi::{Nanos, RawEid};
 use urma_packet::TransactionHeader;
 
+use crate::endpoint::{PeerTp, TpEndpoint};
+use crate::transport::PushError;
 pub(crate) use own::Loopback;
-use packets::Packets;
 use piece::{Broken, Inbound, PIECE_MAX, Payload};
 pub(crate) use ring::RingPair;
 
@@ -29,41 +29,47 @@ pub(crate) enum Carrier {
     Loop(Loopback),
     /// A node on this host.
     Ring(Box<RingPair>),
-    /// A node reached by packets.
-    Packets(Box<Packets>),
+    /// A node reached by packets: the TP that the endpoint holds to it.
+    Packets(RawEid),
 }
 
 impl Carrier {
     /// Payload bytes of every piece of a message but the last.
-    pub(crate) fn piece_max(&self) -> usize {
+    pub(crate) fn piece_max(&self, endpoint: &TpEndpoint) -> usize {
         match self {
             Self::Loop(_) => PIECE_MAX,
             Self::Ring(ring) => ring.piece_max(),
-            Self::Packets(packets) => packets.mtu(),
+            Self::Packets(peer) => endpoint.tp(*peer).map_or(PIECE_MAX, PeerTp::mtu),
         }
     }
 
     /// How long a request whose queue wants an answer within `timeout` ns waits for one.
-    pub(crate) fn patience_ns(&self, timeout: Nanos) -> Nanos {
+    pub(crate) fn patience_ns(&self, endpoint: &TpEndpoint, timeout: Nanos) -> Nanos {
         let is_connected = match self {
             Self::Loop(_) => false,
             Self::Ring(_) => true,
-            Self::Packets(packets) => packets.is_open(),
+            Self::Packets(peer) => endpoint.tp(*peer).is_some_and(PeerTp::is_open),
         };
         if is_connected { timeout.max(STARVED_NS) } else { timeout }
     }
 
     /// Whether a piece would be taken now.
-    pub(crate) fn has_room(&mut self, header: &TransactionHeader, len: usize) -> bool {
+    pub(crate) fn has_room(
+        &mut self,
+        endpoint: &TpEndpoint,
+        header: &TransactionHeader,
+        len: usize,
+    ) -> bool {
         match self {
             Self::Loop(own) => own.has_room(),
             Self::Ring(ring) => ring.has_room(header, len),
-            Self::Packets(packets) => packets.has_room(),
+            Self::Packets(peer) => endpoint.tp(*peer).is_some_and(PeerTp::has_room),
         }
     }
 
     pub(crate) fn push(
         &mut self,
+        endpoint: &mut TpEndpoint,
         header: &TransactionHeader,
         payload: Payload,
         bytes: &[u8],
@@ -71,16 +77,32 @@ impl Carrier {
         match self {
             Self::Loop(own) => own.push(header, payload, bytes),
             Self::Ring(ring) => ring.push(header, payload, bytes),
-            Self::Packets(packets) => packets.push(header, bytes),
+            Self::Packets(peer) => {
+                let Some(tp) = endpoint.tp_mut(*peer) else { return Err(Broken::Full) };
+                tp.push(header, bytes).map_err(|error| match error {
+                    // The endpoint reports a TP that gave up.
+                    PushError::WindowFull | PushError::Failed(_) => Broken::Full,
+                    PushError::Header(_) => Broken::Dead,
+                })
+            }
         }
     }
 
     /// The next piece of the peer; its bytes come into `inbox`.
-    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
+    pub(crate) fn pop(
+        &mut self,
+        endpoint: &mut TpEndpoint,
+        inbox: &mut Vec<u8>,
+    ) -> Result<Option<Inbound>, Broken> {
         match self {
             Self::Loop(own) => Ok(own.pop(inbox)),
             Self::Ring(ring) => ring.pop(inbox),
-            Self::Packets(packets) => Ok(packets.pop(inbox)),
+            Self::Packets(peer) => {
+                let header = endpoint.tp_mut(*peer).and_then(|tp| tp.pop(inbox));
+                let whole = 0..inbox.len();
+                let piece = |header| Inbound { header, payload: Payload::Here, bytes: whole };
+                Ok(header.map(piece))
+            }
         }
     }
 
@@ -89,17 +111,13 @@ impl Carrier {
         if let Self::Ring(ring) = self { ring.flush() } else { false }
     }
 
-    /// Whether [`Carrier::pop`] would find something.
+    /// Whether [`Carrier::pop`] would find something. What came by packets is stepped for at once.
     pub(crate) fn is_waiting(&self) -> bool {
         match self {
             Self::Loop(own) => own.is_waiting(),
             Self::Ring(ring) => ring.is_waiting(),
-            Self::Packets(packets) => packets.is_waiting(),
+            Self::Packets(_) => false,
         }
-    }
-
-    pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
-        if let Self::Packets(packets) = self { packets.poll_deadline() } else { None }
     }
 }
 
@@ -116,35 +134,35 @@ impl PeerCarrier {
         Self { carrier, is_cut_off: false }
     }
 
-    /// What carries packets there, if packets do.
-    pub(crate) fn packets(&mut self) -> Option<&mut Packets> {
-        if let Some(Carrier::Packets(packets)) = &mut self.carrier { Some(packets) } else { None }
-    }
-
     /// Whether packets carry pieces there.
     pub(crate) fn is_packets(&self) -> bool {
         matches!(self.carrier, Some(Carrier::Packets(_)))
     }
 
-    pub(crate) fn piece_max(&self) -> usize {
-        self.carrier.as_ref().map_or(PIECE_MAX, Carrier::piece_max)
+    pub(crate) fn piece_max(&self, endpoint: &TpEndpoint) -> usize {
+        self.carrier.as_ref().map_or(PIECE_MAX, |carrier| carrier.piece_max(endpoint))
     }
 
     /// Gives a piece to the carrier if it takes it now.
     pub(crate) fn push(
         &mut self,
+        endpoint: &mut TpEndpoint,
         header: &TransactionHeader,
         payload: Payload,
         bytes: &[u8],
     ) -> bool {
         let Some(carrier) = &mut self.carrier else { return false };
-        carrier.has_room(header, bytes.len())
-            && self.try_push(|carrier| carrier.push(header, payload, bytes))
+        carrier.has_room(endpoint, header, bytes.len())
+            && self.try_push(|carrier| carrier.push(endpoint, header, payload, bytes))
     }
 
     /// The next piece of the peer; its bytes come into `inbox`.
-    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<Inbound> {
-        match self.carrier.as_mut()?.pop(inbox) {
+    pub(crate) fn pop(
+        &mut self,
+        endpoint: &mut TpEndpoint,
+        inbox: &mut Vec<u8>,
+    ) -> Option<Inbound> {
+        match self.carrier.as_mut()?.pop(endpoint, inbox) {
             Ok(piece) => piece,
             Err(_) => {
                 self.is_cut_off = true;

@@ -102,8 +102,10 @@ impl Commands {
             Command::PoolGrow { base, block_log2, blocks } => {
                 pool_grow(at, base, block_log2, blocks)
             }
-            Command::PoolShrink { base } => Ok(CmdAnswer::status(at.exchange.pool_shrink(base))),
-            Command::PoolQuery => Ok(CmdAnswer::ok(&at.exchange.pool_usage())),
+            Command::PoolShrink { base } => {
+                Ok(CmdAnswer::status(at.exchange.endpoint.pool_shrink(base)))
+            }
+            Command::PoolQuery => Ok(CmdAnswer::ok(&at.exchange.endpoint.pool_usage())),
             Command::QueryCounters { base, room } => query_counters(at.base, base, room),
             Command::QueryEid { index } => query_eid(&at.base.tables, index),
         };
@@ -115,7 +117,7 @@ fn pool_grow(at: &mut Around<'_>, base: u64, block_log2: u8, blocks: u32) -> Cmd
     let len = u64::from(blocks).checked_shl(u32::from(block_log2)).filter(|l| *l != 0);
     let len = len.filter(|_| block_log2 < 32).ok_or(CmdStatus::Invalid)?;
     let memory = at.base.tables.window(base, len, DmaAccess::Both).ok_or(CmdStatus::Invalid)?;
-    Ok(CmdAnswer::status(at.exchange.pool_grow(base, memory, block_log2)))
+    Ok(CmdAnswer::status(at.exchange.endpoint.pool_grow(base, memory, block_log2)))
 }
 
 fn query_counters(all: &Base, base: u64, room: u32) -> CmdOutcome {

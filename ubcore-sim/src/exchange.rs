@@ -8,22 +8,19 @@
 //! ended lies in the mail of its queue; the caller then wakes the queues of [`Exchange::drain_ended`].
 
 mod answer;
+mod arrivals;
 mod closing;
-mod datagrams;
 mod flow;
 mod guesses;
 pub(crate) mod look;
 mod memory;
 mod message;
-mod numbers;
 mod outcome;
 mod pair;
 mod peer;
 mod piece;
 mod quiet;
 mod receive;
-mod recent;
-mod replies;
 mod request;
 mod requester;
 mod responder;
@@ -38,14 +35,12 @@ mod ways;
 mod work;
 mod write;
 
-use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, Sqe, cmd::QueueState, counters::Counter};
-use urma_mem::Region;
+use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
 
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
 use crate::engine::mail::Handed;
 use crate::ports::Deadline;
-use crate::transport::PoolError;
 use peer::Peer;
 use receive::ReceivingSides;
 use senders::Senders;
@@ -173,9 +168,6 @@ impl Exchange {
     pub(crate) fn begin_step(&mut self, base: &Base, now: Nanos) -> bool {
         let busy = self.receives.step_flushes(base);
         self.close_ways(base, now);
-        if self.transmitted != 0 {
-            base.tables.counts.add(Counter::TxPackets, std::mem::take(&mut self.transmitted));
-        }
         busy
     }
 
@@ -195,13 +187,13 @@ impl Exchange {
 
     /// Work that another round would find now (also the last look before sleep).
     pub(crate) fn has_work(&self) -> bool {
-        self.peers.values().any(Peer::has_work)
+        self.endpoint.has_work() || self.peers.values().any(Peer::has_work)
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
         let look_at = (self.look_at != Nanos::MAX).then_some(self.look_at);
-        let replies = (!self.replies.is_empty()).then_some(0);
-        self.peers.values().filter_map(Peer::poll_deadline).chain(look_at).chain(replies).min()
+        let peers = self.peers.values().filter_map(|peer| peer.poll_deadline(&self.endpoint));
+        peers.chain(look_at).chain(self.endpoint.poll_deadline()).min()
     }
 
     fn take_mail(&mut self, base: &Base, now: Nanos) -> bool {
@@ -246,38 +238,6 @@ impl Exchange {
         let (pair, request) = request.ok_or(CqeStatus::UnsupportedOpcode)?;
         peer.requester.take_request(&work, &peer.line, pair, request);
         Ok(())
-    }
-
-    /// TPNs of this node with the peers at their other ends.
-    pub(crate) fn tpns(&self) -> Vec<(u32, RawEid)> {
-        self.numbers.tps.iter().map(|(&tpn, &peer)| (tpn, peer)).collect()
-    }
-
-    // The knitting pool.
-
-    pub(crate) fn pool_grow(&mut self, base: u64, memory: Region, block_log2: u8) -> CmdStatus {
-        let blocks = u32::try_from(memory.len() as u64 >> block_log2.min(63)).unwrap_or(u32::MAX);
-        status_of(self.pool.grow(base, memory, block_log2, blocks))
-    }
-
-    pub(crate) fn pool_shrink(&mut self, base: u64) -> CmdStatus {
-        status_of(self.pool.shrink(base))
-    }
-
-    /// Block bytes, blocks, free blocks, most ever used.
-    pub(crate) fn pool_usage(&self) -> [u64; 4] {
-        let usage = self.pool.usage();
-        [usage.block_bytes, usage.blocks, usage.free, usage.used_max]
-    }
-}
-
-fn status_of(done: Result<(), PoolError>) -> CmdStatus {
-    match done {
-        Ok(()) => CmdStatus::Ok,
-        Err(PoolError::Exists(_)) => CmdStatus::Exists,
-        Err(PoolError::NotFound(_)) => CmdStatus::NotFound,
-        Err(PoolError::InUse) => CmdStatus::InUse,
-        Err(_) => CmdStatus::Invalid,
     }
 }
 

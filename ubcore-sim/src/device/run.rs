@@ -103,7 +103,7 @@ impl SoftwareDevice {
     pub fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         let held = self.shared.try_with(|shared| {
             let at = shared.time.at(now);
-            shared.exchange.poll_transmit(at, buf)
+            shared.exchange.endpoint.poll_transmit(at, buf)
         })?;
         if held.marked {
             self.run_shared(now);
@@ -118,12 +118,12 @@ impl SoftwareDevice {
 
     /// The peer is not on this host: packets go to its address.
     pub fn on_packet_peer(&self, now: Nanos, eid: RawEid) {
-        self.visit(now, |exchange, at| exchange.on_packet_peer(&self.base, at, eid));
+        self.visit(now, |exchange, _| exchange.on_packet_peer(eid));
     }
 
     /// There is no way to the peer.
     pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
-        self.visit(now, |exchange, _| exchange.on_no_peer(&self.base, eid, why));
+        self.visit(now, |exchange, _| exchange.on_no_peer(eid, why));
     }
 
     /// A peer on this host hung up or died.
@@ -144,9 +144,9 @@ impl SoftwareDevice {
     {
         let run = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
-            shared.exchange.on_backlog(at, backlog);
+            shared.exchange.endpoint.on_backlog(at, backlog);
             let is_due = datagrams.fold(false, |is_due, (from, bytes)| {
-                shared.exchange.on_datagram(&self.base, at, from, bytes) | is_due
+                shared.on_datagram(&self.base, at, from, bytes) | is_due
             });
             shared.wake(&self.base);
             is_due
@@ -170,7 +170,7 @@ impl SoftwareDevice {
 
     /// TPNs of this node with the peers at their other ends.
     pub(crate) fn tpns(&self) -> Vec<(u32, NodeAddr)> {
-        self.shared.with_blocking(|s| s.exchange.tpns()).value
+        self.shared.with_blocking(|s| s.exchange.endpoint.tpns().collect()).value
     }
 
     /// As [`SoftwareDevice::tpns`], without the peers.
@@ -180,7 +180,7 @@ impl SoftwareDevice {
 
     /// Whether a node showed that it receives at its address, or sent a datagram for a queue here.
     pub(crate) fn has_packet_peers(&self) -> bool {
-        self.shared.with_blocking(|s| s.exchange.has_packet_peers()).value
+        self.shared.with_blocking(|s| s.exchange.endpoint.has_peers()).value
     }
 
     /// Packets dropped because they prove nothing, fit no TP, or are none.

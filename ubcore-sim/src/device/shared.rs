@@ -10,7 +10,7 @@ use crate::cfg::DeviceCfg;
 use crate::command::Commands;
 use crate::engine::base::Base;
 use crate::exchange::Exchange;
-use crate::ports::Deadline;
+use crate::ports::{Deadline, NodeAddr};
 
 /// Rounds of the exchange in one step: what is left then is done by the next one.
 const ROUNDS: usize = 4;
@@ -50,6 +50,18 @@ impl SharedPart {
         }
         self.wake(base);
         busy
+    }
+
+    /// Takes a datagram. Whether a step is due: it was more than counted and answered.
+    pub(super) fn on_datagram(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        from: NodeAddr,
+        bytes: &[u8],
+    ) -> bool {
+        let event = self.exchange.endpoint.on_datagram(&base.tables, now, from, bytes);
+        self.exchange.on_arrival(base, now, from, event)
     }
 
     fn step_exchange(&mut self, base: &Base, now: Nanos) -> bool {

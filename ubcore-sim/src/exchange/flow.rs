@@ -14,6 +14,7 @@ use udma_abi::{CqeStatus, Nanos};
 use urma_packet::RequestHeader;
 
 use crate::carrier::{Carrier, STARVED_NS};
+use crate::endpoint::TpEndpoint;
 use crate::engine::gather::{EntryWords, Local};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
@@ -164,8 +165,9 @@ impl Flow {
     }
 
     /// The same: everything ends; see [`Carrier::patience_ns`].
-    pub(super) fn deadline(&self, carrier: Option<&Carrier>) -> Nanos {
-        let patience = carrier.map_or(self.timeout, |carrier| carrier.patience_ns(self.timeout));
+    pub(super) fn deadline(&self, carrier: Option<&Carrier>, endpoint: &TpEndpoint) -> Nanos {
+        let patience = |carrier: &Carrier| carrier.patience_ns(endpoint, self.timeout);
+        let patience = carrier.map_or(self.timeout, patience);
         self.since.saturating_add(patience)
     }
 

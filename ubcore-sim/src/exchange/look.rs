@@ -41,14 +41,14 @@ impl Exchange {
                 (None, PeerSearch::Asked) => "asked for",
                 (None, PeerSearch::Yes | PeerSearch::No(_)) => "none",
             };
-            let tps = self.numbers.tps.iter().filter(|(_, eid)| **eid == peer.eid);
+            let tps = self.endpoint.tpns().filter(|(_, eid)| *eid == peer.eid);
             WayLook {
                 eid: peer.eid,
                 path,
                 reliable: peer.ways[0],
                 unreliable: peer.ways[1],
                 users,
-                tps: tps.map(|(tpn, _)| *tpn).collect(),
+                tps: tps.map(|(tpn, _)| tpn).collect(),
                 under_way: peer.requester.under_way(),
                 is_cut_off: peer.line.is_cut_off,
             }

@@ -13,6 +13,7 @@ use super::target::Unsequenced;
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::link::DirectParts;
+use crate::endpoint::TpEndpoint;
 use crate::transport::Agreed;
 
 /// Pieces in each direction that one step moves for one peer.
@@ -87,10 +88,7 @@ impl Peer {
             requester.on_time(line, work);
         }
         if requester.is_waiting() || responder.is_waiting() {
-            if let Some(packets) = line.packets().filter(|packets| !packets.is_open()) {
-                // There is no TP: ask for one.
-                packets.open(work.now, || work.numbers.offer(self.eid));
-            }
+            work.endpoint.open(work.now, self.eid);
             let mut budget = PIECES_PER_STEP;
             busy |= responder.push(line, work, &mut budget);
             busy |= requester.push(line, work, &mut budget);
@@ -108,10 +106,10 @@ impl Peer {
             || self.line.carrier.as_ref().is_some_and(Carrier::is_waiting)
     }
 
-    pub(super) fn poll_deadline(&self) -> Option<Nanos> {
-        let or_never = |at: Option<Nanos>| at.unwrap_or(Nanos::MAX);
-        let carrier = or_never(self.line.carrier.as_ref().and_then(Carrier::poll_deadline));
-        let at = self.requester.timer().min(carrier).min(or_never(self.quiet_deadline()));
+    /// As [`TpEndpoint::poll_deadline`], which tells of its TP.
+    pub(super) fn poll_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
+        let quiet = self.quiet_deadline(endpoint).unwrap_or(Nanos::MAX);
+        let at = self.requester.timer().min(quiet);
         (at != Nanos::MAX).then_some(at)
     }
 
@@ -127,7 +125,7 @@ impl Peer {
             if !self.responder.has_room() {
                 break;
             }
-            let Some(piece) = self.line.pop(inbox) else { break };
+            let Some(piece) = self.line.pop(work.endpoint, inbox) else { break };
             busy = true;
             let bytes = &inbox[piece.bytes];
             match &piece.header {

@@ -7,14 +7,13 @@
 //! ever had. Nodes on this host are known by their connection, which tells when they go.
 
 use udma_abi::{Nanos, RawEid};
-use urma_packet::{CloseReason, Tpn};
+use urma_packet::CloseReason;
 
 use super::guesses::FULL_NS;
 use super::peer::Peer;
 use super::state::Exchange;
-use crate::carrier::Carrier;
+use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::limits;
-use crate::transport::{Doubt, KnittingPool};
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.
 const IDLE_NS: Nanos = 1_000_000_000;
@@ -39,21 +38,18 @@ enum Due {
 
 impl Peer {
     /// No queue here uses the node, and nothing is under way in either direction.
-    fn is_quiet(&self) -> bool {
-        let Some(Carrier::Packets(packets)) = &self.line.carrier else { return false };
+    fn is_quiet(&self, endpoint: &TpEndpoint) -> bool {
         self.ways == [None; 2]
             && self.wanted_since.is_none()
             && self.requester.is_quiet()
             && self.responder.is_quiet()
-            && packets.is_quiet()
+            && endpoint.tp(self.eid).is_some_and(PeerTp::is_quiet)
     }
 
     /// How long a quiet node is left alone, and what follows.
-    fn patience(&self) -> (Nanos, Due) {
-        let Some(Carrier::Packets(packets)) = &self.line.carrier else {
-            return (Nanos::MAX, Due::Wait);
-        };
-        match (packets.is_open(), self.used) {
+    fn patience(&self, endpoint: &TpEndpoint) -> (Nanos, Due) {
+        let Some(tp) = endpoint.tp(self.eid) else { return (Nanos::MAX, Due::Wait) };
+        match (tp.is_open(), self.used) {
             (true, true) => (IDLE_NS, Due::Close),
             (true, false) => (KEEP_NS, Due::Ask),
             (false, _) if self.parted || self.responder.is_unused() => {
@@ -69,30 +65,21 @@ impl Peer {
     }
 
     /// When something is due for a quiet node.
-    pub(super) fn quiet_deadline(&self) -> Option<Nanos> {
-        self.quiet_since.map(|since| since.saturating_add(self.patience().0))
+    pub(super) fn quiet_deadline(&self, endpoint: &TpEndpoint) -> Option<Nanos> {
+        self.quiet_since.map(|since| since.saturating_add(self.patience(endpoint).0))
     }
 
-    /// Something came from the node.
-    pub(super) fn on_received(&mut self) {
-        self.quiet_since = None;
-    }
-
-    fn due(&mut self, now: Nanos) -> Due {
-        if !self.is_quiet() {
+    fn due(&mut self, endpoint: &mut TpEndpoint, now: Nanos) -> Due {
+        if endpoint.tp_mut(self.eid).is_some_and(PeerTp::take_received) {
+            self.quiet_since = None;
+        }
+        if !self.is_quiet(endpoint) {
             self.quiet_since = None;
             return Due::Wait;
         }
         let since = *self.quiet_since.get_or_insert(now);
-        let (patience, due) = self.patience();
+        let (patience, due) = self.patience(endpoint);
         if now.saturating_sub(since) < patience { Due::Wait } else { due }
-    }
-
-    /// Ends the TP and says so. Its number at this node.
-    fn part(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
-        let Some(Carrier::Packets(packets)) = &mut self.line.carrier else { return None };
-        self.parted = true;
-        packets.close(CloseReason::Idle, pool)
     }
 }
 
@@ -100,19 +87,17 @@ impl Exchange {
     /// Looks after unused nodes.
     pub(super) fn part_with_quiet(&mut self, now: Nanos) {
         let mut forgotten: Option<RawEid> = None;
-        for (eid, peer) in &mut self.peers {
-            match peer.due(now) {
+        let Self { peers, endpoint, .. } = self;
+        for (eid, peer) in peers {
+            match peer.due(endpoint, now) {
                 Due::Wait => {}
                 Due::Close => {
-                    let tpn = peer.part(&mut self.pool);
-                    self.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
+                    peer.parted = true;
+                    endpoint.close(*eid, CloseReason::Idle);
                     peer.quiet_since = None;
                 }
                 Due::Ask => {
-                    let nonce = self.numbers.random();
-                    if let Some(packets) = peer.line.packets() {
-                        packets.handshake.verify(now, Doubt::Idle, nonce);
-                    }
+                    endpoint.ask(now, *eid);
                     peer.quiet_since = None;
                 }
                 // One of them in a round: there are more rounds.
@@ -120,7 +105,8 @@ impl Exchange {
             }
         }
         if let Some(eid) = forgotten {
-            self.forget(eid);
+            self.peers.remove(&eid);
+            self.endpoint.remove(eid);
         }
     }
 
@@ -131,23 +117,14 @@ impl Exchange {
             return true;
         }
         let idle = |peer: &Peer| {
-            let (patience, _) = peer.patience();
-            let since = peer.quiet_since.filter(|_| peer.is_quiet() && patience < FORGET_NS)?;
+            let (patience, _) = peer.patience(&self.endpoint);
+            let is_idle = peer.is_quiet(&self.endpoint) && patience < FORGET_NS;
+            let since = peer.quiet_since.filter(|_| is_idle)?;
             (now.saturating_sub(since) >= peer.kept_ns()).then_some((since, peer.eid))
         };
         let Some((_, eid)) = self.peers.values().filter_map(idle).min() else { return false };
-        if let Some(packets) = self.peers.get_mut(&eid).and_then(|peer| peer.line.packets()) {
-            if let Some(close) = packets.handshake.close_packet(CloseReason::Idle) {
-                self.replies.push(eid, close);
-            }
-            packets.drop_tp(&mut self.pool);
-        }
-        self.forget(eid);
-        true
-    }
-
-    fn forget(&mut self, eid: RawEid) {
         self.peers.remove(&eid);
-        self.numbers.tps.retain(|_, owner| *owner != eid);
+        self.endpoint.evict(eid);
+        true
     }
 }

@@ -10,7 +10,6 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseHeader, TransactionHeader
 
 use super::answer::{Effect, effect, is_final};
 use super::flow::{Flow, Request};
-use super::numbers::Numbers;
 use super::pair::Pair;
 use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
 use super::turns::Turns;
@@ -20,6 +19,7 @@ use crate::carrier::{
     piece::{Broken, Payload},
 };
 use crate::context::tables::Tables;
+use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::gather::{self, Segments};
 
 /// Attempts under way to one peer.
@@ -130,8 +130,8 @@ impl Requester {
         if *under_way >= UNDER_WAY_MAX && !request.begun {
             return PushResult::Full;
         }
-        let piece = NextPiece::of(request, carrier.piece_max());
-        if !piece.has_room(carrier) {
+        let piece = NextPiece::of(request, carrier.piece_max(work.endpoint));
+        if !piece.has_room(carrier, work.endpoint) {
             return PushResult::Full;
         }
         let Some(sender) = work.senders.get_mut(pair.queue()) else {
@@ -145,8 +145,8 @@ impl Requester {
             work.senders.end(pair.queue(), seq, status, 0);
             return PushResult::Pushed;
         }
-        let (bytes, numbers) = (&work.bytes[..piece.len], &mut *work.numbers);
-        if !line.try_push(|carrier| piece.push(carrier, request, bytes, numbers)) {
+        let (bytes, endpoint) = (&work.bytes[..piece.len], &mut *work.endpoint);
+        if !line.try_push(|carrier| piece.push(carrier, endpoint, request, bytes)) {
             return PushResult::Full;
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
@@ -170,12 +170,12 @@ impl Requester {
     }
 
     /// Looks at deadlines: [`Self::timer`] is over.
-    pub(super) fn on_time(&mut self, line: &mut PeerCarrier, work: &mut Work<'_>) {
+    pub(super) fn on_time(&mut self, line: &PeerCarrier, work: &mut Work<'_>) {
         let now = work.now;
         self.timer = Nanos::MAX;
         let (mut ended, mut doubted) = (false, None);
         for (pair, flow) in &mut self.flows {
-            let deadline = flow.deadline(line.carrier.as_ref());
+            let deadline = flow.deadline(line.carrier.as_ref(), work.endpoint);
             if !flow.is_empty() && deadline <= now {
                 let timeout = CqeStatus::AckTimeout;
                 flow.clear(|request| work.senders.end(pair.queue(), request.seq, timeout, 0));
@@ -199,8 +199,8 @@ impl Requester {
         if ended {
             self.recount();
         }
-        if let (Some(since), Some(packets)) = (doubted, line.packets()) {
-            packets.doubt(now, since, || work.numbers.random());
+        if let (Some(since), Some(Carrier::Packets(peer))) = (doubted, &line.carrier) {
+            work.endpoint.doubt(now, *peer, since);
         }
     }
 
@@ -372,13 +372,13 @@ impl NextPiece {
         self.header.flags.contains(RequestFlags::DATAGRAM)
     }
 
-    fn has_room(&self, carrier: &mut Carrier) -> bool {
-        if let Carrier::Packets(packets) = carrier
+    fn has_room(&self, carrier: &mut Carrier, endpoint: &TpEndpoint) -> bool {
+        if let Carrier::Packets(peer) = carrier
             && self.is_datagram()
         {
-            return packets.has_datagram_room();
+            return endpoint.tp(*peer).is_some_and(PeerTp::has_datagram_room);
         }
-        carrier.has_room(&TransactionHeader::Request(self.header), self.len)
+        carrier.has_room(endpoint, &TransactionHeader::Request(self.header), self.len)
     }
 
     /// Gathers the piece's payload to the front of `bytes`.
@@ -405,18 +405,18 @@ impl NextPiece {
     fn push(
         &self,
         carrier: &mut Carrier,
+        endpoint: &mut TpEndpoint,
         request: &Request,
         bytes: &[u8],
-        numbers: &mut Numbers,
     ) -> Result<(), Broken> {
         debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
-        if let Carrier::Packets(packets) = carrier
+        if let Carrier::Packets(peer) = carrier
             && self.is_datagram()
         {
-            let _ = packets.push_datagram(numbers.datagram(), &self.header, bytes);
+            endpoint.push_datagram(*peer, &self.header, bytes);
             return Ok(());
         }
-        carrier.push(&TransactionHeader::Request(self.header), self.payload, bytes)
+        carrier.push(endpoint, &TransactionHeader::Request(self.header), self.payload, bytes)
     }
 }
 

@@ -168,7 +168,7 @@ impl Responder {
             && let Some(answer) = self.answers.front()
         {
             let header = TransactionHeader::Response(*answer);
-            if !line.push(&header, Payload::Here, &[]) {
+            if !line.push(work.endpoint, &header, Payload::Here, &[]) {
                 return busy;
             }
             self.answers.pop_front();
@@ -178,11 +178,11 @@ impl Responder {
         while *budget > 0
             && let Some(mut job) = self.reads.pop_front()
         {
-            let size = line.piece_max();
+            let size = line.piece_max(work.endpoint);
             let (header, len) = job.next_piece(work, size);
             let header = TransactionHeader::Response(header);
             let bytes = std::mem::take(work.bytes);
-            let pushed = line.push(&header, Payload::Here, &bytes[..len]);
+            let pushed = line.push(work.endpoint, &header, Payload::Here, &bytes[..len]);
             *work.bytes = bytes;
             if !pushed {
                 self.reads.push_front(job);

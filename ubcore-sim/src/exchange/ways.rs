@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::TpPath, counters::Counter};
 use urma_mem::Region;
-use urma_packet::Tpn;
 
 use super::peer::{Peer, PeerSearch};
 use super::sides::Connecting;
 use super::state::Exchange;
 use super::way::UsedPath;
-use super::work::Work;
-use crate::carrier::{Carrier, Loopback, RingPair, packets::Packets};
+use crate::carrier::{Carrier, Loopback, RingPair};
 use crate::context::link::{DirectParts, NodePath, Reach};
+use crate::endpoint::{PeerTp, TpEnd};
 use crate::engine::base::Base;
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
@@ -55,7 +54,7 @@ impl Exchange {
         if !self.has_place(now) {
             return PeerSearch::No(CmdStatus::NoRoom);
         }
-        if eid == self.cfg.eid {
+        if eid == base.tables.cfg.eid {
             let own = Carrier::Loop(Loopback::default());
             self.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(own)));
             return PeerSearch::Yes;
@@ -70,7 +69,7 @@ impl Exchange {
 
     fn open_way(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
         self.close_ways(base, now);
-        let Self { peers, numbers, ways, .. } = self;
+        let Self { peers, endpoint, ways, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
             peer.wanted_since = None;
@@ -79,17 +78,16 @@ impl Exchange {
         let path = match &mut peer.line.carrier {
             Some(Carrier::Loop(_)) => TpPath::Local,
             Some(Carrier::Ring(_)) => TpPath::SameHost,
-            Some(Carrier::Packets(packets)) => {
+            Some(Carrier::Packets(_)) => {
                 // A closing way may lead to a life that is over: like a new one it has to be proven.
                 let is_open = |tpn| ways.get(&tpn).is_some_and(|way| way.users != 0);
                 let is_new = !unreliable && !peer.ways[0].is_some_and(is_open);
                 let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
-                if !unreliable && !packets.is_open() {
-                    packets.open(now, || numbers.offer(eid));
+                if !unreliable && !endpoint.tp(eid).is_some_and(PeerTp::is_open) {
+                    endpoint.open(now, eid);
                     return Connecting::Pending;
                 }
-                let nonce = numbers.random();
-                if since.is_some_and(|since| !packets.is_proven_since(now, since, nonce)) {
+                if !endpoint.is_proven_since(now, eid, since) {
                     return Connecting::Pending;
                 }
                 TpPath::Packets
@@ -103,7 +101,7 @@ impl Exchange {
         if entry.is_none() {
             hooks::pass(Hook::DuringImport);
         }
-        let tpn = *entry.get_or_insert_with(|| numbers.tpn(|tpn| ways.contains_key(&tpn)));
+        let tpn = *entry.get_or_insert_with(|| endpoint.path_number(|tpn| ways.contains_key(&tpn)));
         let way = ways.entry(tpn).or_insert_with(|| {
             let reach = match (path, &peer.direct) {
                 (TpPath::Local, _) => Reach::Own,
@@ -137,7 +135,7 @@ impl Exchange {
         } else if !self.peers.contains_key(&eid) && !self.has_place(now) {
             return;
         }
-        let ring = RingPair::new(&parts, self.cfg.ring_len, self.cfg.incarnation);
+        let ring = RingPair::new(&parts, base.tables.cfg.ring_len, base.tables.cfg.incarnation);
         let mut peer = Peer::new(eid, PeerSearch::Yes, None);
         peer.incarnation = parts.peer_node.load_u64(NODE_INCARNATION).unwrap_or(0);
         match ring {
@@ -154,15 +152,15 @@ impl Exchange {
         self.peers.insert(eid, peer);
     }
 
-    pub(crate) fn on_packet_peer(&mut self, _dev: &Base, _now: Nanos, eid: RawEid) {
-        let (cfg, state) = (&self.cfg, self.numbers.state());
+    pub(crate) fn on_packet_peer(&mut self, eid: RawEid) {
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.line.carrier.is_none()) {
-            peer.line.carrier = Some(Carrier::Packets(Box::new(Packets::new(cfg, eid, state))));
+            self.endpoint.add(eid);
+            peer.line.carrier = Some(Carrier::Packets(eid));
             peer.found = PeerSearch::Yes;
         }
     }
 
-    pub(crate) fn on_no_peer(&mut self, _dev: &Base, eid: RawEid, why: CmdStatus) {
+    pub(crate) fn on_no_peer(&mut self, eid: RawEid, why: CmdStatus) {
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.line.carrier.is_none()) {
             peer.found = PeerSearch::No(why);
         }
@@ -197,7 +195,7 @@ impl Exchange {
                 link.end();
             }
         }
-        self.numbers.tps.retain(|_, owner| *owner != eid);
+        self.endpoint.remove(eid);
         let (_, mut work, ..) = self.split(base, now);
         peer.on_new_life(&mut work, 0);
     }
@@ -211,35 +209,23 @@ impl Exchange {
             self.lose(base, now, eid);
             let _ = base.tables.ask_host(HostRequest::Forget { eid });
         }
-        let Self { peers, senders, receives, numbers, cache, bytes, pool, .. } = self;
-        let work = Work { base, now, senders, receives, numbers, cache, bytes };
-        for peer in peers.values_mut() {
-            let Some(Carrier::Packets(packets)) = &mut peer.line.carrier else { continue };
-            let again = packets.sent_again();
-            base.tables
-                .counts
-                .add(Counter::Retransmits, again.saturating_sub(packets.again_counted));
-            packets.again_counted = again;
-            let refused = packets.take_open_error();
-            if packets.is_silent() {
-                // Without anything under way nothing can be repeated.
-                peer.parted = packets.is_drained();
-                let tpn = packets.drop_tp(pool);
-                work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
-                peer.on_carrier_lost();
-                continue;
-            }
-            if packets.has_failed() {
-                base.tables.count(Counter::PeerDied);
-                let tpn = packets.close(urma_packet::CloseReason::Timeout, pool);
-                work.numbers.tps.retain(|number, _| Some(*number) != tpn.map(Tpn::value));
+        self.endpoint.step(&base.tables);
+        while let Some((eid, end)) = self.endpoint.poll_ended() {
+            let Some(peer) = self.peers.get_mut(&eid) else { continue };
+            match end {
+                TpEnd::Silent { drained } => {
+                    // Without anything under way nothing can be repeated.
+                    peer.parted = drained;
+                    peer.on_carrier_lost();
+                }
                 // Requests wait for another TP until their own error timeout.
-                peer.on_carrier_lost();
-            }
-            let Some(why) = refused else { continue };
-            peer.open_failed = Some(why);
-            if why != CmdStatus::Timeout {
-                peer.requester.end_all(work.senders, CqeStatus::AckTimeout);
+                TpEnd::Failed => peer.on_carrier_lost(),
+                TpEnd::NotOpened(why) => {
+                    peer.open_failed = Some(why);
+                    if why != CmdStatus::Timeout {
+                        peer.requester.end_all(&mut self.senders, CqeStatus::AckTimeout);
+                    }
+                }
             }
         }
         self.part_with_quiet(now);

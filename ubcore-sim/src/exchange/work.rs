@@ -4,10 +4,10 @@
 
 use udma_abi::Nanos;
 
-use super::numbers::Numbers;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
 use crate::context::segment::SegmentCache;
+use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 use crate::engine::gather::Segments;
 
@@ -18,7 +18,7 @@ pub(super) struct Work<'a> {
     pub(super) now: Nanos,
     pub(super) senders: &'a mut Senders,
     pub(super) receives: &'a mut ReceivingSides,
-    pub(super) numbers: &'a mut Numbers,
+    pub(super) endpoint: &'a mut TpEndpoint,
     pub(super) cache: &'a mut SegmentCache,
     pub(super) bytes: &'a mut Vec<u8>,
 }

@@ -16,7 +16,7 @@ pub enum Interest {
     /// Something to read, for as long as there is something.
     Read,
     /// Something to read, once for each time that something came.
-    Arrival,
+    EndpointEvent,
     /// Ends the wait at a hang-up only.
     HangUp,
 }
@@ -112,7 +112,7 @@ fn timespec(limit: Duration) -> Timespec {
 fn flags(interest: Interest) -> epoll::EventFlags {
     match interest {
         Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
-        Interest::Arrival => flags(Interest::Read) | epoll::EventFlags::ET,
+        Interest::EndpointEvent => flags(Interest::Read) | epoll::EventFlags::ET,
         Interest::HangUp => epoll::EventFlags::RDHUP,
     }
 }

@@ -214,7 +214,7 @@ impl PacketPort {
     pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: Watch, is: &mut Watch) {
         let interest = match wanted {
             Watch::On => Interest::Read,
-            Watch::Arrivals => Interest::Arrival,
+            Watch::Arrivals => Interest::EndpointEvent,
             Watch::Off => Interest::HangUp,
         };
         let changed = self.link.with_blocking(|link| {

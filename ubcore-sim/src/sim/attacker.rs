@@ -15,7 +15,7 @@ use urma_packet::{
     SackBitmap, StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn, UmHeader,
 };
 
-use crate::datagram::flow;
+use crate::endpoint::flow;
 use crate::link::{Datagram, Rng};
 
 /// Most packets of a round in which it floods.

@@ -9,7 +9,7 @@ use urma_packet::{
 
 use super::super::{pair, request};
 use super::world::{Kind, SENDER, World, step};
-use crate::datagram::flow;
+use crate::endpoint::flow;
 use crate::exchange::Connecting;
 use crate::limits;
 use crate::ports::Backlog;
@@ -30,7 +30,7 @@ fn arrive(w: &mut World, n: usize, from: RawEid, header: &PacketHeader) -> bool 
     header.emit(&[], &flow(from, w.eid(n)), &mut bytes).expect("valid");
     let now = w.now;
     let node = &mut w.nodes[n];
-    node.exchange.on_datagram(&node.base, now, from, &bytes)
+    node.on_datagram(now, from, &bytes)
 }
 
 fn connect(from: RawEid, to: RawEid) -> PacketHeader {
@@ -63,13 +63,14 @@ fn an_invented_client_takes_no_place_and_bounded_room() {
     let to = w.eid(1);
     for n in 0..3 * limits::PEERS {
         // Each is read alone: as many are answered as there is room for.
-        w.nodes[1].exchange.on_backlog(w.now, Backlog::Empty);
+        w.nodes[1].exchange.endpoint.on_backlog(w.now, Backlog::Empty);
         arrive(&mut w, 1, invented(n), &connect(invented(n), to));
     }
     assert_eq!(w.known(), before);
     let mut buf = vec![0; TRANSMIT_MAX];
     let now = w.now;
-    let answers = std::iter::from_fn(|| w.nodes[1].exchange.poll_transmit(now, &mut buf)).count();
+    let answers =
+        std::iter::from_fn(|| w.nodes[1].exchange.endpoint.poll_transmit(now, &mut buf)).count();
     assert_eq!(answers, 256, "the queue of answers is bounded");
     assert!(w.counter(1, Counter::DropUnproven) > 0, "what found no room is counted");
 }
@@ -79,7 +80,7 @@ fn answers(w: &mut World, n: usize) -> Vec<Body> {
     let mut buf = vec![0; TRANSMIT_MAX];
     let now = w.now;
     std::iter::from_fn(|| {
-        let sent = w.nodes[n].exchange.poll_transmit(now, &mut buf)?;
+        let sent = w.nodes[n].exchange.endpoint.poll_transmit(now, &mut buf)?;
         Some(Packet::parse(&buf[..sent.len]).expect("a packet").header.body)
     })
     .collect()
@@ -93,7 +94,7 @@ fn a_step_follows_what_is_more_than_counted_and_answered() {
     let Some(Body::Challenge(challenge)) = answers(&mut w, 1).pop() else { panic!("no challenge") };
     let (now, node) = (w.now, &mut w.nodes[1]);
     for bytes in [&[][..], &[0xc0; 64]] {
-        assert!(!node.exchange.on_datagram(&node.base, now, client, bytes), "no packet");
+        assert!(!node.on_datagram(now, client, bytes), "no packet");
     }
     let mut proven = connect(client, to);
     if let Body::Connect(terms) = &mut proven.body {
@@ -117,8 +118,8 @@ fn connects_without_proof_hold_up_nothing_that_waits_behind_them() {
     };
     arrive(&mut w, 1, client, &connect(client, to));
     let Some(Body::Challenge(challenge)) = answers(&mut w, 1).pop() else { panic!("no challenge") };
-    w.nodes[1].exchange.on_backlog(w.now, Backlog::Empty);
-    w.nodes[1].exchange.on_backlog(w.now, Backlog::More);
+    w.nodes[1].exchange.endpoint.on_backlog(w.now, Backlog::Empty);
+    w.nodes[1].exchange.endpoint.on_backlog(w.now, Backlog::More);
     assert_eq!(flood(&mut w), 256, "what waits behind them waits for two milliseconds");
     // Who proves its address is served all the same.
     let before = w.known()[1].0;
@@ -131,7 +132,7 @@ fn connects_without_proof_hold_up_nothing_that_waits_behind_them() {
     assert!(answers(&mut w, 1).iter().any(|body| matches!(body, Body::Accept(_))));
     // An input that is never empty does not shut out new clients.
     w.now += 10_000_000;
-    w.nodes[1].exchange.on_backlog(w.now, Backlog::More);
+    w.nodes[1].exchange.endpoint.on_backlog(w.now, Backlog::More);
     assert_eq!(flood(&mut w), 128);
 }
 
@@ -256,7 +257,7 @@ fn a_packet_of_another_tp_is_not_taken() {
     node.exchange.take_mail_of(&node.base, now, SENDER);
     step(&mut node.exchange, &node.base, now);
     let mut buf = vec![0; TRANSMIT_MAX];
-    let sent = node.exchange.poll_transmit(now, &mut buf).expect("a packet");
+    let sent = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
     let packet = Packet::open(&buf[..sent.len], &flow(from, to)).expect("valid");
     assert!(packet.payload.is_empty(), "an atomic has its operands in its header");
     let mut header = packet.header;

@@ -10,7 +10,7 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseStatus};
 
 use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
-use crate::carrier::{Carrier, packets::Packets};
+use crate::carrier::Carrier;
 use crate::exchange::guesses::FULL_NS;
 use crate::exchange::peer::{Peer, PeerSearch};
 use crate::limits;
@@ -171,9 +171,10 @@ fn a_wrong_token_of_a_queue_says_nothing_about_the_queue() {
 fn another(w: &mut World) -> RawEid {
     let mut eid = w.eid(0);
     eid.0[15] = 99;
-    let packets = Packets::new(&w.nodes[1].base.tables.cfg, eid, 1);
-    let carrier = Carrier::Packets(Box::new(packets));
-    w.nodes[1].exchange.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(carrier)));
+    let exchange = &mut w.nodes[1].exchange;
+    exchange.endpoint.add(eid);
+    let carrier = Carrier::Packets(eid);
+    exchange.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(carrier)));
     eid
 }
 

@@ -11,7 +11,7 @@ use super::super::piece::Part;
 use super::super::request;
 use super::world::{Kind, SENDER, TOKEN, World, assert_filled, fill, step, sum, va};
 use crate::carrier::piece::Payload;
-use crate::datagram::flow;
+use crate::endpoint::flow;
 use crate::transport::TRANSMIT_MAX;
 use udma_abi::cmd::Mode;
 
@@ -243,7 +243,7 @@ fn an_opcode_that_no_operation_has_is_no_write() {
     node.exchange.take_mail_of(&node.base, now, SENDER);
     step(&mut node.exchange, &node.base, now);
     let mut buf = vec![0; TRANSMIT_MAX];
-    let len = node.exchange.poll_transmit(now, &mut buf).unwrap().len;
+    let len = node.exchange.endpoint.poll_transmit(now, &mut buf).unwrap().len;
     let packet = Packet::parse(&buf[..len]).unwrap();
     assert!(matches!(packet.header.body, Body::Request(_)), "{packet:?}");
     let is_known = |code: &u8| {
@@ -257,7 +257,7 @@ fn an_opcode_that_no_operation_has_is_no_write() {
         buf[BTH_LEN] = *code;
         flow(from, w.eid(1)).seal(&mut buf[..len]).unwrap();
         let node = &mut w.nodes[1];
-        node.exchange.on_datagram(&node.base, now, from, &buf[..len]);
+        node.on_datagram(now, from, &buf[..len]);
         step(&mut node.exchange, &node.base, now);
     }
     assert_eq!(sum(&there), 0, "nothing is placed");

@@ -16,7 +16,7 @@ impl World {
             match node.exchange.connect(&node.base, self.now, to, false) {
                 Connecting::Pending => {
                     while node.base.tables.requests.pop().is_some() {
-                        node.exchange.on_packet_peer(&node.base, self.now, to);
+                        node.exchange.on_packet_peer(to);
                     }
                     self.run(1_000_000);
                 }
@@ -40,7 +40,7 @@ impl World {
     pub(super) fn known(&self) -> [(usize, usize); 2] {
         [0, 1].map(|n| {
             let exchange = &self.nodes[n].exchange;
-            (exchange.peers.len(), exchange.numbers.tps.len())
+            (exchange.peers.len(), exchange.endpoint.tpns().count())
         })
     }
 

@@ -81,6 +81,14 @@ pub(super) struct Node {
     stopped: bool,
 }
 
+impl Node {
+    /// Takes a datagram. Whether a step is due.
+    pub(super) fn on_datagram(&mut self, now: Nanos, from: RawEid, bytes: &[u8]) -> bool {
+        let arrival = self.exchange.endpoint.on_datagram(&self.base.tables, now, from, bytes);
+        self.exchange.on_arrival(&self.base, now, from, arrival)
+    }
+}
+
 pub(super) struct World {
     pub(super) nodes: [Node; 2],
     pub(super) now: Nanos,
@@ -201,7 +209,7 @@ impl World {
         let now = world.now;
         assert_eq!(a.exchange.connect(&a.base, now, eids[1], false), Connecting::Pending);
         match kind {
-            Kind::Packets => a.exchange.on_packet_peer(&a.base, now, eids[1]),
+            Kind::Packets => a.exchange.on_packet_peer(eids[1]),
             Kind::Ring => {
                 let halves =
                     [0, 1].map(|_| Region::shared(half_len(RING_LEN), Pages::Base).unwrap());
@@ -271,7 +279,8 @@ impl World {
             return false;
         }
         let eid = self.eid(from);
-        while let Some(sent) = self.nodes[from].exchange.poll_transmit(self.now, &mut buf) {
+        while let Some(sent) = self.nodes[from].exchange.endpoint.poll_transmit(self.now, &mut buf)
+        {
             busy = true;
             self.sent += 1;
             if self.is_mute[from] || (self.only_acks && from == 1 && sent.len > ACK_LEN) {
@@ -282,7 +291,7 @@ impl World {
             }
             let to = &mut self.nodes[1 - from];
             if !to.stopped {
-                to.exchange.on_datagram(&to.base, self.now, eid, &buf[..sent.len]);
+                to.on_datagram(self.now, eid, &buf[..sent.len]);
             }
         }
         busy

@@ -1,17 +1,16 @@
-//! The packet carrier: one TP, its handshake, and datagrams outside it.
+//! The TP to one peer: its handshake, its windows, and datagrams outside it.
 //!
-//! *Owns*: the TP to one node. *Takes*: pieces, packets of that node, time. *Gives*: packets
-//! (unsealed), pieces in order. *Must not*: know queues; allocate per packet in a steady stream.
+//! *Owns*: what is between this node and that one. *Takes*: pieces, packets of that node, time.
+//! *Gives*: packets (unsealed), pieces in order. *Must not*: allocate per packet in a steady stream.
 
 use std::collections::VecDeque;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, CloseReason, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, StrategyCaps,
-    Tpn, TransactionHeader, UmHeader,
+    Body, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, StrategyCaps, Tpn,
+    TransactionHeader, UmHeader,
 };
 
-use super::piece::{Broken, Inbound, Payload};
 use crate::cfg::DeviceCfg;
 use crate::transport::{
     Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, Piece,
@@ -23,23 +22,25 @@ const DATAGRAMS_MAX: usize = 64;
 
 /// The TP to one node.
 #[derive(Debug)]
-pub(crate) struct Packets {
-    pub(crate) handshake: Handshake,
+pub(crate) struct PeerTp {
+    pub(super) handshake: Handshake,
     tp: Option<Tp>,
     mtu: usize,
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     /// Packets sent again that were counted already.
-    pub(crate) again_counted: u64,
+    again_counted: u64,
     error_logged: bool,
+    /// A packet of the peer was accepted since [`PeerTp::take_received`].
+    pub(super) received: bool,
     /// When the peer last proved that it holds the TP.
     proven_at: Nanos,
 }
 
-impl Packets {
+impl PeerTp {
     /// `state` names what this node knows of the pair: random, not 0.
-    pub(crate) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
+    pub(super) fn new(cfg: &DeviceCfg, peer: RawEid, state: u32) -> Self {
         let mtu = Mtu::from_bytes(cfg.mtu as usize).unwrap_or(Mtu::B1024);
         let strategies = match cfg.strategy {
             Strategy::GoBackN => StrategyCaps::GO_BACK_N,
@@ -68,6 +69,7 @@ impl Packets {
             spare: Vec::new(),
             again_counted: 0,
             error_logged: false,
+            received: false,
             proven_at: 0,
         }
     }
@@ -81,16 +83,16 @@ impl Packets {
     }
 
     /// Starts a handshake unless there is one, or a TP.
-    pub(crate) fn open(&mut self, now: Nanos, fresh: impl FnOnce() -> Offer) {
+    pub(super) fn open(&mut self, now: Nanos, fresh: impl FnOnce() -> Offer) {
         let state = self.handshake.state();
-        if !matches!(state, HandshakeState::Connecting | HandshakeState::Open(_)) {
+        let is_opening = matches!(state, HandshakeState::Connecting | HandshakeState::Open(_));
+        if !self.is_open() && !is_opening {
             self.handshake.open(now, fresh());
         }
     }
 
-    /// Whether the peer proved since then that it holds the TP; if not, it is asked under `nonce`. A
-    /// peer that died without traffic leaves a TP here that only looks open.
-    pub(crate) fn is_proven_since(&mut self, now: Nanos, since: Nanos, nonce: u64) -> bool {
+    /// Whether the peer proved since then that it holds the TP; if not, it is asked under `nonce`.
+    pub(super) fn is_proven_since(&mut self, now: Nanos, since: Nanos, nonce: u64) -> bool {
         if self.proven_at < since {
             self.handshake.verify(now, Doubt::Idle, nonce);
             return false;
@@ -101,7 +103,7 @@ impl Packets {
     /// An answer has not come for long. The peer may have given up its TP, and what it said of that be
     /// lost: with nothing to send again, nothing here would find out. It is asked, unless it proved
     /// since then that it holds the TP.
-    pub(crate) fn doubt(&mut self, now: Nanos, since: Nanos, nonce: impl FnOnce() -> u64) {
+    pub(super) fn doubt(&mut self, now: Nanos, since: Nanos, nonce: impl FnOnce() -> u64) {
         if self.proven_at < since && self.is_drained() {
             self.handshake.verify(now, Doubt::Hint, nonce());
         }
@@ -112,22 +114,29 @@ impl Packets {
         self.tp.as_ref().is_none_or(Tp::is_drained)
     }
 
-    /// Nothing is on its way in either direction, as far as this side knows.
+    /// Nothing is on its way in either direction, as far as this side knows, and nothing came that
+    /// [`PeerTp::take_received`] did not report.
     pub(crate) fn is_quiet(&self) -> bool {
         let sends = self.tp.as_ref().is_some_and(Tp::has_transmit);
         self.is_drained()
+            && !self.received
             && !sends
             && self.datagrams.is_empty()
             && self.handshake.poll_deadline().is_none()
     }
 
+    /// Whether a packet of the peer was accepted since the last call.
+    pub(crate) fn take_received(&mut self) -> bool {
+        std::mem::take(&mut self.received)
+    }
+
     /// Whether the peer was asked whether it holds the TP, and gave no answer.
-    pub(crate) fn is_silent(&self) -> bool {
+    pub(super) fn is_silent(&self) -> bool {
         self.tp.is_some() && !matches!(self.handshake.state(), HandshakeState::Open(_))
     }
 
     /// The TP that a handshake agreed on.
-    pub(crate) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
+    pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
         self.proven_at = now;
         self.mtu = agreed.mtu.bytes();
         self.again_counted = 0;
@@ -135,13 +144,13 @@ impl Packets {
     }
 
     /// The TP is no more; its number at this node.
-    pub(crate) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
+    pub(super) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
         let mut tp = self.tp.take()?;
         tp.close(pool);
         Some(tp.cfg().local_tpn)
     }
 
-    pub(crate) fn on_handshake(
+    pub(super) fn on_handshake(
         &mut self,
         now: Nanos,
         header: &PacketHeader,
@@ -154,18 +163,19 @@ impl Packets {
         event
     }
 
-    pub(crate) fn on_packet(
+    pub(super) fn on_packet(
         &mut self,
         now: Nanos,
         packet: &Packet<'_>,
         pool: &mut KnittingPool,
     ) -> Option<Received> {
-        let tp = self.tp.as_mut()?;
-        Some(tp.on_packet(now, packet, pool))
+        let received = self.tp.as_mut()?.on_packet(now, packet, pool);
+        self.received |= matches!(received, Received::InOrder | Received::OutOfOrder);
+        Some(received)
     }
 
     /// Why the handshake came to nothing, once.
-    pub(crate) fn take_open_error(&mut self) -> Option<CmdStatus> {
+    pub(super) fn take_open_error(&mut self) -> Option<CmdStatus> {
         let HandshakeState::Failed(error) = self.handshake.state() else {
             self.error_logged = false;
             return None;
@@ -181,7 +191,7 @@ impl Packets {
     }
 
     /// The TP gave up: the peer does not answer.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.tp.as_ref().is_some_and(|tp| tp.failed().is_some())
     }
 
@@ -189,26 +199,26 @@ impl Packets {
         self.tp.as_ref().is_some_and(Tp::has_room)
     }
 
-    pub(crate) fn push(&mut self, header: &TransactionHeader, bytes: &[u8]) -> Result<(), Broken> {
-        let Some(tp) = &mut self.tp else { return Err(Broken::Full) };
-        let fill = &mut |room: &mut [u8]| room.copy_from_slice(bytes);
-        match tp.push(header, bytes.len(), fill) {
-            Ok(()) => Ok(()),
-            // A TP that gave up is found by `has_failed`.
-            Err(PushError::WindowFull | PushError::Failed(_)) => Err(Broken::Full),
-            Err(PushError::Header(_)) => Err(Broken::Dead),
-        }
+    /// Takes a piece to send.
+    pub(crate) fn push(
+        &mut self,
+        header: &TransactionHeader,
+        bytes: &[u8],
+    ) -> Result<(), PushError> {
+        let tp = self.tp.as_mut().ok_or(PushError::WindowFull)?;
+        tp.push(header, bytes.len(), &mut |room| room.copy_from_slice(bytes))
     }
 
-    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<Inbound> {
+    /// The next piece of the peer; `inbox` is its payload then.
+    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
         let tp = self.tp.as_mut()?;
         let Piece { header, mut payload } = tp.pop()?;
         std::mem::swap(inbox, &mut payload);
         tp.recycle(Piece { header, payload });
-        Some(Inbound { header, payload: Payload::Here, bytes: 0..inbox.len() })
+        Some(header)
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.tp.as_ref().is_some_and(Tp::has_transmit) || !self.datagrams.is_empty()
     }
 
@@ -217,7 +227,7 @@ impl Packets {
     }
 
     /// Datagram `number` of this node, to that one.
-    pub(crate) fn push_datagram(
+    pub(super) fn push_datagram(
         &mut self,
         number: Psn,
         header: &RequestHeader,
@@ -237,7 +247,7 @@ impl Packets {
     }
 
     /// The next packet, unsealed.
-    pub(crate) fn poll_transmit(
+    pub(super) fn poll_transmit(
         &mut self,
         now: Nanos,
         buf: &mut [u8],
@@ -255,22 +265,17 @@ impl Packets {
         self.tp.as_mut()?.poll_transmit(now, buf, pool)
     }
 
-    /// Packets sent again so far.
-    pub(crate) fn sent_again(&self) -> u64 {
-        self.tp.as_ref().map_or(0, |tp| tp.stats().sent_again)
+    /// Packets sent again since the last call.
+    pub(super) fn take_sent_again(&mut self) -> u64 {
+        let again = self.tp.as_ref().map_or(0, |tp| tp.stats().sent_again);
+        again.saturating_sub(std::mem::replace(&mut self.again_counted, again))
     }
 
-    pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
+    pub(super) fn poll_deadline(&self) -> Option<Nanos> {
         // A TP that is over is to be noticed at once.
         let over = self.has_failed() || self.is_silent();
         let waiting = (over || !self.datagrams.is_empty()).then_some(0);
         let tp = self.tp.as_ref().and_then(Tp::poll_deadline);
         [waiting, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
-    }
-
-    /// Ends the TP and says so.
-    pub(crate) fn close(&mut self, reason: CloseReason, pool: &mut KnittingPool) -> Option<Tpn> {
-        self.handshake.close(reason);
-        self.drop_tp(pool)
     }
 }

@@ -1,0 +1,263 @@
+//! The transport endpoint of a node: the TPs to all peers, what arrives for them and what they send.
+//!
+//! *Owns*: each peer's TP and handshake, TPNs, the loss records' pool, answers to nodes that are not
+//! known. *Takes*: datagrams with their source, pieces, time. *Gives*: datagrams, what arrived
+//! ([`EndpointEvent`]), pieces in order, TPs that ended ([`TpEnd`]). *Must not*: know queues or segments.
+
+mod arrivals;
+mod datagram;
+mod numbers;
+mod peer_tp;
+mod recent;
+mod replies;
+mod transmit;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
+use urma_mem::Region;
+use urma_packet::{CloseReason, RequestHeader};
+
+pub(crate) use arrivals::EndpointEvent;
+pub(crate) use datagram::flow;
+pub(crate) use peer_tp::PeerTp;
+
+use crate::cfg::DeviceCfg;
+use crate::context::tables::Tables;
+use crate::transport::{Challenger, Doubt, KnittingPool, PoolError};
+use numbers::Numbers;
+use recent::RecentDatagrams;
+use replies::Replies;
+
+/// TPs of one node, by peer.
+#[derive(Debug)]
+pub(crate) struct TpEndpoint {
+    cfg: DeviceCfg,
+    tps: BTreeMap<RawEid, PeerTp>,
+    numbers: Numbers,
+    /// Checks that nodes receive at their addresses.
+    challenger: Challenger,
+    replies: Replies,
+    /// Datagrams of nodes, so that none counts twice.
+    recent: RecentDatagrams,
+    pool: KnittingPool,
+    ended: VecDeque<(RawEid, TpEnd)>,
+    /// Peer whose packet was sent last: the next one follows it.
+    last_sent: RawEid,
+    /// Packets given to the link and not counted yet.
+    transmitted: u64,
+}
+
+/// Why a peer has no TP any more, or none yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TpEnd {
+    /// The peer did not answer whether it holds the TP.
+    Silent {
+        /// It had acknowledged everything.
+        drained: bool,
+    },
+    /// The TP gave up: packets were not acknowledged.
+    Failed,
+    /// The handshake failed, for this reason.
+    NotOpened(CmdStatus),
+}
+
+impl TpEndpoint {
+    pub(crate) fn new(cfg: &DeviceCfg) -> Self {
+        let mut numbers = Numbers::new(&cfg.seed);
+        Self {
+            cfg: cfg.clone(),
+            tps: BTreeMap::new(),
+            challenger: Challenger::new(numbers.key()),
+            numbers,
+            replies: Replies::default(),
+            recent: RecentDatagrams::default(),
+            pool: KnittingPool::new(),
+            ended: VecDeque::new(),
+            last_sent: RawEid::default(),
+            transmitted: 0,
+        }
+    }
+
+    // Peers.
+
+    /// Packets go to this peer from now on.
+    pub(crate) fn add(&mut self, peer: RawEid) {
+        let tp = PeerTp::new(&self.cfg, peer, self.numbers.state());
+        self.tps.insert(peer, tp);
+    }
+
+    /// Forgets the peer, without a packet.
+    pub(crate) fn remove(&mut self, peer: RawEid) {
+        if let Some(mut tp) = self.tps.remove(&peer) {
+            tp.drop_tp(&mut self.pool);
+        }
+        self.numbers.tps.retain(|_, owner| *owner != peer);
+    }
+
+    /// Forgets the peer, and sends it a CLOSE.
+    pub(crate) fn evict(&mut self, peer: RawEid) {
+        let close = self.tps.get(&peer).and_then(|tp| tp.handshake.close_packet(CloseReason::Idle));
+        if let Some(close) = close {
+            self.replies.push(peer, close);
+        }
+        self.remove(peer);
+    }
+
+    pub(crate) fn tp(&self, peer: RawEid) -> Option<&PeerTp> {
+        self.tps.get(&peer)
+    }
+
+    pub(crate) fn tp_mut(&mut self, peer: RawEid) -> Option<&mut PeerTp> {
+        self.tps.get_mut(&peer)
+    }
+
+    /// Whether packets are exchanged with any node.
+    pub(crate) fn has_peers(&self) -> bool {
+        !self.recent.is_empty() || !self.tps.is_empty()
+    }
+
+    // Opening, asking and closing.
+
+    /// Starts a handshake with the peer unless there is one, or a TP.
+    pub(crate) fn open(&mut self, now: Nanos, peer: RawEid) {
+        if let Some(tp) = self.tps.get_mut(&peer) {
+            tp.open(now, || self.numbers.offer(peer));
+        }
+    }
+
+    /// Whether the peer proved since then that it holds the TP; if not, it is asked. A peer that died
+    /// without traffic leaves a TP here that only looks open.
+    pub(crate) fn is_proven_since(
+        &mut self,
+        now: Nanos,
+        peer: RawEid,
+        since: Option<Nanos>,
+    ) -> bool {
+        let nonce = self.numbers.random();
+        let (Some(since), Some(tp)) = (since, self.tps.get_mut(&peer)) else { return true };
+        tp.is_proven_since(now, since, nonce)
+    }
+
+    /// An answer has not come for long, see [`PeerTp::doubt`].
+    pub(crate) fn doubt(&mut self, now: Nanos, peer: RawEid, since: Nanos) {
+        if let Some(tp) = self.tps.get_mut(&peer) {
+            tp.doubt(now, since, || self.numbers.random());
+        }
+    }
+
+    /// Asks a peer that was idle whether it still holds the TP.
+    pub(crate) fn ask(&mut self, now: Nanos, peer: RawEid) {
+        let nonce = self.numbers.random();
+        if let Some(tp) = self.tps.get_mut(&peer) {
+            tp.handshake.verify(now, Doubt::Idle, nonce);
+        }
+    }
+
+    /// Ends the TP to the peer, with a CLOSE.
+    pub(crate) fn close(&mut self, peer: RawEid, reason: CloseReason) {
+        let Self { tps, numbers, pool, .. } = self;
+        if let Some(tp) = tps.get_mut(&peer) {
+            tp.handshake.close(reason);
+            drop_tp(tp, numbers, pool);
+        }
+    }
+
+    /// A number for a path, of which `is_used` says those that paths have.
+    pub(crate) fn path_number(&mut self, is_used: impl Fn(u32) -> bool) -> u32 {
+        self.numbers.tpn(is_used)
+    }
+
+    /// TPNs of this node with the peers at their other ends.
+    pub(crate) fn tpns(&self) -> impl Iterator<Item = (u32, RawEid)> + '_ {
+        self.numbers.tps.iter().map(|(&tpn, &peer)| (tpn, peer))
+    }
+
+    // Messages outside a TP.
+
+    /// Takes a message for the peer; without room for it, or without the peer, it is lost.
+    pub(crate) fn push_datagram(&mut self, peer: RawEid, header: &RequestHeader, bytes: &[u8]) {
+        let number = self.numbers.datagram();
+        if let Some(tp) = self.tps.get_mut(&peer) {
+            let _ = tp.push_datagram(number, header, bytes);
+        }
+    }
+
+    // Progress.
+
+    /// Looks for TPs that are over, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
+    pub(crate) fn step(&mut self, tables: &Tables) {
+        if self.transmitted != 0 {
+            tables.counts.add(Counter::TxPackets, std::mem::take(&mut self.transmitted));
+        }
+        let Self { tps, numbers, pool, ended, .. } = self;
+        for (peer, tp) in tps {
+            tables.counts.add(Counter::Retransmits, tp.take_sent_again());
+            let not_opened = tp.take_open_error();
+            let end = if tp.is_silent() {
+                let drained = tp.is_drained();
+                drop_tp(tp, numbers, pool);
+                TpEnd::Silent { drained }
+            } else if tp.has_failed() {
+                tables.count(Counter::PeerDied);
+                tp.handshake.close(CloseReason::Timeout);
+                drop_tp(tp, numbers, pool);
+                TpEnd::Failed
+            } else if let Some(why) = not_opened {
+                TpEnd::NotOpened(why)
+            } else {
+                continue;
+            };
+            ended.push_back((*peer, end));
+        }
+    }
+
+    /// The next peer whose TP is over, or was not opened.
+    pub(crate) fn poll_ended(&mut self) -> Option<(RawEid, TpEnd)> {
+        self.ended.pop_front()
+    }
+
+    /// Whether there is something to send now.
+    pub(crate) fn has_work(&self) -> bool {
+        self.tps.values().any(PeerTp::is_waiting)
+    }
+
+    pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
+        let replies = (!self.replies.is_empty()).then_some(0);
+        self.tps.values().filter_map(PeerTp::poll_deadline).chain(replies).min()
+    }
+
+    // The knitting pool.
+
+    pub(crate) fn pool_grow(&mut self, base: u64, memory: Region, block_log2: u8) -> CmdStatus {
+        let blocks = u32::try_from(memory.len() as u64 >> block_log2.min(63)).unwrap_or(u32::MAX);
+        status_of(self.pool.grow(base, memory, block_log2, blocks))
+    }
+
+    pub(crate) fn pool_shrink(&mut self, base: u64) -> CmdStatus {
+        status_of(self.pool.shrink(base))
+    }
+
+    /// Block bytes, blocks, free blocks, most ever used.
+    pub(crate) fn pool_usage(&self) -> [u64; 4] {
+        let usage = self.pool.usage();
+        [usage.block_bytes, usage.blocks, usage.free, usage.used_max]
+    }
+}
+
+/// Drops the TP and gives its number back.
+fn drop_tp(tp: &mut PeerTp, numbers: &mut Numbers, pool: &mut KnittingPool) {
+    if let Some(tpn) = tp.drop_tp(pool) {
+        numbers.tps.remove(&tpn.value());
+    }
+}
+
+fn status_of(done: Result<(), PoolError>) -> CmdStatus {
+    match done {
+        Ok(()) => CmdStatus::Ok,
+        Err(PoolError::Exists(_)) => CmdStatus::Exists,
+        Err(PoolError::NotFound(_)) => CmdStatus::NotFound,
+        Err(PoolError::InUse) => CmdStatus::InUse,
+        Err(_) => CmdStatus::Invalid,
+    }
+}

@@ -1,0 +1,230 @@
+//! What arrives: whose it is, handshakes, messages outside a TP.
+//!
+//! *Owns*: the checks before a TP gets a packet. *Takes*: datagrams with their source. *Gives*: what
+//! arrived. *Must not*: answer a packet that breaks a rule of the format; keep or change anything for
+//! one that proves nothing.
+
+use udma_abi::{Nanos, RawEid, counters::Counter};
+use urma_packet::{
+    Body, CloseReason, HandshakeBody, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, Tpn,
+    UmHeader,
+};
+
+use super::datagram::{DatagramContent, take_apart};
+use super::{TpEndpoint, drop_tp};
+use crate::context::tables::Tables;
+use crate::ports::{Backlog, NodeAddr};
+use crate::transport::{Agreed, Doubt, Handshake, HandshakeEvent, Received, refusal};
+
+/// What a datagram brought.
+#[derive(Debug)]
+pub(crate) enum EndpointEvent<'a> {
+    /// Nothing: it was only counted or answered.
+    Nothing,
+    /// A packet for a TP or its handshake: there may be pieces in order, and packets to send.
+    Packet,
+    /// A message outside any TP. [`TpEndpoint::note_datagram`] follows if it reached a receive.
+    Message { number: Psn, header: RequestHeader, payload: &'a [u8] },
+    /// A node that is no peer yet receives at its address and asks for a TP: [`TpEndpoint::refuse`]
+    /// follows, or [`TpEndpoint::add`] and [`TpEndpoint::on_handshake`].
+    Connect(PacketHeader),
+    /// The peer has a new TP, maybe in place of another one.
+    Opened(Agreed),
+    /// The peer closed the TP.
+    Closed(CloseReason),
+}
+
+impl TpEndpoint {
+    /// Takes a datagram, BTH to ICRC, from node `from`.
+    pub(crate) fn on_datagram<'a>(
+        &mut self,
+        tables: &Tables,
+        now: Nanos,
+        from: NodeAddr,
+        bytes: &'a [u8],
+    ) -> EndpointEvent<'a> {
+        match take_apart(from, self.cfg.eid, bytes) {
+            Err(counter) => {
+                tables.count(counter);
+                EndpointEvent::Nothing
+            }
+            Ok(DatagramContent::Message { ends, number, header, payload }) => {
+                if !self.is_new_message(tables, from, &ends, number) {
+                    return EndpointEvent::Packet;
+                }
+                EndpointEvent::Message { number, header, payload }
+            }
+            Ok(DatagramContent::Handshake(header)) => {
+                if let Body::Connect(terms) = &header.body {
+                    if !self.screen(tables, now, from, terms) {
+                        return EndpointEvent::Nothing;
+                    }
+                    if !self.tps.contains_key(&from) {
+                        return EndpointEvent::Connect(header);
+                    }
+                }
+                self.on_handshake(tables, now, from, &header)
+            }
+            Ok(DatagramContent::OfTp(packet)) => {
+                self.on_tp_packet(tables, now, from, &packet);
+                EndpointEvent::Packet
+            }
+        }
+    }
+
+    /// Whether more datagrams wait than those that follow.
+    pub(crate) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
+        self.replies.on_backlog(now, backlog);
+    }
+
+    /// Message `number` of the node reached a receive: another one with this number is a duplicate.
+    pub(crate) fn note_datagram(&mut self, from: NodeAddr, number: Psn) {
+        self.recent.note(from, number);
+    }
+
+    fn is_new_message(
+        &mut self,
+        tables: &Tables,
+        from: NodeAddr,
+        ends: &UmHeader,
+        number: Psn,
+    ) -> bool {
+        let wrong = if ends.source_eid != from.0 || ends.dest_eid != self.cfg.eid.0 {
+            Counter::DropUm
+        } else if self.recent.has(from, number) {
+            Counter::RxDuplicate
+        } else {
+            tables.counts.add(Counter::RxPackets, 1);
+            return true;
+        };
+        tables.count(wrong);
+        false
+    }
+
+    fn on_tp_packet(&mut self, tables: &Tables, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
+        let dest = packet.header.dest;
+        let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
+        let peer = self.tps.get_mut(&from).filter(|_| is_owner);
+        let received = peer.and_then(|tp| tp.on_packet(now, packet, &mut self.pool));
+        let Some(received) = received else {
+            // A notice is shorter than any packet that has a place in a sequence.
+            if packet.header.body.is_sequenced() {
+                self.replies.push_notice(now, from, Handshake::unknown_tp(dest));
+            }
+            return tables.count(Counter::DropUnknownTp);
+        };
+        match received {
+            Received::InOrder => tables.counts.add(Counter::RxPackets, 1),
+            Received::OutOfOrder => {
+                tables.counts.add(Counter::RxPackets, 1);
+                tables.counts.add(Counter::RxOutOfOrder, 1);
+            }
+            Received::Acknowledged => {}
+            Received::Duplicate => tables.counts.add(Counter::RxDuplicate, 1),
+            Received::DroppedBeyondGap | Received::DroppedNoBlock | Received::OutsideWindow => {
+                tables.counts.add(Counter::DropWindow, 1);
+            }
+            Received::BadAck | Received::NotTaken => tables.count(Counter::DropMalformed),
+        }
+    }
+
+    /// Takes a packet of the handshake; a CONNECT only if its sender receives at its address.
+    pub(crate) fn on_handshake(
+        &mut self,
+        tables: &Tables,
+        now: Nanos,
+        from: NodeAddr,
+        header: &PacketHeader,
+    ) -> EndpointEvent<'static> {
+        let Self { tps, numbers, pool, .. } = self;
+        let Some(tp) = tps.get_mut(&from) else {
+            self.on_unexpected(tables, now, from, header);
+            return EndpointEvent::Packet;
+        };
+        let event = match tp.on_handshake(now, header, &mut || numbers.offer(from)) {
+            HandshakeEvent::NotExpected => {
+                self.on_unexpected(tables, now, from, header);
+                return EndpointEvent::Packet;
+            }
+            HandshakeEvent::Doubted => {
+                tp.handshake.verify(now, Doubt::Hint, numbers.random());
+                return EndpointEvent::Packet;
+            }
+            HandshakeEvent::Nothing | HandshakeEvent::Proven | HandshakeEvent::Refused(_) => {
+                EndpointEvent::Packet
+            }
+            HandshakeEvent::Opened(new) | HandshakeEvent::Replaced { new, .. } => {
+                tp.drop_tp(pool);
+                tp.on_opened(now, &new);
+                numbers.tps.retain(|_, owner| *owner != from);
+                numbers.tps.insert(new.local_tpn.value(), from);
+                EndpointEvent::Opened(new)
+            }
+            HandshakeEvent::Closed(_, reason) => {
+                drop_tp(tp, numbers, pool);
+                EndpointEvent::Closed(reason)
+            }
+        };
+        tp.received = true;
+        event
+    }
+
+    /// A handshake packet that shows nothing which only the peer has.
+    fn on_unexpected(
+        &mut self,
+        tables: &Tables,
+        now: Nanos,
+        from: NodeAddr,
+        header: &PacketHeader,
+    ) {
+        tables.count(Counter::DropUnproven);
+        let is_held = self.numbers.tps.get(&header.dest.value()) == Some(&from);
+        if matches!(header.body, Body::Accept(_)) && !is_held {
+            // The peer holds a TP that this side does not: it asks, and is refused.
+            self.replies.push_notice(now, from, Handshake::unknown_tp(header.dest));
+        }
+    }
+
+    /// Whether the handshake accepts a CONNECT: its sender receives at its address.
+    fn screen(
+        &mut self,
+        tables: &Tables,
+        now: Nanos,
+        from: NodeAddr,
+        terms: &HandshakeBody,
+    ) -> bool {
+        let ends = (terms.source_eid, terms.dest_eid);
+        if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
+            tables.count(Counter::DropUnproven);
+            return false;
+        }
+        let pair = self.tps.get(&from).map(|tp| &tp.handshake);
+        if !tables.faults.sender_unproven()
+            && let Some(reply) = self.challenger.screen(now, terms, pair)
+        {
+            if self.replies.may_challenge() {
+                tables.count(Counter::Challenges);
+                self.reply(tables, from, reply);
+            } else {
+                tables.count(Counter::DropUnproven);
+            }
+            return false;
+        }
+        true
+    }
+
+    /// Answers the CONNECT of a node for which there is no place.
+    pub(crate) fn refuse(&mut self, tables: &Tables, to: NodeAddr, connect: &PacketHeader) {
+        if let Body::Connect(terms) = &connect.body {
+            self.reply(tables, to, refusal(terms, RefuseReason::Resources, 0));
+        }
+    }
+
+    fn reply(&mut self, tables: &Tables, to: RawEid, reply: PacketHeader) {
+        if !self.replies.push(to, reply) {
+            tables.count(Counter::DropUnproven);
+        }
+    }
+}
+
+const _: () = assert!(Tpn::BITS == 24);
