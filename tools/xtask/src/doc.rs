@@ -9,13 +9,16 @@ use std::{fs, path::Path, process::Command};
 
 use crate::{
     cargo,
-    markdown::Document,
+    markdown::{Document, FigureKind},
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
     tidy::{self, File},
 };
 
 mod figure;
+mod plot;
+
+pub(crate) use plot::Plot;
 
 /// mdBook, which is installed in this version when it is missing.
 const MDBOOK: &str = "0.5.4";
@@ -143,7 +146,14 @@ fn changed(text: &str, change: impl Fn(&str) -> Option<String>) -> String {
 fn drawn(text: &str) -> String {
     let mut text = text.to_owned();
     for figure in Document::of(&text).figures.iter().rev() {
-        let svg = figure::svg(&figure.title, &figure.body);
+        let svg = match figure.kind {
+            FigureKind::Boxes => figure::svg(&figure.title, &figure.body),
+            // What is no plot stays text; `tidy` names it.
+            FigureKind::Plot => match Plot::of(&figure.body).and_then(|plot| plot.svg()) {
+                Ok(svg) => svg,
+                Err(_) => continue,
+            },
+        };
         let title = &figure.title;
         let html = format!("<figure>\n{svg}\n<figcaption>{title}</figcaption>\n</figure>\n");
         text.replace_range(figure.range.clone(), &html);

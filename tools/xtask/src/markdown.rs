@@ -7,8 +7,27 @@ use std::{collections::BTreeMap, ops::Range};
 
 use pulldown_cmark::{CodeBlockKind, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
-/// Language of the code blocks that the book shows as drawings.
-const FIGURE: &str = "figure";
+/// What the book draws of a code block, by the first word of its language.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FigureKind {
+    /// `figure`: boxes and arrows.
+    Boxes,
+    /// `plot`: curves over a table of numbers.
+    Plot,
+}
+
+impl FigureKind {
+    /// The kind and the title of a code block with this information; `None`: it is no drawing.
+    fn of(info: &str) -> Option<(Self, &str)> {
+        let (language, title) = info.split_once(' ').unwrap_or((info, ""));
+        let kind = match language {
+            "figure" => Self::Boxes,
+            "plot" => Self::Plot,
+            _ => return None,
+        };
+        Some((kind, title.trim()))
+    }
+}
 
 /// A link or an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,9 +51,11 @@ pub(crate) struct CodeBlock {
     pub(crate) is_in_table: bool,
 }
 
-/// A drawing: a code block whose language is `figure`, followed by the title.
+/// A drawing: a code block whose language is a [`FigureKind`], followed by the title.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Figure {
+    /// What is drawn of it.
+    pub(crate) kind: FigureKind,
     /// Line of its first fence, from 1.
     pub(crate) line: usize,
     /// What it shows, in words.
@@ -86,8 +107,10 @@ impl Document {
                     document.anchors.extend(heading.take().map(|words| anchor(&words)));
                 }
                 Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
-                    let title = info.strip_prefix(FIGURE).map(str::trim).map(str::to_owned);
-                    figure = title.map(|title| Figure { line, title, body: String::new(), range });
+                    figure = FigureKind::of(&info).map(|(kind, title)| {
+                        let (title, body) = (title.to_owned(), String::new());
+                        Figure { kind, line, title, body, range }
+                    });
                 }
                 Event::End(TagEnd::CodeBlock) => document.figures.extend(figure.take()),
                 Event::Text(words) => {
@@ -165,6 +188,9 @@ mod tests {
         assert_eq!(codes, [(1, "c", false), (8, "a.rs", true), (10, "b.rs", true)]);
         let [figure] = &document.figures[..] else { panic!("{document:?}") };
         assert_eq!((figure.line, figure.title.as_str()), (12, "Two boxes"));
+        assert_eq!(figure.kind, FigureKind::Boxes);
+        let plot = &Document::of("```plot A curve\nus\n```\n").figures[0];
+        assert_eq!((plot.kind, plot.title.as_str()), (FigureKind::Plot, "A curve"));
         assert_eq!(figure.body, "+-+\n");
         assert_eq!(&text[figure.range.clone()], "```figure Two boxes\n+-+\n```");
     }

@@ -7,7 +7,11 @@
 use std::collections::BTreeSet;
 
 use super::File;
-use crate::markdown::{CodeBlock, Document};
+use crate::{
+    doc::Plot,
+    markdown::{CodeBlock, Document, FigureKind},
+    say::Failure,
+};
 
 /// A file that speaks of files that were there once.
 const HISTORY: &str = "CHANGELOG.md";
@@ -178,6 +182,11 @@ pub(super) fn figures(files: &[File]) -> Vec<String> {
             }
             if figure.body.trim().is_empty() {
                 wrong.push(format!("{place}: an empty figure"));
+            }
+            if figure.kind == FigureKind::Plot
+                && let Err(Failure(why)) = Plot::of(&figure.body)
+            {
+                wrong.push(format!("{place}: no plot: {why}"));
             }
             if figure.body.lines().any(|line| line.chars().count() > COLUMNS_MAX) {
                 wrong.push(format!("{place}: a figure of more than {COLUMNS_MAX} columns"));

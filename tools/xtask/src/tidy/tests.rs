@@ -217,7 +217,12 @@ fn a_page_outside_the_book_a_missing_readme_and_a_bad_figure_are_found() {
     assert_eq!(documents::readmes(&readme), [""; 0]);
     assert_eq!(in_document(documents::figures, "```figure A\n│\n```\n"), [""; 0]);
     let wide = format!("```figure A\n{}\n```\n", "─".repeat(101));
-    for bad in ["```figure\n│\n```\n", "```figure A\n\n```\n", &wide] {
+    assert_eq!(
+        in_document(documents::figures, "```plot A\nus\nb | x\n1 | 2\n2 | 3\n```\n"),
+        [""; 0]
+    );
+    let plot = "```plot A\nus\nb | x\n1 | y\n```\n";
+    for bad in ["```figure\n│\n```\n", "```figure A\n\n```\n", plot, &wide] {
         assert_eq!(in_document(documents::figures, bad).len(), 1, "{bad}");
     }
 }
