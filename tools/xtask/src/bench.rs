@@ -6,6 +6,7 @@
 
 use std::{fs, path::Path};
 
+use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use serde::Serialize;
 use serde_json::Value;
@@ -17,9 +18,19 @@ use crate::{
 
 mod cface;
 mod lines;
+mod page;
+mod sizes;
 mod ucx;
 
 use lines::{BenchLine, Better, LINES, ValueSource};
+use sizes::SizePlot;
+
+/// Comparison with another line of the same run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+struct Ratio {
+    to: &'static str,
+    times: f64,
+}
 
 /// Values of one line, over the rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -34,14 +45,31 @@ struct Series {
     median: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
-    /// How many times better than the reference line, by medians.
-    ratio: Option<f64>,
-    reference: Option<&'static str>,
+    /// How many times better than each line that it is compared with, by medians.
+    ratios: Vec<Ratio>,
     failures: Vec<String>,
 }
 
+/// What a run of the bench does.
+#[derive(Debug, Args)]
+pub(crate) struct BenchPlan {
+    /// Rounds of measurements, 5 to 100
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=100))]
+    rounds: u32,
+    /// Measure only the lines whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Also latency and bandwidth over the size of a message, as plots (about a minute a round)
+    #[arg(long)]
+    sizes: bool,
+    /// Write the table and the plots into docs/performance.md; needs all lines
+    #[arg(long, requires = "sizes", conflicts_with = "only")]
+    page: bool,
+}
+
 /// Runs all lines `rounds` times in turn.
-pub(crate) fn run(rounds: u32, only: Option<&str>) -> TaskResult {
+pub(crate) fn run(plan: &BenchPlan) -> TaskResult {
+    let (rounds, only) = (plan.rounds, plan.only.as_deref());
     say("Building for release...");
     let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
     let is_wanted = |line: &&BenchLine| only.is_none_or(|part| line.name.contains(part));
@@ -55,7 +83,9 @@ pub(crate) fn run(rounds: u32, only: Option<&str>) -> TaskResult {
         say("ucx_perftest is not installed: its lines are left out.");
     }
     let mut series: Vec<Series> = lines.iter().map(|line| Series::of(line)).collect();
+    let mut plots = if plan.sizes { sizes::plots() } else { Vec::new() };
     for round in 1..=rounds {
+        sizes::add_round(&mut plots, &bin)?;
         for (index, (line, series)) in lines.iter().zip(&mut series).enumerate() {
             let at = format!("round {round}/{rounds}, {}/{}", index + 1, lines.len());
             say_part(&format!("\r{at}: {:<50}", line.name));
@@ -64,15 +94,20 @@ pub(crate) fn run(rounds: u32, only: Option<&str>) -> TaskResult {
     }
     say_part(&format!("\r{:80}\r", ""));
     let medians: Vec<_> = series.iter().map(|series| (series.name, series.median())).collect();
-    for series in &mut series {
-        series.finish(&medians);
+    for (series, line) in series.iter_mut().zip(&lines) {
+        series.finish(line.references, &medians);
     }
     say(&table(&series).to_string());
+    plots.iter().for_each(|plot| say(&plot.block()));
     say(&format!(
         "{rounds} alternating rounds, two processes pinned to two cores; median (smallest to \
          largest); GB/s counts 10^9 bytes. \"times\" is how often better than the line it names."
     ));
-    write(&series)?;
+    let document = document(&series, &plots);
+    write(&document)?;
+    if plan.page {
+        page::write(&document, &series, &plots)?;
+    }
     let failures: Vec<_> = series.iter().flat_map(|series| series.failures.clone()).collect();
     if failures.is_empty() { Ok(()) } else { Err(Failure(failures.join("\n"))) }
 }
@@ -126,8 +161,7 @@ impl Series {
             median: None,
             min: None,
             max: None,
-            ratio: None,
-            reference: line.reference,
+            ratios: Vec::new(),
             failures: Vec::new(),
         }
     }
@@ -143,27 +177,32 @@ impl Series {
     }
 
     fn median(&self) -> Option<f64> {
-        let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        match sorted.len() {
-            0 => None,
-            count if count % 2 == 1 => Some(sorted[middle]),
-            _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-        }
+        middle(&self.values)
     }
 
-    fn finish(&mut self, medians: &[(&str, Option<f64>)]) {
+    fn finish(&mut self, references: &[&'static str], medians: &[(&str, Option<f64>)]) {
         self.median = self.median();
         self.min = self.values.iter().copied().reduce(f64::min);
         self.max = self.values.iter().copied().reduce(f64::max);
-        let reference = self.reference.and_then(|name| {
-            medians.iter().find(|(other, _)| *other == name).and_then(|(_, median)| *median)
-        });
-        self.ratio = self
-            .median
-            .zip(reference)
-            .map(|(mine, other)| if self.is_lower_better { other / mine } else { mine / other });
+        let Some(mine) = self.median else { return };
+        let ratio = |to: &&'static str| {
+            let other = medians.iter().find(|(name, _)| name == to).and_then(|(_, m)| *m)?;
+            let times = if self.is_lower_better { other / mine } else { mine / other };
+            Some(Ratio { to, times })
+        };
+        self.ratios = references.iter().filter_map(ratio).collect();
+    }
+}
+
+/// The median of some values.
+fn middle(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
     }
 }
 
@@ -180,30 +219,36 @@ fn table(series: &[Series]) -> Table {
             line.median.map_or_else(|| "failed".to_owned(), |v| format!("{v:.3} {}", line.unit));
         let spread = line.min.zip(line.max);
         let spread = spread.map_or(String::new(), |(min, max)| format!("{min:.3} to {max:.3}"));
-        let ratio = line.ratio.zip(line.reference);
-        let ratio = ratio.map_or(String::new(), |(ratio, name)| format!("{ratio:.2} x {name}"));
+        let ratio = |ratio: &Ratio| format!("{:.2} x {}", ratio.times, ratio.to);
+        let ratios: Vec<String> = line.ratios.iter().map(ratio).collect();
         table.add_row([
             Cell::new(shown),
             Cell::new(line.name),
             right(median),
             right(spread),
             Cell::new(line.carried_by.as_deref().unwrap_or("")),
-            Cell::new(ratio),
+            Cell::new(ratios.join("\n")),
         ]);
     }
     table
 }
 
-fn write(series: &[Series]) -> TaskResult {
-    let folder = cargo::root().join("bench-results");
-    fs::create_dir_all(&folder).map_err(Failure::system("bench-results"))?;
+/// The results, with the machine that they are of.
+fn document(series: &[Series], plots: &[SizePlot]) -> Value {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
-    let document = serde_json::json!({
+    serde_json::json!({
         "machine": model.trim_start_matches([' ', '\t', ':']),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "ucx": ucx::version(),
         "lines": series,
-    });
+        "sizes": plots,
+    })
+}
+
+fn write(document: &Value) -> TaskResult {
+    let folder = cargo::root().join("bench-results");
+    fs::create_dir_all(&folder).map_err(Failure::system("bench-results"))?;
     let path = folder.join("latest.json");
     fs::write(&path, format!("{document:#}\n")).map_err(Failure::system("latest.json"))?;
     say(&format!("written: {}", path.display()));
@@ -220,7 +265,7 @@ mod tests {
             group: "",
             unit: "us",
             better,
-            reference: Some("other"),
+            references: &["other", "absent"],
             source: ValueSource::Probe(""),
         };
         let mut series = Series::of(&line);
@@ -231,19 +276,20 @@ mod tests {
     #[test]
     fn medians_and_ratios() {
         let mut lower = series(&[3.0, 1.0, 2.0], Better::Lower);
-        lower.finish(&[("other", Some(8.0))]);
+        lower.finish(&["other", "absent"], &[("other", Some(8.0))]);
         assert_eq!((lower.median, lower.min, lower.max), (Some(2.0), Some(1.0), Some(3.0)));
-        assert_eq!(lower.ratio, Some(4.0));
+        assert_eq!(lower.ratios, [Ratio { to: "other", times: 4.0 }]);
         let mut higher = series(&[2.0, 4.0], Better::Higher);
-        higher.finish(&[("other", Some(6.0))]);
-        assert_eq!((higher.median, higher.ratio), (Some(3.0), Some(0.5)));
+        higher.finish(&["other"], &[("other", Some(6.0))]);
+        assert_eq!(higher.median, Some(3.0));
+        assert_eq!(higher.ratios, [Ratio { to: "other", times: 0.5 }]);
     }
 
     #[test]
     fn every_reference_is_a_line() {
         for line in LINES {
-            let known = line.reference.is_none_or(|name| LINES.iter().any(|o| o.name == name));
-            assert!(known, "{}", line.name);
+            let is_known = |name: &&str| LINES.iter().any(|other| other.name == *name);
+            assert!(line.references.iter().all(is_known), "{}", line.name);
             assert_eq!(LINES.iter().filter(|other| other.name == line.name).count(), 1);
         }
     }

@@ -10,15 +10,13 @@ use std::{fs, path::Path, process::Command};
 use crate::{
     cargo,
     markdown::{Document, FigureKind},
+    plot::Plot,
     say::{Failure, TaskResult, say},
     step::{RunningStep, StepResult, Steps},
     tidy::{self, File},
 };
 
 mod figure;
-mod plot;
-
-pub(crate) use plot::Plot;
 
 /// mdBook, which is installed in this version when it is missing.
 const MDBOOK: &str = "0.5.4";

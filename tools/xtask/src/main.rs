@@ -17,6 +17,7 @@ mod markdown;
 mod mirror;
 mod mutants;
 mod pair;
+mod plot;
 mod probe;
 mod progress;
 mod report;
@@ -49,15 +50,8 @@ enum Task {
     },
     /// Let two processes exchange data through every layer, and print one table
     Demo,
-    /// Measure speed beside TCP, memcpy and the machine's limits; writes bench-results/
-    Bench {
-        /// Rounds of measurements, 5 to 100
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=100))]
-        rounds: u32,
-        /// Measure only the lines whose name contains this
-        #[arg(long)]
-        only: Option<String>,
-    },
+    /// Measure speed beside UCX, TCP, memcpy and the machine's limits; writes bench-results/
+    Bench(bench::BenchPlan),
     /// Install libraries, headers and tools for C programs under a prefix
     Install {
         /// The folder that gets lib, include, bin and share
@@ -132,7 +126,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Test { only } => check::test(&only),
         Task::Demo => demo::run(),
-        Task::Bench { rounds, only } => bench::run(rounds, only.as_deref()),
+        Task::Bench(plan) => bench::run(&plan),
         Task::Install { prefix, what } => install::run(&prefix, &what),
         Task::Uninstall { prefix } => install::uninstall(&prefix),
         Task::Deb { what } => install::deb(&what),

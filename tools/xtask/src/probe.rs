@@ -15,12 +15,15 @@ use crate::say::{Failure, TaskResult, say};
 
 mod memory;
 mod tcp;
+mod wakeup;
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ProbeKind {
     /// Time of a cache line from one core to another, in microseconds
     CacheLine,
+    /// Time of a wake-up by eventfd between two threads that sleep in poll, in microseconds
+    EventFd,
     /// Speed of memcpy, in GB/s
     Memcpy,
     /// Half a round trip over TCP with TCP_NODELAY, in microseconds
@@ -33,7 +36,7 @@ pub(crate) enum ProbeKind {
 pub(crate) fn serve(what: ProbeKind, size: usize) -> TaskResult {
     match what {
         ProbeKind::TcpLat | ProbeKind::TcpBw => tcp::serve(what, size.clamp(1, 1 << 30)),
-        ProbeKind::CacheLine | ProbeKind::Memcpy => {
+        ProbeKind::CacheLine | ProbeKind::EventFd | ProbeKind::Memcpy => {
             Err(Failure("only TCP has another end".to_owned()))
         }
     }
@@ -44,6 +47,7 @@ pub(crate) fn run(what: ProbeKind, size: usize, span: usize) -> TaskResult {
     let size = size.clamp(1, 1 << 30);
     let value = match what {
         ProbeKind::CacheLine => memory::cache_line_us()?,
+        ProbeKind::EventFd => wakeup::eventfd_us()?,
         ProbeKind::Memcpy => memory::memcpy_gbs(size, span),
         ProbeKind::TcpLat => tcp::latency_us(size)?,
         ProbeKind::TcpBw => tcp::bandwidth_gbs(size)?,

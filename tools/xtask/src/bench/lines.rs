@@ -47,6 +47,8 @@ pub(super) enum ValueSource {
 /// A number of UCX's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pick {
+    /// Median latency in microseconds.
+    Median,
     /// Mean latency in microseconds.
     Latency,
     /// Mean bandwidth in GB/s.
@@ -66,11 +68,14 @@ pub(super) struct BenchLine {
     pub(super) unit: &'static str,
     /// Which way is better.
     pub(super) better: Better,
-    /// Name of the line that it is compared with.
-    pub(super) reference: Option<&'static str>,
+    /// Names of the lines that it is compared with.
+    pub(super) references: &'static [&'static str],
     /// Where its values come from.
     pub(super) source: ValueSource,
 }
+
+/// Transports of UCX between two processes of one host, without hardware.
+pub(super) const UCX_TLS: &str = "posix,cma,self";
 
 /// 2^20 bytes in GB (10^9 bytes).
 const GB: f64 = 1.048_576e-3;
@@ -81,8 +86,8 @@ const OTHERS: &str = "others";
 const C: &str = "C face";
 const LIMITS: &str = "the machine";
 
-const fn on(mut line: BenchLine, reference: &'static str) -> BenchLine {
-    line.reference = Some(reference);
+const fn on(mut line: BenchLine, references: &'static [&'static str]) -> BenchLine {
+    line.references = references;
     line
 }
 
@@ -92,7 +97,7 @@ const fn line(
     better: Better,
     source: ValueSource,
 ) -> BenchLine {
-    BenchLine { name, group, unit, better, reference: None, source }
+    BenchLine { name, group, unit, better, references: &[], source }
 }
 
 const fn carrier(group: &str, args: &str) -> &'static str {
@@ -144,80 +149,113 @@ const fn c_face(name: &'static str, unit: &'static str, of: Of) -> BenchLine {
 
 const fn ucx(name: &'static str, test: &'static str, size: u32, pick: Pick) -> BenchLine {
     let (unit, better) = match pick {
-        Pick::Latency => ("us", Better::Lower),
+        Pick::Median | Pick::Latency => ("us", Better::Lower),
         Pick::Bandwidth => ("GB/s", Better::Higher),
         Pick::Rate => ("M/s", Better::Higher),
     };
-    line((OTHERS, name), unit, better, ValueSource::Ucx { test, size, tls: "posix,self", pick })
+    line((OTHERS, name), unit, better, ValueSource::Ucx { test, size, tls: UCX_TLS, pick })
 }
 
 /// All lines, in the order of the table.
 pub(super) const LINES: &[BenchLine] = &[
-    on(lat(HOST, "write 8 B, one way", "write_lat -s 8 -n 500000"), "TCP 8 B, one way"),
-    on(mean(HOST, "write 8 B, one way, mean", "write_lat -s 8 -D 1"), "cache line, one way"),
+    on(lat(HOST, "write 8 B, one way", "write_lat -s 8 -n 500000"), &["TCP 8 B, one way"]),
+    on(mean(HOST, "write 8 B, one way, mean", "write_lat -s 8 -D 1"), &["cache line, one way"]),
     on(
         mean(HOST, "write 8 B, spinning on memory", "write_lat -s 8 -D 1 --spin memory"),
-        "UCX put 8 B, one way",
+        &["UCX put 8 B, one way"],
     ),
-    lat(HOST, "read 8 B, round trip", "read_lat -s 8 -n 500000"),
-    on(mean(HOST, "read 8 B, round trip, mean", "read_lat -s 8 -D 1"), "UCX get 8 B"),
-    on(mean(HOST, "fetch-add, round trip, mean", "atomic_lat -A faa -D 1"), "UCX fetch-add"),
-    on(lat(HOST, "send 8 B, one way", "send_lat -s 8 -n 300000"), "TCP 8 B, one way"),
-    on(rate(HOST, "write 8 B, one at a time", "write_bw -s 8 -n 5000000 -N"), "UCX put rate"),
-    rate(HOST, "write 8 B, lists of 32", "write_bw -s 8 -n 5000000 -N -l 32"),
+    on(lat(HOST, "read 8 B, round trip", "read_lat -s 8 -n 500000"), &["UCX get 8 B, median"]),
+    on(
+        lat(HOST, "fetch-add, round trip", "atomic_lat -A faa -n 500000"),
+        &["UCX fetch-add, median"],
+    ),
+    on(mean(HOST, "read 8 B, round trip, mean", "read_lat -s 8 -D 1"), &["UCX get 8 B"]),
+    on(mean(HOST, "fetch-add, round trip, mean", "atomic_lat -A faa -D 1"), &["UCX fetch-add"]),
+    on(
+        lat(HOST, "send 8 B, one way", "send_lat -s 8 -n 300000"),
+        &["UCX tag send 8 B, one way", "cache line, one way", "TCP 8 B, one way"],
+    ),
+    on(lat(HOST, "send 8 B, receiver asleep", "send_lat -s 8 -n 20000 -e"), &["eventfd, one way"]),
+    on(rate(HOST, "write 8 B, one at a time", "write_bw -s 8 -n 5000000 -N"), &["UCX put rate"]),
+    on(
+        rate(HOST, "write 8 B, 1000 jetties in turn", "write_bw -s 8 -n 5000 -N -J 1000 -T 16"),
+        &["write 8 B, one at a time"],
+    ),
+    on(
+        rate(HOST, "write 8 B, lists of 32", "write_bw -s 8 -n 5000000 -N -l 32"),
+        &["write 8 B, one at a time"],
+    ),
     rate(HOST, "send 8 B", "send_bw -s 8 -n 1000000 -N"),
-    on(bw(HOST, "write 4 KiB, hot", "write_bw -s 4096 -n 1000000 -N"), "memcpy 4 KiB, hot"),
-    on(bw(HOST, "write 64 KiB, hot", "write_bw -s 65536 -n 100000 -N"), "memcpy 64 KiB, hot"),
-    on(bw(HOST, "write 1 MiB, hot", "write_bw -s 1048576 -n 10000 -N"), "memcpy 1 MiB, hot"),
-    on(bw(HOST, "read 4 KiB, hot", "read_bw -s 4096 -n 1000000 -N"), "memcpy 4 KiB, hot"),
-    on(bw(HOST, "read 64 KiB, hot", "read_bw -s 65536 -n 100000 -N"), "memcpy 64 KiB, hot"),
-    on(bw(HOST, "read 1 MiB, hot", "read_bw -s 1048576 -n 10000 -N"), "memcpy 1 MiB, hot"),
+    on(
+        bw(HOST, "write 4 KiB, hot", "write_bw -s 4096 -n 1000000 -N"),
+        &["UCX put 4 KiB", "memcpy 4 KiB, hot"],
+    ),
+    on(
+        bw(HOST, "write 64 KiB, hot", "write_bw -s 65536 -n 100000 -N"),
+        &["UCX put 64 KiB", "memcpy 64 KiB, hot"],
+    ),
+    on(
+        bw(HOST, "write 1 MiB, hot", "write_bw -s 1048576 -n 10000 -N"),
+        &["UCX put 1 MiB", "memcpy 1 MiB, hot"],
+    ),
+    on(bw(HOST, "write 4095 B, hot", "write_bw -s 4095 -n 1000000 -N"), &["write 4 KiB, hot"]),
+    on(bw(HOST, "write 4097 B, hot", "write_bw -s 4097 -n 1000000 -N"), &["write 4 KiB, hot"]),
+    on(
+        bw(HOST, "write 4114 B of 11 pieces, hot", "write_bw -s 4114 -n 1000000 -N --sge_num 11"),
+        &["write 4 KiB, hot"],
+    ),
+    on(bw(HOST, "read 4 KiB, hot", "read_bw -s 4096 -n 1000000 -N"), &["memcpy 4 KiB, hot"]),
+    on(bw(HOST, "read 64 KiB, hot", "read_bw -s 65536 -n 100000 -N"), &["memcpy 64 KiB, hot"]),
+    on(bw(HOST, "read 1 MiB, hot", "read_bw -s 1048576 -n 10000 -N"), &["memcpy 1 MiB, hot"]),
     on(
         bw(HOST, "write 4 KiB, cold", "write_bw -s 4096 -n 200000 -N --span 134217728"),
-        "memcpy 4 KiB, cold",
+        &["memcpy 4 KiB, cold"],
     ),
     on(
         bw(HOST, "write 64 KiB, cold", "write_bw -s 65536 -n 20000 -N --span 134217728"),
-        "memcpy 64 KiB, cold",
+        &["memcpy 64 KiB, cold"],
     ),
     on(
         bw(HOST, "write 1 MiB, cold", "write_bw -s 1048576 -n 1500 -N --span 134217728"),
-        "memcpy 1 MiB, cold",
+        &["memcpy 1 MiB, cold"],
     ),
     on(
         bw(HOST, "read 64 KiB, cold", "read_bw -s 65536 -n 20000 -N --span 134217728"),
-        "memcpy 64 KiB, cold",
+        &["memcpy 64 KiB, cold"],
     ),
     on(
         bw(HOST, "read 1 MiB, cold", "read_bw -s 1048576 -n 1500 -N --span 134217728"),
-        "memcpy 1 MiB, cold",
+        &["memcpy 1 MiB, cold"],
     ),
-    on(bw(HOST, "send 64 KiB", "send_bw -s 65536 -n 30000 -N"), "TCP 64 KiB, stream"),
+    on(
+        bw(HOST, "send 64 KiB", "send_bw -s 65536 -n 30000 -N"),
+        &["UCX tag send 64 KiB", "TCP 64 KiB, stream"],
+    ),
     on(
         lat(UDP, "UDP write 8 B, one way", "write_lat -s 8 -n 20000 --path packets"),
-        "TCP 8 B, one way",
+        &["TCP 8 B, one way"],
     ),
     lat(UDP, "UDP read 8 B, round trip", "read_lat -s 8 -n 20000 --path packets"),
     on(
         lat(UDP, "UDP send 8 B, one way", "send_lat -s 8 -n 20000 --path packets"),
-        "TCP 8 B, one way",
+        &["TCP 8 B, one way"],
     ),
     rate(UDP, "UDP write 8 B, rate", "write_bw -s 8 -n 100000 -N -Q 16 --path packets"),
     on(
         bw(UDP, "UDP write 4 KiB", "write_bw -s 4096 -n 50000 -N -Q 16 --path packets"),
-        "TCP 4 KiB, stream",
+        &["TCP 4 KiB, stream"],
     ),
     on(
         bw(UDP, "UDP write 64 KiB", "write_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
-        "TCP 64 KiB, stream",
+        &["TCP 64 KiB, stream"],
     ),
     on(
         bw(UDP, "UDP write 1 MiB", "write_bw -s 1048576 -n 300 -N -Q 16 --path packets"),
-        "TCP 1 MiB, stream",
+        &["TCP 1 MiB, stream"],
     ),
     on(
         bw(UDP, "UDP read 64 KiB", "read_bw -s 65536 -n 5000 -N -Q 16 --path packets"),
-        "TCP 64 KiB, stream",
+        &["TCP 64 KiB, stream"],
     ),
     c_face("C adds to a post", "ns", Of::Time(CLoop::Post)),
     c_face("C adds to a poll that takes one", "ns", Of::Time(CLoop::TakingPoll)),
@@ -242,14 +280,18 @@ pub(super) const LINES: &[BenchLine] = &[
     probe((OTHERS, "TCP 64 KiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 65536"),
     probe((OTHERS, "TCP 1 MiB, stream"), "GB/s", Better::Higher, "tcp-bw --size 1048576"),
     ucx("UCX put 8 B, one way", "ucp_put_lat", 8, Pick::Latency),
+    ucx("UCX get 8 B, median", "ucp_get", 8, Pick::Median),
     ucx("UCX get 8 B", "ucp_get", 8, Pick::Latency),
+    ucx("UCX fetch-add, median", "ucp_fadd", 8, Pick::Median),
     ucx("UCX fetch-add", "ucp_fadd", 8, Pick::Latency),
     ucx("UCX tag send 8 B, one way", "tag_lat", 8, Pick::Latency),
+    ucx("UCX tag send 64 KiB", "tag_bw", 65536, Pick::Bandwidth),
     ucx("UCX put rate", "ucp_put_bw", 8, Pick::Rate),
     ucx("UCX put 4 KiB", "ucp_put_bw", 4096, Pick::Bandwidth),
     ucx("UCX put 64 KiB", "ucp_put_bw", 65536, Pick::Bandwidth),
     ucx("UCX put 1 MiB", "ucp_put_bw", 1_048_576, Pick::Bandwidth),
     probe((LIMITS, "cache line, one way"), "us", Better::Lower, "cache-line"),
+    probe((LIMITS, "eventfd, one way"), "us", Better::Lower, "event-fd"),
     probe((LIMITS, "memcpy 4 KiB, hot"), "GB/s", Better::Higher, "memcpy --size 4096"),
     probe((LIMITS, "memcpy 64 KiB, hot"), "GB/s", Better::Higher, "memcpy --size 65536"),
     probe((LIMITS, "memcpy 1 MiB, hot"), "GB/s", Better::Higher, "memcpy --size 1048576"),

@@ -19,6 +19,16 @@ pub(super) fn is_here() -> bool {
     env::split_paths(&path).any(|dir| dir.join(NAME).is_file())
 }
 
+/// Its version, as `ucx_info` of the same package says; `None`: it does not.
+pub(super) fn version() -> Option<String> {
+    let output = Command::new("ucx_info").arg("-v").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text
+        .lines()
+        .find_map(|line| line.trim_start_matches("# ").strip_prefix("Library version: "));
+    line.map(|version| version.trim().to_owned())
+}
+
 /// Runs one test and picks a number of its answer.
 pub(super) fn measure(test: &str, size: u32, tls: &str, pick: Pick) -> Result<f64, Failure> {
     let port = pair::free_port()?.to_string();
@@ -52,6 +62,7 @@ fn answer(text: &str, pick: Pick) -> Option<f64> {
     let line = text.lines().rev().find(|line| line.trim_start().starts_with("Final:"))?;
     let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     Some(match pick {
+        Pick::Median => *numbers.get(1)?,
         Pick::Latency => *numbers.get(3)?,
         Pick::Bandwidth => numbers.get(5)? * 1.048_576e-3,
         Pick::Rate => numbers.get(7)? / 1e6,
@@ -66,6 +77,7 @@ mod tests {
     fn the_final_line_is_read() {
         let text = "| Stage |\nFinal:      1000000   0.259   0.260   0.262   29.36   29.40   \
                     3848424   3848425\n";
+        assert_eq!(answer(text, Pick::Median), Some(0.259));
         assert_eq!(answer(text, Pick::Latency), Some(0.262));
         assert_eq!(answer(text, Pick::Rate), Some(3.848_425));
         assert!(answer(text, Pick::Bandwidth).is_some_and(|gbs| (gbs - 0.0308).abs() < 0.001));

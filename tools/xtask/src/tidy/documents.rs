@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use super::File;
 use crate::{
-    doc::Plot,
     markdown::{CodeBlock, Document, FigureKind},
+    plot::Plot,
     say::Failure,
 };
 

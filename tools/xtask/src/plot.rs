@@ -76,7 +76,7 @@ impl Plot {
         }
     }
 
-    /// The drawing.
+    /// Draws it; the text and the axes have the colour of the page.
     pub(crate) fn svg(&self) -> Result<String, Failure> {
         let mut svg = String::new();
         self.draw(&mut svg).map_err(|why| Failure(format!("drawing a plot: {why}")))?;
