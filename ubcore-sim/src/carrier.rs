@@ -53,7 +53,7 @@ impl Carrier {
         if is_connected { timeout.max(STARVED_NS) } else { timeout }
     }
 
-    /// Whether a piece would be taken now.
+    /// Whether a piece would be accepted now.
     pub(crate) fn has_room(
         &mut self,
         endpoint: &TpEndpoint,
@@ -125,7 +125,7 @@ impl Carrier {
 #[derive(Debug, Default)]
 pub(crate) struct PeerCarrier {
     pub(crate) carrier: Option<Carrier>,
-    /// The peer's half holds nonsense: nothing more is taken from it or given to it.
+    /// The peer's half holds nonsense: nothing more is read from it or given to it.
     pub(crate) is_cut_off: bool,
 }
 
@@ -171,7 +171,7 @@ impl PeerCarrier {
         }
     }
 
-    /// Pushes with `push` where there is room. Whether the piece was taken.
+    /// Pushes with `push` where there is room. Whether the piece was accepted.
     pub(crate) fn try_push(
         &mut self,
         push: impl FnOnce(&mut Carrier) -> Result<(), Broken>,

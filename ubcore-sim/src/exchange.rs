@@ -17,6 +17,8 @@ mod memory;
 mod message;
 mod outcome;
 mod pair;
+mod path;
+mod paths;
 mod peer;
 mod piece;
 mod quiet;
@@ -24,14 +26,12 @@ mod receive;
 mod request;
 mod requester;
 mod responder;
+mod schedule;
 mod senders;
 mod serve;
 mod sides;
 mod state;
 mod target;
-mod turns;
-mod way;
-mod ways;
 mod work;
 mod write;
 
@@ -80,11 +80,11 @@ impl Exchange {
         self.receives.remove(id);
     }
 
-    /// RC: only jetty `remote_id` of the node at the end of way `tpn` may send to `id`; `None`: none
-    /// may. `false`: there is no such way or RC receiving side.
+    /// RC: only jetty `remote_id` of the node at the end of path `tpn` may send to `id`; `None`: none
+    /// may. `false`: there is no such path or RC receiving side.
     pub(crate) fn bind(&mut self, id: u32, to: Option<(u32, u32)>) -> bool {
         let Some((tpn, remote_id)) = to else { return self.receives.bind(id, None) };
-        let Some(eid) = self.ways.get(&tpn).map(|way| way.eid) else { return false };
+        let Some(eid) = self.paths.get(&tpn).map(|path| path.eid) else { return false };
         self.receives.bind(id, Some((eid, remote_id)))
     }
 
@@ -121,7 +121,7 @@ impl Exchange {
     }
 
     pub(crate) fn add_group(&mut self, id: u32, by_hint: bool, token: Option<u32>) {
-        let choice = if by_hint { Choice::Hint } else { Choice::Turn };
+        let choice = if by_hint { Choice::Hint } else { Choice::RoundRobin };
         self.receives.add_group(id, Group::new(choice, token));
     }
 
@@ -147,12 +147,12 @@ impl Exchange {
         self.senders.forget_dead();
     }
 
-    /// Queues, groups and ways are gone. Sequences with other nodes go on: those do not know.
+    /// Queues, groups and paths are gone. Sequences with other nodes go on: those do not know.
     pub(crate) fn reset(&mut self, base: &Base) {
         for peer in self.peers.values_mut() {
             peer.forget_queues();
         }
-        for tpn in std::mem::take(&mut self.ways).into_keys() {
+        for tpn in std::mem::take(&mut self.paths).into_keys() {
             base.tables.links.remove(tpn);
         }
         self.closing.clear();
@@ -167,7 +167,7 @@ impl Exchange {
     /// What a step begins with: flushes, paths that close. Whether anything was done.
     pub(crate) fn begin_step(&mut self, base: &Base, now: Nanos) -> bool {
         let busy = self.receives.step_flushes(base);
-        self.close_ways(base, now);
+        self.close_paths(base, now);
         busy
     }
 
@@ -230,8 +230,8 @@ impl Exchange {
         handed: &Handed,
     ) -> Result<(), CqeStatus> {
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
-        let way = self.ways.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
-        let (eid, dead) = (way.eid, way.dead);
+        let path = self.paths.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
+        let (eid, dead) = (path.eid, path.dead);
         let (peers, work, ..) = self.split(base, now);
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
         let request = work.senders.request(id, &sqe, handed);

@@ -18,7 +18,7 @@ pub(crate) enum Payload {
     Placed,
 }
 
-/// Why a piece was not taken, or none came.
+/// Why a piece was not accepted, or none came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Broken {
     /// No room; again later.

@@ -1,4 +1,4 @@
-//! Ways to nodes: what a send queue needs to know about one TPN.
+//! Paths to nodes: what a send queue needs to know about one TPN.
 //!
 //! *Owns*: the read-mostly table by TPN. *Takes*: connections made and lost. *Gives*: shared views.
 //! *Must not*: hold state of a request.
@@ -12,7 +12,7 @@ use urma_mem::Region;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicBool, Ordering};
 
-/// One way to one node.
+/// One path to one node.
 #[derive(Debug)]
 pub(crate) struct NodePath {
     pub(crate) tpn: u32,
@@ -58,11 +58,11 @@ impl NodePath {
 
     pub(crate) fn end(&self) {
         self.alive.store(false, Ordering::SeqCst);
-        tracing::debug!(eid = ?self.eid, tpn = self.tpn, "a way ended");
+        tracing::debug!(eid = ?self.eid, tpn = self.tpn, "a path ended");
     }
 }
 
-/// All ways by TPN; read by send queues on a cache miss.
+/// All paths by TPN; read by send queues on a cache miss.
 #[derive(Debug, Default)]
 pub(crate) struct LinkTable(ArcSwap<BTreeMap<u32, Arc<NodePath>>>);
 

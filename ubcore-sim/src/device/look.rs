@@ -1,4 +1,4 @@
-//! The device as a report shows it: objects, ways, counters.
+//! The device as a report shows it: objects, paths, counters.
 //!
 //! *Owns*: plain copies. *Takes*: the device, between two steps. *Must not*: change anything, or show
 //! a token.
@@ -12,7 +12,7 @@ use udma_abi::{
 use super::{SoftwareDevice, shared::SharedPart};
 use crate::limits;
 
-pub use crate::exchange::look::WayLook;
+pub use crate::exchange::look::PathLook;
 
 /// State of one queue for reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub struct QueueLook {
     pub shared_jfr: Option<u32>,
     /// The group that it is in.
     pub group: Option<u32>,
-    /// RC: way and number of the jetty that it is bound to.
+    /// RC: path and number of the jetty that it is bound to.
     pub bound: Option<(u32, u32)>,
 }
 
@@ -68,7 +68,7 @@ pub struct DeviceSnapshot {
     /// Segments by token id.
     pub segments: Vec<SegmentLook>,
     /// All paths, in the order of their nodes.
-    pub ways: Vec<WayLook>,
+    pub paths: Vec<PathLook>,
 }
 
 impl SoftwareDevice {
@@ -115,7 +115,7 @@ impl SoftwareDevice {
                 jfcs: objects.jfcs.iter().collect(),
                 groups: groups.map(|(id, set)| (*id, set.iter().copied().collect())).collect(),
                 segments: segments.collect(),
-                ways: shared.exchange.look(),
+                paths: shared.exchange.look(),
             }
         };
         self.shared.with_blocking(look).value

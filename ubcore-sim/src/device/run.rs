@@ -1,4 +1,4 @@
-//! Who steps what, and when: posters their queue, every caller the shared part.
+//! Steps and inputs of the device: posters step their queue, every caller the shared part.
 //!
 //! *Owns*: the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
 //! *Must not*: wait for a value that another thread holds (it will see the mark).
@@ -18,7 +18,7 @@ use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Tran
 const QUEUES_PER_STEP: usize = 64;
 
 impl SoftwareDevice {
-    /// One bounded step of everything runnable. Returns whether anything was done.
+    /// One bounded step of everything runnable. Reentries whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
         let busy = self.base.has_runnable() && self.step_runnable(now);
         busy | self.run_shared(now)
@@ -26,8 +26,8 @@ impl SoftwareDevice {
 
     fn step_runnable(&self, now: Nanos) -> bool {
         let mut busy = false;
-        let mut turns = [(0, 0); QUEUES_PER_STEP];
-        for &(_, id) in self.base.take_runnable(&mut turns) {
+        let mut entries = [(0, 0); QUEUES_PER_STEP];
+        for &(_, id) in self.base.take_runnable(&mut entries) {
             if let Some(queue) = self.base.queues.get(id) {
                 queue.unmark_runnable();
                 busy |= self.run_queue(queue, now, None);
@@ -121,7 +121,7 @@ impl SoftwareDevice {
         self.visit(now, |exchange, _| exchange.on_packet_peer(eid));
     }
 
-    /// There is no way to the peer.
+    /// There is no path to the peer.
     pub fn on_no_peer(&self, now: Nanos, eid: RawEid, why: CmdStatus) {
         self.visit(now, |exchange, _| exchange.on_no_peer(eid, why));
     }
@@ -137,7 +137,7 @@ impl SoftwareDevice {
     }
 
     /// Datagrams came from nodes. One step follows them all, which costs more than most of them do;
-    /// none when they were only counted and answered. Returns whether there was one.
+    /// none when they were only counted and answered. Reentries whether there was one.
     pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D) -> bool
     where
         D: Iterator<Item = (NodeAddr, &'a [u8])>,
@@ -210,7 +210,7 @@ impl SoftwareDevice {
         rest == SleepResult::Sleep
     }
 
-    /// Says *awake* to peers; to be called as soon as the wait returns.
+    /// Says *awake* to peers; to be called as soon as the wait reentries.
     pub fn announce_awake(&self) {
         if let Some(sleep) = &self.base.tables.sleep {
             sleep.announce_awake();

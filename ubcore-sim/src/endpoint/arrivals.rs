@@ -124,7 +124,7 @@ impl TpEndpoint {
             Received::DroppedBeyondGap | Received::DroppedNoBlock | Received::OutsideWindow => {
                 tables.counts.add(Counter::DropWindow, 1);
             }
-            Received::BadAck | Received::NotTaken => tables.count(Counter::DropMalformed),
+            Received::BadAck | Received::NotAccepted => tables.count(Counter::DropMalformed),
         }
     }
 

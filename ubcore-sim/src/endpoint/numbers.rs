@@ -55,11 +55,11 @@ impl Numbers {
         Psn::new(self.random.next_u32())
     }
 
-    pub(super) fn tpn(&mut self, is_taken: impl Fn(u32) -> bool) -> u32 {
+    pub(super) fn tpn(&mut self, is_used: impl Fn(u32) -> bool) -> u32 {
         loop {
             let tpn = Tpn::from_low_bits(self.random.next_u32()).value();
-            // At most a few thousand of the 2^24 numbers are taken at any time.
-            if tpn != 0 && !is_taken(tpn) && !self.tps.contains_key(&tpn) {
+            // At most a few thousand of the 2^24 numbers are in use at any time.
+            if tpn != 0 && !is_used(tpn) && !self.tps.contains_key(&tpn) {
                 return tpn;
             }
         }

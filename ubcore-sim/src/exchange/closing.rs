@@ -1,58 +1,60 @@
-//! Ways without users: each stays open for the requests that were posted before the last one left.
+//! Paths without users: each stays open for the requests that were posted before the last one left.
 //!
-//! *Owns*: when they are looked at. *Takes*: disconnects, what queues retired. *Gives*: closed ways.
+//! *Owns*: when they are looked at. *Takes*: disconnects, what queues retired. *Gives*: closed paths.
 //! *Must not*: wait for a queue.
 
 use udma_abi::{CmdStatus, Nanos};
 
+use super::path::Posted;
 use super::state::Exchange;
-use super::way::Posted;
 use crate::engine::base::Base;
 
-/// Longest time between two looks at a way that waits for a queue.
+/// Longest time between two looks at a path that waits for a queue.
 const LOOK_NS: Nanos = 1_000_000_000;
 
 impl Exchange {
-    /// One user less. After the last one the way closes (and its `Link` is removed) as soon as
+    /// One user less. After the last one the path closes (and its `NodePath` is removed) as soon as
     /// everything is retired that was posted before.
     pub(crate) fn disconnect(&mut self, base: &Base, now: Nanos, tpn: u32) -> CmdStatus {
-        let Some(way) = self.ways.get_mut(&tpn).filter(|way| way.users != 0) else {
+        let Some(path) = self.paths.get_mut(&tpn).filter(|path| path.users != 0) else {
             return CmdStatus::NotFound;
         };
-        way.users -= 1;
-        if way.users == 0 {
-            way.posted = self.senders.ids().filter_map(|id| Posted::of(base, id)).collect();
+        path.users -= 1;
+        if path.users == 0 {
+            path.posted = self.senders.ids().filter_map(|id| Posted::of(base, id)).collect();
             self.closing.push(tpn);
-            self.close_ways(base, now);
+            self.close_paths(base, now);
         }
         CmdStatus::Ok
     }
 
-    /// Closes the ways that no user and no request holds any more.
-    pub(super) fn close_ways(&mut self, base: &Base, now: Nanos) {
+    /// Closes the paths that no user and no request holds any more.
+    pub(super) fn close_paths(&mut self, base: &Base, now: Nanos) {
         if self.closing.is_empty() {
             return;
         }
-        let Self { closing, ways, peers, .. } = self;
+        let Self { closing, paths, peers, .. } = self;
         closing.retain(|tpn| {
-            let Some(way) = ways.get_mut(tpn).filter(|way| way.users == 0) else { return false };
-            way.posted.retain(|posted| posted.is_left(base));
-            let peer = peers.get_mut(&way.eid);
+            let Some(path) = paths.get_mut(tpn).filter(|path| path.users == 0) else {
+                return false;
+            };
+            path.posted.retain(|posted| posted.is_left(base));
+            let peer = peers.get_mut(&path.eid);
             let peer = peer
-                .filter(|peer| way.posted.is_empty() || way.is_of_former_life(peer.incarnation));
+                .filter(|peer| path.posted.is_empty() || path.is_of_former_life(peer.incarnation));
             if let Some(peer) = peer {
-                for entry in peer.ways.iter_mut().filter(|entry| **entry == Some(*tpn)) {
+                for entry in peer.paths.iter_mut().filter(|entry| **entry == Some(*tpn)) {
                     *entry = None;
                 }
                 if let Some(link) = base.tables.links.find(*tpn) {
                     link.end();
                 }
-                way.dead = true;
+                path.dead = true;
             }
-            if !way.posted.is_empty() {
+            if !path.posted.is_empty() {
                 return true;
             }
-            ways.remove(tpn);
+            paths.remove(tpn);
             base.tables.links.remove(*tpn);
             false
         });
@@ -62,8 +64,8 @@ impl Exchange {
     /// A send queue is gone, with everything posted to it.
     pub(super) fn forget_posted(&mut self, queue: u32) {
         for tpn in &self.closing {
-            if let Some(way) = self.ways.get_mut(tpn) {
-                way.posted.retain(|posted| posted.queue != queue);
+            if let Some(path) = self.paths.get_mut(tpn) {
+                path.posted.retain(|posted| posted.queue != queue);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Ways to nodes, as a report shows them.
+//! Paths to nodes, as a report shows them.
 //!
 //! *Gives*: plain values. *Must not*: change anything.
 
@@ -7,16 +7,16 @@ use udma_abi::RawEid;
 use super::{peer::PeerSearch, state::Exchange};
 use crate::carrier::Carrier;
 
-/// A way to a node.
+/// A path to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WayLook {
+pub struct PathLook {
     /// EID of the node at the other end.
     pub eid: RawEid,
     /// What carries requests: "local", "same-host", "packets", "asked for", "none".
-    pub path: &'static str,
-    /// TPN of the reliable way.
+    pub carrier: &'static str,
+    /// TPN of the reliable path.
     pub reliable: Option<u32>,
-    /// TPN of the unreliable way.
+    /// TPN of the unreliable path.
     pub unreliable: Option<u32>,
     /// Imports and bindings that use them.
     pub users: u32,
@@ -30,11 +30,11 @@ pub struct WayLook {
 
 impl Exchange {
     /// Every node that this one knows.
-    pub(crate) fn look(&self) -> Vec<WayLook> {
+    pub(crate) fn look(&self) -> Vec<PathLook> {
         let peers = self.peers.values().map(|peer| {
-            let users = peer.ways.iter().flatten();
-            let users = users.filter_map(|tpn| self.ways.get(tpn)).map(|way| way.users).sum();
-            let path = match (&peer.line.carrier, peer.found) {
+            let users = peer.paths.iter().flatten();
+            let users = users.filter_map(|tpn| self.paths.get(tpn)).map(|path| path.users).sum();
+            let carrier = match (&peer.line.carrier, peer.found) {
                 (Some(Carrier::Loop(_)), _) => "local",
                 (Some(Carrier::Ring(_)), _) => "same-host",
                 (Some(Carrier::Packets(_)), _) => "packets",
@@ -42,11 +42,11 @@ impl Exchange {
                 (None, PeerSearch::Yes | PeerSearch::No(_)) => "none",
             };
             let tps = self.endpoint.tpns().filter(|(_, eid)| *eid == peer.eid);
-            WayLook {
+            PathLook {
                 eid: peer.eid,
-                path,
-                reliable: peer.ways[0],
-                unreliable: peer.ways[1],
+                carrier,
+                reliable: peer.paths[0],
+                unreliable: peer.paths[1],
                 users,
                 tps: tps.map(|(tpn, _)| tpn).collect(),
                 under_way: peer.requester.under_way(),

@@ -28,7 +28,7 @@ pub(super) enum PeerSearch {
     Asked,
     /// There is a carrier.
     Yes,
-    /// There is no way.
+    /// There is no path to it.
     No(CmdStatus),
 }
 
@@ -45,13 +45,13 @@ pub(super) struct Peer {
     pub(super) incarnation: u64,
     /// Why the last handshake failed, for the commands that wait for it.
     pub(super) open_failed: Option<CmdStatus>,
-    /// Since when a new way is wanted.
+    /// Since when a new path is wanted.
     pub(super) wanted_since: Option<Nanos>,
-    /// Numbers of the reliable and the unreliable way.
-    pub(super) ways: [Option<u32>; 2],
+    /// Numbers of the reliable and the unreliable path.
+    pub(super) paths: [Option<u32>; 2],
     /// What the node calls its state of this pair; 0 when not known.
     pub(super) state: u32,
-    /// There were ways of this node to it.
+    /// There were paths of this node to it.
     pub(super) used: bool,
     /// The TP ended by a CLOSE: both sides know.
     pub(super) parted: bool,
@@ -71,7 +71,7 @@ impl Peer {
             incarnation: 0,
             open_failed: None,
             wanted_since: None,
-            ways: [None; 2],
+            paths: [None; 2],
             state: 0,
             used: false,
             parted: false,
@@ -113,9 +113,9 @@ impl Peer {
         (at != Nanos::MAX).then_some(at)
     }
 
-    /// Number of its way, for completions.
+    /// Number of its path, for completions.
     pub(super) fn tpn_of(&self, datagram: Unsequenced) -> u32 {
-        self.ways[usize::from(datagram == Unsequenced::Yes)].unwrap_or(0)
+        self.paths[usize::from(datagram == Unsequenced::Yes)].unwrap_or(0)
     }
 
     fn take_in(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
@@ -198,7 +198,7 @@ impl Peer {
     pub(super) fn forget_queues(&mut self) {
         self.requester.forget_queues();
         self.responder.forget_queues();
-        self.ways = [None; 2];
+        self.paths = [None; 2];
     }
 
     /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count

@@ -39,7 +39,7 @@ enum Due {
 impl Peer {
     /// No queue here uses the node, and nothing is under way in either direction.
     fn is_quiet(&self, endpoint: &TpEndpoint) -> bool {
-        self.ways == [None; 2]
+        self.paths == [None; 2]
             && self.wanted_since.is_none()
             && self.requester.is_quiet()
             && self.responder.is_quiet()

@@ -1,4 +1,4 @@
-//! Receive queues, jetties on shared ones, groups: who takes a message, and into which buffers.
+//! Receive queues, jetties on shared ones, groups: which queue receives a message, and into which buffers.
 //!
 //! *Owns*: receive rings' consumer side, receives taken and given back, flushes. *Takes*: targets of
 //! messages. *Gives*: one receive with its completion slot, or the answer why not. *Must not*: take

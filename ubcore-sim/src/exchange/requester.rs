@@ -1,4 +1,4 @@
-//! The initiator's side of one peer: from requests to pieces, in turn among all sequences, and answers.
+//! The initiator's side of one peer: from requests to pieces, sequence by sequence, and answers.
 //!
 //! *Owns*: requests under way, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, ends.
 //! *Must not*: push a piece before the carrier has room for it; end a request twice.
@@ -11,8 +11,8 @@ use urma_packet::{RequestFlags, RequestHeader, ResponseHeader, TransactionHeader
 use super::answer::{Effect, effect, is_final};
 use super::flow::{Flow, Request};
 use super::pair::Pair;
+use super::schedule::Schedule;
 use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
-use super::turns::Turns;
 use super::work::Work;
 use crate::carrier::{
     Carrier, PeerCarrier,
@@ -28,15 +28,15 @@ pub(super) const UNDER_WAY_MAX: usize = 2048;
 #[derive(Debug)]
 pub(super) struct Requester {
     flows: BTreeMap<Pair, Flow>,
-    /// Flows with something to push, in turn.
-    turn: Turns,
+    /// Flows with something to push.
+    schedule: Schedule,
     /// Attempts begun and not answered; may be too high after losses, see `recount`.
     under_way: usize,
     /// When a flow has to be looked at, at the latest.
     timer: Nanos,
 }
 
-/// What became of a turn.
+/// What became of a slot in the schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PushResult {
     /// A piece went; the flow may have more.
@@ -49,7 +49,12 @@ enum PushResult {
 
 impl Default for Requester {
     fn default() -> Self {
-        Self { flows: BTreeMap::new(), turn: Turns::default(), under_way: 0, timer: Nanos::MAX }
+        Self {
+            flows: BTreeMap::new(),
+            schedule: Schedule::default(),
+            under_way: 0,
+            timer: Nanos::MAX,
+        }
     }
 }
 
@@ -74,7 +79,7 @@ impl Requester {
         flow.push(request);
         flow.priority = priority;
         if !std::mem::replace(&mut flow.listed, true) {
-            self.turn.push(pair, priority);
+            self.schedule.push(pair, priority);
         }
     }
 
@@ -86,7 +91,7 @@ impl Requester {
         self.recount();
     }
 
-    /// Pushes pieces of requests, as [`super::turns`] says.
+    /// Pushes pieces of requests, as [`super::schedule`] says.
     pub(super) fn push(
         &mut self,
         line: &mut PeerCarrier,
@@ -95,16 +100,16 @@ impl Requester {
     ) -> bool {
         let mut busy = false;
         while *budget > 0
-            && let Some(scheduled) = self.turn.pop()
+            && let Some(scheduled) = self.schedule.pop()
         {
             match self.push_next(line, work, scheduled.pair) {
                 PushResult::Pushed => {
-                    self.turn.push_again(scheduled);
+                    self.schedule.push_again(scheduled);
                     *budget -= 1;
                     busy = true;
                 }
                 PushResult::Full => {
-                    self.turn.put_back(scheduled);
+                    self.schedule.put_back(scheduled);
                     break;
                 }
                 PushResult::Idle => {
@@ -191,7 +196,7 @@ impl Requester {
             match flow.held_until() {
                 Some(until) if now < until => self.timer = self.timer.min(until),
                 Some(_) if !std::mem::replace(&mut flow.listed, true) => {
-                    self.turn.push(*pair, flow.priority);
+                    self.schedule.push(*pair, flow.priority);
                 }
                 _ => {}
             }
@@ -268,13 +273,13 @@ impl Requester {
             && !flow.is_empty()
             && !std::mem::replace(&mut flow.listed, true)
         {
-            self.turn.push(pair, flow.priority);
+            self.schedule.push(pair, flow.priority);
         }
     }
 
     /// Whether something is to be pushed.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.turn.is_empty()
+        !self.schedule.is_empty()
     }
 
     /// Whether nothing is under way.
@@ -297,7 +302,7 @@ impl Requester {
         for (pair, flow) in &mut self.flows {
             flow.on_carrier_lost();
             if !flow.is_empty() && !std::mem::replace(&mut flow.listed, true) {
-                self.turn.push(*pair, flow.priority);
+                self.schedule.push(*pair, flow.priority);
             }
         }
         self.under_way = 0;

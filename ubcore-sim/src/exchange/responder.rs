@@ -43,7 +43,7 @@ pub(super) struct Responder {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) eid: RawEid,
-    /// Numbers of the reliable way and of the unreliable one; 0: none.
+    /// Numbers of the reliable path and of the unreliable one; 0: none.
     pub(super) tpn: u32,
     pub(super) datagram_tpn: u32,
     /// Its guesses of tokens are limited. A node on this host, whose processes are of the same user,
@@ -67,7 +67,7 @@ impl Responder {
             return;
         }
         let served = self.served.entry(pair).or_default();
-        match served.turn(header) {
+        match served.action(header) {
             PieceAction::Execute => {}
             PieceAction::Again(answer) => return self.answer_again(work, source, header, answer),
             PieceAction::TooEarly { expected } => {
@@ -156,7 +156,7 @@ impl Responder {
         }
     }
 
-    /// Sends what is due: answers, then pieces of reads in turn.
+    /// Sends what is due: answers, then pieces of reads, one of each read at a time.
     pub(super) fn push(
         &mut self,
         line: &mut PeerCarrier,
@@ -197,7 +197,7 @@ impl Responder {
         busy
     }
 
-    /// Whether further pieces are taken from the carrier.
+    /// Whether there is room for the effects of further pieces.
     pub(super) fn has_room(&self) -> bool {
         self.answers.len() + self.reads.len() < ANSWERS_MAX
     }

@@ -84,8 +84,8 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Judges a piece by its number and place.
-    pub(super) fn turn(&mut self, header: &RequestHeader) -> PieceAction {
+    /// What to do with a piece, by its number and place.
+    pub(super) fn action(&mut self, header: &RequestHeader) -> PieceAction {
         let (first, last) = ends(header);
         let tassn = header.tassn;
         if !first {
@@ -113,7 +113,7 @@ impl Served {
         PieceAction::Again(kept.map_or(Reply::Status(ResponseStatus::Ack), |(_, answer)| *answer))
     }
 
-    /// The request whose turn it was has its answer.
+    /// The request that was expected has its answer.
     pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
         self.expected = header.tassn.wrapping_add(1);
         if answer != Reply::Status(ResponseStatus::Ack) {

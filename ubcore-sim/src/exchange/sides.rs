@@ -61,7 +61,7 @@ pub(crate) struct SharedSide {
 pub(crate) enum Connecting {
     /// Ask again after the next step.
     Pending,
-    /// A way; it counts one more user.
+    /// A path; it counts one more user.
     Ready {
         /// Number of the TP, 24 bits.
         tpn: u32,

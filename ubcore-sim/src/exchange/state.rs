@@ -1,6 +1,6 @@
 //! Everything of the exchange.
 //!
-//! *Owns*: peers, ways, queues as the exchange knows them, the endpoint below. *Must not*: do anything
+//! *Owns*: peers, paths, queues as the exchange knows them, the endpoint below. *Must not*: do anything
 //! by itself.
 
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
+use super::path::UsedPath;
 use super::peer::Peer;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
-use super::way::UsedPath;
 use super::work::Work;
 use crate::cfg::DeviceCfg;
 use crate::context::segment::SegmentCache;
@@ -26,8 +26,8 @@ pub(crate) struct Exchange {
     pub(super) peers: BTreeMap<RawEid, Peer>,
     /// Halves of peers on this host.
     pub(super) peer_halves: BTreeMap<RawEid, Region>,
-    pub(super) ways: BTreeMap<u32, UsedPath>,
-    /// Ways without users, and when to look at them at the latest.
+    pub(super) paths: BTreeMap<u32, UsedPath>,
+    /// Paths without users, and when to look at them at the latest.
     pub(super) closing: Vec<u32>,
     pub(super) look_at: Nanos,
     pub(super) senders: Senders,
@@ -45,7 +45,7 @@ impl Exchange {
             endpoint: TpEndpoint::new(cfg),
             peers: BTreeMap::new(),
             peer_halves: BTreeMap::new(),
-            ways: BTreeMap::new(),
+            paths: BTreeMap::new(),
             closing: Vec::new(),
             look_at: Nanos::MAX,
             senders: Senders::default(),

@@ -1,6 +1,7 @@
 //! What a message may be sent to: checks of one queue, and the choice within a group.
 //!
-//! *Owns*: modes, tokens, bindings, members. *Takes*: who asks. *Gives*: yes, or the answer why not.
+//! *Owns*: modes, tokens, bindings, members. *Takes*: what a message asks for. *Gives*: yes, or the reason why
+//! not.
 //! *Must not*: touch a receive ring.
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::sides::{RecvSide, SharedSide};
 use crate::context::jfc::JfcPort;
 use crate::context::token::fits;
 
-/// Who asks for a receive.
+/// A message that asks for a receive: its target, and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) target: Target,
@@ -114,7 +115,8 @@ pub(super) struct Group {
     members: Vec<u32>,
     choice: Choice,
     token: Option<u32>,
-    turn: usize,
+    /// Index of the member after the last one picked.
+    next: usize,
 }
 
 /// How a group picks.
@@ -123,12 +125,12 @@ pub(super) enum Choice {
     /// The hint of the request names the member; 0 is no hint.
     Hint,
     /// One after the other.
-    Turn,
+    RoundRobin,
 }
 
 impl Group {
     pub(super) fn new(choice: Choice, token: Option<u32>) -> Self {
-        Self { members: Vec::new(), choice, token, turn: 0 }
+        Self { members: Vec::new(), choice, token, next: 0 }
     }
 
     /// A jetty joins once, when it is made.
@@ -140,8 +142,8 @@ impl Group {
         self.members.retain(|&member| member != jetty);
     }
 
-    /// The member for a message: by hint, or the next in turn that has a receive (the next at all
-    /// when none has).
+    /// The member for a message: by hint, or the next one that has a receive (the next at all when
+    /// none has).
     pub(super) fn pick(
         &mut self,
         ask: &Ask,
@@ -157,14 +159,14 @@ impl Group {
         if self.choice == Choice::Hint && ask.target.hint != 0 {
             return Ok(self.members[usize::from(ask.target.hint) % count]);
         }
-        let mut turns = (0..count).map(|ahead| (self.turn + ahead) % count);
-        let at = turns.find(|&at| has_receive(self.members[at])).unwrap_or(self.turn % count);
-        self.turn = (at + 1) % count;
+        let mut round = (0..count).map(|ahead| (self.next + ahead) % count);
+        let at = round.find(|&at| has_receive(self.members[at])).unwrap_or(self.next % count);
+        self.next = (at + 1) % count;
         Ok(self.members[at])
     }
 }
 
-/// Whether a request shows what a queue wants to see.
+/// Whether a request shows the token that guards a queue.
 fn shows(wanted: Option<u32>, ask: &Ask) -> bool {
     fits(wanted, ask.token.map(|token| token.0))
 }

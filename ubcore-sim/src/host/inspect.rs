@@ -29,7 +29,7 @@ use super::{
     shared::SharedNode,
     trust,
 };
-use crate::device::look::{DeviceSnapshot, QueueLook, SegmentLook, WayLook};
+use crate::device::look::{DeviceSnapshot, PathLook, QueueLook, SegmentLook};
 
 /// Longest wait for a node's answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -94,13 +94,13 @@ fn objects(text: &mut String, look: &DeviceSnapshot, peers: &[PeerLook]) {
         groups.map(|(id, members)| format!("{{\"id\":{id},\"members\":{members:?}}}")).collect();
     let queues: Vec<String> = look.queues.iter().map(queue).collect();
     let segments: Vec<String> = look.segments.iter().map(segment).collect();
-    let ways: Vec<String> = look.ways.iter().map(|way| self::way(way, peers)).collect();
+    let paths: Vec<String> = look.paths.iter().map(|path| self::path(path, peers)).collect();
     for (name, list) in
         [("jfcs", jfcs), ("jetty_groups", groups), ("queues", queues), ("segments", segments)]
     {
         let _ = write!(text, "\"{name}\":[{}],", list.join(","));
     }
-    let _ = write!(text, "\"tps\":[{}]", ways.join(","));
+    let _ = write!(text, "\"tps\":[{}]", paths.join(","));
 }
 
 fn queue(queue: &QueueLook) -> String {
@@ -136,22 +136,22 @@ fn segment(segment: &SegmentLook) -> String {
     )
 }
 
-fn way(way: &WayLook, peers: &[PeerLook]) -> String {
-    let peer = peers.iter().find(|peer| peer.eid == way.eid);
-    let why = peer.and_then(|peer| peer.why_not_faster).filter(|_| way.path == "packets");
+fn path(path: &PathLook, peers: &[PeerLook]) -> String {
+    let peer = peers.iter().find(|peer| peer.eid == path.eid);
+    let why = peer.and_then(|peer| peer.why_not_faster).filter(|_| path.carrier == "packets");
     format!(
         "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
          \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"under_way\":{},\"cut_off\":{}}}",
-        eid_ip(way.eid),
-        quoted(way.path),
+        eid_ip(path.eid),
+        quoted(path.carrier),
         optional(why.map(quoted)),
         optional(peer.and_then(|peer| peer.pid)),
-        optional(way.reliable),
-        optional(way.unreliable),
-        way.users,
-        way.tps,
-        way.under_way,
-        way.is_cut_off
+        optional(path.reliable),
+        optional(path.unreliable),
+        path.users,
+        path.tps,
+        path.under_way,
+        path.is_cut_off
     )
 }
 

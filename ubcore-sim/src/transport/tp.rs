@@ -171,7 +171,7 @@ impl Tp {
         pool: &mut KnittingPool,
     ) -> Received {
         if self.failed.is_some() {
-            return Received::NotTaken;
+            return Received::NotAccepted;
         }
         let psn = packet.header.psn;
         match packet.header.body {
@@ -188,7 +188,7 @@ impl Tp {
             | Body::Accept(_)
             | Body::Refuse(_)
             | Body::Close(_)
-            | Body::UmSend(..) => Received::NotTaken,
+            | Body::UmSend(..) => Received::NotAccepted,
         }
     }
 
@@ -280,7 +280,7 @@ impl Tp {
             }
             Err(LossError::Corrupt) => {
                 self.fail(TpError::PoolCorrupt);
-                return Received::NotTaken;
+                return Received::NotAccepted;
             }
         };
         self.congested |= packet.header.congestion.forward;

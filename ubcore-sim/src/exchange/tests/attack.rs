@@ -121,7 +121,7 @@ fn connects_without_proof_hold_up_nothing_that_waits_behind_them() {
     w.nodes[1].exchange.endpoint.on_backlog(w.now, Backlog::Empty);
     w.nodes[1].exchange.endpoint.on_backlog(w.now, Backlog::More);
     assert_eq!(flood(&mut w), 256, "what waits behind them waits for two milliseconds");
-    // Who proves its address is served all the same.
+    // A client that proves its address is served all the same.
     let before = w.known()[1].0;
     let mut proven = connect(client, to);
     if let Body::Connect(terms) = &mut proven.body {

@@ -27,7 +27,7 @@ impl World {
                 Connecting::Failed(why) => panic!("{why}"),
             }
         }
-        panic!("no way");
+        panic!("no path");
     }
 
     fn disconnect(&mut self, n: usize) {

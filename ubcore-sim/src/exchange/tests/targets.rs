@@ -1,4 +1,4 @@
-//! Who may send to what: datagrams, connections, groups, shared receives; and losses on the link.
+//! Which node may send to what: datagrams, connections, groups, shared receives; and losses on the link.
 
 use udma_abi::{
     CqeStatus, Opcode, Sqe,

@@ -239,7 +239,7 @@ impl World {
                 Connecting::Failed(why) => panic!("{why}"),
             }
         }
-        panic!("no way");
+        panic!("no path");
     }
 
     pub(super) fn eid(&self, n: usize) -> RawEid {
@@ -442,7 +442,7 @@ impl World {
         self.nodes[n].jfc.port().unwrap()
     }
 
-    /// Makes the node's send queue one of another mode, on a way of its own.
+    /// Makes the node's send queue one of another mode, on a path of its own.
     pub(super) fn sender_of(&mut self, n: usize, mode: Mode) {
         let to = self.eid(1 - n);
         let now = self.now;
@@ -458,8 +458,8 @@ impl World {
             priority: 0,
         };
         node.exchange.add_send(side);
-        let way = node.exchange.connect(&node.base, now, to, mode == Mode::Um);
-        let Connecting::Ready { tpn, .. } = way else { panic!("{way:?}") };
+        let path = node.exchange.connect(&node.base, now, to, mode == Mode::Um);
+        let Connecting::Ready { tpn, .. } = path else { panic!("{path:?}") };
         self.tpn = tpn;
     }
 

@@ -59,19 +59,19 @@ proptest! {
         let (mut pool, _) = pool(16);
         let mut records = [KnittingRecord::new(1), KnittingRecord::new(2)];
         let mut oracles = [Oracle::default(), Oracle::default()];
-        for (who, ahead) in steps {
-            let who = usize::from(who);
+        for (side, ahead) in steps {
+            let side = usize::from(side);
             // Mostly near the edge, so that it moves.
             let ahead = if ahead % 3 == 0 { 0 } else { ahead };
-            let seq = oracles[who].edge + ahead;
-            prop_assert_eq!(records[who].record(&mut pool, seq), Ok(oracles[who].record(seq)));
-            prop_assert_eq!(records[who].first_missing(), oracles[who].edge);
+            let seq = oracles[side].edge + ahead;
+            prop_assert_eq!(records[side].record(&mut pool, seq), Ok(oracles[side].record(seq)));
+            prop_assert_eq!(records[side].first_missing(), oracles[side].edge);
             let mut words = [0; 4];
-            records[who].sack(&pool, &mut words).expect("sound");
-            prop_assert_eq!(words.to_vec(), oracles[who].sack(4));
+            records[side].sack(&pool, &mut words).expect("sound");
+            prop_assert_eq!(words.to_vec(), oracles[side].sack(4));
             prop_assert_eq!(
-                records[who].is_received(&pool, seq + 1),
-                Ok(seq + 1 < oracles[who].edge || oracles[who].received.contains(&(seq + 1)))
+                records[side].is_received(&pool, seq + 1),
+                Ok(seq + 1 < oracles[side].edge || oracles[side].received.contains(&(seq + 1)))
             );
         }
         for (record, oracle) in records.iter_mut().zip(&mut oracles) {

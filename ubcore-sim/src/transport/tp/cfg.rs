@@ -62,7 +62,7 @@ pub enum TpError {
     PoolCorrupt,
 }
 
-/// Why a piece was not taken.
+/// Why a piece was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PushError {
     /// Every place of the window is in use; there will be room after acknowledgements.
@@ -96,7 +96,7 @@ pub enum Received {
     /// An acknowledgement of what was never sent, or older than the window; dropped.
     BadAck,
     /// Neither data nor acknowledgement, or the TP has given up; dropped.
-    NotTaken,
+    NotAccepted,
 }
 
 /// Counts of one TP.

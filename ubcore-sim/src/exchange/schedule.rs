@@ -1,11 +1,11 @@
-//! Whose piece goes next: sequences in turn, urgent ones first.
+//! Whose piece goes next: sequences in round-robin order, urgent ones first.
 //!
 //! *Owns*: the order among sequences that have something to push. *Takes*: sequences with the
-//! priority of their queue. *Gives*: the next one. *Must not*: let anyone wait without a bound.
+//! priority of their queue. *Gives*: the next one. *Must not*: let a sequence wait without a bound.
 //!
-//! A turn goes to the highest priority that waits, there to each in turn. While a lower one waits,
-//! one turn of [`SHARE`] goes to a lower one, and these priorities take turns: with 16 of them, each
-//! gets at least one turn of 8 * 15.
+//! A slot goes to the highest priority that waits, there to each sequence in round-robin order. While
+//! lower ones wait, one slot of [`SHARE`] goes to a lower one, in round-robin order as well: with 16
+//! priorities, each gets at least one slot of 8 * 15.
 
 use std::collections::VecDeque;
 
@@ -13,29 +13,29 @@ use super::pair::Pair;
 
 /// Priorities, 0 to 15 (UMDK release 26.06: URMA_MAX_PRIORITY_CNT).
 const LEVELS: usize = 16;
-/// One turn of so many goes to a lower priority than the highest.
+/// One slot of so many goes to a lower priority than the highest.
 const SHARE: u32 = 8;
 
 /// The sequences of one peer.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct Schedule {
     levels: [VecDeque<Pair>; LEVELS],
     /// Levels that are not empty, by bit.
     waiting: u32,
-    /// Turns of the highest level in a row while others waited.
+    /// Slots of the highest level in a row while others waited.
     in_a_row: u32,
-    /// Lower level that had the last turn.
+    /// Lower level that had the last slot.
     lower: u32,
 }
 
-/// A sequence and the level that it had its turn in.
+/// A sequence and the level in which it has its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ScheduledPair {
     pub(super) pair: Pair,
     level: usize,
 }
 
-impl Turns {
+impl Schedule {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting == 0
     }
@@ -47,13 +47,13 @@ impl Turns {
         self.waiting |= 1 << level;
     }
 
-    /// It had its turn and wants another.
+    /// It used its slot and has more to push.
     pub(super) fn push_again(&mut self, scheduled: ScheduledPair) {
         self.levels[scheduled.level].push_back(scheduled.pair);
         self.waiting |= 1 << scheduled.level;
     }
 
-    /// There was no room for its turn.
+    /// There was no room: its slot is the next one again.
     pub(super) fn put_back(&mut self, scheduled: ScheduledPair) {
         self.levels[scheduled.level].push_front(scheduled.pair);
         self.waiting |= 1 << scheduled.level;
@@ -97,8 +97,8 @@ mod tests {
         Pair::new(pair::initiator(id, true), None)
     }
 
-    fn turns_of(waiting: &[(u32, u8)], turns: usize) -> Vec<u32> {
-        let mut all = Turns::default();
+    fn slots_of(waiting: &[(u32, u8)], slots: usize) -> Vec<u32> {
+        let mut all = Schedule::default();
         for (id, priority) in waiting {
             all.push(pair(*id), *priority);
         }
@@ -107,41 +107,41 @@ mod tests {
             all.push_again(scheduled);
             scheduled.pair.queue()
         };
-        (0..turns).map(|_| next()).collect()
+        (0..slots).map(|_| next()).collect()
     }
 
     #[test]
-    fn equals_take_turns() {
-        assert_eq!(turns_of(&[(1, 3), (2, 3), (3, 3)], 6), [1, 2, 3, 1, 2, 3]);
+    fn equals_have_slots_in_round_robin_order() {
+        assert_eq!(slots_of(&[(1, 3), (2, 3), (3, 3)], 6), [1, 2, 3, 1, 2, 3]);
     }
 
     #[test]
-    fn the_urgent_get_seven_turns_of_eight_and_the_others_the_rest_in_turn() {
-        let turns = turns_of(&[(1, 0), (5, 15), (2, 7), (3, 7)], 8 * 8);
-        let of = |id| turns.iter().filter(|turn| **turn == id).count();
+    fn the_urgent_get_seven_slots_of_eight_and_the_others_share_the_rest() {
+        let slots = slots_of(&[(1, 0), (5, 15), (2, 7), (3, 7)], 8 * 8);
+        let of = |id| slots.iter().filter(|slot| **slot == id).count();
         assert_eq!((of(5), of(1)), (56, 4));
         assert_eq!((of(2), of(3)), (2, 2));
     }
 
     #[test]
-    fn each_priority_has_a_turn_within_its_bound() {
+    fn each_priority_has_a_slot_within_its_bound() {
         let all: Vec<(u32, u8)> = (0..16).map(|n| (n, u8::try_from(n).unwrap())).collect();
-        let turns = turns_of(&all, 4 * 8 * 15);
+        let slots = slots_of(&all, 4 * 8 * 15);
         for id in 0..16 {
-            let at: Vec<usize> = (0..turns.len()).filter(|at| turns[*at] == id).collect();
+            let at: Vec<usize> = (0..slots.len()).filter(|at| slots[*at] == id).collect();
             assert!(at[0] < 8 * 15, "{id}");
             assert!(at.windows(2).all(|pair| pair[1] - pair[0] <= 8 * 15), "{id}");
         }
     }
 
     #[test]
-    fn who_found_no_room_is_next_in_its_level() {
-        let mut turns = Turns::default();
-        turns.push(pair(1), 2);
-        turns.push(pair(2), 2);
-        let scheduled = turns.pop().unwrap();
-        turns.put_back(scheduled);
-        assert_eq!(turns.pop(), Some(scheduled));
-        assert!(turns.pop().is_some() && turns.pop().is_none() && turns.is_empty());
+    fn a_sequence_that_found_no_room_is_next_in_its_level() {
+        let mut schedule = Schedule::default();
+        schedule.push(pair(1), 2);
+        schedule.push(pair(2), 2);
+        let scheduled = schedule.pop().unwrap();
+        schedule.put_back(scheduled);
+        assert_eq!(schedule.pop(), Some(scheduled));
+        assert!(schedule.pop().is_some() && schedule.pop().is_none() && schedule.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use urma_mem::sync::Ordering;
 
 use crate::engine::base::Base;
 
-/// One way as its users hold it.
+/// One path as its users hold it.
 #[derive(Clone, Debug)]
 pub(super) struct UsedPath {
     pub(super) eid: RawEid,
@@ -15,7 +15,7 @@ pub(super) struct UsedPath {
     pub(super) users: u32,
     /// Life of the node that it was opened to; 0 when not known.
     pub(super) life: u64,
-    /// Requests that a closing way stays open for.
+    /// Requests that a closing path stays open for.
     pub(super) posted: Vec<Posted>,
     /// The node died; the number stays until its users gave it back.
     pub(super) dead: bool,
@@ -28,7 +28,7 @@ impl UsedPath {
     }
 }
 
-/// Requests of one send queue that may name a way.
+/// Requests of one send queue that may name a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Posted {
     pub(super) queue: u32,

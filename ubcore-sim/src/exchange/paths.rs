@@ -1,17 +1,17 @@
-//! Ways to nodes: found, opened, counted, lost.
+//! Paths to nodes: found, opened, counted, lost.
 //!
 //! *Owns*: their users. *Takes*: connects, what the host found. *Gives*: the `NodePath`s that send
-//! queues use. *Must not*: keep a way to a dead node usable.
+//! queues use. *Must not*: keep a path to a dead node usable.
 
 use std::sync::Arc;
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::TpPath, counters::Counter};
 use urma_mem::Region;
 
+use super::path::UsedPath;
 use super::peer::{Peer, PeerSearch};
 use super::sides::Connecting;
 use super::state::Exchange;
-use super::way::UsedPath;
 use crate::carrier::{Carrier, Loopback, RingPair};
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::endpoint::{PeerTp, TpEnd};
@@ -46,7 +46,7 @@ impl Exchange {
                 self.peers.remove(&eid);
                 Connecting::Failed(why)
             }
-            PeerSearch::Yes => self.open_way(base, now, eid, unreliable),
+            PeerSearch::Yes => self.open_path(base, now, eid, unreliable),
         }
     }
 
@@ -67,21 +67,21 @@ impl Exchange {
         PeerSearch::Asked
     }
 
-    fn open_way(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
-        self.close_ways(base, now);
-        let Self { peers, endpoint, ways, .. } = self;
+    fn open_path(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
+        self.close_paths(base, now);
+        let Self { peers, endpoint, paths, .. } = self;
         let Some(peer) = peers.get_mut(&eid) else { return Connecting::Pending };
         if let Some(why) = peer.open_failed.take() {
             peer.wanted_since = None;
             return Connecting::Failed(why);
         }
-        let path = match &mut peer.line.carrier {
+        let kind = match &peer.line.carrier {
             Some(Carrier::Loop(_)) => TpPath::Local,
             Some(Carrier::Ring(_)) => TpPath::SameHost,
             Some(Carrier::Packets(_)) => {
-                // A closing way may lead to a life that is over: like a new one it has to be proven.
-                let is_open = |tpn| ways.get(&tpn).is_some_and(|way| way.users != 0);
-                let is_new = !unreliable && !peer.ways[0].is_some_and(is_open);
+                // A closing path may lead to a life that is over: like a new one it has to be proven.
+                let is_open = |tpn| paths.get(&tpn).is_some_and(|path| path.users != 0);
+                let is_new = !unreliable && !peer.paths[0].is_some_and(is_open);
                 let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
                 if !unreliable && !endpoint.tp(eid).is_some_and(PeerTp::is_open) {
                     endpoint.open(now, eid);
@@ -97,13 +97,14 @@ impl Exchange {
         if !unreliable {
             peer.wanted_since = None;
         }
-        let entry = &mut peer.ways[usize::from(unreliable)];
+        let entry = &mut peer.paths[usize::from(unreliable)];
         if entry.is_none() {
             hooks::pass(Hook::DuringImport);
         }
-        let tpn = *entry.get_or_insert_with(|| endpoint.path_number(|tpn| ways.contains_key(&tpn)));
-        let way = ways.entry(tpn).or_insert_with(|| {
-            let reach = match (path, &peer.direct) {
+        let tpn =
+            *entry.get_or_insert_with(|| endpoint.path_number(|tpn| paths.contains_key(&tpn)));
+        let path = paths.entry(tpn).or_insert_with(|| {
+            let reach = match (kind, &peer.direct) {
                 (TpPath::Local, _) => Reach::Own,
                 (TpPath::SameHost, Some(parts)) => Reach::Direct(DirectParts {
                     node: parts.node.clone(),
@@ -116,9 +117,9 @@ impl Exchange {
             base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
             UsedPath { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }
         });
-        way.users += 1;
+        path.users += 1;
         peer.used = true;
-        Connecting::Ready { tpn, path }
+        Connecting::Ready { tpn, path: kind }
     }
 
     pub(crate) fn on_same_host_peer(
@@ -185,12 +186,12 @@ impl Exchange {
         self.peer_halves.values()
     }
 
-    /// A node is gone for good: its requests end, its ways are dead.
+    /// A node is gone for good: its requests end, its paths are dead.
     fn lose(&mut self, base: &Base, now: Nanos, eid: RawEid) {
         let Some(mut peer) = self.peers.remove(&eid) else { return };
         self.peer_halves.remove(&eid);
-        for (tpn, way) in self.ways.iter_mut().filter(|(_, way)| way.eid == eid) {
-            way.dead = true;
+        for (tpn, path) in self.paths.iter_mut().filter(|(_, path)| path.eid == eid) {
+            path.dead = true;
             if let Some(link) = base.tables.links.find(*tpn) {
                 link.end();
             }
