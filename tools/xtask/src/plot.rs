@@ -96,7 +96,7 @@ impl Plot {
             .x_label_area_size(40)
             .y_label_area_size(64)
             .build_cartesian_2d(
-                (left..right * 1.2).log_scale(),
+                (left..right * 1.2).log_scale().base(2.0),
                 (low / 1.3..high * 1.3).log_scale(),
             )?;
         chart
