@@ -1,5 +1,5 @@
 //! Every example runs, and says what it is about.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
 use std::process::Command;
 

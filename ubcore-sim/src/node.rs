@@ -1,7 +1,8 @@
 //! A node: an embedded device with everything around it, opened by one call.
 //!
 //! *Owns*: the composition of device and host rooms, their start and their end. *Takes*: a
-//! [`NodeCfg`]. *Gives*: a [`udma_abi::DeviceBacking`] for a driver. *Must not*: know queues or packets.
+//! [`NodeCfg`]. *Gives*: a [`udma_abi::DeviceBacking`] for a driver. *Must not*: depend on queues
+//! or packets.
 
 mod backing;
 mod config;

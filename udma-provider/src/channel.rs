@@ -1,7 +1,7 @@
 //! An event queue of the device, and its interrupt vector.
 //!
-//! *Owns*: both. *Takes*: events of completion queues. *Gives*: JFC numbers. *Must not*: report a JFC
-//! that does not exist.
+//! *Owns*: both. *Takes*: events of completion queues. *Gives*: JFC numbers. *Must not*: report a
+//! JFC that does not exist.
 
 use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ impl Channel {
         self.eqn
     }
 
-    /// An event that the device cannot know of.
+    /// Raises an event that does not come from the device.
     pub(crate) fn raise(&self, event: Eqe) {
         self.ring.raise(event);
     }
@@ -61,7 +61,7 @@ impl Channel {
         self.ring.fd()
     }
 
-    /// Takes what is ready, of JFCs that `is_known` knows.
+    /// Takes the ready events of JFCs for which `is_known` returns true.
     fn take(&self, out: &mut [u32], is_known: &impl Fn(u32) -> bool) -> usize {
         let mut taken = 0;
         while let Some(slot) = out.get_mut(taken) {

@@ -92,7 +92,7 @@ impl CommandQueue {
         depth as usize * (CMD_WORDS + RSP_WORDS) * 8
     }
 
-    /// Tells the device about the rings in `rings`; `depth` is a power of two.
+    /// Writes the addresses of the rings in `rings` to the device; `depth` is a power of two.
     pub(crate) fn new(
         backing: Arc<dyn DeviceBacking>,
         rings: DmaBuf,
@@ -116,8 +116,8 @@ impl CommandQueue {
         self.execute_with(command, &mut || {})
     }
 
-    /// As [`CommandQueue::execute`]; calls `idle` between looks, for commands that the device can
-    /// only finish when the driver does something meanwhile.
+    /// As [`CommandQueue::execute`]; calls `idle` between two checks, for commands that the device
+    /// can only finish when the driver does something meanwhile.
     ///
     /// # Errors
     /// As [`CommandQueue::execute`].
@@ -151,7 +151,7 @@ impl CommandQueue {
         Ok(response.results)
     }
 
-    /// No command is taken any more; waiters end.
+    /// Accepts no further command, and ends all waits.
     pub(crate) fn fail(&self) {
         lock(&self.state).failed = true;
     }
@@ -174,7 +174,7 @@ impl CommandQueue {
         sequence.ok_or(CommandError::Dead)
     }
 
-    /// Looks until `found` finds something, the time is over or the device failed.
+    /// Calls `found` until it returns something, the time is over or the device failed.
     fn wait<T>(
         &self,
         deadline: Nanos,
@@ -255,5 +255,5 @@ impl CmdqState {
     }
 }
 
-/// Looks at the ring before the thread gives its time slice away.
+/// Checks of the ring after which the thread yields the processor.
 const LOOKS_BEFORE_YIELD: u32 = 64;

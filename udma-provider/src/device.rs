@@ -131,7 +131,7 @@ impl Driver {
         self.execute_with(command, &mut || {})
     }
 
-    /// As [`Driver::execute`]; `idle` is called between looks at the answer.
+    /// As [`Driver::execute`]; `idle` is called between two checks for the response.
     ///
     /// # Errors
     /// As [`Driver::execute`].
@@ -169,7 +169,7 @@ impl Driver {
         self.commands.fail();
     }
 
-    /// Whether the device says that it gave up, or is not there any more.
+    /// Whether the device reports a fatal error, or its registers read as all ones.
     pub(crate) fn look_for_failure(&self) {
         let status = self.regs.read(regs::STATUS);
         if status == u64::MAX || status & u64::from(regs::status::FATAL) != 0 {
@@ -220,7 +220,7 @@ impl Driver {
         Features::from_bits_truncate(self.caps.features)
     }
 
-    /// Gives the device host memory for its loss records, if it wants any.
+    /// Gives the device host memory for its loss records, if it has a use for them.
     fn fill_knitting_pool(&self, len: u32) -> Result<(), Status> {
         let sizes = self.caps.knit_block_sizes;
         let Ok(block_log2) = u8::try_from(sizes.trailing_zeros()) else { return Ok(()) };
@@ -265,7 +265,7 @@ pub(crate) fn identify(regs: &dyn RegisterRegion) -> Result<(), Status> {
         tracing::error!(
             id,
             version,
-            "the registers ID and VERSION are not those that this driver knows"
+            "the registers ID and VERSION are not those of a device that this driver supports"
         );
         return Err(Status::NoDevice);
     }

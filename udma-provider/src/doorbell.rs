@@ -1,7 +1,7 @@
 //! Doorbells: the only register writes of the data path.
 //!
-//! *Owns*: which register, and the barrier before it. *Takes*: indices. *Gives*: one register write.
-//! *Must not*: be called per request (a batch rings once).
+//! *Owns*: which register, and the barrier before it. *Takes*: indices. *Gives*: one register
+//! write. *Must not*: be called per request (a batch rings once).
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl CqDoorbell {
         Self { regs }
     }
 
-    /// Moves the consumer index, and arms if the value says so.
+    /// Moves the consumer index, and arms if the value has the bit.
     #[inline]
     pub(crate) fn ring(&self, value: JfcDoorbell) {
         self.regs.write64(regs::JFC_DB, value.encode());

@@ -61,7 +61,7 @@ struct EventState {
 }
 
 impl EventRing {
-    /// The ring for asynchronous events, vector 0; tells the device.
+    /// Makes the ring for asynchronous events, vector 0, and writes its address to the device.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -149,7 +149,7 @@ impl EventRing {
         let _ = self.wake.write(1);
     }
 
-    /// Raises an event on the driver's own account: what the device cannot know of.
+    /// Raises an event of the driver itself, such as the end of the device.
     #[expect(clippy::host_endian_bytes, reason = "the kernel's counter is a word of the host")]
     pub(crate) fn raise(&self, event: Eqe) {
         lock(&self.state).own.push_back(event);
@@ -173,7 +173,7 @@ impl EventRing {
     }
 
     /// Waits until the descriptor may be readable, at most `timeout` in all (`None`: no limit) and
-    /// at most one slice. Returns whether the caller shall look again.
+    /// at most one slice. Returns whether the caller shall check again.
     ///
     /// # Errors
     /// `Fail`: the ring was closed.
@@ -202,10 +202,10 @@ impl EventRing {
         }
     }
 
-    /// Takes up to `room` events into `take`, waiting for the first as [`EventRing::wait`] says.
+    /// Takes up to `room` events into `take`, waiting for the first as [`EventRing::wait`] does.
     ///
     /// # Errors
-    /// `Fail`: closed. Whatever `look` answers between waits.
+    /// `Fail`: closed. Any error that `look` returns between waits.
     pub(crate) fn wait_for<T>(
         &self,
         timeout: Option<Duration>,
@@ -256,7 +256,7 @@ fn make_nonblocking(fd: &OwnedFd) -> Result<(), Status> {
     fcntl(fd, FcntlArg::F_SETFL(flags)).map(|_| ()).map_err(|_| Status::Fail)
 }
 
-/// One look at the device's clock and state per slice while waiting.
+/// Longest sleep, after which the device's clock and state are checked.
 const SLICE: Duration = Duration::from_millis(100);
 const ASYNC_DEPTH_LOG2: u8 = 10;
 /// One event per arm and JFC: more than any device has JFCs.

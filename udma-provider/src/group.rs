@@ -10,7 +10,7 @@ use crate::device::Driver;
 /// A new group; its id.
 ///
 /// # Errors
-/// `Exists`: the wanted id is taken. `NoMemory`.
+/// `Exists`: the requested id is in use. `NoMemory`.
 pub(crate) fn create(
     driver: &Driver,
     id: u32,

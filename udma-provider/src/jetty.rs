@@ -1,6 +1,6 @@
 //! Queues: creation and control of JFS, JFR and jetty.
 //!
-//! *Owns*: the order of steps: memory, table entry, command, halves; and the way back. *Takes*: a
+//! *Owns*: the order of steps: memory, table entry, command, halves; and in reverse. *Takes*: a
 //! checked configuration. *Gives*: control part, send half, receive half. *Must not*: free a ring
 //! before the device answered that it forgot the queue (or was reset).
 
@@ -258,8 +258,9 @@ impl UdmaJettyControl {
         count
     }
 
-    /// Asks the device to forget the queue, and again as long as completions taken off the rings may
-    /// have helped: a thread that did not run for a while took none while the device waited.
+    /// Destroys the queue in the device; repeats the command as long as completions taken off the
+    /// rings may have helped: a thread that did not run for a while took none while the device
+    /// waited.
     fn destroy(&self) -> Result<(), Status> {
         let command = Command::DestroyQueue { id: self.id() };
         for _ in 0..DESTROY_TRIES {

@@ -1,9 +1,9 @@
 //! JFC: the completion ring, polled by owner bits.
 //!
-//! *Owns*: the consumer index, and completions taken off the ring before the caller asked for them.
-//! *Takes*: CQEs that the device wrote, each copied once. *Gives*: completions with the caller's
-//! contexts. *Must not*: allocate or wait in a poll; believe a queue, number or index in a CQE that
-//! does not fit what was posted (it is counted and dropped).
+//! *Owns*: the consumer index, and completions that were read from the ring before a caller polled
+//! for them. *Takes*: CQEs that the device wrote, each copied once. *Gives*: completions with the
+//! caller's contexts. *Must not*: allocate or wait in a poll; believe a queue, number or index in a
+//! CQE that does not fit what was posted (it is counted and dropped).
 //!
 //! The ring's reader is a [`Serial`]: the poll half owns it in practice, and flush and delete visit
 //! it from other threads. A poll that finds it held returns empty-handed instead of waiting.
@@ -76,10 +76,10 @@ pub(crate) struct JfcCore {
 #[derive(Debug, Default)]
 struct RingReader {
     ci: u32,
-    /// Consumer index that the device knows.
+    /// Consumer index that was last written to the device.
     rung: u32,
     arm_sn: u8,
-    /// Completions taken off the ring for another caller, oldest first.
+    /// Completions that were read from the ring and wait for a poll, oldest first.
     stash: VecDeque<Completion>,
     /// Queues by slot, so that a poll locks nothing.
     cache: Vec<Option<Arc<PolledQueue>>>,
@@ -87,12 +87,12 @@ struct RingReader {
     bad: u64,
 }
 
-/// What a look at the next entry gave.
+/// Result of reading the next entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum NextEntry {
     /// A completion was stored into the caller's record.
     Taken,
-    /// An entry that fits nothing posted; it is taken off the ring.
+    /// The entry belongs to no outstanding request; it was consumed.
     Unfit,
     /// The device has not written it.
     Nothing,
@@ -158,7 +158,7 @@ impl JfcCore {
     }
 
     /// Index behind the last entry that the device has written by now. `None` when pollers moved
-    /// faster than this could look.
+    /// faster than the entries were read.
     pub(crate) fn produced(&self) -> Option<u32> {
         for _ in 0..PRODUCED_TRIES {
             let start = self.consumed();
@@ -194,7 +194,7 @@ impl JfcCore {
         });
     }
 
-    /// The last drain of a queue that is gone: also drops what the reader knows of it.
+    /// The last drain of a queue that is gone: also drops what the reader has cached of it.
     pub(crate) fn forget(&self, link: &PolledQueue) {
         let _ = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
@@ -205,8 +205,8 @@ impl JfcCore {
     }
 
     /// Moves up to `out.len()` completions of flushed requests of queue `id` to `out`, in order;
-    /// `recv` says of which half. A completion of the half that is no flush stays for polls, and so
-    /// does what follows it.
+    /// `recv` selects the receive half. A completion of the half that is no flush stays for polls,
+    /// and so does what follows it.
     pub(crate) fn take_flushed(&self, id: u32, recv: bool, out: &mut [Completion]) -> usize {
         let visit = self.reader.with_blocking(|reader| {
             self.drain_into_stash(reader);
@@ -256,7 +256,7 @@ impl JfcCore {
         self.poll_idle(reader, out)
     }
 
-    /// Nothing was there: lets the device work, then looks once more.
+    /// Without an entry: steps the device, then reads once more.
     fn poll_idle(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
@@ -292,7 +292,7 @@ impl JfcCore {
         if reader.ci != start {
             self.publish(reader);
             // A deep ring may lag behind: the device still sees most of it free, and the next empty
-            // poll, arm or full lag tells it the rest.
+            // poll, arm or full lag writes the index.
             if reader.ci.wrapping_sub(reader.rung) >= self.lag_max() {
                 self.ring(reader);
             }
@@ -444,8 +444,9 @@ impl CompletionQueue for PollHalf {
         core.driver.check()?;
         let visit = core.reader.with_blocking(|reader| {
             if !reader.stash.is_empty() {
-                // The device counts stashed completions as consumed, so the driver raises the event.
-                // The arm number stays: the device ignores an arm that repeats the last number it saw.
+                // The device counts stashed completions as consumed, so the driver raises the
+                // event. The arm number stays: the device ignores an arm that repeats the last
+                // number it saw.
                 core.ring(reader);
                 channel.raise(Eqe::Completion { jfcn: core.jfcn });
                 return;
@@ -508,8 +509,8 @@ impl Drop for UdmaJfcControl {
 
 /// Found batches between two calls that let the device work.
 const POLLS_PER_PROGRESS: u32 = 16;
-/// Polls that end empty on such a count also look at the status register.
+/// Number of empty polls after which one also reads the status register.
 const POLLS_PER_STATUS: u32 = 4096;
-/// Rings of at most 256 entries tell the device of every batch.
+/// Rings of at most 256 entries write the consumer index after every batch.
 const SHALLOW_LOG2: u8 = 8;
 const PRODUCED_TRIES: u32 = 4;

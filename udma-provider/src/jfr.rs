@@ -26,7 +26,7 @@ pub(crate) struct RecvPoster {
     ring: Region,
     /// Next entry, free running.
     pi: u32,
-    /// Oldest entry whose completion was not polled, as last looked.
+    /// Oldest entry whose completion was not polled, as last read.
     done: u32,
 }
 
@@ -49,8 +49,8 @@ pub(crate) struct RecvParts {
     pub(crate) failed: Arc<AtomicBool>,
 }
 
-/// Entries of the smallest ring, as UDMA's driver has it (UMDK release 26.06). Programs post more than
-/// the depth that they asked for: as many as such a ring holds.
+/// Entries of the smallest ring, as UDMA's driver has it (UMDK release 26.06). Programs post more
+/// than the depth that they asked for: as many as such a ring holds.
 const ENTRIES_MIN: u32 = 64;
 
 /// log2 of the entries for `cfg`.

@@ -1,15 +1,15 @@
-//! Ways to other nodes.
+//! Paths to other nodes.
 //!
-//! *Takes*: EIDs. *Gives*: paths. *Must not*: remember any. The device counts the users of a way and
-//! knows whether its peer lives: a caller that asks again after a peer's death gets the path to its
-//! next life.
+//! *Takes*: EIDs. *Gives*: paths. *Must not*: remember any. The device counts the users of a path
+//! and notices the end of its peer: a later call after a peer's death gets the path to its next
+//! life.
 
 use udma_abi::{RawEid, cmd::Command};
 use urma_core::{Eid, Path, PathKind, Status, TransportMode};
 
 use crate::device::Driver;
 
-/// Finds a way to `eid`; the device bounds the wait.
+/// Finds a path to `eid`; the device bounds the wait.
 ///
 /// # Errors
 /// `TimedOut`, `Unreachable`, `NoDevice`.
@@ -25,10 +25,10 @@ pub(crate) fn connect(driver: &Driver, eid: Eid, mode: TransportMode) -> Result<
     Ok(Path { tpn: tpn.ok_or(Status::Fail)?, eid, kind })
 }
 
-/// Gives a way back; the device closes it with its last user.
+/// Drops one use of a path; the device closes it with its last user.
 pub(crate) fn disconnect(driver: &Driver, path: &Path) {
     if let Err(error) = driver.execute(&Command::Disconnect { tpn: path.tpn }) {
-        tracing::debug!(%error, tpn = path.tpn, "a way could not be given back");
+        tracing::debug!(%error, tpn = path.tpn, "a path could not be closed");
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{alloc::lock, device::Driver};
 /// A new token id.
 ///
 /// # Errors
-/// `NoMemory`: all are taken.
+/// `NoMemory`: all are in use.
 pub(crate) fn alloc_token_id(driver: &Driver) -> Result<TokenId, Status> {
     let results = driver.execute(&Command::AllocTid)?;
     u32::try_from(results[0]).map(TokenId::new).map_err(|_| Status::Fail)
@@ -47,7 +47,7 @@ pub(crate) fn register(
     cfg: &SegmentCfg,
 ) -> Result<(), Status> {
     let token_value = cfg.policy.token()?.map(Token::value);
-    // The place is taken before the device is asked, so that two callers do not both map.
+    // The place is reserved before the command, so that two callers do not both map.
     match lock(&driver.segments).entry(token_id) {
         Entry::Occupied(_) => return Err(Status::Exists),
         Entry::Vacant(place) => place.insert(None),

@@ -1,8 +1,8 @@
 //! From a checked request to the words of a send queue entry.
 //!
-//! *Owns*: which request field goes into which entry field. *Takes*: a request, the way to its
+//! *Owns*: which request field goes into which entry field. *Takes*: a request, the path to its
 //! target. *Gives*: control part and tail in the caller's scratch words. *Must not*: write past
-//! four blocks, whatever the request says (counts are looked at again here, since the ring behind
+//! four blocks, whatever the request contains (counts are checked again here, since the ring behind
 //! the scratch belongs to other requests).
 
 use udma_abi::{
@@ -118,7 +118,7 @@ fn build_rare(
     }
 }
 
-/// Flags, and the way to the target where one is named.
+/// Flags, and the path to the target where one is named.
 #[inline]
 fn addressed(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Sqe {
     let flags = u8::try_from(wr.flags.bits() & FLAG_BITS).unwrap_or(0);
@@ -148,7 +148,7 @@ fn message(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Result
     Ok(Sqe { token_en, token_value, ..addressed(opcode, wr, target) })
 }
 
-/// An entry for remote memory; the segment's way is taken where no target is named.
+/// An entry for remote memory; the path of the segment if no target is named.
 #[inline]
 fn one_sided(
     opcode: Opcode,

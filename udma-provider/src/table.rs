@@ -14,7 +14,7 @@ use urma_mem::{
 
 use crate::{alloc::lock, shadow::Shadow};
 
-/// What a poller knows of a queue.
+/// What a poller needs of a queue.
 #[derive(Debug)]
 pub(crate) struct PolledQueue {
     /// Comes back in every CQE.

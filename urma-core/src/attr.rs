@@ -4,7 +4,7 @@
 
 use crate::TransportMode;
 
-/// What a device says of itself.
+/// Properties and limits that a device reports.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DeviceId {
     /// Device name, such as `udma0`; unique in the process, at most 63 bytes.

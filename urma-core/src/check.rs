@@ -1,8 +1,8 @@
 //! The rules for work requests, checked at every post.
 //!
 //! *Owns*: what a queue remembers for it (`SendRules`, `RecvRules`). *Takes*: one request.
-//! *Gives*: yes, or the reason why not. *Must not*: allocate, call, or check what only the target
-//! can know (its tokens and bounds at that moment): the device answers that with a completion.
+//! *Gives*: success, or the reason of the refusal. *Must not*: allocate, call, or check what only
+//! the target has (its tokens and bounds at that moment): a completion reports that.
 
 use crate::{
     AtomicFeatures, DeviceCaps, Eid, ImportedSegment, JettyId, LocalSge, PostError, PostReason,

@@ -16,8 +16,8 @@ pub struct JettyId {
     pub id: u32,
 }
 
-/// What came in; numbers of `urma_cr_opcode_t` (UMDK release 26.06). Send-side completions say
-/// `Send` whatever was sent.
+/// Operation that a receive completed by; numbers of `urma_cr_opcode_t` (UMDK release 26.06).
+/// Send-side completions have `Send`, whatever their operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum CrOpcode {
     /// Opcode 0: a message without an immediate (SEND).
@@ -31,7 +31,7 @@ pub enum CrOpcode {
     WriteImm,
     /// 4: a flush of writes.
     FlushWrite,
-    /// Anything else a device may say.
+    /// Any other code of a device.
     Unknown(u8),
 }
 
@@ -124,7 +124,7 @@ pub struct Completion {
     pub tpn: u32,
     /// Jetty that sent the message; of receives only.
     pub remote: JettyId,
-    /// The immediate, or `token_id | token << 32` of an invalidation; `opcode` says which.
+    /// The immediate, or `token_id | token << 32` of an invalidation, depending on `opcode`.
     pub imm: u64,
     /// Payload that came in the completion itself.
     pub payload: InlinePayload,

@@ -13,15 +13,15 @@ use crate::{Arm, Completion, Context, Drain, Jfc, JfcCfg, Jfce, Refused, Status}
 
 /// A JFC that can be waited on.
 ///
-/// [`Completions::wait`] gives one, [`Completions::drain`] what came with it; each program of `examples/`
-/// waits so.
+/// [`Completions::wait`] gives one, [`Completions::drain`] what came with it; each program of
+/// `examples/` waits so.
 ///
 /// The fields are dropped in order: the JFC before its channel.
 #[derive(Debug)]
 pub struct Completions {
     jfc: Jfc,
     jfce: Jfce,
-    /// An event is asked for and not taken.
+    /// The JFC is armed, and its event was not taken.
     is_armed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Completions {
     /// without limit). `Ok(None)`: none came, or a signal ended the wait.
     ///
     /// # Errors
-    /// `NoDevice`: the device failed. What [`Jfce::wait`] says.
+    /// `NoDevice`: the device failed. The errors of [`Jfce::wait`].
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Completion>, Status> {
         for _ in 0..STALE_MAX {
             if let Some(completion) = self.poll_armed()? {
@@ -101,8 +101,8 @@ impl Completions {
         Ok(polled)
     }
 
-    /// Takes the event that was asked for; whether it came within `timeout`. It may tell of
-    /// completions that were polled meanwhile.
+    /// Waits for the event of the armed JFC; returns whether it came within `timeout`. Its
+    /// completions may have been polled meanwhile.
     pub(crate) fn take_event(&mut self, timeout: Option<Duration>) -> Result<bool, Status> {
         if self.jfce.wait(&mut [0], timeout)? == 0 {
             return Ok(false);
@@ -121,6 +121,6 @@ impl AsFd for Completions {
     }
 }
 
-/// Events in a row for completions that were taken already (a poll, a flush); each
-/// arm makes one event at most.
+/// Most events in a row whose completions a poll or a flush took before; each arm makes at most one
+/// event.
 const STALE_MAX: usize = 8;

@@ -54,7 +54,7 @@ impl Context {
     ///
     /// # Errors
     /// `Unsupported`: the device has no groups, or the token policy is not built. `Exists`: the
-    /// wanted id is taken. `Invalid`: it has more than 20 bits.
+    /// requested id is in use. `Invalid`: it has more than 20 bits.
     pub fn create_group(&self, cfg: &GroupCfg) -> Result<JettyGroup, Status> {
         let home = Arc::clone(self.shared());
         rules::group(&home.attr, cfg.id)?;
@@ -95,7 +95,7 @@ impl JettyGroup {
     /// Deletes.
     ///
     /// # Errors
-    /// `Again`: it has members. What the device says; the group stays.
+    /// `Again`: it has members. A status of the device; the group stays.
     pub fn delete(self) -> Result<(), Refused<Self>> {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,

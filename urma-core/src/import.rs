@@ -17,7 +17,7 @@ use crate::{
     target::HeldPath,
 };
 
-/// What one must know of a peer's segment to use it.
+/// What a peer needs to import a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteSegment {
     /// Node, process and address of the first byte.
@@ -53,17 +53,17 @@ pub struct ImportedSegment {
     access: SegmentAccess,
     uasid: Uasid,
     region: Option<Region>,
-    way: Arc<HeldPath>,
+    held_path: Arc<HeldPath>,
 }
 
 impl Context {
-    /// Imports a peer's segment for the kinds of access in `access`, and finds the way to its
+    /// Imports a peer's segment for the kinds of access in `access`, and finds the path to its
     /// node. What the owner did not grant is refused by its device, request by request.
     ///
     /// # Errors
     /// `Invalid`: address 0, length 0 or a range that wraps; the access rules; LOCAL_ONLY.
     /// `Unsupported`: token policies SIGNED and ALL_ENCRYPTED; a mapping that the device or the
-    /// way cannot give. `NoPermission`: mapping with a wrong token or without the access.
+    /// path cannot give. `NoPermission`: mapping with a wrong token or without the access.
     /// `TimedOut`, `Unreachable`: the node was not found.
     pub fn import_segment(
         &self,
@@ -82,15 +82,15 @@ impl Context {
         if mapping == Mapping::LoadStore {
             rules::mapping(&home.attr)?;
         }
-        let way = HeldPath::open(home, eid, TransportMode::Rm)?;
+        let held_path = HeldPath::open(home, eid, TransportMode::Rm)?;
         let token_id = remote.token_id;
         let id = RemoteSegmentId { token_id, token, va, len: remote.len };
         let region = match mapping {
             Mapping::None => None,
-            Mapping::LoadStore => Some(home.ops.map(way.path(), &id)?),
+            Mapping::LoadStore => Some(home.ops.map(held_path.path(), &id)?),
         };
         let home = home.key();
-        Ok(ImportedSegment { span, home, token_id, token, access, uasid, region, way })
+        Ok(ImportedSegment { span, home, token_id, token, access, uasid, region, held_path })
     }
 }
 
@@ -148,7 +148,7 @@ impl ImportedSegment {
     #[inline]
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.way.path()
+        self.held_path.path()
     }
 
     /// Its first byte on the network.

@@ -24,17 +24,17 @@ use crate::{
 pub enum JettyRecv<'a> {
     /// Through a JFR that other jetties may share; completions go to `jfc`, or where those of the
     /// JFR go.
-    #[expect(missing_docs, reason = "the variant says it")]
+    #[expect(missing_docs, reason = "the variant names it")]
     Shared { jfr: &'a Jfr, jfc: Option<&'a Jfc> },
     /// Through its own; `cfg.id` is 0, the jetty's id counts.
-    #[expect(missing_docs, reason = "the variant says it")]
+    #[expect(missing_docs, reason = "the variant names it")]
     Own { cfg: JfrCfg, jfc: &'a Jfc },
 }
 
 /// What a jetty shall be.
 #[derive(Clone, Copy, Debug)]
 pub struct JettyCfg<'a> {
-    /// The wanted id, 20 bits; 0 = any (1024 and up). 1 to 1023 are for well-known queues.
+    /// The requested id, 20 bits; 0 = any (1024 and up). 1 to 1023 are for well-known queues.
     pub id: u32,
     /// The send half. Its mode and order are those of the jetty.
     pub send: JfsCfg,
@@ -86,11 +86,11 @@ enum ReceiveFrom {
     Shared { _jfr: Arc<JfrShared>, _jfc: Arc<JfcShared> },
 }
 
-/// The one target of an RC jetty; keeps the way to it open.
+/// The one target of an RC jetty; keeps the path to it open.
 #[derive(Debug)]
 struct Binding {
     target: TargetId,
-    _way: Arc<HeldPath>,
+    _path: Arc<HeldPath>,
 }
 
 control_methods!(Jetty);
@@ -101,7 +101,7 @@ impl Context {
     /// # Errors
     /// `Invalid`: a value beyond the limits of the device; an order type that does not fit the
     /// mode; mode or order of the two halves differ; objects of another context. `Exists`: the
-    /// wanted id is taken. `Unsupported`: a mode, flag or token policy that is not built.
+    /// requested id is in use. `Unsupported`: a mode, flag or token policy that is not built.
     /// `NoMemory`: the group is full.
     pub fn create_jetty(&self, cfg: &JettyCfg<'_>) -> Result<Jetty, Status> {
         let home = self.shared();
@@ -126,7 +126,7 @@ impl Context {
     }
 }
 
-/// Checks everything and says what the provider shall make.
+/// Checks the configuration and returns what the provider is to create.
 fn plan(home: &Arc<ContextShared>, cfg: &JettyCfg<'_>) -> Result<QueueCfg, Status> {
     rules::id(cfg.id)?;
     same_home(home, &cfg.send_jfc.shared().home)?;
@@ -248,7 +248,7 @@ impl Jetty {
         }
         body.control.bind(id)?;
         self.send.rules.set_bound(Some(id.id));
-        self.bound = Some(Binding { target: *id, _way: Arc::clone(target.way()) });
+        self.bound = Some(Binding { target: *id, _path: Arc::clone(target.held_path()) });
         Ok(())
     }
 
@@ -273,7 +273,7 @@ impl Jetty {
         self.bound.as_ref().map(|bound| &bound.target)
     }
 
-    /// RM: says that requests to `target` will come. Importing prepared the way already.
+    /// RM: announces requests to `target`. Importing set up the path already.
     ///
     /// # Errors
     /// `Invalid`: not RM on both sides.
@@ -281,7 +281,7 @@ impl Jetty {
         target::advise(&self.body, target)
     }
 
-    /// Undoes [`Jetty::advise`]; the way stays until the target is unimported.
+    /// Undoes [`Jetty::advise`]; the path stays until the target is unimported.
     ///
     /// # Errors
     /// `Invalid`: not RM on both sides.
@@ -298,7 +298,7 @@ impl Jetty {
     /// Deletes: every outstanding request gets its flushed completion first.
     ///
     /// # Errors
-    /// What the device says; the jetty stays.
+    /// A status of the device; the jetty stays.
     pub fn delete(self) -> Result<(), Refused<Self>> {
         match self.body.control.delete() {
             Ok(()) => Ok(()),

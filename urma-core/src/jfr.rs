@@ -85,8 +85,8 @@ impl Context {
     ///
     /// # Errors
     /// `Invalid`: a value beyond the limits of the device, an order type that does not fit the
-    /// mode, a JFC of another context. `Exists`: the wanted id is taken. `Unsupported`: a mode or
-    /// token policy that is not built.
+    /// mode, a JFC of another context. `Exists`: the requested id is in use. `Unsupported`: a mode
+    /// or token policy that is not built.
     pub fn create_jfr(&self, cfg: &JfrCfg, jfc: &Jfc) -> Result<Jfr, Status> {
         let home = self.shared();
         same_home(home, &jfc.shared().home)?;

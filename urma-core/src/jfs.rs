@@ -139,7 +139,7 @@ impl Jfs {
         self.send.post(wrs)
     }
 
-    /// RM: says that requests to `target` will come. Importing prepared the way already.
+    /// RM: announces requests to `target`. Importing set up the path already.
     ///
     /// # Errors
     /// `Invalid`: not RM on both sides.
@@ -147,7 +147,7 @@ impl Jfs {
         target::advise(&self.body, target)
     }
 
-    /// Undoes [`Jfs::advise`]; the way stays until the target is unimported.
+    /// Undoes [`Jfs::advise`]; the path stays until the target is unimported.
     ///
     /// # Errors
     /// `Invalid`: not RM on both sides.
@@ -164,7 +164,7 @@ impl Jfs {
     /// Deletes: every outstanding request gets its flushed completion first.
     ///
     /// # Errors
-    /// What the device says; the queue stays.
+    /// A status of the device; the queue stays.
     pub fn delete(self) -> Result<(), Refused<Self>> {
         match self.body.control.delete() {
             Ok(()) => Ok(()),

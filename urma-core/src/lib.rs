@@ -2,8 +2,8 @@
 //!
 //! *Owns*: the model (EID, segment, jetty, JFS, JFR, JFC, JFCE), the rules a caller must keep, and
 //! the provider-ops traits. *Takes*: what the program asks for. *Gives*: requests that passed every
-//! check, one dynamic call per batch, to a provider. *Must not*: know rings, registers, devices;
-//! read a clock; start a thread.
+//! check, one dynamic call per batch, to a provider. *Must not*: depend on rings, registers,
+//! devices; read a clock; start a thread.
 //!
 //! # What keeps what alive
 //!

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the traits and the plain values that cross them. Control-plane traits may allocate,
 //! lock and wait (with a bound); data-plane traits have at most three methods and are called once
-//! per batch. *Must not*: know rings, registers or devices.
+//! per batch. *Must not*: depend on rings, registers or devices.
 //!
 //! Requests have passed urma-core's checks when they arrive here.
 
@@ -130,7 +130,7 @@ pub trait QueueFactory: Send + Sync + Debug {
     /// JFS, JFR or jetty.
     ///
     /// # Errors
-    /// `Exists`: the wanted id is taken. Limits of the device.
+    /// `Exists`: the requested id is in use. Limits of the device.
     fn create_queue(&self, cfg: &QueueCfg) -> Result<QueueParts, Status>;
 
     /// Jetty group with the wanted id (0 = any); returns its id.
@@ -246,7 +246,7 @@ pub trait SegmentOps: Send + Sync + Debug {
     /// New token id (tid << 8).
     ///
     /// # Errors
-    /// `NoMemory`: all are taken.
+    /// `NoMemory`: all are in use.
     fn alloc_token_id(&self) -> Result<TokenId, Status>;
 
     /// Gives a token id back.
@@ -294,15 +294,15 @@ pub struct RemoteSegmentId {
     pub len: u64,
 }
 
-/// Ways to other nodes.
+/// Paths to other nodes.
 pub trait PathOps: Send + Sync + Debug {
-    /// Finds a way to `eid`; waits for a bounded handshake where one is needed.
+    /// Finds a path to `eid`; waits for a bounded handshake where one is needed.
     ///
     /// # Errors
     /// `TimedOut`, `Unreachable`.
     fn connect(&self, eid: Eid, mode: crate::TransportMode) -> Result<Path, Status>;
 
-    /// Gives a way back.
+    /// Closes a path.
     fn disconnect(&self, path: &Path);
 }
 

@@ -1,4 +1,4 @@
-//! Ways to other nodes, and what names a queue there.
+//! Paths to other nodes, and what names a queue there.
 //!
 //! *Owns*: plain values that cross the provider-ops traits.
 
@@ -15,7 +15,7 @@ pub enum PathKind {
     Packets,
 }
 
-/// A way to a node.
+/// A path to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
     /// Number of the transport path (TP), 24 bits; of this node's numbering.

@@ -1,7 +1,7 @@
 //! Modes, orders, states and configurations of queues.
 //!
-//! *Owns*: plain values that cross the provider-ops traits. *Must not*: know handles; a provider
-//! finds its objects by their numbers.
+//! *Owns*: plain values that cross the provider-ops traits. *Must not*: depend on handles; a
+//! provider finds its objects by their numbers.
 
 use crate::Token;
 

@@ -2,7 +2,7 @@
 
 use crate::Status;
 
-/// The object is as it was; `status` says why it stays.
+/// The object is unchanged; `status` is the reason of the refusal.
 #[derive(Debug, thiserror::Error)]
 #[error("{status}")]
 pub struct Refused<T> {

@@ -135,7 +135,7 @@ impl TokenIdLease {
     /// Gives it back.
     ///
     /// # Errors
-    /// `Invalid`: a segment lives under it. What the device says; the lease stays.
+    /// `Invalid`: a segment lives under it. A status of the device; the lease stays.
     pub fn free(self) -> Result<(), Refused<Self>> {
         let mut shared = match Arc::try_unwrap(self.shared) {
             Ok(shared) => shared,
@@ -172,7 +172,7 @@ impl Context {
     /// A token id to register under; without one, `register` takes its own.
     ///
     /// # Errors
-    /// `NoMemory`: all are taken.
+    /// `NoMemory`: all are in use.
     pub fn alloc_token_id(&self) -> Result<TokenIdLease, Status> {
         Ok(TokenIdLease { shared: LeaseShared::alloc(self.shared())? })
     }
@@ -319,7 +319,7 @@ impl Segment {
     /// ```
     ///
     /// # Errors
-    /// What the device says; the segment stays.
+    /// A status of the device; the segment stays.
     pub fn unregister(mut self) -> Result<(), Refused<Self>> {
         match self.lease.home.ops.unregister(self.token_id) {
             Ok(()) => {
@@ -341,7 +341,7 @@ impl Segment {
     }
 }
 
-/// As [`Segment::unregister`]; what the device says goes to the log.
+/// As [`Segment::unregister`]; a refusal by the device is logged.
 impl Drop for Segment {
     fn drop(&mut self) {
         if !self.is_registered {

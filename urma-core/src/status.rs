@@ -25,7 +25,7 @@ pub enum Status {
     /// A parameter that cannot be right.
     #[error("a parameter is invalid; see the limits of the device and the rules of the call")]
     Invalid,
-    /// The wanted id, name or binding is taken.
+    /// The requested id, name or binding is in use.
     #[error("it exists already; choose another id or release the first one")]
     Exists,
     /// Begun and not finished.
@@ -34,14 +34,14 @@ pub enum Status {
     /// Not built, or not meaningful here.
     #[error("not supported by this device; see its features")]
     Unsupported,
-    /// There is no way to the peer.
-    #[error("there is no way to the peer; check its EID and the network between")]
+    /// There is no path to the peer.
+    #[error("there is no path to the peer; check its EID and the network between")]
     Unreachable,
     /// The device is gone, failed or being reset.
     #[error("the device is not operational; delete its context and open it again")]
     NoDevice,
     /// An error that no other status describes.
-    #[error("the call failed; the log of the provider says why")]
+    #[error("the call failed; the log of the provider has the reason")]
     Fail,
 }
 

@@ -29,7 +29,7 @@ use crate::{Completion, Completions, Status};
 pub struct CompletionStream {
     /// A duplicate of the event descriptor.
     readable: Async<OwnedFd>,
-    /// Wakes a sleeping task to look at the device.
+    /// Wakes a sleeping task so that it checks the device.
     look: Timer,
     completions: Completions,
     /// Completions given since the task last had to wait.
@@ -124,10 +124,10 @@ impl Stream for CompletionStream {
     }
 }
 
-/// How often a sleeping task looks at the device, which may fail without a word: as often as a
-/// driver's wait does.
+/// Period in which a sleeping task checks the device, which may fail without an event: that of the
+/// driver's waits.
 const LOOK: Duration = Duration::from_millis(100);
-/// Completions in a row after which other tasks have a turn.
+/// Completions in a row after which the task yields to others.
 const RUN_MAX: u32 = 64;
-/// Looks of one poll that may find nothing.
+/// Most polls of the JFC within one poll of the stream that find nothing.
 const ROUNDS_MAX: u32 = 8;

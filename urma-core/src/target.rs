@@ -1,6 +1,6 @@
 //! Imported queues of other nodes.
 //!
-//! *Owns*: the way to the node while a target or a binding needs it. *Takes*: what a peer exported
+//! *Owns*: the path to the node while a target or a binding needs it. *Takes*: what a peer exported
 //! of its queue. *Gives*: `TargetJetty`, to name in requests. *Must not*: ask the peer whether the
 //! queue exists: the first request finds out.
 
@@ -38,7 +38,7 @@ impl TpType {
     }
 }
 
-/// What one must know of a peer's queue to send to it.
+/// What a peer needs to import a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteJetty {
     /// EID and number of the queue.
@@ -62,7 +62,7 @@ impl RemoteJetty {
     }
 }
 
-/// A way to a node, given back when the last holder goes.
+/// A path to a node, closed with its last holder.
 #[derive(Debug)]
 pub(crate) struct HeldPath {
     path: Path,
@@ -96,11 +96,11 @@ impl Drop for HeldPath {
 pub struct TargetJetty {
     id: TargetId,
     home: usize,
-    way: Arc<HeldPath>,
+    held_path: Arc<HeldPath>,
 }
 
 impl Context {
-    /// Imports a peer's jetty, JFR or group, and finds the way to its node.
+    /// Imports a peer's jetty, JFR or group, and finds the path to its node.
     ///
     /// # Errors
     /// `Invalid`: order or path type do not fit the mode, id 0 or of more than 20 bits, EID zero.
@@ -123,10 +123,10 @@ impl Context {
             TpType::Ctp => rules::compact_path(&home.attr),
         }?;
         let token = remote.policy.token()?;
-        let way = HeldPath::open(home, remote.id.eid, remote.mode)?;
-        let (kind, id, path, mode) = (remote.kind, remote.id, *way.path(), remote.mode);
+        let held_path = HeldPath::open(home, remote.id.eid, remote.mode)?;
+        let (kind, id, path, mode) = (remote.kind, remote.id, *held_path.path(), remote.mode);
         let id = TargetId { kind, id, path, token, mode, order };
-        Ok(TargetJetty { id, home: home.key(), way })
+        Ok(TargetJetty { id, home: home.key(), held_path })
     }
 }
 
@@ -148,12 +148,12 @@ impl TargetJetty {
         self.home
     }
 
-    pub(crate) fn way(&self) -> &Arc<HeldPath> {
-        &self.way
+    pub(crate) fn held_path(&self) -> &Arc<HeldPath> {
+        &self.held_path
     }
 }
 
-/// The rule of advise and unadvise; the way itself came with the import.
+/// The rule of advise and unadvise; the path itself exists since the import.
 pub(crate) fn advise(body: &QueueBody, target: &TargetJetty) -> Result<(), Status> {
     let is_rm = body.mode == TransportMode::Rm && target.id.mode == TransportMode::Rm;
     ensure(is_rm, format_args!("only RM queues are advised of RM targets"))?;

@@ -1,14 +1,15 @@
-//! Fork: what a child must not share with its parent is taken from it before it runs a line.
+//! Fork: what a child must not share with its parent is replaced before it runs its first
+//! instruction.
 //!
-//! Owns: the lists of page ranges, descriptors and flags, the handlers around `fork`, the generation.
-//! Takes: ranges from the arena and from shared regions, descriptors and flags of a device.
-//! Gives: `generation`, `forked_since`; in the child: private copies under the noted pages (moved ones,
-//! and the rings of a driver, which the parent's device reads), `/dev/null` in the place of every
-//! watched descriptor, every watched flag set.
-//! Must not: allocate or lock anything but its own word in the child.
+//! Owns: the lists of page ranges, descriptors and flags, the handlers around `fork`, the
+//! generation. Takes: ranges from the arena and from shared regions, descriptors and flags of a
+//! device. Gives: `generation`, `forked_since`; in the child: private copies under the noted pages
+//! (moved ones, and the rings of a driver, which the parent's device reads), `/dev/null` in the
+//! place of every watched descriptor, every watched flag set. Must not: allocate or lock anything
+//! but its own word in the child.
 //!
-//! The descriptors are replaced, not closed: their owners in the child still hold the numbers, and would
-//! later close another owner's file.
+//! The descriptors are replaced, not closed: their owners in the child still hold the numbers, and
+//! would later close another owner's file.
 #![expect(
     unsafe_code,
     reason = "pthread_atfork, mmap and dup3 between fork and the child's first line"
@@ -45,8 +46,8 @@ pub fn forked_since(generation: u64) -> bool {
     self::generation() != generation
 }
 
-/// Watches a descriptor: in a forked child its number refers to `/dev/null`. Keep the result as long as
-/// the descriptor, and drop it first.
+/// Watches a descriptor: in a forked child its number refers to `/dev/null`. Keep the result as
+/// long as the descriptor, and drop it first.
 ///
 /// # Errors
 /// The system's, when the handlers cannot be installed.
@@ -78,7 +79,7 @@ impl Drop for FdWatch {
 }
 
 /// Watches a flag: in a forked child it is set before the child runs a line. What a device of the
-/// parent must not do for a child is guarded by a flag that its data path looks at anyway.
+/// parent must not do for a child is guarded by a flag that its data path checks anyway.
 ///
 /// # Errors
 /// The system's, when the handlers cannot be installed.
@@ -170,8 +171,8 @@ impl ForkHold {
         self.lists().moved.reserve(count);
     }
 
-    /// Forgets what was noted of a range; notes that reach beyond it keep the rest. Needs room for one
-    /// more note (see [`ForkHold::reserve`]).
+    /// Forgets what was noted of a range; notes that reach beyond it keep the rest. Needs room for
+    /// one more note (see [`ForkHold::reserve`]).
     pub(crate) fn remove(&mut self, addr: usize, len: usize) {
         subtract(&mut self.lists().moved, addr, addr + len);
     }
@@ -222,8 +223,8 @@ struct Registry {
     lists: UnsafeCell<ForkLists>,
 }
 
-// SAFETY: the lists are reached only by the thread that set `held` (through Hold, or in the handlers
-// between before_fork and after_in_*).
+// SAFETY: the lists are reached only by the thread that set `held` (through Hold, or in the
+// handlers between before_fork and after_in_*).
 unsafe impl Sync for Registry {}
 
 impl Registry {
@@ -277,8 +278,8 @@ fn take_private(pages: &MovedPages) {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // Without a reservation: huge pages are taken only where the child stores.
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the range holds a shared mapping of the same bytes, noted by the arena; the content seen
-    // through the addresses does not change.
+    // SAFETY: the range holds a shared mapping of the same bytes, noted by the arena; the content
+    // seen through the addresses does not change.
     let mapped = unsafe { libc::mmap(addr, pages.len, prot, flags, pages.fd, pages.offset) };
     if mapped == libc::MAP_FAILED {
         // Better no memory than the parent's: a touch faults instead of corrupting the parent.
@@ -300,8 +301,8 @@ fn replace(fd: RawFd, null: RawFd) {
 }
 
 /// Runs `task` in a forked child, which ends with 0 when it answers `true`; the answer here is the
-/// child's process id. For tests of what a child may do: POSIX promises little in a child of a process
-/// with threads, and a lock of theirs (an allocator's excepted) may be held there for ever.
+/// child's process id. For tests of what a child may do: POSIX promises little in a child of a
+/// process with threads, and a lock of theirs (an allocator's excepted) may be held there for ever.
 ///
 /// # Errors
 /// The system's, when there is no process to be had.

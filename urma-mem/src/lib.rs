@@ -1,13 +1,13 @@
 //! Memory that others may change: a device, a peer process, the user's own threads.
 //!
-//! Owns: every unsafe operation on shared bytes of the workspace: regions, copies, atomics, barriers,
-//! moving pages into a shareable file, rings between processes, hazard slots, reads of another process.
-//! Takes: lengths, offsets, file descriptors, and (unsafe) addresses the caller owns.
-//! Gives: checked accessors that never hand out a Rust reference to shared bytes.
-//! Must not: know queues, jetties or packets; read a clock; start a thread; print.
+//! Owns: every unsafe operation on shared bytes of the workspace: regions, copies, atomics,
+//! barriers, moving pages into a shareable file, rings between processes, hazard slots, reads of
+//! another process. Takes: lengths, offsets, file descriptors, and (unsafe) addresses the caller
+//! owns. Gives: checked accessors that never hand out a Rust reference to shared bytes. Must not:
+//! depend on queues, jetties or packets; read a clock; start a thread; print.
 //!
-//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots) have loom models, each with planted
-//! faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
+//! The two-sided protocols (hand-over, ring, sleep flag, hazard slots) have loom models, each with
+//! planted faults it must catch: `RUSTFLAGS="--cfg loom" cargo test -p urma-mem --release loom_`.
 
 pub mod adopt;
 pub mod arena;

@@ -7,8 +7,8 @@
 //! Must not: change anything but the age of a page.
 //!
 //! The kernel is asked for the mappings of the range only (`PROCMAP_QUERY`, Linux 6.11), so a
-//! registration costs the same however many mappings the process has. Older kernels have nothing of the
-//! kind: there the list of all mappings is read up to the end of the range.
+//! registration costs the same however many mappings the process has. Older kernels have nothing of
+//! the kind: there the list of all mappings is read up to the end of the range.
 #![expect(unsafe_code, reason = "madvise")]
 
 mod query;
@@ -140,9 +140,9 @@ fn absent(start: usize, end: usize) -> RangePart {
     RangePart { addr: start, len: end - start, movable, is_locked: false }
 }
 
-/// Whether the mapping of the page at `addr` is locked in memory. Only such mappings refuse to let a page
-/// age; one that agrees has a page that the kernel evicts a little earlier. `smaps` shows the same, for
-/// all mappings at once and with a look at each page.
+/// Whether the mapping of the page at `addr` is locked in memory. Only such mappings refuse to let
+/// a page age; one that agrees has a page that the kernel evicts a little earlier. `smaps` shows
+/// the same, for all mappings at once, and walks each page.
 fn is_locked(addr: usize) -> bool {
     let age = |len| {
         // SAFETY: the advice changes neither content nor access, whatever lies there.
@@ -152,29 +152,29 @@ fn is_locked(addr: usize) -> bool {
     age(0) && !age(page_len())
 }
 
-/// Which pages of a chunk have content: looked at before their writers are held, and again while they
-/// are. Nothing of it touches the allocator after [`Present::before`].
+/// Which pages of a chunk have content: read before their writers are held, and again while they
+/// are. Nothing allocates after [`Present::before`].
 ///
-/// Two looks, because the protection of a page without content looks like a page in the swap. What was
-/// empty at the first look and is not in memory at the second is taken as empty.
+/// It is read twice, because a protected page without content looks like a page in the swap. A page
+/// that was empty at first and is not in memory the second time counts as empty.
 #[derive(Debug)]
 pub(crate) struct Present {
     /// Without `pagemap` (not mounted, not allowed) all pages count as present: dearer, not wrong.
     map: Option<File>,
-    /// A bit for each page that had content at the first look.
+    /// A bit for each page that had content when it was first read.
     had: [u64; PAGES_MAX / 64],
     first: usize,
     pages: usize,
 }
 
-/// Pages of the longest range looked at: 2 MiB in base pages of 4 KiB.
+/// Pages of the longest range that is read: 2 MiB in base pages of 4 KiB.
 const PAGES_MAX: usize = 512;
 /// Bits of an entry of `pagemap`.
 const IN_MEMORY: u64 = 1 << 63;
 const IN_SWAP: u64 = 1 << 62;
 
 impl Present {
-    /// The first look at the pages of `[addr, addr + len)`, at most 2 MiB.
+    /// Reads the pages of `[addr, addr + len)`, at most 2 MiB, for the first time.
     pub(crate) fn before(addr: usize, len: usize) -> Self {
         let map = File::open("/proc/self/pagemap").ok();
         let (first, pages) = (addr / page_len(), len / page_len());
@@ -189,7 +189,7 @@ impl Present {
         present
     }
 
-    /// The second look: calls `f(address, length)` for each run of pages that have content.
+    /// Reads them again: calls `f(address, length)` for each run of pages that have content.
     ///
     /// # Errors
     /// The first of `f`.
@@ -218,7 +218,7 @@ impl Present {
         Ok(())
     }
 
-    /// Calls `f(page of the range, entry)`; a page that cannot be looked at counts as in memory.
+    /// Calls `f(page of the range, entry)`; a page that cannot be read counts as in memory.
     fn each_entry(&self, mut f: impl FnMut(usize, u64)) {
         let mut entries = [0xFF; PAGES_MAX * 8];
         let room = &mut entries[..self.pages.min(PAGES_MAX) * 8];
@@ -266,7 +266,8 @@ mod tests {
 
     use crate::region::{Pages, Region};
 
-    /// Fourteen pages: private, read-only, shared, of a file, executable, unmapped, and private again.
+    /// Fourteen pages: private, read-only, shared, of a file, executable, unmapped, and private
+    /// again.
     #[expect(clippy::unwrap_used, reason = "a test may stop")]
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "all on pages of this function's own")]
     fn every_kind() -> usize {

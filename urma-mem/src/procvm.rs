@@ -3,13 +3,13 @@
 //! Owns: the call, and the proof that it read the process that was meant.
 //! Takes: a process id, an address there, a window here.
 //! Gives: whole copies or an error; opening one probes whether the pair may use the call at all.
-//! Must not: write there. A write that is late by however little (its thread was stopped between check
-//! and call) would land in memory that its owner uses for something else by then, and unlike a moved
-//! page nothing can be put in its way; a late read does no harm.
+//! Must not: write there. A write that is late by however little (its thread was stopped between
+//! check and call) would land in memory that its owner uses for something else by then, and unlike
+//! a moved page it cannot be replaced there; a late read does no harm.
 //!
-//! A process id names another process once its owner died, and other memory once it called `exec`. So
-//! each call reads, in the same system call and hence from the same address space, the *witness* as
-//! well: bytes that only the process meant holds at their address.
+//! A process id names another process once its owner died, and other memory once it called `exec`.
+//! So each call reads, in the same system call and hence from the same address space, the *witness*
+//! as well: bytes that only the process meant holds at their address.
 #![expect(unsafe_code, reason = "the system call takes raw vectors")]
 
 use std::io;
@@ -28,10 +28,10 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// Memory of the process `pid`, which holds the content of `witness` (this process's own view of
-    /// it; it must not change) at its address `witness_addr`. Reads the witness there, once. The
-    /// calling process itself is taken, too: reading through the kernel is defined whichever thread
-    /// uses the bytes.
+    /// Memory of the process `pid`, which holds the content of `witness` (this process's own view
+    /// of it; it must not change) at its address `witness_addr`. Reads the witness there, once. The
+    /// calling process itself is accepted, too: reading through the kernel is defined whichever
+    /// thread uses the bytes.
     ///
     /// # Errors
     /// `InvalidInput` for numbers that name no process and for an empty or too long witness;
@@ -55,8 +55,8 @@ impl ProcessMemory {
         self.pid.unsigned_abs()
     }
 
-    /// Copies `len` bytes at `remote_addr` there to the start of the window (2.6 us for 8 bytes). The
-    /// bytes come in any order, and words of any size may be torn.
+    /// Copies `len` bytes at `remote_addr` there to the start of the window (2.6 us for 8 bytes).
+    /// The bytes come in any order, and words of any size may be torn.
     ///
     /// # Errors
     /// `NotFound` when it is not the process meant any more; else the system's. On an error, the

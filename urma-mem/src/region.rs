@@ -41,9 +41,9 @@ pub enum MapAccess {
 
 /// A window on memory that others may change.
 ///
-/// Clones and sub-windows share the mapping; it goes when the last of them goes. No method returns a
-/// reference to the bytes: they are copied out, copied in, or touched by atomics. Offsets are bytes from
-/// the window's start.
+/// Clones and sub-windows share the mapping; it goes when the last of them goes. No method returns
+/// a reference to the bytes: they are copied out, copied in, or touched by atomics. Offsets are
+/// bytes from the window's start.
 #[derive(Clone)]
 pub struct Region {
     base: NonNull<u8>,
@@ -53,26 +53,26 @@ pub struct Region {
     mapping: Arc<RegionPages>,
 }
 
-// SAFETY: a Region is an address range kept alive by `mapping`; all accesses through it are atomics or
-// copies that assume nothing about concurrent stores, so any thread may make them at any time.
+// SAFETY: a Region is an address range kept alive by `mapping`; all accesses through it are atomics
+// or copies that assume nothing about concurrent stores, so any thread may make them at any time.
 unsafe impl Send for Region {}
 // SAFETY: shared accesses are the same atomics and copies, which any thread may make at any time.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Memory of a new sealed file (`memfd`), zeroed, that can be handed to a peer or a device by its
-    /// descriptor. The length is rounded up to whole pages in the file, not in the window.
+    /// Memory of a new sealed file (`memfd`), zeroed, that can be handed to a peer or a device by
+    /// its descriptor. The length is rounded up to whole pages in the file, not in the window.
     ///
     /// # Errors
-    /// The system's error when the file or its mapping is refused (no huge pages reserved, no memory),
-    /// `InvalidInput` for length 0.
+    /// The system's error when the file or its mapping is refused (no huge pages reserved, no
+    /// memory), `InvalidInput` for length 0.
     pub fn shared(len: usize, pages: Pages) -> io::Result<Self> {
         let mapping = RegionPages::new_shared(len, pages)?;
         Ok(Self::over(mapping, len, MapAccess::ReadWrite))
     }
 
-    /// Private anonymous memory, zeroed and page-aligned: what a user's buffer is. Registration may move
-    /// it to shared pages under the same address.
+    /// Private anonymous memory, zeroed and page-aligned: what a user's buffer is. Registration may
+    /// move it to shared pages under the same address.
     ///
     /// # Errors
     /// The system's error when there is no memory, `InvalidInput` for length 0.
@@ -84,9 +84,9 @@ impl Region {
     /// Maps a file received from elsewhere.
     ///
     /// # Errors
-    /// `InvalidInput` when `offset` is not a multiple of the page size or `len` is 0; `PermissionDenied`
-    /// when the file is not sealed against shrinking (its owner could turn our loads into faults) or is
-    /// shorter than the mapping; else the system's error.
+    /// `InvalidInput` when `offset` is not a multiple of the page size or `len` is 0;
+    /// `PermissionDenied` when the file is not sealed against shrinking (its owner could turn our
+    /// loads into faults) or is shorter than the mapping; else the system's error.
     pub fn map_fd(fd: OwnedFd, offset: u64, len: usize, access: MapAccess) -> io::Result<Self> {
         let mapping = RegionPages::of_fd(fd, offset, len, access)?;
         Ok(Self::over(mapping, len, access))
@@ -109,7 +109,7 @@ impl Region {
     /// - no byte of the range lies on a live stack of another thread (the calling thread's own is
     ///   recognised and never moved);
     /// - no other thread stores into the range during registration and unregistration, unless
-    ///   [`crate::writers::writer_hold`] says that such threads are held: whole pages of it may then move to
+    ///   [`crate::writers::writer_hold`] shows that such threads are held: whole pages of it may then move to
     ///   a shared file and back, under the same addresses, with their content.
     pub unsafe fn from_user(addr: *mut u8, len: usize) -> io::Result<Self> {
         let limit = isize::MAX.unsigned_abs();
@@ -162,8 +162,8 @@ impl Region {
         addr.checked_sub(self.addr()).is_some_and(|offset| self.check(offset, len).is_ok())
     }
 
-    /// The file behind the window and the window's first byte in it, for passing to a peer or a device;
-    /// `None` for memory without a file of its own.
+    /// The file behind the window and the window's first byte in it, for passing to a peer or a
+    /// device; `None` for memory without a file of its own.
     pub fn fd(&self) -> Option<(BorrowedFd<'_>, u64)> {
         let (fd, base, offset) = self.mapping.file()?;
         Some((fd, offset + (self.addr() - base) as u64))
@@ -175,9 +175,9 @@ impl Region {
         Self { len_writable: 0, ..self.clone() }
     }
 
-    /// The same bytes in a mapping of their own, whole pages, which goes with the result and its clones:
-    /// afterwards a stray access faults instead of reaching what lies around. Of a read-only window stores
-    /// fault too. `None` for memory without a file.
+    /// The same bytes in a mapping of their own, whole pages, which goes with the result and its
+    /// clones: afterwards a stray access faults instead of reaching what lies around. Of a
+    /// read-only window stores fault too. `None` for memory without a file.
     ///
     /// # Errors
     /// The system's.
@@ -193,8 +193,8 @@ impl Region {
         Some(fd.try_clone_to_owned().and_then(map))
     }
 
-    /// Seals the file so that no new mapping of it can be written; the mappings made so far stay as they
-    /// are. A peer that receives the descriptor afterwards can read and not write.
+    /// Seals the file so that no new mapping of it can be written; the mappings made so far stay as
+    /// they are. A peer that receives the descriptor afterwards can read and not write.
     ///
     /// # Errors
     /// `Unsupported` for memory without a file; else the system's error.

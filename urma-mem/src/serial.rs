@@ -17,7 +17,7 @@ const MARKED: u32 = 2;
 /// rest on.
 pub const ROUNDS_MAX: u32 = 16;
 
-/// Looks at a held value before `with_blocking` gives its time slice away.
+/// Checks of a held value after which `with_blocking` yields the processor.
 const SPINS_BEFORE_YIELD: u32 = 64;
 
 /// What became of the mark that `Serial::run` made.
@@ -45,7 +45,7 @@ pub struct Visited<R> {
 
 /// A value worked on by one thread at a time, with hand-over instead of waiting.
 ///
-/// A thread that finds the value held leaves a mark and goes on; the holder looks for marks before
+/// A thread that finds the value held leaves a mark and goes on; the holder checks for marks before
 /// it lets go. A mark made while no thread holds the value stays until the next `run`.
 pub struct Serial<T> {
     state: AtomicU32,
@@ -67,8 +67,9 @@ impl<T> Serial<T> {
     /// Marks, then works until no mark is left, for at most `ROUNDS_MAX` rounds; if another thread
     /// holds the value, that thread gets the mark instead and this one returns at once.
     ///
-    /// `f` is called at least once for every mark, after the mark was made. It must not call `run` on
-    /// the same value expecting the work to be done on return (it would be handed over to itself).
+    /// `f` is called at least once for every mark, after the mark was made. It must not call `run`
+    /// on the same value expecting the work to be done on return (it would be handed over to
+    /// itself).
     #[inline]
     pub fn run(&self, mut f: impl FnMut(&mut T)) -> RunResult {
         if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -117,8 +118,8 @@ impl<T> Serial<T> {
         Some(Visited { value, marked: release.finish() })
     }
 
-    /// Visits the value, waiting for the present holder. Control plane only: the wait is bounded by the
-    /// holder's rounds, not by a number of its own.
+    /// Visits the value, waiting for the present holder. Control plane only: the wait is bounded by
+    /// the holder's rounds, not by a number of its own.
     pub fn with_blocking<R>(&self, f: impl FnOnce(&mut T) -> R) -> Visited<R> {
         let mut looks = 0;
         while self.state.fetch_or(HELD, Ordering::AcqRel) & HELD != 0 {
@@ -140,7 +141,8 @@ impl<T> Serial<T> {
     fn visit<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.value.with_mut(|value| {
             // SAFETY: only the thread that changed HELD from 0 to 1 gets here (run, try_with and
-            // with_blocking keep that), so no other reference to the value exists until HELD is cleared.
+            // with_blocking keep that), so no other reference to the value exists until HELD is
+            // cleared.
             let value = unsafe { &mut *value };
             f(value)
         })

@@ -1,12 +1,13 @@
-//! Awake or asleep: one word its owner writes and its peers look at before they pay for a wake-up.
+//! Awake or asleep: one word that its owner writes, and that peers read before they send a wake-up.
 //!
 //! Owns: the word's two values and the order of its accesses.
-//! Takes: a word in memory the owner writes and peers map; a last look at all queues; a way to wake.
-//! Gives: `announce_sleep` for the owner, `wake_if_asleep` for peers; no wake-up is lost between them.
-//! Must not: sleep or make the system call itself.
+//! Takes: a word in memory the owner writes and peers map; a last check of all queues; how to wake
+//! it. Gives: `announce_sleep` for the owner, `wake_if_asleep` for peers; no wake-up is lost
+//! between them. Must not: sleep or make the system call itself.
 //!
-//! The owner stores *asleep*, fences, looks once more; a peer publishes, fences, loads the word. Whichever
-//! fence comes second sees the other's store, so either the owner finds the work or the peer wakes it.
+//! The owner stores *asleep*, fences, checks its queues once more; a peer publishes, fences, loads
+//! the word. Whichever fence comes second sees the other's store, so either the owner finds the
+//! work or the peer wakes it.
 
 use crate::region::{OutOfBounds, Region};
 use crate::words::Words;
@@ -22,7 +23,7 @@ const ASLEEP: u64 = 1;
 pub enum SleepResult {
     /// Nothing was there: wait on the descriptor; peers see *asleep* until `announce_awake`.
     Sleep,
-    /// The last look found work; the word says *awake* again.
+    /// The last check found work; the word is *awake* again.
     Stay,
 }
 
@@ -43,8 +44,8 @@ impl<W: Words> SleepFlag<W> {
         Ok(Self { words, offset })
     }
 
-    /// Owner: says *asleep*, then asks `has_work` once more (it must look at every queue a peer can
-    /// publish to). A window that cannot be written answers [`SleepResult::Stay`].
+    /// Owner: stores *asleep*, then calls `has_work` once more, which must check every queue that a
+    /// peer can publish to. A window that cannot be written answers [`SleepResult::Stay`].
     #[inline]
     pub fn announce_sleep(&self, has_work: impl FnOnce() -> bool) -> SleepResult {
         if self.words.store_release(self.offset, ASLEEP).is_err() {
@@ -58,7 +59,7 @@ impl<W: Words> SleepFlag<W> {
         SleepResult::Sleep
     }
 
-    /// Owner: says *awake*; call it as soon as the wait returns, before looking at the queues.
+    /// Owner: stores *awake*; call it as soon as the wait returns, before checking the queues.
     #[inline]
     pub fn announce_awake(&self) {
         let stored = self.words.store_release(self.offset, AWAKE);
@@ -77,7 +78,7 @@ impl<W: Words> SleepFlag<W> {
         is_asleep
     }
 
-    /// What the word says now, without any order: for display.
+    /// Returns the word, without any memory order: for display.
     #[inline]
     pub fn is_asleep(&self) -> bool {
         self.words.load(self.offset) == Ok(ASLEEP)

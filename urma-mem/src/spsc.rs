@@ -1,10 +1,10 @@
 //! The ring between two processes: one producer, one consumer, entries of any length.
 //!
-//! Owns: positions, headers, wrap markers; the producer's half is tail line and entries, the consumer's
-//! half is the head line; each half is written by its owner only.
-//! Takes: two windows; payload as bytes.
-//! Gives: `Producer::reserve` -> write -> `publish`; `Consumer::next_entry` -> read -> `done`.
-//! Must not: trust a byte of the other side's half; wait; store half an entry visibly.
+//! Owns: positions, headers, wrap markers; the producer's half is tail line and entries, the
+//! consumer's half is the head line; each half is written by its owner only. Takes: two windows;
+//! payload as bytes. Gives: `Producer::reserve` -> write -> `publish`; `Consumer::next_entry` ->
+//! read -> `done`. Must not: trust a byte of the other side's half; wait; store half an entry
+//! visibly.
 //!
 //! ```text
 //! producer's half:  0       tail: u64, bytes published since the start (monotonic)
@@ -24,7 +24,8 @@ use crate::words::Words;
 pub use consumer::{Consumer, Entry};
 pub use producer::{EntrySlot, Producer};
 
-/// Bytes a position word takes: two cache lines, so that neither side's prefetcher drags the other's.
+/// Bytes a position word takes: two cache lines, so that neither side's prefetcher drags the
+/// other's.
 pub const LINE_LEN: usize = 128;
 /// Kinds from the caller must be below this one, which marks the unused end of the ring.
 pub const KIND_WRAP: u32 = u32::MAX;
@@ -49,7 +50,7 @@ pub enum ReserveError {
     /// Longer than half the ring: it might never fit.
     #[error("the entry is longer than the ring takes")]
     TooLong,
-    /// The consumer's half says something impossible.
+    /// The consumer's half contains an impossible value.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns: the choice between the two, and a cell both can watch.
 //! Takes: `--cfg loom`.
-//! Gives: `AtomicU32`, `AtomicU64`, `AtomicUsize`, `AtomicBool`, `Ordering`, `fence`, `Arc`, `spin_hint`.
-//! Must not: add behaviour of its own.
+//! Gives: `AtomicU32`, `AtomicU64`, `AtomicUsize`, `AtomicBool`, `Ordering`, `fence`, `Arc`,
+//! `spin_hint`. Must not: add behaviour of its own.
 
 #[cfg(not(loom))]
 #[expect(clippy::disallowed_types, reason = "this file is the one door to the raw atomics")]
@@ -21,7 +21,7 @@ mod imp {
     /// Atomic word of the address size.
     pub type AtomicUsize = std::sync::atomic::AtomicUsize;
 
-    /// Tells the processor that this thread spins; a bounded loop calls it between two looks.
+    /// Spin hint of the processor; a bounded loop calls it between two checks.
     #[inline]
     pub fn spin_hint() {
         std::hint::spin_loop();
@@ -39,12 +39,12 @@ mod imp {
     pub use loom::sync::Arc;
     pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-    /// Tells the model that this thread waits for another one.
+    /// Marks in the model that this thread waits for another one.
     pub fn spin_hint() {
         loom::thread::yield_now();
     }
 
-    /// Tells the model that this thread waits for another one.
+    /// Marks in the model that this thread waits for another one.
     pub fn yield_now() {
         loom::thread::yield_now();
     }

@@ -2,15 +2,15 @@
 //!
 //! Owns: one protected range at a time, of at most one chunk.
 //! Takes: ranges of private anonymous memory, or of the arena's file.
-//! Gives: threads of this process that store into the range meanwhile wait, and go on in the pages that
-//! are there afterwards. Nothing where the system does not offer it: then the caller keeps writers away.
-//! Must not: touch memory of the allocator between protection and release: a thread that waits may hold
-//! its lock, and so may the pages.
+//! Gives: threads of this process that store into the range meanwhile wait, and go on in the pages
+//! that are there afterwards. Nothing where the system does not offer it: then the caller keeps
+//! writers away. Must not: touch memory of the allocator between protection and release: a thread
+//! that waits may hold its lock, and so may the pages.
 //!
-//! The descriptor's messages are not read: threads that wait are woken when the move is done, and each
-//! store is tried again.
-//! Without privileges (`vm.unprivileged_userfaultfd` is 0) only stores of user mode can be held; a system
-//! call that stores into the range at that moment, read(2) for instance, answers EFAULT.
+//! The descriptor's messages are not read: threads that wait are woken when the move is done, and
+//! each store is tried again. Without privileges (`vm.unprivileged_userfaultfd` is 0) only stores
+//! of user mode can be held; a system call that stores into the range at that moment, read(2) for
+//! instance, answers EFAULT.
 #![expect(unsafe_code, reason = "userfaultfd has no wrapper")]
 
 use std::io;
@@ -40,7 +40,7 @@ pub enum WriterHold {
     None,
 }
 
-/// What this process can have; looked up once.
+/// What this process can use; determined once.
 pub fn writer_hold() -> WriterHold {
     static FOUND: OnceLock<WriterHold> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -56,8 +56,8 @@ pub fn writer_hold() -> WriterHold {
     })
 }
 
-/// What holds an arena's writers: one descriptor for all ranges. Closing one looks at every mapping of
-/// the process, so a descriptor for each range would cost more the more memory is registered.
+/// What holds an arena's writers: one descriptor for all ranges. Closing one visits every mapping
+/// of the process, so a descriptor for each range would cost more the more memory is registered.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// Declared first: it goes before the descriptor.
@@ -102,9 +102,9 @@ impl Gate {
 }
 
 impl Gate {
-    /// Gives pages without content at `to`, private memory that no other thread uses, the content of those
-    /// at `from`. A page gets it as it is made: one that a fault makes is zeroed first, which takes as
-    /// long. `false`: not to be had here; some pages may have content.
+    /// Gives pages without content at `to`, private memory that no other thread uses, the content
+    /// of those at `from`. A page gets it as it is made: one that a fault makes is zeroed first,
+    /// which takes as long. `false`: not to be had here; some pages may have content.
     pub(super) fn fill(&self, to: usize, from: usize, len: usize) -> bool {
         let Some(fd) = &self.fd else { return false };
         let mut range = Range { start: to as u64, len: len as u64 };
@@ -120,7 +120,8 @@ impl Gate {
 
 impl Drop for Protected<'_> {
     fn drop(&mut self) {
-        // Where other pages are mapped by now nothing is registered any more, and this changes nothing.
+        // Where other pages are mapped by now nothing is registered any more, and this changes
+        // nothing.
         let _ = call(self.fd, IOCTL_UNREGISTER, &raw mut self.range);
         if let Err(error) = call(self.fd, IOCTL_WAKE, &raw mut self.range) {
             tracing::error!(%error, "threads that store into moved memory may wait for ever");

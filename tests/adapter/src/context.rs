@@ -91,17 +91,17 @@ impl SegmentOps for CContext {
     }
 
     fn map(&self, path: &Path, segment: &RemoteSegmentId) -> Result<Region, Status> {
-        self.0.ways().map(self.0.ctx, path, segment)
+        self.0.paths().map(self.0.ctx, path, segment)
     }
 }
 
 impl PathOps for CContext {
     fn connect(&self, eid: Eid, mode: TransportMode) -> Result<Path, Status> {
-        crate::way::connect(&self.0, eid, mode)
+        crate::paths::connect(&self.0, eid, mode)
     }
 
     fn disconnect(&self, path: &Path) {
-        self.0.ways().close(path);
+        self.0.paths().close(path);
     }
 }
 

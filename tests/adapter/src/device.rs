@@ -39,7 +39,7 @@ impl CDevice {
     /// Starts the library, once, and adds `device` to its list under `name`.
     ///
     /// # Errors
-    /// `Exists`: the name is taken. What starting the library says.
+    /// `Exists`: the name is in use. What starting the library says.
     pub fn plug(name: &str, device: urma_core::Device) -> Result<Self, Status> {
         static STARTED: OnceLock<Result<(), Status>> = OnceLock::new();
         // SAFETY: NULL is allowed and asks for the defaults; the library reads nothing through it.

@@ -106,7 +106,7 @@ impl Send {
         let mut to: urma_jfs_wr_t = zeroed();
         (to.user_ctx, to.flag.value) = (wr.user_ctx, wr.flags.bits());
         if let Some(target) = wr.target {
-            to.tjetty = self.shared.ways().target(self.shared.ctx, target.target())?.0;
+            to.tjetty = self.shared.paths().target(self.shared.ctx, target.target())?.0;
         }
         (to.opcode, to.u) = self.operation(wr, store)?;
         Ok(to)
@@ -139,8 +139,8 @@ impl Send {
             SendOp::SendImm { src, imm } => (URMA_OPC_SEND_IMM, src, imm),
             SendOp::SendInvalidate { src, token_id, token } => {
                 let path = wr.target.ok_or(Status::Invalid)?.target().path;
-                let mut ways = self.shared.ways();
-                tseg = ways.invalidated(self.shared.ctx, &path, (token_id, token))?.0;
+                let mut paths = self.shared.paths();
+                tseg = paths.invalidated(self.shared.ctx, &path, (token_id, token))?.0;
                 (URMA_OPC_SEND_INVALIDATE, src, 0)
             }
             SendOp::Send { src } => (URMA_OPC_SEND, src, 0),
@@ -207,7 +207,7 @@ impl Send {
     }
 
     fn remote(&self, at: &RemoteAddr<'_>, len: u32) -> Result<urma_sge_t, Status> {
-        let segment = self.shared.ways().segment(self.shared.ctx, at.segment)?;
+        let segment = self.shared.paths().segment(self.shared.ctx, at.segment)?;
         Ok(piece(at.addr, len, segment))
     }
 }

@@ -265,7 +265,7 @@ impl QueueControl for Control {
 
     fn bind(&self, target: &TargetId) -> Result<(), Status> {
         let Which::Jetty(jetty, _) = self.which else { return Err(Status::NoPermission) };
-        let target = self.shared.ways().target(self.shared.ctx, target)?;
+        let target = self.shared.paths().target(self.shared.ctx, target)?;
         // SAFETY: objects that the library checks.
         done(unsafe { urma_bind_jetty(jetty.0, target.0) })
     }

@@ -21,15 +21,15 @@ use urma_core::{Eid, Status};
 
 use crate::{
     device::CDevice,
+    paths::OpenPaths,
     value::{self, Ptr, done},
-    way::Ways,
 };
 
 /// A C context; deleted with the last that holds it.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) ctx: Ptr<urma_context_t>,
-    pub(crate) ways: Mutex<Ways>,
+    pub(crate) paths: Mutex<OpenPaths>,
     names: Mutex<Names>,
     /// Goes after the context.
     _device: Arc<CDevice>,
@@ -51,8 +51,8 @@ impl Shared {
         // SAFETY: `CDevice` keeps its device listed while it lives; the library checks the pointer.
         let ctx = Ptr::made(unsafe { urma_create_context(device.ptr().0, eid_index) })?;
         let _device = Arc::clone(device);
-        let (ways, names) = (Mutex::default(), Mutex::default());
-        let shared = Self { ctx, ways, names, _device };
+        let (paths, names) = (Mutex::default(), Mutex::default());
+        let shared = Self { ctx, paths, names, _device };
         let flags = fcntl_getfl(shared.async_fd()).map_err(|_| Status::Fail)?;
         fcntl_setfl(shared.async_fd(), flags | OFlags::NONBLOCK).map_err(|_| Status::Fail)?;
         Ok(shared)
@@ -62,8 +62,8 @@ impl Shared {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn ways(&self) -> MutexGuard<'_, Ways> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn paths(&self) -> MutexGuard<'_, OpenPaths> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn eid(&self) -> Eid {

@@ -96,7 +96,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A device that was enabled, with a jetty, three segments and a way to itself.
+    /// A device that was enabled, with a jetty, three segments and a path to itself.
     pub(crate) fn new(change: impl FnOnce(&mut DeviceCfg)) -> Self {
         let region = |len| Region::private(len).expect("memory for a test");
         let ports = Ports {

@@ -1,7 +1,7 @@
 //! The judge: reads a journal and names everything that must not be.
 //!
-//! *Owns*: the rules. *Takes*: records. *Gives*: a [`Judgement`]. *Must not*: know the device; a
-//! journal of any implementation can be judged.
+//! *Owns*: the rules. *Takes*: records. *Gives*: a [`Judgement`]. *Must not*: depend on the device;
+//! a journal of any implementation can be judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,13 +1,13 @@
-//! Bytes: what memory may look like while requests are under way.
+//! Bytes: what memory may look like while requests are under traffic.
 //!
-//! *Owns*: one initiator's area at one target: the state that is known, the changes under way in
+//! *Owns*: one initiator's area at one target: the state that is known, the changes outstanding in
 //! posting order. *Takes*: what is posted, what completed, what memory holds. *Gives*: a complaint
-//! for any byte that no prefix of the changes explains. *Must not*: know paths or packets.
+//! for any byte that no prefix of the changes explains. *Must not*: depend on paths or packets.
 //!
 //! Order is kept per (jetty, target), and each jetty has an area of its own at each target. So
 //! memory is at any time: all changes up to some one, and of the next one some bytes; its last 8
 //! only when all others are there. One freedom remains to the device: an answer may be gathered
-//! late, so what changes bytes that a read under way asked for carries a fence (UB Base
+//! late, so what changes bytes that a read outstanding asked for carries a fence (UB Base
 //! Specification 2.0.1, 7.3).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -88,7 +88,7 @@ impl Effect {
 pub(super) struct Area {
     /// Everything before `steps` is done, nothing of them but part of the first one.
     state: Vec<u8>,
-    /// Under way: request and effect.
+    /// Outstanding: request and effect.
     steps: VecDeque<(u64, Effect)>,
     /// What requests up to here bring back.
     brought: BTreeMap<u64, Vec<u8>>,
@@ -113,12 +113,12 @@ impl Area {
         self.steps.push_back((number, effect));
     }
 
-    /// Whether anything is under way.
+    /// Whether anything is under traffic.
     pub(super) fn is_busy(&self) -> bool {
         !self.steps.is_empty()
     }
 
-    /// The value of `word` once everything under way is done.
+    /// The value of `word` once everything outstanding is done.
     pub(super) fn word(&self, word: usize) -> u64 {
         let mut area = self.clone();
         while area.advance() {}
@@ -157,7 +157,7 @@ impl Area {
         }
     }
 
-    /// Nothing under way will change anything any more: memory is what it is.
+    /// Nothing outstanding will change anything any more: memory is what it is.
     pub(super) fn fix(&mut self, found: &[u8]) {
         self.state.copy_from_slice(found);
         self.steps.clear();

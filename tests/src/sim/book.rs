@@ -1,8 +1,8 @@
 //! Requests and messages: what must complete, and what must be received.
 //!
-//! *Owns*: the requests under way of one jetty, the messages under way from one jetty to one node.
-//! *Takes*: what is posted, what completes. *Gives*: a complaint for whatever is lost, doubled or
-//! misordered. *Must not*: know memory.
+//! *Owns*: the requests outstanding of one jetty, the messages outstanding from one jetty to one
+//! node. *Takes*: what is posted, what completes. *Gives*: a complaint for whatever is lost,
+//! doubled or misordered. *Must not*: depend on memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub(super) enum Fate {
     Either,
 }
 
-/// A request under way.
+/// A request under traffic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Pending {
     /// Its number, also its user context.
@@ -31,7 +31,7 @@ pub(super) struct Pending {
     pub(super) slot: usize,
     /// How it has to end.
     pub(super) fate: Fate,
-    /// Its queue or its target broke down: it may end in any way, once.
+    /// Its queue or its target broke down: it ends once, with any status.
     pub(super) doomed: bool,
     /// Success brings bytes to its slot.
     pub(super) brings: bool,
@@ -51,7 +51,7 @@ impl Requests {
         self.pending.push_back(pending);
     }
 
-    /// Whether a read under way asks `to` for a byte of `range`.
+    /// Whether a read outstanding asks `to` for a byte of `range`.
     pub(super) fn is_read(&self, to: usize, range: &Range<usize>) -> bool {
         let overlaps = |read: &Range<usize>| read.start < range.end && range.start < read.end;
         self.pending.iter().any(|p| p.to == to && p.reads.as_ref().is_some_and(overlaps))
@@ -61,22 +61,22 @@ impl Requests {
         self.pending.len()
     }
 
-    /// Whether none is under way.
+    /// Whether none is under traffic.
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Whether some are under way and no success of theirs makes a completion.
+    /// Whether some are outstanding and no success of theirs makes a completion.
     pub(super) fn is_silent(&self) -> bool {
         !self.pending.is_empty() && self.pending.iter().all(|p| !p.signalled)
     }
 
-    /// Ends all that are under way.
+    /// Ends all that are under traffic.
     pub(super) fn take_all(&mut self) -> VecDeque<Pending> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Those to `to` (`None`: all) may end in any way.
+    /// Those to `to` (`None`: all) may end in any traffic.
     pub(super) fn doom(&mut self, to: Option<usize>) {
         let of = |p: &&mut Pending| to.is_none_or(|to| p.to == to);
         self.pending.iter_mut().filter(of).for_each(|p| p.doomed = true);
@@ -101,7 +101,7 @@ impl Requests {
                 (false, _) => {}
             }
         }
-        Err(format!("request {number} completed and is not under way"))
+        Err(format!("request {number} completed and is not outstanding"))
     }
 }
 
@@ -149,12 +149,12 @@ impl Line {
         self.open.extend(messages);
     }
 
-    /// What is under way may end anywhere.
+    /// What is outstanding may end anywhere.
     pub(super) fn loosen(&mut self) {
         self.loose.push_back(std::mem::take(&mut self.open));
     }
 
-    /// Under way that must come.
+    /// Outstanding that must come.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
@@ -256,7 +256,7 @@ mod tests {
         }
         assert!(!requests.is_silent());
         let mut silent = Requests::default();
-        assert!(!silent.is_silent(), "none is under way");
+        assert!(!silent.is_silent(), "none is outstanding");
         silent.push(Pending { signalled: false, ..requests_one() });
         assert!(silent.is_silent());
     }

@@ -12,7 +12,7 @@ use super::area::Effect;
 use super::book::{Fate, Message, Pending};
 use super::node::{Lane, SLOT_LEN, SLOTS, area_offset};
 use super::run::{FILL, Run};
-use super::side::{Side, Way};
+use super::side::{Side, Traffic};
 use super::{SimPlan, Weather, Work};
 
 /// Gives the world an observation; returns what the judge says of it.
@@ -55,9 +55,9 @@ pub(super) fn side<'a>(run: &'a mut Run<'_>, lane: Lane) -> &'a mut Side {
     &mut run.nodes[0].sides[lane as usize]
 }
 
-/// What the main jetty of node 0 has under way to node 1.
-pub(super) fn way<'a>(run: &'a mut Run<'_>) -> &'a mut Way {
-    &mut side(run, Lane::Main).ways[1]
+/// What the main jetty of node 0 has outstanding to node 1.
+pub(super) fn traffic<'a>(run: &'a mut Run<'_>) -> &'a mut Traffic {
+    &mut side(run, Lane::Main).traffic[1]
 }
 
 /// A signalled request to node 1 that succeeds.
@@ -80,7 +80,7 @@ pub(super) fn done(number: u64, status: CrStatus) -> Completion {
 
 /// Main jetty of node 0 asks for `effect` at node 1.
 pub(super) fn ask(run: &mut Run<'_>, number: u64, effect: Effect) {
-    way(run).area.push(number, effect);
+    traffic(run).area.push(number, effect);
 }
 
 /// Stores bytes into the area of the main jetty of node 0 at node 1, as no request does.
@@ -92,7 +92,7 @@ pub(super) fn spoil(run: &mut Run<'_>, offset: usize, bytes: &[u8]) {
 /// `message` was sent by the main jetty of node 0, and is at node 1 in receive `slot`: what its
 /// completion says.
 pub(super) fn deliver(run: &mut Run<'_>, message: &Message, slot: usize) -> Completion {
-    way(run).line.extend([message.clone()]);
+    traffic(run).line.extend([message.clone()]);
     receive(run, Lane::Main, message, slot)
 }
 

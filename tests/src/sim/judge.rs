@@ -70,7 +70,7 @@ impl Run<'_> {
         let mut done = side.requests.complete(number, ended)?;
         let last = done.pop();
         if ended == Ended::Well {
-            side.ways.iter_mut().for_each(|way| way.placed = way.placed.max(number));
+            side.traffic.iter_mut().for_each(|traffic| traffic.placed = traffic.placed.max(number));
         }
         for pending in done {
             self.judge(node, lane, &pending, CrStatus::Success)?;
@@ -112,13 +112,13 @@ impl Run<'_> {
         self.report.broken += u64::from(status != wanted);
         let route = Route { me: node, lane, to };
         if status.is_success() {
-            self.check_way(route)?;
+            self.check_area(route)?;
             self.check_brought(route, pending)?;
         }
         self.nodes[node].free.push(slot);
-        let way = &mut self.nodes[node].sides[lane as usize].ways[to];
-        if way.phase == Phase::Marked(number) {
-            way.phase = Phase::Broken;
+        let traffic = &mut self.nodes[node].sides[lane as usize].traffic[to];
+        if traffic.phase == Phase::Marked(number) {
+            traffic.phase = Phase::Broken;
             if status.is_success() {
                 self.fix(route)?;
             }
@@ -129,8 +129,8 @@ impl Run<'_> {
     /// What a read or an atomic brought.
     fn check_brought(&mut self, route: Route, pending: &Pending) -> Result<(), String> {
         let Route { me, lane, to } = route;
-        let way = &mut self.nodes[me].sides[lane as usize].ways[to];
-        let Some(expected) = way.area.take_brought(pending.number) else { return Ok(()) };
+        let traffic = &mut self.nodes[me].sides[lane as usize].traffic[to];
+        let Some(expected) = traffic.area.take_brought(pending.number) else { return Ok(()) };
         let mut found = vec![0; expected.len()];
         let Some(program) = self.program(me) else { return Ok(()) };
         let at = pending.slot * SLOT_LEN;
@@ -148,9 +148,9 @@ impl Run<'_> {
         let Route { me, lane, to } = route;
         let Some(program) = self.nodes[to].program.as_ref() else { return Ok(()) };
         let found = program.view.area(me, lane)?;
-        let way = &mut self.nodes[me].sides[lane as usize].ways[to];
-        way.area.fix(&found);
-        way.phase = Phase::Open;
+        let traffic = &mut self.nodes[me].sides[lane as usize].traffic[to];
+        traffic.area.fix(&found);
+        traffic.phase = Phase::Open;
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Run<'_> {
             Lane::Datagrams => Reliability::Unreliable,
             _ => Reliability::Reliable,
         };
-        let way = &mut self.nodes[sender].sides[lane as usize].ways[node];
+        let traffic = &mut self.nodes[sender].sides[lane as usize].traffic[node];
         // A message that broke off may have left bytes in a receive that the next one got.
         let is_clean = self.plan.trouble_ppm == 0 && self.plan.kills == 0;
         let is_it = |message: &Message| {
@@ -206,42 +206,44 @@ impl Run<'_> {
                 && payload == message.bytes
                 && (!is_clean || rest.iter().all(|&byte| byte == FILL))
         };
-        let message = way.line.receive(how, is_it);
+        let message = traffic.line.receive(how, is_it);
         let message = message.map_err(|why| {
             format!("node {node} received {completion:?} of {sender} {lane:?}: {why}")
         })?;
         // What was asked for before a message is there when it is.
-        way.placed = way.placed.max(message.number);
+        traffic.placed = traffic.placed.max(message.number);
         self.fabric.note(format_args!("message {node} is {}", message.number));
-        self.check_way(Route { me: sender, lane, to: node })
+        self.check_area(Route { me: sender, lane, to: node })
     }
 
-    /// Memory of one way against the model.
-    pub(super) fn check_way(&mut self, route: Route) -> Result<(), String> {
+    /// Compares the memory of one direction with the model.
+    pub(super) fn check_area(&mut self, route: Route) -> Result<(), String> {
         let Route { me, lane, to } = route;
         if lane == Lane::Datagrams
-            || self.nodes[me].sides[lane as usize].ways[to].phase == Phase::Gone
+            || self.nodes[me].sides[lane as usize].traffic[to].phase == Phase::Gone
         {
             return Ok(());
         }
         let Some(program) = self.nodes[to].program.as_ref() else { return Ok(()) };
         let found = program.view.area(me, lane)?;
-        let way = &mut self.nodes[me].sides[lane as usize].ways[to];
-        let done = if way.phase == Phase::Open { way.placed } else { 0 };
-        way.area
+        let traffic = &mut self.nodes[me].sides[lane as usize].traffic[to];
+        let done = if traffic.phase == Phase::Open { traffic.placed } else { 0 };
+        traffic
+            .area
             .observe(&found, done)
             .map_err(|why| format!("area of {lane:?} of {me} at {to}: {why}"))
     }
 
-    /// Memory of every way with something under way, and of one other in turn.
+    /// Compares the memory of every direction with outstanding requests, and of one other,
+    /// round-robin.
     pub(super) fn check_busy(&mut self, turn: usize) -> Result<(), String> {
-        let ways = self.nodes.len() * self.nodes.len() * Lane::WITH_AREA;
-        for index in 0..ways {
-            let route = self.way(index);
+        let directions = self.nodes.len() * self.nodes.len() * Lane::WITH_AREA;
+        for index in 0..directions {
+            let route = self.route_at(index);
             let is_busy =
-                self.nodes[route.me].sides[route.lane as usize].ways[route.to].area.is_busy();
-            if route.me != route.to && (is_busy || turn % ways == index) {
-                self.check_way(route)?;
+                self.nodes[route.me].sides[route.lane as usize].traffic[route.to].area.is_busy();
+            if route.me != route.to && (is_busy || turn % directions == index) {
+                self.check_area(route)?;
             }
         }
         Ok(())
@@ -250,7 +252,7 @@ impl Run<'_> {
     pub(super) fn check_all(&mut self) -> Result<(), String> {
         let count = self.nodes.len();
         (0..count * count * Lane::WITH_AREA)
-            .try_for_each(|index| self.check_way(self.way(index)))?;
+            .try_for_each(|index| self.check_area(self.route_at(index)))?;
         for (number, node) in self.nodes.iter().enumerate() {
             let Some(program) = &node.program else { continue };
             let mut vault = vec![1; super::node::SMALL_LEN];
@@ -262,7 +264,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn way(&self, index: usize) -> Route {
+    fn route_at(&self, index: usize) -> Route {
         let count = self.nodes.len();
         let lane = Lane::ALL[index % Lane::WITH_AREA];
         Route { me: index / Lane::WITH_AREA / count, lane, to: index / Lane::WITH_AREA % count }

@@ -35,18 +35,18 @@ impl Run<'_> {
         }
         let Some(route) = self.route(me) else { return Ok(true) };
         let side = &self.nodes[me].sides[route.lane as usize];
-        let way = &side.ways[route.to];
+        let traffic = &side.traffic[route.to];
         if !matches!(side.gait, Gait::Ready | Gait::Suspended) || side.is_lost {
             return Ok(true);
         }
-        match way.phase {
+        match traffic.phase {
             Phase::Marked(_) => return Ok(true),
             Phase::Broken if side.requests.is_empty() && side.gait == Gait::Ready => {
                 let draw = Draw::mark(&mut self.rng);
                 let number = self.next_number;
                 if self.post(route, &draw, Signal::Yes)? {
-                    let way = &mut self.nodes[me].sides[route.lane as usize].ways[route.to];
-                    way.phase = Phase::Marked(number);
+                    let traffic = &mut self.nodes[me].sides[route.lane as usize].traffic[route.to];
+                    traffic.phase = Phase::Marked(number);
                 }
                 return Ok(true);
             }
@@ -57,10 +57,10 @@ impl Run<'_> {
             }
             Phase::Gone | Phase::Open => {}
         }
-        let word = |word| way.area.word(word);
+        let word = |word| traffic.area.word(word);
         let mut draw = Draw::new(&mut self.rng, self.plan, route.lane, word);
         if draw.kind == Kind::Invalidate
-            && (way.victim != Fate::Success || way.phase != Phase::Open)
+            && (traffic.victim != Fate::Success || traffic.phase != Phase::Open)
         {
             draw.kind = Kind::Nop;
         }
@@ -68,7 +68,7 @@ impl Run<'_> {
         if posted {
             self.nodes[me].left -= 1;
             if draw.kind == Kind::Invalidate {
-                self.nodes[me].sides[route.lane as usize].ways[route.to].victim = Fate::Refused;
+                self.nodes[me].sides[route.lane as usize].traffic[route.to].victim = Fate::Refused;
             }
         }
         Ok(posted)
@@ -84,7 +84,7 @@ impl Run<'_> {
         Some(Route { me, lane, to })
     }
 
-    /// What is under way unsignalled needs something behind it that tells of it.
+    /// Unsignalled outstanding requests need a signalled one behind them.
     pub(super) fn close_sides(&mut self, me: usize) -> Result<(), String> {
         for lane in Lane::ALL {
             let side = &self.nodes[me].sides[lane as usize];
@@ -134,25 +134,25 @@ impl Run<'_> {
             Err(reason) => return Err(format!("request {number} was refused: {reason}")),
         }
         self.fabric.note(format_args!("post {number} {route:?} {:?} {flags:?}", draw.kind));
-        let way = &mut side.ways[to];
+        let traffic = &mut side.traffic[to];
         let reads = effects.iter().find(|effect| effect.is_read()).map(Effect::range);
-        let fate = draw.fate(way.victim);
-        let doomed = way.phase == Phase::Gone;
+        let fate = draw.fate(traffic.victim);
+        let doomed = traffic.phase == Phase::Gone;
         if !doomed {
-            way.line.extend(draw.message(number, peer));
-            effects.into_iter().for_each(|effect| way.area.push(number, effect));
+            traffic.line.extend(draw.message(number, peer));
+            effects.into_iter().for_each(|effect| traffic.area.push(number, effect));
         }
         let brings = draw.brings();
         side.requests.push(Pending { number, to, signalled, slot, fate, doomed, brings, reads });
         node.free.pop();
         self.next_number += 1;
-        self.check_way(route)?;
+        self.check_area(route)?;
         Ok(true)
     }
 }
 
-/// Whether jetties of `lane` post to a node that died before they notice. A connection ends with it,
-/// and datagrams to it are lost.
+/// Whether jetties of `lane` post to a node that died before they notice. A connection ends with
+/// it, and datagrams to it are lost.
 const fn goes_on(lane: Lane) -> bool {
     matches!(lane, Lane::Main | Lane::Restless)
 }
@@ -208,7 +208,7 @@ mod tests {
         accepts(&[("a message", |run| {
             send(run)?;
             let side = &run.nodes[0].sides[Lane::Main as usize];
-            assert_eq!((side.requests.len(), side.ways[1].line.len()), (1, 1));
+            assert_eq!((side.requests.len(), side.traffic[1].line.len()), (1, 1));
             assert!(!run.nodes[0].is_done());
             Ok(())
         })]);

@@ -183,10 +183,11 @@ impl<'a> Run<'a> {
         for (number, node) in self.nodes.iter().enumerate() {
             text += &format!("node {number}: {} to post; ", node.left);
             for (side, lane) in node.sides.iter().zip(Lane::ALL) {
-                let messages: usize = side.ways.iter().map(|way| way.line.len()).sum();
-                let marks = side.ways.iter().filter(|way| way.phase != Phase::Open).count();
+                let messages: usize = side.traffic.iter().map(|traffic| traffic.line.len()).sum();
+                let marks =
+                    side.traffic.iter().filter(|traffic| traffic.phase != Phase::Open).count();
                 text += &format!(
-                    "{lane:?} {:?}: {} under way, {messages} messages, {marks} not open; ",
+                    "{lane:?} {:?}: {} outstanding, {messages} messages, {marks} not open; ",
                     side.gait,
                     side.requests.len()
                 );
@@ -276,15 +277,15 @@ mod tests {
     #[test]
     fn what_is_wrong_at_the_end_of_a_run_is_refused() {
         let cases: [Case; 5] = [
-            ("a completion in the quiet time", "is not under way", post_unknown),
+            ("a completion in the quiet time", "is not outstanding", post_unknown),
             ("memory", "area of Main of 0 at 1", |run| idle::spoil(run, 300, &[7])),
-            ("a request without an end", "Main Ready: 1 under way", |run| {
+            ("a request without an end", "Main Ready: 1 outstanding", |run| {
                 idle::post(run, [idle::pending(1)]);
             }),
             ("a message that does not come", "1 messages", |run| {
                 let (bytes, opcode) = (Vec::new(), urma_core::CrOpcode::Send);
                 let message = Message { number: 1, opcode, bytes, len: 0, imm: 0 };
-                idle::way(run).line.extend([message]);
+                idle::traffic(run).line.extend([message]);
             }),
             ("an event that does not come", "the event of JFC 1 did not come", |run| {
                 idle::post(run, [idle::pending(1)]);
@@ -326,7 +327,7 @@ mod tests {
     #[test]
     fn every_turn_judges() {
         let cases: [Case; 3] = [
-            ("completions", "is not under way", |run| {
+            ("completions", "is not outstanding", |run| {
                 post_unknown(run);
                 (0..100).for_each(|_| _ = run.fabric.step());
             }),

@@ -1,4 +1,4 @@
-//! What the model knows of a node: its jetties' requests, and its way to each other node.
+//! The model of a node: the requests of its jetties, and its traffic to each other node.
 //!
 //! *Owns*: slots, receives, phases. *Takes*: nothing. *Gives*: state for the rooms that post and
 //! judge. *Must not*: act.
@@ -7,7 +7,7 @@ use super::area::Area;
 use super::book::{Fate, Line, Requests};
 use super::node::{Lane, Program, SLOTS};
 
-/// How far a way to a target can be relied on.
+/// How far a path to a target can be relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Everything posted has its effect.
@@ -22,7 +22,7 @@ pub(super) enum Phase {
 
 /// From one jetty to one node.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct Traffic {
     pub(super) area: Area,
     pub(super) line: Line,
     pub(super) phase: Phase,
@@ -32,7 +32,7 @@ pub(super) struct Way {
     pub(super) placed: u64,
 }
 
-impl Default for Way {
+impl Default for Traffic {
     fn default() -> Self {
         let (area, line) = (Area::default(), Line::default());
         Self { area, line, phase: Phase::Open, victim: Fate::Success, placed: 0 }
@@ -55,26 +55,26 @@ pub(super) enum Gait {
 pub(super) struct Side {
     pub(super) requests: Requests,
     /// To each node; its own is never used.
-    pub(super) ways: Vec<Way>,
+    pub(super) traffic: Vec<Traffic>,
     pub(super) gait: Gait,
     /// Its target died: what it does until it is renewed does not count.
     pub(super) is_lost: bool,
 }
 
 impl Side {
-    /// Everything under way may end in any way; where it had an effect, a mark must follow.
+    /// Everything outstanding may end in any way; where it had an effect, a mark must follow.
     pub(super) fn break_down(&mut self) {
         self.requests.doom(None);
-        for way in &mut self.ways {
-            way.line.loosen();
-            if way.phase != Phase::Gone {
-                way.phase = Phase::Broken;
+        for traffic in &mut self.traffic {
+            traffic.line.loosen();
+            if traffic.phase != Phase::Gone {
+                traffic.phase = Phase::Broken;
             }
         }
     }
 
     fn is_done(&self) -> bool {
-        self.requests.is_empty() && self.ways.iter().all(|way| way.line.len() == 0)
+        self.requests.is_empty() && self.traffic.iter().all(|traffic| traffic.line.len() == 0)
     }
 }
 
@@ -107,7 +107,7 @@ pub(super) struct Node {
 impl Node {
     /// A node that begins with `left` requests to post, one of `count` nodes.
     pub(super) fn new(program: Program, count: usize, left: u32) -> Self {
-        let side = || Side { ways: vec![Way::default(); count], ..Side::default() };
+        let side = || Side { traffic: vec![Traffic::default(); count], ..Side::default() };
         let mut node = Self {
             program: None,
             sides: Lane::ALL.iter().map(|_| side()).collect(),
@@ -171,24 +171,24 @@ mod tests {
         assert!(!is_done(|node| drop(node.program.take())));
         assert!(!is_done(|node| node.sides[main].requests.push(pending(1))));
         assert!(!is_done(|node| node.sides[datagrams].requests.push(pending(1))));
-        assert!(!is_done(|node| node.sides[main].ways[1].line.extend([message()])));
+        assert!(!is_done(|node| node.sides[main].traffic[1].line.extend([message()])));
         // Datagrams may be lost.
-        assert!(is_done(|node| node.sides[datagrams].ways[1].line.extend([message()])));
+        assert!(is_done(|node| node.sides[datagrams].traffic[1].line.extend([message()])));
     }
 
     #[test]
     fn only_what_broke_down_may_end_in_any_way() {
-        let mut side = Side { ways: vec![Way::default(); 3], ..Side::default() };
+        let mut side = Side { traffic: vec![Traffic::default(); 3], ..Side::default() };
         side.requests.push(pending(1));
-        side.ways[1].line.extend([message()]);
-        side.ways[2].phase = Phase::Gone;
+        side.traffic[1].line.extend([message()]);
+        side.traffic[2].phase = Phase::Gone;
         side.break_down();
         side.requests.push(Pending { to: 2, ..pending(2) });
         side.requests.push(pending(3));
         side.requests.doom(Some(2));
-        let phases: Vec<_> = side.ways.iter().map(|way| way.phase).collect();
+        let phases: Vec<_> = side.traffic.iter().map(|traffic| traffic.phase).collect();
         assert_eq!(phases, [Phase::Broken, Phase::Broken, Phase::Gone]);
-        assert_eq!(side.ways[1].line.len(), 0, "none must come any more");
+        assert_eq!(side.traffic[1].line.len(), 0, "none must come any more");
         for (number, doomed) in [(1, true), (2, true), (3, false)] {
             let done = side.requests.complete(number, Ended::Well).expect("in order");
             assert_eq!(done.last().map(|pending| pending.doomed), Some(doomed), "{number}");

@@ -1,4 +1,5 @@
-//! Trouble: jetties that are stopped under traffic, nodes that die and come back, or stop for a while.
+//! Trouble: jetties that are stopped under traffic, nodes that die and come back, or stop for a
+//! while.
 //!
 //! *Owns*: when it happens. *Takes*: the run. *Gives*: its entry in the model. *Must not*: judge.
 
@@ -7,18 +8,18 @@ use urma_core::{Completion, JettyState, Status};
 use super::book::Fate;
 use super::node::{Lane, Program, partner};
 use super::run::Run;
-use super::side::{Gait, Phase, Way};
+use super::side::{Gait, Phase, Traffic};
 
 /// Longest time that a node is dead, in ns.
 const DEAD_NS: u64 = 40_000_000;
-/// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a peer on one host is
-/// waited for at least 4 s.
+/// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a peer on one
+/// host is waited for at least 4 s.
 const STOP_NS: u64 = 3_000_000_000;
 const RESTLESS: usize = Lane::Restless as usize;
 const PAIRED: usize = Lane::Paired as usize;
 
 impl Run<'_> {
-    /// Stops the restless jetty of `node` in some way, or brings it back.
+    /// Suspends, resets or deletes the restless jetty of `node`, or brings it back.
     pub(super) fn trouble(&mut self, node: usize) -> Result<(), String> {
         let is_over = self.nodes[node].left == 0;
         let side = &self.nodes[node].sides[RESTLESS];
@@ -61,7 +62,7 @@ impl Run<'_> {
         changed.map_err(|status| format!("node {node}, to {state:?}: {status}"))
     }
 
-    /// To a state in which what is under way breaks down.
+    /// To a state in which what is outstanding breaks down.
     fn stop(&mut self, node: usize, state: JettyState, gait: Gait) -> Result<(), String> {
         self.nodes[node].sides[RESTLESS].break_down();
         self.change(node, state, gait)
@@ -134,8 +135,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Suspends some jetties of others, with requests to `node` in them, before it dies: what is posted
-    /// and not started when a target dies has to end as what was started.
+    /// Suspends some jetties of others, with requests to `node` in them, before it dies: what is
+    /// posted and not started when a target dies has to end as what was started.
     fn suspend_survivors(&mut self, node: usize) -> Result<(), String> {
         for other in (0..self.nodes.len()).filter(|&other| other != node) {
             if self.nodes[other].sides[RESTLESS].gait == Gait::Ready && self.rng.chance_ppm(500_000)
@@ -171,7 +172,7 @@ impl Run<'_> {
         for other in (0..self.nodes.len()).filter(|&other| other != node) {
             for side in &mut self.nodes[other].sides {
                 side.requests.doom(Some(node));
-                side.ways[node] = Way { phase: Phase::Gone, ..Way::default() };
+                side.traffic[node] = Traffic { phase: Phase::Gone, ..Traffic::default() };
             }
         }
         if let Some(other) = partner(node, self.nodes.len()) {
@@ -184,8 +185,8 @@ impl Run<'_> {
     fn revive(&mut self, node: usize) -> Result<(), String> {
         let count = self.nodes.len();
         let say = |what: &str, status: Status| format!("next life of {node}, {what}: {status}");
-        // Imports and the pair of the life before go first: what they still hold open would reach the
-        // next one.
+        // Imports and the pair of the life before go first: what they still hold open would reach
+        // the next one.
         if let Some(survivor) = partner(node, count) {
             self.end_pair(survivor)?;
         }
@@ -202,10 +203,10 @@ impl Run<'_> {
             self.meet(node, other).map_err(|status| say("importing", status))?;
             self.meet(other, node).map_err(|status| say("being imported", status))?;
             for side in &mut self.nodes[other].sides {
-                side.ways[node] = Way::default();
+                side.traffic[node] = Traffic::default();
             }
             for side in &mut self.nodes[node].sides {
-                let victim = &mut side.ways[other].victim;
+                let victim = &mut side.traffic[other].victim;
                 *victim = if *victim == Fate::Success { Fate::Success } else { Fate::Either };
             }
         }

@@ -1,6 +1,6 @@
 //! Nodes with a driver on them.
 //!
-//! *Owns*: the composition of node, driver and context. *Must not*: know queues.
+//! *Owns*: the composition of node, driver and context. *Must not*: depend on queues.
 
 use std::sync::Arc;
 

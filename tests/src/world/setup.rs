@@ -42,7 +42,7 @@ pub enum Face {
 pub struct Setup {
     /// Interface that the tests call: Rust, or C through the adapter.
     pub face: Face,
-    /// The way between the ends.
+    /// The path between the ends.
     pub link: Link,
     /// Whether registered pages move into the shared file.
     pub moving: Moving,
@@ -73,7 +73,7 @@ impl Setup {
         Self { face: Face::C, ..self }
     }
 
-    /// The combinations that are tried through the C functions: what the way between two nodes and
+    /// The combinations that are tried through the C functions: what the path between two nodes and
     /// the mode change; page moving is below both faces.
     #[must_use]
     pub fn all_through_c() -> Vec<Self> {

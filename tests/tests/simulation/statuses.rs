@@ -30,7 +30,7 @@ type Words = [u64; BLOCK_WORDS];
 /// What happens to an entry.
 type Change = fn(&mut Words);
 
-/// A device whose next direct entry is changed by the way.
+/// A device whose next direct entry is changed by the traffic.
 #[derive(Clone, Debug)]
 struct Meddler {
     inner: Arc<dyn DeviceBacking>,
@@ -307,8 +307,8 @@ fn cut(mode: TransportMode, seed: u64) -> Pair {
 
 /// The error timeout alone, at most a tick late: there is no TP.
 const OWN_NS: Range<u64> = (4096 << ERR_TIMEOUT)..(5120 << ERR_TIMEOUT);
-/// While a TP stands, until it gives up: nine waits that double from 2 ms on or more, the longest of
-/// 500 ms.
+/// While a TP stands, until it gives up: nine waits that double from 2 ms on or more, the longest
+/// of 500 ms.
 const OF_TP_NS: Range<u64> = 1_000_000_000..1_700_000_000;
 
 /// A request that is not answered ends within its bound, and not before it.

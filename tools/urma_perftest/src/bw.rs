@@ -127,7 +127,7 @@ pub(crate) struct Stream<'p, 'a> {
     is_sending: bool,
     /// Pieces of which each request is made when it is posted.
     flat: Option<(&'a SessionObjects, &'a [LocalSge<'a>])>,
-    /// Messages that may be on their way.
+    /// Most messages that may be in transit.
     credit: Option<u64>,
     /// Intended starts, lane by lane.
     paces: Vec<Pace>,
@@ -396,7 +396,7 @@ impl<'p, 'a> Stream<'p, 'a> {
             lane.posted - lane.retired > u64::from(lane.unsignalled(self.cq_mod))
         };
         if !self.paces.is_empty() && !self.lanes.iter().any(is_due) {
-            // No completion is under way: the next start is in the future, by plan.
+            // No completion is outstanding: the next start is in the future, by plan.
             patience.excuse();
         }
         let is_look = patience.wait("waiting for completions")?;

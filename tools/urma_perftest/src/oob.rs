@@ -193,15 +193,15 @@ impl Oob {
     }
 
     /// Connects to a server, trying again while it refuses, at most 5 s.
-    pub(crate) fn connect(way: &OobAddress<'_>, silence: Duration) -> Result<Self, OobError> {
+    pub(crate) fn connect(at: &OobAddress<'_>, silence: Duration) -> Result<Self, OobError> {
         let clock = RunningClock::start();
         let deadline = WaitDeadline::after(&clock, CONNECT_BOUND);
-        let server = way.address.unwrap_or("127.0.0.1");
-        let mut addresses = (server, way.port).to_socket_addrs()?;
-        let address = addresses.find(|address| !way.ipv6 || address.is_ipv6());
+        let server = at.address.unwrap_or("127.0.0.1");
+        let mut addresses = (server, at.port).to_socket_addrs()?;
+        let address = addresses.find(|address| !at.ipv6 || address.is_ipv6());
         let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
         loop {
-            match connect_from(way.bind, &address) {
+            match connect_from(at.bind, &address) {
                 Ok(stream) => return Self::over(stream, clock, silence),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     if deadline.is_over(&clock) {
@@ -338,8 +338,8 @@ impl Oob {
         }
     }
 
-    /// Reads what is there, or waits for as long as the socket's read timeout says. Beats are counted
-    /// and dropped.
+    /// Reads what is there, or waits for as long as the socket's read timeout says. Beats are
+    /// counted and dropped.
     fn fill(&mut self, due: &'static str) -> Result<(), OobError> {
         let mut chunk = [0; 4096];
         match self.stream.read(&mut chunk) {

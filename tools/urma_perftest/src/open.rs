@@ -17,7 +17,7 @@ pub(crate) fn open(plan: &Plan) -> Result<Context, RunError> {
         cfg.eid = Some(RawEid(eid.bytes()));
     }
     cfg.name.clone_from(&plan.dev);
-    match plan.test.way {
+    match plan.test.path {
         PathArg::Auto => {}
         PathArg::SameHost => cfg.path = PathChoice::SameHost,
         PathArg::Packets => cfg.path = PathChoice::Packets,

@@ -1,6 +1,6 @@
 //! One size of one test, on one side: what all eight tests share.
 //!
-//! *Owns*: the bound of every wait, the way to tell that the peer is finished, sample storage.
+//! *Owns*: the bound of every wait, the message that the peer is finished, sample storage.
 //! *Takes*: session parts. *Gives*: [`SizeSamples`]. *Must not*: print.
 
 use std::time::Duration;
@@ -182,7 +182,7 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// Takes messages that are still on their way: until `expected` came, or for 50 ms when
+    /// Takes messages that are still in transit: until `expected` came, or for 50 ms when
     /// their number is not known.
     pub(crate) fn drain(&mut self, expected: Option<u64>) -> Result<(), RunError> {
         let quiet_ns = self.clock.now_ns() + QUIET_NS;
@@ -196,7 +196,7 @@ impl Pass<'_, '_> {
                 None if self.clock.now_ns() >= quiet_ns => return Ok(()),
                 _ => {}
             }
-            if patience.wait("waiting for messages on their way")? {
+            if patience.wait("waiting for messages in transit")? {
                 self.oob.check()?;
                 self.beat(self.clock.now_ns())?;
             }
@@ -212,7 +212,7 @@ const LOOKS: u32 = 256;
 const PEER_LOOK_NS: u64 = 20_000_000;
 /// Sleep of a side that has nothing to do.
 const PEER_NAP: Duration = Duration::from_millis(100);
-/// How long messages may be on their way after their sender said it is finished.
+/// Longest time that messages may be in transit after their sender reported its end.
 const QUIET_NS: u64 = 50_000_000;
 
 /// A sample as it is kept: at most 4.29 s.

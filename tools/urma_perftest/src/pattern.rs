@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the byte at (seed, iteration, offset), the poison, the report of the first wrong byte.
 //! *Takes*: regions and ranges. *Gives*: filled memory, or what is wrong with it.
-//! *Must not*: know queues.
+//! *Must not*: depend on queues.
 
 use urma::{OutOfBounds, Region};
 

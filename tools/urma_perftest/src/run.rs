@@ -33,7 +33,7 @@ use crate::{
 pub(crate) trait Audience: Periods {
     /// Called when the server starts to wait for a client.
     fn on_waiting(&mut self);
-    /// Both sides are connected; the way between them is known.
+    /// Both sides are connected; the path between them is known.
     fn on_connected(&mut self, path: PathKind);
     /// One size is done.
     fn on_result(&mut self, result: SizeResult);
@@ -85,11 +85,11 @@ fn account(oob: &mut Oob, error: RunError) -> RunError {
 pub(crate) fn connect(plan: &Plan, audience: &mut dyn Audience) -> Result<Oob, RunError> {
     let silence = Duration::from_secs(u64::from(plan.wait_timeout_s));
     let (address, bind) = (plan.server.as_deref(), plan.bind_ip.as_deref());
-    let way = oob::OobAddress { address, port: plan.port, bind, ipv6: plan.ipv6 };
+    let at = oob::OobAddress { address, port: plan.port, bind, ipv6: plan.ipv6 };
     if plan.is_client() {
-        return Ok(Oob::connect(&way, silence)?);
+        return Ok(Oob::connect(&at, silence)?);
     }
-    let listener = way
+    let listener = at
         .listen()
         .map_err(|error| RunError::System { what: "listening on the port of -P", error })?;
     audience.on_waiting();
@@ -245,15 +245,15 @@ mod tests {
     #[test]
     fn a_failed_request_is_explained_by_the_peer() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let way = oob::OobAddress { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
-        let (listener, bound) = (way.listen().unwrap(), Duration::from_secs(30));
+        let at = oob::OobAddress { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
+        let (listener, bound) = (at.listen().unwrap(), Duration::from_secs(30));
         let peer = std::thread::spawn(move || {
             let mut peer = Oob::accept(&listener, bound).unwrap();
             peer.say(&OobMessage::Meet(3)).unwrap();
             peer.say(&OobMessage::Refused("byte 7 is wrong".to_owned())).unwrap();
             peer.receive("what this side says").map_err(|error| error.to_string())
         });
-        let mut oob = Oob::connect(&way, bound).unwrap();
+        let mut oob = Oob::connect(&at, bound).unwrap();
         let failed = || RunError::Request("request 0x3 failed: the peer is gone".to_owned());
         let explained = account(&mut oob, failed()).to_string();
         assert_eq!(explained, "the peer gave up: byte 7 is wrong");

@@ -233,7 +233,7 @@ impl Side {
         let Some(remote) = remotes.first().filter(|_| has_right_len) else {
             return Err(PlanRefusal("the peer has another buffer".to_owned()).into());
         };
-        check_way(test.way, remote.path().kind)?;
+        check_path(test.path, remote.path().kind)?;
         let mut targets = Vec::with_capacity(ends.lanes.len());
         for (lane, id) in ends.lanes.iter_mut().zip(&peer.queues) {
             let id = JettyId { eid, uasid: peer.uasid, id: *id };
@@ -360,9 +360,9 @@ fn recv_cfg(test: &Test, token: Option<Token>) -> JfrCfg {
     }
 }
 
-/// Refuses when the way found is not the way asked for.
-fn check_way(way: PathArg, found: PathKind) -> Result<(), PlanRefusal> {
-    let is_right = match way {
+/// Refuses when the path found is not the one asked for.
+fn check_path(asked: PathArg, found: PathKind) -> Result<(), PlanRefusal> {
+    let is_right = match asked {
         PathArg::Auto => true,
         PathArg::SameHost => matches!(found, PathKind::SameHost | PathKind::Local),
         PathArg::Packets => found == PathKind::Packets,
@@ -370,5 +370,5 @@ fn check_way(way: PathArg, found: PathKind) -> Result<(), PlanRefusal> {
     if is_right {
         return Ok(());
     }
-    Err(PlanRefusal(format!("--path asks for {way:?}, the device found {found:?}")))
+    Err(PlanRefusal(format!("--path asks for {asked:?}, the device found {found:?}")))
 }

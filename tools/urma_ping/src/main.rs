@@ -210,7 +210,7 @@ impl<'a> PingRun<'a> {
         }
         match result {
             Err(Status::Unreachable | Status::TimedOut) => {
-                let _ = writeln!(io::stderr(), "urma_ping: no way to node {}", self.destination);
+                let _ = writeln!(io::stderr(), "urma_ping: no path to node {}", self.destination);
                 ExitCode::FAILURE
             }
             Err(status) => fail(&status.to_string()),

@@ -49,7 +49,7 @@ impl Probe {
     /// A queue for pings of `size` bytes to `destination`.
     ///
     /// # Errors
-    /// `Unreachable`, `TimedOut`: there is no way to the node. Else what making the queue answers.
+    /// `Unreachable`, `TimedOut`: there is no path to the node. Else what making the queue answers.
     pub(crate) fn open(context: &Context, destination: Eid, size: u32) -> Result<Self, Status> {
         let mode = TransportMode::Rm;
         let bytes = size as usize * (DEPTH as usize + 1);

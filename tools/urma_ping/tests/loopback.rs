@@ -83,7 +83,7 @@ fn no_node_is_exit_code_1() {
     let output = ping(&["-c", "1", "127.250.250.250"], "same-host");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("no way to node 127.250.250.250"), "{said}");
+    assert!(said.contains("no path to node 127.250.250.250"), "{said}");
 }
 
 #[test]

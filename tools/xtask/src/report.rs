@@ -91,7 +91,8 @@ fn programs(text: &str) -> Vec<Program<'_>> {
     programs
 }
 
-/// Returns the program of `Running tests/x.rs (target/debug/deps/x-0123456789abcdef)`: file and `x`.
+/// Returns the program of `Running tests/x.rs (target/debug/deps/x-0123456789abcdef)`: file and
+/// `x`.
 pub(crate) fn program(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {
@@ -121,7 +122,7 @@ fn number_before(text: &str, word: &str) -> usize {
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What a failed test printed, without the way to it.
+/// What a failed test printed, without the path to it.
 fn message(test: &str, program: &str, lines: &[&str]) -> String {
     let name = test.strip_prefix(program).map_or(test, |rest| rest.trim_start_matches("::"));
     let heads = [format!("---- {name} stdout ----"), format!("---- {name} ----")];

@@ -1,7 +1,7 @@
 //! Taking layouts off the front of a slice and putting them into a buffer.
 //!
 //! - owns: the two cursors and the 24-bit big-endian conversions.
-//! - takes: slices. gives: `&Layout` or a truncation error. must not: know any header.
+//! - takes: slices. gives: `&Layout` or a truncation error. must not: depend on any header.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -110,7 +110,8 @@ macro_rules! wire_enum {
             /// The value of a code.
             ///
             /// # Errors
-            /// [`PacketError::Field`](crate::PacketError::Field) for codes that are not in the table.
+            /// [`PacketError::Field`](crate::PacketError::Field) for codes that are not in the
+            /// table.
             pub const fn from_code(code: u8) -> Result<Self, $crate::PacketError> {
                 match code {
                     $($value => Ok(Self::$variant),)+

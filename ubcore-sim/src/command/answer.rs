@@ -39,7 +39,7 @@ pub(super) type CmdOutcome = Result<CmdAnswer, CmdStatus>;
 /// A command under way.
 #[derive(Clone, Debug)]
 pub(super) enum PendingCommand {
-    /// A way to a node.
+    /// A path to a node.
     Connect {
         /// EID of the peer's node.
         eid: RawEid,

@@ -1,7 +1,7 @@
 //! Datagrams taken apart: what arrived, once ICRC and format are right.
 //!
-//! *Owns*: the kinds of arrivals, the ICRC of both directions. *Takes*: bytes with their source. *Gives*:
-//! arrivals, or the counter of what was wrong. *Must not*: know a TP or a peer.
+//! *Owns*: the kinds of arrivals, the ICRC of both directions. *Takes*: bytes with their source.
+//! *Gives*: arrivals, or the counter of what was wrong. *Must not*: depend on a TP or a peer.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 

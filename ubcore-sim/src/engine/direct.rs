@@ -1,8 +1,8 @@
 //! The direct path: WRITE, READ, atomics and notifications done by the initiator.
 //!
 //! *Owns*: the position in a transfer, so that a step can stop between chunks. *Takes*: a checked
-//! request and a way. *Gives*: bytes moved, or the word that this needs the peer. *Must not*: move a
-//! byte before all checks; move more than a chunk between two looks at the generation.
+//! request and a way. *Gives*: bytes moved, or the word that this needs the peer. *Must not*: move
+//! a byte before all checks; move more than a chunk between two looks at the generation.
 
 use udma_abi::{CqeStatus, FetchKind, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};
@@ -157,7 +157,7 @@ impl Job<'_> {
                 gather::copy_in(local.pieces(words), segments, span, (memory, offset + at))
             }
         })?;
-        // Only reads: nothing could be put in the way of a write that comes late.
+        // Only reads: a write that comes late could not be stopped.
         if write || matches!(reached, AccessResult::Yes(..)) {
             return Ok(reached);
         }
@@ -250,7 +250,8 @@ pub(crate) fn segment_token(sqe: &Sqe) -> Option<u32> {
     sqe.token_en.then_some(value)
 }
 
-/// What a request that takes a receive shows to its target: two that show the same are judged alike.
+/// What a request that takes a receive shows to its target: two that show the same are judged
+/// alike.
 pub(crate) fn shown_to(sqe: &Sqe) -> u64 {
     let target = u64::from(sqe.target_kind as u8) << 20 | u64::from(sqe.target_id);
     let value = if sqe.token_en { sqe.token_value } else { 0 };

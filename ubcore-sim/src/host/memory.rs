@@ -1,8 +1,8 @@
 //! Registered memory, made reachable for peers on this host.
 //!
 //! *Owns*: the node's arena and what each registration moved into it. *Takes*: regions by
-//! registration key. *Gives*: extents of the arena. *Must not*: know segments; move anything when
-//! page moving is off.
+//! registration key. *Gives*: extents of the arena. *Must not*: depend on segments; move anything
+//! when page moving is off.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
 //! Nodes on this host: finding them, being found, and noticing that they are gone.
 //!
 //! *Owns*: the claim's connections, one per pair of nodes, and the state of each. *Takes*: requests
-//! of the core, readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: wait; look into shared memory;
-//! trust anything that came over a connection beyond what it checked.
+//! of the core, readiness, time. *Gives*: [`PeerEvent`]s. *Must not*: wait; look into shared
+//! memory; trust anything that came over a connection beyond what it checked.
 //!
 //! A connection is made once for both directions: the connecting side sends an offer, the accepting
 //! side answers. When two nodes connect to each other at the same time, the connection of the lower
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::ports::{Deadline, SameHostParts};
 
-/// Which ways to other nodes may be used.
+/// Which paths to other nodes may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PathChoice {
     /// The same-host way where it works, else packets.
@@ -59,7 +59,7 @@ pub enum PeerEvent {
         /// EID of the peer's node.
         eid: RawEid,
     },
-    /// There is no way to it.
+    /// There is no path to it.
     NoPeer {
         /// EID of the peer's node.
         eid: RawEid,
@@ -189,7 +189,7 @@ impl Peers {
         })
     }
 
-    /// The core wants a way to `eid`; an event answers, within [`ANSWER_NS`].
+    /// The core wants a path to `eid`; an event answers, within [`ANSWER_NS`].
     pub fn find(&mut self, now: Nanos, eid: RawEid) {
         if self.path == PathChoice::Packets {
             self.remember(eid, "this node is configured for packets only");
@@ -209,13 +209,13 @@ impl Peers {
         self.try_connect(key);
     }
 
-    /// The core does not need the way to `eid` any more.
+    /// The core does not need the path to `eid` any more.
     pub fn forget(&mut self, eid: RawEid) {
         self.links.retain(|_, link| link.state.peer() != Some(eid));
     }
 
-    /// The claim has connections waiting. When none can be accepted, they wait, and the claim is not
-    /// watched, for a time that doubles: it stays readable, and would keep the thread busy.
+    /// The claim has connections waiting. When none can be accepted, they wait, and the claim is
+    /// not watched, for a time that doubles: it stays readable, and would keep the thread busy.
     pub fn on_claim_ready(&mut self, now: Nanos) {
         for _ in 0..ACCEPTS_PER_CALL {
             match self.claim.accept() {
@@ -360,7 +360,7 @@ impl Peers {
         }
     }
 
-    /// The way to `eid` on this host is not to be had; the path choice says what is left.
+    /// The path to `eid` on this host is not to be had; the path choice says what is left.
     fn give_up(&mut self, eid: RawEid, status: CmdStatus) {
         self.events.push_back(match self.path {
             PathChoice::SameHost => PeerEvent::NoPeer { eid, status },

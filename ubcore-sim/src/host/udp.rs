@@ -39,7 +39,7 @@ use crate::ports::{Backlog, Transmit};
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpError {
-    /// The port is taken.
+    /// The port is in use.
     #[error("UDP {address} belongs to {owner}; packets cannot be exchanged until it lets go")]
     Taken {
         /// Local address that was to be bound.
@@ -195,8 +195,8 @@ impl Udp {
         count
     }
 
-    /// Keeps floods from the socket. `dropped`: packets that the device dropped so far; `tpns`: TPNs of
-    /// its living TPs. Returns when to call again at the latest.
+    /// Keeps floods from the socket. `dropped`: packets that the device dropped so far; `tpns`:
+    /// TPNs of its living TPs. Returns when to call again at the latest.
     pub fn shield(
         &mut self,
         now: Nanos,
@@ -385,7 +385,8 @@ pub const RECEIVES_PER_CALL: usize = 4;
 const DATAGRAM_MAX: usize = 1 << 16;
 /// Buffers of one receive call.
 const RECEIVE_BUFFERS: usize = 8;
-/// Bytes that one segmentation-offload call may carry: a UDP payload, with the headers below 64 KiB.
+/// Bytes that one segmentation-offload call may carry: a UDP payload, with the headers below 64
+/// KiB.
 const RUN_BYTES: usize = 65_000;
 /// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
 /// a socket look for Identifications below it.

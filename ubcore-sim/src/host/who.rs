@@ -1,4 +1,4 @@
-//! The process that has a UDP port, for the message that the port is taken.
+//! The process that has a UDP port, for the message that the port is in use.
 //!
 //! *Owns*: the look through /proc. *Takes*: an address. *Gives*: a process id, for an error message
 //! only. *Must not*: be used for a decision.

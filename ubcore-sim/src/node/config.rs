@@ -24,7 +24,7 @@ pub struct NodeCfg {
     pub eid: Option<RawEid>,
     /// Name of the device, 1 to 63 bytes.
     pub name: String,
-    /// Ways to other nodes that may be used.
+    /// Paths to other nodes that may be used.
     pub path: PathChoice,
     /// Whether registered pages move to memory that peers on this host reach directly.
     pub page_moving: PageMoving,
@@ -36,8 +36,8 @@ pub struct NodeCfg {
     pub kernel_reads: KernelReads,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
-    /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's socket
-    /// buffers are smaller.
+    /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
+    /// socket buffers are smaller.
     pub window_packets: u32,
     /// How lost packets are sent again.
     pub strategy: Strategy,

@@ -2,7 +2,7 @@
 //!
 //! - owns: the device, its memory sharing, its vectors, whether it sleeps or is dead.
 //! - takes: configuration. gives: the parts that same-host peers share.
-//! - must not: know other nodes' devices.
+//! - must not: depend on other nodes' devices.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -107,7 +107,7 @@ pub trait DmaSpace: Send + Sync + std::fmt::Debug {
     /// Makes `region` reachable at device address `iova`.
     ///
     /// # Errors
-    /// The range is taken, outside [`DmaSpace::ranges`], or memory that this backing cannot reach.
+    /// The range is in use, outside [`DmaSpace::ranges`], or memory that this backing cannot reach.
     fn map(&self, iova: u64, region: &Region, access: DmaAccess) -> Result<(), BackingError>;
 
     /// Takes the mapping that starts at `iova` away.
@@ -121,7 +121,7 @@ pub trait DmaSpace: Send + Sync + std::fmt::Debug {
 #[derive(Debug, thiserror::Error)]
 pub enum BackingError {
     /// The device address range overlaps another mapping.
-    #[error("device addresses {iova:#x}+{len:#x} are taken")]
+    #[error("device addresses {iova:#x}+{len:#x} are in use")]
     IovaTaken {
         /// First device address of the range that was asked for.
         iova: u64,

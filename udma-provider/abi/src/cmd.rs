@@ -95,7 +95,7 @@ pub enum Command {
     CreateGroup {
         /// Wanted id, or 0 for any.
         id: u32,
-        /// Pick members by the request's hint (else in turn).
+        /// Pick members by the request's hint (else round-robin).
         by_hint: bool,
         /// Senders must show this value; `None` is policy NONE.
         token_value: Option<u32>,
@@ -119,7 +119,7 @@ pub enum Command {
         /// Token id of the segment, `tid << 8`.
         token_id: u32,
     },
-    /// Find a way to a node (a handshake where one is needed). Result 0: TPN; 1: [`TpPath`] code;
+    /// Find a path to a node (a handshake where one is needed). Result 0: TPN; 1: [`TpPath`] code;
     /// 2 and 3: nothing.
     Connect {
         /// EID of the peer's node.
@@ -136,7 +136,7 @@ pub enum Command {
     Bind {
         /// Number of the local jetty.
         id: u32,
-        /// Way to the peer.
+        /// Path to the peer.
         tpn: u32,
         /// Number of the peer's jetty.
         remote_id: u32,
@@ -149,7 +149,7 @@ pub enum Command {
     /// Opens a window on a peer's segment for load and store. Result 0: its offset in the register
     /// region, where [`crate::RegisterRegion::map`] gives the memory.
     MapSeg {
-        /// Way to the peer.
+        /// Path to the peer.
         tpn: u32,
         /// Token id of the segment.
         token_id: u32,

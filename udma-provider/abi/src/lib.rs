@@ -2,7 +2,7 @@
 //!
 //! *Owns*: every layout and number that both sides share (prose: docs/device-spec.md).
 //! *Takes / gives*: 64-bit little-endian words, as they lie in host memory or registers.
-//! *Must not*: have behaviour. Driver and device know this crate and never each other.
+//! *Must not*: have behaviour. Driver and device depend on this crate and never on each other.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 

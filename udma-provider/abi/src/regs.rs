@@ -3,7 +3,7 @@
 //! *Owns*: offsets and bit meanings. All registers are little-endian; 64-bit ones are accessed
 //! with 64-bit reads and writes.
 
-/// Read-only, 64 bits: [`MAGIC`], by which a driver knows the register map.
+/// Read-only, 64 bits: [`MAGIC`], by which a driver recognises the register map.
 pub const ID: u64 = 0x00;
 /// Read-only, 32 bits: [`VERSION`] of the register map.
 pub const VERSION_REG: u64 = 0x08;
@@ -45,7 +45,7 @@ pub const VERSION: u32 = 1;
 
 /// Bits of the register [`STATUS`].
 pub mod status {
-    /// Commands and doorbells are taken.
+    /// Commands and doorbells are accepted.
     pub const READY: u32 = 1;
     /// The device gave up; only a reset helps.
     pub const FATAL: u32 = 2;

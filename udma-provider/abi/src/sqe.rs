@@ -98,7 +98,7 @@ impl Sge {
     }
 }
 
-/// What `rmt_jetty_type` says about the target.
+/// Kind of the target, as in `rmt_jetty_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum SqeTargetKind {
@@ -254,8 +254,8 @@ impl Sqe {
             | place(u64::from(self.target_hint), 32, 8)
             | place(self.opcode as u64, 40, 8)
             | place(u64::from(self.inline_len), 54, 10);
-        // Bytes 12 to 14 name the queue that gives the receive; else a segment, and bytes 36 to 38 the
-        // queue that the request is ordered with.
+        // Bytes 12 to 14 name the queue that gives the receive; else a segment, and bytes 36 to 38
+        // the queue that the request is ordered with.
         let names_target = self.opcode.consumes_receive();
         let target = if names_target { self.target_id } else { self.seg_token_id >> 8 };
         let ordered_with = if names_target { 0 } else { self.target_id };

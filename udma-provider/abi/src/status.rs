@@ -1,9 +1,9 @@
 //! Codes by which the device answers: CQE status/substatus and command status.
 //!
 //! *Owns*: the numbers. The pairs that UDMA hardware has are kept (UMDK release 26.06); ours are
-//! marked. docs/device-spec.md says which cause in this device leads to each.
+//! marked. docs/device-spec.md lists the causes of each in this device.
 
-/// Outcome of one work request, as the CQE says it.
+/// Outcome of one work request, as its CQE reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum CqeStatus {
     /// 0/0: the request succeeded.
@@ -40,7 +40,7 @@ pub enum CqeStatus {
     WrSuspendDone,
     /// 8/0, ours: never started when its queue was reset.
     WrUnhandled,
-    /// Anything else a device says.
+    /// Any other code of a device.
     Unknown {
         /// Status byte of the CQE.
         status: u8,
@@ -97,7 +97,7 @@ impl CqeStatus {
         }
     }
 
-    /// The inverse of [`CqeStatus::to_code`]; never fails, a device may say anything.
+    /// The inverse of [`CqeStatus::to_code`]; never fails, a device may write any value.
     #[inline]
     #[must_use]
     pub fn from_code(status: u8, substatus: u8, fd: bool) -> Self {
@@ -129,8 +129,8 @@ pub enum CmdStatus {
     /// The device has no room for one more.
     #[error("the device has no room for one more object of this kind")]
     NoRoom = 2,
-    /// The id is taken.
-    #[error("the requested id is taken")]
+    /// The id is in use.
+    #[error("the requested id is in use")]
     Exists = 3,
     /// The object is in use by others.
     #[error("the object is in use by others")]
@@ -138,7 +138,7 @@ pub enum CmdStatus {
     /// The command names an object that does not exist.
     #[error("there is no such object")]
     NotFound = 5,
-    /// The peer or the memory may not be used in this way.
+    /// The peer or the memory may not be used like this.
     #[error("not permitted")]
     Denied = 6,
     /// The peer did not answer in time.
@@ -147,8 +147,8 @@ pub enum CmdStatus {
     /// Not built, or not meaningful on this device.
     #[error("not supported by this device")]
     Unsupported = 8,
-    /// There is no way to the peer.
-    #[error("there is no way to the peer")]
+    /// There is no path to the peer.
+    #[error("there is no path to the peer")]
     Unreachable = 9,
     /// The device is fatal or being reset.
     #[error("the device is not operational")]
@@ -159,7 +159,7 @@ pub enum CmdStatus {
 }
 
 impl CmdStatus {
-    /// Never fails; a device may say anything.
+    /// Never fails; a device may write any value.
     #[must_use]
     pub fn from_code(code: u8) -> Self {
         const ALL: [CmdStatus; 11] = [

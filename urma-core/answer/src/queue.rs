@@ -1,8 +1,8 @@
 //! The queue behind the well-known jetty.
 //!
-//! *Owns*: the jetty, its buffers. *Takes*: receive completions. *Gives*: answers. *Must not*: spin:
-//! it sleeps on events; keep imports: a sender that starts again has the same EID and jetty id, and
-//! an import from before leads to no jetty.
+//! *Owns*: the jetty, its buffers. *Takes*: receive completions. *Gives*: answers. *Must not*:
+//! spin: it sleeps on events; keep imports: a sender that starts again has the same EID and jetty
+//! id, and an import from before leads to no jetty.
 
 use std::{os::unix::net::UnixStream, time::Duration};
 
@@ -16,11 +16,11 @@ use urma_mem::Region;
 
 use crate::{MESSAGE_MAX, WELL_KNOWN_ID};
 
-/// Messages that may be on their way in or out.
+/// Most messages outstanding, in either direction.
 const DEPTH: u32 = 64;
 /// Completions of either JFC: all receives, or all sends.
 const JFC_DEPTH: u32 = 2 * DEPTH;
-/// Completions taken at once.
+/// Completions taken by one poll.
 const BATCH: usize = 16;
 
 /// Why the thread that answers pings stopped serving its queue.

@@ -1,5 +1,5 @@
 //! The API against a provider that only records: every rule, kept and broken.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
 mod completions;
 mod objects;

@@ -166,7 +166,7 @@ fn a_mapping_is_given_or_named_as_missing() {
     recorder.fail("map", Status::NoPermission);
     let denied = context.import_segment(&remote(), all, Mapping::LoadStore);
     assert_eq!(denied.err(), Some(Status::NoPermission));
-    assert_eq!(recorder.calls("disconnect"), 1, "a failed import gives its way back");
+    assert_eq!(recorder.calls("disconnect"), 1, "a failed import closes its path");
     let poor = Recorder::with_caps(|caps| caps.features -= DeviceFeatures::LOAD_STORE).open();
     let result = poor.import_segment(&remote(), all, Mapping::LoadStore);
     assert_eq!(result.err(), Some(Status::Unsupported));

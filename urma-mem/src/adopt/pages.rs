@@ -39,8 +39,9 @@ pub(super) fn move_in(
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     let fd = shared.fd.as_raw_fd();
-    // SAFETY: the range is private anonymous memory (the caller looked) whose owner keeps it mapped and
-    // unwritten during the move; the file holds the same bytes, so no thread sees a change.
+    // SAFETY: the range is private anonymous memory (the caller checked) whose owner keeps it
+    // mapped and unwritten during the move; the file holds the same bytes, so no thread sees a
+    // change.
     let mapped = unsafe { libc::mmap(at, len, prot, flags, fd, start) };
     if mapped == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
@@ -55,8 +56,8 @@ pub(super) fn move_in(
 
 /// Moves a range back to private anonymous memory and frees the file's pages.
 ///
-/// On failure the rest of the range stays shared, with its content, and is no longer kept from forks:
-/// its owner may unmap it now.
+/// On failure the rest of the range stays shared, with its content, and is no longer kept from
+/// forks: its owner may unmap it now.
 pub(super) fn move_out(
     shared: &ArenaShared,
     addr: usize,
@@ -97,8 +98,8 @@ fn move_out_chunk(
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     let from = core::ptr::without_provenance_mut(new);
     let to = core::ptr::without_provenance_mut::<u8>(old);
-    // SAFETY: `new` is this function's own mapping; `old` is the shared mapping of the same bytes, noted
-    // in the arena's ledger, whose owner keeps it mapped and unwritten during the move.
+    // SAFETY: `new` is this function's own mapping; `old` is the shared mapping of the same bytes,
+    // noted in the arena's ledger, whose owner keeps it mapped and unwritten during the move.
     let moved = unsafe { libc::mremap(from, len, len, flags, to) };
     if moved == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -110,10 +111,11 @@ fn move_out_chunk(
     Ok(())
 }
 
-/// Maps the file's pages of a range that was not touched since it moved, many at a time: protected memory
-/// is mapped page by page, one fault each. A refusal (Linux 5.14 is needed) only costs time.
+/// Maps the file's pages of a range that was not touched since it moved, many at a time: protected
+/// memory is mapped page by page, one fault each. A refusal (Linux 5.14 is needed) only costs time.
 fn populate(addr: usize, len: usize) {
-    // SAFETY: the advice changes neither content nor access; the range is mapped (its owner keeps it so).
+    // SAFETY: the advice changes neither content nor access; the range is mapped (its owner keeps
+    // it so).
     unsafe {
         libc::madvise(core::ptr::without_provenance_mut(addr), len, libc::MADV_POPULATE_READ)
     };
@@ -126,8 +128,8 @@ fn forget(addr: usize, len: usize) {
     held.remove(addr, len);
 }
 
-/// Asks the kernel to join the moved pages to huge ones where whole ones fit; a refusal (an old kernel,
-/// no free huge page) leaves them as they are.
+/// Asks the kernel to join the moved pages to huge ones where whole ones fit; a refusal (an old
+/// kernel, no free huge page) leaves them as they are.
 pub(super) fn join(shared: &ArenaShared, addr: usize, len: usize) {
     if shared.cfg.huge_pages == HugePages::Off {
         return;
@@ -138,7 +140,8 @@ pub(super) fn join(shared: &ArenaShared, addr: usize, len: usize) {
         return;
     }
     let at = core::ptr::without_provenance_mut(start);
-    // SAFETY: the advice changes neither content nor access; the range is mapped (its owner keeps it so).
+    // SAFETY: the advice changes neither content nor access; the range is mapped (its owner keeps
+    // it so).
     if unsafe { libc::madvise(at, end - start, MADV_COLLAPSE) } != 0 {
         let error = io::Error::last_os_error();
         tracing::info!(%error, len, "moved pages stay small");
@@ -168,7 +171,7 @@ fn punch(shared: &ArenaShared, offset: u64, len: usize) {
     }
 }
 
-/// Lets the kernel copy memory into the file (faster than a mapping: no faults on the way).
+/// Lets the kernel copy memory into the file (faster than through a mapping: no page faults).
 fn write_all(shared: &ArenaShared, addr: usize, len: usize, offset: u64) -> io::Result<()> {
     let fd = shared.fd.as_raw_fd();
     let mut done = 0;
@@ -181,8 +184,9 @@ fn write_all(shared: &ArenaShared, addr: usize, len: usize, offset: u64) -> io::
     Ok(())
 }
 
-/// A run of the file's pages that is known to have content. It keeps it until the arena frees the pages,
-/// so one look serves all chunks of a range; a hole may get content at any moment and is looked at anew.
+/// A run of the file's pages that is known to have content. It keeps it until the arena frees the
+/// pages, so one query serves all chunks of a range; a hole may get content at any moment and is
+/// queried again.
 #[derive(Debug)]
 struct DataRun {
     /// End of the run, as an offset in the file.
@@ -190,8 +194,8 @@ struct DataRun {
 }
 
 impl DataRun {
-    /// Lets the kernel copy `len` bytes of the file at `offset`, mapped at `old`, to new memory, leaving
-    /// holes untouched.
+    /// Lets the kernel copy `len` bytes of the file at `offset`, mapped at `old`, to new memory,
+    /// leaving holes untouched.
     fn read(
         &mut self,
         shared: &ArenaShared,

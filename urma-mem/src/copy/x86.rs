@@ -2,14 +2,14 @@
 //!
 //! Owns: the instruction sequences.
 //! Takes: raw ranges, as `copy`.
-//! Gives: ascending copies whose steps never overlap; the processor keeps stores in program order, so
-//! the tail's plain stores are release stores.
-//! Must not: use an instruction the processor does not report.
+//! Gives: ascending copies whose steps never overlap; the processor keeps stores in program order,
+//! so the tail's plain stores are release stores. Must not: use an instruction the processor does
+//! not report.
 #![expect(unsafe_code, reason = "inline assembly")]
 
 use core::arch::asm;
 
-/// From here on 32-byte steps pay for the look at the processor's features and for aligning.
+/// From here on 32-byte steps pay for the check of the processor's features and for aligning.
 const WIDE_MIN: usize = 256;
 
 /// One load and one store of a size.
@@ -199,8 +199,8 @@ pub(super) unsafe fn copy_streaming(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: passed on to the caller; 8 bytes are left.
         unsafe { cursor.step::<8>(true, move_word) };
     }
-    // SAFETY: passed on to the caller; SSE2 is part of x86-64, and the destination is 16-byte aligned
-    // whenever 64 bytes are left.
+    // SAFETY: passed on to the caller; SSE2 is part of x86-64, and the destination is 16-byte
+    // aligned whenever 64 bytes are left.
     unsafe { cursor.blocks(64, streaming_loop) };
     // SAFETY: passed on to the caller.
     unsafe { cursor.rest() };
@@ -211,10 +211,11 @@ pub(super) unsafe fn copy_streaming(to: *mut u8, from: *const u8, len: usize) {
 macro_rules! vector_loop {
     ($name:ident, $load:literal, $store:literal, $width:literal, $reg:literal, $unit:literal, $end:literal) => {
         /// # Safety
-        /// Both ranges are mapped for `len` bytes, a multiple of four units and not 0; the processor has
-        /// the instructions.
+        /// Both ranges are mapped for `len` bytes, a multiple of four units and not 0; the
+        /// processor has the instructions.
         unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
-            // SAFETY: the caller keeps both ranges mapped; the loop ends at len, a multiple of its step.
+            // SAFETY: the caller keeps both ranges mapped; the loop ends at len, a multiple of its
+            // step.
             unsafe {
                 asm!(
                     "2:",

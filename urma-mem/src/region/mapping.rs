@@ -33,13 +33,13 @@ pub(crate) fn page_len() -> usize {
     })
 }
 
-/// Whether something is mapped under each byte: one look at the mappings, whatever the length.
+/// Checks that each byte is mapped, by one query, whatever the length.
 ///
 /// # Errors
 /// `BadAddress` (`EFAULT`) for a hole.
 pub(super) fn check_mapped(base: NonNull<u8>, len: usize) -> io::Result<()> {
     if cfg!(miri) {
-        return Ok(()); // it knows no msync, and finds wild accesses by itself
+        return Ok(()); // miri has no msync, and finds wild accesses by itself
     }
     let before = base.addr().get() - page_floor(base.addr().get());
     let first = base.map_addr(|addr| NonZeroUsize::new(page_floor(addr.get())).unwrap_or(addr));
@@ -126,7 +126,7 @@ impl RegionPages {
         Ok(Self::File { base: base.cast(), len, fd, offset })
     }
 
-    /// First byte of the mapping; dangling for the caller's memory, whose region knows its address.
+    /// First byte of the mapping; dangling for the caller's memory, whose region holds its address.
     pub(super) fn base(&self) -> NonNull<u8> {
         match self {
             Self::File { base, .. } | Self::Anonymous { base, .. } => *base,
@@ -173,18 +173,20 @@ impl Drop for RegionPages {
     }
 }
 
-/// A new close-on-exec memfd that allows seals; without execute permission where the kernel knows how.
+/// A new close-on-exec memfd that allows seals; without execute permission where the kernel
+/// supports it.
 pub(crate) fn new_memfd(name: &str, extra: MFdFlags) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | extra;
     let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
     memfd_create(name, flags | noexec).or_else(|_| memfd_create(name, flags)).map_err(Into::into)
 }
 
-/// Checks that the file cannot become shorter than `end`: its seals forbid it and it is that long now.
+/// Checks that the file cannot become shorter than `end`: its seals forbid it and it is that long
+/// now.
 pub(crate) fn check_cannot_shrink(fd: BorrowedFd<'_>, end: u64) -> io::Result<()> {
-    // A file that knows no seals answers EINVAL: it is not shared memory.
+    // A file without seals answers EINVAL: it is not shared memory.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS)
-        .map_err(|_| io::Error::new(io::ErrorKind::PermissionDenied, "file knows no seals"))?;
+        .map_err(|_| io::Error::new(io::ErrorKind::PermissionDenied, "the file has no seals"))?;
     if !SealFlag::from_bits_retain(seals).contains(SealFlag::F_SEAL_SHRINK) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "file may shrink"));
     }

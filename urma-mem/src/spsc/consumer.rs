@@ -37,7 +37,7 @@ impl<W: Words> Consumer<W> {
     /// The next entry, if one is published. The same entry comes again until [`Entry::done`].
     ///
     /// # Errors
-    /// [`Corrupt`] when the producer's half says something impossible; from then on always.
+    /// [`Corrupt`] when the producer's half contains an impossible value; from then on always.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_, W>>, Corrupt> {
         if let Some(corrupt) = self.corrupt {
@@ -53,7 +53,7 @@ impl<W: Words> Consumer<W> {
         }
     }
 
-    /// Whether something may be there: a cheap look at the tail alone, for polling many rings.
+    /// Whether something may be there: reads the tail alone, for polling many rings.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         self.corrupt.is_none()
@@ -88,7 +88,7 @@ impl<W: Words> Consumer<W> {
         self.checked(kind, len).map(Some)
     }
 
-    /// Looks at the tail; returns whether there is more than at the last look.
+    /// Reads the tail; returns whether there is more than at the last read.
     fn refresh_tail(&mut self) -> Result<bool, Corrupt> {
         let tail = self.peer.load_acquire(0)?;
         if tail < self.tail_seen || tail - self.head > self.capacity || tail % 8 != 0 {
@@ -119,8 +119,8 @@ impl<W: Words> Consumer<W> {
     }
 }
 
-/// A published entry. Its kind and length were read once and checked; its payload may still be changed
-/// by a lying producer, so every field is to be copied once and checked by its reader.
+/// A published entry. Its kind and length were read once and checked; its payload may still be
+/// changed by a lying producer, so every field is to be copied once and checked by its reader.
 #[derive(Debug)]
 pub struct Entry<'a, W = Region> {
     kind: u32,

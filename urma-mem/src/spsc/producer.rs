@@ -23,12 +23,13 @@ pub struct Producer<W = Region> {
 }
 
 impl<W: Words> Producer<W> {
-    /// The writing end of an empty ring: `own` is the half written here, `peer` holds the head line.
-    /// Both position words must still be 0 (a ring is never taken over from a former producer).
+    /// The writing end of an empty ring: `own` is the half written here, `peer` holds the head
+    /// line. Both position words must still be 0 (a ring is never taken over from a former
+    /// producer).
     ///
     /// # Errors
-    /// [`BadLayout`] when the capacity is no power of two within the limits, a window is too short, or
-    /// the own window cannot be written.
+    /// [`BadLayout`] when the capacity is no power of two within the limits, a window is too short,
+    /// or the own window cannot be written.
     pub fn new(own: W, peer: W, capacity: usize) -> Result<Self, BadLayout> {
         let refused = BadLayout { capacity, own: own.len_bytes(), peer: peer.len_bytes() };
         check_layout(capacity, &own, &peer).ok_or(refused)?;
@@ -81,7 +82,7 @@ impl<W: Words> Producer<W> {
     /// Whether the consumer has taken everything that was published.
     ///
     /// # Errors
-    /// [`Corrupt`] when the consumer's half says something impossible.
+    /// [`Corrupt`] when the consumer's half contains an impossible value.
     pub fn is_drained(&mut self) -> Result<bool, Corrupt> {
         self.refresh_head()?;
         Ok(self.head_seen == self.tail_published)

@@ -5,7 +5,8 @@ use urma_core::{Arm, JfcCfg, SendOp, SendWr};
 use super::*;
 use crate::sim::area::{Effect, WordOp};
 use crate::sim::idle::{
-    accepts, ask, deliver, done, in_world, pending, plan, post, receive, refuses, side, spoil, way,
+    accepts, ask, deliver, done, in_world, pending, plan, post, receive, refuses, side, spoil,
+    traffic,
 };
 
 const OK: CrStatus = CrStatus::Success;
@@ -36,14 +37,14 @@ fn a_request_that_ends_wrongly_is_refused() {
             post(run, [pending(1)]);
             ends(run, [Completion { queue_ctx: 7, ..done(1, OK) }])
         }),
-        ("never posted", "request 1 completed and is not under way", |run| {
+        ("never posted", "request 1 completed and is not outstanding", |run| {
             ends(run, [done(1, OK)])
         }),
-        ("twice", "request 1 completed and is not under way", |run| {
+        ("twice", "request 1 completed and is not outstanding", |run| {
             post(run, [pending(1)]);
             ends(run, [done(1, OK), done(1, OK)])
         }),
-        ("failed, and then again", "request 1 completed and is not under way", |run| {
+        ("failed, and then again", "request 1 completed and is not outstanding", |run| {
             post(run, [Pending { doomed: true, ..pending(1) }]);
             ends(run, [done(1, CrStatus::WrFlush), done(1, CrStatus::WrFlush)])
         }),
@@ -93,13 +94,13 @@ fn a_request_that_ends_wrongly_is_refused() {
 #[test]
 fn a_flush_that_was_not_or_that_loses_requests_is_refused() {
     refuses(&[
-        ("the end of a flush that was not", "completed and is not under way", |run| {
+        ("the end of a flush that was not", "completed and is not outstanding", |run| {
             ends(run, [done(0, CrStatus::WrFlushDone)])
         }),
-        ("the end of a suspend that was not", "completed and is not under way", |run| {
+        ("the end of a suspend that was not", "completed and is not outstanding", |run| {
             ends(run, [done(0, CrStatus::WrSuspendDone)])
         }),
-        ("a second end of a flush", "completed and is not under way", |run| {
+        ("a second end of a flush", "completed and is not outstanding", |run| {
             side(run, Lane::Main).gait = Gait::Error;
             ends(run, [done(0, CrStatus::WrFlushDone), done(0, CrStatus::WrFlushDone)])
         }),
@@ -130,7 +131,7 @@ fn a_request_that_ends_as_it_may_is_accepted() {
             post(run, [with(Fate::Either), Pending { fate: Fate::Either, ..pending(2) }]);
             ends(run, [done(1, OK), done(2, REFUSED)])
         }),
-        ("doomed, in any way", |run| {
+        ("doomed, with any status", |run| {
             let doomed = |number| Pending { doomed: true, ..pending(number) };
             post(run, [doomed(1), doomed(2)]);
             ends(run, [done(1, OK), done(2, CrStatus::AckTimeout)])
@@ -178,7 +179,7 @@ fn a_success_without_its_bytes_is_refused() {
             ends(run, [done(1, OK)])
         }),
         ("an effect of what broke off, after a mark", "area of Main of 0 at 1: byte 200", |run| {
-            way(run).phase = Phase::Marked(2);
+            traffic(run).phase = Phase::Marked(2);
             ask(run, 1, write());
             post(run, [pending(2)]);
             ends(run, [done(2, OK)])?;
@@ -187,7 +188,7 @@ fn a_success_without_its_bytes_is_refused() {
         }),
     ]);
     accepts(&[("an effect of what broke off, before a mark", |run| {
-        way(run).phase = Phase::Marked(2);
+        traffic(run).phase = Phase::Marked(2);
         ask(run, 1, write());
         spoil(run, 200, &[7; 3]);
         post(run, [pending(2)]);
@@ -200,11 +201,11 @@ fn a_success_without_its_bytes_is_refused() {
 fn a_mark_settles_only_by_its_own_success() {
     let phase_after = |number, status| {
         in_world(&plan(), |run| {
-            way(run).phase = Phase::Marked(2);
+            traffic(run).phase = Phase::Marked(2);
             let doomed = |number| Pending { doomed: true, ..pending(number) };
             post(run, [doomed(number)]);
             ends(run, [done(number, status)]).expect("it may");
-            way(run).phase
+            traffic(run).phase
         })
     };
     assert_eq!(phase_after(1, OK), Phase::Marked(2));
@@ -299,7 +300,7 @@ fn a_message_that_is_not_the_next_one_is_refused() {
             run.on_message(1, &again)
         }),
         ("a datagram twice", "no request sent it, or it came before", |run| {
-            side(run, Lane::Datagrams).ways[1].line.extend([message(1)]);
+            side(run, Lane::Datagrams).traffic[1].line.extend([message(1)]);
             for slot in [24, 25] {
                 let completion = receive(run, Lane::Datagrams, &message(1), slot);
                 run.on_message(1, &completion)?;
@@ -347,15 +348,15 @@ fn bytes_behind_a_message_may_be_left_by_one_that_broke_off() {
 fn memory_that_changes_by_itself_is_refused() {
     const WHERE: &str = "area of Main of 0 at 1: byte 300";
     refuses(&[
-        ("where something is under way", "area of Main of 0 at 1", |run| {
+        ("where something is outstanding", "area of Main of 0 at 1", |run| {
             ask(run, 1, write());
             spoil(run, 300, &[7]);
             run.check_busy(0)
         }),
         ("where nothing is, in some turn", WHERE, |run| {
             spoil(run, 300, &[7]);
-            let ways = run.nodes.len() * run.nodes.len() * Lane::WITH_AREA;
-            (0..ways).try_for_each(|turn| run.check_busy(turn))
+            let directions = run.nodes.len() * run.nodes.len() * Lane::WITH_AREA;
+            (0..directions).try_for_each(|turn| run.check_busy(turn))
         }),
         ("at the end", WHERE, |run| {
             spoil(run, 300, &[7]);
@@ -369,7 +370,7 @@ fn memory_that_changes_by_itself_is_refused() {
     ]);
     accepts(&[("at a dead node", |run| {
         spoil(run, 300, &[7]);
-        way(run).phase = Phase::Gone;
+        traffic(run).phase = Phase::Gone;
         run.check_all()
     })]);
 }

@@ -45,11 +45,9 @@ fn reopened_peer_is_reached(setup: Setup) -> Outcome {
     let again = until("the EID to be free again", || {
         Ok(Host::open_as(setup, ubcore_sim::node::NodeCfg { eid: Some(eid), ..cfg(setup) }).ok())
     })?;
-    let mut second =
-        until(
-            "the way to the new node",
-            || Ok(World::between(setup, &plan, &host_a, &again).ok()),
-        )?;
+    let mut second = until("the path to the new node", || {
+        Ok(World::between(setup, &plan, &host_a, &again).ok())
+    })?;
     for round in 0..5 {
         super::messages::one_send(&mut second, round, 100)?;
     }
@@ -196,7 +194,7 @@ fn next_life_is_reached_beside_an_old_import(setup: Setup) -> Outcome {
     let again = until("the EID to be free again", || {
         Ok(Host::open_as(setup, ubcore_sim::node::NodeCfg { eid: Some(eid), ..cfg(setup) }).ok())
     })?;
-    let mut new = until("the way to the next life", || {
+    let mut new = until("the path to the next life", || {
         Ok(World::between(setup, &plan, &host_a, &again).ok())
     })?;
     let ctx = new.a.write(0, 0, 8)?;

@@ -156,7 +156,7 @@ fn reset_device_works_again(setup: Setup) -> Outcome {
     let mut host = host;
     for round in 0..3 {
         let mut w =
-            until("the way to the peer", || Ok(World::between(setup, &plan, &host, &other).ok()))?;
+            until("the path to the peer", || Ok(World::between(setup, &plan, &host, &other).ok()))?;
         for number in 0..3 {
             super::messages::one_send(&mut w, round * 10 + number, 300)?;
             let there = w.a.write(0, 4096, 3000)?;

@@ -26,8 +26,8 @@ fn a_message_arrives() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let other = thread::spawn(move || {
-        let way = OobAddress { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
-        let mut oob = Oob::connect(&way, BOUND).unwrap();
+        let at = OobAddress { address: None, port, bind: Some("127.0.0.1"), ipv6: false };
+        let mut oob = Oob::connect(&at, BOUND).unwrap();
         oob.say(&OobMessage::Outcome(SizeOutcome { messages: 7, ..SizeOutcome::default() }))
             .unwrap();
         oob.meet(3).unwrap();

@@ -202,7 +202,7 @@ fn verification(cli: &PerftestCli) -> Result<(), PlanRefusal> {
     ensure!(extra.rate_limit.is_none(), "--verify with --rate_limit: it is no measurement");
     ensure!(
         extra.enable_write_dirty.is_none(),
-        "--verify with --enable_write_dirty: the sent bytes would change on their way"
+        "--verify with --enable_write_dirty: the bytes would change while they are sent"
     );
     ensure!(!extra.enable_err_continue, "--verify with --enable_err_continue: contradiction");
     ensure!(!extra.enable_imm, "--verify with --enable_imm: it numbers the messages itself");

@@ -41,7 +41,7 @@ pub(crate) struct OpenLoopRate {
 /// How far a sender may be ahead of its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Credit {
-    /// Messages on their way at most, per jetty.
+    /// Most messages outstanding, per jetty.
     pub(crate) threshold: u32,
     /// The receiver tells after so many messages.
     pub(crate) notify: u32,
@@ -109,8 +109,8 @@ pub(crate) struct Test {
     pub(crate) seed: u64,
     /// Bytes to walk through; 0 = one message's place.
     pub(crate) span: u64,
-    /// Which way requests may take.
-    pub(crate) way: PathArg,
+    /// Which path requests may take.
+    pub(crate) path: PathArg,
     /// Milliseconds between two rows of an endless run.
     pub(crate) period_ms: Option<u32>,
     /// Planned rate of requests; `None` for the closed loop.
@@ -183,7 +183,7 @@ impl Test {
             verify: cli.verify,
             seed: cli.seed,
             span: cli.span,
-            way: cli.path,
+            path: cli.path,
             period_ms: cli
                 .infinite
                 .map(|seconds| extra.inf_period_ms.unwrap_or_else(|| seconds.saturating_mul(1000))),

@@ -23,7 +23,7 @@ const LOOKS_MAX: u64 = 1 << 32;
 /// Bytes copied by one measurement.
 const COPIED: usize = 1 << 31;
 
-/// One way of a cache line between two cores, microseconds.
+/// Time of a cache line from one core to another, in microseconds.
 pub(super) fn cache_line_us() -> Result<f64, Failure> {
     let (ping, pong) = (CacheLine(AtomicU64::new(0)), CacheLine(AtomicU64::new(0)));
     let answer = || {

@@ -1,7 +1,7 @@
 //! The standard extension headers.
 //!
 //! - owns: their layouts (InfiniBand Architecture Specification 1.7, 9.3 to 9.5).
-//! - takes: bytes or values. gives: the other. must not: know in which packets they occur.
+//! - takes: bytes or values. gives: the other. must not: depend on the packets in which they occur.
 
 use zerocopy::byteorder::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

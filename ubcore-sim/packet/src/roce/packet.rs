@@ -1,7 +1,7 @@
 //! Whole standard packets.
 //!
 //! - owns: joining BTH, extension headers, payload, pad and ICRC by the opcode table.
-//! - takes: a UDP payload, or a [`RoceHeader`]. gives: the other. must not: know connections.
+//! - takes: a UDP payload, or a [`RoceHeader`]. gives: the other. must not: depend on connections.
 
 use zerocopy::IntoBytes;
 

@@ -3,7 +3,7 @@
 //! - owns: wire version 1 (docs/wire-spec.md).
 //! - takes: UDP payloads or ring entries. gives: [`Packet`]s and [`Transaction`]s, and the bytes of
 //!   a header.
-//! - must not: know PSN windows, jetties or segments; it only says what the bytes mean.
+//! - must not: depend on PSN windows, jetties or segments; it only defines what the bytes mean.
 
 mod ack;
 mod ext;

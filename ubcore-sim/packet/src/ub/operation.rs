@@ -2,7 +2,7 @@
 //!
 //! - owns: which extension header and which payload rule each request opcode has.
 //! - takes: an opcode and the bytes after TVETAH, or a [`RequestOp`]. gives: the other.
-//! - must not: know flags, addresses or queues.
+//! - must not: depend on flags, addresses or queues.
 
 use zerocopy::byteorder::network_endian::U64;
 

@@ -2,7 +2,7 @@
 //!
 //! - owns: BTAH and MTETAH (UB Base Specification 2.0.1, 7.2.1 and 7.2.4) and the order of headers.
 //! - takes: bytes that start at the BTAH, or a [`RequestHeader`]. gives: the other.
-//! - must not: know the BTH; a ring carries the same bytes without one.
+//! - must not: depend on the BTH; a ring carries the same bytes without one.
 
 use zerocopy::byteorder::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

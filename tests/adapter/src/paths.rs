@@ -1,10 +1,10 @@
-//! Ways to other nodes, and what was imported from there.
+//! Paths to other nodes, and what was imported from there.
 //!
-//! C knows no ways: it imports queues and segments. A way is held open by an import of the other
-//! node's well-known jetty; what requests name is imported when they first name it, and goes with
-//! the way.
+//! The C API has no paths: it imports queues and segments. A path is held open by an import of the
+//! other node's well-known jetty; what requests name is imported when they first name it, and goes
+//! with the path.
 //!
-//! *Owns*: imported queues and segments, by way. *Gives*: the C objects for requests.
+//! *Owns*: imported queues and segments, by path. *Gives*: the C objects for requests.
 #![expect(unsafe_code, reason = "calls of C functions, and mapped memory")]
 
 use std::collections::BTreeMap;
@@ -35,15 +35,15 @@ use crate::{
 /// The jetty that each node of the project answers at.
 const WELL_KNOWN: u32 = 5;
 
-/// The ways of a context, by number.
+/// The paths of a context, by number.
 #[derive(Default, Debug)]
-pub(crate) struct Ways {
-    open: BTreeMap<u32, Way>,
+pub(crate) struct OpenPaths {
+    open: BTreeMap<u32, OpenPath>,
     last: u32,
 }
 
 #[derive(Debug)]
-struct Way {
+struct OpenPath {
     probe: Ptr<urma_target_jetty_t>,
     targets: Vec<(TargetId, Ptr<urma_target_jetty_t>)>,
     segments: Vec<(SegmentName, Ptr<urma_target_seg_t>)>,
@@ -60,7 +60,7 @@ struct SegmentName {
     mapping: u32,
 }
 
-/// Finds a way. Not under the lock of the ways: it may take its time.
+/// Finds a path. Not under the lock of the open paths, since it may take long.
 pub(crate) fn connect(shared: &Shared, eid: Eid, mode: TransportMode) -> Result<Path, Status> {
     let id = JettyId { eid, uasid: 0, id: WELL_KNOWN };
     let kind = if eid == shared.eid() { PathKind::Local } else { PathKind::Packets };
@@ -68,26 +68,26 @@ pub(crate) fn connect(shared: &Shared, eid: Eid, mode: TransportMode) -> Result<
     let order = OrderType::Default;
     let target = TargetId { kind: TargetKind::Jetty, id, path, token: None, mode, order };
     let probe = import_target(shared.ctx, &target)?;
-    let mut ways = shared.ways();
+    let mut paths = shared.paths();
     // Numbers of transport paths have 24 bits, and no context opens that many.
-    ways.last += 1;
-    path.tpn = ways.last;
-    ways.open.insert(path.tpn, Way { probe, targets: Vec::new(), segments: Vec::new() });
+    paths.last += 1;
+    path.tpn = paths.last;
+    paths.open.insert(path.tpn, OpenPath { probe, targets: Vec::new(), segments: Vec::new() });
     Ok(path)
 }
 
-impl Ways {
-    /// Gives a way back, with what was imported over it.
+impl OpenPaths {
+    /// Closes a path, with what was imported over it.
     pub(crate) fn close(&mut self, path: &Path) {
-        let Some(way) = self.open.remove(&path.tpn) else { return };
-        for (_, segment) in way.segments {
+        let Some(open) = self.open.remove(&path.tpn) else { return };
+        for (_, segment) in open.segments {
             // SAFETY: an object that the library checks.
             expect_success(unsafe { urma_unimport_seg(segment.0) }, "segment not unimported");
         }
-        for (target, ptr) in way.targets {
+        for (target, ptr) in open.targets {
             unimport(target.kind, ptr);
         }
-        unimport(TargetKind::Jetty, way.probe);
+        unimport(TargetKind::Jetty, open.probe);
     }
 
     /// The queue as C names it.
@@ -96,12 +96,12 @@ impl Ways {
         ctx: Ptr<urma_context_t>,
         target: &TargetId,
     ) -> Result<Ptr<urma_target_jetty_t>, Status> {
-        let way = self.open.get_mut(&target.path.tpn).ok_or(Status::Invalid)?;
-        if let Some((_, known)) = way.targets.iter().find(|(known, _)| known == target) {
+        let open = self.open.get_mut(&target.path.tpn).ok_or(Status::Invalid)?;
+        if let Some((_, known)) = open.targets.iter().find(|(known, _)| known == target) {
             return Ok(*known);
         }
         let ptr = import_target(ctx, target)?;
-        way.targets.push((*target, ptr));
+        open.targets.push((*target, ptr));
         Ok(ptr)
     }
 
@@ -136,7 +136,7 @@ impl Ways {
         self.named(ctx, path, name)
     }
 
-    /// Memory of a peer in this process; it stays until the way is given back.
+    /// Memory of a peer in this process; it stays until the path is closed.
     pub(crate) fn map(
         &mut self,
         ctx: Ptr<urma_context_t>,
@@ -153,7 +153,8 @@ impl Ways {
         let addr = usize::try_from(mva).map_err(|_| Status::Fail)?;
         let len = usize::try_from(len).map_err(|_| Status::Invalid)?;
         let first = core::ptr::with_exposed_provenance_mut(addr);
-        // SAFETY: the import maps it, and goes with the way; urma-core drops the region before that.
+        // SAFETY: the import maps it, and ends with the path; urma-core drops the region before
+        // that.
         unsafe { Region::from_user(first, len) }.map_err(|_| Status::Fail)
     }
 
@@ -163,12 +164,12 @@ impl Ways {
         path: &Path,
         name: SegmentName,
     ) -> Result<Ptr<urma_target_seg_t>, Status> {
-        let way = self.open.get_mut(&path.tpn).ok_or(Status::Invalid)?;
-        if let Some((_, known)) = way.segments.iter().find(|(known, _)| *known == name) {
+        let open = self.open.get_mut(&path.tpn).ok_or(Status::Invalid)?;
+        if let Some((_, known)) = open.segments.iter().find(|(known, _)| *known == name) {
             return Ok(*known);
         }
         let ptr = import_segment(ctx, &name)?;
-        way.segments.push((name, ptr));
+        open.segments.push((name, ptr));
         Ok(ptr)
     }
 }
