@@ -302,7 +302,7 @@ pub trait PathOps: Send + Sync + Debug {
     /// `TimedOut`, `Unreachable`.
     fn connect(&self, eid: Eid, mode: crate::TransportMode) -> Result<Path, Status>;
 
-    /// Closes a path.
+    /// Drops one use of a path.
     fn disconnect(&self, path: &Path);
 }
 
