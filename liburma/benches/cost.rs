@@ -274,7 +274,7 @@ fn time<E: End>(end: &mut E, name: &str, calls: u32) -> f64 {
     spent.as_secs_f64() * 1e9 / f64::from(calls)
 }
 
-/// [`loops::posts`] and [`loops::takes`] where nobody looks.
+/// [`loops::posts`] and [`loops::takes`] where no test looks.
 #[inline(never)]
 fn fill<E: End>(end: &mut E, count: u32) {
     (0..count).for_each(|_| end.post());
@@ -310,9 +310,9 @@ fn main() -> Outcome<()> {
     }
     let lines = ["write and poll:", "post:", "taking poll:", "empty poll:"];
     for ((line, [rust, c]), limit) in lines.iter().zip(least).zip([30.0, 15.0, 15.0, 15.0]) {
-        let verdict = if c - rust <= limit { "within" } else { "over" };
+        let place = if c - rust <= limit { "within" } else { "over" };
         let added = c - rust;
-        println!("{line:<15} rust {rust:.1} ns, C {c:.1} ns; {added:+.1} is {verdict} {limit}");
+        println!("{line:<15} rust {rust:.1} ns, C {c:.1} ns; {added:+.1} is {place} {limit}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The door: every call from C comes in, and its answer goes out, here.
+//! Entry and exit of every call from C.
 //!
 //! *Owns*: the forms of an answer (status, pointer with `errno`, count), the stop for panics, the
 //! check for a forked child; the memory of callers (`user`). *Takes*: closures that answer with a [`Code`].
@@ -17,7 +17,7 @@ use urma_mem::{
     sync::{AtomicU64, Ordering},
 };
 
-use crate::slab::{Found, Idle, InSlot, Kind, Slot, find, find_live};
+use crate::slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live};
 
 pub(crate) use user::{UserArray, UserPtr, args, c_text, some, text, value};
 
@@ -39,7 +39,7 @@ impl Code {
     pub(crate) const ENODEV: Self = Self::known(libc::ENODEV);
     pub(crate) const ETIMEDOUT: Self = Self::known(libc::ETIMEDOUT);
     pub(crate) const EINVAL: Self = Self::known(libc::EINVAL);
-    /// What a software device cannot mean.
+    /// A software device does not support it.
     pub(crate) const ENOTSUP: Self = Self::known(libc::EOPNOTSUPP);
     /// `URMA_FAIL`: a failure that no other number names.
     pub(crate) const FAIL: Self = Self::known(0x1000);
@@ -88,7 +88,7 @@ impl<T> From<urma_core::Refused<T>> for Code {
     }
 }
 
-/// What a call comes to.
+/// Result of a call: a value, or the code that C gets.
 pub(crate) type Answer<T = ()> = Result<T, Code>;
 
 /// The fork generation in which the library was initialised.
@@ -135,7 +135,7 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
 fn errno() -> c_int {
     // SAFETY: the address of this thread's errno, always valid.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above; nobody else writes this thread's errno.
+    // SAFETY: it is valid, and no other thread writes this one's errno.
     unsafe { *errno }
 }
 
@@ -143,7 +143,7 @@ fn errno() -> c_int {
 fn set_errno(number: c_int) {
     // SAFETY: the address of this thread's errno, always valid.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above; nobody else writes this thread's errno.
+    // SAFETY: it is valid, and no other thread writes this one's errno.
     unsafe { *errno = number };
 }
 
@@ -317,7 +317,7 @@ impl<T> Object<T> {
         self.0.as_ptr()
     }
 
-    /// Its address, for those who keep devices.
+    /// Its address, for lists of devices.
     pub(crate) const fn non_null(self) -> NonNull<T> {
         self.0
     }
@@ -351,8 +351,10 @@ unsafe impl<T> InSlot for Object<T> {
 #[inline]
 pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<Object<K::Public>> {
     match find::<K>(ptr) {
-        Found::Live | Found::Foreign => Object::made(ptr.cast_mut()).ok_or(Code::EINVAL),
-        Found::Invalid => Err(Code::EINVAL),
+        PointerKind::Live | PointerKind::Foreign => {
+            Object::made(ptr.cast_mut()).ok_or(Code::EINVAL)
+        }
+        PointerKind::Invalid => Err(Code::EINVAL),
     }
 }
 

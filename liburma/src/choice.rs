@@ -7,6 +7,7 @@
 //!
 //! A program that was built with the project's headers has chosen: it asks for the marker symbol of
 //! its release, and the loader saw to it. `URMA_ABI` is for programs built with other headers.
+#![expect(unsafe_code, reason = "tables of the loader, and code that is loaded")]
 
 mod marker;
 mod search;
@@ -40,22 +41,22 @@ const VARIABLE: &str = "URMA_ABI";
 
 /// Why a process is not served.
 #[derive(Debug)]
-struct Refusal {
+struct ReleaseError {
     code: Code,
     why: String,
 }
 
-impl Refusal {
+impl ReleaseError {
     const fn new(code: Code, why: String) -> Self {
         Self { code, why }
     }
 }
 
 /// What came of the wish when the library was loaded.
-static OUTCOME: OnceLock<Option<Refusal>> = OnceLock::new();
+static OUTCOME: OnceLock<Option<ReleaseError>> = OnceLock::new();
 
 /// What is called when this library is loaded: the functions with these names of the library that is
-/// to serve instead of this one; `None` when this one serves, or nobody does.
+/// to serve instead of this one; `None` when this one serves, or none does.
 pub(crate) fn functions(names: &[&CStr]) -> Option<Vec<*const ()>> {
     let found = wanted().and_then(|release| {
         let load = |release| search::load(release, names);
@@ -81,13 +82,13 @@ pub(crate) fn check() -> Answer {
         Ok(None) => None,
         Ok(Some(release)) => {
             let why = format!("the library of release {} was not loaded", release.name);
-            Some(Refusal::new(Code::FAIL, why))
+            Some(ReleaseError::new(Code::FAIL, why))
         }
         Err(refusal) => Some(refusal),
     });
     match outcome {
         None => {
-            // When the library was loaded nobody could hear that the variable is not believed.
+            // When the library was loaded no log could take the line that the variable is ignored.
             let _ = setting(VARIABLE);
             Ok(())
         }
@@ -99,13 +100,13 @@ pub(crate) fn check() -> Answer {
 }
 
 /// The other release, when it shall serve.
-fn wanted() -> Result<Option<Release>, Refusal> {
+fn wanted() -> Result<Option<Release>, ReleaseError> {
     let Some(value) = setting(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
     let value = value.to_string_lossy();
     let Some(release) = named(&value) else {
         let known = RELEASES.map(|release| release.name).join(", ");
         let why = format!("{VARIABLE}={value} names no release of the C API; known are {known}");
-        return Err(Refusal::new(Code::EINVAL, why));
+        return Err(ReleaseError::new(Code::EINVAL, why));
     };
     if release.marker == OWN.marker || marker::is_asked_for(OWN.marker) {
         return Ok(None);
@@ -116,7 +117,7 @@ fn wanted() -> Result<Option<Release>, Refusal> {
              library, or the archive of that release",
             OWN.name
         );
-        return Err(Refusal::new(Code::ENOTSUP, why));
+        return Err(ReleaseError::new(Code::ENOTSUP, why));
     }
     Ok(Some(release))
 }

@@ -22,12 +22,12 @@ use crate::{call, choice};
 
 /// The address of a function.
 #[repr(transparent)]
-struct Entry(UnsafeCell<*const ()>);
+struct JumpSlot(UnsafeCell<*const ()>);
 
-// SAFETY: written by `at_load` only, before the loader gives this library to anybody.
-unsafe impl Sync for Entry {}
+// SAFETY: written by `at_load` only, before the loader gives this library to any code.
+unsafe impl Sync for JumpSlot {}
 
-impl Entry {
+impl JumpSlot {
     const fn new(function: *const ()) -> Self {
         Self(UnsafeCell::new(function))
     }
@@ -38,7 +38,7 @@ macro_rules! exports {
     ($($at:literal $name:ident,)*) => {
         const COUNT: usize = [$($at),*].len();
 
-        static TABLE: [Entry; COUNT] = [$(Entry::new($name as *const ())),*];
+        static TABLE: [JumpSlot; COUNT] = [$(JumpSlot::new($name as *const ())),*];
 
         const NAMES: [&CStr; COUNT] = [$(
             match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -96,7 +96,7 @@ static AT_LOAD: extern "C" fn() = at_load;
 extern "C" fn at_load() {
     call::nothing_in_child(|| {
         for (entry, function) in TABLE.iter().zip(choice::functions(&NAMES).unwrap_or_default()) {
-            // SAFETY: nobody reads the table while this library is loaded, and nobody else writes.
+            // SAFETY: no thread reads the table while this library is loaded, and no other writes.
             unsafe { *entry.0.get() = function };
         }
         Ok(())

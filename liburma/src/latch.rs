@@ -30,11 +30,11 @@ impl<T> Latch<T> {
             pause.wait();
         }
         let _open = Open(&self.held);
-        // SAFETY: this thread set `held`, and nobody else reaches the value until `_open` is dropped.
+        // SAFETY: this thread set `held`, and no other thread reaches the value until `_open` is dropped.
         f(unsafe { &mut *self.value.get() })
     }
 
-    /// Forgets who holds it and what it held: for a forked child, where the holder does not exist.
+    /// Forgets the holder and the value: for a forked child, where the holder does not exist.
     /// The old value is not dropped. Only for a process with one thread.
     pub(crate) fn abandon(&self, value: T) {
         // SAFETY: one thread, and it is not inside `with`.

@@ -4,10 +4,11 @@
 //!
 //! Rooms, each of which knows those after it only: `exports` (the symbols), `plug` (devices that a Rust
 //! program adds), `face` (the exported functions: checks, dispatch through the provider's tables,
-//! book-keeping), `provider` (who drives which device), `udma` (the built-in provider), `convert`
+//! book-keeping), `provider` (which drives which device), `udma` (the built-in provider), `convert`
 //! (values), `choice` (which release of the C API serves), `log` (lines for callbacks), `perf` (how long
 //! calls take), `call` (the door for calls from C), `setting` (the environment), `slab` and `latch`
 //! (memory of objects), `abi` (layouts).
+#![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod abi;
 mod call;

@@ -14,14 +14,14 @@ pub(crate) use sink::{register, register_located, unregister};
 pub(crate) use subscriber::{install, level, set_level};
 
 /// A line of another library, as it said it.
-pub(crate) fn message(level: u32, text: &core::ffi::CStr, (file, function, number): Place<'_>) {
+pub(crate) fn message(level: u32, text: &core::ffi::CStr, from: SourcePlace<'_>) {
     let mut line = line::Line::new();
     line.write_bytes(text.to_bytes());
-    sink::give_at(level, &mut line, (file, function, number));
+    sink::give(level, &mut line, from);
 }
 
 /// File, function and line in it.
-pub(crate) type Place<'a> = (&'a core::ffi::CStr, &'a core::ffi::CStr, core::ffi::c_int);
+pub(crate) type SourcePlace<'a> = (&'a core::ffi::CStr, &'a core::ffi::CStr, core::ffi::c_int);
 
 /// Levels as `urma_vlog_level_t` numbers them: smaller is worse.
 pub(crate) mod number {

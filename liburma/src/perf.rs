@@ -3,7 +3,7 @@
 //! *Owns*: counts and histograms of the process; whether they are kept. *Takes*: durations. *Gives*:
 //! a table as text. *Must not*: wait: the data path writes here, with relaxed additions.
 //!
-//! Durations are nanoseconds of the monotonic clock. A call costs one load while nobody measures.
+//! Durations are nanoseconds of the monotonic clock. A call costs one load while no program measures.
 #![expect(unsafe_code, reason = "the clock of the C library")]
 
 use core::fmt::Write;
@@ -140,7 +140,7 @@ pub(crate) fn step(kind: u32, ns: u64) -> Answer {
     Ok(())
 }
 
-/// Calls `f`, and measures how long it takes if anybody wants to know.
+/// Calls `f`, and measures how long it takes while a program measures.
 pub(crate) fn timed<T>(kind: u32, f: impl FnOnce() -> T) -> T {
     if !is_on() {
         return f();

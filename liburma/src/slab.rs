@@ -2,7 +2,7 @@
 //!
 //! *Owns*: one reservation of address space, its chunks (each of one kind for ever), the free slots,
 //! and the rule by which an object's private part may be reached. *Takes*: kinds of objects.
-//! *Gives*: slots with a public C part and a private Rust part; `find`, which tells a live object
+//! *Gives*: slots with a public C part and a private Rust part; `find`, which distinguishes a live object
 //! from a deleted one, from another kind and from any other number, without touching memory that a
 //! bad pointer names. *Must not*: know what the kinds are; wait for anything but the short locks
 //! of its own slots.
@@ -31,7 +31,7 @@ pub(crate) use fresh::Fresh;
 pub(crate) use header::Owner;
 pub(crate) use idle::{Idle, find_idle};
 pub(crate) use member::{InSlot, Member, member};
-pub(crate) use slot::{Found, Guard, Held, Look, Slot, find, find_live};
+pub(crate) use slot::{Guard, Held, Look, PointerKind, Slot, find, find_live};
 
 /// A kind of object.
 ///

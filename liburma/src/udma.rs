@@ -8,6 +8,7 @@
 //!
 //! One file per noun. Below them: `event_queue`, `handles`, `hardware`, `notices`, `sysfs` (parts that know
 //! no object), `kind` (the private parts), `context`, `family` (what nouns share). Above: `table`.
+#![expect(unsafe_code, reason = "C entry points, and memory that C programs read")]
 
 pub(crate) mod address;
 pub(crate) mod context;

@@ -11,7 +11,7 @@ const LOOKS: usize = 3;
 const SPAN: Duration = Duration::from_millis(3);
 
 /// Cycles per microsecond of the counter that programs read; 0.0 where there is none.
-/// `warn` asks the original to tell about a varying clock; this counter's rate does not vary.
+/// `warn` asks UMDK's library for a warning about a varying clock; this counter's rate does not vary.
 #[unsafe(no_mangle)]
 pub extern "C" fn get_cpu_mhz(_warn: bool) -> f64 {
     let mut rates: Vec<f64> = (0..LOOKS).filter_map(|_| rate()).collect();

@@ -32,7 +32,7 @@ pub unsafe extern "C" fn ub_hugemalloc(len: usize, page: c_int, hint: *mut c_voi
 /// Gives memory of [`ub_hugemalloc`] back; 0, -`EINVAL` for null, -1 with errno from the system.
 ///
 /// # Safety
-/// `address` and `len` are of one call of [`ub_hugemalloc`], and nobody uses the memory any more.
+/// `address` and `len` are of one call of [`ub_hugemalloc`], and no code uses the memory any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ub_hugefree(address: *mut c_void, len: usize) -> c_int {
     if address.is_null() {

@@ -61,9 +61,9 @@ fn finished(hash: u32) -> u32 {
 /// A map that was initialised, and a node whose hash was set when it was inserted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ub_hmap_remove(hmap: *mut Hmap, node: *const HmapNode) {
-    // SAFETY: the contract of this function: a map, which nobody else uses meanwhile.
+    // SAFETY: the contract of this function: a map, which no other thread uses meanwhile.
     let map = unsafe { &mut *hmap };
-    // SAFETY: the contract of this function: a node, which nobody changes meanwhile.
+    // SAFETY: the contract of this function: a node, which no thread changes meanwhile.
     let of = unsafe { &*node };
     let (hash, after) = (of.hash, of.next);
     // SAFETY: the mask leaves a bucket of the map.

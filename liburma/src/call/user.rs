@@ -132,7 +132,7 @@ impl<T> UserArray<T> {
         Self { first, count: self.count - index }
     }
 
-    /// Copies of the elements, each read when its turn comes.
+    /// Copies of the elements, each read when the iterator reaches it.
     pub(crate) fn iter(self) -> impl ExactSizeIterator<Item = T>
     where
         T: Copy,

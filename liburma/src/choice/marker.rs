@@ -5,7 +5,6 @@
 //!
 //! The number of symbols of an object is not written anywhere in it; those that it refers to are
 //! named by its relocations, whose number is.
-#![expect(unsafe_code, reason = "tables of the loader, in memory")]
 
 use core::{
     ffi::{CStr, c_int, c_void},
@@ -61,7 +60,7 @@ unsafe extern "C" fn look_at(
 ) -> c_int {
     // SAFETY: the loader describes a loaded object for the length of this call.
     let object = unsafe { &*object };
-    // SAFETY: `is_asked_for` passes its own value, which nobody else has meanwhile.
+    // SAFETY: `is_asked_for` passes its own value, which no other code has meanwhile.
     let search = unsafe { &mut *search.cast::<Search<'_>>() };
     // SAFETY: the loader says how many headers the object has, which stays loaded meanwhile.
     let headers = unsafe { slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into()) };
@@ -69,7 +68,7 @@ unsafe extern "C" fn look_at(
     search.is_found = dynamic.is_some_and(|header| {
         let at = object.dlpi_addr.wrapping_add(header.p_vaddr);
         // SAFETY: the dynamic section of a loaded object.
-        let tables = unsafe { Tables::at(at, object.dlpi_addr) };
+        let tables = unsafe { SymbolTables::at(at, object.dlpi_addr) };
         // SAFETY: the tables are those of the object, which stays loaded while the loader describes it.
         unsafe { tables.refer_to(search.name) }
     });
@@ -78,14 +77,14 @@ unsafe extern "C" fn look_at(
 
 /// Addresses and lengths of an object's tables; 0: none.
 #[derive(Default)]
-struct Tables {
+struct SymbolTables {
     symbols: u64,
     strings: u64,
     /// Two tables of relocations: address, bytes.
     relocations: [(u64, u64); 2],
 }
 
-impl Tables {
+impl SymbolTables {
     /// # Safety
     /// `at` is the dynamic section of an object that is loaded at `base`.
     unsafe fn at(at: u64, base: u64) -> Self {

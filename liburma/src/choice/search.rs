@@ -2,7 +2,6 @@
 //!
 //! *Owns*: the folders that are looked into. *Takes*: `URMA_ABI_PATH`, the place of this library.
 //! *Gives*: its functions. *Must not*: take a library that lacks one, or is of another release.
-#![expect(unsafe_code, reason = "loading a library, and looking functions up")]
 
 use std::{
     ffi::{CStr, c_int},
@@ -11,7 +10,7 @@ use std::{
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::{OWN, Refusal, Release};
+use super::{OWN, Release, ReleaseError};
 use crate::{
     call::Code,
     setting::{folders, own_folder, setting},
@@ -28,7 +27,7 @@ const FILE: &str = "liburma.so.0";
 ///
 /// # Errors
 /// ENOTSUP: there is none that has them, with what was tried.
-pub(super) fn load(release: Release, names: &[&CStr]) -> Result<Vec<*const ()>, Refusal> {
+pub(super) fn load(release: Release, names: &[&CStr]) -> Result<Vec<*const ()>, ReleaseError> {
     let mut tried = Vec::new();
     for folder in candidates(release) {
         let path = folder.join(FILE);
@@ -45,7 +44,7 @@ pub(super) fn load(release: Release, names: &[&CStr]) -> Result<Vec<*const ()>, 
         OWN.name,
         tried.join("; ")
     );
-    Err(Refusal::new(Code::ENOTSUP, why))
+    Err(ReleaseError::new(Code::ENOTSUP, why))
 }
 
 /// Folders, in the order in which they are tried.

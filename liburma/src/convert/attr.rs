@@ -1,12 +1,9 @@
-//! Attributes of devices.
+//! Attributes of devices, as C programs read them.
 
 use urma_core::{DeviceAttr, DeviceCaps, DeviceFeatures, ModeSet, PortAttr};
 
 use super::zeroed;
-use crate::abi::{
-    URMA_CC_NONE, urma_device_attr_t, urma_device_cap_t, urma_order_type_cap_t, urma_port_attr_t,
-    urma_tp_type_cap_t,
-};
+use crate::abi::*;
 
 /// Ports that the C struct has room for.
 const PORTS_MAX: usize = 8;

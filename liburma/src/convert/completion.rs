@@ -1,9 +1,9 @@
-//! Completions.
+//! Completions as the records of C programs.
 
 use urma_core::{Completion, CrOpcode};
 
 use super::name::jetty_id_out;
-use crate::abi::{urma_cr_flag_t, urma_cr_t, urma_cr_token_t, urma_cr_u, urma_token_t};
+use crate::abi::*;
 
 #[inline(always)]
 pub(crate) fn record(from: &Completion) -> urma_cr_t {
@@ -24,7 +24,7 @@ pub(crate) fn record(from: &Completion) -> urma_cr_t {
     }
 }
 
-/// Status, opcode and what comes with it, of a completion that is not a plain success.
+/// Status, opcode and the data of that opcode, of a completion that is not a plain success.
 #[inline(never)]
 fn rare(from: &Completion) -> (u32, u32, urma_cr_u) {
     (u32::from(from.status.code()), u32::from(from.opcode.code()), immediate(from))

@@ -6,7 +6,7 @@ use urma_core::{
 };
 
 use crate::{
-    abi::{urma_eid_t, urma_import_jetty_flag_t, urma_jetty_id_t, urma_token_t},
+    abi::*,
     call::{Answer, Code},
 };
 
@@ -98,7 +98,7 @@ pub(crate) fn jfr_state_out(from: JettyState) -> u32 {
     }
 }
 
-/// What a C program was told of a remote queue.
+/// What a C program knows of a remote queue.
 pub(crate) struct Remote {
     pub(crate) id: urma_jetty_id_t,
     pub(crate) kind: u32,

@@ -1,12 +1,9 @@
-//! Configurations of queues.
+//! Configurations of queues, with numbers in range.
 
 use urma_core::{JfcCfg, JfcFlags, JfrCfg, JfsCfg, SendFlags};
 
 use super::name::{mode, order, policy};
-use crate::{
-    abi::{urma_jfc_cfg_t, urma_jfr_cfg_t, urma_jfs_cfg_t},
-    call::Answer,
-};
+use crate::{abi::*, call::Answer};
 
 /// Payload in the completion is an optimisation that C programs do not see: it arrives in the
 /// receive buffer all the same, so the flag asks for nothing.

@@ -1,9 +1,7 @@
-//! Network addresses, MACs.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Network addresses and MACs of nodes.
 
 use crate::{
-    abi::{urma_context_t, urma_eid_t, urma_net_addr_info_t, urma_net_addr_t, urma_status_t},
+    abi::*,
     call::{self, Code, UserPtr, object},
     convert::name::eid,
     face::{

@@ -3,7 +3,6 @@
 //! *Owns*: what is looked at before the provider is called, and the references of what it deleted.
 //! *Takes*: lists of C programs. *Gives*: one call of the batch operation for each run of objects
 //! that one table of operations drives: all of a list, in the usual case.
-#![expect(unsafe_code, reason = "arrays of C programs")]
 
 use core::{
     ffi::c_int,
@@ -12,7 +11,7 @@ use core::{
 use std::collections::BTreeSet;
 
 use crate::{
-    abi::{urma_context_t, urma_ops_t},
+    abi::*,
     call::{self, Answer, Code, Object, UserArray, UserPtr},
     face::{
         dispatch::{home, ops, release, run},

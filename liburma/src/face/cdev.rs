@@ -1,6 +1,4 @@
 //! What administration tools ask of the kernel: device files, counts; and copies of configurations.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::{
     ffi::{CStr, c_char, c_int},
@@ -9,10 +7,7 @@ use core::{
 use std::collections::BTreeMap;
 
 use crate::{
-    abi::{
-        Receive, urma_device_t, urma_jetty_cfg_t, urma_jetty_cfg_u, urma_jfce_cnt_info_t,
-        urma_status_t,
-    },
+    abi::*,
     call::{self, Answer, Code, UserArray, UserPtr, object, ours},
     face::library,
     latch::Latch,

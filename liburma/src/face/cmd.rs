@@ -5,14 +5,12 @@
 //! which need a kernel module, EOPNOTSUPP whatever the arguments are (docs/c-api.md). Arguments that a
 //! function does not read need no place in its Rust signature: the C calling convention leaves them
 //! in registers and on the caller's stack.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 #![expect(missing_docs, reason = "each is the command of its name; the room card says the rest")]
 
 use core::ffi::c_int;
 
 use crate::{
-    abi::{urma_eid_info_t, urma_status_t, urma_sysfs_dev_t},
+    abi::*,
     call::{self, Code, UserArray, UserPtr},
     convert::name::eid_out,
     face::{cdev, dispatch::ATTR},

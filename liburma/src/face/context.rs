@@ -1,6 +1,4 @@
-//! Contexts.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Contexts: opening and closing devices.
 
 use core::ffi::{c_int, c_void};
 use std::{
@@ -17,11 +15,7 @@ use urma_core::Eid;
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{
-        URMA_AGGR_MODE_BALANCE, URMA_AGGR_MODE_STANDALONE, URMA_OPT_AGGR_MODE,
-        URMA_SYSFS_DEV_FLAG_DRIVER_CREATED, urma_context_t, urma_device_t, urma_opt_name_t,
-        urma_status_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, c_text, made, object},
     convert::{name::eid_out, zeroed},
     face::{

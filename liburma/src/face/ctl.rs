@@ -1,9 +1,7 @@
 //! Calls that a device defines.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use crate::{
-    abi::{urma_context_t, urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t},
+    abi::*,
     call::{self, Code, object},
     face::dispatch::ask,
     udma::kind,

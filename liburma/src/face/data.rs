@@ -2,8 +2,6 @@
 //!
 //! Where a context's table, read at each call, still has this library's own operation, that is
 //! called with the slot that was found already; any other operation gets the caller's pointers.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::{
     ffi::c_int,
@@ -11,13 +9,7 @@ use core::{
 };
 
 use crate::{
-    abi::{
-        UB_JETTY_POST_RECV, UB_JETTY_POST_SEND, UB_JFS_POST_SEND, UB_POLL_JFC, UB_POST_JFR_RECV,
-        URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_WRITE, urma_cr_t, urma_jetty_t, urma_jfc_t,
-        urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_flag_t, urma_jfs_wr_t, urma_jfs_wr_u,
-        urma_opcode_t, urma_ops_t, urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t,
-        urma_status_t, urma_target_jetty_t, urma_target_seg_t,
-    },
+    abi::*,
     call::{self, Code, Object, UserArray, object},
     face::dispatch::{Homed, ask, home, member_of, ops},
     perf,
@@ -25,8 +17,8 @@ use crate::{
     udma::{kind, poll, post},
 };
 
-/// The slot of a live object, if its context's table has this library's own `$mine` and nobody
-/// measures: the usual case, without a frame or a second look-up.
+/// The slot of a live object, if its context's table has this library's own `$mine` and no
+/// program measures: the usual case, without a frame or a second look-up.
 macro_rules! own_slot {
     ($kind:ty, $object:expr, $op:ident, $mine:path) => {
         find_live::<$kind>($object).filter(|slot| {
@@ -198,13 +190,13 @@ pub unsafe extern "C" fn urma_recv(
 }
 
 /// Opcode, flags and number of a request that one call posts.
-type About = (urma_opcode_t, urma_jfs_wr_flag_t, u64);
+type RequestHead = (urma_opcode_t, urma_jfs_wr_flag_t, u64);
 
 /// Posts one request with one piece on each side.
 fn transfer(
     jfs: *mut urma_jfs_t,
     target: *mut urma_target_jetty_t,
-    about: About,
+    about: RequestHead,
     (mut src, mut dst): (urma_sge_t, urma_sge_t),
 ) -> urma_status_t {
     let (src, dst) = (list(&mut src), list(&mut dst));
@@ -216,7 +208,7 @@ fn transfer(
 fn one(
     jfs: *mut urma_jfs_t,
     tjetty: *mut urma_target_jetty_t,
-    (opcode, flag, user_ctx): About,
+    (opcode, flag, user_ctx): RequestHead,
     u: urma_jfs_wr_u,
 ) -> urma_status_t {
     let next = core::ptr::null_mut();

@@ -3,16 +3,11 @@
 //! *Owns*: the memory of a description, and the length of what follows its struct: a number of bytes
 //! and the bytes, which providers of bonding devices add for their kin. *Takes*: a live object.
 //! *Gives*: memory of the C library. *Must not*: know what the bytes mean.
-#![expect(unsafe_code, reason = "memory that C programs free")]
 
 use core::ptr::NonNull;
 
 use crate::{
-    abi::{
-        BONDP_USER_CTL_OPCODE_GET_RJETTY, BONDP_USER_CTL_OPCODE_GET_SEG_CTX, urma_context_t,
-        urma_jetty_t, urma_rjetty_t, urma_seg_t, urma_target_seg_t, urma_user_ctl_in_t,
-        urma_user_ctl_out_t, urma_user_info_ext_hdr_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, UserPtr, c_text},
     face::dispatch::{device, op, run},
 };
@@ -100,7 +95,7 @@ pub(super) unsafe fn give<D: Described>(
     (to, len): (UserPtr<*mut D>, UserPtr<u32>),
 ) {
     to.write(memory.as_ptr());
-    // SAFETY: `blank` made it with a value, and nobody else has it yet.
+    // SAFETY: `blank` made it with a value, and no other thread has it yet.
     let has_user_info = unsafe { memory.as_ref() }.has_user_info();
     let mut bytes = size_of::<D>();
     if has_user_info {

@@ -1,6 +1,4 @@
 //! Devices: lists, lookups, attributes, EID lists.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::{
     ffi::{c_char, c_int, c_void},
@@ -10,10 +8,7 @@ use core::{
 use urma_core::Eid;
 
 use crate::{
-    abi::{
-        urma_device_attr_t, urma_device_t, urma_eid_info_t, urma_eid_t, urma_status_t,
-        urma_transport_type_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, UserPtr, object},
     convert::name::{eid, eid_out},
     face::{

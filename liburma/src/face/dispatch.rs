@@ -2,17 +2,13 @@
 //!
 //! *Owns*: how tables are read, references counted, limits found. *Must not*: check arguments of
 //! single functions.
-#![expect(unsafe_code, reason = "public memory")]
 
 use core::{ffi::c_int, ptr::NonNull};
 
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{
-        urma_context_t, urma_device_attr_t, urma_device_cap_t, urma_device_t, urma_ops_t,
-        urma_provider_ops_t, urma_ref_t, urma_sysfs_dev_t,
-    },
+    abi::*,
     call::{Answer, Code, Object},
     slab::{Member, member},
 };

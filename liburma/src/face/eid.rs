@@ -1,6 +1,4 @@
 //! EIDs from numbers and text.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::{c_char, c_int};
 

@@ -1,9 +1,7 @@
-//! Asynchronous events.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Asynchronous events: taking and acknowledging them.
 
 use crate::{
-    abi::{urma_async_event_t, urma_context_t, urma_status_t},
+    abi::*,
     call::{self, Code, object},
     face::dispatch::ask,
     udma::kind,

@@ -2,16 +2,11 @@
 //!
 //! *Owns*: the rules of the C core for a queue's two states, which `is_actived` in its public part
 //! shows.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::c_void;
 
 use crate::{
-    abi::{
-        urma_context_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_cfg_t, urma_jfc_t, urma_jfr_cfg_t,
-        urma_jfr_t, urma_jfs_cfg_t, urma_jfs_t, urma_status_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, UserArray, object},
     convert::option::OptPlace,
     face::{
@@ -29,7 +24,7 @@ use crate::{
 /// Configurations of idle queues change under it.
 static CHANGING: Latch<()> = Latch::new(());
 
-/// For a forked child: nobody changes one.
+/// For a forked child: no thread changes one.
 pub(super) fn abandon() {
     CHANGING.abandon(());
 }
@@ -88,15 +83,15 @@ unsafe fn alloc<K: Rules>(
 ) -> Answer {
     // SAFETY: the contract of this function is that of the constructor.
     let (cfg, to) = unsafe { call::args((cfg, to)) }?;
-    let mut settled = cfg.read();
-    K::settle(&mut settled);
+    let mut filled = cfg.read();
+    K::fill_in(&mut filled);
     // The C core fills defaults in the caller's struct too.
-    cfg.write(settled);
+    cfg.write(filled);
     Code::from_c(run!(op(ctx.as_ptr(), cfg.as_ptr(), to.as_ptr())))?;
     let queue = Object::made(to.read()).ok_or(Code::ENOMEM)?;
     queue.set(K::MEMBERS.is_active, 0);
     retain(ctx);
-    hold(K::channel(&settled));
+    hold(K::channel(&filled));
     Ok(())
 }
 

@@ -1,9 +1,7 @@
-//! Jetty groups.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Jetty groups: creation and deletion.
 
 use crate::{
-    abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
+    abi::*,
     call::{self, Code, made, object},
     face::{
         dispatch::{caps, home, op, release, retain, run},

@@ -1,9 +1,7 @@
 //! Jetties: description for peers.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use crate::{
-    abi::{Receive, URMA_JETTY, URMA_TM_UM, URMA_UTP, urma_jetty_t, urma_rjetty_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, Object, object},
     face::{describe, device, dispatch::home},
     udma::kind,
@@ -23,7 +21,7 @@ pub unsafe extern "C" fn urma_get_rjetty(
         let ctx = home(jetty);
         let policy = token_policy(jetty)?;
         let memory = describe::blank::<urma_rjetty_t>(ctx, jetty)?;
-        // SAFETY: `blank` made the memory with a value just now, and nobody else has it.
+        // SAFETY: `blank` made the memory with a value just now, and no other thread has it.
         let described = unsafe { &mut *memory.as_ptr() };
         fill(described, &jetty);
         described.flag.set_token_policy(policy);

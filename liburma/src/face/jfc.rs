@@ -1,11 +1,9 @@
-//! Completion queues: events.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Events of completion queues.
 
 use core::ffi::c_int;
 
 use crate::{
-    abi::{UB_ACK_JFC, UB_REARM_JFC, UB_WAIT_JFC, urma_jfc_t, urma_jfce_t, urma_status_t},
+    abi::*,
     call::{self, Code, object},
     face::dispatch::{as_set, ask, home},
     perf,
@@ -26,7 +24,7 @@ pub unsafe extern "C" fn urma_rearm_jfc(
 }
 
 /// Takes events: the queues that have some, up to `jfc_cnt`. Waits `time_out` milliseconds; below 0,
-/// until one comes or the channel is deleted. -1 with `errno`; EINTR: a signal came first.
+/// until there is one or the channel is deleted. -1 with `errno`; EINTR: a signal interrupted it.
 pub unsafe extern "C" fn urma_wait_jfc(
     jfce: *mut urma_jfce_t,
     jfc_cnt: u32,

@@ -1,11 +1,9 @@
-//! Event channels.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Event channels: creation and deletion.
 
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{urma_context_t, urma_jfce_t, urma_status_t},
+    abi::*,
     call::{self, Code, made, object},
     face::dispatch::{ask, home, op, release, retain, run, users},
     udma::kind,
@@ -22,7 +20,7 @@ pub unsafe extern "C" fn urma_create_jfce(ctx: *mut urma_context_t) -> *mut urma
     })
 }
 
-/// Deletes a channel; who waits on it returns. `URMA_FAIL`: a JFC uses it.
+/// Deletes a channel; threads that wait on it return. `URMA_FAIL`: a JFC uses it.
 pub unsafe extern "C" fn urma_delete_jfce(jfce: *mut urma_jfce_t) -> urma_status_t {
     call::status(|| {
         let jfce = object::<kind::Jfce>(jfce)?;

@@ -1,11 +1,9 @@
 //! Flushed requests of queues that send.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::c_int;
 
 use crate::{
-    abi::{urma_cr_t, urma_jetty_t, urma_jfs_t},
+    abi::*,
     call::{self, object},
     face::{
         dispatch::{ask, home},

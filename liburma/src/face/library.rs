@@ -2,16 +2,15 @@
 //!
 //! *Owns*: the list of devices, the shared objects of providers. *Takes*: devices of providers.
 //! *Gives*: lookups. *Must not*: wait under its latch, or call a provider under it.
-#![expect(unsafe_code, reason = "public parts of devices")]
 
 use core::{ffi::CStr, ptr::NonNull};
 use std::sync::Arc;
 
 use crate::{
-    abi::{urma_device_t, urma_init_attr_t, urma_provider_ops_t},
+    abi::*,
     call::{self, Answer, Code, c_text},
     latch::Latch,
-    provider::{self, Object},
+    provider::{self, SharedObject},
     slab::{self, Slot},
     udma::{
         device,
@@ -75,7 +74,7 @@ struct Library {
     own: Vec<Slot<kind::Device>>,
     hardware: Option<Arc<Hardware>>,
     foreign: Vec<Foreign>,
-    objects: Vec<Object>,
+    objects: Vec<SharedObject>,
 }
 
 impl Library {
@@ -132,7 +131,7 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
 }
 
 /// The devices one after the other: names that come later do not hide earlier ones.
-fn begin(conf: *mut urma_init_attr_t, objects: Vec<Object>) -> Answer {
+fn begin(conf: *mut urma_init_attr_t, objects: Vec<SharedObject>) -> Answer {
     call::at("start");
     let driver = provider::driver(table::provider())?;
     let hardware = Arc::new(Hardware::default());

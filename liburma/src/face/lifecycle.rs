@@ -1,9 +1,7 @@
 //! Library lifecycle: `urma_init`, `urma_uninit`, `urma_get_uasid`.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use crate::{
-    abi::{urma_init_attr_t, urma_status_t},
+    abi::*,
     call::{self, Code},
     choice,
     face::{cdev, family, library, members, notifier},
@@ -43,16 +41,16 @@ pub unsafe extern "C" fn urma_get_uasid(uasid: *mut u32) -> urma_status_t {
     })
 }
 
-/// `urma_init` under the name that programs built with our headers ask for: so the loader tells a
-/// library of another release.
+/// `urma_init` under the name that programs built with our headers ask for: so the loader refuses
+/// a library of another release.
 #[cfg(not(feature = "abi-25-12-0-b081"))]
 pub unsafe extern "C" fn urma_init_abi_26_06(conf: *mut urma_init_attr_t) -> urma_status_t {
     // SAFETY: the contract of this function is that of the callee.
     unsafe { urma_init(conf) }
 }
 
-/// `urma_init` under the name that programs built with our headers ask for: so the loader tells a
-/// library of another release.
+/// `urma_init` under the name that programs built with our headers ask for: so the loader refuses
+/// a library of another release.
 #[cfg(feature = "abi-25-12-0-b081")]
 pub unsafe extern "C" fn urma_init_abi_25_12_0_b081(conf: *mut urma_init_attr_t) -> urma_status_t {
     // SAFETY: the contract of this function is that of the callee.

@@ -1,11 +1,9 @@
-//! Logging.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Callbacks, level and tag of the log.
 
 use core::ffi::{CStr, c_char};
 
 use crate::{
-    abi::{urma_loc_log_cb, urma_log_cb_t, urma_status_t, urma_vlog_level_t},
+    abi::*,
     call::{self, Code},
     log,
 };

@@ -2,10 +2,9 @@
 //!
 //! *Owns*: `jetty_list` and `jetty_cnt` of every group, of any provider. *Takes*: jetties that
 //! came and went. *Must not*: wait: one latch for all groups is held for a few moves of pointers.
-#![expect(unsafe_code, reason = "public memory")]
 
 use crate::{
-    abi::{urma_jetty_grp_t, urma_jetty_t},
+    abi::*,
     call::{Answer, Code, Object, UserArray, object},
     latch::Latch,
     slab::{InSlot, Member, member},
@@ -21,7 +20,7 @@ const COUNT: Member<urma_jetty_grp_t, u32> = member!(urma_jetty_grp_t, jetty_cnt
 /// Lists change under it.
 static CHANGING: Latch<()> = Latch::new(());
 
-/// For a forked child: nobody changes a list.
+/// For a forked child: no thread changes a list.
 pub(super) fn abandon() {
     CHANGING.abandon(());
 }

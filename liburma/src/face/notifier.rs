@@ -1,15 +1,10 @@
 //! Notifiers; imports and bindings that end later.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::{ffi::c_int, ptr::NonNull};
 use std::collections::BTreeMap;
 
 use crate::{
-    abi::{
-        URMA_IMPORT_JETTY_NOTIFY, urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t,
-        urma_rjetty_t, urma_status_t, urma_target_jetty_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Code, Object, UserArray, made, object},
     face::{
         dispatch::{as_set, ask, home, op, release, retain, run},
@@ -19,29 +14,29 @@ use crate::{
     udma::kind,
 };
 
-/// Targets of each notifier that a context counts and nobody was told of, by its address.
-static UNTOLD: Latch<BTreeMap<usize, usize>> = Latch::new(BTreeMap::new());
+/// Targets of each notifier that a context counts and no notice reported, by its address.
+static UNREPORTED: Latch<BTreeMap<usize, usize>> = Latch::new(BTreeMap::new());
 
 /// For a forked child: its parent's notifiers are none.
 pub(super) fn abandon() {
-    UNTOLD.abandon(BTreeMap::new());
+    UNREPORTED.abandon(BTreeMap::new());
 }
 
 fn forget(notifier: Object<urma_notifier_t>) -> usize {
     let addr = notifier.as_ptr().addr();
-    UNTOLD.with(|untold| untold.remove(&addr)).unwrap_or_default()
+    UNREPORTED.with(|unreported| unreported.remove(&addr)).unwrap_or_default()
 }
 
 fn begin(notifier: Object<urma_notifier_t>) {
     let addr = notifier.as_ptr().addr();
-    UNTOLD.with(|untold| *untold.entry(addr).or_default() += 1);
+    UNREPORTED.with(|unreported| *unreported.entry(addr).or_default() += 1);
 }
 
 /// Whether one was under way.
 fn end(notifier: Object<urma_notifier_t>) -> bool {
     let addr = notifier.as_ptr().addr();
-    UNTOLD.with(|untold| {
-        let count = untold.get_mut(&addr).filter(|count| **count > 0);
+    UNREPORTED.with(|unreported| {
+        let count = unreported.get_mut(&addr).filter(|count| **count > 0);
         count.map(|count| *count -= 1).is_some()
     })
 }
@@ -56,7 +51,7 @@ pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut 
     })
 }
 
-/// Deletes a notifier; who waits on it returns. Targets that nobody was told of are forgotten.
+/// Deletes a notifier; threads that wait on it return. Targets that no notice reported are forgotten.
 pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         let notifier = object::<kind::Notifier>(notifier)?;
@@ -68,7 +63,7 @@ pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) ->
     })
 }
 
-/// Takes up to `cnt` notices; waits `timeout` milliseconds for the first, below 0 until one comes or
+/// Takes up to `cnt` notices; waits `timeout` milliseconds for the first, below 0 until there is one or
 /// the notifier is deleted. How many, or -1 with `errno`. After a notice of a failed import the
 /// target does not exist.
 pub unsafe extern "C" fn urma_wait_notify(
@@ -90,14 +85,14 @@ pub unsafe extern "C" fn urma_wait_notify(
         let given = u32::try_from(count).map_err(|_| Code::FAIL)?;
         // SAFETY: the caller's array, of which the provider filled so many (room card of `face`).
         let notices = unsafe { UserArray::new(notify, given as usize) }?;
-        notices.iter().for_each(|notice| told(notifier, ctx, &notice));
+        notices.iter().for_each(|notice| reported(notifier, ctx, &notice));
         run!(ack(given, notify));
         Ok(count)
     })
 }
 
-/// The program knows of it: a target that exists counts on, another does not.
-fn told(notifier: Object<urma_notifier_t>, ctx: *mut urma_context_t, notice: &urma_notify_t) {
+/// A notice was reported to the program: a target that exists counts on, another does not.
+fn reported(notifier: Object<urma_notifier_t>, ctx: *mut urma_context_t, notice: &urma_notify_t) {
     if notice.r#type != URMA_IMPORT_JETTY_NOTIFY {
         return;
     }
@@ -106,7 +101,7 @@ fn told(notifier: Object<urma_notifier_t>, ctx: *mut urma_context_t, notice: &ur
     }
 }
 
-/// Acknowledges notices. [`urma_wait_notify`] has done it, as in the original: this checks its
+/// Acknowledges notices. [`urma_wait_notify`] has done it, as in UMDK's library: this checks its
 /// arguments.
 pub unsafe extern "C" fn urma_ack_notify(
     ctx: *mut urma_context_t,
@@ -165,7 +160,7 @@ pub unsafe extern "C" fn urma_unimport_jetty_async(
     })
 }
 
-/// `urma_bind_jetty`; a notice tells how it went.
+/// `urma_bind_jetty`; a notice reports the result.
 pub unsafe extern "C" fn urma_bind_jetty_async(
     notifier: *mut urma_notifier_t,
     jetty: *mut urma_jetty_t,
@@ -190,7 +185,7 @@ pub unsafe extern "C" fn urma_unbind_jetty_async(jetty: *mut urma_jetty_t) -> ur
         if jetty.remote_jetty.is_null() {
             return Err(Code::EINVAL);
         }
-        if jetty.jetty_cfg.jfs_cfg.trans_mode != crate::abi::URMA_TM_RC {
+        if jetty.jetty_cfg.jfs_cfg.trans_mode != URMA_TM_RC {
             return Err(Code::ENOPERM);
         }
         Code::from_c(ask!(home(jetty), unbind_jetty_async(jetty.as_ptr())))

@@ -3,7 +3,7 @@
 //! *Owns*: the rule of the C core. *Gives*: the order type to write back into the caller's struct.
 
 use crate::{
-    abi::{URMA_DEF_ORDER, URMA_NO, URMA_OI, URMA_OL, URMA_OT, URMA_TM_RC, URMA_TM_RM, URMA_TM_UM},
+    abi::*,
     call::{Answer, Code},
 };
 
@@ -11,7 +11,7 @@ use crate::{
 ///
 /// # Errors
 /// EINVAL: no such mode; an order type that does not fit it.
-pub(super) fn settle(mode: u32, order: u32) -> Answer<u32> {
+pub(super) fn resolved(mode: u32, order: u32) -> Answer<u32> {
     match (mode, order) {
         (URMA_TM_RM, URMA_DEF_ORDER | URMA_OI) => Ok(URMA_OI),
         (URMA_TM_RC, URMA_DEF_ORDER | URMA_OL) => Ok(URMA_OL),

@@ -1,15 +1,9 @@
 //! Transport paths: handles, attributes, numbers.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::c_int;
 
 use crate::{
-    abi::{
-        URMA_TM_RC, URMA_TM_RM, URMA_TM_UM, urma_context_t, urma_get_tp_cfg_t, urma_jetty_t,
-        urma_status_t, urma_tp_attr_mask_t, urma_tp_attr_t, urma_tp_attr_value_t, urma_tp_cfg_t,
-        urma_tp_info_t,
-    },
+    abi::*,
     call::{self, Code, object},
     face::dispatch::{ask, home},
     udma::kind,

@@ -1,11 +1,9 @@
-//! Performance counters.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Performance counters of calls.
 
 use core::ffi::c_char;
 
 use crate::{
-    abi::{urma_perf_record_type_t, urma_status_t},
+    abi::*,
     call::{self, Code, UserArray},
     perf,
 };

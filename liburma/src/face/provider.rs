@@ -1,12 +1,10 @@
 //! Calls of providers: their registration, and devices.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::{c_char, c_int};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{
-    abi::{urma_provider_ops_t, urma_sysfs_dev_t},
+    abi::*,
     call::{self, Code, UserArray},
     face::library,
     provider,

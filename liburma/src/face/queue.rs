@@ -1,17 +1,11 @@
 //! Queues made in one call: creation, attributes, deletion.
 //!
 //! *Owns*: the order of checks, the provider's operation and the book-keeping, once for all kinds.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::c_int;
 
 use crate::{
-    abi::{
-        urma_context_t, urma_jetty_attr_t, urma_jetty_cfg_t, urma_jetty_t, urma_jfc_attr_t,
-        urma_jfc_cfg_t, urma_jfc_t, urma_jfr_attr_t, urma_jfr_cfg_t, urma_jfr_t, urma_jfs_attr_t,
-        urma_jfs_cfg_t, urma_jfs_t, urma_status_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, UserPtr, made, object},
     face::{
         batch,

@@ -1,8 +1,6 @@
 //! The limit for log lines of one place in a program: 100 in five seconds.
 //!
 //! *Owns*: the layout of `urma_log_rl_state_t` of UMDK release 26.06, which lives in the program.
-#![expect(unsafe_code, reason = "exported function, public memory")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::{c_char, c_int};
 

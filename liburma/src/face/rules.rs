@@ -2,18 +2,13 @@
 //!
 //! *Owns*: the rules for configurations, what a queue counts on beside its context, and which member of
 //! a provider's table deletes several. *Must not*: call a provider.
-#![expect(unsafe_code, reason = "tables of C")]
 
 use core::{ffi::c_int, ptr::NonNull};
 
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{
-        Receive, URMA_TM_RC, URMA_TM_RM, urma_device_cap_t, urma_jetty_cfg_t, urma_jetty_grp_t,
-        urma_jetty_t, urma_jfc_cfg_t, urma_jfce_t, urma_jfr_cfg_t, urma_jfs_cfg_t, urma_ops_t,
-        urma_status_t,
-    },
+    abi::*,
     call::{Answer, Code, Object, object},
     face::{
         dispatch::{Homed, drop_one, member_of},
@@ -23,8 +18,7 @@ use crate::{
 };
 
 /// An operation that deletes several.
-pub(super) type DeleteOp<T> =
-    unsafe extern "C" fn(*mut *mut T, c_int, *mut *mut T) -> urma_status_t;
+pub(super) type BatchOp<T> = unsafe extern "C" fn(*mut *mut T, c_int, *mut *mut T) -> urma_status_t;
 
 /// What the C core does beside the provider for one kind.
 pub(super) trait Rules: Family<Public: Homed> {
@@ -32,9 +26,9 @@ pub(super) trait Rules: Family<Public: Homed> {
     const FILLS: bool = true;
 
     /// The operation that deletes several.
-    fn delete_op(ops: NonNull<urma_ops_t>) -> Option<DeleteOp<Self::Public>>;
+    fn delete_op(ops: NonNull<urma_ops_t>) -> Option<BatchOp<Self::Public>>;
     /// Fills in what alloc fills in.
-    fn settle(cfg: &mut Self::Cfg);
+    fn fill_in(cfg: &mut Self::Cfg);
     /// The rules of creation and activation; fills in the order type.
     fn check(cfg: &mut Self::Cfg, caps: &urma_device_cap_t) -> Answer;
     /// What forbids deleting an object, of any provider.
@@ -54,7 +48,7 @@ pub(super) trait Rules: Family<Public: Homed> {
 /// Reads the member of this name.
 macro_rules! delete_op {
     ($member:ident) => {
-        fn delete_op(ops: NonNull<urma_ops_t>) -> Option<DeleteOp<Self::Public>> {
+        fn delete_op(ops: NonNull<urma_ops_t>) -> Option<BatchOp<Self::Public>> {
             member_of!(ops, $member)
         }
     };
@@ -64,7 +58,7 @@ impl Rules for kind::Jfc {
     const FILLS: bool = false;
     delete_op!(delete_jfc_batch);
 
-    fn settle(_cfg: &mut urma_jfc_cfg_t) {}
+    fn fill_in(_cfg: &mut urma_jfc_cfg_t) {}
 
     fn check(cfg: &mut urma_jfc_cfg_t, caps: &urma_device_cap_t) -> Answer {
         completes(cfg, caps.max_jfc_depth)
@@ -78,8 +72,8 @@ impl Rules for kind::Jfc {
 impl Rules for kind::Jfs {
     delete_op!(delete_jfs_batch);
 
-    fn settle(cfg: &mut urma_jfs_cfg_t) {
-        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
+    fn fill_in(cfg: &mut urma_jfs_cfg_t) {
+        if let Ok(order) = order::resolved(cfg.trans_mode, cfg.flag.order_type()) {
             cfg.flag.set_order_type(order);
         }
     }
@@ -92,8 +86,8 @@ impl Rules for kind::Jfs {
 impl Rules for kind::Jfr {
     delete_op!(delete_jfr_batch);
 
-    fn settle(cfg: &mut urma_jfr_cfg_t) {
-        if let Ok(order) = order::settle(cfg.trans_mode, cfg.flag.order_type()) {
+    fn fill_in(cfg: &mut urma_jfr_cfg_t) {
+        if let Ok(order) = order::resolved(cfg.trans_mode, cfg.flag.order_type()) {
             cfg.flag.set_order_type(order);
         }
     }
@@ -106,8 +100,8 @@ impl Rules for kind::Jfr {
 impl Rules for kind::Jetty {
     delete_op!(delete_jetty_batch);
 
-    fn settle(cfg: &mut urma_jetty_cfg_t) {
-        kind::Jfs::settle(&mut cfg.jfs_cfg);
+    fn fill_in(cfg: &mut urma_jetty_cfg_t) {
+        kind::Jfs::fill_in(&mut cfg.jfs_cfg);
     }
 
     fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
@@ -141,7 +135,7 @@ fn completes(cfg: &urma_jfc_cfg_t, max_depth: u32) -> Answer {
 /// The rules for a send queue, alone or of a jetty; fills in the order type.
 fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
     object::<kind::Jfc>(cfg.jfc)?;
-    let order = order::settle(cfg.trans_mode, cfg.flag.order_type())?;
+    let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
     let holds = cfg.depth != 0
         && cfg.depth <= caps.max_jfs_depth
         && u32::from(cfg.max_sge) <= caps.max_jfs_sge
@@ -157,7 +151,7 @@ fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
 /// The rules for a receive queue; fills in the order type.
 fn receives(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
     object::<kind::Jfc>(cfg.jfc)?;
-    let order = order::settle(cfg.trans_mode, cfg.flag.order_type())?;
+    let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
     let holds = cfg.depth != 0
         && cfg.depth <= caps.max_jfr_depth
         && u32::from(cfg.max_sge) <= caps.max_jfr_sge;

@@ -1,15 +1,9 @@
-//! Segments.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Segments: registration, import, description for peers.
 
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{
-        URMA_ACCESS_ATOMIC, URMA_ACCESS_LOCAL_ONLY, URMA_ACCESS_READ, URMA_ACCESS_WRITE,
-        URMA_TOKEN_NONE, urma_context_t, urma_import_seg_flag_t, urma_seg_cfg_t, urma_seg_t,
-        urma_status_t, urma_target_seg_t, urma_token_id_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, made, object},
     face::{
         describe, device,
@@ -157,7 +151,7 @@ pub unsafe extern "C" fn urma_get_seg_ctx(
         // SAFETY: two places of the caller's (room card of `face`).
         let (to, size) = unsafe { call::args((seg, size)) }?;
         let memory = describe::blank::<urma_seg_t>(home(segment), segment)?;
-        // SAFETY: `blank` made the memory with a value just now, and nobody else has it.
+        // SAFETY: `blank` made the memory with a value just now, and no other thread has it.
         let described = unsafe { &mut *memory.as_ptr() };
         let has_user_info = described.attr.has_user_info();
         *described = segment.seg;

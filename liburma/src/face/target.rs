@@ -1,13 +1,7 @@
 //! Remote queues: import, advice, binding.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use crate::{
-    abi::{
-        URMA_CTP, URMA_RTP, URMA_TM_RC, URMA_TM_RM, URMA_TM_UM, URMA_TOKEN_NONE, URMA_UTP,
-        urma_active_tp_cfg_t, urma_context_t, urma_import_jetty_flag_t, urma_jetty_t, urma_jfs_t,
-        urma_rjetty_t, urma_rjfr_t, urma_status_t, urma_target_jetty_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Answer, Code, Object, made, object},
     convert::zeroed,
     face::dispatch::{ask, home, member_of, op, ops, release, retain, run},
@@ -76,7 +70,7 @@ pub(super) fn check(
     if fits && has_token && is_mode { Ok(()) } else { Err(Code::EINVAL) }
 }
 
-/// What a provider that wants to hear of transport paths is told when the caller says nothing.
+/// The path that a provider with `_ex` operations only gets where the caller names none.
 fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
     if flag.share_tp() == 0 { Ok(zeroed()) } else { Err(Code::EINVAL) }
 }

@@ -1,15 +1,9 @@
 //! Imports and bindings by a named path, advice that calls back, writes to a chip.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::c_void;
 
 use crate::{
-    abi::{
-        URMA_TM_RM, urma_active_tp_cfg_t, urma_advise_async_cb_func, urma_context_t, urma_jetty_t,
-        urma_jfs_t, urma_jfs_wr_flag_t, urma_rjetty_t, urma_rjfr_t, urma_status_t,
-        urma_target_jetty_t, urma_target_seg_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Code, made, object},
     face::{
         data::urma_write,
@@ -73,7 +67,7 @@ pub unsafe extern "C" fn urma_bind_jetty_ex(
     })
 }
 
-/// `urma_advise_jfr`, which tells `cb_fun` how it went; `cb_arg` must not be NULL.
+/// `urma_advise_jfr`, which calls `cb_fun` with the result; `cb_arg` must not be NULL.
 pub unsafe extern "C" fn urma_advise_jfr_async(
     jfs: *mut urma_jfs_t,
     tjfr: *mut urma_target_jetty_t,

@@ -1,11 +1,9 @@
-//! Token ids.
-#![expect(unsafe_code, reason = "exported functions")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
+//! Token ids: allocation and release.
 
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
+    abi::*,
     call::{self, Answer, Code, made, object},
     face::dispatch::{ask, caps, home, op, release, retain, run},
     udma::kind,

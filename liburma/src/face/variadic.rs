@@ -5,8 +5,6 @@
 //! arguments, build the `va_list` of the platform's ABI (System V for x86-64; AAPCS64) over them, and
 //! call on. Formatting is the C library's. *Must not*: be reached before its level was asked for by
 //! the caller (`urma_log_drop`).
-#![expect(unsafe_code, reason = "exported functions, va_list, and callbacks")]
-#![expect(clippy::missing_safety_doc, reason = "the room card says what callers promise")]
 
 use core::ffi::{c_char, c_int, c_void};
 

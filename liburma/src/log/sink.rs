@@ -4,12 +4,12 @@
 //! within one: a function of the library that it calls may log too.
 
 use core::{cell::Cell, ffi::c_int};
-use std::{ffi::CString, io::Write};
+use std::io::Write;
 
 use urma_mem::sync::{AtomicUsize, Ordering};
 
-use super::{Place, line::Line};
-use crate::abi::{urma_loc_log_cb, urma_log_cb_t};
+use super::{SourcePlace, line::Line};
+use crate::abi::*;
 
 /// Addresses of the callbacks; 0: none. At most one is set.
 static PLAIN: AtomicUsize = AtomicUsize::new(0);
@@ -43,23 +43,8 @@ pub(super) fn is_registered() -> bool {
     PLAIN.load(Ordering::Acquire) | LOCATED.load(Ordering::Acquire) != 0
 }
 
-/// Where a line comes from.
-#[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) file: &'static str,
-    pub(super) function: &'static str,
-    pub(super) line: u32,
-}
-
-/// Hands a line on.
-pub(super) fn give(level: u32, line: &mut Line, origin: Origin) {
-    let (file, function) = (c_text(origin.file), c_text(origin.function));
-    let number = c_int::try_from(origin.line).unwrap_or(0);
-    give_at(level, line, (&file, &function, number));
-}
-
-/// [`give`], of a line that C code wrote.
-pub(super) fn give_at(level: u32, line: &mut Line, (file, function, number): Place<'_>) {
+/// Hands a line on, with where it comes from.
+pub(super) fn give(level: u32, line: &mut Line, (file, function, number): SourcePlace<'_>) {
     if IS_CALLING.replace(true) {
         return;
     }
@@ -72,7 +57,7 @@ pub(super) fn give_at(level: u32, line: &mut Line, (file, function, number): Pla
         // SAFETY: the program registered the function with this type; the line ends with a zero byte.
         unsafe { call(level, line.as_mut_ptr()) };
     } else {
-        // A program without standard error has nobody to tell.
+        // A program without standard error gets no line.
         let _ = to_stderr(line);
     }
 }
@@ -90,10 +75,6 @@ impl Drop for Done {
     fn drop(&mut self) {
         IS_CALLING.set(false);
     }
-}
-
-fn c_text(text: &str) -> CString {
-    CString::new(text).unwrap_or_default()
 }
 
 fn plain() -> urma_log_cb_t {

@@ -2,23 +2,21 @@
 //!
 //! *Owns*: the level, and where it comes from. *Takes*: events. *Gives*: lines.
 
+use std::ffi::{CString, c_int};
+
 use tracing::{Event, Level, Metadata, Subscriber, span, subscriber::Interest};
 use urma_mem::sync::{AtomicU32, Ordering};
 
-use super::{
-    line::Line,
-    number,
-    sink::{self, Origin},
-};
+use super::{line::Line, number, sink};
 
-/// The level in force. Until somebody sets one, standard error gets warnings and worse only.
+/// The level in force. Until a program sets one, standard error gets warnings and worse only.
 static LEVEL: AtomicU32 = AtomicU32::new(number::INFO);
 static IS_SET: AtomicU32 = AtomicU32::new(0);
 
 /// Environment variable with the level: a number or a name.
 const LEVEL_VARIABLE: &str = "URMA_LOG_LEVEL";
 
-/// Listens to events of this process, unless the program has a subscriber of its own.
+/// Takes the events of this process, unless the program has a subscriber of its own.
 pub(crate) fn install() {
     static DONE: std::sync::Once = std::sync::Once::new();
     DONE.call_once(|| {
@@ -34,7 +32,7 @@ fn parse(text: &str) -> Option<u32> {
     const NAMES: [&str; 8] =
         ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
     let text = text.trim().to_ascii_lowercase();
-    // The original's names for two of them.
+    // Names of UMDK's library for two of them.
     let text = match text.as_str() {
         "fatal" => "crit",
         "error" => "err",
@@ -89,9 +87,10 @@ impl Subscriber for Lines {
         let of = event.metadata();
         let mut line = Line::new();
         event.record(&mut line);
-        let (file, function) = (of.file().unwrap_or_default(), of.target());
-        let origin = Origin { file, function, line: of.line().unwrap_or_default() };
-        sink::give(number_of(*of.level()), &mut line, origin);
+        let text = |of: &str| CString::new(of).unwrap_or_default();
+        let (file, function) = (text(of.file().unwrap_or_default()), text(of.target()));
+        let number = of.line().and_then(|line| c_int::try_from(line).ok()).unwrap_or(0);
+        sink::give(number_of(*of.level()), &mut line, (&file, &function, number));
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {

@@ -6,10 +6,7 @@
 use std::path::Path;
 
 use super::sysfs::{number, text};
-use crate::{
-    abi::{MAX_PORT_CNT, urma_device_attr_t, urma_device_cap_t, urma_port_attr_t},
-    convert::zeroed,
-};
+use crate::{abi::*, convert::zeroed};
 
 /// The attributes that the files in `folder` state; 0 for what they leave out.
 pub(super) fn read(folder: &Path) -> urma_device_attr_t {

@@ -3,7 +3,6 @@
 //! *Owns*: the match of a listed device with a provider. *Takes*: the folders of the class.
 //! *Gives*: `urma_device_t` in slots, EIDs. *Must not*: give a device to the built-in provider, whose
 //! own device is not listed there.
-#![expect(unsafe_code, reason = "tables and structs of providers")]
 
 use core::{ffi::CStr, ptr::NonNull};
 use std::{
@@ -20,7 +19,7 @@ use super::{
     sysfs,
 };
 use crate::{
-    abi::{self, urma_device_t, urma_provider_ops_t, urma_sysfs_dev_t},
+    abi::*,
     call::{Answer, Code, Object, c_text},
     convert::zeroed,
     slab::Slot,
@@ -30,7 +29,7 @@ use crate::{
 /// Where the kernel has character devices.
 const DEV_FOLDER: &str = "/dev/uburma";
 /// Bytes of the path of a device's folder.
-const PATH_MAX: usize = abi::URMA_MAX_SYSFS_PATH as usize - 1;
+const PATH_MAX: usize = URMA_MAX_SYSFS_PATH as usize - 1;
 /// Entries of a match table that are looked at.
 const MATCHES_MAX: usize = 1024;
 /// EID indices that are looked at.
@@ -76,7 +75,7 @@ fn describe(folder: &Path) -> Box<urma_sysfs_dev_t> {
     sysfs.dev_name = device::text(&name.unwrap_or_else(file_name));
     let path = folder.as_os_str().as_bytes();
     for (place, byte) in sysfs.sysfs_path.iter_mut().take(PATH_MAX).zip(path) {
-        *place = abi::char_of(*byte);
+        *place = char_of(*byte);
     }
     sysfs.driver_name = device::text(&sysfs::text(folder, "driver_name").unwrap_or_default());
     sysfs.transport_type = sysfs::number(folder, "transport_type");

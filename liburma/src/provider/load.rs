@@ -3,7 +3,6 @@
 //! *Owns*: where they are looked for, and their handles. *Takes*: `URMA_PROVIDER_PATH`, the place of
 //! this library. *Gives*: objects that registered a provider; a log line for each that did not, with
 //! why. *Must not*: trust the environment of a program that runs with more rights than its user.
-#![expect(unsafe_code, reason = "loading code")]
 
 use std::{
     ffi::OsString,
@@ -24,13 +23,13 @@ const FOLDER: &str = "urma";
 const RTLD_NOLOAD: i32 = libc::RTLD_NOLOAD;
 
 /// A loaded shared object that registered a provider.
-pub(crate) struct Object {
+pub(crate) struct SharedObject {
     path: PathBuf,
     handle: usize,
     library: Library,
 }
 
-impl Object {
+impl SharedObject {
     pub(super) fn handle(&self) -> usize {
         self.handle
     }
@@ -55,8 +54,8 @@ impl Object {
 }
 
 /// Loads what is in the folders and was not loaded yet.
-pub(super) fn open_all(known: &[Object]) -> Vec<Object> {
-    let mut opened: Vec<Object> = Vec::new();
+pub(super) fn open_all(known: &[SharedObject]) -> Vec<SharedObject> {
+    let mut opened: Vec<SharedObject> = Vec::new();
     for path in folders().iter().flat_map(|folder| candidates(folder)) {
         // One object may have several names.
         let path = path.canonicalize().unwrap_or(path);
@@ -73,7 +72,7 @@ pub(super) fn open_all(known: &[Object]) -> Vec<Object> {
     opened
 }
 
-fn open(path: PathBuf) -> Result<Object, String> {
+fn open(path: PathBuf) -> Result<SharedObject, String> {
     let (path, library, handle) = registry::loading(|| {
         // SAFETY: the administrator, or the user of a program without more rights than theirs, put
         // the object there to be run.
@@ -83,7 +82,7 @@ fn open(path: PathBuf) -> Result<Object, String> {
         let library = unsafe { Library::from_raw(raw) };
         Ok::<_, String>(((path, library, raw.addr()), raw.addr()))
     })?;
-    let object = Object { path, handle, library };
+    let object = SharedObject { path, handle, library };
     if registry::all().any(|provider| provider.object() == handle) {
         return Ok(object);
     }
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_providers_are_told_from_others() {
+    fn names_of_providers_differ_from_others() {
         for name in ["liburma-udma.so", "liburma_x.so.0", "liburmax.so.1.2"] {
             assert!(is_named_so(name.as_bytes()), "{name}");
         }

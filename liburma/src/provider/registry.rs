@@ -4,7 +4,6 @@
 //! its open contexts. *Takes*: tables. *Gives*: entries in order of registration, as far as places are
 //! reused in order. *Must not*: take a lock: constructors and destructors of shared objects come here,
 //! and so does a child after `fork`.
-#![expect(unsafe_code, reason = "tables of C programs")]
 
 use core::{
     cell::{Cell, UnsafeCell},
@@ -15,7 +14,7 @@ use urma_mem::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use super::text_at;
 use crate::{
-    abi::{ub_list, urma_driver_t, urma_provider_ops_t},
+    abi::*,
     call::{self, Answer, Code},
 };
 
@@ -25,24 +24,24 @@ const PROVIDERS_MAX: usize = 32;
 /// `object` of a table whose shared object is being loaded by this thread.
 const LOADING: usize = 1;
 
-struct Entry {
+struct ProviderEntry {
     /// Address of the table; 0: the place is free.
     ops: AtomicUsize,
     /// Handle of the shared object that registered it while this library loaded it, else 0.
     object: AtomicUsize,
     is_running: AtomicBool,
     contexts: AtomicU32,
-    driver: Driver,
+    driver: DriverCell,
 }
 
-/// What devices of the provider point to, as the original has it: programs read it.
-struct Driver(UnsafeCell<urma_driver_t>);
+/// What devices of the provider point to, as in UMDK's library: programs read it.
+struct DriverCell(UnsafeCell<urma_driver_t>);
 
 // SAFETY: written while its entry is taken by one registration, before a device points to it; Rust
 // never reads it.
-unsafe impl Sync for Driver {}
+unsafe impl Sync for DriverCell {}
 
-impl Driver {
+impl DriverCell {
     const NONE: urma_driver_t =
         urma_driver_t { ops: null_mut(), node: ub_list { prev: null_mut(), next: null_mut() } };
 
@@ -57,13 +56,13 @@ impl Driver {
     }
 }
 
-static ENTRIES: [Entry; PROVIDERS_MAX] = [const {
-    Entry {
+static ENTRIES: [ProviderEntry; PROVIDERS_MAX] = [const {
+    ProviderEntry {
         ops: AtomicUsize::new(0),
         object: AtomicUsize::new(0),
         is_running: AtomicBool::new(false),
         contexts: AtomicU32::new(0),
-        driver: Driver(UnsafeCell::new(Driver::NONE)),
+        driver: DriverCell(UnsafeCell::new(DriverCell::NONE)),
     }
 }; PROVIDERS_MAX];
 
@@ -74,7 +73,7 @@ std::thread_local! {
 /// A provider that is registered, with its place in the list.
 #[derive(Clone, Copy)]
 pub(super) struct Provider {
-    entry: &'static Entry,
+    entry: &'static ProviderEntry,
     ops: NonNull<urma_provider_ops_t>,
 }
 
@@ -124,7 +123,7 @@ pub(crate) fn register(ops: *mut urma_provider_ops_t) -> Answer {
     if at(addr).is_some() {
         return Err(Code::EEXIST);
     }
-    let is_taken = |entry: &&Entry| {
+    let is_taken = |entry: &&ProviderEntry| {
         let place = &entry.ops;
         place.compare_exchange(0, addr, Ordering::AcqRel, Ordering::Acquire).is_ok()
     };
@@ -160,14 +159,14 @@ pub(crate) fn unregister(ops: *mut urma_provider_ops_t) -> Answer {
     Ok(())
 }
 
-fn clear(entry: &Entry) {
+fn clear(entry: &ProviderEntry) {
     entry.object.store(0, Ordering::Release);
     entry.contexts.store(0, Ordering::Release);
     entry.is_running.store(false, Ordering::Release);
     entry.ops.store(0, Ordering::Release);
 }
 
-fn at(addr: usize) -> Option<&'static Entry> {
+fn at(addr: usize) -> Option<&'static ProviderEntry> {
     ENTRIES.iter().find(|entry| entry.ops.load(Ordering::Acquire) == addr)
 }
 
@@ -226,7 +225,7 @@ pub(crate) fn is_running(ops: *mut urma_provider_ops_t) -> bool {
     known(ops).is_some_and(|entry| entry.is_running.load(Ordering::Acquire))
 }
 
-fn known(ops: *mut urma_provider_ops_t) -> Option<&'static Entry> {
+fn known(ops: *mut urma_provider_ops_t) -> Option<&'static ProviderEntry> {
     if ops.is_null() { None } else { at(ops.addr()) }
 }
 

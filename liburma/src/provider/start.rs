@@ -3,16 +3,15 @@
 //! *Owns*: the order: register, load, `init`; then `uninit`, unload. *Takes*: the configuration of
 //! `urma_init`. *Gives*: the shared objects that are in use. *Must not*: let one provider's failure be
 //! another's.
-#![expect(unsafe_code, reason = "functions of providers")]
 
 use std::path::Path;
 
 use super::{
-    load::{self, Object},
+    load::{self, SharedObject},
     registry::{self, Provider},
 };
 use crate::{
-    abi::{urma_init_attr_t, urma_provider_ops_t},
+    abi::*,
     call::{Answer, Code},
 };
 
@@ -24,8 +23,8 @@ use crate::{
 pub(crate) fn start(
     built_in: *mut urma_provider_ops_t,
     conf: *mut urma_init_attr_t,
-    mut kept: Vec<Object>,
-) -> Answer<Vec<Object>> {
+    mut kept: Vec<SharedObject>,
+) -> Answer<Vec<SharedObject>> {
     match registry::register(built_in) {
         Ok(()) | Err(Code::EEXIST) => {}
         Err(code) => return Err(code),
@@ -34,34 +33,34 @@ pub(crate) fn start(
     for provider in registry::all().filter(|provider| !provider.is_running()) {
         match init(provider, conf) {
             Ok(()) => provider.set_running(true),
-            Err(Refusal(_, code)) if provider.ops().as_ptr() == built_in => return Err(code),
-            Err(refusal) => tell(provider, &refusal, &kept),
+            Err(InitError(_, code)) if provider.ops().as_ptr() == built_in => return Err(code),
+            Err(error) => report(provider, &error, &kept),
         }
     }
     Ok(unload(kept))
 }
 
-/// One provider less, and why; from a file, or registered by the program itself.
-fn tell(provider: Provider, refusal: &Refusal, objects: &[Object]) {
-    let Refusal(why, code) = refusal;
+/// Logs that a provider is left out, why, and which file it is of.
+fn report(provider: Provider, error: &InitError, objects: &[SharedObject]) {
+    let InitError(why, code) = error;
     let (name, status) = (provider.name(), code.status());
     let object = objects.iter().find(|object| object.handle() == provider.object());
-    let path = object.map_or_else(|| Path::new("the program"), Object::path).display();
+    let path = object.map_or_else(|| Path::new("the program"), SharedObject::path).display();
     tracing::warn!(target: "urma", %path, %name, status, %why, "provider skipped");
 }
 
-struct Refusal(&'static str, Code);
+struct InitError(&'static str, Code);
 
-fn init(provider: Provider, conf: *mut urma_init_attr_t) -> Result<(), Refusal> {
+fn init(provider: Provider, conf: *mut urma_init_attr_t) -> Result<(), InitError> {
     // SAFETY: a registered table; the functions are read once.
     let ops = unsafe { provider.ops().read() };
     if ops.create_context.is_none() || ops.delete_context.is_none() {
-        return Err(Refusal("it lacks create_context or delete_context", Code::EINVAL));
+        return Err(InitError("it lacks create_context or delete_context", Code::EINVAL));
     }
-    let init = ops.init.ok_or(Refusal("it lacks init", Code::EINVAL))?;
+    let init = ops.init.ok_or(InitError("it lacks init", Code::EINVAL))?;
     // SAFETY: the caller's configuration, or NULL.
     let status = unsafe { init(conf) };
-    Code::from_c(status).map_err(|code| Refusal("its init fails", code))
+    Code::from_c(status).map_err(|code| InitError("its init fails", code))
 }
 
 /// Stops all providers without open contexts.
@@ -94,8 +93,8 @@ fn uninit(provider: Provider) -> Answer {
 }
 
 /// Unloads objects of which no provider runs; gives back the others.
-pub(crate) fn unload(objects: Vec<Object>) -> Vec<Object> {
-    let is_used = |object: &Object| {
+pub(crate) fn unload(objects: Vec<SharedObject>) -> Vec<SharedObject> {
+    let is_used = |object: &SharedObject| {
         registry::all()
             .any(|provider| provider.is_running() && provider.object() == object.handle())
     };

@@ -54,7 +54,7 @@ impl<K: Kind> SlotPtr<K> {
     #[inline]
     fn cell(&self) -> &'static Cell<K> {
         // SAFETY: slots stay mapped for ever, the header is atomics, and the parts are cells of
-        // memory without a value until somebody may reach them.
+        // memory without a value until a thread may reach them.
         unsafe { self.0.as_ref() }
     }
 

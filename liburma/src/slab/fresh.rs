@@ -6,7 +6,7 @@
 use super::{
     Kind,
     cell::SlotPtr,
-    header::{Owner, State, Word},
+    header::{Owner, SlotState, Word},
     pool,
     slot::Slot,
 };
@@ -23,7 +23,7 @@ impl<K: Kind> Fresh<K> {
     pub(crate) fn take() -> Option<Self> {
         let (number, ptr) = pool::take::<K>()?;
         let generation = ptr.header().word().generation().wrapping_add(1);
-        ptr.header().set_word(Word::new(generation, Owner::NOBODY, State::Building));
+        ptr.header().set_word(Word::new(generation, Owner::NONE, SlotState::Building));
         Some(Self { ptr, number, generation })
     }
 
@@ -39,7 +39,7 @@ impl<K: Kind> Fresh<K> {
 
     /// The slot, and its word once it is live.
     fn into_parts(self, owner: Owner) -> (SlotPtr<K>, Word) {
-        let parts = (self.ptr, Word::new(self.generation, owner, State::Live));
+        let parts = (self.ptr, Word::new(self.generation, owner, SlotState::Live));
         core::mem::forget(self);
         parts
     }
@@ -47,9 +47,9 @@ impl<K: Kind> Fresh<K> {
     /// Fills the slot; from here on it is found.
     pub(crate) fn publish(self, owner: Owner, public: K::Public, own: K::Own) -> Slot<K> {
         let (ptr, word) = self.into_parts(owner);
-        // SAFETY: the state says "building", so that nobody else reaches either part.
+        // SAFETY: the state says "building", so that no other thread reaches either part.
         unsafe { ptr.fill_public(public) };
-        // SAFETY: the state says "building", so that nobody else reaches the private part.
+        // SAFETY: the state says "building", so that no other thread reaches the private part.
         unsafe { ptr.fill_own(own) };
         ptr.header().set_word(word);
         Slot::new(ptr, word)
@@ -58,9 +58,9 @@ impl<K: Kind> Fresh<K> {
     /// Fills the public part of an idle object.
     pub(crate) fn publish_idle(self, owner: Owner, public: K::Public) -> *mut K::Public {
         let (ptr, word) = self.into_parts(owner);
-        // SAFETY: the state says "building", so that nobody else reaches it.
+        // SAFETY: the state says "building", so that no other thread reaches it.
         unsafe { ptr.fill_public(public) };
-        ptr.header().set_word(word.with(State::Idle));
+        ptr.header().set_word(word.with(SlotState::Idle));
         ptr.public()
     }
 }

@@ -10,13 +10,13 @@ use crate::latch::Pause;
 /// Bytes of a header; the public part starts after them.
 pub(super) const HEADER_LEN: usize = 64;
 
-/// Whose an object is: 24 bits, the slot number of its context.
+/// The context of an object: 24 bits, the slot number of its context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner(u32);
 
 impl Owner {
     /// Owner of things that belong to no context.
-    pub(crate) const NOBODY: Self = Self(Self::MAX);
+    pub(crate) const NONE: Self = Self(Self::MAX);
     const MAX: u32 = (1 << 24) - 1;
 
     /// The owner with this number, of which 24 bits count.
@@ -28,7 +28,7 @@ impl Owner {
 /// What a slot is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum SlotState {
     Free = 0,
     Building = 1,
     Live = 2,
@@ -37,12 +37,12 @@ pub(super) enum State {
     Idle = 4,
 }
 
-/// State, owner and generation in one word, so that one load decides.
+/// SlotState, owner and generation in one word, so that one load decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Word(u64);
 
 impl Word {
-    pub(super) const fn new(generation: u32, owner: Owner, state: State) -> Self {
+    pub(super) const fn new(generation: u32, owner: Owner, state: SlotState) -> Self {
         Self((generation as u64) << 32 | (owner.0 as u64) << 8 | state as u64)
     }
 
@@ -51,7 +51,7 @@ impl Word {
         self.0 == 0
     }
 
-    pub(super) const fn is(self, state: State) -> bool {
+    pub(super) const fn is(self, state: SlotState) -> bool {
         self.0 & 0xff == state as u64
     }
 
@@ -60,7 +60,7 @@ impl Word {
         Owner((self.0 >> 8) as u32 & Owner::MAX)
     }
 
-    /// State and owner, without the generation: of live objects of one owner all alike.
+    /// SlotState and owner, without the generation: of live objects of one owner all alike.
     #[expect(clippy::cast_possible_truncation, reason = "32 bits are meant")]
     pub(super) const fn kinship(self) -> u32 {
         self.0 as u32
@@ -70,7 +70,7 @@ impl Word {
         (self.0 >> 32) as u32
     }
 
-    pub(super) const fn with(self, state: State) -> Self {
+    pub(super) const fn with(self, state: SlotState) -> Self {
         Self(self.0 & !0xff | state as u64)
     }
 }
@@ -79,7 +79,7 @@ impl Word {
 #[repr(C, align(64))]
 pub(super) struct Header {
     word: AtomicU64,
-    /// Even: free. Odd: held. Counts, so that one holder can be told from the next.
+    /// Even: free. Odd: held. Counts, so that one holder differs from the next.
     lock: AtomicU32,
     /// Number of the next free slot; meaningful in a free list only.
     pub(super) next: AtomicU32,
@@ -95,7 +95,7 @@ impl Header {
         Word(self.word.load(Ordering::SeqCst))
     }
 
-    /// Only for the one who owns the slot: its builder, its deleter.
+    /// Only for the thread that builds or deletes the object.
     pub(super) fn set_word(&self, word: Word) {
         self.word.store(word.0, Ordering::SeqCst);
     }
@@ -136,7 +136,7 @@ impl Header {
         self.lock.store(held.wrapping_add(1), Ordering::Release);
     }
 
-    /// Waits until whoever holds the lock now has let it go; later holders do not count.
+    /// Waits until the thread that holds the lock now has let it go; later holders do not count.
     pub(super) fn wait_for_holder(&self) {
         let seen = self.lock.load(Ordering::SeqCst);
         if seen & 1 == 0 {

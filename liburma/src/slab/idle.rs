@@ -1,12 +1,12 @@
 //! Idle slots: objects that a program allocated and did not activate, or deactivated.
 //!
-//! *Owns*: their transitions. An idle slot has a public part and no private one; nobody finds it but
-//! who asks for idle ones, so that every other call refuses the object.
+//! *Owns*: their transitions. An idle slot has a public part and no private one; only
+//! `find_idle` finds it, so that every other call refuses the object.
 
 use super::{
     Kind, Slot,
     cell::SlotPtr,
-    header::{Owner, State, Word},
+    header::{Owner, SlotState, Word},
     member::InSlot,
     pool,
     slot::slot_at_public,
@@ -23,7 +23,7 @@ pub(crate) struct Idle<K: Kind> {
 pub(crate) fn find_idle<K: Kind>(public: *const K::Public) -> Option<Idle<K>> {
     let ptr = slot_at_public::<K>(public, space::is_slot::<K>)?;
     let word = ptr.header().word();
-    word.is(State::Idle).then_some(Idle { ptr, word })
+    word.is(SlotState::Idle).then_some(Idle { ptr, word })
 }
 
 // SAFETY: the slot was published as an idle object.
@@ -43,13 +43,13 @@ impl<K: Kind> Idle<K> {
 
     /// Begins to make it live. Of several callers one gets it.
     pub(crate) fn wake(self) -> Option<Waking<K>> {
-        let building = self.word.with(State::Building);
+        let building = self.word.with(SlotState::Building);
         self.ptr.header().swap_word(self.word, building).then_some(Waking(self))
     }
 
     /// Frees the slot. Of several callers one does.
     pub(crate) fn free(self) -> bool {
-        let is_mine = self.ptr.header().swap_word(self.word, self.word.with(State::Dying));
+        let is_mine = self.ptr.header().swap_word(self.word, self.word.with(SlotState::Dying));
         if is_mine {
             pool::give_back(self.ptr);
         }
@@ -76,7 +76,7 @@ impl<K: Kind> Waking<K> {
 
     /// Fills the private part; from here on it is found.
     pub(crate) fn publish(self, own: K::Own) -> Slot<K> {
-        let (ptr, word) = (self.0.ptr, self.0.word.with(State::Live));
+        let (ptr, word) = (self.0.ptr, self.0.word.with(SlotState::Live));
         core::mem::forget(self);
         // SAFETY: the state says "building": the slot is this thread's, and it has no private part.
         unsafe { ptr.fill_own(own) };

@@ -9,8 +9,8 @@ use urma_mem::sync::Ordering;
 use super::{
     CODE_MAX, Kind,
     cell::{CHUNK_LEN, SlotPtr, stride},
-    header::{Header, Owner, State, Word},
-    space::{self, Place},
+    header::{Header, Owner, SlotState, Word},
+    space,
 };
 use crate::latch::Latch;
 
@@ -91,8 +91,8 @@ pub(super) fn take<K: Kind>() -> Option<(u32, SlotPtr<K>)> {
 /// Takes back a slot whose private part is empty.
 pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
     let word = ptr.header().word();
-    ptr.header().set_word(Word::new(word.generation(), Owner::NOBODY, State::Free));
-    if let Place::Inside(offset) = space::place(ptr.addr()) {
+    ptr.header().set_word(Word::new(word.generation(), Owner::NONE, SlotState::Free));
+    if let Some(offset) = space::offset(ptr.addr()) {
         pool::<K>().with(|pool| pool.give(space::number_of(offset)));
     }
 }

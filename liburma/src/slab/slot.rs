@@ -13,13 +13,13 @@ use core::{
 use super::{
     Exclusive, Kind, Named,
     cell::{Cell, SlotPtr},
-    header::{HEADER_LEN, Header, Owner, State, Word},
+    header::{HEADER_LEN, Header, Owner, SlotState, Word},
     member::InSlot,
     pool, space,
 };
 
 /// What a pointer of a C program is.
-pub(crate) enum Found {
+pub(crate) enum PointerKind {
     /// A live object of the kind.
     Live,
     /// Null, deleted, another kind, not the start of an object, or misaligned.
@@ -30,15 +30,15 @@ pub(crate) enum Found {
 
 /// What `public` is, without touching memory that it names unless it is an object's place.
 #[inline(always)]
-pub(crate) fn find<K: Kind>(public: *const K::Public) -> Found {
+pub(crate) fn find<K: Kind>(public: *const K::Public) -> PointerKind {
     if find_live::<K>(public).is_some() {
-        return Found::Live;
+        return PointerKind::Live;
     }
     let is_foreign = space::is_outside(public.addr().wrapping_sub(HEADER_LEN));
     if is_foreign && public.is_aligned() && !public.is_null() {
-        return Found::Foreign;
+        return PointerKind::Foreign;
     }
-    Found::Invalid
+    PointerKind::Invalid
 }
 
 /// The live object at `public`; of whatever else it may be nothing is said, see [`find`].
@@ -46,7 +46,7 @@ pub(crate) fn find<K: Kind>(public: *const K::Public) -> Found {
 pub(crate) fn find_live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
     let ptr = slot_at_public::<K>(public, space::is_slot::<K>)?;
     let word = ptr.header().word();
-    word.is(State::Live).then_some(Slot { ptr, word })
+    word.is(SlotState::Live).then_some(Slot { ptr, word })
 }
 
 /// The slot whose public part lies at `public`, whatever its state, if that is one of a `K`.
@@ -115,10 +115,10 @@ impl<K: Kind> Slot<K> {
     }
 
     /// Begins the object's end. Of several callers one gets it; `None` for the others. When this
-    /// returned, nobody reaches the private part any more.
+    /// returned, no thread reaches the private part any more.
     pub(crate) fn retire(self) -> Option<Dying<K>> {
         let header = self.ptr.header();
-        if !header.swap_word(self.word, self.word.with(State::Dying)) {
+        if !header.swap_word(self.word, self.word.with(SlotState::Dying)) {
             return None;
         }
         header.wait_for_holder();
@@ -274,7 +274,7 @@ impl<const N: usize> Drop for Held<N> {
     }
 }
 
-/// An object at its end: nobody else reaches its private part. Dropping it makes it live again.
+/// An object at its end: no other thread reaches its private part. Dropping it makes it live again.
 pub(crate) struct Dying<K: Kind>(Slot<K>);
 
 impl<K: Kind> Dying<K> {
@@ -311,7 +311,7 @@ impl<K: Kind> Emptied<K> {
     pub(crate) fn rest(self) {
         let slot = self.0;
         core::mem::forget(self);
-        slot.ptr.header().set_word(slot.word.with(State::Idle));
+        slot.ptr.header().set_word(slot.word.with(SlotState::Idle));
     }
 
     /// Puts the private part back: the object is live again.

@@ -28,8 +28,8 @@ struct Space {
     base: AtomicUsize,
     /// Its length, a power of two; 0 before the first chunk, and set after `base`.
     len: AtomicUsize,
-    /// Number of chunks that kinds have taken.
-    taken: AtomicU32,
+    /// Number of chunks that have a kind.
+    in_use: AtomicU32,
     /// What each chunk holds: kind code, and the stride's logarithm in the second byte; 0: nothing.
     chunks: [AtomicU32; CHUNKS_MAX],
 }
@@ -37,23 +37,16 @@ struct Space {
 static SPACE: Space = Space {
     base: AtomicUsize::new(0),
     len: AtomicUsize::new(0),
-    taken: AtomicU32::new(0),
+    in_use: AtomicU32::new(0),
     chunks: [const { AtomicU32::new(0) }; CHUNKS_MAX],
 };
 
-/// Where an address lies.
-pub(super) enum Place {
-    /// In the reservation, this many bytes from its start.
-    Inside(usize),
-    Outside,
-}
-
-/// Whether an address lies in the reservation, and how far from its start.
+/// Bytes from the start of the reservation to an address; `None`: it lies elsewhere.
 #[inline(always)]
-pub(super) fn place(addr: usize) -> Place {
+pub(super) fn offset(addr: usize) -> Option<usize> {
     let len = SPACE.len.load(Ordering::Acquire);
     let offset = addr.wrapping_sub(SPACE.base.load(Ordering::Relaxed));
-    if offset < len { Place::Inside(offset) } else { Place::Outside }
+    (offset < len).then_some(offset)
 }
 
 /// Whether a slot of a `K` starts at `addr`.
@@ -63,7 +56,7 @@ pub(super) fn is_slot<K: Kind>(addr: usize) -> bool {
     base != 0 && is_start::<K>(addr.wrapping_sub(base))
 }
 
-/// As [`is_slot`], for who has found an object before, so that there is a reservation.
+/// As [`is_slot`], for callers that found an object before, so that there is a reservation.
 #[inline(always)]
 pub(super) fn is_slot_of_known<K: Kind>(addr: usize) -> bool {
     is_start::<K>(addr.wrapping_sub(SPACE.base.load(Ordering::Relaxed)))
@@ -81,7 +74,7 @@ fn is_start<K: Kind>(offset: usize) -> bool {
 /// Whether `addr` is not of the reservation.
 #[inline(never)]
 pub(super) fn is_outside(addr: usize) -> bool {
-    matches!(place(addr), Place::Outside)
+    offset(addr).is_none()
 }
 
 const fn chunk_word<K: Kind>() -> u32 {
@@ -93,14 +86,14 @@ const fn chunk_word<K: Kind>() -> u32 {
 pub(super) fn take_chunk<K: Kind>() -> Option<u32> {
     let (base, len) = reserve()?;
     let chunk = SPACE
-        .taken
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-            ((taken as usize) < len >> CHUNK_SHIFT).then_some(taken + 1)
+        .in_use
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |in_use| {
+            ((in_use as usize) < len >> CHUNK_SHIFT).then_some(in_use + 1)
         })
         .ok()?;
     let first = base + ((chunk as usize) << CHUNK_SHIFT);
     let pages = core::ptr::with_exposed_provenance_mut(first);
-    // SAFETY: the chunk lies in the reservation, which is ours, and nobody else took its number.
+    // SAFETY: the chunk lies in the reservation, which is ours, and no other call took its number.
     let status = unsafe { libc::mprotect(pages, CHUNK_LEN, libc::PROT_READ | libc::PROT_WRITE) };
     if status != 0 {
         return None;
@@ -128,7 +121,7 @@ pub(super) fn slot_at(number: u32) -> Option<NonNull<Header>> {
 
 /// Every slot that was ever used and whose kind is a queue.
 pub(super) fn for_each_queue(mut visit: impl FnMut(&Header)) {
-    for chunk in 0..SPACE.taken.load(Ordering::Acquire) {
+    for chunk in 0..SPACE.in_use.load(Ordering::Acquire) {
         let Some(word) = SPACE.chunks.get(chunk as usize) else { return };
         let word = word.load(Ordering::Acquire);
         if word >> 16 == 0 {
@@ -154,7 +147,7 @@ fn reserve() -> Option<(usize, usize)> {
     loop {
         match (SPACE.base.load(Ordering::Acquire), SPACE.len.load(Ordering::Acquire)) {
             (0, _) => {}
-            // Another thread is about to tell the length.
+            // Another thread is about to store the length.
             (_, 0) => {
                 pause.wait();
                 continue;
@@ -164,10 +157,10 @@ fn reserve() -> Option<(usize, usize)> {
         let (base, len) = map_space()?;
         if SPACE.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             SPACE.len.store(len, Ordering::Release);
-            tell_leak_check(base, len);
+            register_with_leak_check(base, len);
             return Some((base, len));
         }
-        // SAFETY: the mapping was made above and nobody else knows of it.
+        // SAFETY: the mapping was made above and no other thread knows of it.
         unsafe { libc::munmap(core::ptr::with_exposed_provenance_mut(base), len) };
     }
 }
@@ -189,16 +182,16 @@ fn map_space() -> Option<(usize, usize)> {
 
 /// Has the leak check of a sanitized program look for pointers in the space: what objects hold that
 /// live when the program ends is not lost. It passes over what is not readable yet.
-fn tell_leak_check(base: usize, len: usize) {
+fn register_with_leak_check(base: usize, len: usize) {
     let name = c"__lsan_register_root_region";
     // SAFETY: a name in C; NULL in programs without the check.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     // SAFETY: the sanitizer's function of this name has this type; NULL is `None`.
-    let tell: Option<unsafe extern "C" fn(*const c_void, usize)> =
+    let register: Option<unsafe extern "C" fn(*const c_void, usize)> =
         unsafe { core::mem::transmute(found) };
-    if let Some(tell) = tell {
+    if let Some(register) = register {
         // SAFETY: the reservation, which stays mapped while the library is loaded.
-        unsafe { tell(core::ptr::with_exposed_provenance(base), len) };
+        unsafe { register(core::ptr::with_exposed_provenance(base), len) };
     }
 }
 

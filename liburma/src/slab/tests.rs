@@ -59,7 +59,7 @@ fn make_of<K: Kind<Public = [u64; 4]>>(owner: Owner, own: K::Own) -> Slot<K> {
 
 fn live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
     let live = find_live::<K>(public);
-    assert_eq!(matches!(find::<K>(public), Found::Live), live.is_some());
+    assert_eq!(matches!(find::<K>(public), PointerKind::Live), live.is_some());
     live
 }
 
@@ -84,12 +84,12 @@ fn an_object_is_found_by_its_public_address_alone() {
 }
 
 #[test]
-fn numbers_that_were_never_objects_are_told_apart() {
+fn numbers_that_were_never_objects_are_refused() {
     let local = [0_u64; 8];
     let here: *const [u64; 4] = local.as_ptr().cast();
-    assert!(matches!(find::<Queue>(here), Found::Foreign));
-    assert!(matches!(find::<Queue>(here.wrapping_byte_add(1)), Found::Invalid));
-    assert!(matches!(find::<Queue>(core::ptr::null()), Found::Invalid));
+    assert!(matches!(find::<Queue>(here), PointerKind::Foreign));
+    assert!(matches!(find::<Queue>(here.wrapping_byte_add(1)), PointerKind::Invalid));
+    assert!(matches!(find::<Queue>(core::ptr::null()), PointerKind::Invalid));
     for addr in [8_usize, 64, 4096, usize::MAX & !7, 1 << 47] {
         let ptr = core::ptr::without_provenance(addr);
         assert!(live::<Queue>(ptr).is_none(), "{addr:#x}");

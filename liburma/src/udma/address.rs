@@ -3,14 +3,13 @@
 //! *Owns*: the rule: an EID is its own address (IPv4 when it is an IPv4-mapped one, else IPv6), and
 //! its MAC is a locally administered one that follows from it. *Gives*: the same answer in every
 //! process, for any EID: software nodes are found by EID, and have no other address.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use libc::{AF_INET, AF_INET6, in_addr, in6_addr};
 
 use urma_core::Eid;
 
 use crate::{
-    abi::{urma_context_t, urma_eid_t, urma_net_addr_t, urma_net_addr_u, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, UserPtr},
     convert::{
         name::{eid, eid_out},
@@ -62,7 +61,7 @@ fn family(number: i32) -> libc::sa_family_t {
 /// The EID of an address.
 ///
 /// # Errors
-/// EINVAL: neither IPv4 nor IPv6, or the address of nobody.
+/// EINVAL: neither IPv4 nor IPv6, or the unspecified address.
 fn eid_of(from: &urma_net_addr_t) -> Answer<Eid> {
     let mut bytes = [0; 16];
     match i32::from(from.sin_family) {

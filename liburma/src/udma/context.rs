@@ -1,13 +1,12 @@
 //! What the objects of a context share: finding it, and the end of an object.
 //!
 //! *Takes*: objects of C programs. *Gives*: the context behind one; the one way to delete.
-#![expect(unsafe_code, reason = "arrays of C programs")]
 
 use core::ffi::c_int;
 use std::sync::Arc;
 
 use crate::{
-    abi::{urma_context_t, urma_token_t},
+    abi::*,
     call::{self, Answer, Code, UserArray, UserPtr, ours},
     slab::Kind,
     udma::kind::{self, Ctx},
@@ -26,7 +25,7 @@ pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
 /// What a refused delete gives back, and why.
 pub(crate) type Kept<K> = (<K as Kind>::Own, Code);
 
-/// Ends the object at `public`: nobody else reaches it while `end` tries, and where `end` gives the
+/// Ends the object at `public`: no other thread reaches it while `end` tries, and where `end` gives the
 /// private part back, the object is live again.
 ///
 /// # Errors

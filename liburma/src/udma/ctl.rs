@@ -3,7 +3,6 @@
 //! *Owns*: the opcodes of UDMA devices, and those of bonding devices for the names that such a device
 //! has. *Takes*: the caller's structs, of exactly the length of their opcode. *Gives*: what a software
 //! device can mean; EOPNOTSUPP for the rest, each of which docs/c-api.md lists with its reason.
-#![expect(unsafe_code, reason = "C entry points")]
 
 mod trailer;
 
@@ -12,21 +11,7 @@ use core::ffi::c_int;
 use urma_mem::sync::Ordering;
 
 use crate::{
-    abi::{
-        BONDP_BONDING_LEVEL_MAX, BONDP_BONDING_MODE_MAX, BONDP_USER_CTL_DISABLE_MSN,
-        BONDP_USER_CTL_ENABLE_SEG_CACHE, BONDP_USER_CTL_GET_JFCE_FD_LIST,
-        BONDP_USER_CTL_OPCODE_GET_RJETTY, BONDP_USER_CTL_OPCODE_GET_SEG_CTX,
-        BONDP_USER_CTL_QUERY_PORT, BONDP_USER_CTL_SET_BONDING_MODE,
-        BONDP_USER_CTL_SET_BONDING_MODE_LEGACY, UDMA_U_NORMAL_JFC_TYPE,
-        UDMA_U_USER_CTL_CREATE_JFC_EX, UDMA_U_USER_CTL_CREATE_JFR_EX,
-        UDMA_U_USER_CTL_DELETE_JETTY_EX, UDMA_U_USER_CTL_DELETE_JFC_EX,
-        UDMA_U_USER_CTL_DELETE_JFR_EX, UDMA_U_USER_CTL_DELETE_JFS_EX, UDMA_U_USER_CTL_MAX,
-        UDMA_U_USER_CTL_POST_WR, UDMA_U_USER_CTL_QUERY_UE_INFO, URMA_AGGR_MODE_BALANCE,
-        bondp_get_jfce_fd_list_in_t, bondp_get_jfce_fd_list_out_t, bondp_query_port_in_t,
-        bondp_query_port_out_t, bondp_set_bonding_mode_in_t, udma_u_jfc_cfg_ex, udma_u_jfr_cfg_ex,
-        udma_u_jfs_wr_ex, udma_u_post_info, udma_u_ue_info, udma_u_wr_ex, urma_context_t,
-        urma_status_t, urma_user_ctl_in_t, urma_user_ctl_out_t,
-    },
+    abi::*,
     call::{self, Answer, Code, UserPtr, c_text, ours},
     slab::{InSlot, Slot, member},
     udma::{family, kind, post},

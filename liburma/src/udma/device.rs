@@ -2,7 +2,6 @@
 //!
 //! *Owns*: `urma_device_t` and `urma_sysfs_dev_t` of each name of the software device. *Takes*:
 //! names. *Gives*: attributes, once the device is open.
-#![expect(unsafe_code, reason = "C entry points, and the struct behind sysfs_dev")]
 
 use core::{ffi::c_char, ptr::NonNull};
 use std::sync::Arc;
@@ -10,10 +9,7 @@ use std::sync::Arc;
 use urma_core::Eid;
 
 use crate::{
-    abi::{
-        URMA_TRANSPORT_UB, char_of, urma_device_attr_t, urma_device_t, urma_driver_t,
-        urma_sysfs_dev_t,
-    },
+    abi::*,
     call::{Answer, Code, ours},
     convert::{attr, zeroed},
     slab::{Fresh, Owner, Slot},
@@ -78,7 +74,7 @@ pub(crate) fn publish(
     sysfs.urma_device = fresh.public();
     let sysfs = Sysfs::new(sysfs);
     public.sysfs_dev = sysfs.as_ptr();
-    Ok(fresh.publish(Owner::NOBODY, public, DeviceOwn { hardware, sysfs }))
+    Ok(fresh.publish(Owner::NONE, public, DeviceOwn { hardware, sysfs }))
 }
 
 /// Opens the device if need be, and writes its attributes where the core reads them.

@@ -2,7 +2,6 @@
 //!
 //! *Takes*: events of the device, in the thread that asks for one. *Gives*: `urma_async_event_t` that
 //! names a live object. *Must not*: lose an event of another context.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -10,13 +9,13 @@ use std::sync::Arc;
 use urma_core::{AsyncEvent, AsyncKind};
 
 use crate::{
-    abi::{urma_async_event_element, urma_async_event_t, urma_context_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::zeroed,
     slab::{InSlot, Kind, member},
     udma::{
         context::ctx_of,
-        event_queue::{About, Events},
+        event_queue::{EventSubject, Events},
         kind::{self, Ctx},
     },
 };
@@ -38,7 +37,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
             if let Some(event) = take(&own)? {
                 if let Some(mut given) = describe(&own.events, &event) {
                     given.urma_ctx = ctx;
-                    own.events.given(About::of(&event));
+                    own.events.given(EventSubject::of(&event));
                     to.write(given);
                     return Ok(());
                 }
@@ -64,13 +63,12 @@ fn take(own: &Arc<Ctx>) -> Answer<Option<AsyncEvent>> {
         let Some(event) = own.core.next_async(Some(Duration::ZERO))? else { return Ok(None) };
         let others = own.hardware.listeners();
         let others = others.iter().filter(|other| !Arc::ptr_eq(other, &own.events));
-        match About::of(&event) {
-            About::Device => others.for_each(|other| other.leave(event)),
-            about if own.events.has(about) => {}
-            about => {
-                others.filter(|other| other.has(about)).for_each(|one| one.leave(event));
-                continue;
-            }
+        let subject = EventSubject::of(&event);
+        if subject == EventSubject::Device {
+            others.for_each(|other| other.leave(event));
+        } else if !own.events.has(subject) {
+            others.filter(|other| other.has(subject)).for_each(|one| one.leave(event));
+            continue;
         }
         return Ok(Some(event));
     }
@@ -80,10 +78,12 @@ fn take(own: &Arc<Ctx>) -> Answer<Option<AsyncEvent>> {
 fn describe(events: &Events, event: &AsyncEvent) -> Option<urma_async_event_t> {
     let mut to: urma_async_event_t = zeroed();
     to.event_type = u32::from(event.kind.code());
-    to.element = match About::of(event) {
-        About::Device => urma_async_event_element { port_id: event.id },
+    let subject = EventSubject::of(event);
+    to.element = if subject == EventSubject::Device {
+        urma_async_event_element { port_id: event.id }
+    } else {
         // Each kind of object has a member; all are pointers in the same place.
-        about => urma_async_event_element { jfc: events.named(about)?.as_ptr() },
+        urma_async_event_element { jfc: events.named(subject)?.as_ptr() }
     };
     Some(to)
 }
@@ -94,31 +94,36 @@ pub(crate) unsafe extern "C" fn ack_async_event(event: *mut urma_async_event_t) 
         // SAFETY: an event of the caller's (room card of `face`).
         let event = unsafe { call::value(event) }?;
         let own = ctx_of(event.urma_ctx)?;
-        let about = count_acked(&event)?;
-        own.events.acknowledge(about)
+        own.events.acknowledge(count_acked(&event)?)
     });
 }
 
 /// Counts in the public part of a live object, and says which it is.
-fn count_acked(event: &urma_async_event_t) -> Answer<About> {
+fn count_acked(event: &urma_async_event_t) -> Answer<EventSubject> {
     macro_rules! counted {
         ($kind:ident, $member:ident, $id:ident, $about:ident) => {{
             // SAFETY: any bytes are a pointer, which is looked up before it is used.
             let object = ours::<kind::$kind>(unsafe { event.element.$member })?;
             let acked = member!(<kind::$kind as Kind>::Public, async_events_acked);
             object.set(acked, object.get(acked).wrapping_add(1));
-            Ok(About::$about(object.shown().$id.id))
+            Ok(EventSubject::$about(object.shown().$id.id))
         }};
     }
-    match u8::try_from(event.event_type).map(AsyncKind::from_code) {
-        Ok(AsyncKind::JfcError) => counted!(Jfc, jfc, jfc_id, Jfc),
-        Ok(AsyncKind::JfsError) => counted!(Jfs, jfs, jfs_id, Queue),
-        Ok(AsyncKind::JfrError | AsyncKind::JfrLimit) => counted!(Jfr, jfr, jfr_id, Queue),
-        Ok(AsyncKind::JettyError | AsyncKind::JettyLimit) => {
+    let code = u8::try_from(event.event_type).map_err(|_| Code::EINVAL)?;
+    match AsyncKind::from_code(code) {
+        AsyncKind::JfcError => counted!(Jfc, jfc, jfc_id, Jfc),
+        AsyncKind::JfsError => counted!(Jfs, jfs, jfs_id, Queue),
+        AsyncKind::JfrError | AsyncKind::JfrLimit => counted!(Jfr, jfr, jfr_id, Queue),
+        AsyncKind::JettyError | AsyncKind::JettyLimit => {
             counted!(Jetty, jetty, jetty_id, Queue)
         }
-        Ok(AsyncKind::GroupError) => counted!(Group, jetty_grp, jetty_grp_id, Group),
-        Ok(_) => Ok(About::Device),
-        Err(_) => Err(Code::EINVAL),
+        AsyncKind::GroupError => counted!(Group, jetty_grp, jetty_grp_id, Group),
+        AsyncKind::PortActive
+        | AsyncKind::PortDown
+        | AsyncKind::DeviceFatal
+        | AsyncKind::EidChange
+        | AsyncKind::ElrError
+        | AsyncKind::ElrDone
+        | AsyncKind::Unknown(_) => Ok(EventSubject::Device),
     }
 }

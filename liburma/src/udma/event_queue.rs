@@ -23,25 +23,25 @@ use crate::call::{Answer, Code};
 
 /// The queue of a context.
 pub(crate) struct Events {
-    state: Mutex<State>,
-    names: Mutex<BTreeMap<About, usize>>,
+    state: Mutex<WaitingEvents>,
+    names: Mutex<BTreeMap<EventSubject, usize>>,
     /// Counts what `state.waiting` holds.
-    bell: EventFd,
-    /// Readable while the device or `bell` is: `ctx->async_fd`.
+    wakeup: EventFd,
+    /// Readable while the device or `wakeup` is: `ctx->async_fd`.
     both: OwnedFd,
 }
 
 #[derive(Default)]
-struct State {
+struct WaitingEvents {
     /// Events that another context's thread took from the device.
     waiting: VecDeque<AsyncEvent>,
     /// Events given and not acknowledged, by what they are about.
-    open: BTreeMap<About, u32>,
+    open: BTreeMap<EventSubject, u32>,
 }
 
 /// What an event is about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum About {
+pub(crate) enum EventSubject {
     Jfc(u32),
     /// JFS, JFR and jetties share one space of numbers.
     Queue(u32),
@@ -50,7 +50,7 @@ pub(crate) enum About {
     Device,
 }
 
-impl About {
+impl EventSubject {
     pub(crate) fn of(event: &AsyncEvent) -> Self {
         match event.kind {
             AsyncKind::JfcError => Self::Jfc(event.id),
@@ -60,7 +60,13 @@ impl About {
             | AsyncKind::JettyError
             | AsyncKind::JettyLimit => Self::Queue(event.id),
             AsyncKind::GroupError => Self::Group(event.id),
-            _ => Self::Device,
+            AsyncKind::PortActive
+            | AsyncKind::PortDown
+            | AsyncKind::DeviceFatal
+            | AsyncKind::EidChange
+            | AsyncKind::ElrError
+            | AsyncKind::ElrDone
+            | AsyncKind::Unknown(_) => Self::Device,
         }
     }
 }
@@ -74,12 +80,12 @@ impl Events {
 
     fn open(core: &Context) -> Result<Self, io::Errno> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-        let bell = EventFd::from_value_and_flags(0, flags).map_err(|_| io::Errno::NOMEM)?;
+        let wakeup = EventFd::from_value_and_flags(0, flags).map_err(|_| io::Errno::NOMEM)?;
         let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (data, readable) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
-        epoll::add(&both, &bell, data, readable)?;
+        epoll::add(&both, &wakeup, data, readable)?;
         epoll::add(&both, core.async_fd(), data, readable)?;
-        Ok(Self { state: Mutex::default(), names: Mutex::default(), bell, both })
+        Ok(Self { state: Mutex::default(), names: Mutex::default(), wakeup, both })
     }
 
     /// The descriptor that `ctx->async_fd` names.
@@ -87,40 +93,40 @@ impl Events {
         self.both.as_raw_fd()
     }
 
-    fn names(&self) -> MutexGuard<'_, BTreeMap<About, usize>> {
+    fn names(&self) -> MutexGuard<'_, BTreeMap<EventSubject, usize>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object with this number is the one at `object`.
-    pub(crate) fn name<T>(&self, about: About, object: *mut T) {
+    pub(crate) fn name<T>(&self, about: EventSubject, object: *mut T) {
         self.names().insert(about, object.expose_provenance());
     }
 
     /// The number is free; the address of the object that had it.
-    pub(crate) fn forget<T>(&self, about: About) -> Option<*mut T> {
+    pub(crate) fn forget<T>(&self, about: EventSubject) -> Option<*mut T> {
         self.names().remove(&about).map(core::ptr::with_exposed_provenance_mut)
     }
 
     /// The address of the object with this number.
-    pub(crate) fn named<T>(&self, about: About) -> Option<NonNull<T>> {
+    pub(crate) fn named<T>(&self, about: EventSubject) -> Option<NonNull<T>> {
         let addr = self.names().get(&about).copied()?;
         NonNull::new(core::ptr::with_exposed_provenance_mut(addr))
     }
 
     /// Whether that object is one of this context.
-    pub(crate) fn has(&self, about: About) -> bool {
-        about == About::Device || self.names().contains_key(&about)
+    pub(crate) fn has(&self, about: EventSubject) -> bool {
+        about == EventSubject::Device || self.names().contains_key(&about)
     }
 
     /// An object with events that were not acknowledged is not deleted.
     ///
     /// # Errors
     /// EAGAIN: there are some.
-    pub(crate) fn ensure_acked(&self, about: About) -> Answer {
+    pub(crate) fn ensure_acked(&self, about: EventSubject) -> Answer {
         if self.state().open.contains_key(&about) { Err(Code::EAGAIN) } else { Ok(()) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WaitingEvents> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +135,7 @@ impl Events {
         let mut state = self.state();
         state.waiting.push_back(event);
         // The count is far from its limit, the only reason to refuse.
-        let _ = self.bell.write(1);
+        let _ = self.wakeup.write(1);
     }
 
     /// The oldest event that waits.
@@ -137,12 +143,12 @@ impl Events {
         let mut state = self.state();
         let event = state.waiting.pop_front()?;
         // One count for each event; the lock is held, so it is there.
-        let _ = self.bell.read();
+        let _ = self.wakeup.read();
         Some(event)
     }
 
     /// Counts an event that the program got.
-    pub(crate) fn given(&self, about: About) {
+    pub(crate) fn given(&self, about: EventSubject) {
         *self.state().open.entry(about).or_default() += 1;
     }
 
@@ -150,7 +156,7 @@ impl Events {
     ///
     /// # Errors
     /// EINVAL: none was given.
-    pub(crate) fn acknowledge(&self, about: About) -> Answer {
+    pub(crate) fn acknowledge(&self, about: EventSubject) -> Answer {
         let mut state = self.state();
         let count = state.open.get_mut(&about).ok_or(Code::EINVAL)?;
         *count -= 1;
@@ -165,18 +171,18 @@ impl Events {
         fcntl_getfl(&self.both).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 
-    /// Sleeps for a millisecond, whatever comes.
+    /// Sleeps for a millisecond, or until a signal.
     pub(crate) fn pause(&self) {
         let limit = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         // It ends after the time, or by a signal.
         let _ = poll(&mut [], Some(&limit));
     }
 
-    /// Waits until an event may have come, `limit` at most.
+    /// Waits for an event, `limit` at most; it may end early.
     pub(crate) fn wait(&self, limit: Duration) {
         let mut fds = [PollFd::from_borrowed_fd(self.both.as_fd(), PollFlags::IN)];
         let limit = Timespec::try_from(limit).ok();
-        // Nothing came, or a signal: the caller looks again either way.
+        // A time-out and a signal are alike: the caller looks again.
         let _ = poll(&mut fds, limit.as_ref());
     }
 }

@@ -3,7 +3,6 @@
 //! *Owns*: the operations that all kinds of queues have, each once, and the life of an idle queue: a slot
 //! with a public part, whose configuration is the program's to change. *Takes*: configurations. *Gives*:
 //! live queues. *Must not*: know kinds: each says in its own file what it is made from.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use urma_core::{JettyId, Refused};
 
 use crate::{
-    abi::{urma_context_t, urma_jetty_id_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::{
         name::jetty_id_out,
@@ -21,8 +20,8 @@ use crate::{
     },
     slab::{Exclusive, Fresh, Idle, InSlot, Kind, Member, find_idle},
     udma::{
-        context::{self, ctx_of, delete_each},
-        event_queue::About,
+        context::{self, Kept, ctx_of, delete_each},
+        event_queue::EventSubject,
         kind::{Ctx, QueueOwn},
     },
 };
@@ -30,7 +29,7 @@ use crate::{
 /// urma-core's object behind a queue.
 pub(crate) trait Core: Sized {
     /// What events call it.
-    fn about(&self) -> About;
+    fn about(&self) -> EventSubject;
     /// Its id in this context.
     fn id(&self, ctx: &Ctx) -> JettyId;
     /// Deletes it, or gives it back.
@@ -65,7 +64,7 @@ pub(crate) trait Family:
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Self::Core, Self::More)>;
     /// Changes a live queue.
     fn modify(own: &mut Self::Own, attr: &Self::Attr) -> Answer;
-    /// State and threshold of a live queue; the original's mask of an answer is empty.
+    /// State and threshold of a live queue; the mask of an answer is empty, as in UMDK's library.
     fn query(own: &Self::Own) -> Answer<Self::Attr>;
 }
 
@@ -94,7 +93,7 @@ macro_rules! members {
 }
 pub(crate) use members;
 
-/// The public part of a queue that nobody knows yet.
+/// The public part of a queue that no program knows yet.
 fn blank<K: Family>(ctx: *mut urma_context_t, cfg: K::Cfg) -> K::Public {
     let mut public: K::Public = zeroed();
     *K::MEMBERS.ctx.place(&mut public) = ctx;
@@ -157,11 +156,8 @@ pub(crate) unsafe extern "C" fn query<K: Family>(
     })
 }
 
-/// What a refused deletion gives back, and why.
-type Kept<C, M> = Box<(QueueOwn<C, M>, Code)>;
-
 /// Ends the private part, or gives it back.
-fn end<C: Core, M>(own: QueueOwn<C, M>) -> Result<(), Kept<C, M>> {
+fn end<K: Family>(own: K::Own) -> Result<(), Box<Kept<K>>> {
     let about = own.core.about();
     if let Err(code) = own.ctx.events.ensure_acked(about) {
         return Err(Box::new((own, code)));
@@ -180,7 +176,7 @@ fn end<C: Core, M>(own: QueueOwn<C, M>) -> Result<(), Kept<C, M>> {
 
 /// Deletes a live queue.
 pub(crate) unsafe extern "C" fn delete<K: Family>(queue: *mut K::Public) -> urma_status_t {
-    call::status(|| context::delete::<K>(queue, end))
+    call::status(|| context::delete::<K>(queue, end::<K>))
 }
 
 /// Deletes live queues in order.
@@ -189,7 +185,7 @@ pub(crate) unsafe extern "C" fn delete_batch<K: Family>(
     count: c_int,
     bad: *mut *mut K::Public,
 ) -> urma_status_t {
-    let one = |queue: *mut K::Public| context::delete::<K>(queue, end);
+    let one = |queue: *mut K::Public| context::delete::<K>(queue, end::<K>);
     // SAFETY: an array of the caller's of `count` pointers, and a place (room card of `face`).
     call::status(|| unsafe { delete_each(list, count, bad, one) })
 }
@@ -294,7 +290,7 @@ pub(crate) unsafe extern "C" fn deactive<K: Family>(queue: *mut K::Public) -> ur
     call::status(|| {
         let dying = ours::<K>(queue)?.retire().ok_or(Code::EINVAL)?;
         let (own, emptied) = dying.take();
-        match end(own) {
+        match end::<K>(own) {
             Ok(()) => {
                 emptied.set(K::MEMBERS.is_active, 0);
                 emptied.rest();

@@ -1,20 +1,19 @@
 //! Jetty groups.
 //!
 //! *Owns*: urma-core's group. *Gives*: `urma_jetty_grp_t`; its member list is public, and kept here.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use std::sync::Arc;
 
 use urma_core::{GroupCfg, HintPolicy};
 
 use crate::{
-    abi::{urma_context_t, urma_jetty_grp_cfg_t, urma_jetty_grp_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, ours},
     convert::{name, zeroed},
     slab::Fresh,
     udma::{
         context::{ctx_of, delete},
-        event_queue::About,
+        event_queue::EventSubject,
         kind::{self, GroupOwn},
     },
 };
@@ -53,7 +52,7 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
         let fresh = Fresh::<kind::Group>::take().ok_or(Code::ENOMEM)?;
         let group = GroupOwn { core, ctx: Arc::clone(&own) };
         let slot = fresh.publish(own.owner, public, Arc::new(group));
-        own.events.name(About::Group(id.id), slot.public());
+        own.events.name(EventSubject::Group(id.id), slot.public());
         Ok(slot.public())
     })
 }
@@ -63,7 +62,7 @@ pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -
         delete::<kind::Group>(group, |own| {
             let GroupOwn { core, ctx } =
                 Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::ENOPERM)))?;
-            let about = About::Group(core.id().id);
+            let about = EventSubject::Group(core.id().id);
             let name = ctx.events.forget::<urma_jetty_grp_t>(about);
             core.delete().map_err(|refused| {
                 if let Some(name) = name {

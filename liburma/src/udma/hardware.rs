@@ -1,6 +1,6 @@
 //! The software device behind the built-in provider: node, driver and API joined.
 //!
-//! *Owns*: the device, and with it the node, while anybody uses it; who answers pings. *Takes*: the
+//! *Owns*: the device, and with it the node, while a context uses it; what answers pings. *Takes*: the
 //! environment (`URMA_*`). *Gives*: urma-core's device, opened at its first use, because opening claims
 //! the EID. *Must not*: know C types.
 
@@ -38,7 +38,7 @@ impl Hardware {
         Self { opened: Mutex::new(Some(device)), ..Self::default() }
     }
 
-    /// Who the device is, without opening it.
+    /// Names and ids of the device, without opening it.
     pub(crate) fn id() -> DeviceId {
         DeviceId {
             name: DEVICE_NAME.to_owned(),
@@ -68,7 +68,7 @@ impl Hardware {
         Ok(slot.insert(device).clone())
     }
 
-    /// A program wants the queue number `id`: who answers pings gives the well-known one away.
+    /// A program wants the queue number `id`: what answers pings gives the well-known one up.
     pub(crate) fn make_room(&self, id: u32) {
         if id == WELL_KNOWN_ID {
             drop(lock(&self.answerer).take());

@@ -1,7 +1,6 @@
 //! Jetties.
 //!
 //! *Gives*: what a jetty is made from, its attributes, its flushed requests. Binding is in `target`.
-#![expect(unsafe_code, reason = "C entry points, and the union of a configuration")]
 
 use core::ffi::c_int;
 use std::sync::Arc;
@@ -9,10 +8,7 @@ use std::sync::Arc;
 use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv, JettyState, Refused};
 
 use crate::{
-    abi::{
-        JETTY_RX_THRESHOLD, JETTY_STATE, Receive, urma_cr_t, urma_jetty_attr_t, urma_jetty_cfg_t,
-        urma_jetty_cfg_u_shared, urma_jetty_t, urma_jfr_cfg_t, urma_jfr_t,
-    },
+    abi::*,
     call::{self, Answer, Code, ours},
     convert::{
         name,
@@ -21,7 +17,7 @@ use crate::{
     },
     slab::{Held, Slot},
     udma::{
-        event_queue::About,
+        event_queue::EventSubject,
         family::{self, Core, Family, Members},
         group::group_of,
         jfs,
@@ -38,8 +34,8 @@ pub(crate) fn shared_jfr(cfg: &urma_jetty_cfg_t) -> Option<*mut urma_jfr_t> {
 }
 
 impl Core for Jetty {
-    fn about(&self) -> About {
-        About::Queue(self.id().id)
+    fn about(&self) -> EventSubject {
+        EventSubject::Queue(self.id().id)
     }
 
     fn id(&self, _ctx: &Ctx) -> JettyId {

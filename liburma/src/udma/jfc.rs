@@ -1,14 +1,13 @@
 //! JFC: completion queues.
 //!
 //! *Gives*: what a completion queue is made from, its attributes, the count of its events.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use std::sync::Arc;
 
 use urma_core::{Completion, JettyId, Jfc, Refused};
 
 use crate::{
-    abi::{JFC_MODERATE_COUNT, JFC_MODERATE_PERIOD, urma_jfc_attr_t, urma_jfc_cfg_t, urma_jfc_t},
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::{
         option::{self, Opt},
@@ -16,7 +15,7 @@ use crate::{
     },
     slab::{InSlot, member},
     udma::{
-        event_queue::About,
+        event_queue::EventSubject,
         family::{self, Core, Family, Members},
         jfce::jfce_of,
         kind::{self, Ctx, JfcMore, JfcOwn, POLL_BATCH},
@@ -24,8 +23,8 @@ use crate::{
 };
 
 impl Core for Jfc {
-    fn about(&self) -> About {
-        About::Jfc(self.id())
+    fn about(&self) -> EventSubject {
+        EventSubject::Jfc(self.id())
     }
 
     fn id(&self, ctx: &Ctx) -> JettyId {

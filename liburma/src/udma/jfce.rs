@@ -2,20 +2,19 @@
 //!
 //! *Owns*: urma-core's channel. *Gives*: `urma_jfce_t` with its descriptor. *Must not*: hold a lock
 //! while it waits.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::{ffi::c_int, ptr::NonNull, time::Duration};
 use std::{os::fd::AsRawFd, sync::Arc};
 
 use crate::{
-    abi::{urma_context_t, urma_jfc_t, urma_jfce_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::zeroed,
     perf,
     slab::Fresh,
     udma::{
         context::{ctx_of, delete},
-        event_queue::About,
+        event_queue::EventSubject,
         hardware::Counted,
         kind::{self, JfceOwn},
     },
@@ -78,7 +77,8 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         if count == 0 && is_early(start_ns, timeout) {
             return Err(Code::EINTR);
         }
-        let queue = |number: &u32| own.ctx.events.named(About::Jfc(*number)).map(NonNull::as_ptr);
+        let queue =
+            |number: &u32| own.ctx.events.named(EventSubject::Jfc(*number)).map(NonNull::as_ptr);
         let given = to.fill(numbers[..count].iter().filter_map(queue));
         c_int::try_from(given).map_err(|_| Code::FAIL)
     })

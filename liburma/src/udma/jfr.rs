@@ -7,7 +7,7 @@ use std::sync::Arc;
 use urma_core::{JettyId, Jfr, Refused};
 
 use crate::{
-    abi::{JFR_RX_THRESHOLD, JFR_STATE, urma_jfr_attr_t, urma_jfr_cfg_t, urma_jfr_t},
+    abi::*,
     call::{Answer, Code, ours},
     convert::{
         name,
@@ -16,15 +16,15 @@ use crate::{
     },
     slab::Held,
     udma::{
-        event_queue::About,
+        event_queue::EventSubject,
         family::{self, Core, Family, Members},
         kind::{self, Ctx, JfrOwn},
     },
 };
 
 impl Core for Jfr {
-    fn about(&self) -> About {
-        About::Queue(self.id().id)
+    fn about(&self) -> EventSubject {
+        EventSubject::Queue(self.id().id)
     }
 
     fn id(&self, _ctx: &Ctx) -> JettyId {

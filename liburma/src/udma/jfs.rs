@@ -1,7 +1,6 @@
 //! JFS: send queues.
 //!
 //! *Gives*: what a send queue is made from, its attributes, its flushed requests.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::ffi::c_int;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use urma_core::{Completion, JettyId, JettyState, Jfs, Refused};
 
 use crate::{
-    abi::{JFS_STATE, urma_cr_t, urma_jfs_attr_t, urma_jfs_cfg_t, urma_jfs_t},
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::{
         completion::record,
@@ -19,15 +18,15 @@ use crate::{
     },
     slab::Held,
     udma::{
-        event_queue::About,
+        event_queue::EventSubject,
         family::{self, Core, Family, Members},
         kind::{self, Ctx, JfsOwn},
     },
 };
 
 impl Core for Jfs {
-    fn about(&self) -> About {
-        About::Queue(self.id().id)
+    fn about(&self) -> EventSubject {
+        EventSubject::Queue(self.id().id)
     }
 
     fn id(&self, _ctx: &Ctx) -> JettyId {

@@ -2,7 +2,6 @@
 //!
 //! *Owns*: their numbers, which public and private parts belong together, and the private parts, which
 //! name each other. *Must not*: say anything about what they do: each noun has a file of its own above.
-#![expect(unsafe_code, reason = "the public parts are C memory")]
 
 use core::ptr::NonNull;
 use std::{

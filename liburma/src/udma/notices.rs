@@ -2,7 +2,6 @@
 //!
 //! *Owns*: the notices of each notifier that wait for its program, and its descriptor. *Must not*: read
 //! the memory of an object.
-#![expect(unsafe_code, reason = "addresses of C objects move between threads")]
 
 use core::time::Duration;
 use std::{
@@ -14,24 +13,21 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::{
-    abi::{
-        URMA_BIND_JETTY_NOTIFY, URMA_IMPORT_JETTY_NOTIFY, urma_jetty_t, urma_notify_t,
-        urma_notify_u, urma_status_t, urma_target_jetty_t,
-    },
+    abi::*,
     call::{Answer, Code},
     convert::zeroed,
 };
 
 /// The notices of one notifier.
 pub(crate) struct Notices {
-    state: Mutex<State>,
+    state: Mutex<NoticeState>,
     changed: Condvar,
     /// Counts the notices that wait: `notifier->fd`.
-    bell: EventFd,
+    wakeup: EventFd,
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct NoticeState {
     waiting: VecDeque<Notice>,
     /// Number of imports that have not ended.
     pub(crate) imports: usize,
@@ -46,14 +42,14 @@ pub(crate) struct Name<T>(pub(crate) *mut T);
 unsafe impl<T> Send for Name<T> {}
 
 /// What a notice is about.
-pub(crate) enum About {
+pub(crate) enum NoticeSubject {
     Import(Name<urma_target_jetty_t>),
     Bind(Name<urma_jetty_t>),
 }
 
 /// How an import or a binding ended.
 pub(crate) struct Notice {
-    pub(crate) about: About,
+    pub(crate) about: NoticeSubject,
     pub(crate) status: urma_status_t,
     pub(crate) user_ctx: u64,
 }
@@ -64,11 +60,11 @@ impl Notice {
         let mut to: urma_notify_t = zeroed();
         (to.status, to.user_ctx) = (self.status, self.user_ctx);
         match self.about {
-            About::Import(Name(tjetty)) => {
+            NoticeSubject::Import(Name(tjetty)) => {
                 to.r#type = URMA_IMPORT_JETTY_NOTIFY;
                 to.u = urma_notify_u { tjetty };
             }
-            About::Bind(Name(jetty)) => {
+            NoticeSubject::Bind(Name(jetty)) => {
                 to.r#type = URMA_BIND_JETTY_NOTIFY;
                 to.u = urma_notify_u { jetty };
             }
@@ -82,41 +78,41 @@ impl Notices {
     /// ENOMEM: out of descriptors.
     pub(crate) fn new() -> Answer<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_SEMAPHORE;
-        let bell = EventFd::from_value_and_flags(0, flags).map_err(|_| Code::ENOMEM)?;
-        Ok(Self { state: Mutex::default(), changed: Condvar::new(), bell })
+        let wakeup = EventFd::from_value_and_flags(0, flags).map_err(|_| Code::ENOMEM)?;
+        Ok(Self { state: Mutex::default(), changed: Condvar::new(), wakeup })
     }
 
     /// The descriptor that `notifier->fd` names.
     pub(crate) fn fd(&self) -> RawFd {
-        self.bell.as_raw_fd()
+        self.wakeup.as_raw_fd()
     }
 
-    /// Ends every wait, and takes the notices that nobody asked for.
+    /// Ends every wait, and takes the notices that no call reported.
     pub(crate) fn close(&self) -> Vec<Notice> {
         let mut state = self.state();
         state.is_closed = true;
-        let untold = state.waiting.drain(..).collect();
+        let unreported = state.waiting.drain(..).collect();
         drop(state);
         self.changed.notify_all();
-        untold
+        unreported
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, NoticeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a notice, and wakes the threads that wait for one.
-    pub(crate) fn tell(&self, state: &mut State, notice: Notice) {
+    pub(crate) fn report(&self, state: &mut NoticeState, notice: Notice) {
         state.waiting.push_back(notice);
         // A counter that is full is readable all the same.
-        let _ = self.bell.write(1);
+        let _ = self.wakeup.write(1);
         self.changed.notify_all();
     }
 
     /// Up to `room` notices; waits for the first. `None`: for as long as the notifier lives.
     pub(crate) fn wait(&self, room: usize, timeout: Option<Duration>) -> Vec<Notice> {
         let state = self.state();
-        let is_idle = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
+        let is_idle = |state: &mut NoticeState| state.waiting.is_empty() && !state.is_closed;
         let mut state = match timeout {
             None => self.changed.wait_while(state, is_idle).unwrap_or_else(PoisonError::into_inner),
             Some(limit) => {
@@ -127,7 +123,7 @@ impl Notices {
         let count = state.waiting.len().min(room);
         for _ in 0..count {
             // It counts what waits, so there is something to take.
-            let _ = self.bell.read();
+            let _ = self.wakeup.read();
         }
         state.waiting.drain(..count).collect()
     }

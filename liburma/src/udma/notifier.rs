@@ -1,10 +1,9 @@
 //! Notifiers: imports and bindings that end later.
 //!
 //! *Owns*: the threads of imports under way. *Takes*:
-//! imports and bindings. *Gives*: notices. A target under way is a slot that nobody finds: every
+//! imports and bindings. *Gives*: notices. A target under way is a slot that no look-up finds: every
 //! call refuses it until its import succeeded, and an import that failed gives the slot back.
 //! *Must not*: hold a lock over an import or a wait.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::{ffi::c_int, ptr::NonNull, time::Duration};
 use std::sync::Arc;
@@ -12,10 +11,7 @@ use std::sync::Arc;
 use urma_core::RemoteJetty;
 
 use crate::{
-    abi::{
-        urma_context_t, urma_jetty_t, urma_notifier_t, urma_notify_t, urma_rjetty_t, urma_status_t,
-        urma_target_jetty_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::{
         name::{Remote, remote},
@@ -26,7 +22,7 @@ use crate::{
     udma::{
         context::{ctx_of, delete, token_of},
         kind::{self, NotifierOwn, TargetOwn},
-        notices::{About, Name, Notice, Notices},
+        notices::{Name, Notice, NoticeSubject, Notices},
         target::{self, bind_jetty, unimport},
     },
 };
@@ -54,12 +50,12 @@ pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mu
     })
 }
 
-/// Who waits returns. Targets whose import nobody was told of are forgotten, now or when they come.
+/// Threads that wait return. Targets whose import no notice reported are forgotten, now or at its end.
 pub(crate) unsafe extern "C" fn delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Notifier>(notifier, |own| {
             for notice in own.notices.close() {
-                if let (About::Import(Name(target)), 0) = (notice.about, notice.status) {
+                if let (NoticeSubject::Import(Name(target)), 0) = (notice.about, notice.status) {
                     // SAFETY: the callee looks the target up; the program may have deleted it.
                     unsafe { unimport(target) };
                 }
@@ -105,7 +101,8 @@ impl Import {
                 code.status()
             }
         };
-        to.notices.tell(&mut state, Notice { about: About::Import(name), status, user_ctx });
+        to.notices
+            .report(&mut state, Notice { about: NoticeSubject::Import(name), status, user_ctx });
     }
 }
 
@@ -153,7 +150,7 @@ fn limit(timeout: c_int) -> Option<u64> {
     Some(perf::now_ns().saturating_add(timeout.saturating_mul(1_000_000)))
 }
 
-/// The way is there since the import, so the binding is made at once; a notice tells how it went.
+/// The path exists since the import, so the binding is made at once; a notice reports the result.
 pub(crate) unsafe extern "C" fn bind_jetty_async(
     notifier: *mut urma_notifier_t,
     jetty: *mut urma_jetty_t,
@@ -167,8 +164,8 @@ pub(crate) unsafe extern "C" fn bind_jetty_async(
         ours::<kind::Target>(target)?;
         // SAFETY: the callee looks both up.
         let status = unsafe { bind_jetty(jetty, target) };
-        let notice = Notice { about: About::Bind(Name(jetty)), status, user_ctx };
-        to.notices.tell(&mut to.notices.state(), notice);
+        let notice = Notice { about: NoticeSubject::Bind(Name(jetty)), status, user_ctx };
+        to.notices.report(&mut to.notices.state(), notice);
         Ok(())
     })
 }

@@ -4,18 +4,13 @@
 //! are wanted. *Gives*: a handle for each kind that serves the mode, once the peer was reached.
 //! *Must not*: carry anything: requests take the way that the import found, whatever its kind. A
 //! handle's attributes are kept and given back; no packet header of a software device has them.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::ffi::c_int;
 
 use urma_core::{Eid, JettyId, OrderType, RemoteJetty, TargetKind, TokenPolicy, TpType};
 
 use crate::{
-    abi::{
-        URMA_CTP, URMA_RTP, URMA_TM_UM, URMA_UTP, urma_active_tp_cfg_t, urma_context_t,
-        urma_get_tp_cfg_t, urma_jetty_t, urma_status_t, urma_tp_attr_mask_t, urma_tp_attr_t,
-        urma_tp_attr_value_t, urma_tp_cfg_t, urma_tp_info_t,
-    },
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::name::{eid, mode},
     udma::{

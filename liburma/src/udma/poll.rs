@@ -1,15 +1,14 @@
 //! Polls: completions on their way to C records.
 //!
 //! *Owns*: nothing. *Takes*: the lock of one JFC for the length of a call. *Must not*: allocate,
-//! wait, or clear memory that nobody reads.
-#![expect(unsafe_code, reason = "C entry points")]
+//! wait, or clear memory that is not read.
 
 use core::ffi::c_int;
 
 use urma_core::Arm;
 
 use crate::{
-    abi::{urma_cr_t, urma_jfc_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::completion::record,
     slab::Slot,
@@ -56,7 +55,7 @@ fn fill(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> Answer<c_int> {
 fn fill_on(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> usize {
     let mut more = 0;
     while more < to.count() {
-        // What was taken out of the queue is the caller's, whatever comes then.
+        // What left the queue is the caller's, also where a later batch fails.
         let Ok(count) = batch(own, to.rest(more)) else { break };
         more += count;
         if count < POLL_BATCH {

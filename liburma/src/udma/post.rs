@@ -3,12 +3,12 @@
 //! *Owns*: the walk over the list, and what to say when it stops. *Takes*: the lock of one queue for
 //! the length of a call; what requests name is found under it. *Gives*: batches, with one doorbell
 //! each. *Must not*: allocate, wait, or keep anything.
-#![expect(unsafe_code, reason = "C entry points, and lists of C programs")]
 
 mod list;
 mod rare;
 mod recv;
 mod send;
+mod several;
 
 use core::mem::MaybeUninit;
 
@@ -16,7 +16,7 @@ use list::{Pieces, SendRequest, UserSge, WorkRequest};
 use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
 
 use crate::{
-    abi::{urma_jetty_t, urma_jfr_t, urma_jfr_wr_t, urma_jfs_t, urma_jfs_wr_t, urma_status_t},
+    abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::request::refusal,
     slab::{Exclusive, Look, Slot},
@@ -33,8 +33,8 @@ const PIECES: usize = 64;
 /// Requests of one call; a list that goes in a circle has no end.
 const LIST_MAX: usize = 1 << 20;
 
-/// Room for the pieces of one batch.
-type Room<'g> = [MaybeUninit<LocalSge<'g>>; PIECES];
+/// Room that the requests of a batch put their pieces into.
+type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
 /// Why a request did not get into a batch.
 enum Stop {
@@ -115,7 +115,7 @@ impl Receives for JettyOwn {
 /// # Safety
 /// As [`WorkRequest::first`] says of the list at `wr`.
 #[inline(never)]
-pub(crate) unsafe fn send<K: rare::Homed + Exclusive<Own: Sends>>(
+pub(crate) unsafe fn send<K: rare::SendKind + Exclusive<Own: Sends>>(
     slot: Slot<K>,
     wr: UserPtr<urma_jfs_wr_t>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
@@ -143,13 +143,13 @@ fn send_plain<K: Exclusive<Own: Sends>>(
     })
 }
 
-impl rare::Homed for kind::Jfs {
+impl rare::SendKind for kind::Jfs {
     fn home(public: &urma_jfs_t) -> rare::Home {
         rare::Home { ctx: public.urma_ctx, bound: core::ptr::null_mut() }
     }
 }
 
-impl rare::Homed for kind::Jetty {
+impl rare::SendKind for kind::Jetty {
     fn home(public: &urma_jetty_t) -> rare::Home {
         rare::Home { ctx: public.urma_ctx, bound: public.remote_jetty }
     }
@@ -236,7 +236,7 @@ unsafe fn written<T>(of: &[MaybeUninit<T>]) -> &[T] {
 fn pieces<'r, 'g>(
     look: Look<'g>,
     list: Pieces<'_>,
-    room: &mut &'r mut [MaybeUninit<LocalSge<'g>>],
+    room: &mut Rest<'r, 'g>,
 ) -> Result<&'r [LocalSge<'g>], Stop> {
     let count = list.count() as usize;
     if count > room.len() {

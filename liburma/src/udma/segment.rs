@@ -2,7 +2,6 @@
 //!
 //! *Owns*: urma-core's segment, for the local and for the remote side of a request. *Gives*:
 //! `urma_target_seg_t`. *Must not*: touch the memory.
-#![expect(unsafe_code, reason = "C entry points, and memory of C programs")]
 
 use std::sync::Arc;
 
@@ -12,10 +11,7 @@ use urma_core::{
 use urma_mem::Region;
 
 use crate::{
-    abi::{
-        urma_context_t, urma_import_seg_flag_t, urma_seg_attr_t, urma_seg_cfg_t, urma_seg_t,
-        urma_status_t, urma_target_seg_t, urma_token_t, urma_ubva_t,
-    },
+    abi::*,
     call::{self, Answer, Code, ours},
     convert::{name, zeroed},
     slab::{Fresh, Guard, Slot},

@@ -1,15 +1,11 @@
 //! What lies behind a device: the software device, and the struct that `dev->sysfs_dev` names.
 //!
 //! *Owns*: the memory of that struct. *Must not*: open the device.
-#![expect(unsafe_code, reason = "memory that C programs read")]
 
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{
-    abi::{ub_list, urma_sysfs_dev_t},
-    udma::hardware::Hardware,
-};
+use crate::{abi::*, udma::hardware::Hardware};
 
 /// What lies behind a device.
 pub(crate) struct DeviceOwn {

@@ -1,10 +1,9 @@
 //! The provider: its own functions, and the tables of all operations.
 //!
 //! *Owns*: the life of contexts, which name the table; `urma_ops_t` and `urma_provider_ops_t`, one of each per process. They are writable: a C
-//! program may wrap a member, as it may in the original. *Gives*: their addresses. Every other
+//! program may wrap a member, as in UMDK's library. *Gives*: their addresses. Every other
 //! member is a function of the file of its noun. A member that is left out makes the
-//! face answer as the original does for a provider without it.
-#![expect(unsafe_code, reason = "tables that C programs may write to")]
+//! face answer as UMDK's library does for a provider without it.
 
 use core::{cell::UnsafeCell, ffi::c_int};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,10 +15,7 @@ use super::{
     notifier, path, poll, post, segment, target, target_ex, token,
 };
 use crate::{
-    abi::{
-        urma_context_t, urma_device_attr_t, urma_device_t, urma_init_attr_t, urma_ops_t,
-        urma_provider_attr_t, urma_provider_ops_t, urma_status_t,
-    },
+    abi::*,
     call::{self, Code, UserPtr, ours},
     convert::{name::eid_out, zeroed},
     slab::Fresh,
@@ -33,7 +29,7 @@ const NAME: &core::ffi::CStr = c"udma";
 struct Table<T>(UnsafeCell<T>);
 
 // SAFETY: after it was made, Rust reads members by raw pointer only, each once per call; a program
-// that writes to it while others call has the race of the original.
+// that writes to it while others call has the race that it has in UMDK's library.
 unsafe impl<T> Sync for Table<T> {}
 // SAFETY: functions and the address of a constant.
 unsafe impl<T> Send for Table<T> {}
@@ -53,7 +49,7 @@ pub(crate) fn provider() -> *mut urma_provider_ops_t {
 fn of_provider() -> urma_provider_ops_t {
     let mut ops: urma_provider_ops_t = zeroed();
     ops.name = NAME.as_ptr();
-    ops.attr = urma_provider_attr_t { version: 1, transport_type: crate::abi::URMA_TRANSPORT_UB };
+    ops.attr = urma_provider_attr_t { version: 1, transport_type: URMA_TRANSPORT_UB };
     ops.init = Some(init);
     ops.uninit = Some(uninit);
     ops.query_device = Some(query_device);
@@ -190,10 +186,9 @@ pub(crate) unsafe extern "C" fn create_context(
     call::pointer(|| {
         let device = ours::<kind::Device>(dev)?;
         let hardware = device::hardware(device)?;
-        let core = hardware.device()?.open(eid_index).map_err(|status| match status {
+        let core = hardware.device()?.open(eid_index).map_err(|status| {
             // There is no EID at this index.
-            Status::Invalid => Code::EIO,
-            status => status.into(),
+            if status == Status::Invalid { Code::EIO } else { status.into() }
         })?;
         let fresh = Fresh::<kind::Context>::take().ok_or(Code::ENOMEM)?;
         let owner = fresh.as_owner();

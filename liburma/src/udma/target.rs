@@ -1,17 +1,13 @@
 //! Targets: imported queues of other nodes, advice and binding.
 //!
 //! *Owns*: urma-core's target. *Gives*: `urma_target_jetty_t`.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use std::sync::Arc;
 
 use urma_core::TargetJetty;
 
 use crate::{
-    abi::{
-        URMA_CTP, URMA_RTP, urma_context_t, urma_jetty_t, urma_jfs_t, urma_rjetty_t, urma_rjfr_t,
-        urma_status_t, urma_target_jetty_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Answer, Code, ours},
     convert::{
         name::{Remote, remote},
@@ -65,7 +61,7 @@ pub(crate) unsafe extern "C" fn import_jfr(
         let from = unsafe { call::value(rjfr) }?;
         // SAFETY: a token of the caller's, or NULL.
         let token = unsafe { token_of(token) }?;
-        let (id, kind, mode) = (from.jfr_id, crate::abi::URMA_JFR, from.trans_mode);
+        let (id, kind, mode) = (from.jfr_id, URMA_JFR, from.trans_mode);
         let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
         import(ctx, &remote, 0)
     })
@@ -152,7 +148,7 @@ pub(crate) unsafe extern "C" fn bind_jetty(
         let named = look.named::<kind::Target>(target).ok_or(Code::EINVAL)?;
         let remote = member!(urma_jetty_t, remote_jetty);
         if slot.get(remote) == target && own.core.bound() == Some(named.core.target()) {
-            // To the same target once more: the original succeeds.
+            // To the same target once more: UMDK's library succeeds.
             return Ok(());
         }
         own.core.bind(&named.core)?;

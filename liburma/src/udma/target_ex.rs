@@ -2,15 +2,11 @@
 //!
 //! *Owns*: nothing. *Takes*: what `get_tp_list` gave. *Gives*: what the calls without a path give: a
 //! software device has one way to a node, and a handle is a promise to use a path of its kind.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use core::ffi::c_void;
 
 use crate::{
-    abi::{
-        urma_active_tp_cfg_t, urma_advise_async_cb_func, urma_context_t, urma_jetty_t, urma_jfs_t,
-        urma_rjetty_t, urma_rjfr_t, urma_status_t, urma_target_jetty_t, urma_token_t,
-    },
+    abi::*,
     call::{self, Code, ours},
     convert::name::eid,
     udma::{

@@ -1,14 +1,13 @@
 //! Token ids.
 //!
 //! *Owns*: urma-core's lease. *Gives*: `urma_token_id_t`.
-#![expect(unsafe_code, reason = "C entry points")]
 
 use std::sync::Arc;
 
 use urma_core::Status;
 
 use crate::{
-    abi::{urma_context_t, urma_status_t, urma_token_id_flag_t, urma_token_id_t},
+    abi::*,
     call::{self, Answer, Code},
     convert::zeroed,
     slab::Fresh,
@@ -19,7 +18,7 @@ use crate::{
 };
 
 pub(crate) unsafe extern "C" fn alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
-    // As the original: only the call with flags can ask for a token id of one segment.
+    // As in UMDK's library: only the call with flags can ask for a token id of one segment.
     call::pointer(|| alloc(ctx, urma_token_id_flag_t::default(), true))
 }
 
@@ -50,13 +49,13 @@ fn alloc(
 pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::TokenId>(token, |TokenOwn { core, takes_several, ctx }| {
-            core.free().or_else(|refused| match refused.status {
+            core.free().or_else(|refused| {
                 // A device that failed has no token ids any more; its context is to be deleted.
-                Status::NoDevice => Ok(()),
-                status => {
-                    let core = *refused.object;
-                    Err(Box::new((TokenOwn { core, takes_several, ctx }, status.into())))
+                if refused.status == Status::NoDevice {
+                    return Ok(());
                 }
+                let own = TokenOwn { core: *refused.object, takes_several, ctx };
+                Err(Box::new((own, refused.status.into())))
             })
         })
     })

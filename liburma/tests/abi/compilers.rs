@@ -12,7 +12,7 @@ use crate::facts::{Release, here};
 /// A compiler and the language that it is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compiler {
-    /// Program.
+    /// Name of its program.
     pub(crate) program: &'static str,
     /// Its name of the standard.
     pub(crate) standard: &'static str,
@@ -73,7 +73,7 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Whether it succeeded.
+    /// Whether the compiler succeeded.
     pub(crate) fn is_good(&self) -> bool {
         self.output.status.success()
     }

@@ -13,7 +13,7 @@ pub(crate) struct Release {
     pub(crate) number: u32,
     /// The symbol that programs reach `urma_init` by.
     pub(crate) marker: &'static str,
-    /// Its golden data.
+    /// File of its golden data.
     pub(crate) text: &'static str,
 }
 
@@ -33,21 +33,21 @@ pub(crate) const RELEASES: [Release; 2] = [
     },
 ];
 
-/// A struct or union.
+/// A struct or a union of C.
 #[derive(Clone, Debug)]
 pub(crate) struct Type {
     /// As C spells it, with `struct` or `union` where there is no short name.
     pub(crate) name: String,
-    /// In bytes.
+    /// Number of bytes that it has.
     pub(crate) size: usize,
-    /// What lies where.
+    /// Offset of each member.
     pub(crate) rows: Vec<Row>,
 }
 
 /// Something inside of a type. Paths are those of C: what has no name is not in them.
 #[derive(Clone, Debug)]
 pub(crate) enum Row {
-    /// A member.
+    /// A member of a struct, by its path.
     At { offset: usize, path: String },
     /// A struct or union with a name.
     Part { offset: usize, size: usize, path: String },
@@ -70,16 +70,16 @@ impl Row {
 pub(crate) struct Value {
     /// Name of the constant.
     pub(crate) name: String,
-    /// What it is.
+    /// Value of the constant.
     pub(crate) value: i64,
 }
 
 /// Everything about a release.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// Structs and unions.
+    /// Structs and unions, by name.
     pub(crate) types: Vec<Type>,
-    /// Enumerations and constants.
+    /// Values of enumerations and constants.
     pub(crate) values: Vec<Value>,
 }
 

@@ -11,14 +11,14 @@ enum { ALL = 3 };
 
 static urma_ops_t original;
 static int calls, objects;
-static urma_status_t verdict; /* of the wrappers, unless it is 0: then the original is asked */
+static urma_status_t outcome; /* of the wrappers, unless it is 0: then the wrapped function is called */
 
 #define WRAPPER(kind)                                                                             \
     static urma_status_t wrapped_##kind(urma_##kind##_t **list, int count, urma_##kind##_t **bad) \
     {                                                                                             \
         calls++;                                                                                  \
         objects += count;                                                                         \
-        return verdict != 0 ? verdict : original.delete_##kind##_batch(list, count, bad);         \
+        return outcome != 0 ? outcome : original.delete_##kind##_batch(list, count, bad);         \
     }
 
 WRAPPER(jfs)
@@ -77,11 +77,11 @@ static urma_jetty_t *new_jetty(struct end *end)
             list[i] = new_##kind(end);                                                            \
         }                                                                                         \
         CHECK(end->ctx->ref.atomic_cnt == before + ALL);                                          \
-        verdict = URMA_FAIL; /* a wrapper that deletes nothing */                                 \
+        outcome = URMA_FAIL; /* a wrapper that deletes nothing */                                 \
         calls = objects = 0;                                                                      \
         CHECK(urma_delete_##kind##_batch(list, ALL, &bad) == URMA_FAIL && bad == list[0]);        \
         CHECK(calls == 1 && objects == ALL && end->ctx->ref.atomic_cnt == before + ALL);          \
-        verdict = 0;                                                                              \
+        outcome = 0;                                                                              \
         end->ctx->ops->delete_##kind##_batch = NULL;                                              \
         CHECK(urma_delete_##kind##_batch(list, ALL, &bad) == URMA_EINVAL && bad == list[0]);      \
         end->ctx->ops->delete_##kind##_batch = wrapped_##kind;                                    \

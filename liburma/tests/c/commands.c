@@ -52,7 +52,7 @@ static void not_supported(urma_device_t *dev)
 
 static void administration(urma_device_t *dev)
 {
-    char path[] = "/dev/uburma/udma0", none[] = "/dev/uburma/nobody";
+    char path[] = "/dev/uburma/udma0", none[] = "/dev/uburma/none";
     urma_eid_info_t eids[4];
     uint32_t count = 0;
     struct urma_sysfs_dev sysfs;

@@ -18,7 +18,7 @@ static void *received(const void *from, uint32_t size)
     return copy;
 }
 
-static urma_rjetty_t *told_jetty(urma_jetty_t *jetty, uint32_t *size)
+static urma_rjetty_t *described_jetty(urma_jetty_t *jetty, uint32_t *size)
 {
     urma_rjetty_t *made = NULL;
     CHECK(urma_get_rjetty(jetty, &made, size) == URMA_SUCCESS);
@@ -28,7 +28,7 @@ static urma_rjetty_t *told_jetty(urma_jetty_t *jetty, uint32_t *size)
     return copy;
 }
 
-static urma_seg_t *told_segment(urma_target_seg_t *seg, uint32_t *size)
+static urma_seg_t *described_segment(urma_target_seg_t *seg, uint32_t *size)
 {
     urma_seg_t *made = NULL;
     CHECK(urma_get_seg_ctx(seg, &made, size) == URMA_SUCCESS);
@@ -74,8 +74,8 @@ static void exchange(struct end *here, struct end *there, bool is_bonding)
     urma_token_t token = {TOKEN};
     urma_import_seg_flag_t flag = {0};
     uint32_t jetty_size = 0, seg_size = 0, size = 0;
-    urma_rjetty_t *jetty = told_jetty(there->jetty, &jetty_size);
-    urma_seg_t *seg = told_segment(there->seg, &seg_size);
+    urma_rjetty_t *jetty = described_jetty(there->jetty, &jetty_size);
+    urma_seg_t *seg = described_segment(there->seg, &seg_size);
 
     CHECK(jetty->flag.bs.has_user_info == is_bonding && seg->attr.bs.has_user_info == is_bonding);
     CHECK(jetty->jetty_id.id == there->jetty->jetty_id.id && jetty->type == URMA_JETTY);
@@ -99,8 +99,8 @@ static void exchange(struct end *here, struct end *there, bool is_bonding)
     CHECK(end_wait(here->jfc).status == URMA_CR_SUCCESS);
     CHECK(memcmp(there->memory + 4096, "described", 9) == 0);
 
-    /* An imported segment can be told of too. */
-    seg = told_segment(remote, &size);
+    /* An imported segment can be described too. */
+    seg = described_segment(remote, &size);
     CHECK(seg->ubva.va == (uintptr_t)there->memory);
     free(seg);
     CHECK(urma_unimport_seg(remote) == URMA_SUCCESS);
@@ -121,9 +121,9 @@ static void policy(struct end *end)
     CHECK((cfg.jetty_grp = urma_create_jetty_grp(end->ctx, &grp_cfg)) != NULL);
     urma_jetty_t *member = urma_create_jetty(end->ctx, &cfg);
     CHECK(member != NULL);
-    urma_rjetty_t *told = told_jetty(member, &size);
-    CHECK(told->policy == URMA_JETTY_GRP_POLICY_HASH_HINT);
-    free(told);
+    urma_rjetty_t *described = described_jetty(member, &size);
+    CHECK(described->policy == URMA_JETTY_GRP_POLICY_HASH_HINT);
+    free(described);
     CHECK(urma_delete_jetty(member) == URMA_SUCCESS);
     CHECK(urma_delete_jetty_grp(cfg.jetty_grp) == URMA_SUCCESS);
 }

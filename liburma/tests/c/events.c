@@ -77,7 +77,7 @@ static void unacknowledged(void)
     CHECK(urma_wait_jfc(here.jfce, 3, 60000, got + 1) == 1 && got[1] == cfg.jfc);
     CHECK(end_wait(cfg.jfc).status == URMA_CR_SUCCESS);
     CHECK(urma_delete_jfs(jfs) == URMA_SUCCESS);
-    CHECK(urma_delete_jfc(cfg.jfc) == URMA_EAGAIN); /* at once, and not when somebody acknowledges */
+    CHECK(urma_delete_jfc(cfg.jfc) == URMA_EAGAIN); /* at once, and not when a thread acknowledges */
     got[2] = cfg.jfc;
     got[0] = here.jfc; /* whose number of events is wrong: the others are acknowledged */
     urma_ack_jfc(got, counts, 3);
@@ -132,7 +132,7 @@ static void asynchronous_events(void)
     CHECK(fcntl(here.ctx->async_fd, F_SETFL, O_NONBLOCK) == 0);
     CHECK(urma_get_async_event(here.ctx, &event) == URMA_EAGAIN);
 
-    /* The event is about the other context: whoever asks first, it goes there. */
+    /* The event is about the other context: whichever thread asks first, it goes there. */
     end_receive(&there, 4096, 64, 1);
     end_receive(&there, 4096, 64, 2);
     CHECK(urma_modify_jfr(there.jfr, &limit) == URMA_SUCCESS);
@@ -167,13 +167,13 @@ static void on_line(int level, char *message)
 }
 
 #if URMA_ABI_PROFILE == URMA_ABI_26_06
-static int told_line;
+static int located_line;
 
 static void on_located(int level, const char *file, const char *function, int line, char *message)
 {
     (void)level;
     CHECK(file[0] != 0 && function[0] != 0 && message[0] != 0);
-    told_line = line;
+    located_line = line;
 }
 #endif
 
@@ -205,7 +205,7 @@ static void logging(void)
 #if URMA_ABI_PROFILE == URMA_ABI_26_06
     urma_log_set_level(URMA_VLOG_LEVEL_DEBUG);
     CHECK(urma_register_loc_log_func(on_located) == URMA_SUCCESS);
-    CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1 && told_line > 0);
+    CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1 && located_line > 0);
     urma_log_set_level(URMA_VLOG_LEVEL_ERR);
 #endif
     CHECK(urma_unregister_log_func() == URMA_SUCCESS);

@@ -103,16 +103,16 @@ static void paths(struct end *here, struct info *peer)
     CHECK(here->ctx->ref.atomic_cnt == users);
 }
 
-struct told {
+struct reported {
     int count;
     urma_status_t status;
 };
 
 static void tell(urma_status_t status, void *arg)
 {
-    struct told *told = arg;
-    told->count++;
-    told->status = status;
+    struct reported *reported = arg;
+    reported->count++;
+    reported->status = status;
 }
 
 static void receive_queues(struct end *here, struct end *there)
@@ -121,7 +121,7 @@ static void receive_queues(struct end *here, struct end *there)
     urma_rjfr_t rjfr = {0};
     urma_active_tp_cfg_t active = {0};
     urma_token_t token = {TOKEN};
-    struct told told = {0};
+    struct reported reported = {0};
 
     cfg.depth = 16;
     cfg.trans_mode = URMA_TM_RM;
@@ -139,11 +139,11 @@ static void receive_queues(struct end *here, struct end *there)
     CHECK(target != NULL);
     CHECK(urma_import_jfr_ex(here->ctx, &rjfr, &token, NULL) == NULL && errno == EINVAL);
 
-    CHECK(urma_advise_jfr_async(jfs, target, tell, &told) == URMA_SUCCESS);
-    CHECK(told.count == 1 && told.status == URMA_SUCCESS);
-    CHECK(urma_advise_jfr_async(jfs, target, NULL, &told) == URMA_EINVAL);
+    CHECK(urma_advise_jfr_async(jfs, target, tell, &reported) == URMA_SUCCESS);
+    CHECK(reported.count == 1 && reported.status == URMA_SUCCESS);
+    CHECK(urma_advise_jfr_async(jfs, target, NULL, &reported) == URMA_EINVAL);
     CHECK(urma_advise_jfr_async(jfs, target, tell, NULL) == URMA_EINVAL);
-    CHECK(urma_advise_jfr_async(NULL, target, tell, &told) == URMA_EINVAL && told.count == 1);
+    CHECK(urma_advise_jfr_async(NULL, target, tell, &reported) == URMA_EINVAL && reported.count == 1);
 
     /* A write to a chip is a write. */
     struct info peer = end_info(there);
@@ -227,7 +227,7 @@ static void notices(struct end *here, struct info *peer)
     CHECK(urma_unimport_jetty_async(NULL) == URMA_EINVAL);
     CHECK(here->ctx->ref.atomic_cnt == users + 1);
 
-    /* Nobody is told of this one. */
+    /* No notice reports this one. */
     CHECK(urma_import_jetty_async(notifier, &peer->jetty, &token, 1, 60000) != NULL);
     CHECK(poll(&readable, 1, 60000) == 1);
     CHECK(urma_import_jetty_async(notifier, NULL, &token, 1, 0) == NULL && errno == EINVAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The well-known jetty: it answers while nobody claims it, and is there for who does.
+ * The well-known jetty: it answers while no program claims it, and is free for one that does.
  */
 #include "end.h"
 

@@ -93,7 +93,7 @@ static void traffic(void)
     CHECK(memcmp(there.memory + 512, here.memory, 64) == 0);
     CHECK(memcmp(there.memory + 4096, here.memory, 64) == 0);
     CHECK(ran->post_send == sends + 2 && ran->post_recv != 0 && ran->poll >= 3);
-    /* Nobody receives: the provider refuses, and the library says what it says. */
+    /* No queue receives: the provider refuses, and the library says what it says. */
     CHECK(end_post(&here, URMA_OPC_SEND, target, &src, NULL) == URMA_EINVAL);
     /* What the provider lacks. */
     CHECK(urma_query_jetty(here.jetty, NULL, NULL) == URMA_EINVAL);

@@ -224,7 +224,7 @@ static urma_status_t post_jetty_recv_wr(urma_jetty_t *jetty, urma_jfr_wr_t *wr,
     return receive(jetty->jetty_cfg.shared.jfr, wr, bad);
 }
 
-/* One SEND to a jetty of this process; 0 when nobody receives it. */
+/* One SEND to a jetty of this process; 0 when no queue receives it. */
 static int deliver(urma_jetty_t *from, const urma_jfs_wr_t *wr)
 {
     uint32_t id = wr->tjetty->id.id;

@@ -445,11 +445,11 @@ static void path_type_must_fit(void)
 static void zero_eid_is_refused(void)
 {
     urma_token_t token = {TOKEN};
-    urma_rjetty_t nowhere = peer(), nobody = peer();
+    urma_rjetty_t nowhere = peer(), without_id = peer();
     memset(&nowhere.jetty_id.eid, 0, sizeof(nowhere.jetty_id.eid));
-    nobody.jetty_id.id = 0;
+    without_id.jetty_id.id = 0;
     REFUSED(urma_import_jetty(here.ctx, &nowhere, &token), EINVAL);
-    REFUSED(urma_import_jetty(here.ctx, &nobody, &token), EINVAL);
+    REFUSED(urma_import_jetty(here.ctx, &without_id, &token), EINVAL);
 }
 
 /* Of an RC jetty, and a target that is RM. */

@@ -162,7 +162,7 @@ static void modes(struct end *end)
     CHECK(end->ctx->ref.atomic_cnt == before);
 }
 
-/* The structs that programs of the original read without a call. */
+/* The structs that UMDK's programs read without a call. */
 static void behind(urma_device_t *dev)
 {
     urma_sysfs_dev_t *sysfs = dev->sysfs_dev;

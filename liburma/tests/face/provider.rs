@@ -65,7 +65,7 @@ fn device(class: &Path, name: &str, driver: &str, ids: (&str, &str)) {
     }
 }
 
-/// Three devices that providers drive, one of which has the name of another, and one of nobody.
+/// Three devices that providers drive, one of which has the name of another, and one of no provider.
 fn class(name: &str) -> PathBuf {
     let class = folder(name);
     device(&class, "sample0", "sample", ("0x1", "0x2"));
@@ -180,15 +180,15 @@ fn a_provider_of_the_program_itself_needs_no_file() {
 
 #[test]
 fn a_program_with_more_rights_than_its_user_loads_nothing_from_the_environment() {
-    /// A group that nobody is in.
-    const NOBODY: u32 = 65534;
+    /// A group without members.
+    const NO_GROUP: u32 = 65534;
     /// What the program ends with when it has no more rights.
     const NO_MORE: i32 = 77;
     let (folder, class) = (folder("secure"), class("class-secure"));
     let sample = folder.join("liburma_sample.so");
     object("provider_sample", &sample, &[]);
     let program = build("registry", "registry-secure", &[]);
-    let is_made = std::os::unix::fs::chown(&program, None, Some(NOBODY))
+    let is_made = std::os::unix::fs::chown(&program, None, Some(NO_GROUP))
         .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o2755)));
     let mut command = Command::new(&program);
     command.env("URMA_PROVIDER_PATH", &folder).env("URMA_SYSFS_PATH", &class);

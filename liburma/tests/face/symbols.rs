@@ -55,7 +55,7 @@ fn exports_are_what_is_listed() {
 }
 
 #[test]
-fn a_symbol_on_one_side_only_is_told() {
+fn a_symbol_on_one_side_only_is_reported() {
     let (mut listed, mut exported) = (listed(), exported());
     listed.insert("urma_planted_in_the_list".to_owned());
     exported.insert("urma_planted_in_the_library".to_owned());

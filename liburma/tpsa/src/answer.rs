@@ -1,4 +1,4 @@
-//! Answers: the service's way to say no.
+//! Answers: the forms of a refusal.
 //!
 //! *Owns*: the two forms of a refusal, `errno`, the stop for panics. *Must not*: know what is asked.
 
@@ -25,7 +25,7 @@ pub(crate) fn status(f: impl FnOnce() -> Result<(), No>) -> c_int {
         Err(No::Service(errno)) => {
             // SAFETY: the address of this thread's errno, always valid.
             let place = unsafe { libc::__errno_location() };
-            // SAFETY: as above; nobody else writes this thread's errno.
+            // SAFETY: it is valid, and no other thread writes this one's errno.
             unsafe { *place = errno };
             -1
         }

@@ -1,10 +1,10 @@
 //! `libtpsa.so.0`: topology, aggregated devices and paths, as the fabric service answers them.
 //!
-//! *Owns*: what a process told the service, for this process. *Takes*: C structs of `uvs_api.h`.
-//! *Gives*: 0, a negated errno for arguments, or what the service's device file answers in the
-//! original: -1 with `errno`. *Must not*: know URMA.
+//! *Owns*: what a process sent the service, for this process. *Takes*: C structs of `uvs_api.h`.
+//! *Gives*: 0, a negated errno for arguments, or what the service's device file answers in UMDK's
+//! library: -1 with `errno`. *Must not*: know URMA.
 //!
-//! In the original a kernel module keeps these tables for the machine. A software device has no
+//! In UMDK a kernel module keeps these tables for the machine. A software device has no
 //! fabric manager, so each process keeps its own; a pair of EIDs that no table knows has one path,
 //! from the one EID to the other, because software devices reach each other by EID alone.
 #![expect(unsafe_code, reason = "functions that C programs call, with C pointers")]

@@ -67,16 +67,16 @@ pub(crate) fn between(
     set
 }
 
-type Found<'a> = (&'a urma_topo_node, &'a urma_topo_agg_dev);
+type NodeDevice<'a> = (&'a urma_topo_node, &'a urma_topo_agg_dev);
 
-fn find(nodes: &[urma_topo_node], eid: Raw) -> Option<Found<'_>> {
+fn find(nodes: &[urma_topo_node], eid: Raw) -> Option<NodeDevice<'_>> {
     nodes.iter().find_map(|node| {
         let device = node.agg_devs.iter().find(|device| raw(device.agg_eid) == eid)?;
         Some((node, device))
     })
 }
 
-fn describe(set: &mut uvs_path_set_t, from: Found<'_>, to: Found<'_>) {
+fn describe(set: &mut uvs_path_set_t, from: NodeDevice<'_>, to: NodeDevice<'_>) {
     let id = |node: &urma_topo_node| uvs_node_id_t {
         super_node_id: node.super_node_id,
         node_id: node.node_id,
@@ -97,7 +97,7 @@ fn describe(set: &mut uvs_path_set_t, from: Found<'_>, to: Found<'_>) {
 
 /// The ends that are joined. In a mesh a die, and a port, is joined with the one of the same number;
 /// where the target's node has a matrix of links, with those that it names.
-fn pairs(from: &urma_topo_agg_dev, to: Found<'_>, level: Level) -> Vec<(End, End)> {
+fn pairs(from: &urma_topo_agg_dev, to: NodeDevice<'_>, level: Level) -> Vec<(End, End)> {
     let links = &to.0.links;
     let has_matrix = level == Level::Port && links.iter().flatten().any(|link| *link != 0);
     let (here, there) = (ends(from, level), ends(to.1, level));

@@ -125,7 +125,7 @@ fn aggregated_devices_have_names() {
     assert_eq!((create(eid(4, 2), c"bonding_dev_0"), errno()), (-1, 17));
     assert_eq!(create(eid(4, 2), c""), EINVAL);
     assert_eq!(create(eid(4, 2), &std::ffi::CString::new([b'x'; 64]).expect("text")), EINVAL);
-    assert_eq!(create(uvs_eid_t::default(), c"nobody"), -1);
+    assert_eq!(create(uvs_eid_t::default(), c"none"), -1);
     assert_eq!(name_of(eid(4, 1), 64), (0, "bonding_dev_0".to_owned()));
     assert_eq!(name_of(eid(4, 1), 5), (0, "bond".to_owned()));
     assert_eq!(name_of(eid(4, 1), 0).0, EINVAL);

@@ -2,20 +2,14 @@
 //!
 //! *Owns*: the bytes behind the struct: a head with their number, then the public structs of
 //! `urma_ubagg.h` for a device of one path, number 0. *Takes*: a jetty or segment of the context.
-//! *Gives*: zeroed memory of the C library with these bytes and the flag in place; who asked fills in
+//! *Gives*: zeroed memory of the C library with these bytes and the flag in place; the caller fills in
 //! the struct itself. *Must not*: hold a pointer: peers in other processes read the bytes.
-#![expect(unsafe_code, reason = "memory that C programs free")]
 
 use core::{mem::offset_of, ptr::NonNull};
 
 use super::{CtlContext, In, Out, output};
 use crate::{
-    abi::{
-        BONDP_RJETTY_EXT_MASK_LOCAL_CTX, BONDP_RJETTY_EXT_MASK_MULTI_PATH,
-        BONDP_RJETTY_EXT_MASK_TARGET_CTX, bondp_rjetty_target_ctx_t, urma_bond_jetty_ext_v0_t,
-        urma_bond_seg_ext_t, urma_jetty_id_t, urma_rjetty_t, urma_seg_base_t, urma_seg_t,
-        urma_ubva_t,
-    },
+    abi::*,
     call::{Answer, Code, UserArray, ours},
     convert::name::eid,
     slab::{Kind, Slot},
@@ -41,7 +35,7 @@ fn memory<T>(more: &[u8]) -> Answer<NonNull<T>> {
     let first = NonNull::new(first).ok_or(Code::ENOMEM)?;
     // SAFETY: the struct is the front of the memory that `calloc` gave just now.
     let behind: *mut u8 = unsafe { first.as_ptr().add(1) }.cast();
-    // SAFETY: the rest of that memory, which nobody else has yet.
+    // SAFETY: the rest of that memory, which no other thread has yet.
     let behind = unsafe { UserArray::new(behind, head.len() + more.len()) }?;
     behind.fill(head.iter().chain(more).copied());
     Ok(first)
@@ -58,7 +52,7 @@ pub(super) fn jetty(ctx: CtlContext, from: In, to: Out) -> Answer {
     output::<*mut urma_rjetty_t>(to)?;
     let more = of_jetty(jetty.shown().jetty_id);
     let made = memory::<urma_rjetty_t>(&more)?;
-    // SAFETY: `memory` made it with a value of zeros just now, and nobody else has it.
+    // SAFETY: `memory` made it with a value of zeros just now, and no other thread has it.
     unsafe { &mut *made.as_ptr() }.flag.set_has_user_info(1);
     hand_over(to, made)
 }
@@ -69,7 +63,7 @@ pub(super) fn segment(ctx: CtlContext, from: In, to: Out) -> Answer {
     output::<*mut urma_seg_t>(to)?;
     let more = of_segment(&segment.shown().seg);
     let made = memory::<urma_seg_t>(&more)?;
-    // SAFETY: `memory` made it with a value of zeros just now, and nobody else has it.
+    // SAFETY: `memory` made it with a value of zeros just now, and no other thread has it.
     unsafe { &mut *made.as_ptr() }.attr.set_has_user_info(1);
     hand_over(to, made)
 }

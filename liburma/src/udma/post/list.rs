@@ -6,14 +6,7 @@
 
 use core::marker::PhantomData;
 
-use crate::{
-    abi::{
-        urma_cas_wr_t, urma_faa_wr_t, urma_jfr_wr_t, urma_jfs_wr_flag_t, urma_jfs_wr_t,
-        urma_rw_wr_t, urma_send_wr_t, urma_sg_t, urma_sge_t, urma_target_jetty_t,
-        urma_target_seg_t,
-    },
-    call::UserPtr,
-};
+use crate::{abi::*, call::UserPtr};
 
 /// A struct of the caller's where it lies, at any address: members are read one by one, and no more of
 /// them than are needed.
@@ -54,7 +47,7 @@ impl<W> WorkRequest<'_, W> {
     ///
     /// # Safety
     /// What the header says of a list of requests: each names the next one or NULL, has the member of the
-    /// union that its opcode names, and lists of pieces as long as they say. Nobody changes any of it while
+    /// union that its opcode names, and lists of pieces as long as they say. No thread changes any of it while
     /// the value lives.
     #[inline(always)]
     pub(super) unsafe fn first(wr: UserPtr<W>) -> Self {
@@ -76,27 +69,130 @@ impl<W> WorkRequest<'_, W> {
     }
 }
 
+/// What a request of a send queue does, by the member of the union that its operands lie in.
+#[derive(Clone, Copy)]
+pub(super) enum PostOp {
+    Write(WriteOp),
+    Read,
+    Send(MessageOp),
+    Compare(CompareOp),
+    Fetch(FetchOp),
+    Nop,
+    FlushDma,
+}
+
+/// What a write carries beside its bytes.
+#[derive(Clone, Copy)]
+pub(super) enum WriteOp {
+    Plain,
+    Imm,
+    Notify,
+    Atomic,
+}
+
+/// What a message carries beside its bytes.
+#[derive(Clone, Copy)]
+pub(super) enum MessageOp {
+    Plain,
+    Imm,
+    Invalidate,
+}
+
+/// An atomic with a value to put there.
+#[derive(Clone, Copy)]
+pub(super) enum CompareOp {
+    Cas,
+    Swap,
+}
+
+/// An atomic with one operand.
+#[derive(Clone, Copy)]
+pub(super) enum FetchOp {
+    Add,
+    Sub,
+    And,
+    Or,
+    Xor,
+}
+
+impl PostOp {
+    /// The operation with this number of `urma_opcode_t`; `None`: there is none.
+    #[inline(always)]
+    fn of(opcode: u32) -> Option<Self> {
+        Some(match opcode {
+            URMA_OPC_WRITE => Self::Write(WriteOp::Plain),
+            URMA_OPC_WRITE_IMM => Self::Write(WriteOp::Imm),
+            URMA_OPC_WRITE_NOTIFY => Self::Write(WriteOp::Notify),
+            URMA_OPC_WRITE_ATOMIC => Self::Write(WriteOp::Atomic),
+            URMA_OPC_READ => Self::Read,
+            URMA_OPC_SEND => Self::Send(MessageOp::Plain),
+            URMA_OPC_SEND_IMM => Self::Send(MessageOp::Imm),
+            URMA_OPC_SEND_INVALIDATE => Self::Send(MessageOp::Invalidate),
+            URMA_OPC_CAS => Self::Compare(CompareOp::Cas),
+            URMA_OPC_SWAP => Self::Compare(CompareOp::Swap),
+            URMA_OPC_FADD => Self::Fetch(FetchOp::Add),
+            URMA_OPC_FSUB => Self::Fetch(FetchOp::Sub),
+            URMA_OPC_FAND => Self::Fetch(FetchOp::And),
+            URMA_OPC_FOR => Self::Fetch(FetchOp::Or),
+            URMA_OPC_FXOR => Self::Fetch(FetchOp::Xor),
+            URMA_OPC_NOP => Self::Nop,
+            URMA_OPC_FLUSH_DMA => Self::FlushDma,
+            _ => return None,
+        })
+    }
+}
+
+/// Copies of members, each read at its call.
+macro_rules! members {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $member:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(super) fn $name(self) -> $ty {
+            self.0.0.$member
+        }
+    )*};
+}
+
+/// Lists of pieces, each read at its call.
+macro_rules! pieces {
+    ($($(#[$doc:meta])* $name:ident = $member:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(super) fn $name(self) -> Pieces<'a> {
+            Pieces::of(self.0.0.$member)
+        }
+    )*};
+}
+
 impl<'a> WorkRequest<'a, urma_jfr_wr_t> {
+    members! {
+        /// The program's number of the request.
+        user_ctx: u64 = user_ctx;
+    }
+    pieces! {
+        /// Where a message is stored.
+        dst = src;
+    }
+
     /// The request after it.
     #[inline(always)]
     pub(super) fn next(self) -> Option<Self> {
         Self::after(self.0.0.next)
     }
-
-    /// The program's number of the request.
-    #[inline(always)]
-    pub(super) fn user_ctx(self) -> u64 {
-        self.0.0.user_ctx
-    }
-
-    /// Where a message goes.
-    #[inline(always)]
-    pub(super) fn dst(self) -> Pieces<'a> {
-        Pieces::of(self.0.0.src)
-    }
 }
 
 impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
+    members! {
+        /// A number of `urma_opcode_t`, or any other.
+        opcode: u32 = opcode;
+        /// How it is posted, ordered and completed.
+        flag: urma_jfs_wr_flag_t = flag;
+        /// The target that it names, if it does.
+        target: *mut urma_target_jetty_t = tjetty;
+        /// The program's number of the request.
+        user_ctx: u64 = user_ctx;
+    }
+
     /// The request after it.
     #[inline(always)]
     pub(super) fn next(self) -> Option<Self> {
@@ -108,28 +204,10 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
         self.0.0
     }
 
-    /// What it does: a number of `urma_opcode_t`, or any other.
+    /// What it does; `None`: its opcode is no number of `urma_opcode_t`.
     #[inline(always)]
-    pub(super) fn opcode(self) -> u32 {
-        self.0.0.opcode
-    }
-
-    /// How it is posted, ordered and completed.
-    #[inline(always)]
-    pub(super) fn flag(self) -> urma_jfs_wr_flag_t {
-        self.0.0.flag
-    }
-
-    /// The target that it names, if it does.
-    #[inline(always)]
-    pub(super) fn target(self) -> *mut urma_target_jetty_t {
-        self.0.0.tjetty
-    }
-
-    /// The program's number of the request.
-    #[inline(always)]
-    pub(super) fn user_ctx(self) -> u64 {
-        self.0.0.user_ctx
+    pub(super) fn op(self) -> Option<PostOp> {
+        PostOp::of(self.opcode())
     }
 
     /// The member of writes and reads.
@@ -144,7 +222,7 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
     #[inline(always)]
     pub(super) fn message(self) -> Message<'a> {
         // SAFETY: any bytes are numbers and pointers; only the opcodes of this member follow them.
-        Message(unsafe { self.0.0.u.send }, PhantomData)
+        Message(unsafe { &*(&raw const self.0.0.u.send).cast() })
     }
 
     /// The member of CAS and SWAP: result, target, value to compare with, value to put there.
@@ -169,58 +247,36 @@ impl<'a> WorkRequest<'a, urma_jfs_wr_t> {
 pub(super) struct Transfer<'a>(&'a Unaligned<urma_rw_wr_t>);
 
 impl<'a> Transfer<'a> {
-    /// Where the bytes come from.
-    #[inline(always)]
-    pub(super) fn src(self) -> Pieces<'a> {
-        Pieces::of(self.0.0.src)
+    pieces! {
+        /// Where the bytes are read.
+        src = src;
+        /// Where the bytes are stored.
+        dst = dst;
     }
-
-    /// Where the bytes go.
-    #[inline(always)]
-    pub(super) fn dst(self) -> Pieces<'a> {
-        Pieces::of(self.0.0.dst)
-    }
-
-    /// The hint for a group of targets.
-    #[inline(always)]
-    pub(super) fn hint(self) -> u8 {
-        self.0.0.target_hint
-    }
-
-    /// Immediate data, data to notify with, or a number to add.
-    #[inline(always)]
-    pub(super) fn data(self) -> u64 {
-        self.0.0.notify_data
+    members! {
+        /// The hint for a group of targets.
+        hint: u8 = target_hint;
+        /// Immediate data, data to notify with, or a number to add.
+        data: u64 = notify_data;
     }
 }
 
 /// What a message carries.
 #[derive(Clone, Copy)]
-pub(super) struct Message<'a>(urma_send_wr_t, PhantomData<&'a ()>);
+pub(super) struct Message<'a>(&'a Unaligned<urma_send_wr_t>);
 
 impl<'a> Message<'a> {
-    /// The pieces whose bytes are sent.
-    #[inline(always)]
-    pub(super) fn src(self) -> Pieces<'a> {
-        Pieces::of(self.0.src)
+    pieces! {
+        /// The pieces whose bytes are sent.
+        src = src;
     }
-
-    /// The hint for a group of targets.
-    #[inline(always)]
-    pub(super) fn hint(self) -> u8 {
-        self.0.target_hint
-    }
-
-    /// Immediate data, 64 bits.
-    #[inline(always)]
-    pub(super) fn data(self) -> u64 {
-        self.0.imm_data
-    }
-
-    /// The segment whose token is taken away.
-    #[inline(always)]
-    pub(super) fn segment(self) -> *mut urma_target_seg_t {
-        self.0.tseg
+    members! {
+        /// The hint for a group of targets.
+        hint: u8 = target_hint;
+        /// Immediate data, 64 bits.
+        data: u64 = imm_data;
+        /// The segment whose token is withdrawn.
+        segment: *mut urma_target_seg_t = tseg;
     }
 }
 
@@ -229,22 +285,13 @@ impl<'a> Message<'a> {
 pub(super) struct UserSge<'a>(&'a Unaligned<urma_sge_t>);
 
 impl UserSge<'_> {
-    /// Address of the first byte.
-    #[inline(always)]
-    pub(super) fn addr(self) -> u64 {
-        self.0.0.addr
-    }
-
-    /// Number of bytes, of any value.
-    #[inline(always)]
-    pub(super) fn len(self) -> u32 {
-        self.0.0.len
-    }
-
-    /// The segment that it lies in.
-    #[inline(always)]
-    pub(super) fn segment(self) -> *mut urma_target_seg_t {
-        self.0.0.tseg
+    members! {
+        /// Address of the first byte.
+        addr: u64 = addr;
+        /// Number of bytes, of any value.
+        len: u32 = len;
+        /// The segment that it lies in.
+        segment: *mut urma_target_seg_t = tseg;
     }
 
     /// A copy of the struct.

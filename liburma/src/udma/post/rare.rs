@@ -2,8 +2,8 @@
 //!
 //! *Owns*: memory for inline bytes that lie in no segment, and what stands for segments that a program
 //! names by numbers only (`user_tseg`). *Takes*: a request that was refused. *Gives*: a plain one that
-//! means the same, posted by the same function. *Must not*: cost plain requests anything: it comes
-//! after a refusal only. Such posts of one context take turns, and may allocate.
+//! means the same, posted by the same function. *Must not*: cost plain requests anything: it runs
+//! after a refusal only. Such posts of one context run one at a time, and may allocate.
 
 use core::ptr::NonNull;
 use std::{
@@ -18,17 +18,11 @@ use urma_mem::Region;
 
 use super::{
     LIST_MAX, PIECES, Sends,
-    list::{Pieces, SendRequest, WorkRequest},
+    list::{Pieces, PostOp, SendRequest, WorkRequest},
     send_plain,
 };
 use crate::{
-    abi::{
-        URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FOR, URMA_OPC_FSUB, URMA_OPC_FXOR,
-        URMA_OPC_READ, URMA_OPC_SEND, URMA_OPC_SEND_IMM, URMA_OPC_SEND_INVALIDATE, URMA_OPC_SWAP,
-        URMA_OPC_WRITE, URMA_OPC_WRITE_ATOMIC, URMA_OPC_WRITE_IMM, URMA_OPC_WRITE_NOTIFY,
-        urma_context_t, urma_jfs_wr_t, urma_sge_t, urma_status_t, urma_target_jetty_t,
-        urma_user_tseg_t,
-    },
+    abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::name::eid,
     slab::{Exclusive, Kind, Slot},
@@ -108,8 +102,8 @@ impl Stage {
         }
         // SAFETY: `at` was checked against the length of the memory just now.
         let to = unsafe { self.memory.add(at) };
-        // SAFETY: the bytes are there, as this function's contract says; `Ctx::rare` is locked, so that nobody
-        // else copies to the stage.
+        // SAFETY: the bytes are there, as this function's contract says; `Ctx::rare` is locked, so that no other
+        // thread copies to the stage.
         unsafe { to.as_ptr().copy_from_nonoverlapping(from, len) };
         let addr = to.as_ptr().expose_provenance() as u64;
         Ok(urma_sge_t { addr, tseg: self.segment.public(), ..piece })
@@ -125,7 +119,7 @@ impl Drop for Stage {
 }
 
 /// A queue that may refuse a request.
-pub(crate) trait Homed: Kind {
+pub(crate) trait SendKind: Kind {
     fn home(public: &Self::Public) -> Home;
 }
 
@@ -139,7 +133,7 @@ pub(crate) struct Home {
 /// Posts what was refused with EINVAL, if it can be made plain, and then the rest of its list.
 #[cold]
 #[inline(never)]
-pub(super) fn again<K: Homed + Exclusive<Own: Sends>>(
+pub(super) fn again<K: SendKind + Exclusive<Own: Sends>>(
     queue: Slot<K>,
     mut first: SendRequest<'_>,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
@@ -190,7 +184,7 @@ fn post_plain<K: Exclusive<Own: Sends>>(
     unsafe { stage(&mut rare, &own, home.ctx, &mut lists.inline) }?;
     name(&mut rare, &own, home, from.target(), &mut lists.remote)?;
     let mut wr = from.read();
-    lists.put(&mut wr);
+    lists.put(&mut wr, from.op().ok_or(Code::EINVAL)?);
     wr.next = core::ptr::null_mut();
     let mut bad = core::ptr::null_mut();
     // SAFETY: both are of this function.
@@ -209,19 +203,13 @@ struct Lists {
 impl Lists {
     /// `None`: of no opcode with lists, more pieces than a batch has room for, or no list where one must be.
     fn of(wr: SendRequest<'_>) -> Option<Self> {
-        let (local, remote) = match wr.opcode() {
-            URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
-                (Some(wr.message().src()), None)
-            }
-            URMA_OPC_WRITE | URMA_OPC_WRITE_IMM | URMA_OPC_WRITE_NOTIFY | URMA_OPC_WRITE_ATOMIC => {
-                (Some(wr.transfer().src()), Some(wr.transfer().dst()))
-            }
-            URMA_OPC_READ => (None, Some(wr.transfer().src())),
-            URMA_OPC_CAS | URMA_OPC_SWAP => (None, Some(wr.compare().1)),
-            URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
-                (None, Some(wr.fetch().1))
-            }
-            _ => return None,
+        let (local, remote) = match wr.op()? {
+            PostOp::Send(_) => (Some(wr.message().src()), None),
+            PostOp::Write(_) => (Some(wr.transfer().src()), Some(wr.transfer().dst())),
+            PostOp::Read => (None, Some(wr.transfer().src())),
+            PostOp::Compare(_) => (None, Some(wr.compare().1)),
+            PostOp::Fetch(_) => (None, Some(wr.fetch().1)),
+            PostOp::Nop | PostOp::FlushDma => return None,
         };
         let is_inline = wr.flag().inline_flag() != 0;
         let copied = |list: Option<Pieces<'_>>| match list {
@@ -236,39 +224,24 @@ impl Lists {
         self.inline.iter().any(is_loose) || self.remote.iter().any(is_named)
     }
 
-    /// Makes the request name these lists; a list without pieces stays as it was.
-    fn put(&mut self, wr: &mut urma_jfs_wr_t) {
-        let inline = (!self.inline.is_empty()).then_some(self.inline.as_mut_ptr());
-        let remote = (!self.remote.is_empty()).then_some(self.remote.as_mut_ptr());
-        match wr.opcode {
-            URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
-                if let Some(list) = inline {
-                    wr.u.send.src.sge = list;
-                }
+    /// Makes a request of this operation name these lists; a list without pieces stays as it was.
+    fn put(&mut self, wr: &mut urma_jfs_wr_t, op: PostOp) {
+        let list = |of: &mut Vec<urma_sge_t>| (!of.is_empty()).then_some(of.as_mut_ptr());
+        if let Some(list) = list(&mut self.inline) {
+            match op {
+                PostOp::Send(_) => wr.u.send.src.sge = list,
+                PostOp::Write(_) => wr.u.rw.src.sge = list,
+                PostOp::Read | PostOp::Compare(_) | PostOp::Fetch(_) => {}
+                PostOp::Nop | PostOp::FlushDma => {}
             }
-            URMA_OPC_READ => {
-                if let Some(list) = remote {
-                    wr.u.rw.src.sge = list;
-                }
-            }
-            URMA_OPC_CAS | URMA_OPC_SWAP => {
-                if let Some(list) = remote {
-                    wr.u.cas.dst = list;
-                }
-            }
-            URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
-                if let Some(list) = remote {
-                    wr.u.faa.dst = list;
-                }
-            }
-            // `of` gave lists of no other opcodes but writes.
-            _ => {
-                if let Some(list) = inline {
-                    wr.u.rw.src.sge = list;
-                }
-                if let Some(list) = remote {
-                    wr.u.rw.dst.sge = list;
-                }
+        }
+        if let Some(list) = list(&mut self.remote) {
+            match op {
+                PostOp::Write(_) => wr.u.rw.dst.sge = list,
+                PostOp::Read => wr.u.rw.src.sge = list,
+                PostOp::Compare(_) => wr.u.cas.dst = list,
+                PostOp::Fetch(_) => wr.u.faa.dst = list,
+                PostOp::Send(_) | PostOp::Nop | PostOp::FlushDma => {}
             }
         }
     }

@@ -1,16 +1,16 @@
-//! Receive requests.
+//! Receive requests of C, posted in batches.
 
-use core::mem::MaybeUninit;
-
-use urma_core::{LocalSge, PostError, RecvWr};
+use urma_core::{PostError, RecvWr};
 
 use super::{
-    BATCH, LIST_MAX, PIECES, Receives, Room, Stop, list::RecvRequest, piece, pieces, refused,
-    stopped,
+    Receives, Rest, Stop,
+    list::RecvRequest,
+    piece, pieces, refused,
+    several::{self, Batched},
 };
 use crate::{
     abi::urma_jfr_wr_t,
-    call::{Answer, Code, UserPtr},
+    call::{Answer, UserPtr},
     slab::Look,
 };
 
@@ -25,7 +25,7 @@ pub(super) fn post(
     match post_plain(look, own, first) {
         Some(Ok(())) => Ok(()),
         Some(Err(error)) => refused(bad_wr, &[Some(first)], error),
-        None => post_other(look, own, first, bad_wr),
+        None => several::post(look, first, bad_wr, None, &mut |wrs| own.post(wrs)),
     }
 }
 
@@ -43,46 +43,27 @@ fn post_plain(
     Some(own.post(&[RecvWr { dst: &dst, user_ctx: from.user_ctx() }]))
 }
 
-#[inline(never)]
-fn post_other<'g>(
-    look: Look<'g>,
-    own: &mut impl Receives,
-    first: RecvRequest<'_>,
-    bad_wr: UserPtr<*mut urma_jfr_wr_t>,
-) -> Answer {
-    let (mut next, mut posted) = (Some(first), 0);
-    while next.is_some() {
-        let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
-        let mut rest: &mut [MaybeUninit<LocalSge<'g>>] = &mut room;
-        let mut batch = [RecvWr { dst: &[], user_ctx: 0 }; BATCH];
-        let mut from = [None; BATCH];
-        let (mut count, mut stop) = (0, None);
-        while count < BATCH
-            && stop.is_none()
-            && let Some(request) = next
-        {
-            match pieces(look, request.dst(), &mut rest) {
-                Ok(dst) => {
-                    batch[count] = RecvWr { dst, user_ctx: request.user_ctx() };
-                    (from[count], next, count) = (next, request.next(), count + 1);
-                }
-                Err(Stop::NoRoom) if count > 0 => break,
-                Err(Stop::NoRoom) => stop = Some(Code::EINVAL),
-                Err(Stop::Bad(code)) => stop = Some(code),
-            }
-        }
-        if count > 0
-            && let Err(error) = own.post(&batch[..count])
-        {
-            return refused(bad_wr, &from[..count], error);
-        }
-        posted += count;
-        if stop.is_none() && posted >= LIST_MAX {
-            stop = Some(Code::EINVAL);
-        }
-        if let Some(code) = stop {
-            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), RecvRequest::as_ptr), code);
-        }
+impl Batched for urma_jfr_wr_t {
+    type Checked<'r> = RecvWr<'r>;
+
+    fn next(of: RecvRequest<'_>) -> Option<RecvRequest<'_>> {
+        of.next()
     }
-    Ok(())
+
+    fn check<'r, 'g: 'r>(
+        look: Look<'g>,
+        from: RecvRequest<'_>,
+        _bound: Option<u32>,
+        rest: &mut Rest<'r, 'g>,
+    ) -> Result<RecvWr<'r>, Stop> {
+        Ok(RecvWr { dst: pieces(look, from.dst(), rest)?, user_ctx: from.user_ctx() })
+    }
+
+    fn refused(
+        bad_wr: UserPtr<*mut Self>,
+        batch: &[Option<RecvRequest<'_>>],
+        error: PostError,
+    ) -> Answer {
+        refused(bad_wr, batch, error)
+    }
 }

@@ -1,32 +1,29 @@
-//! Send requests.
+//! Send requests of C: one at once, several in batches.
 
 use core::mem::MaybeUninit;
 
 use urma_core::{
     ImportedSegment, LocalSge, PostError, PostReason, RemoteAddr, SendOp, SendWr, TargetJetty,
-    Token, TokenId,
+    Token,
 };
 
 use super::{
-    BATCH, LIST_MAX, PIECES, Room, Sends, Stop,
-    list::{Message, Pieces, SendRequest, Transfer, UserSge},
-    piece, pieces, rare, refused, stopped, written,
+    PIECES, Rest, Sends, Stop,
+    list::{
+        CompareOp, FetchOp, Message, MessageOp, Pieces, PostOp, SendRequest, Transfer, UserSge,
+        WriteOp,
+    },
+    piece, pieces, rare, refused,
+    several::{self, Batched},
+    stopped,
 };
 use crate::{
-    abi::{
-        URMA_OPC_CAS, URMA_OPC_FADD, URMA_OPC_FAND, URMA_OPC_FLUSH_DMA, URMA_OPC_FOR,
-        URMA_OPC_FSUB, URMA_OPC_FXOR, URMA_OPC_NOP, URMA_OPC_READ, URMA_OPC_SEND,
-        URMA_OPC_SEND_IMM, URMA_OPC_SEND_INVALIDATE, URMA_OPC_SWAP, URMA_OPC_WRITE,
-        URMA_OPC_WRITE_ATOMIC, URMA_OPC_WRITE_IMM, URMA_OPC_WRITE_NOTIFY, urma_jfs_wr_t,
-    },
+    abi::*,
     call::{Answer, Code, UserPtr},
     convert::request::flags,
     slab::Look,
     udma::kind,
 };
-
-/// Room that the requests of a batch take their pieces from.
-type Rest<'r, 'g> = &'r mut [MaybeUninit<LocalSge<'g>>];
 
 /// Posts a list: a plain request at once, another single one as it is, several in batches.
 #[inline(always)]
@@ -61,7 +58,7 @@ fn post_plain(
         URMA_OPC_WRITE => {
             let rw = from.transfer();
             let (sge, dst) = both(rw.src(), rw.dst())?;
-            let dst = RemoteAddr { segment: remote_of(look, dst).ok()?, addr: dst.addr() };
+            let dst = RemoteAddr { segment: imported(look, dst.segment()).ok()?, addr: dst.addr() };
             let (op, target_hint) =
                 (SendOp::Write { src: &[piece(look, sge).ok()?], dst }, rw.hint());
             let (target, _) = target(look, own, from)?;
@@ -71,7 +68,7 @@ fn post_plain(
         URMA_OPC_READ => {
             let rw = from.transfer();
             let (sge, src) = both(rw.dst(), rw.src())?;
-            let src = RemoteAddr { segment: remote_of(look, src).ok()?, addr: src.addr() };
+            let src = RemoteAddr { segment: imported(look, src.segment()).ok()?, addr: src.addr() };
             let (op, target_hint) =
                 (SendOp::Read { dst: &[piece(look, sge).ok()?], src }, rw.hint());
             let (target, _) = target(look, own, from)?;
@@ -147,9 +144,9 @@ fn post_other<'g>(
     let bound = own.bound();
     let mut give = |wrs: &[SendWr<'_>]| own.post(wrs);
     if first.next().is_some() {
-        return post_several(look, first, bad_wr, bound, &mut give);
+        return several::post(look, first, bad_wr, bound, &mut give);
     }
-    let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
+    let mut room = [const { MaybeUninit::<LocalSge<'g>>::uninit() }; PIECES];
     let mut rest: Rest<'_, 'g> = &mut room;
     match convert(look, first, bound, &mut rest) {
         Ok(request) => match give(core::slice::from_ref(&request)) {
@@ -176,71 +173,46 @@ fn refused_send(
     refused(bad_wr, batch, error)
 }
 
-/// Posts a list of several requests, in batches with one doorbell each.
-#[inline(never)]
-fn post_several<'g>(
-    look: Look<'g>,
-    first: SendRequest<'_>,
-    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
-    bound: Option<u32>,
-    give: &mut dyn FnMut(&[SendWr<'_>]) -> Result<(), PostError>,
-) -> Answer {
-    let (mut next, mut posted) = (Some(first), 0);
-    while next.is_some() {
-        let mut room: Room<'g> = [const { MaybeUninit::uninit() }; PIECES];
-        let mut rest: Rest<'_, 'g> = &mut room;
-        let mut batch = [const { MaybeUninit::<SendWr<'_>>::uninit() }; BATCH];
-        let mut from = [None; BATCH];
-        let (mut count, mut stop) = (0, None);
-        while count < BATCH
-            && stop.is_none()
-            && let Some(request) = next
-        {
-            match convert(look, request, bound, &mut rest) {
-                Ok(wr) => {
-                    batch[count].write(wr);
-                    (from[count], next, count) = (next, request.next(), count + 1);
-                }
-                Err(Stop::NoRoom) if count > 0 => break,
-                Err(Stop::NoRoom) => stop = Some(Code::EINVAL),
-                Err(Stop::Bad(code)) => stop = Some(code),
-            }
-        }
-        // SAFETY: the loop wrote the first `count` elements.
-        let wrs = unsafe { written(&batch[..count]) };
-        if count > 0
-            && let Err(error) = give(wrs)
-        {
-            return refused_send(bad_wr, &from[..count], error);
-        }
-        posted += count;
-        if stop.is_none() && posted >= LIST_MAX {
-            stop = Some(Code::EINVAL);
-        }
-        if let Some(code) = stop {
-            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), SendRequest::as_ptr), code);
-        }
+impl Batched for urma_jfs_wr_t {
+    type Checked<'r> = SendWr<'r>;
+
+    fn next(of: SendRequest<'_>) -> Option<SendRequest<'_>> {
+        of.next()
     }
-    Ok(())
+
+    fn check<'r, 'g: 'r>(
+        look: Look<'g>,
+        from: SendRequest<'_>,
+        bound: Option<u32>,
+        rest: &mut Rest<'r, 'g>,
+    ) -> Result<SendWr<'r>, Stop> {
+        convert(look, from, bound, rest)
+    }
+
+    fn refused(
+        bad_wr: UserPtr<*mut Self>,
+        batch: &[Option<SendRequest<'_>>],
+        error: PostError,
+    ) -> Answer {
+        refused_send(bad_wr, batch, error)
+    }
 }
 
 /// The request `from`, as urma-core takes it.
 #[inline(always)]
-fn convert<'r, 'g>(
+fn convert<'r, 'g: 'r>(
     look: Look<'g>,
     from: SendRequest<'_>,
     bound: Option<u32>,
     rest: &mut Rest<'r, 'g>,
-) -> Result<SendWr<'r>, Stop>
-where
-    'g: 'r,
-{
-    let (target, send_max) = match (bound, from.opcode()) {
-        (Some(send_max), _) => (None, send_max),
-        (None, URMA_OPC_NOP) => (None, u32::MAX),
-        (None, _) => named(look, from).ok_or(Code::EINVAL)?,
+) -> Result<SendWr<'r>, Stop> {
+    let op = from.op();
+    let (target, send_max) = match bound {
+        Some(send_max) => (None, send_max),
+        None if matches!(op, Some(PostOp::Nop)) => (None, u32::MAX),
+        None => named(look, from).ok_or(Code::EINVAL)?,
     };
-    let (op, target_hint) = operation(look, from, rest)?;
+    let (op, target_hint) = operation(look, from, op.ok_or(Code::EINVAL)?, rest)?;
     if message_len(&op) > u64::from(send_max) {
         return Err(Stop::Bad(Code::EINVAL));
     }
@@ -251,154 +223,123 @@ where
 /// Bytes of a message; 0 of another request, which the kind of path does not limit.
 #[inline(always)]
 fn message_len(op: &SendOp<'_>) -> u64 {
-    match op {
-        SendOp::Send { src } | SendOp::SendImm { src, .. } | SendOp::SendInvalidate { src, .. } => {
-            src.iter().map(|piece| u64::from(piece.len)).sum()
-        }
-        _ => 0,
-    }
+    let (SendOp::Send { src } | SendOp::SendImm { src, .. } | SendOp::SendInvalidate { src, .. }) =
+        op
+    else {
+        return 0;
+    };
+    src.iter().map(|piece| u64::from(piece.len)).sum()
 }
 
 /// The operation of a request, and its hint for a group of targets.
 #[inline(always)]
-fn operation<'r, 'g>(
+fn operation<'r, 'g: 'r>(
     look: Look<'g>,
     from: SendRequest<'_>,
+    op: PostOp,
     rest: &mut Rest<'r, 'g>,
-) -> Result<(SendOp<'r>, u8), Stop>
-where
-    'g: 'r,
-{
-    let opcode = from.opcode();
-    match opcode {
-        URMA_OPC_WRITE
-        | URMA_OPC_WRITE_IMM
-        | URMA_OPC_WRITE_NOTIFY
-        | URMA_OPC_WRITE_ATOMIC
-        | URMA_OPC_READ => {
-            let rw = from.transfer();
-            Ok((read_write(look, opcode, rw, rest)?, rw.hint()))
-        }
-        URMA_OPC_SEND | URMA_OPC_SEND_IMM | URMA_OPC_SEND_INVALIDATE => {
-            let send = from.message();
-            Ok((message(look, opcode, send, rest)?, send.hint()))
-        }
-        URMA_OPC_CAS | URMA_OPC_SWAP => Ok((compare(look, from, rest)?, 0)),
-        URMA_OPC_FADD | URMA_OPC_FSUB | URMA_OPC_FAND | URMA_OPC_FOR | URMA_OPC_FXOR => {
-            Ok((fetch(look, from, rest)?, 0))
-        }
-        URMA_OPC_NOP => Ok((SendOp::Nop, 0)),
-        URMA_OPC_FLUSH_DMA => Ok((SendOp::FlushDma, 0)),
-        _ => Err(Stop::Bad(Code::EINVAL)),
-    }
+) -> Result<(SendOp<'r>, u8), Stop> {
+    Ok(match op {
+        PostOp::Write(op) => (write(look, op, from.transfer(), rest)?, from.transfer().hint()),
+        PostOp::Read => (read(look, from.transfer(), rest)?, from.transfer().hint()),
+        PostOp::Send(op) => (message(look, op, from.message(), rest)?, from.message().hint()),
+        PostOp::Compare(op) => (compare(look, op, from, rest)?, 0),
+        PostOp::Fetch(op) => (fetch(look, op, from, rest)?, 0),
+        PostOp::Nop => (SendOp::Nop, 0),
+        PostOp::FlushDma => (SendOp::FlushDma, 0),
+    })
 }
 
 #[inline(always)]
-fn read_write<'r, 'g>(
+fn read<'r, 'g: 'r>(
     look: Look<'g>,
-    opcode: u32,
     rw: Transfer<'_>,
     rest: &mut Rest<'r, 'g>,
-) -> Result<SendOp<'r>, Stop>
-where
-    'g: 'r,
-{
-    if opcode == URMA_OPC_READ {
-        let src = run(look, rw.src(), rw.src().count())?;
-        return Ok(SendOp::Read { dst: pieces(look, rw.dst(), rest)?, src });
-    }
-    let has_second = matches!(opcode, URMA_OPC_WRITE_NOTIFY | URMA_OPC_WRITE_ATOMIC);
+) -> Result<SendOp<'r>, Stop> {
+    let src = run(look, rw.src(), rw.src().count())?;
+    Ok(SendOp::Read { dst: pieces(look, rw.dst(), rest)?, src })
+}
+
+#[inline(always)]
+fn write<'r, 'g: 'r>(
+    look: Look<'g>,
+    op: WriteOp,
+    rw: Transfer<'_>,
+    rest: &mut Rest<'r, 'g>,
+) -> Result<SendOp<'r>, Stop> {
     // The place to notify or to add to is the last piece.
     let last = rw.dst().count().saturating_sub(1);
+    let has_second = matches!(op, WriteOp::Notify | WriteOp::Atomic);
     let dst = run(look, rw.dst(), if has_second { last } else { last + 1 })?;
     let src = pieces(look, rw.src(), rest)?;
-    let data = rw.data();
-    Ok(match opcode {
-        URMA_OPC_WRITE => SendOp::Write { src, dst },
-        URMA_OPC_WRITE_IMM => SendOp::WriteImm { src, dst, imm: data },
-        _ => {
-            let notify = remote(look, rw.dst(), last)?;
-            if opcode == URMA_OPC_WRITE_NOTIFY {
-                SendOp::WriteNotify { src, dst, notify, data }
-            } else {
-                SendOp::WriteAtomic { src, dst, notify, add: data }
-            }
-        }
+    let (data, second) = (rw.data(), || remote(look, rw.dst(), last));
+    Ok(match op {
+        WriteOp::Plain => SendOp::Write { src, dst },
+        WriteOp::Imm => SendOp::WriteImm { src, dst, imm: data },
+        WriteOp::Notify => SendOp::WriteNotify { src, dst, notify: second()?, data },
+        WriteOp::Atomic => SendOp::WriteAtomic { src, dst, notify: second()?, add: data },
     })
 }
 
 #[inline(always)]
-fn message<'r, 'g>(
+fn message<'r, 'g: 'r>(
     look: Look<'g>,
-    opcode: u32,
+    op: MessageOp,
     send: Message<'_>,
     rest: &mut Rest<'r, 'g>,
-) -> Result<SendOp<'r>, Stop>
-where
-    'g: 'r,
-{
+) -> Result<SendOp<'r>, Stop> {
     let src = pieces(look, send.src(), rest)?;
-    Ok(match opcode {
-        URMA_OPC_SEND => SendOp::Send { src },
-        URMA_OPC_SEND_IMM => SendOp::SendImm { src, imm: send.data() },
-        _ => {
-            let own = look.named::<kind::Segment>(send.segment()).ok_or(Code::EINVAL)?;
-            let segment = own.remote.as_ref().ok_or(Code::EINVAL)?;
+    Ok(match op {
+        MessageOp::Plain => SendOp::Send { src },
+        MessageOp::Imm => SendOp::SendImm { src, imm: send.data() },
+        MessageOp::Invalidate => {
+            let segment = imported(look, send.segment())?;
             let token = segment.token().unwrap_or(Token::new(0));
-            let token_id: TokenId = segment.token_id();
-            SendOp::SendInvalidate { src, token_id, token }
+            SendOp::SendInvalidate { src, token_id: segment.token_id(), token }
         }
     })
 }
 
 #[inline(never)]
-fn compare<'r, 'g>(
+fn compare<'r, 'g: 'r>(
     look: Look<'g>,
+    op: CompareOp,
     from: SendRequest<'_>,
     rest: &mut Rest<'r, 'g>,
-) -> Result<SendOp<'r>, Stop>
-where
-    'g: 'r,
-{
+) -> Result<SendOp<'r>, Stop> {
     let (here, there, compare, value) = from.compare();
     let (result, target) = operands(look, here, there, rest)?;
-    Ok(if from.opcode() == URMA_OPC_CAS {
-        SendOp::Cas { result, target, compare, swap: value }
-    } else {
-        SendOp::Swap { result, target, value }
+    Ok(match op {
+        CompareOp::Cas => SendOp::Cas { result, target, compare, swap: value },
+        CompareOp::Swap => SendOp::Swap { result, target, value },
     })
 }
 
 #[inline(never)]
-fn fetch<'r, 'g>(
+fn fetch<'r, 'g: 'r>(
     look: Look<'g>,
+    op: FetchOp,
     from: SendRequest<'_>,
     rest: &mut Rest<'r, 'g>,
-) -> Result<SendOp<'r>, Stop>
-where
-    'g: 'r,
-{
+) -> Result<SendOp<'r>, Stop> {
     let (here, there, value) = from.fetch();
     let (result, target) = operands(look, here, there, rest)?;
-    Ok(match from.opcode() {
-        URMA_OPC_FADD => SendOp::FetchAdd { result, target, value },
-        URMA_OPC_FSUB => SendOp::FetchSub { result, target, value },
-        URMA_OPC_FAND => SendOp::FetchAnd { result, target, value },
-        URMA_OPC_FOR => SendOp::FetchOr { result, target, value },
-        _ => SendOp::FetchXor { result, target, value },
+    Ok(match op {
+        FetchOp::Add => SendOp::FetchAdd { result, target, value },
+        FetchOp::Sub => SendOp::FetchSub { result, target, value },
+        FetchOp::And => SendOp::FetchAnd { result, target, value },
+        FetchOp::Or => SendOp::FetchOr { result, target, value },
+        FetchOp::Xor => SendOp::FetchXor { result, target, value },
     })
 }
 
 /// Where the old value of an atomic lands, and what it works on.
-fn operands<'r, 'g>(
+fn operands<'r, 'g: 'r>(
     look: Look<'g>,
     here: Pieces<'_>,
     there: Pieces<'_>,
     rest: &mut Rest<'r, 'g>,
-) -> Result<(LocalSge<'r>, RemoteAddr<'r>), Stop>
-where
-    'g: 'r,
-{
+) -> Result<(LocalSge<'r>, RemoteAddr<'r>), Stop> {
     let result = pieces(look, here, rest)?;
     let target = remote(look, there, 0)?;
     Ok((*result.first().ok_or(Code::EINVAL)?, target))
@@ -438,12 +379,11 @@ fn adjoining(list: Pieces<'_>, count: u32) -> Result<(), Stop> {
 #[inline(always)]
 fn remote<'g>(look: Look<'g>, list: Pieces<'_>, index: u32) -> Result<RemoteAddr<'g>, Stop> {
     let sge = list.get(index).ok_or(Code::EINVAL)?;
-    Ok(RemoteAddr { segment: remote_of(look, sge)?, addr: sge.addr() })
+    Ok(RemoteAddr { segment: imported(look, sge.segment())?, addr: sge.addr() })
 }
 
-/// The segment of a remote piece.
+/// The remote side of the segment at `of`.
 #[inline(always)]
-fn remote_of<'g>(look: Look<'g>, sge: UserSge<'_>) -> Answer<&'g ImportedSegment> {
-    let own = look.named::<kind::Segment>(sge.segment()).ok_or(Code::EINVAL)?;
-    own.remote.as_ref().ok_or(Code::EINVAL)
+fn imported<'g>(look: Look<'g>, of: *const urma_target_seg_t) -> Answer<&'g ImportedSegment> {
+    look.named::<kind::Segment>(of).and_then(|own| own.remote.as_ref()).ok_or(Code::EINVAL)
 }

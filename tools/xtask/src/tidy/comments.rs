@@ -14,16 +14,13 @@ const DOC_WORDS: usize = 3;
 /// Most words of a safety comment that names no invariant.
 const SAFETY_WORDS: usize = 4;
 
-/// Folders whose doc comments are still to be changed.
-const DOCS_LATER: &[&str] = &["liburma/"];
-
 /// A doc comment says more than its name: units, a rule, an error.
 pub(super) fn docs(files: &[File]) -> Vec<String> {
     let is_short = |file: &File, text: &str| {
         let is_help = file.path.starts_with("tools/") && !text.ends_with('.');
         !is_help && text.split_whitespace().count() <= DOC_WORDS
     };
-    first_of_each(files, DOCS_LATER, |file| {
+    first_of_each(files, |file| {
         let outer = blocks(&file.text, "///");
         let mut all = outer.into_iter().chain(blocks(&file.text, "//!"));
         all.find(|(_, text)| is_short(file, text))
@@ -33,7 +30,7 @@ pub(super) fn docs(files: &[File]) -> Vec<String> {
 /// A safety comment names the invariant and what keeps it.
 pub(super) fn safety(files: &[File]) -> Vec<String> {
     let head = concat!("SAF", "ETY:");
-    first_of_each(files, &[], |file| {
+    first_of_each(files, |file| {
         let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
         lines.iter().enumerate().find_map(|(at, line)| {
             let text = line.split_once("// ")?.1.strip_prefix(head)?;
@@ -47,13 +44,8 @@ pub(super) fn safety(files: &[File]) -> Vec<String> {
     })
 }
 
-fn first_of_each(
-    files: &[File],
-    later: &[&str],
-    short: impl Fn(&File) -> Option<(usize, String)>,
-) -> Vec<String> {
-    let is_later = |file: &File| later.iter().any(|later| file.path.starts_with(later));
-    let checked = files.iter().filter(|file| file.is_rust() && !is_later(file));
+fn first_of_each(files: &[File], short: impl Fn(&File) -> Option<(usize, String)>) -> Vec<String> {
+    let checked = files.iter().filter(|file| file.is_rust());
     let found = checked.filter_map(|file| short(file).map(|(line, text)| (file, line, text)));
     found.map(|(file, line, text)| format!("{}:{line}: {text:?}", file.path)).collect()
 }

@@ -13,9 +13,6 @@ use super::{File, words::is_foreign};
 /// The file that lists the terms.
 const GLOSSARY: &str = "GLOSSARY.md";
 
-/// Files and folders whose words are still to be changed.
-const LATER: &[&str] = &["liburma/"];
-
 /// A forbidden word or phrase.
 struct Forbidden {
     /// Its parts in lower case, at least one.
@@ -52,10 +49,7 @@ pub(super) fn terms(files: &[File]) -> Vec<String> {
 /// No file uses a word that the glossary forbids.
 pub(super) fn forbidden(files: &[File]) -> Vec<String> {
     let rules: Vec<Forbidden> = entries(files).iter().flat_map(rules_of).collect();
-    let is_later = |path: &str| LATER.iter().any(|later| path.starts_with(later));
-    let checked = files
-        .iter()
-        .filter(|file| !is_foreign(&file.path) && file.path != GLOSSARY && !is_later(&file.path));
+    let checked = files.iter().filter(|file| !is_foreign(&file.path) && file.path != GLOSSARY);
     checked.filter_map(|file| first_use(file, &rules)).collect()
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Providers include this name for what urma_private.h and urma_provider.h declare. How the library
- * finds devices, which the original declares here too, is its own.
+ * finds devices, which UMDK declares here too, is its own.
  */
 #ifndef URMA_DEVICE_H
 #define URMA_DEVICE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What lies behind urma_device_t.sysfs_dev, and calls that tools of the original import. Not one of
+ * What lies behind urma_device_t.sysfs_dev, and calls that UMDK's tools import. Not one of
  * the eleven public headers; here for programs that build or read these structs.
  */
 #ifndef URMA_PRIVATE_H

@@ -402,7 +402,7 @@ typedef urma_active_tp_cfg_t urma_import_jfr_ex_cfg_t;
 typedef urma_active_tp_cfg_t urma_bind_jetty_ex_cfg_t;
 typedef urma_jetty_state_t urma_jfs_state_t;
 
-/* What urma_init is told; both members may be 0. */
+/* Arguments of urma_init; both members may be 0. */
 struct urma_init_attr {
     uint64_t token; /* 0, or a secret that the device asks for */
     uint32_t uasid; /* 0 lets the system choose */

@@ -1,0 +1,89 @@
+//! Lists of requests, posted in batches with one doorbell each.
+//!
+//! *Owns*: the room for one batch. *Takes*: a list, and a function that posts checked requests. *Gives*: which
+//! request was refused, and why. *Must not*: allocate.
+
+use core::mem::MaybeUninit;
+
+use urma_core::{LocalSge, PostError};
+
+use super::{BATCH, LIST_MAX, PIECES, Rest, Stop, list::WorkRequest, stopped, written};
+use crate::{
+    call::{Answer, Code, UserPtr},
+    slab::Look,
+};
+
+/// A request of C that goes in batches.
+pub(super) trait Batched: Sized + 'static {
+    /// The request as urma-core takes it.
+    type Checked<'r>;
+
+    /// The request after `of`.
+    fn next(of: WorkRequest<'_, Self>) -> Option<WorkRequest<'_, Self>>;
+
+    /// Finds what the request names; pieces are put into `rest`. `bound` is that of `Sends`.
+    fn check<'r, 'g: 'r>(
+        look: Look<'g>,
+        from: WorkRequest<'_, Self>,
+        bound: Option<u32>,
+        rest: &mut Rest<'r, 'g>,
+    ) -> Result<Self::Checked<'r>, Stop>;
+
+    /// The result of a batch that urma-core refused.
+    fn refused(
+        bad_wr: UserPtr<*mut Self>,
+        batch: &[Option<WorkRequest<'_, Self>>],
+        error: PostError,
+    ) -> Answer;
+}
+
+/// Posts checked requests, or says which was refused.
+type Give<'d, W> = dyn FnMut(&[<W as Batched>::Checked<'_>]) -> Result<(), PostError> + 'd;
+
+/// Posts a list that starts with `first`.
+#[inline(never)]
+pub(super) fn post<'g, W: Batched>(
+    look: Look<'g>,
+    first: WorkRequest<'_, W>,
+    bad_wr: UserPtr<*mut W>,
+    bound: Option<u32>,
+    give: &mut Give<'_, W>,
+) -> Answer {
+    let (mut next, mut posted) = (Some(first), 0);
+    while next.is_some() {
+        let mut room = [const { MaybeUninit::<LocalSge<'g>>::uninit() }; PIECES];
+        let mut rest: Rest<'_, 'g> = &mut room;
+        let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+        let mut from = [None; BATCH];
+        let (mut count, mut stop) = (0, None);
+        while count < BATCH
+            && stop.is_none()
+            && let Some(request) = next
+        {
+            match W::check(look, request, bound, &mut rest) {
+                Ok(wr) => {
+                    batch[count].write(wr);
+                    (from[count], next, count) = (next, W::next(request), count + 1);
+                }
+                Err(Stop::NoRoom) if count > 0 => break,
+                Err(Stop::NoRoom) => stop = Some(Code::EINVAL),
+                Err(Stop::Bad(code)) => stop = Some(code),
+            }
+        }
+        // SAFETY: the loop wrote the first `count` elements.
+        let wrs = unsafe { written(&batch[..count]) };
+        if count > 0
+            && let Err(error) = give(wrs)
+        {
+            return W::refused(bad_wr, &from[..count], error);
+        }
+        posted += count;
+        if stop.is_none() && posted >= LIST_MAX {
+            stop = Some(Code::EINVAL);
+        }
+        if let Some(code) = stop {
+            return stopped(bad_wr, next.map_or(core::ptr::null_mut(), WorkRequest::as_ptr), code);
+        }
+    }
+    Ok(())
+}
