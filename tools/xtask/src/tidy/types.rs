@@ -15,12 +15,6 @@ use super::{
 /// Names that more than one file may declare: what a trait or an idiom calls so in each place.
 const IDIOMS: &[&str] = &[];
 
-/// Names that the C face still declares for two concepts.
-const LATER: &[&str] = &[
-    "About", "DeleteOp", "Driver", "Entry", "Found", "Homed", "Kept", "Object", "Place", "Refusal",
-    "State", "Tables",
-];
-
 /// No two files of production code declare types of one name.
 pub(super) fn homonyms(files: &[File]) -> Vec<String> {
     let mut homes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -33,7 +27,7 @@ pub(super) fn homonyms(files: &[File]) -> Vec<String> {
         types.0.dedup();
         types.0.into_iter().for_each(|name| homes.entry(name).or_default().push(&file.path));
     }
-    let is_excused = |name: &str| IDIOMS.contains(&name) || LATER.contains(&name);
+    let is_excused = |name: &str| IDIOMS.contains(&name);
     let twice = homes.into_iter().filter(|(name, at)| at.len() > 1 && !is_excused(name));
     twice.map(|(name, at)| format!("{name}: declared in {}", at.join(", "))).collect()
 }
