@@ -253,10 +253,10 @@ impl Bench {
         let (responses, rsp_base) = self.map(COMMANDS as usize * RSP_WORDS * 8);
         (self.commands, self.responses) = (commands, responses);
         (self.posted, self.answered) = (0, 0);
-        self.dev.write64(0, regs::CMD_BASE, base);
-        self.dev.write64(0, regs::RSP_BASE, rsp_base);
-        self.dev.write32(0, regs::CMD_DEPTH, COMMANDS);
-        self.dev.write32(0, regs::CONTROL, regs::control::ENABLE);
+        self.dev.write64(|| 0, regs::CMD_BASE, base);
+        self.dev.write64(|| 0, regs::RSP_BASE, rsp_base);
+        self.dev.write32(|| 0, regs::CMD_DEPTH, COMMANDS);
+        self.dev.write32(|| 0, regs::CONTROL, regs::control::ENABLE);
         let ready = u64::from(regs::status::READY);
         assert_eq!(self.dev.read(0, regs::STATUS), ready);
     }
@@ -289,7 +289,7 @@ impl Bench {
         let at = (self.posted % COMMANDS) as usize * CMD_WORDS * 8;
         self.commands.store_block(at, &command.encode(sequence)).unwrap();
         self.posted += 1;
-        self.dev.write32(self.now, regs::CMD_PI, self.posted);
+        self.dev.write32(|| self.now, regs::CMD_PI, self.posted);
         sequence
     }
 
@@ -451,7 +451,7 @@ impl Bench {
 
     pub(crate) fn ring(&self, queue: &BenchQueue) {
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
-        self.dev.write32(self.now, page + doorbell::SQ_PI, queue.pi);
+        self.dev.write32(|| self.now, page + doorbell::SQ_PI, queue.pi);
     }
 
     /// Posts a request with its local pieces and rings.
@@ -470,7 +470,7 @@ impl Bench {
         let tail: Vec<u64> = sges.iter().flat_map(|s| s.to_words()).collect();
         let block = self.put(queue, sqe, &tail);
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
-        self.dev.write_block(self.now, page + doorbell::DWQE, &block);
+        self.dev.write_block(|| self.now, page + doorbell::DWQE, &block);
     }
 
     /// Posts a receive with the given pieces and rings the doorbell.
@@ -505,7 +505,7 @@ impl Bench {
 
     pub(crate) fn ring_jfc(&self, jfc: &BenchJfc, arm: Option<CqArm>) {
         let db = JfcDoorbell { ci: jfc.ci, arm, arm_sn: jfc.arm_sn, jfcn: jfc.id };
-        self.dev.write64(self.now, regs::JFC_DB, db.encode());
+        self.dev.write64(|| self.now, regs::JFC_DB, db.encode());
     }
 
     pub(crate) fn arm(&self, jfc: &mut BenchJfc, arm: CqArm) {
@@ -515,8 +515,8 @@ impl Bench {
 
     pub(crate) fn async_events(&mut self) -> Region {
         let (ring, base) = self.map(16 * eqe::EQE_LEN);
-        self.dev.write64(0, regs::AEQ_BASE, base);
-        self.dev.write32(0, regs::AEQ_DEPTH, 16);
+        self.dev.write64(|| 0, regs::AEQ_BASE, base);
+        self.dev.write32(|| 0, regs::AEQ_DEPTH, 16);
         self.start();
         ring
     }

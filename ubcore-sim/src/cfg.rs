@@ -27,6 +27,16 @@ impl std::fmt::Debug for Seed {
     }
 }
 
+/// Whether short requests of idle send queues take the express lane: the same checks in straight code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExpressLane {
+    /// What fits takes it.
+    #[default]
+    On,
+    /// Every request takes the long path.
+    Off,
+}
+
 /// What a device is made with.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
@@ -52,6 +62,8 @@ pub struct DeviceCfg {
     pub step_bytes: usize,
     /// Most requests that one step of one send queue starts.
     pub step_requests: u32,
+    /// Which way short requests of idle send queues take.
+    pub lane: ExpressLane,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,
     /// A mistake that it makes on purpose.
@@ -75,6 +87,7 @@ impl DeviceCfg {
             cache_bytes: 32 << 20,
             step_bytes: 16 << 20,
             step_requests: 256,
+            lane: ExpressLane::On,
             ring_len: 1 << 20,
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,

@@ -145,6 +145,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.mtu = cfg.mtu;
     device.window_packets = cfg.window_packets;
     device.strategy = cfg.strategy;
+    device.lane = cfg.lane;
     #[cfg(any(test, feature = "planted-faults"))]
     {
         device.fault = cfg.fault;

@@ -138,18 +138,50 @@ impl SendPoster {
     /// Encodes one request into the ring; nothing has happened when it answers an error.
     #[inline]
     fn push(&mut self, wr: &SendWr<'_>) -> Result<u32, PostReason> {
+        let Some((mut request, to)) = sqe::one_sided_of(wr, self.target.as_ref()) else {
+            return self.push_other(wr);
+        };
+        self.find_room(1)?;
+        (request.entry_idx, request.owner) = self.place();
+        *self.front() = request.encode(&to);
+        self.commit(1, wr.user_ctx)
+    }
+
+    /// As [`SendPoster::push`], for any request.
+    fn push_other(&mut self, wr: &SendWr<'_>) -> Result<u32, PostReason> {
         let encoded = sqe::build(&mut self.scratch, wr, self.target.as_ref())?;
         let (mut sqe, blocks) = (encoded.sqe, encoded.blocks);
-        if !self.has_room(blocks) && !self.make_room(blocks) {
-            return Err(PostReason::Full);
-        }
-        let pi = self.pi;
-        sqe.entry_idx = low16(pi);
-        sqe.owner = (pi >> self.parts.log2) & 1 == 0;
+        self.find_room(blocks)?;
+        (sqe.entry_idx, sqe.owner) = self.place();
         sqe.encode(&mut self.scratch);
+        self.commit(blocks, wr.user_ctx)
+    }
+
+    #[inline]
+    fn find_room(&mut self, blocks: u32) -> Result<(), PostReason> {
+        if self.has_room(blocks) || self.make_room(blocks) { Ok(()) } else { Err(PostReason::Full) }
+    }
+
+    /// Index and owner bit of the next entry.
+    #[inline]
+    fn place(&self) -> (u16, bool) {
+        (low16(self.pi), (self.pi >> self.parts.log2) & 1 == 0)
+    }
+
+    /// The first block of the scratch words.
+    #[inline]
+    fn front(&mut self) -> &mut [u64; BLOCK_WORDS] {
+        let (blocks, _) = self.scratch.as_chunks_mut();
+        &mut blocks[0]
+    }
+
+    /// Takes the entry in the scratch words into the ring.
+    #[inline]
+    fn commit(&mut self, blocks: u32, user_ctx: u64) -> Result<u32, PostReason> {
+        let pi = self.pi;
         self.store(pi, blocks)?;
         let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
-        send.shadow.put(Tag::new(pi, blocks, self.seq), wr.user_ctx);
+        send.shadow.put(Tag::new(pi, blocks, self.seq), user_ctx);
         self.seq = (self.seq + 1) & SEQ_MASK;
         self.pi = pi.wrapping_add(blocks);
         Ok(blocks)

@@ -6,7 +6,7 @@
 //! the scratch belongs to other requests).
 
 use udma_abi::{
-    Opcode, RawEid, Sge, Sqe,
+    Addressed, OneSided, Opcode, RawEid, Sge, Sqe,
     sqe::{
         SGE_LEN, SQE_WORDS_MAX, SqeFlags, SqeTargetKind, blocks_for, control_len, inline_max,
         sge_max,
@@ -48,6 +48,47 @@ pub(crate) fn build(
         SendOp::Send { src } => finish(words, wr, message(Opcode::Send, wr, target)?, src),
         _ => build_rare(words, wr, target),
     }
+}
+
+/// The usual request, a WRITE or READ of one local piece, without ring position and owner bit; `None`:
+/// another one, for [`build`].
+#[inline]
+pub(crate) fn one_sided_of(
+    wr: &SendWr<'_>,
+    bound: Option<&TargetId>,
+) -> Option<(OneSided, Addressed)> {
+    let (is_write, piece, at) = match &wr.op {
+        SendOp::Write { src: [piece], dst } if !wr.flags.contains(WrFlags::INLINE) => {
+            (true, piece, dst)
+        }
+        SendOp::Read { dst: [piece], src } => (false, piece, src),
+        _ => return None,
+    };
+    let segment = at.segment;
+    let target = wr.target.map(urma_core::TargetJetty::target).or(bound);
+    let path = target.map_or_else(|| segment.path(), |target| &target.path);
+    let flags = u8::try_from(wr.flags.bits() & FLAG_BITS).unwrap_or(0);
+    let request = OneSided {
+        entry_idx: 0,
+        owner: false,
+        flags: SqeFlags::from_bits_truncate(flags).difference(SqeFlags::INLINE),
+        is_write,
+        tpn: path.tpn,
+        token: segment.token().map(Token::value),
+        seg_token_id: segment.token_id().value(),
+        remote_va: at.addr,
+        piece: Sge { len: piece.len, token_id: piece.segment.token_id().value(), va: piece.addr },
+    };
+    let mut to = Addressed { target_hint: wr.target_hint, ..Addressed::default() };
+    match target {
+        Some(target) => {
+            to.target_kind = kind_of(target.kind);
+            to.target_id = target.id.id;
+            to.rmt_eid = RawEid(target.id.eid.bytes());
+        }
+        None => to.rmt_eid = RawEid(segment.path().eid.bytes()),
+    }
+    Some((request, to))
 }
 
 /// The operations that are not posted by the million.
@@ -128,11 +169,7 @@ fn addressed(opcode: Opcode, wr: &SendWr<'_>, target: Option<&TargetId>) -> Sqe 
         ..Sqe::new(opcode)
     };
     if let Some(target) = target {
-        sqe.target_kind = match target.kind {
-            TargetKind::Jfr => SqeTargetKind::Jfr,
-            TargetKind::Jetty => SqeTargetKind::Jetty,
-            TargetKind::Group => SqeTargetKind::Group,
-        };
+        sqe.target_kind = kind_of(target.kind);
         sqe.target_id = target.id.id;
         sqe.tpn = target.path.tpn;
         sqe.rmt_eid = RawEid(target.id.eid.bytes());
@@ -183,6 +220,15 @@ fn notifying(
         seg_token_value,
         token_en: sqe.token_en || notify_en,
         ..sqe
+    }
+}
+
+#[inline]
+fn kind_of(kind: TargetKind) -> SqeTargetKind {
+    match kind {
+        TargetKind::Jfr => SqeTargetKind::Jfr,
+        TargetKind::Jetty => SqeTargetKind::Jetty,
+        TargetKind::Group => SqeTargetKind::Group,
     }
 }
 

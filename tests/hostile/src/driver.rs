@@ -142,11 +142,11 @@ impl Driver {
     /// Sets the command rings up and enables the device.
     fn enable(&mut self) {
         (self.posted, self.answered) = (0, 0);
-        self.dev.write64(self.now, regs::CMD_BASE, MEM_IOVA + CMD_AT as u64);
-        self.dev.write64(self.now, regs::RSP_BASE, MEM_IOVA + RSP_AT as u64);
-        self.dev.write32(self.now, regs::CMD_DEPTH, COMMANDS);
-        self.dev.write64(self.now, regs::AEQ_BASE, 0);
-        self.dev.write32(self.now, regs::CONTROL, regs::control::ENABLE);
+        self.dev.write64(|| self.now, regs::CMD_BASE, MEM_IOVA + CMD_AT as u64);
+        self.dev.write64(|| self.now, regs::RSP_BASE, MEM_IOVA + RSP_AT as u64);
+        self.dev.write32(|| self.now, regs::CMD_DEPTH, COMMANDS);
+        self.dev.write64(|| self.now, regs::AEQ_BASE, 0);
+        self.dev.write32(|| self.now, regs::CONTROL, regs::control::ENABLE);
         let status = self.dev.read(self.now, regs::STATUS);
         assert_eq!(status, u64::from(regs::status::READY), "an enabled device is ready");
     }
@@ -209,7 +209,7 @@ impl Driver {
         let slot = self.posted % COMMANDS;
         self.mem.store_block(CMD_AT + slot as usize * CMD_WORDS * 8, words).expect("inside");
         self.posted = self.posted.wrapping_add(1);
-        self.dev.write32(self.now, regs::CMD_PI, self.posted);
+        self.dev.write32(|| self.now, regs::CMD_PI, self.posted);
     }
 
     fn ok(&mut self, command: Command) -> u32 {
@@ -254,7 +254,7 @@ impl Driver {
             self.pi = self.pi.wrapping_add(1);
         }
         let page = regs::JETTY_PAGES + u64::from(self.jetty) * doorbell::PAGE_LEN;
-        self.dev.write32(self.now, page + doorbell::SQ_PI, self.pi);
+        self.dev.write32(|| self.now, page + doorbell::SQ_PI, self.pi);
     }
 
     /// The host has no peers.
@@ -282,7 +282,7 @@ impl Driver {
 
     /// After whatever was done: a reset, and everything works again.
     pub(crate) fn recover(&mut self) {
-        self.dev.write32(self.now, regs::CONTROL, regs::control::RESET);
+        self.dev.write32(|| self.now, regs::CONTROL, regs::control::RESET);
         for _ in 0..PATIENCE {
             if self.dev.read(self.now, regs::CONTROL) & u64::from(regs::control::RESET) == 0 {
                 self.mem.zero(0, MEM_LEN).expect("inside");

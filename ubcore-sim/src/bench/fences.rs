@@ -224,7 +224,7 @@ fn a_limit_event_comes_once_when_fewer_receives_are_left_than_asked_for() {
 /// The consumer of event queue `eqn` took `ci` entries.
 fn consumed(node: &Bench, eqn: u32, ci: u32) {
     let value = u64::from(eqn) << 32 | u64::from(ci);
-    node.dev.write64(node.now, regs::EQ_CI, value);
+    node.dev.write64(|| node.now, regs::EQ_CI, value);
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn asynchronous_events_wait_for_room_and_keep_their_order() {
         let words = events.load_block((object as usize % 16) * eqe::EQE_LEN).unwrap();
         let code = EqeKind::JettyErr as u8;
         assert_eq!(Eqe::decode(words), Eqe::Async { code, object });
-        a.dev.write32(a.now, regs::AEQ_CI, object + 1);
+        a.dev.write32(|| a.now, regs::AEQ_CI, object + 1);
     }
 }
 

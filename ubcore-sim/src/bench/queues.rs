@@ -200,7 +200,7 @@ fn objects_in_use_are_kept_and_a_reset_forgets_all() {
     s.a.ok(Command::DestroyJfc { jfcn });
     s.a.ring(&s.jetty);
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 1);
-    s.a.dev.write32(0, regs::CONTROL, regs::control::RESET);
+    s.a.dev.write32(|| 0, regs::CONTROL, regs::control::RESET);
     assert_eq!(s.a.dev.read(0, regs::CONTROL), 0);
     assert_eq!(s.a.dev.read(0, regs::STATUS), 0);
     s.a.start();
@@ -214,15 +214,15 @@ fn hostile_registers_are_counted_and_harmless() {
     let dev = &s.a.dev;
     let before = dev.counter(Counter::BadRegisterAccess);
     assert_eq!(dev.read(0, 0x9000), u64::MAX);
-    dev.write32(0, 0x9000, 1);
-    dev.write64(0, regs::BAR_LEN + 8, 1);
-    dev.write_block(0, 64, &[0; 8]);
+    dev.write32(|| 0, 0x9000, 1);
+    dev.write64(|| 0, regs::BAR_LEN + 8, 1);
+    dev.write_block(|| 0, 64, &[0; 8]);
     assert_eq!(dev.counter(Counter::BadRegisterAccess) - before, 4);
     let page = regs::JETTY_PAGES + u64::from(s.jetty.id) * 4096;
-    dev.write32(0, page + 0x80, 1000);
-    dev.write32(0, page + 0x80, u32::MAX);
-    dev.write64(0, regs::JFC_DB, u64::MAX);
-    dev.write64(0, regs::EQ_CI, u64::MAX);
+    dev.write32(|| 0, page + 0x80, 1000);
+    dev.write32(|| 0, page + 0x80, u32::MAX);
+    dev.write64(|| 0, regs::JFC_DB, u64::MAX);
+    dev.write64(|| 0, regs::EQ_CI, u64::MAX);
     assert!(dev.counter(Counter::BadDoorbell) >= 4);
 }
 

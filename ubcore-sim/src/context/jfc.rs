@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use udma_abi::{
     Cqe, Eqe,
-    cqe::CQE_LEN,
+    cqe::{CQE_LEN, CQE_WORDS},
     doorbell::{CqArm, JfcDoorbell},
 };
 use urma_mem::Region;
@@ -302,13 +302,23 @@ impl JfcPort {
     /// Writes an entry into a reserved slot: body, then the word with the owner bit.
     #[inline]
     pub(crate) fn complete(&self, cqe: &Cqe, solicited: bool) {
+        self.complete_with(solicited, |owner| cqe.encode(owner));
+    }
+
+    /// As [`JfcPort::complete`], of an entry that `encode` makes for its owner bit.
+    #[inline]
+    pub(crate) fn complete_with(
+        &self,
+        solicited: bool,
+        encode: impl FnOnce(bool) -> [u64; CQE_WORDS],
+    ) {
         let jfc = &*self.jfc;
         let at = jfc.pi.fetch_add(1, Ordering::SeqCst);
         if solicited {
             jfc.solicited.fetch_max(at + 1, Ordering::SeqCst);
         }
         let owner = (at >> self.depth_log2) & 1 == 0;
-        let words = cqe.encode(owner);
+        let words = encode(owner);
         #[expect(clippy::cast_possible_truncation, reason = "masked by the depth")]
         let offset = (at & self.mask) as usize * CQE_LEN;
         if cfg!(feature = "fault-hooks") {

@@ -247,6 +247,13 @@ impl SegmentCache {
         slot.as_deref()
     }
 
+    /// The live context of a token id that was found before.
+    #[inline]
+    pub(crate) fn known(&self, token_id: u32) -> Option<&LocalSegment> {
+        let slot = self.slots[(token_id >> 8) as usize % CACHE].as_deref()?;
+        (slot.token_id == token_id && slot.is_live()).then_some(slot)
+    }
+
     /// Lets go of every context that does not live any more.
     pub(crate) fn drop_dead(&mut self) {
         for slot in &mut self.slots {

@@ -50,7 +50,7 @@ impl SoftwareDevice {
 
     /// 32-bit register write; a doorbell steps its queue in the calling thread.
     #[inline]
-    pub fn write32(&self, now: Nanos, offset: u64, value: u32) {
+    pub fn write32(&self, now: impl FnOnce() -> Nanos, offset: u64, value: u32) {
         if (regs::JETTY_PAGES..regs::BAR_LEN).contains(&offset) {
             let (id, at) = page_of(offset);
             if at == doorbell::SQ_PI {
@@ -60,12 +60,12 @@ impl SoftwareDevice {
             }
             return;
         }
-        self.write_setup32(now, offset, value);
+        self.write_setup32(now(), offset, value);
     }
 
     /// Writes a 64-bit register; doorbells of this width run a step of their queue.
     #[inline]
-    pub fn write64(&self, now: Nanos, offset: u64, value: u64) {
+    pub fn write64(&self, now: impl FnOnce() -> Nanos, offset: u64, value: u64) {
         match offset {
             regs::JFC_DB => self.ring_jfc(now, JfcDoorbell::decode(value)),
             regs::EQ_CI => self.ring_eq(value),
@@ -77,43 +77,68 @@ impl SoftwareDevice {
     }
 
     /// 64 bytes at once: a direct entry. It is in the ring as well, for when it cannot start now.
+    ///
+    /// Reads the clock only for the shared part. Returns whether anything may be left to do: `false`
+    /// when all that was posted is done, or nothing was.
     #[inline]
-    pub fn write_block(&self, now: Nanos, offset: u64, words: &[u64; BLOCK_WORDS]) {
+    pub fn write_block(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        offset: u64,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
         let (id, at) = page_of(offset);
         let inside = (regs::JETTY_PAGES..regs::BAR_LEN).contains(&offset);
         if !inside || at != doorbell::DWQE {
             self.count(Counter::BadRegisterAccess);
-            return;
+            return false;
         }
         let queue = self.base.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
-        let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
+        let Some(queue) = queue else {
+            self.count(Counter::BadDoorbell);
+            return false;
+        };
         let pi = queue.pi.load(Ordering::Relaxed);
         // The entry says at which position it stands: it must be the next one posted.
         if (words[0] ^ u64::from(pi)) & 0xffff & queue.index_mask() != 0 {
-            return self.count(Counter::BadDoorbell);
+            self.count(Counter::BadDoorbell);
+            return false;
         }
         queue.pi.store(pi.wrapping_add(1), Ordering::Release);
-        self.run_queue(queue, now, Some(words));
+        let left = self.base.step_queue(queue, Some(words));
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_shared(now());
+        }
+        is_left || !left.is_over()
     }
 
     #[inline]
-    fn ring_send(&self, now: Nanos, id: u32, pi: u32) {
+    fn ring_send(&self, now: impl FnOnce() -> Nanos, id: u32, pi: u32) {
         let queue = self.base.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
         let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
         queue.pi.store(pi, Ordering::Release);
-        self.run_queue(queue, now, None);
+        if self.is_left(self.base.step_queue(queue, None)) {
+            self.run_shared(now());
+        }
     }
 
     #[inline]
-    fn ring_jfc(&self, now: Nanos, db: JfcDoorbell) {
+    fn ring_jfc(&self, now: impl FnOnce() -> Nanos, db: JfcDoorbell) {
         let jfc = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.live.load(Ordering::Acquire));
         let Some(jfc) = jfc else { return self.count(Counter::BadDoorbell) };
-        match jfc.on_doorbell(db) {
-            Rung::Quiet => {}
-            Rung::Restart => self.restart_stopped(now),
+        let rung = jfc.on_doorbell(db);
+        let is_timed = db.arm.is_some() && jfc.period_us().is_some();
+        match rung {
+            Rung::Quiet if !is_timed => return,
+            Rung::Quiet | Rung::Restart => {}
             Rung::Bad => self.count(Counter::BadDoorbell),
         }
-        if db.arm.is_some() && jfc.period_us().is_some() {
+        let now = now();
+        if rung == Rung::Restart {
+            self.restart_stopped(now);
+        }
+        if is_timed {
             self.run_shared(now);
         }
     }

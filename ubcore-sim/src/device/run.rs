@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter, sqe::BLOCK_WORDS};
+use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::sync::Ordering;
 use urma_mem::{RunResult, sleep::SleepResult};
 
 use super::SoftwareDevice;
 use crate::engine::queue::DeviceSendQueue;
+use crate::engine::send::Left;
 use crate::exchange::Exchange;
 use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
@@ -30,7 +31,7 @@ impl SoftwareDevice {
         for &(_, id) in self.base.take_runnable(&mut entries) {
             if let Some(queue) = self.base.queues.get(id) {
                 queue.unmark_runnable();
-                busy |= self.run_queue(queue, now, None);
+                busy |= self.run_queue(queue, now);
             }
         }
         busy
@@ -39,25 +40,25 @@ impl SoftwareDevice {
     /// Steps a queue's engine, then the shared part if it has something to do. Whether anything was
     /// done here.
     #[inline]
-    pub(super) fn run_queue(
-        &self,
-        queue: &Arc<DeviceSendQueue>,
-        now: Nanos,
-        direct: Option<&[u64; BLOCK_WORDS]>,
-    ) -> bool {
-        let left = self.base.step_queue(queue, direct);
-        let moderated = || self.base.tables.moderation.load(Ordering::Relaxed);
-        if left.shared || (left.busy && moderated()) {
+    pub(super) fn run_queue(&self, queue: &Arc<DeviceSendQueue>, now: Nanos) -> bool {
+        let left = self.base.step_queue(queue, None);
+        if self.is_left(left) {
             self.run_shared(now);
         }
         left.busy
+    }
+
+    /// Whether a step of a queue leaves something to the shared part.
+    #[inline]
+    pub(super) fn is_left(&self, left: Left) -> bool {
+        left.shared || (left.busy && self.base.tables.moderation.load(Ordering::Relaxed))
     }
 
     /// Completion slots are free again: queues that stopped for want of one go on.
     pub(super) fn restart_stopped(&self, now: Nanos) {
         for queue in self.base.queues.iter().filter(|q| q.stopped.load(Ordering::SeqCst)) {
             queue.stopped.store(false, Ordering::SeqCst);
-            self.run_queue(queue, now, None);
+            self.run_queue(queue, now);
         }
     }
 

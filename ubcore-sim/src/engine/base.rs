@@ -69,7 +69,8 @@ impl Base {
             left.busy |= step.busy;
             left.freed |= step.freed;
         });
-        if left.more || run == RunResult::WorkLeft {
+        left.more |= run == RunResult::WorkLeft;
+        if left.more {
             self.make_runnable(queue);
         }
         if left.freed {

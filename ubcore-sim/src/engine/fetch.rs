@@ -73,6 +73,12 @@ impl SendRing {
         Ok(blocks)
     }
 
+    /// A copy of the block at the head.
+    #[inline]
+    pub(crate) fn front(&self) -> Option<[u64; BLOCK_WORDS]> {
+        self.region.load_block((self.head & self.mask) as usize * BLOCK_LEN).ok()
+    }
+
     /// Index of the head as completions name it.
     #[inline]
     pub(crate) fn entry_idx(&self) -> u16 {
@@ -82,10 +88,16 @@ impl SendRing {
     /// Owner bit and index are those of this pass.
     #[inline]
     fn is_ours(&self, sqe: &Sqe) -> bool {
-        let owner = (self.head >> self.log2) & 1 == 0;
+        self.is_head(sqe.owner, sqe.entry_idx)
+    }
+
+    /// Whether these are owner bit and index of the entry at the head.
+    #[inline]
+    pub(crate) fn is_head(&self, owner: bool, entry_idx: u16) -> bool {
+        let this_pass = (self.head >> self.log2) & 1 == 0;
         // In 16 bits: the field was stored just before, and a wider load would wait for that.
-        let same = (sqe.entry_idx ^ self.entry_idx()) & low16(self.mask) == 0;
-        sqe.owner == owner && same
+        let same = (entry_idx ^ self.entry_idx()) & low16(self.mask) == 0;
+        owner == this_pass && same
     }
 
     #[inline]

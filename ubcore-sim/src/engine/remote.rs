@@ -13,7 +13,8 @@ use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
 use super::pass_length::PassLength;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
-    ENTRY_WORDS, LocalSegment, SegmentTable, entry_offset, extent_offset, offset_in, tid_of,
+    ENTRY_WORDS, LocalSegment, SegmentCache, SegmentTable, entry_offset, extent_offset, offset_in,
+    tid_of,
 };
 use crate::context::token::fits;
 use crate::fault::Faults;
@@ -56,6 +57,8 @@ pub(crate) struct PathState {
     pub(crate) pass_length: PassLength,
     slot: Option<HazardSlot>,
     views: [Option<View>; VIEWS],
+    /// Of the path to this node: its segments that were written or read.
+    own: SegmentCache,
     /// Where bytes that came through the kernel wait for the last check; made at the first use.
     landing: Option<Region>,
 }
@@ -136,8 +139,14 @@ impl PathState {
             pass_length: PassLength::default(),
             slot: hazard,
             views: Default::default(),
+            own: SegmentCache::default(),
             landing: None,
         }
+    }
+
+    /// Nothing keeps a dead segment alive through this path.
+    pub(crate) fn forget_dead(&mut self) {
+        self.own.drop_dead();
     }
 
     /// Runs `touch(memory, offset of want.va)` under the protection of the slot.
@@ -155,7 +164,7 @@ impl PathState {
                 let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
                 reach_peer(slot, view, (parts, faults), want, touch)
             }
-            Reach::Own => reach_own(table, faults, want, touch),
+            Reach::Own => reach_own((&mut self.own, table), faults, want, touch),
             Reach::Messages => Ok(AccessResult::NotDirect),
         }
     }
@@ -277,18 +286,19 @@ fn is_current(announced: &Announced<'_>, view: &View) -> bool {
 }
 
 /// This node's own memory: unregistering visits every engine, so no announcement is needed.
+#[inline]
 fn reach_own<T>(
-    table: &SegmentTable,
+    (cache, table): (&mut SegmentCache, &SegmentTable),
     faults: Faults,
     want: &Want,
     touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
 ) -> Result<AccessResult<T>, CqeStatus> {
     let denied = CqeStatus::RemAccessAbort;
-    let segment = table.find(want.token_id).ok_or(denied)?;
+    let segment = cache.find(table, want.token_id).ok_or(denied)?;
     if want.life != 0 && want.life != segment.life {
         return Err(denied);
     }
-    let offset = check_own(&segment, faults, want)?;
+    let offset = check_own(segment, faults, want)?;
     let value = touch(&segment.region, offset)?;
     Ok(AccessResult::Yes(value, segment.life))
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use udma_abi::{Cqe, CqeStatus, rqe::record, sqe::SqeFlags};
+use udma_abi::{Cqe, CqeStatus, cqe::SendDone, rqe::record, sqe::SqeFlags};
 use urma_mem::Region;
 
 use crate::context::counts::FastCounts;
@@ -86,9 +86,9 @@ impl Retire {
         core::mem::take(&mut self.spare) || self.port.reserve()
     }
 
-    /// Takes the slot of a request that ends without an entry.
+    /// Takes the slot of a request that ends without an entry, or was not started.
     #[inline]
-    fn keep_or_give_back(&mut self) {
+    pub(crate) fn keep_or_give_back(&mut self) {
         if self.keeps && !self.spare {
             self.spare = true;
         } else {
@@ -238,11 +238,28 @@ impl Retire {
             self.keep_or_give_back();
             return;
         }
-        let cqe = self.entry(request.entry_idx, status, bytes);
+        if failed || faults.is_planted() {
+            self.report_rare(self.entry(request.entry_idx, status, bytes), fast, faults);
+            return;
+        }
+        let Identity { id, is_jetty, cookie, .. } = self.who;
+        let done = SendDone {
+            entry_idx: request.entry_idx,
+            local_id: id,
+            tpn: 0,
+            byte_cnt: bytes,
+            user_data: cookie,
+        };
+        self.port.complete_with(false, |owner| done.encode(is_jetty, owner));
+        fast.completion();
+    }
+
+    #[cold]
+    fn report_rare(&mut self, cqe: Cqe, fast: &FastCounts, faults: Faults) {
         if faults.is_planted() && self.is_dropped(&cqe, fast, faults) {
             return;
         }
-        self.port.complete(&cqe, failed);
+        self.port.complete(&cqe, cqe.status != CqeStatus::Success);
         fast.completion();
     }
 

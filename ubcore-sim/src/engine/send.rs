@@ -5,6 +5,7 @@
 //! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
 
 mod flush;
+mod lane;
 mod planted;
 mod route;
 
@@ -130,6 +131,14 @@ pub(crate) struct Left {
     pub(crate) freed: bool,
 }
 
+impl Left {
+    /// The step did what there was to do, and left nothing to anyone.
+    #[inline]
+    pub(crate) fn is_over(self) -> bool {
+        self == Self { busy: true, ..Self::default() }
+    }
+}
+
 /// How the request at the front went on.
 enum FrontResult {
     /// The request ended, with its status and the bytes transferred.
@@ -191,6 +200,7 @@ impl SendEngine {
     /// Nothing keeps a dead segment or a closed way alive through this engine.
     pub(crate) fn forget_dead(&mut self) {
         self.segments.drop_dead();
+        self.path_states.iter_mut().for_each(PathState::forget_dead);
         self.path_states
             .retain(|path_state| path_state.link.is_alive() || path_state.outstanding != 0);
     }
@@ -198,7 +208,7 @@ impl SendEngine {
     /// Does one bounded step of the queue.
     #[inline]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
-        let mut left = self.step_requests(visit);
+        let mut left = self.step_lane(visit);
         if self.state == SendState::Ready {
             self.retire.return_spare();
         } else {
@@ -208,7 +218,6 @@ impl SendEngine {
         left
     }
 
-    #[inline]
     fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = Left::default();
         let mut bytes = visit.tables.cfg.step_bytes;

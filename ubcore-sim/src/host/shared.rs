@@ -107,7 +107,7 @@ impl SharedNode {
         if self.is_dead() {
             return;
         }
-        self.device.write32(self.post_time(), offset, value);
+        self.device.write32(|| self.post_time(), offset, value);
         if offset == regs::CMD_PI || offset == regs::CONTROL {
             self.after_command();
         }
@@ -119,7 +119,7 @@ impl SharedNode {
         if self.is_dead() {
             return;
         }
-        self.device.write64(self.post_time(), offset, value);
+        self.device.write64(|| self.post_time(), offset, value);
         if offset == regs::JFC_DB && JfcDoorbell::decode(value).arm.is_some() {
             // A thread is about to wait: from now on the background thread serves.
             if self.presence.on_arm() {
@@ -134,8 +134,10 @@ impl SharedNode {
         if self.is_dead() {
             return;
         }
-        self.device.write_block(self.post_time(), offset, words);
-        self.after_post();
+        // A request that is done has sent no packet and set no deadline.
+        if self.device.write_block(|| self.post_time(), offset, words) {
+            self.after_post();
+        }
     }
 
     /// One bounded step of everything; whether anything was done.

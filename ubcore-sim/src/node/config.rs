@@ -9,6 +9,7 @@ use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
 
 use crate::{
+    cfg::ExpressLane,
     host::{
         ip_eid,
         memory::PageMoving,
@@ -34,6 +35,8 @@ pub struct NodeCfg {
     pub huge_pages: HugePages,
     /// Whether READs of a peer's memory that is not shared may go through the kernel.
     pub kernel_reads: KernelReads,
+    /// Whether short requests of idle send queues take the express lane.
+    pub lane: ExpressLane,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
@@ -58,6 +61,7 @@ impl Default for NodeCfg {
             writers: Writers::Held,
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
+            lane: ExpressLane::On,
             mtu: 4096,
             window_packets: 512,
             strategy: Strategy::default(),
@@ -91,6 +95,7 @@ impl NodeCfg {
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
+    /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     ///
     /// # Errors
@@ -140,6 +145,9 @@ impl NodeCfg {
         }
         if let Some(is_on) = switch("URMA_KERNEL_READS")? {
             self.kernel_reads = if is_on { KernelReads::Probe } else { KernelReads::Off };
+        }
+        if let Some(is_on) = switch("URMA_LANE")? {
+            self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
         if let Some(value) = text("URMA_MTU") {
             let wanted = MTU_WANTED;
@@ -206,6 +214,7 @@ mod tests {
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
+        assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
     }
 
@@ -227,6 +236,7 @@ mod tests {
             ("URMA_KERNEL_READS", "1"),
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),
+            ("URMA_LANE", "fast"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),
         ] {

@@ -135,19 +135,19 @@ impl RegisterRegion for SimAccess {
 
     fn write32(&self, offset: u64, value: u32) {
         if let Some(now) = self.touch() {
-            self.device.write32(now, offset, value);
+            self.device.write32(|| now, offset, value);
         }
     }
 
     fn write64(&self, offset: u64, value: u64) {
         if let Some(now) = self.touch() {
-            self.device.write64(now, offset, value);
+            self.device.write64(|| now, offset, value);
         }
     }
 
     fn write_block(&self, offset: u64, words: &[u64; 8]) {
         if let Some(now) = self.touch() {
-            self.device.write_block(now, offset, words);
+            self.device.write_block(|| now, offset, words);
         }
     }
 }

@@ -103,6 +103,19 @@ impl SendDone {
         word0 & OTHER == 0
     }
 
+    /// The eight words, as [`Cqe::encode`] writes them; `is_jetty` as [`Cqe::is_jetty`].
+    #[inline]
+    #[must_use]
+    pub const fn encode(&self, is_jetty: bool, owner: bool) -> [u64; CQE_WORDS] {
+        let word0 = (is_jetty as u64) << 1
+            | (owner as u64) << 2
+            | (self.entry_idx as u64) << 32
+            | place(self.local_id as u64, 48, 16);
+        let word1 = place((self.local_id >> 16) as u64, 0, 4) | place(self.tpn as u64, 32, 24);
+        let word2 = self.byte_cnt as u64 | self.user_data << 32;
+        [word0, word1, word2, self.user_data >> 32, 0, 0, 0, 0]
+    }
+
     /// Reads words 0 to 3 of such an entry.
     #[inline]
     #[must_use]

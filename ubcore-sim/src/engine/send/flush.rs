@@ -155,7 +155,8 @@ impl SendEngine {
         };
     }
 
-    fn posted(&self, visit: &Visit<'_>) -> u32 {
+    #[inline]
+    pub(super) fn posted(&self, visit: &Visit<'_>) -> u32 {
         visit.queue.pi.load(Ordering::Acquire).wrapping_sub(self.ring.head)
     }
 }

@@ -1,0 +1,186 @@
+//! The express lane: a WRITE or READ of one block on an idle queue, straight from its 64 bytes.
+//!
+//! *Owns*: which requests may take it. *Takes*: a direct entry. *Gives*: the request carried out and
+//! retired, or nothing changed. *Must not*: judge a request: what does not fit goes the long path, which
+//! has the statuses; look at a target by other guards than the long path ([`PathState::reach`]).
+//!
+//! The lane keeps nothing of its own. What it rests on are the caches of the engine (the path used last,
+//! the peer's entries, the local segments), and it asks each of them whether it still holds: a path that
+//! ended, a segment that was withdrawn, a queue that left READY are found by the same words as on the long
+//! path. Without a request before it there is nothing to wait for: order, fence and retirement are met.
+
+use udma_abi::{
+    CqeStatus, OneSided,
+    cmd::{Access, Mode},
+    sqe::BLOCK_WORDS,
+};
+
+use super::{Left, SendEngine, SendState, Started, Visit};
+use crate::cfg::ExpressLane;
+use crate::engine::remote::{AccessResult, PathState, Want};
+
+/// How far the lane took an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LaneResult {
+    /// The request succeeded and is retired.
+    Done,
+    /// It failed and is retired; the queue may have stopped.
+    Failed,
+    /// Nothing happened: the long path takes the entry.
+    NotTaken,
+}
+
+impl SendEngine {
+    /// Does what can take the lane, then the rest step by step.
+    #[inline]
+    pub(super) fn step_lane(&mut self, visit: &Visit<'_>) -> Left {
+        let tables = visit.tables;
+        if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() {
+            return self.step_requests(visit);
+        }
+        let mut posted = self.posted(visit);
+        if !self.is_idle() || posted == 0 || posted > self.ring.blocks() {
+            return self.step_requests(visit);
+        }
+        // A direct entry is the newest one posted: it is next only when it is the only one.
+        let direct = visit.direct.filter(|_| posted == 1);
+        let mut busy = false;
+        for _ in 0..tables.cfg.step_requests {
+            let result = match direct {
+                Some(block) => self.lane(visit, block),
+                // What does not take the lane is fetched once more, and judged by that copy alone.
+                None => {
+                    self.ring.front().map_or(LaneResult::NotTaken, |block| self.lane(visit, &block))
+                }
+            };
+            busy |= result != LaneResult::NotTaken;
+            posted -= u32::from(result == LaneResult::Done);
+            if result != LaneResult::Done {
+                break;
+            }
+            if posted == 0 {
+                return Left { busy, ..Left::default() };
+            }
+        }
+        let direct = visit.direct.filter(|_| !busy);
+        let left = self.step_requests(&Visit { direct, ..*visit });
+        Left { busy: busy | left.busy, ..left }
+    }
+
+    /// Carries out the entry `block`, the next one of an idle queue.
+    #[inline]
+    fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS]) -> LaneResult {
+        let cfg = &visit.tables.cfg;
+        let Some(entry) = OneSided::decode(block) else { return LaneResult::NotTaken };
+        let len = u64::from(entry.piece.len);
+        let is_short = len.wrapping_sub(1) < cfg.direct_chunk.min(cfg.step_bytes) as u64;
+        if !(is_short && self.is_next(&entry) && self.retire.reserve()) {
+            return LaneResult::NotTaken;
+        }
+        let status = match self.carry(visit, &entry, len) {
+            Ok(AccessResult::Yes(..)) => CqeStatus::Success,
+            Ok(AccessResult::NotDirect) => {
+                self.retire.keep_or_give_back();
+                return LaneResult::NotTaken;
+            }
+            Err(status) => status,
+        };
+        self.end(visit, &entry, status)
+    }
+
+    /// Started nothing, and nothing that it started is not retired.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        // Ends in the mail are of requests that are not retired: without those there is nothing to take.
+        self.state == SendState::Ready && !self.under_way && self.retire.is_empty()
+    }
+
+    /// The entry is that of the ring's head, and of a mode that has the operation.
+    #[inline]
+    fn is_next(&self, entry: &OneSided) -> bool {
+        let may = match self.mode {
+            Mode::Rm => true,
+            Mode::Rc => self.bound.is_some_and(|(tpn, _)| tpn == entry.tpn),
+            Mode::Um => false,
+        };
+        may && self.ring.is_head(entry.owner, entry.entry_idx)
+    }
+
+    /// Checks and moves the bytes; `NotDirect`: nothing was moved, and nothing is wrong as far as one
+    /// can see from here.
+    #[inline]
+    fn carry(
+        &mut self,
+        visit: &Visit<'_>,
+        entry: &OneSided,
+        len: u64,
+    ) -> Result<AccessResult<()>, CqeStatus> {
+        let piece = entry.piece;
+        let Some(local) = self.segments.known(piece.token_id) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let is_fit = if entry.is_write {
+            !local.is_poisoned(piece.va, len)
+        } else {
+            local.region.is_writable()
+        };
+        let Some(at) = local.offset_of(piece.va, len).filter(|_| is_fit) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let Some(path) = self.path_states.first_mut().filter(|path| is_open(path, entry.tpn))
+        else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let want = Want {
+            token_id: entry.seg_token_id,
+            token: entry.token,
+            va: entry.remote_va,
+            len,
+            right: if entry.is_write { Access::WRITE } else { Access::READ },
+            life: 0,
+        };
+        let bytes = piece.len as usize;
+        let tables = visit.tables;
+        path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
+            let copied = if entry.is_write {
+                local.region.copy_to_ordered(at, memory, offset, bytes)
+            } else {
+                memory.copy_to_ordered(offset, &local.region, at, bytes)
+            };
+            copied.map_err(|_| CqeStatus::LocAccess)
+        })
+    }
+
+    /// Retires the request.
+    #[inline]
+    fn end(&mut self, visit: &Visit<'_>, entry: &OneSided, status: CqeStatus) -> LaneResult {
+        let is_done = status == CqeStatus::Success;
+        let bytes = if is_done { entry.piece.len } else { 0 };
+        let request = Started {
+            entry_idx: entry.entry_idx,
+            blocks: 1,
+            flags: entry.flags,
+            fenced: !entry.is_write,
+            tpn: 0,
+            end: Some((status, bytes)),
+            reported: false,
+        };
+        self.ring.head = self.ring.head.wrapping_add(1);
+        if is_done {
+            visit.queue.fast.direct(u64::from(bytes));
+        }
+        self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
+        if is_done {
+            return LaneResult::Done;
+        }
+        self.after_error(visit, status);
+        LaneResult::Failed
+    }
+}
+
+/// The path is the one named, lives, is of the reliable kind, and no request on it waits for the peer.
+#[inline]
+fn is_open(path: &PathState, tpn: u32) -> bool {
+    let link = &path.link;
+    link.tpn == tpn && link.is_alive() && !link.unreliable && path.outstanding == 0
+}
