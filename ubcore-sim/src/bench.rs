@@ -7,6 +7,7 @@ mod commands;
 mod completions;
 mod fences;
 mod hostile;
+mod lane;
 mod paths;
 mod priority;
 mod queues;
@@ -469,8 +470,13 @@ impl Bench {
         sqe.sge_num = u8::try_from(sges.len()).unwrap();
         let tail: Vec<u64> = sges.iter().flat_map(|s| s.to_words()).collect();
         let block = self.put(queue, sqe, &tail);
+        self.write_direct(queue, &block);
+    }
+
+    /// Hands a block over directly.
+    pub(crate) fn write_direct(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
-        self.dev.write_block(|| self.now, page + doorbell::DWQE, &block);
+        self.dev.write_block(|| self.now, page + doorbell::DWQE, block);
     }
 
     /// Posts a receive with the given pieces and rings the doorbell.

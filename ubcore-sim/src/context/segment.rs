@@ -306,6 +306,22 @@ mod tests {
     }
 
     #[test]
+    fn known_contexts_are_those_found_before_and_alive() {
+        let table = SegmentTable::new(Region::private(NODE_LEN).unwrap());
+        let mut cache = SegmentCache::default();
+        let region = Region::private(4096).unwrap();
+        let (token_id, access) = (5 << 8, Access::READ);
+        let new = NewSegment { token_id, va: 0x1000, region, access, token: None, shared: false };
+        assert!(table.publish(new, &[]).is_some());
+        assert!(cache.known(token_id).is_none());
+        assert!(cache.find(&table, token_id).is_some());
+        assert!(cache.known(token_id).is_some());
+        assert!(cache.known(token_id + (8 << 8)).is_none());
+        assert!(table.kill(token_id).is_some());
+        assert!(cache.known(token_id).is_none());
+    }
+
+    #[test]
     fn an_invalidated_segment_keeps_its_owner_only() {
         let table = SegmentTable::new(Region::private(NODE_LEN).unwrap());
         let region = Region::private(4096).unwrap();

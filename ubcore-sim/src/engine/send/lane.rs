@@ -178,9 +178,9 @@ impl SendEngine {
     }
 }
 
-/// The path is the one named, lives, is of the reliable kind, and no request on it waits for the peer.
+/// The path is the one named, lives, and is of the reliable kind.
 #[inline]
 fn is_open(path: &PathState, tpn: u32) -> bool {
     let link = &path.link;
-    link.tpn == tpn && link.is_alive() && !link.unreliable && path.outstanding == 0
+    link.tpn == tpn && link.is_alive() && !link.unreliable
 }
