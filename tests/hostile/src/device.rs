@@ -7,7 +7,7 @@
 //! token that was not shown; comes to rest when nothing is asked of it; and after a reset works as
 //! on the first day.
 
-use ubcore_sim::DeviceCfg;
+use ubcore_sim::{DeviceCfg, ExpressLane};
 use udma_abi::{
     Opcode, Sge, Sqe,
     cmd::CMD_WORDS,
@@ -28,9 +28,10 @@ const ROUNDS_MAX: usize = 100_000;
 /// Steps between two looks at the guarded bytes.
 const LOOK_EVERY: usize = 32;
 
-/// Fuzz target: a driver that lies to the device, as `data` says.
+/// Fuzz target: a driver that lies to the device, as `data` says, with the express lane and without.
 pub fn device(data: &[u8]) {
     device_with(data, |_| {});
+    device_with(data, |cfg| cfg.lane = ExpressLane::Off);
 }
 
 /// As [`device`], with a changed configuration (to plant a fault).

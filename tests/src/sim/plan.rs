@@ -3,6 +3,7 @@
 //! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed and
 //! the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
+use ubcore_sim::ExpressLane;
 use ubcore_sim::link::{FaultCfg, Outage, Rng};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 
@@ -115,6 +116,9 @@ impl SimPlan {
         if work == Work::All {
             plan.dry_ppm = pick(&mut rng, &[0, 0, 20_000]);
             plan.trouble_ppm = pick(&mut rng, &[0, 20_000, 200_000]);
+        }
+        for device in &mut plan.fabric.devices {
+            device.lane = [ExpressLane::On, ExpressLane::Off][usize::from(rng.below(3) == 0)];
         }
         plan
     }

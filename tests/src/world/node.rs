@@ -77,6 +77,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
             Moving::Kernel => KernelReads::Probe,
             Moving::On | Moving::Off => KernelReads::Off,
         },
+        lane: setup.lane,
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,
         ..NodeCfg::default()

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use ubcore_sim::ExpressLane;
 use urma_core::TransportMode;
 
 /// How the two ends reach each other.
@@ -48,6 +49,8 @@ pub struct Setup {
     pub moving: Moving,
     /// Transport mode of the jetties.
     pub mode: TransportMode,
+    /// Whether short requests of idle queues take the express lane.
+    pub lane: ExpressLane,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -62,9 +65,16 @@ impl Setup {
             link,
             moving,
             mode,
+            lane: ExpressLane::On,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
+    }
+
+    /// The same without the express lane.
+    #[must_use]
+    pub const fn on_the_long_path(self) -> Self {
+        Self { lane: ExpressLane::Off, ..self }
     }
 
     /// The same through the C functions.
@@ -86,7 +96,13 @@ impl Setup {
     /// All combinations of the Rust API.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let mut all = vec![Self::new(Link::Host, Moving::Kernel, TransportMode::Rm)];
+        let long = |link, mode| Self::new(link, Moving::On, mode).on_the_long_path();
+        let mut all = vec![
+            Self::new(Link::Host, Moving::Kernel, TransportMode::Rm),
+            long(Link::Own, TransportMode::Rm),
+            long(Link::Host, TransportMode::Rm),
+            long(Link::Host, TransportMode::Rc),
+        ];
         for link in [Link::Own, Link::Host, Link::Packets] {
             for moving in [Moving::On, Moving::Off] {
                 for mode in [TransportMode::Rm, TransportMode::Rc, TransportMode::Um] {
@@ -119,6 +135,10 @@ impl fmt::Display for Setup {
             Face::Rust => "",
             Face::C => "c.",
         };
-        write!(f, "{face}{link}.{moving}.{mode}")
+        let lane = match self.lane {
+            ExpressLane::On => "",
+            ExpressLane::Off => ".long",
+        };
+        write!(f, "{face}{link}.{moving}.{mode}{lane}")
     }
 }

@@ -330,9 +330,13 @@ fn mode_and_path_fit_together() {
     ends(&seen, &[STOPPED, STOPPED].concat());
     let seen = both(|s, opcode| {
         s.jetty = s.a.jetty(4, &s.jfc, |args| args.mode = Mode::Um);
+        // A datagram, so that the queue has used the segment.
+        let tpn = s.a.ok32(Command::Connect { eid: s.b.eid(), unreliable: true });
+        direct(s, Opcode::Send, 0, |sqe| sqe.tpn = tpn);
+        s.a.dev.step(s.a.now);
         twice(s, on_seg(opcode, s.tpn, &s.remote, 64));
     });
-    ends(&seen, &[STOPPED, STOPPED].concat());
+    ends(&seen, &[&[GOOD], &STOPPED[..], &STOPPED].concat());
 }
 
 #[test]

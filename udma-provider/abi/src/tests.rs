@@ -7,7 +7,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    CmdStatus, Cqe, CqeStatus, Eqe, Opcode, RawEid, RegisterRegion, Rqe, Sge, Sqe,
+    Addressed, CmdStatus, Cqe, CqeStatus, Eqe, OneSided, Opcode, RawEid, RegisterRegion, Rqe, Sge,
+    Sqe,
     cmd::{
         self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
@@ -365,6 +366,40 @@ proptest! {
     }
 
     #[test]
+    fn one_sided_requests_are_read_and_written_alike(
+        sqe in any_sqe(), tail in any::<[u64; 2]>(), usual in any::<[bool; 3]>(),
+    ) {
+        let mut sqe = sqe;
+        if usual[0] { sqe.opcode = if usual[1] { Opcode::Write } else { Opcode::Read }; }
+        if usual[2] { (sqe.sge_num, sqe.inline_len) = (1, 0); sqe.flags.remove(SqeFlags::INLINE); }
+        let mut w = [0; SQE_WORDS_MAX];
+        sqe.encode(&mut w);
+        (w[6], w[7]) = (tail[0], tail[1]);
+        let sqe = Sqe::decode(&w).unwrap();
+        let block: [u64; 8] = w[..8].try_into().unwrap();
+        let fits = matches!(sqe.opcode, Opcode::Write | Opcode::Read)
+            && sqe.sge_num == 1 && !sqe.flags.contains(SqeFlags::INLINE);
+        let found = OneSided::decode(&block);
+        prop_assert_eq!(found.is_some(), fits);
+        let Some(found) = found else { return Ok(()) };
+        let token = sqe.token_en.then_some(sqe.token_value);
+        prop_assert_eq!(found, OneSided {
+            entry_idx: sqe.entry_idx, owner: sqe.owner, flags: sqe.flags,
+            is_write: sqe.opcode == Opcode::Write, tpn: sqe.tpn, token,
+            seg_token_id: sqe.seg_token_id, remote_va: sqe.remote_va, piece: Sge::from_words(tail),
+        });
+        let Sqe { target_kind, target_id, target_hint, rmt_eid, .. } = sqe;
+        if sqe.inline_len == 0 && (sqe.token_en || sqe.token_value == 0) {
+            let to = Addressed { target_kind, target_id, target_hint, rmt_eid };
+            prop_assert_eq!(found.encode(&to), block);
+        }
+        // The kind that does not exist.
+        let mut other = block;
+        other[0] |= 3 << 29;
+        prop_assert_eq!(OneSided::decode(&other), None);
+    }
+
+    #[test]
     fn control_part_leaves_the_tail_alone(sqe in any_sqe(), fill in any::<u64>()) {
         let mut w = [fill; SQE_WORDS_MAX];
         sqe.encode(&mut w);
@@ -401,6 +436,10 @@ proptest! {
         let half = SendDone::decode(&[w[0], w[1], w[2], w[3]]);
         prop_assert_eq!((half.entry_idx, half.local_id, half.tpn), (entry_idx, local_id, tpn));
         prop_assert_eq!((half.byte_cnt, half.user_data), (byte_cnt, words[0]));
+        let alone = Cqe {
+            is_jetty: bits[1], entry_idx, local_id, tpn, byte_cnt, user_data: words[0], ..Cqe::default()
+        };
+        prop_assert_eq!(half.encode(bits[1], owner), alone.encode(owner));
     }
 
     #[test]

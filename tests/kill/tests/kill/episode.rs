@@ -166,8 +166,10 @@ fn run_keeping(plan: &Plan, kept: &mut Vec<String>) -> Result<Death, String> {
         How::Hook(name, n) => format!("{name}:{n}"),
         _ => "none".to_owned(),
     };
-    let calm = [("URMA_PATH", plan.path)];
-    let doomed = [("URMA_PATH", plan.path), ("URMA_KILL_AT", &*hook)];
+    // The two sides of an episode place their short requests by different code.
+    let lanes = if plan.victim_first { ["on", "off"] } else { ["off", "on"] };
+    let calm = [("URMA_PATH", plan.path), ("URMA_LANE", lanes[1])];
+    let doomed = [("URMA_PATH", plan.path), ("URMA_LANE", lanes[0]), ("URMA_KILL_AT", &*hook)];
     let (mut victim, mut survivor);
     if plan.victim_first {
         victim = Worker::start("victim", &doomed)?;
