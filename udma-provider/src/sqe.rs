@@ -52,6 +52,7 @@ pub(crate) fn build(
 
 /// The usual request, a WRITE or READ of one local piece, without ring position and owner bit; `None`:
 /// another one, for [`build`].
+#[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
 #[inline]
 pub(crate) fn one_sided_of(
     wr: &SendWr<'_>,

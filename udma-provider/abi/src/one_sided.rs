@@ -17,9 +17,9 @@ pub struct OneSided {
     pub entry_idx: u16,
     /// Owner bit of this pass over the ring.
     pub owner: bool,
-    /// Flags, without `INLINE`.
+    /// Flags of the request; `INLINE` is not set.
     pub flags: SqeFlags,
-    /// WRITE (else READ).
+    /// The operation is a WRITE; otherwise it is a READ.
     pub is_write: bool,
     /// Transport path to the target's node; 24 bits.
     pub tpn: u32,

@@ -151,7 +151,7 @@ impl SendEngine {
         })
     }
 
-    /// Retires the request.
+    /// Retires the request that `entry` asked for, with the status of its completion.
     #[inline]
     fn end(&mut self, visit: &Visit<'_>, entry: &OneSided, status: CqeStatus) -> LaneResult {
         let is_done = status == CqeStatus::Success;
