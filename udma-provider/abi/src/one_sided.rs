@@ -27,9 +27,9 @@ pub struct OneSided {
     pub token: Option<u32>,
     /// Token id of the remote segment (tid << 8).
     pub seg_token_id: u32,
-    /// Remote address.
+    /// Remote address of the first byte.
     pub remote_va: u64,
-    /// The local piece.
+    /// Local piece of the payload.
     pub piece: Sge,
 }
 
