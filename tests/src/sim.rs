@@ -1,8 +1,9 @@
-//! The whole stack in virtual time: unchanged API, driver and devices on the fabric, against a model.
+//! The whole stack in virtual time: unchanged API, driver and devices on the fabric, against a
+//! model.
 //!
 //! *Owns*: the choice of a world by seed, the random workload, the byte-exact model, the checks.
 //! *Takes*: a seed. *Gives*: the hash of all that happened, or what went wrong and the last events.
-//! *Must not*: know how devices work; what it checks holds on every path.
+//! *Must not*: depend on how devices work; what it checks holds on every path.
 
 mod area;
 mod book;

@@ -1,6 +1,6 @@
 //! From doorbell to completion.
 //!
-//! *Owns*: fetching, the direct path, requests under way, receives, completions. *Takes*: queues
+//! *Owns*: fetching, the direct path, outstanding requests, receives, completions. *Takes*: queues
 //! made runnable. *Gives*: bytes moved, pieces for carriers, completion entries.
 //! *Must not*: create or destroy objects.
 

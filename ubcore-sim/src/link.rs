@@ -20,7 +20,7 @@ pub use faults::{Corruption, Duplication, FaultCfg, Loss, Outage, Partition};
 pub use rng::Rng;
 pub use shape::{Jitter, Rate, Reordering};
 
-/// A datagram on its way. Copies share their bytes.
+/// A datagram in transit. Copies share their bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
     /// Address of the sending node.

@@ -9,12 +9,13 @@ use std::{fmt::Debug, sync::Arc};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::{Region, procvm::ProcessMemory};
 
-/// A peer on this host: wakes it (an eventfd write; a flag in simulation) and tells whether it is there.
+/// A peer on this host: wakes it (an eventfd write; a flag in simulation) and reports whether it is
+/// there.
 pub trait Wake: Send + Sync + Debug {
     /// Wakes it. Cheap when it is awake already; never waits.
     fn wake(&self);
 
-    /// Whether it hung up. The host tells that too, but only when its thread has seen it.
+    /// Whether it closed. The host reports that too, but only when its thread has seen it.
     fn is_gone(&self) -> bool;
 }
 
@@ -69,13 +70,14 @@ pub struct SameHostParts {
     pub my_half: Region,
     /// The peer's half, read-only.
     pub peer_half: Region,
-    /// Wakes the peer, and tells whether it is there.
+    /// Wakes the peer, and reports whether it is there.
     pub wake: Arc<dyn Wake>,
-    /// The peer's memory through the kernel, when a one-byte probe showed that this pair may read it.
+    /// The peer's memory through the kernel, when a one-byte probe showed that this pair may read
+    /// it.
     pub process: Option<ProcessMemory>,
 }
 
-/// What the core wants done about a peer that it does not know yet.
+/// What the core requests of the host about a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostRequest {
     /// Find the node `eid`: answer with `Device::on_same_host_peer`, `Device::on_packet_peer`
@@ -103,17 +105,17 @@ pub enum Backlog {
 /// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;
 
-/// A datagram that the core wants sent.
+/// A datagram that the core sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Address of the node that the datagram is for.
     pub to: NodeAddr,
     /// UDP source port that the ICRC is sealed for. A node on a socket sends from 4791 only and
-    /// seals again what says otherwise; what it receives is sealed for 4791 at both ends.
+    /// seals again a datagram with another port; what it receives is sealed for 4791 at both ends.
     pub source_port: u16,
     /// Bytes written to the buffer: BTH to ICRC.
     pub len: usize,
 }
 
-/// When the core wants to be called again at the latest; `None`: only on input.
+/// Latest time of the next call of the core; `None`: only on input.
 pub type Deadline = Option<Nanos>;

@@ -23,7 +23,7 @@ const WARM_UP: u64 = 1000;
 const RECEIVES: u64 = 16;
 /// Bytes of an operation.
 const LEN: u32 = 8;
-/// Where the client tells the server how far it is.
+/// Word in which the client publishes its progress for the server.
 const PHASE: u64 = 0;
 /// Where a client's operations find and put their bytes.
 const DATA: u64 = 64;
@@ -31,8 +31,9 @@ const DATA: u64 = 64;
 const STARTED: u64 = 1;
 /// Value at [`PHASE`]: the end.
 const ENDED: u64 = 2;
-/// Longest time without a completion, after which the peer counts as gone. On a busy machine a run of
-/// messages takes minutes: each needs both processes on a core at the same time, and neither sleeps.
+/// Longest time without a completion, after which the peer counts as gone. On a busy machine a run
+/// of messages takes minutes: each needs both processes on a core at the same time, and neither
+/// sleeps.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process at work.
@@ -134,7 +135,7 @@ impl Work {
         self.wait(self.sent + 1, 0)
     }
 
-    /// Lets the server know how far this client is.
+    /// Publishes the progress of this client for the server.
     fn tell(&mut self, phase: u64) -> Outcome<()> {
         let Self { end, peer, .. } = self;
         end.memory.store_u64(usize::try_from(PHASE)?, phase)?;

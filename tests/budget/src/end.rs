@@ -1,6 +1,6 @@
 //! A node, a jetty and its memory; the peer's, imported.
 //!
-//! *Owns*: the composition of node, driver and API; the line that one process tells the other.
+//! *Owns*: the composition of node, driver and API; the line that one process sends the other.
 //! *Must not*: post.
 
 use std::{
@@ -56,7 +56,7 @@ impl End {
         Ok(Self { jetty, jfc, segment, memory, context })
     }
 
-    /// What the peer must know: EID, UASID, jetty, address, token id.
+    /// What the peer needs: EID, UASID, jetty, address, token id.
     pub(crate) fn line(&self) -> Outcome<String> {
         let JettyId { eid, uasid, id } = self.jetty.remote().id;
         let (va, token_id) = (self.segment.va(), self.segment.token_id().value());

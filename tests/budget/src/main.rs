@@ -33,7 +33,7 @@ enum Part {
 enum Kind {
     /// A WRITE of 8 bytes.
     Write,
-    /// In turn a WRITE, a READ and a fetch-and-add of 8 bytes.
+    /// Alternately a WRITE, a READ and a fetch-and-add of 8 bytes.
     Mixed,
     /// A message of 8 bytes and its answer.
     Send,
@@ -80,14 +80,14 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// A line for who started this.
+/// Writes a line for the process that started this.
 fn say(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()
 }
 
-/// A line from who started this; empty at the end.
+/// Reads a line of the process that started this; empty at the end.
 fn received() -> io::Result<String> {
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;

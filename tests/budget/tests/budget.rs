@@ -6,7 +6,7 @@
 //! *Owns*: the runs, the numbers, the limits. *Takes*: `strace`, which counts the calls of every
 //! thread; `URMA_BUDGET_OPS`. *Must not*: run two pairs at once: they would not stay awake.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "the numbers, for who looks")]
+#![expect(clippy::print_stdout, reason = "the numbers are printed for a reader")]
 
 use std::{
     env,
@@ -20,7 +20,7 @@ use std::{
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Operations of the shorter run, when the environment does not say.
+/// Operations of the shorter run, unless the environment sets them.
 const OPS: u64 = 1_000_000;
 /// Operations of the shorter run with a planted mistake: enough to go over the budget.
 const PLANTED_OPS: u64 = 200_000;
@@ -107,7 +107,8 @@ impl Worker {
         if line.is_empty() { Err(self.early_end()) } else { Ok(line) }
     }
 
-    /// Exit status and error output of a worker that ended too early. It does end: its waits are bounded.
+    /// Exit status and error output of a worker that ended too early. It does end: its waits are
+    /// bounded.
     fn early_end(&mut self) -> Box<dyn Error> {
         let mut said = String::new();
         if let Some(error) = &mut self.child.stderr {

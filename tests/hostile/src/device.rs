@@ -3,9 +3,9 @@
 //! *Owns*: the steps of the hostile driver and the promises of the device. *Takes*: bytes, virtual
 //! time. *Gives*: a panic when a promise is broken. *Must not*: use a thread or a clock.
 //!
-//! The device never panics; stores nothing outside segments, nor where it may only read, nor under a
-//! token that was not shown; comes to rest when nothing is asked of it; and after a reset works as
-//! on the first day.
+//! The device never panics; stores nothing outside segments, nor where it may only read, nor under
+//! a token that was not shown; comes to rest when nothing is asked of it; and after a reset works
+//! as on the first day.
 
 use ubcore_sim::{DeviceCfg, ExpressLane};
 use udma_abi::{
@@ -28,7 +28,8 @@ const ROUNDS_MAX: usize = 100_000;
 /// Steps between two looks at the guarded bytes.
 const LOOK_EVERY: usize = 32;
 
-/// Fuzz target: a driver that lies to the device, as `data` says, with the express lane and without.
+/// Fuzz target: a driver that breaks the rules of the device, with the express lane and without; `data`
+/// chooses how.
 pub fn device(data: &[u8]) {
     device_with(data, |_| {});
     device_with(data, |cfg| cfg.lane = ExpressLane::Off);
@@ -205,7 +206,7 @@ fn command(driver: &mut Driver, bytes: &mut Bytes<'_>) -> Option<()> {
 }
 
 /// Words that would give guarded memory away become 0: the driver owns that memory, so it could
-/// register it in another way, and nothing would be wrong.
+/// register it otherwise, and nothing would be wrong.
 fn tame(word: u64) -> u64 {
     let guarded = [READ_ONLY_IOVA, GUARD_IOVA, VAULT_IOVA];
     let names = guarded.iter().any(|base| (*base..base + 4 * PAGE as u64).contains(&word));
@@ -222,7 +223,7 @@ fn transmit(driver: &Driver) {
     }
 }
 
-/// Lets time pass until the device wants nothing more.
+/// Lets time pass until the device has no deadline left.
 fn rest(driver: &mut Driver) {
     for _ in 0..ROUNDS_MAX {
         driver.answer_host();

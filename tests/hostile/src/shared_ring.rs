@@ -1,13 +1,14 @@
-//! The ring between two processes when the other side lies.
+//! The ring between two processes when the other side breaks its rules.
 //!
 //! *Owns*: the promises of both ends. *Takes*: steps of the hostile side. *Gives*: a panic when a
 //! promise is broken. *Must not*: use more of the ring than its public face, so that other
 //! implementations (a deliberately trusting one) can be held against the same promises.
 //!
 //! The reader: what it hands out lies inside what was published; its head never passes the tail; it
-//! writes nothing but its head; after a lie it stays silent; while the producer is honest it is a
-//! queue. The writer: what was published and not given back is never overwritten, whatever the
-//! consumer claims; it writes nothing of the consumer's; after a lie it stays silent.
+//! writes nothing but its head; after an impossible value it reports nothing more; while the
+//! producer is honest it is a queue. The writer: what was published and not given back is never
+//! overwritten, whatever the consumer claims; it writes nothing of the consumer's; after an
+//! impossible value it accepts nothing more.
 
 use std::collections::VecDeque;
 
@@ -161,7 +162,7 @@ pub fn reader<R: Reader>(
                     Taken::Nothing | Taken::Refused => assert_eq!(after, before, "the head moved"),
                 }
                 if refused {
-                    assert_eq!(taken, Taken::Refused, "it spoke again after a lie");
+                    assert_eq!(taken, Taken::Refused, "it continued after an impossible value");
                 }
                 refused = taken == Taken::Refused;
                 if !lied {
@@ -241,7 +242,7 @@ pub fn writer<W: Writer>(
             _ => {
                 let Some(len) = bytes.below(capacity) else { return };
                 let entry = vec![number.to_le_bytes()[0]; len];
-                // What the other side says counts when it is possible by now, honest or not.
+                // A value of the other side counts when it is possible by now, honest or not.
                 let said = heads.load_u64(0).expect("inside");
                 if (freed..=tail).contains(&said) && said % 8 == 0 {
                     freed = said;
@@ -261,7 +262,7 @@ pub fn writer<W: Writer>(
                     }
                     Put::NoRoom | Put::Refused => assert_eq!(after, tail, "the tail moved"),
                 }
-                assert!(!refused || put != Put::Done, "it went on after a lie");
+                assert!(!refused || put != Put::Done, "it continued after an impossible value");
                 refused |= put == Put::Refused;
             }
         }

@@ -1,7 +1,7 @@
 //! Nodes on real sockets, and senders that do not receive what is sent to the addresses they use.
 //!
-//! *Owns*: the senders. *Takes*: two ends that exchange packets. *Gives*: whether imports and requests
-//! go on. *Must not*: say anything about speed, but for what is run by name to measure.
+//! *Owns*: the senders. *Takes*: two ends that exchange packets. *Gives*: whether imports and
+//! requests go on. *Must not*: measure speed, except in the tests that are run by name for that.
 #![forbid(unsafe_code)]
 
 use std::io::{BufRead, BufReader};
@@ -223,7 +223,8 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     let (mut end, jetty) = end_of(plan.half(&host)?, &plan, &words)?;
     let ends = format!("{} {}", address(&host.node).ip(), words[0]);
     let as_overflow_uid = |command: &mut Command| _ = command.uid(OVERFLOW_UID).gid(OVERFLOW_UID);
-    // Where the user cannot be changed, or may not execute this program, the attacker has this user.
+    // Where the user cannot be changed, or may not execute this program, the attacker has this
+    // user.
     let attacker = Other::start("send_forged_connects", &ends, as_overflow_uid);
     let mut attacker = attacker.or_else(|_| Other::start("send_forged_connects", &ends, |_| ()))?;
     attacker.words("attack begins")?;
@@ -251,7 +252,7 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     Ok(())
 }
 
-/// Sends CONNECTs from all `sockets` in turn until `stop`, `rate` a second at most.
+/// Sends CONNECTs from all `sockets` round-robin until `stop`, `rate` a second at most.
 fn flood(node: &Node, sockets: &[UdpSocket], rate: u64, (stop, sent): (&AtomicBool, &AtomicU64)) {
     let to = address(node);
     let packet = |socket: &UdpSocket| Some(connect(socket.local_addr().ok()?, to, 1));
@@ -462,8 +463,8 @@ fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
     }
 }
 
-/// Runs a pair of nodes while packets from `source` come as fast as a socket sends them. Returns packets
-/// and bytes a second, and requests that failed.
+/// Runs a pair of nodes while packets from `source` come as fast as a socket sends them. Returns
+/// packets and bytes a second, and requests that failed.
 fn flooded_pair(source: Option<Source>) -> Outcome<[u64; 3]> {
     const NS: u64 = 3_000_000_000;
     let mut world = World::new(PACKETS)?;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{pause::Bound, plan::Mix};
 
-/// What the two say to each other.
+/// Messages between a worker and its starter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Word {
     /// Worker: my node is open.
@@ -48,13 +48,13 @@ pub enum Word {
     Go,
     /// Worker: all posted, all completed, all messages came.
     Done,
-    /// Post no more requests; say done when all are completed.
+    /// Post no more requests; send `done` when all are completed.
     Enough,
     /// Ends the round after the requests that are open.
     Stop,
     /// Worker: the round is over.
     Closed,
-    /// Your peers are gone: write down what is left of them, and say closed.
+    /// Your peers are gone: record what is left of them, and send `closed`.
     Rest,
     /// Close the node and end.
     Quit,
@@ -102,7 +102,7 @@ impl Channel {
         Self { stream, pending: Vec::new() }
     }
 
-    /// Says a word.
+    /// Sends one message to the other end.
     ///
     /// # Errors
     /// The other end is gone, or does not listen for five seconds.
@@ -117,7 +117,7 @@ impl Channel {
     /// The next word if there is one; never waits.
     ///
     /// # Errors
-    /// The other end is gone (`UnexpectedEof`) or says nonsense.
+    /// The other end is gone (`UnexpectedEof`) or sent an unknown message.
     pub fn look(&mut self) -> io::Result<Option<Word>> {
         if let Some(word) = self.take()? {
             return Ok(Some(word));

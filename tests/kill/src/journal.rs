@@ -24,7 +24,7 @@ pub const JOURNAL_LEN: usize = 16 << 20;
 /// Ids of receives have this bit.
 pub const RECV_BIT: u64 = 1 << 63;
 
-/// What a record tells.
+/// Kind of a record, with the meaning of its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -37,7 +37,8 @@ pub enum Kind {
     Completed = 3,
     /// A poll gave the last completion of a flush or suspend, which belongs to no request.
     Marker = 4,
-    /// A round begins; `a`: open descriptors, `b`: mapped files; `op`: transport mode ([`crate::plan::Mode`]).
+    /// A round begins; `a`: open descriptors, `b`: mapped files; `op`: transport mode
+    /// ([`crate::plan::Mode`]).
     Began = 5,
     /// Memory that the peer wrote into was looked at; `a`: words, `b`: wrong ones.
     Memory = 6,
@@ -47,7 +48,7 @@ pub enum Kind {
     Ended = 8,
     /// All peers are gone; `a`: open descriptors, `b`: mapped files.
     Rested = 9,
-    /// `a`: completions that the device says it wrote in the round.
+    /// `a`: completions that the device counted in the round.
     Counted = 10,
 }
 

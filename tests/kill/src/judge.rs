@@ -86,7 +86,7 @@ struct Request {
     completed: u32,
 }
 
-/// Judges a journal; with that of its peer, also what the two say about messages in a round.
+/// Judges a journal; with that of its peer, also what both record about messages in a round.
 #[must_use]
 pub fn judge(records: &[Record], demand: Demand, peer: Option<(&[Record], u32)>) -> Judgement {
     let mut judgement = Judgement::default();

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Requests that may be under way at a time; request `n` uses slot `n % SLOTS` of every area.
+/// Most requests outstanding at a time; request `n` uses slot `n % SLOTS` of every area.
 pub const SLOTS: u64 = SLOT_COUNT as u64;
 /// The same as a length.
 pub const SLOT_COUNT: usize = 8;

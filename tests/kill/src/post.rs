@@ -12,7 +12,7 @@ use crate::{
     side::{Objects, Peer},
 };
 
-/// Bits that tell the parts of an ordered pair from each other; the read has the plain number.
+/// Bits that distinguish the parts of an ordered pair; the read has the plain number.
 const PARTS: [u64; 2] = [1 << 61, 1 << 62];
 
 /// User contexts of the parts of request `id`, in posting order: the last one is `id` itself.

@@ -1,7 +1,8 @@
 //! A round: post the mix, poll, write everything down, end clean.
 //!
-//! *Owns*: what is under way, and the order of journal, post and poll. *Takes*: commands over the
-//! channel. *Gives*: journal records. *Must not*: forget a request, or wait without a bound.
+//! *Owns*: the outstanding requests, and the order of journal, post and poll. *Takes*: commands
+//! over the channel. *Gives*: journal records. *Must not*: forget a request, or wait without a
+//! bound.
 
 use std::{io, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
     side::{Objects, Outcome, Peer, Side},
 };
 
-/// What the starter of the worker says about a round.
+/// Messages of the worker's starter about a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Orders {
     /// Its number, from 1.
@@ -45,7 +46,7 @@ pub fn first_id(round: u32) -> u64 {
 
 /// Journal records that are left for the end of a round.
 const ROOM_KEPT: usize = 4096;
-/// Requests between two turns of the churning segment.
+/// Requests between two changes of the churning segment.
 const CHURN_EVERY: u64 = 64;
 /// Requests that are posted to a queue after its first failure.
 const POSTS_AFTER_FAILURE: u32 = 16;
@@ -104,7 +105,7 @@ fn await_descriptors(baseline: u64) {
     }
 }
 
-/// A request under way.
+/// A request that is outstanding.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     id: u64,
@@ -176,7 +177,7 @@ impl<'a> Work<'a> {
         let Ok(peer) = peer else {
             self.note(Kind::NoPeer, 0);
             if count.is_some() {
-                // The journal says what is wrong; there is nothing to wait for.
+                // The journal has the fault; there is nothing to wait for.
                 channel.say(&Word::Done)?;
             }
             return self.poll_until_stop(channel);
@@ -204,7 +205,7 @@ impl<'a> Work<'a> {
             self.poll()?;
             rest(Duration::from_millis(1));
             if bound.is_over() {
-                return Err("no message says stop".into());
+                return Err("no message stops the round".into());
             }
         }
         Ok(())
@@ -230,7 +231,7 @@ impl<'a> Work<'a> {
             let posted = self.next < last && self.try_post(peer);
             if turn.is_multiple_of(16) {
                 match channel.look()? {
-                    // Those of the peer may still be under way.
+                    // Those of the peer may still be outstanding.
                     Some(Word::Enough) => (last, due) = (self.next, Some(0)),
                     word if is_stop(word.clone())? => return Ok(()),
                     _ => {}
@@ -267,7 +268,7 @@ impl<'a> Work<'a> {
         {
             return false;
         }
-        if id.is_multiple_of(CHURN_EVERY) && !self.turn_churn() {
+        if id.is_multiple_of(CHURN_EVERY) && !self.step_churn() {
             return false;
         }
         let plan = planned(self.orders.own, id);
@@ -318,9 +319,9 @@ impl<'a> Work<'a> {
     }
 
     /// Registers or unregisters the segment that comes and goes; `false`: that was refused.
-    fn turn_churn(&mut self) -> bool {
+    fn step_churn(&mut self) -> bool {
         let round = self.orders.round;
-        match self.objects.churn.turn(self.side) {
+        match self.objects.churn.step(self.side) {
             Ok(0) => {}
             Ok(b) => self.journal.write(Record { b, ..Record::new(Kind::Memory, round, 0) }),
             Err(_) => {

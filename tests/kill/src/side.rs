@@ -48,7 +48,7 @@ const CHURN_LEN: usize = SLOT_COUNT * MESSAGE_MAX;
 const POISON: u8 = 0xa5;
 
 impl Side {
-    /// Opens a node as `cfg` says.
+    /// Opens a node with the configuration `cfg`.
     ///
     /// # Errors
     /// Why it could not be opened.
@@ -62,7 +62,7 @@ impl Side {
         self.context.eid().to_ip().to_string()
     }
 
-    /// Completions that the device says it wrote.
+    /// Completions that the device counted.
     ///
     /// # Errors
     /// The device failed.
@@ -226,7 +226,7 @@ impl Churn {
     ///
     /// # Errors
     /// What the API refused; the segment is as it was.
-    pub fn turn(&mut self, side: &Side) -> Outcome<u64> {
+    pub fn step(&mut self, side: &Side) -> Outcome<u64> {
         match self.segment.take() {
             None => {
                 let wrong = self.placed_late();

@@ -1,7 +1,8 @@
-//! Fork under open nodes: the child has no device until it opens its own, the parent notices nothing.
+//! Fork under open nodes: the child has no device until it opens its own, the parent notices
+//! nothing.
 //!
-//! *Owns*: forked children of this process. *Must not*: share a process with other tests: a child has
-//! only the thread that forked.
+//! *Owns*: forked children of this process. *Must not*: share a process with other tests: a child
+//! has only the thread that forked.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -38,7 +39,7 @@ mod tests {
         Ok(ended?.exit_status() == Some(0))
     }
 
-    /// Says in the child what went wrong there.
+    /// Prints in the child what failed there.
     fn is_reported(outcome: Outcome) -> bool {
         if let Err(failure) = &outcome {
             eprintln!("in the child: {failure}");

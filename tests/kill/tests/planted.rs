@@ -1,4 +1,4 @@
-//! The judge says no when the device makes a mistake on purpose, and yes when it makes none.
+//! The judge refuses the journal of a device with a planted fault, and accepts that of one without.
 //!
 //! *Owns*: a pair without a kill. *Takes*: the feature `planted-faults`. *Gives*: the judge's word.
 #![forbid(unsafe_code)]
@@ -29,12 +29,12 @@ mod tests {
     const MIXES: [Mix; 2] = [Mix { seed: 11, mode: Mode::Rm }, Mix { seed: 12, mode: Mode::Rm }];
     const PATHS: [&str; 2] = ["same-host", "packets"];
 
-    /// What the judge says of a worker with `fault`, in JSON.
+    /// Findings of the judge about a worker with `fault`, in JSON.
     fn judgement(path: &str, fault: Option<&str>) -> String {
         verdicts(path, fault, MIXES).swap_remove(0)
     }
 
-    /// What the judge says of a worker with `fault` and of its peer without one.
+    /// Findings of the judge about a worker with `fault` and about its peer without one.
     fn verdicts(path: &str, fault: Option<&str>, mixes: [Mix; 2]) -> Vec<String> {
         let variables = [("URMA_PATH", path)];
         let planted: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
@@ -111,7 +111,7 @@ mod tests {
     fn a_doubled_completion_is_named() {
         for path in PATHS {
             let text = judgement(path, Some("CompletionDoubled"));
-            // The driver drops what answers no request; the device's own count tells.
+            // The driver drops what answers no request; the device's own count shows it.
             let named =
                 text.contains("\"rule\":\"completed\"") || text.contains("\"rule\":\"counted\"");
             assert!(named, "{path}: {text}");
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// Pairs 0, 12, 24, ... (RM) have stops, each longer than a connected peer is waited for (4 s); pair 5
-    /// (RC) strangers.
+    /// Pairs 0, 12, 24, ... (RM) have stops, each longer than a connected peer is waited for (4 s);
+    /// pair 5 (RC) strangers.
     fn living_pair(index: u64, fault: Option<&'static str>) -> Result<u64, String> {
         let mut plan = living::Plan::new(1, index, 4500);
         (plan.long_stops, plan.fault) = (2, fault);
@@ -196,7 +196,7 @@ mod tests {
         assert!(is_right(&text), "{text}");
     }
 
-    /// What the judge says of the peer of a worker that died while it wrote.
+    /// Findings of the judge about the peer of a worker that died while it wrote.
     #[cfg(feature = "fault-hooks")]
     fn broken_off(fault: Option<&str>) -> String {
         let planted: Vec<&str> = fault.iter().flat_map(|fault| ["--fault", fault]).collect();
@@ -223,7 +223,7 @@ mod tests {
         judged_with(&two, &[])
     }
 
-    /// Whether the judge names `rule` to either of the two; else all that it says. Which of the two
+    /// Whether the judge names `rule` for either of the two; else all findings. Which of the two
     /// devices errs over packets and which over shared memory differs with the fault.
     fn finds(path: &str, fault: &str, rule: &str) -> Result<(), Vec<String>> {
         let all = verdicts(path, Some(fault), MIXES);

@@ -1,6 +1,6 @@
 //! Tests that cannot run on this machine.
 //!
-//! *Owns*: the line `SKIPPED: <test>: <reason>`, and its way into the counts of `cargo xtask test`.
+//! *Owns*: the line `SKIPPED: <test>: <reason>`, which is counted by `cargo xtask test`.
 //! *Takes*: a reason. *Must not*: let a skipped test pass where everything must run (`CI=true`).
 #![forbid(unsafe_code)]
 

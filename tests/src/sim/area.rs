@@ -267,7 +267,7 @@ mod tests {
             let text = area().observe(&memory(parts), 0).expect_err("no prefix");
             assert!(text.contains("is not as any prefix"), "{parts:?}: {text}");
         }
-        // The complaint names who touched the byte.
+        // The message names the requests that touched the byte.
         let text = area().observe(&memory(&[(200..219, 1)]), 4).expect_err("no prefix");
         assert!(text.starts_with("byte 0 ") && text.contains("  3 0..8"), "{text}");
     }

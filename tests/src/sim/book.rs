@@ -82,7 +82,7 @@ impl Requests {
         self.pending.iter_mut().filter(of).for_each(|p| p.doomed = true);
     }
 
-    /// A completion says that request `number` ended, well or not: it and the unsignalled ones
+    /// Records the completion of request `number`, well or not: it and the unsignalled ones
     /// before it, which succeeded, are done.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Requests {
     }
 }
 
-/// How a completion says that its request ended.
+/// Outcome of a request by its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
     Well,

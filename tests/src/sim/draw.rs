@@ -1,7 +1,7 @@
 //! One random request: what it asks for, and what that means in the model.
 //!
-//! *Owns*: the kinds and the draw. *Takes*: random numbers. *Gives*: effects on the area, a message,
-//! a fate; and the operation for the API. *Must not*: post.
+//! *Owns*: the kinds and the draw. *Takes*: random numbers. *Gives*: effects on the area, a
+//! message, a fate; and the operation for the API. *Must not*: post.
 
 use ubcore_sim::link::Rng;
 use urma_core::{CrOpcode, LocalSge, SendOp};
@@ -62,11 +62,13 @@ pub(super) struct Draw {
     value: u64,
 }
 
-/// Longest message of a datagram jetty, and the shortest: long enough to tell it from others.
+/// Longest message of a datagram jetty, and the shortest: long enough to be distinguished from
+/// others.
 const DATAGRAM: std::ops::Range<usize> = 12..200;
 
 impl Draw {
-    /// A request for a jetty of `lane`. `word` tells the value of a word once all before is done.
+    /// A request for a jetty of `lane`. `word` returns the value of a word once all earlier
+    /// requests are done.
     pub(super) fn new(
         rng: &mut Rng,
         plan: &SimPlan,
@@ -149,7 +151,7 @@ impl Draw {
         Some(Message { number, opcode, bytes, len, imm })
     }
 
-    /// How it has to end; `victim` says how requests for the victim end.
+    /// How it has to end; `victim` is how requests for the victim end.
     pub(super) fn fate(&self, victim: Fate) -> Fate {
         match self.kind {
             Kind::Probe(Ask::Victim) => victim,

@@ -1,7 +1,7 @@
 //! A world without work, for tests that show the judge what must not be.
 //!
 //! *Owns*: the world, and what its first node posts to the second in the model's eyes. *Takes*: an
-//! observation. *Gives*: what the judge says. *Must not*: post anything itself.
+//! observation. *Gives*: the findings of the judge. *Must not*: post anything itself.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::run::{FILL, Run};
 use super::side::{Side, Traffic};
 use super::{SimPlan, Weather, Work};
 
-/// Gives the world an observation; returns what the judge says of it.
+/// Gives the world an observation; returns the findings of the judge.
 pub(super) type Observe = fn(&mut Run<'_>) -> Result<(), String>;
 
 /// Two or three nodes on one host that have nothing to do.

@@ -315,7 +315,7 @@ fn eid(node: usize) -> [u8; 16] {
     ubcore_sim::sim::eid(u8::try_from(node).unwrap_or(u8::MAX)).0
 }
 
-/// Whether `completion` says what it has to say of `message`.
+/// Whether `completion` has the fields that `message` requires.
 fn is_named(message: &Message, completion: &Completion) -> bool {
     let imm = if completion.opcode == CrOpcode::Send { 0 } else { completion.imm };
     completion.opcode == message.opcode

@@ -96,7 +96,7 @@ pub(super) struct Peer {
     pub(super) victim: ImportedSegment,
 }
 
-/// What others must know of a program.
+/// What others need to reach a program.
 #[derive(Clone, Debug)]
 pub(super) struct Face {
     jetties: Vec<RemoteJetty>,
@@ -178,7 +178,7 @@ impl Program {
         Ok(())
     }
 
-    /// What the others must know of it.
+    /// What the others need to reach it.
     pub(super) fn face(&self) -> Face {
         Face {
             jetties: self.jetties.iter().map(Jetty::remote).collect(),

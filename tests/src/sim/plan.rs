@@ -1,7 +1,7 @@
 //! What a seed makes of a world.
 //!
-//! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed and
-//! the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
+//! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed
+//! and the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
 use ubcore_sim::ExpressLane;
 use ubcore_sim::link::{FaultCfg, Outage, Rng};
@@ -42,15 +42,15 @@ pub struct SimPlan {
     pub requests: u32,
     /// Most bytes of a request.
     pub len_max: u32,
-    /// Chance that a node does not look at its queues in a turn, in a million.
+    /// Chance that a node does not poll its queues in a step, in a million.
     pub lazy_ppm: u32,
     /// Chance that a node stops posting receives for a while, in a million.
     pub dry_ppm: u32,
-    /// Chance that a jetty is stopped or deleted in a turn, in a million.
+    /// Chance that a jetty is stopped or deleted in a step, in a million.
     pub trouble_ppm: u32,
     /// Nodes that die and come back.
     pub kills: u32,
-    /// Chance that a node arms each JFC in a turn, in a million.
+    /// Chance that a node arms each JFC in a step, in a million.
     pub arm_ppm: u32,
     /// The same while completions are set aside by a flush or a delete, before any is polled.
     pub arm_aside_ppm: u32,
@@ -130,16 +130,16 @@ impl SimPlan {
         self
     }
 
-    /// The same in a flood of packets from a peer's address (328,000 a second to each node) or from that
-    /// of no node (428,000).
+    /// The same in a flood of packets from a peer's address (328,000 a second to each node) or from
+    /// that of no node (428,000).
     #[must_use]
     pub fn with_flood(mut self) -> Self {
         self.fabric.flood_per_ms = [428, 328][usize::from(self.seed % 2 == 1)];
         self
     }
 
-    /// The same with one node that is stopped: for less than the error timeout of the others, and for
-    /// longer than its own.
+    /// The same with one node that is stopped: for less than the error timeout of the others, and
+    /// for longer than its own.
     #[must_use]
     pub fn with_stops(mut self) -> Self {
         self.stops = 1 + u32::from(self.seed.is_multiple_of(3));

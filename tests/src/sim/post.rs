@@ -1,4 +1,4 @@
-//! Posting: a random request, or one that the model needs to know where it stands.
+//! Posting: a random request, or one by whose completion the model learns its position.
 //!
 //! *Owns*: which jetty asks which node, flags. *Takes*: the run. *Gives*: posted requests, and the
 //! entries of the model. *Must not*: judge.
@@ -12,7 +12,7 @@ use super::node::{Lane, SLOT_LEN, View, partner};
 use super::run::{Run, has_messages};
 use super::side::{Gait, Phase};
 
-/// From whom to whom.
+/// Sending jetty and target of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) me: usize,
@@ -51,7 +51,7 @@ impl Run<'_> {
                 return Ok(true);
             }
             Phase::Broken => return Ok(true),
-            // Who does not know yet that its target is dead goes on for a while.
+            // A node that has not noticed the end of its target goes on for a while.
             Phase::Gone if !goes_on(route.lane) || self.rng.chance_ppm(800_000) => {
                 return Ok(true);
             }
@@ -74,7 +74,7 @@ impl Run<'_> {
         Ok(posted)
     }
 
-    /// Which jetty asks whom.
+    /// Draws the sending jetty and its target.
     fn route(&mut self, me: usize) -> Option<Route> {
         let count = self.nodes.len();
         let lanes = if has_messages(self.plan) { 4 } else { Lane::WITH_AREA };
@@ -102,7 +102,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Posts `draw` and tells the model; false when the queue is full.
+    /// Posts `draw` and records it in the model; false when the queue is full.
     fn post(&mut self, route: Route, draw: &Draw, signal: Signal) -> Result<bool, String> {
         let Route { me, lane, to } = route;
         let number = self.next_number;

@@ -39,7 +39,7 @@ impl BthWire {
 /// Congestion marks of a packet; a switch may change them in flight (outside the ICRC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Congestion {
-    /// Forward mark: congestion was met on the way here.
+    /// Forward mark: a switch on the path had congestion.
     pub forward: bool,
     /// Backward mark: the receiver of the other direction met congestion.
     pub backward: bool,

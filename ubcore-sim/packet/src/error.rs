@@ -39,7 +39,7 @@ pub enum PacketError {
     /// A payload length that the headers forbid. In bytes.
     #[error("payload of {found} bytes, {expected} expected")]
     Length {
-        /// What the headers say (or the largest allowed).
+        /// Length by the headers (or the largest allowed).
         expected: usize,
         /// Number of bytes that were found.
         found: usize,

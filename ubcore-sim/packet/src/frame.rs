@@ -75,7 +75,7 @@ pub struct UdpDatagram<'a> {
     pub dest: SocketAddr,
     /// IPv4 Identification; 0 for IPv6.
     pub ip_id: u16,
-    /// IPv4 fragment word (DF is 0x4000); DF for IPv6, which never fragments on the way.
+    /// IPv4 fragment word (DF is 0x4000); DF for IPv6, which routers never fragment.
     pub fragment: u16,
     /// The headers as the ICRC sees them.
     pub flow: IcrcFlow,

@@ -179,7 +179,7 @@ impl IcrcFlow {
     }
 }
 
-/// An ICRC under way, see [`IcrcFlow::start`].
+/// An ICRC in progress, see [`IcrcFlow::start`].
 #[derive(Debug, Clone)]
 pub struct IcrcDigest {
     hasher: crc32fast::Hasher,

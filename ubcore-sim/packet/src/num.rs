@@ -1,7 +1,7 @@
 //! The numbers that packets carry, each a type of its own.
 //!
 //! - owns: widths and ranges. takes: integers. gives: values known to fit their field.
-//! - must not: know where in a packet a number stands.
+//! - must not: depend on the place of a number in a packet.
 
 use std::fmt;
 

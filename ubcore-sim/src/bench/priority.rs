@@ -1,4 +1,4 @@
-//! Priorities of send queues that share a way.
+//! Priorities of send queues that share a path.
 
 use udma_abi::{
     CqeStatus, Opcode, Sqe,
@@ -11,8 +11,8 @@ use super::{Bench, BenchQueue, pair};
 const MESSAGES: usize = 60;
 const LEN: u32 = 64 << 10;
 
-/// Two queues of these priorities send to one peer: how many messages of the first one are done when
-/// the second, which starts later, has done all.
+/// Two queues of these priorities send to one peer: how many messages of the first one are done
+/// when the second, which starts later, has done all.
 fn done_when_the_second_is(priorities: [u8; 2]) -> usize {
     let (mut a, mut b) = pair();
     let (b_jfc, local, remote) = (b.jfc(8), a.seg(LEN as usize), b.seg(LEN as usize));
@@ -66,6 +66,6 @@ fn an_urgent_queue_overtakes_and_starves_none() {
     let overtaken = done_when_the_second_is([0, 15]);
     assert_eq!(late, MESSAGES, "the urgent one is done first");
     assert!(equal > MESSAGES * 3 / 4, "equals share: {equal}");
-    // What went before the urgent queue began, and one turn of eight since.
+    // What was sent before the urgent queue began, and one piece of eight since.
     assert!((MESSAGES / 8..MESSAGES * 2 / 3).contains(&overtaken), "{overtaken}");
 }

@@ -36,7 +36,7 @@ impl CmdAnswer {
 /// The answer of a fallible command: results, or why not.
 pub(super) type CmdOutcome = Result<CmdAnswer, CmdStatus>;
 
-/// A command under way.
+/// A command in progress.
 #[derive(Clone, Debug)]
 pub(super) enum PendingCommand {
     /// A path to a node.

@@ -1,4 +1,4 @@
-//! The control plane: numbers given out, the command ring, commands under way.
+//! The control plane: numbers given out, the command ring, commands in progress.
 //!
 //! *Owns*: what commands make. *Must not*: be looked at on the data path.
 

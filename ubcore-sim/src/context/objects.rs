@@ -1,4 +1,4 @@
-//! What the driver has made: numbers given out, and who depends on whom.
+//! What the driver has made: numbers given out, and which object depends on which.
 //!
 //! *Owns*: the books of the control plane. *Takes*: creations and destructions. *Gives*: free
 //! numbers, "in use" answers. *Must not*: be looked at on the data path.
@@ -67,7 +67,7 @@ impl IdPool {
     }
 }
 
-/// A queue as the control plane knows it.
+/// State of a queue in the control plane.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueRecord {
     pub(crate) kind: CmdQueueKind,
@@ -92,7 +92,7 @@ pub(crate) struct QueueRecord {
 pub(crate) struct Objects {
     pub(crate) jfcs: IdPool,
     pub(crate) eqs: IdPool,
-    /// Token indices (tid); the value says whether a segment has it.
+    /// Token indices (tid); the value is whether a segment has it.
     pub(crate) tids: IdPool,
     pub(crate) segments: BTreeSet<u32>,
     /// Queue and group ids: one space.

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the tables that every room borrows, and short lists from lower rooms to those that step
 //! them. *Takes*: objects as commands make them. *Gives*: lookups that never wait. *Must not*: step
-//! anything; know who looks.
+//! anything; depend on the rooms that read them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,8 +169,8 @@ impl Tables {
         }
     }
 
-    /// Opens the ring of asynchronous events at `base`, of `depth` entries; `false` when it cannot be
-    /// used. A ring of no or too many entries is none.
+    /// Opens the ring of asynchronous events at `base`, of `depth` entries; `false` when it cannot
+    /// be used. A ring of no or too many entries is none.
     pub(crate) fn open_async(&self, base: u64, depth: u32) -> bool {
         let depth = u64::from(depth);
         if base == 0 || !depth.is_power_of_two() || depth > 1 << limits::EQ_DEPTH_LOG2 {

@@ -1,8 +1,8 @@
 //! The direct path: WRITE, READ, atomics and notifications done by the initiator.
 //!
 //! *Owns*: the position in a transfer, so that a step can stop between chunks. *Takes*: a checked
-//! request and a way. *Gives*: bytes moved, or the word that this needs the peer. *Must not*: move
-//! a byte before all checks; move more than a chunk between two looks at the generation.
+//! request and a path. *Gives*: bytes moved, or the result that this needs the peer. *Must not*:
+//! move a byte before all checks; move more than a chunk between two looks at the generation.
 
 use udma_abi::{CqeStatus, FetchKind, NotifyKind, OpKind, Opcode, Sqe, cmd::Access};
 use urma_mem::{Region, WordAtomic};
@@ -306,7 +306,7 @@ pub(crate) const fn low32(word: u64) -> u32 {
     word as u32
 }
 
-/// Turns given away by the planted fault below, so that it is seen each time: some 20 us.
+/// Times that the planted fault below yields, so that it is seen each time: some 20 us.
 const YIELDS: usize = 64;
 
 /// Planted fault: the end of the message becomes visible before the rest.
@@ -323,7 +323,7 @@ fn store_end_first(
     let mut byte = [0];
     if gather::read_out(local, words, segments, last, &mut byte).is_ok() {
         let _ = memory.write(offset + at, &byte);
-        // A program that watches that byte gets its turn, also on one processor.
+        // A program that watches that byte runs meanwhile, also on one processor.
         for _ in 0..YIELDS {
             std::thread::yield_now();
         }

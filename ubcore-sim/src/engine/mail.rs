@@ -1,7 +1,7 @@
 //! Between a send queue and the shared part of the device: two bounded lock-free queues.
 //!
-//! *Owns*: what lies between them. *Takes*: requests from the engine, ends from the shared part.
-//! *Gives*: the other way. *Must not*: make either side wait.
+//! *Owns*: what lies between them. *Takes*: requests from the engine, outcomes from the shared
+//! part. *Gives*: each to the other side. *Must not*: make either side wait.
 
 use crossbeam_queue::ArrayQueue;
 use udma_abi::{CqeStatus, sqe::SQE_WORDS_MAX};

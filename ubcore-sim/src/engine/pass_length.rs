@@ -69,7 +69,7 @@ mod tests {
         walk(&mut pass_length, 1, 32);
         pass_length.is_cold((1, 0), LEN, CACHE);
         assert!(!pass_length.is_cold((1, 0), LEN, CACHE));
-        // Turns between two segments are no walk.
+        // Alternating between two segments is no walk.
         for n in 0..100 {
             assert!(!pass_length.is_cold((2 + n % 2, u64::from(n) * LEN), LEN, CACHE), "{n}");
         }

@@ -243,7 +243,7 @@ impl SendEngine {
                 // It was malformed and has its end; the state may have changed.
                 continue;
             }
-            match self.turn(visit, &mut bytes) {
+            match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 FrontResult::Handed { tpn } => {
                     left.shared = true;

@@ -1,27 +1,28 @@
-//! A program that polls in bursts: whether it still does, by who takes the messages of peers.
+//! Programs that poll in bursts: whether one still does, by whether polls take the messages of
+//! peers.
 //!
-//! *Owns*: the count of vain wake-ups, the distance of the looks. *Takes*: what each turn of the
-//! background thread found. *Gives*: rest, look again, or the end of the bursts. *Must not*: read a
-//! clock, or keep a steady poller's peers ringing for longer than a few messages.
+//! *Owns*: the count of vain wake-ups, the interval of the checks. *Takes*: what each pass of the
+//! background thread found. *Gives*: rest, check again, or the end of the bursts. *Must not*: read
+//! a clock, or let the peers of a steady poller send wake-ups for more than a few messages.
 //!
 //! While the thread rests, each message of a peer sends a wake-up. A wake-up is *vain* when polls
 //! took its message before the thread could. One vain wake-up means little: the answer to the
-//! program's own request rings too, and the program polls for it. After [`VAIN_WAKEUPS_MAX`] in a
-//! row the thread stays awake, so that no peer rings, and looks at growing distances whether a
-//! message is left waiting. A look that finds one proves a burst; looks up to a tick that find none
-//! prove steady polls. So a steady poller that was kept from its processor costs a few wake-ups and
-//! looks, and a burst costs a message the distance of one look.
+//! program's own request sends one too, and the program polls for it. After [`VAIN_WAKEUPS_MAX`] in
+//! a row the thread stays awake, so that no peer sends one, and checks at growing intervals whether
+//! a message is left waiting. A check that finds one proves a burst; checks up to a tick apart that
+//! find none prove steady polls. So a steady poller that had no processor costs a few wake-ups and
+//! checks, and a burst delays a message by at most one interval.
 
 use std::time::Duration;
 
-/// What a turn of the thread found.
+/// What one pass of the thread found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassFindings {
     /// A message, or other work, that no poll had taken.
     pub work: bool,
-    /// A wake-up came since the last turn.
+    /// A wake-up came since the last pass.
     pub rang: bool,
-    /// The program polled since the last turn.
+    /// The program polled since the last pass.
     pub polls: bool,
 }
 
@@ -30,7 +31,7 @@ pub struct PassFindings {
 pub enum NextAction {
     /// The thread sleeps; peers send wake-ups.
     Rest,
-    /// Look again after this time; peers do not ring.
+    /// Check again after this time; peers send no wake-ups.
     Look(Duration),
     /// Leave the device to the pollers: they are steady.
     Leave,
@@ -41,14 +42,14 @@ pub enum NextAction {
 pub struct Bursts {
     /// Vain wake-ups in a row.
     vain: u32,
-    /// Distance of the next look; `None` while resting.
+    /// Time until the next check; `None` while resting.
     look: Option<Duration>,
 }
 
 impl Bursts {
-    /// A turn found this.
+    /// Takes the findings of one pass of the thread; returns what the thread does next.
     #[must_use]
-    pub fn on_turn(&mut self, found: PassFindings) -> NextAction {
+    pub fn on_pass(&mut self, found: PassFindings) -> NextAction {
         if found.work {
             *self = Self::default();
             return NextAction::Rest;
@@ -73,11 +74,11 @@ impl Bursts {
     }
 }
 
-/// Vain wake-ups in a row before the thread looks instead.
+/// Vain wake-ups in a row after which the thread checks by itself.
 pub const VAIN_WAKEUPS_MAX: u32 = 3;
-/// Distance of the first look.
+/// Interval before the first check.
 pub const LOOK: Duration = Duration::from_micros(50);
-/// Looks as far apart as this prove steady polls.
+/// Interval from which on checks without a find prove steady polls.
 pub const LOOK_MAX: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -93,19 +94,19 @@ mod tests {
         let mut bursts = Bursts::default();
         for _ in 0..1000 {
             // The answer to its own request, then the message.
-            assert_eq!(bursts.on_turn(VAIN), NextAction::Rest);
-            assert_eq!(bursts.on_turn(TAKEN), NextAction::Rest);
+            assert_eq!(bursts.on_pass(VAIN), NextAction::Rest);
+            assert_eq!(bursts.on_pass(TAKEN), NextAction::Rest);
         }
     }
 
     #[test]
     fn a_steady_poller_costs_three_wakeups_and_a_few_looks() {
         let mut bursts = Bursts::default();
-        assert_eq!(bursts.on_turn(VAIN), NextAction::Rest);
-        assert_eq!(bursts.on_turn(VAIN), NextAction::Rest);
-        assert_eq!(bursts.on_turn(VAIN), NextAction::Look(LOOK));
+        assert_eq!(bursts.on_pass(VAIN), NextAction::Rest);
+        assert_eq!(bursts.on_pass(VAIN), NextAction::Rest);
+        assert_eq!(bursts.on_pass(VAIN), NextAction::Look(LOOK));
         let looks =
-            (0..).map(|_| bursts.on_turn(POLLED)).take_while(|next| *next != NextAction::Leave);
+            (0..).map(|_| bursts.on_pass(POLLED)).take_while(|next| *next != NextAction::Leave);
         assert_eq!(looks.take(100).count(), 4);
     }
 
@@ -113,19 +114,19 @@ mod tests {
     fn a_message_left_waiting_between_looks_brings_the_wakeups_back() {
         let mut bursts = Bursts::default();
         for _ in 0..VAIN_WAKEUPS_MAX {
-            let _ = bursts.on_turn(VAIN);
+            let _ = bursts.on_pass(VAIN);
         }
-        assert_eq!(bursts.on_turn(POLLED), NextAction::Look(2 * LOOK));
-        assert_eq!(bursts.on_turn(PassFindings { work: true, ..POLLED }), NextAction::Rest);
-        assert_eq!(bursts.on_turn(VAIN), NextAction::Rest);
+        assert_eq!(bursts.on_pass(POLLED), NextAction::Look(2 * LOOK));
+        assert_eq!(bursts.on_pass(PassFindings { work: true, ..POLLED }), NextAction::Rest);
+        assert_eq!(bursts.on_pass(VAIN), NextAction::Rest);
     }
 
     #[test]
     fn a_program_that_stops_polling_is_rung_again() {
         let mut bursts = Bursts::default();
         for _ in 0..VAIN_WAKEUPS_MAX {
-            let _ = bursts.on_turn(VAIN);
+            let _ = bursts.on_pass(VAIN);
         }
-        assert_eq!(bursts.on_turn(PassFindings { polls: false, ..POLLED }), NextAction::Rest);
+        assert_eq!(bursts.on_pass(PassFindings { polls: false, ..POLLED }), NextAction::Rest);
     }
 }

@@ -10,7 +10,7 @@
 //!        12  kind: u32      1 offer, 2 accept, 3 refuse, 4 inspect, 5 capture
 //!        16  incarnation: u64
 //!        24  eid: [u8; 16]  the sender
-//!        40  to: [u8; 16]   the node it wants to talk to
+//!        40  to: [u8; 16]   the node that it connects to
 //!        56  node_len: u64  bytes of the node region (descriptor 0)
 //!        64  arena_len: u64 bytes of the arena (descriptor 1)
 //!        72  half_len: u64  bytes of the sender's half of the pair (descriptor 2)
@@ -55,7 +55,7 @@ pub enum HelloKind {
     Accept,
     /// Answer: it is not.
     Refuse(SharingRefusal),
-    /// Asks what the node tells of itself, and the answer.
+    /// Requests the document about the node; also its answer.
     Inspect,
     /// Asks for a copy of each packet.
     Capture,
@@ -77,7 +77,7 @@ impl HelloKind {
 pub enum SharingRefusal {
     /// It is connecting to the other one itself, or has done so.
     Busy,
-    /// Its configuration says packets only.
+    /// Its configuration allows packets only.
     PacketsOnly,
     /// Another user's process, or one whose user is not known.
     OtherUser,

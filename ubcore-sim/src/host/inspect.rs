@@ -1,10 +1,10 @@
-//! What a node tells of itself to a process of the same user.
+//! The document about a node, for processes of the same user.
 //!
-//! *Owns*: the document (JSON), how it is asked for and handed over, how nodes are found. *Takes*: a
-//! device, its peers. *Gives*: text. *Must not*: change anything, or show a token.
+//! *Owns*: the document (JSON), how it is asked for and handed over, how nodes are found. *Takes*:
+//! a device, its peers. *Gives*: text. *Must not*: change anything, or show a token.
 //!
-//! Asked over the claim's socket: one message of kind 4 without descriptors; the answer is one of the
-//! same kind whose only descriptor is a sealed file with the text, `node_len` bytes of it.
+//! Asked over the claim's socket: one message of kind 4 without descriptors; the answer is one of
+//! the same kind whose only descriptor is a sealed file with the text, `node_len` bytes of it.
 
 use std::{
     fmt::Write as _,
@@ -197,7 +197,7 @@ pub fn nodes() -> io::Result<Vec<RawEid>> {
     Ok(nodes)
 }
 
-/// What node `eid` tells of itself, as JSON text, and the process that it is.
+/// Returns the document about node `eid`, as JSON text, and its process.
 ///
 /// # Errors
 /// `NotFound`: no such node on this host. `PermissionDenied`: another user's ([`trust::Distrust`]).
@@ -231,7 +231,7 @@ pub fn capture(eid: RawEid) -> io::Result<OwnedFd> {
     speak(eid, HelloKind::Capture).map(|(_, socket)| socket)
 }
 
-/// Connects to `eid` and says `kind`.
+/// Connects to `eid` and sends a message of `kind`.
 fn speak(eid: RawEid, kind: HelloKind) -> io::Result<(u32, OwnedFd)> {
     let socket = match connect(eid)? {
         Connect::Connected(socket) => socket,

@@ -35,10 +35,10 @@ use crate::ports::{Deadline, SameHostParts};
 /// Which paths to other nodes may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PathChoice {
-    /// The same-host way where it works, else packets.
+    /// The same-host path where it works, else packets.
     #[default]
     Auto,
-    /// Only the same-host way.
+    /// Only the same-host path.
     SameHost,
     /// Packets only, also to nodes of this host.
     Packets,
@@ -47,7 +47,7 @@ pub enum PathChoice {
 /// What happened with a peer.
 #[derive(Debug)]
 pub enum PeerEvent {
-    /// The same-host way is open.
+    /// The same-host path is open.
     SameHost {
         /// EID of the peer's node.
         eid: RawEid,
@@ -83,7 +83,7 @@ pub enum PeerEvent {
     },
 }
 
-/// A node as this one's host part knows it.
+/// State of another node in the host part of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerLook {
     /// EID of the peer's node.
@@ -189,7 +189,7 @@ impl Peers {
         })
     }
 
-    /// The core wants a path to `eid`; an event answers, within [`ANSWER_NS`].
+    /// Finds a path to `eid` for the core; an event reports it within [`ANSWER_NS`].
     pub fn find(&mut self, now: Nanos, eid: RawEid) {
         if self.path == PathChoice::Packets {
             self.remember(eid, "this node is configured for packets only");
@@ -198,7 +198,7 @@ impl Peers {
         }
         let up = |link: &PeerConnection| matches!(link.state, ConnectionState::Up { eid: up, .. } if up == eid);
         if let Some((&key, _)) = self.links.iter().find(|(_, link)| up(link)) {
-            // The peer may have hung up and started anew, and that is why it is sought.
+            // The peer may have closed and started again, and is therefore searched for.
             self.on_ready(key);
         }
         if self.links.values().any(|link| link.state.peer() == Some(eid)) {
@@ -209,7 +209,7 @@ impl Peers {
         self.try_connect(key);
     }
 
-    /// The core does not need the path to `eid` any more.
+    /// Drops the path to `eid`, which the core does not need any more.
     pub fn forget(&mut self, eid: RawEid) {
         self.links.retain(|_, link| link.state.peer() != Some(eid));
     }
@@ -360,7 +360,7 @@ impl Peers {
         }
     }
 
-    /// The path to `eid` on this host is not to be had; the path choice says what is left.
+    /// There is no path to `eid` on this host; the path choice decides whether packets are used.
     fn give_up(&mut self, eid: RawEid, status: CmdStatus) {
         self.events.push_back(match self.path {
             PathChoice::SameHost => PeerEvent::NoPeer { eid, status },
@@ -371,7 +371,7 @@ impl Peers {
 
 /// The claim's key in the poll set.
 pub const CLAIM_KEY: u64 = 16;
-/// A peer that has not answered by then is taken to be stopped.
+/// Time after which a peer that has not answered counts as stopped.
 pub const ANSWER_NS: Nanos = 1_000_000_000;
 /// Between two attempts to connect to a peer whose queue is full.
 const RETRY_NS: Nanos = 5_000_000;

@@ -30,7 +30,7 @@ use crate::{
     ports::{Deadline, NodeAddr, Transmit},
 };
 
-/// Whether the poll set tells about datagrams.
+/// Whether the poll set reports datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Watch {
     /// The poll set reports each datagram.
@@ -41,7 +41,7 @@ pub enum Watch {
     Off,
 }
 
-/// A node's way to exchange packets.
+/// The link of a node for packets, with its buffers.
 #[derive(Debug)]
 pub struct PacketPort {
     eid: RawEid,
@@ -210,7 +210,7 @@ impl PacketPort {
         self.deadline.store(Nanos::MAX, Ordering::Relaxed);
     }
 
-    /// Changes whether the poll set tells about datagrams.
+    /// Changes whether the poll set reports datagrams.
     pub(super) fn watch(&self, poll: &Poll, key: u64, wanted: Watch, is: &mut Watch) {
         let interest = match wanted {
             Watch::On => Interest::Read,

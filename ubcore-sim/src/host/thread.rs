@@ -7,21 +7,21 @@
 //!
 //! ```text
 //! asleep:  peers see "asleep" and send a wake-up; waits for wake-ups, sockets, earliest deadline
-//! serving: drains in bounded steps, then says "asleep", looks once more, sleeps
-//! polled:  peers see "awake"; looks once a tick whether a thread still polls
+//! serving: drains in bounded steps, then publishes "asleep", checks once more, sleeps
+//! polled:  peers see "awake"; checks once a tick whether a thread still polls
 //! bursts:  as asleep, although the program polls at times (`bursts.rs`)
 //! ```
 //!
-//! A look is a system call, and a thread that has polled for long will likely go on: the tick
-//! doubles with each look that finds it polling, up to [`TICK_MAX`]. So no request waits longer for
-//! the takeover than the polling lasted, and a process that polls on makes about 30 calls a second
-//! for it. Arming, hang-ups and connections need no tick. Datagrams have senders with timers: with
-//! a packet peer the tick stays short.
+//! A check is a system call, and a thread that has polled for long will likely go on: the tick
+//! doubles with each check that finds it polling, up to [`TICK_MAX`]. So no request waits longer
+//! for the takeover than the polling lasted, and a process that polls on makes about 30 calls a
+//! second for it. Arming, hang-ups and connections need no tick. Datagrams have senders with
+//! timers: with a packet peer the tick stays short.
 //!
-//! A program may poll for a while and then spin on its memory, until a datagram changes it. So once a
-//! tick finds a pause of the pollers, each arrival wakes the thread, until an arrival finds that they
-//! poll again. Watching for arrivals all the time cost a pair that only polls a third of its mean
-//! latency on two processors, because each wake-up takes a processor from a poller.
+//! A program may poll for a while and then spin on its memory, until a datagram changes it. So once
+//! a tick finds a pause of the pollers, each arrival wakes the thread, until an arrival finds that
+//! they poll again. Watching for arrivals all the time cost a pair that only polls a third of its
+//! mean latency on two processors, because each wake-up takes a processor from a poller.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -58,7 +58,7 @@ impl Background {
         let mut watch = Watch::Off;
         shared.port().watch(&poll, PORT_KEY, Watch::On, &mut watch);
         let polls_seen = shared.presence().polls();
-        let turner = Turner {
+        let worker = Worker {
             shared,
             peers,
             poll,
@@ -74,12 +74,12 @@ impl Background {
             device_name,
         };
         let name = "urma-node".to_owned();
-        let handle = std::thread::Builder::new().name(name).spawn(move || turner.run())?;
+        let handle = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
         Ok(Self { handle })
     }
 
     /// Waits until the thread has ended; [`SharedNode::stop`] must have been called. Bounded by one
-    /// turn of its loop.
+    /// pass of its loop.
     pub fn join(self) {
         if self.handle.join().is_err() {
             tracing::error!("the background thread of a node panicked");
@@ -87,29 +87,29 @@ impl Background {
     }
 }
 
-struct Turner {
+struct Worker {
     shared: Arc<SharedNode>,
     peers: Peers,
     poll: Arc<Poll>,
     polls_seen: u64,
     watch: Watch,
-    /// Time until the next look whether a thread polls.
+    /// Time until the next check whether a thread polls.
     tick: Duration,
     said_asleep: bool,
-    /// A wake-up came since the last turn.
+    /// A wake-up came since the last pass.
     rang: bool,
     bursts: Bursts,
-    /// The next wait is the distance of a look.
+    /// The next wait is the interval of a check.
     is_look: bool,
-    /// Times in a row that a last look found work and the step after it none.
+    /// Times in a row that the last check found work and the step after it none.
     stays: u32,
-    /// Of the peers' lies and of shortages, how many the device's counters have.
+    /// How many contradictions of peers, and how many shortages, the device's counters have.
     counted: [u64; 2],
-    /// Under which programs know the device.
+    /// Name of the device for programs.
     device_name: String,
 }
 
-impl Turner {
+impl Worker {
     fn run(mut self) {
         let mut ready = ReadyList::default();
         let mut wait = Some(Duration::ZERO);
@@ -134,7 +134,7 @@ impl Turner {
             self.peers.on_tick(now);
             self.count_peers();
             self.serve_requests(now);
-            wait = self.turn(now);
+            wait = self.pass(now);
         }
     }
 
@@ -175,7 +175,7 @@ impl Turner {
     }
 
     /// Works if no other thread does; returns how long to wait.
-    fn turn(&mut self, now: Nanos) -> Option<Duration> {
+    fn pass(&mut self, now: Nanos) -> Option<Duration> {
         let polls = self.shared.presence().polls();
         let has_polled = polls != std::mem::replace(&mut self.polls_seen, polls);
         let was_awake = self.shared.presence().is_awake();
@@ -231,7 +231,7 @@ impl Turner {
         }
         if presence.is_in_bursts() {
             let now = self.shared.clock().now();
-            match self.bursts.on_turn(found) {
+            match self.bursts.on_pass(found) {
                 NextAction::Rest => {}
                 NextAction::Look(distance) => {
                     self.is_look = true;
@@ -254,7 +254,7 @@ impl Turner {
         self.sleep(Nanos::MAX)
     }
 
-    /// Says "asleep" unless a last look finds work. Rests until `limit` at most.
+    /// Publishes "asleep" unless a last check finds work. Rests until `limit` at most.
     fn sleep(&mut self, limit: Nanos) -> Option<Duration> {
         let now = self.shared.clock().now();
         if !self.shared.device().announce_sleep(now) {
@@ -344,7 +344,8 @@ impl Turner {
     }
 
     fn watch_port(&mut self, wanted: Watch) {
-        // Without a packet peer the pollers do not look at the socket; then this thread does always.
+        // Without a packet peer the pollers do not look at the socket; then this thread does
+        // always.
         let wanted = if self.shared.port().is_active() { wanted } else { Watch::On };
         if wanted != self.watch {
             self.shared.port().watch(&self.poll, PORT_KEY, wanted, &mut self.watch);

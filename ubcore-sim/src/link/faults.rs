@@ -29,7 +29,7 @@ pub struct FaultCfg {
     pub corrupt_ppm: u32,
     /// Bytes per second of each direction; 0 is no limit.
     pub bytes_per_second: u64,
-    /// Bytes that wait for their turn; more are lost.
+    /// Most bytes that wait to be sent; more are lost.
     pub queue_bytes: u64,
     /// Times in which nothing passes.
     pub outages: Vec<Outage>,

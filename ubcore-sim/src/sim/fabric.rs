@@ -44,7 +44,8 @@ struct World {
     rng: Rng,
     attacker: Attacker,
     log: Log,
-    /// Hang-ups that have not been noticed yet: when, by whom, of whom.
+    /// Closed connections not noticed yet: time of the notice, index of the node that notices,
+    /// closed node.
     hang_ups: Vec<(Nanos, usize, RawEid)>,
     buf: Vec<u8>,
 }
@@ -114,8 +115,8 @@ impl Fabric {
         true
     }
 
-    /// Kills node `number`: it steps no more, what is on its way to it is lost, peers on its host
-    /// notice within the configured time.
+    /// Kills node `number`: it steps no more, datagrams in transit to it are lost, peers on its
+    /// host notice within the configured time.
     ///
     /// # Panics
     /// When there is no such node.
@@ -133,8 +134,8 @@ impl Fabric {
         }
     }
 
-    /// Stops node `number` for `ns` of virtual time, as a process is stopped by SIGSTOP: nothing steps
-    /// it, datagrams wait as in a socket, peers on its host see it connected.
+    /// Stops node `number` for `ns` of virtual time, as a process is stopped by SIGSTOP: nothing
+    /// steps it, datagrams wait as in a socket, peers on its host see it connected.
     ///
     /// # Panics
     /// When there is no such node.
@@ -222,7 +223,7 @@ impl World {
         self.flood(now);
         let mut done = self.deliver(now);
         done |= self.notice_hang_ups(now);
-        // Who steps first is the seed's choice.
+        // The seed chooses the node that steps first.
         let first = self.rng.index(self.nodes.len());
         for turn in 0..self.nodes.len() {
             let number = (first + turn) % self.nodes.len();
@@ -317,7 +318,7 @@ impl World {
         }
     }
 
-    /// `who` will notice that the connection to `gone` is no more.
+    /// Lets node `who` notice later that the connection to `gone` is closed.
     fn hang_up(&mut self, now: Nanos, who: RawEid, gone: RawEid) {
         let Some(number) = self.nodes.iter().position(|node| node.eid == who) else { return };
         let at = now + self.rng.below(self.cfg.hang_up_ns.saturating_add(1));
@@ -366,7 +367,7 @@ impl World {
         true
     }
 
-    /// Datagrams of the attacker arrive at once: no link stands in its way.
+    /// Datagrams of the attacker arrive at once: they pass no link.
     fn attack(&mut self, now: Nanos) {
         let count = self.attacker.count();
         if count == 0 {

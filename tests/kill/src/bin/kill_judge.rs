@@ -1,4 +1,4 @@
-//! Reads a journal and says OK, or names everything that must not be.
+//! Checks a journal: prints OK, or every violation of a rule.
 //!
 //! *Owns*: the exit codes: 0 right, 1 wrong, 2 no journal. *Must not*: talk to a worker.
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! One of the two processes: runs rounds on command and keeps the journal.
 //!
 //! *Owns*: the order of its life. *Takes*: the journal's path, commands over the socket that is its
-//! standard input, `URMA_*` variables for its node. *Gives*: the journal. *Must not*: outlive who
-//! started it.
+//! standard input, `URMA_*` variables for its node. *Gives*: the journal. *Must not*: outlive the
+//! process that started it.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -1,7 +1,7 @@
 //! One kill: two processes work, one dies, the other is judged, a third takes the dead one's place.
 //!
-//! *Owns*: the plan of a kill by seed and index. *Gives*: how it died, or what was wrong. *Must not*:
-//! leave a process.
+//! *Owns*: the plan of a kill by seed and index. *Gives*: how it died, or what was wrong. *Must
+//! not*: leave a process.
 
 use std::{
     fmt, fs,
@@ -106,7 +106,7 @@ impl Plan {
         let path = if (index / 2).is_multiple_of(2) { "same-host" } else { "packets" };
         let how = if index.is_multiple_of(2) {
             let hooks: &[_] = if path == "packets" { &HOOKS_PACKETS } else { &HOOKS_SAME_HOST };
-            // In turn, so that each hook gets its share whatever the seed.
+            // Round-robin, so that each hook gets its share whatever the seed.
             let turn = usize::try_from(index / 4).unwrap_or(0) % hooks.len();
             let (name, most) = hooks[turn];
             How::Hook(name, 1 + draw(1) % most)
@@ -242,7 +242,7 @@ fn first_round(plan: &Plan, survivor: &mut Worker, victim: &mut Worker) -> Resul
             let _ = victim.say(&to(&here));
         }
         survivor.expect(&Word::Met)?;
-        // A victim that died over it says nothing.
+        // A victim that died meanwhile sends nothing.
         let _ = victim.receive();
         survivor.say(&Word::Go)?;
         let _ = victim.say(&Word::Go);

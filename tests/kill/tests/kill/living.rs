@@ -1,7 +1,8 @@
 //! Pairs of which both live: one of the two is stopped now and then while strangers send to both.
 //!
-//! *Owns*: the plan of such a pair by seed and index. *Gives*: nothing, or what was wrong: no request
-//! of either may fail. *Must not*: leave a process, or receive what is sent to the addresses it uses.
+//! *Owns*: the plan of such a pair by seed and index. *Gives*: nothing, or what was wrong: no
+//! request of either may fail. *Must not*: leave a process, or receive what is sent to the
+//! addresses it uses.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -43,7 +44,7 @@ pub(crate) struct Plan {
 
 /// Port of a node's socket.
 const PORT: u16 = 4791;
-/// Receives: more than the other side has under way.
+/// Receives: more than the other side has outstanding.
 const RECEIVES: u32 = 200;
 /// Shorter stops, in ms.
 const SHORT_MS: u64 = 300;
@@ -85,9 +86,9 @@ impl Plan {
         }
     }
 
-    /// Error timeout of side `number`: the longest one that is shorter than the stop for the side that
-    /// is stopped; three times as long as the stop for its peer. With shorter ones, requests to a peer
-    /// that gets no core for a while would end without a stop and without strangers.
+    /// Error timeout of side `number`: the longest one that is shorter than the stop for the side
+    /// that is stopped; three times as long as the stop for its peer. With shorter ones, requests
+    /// to a peer that gets no core for a while would end without a stop and without strangers.
     fn err_timeout(&self, number: usize) -> u8 {
         let is_long = |ns: u64| move |code: &u8| 4096 << code >= ns;
         let stop_ns = self.stop_ms.saturating_mul(1_000_000);

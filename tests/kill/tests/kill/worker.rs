@@ -60,7 +60,7 @@ impl Worker {
         let mut worker = Self { name, eid: String::new(), child, channel, journal, status: None };
         match worker.receive()? {
             Word::Ready { eid } => worker.eid = eid,
-            other => return Err(format!("{name} says {other:?} and not that it is ready")),
+            other => return Err(format!("{name} sent {other:?} instead of `ready`")),
         }
         Ok(worker)
     }
@@ -71,24 +71,24 @@ impl Worker {
     }
 
     pub(crate) fn say(&mut self, word: &Word) -> Result<(), String> {
-        self.channel.say(word).map_err(|error| format!("{} does not listen: {error}", self.name))
+        self.channel.say(word).map_err(|error| format!("{} cannot be reached: {error}", self.name))
     }
 
     pub(crate) fn receive(&mut self) -> Result<Word, String> {
         let received = self.channel.wait(HANG);
-        received.map_err(|error| format!("{} says nothing: {error}", self.name))
+        received.map_err(|error| format!("{} sent nothing: {error}", self.name))
     }
 
     pub(crate) fn receive_endpoint(&mut self) -> Result<Endpoint, String> {
         match self.receive()? {
             Word::Endpoint(endpoint) => Ok(endpoint),
-            other => Err(format!("{} says {other:?} and not where it is", self.name)),
+            other => Err(format!("{} sent {other:?} instead of its address", self.name)),
         }
     }
 
     pub(crate) fn expect(&mut self, due: &Word) -> Result<(), String> {
         let word = self.receive()?;
-        let wrong = || format!("{} says {word:?} and not {due:?}", self.name);
+        let wrong = || format!("{} sent {word:?} instead of {due:?}", self.name);
         if word == *due { Ok(()) } else { Err(wrong()) }
     }
 

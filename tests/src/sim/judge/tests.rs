@@ -375,7 +375,7 @@ fn memory_that_changes_by_itself_is_refused() {
     })]);
 }
 
-/// Posts a request that the model does not know, and steps the world until it is complete.
+/// Posts a request that the model does not record, and steps the world until it is complete.
 fn complete(run: &mut Run<'_>) {
     let program = run.program(0).expect("it lives");
     let peer = program.view.peers[1].as_ref().expect("imported");

@@ -22,7 +22,7 @@ pub struct SackBitmap {
 }
 
 impl SackBitmap {
-    /// PSNs after the next expected one that a bitmap can tell about.
+    /// PSNs after the next expected one that a bitmap covers.
     pub const BITS_MAX: u32 = 256;
 
     /// A bitmap of the words given, lowest PSNs first; `None` for more than four.
@@ -69,7 +69,7 @@ impl SackBitmap {
     }
 }
 
-/// TPAETH: what a receiver tells the sender of a TP. The next PSN expected is BTH.PSN.
+/// TPAETH: what a receiver reports to the sender of a TP. The next PSN expected is BTH.PSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
     /// Packets from the next expected one on that the receiver has room for.

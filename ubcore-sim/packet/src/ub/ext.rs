@@ -2,7 +2,7 @@
 //!
 //! - owns: MAETAH (UB Base Specification 2.0.1, 7.2.3) and our IMMETH, WIMMETH, NOTIFYETH, INVETH,
 //!   ATOMETH, AVETH, RDETAH.
-//! - takes: their bytes or values. gives: the other. must not: know which opcode they belong to.
+//! - takes: their bytes or values. gives: the other. must not: depend on the opcode they belong to.
 
 use zerocopy::byteorder::network_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -130,8 +130,8 @@ impl Invalidate {
     }
 }
 
-/// WIMMETH: what a write with immediate delivers, and to a queue of which secret. TVETAH has that of
-/// the segment, so both are shown.
+/// WIMMETH: what a write with immediate delivers, and to a queue of which secret. TVETAH has that
+/// of the segment, so both are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteImm {
     /// Immediate for the receiver's completion, 64 bits.

@@ -52,11 +52,11 @@ pub struct HandshakeBody {
     pub source_uasid: u32,
     /// UASID of the other end; 0 when not known yet.
     pub dest_uasid: u32,
-    /// Names what the sender knows of the pair of nodes; never 0. Another one than before: the sender
-    /// forgot every sequence.
+    /// Identifies the state that the sender has of the pair of nodes; never 0. Another one than
+    /// before: the sender forgot every sequence.
     pub state: u32,
-    /// Random number of the connecting side, repeated in CHALLENGE, ACCEPT and REFUSE: a sender that
-    /// did not receive it cannot answer in the peer's place.
+    /// Random number of the connecting side, repeated in CHALLENGE, ACCEPT and REFUSE: a sender
+    /// that did not receive it cannot answer in the peer's place.
     pub nonce: u64,
     /// Random number of the sender of this packet, shown in its CLOSE.
     pub close_key: u64,
@@ -341,7 +341,7 @@ pub struct Close {
     /// Reason why the TP ends.
     pub reason: CloseReason,
     /// TPN at the side that sends this, as the peer puts it into DestQP. With reason `UnknownTp`
-    /// BTH.DestQP is 0: the sender does not know the peer's number.
+    /// BTH.DestQP is 0, since the sender does not have the peer's number.
     pub source_tpn: Tpn,
     /// Close key that the sender of this gave in its CONNECT or ACCEPT; 0 with reason `UnknownTp`.
     pub key: u64,

@@ -73,7 +73,7 @@ impl RequestOp {
         self.rules().2
     }
 
-    /// The response that says it is done.
+    /// The response that acknowledges it.
     #[must_use]
     pub const fn answered_by(&self) -> ResponseOp {
         match self {

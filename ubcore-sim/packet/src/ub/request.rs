@@ -18,7 +18,7 @@ pub const BTAH_LEN: usize = size_of::<BtahWire>();
 const _: () = assert!(BTAH_LEN == 16);
 
 bitflags::bitflags! {
-    /// Flags of one request packet. The values are ours; docs/wire-spec.md says where each one
+    /// Flags of one request packet. The values are ours; docs/wire-spec.md lists where each one
     /// stands on the wire.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct RequestFlags: u8 {
@@ -316,7 +316,8 @@ impl RequestHeader {
         Err(PacketError::Length { expected: Mtu::MAX.bytes(), found: len })
     }
 
-    /// Bytes from this packet on, as far as the header tells: a write does not say where it began.
+    /// Bytes from this packet on, as far as the header shows: that of a write does not show its
+    /// start.
     fn rest_of_message(&self) -> usize {
         let length = u64::from(self.access.length);
         let rest = match (self.op.has_payload(), self.op.is_send()) {

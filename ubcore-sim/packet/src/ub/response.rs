@@ -161,7 +161,7 @@ pub struct ResponseHeader {
     pub tassn: u16,
     /// Queue that sent the request.
     pub initiator: Initiator,
-    /// The target as the request named it; tells apart equal TASSNs of one initiator.
+    /// The target as the request named it; distinguishes equal TASSNs of one initiator.
     pub target: Option<Target>,
     /// Result of the request.
     pub status: ResponseStatus,

@@ -71,7 +71,7 @@ impl SendEngine {
         // A direct transfer under way counts as started: it ends before the suspend does.
         if self.under_way && self.current.cursor.life != 0 {
             let mut bytes = usize::MAX;
-            match self.turn(visit, &mut bytes) {
+            match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 // What follows the placed bytes is up to the target now.
                 FrontResult::Handed { tpn } => self.push_current(visit, tpn),

@@ -1,7 +1,7 @@
-//! Which way a request goes: directly, to the shared part, or not yet.
+//! How a request is carried out: directly, by the shared part, or not yet.
 //!
-//! *Owns*: order and fence rules, the ways a queue uses. *Takes*: the request at the front.
-//! *Gives*: its next turn. *Must not*: let a request overtake one that it must follow.
+//! *Owns*: order and fence rules, the paths that a queue uses. *Takes*: the request at the front.
+//! *Gives*: its next step. *Must not*: let a request overtake one that it must follow.
 
 use udma_abi::{
     CqeStatus, Opcode, Sqe,
@@ -17,13 +17,13 @@ use crate::engine::mail::Handed;
 use crate::engine::remote::PathState;
 use crate::limits::MESSAGE_MAX;
 
-/// Targets differ among the outstanding requests of a way.
+/// Targets differ among the outstanding requests of a path.
 const MIXED: u32 = u32::MAX;
 
 impl SendEngine {
-    /// Goes on with the request at the front.
+    /// Makes the next step of the request at the front.
     #[inline]
-    pub(super) fn turn(&mut self, visit: &Visit<'_>, budget: &mut usize) -> FrontResult {
+    pub(super) fn step_front(&mut self, visit: &Visit<'_>, budget: &mut usize) -> FrontResult {
         if !self.under_way {
             return FrontResult::Wait;
         }
@@ -56,7 +56,7 @@ impl SendEngine {
         let path_state = &mut self.path_states[index];
         let direct = !matches!(path_state.link.reach, Reach::Messages);
         if direct && path_state.outstanding != 0 && self.current.cursor.life == 0 {
-            // Earlier requests of this way are not known to be placed. One that follows them in the
+            // Earlier requests of this path may not be placed yet. One that follows them in the
             // same sequence keeps its order there or waits; one of another sequence may pass.
             let same = path_state.target == key(&self.sqe);
             if same && self.sqe.opcode == Opcode::WriteImm {
@@ -77,9 +77,9 @@ impl SendEngine {
             return if direct { done } else { self.hand_over(index, Placed::No) };
         }
         if visit.tables.faults.is_planted()
-            && let Some(turn) = self.defer(visit, index)
+            && let Some(step) = self.defer(visit, index)
         {
-            return turn;
+            return step;
         }
         let path_state = &mut self.path_states[index];
         let job = Job {
@@ -132,7 +132,7 @@ impl SendEngine {
         let outstanding: u32 = self.path_states.iter().map(|s| s.outstanding).sum();
         let room = (outstanding as usize) < crate::engine::mail::HANDED_OVER_MAX;
         if !room || self.mail.handed.push(handed).is_err() {
-            // A payload that is placed already is simply placed once more at the next turn.
+            // A payload that is placed already is simply placed once more at the next step.
             return FrontResult::Wait;
         }
         let path_state = &mut self.path_states[index];
@@ -145,7 +145,7 @@ impl SendEngine {
         FrontResult::Handed { tpn: path_state.link.tpn }
     }
 
-    /// Index of the path_state of a way; the last one used stays in front.
+    /// Index of the state of the path `tpn`; the last one used stays in front.
     #[inline]
     fn path_state_of(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
         if self.path_states.first().is_some_and(|s| s.link.tpn == tpn) {

@@ -255,7 +255,8 @@ impl Peers {
         }
     }
 
-    /// What a peer showed could not be mapped: counts why. Whether this process is short of something.
+    /// What a peer showed could not be mapped: counts why. Whether this process is short of
+    /// something.
     fn on_bad_offer(&mut self, eid: RawEid, bad: &BadOffer) -> bool {
         if let Some(error) = bad.shortage() {
             return self.shortages.note("a peer's memory could not be mapped", error);
@@ -265,7 +266,7 @@ impl Peers {
             self.remember(eid, UNMAPPED);
             return false;
         }
-        tracing::warn!(?eid, error = %bad, "the memory that a peer shows is not what its message says; it is refused");
+        tracing::warn!(?eid, error = %bad, "the memory that a peer shows is not that of its message; it is refused");
         self.lies += 1;
         false
     }
@@ -294,7 +295,7 @@ impl Peers {
         };
         match shown.hello.kind {
             HelloKind::Refuse(SharingRefusal::Busy) => {
-                // Its own connection to this node is on the way, or this one comes too early.
+                // Its own connection to this node is in progress, or this one comes too early.
                 self.links.insert(
                     key,
                     PeerConnection {
