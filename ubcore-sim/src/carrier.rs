@@ -39,7 +39,7 @@ impl Carrier {
         match self {
             Self::Loop(_) => PIECE_MAX,
             Self::Ring(ring) => ring.piece_max(),
-            Self::Packets(peer) => endpoint.tp(*peer).map_or(PIECE_MAX, PeerTp::mtu),
+            Self::Packets(peer) => endpoint.tp(*peer).map_or(PIECE_MAX, |tp| tp.mtu),
         }
     }
 
@@ -63,7 +63,7 @@ impl Carrier {
         match self {
             Self::Loop(own) => own.has_room(),
             Self::Ring(ring) => ring.has_room(header, len),
-            Self::Packets(peer) => endpoint.tp(*peer).is_some_and(PeerTp::has_room),
+            Self::Packets(peer) => endpoint.tp(*peer).is_some_and(|tp| tp.has_room(header)),
         }
     }
 
@@ -78,8 +78,7 @@ impl Carrier {
             Self::Loop(own) => own.push(header, payload, bytes),
             Self::Ring(ring) => ring.push(header, payload, bytes),
             Self::Packets(peer) => {
-                let Some(tp) = endpoint.tp_mut(*peer) else { return Err(Broken::Full) };
-                tp.push(header, bytes).map_err(|error| match error {
+                endpoint.push(*peer, header, bytes).map_err(|error| match error {
                     // The endpoint reports a TP that gave up.
                     PushError::WindowFull | PushError::Failed(_) => Broken::Full,
                     PushError::Header(_) => Broken::Dead,
@@ -97,12 +96,10 @@ impl Carrier {
         match self {
             Self::Loop(own) => Ok(own.pop(inbox)),
             Self::Ring(ring) => ring.pop(inbox),
-            Self::Packets(peer) => {
-                let header = endpoint.tp_mut(*peer).and_then(|tp| tp.pop(inbox));
-                let whole = 0..inbox.len();
-                let piece = |header| Inbound { header, payload: Payload::Here, bytes: whole };
-                Ok(header.map(piece))
-            }
+            Self::Packets(peer) => Ok(endpoint.pop(*peer, inbox).map(|header| {
+                let bytes = 0..inbox.len();
+                Inbound { header, payload: Payload::Here, bytes }
+            })),
         }
     }
 
@@ -143,7 +140,7 @@ impl PeerCarrier {
         self.carrier.as_ref().map_or(PIECE_MAX, |carrier| carrier.piece_max(endpoint))
     }
 
-    /// Gives a piece to the carrier if it takes it now.
+    /// Gives a piece to the carrier. Whether there was room for it.
     pub(crate) fn push(
         &mut self,
         endpoint: &mut TpEndpoint,
@@ -152,8 +149,9 @@ impl PeerCarrier {
         bytes: &[u8],
     ) -> bool {
         let Some(carrier) = &mut self.carrier else { return false };
-        carrier.has_room(endpoint, header, bytes.len())
-            && self.try_push(|carrier| carrier.push(endpoint, header, payload, bytes))
+        let pushed = carrier.push(endpoint, header, payload, bytes);
+        self.is_cut_off |= pushed == Err(Broken::Dead);
+        pushed.is_ok()
     }
 
     /// The next piece of the peer; its bytes come into `inbox`.
@@ -162,23 +160,8 @@ impl PeerCarrier {
         endpoint: &mut TpEndpoint,
         inbox: &mut Vec<u8>,
     ) -> Option<Inbound> {
-        match self.carrier.as_mut()?.pop(endpoint, inbox) {
-            Ok(piece) => piece,
-            Err(_) => {
-                self.is_cut_off = true;
-                None
-            }
-        }
-    }
-
-    /// Pushes with `push` where there is room. Whether the piece was accepted.
-    pub(crate) fn try_push(
-        &mut self,
-        push: impl FnOnce(&mut Carrier) -> Result<(), Broken>,
-    ) -> bool {
-        let Some(carrier) = &mut self.carrier else { return false };
-        let pushed = push(carrier);
-        self.is_cut_off |= pushed == Err(Broken::Dead);
-        pushed.is_ok()
+        let popped = self.carrier.as_mut()?.pop(endpoint, inbox);
+        self.is_cut_off |= popped.is_err();
+        popped.ok().flatten()
     }
 }

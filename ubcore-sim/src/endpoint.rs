@@ -16,15 +16,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
-use urma_packet::{CloseReason, RequestHeader};
+use urma_packet::{CloseReason, TransactionHeader};
 
-pub(crate) use arrivals::EndpointEvent;
+pub(crate) use arrivals::{EndpointEvent, Reception};
 pub(crate) use datagram::flow;
 pub(crate) use peer_tp::PeerTp;
+use peer_tp::datagram;
 
 use crate::cfg::DeviceCfg;
 use crate::context::tables::Tables;
-use crate::transport::{Challenger, Doubt, KnittingPool, PoolError};
+use crate::transport::{Challenger, Doubt, KnittingPool, PoolError, PushError};
 use numbers::Numbers;
 use recent::RecentDatagrams;
 use replies::Replies;
@@ -51,13 +52,9 @@ pub(crate) struct TpEndpoint {
 /// Why a peer has no TP any more, or none yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TpEnd {
-    /// The peer did not answer whether it holds the TP.
-    Silent {
-        /// It had acknowledged everything.
-        drained: bool,
-    },
-    /// The TP gave up: packets were not acknowledged.
-    Failed,
+    /// It gave up, or the peer did not answer whether it holds it. `drained`: the peer was silent, and
+    /// had acknowledged everything.
+    Lost { drained: bool },
     /// The handshake failed, for this reason.
     NotOpened(CmdStatus),
 }
@@ -108,8 +105,9 @@ impl TpEndpoint {
         self.tps.get(&peer)
     }
 
-    pub(crate) fn tp_mut(&mut self, peer: RawEid) -> Option<&mut PeerTp> {
-        self.tps.get_mut(&peer)
+    /// Whether a packet of the peer was accepted since the last call.
+    pub(crate) fn take_received(&mut self, peer: RawEid) -> bool {
+        self.tps.get_mut(&peer).is_some_and(|tp| std::mem::take(&mut tp.received))
     }
 
     /// Whether packets are exchanged with any node.
@@ -121,36 +119,37 @@ impl TpEndpoint {
 
     /// Starts a handshake with the peer unless there is one, or a TP.
     pub(crate) fn open(&mut self, now: Nanos, peer: RawEid) {
-        if let Some(tp) = self.tps.get_mut(&peer) {
-            tp.open(now, || self.numbers.offer(peer));
+        if let Some(tp) = self.tps.get_mut(&peer)
+            && tp.may_open()
+        {
+            tp.handshake.open(now, self.numbers.offer(peer));
         }
     }
 
     /// Whether the peer proved since then that it holds the TP; if not, it is asked. A peer that died
     /// without traffic leaves a TP here that only looks open.
-    pub(crate) fn is_proven_since(
-        &mut self,
-        now: Nanos,
-        peer: RawEid,
-        since: Option<Nanos>,
-    ) -> bool {
+    pub(crate) fn is_proven(&mut self, now: Nanos, peer: RawEid, since: Option<Nanos>) -> bool {
         let nonce = self.numbers.random();
         let (Some(since), Some(tp)) = (since, self.tps.get_mut(&peer)) else { return true };
-        tp.is_proven_since(now, since, nonce)
+        if tp.proven_at < since {
+            tp.handshake.verify(now, Doubt::Idle, nonce);
+        }
+        tp.proven_at >= since
     }
 
-    /// An answer has not come for long, see [`PeerTp::doubt`].
+    /// An answer has not come for long. The peer may have given up its TP, and what it said of that be
+    /// lost: with nothing to send again, nothing here would find out. It is asked, unless it proved
+    /// since then that it holds the TP.
     pub(crate) fn doubt(&mut self, now: Nanos, peer: RawEid, since: Nanos) {
-        if let Some(tp) = self.tps.get_mut(&peer) {
-            tp.doubt(now, since, || self.numbers.random());
+        if self.tps.get(&peer).is_some_and(|tp| tp.proven_at < since && tp.is_drained()) {
+            self.ask(now, peer, Doubt::Hint);
         }
     }
 
-    /// Asks a peer that was idle whether it still holds the TP.
-    pub(crate) fn ask(&mut self, now: Nanos, peer: RawEid) {
-        let nonce = self.numbers.random();
+    /// Asks the peer whether it still holds the TP.
+    pub(crate) fn ask(&mut self, now: Nanos, peer: RawEid, doubt: Doubt) {
         if let Some(tp) = self.tps.get_mut(&peer) {
-            tp.handshake.verify(now, Doubt::Idle, nonce);
+            tp.handshake.verify(now, doubt, self.numbers.random());
         }
     }
 
@@ -173,14 +172,25 @@ impl TpEndpoint {
         self.numbers.tps.iter().map(|(&tpn, &peer)| (tpn, peer))
     }
 
-    // Messages outside a TP.
+    // Pieces.
 
-    /// Takes a message for the peer; without room for it, or without the peer, it is lost.
-    pub(crate) fn push_datagram(&mut self, peer: RawEid, header: &RequestHeader, bytes: &[u8]) {
-        let number = self.numbers.datagram();
-        if let Some(tp) = self.tps.get_mut(&peer) {
-            let _ = tp.push_datagram(number, header, bytes);
-        }
+    /// Takes a piece for the peer, or a message outside the TP.
+    pub(crate) fn push(
+        &mut self,
+        peer: RawEid,
+        header: &TransactionHeader,
+        bytes: &[u8],
+    ) -> Result<(), PushError> {
+        let tp = self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?;
+        let Some(header) = datagram(header) else { return tp.push(header, bytes) };
+        // Without room it is lost, as in the network.
+        let _ = tp.push_datagram(self.numbers.datagram(), header, bytes);
+        Ok(())
+    }
+
+    /// The next piece of the peer; `inbox` is its payload then.
+    pub(crate) fn pop(&mut self, peer: RawEid, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
+        self.tps.get_mut(&peer)?.pop(inbox)
     }
 
     // Progress.
@@ -194,15 +204,15 @@ impl TpEndpoint {
         for (peer, tp) in tps {
             tables.counts.add(Counter::Retransmits, tp.take_sent_again());
             let not_opened = tp.take_open_error();
-            let end = if tp.is_silent() {
-                let drained = tp.is_drained();
+            let is_silent = tp.is_silent();
+            let end = if is_silent || tp.has_failed() {
+                let drained = is_silent && tp.is_drained();
+                if !is_silent {
+                    tables.count(Counter::PeerDied);
+                    tp.handshake.close(CloseReason::Timeout);
+                }
                 drop_tp(tp, numbers, pool);
-                TpEnd::Silent { drained }
-            } else if tp.has_failed() {
-                tables.count(Counter::PeerDied);
-                tp.handshake.close(CloseReason::Timeout);
-                drop_tp(tp, numbers, pool);
-                TpEnd::Failed
+                TpEnd::Lost { drained }
             } else if let Some(why) = not_opened {
                 TpEnd::NotOpened(why)
             } else {

@@ -25,10 +25,11 @@ pub mod node;
 pub mod ports;
 pub mod share;
 pub mod sim;
-pub mod transport;
+mod transport;
 
 pub use cfg::{DeviceCfg, ExpressLane, Seed};
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;
 pub use node::{Node, NodeCfg, NodeError};
 pub use ports::Ports;
+pub use transport::Strategy;

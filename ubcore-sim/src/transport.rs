@@ -7,19 +7,18 @@
 //! Inputs are `on_*` and `push`, outputs `pop` and `poll_*`; after every input, drain every output.
 
 mod handshake;
-pub mod knitting;
+mod knitting;
 mod receive;
 mod send;
 mod strategy;
 mod timer;
 mod tp;
 
-pub use handshake::{
+pub(crate) use handshake::{
     Agreed, Challenger, Doubt, Handshake, HandshakeEvent, HandshakeState, Offer, OpenCfg,
     TpOpenError, refusal,
 };
-pub use knitting::{KnittingPool, PoolError, PoolUsage};
-pub use receive::Piece;
+pub(crate) use knitting::{KnittingPool, PoolError};
+pub(crate) use receive::Piece;
 pub use strategy::Strategy;
-pub use timer::RtoCfg;
-pub use tp::{PushError, Received, TRANSMIT_MAX, Tp, TpCfg, TpError, TpStats};
+pub(crate) use tp::{PushError, Received, TRANSMIT_MAX, Tp};

@@ -10,6 +10,7 @@ use urma_mem::sync::Ordering;
 use urma_mem::{RunResult, sleep::SleepResult};
 
 use super::SoftwareDevice;
+use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
 use crate::exchange::Exchange;
@@ -147,7 +148,8 @@ impl SoftwareDevice {
             let at = shared.time.at(now);
             shared.exchange.endpoint.on_backlog(at, backlog);
             let is_due = datagrams.fold(false, |is_due, (from, bytes)| {
-                shared.on_datagram(&self.base, at, from, bytes) | is_due
+                let by = Reception { tables: &self.base.tables, now: at, from };
+                shared.on_datagram(&self.base, by, bytes) | is_due
             });
             shared.wake(&self.base);
             is_due

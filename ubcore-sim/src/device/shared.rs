@@ -8,9 +8,10 @@ use udma_abi::Nanos;
 use super::running::RunningTime;
 use crate::cfg::DeviceCfg;
 use crate::command::Commands;
+use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::exchange::Exchange;
-use crate::ports::{Deadline, NodeAddr};
+use crate::ports::Deadline;
 
 /// Rounds of the exchange in one step: what is left then is done by the next one.
 const ROUNDS: usize = 4;
@@ -53,15 +54,9 @@ impl SharedPart {
     }
 
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.
-    pub(super) fn on_datagram(
-        &mut self,
-        base: &Base,
-        now: Nanos,
-        from: NodeAddr,
-        bytes: &[u8],
-    ) -> bool {
-        let event = self.exchange.endpoint.on_datagram(&base.tables, now, from, bytes);
-        self.exchange.on_arrival(base, now, from, event)
+    pub(super) fn on_datagram(&mut self, base: &Base, by: Reception<'_>, bytes: &[u8]) -> bool {
+        let event = self.exchange.endpoint.on_datagram(by, bytes);
+        self.exchange.on_arrival(base, by, event)
     }
 
     fn step_exchange(&mut self, base: &Base, now: Nanos) -> bool {

@@ -7,7 +7,6 @@
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::{
     Body, CloseReason, HandshakeBody, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, Tpn,
-    UmHeader,
 };
 
 use super::datagram::{DatagramContent, take_apart};
@@ -34,39 +33,51 @@ pub(crate) enum EndpointEvent<'a> {
     Closed(CloseReason),
 }
 
+/// When a datagram came, and from which node; where it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reception<'a> {
+    pub(crate) tables: &'a Tables,
+    pub(crate) now: Nanos,
+    pub(crate) from: NodeAddr,
+}
+
 impl TpEndpoint {
-    /// Takes a datagram, BTH to ICRC, from node `from`.
+    /// Takes a datagram, BTH to ICRC.
     pub(crate) fn on_datagram<'a>(
         &mut self,
-        tables: &Tables,
-        now: Nanos,
-        from: NodeAddr,
+        by: Reception<'_>,
         bytes: &'a [u8],
     ) -> EndpointEvent<'a> {
-        match take_apart(from, self.cfg.eid, bytes) {
+        match take_apart(by.from, self.cfg.eid, bytes) {
             Err(counter) => {
-                tables.count(counter);
+                by.tables.count(counter);
                 EndpointEvent::Nothing
             }
             Ok(DatagramContent::Message { ends, number, header, payload }) => {
-                if !self.is_new_message(tables, from, &ends, number) {
-                    return EndpointEvent::Packet;
-                }
-                EndpointEvent::Message { number, header, payload }
+                let wrong = if ends.source_eid != by.from.0 || ends.dest_eid != self.cfg.eid.0 {
+                    Counter::DropUm
+                } else if self.recent.has(by.from, number) {
+                    Counter::RxDuplicate
+                } else {
+                    by.tables.counts.add(Counter::RxPackets, 1);
+                    return EndpointEvent::Message { number, header, payload };
+                };
+                by.tables.count(wrong);
+                EndpointEvent::Packet
             }
             Ok(DatagramContent::Handshake(header)) => {
                 if let Body::Connect(terms) = &header.body {
-                    if !self.screen(tables, now, from, terms) {
+                    if !self.screen(by, terms) {
                         return EndpointEvent::Nothing;
                     }
-                    if !self.tps.contains_key(&from) {
+                    if !self.tps.contains_key(&by.from) {
                         return EndpointEvent::Connect(header);
                     }
                 }
-                self.on_handshake(tables, now, from, &header)
+                self.on_handshake(by, &header)
             }
             Ok(DatagramContent::OfTp(packet)) => {
-                self.on_tp_packet(tables, now, from, &packet);
+                self.on_tp_packet(by, &packet);
                 EndpointEvent::Packet
             }
         }
@@ -82,26 +93,8 @@ impl TpEndpoint {
         self.recent.note(from, number);
     }
 
-    fn is_new_message(
-        &mut self,
-        tables: &Tables,
-        from: NodeAddr,
-        ends: &UmHeader,
-        number: Psn,
-    ) -> bool {
-        let wrong = if ends.source_eid != from.0 || ends.dest_eid != self.cfg.eid.0 {
-            Counter::DropUm
-        } else if self.recent.has(from, number) {
-            Counter::RxDuplicate
-        } else {
-            tables.counts.add(Counter::RxPackets, 1);
-            return true;
-        };
-        tables.count(wrong);
-        false
-    }
-
-    fn on_tp_packet(&mut self, tables: &Tables, now: Nanos, from: NodeAddr, packet: &Packet<'_>) {
+    fn on_tp_packet(&mut self, by: Reception<'_>, packet: &Packet<'_>) {
+        let Reception { tables, now, from } = by;
         let dest = packet.header.dest;
         let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
         let peer = self.tps.get_mut(&from).filter(|_| is_owner);
@@ -131,26 +124,27 @@ impl TpEndpoint {
     /// Takes a packet of the handshake; a CONNECT only if its sender receives at its address.
     pub(crate) fn on_handshake(
         &mut self,
-        tables: &Tables,
-        now: Nanos,
-        from: NodeAddr,
+        by: Reception<'_>,
         header: &PacketHeader,
     ) -> EndpointEvent<'static> {
+        let Reception { now, from, .. } = by;
         let Self { tps, numbers, pool, .. } = self;
         let Some(tp) = tps.get_mut(&from) else {
-            self.on_unexpected(tables, now, from, header);
+            self.on_unexpected(by, header);
             return EndpointEvent::Packet;
         };
-        let event = match tp.on_handshake(now, header, &mut || numbers.offer(from)) {
+        let event = match tp.handshake.on_packet(header, &mut || numbers.offer(from)) {
             HandshakeEvent::NotExpected => {
-                self.on_unexpected(tables, now, from, header);
+                self.on_unexpected(by, header);
                 return EndpointEvent::Packet;
             }
             HandshakeEvent::Doubted => {
                 tp.handshake.verify(now, Doubt::Hint, numbers.random());
                 return EndpointEvent::Packet;
             }
-            HandshakeEvent::Nothing | HandshakeEvent::Proven | HandshakeEvent::Refused(_) => {
+            HandshakeEvent::Nothing | HandshakeEvent::Refused(_) => EndpointEvent::Packet,
+            HandshakeEvent::Proven => {
+                tp.proven_at = now;
                 EndpointEvent::Packet
             }
             HandshakeEvent::Opened(new) | HandshakeEvent::Replaced { new, .. } => {
@@ -170,13 +164,8 @@ impl TpEndpoint {
     }
 
     /// A handshake packet that shows nothing which only the peer has.
-    fn on_unexpected(
-        &mut self,
-        tables: &Tables,
-        now: Nanos,
-        from: NodeAddr,
-        header: &PacketHeader,
-    ) {
+    fn on_unexpected(&mut self, by: Reception<'_>, header: &PacketHeader) {
+        let Reception { tables, now, from } = by;
         tables.count(Counter::DropUnproven);
         let is_held = self.numbers.tps.get(&header.dest.value()) == Some(&from);
         if matches!(header.body, Body::Accept(_)) && !is_held {
@@ -186,13 +175,8 @@ impl TpEndpoint {
     }
 
     /// Whether the handshake accepts a CONNECT: its sender receives at its address.
-    fn screen(
-        &mut self,
-        tables: &Tables,
-        now: Nanos,
-        from: NodeAddr,
-        terms: &HandshakeBody,
-    ) -> bool {
+    fn screen(&mut self, by: Reception<'_>, terms: &HandshakeBody) -> bool {
+        let Reception { tables, now, from } = by;
         let ends = (terms.source_eid, terms.dest_eid);
         if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
             tables.count(Counter::DropUnproven);
@@ -214,9 +198,9 @@ impl TpEndpoint {
     }
 
     /// Answers the CONNECT of a node for which there is no place.
-    pub(crate) fn refuse(&mut self, tables: &Tables, to: NodeAddr, connect: &PacketHeader) {
+    pub(crate) fn refuse(&mut self, by: Reception<'_>, connect: &PacketHeader) {
         if let Body::Connect(terms) = &connect.body {
-            self.reply(tables, to, refusal(terms, RefuseReason::Resources, 0));
+            self.reply(by.tables, by.from, refusal(terms, RefuseReason::Resources, 0));
         }
     }
 

@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, StrategyCaps, Tpn,
-    TransactionHeader, UmHeader,
+    Body, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestFlags, RequestHeader, StrategyCaps,
+    Tpn, TransactionHeader, UmHeader,
 };
 
 use crate::cfg::DeviceCfg;
 use crate::transport::{
-    Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, KnittingPool, Offer, OpenCfg, Piece,
-    PushError, Received, Strategy, Tp, TpOpenError,
+    Agreed, Handshake, HandshakeState, KnittingPool, OpenCfg, Piece, PushError, Received, Strategy,
+    Tp, TpOpenError,
 };
 
 /// Datagrams that may wait for the link.
@@ -25,17 +25,18 @@ const DATAGRAMS_MAX: usize = 64;
 pub(crate) struct PeerTp {
     pub(super) handshake: Handshake,
     tp: Option<Tp>,
-    mtu: usize,
+    /// Payload bytes of a packet.
+    pub(crate) mtu: usize,
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     /// Packets sent again that were counted already.
     again_counted: u64,
     error_logged: bool,
-    /// A packet of the peer was accepted since [`PeerTp::take_received`].
+    /// A packet of the peer was accepted since [`take_received`](super::TpEndpoint::take_received).
     pub(super) received: bool,
     /// When the peer last proved that it holds the TP.
-    proven_at: Nanos,
+    pub(super) proven_at: Nanos,
 }
 
 impl PeerTp {
@@ -74,39 +75,14 @@ impl PeerTp {
         }
     }
 
-    pub(crate) fn mtu(&self) -> usize {
-        self.mtu
-    }
-
     pub(crate) fn is_open(&self) -> bool {
         self.tp.is_some()
     }
 
-    /// Starts a handshake unless there is one, or a TP.
-    pub(super) fn open(&mut self, now: Nanos, fresh: impl FnOnce() -> Offer) {
+    /// There is no TP, nor a handshake for one.
+    pub(super) fn may_open(&self) -> bool {
         let state = self.handshake.state();
-        let is_opening = matches!(state, HandshakeState::Connecting | HandshakeState::Open(_));
-        if !self.is_open() && !is_opening {
-            self.handshake.open(now, fresh());
-        }
-    }
-
-    /// Whether the peer proved since then that it holds the TP; if not, it is asked under `nonce`.
-    pub(super) fn is_proven_since(&mut self, now: Nanos, since: Nanos, nonce: u64) -> bool {
-        if self.proven_at < since {
-            self.handshake.verify(now, Doubt::Idle, nonce);
-            return false;
-        }
-        true
-    }
-
-    /// An answer has not come for long. The peer may have given up its TP, and what it said of that be
-    /// lost: with nothing to send again, nothing here would find out. It is asked, unless it proved
-    /// since then that it holds the TP.
-    pub(super) fn doubt(&mut self, now: Nanos, since: Nanos, nonce: impl FnOnce() -> u64) {
-        if self.proven_at < since && self.is_drained() {
-            self.handshake.verify(now, Doubt::Hint, nonce());
-        }
+        self.tp.is_none() && !matches!(state, HandshakeState::Connecting | HandshakeState::Open(_))
     }
 
     /// The peer has everything that was sent.
@@ -115,7 +91,7 @@ impl PeerTp {
     }
 
     /// Nothing is on its way in either direction, as far as this side knows, and nothing came that
-    /// [`PeerTp::take_received`] did not report.
+    /// [`take_received`](super::TpEndpoint::take_received) did not report.
     pub(crate) fn is_quiet(&self) -> bool {
         let sends = self.tp.as_ref().is_some_and(Tp::has_transmit);
         self.is_drained()
@@ -123,11 +99,6 @@ impl PeerTp {
             && !sends
             && self.datagrams.is_empty()
             && self.handshake.poll_deadline().is_none()
-    }
-
-    /// Whether a packet of the peer was accepted since the last call.
-    pub(crate) fn take_received(&mut self) -> bool {
-        std::mem::take(&mut self.received)
     }
 
     /// Whether the peer was asked whether it holds the TP, and gave no answer.
@@ -148,19 +119,6 @@ impl PeerTp {
         let mut tp = self.tp.take()?;
         tp.close(pool);
         Some(tp.cfg().local_tpn)
-    }
-
-    pub(super) fn on_handshake(
-        &mut self,
-        now: Nanos,
-        header: &PacketHeader,
-        fresh: &mut dyn FnMut() -> Offer,
-    ) -> HandshakeEvent {
-        let event = self.handshake.on_packet(header, fresh);
-        if event == HandshakeEvent::Proven {
-            self.proven_at = now;
-        }
-        event
     }
 
     pub(super) fn on_packet(
@@ -195,12 +153,17 @@ impl PeerTp {
         self.tp.as_ref().is_some_and(|tp| tp.failed().is_some())
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        self.tp.as_ref().is_some_and(Tp::has_room)
+    /// Whether a piece, or a message outside the TP, would be accepted now.
+    pub(crate) fn has_room(&self, header: &TransactionHeader) -> bool {
+        if datagram(header).is_some() {
+            self.datagrams.len() < DATAGRAMS_MAX
+        } else {
+            self.tp.as_ref().is_some_and(Tp::has_room)
+        }
     }
 
     /// Takes a piece to send.
-    pub(crate) fn push(
+    pub(super) fn push(
         &mut self,
         header: &TransactionHeader,
         bytes: &[u8],
@@ -210,7 +173,7 @@ impl PeerTp {
     }
 
     /// The next piece of the peer; `inbox` is its payload then.
-    pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
+    pub(super) fn pop(&mut self, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
         let tp = self.tp.as_mut()?;
         let Piece { header, mut payload } = tp.pop()?;
         std::mem::swap(inbox, &mut payload);
@@ -222,11 +185,7 @@ impl PeerTp {
         self.tp.as_ref().is_some_and(Tp::has_transmit) || !self.datagrams.is_empty()
     }
 
-    pub(crate) fn has_datagram_room(&self) -> bool {
-        self.datagrams.len() < DATAGRAMS_MAX
-    }
-
-    /// Datagram `number` of this node, to that one.
+    /// Message `number` of this node outside a TP, to that one.
     pub(super) fn push_datagram(
         &mut self,
         number: Psn,
@@ -235,9 +194,6 @@ impl PeerTp {
     ) -> Option<()> {
         let body = Body::UmSend(self.ends, *header);
         let header = PacketHeader::new(Tpn::from_low_bits(0), number, body);
-        if !self.has_datagram_room() {
-            return None;
-        }
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(header.packet_len(bytes.len()), 0);
         let frame = header.emit_headers(bytes.len(), &mut buffer).ok()?;
@@ -278,4 +234,10 @@ impl PeerTp {
         let tp = self.tp.as_ref().and_then(Tp::poll_deadline);
         [waiting, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
     }
+}
+
+/// The request that `header` is of, if it goes outside the TP.
+pub(super) fn datagram(header: &TransactionHeader) -> Option<&RequestHeader> {
+    let TransactionHeader::Request(request) = header else { return None };
+    request.flags.contains(RequestFlags::DATAGRAM).then_some(request)
 }

@@ -1,86 +1,62 @@
-//! What the endpoint received: for the peer, or for the queue that a message outside a TP names.
+//! What the endpoint received: for a peer, or for the queue that a message outside a TP names.
 //!
 //! *Takes*: arrivals. *Gives*: peers that are new. *Must not*: look at a packet.
 
-use udma_abi::Nanos;
-use urma_packet::{PacketHeader, Psn, RequestHeader};
+use urma_packet::PacketHeader;
 
 use super::message::{self, MessageProgress};
-use super::peer::{Peer, PeerSearch};
+use super::peer::Peer;
 use super::piece::Part;
 use super::state::Exchange;
 use super::target::Unsequenced;
-use crate::carrier::{Carrier, piece::Payload};
-use crate::endpoint::EndpointEvent;
+use crate::carrier::piece::Payload;
+use crate::endpoint::{EndpointEvent, Reception};
 use crate::engine::base::Base;
-use crate::ports::NodeAddr;
 
 impl Exchange {
     /// Takes what came from a node. Returns whether a step is due.
     pub(crate) fn on_arrival(
         &mut self,
         base: &Base,
-        now: Nanos,
-        from: NodeAddr,
+        by: Reception<'_>,
         event: EndpointEvent<'_>,
     ) -> bool {
+        let (peers, mut work, _) = self.split(base, by.now);
         match event {
             EndpointEvent::Nothing => return false,
             EndpointEvent::Packet => {}
             EndpointEvent::Message { number, header, payload } => {
-                self.on_message(base, now, from, (number, &header, payload));
+                let tpn = peers.get(&by.from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
+                let part = Part { header: &header, payload: Payload::Here, bytes: payload };
+                let progress = message::on_datagram(&mut work, by.from, tpn, &part);
+                if progress == MessageProgress::Receive {
+                    self.endpoint.note_datagram(by.from, number);
+                }
             }
-            EndpointEvent::Connect(header) => return self.on_connect(base, now, from, &header),
+            EndpointEvent::Connect(header) => return self.on_connect(base, by, &header),
             EndpointEvent::Opened(new) => {
-                let (peers, mut work, _) = self.split(base, now);
-                if let Some(peer) = peers.get_mut(&from) {
+                if let Some(peer) = peers.get_mut(&by.from) {
                     peer.on_new_tp(&mut work, &new);
                 }
             }
             EndpointEvent::Closed(reason) => {
-                if let Some(peer) = self.peers.get_mut(&from) {
-                    peer.on_closed(now, reason);
+                if let Some(peer) = peers.get_mut(&by.from) {
+                    peer.on_closed(by.now, reason);
                 }
             }
         }
         true
     }
 
-    /// A node that proved its address wants a TP; it is known from now on if there is a place for it.
-    fn on_connect(
-        &mut self,
-        base: &Base,
-        now: Nanos,
-        from: NodeAddr,
-        header: &PacketHeader,
-    ) -> bool {
-        if !self.peers.contains_key(&from) && !self.has_place(now) {
-            self.endpoint.refuse(&base.tables, from, header);
+    /// A node that proved its address asks for a TP: a peer from now on, if there is a place for it.
+    fn on_connect(&mut self, base: &Base, by: Reception<'_>, connect: &PacketHeader) -> bool {
+        if !self.peers.contains_key(&by.from) && !self.has_place(by.now) {
+            self.endpoint.refuse(by, connect);
             return false;
         }
-        let peer =
-            self.peers.entry(from).or_insert_with(|| Peer::new(from, PeerSearch::Asked, None));
-        if peer.line.carrier.is_none() {
-            self.endpoint.add(from);
-            peer.line.carrier = Some(Carrier::Packets(from));
-            peer.found = PeerSearch::Yes;
-        }
-        let event = self.endpoint.on_handshake(&base.tables, now, from, header);
-        self.on_arrival(base, now, from, event)
-    }
-
-    fn on_message(
-        &mut self,
-        base: &Base,
-        now: Nanos,
-        from: NodeAddr,
-        (number, header, payload): (Psn, &RequestHeader, &[u8]),
-    ) {
-        let tpn = self.peers.get(&from).map_or(0, |peer| peer.tpn_of(Unsequenced::Yes));
-        let (_, mut work, _) = self.split(base, now);
-        let part = Part { header, payload: Payload::Here, bytes: payload };
-        if message::on_datagram(&mut work, from, tpn, &part) == MessageProgress::Receive {
-            self.endpoint.note_datagram(from, number);
-        }
+        self.peers.entry(by.from).or_insert_with(|| Peer::new(by.from, None));
+        self.on_packet_peer(by.from);
+        let event = self.endpoint.on_handshake(by, connect);
+        self.on_arrival(base, by, event)
     }
 }

@@ -4,7 +4,7 @@
 
 use udma_abi::RawEid;
 
-use super::{peer::PeerSearch, state::Exchange};
+use super::state::Exchange;
 use crate::carrier::Carrier;
 
 /// A path to a node.
@@ -34,12 +34,12 @@ impl Exchange {
         let peers = self.peers.values().map(|peer| {
             let users = peer.paths.iter().flatten();
             let users = users.filter_map(|tpn| self.paths.get(tpn)).map(|path| path.users).sum();
-            let carrier = match (&peer.line.carrier, peer.found) {
+            let carrier = match (&peer.line.carrier, peer.unreachable) {
                 (Some(Carrier::Loop(_)), _) => "local",
                 (Some(Carrier::Ring(_)), _) => "same-host",
                 (Some(Carrier::Packets(_)), _) => "packets",
-                (None, PeerSearch::Asked) => "asked for",
-                (None, PeerSearch::Yes | PeerSearch::No(_)) => "none",
+                (None, None) => "asked for",
+                (None, Some(_)) => "none",
             };
             let tps = self.endpoint.tpns().filter(|(_, eid)| *eid == peer.eid);
             PathLook {

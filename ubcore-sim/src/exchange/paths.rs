@@ -9,7 +9,7 @@ use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::TpPath, counters::Count
 use urma_mem::Region;
 
 use super::path::UsedPath;
-use super::peer::{Peer, PeerSearch};
+use super::peer::Peer;
 use super::sides::Connecting;
 use super::state::Exchange;
 use crate::carrier::{Carrier, Loopback, RingPair};
@@ -36,35 +36,32 @@ impl Exchange {
         {
             self.on_peer_gone(base, now, eid);
         }
-        let found = match self.peers.get(&eid) {
-            Some(peer) => peer.found,
-            None => self.look_for(base, now, eid),
-        };
-        match found {
-            PeerSearch::Asked => Connecting::Pending,
-            PeerSearch::No(why) => {
-                self.peers.remove(&eid);
-                Connecting::Failed(why)
-            }
-            PeerSearch::Yes => self.open_path(base, now, eid, unreliable),
+        if !self.peers.contains_key(&eid)
+            && let Err(why) = self.look_for(base, now, eid)
+        {
+            return Connecting::Failed(why);
         }
+        if let Some(why) = self.peers.get(&eid).and_then(|peer| peer.unreachable) {
+            self.peers.remove(&eid);
+            return Connecting::Failed(why);
+        }
+        self.open_path(base, now, eid, unreliable)
     }
 
-    fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> PeerSearch {
+    fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Result<(), CmdStatus> {
         if !self.has_place(now) {
-            return PeerSearch::No(CmdStatus::NoRoom);
+            return Err(CmdStatus::NoRoom);
         }
+        let mut own = None;
         if eid == base.tables.cfg.eid {
-            let own = Carrier::Loop(Loopback::default());
-            self.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(own)));
-            return PeerSearch::Yes;
+            own = Some(Carrier::Loop(Loopback::default()));
+        } else if base.tables.ask_host(HostRequest::FindPeer { eid }) {
+            hooks::pass(Hook::DuringImport);
+        } else {
+            return Err(CmdStatus::NoRoom);
         }
-        if !base.tables.ask_host(HostRequest::FindPeer { eid }) {
-            return PeerSearch::No(CmdStatus::NoRoom);
-        }
-        hooks::pass(Hook::DuringImport);
-        self.peers.insert(eid, Peer::new(eid, PeerSearch::Asked, None));
-        PeerSearch::Asked
+        self.peers.insert(eid, Peer::new(eid, own));
+        Ok(())
     }
 
     fn open_path(&mut self, base: &Base, now: Nanos, eid: RawEid, unreliable: bool) -> Connecting {
@@ -87,7 +84,7 @@ impl Exchange {
                     endpoint.open(now, eid);
                     return Connecting::Pending;
                 }
-                if !endpoint.is_proven_since(now, eid, since) {
+                if !endpoint.is_proven(now, eid, since) {
                     return Connecting::Pending;
                 }
                 TpPath::Packets
@@ -129,7 +126,7 @@ impl Exchange {
         eid: RawEid,
         parts: SameHostParts,
     ) {
-        let known = self.peers.get(&eid).is_some_and(|peer| peer.found == PeerSearch::Yes);
+        let known = self.peers.get(&eid).is_some_and(|peer| peer.line.carrier.is_some());
         if known {
             // Another life of that node: the old one is over.
             self.lose(base, now, eid);
@@ -137,13 +134,13 @@ impl Exchange {
             return;
         }
         let ring = RingPair::new(&parts, base.tables.cfg.ring_len, base.tables.cfg.incarnation);
-        let mut peer = Peer::new(eid, PeerSearch::Yes, None);
+        let mut peer = Peer::new(eid, None);
         peer.incarnation = parts.peer_node.load_u64(NODE_INCARNATION).unwrap_or(0);
         match ring {
             Some(ring) => peer.line.carrier = Some(Carrier::Ring(Box::new(ring))),
             None => {
                 base.tables.count(Counter::PeerLied);
-                peer.found = PeerSearch::No(CmdStatus::Unreachable);
+                peer.unreachable = Some(CmdStatus::Unreachable);
             }
         }
         let SameHostParts { peer_node, peer_arena, my_half, process, .. } = parts;
@@ -157,13 +154,13 @@ impl Exchange {
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.line.carrier.is_none()) {
             self.endpoint.add(eid);
             peer.line.carrier = Some(Carrier::Packets(eid));
-            peer.found = PeerSearch::Yes;
+            peer.unreachable = None;
         }
     }
 
     pub(crate) fn on_no_peer(&mut self, eid: RawEid, why: CmdStatus) {
         if let Some(peer) = self.peers.get_mut(&eid).filter(|peer| peer.line.carrier.is_none()) {
-            peer.found = PeerSearch::No(why);
+            peer.unreachable = Some(why);
         }
     }
 
@@ -214,13 +211,12 @@ impl Exchange {
         while let Some((eid, end)) = self.endpoint.poll_ended() {
             let Some(peer) = self.peers.get_mut(&eid) else { continue };
             match end {
-                TpEnd::Silent { drained } => {
+                TpEnd::Lost { drained } => {
                     // Without anything under way nothing can be repeated.
                     peer.parted = drained;
+                    // Requests wait for another TP until their own error timeout.
                     peer.on_carrier_lost();
                 }
-                // Requests wait for another TP until their own error timeout.
-                TpEnd::Failed => peer.on_carrier_lost(),
                 TpEnd::NotOpened(why) => {
                     peer.open_failed = Some(why);
                     if why != CmdStatus::Timeout {

@@ -21,23 +21,14 @@ const PIECES_PER_STEP: usize = 64;
 /// Looks at what a peer left behind: more than its ring holds, whatever it claims.
 const LAST_ROUNDS_MAX: usize = 4096;
 
-/// Where the search for a node stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PeerSearch {
-    /// The host was asked.
-    Asked,
-    /// There is a carrier.
-    Yes,
-    /// There is no path to it.
-    No(CmdStatus),
-}
-
 /// State of one peer node: how it is reached, and both sides of the exchange with it.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) eid: RawEid,
-    pub(super) found: PeerSearch,
+    /// How it is reached; without a carrier and a reason, the host was asked.
     pub(super) line: PeerCarrier,
+    /// Why there is no path to it.
+    pub(super) unreachable: Option<CmdStatus>,
     pub(super) requester: Requester,
     pub(super) responder: Responder,
     pub(super) direct: Option<DirectParts>,
@@ -60,11 +51,11 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(eid: RawEid, found: PeerSearch, carrier: Option<Carrier>) -> Self {
+    pub(super) fn new(eid: RawEid, carrier: Option<Carrier>) -> Self {
         Self {
             eid,
-            found,
             line: PeerCarrier::new(carrier),
+            unreachable: None,
             requester: Requester::default(),
             responder: Responder::default(),
             direct: None,

@@ -14,6 +14,7 @@ use super::peer::Peer;
 use super::state::Exchange;
 use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::limits;
+use crate::transport::Doubt;
 
 /// A TP is closed when its last local user is gone and nothing went over it for so long.
 const IDLE_NS: Nanos = 1_000_000_000;
@@ -70,7 +71,7 @@ impl Peer {
     }
 
     fn due(&mut self, endpoint: &mut TpEndpoint, now: Nanos) -> Due {
-        if endpoint.tp_mut(self.eid).is_some_and(PeerTp::take_received) {
+        if endpoint.take_received(self.eid) {
             self.quiet_since = None;
         }
         if !self.is_quiet(endpoint) {
@@ -97,7 +98,7 @@ impl Exchange {
                     peer.quiet_since = None;
                 }
                 Due::Ask => {
-                    endpoint.ask(now, *eid);
+                    endpoint.ask(now, *eid, Doubt::Idle);
                     peer.quiet_since = None;
                 }
                 // One of them in a round: there are more rounds.

@@ -14,12 +14,8 @@ use super::pair::Pair;
 use super::schedule::Schedule;
 use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
 use super::work::Work;
-use crate::carrier::{
-    Carrier, PeerCarrier,
-    piece::{Broken, Payload},
-};
+use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
-use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::engine::gather::{self, Segments};
 
 /// Attempts under way to one peer.
@@ -136,7 +132,8 @@ impl Requester {
             return PushResult::Full;
         }
         let piece = NextPiece::of(request, carrier.piece_max(work.endpoint));
-        if !piece.has_room(carrier, work.endpoint) {
+        let header = TransactionHeader::Request(piece.header);
+        if !carrier.has_room(work.endpoint, &header, piece.len) {
             return PushResult::Full;
         }
         let Some(sender) = work.senders.get_mut(pair.queue()) else {
@@ -150,8 +147,7 @@ impl Requester {
             work.senders.end(pair.queue(), seq, status, 0);
             return PushResult::Pushed;
         }
-        let (bytes, endpoint) = (&work.bytes[..piece.len], &mut *work.endpoint);
-        if !line.try_push(|carrier| piece.push(carrier, endpoint, request, bytes)) {
+        if !line.push(work.endpoint, &header, piece.payload, &work.bytes[..piece.len]) {
             return PushResult::Full;
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
@@ -377,15 +373,6 @@ impl NextPiece {
         self.header.flags.contains(RequestFlags::DATAGRAM)
     }
 
-    fn has_room(&self, carrier: &mut Carrier, endpoint: &TpEndpoint) -> bool {
-        if let Carrier::Packets(peer) = carrier
-            && self.is_datagram()
-        {
-            return endpoint.tp(*peer).is_some_and(PeerTp::has_datagram_room);
-        }
-        carrier.has_room(endpoint, &TransactionHeader::Request(self.header), self.len)
-    }
-
     /// Gathers the piece's payload to the front of `bytes`.
     fn read(
         &self,
@@ -405,23 +392,6 @@ impl NextPiece {
         let at = u64::from(request.pushed);
         let room = &mut bytes[..self.len];
         gather::read_out(&request.local, &request.words, &mut segments, at, room)
-    }
-
-    fn push(
-        &self,
-        carrier: &mut Carrier,
-        endpoint: &mut TpEndpoint,
-        request: &Request,
-        bytes: &[u8],
-    ) -> Result<(), Broken> {
-        debug_assert!(request.header.tassn == self.header.tassn, "one request, one number");
-        if let Carrier::Packets(peer) = carrier
-            && self.is_datagram()
-        {
-            endpoint.push_datagram(*peer, &self.header, bytes);
-            return Ok(());
-        }
-        carrier.push(endpoint, &TransactionHeader::Request(self.header), self.payload, bytes)
     }
 }
 

@@ -33,8 +33,10 @@ use urma_packet::{
     RefuseReason, StrategyCaps, Tpn, WIRE_VERSION,
 };
 
-pub use challenge::{Challenger, refusal};
-pub use terms::{Agreed, Doubt, HandshakeEvent, HandshakeState, Offer, OpenCfg, TpOpenError};
+pub(crate) use challenge::{Challenger, refusal};
+pub(crate) use terms::{
+    Agreed, Doubt, HandshakeEvent, HandshakeState, Offer, OpenCfg, TpOpenError,
+};
 
 use super::strategy::Strategy;
 
@@ -49,7 +51,7 @@ const CHANCE_BITS: u32 = 8;
 
 /// State machine of the TP to one peer.
 #[derive(Debug)]
-pub struct Handshake {
+pub(crate) struct Handshake {
     cfg: OpenCfg,
     state: HandshakeState,
     /// This side's numbers of the current attempt.
@@ -69,8 +71,7 @@ pub struct Handshake {
 
 impl Handshake {
     /// No TP, nothing known of the peer.
-    #[must_use]
-    pub fn new(cfg: OpenCfg) -> Self {
+    pub(crate) fn new(cfg: OpenCfg) -> Self {
         Self {
             cfg,
             state: HandshakeState::Idle,
@@ -86,26 +87,22 @@ impl Handshake {
     }
 
     /// Returns the state of the handshake.
-    #[must_use]
-    pub const fn state(&self) -> HandshakeState {
+    pub(crate) const fn state(&self) -> HandshakeState {
         self.state
     }
 
     /// TPN at this node of the TP that is open, or was last; 0: none yet.
-    #[must_use]
-    pub const fn last_tpn(&self) -> Tpn {
+    pub(crate) const fn last_tpn(&self) -> Tpn {
         self.last_tpn
     }
 
     /// What this node calls its state of the pair.
-    #[must_use]
-    pub const fn name(&self) -> u32 {
+    pub(crate) const fn name(&self) -> u32 {
         self.cfg.state
     }
 
     /// Whether `connect` has the numbers of the peer of the open TP, which only that one has.
-    #[must_use]
-    pub fn holds(&self, connect: &HandshakeBody) -> bool {
+    pub(crate) fn holds(&self, connect: &HandshakeBody) -> bool {
         let HandshakeState::Open(tp) = self.state else { return false };
         let shown = (connect.source_tpn, connect.first_psn, connect.incarnation, connect.close_key);
         (tp.peer_tpn, tp.rx_psn, tp.peer_incarnation, tp.peer_key) == shown
@@ -113,7 +110,7 @@ impl Handshake {
 
     /// Starts to open a TP with the numbers of `offer`; false when one is open or being opened
     /// (the numbers were not used then).
-    pub fn open(&mut self, now: Nanos, offer: Offer) -> bool {
+    pub(crate) fn open(&mut self, now: Nanos, offer: Offer) -> bool {
         if matches!(self.state, HandshakeState::Connecting | HandshakeState::Open(_)) {
             return false;
         }
@@ -128,7 +125,7 @@ impl Handshake {
     /// Asks the peer of an open TP whether it still holds it, under a fresh `nonce`: it accepts again,
     /// or refuses, and then the TP is closed; what silence does depends on the `doubt`. Nothing
     /// happens when no TP is open or as much is being asked already.
-    pub fn verify(&mut self, now: Nanos, doubt: Doubt, nonce: u64) {
+    pub(crate) fn verify(&mut self, now: Nanos, doubt: Doubt, nonce: u64) {
         if let (HandshakeState::Open(_), Some(offer)) = (self.state, &mut self.offer)
             && self.verifying < Some(doubt)
         {
@@ -140,21 +137,19 @@ impl Handshake {
     }
 
     /// Whether the question of [`Handshake::verify`] has no answer yet.
-    #[must_use]
-    pub const fn is_verifying(&self) -> bool {
+    pub(crate) const fn is_verifying(&self) -> bool {
         self.verifying.is_some()
     }
 
     /// Ends the TP and sends the peer a CLOSE (once: a peer that missed it finds out by its next
     /// packet).
-    pub fn close(&mut self, reason: CloseReason) {
+    pub(crate) fn close(&mut self, reason: CloseReason) {
         self.reply = self.close_packet(reason).or(self.reply);
         self.finish(HandshakeState::Closed);
     }
 
     /// The CLOSE of the open TP.
-    #[must_use]
-    pub fn close_packet(&self, reason: CloseReason) -> Option<PacketHeader> {
+    pub(crate) fn close_packet(&self, reason: CloseReason) -> Option<PacketHeader> {
         let (HandshakeState::Open(tp), Some(offer)) = (self.state, self.offer) else { return None };
         let close = Close { reason, source_tpn: tp.local_tpn, key: offer.close_key };
         Some(PacketHeader::new(tp.peer_tpn, Psn::new(0), Body::Close(close)))
@@ -162,7 +157,7 @@ impl Handshake {
 
     /// A handshake packet of the peer; a CONNECT has passed [`Challenger::screen`]. `fresh` gives
     /// numbers for a TP that the peer asks for.
-    pub fn on_packet(
+    pub(crate) fn on_packet(
         &mut self,
         header: &PacketHeader,
         fresh: &mut dyn FnMut() -> Offer,
@@ -183,7 +178,7 @@ impl Handshake {
 
     /// The next packet to send at `now`, written to the front of `buf`; its length, with four
     /// bytes at the end for the ICRC. Also where retries run out.
-    pub fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<usize> {
+    pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<usize> {
         let header = match self.reply.take() {
             Some(reply) => reply,
             None => self.connect(now)?,
@@ -192,8 +187,7 @@ impl Handshake {
     }
 
     /// When [`Handshake::poll_transmit`] has something to do.
-    #[must_use]
-    pub const fn poll_deadline(&self) -> Option<Nanos> {
+    pub(crate) const fn poll_deadline(&self) -> Option<Nanos> {
         if self.reply.is_some() {
             return Some(0);
         }
@@ -206,8 +200,7 @@ impl Handshake {
     }
 
     /// The packet that says, without proof, that the TPN a peer sent to does not exist here.
-    #[must_use]
-    pub const fn unknown_tp(dest_of_packet: Tpn) -> PacketHeader {
+    pub(crate) const fn unknown_tp(dest_of_packet: Tpn) -> PacketHeader {
         let close = Close { reason: CloseReason::UnknownTp, source_tpn: dest_of_packet, key: 0 };
         PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Close(close))
     }

@@ -8,8 +8,8 @@
 mod pool;
 mod record;
 
-pub use pool::{KnittingPool, PoolError, PoolUsage};
-pub use record::{Arrival, KnittingRecord, LossError, LossRecord};
+pub(crate) use pool::{KnittingPool, PoolError};
+pub(crate) use record::{Arrival, KnittingRecord, LossError, LossRecord};
 
 #[cfg(test)]
 mod tests;

@@ -17,11 +17,11 @@ use super::knitting::{Arrival, KnittingPool, KnittingRecord, LossError, LossReco
 
 /// One packet's part of a transaction.
 #[derive(Debug)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// Request or response header.
-    pub header: TransactionHeader,
+    pub(crate) header: TransactionHeader,
     /// Payload without its padding.
-    pub payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// What became of a packet.

@@ -10,15 +10,15 @@ use udma_abi::Nanos;
 
 /// Bounds of the timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RtoCfg {
+pub(crate) struct RtoCfg {
     /// Timeout before the first sample, in ns.
-    pub initial_ns: Nanos,
+    pub(crate) initial_ns: Nanos,
     /// Least timeout, in ns; must exceed the peer's acknowledgement delay.
-    pub min_ns: Nanos,
+    pub(crate) min_ns: Nanos,
     /// Most, also after backing off, in ns.
-    pub max_ns: Nanos,
+    pub(crate) max_ns: Nanos,
     /// Timeouts in a row after which the TP fails.
-    pub retries: u32,
+    pub(crate) retries: u32,
 }
 
 impl Default for RtoCfg {

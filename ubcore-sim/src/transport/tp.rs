@@ -13,7 +13,7 @@ use urma_packet::{
     SackBitmap, TransactionHeader,
 };
 
-pub use cfg::{PushError, Received, TpCfg, TpError, TpStats};
+pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
 use super::knitting::{KnittingPool, LossError};
 use super::receive::{Piece, ReceiveWindow, WindowResult};
@@ -22,7 +22,7 @@ use super::strategy::{AckNews, Retransmission, retransmission};
 use super::timer::{Expired, RtoTimer, Waiting};
 
 /// Bytes that the buffer of [`Tp::poll_transmit`] must have.
-pub const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
+pub(crate) const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
 
 /// Where AckReq lies: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification,
 /// 9.2), so that a kept packet can be sent again with the bit set.
@@ -43,7 +43,7 @@ enum AckState {
 
 /// One transport path: windows, timer, strategy and loss record.
 #[derive(Debug)]
-pub struct Tp {
+pub(crate) struct Tp {
     cfg: TpCfg,
     tx: SendWindow,
     rx: ReceiveWindow,
@@ -66,8 +66,7 @@ pub struct Tp {
 
 impl Tp {
     /// A TP in which nothing happened yet.
-    #[must_use]
-    pub fn new(cfg: TpCfg) -> Self {
+    pub(crate) fn new(cfg: TpCfg) -> Self {
         Self::with_strategy(cfg, retransmission(cfg.strategy))
     }
 
@@ -97,38 +96,32 @@ impl Tp {
     }
 
     /// Returns the settings that both sides agreed on.
-    #[must_use]
-    pub const fn cfg(&self) -> &TpCfg {
+    pub(crate) const fn cfg(&self) -> &TpCfg {
         &self.cfg
     }
 
     /// Whether [`Tp::push`] would find a place.
-    #[must_use]
-    pub const fn has_room(&self) -> bool {
+    pub(crate) const fn has_room(&self) -> bool {
         self.room() > 0
     }
 
     /// Places left in the send window: reserve before fetching what is to be sent.
-    #[must_use]
-    pub const fn room(&self) -> usize {
+    pub(crate) const fn room(&self) -> usize {
         self.tx.room()
     }
 
     /// Whether the peer acknowledged everything.
-    #[must_use]
-    pub const fn is_drained(&self) -> bool {
+    pub(crate) const fn is_drained(&self) -> bool {
         self.tx.is_empty()
     }
 
     /// Why the TP gave up, if it did.
-    #[must_use]
-    pub const fn failed(&self) -> Option<TpError> {
+    pub(crate) const fn failed(&self) -> Option<TpError> {
         self.failed
     }
 
     /// Counts since it was made.
-    #[must_use]
-    pub const fn stats(&self) -> TpStats {
+    pub(crate) const fn stats(&self) -> TpStats {
         self.stats
     }
 
@@ -137,7 +130,7 @@ impl Tp {
     ///
     /// # Errors
     /// [`PushError`]; nothing was taken then.
-    pub fn push(
+    pub(crate) fn push(
         &mut self,
         header: &TransactionHeader,
         payload_len: usize,
@@ -164,7 +157,7 @@ impl Tp {
     }
 
     /// Takes a packet whose DestQP is this TP and whose sender is its peer.
-    pub fn on_packet(
+    pub(crate) fn on_packet(
         &mut self,
         now: Nanos,
         packet: &Packet<'_>,
@@ -193,18 +186,18 @@ impl Tp {
     }
 
     /// The next received piece, in PSN order. Give its buffer back with [`Tp::recycle`].
-    pub fn pop(&mut self) -> Option<Piece> {
+    pub(crate) fn pop(&mut self) -> Option<Piece> {
         self.rx.pop()
     }
 
     /// Takes the buffer of a popped piece back, so that later packets need no new one.
-    pub fn recycle(&mut self, piece: Piece) {
+    pub(crate) fn recycle(&mut self, piece: Piece) {
         self.rx.recycle(piece.payload);
     }
 
     /// The next packet to send at `now`, written to the front of `buf` (at least [`TRANSMIT_MAX`]
     /// bytes); its length, with four bytes at the end for the ICRC. Also where timers expire.
-    pub fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         now: Nanos,
         buf: &mut [u8],
@@ -235,8 +228,7 @@ impl Tp {
 
     /// When [`Tp::poll_transmit`] has something to do without further input; a time in the past
     /// when it has now.
-    #[must_use]
-    pub fn poll_deadline(&self) -> Option<Nanos> {
+    pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
         if self.failed.is_some() {
             return None;
         }
@@ -251,14 +243,13 @@ impl Tp {
     }
 
     /// Whether [`Tp::poll_transmit`] would give a packet without any timer.
-    #[must_use]
-    pub fn has_transmit(&self) -> bool {
+    pub(crate) fn has_transmit(&self) -> bool {
         self.failed.is_none()
             && (matches!(self.ack, AckState::Now | AckState::NowGap) || self.tx.has_sendable())
     }
 
     /// Gives what it holds of the pool back; call before dropping it.
-    pub fn close(&mut self, pool: &mut KnittingPool) {
+    pub(crate) fn close(&mut self, pool: &mut KnittingPool) {
         self.rx.close(pool);
     }
 

@@ -12,7 +12,7 @@ use super::hostile::{header, piece, piece_of};
 use super::world::{self, Kind, TOKEN, World};
 use crate::carrier::Carrier;
 use crate::exchange::guesses::FULL_NS;
-use crate::exchange::peer::{Peer, PeerSearch};
+use crate::exchange::peer::Peer;
 use crate::limits;
 
 const RW: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
@@ -174,7 +174,7 @@ fn another(w: &mut World) -> RawEid {
     let exchange = &mut w.nodes[1].exchange;
     exchange.endpoint.add(eid);
     let carrier = Carrier::Packets(eid);
-    exchange.peers.insert(eid, Peer::new(eid, PeerSearch::Yes, Some(carrier)));
+    exchange.peers.insert(eid, Peer::new(eid, Some(carrier)));
     eid
 }
 
@@ -293,7 +293,7 @@ fn a_node_does_not_have_its_guesses_again_by_leaving() {
     let peers = &mut w.nodes[1].exchange.peers;
     let others: Vec<_> =
         (0..limits::PEERS as u64 - 1).map(|n| RawEid::from_words([n, 7])).collect();
-    peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, PeerSearch::Asked, None))));
+    peers.extend(others.iter().map(|eid| (*eid, Peer::new(*eid, None))));
     assert!(!w.nodes[1].exchange.has_place(w.now), "nor does it give its place to another");
     w.nodes[1].exchange.peers.retain(|eid, _| !others.contains(eid));
     w.run(2 * FULL_NS);

@@ -16,6 +16,7 @@ use urma_mem::{Pages, Region};
 
 use crate::cfg::DeviceCfg;
 use crate::context::{jfc::DeviceJfc, segment::NewSegment};
+use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
 use crate::exchange::{Connecting, Exchange, RecvSide, SendSide};
@@ -84,8 +85,9 @@ pub(super) struct Node {
 impl Node {
     /// Takes a datagram. Whether a step is due.
     pub(super) fn on_datagram(&mut self, now: Nanos, from: RawEid, bytes: &[u8]) -> bool {
-        let arrival = self.exchange.endpoint.on_datagram(&self.base.tables, now, from, bytes);
-        self.exchange.on_arrival(&self.base, now, from, arrival)
+        let by = Reception { tables: &self.base.tables, now, from };
+        let event = self.exchange.endpoint.on_datagram(by, bytes);
+        self.exchange.on_arrival(&self.base, by, event)
     }
 }
 

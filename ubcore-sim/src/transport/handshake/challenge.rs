@@ -22,21 +22,19 @@ const PERIOD_NS: Nanos = 500_000_000;
 
 /// Makes and checks cookies.
 #[derive(Clone)]
-pub struct Challenger {
+pub(crate) struct Challenger {
     key: [u8; 16],
 }
 
 impl Challenger {
     /// With a key that only this node has: random.
-    #[must_use]
-    pub const fn new(key: [u8; 16]) -> Self {
+    pub(crate) const fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
 
     /// `None`: `connect` is of the TP that `pair` holds, or proves that its sender receives at its
     /// address; [`Handshake::on_packet`] may take it. Otherwise the answer, to that address.
-    #[must_use]
-    pub fn screen(
+    pub(crate) fn screen(
         &self,
         now: Nanos,
         connect: &HandshakeBody,
@@ -83,8 +81,7 @@ impl std::fmt::Debug for Challenger {
 }
 
 /// REFUSE of `connect`. `state` names what this node has of the pair; 0: nothing.
-#[must_use]
-pub fn refusal(connect: &HandshakeBody, reason: RefuseReason, state: u32) -> PacketHeader {
+pub(crate) fn refusal(connect: &HandshakeBody, reason: RefuseReason, state: u32) -> PacketHeader {
     let refusal = RefuseBody {
         reason,
         version_min: WIRE_VERSION,

@@ -11,36 +11,35 @@ use crate::transport::tp::TpCfg;
 
 /// What this node offers to every peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OpenCfg {
+pub(crate) struct OpenCfg {
     /// EID of this node.
-    pub local_eid: WireEid,
+    pub(crate) local_eid: WireEid,
     /// EID of the peer.
-    pub peer_eid: WireEid,
+    pub(crate) peer_eid: WireEid,
     /// UASID of this node.
-    pub local_uasid: u32,
+    pub(crate) local_uasid: u32,
     /// Incarnation of this node: another one after every restart.
-    pub incarnation: u64,
+    pub(crate) incarnation: u64,
     /// Names what this node knows of the pair, not 0: another one after it forgot.
-    pub state: u32,
+    pub(crate) state: u32,
     /// Largest payload of a packet that this side accepts.
-    pub mtu: Mtu,
+    pub(crate) mtu: Mtu,
     /// Packets in flight, 1 to [`urma_packet::WINDOW_MAX`].
-    pub window_packets: u32,
+    pub(crate) window_packets: u32,
     /// Strategies that this node speaks.
-    pub strategies: StrategyCaps,
+    pub(crate) strategies: StrategyCaps,
     /// Time until the first CONNECT is repeated, in ns, at most; doubles every few times.
-    pub retry_ns: Nanos,
+    pub(crate) retry_ns: Nanos,
     /// Longest time between two CONNECTs, in ns.
-    pub retry_max_ns: Nanos,
+    pub(crate) retry_max_ns: Nanos,
     /// Repetitions before giving up.
-    pub retries: u32,
+    pub(crate) retries: u32,
 }
 
 impl OpenCfg {
     /// MTU 4096, 256 packets, both strategies; CONNECT three times each after 2.5 to 5, 5 to
     /// 10, 10 to 20, .. ms, 18 times: gives up after 0.9 s on average, 1.15 s at most.
-    #[must_use]
-    pub fn new(local_eid: WireEid, peer_eid: WireEid, incarnation: u64) -> Self {
+    pub(crate) fn new(local_eid: WireEid, peer_eid: WireEid, incarnation: u64) -> Self {
         Self {
             local_eid,
             peer_eid,
@@ -59,48 +58,47 @@ impl OpenCfg {
 
 /// Fresh numbers of one attempt to make a TP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Offer {
+pub(crate) struct Offer {
     /// TPN at this node, not 0, not used by another TP.
-    pub tpn: Tpn,
+    pub(crate) tpn: Tpn,
     /// First PSN that this side sends; random.
-    pub psn: Psn,
+    pub(crate) psn: Psn,
     /// Random; what answers must repeat.
-    pub nonce: u64,
+    pub(crate) nonce: u64,
     /// Random; what a CLOSE of this node shows.
-    pub close_key: u64,
+    pub(crate) close_key: u64,
 }
 
 /// What both ends hold once a TP is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Agreed {
+pub(crate) struct Agreed {
     /// TPN at this node.
-    pub local_tpn: Tpn,
+    pub(crate) local_tpn: Tpn,
     /// TPN at the peer.
-    pub peer_tpn: Tpn,
+    pub(crate) peer_tpn: Tpn,
     /// First PSN that this side sends.
-    pub tx_psn: Psn,
+    pub(crate) tx_psn: Psn,
     /// First PSN that the peer sends.
-    pub rx_psn: Psn,
+    pub(crate) rx_psn: Psn,
     /// The smaller of both path MTUs.
-    pub mtu: Mtu,
+    pub(crate) mtu: Mtu,
     /// The smaller of both windows.
-    pub window_packets: u32,
+    pub(crate) window_packets: u32,
     /// Selective repeat when both speak it.
-    pub strategy: Strategy,
+    pub(crate) strategy: Strategy,
     /// Incarnation of the peer.
-    pub peer_incarnation: u64,
+    pub(crate) peer_incarnation: u64,
     /// What a CLOSE of the peer shows.
-    pub peer_key: u64,
+    pub(crate) peer_key: u64,
     /// What the peer calls its state of the pair.
-    pub peer_state: u32,
+    pub(crate) peer_state: u32,
     /// UASID of the peer.
-    pub peer_uasid: u32,
+    pub(crate) peer_uasid: u32,
 }
 
 impl Agreed {
     /// Settings of the TP, timers as [`TpCfg::new`] has them.
-    #[must_use]
-    pub fn tp_cfg(&self) -> TpCfg {
+    pub(crate) fn tp_cfg(&self) -> TpCfg {
         TpCfg {
             window_packets: self.window_packets,
             strategy: self.strategy,
@@ -111,7 +109,7 @@ impl Agreed {
 
 /// Why no TP could be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TpOpenError {
+pub(crate) enum TpOpenError {
     /// The peer did not answer any CONNECT.
     #[error("the peer did not answer")]
     Timeout,
@@ -122,7 +120,7 @@ pub enum TpOpenError {
 
 /// Where the TP to the peer stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HandshakeState {
+pub(crate) enum HandshakeState {
     /// No TP was opened yet.
     Idle,
     /// A CONNECT was sent and is not answered.
@@ -137,7 +135,7 @@ pub enum HandshakeState {
 
 /// What a packet changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HandshakeEvent {
+pub(crate) enum HandshakeEvent {
     /// The packet changes nothing.
     Nothing,
     /// The TP is open with these terms.
@@ -163,7 +161,7 @@ pub enum HandshakeEvent {
 
 /// Why the peer of an open TP is asked whether it still holds it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Doubt {
+pub(crate) enum Doubt {
     /// A packet says so, without proof: silence changes nothing, the timers of the TP decide.
     Hint,
     /// The TP was idle: silence ends it.

@@ -59,7 +59,7 @@ struct GrownMemory {
 
 /// Why a pool command was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PoolError {
+pub(crate) enum PoolError {
     /// The block size is not supported or differs from that of the blocks there are.
     #[error("block size 2^{0} is not supported or differs from the pool's")]
     BlockSize(u8),
@@ -79,22 +79,22 @@ pub enum PoolError {
 
 /// Answer to a pool query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PoolUsage {
+pub(crate) struct PoolUsage {
     /// Bytes of a block; 0 while the pool is empty.
-    pub block_bytes: u64,
+    pub(crate) block_bytes: u64,
     /// Number of blocks in the pool, free or not.
-    pub blocks: u64,
+    pub(crate) blocks: u64,
     /// Blocks that no TP holds.
-    pub free: u64,
+    pub(crate) free: u64,
     /// Most blocks that were held at one time.
-    pub used_max: u64,
+    pub(crate) used_max: u64,
     /// Times the free list was found scribbled on and made anew.
-    pub repairs: u64,
+    pub(crate) repairs: u64,
 }
 
 /// The pool shared by all TPs of a device.
 #[derive(Debug, Default)]
-pub struct KnittingPool {
+pub(crate) struct KnittingPool {
     /// Position is a block's `piece`; a shrunk piece leaves a hole that the next grow fills.
     pieces: Vec<Option<GrownMemory>>,
     block_log2: u8,
@@ -114,8 +114,7 @@ pub(super) struct Scribbled;
 
 impl KnittingPool {
     /// A pool without blocks: every packet beyond a gap is treated as lost.
-    #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
@@ -124,7 +123,7 @@ impl KnittingPool {
     ///
     /// # Errors
     /// [`PoolError`]; nothing changed then.
-    pub fn grow(
+    pub(crate) fn grow(
         &mut self,
         base: u64,
         region: Region,
@@ -152,7 +151,7 @@ impl KnittingPool {
     ///
     /// # Errors
     /// [`PoolError::NotFound`], [`PoolError::InUse`].
-    pub fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
+    pub(crate) fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
         let found = |p: &Option<GrownMemory>| p.as_ref().is_some_and(|p| p.base == base);
         let slot = self.pieces.iter().position(found).ok_or(PoolError::NotFound(base))?;
         let piece = self.pieces[slot].as_ref().ok_or(PoolError::NotFound(base))?;
@@ -168,8 +167,7 @@ impl KnittingPool {
     }
 
     /// Returns block size, number of blocks, free ones and the most ever used.
-    #[must_use]
-    pub fn usage(&self) -> PoolUsage {
+    pub(crate) fn usage(&self) -> PoolUsage {
         let block_bytes = if self.blocks == 0 { 0 } else { 1 << self.block_log2 };
         PoolUsage {
             block_bytes,

@@ -18,7 +18,7 @@ use super::pool::{BlockId, Holder, KnittingPool, Scribbled};
 
 /// What a received packet meant to the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
+pub(crate) enum Arrival {
     /// The left edge moved to this sequence: all before it was received.
     Advanced(u64),
     /// Kept beyond a gap.
@@ -29,7 +29,7 @@ pub enum Arrival {
 
 /// Why a packet could not be recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LossError {
+pub(crate) enum LossError {
     /// The pool has no block left; the packet counts as lost.
     #[error("the knitting pool is exhausted")]
     Exhausted,
@@ -45,7 +45,7 @@ impl From<Scribbled> for LossError {
 }
 
 /// The receive-side loss record of a selective-repeat TP. Sequences count packets from 0.
-pub trait LossRecord: Send + Debug {
+pub(crate) trait LossRecord: Send + Debug {
     /// Records packet `seq` as received.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub trait LossRecord: Send + Debug {
 
 /// The record that lives in the knitting pool.
 #[derive(Debug)]
-pub struct KnittingRecord {
+pub(crate) struct KnittingRecord {
     holder: Holder,
     /// Number of the first packet that is missing.
     edge: u64,
@@ -98,8 +98,7 @@ struct BlockList {
 impl KnittingRecord {
     /// An empty record of the TP with number `tpn` (unique among those that share the pool), whose
     /// first expected packet is sequence 0.
-    #[must_use]
-    pub const fn new(tpn: u32) -> Self {
+    pub(crate) const fn new(tpn: u32) -> Self {
         Self { holder: Holder::new(tpn), edge: 0, list: None, top: 0, kept: 0 }
     }
 

@@ -11,32 +11,31 @@ use crate::transport::timer::RtoCfg;
 
 /// What a TP is made from: the outcome of a handshake and local settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TpCfg {
+pub(crate) struct TpCfg {
     /// TPN at this node; unique among the TPs that share a knitting pool.
-    pub local_tpn: Tpn,
+    pub(crate) local_tpn: Tpn,
     /// TPN at the peer.
-    pub peer_tpn: Tpn,
+    pub(crate) peer_tpn: Tpn,
     /// PSN of the first packet sent.
-    pub tx_psn: Psn,
+    pub(crate) tx_psn: Psn,
     /// PSN of the first packet expected.
-    pub rx_psn: Psn,
+    pub(crate) rx_psn: Psn,
     /// Packets in flight in each direction, 1 to 65536.
-    pub window_packets: u32,
+    pub(crate) window_packets: u32,
     /// How losses are repaired.
-    pub strategy: Strategy,
+    pub(crate) strategy: Strategy,
     /// Bounds of the retransmission timer.
-    pub rto: RtoCfg,
+    pub(crate) rto: RtoCfg,
     /// Packets received in order before an acknowledgement goes out.
-    pub ack_every: u32,
+    pub(crate) ack_every: u32,
     /// Longest time that one waits for more, in ns.
-    pub ack_delay_ns: Nanos,
+    pub(crate) ack_delay_ns: Nanos,
 }
 
 impl TpCfg {
     /// Acknowledge every 16 packets (a quarter of the window if that is less) or after 200 us,
     /// and time out as [`RtoCfg::default`] says.
-    #[must_use]
-    pub fn new(local_tpn: Tpn, peer_tpn: Tpn, tx_psn: Psn, rx_psn: Psn) -> Self {
+    pub(crate) fn new(local_tpn: Tpn, peer_tpn: Tpn, tx_psn: Psn, rx_psn: Psn) -> Self {
         Self {
             local_tpn,
             peer_tpn,
@@ -53,7 +52,7 @@ impl TpCfg {
 
 /// Why a TP gave up. It sends and accepts nothing more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum TpError {
+pub(crate) enum TpError {
     /// The peer did not acknowledge within the bounds of [`RtoCfg`].
     #[error("the peer did not acknowledge in time")]
     Timeout,
@@ -64,7 +63,7 @@ pub enum TpError {
 
 /// Why a piece was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PushError {
+pub(crate) enum PushError {
     /// Every place of the window is in use; there will be room after acknowledgements.
     #[error("the send window is full")]
     WindowFull,
@@ -78,7 +77,7 @@ pub enum PushError {
 
 /// What became of a received packet; the device counts by this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Received {
+pub(crate) enum Received {
     /// Next in order; pieces are ready.
     InOrder,
     /// Kept beyond a gap.
@@ -101,13 +100,13 @@ pub enum Received {
 
 /// Counts of one TP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct TpStats {
+pub(crate) struct TpStats {
     /// Data packets sent for the first time.
-    pub sent: u64,
+    pub(crate) sent: u64,
     /// Data packets sent again.
-    pub sent_again: u64,
+    pub(crate) sent_again: u64,
     /// Number of acknowledgements that were sent.
-    pub acks_sent: u64,
+    pub(crate) acks_sent: u64,
     /// Number of times that the retransmission timer ran out.
-    pub timeouts: u64,
+    pub(crate) timeouts: u64,
 }
