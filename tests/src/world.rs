@@ -1,6 +1,6 @@
 //! A world to test in: two ends with everything they need to talk.
 //!
-//! *Owns*: [`World`], [`End`], [`Plan`]. *Takes*: a [`Setup`] (which way, page moving, transport
+//! *Owns*: [`World`], [`End`], [`Plan`]. *Takes*: a [`Setup`] (which path, page moving, transport
 //! mode) and what the test wants to be different. *Gives*: ends that are imported at each other.
 //! *Must not*: decide what is right; behaviours do.
 

@@ -203,7 +203,7 @@ pub(crate) fn pair_sharing(
     (a, b)
 }
 
-/// This process, by way of the kernel.
+/// This process, read through the kernel.
 fn own_process(node: &Region) -> ProcessMemory {
     let witness = node.sub(0, 40).unwrap();
     ProcessMemory::open(std::process::id(), node.addr() as u64, witness).unwrap()

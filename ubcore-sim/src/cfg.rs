@@ -27,7 +27,8 @@ impl std::fmt::Debug for Seed {
     }
 }
 
-/// Whether short requests of idle send queues take the express lane: the same checks in straight code.
+/// Whether short requests of idle send queues take the express lane: the same checks in straight
+/// code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ExpressLane {
     /// What fits takes it.
@@ -62,7 +63,7 @@ pub struct DeviceCfg {
     pub step_bytes: usize,
     /// Most requests that one step of one send queue starts.
     pub step_requests: u32,
-    /// Which way short requests of idle send queues take.
+    /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
     /// Bytes of a same-host ring, a power of two.
     pub ring_len: usize,

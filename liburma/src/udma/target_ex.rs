@@ -1,7 +1,7 @@
 //! Imports and bindings that name a transport path, and advice that calls back.
 //!
 //! *Owns*: nothing. *Takes*: what `get_tp_list` gave. *Gives*: what the calls without a path give: a
-//! software device has one way to a node, and a handle is a promise to use a path of its kind.
+//! software device has one path to a node, and a handle is a promise to use a path of its kind.
 
 use core::ffi::c_void;
 

@@ -171,7 +171,7 @@ mod tests {
 
     const ROUTE: Route = Route { me: 0, lane: Lane::Main, to: 1 };
 
-    /// A message on its way from node 0 to node 1.
+    /// A message in transit from node 0 to node 1.
     fn send(run: &mut Run<'_>) -> Result<(), String> {
         let draw = Draw::mark(&mut run.rng);
         run.post(ROUTE, &draw, Signal::Yes).map(|posted| assert!(posted, "there is room"))

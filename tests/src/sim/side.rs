@@ -62,7 +62,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Everything outstanding may end in any way; where it had an effect, a mark must follow.
+    /// Everything outstanding may end with any status; where it had an effect, a mark must follow.
     pub(super) fn break_down(&mut self) {
         self.requests.doom(None);
         for traffic in &mut self.traffic {

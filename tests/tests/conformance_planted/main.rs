@@ -12,7 +12,7 @@ use ubcore_sim::fault::PlantedFault;
 use urma_core::TransportMode;
 use urma_tests::world::{Link, Moving, Setup};
 
-/// The behaviour holds without the fault and fails with it, on each way that `links` names.
+/// The behaviour holds without the fault and fails with it, on each path that `links` names.
 fn turns_red(fault: PlantedFault, name: &str, links: &[Link]) {
     let found = behaviours::all().find(|known| known.name == name);
     let known = found.unwrap_or_else(|| panic!("no behaviour is named {name}"));

@@ -233,16 +233,16 @@ fn topo(nodes: &[AskedNode]) -> String {
             let line = format!("{head} {peer:<18} {path:<11} {why}");
             let _ = writeln!(text, "{}", line.trim_end());
         };
-        let ways = document["tps"].as_array().filter(|ways| !ways.is_empty());
-        match ways {
+        let paths = document["tps"].as_array().filter(|paths| !paths.is_empty());
+        match paths {
             None => line("-", "-", ""),
-            Some(ways) => {
-                for way in ways {
-                    let why = match way["why_not_faster"].as_str() {
+            Some(paths) => {
+                for path in paths {
+                    let why = match path["why_not_faster"].as_str() {
                         Some(why) => why.to_owned(),
-                        None => peers_reason(nodes, node, way).unwrap_or_default(),
+                        None => peers_reason(nodes, node, path).unwrap_or_default(),
                     };
-                    line(word(&way["eid"]), word(&way["path"]), &why);
+                    line(word(&path["eid"]), word(&path["path"]), &why);
                 }
             }
         }
@@ -251,11 +251,11 @@ fn topo(nodes: &[AskedNode]) -> String {
 }
 
 /// Why the path of `node` is not faster, as far as only its peer knows: that of the path back.
-fn peers_reason(nodes: &[AskedNode], node: &AskedNode, way: &Value) -> Option<String> {
-    let peer = nodes.iter().find(|peer| way["eid"] == peer.name().as_str())?;
-    let ways = peer.document.as_ref()?["tps"].as_array()?;
-    let back = ways.iter().find(|back| back["eid"] == node.name().as_str())?;
-    let why = back["why_not_faster"].as_str().filter(|_| back["path"] == way["path"])?;
+fn peers_reason(nodes: &[AskedNode], node: &AskedNode, path: &Value) -> Option<String> {
+    let peer = nodes.iter().find(|peer| path["eid"] == peer.name().as_str())?;
+    let paths = peer.document.as_ref()?["tps"].as_array()?;
+    let back = paths.iter().find(|back| back["eid"] == node.name().as_str())?;
+    let why = back["why_not_faster"].as_str().filter(|_| back["path"] == path["path"])?;
     Some(format!("the peer says: {why}"))
 }
 

@@ -82,15 +82,15 @@ fn paths_are_shown_with_the_reason() {
     let tps =
         |node: &Pinged| document(&["show", "dev", &node.context.eid().to_string(), "tp", "--json"]);
     let slow = tps(&here);
-    let way = &slow["objects"][0];
+    let path = &slow["objects"][0];
     assert_eq!(
-        (&way["path"], &way["why_not_faster"]),
+        (&path["path"], &path["why_not_faster"]),
         (&Value::from("packets"), &Value::from("this node is configured for packets only"))
     );
     let fast = tps(&other);
-    let way = &fast["objects"][0];
-    assert_eq!(way["path"], "same-host", "{fast:#}");
-    assert_eq!(way["owner_pid"], std::process::id());
+    let path = &fast["objects"][0];
+    assert_eq!(path["path"], "same-host", "{fast:#}");
+    assert_eq!(path["owner_pid"], std::process::id());
     let topo = text(&["show", "topo", &here.context.eid().to_string()]);
     assert!(topo.contains("configured for packets only"), "{topo}");
     // Only one side knows; both rows say it.
@@ -129,7 +129,7 @@ fn packets_are_captured_without_privileges() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // The handshakes of new ways are packets, however often they are needed.
+    // The handshakes of new paths are packets, however often they are needed.
     while capture.try_wait().unwrap().is_none() {
         drop(reach(&here, &there));
         #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]

@@ -14,7 +14,7 @@ use urma::{
     TransportMode,
 };
 
-/// Messages on their way: late answers need a place too.
+/// Messages outstanding: late answers need a receive, too.
 const DEPTH: u32 = 64;
 /// Looks at the JFC before this side sleeps: an answer of the same host is there by then.
 const SPINS: u32 = 2000;

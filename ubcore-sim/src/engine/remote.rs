@@ -1,8 +1,8 @@
 //! A target segment that can be touched directly: announced, checked, touched, checked again.
 //!
-//! *Owns*: one hazard slot and a few entries per way, memory for reads through the kernel. *Takes*: what a request wants. *Gives*: the
-//! bytes, for the length of one closure. *Must not*: touch a byte before every check passed; hold an
-//! announcement between two chunks.
+//! *Owns*: one hazard slot and a few entries per path, memory for reads through the kernel.
+//! *Takes*: what a request names. *Gives*: the bytes, for the length of one closure. *Must not*:
+//! touch a byte before every check passed; hold an announcement between two chunks.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) enum AccessResult<T> {
     NotDirect,
 }
 
-/// One way as a send queue keeps it.
+/// State of one path in a send queue.
 #[derive(Debug)]
 pub(crate) struct PathState {
     pub(crate) link: Arc<NodePath>,
@@ -84,7 +84,7 @@ impl AdmissionCache {
         self.asked = Some((seq, shown));
     }
 
-    /// A request of this way ended.
+    /// A request on this path ended.
     pub(crate) fn on_ended(&mut self, seq: u32, status: CqeStatus) {
         if status != CqeStatus::Success {
             self.proven = None;

@@ -1,8 +1,8 @@
-//! The way out of a send queue: requests retire in posting order, each with at most one entry.
+//! Retirement in a send queue: requests retire in posting order, each with at most one entry.
 //!
-//! *Owns*: the requests that are started and not retired, each with its reserved slot. *Takes*: ends.
-//! *Gives*: completion entries and the consumer index in host memory. *Must not*: lose or double an
-//! end.
+//! *Owns*: the requests that are started and not retired, each with its reserved slot. *Takes*:
+//! ends. *Gives*: completion entries and the consumer index in host memory. *Must not*: lose or
+//! double an end.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(crate) struct Started {
     pub(crate) flags: SqeFlags,
     /// READ or atomic: a fence waits for it.
     pub(crate) fenced: bool,
-    /// Way it was handed over to, or 0 for none (TPN 0 is never given).
+    /// TPN of the path it was handed over to, or 0 for none (TPN 0 is never given).
     pub(crate) tpn: u32,
     pub(crate) end: Option<(CqeStatus, u32)>,
     /// Its entry was written ahead of its turn.

@@ -66,13 +66,13 @@ pub(crate) struct SendEngine {
     state: SendState,
     /// Planted faults only: a write that was acknowledged and not yet placed.
     deferred: Option<Box<planted::Deferred>>,
-    /// RC: way and remote jetty.
+    /// RC: path and remote jetty.
     pub(crate) bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
 }
 
-/// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field by
-/// field: copies of the whole wait for the stores of its parts.
+/// The request at the front: fetched, with a completion slot, not ended. Worked on in place, field
+/// by field: copies of the whole wait for the stores of its parts.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     blocks: u32,
@@ -143,7 +143,7 @@ impl Left {
 enum FrontResult {
     /// The request ended, with its status and the bytes transferred.
     End(CqeStatus, u32),
-    /// It was handed over on this way.
+    /// It was handed over on this path.
     Handed { tpn: u32 },
     /// Something else has to end first.
     Wait,
@@ -197,7 +197,7 @@ impl SendEngine {
         }
     }
 
-    /// Nothing keeps a dead segment or a closed way alive through this engine.
+    /// Nothing keeps a dead segment or a closed path alive through this engine.
     pub(crate) fn forget_dead(&mut self) {
         self.segments.drop_dead();
         self.path_states.iter_mut().for_each(PathState::forget_dead);

@@ -1,8 +1,8 @@
 //! A WRITE or READ in one block with one local piece: nearly all entries there are.
 //!
-//! *Owns*: nothing; the layout is that of [`Sqe`](crate::Sqe). *Takes*: the fields that such a request
-//! has. *Gives*: its 64 bytes, or the fields from 64 bytes, without those that are zero. *Must not*:
-//! differ from what `Sqe` reads and writes.
+//! *Owns*: nothing; the layout is that of [`Sqe`](crate::Sqe). *Takes*: the fields that such a
+//! request has. *Gives*: its 64 bytes, or the fields from 64 bytes, without those that are zero.
+//! *Must not*: differ from what `Sqe` reads and writes.
 
 use crate::{
     Opcode, RawEid, Sge,
@@ -33,7 +33,8 @@ pub struct OneSided {
     pub piece: Sge,
 }
 
-/// Fields that an entry carries for the target, and that its own device has no use for on the direct path.
+/// Fields that an entry carries for the target, and that its own device has no use for on the
+/// direct path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Addressed {
     /// Kind of the object that `target_id` names.
@@ -47,8 +48,8 @@ pub struct Addressed {
 }
 
 impl OneSided {
-    /// Reads an entry; `None` when it is another operation, carries its payload, or has not exactly one
-    /// local piece.
+    /// Reads an entry; `None` when it is another operation, carries its payload, or has not exactly
+    /// one local piece.
     #[inline]
     #[must_use]
     pub const fn decode(words: &[u64; BLOCK_WORDS]) -> Option<Self> {
@@ -76,7 +77,7 @@ impl OneSided {
         })
     }
 
-    /// Writes the entry.
+    /// Returns the words of the entry, as the ring and the doorbell page hold it.
     #[inline]
     #[must_use]
     pub fn encode(&self, to: &Addressed) -> [u64; BLOCK_WORDS] {

@@ -174,7 +174,7 @@ fn arm_with_waiting_completions_fires(setup: Setup) -> Outcome {
     let first = nop(&mut w)?;
     let second = nop(&mut w)?;
     w.a.sent_ok(first)?;
-    // The second may still be on its way; wait until it lies there, without taking it.
+    // The second may still be in transit; wait until it is there, without taking it.
     pause(Pause::Ticks);
     w.a.half.jfc.arm(Arm::Any)?;
     take_event(&w)?;

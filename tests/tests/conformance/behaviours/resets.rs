@@ -16,7 +16,7 @@ super::behaviours! {
     Bad rm reset_makes_its_context_useless: "After a reset posts and calls on the old context are refused, and its fatal event comes once.";
     Bad rm reset_ends_waits: "A wait without limit ends when the device is reset.";
     Bad reliable_two_nodes reset_of_the_peer_ends_requests: "When the peer's device is reset under load every request to it completes once.";
-    Good rm_two_nodes reset_device_works_again: "A device that was reset is opened again and carries requests both ways.";
+    Good rm_two_nodes reset_device_works_again: "A device that was reset is opened again and carries requests in both directions.";
 }
 
 /// A node whose device the behaviour can reset.
@@ -100,7 +100,10 @@ fn reset_ends_every_request_once(setup: Setup) -> Outcome {
         same("requests that ended", sends.keys().copied().collect::<Vec<_>>(), due)?;
         let is_right = |status: &CrStatus| matches!(status, CrStatus::Success | CrStatus::WrFlush);
         check(sends.values().all(is_right), format!("{sends:?}"))?;
-        check(sends.values().any(|status| *status == CrStatus::WrFlush), "nothing was under way")?;
+        check(
+            sends.values().any(|status| *status == CrStatus::WrFlush),
+            "no send was outstanding",
+        )?;
         let ended = ends(&mut w.a.half.recv_jfc, receives.len())?;
         same("receives that ended", ended.keys().copied().collect::<Vec<_>>(), receives)?;
         check(ended.values().all(is_right), format!("{ended:?}"))?;

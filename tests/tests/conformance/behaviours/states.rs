@@ -75,7 +75,7 @@ fn reset_jetty_works_again(setup: Setup) -> Outcome {
     Ok(())
 }
 
-/// Resets a running jetty by way of ERROR: C programs have no other.
+/// Resets a running jetty from ERROR: C programs cannot do it otherwise.
 fn reset(end: &End) -> Outcome {
     end.half.jetty.modify(JettyState::Error)?;
     end.half.jetty.modify(JettyState::Reset)?;

@@ -4,7 +4,7 @@
 
 use super::cface::{CLoop, Of};
 
-/// Which way is better.
+/// Whether higher or lower is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Better {
     /// Lower is better: latencies.
@@ -66,7 +66,7 @@ pub(super) struct BenchLine {
     pub(super) group: &'static str,
     /// Unit of its values.
     pub(super) unit: &'static str,
-    /// Which way is better.
+    /// Whether higher or lower is better.
     pub(super) better: Better,
     /// Names of the lines that it is compared with.
     pub(super) references: &'static [&'static str],

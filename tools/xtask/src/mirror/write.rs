@@ -93,7 +93,7 @@ fn members(of: &MirrorEntry, release: &str, golden: &Golden) -> Option<(usize, V
     (!items.is_empty()).then_some((size, items))
 }
 
-/// One file of the mirror on its way.
+/// One file of the mirror while it is written.
 #[derive(Debug, Default)]
 pub(super) struct WrittenFile {
     /// Name of the macro, and its body.

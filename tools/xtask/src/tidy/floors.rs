@@ -16,7 +16,7 @@ use super::{
 /// Which file takes something from which.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// No file, and no room, reaches itself by way of others.
+/// No file, and no room, imports itself through others.
 pub(super) fn circles(files: &[File]) -> Vec<String> {
     crates(files).iter().flat_map(|krate| circles_of(krate, files)).collect()
 }

@@ -68,7 +68,7 @@ impl SendEngine {
     }
 
     fn step_suspended(&mut self, visit: &Visit<'_>, reported: bool) {
-        // A direct transfer under way counts as started: it ends before the suspend does.
+        // A direct transfer in progress counts as started: it ends before the suspend does.
         if self.under_way && self.current.cursor.life != 0 {
             let mut bytes = usize::MAX;
             match self.step_front(visit, &mut bytes) {
