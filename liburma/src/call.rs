@@ -17,6 +17,7 @@ use urma_mem::{
     sync::{AtomicU64, Ordering},
 };
 
+use crate::copies::copies;
 use crate::slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live};
 
 pub(crate) use user::{UserArray, UserPtr, args, c_text, some, text, value};
@@ -147,11 +148,6 @@ fn set_errno(number: c_int) {
     unsafe { *errno = number };
 }
 
-/// Runs `f`; a panic in it is a failure, so that what is to be undone after a failure is.
-pub(crate) fn caught(f: impl FnOnce() -> Answer) -> Answer {
-    unguarded_by_fork(f)
-}
-
 /// The place of this name: a panic when a test wants one here, once.
 #[inline]
 pub(crate) fn at(_place: &str) {
@@ -169,109 +165,79 @@ fn planted(place: &str) {
     }
 }
 
+/// Runs a call that needs no library, or by which a forked child starts afresh; the forms below take its result.
+#[inline]
+pub(crate) fn in_child<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
+    unguarded_by_fork(f)
+}
+
 /// A call that answers with a `urma_status_t`.
 #[inline]
 pub(crate) fn status(f: impl FnOnce() -> Answer) -> c_int {
-    match guarded(f) {
+    as_status(guarded(f))
+}
+
+/// A call that answers with a pointer, or NULL and `errno`.
+pub(crate) fn pointer<T>(f: impl FnOnce() -> Answer<*mut T>) -> *mut T {
+    guarded(f).unwrap_or_else(|code| {
+        code.set_errno();
+        core::ptr::null_mut()
+    })
+}
+
+/// A call that answers with a count, or -1 and `errno`.
+#[inline]
+pub(crate) fn count(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    as_count(guarded(f))
+}
+
+/// A call that answers with a count, or the negative status.
+pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
+    as_negative(guarded(f))
+}
+
+/// A call without an answer; a refusal is in `errno` and in the log.
+pub(crate) fn nothing(f: impl FnOnce() -> Answer) {
+    as_nothing(guarded(f));
+}
+
+/// The `urma_status_t` of a result.
+#[inline(always)]
+pub(crate) fn as_status(answer: Answer) -> c_int {
+    match answer {
         Ok(()) => SUCCESS,
         Err(code) => code.status(),
     }
 }
 
-/// The answer of a function of the data plane that only finds its object and calls on, with that call's
-/// status: nothing in it can panic, and what it calls looks for forks itself.
+/// The status of a function of the data plane that only finds its object and calls on: nothing in it can
+/// panic, and what it calls looks for forks itself.
 #[inline(always)]
 pub(crate) fn status_of_call(answer: Answer<c_int>) -> c_int {
-    match answer {
-        Ok(status) => status,
-        Err(code) => code.status(),
-    }
+    answer.unwrap_or_else(Code::status)
 }
 
-/// As [`status_of_call`]; a negative count is that of a call that has set `errno` itself.
+/// A count, or -1 and `errno`; a negative count is that of a call that has set `errno` itself.
 #[inline(always)]
-pub(crate) fn count_of_call(answer: Answer<c_int>) -> c_int {
-    match answer {
-        Ok(count) => count,
-        Err(code) => failed(code),
-    }
+pub(crate) fn as_count(answer: Answer<c_int>) -> c_int {
+    answer.unwrap_or_else(failed)
 }
 
-/// A count of a call that failed.
+/// Sets `errno`, for a count of a call that failed.
 #[cold]
 fn failed(code: Code) -> c_int {
     code.set_errno();
     -1
 }
 
-/// As [`status`], for the calls by which a forked child starts afresh.
-pub(crate) fn status_in_child(f: impl FnOnce() -> Answer) -> c_int {
-    match unguarded_by_fork(f) {
-        Ok(()) => SUCCESS,
-        Err(code) => code.status(),
-    }
+/// A count, or the negative status.
+pub(crate) fn as_negative(answer: Answer<c_int>) -> c_int {
+    answer.unwrap_or_else(|code| -code.status())
 }
 
-/// A call that answers with a pointer, or NULL and `errno`.
-pub(crate) fn pointer<T>(f: impl FnOnce() -> Answer<*mut T>) -> *mut T {
-    match guarded(f) {
-        Ok(pointer) => pointer,
-        Err(code) => {
-            code.set_errno();
-            core::ptr::null_mut()
-        }
-    }
-}
-
-/// A call that answers with a count, or -1 and `errno`.
-#[inline]
-pub(crate) fn count(f: impl FnOnce() -> Answer<c_int>) -> c_int {
-    match guarded(f) {
-        Ok(count) => count,
-        Err(code) => {
-            code.set_errno();
-            -1
-        }
-    }
-}
-
-/// As [`count`], for calls that need no library.
-pub(crate) fn count_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
-    match unguarded_by_fork(f) {
-        Ok(count) => count,
-        Err(code) => {
-            code.set_errno();
-            -1
-        }
-    }
-}
-
-/// A call that answers with a count, or the negative status.
-pub(crate) fn negative(f: impl FnOnce() -> Answer<c_int>) -> c_int {
-    match guarded(f) {
-        Ok(count) => count,
-        Err(code) => -code.status(),
-    }
-}
-
-/// As [`negative`], for calls that need no library.
-pub(crate) fn negative_in_child(f: impl FnOnce() -> Answer<c_int>) -> c_int {
-    match unguarded_by_fork(f) {
-        Ok(count) => count,
-        Err(code) => -code.status(),
-    }
-}
-
-/// A call without an answer; a refusal is in `errno` and in the log.
-pub(crate) fn nothing(f: impl FnOnce() -> Answer) {
-    if let Err(code) = guarded(f) {
-        code.set_errno();
-    }
-}
-
-/// As [`nothing`], for calls that need no library.
-pub(crate) fn nothing_in_child(f: impl FnOnce() -> Answer) {
-    if let Err(code) = unguarded_by_fork(f) {
+/// Sets `errno` where a call without an answer failed.
+pub(crate) fn as_nothing(answer: Answer) {
+    if let Err(code) = answer {
         code.set_errno();
     }
 }
@@ -282,14 +248,7 @@ pub(crate) fn nothing_in_child(f: impl FnOnce() -> Answer) {
 /// that a provider keeps in its own memory.
 pub(crate) struct Object<T>(NonNull<T>);
 
-impl<T> Clone for Object<T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Object<T> {}
+copies!(Object<T>);
 
 impl<T> Object<T> {
     /// An idle queue, whose public part programs may change.

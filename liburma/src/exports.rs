@@ -94,13 +94,13 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 /// The library of the release that the environment asks for takes this one's places.
 extern "C" fn at_load() {
-    call::nothing_in_child(|| {
+    call::as_nothing(call::in_child(|| {
         for (entry, function) in TABLE.iter().zip(choice::functions(&NAMES).unwrap_or_default()) {
             // SAFETY: no thread reads the table while this library is loaded, and no other writes.
             unsafe { *entry.0.get() = function };
         }
         Ok(())
-    });
+    }));
 }
 
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));

@@ -7,13 +7,14 @@
 //! book-keeping), `provider` (which drives which device), `udma` (the built-in provider), `convert`
 //! (values), `choice` (which release of the C API serves), `log` (lines for callbacks), `perf` (how long
 //! calls take), `call` (the door for calls from C), `setting` (the environment), `slab` and `latch`
-//! (memory of objects), `abi` (layouts).
+//! (memory of objects), `copies` (a derive), `abi` (layouts).
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 pub mod abi;
 mod call;
 mod choice;
 mod convert;
+mod copies;
 mod exports;
 pub mod face;
 mod latch;

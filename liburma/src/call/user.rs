@@ -10,6 +10,7 @@ use core::{
 };
 
 use super::{Answer, Code};
+use crate::copies::copies;
 
 /// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C
 /// compilers of the machines that this runs on read and write them there.
@@ -19,14 +20,7 @@ use super::{Answer, Code};
 #[derive(Debug)]
 pub(crate) struct UserPtr<T>(NonNull<T>);
 
-impl<T> Clone for UserPtr<T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for UserPtr<T> {}
+copies!(UserPtr<T>);
 
 impl<T> UserPtr<T> {
     /// The argument `ptr` of a C function.
@@ -72,14 +66,7 @@ pub(crate) struct UserArray<T> {
     count: usize,
 }
 
-impl<T> Clone for UserArray<T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for UserArray<T> {}
+copies!(UserArray<T>);
 
 impl<T> UserArray<T> {
     /// The argument `ptr` of a C function, of `count` elements.

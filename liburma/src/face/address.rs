@@ -2,11 +2,11 @@
 
 use crate::{
     abi::*,
-    call::{self, Code, UserPtr, object},
+    call::{self, UserPtr, object},
     convert::name::eid,
     face::{
         device::{give, take_back},
-        dispatch::ask,
+        dispatch::forwards,
     },
     udma::{address::net_addr, kind},
 };
@@ -34,53 +34,16 @@ pub unsafe extern "C" fn urma_free_net_addr_list(net_addr_list: *mut urma_net_ad
     unsafe { take_back(net_addr_list.cast()) };
 }
 
-/// The EID of the node with this IPv4 or IPv6 address.
-pub unsafe extern "C" fn urma_get_eid_by_ip(
-    ctx: *const urma_context_t,
-    net_addr: *const urma_net_addr_t,
-    eid: *mut urma_eid_t,
-) -> urma_status_t {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(net_addr)?;
-        call::some(eid)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_eid_by_ip(ctx.as_ptr().cast_const(), net_addr, eid)))
-    })
-}
-
-/// The address of the node with this EID.
-pub unsafe extern "C" fn urma_get_ip_by_eid(
-    ctx: *const urma_context_t,
-    eid: *const urma_eid_t,
-    net_addr: *mut urma_net_addr_t,
-) -> urma_status_t {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(eid)?;
-        call::some(net_addr)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_ip_by_eid(ctx.as_ptr().cast_const(), eid, net_addr)))
-    })
-}
-
-/// The MAC of this node: six bytes.
-pub unsafe extern "C" fn urma_get_smac(ctx: *const urma_context_t, mac: *mut u8) -> urma_status_t {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(mac)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_smac(ctx.as_ptr().cast_const(), mac)))
-    })
-}
-
-/// The MAC of the node with this address: six bytes.
-pub unsafe extern "C" fn urma_get_dmac(
-    ctx: *const urma_context_t,
-    net_addr: *const urma_net_addr_t,
-    mac: *mut u8,
-) -> urma_status_t {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(net_addr)?;
-        call::some(mac)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_dmac(ctx.as_ptr().cast_const(), net_addr, mac)))
-    })
+forwards! {
+    /// The EID of the node with this IPv4 or IPv6 address.
+    urma_get_eid_by_ip(ctx: *const urma_context_t as Context, net_addr: *const urma_net_addr_t, eid: *mut urma_eid_t)
+        needs(net_addr, eid) = get_eid_by_ip;
+    /// The address of the node with this EID.
+    urma_get_ip_by_eid(ctx: *const urma_context_t as Context, eid: *const urma_eid_t, net_addr: *mut urma_net_addr_t)
+        needs(eid, net_addr) = get_ip_by_eid;
+    /// The MAC of this node: six bytes.
+    urma_get_smac(ctx: *const urma_context_t as Context, mac: *mut u8) needs(mac) = get_smac;
+    /// The MAC of the node with this address: six bytes.
+    urma_get_dmac(ctx: *const urma_context_t as Context, net_addr: *const urma_net_addr_t, mac: *mut u8)
+        needs(net_addr, mac) = get_dmac;
 }

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn urma_poll_jfc(
 #[inline(never)]
 fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int {
     perf::timed(UB_POLL_JFC, || {
-        call::count_of_call((|| {
+        call::as_count((|| {
             let object = object::<kind::Jfc>(jfc)?;
             call::some(cr)?;
             if cr_cnt < 0 {
@@ -121,36 +121,33 @@ fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int 
     })
 }
 
-/// Posts one write of `len` bytes from `src` to `dst`.
-pub unsafe extern "C" fn urma_write(
-    jfs: *mut urma_jfs_t,
-    target_jfr: *mut urma_target_jetty_t,
-    dst_tseg: *mut urma_target_seg_t,
-    src_tseg: *mut urma_target_seg_t,
-    dst: u64,
-    src: u64,
-    len: u32,
-    flag: urma_jfs_wr_flag_t,
-    user_ctx: u64,
-) -> urma_status_t {
-    let (src, dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
-    transfer(jfs, target_jfr, (URMA_OPC_WRITE, flag, user_ctx), (src, dst))
+macro_rules! transfers {
+    ($($(#[$doc:meta])* $name:ident = $opcode:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            jfs: *mut urma_jfs_t,
+            target_jfr: *mut urma_target_jetty_t,
+            dst_tseg: *mut urma_target_seg_t,
+            src_tseg: *mut urma_target_seg_t,
+            dst: u64,
+            src: u64,
+            len: u32,
+            flag: urma_jfs_wr_flag_t,
+            user_ctx: u64,
+        ) -> urma_status_t {
+            let (mut src, mut dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
+            let (src, dst) = (list(&mut src), list(&mut dst));
+            let rw = urma_rw_wr_t { src, dst, target_hint: 0, notify_data: 0 };
+            one(jfs, target_jfr, ($opcode, flag, user_ctx), urma_jfs_wr_u { rw })
+        }
+    )*};
 }
 
-/// Posts one read of `len` bytes from `src` to `dst`.
-pub unsafe extern "C" fn urma_read(
-    jfs: *mut urma_jfs_t,
-    target_jfr: *mut urma_target_jetty_t,
-    dst_tseg: *mut urma_target_seg_t,
-    src_tseg: *mut urma_target_seg_t,
-    dst: u64,
-    src: u64,
-    len: u32,
-    flag: urma_jfs_wr_flag_t,
-    user_ctx: u64,
-) -> urma_status_t {
-    let (src, dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
-    transfer(jfs, target_jfr, (URMA_OPC_READ, flag, user_ctx), (src, dst))
+transfers! {
+    /// Posts one write of `len` bytes from `src` to `dst`.
+    urma_write = URMA_OPC_WRITE;
+    /// Posts one read of `len` bytes from `src` to `dst`.
+    urma_read = URMA_OPC_READ;
 }
 
 /// Posts one message of `len` bytes from `src`.
@@ -189,26 +186,11 @@ pub unsafe extern "C" fn urma_recv(
     unsafe { urma_post_jfr_wr(jfr, &raw mut wr, &raw mut bad) }
 }
 
-/// Opcode, flags and number of a request that one call posts.
-type RequestHead = (urma_opcode_t, urma_jfs_wr_flag_t, u64);
-
-/// Posts one request with one piece on each side.
-fn transfer(
-    jfs: *mut urma_jfs_t,
-    target: *mut urma_target_jetty_t,
-    about: RequestHead,
-    (mut src, mut dst): (urma_sge_t, urma_sge_t),
-) -> urma_status_t {
-    let (src, dst) = (list(&mut src), list(&mut dst));
-    let rw = urma_rw_wr_t { src, dst, target_hint: 0, notify_data: 0 };
-    one(jfs, target, about, urma_jfs_wr_u { rw })
-}
-
 /// Posts a list of one request.
 fn one(
     jfs: *mut urma_jfs_t,
     tjetty: *mut urma_target_jetty_t,
-    (opcode, flag, user_ctx): RequestHead,
+    (opcode, flag, user_ctx): (urma_opcode_t, urma_jfs_wr_flag_t, u64),
     u: urma_jfs_wr_u,
 ) -> urma_status_t {
     let next = core::ptr::null_mut();

@@ -64,17 +64,25 @@ pub(crate) fn ops(ctx: *mut urma_context_t) -> Answer<NonNull<urma_ops_t>> {
 }
 
 /// An object that names its context.
-pub(crate) trait Homed {
-    /// The context that it was made from.
-    fn home(&self) -> *mut urma_context_t;
+pub(crate) trait Homed: Sized {
+    /// The context that `of` was made from.
+    fn home(of: Object<Self>) -> *mut urma_context_t;
+}
+
+/// A context names itself.
+impl Homed for urma_context_t {
+    #[inline]
+    fn home(of: Object<Self>) -> *mut urma_context_t {
+        of.as_ptr()
+    }
 }
 
 macro_rules! homed {
     ($($name:ident),* $(,)?) => {$(
         impl Homed for crate::abi::$name {
             #[inline]
-            fn home(&self) -> *mut urma_context_t {
-                self.urma_ctx
+            fn home(of: Object<Self>) -> *mut urma_context_t {
+                of.urma_ctx
             }
         }
     )*};
@@ -88,8 +96,50 @@ homed! {
 /// The context that a live object names.
 #[inline]
 pub(crate) fn home<T: Homed>(of: Object<T>) -> *mut urma_context_t {
-    T::home(&of)
+    T::home(of)
 }
+
+/// Exported functions that look an object up, refuse NULL for the arguments that `needs` lists, and call an
+/// operation with the same arguments: `name(object: *mut Type as Kind, ...) needs(...) = operation;`.
+macro_rules! forwards {
+    ($($(#[$doc:meta])* $name:ident($object:ident: *$access:tt $public:ident as $kind:ident $(, $arg:ident: $ty:ty)*)
+        needs($($needed:ident),*) = $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            $object: *$access $public,
+            $($arg: $ty),*
+        ) -> $crate::abi::urma_status_t {
+            $crate::call::status(|| {
+                let found = $crate::call::object::<$crate::udma::kind::$kind>($object)?;
+                $($crate::call::some($needed)?;)*
+                let $object: *$access _ = found.as_ptr();
+                let home = $crate::face::dispatch::home(found);
+                $crate::call::Code::from_c($crate::face::dispatch::ask!(home, $op($object $(, $arg)*)))
+            })
+        }
+    )*};
+}
+pub(crate) use forwards;
+
+/// Exported functions that end an object which its context counts.
+macro_rules! ends {
+    ($($(#[$doc:meta])* $name:ident($public:ident as $kind:ident) = $op:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe extern "C" fn $name(
+            object: *mut $public,
+        ) -> $crate::abi::urma_status_t {
+            $crate::call::status(|| {
+                let object = $crate::call::object::<$crate::udma::kind::$kind>(object)?;
+                let home = $crate::face::dispatch::home(object);
+                let answer = $crate::face::dispatch::ask!(home, $op(object.as_ptr()));
+                $crate::call::Code::from_c(answer)?;
+                $crate::face::dispatch::release(home);
+                Ok(())
+            })
+        }
+    )*};
+}
+pub(crate) use ends;
 
 /// The table of the provider that drives a device.
 pub(crate) fn provider(dev: Object<urma_device_t>) -> Answer<NonNull<urma_provider_ops_t>> {

@@ -21,7 +21,7 @@ pub unsafe extern "C" fn urma_u32_to_eid(ipv4: u32, eid: *mut urma_eid_t) {
 /// The EID that `buf` says: an IPv4 address, an IPv6 address, eight groups of four hex digits, or an
 /// IPv4 address as one number in hex. `-EINVAL`: it says none.
 pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_t) -> c_int {
-    call::negative_in_child(|| {
+    call::as_negative(call::in_child(|| {
         // SAFETY: a place of the caller's (room card of `face`).
         let to = unsafe { UserPtr::new(eid) }?;
         // SAFETY: a C string of the caller's.
@@ -29,5 +29,5 @@ pub unsafe extern "C" fn urma_str_to_eid(buf: *const c_char, eid: *mut urma_eid_
         let from: Eid = text.trim().parse().map_err(|_| Code::EINVAL)?;
         to.write(eid_out(from));
         Ok(0)
-    })
+    }))
 }

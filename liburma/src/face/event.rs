@@ -3,21 +3,15 @@
 use crate::{
     abi::*,
     call::{self, Code, object},
-    face::dispatch::ask,
+    face::dispatch::{ask, forwards},
     udma::kind,
 };
 
-/// The next event of a context: waits for it, or answers `URMA_EAGAIN` when `async_fd` was made
-/// non-blocking. Each is to be acknowledged.
-pub unsafe extern "C" fn urma_get_async_event(
-    ctx: *mut urma_context_t,
-    event: *mut urma_async_event_t,
-) -> urma_status_t {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(event)?;
-        Code::from_c(ask!(ctx.as_ptr(), get_async_event(ctx.as_ptr(), event)))
-    })
+forwards! {
+    /// The next event of a context: waits for it, or answers `URMA_EAGAIN` when `async_fd` was made
+    /// non-blocking. Each is to be acknowledged.
+    urma_get_async_event(ctx: *mut urma_context_t as Context, event: *mut urma_async_event_t) needs(event)
+        = get_async_event;
 }
 
 /// Acknowledges an event. Until then the object that it names cannot be deleted (`URMA_EAGAIN`).

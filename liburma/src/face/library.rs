@@ -121,10 +121,10 @@ pub(crate) fn start(conf: *mut urma_init_attr_t) -> Answer {
         library.phase = Phase::Starting;
         Ok(core::mem::take(&mut library.objects))
     })?;
-    let started = call::caught(|| begin(conf, objects));
+    let started = call::in_child(|| begin(conf, objects));
     if started.is_ok() {
         LIBRARY.with(|library| library.phase = Phase::Up);
-    } else if call::caught(wind_down).is_err() {
+    } else if call::in_child(wind_down).is_err() {
         tracing::warn!(target: "urma", "the library did not start, and a provider did not stop");
     }
     started
@@ -160,7 +160,7 @@ pub(crate) fn stop() -> Answer {
         }
         is_up
     });
-    let stopped = if is_up { call::caught(wind_down) } else { Ok(()) };
+    let stopped = if is_up { call::in_child(wind_down) } else { Ok(()) };
     if is_up {
         // After a panic in it: what it left is forgotten, so that the library starts again.
         LIBRARY.with(|library| {

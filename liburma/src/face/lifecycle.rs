@@ -13,7 +13,7 @@ use crate::{
 /// that ran it, it starts afresh, and every object of the parent is gone. `URMA_EINVAL`,
 /// `URMA_ENOTSUP`: `URMA_ABI` asks for a release of the C API that is not there.
 pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t {
-    call::status_in_child(|| {
+    call::as_status(call::in_child(|| {
         log::install();
         choice::check()?;
         if call::is_forked() {
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn urma_init(conf: *mut urma_init_attr_t) -> urma_status_t
             }
         }
         library::start(conf)
-    })
+    }))
 }
 
 /// Stops the library and its providers; without `urma_init` it does nothing, and succeeds.

@@ -10,21 +10,21 @@ use crate::{
 
 /// Lines of the log go to `func` from now on.
 pub unsafe extern "C" fn urma_register_log_func(func: urma_log_cb_t) -> urma_status_t {
-    call::status_in_child(|| {
+    call::as_status(call::in_child(|| {
         log::register(func.ok_or(Code::EINVAL)?);
         log::install();
         Ok(())
-    })
+    }))
 }
 
 /// Lines of the log go to `func`, with file, function and line.
 pub unsafe extern "C" fn urma_register_loc_log_func(func: urma_loc_log_cb) -> urma_status_t {
-    call::status_in_child(|| {
+    call::as_status(call::in_child(|| {
         func.ok_or(Code::EINVAL)?;
         log::register_located(func);
         log::install();
         Ok(())
-    })
+    }))
 }
 
 /// Lines of the log go to standard error again.

@@ -7,7 +7,7 @@ use crate::{
     abi::*,
     call::{self, Code, Object, UserArray, made, object},
     face::{
-        dispatch::{as_set, ask, home, op, release, retain, run},
+        dispatch::{as_set, ask, ends, home, op, release, retain, run},
         target::{bindable, check},
     },
     latch::Latch,
@@ -147,17 +147,9 @@ pub unsafe extern "C" fn urma_import_jetty_async(
     })
 }
 
-/// Forgets a target that was imported asynchronously.
-pub unsafe extern "C" fn urma_unimport_jetty_async(
-    tjetty: *mut urma_target_jetty_t,
-) -> urma_status_t {
-    call::status(|| {
-        let target = object::<kind::Target>(tjetty)?;
-        let ctx = home(target);
-        Code::from_c(ask!(ctx, unimport_jetty_async(target.as_ptr())))?;
-        release(ctx);
-        Ok(())
-    })
+ends! {
+    /// Forgets a target that was imported asynchronously.
+    urma_unimport_jetty_async(urma_target_jetty_t as Target) = unimport_jetty_async;
 }
 
 /// `urma_bind_jetty`; a notice reports the result.

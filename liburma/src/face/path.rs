@@ -5,7 +5,7 @@ use core::ffi::c_int;
 use crate::{
     abi::*,
     call::{self, Code, object},
-    face::dispatch::{ask, home},
+    face::dispatch::{ask, forwards, home},
     udma::kind,
 };
 
@@ -49,22 +49,17 @@ pub unsafe extern "C" fn urma_set_tp_attr(
     })
 }
 
-/// The attributes that were set, their bitmap and number.
-pub unsafe extern "C" fn urma_get_tp_attr(
-    ctx: *const urma_context_t,
-    tp_handle: u64,
-    tp_attr_cnt: *mut u8,
-    tp_attr_bitmap: *mut u32,
-    tp_attr: *mut urma_tp_attr_value_t,
-) -> urma_status_t {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(tp_attr_cnt)?;
-        call::some(tp_attr_bitmap)?;
-        call::some(tp_attr)?;
-        let (count, bitmap, of) = (tp_attr_cnt, tp_attr_bitmap, ctx.as_ptr().cast_const());
-        Code::from_c(ask!(ctx.as_ptr(), get_tp_attr(of, tp_handle, count, bitmap, tp_attr)))
-    })
+forwards! {
+    /// The attributes that were set, their bitmap and number.
+    urma_get_tp_attr(
+        ctx: *const urma_context_t as Context, tp_handle: u64, tp_attr_cnt: *mut u8, tp_attr_bitmap: *mut u32,
+        tp_attr: *mut urma_tp_attr_value_t
+    ) needs(tp_attr_cnt, tp_attr_bitmap, tp_attr) = get_tp_attr;
+    /// Changes a path by its number; the software device does not support it (EOPNOTSUPP).
+    urma_modify_tp(
+        ctx: *mut urma_context_t as Context, tpn: u32, cfg: *mut urma_tp_cfg_t, attr: *mut urma_tp_attr_t,
+        mask: urma_tp_attr_mask_t
+    ) needs(cfg, attr) = modify_tp;
 }
 
 /// Number of the path of a bound jetty, or the negative status.
@@ -72,21 +67,5 @@ pub unsafe extern "C" fn urma_get_tpn(jetty: *mut urma_jetty_t) -> c_int {
     call::negative(|| {
         let jetty = object::<kind::Jetty>(jetty)?;
         Ok(ask!(home(jetty), get_tpn(jetty.as_ptr())))
-    })
-}
-
-/// Changes a path by its number; the software device does not support it (EOPNOTSUPP).
-pub unsafe extern "C" fn urma_modify_tp(
-    ctx: *mut urma_context_t,
-    tpn: u32,
-    cfg: *mut urma_tp_cfg_t,
-    attr: *mut urma_tp_attr_t,
-    mask: urma_tp_attr_mask_t,
-) -> c_int {
-    call::status(|| {
-        let ctx = object::<kind::Context>(ctx)?;
-        call::some(cfg)?;
-        call::some(attr)?;
-        Code::from_c(ask!(ctx.as_ptr(), modify_tp(ctx.as_ptr(), tpn, cfg, attr, mask)))
     })
 }

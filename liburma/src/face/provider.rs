@@ -16,13 +16,13 @@ use crate::{
 pub unsafe extern "C" fn urma_register_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
-    call::count_in_child(|| {
+    call::as_count(call::in_child(|| {
         provider::register(provider_ops).inspect_err(|code| {
             let status = code.status();
             tracing::warn!(target: "urma", status, "a provider is not registered");
         })?;
         Ok(0)
-    })
+    }))
 }
 
 /// Removes a provider, and its devices from the list; a shared object does so in its destructor. 0
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn urma_register_provider_ops(
 pub unsafe extern "C" fn urma_unregister_provider_ops(
     provider_ops: *mut urma_provider_ops_t,
 ) -> c_int {
-    call::count_in_child(|| {
+    call::as_count(call::in_child(|| {
         call::aligned(provider_ops)?;
         // The list is the parent's in a forked child, where destructors run too.
         if !call::is_forked() {
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn urma_unregister_provider_ops(
         }
         provider::unregister(provider_ops)?;
         Ok(0)
-    })
+    }))
 }
 
 /// Lists a device that its provider made itself, with the flag
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn urma_read_sysfs_file(
     buf: *mut c_char,
     size: usize,
 ) -> isize {
-    let len = call::count_in_child(|| {
+    let len = call::as_count(call::in_child(|| {
         // SAFETY: a C string of the caller's (room card of `face`).
         let dir = unsafe { call::text(dir) }?;
         // SAFETY: another C string of the caller's.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn urma_read_sysfs_file(
         let len = provider::read(&dir.join(file), &mut value).ok_or(Code::FAIL)?;
         buf.copy_from(&value[..=len])?;
         c_int::try_from(len).map_err(|_| Code::FAIL)
-    });
+    }));
     isize::try_from(len).unwrap_or(-1)
 }
 

@@ -9,7 +9,7 @@ use crate::{
     call::{self, Answer, Code, Object, UserPtr, made, object},
     face::{
         batch,
-        dispatch::{ask, caps, home, op, release, retain, run},
+        dispatch::{caps, forwards, home, op, release, retain, run},
         rules::{Rules, hold, let_go},
     },
     slab::{InSlot, Kind},
@@ -71,16 +71,9 @@ macro_rules! queues {
             })
         }
 
-        $(#[$modify_doc])*
-        pub unsafe extern "C" fn $urma_modify(
-            queue: *mut $public,
-            attr: *mut $attr,
-        ) -> urma_status_t {
-            call::status(|| {
-                let queue = object::<kind::$kind>(queue)?;
-                call::some(attr)?;
-                Code::from_c(ask!(home(queue), $modify(queue.as_ptr(), attr)))
-            })
+        forwards! {
+            $(#[$modify_doc])*
+            $urma_modify(queue: *mut $public as $kind, attr: *mut $attr) needs(attr) = $modify;
         }
 
         $(#[$delete_doc])*
@@ -137,26 +130,14 @@ queues! {
         urma_delete_jetty = delete_jetty, urma_delete_jetty_batch;
 }
 
-macro_rules! queries {
-    ($($kind:ident, $public:ident, $cfg:ident, $attr:ident: $urma_query:ident = $query:ident;)*) => {$(
-        /// Configuration, threshold and state.
-        pub unsafe extern "C" fn $urma_query(
-            queue: *mut $public,
-            cfg: *mut $cfg,
-            attr: *mut $attr,
-        ) -> urma_status_t {
-            call::status(|| {
-                let queue = object::<kind::$kind>(queue)?;
-                call::some(cfg)?;
-                call::some(attr)?;
-                Code::from_c(ask!(home(queue), $query(queue.as_ptr(), cfg, attr)))
-            })
-        }
-    )*};
-}
-
-queries! {
-    Jfs, urma_jfs_t, urma_jfs_cfg_t, urma_jfs_attr_t: urma_query_jfs = query_jfs;
-    Jfr, urma_jfr_t, urma_jfr_cfg_t, urma_jfr_attr_t: urma_query_jfr = query_jfr;
-    Jetty, urma_jetty_t, urma_jetty_cfg_t, urma_jetty_attr_t: urma_query_jetty = query_jetty;
+forwards! {
+    /// Configuration and state of a send queue.
+    urma_query_jfs(jfs: *mut urma_jfs_t as Jfs, cfg: *mut urma_jfs_cfg_t, attr: *mut urma_jfs_attr_t)
+        needs(cfg, attr) = query_jfs;
+    /// Configuration, threshold and state of a receive queue.
+    urma_query_jfr(jfr: *mut urma_jfr_t as Jfr, cfg: *mut urma_jfr_cfg_t, attr: *mut urma_jfr_attr_t)
+        needs(cfg, attr) = query_jfr;
+    /// Configuration, threshold and state of a jetty.
+    urma_query_jetty(jetty: *mut urma_jetty_t as Jetty, cfg: *mut urma_jetty_cfg_t, attr: *mut urma_jetty_attr_t)
+        needs(cfg, attr) = query_jetty;
 }

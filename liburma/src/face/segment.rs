@@ -7,7 +7,7 @@ use crate::{
     call::{self, Answer, Code, Object, made, object},
     face::{
         describe, device,
-        dispatch::{ask, home, op, release, retain, run},
+        dispatch::{ask, ends, home, op, release, retain, run},
         token::{self, urma_alloc_token_id},
     },
     slab::{InSlot, member},
@@ -128,15 +128,9 @@ pub unsafe extern "C" fn urma_import_seg(
     })
 }
 
-/// Forgets an imported segment; requests posted on it go on.
-pub unsafe extern "C" fn urma_unimport_seg(tseg: *mut urma_target_seg_t) -> urma_status_t {
-    call::status(|| {
-        let segment = object::<kind::Segment>(tseg)?;
-        let ctx = home(segment);
-        Code::from_c(ask!(ctx, unimport_seg(segment.as_ptr())))?;
-        release(ctx);
-        Ok(())
-    })
+ends! {
+    /// Forgets an imported segment; requests posted on it go on.
+    urma_unimport_seg(urma_target_seg_t as Segment) = unimport_seg;
 }
 
 /// What a peer needs to import the segment: bytes that mean the same in any process, without the

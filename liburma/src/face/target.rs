@@ -4,7 +4,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, Object, made, object},
     convert::zeroed,
-    face::dispatch::{ask, home, member_of, op, ops, release, retain, run},
+    face::dispatch::{ask, ends, home, member_of, op, ops, retain, run},
     slab::{InSlot, Member, member},
     udma::kind,
 };
@@ -75,24 +75,12 @@ fn compat(flag: urma_import_jetty_flag_t) -> Answer<urma_active_tp_cfg_t> {
     if flag.share_tp() == 0 { Ok(zeroed()) } else { Err(Code::EINVAL) }
 }
 
-/// The end of an import.
-macro_rules! unimport {
-    ($name:ident: $op:ident) => {
-        /// Forgets a target; requests posted to it go on.
-        pub unsafe extern "C" fn $name(target: *mut urma_target_jetty_t) -> urma_status_t {
-            call::status(|| {
-                let target = object::<kind::Target>(target)?;
-                let ctx = home(target);
-                Code::from_c(ask!(ctx, $op(target.as_ptr())))?;
-                release(ctx);
-                Ok(())
-            })
-        }
-    };
+ends! {
+    /// Forgets a target; requests posted to it go on.
+    urma_unimport_jetty(urma_target_jetty_t as Target) = unimport_jetty;
+    /// Forgets a target; requests posted to it go on.
+    urma_unimport_jfr(urma_target_jetty_t as Target) = unimport_jfr;
 }
-
-unimport!(urma_unimport_jetty: unimport_jetty);
-unimport!(urma_unimport_jfr: unimport_jfr);
 
 /// Whether queue and target are of `mode`, the target's as its public part says.
 fn both_of(mode: u32, queue: u32, target: Object<urma_target_jetty_t>) -> bool {

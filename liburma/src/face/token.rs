@@ -4,7 +4,7 @@ use urma_mem::sync::Ordering;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, made, object},
+    call::{self, Answer, Code, Object, made, object},
     face::dispatch::{ask, caps, home, op, release, retain, run},
     udma::kind,
 };
@@ -13,10 +13,7 @@ use crate::{
 pub unsafe extern "C" fn urma_alloc_token_id(ctx: *mut urma_context_t) -> *mut urma_token_id_t {
     call::pointer(|| {
         let context = object::<kind::Context>(ctx)?;
-        let token = made(ask!(ctx, alloc_token_id(context.as_ptr())))?;
-        token.r#ref.atomic_cnt.store(0, Ordering::Release);
-        retain(context);
-        Ok(token.as_ptr())
+        counted(context, ask!(ctx, alloc_token_id(context.as_ptr())))
     })
 }
 
@@ -31,11 +28,19 @@ pub unsafe extern "C" fn urma_alloc_token_id_ex(
         if flag.multi_seg() != 0 && caps(context)?.feature.muti_seg_per_token_id() == 0 {
             return Err(Code::ENOTSUP);
         }
-        let token = made(run!(alloc(context.as_ptr(), flag)))?;
-        token.r#ref.atomic_cnt.store(0, Ordering::Release);
-        retain(context);
-        Ok(token.as_ptr())
+        counted(context, run!(alloc(context.as_ptr(), flag)))
     })
+}
+
+/// A token id that was made just now: it counts no segment, and its context counts it.
+fn counted(
+    ctx: Object<urma_context_t>,
+    token: *mut urma_token_id_t,
+) -> Answer<*mut urma_token_id_t> {
+    let token = made(token)?;
+    token.r#ref.atomic_cnt.store(0, Ordering::Release);
+    retain(ctx);
+    Ok(token.as_ptr())
 }
 
 /// Gives a token id back. `URMA_EINVAL`: a segment lives under it.

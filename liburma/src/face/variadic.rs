@@ -146,7 +146,7 @@ unsafe extern "C" fn located_message(
     format: *const c_char,
     list: *mut c_void,
 ) {
-    call::nothing_in_child(|| {
+    call::as_nothing(call::in_child(|| {
         call::some(format)?;
         let mut text = [0; MESSAGE_LEN];
         // SAFETY: the room has that size; the program wrote a format, and arguments that fit it.
@@ -160,5 +160,5 @@ unsafe extern "C" fn located_message(
         let function = unsafe { call::text(function) }.unwrap_or_default();
         log::message(level, c_text(&text), (file, function, line));
         Ok(())
-    });
+    }));
 }

@@ -9,6 +9,7 @@ use super::{
     Kind,
     header::{HEADER_LEN, Header},
 };
+use crate::copies::copies;
 
 /// Bytes of a chunk: slots of one kind that lie side by side.
 pub(super) const CHUNK_LEN: usize = 1 << CHUNK_SHIFT;
@@ -38,13 +39,7 @@ unsafe impl<K: Kind> Send for SlotPtr<K> {}
 // SAFETY: an address only, as for `Send`: several threads reach what the slab lets them.
 unsafe impl<K: Kind> Sync for SlotPtr<K> {}
 
-impl<K: Kind> Clone for SlotPtr<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: Kind> Copy for SlotPtr<K> {}
+copies!(SlotPtr<K: Kind>);
 
 impl<K: Kind> SlotPtr<K> {
     pub(super) fn new(cell: NonNull<Cell<K>>) -> Self {

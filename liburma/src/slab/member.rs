@@ -5,6 +5,8 @@
 
 use core::marker::PhantomData;
 
+use crate::copies::copies;
+
 /// A member of type `T` of the C struct `P`.
 pub(crate) struct Member<P, T> {
     /// In bytes from the start of the struct.
@@ -12,13 +14,7 @@ pub(crate) struct Member<P, T> {
     _of: PhantomData<fn(P) -> T>,
 }
 
-impl<P, T> Clone for Member<P, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<P, T> Copy for Member<P, T> {}
+copies!(Member<P, T>);
 
 impl<P, T: Copy> Member<P, T> {
     /// The member at `offset`, which `_read` reads: [`member`] states both from one name.

@@ -17,6 +17,7 @@ use super::{
     member::InSlot,
     pool, space,
 };
+use crate::copies::copies;
 
 /// What a pointer of a C program is.
 pub(crate) enum PointerKind {
@@ -70,13 +71,7 @@ pub(crate) struct Slot<K: Kind> {
     word: Word,
 }
 
-impl<K: Kind> Clone for Slot<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: Kind> Copy for Slot<K> {}
+copies!(Slot<K: Kind>);
 
 impl<K: Kind> Slot<K> {
     pub(super) fn new(ptr: SlotPtr<K>, word: Word) -> Self {

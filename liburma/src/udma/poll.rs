@@ -26,7 +26,7 @@ pub(crate) unsafe extern "C" fn poll_jfc(
         // SAFETY: an array of the caller's of `cr_cnt` records (room card of `face`).
         Ok(take(slot, unsafe { UserArray::new(cr, room) }?))
     });
-    call::count_of_call(taken)
+    call::as_count(taken)
 }
 
 /// Takes completions from the queue in `slot`, as many as there is room for; -1 with `errno` where that fails.
