@@ -32,30 +32,29 @@ fn port(from: &PortAttr) -> urma_port_attr_t {
     }
 }
 
+/// Copies members that both sides call alike.
+macro_rules! members {
+    ($to:ident from $from:ident: $($name:ident)*) => {
+        $($to.$name = $from.$name;)*
+    };
+}
+
 fn caps(from: &DeviceCaps, mut to: urma_device_cap_t) -> urma_device_cap_t {
     to.feature.value = from.features.bits();
     to.feature.set_ctp_en(1);
     to.feature.set_muti_seg_per_token_id(1);
     // The payload of a small message arrives in its buffer, as the C interface has it.
     to.feature.set_jfc_inline(u32::from(from.features.contains(DeviceFeatures::JFC_INLINE)));
-    to.max_jfc = from.max_jfc;
-    to.max_jfs = from.max_jfs;
-    to.max_jfr = from.max_jfr;
-    to.max_jetty = from.max_jetty;
-    to.max_jetty_grp = from.max_jetty_grp;
+    members! { to from from:
+        max_jfc max_jfs max_jfr max_jetty max_jetty_grp max_jfc_depth max_jfs_depth max_jfr_depth
+        max_jfs_sge max_jfr_sge max_msg_size max_read_size max_write_size ceq_cnt max_eid_cnt
+        page_size_cap
+    }
     to.max_jetty_in_jetty_grp = from.max_jetty_in_grp;
-    to.max_jfc_depth = from.max_jfc_depth;
-    to.max_jfs_depth = from.max_jfs_depth;
-    to.max_jfr_depth = from.max_jfr_depth;
     to.max_jfs_inline_len = from.max_jfs_inline;
-    to.max_jfs_sge = from.max_jfs_sge;
     // A request of this device has one remote range, which its first remote piece names, as in
     // UDMA's driver (UMDK release 26.06). Programs give as many remote pieces as local ones.
     to.max_jfs_rsge = from.max_jfs_sge;
-    to.max_jfr_sge = from.max_jfr_sge;
-    to.max_msg_size = from.max_msg_size;
-    to.max_read_size = from.max_read_size;
-    to.max_write_size = from.max_write_size;
     to.max_cas_size = from.max_atomic_size;
     to.max_swap_size = from.max_atomic_size;
     to.max_fetch_and_add_size = from.max_atomic_size;
@@ -66,10 +65,7 @@ fn caps(from: &DeviceCaps, mut to: urma_device_cap_t) -> urma_device_cap_t {
     to.atomic_feat.value = from.atomics.bits();
     to.trans_mode = from.modes.bits();
     to.congestion_ctrl_alg = u16::try_from(URMA_CC_NONE).unwrap_or(0);
-    to.ceq_cnt = from.ceq_cnt;
     to.max_tp_in_tpg = 1;
-    to.max_eid_cnt = from.max_eid_cnt;
-    to.page_size_cap = from.page_size_cap;
     to.max_netaddr_cnt = from.max_eid_cnt;
     transport(from.modes, to)
 }

@@ -31,8 +31,15 @@ pub(crate) enum OptPlace {
 
 use OptPlace::{Cfg, Device, DeviceId, Id};
 
-const fn opt(number: u64, len: u32, place: OptPlace) -> Opt {
-    Opt { number, len, place }
+/// Options of a queue: those in its configuration (`number: bytes, member;`), and the rings, doorbells and
+/// states that the device keeps to itself.
+macro_rules! options {
+    ($cfg:ty, $base:expr, $($number:ident: $len:literal, $member:ident;)*
+        => $id:ident = $id_place:expr; device $($own:ident: $own_len:literal),*) => {[
+        $(Opt { number: $number, len: $len, place: Cfg($base + offset_of!($cfg, $member)) },)*
+        Opt { number: $id, len: 4, place: $id_place },
+        $(Opt { number: $own, len: $own_len, place: Device }),*
+    ]};
 }
 
 /// The option of a table with this number.
@@ -40,74 +47,68 @@ pub(crate) fn find(table: &[Opt], number: u64) -> Option<Opt> {
     table.iter().find(|opt| opt.number == number).copied()
 }
 
-pub(crate) const JFC: &[Opt] = &[
-    opt(URMA_JFC_DEPTH, 4, Cfg(offset_of!(urma_jfc_cfg_t, depth))),
-    opt(URMA_JFC_CEQN, 4, Cfg(offset_of!(urma_jfc_cfg_t, ceqn))),
-    opt(URMA_JFC_FLAG, 4, Cfg(offset_of!(urma_jfc_cfg_t, flag))),
-    opt(URMA_JFC_BIND_JFCE, 8, Cfg(offset_of!(urma_jfc_cfg_t, jfce))),
-    opt(URMA_JFC_USER_CTX, 8, Cfg(offset_of!(urma_jfc_cfg_t, user_ctx))),
-    opt(URMA_JFC_CQE_BASE_ADDR, 8, Device),
-    opt(URMA_JFC_ID, 4, DeviceId),
-    opt(URMA_JFC_DB_ADDR, 8, Device),
-    opt(URMA_JFC_DB_STATUS, 1, Device),
-    opt(URMA_JFC_PI, 2, Device),
-    opt(URMA_JFC_PI_TYPE, 2, Device),
-    opt(URMA_JFC_CI, 2, Device),
-];
+pub(crate) const JFC: &[Opt] = &options! { urma_jfc_cfg_t, 0,
+    URMA_JFC_DEPTH: 4, depth;
+    URMA_JFC_CEQN: 4, ceqn;
+    URMA_JFC_FLAG: 4, flag;
+    URMA_JFC_BIND_JFCE: 8, jfce;
+    URMA_JFC_USER_CTX: 8, user_ctx;
+    => URMA_JFC_ID = DeviceId;
+    device URMA_JFC_CQE_BASE_ADDR: 8, URMA_JFC_DB_ADDR: 8, URMA_JFC_DB_STATUS: 1, URMA_JFC_PI: 2,
+        URMA_JFC_PI_TYPE: 2, URMA_JFC_CI: 2
+};
 
 /// The options of a send queue whose configuration begins at `base`.
 const fn send(base: usize) -> [Opt; 18] {
-    [
-        opt(URMA_JFS_DEPTH, 4, Cfg(base + offset_of!(urma_jfs_cfg_t, depth))),
-        opt(URMA_JFS_FLAG, 4, Cfg(base + offset_of!(urma_jfs_cfg_t, flag))),
-        opt(URMA_JFS_TRANS_MODE, 4, Cfg(base + offset_of!(urma_jfs_cfg_t, trans_mode))),
-        opt(URMA_JFS_PRIORITY, 1, Cfg(base + offset_of!(urma_jfs_cfg_t, priority))),
-        opt(URMA_JFS_MAX_SGE, 1, Cfg(base + offset_of!(urma_jfs_cfg_t, max_sge))),
-        opt(URMA_JFS_MAX_RSGE, 1, Cfg(base + offset_of!(urma_jfs_cfg_t, max_rsge))),
-        opt(URMA_JFS_MAX_INLINE_DATA, 4, Cfg(base + offset_of!(urma_jfs_cfg_t, max_inline_data))),
-        opt(URMA_JFS_RNR_RETRY, 1, Cfg(base + offset_of!(urma_jfs_cfg_t, rnr_retry))),
-        opt(URMA_JFS_ERR_TIMEOUT, 1, Cfg(base + offset_of!(urma_jfs_cfg_t, err_timeout))),
-        opt(URMA_JFS_BIND_JFC, 8, Cfg(base + offset_of!(urma_jfs_cfg_t, jfc))),
-        opt(URMA_JFS_USER_CTX, 8, Cfg(base + offset_of!(urma_jfs_cfg_t, user_ctx))),
-        opt(URMA_JFS_SQE_BASE_ADDR, 8, Device),
-        opt(URMA_JFS_ID, 4, DeviceId),
-        opt(URMA_JFS_DB_ADDR, 8, Device),
-        opt(URMA_JFS_DB_STATUS, 1, Device),
-        opt(URMA_JFS_PI, 2, Device),
-        opt(URMA_JFS_PI_TYPE, 2, Device),
-        opt(URMA_JFS_CI, 2, Device),
-    ]
+    options! { urma_jfs_cfg_t, base,
+        URMA_JFS_DEPTH: 4, depth;
+        URMA_JFS_FLAG: 4, flag;
+        URMA_JFS_TRANS_MODE: 4, trans_mode;
+        URMA_JFS_PRIORITY: 1, priority;
+        URMA_JFS_MAX_SGE: 1, max_sge;
+        URMA_JFS_MAX_RSGE: 1, max_rsge;
+        URMA_JFS_MAX_INLINE_DATA: 4, max_inline_data;
+        URMA_JFS_RNR_RETRY: 1, rnr_retry;
+        URMA_JFS_ERR_TIMEOUT: 1, err_timeout;
+        URMA_JFS_BIND_JFC: 8, jfc;
+        URMA_JFS_USER_CTX: 8, user_ctx;
+        => URMA_JFS_ID = DeviceId;
+        device URMA_JFS_SQE_BASE_ADDR: 8, URMA_JFS_DB_ADDR: 8, URMA_JFS_DB_STATUS: 1, URMA_JFS_PI: 2,
+            URMA_JFS_PI_TYPE: 2, URMA_JFS_CI: 2
+    }
 }
 
 pub(crate) const JFS: &[Opt] = &send(0);
 
-pub(crate) const JFR: &[Opt] = &[
-    opt(URMA_JFR_DEPTH, 4, Cfg(offset_of!(urma_jfr_cfg_t, depth))),
-    opt(URMA_JFR_FLAG, 4, Cfg(offset_of!(urma_jfr_cfg_t, flag))),
-    opt(URMA_JFR_TRANS_MODE, 4, Cfg(offset_of!(urma_jfr_cfg_t, trans_mode))),
-    opt(URMA_JFR_MAX_SGE, 1, Cfg(offset_of!(urma_jfr_cfg_t, max_sge))),
-    opt(URMA_JFR_MIN_RNR_TIMER, 1, Cfg(offset_of!(urma_jfr_cfg_t, min_rnr_timer))),
-    opt(URMA_JFR_BIND_JFC, 8, Cfg(offset_of!(urma_jfr_cfg_t, jfc))),
-    opt(URMA_JFR_TOKEN_VALUE, 4, Cfg(offset_of!(urma_jfr_cfg_t, token_value))),
-    opt(URMA_JFR_USER_CTX, 8, Cfg(offset_of!(urma_jfr_cfg_t, user_ctx))),
-    opt(URMA_JFR_RQE_BASE_ADDR, 8, Device),
-    opt(URMA_JFR_ID, 4, Id(offset_of!(urma_jfr_cfg_t, id))),
-    opt(URMA_JFR_DB_ADDR, 8, Device),
-    opt(URMA_JFR_DB_STATUS, 1, Device),
-    opt(URMA_JFR_PI, 2, Device),
-    opt(URMA_JFR_PI_TYPE, 2, Device),
-    opt(URMA_JFR_CI, 2, Device),
-];
+pub(crate) const JFR: &[Opt] = &options! { urma_jfr_cfg_t, 0,
+    URMA_JFR_DEPTH: 4, depth;
+    URMA_JFR_FLAG: 4, flag;
+    URMA_JFR_TRANS_MODE: 4, trans_mode;
+    URMA_JFR_MAX_SGE: 1, max_sge;
+    URMA_JFR_MIN_RNR_TIMER: 1, min_rnr_timer;
+    URMA_JFR_BIND_JFC: 8, jfc;
+    URMA_JFR_TOKEN_VALUE: 4, token_value;
+    URMA_JFR_USER_CTX: 8, user_ctx;
+    => URMA_JFR_ID = Id(offset_of!(urma_jfr_cfg_t, id));
+    device URMA_JFR_RQE_BASE_ADDR: 8, URMA_JFR_DB_ADDR: 8, URMA_JFR_DB_STATUS: 1, URMA_JFR_PI: 2,
+        URMA_JFR_PI_TYPE: 2, URMA_JFR_CI: 2
+};
 
-/// Those of its send half count too.
+/// The options of a jetty; those of its send half count too.
 pub(crate) const JETTY: &[&[Opt]] = &[
-    &[
-        opt(URMA_JETTY_ID, 4, Id(offset_of!(urma_jetty_cfg_t, id))),
-        opt(URMA_JETTY_FLAG, 4, Cfg(offset_of!(urma_jetty_cfg_t, flag))),
-        opt(URMA_JETTY_BIND_JFR, 8, Cfg(offset_of!(urma_jetty_cfg_t, u))),
-        opt(URMA_JETTY_BIND_RX_JFC, 8, Cfg(offset_of!(urma_jetty_cfg_t, u) + 8)),
-        opt(URMA_JETTY_BIND_JTG, 8, Cfg(offset_of!(urma_jetty_cfg_t, jetty_grp))),
-        opt(URMA_JETTY_USER_CTX, 8, Cfg(offset_of!(urma_jetty_cfg_t, user_ctx))),
-    ],
+    &options! { urma_jetty_cfg_t, 0,
+        URMA_JETTY_FLAG: 4, flag;
+        URMA_JETTY_BIND_JFR: 8, u;
+        URMA_JETTY_BIND_JTG: 8, jetty_grp;
+        URMA_JETTY_USER_CTX: 8, user_ctx;
+        => URMA_JETTY_ID = Id(offset_of!(urma_jetty_cfg_t, id));
+        device
+    },
+    // The second pointer of the union.
+    &[Opt {
+        number: URMA_JETTY_BIND_RX_JFC,
+        len: 8,
+        place: Cfg(offset_of!(urma_jetty_cfg_t, u) + size_of::<*mut urma_jfr_t>()),
+    }],
     &send(offset_of!(urma_jetty_cfg_t, jfs_cfg)),
 ];

@@ -8,18 +8,35 @@ use std::sync::Arc;
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, UserPtr, ours},
-    slab::Kind,
+    slab::{Emptied, Exclusive, Fresh, Kind, Slot},
     udma::kind::{self, Ctx},
 };
+
+/// What lies behind an object whose private part is shared.
+///
+/// # Errors
+/// EINVAL: no live object of this provider.
+pub(crate) fn shared<K, T>(public: *const K::Public) -> Answer<Arc<T>>
+where
+    K: Exclusive<Own = Arc<T>>,
+{
+    Ok(Arc::clone(&*ours::<K>(public)?.lock().ok_or(Code::EINVAL)?))
+}
 
 /// The private part of a context of this provider.
 ///
 /// # Errors
 /// EINVAL: it is none.
 pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
-    let slot = ours::<kind::Context>(ctx)?;
-    let guard = slot.lock().ok_or(Code::EINVAL)?;
-    Ok(Arc::clone(&guard))
+    shared::<kind::Context, Ctx>(ctx)
+}
+
+/// Makes an object of a context live.
+///
+/// # Errors
+/// ENOMEM: no slot is free; `private` is dropped.
+pub(crate) fn publish<K: Kind>(own: &Ctx, public: K::Public, private: K::Own) -> Answer<Slot<K>> {
+    Ok(Fresh::<K>::take().ok_or(Code::ENOMEM)?.publish(own.owner, public, private))
 }
 
 /// What a refused delete gives back, and why.
@@ -34,13 +51,21 @@ pub(crate) fn delete<K: Kind>(
     public: *const K::Public,
     end: impl FnOnce(K::Own) -> Result<(), Box<Kept<K>>>,
 ) -> Answer {
+    emptied::<K>(public, end).map(drop)
+}
+
+/// As [`delete`]; the slot of the object is the caller's to free or to keep.
+///
+/// # Errors
+/// As [`delete`].
+pub(crate) fn emptied<K: Kind>(
+    public: *const K::Public,
+    end: impl FnOnce(K::Own) -> Result<(), Box<Kept<K>>>,
+) -> Answer<Emptied<K>> {
     let dying = ours::<K>(public)?.retire().ok_or(Code::EINVAL)?;
     let (own, emptied) = dying.take();
     match end(own) {
-        Ok(()) => {
-            drop(emptied);
-            Ok(())
-        }
+        Ok(()) => Ok(emptied),
         Err(kept) => {
             let (own, code) = *kept;
             emptied.refill(own);

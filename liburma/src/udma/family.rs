@@ -20,7 +20,7 @@ use crate::{
     },
     slab::{Exclusive, Fresh, Idle, InSlot, Kind, Member, find_idle},
     udma::{
-        context::{self, Kept, ctx_of, delete_each},
+        context::{self, Kept, ctx_of, delete_each, publish},
         event_queue::EventSubject,
         kind::{Ctx, QueueOwn},
     },
@@ -35,6 +35,27 @@ pub(crate) trait Core: Sized {
     /// Deletes it, or gives it back.
     fn delete(self) -> Result<(), Refused<Self>>;
 }
+
+/// Objects with an id of their own, and events by it.
+macro_rules! cores {
+    ($($core:ident: $subject:ident),*) => {$(
+        impl Core for urma_core::$core {
+            fn about(&self) -> EventSubject {
+                EventSubject::$subject(self.id().id)
+            }
+
+            fn id(&self, _ctx: &Ctx) -> JettyId {
+                self.id()
+            }
+
+            fn delete(self) -> Result<(), Refused<Self>> {
+                self.delete()
+            }
+        }
+    )*};
+}
+
+cores!(Jfs: Queue, Jfr: Queue, Jetty: Queue, JettyGroup: Group);
 
 /// A kind of queue.
 pub(crate) trait Family:
@@ -110,20 +131,25 @@ pub(crate) unsafe extern "C" fn create<K: Family>(
         let own = ctx_of(ctx)?;
         // SAFETY: a configuration of the caller's (room card of `face`).
         let mut cfg = unsafe { call::value(cfg) }?;
-        own.hardware.make_room(K::wanted_id(&cfg));
-        let (core, more) = K::make(&own, &cfg)?;
-        K::complete(&mut cfg);
-        let (about, id) = (core.about(), core.id(&own));
+        let (private, subject, id) = make::<K>(&own, &mut cfg)?;
         let mut public = blank::<K>(ctx, cfg);
         *K::MEMBERS.id.place(&mut public) = jetty_id_out(id);
         *K::MEMBERS.handle.place(&mut public) = u64::from(id.id);
         *K::MEMBERS.opt_id.place(&mut public) = id.id;
         *K::MEMBERS.is_active.place(&mut public) = 1;
-        let fresh = Fresh::<K>::take().ok_or(Code::ENOMEM)?;
-        let slot = fresh.publish(own.owner, public, QueueOwn { core, more, ctx: Arc::clone(&own) });
-        own.events.name(about, slot.public());
+        let slot = publish::<K>(&own, public, private)?;
+        own.events.name(subject, slot.public());
         Ok(slot.public())
     })
+}
+
+/// The private part of a queue, what events call it, its id; completes the configuration.
+fn make<K: Family>(own: &Arc<Ctx>, cfg: &mut K::Cfg) -> Answer<(K::Own, EventSubject, JettyId)> {
+    own.hardware.make_room(K::wanted_id(cfg));
+    let (core, more) = K::make(own, cfg)?;
+    K::complete(cfg);
+    let (subject, id) = (core.about(), core.id(own));
+    Ok((QueueOwn { core, more, ctx: Arc::clone(own) }, subject, id))
 }
 
 /// Changes the attributes of a live queue.
@@ -163,14 +189,20 @@ fn end<K: Family>(own: K::Own) -> Result<(), Box<Kept<K>>> {
         return Err(Box::new((own, code)));
     }
     let QueueOwn { core, more, ctx } = own;
-    // First the name: the number may be another queue's as soon as the device forgets it.
-    let name = ctx.events.forget::<c_void>(about);
+    end_core(core, &ctx)
+        .map_err(|(core, code)| Box::new((QueueOwn { core, more, ctx: Arc::clone(&ctx) }, code)))
+}
+
+/// Deletes an object of urma-core, or gives it back.
+pub(crate) fn end_core<C: Core>(core: C, ctx: &Ctx) -> Result<(), (C, Code)> {
+    let subject = core.about();
+    // First the name: the number may be another object's as soon as the device forgets it.
+    let name = ctx.events.forget::<c_void>(subject);
     core.delete().map_err(|refused| {
         if let Some(name) = name {
-            ctx.events.name(about, name);
+            ctx.events.name(subject, name);
         }
-        let code = refused.status.into();
-        Box::new((QueueOwn { core: *refused.object, more, ctx: Arc::clone(&ctx) }, code))
+        (*refused.object, refused.status.into())
     })
 }
 
@@ -270,17 +302,13 @@ pub(crate) unsafe extern "C" fn active<K: Family>(queue: *mut K::Public) -> urma
             return Err(Code::EINVAL);
         }
         let mut cfg = waking.get(K::MEMBERS.cfg);
-        own.hardware.make_room(K::wanted_id(&cfg));
-        let (core, more) = K::make(&own, &cfg)?;
-        K::complete(&mut cfg);
-        let (about, id) = (core.about(), core.id(&own));
+        let (private, subject, id) = make::<K>(&own, &mut cfg)?;
         waking.set(K::MEMBERS.cfg, cfg);
         waking.set(K::MEMBERS.id, jetty_id_out(id));
         waking.set(K::MEMBERS.handle, u64::from(id.id));
         waking.set(K::MEMBERS.opt_id, id.id);
         waking.set(K::MEMBERS.is_active, 1);
-        let slot = waking.publish(QueueOwn { core, more, ctx: Arc::clone(&own) });
-        own.events.name(about, slot.public());
+        own.events.name(subject, waking.publish(private).public());
         Ok(())
     })
 }
@@ -288,20 +316,10 @@ pub(crate) unsafe extern "C" fn active<K: Family>(queue: *mut K::Public) -> urma
 /// Makes a live queue idle. EINVAL: not live. Where deleting fails, it stays live.
 pub(crate) unsafe extern "C" fn deactive<K: Family>(queue: *mut K::Public) -> urma_status_t {
     call::status(|| {
-        let dying = ours::<K>(queue)?.retire().ok_or(Code::EINVAL)?;
-        let (own, emptied) = dying.take();
-        match end::<K>(own) {
-            Ok(()) => {
-                emptied.set(K::MEMBERS.is_active, 0);
-                emptied.rest();
-                Ok(())
-            }
-            Err(kept) => {
-                let (own, code) = *kept;
-                emptied.refill(own);
-                Err(code)
-            }
-        }
+        let emptied = context::emptied::<K>(queue, end::<K>)?;
+        emptied.set(K::MEMBERS.is_active, 0);
+        emptied.rest();
+        Ok(())
     })
 }
 

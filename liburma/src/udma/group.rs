@@ -8,25 +8,15 @@ use urma_core::{GroupCfg, HintPolicy};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, ours},
+    call::{self, Code},
     convert::{name, zeroed},
-    slab::Fresh,
     udma::{
-        context::{ctx_of, delete},
+        context::{ctx_of, delete, publish},
         event_queue::EventSubject,
+        family::end_core,
         kind::{self, GroupOwn},
     },
 };
-
-/// What lies behind a group of this provider.
-///
-/// # Errors
-/// EINVAL: it is none.
-pub(crate) fn group_of(group: *const urma_jetty_grp_t) -> Answer<Arc<GroupOwn>> {
-    let slot = ours::<kind::Group>(group)?;
-    let guard = slot.lock().ok_or(Code::EINVAL)?;
-    Ok(Arc::clone(&guard))
-}
 
 pub(crate) unsafe extern "C" fn create_jetty_grp(
     ctx: *mut urma_context_t,
@@ -49,9 +39,8 @@ pub(crate) unsafe extern "C" fn create_jetty_grp(
         public.jetty_grp_id = name::jetty_id_out(id);
         public.cfg = cfg;
         public.handle = u64::from(id.id);
-        let fresh = Fresh::<kind::Group>::take().ok_or(Code::ENOMEM)?;
         let group = GroupOwn { core, ctx: Arc::clone(&own) };
-        let slot = fresh.publish(own.owner, public, Arc::new(group));
+        let slot = publish::<kind::Group>(&own, public, Arc::new(group))?;
         own.events.name(EventSubject::Group(id.id), slot.public());
         Ok(slot.public())
     })
@@ -62,14 +51,8 @@ pub(crate) unsafe extern "C" fn delete_jetty_grp(group: *mut urma_jetty_grp_t) -
         delete::<kind::Group>(group, |own| {
             let GroupOwn { core, ctx } =
                 Arc::try_unwrap(own).map_err(|own| Box::new((own, Code::ENOPERM)))?;
-            let about = EventSubject::Group(core.id().id);
-            let name = ctx.events.forget::<urma_jetty_grp_t>(about);
-            core.delete().map_err(|refused| {
-                if let Some(name) = name {
-                    ctx.events.name(about, name);
-                }
-                let own = GroupOwn { core: *refused.object, ctx: Arc::clone(&ctx) };
-                Box::new((Arc::new(own), refused.status.into()))
+            end_core(core, &ctx).map_err(|(core, code)| {
+                Box::new((Arc::new(GroupOwn { core, ctx: Arc::clone(&ctx) }), code))
             })
         })
     })

@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Jetty, JettyCfg, JettyId, JettyRecv, JettyState, Refused};
+use urma_core::{Jetty, JettyCfg, JettyRecv, JettyState};
 
 use crate::{
     abi::*,
@@ -17,9 +17,8 @@ use crate::{
     },
     slab::{Held, Slot},
     udma::{
-        event_queue::EventSubject,
-        family::{self, Core, Family, Members},
-        group::group_of,
+        context::shared,
+        family::{self, Family, Members},
         jfs,
         kind::{self, Ctx, GroupOwn, JettyMore, JettyOwn},
     },
@@ -30,20 +29,6 @@ pub(crate) fn shared_jfr(cfg: &urma_jetty_cfg_t) -> Option<*mut urma_jfr_t> {
     match cfg.receive() {
         Receive::Shared(shared) => Some(shared.jfr),
         Receive::Own(_) => None,
-    }
-}
-
-impl Core for Jetty {
-    fn about(&self) -> EventSubject {
-        EventSubject::Queue(self.id().id)
-    }
-
-    fn id(&self, _ctx: &Ctx) -> JettyId {
-        self.id()
-    }
-
-    fn delete(self) -> Result<(), Refused<Self>> {
-        self.delete()
     }
 }
 
@@ -72,11 +57,12 @@ impl Family for kind::Jetty {
     }
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jetty, JettyMore)> {
-        let group = if cfg.jetty_grp.is_null() { None } else { Some(group_of(cfg.jetty_grp)?) };
-        let core = match cfg.receive() {
-            Receive::Shared(shared) => create_shared(own, cfg, group.as_deref(), shared),
-            Receive::Own(jfr_cfg) => create_own(own, cfg, group.as_deref(), jfr_cfg),
-        }?;
+        let group = if cfg.jetty_grp.is_null() {
+            None
+        } else {
+            Some(shared::<kind::Group, _>(cfg.jetty_grp)?)
+        };
+        let core = create(own, cfg, group.as_deref())?;
         Ok((core, JettyMore { send_max: u32::MAX, _group: group }))
     }
 
@@ -102,39 +88,25 @@ impl Family for kind::Jetty {
     }
 }
 
-fn create_shared(
-    own: &Ctx,
-    cfg: &urma_jetty_cfg_t,
-    group: Option<&GroupOwn>,
-    shared: urma_jetty_cfg_u_shared,
-) -> Answer<Jetty> {
-    let jfr = ours::<kind::Jfr>(shared.jfr)?;
+fn create(own: &Ctx, cfg: &urma_jetty_cfg_t, group: Option<&GroupOwn>) -> Answer<Jetty> {
     let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
-    let recv_jfc = if shared.jfc.is_null() { None } else { Some(ours::<kind::Jfc>(shared.jfc)?) };
-    let held = Held::take([Some(jfr.into()), Some(send_jfc.into()), recv_jfc.map(Slot::into)])
-        .ok_or(Code::EINVAL)?;
+    let (jfr, own_cfg, recv_jfc) = match cfg.receive() {
+        Receive::Shared(shared) => (Some(ours::<kind::Jfr>(shared.jfr)?), None, shared.jfc),
+        Receive::Own(jfr_cfg) => {
+            // SAFETY: the configuration that the caller's names (room card of `face`).
+            let jfr_cfg = unsafe { call::value(jfr_cfg) }?;
+            (None, Some(queue::jfr(&jfr_cfg)?), jfr_cfg.jfc)
+        }
+    };
+    let recv_jfc = (!recv_jfc.is_null()).then(|| ours::<kind::Jfc>(recv_jfc)).transpose()?;
+    let slots = [Some(send_jfc.into()), jfr.map(Slot::into), recv_jfc.map(Slot::into)];
+    let held = Held::take(slots).ok_or(Code::EINVAL)?;
     let jfc = recv_jfc.and_then(|jfc| held.own(jfc)).map(|own| &own.core);
-    let recv = JettyRecv::Shared { jfr: &held.own(jfr).ok_or(Code::EINVAL)?.core, jfc };
-    let send_jfc = &held.own(send_jfc).ok_or(Code::EINVAL)?.core;
-    let send = queue::jfs(&cfg.jfs_cfg)?;
-    let (group, user_ctx) = (group.map(|group| &group.core), cfg.user_ctx);
-    let cfg = JettyCfg { id: cfg.id, send, send_jfc, recv, group, user_ctx };
-    Ok(own.core.create_jetty(&cfg)?)
-}
-
-fn create_own(
-    own: &Ctx,
-    cfg: &urma_jetty_cfg_t,
-    group: Option<&GroupOwn>,
-    jfr_cfg: *mut urma_jfr_cfg_t,
-) -> Answer<Jetty> {
-    // SAFETY: the configuration that the caller's names (room card of `face`).
-    let jfr_cfg = unsafe { call::value(jfr_cfg) }?;
-    let send_jfc = ours::<kind::Jfc>(cfg.jfs_cfg.jfc)?;
-    let recv_jfc = ours::<kind::Jfc>(jfr_cfg.jfc)?;
-    let held = Held::take([Some(send_jfc.into()), Some(recv_jfc.into())]).ok_or(Code::EINVAL)?;
-    let jfc = &held.own(recv_jfc).ok_or(Code::EINVAL)?.core;
-    let recv = JettyRecv::Own { cfg: queue::jfr(&jfr_cfg)?, jfc };
+    let recv = match (jfr, own_cfg) {
+        (Some(jfr), _) => JettyRecv::Shared { jfr: &held.own(jfr).ok_or(Code::EINVAL)?.core, jfc },
+        (None, Some(cfg)) => JettyRecv::Own { cfg, jfc: jfc.ok_or(Code::EINVAL)? },
+        (None, None) => return Err(Code::EINVAL),
+    };
     let send_jfc = &held.own(send_jfc).ok_or(Code::EINVAL)?.core;
     let send = queue::jfs(&cfg.jfs_cfg)?;
     let (group, user_ctx) = (group.map(|group| &group.core), cfg.user_ctx);

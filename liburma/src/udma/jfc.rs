@@ -15,9 +15,9 @@ use crate::{
     },
     slab::{InSlot, member},
     udma::{
+        context::shared,
         event_queue::EventSubject,
         family::{self, Core, Family, Members},
-        jfce::jfce_of,
         kind::{self, Ctx, JfcMore, JfcOwn, POLL_BATCH},
     },
 };
@@ -46,7 +46,7 @@ impl Family for kind::Jfc {
         family::members!(urma_jfc_t, jfc_id, jfc_cfg, urma_jfc_opt, urma_jfc_id);
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfc, JfcMore)> {
-        let jfce = if cfg.jfce.is_null() { None } else { Some(jfce_of(cfg.jfce)?) };
+        let jfce = if cfg.jfce.is_null() { None } else { Some(shared::<kind::Jfce, _>(cfg.jfce)?) };
         let core = own.core.create_jfc(&queue::jfc(cfg), jfce.as_ref().map(|jfce| &jfce.core))?;
         let scratch = [Completion::default(); POLL_BATCH];
         Ok((core, JfcMore { scratch, moderation: (0, 0) }))
@@ -72,6 +72,14 @@ impl Family for kind::Jfc {
         let (moderate_count, moderate_period) = own.more.moderation;
         Ok(urma_jfc_attr_t { mask: 0, moderate_count, moderate_period })
     }
+}
+
+/// Runs `f` with the completion queue at `jfc`, locked.
+///
+/// # Errors
+/// EINVAL: it is none. What `f` says.
+pub(crate) fn with_jfc<T>(jfc: *const urma_jfc_t, f: impl FnOnce(&Jfc) -> Answer<T>) -> Answer<T> {
+    f(&ours::<kind::Jfc>(jfc)?.lock().ok_or(Code::EINVAL)?.core)
 }
 
 pub(crate) unsafe extern "C" fn ack_jfc(

@@ -8,27 +8,16 @@ use std::{os::fd::AsRawFd, sync::Arc};
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Code, UserArray},
     convert::zeroed,
     perf,
-    slab::Fresh,
     udma::{
-        context::{ctx_of, delete},
+        context::{ctx_of, delete, publish, shared},
         event_queue::EventSubject,
         hardware::Counted,
         kind::{self, JfceOwn},
     },
 };
-
-/// What lies behind a channel of this provider.
-///
-/// # Errors
-/// EINVAL: it is none.
-pub(crate) fn jfce_of(jfce: *const urma_jfce_t) -> Answer<Arc<JfceOwn>> {
-    let slot = ours::<kind::Jfce>(jfce)?;
-    let guard = slot.lock().ok_or(Code::EINVAL)?;
-    Ok(Arc::clone(&guard))
-}
 
 pub(crate) unsafe extern "C" fn create_jfce(ctx: *mut urma_context_t) -> *mut urma_jfce_t {
     call::pointer(|| {
@@ -37,9 +26,8 @@ pub(crate) unsafe extern "C" fn create_jfce(ctx: *mut urma_context_t) -> *mut ur
         let mut public: urma_jfce_t = zeroed();
         public.urma_ctx = ctx;
         public.fd = core.fd().as_raw_fd();
-        let fresh = Fresh::<kind::Jfce>::take().ok_or(Code::ENOMEM)?;
         let jfce = JfceOwn { core, ctx: Arc::clone(&own), _counted: Counted::new(&own.hardware) };
-        Ok(fresh.publish(own.owner, public, Arc::new(jfce)).public())
+        Ok(publish::<kind::Jfce>(&own, public, Arc::new(jfce))?.public())
     })
 }
 
@@ -69,7 +57,7 @@ pub(crate) unsafe extern "C" fn wait_jfc(
         if room == 0 {
             return Err(Code::EINVAL);
         }
-        let own = jfce_of(jfce)?;
+        let own = shared::<kind::Jfce, _>(jfce)?;
         let timeout = u64::try_from(time_out).ok().map(Duration::from_millis);
         let mut numbers = [0; EVENTS_MAX];
         let start_ns = perf::now_ns();

@@ -4,37 +4,22 @@
 
 use std::sync::Arc;
 
-use urma_core::{JettyId, Jfr, Refused};
+use urma_core::Jfr;
 
 use crate::{
     abi::*,
-    call::{Answer, Code, ours},
+    call::{Answer, Code},
     convert::{
         name,
         option::{self, Opt},
         queue,
     },
-    slab::Held,
     udma::{
-        event_queue::EventSubject,
-        family::{self, Core, Family, Members},
+        family::{self, Family, Members},
+        jfc::with_jfc,
         kind::{self, Ctx, JfrOwn},
     },
 };
-
-impl Core for Jfr {
-    fn about(&self) -> EventSubject {
-        EventSubject::Queue(self.id().id)
-    }
-
-    fn id(&self, _ctx: &Ctx) -> JettyId {
-        self.id()
-    }
-
-    fn delete(self) -> Result<(), Refused<Self>> {
-        self.delete()
-    }
-}
 
 impl Family for kind::Jfr {
     type Core = Jfr;
@@ -50,10 +35,8 @@ impl Family for kind::Jfr {
     }
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfr, ())> {
-        let jfc = ours::<kind::Jfc>(cfg.jfc)?;
-        let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
-        let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
-        Ok((own.core.create_jfr(&queue::jfr(cfg)?, jfc)?, ()))
+        let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfr(&queue::jfr(cfg)?, jfc)?))?;
+        Ok((made, ()))
     }
 
     fn modify(own: &mut JfrOwn, attr: &urma_jfr_attr_t) -> Answer {

@@ -5,7 +5,7 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
-use urma_core::{Completion, JettyId, JettyState, Jfs, Refused};
+use urma_core::{Completion, JettyState, Jfs};
 
 use crate::{
     abi::*,
@@ -16,27 +16,12 @@ use crate::{
         option::{self, Opt},
         queue,
     },
-    slab::Held,
     udma::{
-        event_queue::EventSubject,
-        family::{self, Core, Family, Members},
+        family::{self, Family, Members},
+        jfc::with_jfc,
         kind::{self, Ctx, JfsOwn},
     },
 };
-
-impl Core for Jfs {
-    fn about(&self) -> EventSubject {
-        EventSubject::Queue(self.id().id)
-    }
-
-    fn id(&self, _ctx: &Ctx) -> JettyId {
-        self.id()
-    }
-
-    fn delete(self) -> Result<(), Refused<Self>> {
-        self.delete()
-    }
-}
 
 impl Family for kind::Jfs {
     type Core = Jfs;
@@ -48,10 +33,8 @@ impl Family for kind::Jfs {
         family::members!(urma_jfs_t, jfs_id, jfs_cfg, urma_jfs_opt, urma_jfs_id);
 
     fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfs, ())> {
-        let jfc = ours::<kind::Jfc>(cfg.jfc)?;
-        let held = Held::take([Some(jfc.into())]).ok_or(Code::EINVAL)?;
-        let jfc = &held.own(jfc).ok_or(Code::EINVAL)?.core;
-        Ok((own.core.create_jfs(&queue::jfs(cfg)?, jfc)?, ()))
+        let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfs(&queue::jfs(cfg)?, jfc)?))?;
+        Ok((made, ()))
     }
 
     fn modify(own: &mut JfsOwn, attr: &urma_jfs_attr_t) -> Answer {

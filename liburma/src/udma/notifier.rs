@@ -12,7 +12,7 @@ use urma_core::RemoteJetty;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code, UserArray, ours},
+    call::{self, Code, UserArray, ours},
     convert::{
         name::{Remote, remote},
         zeroed,
@@ -20,7 +20,7 @@ use crate::{
     perf,
     slab::Fresh,
     udma::{
-        context::{ctx_of, delete, token_of},
+        context::{ctx_of, delete, publish, shared, token_of},
         kind::{self, NotifierOwn, TargetOwn},
         notices::{Name, Notice, NoticeSubject, Notices},
         target::{self, bind_jetty, unimport},
@@ -30,12 +30,6 @@ use crate::{
 /// Imports under way at most; each has a thread.
 const IMPORTS_MAX: usize = 64;
 
-fn notifier_of(notifier: *const urma_notifier_t) -> Answer<Arc<NotifierOwn>> {
-    let slot = ours::<kind::Notifier>(notifier)?;
-    let guard = slot.lock().ok_or(Code::EINVAL)?;
-    Ok(Arc::clone(&guard))
-}
-
 pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
     call::pointer(|| {
         let own = ctx_of(ctx)?;
@@ -43,10 +37,8 @@ pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mu
         let mut public: urma_notifier_t = zeroed();
         public.urma_ctx = ctx;
         public.fd = notices.fd();
-        let fresh = Fresh::<kind::Notifier>::take().ok_or(Code::ENOMEM)?;
-        let owner = own.owner;
-        let notifier = NotifierOwn { notices, ctx: own };
-        Ok(fresh.publish(owner, public, Arc::new(notifier)).public())
+        let notifier = NotifierOwn { notices, ctx: Arc::clone(&own) };
+        Ok(publish::<kind::Notifier>(&own, public, Arc::new(notifier))?.public())
     })
 }
 
@@ -114,7 +106,7 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
     timeout: c_int,
 ) -> *mut urma_target_jetty_t {
     call::pointer(|| {
-        let to = notifier_of(notifier)?;
+        let to = shared::<kind::Notifier, _>(notifier)?;
         // SAFETY: a description of the caller's (room card of `face`).
         let of = unsafe { call::value(rjetty) }?;
         // SAFETY: a token of the caller's, or NULL.
@@ -159,7 +151,7 @@ pub(crate) unsafe extern "C" fn bind_jetty_async(
     _timeout: c_int,
 ) -> urma_status_t {
     call::status(|| {
-        let to = notifier_of(notifier)?;
+        let to = shared::<kind::Notifier, _>(notifier)?;
         let jetty = ours::<kind::Jetty>(jetty)?.public();
         ours::<kind::Target>(target)?;
         // SAFETY: the callee looks both up.
@@ -177,7 +169,7 @@ pub(crate) unsafe extern "C" fn wait_notify(
     timeout: c_int,
 ) -> c_int {
     call::count(|| {
-        let own = notifier_of(notifier)?;
+        let own = shared::<kind::Notifier, _>(notifier)?;
         // SAFETY: an array of the caller's of `cnt` notices (room card of `face`).
         let to = unsafe { UserArray::new(notify, cnt as usize) }?;
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);

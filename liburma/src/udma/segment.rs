@@ -14,9 +14,9 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, ours},
     convert::{name, zeroed},
-    slab::{Fresh, Guard, Slot},
+    slab::{Guard, Slot},
     udma::{
-        context::{ctx_of, delete, token_of},
+        context::{ctx_of, delete, publish, token_of},
         kind::{self, Ctx, SegmentOwn},
     },
 };
@@ -35,15 +35,14 @@ impl SegmentOwn {
 ///
 /// # Errors
 /// ENOMEM.
-pub(crate) fn publish(
+pub(crate) fn publish_unseen(
     own: &Ctx,
     ctx: *mut urma_context_t,
     segment: SegmentOwn,
 ) -> Answer<Slot<kind::Segment>> {
     let mut public: urma_target_seg_t = zeroed();
     public.urma_ctx = ctx;
-    let fresh = Fresh::<kind::Segment>::take().ok_or(Code::ENOMEM)?;
-    Ok(fresh.publish(own.owner, public, segment))
+    publish(own, public, segment)
 }
 
 pub(crate) unsafe extern "C" fn register_seg(
@@ -75,9 +74,8 @@ pub(crate) unsafe extern "C" fn register_seg(
         public.urma_ctx = ctx;
         public.token_id = cfg.token_id;
         public.handle = u64::from(local.token_id().value());
-        let fresh = Fresh::<kind::Segment>::take().ok_or(Code::ENOMEM)?;
-        let segment = SegmentOwn { local: Some(local), remote, ctx: Arc::clone(&own) };
-        Ok(fresh.publish(own.owner, public, segment).public())
+        let segment = SegmentOwn::new(Some(local), remote, &own);
+        Ok(publish::<kind::Segment>(&own, public, segment)?.public())
     })
 }
 
@@ -140,14 +138,10 @@ pub(crate) unsafe extern "C" fn unregister_seg(segment: *mut urma_target_seg_t) 
     call::status(|| {
         delete::<kind::Segment>(segment, |SegmentOwn { local, remote, ctx }| match local {
             None => Err(Box::new((SegmentOwn { local, remote, ctx }, Code::EINVAL))),
-            Some(local) => match local.unregister() {
-                Ok(()) => Ok(()),
-                Err(refused) => {
-                    let local = Some(*refused.object);
-                    let code = refused.status.into();
-                    Err(Box::new((SegmentOwn { local, remote, ctx }, code)))
-                }
-            },
+            Some(local) => local.unregister().map_err(|refused| {
+                let (local, code) = (Some(*refused.object), refused.status.into());
+                Box::new((SegmentOwn { local, remote, ctx }, code))
+            }),
         })
     })
 }
@@ -184,9 +178,8 @@ pub(crate) unsafe extern "C" fn import_seg(
         public.mva = imported.region().map_or(addr, |region| region.addr() as u64);
         public.urma_ctx = ctx;
         public.handle = u64::from(seg.token_id);
-        let fresh = Fresh::<kind::Segment>::take().ok_or(Code::ENOMEM)?;
-        let segment = SegmentOwn { local: None, remote: Some(imported), ctx: Arc::clone(&own) };
-        Ok(fresh.publish(own.owner, public, segment).public())
+        let segment = SegmentOwn::new(None, Some(imported), &own);
+        Ok(publish::<kind::Segment>(&own, public, segment)?.public())
     })
 }
 

@@ -62,40 +62,49 @@ fn of_provider() -> urma_provider_ops_t {
 fn all() -> urma_ops_t {
     let mut ops: urma_ops_t = zeroed();
     ops.name = NAME.as_ptr();
-    completion(&mut ops);
-    queues(&mut ops);
-    targets(&mut ops);
-    memory(&mut ops);
-    data(&mut ops);
-    paths(&mut ops);
+    nouns(&mut ops);
     families(&mut ops);
     ops
 }
 
-fn paths(ops: &mut urma_ops_t) {
-    ops.get_tp_list = Some(path::get_tp_list);
-    ops.set_tp_attr = Some(path::set_tp_attr);
-    ops.get_tp_attr = Some(path::get_tp_attr);
-    ops.get_tpn = Some(path::get_tpn);
-    ops.modify_tp = Some(path::modify_tp);
-    ops.import_jetty_ex = Some(target_ex::import_jetty_ex);
-    ops.import_jfr_ex = Some(target_ex::import_jfr_ex);
-    ops.bind_jetty_ex = Some(target_ex::bind_jetty_ex);
-    ops.advise_jfr_async = Some(target_ex::advise_jfr_async);
-    ops.advise_jetty_async = Some(target_ex::advise_jetty_async);
-    ops.create_notifier = Some(notifier::create_notifier);
-    ops.delete_notifier = Some(notifier::delete_notifier);
-    ops.wait_notify = Some(notifier::wait_notify);
-    ops.ack_notify = Some(notifier::ack_notify);
-    ops.import_jetty_async = Some(notifier::import_jetty_async);
+/// Sets members to the functions of the same names, by the files that these are in.
+macro_rules! members {
+    ($ops:ident: $($room:ident { $($name:ident),* $(,)? })*) => {
+        $($($ops.$name = Some($room::$name);)*)*
+    };
+}
+
+fn nouns(ops: &mut urma_ops_t) {
+    members! { ops:
+        jfce { create_jfce, delete_jfce, wait_jfc }
+        jfc { ack_jfc }
+        event { get_async_event, ack_async_event }
+        jfs { flush_jfs }
+        jetty { flush_jetty }
+        group { create_jetty_grp, delete_jetty_grp }
+        target {
+            import_jfr, import_jetty, advise_jfr, unadvise_jfr, advise_jetty, unadvise_jetty,
+            bind_jetty, unbind_jetty,
+        }
+        token { alloc_token_id, alloc_token_id_ex, free_token_id }
+        segment { register_seg, unregister_seg, import_seg, unimport_seg }
+        post { post_jfs_wr, post_jfr_wr, post_jetty_send_wr, post_jetty_recv_wr }
+        poll { poll_jfc, rearm_jfc }
+        path { get_tp_list, set_tp_attr, get_tp_attr, get_tpn, modify_tp }
+        target_ex {
+            import_jetty_ex, import_jfr_ex, bind_jetty_ex, advise_jfr_async, advise_jetty_async,
+        }
+        notifier {
+            create_notifier, delete_notifier, wait_notify, ack_notify, import_jetty_async,
+            bind_jetty_async,
+        }
+        address { get_eid_by_ip, get_ip_by_eid, get_smac, get_dmac }
+        ctl { user_ctl }
+    }
+    ops.unimport_jfr = Some(target::unimport);
+    ops.unimport_jetty = Some(target::unimport);
     ops.unimport_jetty_async = Some(target::unimport);
-    ops.bind_jetty_async = Some(notifier::bind_jetty_async);
     ops.unbind_jetty_async = Some(target::unbind_jetty);
-    ops.get_eid_by_ip = Some(address::get_eid_by_ip);
-    ops.get_ip_by_eid = Some(address::get_ip_by_eid);
-    ops.get_smac = Some(address::get_smac);
-    ops.get_dmac = Some(address::get_dmac);
-    ops.user_ctl = Some(ctl::user_ctl);
 }
 
 /// The operations that all kinds of queues have.
@@ -127,54 +136,6 @@ fn families(ops: &mut urma_ops_t) {
     ops.query_jfs = Some(family::query::<kind::Jfs>);
     ops.query_jfr = Some(family::query::<kind::Jfr>);
     ops.query_jetty = Some(family::query::<kind::Jetty>);
-}
-
-fn completion(ops: &mut urma_ops_t) {
-    ops.create_jfce = Some(jfce::create_jfce);
-    ops.delete_jfce = Some(jfce::delete_jfce);
-    ops.wait_jfc = Some(jfce::wait_jfc);
-    ops.ack_jfc = Some(jfc::ack_jfc);
-    ops.get_async_event = Some(event::get_async_event);
-    ops.ack_async_event = Some(event::ack_async_event);
-}
-
-fn queues(ops: &mut urma_ops_t) {
-    ops.flush_jfs = Some(jfs::flush_jfs);
-    ops.flush_jetty = Some(jetty::flush_jetty);
-    ops.create_jetty_grp = Some(group::create_jetty_grp);
-    ops.delete_jetty_grp = Some(group::delete_jetty_grp);
-}
-
-fn targets(ops: &mut urma_ops_t) {
-    ops.import_jfr = Some(target::import_jfr);
-    ops.unimport_jfr = Some(target::unimport);
-    ops.import_jetty = Some(target::import_jetty);
-    ops.unimport_jetty = Some(target::unimport);
-    ops.advise_jfr = Some(target::advise_jfr);
-    ops.unadvise_jfr = Some(target::unadvise_jfr);
-    ops.advise_jetty = Some(target::advise_jetty);
-    ops.unadvise_jetty = Some(target::unadvise_jetty);
-    ops.bind_jetty = Some(target::bind_jetty);
-    ops.unbind_jetty = Some(target::unbind_jetty);
-}
-
-fn memory(ops: &mut urma_ops_t) {
-    ops.alloc_token_id = Some(token::alloc_token_id);
-    ops.alloc_token_id_ex = Some(token::alloc_token_id_ex);
-    ops.free_token_id = Some(token::free_token_id);
-    ops.register_seg = Some(segment::register_seg);
-    ops.unregister_seg = Some(segment::unregister_seg);
-    ops.import_seg = Some(segment::import_seg);
-    ops.unimport_seg = Some(segment::unimport_seg);
-}
-
-fn data(ops: &mut urma_ops_t) {
-    ops.post_jfs_wr = Some(post::post_jfs_wr);
-    ops.post_jfr_wr = Some(post::post_jfr_wr);
-    ops.post_jetty_send_wr = Some(post::post_jetty_send_wr);
-    ops.post_jetty_recv_wr = Some(post::post_jetty_recv_wr);
-    ops.poll_jfc = Some(poll::poll_jfc);
-    ops.rearm_jfc = Some(poll::rearm_jfc);
 }
 
 /// `create_context` of the provider.

@@ -13,9 +13,9 @@ use crate::{
         name::{Remote, remote},
         zeroed,
     },
-    slab::{Fresh, InSlot, member},
+    slab::{InSlot, member},
     udma::{
-        context::{ctx_of, delete, token_of},
+        context::{ctx_of, delete, publish, token_of},
         kind::{self, Ctx, TargetOwn},
     },
 };
@@ -75,8 +75,8 @@ fn import(
     let own = ctx_of(ctx)?;
     let core = own.core.import_jetty(&remote(from)?)?;
     let public = public(ctx, from, policy, &core);
-    let fresh = Fresh::<kind::Target>::take().ok_or(Code::ENOMEM)?;
-    Ok(fresh.publish(own.owner, public, TargetOwn::new(core, &own, from.tp)).public())
+    let target = TargetOwn::new(core, &own, from.tp);
+    Ok(publish::<kind::Target>(&own, public, target)?.public())
 }
 
 /// What C programs see of a target.

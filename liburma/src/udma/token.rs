@@ -8,11 +8,10 @@ use urma_core::Status;
 
 use crate::{
     abi::*,
-    call::{self, Answer, Code},
+    call::{self, Answer},
     convert::zeroed,
-    slab::Fresh,
     udma::{
-        context::{ctx_of, delete},
+        context::{ctx_of, delete, publish},
         kind::{self, TokenOwn},
     },
 };
@@ -41,9 +40,8 @@ fn alloc(
     public.token_id = core.id().value();
     public.handle = u64::from(core.id().value());
     public.flag = flag;
-    let fresh = Fresh::<kind::TokenId>::take().ok_or(Code::ENOMEM)?;
     let token = TokenOwn { core, takes_several, ctx: Arc::clone(&own) };
-    Ok(fresh.publish(own.owner, public, token).public())
+    Ok(publish::<kind::TokenId>(&own, public, token)?.public())
 }
 
 pub(crate) unsafe extern "C" fn free_token_id(token: *mut urma_token_id_t) -> urma_status_t {

@@ -29,7 +29,7 @@ use crate::{
     udma::{
         context::ctx_of,
         kind::{self, Ctx, Rare, SegmentName, SegmentOwn, Stage},
-        segment::publish,
+        segment::publish_unseen,
     },
 };
 
@@ -81,7 +81,7 @@ impl Stage {
         let region = region.map_err(|_| Code::ENOMEM)?;
         let cfg = SegmentCfg::new(SegmentAccess::LOCAL_ONLY);
         let local = own.core.register(&region, &cfg, None)?;
-        publish(own, ctx, SegmentOwn::new(Some(local), None, own))
+        publish_unseen(own, ctx, SegmentOwn::new(Some(local), None, own))
     }
 
     /// Copies the bytes of `piece` to `at`; the piece that names the copy.
@@ -334,7 +334,7 @@ fn import(
     let (ubva, token_id) = (Ubva { eid, uasid: 0, va: 1 }, TokenId::new(token_id));
     let all = RemoteSegment { ubva, len: u64::MAX - 1, token_id, policy, access };
     let remote = own.core.import_segment(&all, access, Mapping::None)?;
-    let segment = publish(own, ctx, SegmentOwn::new(None, Some(remote), own))?;
+    let segment = publish_unseen(own, ctx, SegmentOwn::new(None, Some(remote), own))?;
     rare.named.insert(name, segment);
     Ok(segment)
 }
