@@ -74,8 +74,17 @@ macro_rules! c_absent {
     };
 }
 
-/// Structs and unions: `struct name[SIZE] { OFFSET => member: Type, }`.
+/// Structs and unions that are copied as C copies them, as [`c_unique`].
 macro_rules! c_structs {
+    ($($(#[$meta:meta])* $kind:ident $name:ident[$size:literal] { $($members:tt)* })*) => {
+        $crate::abi::layout::c_unique! {
+            $($(#[$meta])* #[derive(Clone, Copy)] $kind $name[$size] { $($members)* })*
+        }
+    };
+}
+
+/// Structs and unions: `struct name[SIZE] { OFFSET => member: Type, }`.
+macro_rules! c_unique {
     ($($(#[$meta:meta])* $kind:ident $name:ident[$size:literal] {
         $($offset:literal => $member:ident: $ty:ty,)*
     })*) => {
@@ -123,4 +132,4 @@ pub(super) const fn fits(first: u32, width: u32, bits: u32) -> bool {
 
 #[cfg(feature = "abi-25-12-0-b081")]
 pub(super) use c_absent;
-pub(super) use {c_bits, c_consts, c_enums, c_flags, c_structs};
+pub(super) use {c_bits, c_consts, c_enums, c_flags, c_structs, c_unique};

@@ -11,7 +11,6 @@ use super::*;
 
 c_structs! {
     /// What a provider does. The library calls through the table of the context at every call.
-    #[derive(Clone, Copy)]
     struct urma_ops_t[800] {
         0 => name: *const c_char,
         8 => create_jfc: Option<unsafe extern "C" fn(ctx: *mut urma_context_t, jfc_cfg: *mut urma_jfc_cfg_t) -> *mut urma_jfc_t>,
@@ -114,32 +113,11 @@ c_structs! {
         784 => get_smac: Option<unsafe extern "C" fn(ctx: *const urma_context_t, mac: *mut u8) -> urma_status_t>,
         792 => get_dmac: Option<unsafe extern "C" fn(ctx: *const urma_context_t, net_addr: *const urma_net_addr_t, mac: *mut u8) -> urma_status_t>,
     }
-    #[derive(Clone, Copy)]
     struct urma_match_entry_t[4] { 0 => vendor_id: u16, 2 => device_id: u16, }
-    #[derive(Clone, Copy)]
-    struct urma_udrv_t[32] {
-        0 => in_addr: u64, 8 => in_len: u32, 16 => out_addr: u64, 24 => out_len: u32,
-    }
-    #[derive(Clone, Copy)]
     struct urma_provider_attr_t[8] {
         0 => version: u32, 4 => transport_type: urma_transport_type_t,
     }
-    #[derive(Clone, Copy)]
-    struct urma_import_tseg_cfg_t[72] {
-        0 => ubva: urma_ubva_t, 32 => len: u64, 40 => attr: urma_seg_attr_t, 44 => token_id: u32,
-        48 => token: *mut urma_token_t, 56 => flag: urma_import_seg_flag_t, 64 => mva: u64,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_context_cfg_t[32] {
-        0 => dev: *mut urma_device_t, 8 => ops: *mut urma_ops_t, 16 => eid_index: u32,
-        20 => dev_fd: c_int, 24 => uasid: u32,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_cmd_udrv_priv_t[32] {
-        0 => in_addr: u64, 8 => in_len: u32, 16 => out_addr: u64, 24 => out_len: u32,
-    }
     /// What a provider registers.
-    #[derive(Clone, Copy)]
     struct urma_provider_ops_t[72] {
         0 => name: *const c_char, 8 => attr: urma_provider_attr_t,
         16 => match_table: *mut urma_match_entry_t,
@@ -150,90 +128,67 @@ c_structs! {
         56 => delete_context: Option<unsafe extern "C" fn(ctx: *mut urma_context_t) -> urma_status_t>,
         64 => get_uasid: Option<unsafe extern "C" fn(uasid: *mut u32) -> urma_status_t>,
     }
-    #[derive(Clone, Copy)]
     struct urma_driver_t[24] { 0 => ops: *mut urma_provider_ops_t, 8 => node: ub_list, }
-    #[derive(Clone, Copy)]
     struct urma_jfce_cnt_info_t[80] {
         0 => dev_name: [c_char; 64], 64 => jfce_total_cnt: u64, 72 => jfce_thresh_cnt: u64,
     }
-    #[derive(Clone, Copy)]
     struct urma_user_info_ext_hdr_t[4] { 0 => len: u32, 4 => data: [c_char; 0], }
-    #[derive(Clone, Copy)]
     struct ub_list[16] { 0 => prev: *mut ub_list, 8 => next: *mut ub_list, }
-    #[derive(Clone, Copy)]
     struct urma_seg_base_t[48] {
         0 => ubva: urma_ubva_t, 32 => len: u64, 40 => attr: urma_seg_attr_t, 44 => token_id: u32,
     }
-    #[derive(Clone, Copy)]
     struct bondp_set_bonding_mode_in_t[8] {
         0 => bonding_mode: bondp_bonding_mode_t, 4 => bonding_level: bondp_bonding_level_t,
     }
-    #[derive(Clone, Copy)]
     union bondp_query_port_in_u[8] { 0 => jfr: *mut urma_jfr_t, 0 => jetty: *mut urma_jetty_t, }
-    #[derive(Clone, Copy)]
     struct bondp_query_port_in_t[8] { 0 => u: bondp_query_port_in_u, }
-    #[derive(Clone, Copy)]
     struct bondp_query_port_out_t[168] {
         0 => enabled_indices: [u32; 20], 80 => enabled_count: u32, 84 => active_indices: [u32; 20],
         164 => active_count: u32,
     }
-    #[derive(Clone, Copy)]
     struct bondp_get_jfce_fd_list_in_t[8] { 0 => jfce: *mut urma_jfce_t, }
-    #[derive(Clone, Copy)]
     struct bondp_get_jfce_fd_list_out_t[84] { 0 => fd_list: [c_int; 20], 80 => count: u32, }
-    #[derive(Clone, Copy)]
     struct bondp_rjetty_target_ctx_t[80] {
         0 => target_idx: u8, 8 => slave_id: urma_jetty_id_t,
         32 => health_check_seg: urma_seg_base_t,
     }
-    #[derive(Clone, Copy)]
     struct urma_bond_jetty_ext_v0_t[32] {
         0 => version: u8, 8 => mask: u64, 16 => is_multipath: u8, 17 => is_health_check_enable: u8,
         20 => local_ctx_cnt: u32, 24 => target_ctx_cnt: u32, 28 => data: [c_char; 0],
     }
-    #[derive(Clone, Copy)]
     struct urma_bond_seg_ext_t[976] {
         0 => version: u8, 8 => mask: u64, 16 => peer_p_seg: [urma_seg_base_t; 20],
     }
     /// Memory that the caller gives to a queue.
-    #[derive(Clone, Copy)]
     struct udma_u_que_cfg_ex[16] { 0 => buff_size: u32, 8 => buff: *mut c_void, }
-    #[derive(Clone, Copy)]
     struct udma_u_jfr_cstm_cfg[48] {
         0 => flag: udma_jfr_flag, 8 => idx_que: udma_u_que_cfg_ex, 24 => rq: udma_u_que_cfg_ex,
         40 => sw_db: *mut u32,
     }
     /// CREATE_JFR_EX: in; the new JFR comes out as a pointer.
-    #[derive(Clone, Copy)]
     struct udma_u_jfr_cfg_ex[96] {
         0 => base_cfg: urma_jfr_cfg_t, 48 => cstm_cfg: udma_u_jfr_cstm_cfg,
     }
     /// CREATE_JFC_EX: what comes in.
-    #[derive(Clone, Copy)]
     struct udma_u_jfc_cfg_ex[40] {
         0 => base_cfg: urma_jfc_cfg_t, 32 => jfc_mode: udma_u_jfc_type,
     }
     /// A work request that may reduce at the target.
-    #[derive(Clone, Copy)]
     struct udma_u_jfs_wr_ex[88] {
         0 => wr: urma_jfs_wr_t, 80 => reduce_en: u8, 81 => reduce_opcode: u8,
         82 => reduce_data_type: u8,
     }
-    #[derive(Clone, Copy)]
     union udma_u_wr_ex_u[8] { 0 => jfs: *mut urma_jfs_t, 0 => jetty: *mut urma_jetty_t, }
     /// POST_WR: what comes in.
-    #[derive(Clone, Copy)]
     struct udma_u_wr_ex[32] {
         0 => is_jetty: u8, 1 => db_en: u8, 8 => u: udma_u_wr_ex_u, 16 => wr: *mut udma_u_jfs_wr_ex,
         24 => bad_wr: *mut *mut udma_u_jfs_wr_ex,
     }
     /// POST_WR: what goes out.
-    #[derive(Clone, Copy)]
     struct udma_u_post_info[32] {
         0 => dwqe_addr: *mut u64, 8 => db_addr: *mut c_void, 16 => ctrl: *mut u64, 24 => pi: u32,
     }
     /// QUERY_UE_INFO: what goes out.
-    #[derive(Clone, Copy)]
     struct udma_u_ue_info[12] { 0 => ue_id: u32, 4 => chip_id: u32, 8 => die_id: u32, }
 }
 

@@ -14,30 +14,20 @@ use core::ffi::{c_char, c_int, c_void};
 
 use libc::{in_addr, in6_addr, pthread_cond_t, pthread_mutex_t, sa_family_t};
 
-use super::layout::{c_consts, c_enums, c_flags, c_structs};
+use super::layout::{c_consts, c_enums, c_flags, c_structs, c_unique};
 use super::*;
 
 c_structs! {
     /// Arguments of urma_init; both members may be 0.
-    #[derive(Clone, Copy)]
     struct urma_init_attr_t[16] { 0 => token: u64, 8 => uasid: u32, }
-    /// Number of users of an object.
-    #[expect(clippy::disallowed_types, reason = "C programs share this memory: atomic_ulong")]
-    struct urma_ref_t[8] { 0 => atomic_cnt: AtomicU64, }
-    #[derive(Clone, Copy)]
     struct urma_guid_t[16] { 0 => raw: [u8; 16], }
-    #[derive(Clone, Copy)]
     struct urma_token_t[4] { 0 => token: u32, }
-    #[derive(Clone, Copy)]
     struct urma_jetty_id_t[24] { 0 => eid: urma_eid_t, 16 => uasid: u32, 20 => id: u32, }
-    #[derive(Clone, Copy)]
     struct urma_eid_info_t[24] { 0 => eid: urma_eid_t, 16 => eid_index: u32, }
     /// Address of memory anywhere in the fabric.
     #[repr(packed)]
-    #[derive(Clone, Copy)]
     struct urma_ubva_t[28] { 0 => eid: urma_eid_t, 16 => uasid: u32, 20 => va: u64, }
     /// One port of a device.
-    #[derive(Clone, Copy)]
     struct urma_port_attr_t[20] {
         0 => max_mtu: urma_mtu_t, 4 => state: urma_port_state_t,
         8 => active_width: urma_link_width_t, 12 => active_speed: urma_speed_t,
@@ -45,14 +35,235 @@ c_structs! {
     }
     /// The service level of a priority, and the transport paths that it serves.
     #[expect(non_snake_case, reason = "the name of C")]
-    #[derive(Clone, Copy)]
     struct urma_sl_info[8] { 0 => SL: u32, 4 => tp_type: urma_tp_type_en, }
     /// A device of the list; the library owns it.
-    #[derive(Clone, Copy)]
     struct urma_device_t[4184] {
         0 => name: [c_char; 64], 64 => path: [c_char; 4096], 4160 => r#type: urma_transport_type_t,
         4168 => ops: *mut urma_provider_ops_t, 4176 => sysfs_dev: *mut urma_sysfs_dev_t,
     }
+    /// Where the _async calls report.
+    struct urma_notifier_t[24] {
+        0 => urma_ctx: *mut urma_context_t, 8 => fd: c_int,
+        16 => incomplete_tjetty_list: *mut c_void,
+    }
+    union urma_notify_u[8] {
+        0 => tjetty: *mut urma_target_jetty_t, 0 => jetty: *mut urma_jetty_t,
+    }
+    /// The end of one _async call.
+    struct urma_notify_t[24] {
+        0 => r#type: urma_notify_type_t, 4 => status: urma_status_t, 8 => user_ctx: u64,
+        16 => u: urma_notify_u,
+    }
+    union urma_async_event_element[8] {
+        0 => jfc: *mut urma_jfc_t, 0 => jfs: *mut urma_jfs_t, 0 => jfr: *mut urma_jfr_t,
+        0 => jetty: *mut urma_jetty_t, 0 => jetty_grp: *mut urma_jetty_grp_t, 0 => port_id: u32,
+        0 => eid_idx: u32,
+    }
+    /// Something that happened to an object outside of any work request.
+    struct urma_async_event_t[32] {
+        0 => urma_ctx: *const urma_context_t, 8 => element: urma_async_event_element,
+        16 => event_type: urma_async_event_type_t, 24 => r#priv: *mut c_void,
+    }
+    struct urma_user_ctl_in_t[16] { 0 => addr: u64, 8 => len: u32, 12 => opcode: u32, }
+    struct urma_user_ctl_out_t[16] { 0 => addr: u64, 8 => len: u32, 12 => reserved: u32, }
+    /// Memory to register, and who may do what with it.
+    struct urma_seg_cfg_t[48] {
+        0 => va: u64, 8 => len: u64, 16 => token_id: *mut urma_token_id_t,
+        24 => token_value: urma_token_t, 28 => flag: urma_reg_seg_flag_t, 32 => user_ctx: u64,
+        40 => iova: u64,
+    }
+    /// What a peer needs in order to import a segment.
+    struct urma_seg_t[48] {
+        0 => ubva: urma_ubva_t, 32 => len: u64, 40 => attr: urma_seg_attr_t, 44 => token_id: u32,
+    }
+    /// A registered or imported segment.
+    struct urma_target_seg_t[88] {
+        0 => seg: urma_seg_t, 48 => user_ctx: u64, 56 => mva: u64,
+        64 => urma_ctx: *mut urma_context_t, 72 => token_id: *mut urma_token_id_t,
+        80 => handle: u64,
+    }
+    /// Completion queue: depth from 1 to max_jfc_depth; jfce may be NULL when only polled.
+    struct urma_jfc_cfg_t[32] {
+        0 => depth: u32, 4 => flag: urma_jfc_flag_t, 8 => ceqn: u32, 16 => jfce: *mut urma_jfce_t,
+        24 => user_ctx: u64,
+    }
+    struct urma_jfc_attr_t[8] {
+        0 => mask: u32, 4 => moderate_count: u16, 6 => moderate_period: u16,
+    }
+    struct urma_jfc_opt_t[80] {
+        0 => jfc_opt_mask: urma_jfc_opt_mask, 8 => is_actived: u8,
+        16 => urma_jfc_cqe_base_addr: u64, 24 => urma_jfc_id: u32, 32 => urma_jfc_db_addr: u64,
+        40 => urma_jfc_db_status: u8, 42 => urma_jfc_pi: u16, 44 => urma_jfc_pi_type: u16,
+        46 => urma_jfc_ci: u16, 48 => reserved: [u64; 4],
+    }
+    /// A completion queue, as programs see it.
+    struct urma_jfc_t[248] {
+        0 => urma_ctx: *mut urma_context_t, 8 => jfc_id: urma_jfc_id_t,
+        32 => jfc_cfg: urma_jfc_cfg_t, 64 => handle: u64, 72 => event_mutex: pthread_mutex_t,
+        112 => event_cond: pthread_cond_t, 160 => comp_events_acked: u32,
+        164 => async_events_acked: u32, 168 => urma_jfc_opt: urma_jfc_opt_t,
+    }
+    struct urma_cr_token_t[8] { 0 => token_id: u32, 4 => token_value: urma_token_t, }
+    union urma_cr_u[8] { 0 => imm_data: u64, 0 => invalid_token: urma_cr_token_t, }
+    /// Completion record. flag.bs.s_r is 0 for a send and 1 for a receive; opcode is set on receive only.
+    struct urma_cr_t[80] {
+        0 => status: urma_cr_status_t, 8 => user_ctx: u64, 16 => opcode: urma_cr_opcode_t,
+        20 => flag: urma_cr_flag_t, 24 => completion_len: u32, 28 => local_id: u32,
+        32 => remote_id: urma_jetty_id_t, 56 => u: urma_cr_u, 64 => tpn: u32,
+        72 => user_data: usize,
+    }
+    struct urma_jfs_opt_t[80] {
+        0 => jfs_opt_mask: urma_jfs_opt_mask, 8 => is_actived: u8,
+        16 => urma_jfs_sqe_base_addr: u64, 24 => urma_jfs_id: u32, 32 => urma_jfs_db_addr: u64,
+        40 => urma_jfs_db_status: u8, 42 => urma_jfs_pi: u16, 44 => urma_jfs_pi_type: u16,
+        46 => urma_jfs_ci: u16, 48 => reserved: [u64; 4],
+    }
+    /// Send queue. order_type 0 is replaced by the default of the mode, in this struct.
+    struct urma_jfs_cfg_t[40] {
+        0 => depth: u32, 4 => flag: urma_jfs_flag_t, 8 => trans_mode: urma_transport_mode_t,
+        12 => priority: u8, 13 => max_sge: u8, 14 => max_rsge: u8, 16 => max_inline_data: u32,
+        20 => rnr_retry: u8, 21 => err_timeout: u8, 24 => jfc: *mut urma_jfc_t, 32 => user_ctx: u64,
+    }
+    /// A send queue, as programs see it.
+    struct urma_jfs_t[256] {
+        0 => urma_ctx: *mut urma_context_t, 8 => jfs_id: urma_jfs_id_t,
+        32 => jfs_cfg: urma_jfs_cfg_t, 72 => handle: u64, 80 => event_mutex: pthread_mutex_t,
+        120 => event_cond: pthread_cond_t, 168 => async_events_acked: u32,
+        176 => urma_jfs_opt: urma_jfs_opt_t,
+    }
+    struct urma_jfs_attr_t[8] { 0 => mask: u32, 4 => state: urma_jfs_state_t, }
+    struct urma_jfr_opt_t[80] {
+        0 => jfr_opt_mask: urma_jfr_opt_mask, 8 => is_actived: u8,
+        16 => urma_jfr_rqe_base_addr: u64, 24 => urma_jfr_id: u32, 32 => urma_jfr_db_addr: u64,
+        40 => urma_jfr_db_status: u8, 42 => urma_jfr_pi: u16, 44 => urma_jfr_pi_type: u16,
+        46 => urma_jfr_ci: u16, 48 => reserved: [u64; 4],
+    }
+    /// Receive queue; id 0 lets the library choose.
+    struct urma_jfr_cfg_t[48] {
+        0 => id: u32, 4 => depth: u32, 8 => flag: urma_jfr_flag_t,
+        12 => trans_mode: urma_transport_mode_t, 16 => max_sge: u8, 17 => min_rnr_timer: u8,
+        24 => jfc: *mut urma_jfc_t, 32 => token_value: urma_token_t, 40 => user_ctx: u64,
+    }
+    struct urma_jfr_attr_t[12] {
+        0 => mask: u32, 4 => rx_threshold: u32, 8 => state: urma_jfr_state_t,
+    }
+    /// A receive queue, as programs see it.
+    struct urma_jfr_t[264] {
+        0 => urma_ctx: *mut urma_context_t, 8 => jfr_id: urma_jfr_id_t,
+        32 => jfr_cfg: urma_jfr_cfg_t, 80 => handle: u64, 88 => event_mutex: pthread_mutex_t,
+        128 => event_cond: pthread_cond_t, 176 => async_events_acked: u32,
+        184 => urma_jfr_opt: urma_jfr_opt_t,
+    }
+    struct urma_jetty_cfg_u_shared[16] { 0 => jfr: *mut urma_jfr_t, 8 => jfc: *mut urma_jfc_t, }
+    union urma_jetty_cfg_u[16] {
+        0 => shared: urma_jetty_cfg_u_shared, 0 => jfr_cfg: *mut urma_jfr_cfg_t,
+    }
+    /// Jetty: a send queue with an own or a shared receive queue. On UB devices it is shared.
+    struct urma_jetty_cfg_t[80] {
+        0 => id: u32, 4 => flag: urma_jetty_flag_t, 8 => jfs_cfg: urma_jfs_cfg_t,
+        48 => u: urma_jetty_cfg_u, 64 => jetty_grp: *mut urma_jetty_grp_t, 72 => user_ctx: u64,
+    }
+    struct urma_jetty_attr_t[12] {
+        0 => mask: u32, 4 => rx_threshold: u32, 8 => state: urma_jetty_state_t,
+    }
+    struct urma_jetty_opt_t[120] {
+        0 => is_actived: u8, 8 => jfs_opt: urma_jfs_opt_t, 88 => reserved: [u64; 4],
+    }
+    /// A jetty, as programs see it.
+    struct urma_jetty_t[344] {
+        0 => urma_ctx: *mut urma_context_t, 8 => jetty_id: urma_jetty_id_t,
+        32 => remote_jetty: *mut urma_target_jetty_t, 40 => jetty_cfg: urma_jetty_cfg_t,
+        120 => handle: u64, 128 => event_mutex: pthread_mutex_t, 168 => event_cond: pthread_cond_t,
+        216 => async_events_acked: u32, 224 => urma_jetty_opt: urma_jetty_opt_t,
+    }
+    struct urma_jetty_grp_cfg_t[88] {
+        0 => name: [c_char; 64], 64 => flag: urma_jetty_grp_flag_t, 68 => token_value: urma_token_t,
+        72 => id: u32, 76 => policy: urma_jetty_grp_policy_t, 80 => user_ctx: u64,
+    }
+    struct urma_jetty_grp_t[280] {
+        0 => urma_ctx: *mut urma_context_t, 8 => jetty_grp_id: urma_jetty_id_t,
+        32 => cfg: urma_jetty_grp_cfg_t, 120 => jetty_cnt: u32,
+        128 => jetty_list: *mut *mut urma_jetty_t, 136 => list_mutex: pthread_mutex_t,
+        176 => handle: u64, 184 => event_mutex: pthread_mutex_t, 224 => event_cond: pthread_cond_t,
+        272 => async_events_acked: u32,
+    }
+    struct urma_user_tseg_t[12] {
+        0 => attr: urma_seg_attr_t, 4 => token_id: u32, 8 => token_value: urma_token_t,
+    }
+    /// One piece of memory of a work request.
+    struct urma_sge_t[32] {
+        0 => addr: u64, 8 => len: u32, 16 => tseg: *mut urma_target_seg_t,
+        24 => user_tseg: *mut urma_user_tseg_t,
+    }
+    /// Pieces of memory, in order.
+    struct urma_sg_t[16] { 0 => sge: *mut urma_sge_t, 8 => num_sge: u32, }
+    /// Write and read. With WRITE_NOTIFY and WRITE_ATOMIC `dst.sge[1]` is where notify_data goes.
+    struct urma_rw_wr_t[48] {
+        0 => src: urma_sg_t, 16 => dst: urma_sg_t, 32 => target_hint: u8, 40 => notify_data: u64,
+    }
+    /// Send. tseg names the segment whose token SEND_INVALIDATE takes away.
+    struct urma_send_wr_t[40] {
+        0 => src: urma_sg_t, 16 => target_hint: u8, 24 => imm_data: u64,
+        32 => tseg: *mut urma_target_seg_t,
+    }
+    /// Compare and swap: 8 bytes or fewer in the data members, 16 by address.
+    struct urma_cas_wr_t[32] {
+        0 => dst: *mut urma_sge_t, 8 => src: *mut urma_sge_t, 16 => cmp_data: u64,
+        24 => swap_data: u64,
+    }
+    /// Fetch and add: 8 bytes or fewer in operand, 16 by address.
+    struct urma_faa_wr_t[24] {
+        0 => dst: *mut urma_sge_t, 8 => src: *mut urma_sge_t, 16 => operand: u64,
+    }
+    union urma_jfs_wr_u[48] {
+        0 => rw: urma_rw_wr_t, 0 => send: urma_send_wr_t, 0 => cas: urma_cas_wr_t,
+        0 => faa: urma_faa_wr_t,
+    }
+    /// Work request of a send queue; next makes a list.
+    struct urma_jfs_wr_t[80] {
+        0 => opcode: urma_opcode_t, 4 => flag: urma_jfs_wr_flag_t,
+        8 => tjetty: *mut urma_target_jetty_t, 16 => user_ctx: u64, 24 => u: urma_jfs_wr_u,
+        72 => next: *mut urma_jfs_wr_t,
+    }
+    /// Work request of a receive queue; next makes a list.
+    struct urma_jfr_wr_t[32] {
+        0 => src: urma_sg_t, 16 => user_ctx: u64, 24 => next: *mut urma_jfr_wr_t,
+    }
+    struct urma_tp_t[4] { 0 => tpn: u32, }
+    struct urma_tp_cfg_t[16] {
+        0 => flag: urma_tp_cfg_flag_t, 4 => trans_mode: urma_transport_mode_t, 8 => retry_num: u8,
+        9 => retry_factor: u8, 10 => ack_timeout: u8, 11 => dscp: u8, 12 => oor_cnt: u32,
+    }
+    union urma_net_addr_u[16] { 0 => in4: in_addr, 0 => in6: in6_addr, }
+    struct urma_net_addr_t[48] {
+        0 => sin_family: sa_family_t, 4 => u: urma_net_addr_u, 24 => vlan: u64, 32 => mac: [u8; 6],
+        40 => prefix_len: u32,
+    }
+    struct urma_net_addr_info_t[56] { 0 => netaddr: urma_net_addr_t, 48 => index: u32, }
+    struct urma_tp_attr_t[112] {
+        0 => flag: urma_tp_mod_flag_t, 4 => peer_tpn: u32, 8 => state: urma_tp_state_t,
+        12 => tx_psn: u32, 16 => rx_psn: u32, 20 => mtu: urma_mtu_t, 24 => cc_pattern_idx: u8,
+        28 => oos_cnt: u32, 32 => local_net_addr_idx: u32, 40 => peer_net_addr: urma_net_addr_t,
+        88 => data_udp_start: u16, 90 => ack_udp_start: u16, 92 => udp_range: u8,
+        93 => hop_limit: u8, 96 => flow_label: u32, 100 => port_id: u8, 101 => mn: u8,
+        104 => peer_trans_type: urma_transport_type_t,
+    }
+    struct urma_get_tp_cfg_t[40] {
+        0 => flag: urma_get_tp_cfg_flag_t, 4 => trans_mode: urma_transport_mode_t,
+        8 => local_eid: urma_eid_t, 24 => peer_eid: urma_eid_t,
+    }
+    struct urma_tp_info_t[8] { 0 => tp_handle: u64, }
+    struct urma_active_tp_attr_t[16] { 0 => tx_psn: u32, 4 => rx_psn: u32, 8 => reserved: u64, }
+    struct urma_active_tp_cfg_t[40] {
+        0 => tp_handle: u64, 8 => peer_tp_handle: u64, 16 => tag: u64,
+        24 => tp_attr: urma_active_tp_attr_t,
+    }
+}
+
+c_unique! {
+    /// Number of users of an object.
+    #[expect(clippy::disallowed_types, reason = "C programs share this memory: atomic_ulong")]
+    struct urma_ref_t[8] { 0 => atomic_cnt: AtomicU64, }
     /// An opened device. The library fills it; ops may be replaced by a program that watches calls.
     struct urma_context_t[104] {
         0 => dev: *mut urma_device_t, 8 => ops: *mut urma_ops_t, 16 => dev_fd: c_int,
@@ -64,280 +275,10 @@ c_structs! {
     struct urma_jfce_t[24] {
         0 => urma_ctx: *mut urma_context_t, 8 => fd: c_int, 16 => r#ref: urma_ref_t,
     }
-    /// Where the _async calls report.
-    #[derive(Clone, Copy)]
-    struct urma_notifier_t[24] {
-        0 => urma_ctx: *mut urma_context_t, 8 => fd: c_int,
-        16 => incomplete_tjetty_list: *mut c_void,
-    }
-    #[derive(Clone, Copy)]
-    union urma_notify_u[8] {
-        0 => tjetty: *mut urma_target_jetty_t, 0 => jetty: *mut urma_jetty_t,
-    }
-    /// The end of one _async call.
-    #[derive(Clone, Copy)]
-    struct urma_notify_t[24] {
-        0 => r#type: urma_notify_type_t, 4 => status: urma_status_t, 8 => user_ctx: u64,
-        16 => u: urma_notify_u,
-    }
-    #[derive(Clone, Copy)]
-    union urma_async_event_element[8] {
-        0 => jfc: *mut urma_jfc_t, 0 => jfs: *mut urma_jfs_t, 0 => jfr: *mut urma_jfr_t,
-        0 => jetty: *mut urma_jetty_t, 0 => jetty_grp: *mut urma_jetty_grp_t, 0 => port_id: u32,
-        0 => eid_idx: u32,
-    }
-    /// Something that happened to an object outside of any work request.
-    #[derive(Clone, Copy)]
-    struct urma_async_event_t[32] {
-        0 => urma_ctx: *const urma_context_t, 8 => element: urma_async_event_element,
-        16 => event_type: urma_async_event_type_t, 24 => r#priv: *mut c_void,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_user_ctl_in_t[16] { 0 => addr: u64, 8 => len: u32, 12 => opcode: u32, }
-    #[derive(Clone, Copy)]
-    struct urma_user_ctl_out_t[16] { 0 => addr: u64, 8 => len: u32, 12 => reserved: u32, }
     /// Token identifier: names the segments registered with it.
     struct urma_token_id_t[40] {
         0 => urma_ctx: *mut urma_context_t, 8 => token_id: u32, 16 => handle: u64,
         24 => r#ref: urma_ref_t, 32 => flag: urma_token_id_flag_t,
-    }
-    /// Memory to register, and who may do what with it.
-    #[derive(Clone, Copy)]
-    struct urma_seg_cfg_t[48] {
-        0 => va: u64, 8 => len: u64, 16 => token_id: *mut urma_token_id_t,
-        24 => token_value: urma_token_t, 28 => flag: urma_reg_seg_flag_t, 32 => user_ctx: u64,
-        40 => iova: u64,
-    }
-    /// What a peer needs in order to import a segment.
-    #[derive(Clone, Copy)]
-    struct urma_seg_t[48] {
-        0 => ubva: urma_ubva_t, 32 => len: u64, 40 => attr: urma_seg_attr_t, 44 => token_id: u32,
-    }
-    /// A registered or imported segment.
-    #[derive(Clone, Copy)]
-    struct urma_target_seg_t[88] {
-        0 => seg: urma_seg_t, 48 => user_ctx: u64, 56 => mva: u64,
-        64 => urma_ctx: *mut urma_context_t, 72 => token_id: *mut urma_token_id_t,
-        80 => handle: u64,
-    }
-    /// Completion queue: depth from 1 to max_jfc_depth; jfce may be NULL when only polled.
-    #[derive(Clone, Copy)]
-    struct urma_jfc_cfg_t[32] {
-        0 => depth: u32, 4 => flag: urma_jfc_flag_t, 8 => ceqn: u32, 16 => jfce: *mut urma_jfce_t,
-        24 => user_ctx: u64,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jfc_attr_t[8] {
-        0 => mask: u32, 4 => moderate_count: u16, 6 => moderate_period: u16,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jfc_opt_t[80] {
-        0 => jfc_opt_mask: urma_jfc_opt_mask, 8 => is_actived: u8,
-        16 => urma_jfc_cqe_base_addr: u64, 24 => urma_jfc_id: u32, 32 => urma_jfc_db_addr: u64,
-        40 => urma_jfc_db_status: u8, 42 => urma_jfc_pi: u16, 44 => urma_jfc_pi_type: u16,
-        46 => urma_jfc_ci: u16, 48 => reserved: [u64; 4],
-    }
-    /// A completion queue, as programs see it.
-    #[derive(Clone, Copy)]
-    struct urma_jfc_t[248] {
-        0 => urma_ctx: *mut urma_context_t, 8 => jfc_id: urma_jfc_id_t,
-        32 => jfc_cfg: urma_jfc_cfg_t, 64 => handle: u64, 72 => event_mutex: pthread_mutex_t,
-        112 => event_cond: pthread_cond_t, 160 => comp_events_acked: u32,
-        164 => async_events_acked: u32, 168 => urma_jfc_opt: urma_jfc_opt_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_cr_token_t[8] { 0 => token_id: u32, 4 => token_value: urma_token_t, }
-    #[derive(Clone, Copy)]
-    union urma_cr_u[8] { 0 => imm_data: u64, 0 => invalid_token: urma_cr_token_t, }
-    /// Completion record. flag.bs.s_r is 0 for a send and 1 for a receive; opcode is set on receive only.
-    #[derive(Clone, Copy)]
-    struct urma_cr_t[80] {
-        0 => status: urma_cr_status_t, 8 => user_ctx: u64, 16 => opcode: urma_cr_opcode_t,
-        20 => flag: urma_cr_flag_t, 24 => completion_len: u32, 28 => local_id: u32,
-        32 => remote_id: urma_jetty_id_t, 56 => u: urma_cr_u, 64 => tpn: u32,
-        72 => user_data: usize,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jfs_opt_t[80] {
-        0 => jfs_opt_mask: urma_jfs_opt_mask, 8 => is_actived: u8,
-        16 => urma_jfs_sqe_base_addr: u64, 24 => urma_jfs_id: u32, 32 => urma_jfs_db_addr: u64,
-        40 => urma_jfs_db_status: u8, 42 => urma_jfs_pi: u16, 44 => urma_jfs_pi_type: u16,
-        46 => urma_jfs_ci: u16, 48 => reserved: [u64; 4],
-    }
-    /// Send queue. order_type 0 is replaced by the default of the mode, in this struct.
-    #[derive(Clone, Copy)]
-    struct urma_jfs_cfg_t[40] {
-        0 => depth: u32, 4 => flag: urma_jfs_flag_t, 8 => trans_mode: urma_transport_mode_t,
-        12 => priority: u8, 13 => max_sge: u8, 14 => max_rsge: u8, 16 => max_inline_data: u32,
-        20 => rnr_retry: u8, 21 => err_timeout: u8, 24 => jfc: *mut urma_jfc_t, 32 => user_ctx: u64,
-    }
-    /// A send queue, as programs see it.
-    #[derive(Clone, Copy)]
-    struct urma_jfs_t[256] {
-        0 => urma_ctx: *mut urma_context_t, 8 => jfs_id: urma_jfs_id_t,
-        32 => jfs_cfg: urma_jfs_cfg_t, 72 => handle: u64, 80 => event_mutex: pthread_mutex_t,
-        120 => event_cond: pthread_cond_t, 168 => async_events_acked: u32,
-        176 => urma_jfs_opt: urma_jfs_opt_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jfs_attr_t[8] { 0 => mask: u32, 4 => state: urma_jfs_state_t, }
-    #[derive(Clone, Copy)]
-    struct urma_jfr_opt_t[80] {
-        0 => jfr_opt_mask: urma_jfr_opt_mask, 8 => is_actived: u8,
-        16 => urma_jfr_rqe_base_addr: u64, 24 => urma_jfr_id: u32, 32 => urma_jfr_db_addr: u64,
-        40 => urma_jfr_db_status: u8, 42 => urma_jfr_pi: u16, 44 => urma_jfr_pi_type: u16,
-        46 => urma_jfr_ci: u16, 48 => reserved: [u64; 4],
-    }
-    /// Receive queue; id 0 lets the library choose.
-    #[derive(Clone, Copy)]
-    struct urma_jfr_cfg_t[48] {
-        0 => id: u32, 4 => depth: u32, 8 => flag: urma_jfr_flag_t,
-        12 => trans_mode: urma_transport_mode_t, 16 => max_sge: u8, 17 => min_rnr_timer: u8,
-        24 => jfc: *mut urma_jfc_t, 32 => token_value: urma_token_t, 40 => user_ctx: u64,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jfr_attr_t[12] {
-        0 => mask: u32, 4 => rx_threshold: u32, 8 => state: urma_jfr_state_t,
-    }
-    /// A receive queue, as programs see it.
-    #[derive(Clone, Copy)]
-    struct urma_jfr_t[264] {
-        0 => urma_ctx: *mut urma_context_t, 8 => jfr_id: urma_jfr_id_t,
-        32 => jfr_cfg: urma_jfr_cfg_t, 80 => handle: u64, 88 => event_mutex: pthread_mutex_t,
-        128 => event_cond: pthread_cond_t, 176 => async_events_acked: u32,
-        184 => urma_jfr_opt: urma_jfr_opt_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jetty_cfg_u_shared[16] { 0 => jfr: *mut urma_jfr_t, 8 => jfc: *mut urma_jfc_t, }
-    #[derive(Clone, Copy)]
-    union urma_jetty_cfg_u[16] {
-        0 => shared: urma_jetty_cfg_u_shared, 0 => jfr_cfg: *mut urma_jfr_cfg_t,
-    }
-    /// Jetty: a send queue with an own or a shared receive queue. On UB devices it is shared.
-    #[derive(Clone, Copy)]
-    struct urma_jetty_cfg_t[80] {
-        0 => id: u32, 4 => flag: urma_jetty_flag_t, 8 => jfs_cfg: urma_jfs_cfg_t,
-        48 => u: urma_jetty_cfg_u, 64 => jetty_grp: *mut urma_jetty_grp_t, 72 => user_ctx: u64,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jetty_attr_t[12] {
-        0 => mask: u32, 4 => rx_threshold: u32, 8 => state: urma_jetty_state_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jetty_opt_t[120] {
-        0 => is_actived: u8, 8 => jfs_opt: urma_jfs_opt_t, 88 => reserved: [u64; 4],
-    }
-    /// A jetty, as programs see it.
-    #[derive(Clone, Copy)]
-    struct urma_jetty_t[344] {
-        0 => urma_ctx: *mut urma_context_t, 8 => jetty_id: urma_jetty_id_t,
-        32 => remote_jetty: *mut urma_target_jetty_t, 40 => jetty_cfg: urma_jetty_cfg_t,
-        120 => handle: u64, 128 => event_mutex: pthread_mutex_t, 168 => event_cond: pthread_cond_t,
-        216 => async_events_acked: u32, 224 => urma_jetty_opt: urma_jetty_opt_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jetty_grp_cfg_t[88] {
-        0 => name: [c_char; 64], 64 => flag: urma_jetty_grp_flag_t, 68 => token_value: urma_token_t,
-        72 => id: u32, 76 => policy: urma_jetty_grp_policy_t, 80 => user_ctx: u64,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_jetty_grp_t[280] {
-        0 => urma_ctx: *mut urma_context_t, 8 => jetty_grp_id: urma_jetty_id_t,
-        32 => cfg: urma_jetty_grp_cfg_t, 120 => jetty_cnt: u32,
-        128 => jetty_list: *mut *mut urma_jetty_t, 136 => list_mutex: pthread_mutex_t,
-        176 => handle: u64, 184 => event_mutex: pthread_mutex_t, 224 => event_cond: pthread_cond_t,
-        272 => async_events_acked: u32,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_user_tseg_t[12] {
-        0 => attr: urma_seg_attr_t, 4 => token_id: u32, 8 => token_value: urma_token_t,
-    }
-    /// One piece of memory of a work request.
-    #[derive(Clone, Copy)]
-    struct urma_sge_t[32] {
-        0 => addr: u64, 8 => len: u32, 16 => tseg: *mut urma_target_seg_t,
-        24 => user_tseg: *mut urma_user_tseg_t,
-    }
-    /// Pieces of memory, in order.
-    #[derive(Clone, Copy)]
-    struct urma_sg_t[16] { 0 => sge: *mut urma_sge_t, 8 => num_sge: u32, }
-    /// Write and read. With WRITE_NOTIFY and WRITE_ATOMIC `dst.sge[1]` is where notify_data goes.
-    #[derive(Clone, Copy)]
-    struct urma_rw_wr_t[48] {
-        0 => src: urma_sg_t, 16 => dst: urma_sg_t, 32 => target_hint: u8, 40 => notify_data: u64,
-    }
-    /// Send. tseg names the segment whose token SEND_INVALIDATE takes away.
-    #[derive(Clone, Copy)]
-    struct urma_send_wr_t[40] {
-        0 => src: urma_sg_t, 16 => target_hint: u8, 24 => imm_data: u64,
-        32 => tseg: *mut urma_target_seg_t,
-    }
-    /// Compare and swap: 8 bytes or fewer in the data members, 16 by address.
-    #[derive(Clone, Copy)]
-    struct urma_cas_wr_t[32] {
-        0 => dst: *mut urma_sge_t, 8 => src: *mut urma_sge_t, 16 => cmp_data: u64,
-        24 => swap_data: u64,
-    }
-    /// Fetch and add: 8 bytes or fewer in operand, 16 by address.
-    #[derive(Clone, Copy)]
-    struct urma_faa_wr_t[24] {
-        0 => dst: *mut urma_sge_t, 8 => src: *mut urma_sge_t, 16 => operand: u64,
-    }
-    #[derive(Clone, Copy)]
-    union urma_jfs_wr_u[48] {
-        0 => rw: urma_rw_wr_t, 0 => send: urma_send_wr_t, 0 => cas: urma_cas_wr_t,
-        0 => faa: urma_faa_wr_t,
-    }
-    /// Work request of a send queue; next makes a list.
-    #[derive(Clone, Copy)]
-    struct urma_jfs_wr_t[80] {
-        0 => opcode: urma_opcode_t, 4 => flag: urma_jfs_wr_flag_t,
-        8 => tjetty: *mut urma_target_jetty_t, 16 => user_ctx: u64, 24 => u: urma_jfs_wr_u,
-        72 => next: *mut urma_jfs_wr_t,
-    }
-    /// Work request of a receive queue; next makes a list.
-    #[derive(Clone, Copy)]
-    struct urma_jfr_wr_t[32] {
-        0 => src: urma_sg_t, 16 => user_ctx: u64, 24 => next: *mut urma_jfr_wr_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_tp_t[4] { 0 => tpn: u32, }
-    #[derive(Clone, Copy)]
-    struct urma_tp_cfg_t[16] {
-        0 => flag: urma_tp_cfg_flag_t, 4 => trans_mode: urma_transport_mode_t, 8 => retry_num: u8,
-        9 => retry_factor: u8, 10 => ack_timeout: u8, 11 => dscp: u8, 12 => oor_cnt: u32,
-    }
-    #[derive(Clone, Copy)]
-    union urma_net_addr_u[16] { 0 => in4: in_addr, 0 => in6: in6_addr, }
-    #[derive(Clone, Copy)]
-    struct urma_net_addr_t[48] {
-        0 => sin_family: sa_family_t, 4 => u: urma_net_addr_u, 24 => vlan: u64, 32 => mac: [u8; 6],
-        40 => prefix_len: u32,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_net_addr_info_t[56] { 0 => netaddr: urma_net_addr_t, 48 => index: u32, }
-    #[derive(Clone, Copy)]
-    struct urma_tp_attr_t[112] {
-        0 => flag: urma_tp_mod_flag_t, 4 => peer_tpn: u32, 8 => state: urma_tp_state_t,
-        12 => tx_psn: u32, 16 => rx_psn: u32, 20 => mtu: urma_mtu_t, 24 => cc_pattern_idx: u8,
-        28 => oos_cnt: u32, 32 => local_net_addr_idx: u32, 40 => peer_net_addr: urma_net_addr_t,
-        88 => data_udp_start: u16, 90 => ack_udp_start: u16, 92 => udp_range: u8,
-        93 => hop_limit: u8, 96 => flow_label: u32, 100 => port_id: u8, 101 => mn: u8,
-        104 => peer_trans_type: urma_transport_type_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_get_tp_cfg_t[40] {
-        0 => flag: urma_get_tp_cfg_flag_t, 4 => trans_mode: urma_transport_mode_t,
-        8 => local_eid: urma_eid_t, 24 => peer_eid: urma_eid_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_tp_info_t[8] { 0 => tp_handle: u64, }
-    #[derive(Clone, Copy)]
-    struct urma_active_tp_attr_t[16] { 0 => tx_psn: u32, 4 => rx_psn: u32, 8 => reserved: u64, }
-    #[derive(Clone, Copy)]
-    struct urma_active_tp_cfg_t[40] {
-        0 => tp_handle: u64, 8 => peer_tp_handle: u64, 16 => tag: u64,
-        24 => tp_attr: urma_active_tp_attr_t,
     }
 }
 

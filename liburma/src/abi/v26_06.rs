@@ -72,7 +72,6 @@ c_flags! {
 
 c_structs! {
     /// Limits of a device; a program asks for less than these.
-    #[derive(Clone, Copy)]
     struct urma_device_cap_t[304] {
         0 => feature: urma_device_feature_t, 4 => max_jfc: u32, 8 => max_jfs: u32,
         12 => max_jfr: u32, 16 => max_jetty: u32, 20 => max_jetty_grp: u32,
@@ -92,47 +91,29 @@ c_structs! {
         168 => tp_feature: urma_tp_feature_t, 172 => priority_info: [urma_sl_info; 16],
     }
     /// The answer of urma_query_device.
-    #[derive(Clone, Copy)]
     struct urma_device_attr_t[496] {
         0 => guid: urma_guid_t, 16 => dev_cap: urma_device_cap_t, 320 => port_cnt: u8,
         324 => port_attr: [urma_port_attr_t; 8], 484 => reserved_jetty_id_min: u32,
         488 => reserved_jetty_id_max: u32,
     }
     /// What a peer needs in order to import a receive queue.
-    #[derive(Clone, Copy)]
     struct urma_rjfr_t[40] {
         0 => jfr_id: urma_jfr_id_t, 24 => trans_mode: urma_transport_mode_t,
         28 => flag: urma_import_jetty_flag_t, 32 => tp_type: urma_tp_type_t,
     }
     /// What a peer needs in order to import a jetty; urma_get_rjetty fills it.
-    #[derive(Clone, Copy)]
     struct urma_rjetty_t[48] {
         0 => jetty_id: urma_jetty_id_t, 24 => trans_mode: urma_transport_mode_t,
         28 => policy: urma_jetty_grp_policy_t, 32 => r#type: urma_target_type_t,
         36 => flag: urma_import_jetty_flag_t, 40 => tp_type: urma_tp_type_t,
     }
     /// A remote queue after import.
-    #[derive(Clone, Copy)]
     struct urma_target_jetty_t[64] {
         0 => urma_ctx: *mut urma_context_t, 8 => id: urma_jetty_id_t, 32 => handle: u64,
         40 => trans_mode: urma_transport_mode_t, 44 => tp: urma_tp_t,
         48 => r#type: urma_target_type_t, 52 => flag: urma_import_jetty_flag_t,
         56 => policy: urma_jetty_grp_policy_t, 60 => tp_type: urma_tp_type_t,
     }
-    #[derive(Clone, Copy)]
-    struct urma_tjfr_cfg_t[48] {
-        0 => jfr_id: urma_jfr_id_t, 24 => flag: urma_import_jetty_flag_t,
-        32 => token: *mut urma_token_t, 40 => trans_mode: urma_transport_mode_t,
-        44 => tp_type: urma_tp_type_t,
-    }
-    #[derive(Clone, Copy)]
-    struct urma_tjetty_cfg_t[56] {
-        0 => jetty_id: urma_jetty_id_t, 24 => flag: urma_import_jetty_flag_t,
-        32 => token: *mut urma_token_t, 40 => trans_mode: urma_transport_mode_t,
-        44 => policy: urma_jetty_grp_policy_t, 48 => r#type: urma_target_type_t,
-        52 => tp_type: urma_tp_type_t,
-    }
-    #[derive(Clone, Copy)]
     struct urma_sysfs_dev_t[952] {
         0 => dev_name: [c_char; 64], 64 => sysfs_path: [c_char; 256],
         320 => driver_name: [c_char; 64], 384 => transport_type: urma_transport_type_t,
@@ -142,7 +123,6 @@ c_structs! {
     }
     /// Attributes of a transport path. What is narrower than a byte is in the types of `tp`.
     #[repr(packed)]
-    #[derive(Clone, Copy)]
     struct urma_tp_attr_value_t[128] {
         0 => retry: urma_tp_attr_retry, 1 => sip: [u8; 16], 17 => dip: [u8; 16], 33 => sma: [u8; 6],
         39 => dma: [u8; 6], 45 => vlan: urma_tp_attr_vlan, 48 => sl: urma_tp_attr_sl, 49 => ttl: u8,

@@ -26,10 +26,6 @@ pub(super) fn entry(of: &MirrorEntry, release: &str, golden: &Golden) -> Option<
     if of.is_packed {
         text.push_str("    #[repr(packed)]\n");
     }
-    let has_derive = of.above.iter().any(|line| line.starts_with("#[derive"));
-    if matches!(of.kind.as_str(), "struct" | "union") && !of.is_unique && !has_derive {
-        text.push_str("    #[derive(Clone, Copy)]\n");
-    }
     text.push_str(&filled(&head, &items));
     Some(text)
 }
@@ -109,6 +105,7 @@ impl WrittenFile {
             "enum" => "c_enums",
             "flags" => "c_flags",
             "bits" => "c_bits",
+            _ if entry.is_unique => "c_unique",
             _ => "c_structs",
         };
         match self.groups.iter_mut().find(|(known, _)| *known == name) {
