@@ -190,6 +190,11 @@ impl Exchange {
         self.endpoint.has_work() || self.peers.values().any(Peer::has_work)
     }
 
+    /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.receives.is_flushing() && !self.has_work()
+    }
+
     pub(crate) fn poll_deadline(&self) -> Deadline {
         let look_at = (self.look_at != Nanos::MAX).then_some(self.look_at);
         let peers = self.peers.values().filter_map(|peer| peer.poll_deadline(&self.endpoint));

@@ -26,6 +26,19 @@ impl SoftwareDevice {
         busy | self.run_shared(now)
     }
 
+    /// Whether a step now would find nothing: no queue is listed, and in the shared part nothing waits that
+    /// no input announces. What is due by its time is the caller's to know
+    /// ([`SoftwareDevice::poll_deadline`]).
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        if self.base.has_runnable() || self.base.has_listed() {
+            return false;
+        }
+        // Who holds the shared part steps it, or made a mark that the next step takes.
+        let look = self.shared.try_with(|shared| shared.is_quiet());
+        look.is_some_and(|look| look.value && !look.marked)
+    }
+
     fn step_runnable(&self, now: Nanos) -> bool {
         let mut busy = false;
         let mut entries = [(0, 0); QUEUES_PER_STEP];

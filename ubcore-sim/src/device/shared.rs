@@ -23,6 +23,8 @@ pub(super) struct SharedPart {
     pub(super) commands: Commands,
     /// Of all timers below.
     pub(super) time: RunningTime,
+    /// The last step did something, so that the next one may find more.
+    was_busy: bool,
 }
 
 impl SharedPart {
@@ -31,6 +33,7 @@ impl SharedPart {
             exchange: Exchange::new(cfg),
             commands: Commands::default(),
             time: RunningTime::default(),
+            was_busy: false,
         }
     }
 
@@ -50,7 +53,13 @@ impl SharedPart {
             busy |= self.commands.step_waiting(&mut self.exchange, base, now);
         }
         self.wake(base);
+        self.was_busy = busy;
         busy
+    }
+
+    /// Whether a step would find nothing, except what is rung, listed or due by its time.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.was_busy && !self.commands.is_waiting() && self.exchange.is_quiet()
     }
 
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.

@@ -164,6 +164,11 @@ impl ReceivingSides {
         busy
     }
 
+    /// Whether the next step has receives to end, or a threshold to look at.
+    pub(super) fn is_flushing(&self) -> bool {
+        !(self.flushing.is_empty() && self.new_thresholds.is_empty())
+    }
+
     pub(super) fn left(&self, id: u32) -> Option<u32> {
         self.rings.get(&id).map(ReceiveRing::left)
     }

@@ -79,21 +79,33 @@ impl SharedNode {
             return;
         }
         let must_tell = self.presence.on_poll();
-        // The exact clock would cost a poller more than the poll.
-        let coarse = self.clock.now_coarse();
-        let is_near = |at: Nanos| at <= coarse + COARSE_NS;
-        let is_timed = self.port.is_active() || self.device.poll_deadline().is_some_and(is_near);
-        let now = if is_timed { self.clock.now() } else { coarse };
-        if is_timed {
-            self.presence.on_polled_at(now);
-        }
-        self.drive(now);
+        self.step_for_poll();
         if self.polls_after_command.load(Ordering::Relaxed) != 0 {
             self.look_for_requests();
         }
         if must_tell || self.is_armed_too_late() {
             self.ring();
         }
+    }
+
+    /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
+    fn step_for_poll(&self) {
+        let is_active = self.port.is_active();
+        let deadline = self.device.poll_deadline();
+        let is_untimed = deadline.is_none() && self.port.poll_deadline().is_none();
+        if !is_active && is_untimed && self.device.is_quiet() {
+            return;
+        }
+        // The exact clock would cost a poller more than the poll.
+        let coarse = self.clock.now_coarse();
+        let is_timed = is_active || deadline.is_some_and(|at| at <= coarse + COARSE_NS);
+        let now = if is_timed { self.clock.now() } else { coarse };
+        if is_timed {
+            self.presence.on_polled_at(now);
+        } else if !self.port.is_due(now) && self.device.is_quiet() {
+            return;
+        }
+        self.drive(now);
     }
 
     /// Reads a register of the device.
