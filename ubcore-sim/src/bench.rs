@@ -9,6 +9,7 @@ mod fences;
 mod hostile;
 mod lane;
 mod paths;
+mod polls;
 mod priority;
 mod queues;
 mod requests;

@@ -18,6 +18,7 @@ use urma_mem::sync::Ordering;
 use super::SoftwareDevice;
 use super::setup::Setup;
 use crate::context::jfc::Rung;
+use crate::engine::send::Left;
 use crate::limits;
 
 const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
@@ -110,7 +111,7 @@ impl SoftwareDevice {
         if is_left {
             self.run_shared(now());
         }
-        is_left || !left.is_over()
+        is_left || left != Left::BUSY
     }
 
     #[inline]

@@ -59,13 +59,14 @@ impl SoftwareDevice {
         if self.is_left(left) {
             self.run_shared(now);
         }
-        left.busy
+        left.has(Left::BUSY)
     }
 
     /// Whether a step of a queue leaves something to the shared part.
     #[inline]
     pub(super) fn is_left(&self, left: Left) -> bool {
-        left.shared || (left.busy && self.base.tables.moderation.load(Ordering::Relaxed))
+        left.has(Left::SHARED)
+            || left.has(Left::BUSY) && self.base.tables.moderation.load(Ordering::Relaxed)
     }
 
     /// Completion slots are free again: queues that stopped for want of one go on.

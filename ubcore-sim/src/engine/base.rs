@@ -59,24 +59,21 @@ impl Base {
         direct: Option<&[u64; BLOCK_WORDS]>,
     ) -> Left {
         let mut direct = direct;
-        let mut left = Left::default();
+        let mut left = Left::NOTHING;
         let run = queue.send.run(|engine| {
             let Some(engine) = engine else { return };
             let visit = Visit { tables: &self.tables, queue, direct: direct.take() };
             let step = engine.step(&visit);
-            left.more = step.more;
-            left.shared |= step.shared;
-            left.busy |= step.busy;
-            left.freed |= step.freed;
+            left = left.then(step);
         });
-        left.more |= run == RunResult::WorkLeft;
-        if left.more {
+        left |= Left::MORE.when(run == RunResult::WorkLeft);
+        if left.has(Left::MORE) {
             self.make_runnable(queue);
         }
-        if left.freed {
+        if left.has(Left::FREED) {
             self.restart_later();
         }
-        if left.shared {
+        if left.has(Left::SHARED) {
             self.list_send(queue);
         }
         left

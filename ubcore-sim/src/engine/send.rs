@@ -9,6 +9,7 @@ mod lane;
 mod planted;
 mod route;
 
+use std::ops::BitOrAssign;
 use std::sync::Arc;
 
 use udma_abi::{
@@ -118,24 +119,46 @@ pub(crate) struct Visit<'a> {
     pub(crate) direct: Option<&'a [u64; BLOCK_WORDS]>,
 }
 
-/// What is left after a step.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Left {
-    /// The step's bounds were reached: step again.
-    pub(crate) more: bool,
-    /// The shared part has something to do.
-    pub(crate) shared: bool,
-    /// Whether the step did anything.
-    pub(crate) busy: bool,
-    /// A completion slot went back that other send queues wait for.
-    pub(crate) freed: bool,
-}
+/// What a step did and left, by bits: four bytes would be stored one by one and loaded as one word, which
+/// waits for the stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Left(u8);
 
 impl Left {
-    /// The step did what there was to do, and left nothing to anyone.
+    /// The step did nothing, and left nothing.
+    pub(crate) const NOTHING: Self = Self(0);
+    /// The step's bounds were reached: step again.
+    pub(crate) const MORE: Self = Self(1);
+    /// The shared part has something to do.
+    pub(crate) const SHARED: Self = Self(2);
+    /// The step did something.
+    pub(crate) const BUSY: Self = Self(4);
+    /// A completion slot went back that other send queues wait for.
+    pub(crate) const FREED: Self = Self(8);
+
+    /// Whether it says what `other` says.
     #[inline]
-    pub(crate) fn is_over(self) -> bool {
-        self == Self { busy: true, ..Self::default() }
+    pub(crate) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// After another step: what both left, and whether the later one left more.
+    #[inline]
+    pub(crate) const fn then(self, later: Self) -> Self {
+        Self(self.0 & !Self::MORE.0 | later.0)
+    }
+
+    /// This if `is_so`, else nothing.
+    #[inline]
+    pub(crate) const fn when(self, is_so: bool) -> Self {
+        if is_so { self } else { Self::NOTHING }
+    }
+}
+
+impl BitOrAssign for Left {
+    #[inline]
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
     }
 }
 
@@ -214,16 +237,16 @@ impl SendEngine {
         } else {
             self.retire.give_spare_back();
         }
-        left.freed = self.retire.take_freed();
+        left |= Left::FREED.when(self.retire.take_freed());
         left
     }
 
     fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
-        let mut left = Left::default();
+        let mut left = Left::NOTHING;
         let mut bytes = visit.tables.cfg.step_bytes;
         if !self.mail.ended.is_empty() {
             self.take_ends(visit);
-            left.busy = true;
+            left |= Left::BUSY;
         }
         let mut direct = visit.direct;
         for _ in 0..visit.tables.cfg.step_requests {
@@ -231,14 +254,14 @@ impl SendEngine {
                 self.place_deferred(visit);
             }
             if self.state != SendState::Ready {
-                left.shared = true;
-                left.more = self.step_stopped(visit);
+                left |= Left::SHARED;
+                left |= Left::MORE.when(self.step_stopped(visit));
                 return left;
             }
             if !self.under_way && !self.fetch(visit, direct.take()) {
                 return left;
             }
-            left.busy = true;
+            left |= Left::BUSY;
             if !self.under_way {
                 // It was malformed and has its end; the state may have changed.
                 continue;
@@ -246,17 +269,17 @@ impl SendEngine {
             match self.step_front(visit, &mut bytes) {
                 FrontResult::End(status, bytes) => self.end_current(visit, status, bytes),
                 FrontResult::Handed { tpn } => {
-                    left.shared = true;
+                    left |= Left::SHARED;
                     self.push_current(visit, tpn);
                 }
                 FrontResult::Wait => return left,
                 FrontResult::More => {
-                    left.more = true;
+                    left |= Left::MORE;
                     return left;
                 }
             }
         }
-        left.more = true;
+        left |= Left::MORE;
         left
     }
 

@@ -44,7 +44,7 @@ impl SendEngine {
         }
         // A direct entry is the newest one posted: it is next only when it is the only one.
         let direct = visit.direct.filter(|_| posted == 1);
-        let mut busy = false;
+        let mut left = Left::NOTHING;
         for _ in 0..tables.cfg.step_requests {
             let result = match direct {
                 Some(block) => self.lane(visit, block),
@@ -53,18 +53,18 @@ impl SendEngine {
                     self.ring.front().map_or(LaneResult::NotTaken, |block| self.lane(visit, &block))
                 }
             };
-            busy |= result != LaneResult::NotTaken;
+            left |= Left::BUSY.when(result != LaneResult::NotTaken);
             posted -= u32::from(result == LaneResult::Done);
             if result != LaneResult::Done {
                 break;
             }
             if posted == 0 {
-                return Left { busy, ..Left::default() };
+                return left;
             }
         }
-        let direct = visit.direct.filter(|_| !busy);
-        let left = self.step_requests(&Visit { direct, ..*visit });
-        Left { busy: busy | left.busy, ..left }
+        let direct = visit.direct.filter(|_| left == Left::NOTHING);
+        left |= self.step_requests(&Visit { direct, ..*visit });
+        left
     }
 
     /// Carries out the entry `block`, the next one of an idle queue.

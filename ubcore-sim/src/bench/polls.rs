@@ -1,0 +1,112 @@
+//! A poll steps nothing where a step would find nothing, and everything else is found.
+
+use udma_abi::cmd::{Command, QueueState};
+use udma_abi::sqe::SqeTargetKind;
+use udma_abi::{CqeStatus, Opcode, Sqe};
+
+use super::scene::{Scene, scene, scene_of};
+use super::{on_seg, pair_with};
+
+/// Steps both nodes until they have nothing to do.
+fn settle(s: &mut Scene) {
+    for _ in 0..100 {
+        s.a.now += 1000;
+        let busy = s.a.dev.step(s.a.now) | s.b.dev.step(s.a.now);
+        if !busy && s.a.dev.is_quiet() && s.b.dev.is_quiet() {
+            return;
+        }
+    }
+    panic!("there is always something to do");
+}
+
+fn message(s: &Scene, to: u32) -> Sqe {
+    Sqe {
+        target_kind: SqeTargetKind::Jetty,
+        target_id: to,
+        token_value: 0x77,
+        ..on_seg(Opcode::Send, s.tpn, &s.remote, 0)
+    }
+}
+
+#[test]
+fn a_message_in_the_ring_is_found_and_its_answer_too() {
+    let mut s = scene();
+    let mut jfc = s.b.jfc(4);
+    let mut target = s.b.jetty(4, &jfc, |_| {});
+    let sge = s.remote.sge(0, 64);
+    s.b.post_recv(&mut target, &[sge]);
+    settle(&mut s);
+    let (send, piece) = (message(&s, target.id), s.local.sge(0, 8));
+    s.a.post(&mut s.jetty, send, &[piece]);
+    assert!(!s.b.dev.is_quiet(), "the message");
+    s.b.dev.step(s.a.now);
+    assert!(s.b.poll(&mut jfc).is_some());
+    assert!(!s.a.dev.is_quiet(), "the answer");
+    s.a.dev.step(s.a.now);
+    assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
+    settle(&mut s);
+}
+
+#[test]
+fn a_queue_that_wants_another_step_is_found() {
+    let change = |cfg: &mut crate::DeviceCfg| (cfg.direct_chunk, cfg.step_bytes) = (1024, 1024);
+    let mut s = scene_of(pair_with(change), 4, 6);
+    settle(&mut s);
+    let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
+    let piece = s.local.sge(0, 5000);
+    s.a.post(&mut s.jetty, write, &[piece]);
+    assert!(!s.a.dev.is_quiet());
+    settle(&mut s);
+    assert!(s.a.poll(&mut s.jfc).is_some());
+}
+
+/// The completion queue has room for fewer than end: the others end as it is polled.
+#[test]
+fn receives_that_wait_for_their_end_are_found() {
+    let mut s = scene();
+    let mut jfc = s.b.jfc(2);
+    let mut target = s.b.jetty(4, &jfc, |_| {});
+    for _ in 0..8 {
+        let sge = s.remote.sge(0, 64);
+        s.b.post_recv(&mut target, &[sge]);
+    }
+    s.b.ok(Command::ModifyState { id: target.id, state: QueueState::Error });
+    let mut ended = 0;
+    for _ in 0..100 {
+        while s.b.poll(&mut jfc).is_some() {
+            ended += 1;
+        }
+        if ended < 8 {
+            assert!(!s.b.dev.is_quiet(), "after {ended}");
+        }
+        s.b.dev.step(s.b.now);
+    }
+    assert!(ended >= 8, "{ended}");
+}
+
+#[test]
+fn a_command_that_waits_is_found() {
+    let mut s = scene();
+    let jfc = s.b.jfc(4);
+    let target = s.b.jetty(4, &jfc, |_| {}).id;
+    settle(&mut s);
+    let (send, piece) = (message(&s, target), s.local.sge(0, 8));
+    s.a.post(&mut s.jetty, send, &[piece]);
+    s.a.submit(Command::Connect { eid: super::eid(9), unreliable: false });
+    s.a.dev.step(s.a.now);
+    s.a.dev.step(s.a.now);
+    assert!(s.a.response().is_none(), "the node is looked for");
+    assert!(!s.a.dev.is_quiet());
+}
+
+/// The bounded step left a part of the pieces.
+#[test]
+fn what_a_bounded_step_left_is_found() {
+    let mut s = scene();
+    settle(&mut s);
+    s.a.submit(Command::Nop);
+    assert!(!s.a.dev.is_quiet(), "the step did something");
+    assert!(s.a.response().is_some());
+    s.a.dev.step(s.a.now);
+    assert!(s.a.dev.is_quiet());
+}
