@@ -8,7 +8,7 @@ use super::scene::{Scene, scene, scene_of};
 use super::{on_seg, pair_with};
 
 /// Steps both nodes until they have nothing to do.
-fn settle(s: &mut Scene) {
+fn finish(s: &mut Scene) {
     for _ in 0..100 {
         s.a.now += 1000;
         let busy = s.a.dev.step(s.a.now) | s.b.dev.step(s.a.now);
@@ -35,7 +35,7 @@ fn a_message_in_the_ring_is_found_and_its_answer_too() {
     let mut target = s.b.jetty(4, &jfc, |_| {});
     let sge = s.remote.sge(0, 64);
     s.b.post_recv(&mut target, &[sge]);
-    settle(&mut s);
+    finish(&mut s);
     let (send, piece) = (message(&s, target.id), s.local.sge(0, 8));
     s.a.post(&mut s.jetty, send, &[piece]);
     assert!(!s.b.dev.is_quiet(), "the message");
@@ -44,19 +44,19 @@ fn a_message_in_the_ring_is_found_and_its_answer_too() {
     assert!(!s.a.dev.is_quiet(), "the answer");
     s.a.dev.step(s.a.now);
     assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
-    settle(&mut s);
+    finish(&mut s);
 }
 
 #[test]
 fn a_queue_that_wants_another_step_is_found() {
     let change = |cfg: &mut crate::DeviceCfg| (cfg.direct_chunk, cfg.step_bytes) = (1024, 1024);
     let mut s = scene_of(pair_with(change), 4, 6);
-    settle(&mut s);
+    finish(&mut s);
     let write = on_seg(Opcode::Write, s.tpn, &s.remote, 0);
     let piece = s.local.sge(0, 5000);
     s.a.post(&mut s.jetty, write, &[piece]);
     assert!(!s.a.dev.is_quiet());
-    settle(&mut s);
+    finish(&mut s);
     assert!(s.a.poll(&mut s.jfc).is_some());
 }
 
@@ -89,7 +89,7 @@ fn a_command_that_waits_is_found() {
     let mut s = scene();
     let jfc = s.b.jfc(4);
     let target = s.b.jetty(4, &jfc, |_| {}).id;
-    settle(&mut s);
+    finish(&mut s);
     let (send, piece) = (message(&s, target), s.local.sge(0, 8));
     s.a.post(&mut s.jetty, send, &[piece]);
     s.a.submit(Command::Connect { eid: super::eid(9), unreliable: false });
@@ -103,7 +103,7 @@ fn a_command_that_waits_is_found() {
 #[test]
 fn what_a_bounded_step_left_is_found() {
     let mut s = scene();
-    settle(&mut s);
+    finish(&mut s);
     s.a.submit(Command::Nop);
     assert!(!s.a.dev.is_quiet(), "the step did something");
     assert!(s.a.response().is_some());
