@@ -1,4 +1,4 @@
-//! A world to test in: two ends with everything they need to talk.
+//! A world to test in: two ends with everything they need to exchange requests.
 //!
 //! *Owns*: [`World`], [`End`], [`Plan`]. *Takes*: a [`Setup`] (which path, page moving, transport
 //! mode) and what the test wants to be different. *Gives*: ends that are imported at each other.
@@ -26,7 +26,7 @@ pub use node::{Host, cfg, device_of, faced};
 pub use setup::{Face, Link, Moving, Setup};
 pub use wait::{Pause, limit, pause, quiet, until};
 
-/// What the two ends shall be; both alike.
+/// Configuration of the two ends; the same for both.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Send half of the jetties.
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// Two ends that know each other.
+/// Two ends that have imported each other.
 #[derive(Debug)]
 pub struct World {
     /// Setup of the world: mode, path, interface, page moving.

@@ -1,4 +1,4 @@
-//! One end: its objects, and what it knows of the other end.
+//! One end: its objects, and its imports of the other end.
 //!
 //! *Owns*: posting and polling in one line each. *Must not*: judge a completion beyond what its
 //! name says.
@@ -35,7 +35,7 @@ pub struct Half {
     pub node: Arc<Node>,
 }
 
-/// An end that knows the other.
+/// An end that has imported the other.
 #[derive(Debug)]
 pub struct End {
     /// The other end's jetty.
@@ -307,7 +307,7 @@ impl End {
         nothing(&mut self.half.recv_jfc, "receive completion")
     }
 
-    /// So many receives are posted and not consumed. C does not tell how full a queue is, so that
+    /// So many receives are posted and not consumed. C has no call for the fill of a queue, so that
     /// nothing is looked at there.
     ///
     /// # Errors
@@ -327,7 +327,7 @@ impl End {
     #[track_caller]
     pub fn counter(&self, name: &str) -> Outcome<u64> {
         let counters = match self.half.ctx.counters() {
-            // C has no function for them; the node tells.
+            // C has no function for them; the node has them.
             Err(Status::Unsupported) => self.half.node.device().counters(),
             answer => answer?,
         };

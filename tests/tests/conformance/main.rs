@@ -1,7 +1,8 @@
 //! The conformance suite: every behaviour in every setup, one listed test each.
 //!
 //! *Owns*: the list of trials `behaviour::setup`. *Takes*: the behaviours. *Gives*: a test binary
-//! with the usual options (filter, `--list`, `--exact`). *Must not*: know what a behaviour does.
+//! with the usual options (filter, `--list`, `--exact`). *Must not*: depend on what a behaviour
+//! does.
 #![forbid(unsafe_code)]
 
 mod behaviours;

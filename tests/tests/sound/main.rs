@@ -1,5 +1,6 @@
 //! What a right program may rely on, on the real device: handles dropped in every order leave no
-//! request behind and touch no memory that was given back; waits end; who spins is served.
+//! request behind and touch no memory that was given back; waits end; a program that spins is
+//! served.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
 mod life;

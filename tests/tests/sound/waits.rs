@@ -37,7 +37,7 @@ fn an_event_of_what_was_polled_meanwhile_ends_no_wait() {
     let to_there = target(&here, &there);
     for round in 0..20 {
         receive(&mut there, round);
-        // Armed, and then polled: the event that follows tells of nothing new.
+        // Armed, and then polled: the event that follows has no new completion.
         assert_eq!(there.completions.wait(Some(Duration::ZERO)).unwrap(), None);
         send(&mut here, &to_there, 8, round);
         let polled = (0..100_000_000).find_map(|_| there.completions.drain().next());

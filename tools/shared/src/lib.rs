@@ -1,6 +1,7 @@
 //! What the command-line tools share.
 //!
-//! *Owns*: manual pages and completions, the log. *Takes*: wishes of a command line. *Gives*: files. *Must not*: know what a tool does.
+//! *Owns*: manual pages and completions, the log. *Takes*: options of a command line. *Gives*:
+//! files. *Must not*: depend on a tool.
 #![forbid(unsafe_code)]
 
 mod log;

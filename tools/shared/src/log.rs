@@ -15,7 +15,7 @@ pub struct LogSetup {
     pub verbose: bool,
 }
 
-/// Sends what the stack has to say where `log` says; `URMA_LOG` filters it.
+/// Sends the log of the stack to the output that `log` names; `URMA_LOG` filters it.
 pub fn log(log: LogSetup) {
     let silent = if log.verbose { "debug" } else { "off" };
     let filter = EnvFilter::try_from_env("URMA_LOG").unwrap_or_else(|_| EnvFilter::new(silent));

@@ -1,8 +1,8 @@
 //! `abi PROGRAM`: for which release of the C API was a program built?
 //!
-//! *Owns*: what tells the releases apart: the marker symbol of our headers, sizes of structs in the
-//! debug information. *Takes*: an ELF file. *Gives*: a release, or that it cannot be found. *Must
-//! not*: guess.
+//! *Owns*: what distinguishes the releases: the marker symbol of our headers, sizes of structs in
+//! the debug information. *Takes*: an ELF file. *Gives*: a release, or that it cannot be found.
+//! *Must not*: guess.
 
 use std::{borrow::Cow, fs, path::Path};
 
@@ -30,7 +30,7 @@ const SIZES: [(&str, u64, &str); 7] = [
 /// What is known of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ProgramAbi {
-    /// The release; `None`: nothing tells.
+    /// The release; `None`: unknown.
     pub(crate) release: Option<&'static str>,
     /// Where the release was found in the file.
     pub(crate) because: String,
@@ -103,7 +103,7 @@ fn marker(file: &object::File<'_>) -> Option<(&'static str, &'static str)> {
         .find_map(|name| MARKERS.into_iter().find(|(marker, _)| *marker == name))
 }
 
-/// Sizes of the structs that tell releases apart, the telling ones first.
+/// Sizes of the structs that differ between releases, the most specific first.
 fn sizes(file: &object::File<'_>) -> Result<Vec<(&'static str, u64)>, AbiError> {
     let endian = if file.is_little_endian() {
         gimli::RunTimeEndian::Little
@@ -140,7 +140,7 @@ fn sizes(file: &object::File<'_>) -> Result<Vec<(&'static str, u64)>, AbiError> 
             found.extend(size.and_then(|size| size.udata_value()).map(|size| (*known, size)));
         }
     }
-    // Of two structs the attributes of the device tell more.
+    // Of two structs the attributes of the device are more specific.
     found.sort_by_key(|(name, _)| SIZES.iter().position(|(known, ..)| known == name));
     found.dedup();
     Ok(found)

@@ -1,6 +1,6 @@
 //! `urma_admin`: what the nodes of this host hold and do.
 //!
-//! *Owns*: the process: arguments, output, exit code. *Takes*: what nodes tell of themselves. *Gives*:
+//! *Owns*: the process: arguments, output, exit code. *Takes*: the documents of nodes. *Gives*:
 //! tables, JSON, captures; programs with a device folder. *Must not*: change a node.
 #![forbid(unsafe_code)]
 
@@ -115,7 +115,7 @@ fn abi(cfg: &cli::ProgramArgs, json: bool) -> Result<(), String> {
     }
     match abi.release {
         Some(release) => say(&format!("{name}: built for {release}: {}\n", abi.because)),
-        None => say(&format!("{name}: cannot know: {}\n", abi.because)),
+        None => say(&format!("{name}: release unknown: {}\n", abi.because)),
     }
     if let Some(environment) = abi.environment {
         say(&format!(

@@ -1,7 +1,7 @@
 //! The nodes of this host.
 //!
-//! *Owns*: finding and asking them, which of them a word means. *Gives*: documents, as the nodes wrote
-//! them. *Must not*: trust their shape.
+//! *Owns*: finding and asking them, which of them a word means. *Gives*: documents, as the nodes
+//! wrote them. *Must not*: trust their shape.
 
 use std::io;
 
@@ -14,9 +14,9 @@ use udma_abi::RawEid;
 pub(crate) struct AskedNode {
     /// EID of the node.
     pub(crate) eid: RawEid,
-    /// What it tells; `None` with the reason in `silent`.
+    /// Its document; `None` with the reason in `silent`.
     pub(crate) document: Option<Value>,
-    /// Why it tells nothing.
+    /// Reason for which it sent no document.
     pub(crate) silent: Option<String>,
 }
 

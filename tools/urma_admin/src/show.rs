@@ -91,8 +91,8 @@ fn details(text: &mut String, document: &Value, is_whole: bool) {
     let line = |text: &mut String, name: &str, value: String| {
         let _ = writeln!(text, "     {name:<20}: {value}");
     };
-    let who = format!("{} ({})", document["pid"], word(&document["command"]));
-    line(text, "process", who);
+    let process = format!("{} ({})", document["pid"], word(&document["command"]));
+    line(text, "process", process);
     for name in ["incarnation", "uasid", "mtu", "window_packets", "strategy", "features"] {
         line(text, name, plain(&document[name]));
     }
@@ -250,7 +250,8 @@ fn topo(nodes: &[AskedNode]) -> String {
     text
 }
 
-/// Why the path of `node` is not faster, as far as only its peer knows: that of the path back.
+/// Why the path of `node` is not faster, if only its peer has the reason: that of the opposite
+/// path.
 fn peers_reason(nodes: &[AskedNode], node: &AskedNode, path: &Value) -> Option<String> {
     let peer = nodes.iter().find(|peer| path["eid"] == peer.name().as_str())?;
     let paths = peer.document.as_ref()?["tps"].as_array()?;

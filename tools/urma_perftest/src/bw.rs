@@ -67,7 +67,7 @@ fn passive(pass: &mut Pass<'_, '_>) -> Result<SizeSamples, RunError> {
     Ok(SizeSamples { received: pass.receiver.total(), ..SizeSamples::default() })
 }
 
-/// Whether the receiver knows how many messages will come.
+/// Whether the receiver can compute how many messages will come.
 fn is_countable(pass: &Pass<'_, '_>) -> bool {
     let test = pass.test();
     test.mode != TestMode::Um && test.iterations().is_some() && !test.err_continue

@@ -1,7 +1,7 @@
 //! A JFC, with or without events, and patience with a bound.
 //!
 //! *Owns*: polling, arming, the check of every status; the bound of every wait. *Takes*: a JFC.
-//! *Gives*: completions that are successes. *Must not*: know what was asked for.
+//! *Gives*: completions that are successes. *Must not*: depend on what was posted.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct CompletionChannel {
 }
 
 impl CompletionChannel {
-    /// A JFC as `cfg` says; with events, a JFCE of its own.
+    /// A JFC with the configuration `cfg`; with events, a JFCE of its own.
     pub(crate) fn open(
         context: &Context,
         cfg: &JfcCfg,

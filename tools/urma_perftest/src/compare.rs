@@ -37,7 +37,7 @@ pub(crate) struct Comparison {
     files: [String; 2],
 }
 
-/// What a comparison says.
+/// Result of a comparison.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ComparisonResult {
     /// Text of the comparison, for standard output.

@@ -104,7 +104,7 @@ impl Condition {
     }
 
     /// The values that make it hold, as a sentence; `None` when it does not hold. A column that
-    /// `value` does not know counts as 0: a counter that nothing was counted in.
+    /// `value` does not have counts as 0: a counter that nothing was counted in.
     pub(crate) fn held_by(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<String> {
         let of = |comparison: &ConditionTest| value(&comparison.column).unwrap_or(0.0);
         let choice = self

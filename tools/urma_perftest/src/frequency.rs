@@ -23,7 +23,7 @@ fn spread_of(text: &str) -> Option<(f64, f64)> {
 /// What to say about frequencies before and after a run.
 pub(crate) fn warning(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<String> {
     let (Some(before), Some(after)) = (before, after) else {
-        return Some("the system does not tell the frequencies of its cores".to_owned());
+        return Some("the system does not show the frequencies of its cores".to_owned());
     };
     let (low, high) = (before.0.min(after.0), before.1.max(after.1));
     (high > low * DRIFT).then(|| {

@@ -4,8 +4,8 @@
 //! *Gives*: one sample per iteration. *Must not*: sum up.
 //!
 //! One look at the clock separates two samples, so a sample holds the whole iteration: post,
-//! wait, poll. The last byte of a WRITE is a counter; who waits for it calls nothing until it
-//! changes (`--spin memory`).
+//! wait, poll. The last byte of a WRITE is a counter; the side that waits for it calls nothing
+//! until it changes (`--spin memory`).
 
 use std::time::Duration;
 

@@ -44,9 +44,9 @@ pub(crate) struct Layout {
 /// Words that a lane has beside its messages. Each has a cache line of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LaneWord {
-    /// What this side tells the peer of its receives.
+    /// Place of this side's report of its receives to the peer.
     CreditOut,
-    /// What the peer tells of its receives.
+    /// Place of the peer's report of its receives.
     CreditIn,
     /// What notifications of the peer's writes store.
     Notify,

@@ -115,7 +115,7 @@ fn fail(why: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints what the run tells.
+/// Prints the events of the run.
 struct Output<'a> {
     plan: &'a Plan,
     /// Conditions of `--fail-if`: the program fails if one holds.

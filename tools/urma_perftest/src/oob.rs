@@ -45,7 +45,7 @@ pub(crate) enum OobMessage {
     },
     /// The device is open; this is how to reach it.
     Endpoint(Box<Endpoint>),
-    /// Both sides meet here; the number tells the points apart.
+    /// Both sides wait for each other here; the number identifies the point.
     Meet(u64),
     /// What this side measured or counted in the size just run.
     Outcome(SizeOutcome),
@@ -83,7 +83,7 @@ pub(crate) struct OobSegment {
     pub(crate) token: Option<u32>,
 }
 
-/// What a side tells the other after a size.
+/// What a side reports to the other after a size.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SizeOutcome {
     /// Messages of its own that completed.
@@ -283,7 +283,8 @@ impl Oob {
         }
     }
 
-    /// Why the other side gave up, if it says so within `bound`. Messages before that are dropped.
+    /// The reason for which the other side gave up, if it sends one within `bound`. Messages before
+    /// that are dropped.
     pub(crate) fn reason(&mut self, bound: Duration) -> Option<String> {
         let deadline = WaitDeadline::after(&self.clock, bound);
         self.stream.set_read_timeout(Some(bound)).ok()?;
@@ -338,7 +339,7 @@ impl Oob {
         }
     }
 
-    /// Reads what is there, or waits for as long as the socket's read timeout says. Beats are
+    /// Reads what is there, or waits for the socket's read timeout. Beats are
     /// counted and dropped.
     fn fill(&mut self, due: &'static str) -> Result<(), OobError> {
         let mut chunk = [0; 4096];

@@ -71,7 +71,7 @@ pub(crate) struct Pass<'p, 'a> {
     pub(crate) index: u64,
     /// When this side sent its last beat, in nanoseconds of the clock.
     pub(crate) beat_ns: u64,
-    /// Rows of an endless run, and who prints them.
+    /// Rows of an endless run, and the side that prints them.
     pub(crate) live: Option<(&'p mut Live, &'p mut dyn Periods)>,
 }
 
@@ -86,7 +86,7 @@ impl Pass<'_, '_> {
         self.objects.region()
     }
 
-    /// Patience as long as the user says.
+    /// Longest wait, as the user sets it.
     pub(crate) fn patience(&self) -> Patience {
         let bound = Duration::from_secs(u64::from(self.plan.wait_timeout_s));
         Patience::new(self.clock, bound)
@@ -139,7 +139,7 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Waits until the peer says that it is finished, serving it meanwhile where that takes this
+    /// Waits until the peer reports that it is finished, serving it meanwhile where that takes this
     /// side's calls: receives, and requests that come in packets. This side may see nothing of the
     /// peer's progress, so the peer's beats renew the bound.
     pub(crate) fn attend(&mut self) -> Result<(), RunError> {

@@ -1,7 +1,7 @@
 //! The plan of a run: what both sides do, with every default filled in.
 //!
 //! *Owns*: the rules of what goes with what. *Takes*: [`PerftestCli`], later the device's limits.
-//! *Gives*: a [`Plan`], or a [`PlanRefusal`] that says why. *Must not*: open or connect anything.
+//! *Gives*: a [`Plan`], or a [`PlanRefusal`] with the reason. *Must not*: open or connect anything.
 
 use serde::{Deserialize, Serialize};
 use urma::{Eid, TransportMode};

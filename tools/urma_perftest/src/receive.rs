@@ -37,7 +37,7 @@ pub(crate) struct Receiver<'a> {
     is_send: bool,
 }
 
-/// Flow control: this side tells the peer how much it received.
+/// Flow control: this side reports to the peer how much it received.
 #[derive(Debug)]
 struct Tell<'a> {
     objects: &'a SessionObjects,

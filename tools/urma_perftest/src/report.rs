@@ -1,6 +1,6 @@
 //! What is printed.
 //!
-//! *Owns*: the formats, which programs parse and people know. *Takes*: the plan, what was taken.
+//! *Owns*: the formats, which programs parse. *Takes*: the plan, what was taken.
 //! *Gives*: text, or JSON values. *Must not*: print; `main.rs` does.
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ mod distribution;
 pub(crate) const RULE: &str =
     "---------------------------------------------------------------------------------------";
 
-/// What the server says first.
+/// First line of the server.
 pub(crate) fn waiting() -> String {
     format!("{RULE}\n{}Waiting for client to connect...\n", " ".repeat(27))
 }

@@ -69,12 +69,12 @@ pub(crate) fn request<'a>(
     SendWr { op, flags, target: target(objects, test, lane), target_hint: 0, user_ctx: 0 }
 }
 
-/// The target of a lane's requests; an RC queue knows its own.
+/// The target of a lane's requests; an RC queue is bound to its own.
 fn target<'a>(objects: &'a SessionObjects, test: &Test, lane: usize) -> Option<&'a TargetJetty> {
     if test.mode == TestMode::Rc { None } else { objects.targets.get(lane) }
 }
 
-/// The local word of every lane from which it tells the peer of its receives.
+/// The local word of every lane from which it reports its receives to the peer.
 pub(crate) fn credit_pieces<'a>(
     objects: &'a SessionObjects,
     test: &Test,

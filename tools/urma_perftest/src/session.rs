@@ -66,13 +66,13 @@ impl SessionObjects {
         self.segment(0).region()
     }
 
-    /// My buffer, as a lane knows it.
+    /// Returns this side's segment of `lane`.
     #[inline]
     pub(crate) fn segment(&self, lane: usize) -> &Segment {
         &self.segments[lane.min(self.segments.len() - 1)]
     }
 
-    /// The peer's buffer, as a lane knows it.
+    /// Returns the imported segment of the peer for `lane`.
     #[inline]
     pub(crate) fn remote(&self, lane: usize) -> &ImportedSegment {
         &self.remotes[lane.min(self.remotes.len() - 1)]
@@ -114,7 +114,7 @@ impl PostedQueues {
     }
 }
 
-/// The objects of one side before it knows the peer. Fields are dropped in order.
+/// The objects of one side before the exchange with the peer. Fields are dropped in order.
 #[derive(Debug)]
 pub(crate) struct Side {
     ends: PostedQueues,
@@ -187,7 +187,7 @@ impl Side {
         jetty.map(Lane::Jetty).map_err(api("creating a jetty"))
     }
 
-    /// What the peer needs to know.
+    /// What the peer needs to import.
     pub(crate) fn endpoint(&self, test: &Test) -> Endpoint {
         let sources = self.ends.lanes.iter().map(|lane| match lane {
             Lane::Jetty(jetty) => jetty.id().id,

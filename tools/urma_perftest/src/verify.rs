@@ -59,7 +59,7 @@ impl Verify {
                 let (at, len) = (offset(self.layout.source(lane, number)), self.len());
                 Pattern { seed: self.seed, iteration }.fill(&self.region, at, len)?;
                 if let (SendOp::Send { src }, true) = (wr.op, self.is_numbered) {
-                    // Unreliable messages get lost: each says which one it is.
+                    // Unreliable messages get lost: each contains its number.
                     wr.op = SendOp::SendImm { src, imm: iteration };
                 }
             }

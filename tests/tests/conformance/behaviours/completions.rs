@@ -248,7 +248,7 @@ fn unsignalled_error_completes(setup: Setup) -> Outcome {
     let good = [kit.sge(0, 8)];
     let op = SendOp::Write { src: &good, dst: kit.at(0) };
     jetty.post_send(&[kit.flagged(op, WrFlags::empty(), 5)])?;
-    // An offset that only the owner knows to be wrong: its segment is gone.
+    // An offset that only the owner finds wrong: its segment is gone.
     let gone = urma_tests::world::Memory::new(4096)?;
     let cfg = urma_core::SegmentCfg::new(urma_core::SegmentAccess::REMOTE_ALL);
     let seg = w.b.half.ctx.register(gone.region(), &cfg, None)?;

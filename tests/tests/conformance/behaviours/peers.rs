@@ -67,7 +67,7 @@ fn idle_pair_wakes_up(setup: Setup) -> Outcome {
     Ok(())
 }
 
-/// Statuses that tell of a peer that is gone.
+/// Statuses by which a request ends when its peer is gone.
 fn is_gone(status: CrStatus) -> bool {
     use CrStatus as S;
     matches!(

@@ -105,7 +105,7 @@ fn write_last_byte_last(setup: Setup) -> Outcome {
     let mut w = World::new(setup)?;
     for (round, len) in [64, 4096, 65536].into_iter().cycle().take(240).enumerate() {
         let mut bytes = pattern(round as u64, len);
-        // Memory is zeroed before, so that this byte tells of its arrival.
+        // Memory is zeroed before, so that this byte shows its arrival.
         bytes[len - 1] |= 1;
         w.a.mem().put(0, &bytes)?;
         w.b.mem().put(0, &vec![0; len])?;

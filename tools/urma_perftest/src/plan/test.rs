@@ -43,12 +43,12 @@ pub(crate) struct OpenLoopRate {
 pub(crate) struct Credit {
     /// Most messages outstanding, per jetty.
     pub(crate) threshold: u32,
-    /// The receiver tells after so many messages.
+    /// Messages after which the receiver reports.
     pub(crate) notify: u32,
 }
 
 impl Credit {
-    /// What the command line says, or three quarters and one quarter of the receives.
+    /// The values of the command line, or three quarters and one quarter of the receives.
     pub(super) fn of(extra: &Extra, jfr_depth: u32) -> Self {
         let quarter = (jfr_depth / 4).max(1);
         Self {
@@ -251,7 +251,7 @@ impl Test {
     }
 }
 
-/// The rate to post at; `burst` unless the command line says another.
+/// The rate to post at; `burst` unless the command line has another.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limits.rs checks it")]
 fn rate(cli: &PerftestCli, burst: u32) -> Option<OpenLoopRate> {
     const MEBI: f64 = 1_048_576.0;

@@ -1,4 +1,4 @@
-//! Each verified operation says no: one bit of a message is wrong, by a peer that is faulty.
+//! Each verified operation finds one wrong bit of a message of a faulty peer.
 //!
 //! The peer is this program up to the message; the message it makes itself. The other side is the
 //! whole program.
@@ -48,7 +48,7 @@ fn plan(line: &str) -> Plan {
     Plan::of(&PerftestCli::try_parse_from(words).unwrap()).unwrap()
 }
 
-/// Runs `test` against a faulty peer; what either side says of it.
+/// Runs `test` against a faulty peer; what either side reports.
 fn run_against(fault: Fault, test: &str) -> [String; 2] {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = format!("{test} --verify --wait-timeout 30 -P {port}");
