@@ -8,7 +8,6 @@ pub mod look;
 mod registers;
 mod run;
 mod running;
-mod setup;
 mod shared;
 
 use std::sync::{Arc, Mutex};
@@ -22,8 +21,18 @@ use crate::dma;
 use crate::engine::base::Base;
 use crate::fault::Faults;
 use crate::ports::Ports;
-use setup::Setup;
 use shared::SharedPart;
+
+/// Registers that the driver writes before it starts the device.
+#[derive(Clone, Copy, Debug, Default)]
+struct Setup {
+    cmd_base: u64,
+    rsp_base: u64,
+    cmd_depth: u32,
+    aeq_base: u64,
+    aeq_depth: u32,
+    control: u32,
+}
 
 /// A software UDMA device.
 #[derive(Debug)]

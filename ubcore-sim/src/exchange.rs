@@ -46,7 +46,6 @@ use receive::ReceivingSides;
 use senders::Senders;
 pub(crate) use sides::{Connecting, RecvSide, SendSide, SharedSide};
 pub(crate) use state::Exchange;
-use target::{Choice, Group};
 
 /// Send queues whose mail one round takes.
 const QUEUES_PER_ROUND: usize = 256;
@@ -65,19 +64,6 @@ impl Exchange {
         }
         self.senders.remove(id);
         self.forget_posted(id);
-    }
-
-    pub(crate) fn add_recv(&mut self, side: RecvSide) {
-        self.receives.add_ring(side);
-    }
-
-    pub(crate) fn add_shared(&mut self, side: SharedSide) {
-        self.receives.add_shared(side);
-    }
-
-    /// Either kind of receiving side is gone; its receives were flushed before.
-    pub(crate) fn remove_recv(&mut self, id: u32) {
-        self.receives.remove(id);
     }
 
     /// RC: only jetty `remote_id` of the node at the end of path `tpn` may send to `id`; `None`: none
@@ -100,45 +86,6 @@ impl Exchange {
             peer.responder.abort_messages(work, id, status);
         });
         self.receives.step_flushes(base);
-    }
-
-    /// No posted receive waits for its completion any more (flush of an ERROR state done).
-    pub(crate) fn is_recv_flushed(&self, id: u32) -> bool {
-        self.receives.left(id).unwrap_or(0) == 0
-    }
-
-    /// `false`: no such receive ring.
-    pub(crate) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
-        self.receives.set_threshold(id, threshold)
-    }
-
-    pub(crate) fn recv_state(&self, id: u32) -> Option<QueueState> {
-        self.receives.state(id)
-    }
-
-    pub(crate) fn receives_left(&self, id: u32) -> Option<u32> {
-        self.receives.left(id)
-    }
-
-    pub(crate) fn add_group(&mut self, id: u32, by_hint: bool, token: Option<u32>) {
-        let choice = if by_hint { Choice::Hint } else { Choice::RoundRobin };
-        self.receives.add_group(id, Group::new(choice, token));
-    }
-
-    pub(crate) fn remove_group(&mut self, id: u32) {
-        self.receives.remove_group(id);
-    }
-
-    pub(crate) fn join(&mut self, group: u32, jetty: u32) {
-        if let Some(group) = self.receives.group_mut(group) {
-            group.join(jetty);
-        }
-    }
-
-    pub(crate) fn leave(&mut self, group: u32, jetty: u32) {
-        if let Some(group) = self.receives.group_mut(group) {
-            group.leave(jetty);
-        }
     }
 
     /// Lets go of segments that do not live any more.

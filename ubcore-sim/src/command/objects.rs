@@ -113,7 +113,7 @@ impl Commands {
         }
         let id = self.objects.take_id(id).ok_or(CmdStatus::Exists)?;
         self.objects.groups.insert(id, BTreeSet::new());
-        at.exchange.add_group(id, by_hint, token);
+        at.exchange.receives.add_group(id, by_hint, token);
         Ok(CmdAnswer::ok(&[u64::from(id)]))
     }
 
@@ -124,7 +124,7 @@ impl Commands {
         }
         self.objects.groups.remove(&id);
         self.objects.ids.give_back(id);
-        at.exchange.remove_group(id);
+        at.exchange.receives.remove_group(id);
         Ok(CmdAnswer::ok(&[]))
     }
 }

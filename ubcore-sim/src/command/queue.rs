@@ -89,7 +89,7 @@ impl Commands {
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
             hold(&port);
-            exchange.add_recv(RecvSide {
+            exchange.receives.add_ring(RecvSide {
                 id,
                 is_jetty: args.kind == CmdQueueKind::Jetty,
                 mode: args.mode,
@@ -112,12 +112,12 @@ impl Commands {
                 owner.users += 1;
             }
             let (mode, cookie) = (args.mode, args.cookie);
-            exchange.add_shared(SharedSide { id, mode, cookie, jfr, port, token });
+            exchange.receives.add_shared(SharedSide { id, mode, cookie, jfr, port, token });
         }
         let group = (args.group != NONE).then_some(args.group);
         if let Some(members) = group.and_then(|g| self.objects.groups.get_mut(&g)) {
             members.insert(id);
-            exchange.join(args.group, id);
+            exchange.receives.join(args.group, id);
         }
         let record = QueueRecord {
             kind: args.kind,
@@ -216,7 +216,7 @@ impl Commands {
         if !self.objects.queues.contains_key(&id) {
             return Err(CmdStatus::NotFound);
         }
-        if at.exchange.set_threshold(id, threshold) {
+        if at.exchange.receives.set_threshold(id, threshold) {
             Ok(CmdAnswer::ok(&[]))
         } else {
             Err(CmdStatus::Invalid)
@@ -232,9 +232,9 @@ impl Commands {
         if held.marked {
             at.base.make_runnable(queue);
         }
-        let state = held.value.map(|(state, _)| state).or_else(|| at.exchange.recv_state(id));
+        let state = held.value.map(|(state, _)| state).or_else(|| at.exchange.receives.state(id));
         let blocks = held.value.map_or(0, |(_, blocks)| blocks);
-        let receives = at.exchange.receives_left(id).unwrap_or(0);
+        let receives = at.exchange.receives.left(id).unwrap_or(0);
         let state = state.unwrap_or(QueueState::Ready);
         Ok(CmdAnswer::ok(&[state as u64, u64::from(blocks), u64::from(receives)]))
     }
@@ -277,11 +277,12 @@ impl Commands {
             Some((engine.is_flushed(&visit), engine.blocks_left(queue)))
         });
         let (sent, blocks) = held.value.unwrap_or((true, 0));
-        if sent && at.exchange.is_recv_flushed(id) {
+        let receives = at.exchange.receives.left(id).unwrap_or(0);
+        if sent && receives == 0 {
             self.forget_queue(at, queue);
             return CmdAnswer::ok(&[]);
         }
-        let left = blocks.saturating_add(at.exchange.receives_left(id).unwrap_or(0));
+        let left = blocks.saturating_add(receives);
         if left < leaving.left {
             let until = at.now.saturating_add(DESTROY_NS);
             return CmdAnswer::Later(PendingCommand::Destroy(Leaving { id, left, until }));
@@ -301,10 +302,8 @@ impl Commands {
         queue.sends.store(false, Ordering::SeqCst);
         let _ = queue.send.with_blocking(|engine| *engine = None);
         at.exchange.remove_send(id);
+        at.exchange.receives.remove(id);
         let Some(record) = self.objects.queues.remove(&id) else { return };
-        if record.receives {
-            at.exchange.remove_recv(id);
-        }
         for jfcn in record.jfcs {
             if let Some(jfc) = at.base.tables.jfcs.get(jfcn) {
                 jfc.users.fetch_sub(1, Ordering::SeqCst);
@@ -313,11 +312,8 @@ impl Commands {
         if let Some(owner) = record.shared_jfr.and_then(|jfr| self.objects.queues.get_mut(&jfr)) {
             owner.users -= 1;
         }
-        if let Some(group) = record.group {
-            at.exchange.leave(group, id);
-            if let Some(members) = self.objects.groups.get_mut(&group) {
-                members.remove(&id);
-            }
+        if let Some(members) = record.group.and_then(|g| self.objects.groups.get_mut(&g)) {
+            members.remove(&id);
         }
         if let Some(slot) = record.slot {
             self.objects.slots.give_back(slot);

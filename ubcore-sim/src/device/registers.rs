@@ -15,8 +15,7 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 
-use super::SoftwareDevice;
-use super::setup::Setup;
+use super::{Setup, SoftwareDevice};
 use crate::context::jfc::Rung;
 use crate::engine::send::Left;
 use crate::limits;

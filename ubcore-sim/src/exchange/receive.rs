@@ -16,7 +16,7 @@ use udma_abi::{
 use urma_packet::{ResponseStatus, TargetKind};
 
 use super::sides::{RecvSide, SharedSide};
-use super::target::{Ask, CqeSource, Group, ReceivingSide};
+use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
 use crate::context::jfc::JfcPort;
 use crate::engine::base::Base;
 use crate::engine::gather::EntryWords;
@@ -98,7 +98,7 @@ struct ReceiveRing {
 
 /// All receiving sides of a node.
 #[derive(Debug, Default)]
-pub(super) struct ReceivingSides {
+pub(crate) struct ReceivingSides {
     rings: BTreeMap<u32, ReceiveRing>,
     ends: BTreeMap<u32, ReceivingSide>,
     groups: BTreeMap<u32, Group>,
@@ -109,7 +109,7 @@ pub(super) struct ReceivingSides {
 }
 
 impl ReceivingSides {
-    pub(super) fn add_ring(&mut self, side: RecvSide) {
+    pub(crate) fn add_ring(&mut self, side: RecvSide) {
         self.ends.insert(side.id, ReceivingSide::of_ring(&side));
         let state = QueueState::Ready;
         let port = Arc::new(side.port.clone());
@@ -117,11 +117,12 @@ impl ReceivingSides {
         self.rings.insert(ring.side.id, ring);
     }
 
-    pub(super) fn add_shared(&mut self, side: SharedSide) {
+    pub(crate) fn add_shared(&mut self, side: SharedSide) {
         self.ends.insert(side.id, ReceivingSide::of_shared(side));
     }
 
-    pub(super) fn remove(&mut self, id: u32) {
+    /// The receiving side is gone, and left its group; its receives were flushed before.
+    pub(crate) fn remove(&mut self, id: u32) {
         self.rings.remove(&id);
         self.ends.remove(&id);
         self.flushing.retain(|&flushed| flushed != id);
@@ -169,32 +170,37 @@ impl ReceivingSides {
         !(self.flushing.is_empty() && self.new_thresholds.is_empty())
     }
 
-    pub(super) fn left(&self, id: u32) -> Option<u32> {
+    /// Posted receives that wait for a message or for their completion; `None`: it has no ring.
+    pub(crate) fn left(&self, id: u32) -> Option<u32> {
         self.rings.get(&id).map(ReceiveRing::left)
     }
 
     /// `false`: no such ring. The next step looks whether an event is due already.
-    pub(super) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
+    pub(crate) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
         let Some(ring) = self.rings.get_mut(&id) else { return false };
         ring.threshold = threshold;
         self.new_thresholds.push(id);
         true
     }
 
-    pub(super) fn state(&self, id: u32) -> Option<QueueState> {
+    pub(crate) fn state(&self, id: u32) -> Option<QueueState> {
         self.ends.get(&id).map(|end| end.state)
     }
 
-    pub(super) fn add_group(&mut self, id: u32, group: Group) {
-        self.groups.insert(id, group);
+    pub(crate) fn add_group(&mut self, id: u32, by_hint: bool, token: Option<u32>) {
+        let choice = if by_hint { Choice::Hint } else { Choice::RoundRobin };
+        self.groups.insert(id, Group::new(choice, token));
     }
 
-    pub(super) fn remove_group(&mut self, id: u32) {
+    pub(crate) fn remove_group(&mut self, id: u32) {
         self.groups.remove(&id);
     }
 
-    pub(super) fn group_mut(&mut self, id: u32) -> Option<&mut Group> {
-        self.groups.get_mut(&id)
+    /// A jetty joins once, when it is made.
+    pub(crate) fn join(&mut self, group: u32, jetty: u32) {
+        if let Some(group) = self.groups.get_mut(&group) {
+            group.join(jetty);
+        }
     }
 
     /// A receive for a message, with a completion slot; or the answer that the message gets.

@@ -31,7 +31,7 @@ pub(crate) struct Exchange {
     pub(super) closing: Vec<u32>,
     pub(super) look_at: Nanos,
     pub(super) senders: Senders,
-    pub(super) receives: ReceivingSides,
+    pub(crate) receives: ReceivingSides,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
     /// Payload on its way out, and on its way in.

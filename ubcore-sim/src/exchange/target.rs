@@ -133,7 +133,6 @@ impl Group {
         Self { members: Vec::new(), choice, token, next: 0 }
     }
 
-    /// A jetty joins once, when it is made.
     pub(super) fn join(&mut self, jetty: u32) {
         self.members.push(jetty);
     }

@@ -357,7 +357,6 @@ impl Handshake {
             peer_incarnation: terms.incarnation,
             peer_key: terms.close_key,
             peer_state: terms.state,
-            peer_uasid: terms.source_uasid,
         }
     }
 

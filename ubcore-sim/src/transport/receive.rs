@@ -100,9 +100,7 @@ impl ReceiveWindow {
     }
 
     /// Takes the packet `distance` after the edge.
-    ///
-    /// # Errors
-    /// [`LossError`]; the packet was not taken then.
+    /// After a [`LossError`] the packet was not accepted.
     pub(super) fn accept(
         &mut self,
         pool: &mut KnittingPool,

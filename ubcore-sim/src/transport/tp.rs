@@ -127,9 +127,7 @@ impl Tp {
 
     /// Takes one piece into the window as the next packet. `fill` writes the `payload_len` bytes of
     /// payload; they are kept for retransmission, so the caller's memory is free at once.
-    ///
-    /// # Errors
-    /// [`PushError`]; nothing was taken then.
+    /// After a [`PushError`] nothing was accepted.
     pub(crate) fn push(
         &mut self,
         header: &TransactionHeader,

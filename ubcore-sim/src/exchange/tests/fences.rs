@@ -79,7 +79,7 @@ fn with_shared() -> World {
         let port = Some(w.port(1));
         let side =
             SharedSide { id, mode: Mode::Rm, cookie: 0, jfr: 2000, port, token: Some(TOKEN) };
-        w.nodes[1].exchange.add_shared(side);
+        w.nodes[1].exchange.receives.add_shared(side);
         w.post(1, 2000, 2, 0, 64);
     }
     w
@@ -206,9 +206,9 @@ fn a_group_passes_over_members_without_receives() {
                 w.post(1, id, 2, 0, 64);
             }
         }
-        w.nodes[1].exchange.add_group(3000, false, Some(TOKEN));
+        w.nodes[1].exchange.receives.add_group(3000, false, Some(TOKEN));
         for id in [2000, 2001, 2002] {
-            w.nodes[1].exchange.join(3000, id);
+            w.nodes[1].exchange.receives.join(3000, id);
         }
         let group = Sqe { target_kind: SqeTargetKind::Group, ..w.to_jetty(Opcode::Send, 3000, 0) };
         let mut picked = Vec::new();

@@ -98,9 +98,9 @@ fn groups_pick_members_by_hint_or_in_turn() {
             }
         }
         for (group, by_hint) in [(3000, true), (3001, false)] {
-            w.nodes[1].exchange.add_group(group, by_hint, Some(TOKEN));
+            w.nodes[1].exchange.receives.add_group(group, by_hint, Some(TOKEN));
             for id in [2000, 2001, 2002] {
-                w.nodes[1].exchange.join(group, id);
+                w.nodes[1].exchange.receives.join(group, id);
             }
         }
         let to_group = |w: &World, id, hint| Sqe {
@@ -131,7 +131,7 @@ fn jetties_share_receives_and_complete_as_themselves() {
             let port = Some(w.port(1));
             let (mode, cookie) = (Mode::Rm, u64::from(id));
             let side = SharedSide { id, mode, cookie, jfr: 2000, port, token: Some(TOKEN) };
-            w.nodes[1].exchange.add_shared(side);
+            w.nodes[1].exchange.receives.add_shared(side);
             w.post(1, 2000, 2, 0, 64);
         }
         for (n, id) in [2002, 2001].into_iter().enumerate() {

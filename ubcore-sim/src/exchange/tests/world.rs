@@ -329,7 +329,7 @@ impl World {
         let node = &mut self.nodes[n];
         let ring = Region::private(64 * rqe::stride(1)).unwrap();
         let record = Region::private(record::LEN).unwrap();
-        node.exchange.add_recv(RecvSide {
+        node.exchange.receives.add_ring(RecvSide {
             id,
             is_jetty: true,
             mode,

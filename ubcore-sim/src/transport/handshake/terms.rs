@@ -92,8 +92,6 @@ pub(crate) struct Agreed {
     pub(crate) peer_key: u64,
     /// What the peer calls its state of the pair.
     pub(crate) peer_state: u32,
-    /// UASID of the peer.
-    pub(crate) peer_uasid: u32,
 }
 
 impl Agreed {

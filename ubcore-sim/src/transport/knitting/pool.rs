@@ -120,9 +120,7 @@ impl KnittingPool {
 
     /// Adds `blocks` blocks of `1 << block_log2` bytes that lie in `region` from its start on.
     /// `base` names the piece in [`KnittingPool::shrink`].
-    ///
-    /// # Errors
-    /// [`PoolError`]; nothing changed then.
+    /// After a [`PoolError`] nothing changed.
     pub(crate) fn grow(
         &mut self,
         base: u64,
@@ -148,9 +146,6 @@ impl KnittingPool {
     }
 
     /// Takes the piece at `base` out of the pool.
-    ///
-    /// # Errors
-    /// [`PoolError::NotFound`], [`PoolError::InUse`].
     pub(crate) fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
         let found = |p: &Option<GrownMemory>| p.as_ref().is_some_and(|p| p.base == base);
         let slot = self.pieces.iter().position(found).ok_or(PoolError::NotFound(base))?;

@@ -47,25 +47,17 @@ impl From<Scribbled> for LossError {
 /// The receive-side loss record of a selective-repeat TP. Sequences count packets from 0.
 pub(crate) trait LossRecord: Send + Debug {
     /// Records packet `seq` as received.
-    ///
-    /// # Errors
-    /// [`LossError`]; the packet is not recorded then.
+    /// After a [`LossError`] the packet is not recorded.
     fn record(&mut self, pool: &mut KnittingPool, seq: u64) -> Result<Arrival, LossError>;
 
     /// The left edge: the first packet that is missing.
     fn first_missing(&self) -> u64;
 
     /// Whether `seq` was received.
-    ///
-    /// # Errors
-    /// [`LossError::Corrupt`].
     fn is_received(&self, pool: &KnittingPool, seq: u64) -> Result<bool, LossError>;
 
     /// Fills `words` with what was received beyond the left edge: bit 0 of word 0 is the packet
     /// after it. Returns how many words matter.
-    ///
-    /// # Errors
-    /// [`LossError::Corrupt`].
     fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError>;
 
     /// Gives every block back.
