@@ -43,14 +43,13 @@ impl Carrier {
         }
     }
 
-    /// How long a request whose queue wants an answer within `timeout` ns waits for one.
-    pub(crate) fn patience_ns(&self, endpoint: &TpEndpoint, timeout: Nanos) -> Nanos {
-        let is_connected = match self {
+    /// Whether a connection or a TP would show the death of the peer, see [`STARVED_NS`].
+    pub(crate) fn is_connected(&self, endpoint: &TpEndpoint) -> bool {
+        match self {
             Self::Loop(_) => false,
             Self::Ring(_) => true,
             Self::Packets(peer) => endpoint.tp(*peer).is_some_and(PeerTp::is_open),
-        };
-        if is_connected { timeout.max(STARVED_NS) } else { timeout }
+        }
     }
 
     /// Whether a piece would be accepted now.

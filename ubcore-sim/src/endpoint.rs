@@ -5,30 +5,33 @@
 //! ([`EndpointEvent`]), pieces in order, TPs that ended ([`TpEnd`]). *Must not*: know queues or segments.
 
 mod arrivals;
-mod datagram;
 mod numbers;
 mod peer_tp;
 mod recent;
 mod replies;
-mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::Bound;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
-use urma_packet::{CloseReason, TransactionHeader};
+use urma_packet::{CloseReason, IcrcFlow, ROCE_PORT, TransactionHeader};
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
-pub(crate) use datagram::flow;
 pub(crate) use peer_tp::PeerTp;
 use peer_tp::datagram;
 
 use crate::cfg::DeviceCfg;
 use crate::context::tables::Tables;
+use crate::ports::{NodeAddr, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, PoolError, PushError};
 use numbers::Numbers;
 use recent::RecentDatagrams;
 use replies::Replies;
+
+/// Of this many packets one goes to a known node, when answers to unknown nodes wait as well.
+const ANSWERS_IN_A_ROW: u64 = 8;
 
 /// TPs of one node, by peer.
 #[derive(Debug)]
@@ -227,6 +230,32 @@ impl TpEndpoint {
         self.ended.pop_front()
     }
 
+    /// The next packet to send, at the front of `buf`.
+    pub(crate) fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
+        // To look at all nodes costs more than an answer: not before each of them.
+        let found = if self.transmitted.is_multiple_of(ANSWERS_IN_A_ROW) {
+            self.poll_peers(now, buf).or_else(|| self.replies.poll(buf))
+        } else {
+            self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
+        };
+        let (to, len) = found?;
+        flow(self.cfg.eid, to).seal(buf.get_mut(..len)?).ok()?;
+        self.transmitted += 1;
+        Some(Transmit { to, source_port: ROCE_PORT, len })
+    }
+
+    fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(NodeAddr, usize)> {
+        let Self { tps, pool, last_sent, .. } = self;
+        let after = (Bound::Excluded(*last_sent), Bound::Unbounded);
+        let up_to = (Bound::Unbounded, Bound::Included(*last_sent));
+        let found = [after, up_to].into_iter().find_map(|range| {
+            let mut peers = tps.range_mut(range);
+            peers.find_map(|(peer, tp)| Some((*peer, tp.poll_transmit(now, buf, pool)?)))
+        })?;
+        *last_sent = found.0;
+        Some(found)
+    }
+
     /// Whether there is something to send now.
     pub(crate) fn has_work(&self) -> bool {
         self.tps.values().any(PeerTp::is_waiting)
@@ -270,4 +299,10 @@ fn status_of(done: Result<(), PoolError>) -> CmdStatus {
         Err(PoolError::InUse) => CmdStatus::InUse,
         Err(_) => CmdStatus::Invalid,
     }
+}
+
+/// Both ends of a packet as its ICRC sees them: inside a node, both ports are 4791.
+pub(crate) fn flow(from: RawEid, to: RawEid) -> IcrcFlow {
+    let end = |eid: RawEid| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), ROCE_PORT);
+    IcrcFlow::new(end(from), end(to))
 }

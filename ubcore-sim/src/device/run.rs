@@ -190,11 +190,6 @@ impl SoftwareDevice {
         self.shared.with_blocking(|s| s.exchange.endpoint.tpns().collect()).value
     }
 
-    /// As [`SoftwareDevice::tpns`], without the peers.
-    pub(crate) fn tpns_alone(&self) -> Vec<u32> {
-        self.tpns().into_iter().map(|(tpn, _)| tpn).collect()
-    }
-
     /// Whether a node showed that it receives at its address, or sent a datagram for a queue here.
     pub(crate) fn has_packet_peers(&self) -> bool {
         self.shared.with_blocking(|s| s.exchange.endpoint.has_peers()).value

@@ -6,11 +6,11 @@
 
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_packet::{
-    Body, CloseReason, HandshakeBody, Packet, PacketHeader, Psn, RefuseReason, RequestHeader, Tpn,
+    Body, CloseReason, HandshakeBody, Packet, PacketError, PacketHeader, Psn, RefuseReason,
+    RequestHeader, Tpn,
 };
 
-use super::datagram::{DatagramContent, take_apart};
-use super::{TpEndpoint, drop_tp};
+use super::{TpEndpoint, drop_tp, flow};
 use crate::context::tables::Tables;
 use crate::ports::{Backlog, NodeAddr};
 use crate::transport::{Agreed, Doubt, Handshake, HandshakeEvent, Received, refusal};
@@ -48,36 +48,38 @@ impl TpEndpoint {
         by: Reception<'_>,
         bytes: &'a [u8],
     ) -> EndpointEvent<'a> {
-        match take_apart(by.from, self.cfg.eid, bytes) {
-            Err(counter) => {
-                by.tables.count(counter);
-                EndpointEvent::Nothing
+        let packet = match Packet::open(bytes, &flow(by.from, self.cfg.eid)) {
+            Ok(packet) => packet,
+            Err(error) => {
+                let is_icrc = matches!(error, PacketError::Icrc { .. });
+                by.tables.count(if is_icrc { Counter::DropIcrc } else { Counter::DropMalformed });
+                return EndpointEvent::Nothing;
             }
-            Ok(DatagramContent::Message { ends, number, header, payload }) => {
+        };
+        let header = packet.header;
+        match &header.body {
+            Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => {
+                self.on_tp_packet(by, &packet);
+                EndpointEvent::Packet
+            }
+            Body::Connect(terms) if !self.screen(by, terms) => EndpointEvent::Nothing,
+            Body::Connect(_) if !self.tps.contains_key(&by.from) => EndpointEvent::Connect(header),
+            Body::Connect(_)
+            | Body::Challenge(_)
+            | Body::Accept(_)
+            | Body::Refuse(_)
+            | Body::Close(_) => self.on_handshake(by, &header),
+            Body::UmSend(ends, request) => {
                 let wrong = if ends.source_eid != by.from.0 || ends.dest_eid != self.cfg.eid.0 {
                     Counter::DropUm
-                } else if self.recent.has(by.from, number) {
+                } else if self.recent.has(by.from, header.psn) {
                     Counter::RxDuplicate
                 } else {
                     by.tables.counts.add(Counter::RxPackets, 1);
+                    let (number, header, payload) = (header.psn, *request, packet.payload);
                     return EndpointEvent::Message { number, header, payload };
                 };
                 by.tables.count(wrong);
-                EndpointEvent::Packet
-            }
-            Ok(DatagramContent::Handshake(header)) => {
-                if let Body::Connect(terms) = &header.body {
-                    if !self.screen(by, terms) {
-                        return EndpointEvent::Nothing;
-                    }
-                    if !self.tps.contains_key(&by.from) {
-                        return EndpointEvent::Connect(header);
-                    }
-                }
-                self.on_handshake(by, &header)
-            }
-            Ok(DatagramContent::OfTp(packet)) => {
-                self.on_tp_packet(by, &packet);
                 EndpointEvent::Packet
             }
         }
@@ -142,19 +144,19 @@ impl TpEndpoint {
                 tp.handshake.verify(now, Doubt::Hint, numbers.random());
                 return EndpointEvent::Packet;
             }
-            HandshakeEvent::Nothing | HandshakeEvent::Refused(_) => EndpointEvent::Packet,
+            HandshakeEvent::Nothing => EndpointEvent::Packet,
             HandshakeEvent::Proven => {
                 tp.proven_at = now;
                 EndpointEvent::Packet
             }
-            HandshakeEvent::Opened(new) | HandshakeEvent::Replaced { new, .. } => {
+            HandshakeEvent::Opened(new) => {
                 tp.drop_tp(pool);
                 tp.on_opened(now, &new);
                 numbers.tps.retain(|_, owner| *owner != from);
                 numbers.tps.insert(new.local_tpn.value(), from);
                 EndpointEvent::Opened(new)
             }
-            HandshakeEvent::Closed(_, reason) => {
+            HandshakeEvent::Closed(reason) => {
                 drop_tp(tp, numbers, pool);
                 EndpointEvent::Closed(reason)
             }

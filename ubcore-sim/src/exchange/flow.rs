@@ -13,8 +13,7 @@ use std::collections::VecDeque;
 use udma_abi::{CqeStatus, Nanos};
 use urma_packet::RequestHeader;
 
-use crate::carrier::{Carrier, STARVED_NS};
-use crate::endpoint::TpEndpoint;
+use crate::carrier::STARVED_NS;
 use crate::engine::gather::{EntryWords, Local};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
@@ -164,11 +163,11 @@ impl Flow {
         self.since.saturating_add(self.timeout)
     }
 
-    /// The same: everything ends; see [`Carrier::patience_ns`].
-    pub(super) fn deadline(&self, carrier: Option<&Carrier>, endpoint: &TpEndpoint) -> Nanos {
-        let patience = |carrier: &Carrier| carrier.patience_ns(endpoint, self.timeout);
-        let patience = carrier.map_or(self.timeout, patience);
-        self.since.saturating_add(patience)
+    /// Without progress until then, everything ends. A peer that is connected has at least
+    /// [`STARVED_NS`].
+    pub(super) fn deadline(&self, is_connected: bool) -> Nanos {
+        let least = if is_connected { STARVED_NS } else { 0 };
+        self.since.saturating_add(self.timeout.max(least))
     }
 
     /// When to look again, after a look at `now`.

@@ -174,9 +174,11 @@ impl Requester {
     pub(super) fn on_time(&mut self, line: &PeerCarrier, work: &mut Work<'_>) {
         let now = work.now;
         self.timer = Nanos::MAX;
+        let carrier = line.carrier.as_ref();
+        let is_connected = carrier.is_some_and(|carrier| carrier.is_connected(work.endpoint));
         let (mut ended, mut doubted) = (false, None);
         for (pair, flow) in &mut self.flows {
-            let deadline = flow.deadline(line.carrier.as_ref(), work.endpoint);
+            let deadline = flow.deadline(is_connected);
             if !flow.is_empty() && deadline <= now {
                 let timeout = CqeStatus::AckTimeout;
                 flow.clear(|request| work.senders.end(pair.queue(), request.seq, timeout, 0));
@@ -200,7 +202,7 @@ impl Requester {
         if ended {
             self.recount();
         }
-        if let (Some(since), Some(Carrier::Packets(peer))) = (doubted, &line.carrier) {
+        if let (Some(since), Some(Carrier::Packets(peer))) = (doubted, carrier) {
             work.endpoint.doubt(now, *peer, since);
         }
     }

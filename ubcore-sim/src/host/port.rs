@@ -176,7 +176,8 @@ impl PacketPort {
 
     /// Before anything is sent: a peer that learns of a new TP may use it at once.
     fn shield(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) {
-        let deadline = link.shield(now, device.dropped(), &|| device.tpns_alone());
+        let tpns = || device.tpns().into_iter().map(|(tpn, _)| tpn).collect();
+        let deadline = link.shield(now, device.dropped(), &tpns);
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
     }
 

@@ -223,18 +223,10 @@ impl Handshake {
         }
         let pending = if self.state == HandshakeState::Connecting { self.offer } else { None };
         let offer = pending.unwrap_or_else(fresh);
-        let old = self.state;
         let new = self.agree(&offer, terms);
         self.offer = Some(offer);
-        self.become_open(new);
         self.accept(&new, terms);
-        match old {
-            HandshakeState::Open(old) => HandshakeEvent::Replaced { old, new },
-            HandshakeState::Idle
-            | HandshakeState::Connecting
-            | HandshakeState::Closed
-            | HandshakeState::Failed(_) => HandshakeEvent::Opened(new),
-        }
+        self.become_open(new)
     }
 
     /// The peer wants to see that this node receives at its address: CONNECT goes again at once,
@@ -265,9 +257,7 @@ impl Handshake {
         };
         match self.state {
             HandshakeState::Connecting if self.is_offered(terms) => {
-                let agreed = self.agree(&offer, terms);
-                self.become_open(agreed);
-                HandshakeEvent::Opened(agreed)
+                self.become_open(self.agree(&offer, terms))
             }
             HandshakeState::Open(_) if self.is_verifying() && self.holds(terms) => {
                 self.verifying = None;
@@ -275,10 +265,8 @@ impl Handshake {
             }
             // It answers a question of now, and holds this side's end with another one of its own: it had
             // given up the attempt that this side took, and took this side's with its next one.
-            HandshakeState::Open(old) if self.is_verifying() && self.is_offered(terms) => {
-                let new = self.agree(&offer, terms);
-                self.become_open(new);
-                HandshakeEvent::Replaced { old, new }
+            HandshakeState::Open(_) if self.is_verifying() && self.is_offered(terms) => {
+                self.become_open(self.agree(&offer, terms))
             }
             // The network doubled it.
             HandshakeState::Open(_) => HandshakeEvent::Nothing,
@@ -298,13 +286,13 @@ impl Handshake {
             (HandshakeState::Connecting, RefuseReason::Resources) => HandshakeEvent::Nothing,
             (HandshakeState::Connecting, reason) if reason != RefuseReason::NoTp => {
                 self.finish(HandshakeState::Failed(TpOpenError::Refused(reason)));
-                HandshakeEvent::Refused(reason)
+                HandshakeEvent::Nothing
             }
             (HandshakeState::Open(tp), RefuseReason::NoTp) if self.is_verifying() => {
                 self.finish(HandshakeState::Closed);
                 let same = refusal.state == tp.peer_state;
                 let reason = if same { CloseReason::UnknownTp } else { CloseReason::Idle };
-                HandshakeEvent::Closed(tp, reason)
+                HandshakeEvent::Closed(reason)
             }
             _ => HandshakeEvent::NotExpected,
         }
@@ -322,7 +310,7 @@ impl Handshake {
             return HandshakeEvent::NotExpected;
         }
         self.finish(HandshakeState::Closed);
-        HandshakeEvent::Closed(tp, close.reason)
+        HandshakeEvent::Closed(close.reason)
     }
 
     fn objection(&self, terms: &HandshakeBody) -> Option<RefuseReason> {
@@ -360,10 +348,11 @@ impl Handshake {
         }
     }
 
-    fn become_open(&mut self, agreed: Agreed) {
+    fn become_open(&mut self, agreed: Agreed) -> HandshakeEvent {
         self.verifying = None;
         self.last_tpn = agreed.local_tpn;
         self.state = HandshakeState::Open(agreed);
+        HandshakeEvent::Opened(agreed)
     }
 
     /// Leaves the current attempt or TP.

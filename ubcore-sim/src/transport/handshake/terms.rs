@@ -134,21 +134,13 @@ pub(crate) enum HandshakeState {
 /// What a packet changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandshakeEvent {
-    /// The packet changes nothing.
+    /// The packet changes nothing, or the attempt failed for good.
     Nothing,
-    /// The TP is open with these terms.
+    /// There is a TP with these terms. If there was one before, the peer started over, or held another
+    /// TP with this side's end: that one is no more.
     Opened(Agreed),
-    /// The peer started over, or holds another TP with this side's end: drop the TP `old`, make `new`.
-    Replaced {
-        /// The TP that is no more.
-        old: Agreed,
-        /// The TP that takes its place.
-        new: Agreed,
-    },
-    /// The peer closed the TP with these terms.
-    Closed(Agreed, CloseReason),
-    /// Opening failed for good.
-    Refused(RefuseReason),
+    /// The peer closed the TP.
+    Closed(CloseReason),
     /// The peer holds the TP: it answered the question of `verify`.
     Proven,
     /// A hint without proof says that the peer does not hold the TP: ask it.
