@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "interior mutability behind its own lock")]
 
 use core::cell::UnsafeCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use urma_mem::sync::{AtomicU32, Ordering, spin_hint, yield_now};
 
@@ -50,6 +51,11 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
     }
+}
+
+/// The value of a mutex, also after a panic of its holder.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Spins a little, then lets the holder run: the processor may be shared with it.

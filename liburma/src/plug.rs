@@ -67,8 +67,6 @@ impl Plugged {
 impl Drop for Plugged {
     fn drop(&mut self) {
         library::remove(self.device());
-        if let Some(dying) = self.slot.retire() {
-            drop(dying.take());
-        }
+        self.slot.end();
     }
 }

@@ -26,28 +26,32 @@ pub(crate) fn jetty_id_out(from: JettyId) -> urma_jetty_id_t {
     urma_jetty_id_t { eid: eid_out(from.eid), uasid: from.uasid, id: from.id }
 }
 
-/// # Errors
-/// EINVAL: no transport mode, or several.
-pub(crate) fn mode(from: u32) -> Answer<TransportMode> {
-    match from {
-        1 => Ok(TransportMode::Rm),
-        2 => Ok(TransportMode::Rc),
-        4 => Ok(TransportMode::Um),
-        _ => Err(Code::EINVAL),
-    }
+/// Values of urma-core by the numbers that C has for them; any other number is EINVAL.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident: $ty:ident { $($number:literal => $value:ident),* })*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(from: u32) -> Answer<$ty> {
+            match from {
+                $($number => Ok($ty::$value),)*
+                _ => Err(Code::EINVAL),
+            }
+        }
+    )*};
 }
 
-/// # Errors
-/// EINVAL: above 4.
-pub(crate) fn order(from: u32) -> Answer<OrderType> {
-    match from {
-        0 => Ok(OrderType::Default),
-        1 => Ok(OrderType::Ot),
-        2 => Ok(OrderType::Oi),
-        3 => Ok(OrderType::Ol),
-        4 => Ok(OrderType::No),
-        _ => Err(Code::EINVAL),
-    }
+numbers! {
+    /// A transport mode: one bit.
+    mode: TransportMode { 1 => Rm, 2 => Rc, 4 => Um }
+    /// An order type, `URMA_DEF_ORDER` and so on.
+    order: OrderType { 0 => Default, 1 => Ot, 2 => Oi, 3 => Ol, 4 => No }
+    /// The state of a JFS or jetty.
+    state: JettyState { 0 => Reset, 1 => Ready, 2 => Suspended, 3 => Error }
+    /// The state of a JFR, which is never suspended: so the error state has another number.
+    jfr_state: JettyState { 0 => Reset, 1 => Ready, 2 => Error }
+    /// The kind of a remote queue.
+    target_kind: TargetKind { 0 => Jfr, 1 => Jetty, 2 => Group }
+    /// The kind of a transport path; both reliable kinds are the same path in software.
+    tp_type: TpType { 0 => Rtp, 1 => Rtp, 2 => Utp }
 }
 
 /// `token` is what goes with every policy but NONE.
@@ -61,31 +65,6 @@ pub(crate) fn policy(from: u32, token: urma_token_t) -> Answer<TokenPolicy> {
         1 => Ok(TokenPolicy::PlainText(token)),
         2 => Ok(TokenPolicy::Signed(token)),
         3 => Ok(TokenPolicy::AllEncrypted(token)),
-        _ => Err(Code::EINVAL),
-    }
-}
-
-/// # Errors
-/// EINVAL: above 3.
-pub(crate) fn state(from: u32) -> Answer<JettyState> {
-    match from {
-        0 => Ok(JettyState::Reset),
-        1 => Ok(JettyState::Ready),
-        2 => Ok(JettyState::Suspended),
-        3 => Ok(JettyState::Error),
-        _ => Err(Code::EINVAL),
-    }
-}
-
-/// A JFR has no suspended state, and so another number for the error state.
-///
-/// # Errors
-/// EINVAL: above 2.
-pub(crate) fn jfr_state(from: u32) -> Answer<JettyState> {
-    match from {
-        0 => Ok(JettyState::Reset),
-        1 => Ok(JettyState::Ready),
-        2 => Ok(JettyState::Error),
         _ => Err(Code::EINVAL),
     }
 }
@@ -111,18 +90,7 @@ pub(crate) struct Remote {
 /// # Errors
 /// EINVAL: a number out of its range.
 pub(crate) fn remote(from: &Remote) -> Answer<RemoteJetty> {
-    let kind = match from.kind {
-        0 => TargetKind::Jfr,
-        1 => TargetKind::Jetty,
-        2 => TargetKind::Group,
-        _ => return Err(Code::EINVAL),
-    };
-    let tp = match from.tp {
-        // Both reliable kinds are the same path in software.
-        0 | 1 => TpType::Rtp,
-        2 => TpType::Utp,
-        _ => return Err(Code::EINVAL),
-    };
+    let (kind, tp) = (target_kind(from.kind)?, tp_type(from.tp)?);
     let policy = policy(from.flag.token_policy(), from.token)?;
     let (mode, order) = (mode(from.mode)?, order(from.flag.order_type())?);
     Ok(RemoteJetty { id: jetty_id(from.id), kind, mode, order, policy, tp })

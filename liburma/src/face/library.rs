@@ -57,14 +57,8 @@ impl Foreign {
 
     fn end(self) {
         if let Self::Listed(slot) = self {
-            end(slot);
+            slot.end();
         }
-    }
-}
-
-fn end(device: Slot<kind::Device>) {
-    if let Some(dying) = device.retire() {
-        drop(dying.take());
     }
 }
 
@@ -201,7 +195,7 @@ fn end_own(devices: Vec<Slot<kind::Device>>, hardware: Option<Arc<Hardware>>) {
         tracing::warn!(target: "urma", "the library stops while contexts live");
         return;
     }
-    devices.into_iter().for_each(end);
+    devices.into_iter().for_each(Slot::end);
 }
 
 /// The devices.

@@ -61,7 +61,13 @@ impl Rules for kind::Jfc {
     fn fill_in(_cfg: &mut urma_jfc_cfg_t) {}
 
     fn check(cfg: &mut urma_jfc_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        completes(cfg, caps.max_jfc_depth)
+        if cfg.depth == 0 || cfg.depth > caps.max_jfc_depth {
+            return Err(Code::EINVAL);
+        }
+        if !cfg.jfce.is_null() {
+            object::<kind::Jfce>(cfg.jfce)?;
+        }
+        Ok(())
     }
 
     fn channel(cfg: &urma_jfc_cfg_t) -> *mut urma_jfce_t {
@@ -93,7 +99,16 @@ impl Rules for kind::Jfr {
     }
 
     fn check(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        receives(cfg, caps)
+        object::<kind::Jfc>(cfg.jfc)?;
+        let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
+        let holds = cfg.depth != 0
+            && cfg.depth <= caps.max_jfr_depth
+            && u32::from(cfg.max_sge) <= caps.max_jfr_sge;
+        if !holds {
+            return Err(Code::EINVAL);
+        }
+        cfg.flag.set_order_type(order);
+        Ok(())
     }
 }
 
@@ -104,12 +119,28 @@ impl Rules for kind::Jetty {
         kind::Jfs::fill_in(&mut cfg.jfs_cfg);
     }
 
+    /// On UB devices the receive queue is a JFR; its mode and order are those of the send half.
     fn check(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
-        connects(cfg, caps)
+        sends(&mut cfg.jfs_cfg, caps)?;
+        let Receive::Shared(shared) = cfg.receive() else { return Err(Code::EINVAL) };
+        let jfr = object::<kind::Jfr>(shared.jfr)?;
+        if !shared.jfc.is_null() {
+            object::<kind::Jfc>(shared.jfc)?;
+        }
+        let recv = jfr.jfr_cfg;
+        if !cfg.jetty_grp.is_null() {
+            joins(object::<kind::Group>(cfg.jetty_grp)?, &recv, caps)?;
+        }
+        let is_alike = recv.trans_mode == cfg.jfs_cfg.trans_mode
+            && recv.flag.order_type() == cfg.jfs_cfg.flag.order_type();
+        if is_alike { Ok(()) } else { Err(Code::EINVAL) }
     }
 
+    /// A jetty with a target is not deleted.
     fn may_go(jetty: Object<urma_jetty_t>) -> Answer {
-        unbound(jetty)
+        let is_bound =
+            jetty.jetty_cfg.jfs_cfg.trans_mode == URMA_TM_RC && !jetty.remote_jetty.is_null();
+        if is_bound { Err(Code::ENOPERM) } else { Ok(()) }
     }
 
     fn joined(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
@@ -119,17 +150,6 @@ impl Rules for kind::Jetty {
     fn leaves(queue: *mut urma_jetty_t, cfg: &urma_jetty_cfg_t) {
         members::remove(cfg.jetty_grp, queue);
     }
-}
-
-/// The rules for a completion queue: a depth that the device has, and a channel of this library.
-fn completes(cfg: &urma_jfc_cfg_t, max_depth: u32) -> Answer {
-    if cfg.depth == 0 || cfg.depth > max_depth {
-        return Err(Code::EINVAL);
-    }
-    if !cfg.jfce.is_null() {
-        object::<kind::Jfce>(cfg.jfce)?;
-    }
-    Ok(())
 }
 
 /// The rules for a send queue, alone or of a jetty; fills in the order type.
@@ -148,38 +168,6 @@ fn sends(cfg: &mut urma_jfs_cfg_t, caps: &urma_device_cap_t) -> Answer {
     Ok(())
 }
 
-/// The rules for a receive queue; fills in the order type.
-fn receives(cfg: &mut urma_jfr_cfg_t, caps: &urma_device_cap_t) -> Answer {
-    object::<kind::Jfc>(cfg.jfc)?;
-    let order = order::resolved(cfg.trans_mode, cfg.flag.order_type())?;
-    let holds = cfg.depth != 0
-        && cfg.depth <= caps.max_jfr_depth
-        && u32::from(cfg.max_sge) <= caps.max_jfr_sge;
-    if !holds {
-        return Err(Code::EINVAL);
-    }
-    cfg.flag.set_order_type(order);
-    Ok(())
-}
-
-/// The rules for a jetty. On UB devices the receive queue is a JFR; its mode and order are those of
-/// the send half.
-fn connects(cfg: &mut urma_jetty_cfg_t, caps: &urma_device_cap_t) -> Answer {
-    sends(&mut cfg.jfs_cfg, caps)?;
-    let Receive::Shared(shared) = cfg.receive() else { return Err(Code::EINVAL) };
-    let jfr = object::<kind::Jfr>(shared.jfr)?;
-    if !shared.jfc.is_null() {
-        object::<kind::Jfc>(shared.jfc)?;
-    }
-    let recv = jfr.jfr_cfg;
-    if !cfg.jetty_grp.is_null() {
-        joins(object::<kind::Group>(cfg.jetty_grp)?, &recv, caps)?;
-    }
-    let is_alike = recv.trans_mode == cfg.jfs_cfg.trans_mode
-        && recv.flag.order_type() == cfg.jfs_cfg.flag.order_type();
-    if is_alike { Ok(()) } else { Err(Code::EINVAL) }
-}
-
 /// The rules for a jetty of a group: RM, the group's token, and a free place.
 fn joins(
     group: Object<urma_jetty_grp_t>,
@@ -192,13 +180,6 @@ fn joins(
         && of.cfg.token_value.token == recv.token_value.token;
     let has_room = of.jetty_cnt < caps.max_jetty_in_jetty_grp;
     if is_alike && has_room { Ok(()) } else { Err(Code::EINVAL) }
-}
-
-/// A jetty with a target is not deleted.
-fn unbound(jetty: Object<urma_jetty_t>) -> Answer {
-    let of = &*jetty;
-    let is_bound = of.jetty_cfg.jfs_cfg.trans_mode == URMA_TM_RC && !of.remote_jetty.is_null();
-    if is_bound { Err(Code::ENOPERM) } else { Ok(()) }
 }
 
 /// One queue more on a channel; NULL is none.

@@ -7,7 +7,7 @@ use super::{
     Kind, Slot,
     cell::SlotPtr,
     header::{Owner, SlotState, Word},
-    member::InSlot,
+    member::in_slot,
     pool,
     slot::slot_at_public,
     space,
@@ -26,14 +26,7 @@ pub(crate) fn find_idle<K: Kind>(public: *const K::Public) -> Option<Idle<K>> {
     word.is(SlotState::Idle).then_some(Idle { ptr, word })
 }
 
-// SAFETY: the slot was published as an idle object.
-unsafe impl<K: Kind> InSlot for Idle<K> {
-    type Public = K::Public;
-
-    fn public(&self) -> *mut K::Public {
-        self.ptr.public()
-    }
-}
+in_slot!(Idle: ptr, Waking: 0);
 
 impl<K: Kind> Idle<K> {
     /// The context that it belongs to.
@@ -59,15 +52,6 @@ impl<K: Kind> Idle<K> {
 
 /// An idle object that one thread makes live. Dropping it makes it idle again.
 pub(crate) struct Waking<K: Kind>(Idle<K>);
-
-// SAFETY: the slot was published as an idle object, and is this thread's to build in.
-unsafe impl<K: Kind> InSlot for Waking<K> {
-    type Public = K::Public;
-
-    fn public(&self) -> *mut K::Public {
-        self.0.public()
-    }
-}
 
 impl<K: Kind> Waking<K> {
     pub(crate) fn owner(&self) -> Owner {

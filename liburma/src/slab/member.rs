@@ -59,6 +59,21 @@ pub(crate) unsafe trait InSlot {
     }
 }
 
+/// References to objects: what holds the slot, by the name of its member.
+macro_rules! in_slot {
+    ($($name:ident: $slot:tt),*) => {$(
+        // SAFETY: each of these types is made of a slot that was published, whose public part has a value.
+        unsafe impl<K: Kind> $crate::slab::InSlot for $name<K> {
+            type Public = K::Public;
+
+            fn public(&self) -> *mut K::Public {
+                self.$slot.public()
+            }
+        }
+    )*};
+}
+pub(super) use in_slot;
+
 /// The member of this name, or of this path.
 macro_rules! member {
     ($of:ty, $($name:ident).+) => {

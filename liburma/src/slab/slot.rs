@@ -14,7 +14,7 @@ use super::{
     Exclusive, Kind, Named,
     cell::{Cell, SlotPtr},
     header::{HEADER_LEN, Header, Owner, SlotState, Word},
-    member::InSlot,
+    member::in_slot,
     pool, space,
 };
 use crate::copies::copies;
@@ -125,16 +125,16 @@ impl<K: Kind> Slot<K> {
         });
         Some(Dying(self))
     }
-}
 
-// SAFETY: `Slot` is made of slots that were published.
-unsafe impl<K: Kind> InSlot for Slot<K> {
-    type Public = K::Public;
-
-    fn public(&self) -> *mut K::Public {
-        self.ptr.public()
+    /// Ends the object, unless another thread does, and drops its private part.
+    pub(crate) fn end(self) {
+        if let Some(dying) = self.retire() {
+            drop(dying.take());
+        }
     }
 }
+
+in_slot!(Slot: ptr, Emptied: 0);
 
 impl<K: Exclusive> Slot<K> {
     /// The private part, for this thread alone; `None` when the object is gone.
@@ -291,15 +291,6 @@ impl<K: Kind> Drop for Dying<K> {
 
 /// A slot without a private part. Dropping it frees it.
 pub(crate) struct Emptied<K: Kind>(Slot<K>);
-
-// SAFETY: the slot held an object until it was emptied.
-unsafe impl<K: Kind> InSlot for Emptied<K> {
-    type Public = K::Public;
-
-    fn public(&self) -> *mut K::Public {
-        self.0.public()
-    }
-}
 
 impl<K: Kind> Emptied<K> {
     /// Keeps the slot, as an idle object.

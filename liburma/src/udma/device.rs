@@ -84,7 +84,7 @@ pub(crate) fn publish(
 pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t> {
     let device = ours::<kind::Device>(dev)?;
     let hardware = hardware(device)?;
-    let attr = attr::device(&hardware.attr()?);
+    let attr = attr::device(&hardware.device()?.attr()?);
     let own = device.lock().ok_or(Code::EINVAL)?;
     // SAFETY: `own.sysfs` owns the struct, and the lock of the device is held.
     unsafe { (*own.sysfs.as_ptr()).dev_attr = attr };
@@ -97,7 +97,7 @@ pub(crate) fn attributes(dev: *const urma_device_t) -> Answer<urma_device_attr_t
 /// As [`attributes`].
 pub(crate) fn eids(dev: *const urma_device_t) -> Answer<Vec<Eid>> {
     let device = ours::<kind::Device>(dev)?;
-    Ok(hardware(device)?.eids()?)
+    Ok(hardware(device)?.device()?.eids()?)
 }
 
 /// The software device behind a device. The lock is let go: opening takes its time.

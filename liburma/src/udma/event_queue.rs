@@ -8,7 +8,7 @@ use core::{ptr::NonNull, time::Duration};
 use std::{
     collections::{BTreeMap, VecDeque},
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -19,7 +19,10 @@ use rustix::{
 };
 use urma_core::{AsyncEvent, AsyncKind, Context};
 
-use crate::call::{Answer, Code};
+use crate::{
+    call::{Answer, Code},
+    latch::lock,
+};
 
 /// The queue of a context.
 pub(crate) struct Events {
@@ -93,29 +96,25 @@ impl Events {
         self.both.as_raw_fd()
     }
 
-    fn names(&self) -> MutexGuard<'_, BTreeMap<EventSubject, usize>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The object with this number is the one at `object`.
     pub(crate) fn name<T>(&self, about: EventSubject, object: *mut T) {
-        self.names().insert(about, object.expose_provenance());
+        lock(&self.names).insert(about, object.expose_provenance());
     }
 
     /// The number is free; the address of the object that had it.
     pub(crate) fn forget<T>(&self, about: EventSubject) -> Option<*mut T> {
-        self.names().remove(&about).map(core::ptr::with_exposed_provenance_mut)
+        lock(&self.names).remove(&about).map(core::ptr::with_exposed_provenance_mut)
     }
 
     /// The address of the object with this number.
     pub(crate) fn named<T>(&self, about: EventSubject) -> Option<NonNull<T>> {
-        let addr = self.names().get(&about).copied()?;
+        let addr = lock(&self.names).get(&about).copied()?;
         NonNull::new(core::ptr::with_exposed_provenance_mut(addr))
     }
 
     /// Whether that object is one of this context.
     pub(crate) fn has(&self, about: EventSubject) -> bool {
-        about == EventSubject::Device || self.names().contains_key(&about)
+        about == EventSubject::Device || lock(&self.names).contains_key(&about)
     }
 
     /// An object with events that were not acknowledged is not deleted.
@@ -123,16 +122,12 @@ impl Events {
     /// # Errors
     /// EAGAIN: there are some.
     pub(crate) fn ensure_acked(&self, about: EventSubject) -> Answer {
-        if self.state().open.contains_key(&about) { Err(Code::EAGAIN) } else { Ok(()) }
-    }
-
-    fn state(&self) -> MutexGuard<'_, WaitingEvents> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        if lock(&self.state).open.contains_key(&about) { Err(Code::EAGAIN) } else { Ok(()) }
     }
 
     /// Adds an event that another context's thread took from the device.
     pub(crate) fn leave(&self, event: AsyncEvent) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.waiting.push_back(event);
         // The count is far from its limit, the only reason to refuse.
         let _ = self.wakeup.write(1);
@@ -140,7 +135,7 @@ impl Events {
 
     /// The oldest event that waits.
     pub(crate) fn next(&self) -> Option<AsyncEvent> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let event = state.waiting.pop_front()?;
         // One count for each event; the lock is held, so it is there.
         let _ = self.wakeup.read();
@@ -149,7 +144,7 @@ impl Events {
 
     /// Counts an event that the program got.
     pub(crate) fn given(&self, about: EventSubject) {
-        *self.state().open.entry(about).or_default() += 1;
+        *lock(&self.state).open.entry(about).or_default() += 1;
     }
 
     /// Counts an event that the program acknowledged.
@@ -157,7 +152,7 @@ impl Events {
     /// # Errors
     /// EINVAL: none was given.
     pub(crate) fn acknowledge(&self, about: EventSubject) -> Answer {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let count = state.open.get_mut(&about).ok_or(Code::EINVAL)?;
         *count -= 1;
         if *count == 0 {

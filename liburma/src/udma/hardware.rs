@@ -4,16 +4,16 @@
 //! environment (`URMA_*`). *Gives*: urma-core's device, opened at its first use, because opening claims
 //! the EID. *Must not*: know C types.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use ubcore_sim::node::{DRIVER, Node, NodeCfg, NodeError};
 use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
 use udma_provider::device_on;
 use urma_answer::{Answerer, WELL_KNOWN_ID};
-use urma_core::{Device, DeviceAttr, DeviceId, Eid, Status};
+use urma_core::{Device, DeviceId, Status};
 use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::udma::event_queue::Events;
+use crate::{latch::lock, udma::event_queue::Events};
 
 /// Name of the software device.
 pub(crate) const DEVICE_NAME: &str = "udma0";
@@ -91,22 +91,6 @@ impl Hardware {
     pub(crate) fn channels(&self) -> u64 {
         self.channels.load(Ordering::Relaxed)
     }
-
-    /// Its attributes.
-    ///
-    /// # Errors
-    /// As [`Hardware::device`].
-    pub(crate) fn attr(&self) -> Result<DeviceAttr, Status> {
-        self.device()?.attr()
-    }
-
-    /// Its EIDs by index.
-    ///
-    /// # Errors
-    /// As [`Hardware::device`].
-    pub(crate) fn eids(&self) -> Result<Vec<Eid>, Status> {
-        self.device()?.eids()
-    }
 }
 
 /// One of the channels that its device counts.
@@ -123,10 +107,6 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.0.channels.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open() -> Result<Device, Status> {

@@ -6,7 +6,7 @@
 use core::ptr::NonNull;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use urma_core::{
@@ -72,16 +72,6 @@ pub(crate) struct Ctx {
     pub(crate) events: Arc<Events>,
     pub(crate) handles: Mutex<Handles>,
     pub(crate) rare: Mutex<Rare>,
-}
-
-impl Ctx {
-    pub(crate) fn handles(&self) -> MutexGuard<'_, Handles> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn rare(&self) -> MutexGuard<'_, Rare> {
-        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What lies behind a JFC, JFS, JFR or jetty: urma-core's object, what else its kind keeps, its context.

@@ -16,6 +16,7 @@ use crate::{
     abi::*,
     call::{Answer, Code},
     convert::zeroed,
+    latch::lock,
 };
 
 /// The notices of one notifier.
@@ -98,7 +99,7 @@ impl Notices {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, NoticeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Adds a notice, and wakes the threads that wait for one.

@@ -13,6 +13,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, ours},
     convert::name::{eid, mode},
+    latch::lock,
     udma::{
         context::ctx_of,
         handles::{AttrBytes, TpHandle},
@@ -61,7 +62,7 @@ pub(crate) unsafe extern "C" fn get_tp_list(
         reach(&own, peer, &cfg)?;
         // SAFETY: the caller says that the array has room for so many.
         let list = unsafe { UserArray::at(list, room) };
-        let info = |kind| Ok(urma_tp_info_t { tp_handle: own.handles().of(peer, kind)? });
+        let info = |kind| Ok(urma_tp_info_t { tp_handle: lock(&own.handles).of(peer, kind)? });
         let given: Vec<_> = kinds.into_iter().take(room).map(info).collect::<Answer<_>>()?;
         list.copy_from(&given)?;
         count.write(u32::try_from(given.len()).map_err(|_| Code::FAIL)?);
@@ -108,7 +109,7 @@ pub(crate) unsafe extern "C" fn set_tp_attr(
         {
             return Err(Code::EINVAL);
         }
-        let mut handles = own.handles();
+        let mut handles = lock(&own.handles);
         let tp = handles.known.get_mut(&tp_handle).ok_or(Code::EINVAL)?;
         merge(&mut tp.attr, &from, tp_attr_bitmap);
         tp.bitmap |= tp_attr_bitmap;
@@ -128,7 +129,7 @@ pub(crate) unsafe extern "C" fn get_tp_attr(
         let places = (tp_attr_cnt, tp_attr_bitmap, tp_attr.cast::<AttrBytes>());
         // SAFETY: three places of the caller's (room card of `face`).
         let (count, bitmap, to) = unsafe { call::args(places) }?;
-        let handles = own.handles();
+        let handles = lock(&own.handles);
         let tp = handles.known.get(&tp_handle).ok_or(Code::EINVAL)?;
         let number = u8::try_from(tp.bitmap.count_ones()).unwrap_or(u8::MAX);
         to.write(tp.attr);
@@ -146,7 +147,7 @@ pub(crate) fn check(own: &Ctx, active: &urma_active_tp_cfg_t, peer: Eid, kind: u
     if active.tp_handle == 0 {
         return Ok(());
     }
-    let handles = own.handles();
+    let handles = lock(&own.handles);
     let fits = |tp: &TpHandle| tp.peer == peer && tp.kind == kind;
     if handles.known.get(&active.tp_handle).is_some_and(fits) { Ok(()) } else { Err(Code::EINVAL) }
 }

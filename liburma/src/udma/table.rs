@@ -18,6 +18,7 @@ use crate::{
     abi::*,
     call::{self, Code, UserPtr, ours},
     convert::{name::eid_out, zeroed},
+    latch::lock,
     slab::Fresh,
     udma::event_queue::Events,
 };
@@ -180,7 +181,7 @@ pub(crate) unsafe extern "C" fn create_context(
 pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma_status_t {
     call::status(|| {
         context::delete::<kind::Context>(ctx, |own| {
-            own.rare().clear();
+            lock(&own.rare).clear();
             let alone = alone(own).map_err(|own| Box::new((own, Code::EAGAIN)))?;
             let Ctx { core, hardware, owner, events, handles, rare } = alone;
             core.delete().map_err(|refused| {

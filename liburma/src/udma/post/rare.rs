@@ -25,6 +25,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, ours},
     convert::name::eid,
+    latch::lock,
     slab::{Exclusive, Kind, Slot},
     udma::{
         context::ctx_of,
@@ -41,15 +42,9 @@ const NAMED_MAX: usize = 64;
 impl Rare {
     /// Gives everything back: the context is to be deleted.
     pub(crate) fn clear(&mut self) {
-        self.named.values().for_each(|segment| end(*segment));
+        self.named.values().for_each(|segment| segment.end());
         self.named.clear();
         drop(self.stage.take());
-    }
-}
-
-fn end(segment: Slot<kind::Segment>) {
-    if let Some(dying) = segment.retire() {
-        drop(dying.take());
     }
 }
 
@@ -112,7 +107,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        end(self.segment);
+        self.segment.end();
         // SAFETY: allocated by `new`; the segment was withdrawn just now or before.
         unsafe { std::alloc::dealloc(self.memory.as_ptr(), Self::LAYOUT) };
     }
@@ -179,7 +174,7 @@ fn post_plain<K: Exclusive<Own: Sends>>(
         return Err(Code::EINVAL);
     }
     let own = ctx_of(home.ctx)?;
-    let mut rare = own.rare();
+    let mut rare = lock(&own.rare);
     // SAFETY: the pieces of a list whose maker promised what it leads to, their bytes too.
     unsafe { stage(&mut rare, &own, home.ctx, &mut lists.inline) }?;
     name(&mut rare, &own, home, from.target(), &mut lists.remote)?;
@@ -326,7 +321,7 @@ fn import(
 ) -> Answer<Slot<kind::Segment>> {
     let (eid, token_id, token) = name;
     if rare.named.len() >= NAMED_MAX {
-        rare.named.values().for_each(|segment| end(*segment));
+        rare.named.values().for_each(|segment| segment.end());
         rare.named.clear();
     }
     let access = SegmentAccess::REMOTE_ALL;
