@@ -148,7 +148,7 @@ fn set_errno(number: c_int) {
     unsafe { *errno = number };
 }
 
-/// The place of this name: a panic when a test wants one here, once.
+/// The place of this name: panics once when a test asks for it.
 #[inline]
 pub(crate) fn at(_place: &str) {
     #[cfg(feature = "planted-faults")]
@@ -165,7 +165,8 @@ fn planted(place: &str) {
     }
 }
 
-/// Runs a call that needs no library, or by which a forked child starts afresh; the forms below take its result.
+/// Runs a call that needs no library, or by which a forked child starts afresh; the forms below take its
+/// result.
 #[inline]
 pub(crate) fn in_child<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     unguarded_by_fork(f)

@@ -36,7 +36,7 @@ const RELEASES: [Release; 2] = [
 /// The release that this library is built for.
 const OWN: Release = RELEASES[if cfg!(feature = "abi-25-12-0-b081") { 1 } else { 0 }];
 
-/// The release that a program wants.
+/// The release that a program asks for.
 const VARIABLE: &str = "URMA_ABI";
 
 /// Why a process is not served.
@@ -66,7 +66,7 @@ pub(crate) fn functions(names: &[&CStr]) -> Option<Vec<*const ()>> {
         Ok(functions) => (functions, None),
         Err(refusal) => (None, Some(refusal)),
     };
-    // What is known already came the same way.
+    // An outcome that is known already has the same source.
     let _ = OUTCOME.set(refusal);
     functions
 }

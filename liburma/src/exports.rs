@@ -7,7 +7,7 @@
 //! The table starts with the functions of `face`. When the environment asks for the other release,
 //! and a library of that release is found, its functions take their places while this library is
 //! being loaded: before any code that was linked to it runs. A jump costs one load and one branch
-//! that is always taken the same way. The table is written at that moment only.
+//! that always goes to the same place. The table is written at that moment only.
 #![expect(unsafe_code, reason = "exported symbols in assembler, and a table of functions")]
 
 use core::{cell::UnsafeCell, ffi::CStr};

@@ -1,4 +1,4 @@
-//! Log: what the crates below say, on its way to the program.
+//! Log: lines of the crates below, given to the program.
 //!
 //! *Owns*: the level, the callbacks, the thread's tag. *Takes*: `tracing` events of this process.
 //! *Gives*: lines to the registered callback, else to standard error. *Must not*: call back into

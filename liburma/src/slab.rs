@@ -12,7 +12,7 @@
 //!
 //! How a private part is reached:
 //! - of an [`Exclusive`] kind under the slot's lock ([`Slot::lock`]), or, several objects at once
-//!   and for reading, under all their locks, taken in order of address ([`Held`]);
+//!   and for reading, under all their locks, acquired in order of address ([`Held`]);
 //! - of a [`Named`] kind, whose private part never changes while it is live, through the lock of a
 //!   queue of the same owner ([`Look::named`]). Such a slot is emptied only after a grace period:
 //!   its state says "dying", and every queue lock that was held at that moment was let go.

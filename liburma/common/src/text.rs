@@ -14,7 +14,7 @@ unsafe fn bytes<'a>(text: *const c_char) -> Option<&'a [u8]> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Stores `value` where C wants it.
+/// Stores `value` at `out`.
 ///
 /// # Safety
 /// `out` is null or valid for a write.

@@ -15,7 +15,8 @@ use crate::copies::copies;
 /// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C
 /// compilers of the machines that this runs on read and write them there.
 ///
-/// Who makes one promises, once, what the header says of the argument: a `T` lies there, or there is room for
+/// The code that makes one promises, once, what the header says of the argument: a `T` lies there, or there is
+/// room for
 /// one, until the call returns, and no other thread changes it meanwhile. So reading and writing it is safe.
 #[derive(Debug)]
 pub(crate) struct UserPtr<T>(NonNull<T>);

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn urma_create_context(
     })
 }
 
-/// A context of a third-party provider on its way.
+/// A context of a third-party provider that is being opened.
 struct Opening {
     dev: Object<urma_device_t>,
     eid_index: u32,

@@ -29,7 +29,7 @@ macro_rules! own_slot {
     };
 }
 
-/// Whether the table of an object's context is as `is_own` wants it.
+/// Whether the table of an object's context passes `is_own`.
 #[inline(always)]
 fn own_op<T: Homed>(object: *mut T, is_own: impl FnOnce(NonNull<urma_ops_t>) -> bool) -> bool {
     // SAFETY: `find_live` found the object, or it is NULL.

@@ -1,4 +1,4 @@
-//! The way to a provider, and what the core keeps in public memory for it.
+//! Calls of providers, and what the core keeps in public memory for it.
 //!
 //! *Owns*: how tables are read, references counted, limits found. *Must not*: check arguments of
 //! single functions.

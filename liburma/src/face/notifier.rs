@@ -32,7 +32,7 @@ fn begin(notifier: Object<urma_notifier_t>) {
     UNREPORTED.with(|unreported| *unreported.entry(addr).or_default() += 1);
 }
 
-/// Whether one was under way.
+/// Whether an import was pending, which then no longer is.
 fn end(notifier: Object<urma_notifier_t>) -> bool {
     let addr = notifier.as_ptr().addr();
     UNREPORTED.with(|unreported| {

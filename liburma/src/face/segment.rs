@@ -72,7 +72,7 @@ fn is_sound(access: u32) -> bool {
     access != 0 && write_reads && atomic_does_both
 }
 
-/// Frees a token id on the way out of a call that failed; the reason in `errno` stays.
+/// Frees a token id at the end of a call that failed; the reason in `errno` stays.
 fn drop_quietly(token_id: *mut urma_token_id_t) {
     let errno = std::io::Error::last_os_error();
     if token::free(token_id).is_err() {

@@ -1,6 +1,6 @@
 //! The log functions of other libraries: they take a format and arguments, as printf does.
 //!
-//! *Owns*: the way from a C call with any number of arguments to one with a `va_list`. Rust cannot
+//! *Owns*: the step from a C call with any number of arguments to one with a `va_list`. Rust cannot
 //! define such a function, so these are written in assembler: they store the registers that may hold
 //! arguments, build the `va_list` of the platform's ABI (System V for x86-64; AAPCS64) over them, and
 //! call on. Formatting is the C library's. *Must not*: be reached before its level was asked for by

@@ -44,7 +44,7 @@ pub(crate) fn set_tag(to: &CStr) {
     });
 }
 
-/// A line under way.
+/// A line that is being written.
 pub(super) struct Line {
     bytes: [u8; LINE_LEN],
     len: usize,

@@ -78,7 +78,7 @@ fn open(path: PathBuf) -> Result<SharedObject, String> {
         // the object there to be run.
         let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
         let raw = library.map_err(|error| reason(&error))?.into_raw();
-        // SAFETY: the handle that was taken out just now.
+        // SAFETY: the handle of the library that was opened just now.
         let library = unsafe { Library::from_raw(raw) };
         Ok::<_, String>(((path, library, raw.addr()), raw.addr()))
     })?;

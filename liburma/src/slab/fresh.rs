@@ -1,6 +1,6 @@
 //! Slots to build in.
 //!
-//! *Owns*: a slot from the moment it is taken until it is published. *Takes*: both parts of an object.
+//! *Owns*: a slot from its allocation until it is published. *Takes*: both parts of an object.
 //! *Gives*: a live object, or an idle one.
 
 use super::{

@@ -19,9 +19,9 @@ const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 struct PoolState {
-    /// Number of the oldest free slot, which is taken next.
+    /// Number of the oldest free slot, which is used next.
     head: u32,
-    /// Number of the newest free slot, which is taken last.
+    /// Number of the newest free slot, which is used last.
     tail: u32,
     /// The newest chunk, and how many bytes of it were given out.
     chunk: u32,
@@ -78,7 +78,7 @@ fn header_at(number: u32) -> Option<&'static Header> {
         return None;
     }
     let slot = space::slot_at(number)?;
-    // SAFETY: numbers in a pool are of slots in chunks that were taken; they are readable for ever.
+    // SAFETY: numbers in a pool are of slots in chunks with a kind; they are readable for ever.
     Some(unsafe { slot.as_ref() })
 }
 
@@ -97,7 +97,7 @@ pub(super) fn give_back<K: Kind>(ptr: SlotPtr<K>) {
     }
 }
 
-/// The pools of [`super::abandon_all`]: no slot is free or taken.
+/// The pools of [`super::abandon_all`]: no slot is free or in use.
 pub(super) fn abandon_all() {
     for pool in &POOLS {
         pool.abandon(EMPTY);

@@ -154,7 +154,7 @@ pub(crate) struct Guard<K: Kind> {
 }
 
 impl<K: Kind> Guard<K> {
-    /// The private part, and the way to what requests of this queue name.
+    /// The private part, and access to what requests of this queue name.
     #[inline]
     pub(crate) fn split(&mut self) -> (&mut K::Own, Look<'_>) {
         const { assert!(K::IS_QUEUE) };
@@ -250,7 +250,7 @@ impl<const N: usize> Held<N> {
         all_live.then_some(held)
     }
 
-    /// The private part of one of them; `None` for an object that was not taken.
+    /// The private part of one of them; `None` for an object that is not locked.
     pub(crate) fn own<K: Exclusive>(&self, slot: Slot<K>) -> Option<&K::Own> {
         let wanted = slot.ptr.header();
         let is_held = self.headers.iter().flatten().any(|header| core::ptr::eq(*header, wanted));
@@ -277,7 +277,7 @@ impl<K: Kind> Dying<K> {
     pub(crate) fn take(self) -> (K::Own, Emptied<K>) {
         let slot = self.0;
         core::mem::forget(self);
-        // SAFETY: `retire` made this the only way to the value, and the slot counts as empty now.
+        // SAFETY: `retire` made this the only access to the value, and the slot counts as empty now.
         let own = unsafe { slot.ptr.own().read() };
         (own, Emptied(slot))
     }

@@ -113,7 +113,7 @@ pub(super) const fn number_in(chunk: u32, offset: usize) -> u32 {
     (chunk << (CHUNK_SHIFT - UNIT_SHIFT)) + number_of(offset)
 }
 
-/// The slot with this number; of a chunk that was taken.
+/// The slot with this number; of a chunk with a kind.
 pub(super) fn slot_at(number: u32) -> Option<NonNull<Header>> {
     let base = SPACE.base.load(Ordering::Acquire);
     NonNull::new(core::ptr::with_exposed_provenance_mut(base + ((number as usize) << UNIT_SHIFT)))

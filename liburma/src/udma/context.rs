@@ -1,6 +1,6 @@
 //! What the objects of a context share: finding it, and the end of an object.
 //!
-//! *Takes*: objects of C programs. *Gives*: the context behind one; the one way to delete.
+//! *Takes*: objects of C programs. *Gives*: the context behind one; the deletion of one.
 
 use core::ffi::c_int;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ pub(crate) unsafe extern "C" fn get_async_event(
                 continue;
             }
             let events = Arc::clone(&own.events);
-            // Who waits does not keep the context.
+            // A thread that waits does not keep the context.
             drop(own);
             if events.is_nonblocking() {
                 return Err(Code::EAGAIN);

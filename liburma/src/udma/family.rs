@@ -74,7 +74,7 @@ pub(crate) trait Family:
     /// The members that all kinds have.
     const MEMBERS: Members<Self::Public, Self::Cfg>;
 
-    /// The number that the program wants; 0 leaves it to the device.
+    /// The number that the program asks for; 0 leaves it to the device.
     fn wanted_id(_cfg: &Self::Cfg) -> u32 {
         0
     }

@@ -23,7 +23,7 @@ const ALIAS_VARIABLE: &str = "URMA_DEVICE_ALIAS";
 /// One software device, opened at its first use. Its names share it.
 #[derive(Default)]
 pub(crate) struct Hardware {
-    /// Answers pings until a program wants the id; ended before the device.
+    /// Answers pings until a program asks for the id; ended before the device.
     answerer: Mutex<Option<Answerer>>,
     opened: Mutex<Option<Device>>,
     /// The contexts that share its asynchronous events.
@@ -68,7 +68,7 @@ impl Hardware {
         Ok(slot.insert(device).clone())
     }
 
-    /// A program wants the queue number `id`: what answers pings gives the well-known one up.
+    /// A program asks for the queue number `id`: what answers pings gives the well-known one up.
     pub(crate) fn make_room(&self, id: u32) {
         if id == WELL_KNOWN_ID {
             drop(lock(&self.answerer).take());

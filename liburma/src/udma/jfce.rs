@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn delete_jfce(jfce: *mut urma_jfce_t) -> urma_stat
     })
 }
 
-/// Events taken by one call at most; the rest wait.
+/// Most events of one call; the rest stay for the next.
 const EVENTS_MAX: usize = 64;
 
 pub(crate) unsafe extern "C" fn wait_jfc(

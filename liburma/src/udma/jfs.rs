@@ -51,7 +51,7 @@ impl Family for kind::Jfs {
     }
 }
 
-/// A running queue is not reset, by way of ERROR only, as in the driver of UDMA hardware: programs ask
+/// A running queue is reset from ERROR only, as in the driver of UDMA hardware: programs ask
 /// for it where they mean "disconnect", are refused, and go on with the running queue.
 pub(super) fn may_become(is: JettyState, to: JettyState) -> Result<(), Code> {
     if (is, to) == (JettyState::Ready, JettyState::Reset) { Err(Code::EINVAL) } else { Ok(()) }

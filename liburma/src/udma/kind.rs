@@ -67,7 +67,7 @@ pub(crate) struct Ctx {
     pub(crate) core: CoreContext,
     /// The device stays while a context of it does, also after `urma_uninit`.
     pub(crate) hardware: Arc<Hardware>,
-    /// Whose the objects are, for the slab.
+    /// Owner of its objects, for the slab.
     pub(crate) owner: Owner,
     pub(crate) events: Arc<Events>,
     pub(crate) handles: Mutex<Handles>,
@@ -95,7 +95,7 @@ pub(crate) const POLL_BATCH: usize = 16;
 
 /// What a completion queue keeps beside urma-core's.
 pub(crate) struct JfcMore {
-    /// Completions on their way to the caller's records; never cleared.
+    /// Completions before they are copied to the caller's records; never cleared.
     pub(crate) scratch: [Completion; POLL_BATCH],
     /// Event moderation in force: count and microseconds.
     pub(crate) moderation: (u16, u16),

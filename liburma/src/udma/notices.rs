@@ -36,7 +36,7 @@ pub(crate) struct NoticeState {
     pub(crate) is_closed: bool,
 }
 
-/// The address of an object, on its way to the program that knows it.
+/// The address of an object, for the program that knows it.
 pub(crate) struct Name<T>(pub(crate) *mut T);
 
 // SAFETY: an address; nothing reads what it names.

@@ -1,7 +1,7 @@
 //! Notifiers: imports and bindings that end later.
 //!
-//! *Owns*: the threads of imports under way. *Takes*:
-//! imports and bindings. *Gives*: notices. A target under way is a slot that no look-up finds: every
+//! *Owns*: the threads of pending imports. *Takes*:
+//! imports and bindings. *Gives*: notices. A target of a pending import is a slot that no look-up finds: every
 //! call refuses it until its import succeeded, and an import that failed gives the slot back.
 //! *Must not*: hold a lock over an import or a wait.
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Imports under way at most; each has a thread.
+/// Pending imports at most; each has a thread.
 const IMPORTS_MAX: usize = 64;
 
 pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mut urma_notifier_t {
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn delete_notifier(notifier: *mut urma_notifier_t) 
     })
 }
 
-/// An import on its way.
+/// An import that is carried out by a thread of its own.
 struct Import {
     to: Arc<NotifierOwn>,
     fresh: Fresh<kind::Target>,

@@ -2,7 +2,7 @@
 //!
 //! *Owns*: the handles that a context gave out. *Takes*: a pair of EIDs and the kinds of path that
 //! are wanted. *Gives*: a handle for each kind that serves the mode, once the peer was reached.
-//! *Must not*: carry anything: requests take the way that the import found, whatever its kind. A
+//! *Must not*: carry anything: requests take the path that the import found, whatever its kind. A
 //! handle's attributes are kept and given back; no packet header of a software device has them.
 
 use core::ffi::c_int;
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Kinds of path that the flag wants and the mode can use; no wish is every wish.
+/// Kinds of path that the flag names and the mode can use; a flag that names none stands for all.
 fn kinds(cfg: &urma_get_tp_cfg_t) -> Vec<u32> {
     let flag = cfg.flag;
     let wants = [(flag.rtp(), URMA_RTP), (flag.ctp(), URMA_CTP), (flag.utp(), URMA_UTP)];
@@ -32,7 +32,7 @@ fn kinds(cfg: &urma_get_tp_cfg_t) -> Vec<u32> {
     chosen.map(|(_, kind)| kind).collect()
 }
 
-/// Whether the node answers: the way to it is made, and given back.
+/// Whether the node answers: the path to it is made, and released.
 fn reach(own: &Ctx, peer: Eid, cfg: &urma_get_tp_cfg_t) -> Answer {
     let mode = mode(cfg.trans_mode)?;
     let id = JettyId { eid: peer, uasid: 0, id: 1 };

@@ -1,4 +1,4 @@
-//! Polls: completions on their way to C records.
+//! Polls: completions, written to C records.
 //!
 //! *Owns*: nothing. *Takes*: the lock of one JFC for the length of a call. *Must not*: allocate,
 //! wait, or clear memory that is not read.

@@ -1,4 +1,4 @@
-//! Posts: lists of C requests on their way to a queue.
+//! Posts: lists of C requests, put into a queue.
 //!
 //! *Owns*: the walk over the list, and what to say when it stops. *Takes*: the lock of one queue for
 //! the length of a call; what requests name is found under it. *Gives*: batches, with one doorbell

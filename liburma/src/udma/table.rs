@@ -193,7 +193,7 @@ pub(crate) unsafe extern "C" fn delete_context(ctx: *mut urma_context_t) -> urma
     })
 }
 
-/// The context when nothing else holds it. Calls of other threads that were on their way when it
+/// The context when nothing else holds it. Calls of other threads that had begun when it
 /// was marked as dying get a second to end; objects keep it.
 fn alone(mut own: Arc<Ctx>) -> Result<Ctx, Arc<Ctx>> {
     const LOOKS_MAX: u32 = 1000;

@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn bind_jetty_ex(
     })
 }
 
-/// Advice is taken at once: the callback runs before the call returns.
+/// Advice is carried out at once: the callback runs before the call returns.
 macro_rules! advice {
     ($name:ident: $queue:ident, $plain:ident) => {
         pub(crate) unsafe extern "C" fn $name(

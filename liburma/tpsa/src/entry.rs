@@ -223,7 +223,7 @@ pub unsafe extern "C" fn uvs_flush_main_ue_eid() -> c_int {
     })
 }
 
-/// The paths from one EID to another: at least one. All kinds of transport path go the same way.
+/// The paths from one EID to another: at least one. All kinds of transport path have the same ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uvs_get_path_set(
     src_bondind_eid: *const uvs_eid_t,

@@ -44,7 +44,7 @@ impl Service {
         Self { nodes: Vec::new(), main: BTreeMap::new(), agg: BTreeMap::new() }
     }
 
-    /// `main` answers for each of `eids` from now on; who answered before does not any more.
+    /// `main` is the main EID of each of `eids` from now on, in the place of an earlier one.
     ///
     /// # Errors
     /// EINVAL: an EID is all zero; then nothing is inserted. ENOSPC.
