@@ -16,8 +16,8 @@ use crate::copies::copies;
 /// compilers of the machines that this runs on read and write them there.
 ///
 /// The code that makes one promises, once, what the header says of the argument: a `T` lies there, or there is
-/// room for
-/// one, until the call returns, and no other thread changes it meanwhile. So reading and writing it is safe.
+/// room for one, until the call returns, and no other thread changes it meanwhile. So reading and writing it is
+/// safe.
 #[derive(Debug)]
 pub(crate) struct UserPtr<T>(NonNull<T>);
 
