@@ -1,6 +1,6 @@
 //! Copies of values whose type parameters need none: addresses and numbers.
 //!
-//! *Owns*: one macro. *Must not*: know a type. `derive` would ask for `Clone` of the parameters too.
+//! *Owns*: one macro. *Must not*: name a type. `derive` would ask for `Clone` of the parameters too.
 
 /// Makes a type that consists of addresses and numbers `Copy`: `copies!(Name<T: Bound>)`.
 macro_rules! copies {

@@ -15,9 +15,8 @@ use crate::copies::copies;
 /// Memory of a C caller for a `T`, at any address but NULL: programs keep structs in packed messages, and C
 /// compilers of the machines that this runs on read and write them there.
 ///
-/// The code that makes one promises, once, what the header says of the argument: a `T` lies there, or there is
-/// room for one, until the call returns, and no other thread changes it meanwhile. So reading and writing it is
-/// safe.
+/// Its constructor relies, once, on the duty of the caller that the C header states: until the call returns there
+/// is a `T` at the address, or room for one, and no other thread changes it. So reading and writing it is safe.
 #[derive(Debug)]
 pub(crate) struct UserPtr<T>(NonNull<T>);
 

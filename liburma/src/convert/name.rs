@@ -77,7 +77,7 @@ pub(crate) fn jfr_state_out(from: JettyState) -> u32 {
     }
 }
 
-/// What a C program knows of a remote queue.
+/// Description of a remote queue, as a C program gives it.
 pub(crate) struct Remote {
     pub(crate) id: urma_jetty_id_t,
     pub(crate) kind: u32,

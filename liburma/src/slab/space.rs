@@ -41,7 +41,7 @@ static SPACE: Space = Space {
     chunks: [const { AtomicU32::new(0) }; CHUNKS_MAX],
 };
 
-/// Bytes from the start of the reservation to an address; `None`: it lies elsewhere.
+/// Bytes from the start of the reservation to an address; `None`: the address is outside.
 #[inline(always)]
 pub(super) fn offset(addr: usize) -> Option<usize> {
     let len = SPACE.len.load(Ordering::Acquire);

@@ -12,7 +12,7 @@ use crate::{
     udma::kind::{self, Ctx},
 };
 
-/// What lies behind an object whose private part is shared.
+/// Private part of an object that several threads use.
 ///
 /// # Errors
 /// EINVAL: no live object of this provider.

@@ -114,7 +114,7 @@ macro_rules! members {
 }
 pub(crate) use members;
 
-/// The public part of a queue that no program knows yet.
+/// Public part of a queue that is not published yet.
 fn blank<K: Family>(ctx: *mut urma_context_t, cfg: K::Cfg) -> K::Public {
     let mut public: K::Public = zeroed();
     *K::MEMBERS.ctx.place(&mut public) = ctx;
