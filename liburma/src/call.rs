@@ -18,7 +18,10 @@ use urma_mem::{
 };
 
 use crate::copies::copies;
-use crate::slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live};
+use crate::{
+    latch::BoundedPause,
+    slab::{Idle, InSlot, Kind, PointerKind, Slot, find, find_live, is_there},
+};
 
 pub(crate) use user::{UserArray, UserPtr, args, c_text, some, text, value};
 
@@ -325,6 +328,25 @@ pub(crate) fn object<K: Kind>(ptr: *const K::Public) -> Answer<Object<K::Public>
 #[inline(always)]
 pub(crate) fn ours<K: Kind>(ptr: *const K::Public) -> Answer<Slot<K>> {
     find_live::<K>(ptr).ok_or(Code::EINVAL)
+}
+
+/// What `look` finds of the object at `public`. While another thread deletes it nothing is found, and a
+/// deletion that is refused leaves it as it was: so an acknowledgement, which has no answer by which the
+/// program would learn that it was lost, waits until the deletion ended.
+///
+/// # Errors
+/// EINVAL: there is no object, or it was being deleted for as long as [`BoundedPause`] waits.
+pub(crate) fn when_decided<K: Kind, T>(
+    public: *const K::Public,
+    look: impl Fn(*const K::Public) -> Answer<T>,
+) -> Answer<T> {
+    let mut pause = BoundedPause::new();
+    loop {
+        let found = look(public);
+        if found.is_ok() || !is_there::<K>(public) || !pause.wait() {
+            return found;
+        }
+    }
 }
 
 /// A function of a C table, with its arguments as a tuple: one place where such functions are called.

@@ -79,3 +79,25 @@ impl Pause {
         }
     }
 }
+
+/// As [`Pause`], with a bound: in a forked child the thread that is waited for does not exist.
+pub(crate) struct BoundedPause {
+    pause: Pause,
+    left: u32,
+}
+
+impl BoundedPause {
+    /// Several seconds, on a busy processor more.
+    const WAITS_MAX: u32 = 10_000_000;
+
+    pub(crate) const fn new() -> Self {
+        Self { pause: Pause::new(), left: Self::WAITS_MAX }
+    }
+
+    /// Waits a little; `false` once that was often enough.
+    pub(crate) fn wait(&mut self) -> bool {
+        self.pause.wait();
+        self.left = self.left.saturating_sub(1);
+        self.left != 0
+    }
+}

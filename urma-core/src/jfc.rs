@@ -30,15 +30,6 @@ pub(crate) struct JfcShared {
     pub(crate) home: Arc<ContextShared>,
 }
 
-/// The number may be given to another JFC, which has no open events.
-impl Drop for JfcShared {
-    fn drop(&mut self) {
-        if let Some(jfce) = &self.jfce {
-            jfce.forget(self.id);
-        }
-    }
-}
-
 impl Context {
     /// A completion queue; its events go to `jfce`.
     ///
@@ -50,6 +41,9 @@ impl Context {
         rules::jfc(&home.attr, cfg)?;
         let jfce = jfce.map(|jfce| Arc::clone(jfce.shared()));
         let parts = home.ops.create_jfc(cfg, jfce.as_ref().map(|jfce| &jfce.control))?;
+        if let Some(jfce) = &jfce {
+            jfce.begin(parts.id);
+        }
         let shared = JfcShared { id: parts.id, control: parts.control, jfce, home };
         Ok(Jfc { queue: parts.queue, cfg: *cfg, shared: Arc::new(shared) })
     }

@@ -43,7 +43,9 @@ impl JfceShared {
         true
     }
 
-    pub(crate) fn forget(&self, jfc: u32) {
+    /// The number is that of a new JFC, whatever events of an earlier one were not acknowledged, or were
+    /// taken when it was deleted already.
+    pub(crate) fn begin(&self, jfc: u32) {
         self.unacked().remove(&jfc);
     }
 }

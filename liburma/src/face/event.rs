@@ -19,7 +19,7 @@ pub unsafe extern "C" fn urma_ack_async_event(event: *mut urma_async_event_t) {
     call::nothing(|| {
         // SAFETY: an event of the caller's (room card of `face`).
         let of = unsafe { call::value(event) }?;
-        let ctx = object::<kind::Context>(of.urma_ctx)?;
+        let ctx = call::when_decided::<kind::Context, _>(of.urma_ctx, object::<kind::Context>)?;
         ask!(ctx.as_ptr(), ack_async_event(event));
         Err(Code::AS_SET)
     });

@@ -52,7 +52,8 @@ pub unsafe extern "C" fn urma_ack_jfc(jfc: *mut *mut urma_jfc_t, nevents: *mut u
                 return Err(Code::EINVAL);
             }
             // SAFETY: an array of the caller's, which has an element (room card of `face`).
-            let first = object::<kind::Jfc>(unsafe { call::value(jfc) }?)?;
+            let first = unsafe { call::value(jfc) }?;
+            let first = call::when_decided::<kind::Jfc, _>(first, object::<kind::Jfc>)?;
             ask!(home(first), ack_jfc(jfc, nevents, jfc_cnt));
             Err(Code::AS_SET)
         });

@@ -50,6 +50,14 @@ pub(crate) fn find_live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
     word.is(SlotState::Live).then_some(Slot { ptr, word })
 }
 
+/// Whether an object of the kind lies at `public`, live or just being deleted.
+pub(crate) fn is_there<K: Kind>(public: *const K::Public) -> bool {
+    slot_at_public::<K>(public, space::is_slot::<K>).is_some_and(|ptr| {
+        let word = ptr.header().word();
+        word.is(SlotState::Live) || word.is(SlotState::Dying)
+    })
+}
+
 /// The slot whose public part lies at `public`, whatever its state, if that is one of a `K`.
 #[inline(always)]
 pub(super) fn slot_at_public<K: Kind>(

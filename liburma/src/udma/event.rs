@@ -93,7 +93,7 @@ pub(crate) unsafe extern "C" fn ack_async_event(event: *mut urma_async_event_t) 
     call::nothing(|| {
         // SAFETY: an event of the caller's (room card of `face`).
         let event = unsafe { call::value(event) }?;
-        let own = ctx_of(event.urma_ctx)?;
+        let own = call::when_decided::<kind::Context, _>(event.urma_ctx, ctx_of)?;
         own.events.acknowledge(count_acked(&event)?)
     });
 }
@@ -103,7 +103,8 @@ fn count_acked(event: &urma_async_event_t) -> Answer<EventSubject> {
     macro_rules! counted {
         ($kind:ident, $member:ident, $id:ident, $about:ident) => {{
             // SAFETY: any bytes are a pointer, which is looked up before it is used.
-            let object = ours::<kind::$kind>(unsafe { event.element.$member })?;
+            let object = unsafe { event.element.$member };
+            let object = call::when_decided::<kind::$kind, _>(object, ours::<kind::$kind>)?;
             let acked = member!(<kind::$kind as Kind>::Public, async_events_acked);
             object.set(acked, object.get(acked).wrapping_add(1));
             Ok(EventSubject::$about(object.shown().$id.id))

@@ -21,13 +21,13 @@ use urma_core::{AsyncEvent, AsyncKind, Context};
 
 use crate::{
     call::{Answer, Code},
-    latch::lock,
+    latch::{BoundedPause, lock},
 };
 
 /// The queue of a context.
 pub(crate) struct Events {
     state: Mutex<WaitingEvents>,
-    names: Mutex<BTreeMap<EventSubject, usize>>,
+    names: Mutex<BTreeMap<EventSubject, NamedObject>>,
     /// Counts what `state.waiting` holds.
     wakeup: EventFd,
     /// Readable while the device or `wakeup` is: `ctx->async_fd`.
@@ -40,6 +40,14 @@ struct WaitingEvents {
     waiting: VecDeque<AsyncEvent>,
     /// Events given and not acknowledged, by what they are about.
     open: BTreeMap<EventSubject, u32>,
+}
+
+/// The object that has a number.
+#[derive(Clone, Copy)]
+struct NamedObject {
+    addr: usize,
+    /// A thread deletes it; whether it stays is not decided.
+    is_leaving: bool,
 }
 
 /// What an event is about.
@@ -98,18 +106,38 @@ impl Events {
 
     /// The object with this number is the one at `object`.
     pub(crate) fn name<T>(&self, about: EventSubject, object: *mut T) {
-        lock(&self.names).insert(about, object.expose_provenance());
+        let name = NamedObject { addr: object.expose_provenance(), is_leaving: false };
+        lock(&self.names).insert(about, name);
     }
 
-    /// The number is free; the address of the object that had it.
-    pub(crate) fn forget<T>(&self, about: EventSubject) -> Option<*mut T> {
-        lock(&self.names).remove(&about).map(core::ptr::with_exposed_provenance_mut)
+    /// The object with this number is being deleted: until [`Events::left`], its events wait. Before the
+    /// device forgets the number, which may be another object's from then on.
+    pub(crate) fn leaves(&self, about: EventSubject) {
+        if let Some(name) = lock(&self.names).get_mut(&about) {
+            name.is_leaving = true;
+        }
     }
 
-    /// The address of the object with this number.
+    /// Its deletion ended: it is gone, or `stays`.
+    pub(crate) fn left(&self, about: EventSubject, stays: bool) {
+        let mut names = lock(&self.names);
+        let Some(name) = names.get_mut(&about).filter(|name| name.is_leaving) else { return };
+        name.is_leaving = false;
+        if !stays {
+            names.remove(&about);
+        }
+    }
+
+    /// The address of the object with this number. Waits while it is being deleted, for a refused
+    /// deletion must not cost an event; that is at most as long as the deletion takes.
     pub(crate) fn named<T>(&self, about: EventSubject) -> Option<NonNull<T>> {
-        let addr = lock(&self.names).get(&about).copied()?;
-        NonNull::new(core::ptr::with_exposed_provenance_mut(addr))
+        let mut pause = BoundedPause::new();
+        loop {
+            let name = lock(&self.names).get(&about).copied()?;
+            if !name.is_leaving || !pause.wait() {
+                return NonNull::new(core::ptr::with_exposed_provenance_mut(name.addr));
+            }
+        }
     }
 
     /// Whether that object is one of this context.

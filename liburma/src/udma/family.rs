@@ -196,14 +196,10 @@ fn end<K: Family>(own: K::Own) -> Result<(), Box<Kept<K>>> {
 /// Deletes an object of urma-core, or gives it back.
 pub(crate) fn end_core<C: Core>(core: C, ctx: &Ctx) -> Result<(), (C, Code)> {
     let subject = core.about();
-    // First the name: the number may be another object's as soon as the device forgets it.
-    let name = ctx.events.forget::<c_void>(subject);
-    core.delete().map_err(|refused| {
-        if let Some(name) = name {
-            ctx.events.name(subject, name);
-        }
-        (*refused.object, refused.status.into())
-    })
+    ctx.events.leaves(subject);
+    let deleted = core.delete();
+    ctx.events.left(subject, deleted.is_err());
+    deleted.map_err(|refused| (*refused.object, refused.status.into()))
 }
 
 /// Deletes a live queue.

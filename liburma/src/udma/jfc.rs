@@ -105,8 +105,10 @@ pub(crate) unsafe extern "C" fn ack_jfc(
 }
 
 fn acknowledge(jfc: *mut urma_jfc_t, count: u32) -> Answer {
-    let slot = ours::<kind::Jfc>(jfc)?;
-    let own = slot.lock().ok_or(Code::EINVAL)?;
+    let (slot, own) = call::when_decided::<kind::Jfc, _>(jfc, |jfc| {
+        let slot = ours::<kind::Jfc>(jfc)?;
+        Ok((slot, slot.lock().ok_or(Code::EINVAL)?))
+    })?;
     own.core.ack_events(count)?;
     let acked = member!(urma_jfc_t, comp_events_acked);
     slot.set(acked, slot.get(acked).wrapping_add(count));

@@ -53,6 +53,7 @@ static void posting_and_deleting(void)
     pthread_t threads[2];
     urma_sge_t dst = {0};
 
+    atomic_store(&stop, 0);
     dst.addr = remote->seg.ubva.va;
     dst.len = 8;
     dst.tseg = remote;
@@ -94,6 +95,42 @@ static void one_deleter_wins(void)
         }
         CHECK(atomic_load(&deleted) == 1);
     }
+}
+
+static void *refused(void *jfc)
+{
+    while (!atomic_load(&stop)) {
+        urma_status_t status = urma_delete_jfc(jfc);
+        CHECK(status == URMA_EAGAIN || status == URMA_EINVAL); /* the other thread is at it */
+    }
+    return NULL;
+}
+
+/* An event that is acknowledged while another thread tries to delete its queue counts. */
+static void acknowledging_and_deleting(void)
+{
+    enum { EVENTS = 20000 };
+    pthread_t threads[2];
+    urma_sge_t src = end_piece(&here, 0, 8), dst = end_far(remote, 0, 8);
+    uint32_t one = 1, before = here.jfc->comp_events_acked;
+
+    /* Its completion stays, so that each arming raises an event. */
+    CHECK(end_post(&here, URMA_OPC_WRITE, target, &src, &dst) == URMA_SUCCESS);
+    atomic_store(&stop, 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&threads[i], NULL, refused, here.jfc) == 0);
+    }
+    for (int i = 0; i < EVENTS; i++) {
+        urma_jfc_t *woken = NULL;
+        while (urma_rearm_jfc(here.jfc, false) != URMA_SUCCESS) {
+            /* Just being deleted, in vain. */
+        }
+        CHECK(urma_wait_jfc(here.jfce, 1, 10000, &woken) == 1 && woken == here.jfc);
+        urma_ack_jfc(&woken, &one, 1);
+    }
+    atomic_store(&stop, 1);
+    CHECK(pthread_join(threads[0], NULL) == 0 && pthread_join(threads[1], NULL) == 0);
+    CHECK(here.jfc->comp_events_acked == before + EVENTS);
 }
 
 static void *waiting(void *unused)
@@ -212,6 +249,7 @@ int main(void)
 
     wrapped();
     one_deleter_wins();
+    acknowledging_and_deleting();
     posting_and_deleting();
     stale(NULL);
     stale((void *)1);

@@ -204,7 +204,8 @@ static void note_batch(const struct row *row, void **list, size_t len, uintptr_t
                 of->used = false;
             }
         } else {
-            (void)mark(list[i], false);
+            (void)ending(list[i]);
+            ended(list[i], false);
         }
     }
 }
@@ -224,24 +225,33 @@ static void call_any(bool up)
         commands = false;
         return;
     }
+    bool segments = true, empty = false;
     for (int i = 0, word = 0; i < row->count; i++) {
-        a[word++] = argument(row, i, &good, &filled);
-        word += row->args[i].kind == EID;
-        takes = takes || row->args[i].kind < KINDS;
+        const struct arg *arg = &row->args[i];
+        a[word++] = argument(row, i, arg->kind == SEG ? &segments : &good, &filled);
+        empty = empty || (arg->kind == NUMBER && strcmp(arg->name, "len") == 0 && a[word - 1] == 0);
+        word += arg->kind == EID;
+        takes = takes || arg->kind < KINDS;
     }
-    bool batch = strstr(row->name, "_batch") != NULL, ends = ends_object(row), was = false;
+    /* A piece of no bytes lies in no segment. */
+    good = good && (segments || empty);
+    bool batch = strstr(row->name, "_batch") != NULL, ends = ends_object(row) && !commands;
+    bool lived = false;
     if (batch && a[0] > 1) {
         memcpy(list, (void *)a[0], sizeof list);
     }
     int kind = row->answer == OBJECT ? kind_of(row->type) : KINDS;
-    if (ends && !commands) {
-        was = mark((void *)a[0], false);
+    if (ends) {
+        lived = ending((void *)a[0]);
     }
     uintptr_t answer = table_call(index, a);
     if (getenv("FUZZ_TRACE") != NULL) {
         fprintf(stderr, "TRACE %s %#lx %#lx = %#lx\n", row->name, (long)a[0], (long)a[1], (long)answer);
     }
     bool success = is_success(row, answer);
+    if (ends) {
+        ended((void *)a[0], lived && !success);
+    }
     if (success && takes && !commands && ((strict && !good) || !up)) {
         fprintf(stderr, "%s succeeds with a bad object\n", row->name);
         CHECK(!"refused");
@@ -250,8 +260,6 @@ static void call_any(bool up)
         note_batch(row, list, a[1] < 2 ? a[1] : 2, success ? 0 : 1, *(void **)a[2]);
     } else if (commands && success) {
         note_command(row, a, answer, filled);
-    } else if (ends && !commands && !success && was) {
-        (void)mark((void *)a[0], true);
     } else if (success && kind < DEVICE) {
         keep(kind, (void *)answer, good);
         for (int i = 0; i < POOL; i++) {

@@ -84,13 +84,11 @@ static void drop(int kind)
 {
     bool good = true;
     void *object = any(kind, &good);
-    bool was = mark(object, false);
-    if (delete_object(kind, object) == URMA_SUCCESS) {
-        CHECK(good || !strict);
-        deleted++;
-    } else if (was) {
-        (void)mark(object, true);
-    }
+    bool lived = ending(object);
+    bool success = delete_object(kind, object) == URMA_SUCCESS;
+    ended(object, lived && !success);
+    CHECK(!success || good || !strict);
+    deleted += success;
 }
 
 static void post(void)
@@ -218,7 +216,7 @@ static void world(void)
 {
     static struct end end;
     urma_device_t *dev = urma_get_device_by_name((char *)"udma0");
-    pool[DEVICE][0] = (struct slot){dev, true, false};
+    pool[DEVICE][0] = (struct slot){dev, .live = true};
     end_open(&end, dev, URMA_TM_RM);
     free(end.memory);
     CHECK(urma_unregister_seg(end.seg) == URMA_SUCCESS);
@@ -234,7 +232,7 @@ static void world(void)
         [JETTY] = end.jetty, [TARGET] = target, [SEG] = end.seg};
     for (int kind = 0; kind < DEVICE; kind++) {
         if (objects[kind] != NULL) {
-            pool[kind][0] = (struct slot){objects[kind], true, false};
+            pool[kind][0] = (struct slot){objects[kind], .live = true};
         }
     }
     int fd = end.ctx->async_fd;

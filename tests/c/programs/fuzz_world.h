@@ -22,6 +22,7 @@ struct slot {
     void *object;
     bool live;
     bool maybe; /* it may end by itself: an import that is reported later */
+    int ending; /* calls that are deleting it: until they answer, its entry is not used anew */
 };
 
 /* An object in the program's memory, for the kernel's commands. */
@@ -73,20 +74,36 @@ static bool has_room(int kind)
     return room;
 }
 
-/* Says of an object whether it lives; answers what was said before. */
-static bool mark(void *object, bool live)
+/* An object that is about to be deleted; answers whether it lived. */
+static bool ending(void *object)
 {
-    bool was = false;
+    bool lived = false;
     pthread_mutex_lock(&book);
     for (int i = 0; i < KINDS * POOL; i++) {
         struct slot *slot = &pool[i / POOL][i % POOL];
-        if (slot->object == object) {
-            was = was || slot->live;
-            slot->live = live;
+        if (slot->object == object && object != NULL) {
+            lived = lived || slot->live;
+            slot->live = false;
+            slot->ending++;
         }
     }
     pthread_mutex_unlock(&book);
-    return was;
+    return lived;
+}
+
+/* The call that deletes an object answered: the object is gone, or `stays`. */
+static void ended(void *object, bool stays)
+{
+    pthread_mutex_lock(&book);
+    for (int i = 0; i < KINDS * POOL; i++) {
+        struct slot *slot = &pool[i / POOL][i % POOL];
+        /* None is ending where another object was given the same address meanwhile. */
+        if (slot->object == object && slot->ending > 0) {
+            slot->ending--;
+            slot->live = slot->live || stays;
+        }
+    }
+    pthread_mutex_unlock(&book);
 }
 
 static urma_status_t end_object(int kind, void *object);
@@ -103,17 +120,18 @@ static void keep(int kind, void *object, bool good)
         CHECK(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0);
     }
     pthread_mutex_lock(&book);
-    for (int i = 0; i < POOL; i++) {
+    for (int i = 0; i < KINDS * POOL; i++) {
+        struct slot *slot = &pool[i / POOL][i % POOL];
         /* Its place may have been a deleted one's: that one is this now. */
-        if (pool[kind][i].object == object) {
-            pool[kind][i] = (struct slot){0};
+        if (slot->object == object) {
+            *slot = (struct slot){0};
         }
-        if (!pool[kind][i].live) {
-            place = &pool[kind][i];
+        if (i / POOL == kind && !slot->live && slot->ending == 0) {
+            place = slot;
         }
     }
     if (place != NULL) {
-        *place = (struct slot){object, true, false};
+        *place = (struct slot){object, .live = true};
         made++;
     }
     pthread_mutex_unlock(&book);

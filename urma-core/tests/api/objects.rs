@@ -193,6 +193,22 @@ fn a_dropped_jfc_leaves_no_open_events() {
 }
 
 #[test]
+fn an_event_taken_after_its_jfc_was_deleted_is_not_the_next_one_s() {
+    let recorder = Recorder::new();
+    let context = recorder.open();
+    let jfce = context.create_jfce().unwrap();
+    let jfc = context.create_jfc(&JfcCfg::new(8), Some(&jfce)).unwrap();
+    let id = jfc.id();
+    jfc.delete().unwrap();
+    recorder.book().events = vec![id];
+    assert_eq!(jfce.wait(&mut [0], None), Ok(1));
+    recorder.book().next_id = id - 1;
+    let next = context.create_jfc(&JfcCfg::new(8), Some(&jfce)).unwrap();
+    assert_eq!(next.id(), id, "the number is given again");
+    next.delete().unwrap();
+}
+
+#[test]
 fn groups_have_their_rules() {
     let plain = Recorder::with_caps(|caps| caps.features -= DeviceFeatures::JETTY_GRP).open();
     let none = TokenPolicy::None;
