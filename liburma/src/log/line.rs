@@ -78,6 +78,15 @@ impl Line {
         bytes.iter().for_each(|byte| self.push(*byte));
     }
 
+    /// Ends the line with a newline, as messages of UMDK end: functions that a program registers print
+    /// what they get. A full line loses its last byte.
+    pub(super) fn end(&mut self) {
+        let text = self.text().trim_ascii_end().len().min(LINE_LEN - 2);
+        self.bytes[text..].fill(0);
+        self.len = text;
+        self.push(b'\n');
+    }
+
     pub(super) fn text(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

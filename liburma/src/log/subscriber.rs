@@ -87,6 +87,7 @@ impl Subscriber for Lines {
         let of = event.metadata();
         let mut line = Line::new();
         event.record(&mut line);
+        line.end();
         let text = |of: &str| CString::new(of).unwrap_or_default();
         let (file, function) = (text(of.file().unwrap_or_default()), text(of.target()));
         let number = of.line().and_then(|line| c_int::try_from(line).ok()).unwrap_or(0);

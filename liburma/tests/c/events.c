@@ -196,6 +196,7 @@ static void logging(void)
     CHECK(strcmp(urma_log_get_thread_tag(), "mine") == 0);
     CHECK(urma_create_jfc(here.ctx, &cfg) == NULL && lines == 1);
     CHECK(strncmp(last, "[mine] ", 7) == 0 && strstr(last, "ceqn") != NULL);
+    CHECK(last[strlen(last) - 1] == '\n'); /* it is printed as it is */
     urma_log_set_thread_tag(NULL); /* no tag, and no change */
     urma_log_set_thread_tag("0123456789012345678901234567890123456789012345678901234567890123");
     CHECK(strcmp(urma_log_get_thread_tag(), "mine") == 0);
