@@ -84,7 +84,7 @@ pub use context::Context;
 pub use device::Device;
 pub use drain::Drain;
 pub use eid::{Eid, EidError, EidGroups, Uasid, Ubva};
-pub use event::{AsyncEvent, AsyncKind};
+pub use event::{AsyncEvent, AsyncKind, AsyncObject};
 pub use group::{GroupCfg, JettyGroup};
 pub use import::{ImportedSegment, Mapping, RemoteSegment};
 pub use jetty::{Jetty, JettyCfg, JettyRecv};

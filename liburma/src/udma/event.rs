@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use urma_core::{AsyncEvent, AsyncKind};
+use urma_core::{AsyncEvent, AsyncKind, AsyncObject};
 
 use crate::{
     abi::*,
@@ -111,20 +111,12 @@ fn count_acked(event: &urma_async_event_t) -> Answer<EventSubject> {
         }};
     }
     let code = u8::try_from(event.event_type).map_err(|_| Code::EINVAL)?;
-    match AsyncKind::from_code(code) {
-        AsyncKind::JfcError => counted!(Jfc, jfc, jfc_id, Jfc),
-        AsyncKind::JfsError => counted!(Jfs, jfs, jfs_id, Queue),
-        AsyncKind::JfrError | AsyncKind::JfrLimit => counted!(Jfr, jfr, jfr_id, Queue),
-        AsyncKind::JettyError | AsyncKind::JettyLimit => {
-            counted!(Jetty, jetty, jetty_id, Queue)
-        }
-        AsyncKind::GroupError => counted!(Group, jetty_grp, jetty_grp_id, Group),
-        AsyncKind::PortActive
-        | AsyncKind::PortDown
-        | AsyncKind::DeviceFatal
-        | AsyncKind::EidChange
-        | AsyncKind::ElrError
-        | AsyncKind::ElrDone
-        | AsyncKind::Unknown(_) => Ok(EventSubject::Device),
+    match AsyncKind::from_code(code).object() {
+        AsyncObject::Jfc => counted!(Jfc, jfc, jfc_id, Jfc),
+        AsyncObject::Jfs => counted!(Jfs, jfs, jfs_id, Queue),
+        AsyncObject::Jfr => counted!(Jfr, jfr, jfr_id, Queue),
+        AsyncObject::Jetty => counted!(Jetty, jetty, jetty_id, Queue),
+        AsyncObject::Group => counted!(Group, jetty_grp, jetty_grp_id, Group),
+        AsyncObject::Device => Ok(EventSubject::Device),
     }
 }

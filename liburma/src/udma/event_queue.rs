@@ -17,7 +17,7 @@ use rustix::{
     fs::{OFlags, fcntl_getfl},
     io,
 };
-use urma_core::{AsyncEvent, AsyncKind, Context};
+use urma_core::{AsyncEvent, AsyncObject, Context};
 
 use crate::{
     call::{Answer, Code},
@@ -63,21 +63,11 @@ pub(crate) enum EventSubject {
 
 impl EventSubject {
     pub(crate) fn of(event: &AsyncEvent) -> Self {
-        match event.kind {
-            AsyncKind::JfcError => Self::Jfc(event.id),
-            AsyncKind::JfsError
-            | AsyncKind::JfrError
-            | AsyncKind::JfrLimit
-            | AsyncKind::JettyError
-            | AsyncKind::JettyLimit => Self::Queue(event.id),
-            AsyncKind::GroupError => Self::Group(event.id),
-            AsyncKind::PortActive
-            | AsyncKind::PortDown
-            | AsyncKind::DeviceFatal
-            | AsyncKind::EidChange
-            | AsyncKind::ElrError
-            | AsyncKind::ElrDone
-            | AsyncKind::Unknown(_) => Self::Device,
+        match event.kind.object() {
+            AsyncObject::Jfc => Self::Jfc(event.id),
+            AsyncObject::Jfs | AsyncObject::Jfr | AsyncObject::Jetty => Self::Queue(event.id),
+            AsyncObject::Group => Self::Group(event.id),
+            AsyncObject::Device => Self::Device,
         }
     }
 }

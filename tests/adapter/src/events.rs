@@ -12,7 +12,7 @@ use liburma::{
     zeroed,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use urma_core::{AsyncEvent, AsyncKind, Status};
+use urma_core::{AsyncEvent, AsyncKind, AsyncObject, Status};
 
 use crate::{shared::Shared, value::done};
 
@@ -60,14 +60,14 @@ fn describe(event: &urma_async_event_t) -> AsyncEvent {
         }};
     }
     let kind = AsyncKind::from_code(u8::try_from(event.event_type).unwrap_or(u8::MAX));
-    let id = match kind {
-        AsyncKind::JfcError => number!(jfc, jfc_id),
-        AsyncKind::JfsError => number!(jfs, jfs_id),
-        AsyncKind::JfrError | AsyncKind::JfrLimit => number!(jfr, jfr_id),
-        AsyncKind::JettyError | AsyncKind::JettyLimit => number!(jetty, jetty_id),
-        AsyncKind::GroupError => number!(jetty_grp, jetty_grp_id),
+    let id = match kind.object() {
+        AsyncObject::Jfc => number!(jfc, jfc_id),
+        AsyncObject::Jfs => number!(jfs, jfs_id),
+        AsyncObject::Jfr => number!(jfr, jfr_id),
+        AsyncObject::Jetty => number!(jetty, jetty_id),
+        AsyncObject::Group => number!(jetty_grp, jetty_grp_id),
         // SAFETY: an integer, of which any bytes are a value.
-        _ => unsafe { event.element.port_id },
+        AsyncObject::Device => unsafe { event.element.port_id },
     };
     AsyncEvent { kind, id }
 }

@@ -1,4 +1,4 @@
-//! Polling while a drain is under way: both would take the same completions.
+//! Polling while a drain of the same JFC runs: both would take the same completions.
 use urma_core::{Jfc, Status};
 
 fn poll(jfc: &mut Jfc) -> Result<(), Status> {
