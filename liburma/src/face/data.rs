@@ -122,7 +122,7 @@ fn poll_other(jfc: *mut urma_jfc_t, cr_cnt: c_int, cr: *mut urma_cr_t) -> c_int 
 }
 
 macro_rules! transfers {
-    ($($(#[$doc:meta])* $name:ident = $opcode:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($hint:ident),*) = $opcode:ident;)*) => {$(
         $(#[$doc])*
         pub unsafe extern "C" fn $name(
             jfs: *mut urma_jfs_t,
@@ -134,6 +134,7 @@ macro_rules! transfers {
             len: u32,
             flag: urma_jfs_wr_flag_t,
             user_ctx: u64,
+            $($hint: u32,)*
         ) -> urma_status_t {
             let (mut src, mut dst) = (piece(src, len, src_tseg), piece(dst, len, dst_tseg));
             let (src, dst) = (list(&mut src), list(&mut dst));
@@ -145,9 +146,12 @@ macro_rules! transfers {
 
 transfers! {
     /// Posts one write of `len` bytes from `src` to `dst`.
-    urma_write = URMA_OPC_WRITE;
+    urma_write() = URMA_OPC_WRITE;
     /// Posts one read of `len` bytes from `src` to `dst`.
-    urma_read = URMA_OPC_READ;
+    urma_read() = URMA_OPC_READ;
+    /// [`urma_write`] between two chips of the devices. A software device is one chip: every chip
+    /// number is a hint that leads there.
+    urma_write_affinity(_src_chip_id, _dst_chip_id) = URMA_OPC_WRITE;
 }
 
 /// Posts one message of `len` bytes from `src`.

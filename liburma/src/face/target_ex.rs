@@ -1,4 +1,4 @@
-//! Imports and bindings by a named path, advice that calls back, writes to a chip.
+//! Imports and bindings by a named path, advice that calls back.
 
 use core::ffi::c_void;
 
@@ -6,7 +6,6 @@ use crate::{
     abi::*,
     call::{self, Code, made, object},
     face::{
-        data::urma_write,
         dispatch::{ask, home, retain},
         target::{REMOTE, bindable, check},
     },
@@ -87,23 +86,4 @@ pub unsafe extern "C" fn urma_advise_jfr_async(
             advise_jfr_async(jfs.as_ptr(), target.as_ptr(), cb_fun, cb_arg)
         ))
     })
-}
-
-/// [`urma_write`] between two chips of the devices. A software device is one chip: every chip number
-/// is a hint that leads there.
-pub unsafe extern "C" fn urma_write_affinity(
-    jfs: *mut urma_jfs_t,
-    target_jfr: *mut urma_target_jetty_t,
-    dst_tseg: *mut urma_target_seg_t,
-    src_tseg: *mut urma_target_seg_t,
-    dst: u64,
-    src: u64,
-    len: u32,
-    flag: urma_jfs_wr_flag_t,
-    user_ctx: u64,
-    _src_chip_id: u32,
-    _dst_chip_id: u32,
-) -> urma_status_t {
-    // SAFETY: the contract of this function is that of the callee.
-    unsafe { urma_write(jfs, target_jfr, dst_tseg, src_tseg, dst, src, len, flag, user_ctx) }
 }

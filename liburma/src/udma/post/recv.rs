@@ -58,12 +58,4 @@ impl Batched for urma_jfr_wr_t {
     ) -> Result<RecvWr<'r>, Stop> {
         Ok(RecvWr { dst: pieces(look, from.dst(), rest)?, user_ctx: from.user_ctx() })
     }
-
-    fn refused(
-        bad_wr: UserPtr<*mut Self>,
-        batch: &[Option<RecvRequest<'_>>],
-        error: PostError,
-    ) -> Answer {
-        refused(bad_wr, batch, error)
-    }
 }

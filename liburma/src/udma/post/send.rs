@@ -148,7 +148,7 @@ fn post_other<'g>(
     }
     let mut room = [const { MaybeUninit::<LocalSge<'g>>::uninit() }; PIECES];
     let mut rest: Rest<'_, 'g> = &mut room;
-    match convert(look, first, bound, &mut rest) {
+    match Batched::check(look, first, bound, &mut rest) {
         Ok(request) => match give(core::slice::from_ref(&request)) {
             Ok(()) => Ok(()),
             Err(error) => refused_send(bad_wr, &[Some(first)], error),
@@ -180,13 +180,25 @@ impl Batched for urma_jfs_wr_t {
         of.next()
     }
 
+    #[inline(always)]
     fn check<'r, 'g: 'r>(
         look: Look<'g>,
         from: SendRequest<'_>,
         bound: Option<u32>,
         rest: &mut Rest<'r, 'g>,
     ) -> Result<SendWr<'r>, Stop> {
-        convert(look, from, bound, rest)
+        let op = from.op();
+        let (target, send_max) = match bound {
+            Some(send_max) => (None, send_max),
+            None if matches!(op, Some(PostOp::Nop)) => (None, u32::MAX),
+            None => named(look, from).ok_or(Code::EINVAL)?,
+        };
+        let (op, target_hint) = operation(look, from, op.ok_or(Code::EINVAL)?, rest)?;
+        if message_len(&op) > u64::from(send_max) {
+            return Err(Stop::Bad(Code::EINVAL));
+        }
+        let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
+        Ok(SendWr { op, flags, target, target_hint, user_ctx })
     }
 
     fn refused(
@@ -196,28 +208,6 @@ impl Batched for urma_jfs_wr_t {
     ) -> Answer {
         refused_send(bad_wr, batch, error)
     }
-}
-
-/// The request `from`, as urma-core takes it.
-#[inline(always)]
-fn convert<'r, 'g: 'r>(
-    look: Look<'g>,
-    from: SendRequest<'_>,
-    bound: Option<u32>,
-    rest: &mut Rest<'r, 'g>,
-) -> Result<SendWr<'r>, Stop> {
-    let op = from.op();
-    let (target, send_max) = match bound {
-        Some(send_max) => (None, send_max),
-        None if matches!(op, Some(PostOp::Nop)) => (None, u32::MAX),
-        None => named(look, from).ok_or(Code::EINVAL)?,
-    };
-    let (op, target_hint) = operation(look, from, op.ok_or(Code::EINVAL)?, rest)?;
-    if message_len(&op) > u64::from(send_max) {
-        return Err(Stop::Bad(Code::EINVAL));
-    }
-    let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
-    Ok(SendWr { op, flags, target, target_hint, user_ctx })
 }
 
 /// Bytes of a message; 0 of another request, which the kind of path does not limit.

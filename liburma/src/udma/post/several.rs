@@ -34,7 +34,9 @@ pub(super) trait Batched: Sized + 'static {
         bad_wr: UserPtr<*mut Self>,
         batch: &[Option<WorkRequest<'_, Self>>],
         error: PostError,
-    ) -> Answer;
+    ) -> Answer {
+        super::refused(bad_wr, batch, error)
+    }
 }
 
 /// Posts checked requests, or says which was refused.
