@@ -54,7 +54,7 @@ const RULES: &[(&str, Rule)] = &[
     ("doc comments say more than three words", comments::docs),
     ("safety comments say more than four words", comments::safety),
     ("crate-local clippy.toml keeps the common rules", manifest::clippy),
-    ("arrows point down", manifest::arrows),
+    ("dependencies between crates", manifest::dependencies),
     ("no circle of files or rooms", floors::circles),
     ("versions stand in one table", manifest::versions),
     ("the mirror of the C API is current", source::mirror),

@@ -1,11 +1,11 @@
 //! Rules about manifests and lint files.
 //!
-//! *Owns*: which crate may know which (the table of ARCHITECTURE.md).
+//! *Owns*: which crate may depend on which (the table of ARCHITECTURE.md).
 
 use super::File;
 
-/// A crate, and the crates of the workspace that it may depend on: floors from below.
-const ARROWS: &[(&str, &[&str])] = &[
+/// Dependencies of each crate on others of the workspace that are allowed, lowest crate first.
+const ALLOWED: &[(&str, &[&str])] = &[
     ("urma-mem", &[]),
     ("urma-core", &["urma-mem"]),
     ("urma-answer", &["urma-core", "urma-mem"]),
@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("urma-examples", &["urma"]),
 ];
 
-/// Crates that may know any other.
+/// Composition roots: crates that may depend on any other.
 const ROOTS: &[&str] = &["xtask", "urma-tests", "urma-fuzz"];
 
 fn manifests(files: &[File]) -> impl Iterator<Item = &File> {
@@ -47,24 +47,28 @@ fn name(text: &str) -> &str {
     line.and_then(|line| line.split('"').nth(1)).unwrap_or("")
 }
 
-/// Driver and device meet in the contract only; no crate knows those above it.
-pub(super) fn arrows(files: &[File]) -> Vec<String> {
+/// Finds dependencies that [`ALLOWED`] does not have: driver and device share the contract only, and
+/// no crate depends on one above it.
+pub(super) fn dependencies(files: &[File]) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in manifests(files) {
         let package = name(&file.text);
         if ROOTS.contains(&package) || file.path.starts_with("tests/") {
             continue;
         }
-        let Some((_, below)) = ARROWS.iter().find(|(name, _)| *name == package) else {
-            wrong.push(format!("{}: {package} has no place in the table", file.path));
+        let Some((_, below)) = ALLOWED.iter().find(|(name, _)| *name == package) else {
+            wrong.push(format!(
+                "{}: {package} has no row in ALLOWED (tools/xtask/src/tidy/manifest.rs)",
+                file.path
+            ));
             continue;
         };
         for line in table(&file.text, "dependencies") {
             let dependency = line.split([' ', '=', '.']).next().unwrap_or("");
             let is_ours =
-                ARROWS.iter().any(|(name, _)| *name == dependency) || ROOTS.contains(&dependency);
+                ALLOWED.iter().any(|(name, _)| *name == dependency) || ROOTS.contains(&dependency);
             if is_ours && !below.contains(&dependency) {
-                wrong.push(format!("{}: {package} must not know {dependency}", file.path));
+                wrong.push(format!("{}: {package} must not depend on {dependency}", file.path));
             }
         }
     }

@@ -139,11 +139,11 @@ fn rules_about_manifests() {
         )
     };
     let (good, bad) = (manifest("urma-core", "urma-mem"), manifest("urma-mem", "urma-core"));
-    finds(manifest::arrows, "a/Cargo.toml", &good, &bad);
+    finds(manifest::dependencies, "a/Cargo.toml", &good, &bad);
     let driver = manifest("udma-provider", "ubcore-sim");
-    finds(manifest::arrows, "a/Cargo.toml", &good, &driver);
+    finds(manifest::dependencies, "a/Cargo.toml", &good, &driver);
     finds(
-        manifest::arrows,
+        manifest::dependencies,
         "a/Cargo.toml",
         &manifest("xtask", "ubcore-sim"),
         &manifest("new", "x"),
