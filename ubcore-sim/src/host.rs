@@ -17,13 +17,13 @@ pub mod memory;
 pub mod peer;
 pub mod poll;
 pub mod port;
+mod port_owner;
 pub mod presence;
 pub mod shared;
 pub mod tap;
 pub mod thread;
 pub mod trust;
 pub mod udp;
-mod who;
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -60,7 +60,7 @@ pub struct EidOwner(pub Option<Credentials>);
 impl std::fmt::Display for EidOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
-            Some(who) => write!(f, "process {} of user {}", who.pid, who.uid),
+            Some(owner) => write!(f, "process {} of user {}", owner.pid, owner.uid),
             None => f.write_str("another process"),
         }
     }

@@ -141,7 +141,7 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
     let why = peer.and_then(|peer| peer.why_not_faster).filter(|_| path.carrier == "packets");
     format!(
         "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
-         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"under_way\":{},\"cut_off\":{}}}",
+         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"in_flight\":{},\"cut_off\":{}}}",
         eid_ip(path.eid),
         quoted(path.carrier),
         optional(why.map(quoted)),
@@ -150,7 +150,7 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
         optional(path.unreliable),
         path.users,
         path.tps,
-        path.under_way,
+        path.in_flight,
         path.is_cut_off
     )
 }
@@ -239,9 +239,9 @@ fn speak(eid: RawEid, kind: HelloKind) -> io::Result<(u32, OwnedFd)> {
         Connect::Busy => return Err(io::ErrorKind::TimedOut.into()),
     };
     let refused = |why| io::Error::new(io::ErrorKind::PermissionDenied, why);
-    let who = trust::check(&socket).map_err(refused)?;
+    let credentials = trust::check(&socket).map_err(refused)?;
     hello::send(socket.as_fd(), &plain(kind, (RawEid::default(), 0), 0), &[])?;
-    Ok((who.pid, socket))
+    Ok((credentials.pid, socket))
 }
 
 #[cfg(test)]

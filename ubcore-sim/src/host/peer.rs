@@ -126,9 +126,9 @@ enum ConnectionState {
     /// Mine, not connected yet: the peer's queue is full, or it is connecting to me.
     Wanted { eid: RawEid, deadline: Nanos },
     /// Mine: offered, no answer yet.
-    Offered { eid: RawEid, deadline: Nanos, offer: Box<SharingOffer>, who: Credentials },
+    Offered { eid: RawEid, deadline: Nanos, offer: Box<SharingOffer>, credentials: Credentials },
     /// The peer's: nothing received yet.
-    Accepted { deadline: Nanos, who: Credentials },
+    Accepted { deadline: Nanos, credentials: Credentials },
     /// The connection is in use, with a node of this incarnation.
     Up { eid: RawEid, incarnation: u64 },
 }
@@ -313,7 +313,7 @@ impl Peers {
             else {
                 return None;
             };
-            let pid = trust::credentials(socket).ok().map(|who| who.pid);
+            let pid = trust::credentials(socket).ok().map(|credentials| credentials.pid);
             Some(PeerLook { eid: *eid, pid, why_not_faster: None })
         });
         let mut look: Vec<PeerLook> = up.collect();

@@ -72,16 +72,16 @@ impl Distrust {
 /// # Errors
 /// [`Distrust`], also when the kernel does not show it.
 pub fn check(socket: impl AsFd) -> Result<Credentials, Distrust> {
-    let who = credentials(&socket).map_err(Distrust::Unknown)?;
-    if who.uid != geteuid().as_raw() {
+    let peer = credentials(&socket).map_err(Distrust::Unknown)?;
+    if peer.uid != geteuid().as_raw() {
         return Err(Distrust::OtherUser);
     }
-    if who.uid == overflow_uid().map_err(Distrust::Unknown)? {
+    if peer.uid == overflow_uid().map_err(Distrust::Unknown)? {
         return Err(Distrust::UnmappedUser);
     }
-    let theirs = pidfd(&socket, who).and_then(|fd| namespace(&fd)).map_err(Distrust::Unknown)?;
+    let theirs = pidfd(&socket, peer).and_then(|fd| namespace(&fd)).map_err(Distrust::Unknown)?;
     let own = namespace_at("/proc/self/ns/user").map_err(Distrust::Unknown)?;
-    if own == theirs { Ok(who) } else { Err(Distrust::OtherNamespace) }
+    if own == theirs { Ok(peer) } else { Err(Distrust::OtherNamespace) }
 }
 
 /// Process and user at the other end of a connected Unix socket.
@@ -89,8 +89,8 @@ pub fn check(socket: impl AsFd) -> Result<Credentials, Distrust> {
 /// # Errors
 /// Not a connected Unix socket.
 pub fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
-    let who = getsockopt(&socket, sockopt::PeerCredentials)?;
-    Ok(Credentials { pid: u32::try_from(who.pid()).unwrap_or(0), uid: who.uid() })
+    let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
+    Ok(Credentials { pid: u32::try_from(peer.pid()).unwrap_or(0), uid: peer.uid() })
 }
 
 /// The id under which the kernel shows users without a number in this user namespace.
@@ -101,15 +101,15 @@ fn overflow_uid() -> io::Result<u32> {
 
 /// A descriptor of the peer's process. Before Linux 6.5 it is opened by the process id, which may name
 /// a later process of the same user.
-fn pidfd(socket: impl AsFd, who: Credentials) -> io::Result<OwnedFd> {
+fn pidfd(socket: impl AsFd, peer: Credentials) -> io::Result<OwnedFd> {
     match getsockopt(&socket, sockopt::PeerPidfd) {
-        Err(Errno::ENOPROTOOPT) => pidfd_by_number(who),
+        Err(Errno::ENOPROTOOPT) => pidfd_by_number(peer),
         pidfd => Ok(pidfd?),
     }
 }
 
-fn pidfd_by_number(who: Credentials) -> io::Result<OwnedFd> {
-    let pid = i32::try_from(who.pid).ok().and_then(Pid::from_raw);
+fn pidfd_by_number(peer: Credentials) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(peer.pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no process id"))?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
@@ -152,18 +152,18 @@ mod tests {
     fn this_process_is_found_by_its_socket_and_by_its_number() {
         let (type_, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (socket, _other) = socketpair(AddressFamily::UNIX, type_, flags, None).unwrap();
-        let who = check(&socket).unwrap();
-        assert_eq!(who, Credentials { pid: std::process::id(), uid: geteuid().as_raw() });
+        let peer = check(&socket).unwrap();
+        assert_eq!(peer, Credentials { pid: std::process::id(), uid: geteuid().as_raw() });
         let own = namespace_at("/proc/self/ns/user").unwrap();
-        assert_eq!(namespace(&pidfd_by_number(who).unwrap()).unwrap(), own);
-        assert!(pidfd_by_number(Credentials { pid: 0, ..who }).is_err());
+        assert_eq!(namespace(&pidfd_by_number(peer).unwrap()).unwrap(), own);
+        assert!(pidfd_by_number(Credentials { pid: 0, ..peer }).is_err());
     }
 
     #[test]
     fn a_process_that_ended_has_no_namespace() {
         let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let who = Credentials { pid: child.id(), uid: 0 };
-        let pidfd = pidfd_by_number(who).unwrap();
+        let peer = Credentials { pid: child.id(), uid: 0 };
+        let pidfd = pidfd_by_number(peer).unwrap();
         assert!(namespace(&pidfd).is_ok());
         drop(child.stdin.take());
         child.wait().unwrap();

@@ -33,7 +33,7 @@ use urma_packet::{IcrcFlow, ROCE_PORT};
 use self::renumber::Renumber;
 use self::shield::Shield;
 use super::link::{Arrivals, DatagramLink, LinkCounts};
-use super::{eid_ip, who};
+use super::{eid_ip, port_owner};
 use crate::ports::{Backlog, Transmit};
 
 /// Why a node cannot exchange datagrams.
@@ -130,7 +130,7 @@ impl Udp {
             if error.kind() != io::ErrorKind::AddrInUse {
                 return UdpError::Os { address, error };
             }
-            let owner = who::udp_owner(address)
+            let owner = port_owner::udp_owner(address)
                 .map_or_else(|| "another process".into(), |pid| format!("process {pid}"));
             UdpError::Taken { address, owner }
         })

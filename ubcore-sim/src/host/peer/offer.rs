@@ -140,7 +140,7 @@ pub(super) fn parts(
     share: &LocalShare,
     offer: SharingOffer,
     shown: ReceivedHello,
-    (socket, who): (&Arc<ForkGuarded>, Credentials),
+    (socket, credentials): (&Arc<ForkGuarded>, Credentials),
 ) -> Result<SameHostParts, BadOffer> {
     let Ok([node, arena, half, wake]) = <[OwnedFd; FDS]>::try_from(shown.fds) else {
         return Err(BadOffer::Length(0, "descriptors"));
@@ -155,7 +155,7 @@ pub(super) fn parts(
     };
     let peer_node = map(node, node_len, MapAccess::ReadOnly, "node region")?;
     Ok(SameHostParts {
-        process: probe(share, &hello, &peer_node, who),
+        process: probe(share, &hello, &peer_node, credentials),
         peer_node,
         peer_arena: map_arena(arena, hello.arena_len)?,
         peer_half: map(half, half_len, MapAccess::ReadOnly, "half")?,
@@ -200,16 +200,16 @@ fn probe(
     share: &LocalShare,
     hello: &Hello,
     node: &Region,
-    who: Credentials,
+    credentials: Credentials,
 ) -> Option<ProcessMemory> {
     if share.kernel_reads == KernelReads::Off || hello.probe == 0 {
         return None;
     }
     let witness = node.sub(0, WITNESS_LEN).ok()?;
-    match ProcessMemory::open(who.pid, hello.probe, witness) {
+    match ProcessMemory::open(credentials.pid, hello.probe, witness) {
         Ok(memory) => Some(memory),
         Err(error) => {
-            tracing::info!(pid = who.pid, %error, "the kernel does not let this process read the peer's memory");
+            tracing::info!(pid = credentials.pid, %error, "the kernel does not let this process read the peer's memory");
             None
         }
     }

@@ -46,8 +46,8 @@ impl Peers {
             }
             Connect::Busy => return Ok(None),
         };
-        let who = match trust::check(&socket) {
-            Ok(who) => who,
+        let credentials = match trust::check(&socket) {
+            Ok(credentials) => credentials,
             Err(distrust) => {
                 tracing::info!(?eid, %distrust, "no shared memory with a node on this host");
                 self.remember(eid, distrust.reason());
@@ -59,7 +59,7 @@ impl Peers {
         };
         match self.send_offer(key, eid, socket) {
             Ok((socket, offer)) => {
-                let state = ConnectionState::Offered { eid, deadline, offer, who };
+                let state = ConnectionState::Offered { eid, deadline, offer, credentials };
                 Ok(Some(PeerConnection { socket: Some(socket), state }))
             }
             Err(error) => Err(self.unreachable(eid, &error)),
@@ -100,8 +100,8 @@ impl Peers {
             );
             return;
         }
-        let who = match trust::check(&socket) {
-            Ok(who) => who,
+        let credentials = match trust::check(&socket) {
+            Ok(credentials) => credentials,
             Err(distrust) => {
                 tracing::info!(%distrust, "a connection is refused");
                 let is_short = distrust
@@ -122,7 +122,7 @@ impl Peers {
             Ok(socket) => {
                 self.add(
                     Some(socket),
-                    ConnectionState::Accepted { deadline: now + ANSWER_NS, who },
+                    ConnectionState::Accepted { deadline: now + ANSWER_NS, credentials },
                 );
             }
             Err(error) => {
@@ -136,7 +136,7 @@ impl Peers {
     pub(super) fn on_offer(&mut self, key: u64, offer: Result<ReceivedHello, HelloError>) {
         let Some(PeerConnection {
             socket: Some(socket),
-            state: ConnectionState::Accepted { who, .. },
+            state: ConnectionState::Accepted { credentials, .. },
         }) = self.links.remove(&key)
         else {
             return;
@@ -150,7 +150,7 @@ impl Peers {
                 return self.refuse(&socket, RawEid::default(), SharingRefusal::NoResources);
             }
             Err(error) => {
-                tracing::warn!(pid = who.pid, %error, "the first message of a connection is invalid; it is refused");
+                tracing::warn!(pid = credentials.pid, %error, "the first message of a connection is invalid; it is refused");
                 self.lies += 1;
                 return self.refuse(&socket, RawEid::default(), SharingRefusal::Incompatible);
             }
@@ -161,17 +161,21 @@ impl Peers {
             HelloKind::Offer | HelloKind::Accept | HelloKind::Refuse(_) => {}
         }
         let eid = shown.hello.eid;
-        if let Err(refusal) = self.judge(&shown, who) {
-            tracing::info!(?eid, pid = who.pid, ?refusal, "a peer's offer is refused");
+        if let Err(refusal) = self.judge(&shown, credentials) {
+            tracing::info!(?eid, pid = credentials.pid, ?refusal, "a peer's offer is refused");
             self.lies += u64::from(refusal == SharingRefusal::Lied);
             self.refuse(&socket, eid, refusal);
             return;
         }
-        self.accept(key, socket, shown, who);
+        self.accept(key, socket, shown, credentials);
     }
 
     /// Whether an offer may be accepted.
-    fn judge(&mut self, shown: &ReceivedHello, who: Credentials) -> Result<(), SharingRefusal> {
+    fn judge(
+        &mut self,
+        shown: &ReceivedHello,
+        credentials: Credentials,
+    ) -> Result<(), SharingRefusal> {
         let ReceivedHello { hello, .. } = shown;
         let is_own = hello.eid == self.share.eid;
         if hello.kind != HelloKind::Offer || hello.to != self.share.eid || is_own {
@@ -182,7 +186,7 @@ impl Peers {
         }
         // The EID is proved by asking which process holds its claim.
         match claim::owner_of(hello.eid) {
-            Ok(Some(owner)) if owner == who => {}
+            Ok(Some(owner)) if owner == credentials => {}
             Ok(Some(_)) => return Err(SharingRefusal::Lied),
             // It is gone already, or its queue is full: it may try again.
             Ok(None) => return Err(SharingRefusal::Busy),
@@ -221,7 +225,7 @@ impl Peers {
         key: u64,
         socket: Arc<ForkGuarded>,
         shown: ReceivedHello,
-        who: Credentials,
+        credentials: Credentials,
     ) {
         let Hello { eid, incarnation, .. } = shown.hello;
         let offer = match SharingOffer::new(&self.share) {
@@ -231,7 +235,7 @@ impl Peers {
                 return self.refuse(&socket, eid, SharingRefusal::NoResources);
             }
         };
-        let opened = match parts(&self.share, offer.clone(), shown, (&socket, who)) {
+        let opened = match parts(&self.share, offer.clone(), shown, (&socket, credentials)) {
             Ok(opened) => opened,
             Err(bad) => {
                 let is_short = self.on_bad_offer(eid, &bad);
@@ -275,7 +279,7 @@ impl Peers {
     pub(super) fn on_answer(&mut self, key: u64, answer: Result<ReceivedHello, HelloError>) {
         let Some(PeerConnection {
             socket: Some(socket),
-            state: ConnectionState::Offered { eid, deadline, offer, who },
+            state: ConnectionState::Offered { eid, deadline, offer, credentials },
         }) = self.links.remove(&key)
         else {
             return;
@@ -324,7 +328,7 @@ impl Peers {
             }
             HelloKind::Accept if shown.hello.eid == eid && shown.hello.to == self.share.eid => {
                 let incarnation = shown.hello.incarnation;
-                match parts(&self.share, *offer, shown, (&socket, who)) {
+                match parts(&self.share, *offer, shown, (&socket, credentials)) {
                     Ok(opened) => self.open(key, socket, (eid, incarnation), opened),
                     Err(bad) if self.on_bad_offer(eid, &bad) => {
                         self.remember(eid, SHORT_HERE);
@@ -345,10 +349,10 @@ impl Peers {
         &mut self,
         key: u64,
         socket: Arc<ForkGuarded>,
-        who: (RawEid, u64),
+        node: (RawEid, u64),
         parts: SameHostParts,
     ) {
-        let (eid, incarnation) = who;
+        let (eid, incarnation) = node;
         self.links.retain(|_, link| link.state.sought() != Some(eid));
         self.reasons.remove(&eid);
         self.shortages.on_pair();
