@@ -123,7 +123,7 @@ impl SoftwareDevice {
     /// long as it lives: what reads registered memory there ends with a data poison status. Stores
     /// succeed and do not clear the mark. Registrations that touch the pages are not shared with
     /// peers on this host any more, so that this device answers every access; requests on them that
-    /// are under way end as access refused, and mappings that peers made before stay.
+    /// are outstanding end as access refused, and mappings that peers made before stay.
     ///
     /// A memory fault for tests; nothing in a driver's reach causes it.
     pub fn poison(&self, now: Nanos, addr: usize, len: usize) {

@@ -1,6 +1,6 @@
 //! Requests that need the peer: from a send queue's mail to its end, and the other node's side.
 //!
-//! *Owns*: peers, requests under way, receive queues. *Takes*: mail, pieces of carriers, time.
+//! *Owns*: peers, requests outstanding, receive queues. *Takes*: mail, pieces of carriers, time.
 //! *Gives*: ends, pieces, receive completions. *Must not*: touch a send queue but by its mail.
 //!
 //! Each peer has a requester for what this node's queues ask of it, a responder for what its queues ask

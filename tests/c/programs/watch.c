@@ -32,7 +32,7 @@ enum { ALL = sizeof watched / sizeof watched[0] };
 static void *real[ALL];
 static long succeeded[ALL], changed[ALL];
 
-/* A call under way in this thread. */
+/* A call that this thread has entered and not left. */
 struct entered {
     uintptr_t back;
     long index;

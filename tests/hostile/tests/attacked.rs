@@ -445,18 +445,18 @@ fn write_for(world: &mut World, ns: u64) -> Outcome<(u64, u64)> {
     const LEN: usize = 16 << 10;
     const DEPTH: usize = 8;
     let node = Arc::clone(&world.a.half.node);
-    let (end, mut under_way, mut done, mut failed) = (node.now() + ns, 0, 0, 0);
+    let (end, mut in_flight, mut done, mut failed) = (node.now() + ns, 0, 0, 0);
     loop {
-        let posts = if node.now() < end { DEPTH - under_way } else { 0 };
+        let posts = if node.now() < end { DEPTH - in_flight } else { 0 };
         for at in 0..posts {
             world.a.write(at * LEN, at * LEN, LEN)?;
-            under_way += 1;
+            in_flight += 1;
         }
-        if under_way == 0 {
+        if in_flight == 0 {
             return Ok((done * LEN as u64, failed));
         }
         let completion = world.a.sent()?;
-        under_way -= 1;
+        in_flight -= 1;
         let is_good = completion.status == CrStatus::Success;
         done += u64::from(is_good);
         failed += u64::from(!is_good);

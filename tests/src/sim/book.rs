@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_under_way_is_known_by_its_target_and_its_bytes() {
+    fn a_read_in_flight_is_known_by_its_target_and_its_bytes() {
         let mut requests = Requests::default();
         requests.push(Pending { reads: Some(10..20), ..requests_one() });
         for (to, range, is_read) in [

@@ -1,6 +1,6 @@
 //! One run: random work on every node, checked against the model after every step.
 //!
-//! *Owns*: the loop over turns and the end. *Takes*: a [`SimPlan`]. *Gives*: a [`Report`] or a
+//! *Owns*: the loop over rounds and the end. *Takes*: a [`SimPlan`]. *Gives*: a [`Report`] or a
 //! [`SimFailure`]. *Must not*: use anything random but the plan's seed.
 
 use std::fmt;
@@ -85,7 +85,7 @@ pub(super) struct Run<'a> {
     /// Programs of dead nodes: what they would do when they end has no place in the run.
     pub(super) graves: Vec<Program>,
     pub(super) report: Report,
-    turns: usize,
+    rounds: usize,
 }
 
 /// Runs `plan`.
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
             stops: plan.stops,
             graves: Vec::new(),
             report: Report::default(),
-            turns: 0,
+            rounds: 0,
         };
         for me in 0..count {
             for other in (0..count).filter(|&other| other != me) {
@@ -140,7 +140,7 @@ impl<'a> Run<'a> {
             if self.fabric.now() - started > BOUND_NS {
                 return Err(format!("not done in time: {}", self.unfinished()));
             }
-            self.turn()?;
+            self.round()?;
         }
         self.report.took_ns = self.fabric.now() - started;
         let quiet_until = self.fabric.now() + QUIET_NS;
@@ -153,10 +153,10 @@ impl<'a> Run<'a> {
         Ok(self.report)
     }
 
-    fn turn(&mut self) -> Result<(), String> {
+    fn round(&mut self) -> Result<(), String> {
         let first = self.rng.index(self.nodes.len());
-        for turn in 0..self.nodes.len() {
-            let node = (first + turn) % self.nodes.len();
+        for offset in 0..self.nodes.len() {
+            let node = (first + offset) % self.nodes.len();
             self.life(node)?;
             let runs = self.nodes[node].program.is_some() && self.fabric.runs(node);
             if !runs || self.rng.chance_ppm(self.plan.lazy_ppm) {
@@ -170,8 +170,8 @@ impl<'a> Run<'a> {
             self.take_events(node)?;
         }
         self.fabric.step();
-        self.turns += 1;
-        self.check_busy(self.turns)
+        self.rounds += 1;
+        self.check_busy(self.rounds)
     }
 
     fn is_done(&self) -> bool {
@@ -323,9 +323,9 @@ mod tests {
         assert!(!is_done(|run| run.nodes[1].left = 1));
     }
 
-    /// What is wrong before a turn is found in that turn, not only at the end.
+    /// An error that exists before a round is found in that round, not only at the end.
     #[test]
-    fn every_turn_judges() {
+    fn every_round_judges() {
         let cases: [Case; 3] = [
             ("completions", "is not outstanding", |run| {
                 post_unknown(run);
@@ -342,7 +342,7 @@ mod tests {
         for (what, words, change) in cases {
             let seen = idle::in_world(&idle::plan(), |run| {
                 change(run);
-                run.turn()
+                run.round()
             });
             let text = seen.expect_err(what);
             assert!(text.contains(words), "{what}: {text}");

@@ -1,7 +1,7 @@
 //! Statuses that a right program and a right driver cannot cause by themselves: entries that the
 //! driver would not write, and a peer that does not answer.
 //!
-//! *Owns*: a backing that changes one entry on its way to the device; cut links in virtual time.
+//! *Owns*: a backing that changes one entry before the device fetches it; cut links in virtual time.
 //! *Takes*: unchanged API, driver and devices. *Gives*: the status as the program polls it, and the
 //! state of the queue afterwards as docs/device-spec.md, section 10, has it.
 //! *Must not*: read a real clock.

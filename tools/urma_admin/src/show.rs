@@ -193,7 +193,7 @@ fn columns(kind: ObjectKind) -> &'static [(&'static str, usize)] {
             ("owner", 16),
             ("why_not_faster", 16),
         ],
-        ObjectKind::Tpreuse => &[("eid", 18), ("path", 10), ("users", 6), ("under_way", 9)],
+        ObjectKind::Tpreuse => &[("eid", 18), ("path", 10), ("users", 6), ("in_flight", 9)],
     }
 }
 

@@ -38,7 +38,7 @@ fn register_anew(node: &mut Bench, seg: &BenchSeg) {
     }));
 }
 
-/// Withdraws a segment while the next copy from or to it is under way.
+/// Withdraws a segment in the middle of the next copy from or to it.
 fn withdraw_mid_copy(s: &Scene) {
     let (owner, token_id) = (Arc::clone(&s.b.dev), s.remote.token_id);
     hooks::at(Hook::CopyUnchecked, move || {

@@ -22,7 +22,7 @@ const CHALLENGES_MAX: u32 = 256;
 const CHALLENGES_MORE: u32 = 128;
 const CHALLENGES_NS: Nanos = 10_000_000;
 
-/// Answers on their way out.
+/// Answers that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     waiting: VecDeque<(RawEid, PacketHeader)>,

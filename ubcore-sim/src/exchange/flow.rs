@@ -2,7 +2,7 @@
 //!
 //! *Owns*: TASSNs, which piece goes next, how many attempts are unanswered. *Takes*: requests, what
 //! was pushed, answers, time. *Gives*: what to push, what ended. *Must not*: move bytes; have two
-//! attempts with one number under way that could both be executed.
+//! attempts with one number in flight that could both be executed.
 //!
 //! Every attempt is answered once and in order, so after *not ready* the flow waits until nothing of
 //! it is unanswered, then numbers what is left from the one that the target waits for. A hole (a
@@ -26,7 +26,7 @@ pub(super) const SEQUENCE_TRIES: u8 = 7;
 /// Dropped attempts that are remembered.
 const DROPPED_MAX: usize = 8;
 
-/// One request on its way.
+/// A request that was accepted and is not retired.
 #[derive(Debug)]
 pub(super) struct Request {
     /// Pairs it with its end.
@@ -311,7 +311,7 @@ impl Flow {
         true
     }
 
-    /// Whatever was under way is lost with its carrier: everything unanswered goes again.
+    /// What was in flight is lost with its carrier: everything unanswered is sent again.
     pub(super) fn on_carrier_lost(&mut self) {
         self.unanswered = 0;
         self.dropped.clear();
@@ -346,7 +346,7 @@ impl Flow {
         self.next = 0;
     }
 
-    /// Nothing is under way: numbers what is left from the one that the target waits for.
+    /// Nothing is in flight: numbers what is left from the one that the target waits for.
     fn renumber(&mut self, expected: u16) {
         self.dropped.clear();
         let open = self.requests.iter().take(self.next).filter(|r| !r.ended).count();

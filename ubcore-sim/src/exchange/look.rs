@@ -23,7 +23,7 @@ pub struct PathLook {
     /// Numbers of TPs over packets.
     pub tps: Vec<u32>,
     /// Requests begun and not answered.
-    pub under_way: usize,
+    pub in_flight: usize,
     /// It sent what no peer may send, and is cut off.
     pub is_cut_off: bool,
 }
@@ -49,7 +49,7 @@ impl Exchange {
                 unreliable: peer.paths[1],
                 users,
                 tps: tps.map(|(tpn, _)| tpn).collect(),
-                under_way: peer.requester.under_way(),
+                in_flight: peer.requester.in_flight(),
                 is_cut_off: peer.line.is_cut_off,
             }
         });

@@ -106,7 +106,7 @@ pub(super) fn check_write(
     Ok(life)
 }
 
-/// The target of a message under way is what it was.
+/// The target of an unfinished message is what it was.
 pub(super) fn check_again(
     work: &mut Work<'_>,
     header: &RequestHeader,
@@ -174,7 +174,7 @@ fn apply(memory: &Region, offset: usize, op: AtomicOp, operands: &AtomicOperands
     }
 }
 
-/// A read whose data are on their way.
+/// A read whose data are being sent.
 #[derive(Debug)]
 pub(super) struct ReadJob {
     header: RequestHeader,
@@ -215,7 +215,7 @@ impl ReadJob {
         (ResponseHeader { body, ..ack }, len)
     }
 
-    /// The piece is on its way; whether it was the last.
+    /// Notes that a piece of `len` bytes was pushed. Returns whether it was the last one.
     pub(super) fn on_pushed(&mut self, len: usize) -> bool {
         // A piece is no longer than the read.
         self.done += u32::try_from(len).unwrap_or(0);

@@ -212,7 +212,7 @@ impl Exchange {
             let Some(peer) = self.peers.get_mut(&eid) else { continue };
             match end {
                 TpEnd::Lost { drained } => {
-                    // Without anything under way nothing can be repeated.
+                    // Without anything outstanding nothing can be repeated.
                     peer.parted = drained;
                     // Requests wait for another TP until their own error timeout.
                     peer.on_carrier_lost();

@@ -46,7 +46,7 @@ pub(super) struct Peer {
     pub(super) used: bool,
     /// The TP ended by a CLOSE: both sides know.
     pub(super) parted: bool,
-    /// Since when no queue uses it and nothing is under way.
+    /// Since when no queue uses it and nothing is outstanding.
     pub(super) quiet_since: Option<Nanos>,
 }
 
@@ -177,7 +177,7 @@ impl Peer {
         self.open_failed = None;
     }
 
-    /// The same life of the node forgot this one, which it does only when nothing is under way: all
+    /// The same life of the node forgot this one, which it does only when nothing is outstanding: all
     /// sequences begin anew, with what is unanswered.
     fn on_forgotten(&mut self, work: &mut Work<'_>) {
         self.on_carrier_replaced(work.now);

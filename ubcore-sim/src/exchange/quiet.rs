@@ -38,7 +38,7 @@ enum Due {
 }
 
 impl Peer {
-    /// No queue here uses the node, and nothing is under way in either direction.
+    /// No queue here uses the node, and nothing is outstanding in either direction.
     fn is_quiet(&self, endpoint: &TpEndpoint) -> bool {
         self.paths == [None; 2]
             && self.wanted_since.is_none()
@@ -112,7 +112,7 @@ impl Exchange {
     }
 
     /// Whether one more node may be known. If need be, the one that is idle longest gives its place:
-    /// its TP is closed, and nothing is under way that could be repeated.
+    /// its TP is closed, and nothing is outstanding that could be repeated.
     pub(super) fn has_place(&mut self, now: Nanos) -> bool {
         if self.peers.len() < limits::PEERS {
             return true;

@@ -1,6 +1,6 @@
 //! The initiator's side of one peer: from requests to pieces, sequence by sequence, and answers.
 //!
-//! *Owns*: requests under way, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, ends.
+//! *Owns*: requests outstanding, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, ends.
 //! *Must not*: push a piece before the carrier has room for it; end a request twice.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
 use crate::engine::gather::{self, Segments};
 
-/// Attempts under way to one peer.
-pub(super) const UNDER_WAY_MAX: usize = 2048;
+/// Most attempts in flight to one peer.
+pub(super) const IN_FLIGHT_MAX: usize = 2048;
 /// Requests of this node's queues to one peer.
 #[derive(Debug)]
 pub(super) struct Requester {
@@ -27,7 +27,7 @@ pub(super) struct Requester {
     /// Flows with something to push.
     schedule: Schedule,
     /// Attempts begun and not answered; may be too high after losses, see `recount`.
-    under_way: usize,
+    in_flight: usize,
     /// When a flow has to be looked at, at the latest.
     timer: Nanos,
 }
@@ -48,7 +48,7 @@ impl Default for Requester {
         Self {
             flows: BTreeMap::new(),
             schedule: Schedule::default(),
-            under_way: 0,
+            in_flight: 0,
             timer: Nanos::MAX,
         }
     }
@@ -119,16 +119,16 @@ impl Requester {
     }
 
     fn push_next(&mut self, line: &mut PeerCarrier, work: &mut Work<'_>, pair: Pair) -> PushResult {
-        if self.under_way >= UNDER_WAY_MAX {
+        if self.in_flight >= IN_FLIGHT_MAX {
             self.recount();
         }
         let now = work.now;
-        let Self { flows, under_way, .. } = self;
+        let Self { flows, in_flight, .. } = self;
         let (Some(flow), Some(carrier)) = (flows.get_mut(&pair), &mut line.carrier) else {
             return PushResult::Idle;
         };
         let Some(request) = flow.current(now) else { return PushResult::Idle };
-        if *under_way >= UNDER_WAY_MAX && !request.begun {
+        if *in_flight >= IN_FLIGHT_MAX && !request.begun {
             return PushResult::Full;
         }
         let piece = NextPiece::of(request, carrier.piece_max(work.endpoint));
@@ -159,7 +159,7 @@ impl Requester {
         } else {
             if piece.is_first() {
                 flow.on_begun();
-                *under_way += 1;
+                *in_flight += 1;
             }
             if piece.is_last() {
                 flow.on_pushed();
@@ -222,7 +222,7 @@ impl Requester {
             // Of a request that was given up here.
             if is_final(header, bytes.len()) {
                 flow.on_answered(header.tassn);
-                self.under_way = self.under_way.saturating_sub(1);
+                self.in_flight = self.in_flight.saturating_sub(1);
             }
             return self.relist(pair);
         };
@@ -235,7 +235,7 @@ impl Requester {
         let seq = request.seq;
         if effect != Effect::More {
             flow.on_answered(header.tassn);
-            self.under_way = self.under_way.saturating_sub(1);
+            self.in_flight = self.in_flight.saturating_sub(1);
         }
         match effect {
             Effect::More => {}
@@ -280,14 +280,14 @@ impl Requester {
         !self.schedule.is_empty()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no request is outstanding.
     pub(super) fn is_quiet(&self) -> bool {
         self.flows.values().all(Flow::is_empty)
     }
 
     /// Attempts begun and not answered.
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// When to be called at the latest; `Nanos::MAX`: on input only.
@@ -303,7 +303,7 @@ impl Requester {
                 self.schedule.push(*pair, flow.priority);
             }
         }
-        self.under_way = 0;
+        self.in_flight = 0;
     }
 
     /// The error timeouts count from `now` on.
@@ -324,7 +324,7 @@ impl Requester {
         self.recount();
     }
 
-    /// Ends every request that is on its way.
+    /// Ends every outstanding request.
     pub(super) fn end_all(&mut self, senders: &mut Senders, status: CqeStatus) {
         for (pair, flow) in &mut self.flows {
             flow.clear(|request| senders.end(pair.queue(), request.seq, status, 0));
@@ -333,7 +333,7 @@ impl Requester {
     }
 
     fn recount(&mut self) {
-        self.under_way = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
+        self.in_flight = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The target's side of one peer: pieces in, placed bytes and receive completions out, one answer per
 //! attempt.
 //!
-//! *Owns*: the order of checks and effects, answers on their way. *Takes*: pieces in order. *Gives*:
+//! *Owns*: the order of checks and effects, answers that wait to be sent. *Takes*: pieces in order. *Gives*:
 //! answers. *Must not*: move a byte before every check passed; acknowledge before placement.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +25,7 @@ use crate::carrier::{PeerCarrier, piece::Payload};
 
 /// Sequences of one peer.
 const SERVED_MAX: usize = 1 << 16;
-/// Answers that may wait for the carrier. More than [`super::requester::UNDER_WAY_MAX`], so that two nodes
+/// Answers that may wait for the carrier. More than [`super::requester::IN_FLIGHT_MAX`], so that two nodes
 /// which keep that bound never wait for each other; one that does not is not read from meanwhile.
 const ANSWERS_MAX: usize = 4096;
 
@@ -145,7 +145,7 @@ impl Responder {
         }
     }
 
-    /// The target of messages under way is gone: their receives end as `status`.
+    /// The target of unfinished messages is gone: their receives end as `status`.
     pub(super) fn abort_messages(&mut self, work: &Work<'_>, id: u32, status: CqeStatus) {
         for (pair, served) in &mut self.served {
             if let Some((tassn, taken)) = served.abort(id) {
@@ -207,7 +207,7 @@ impl Responder {
         !self.answers.is_empty() || !self.reads.is_empty()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no message is unfinished and no answer waits.
     pub(super) fn is_quiet(&self) -> bool {
         self.served.values().all(|served| served.message.is_none()) && !self.is_waiting()
     }
@@ -244,7 +244,7 @@ impl Responder {
         }
     }
 
-    /// No queue is left: messages under way go without an end, and receives in use with them.
+    /// No queue is left: unfinished messages go without an end, and receives in use with them.
     pub(super) fn forget_queues(&mut self) {
         for served in self.served.values_mut() {
             served.forget();

@@ -1,7 +1,7 @@
 //! One sequence at its target: which request is next, what it did, the answer that a duplicate gets
 //! again.
 //!
-//! *Owns*: the expected TASSN, the message under way, answers kept for duplicates. *Takes*: pieces.
+//! *Owns*: the expected TASSN, the unfinished message, answers kept for duplicates. *Takes*: pieces.
 //! *Gives*: the step each piece makes. *Must not*: execute a request twice.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 
 use super::receive::TakenReceive;
 
-/// Answers kept: as many as one queue may have requests under way.
+/// Answers kept: as many as one queue may have requests outstanding.
 const KEPT_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
 
 /// What a request came to.
@@ -136,14 +136,14 @@ impl Served {
         self.skipping = (!last).then_some(header.tassn);
     }
 
-    /// The message under way ends without an effect; it may come again.
+    /// The unfinished message ends without an effect; it may come again.
     pub(super) fn forget(&mut self) {
         if self.message.take().is_some() {
             self.skipping = Some(self.expected);
         }
     }
 
-    /// The target of the message under way is gone: takes what it holds, and its number with it.
+    /// The target of the unfinished message is gone: takes what it holds, and its number with it.
     pub(super) fn abort(&mut self, queue_or_ring: u32) -> Option<(u16, TakenReceive)> {
         let held = self.message.as_ref()?.receive.as_ref()?;
         if held.cqe_source.id != queue_or_ring && held.ring != queue_or_ring {

@@ -18,7 +18,7 @@ use crate::context::segment::SegmentCache;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 
-/// Peers, paths, queues and requests under way of one node.
+/// Peers, paths, queues and outstanding requests of one node.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// What packets come from and go to.
@@ -34,8 +34,9 @@ pub(crate) struct Exchange {
     pub(crate) receives: ReceivingSides,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
-    /// Payload on its way out, and on its way in.
+    /// Payload of the piece that is sent.
     pub(super) bytes: Vec<u8>,
+    /// Payload of the piece that was received.
     pub(super) inbox: Vec<u8>,
 }
 

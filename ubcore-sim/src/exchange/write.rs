@@ -91,7 +91,7 @@ pub(super) fn write_piece(
     PieceOutcome::ACK
 }
 
-/// The message under way is over without effect on its receive.
+/// Ends the unfinished message without effect on its receive.
 fn give_back(served: &mut Served, work: &mut Work<'_>) {
     if let Some(taken) = served.message.take().and_then(|m| m.receive) {
         work.receives.give_back(work.base, taken);

@@ -130,7 +130,7 @@ fn signal_of_child(work: impl FnOnce()) -> Option<i32> {
 }
 
 /// A reader that sees the last word of a message sees all of it. Each round starts with the reader
-/// at the last word, and the body takes long enough to be seen on its way.
+/// at the last word, and copying the body takes long enough that the reader looks meanwhile.
 #[test]
 fn the_last_word_is_visible_last() {
     use crate::sync::{AtomicU64, Ordering};

@@ -184,7 +184,7 @@ fn guesses_of_one_node_hold_up_no_other_node() {
     use_up(&mut w);
     let other = another(&mut w);
     let read = header(&w, Opcode::Read, 8, 0);
-    assert_eq!(piece_of(&mut w, other, &read, &[]), [], "its data are on their way");
+    assert_eq!(piece_of(&mut w, other, &read, &[]), [], "its data are being sent");
     let wrong = RequestHeader { tassn: 1, token: None, ..read };
     assert_eq!(piece_of(&mut w, other, &wrong, &[]), [ResponseStatus::AccessAbort]);
 }

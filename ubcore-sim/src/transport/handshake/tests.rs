@@ -279,7 +279,7 @@ fn asking_an_open_tp_finds_another_life_or_no_node() {
 fn ends_that_do_not_match_are_found_by_a_question() {
     let mut pair = Pair::new(1, &FaultCfg::default());
     let [a, b] = &mut pair.nodes;
-    // The CONNECT of `from` with the cookie that `to` gave for it, on its way.
+    // The CONNECT of `from` with the cookie that `to` gave for it, in flight.
     let proven = |from: &mut Node, to: &mut Node| {
         from.open(0);
         from.sent(0).iter().for_each(|connect| to.receive(0, connect));
