@@ -77,7 +77,7 @@ pub enum AsyncObject {
     Jfr,
     /// Send queue with a receive queue.
     Jetty,
-    /// Group of jetties.
+    /// Group of jetties (`urma_jetty_grp_t`).
     Group,
     /// The device itself, one of its ports or EIDs; an event without a name counts as one.
     Device,
