@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Opcode,
+    Atomic, Opcode,
     cmd::SqArgs,
     rqe::record,
     sqe::{BLOCK_LEN, BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
@@ -149,6 +149,13 @@ impl SendPoster {
 
     /// As [`SendPoster::push`], for any request.
     fn push_other(&mut self, wr: &SendWr<'_>) -> Result<u32, PostReason> {
+        if let Some((mut atomic, to)) = sqe::atomic_of(wr, self.target.as_ref()) {
+            self.find_room(Atomic::BLOCKS)?;
+            (atomic.request.entry_idx, atomic.request.owner) = self.place();
+            let (blocks, _) = self.scratch.as_chunks_mut();
+            [blocks[0], blocks[1]] = atomic.encode(&to);
+            return self.commit(Atomic::BLOCKS, wr.user_ctx);
+        }
         let encoded = sqe::build(&mut self.scratch, wr, self.target.as_ref())?;
         let (mut sqe, blocks) = (encoded.sqe, encoded.blocks);
         self.find_room(blocks)?;

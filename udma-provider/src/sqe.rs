@@ -6,7 +6,7 @@
 //! the scratch belongs to other requests).
 
 use udma_abi::{
-    Addressed, OneSided, Opcode, RawEid, Sge, Sqe,
+    Addressed, Atomic, FetchKind, OneSided, Opcode, RawEid, Sge, Sqe,
     sqe::{
         SGE_LEN, SQE_WORDS_MAX, SqeFlags, SqeTargetKind, blocks_for, control_len, inline_max,
         sge_max,
@@ -65,6 +65,34 @@ pub(crate) fn one_sided_of(
         SendOp::Read { dst: [piece], src } => (false, piece, src),
         _ => return None,
     };
+    Some(one_piece(wr, is_write, (piece, at), bound))
+}
+
+/// One of the two usual atomics, as [`one_sided_of`].
+#[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
+#[inline]
+pub(crate) fn atomic_of(wr: &SendWr<'_>, bound: Option<&TargetId>) -> Option<(Atomic, Addressed)> {
+    let (kind, result, at, operand, compare) = match &wr.op {
+        SendOp::FetchAdd { result, target, value } => {
+            (FetchKind::FetchAdd, result, target, *value, 0)
+        }
+        SendOp::Cas { result, target, compare, swap } => {
+            (FetchKind::Cas, result, target, *swap, *compare)
+        }
+        _ => return None,
+    };
+    let (request, to) = one_piece(wr, false, (result, at), bound);
+    Some((Atomic { request, kind, operand, compare }, to))
+}
+
+/// The fields of a request with one local piece and one remote range.
+#[inline]
+fn one_piece(
+    wr: &SendWr<'_>,
+    is_write: bool,
+    (piece, at): (&LocalSge<'_>, &RemoteAddr<'_>),
+    bound: Option<&TargetId>,
+) -> (OneSided, Addressed) {
     let segment = at.segment;
     let target = wr.target.map(urma_core::TargetJetty::target).or(bound);
     let path = target.map_or_else(|| segment.path(), |target| &target.path);
@@ -89,7 +117,7 @@ pub(crate) fn one_sided_of(
         }
         None => to.rmt_eid = RawEid(segment.path().eid.bytes()),
     }
-    Some((request, to))
+    (request, to)
 }
 
 /// The operations that are not posted by the million.

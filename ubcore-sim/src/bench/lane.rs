@@ -24,16 +24,25 @@ struct Seen {
 /// Bytes of both segments that requests of these tests touch.
 const AREA: usize = 8192;
 
+const TRANSFERS: [Opcode; 2] = [Opcode::Write, Opcode::Read];
+const ALL: [Opcode; 4] = [Opcode::Write, Opcode::Read, Opcode::FetchAdd, Opcode::Cas];
+const ATOMICS: [Opcode; 3] = [Opcode::FetchAdd, Opcode::Cas, Opcode::Swap];
+
+/// As [`each`], for WRITE and READ.
+fn both(act: impl Fn(&mut Scene, Opcode)) -> Vec<Seen> {
+    each(&TRANSFERS, act)
+}
+
 /// Runs `act` with the lane and without: on a queue whose path and segments were used before. Returns
 /// what was seen, which is the same.
-fn both(act: impl Fn(&mut Scene, Opcode)) -> Vec<Seen> {
-    let all = [Opcode::Write, Opcode::Read].map(|opcode| {
-        let seen = [ExpressLane::On, ExpressLane::Off].map(|lane| seen_by(lane, opcode, &act));
-        let [on, off] = seen;
+fn each(opcodes: &[Opcode], act: impl Fn(&mut Scene, Opcode)) -> Vec<Seen> {
+    let alike = |opcode: &Opcode| {
+        let [on, off] =
+            [ExpressLane::On, ExpressLane::Off].map(|lane| seen_by(lane, *opcode, &act));
         assert_eq!(on, off, "{opcode:?}");
         on
-    });
-    all.into()
+    };
+    opcodes.iter().map(alike).collect()
 }
 
 fn seen_by(lane: ExpressLane, opcode: Opcode, act: &impl Fn(&mut Scene, Opcode)) -> Seen {
@@ -77,12 +86,22 @@ fn direct(s: &mut Scene, opcode: Opcode, at: u64, change: impl FnOnce(&mut Sqe))
     let mut sqe = on_seg(opcode, s.tpn, &s.remote, at + 64);
     change(&mut sqe);
     let sge = s.local.sge(at, 8);
-    s.a.post_direct(&mut s.jetty, sqe, &[sge]);
+    send(s, sqe, sge);
 }
 
 fn direct_from(s: &mut Scene, opcode: Opcode, sge: Sge) {
     let sqe = on_seg(opcode, s.tpn, &s.remote, 64);
-    s.a.post_direct(&mut s.jetty, sqe, &[sge]);
+    send(s, sqe, sge);
+}
+
+/// Posts a request: directly if it has one block.
+fn send(s: &mut Scene, sqe: Sqe, sge: Sge) {
+    if sqe.opcode.is_atomic() {
+        let sqe = Sqe { operand: 0x1234_5678_9abc, compare: 77, ..sqe };
+        s.a.post(&mut s.jetty, sqe, &[sge]);
+    } else {
+        s.a.post_direct(&mut s.jetty, sqe, &[sge]);
+    }
 }
 
 /// What was done ended with these statuses, for WRITE and for READ.
@@ -138,13 +157,14 @@ fn what_the_target_does_not_allow_is_refused() {
         |sqe| sqe.seg_token_id += 1 << 8,
     ];
     for change in cases {
-        let seen = both(|s, opcode| direct(s, opcode, 0, change));
+        let seen = each(&ALL, |s, opcode| direct(s, opcode, 0, change));
         ends(&seen, &[REFUSED]);
     }
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         let (mem, other) = match opcode {
             Opcode::Write => (s.b.alloc(AREA), Access::READ),
-            _ => (s.b.alloc(AREA), Access::LOCAL_ONLY),
+            Opcode::Read => (s.b.alloc(AREA), Access::LOCAL_ONLY),
+            _ => (s.b.alloc(AREA), Access::READ | Access::WRITE),
         };
         s.remote = s.b.seg_of(mem, other);
         direct(s, opcode, 0, |_| {});
@@ -155,7 +175,7 @@ fn what_the_target_does_not_allow_is_refused() {
 
 #[test]
 fn a_segment_that_was_withdrawn_is_refused() {
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id });
         direct(s, opcode, 0, |_| {});
     });
@@ -166,7 +186,7 @@ fn a_segment_that_was_withdrawn_is_refused() {
 #[test]
 fn a_segment_that_is_withdrawn_meanwhile_ends_the_request_with_an_error() {
     for hook in [Hook::SlotAnnounced, Hook::CopyUnchecked] {
-        let seen = both(|s, opcode| {
+        let seen = each(&ALL, |s, opcode| {
             let node = s.b.dev.node_region().clone();
             let entry = entry_offset(tid_of(s.remote.token_id).unwrap());
             hooks::at(hook, move || {
@@ -181,17 +201,17 @@ fn a_segment_that_is_withdrawn_meanwhile_ends_the_request_with_an_error() {
 
 #[test]
 fn segments_of_this_node_are_checked_each_time() {
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         let other = s.a.seg(4096);
         let mut sqe = on_seg(opcode, s.a.connect(s.a.eid()), &other, 0);
         let sge = s.local.sge(0, 8);
         for token in [0, 0, 1] {
             sqe.token_value ^= token;
-            s.a.post_direct(&mut s.jetty, sqe, &[sge]);
+            send(s, sqe, sge);
         }
         sqe.token_value ^= 1;
         s.a.ok(Command::UnregisterSeg { token_id: other.token_id });
-        s.a.post_direct(&mut s.jetty, sqe, &[sge]);
+        send(s, sqe, sge);
     });
     ends(&seen, &[GOOD, GOOD, REFUSED, REFUSED]);
 }
@@ -206,11 +226,11 @@ fn local_pieces_are_checked_each_time() {
     ];
     for piece in cases {
         ends(
-            &both(|s, opcode| direct_from(s, opcode, piece(s))),
+            &each(&ALL, |s, opcode| direct_from(s, opcode, piece(s))),
             &[denied, CqeStatus::WrFlushErrDone],
         );
     }
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         s.a.ok(Command::UnregisterSeg { token_id: s.local.token_id });
         direct(s, opcode, 0, |_| {});
     });
@@ -238,6 +258,15 @@ fn nothing_is_read_into_memory_that_is_not_writable() {
         direct_from(s, Opcode::Read, sge);
     });
     ends(&seen, &[GOOD, CqeStatus::LocAccess, CqeStatus::WrFlushErrDone]);
+    let seen = each(&ATOMICS, |s, opcode| {
+        let mem = s.a.alloc(4096).read_only();
+        let pinned = s.a.seg_of(mem, Access::READ);
+        let before = s.remote.bytes(0, AREA);
+        direct_from(s, Opcode::Write, pinned.sge(0, 8));
+        direct_from(s, opcode, pinned.sge(0, 8));
+        assert_eq!(s.remote.bytes(72, AREA - 72), &before[72..]);
+    });
+    ends(&seen, &[GOOD, CqeStatus::LocAccess, CqeStatus::WrFlushErrDone]);
 }
 
 #[test]
@@ -247,7 +276,7 @@ fn a_queue_that_is_not_ready_starts_nothing() {
         (QueueState::Error, vec![CqeStatus::WrFlushErrDone, CqeStatus::WrFlushErr]),
         (QueueState::Reset, vec![CqeStatus::WrUnhandled]),
     ] {
-        let seen = both(|s, opcode| {
+        let seen = each(&ALL, |s, opcode| {
             s.a.ok(Command::ModifyState { id: s.jetty.id, state });
             direct(s, opcode, 0, |_| {});
         });
@@ -257,7 +286,7 @@ fn a_queue_that_is_not_ready_starts_nothing() {
 
 #[test]
 fn a_request_behind_a_message_waits_for_it() {
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         let jfc = s.b.jfc(4);
         let target = s.b.jetty(4, &jfc, |_| {});
         let to = |sqe: &mut Sqe| {
@@ -280,8 +309,9 @@ fn a_request_behind_a_message_waits_for_it() {
 /// The first bytes of the long request are moved, and the next step goes on with it.
 #[test]
 fn a_request_behind_one_in_the_middle_waits_for_it() {
-    let seen = both(|s, opcode| {
-        direct_from(s, opcode, s.local.sge(0, 5000));
+    let seen = each(&ALL, |s, opcode| {
+        let long = if opcode.is_atomic() { Opcode::Write } else { opcode };
+        direct_from(s, long, s.local.sge(0, 5000));
         let bytes = |s: &Scene| (s.remote.bytes(6000, 100), s.local.bytes(6000, 100));
         let before = bytes(s);
         direct(s, opcode, 6000, |_| {});
@@ -305,7 +335,7 @@ fn a_long_request_is_stepped_in_chunks() {
 
 #[test]
 fn a_path_that_ended_carries_nothing() {
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         s.a.dev.on_peer_gone(s.a.now, s.b.eid());
         direct(s, opcode, 0, |_| {});
     });
@@ -341,7 +371,7 @@ fn mode_and_path_fit_together() {
 
 #[test]
 fn a_connection_reaches_the_node_that_it_is_bound_to() {
-    let seen = both(|s, opcode| {
+    let seen = each(&ALL, |s, opcode| {
         s.jetty = s.a.jetty(4, &s.jfc, |args| args.mode = Mode::Rc);
         let id = s.jetty.id;
         s.a.ok(Command::Bind { id, tpn: s.tpn, remote_id: 5 });
@@ -375,4 +405,77 @@ fn a_full_completion_queue_stops_the_queue() {
         assert_eq!(s.a.dev.counter(Counter::DirectRequests), 19);
     });
     ends(&seen, &[GOOD; 20]);
+}
+
+#[test]
+fn atomics_of_both_sizes_are_done_and_refused_alike() {
+    let seen = each(&ATOMICS, |s, opcode| {
+        s.remote.mem.store_u64(64, 77).unwrap();
+        for (at, len) in [(0, 8), (8, 8), (16, 4), (20, 4), (4, 8), (2, 4)] {
+            let sqe = on_seg(opcode, s.tpn, &s.remote, 64 + at);
+            let sge = s.local.sge(at, len);
+            send(s, sqe, sge);
+        }
+    });
+    let unsupported = CqeStatus::RemUnsupportedReq;
+    ends(&seen, &[GOOD, GOOD, GOOD, GOOD, unsupported, unsupported]);
+    assert_eq!(seen[0].counts[0], 7);
+    for len in [0, 2, 16] {
+        let seen = each(&ATOMICS, |s, opcode| direct_from(s, opcode, s.local.sge(0, len)));
+        ends(&seen, &[CqeStatus::LocLen, CqeStatus::WrFlushErrDone]);
+    }
+}
+
+/// The second block is taken only when it was posted.
+#[test]
+fn half_an_atomic_is_malformed() {
+    let seen = each(&ATOMICS, |s, opcode| {
+        let mut sqe = on_seg(opcode, s.tpn, &s.remote, 64);
+        sqe.sge_num = 1;
+        let piece = s.local.sge(0, 8).to_words();
+        let block = s.a.put(&mut s.jetty, sqe, &piece);
+        s.jetty.pi -= 1;
+        s.a.ring(&s.jetty);
+        // A direct entry is one block.
+        s.a.write_direct(&s.jetty, &block);
+    });
+    ends(&seen, &STOPPED);
+    for (change, named) in [(1 << 31, "pass"), (1, "index")] {
+        let seen = each(&ATOMICS, |s, opcode| {
+            let mut sqe = on_seg(opcode, s.tpn, &s.remote, 64);
+            sqe.sge_num = 1;
+            let at = s.jetty.pi as usize & 15;
+            let piece = s.local.sge(0, 8).to_words();
+            let block = s.a.put(&mut s.jetty, sqe, &piece);
+            s.jetty.ring.store_u64(at * 64, block[0] ^ change).unwrap();
+            s.a.ring(&s.jetty);
+        });
+        assert_eq!(seen[0].counts[0], 3, "{named}");
+    }
+}
+
+#[test]
+fn a_full_completion_queue_stops_atomics() {
+    let seen = each(&ATOMICS, |s, opcode| {
+        s.jetty = s.a.jetty(6, &s.jfc, |_| {});
+        for n in 0..20 {
+            direct(s, opcode, n * 8, |_| {});
+        }
+        assert_eq!(s.a.dev.counter(Counter::DirectRequests), 19);
+    });
+    ends(&seen, &[GOOD; 20]);
+}
+
+#[test]
+fn atomics_and_transfers_of_a_list_are_done_in_order() {
+    let seen = each(&ATOMICS, |s, opcode| {
+        for (n, opcode) in [Opcode::Write, opcode, Opcode::Read, opcode].into_iter().enumerate() {
+            let mut sqe = on_seg(opcode, s.tpn, &s.remote, 64);
+            (sqe.sge_num, sqe.operand) = (1, n as u64);
+            s.a.put(&mut s.jetty, sqe, &s.local.sge(n as u64 * 8, 8).to_words());
+        }
+        s.a.ring(&s.jetty);
+    });
+    ends(&seen, &[GOOD; 4]);
+    assert_eq!(seen[0].counts[0], 7);
 }

@@ -188,7 +188,8 @@ impl Job<'_> {
         let len = self.len;
         let reached =
             path_state.reach(self.segments.table, self.faults, &want, |memory, offset| {
-                atomic_at(memory, offset, kind, (sqe, len)).ok_or(CqeStatus::RemUnsupportedReq)
+                let operands = (sqe.operand, sqe.compare);
+                atomic_at((memory, offset), len, kind, operands)
             })?;
         let AccessResult::Yes(old, _) = reached else { return Ok(Progress::NotDirect) };
         let bytes = old.to_le_bytes();
@@ -271,24 +272,28 @@ pub(crate) fn notify_at(
     }
 }
 
-/// The atomic of an entry; `None` when the address is not aligned to the size.
-fn atomic_at(
-    memory: &Region,
-    offset: usize,
+/// The atomic of an entry, on `len` bytes; refused when the address is not aligned to them. Returns the
+/// value before.
+#[inline]
+pub(crate) fn atomic_at(
+    (memory, offset): (&Region, usize),
+    len: u64,
     kind: FetchKind,
-    (sqe, len): (&Sqe, u64),
-) -> Option<u64> {
-    match len {
+    (operand, compare): (u64, u64),
+) -> Result<u64, CqeStatus> {
+    let before = match len {
         4 => {
-            let op = operation(kind, low32(sqe.operand), low32(sqe.compare));
+            let op = operation(kind, low32(operand), low32(compare));
             memory.atomic_u32(offset, op).ok().map(u64::from)
         }
-        8 => memory.atomic_u64(offset, operation(kind, sqe.operand, sqe.compare)).ok(),
+        8 => memory.atomic_u64(offset, operation(kind, operand, compare)).ok(),
         _ => None,
-    }
+    };
+    before.ok_or(CqeStatus::RemUnsupportedReq)
 }
 
 /// What an atomic does to a word.
+#[inline]
 pub(crate) fn operation<T>(kind: FetchKind, operand: T, compare: T) -> WordAtomic<T> {
     match kind {
         FetchKind::Cas => WordAtomic::Cas { cmp: compare, swap: operand },

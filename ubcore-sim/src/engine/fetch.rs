@@ -73,10 +73,11 @@ impl SendRing {
         Ok(blocks)
     }
 
-    /// A copy of the block at the head.
+    /// A copy of the block `index` positions behind the head.
     #[inline]
-    pub(crate) fn front(&self) -> Option<[u64; BLOCK_WORDS]> {
-        self.region.load_block((self.head & self.mask) as usize * BLOCK_LEN).ok()
+    pub(crate) fn block(&self, index: u32) -> Option<[u64; BLOCK_WORDS]> {
+        let at = self.head.wrapping_add(index) & self.mask;
+        self.region.load_block(at as usize * BLOCK_LEN).ok()
     }
 
     /// Index of the head as completions name it.
@@ -102,8 +103,7 @@ impl SendRing {
 
     #[inline]
     fn load(&self, index: u32, words: &mut [u64; SQE_WORDS_MAX]) -> Option<()> {
-        let at = (self.head.wrapping_add(index) & self.mask) as usize * BLOCK_LEN;
-        let block = self.region.load_block::<BLOCK_WORDS>(at).ok()?;
+        let block = self.block(index)?;
         let to = index as usize * BLOCK_WORDS;
         words.get_mut(to..to + BLOCK_WORDS)?.copy_from_slice(&block);
         Some(())

@@ -26,7 +26,7 @@ mod tests;
 pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
-pub use one_sided::{Addressed, OneSided};
+pub use one_sided::{Addressed, Atomic, OneSided};
 pub use opcode::{FetchKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};

@@ -1,11 +1,11 @@
-//! A WRITE or READ in one block with one local piece: nearly all entries there are.
+//! A WRITE or READ in one block, an atomic in two, with one local piece: nearly all entries there are.
 //!
 //! *Owns*: nothing; the layout is that of [`Sqe`](crate::Sqe). *Takes*: the fields that such a
-//! request has. *Gives*: its 64 bytes, or the fields from 64 bytes, without those that are zero.
+//! request has. *Gives*: its blocks, or the fields from its blocks, without those that are zero.
 //! *Must not*: differ from what `Sqe` reads and writes.
 
 use crate::{
-    Opcode, RawEid, Sge,
+    FetchKind, OpKind, Opcode, RawEid, Sge,
     bits::{field8, field16, field32, flag, place},
     sqe::{BLOCK_WORDS, SqeFlags, SqeTargetKind},
 };
@@ -56,15 +56,15 @@ impl OneSided {
         let code = field8(words[0], 40, 8);
         let is_write = code == Opcode::Write as u8;
         let is_known = is_write || code == Opcode::Read as u8;
-        // Target kind 3 does not exist.
-        if !is_known
-            || words[0] & INLINE != 0
-            || words[0] & KIND == KIND
-            || field8(words[1], 24, 8) != 1
-        {
+        if !is_known || !has_one_piece(words) {
             return None;
         }
-        Some(Self {
+        Some(Self::fields(words, is_write, [words[6], words[7]]))
+    }
+
+    #[inline]
+    const fn fields(words: &[u64; BLOCK_WORDS], is_write: bool, piece: [u64; 2]) -> Self {
+        Self {
             entry_idx: field16(words[0], 0, 16),
             owner: flag(words[0], 31),
             flags: SqeFlags::from_bits_truncate(field8(words[0], 16, 7)),
@@ -73,8 +73,8 @@ impl OneSided {
             token: if flag(words[0], 28) { Some(field32(words[4], 0, 32)) } else { None },
             seg_token_id: field32(words[1], 32, 20) << 8,
             remote_va: words[5],
-            piece: Sge::from_words([words[6], words[7]]),
-        })
+            piece: Sge::from_words(piece),
+        }
     }
 
     /// Returns the words of the entry, as the ring and the doorbell page hold it.
@@ -82,8 +82,13 @@ impl OneSided {
     #[must_use]
     pub fn encode(&self, to: &Addressed) -> [u64; BLOCK_WORDS] {
         let opcode = if self.is_write { Opcode::Write } else { Opcode::Read };
+        self.block(opcode, to, self.piece.to_words())
+    }
+
+    /// The first block, with `tail` behind the control words.
+    #[inline]
+    fn block(&self, opcode: Opcode, to: &Addressed, tail: [u64; 2]) -> [u64; BLOCK_WORDS] {
         let [high, low] = to.rmt_eid.to_words();
-        let [piece, va] = self.piece.to_words();
         [
             place(u64::from(self.entry_idx), 0, 16)
                 | place(u64::from(self.flags.bits()), 16, 7)
@@ -99,10 +104,74 @@ impl OneSided {
             high,
             u64::from(self.token.unwrap_or(0)) | place(u64::from(to.target_id), 32, 20),
             self.remote_va,
-            piece,
-            va,
+            tail[0],
+            tail[1],
         ]
     }
+}
+
+/// An atomic, which takes two blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Atomic {
+    /// What it has in common with a READ; the piece is for the value that it fetches.
+    pub request: OneSided,
+    /// What it does to the word.
+    pub kind: FetchKind,
+    /// Value to store, add or combine; of 4 bytes the low half.
+    pub operand: u64,
+    /// CAS: value that is expected.
+    pub compare: u64,
+}
+
+impl Atomic {
+    /// Blocks of the entry.
+    pub const BLOCKS: u32 = 2;
+
+    /// Reads an entry from its `front`, the first block, and `back`, which returns the second one; `None`
+    /// when it is no atomic, or has not exactly one local piece.
+    #[inline]
+    #[must_use]
+    pub fn decode(
+        front: &[u64; BLOCK_WORDS],
+        back: impl FnOnce() -> Option<[u64; BLOCK_WORDS]>,
+    ) -> Option<Self> {
+        let op = Opcode::from_code(field8(front[0], 40, 8))?;
+        let kind = fetch_kind(op).filter(|_| has_one_piece(front))?;
+        let back = back()?;
+        let request = OneSided::fields(front, false, [back[4], back[5]]);
+        Some(Self { request, kind, operand: back[0], compare: back[1] })
+    }
+
+    /// Returns the words of the entry, as the ring holds it.
+    #[inline]
+    #[must_use]
+    pub fn encode(&self, to: &Addressed) -> [[u64; BLOCK_WORDS]; 2] {
+        let [piece, va] = self.request.piece.to_words();
+        let front = self.request.block(self.kind.opcode(), to, [0, 0]);
+        [front, [self.operand, self.compare, 0, 0, piece, va, 0, 0]]
+    }
+}
+
+#[inline]
+const fn fetch_kind(op: Opcode) -> Option<FetchKind> {
+    match op.kind() {
+        OpKind::Atomic(kind) => Some(kind),
+        OpKind::Send
+        | OpKind::SendImm
+        | OpKind::SendInvalidate
+        | OpKind::Write
+        | OpKind::WriteImm
+        | OpKind::WriteNotify(_)
+        | OpKind::Read
+        | OpKind::Nop
+        | OpKind::FlushDma => None,
+    }
+}
+
+/// One local piece, no payload in the entry, and a target kind that exists (3 does not).
+#[inline]
+const fn has_one_piece(words: &[u64; BLOCK_WORDS]) -> bool {
+    words[0] & INLINE == 0 && words[0] & KIND != KIND && field8(words[1], 24, 8) == 1
 }
 
 const INLINE: u64 = (SqeFlags::INLINE.bits() as u64) << 16;

@@ -105,6 +105,23 @@ pub enum FetchKind {
     FetchXor,
 }
 
+impl FetchKind {
+    /// The atomic that does so.
+    #[inline]
+    #[must_use]
+    pub const fn opcode(self) -> Opcode {
+        match self {
+            Self::Cas => Opcode::Cas,
+            Self::Swap => Opcode::Swap,
+            Self::FetchAdd => Opcode::FetchAdd,
+            Self::FetchSub => Opcode::FetchSub,
+            Self::FetchAnd => Opcode::FetchAnd,
+            Self::FetchOr => Opcode::FetchOr,
+            Self::FetchXor => Opcode::FetchXor,
+        }
+    }
+}
+
 impl OpKind {
     /// Whether it carries a message, writes to a remote address, takes a receive, fetches data.
     #[inline]

@@ -7,8 +7,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    Addressed, CmdStatus, Cqe, CqeStatus, Eqe, OneSided, Opcode, RawEid, RegisterRegion, Rqe, Sge,
-    Sqe,
+    Addressed, Atomic, CmdStatus, Cqe, CqeStatus, Eqe, OneSided, Opcode, RawEid, RegisterRegion,
+    Rqe, Sge, Sqe,
     cmd::{
         self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
@@ -397,6 +397,44 @@ proptest! {
         let mut other = block;
         other[0] |= 3 << 29;
         prop_assert_eq!(OneSided::decode(&other), None);
+    }
+
+    #[test]
+    fn atomics_are_read_and_written_alike(
+        sqe in any_sqe(), tail in any::<[u64; 2]>(), kind in 0..7_usize, usual in any::<[bool; 2]>(),
+    ) {
+        let mut sqe = sqe;
+        let atomics = Opcode::ALL.into_iter().filter(|opcode| opcode.is_atomic());
+        if usual[0] { sqe.opcode = atomics.clone().nth(kind).unwrap(); }
+        if usual[1] { (sqe.sge_num, sqe.inline_len) = (1, 0); sqe.flags.remove(SqeFlags::INLINE); }
+        let mut w = [0; SQE_WORDS_MAX];
+        sqe.encode(&mut w);
+        (w[12], w[13]) = (tail[0], tail[1]);
+        let sqe = Sqe::decode(&w).unwrap();
+        let [front, back] = [0, 8].map(|at| <[u64; 8]>::try_from(&w[at..at + 8]).unwrap());
+        let fits = sqe.opcode.is_atomic()
+            && sqe.sge_num == 1 && !sqe.flags.contains(SqeFlags::INLINE);
+        prop_assert_eq!(Atomic::decode(&front, || None), None);
+        let found = Atomic::decode(&front, || Some(back));
+        prop_assert_eq!(found.is_some(), fits);
+        let Some(found) = found else { return Ok(()) };
+        let token = sqe.token_en.then_some(sqe.token_value);
+        prop_assert_eq!(found.kind.opcode(), sqe.opcode);
+        prop_assert_eq!((found.operand, found.compare), (sqe.operand, sqe.compare));
+        prop_assert_eq!(found.request, OneSided {
+            entry_idx: sqe.entry_idx, owner: sqe.owner, flags: sqe.flags,
+            is_write: false, tpn: sqe.tpn, token,
+            seg_token_id: sqe.seg_token_id, remote_va: sqe.remote_va, piece: Sge::from_words(tail),
+        });
+        let Sqe { target_kind, target_id, target_hint, rmt_eid, .. } = sqe;
+        if sqe.inline_len == 0 && (sqe.token_en || sqe.token_value == 0) {
+            let to = Addressed { target_kind, target_id, target_hint, rmt_eid };
+            prop_assert_eq!(found.encode(&to), [front, back]);
+        }
+        // The kind that does not exist.
+        let mut other = front;
+        other[0] |= 3 << 29;
+        prop_assert_eq!(Atomic::decode(&other, || Some(back)), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The express lane: a WRITE or READ of one block on an idle queue, straight from its 64 bytes.
+//! The express lane: a WRITE, READ or atomic with one piece on an idle queue, straight from its blocks.
 //!
-//! *Owns*: which requests may take it. *Takes*: a direct entry. *Gives*: the request carried out and
+//! *Owns*: which requests may take it. *Takes*: a direct entry, or the ring. *Gives*: the request carried out and
 //! retired, or nothing changed. *Must not*: judge a request: what does not fit goes the long path, which
 //! has the statuses; look at a target by other guards than the long path ([`PathState::reach`]).
 //!
@@ -10,13 +10,16 @@
 //! path. Without a request before it there is nothing to wait for: order, fence and retirement are met.
 
 use udma_abi::{
-    CqeStatus, OneSided,
+    Atomic, CqeStatus, OneSided, Sge,
     cmd::{Access, Mode},
     sqe::BLOCK_WORDS,
 };
 
 use super::{Left, SendEngine, SendState, Started, Visit};
 use crate::cfg::ExpressLane;
+use crate::context::segment::{LocalSegment, SegmentCache};
+use crate::engine::direct::atomic_at;
+use crate::engine::gather::Store;
 use crate::engine::remote::{AccessResult, PathState, Want};
 
 /// How far the lane took an entry.
@@ -46,15 +49,17 @@ impl SendEngine {
         let direct = visit.direct.filter(|_| posted == 1);
         let mut left = Left::NOTHING;
         for _ in 0..tables.cfg.step_requests {
+            let before = self.ring.head;
             let result = match direct {
-                Some(block) => self.lane(visit, block),
+                Some(block) => self.lane(visit, block, posted),
                 // What does not take the lane is fetched once more, and judged by that copy alone.
-                None => {
-                    self.ring.front().map_or(LaneResult::NotTaken, |block| self.lane(visit, &block))
-                }
+                None => self
+                    .ring
+                    .block(0)
+                    .map_or(LaneResult::NotTaken, |block| self.lane(visit, &block, posted)),
             };
             left |= Left::BUSY.when(result != LaneResult::NotTaken);
-            posted -= u32::from(result == LaneResult::Done);
+            posted -= self.ring.head.wrapping_sub(before);
             if result != LaneResult::Done {
                 break;
             }
@@ -67,25 +72,38 @@ impl SendEngine {
         left
     }
 
-    /// Carries out the entry `block`, the next one of an idle queue.
+    /// Carries out the entry that starts with `block`, the next of `posted` blocks of an idle queue.
     #[inline]
-    fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS]) -> LaneResult {
+    fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], posted: u32) -> LaneResult {
         let cfg = &visit.tables.cfg;
-        let Some(entry) = OneSided::decode(block) else { return LaneResult::NotTaken };
+        let Some(entry) = OneSided::decode(block) else {
+            return self.lane_atomic(visit, block, posted);
+        };
         let len = u64::from(entry.piece.len);
         let is_short = len.wrapping_sub(1) < cfg.direct_chunk.min(cfg.step_bytes) as u64;
         if !(is_short && self.is_next(&entry) && self.retire.reserve()) {
             return LaneResult::NotTaken;
         }
-        let status = match self.carry(visit, &entry, len) {
-            Ok(AccessResult::Yes(..)) => CqeStatus::Success,
-            Ok(AccessResult::NotDirect) => {
-                self.retire.keep_or_give_back();
-                return LaneResult::NotTaken;
-            }
-            Err(status) => status,
-        };
-        self.end(visit, &entry, status)
+        let carried = self.carry(visit, &entry);
+        self.end(visit, (&entry, 1), carried)
+    }
+
+    /// As [`SendEngine::lane`], of an atomic.
+    fn lane_atomic(
+        &mut self,
+        visit: &Visit<'_>,
+        front: &[u64; BLOCK_WORDS],
+        posted: u32,
+    ) -> LaneResult {
+        let back = || self.ring.block(1).filter(|_| posted >= Atomic::BLOCKS);
+        let Some(atomic) = Atomic::decode(front, back) else { return LaneResult::NotTaken };
+        let entry = &atomic.request;
+        let is_word = matches!(entry.piece.len, 4 | 8);
+        if !(is_word && self.is_next(entry) && self.retire.reserve()) {
+            return LaneResult::NotTaken;
+        }
+        let carried = self.carry_atomic(visit, &atomic);
+        self.end(visit, (entry, Atomic::BLOCKS), carried)
     }
 
     /// Started nothing, and nothing that it started is not retired.
@@ -113,33 +131,16 @@ impl SendEngine {
         &mut self,
         visit: &Visit<'_>,
         entry: &OneSided,
-        len: u64,
     ) -> Result<AccessResult<()>, CqeStatus> {
-        let piece = entry.piece;
-        let Some(local) = self.segments.known(piece.token_id) else {
+        let store = if entry.is_write { Store::No } else { Store::Yes };
+        let Some((local, at)) = local_of(&self.segments, entry.piece, store) else {
             return Ok(AccessResult::NotDirect);
         };
-        let is_fit = if entry.is_write {
-            !local.is_poisoned(piece.va, len)
-        } else {
-            local.region.is_writable()
-        };
-        let Some(at) = local.offset_of(piece.va, len).filter(|_| is_fit) else {
+        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
             return Ok(AccessResult::NotDirect);
         };
-        let Some(path) = self.path_states.first_mut().filter(|path| is_open(path, entry.tpn))
-        else {
-            return Ok(AccessResult::NotDirect);
-        };
-        let want = Want {
-            token_id: entry.seg_token_id,
-            token: entry.token,
-            va: entry.remote_va,
-            len,
-            right: if entry.is_write { Access::WRITE } else { Access::READ },
-            life: 0,
-        };
-        let bytes = piece.len as usize;
+        let want = want_of(entry, if entry.is_write { Access::WRITE } else { Access::READ });
+        let bytes = entry.piece.len as usize;
         let tables = visit.tables;
         path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
             let copied = if entry.is_write {
@@ -151,21 +152,62 @@ impl SendEngine {
         })
     }
 
-    /// Retires the request that `entry` asked for, with the status of its completion.
+    /// As [`SendEngine::carry`]: the word there is changed, and its value before is stored here.
     #[inline]
-    fn end(&mut self, visit: &Visit<'_>, entry: &OneSided, status: CqeStatus) -> LaneResult {
+    fn carry_atomic(
+        &mut self,
+        visit: &Visit<'_>,
+        atomic: &Atomic,
+    ) -> Result<AccessResult<()>, CqeStatus> {
+        let entry = &atomic.request;
+        let Some((local, at)) = local_of(&self.segments, entry.piece, Store::Yes) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let want = want_of(entry, Access::ATOMIC);
+        let operands = (atomic.operand, atomic.compare);
+        let tables = visit.tables;
+        let reached = path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
+            atomic_at((memory, offset), want.len, atomic.kind, operands)
+        })?;
+        let AccessResult::Yes(before, life) = reached else { return Ok(AccessResult::NotDirect) };
+        let bytes = before.to_le_bytes();
+        let bytes = bytes.get(..entry.piece.len as usize).unwrap_or(&bytes);
+        local.region.write_ordered(at, bytes).map_err(|_| CqeStatus::LocAccess)?;
+        Ok(AccessResult::Yes((), life))
+    }
+
+    /// Retires the request that `entry` asked for, with the status of its completion, unless nothing
+    /// happened.
+    #[inline]
+    fn end(
+        &mut self,
+        visit: &Visit<'_>,
+        (entry, blocks): (&OneSided, u32),
+        carried: Result<AccessResult<()>, CqeStatus>,
+    ) -> LaneResult {
+        let status = match carried {
+            Ok(AccessResult::Yes(..)) => CqeStatus::Success,
+            Ok(AccessResult::NotDirect) => {
+                self.retire.keep_or_give_back();
+                return LaneResult::NotTaken;
+            }
+            Err(status) => status,
+        };
         let is_done = status == CqeStatus::Success;
         let bytes = if is_done { entry.piece.len } else { 0 };
         let request = Started {
             entry_idx: entry.entry_idx,
-            blocks: 1,
+            blocks,
             flags: entry.flags,
             fenced: !entry.is_write,
             tpn: 0,
             end: Some((status, bytes)),
             reported: false,
         };
-        self.ring.head = self.ring.head.wrapping_add(1);
+        self.ring.head = self.ring.head.wrapping_add(blocks);
         if is_done {
             visit.queue.fast.direct(u64::from(bytes));
         }
@@ -178,9 +220,39 @@ impl SendEngine {
     }
 }
 
-/// The path is the one named, lives, and is of the reliable kind.
+/// The segment of a local piece that was used before, with the offset of the piece, when it may be
+/// read, or stored to.
 #[inline]
-fn is_open(path: &PathState, tpn: u32) -> bool {
-    let link = &path.link;
-    link.tpn == tpn && link.is_alive() && !link.unreliable
+fn local_of(segments: &SegmentCache, piece: Sge, store: Store) -> Option<(&LocalSegment, usize)> {
+    let local = segments.known(piece.token_id)?;
+    let len = u64::from(piece.len);
+    let is_fit = match store {
+        Store::No => !local.is_poisoned(piece.va, len),
+        Store::Yes => local.region.is_writable(),
+    };
+    let at = local.offset_of(piece.va, len).filter(|_| is_fit)?;
+    Some((local, at))
+}
+
+/// What the request wants of its remote segment.
+#[inline]
+fn want_of(entry: &OneSided, right: Access) -> Want {
+    Want {
+        token_id: entry.seg_token_id,
+        token: entry.token,
+        va: entry.remote_va,
+        len: u64::from(entry.piece.len),
+        right,
+        life: 0,
+    }
+}
+
+/// The path used last, when it is the one named, lives, and is of the reliable kind.
+#[inline]
+fn path_of(path_states: &mut [PathState], tpn: u32) -> Option<&mut PathState> {
+    let is_open = |path: &&mut PathState| {
+        let link = &path.link;
+        link.tpn == tpn && link.is_alive() && !link.unreliable
+    };
+    path_states.first_mut().filter(is_open)
 }
