@@ -2,8 +2,8 @@
 //!
 //! Owns: the value, one word with the bits *held* and *marked*.
 //! Takes: work as closures.
-//! Gives: `run` (mark, then work if no other thread does), `try_with`, `with_blocking` (control
-//! plane). Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
+//! Gives: `run` (mark, then work if no other thread does), `run_if` (look first), `try_with`,
+//! `with_blocking` (control plane). Must not: lose a mark; make a poster wait; run forever for others (rounds are bounded).
 #![expect(unsafe_code, reason = "the held bit, not the borrow checker, makes access exclusive")]
 
 use core::fmt;
@@ -71,7 +71,7 @@ impl<T> Serial<T> {
     /// on the same value expecting the work to be done on return (it would be handed over to
     /// itself).
     #[inline]
-    pub fn run(&self, mut f: impl FnMut(&mut T)) -> RunResult {
+    pub fn run(&self, f: impl FnMut(&mut T)) -> RunResult {
         if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             // Another thread holds the value or left a mark: mark and try to become the holder in
             // one step.
@@ -81,6 +81,32 @@ impl<T> Serial<T> {
             }
             self.state.fetch_and(!MARKED, Ordering::AcqRel);
         }
+        self.work(f)
+    }
+
+    /// As [`Serial::run`], but a value that is neither held nor marked is worked on only if `look` asks
+    /// for it: look and work are one visit.
+    #[inline]
+    pub fn run_if(&self, look: impl FnOnce(&mut T) -> bool, f: impl FnMut(&mut T)) -> RunResult {
+        if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return self.run(f);
+        }
+        let release = ReleaseOnDrop(&self.state);
+        let is_wanted = self.visit(look);
+        let is_done = !is_wanted && self.let_go();
+        core::mem::forget(release);
+        if is_done {
+            return RunResult::Done;
+        }
+        if !is_wanted {
+            self.state.fetch_and(!MARKED, Ordering::AcqRel);
+        }
+        self.work(f)
+    }
+
+    /// Works until no mark is left; the caller has set HELD.
+    #[inline]
+    fn work(&self, mut f: impl FnMut(&mut T)) -> RunResult {
         let release = ReleaseOnDrop(&self.state);
         for _ in 1..ROUNDS_MAX {
             self.visit(&mut f);
@@ -140,7 +166,7 @@ impl<T> Serial<T> {
     #[inline]
     fn visit<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.value.with_mut(|value| {
-            // SAFETY: only the thread that changed HELD from 0 to 1 gets here (run, try_with and
+            // SAFETY: only the thread that changed HELD from 0 to 1 gets here (run, run_if, try_with and
             // with_blocking keep that), so no other reference to the value exists until HELD is
             // cleared.
             let value = unsafe { &mut *value };

@@ -10,6 +10,7 @@ use urma_mem::sync::Ordering;
 use urma_mem::{RunResult, sleep::SleepResult};
 
 use super::SoftwareDevice;
+use super::shared::SharedPart;
 use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
@@ -20,23 +21,32 @@ use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Tran
 const QUEUES_PER_STEP: usize = 64;
 
 impl SoftwareDevice {
-    /// One bounded step of everything runnable. Reentries whether anything was done.
+    /// One bounded step of everything runnable. Returns whether anything was done.
     pub fn step(&self, now: Nanos) -> bool {
         let busy = self.base.has_runnable() && self.step_runnable(now);
         busy | self.run_shared(now)
     }
 
-    /// Whether a step now would find nothing: no queue is listed, and in the shared part nothing waits that
-    /// no input announces. What is due by its time is the caller's to know
-    /// ([`SoftwareDevice::poll_deadline`]).
-    #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    /// One bounded step as [`SoftwareDevice::step`], unless it would find nothing: no queue is listed, and in
+    /// the shared part nothing waits that no input announces. What is due by its time is the caller's to
+    /// know ([`SoftwareDevice::poll_deadline`]). Returns whether there was a step.
+    pub fn step_found(&self, now: impl FnOnce() -> Nanos) -> bool {
         if self.base.has_runnable() || self.base.has_listed() {
-            return false;
+            self.step(now());
+            return true;
         }
-        // Who holds the shared part steps it, or made a mark that the next step takes.
-        let look = self.shared.try_with(|shared| shared.is_quiet());
-        look.is_some_and(|look| look.value && !look.marked)
+        let mut now = Some(now);
+        let mut at = None;
+        let run = self.shared.run_if(
+            |shared| !shared.is_quiet(),
+            |shared| {
+                let at = *at.get_or_insert_with(|| now.take().map_or(0, |now| now()));
+                self.step_shared(shared, at);
+            },
+        );
+        // Who holds the shared part steps it.
+        self.after_run(run, at.unwrap_or(0));
+        at.is_some() || run != RunResult::Done
     }
 
     fn step_runnable(&self, now: Nanos) -> bool {
@@ -80,24 +90,33 @@ impl SoftwareDevice {
     /// Steps the shared part, here or by the thread that holds it.
     pub(crate) fn run_shared(&self, now: Nanos) -> bool {
         let mut busy = false;
-        let run = self.shared.run(|shared| {
-            let at = shared.time.at(now);
-            busy |= shared.step(&self.base, at);
-            let timers = shared.poll_deadline();
-            let due = match self.faults().stopped_time_counts() {
-                true => timers,
-                false => shared.time.set_due(timers),
-            };
-            let deadline = due.unwrap_or(u64::MAX);
-            // A store that all threads see at once costs more than the look.
-            if self.deadline.load(Ordering::SeqCst) != deadline {
-                self.deadline.store(deadline, Ordering::SeqCst);
-            }
-        });
+        let run = self.shared.run(|shared| busy |= self.step_shared(shared, now));
+        self.after_run(run, now);
+        busy
+    }
+
+    /// Steps the shared part, which this thread holds. Whether anything was done.
+    fn step_shared(&self, shared: &mut SharedPart, now: Nanos) -> bool {
+        let at = shared.time.at(now);
+        let busy = shared.step(&self.base, at);
+        let timers = shared.poll_deadline();
+        let due = match self.faults().stopped_time_counts() {
+            true => timers,
+            false => shared.time.set_due(timers),
+        };
+        let deadline = due.unwrap_or(u64::MAX);
+        // A store that all threads see at once costs more than the look.
+        if self.deadline.load(Ordering::SeqCst) != deadline {
+            self.deadline.store(deadline, Ordering::SeqCst);
+        }
+        busy
+    }
+
+    /// Work that a run left is due at once.
+    fn after_run(&self, run: RunResult, now: Nanos) {
         if run == RunResult::WorkLeft {
             self.deadline.fetch_min(now, Ordering::SeqCst);
         }
-        busy
     }
 
     /// When [`SoftwareDevice::step`] wants to be called at the latest.
@@ -153,7 +172,7 @@ impl SoftwareDevice {
     }
 
     /// Datagrams came from nodes. One step follows them all, which costs more than most of them do;
-    /// none when they were only counted and answered. Reentries whether there was one.
+    /// none when they were only counted and answered. Returns whether there was one.
     pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D) -> bool
     where
         D: Iterator<Item = (NodeAddr, &'a [u8])>,
@@ -222,7 +241,7 @@ impl SoftwareDevice {
         rest == SleepResult::Sleep
     }
 
-    /// Says *awake* to peers; to be called as soon as the wait reentries.
+    /// Says *awake* to peers; to be called as soon as the wait returns.
     pub fn announce_awake(&self) {
         if let Some(sleep) = &self.base.tables.sleep {
             sleep.announce_awake();

@@ -93,19 +93,22 @@ impl SharedNode {
         let is_active = self.port.is_active();
         let deadline = self.device.poll_deadline();
         let is_untimed = deadline.is_none() && self.port.poll_deadline().is_none();
-        if !is_active && is_untimed && self.device.is_quiet() {
+        if !is_active && is_untimed {
+            self.device.step_found(|| self.clock.now_coarse());
             return;
         }
         // The exact clock would cost a poller more than the poll.
         let coarse = self.clock.now_coarse();
         let is_timed = is_active || deadline.is_some_and(|at| at <= coarse + COARSE_NS);
-        let now = if is_timed { self.clock.now() } else { coarse };
         if is_timed {
+            let now = self.clock.now();
             self.presence.on_polled_at(now);
-        } else if !self.port.is_due(now) && self.device.is_quiet() {
-            return;
+            self.drive(now);
+        } else if self.port.is_due(coarse) {
+            self.drive(coarse);
+        } else {
+            self.device.step_found(|| coarse);
         }
-        self.drive(now);
     }
 
     /// Reads a register of the device.

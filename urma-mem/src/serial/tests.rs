@@ -26,6 +26,23 @@ mod plain {
     }
 
     #[test]
+    fn a_look_decides_unless_there_is_a_mark() {
+        let serial = Serial::new(0);
+        assert_eq!(serial.run_if(|_| false, |_| panic!("not wanted")), RunResult::Done);
+        assert_eq!(serial.run_if(|_| true, |value| *value += 1), RunResult::Done);
+        assert!(!serial.mark());
+        let run = serial.run_if(|_| panic!("there is a mark"), |value| *value += 1);
+        assert_eq!((run, serial.is_marked()), (RunResult::Done, false));
+        // A mark of the time of the look.
+        let look = |_: &mut _| {
+            assert_eq!(serial.run_if(|_| true, |_| panic!("held")), RunResult::HandedOver);
+            false
+        };
+        assert_eq!(serial.run_if(look, |value| *value += 1), RunResult::Done);
+        assert_eq!(serial.into_inner(), 3);
+    }
+
+    #[test]
     fn rounds_are_bounded_and_the_mark_stays() {
         let serial = Serial::new(0);
         let run = serial.run(|value| {
@@ -113,6 +130,25 @@ mod model {
     #[test]
     fn loom_a_mark_is_never_lost() {
         posts_are_seen(|serial, visit| serial.run(visit));
+    }
+
+    /// A look that finds nothing does not lose the mark of a thread that posts meanwhile.
+    #[test]
+    fn loom_a_look_loses_no_mark() {
+        loom::model(|| {
+            let serial = Arc::new(Serial::new(0_u32));
+            let posted = Arc::new(AtomicU32::new(0));
+            let (other, post) = (Arc::clone(&serial), Arc::clone(&posted));
+            let poster = loom::thread::spawn(move || {
+                post.fetch_add(1, Ordering::Relaxed);
+                other.run(|seen| *seen = post.load(Ordering::Relaxed))
+            });
+            let _ = serial.run_if(|_| false, |seen| *seen = posted.load(Ordering::Relaxed));
+            let _ = poster.join().unwrap();
+            let held = serial.try_with(|seen| *seen).expect("no thread holds");
+            assert!(!held.marked, "a mark was left behind");
+            assert_eq!(held.value, 1, "a mark was lost");
+        });
     }
 
     #[test]
