@@ -115,7 +115,7 @@ mod tests {
     #[cfg(loom)]
     mod model {
         use crate::sleep::{SleepFlag, SleepResult};
-        use crate::spsc::{Consumer, Producer, half_len};
+        use crate::spsc::{CAPACITY_MIN, Consumer, Producer};
         use crate::sync::{AtomicBool, Ordering};
         use crate::words::model::{Fault, ModelWords};
         use std::sync::Arc;
@@ -123,13 +123,14 @@ mod tests {
         /// A peer publishes one entry and wakes if need be; the owner looks, then goes to sleep.
         fn flag_and_ring(fault: Fault, looks_again: bool) {
             loom::model(move || {
-                let producer_half = ModelWords::new(half_len(64) / 8, fault);
+                let producer_half = ModelWords::new(CAPACITY_MIN / 8, fault);
                 let consumer_half = ModelWords::new(1, fault);
                 let flag_word = ModelWords::new(1, fault);
                 let woken = Arc::new(AtomicBool::new(false));
-                let mut producer =
-                    Producer::new(producer_half.clone(), consumer_half.clone(), 64).unwrap();
-                let mut consumer = Consumer::new(consumer_half, producer_half, 64).unwrap();
+                let (entries, heads) = (producer_half.clone(), consumer_half.clone());
+                let mut producer = Producer::new(entries, heads, CAPACITY_MIN).unwrap();
+                let mut consumer =
+                    Consumer::new(consumer_half, producer_half, CAPACITY_MIN).unwrap();
                 let owner = SleepFlag::new(flag_word, 0).unwrap();
                 let peer = owner.clone();
                 let wakeup = Arc::clone(&woken);

@@ -4,8 +4,8 @@
 //! promise is broken. *Must not*: use more of the ring than its public face, so that other
 //! implementations (a deliberately trusting one) can be held against the same promises.
 //!
-//! The reader: what it hands out lies inside what was published; its head never passes the tail; it
-//! writes nothing but its head; after an impossible value it reports nothing more; while the
+//! The reader: what it hands out lies inside the ring; its head moves by whole entries; it writes
+//! nothing but its head; after an impossible value it reports nothing more; while the
 //! producer is honest it is a queue. The writer: what was published and not given back is never
 //! overwritten, whatever the consumer claims; it writes nothing of the consumer's; after an
 //! impossible value it accepts nothing more.
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use urma_mem::{
     Pages, Region,
-    spsc::{Consumer, KIND_WRAP, LINE_LEN, Producer, ReserveError, half_len},
+    spsc::{Consumer, ENTRY_ALIGN, KIND_WRAP, LINE_LEN, Producer, ReserveError},
 };
 
 use crate::Bytes;
@@ -89,7 +89,7 @@ impl Writer for Producer {
 pub fn shared_ring(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let Some(choice) = bytes.byte() else { return };
-    let capacity = 64 << (2 * (choice % 4));
+    let capacity = 256 << (2 * (choice % 4));
     if choice & 0x80 == 0 {
         reader(bytes, capacity, |heads, entries| {
             Consumer::new(heads, entries, capacity).expect("the layout is right")
@@ -103,7 +103,7 @@ pub fn shared_ring(data: &[u8]) {
 
 fn halves(capacity: usize) -> (Region, Region) {
     let half = |len| Region::shared(len, Pages::Base).expect("memory for a test");
-    (half(half_len(capacity)), half(2 * LINE_LEN))
+    (half(capacity), half(2 * LINE_LEN))
 }
 
 fn contents(region: &Region) -> Vec<u8> {
@@ -122,25 +122,20 @@ pub fn reader<R: Reader>(
     let mut reader = open(heads.clone(), entries.clone());
     let mut honest = Honest { entries: entries.clone(), capacity, tail: 0, queue: VecDeque::new() };
     let (mut lied, mut refused) = (false, false);
-    // Greatest tail that was ever shown: the reader may remember it.
-    let mut published = 0;
     while let Some(step) = bytes.byte() {
         match step % 4 {
             0 => {
-                let words = entries.len() / 8;
+                let words = capacity / 8;
                 let (Some(at), Some(value)) = (bytes.below(words), bytes.odd_word()) else {
                     return;
                 };
-                // Words of the tail line behind the tail mean nothing.
-                lied |= at == 0 || at >= LINE_LEN / 8;
+                lied = true;
                 entries.store_u64_release(at * 8, value).expect("inside");
-                published = published.max(entries.load_u64(0).expect("inside"));
             }
             1 if !lied => {
                 let Some(len) = bytes.below(capacity) else { return };
                 let head = heads.load_u64(0).expect("inside");
                 honest.publish(len, head);
-                published = published.max(entries.load_u64(0).expect("inside"));
             }
             _ => {
                 let (before, memory) = (heads.load_u64(0).expect("inside"), contents(&entries));
@@ -154,9 +149,15 @@ pub fn reader<R: Reader>(
                 );
                 match &taken {
                     Taken::Entry(_, entry) => {
-                        let inside = after > before && after <= published;
-                        assert!(inside, "head {after} of {published} published");
+                        assert!(after > before, "head {after} after {before}");
+                        assert!(after.is_multiple_of(ENTRY_ALIGN as u64), "head {after}");
                         assert!(after - before <= capacity as u64, "more than the ring");
+                        let room = capacity as u64 - (before % capacity as u64);
+                        let wraps = after - before > room;
+                        assert!(
+                            !wraps || before % capacity as u64 != 0,
+                            "a marker of the whole ring"
+                        );
                         assert!(entry.len() as u64 + 8 <= after - before, "longer than its room");
                     }
                     Taken::Nothing | Taken::Refused => assert_eq!(after, before, "the head moved"),
@@ -186,31 +187,30 @@ struct Honest {
 impl Honest {
     fn publish(&mut self, len: usize, head: u64) {
         let len = len % (self.capacity / 2 - 7);
-        let size = 8 + len.next_multiple_of(8);
+        let size = (8 + len).next_multiple_of(ENTRY_ALIGN);
         let to_end = self.capacity - self.tail % self.capacity;
         let skip = if size <= to_end { 0 } else { to_end };
         let head = usize::try_from(head).unwrap_or(usize::MAX);
-        if self.tail + skip + size - head > self.capacity {
+        // The place of the next header stays free.
+        if self.tail + skip + size + ENTRY_ALIGN - head > self.capacity {
             return;
         }
-        if skip != 0 {
-            self.header(self.tail, skip - 8, KIND_WRAP);
-        }
         let start = self.tail + skip;
-        let kind = u32::try_from(start).unwrap_or(0);
+        let kind = u32::try_from(start).unwrap_or(0) + 1;
         let bytes: Vec<u8> = (0..len).map(|index| (start + index).to_le_bytes()[0]).collect();
-        let at = LINE_LEN + start % self.capacity + 8;
+        let at = start % self.capacity + 8;
         self.entries.write(at, &bytes).expect("room was looked at");
-        self.header(start, len, kind);
+        self.word(start + size, 0);
+        self.word(start, u64::from(kind) << 32 | len as u64);
+        if skip != 0 {
+            self.word(self.tail, u64::from(KIND_WRAP) << 32 | (skip - 8) as u64);
+        }
         self.tail = start + size;
-        self.entries.store_u64_release(0, self.tail as u64).expect("inside");
         self.queue.push_back((kind, bytes));
     }
 
-    fn header(&self, position: usize, len: usize, kind: u32) {
-        let header = u64::from(kind) << 32 | len as u64;
-        let at = LINE_LEN + position % self.capacity;
-        self.entries.store_u64(at, header).expect("inside");
+    fn word(&self, position: usize, word: u64) {
+        self.entries.store_u64_release(position % self.capacity, word).expect("inside");
     }
 }
 
@@ -225,9 +225,9 @@ pub fn writer<W: Writer>(
     // Greatest head that an honest consumer could have shown.
     let mut freed = 0;
     let mut live = VecDeque::<(u64, u64, Vec<u8>)>::new();
-    let (mut number, mut refused, mut lied) = (0_u32, false, false);
+    let mut tail = 0;
+    let (mut number, mut refused, mut lied) = (1_u32, false, false);
     while let Some(step) = bytes.byte() {
-        let tail = entries.load_u64(0).expect("inside");
         match step % 4 {
             0 => {
                 let Some(value) = bytes.odd_word() else { return };
@@ -244,34 +244,47 @@ pub fn writer<W: Writer>(
                 let entry = vec![number.to_le_bytes()[0]; len];
                 // A value of the other side counts when it is possible by now, honest or not.
                 let said = heads.load_u64(0).expect("inside");
-                if (freed..=tail).contains(&said) && said % 8 == 0 {
+                if (freed..=tail).contains(&said) && said.is_multiple_of(ENTRY_ALIGN as u64) {
                     freed = said;
                 }
                 let memory = contents(&heads);
                 let put = writer.put(number, &entry);
-                number += 1;
                 assert_eq!(contents(&heads), memory, "the writer wrote the consumer's half");
-                let after = entries.load_u64(0).expect("inside");
-                match put {
-                    Put::Done => {
-                        let size = 8 + (len as u64).next_multiple_of(8);
-                        assert!(after >= tail + size, "the tail did not move far enough");
-                        let outstanding = after - freed;
-                        assert!(outstanding <= capacity as u64, "{outstanding} bytes in the ring");
-                        live.push_back((after - size, after, entry));
-                    }
-                    Put::NoRoom | Put::Refused => assert_eq!(after, tail, "the tail moved"),
+                if put == Put::Done {
+                    let start = start_of(&entries, (tail, capacity), len, number);
+                    let end = start + (8 + len as u64).next_multiple_of(ENTRY_ALIGN as u64);
+                    let outstanding = end - freed;
+                    assert!(outstanding < capacity as u64, "{outstanding} bytes in the ring");
+                    assert_eq!(word(&entries, end, capacity), 0, "no place for the next header");
+                    live.push_back((start, end, entry));
+                    tail = end;
                 }
+                number += 1;
                 assert!(!refused || put != Put::Done, "it continued after an impossible value");
                 refused |= put == Put::Refused;
             }
         }
         live.retain(|(start, _, _)| *start >= freed);
         for (start, _, entry) in &live {
-            let at = LINE_LEN + usize::try_from(*start).unwrap_or(0) % capacity + 8;
+            let at = usize::try_from(*start).unwrap_or(0) % capacity + 8;
             let mut seen = vec![0; entry.len()];
             entries.read(at, &mut seen).expect("inside");
             assert_eq!(seen, *entry, "an entry that was not given back was overwritten");
         }
     }
+}
+
+/// Where the entry begins that was published at `tail`: there, or behind a wrap marker.
+fn start_of(entries: &Region, (tail, capacity): (u64, usize), len: usize, kind: u32) -> u64 {
+    let to_end = capacity as u64 - tail % capacity as u64;
+    let marker = u64::from(KIND_WRAP) << 32 | (to_end - 8);
+    let start = if word(entries, tail, capacity) == marker { tail + to_end } else { tail };
+    let header = u64::from(kind) << 32 | len as u64;
+    assert_eq!(word(entries, start, capacity), header, "a header that is not there");
+    start
+}
+
+fn word(entries: &Region, position: u64, capacity: usize) -> u64 {
+    let at = usize::try_from(position % capacity as u64).unwrap_or(0);
+    entries.load_u64(at).expect("inside")
 }

@@ -11,7 +11,7 @@ mod tests {
         device::device,
         shared_ring::{Put, Reader, Taken, Writer, reader, shared_ring, writer},
     };
-    use urma_mem::{Region, spsc::LINE_LEN};
+    use urma_mem::Region;
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
@@ -42,20 +42,24 @@ mod tests {
 
     impl Trusting {
         fn at(&self) -> usize {
-            LINE_LEN + usize::try_from(self.position).unwrap_or(0) % CAPACITY
+            usize::try_from(self.position).unwrap_or(0) % CAPACITY
+        }
+
+        const fn size(len: usize) -> u64 {
+            (8 + len as u64).next_multiple_of(64)
         }
     }
 
     impl Reader for Trusting {
         fn take(&mut self) -> Taken {
-            if self.peer.load_u64(0).unwrap() == self.position {
+            let header = self.peer.load_u64(self.at() & !7).unwrap();
+            if header == 0 {
                 return Taken::Nothing;
             }
-            let header = self.peer.load_u64(self.at() & !7).unwrap();
             let len = usize::try_from(header & 0xffff).unwrap();
             let mut bytes = vec![0; len];
             let _ = self.peer.read(self.at() + 8, &mut bytes);
-            self.position += 8 + (len as u64).next_multiple_of(8);
+            self.position += Self::size(len);
             self.own.store_u64(0, self.position).unwrap();
             Taken::Entry(u32::try_from(header >> 32).unwrap(), bytes)
         }
@@ -64,18 +68,22 @@ mod tests {
     impl Writer for Trusting {
         fn put(&mut self, kind: u32, bytes: &[u8]) -> Put {
             let head = self.peer.load_u64(0).unwrap();
-            let size = 8 + (bytes.len() as u64).next_multiple_of(8);
+            let size = Self::size(bytes.len());
             let to_end = CAPACITY as u64 - self.position % CAPACITY as u64;
             let skip = if size <= to_end { 0 } else { to_end };
-            let full = (self.position + skip + size).saturating_sub(head) > CAPACITY as u64;
-            if full || bytes.len() > CAPACITY / 2 {
+            let end = self.position + skip + size + 64;
+            if end.saturating_sub(head) > CAPACITY as u64 || bytes.len() > CAPACITY / 2 {
                 return Put::NoRoom;
+            }
+            if skip != 0 {
+                let marker = u64::from(u32::MAX) << 32 | (skip - 8);
+                self.own.store_u64(self.at(), marker).unwrap();
             }
             self.position += skip;
             self.own.store_u64(self.at(), u64::from(kind) << 32 | bytes.len() as u64).unwrap();
             self.own.write(self.at() + 8, bytes).unwrap();
             self.position += size;
-            self.own.store_u64(0, self.position).unwrap();
+            self.own.store_u64(self.at(), 0).unwrap();
             Put::Done
         }
     }

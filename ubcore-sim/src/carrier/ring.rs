@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use urma_mem::Region;
 use urma_mem::sleep::SleepFlag;
-use urma_mem::spsc::{self, Consumer, LINE_LEN, Producer, ReserveError};
+use urma_mem::spsc::{Consumer, LINE_LEN, Producer, ReserveError};
 use urma_packet::{Transaction, TransactionHeader};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
@@ -42,9 +42,9 @@ impl RingPair {
         let SameHostParts { peer_node, my_half, peer_half, wake, .. } = parts;
         // The peer may not have laid its side yet, so its ring length is that of its window (which
         // the host may have rounded up to pages).
-        let room = peer_half.len().checked_sub(HALF_RING + LINE_LEN)?;
+        let room = peer_half.len().checked_sub(HALF_RING)?;
         let peer_len = 1usize << room.checked_ilog2()?;
-        let window = |half: &Region, len: usize| half.sub(HALF_RING, spsc::half_len(len)).ok();
+        let window = |half: &Region, len: usize| half.sub(HALF_RING, len).ok();
         let head = |half: &Region| half.sub(HALF_HEAD, LINE_LEN).ok();
         let out = Producer::new(window(my_half, ring_len)?, head(peer_half)?, ring_len).ok()?;
         let inbound = Consumer::new(head(my_half)?, window(peer_half, peer_len)?, peer_len).ok()?;

@@ -40,7 +40,7 @@ use udma_abi::RawEid;
 /// "URMAhost" read as little-endian bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"URMAhost");
 /// Version of the exchange and of everything that is shared by it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a message.
 pub const LEN: usize = 96;
 /// Descriptors of an offer or accept.

@@ -16,14 +16,14 @@
 //!   ..     my outbound ring (urma_mem::spsc, producer's half)
 //! ```
 
-use urma_mem::{hazard, spsc};
+use urma_mem::hazard;
 
 /// "URMANODE" as little-endian bytes: first word of a node region.
 pub const NODE_MAGIC: u64 = u64::from_le_bytes(*b"URMANODE");
 /// "URMAHALF" as little-endian bytes: first word of a half.
 pub const HALF_MAGIC: u64 = u64::from_le_bytes(*b"URMAHALF");
 /// Version of both layouts.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Offset of the version word in a node region.
 pub const NODE_VERSION: usize = 8;
@@ -70,5 +70,5 @@ pub const HALF_RING: usize = HALF_SLOTS + SLOTS * hazard::SLOT_LEN;
 /// Bytes of a half with a ring of `ring_len` bytes of entries (a power of two).
 #[must_use]
 pub const fn half_len(ring_len: usize) -> usize {
-    HALF_RING + spsc::half_len(ring_len)
+    HALF_RING + ring_len
 }

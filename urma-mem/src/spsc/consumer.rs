@@ -5,8 +5,8 @@
 //! Gives: `Consumer::next_entry` -> `Entry` -> `done`.
 //! Must not: read beyond the ring; read a header twice; go on after a lie.
 
-use super::{BadLayout, Corrupt, HEADER_LEN, KIND_WRAP, LINE_LEN};
-use super::{check_layout, entry_size, index};
+use super::{BadLayout, Corrupt, HEADER_LEN, KIND_WRAP};
+use super::{check_layout, entry_size, index, len_max};
 use crate::region::{OutOfBounds, Region};
 use crate::words::Words;
 
@@ -17,7 +17,6 @@ pub struct Consumer<W = Region> {
     peer: W,
     capacity: u64,
     head: u64,
-    tail_seen: u64,
     corrupt: Option<Corrupt>,
 }
 
@@ -31,7 +30,7 @@ impl<W: Words> Consumer<W> {
         check_layout(capacity, &peer, &own).ok_or(refused)?;
         own.store_release(0, 0).map_err(|_| refused)?;
         let capacity = capacity as u64;
-        Ok(Self { own, peer, capacity, head: 0, tail_seen: 0, corrupt: None })
+        Ok(Self { own, peer, capacity, head: 0, corrupt: None })
     }
 
     /// The next entry, if one is published. The same entry comes again until [`Entry::done`].
@@ -53,21 +52,17 @@ impl<W: Words> Consumer<W> {
         }
     }
 
-    /// Whether something may be there: reads the tail alone, for polling many rings.
+    /// Whether something may be there: reads one word, for polling many rings.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        self.corrupt.is_none()
-            && (self.head != self.tail_seen
-                || self.peer.load(0).is_ok_and(|tail| tail != self.head))
+        let at = index(self.head & (self.capacity - 1));
+        self.corrupt.is_none() && self.peer.load(at).is_ok_and(|header| header != 0)
     }
 
     /// Kind and length of the entry at the head, checked; steps over a wrap marker.
     #[inline]
     fn look(&mut self) -> Result<Option<(u32, usize)>, Corrupt> {
-        if self.head == self.tail_seen && !self.refresh_tail()? {
-            return Ok(None);
-        }
-        let (kind, len) = self.header()?;
+        let Some((kind, len)) = self.header(self.head)? else { return Ok(None) };
         if kind != KIND_WRAP {
             return self.checked(kind, len).map(Some);
         }
@@ -77,42 +72,25 @@ impl<W: Words> Consumer<W> {
             return Err(Corrupt::Wrap { len });
         }
         // An entry is published together with the marker before it.
-        if to_end >= self.tail_seen - self.head {
-            return Err(Corrupt::Wrap { len });
-        }
+        let next = self.header(self.head + to_end)?.filter(|(kind, _)| *kind != KIND_WRAP);
+        let Some((kind, len)) = next else { return Err(Corrupt::Wrap { len }) };
         self.head += to_end;
-        let (kind, len) = self.header()?;
-        if kind == KIND_WRAP {
-            return Err(Corrupt::Wrap { len });
-        }
         self.checked(kind, len).map(Some)
     }
 
-    /// Reads the tail; returns whether there is more than at the last read.
-    fn refresh_tail(&mut self) -> Result<bool, Corrupt> {
-        let tail = self.peer.load_acquire(0)?;
-        if tail < self.tail_seen || tail - self.head > self.capacity || tail % 8 != 0 {
-            return Err(Corrupt::Position { position: tail });
-        }
-        self.tail_seen = tail;
-        Ok(tail != self.head)
-    }
-
-    /// The header at the head, read once as one word.
+    /// Kind and length at a position, read once as one word; `None`: no header is there yet.
     #[inline]
-    fn header(&self) -> Result<(u32, u32), Corrupt> {
-        let at = LINE_LEN + index(self.head & (self.capacity - 1));
-        let mut bytes = [0; 8];
-        self.peer.read_bytes(at, &mut bytes)?;
-        let [l0, l1, l2, l3, k0, k1, k2, k3] = bytes;
-        Ok((u32::from_le_bytes([k0, k1, k2, k3]), u32::from_le_bytes([l0, l1, l2, l3])))
+    fn header(&self, position: u64) -> Result<Option<(u32, u32)>, Corrupt> {
+        let header = self.peer.load_acquire(index(position & (self.capacity - 1)))?;
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are meant")]
+        let (kind, len) = ((header >> 32) as u32, header as u32);
+        Ok((header != 0).then_some((kind, len)))
     }
 
     #[inline]
     fn checked(&self, kind: u32, len: u32) -> Result<(u32, usize), Corrupt> {
-        let size = entry_size(u64::from(len));
         let to_end = self.capacity - (self.head & (self.capacity - 1));
-        if size > to_end || size > self.tail_seen - self.head {
+        if u64::from(len) > len_max(self.capacity) || entry_size(u64::from(len)) > to_end {
             return Err(Corrupt::Length { len });
         }
         Ok((kind, len as usize))
@@ -173,7 +151,7 @@ impl<W: Words> Entry<'_, W> {
             return Err(OutOfBounds { offset, len, limit: self.len });
         }
         let start = self.ring.head & (self.ring.capacity - 1);
-        Ok(LINE_LEN + index(start + HEADER_LEN) + offset)
+        Ok(index(start + HEADER_LEN) + offset)
     }
 }
 

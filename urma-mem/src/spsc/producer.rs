@@ -1,12 +1,12 @@
 //! The writing end of a ring.
 //!
-//! Owns: the tail, its own half's bytes.
+//! Owns: the tail, its own half's bytes. The place of the header at the tail is always 0.
 //! Takes: payload.
 //! Gives: `Producer::reserve` -> `EntrySlot` -> `publish`.
 //! Must not: overwrite what the consumer has not given back; believe an impossible head.
 
-use super::{BadLayout, Corrupt, HEADER_LEN, KIND_WRAP, LINE_LEN, ReserveError};
-use super::{check_layout, entry_size, index};
+use super::{BadLayout, Corrupt, ENTRY_ALIGN, HEADER_LEN, KIND_WRAP, NEXT_LEN, ReserveError};
+use super::{check_layout, entry_size, header_word, index, len_max};
 use crate::region::{OutOfBounds, Region};
 use crate::words::Words;
 
@@ -17,15 +17,15 @@ pub struct Producer<W = Region> {
     peer: W,
     capacity: u64,
     tail: u64,
-    tail_published: u64,
+    /// Position and header of the first entry that is staged: stored last.
+    first_staged: Option<(u64, u64)>,
     head_seen: u64,
     corrupt: Option<Corrupt>,
 }
 
 impl<W: Words> Producer<W> {
     /// The writing end of an empty ring: `own` is the half written here, `peer` holds the head
-    /// line. Both position words must still be 0 (a ring is never taken over from a former
-    /// producer).
+    /// line. Both must still be 0 (a ring is never taken over from a former producer).
     ///
     /// # Errors
     /// [`BadLayout`] when the capacity is no power of two within the limits, a window is too short,
@@ -35,7 +35,7 @@ impl<W: Words> Producer<W> {
         check_layout(capacity, &own, &peer).ok_or(refused)?;
         own.store_release(0, 0).map_err(|_| refused)?;
         let capacity = capacity as u64;
-        Ok(Self { own, peer, capacity, tail: 0, tail_published: 0, head_seen: 0, corrupt: None })
+        Ok(Self { own, peer, capacity, tail: 0, first_staged: None, head_seen: 0, corrupt: None })
     }
 
     /// Room for an entry with `len` bytes of payload. Dropping the slot gives the room back.
@@ -65,17 +65,14 @@ impl<W: Words> Producer<W> {
 
     /// Longest payload an entry may have, in bytes: half the ring with its header.
     pub fn len_max(&self) -> usize {
-        usize::try_from(self.capacity / 2 - HEADER_LEN).unwrap_or(0)
+        usize::try_from(len_max(self.capacity)).unwrap_or(0)
     }
 
     /// Makes all staged entries visible to the consumer.
     #[inline]
     pub fn publish_staged(&mut self) {
-        if self.tail != self.tail_published {
-            self.tail_published = self.tail;
-            // The window was written at construction; it cannot have become shorter.
-            let stored = self.own.store_release(0, self.tail);
-            debug_assert!(stored.is_ok());
+        if let Some((position, header)) = self.first_staged.take() {
+            self.store(position, header);
         }
     }
 
@@ -85,18 +82,42 @@ impl<W: Words> Producer<W> {
     /// [`Corrupt`] when the consumer's half contains an impossible value.
     pub fn is_drained(&mut self) -> Result<bool, Corrupt> {
         self.refresh_head()?;
-        Ok(self.head_seen == self.tail_published)
+        Ok(self.head_seen == self.published())
+    }
+
+    /// Position behind what the consumer may have taken.
+    fn published(&self) -> u64 {
+        self.first_staged.map_or(self.tail, |(position, _)| position)
+    }
+
+    /// Stores a header; all that was written before is visible to who sees it.
+    #[inline]
+    fn store(&self, position: u64, header: u64) {
+        // The window was measured at construction; it cannot have become shorter.
+        let stored = self.own.store_release(index(position & (self.capacity - 1)), header);
+        debug_assert!(stored.is_ok());
+    }
+
+    /// Stores a header, or keeps it back if it is the first one since the last publication.
+    #[inline]
+    fn stage_header(&mut self, position: u64, header: u64) {
+        if self.first_staged.is_none() {
+            self.first_staged = Some((position, header));
+        } else {
+            self.store(position, header);
+        }
     }
 
     #[inline]
     fn has_room(&self, size: u64) -> bool {
-        self.tail - self.head_seen + size <= self.capacity
+        self.tail - self.head_seen + size + NEXT_LEN <= self.capacity
     }
 
     fn refresh_head(&mut self) -> Result<(), Corrupt> {
         let head = self.peer.load_acquire(0)?;
         // Also checked: the consumer cannot have taken what was not published.
-        if head < self.head_seen || head > self.tail_published || head % 8 != 0 {
+        let is_aligned = head.is_multiple_of(ENTRY_ALIGN as u64);
+        if head < self.head_seen || head > self.published() || !is_aligned {
             let corrupt = Corrupt::Position { position: head };
             self.corrupt = Some(corrupt);
             return Err(corrupt);
@@ -127,27 +148,25 @@ impl<W: Words> EntrySlot<'_, W> {
     }
 
     /// Makes the entry complete but not yet visible; see [`Producer::publish_staged`].
-    /// A `kind` of [`KIND_WRAP`] is the caller's mistake and is answered by [`OutOfBounds`].
+    /// A `kind` of 0 or [`KIND_WRAP`] is the caller's mistake and is answered by [`OutOfBounds`].
     ///
     /// # Errors
-    /// [`OutOfBounds`] for the reserved kind; nothing was staged then.
+    /// [`OutOfBounds`] for a reserved kind; nothing was staged then.
     #[inline]
     pub fn stage(self, kind: u32) -> Result<(), OutOfBounds> {
-        if kind == KIND_WRAP {
-            return Err(OutOfBounds {
-                offset: KIND_WRAP as usize,
-                len: 0,
-                limit: KIND_WRAP as usize,
-            });
+        if kind == 0 || kind == KIND_WRAP {
+            let offset = kind as usize;
+            return Err(OutOfBounds { offset, len: 0, limit: KIND_WRAP as usize });
         }
-        let ring = self.ring;
-        let at = ring.tail & (ring.capacity - 1);
-        if self.skip != 0 {
-            ring.put_header(at, self.skip - HEADER_LEN, KIND_WRAP)?;
+        let Self { ring, skip, size, len } = self;
+        let start = ring.tail + skip;
+        // What lies there is of an earlier pass: it must not be read as a header behind this entry.
+        ring.store(start + size, 0);
+        if skip != 0 {
+            ring.stage_header(ring.tail, header_word(KIND_WRAP, skip - HEADER_LEN));
         }
-        let start = (ring.tail + self.skip) & (ring.capacity - 1);
-        ring.put_header(start, self.len as u64, kind)?;
-        ring.tail += self.skip + self.size;
+        ring.stage_header(start, header_word(kind, len as u64));
+        ring.tail = start + size;
         Ok(())
     }
 
@@ -180,7 +199,7 @@ impl<W: Words> EntrySlot<'_, W> {
             return Err(OutOfBounds { offset, len, limit: self.len });
         }
         let start = (self.ring.tail + self.skip) & (self.ring.capacity - 1);
-        Ok(LINE_LEN + index(start + HEADER_LEN) + offset)
+        Ok(index(start + HEADER_LEN) + offset)
     }
 }
 
@@ -199,13 +218,5 @@ impl EntrySlot<'_, Region> {
     ) -> Result<(), OutOfBounds> {
         let at = self.at(offset, len)?;
         source.copy_to(source_offset, &self.ring.own, at, len)
-    }
-}
-
-impl<W: Words> Producer<W> {
-    #[inline]
-    fn put_header(&self, at: u64, len: u64, kind: u32) -> Result<(), OutOfBounds> {
-        let header = (u64::from(kind) << 32) | (len & u64::from(u32::MAX));
-        self.own.write_bytes(LINE_LEN + index(at), &header.to_le_bytes())
     }
 }

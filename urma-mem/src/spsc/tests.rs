@@ -5,23 +5,27 @@ mod plain;
 
 #[cfg(loom)]
 mod model {
-    use crate::spsc::{Consumer, KIND_WRAP, Producer, half_len};
+    use crate::spsc::{CAPACITY_MIN, Consumer, KIND_WRAP, Producer};
     use crate::words::model::{Fault, ModelWords};
 
-    /// Two entries, the second behind a wrap marker, through a ring of 64 bytes.
+    /// Lengths of the entries: the last one comes behind a wrap marker, over both others.
+    const LENS: [usize; 3] = [16, 72, 72];
+
+    /// Three entries through the smallest ring.
     fn publish_and_consume(fault: Fault) {
         loom::model(move || {
-            let producer_half = ModelWords::new(half_len(64) / 8, fault);
+            let producer_half = ModelWords::new(CAPACITY_MIN / 8, fault);
             let consumer_half = ModelWords::new(1, fault);
             let mut producer =
-                Producer::new(producer_half.clone(), consumer_half.clone(), 64).unwrap();
-            let mut consumer = Consumer::new(consumer_half, producer_half, 64).unwrap();
+                Producer::new(producer_half.clone(), consumer_half.clone(), CAPACITY_MIN).unwrap();
+            let mut consumer = Consumer::new(consumer_half, producer_half, CAPACITY_MIN).unwrap();
             let writer = loom::thread::spawn(move || {
                 let mut sent = 0_u8;
                 for _ in 0..4 {
-                    if let Ok(mut slot) = producer.reserve(16) {
-                        slot.write(0, &[sent + 1; 16]).unwrap();
-                        slot.publish(u32::from(sent)).unwrap();
+                    let len = LENS[usize::from(sent)];
+                    if let Ok(mut slot) = producer.reserve(len) {
+                        slot.write(0, &[sent + 1; 72][..len]).unwrap();
+                        slot.publish(u32::from(sent) + 1).unwrap();
                         sent += 1;
                     }
                     if sent == 3 {
@@ -34,12 +38,20 @@ mod model {
             let mut seen = 0_u8;
             for _ in 0..4 {
                 if let Some(entry) = consumer.next_entry().expect("an honest producer") {
-                    let mut bytes = [0; 16];
-                    assert_eq!(entry.len(), 16, "a header before its publication");
-                    assert_eq!(entry.kind(), u32::from(seen));
+                    let mut bytes = vec![0; entry.len()];
+                    assert_eq!(
+                        entry.len(),
+                        LENS[usize::from(seen)],
+                        "a header before its publication"
+                    );
+                    assert_eq!(entry.kind(), u32::from(seen) + 1);
                     assert_ne!(entry.kind(), KIND_WRAP);
                     entry.read(0, &mut bytes).unwrap();
-                    assert_eq!(bytes, [seen + 1; 16], "payload before its publication");
+                    assert_eq!(
+                        bytes,
+                        vec![seen + 1; bytes.len()],
+                        "payload before its publication"
+                    );
                     seen += 1;
                     entry.done();
                 }
@@ -47,7 +59,7 @@ mod model {
             }
             let sent = writer.join().unwrap();
             while let Some(entry) = consumer.next_entry().expect("an honest producer") {
-                assert_eq!(entry.kind(), u32::from(seen));
+                assert_eq!(entry.kind(), u32::from(seen) + 1);
                 seen += 1;
                 entry.done();
             }
@@ -62,7 +74,7 @@ mod model {
 
     #[test]
     #[should_panic(expected = "before its publication")]
-    fn loom_catches_an_unreleased_tail() {
+    fn loom_catches_an_unreleased_header() {
         publish_and_consume(Fault::StoreNotReleased);
     }
 }

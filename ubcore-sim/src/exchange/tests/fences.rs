@@ -6,7 +6,7 @@ use udma_abi::{
     counters::Counter,
     sqe::SqeTargetKind,
 };
-use urma_mem::spsc::{self, LINE_LEN, Producer};
+use urma_mem::spsc::{LINE_LEN, Producer};
 use urma_mem::sync::Ordering;
 use urma_packet::{
     HEADERS_MAX, InitiatorKind, JettyId, RequestFlags, RequestHeader, ResponseStatus,
@@ -264,7 +264,7 @@ fn forger(w: &World) -> Producer {
     let exchange = &w.nodes[1].exchange;
     let theirs = exchange.peer_halves.get(&from).unwrap();
     let mine = &exchange.peers.get(&from).unwrap().direct.as_ref().unwrap().half;
-    let entries = theirs.sub(HALF_RING, spsc::half_len(world::RING_LEN)).unwrap();
+    let entries = theirs.sub(HALF_RING, world::RING_LEN).unwrap();
     Producer::new(entries, mine.sub(HALF_HEAD, LINE_LEN).unwrap(), world::RING_LEN).unwrap()
 }
 
