@@ -21,6 +21,9 @@ pub trait Words: Clone {
     /// # Errors
     /// As [`Words::load`].
     fn load_acquire(&self, offset: usize) -> Result<u64, OutOfBounds>;
+    /// Asks for the cache line of a word that will be loaded soon; nothing waits for it. Does nothing
+    /// outside of the window.
+    fn prefetch(&self, offset: usize);
     /// Stores a word; earlier accesses stay before it.
     ///
     /// # Errors
@@ -59,6 +62,11 @@ impl Words for Region {
     #[inline]
     fn load_acquire(&self, offset: usize) -> Result<u64, OutOfBounds> {
         self.load_u64_acquire(offset)
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        self.prefetch_line(offset);
     }
 
     #[inline]
@@ -141,6 +149,8 @@ pub(crate) mod model {
         fn load_acquire(&self, offset: usize) -> Result<u64, OutOfBounds> {
             Ok(self.at(offset)?.load(Ordering::Acquire))
         }
+
+        fn prefetch(&self, _offset: usize) {}
 
         fn store_release(&self, offset: usize, value: u64) -> Result<(), OutOfBounds> {
             let released = self.fault != Fault::StoreNotReleased;

@@ -90,9 +90,12 @@ impl<W: Words> Consumer<W> {
     #[inline]
     fn checked(&self, kind: u32, len: u32) -> Result<(u32, usize), Corrupt> {
         let to_end = self.capacity - (self.head & (self.capacity - 1));
-        if u64::from(len) > len_max(self.capacity) || entry_size(u64::from(len)) > to_end {
+        let size = entry_size(u64::from(len));
+        if u64::from(len) > len_max(self.capacity) || size > to_end {
             return Err(Corrupt::Length { len });
         }
+        // The producer stored 0 there just before: the line comes while this entry is worked on.
+        self.peer.prefetch(index((self.head + size) & (self.capacity - 1)));
         Ok((kind, len as usize))
     }
 }

@@ -217,7 +217,7 @@ proptest! {
     ) {
         let (_, mut consumer, entries, heads) = ring(CAPACITY_MIN);
         for (word, value, is_small) in steps {
-            let value = if is_small { 1 << 32 | value % 128 } else { value };
+            let value = if is_small { (1 << 32) | (value % 128) } else { value };
             let _ = entries.store_u64(word * 8, value);
             if let Ok(Some(entry)) = consumer.next_entry() {
                 prop_assert!(entry.len() <= 120);
