@@ -8,6 +8,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -22,10 +23,21 @@ use crate::{
     tidy,
 };
 
+/// Step that needs cargo-deny.
+const LICENCES: &str = "licences, sources, advisories";
 /// Version of cargo-deny that is installed when there is none.
 const DENY_VERSION: &str = "0.20.2";
-/// Version of cargo-fuzz that is installed when there is none.
-const FUZZ_VERSION: &str = "0.13.1";
+/// Flags of the compiler by which libFuzzer sees what an input reached.
+const COVERAGE: [&str; 8] = [
+    "--cfg fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-sanitizer-coverage-stack-depth",
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
+];
 /// Seconds per fuzz target in `test`.
 const FUZZ_SECONDS: u32 = 10;
 /// Seeds of each suite of the simulation in `test`.
@@ -54,12 +66,14 @@ const FAULTED_IN_PART: [(&str, &str); 3] =
 pub(crate) fn test(only: &str) -> TaskResult {
     let mut steps = Steps::new("test", 12)?.only(only);
     steps.step("tools", |_| StepResult::one("tools", tools()));
+    // Built while the next steps leave a processor idle; ready before any test runs.
+    let deny_tool = steps.is_selected(LICENCES).then(|| thread::spawn(deny_tool));
     steps.step("format", |step| of(step, &["fmt", "--all", "--", "--check"]));
     steps.step("tidy", |_| tidy_found());
     steps.step("clippy", |step| {
         of(step, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
     });
-    steps.step("licences, sources, advisories", deny);
+    steps.step(LICENCES, |step| deny(step, deny_tool));
     steps.step("the C face for 25.12.0.B081", other_face);
     steps.step("unit, property, conformance tests", whole);
     steps.step("planted faults and kills", faults);
@@ -174,10 +188,16 @@ fn tidy_found() -> StepResult {
         .fold(StepResult::default(), StepResult::plus)
 }
 
+/// The folder of cargo-deny, which is installed when it is missing.
+fn deny_tool() -> Result<PathBuf, Failure> {
+    cargo::tool("deny", DENY_VERSION)
+}
+
 /// Licences, bans and sources need no network. Advisories need their database: where it cannot
 /// be had, the check is skipped, also with `CI=true`, for no machine can do anything about it.
-fn deny(step: &mut RunningStep) -> StepResult {
-    let dir = match cargo::tool("deny", DENY_VERSION) {
+fn deny(step: &mut RunningStep, tool: Option<JoinHandle<Result<PathBuf, Failure>>>) -> StepResult {
+    let tool = tool.and_then(|tool| tool.join().ok()).unwrap_or_else(deny_tool);
+    let dir = match tool {
         Ok(dir) => dir,
         Err(failure) => return StepResult::one("cargo deny", Err(failure)),
     };
@@ -348,18 +368,19 @@ fn loom_found(step: &mut RunningStep) -> StepResult {
 
 fn fuzz_found(step: &mut RunningStep, seconds: u32) -> StepResult {
     let folder = cargo::root().join("tests/fuzz");
-    let targets = fuzz_targets(&folder);
-    let tool = targets.and_then(|names| Ok((names, cargo::tool("fuzz", FUZZ_VERSION)?)));
-    let (names, dir) = match tool {
-        Ok(found) => found,
+    let names = match fuzz_targets(&folder) {
+        Ok(names) => names,
         Err(failure) => return StepResult::one("fuzz targets", Err(failure)),
     };
-    let built = step.check("build", fuzz_cargo(&folder, &dir, "build"));
+    let built = step.check("build", fuzz_cargo(&folder, "build"));
     if !built.failed.is_empty() {
         return built;
     }
-    let run = |name: &String| (name.clone(), fuzz_command(&folder, &dir, name, seconds));
-    built.plus(step.checks(names.iter().map(run).collect()))
+    let run = |name: &String| Ok((name.clone(), fuzz_command(&folder, name, seconds)?));
+    match names.iter().map(run).collect() {
+        Ok(commands) => built.plus(step.checks(commands)),
+        Err(failure) => built.plus(StepResult::one("fuzz targets", Err(failure))),
+    }
 }
 
 /// Random calls of the C functions, under libFuzzer of clang.
@@ -382,24 +403,25 @@ fn fuzz_targets(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// `cargo fuzz` with the task `task`. The pinned compiler takes coverage flags only with RUSTC_BOOTSTRAP.
-fn fuzz_cargo(folder: &Path, tool: &Path, task: &str) -> Command {
-    let mut command = cargo::command(&["fuzz", task, "--sanitizer", "none"]);
-    command
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("PATH", cargo::path_with(tool))
-        .current_dir(folder.parent().unwrap_or(folder));
+/// Cargo in the workspace of the fuzz targets. A named target keeps the flags from build scripts and
+/// macros, which run without libFuzzer.
+fn fuzz_cargo(folder: &Path, task: &str) -> Command {
+    let mut command = cargo::command(&[task, "--release", "--target", "host-tuple"]);
+    command.env("RUSTFLAGS", COVERAGE.join(" ")).current_dir(folder);
     command
 }
 
-fn fuzz_command(folder: &Path, tool: &Path, name: &str, seconds: u32) -> Command {
-    let mut command = fuzz_cargo(folder, tool, "run");
-    command.args([name, "--"]).arg(format!("-max_total_time={seconds}")).args([
-        "-rss_limit_mb=2048",
-        "-timeout=10",
-        "-print_final_stats=0",
-    ]);
-    command
+/// A run of a target for `seconds`, from the inputs of earlier runs; an input that fails is kept.
+fn fuzz_command(folder: &Path, name: &str, seconds: u32) -> Result<Command, Failure> {
+    let (corpus, artifacts) = (format!("corpus/{name}"), format!("artifacts/{name}/"));
+    for path in [&corpus, &artifacts] {
+        fs::create_dir_all(folder.join(path)).map_err(Failure::system("making a folder"))?;
+    }
+    let mut command = fuzz_cargo(folder, "run");
+    command.args(["--bin", name, "--", &corpus, &format!("-artifact_prefix={artifacts}")]);
+    command.arg(format!("-max_total_time={seconds}"));
+    command.args(["-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=0"]);
+    Ok(command)
 }
 
 #[cfg(test)]

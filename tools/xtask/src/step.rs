@@ -91,10 +91,15 @@ impl Steps {
         Self { only: part.to_owned(), ..self }
     }
 
+    /// Whether the step `name` runs, as far as its name says.
+    pub(crate) fn is_selected(&self, name: &str) -> bool {
+        name.contains(&self.only)
+    }
+
     /// Runs one step and says how it went.
     pub(crate) fn step(&mut self, name: &str, work: impl FnOnce(&mut RunningStep) -> StepResult) {
         self.done += 1;
-        if !name.contains(&self.only) {
+        if !self.is_selected(name) {
             return;
         }
         let progress = StepLine::new(&format!("[{:>2}/{}] {name:<34}", self.done, self.total));
