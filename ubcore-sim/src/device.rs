@@ -119,6 +119,12 @@ impl SoftwareDevice {
         self.base.tables.mapped(addr, len)
     }
 
+    /// Maps the pages behind an address that MAP_SEG answered, at most `len_max` bytes of a peer's segment, for
+    /// the backing's `RegisterRegion::prepare`: their first access takes no page fault.
+    pub fn prepare(&self, addr: u64, len: u64, len_max: u64) {
+        self.base.tables.prepare(addr, len, len_max);
+    }
+
     /// Marks the pages of `len` bytes at `addr` of this process as bad, for this device and for as
     /// long as it lives: what reads registered memory there ends with a data poison status. Stores
     /// succeed and do not clear the mark. Registrations that touch the pages are not shared with

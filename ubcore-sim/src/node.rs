@@ -37,6 +37,8 @@ pub struct Node {
     shared: Arc<SharedNode>,
     vectors: Arc<EventVectors>,
     name: String,
+    /// Bytes of a peer's segment that an import maps at most.
+    prepared_max: u64,
     /// `None` only while being dropped.
     background: Option<Background>,
 }
@@ -99,7 +101,8 @@ impl Node {
         let shared = Arc::new(SharedNode::new(device, wakeup, port));
         let background =
             Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);
-        Ok(Arc::new(Self { shared, vectors, name: cfg.name, background }))
+        let prepared_max = cfg.prepared_max;
+        Ok(Arc::new(Self { shared, vectors, name: cfg.name, prepared_max, background }))
     }
 
     /// Returns the EID of the node.

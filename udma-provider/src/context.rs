@@ -115,6 +115,10 @@ impl SegmentOps for UdmaContext {
         segment::unregister(&self.driver, token_id)
     }
 
+    fn prepare(&self, path: &Path, segment: &RemoteSegmentId) {
+        segment::prepare(&self.driver, path, segment);
+    }
+
     fn map(&self, path: &Path, segment: &RemoteSegmentId) -> Result<Region, Status> {
         segment::map(&self.driver, path, segment)
     }

@@ -103,6 +103,20 @@ pub(crate) fn map(
     path: &Path,
     segment: &RemoteSegmentId,
 ) -> Result<Region, Status> {
+    let place = place(driver, path, segment)?;
+    driver.regs.map(place, segment.len).ok_or(Status::Unsupported)
+}
+
+/// Says that a peer's segment will be used. What the device refuses here it refuses again, request by
+/// request.
+pub(crate) fn prepare(driver: &Driver, path: &Path, segment: &RemoteSegmentId) {
+    if let Ok(place) = place(driver, path, segment) {
+        driver.regs.prepare(place, segment.len);
+    }
+}
+
+/// The offset of a peer's segment in the register window; the backing has the memory behind it.
+fn place(driver: &Driver, path: &Path, segment: &RemoteSegmentId) -> Result<u64, Status> {
     let results = driver.execute(&Command::MapSeg {
         tpn: path.tpn,
         token_id: segment.token_id.value(),
@@ -110,6 +124,5 @@ pub(crate) fn map(
         va: segment.va,
         len: segment.len,
     })?;
-    // The device answers an offset in its register window; the backing has the memory behind it.
-    driver.regs.map(results[0], segment.len).ok_or(Status::Unsupported)
+    Ok(results[0])
 }

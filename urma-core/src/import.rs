@@ -9,8 +9,8 @@ use std::sync::Arc;
 use urma_mem::Region;
 
 use crate::{
-    Context, Path, RemoteAddr, SegmentAccess, Status, Token, TokenId, TokenPolicy, TransportMode,
-    Uasid, Ubva,
+    Context, Path, PathKind, RemoteAddr, SegmentAccess, Status, Token, TokenId, TokenPolicy,
+    TransportMode, Uasid, Ubva,
     check::Span,
     ops::RemoteSegmentId,
     rules::{self, ensure, refuse},
@@ -85,6 +85,9 @@ impl Context {
         let held_path = HeldPath::open(home, eid, TransportMode::Rm)?;
         let token_id = remote.token_id;
         let id = RemoteSegmentId { token_id, token, va, len: remote.len };
+        if held_path.path().kind == PathKind::SameHost {
+            home.ops.prepare(held_path.path(), &id);
+        }
         let region = match mapping {
             Mapping::None => None,
             Mapping::LoadStore => Some(home.ops.map(held_path.path(), &id)?),

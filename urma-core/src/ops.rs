@@ -273,6 +273,11 @@ pub trait SegmentOps: Send + Sync + Debug {
     /// `Invalid`: no such segment.
     fn unregister(&self, token_id: TokenId) -> Result<(), Status>;
 
+    /// A peer's segment on this host was imported: what its first use would cost may be done now.
+    fn prepare(&self, path: &Path, segment: &RemoteSegmentId) {
+        let _ = (path, segment);
+    }
+
     /// Maps a peer's segment for load and store; returns the window.
     ///
     /// # Errors

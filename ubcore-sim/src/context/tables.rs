@@ -106,6 +106,17 @@ impl Tables {
         window
     }
 
+    /// Maps the pages behind an address that MAP_SEG answered into this process, of a peer's segment and of at
+    /// most `len_max` bytes.
+    pub(crate) fn prepare(&self, addr: u64, len: u64, len_max: u64) {
+        let is_read = addr & LOADS_ONLY != 0;
+        let len = usize::try_from(len.min(len_max)).unwrap_or(0);
+        let addr = usize::try_from(addr & !LOADS_ONLY).ok();
+        if let Some(window) = addr.and_then(|addr| self.links.arena_at(addr, len)) {
+            if is_read { window.read_only().populate() } else { window.populate() }
+        }
+    }
+
     /// The memory behind an address that MAP_SEG answered: of a peer's segment a window of its own,
     /// which ends with its last user and not with the path.
     pub(crate) fn mapped(&self, addr: u64, len: u64) -> Option<Region> {

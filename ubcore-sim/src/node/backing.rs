@@ -27,7 +27,7 @@ impl DeviceBacking for Node {
     }
 
     fn registers(&self) -> Arc<dyn RegisterRegion> {
-        Arc::new(Registers(Arc::clone(&self.shared)))
+        Arc::new(Registers { node: Arc::clone(&self.shared), prepared_max: self.prepared_max })
     }
 
     fn dma(&self) -> Arc<dyn DmaSpace> {
@@ -64,7 +64,11 @@ impl DeviceBacking for Node {
 
 /// Registers of the device: BAR 0.
 #[derive(Debug)]
-struct Registers(Arc<SharedNode>);
+struct Registers {
+    node: Arc<SharedNode>,
+    /// Bytes of a peer's segment that an import maps at most.
+    prepared_max: u64,
+}
 
 impl RegisterRegion for Registers {
     fn len(&self) -> u64 {
@@ -72,25 +76,31 @@ impl RegisterRegion for Registers {
     }
 
     fn read(&self, offset: u64) -> u64 {
-        self.0.read(offset)
+        self.node.read(offset)
     }
 
     fn write32(&self, offset: u64, value: u32) {
-        self.0.write32(offset, value);
+        self.node.write32(offset, value);
     }
 
     fn write64(&self, offset: u64, value: u64) {
-        self.0.write64(offset, value);
+        self.node.write64(offset, value);
     }
 
     fn write_block(&self, offset: u64, words: &[u64; 8]) {
-        self.0.write_block(offset, words);
+        self.node.write_block(offset, words);
+    }
+
+    fn prepare(&self, offset: u64, len: u64) {
+        if check_alive(&self.node).is_ok() {
+            self.node.device().prepare(offset, len, self.prepared_max);
+        }
     }
 
     /// Places of the window are those that MAP_SEG answers; the registers themselves are no memory.
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
-        check_alive(&self.0).ok()?;
-        self.0.device().mapped(offset, len)
+        check_alive(&self.node).ok()?;
+        self.node.device().mapped(offset, len)
     }
 }
 

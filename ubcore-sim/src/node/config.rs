@@ -37,6 +37,9 @@ pub struct NodeCfg {
     pub kernel_reads: KernelReads,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
+    /// Bytes of a segment of a peer on this host that importing it maps at most, so that their first access
+    /// takes no page fault; 0: none.
+    pub prepared_max: u64,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
@@ -62,6 +65,7 @@ impl Default for NodeCfg {
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
             lane: ExpressLane::On,
+            prepared_max: PREPARED_MAX,
             mtu: 4096,
             window_packets: 512,
             strategy: Strategy::default(),
@@ -96,6 +100,7 @@ impl NodeCfg {
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
+    /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     ///
     /// # Errors
@@ -149,6 +154,11 @@ impl NodeCfg {
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
+        if let Some(value) = text("URMA_PREPARE") {
+            let wanted = "a number of bytes";
+            self.prepared_max =
+                value.parse().map_err(|_| ConfigError { name: "URMA_PREPARE", value, wanted })?;
+        }
         if let Some(value) = text("URMA_MTU") {
             let wanted = MTU_WANTED;
             self.mtu =
@@ -194,6 +204,8 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
 
 /// Most bytes of a device name: `URMA_MAX_NAME` without its last zero (UMDK release 26.06).
 const NAME_MAX: usize = 63;
+/// Of an imported segment: mapping that much for the first time takes about 1 ms.
+const PREPARED_MAX: u64 = 4 << 20;
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
 
 #[cfg(test)]
@@ -237,6 +249,7 @@ mod tests {
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),
             ("URMA_LANE", "fast"),
+            ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),
         ] {

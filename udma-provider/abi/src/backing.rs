@@ -83,6 +83,12 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
     /// 64 bytes at once (direct WQE).
     fn write_block(&self, offset: u64, words: &[u64; 8]);
 
+    /// The memory behind part of the window will be used: a device that reaches it by pages of this process
+    /// may prepare them. Nothing depends on it.
+    fn prepare(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// The memory behind part of the window, where the device allows mapping it.
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
         let _ = (offset, len);

@@ -17,7 +17,7 @@ use super::chunks;
 use crate::arena::{ArenaShared, CHUNK_LEN, HugePages};
 use crate::fork::{self, MovedPages};
 use crate::maps::Present;
-use crate::region::file_offset;
+use crate::region::{file_offset, populate};
 
 /// Moves a chunk of at most 2 MiB into the file at `offset`.
 ///
@@ -88,7 +88,8 @@ fn move_out_chunk(
 ) -> io::Result<()> {
     // A hole stays one: to map a page of it would give it a page of the file, and of the new chunk.
     DataRun { ..*data }.each(shared, offset, len, |skip, run| {
-        populate(old + skip, run);
+        // Protected memory is mapped page by page, one fault each: here many at a time.
+        populate(old + skip, run, false);
         Ok(run)
     })?;
     let mut held = fork::hold();
@@ -109,16 +110,6 @@ fn move_out_chunk(
     drop(held);
     punch(shared, offset, len);
     Ok(())
-}
-
-/// Maps the file's pages of a range that was not touched since it moved, many at a time: protected
-/// memory is mapped page by page, one fault each. A refusal (Linux 5.14 is needed) only costs time.
-fn populate(addr: usize, len: usize) {
-    // SAFETY: the advice changes neither content nor access; the range is mapped (its owner keeps
-    // it so).
-    unsafe {
-        libc::madvise(core::ptr::without_provenance_mut(addr), len, libc::MADV_POPULATE_READ)
-    };
 }
 
 /// Forks no longer see to the range.

@@ -49,6 +49,14 @@ pub(super) fn check_mapped(base: NonNull<u8>, len: usize) -> io::Result<()> {
     found.map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))
 }
 
+/// Maps the pages of a range, whole pages that are mapped memory, many at a time: to be stored to, or to
+/// be read. The range's owner keeps it mapped.
+pub(crate) fn populate(addr: usize, len: usize, is_written: bool) {
+    let advice = if is_written { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    // SAFETY: the advice changes neither content nor access, whatever lies at the range.
+    unsafe { libc::madvise(core::ptr::without_provenance_mut(addr), len, advice) };
+}
+
 /// `value` rounded down to a page boundary.
 pub(crate) fn page_floor(value: usize) -> usize {
     value & !(page_len() - 1)
