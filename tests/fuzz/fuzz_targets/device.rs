@@ -1,5 +1,4 @@
-//! Fuzz target: the device in front of a hostile driver. Run
-//! `cargo +nightly fuzz run --fuzz-dir tests/fuzz device`.
+//! Fuzz target: the device in front of a hostile driver. `cargo xtask fuzz` runs it.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzz target: the packet parsers. Run `cargo +nightly fuzz run --fuzz-dir tests/fuzz packet`.
+//! Fuzz target: the packet parsers. `cargo xtask fuzz` runs it.
 
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! Fuzz target: the ring between two processes. Run
-//! `cargo +nightly fuzz run --fuzz-dir tests/fuzz shared_ring`.
+//! Fuzz target: the ring between two processes. `cargo xtask fuzz` runs it.
 
 #![no_main]
 
