@@ -143,7 +143,9 @@ impl SendPoster {
         };
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        *self.front() = request.encode(&to);
+        let block = request.encode(&to);
+        *self.front() = block;
+        self.store_block(self.pi, &block)?;
         self.commit(1, wr.user_ctx)
     }
 
@@ -154,6 +156,7 @@ impl SendPoster {
             (atomic.request.entry_idx, atomic.request.owner) = self.place();
             let (blocks, _) = self.scratch.as_chunks_mut();
             [blocks[0], blocks[1]] = atomic.encode(&to);
+            self.store(Atomic::BLOCKS)?;
             return self.commit(Atomic::BLOCKS, wr.user_ctx);
         }
         let encoded = sqe::build(&mut self.scratch, wr, self.target.as_ref())?;
@@ -161,6 +164,7 @@ impl SendPoster {
         self.find_room(blocks)?;
         (sqe.entry_idx, sqe.owner) = self.place();
         sqe.encode(&mut self.scratch);
+        self.store(blocks)?;
         self.commit(blocks, wr.user_ctx)
     }
 
@@ -182,11 +186,10 @@ impl SendPoster {
         &mut blocks[0]
     }
 
-    /// Takes the entry in the scratch words into the ring.
+    /// Notes the entry that was stored into the ring as posted.
     #[inline]
     fn commit(&mut self, blocks: u32, user_ctx: u64) -> Result<u32, PostReason> {
         let pi = self.pi;
-        self.store(pi, blocks)?;
         let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
         send.shadow.put(Tag::new(pi, blocks, self.seq), user_ctx);
         self.seq = (self.seq + 1) & SEQ_MASK;
@@ -196,15 +199,20 @@ impl SendPoster {
 
     /// Copies the scratch words into the ring, block by block, since an entry may cross its end.
     #[inline]
-    fn store(&self, pi: u32, blocks: u32) -> Result<(), PostReason> {
+    fn store(&self, blocks: u32) -> Result<(), PostReason> {
+        let scratch = self.scratch.as_chunks::<BLOCK_WORDS>().0;
+        (self.pi..)
+            .zip(scratch)
+            .take(blocks as usize)
+            .try_for_each(|(at, block)| self.store_block(at, block))
+    }
+
+    /// Stores a block at position `at`, free running.
+    #[inline]
+    fn store_block(&self, at: u32, block: &[u64; BLOCK_WORDS]) -> Result<(), PostReason> {
         let mask = (1u32 << self.parts.log2) - 1;
-        for (at, block) in
-            (pi..).zip(self.scratch.as_chunks::<BLOCK_WORDS>().0).take(blocks as usize)
-        {
-            let offset = (at & mask) as usize * BLOCK_LEN;
-            self.ring.store_block(offset, block).map_err(|_| PostReason::Device)?;
-        }
-        Ok(())
+        let offset = (at & mask) as usize * BLOCK_LEN;
+        self.ring.store_block(offset, block).map_err(|_| PostReason::Device)
     }
 
     #[inline]

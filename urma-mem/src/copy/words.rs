@@ -31,6 +31,15 @@ pub(super) unsafe fn move_8(to: *mut u8, from: *const u8) {
     step!(AtomicU64, to, from, 0, Ordering::Relaxed);
 }
 
+/// Moves one aligned word after everything that was stored before.
+///
+/// # Safety
+/// Both words are mapped and 8-byte aligned.
+#[inline]
+pub(super) unsafe fn move_8_last(to: *mut u8, from: *const u8) {
+    step!(AtomicU64, to, from, 0, Ordering::Release);
+}
+
 /// Copies in ascending order, whole aligned words.
 ///
 /// # Safety

@@ -50,6 +50,17 @@ pub(super) unsafe fn move_8(to: *mut u8, from: *const u8) {
     unsafe { move_word(to, from) };
 }
 
+/// Moves one aligned word after everything that was stored before.
+///
+/// # Safety
+/// Both words are mapped and 8-byte aligned.
+#[inline(always)]
+pub(super) unsafe fn move_8_last(to: *mut u8, from: *const u8) {
+    // The processor keeps the order of stores.
+    // SAFETY: passed on to the caller.
+    unsafe { move_word(to, from) };
+}
+
 /// Both ends of a copy and how far it is.
 struct CopyCursor {
     to: *mut u8,
