@@ -39,6 +39,7 @@ use udma_abi::{CqeStatus, Nanos, Sqe, cmd::QueueState};
 
 use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
+use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::ports::Deadline;
 use peer::Peer;
@@ -186,9 +187,9 @@ impl Exchange {
         let (eid, dead) = (path.eid, path.dead);
         let (peers, work, ..) = self.split(base, now);
         let peer = peers.get_mut(&eid).filter(|_| !dead).ok_or(CqeStatus::AckTimeout)?;
-        let request = work.senders.request(id, &sqe, handed);
-        let (pair, request) = request.ok_or(CqeStatus::UnsupportedOpcode)?;
-        peer.requester.take_request(&work, &peer.line, pair, request);
+        let header = work.senders.header(id, &sqe, handed.len);
+        let header = header.ok_or(CqeStatus::UnsupportedOpcode)?;
+        peer.requester.take_request(&work, &peer.line, handed, (header, Local::of(&sqe)));
         Ok(())
     }
 }

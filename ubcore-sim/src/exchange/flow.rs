@@ -53,10 +53,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(seq: u32, words: EntryWords, header: RequestHeader, local: Local) -> Self {
+    #[inline(always)]
+    pub(super) fn new(seq: u32, words: &EntryWords, header: RequestHeader, local: Local) -> Self {
         Self {
             seq,
-            words,
+            words: *words,
             local,
             len: header.access.length,
             placed: false,
@@ -186,9 +187,20 @@ impl Flow {
         self.unanswered
     }
 
-    pub(super) fn push(&mut self, mut request: Request) {
-        request.header.tassn = self.number(self.requests.len());
+    #[inline(always)]
+    pub(super) fn push(&mut self, request: Request) {
+        let tassn = self.number(self.requests.len());
         self.requests.push_back(request);
+        if let Some(request) = self.requests.back_mut() {
+            request.header.tassn = tassn;
+        }
+    }
+
+    /// The payload of the newest request is in the peer's memory already.
+    pub(super) fn mark_placed(&mut self) {
+        if let Some(request) = self.requests.back_mut() {
+            request.placed = true;
+        }
     }
 
     /// When a flow that went back may go on; `None` when it did not.
@@ -376,7 +388,7 @@ mod tests {
     fn write(seq: u32) -> Request {
         let sqe = Sqe::new(Opcode::Write);
         let header = request::header(&sqe, pair::initiator(1500, true), Mode::Rm, 8);
-        Request::new(seq, [0; SQE_WORDS_MAX], header.expect("a write"), Local::of(&sqe))
+        Request::new(seq, &[0; SQE_WORDS_MAX], header.expect("a write"), Local::of(&sqe))
     }
 
     #[test]

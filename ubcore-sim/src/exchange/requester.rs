@@ -16,7 +16,8 @@ use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
-use crate::engine::gather::{self, Segments};
+use crate::engine::gather::{self, Local, Segments};
+use crate::engine::mail::Handed;
 
 /// Most attempts in flight to one peer.
 pub(super) const IN_FLIGHT_MAX: usize = 2048;
@@ -60,19 +61,23 @@ impl Requester {
         &mut self,
         work: &Work<'_>,
         line: &PeerCarrier,
-        pair: Pair,
-        mut request: Request,
+        handed: &Handed,
+        (header, local): (RequestHeader, Local),
     ) {
+        let pair = Pair::of_request(&header);
         let sender = work.senders.get(pair.queue());
         let (timeout, priority) =
             sender.map_or((TIMEOUT_MIN_NS, 0), |s| (s.timeout_ns(), s.side.priority));
-        request.placed &= !line.is_packets();
         let flow = self.flows.entry(pair).or_insert_with(Flow::new);
         if flow.is_empty() {
             flow.wait_from(work.now, timeout);
             self.timer = self.timer.min(flow.doubt_at());
         }
-        flow.push(request);
+        // Made where it is put: it holds the whole entry, and each move would copy that.
+        flow.push(Request::new(handed.seq, &handed.words, header, local));
+        if handed.placed && !line.is_packets() {
+            flow.mark_placed();
+        }
         flow.priority = priority;
         if !std::mem::replace(&mut flow.listed, true) {
             self.schedule.push(pair, priority);

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 
 use udma_abi::{CqeStatus, Nanos, Sqe};
+use urma_packet::RequestHeader;
 
-use super::flow::Request;
-use super::pair::{self, Pair};
+use super::pair;
 use super::request;
 use super::sides::SendSide;
 use crate::context::segment::SegmentCache;
-use crate::engine::gather::Local;
 use crate::engine::mail::{Handed, HandedCompletion};
 
 /// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
@@ -85,19 +84,10 @@ impl Senders {
         }
     }
 
-    /// The request of an entry that was handed over, and whose sequence it belongs to.
-    pub(super) fn request(
-        &mut self,
-        id: u32,
-        sqe: &Sqe,
-        handed: &Handed,
-    ) -> Option<(Pair, Request)> {
+    /// The header that all pieces of a request of queue `id` share.
+    pub(super) fn header(&self, id: u32, sqe: &Sqe, len: u32) -> Option<RequestHeader> {
         let side = &self.by_id.get(&id)?.side;
-        let initiator = pair::initiator(id, side.is_jetty);
-        let header = request::header(sqe, initiator, side.mode, handed.len)?;
-        let mut request = Request::new(handed.seq, handed.words, header, Local::of(sqe));
-        request.placed = handed.placed;
-        Some((Pair::of_request(&header), request))
+        request::header(sqe, pair::initiator(id, side.is_jetty), side.mode, len)
     }
 }
 
