@@ -23,10 +23,17 @@ pub(super) fn is_here() -> bool {
 pub(super) fn version() -> Option<String> {
     let output = Command::new("ucx_info").arg("-v").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text
-        .lines()
-        .find_map(|line| line.trim_start_matches("# ").strip_prefix("Library version: "));
-    line.map(|version| version.trim().to_owned())
+    version_in(&text)
+}
+
+/// UCX writes `# Version 1.13.1`, and from 1.15 on `# Library version: 1.15.0`.
+fn version_in(text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let line = line.trim_start_matches("# ");
+        let version =
+            line.strip_prefix("Library version: ").or_else(|| line.strip_prefix("Version "));
+        version.map(|version| version.trim().to_owned())
+    })
 }
 
 /// Runs one test and picks a number of its answer.
@@ -82,5 +89,16 @@ mod tests {
         assert_eq!(answer(text, Pick::Rate), Some(3.848_425));
         assert!(answer(text, Pick::Bandwidth).is_some_and(|gbs| (gbs - 0.0308).abs() < 0.001));
         assert_eq!(answer("nothing", Pick::Latency), None);
+    }
+
+    #[test]
+    fn both_forms_of_a_version_are_read() {
+        for (text, version) in [
+            ("# Version 1.13.1\n# Git branch", Some("1.13.1")),
+            ("# Library version: 1.15.0\n# Library path", Some("1.15.0")),
+            ("", None),
+        ] {
+            assert_eq!(version_in(text).as_deref(), version);
+        }
     }
 }

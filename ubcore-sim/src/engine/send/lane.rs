@@ -20,6 +20,7 @@ use crate::cfg::ExpressLane;
 use crate::context::segment::{LocalSegment, SegmentCache};
 use crate::engine::direct::atomic_at;
 use crate::engine::gather::Store;
+use crate::engine::pass_length::STREAM_MIN;
 use crate::engine::remote::{AccessResult, PathState, Want};
 
 /// How far the lane took an entry.
@@ -80,7 +81,7 @@ impl SendEngine {
             return self.lane_atomic(visit, block, posted);
         };
         let len = u64::from(entry.piece.len);
-        let is_short = len.wrapping_sub(1) < cfg.direct_chunk.min(cfg.step_bytes) as u64;
+        let is_short = is_short(len, cfg.direct_chunk.min(cfg.step_bytes) as u64);
         if !(is_short && self.is_next(&entry) && self.retire.reserve()) {
             return LaneResult::NotTaken;
         }
@@ -255,4 +256,23 @@ fn path_of(path_states: &mut [PathState], tpn: u32) -> Option<&mut PathState> {
         link.tpn == tpn && link.is_alive() && !link.unreliable
     };
     path_states.first_mut().filter(is_open)
+}
+
+/// Whether a request of `len` bytes is one step of at most `step_max`, and no write that may have to go past the
+/// caches ([`STREAM_MIN`]).
+#[inline]
+fn is_short(len: u64, step_max: u64) -> bool {
+    len.wrapping_sub(1) < step_max.min(STREAM_MIN - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_go_past_the_caches_or_takes_several_steps_is_not_short() {
+        let seen = [0, 1, STREAM_MIN - 1, STREAM_MIN].map(|len| is_short(len, 64 << 10));
+        assert_eq!(seen, [false, true, true, false]);
+        assert_eq!([1024, 1025].map(|len| is_short(len, 1024)), [true, false]);
+    }
 }
