@@ -50,7 +50,7 @@ pub(crate) fn find_live<K: Kind>(public: *const K::Public) -> Option<Slot<K>> {
     word.is(SlotState::Live).then_some(Slot { ptr, word })
 }
 
-/// Whether an object of the kind lies at `public`, live or just being deleted.
+/// Whether there is an object of the kind at `public`, live or just being deleted.
 pub(crate) fn is_there<K: Kind>(public: *const K::Public) -> bool {
     slot_at_public::<K>(public, space::is_slot::<K>).is_some_and(|ptr| {
         let word = ptr.header().word();

@@ -119,7 +119,7 @@ impl Events {
     }
 
     /// The address of the object with this number. Waits while it is being deleted, for a refused
-    /// deletion must not cost an event; that is at most as long as the deletion takes.
+    /// deletion must not cost an event; that is as long as the deletion takes, and bounded.
     pub(crate) fn named<T>(&self, about: EventSubject) -> Option<NonNull<T>> {
         let mut pause = BoundedPause::new();
         loop {

@@ -4,7 +4,7 @@
 //! promise is broken. *Must not*: use more of the ring than its public face, so that other
 //! implementations (a deliberately trusting one) can be held against the same promises.
 //!
-//! The reader: what it hands out lies inside the ring; its head moves by whole entries; it writes
+//! The reader: what it hands out is inside the ring; its head moves by whole entries; it writes
 //! nothing but its head; after an impossible value it reports nothing more; while the
 //! producer is honest it is a queue. The writer: what was published and not given back is never
 //! overwritten, whatever the consumer claims; it writes nothing of the consumer's; after an

@@ -28,8 +28,8 @@ impl SoftwareDevice {
     }
 
     /// One bounded step as [`SoftwareDevice::step`], unless it would find nothing: no queue is listed, and in
-    /// the shared part nothing waits that no input announces. What is due by its time is the caller's to
-    /// know ([`SoftwareDevice::poll_deadline`]). Returns whether there was a step.
+    /// the shared part nothing waits that no input announces. When something is due by its time,
+    /// [`SoftwareDevice::poll_deadline`] says. Returns whether there was a step.
     pub fn step_found(&self, now: impl FnOnce() -> Nanos) -> bool {
         if self.base.has_runnable() || self.base.has_listed() {
             self.step(now());

@@ -90,7 +90,7 @@ impl PeerTp {
         self.tp.as_ref().is_none_or(Tp::is_drained)
     }
 
-    /// Nothing is in flight in either direction, as far as this side knows, and nothing came that
+    /// Nothing is in flight in either direction, as far as this side can see, and nothing was received that
     /// [`take_received`](super::TpEndpoint::take_received) did not report.
     pub(crate) fn is_quiet(&self) -> bool {
         let sends = self.tp.as_ref().is_some_and(Tp::has_transmit);
