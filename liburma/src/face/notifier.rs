@@ -51,7 +51,8 @@ pub unsafe extern "C" fn urma_create_notifier(ctx: *mut urma_context_t) -> *mut 
     })
 }
 
-/// Deletes a notifier; threads that wait on it return. Targets that no notice reported are forgotten.
+/// Deletes a notifier; threads that wait on it return, and imports that are being carried out are waited
+/// for. Targets that no notice reported are forgotten.
 pub unsafe extern "C" fn urma_delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         let notifier = object::<kind::Notifier>(notifier)?;

@@ -19,9 +19,13 @@ use crate::{
     latch::lock,
 };
 
+/// How long a notifier that is deleted waits for its imports. In a forked child their threads do not exist.
+const IMPORTS_WAIT: Duration = Duration::from_secs(10);
+
 /// The notices of one notifier.
 pub(crate) struct Notices {
     state: Mutex<NoticeState>,
+    /// A notice waits, an import ended, or the notifier is deleted.
     changed: Condvar,
     /// Counts the notices that wait: `notifier->fd`.
     wakeup: EventFd,
@@ -88,14 +92,22 @@ impl Notices {
         self.wakeup.as_raw_fd()
     }
 
-    /// Ends every wait, and takes the notices that no call reported.
+    /// Ends every wait, takes the notices that no call reported, and waits for the imports that are being
+    /// carried out, since the program cannot delete their targets; each of them has a bound of its own.
     pub(crate) fn close(&self) -> Vec<Notice> {
         let mut state = self.state();
         state.is_closed = true;
         let unreported = state.waiting.drain(..).collect();
-        drop(state);
         self.changed.notify_all();
+        let is_importing = |state: &mut NoticeState| state.imports != 0;
+        drop(self.changed.wait_timeout_while(state, IMPORTS_WAIT, is_importing));
         unreported
+    }
+
+    /// An import of a notifier that is deleted holds nothing any more.
+    pub(crate) fn end_import(&self) {
+        self.state().imports -= 1;
+        self.changed.notify_all();
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, NoticeState> {

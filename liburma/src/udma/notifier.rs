@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn create_notifier(ctx: *mut urma_context_t) -> *mu
     })
 }
 
-/// Threads that wait return. Targets whose import no notice reported are forgotten, now or at its end.
+/// Threads that wait return. Targets whose import no notice reported are forgotten.
 pub(crate) unsafe extern "C" fn delete_notifier(notifier: *mut urma_notifier_t) -> urma_status_t {
     call::status(|| {
         delete::<kind::Notifier>(notifier, |own| {
@@ -78,10 +78,13 @@ impl Import {
         let Self { to, fresh, ctx, from, policy, user_ctx, .. } = self;
         let name = Name(fresh.public());
         let mut state = to.notices.state();
-        state.imports -= 1;
         if state.is_closed {
+            drop(state);
+            drop((made, fresh));
+            to.notices.end_import();
             return;
         }
+        state.imports -= 1;
         let status = match made {
             Ok(core) => {
                 let public = target::public(ctx.0, &from, policy, &core);
@@ -129,7 +132,7 @@ pub(crate) unsafe extern "C" fn import_jetty_async(
         };
         let thread = std::thread::Builder::new().name("urma-import".to_owned());
         if thread.spawn(move || import.run()).is_err() {
-            to.notices.state().imports -= 1;
+            to.notices.end_import();
             return Err(Code::ENOMEM);
         }
         Ok(public.as_ptr())

@@ -340,6 +340,28 @@ static void bindings(urma_device_t *dev)
     end_close(&there);
 }
 
+/* A target that is being imported cannot be deleted: nothing is left of it once its notifier is gone. */
+static void notifiers_deleted_during_an_import(urma_device_t *dev)
+{
+    struct end there;
+    urma_token_t token = {TOKEN};
+
+    end_open(&there, dev, URMA_TM_RM);
+    struct info peer = end_info(&there);
+    for (int i = 0; i < 32; i++) {
+        urma_context_t *ctx = urma_create_context(dev, 0);
+        CHECK(ctx != NULL);
+        urma_notifier_t *notifier = urma_create_notifier(ctx);
+        CHECK(notifier != NULL);
+        for (int imports = 0; imports < 16; imports++) {
+            CHECK(urma_import_jetty_async(notifier, &peer.jetty, &token, 1, 60000) != NULL);
+        }
+        CHECK(urma_delete_notifier(notifier) == URMA_SUCCESS);
+        CHECK(urma_delete_context(ctx) == URMA_SUCCESS);
+    }
+    end_close(&there);
+}
+
 static urma_status_t ask(urma_context_t *ctx, uint32_t opcode, void *in, uint32_t in_len, void *out,
                          uint32_t out_len)
 {
@@ -566,6 +588,7 @@ int main(void)
     end_close(&here);
     end_close(&there);
     bindings(dev);
+    notifiers_deleted_during_an_import(dev);
     bonding();
     CHECK(urma_uninit() == URMA_SUCCESS);
     puts("paths: done");
