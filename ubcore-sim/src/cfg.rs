@@ -38,6 +38,16 @@ pub enum ExpressLane {
     Off,
 }
 
+/// How a driver in the process of the device reaches its doorbells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Doorbells {
+    /// By objects that it finds once for each queue and JFC.
+    #[default]
+    Found,
+    /// By registers, as with a device in hardware.
+    Registers,
+}
+
 /// What a device is made with.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {

@@ -7,6 +7,7 @@ pub(crate) mod counts;
 pub(crate) mod event;
 pub(crate) mod jfc;
 pub(crate) mod link;
+pub(crate) mod lives;
 pub(crate) mod objects;
 pub(crate) mod poison;
 pub(crate) mod queue;

@@ -4,6 +4,7 @@
 //! datagrams. *Gives*: completions in host memory, datagrams, deadlines, requests to its host.
 //! *Must not*: read a clock, open anything, wait for a lock while a poster is in it.
 
+mod found;
 pub mod look;
 mod registers;
 mod run;
@@ -21,6 +22,7 @@ use crate::dma;
 use crate::engine::base::Base;
 use crate::fault::Faults;
 use crate::ports::Ports;
+pub use found::{FoundJfc, FoundQueue};
 use shared::SharedPart;
 
 /// Registers that the driver writes before it starts the device.

@@ -15,7 +15,7 @@ use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
 
 use crate::{
-    cfg::{DeviceCfg, Seed},
+    cfg::{DeviceCfg, Doorbells, Seed},
     device::SoftwareDevice,
     host::{
         claim::{Claim, ClaimError},
@@ -39,6 +39,7 @@ pub struct Node {
     name: String,
     /// Bytes of a peer's segment that an import maps at most.
     prepared_max: u64,
+    doorbells: Doorbells,
     /// `None` only while being dropped.
     background: Option<Background>,
 }
@@ -101,8 +102,8 @@ impl Node {
         let shared = Arc::new(SharedNode::new(device, wakeup, port));
         let background =
             Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);
-        let prepared_max = cfg.prepared_max;
-        Ok(Arc::new(Self { shared, vectors, name: cfg.name, prepared_max, background }))
+        let NodeCfg { name, prepared_max, doorbells, .. } = cfg;
+        Ok(Arc::new(Self { shared, vectors, name, prepared_max, doorbells, background }))
     }
 
     /// Returns the EID of the node.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    RegisterRegion,
-    doorbell::{self, JfcDoorbell},
+    JfcIndex, QueueDoorbell, RegisterRegion,
+    doorbell::{self, CqArm, JfcDoorbell},
     regs,
     sqe::BLOCK_WORDS,
 };
@@ -15,31 +15,44 @@ use urma_mem::barrier;
 
 /// The send doorbell of one queue.
 #[derive(Debug)]
-pub(crate) struct SqDoorbell {
-    regs: Arc<dyn RegisterRegion>,
-    page: u64,
+pub(crate) enum SqDoorbell {
+    /// Found once, where the backing has that.
+    Found(Arc<dyn QueueDoorbell>),
+    /// Its page in the window.
+    Page { regs: Arc<dyn RegisterRegion>, page: u64 },
 }
 
 impl SqDoorbell {
-    /// Of queue `id`, 20 bits.
+    /// Of queue `id`, 20 bits, which exists.
     pub(crate) fn new(regs: Arc<dyn RegisterRegion>, id: u32) -> Self {
+        if let Some(found) = regs.queue_doorbell(id) {
+            return Self::Found(found);
+        }
         let page = regs::JETTY_PAGES + u64::from(id) * doorbell::PAGE_LEN;
-        Self { regs, page }
+        Self::Page { regs, page }
     }
 
     /// Everything before block `pi` (free running) is posted.
     #[inline]
     pub(crate) fn ring(&self, pi: u32) {
         barrier::to_device();
-        self.regs.write32(self.page + doorbell::SQ_PI, pi);
+        match self {
+            Self::Found(found) => found.ring(pi),
+            Self::Page { regs, page } => regs.write32(page + doorbell::SQ_PI, pi),
+        }
     }
 
     /// Hands the one block that was just stored in the ring over directly.
     #[inline]
     pub(crate) fn ring_direct(&self, block: &[u64; BLOCK_WORDS]) {
         barrier::to_device();
-        self.regs.write_block(self.page + doorbell::DWQE, block);
-        barrier::flush_wc();
+        match self {
+            Self::Found(found) => found.ring_direct(block),
+            Self::Page { regs, page } => {
+                regs.write_block(page + doorbell::DWQE, block);
+                barrier::flush_wc();
+            }
+        }
     }
 }
 
@@ -47,16 +60,33 @@ impl SqDoorbell {
 #[derive(Debug)]
 pub(crate) struct CqDoorbell {
     regs: Arc<dyn RegisterRegion>,
+    jfcn: u32,
+    /// Found once, where the backing has that.
+    index: Option<Arc<dyn JfcIndex>>,
 }
 
 impl CqDoorbell {
-    pub(crate) fn new(regs: Arc<dyn RegisterRegion>) -> Self {
-        Self { regs }
+    /// Of JFC `jfcn`, 20 bits, which exists.
+    pub(crate) fn new(regs: Arc<dyn RegisterRegion>, jfcn: u32) -> Self {
+        Self { index: regs.jfc_index(jfcn), regs, jfcn }
     }
 
-    /// Moves the consumer index, and arms if the value has the bit.
+    /// Moves the consumer index.
     #[inline]
-    pub(crate) fn ring(&self, value: JfcDoorbell) {
+    pub(crate) fn consume(&self, ci: u32, arm_sn: u8) {
+        match &self.index {
+            Some(index) => index.move_to(ci),
+            None => self.write(ci, None, arm_sn),
+        }
+    }
+
+    /// Moves the consumer index, and arms.
+    pub(crate) fn arm(&self, ci: u32, arm: CqArm, arm_sn: u8) {
+        self.write(ci, Some(arm), arm_sn);
+    }
+
+    fn write(&self, ci: u32, arm: Option<CqArm>, arm_sn: u8) {
+        let value = JfcDoorbell { ci, arm, arm_sn, jfcn: self.jfcn };
         self.regs.write64(regs::JFC_DB, value.encode());
     }
 }

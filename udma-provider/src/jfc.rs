@@ -17,7 +17,7 @@ use udma_abi::{
     Cqe, Eqe,
     cmd::{self, Command},
     cqe::{self, CQE_LEN, CQE_WORDS, SendDone},
-    doorbell::JfcDoorbell,
+    doorbell::CqArm,
 };
 use urma_core::{
     Arm, Completion, CompletionFlags, CrStatus, JfcCfg, JfcFlags, Status,
@@ -130,7 +130,7 @@ impl JfcCore {
             log2,
             ring: memory.region().clone(),
             memory,
-            doorbell: CqDoorbell::new(Arc::clone(&driver.regs)),
+            doorbell: CqDoorbell::new(Arc::clone(&driver.regs), jfcn),
             channel,
             reader: Serial::new(RingReader::default()),
             ci: AtomicU32::new(0),
@@ -316,9 +316,7 @@ impl JfcCore {
         // The registers of a failed device may be a successor's by now.
         if reader.ci != reader.rung && !self.driver.failed.load(Ordering::Relaxed) {
             reader.rung = reader.ci;
-            let arm_sn = reader.arm_sn;
-            let jfcn = self.jfcn;
-            self.doorbell.ring(JfcDoorbell { ci: reader.ci, arm: None, arm_sn, jfcn });
+            self.doorbell.consume(reader.ci, reader.arm_sn);
         }
     }
 
@@ -454,11 +452,10 @@ impl CompletionQueue for PollHalf {
             reader.arm_sn = (reader.arm_sn + 1) & 3;
             reader.rung = reader.ci;
             let arm = match what {
-                Arm::Any => udma_abi::doorbell::CqArm::Any,
-                Arm::SolicitedOnly => udma_abi::doorbell::CqArm::Solicited,
+                Arm::Any => CqArm::Any,
+                Arm::SolicitedOnly => CqArm::Solicited,
             };
-            let (ci, arm_sn, jfcn) = (reader.ci, reader.arm_sn, core.jfcn);
-            core.doorbell.ring(JfcDoorbell { ci, arm: Some(arm), arm_sn, jfcn });
+            core.doorbell.arm(reader.ci, arm, reader.arm_sn);
         });
         let () = visit.value;
         Ok(())

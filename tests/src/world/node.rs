@@ -78,6 +78,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
             Moving::On | Moving::Off => KernelReads::Off,
         },
         lane: setup.lane,
+        doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,
         ..NodeCfg::default()

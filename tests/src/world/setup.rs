@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use ubcore_sim::ExpressLane;
+use ubcore_sim::{Doorbells, ExpressLane};
 use urma_core::TransportMode;
 
 /// How the two ends reach each other.
@@ -51,6 +51,8 @@ pub struct Setup {
     pub mode: TransportMode,
     /// Whether short requests of idle queues take the express lane.
     pub lane: ExpressLane,
+    /// How the driver reaches the doorbells.
+    pub doorbells: Doorbells,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -66,15 +68,16 @@ impl Setup {
             moving,
             mode,
             lane: ExpressLane::On,
+            doorbells: Doorbells::Found,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
     }
 
-    /// The same without the express lane.
+    /// The same without the express lane, and by registers.
     #[must_use]
     pub const fn on_the_long_path(self) -> Self {
-        Self { lane: ExpressLane::Off, ..self }
+        Self { lane: ExpressLane::Off, doorbells: Doorbells::Registers, ..self }
     }
 
     /// The same through the C functions.

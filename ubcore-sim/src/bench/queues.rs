@@ -3,7 +3,7 @@
 use udma_abi::cmd::{Command, Mode, QueueFlags, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::doorbell::CqArm;
-use udma_abi::sqe::SqeFlags;
+use udma_abi::sqe::{BLOCK_WORDS, SqeFlags};
 use udma_abi::{CmdStatus, CqeStatus, Eqe, EqeKind, Opcode, Sge, Sqe, regs, rqe};
 use urma_mem::Region;
 
@@ -112,6 +112,66 @@ fn a_queue_keeps_one_slot_of_a_deep_roomy_completion_queue_and_gives_it_back() {
         s.a.ok(Command::DestroyQueue { id });
         assert_eq!(port.reserved(), 0);
     }
+}
+
+/// A WRITE of 8 bytes in the ring; its block.
+fn put_write(s: &mut Scene) -> [u64; BLOCK_WORDS] {
+    let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, &s.remote, 0) };
+    let tail = s.local.sge(0, 8).to_words();
+    s.a.put(&mut s.jetty, sqe, &tail)
+}
+
+#[test]
+fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
+    let mut s = scene();
+    let id = s.jetty.id;
+    let old = s.a.dev.find_queue(id).unwrap();
+    let block = put_write(&mut s);
+    assert!(!s.a.dev.ring_direct(&old, || 0, &block), "nothing is left to do");
+    put_write(&mut s);
+    s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
+    for _ in 0..2 {
+        assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
+    }
+    s.a.ok(Command::DestroyQueue { id });
+    assert!(s.a.dev.find_queue(id).is_none());
+    s.jetty = s.a.jetty(4, &s.jfc, |args| args.id = id);
+    let block = put_write(&mut s);
+    s.a.dev.ring_direct(&old, || 0, &block);
+    s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
+    assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 2);
+    assert_eq!(s.a.peek(&s.jfc), None);
+    let new = s.a.dev.find_queue(id).unwrap();
+    s.a.dev.ring_direct(&new, || 0, &[block[0] + 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 3, "it is not the next entry");
+    s.a.dev.ring_direct(&new, || 0, &block);
+    assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
+}
+
+#[test]
+fn a_consumer_index_that_was_found_reaches_no_later_queue_with_the_number() {
+    let (mut a, b) = pair();
+    let jfcn = a.jfc(1).id;
+    let old = a.dev.find_jfc(jfcn).unwrap();
+    a.dev.write32(|| a.now, regs::CONTROL, regs::control::RESET);
+    assert!(a.dev.find_jfc(jfcn).is_none());
+    a.start();
+    let mut s = scene_of((a, b), 4, 1);
+    assert_eq!(s.jfc.id, jfcn);
+    for _ in 0..3 {
+        put_write(&mut s);
+        s.a.ring(&s.jetty);
+    }
+    let retired = |s: &Scene| s.jetty.record.load_u32(rqe::record::SQ_CI).unwrap();
+    assert_eq!(retired(&s), 2, "the third waits for a slot");
+    assert!(s.a.dev.consume(&old, || 0, 1));
+    assert_eq!((retired(&s), s.a.dev.counter(Counter::BadDoorbell)), (2, 1));
+    let new = s.a.dev.find_jfc(s.jfc.id).unwrap();
+    assert!(s.a.dev.consume(&new, || 0, 3), "beyond what was written");
+    assert_eq!((retired(&s), s.a.dev.counter(Counter::BadDoorbell)), (2, 2));
+    assert!(s.a.dev.consume(&new, || 0, 1));
+    assert_eq!((retired(&s), s.a.dev.counter(Counter::BadDoorbell)), (3, 2));
+    assert!(!s.a.dev.consume(&new, || 0, 2), "nothing waits");
 }
 
 /// A scene whose JFC has an event queue, and the ring of the events.

@@ -135,6 +135,6 @@ fn find_eq(tables: &Tables, eqn: u32) -> Result<Arc<EventQueue>, CmdStatus> {
 
 /// The living JFC of a number.
 pub(super) fn find_jfc(tables: &Tables, jfcn: u32) -> Result<&Arc<DeviceJfc>, CmdStatus> {
-    let jfc = tables.jfcs.get(jfcn).filter(|j| j.live.load(Ordering::SeqCst));
+    let jfc = tables.jfcs.get(jfcn).filter(|j| j.lives.is_on());
     jfc.ok_or(CmdStatus::NotFound)
 }

@@ -299,7 +299,7 @@ impl Commands {
     /// Takes a queue out of every book.
     fn forget_queue(&mut self, at: &mut Around<'_>, queue: &DeviceSendQueue) {
         let id = queue.id;
-        queue.sends.store(false, Ordering::SeqCst);
+        queue.sends.end();
         let _ = queue.send.with_blocking(|engine| *engine = None);
         at.exchange.remove_send(id);
         at.exchange.receives.remove(id);
@@ -362,7 +362,7 @@ impl Commands {
         // A reset does not wait: a late copy lands in pages that are no longer read.
         let at = &mut Around { base, exchange, now: Nanos::MAX };
         for queue in at.base.queues.iter() {
-            queue.sends.store(false, Ordering::SeqCst);
+            queue.sends.end();
             let _ = queue.send.with_blocking(|engine| *engine = None);
         }
         let tids: Vec<u32> = self.objects.segments.iter().copied().collect();
@@ -432,7 +432,7 @@ fn make_send(
     queue.pi.store(0, Ordering::SeqCst);
     queue.mask.store((1 << sq.blocks_log2) - 1, Ordering::SeqCst);
     let _ = queue.send.with_blocking(|slot| *slot = Some(Box::new(engine)));
-    queue.sends.store(true, Ordering::SeqCst);
+    queue.sends.begin();
 }
 
 fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus> {

@@ -12,7 +12,6 @@ use udma_abi::{
 };
 use urma_mem::Region;
 use urma_mem::hazard::SLOT_LEN;
-use urma_mem::sync::Ordering;
 
 use super::answer::{CmdAnswer, CmdOutcome, PendingCommand};
 use super::state::{Around, Commands};
@@ -113,7 +112,7 @@ impl Commands {
     /// looks again before its next chunk.
     fn quiesce(&mut self, at: &mut Around<'_>) {
         at.exchange.forget_dead();
-        for queue in at.base.queues.iter().filter(|q| q.sends.load(Ordering::SeqCst)) {
+        for queue in at.base.queues.iter().filter(|q| q.sends.is_on()) {
             let held = queue.send.with_blocking(|engine| {
                 if let Some(engine) = engine {
                     engine.forget_dead();

@@ -15,7 +15,7 @@ use udma_abi::{
 use urma_mem::Region;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::event::EventQueue;
+use super::{event::EventQueue, lives::Lives};
 use crate::hooks::{self, Hook};
 
 const UNARMED: u32 = 0;
@@ -30,7 +30,7 @@ const DEEP: u64 = 128;
 #[derive(Debug)]
 pub(crate) struct DeviceJfc {
     pub(crate) id: u32,
-    pub(crate) live: AtomicBool,
+    pub(crate) lives: Lives,
     depth: AtomicU64,
     /// Entries written plus slots reserved; never more than `ci + depth`.
     claimed: AtomicU64,
@@ -86,7 +86,7 @@ impl DeviceJfc {
         let zero = || AtomicU64::new(0);
         Self {
             id,
-            live: AtomicBool::new(false),
+            lives: Lives::default(),
             depth: zero(),
             claimed: zero(),
             pi: zero(),
@@ -128,12 +128,12 @@ impl DeviceJfc {
         }
         self.eq.store(eq);
         self.ring.store(Some(Arc::new(JfcRing { region, inline })));
-        self.live.store(true, Ordering::SeqCst);
+        self.lives.begin();
     }
 
     /// Ends the life; no queue may hold a port (`users` is 0).
     pub(crate) fn close(&self) {
-        self.live.store(false, Ordering::SeqCst);
+        self.lives.end();
         if let Some(eq) = self.eq.swap(None) {
             eq.users.fetch_sub(1, Ordering::SeqCst);
         }
@@ -161,19 +161,28 @@ impl DeviceJfc {
     /// Takes the consumer index from the doorbell of the JFC.
     #[inline]
     pub(crate) fn on_doorbell(&self, db: JfcDoorbell) -> Rung {
+        let consumed = self.on_consumed(db.ci);
+        if let Some(arm) = db.arm.filter(|_| consumed != Rung::Bad) {
+            self.on_arm(arm, db.arm_sn);
+        }
+        consumed
+    }
+
+    /// Takes the consumer index, of which 24 bits count.
+    #[inline]
+    pub(crate) fn on_consumed(&self, ci: u32) -> Rung {
         let before = self.ci.load(Ordering::Relaxed);
         #[expect(clippy::cast_possible_truncation, reason = "an index of 24 bits")]
-        let moved = u64::from(db.ci.wrapping_sub(before as u32) & 0x00ff_ffff);
+        let moved = u64::from(ci.wrapping_sub(before as u32) & 0x00ff_ffff);
         if before + moved > self.pi.load(Ordering::Acquire) {
             return Rung::Bad;
         }
-        if moved != 0 {
-            self.ci.store(before + moved, Ordering::SeqCst);
+        if moved == 0 {
+            return Rung::Quiet;
         }
-        if let Some(arm) = db.arm {
-            self.on_arm(arm, db.arm_sn);
-        }
-        if moved != 0 && self.stopped.load(Ordering::SeqCst) {
+        // Before the look at the word: who left it looks at the index after leaving it.
+        self.ci.store(before + moved, Ordering::SeqCst);
+        if self.stopped.load(Ordering::SeqCst) {
             self.stopped.store(false, Ordering::SeqCst);
             return Rung::Restart;
         }

@@ -5,7 +5,7 @@
 
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
 
-use super::counts::FastCounts;
+use super::{counts::FastCounts, lives::Lives};
 
 /// One of the 2^20 numbers, from its first use on.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ pub(crate) struct Queue {
     /// Send producer index as rung, free running, in blocks.
     pub(crate) pi: AtomicU32,
     pub(crate) fast: FastCounts,
-    /// A send engine lives here (a hint for doorbells; the engine decides).
-    pub(crate) sends: AtomicBool,
+    /// Lives of the send engine here (a hint for doorbells; the engine decides).
+    pub(crate) sends: Lives,
     /// 0 to 15, the most urgent.
     pub(crate) priority: AtomicU32,
     /// Positions of its ring less one, for direct entries.
@@ -34,7 +34,7 @@ impl Queue {
             id,
             pi: AtomicU32::new(0),
             fast: FastCounts::default(),
-            sends: AtomicBool::new(false),
+            sends: Lives::default(),
             priority: AtomicU32::new(0),
             mask: AtomicU32::new(0),
             stopped: AtomicBool::new(false),

@@ -17,7 +17,6 @@ use urma_mem::sync::Ordering;
 
 use super::{Setup, SoftwareDevice};
 use crate::context::jfc::Rung;
-use crate::engine::send::Left;
 use crate::limits;
 
 const CAPS_END: u64 = regs::CAPS + 8 * Caps::COUNT as u64;
@@ -93,39 +92,23 @@ impl SoftwareDevice {
             self.count(Counter::BadRegisterAccess);
             return false;
         }
-        let queue = self.base.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
-        let Some(queue) = queue else {
+        let Some(queue) = self.base.queues.get(id).filter(|q| q.sends.is_on()) else {
             self.count(Counter::BadDoorbell);
             return false;
         };
-        let pi = queue.pi.load(Ordering::Relaxed);
-        // The entry says at which position it stands: it must be the next one posted.
-        if (words[0] ^ u64::from(pi)) & 0xffff & queue.index_mask() != 0 {
-            self.count(Counter::BadDoorbell);
-            return false;
-        }
-        queue.pi.store(pi.wrapping_add(1), Ordering::Release);
-        let left = self.base.step_queue(queue, Some(words));
-        let is_left = self.is_left(left);
-        if is_left {
-            self.run_shared(now());
-        }
-        is_left || left != Left::BUSY
+        self.post_direct(now, queue, words)
     }
 
     #[inline]
     fn ring_send(&self, now: impl FnOnce() -> Nanos, id: u32, pi: u32) {
-        let queue = self.base.queues.get(id).filter(|q| q.sends.load(Ordering::Acquire));
+        let queue = self.base.queues.get(id).filter(|q| q.sends.is_on());
         let Some(queue) = queue else { return self.count(Counter::BadDoorbell) };
-        queue.pi.store(pi, Ordering::Release);
-        if self.is_left(self.base.step_queue(queue, None)) {
-            self.run_shared(now());
-        }
+        self.post(now, queue, pi);
     }
 
     #[inline]
     fn ring_jfc(&self, now: impl FnOnce() -> Nanos, db: JfcDoorbell) {
-        let jfc = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.live.load(Ordering::Acquire));
+        let jfc = self.base.tables.jfcs.get(db.jfcn).filter(|j| j.lives.is_on());
         let Some(jfc) = jfc else { return self.count(Counter::BadDoorbell) };
         let rung = jfc.on_doorbell(db);
         let is_timed = db.arm.is_some() && jfc.period_us().is_some();

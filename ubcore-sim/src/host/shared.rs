@@ -25,7 +25,7 @@ use super::{
     presence::Presence,
 };
 use crate::{
-    device::SoftwareDevice,
+    device::{FoundJfc, FoundQueue, SoftwareDevice},
     ports::{Deadline, HostRequest},
 };
 
@@ -151,6 +151,31 @@ impl SharedNode {
         }
         // A request that is done has sent no packet and set no deadline.
         if self.device.write_block(|| self.post_time(), offset, words) {
+            self.after_post();
+        }
+    }
+
+    /// As [`SharedNode::write32`] to the doorbell of a queue that was found.
+    pub fn ring_queue(&self, found: &FoundQueue, pi: u32) {
+        if self.is_dead() {
+            return;
+        }
+        self.device.ring_queue(found, || self.post_time(), pi);
+        self.after_post();
+    }
+
+    /// As [`SharedNode::write_block`] to the page of a queue that was found.
+    #[inline]
+    pub fn ring_direct(&self, found: &FoundQueue, words: &[u64; 8]) {
+        if !self.is_dead() && self.device.ring_direct(found, || self.post_time(), words) {
+            self.after_post();
+        }
+    }
+
+    /// As [`SharedNode::write64`] to the doorbell of JFCs, for one that was found and is not armed.
+    #[inline]
+    pub fn consume(&self, found: &FoundJfc, ci: u32) {
+        if !self.is_dead() && self.device.consume(found, || self.post_time(), ci) {
             self.after_post();
         }
     }

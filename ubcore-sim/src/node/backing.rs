@@ -7,14 +7,19 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use udma_abi::{
-    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Nanos, RegisterRegion,
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, Nanos, QueueDoorbell,
+    RegisterRegion,
     backing::{DEVICE_ID, VENDOR_ID},
     regs,
 };
 use urma_mem::Region;
 
 use super::Node;
-use crate::host::shared::SharedNode;
+use crate::{
+    cfg::Doorbells,
+    device::{FoundJfc, FoundQueue, SoftwareDevice},
+    host::shared::SharedNode,
+};
 
 impl DeviceBacking for Node {
     fn info(&self) -> DeviceInfo {
@@ -27,7 +32,11 @@ impl DeviceBacking for Node {
     }
 
     fn registers(&self) -> Arc<dyn RegisterRegion> {
-        Arc::new(Registers { node: Arc::clone(&self.shared), prepared_max: self.prepared_max })
+        Arc::new(Registers {
+            node: Arc::clone(&self.shared),
+            prepared_max: self.prepared_max,
+            doorbells: self.doorbells,
+        })
     }
 
     fn dma(&self) -> Arc<dyn DmaSpace> {
@@ -68,6 +77,26 @@ struct Registers {
     node: Arc<SharedNode>,
     /// Bytes of a peer's segment that an import maps at most.
     prepared_max: u64,
+    doorbells: Doorbells,
+}
+
+/// Doorbells of a queue or a JFC.
+#[derive(Debug)]
+struct FoundDoorbell<T> {
+    node: Arc<SharedNode>,
+    found: T,
+}
+
+impl Registers {
+    /// What `find` finds in a node that lives, where doorbells are to be found.
+    fn found<T>(
+        &self,
+        find: impl FnOnce(&SoftwareDevice) -> Option<T>,
+    ) -> Option<FoundDoorbell<T>> {
+        let is_meant = self.doorbells == Doorbells::Found && check_alive(&self.node).is_ok();
+        let found = find(self.node.device()).filter(|_| is_meant)?;
+        Some(FoundDoorbell { node: Arc::clone(&self.node), found })
+    }
 }
 
 impl RegisterRegion for Registers {
@@ -97,10 +126,37 @@ impl RegisterRegion for Registers {
         }
     }
 
+    fn queue_doorbell(&self, id: u32) -> Option<Arc<dyn QueueDoorbell>> {
+        Some(Arc::new(self.found(|device| device.find_queue(id))?))
+    }
+
+    fn jfc_index(&self, jfcn: u32) -> Option<Arc<dyn JfcIndex>> {
+        Some(Arc::new(self.found(|device| device.find_jfc(jfcn))?))
+    }
+
     /// Places of the window are those that MAP_SEG answers; the registers themselves are no memory.
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
         check_alive(&self.node).ok()?;
         self.node.device().mapped(offset, len)
+    }
+}
+
+impl QueueDoorbell for FoundDoorbell<FoundQueue> {
+    #[inline]
+    fn ring(&self, pi: u32) {
+        self.node.ring_queue(&self.found, pi);
+    }
+
+    #[inline]
+    fn ring_direct(&self, words: &[u64; 8]) {
+        self.node.ring_direct(&self.found, words);
+    }
+}
+
+impl JfcIndex for FoundDoorbell<FoundJfc> {
+    #[inline]
+    fn move_to(&self, ci: u32) {
+        self.node.consume(&self.found, ci);
     }
 }
 

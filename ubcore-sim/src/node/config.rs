@@ -9,7 +9,7 @@ use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
 
 use crate::{
-    cfg::ExpressLane,
+    cfg::{Doorbells, ExpressLane},
     host::{
         ip_eid,
         memory::PageMoving,
@@ -37,6 +37,8 @@ pub struct NodeCfg {
     pub kernel_reads: KernelReads,
     /// Whether short requests of idle send queues take the express lane.
     pub lane: ExpressLane,
+    /// How the driver reaches the doorbells.
+    pub doorbells: Doorbells,
     /// Bytes of a segment of a peer on this host that importing it maps at most, so that their first access
     /// takes no page fault; 0: none.
     pub prepared_max: u64,
@@ -65,6 +67,7 @@ impl Default for NodeCfg {
             huge_pages: HugePages::Off,
             kernel_reads: KernelReads::Probe,
             lane: ExpressLane::On,
+            doorbells: Doorbells::Found,
             prepared_max: PREPARED_MAX,
             mtu: 4096,
             window_packets: 512,
@@ -100,6 +103,7 @@ impl NodeCfg {
     /// | `URMA_HUGE_PAGES` | `on` (moved memory is joined to huge pages), `off` |
     /// | `URMA_KERNEL_READS` | `on` (where a probe shows that they work), `off` |
     /// | `URMA_LANE` | `on` (short requests of idle queues take the express lane), `off` |
+    /// | `URMA_DOORBELLS` | `found` (once for each queue), `registers` |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
     ///
@@ -153,6 +157,16 @@ impl NodeCfg {
         }
         if let Some(is_on) = switch("URMA_LANE")? {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
+        }
+        if let Some(value) = text("URMA_DOORBELLS") {
+            self.doorbells = match value.as_str() {
+                "found" => Doorbells::Found,
+                "registers" => Doorbells::Registers,
+                _ => {
+                    let wanted = "found or registers";
+                    return Err(ConfigError { name: "URMA_DOORBELLS", value, wanted });
+                }
+            };
         }
         if let Some(value) = text("URMA_PREPARE") {
             let wanted = "a number of bytes";
@@ -227,6 +241,9 @@ mod tests {
         assert_eq!(with("URMA_HUGE_PAGES", "on").unwrap().huge_pages, HugePages::Joined);
         assert_eq!(with("URMA_KERNEL_READS", "off").unwrap().kernel_reads, KernelReads::Off);
         assert_eq!(with("URMA_LANE", "off").unwrap().lane, ExpressLane::Off);
+        let doorbells = |value| with("URMA_DOORBELLS", value).unwrap().doorbells;
+        assert_eq!(doorbells("registers"), Doorbells::Registers);
+        assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
     }
 
@@ -249,6 +266,7 @@ mod tests {
             ("URMA_HOLD_WRITERS", ""),
             ("URMA_HUGE_PAGES", "2M"),
             ("URMA_LANE", "fast"),
+            ("URMA_DOORBELLS", "on"),
             ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),

@@ -89,11 +89,44 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
         let _ = (offset, len);
     }
 
+    /// The doorbells of the send queue that has the number now, where the device has a shorter way to them
+    /// than its registers.
+    fn queue_doorbell(&self, id: u32) -> Option<Arc<dyn QueueDoorbell>> {
+        let _ = id;
+        None
+    }
+
+    /// The doorbell of the JFC that has the number now, as [`RegisterRegion::queue_doorbell`].
+    fn jfc_index(&self, jfcn: u32) -> Option<Arc<dyn JfcIndex>> {
+        let _ = jfcn;
+        None
+    }
+
     /// The memory behind part of the window, where the device allows mapping it.
     fn map(&self, offset: u64, len: u64) -> Option<Region> {
         let _ = (offset, len);
         None
     }
+}
+
+/// Doorbells of one send queue, found once: what writes to its doorbell page do, with the same checks.
+///
+/// They reach the queue that had the number when they were found. After its end they are counted and dropped,
+/// also when another queue has the number.
+pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
+    /// As a 32-bit write of `pi` to [`crate::doorbell::SQ_PI`].
+    fn ring(&self, pi: u32);
+
+    /// As a write of 64 bytes to [`crate::doorbell::DWQE`].
+    fn ring_direct(&self, words: &[u64; 8]);
+}
+
+/// Consumer index of one JFC, found once: what a doorbell that arms nothing does, with the same checks.
+///
+/// It reaches the JFC that had the number when it was found, as [`QueueDoorbell`].
+pub trait JfcIndex: Send + Sync + std::fmt::Debug {
+    /// Everything before entry `ci` is consumed; 24 bits count.
+    fn move_to(&self, ci: u32);
 }
 
 /// What the device may do with mapped memory.

@@ -23,7 +23,10 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
-pub use backing::{BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, RegisterRegion};
+pub use backing::{
+    BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, QueueDoorbell,
+    RegisterRegion,
+};
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
 pub use one_sided::{Addressed, Atomic, OneSided};

@@ -1,0 +1,114 @@
+//! Doorbells of a queue or JFC that was found once: what the registers do, without the search.
+//!
+//! *Owns*: the number's permanent place, and the life that was found there. *Takes*: doorbells. *Gives*:
+//! steps of the queue. *Must not*: reach a later queue or JFC with the same number.
+
+use std::sync::Arc;
+
+use udma_abi::{Nanos, counters::Counter, sqe::BLOCK_WORDS};
+use urma_mem::sync::Ordering;
+
+use super::SoftwareDevice;
+use crate::context::jfc::{DeviceJfc, Rung};
+use crate::engine::{queue::DeviceSendQueue, send::Left};
+
+/// A send queue, as it was when it was found.
+#[derive(Debug)]
+pub struct FoundQueue {
+    queue: Arc<DeviceSendQueue>,
+    life: u64,
+}
+
+/// A JFC, as it was when it was found.
+#[derive(Debug)]
+pub struct FoundJfc {
+    jfc: Arc<DeviceJfc>,
+    life: u64,
+}
+
+impl SoftwareDevice {
+    /// The send queue that has the number now.
+    #[must_use]
+    pub fn find_queue(&self, id: u32) -> Option<FoundQueue> {
+        let queue = self.base.queues.get(id)?;
+        queue.sends.seen().map(|life| FoundQueue { queue: Arc::clone(queue), life })
+    }
+
+    /// The JFC that has the number now.
+    #[must_use]
+    pub fn find_jfc(&self, jfcn: u32) -> Option<FoundJfc> {
+        let jfc = self.base.tables.jfcs.get(jfcn)?;
+        jfc.lives.seen().map(|life| FoundJfc { jfc: Arc::clone(jfc), life })
+    }
+
+    /// As a write of `words` to the queue's place for direct entries
+    /// ([`SoftwareDevice::write_block`]).
+    #[inline]
+    pub fn ring_direct(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
+        if !found.queue.sends.is_still(found.life) {
+            self.count(Counter::BadDoorbell);
+            return false;
+        }
+        self.post_direct(now, &found.queue, words)
+    }
+
+    /// As a write of `pi` to the queue's doorbell.
+    #[inline]
+    pub fn ring_queue(&self, found: &FoundQueue, now: impl FnOnce() -> Nanos, pi: u32) {
+        if !found.queue.sends.is_still(found.life) {
+            return self.count(Counter::BadDoorbell);
+        }
+        self.post(now, &found.queue, pi);
+    }
+
+    /// As a JFC doorbell that moves the consumer index and arms nothing. Returns whether anything may be
+    /// left to do.
+    #[inline]
+    pub fn consume(&self, found: &FoundJfc, now: impl FnOnce() -> Nanos, ci: u32) -> bool {
+        let is_same = found.jfc.lives.is_still(found.life);
+        let rung = if is_same { found.jfc.on_consumed(ci) } else { Rung::Bad };
+        match rung {
+            Rung::Quiet => return false,
+            Rung::Restart => self.restart_stopped(now()),
+            Rung::Bad => self.count(Counter::BadDoorbell),
+        }
+        true
+    }
+
+    /// A direct entry for the queue. Returns whether anything may be left to do.
+    #[inline]
+    pub(super) fn post_direct(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        queue: &Arc<DeviceSendQueue>,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
+        let pi = queue.pi.load(Ordering::Relaxed);
+        // The entry says at which position it stands: it must be the next one posted.
+        if (words[0] ^ u64::from(pi)) & 0xffff & queue.index_mask() != 0 {
+            self.count(Counter::BadDoorbell);
+            return false;
+        }
+        queue.pi.store(pi.wrapping_add(1), Ordering::Release);
+        let left = self.base.step_queue(queue, Some(words));
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_shared(now());
+        }
+        is_left || left != Left::BUSY
+    }
+
+    /// Everything before block `pi` is posted.
+    #[inline]
+    pub(super) fn post(&self, now: impl FnOnce() -> Nanos, queue: &Arc<DeviceSendQueue>, pi: u32) {
+        queue.pi.store(pi, Ordering::Release);
+        if self.is_left(self.base.step_queue(queue, None)) {
+            self.run_shared(now());
+        }
+    }
+}
