@@ -10,6 +10,7 @@ pub(crate) mod fetch;
 pub(crate) mod gather;
 pub(crate) mod mail;
 pub(crate) mod pass_length;
+pub(crate) mod pieces;
 pub(crate) mod queue;
 pub(crate) mod remote;
 pub(crate) mod retire;

@@ -1,5 +1,7 @@
 //! The express lane ends every request as the long path does.
 
+mod tails;
+
 use udma_abi::cmd::{Access, Command, Mode, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::sqe::{SqeFlags, SqeTargetKind};

@@ -49,7 +49,7 @@ impl SendRing {
         let bad = Malformed { blocks: 1 };
         match direct {
             Some(block) => words[..BLOCK_WORDS].copy_from_slice(block),
-            None => self.load(0, words).ok_or(bad)?,
+            None => words[..BLOCK_WORDS].copy_from_slice(&self.block(0).ok_or(bad)?),
         }
         sqe.decode_into(words).map_err(|_| bad)?;
         if !self.is_ours(sqe) {
@@ -65,9 +65,7 @@ impl SendRing {
             return Err(Malformed { blocks: posted });
         }
         if blocks > 1 {
-            for index in 1..blocks {
-                self.load(index, words).ok_or(bad)?;
-            }
+            self.load_rest(blocks, words).ok_or(bad)?;
             sqe.decode_into(words).map_err(|_| bad)?;
         }
         Ok(blocks)
@@ -78,6 +76,17 @@ impl SendRing {
     pub(crate) fn block(&self, index: u32) -> Option<[u64; BLOCK_WORDS]> {
         let at = self.head.wrapping_add(index) & self.mask;
         self.region.load_block(at as usize * BLOCK_LEN).ok()
+    }
+
+    /// The blocks 1 to `blocks` behind the head, into their places in `words`; at most
+    /// [`BLOCKS_MAX`] are loaded.
+    #[inline]
+    pub(crate) fn load_rest(&self, blocks: u32, words: &mut [u64; SQE_WORDS_MAX]) -> Option<()> {
+        let (places, _) = words.as_chunks_mut::<BLOCK_WORDS>();
+        for (index, place) in (0..blocks).zip(places).skip(1) {
+            *place = self.block(index)?;
+        }
+        Some(())
     }
 
     /// Index of the head as completions name it.
@@ -99,14 +108,6 @@ impl SendRing {
         // In 16 bits: the field was stored just before, and a wider load would wait for that.
         let same = (entry_idx ^ self.entry_idx()) & low16(self.mask) == 0;
         owner == this_pass && same
-    }
-
-    #[inline]
-    fn load(&self, index: u32, words: &mut [u64; SQE_WORDS_MAX]) -> Option<()> {
-        let block = self.block(index)?;
-        let to = index as usize * BLOCK_WORDS;
-        words.get_mut(to..to + BLOCK_WORDS)?.copy_from_slice(&block);
-        Some(())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::context::segment::{SegmentCache, SegmentTable};
 
 /// Bytes at the end of a message that are stored last; two words, so that an unaligned last word is
 /// whole as well.
-const TAIL: usize = 16;
+pub(crate) const TAIL: usize = 16;
 
 /// Where a request's local bytes lie.
 #[derive(Clone, Copy, Debug)]
@@ -314,8 +314,9 @@ pub(crate) fn read_out(
     }
 }
 
+/// The bytes of an entry.
 #[inline]
-fn inline_bytes(words: &EntryWords) -> [u8; SQE_WORDS_MAX * 8] {
+pub(crate) fn inline_bytes(words: &EntryWords) -> [u8; SQE_WORDS_MAX * 8] {
     let mut bytes = [0; SQE_WORDS_MAX * 8];
     for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
         chunk.copy_from_slice(&word.to_le_bytes());

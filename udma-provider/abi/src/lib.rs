@@ -29,7 +29,7 @@ pub use backing::{
 };
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
-pub use one_sided::{Addressed, Atomic, OneSided};
+pub use one_sided::{Addressed, Atomic, OneSided, Tail, Tailed};
 pub use opcode::{FetchKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};

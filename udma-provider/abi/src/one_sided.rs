@@ -1,4 +1,4 @@
-//! A WRITE or READ in one block, an atomic in two, with one local piece: nearly all entries there are.
+//! A WRITE, READ or atomic: nearly all entries there are. The usual one has one local piece.
 //!
 //! *Owns*: nothing; the layout is that of [`Sqe`](crate::Sqe). *Takes*: the fields that such a
 //! request has. *Gives*: its blocks, or the fields from its blocks, without those that are zero.
@@ -7,7 +7,9 @@
 use crate::{
     FetchKind, OpKind, Opcode, RawEid, Sge,
     bits::{field8, field16, field32, flag, place},
-    sqe::{BLOCK_WORDS, SqeFlags, SqeTargetKind},
+    sqe::{
+        BLOCK_WORDS, SGE_LEN, SqeFlags, SqeTargetKind, blocks_for, control_len, inline_max, sge_max,
+    },
 };
 
 /// Fields of such a request, named as those of [`Sqe`](crate::Sqe).
@@ -17,7 +19,7 @@ pub struct OneSided {
     pub entry_idx: u16,
     /// Owner bit of this pass over the ring.
     pub owner: bool,
-    /// Flags of the request; `INLINE` is not set.
+    /// Flags of the request.
     pub flags: SqeFlags,
     /// The operation is a WRITE; otherwise it is a READ.
     pub is_write: bool,
@@ -53,13 +55,13 @@ impl OneSided {
     #[inline]
     #[must_use]
     pub const fn decode(words: &[u64; BLOCK_WORDS]) -> Option<Self> {
-        let code = field8(words[0], 40, 8);
-        let is_write = code == Opcode::Write as u8;
-        let is_known = is_write || code == Opcode::Read as u8;
-        if !is_known || !has_one_piece(words) {
+        if !has_one_piece(words) {
             return None;
         }
-        Some(Self::fields(words, is_write, [words[6], words[7]]))
+        match is_write(words) {
+            Some(is_write) => Some(Self::fields(words, is_write, [words[6], words[7]])),
+            None => None,
+        }
     }
 
     #[inline]
@@ -107,6 +109,62 @@ impl OneSided {
             tail[0],
             tail[1],
         ]
+    }
+}
+
+/// A WRITE or READ whose payload lies in several pieces, or in the entry itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tailed {
+    /// What it has in common with the usual request; its piece names nothing.
+    pub request: OneSided,
+    /// What follows the control words.
+    pub tail: Tail,
+}
+
+/// What follows the control words of a WRITE or READ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tail {
+    /// So many local pieces.
+    Pieces(usize),
+    /// So many bytes of payload.
+    Inline(usize),
+}
+
+impl Tailed {
+    /// Word of the entry at which the tail begins.
+    pub const TAIL: usize = control_len(Opcode::Write) / 8;
+
+    /// Reads an entry from its first block; `None` when it is another operation, a READ that carries a
+    /// payload, or has a longer tail than an entry holds.
+    #[inline]
+    #[must_use]
+    pub const fn decode(front: &[u64; BLOCK_WORDS]) -> Option<Self> {
+        let Some(is_write) = is_write(front) else { return None };
+        let is_inline = front[0] & INLINE != 0;
+        let (pieces, len) = (field8(front[1], 24, 8) as usize, field16(front[0], 54, 10) as usize);
+        let (tail, fits) = if is_inline {
+            (Tail::Inline(len), is_write && len <= inline_max(Opcode::Write))
+        } else {
+            (Tail::Pieces(pieces), pieces <= sge_max(Opcode::Write))
+        };
+        if !fits || front[0] & KIND == KIND {
+            return None;
+        }
+        Some(Self { request: OneSided::fields(front, is_write, [0, 0]), tail })
+    }
+}
+
+impl Tail {
+    /// Returns the blocks of the entry, at most four for a tail that was read.
+    #[inline]
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "at most BLOCKS_MAX")]
+    pub const fn blocks(self) -> u32 {
+        let len = match self {
+            Self::Pieces(pieces) => pieces * SGE_LEN,
+            Self::Inline(len) => len,
+        };
+        blocks_for(Opcode::Write, len) as u32
     }
 }
 
@@ -166,6 +224,14 @@ const fn fetch_kind(op: Opcode) -> Option<FetchKind> {
         | OpKind::Nop
         | OpKind::FlushDma => None,
     }
+}
+
+/// Whether the operation is a WRITE; `None` if it is no READ either.
+#[inline]
+const fn is_write(words: &[u64; BLOCK_WORDS]) -> Option<bool> {
+    let code = field8(words[0], 40, 8);
+    let is_write = code == Opcode::Write as u8;
+    if is_write || code == Opcode::Read as u8 { Some(is_write) } else { None }
 }
 
 /// One local piece, no payload in the entry, and a target kind that exists (3 does not).

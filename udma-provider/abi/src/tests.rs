@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::{
     Addressed, Atomic, CmdStatus, Cqe, CqeStatus, Eqe, OneSided, Opcode, RawEid, RegisterRegion,
-    Rqe, Sge, Sqe,
+    Rqe, Sge, Sqe, Tail, Tailed,
     cmd::{
         self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
@@ -397,6 +397,39 @@ proptest! {
         let mut other = block;
         other[0] |= 3 << 29;
         prop_assert_eq!(OneSided::decode(&other), None);
+    }
+
+    #[test]
+    fn tails_of_one_sided_requests_are_read_alike(
+        sqe in any_sqe(), usual in any::<[bool; 3]>(), counts in (0..16_u8, 0..256_u16),
+    ) {
+        let mut sqe = sqe;
+        if usual[0] { sqe.opcode = if usual[1] { Opcode::Write } else { Opcode::Read }; }
+        if usual[2] { (sqe.sge_num, sqe.inline_len) = counts; }
+        let mut w = [0; SQE_WORDS_MAX];
+        sqe.encode(&mut w);
+        let mut front: [u64; 8] = w[..8].try_into().unwrap();
+        let is_inline = sqe.flags.contains(SqeFlags::INLINE);
+        let (pieces, len) = (usize::from(sqe.sge_num), usize::from(sqe.inline_len));
+        let fits = match sqe.opcode {
+            Opcode::Write if is_inline => len <= 208,
+            Opcode::Write | Opcode::Read => pieces <= 13 && !is_inline,
+            _ => false,
+        };
+        let found = Tailed::decode(&front);
+        prop_assert_eq!(found.is_some(), fits);
+        let Some(found) = found else { return Ok(()) };
+        prop_assert_eq!(found.tail.blocks() as usize, sqe.blocks());
+        prop_assert_eq!(Tailed::TAIL * 8, crate::sqe::control_len(sqe.opcode));
+        prop_assert_eq!(found.tail, if is_inline { Tail::Inline(len) } else { Tail::Pieces(pieces) });
+        // The rest is that of a request with one piece.
+        front[0] &= !(1 << 22);
+        front[1] = front[1] & !(0xff << 24) | 1 << 24;
+        (front[6], front[7]) = (0, 0);
+        let flags = sqe.flags;
+        prop_assert_eq!(Some(found.request), OneSided::decode(&front).map(|o| OneSided { flags, ..o }));
+        front[0] |= 3 << 29;
+        prop_assert_eq!(Tailed::decode(&front), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The express lane: a WRITE, READ or atomic with one piece on an idle queue, straight from its blocks.
+//! The express lane: a WRITE, READ or atomic on an idle queue, straight from its blocks.
 //!
 //! *Owns*: which requests may take it. *Takes*: a direct entry, or the ring. *Gives*: the request carried out and
 //! retired, or nothing changed. *Must not*: judge a request: what does not fit goes the long path, which
@@ -10,17 +10,17 @@
 //! path. Without a request before it there is nothing to wait for: order, fence and retirement are met.
 
 use udma_abi::{
-    Atomic, CqeStatus, OneSided, Sge,
+    Atomic, CqeStatus, OneSided, Tail, Tailed,
     cmd::{Access, Mode},
     sqe::BLOCK_WORDS,
 };
 
 use super::{Left, SendEngine, SendState, Started, Visit};
 use crate::cfg::ExpressLane;
-use crate::context::segment::{LocalSegment, SegmentCache};
 use crate::engine::direct::atomic_at;
-use crate::engine::gather::Store;
+use crate::engine::gather::{EntryWords, Store, inline_bytes};
 use crate::engine::pass_length::STREAM_MIN;
+use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
 
 /// How far the lane took an entry.
@@ -76,17 +76,45 @@ impl SendEngine {
     /// Carries out the entry that starts with `block`, the next of `posted` blocks of an idle queue.
     #[inline]
     fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], posted: u32) -> LaneResult {
-        let cfg = &visit.tables.cfg;
         let Some(entry) = OneSided::decode(block) else {
-            return self.lane_atomic(visit, block, posted);
+            return self.lane_tailed(visit, block, posted);
         };
-        let len = u64::from(entry.piece.len);
-        let is_short = is_short(len, cfg.direct_chunk.min(cfg.step_bytes) as u64);
-        if !(is_short && self.is_next(&entry) && self.retire.reserve()) {
+        if !self.starts(visit, &entry, u64::from(entry.piece.len)) {
             return LaneResult::NotTaken;
         }
         let carried = self.carry(visit, &entry);
         self.end(visit, (&entry, 1), carried)
+    }
+
+    /// As [`SendEngine::lane`], of several pieces, or of a payload in the entry.
+    fn lane_tailed(
+        &mut self,
+        visit: &Visit<'_>,
+        front: &[u64; BLOCK_WORDS],
+        posted: u32,
+    ) -> LaneResult {
+        let Some(Tailed { mut request, tail }) = Tailed::decode(front) else {
+            return self.lane_atomic(visit, front, posted);
+        };
+        let blocks = tail.blocks();
+
+        self.words[..BLOCK_WORDS].copy_from_slice(front);
+        if blocks > posted || self.ring.load_rest(blocks, &mut self.words).is_none() {
+            return LaneResult::NotTaken;
+        }
+        let len = match tail {
+            Tail::Pieces(num) => len_of(pieces_in(&self.words, num)),
+            Tail::Inline(len) => len as u64,
+        };
+        if !self.starts(visit, &request, len) {
+            return LaneResult::NotTaken;
+        }
+        request.piece.len = u32::try_from(len).unwrap_or(0);
+        let carried = match tail {
+            Tail::Pieces(num) => self.carry_pieces(visit, &request, num),
+            Tail::Inline(_) => self.carry_inline(visit, &request),
+        };
+        self.end(visit, (&request, blocks), carried)
     }
 
     /// As [`SendEngine::lane`], of an atomic.
@@ -114,6 +142,14 @@ impl SendEngine {
         self.state == SendState::Ready && !self.under_way && self.retire.is_empty()
     }
 
+    /// Whether a WRITE or READ of `len` bytes may go on here; it has a completion slot then.
+    #[inline]
+    fn starts(&mut self, visit: &Visit<'_>, entry: &OneSided, len: u64) -> bool {
+        let cfg = &visit.tables.cfg;
+        let is_short = is_short(len, cfg.direct_chunk.min(cfg.step_bytes) as u64);
+        is_short && self.is_next(entry) && self.retire.reserve()
+    }
+
     /// The entry is that of the ring's head, and of a mode that has the operation.
     #[inline]
     fn is_next(&self, entry: &OneSided) -> bool {
@@ -133,14 +169,13 @@ impl SendEngine {
         visit: &Visit<'_>,
         entry: &OneSided,
     ) -> Result<AccessResult<()>, CqeStatus> {
-        let store = if entry.is_write { Store::No } else { Store::Yes };
-        let Some((local, at)) = local_of(&self.segments, entry.piece, store) else {
+        let Some((local, at)) = local_of(&self.segments, entry.piece, store_of(entry)) else {
             return Ok(AccessResult::NotDirect);
         };
         let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
             return Ok(AccessResult::NotDirect);
         };
-        let want = want_of(entry, if entry.is_write { Access::WRITE } else { Access::READ });
+        let want = want_of(entry, right_of(entry));
         let bytes = entry.piece.len as usize;
         let tables = visit.tables;
         path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
@@ -150,6 +185,48 @@ impl SendEngine {
                 memory.copy_to_ordered(offset, &local.region, at, bytes)
             };
             copied.map_err(|_| CqeStatus::LocAccess)
+        })
+    }
+
+    /// As [`SendEngine::carry`], for the pieces that the fetched words name.
+    fn carry_pieces(
+        &mut self,
+        visit: &Visit<'_>,
+        entry: &OneSided,
+        num: usize,
+    ) -> Result<AccessResult<()>, CqeStatus> {
+        let words = pieces_in(&self.words, num);
+        let mut pieces = FoundPieces::NONE;
+        if pieces.find(&self.segments, words, store_of(entry)).is_none() {
+            return Ok(AccessResult::NotDirect);
+        }
+        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let want = want_of(entry, right_of(entry));
+        let tables = visit.tables;
+        path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
+            let there = (memory, offset);
+            if entry.is_write { pieces.write_to(there) } else { pieces.read_from(there) }
+        })
+    }
+
+    /// As [`SendEngine::carry`], for the bytes behind the control words.
+    fn carry_inline(
+        &mut self,
+        visit: &Visit<'_>,
+        entry: &OneSided,
+    ) -> Result<AccessResult<()>, CqeStatus> {
+        let Some(path) = path_of(&mut self.path_states, entry.tpn) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let want = want_of(entry, Access::WRITE);
+        let tables = visit.tables;
+        let bytes = inline_bytes(&self.words);
+        let bytes = bytes.get(Tailed::TAIL * 8..).and_then(|b| b.get(..entry.piece.len as usize));
+        let bytes = bytes.ok_or(CqeStatus::LocLen)?;
+        path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
+            memory.write_ordered(offset, bytes).map_err(|_| CqeStatus::RemAccessAbort)
         })
     }
 
@@ -221,18 +298,22 @@ impl SendEngine {
     }
 }
 
-/// The segment of a local piece that was used before, with the offset of the piece, when it may be
-/// read, or stored to.
+/// Whether the request stores into its local pieces.
 #[inline]
-fn local_of(segments: &SegmentCache, piece: Sge, store: Store) -> Option<(&LocalSegment, usize)> {
-    let local = segments.known(piece.token_id)?;
-    let len = u64::from(piece.len);
-    let is_fit = match store {
-        Store::No => !local.is_poisoned(piece.va, len),
-        Store::Yes => local.region.is_writable(),
-    };
-    let at = local.offset_of(piece.va, len).filter(|_| is_fit)?;
-    Some((local, at))
+fn store_of(entry: &OneSided) -> Store {
+    if entry.is_write { Store::No } else { Store::Yes }
+}
+
+/// The right that the request needs at its remote segment.
+#[inline]
+fn right_of(entry: &OneSided) -> Access {
+    if entry.is_write { Access::WRITE } else { Access::READ }
+}
+
+/// The words of `num` pieces; none where an entry has not so many.
+#[inline]
+fn pieces_in(words: &EntryWords, num: usize) -> &[u64] {
+    words.get(Tailed::TAIL..Tailed::TAIL + 2 * num).unwrap_or(&[])
 }
 
 /// What the request wants of its remote segment.
