@@ -52,6 +52,12 @@ impl Carrier {
         }
     }
 
+    /// For pieces that name their bytes ([`Payload::Named`]): the epoch, and the most bytes of one; `None`: it
+    /// carries none.
+    pub(crate) fn naming(&self) -> Option<(u64, usize)> {
+        if let Self::Ring(ring) = self { Some((ring.epoch(), ring.named_max())) } else { None }
+    }
+
     /// Whether a piece would be accepted now.
     pub(crate) fn has_room(
         &mut self,
@@ -128,6 +134,13 @@ pub(crate) struct PeerCarrier {
 impl PeerCarrier {
     pub(crate) fn new(carrier: Option<Carrier>) -> Self {
         Self { carrier, is_cut_off: false }
+    }
+
+    /// Bytes that were named are not to be read any more.
+    pub(crate) fn take_names_back(&self) {
+        if let Some(Carrier::Ring(ring)) = &self.carrier {
+            ring.take_names_back();
+        }
     }
 
     /// Whether packets carry pieces there.

@@ -61,7 +61,7 @@ impl Exchange {
     /// The queue is gone: forget its requests without an end.
     pub(crate) fn remove_send(&mut self, id: u32) {
         for peer in self.peers.values_mut() {
-            peer.requester.purge(id);
+            peer.requester.purge(&peer.line, id);
         }
         self.senders.remove(id);
         self.forget_posted(id);
@@ -162,7 +162,7 @@ impl Exchange {
         let Some(sender) = self.senders.get_mut(id) else { return false };
         if sender.side.mail.take_purge() {
             for peer in self.peers.values_mut() {
-                peer.requester.purge(id);
+                peer.requester.purge(&peer.line, id);
             }
         }
         let mut busy = false;

@@ -3,15 +3,16 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use udma_abi::cmd::{Access, Command};
+use udma_abi::cmd::{Access, Command, QueueState};
 use udma_abi::counters::Counter;
-use udma_abi::{CmdStatus, CqeStatus, Opcode, rqe};
+use udma_abi::sqe::{SqeFlags, SqeTargetKind};
+use udma_abi::{CmdStatus, CqeStatus, Opcode, Sqe, rqe};
 
 use super::scene::{Scene, scene, scene_of};
 use super::{on_seg, pair, pair_with};
 use crate::context::link::Reach;
 use crate::hooks::{self, Hook};
-use crate::share::layout::HALF_SLOTS_USED;
+use crate::share::layout::{HALF_NAMES, HALF_SLOTS_USED};
 
 #[test]
 fn withdrawn_segments_are_refused_and_bytes_stop() {
@@ -189,4 +190,29 @@ fn a_withdrawal_looks_at_no_more_slots_than_there_are() {
     let Reach::Direct(parts) = &link.reach else { panic!("a node on this host") };
     parts.half.store_u64(HALF_SLOTS_USED, u64::MAX).unwrap();
     s.b.ok(Command::UnregisterSeg { token_id: s.remote.token_id });
+}
+
+#[test]
+fn bytes_of_a_flushed_message_are_taken_back_before_its_completion() {
+    let mut s = scene();
+    let link = s.a.dev.base.tables.links.find(s.tpn).unwrap();
+    let Reach::Direct(parts) = &link.reach else { panic!("a node on this host") };
+    let taken_back = || parts.half.load_u64(HALF_NAMES).unwrap();
+    let send = Sqe {
+        flags: SqeFlags::COMPLETE,
+        tpn: s.tpn,
+        target_kind: SqeTargetKind::Jetty,
+        target_id: 9,
+        ..Sqe::new(Opcode::Send)
+    };
+    s.a.post(&mut s.jetty, send, &[s.local.sge(0, 8192)]);
+    assert_eq!((s.a.poll(&mut s.jfc), taken_back()), (None, 0));
+    s.a.ok(Command::ModifyState { id: s.jetty.id, state: QueueState::Error });
+    let ends: Vec<_> = std::iter::from_fn(|| s.a.poll(&mut s.jfc)).map(|cqe| cqe.status).collect();
+    assert_eq!(ends, [CqeStatus::WrFlushErr, CqeStatus::WrFlushErrDone]);
+    assert_eq!(
+        taken_back(),
+        2,
+        "by the queue before it completes, then with what it had handed over"
+    );
 }

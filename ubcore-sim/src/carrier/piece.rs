@@ -6,6 +6,8 @@ use std::ops::Range;
 
 use urma_packet::TransactionHeader;
 
+use crate::engine::names::NamedBytes;
+
 /// Most payload bytes of a piece that does not travel in a packet.
 pub(crate) const PIECE_MAX: usize = 16 << 10;
 
@@ -16,6 +18,8 @@ pub(crate) enum Payload {
     Here,
     /// The bytes are in the target's memory already.
     Placed,
+    /// The bytes are in the sender's memory, where the receiver reads them. A ring carries these.
+    Named(NamedBytes),
 }
 
 /// Why a piece was not accepted, or none came.

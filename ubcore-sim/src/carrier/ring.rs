@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use urma_mem::Region;
+use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sleep::SleepFlag;
 use urma_mem::spsc::{Consumer, LINE_LEN, Producer, ReserveError};
-use urma_packet::{Transaction, TransactionHeader};
+use urma_packet::{RequestFlags, Transaction, TransactionHeader};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
+use crate::engine::names::{self, NamedBytes};
 use crate::hooks::{self, Hook};
 use crate::ports::{SameHostParts, Wake};
 use crate::share::layout::{
@@ -21,6 +23,8 @@ use crate::share::layout::{
 const KIND_WHOLE: u32 = 1;
 /// Entry kind: header alone; the payload was placed directly before.
 const KIND_PLACED: u32 = 2;
+/// Entry kind: header and [`NamedBytes`].
+const KIND_NAMED: u32 = 3;
 /// Longest transaction header: that of an atomic of 16 bytes with everything optional.
 const HEADER_MAX: usize = urma_packet::HEADERS_MAX;
 
@@ -31,7 +35,9 @@ pub(crate) struct RingPair {
     inbound: Consumer,
     sleep: SleepFlag,
     wake: Arc<dyn Wake>,
+    my_half: Region,
     piece_max: usize,
+    named_max: usize,
     staged: bool,
 }
 
@@ -54,12 +60,19 @@ impl RingPair {
         debug_assert!(half_len(ring_len) <= my_half.len(), "the host made the half for this ring");
         Some(Self {
             piece_max: PIECE_MAX.min(ring_len / 8),
+            named_max: CHUNK_MAX.min(ring_len / 8),
             out,
             inbound,
             sleep: SleepFlag::new(peer_node.clone(), NODE_SLEEP).ok()?,
             wake: Arc::clone(wake),
+            my_half: my_half.clone(),
             staged: false,
         })
+    }
+
+    /// Most bytes that a piece may name.
+    pub(crate) fn named_max(&self) -> usize {
+        self.named_max
     }
 
     pub(crate) fn piece_max(&self) -> usize {
@@ -84,14 +97,19 @@ impl RingPair {
     ) -> Result<(), Broken> {
         let mut head = [0; HEADER_MAX];
         let at = header.emit(&mut head).map_err(|_| Broken::Dead)?;
-        let mut slot = self.out.reserve(at + bytes.len()).map_err(|error| match error {
+        let room = if let Payload::Named(named) = payload { named.room() } else { bytes.len() };
+        let mut slot = self.out.reserve(at + room).map_err(|error| match error {
             ReserveError::Full => Broken::Full,
             ReserveError::TooLong | ReserveError::Corrupt(_) => Broken::Dead,
         })?;
         slot.write(0, &head[..at]).map_err(|_| Broken::Dead)?;
         hooks::pass(Hook::RingEntryHalf);
         slot.write(at, bytes).map_err(|_| Broken::Dead)?;
-        let kind = if payload == Payload::Placed { KIND_PLACED } else { KIND_WHOLE };
+        let kind = match payload {
+            Payload::Here => KIND_WHOLE,
+            Payload::Placed => KIND_PLACED,
+            Payload::Named(_) => KIND_NAMED,
+        };
         slot.stage(kind).map_err(|_| Broken::Dead)?;
         self.staged = true;
         Ok(())
@@ -101,7 +119,12 @@ impl RingPair {
         let Some(entry) = self.inbound.next_entry().map_err(|_| Broken::Dead)? else {
             return Ok(None);
         };
-        let len = entry.len();
+        let kind = entry.kind();
+        let mut len = entry.len();
+        if kind == KIND_NAMED {
+            // The rest of it has no bytes.
+            len = len.min(HEADER_MAX + NamedBytes::ENCODED_LEN);
+        }
         if len > HEADER_MAX + PIECE_MAX {
             return Err(Broken::Dead);
         }
@@ -110,21 +133,13 @@ impl RingPair {
         }
         // One copy out of shared memory; only the copy is looked at.
         entry.read(0, &mut inbox[..len]).map_err(|_| Broken::Dead)?;
-        let payload = match entry.kind() {
-            KIND_WHOLE => Payload::Here,
-            KIND_PLACED => Payload::Placed,
-            _ => return Err(Broken::Dead),
-        };
         entry.done();
         let piece = Transaction::parse(&inbox[..len]).map_err(|_| Broken::Dead)?;
-        match payload {
-            Payload::Here => {
-                piece.header.check_piece(piece.payload.len()).map_err(|_| Broken::Dead)?;
-            }
-            Payload::Placed if piece.payload.is_empty() => {}
-            Payload::Placed => return Err(Broken::Dead),
-        }
-        let bytes = len - piece.payload.len()..len;
+        let payload = payload_of(kind, &piece).ok_or(Broken::Dead)?;
+        let bytes = match payload {
+            Payload::Here => len - piece.payload.len()..len,
+            Payload::Placed | Payload::Named(_) => len..len,
+        };
         Ok(Some(Inbound { header: piece.header, payload, bytes }))
     }
 
@@ -137,7 +152,37 @@ impl RingPair {
         self.sleep.wake_if_asleep(|| self.wake.wake())
     }
 
+    /// The epoch of bytes that are named now.
+    pub(crate) fn epoch(&self) -> u64 {
+        names::epoch(&self.my_half)
+    }
+
+    /// Bytes that were named are not to be read any more.
+    pub(crate) fn take_names_back(&self) {
+        names::take_back(&self.my_half);
+    }
+
     pub(crate) fn is_waiting(&self) -> bool {
         self.inbound.is_waiting()
     }
+}
+
+/// What a piece in an entry of this kind brings; `None`: that cannot be.
+fn payload_of(kind: u32, piece: &Transaction<'_>) -> Option<Payload> {
+    let (payload, len) = match kind {
+        KIND_WHOLE => (Payload::Here, piece.payload.len()),
+        KIND_PLACED => return piece.payload.is_empty().then_some(Payload::Placed),
+        KIND_NAMED => {
+            let named = NamedBytes::decode(piece.payload)?;
+            let is_send = matches!(&piece.header, TransactionHeader::Request(header)
+                if header.op.is_send() && !header.flags.contains(RequestFlags::DATAGRAM));
+            if !is_send {
+                return None;
+            }
+            (Payload::Named(named), named.len as usize)
+        }
+        _ => return None,
+    };
+    piece.header.check_piece(len).ok()?;
+    Some(payload)
 }

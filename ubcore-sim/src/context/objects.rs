@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use udma_abi::cmd::{CmdQueueKind, Mode};
 
 use crate::limits;
-use crate::share::layout::{SEGMENTS, SLOTS};
+use crate::share::layout::{PULL_SLOT, SEGMENTS, SLOTS};
 
 /// Numbers of one kind.
 #[derive(Debug)]
@@ -114,7 +114,8 @@ impl Default for Objects {
             ids: IdPool::new(limits::RESERVED_IDS.1 + 1, 1 << 20),
             queues: BTreeMap::new(),
             groups: BTreeMap::new(),
-            slots: IdPool::new(0, count(SLOTS)),
+            // Those of send queues; the first one is the exchange's.
+            slots: IdPool::new(count(PULL_SLOT) + 1, count(SLOTS)),
         }
     }
 }

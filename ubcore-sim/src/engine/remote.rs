@@ -10,6 +10,7 @@ use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::Region;
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
 
+use super::names;
 use super::pass_length::PassLength;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::context::segment::{
@@ -98,11 +99,11 @@ const VIEWS: usize = 8;
 
 /// A peer's entry as it was under one generation.
 #[derive(Debug)]
-struct View {
-    token_id: u32,
-    imported: u64,
-    generation: Generation,
-    rights: Rights,
+pub(super) struct View {
+    pub(super) token_id: u32,
+    pub(super) imported: u64,
+    pub(super) generation: Generation,
+    pub(super) rights: Rights,
     shared: SharedExtent,
     /// Shared as well, but shorter.
     more: Box<[SharedExtent]>,
@@ -112,9 +113,9 @@ struct View {
 
 /// The part that decides.
 #[derive(Clone, Copy, Debug)]
-struct Rights {
-    va: u64,
-    len: u64,
+pub(super) struct Rights {
+    pub(super) va: u64,
+    pub(super) len: u64,
     access: Access,
     token: Option<u32>,
 }
@@ -141,6 +142,13 @@ impl PathState {
             views: Default::default(),
             own: SegmentCache::default(),
             landing: None,
+        }
+    }
+
+    /// Requests that were handed over end now: what they named is not to be read any more.
+    pub(crate) fn take_names_back(&self) {
+        if let (Reach::Direct(parts), true) = (&self.link.reach, self.outstanding != 0) {
+            names::take_back(&parts.half);
         }
     }
 
@@ -269,8 +277,17 @@ fn place_in(extent: &SharedExtent, faults: Faults, want: &Want) -> Option<Option
     Some(extent.offset.checked_add(inside).and_then(|offset| usize::try_from(offset).ok()))
 }
 
+/// Where in the arena one extent of the entry has the whole of `len` bytes at `va`.
+pub(super) fn place_of(view: &View, va: u64, len: u64) -> Option<usize> {
+    let extents = std::iter::once(&view.shared).chain(&view.more);
+    extents.into_iter().find_map(|extent| {
+        let inside = offset_in(extent.va, extent.len, va, len)?;
+        usize::try_from(extent.offset.checked_add(inside)?).ok()
+    })
+}
+
 /// Makes the half say that at least `used` slots are to be looked at.
-fn raise_slots_used(half: &Region, used: u64) {
+pub(super) fn raise_slots_used(half: &Region, used: u64) {
     let mut seen = half.load_u64(HALF_SLOTS_USED).unwrap_or(used);
     while seen < used {
         match half.compare_exchange(HALF_SLOTS_USED, seen, used) {
@@ -281,7 +298,7 @@ fn raise_slots_used(half: &Region, used: u64) {
 }
 
 #[inline]
-fn is_current(announced: &Announced<'_>, view: &View) -> bool {
+pub(super) fn is_current(announced: &Announced<'_>, view: &View) -> bool {
     announced.check(&view.generation, view.imported).is_ok()
 }
 
@@ -349,7 +366,7 @@ impl View {
     /// Reads an entry once; `None` when it is not live. Called under an announcement, so a live
     /// entry does not change until the announcement ends.
     #[cold]
-    fn read(node: &Region, token_id: u32) -> Option<Self> {
+    pub(super) fn read(node: &Region, token_id: u32) -> Option<Self> {
         let tid = tid_of(token_id)?;
         let at = entry_offset(tid);
         let generation = Generation::new(node.clone(), at).ok()?;

@@ -14,6 +14,8 @@ use super::target::{Ask, Unsequenced};
 use super::work::Work;
 use crate::carrier::piece::Payload;
 use crate::engine::gather::{self, MessageSpan, Store};
+use crate::engine::names::NamedBytes;
+use crate::engine::pull::{PullError, Puller};
 
 /// A receive for a message: the one that an earlier attempt got as far as taking, or a new one.
 pub(super) fn receive_for(
@@ -52,7 +54,7 @@ fn ask(from: From, header: &RequestHeader, datagram: Unsequenced) -> Option<Ask>
 pub(super) fn send_piece(
     served: &mut Served,
     work: &mut Work<'_>,
-    from: From,
+    (from, puller): (From, Option<&mut Puller>),
     part: &Part<'_>,
 ) -> PieceOutcome {
     let begun = if part.is_first() {
@@ -64,8 +66,20 @@ pub(super) fn send_piece(
         Ok(message) => message,
         Err(status) => return PieceOutcome::refused(status),
     };
-    let fits = message.fits(part.header, part.len()) && part.payload == Payload::Here;
-    let placed = fits && place_received(work, &message, part);
+    let fits = message.fits(part.header, part.len()) && part.payload != Payload::Placed;
+    let placed = match part.payload {
+        Payload::Named(bytes) if fits => match pull(work, &message, (part, &bytes), puller) {
+            Err(PullError::Unreachable) => {
+                // It is given back with the rest of the attempt.
+                served.message = Some(message);
+                return PieceOutcome::NoBytes;
+            }
+            pulled => pulled.is_ok(),
+        },
+        Payload::Here | Payload::Placed | Payload::Named(_) => {
+            fits && place_received(work, &message, part)
+        }
+    };
     if !placed {
         if let Some(taken) = message.receive {
             taken.fail(work.base, if fits { CqeStatus::LocAccess } else { CqeStatus::LocLen });
@@ -115,7 +129,11 @@ fn check_receive(
 
 /// Payload of so few bytes goes into the completion.
 fn goes_inline(taken: &TakenReceive, part: &Part<'_>) -> bool {
-    taken.is_inline() && part.bytes.len() <= INLINE_MAX && part.is_first() && part.is_last()
+    taken.is_inline()
+        && part.payload == Payload::Here
+        && part.bytes.len() <= INLINE_MAX
+        && part.is_first()
+        && part.is_last()
 }
 
 fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>) -> bool {
@@ -126,6 +144,22 @@ fn place_received(work: &mut Work<'_>, message: &PartialMessage, part: &Part<'_>
     let span =
         MessageSpan { at: u64::from(message.done), len: part.bytes.len(), last: part.is_last() };
     gather::write_in(taken.pieces(), &mut work.segments(), span, part.bytes).is_ok()
+}
+
+/// Copies what the peer names into the receive.
+fn pull(
+    work: &mut Work<'_>,
+    message: &PartialMessage,
+    (part, bytes): (&Part<'_>, &NamedBytes),
+    puller: Option<&mut Puller>,
+) -> Result<(), PullError> {
+    let Some(taken) = &message.receive else { return Err(PullError::Unreachable) };
+    let puller = puller.ok_or(PullError::Unreachable)?;
+    let len = bytes.len as usize;
+    let span = MessageSpan { at: u64::from(message.done), len, last: part.is_last() };
+    puller.pull(bytes, |memory, offset| {
+        gather::copy_in(taken.pieces(), &mut work.segments(), span, (memory, offset))
+    })
 }
 
 pub(super) fn complete(work: &Work<'_>, taken: TakenReceive, from: From, part: &Part<'_>) {

@@ -19,6 +19,8 @@ pub(super) enum PieceOutcome {
     Read(ReadJob),
     /// No receive; the same request comes again.
     NotReady(ResponseStatus),
+    /// The bytes are not where the piece says; the same request comes again, with its bytes.
+    NoBytes,
 }
 
 impl PieceOutcome {
@@ -33,7 +35,7 @@ impl PieceOutcome {
     /// What it says about the tokens that were shown.
     pub(super) fn judged(&self) -> Judged {
         match self {
-            Self::More | Self::Read(_) | Self::NotReady(_) => Judged::Begun,
+            Self::More | Self::Read(_) | Self::NotReady(_) | Self::NoBytes => Judged::Begun,
             Self::Done(Reply::Value(_) | Reply::Status(ResponseStatus::Ack)) => Judged::Right,
             Self::Done(Reply::Status(ResponseStatus::AccessAbort)) => Judged::Wrong,
             Self::Done(Reply::Status(_)) => Judged::Neither,

@@ -16,6 +16,7 @@ use crate::carrier::{Carrier, Loopback, RingPair};
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::endpoint::{PeerTp, TpEnd};
 use crate::engine::base::Base;
+use crate::engine::pull::Puller;
 use crate::hooks::{self, Hook};
 use crate::ports::{HostRequest, SameHostParts};
 use crate::share::layout::NODE_INCARNATION;
@@ -145,7 +146,9 @@ impl Exchange {
         }
         let SameHostParts { peer_node, peer_arena, my_half, process, .. } = parts;
         let (node, arena, half) = (peer_node, peer_arena, my_half);
-        peer.direct = Some(DirectParts { node, arena, half, process });
+        let direct = DirectParts { node, arena, half, process };
+        peer.responder.puller = Puller::new(&direct, &parts.peer_half);
+        peer.direct = Some(direct);
         self.peer_halves.insert(eid, parts.peer_half);
         self.peers.insert(eid, peer);
     }
@@ -220,7 +223,11 @@ impl Exchange {
                 TpEnd::NotOpened(why) => {
                     peer.open_failed = Some(why);
                     if why != CmdStatus::Timeout {
-                        peer.requester.end_all(&mut self.senders, CqeStatus::AckTimeout);
+                        peer.requester.end_all(
+                            &peer.line,
+                            &mut self.senders,
+                            CqeStatus::AckTimeout,
+                        );
                     }
                 }
             }

@@ -155,7 +155,7 @@ impl Peer {
 
     /// Another life of the node: nothing of the old one counts any more.
     pub(super) fn on_new_life(&mut self, work: &mut Work<'_>, incarnation: u64) {
-        self.requester.end_all(work.senders, CqeStatus::AckTimeout);
+        self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
         self.requester = Requester::default();
         self.responder.drop_answers();
         self.responder.forget_served(work);

@@ -27,6 +27,7 @@ impl Part<'_> {
     pub(super) fn len(&self) -> u32 {
         match self.payload {
             Payload::Placed => self.header.access.length,
+            Payload::Named(bytes) => bytes.len,
             // A piece is at most `PIECE_MAX` or a path MTU long.
             Payload::Here => u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
         }

@@ -18,9 +18,14 @@ use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
 use crate::context::tables::Tables;
 use crate::engine::gather::{self, Local, Segments};
 use crate::engine::mail::Handed;
+use crate::engine::names::NamedBytes;
 
 /// Most attempts in flight to one peer.
 pub(super) const IN_FLIGHT_MAX: usize = 2048;
+/// Shortest message, in bytes, whose bytes the receiver reads where they lie: a shorter one is copied into the
+/// ring and out of it before the receiver could look at its place.
+const NAMED_MIN: u32 = 1 << 10;
+
 /// Requests of this node's queues to one peer.
 #[derive(Debug)]
 pub(super) struct Requester {
@@ -85,7 +90,8 @@ impl Requester {
     }
 
     /// Forgets the requests of a queue without an end.
-    pub(super) fn purge(&mut self, queue: u32) {
+    pub(super) fn purge(&mut self, line: &PeerCarrier, queue: u32) {
+        line.take_names_back();
         for (_, flow) in self.flows.iter_mut().filter(|(pair, _)| pair.queue() == queue) {
             flow.clear(|_| ());
         }
@@ -136,15 +142,22 @@ impl Requester {
         if *in_flight >= IN_FLIGHT_MAX && !request.begun {
             return PushResult::Full;
         }
-        let piece = NextPiece::of(request, carrier.piece_max(work.endpoint));
-        let header = TransactionHeader::Request(piece.header);
-        if !carrier.has_room(work.endpoint, &header, piece.len) {
-            return PushResult::Full;
-        }
         let Some(sender) = work.senders.get_mut(pair.queue()) else {
             flow.clear(|_| ());
             return PushResult::Idle;
         };
+        let named = carrier.naming().and_then(|naming| {
+            let table = &work.base.tables.segments;
+            name(request, Segments { cache: &mut sender.cache, table }, naming)
+        });
+        let piece = match named {
+            Some(bytes) => NextPiece::naming(request, bytes),
+            None => NextPiece::of(request, carrier.piece_max(work.endpoint)),
+        };
+        let header = TransactionHeader::Request(piece.header);
+        if !carrier.has_room(work.endpoint, &header, piece.room()) {
+            return PushResult::Full;
+        }
         let timeout = sender.timeout_ns();
         if let Err(status) = piece.read(request, sender, &work.base.tables, work.bytes) {
             let seq = request.seq;
@@ -152,7 +165,7 @@ impl Requester {
             work.senders.end(pair.queue(), seq, status, 0);
             return PushResult::Pushed;
         }
-        if !line.push(work.endpoint, &header, piece.payload, &work.bytes[..piece.len]) {
+        if !line.push(work.endpoint, &header, piece.payload, &work.bytes[..piece.carried()]) {
             return PushResult::Full;
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
@@ -185,6 +198,7 @@ impl Requester {
         for (pair, flow) in &mut self.flows {
             let deadline = flow.deadline(is_connected);
             if !flow.is_empty() && deadline <= now {
+                line.take_names_back();
                 let timeout = CqeStatus::AckTimeout;
                 flow.clear(|request| work.senders.end(pair.queue(), request.seq, timeout, 0));
                 ended = true;
@@ -330,7 +344,8 @@ impl Requester {
     }
 
     /// Ends every outstanding request.
-    pub(super) fn end_all(&mut self, senders: &mut Senders, status: CqeStatus) {
+    pub(super) fn end_all(&mut self, line: &PeerCarrier, senders: &mut Senders, status: CqeStatus) {
+        line.take_names_back();
         for (pair, flow) in &mut self.flows {
             flow.clear(|request| senders.end(pair.queue(), request.seq, status, 0));
         }
@@ -352,15 +367,33 @@ struct NextPiece {
 
 impl NextPiece {
     fn of(request: &Request, size: usize) -> Self {
+        let payload = if request.placed { Payload::Placed } else { Payload::Here };
+        Self::new(request, payload, size)
+    }
+
+    fn naming(request: &Request, bytes: NamedBytes) -> Self {
+        Self::new(request, Payload::Named(bytes), bytes.len as usize)
+    }
+
+    fn new(request: &Request, payload: Payload, size: usize) -> Self {
         let mut header = request.header;
-        let carries = header.op.has_payload() && !request.placed;
+        let carries = header.op.has_payload() && payload != Payload::Placed;
         let left = if carries { (request.len - request.pushed) as usize } else { 0 };
         let len = left.min(size);
         header.flags.set(RequestFlags::FIRST, !request.begun);
         header.flags.set(RequestFlags::LAST, len == left);
         header.access.address = header.access.address.wrapping_add(u64::from(request.pushed));
-        let payload = if request.placed { Payload::Placed } else { Payload::Here };
         Self { header, payload, len }
+    }
+
+    /// Bytes that it needs behind the header.
+    fn room(&self) -> usize {
+        if let Payload::Named(named) = self.payload { named.room() } else { self.len }
+    }
+
+    /// Bytes behind the header.
+    fn carried(&self) -> usize {
+        if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len }
     }
 
     fn is_first(&self) -> bool {
@@ -392,14 +425,39 @@ impl NextPiece {
             // The engine knows the MTU of this node; that of the path may be smaller.
             return Err(CqeStatus::LocLen);
         }
-        if bytes.len() < self.len {
-            bytes.resize(self.len, 0);
+        if bytes.len() < self.carried() {
+            bytes.resize(self.carried(), 0);
+        }
+        if let Payload::Named(named) = &self.payload {
+            bytes[..NamedBytes::ENCODED_LEN].copy_from_slice(&named.encode());
+            return Ok(());
         }
         let mut segments = Segments { cache: &mut sender.cache, table: &tables.segments };
         let at = u64::from(request.pushed);
         let room = &mut bytes[..self.len];
         gather::read_out(&request.local, &request.words, &mut segments, at, room)
     }
+}
+
+/// The next bytes of a request, when they are long and the receiver can read them where they lie: a message
+/// that comes again goes with its bytes.
+fn name(
+    request: &Request,
+    segments: Segments<'_>,
+    (epoch, len_max): (u64, usize),
+) -> Option<NamedBytes> {
+    let never = RequestFlags::DATAGRAM | RequestFlags::RETRY;
+    let is_long = request.header.op.is_send() && request.len >= NAMED_MIN;
+    if !is_long || request.header.flags.intersects(never) {
+        return None;
+    }
+    let Local::Sges { num: 1, .. } = request.local else { return None };
+    let sge = gather::list(request.local.pieces(&request.words)).next()?;
+    let segment = segments.cache.find(segments.table, sge.token_id)?;
+    let (va, len) = (sge.va.wrapping_add(u64::from(request.pushed)), request.len - request.pushed);
+    segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.shared)?;
+    let len = len.min(u32::try_from(len_max).unwrap_or(u32::MAX));
+    Some(NamedBytes { token_id: sge.token_id, len, va, life: segment.life, epoch })
 }
 
 fn count(tables: &Tables, is_packets: bool, piece: &NextPiece, request: &Request) {

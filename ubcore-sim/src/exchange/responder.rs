@@ -22,6 +22,7 @@ use super::serve::{PieceAction, Reply, Served};
 use super::work::Work;
 use super::write::{place_late, write_piece};
 use crate::carrier::{PeerCarrier, piece::Payload};
+use crate::engine::pull::Puller;
 
 /// Sequences of one peer.
 const SERVED_MAX: usize = 1 << 16;
@@ -37,6 +38,8 @@ pub(super) struct Responder {
     pub(super) reads: VecDeque<ReadJob>,
     /// Tokens that the peer shows without having been right.
     guesses: Guesses,
+    /// Reads what the peer names, when its memory is mapped.
+    pub(super) puller: Option<Puller>,
 }
 
 /// The peer, as its requests and their completions name it.
@@ -79,7 +82,9 @@ impl Responder {
         }
         let from = From { eid: source.eid, tpn: source.tpn };
         let guesses = source.is_limited.then_some(&mut self.guesses);
-        match judge(guesses, work, header, |work| execute(served, work, from, part)) {
+        let puller = self.puller.as_mut();
+        let run = |work: &mut Work<'_>| execute(served, work, from, part, puller);
+        match judge(guesses, work, header, run) {
             PieceOutcome::More => {}
             PieceOutcome::Done(answer) => {
                 served.on_done(header, answer);
@@ -91,10 +96,12 @@ impl Responder {
             }
             PieceOutcome::NotReady(status) => {
                 work.base.tables.counts.add(Counter::RnrSent, 1);
-                if let Some(taken) = served.message.take().and_then(|m| m.receive) {
-                    work.receives.give_back(work.base, taken);
-                }
-                served.skip_rest(header);
+                again(served, work, header);
+                self.answer(header, Reply::Status(status));
+            }
+            PieceOutcome::NoBytes => {
+                again(served, work, header);
+                let status = ResponseStatus::OutOfSequence { expected: header.tassn };
                 self.answer(header, Reply::Status(status));
             }
         }
@@ -125,7 +132,9 @@ impl Responder {
                     PieceOutcome::NotReady(status) | PieceOutcome::Done(Reply::Status(status)) => {
                         self.answer(header, Reply::Status(status));
                     }
-                    PieceOutcome::Done(Reply::Value(_)) | PieceOutcome::More => {}
+                    PieceOutcome::Done(Reply::Value(_))
+                    | PieceOutcome::More
+                    | PieceOutcome::NoBytes => {}
                 }
             }
             // Its result is not kept any more, and doing it again would not be the same.
@@ -278,10 +287,24 @@ fn read(work: &mut Work<'_>, header: &RequestHeader) -> PieceOutcome {
     }
 }
 
-fn execute(served: &mut Served, work: &mut Work<'_>, from: From, part: &Part<'_>) -> PieceOutcome {
+/// The request will come again: its receive is given back, and the rest of this attempt passed over.
+fn again(served: &mut Served, work: &mut Work<'_>, header: &RequestHeader) {
+    if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+        work.receives.give_back(work.base, taken);
+    }
+    served.skip_rest(header);
+}
+
+fn execute(
+    served: &mut Served,
+    work: &mut Work<'_>,
+    from: From,
+    part: &Part<'_>,
+    puller: Option<&mut Puller>,
+) -> PieceOutcome {
     match part.header.op {
         RequestOp::Send | RequestOp::SendImm(_) | RequestOp::SendInvalidate(_) => {
-            send_piece(served, work, from, part)
+            send_piece(served, work, (from, puller), part)
         }
         RequestOp::Write
         | RequestOp::WriteImm(_)

@@ -7,6 +7,7 @@ mod attack;
 mod fences;
 mod guesses;
 mod hostile;
+mod names;
 mod quiet;
 mod targets;
 mod world;

@@ -63,7 +63,8 @@ pub(super) fn write_piece(
     let Some(message) = &mut served.message else {
         return PieceOutcome::refused(ResponseStatus::Length);
     };
-    let placed = if !message.fits(header, part.len()) {
+    let is_named = matches!(part.payload, Payload::Named(_));
+    let placed = if is_named || !message.fits(header, part.len()) {
         Err(ResponseStatus::Length)
     } else if work.base.tables.faults.ack_before_placement() && part.is_first() && part.is_last() {
         served.late = Some(Late { header: *header, bytes: part.bytes.to_vec(), steps: LATE_STEPS });

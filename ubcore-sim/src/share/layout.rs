@@ -10,7 +10,7 @@
 //!   4096   segment table: SEGMENTS entries of 64 bytes
 //!   ..     further extents of segments: SEGMENTS blocks of 256 bytes (sparse; see context/segment)
 //! half (written by its owner only):
-//!   0      magic u64, 8 slots in use u64, 16 ring length u64, 24 incarnation u64
+//!   0      magic u64, 8 slots in use u64, 16 ring length u64, 24 incarnation u64, 32 names taken back u64
 //!   128    my head of the inbound ring (urma_mem::spsc, consumer's half)
 //!   4096   hazard slots: SLOTS of urma_mem::hazard::SLOT_LEN
 //!   ..     my outbound ring (urma_mem::spsc, producer's half)
@@ -23,7 +23,7 @@ pub const NODE_MAGIC: u64 = u64::from_le_bytes(*b"URMANODE");
 /// "URMAHALF" as little-endian bytes: first word of a half.
 pub const HALF_MAGIC: u64 = u64::from_le_bytes(*b"URMAHALF");
 /// Version of both layouts.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Offset of the version word in a node region.
 pub const NODE_VERSION: usize = 8;
@@ -58,12 +58,16 @@ pub const HALF_SLOTS_USED: usize = 8;
 pub const HALF_RING_LEN: usize = 16;
 /// Offset of the incarnation word, in a half.
 pub const HALF_INCARNATION: usize = 24;
+/// Offset of the count of times that bytes named in messages (`engine/pull.rs`) were taken back, in a half.
+pub const HALF_NAMES: usize = 32;
 /// Offset of the head of the inbound ring, in a half.
 pub const HALF_HEAD: usize = 128;
 /// Offset of the hazard slots, in a half.
 pub const HALF_SLOTS: usize = 4096;
-/// Hazard slots of a half: one for each send queue that can exist.
+/// Hazard slots of a half: one for each send queue that can exist, and [`PULL_SLOT`].
 pub const SLOTS: usize = 8192;
+/// Slot of the exchange, for bytes that it copies out of the peer's memory.
+pub const PULL_SLOT: usize = 0;
 /// Offset of the outbound ring, in a half.
 pub const HALF_RING: usize = HALF_SLOTS + SLOTS * hazard::SLOT_LEN;
 

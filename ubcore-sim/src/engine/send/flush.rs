@@ -7,6 +7,7 @@ use udma_abi::{CqeStatus, cmd::QueueState, sqe::SqeFlags};
 use urma_mem::sync::Ordering;
 
 use super::{FrontResult, SendEngine, SendState, Started, Visit};
+use crate::engine::remote::PathState;
 
 impl SendEngine {
     /// A state asked for by the driver. `false`: there is no such change.
@@ -100,6 +101,8 @@ impl SendEngine {
             self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
         }
         if !self.retire.is_empty() {
+            // Before the completions: with those the program may change the bytes.
+            self.path_states.iter().for_each(PathState::take_names_back);
             self.retire.end_all(CqeStatus::WrFlushErr, &visit.queue.fast, visit.tables.faults);
             while self.mail.handed.pop().is_some() {}
             while self.mail.ended.pop().is_some() {}

@@ -16,6 +16,7 @@ use urma_packet::{
 use super::hostile::{header, piece};
 use super::world::{self, Kind, SENDER, TOKEN, World, on_both};
 use crate::carrier::piece::PIECE_MAX;
+use crate::engine::names::NamedBytes;
 use crate::exchange::{Connecting, SharedSide};
 use crate::ports::HostRequest;
 use crate::share::layout::{HALF_HEAD, HALF_RING};
@@ -282,7 +283,9 @@ fn a_ring_entry_is_checked_before_it_is_used() {
         bytes.resize(bytes.len() + payload, 7);
         bytes
     };
-    let (whole, placed) = (1, 2);
+    let name_of =
+        |len| NamedBytes { token_id: 1 << 8, len, va: 0, life: 1, epoch: 0 }.encode().to_vec();
+    let (whole, placed, named) = (1, 2, 3);
     let cases = [
         ("longer than any piece", whole, vec![0; HEADERS_MAX + PIECE_MAX + 1]),
         ("no header", whole, vec![0xff; 40]),
@@ -292,7 +295,10 @@ fn a_ring_entry_is_checked_before_it_is_used() {
         ("a write longer than it says", whole, with(send(Opcode::Write, 64), 72)),
         ("a read with bytes", whole, with(send(Opcode::Read, 64), 64)),
         ("placed, with bytes", placed, with(send(Opcode::Write, 64), 64)),
-        ("an unknown kind", 3, with(send(Opcode::Send, 64), 64)),
+        ("no name", named, with(send(Opcode::Send, 64), 31)),
+        ("a name of other bytes", named, with(send(Opcode::Send, 64), 32)),
+        ("a name of a write", named, [send(Opcode::Write, 64), name_of(64)].concat()),
+        ("an unknown kind", 4, with(send(Opcode::Send, 64), 64)),
     ];
     for (name, kind, bytes) in cases {
         let mut w = World::new(Kind::Ring);

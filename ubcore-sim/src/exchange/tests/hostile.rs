@@ -33,7 +33,7 @@ pub(super) fn piece_of(
     part(w, from, &Part { header, payload: Payload::Here, bytes })
 }
 
-fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseStatus> {
+pub(super) fn part(w: &mut World, from: udma_abi::RawEid, part: &Part<'_>) -> Vec<ResponseStatus> {
     let now = w.now;
     let node = &mut w.nodes[1];
     let (peers, mut work, ..) = node.exchange.split(&node.base, now);

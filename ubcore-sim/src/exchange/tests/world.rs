@@ -28,6 +28,7 @@ pub(super) const TOKEN: u32 = 0x1234_5678;
 /// Send queue of each node.
 pub(super) const SENDER: u32 = 1500;
 const JFC_DEPTH: usize = 256;
+const ARENA_LEN: usize = 1 << 20;
 pub(super) const RING_LEN: usize = 1 << 18;
 
 /// Bytes of a packet that acknowledges and brings nothing: BTH, TPAETH and ICRC.
@@ -95,6 +96,10 @@ pub(super) struct World {
     pub(super) nodes: [Node; 2],
     pub(super) now: Nanos,
     pub(super) tpn: u32,
+    /// Arena of both nodes.
+    pub(super) arena: Region,
+    /// What each node wrote for the other one, on one host.
+    pub(super) halves: Vec<Region>,
     /// Between the two, on one host.
     pub(super) line: Arc<Line>,
     /// Every so many packets one is lost; 0: none.
@@ -201,6 +206,8 @@ impl World {
             now: 1_000,
             line: Arc::default(),
             tpn: 0,
+            halves: Vec::new(),
+            arena: Region::private(ARENA_LEN).unwrap(),
             lose_every: 0,
             is_mute: [false; 2],
             only_acks: false,
@@ -215,7 +222,7 @@ impl World {
             Kind::Ring => {
                 let halves =
                     [0, 1].map(|_| Region::shared(half_len(RING_LEN), Pages::Base).unwrap());
-                let arena = Region::private(4096).unwrap();
+                let arena = &world.arena;
                 let parts = |peer: &Node, mine: &Region, theirs: &Region| SameHostParts {
                     peer_node: peer.base.tables.ports.node_region.clone(),
                     peer_arena: arena.clone(),
@@ -228,6 +235,7 @@ impl World {
                 let of_b = parts(a, &halves[1], &halves[0]);
                 a.exchange.on_same_host_peer(&a.base, now, eids[1], of_a);
                 b.exchange.on_same_host_peer(&b.base, now, eids[0], of_b);
+                world.halves = halves.to_vec();
             }
         }
         for _ in 0..100 {
@@ -305,6 +313,29 @@ impl World {
 
     pub(super) fn go_on(&mut self, n: usize) {
         self.nodes[n].stopped = false;
+    }
+
+    /// A segment of which the first `shared` bytes lie at `offset` of the arena: others than `region` has, so
+    /// that it shows which ones are read.
+    pub(super) fn shared_segment(
+        &mut self,
+        n: usize,
+        tid: u32,
+        len: usize,
+        (offset, shared): (usize, usize),
+    ) -> Region {
+        let region = Region::private(len).unwrap();
+        let extent = SharedExtent { va: va(tid), len: shared as u64, offset: offset as u64 };
+        let new = NewSegment {
+            token_id: tid << 8,
+            va: va(tid),
+            region: region.clone(),
+            access: Access::LOCAL_ONLY,
+            token: Some(TOKEN),
+            shared: true,
+        };
+        self.nodes[n].base.tables.segments.publish(new, &[extent]).unwrap();
+        region
     }
 
     pub(super) fn segment(&mut self, n: usize, tid: u32, len: usize, access: Access) -> Region {

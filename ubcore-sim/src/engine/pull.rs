@@ -1,0 +1,87 @@
+//! Long messages of a peer on this host: their bytes are copied once, out of the peer's own pages.
+//!
+//! *Owns*: the hazard slot of the exchange in a pair's half, and a few entries of the peer's table. *Takes*:
+//! bytes that the peer names. *Gives*: them, for the length of one closure. *Must not*: touch a byte before
+//! the life and the bounds were checked, or more than a chunk under one announcement.
+//!
+//! The peer that names bytes owns them, so neither rights nor a token are asked for. Its name may be
+//! wrong, or older than a withdrawal: then the message comes again, with its bytes.
+
+use udma_abi::CqeStatus;
+use urma_mem::Region;
+use urma_mem::hazard::{CHUNK_MAX, HazardSlot, SLOT_LEN};
+
+use super::names::NamedBytes;
+use super::remote::{View, is_current, place_of, raise_slots_used};
+use crate::context::link::DirectParts;
+use crate::hooks::{self, Hook};
+use crate::share::layout::{HALF_NAMES, HALF_SLOTS, PULL_SLOT};
+
+/// Entries of the peer's table that are kept.
+const VIEWS: usize = 4;
+
+/// Why bytes that a peer named were not copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PullError {
+    /// They are not (or not any more) where the peer said, or not shared.
+    Unreachable,
+    /// They could not be stored here.
+    Local(CqeStatus),
+}
+
+/// Reads the memory of one peer.
+#[derive(Debug)]
+pub(crate) struct Puller {
+    node: Region,
+    arena: Region,
+    peer_half: Region,
+    slot: HazardSlot,
+    views: [Option<View>; VIEWS],
+}
+
+impl Puller {
+    /// `None`: the half is too short for the slot.
+    pub(crate) fn new(parts: &DirectParts, peer_half: &Region) -> Option<Self> {
+        // Before the first announcement, so that the owner's scan reaches this slot.
+        raise_slots_used(&parts.half, PULL_SLOT as u64 + 1);
+        let slot = HazardSlot::new(parts.half.clone(), HALF_SLOTS + PULL_SLOT * SLOT_LEN).ok()?;
+        let (node, arena) = (parts.node.clone(), parts.arena.clone());
+        Some(Self { node, arena, peer_half: peer_half.clone(), slot, views: Default::default() })
+    }
+
+    /// Runs `touch(memory, offset of the bytes)` under the protection of the slot. What it stored counts only
+    /// if this succeeds.
+    ///
+    /// # Errors
+    /// [`PullError`].
+    pub(crate) fn pull(
+        &mut self,
+        bytes: &NamedBytes,
+        touch: impl FnOnce(&Region, usize) -> Result<(), CqeStatus>,
+    ) -> Result<(), PullError> {
+        let gone = PullError::Unreachable;
+        if bytes.len as usize > CHUNK_MAX {
+            return Err(gone);
+        }
+        let Self { node, arena, peer_half, slot, views } = self;
+        let view = &mut views[(bytes.token_id >> 8) as usize % VIEWS];
+        let announced = slot.announce(u64::from(bytes.token_id)).map_err(|_| gone)?;
+        hooks::pass(Hook::SlotAnnounced);
+        let is_fresh = view
+            .as_ref()
+            .is_some_and(|view| view.token_id == bytes.token_id && is_current(&announced, view));
+        if !is_fresh {
+            *view = View::read(node, bytes.token_id);
+        }
+        let view = view.as_ref().filter(|view| view.imported == bytes.life).ok_or(gone)?;
+        let len = u64::from(bytes.len);
+        // The shared parts of a segment lie inside of it.
+        let offset = place_of(view, bytes.va, len).ok_or(gone)?;
+        touch(arena, offset).map_err(PullError::Local)?;
+        hooks::pass(Hook::CopyUnchecked);
+        announced.finish(&view.generation, view.imported).map_err(|_| gone)?;
+        // Only now: what was read before is older than the word.
+        let is_current = peer_half.load_u64_acquire(HALF_NAMES) == Ok(bytes.epoch);
+        if is_current { Ok(()) } else { Err(gone) }
+    }
+}
