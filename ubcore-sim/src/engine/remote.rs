@@ -103,7 +103,7 @@ pub(super) struct View {
     pub(super) token_id: u32,
     pub(super) imported: u64,
     pub(super) generation: Generation,
-    pub(super) rights: Rights,
+    rights: Rights,
     shared: SharedExtent,
     /// Shared as well, but shorter.
     more: Box<[SharedExtent]>,
@@ -113,9 +113,9 @@ pub(super) struct View {
 
 /// The part that decides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rights {
-    pub(super) va: u64,
-    pub(super) len: u64,
+struct Rights {
+    va: u64,
+    len: u64,
     access: Access,
     token: Option<u32>,
 }
