@@ -11,6 +11,7 @@ pub(crate) mod gather;
 pub(crate) mod mail;
 pub(crate) mod names;
 pub(crate) mod pass_length;
+pub(crate) mod paths;
 pub(crate) mod pieces;
 pub(crate) mod pull;
 pub(crate) mod queue;

@@ -25,6 +25,7 @@ use super::direct::{By, Cursor};
 use super::fetch::SendRing;
 use super::gather::{EntryWords, Local};
 use super::mail::Mail;
+use super::paths::PathStates;
 use super::remote::PathState;
 use super::retire::{Identity, Retire, Started};
 use crate::context::jfc::JfcPort;
@@ -56,7 +57,7 @@ pub(crate) struct SendEngine {
     ring: SendRing,
     retire: Retire,
     mail: Arc<Mail>,
-    path_states: Vec<PathState>,
+    path_states: PathStates,
     segments: SegmentCache,
     words: EntryWords,
     /// Control part of `current`.
@@ -184,7 +185,7 @@ impl SendEngine {
             ring: SendRing::new(cfg.ring, cfg.blocks_log2),
             retire: Retire::new(cfg.who, cfg.port, cfg.record),
             mail: Arc::new(Mail::new()),
-            path_states: Vec::new(),
+            path_states: PathStates::new(),
             segments: SegmentCache::default(),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
@@ -383,9 +384,7 @@ impl SendEngine {
             let tools = (&visit.queue.fast, visit.tables.faults);
             let end = (ended.status, ended.bytes);
             let Some(request) = self.retire.end(ended.seq, end, tools) else { continue };
-            if let Some(path_state) =
-                self.path_states.iter_mut().find(|s| s.link.tpn == request.tpn)
-            {
+            if let Some(path_state) = self.path_states.find(request.tpn) {
                 path_state.outstanding = path_state.outstanding.saturating_sub(1);
                 path_state.admission.on_ended(ended.seq, ended.status);
             }

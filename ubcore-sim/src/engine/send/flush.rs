@@ -107,7 +107,7 @@ impl SendEngine {
             while self.mail.handed.pop().is_some() {}
             while self.mail.ended.pop().is_some() {}
             self.mail.ask_purge();
-            for path_state in &mut self.path_states {
+            for path_state in self.path_states.iter_mut() {
                 path_state.outstanding = 0;
             }
         }

@@ -4,7 +4,7 @@
 //! retired, or nothing changed. *Must not*: judge a request: what does not fit goes the long path, which
 //! has the statuses; look at a target by other guards than the long path ([`PathState::reach`]).
 //!
-//! The lane keeps nothing of its own. What it rests on are the caches of the engine (the path used last,
+//! The lane keeps nothing of its own. What it rests on are the caches of the engine (the paths used before,
 //! the peer's entries, the local segments), and it asks each of them whether it still holds: a path that
 //! ended, a segment that was withdrawn, a queue that left READY are found by the same words as on the long
 //! path. Without a request before it there is nothing to wait for: order, fence and retirement are met.
@@ -20,6 +20,7 @@ use crate::cfg::ExpressLane;
 use crate::engine::direct::atomic_at;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
 use crate::engine::pass_length::STREAM_MIN;
+use crate::engine::paths::PathStates;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
 
@@ -329,14 +330,11 @@ fn want_of(entry: &OneSided, right: Access) -> Want {
     }
 }
 
-/// The path used last, when it is the one named, lives, and is of the reliable kind.
+/// The path that is named, when it was used before, lives, and is of the reliable kind.
 #[inline]
-fn path_of(path_states: &mut [PathState], tpn: u32) -> Option<&mut PathState> {
-    let is_open = |path: &&mut PathState| {
-        let link = &path.link;
-        link.tpn == tpn && link.is_alive() && !link.unreliable
-    };
-    path_states.first_mut().filter(is_open)
+fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
+    let is_open = |path: &&mut PathState| path.link.is_alive() && !path.link.unreliable;
+    path_states.find(tpn).filter(is_open)
 }
 
 /// Whether a request of `len` bytes is one step of at most `step_max`, and no write that may have to go past the

@@ -145,24 +145,16 @@ impl SendEngine {
         FrontResult::Handed { tpn: path_state.link.tpn }
     }
 
-    /// Index of the state of the path `tpn`; the last one used stays in front.
+    /// Index of the state of the path `tpn`.
     #[inline]
     fn path_state_of(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
-        if self.path_states.first().is_some_and(|s| s.link.tpn == tpn) {
-            return Some(0);
-        }
-        self.find_path_state(visit, tpn)
+        self.path_states.index_of(tpn).or_else(|| self.add_path_state(visit, tpn))
     }
 
     #[cold]
-    fn find_path_state(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
-        if let Some(index) = self.path_states.iter().position(|s| s.link.tpn == tpn) {
-            self.path_states.swap(0, index);
-            return Some(0);
-        }
+    fn add_path_state(&mut self, visit: &Visit<'_>, tpn: u32) -> Option<usize> {
         let link = visit.tables.links.find(tpn)?;
-        self.path_states.insert(0, PathState::new(link, self.slot));
-        Some(0)
+        Some(self.path_states.add(PathState::new(link, self.slot)))
     }
 
     /// Everything that can be judged without the peer, before anything starts.
