@@ -4,7 +4,11 @@
 //! *Takes*: the list of `bench/lines.rs`. *Gives*: a table, `bench-results/latest.json`.
 //! *Must not*: report a line whose path the device's counters do not prove.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
@@ -17,6 +21,7 @@ use crate::{
 };
 
 mod cface;
+mod corner;
 mod lines;
 mod page;
 mod sizes;
@@ -76,7 +81,7 @@ pub(crate) fn run(plan: &BenchPlan) -> TaskResult {
     let is_possible = |line: &&BenchLine| match line.source {
         ValueSource::Ucx { .. } => ucx::is_here(),
         ValueSource::CFace(of) => cface::is_possible(of),
-        ValueSource::Perftest { .. } | ValueSource::Probe(_) => true,
+        ValueSource::Perftest { .. } | ValueSource::Corner(_) | ValueSource::Probe(_) => true,
     };
     let lines: Vec<&BenchLine> = LINES.iter().filter(is_wanted).filter(is_possible).collect();
     if !ucx::is_here() {
@@ -128,6 +133,7 @@ fn measure(bin: &Path, line: &BenchLine) -> Result<(f64, Option<String>), Failur
             }
             Ok((value * factor, Some(format!("{counter} +{count}"))))
         }
+        ValueSource::Corner(of) => corner::measure(of),
         ValueSource::CFace(of) => Ok((cface::measure(bin, *of)?, None)),
         ValueSource::Probe(args) => Ok((probe_value(bin, args)?, None)),
         ValueSource::Ucx { test, size, tls, pick } => {
@@ -136,9 +142,32 @@ fn measure(bin: &Path, line: &BenchLine) -> Result<(f64, Option<String>), Failur
     }
 }
 
+/// Builds a bench of a package, and returns where it lies.
+fn built(package: &str, bench: &str) -> Result<PathBuf, Failure> {
+    let args = ["bench", "-p", package, "--bench", bench, "--no-run", "--message-format=json"];
+    let output = said(cargo::command(&args))?;
+    let mut programs = output.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        message.get("executable")?.as_str().map(PathBuf::from)
+    });
+    programs.next_back().ok_or_else(|| Failure(format!("no bench {bench} was built")))
+}
+
+/// What a command that succeeds says.
+fn said(command: Command) -> Result<String, Failure> {
+    let name = format!("{:?}", command.get_program());
+    let mut command = command;
+    let output = command.output().map_err(|error| Failure(format!("{name}: {error}")))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure(format!("{name}: {}", why.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs `xtask probe` from the release build.
 pub(crate) fn probe_value(bin: &Path, args: &str) -> Result<f64, Failure> {
-    let mut command = std::process::Command::new(bin.join("xtask"));
+    let mut command = Command::new(bin.join("xtask"));
     command.arg("probe").args(args.split_whitespace());
     let output = pair::finish(pair::spawn(command)?)?;
     let value: Option<Value> = serde_json::from_slice(&output.stdout).ok();

@@ -9,8 +9,7 @@ use std::{
     sync::OnceLock,
 };
 
-use serde_json::Value;
-
+use super::{built, said};
 use crate::{cargo, pair, say::Failure};
 
 /// Number of the loop's output that a line shows.
@@ -84,14 +83,7 @@ fn bench() -> Result<&'static Path, Failure> {
     if let Some(path) = BUILT.get() {
         return Ok(path);
     }
-    let args = ["bench", "-p", "liburma", "--bench", "cost", "--no-run", "--message-format=json"];
-    let output = said(cargo::command(&args))?;
-    let mut programs = output.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        message.get("executable")?.as_str().map(PathBuf::from)
-    });
-    let path =
-        programs.next_back().ok_or_else(|| Failure("no bench `cost` was built".to_owned()))?;
+    let path = built("liburma", "cost")?;
     Ok(BUILT.get_or_init(|| path))
 }
 
@@ -99,17 +91,6 @@ fn bench() -> Result<&'static Path, Failure> {
 fn library(bin: &Path) -> Result<PathBuf, Failure> {
     cargo::run(&["build", "--release", "--quiet", "-p", "liburma"])?;
     Ok(bin.join("libliburma.so"))
-}
-
-fn said(command: Command) -> Result<String, Failure> {
-    let name = format!("{:?}", command.get_program());
-    let mut command = command;
-    let output = command.output().map_err(|error| Failure(format!("{name}: {error}")))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure(format!("{name}: {}", why.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Of a line `what rust A ns, C B ns; ...`, B - A.

@@ -27,6 +27,8 @@ pub(super) enum ValueSource {
         /// Counter that must have carried the requests.
         carrier: &'static str,
     },
+    /// The named loop of the bench `corners`.
+    Corner(&'static str),
     /// The C face beside the Rust path.
     CFace(Of),
     /// The named measurement of `xtask probe`.
@@ -143,6 +145,15 @@ const fn probe(
     line((group, name), unit, better, ValueSource::Probe(args))
 }
 
+const fn corner(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    of: &'static str,
+) -> BenchLine {
+    line((HOST, name), unit, better, ValueSource::Corner(of))
+}
+
 const fn c_face(name: &'static str, unit: &'static str, of: Of) -> BenchLine {
     line((C, name), unit, Better::Lower, ValueSource::CFace(of))
 }
@@ -185,6 +196,18 @@ pub(super) const LINES: &[BenchLine] = &[
         rate(HOST, "write 8 B, lists of 32", "write_bw -s 8 -n 5000000 -N -l 32"),
         &["write 8 B, one at a time"],
     ),
+    corner("write 8 B, one thread", "M/s", Better::Higher, "one-thread"),
+    on(
+        corner("write 8 B, two threads, a queue each", "M/s", Better::Higher, "two-threads"),
+        &["write 8 B, one thread"],
+    ),
+    corner("write 8 B, one node", "M/s", Better::Higher, "one-target"),
+    on(
+        corner("write 8 B, 63 nodes in turn", "M/s", Better::Higher, "all-targets"),
+        &["write 8 B, one node"],
+    ),
+    corner("memory of a pair of nodes, of 64", "KiB", Better::Lower, "pair-memory"),
+    corner("descriptors of a pair of nodes, of 64", "", Better::Lower, "pair-descriptors"),
     rate(HOST, "send 8 B", "send_bw -s 8 -n 1000000 -N"),
     on(
         bw(HOST, "write 4 KiB, hot", "write_bw -s 4096 -n 1000000 -N"),
@@ -198,11 +221,27 @@ pub(super) const LINES: &[BenchLine] = &[
         bw(HOST, "write 1 MiB, hot", "write_bw -s 1048576 -n 10000 -N"),
         &["UCX put 1 MiB", "memcpy 1 MiB, hot"],
     ),
+    corner("write 1 MiB, to a segment written before", "GB/s", Better::Higher, "warm-write"),
+    on(
+        corner("write 1 MiB, the first to a segment", "GB/s", Better::Higher, "first-write"),
+        &["write 1 MiB, to a segment written before", "memcpy 1 MiB, cold"],
+    ),
     on(bw(HOST, "write 4095 B, hot", "write_bw -s 4095 -n 1000000 -N"), &["write 4 KiB, hot"]),
     on(bw(HOST, "write 4097 B, hot", "write_bw -s 4097 -n 1000000 -N"), &["write 4 KiB, hot"]),
     on(
-        bw(HOST, "write 4114 B of 11 pieces, hot", "write_bw -s 4114 -n 1000000 -N --sge_num 11"),
+        bw(HOST, "write 4110 B of 10 pieces, hot", "write_bw -s 4110 -n 1000000 -N --sge_num 10"),
         &["write 4 KiB, hot"],
+    ),
+    on(
+        bw(HOST, "write 4114 B of 11 pieces, hot", "write_bw -s 4114 -n 1000000 -N --sge_num 11"),
+        &["write 4110 B of 10 pieces, hot", "write 4 KiB, hot"],
+    ),
+    rate(HOST, "write 64 B", "write_bw -s 64 -n 2000000 -N"),
+    on(rate(HOST, "write 64 B, inline", "write_bw -s 64 -n 2000000 -N -I 64"), &["write 64 B"]),
+    corner("write 4 KiB, on a page", "GB/s", Better::Higher, "aligned"),
+    on(
+        corner("write 4 KiB, off by 1 byte", "GB/s", Better::Higher, "unaligned"),
+        &["write 4 KiB, on a page"],
     ),
     on(bw(HOST, "read 4 KiB, hot", "read_bw -s 4096 -n 1000000 -N"), &["memcpy 4 KiB, hot"]),
     on(bw(HOST, "read 64 KiB, hot", "read_bw -s 65536 -n 100000 -N"), &["memcpy 64 KiB, hot"]),
