@@ -11,13 +11,16 @@ use udma_abi::{
     regs,
     sqe::BLOCK_WORDS,
 };
-use urma_mem::barrier;
+use urma_mem::{
+    barrier,
+    sync::{AtomicBool, Ordering},
+};
 
 /// The send doorbell of one queue.
 #[derive(Debug)]
 pub(crate) enum SqDoorbell {
     /// Found once, where the backing has that.
-    Found(Arc<dyn QueueDoorbell>),
+    Found(Box<dyn QueueDoorbell>),
     /// Its page in the window.
     Page { regs: Arc<dyn RegisterRegion>, page: u64 },
 }
@@ -62,7 +65,7 @@ pub(crate) struct CqDoorbell {
     regs: Arc<dyn RegisterRegion>,
     jfcn: u32,
     /// Found once, where the backing has that.
-    index: Option<Arc<dyn JfcIndex>>,
+    index: Option<Box<dyn JfcIndex>>,
 }
 
 impl CqDoorbell {
@@ -71,11 +74,12 @@ impl CqDoorbell {
         Self { index: regs.jfc_index(jfcn), regs, jfcn }
     }
 
-    /// Moves the consumer index.
+    /// Moves the consumer index. The registers of a device that failed may be a successor's by now.
     #[inline]
-    pub(crate) fn consume(&self, ci: u32, arm_sn: u8) {
+    pub(crate) fn consume(&self, ci: u32, arm_sn: u8, failed: &AtomicBool) {
         match &self.index {
             Some(index) => index.move_to(ci),
+            None if failed.load(Ordering::Relaxed) => {}
             None => self.write(ci, None, arm_sn),
         }
     }

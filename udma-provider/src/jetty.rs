@@ -214,7 +214,7 @@ impl UdmaJettyControl {
             failed: Arc::clone(&self.driver.failed),
         };
         let doorbell = SqDoorbell::new(Arc::clone(&self.driver.regs), id);
-        Some(SendPoster::new(parts, Arc::clone(&self.link), doorbell))
+        SendPoster::new(parts, Arc::clone(&self.link), doorbell)
     }
 
     fn recv_half(&self, cfg: &QueueCfg) -> Option<RecvPoster> {

@@ -24,7 +24,7 @@ use urma_core::{
     ops::{CompletionQueue, JfcControl, JfcParts},
 };
 use urma_mem::{
-    Region, Serial, barrier,
+    Blocks, Serial, barrier,
     sync::{AtomicBool, AtomicU32, Ordering},
 };
 
@@ -64,7 +64,9 @@ pub(crate) struct JfcCore {
     jfcn: u32,
     log2: u8,
     memory: Arc<DmaBuf>,
-    ring: Region,
+    ring: Blocks,
+    /// Entries that may be consumed without a write to the device.
+    lag_max: u32,
     doorbell: CqDoorbell,
     channel: Option<Arc<Channel>>,
     reader: Serial<RingReader>,
@@ -115,6 +117,8 @@ impl JfcCore {
         }
         let log2 = u8::try_from(depth.trailing_zeros()).map_err(|_| Status::Invalid)?;
         let memory = Arc::new(driver.dma.alloc(depth as usize * CQE_LEN)?);
+        let ring = Blocks::new(memory.region().clone(), u32::from(log2));
+        let ring = ring.map_err(|_| Status::NoMemory)?;
         let results = driver.execute(&Command::CreateJfc {
             base: memory.iova(),
             depth_log2: log2,
@@ -128,7 +132,8 @@ impl JfcCore {
             table: Arc::clone(table),
             jfcn,
             log2,
-            ring: memory.region().clone(),
+            ring,
+            lag_max: if log2 <= SHALLOW_LOG2 { 1 } else { 1 << (log2 - 4) },
             memory,
             doorbell: CqDoorbell::new(Arc::clone(&driver.regs), jfcn),
             channel,
@@ -243,20 +248,32 @@ impl JfcCore {
         self.ring(reader);
     }
 
+    #[inline(always)]
     fn poll(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
-        let mut found = if reader.stash.is_empty() { 0 } else { reader.unstash(out) };
-        found += self.poll_ring(reader, &mut out[found..]);
-        if found > 0 {
-            reader.polls = reader.polls.wrapping_add(1);
-            if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
-                self.driver.backing.progress();
-            }
-            return Ok(found);
+        let found = if reader.stash.is_empty() {
+            self.poll_ring(reader, out)
+        } else {
+            self.poll_stash(reader, out)
+        };
+        if found == 0 {
+            return self.poll_idle(reader, out);
         }
-        self.poll_idle(reader, out)
+        reader.polls = reader.polls.wrapping_add(1);
+        if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
+            self.driver.backing.progress();
+        }
+        Ok(found)
+    }
+
+    /// What was read before, then the ring.
+    #[cold]
+    fn poll_stash(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
+        let found = reader.unstash(out);
+        found + self.poll_ring(reader, &mut out[found..])
     }
 
     /// Without an entry: steps the device, then reads once more.
+    #[inline(never)]
     fn poll_idle(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
         let bad_before = reader.bad;
         self.ring(reader);
@@ -277,7 +294,7 @@ impl JfcCore {
         if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_ring(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
         let start = reader.ci;
         let mut found = 0;
@@ -293,17 +310,11 @@ impl JfcCore {
             self.publish(reader);
             // A deep ring may lag behind: the device still sees most of it free, and the next empty
             // poll, arm or full lag writes the index.
-            if reader.ci.wrapping_sub(reader.rung) >= self.lag_max() {
+            if reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
                 self.ring(reader);
             }
         }
         found
-    }
-
-    /// Entries that may be consumed without telling the device.
-    #[inline]
-    fn lag_max(&self) -> u32 {
-        if self.log2 <= SHALLOW_LOG2 { 1 } else { 1 << (self.log2 - 4) }
     }
 
     #[inline]
@@ -313,31 +324,28 @@ impl JfcCore {
 
     #[inline]
     fn ring(&self, reader: &mut RingReader) {
-        // The registers of a failed device may be a successor's by now.
-        if reader.ci != reader.rung && !self.driver.failed.load(Ordering::Relaxed) {
+        if reader.ci != reader.rung {
             reader.rung = reader.ci;
-            self.doorbell.consume(reader.ci, reader.arm_sn);
+            self.doorbell.consume(reader.ci, reader.arm_sn, &self.driver.failed);
         }
     }
 
     /// Word 0 of entry `index` if the device has written it.
     #[inline]
     fn is_written(&self, index: u32) -> Option<u64> {
-        let at = (index & ((1 << self.log2) - 1)) as usize * CQE_LEN;
-        let word0 = self.ring.load_u64_acquire(at).ok()?;
+        let word0 = self.ring.load_first_acquire(index);
         (cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0)).then_some(word0)
     }
 
     /// Takes the next entry off the ring into `out`, if the device has written it.
-    #[inline]
+    #[inline(always)]
     fn next(&self, reader: &mut RingReader, out: &mut Completion) -> NextEntry {
         let Some(word0) = self.is_written(reader.ci) else { return NextEntry::Nothing };
         barrier::from_device();
-        let at = (reader.ci & ((1 << self.log2) - 1)) as usize * CQE_LEN;
         if !SendDone::is_it(word0) {
-            return self.next_rare(reader, (at, word0), out);
+            return self.next_rare(reader, word0, out);
         }
-        let Ok(mut words) = self.ring.load_block::<4>(at) else { return NextEntry::Nothing };
+        let mut words = self.ring.load::<4>(reader.ci);
         // The word that was checked is the word that is used.
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
@@ -350,15 +358,9 @@ impl JfcCore {
         NextEntry::Taken
     }
 
-    fn next_rare(
-        &self,
-        reader: &mut RingReader,
-        (at, word0): (usize, u64),
-        out: &mut Completion,
-    ) -> NextEntry {
-        let Ok(mut words) = self.ring.load_block::<CQE_WORDS>(at) else {
-            return NextEntry::Nothing;
-        };
+    #[inline(never)]
+    fn next_rare(&self, reader: &mut RingReader, word0: u64, out: &mut Completion) -> NextEntry {
+        let mut words = self.ring.load::<CQE_WORDS>(reader.ci);
         words[0] = word0;
         reader.ci = reader.ci.wrapping_add(1);
         let cqe = Cqe::decode(&words);
@@ -433,7 +435,10 @@ impl CompletionQueue for PollHalf {
             return Ok(0);
         }
         let core = &*self.core;
-        core.reader.try_with(|reader| core.poll(reader, out)).map_or(Ok(0), |visit| visit.value)
+        let mut polled = Ok(0);
+        // Into the place of the result: it would be put together from parts, and wait for their stores.
+        let _ = core.reader.try_with(|reader| polled = core.poll(reader, out));
+        polled
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {

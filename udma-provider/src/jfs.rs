@@ -14,16 +14,16 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Atomic, Opcode,
+    Addressed, Atomic, OneSided, Opcode,
     cmd::SqArgs,
     rqe::record,
-    sqe::{BLOCK_LEN, BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
+    sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
 };
 use urma_core::{
     PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId, ops::SendQueue,
 };
 use urma_mem::{
-    Region,
+    Blocks,
     sync::{AtomicBool, Ordering},
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct SendPoster {
     parts: SendParts,
     link: Arc<PolledQueue>,
     doorbell: SqDoorbell,
-    ring: Region,
+    ring: Blocks,
     /// Next block, free running.
     pi: u32,
     /// All before it are completed, no completion of theirs is to come, and their positions may be
@@ -118,9 +118,14 @@ pub(crate) fn is_in_order(cfg: &SendCfg) -> bool {
 }
 
 impl SendPoster {
-    pub(crate) fn new(parts: SendParts, link: Arc<PolledQueue>, doorbell: SqDoorbell) -> Self {
-        Self {
-            ring: parts.memory.region().clone(),
+    /// `None`: the memory is shorter than the ring.
+    pub(crate) fn new(
+        parts: SendParts,
+        link: Arc<PolledQueue>,
+        doorbell: SqDoorbell,
+    ) -> Option<Self> {
+        Some(Self {
+            ring: Blocks::new(parts.memory.region().clone(), u32::from(parts.log2)).ok()?,
             parts,
             link,
             doorbell,
@@ -132,7 +137,7 @@ impl SendPoster {
             scratch: Box::new([0; SQE_WORDS_MAX]),
             target: None,
             target_version: 0,
-        }
+        })
     }
 
     /// Encodes one request into the ring; nothing has happened when it answers an error.
@@ -147,6 +152,26 @@ impl SendPoster {
         *self.front() = block;
         self.store_block(self.pi, &block)?;
         self.commit(1, wr.user_ctx)
+    }
+
+    /// Encodes the usual request and hands its block over with the doorbell.
+    #[inline(always)]
+    fn post_direct(
+        &mut self,
+        (mut request, to): (OneSided, Addressed),
+        user_ctx: u64,
+    ) -> Result<(), PostReason> {
+        self.find_room(1)?;
+        (request.entry_idx, request.owner) = self.place();
+        let block = request.encode(&to);
+        self.store_block(self.pi, &block)?;
+        let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
+        send.shadow.put(Tag::new(self.pi, 1, self.seq), user_ctx);
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        self.pi = self.pi.wrapping_add(1);
+        send.pi.store(self.pi, Ordering::Release);
+        self.doorbell.ring_direct(&block);
+        Ok(())
     }
 
     /// As [`SendPoster::push`], for any request.
@@ -210,9 +235,7 @@ impl SendPoster {
     /// Stores a block at position `at`, free running.
     #[inline]
     fn store_block(&self, at: u32, block: &[u64; BLOCK_WORDS]) -> Result<(), PostReason> {
-        let mask = (1u32 << self.parts.log2) - 1;
-        let offset = (at & mask) as usize * BLOCK_LEN;
-        self.ring.store_block(offset, block).map_err(|_| PostReason::Device)
+        self.ring.store(at, block).map_err(|_| PostReason::Device)
     }
 
     #[inline]
@@ -336,6 +359,12 @@ impl SendQueue for SendPoster {
             return Err(PostError { index: 0, reason: PostReason::Device });
         }
         self.look_at_target();
+        if let ([wr], true) = (wrs, self.parts.direct)
+            && let Some(request) = sqe::one_sided_of(wr, self.target.as_ref())
+        {
+            let posted = self.post_direct(request, wr.user_ctx);
+            return posted.map_err(|reason| PostError { index: 0, reason });
+        }
         let mut last_blocks = 0;
         for (index, wr) in wrs.iter().enumerate() {
             match self.push(wr) {

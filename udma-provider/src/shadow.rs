@@ -36,6 +36,7 @@ pub(crate) struct CompletedRequest {
 }
 
 impl Tag {
+    #[inline]
     pub(crate) fn new(pos: u32, blocks: u32, seq: u32) -> Self {
         let seq = u64::from(seq & SEQ_MASK) << SEQ_SHIFT;
         Self(u64::from(pos) | u64::from(blocks & 7) << BLOCKS_SHIFT | seq)
@@ -72,7 +73,7 @@ impl Shadow {
     }
 
     /// Notes a request at `tag.pos()`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&self, tag: Tag, ctx: u64) {
         let entry = self.entry(tag.pos());
         entry.ctx.store(ctx, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl Shadow {
     }
 
     /// Completes the request whose position ends in `index`; `None` if none is outstanding there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&self, index: u16) -> Option<CompletedRequest> {
         let entry = self.entry(u32::from(index));
         let tag = Tag(entry.tag.load(Ordering::Acquire));

@@ -53,7 +53,7 @@ pub(crate) fn build(
 /// The usual request, a WRITE or READ of one local piece, without ring position and owner bit; `None`:
 /// another one, for [`build`].
 #[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
-#[inline]
+#[inline(always)]
 pub(crate) fn one_sided_of(
     wr: &SendWr<'_>,
     bound: Option<&TargetId>,
@@ -86,7 +86,7 @@ pub(crate) fn atomic_of(wr: &SendWr<'_>, bound: Option<&TargetId>) -> Option<(At
 }
 
 /// The fields of a request with one local piece and one remote range.
-#[inline]
+#[inline(always)]
 fn one_piece(
     wr: &SendWr<'_>,
     is_write: bool,

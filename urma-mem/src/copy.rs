@@ -51,13 +51,23 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// # Safety
 /// As [`copy`].
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_ordered(to: *mut u8, from: *const u8, len: usize) {
     if len == 8 && (to.addr() | from.addr()) & 7 == 0 {
         // SAFETY: the caller keeps both words mapped; both are aligned.
         unsafe { imp::move_8_last(to, from) };
         return;
     }
+    // SAFETY: passed on to the caller.
+    unsafe { copy_long_ordered(to, from, len) };
+}
+
+/// As [`copy_ordered`], for any length.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(never)]
+unsafe fn copy_long_ordered(to: *mut u8, from: *const u8, len: usize) {
     let body = body_len(to.addr(), len);
     if body != 0 {
         // SAFETY: passed on to the caller; body <= len.

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "address arithmetic and the caller's own memory")]
 
 mod access;
+mod blocks;
 mod mapping;
 
 use core::fmt;
@@ -17,6 +18,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 pub use access::{OutOfBounds, WordAtomic};
+pub use blocks::Blocks;
 use mapping::RegionPages;
 pub(crate) use mapping::{check_cannot_shrink, file_offset, new_memfd};
 pub(crate) use mapping::{page_ceil, page_floor, page_len, populate};
@@ -146,6 +148,7 @@ impl Region {
     }
 
     /// Whether stores are allowed.
+    #[inline]
     pub fn is_writable(&self) -> bool {
         self.len_writable == self.len
     }

@@ -71,23 +71,66 @@ impl<T> Serial<T> {
     /// on the same value expecting the work to be done on return (it would be handed over to
     /// itself).
     #[inline]
-    pub fn run(&self, f: impl FnMut(&mut T)) -> RunResult {
-        if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            // Another thread holds the value or left a mark: mark and try to become the holder in
-            // one step.
-            let before = self.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
-            if before & HELD != 0 {
-                return RunResult::HandedOver;
-            }
-            self.state.fetch_and(!MARKED, Ordering::AcqRel);
+    pub fn run(&self, mut f: impl FnMut(&mut T)) -> RunResult {
+        if !self.enter_marked() {
+            return RunResult::HandedOver;
         }
-        self.work(f)
+        let release = ReleaseOnDrop(&self.state);
+        self.visit(&mut f);
+        core::mem::forget(release);
+        if self.let_go() { RunResult::Done } else { self.work_on(f) }
+    }
+
+    /// As [`Serial::run`] of `first` for the first round and `rest` for those after it, which few runs
+    /// have: `first` may be inlined into the caller, and what it returns is changed by `rest`. `None`:
+    /// the work was handed over.
+    #[inline(always)]
+    pub fn run_split<A>(
+        &self,
+        first: impl FnOnce(&mut T) -> A,
+        mut rest: impl FnMut(&mut T, &mut A),
+    ) -> (RunResult, Option<A>) {
+        if !self.enter_marked() {
+            return (RunResult::HandedOver, None);
+        }
+        let release = ReleaseOnDrop(&self.state);
+        let mut answer = self.visit(first);
+        core::mem::forget(release);
+        if self.let_go() {
+            return (RunResult::Done, Some(answer));
+        }
+        let run = self.work_on(|value| rest(value, &mut answer));
+        (run, Some(answer))
+    }
+
+    /// Sets HELD, or a mark for the thread that has set it. Returns whether it set HELD; what was marked
+    /// before is the caller's to do.
+    #[inline]
+    fn enter_marked(&self) -> bool {
+        let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
+        is_free.is_ok() || self.mark_or_enter()
+    }
+
+    /// Another thread holds the value or left a mark: marks and tries to become the holder in one step.
+    #[cold]
+    #[inline(never)]
+    fn mark_or_enter(&self) -> bool {
+        let before = self.state.fetch_or(HELD | MARKED, Ordering::AcqRel);
+        if before & HELD != 0 {
+            return false;
+        }
+        self.state.fetch_and(!MARKED, Ordering::AcqRel);
+        true
     }
 
     /// As [`Serial::run`], but a value that is neither held nor marked is worked on only if `look` asks
     /// for it: look and work are one visit.
     #[inline]
-    pub fn run_if(&self, look: impl FnOnce(&mut T) -> bool, f: impl FnMut(&mut T)) -> RunResult {
+    pub fn run_if(
+        &self,
+        look: impl FnOnce(&mut T) -> bool,
+        mut f: impl FnMut(&mut T),
+    ) -> RunResult {
         if self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return self.run(f);
         }
@@ -99,23 +142,28 @@ impl<T> Serial<T> {
             return RunResult::Done;
         }
         if !is_wanted {
-            self.state.fetch_and(!MARKED, Ordering::AcqRel);
+            return self.work_on(f);
         }
-        self.work(f)
+        let release = ReleaseOnDrop(&self.state);
+        self.visit(&mut f);
+        core::mem::forget(release);
+        if self.let_go() { RunResult::Done } else { self.work_on(f) }
     }
 
-    /// Works until no mark is left; the caller has set HELD.
-    #[inline]
-    fn work(&self, mut f: impl FnMut(&mut T)) -> RunResult {
+    /// The rounds after the first one, which left a mark; the caller has set HELD.
+    #[cold]
+    #[inline(never)]
+    fn work_on(&self, mut f: impl FnMut(&mut T)) -> RunResult {
         let release = ReleaseOnDrop(&self.state);
-        for _ in 1..ROUNDS_MAX {
+        for _ in 2..ROUNDS_MAX {
+            self.state.fetch_and(!MARKED, Ordering::AcqRel);
             self.visit(&mut f);
             if self.let_go() {
                 core::mem::forget(release);
                 return RunResult::Done;
             }
-            self.state.fetch_and(!MARKED, Ordering::AcqRel);
         }
+        self.state.fetch_and(!MARKED, Ordering::AcqRel);
         self.visit(&mut f);
         if release.finish() { RunResult::WorkLeft } else { RunResult::Done }
     }

@@ -7,7 +7,8 @@ use udma_abi::{
     sqe::{SqeFlags, SqeTargetKind},
 };
 
-use super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair};
+use super::{Bench, BenchJfc, BenchQueue, BenchSeg, on_seg, pair, pair_with};
+use crate::cfg::ExpressLane;
 
 /// A message to a jetty of a peer.
 fn message(tpn: u32, to: u32, flags: SqeFlags) -> Sqe {
@@ -58,7 +59,13 @@ fn a_slot_that_an_unsignalled_request_leaves_restarts_other_queues() {
 /// entry: what stands there in the end was stored last.
 #[test]
 fn a_completion_is_written_before_the_consumer_index_moves() {
-    let (mut a, mut b) = pair();
+    for lane in [ExpressLane::On, ExpressLane::Off] {
+        completes_before_the_index_moves(pair_with(|cfg| cfg.lane = lane));
+    }
+}
+
+/// The index lies where the fourth completion is: it is what is stored last.
+fn completes_before_the_index_moves((mut a, mut b): (Bench, Bench)) {
     let (ring, base) = a.map(4 * cqe::CQE_LEN);
     let id = a.ok32(Command::CreateJfc { base, depth_log2: 2, eqn: NONE, inline: false });
     let jfc = BenchJfc { id, ring, depth: 4, ci: 0, arm_sn: 0 };

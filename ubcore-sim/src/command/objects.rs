@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use udma_abi::{CmdStatus, DmaAccess, cmd::NONE, cqe::CQE_LEN, eqe::EQE_LEN};
+use urma_mem::Blocks;
 use urma_mem::sync::Ordering;
 
 use super::answer::{CmdAnswer, CmdOutcome};
@@ -62,11 +63,12 @@ impl Commands {
         }
         let depth = 1u64 << depth_log2;
         let window = tables.window(base, depth * CQE_LEN as u64, DmaAccess::Both);
-        let ring = window.ok_or(CmdStatus::Invalid)?;
+        let window = window.ok_or(CmdStatus::Invalid)?;
+        let ring = Blocks::new(window, u32::from(depth_log2)).map_err(|_| CmdStatus::Invalid)?;
         let jfcn = self.objects.jfcs.take().ok_or(CmdStatus::NoRoom)?;
         let make = || Arc::new(DeviceJfc::new(jfcn));
         let jfc = tables.jfcs.get_or_make(jfcn, make).ok_or(CmdStatus::NoRoom)?;
-        jfc.open(ring, depth, inline, eq);
+        jfc.open(ring, inline, eq);
         Ok(CmdAnswer::ok(&[u64::from(jfcn)]))
     }
 

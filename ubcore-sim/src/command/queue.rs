@@ -11,8 +11,8 @@ use udma_abi::{
     rqe::{self, record},
     sqe::BLOCK_LEN,
 };
-use urma_mem::Region;
 use urma_mem::sync::Ordering;
+use urma_mem::{Blocks, Region};
 
 use super::answer::{CmdAnswer, CmdOutcome, Leaving, PendingCommand};
 use super::objects::find_jfc;
@@ -33,7 +33,7 @@ const DESTROY_NS: Nanos = 10_000_000;
 /// Everything that can be refused, done before anything is made.
 struct CheckedQueue {
     record: Region,
-    send: Option<(Region, JfcPort)>,
+    send: Option<(Blocks, JfcPort)>,
     recv: Option<(Region, JfcPort)>,
     shared: Option<(u32, Option<JfcPort>)>,
 }
@@ -390,7 +390,7 @@ impl Commands {
 }
 
 struct SendQueueParts {
-    ring: Region,
+    ring: Blocks,
     port: JfcPort,
     record: Region,
     slot: Option<u32>,
@@ -414,7 +414,6 @@ fn make_send(
         mode: args.mode,
         flags: args.flags,
         ring: parts.ring,
-        blocks_log2: u32::from(sq.blocks_log2),
         record: parts.record,
         port: parts.port,
         slot: parts.slot.map_or(usize::MAX, |slot| slot as usize),
@@ -435,7 +434,7 @@ fn make_send(
     queue.sends.begin();
 }
 
-fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStatus> {
+fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Blocks, JfcPort), CmdStatus> {
     let fits = sq.blocks_log2 <= limits::SQ_BLOCKS_LOG2
         && sq.rnr_retry <= 7
         && sq.err_timeout <= 31
@@ -446,7 +445,8 @@ fn send_parts(tables: &Tables, sq: &SqArgs) -> Result<(Region, JfcPort), CmdStat
     }
     let port = find_jfc(tables, sq.jfcn)?.port().ok_or(CmdStatus::NotFound)?;
     let len = (BLOCK_LEN as u64) << sq.blocks_log2;
-    let ring = tables.window(sq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    let window = tables.window(sq.base, len, DmaAccess::ToDevice).ok_or(CmdStatus::Invalid)?;
+    let ring = Blocks::new(window, u32::from(sq.blocks_log2)).map_err(|_| CmdStatus::Invalid)?;
     Ok((ring, port))
 }
 

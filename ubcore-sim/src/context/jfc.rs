@@ -9,10 +9,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use udma_abi::{
     Cqe, Eqe,
-    cqe::{CQE_LEN, CQE_WORDS},
+    cqe::CQE_WORDS,
     doorbell::{CqArm, JfcDoorbell},
 };
-use urma_mem::Region;
+use urma_mem::Blocks;
 use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::{event::EventQueue, lives::Lives};
@@ -56,7 +56,7 @@ pub(crate) struct DeviceJfc {
 
 #[derive(Debug)]
 struct JfcRing {
-    region: Region,
+    entries: Blocks,
     inline: bool,
 }
 
@@ -64,7 +64,7 @@ struct JfcRing {
 #[derive(Clone, Debug)]
 pub(crate) struct JfcPort {
     jfc: Arc<DeviceJfc>,
-    ring: Region,
+    ring: Blocks,
     mask: u64,
     depth_log2: u32,
     pub(crate) inline: bool,
@@ -105,18 +105,12 @@ impl DeviceJfc {
         }
     }
 
-    /// Starts a life: `region` holds `depth` (a power of two) entries, zeroed by the driver.
-    pub(crate) fn open(
-        &self,
-        region: Region,
-        depth: u64,
-        inline: bool,
-        eq: Option<Arc<EventQueue>>,
-    ) {
+    /// Starts a life; the entries were zeroed by the driver.
+    pub(crate) fn open(&self, entries: Blocks, inline: bool, eq: Option<Arc<EventQueue>>) {
         for word in [&self.claimed, &self.pi, &self.ci, &self.solicited, &self.armed_at] {
             word.store(0, Ordering::SeqCst);
         }
-        self.depth.store(depth, Ordering::SeqCst);
+        self.depth.store(u64::from(entries.mask()) + 1, Ordering::SeqCst);
         self.arm.store(UNARMED, Ordering::SeqCst);
         self.arm_sn.store(NO_ARM_SN, Ordering::SeqCst);
         self.event_pending.store(false, Ordering::SeqCst);
@@ -127,7 +121,7 @@ impl DeviceJfc {
             eq.users.fetch_add(1, Ordering::SeqCst);
         }
         self.eq.store(eq);
-        self.ring.store(Some(Arc::new(JfcRing { region, inline })));
+        self.ring.store(Some(Arc::new(JfcRing { entries, inline })));
         self.lives.begin();
     }
 
@@ -149,11 +143,12 @@ impl DeviceJfc {
     pub(crate) fn port(self: &Arc<Self>) -> Option<JfcPort> {
         let ring = self.ring.load_full()?;
         let depth = self.depth.load(Ordering::SeqCst);
+        let depth_log2 = depth.trailing_zeros();
         Some(JfcPort {
             jfc: Arc::clone(self),
-            ring: ring.region.clone(),
+            ring: ring.entries.clone(),
             mask: depth - 1,
-            depth_log2: depth.trailing_zeros(),
+            depth_log2,
             inline: ring.inline,
         })
     }
@@ -315,7 +310,7 @@ impl JfcPort {
     }
 
     /// As [`JfcPort::complete`], of an entry that `encode` makes for its owner bit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn complete_with(
         &self,
         solicited: bool,
@@ -328,16 +323,16 @@ impl JfcPort {
         }
         let owner = (at >> self.depth_log2) & 1 == 0;
         let words = encode(owner);
-        #[expect(clippy::cast_possible_truncation, reason = "masked by the depth")]
-        let offset = (at & self.mask) as usize * CQE_LEN;
+        #[expect(clippy::cast_possible_truncation, reason = "the ring takes it modulo its depth")]
+        let index = at as u32;
         if cfg!(feature = "fault-hooks") {
             let mut body = words;
             body[0] = u64::from(!owner) << 2;
-            let _ = self.ring.store_block(offset, &body);
+            let _ = self.ring.store(index, &body);
             hooks::pass(Hook::CqeBodyNoOwner);
         }
-        // The ring's length was checked when the JFC was made.
-        let _ = self.ring.store_block_last(offset, &words, 0);
+        // The device writes to the ring: that was checked when the JFC was made.
+        let _ = self.ring.store_first_last(index, &words);
         let arm = jfc.arm.load(Ordering::SeqCst);
         if arm != UNARMED {
             self.after_armed(arm, at, solicited);

@@ -39,6 +39,8 @@ pub(crate) const LOADS_ONLY: u64 = 1 << 62;
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) cfg: DeviceCfg,
+    /// Most bytes that the direct path copies in one go.
+    pub(crate) step_max: u64,
     pub(crate) ports: Ports,
     pub(crate) faults: Faults,
     pub(crate) counts: Counts,
@@ -85,6 +87,7 @@ impl Tables {
             stopped: ArrayQueue::new(LIST_LEN),
             moderation: AtomicBool::new(false),
             requests: ArrayQueue::new(REQUESTS_LEN),
+            step_max: cfg.direct_chunk.min(cfg.step_bytes) as u64,
             sleep: SleepFlag::new(ports.node_region.clone(), layout::NODE_SLEEP).ok(),
             cfg,
             ports,

@@ -6,7 +6,7 @@
 use subtle::{Choice, ConstantTimeEq};
 
 /// Whether a request that shows `shown` may use what `guard` guards.
-#[inline]
+#[inline(always)]
 pub(crate) fn fits(guard: Option<u32>, shown: Option<u32>) -> bool {
     let Some(guard) = guard else { return true };
     let given = Choice::from(u8::from(shown.is_some()));

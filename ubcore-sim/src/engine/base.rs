@@ -58,15 +58,25 @@ impl Base {
         queue: &Arc<DeviceSendQueue>,
         direct: Option<&[u64; BLOCK_WORDS]>,
     ) -> Left {
-        let mut direct = direct;
-        let mut left = Left::NOTHING;
-        let run = queue.send.run(|engine| {
-            let Some(engine) = engine else { return };
-            let visit = Visit { tables: &self.tables, queue, direct: direct.take() };
-            let step = engine.step(&visit);
-            left = left.then(step);
-        });
+        let visit = Visit { tables: &self.tables, queue, direct };
+        let (run, left) = queue.send.run_split(
+            |engine| engine.as_mut().map_or(Left::NOTHING, |engine| engine.step(&visit)),
+            |engine, left| {
+                let Some(engine) = engine else { return };
+                *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
+            },
+        );
+        let mut left = left.unwrap_or(Left::NOTHING);
         left |= Left::MORE.when(run == RunResult::WorkLeft);
+        if left != Left::BUSY {
+            self.list(queue, left);
+        }
+        left
+    }
+
+    /// Lists the queue for what a step left.
+    #[cold]
+    fn list(&self, queue: &Queue, left: Left) {
         if left.has(Left::MORE) {
             self.make_runnable(queue);
         }
@@ -76,7 +86,6 @@ impl Base {
         if left.has(Left::SHARED) {
             self.list_send(queue);
         }
-        left
     }
 
     /// Lets a send queue take the completions in its mail. The shared part is not stepped from here:

@@ -5,15 +5,14 @@
 
 use udma_abi::{
     Sqe,
-    sqe::{BLOCK_LEN, BLOCK_WORDS, BLOCKS_MAX, SQE_WORDS_MAX, SqeFlags, inline_max, sge_max},
+    sqe::{BLOCK_WORDS, BLOCKS_MAX, SQE_WORDS_MAX, SqeFlags, inline_max, sge_max},
 };
-use urma_mem::Region;
+use urma_mem::Blocks;
 
 /// The consumer side of a send ring.
 #[derive(Debug)]
 pub(crate) struct SendRing {
-    region: Region,
-    mask: u32,
+    blocks: Blocks,
     log2: u32,
     /// Next block to fetch, free running.
     pub(crate) head: u32,
@@ -27,14 +26,13 @@ pub(crate) struct Malformed {
 }
 
 impl SendRing {
-    /// `region` holds `1 << log2` blocks.
-    pub(crate) fn new(region: Region, log2: u32) -> Self {
-        Self { region, mask: (1 << log2) - 1, log2, head: 0 }
+    pub(crate) fn new(blocks: Blocks) -> Self {
+        Self { log2: blocks.mask().count_ones(), blocks, head: 0 }
     }
 
     /// Blocks of the ring.
     pub(crate) fn blocks(&self) -> u32 {
-        self.mask + 1
+        self.blocks.mask() + 1
     }
 
     /// The entry at the head, into `words` and `sqe`; returns its blocks. `posted` blocks are there, at
@@ -49,7 +47,7 @@ impl SendRing {
         let bad = Malformed { blocks: 1 };
         match direct {
             Some(block) => words[..BLOCK_WORDS].copy_from_slice(block),
-            None => words[..BLOCK_WORDS].copy_from_slice(&self.block(0).ok_or(bad)?),
+            None => words[..BLOCK_WORDS].copy_from_slice(&self.block(0)),
         }
         sqe.decode_into(words).map_err(|_| bad)?;
         if !self.is_ours(sqe) {
@@ -65,7 +63,7 @@ impl SendRing {
             return Err(Malformed { blocks: posted });
         }
         if blocks > 1 {
-            self.load_rest(blocks, words).ok_or(bad)?;
+            self.load_rest(blocks, words);
             sqe.decode_into(words).map_err(|_| bad)?;
         }
         Ok(blocks)
@@ -73,20 +71,18 @@ impl SendRing {
 
     /// A copy of the block `index` positions behind the head.
     #[inline]
-    pub(crate) fn block(&self, index: u32) -> Option<[u64; BLOCK_WORDS]> {
-        let at = self.head.wrapping_add(index) & self.mask;
-        self.region.load_block(at as usize * BLOCK_LEN).ok()
+    pub(crate) fn block(&self, index: u32) -> [u64; BLOCK_WORDS] {
+        self.blocks.load(self.head.wrapping_add(index))
     }
 
     /// The blocks 1 to `blocks` behind the head, into their places in `words`; at most
     /// [`BLOCKS_MAX`] are loaded.
     #[inline]
-    pub(crate) fn load_rest(&self, blocks: u32, words: &mut [u64; SQE_WORDS_MAX]) -> Option<()> {
+    pub(crate) fn load_rest(&self, blocks: u32, words: &mut [u64; SQE_WORDS_MAX]) {
         let (places, _) = words.as_chunks_mut::<BLOCK_WORDS>();
         for (index, place) in (0..blocks).zip(places).skip(1) {
-            *place = self.block(index)?;
+            *place = self.block(index);
         }
-        Some(())
     }
 
     /// Index of the head as completions name it.
@@ -106,7 +102,7 @@ impl SendRing {
     pub(crate) fn is_head(&self, owner: bool, entry_idx: u16) -> bool {
         let this_pass = (self.head >> self.log2) & 1 == 0;
         // In 16 bits: the field was stored just before, and a wider load would wait for that.
-        let same = (entry_idx ^ self.entry_idx()) & low16(self.mask) == 0;
+        let same = (entry_idx ^ self.entry_idx()) & low16(self.blocks.mask()) == 0;
         owner == this_pass && same
     }
 }

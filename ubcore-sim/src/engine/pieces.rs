@@ -36,7 +36,7 @@ pub(crate) fn len_of(words: &[u64]) -> u64 {
 
 /// The segment of a local piece that was used before, with the offset of the piece, when it may be
 /// read, or stored to.
-#[inline]
+#[inline(always)]
 pub(crate) fn local_of(
     segments: &SegmentCache,
     piece: Sge,
@@ -47,7 +47,7 @@ pub(crate) fn local_of(
 }
 
 /// The offset of a piece in its segment, when it may be read, or stored to.
-#[inline]
+#[inline(always)]
 fn place_in(local: &LocalSegment, piece: Sge, store: Store) -> Option<usize> {
     let len = u64::from(piece.len);
     let is_fit = match store {

@@ -166,15 +166,39 @@ impl PathState {
         want: &Want,
         touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
     ) -> Result<AccessResult<T>, CqeStatus> {
-        match &self.link.reach {
-            Reach::Direct(parts) => {
-                let Some(slot) = &mut self.slot else { return Ok(AccessResult::NotDirect) };
-                let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
-                reach_peer(slot, view, (parts, faults), want, touch)
-            }
-            Reach::Own => reach_own((&mut self.own, table), faults, want, touch),
-            Reach::Messages => Ok(AccessResult::NotDirect),
-        }
+        let Some(place) = self.own_place(table, faults, want) else {
+            return self.reach_peer(faults, want, touch);
+        };
+        let (segment, offset) = place?;
+        Ok(AccessResult::Yes(touch(&segment.region, offset)?, segment.life))
+    }
+
+    /// As [`PathState::reach`], on a path to another node.
+    #[inline(always)]
+    pub(crate) fn reach_peer<T>(
+        &mut self,
+        faults: Faults,
+        want: &Want,
+        touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
+    ) -> Result<AccessResult<T>, CqeStatus> {
+        let (Reach::Direct(parts), Some(slot)) = (&self.link.reach, &mut self.slot) else {
+            return Ok(AccessResult::NotDirect);
+        };
+        let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
+        reach_peer(slot, view, (parts, faults), want, touch)
+    }
+
+    /// Where what is wanted lies in a segment of this node, after all checks; `None`: the path goes to
+    /// another node. Unregistering visits every engine, so no announcement is needed.
+    #[inline(always)]
+    pub(crate) fn own_place(
+        &mut self,
+        table: &SegmentTable,
+        faults: Faults,
+        want: &Want,
+    ) -> Option<Result<(&LocalSegment, usize), CqeStatus>> {
+        let Reach::Own = self.link.reach else { return None };
+        Some(own_place(&mut self.own, table, faults, want))
     }
 
     /// Brings `part` of what is wanted here through the kernel, for memory that is not shared: the
@@ -224,7 +248,7 @@ impl PathState {
 /// What the kernel copies may be torn inside of words; an access of one word never is.
 const WORD: u64 = 8;
 
-#[inline]
+#[inline(always)]
 fn reach_peer<T>(
     slot: &mut HazardSlot,
     view: &mut Option<View>,
@@ -236,10 +260,15 @@ fn reach_peer<T>(
     let announced = slot.announce(u64::from(want.token_id)).map_err(|_| denied)?;
     hooks::pass(Hook::SlotAnnounced);
     let view = checked(&announced, view, (parts, faults), want)?;
-    let offset = match place_in(&view.shared, faults, want).or_else(|| view.further(want)) {
-        Some(offset) => offset.ok_or(denied)?,
-        None => return Ok(AccessResult::NotDirect),
+    let offset = match place_in(&view.shared, faults, want) {
+        Some(offset) => offset,
+        // By value: a reference would keep what is wanted in memory on the usual path too.
+        None => match view.further(*want) {
+            Some(offset) => offset,
+            None => return Ok(AccessResult::NotDirect),
+        },
     };
+    let offset = offset.ok_or(denied)?;
     let value = touch(&parts.arena, offset)?;
     hooks::pass(Hook::CopyUnchecked);
     announced.finish(&view.generation, view.imported).map_err(|_| denied)?;
@@ -247,7 +276,7 @@ fn reach_peer<T>(
 }
 
 /// The entry as it is under the announcement, after every check.
-#[inline]
+#[inline(always)]
 fn checked<'v>(
     announced: &Announced<'_>,
     view: &'v mut Option<View>,
@@ -270,7 +299,7 @@ fn checked<'v>(
 
 /// Where in the arena an extent has the whole of what is wanted: `None` outside, `Some(None)` for
 /// an offset that cannot be.
-#[inline]
+#[inline(always)]
 fn place_in(extent: &SharedExtent, faults: Faults, want: &Want) -> Option<Option<usize>> {
     let len = extent.len.saturating_add(faults.bound_slack());
     let inside = offset_in(extent.va, len, want.va, want.len)?;
@@ -302,25 +331,25 @@ pub(super) fn is_current(announced: &Announced<'_>, view: &View) -> bool {
     announced.check(&view.generation, view.imported).is_ok()
 }
 
-/// This node's own memory: unregistering visits every engine, so no announcement is needed.
-#[inline]
-fn reach_own<T>(
-    (cache, table): (&mut SegmentCache, &SegmentTable),
+/// As [`PathState::own_place`], on its cache alone.
+#[inline(always)]
+fn own_place<'c>(
+    cache: &'c mut SegmentCache,
+    table: &SegmentTable,
     faults: Faults,
     want: &Want,
-    touch: impl FnOnce(&Region, usize) -> Result<T, CqeStatus>,
-) -> Result<AccessResult<T>, CqeStatus> {
+) -> Result<(&'c LocalSegment, usize), CqeStatus> {
     let denied = CqeStatus::RemAccessAbort;
     let segment = cache.find(table, want.token_id).ok_or(denied)?;
     if want.life != 0 && want.life != segment.life {
         return Err(denied);
     }
     let offset = check_own(segment, faults, want)?;
-    let value = touch(&segment.region, offset)?;
-    Ok(AccessResult::Yes(value, segment.life))
+    Ok((segment, offset))
 }
 
 /// All checks on a segment of this node; the offset of `want.va` in its memory.
+#[inline(always)]
 pub(crate) fn check_own(
     segment: &LocalSegment,
     faults: Faults,
@@ -350,7 +379,7 @@ pub(crate) fn check_absent(faults: Faults, want: &Want) -> CqeStatus {
 }
 
 impl Rights {
-    #[inline]
+    #[inline(always)]
     fn check(&self, faults: Faults, want: &Want) -> Result<(), CqeStatus> {
         let token = fits(self.token, want.token) || faults.token_not_checked();
         let len = self.len.saturating_add(faults.bound_slack());
@@ -401,8 +430,9 @@ impl View {
 
     /// As [`place_in`], in what is shared besides the largest extent.
     #[cold]
-    fn further(&self, want: &Want) -> Option<Option<usize>> {
-        self.more.iter().find_map(|extent| place_in(extent, Faults::default(), want))
+    #[inline(never)]
+    fn further(&self, want: Want) -> Option<Option<usize>> {
+        self.more.iter().find_map(|extent| place_in(extent, Faults::default(), &want))
     }
 }
 
@@ -411,5 +441,5 @@ pub(crate) fn view_extent(parts: &DirectParts, want: &Want) -> Result<Option<usi
     let denied = CqeStatus::RemAccessAbort;
     let view = View::read(&parts.node, want.token_id).ok_or(denied)?;
     view.rights.check(Faults::default(), want)?;
-    Ok(place_in(&view.shared, Faults::default(), want).or_else(|| view.further(want)).flatten())
+    Ok(place_in(&view.shared, Faults::default(), want).or_else(|| view.further(*want)).flatten())
 }

@@ -124,6 +124,12 @@ impl Retire {
         }
     }
 
+    /// A slot is kept, or went back to send queues that wait for one.
+    #[inline]
+    pub(crate) fn has_loose_slot(&self) -> bool {
+        self.spare | self.freed
+    }
+
     /// A slot is kept beyond those of started requests.
     pub(crate) fn has_spare(&self) -> bool {
         self.spare
@@ -154,6 +160,24 @@ impl Retire {
         } else {
             self.push(request, fast, faults);
         }
+    }
+
+    /// A request of `blocks` blocks that succeeded where nothing is before it, in a device without planted
+    /// faults.
+    #[inline(always)]
+    pub(crate) fn succeed(
+        &mut self,
+        (entry_idx, blocks): (u16, u32),
+        (flags, bytes): (SqeFlags, u32),
+        fast: &FastCounts,
+    ) {
+        self.front_seq = self.front_seq.wrapping_add(1);
+        if flags.contains(SqeFlags::COMPLETE) {
+            self.report_success(entry_idx, bytes, fast);
+        } else {
+            self.keep_or_give_back();
+        }
+        self.retire(blocks);
     }
 
     /// A request that ends later, or behind others.
@@ -225,7 +249,13 @@ impl Retire {
         if !request.reported {
             self.report(request, fast, faults);
         }
-        self.retired = self.retired.wrapping_add(request.blocks);
+        self.retire(request.blocks);
+    }
+
+    /// Frees the oldest `blocks` blocks of the ring.
+    #[inline(always)]
+    fn retire(&mut self, blocks: u32) {
+        self.retired = self.retired.wrapping_add(blocks);
         // The record's length was checked when the queue was made.
         let _ = self.record.store_u32_release(record::SQ_CI, self.retired);
     }
@@ -242,14 +272,14 @@ impl Retire {
             self.report_rare(self.entry(request.entry_idx, status, bytes), fast, faults);
             return;
         }
+        self.report_success(request.entry_idx, bytes, fast);
+    }
+
+    /// Writes the entry of a request that succeeded.
+    #[inline(always)]
+    fn report_success(&mut self, entry_idx: u16, bytes: u32, fast: &FastCounts) {
         let Identity { id, is_jetty, cookie, .. } = self.who;
-        let done = SendDone {
-            entry_idx: request.entry_idx,
-            local_id: id,
-            tpn: 0,
-            byte_cnt: bytes,
-            user_data: cookie,
-        };
+        let done = SendDone { entry_idx, local_id: id, tpn: 0, byte_cnt: bytes, user_data: cookie };
         self.port.complete_with(false, |owner| done.encode(is_jetty, owner));
         fast.completion();
     }

@@ -18,8 +18,8 @@ use udma_abi::{
     counters::Counter,
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
 };
-use urma_mem::Region;
 use urma_mem::sync::Ordering;
+use urma_mem::{Blocks, Region};
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
@@ -39,8 +39,7 @@ pub(crate) struct EngineCfg {
     pub(crate) who: Identity,
     pub(crate) mode: Mode,
     pub(crate) flags: QueueFlags,
-    pub(crate) ring: Region,
-    pub(crate) blocks_log2: u32,
+    pub(crate) ring: Blocks,
     pub(crate) record: Region,
     pub(crate) port: JfcPort,
     /// Index of its hazard slot in every half.
@@ -182,7 +181,7 @@ impl SendEngine {
             is_jetty: cfg.who.is_jetty,
             mode: cfg.mode,
             flags: cfg.flags,
-            ring: SendRing::new(cfg.ring, cfg.blocks_log2),
+            ring: SendRing::new(cfg.ring),
             retire: Retire::new(cfg.who, cfg.port, cfg.record),
             mail: Arc::new(Mail::new()),
             path_states: PathStates::new(),
@@ -230,18 +229,33 @@ impl SendEngine {
     }
 
     /// Does one bounded step of the queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = self.step_lane(visit);
+        if self.retire.has_loose_slot() {
+            left |= self.return_slots();
+        }
+        left
+    }
+
+    /// As [`SendEngine::step`], where it is not the usual step of a post.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn step_again(&mut self, visit: &Visit<'_>) -> Left {
+        self.step(visit)
+    }
+
+    /// Gives a completion slot back that the queue need not keep.
+    fn return_slots(&mut self) -> Left {
         if self.state == SendState::Ready {
             self.retire.return_spare();
         } else {
             self.retire.give_spare_back();
         }
-        left |= Left::FREED.when(self.retire.take_freed());
-        left
+        Left::FREED.when(self.retire.take_freed())
     }
 
+    #[inline(never)]
     fn step_requests(&mut self, visit: &Visit<'_>) -> Left {
         let mut left = Left::NOTHING;
         let mut bytes = visit.tables.cfg.step_bytes;

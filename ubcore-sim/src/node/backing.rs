@@ -126,12 +126,12 @@ impl RegisterRegion for Registers {
         }
     }
 
-    fn queue_doorbell(&self, id: u32) -> Option<Arc<dyn QueueDoorbell>> {
-        Some(Arc::new(self.found(|device| device.find_queue(id))?))
+    fn queue_doorbell(&self, id: u32) -> Option<Box<dyn QueueDoorbell>> {
+        Some(Box::new(self.found(|device| device.find_queue(id))?))
     }
 
-    fn jfc_index(&self, jfcn: u32) -> Option<Arc<dyn JfcIndex>> {
-        Some(Arc::new(self.found(|device| device.find_jfc(jfcn))?))
+    fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {
+        Some(Box::new(self.found(|device| device.find_jfc(jfcn))?))
     }
 
     /// Places of the window are those that MAP_SEG answers; the registers themselves are no memory.

@@ -91,13 +91,13 @@ pub trait RegisterRegion: Send + Sync + std::fmt::Debug {
 
     /// The doorbells of the send queue that has the number now, where the device has a shorter way to them
     /// than its registers.
-    fn queue_doorbell(&self, id: u32) -> Option<Arc<dyn QueueDoorbell>> {
+    fn queue_doorbell(&self, id: u32) -> Option<Box<dyn QueueDoorbell>> {
         let _ = id;
         None
     }
 
     /// The doorbell of the JFC that has the number now, as [`RegisterRegion::queue_doorbell`].
-    fn jfc_index(&self, jfcn: u32) -> Option<Arc<dyn JfcIndex>> {
+    fn jfc_index(&self, jfcn: u32) -> Option<Box<dyn JfcIndex>> {
         let _ = jfcn;
         None
     }

@@ -47,11 +47,10 @@ impl RawEid {
     #[inline]
     #[must_use]
     pub fn to_words(self) -> [u64; 2] {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7] = self.0;
-        [
-            u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
-            u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
-        ]
+        // As one number: taken apart into bytes they would be loaded one by one.
+        let number = u128::from_be_bytes(self.0);
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+        [(number >> 64) as u64, number as u64]
     }
 
     /// The inverse of [`RawEid::to_words`].

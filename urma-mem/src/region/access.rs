@@ -349,7 +349,7 @@ impl Region {
     /// Address of `len` bytes at `offset` below `limit` (the window's length for loads or for stores).
     #[inline]
     fn range(&self, offset: usize, len: usize, limit: usize) -> Result<*mut u8, OutOfBounds> {
-        if offset > limit || len > limit - offset {
+        if offset.checked_add(len).is_none_or(|end| end > limit) {
             return Err(OutOfBounds { offset, len, limit });
         }
         // SAFETY: offset <= limit <= self.len, and the window is one mapped range.
@@ -382,7 +382,7 @@ impl Region {
 /// # Safety
 /// The word lies in a mapped range that outlives the result.
 #[inline]
-unsafe fn word_at<'a>(block: *mut u64, index: usize) -> &'a AtomicU64 {
+pub(super) unsafe fn word_at<'a>(block: *mut u64, index: usize) -> &'a AtomicU64 {
     // SAFETY: the caller keeps the whole block, and so the word, inside one mapped range.
     let at = unsafe { block.add(index) };
     // SAFETY: the caller keeps it mapped and 8-byte aligned.

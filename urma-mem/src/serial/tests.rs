@@ -43,6 +43,39 @@ mod plain {
     }
 
     #[test]
+    fn a_split_run_does_the_rest_once_for_each_mark() {
+        let serial = Serial::new(0);
+        let run = serial.run_split(|value| *value, |_, _| panic!("there is no mark"));
+        assert_eq!(run, (RunResult::Done, Some(0)));
+        let first = |value: &mut u32| {
+            *value += 1;
+            assert_eq!(serial.run_split(|_| (), |_, ()| panic!("held")).0, RunResult::HandedOver);
+            0
+        };
+        let rest = |value: &mut u32, rounds: &mut u32| {
+            *value += 1;
+            *rounds += 1;
+            if *rounds < 3 {
+                assert!(serial.mark());
+            }
+        };
+        assert_eq!(serial.run_split(first, rest), (RunResult::Done, Some(3)));
+        let endless = |_: &mut u32, rounds: &mut u32| {
+            *rounds += 1;
+            assert!(serial.mark());
+        };
+        assert!(!serial.mark());
+        let run = serial.run_split(|_| assert!(serial.mark()), |_, ()| assert!(serial.mark()));
+        assert_eq!((run.0, serial.is_marked()), (RunResult::WorkLeft, true));
+        let first = |_: &mut u32| {
+            assert!(serial.mark());
+            1
+        };
+        assert_eq!(serial.run_split(first, endless), (RunResult::WorkLeft, Some(ROUNDS_MAX)));
+        assert_eq!(serial.into_inner(), 4);
+    }
+
+    #[test]
     fn rounds_are_bounded_and_the_mark_stays() {
         let serial = Serial::new(0);
         let run = serial.run(|value| {
@@ -130,6 +163,15 @@ mod model {
     #[test]
     fn loom_a_mark_is_never_lost() {
         posts_are_seen(|serial, visit| serial.run(visit));
+    }
+
+    #[test]
+    fn loom_a_split_run_loses_no_mark() {
+        posts_are_seen(|serial, visit| {
+            let visit = core::cell::RefCell::new(visit);
+            let look = |value: &mut u32| (visit.borrow_mut())(value);
+            serial.run_split(look, |value, ()| look(value)).0
+        });
     }
 
     /// A look that finds nothing does not lose the mark of a thread that posts meanwhile.

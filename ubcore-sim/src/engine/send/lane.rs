@@ -12,11 +12,13 @@
 use udma_abi::{
     Atomic, CqeStatus, OneSided, Tail, Tailed,
     cmd::{Access, Mode},
-    sqe::BLOCK_WORDS,
+    sqe::{BLOCK_WORDS, SqeFlags},
 };
+use urma_mem::Region;
 
 use super::{Left, SendEngine, SendState, Started, Visit};
 use crate::cfg::ExpressLane;
+use crate::context::segment::LocalSegment;
 use crate::engine::direct::atomic_at;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
 use crate::engine::pass_length::STREAM_MIN;
@@ -37,29 +39,36 @@ enum LaneResult {
 
 impl SendEngine {
     /// Does what can take the lane, then the rest step by step.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step_lane(&mut self, visit: &Visit<'_>) -> Left {
         let tables = visit.tables;
-        if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() {
+        if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() || !self.is_idle() {
             return self.step_requests(visit);
         }
-        let mut posted = self.posted(visit);
-        if !self.is_idle() || posted == 0 || posted > self.ring.blocks() {
-            return self.step_requests(visit);
-        }
+        let posted = self.posted(visit);
         // A direct entry is the newest one posted: it is next only when it is the only one.
-        let direct = visit.direct.filter(|_| posted == 1);
+        let Some(block) = visit.direct.filter(|_| posted == 1) else {
+            return self.step_list(visit, posted);
+        };
+        match self.lane(visit, block, 1) {
+            LaneResult::Done => Left::BUSY,
+            LaneResult::Failed => self.step_rest(visit, Left::BUSY),
+            LaneResult::NotTaken => self.step_requests(visit),
+        }
+    }
+
+    /// As [`SendEngine::step_lane`], of `posted` blocks in the ring.
+    #[inline(never)]
+    fn step_list(&mut self, visit: &Visit<'_>, posted: u32) -> Left {
+        let mut posted = posted;
+        if posted == 0 || posted > self.ring.blocks() {
+            return self.step_requests(visit);
+        }
         let mut left = Left::NOTHING;
-        for _ in 0..tables.cfg.step_requests {
+        for _ in 0..visit.tables.cfg.step_requests {
             let before = self.ring.head;
-            let result = match direct {
-                Some(block) => self.lane(visit, block, posted),
-                // What does not take the lane is fetched once more, and judged by that copy alone.
-                None => self
-                    .ring
-                    .block(0)
-                    .map_or(LaneResult::NotTaken, |block| self.lane(visit, &block, posted)),
-            };
+            // What does not take the lane is fetched once more, and judged by that copy alone.
+            let result = self.lane(visit, &self.ring.block(0), posted);
             left |= Left::BUSY.when(result != LaneResult::NotTaken);
             posted -= self.ring.head.wrapping_sub(before);
             if result != LaneResult::Done {
@@ -69,13 +78,20 @@ impl SendEngine {
                 return left;
             }
         }
+        self.step_rest(visit, left)
+    }
+
+    /// The long path for what is posted behind requests that took the lane.
+    #[cold]
+    fn step_rest(&mut self, visit: &Visit<'_>, left: Left) -> Left {
+        let mut left = left;
         let direct = visit.direct.filter(|_| left == Left::NOTHING);
         left |= self.step_requests(&Visit { direct, ..*visit });
         left
     }
 
     /// Carries out the entry that starts with `block`, the next of `posted` blocks of an idle queue.
-    #[inline]
+    #[inline(always)]
     fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], posted: u32) -> LaneResult {
         let Some(entry) = OneSided::decode(block) else {
             return self.lane_tailed(visit, block, posted);
@@ -88,6 +104,7 @@ impl SendEngine {
     }
 
     /// As [`SendEngine::lane`], of several pieces, or of a payload in the entry.
+    #[inline(never)]
     fn lane_tailed(
         &mut self,
         visit: &Visit<'_>,
@@ -100,9 +117,10 @@ impl SendEngine {
         let blocks = tail.blocks();
 
         self.words[..BLOCK_WORDS].copy_from_slice(front);
-        if blocks > posted || self.ring.load_rest(blocks, &mut self.words).is_none() {
+        if blocks > posted {
             return LaneResult::NotTaken;
         }
+        self.ring.load_rest(blocks, &mut self.words);
         let len = match tail {
             Tail::Pieces(num) => len_of(pieces_in(&self.words, num)),
             Tail::Inline(len) => len as u64,
@@ -125,7 +143,7 @@ impl SendEngine {
         front: &[u64; BLOCK_WORDS],
         posted: u32,
     ) -> LaneResult {
-        let back = || self.ring.block(1).filter(|_| posted >= Atomic::BLOCKS);
+        let back = || (posted >= Atomic::BLOCKS).then(|| self.ring.block(1));
         let Some(atomic) = Atomic::decode(front, back) else { return LaneResult::NotTaken };
         let entry = &atomic.request;
         let is_word = matches!(entry.piece.len, 4 | 8);
@@ -144,10 +162,9 @@ impl SendEngine {
     }
 
     /// Whether a WRITE or READ of `len` bytes may go on here; it has a completion slot then.
-    #[inline]
+    #[inline(always)]
     fn starts(&mut self, visit: &Visit<'_>, entry: &OneSided, len: u64) -> bool {
-        let cfg = &visit.tables.cfg;
-        let is_short = is_short(len, cfg.direct_chunk.min(cfg.step_bytes) as u64);
+        let is_short = is_short(len, visit.tables.step_max);
         is_short && self.is_next(entry) && self.retire.reserve()
     }
 
@@ -164,7 +181,7 @@ impl SendEngine {
 
     /// Checks and moves the bytes; `NotDirect`: nothing was moved, and nothing is wrong as far as one
     /// can see from here.
-    #[inline]
+    #[inline(always)]
     fn carry(
         &mut self,
         visit: &Visit<'_>,
@@ -177,16 +194,18 @@ impl SendEngine {
             return Ok(AccessResult::NotDirect);
         };
         let want = want_of(entry, right_of(entry));
-        let bytes = entry.piece.len as usize;
         let tables = visit.tables;
-        path.reach(&tables.segments, tables.faults, &want, |memory, offset| {
-            let copied = if entry.is_write {
-                local.region.copy_to_ordered(at, memory, offset, bytes)
-            } else {
-                memory.copy_to_ordered(offset, &local.region, at, bytes)
-            };
-            copied.map_err(|_| CqeStatus::LocAccess)
-        })
+        let (is_write, len) = (entry.is_write, entry.piece.len);
+        let transfer = |memory: &Region, offset| copy((local, at), (memory, offset), is_write, len);
+        // Not as one call: with two copies of the transfer in it neither would be inlined.
+        match path.own_place(&tables.segments, tables.faults, &want) {
+            Some(place) => {
+                let (segment, offset) = place?;
+                copy((local, at), (&segment.region, offset), is_write, len)?;
+                Ok(AccessResult::Yes((), segment.life))
+            }
+            None => path.reach_peer(tables.faults, &want, transfer),
+        }
     }
 
     /// As [`SendEngine::carry`], for the pieces that the fetched words name.
@@ -260,40 +279,53 @@ impl SendEngine {
 
     /// Retires the request that `entry` asked for, with the status of its completion, unless nothing
     /// happened.
-    #[inline]
+    #[inline(always)]
     fn end(
         &mut self,
         visit: &Visit<'_>,
         (entry, blocks): (&OneSided, u32),
         carried: Result<AccessResult<()>, CqeStatus>,
     ) -> LaneResult {
-        let status = match carried {
-            Ok(AccessResult::Yes(..)) => CqeStatus::Success,
+        match carried {
+            Ok(AccessResult::Yes(..)) => {}
             Ok(AccessResult::NotDirect) => {
                 self.retire.keep_or_give_back();
                 return LaneResult::NotTaken;
             }
-            Err(status) => status,
-        };
-        let is_done = status == CqeStatus::Success;
-        let bytes = if is_done { entry.piece.len } else { 0 };
+            Err(status) => {
+                let fenced = !entry.is_write;
+                return self.fail(visit, (entry.entry_idx, blocks), (entry.flags, fenced), status);
+            }
+        }
+        self.ring.head = self.ring.head.wrapping_add(blocks);
+        let bytes = entry.piece.len;
+        visit.queue.fast.direct(u64::from(bytes));
+        let at = (entry.entry_idx, blocks);
+        self.retire.succeed(at, (entry.flags, bytes), &visit.queue.fast);
+        LaneResult::Done
+    }
+
+    // Takes values: a reference to the entry would keep it in memory on the usual path too.
+    #[cold]
+    #[inline(never)]
+    fn fail(
+        &mut self,
+        visit: &Visit<'_>,
+        (entry_idx, blocks): (u16, u32),
+        (flags, fenced): (SqeFlags, bool),
+        status: CqeStatus,
+    ) -> LaneResult {
+        self.ring.head = self.ring.head.wrapping_add(blocks);
         let request = Started {
-            entry_idx: entry.entry_idx,
+            entry_idx,
             blocks,
-            flags: entry.flags,
-            fenced: !entry.is_write,
+            flags,
+            fenced,
             tpn: 0,
-            end: Some((status, bytes)),
+            end: Some((status, 0)),
             reported: false,
         };
-        self.ring.head = self.ring.head.wrapping_add(blocks);
-        if is_done {
-            visit.queue.fast.direct(u64::from(bytes));
-        }
         self.retire.finish(request, &visit.queue.fast, visit.tables.faults);
-        if is_done {
-            return LaneResult::Done;
-        }
         self.after_error(visit, status);
         LaneResult::Failed
     }
@@ -315,6 +347,22 @@ fn right_of(entry: &OneSided) -> Access {
 #[inline]
 fn pieces_in(words: &EntryWords, num: usize) -> &[u64] {
     words.get(Tailed::TAIL..Tailed::TAIL + 2 * num).unwrap_or(&[])
+}
+
+/// Moves the bytes between the local piece and the place in the remote segment.
+#[inline(always)]
+fn copy(
+    (local, at): (&LocalSegment, usize),
+    (memory, offset): (&Region, usize),
+    is_write: bool,
+    len: u32,
+) -> Result<(), CqeStatus> {
+    let copied = if is_write {
+        local.region.copy_to_ordered(at, memory, offset, len as usize)
+    } else {
+        memory.copy_to_ordered(offset, &local.region, at, len as usize)
+    };
+    copied.map_err(|_| CqeStatus::LocAccess)
 }
 
 /// What the request wants of its remote segment.

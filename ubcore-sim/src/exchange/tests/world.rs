@@ -12,7 +12,7 @@ use udma_abi::{
     sqe::{SQE_WORDS_MAX, SqeTargetKind, control_len},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
-use urma_mem::{Pages, Region};
+use urma_mem::{Blocks, Pages, Region};
 
 use crate::cfg::DeviceCfg;
 use crate::context::{jfc::DeviceJfc, segment::NewSegment};
@@ -164,7 +164,7 @@ impl Node {
         });
         let jfc = Arc::new(DeviceJfc::new(1));
         let cqes = Region::private(JFC_DEPTH * CQE_LEN).unwrap();
-        jfc.open(cqes.clone(), JFC_DEPTH as u64, false, None);
+        jfc.open(Blocks::new(cqes.clone(), JFC_DEPTH.ilog2()).unwrap(), false, None);
         Self {
             base: Base::new(cfg, ports),
             exchange,
@@ -378,7 +378,8 @@ impl World {
 
     pub(super) fn receiver_inline(&mut self, n: usize, id: u32) {
         let node = &mut self.nodes[n];
-        node.jfc.open(node.cqes.clone(), JFC_DEPTH as u64, true, None);
+        let entries = Blocks::new(node.cqes.clone(), JFC_DEPTH.ilog2()).unwrap();
+        node.jfc.open(entries, true, None);
         self.receiver(n, id);
     }
 
