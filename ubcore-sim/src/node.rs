@@ -99,7 +99,7 @@ impl Node {
             LocalShare { eid, incarnation, node_region, arena, half_len, wake, kernel_reads };
         let poll = Arc::new(Poll::new()?);
         let peers = Peers::new(share, claim, cfg.path, Arc::clone(&poll))?;
-        let shared = Arc::new(SharedNode::new(device, wakeup, port));
+        let shared = Arc::new(SharedNode::new(device, wakeup, port)?);
         let background =
             Some(Background::start(Arc::clone(&shared), peers, poll, cfg.name.clone())?);
         let NodeCfg { name, prepared_max, doorbells, .. } = cfg;

@@ -185,10 +185,10 @@ impl EventRing {
         let passed = Duration::from_nanos(self.backing.now().saturating_sub(started_ns));
         let left = timeout.map_or(SLICE, |limit| limit.saturating_sub(passed));
         let slice = left.min(SLICE);
-        let mut fds = [
-            PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
-        ];
+        let events = self.fd.as_fd();
+        let peers = self.backing.wakeup().unwrap_or(events);
+        let mut fds =
+            [events, peers, self.wake.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         // Rounded up: a wait of less than a millisecond must not spin.
         let ms = u16::try_from(slice.as_micros().div_ceil(1000)).unwrap_or(u16::MAX);
         match poll(&mut fds, PollTimeout::from(ms)) {
@@ -197,8 +197,14 @@ impl EventRing {
                 tracing::warn!(%error, "waiting for interrupts of the device failed");
                 Err(Status::Fail)
             }
-            Ok(0) => Ok(!left.is_zero()),
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                let is_ready = |at: usize| fds[at].any() == Some(true);
+                if is_ready(PEERS) && !is_ready(EVENTS) {
+                    self.backing.answer_wakeup();
+                }
+                // Also where something is ready each time: peers may ring without end.
+                Ok(!left.is_zero())
+            }
         }
     }
 
@@ -256,6 +262,9 @@ fn make_nonblocking(fd: &OwnedFd) -> Result<(), Status> {
     fcntl(fd, FcntlArg::F_SETFL(flags)).map(|_| ()).map_err(|_| Status::Fail)
 }
 
+/// Places in what a wait watches.
+const EVENTS: usize = 0;
+const PEERS: usize = 1;
 /// Longest sleep, after which the device's clock and state are checked.
 const SLICE: Duration = Duration::from_millis(100);
 const ASYNC_DEPTH_LOG2: u8 = 10;

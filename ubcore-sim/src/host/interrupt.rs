@@ -5,12 +5,15 @@
 //! came before the descriptor.
 
 use std::{
-    io,
+    io::{self, IoSliceMut},
     os::fd::{AsFd, OwnedFd},
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::{Errno, ReadWriteFlags, preadv2},
+};
 
 use super::descriptor::ForkGuarded;
 use crate::ports::Interrupt;
@@ -90,14 +93,32 @@ pub fn signal(fd: impl AsFd) {
     let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
 }
 
-/// Takes the whole count (one in semaphore mode); whether there was any.
+/// Takes the whole count (one in semaphore mode); whether there was any. Does not wait, whatever a peer that
+/// has the descriptor too made of its flags.
 pub fn take(fd: impl AsFd) -> bool {
-    rustix::io::read(fd, &mut [0_u8; 8]).is_ok()
+    let mut count = [0_u8; 8];
+    let into = &mut [IoSliceMut::new(&mut count)];
+    match preadv2(&fd, into, AT_POSITION, ReadWriteFlags::NOWAIT) {
+        // Kernels before 5.8 know it of files only.
+        Err(Errno::OPNOTSUPP) => rustix::io::read(fd, &mut count).is_ok(),
+        taken => taken.is_ok(),
+    }
 }
+
+/// No place in the file: as `read`.
+const AT_POSITION: u64 = u64::MAX;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_that_makes_the_descriptor_blocking_stops_no_one() {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        assert!(!take(&fd), "it would wait for ever");
+        signal(&fd);
+        assert!(take(&fd) && !take(&fd));
+    }
 
     #[test]
     fn each_raise_is_taken_once_also_those_before_the_first_look() {

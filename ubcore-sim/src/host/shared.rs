@@ -35,7 +35,10 @@ pub struct SharedNode {
     device: Arc<SoftwareDevice>,
     presence: Presence,
     clock: Clock,
+    /// Peers write it: any thread of this node may answer.
     wakeup: Arc<ForkGuarded>,
+    /// Threads of this node write it: the background thread has something to do.
+    own_wakeup: ForkGuarded,
     port: PacketPort,
     requests: Mutex<VecDeque<HostRequest>>,
     /// Polls that still look for requests of the core after a command.
@@ -51,25 +54,48 @@ pub struct SharedNode {
 /// # Errors
 /// Out of descriptors.
 pub fn new_wakeup() -> std::io::Result<Arc<ForkGuarded>> {
-    let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-    Ok(Arc::new(ForkGuarded::new(fd)?))
+    new_eventfd().map(Arc::new)
+}
+
+fn new_eventfd() -> std::io::Result<ForkGuarded> {
+    ForkGuarded::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
 }
 
 impl SharedNode {
     /// A node that no thread serves yet.
-    #[must_use]
-    pub fn new(device: Arc<SoftwareDevice>, wakeup: Arc<ForkGuarded>, port: PacketPort) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new(
+        device: Arc<SoftwareDevice>,
+        wakeup: Arc<ForkGuarded>,
+        port: PacketPort,
+    ) -> std::io::Result<Self> {
+        Ok(Self {
             device,
             presence: Presence::default(),
             clock: Clock::default(),
             wakeup,
+            own_wakeup: new_eventfd()?,
             port,
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
             armed: AtomicU64::new(u64::MAX),
             stopped: AtomicBool::new(false),
             generation: fork::generation(),
+        })
+    }
+
+    /// A thread that waits for an event was woken by a peer: clears the wake-up and makes a step.
+    pub fn on_wakeup(&self) {
+        self.clear_wakeup();
+        if self.is_dead() {
+            return;
+        }
+        // What is left would wait for the next wake-up.
+        let is_left = (0..STEPS_WOKEN).all(|_| self.drive(self.clock.now()));
+        if is_left || self.is_armed_too_late() {
+            self.ring();
         }
     }
 
@@ -204,12 +230,23 @@ impl SharedNode {
 
     /// Wakes the background thread.
     pub fn ring(&self) {
-        signal(self.wakeup.as_fd());
+        signal(self.own_wakeup.as_fd());
     }
 
     /// Clears the eventfd, so that the next wake-up is seen.
     pub fn clear_wakeup(&self) {
         take(self.wakeup.as_fd());
+    }
+
+    /// As [`SharedNode::clear_wakeup`], of the eventfd that threads of this node write.
+    pub fn clear_own_wakeup(&self) {
+        take(self.own_wakeup.as_fd());
+    }
+
+    /// The eventfd by which threads of this node reach the background thread.
+    #[must_use]
+    pub fn own_wakeup(&self) -> BorrowedFd<'_> {
+        self.own_wakeup.as_fd()
     }
 
     /// The eventfd that peers write to wake this node.
@@ -315,6 +352,8 @@ impl SharedNode {
     }
 }
 
+/// Steps of a thread that a peer woke, before it leaves the rest to the background thread.
+const STEPS_WOKEN: u32 = 16;
 /// By how much the cheap clock may be behind, at most: two ticks of a kernel with 100 a second.
 const COARSE_NS: Nanos = 20_000_000;
 /// Polls that look for requests of the core after a command was rung; a command that takes longer

@@ -55,6 +55,7 @@ impl Background {
         device_name: String,
     ) -> std::io::Result<Self> {
         poll.add(shared.wakeup(), WAKEUP_KEY, Interest::Read)?;
+        poll.add(shared.own_wakeup(), OWN_WAKEUP_KEY, Interest::Read)?;
         let mut watch = Watch::Off;
         shared.port().watch(&poll, PORT_KEY, Watch::On, &mut watch);
         let polls_seen = shared.presence().polls();
@@ -156,6 +157,10 @@ impl Worker {
             match key {
                 WAKEUP_KEY => {
                     self.shared.clear_wakeup();
+                    self.rang = true;
+                }
+                OWN_WAKEUP_KEY => {
+                    self.shared.clear_own_wakeup();
                     self.rang = true;
                 }
                 PORT_KEY if self.shared.port().is_active() && self.is_polled(now) => {}
@@ -353,6 +358,7 @@ impl Worker {
     }
 }
 
+const OWN_WAKEUP_KEY: u64 = 0;
 const WAKEUP_KEY: u64 = 1;
 const PORT_KEY: u64 = 2;
 /// Between two looks whether a thread polls, at first and with a packet peer.

@@ -4,7 +4,10 @@
 //! *Gives*: the device's answers, or those of a device that was pulled out when the node is closed
 //! or forked. *Must not*: buffer anything.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
 use udma_abi::{
     BackingError, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, JfcIndex, Nanos, QueueDoorbell,
@@ -68,6 +71,14 @@ impl DeviceBacking for Node {
 
     fn progress(&self) {
         self.shared.on_poll();
+    }
+
+    fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.wakeup())
+    }
+
+    fn answer_wakeup(&self) {
+        self.shared.on_wakeup();
     }
 }
 

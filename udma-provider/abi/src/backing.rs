@@ -3,7 +3,10 @@
 //! *Owns*: the traits. One conformance suite runs over every implementation: embedded (here),
 //! later vfio-user and vfio. *Must not*: know what registers or rings mean.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+};
 
 use urma_mem::Region;
 
@@ -57,6 +60,16 @@ pub trait DeviceBacking: Send + Sync + std::fmt::Debug {
     /// Called by a driver that waits or polls: a software device makes one bounded step; hardware
     /// ignores it. In simulation this also advances virtual time.
     fn progress(&self);
+
+    /// Readable when peers ask a software device to make progress while no thread polls. A thread that
+    /// waits for an event may wait for it too, and call [`DeviceBacking::answer_wakeup`]: it is woken
+    /// once then, not after the device's own thread. `None`: the device needs no thread.
+    fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Clears [`DeviceBacking::wakeup`], and makes progress.
+    fn answer_wakeup(&self) {}
 }
 
 /// A window of device registers. Offsets are bytes; accesses are naturally aligned.

@@ -296,6 +296,33 @@ fn one_event_per_arm_and_at_once_when_completions_wait() {
     assert_eq!(contexts(&poll_all(&mut jfc)), [3, 4]);
 }
 
+#[test]
+fn a_thread_that_waits_for_an_event_answers_wake_ups_of_peers() {
+    let bench = Bench::new();
+    let jfce = bench.context.create_jfce().unwrap();
+    let mut jfc = bench.context.create_jfc(&jfc_cfg(16), Some(&jfce)).unwrap();
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let mut ready = [0; 4];
+    bench.toy.script(|script| script.hold = true);
+    jfc.queue.arm(Arm::Any).unwrap();
+    jfs.send.as_mut().unwrap().post_send(&[signalled(1)]).unwrap();
+    let brief = Some(Duration::from_millis(20));
+    assert_eq!(jfce.wait(&mut ready, brief), Ok(0), "no thread of the device serves");
+    bench.toy.wake();
+    assert_eq!(jfce.wait(&mut ready, brief), Ok(1));
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1]);
+}
+
+/// The count of the toy's wake-up is never cleared here.
+#[test]
+fn wake_ups_without_end_do_not_keep_a_wait_from_its_end() {
+    let bench = Bench::new();
+    let jfce = bench.context.create_jfce().unwrap();
+    bench.toy.script(|script| script.keeps_ringing = true);
+    bench.toy.wake();
+    assert_eq!(jfce.wait(&mut [0; 4], Some(Duration::from_millis(20))), Ok(0));
+}
+
 /// Arm numbers have two bits, so four arms that never reach the device repeat the last one it saw.
 #[test]
 fn an_arm_after_arms_for_completions_set_aside_reaches_the_device() {

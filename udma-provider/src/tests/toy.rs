@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -43,6 +43,8 @@ pub(super) struct Script {
     pub(super) stores: Option<u32>,
     /// A request's record is moved before its completion is written, against the contract.
     pub(super) record_first: bool,
+    /// Wake-ups are answered and come again.
+    pub(super) keeps_ringing: bool,
     /// Requests with the solicited flag fail.
     pub(super) solicited_fails: bool,
 }
@@ -99,6 +101,7 @@ pub(super) struct State {
 pub(super) struct Toy {
     state: Mutex<State>,
     vectors: Vec<EventFd>,
+    wakeup: EventFd,
 }
 
 #[derive(Debug)]
@@ -108,7 +111,13 @@ impl Toy {
     pub(super) fn new() -> Arc<Self> {
         let flags = EfdFlags::EFD_SEMAPHORE | EfdFlags::EFD_CLOEXEC;
         let vectors = (0..4).map(|_| EventFd::from_value_and_flags(0, flags).unwrap()).collect();
-        Arc::new(Self { state: Mutex::default(), vectors })
+        let wakeup = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap();
+        Arc::new(Self { state: Mutex::default(), vectors, wakeup })
+    }
+
+    /// A peer asks for progress: send requests that are held go on when a thread answers.
+    pub(super) fn wake(&self) {
+        self.wakeup.write(1).unwrap();
     }
 
     pub(super) fn backing(self: &Arc<Self>) -> Arc<dyn DeviceBacking> {
@@ -445,6 +454,18 @@ impl DeviceBacking for Handle {
         let mut state = self.0.state();
         state.clock += 1_000_000;
         self.0.step(&mut state);
+    }
+
+    fn wakeup(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.wakeup.as_fd())
+    }
+
+    fn answer_wakeup(&self) {
+        if !self.0.state().script.keeps_ringing {
+            self.0.wakeup.read().unwrap();
+        }
+        self.0.script(|script| script.hold = false);
+        self.progress();
     }
 }
 
