@@ -29,6 +29,10 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// Nodes of one host that all talk.
 const NODES: usize = 64;
+/// Most that a pair of nodes takes that only wrote, both ends together (docs/operations.md).
+const PAIR_KIB_MAX: f64 = 64.0;
+/// Most descriptors of a pair, both ends together.
+const PAIR_DESCRIPTORS_MAX: f64 = 12.0;
 /// Bytes of the segment whose first write is timed.
 const LONG: usize = 1 << 20;
 /// Segments whose first write is timed.
@@ -272,8 +276,11 @@ fn pairs() -> Outcome<((f64, u64), (f64, u64))> {
     }
     let count = nodes.len() as f64;
     let sum = proven(&here, before, nodes.len() as u64)?;
-    let memory = (memory_kib()? - memory) / count;
-    Ok(((memory, sum), ((descriptors()? - open) / count, sum)))
+    let (memory, open) = ((memory_kib()? - memory) / count, (descriptors()? - open) / count);
+    if memory > PAIR_KIB_MAX || open > PAIR_DESCRIPTORS_MAX {
+        return Err(format!("a pair takes {memory} KiB and {open} descriptors").into());
+    }
+    Ok(((memory, sum), (open, sum)))
 }
 
 /// Memory of this process: what is mapped twice counts once.
