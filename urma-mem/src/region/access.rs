@@ -274,7 +274,7 @@ impl Region {
     ///
     /// # Errors
     /// [`OutOfBounds`] when either range is outside its window; nothing was copied then.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to_ordered(
         &self,
         offset: usize,

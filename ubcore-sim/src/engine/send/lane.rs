@@ -25,6 +25,7 @@ use crate::engine::pass_length::STREAM_MIN;
 use crate::engine::paths::PathStates;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
+use crate::fault::Faults;
 
 /// How far the lane took an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -195,17 +196,12 @@ impl SendEngine {
         };
         let want = want_of(entry, right_of(entry));
         let tables = visit.tables;
-        let (is_write, len) = (entry.is_write, entry.piece.len);
-        let transfer = |memory: &Region, offset| copy((local, at), (memory, offset), is_write, len);
-        // Not as one call: with two copies of the transfer in it neither would be inlined.
-        match path.own_place(&tables.segments, tables.faults, &want) {
-            Some(place) => {
-                let (segment, offset) = place?;
-                copy((local, at), (&segment.region, offset), is_write, len)?;
-                Ok(AccessResult::Yes((), segment.life))
-            }
-            None => path.reach_peer(tables.faults, &want, transfer),
-        }
+        let Some(place) = path.own_place(&tables.segments, tables.faults, &want) else {
+            return carry_to_peer(path, tables.faults, want, ((local, at), entry.is_write));
+        };
+        let (segment, offset) = place?;
+        copy((local, at), (&segment.region, offset), entry.is_write, entry.piece.len)?;
+        Ok(AccessResult::Yes((), segment.life))
     }
 
     /// As [`SendEngine::carry`], for the pieces that the fetched words name.
@@ -347,6 +343,19 @@ fn right_of(entry: &OneSided) -> Access {
 #[inline]
 fn pieces_in(words: &EntryWords, num: usize) -> &[u64] {
     words.get(Tailed::TAIL..Tailed::TAIL + 2 * num).unwrap_or(&[])
+}
+
+/// As [`SendEngine::carry`], on a path to another node.
+// In one function the two paths have too few registers.
+#[inline(never)]
+fn carry_to_peer(
+    path: &mut PathState,
+    faults: Faults,
+    want: Want,
+    (place, is_write): ((&LocalSegment, usize), bool),
+) -> Result<AccessResult<()>, CqeStatus> {
+    let len = u32::try_from(want.len).map_err(|_| CqeStatus::LocLen)?;
+    path.reach_peer(faults, &want, |memory, offset| copy(place, (memory, offset), is_write, len))
 }
 
 /// Moves the bytes between the local piece and the place in the remote segment.
