@@ -51,6 +51,15 @@ pub(crate) use state::Exchange;
 /// Send queues whose mail one round takes.
 const QUEUES_PER_ROUND: usize = 256;
 
+/// What a plain round left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainRound {
+    /// A peer contradicted itself: a full round has to follow.
+    pub(crate) has_cut_off: bool,
+    /// When outstanding requests want to be looked at; `Nanos::MAX`: never.
+    pub(crate) timer: Nanos,
+}
+
 impl Exchange {
     // Queues.
 
@@ -126,6 +135,26 @@ impl Exchange {
         self.each_peer(base, now, |peer, work, inbox| busy |= peer.step(work, inbox));
         self.look_after_peers(base, now);
         busy
+    }
+
+    /// Whether a round has nothing to look after but mail and pieces: no path closes, no receive is flushed, no
+    /// node is reached by packets.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.closing.is_empty() && !self.receives.is_flushing() && self.endpoint.is_unused()
+    }
+
+    /// A round of a plain exchange.
+    pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos) -> PlainRound {
+        self.take_mail(base, now);
+        let mut round = PlainRound { has_cut_off: false, timer: Nanos::MAX };
+        self.each_peer(base, now, |peer, work, inbox| {
+            if peer.has_work() {
+                peer.step(work, inbox);
+                round.has_cut_off |= peer.line.is_cut_off;
+            }
+            round.timer = round.timer.min(peer.requester.timer());
+        });
+        round
     }
 
     /// Send queues with completions in their mail, for the caller to wake them.

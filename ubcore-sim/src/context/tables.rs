@@ -146,8 +146,12 @@ impl Tables {
         let _ = self.stopped.push((id, state));
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        !self.stopped.is_empty()
+    }
+
     pub(crate) fn next_stopped(&self) -> Option<(u32, QueueState)> {
-        if self.stopped.is_empty() { None } else { self.stopped.pop() }
+        if self.has_stopped() { self.stopped.pop() } else { None }
     }
 
     /// Asks the host for something; `false` when too much waits already.

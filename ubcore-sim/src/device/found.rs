@@ -98,7 +98,7 @@ impl SoftwareDevice {
         let left = self.base.step_queue(queue, Some(words));
         let is_left = self.is_left(left);
         if is_left {
-            self.run_shared(now());
+            self.run_posted(now());
         }
         is_left || left != Left::BUSY
     }
@@ -108,7 +108,7 @@ impl SoftwareDevice {
     pub(super) fn post(&self, now: impl FnOnce() -> Nanos, queue: &Arc<DeviceSendQueue>, pi: u32) {
         queue.pi.store(pi, Ordering::Release);
         if self.is_left(self.base.step_queue(queue, None)) {
-            self.run_shared(now());
+            self.run_posted(now());
         }
     }
 }

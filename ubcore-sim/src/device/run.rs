@@ -3,6 +3,7 @@
 //! *Owns*: the deadline, sleep. *Takes*: time. *Gives*: bounded steps.
 //! *Must not*: wait for a value that another thread holds (it will see the mark).
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
@@ -31,22 +32,51 @@ impl SoftwareDevice {
     /// the shared part nothing waits that no input announces. When something is due by its time,
     /// [`SoftwareDevice::poll_deadline`] says. Returns whether there was a step.
     pub fn step_found(&self, now: impl FnOnce() -> Nanos) -> bool {
-        if self.base.has_runnable() || self.base.has_listed() {
+        if self.base.has_runnable() {
             self.step(now());
             return true;
         }
-        let mut now = Some(now);
-        let mut at = None;
+        // Read at most once, and only for a step.
+        let (clock, now) = (OnceCell::new(), Cell::new(Some(now)));
+        let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         let run = self.shared.run_if(
-            |shared| !shared.is_quiet(),
             |shared| {
-                let at = *at.get_or_insert_with(|| now.take().map_or(0, |now| now()));
-                self.step_shared(shared, at);
+                let is_wanted = !shared.is_quiet() || self.base.has_listed();
+                is_wanted && !self.step_plain(shared, read())
+            },
+            |shared| {
+                self.step_shared(shared, read());
             },
         );
         // Who holds the shared part steps it.
+        let at = clock.get().copied();
         self.after_run(run, at.unwrap_or(0));
         at.is_some() || run != RunResult::Done
+    }
+
+    /// Steps the shared part for what a thread just posted, here or by the thread that holds it.
+    pub(super) fn run_posted(&self, now: Nanos) {
+        let run = self.shared.run_if(
+            |shared| !self.step_plain(shared, now),
+            |shared| {
+                self.step_shared(shared, now);
+            },
+        );
+        self.after_run(run, now);
+    }
+
+    /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;
+    /// `false`: it has, and a full step is due.
+    fn step_plain(&self, shared: &mut SharedPart, now: Nanos) -> bool {
+        if !shared.is_plain(&self.base) {
+            return false;
+        }
+        let at = shared.time.at(now);
+        // A timer that moved on is found when it would have been due.
+        if shared.step_plain(&self.base, at) {
+            self.set_deadline(shared);
+        }
+        true
     }
 
     fn step_runnable(&self, now: Nanos) -> bool {
@@ -99,6 +129,12 @@ impl SoftwareDevice {
     fn step_shared(&self, shared: &mut SharedPart, now: Nanos) -> bool {
         let at = shared.time.at(now);
         let busy = shared.step(&self.base, at);
+        self.set_deadline(shared);
+        busy
+    }
+
+    /// Takes over the timers of the shared part, which this thread holds.
+    fn set_deadline(&self, shared: &mut SharedPart) {
         let timers = shared.poll_deadline();
         let due = match self.faults().stopped_time_counts() {
             true => timers,
@@ -109,7 +145,6 @@ impl SoftwareDevice {
         if self.deadline.load(Ordering::SeqCst) != deadline {
             self.deadline.store(deadline, Ordering::SeqCst);
         }
-        busy
     }
 
     /// Work that a run left is due at once.

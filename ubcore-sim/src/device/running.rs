@@ -46,6 +46,11 @@ impl RunningTime {
         self.latest.saturating_sub(self.lost)
     }
 
+    /// Whether a timer at `at` is due before all others.
+    pub(crate) fn is_before_due(&self, at: Nanos) -> bool {
+        at != Nanos::MAX && self.due.is_none_or(|due| at.saturating_add(self.lost) < due)
+    }
+
     /// Takes the deadline of the timers after a step; returns it as a time outside of the device.
     pub(crate) fn set_due(&mut self, deadline: Deadline) -> Deadline {
         self.due = deadline.map(|at| at.saturating_add(self.lost));
@@ -58,6 +63,19 @@ mod tests {
     use super::*;
 
     const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn an_earlier_timer_is_known_by_the_time_that_counts() {
+        let mut time = RunningTime::default();
+        time.at(SECOND);
+        assert!(time.is_before_due(5) && !time.is_before_due(Nanos::MAX), "nothing was due");
+        time.set_due(Some(2 * SECOND));
+        // Nine seconds do not count: what was due is due that much later.
+        time.at(11 * SECOND);
+        let due = time.set_due(Some(2 * SECOND)).unwrap();
+        assert!(due > 2 * SECOND);
+        assert!(time.is_before_due(2 * SECOND - 1) && !time.is_before_due(2 * SECOND));
+    }
 
     #[test]
     fn time_after_a_missed_deadline_does_not_count() {

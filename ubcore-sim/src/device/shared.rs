@@ -25,6 +25,8 @@ pub(super) struct SharedPart {
     pub(super) time: RunningTime,
     /// The last step did something, so that the next one may find more.
     was_busy: bool,
+    /// So did its part that no plain step has.
+    was_full: bool,
 }
 
 impl SharedPart {
@@ -34,6 +36,7 @@ impl SharedPart {
             commands: Commands::default(),
             time: RunningTime::default(),
             was_busy: false,
+            was_full: false,
         }
     }
 
@@ -48,18 +51,43 @@ impl SharedPart {
         if is_waiting {
             self.commands.step_moderated(&base.tables, now);
         }
-        busy |= self.step_exchange(base, now);
+        let has_exchanged = self.step_exchange(base, now);
         if is_waiting {
             busy |= self.commands.step_waiting(&mut self.exchange, base, now);
         }
         self.wake(base);
-        self.was_busy = busy;
-        busy
+        self.was_full = busy;
+        self.was_busy = busy | has_exchanged;
+        self.was_busy
     }
 
     /// Whether a step would find nothing, except what is rung, listed or due by its time.
     pub(super) fn is_quiet(&self) -> bool {
         !self.was_busy && !self.commands.is_waiting() && self.exchange.is_quiet()
+    }
+
+    /// Whether a post or poll has to step mail and pieces alone: nothing waits for time or for its turn.
+    pub(super) fn is_plain(&self, base: &Base) -> bool {
+        !self.was_full
+            && !self.commands.is_waiting()
+            && !base.tables.has_stopped()
+            && self.exchange.is_plain()
+    }
+
+    /// As [`SharedPart::step`], of a plain part. Whether a request wants to be looked at before the time
+    /// that was set.
+    pub(super) fn step_plain(&mut self, base: &Base, now: Nanos) -> bool {
+        let mut timer = Nanos::MAX;
+        for _ in 0..ROUNDS {
+            let round = self.exchange.plain_round(base, now);
+            timer = timer.min(round.timer);
+            self.was_full |= round.has_cut_off;
+            if !self.wake(base) || !base.has_listed() {
+                break;
+            }
+        }
+        self.was_busy = self.was_full;
+        self.time.is_before_due(timer)
     }
 
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.
