@@ -1,11 +1,14 @@
 //! A poll steps nothing where a step would find nothing, and everything else is found.
 
 use udma_abi::cmd::{Command, QueueState};
+use udma_abi::counters::Counter;
 use udma_abi::sqe::SqeTargetKind;
 use udma_abi::{CqeStatus, Opcode, Sqe};
 
 use super::scene::{Scene, scene, scene_of};
 use super::{Bench, on_seg, pair_with};
+use crate::context::link::Reach;
+use crate::share::layout::HALF_RING;
 
 /// Steps both nodes until they have nothing to do.
 fn finish(s: &mut Scene) {
@@ -110,4 +113,28 @@ fn what_a_bounded_step_left_is_found() {
     assert!(is_found(&s.a), "the step did something");
     assert!(s.a.response().is_some());
     assert!(!is_found(&s.a), "that step did nothing");
+}
+
+#[test]
+fn a_post_sets_the_time_at_which_its_request_is_looked_at() {
+    let mut s = scene();
+    finish(&mut s);
+    assert_eq!(s.a.dev.poll_deadline(), None);
+    let (send, piece) = (message(&s, 9), s.local.sge(0, 8));
+    s.a.post(&mut s.jetty, send, &[piece]);
+    assert!(s.a.dev.poll_deadline().is_some_and(|at| at > s.a.now));
+}
+
+#[test]
+fn a_peer_whose_ring_holds_nonsense_is_cut_off_by_polls() {
+    let mut s = scene();
+    finish(&mut s);
+    let link = s.a.dev.base.tables.links.find(s.tpn).unwrap();
+    let Reach::Direct(parts) = &link.reach else { panic!("a node on this host") };
+    // Kind 9, 8 bytes.
+    parts.half.store_u64(HALF_RING, 9 << 32 | 8).unwrap();
+    (0..10).for_each(|_| {
+        let _ = is_found(&s.b);
+    });
+    assert_eq!(s.b.dev.counter(Counter::PeerLied), 1);
 }
