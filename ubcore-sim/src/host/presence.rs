@@ -1,9 +1,9 @@
 //! Which side keeps the device going: the application by polling, or the background thread.
 //!
-//! *Owns*: the counter that polls bump and the mode word. *Takes*: polls (hot, any thread), looks
+//! *Owns*: the word that polls set and the mode word. *Takes*: polls (hot, any thread), looks
 //! of the background thread. *Gives*: whether to wake the background thread, whether a thread
 //! polled since the last look. *Must not*: make a system call, wait, or use more than two relaxed
-//! accesses per poll.
+//! accesses per poll; store in more than one poll between two looks.
 //!
 //! Serving itself (`Asleep`: peers send a wake-up, the background thread answers) is right when no
 //! thread polls; being polled (`Awake`: peers send no wake-up) is right when one does. Polls move
@@ -16,12 +16,13 @@
 //! tick. It ends when polls take every message for as long as a tick (`bursts.rs`).
 
 use udma_abi::Nanos;
-use urma_mem::sync::{AtomicU32, AtomicU64, Ordering};
+use urma_mem::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The state shared by pollers and the background thread.
 #[derive(Debug, Default)]
 pub struct Presence {
-    polls: AtomicU64,
+    /// A thread polled since the last look.
+    has_polled: AtomicBool,
     /// Time of the latest poll that had the exact time, in ns.
     polled_at: AtomicU64,
     /// Mode that peers read: [`ASLEEP`], [`AWAKE`] or [`BURSTS`].
@@ -36,9 +37,10 @@ impl Presence {
     #[inline]
     #[must_use]
     pub fn on_poll(&self) -> bool {
-        // Two pollers may lose a count to each other; only "changed" matters.
-        let polls = self.polls.load(Ordering::Relaxed);
-        self.polls.store(polls.wrapping_add(1), Ordering::Relaxed);
+        // A store each time would take the line from the other threads that poll.
+        if !self.has_polled.load(Ordering::Relaxed) {
+            self.has_polled.store(true, Ordering::Relaxed);
+        }
         self.mode.load(Ordering::Relaxed) == ASLEEP && self.on_poll_asleep()
     }
 
@@ -93,10 +95,9 @@ impl Presence {
         self.mode.load(Ordering::Acquire) == AWAKE
     }
 
-    /// Polls so far, for comparing with an earlier value.
-    #[must_use]
-    pub fn polls(&self) -> u64 {
-        self.polls.load(Ordering::Relaxed)
+    /// The background thread: whether a thread polled since the last time that it asked.
+    pub fn take_polled(&self) -> bool {
+        self.has_polled.swap(false, Ordering::Relaxed)
     }
 
     #[cold]
@@ -149,9 +150,10 @@ mod tests {
     #[test]
     fn polls_show() {
         let presence = Presence::default();
-        let before = presence.polls();
+        assert!(!presence.take_polled());
         let _ = presence.on_poll();
-        assert_ne!(presence.polls(), before);
+        let _ = presence.on_poll();
+        assert!(presence.take_polled() && !presence.take_polled());
     }
 
     #[test]

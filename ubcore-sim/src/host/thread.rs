@@ -58,12 +58,10 @@ impl Background {
         poll.add(shared.own_wakeup(), OWN_WAKEUP_KEY, Interest::Read)?;
         let mut watch = Watch::Off;
         shared.port().watch(&poll, PORT_KEY, Watch::On, &mut watch);
-        let polls_seen = shared.presence().polls();
         let worker = Worker {
             shared,
             peers,
             poll,
-            polls_seen,
             watch,
             tick: TICK,
             said_asleep: false,
@@ -92,7 +90,6 @@ struct Worker {
     shared: Arc<SharedNode>,
     peers: Peers,
     poll: Arc<Poll>,
-    polls_seen: u64,
     watch: Watch,
     /// Time until the next check whether a thread polls.
     tick: Duration,
@@ -181,8 +178,7 @@ impl Worker {
 
     /// Works if no other thread does; returns how long to wait.
     fn pass(&mut self, now: Nanos) -> Option<Duration> {
-        let polls = self.shared.presence().polls();
-        let has_polled = polls != std::mem::replace(&mut self.polls_seen, polls);
+        let has_polled = self.shared.presence().take_polled();
         let was_awake = self.shared.presence().is_awake();
         let helps = was_awake && has_polled;
         if helps && self.is_polled(now) {
