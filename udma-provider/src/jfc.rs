@@ -248,21 +248,30 @@ impl JfcCore {
         self.ring(reader);
     }
 
+    /// Number of completions in `out`.
     #[inline(always)]
-    fn poll(&self, reader: &mut RingReader, out: &mut [Completion]) -> Result<usize, Status> {
+    fn poll(
+        &self,
+        reader: &mut RingReader,
+        out: &mut [Completion],
+        failure: &mut Option<Status>,
+    ) -> usize {
         let found = if reader.stash.is_empty() {
             self.poll_ring(reader, out)
         } else {
             self.poll_stash(reader, out)
         };
         if found == 0 {
-            return self.poll_idle(reader, out);
+            return self.poll_idle(reader, out).unwrap_or_else(|status| {
+                *failure = Some(status);
+                0
+            });
         }
         reader.polls = reader.polls.wrapping_add(1);
         if reader.polls.is_multiple_of(POLLS_PER_PROGRESS) {
             self.driver.backing.progress();
         }
-        Ok(found)
+        found
     }
 
     /// What was read before, then the ring.
@@ -435,10 +444,13 @@ impl CompletionQueue for PollHalf {
             return Ok(0);
         }
         let core = &*self.core;
-        let mut polled = Ok(0);
-        // Into the place of the result: it would be put together from parts, and wait for their stores.
-        let _ = core.reader.try_with(|reader| polled = core.poll(reader, out));
-        polled
+        // A `Result` from the visit would be copied in overlapping parts, and wait for their stores.
+        let mut failure = None;
+        let visit = core.reader.try_with(|reader| core.poll(reader, out, &mut failure));
+        match failure {
+            None => Ok(visit.map_or(0, |visit| visit.value)),
+            Some(status) => Err(status),
+        }
     }
 
     fn arm(&mut self, what: Arm) -> Result<(), Status> {
