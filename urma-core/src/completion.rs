@@ -104,30 +104,33 @@ impl InlinePayload {
 }
 
 /// Completion record of one finished send or receive request.
+// In this order no two fields that are stored one by one are copied to the C record by one load, which would
+// wait for both stores.
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Completion {
+    /// Context of the request.
+    pub user_ctx: u64,
+    /// Context of the queue, as given when it was created.
+    pub queue_ctx: u64,
+    /// Jetty that sent the message; of receives only.
+    pub remote: JettyId,
+    /// Payload bytes that the request transferred.
+    pub len: u32,
+    /// The immediate, or `token_id | token << 32` of an invalidation, depending on `opcode`.
+    pub imm: u64,
+    /// The local queue, 20 bits.
+    pub local_id: u32,
+    /// Transport path it came by, 24 bits.
+    pub tpn: u32,
+    /// Payload that came in the completion itself.
+    pub payload: InlinePayload,
     /// Result of the request: success, or why it failed.
     pub status: CrStatus,
     /// What came in; of receives only.
     pub opcode: CrOpcode,
     /// Receive or send, jetty or not, last of a suspend or flush.
     pub flags: CompletionFlags,
-    /// Payload bytes that the request transferred.
-    pub len: u32,
-    /// Context of the request.
-    pub user_ctx: u64,
-    /// Context of the queue, as given when it was created.
-    pub queue_ctx: u64,
-    /// The local queue, 20 bits.
-    pub local_id: u32,
-    /// Transport path it came by, 24 bits.
-    pub tpn: u32,
-    /// Jetty that sent the message; of receives only.
-    pub remote: JettyId,
-    /// The immediate, or `token_id | token << 32` of an invalidation, depending on `opcode`.
-    pub imm: u64,
-    /// Payload that came in the completion itself.
-    pub payload: InlinePayload,
 }
 
 impl Completion {
