@@ -142,7 +142,7 @@ fn measure(bin: &Path, line: &BenchLine) -> Result<(f64, Option<String>), Failur
     }
 }
 
-/// Builds a bench of a package, and returns where it lies.
+/// Builds a bench of a package, and returns its path.
 fn built(package: &str, bench: &str) -> Result<PathBuf, Failure> {
     let args = ["bench", "-p", package, "--bench", bench, "--no-run", "--message-format=json"];
     let output = said(cargo::command(&args))?;

@@ -64,7 +64,7 @@ fn a_completion_is_written_before_the_consumer_index_moves() {
     }
 }
 
-/// The index lies where the fourth completion is: it is what is stored last.
+/// The index is at the place of the fourth completion: it is what is stored last.
 fn completes_before_the_index_moves((mut a, mut b): (Bench, Bench)) {
     let (ring, base) = a.map(4 * cqe::CQE_LEN);
     let id = a.ok32(Command::CreateJfc { base, depth_log2: 2, eqn: NONE, inline: false });

@@ -188,7 +188,7 @@ impl PathState {
         reach_peer(slot, view, (parts, faults), want, touch)
     }
 
-    /// Where what is wanted lies in a segment of this node, after all checks; `None`: the path goes to
+    /// Where what is wanted is in a segment of this node, after all checks; `None`: the path goes to
     /// another node. Unregistering visits every engine, so no announcement is needed.
     #[inline(always)]
     pub(crate) fn own_place(

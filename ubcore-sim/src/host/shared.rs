@@ -1,6 +1,6 @@
 //! What pollers, posters and the background thread of one node share.
 //!
-//! *Owns*: the device, the presence, the eventfd that wakes, the UDP port, the end of it all.
+//! *Owns*: the device, the presence, the eventfds by which peers and threads of the node wake, the UDP port, the end of it all.
 //! *Takes*: polls and posts of any thread. *Gives*: steps. *Must not*: wait; make a system call for
 //! a post while no packet peer exists and no thread has to be woken.
 

@@ -113,7 +113,7 @@ impl OneSided {
     }
 }
 
-/// A WRITE or READ whose payload lies in several pieces, or in the entry itself.
+/// A WRITE or READ whose payload is in several pieces, or in the entry itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tailed {
     /// What it has in common with the usual request; its piece names nothing.

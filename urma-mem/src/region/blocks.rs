@@ -1,6 +1,6 @@
 //! A ring of 64-byte blocks in a region: bounds and alignment are checked once, for all indices.
 //!
-//! Owns: the check that the whole ring lies in the region.
+//! Owns: the check that the whole ring is in the region.
 //! Takes: indices that count on for ever.
 //! Gives: words and blocks, each word whole.
 //! Must not: reach a byte outside of the ring, whatever the index is.
