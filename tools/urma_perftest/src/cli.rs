@@ -61,6 +61,8 @@ pub(crate) enum Spin {
     Memory,
     /// Read the memory and poll the JFC between reads
     Poll,
+    /// Poll the JFC until the own write is complete, then read the memory and call nothing
+    Completion,
 }
 
 /// Latency and bandwidth of URMA operations between two processes.

@@ -5,7 +5,7 @@
 //!
 //! One look at the clock separates two samples, so a sample holds the whole iteration: post,
 //! wait, poll. The last byte of a WRITE is a counter; the side that waits for it calls nothing
-//! until it changes (`--spin memory`).
+//! until it changes (`--spin memory`), or polls for its own completion first (`--spin completion`).
 
 use std::time::Duration;
 
@@ -323,6 +323,9 @@ impl<'a> PingPong<'a> {
             lane.post(std::slice::from_ref(&self.wr))?;
         }
         self.outstanding += 1;
+        if self.spin == Spin::Completion {
+            return self.await_sends(pass, 0);
+        }
         // The message flies meanwhile: on one host its completion is there already.
         self.poll_sends(pass)
     }

@@ -150,6 +150,7 @@ fn table(output: &Output) -> Vec<String> {
 fn both_sides_of_a_ping_pong_have_rows_and_nothing_follows_them() {
     for (options, of_server) in [
         ("write_lat -n 200 -s 4", 2),
+        ("write_lat -n 200 -s 4 --path packets --spin completion", 2),
         ("send_lat -n 200 -s 4", 2),
         ("send_lat -D 1 -s 4", 2),
         ("read_lat -n 200 -s 4", 0),

@@ -151,6 +151,12 @@ impl PacketPort {
         count > 0 || run == RunResult::WorkLeft
     }
 
+    /// Whether work was left to a thread that has not come to it yet.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        self.link.is_marked()
+    }
+
     /// Sends what the device gives, bounded.
     pub fn send(&self, device: &SoftwareDevice, now: Nanos) {
         // Work that is left is looked at by the next poll or tick.

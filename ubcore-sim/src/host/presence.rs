@@ -50,6 +50,12 @@ impl Presence {
         self.polled_at.store(now, Ordering::Relaxed);
     }
 
+    /// Whether no poll that had the exact time came in the last `IDLE_NS` before `now`.
+    #[must_use]
+    pub fn is_idle(&self, now: Nanos) -> bool {
+        now.saturating_sub(self.polled_at.load(Ordering::Relaxed)) > IDLE_NS
+    }
+
     /// Whether no poll came in the last `PAUSE_NS` before `now`: the program does something else,
     /// or spins on its memory.
     #[must_use]
@@ -114,6 +120,8 @@ const BURSTS: u32 = 2;
 pub const POLLS_TO_WAKE: u32 = 32;
 /// Programs that poll do so every 1 to 3 us when packets are in use (a system call each).
 const PAUSE_NS: Nanos = 20_000;
+/// A program that did not poll for this long does not poll any more: a tick.
+const IDLE_NS: Nanos = 1_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -162,5 +170,7 @@ mod tests {
         presence.on_polled_at(1_000_000);
         assert!(!presence.is_pause(1_000_000 + PAUSE_NS));
         assert!(presence.is_pause(1_000_001 + PAUSE_NS));
+        assert!(!presence.is_idle(1_000_000 + IDLE_NS), "it may poll again for its own request");
+        assert!(presence.is_idle(1_000_001 + IDLE_NS));
     }
 }

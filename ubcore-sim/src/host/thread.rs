@@ -19,15 +19,16 @@
 //! timers: with a packet peer the tick stays short.
 //!
 //! A program may poll for a while and then spin on its memory, until a datagram changes it. So once
-//! a tick finds a pause of the pollers, each arrival wakes the thread, until an arrival finds that
-//! they poll again. Watching for arrivals all the time cost a pair that only polls a third of its
-//! mean latency on two processors, because each wake-up takes a processor from a poller.
+//! a tick finds a pause of the pollers, each arrival wakes the thread, until several in a row find
+//! that they poll (`arrivals.rs`). Watching for arrivals all the time cost a pair that only polls a
+//! third of its mean latency on two processors, because each wake-up takes a processor from a poller.
 
-use std::{sync::Arc, thread::JoinHandle, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, thread::JoinHandle, time::Duration};
 
 use udma_abi::{CmdStatus, Nanos, counters::Counter};
 
 use super::{
+    arrivals::{ArrivalWatch, NextCheck},
     bursts::{Bursts, LOOK, NextAction, PassFindings},
     inspect,
     peer::{CLAIM_KEY, PeerEvent, Peers},
@@ -67,6 +68,8 @@ impl Background {
             said_asleep: false,
             rang: false,
             bursts: Bursts::default(),
+            arrivals: ArrivalWatch::default(),
+            arrived: false,
             is_look: false,
             stays: 0,
             counted: [0; 2],
@@ -97,6 +100,9 @@ struct Worker {
     /// A wake-up came since the last pass.
     rang: bool,
     bursts: Bursts,
+    arrivals: ArrivalWatch,
+    /// Datagrams arrived since the last pass, while the program polled.
+    arrived: bool,
     /// The next wait is the interval of a check.
     is_look: bool,
     /// Times in a row that the last check found work and the step after it none.
@@ -109,6 +115,8 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        // By default a wait may end 50 us late, longer than a look. Refused: looks come later.
+        let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
         let mut ready = ReadyList::default();
         let mut wait = Some(Duration::ZERO);
         loop {
@@ -160,14 +168,29 @@ impl Worker {
                     self.shared.clear_own_wakeup();
                     self.rang = true;
                 }
-                PORT_KEY if self.shared.port().is_active() && self.is_polled(now) => {}
-                PORT_KEY => {
-                    self.shared.port().exchange(self.shared.device(), now);
-                }
+                PORT_KEY => self.on_arrival(now),
                 CLAIM_KEY => self.peers.on_claim_ready(now),
                 key => self.peers.on_ready(key),
             }
         }
+    }
+
+    /// Takes datagrams, unless polls do. While arrivals are watched, the program may have stopped
+    /// polling after its latest poll: then this thread takes them too.
+    fn on_arrival(&mut self, now: Nanos) {
+        let port = self.shared.port();
+        self.arrived = port.is_active() && self.is_polled(now);
+        let takes = !self.arrived || self.arrivals.is_on();
+        if takes && port.exchange(self.shared.device(), now) {
+            self.arrivals.on_taken();
+        }
+    }
+
+    /// Whether a thread polled since the last pass, or, with packets, within a tick: then passes may
+    /// follow each other closely.
+    fn has_polled(&self, now: Nanos) -> bool {
+        let presence = self.shared.presence();
+        presence.take_polled() || (self.shared.port().is_active() && !presence.is_idle(now))
     }
 
     /// Whether the program polls at this moment, as far as the presence shows.
@@ -178,11 +201,16 @@ impl Worker {
 
     /// Works if no other thread does; returns how long to wait.
     fn pass(&mut self, now: Nanos) -> Option<Duration> {
-        let has_polled = self.shared.presence().take_polled();
+        let has_polled = self.has_polled(now);
         let was_awake = self.shared.presence().is_awake();
         let helps = was_awake && has_polled;
+        let arrived = std::mem::take(&mut self.arrived);
         if helps && self.is_polled(now) {
-            return Some(self.leave_to_pollers(now));
+            let next = match arrived {
+                true => self.arrivals.on_vain_wakeup(),
+                false => self.arrivals.on_polled(),
+            };
+            return Some(self.leave_to_pollers(now, next));
         }
         if was_awake && !helps {
             self.shared.presence().on_idle();
@@ -197,7 +225,11 @@ impl Worker {
             let asked = self.serve_requests(now);
             found.work |= is_busy;
             if !is_busy && !asked {
-                return if helps { Some(self.pause(now)) } else { self.rest(was_awake, found) };
+                return match (self.is_held(now), helps) {
+                    (true, _) => Some(self.rest_for_holder()),
+                    (false, true) => Some(self.pause(now, found)),
+                    (false, false) => self.rest(was_awake, found),
+                };
             }
             self.stays = 0;
         }
@@ -206,15 +238,46 @@ impl Worker {
         Some(Duration::ZERO)
     }
 
-    /// Pollers are at work: how long until the next look.
-    fn leave_to_pollers(&mut self, now: Nanos) -> Duration {
+    /// Whether work waits that another thread holds, which may have lost its processor to this one in
+    /// the middle of a poll or a post.
+    fn is_held(&self, now: Nanos) -> bool {
+        let port = self.shared.port();
+        let is_due = || self.shared.device().poll_deadline().is_some_and(|at| at <= now);
+        port.is_active() && (port.is_marked() || is_due())
+    }
+
+    /// Gives the processor to the thread that holds the work: how long until the next look.
+    fn rest_for_holder(&mut self) -> Duration {
+        // What waits in the socket would end the rest at once.
         self.watch_port(Watch::Off);
+        self.is_look = true;
+        let distance = HELD_LOOK * (1 << self.stays.min(STAYS_MAX));
+        self.stays += 1;
+        distance.min(TICK)
+    }
+
+    /// Pollers are at work: how long until the next look.
+    fn leave_to_pollers(&mut self, now: Nanos, next: NextCheck) -> Duration {
+        self.stays = 0;
+        self.watch_port(if next == NextCheck::Tick { Watch::Off } else { Watch::Arrivals });
         let tick = self.next_tick();
-        self.until_deadline(self.peers.poll_deadline(now), now, tick)
+        let most = match next {
+            NextCheck::Look(distance) => {
+                self.is_look = true;
+                distance
+            }
+            NextCheck::Tick | NextCheck::Arrival => tick,
+        };
+        self.until_deadline(self.peers.poll_deadline(now), now, most)
     }
 
     /// Between two polls of the program: how long until the next look.
-    fn pause(&mut self, now: Nanos) -> Duration {
+    fn pause(&mut self, now: Nanos, found: PassFindings) -> Duration {
+        if found.work {
+            self.arrivals.on_taken();
+        }
+        self.arrivals.on_pause();
+        self.stays = 0;
         let deadline = [self.shared.device().poll_deadline(), self.peers.poll_deadline(now)];
         self.until_deadline(deadline.into_iter().flatten().min(), now, TICK)
     }
@@ -241,7 +304,7 @@ impl Worker {
                 }
                 NextAction::Leave => {
                     presence.on_steady();
-                    return Some(self.leave_to_pollers(now));
+                    return Some(self.leave_to_pollers(now, NextCheck::Tick));
                 }
             }
             if found.polls {
@@ -367,5 +430,9 @@ const BURST_REST_NS: Nanos = 32_000_000;
 const STEPS_PER_TURN: usize = 32;
 /// Fruitless attempts to sleep before waiting for a tick instead.
 const STAYS_MAX: u32 = 8;
+/// By how much waits may end late, so that the kernel can join timers, in ns: the least.
+const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
+/// First rest for a thread that holds the work; each further one is twice as long.
+const HELD_LOOK: Duration = Duration::from_micros(20);
 /// Requests and events passed on before looking at the descriptors again.
 const REQUESTS_PER_TURN: usize = 64;
