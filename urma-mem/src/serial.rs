@@ -150,6 +150,22 @@ impl<T> Serial<T> {
         if self.let_go() { RunResult::Done } else { self.work_on(f) }
     }
 
+    /// Works if the value is neither held nor marked: `first`, then `rest` as long as marks are left. `None`:
+    /// nothing was done, and no mark was left.
+    #[inline]
+    pub fn try_run<A>(
+        &self,
+        first: impl FnOnce(&mut T) -> A,
+        rest: impl FnMut(&mut T),
+    ) -> Option<(RunResult, A)> {
+        self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        let release = ReleaseOnDrop(&self.state);
+        let answer = self.visit(first);
+        core::mem::forget(release);
+        let run = if self.let_go() { RunResult::Done } else { self.work_on(rest) };
+        Some((run, answer))
+    }
+
     /// The rounds after the first one, which left a mark; the caller has set HELD.
     #[cold]
     #[inline(never)]

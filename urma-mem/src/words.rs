@@ -24,6 +24,9 @@ pub trait Words: Clone {
     /// Asks for the cache line of a word that will be loaded soon; nothing waits for it. Does nothing
     /// outside of the window.
     fn prefetch(&self, offset: usize);
+
+    /// As [`Words::prefetch`], for a line that will be stored to.
+    fn prefetch_to_store(&self, offset: usize);
     /// Stores a word; earlier accesses stay before it.
     ///
     /// # Errors
@@ -67,6 +70,11 @@ impl Words for Region {
     #[inline]
     fn prefetch(&self, offset: usize) {
         self.prefetch_line(offset);
+    }
+
+    #[inline]
+    fn prefetch_to_store(&self, offset: usize) {
+        self.prefetch_line_to_store(offset);
     }
 
     #[inline]
@@ -151,6 +159,8 @@ pub(crate) mod model {
         }
 
         fn prefetch(&self, _offset: usize) {}
+
+        fn prefetch_to_store(&self, _offset: usize) {}
 
         fn store_release(&self, offset: usize, value: u64) -> Result<(), OutOfBounds> {
             let released = self.fault != Fault::StoreNotReleased;

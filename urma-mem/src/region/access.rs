@@ -340,6 +340,23 @@ impl Region {
         let _ = offset;
     }
 
+    /// As [`Region::prefetch_line`], for a line that will be stored to.
+    #[inline]
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn prefetch_line_to_store(&self, offset: usize) {
+        if let Ok(at) = self.range(offset, 1, self.len_writable) {
+            // SAFETY: a hint changes nothing that the program can see; processors without it ignore it.
+            unsafe {
+                core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    /// As [`Region::prefetch_line`], for a line that will be stored to.
+    #[inline]
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn prefetch_line_to_store(&self, _offset: usize) {}
+
     /// Whether `len` bytes at `offset` lie within the window.
     #[inline]
     pub(super) fn check(&self, offset: usize, len: usize) -> Result<(), OutOfBounds> {

@@ -43,6 +43,21 @@ mod plain {
     }
 
     #[test]
+    fn a_try_leaves_no_mark_and_does_what_was_marked_meanwhile() {
+        let serial = Serial::new(0);
+        let first = |value: &mut u32| {
+            assert_eq!(serial.try_run(|_| (), |_| panic!("held")), None);
+            assert!(serial.mark());
+            *value += 1;
+            7
+        };
+        assert_eq!(serial.try_run(first, |value| *value += 1), Some((RunResult::Done, 7)));
+        assert!(!serial.mark());
+        assert_eq!(serial.try_run(|_| (), |_| panic!("there is a mark")), None);
+        assert_eq!(serial.into_inner(), 2);
+    }
+
+    #[test]
     fn a_split_run_does_the_rest_once_for_each_mark() {
         let serial = Serial::new(0);
         let run = serial.run_split(|value| *value, |_, _| panic!("there is no mark"));

@@ -158,7 +158,19 @@ impl<W: Words> Entry<'_, W> {
     }
 }
 
+/// Words of payload in the cache line of an entry's header.
+pub const FRONT_WORDS: usize = (super::ENTRY_ALIGN - 8) / 8;
+
 impl Entry<'_, Region> {
+    /// The payload in the cache line of the header; behind its end lies anything.
+    ///
+    /// # Errors
+    /// As [`Entry::copy_to`].
+    #[inline]
+    pub fn front(&self) -> Result<[u64; FRONT_WORDS], OutOfBounds> {
+        self.ring.peer.load_block(self.at(0, 0)?)
+    }
+
     /// Copies payload into a region, the last 8 bytes after all others.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 //! Gives: `Producer::reserve` -> `EntrySlot` -> `publish`.
 //! Must not: overwrite what the consumer has not given back; believe an impossible head.
 
+use super::consumer::FRONT_WORDS;
 use super::{BadLayout, Corrupt, ENTRY_ALIGN, HEADER_LEN, KIND_WRAP, NEXT_LEN, ReserveError};
 use super::{check_layout, entry_size, header_word, index, len_max};
 use crate::region::{OutOfBounds, Region};
@@ -73,6 +74,9 @@ impl<W: Words> Producer<W> {
     pub fn publish_staged(&mut self) {
         if let Some((position, header)) = self.first_staged.take() {
             self.store(position, header);
+            // The next entry stores there before its header, which would wait for the line.
+            let ahead = self.tail + ENTRY_ALIGN as u64;
+            self.own.prefetch_to_store(index(ahead & (self.capacity - 1)));
         }
     }
 
@@ -204,6 +208,18 @@ impl<W: Words> EntrySlot<'_, W> {
 }
 
 impl EntrySlot<'_, Region> {
+    /// Writes the front of the payload, in the cache line of the header. What reaches beyond the reserved
+    /// length is not read.
+    ///
+    /// # Errors
+    /// As [`EntrySlot::copy_from`].
+    #[inline]
+    pub fn write_front(&mut self, words: &[u64; FRONT_WORDS]) -> Result<(), OutOfBounds> {
+        // An entry takes whole lines.
+        let at = self.at(0, 0)?;
+        self.ring.own.store_block(at, words)
+    }
+
     /// Copies payload from a region into the entry.
     ///
     /// # Errors
