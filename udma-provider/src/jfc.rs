@@ -16,7 +16,7 @@ use std::{
 use udma_abi::{
     Cqe, Eqe,
     cmd::{self, Command},
-    cqe::{self, CQE_LEN, CQE_WORDS, SendDone},
+    cqe::{self, CQE_LEN, CQE_WORDS, SendDone, is_received},
     doorbell::CqArm,
 };
 use urma_core::{
@@ -352,6 +352,9 @@ impl JfcCore {
         let Some(word0) = self.is_written(reader.ci) else { return NextEntry::Nothing };
         barrier::from_device();
         if !SendDone::is_it(word0) {
+            if is_received(word0) {
+                return self.next_received(reader, word0, out);
+            }
             return self.next_rare(reader, word0, out);
         }
         let mut words = self.ring.load::<4>(reader.ci);
@@ -362,6 +365,26 @@ impl JfcCore {
         let found = reader.link(self, done.user_data);
         if found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out)).is_none() {
             self.on_bad(reader, done.local_id, done.entry_idx);
+            return NextEntry::Unfit;
+        }
+        NextEntry::Taken
+    }
+
+    /// The completion of a message that came into a receive.
+    #[inline]
+    fn next_received(
+        &self,
+        reader: &mut RingReader,
+        word0: u64,
+        out: &mut Completion,
+    ) -> NextEntry {
+        let mut words = self.ring.load::<CQE_WORDS>(reader.ci);
+        words[0] = word0;
+        reader.ci = reader.ci.wrapping_add(1);
+        let cqe = Cqe::decode(&words);
+        let found = reader.link(self, cqe.user_data);
+        if found.and_then(|link| resolve::received(link, &cqe, out)).is_none() {
+            self.on_bad(reader, cqe.local_id, cqe.entry_idx);
             return NextEntry::Unfit;
         }
         NextEntry::Taken

@@ -10,8 +10,9 @@ use udma_abi::{
     Sge,
     cmd::RqArgs,
     rqe::{RQE_WORDS_MAX, SGE_MAX, record, stride},
+    sqe::SGE_LEN,
 };
-use urma_core::{PostError, PostReason, RecvCfg, RecvWr, Status, Token, ops::RecvQueue};
+use urma_core::{LocalSge, PostError, PostReason, RecvCfg, RecvWr, Status, Token, ops::RecvQueue};
 use urma_mem::{
     Region,
     sync::{AtomicBool, Ordering},
@@ -101,6 +102,14 @@ impl RecvPoster {
         if self.pi.wrapping_sub(self.done) >= self.entries() && !self.make_room() {
             return Err(PostReason::Full);
         }
+        let stride = stride(usize::from(self.parts.max_sge));
+        let mask = self.entries() - 1;
+        let at = (self.pi & mask) as usize * stride;
+        if let [piece] = wr.dst {
+            self.store_one(piece, at, stride).ok_or(PostReason::Device)?;
+            self.commit(wr.user_ctx);
+            return Ok(());
+        }
         let mut words = [0; RQE_WORDS_MAX];
         // A piece of length 0 would end the list.
         let pieces = wr.dst.iter().filter(|piece| piece.len != 0);
@@ -108,15 +117,31 @@ impl RecvPoster {
             let token_id = piece.segment.token_id().value();
             pair.copy_from_slice(&Sge { len: piece.len, token_id, va: piece.addr }.to_words());
         }
-        let stride = stride(usize::from(self.parts.max_sge));
-        let mask = self.entries() - 1;
-        let at = (self.pi & mask) as usize * stride;
         for (offset, pair) in (at..).step_by(16).zip(words.as_chunks::<2>().0).take(stride / 16) {
             self.ring.store_block(offset, pair).map_err(|_| PostReason::Device)?;
         }
-        self.parts.link.shadow.put(Tag::new(self.pi, 1, self.pi), wr.user_ctx);
-        self.pi = self.pi.wrapping_add(1);
+        self.commit(wr.user_ctx);
         Ok(())
+    }
+
+    /// Stores the usual entry, of one piece, in `stride` bytes at `at`.
+    #[inline]
+    fn store_one(&self, piece: &LocalSge<'_>, at: usize, stride: usize) -> Option<()> {
+        let token_id = piece.segment.token_id().value();
+        let words = Sge { len: piece.len, token_id, va: piece.addr }.to_words();
+        self.ring.store_block(at, &words).ok()?;
+        if stride > SGE_LEN {
+            // It ends the list.
+            self.ring.store_block(at + SGE_LEN, &[0; 2]).ok()?;
+        }
+        Some(())
+    }
+
+    /// Notes the entry that was stored as posted.
+    #[inline]
+    fn commit(&mut self, user_ctx: u64) {
+        self.parts.link.shadow.put(Tag::new(self.pi, 1, self.pi), user_ctx);
+        self.pi = self.pi.wrapping_add(1);
     }
 
     #[cold]

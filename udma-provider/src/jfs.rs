@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Addressed, Atomic, OneSided, Opcode,
+    Addressed, Atomic, MessageEntry, OneSided, Opcode, RawEid,
     cmd::SqArgs,
     rqe::record,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
@@ -163,7 +163,24 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        let block = request.encode(&to);
+        self.ring_block(request.encode(&to), user_ctx)
+    }
+
+    /// As [`SendPoster::post_direct`], of the usual message.
+    #[inline(never)]
+    fn post_message(
+        &mut self,
+        (mut message, eid): (MessageEntry, RawEid),
+        user_ctx: u64,
+    ) -> Result<(), PostReason> {
+        self.find_room(1)?;
+        (message.entry_idx, message.owner) = self.place();
+        self.ring_block(message.encode(eid), user_ctx)
+    }
+
+    /// Notes the entry of one block, for which there is room, as posted, and hands it over.
+    #[inline(always)]
+    fn ring_block(&mut self, block: [u64; BLOCK_WORDS], user_ctx: u64) -> Result<(), PostReason> {
         self.store_block(self.pi, &block)?;
         let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
         send.shadow.put(Tag::new(self.pi, 1, self.seq), user_ctx);
@@ -363,6 +380,12 @@ impl SendQueue for SendPoster {
             && let Some(request) = sqe::one_sided_of(wr, self.target.as_ref())
         {
             let posted = self.post_direct(request, wr.user_ctx);
+            return posted.map_err(|reason| PostError { index: 0, reason });
+        }
+        if let ([wr], true) = (wrs, self.parts.direct)
+            && let Some(message) = sqe::message_of(wr, self.target.as_ref())
+        {
+            let posted = self.post_message(message, wr.user_ctx);
             return posted.map_err(|reason| PostError { index: 0, reason });
         }
         let mut last_blocks = 0;

@@ -64,6 +64,43 @@ pub(crate) fn send_done(
     Some(())
 }
 
+/// The completion of a message that came into a receive, as [`send_done`]. `None`: `out` is unchanged.
+#[inline]
+pub(crate) fn received(link: &PolledQueue, cqe: &Cqe, out: &mut Completion) -> Option<()> {
+    if cqe.local_id != link.id() {
+        return None;
+    }
+    let taken = link.recv.as_ref()?.shadow.take(cqe.entry_idx)?;
+    let is_jetty = link.kind == QueueKind::Jetty;
+    let kind = if is_jetty { CompletionFlags::JETTY } else { CompletionFlags::empty() };
+    let Completion {
+        status,
+        opcode,
+        flags,
+        len,
+        user_ctx,
+        queue_ctx,
+        local_id,
+        tpn,
+        remote,
+        imm,
+        payload,
+    } = out;
+    *status = CrStatus::Success;
+    *opcode = CrOpcode::from_code(cqe.opcode);
+    *flags = kind.union(CompletionFlags::RECV);
+    *len = cqe.byte_cnt;
+    *user_ctx = taken.ctx;
+    *queue_ctx = link.queue_ctx;
+    *local_id = cqe.local_id;
+    *tpn = cqe.tpn;
+    *remote =
+        JettyId { eid: Eid::from_bytes(cqe.rmt_eid.0), uasid: Uasid::default(), id: cqe.remote_id };
+    *imm = cqe.imm;
+    *payload = InlinePayload::default();
+    Some(())
+}
+
 /// The completion that `cqe`, found in JFC `jfcn`, reports for `link`.
 pub(crate) fn completion(link: &PolledQueue, jfcn: u32, cqe: &Cqe) -> Option<Completion> {
     if cqe.local_id != link.id() {

@@ -6,7 +6,7 @@
 //! the scratch belongs to other requests).
 
 use udma_abi::{
-    Addressed, Atomic, FetchKind, OneSided, Opcode, RawEid, Sge, Sqe,
+    Addressed, Atomic, FetchKind, MessageBody, MessageEntry, OneSided, Opcode, RawEid, Sge, Sqe,
     sqe::{
         SGE_LEN, SQE_WORDS_MAX, SqeFlags, SqeTargetKind, blocks_for, control_len, inline_max,
         sge_max,
@@ -66,6 +66,40 @@ pub(crate) fn one_sided_of(
         _ => return None,
     };
     Some(one_piece(wr, is_write, (piece, at), bound))
+}
+
+/// The usual message, a SEND or SEND_IMM of one local piece, without ring position and owner bit, and the node
+/// of its target; `None`: another request, or one without a target, for [`build`].
+#[expect(clippy::wildcard_enum_match_arm, reason = "`build_rare` names every operation")]
+#[inline(always)]
+pub(crate) fn message_of(
+    wr: &SendWr<'_>,
+    bound: Option<&TargetId>,
+) -> Option<(MessageEntry, RawEid)> {
+    let (piece, imm) = match &wr.op {
+        SendOp::Send { src: [piece] } => (piece, None),
+        SendOp::SendImm { src: [piece], imm } => (piece, Some(*imm)),
+        _ => return None,
+    };
+    let to = wr.target.map(urma_core::TargetJetty::target).or(bound)?;
+    if wr.flags.contains(WrFlags::INLINE) {
+        return None;
+    }
+    let flags = u8::try_from(wr.flags.bits() & FLAG_BITS).unwrap_or(0);
+    let piece = Sge { len: piece.len, token_id: piece.segment.token_id().value(), va: piece.addr };
+    let message = MessageEntry {
+        entry_idx: 0,
+        owner: false,
+        flags: SqeFlags::from_bits_truncate(flags),
+        imm,
+        tpn: to.path.tpn,
+        target_kind: kind_of(to.kind),
+        target_id: to.id.id,
+        target_hint: wr.target_hint,
+        token: to.token.map(Token::value),
+        body: MessageBody::Piece(piece),
+    };
+    Some((message, RawEid(to.id.eid.bytes())))
 }
 
 /// One of the two usual atomics, as [`one_sided_of`].

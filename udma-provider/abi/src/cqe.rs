@@ -79,6 +79,15 @@ pub const fn owner_of(word0: u64) -> bool {
     flag(word0, 2)
 }
 
+/// Whether an entry with this word 0 is of a message that came into a receive: receive side, no payload,
+/// status 0/0.
+#[inline]
+#[must_use]
+pub const fn is_received(word0: u64) -> bool {
+    const OTHER: u64 = 1 << 3 | 1 << 7 | 0xffff << 16;
+    word0 & 1 != 0 && word0 & OTHER == 0
+}
+
 /// A send completion that succeeded: nearly all there are, read from half of the words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendDone {
@@ -127,6 +136,45 @@ impl SendDone {
             byte_cnt: field32(words[2], 0, 32),
             user_data: (words[2] >> 32) | (words[3] << 32),
         }
+    }
+}
+
+/// Completions of messages that one queue receives from another one: what they have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecvForm([u64; CQE_WORDS]);
+
+/// What differs between them, named as in [`Cqe`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecvDone {
+    /// Index of the receive entry, modulo 2^16.
+    pub entry_idx: u16,
+    /// Transport path that the message came by, 24 bits.
+    pub tpn: u32,
+    /// Payload bytes of the message.
+    pub byte_cnt: u32,
+    /// Immediate of the message; 0 without one.
+    pub imm: u64,
+}
+
+impl RecvForm {
+    /// The form of a completion without payload; what differs is left out of it.
+    #[must_use]
+    pub fn of(cqe: &Cqe) -> Self {
+        let plain = Cqe { entry_idx: 0, tpn: 0, byte_cnt: 0, imm: 0, ..*cqe };
+        Self(Cqe { inline_en: false, inline: [0; INLINE_MAX], ..plain }.encode(false))
+    }
+
+    /// The eight words, as [`Cqe::encode`] writes them.
+    #[inline]
+    #[must_use]
+    pub const fn encode(&self, done: &RecvDone, owner: bool) -> [u64; CQE_WORDS] {
+        let mut words = self.0;
+        words[0] |= (owner as u64) << 2 | (done.entry_idx as u64) << 32;
+        words[1] |= place(done.tpn as u64, 32, 24);
+        words[2] |= done.byte_cnt as u64;
+        words[5] |= done.imm << 32;
+        words[6] |= done.imm >> 32;
+        words
     }
 }
 

@@ -14,6 +14,7 @@ pub mod counters;
 pub mod cqe;
 pub mod doorbell;
 pub mod eqe;
+pub mod message;
 pub mod one_sided;
 pub mod opcode;
 pub mod regs;
@@ -29,6 +30,7 @@ pub use backing::{
 };
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
+pub use message::{MessageBody, MessageEntry};
 pub use one_sided::{Addressed, Atomic, OneSided, Tail, Tailed};
 pub use opcode::{FetchKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;

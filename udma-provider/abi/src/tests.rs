@@ -7,16 +7,128 @@
 use proptest::prelude::*;
 
 use crate::{
-    Addressed, Atomic, CmdStatus, Cqe, CqeStatus, Eqe, OneSided, Opcode, RawEid, RegisterRegion,
-    Rqe, Sge, Sqe, Tail, Tailed,
+    Addressed, Atomic, CmdStatus, Cqe, CqeStatus, Eqe, MessageBody, MessageEntry, OneSided, Opcode,
+    RawEid, RegisterRegion, Rqe, Sge, Sqe, Tail, Tailed,
     cmd::{
         self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
-    cqe::SendDone,
+    cqe::{RecvDone, RecvForm, SendDone, is_received},
     doorbell::{CqArm, JfcDoorbell},
     eqe::{self, EqeKind},
     sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, SqeTargetKind},
 };
+
+proptest! {
+    /// A message reads and writes its block as the whole entry does.
+    #[test]
+    fn a_message_of_one_block_is_the_entry(
+        bits in any::<[u64; 4]>(),
+        imm in any::<Option<u64>>(),
+        token in any::<Option<u32>>(),
+        kind in 0u8..3,
+        inline in any::<Option<u8>>(),
+    ) {
+        let [a, b, c, d] = bits;
+        let inline = inline.map(|len| usize::from(len) % (MessageEntry::INLINE_MAX + 1));
+        let is_inline = SqeFlags::INLINE;
+        let mut flags = SqeFlags::from_bits_truncate(a as u8);
+        flags.set(is_inline, inline.is_some());
+        let body = match inline {
+            Some(len) => MessageBody::Inline(len, [c, d]),
+            None => MessageBody::Piece(Sge::from_words([c, d])),
+        };
+        let message = MessageEntry {
+            entry_idx: b as u16,
+            owner: b >> 16 & 1 == 1,
+            flags,
+            imm,
+            tpn: (b >> 24) as u32 & 0xff_ffff,
+            target_kind: SqeTargetKind::from_code(kind).unwrap(),
+            target_id: (a >> 8) as u32 & 0xf_ffff,
+            target_hint: (a >> 40) as u8,
+            token,
+            body,
+        };
+        let block = message.encode(EID);
+        prop_assert!(MessageEntry::is_it(&block));
+        prop_assert_eq!(MessageEntry::decode(&block), Some(message));
+        let sqe = Sqe {
+            entry_idx: message.entry_idx,
+            owner: message.owner,
+            flags,
+            token_en: token.is_some(),
+            token_value: token.unwrap_or(0),
+            target_kind: message.target_kind,
+            target_id: message.target_id,
+            target_hint: message.target_hint,
+            inline_len: inline.unwrap_or(0) as u16,
+            sge_num: u8::from(inline.is_none()),
+            tpn: message.tpn,
+            rmt_eid: EID,
+            imm: imm.unwrap_or(0),
+            ..Sqe::new(if imm.is_some() { Opcode::SendImm } else { Opcode::Send })
+        };
+        let mut words = [0; SQE_WORDS_MAX];
+        sqe.encode(&mut words);
+        (words[6], words[7]) = (c, d);
+        prop_assert_eq!(&block[..], &words[..8]);
+    }
+
+    /// The completion of a message from its form is the whole one.
+    #[test]
+    fn a_receive_completion_of_a_form_is_the_entry(
+        bits in any::<[u64; 4]>(),
+        is_jetty in any::<bool>(),
+        owner in any::<bool>(),
+    ) {
+        let [a, b, imm, user_data] = bits;
+        let cqe = Cqe {
+            recv: true,
+            is_jetty,
+            opcode: (a & 1) as u8,
+            entry_idx: b as u16,
+            local_id: (a >> 8) as u32 & 0xf_ffff,
+            remote_id: (a >> 32) as u32 & 0xf_ffff,
+            tpn: (b >> 16) as u32 & 0xff_ffff,
+            byte_cnt: (b >> 40) as u32,
+            user_data,
+            rmt_eid: EID,
+            imm,
+            ..Cqe::default()
+        };
+        let done = RecvDone { entry_idx: cqe.entry_idx, tpn: cqe.tpn, byte_cnt: cqe.byte_cnt, imm };
+        let words = RecvForm::of(&cqe).encode(&done, owner);
+        prop_assert_eq!(words, cqe.encode(owner));
+        prop_assert!(is_received(words[0]) && !SendDone::is_it(words[0]));
+    }
+}
+
+#[test]
+fn what_is_no_message_of_one_block_is_not_read_as_one() {
+    let mut w = [0; SQE_WORDS_MAX];
+    let mut front = |sqe: Sqe| -> [u64; 8] {
+        sqe.encode(&mut w);
+        w[..8].try_into().unwrap()
+    };
+    let send = Sqe { sge_num: 1, ..Sqe::new(Opcode::Send) };
+    assert!(MessageEntry::decode(&front(send)).is_some());
+    let inline = Sqe { flags: SqeFlags::INLINE, inline_len: 17, ..send };
+    for other in [
+        Sqe { sge_num: 0, ..send },
+        Sqe { sge_num: 2, ..send },
+        inline,
+        Sqe { opcode: Opcode::SendInvalidate, ..send },
+        Sqe { opcode: Opcode::Write, ..send },
+    ] {
+        assert_eq!(MessageEntry::decode(&front(other)), None, "{other:?}");
+    }
+    let mut block = front(send);
+    block[0] |= 3 << 29;
+    assert_eq!(MessageEntry::decode(&block), None, "a target kind that there is not");
+    let refused = Cqe { recv: true, status: CqeStatus::LocLen, ..Cqe::default() };
+    let carried = Cqe { recv: true, inline_en: true, ..Cqe::default() };
+    assert!([refused, carried, Cqe::default()].iter().all(|cqe| !is_received(cqe.encode(true)[0])));
+}
 
 const EID: RawEid = RawEid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 
