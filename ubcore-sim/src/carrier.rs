@@ -14,7 +14,7 @@ use crate::endpoint::{PeerTp, TpEndpoint};
 use crate::transport::PushError;
 pub(crate) use own::Loopback;
 use piece::{Broken, Inbound, PIECE_MAX, Payload};
-pub(crate) use ring::RingPair;
+pub(crate) use ring::{RingPair, WholeEntry};
 
 /// Shortest time without an answer that ends requests to a peer that is connected. On this
 /// host its connection shows its death, elsewhere a TP that gave up; a peer that is silent and connected
@@ -103,7 +103,7 @@ impl Carrier {
             Self::Ring(ring) => ring.pop(inbox),
             Self::Packets(peer) => Ok(endpoint.pop(*peer, inbox).map(|header| {
                 let bytes = 0..inbox.len();
-                Inbound { header, payload: Payload::Here, bytes }
+                Inbound { header, payload: Payload::Here, bytes, acked: None }
             })),
         }
     }

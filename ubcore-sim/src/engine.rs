@@ -18,3 +18,4 @@ pub(crate) mod queue;
 pub(crate) mod remote;
 pub(crate) mod retire;
 pub(crate) mod send;
+pub(crate) mod short;

@@ -12,6 +12,7 @@ mod arrivals;
 mod closing;
 mod flow;
 mod guesses;
+mod hold;
 pub(crate) mod look;
 mod memory;
 mod message;
@@ -29,6 +30,7 @@ mod responder;
 mod schedule;
 mod senders;
 mod serve;
+mod short;
 mod sides;
 mod state;
 mod target;
@@ -41,7 +43,9 @@ use crate::context::segment::SegmentCache;
 use crate::engine::base::Base;
 use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
+use crate::engine::send::ShortSend;
 use crate::ports::Deadline;
+use hold::Answers;
 use peer::Peer;
 use receive::ReceivingSides;
 use senders::Senders;
@@ -50,6 +54,15 @@ pub(crate) use state::Exchange;
 
 /// Send queues whose mail one round takes.
 const QUEUES_PER_ROUND: usize = 256;
+
+/// What a plain step is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PlainStep {
+    /// The program polls: a poll or a post of it follows.
+    Poll,
+    /// The program posted a request.
+    Post,
+}
 
 /// What a plain round left.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +74,25 @@ pub(crate) struct PlainRound {
 }
 
 impl Exchange {
+    // Short messages.
+
+    /// Puts a short message into the ring of its peer, as the requester's next piece. `false`: nothing
+    /// happened.
+    #[inline]
+    pub(crate) fn send_short(&mut self, base: &Base, now: Nanos, short: &ShortSend<'_>) -> bool {
+        let Some(path) = self.paths.get(&short.entry.tpn).filter(|path| !path.dead) else {
+            return false;
+        };
+        let Some(peer) = self.peers.get_mut(&path.eid) else { return false };
+        peer.send_short(base, (now, &self.senders), short)
+    }
+
+    /// When the requester of a path wants to be looked at; `Nanos::MAX`: never.
+    pub(crate) fn timer_of(&self, tpn: u32) -> Nanos {
+        let peer = self.paths.get(&tpn).and_then(|path| self.peers.get(&path.eid));
+        peer.map_or(Nanos::MAX, |peer| peer.requester.timer())
+    }
+
     // Queues.
 
     pub(crate) fn add_send(&mut self, side: SendSide) {
@@ -71,6 +103,7 @@ impl Exchange {
     pub(crate) fn remove_send(&mut self, id: u32) {
         for peer in self.peers.values_mut() {
             peer.requester.purge(&peer.line, id);
+            peer.requester.forget_forms();
         }
         self.senders.remove(id);
         self.forget_posted(id);
@@ -132,7 +165,8 @@ impl Exchange {
     /// was done.
     pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
         let mut busy = self.take_mail(base, now);
-        self.each_peer(base, now, |peer, work, inbox| busy |= peer.step(work, inbox));
+        self.hold.on_return(now);
+        self.each_peer(base, now, |peer, work, inbox| busy |= peer.step(work, inbox, Answers::Go));
         self.look_after_peers(base, now);
         busy
     }
@@ -144,17 +178,28 @@ impl Exchange {
     }
 
     /// A round of a plain exchange.
-    pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos) -> PlainRound {
+    pub(crate) fn plain_round(&mut self, base: &Base, now: Nanos, by: PlainStep) -> PlainRound {
         self.take_mail(base, now);
+        let answers = if by == PlainStep::Poll { self.hold.answers() } else { Answers::Go };
+        let mut is_taken = false;
         let mut round = PlainRound { has_cut_off: false, timer: Nanos::MAX };
         self.each_peer(base, now, |peer, work, inbox| {
             if peer.has_work() {
-                peer.step(work, inbox);
+                is_taken |= peer.step(work, inbox, answers);
                 round.has_cut_off |= peer.line.is_cut_off;
             }
             round.timer = round.timer.min(peer.requester.timer());
         });
+        if is_taken && by == PlainStep::Poll {
+            self.hold.on_taken(now);
+        }
         round
+    }
+
+    /// The program posts or polls.
+    #[inline]
+    pub(crate) fn on_return(&mut self, now: Nanos) {
+        self.hold.on_return(now);
     }
 
     /// Send queues with completions in their mail, for the caller to wake them.

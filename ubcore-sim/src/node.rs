@@ -133,6 +133,8 @@ impl Drop for Node {
             std::mem::forget(background);
             return;
         }
+        // Acknowledgements that waited for a message to go with go alone.
+        self.shared.drive(self.shared.clock().now());
         self.shared.stop();
         background.join();
         self.shared.port().close();

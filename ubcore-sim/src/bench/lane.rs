@@ -1,5 +1,6 @@
 //! The express lane ends every request as the long path does.
 
+mod messages;
 mod tails;
 
 use udma_abi::cmd::{Access, Command, Mode, QueueState};

@@ -48,6 +48,6 @@ impl Loopback {
         let (header, payload, mut buffer) = self.pieces.pop_front()?;
         std::mem::swap(inbox, &mut buffer);
         self.spare.push(buffer);
-        Some(Inbound { header, payload, bytes: 0..inbox.len() })
+        Some(Inbound { header, payload, bytes: 0..inbox.len(), acked: None })
     }
 }

@@ -38,4 +38,6 @@ pub(crate) struct Inbound {
     pub(crate) payload: Payload,
     /// Where in the inbox its bytes lie.
     pub(crate) bytes: Range<usize>,
+    /// TASSN of a request that it acknowledges as well, of the opposite sequence.
+    pub(crate) acked: Option<u16>,
 }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use urma_mem::Region;
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sleep::SleepFlag;
-use urma_mem::spsc::{Consumer, LINE_LEN, Producer, ReserveError};
-use urma_packet::{RequestFlags, Transaction, TransactionHeader};
+use urma_mem::spsc::{Consumer, Entry, FRONT_WORDS, LINE_LEN, Producer, ReserveError};
+use urma_packet::{FORM_WORDS, FormWords, RequestFlags, Transaction, TransactionHeader};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
 use crate::engine::names::{self, NamedBytes};
+use crate::engine::short::ShortBody;
 use crate::hooks::{self, Hook};
 use crate::ports::{SameHostParts, Wake};
 use crate::share::layout::{
@@ -25,8 +26,42 @@ const KIND_WHOLE: u32 = 1;
 const KIND_PLACED: u32 = 2;
 /// Entry kind: header and [`NamedBytes`].
 const KIND_NAMED: u32 = 3;
+/// Bit of a kind: the entry also acknowledges the request of the opposite sequence with the TASSN in its upper
+/// half.
+const ACKED: u32 = 1 << 8;
+const TASSN_SHIFT: u32 = 16;
 /// Longest transaction header: that of an atomic of 16 bytes with everything optional.
 const HEADER_MAX: usize = urma_packet::HEADERS_MAX;
+
+/// The next entry of the peer, when it is whole.
+#[derive(Debug)]
+pub(crate) struct WholeEntry<'a> {
+    entry: Entry<'a>,
+    /// Its front, copied once.
+    pub(crate) front: FormWords,
+    /// The request that it acknowledges as well, of the opposite sequence.
+    pub(crate) acked: Option<u16>,
+}
+
+impl WholeEntry<'_> {
+    /// Bytes of header and payload.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.entry.len()
+    }
+
+    /// Copies the payload behind a header of `at` bytes, the end of it last. Whether the ranges fit.
+    #[inline]
+    pub(crate) fn place(&self, at: usize, (to, offset): (&Region, usize), len: usize) -> bool {
+        self.entry.copy_to(at, to, offset, len).is_ok()
+    }
+
+    /// It is done with.
+    #[inline]
+    pub(crate) fn done(self) {
+        self.entry.done();
+    }
+}
 
 /// Both rings of a pair, seen from one side.
 #[derive(Debug)]
@@ -115,11 +150,62 @@ impl RingPair {
         Ok(())
     }
 
+    /// Stages an entry of a header of `header_len` bytes in words, and a body that fits one piece. It
+    /// acknowledges a request of the opposite sequence as well, if that is given.
+    #[inline]
+    pub(crate) fn push_short(
+        &mut self,
+        (header, header_len): (&FormWords, usize),
+        body: &ShortBody<'_>,
+        acked: Option<u16>,
+    ) -> Result<(), Broken> {
+        let mut slot = self.out.reserve(header_len + body.len()).map_err(|error| match error {
+            ReserveError::Full => Broken::Full,
+            ReserveError::TooLong | ReserveError::Corrupt(_) => Broken::Dead,
+        })?;
+        let mut front = [0; FRONT_WORDS];
+        front[..FORM_WORDS].copy_from_slice(header);
+        slot.write_front(&front).map_err(|_| Broken::Dead)?;
+        hooks::pass(Hook::RingEntryHalf);
+        match body {
+            ShortBody::Memory(region, at, len) => slot.copy_from(header_len, region, *at, *len),
+            ShortBody::Words([low, high], len) => {
+                let bytes = (u128::from(*high) << 64 | u128::from(*low)).to_le_bytes();
+                slot.write(header_len, bytes.get(..*len).unwrap_or(&bytes))
+            }
+        }
+        .map_err(|_| Broken::Dead)?;
+        let acked = acked.map_or(0, |tassn| ACKED | u32::from(tassn) << TASSN_SHIFT);
+        slot.stage(KIND_WHOLE | acked).map_err(|_| Broken::Dead)?;
+        self.staged = true;
+        Ok(())
+    }
+
+    /// Shows the peer what is staged; [`RingPair::flush`] follows, which wakes it.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        self.out.publish_staged();
+    }
+
+    /// The next entry, if it is whole; what is wrong with another one is found by [`RingPair::pop`].
+    #[inline]
+    pub(crate) fn next_whole(&mut self) -> Option<WholeEntry<'_>> {
+        let entry = self.inbound.next_entry().ok()??;
+        let (kind, acked) = kind_of(entry.kind());
+        if kind != KIND_WHOLE {
+            return None;
+        }
+        let words = entry.front().ok()?;
+        let mut front = [0; FORM_WORDS];
+        front.copy_from_slice(&words[..FORM_WORDS]);
+        Some(WholeEntry { entry, front, acked })
+    }
+
     pub(crate) fn pop(&mut self, inbox: &mut Vec<u8>) -> Result<Option<Inbound>, Broken> {
         let Some(entry) = self.inbound.next_entry().map_err(|_| Broken::Dead)? else {
             return Ok(None);
         };
-        let kind = entry.kind();
+        let (kind, acked) = kind_of(entry.kind());
         let mut len = entry.len();
         if kind == KIND_NAMED {
             // The rest of it has no bytes.
@@ -140,7 +226,7 @@ impl RingPair {
             Payload::Here => len - piece.payload.len()..len,
             Payload::Placed | Payload::Named(_) => len..len,
         };
-        Ok(Some(Inbound { header: piece.header, payload, bytes }))
+        Ok(Some(Inbound { header: piece.header, payload, bytes, acked }))
     }
 
     pub(crate) fn flush(&mut self) -> bool {
@@ -165,6 +251,17 @@ impl RingPair {
     pub(crate) fn is_waiting(&self) -> bool {
         self.inbound.is_waiting()
     }
+}
+
+/// What an entry of a kind holds, and the request that it acknowledges. Other bits make a kind that there is
+/// not.
+#[inline]
+fn kind_of(kind: u32) -> (u32, Option<u16>) {
+    let (rest, tassn) = (kind & u32::from(u16::MAX), kind >> TASSN_SHIFT);
+    if rest & ACKED != 0 {
+        return (rest ^ ACKED, u16::try_from(tassn).ok());
+    }
+    (kind, None)
 }
 
 /// What a piece in an entry of this kind brings; `None`: that cannot be.

@@ -19,7 +19,7 @@ use super::{
     counts::Counts, event::EventQueue, jfc::DeviceJfc, link::LinkTable, segment::SegmentTable,
     table::IdTable,
 };
-use crate::cfg::DeviceCfg;
+use crate::cfg::{DeviceCfg, ExpressLane};
 use crate::dma::Dma;
 use crate::fault::Faults;
 use crate::limits;
@@ -92,6 +92,12 @@ impl Tables {
             cfg,
             ports,
         }
+    }
+
+    /// Whether short messages take the express lane.
+    #[inline]
+    pub(crate) fn has_message_lane(&self) -> bool {
+        self.cfg.lane == ExpressLane::On && !self.faults.is_planted()
     }
 
     /// Adds one to a counter.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::{Nanos, counters::Counter, sqe::BLOCK_WORDS};
+use udma_abi::{MessageEntry, Nanos, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 
 use super::SoftwareDevice;
@@ -95,12 +95,34 @@ impl SoftwareDevice {
             return false;
         }
         queue.pi.store(pi.wrapping_add(1), Ordering::Release);
+        if MessageEntry::is_it(words) && self.base.tables.has_message_lane() {
+            return self.post_message(now, queue, words);
+        }
         let left = self.base.step_queue(queue, Some(words));
         let is_left = self.is_left(left);
         if is_left {
             self.run_posted(now());
         }
         is_left || left != Left::BUSY
+    }
+
+    /// A direct entry of a message: queue and shared part are visited at once.
+    #[inline(never)]
+    fn post_message(
+        &self,
+        now: impl FnOnce() -> Nanos,
+        queue: &Arc<DeviceSendQueue>,
+        words: &[u64; BLOCK_WORDS],
+    ) -> bool {
+        let now = now();
+        if self.send_short(now, queue, words).is_none() {
+            // Another thread holds the shared part.
+            let left = self.base.step_queue(queue, Some(words));
+            if self.is_left(left) {
+                self.run_posted(now);
+            }
+        }
+        true
     }
 
     /// Everything before block `pi` is posted.

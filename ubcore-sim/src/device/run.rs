@@ -6,7 +6,7 @@
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
+use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter, sqe::BLOCK_WORDS};
 use urma_mem::sync::Ordering;
 use urma_mem::{RunResult, sleep::SleepResult};
 
@@ -15,7 +15,7 @@ use super::shared::SharedPart;
 use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, PlainStep};
 use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
@@ -42,7 +42,7 @@ impl SoftwareDevice {
         let run = self.shared.run_if(
             |shared| {
                 let is_wanted = !shared.is_quiet() || self.base.has_listed();
-                is_wanted && !self.step_plain(shared, read())
+                is_wanted && !self.step_plain(shared, read(), PlainStep::Poll)
             },
             |shared| {
                 self.step_shared(shared, read());
@@ -57,7 +57,7 @@ impl SoftwareDevice {
     /// Steps the shared part for what a thread just posted, here or by the thread that holds it.
     pub(super) fn run_posted(&self, now: Nanos) {
         let run = self.shared.run_if(
-            |shared| !self.step_plain(shared, now),
+            |shared| !self.step_plain(shared, now, PlainStep::Post),
             |shared| {
                 self.step_shared(shared, now);
             },
@@ -65,15 +65,50 @@ impl SoftwareDevice {
         self.after_run(run, now);
     }
 
+    /// Visits shared part and queue for a direct entry of a message. `None`: another thread holds the shared
+    /// part.
+    #[inline]
+    pub(super) fn send_short(
+        &self,
+        now: Nanos,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<()> {
+        let run = self.shared.try_run(
+            |shared| {
+                if !shared.is_plain(&self.base) {
+                    let left = self.base.step_queue(queue, Some(block));
+                    if self.is_left(left) {
+                        self.step_shared(shared, now);
+                    }
+                    return;
+                }
+                let at = shared.time.at(now);
+                let (left, timer) = shared.send_short(&self.base, at, (queue, block));
+                if self.is_left(left) {
+                    self.step_plain(shared, now, PlainStep::Post);
+                } else if shared.time.is_before_due(timer) {
+                    self.set_deadline(shared);
+                }
+            },
+            |shared| {
+                self.step_shared(shared, now);
+            },
+        );
+        let (run, ()) = run?;
+        self.after_run(run, now);
+        Some(())
+    }
+
     /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;
     /// `false`: it has, and a full step is due.
-    fn step_plain(&self, shared: &mut SharedPart, now: Nanos) -> bool {
+    fn step_plain(&self, shared: &mut SharedPart, now: Nanos, by: PlainStep) -> bool {
         if !shared.is_plain(&self.base) {
             return false;
         }
         let at = shared.time.at(now);
         // A timer that moved on is found when it would have been due.
-        if shared.step_plain(&self.base, at) {
+        if shared.step_plain(&self.base, at, by) {
             self.set_deadline(shared);
         }
         true

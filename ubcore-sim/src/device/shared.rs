@@ -3,14 +3,18 @@
 //! *Owns*: both, and the order in which they are stepped. *Takes*: time. *Gives*: completions handed
 //! to the send queues. *Must not*: be waited for by a poster.
 
-use udma_abi::Nanos;
+use std::sync::Arc;
+
+use udma_abi::{Nanos, sqe::BLOCK_WORDS};
 
 use super::running::RunningTime;
 use crate::cfg::DeviceCfg;
 use crate::command::Commands;
 use crate::endpoint::Reception;
 use crate::engine::base::Base;
-use crate::exchange::Exchange;
+use crate::engine::queue::DeviceSendQueue;
+use crate::engine::send::Left;
+use crate::exchange::{Exchange, PlainStep};
 use crate::ports::Deadline;
 
 /// Rounds of the exchange in one step: what is left then is done by the next one.
@@ -76,10 +80,11 @@ impl SharedPart {
 
     /// As [`SharedPart::step`], of a plain part. Whether a request wants to be looked at before the time
     /// that was set.
-    pub(super) fn step_plain(&mut self, base: &Base, now: Nanos) -> bool {
+    pub(super) fn step_plain(&mut self, base: &Base, now: Nanos, by: PlainStep) -> bool {
         let mut timer = Nanos::MAX;
+        self.exchange.on_return(now);
         for _ in 0..ROUNDS {
-            let round = self.exchange.plain_round(base, now);
+            let round = self.exchange.plain_round(base, now, by);
             timer = timer.min(round.timer);
             self.was_full |= round.has_cut_off;
             if !self.wake(base) || !base.has_listed() {
@@ -88,6 +93,27 @@ impl SharedPart {
         }
         self.was_busy = self.was_full;
         self.time.is_before_due(timer)
+    }
+
+    /// Sends the message of a direct entry, or steps its queue. Returns what is left, and when the requests
+    /// of its path want to be looked at.
+    #[inline]
+    pub(super) fn send_short(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        (queue, block): (&Arc<DeviceSendQueue>, &[u64; BLOCK_WORDS]),
+    ) -> (Left, Nanos) {
+        let mut timer = Nanos::MAX;
+        self.exchange.on_return(now);
+        let left = base.send_short(queue, block, |short| {
+            let is_sent = self.exchange.send_short(base, now, short);
+            if is_sent {
+                timer = self.exchange.timer_of(short.entry.tpn);
+            }
+            is_sent
+        });
+        (left, timer)
     }
 
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.

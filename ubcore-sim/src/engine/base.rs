@@ -12,7 +12,7 @@ use urma_mem::RunResult;
 use urma_mem::sync::Ordering;
 
 use super::queue::DeviceSendQueue;
-use super::send::{Left, Visit};
+use super::send::{HandedEnd, Left, ShortSend, Visit};
 use crate::cfg::DeviceCfg;
 use crate::context::queue::Queue;
 use crate::context::table::IdTable;
@@ -72,6 +72,50 @@ impl Base {
             self.list(queue, left);
         }
         left
+    }
+
+    /// Sends the message of a direct entry by `push` if it can take the lane, else steps the queue as
+    /// [`Base::step_queue`].
+    #[inline]
+    pub(crate) fn send_short(
+        &self,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+        push: impl FnOnce(&ShortSend<'_>) -> bool,
+    ) -> Left {
+        let visit = Visit { tables: &self.tables, queue, direct: Some(block) };
+        let (run, left) = queue.send.run_split(
+            |engine| {
+                let Some(engine) = engine else { return Left::NOTHING };
+                engine.send_short(&visit, block, push).unwrap_or_else(|| engine.step_again(&visit))
+            },
+            |engine, left| {
+                let Some(engine) = engine else { return };
+                *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
+            },
+        );
+        let mut left = left.unwrap_or(Left::NOTHING);
+        left |= Left::MORE.when(run == RunResult::WorkLeft);
+        if left != Left::BUSY {
+            self.list(queue, left);
+        }
+        left
+    }
+
+    /// Ends request `seq` of queue `id`, which was handed over and succeeded, unless another thread steps
+    /// the queue.
+    #[inline]
+    pub(crate) fn end_handed(&self, id: u32, seq: u32, bytes: u32) -> HandedEnd {
+        let Some(queue) = self.queues.get(id) else { return HandedEnd::ByMail };
+        let visit = Visit { tables: &self.tables, queue, direct: None };
+        let visited = queue.send.try_with(|engine| {
+            engine.as_mut().map_or(HandedEnd::ByMail, |e| e.end_handed(&visit, seq, bytes))
+        });
+        match visited {
+            None => HandedEnd::ByMail,
+            Some(visited) if visited.marked && visited.value == HandedEnd::Done => HandedEnd::Step,
+            Some(visited) => visited.value,
+        }
     }
 
     /// Lists the queue for what a step left.

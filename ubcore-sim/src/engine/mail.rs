@@ -55,6 +55,12 @@ impl Mail {
         self.purge.store(true, Ordering::SeqCst);
     }
 
+    /// Whether the shared part has nothing of it to take.
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.handed.is_empty() && !self.purge.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn take_purge(&self) -> bool {
         self.purge.load(Ordering::Relaxed) && self.purge.swap(false, Ordering::SeqCst)
     }

@@ -145,6 +145,12 @@ impl Retire {
         self.started.is_empty()
     }
 
+    /// Requests that are started and not retired.
+    #[inline]
+    pub(crate) fn started(&self) -> usize {
+        self.started.len()
+    }
+
     /// Sequence number that the next started request gets.
     pub(crate) fn next_seq(&self) -> u32 {
         let len = u32::try_from(self.started.len()).unwrap_or(u32::MAX);

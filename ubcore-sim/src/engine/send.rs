@@ -6,6 +6,7 @@
 
 mod flush;
 mod lane;
+mod message;
 mod planted;
 mod route;
 
@@ -20,6 +21,8 @@ use udma_abi::{
 };
 use urma_mem::sync::Ordering;
 use urma_mem::{Blocks, Region};
+
+pub(crate) use message::{HandedEnd, ShortSend};
 
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;

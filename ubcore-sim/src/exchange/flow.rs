@@ -11,10 +11,11 @@
 use std::collections::VecDeque;
 
 use udma_abi::{CqeStatus, Nanos};
-use urma_packet::RequestHeader;
+use urma_packet::{RequestHeader, RequestOp, ResponseOp};
 
 use crate::carrier::STARVED_NS;
 use crate::engine::gather::{EntryWords, Local};
+use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 
 /// The most retries that a queue can ask for. They mean "without end" for RDMA devices (UMDK release
 /// 26.06, `rnr_retry`); here they last as long as a receiver on a busy machine may take to post.
@@ -25,6 +26,9 @@ pub(super) const SEQUENCE_TRIES: u8 = 7;
 
 /// Dropped attempts that are remembered.
 const DROPPED_MAX: usize = 8;
+
+/// Places of ended requests that are kept: as many as one queue has requests outstanding.
+const SPARE_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
 
 /// A request that was accepted and is not retired.
 #[derive(Debug)]
@@ -96,6 +100,51 @@ impl Request {
     }
 }
 
+/// A request of one block whose only piece was pushed before the request was noted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BegunRequest<'a> {
+    /// Pairs it with its end.
+    pub(super) seq: u32,
+    pub(super) block: &'a [u64; BLOCK_WORDS],
+    pub(super) local: Local,
+    /// Length of the payload in bytes.
+    pub(super) len: u32,
+    /// Header of another request of its form.
+    pub(super) header: &'a RequestHeader,
+    /// Immediate of a SEND_IMM.
+    pub(super) op: RequestOp,
+}
+
+impl BegunRequest<'_> {
+    /// A new place for it.
+    #[cold]
+    fn place(&self) -> Box<Request> {
+        Box::new(Request::new(self.seq, &[0; SQE_WORDS_MAX], *self.header, self.local))
+    }
+
+    /// Notes it in `place`, which may have been another request's: of the words only its block counts.
+    #[inline]
+    fn fill(&self, place: &mut Request, tassn: u16) {
+        let (blocks, _) = place.words.as_chunks_mut::<BLOCK_WORDS>();
+        blocks[0] = *self.block;
+        place.seq = self.seq;
+        place.local = self.local;
+        place.len = self.len;
+        place.placed = false;
+        place.header = *self.header;
+        place.header.tassn = tassn;
+        place.header.access.length = self.len;
+        place.header.op = self.op;
+        place.pushed = self.len;
+        place.begun = true;
+        place.got = 0;
+        place.failed = None;
+        place.not_ready = None;
+        place.sequence_used = 0;
+        place.ended = false;
+    }
+}
+
 /// A flow that went back.
 #[derive(Clone, Copy, Debug)]
 struct HeldFlow {
@@ -109,7 +158,9 @@ struct HeldFlow {
 #[derive(Debug)]
 pub(super) struct Flow {
     /// In order of TASSN, without gaps.
-    requests: VecDeque<Request>,
+    requests: VecDeque<Box<Request>>,
+    /// Places of requests that ended, for new ones.
+    spare: VecDeque<Box<Request>>,
     /// TASSN of the front (of the next one when there is none).
     first: u16,
     /// Index of the request whose piece is next.
@@ -132,6 +183,7 @@ impl Flow {
     pub(super) fn new() -> Self {
         Self {
             requests: VecDeque::new(),
+            spare: VecDeque::new(),
             first: 0,
             next: 0,
             unanswered: 0,
@@ -189,11 +241,56 @@ impl Flow {
 
     #[inline(always)]
     pub(super) fn push(&mut self, request: Request) {
-        let tassn = self.number(self.requests.len());
-        self.requests.push_back(request);
-        if let Some(request) = self.requests.back_mut() {
-            request.header.tassn = tassn;
+        let tassn = self.next_number();
+        let mut place = match self.spare.pop_back() {
+            Some(mut place) => {
+                *place = request;
+                place
+            }
+            None => Box::new(request),
+        };
+        place.header.tassn = tassn;
+        self.requests.push_back(place);
+    }
+
+    /// Number that the next request gets.
+    #[inline]
+    pub(super) fn next_number(&self) -> u16 {
+        self.number(self.requests.len())
+    }
+
+    /// Whether the next request goes at once: nothing waits before it.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.hold.is_none() && self.next == self.requests.len()
+    }
+
+    /// Takes note of a request of one piece that was pushed, with [`Flow::next_number`].
+    #[inline]
+    pub(super) fn push_begun(&mut self, short: &BegunRequest<'_>) {
+        let tassn = self.next_number();
+        let mut place = self.spare.pop_back().unwrap_or_else(|| short.place());
+        short.fill(&mut place, tassn);
+        self.requests.push_back(place);
+        self.next += 1;
+        self.unanswered += 1;
+    }
+
+    /// Takes note of the plain acknowledgement of request `tassn`, if that is the oldest one, all are pushed
+    /// and nothing was sent again or dropped: returns its number at its queue, and its length.
+    #[inline]
+    pub(super) fn end_front(&mut self, tassn: u16, now: Nanos) -> Option<(u32, u32)> {
+        let is_usual = self.is_open() && self.dropped.is_empty() && self.first == tassn;
+        let request = self.requests.front().filter(|_| is_usual)?;
+        let is_acked = request.header.op.answered_by() == ResponseOp::TaAck;
+        if !is_acked || !request.begun || request.ended || request.failed.is_some() {
+            return None;
         }
+        let end = (request.seq, request.len);
+        self.since = now;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.on_ended(0);
+        Some(end)
     }
 
     /// The payload of the newest request is in the peer's memory already.
@@ -221,7 +318,7 @@ impl Flow {
         while self.requests.get(self.next).is_some_and(|request| request.ended) {
             self.next += 1;
         }
-        self.requests.get_mut(self.next)
+        self.requests.get_mut(self.next).map(Box::as_mut)
     }
 
     /// The first piece of the current request was pushed.
@@ -241,7 +338,7 @@ impl Flow {
     /// behind it move up, unless it had begun: then its number is used.
     pub(super) fn drop_current(&mut self) {
         let index = self.next;
-        if self.requests.get(index).is_some_and(Request::was_begun) {
+        if self.requests.get(index).is_some_and(|request| request.was_begun()) {
             if self.requests[index].begun {
                 self.forget_attempt(index);
             }
@@ -271,7 +368,7 @@ impl Flow {
     }
 
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Request> {
-        self.requests.get_mut(index)
+        self.requests.get_mut(index).map(Box::as_mut)
     }
 
     /// The answer to an attempt is complete.
@@ -298,7 +395,11 @@ impl Flow {
             self.next += 1;
         }
         while self.requests.front().is_some_and(|r| r.ended) {
-            self.requests.pop_front();
+            if let Some(place) = self.requests.pop_front()
+                && self.spare.len() < SPARE_MAX
+            {
+                self.spare.push_back(place);
+            }
             self.first = self.first.wrapping_add(1);
             self.next = self.next.saturating_sub(1);
         }
@@ -349,7 +450,8 @@ impl Flow {
         if self.requests.get(self.next).is_some_and(|r| r.begun) {
             self.forget_attempt(self.next);
         }
-        let used = self.requests.iter().rposition(Request::was_begun).map_or(0, |last| last + 1);
+        let begun = self.requests.iter().rposition(|request| request.was_begun());
+        let used = begun.map_or(0, |last| last + 1);
         self.first = self.number(used.max(self.next.min(self.requests.len())));
         for request in self.requests.iter().filter(|r| !r.ended) {
             on_dropped(request);

@@ -33,6 +33,14 @@ impl Pair {
         Self::new(header.initiator, header.target)
     }
 
+    /// The sequence in which the target, a jetty, sends to the initiator, another one.
+    pub(super) fn opposite(self) -> Option<Self> {
+        let jetty = u32::from(TargetKind::Jetty.code());
+        let ends = [self.initiator, self.target].map(|end| end >> JettyId::BITS);
+        // Both kinds have the same code for a jetty.
+        (ends == [jetty; 2]).then_some(Self { initiator: self.target, target: self.initiator })
+    }
+
     /// Number of the initiator's queue.
     pub(super) fn queue(self) -> u32 {
         JettyId::from_low_bits(self.initiator).value()
@@ -55,6 +63,8 @@ pub(super) fn target(sqe: &udma_abi::Sqe) -> Target {
     };
     Target { kind, id: JettyId::from_low_bits(sqe.target_id), hint }
 }
+
+const _: () = assert!(InitiatorKind::Jetty as u8 == TargetKind::Jetty as u8);
 
 impl Pair {
     /// Initiator and target, as the headers of its answers repeat them.

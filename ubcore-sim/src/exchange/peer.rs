@@ -4,16 +4,21 @@
 //! one queue's trouble stop another queue.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
-use urma_packet::{CloseReason, TransactionHeader};
+use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
+use super::hold::Answers;
+use super::pair::Pair;
 use super::piece::Part;
 use super::requester::Requester;
 use super::responder::{Responder, Source};
+use super::senders::Senders;
 use super::target::Unsequenced;
 use super::work::Work;
 use crate::carrier::{Carrier, PeerCarrier};
 use crate::context::link::DirectParts;
 use crate::endpoint::TpEndpoint;
+use crate::engine::base::Base;
+use crate::engine::send::ShortSend;
 use crate::transport::Agreed;
 
 /// Pieces in each direction that one step moves for one peer.
@@ -71,14 +76,20 @@ impl Peer {
     }
 
     /// One bounded step. Whether anything was done.
-    pub(super) fn step(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
+    pub(super) fn step(
+        &mut self,
+        work: &mut Work<'_>,
+        inbox: &mut Vec<u8>,
+        answers: Answers,
+    ) -> bool {
         self.responder.place_late(work);
         let mut busy = self.take_in(work, inbox);
         let Self { line, requester, responder, .. } = self;
         if work.now >= requester.timer() {
             requester.on_time(line, work);
         }
-        if requester.is_waiting() || responder.is_waiting() {
+        let is_held = answers == Answers::MayWait && busy && responder.may_wait();
+        if requester.is_waiting() || responder.is_waiting() && !is_held {
             work.endpoint.open(work.now, self.eid);
             let mut budget = PIECES_PER_STEP;
             busy |= responder.push(line, work, &mut budget);
@@ -109,12 +120,70 @@ impl Peer {
         self.paths[usize::from(datagram == Unsequenced::Yes)].unwrap_or(0)
     }
 
+    /// Sends a short message at once, if nothing goes before it. Whether it did.
+    #[inline]
+    pub(super) fn send_short(
+        &mut self,
+        base: &Base,
+        (now, senders): (Nanos, &Senders),
+        short: &ShortSend<'_>,
+    ) -> bool {
+        let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return false };
+        let answers = &mut self.responder.answers;
+        if self.line.is_cut_off
+            || !self.requester.send_short((ring, answers), base, (now, senders), short)
+        {
+            return false;
+        }
+        self.responder.push_answers(ring);
+        if ring.flush() {
+            base.tables.counts.add(Counter::Wakeups, 1);
+        }
+        true
+    }
+
+    /// Takes the next entry of a ring, if it is of a form that was taken before.
+    #[inline]
+    fn take_short(&mut self, work: &mut Work<'_>, source: &Source) -> bool {
+        let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return false };
+        let Some(entry) = ring.next_whole() else { return false };
+        if urma_packet::is_ack(&entry.front) {
+            let is_plain = entry.len() == AckForm::LEN && entry.acked.is_none();
+            let is_taken = is_plain && self.requester.take_ack(work, &entry.front);
+            if is_taken {
+                entry.done();
+            }
+            return is_taken;
+        }
+        let Some(opposite) = self.responder.take_short(work, source, &entry) else { return false };
+        let acked = entry.acked;
+        entry.done();
+        if let Some(tassn) = acked {
+            self.take_acked(work, opposite, tassn);
+        }
+        true
+    }
+
+    /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
+    #[inline]
+    fn take_acked(&mut self, work: &mut Work<'_>, pair: Option<Pair>, tassn: u16) {
+        let Some(pair) = pair else { return work.base.tables.count(Counter::DropMalformed) };
+        if !self.requester.end_acked(work, pair, tassn) {
+            self.requester.on_response(work, &pair.response(tassn, ResponseStatus::Ack), &[]);
+        }
+    }
+
     fn take_in(&mut self, work: &mut Work<'_>, inbox: &mut Vec<u8>) -> bool {
         let source = self.source();
         let mut busy = false;
+        let has_lane = work.base.tables.has_message_lane();
         for _ in 0..PIECES_PER_STEP {
             if !self.responder.has_room() {
                 break;
+            }
+            if has_lane && self.take_short(work, &source) {
+                busy = true;
+                continue;
             }
             let Some(piece) = self.line.pop(work.endpoint, inbox) else { break };
             busy = true;
@@ -123,6 +192,10 @@ impl Peer {
                 TransactionHeader::Request(header) => {
                     let part = Part { header, payload: piece.payload, bytes };
                     self.responder.on_request(work, &source, &part);
+                    if let Some(tassn) = piece.acked {
+                        let opposite = Pair::of_request(header).opposite();
+                        self.take_acked(work, opposite, tassn);
+                    }
                 }
                 TransactionHeader::Response(header) => {
                     self.requester.on_response(work, header, bytes);

@@ -8,18 +8,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use udma_abi::{
-    Cqe, CqeStatus, EqeKind, RawEid, Rqe,
+    Cqe, CqeStatus, EqeKind, RawEid, Rqe, Sge,
     cmd::{Mode, QueueState},
     counters::Counter,
+    cqe::INLINE_MAX,
     rqe::{self, record},
+    sqe::SGE_LEN,
 };
-use urma_packet::{ResponseStatus, TargetKind};
+use urma_mem::Region;
+use urma_packet::{RequestHeader, ResponseStatus, TargetKind};
 
 use super::sides::{RecvSide, SharedSide};
 use super::target::{Ask, Choice, CqeSource, Group, ReceivingSide};
 use crate::context::jfc::JfcPort;
 use crate::engine::base::Base;
-use crate::engine::gather::EntryWords;
+use crate::engine::gather::{EntryWords, Segments};
 
 /// Receives that one step flushes.
 const FLUSH_PER_STEP: u32 = 256;
@@ -76,6 +79,14 @@ impl TakenReceive {
     }
 }
 
+/// Where the messages of a form are received.
+#[derive(Clone, Debug)]
+pub(super) struct FormReceiver {
+    /// Queue whose receives they use.
+    pub(super) ring: u32,
+    pub(super) port: Arc<JfcPort>,
+}
+
 /// A receive that was given back: it is taken again before new ones.
 #[derive(Debug)]
 struct Spare {
@@ -106,10 +117,13 @@ pub(crate) struct ReceivingSides {
     flushing: Vec<u32>,
     /// Rings whose threshold was set since the last step.
     new_thresholds: Vec<u32>,
+    /// Changes of what decides about messages: sides made, ended, bound, in another state.
+    changes: u64,
 }
 
 impl ReceivingSides {
     pub(crate) fn add_ring(&mut self, side: RecvSide) {
+        self.changes += 1;
         self.ends.insert(side.id, ReceivingSide::of_ring(&side));
         let state = QueueState::Ready;
         let port = Arc::new(side.port.clone());
@@ -118,11 +132,13 @@ impl ReceivingSides {
     }
 
     pub(crate) fn add_shared(&mut self, side: SharedSide) {
+        self.changes += 1;
         self.ends.insert(side.id, ReceivingSide::of_shared(side));
     }
 
     /// The receiving side is gone, and left its group; its receives were flushed before.
     pub(crate) fn remove(&mut self, id: u32) {
+        self.changes += 1;
         self.rings.remove(&id);
         self.ends.remove(&id);
         self.flushing.retain(|&flushed| flushed != id);
@@ -133,11 +149,13 @@ impl ReceivingSides {
 
     pub(super) fn bind(&mut self, id: u32, to: Option<(RawEid, u32)>) -> bool {
         let Some(end) = self.ends.get_mut(&id).filter(|e| e.mode == Mode::Rc) else { return false };
+        self.changes += 1;
         end.bound = to;
         true
     }
 
     pub(super) fn set_state(&mut self, id: u32, state: QueueState) {
+        self.changes += 1;
         if let Some(end) = self.ends.get_mut(&id) {
             end.state = state;
         }
@@ -234,6 +252,53 @@ impl ReceivingSides {
         Ok(TakenReceive { ring: end.ring, cqe_source, port, entry_idx, words, num, capacity })
     }
 
+    /// Number of changes of what decides about messages.
+    #[inline]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// What receives a message that was just taken, and what its completions say about it; `None`: not one
+    /// queue alone.
+    pub(super) fn receiver_of(&self, header: &RequestHeader) -> Option<(FormReceiver, Cqe)> {
+        let target = header.target.filter(|target| target.kind != TargetKind::JettyGroup)?;
+        let end = self.ends.get(&target.id.value())?;
+        let ring = self.rings.get(&end.ring)?;
+        let port = Arc::clone(end.port.as_ref().unwrap_or(&ring.port));
+        let CqeSource { id, is_jetty, cookie } = end.cqe_source;
+        let cqe = Cqe { recv: true, is_jetty, local_id: id, user_data: cookie, ..Cqe::default() };
+        Some((FormReceiver { ring: end.ring, port }, cqe))
+    }
+
+    /// Takes the next receive for a message of `len` bytes, which `place` copies to memory and offset, with a
+    /// completion slot. Returns the receive's index; `None`: nothing happened.
+    #[inline]
+    pub(super) fn place_short(
+        &mut self,
+        base: &Base,
+        segments: Segments<'_>,
+        (receiver, len): (&FormReceiver, usize),
+        place: impl FnOnce(&Region, usize) -> bool,
+    ) -> Option<u16> {
+        let ring = self.rings.get_mut(&receiver.ring)?;
+        let port = &receiver.port;
+        let goes_inline = port.inline && len <= INLINE_MAX;
+        if goes_inline || ring.state != QueueState::Ready || ring.threshold != 0 {
+            return None;
+        }
+        let piece = ring.next_piece()?;
+        let segment = segments.cache.find(segments.table, piece.token_id)?;
+        let offset = segment.offset_of(piece.va, u64::from(piece.len))?;
+        if len > piece.len as usize || !segment.region.is_writable() || !port.reserve() {
+            return None;
+        }
+        if !place(&segment.region, offset) {
+            give_back(base, port);
+            return None;
+        }
+        Some(ring.consume())
+    }
+
     /// A receive whose message will not come: the next one gets it.
     pub(super) fn give_back(&mut self, base: &Base, taken: TakenReceive) {
         give_back(base, &taken.port);
@@ -270,6 +335,37 @@ impl ReceiveRing {
         0
     }
 
+    /// The only piece of the next receive; `None`: it has several, or none is posted.
+    #[inline]
+    fn next_piece(&self) -> Option<Sge> {
+        let pi = self.side.record.load_u32_acquire(record::RQ_PI).ok()?;
+        let posted = pi.wrapping_sub(self.ci);
+        if posted == 0 || posted > 1 << self.side.depth_log2 || !self.spare.is_empty() {
+            return None;
+        }
+        let stride = rqe::stride(usize::from(self.side.max_sge));
+        let at = (self.ci & ((1 << self.side.depth_log2) - 1)) as usize * stride;
+        let piece = Sge::from_words(self.side.ring.load_block::<2>(at).ok()?);
+        if piece.len == 0 {
+            return None;
+        }
+        let has_more = stride > SGE_LEN && {
+            let next = self.side.ring.load_block::<2>(at + SGE_LEN).ok()?;
+            Sge::from_words(next).len != 0
+        };
+        (!has_more).then_some(piece)
+    }
+
+    /// Takes the next receive; returns its index.
+    #[inline]
+    fn consume(&mut self) -> u16 {
+        let entry_idx = low16(self.ci);
+        self.ci = self.ci.wrapping_add(1);
+        // The record's length was checked when the queue was made.
+        let _ = self.side.record.store_u32_release(record::RQ_CI, self.ci);
+        entry_idx
+    }
+
     fn left(&self) -> u32 {
         let pi = self.side.record.load_u32_acquire(record::RQ_PI).unwrap_or(self.ci);
         let posted = pi.wrapping_sub(self.ci);
@@ -292,10 +388,7 @@ impl ReceiveRing {
             };
             pair.copy_from_slice(&block);
         }
-        let entry_idx = low16(self.ci);
-        self.ci = self.ci.wrapping_add(1);
-        // The record's length was checked when the queue was made.
-        let _ = self.side.record.store_u32_release(record::RQ_CI, self.ci);
+        let entry_idx = self.consume();
         Some(Spare { entry_idx, words })
     }
 

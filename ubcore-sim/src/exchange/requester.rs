@@ -3,22 +3,27 @@
 //! *Owns*: requests outstanding, deadlines. *Takes*: requests, answers, time. *Gives*: pieces, ends.
 //! *Must not*: push a piece before the carrier has room for it; end a request twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use udma_abi::{CqeStatus, Nanos, counters::Counter};
-use urma_packet::{RequestFlags, RequestHeader, ResponseHeader, TransactionHeader};
+use urma_packet::{
+    FormWords, RequestFlags, RequestHeader, ResponseHeader, SendValues, TransactionHeader,
+};
 
 use super::answer::{Effect, effect, is_final};
-use super::flow::{Flow, Request};
+use super::flow::{BegunRequest, Flow, Request};
 use super::pair::Pair;
 use super::schedule::Schedule;
 use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
+use super::short::{self, AckForms, SentForms};
 use super::work::Work;
-use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
+use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
 use crate::context::tables::Tables;
+use crate::engine::base::Base;
 use crate::engine::gather::{self, Local, Segments};
 use crate::engine::mail::Handed;
 use crate::engine::names::NamedBytes;
+use crate::engine::send::ShortSend;
 
 /// Most attempts in flight to one peer.
 pub(super) const IN_FLIGHT_MAX: usize = 2048;
@@ -36,6 +41,8 @@ pub(super) struct Requester {
     in_flight: usize,
     /// When a flow has to be looked at, at the latest.
     timer: Nanos,
+    sent: SentForms,
+    acks: AckForms,
 }
 
 /// What became of a slot in the schedule.
@@ -56,6 +63,8 @@ impl Default for Requester {
             schedule: Schedule::default(),
             in_flight: 0,
             timer: Nanos::MAX,
+            sent: SentForms::default(),
+            acks: AckForms::default(),
         }
     }
 }
@@ -188,6 +197,76 @@ impl Requester {
         PushResult::Pushed
     }
 
+    /// Stages a short message as its sequence's next request, if nothing waits before it, with the oldest of
+    /// `answers` if that is one of the opposite sequence. Whether it did.
+    #[inline]
+    pub(super) fn send_short(
+        &mut self,
+        (ring, answers): (&mut RingPair, &mut VecDeque<ResponseHeader>),
+        base: &Base,
+        (now, senders): (Nanos, &Senders),
+        short: &ShortSend<'_>,
+    ) -> bool {
+        let Some(sent) = self.sent.of(senders, short) else { return false };
+        if !self.schedule.is_empty() || self.in_flight >= IN_FLIGHT_MAX {
+            return false;
+        }
+        let flow = self.flows.entry(sent.pair).or_insert_with(Flow::new);
+        let Ok(len) = u32::try_from(short.body.len()) else { return false };
+        if !flow.is_open() || short.body.len() > ring.piece_max() {
+            return false;
+        }
+        let imm = short.entry.imm.unwrap_or(0);
+        let values = SendValues { tassn: flow.next_number(), length: len, imm };
+        let header = sent.form.fill(&values);
+        let acked = answers.front().and_then(|answer| sent.acked_by(answer));
+        if ring.push_short((&header, sent.form.header_len()), &short.body, acked).is_err() {
+            return false;
+        }
+        // Before it is noted: the peer waits for it.
+        ring.publish();
+        if acked.is_some() {
+            answers.pop_front();
+        }
+        flow.push_begun(&BegunRequest {
+            seq: short.seq,
+            block: short.block,
+            local: short::local_of(short.entry),
+            len,
+            header: &sent.header,
+            op: short::op_of(short.entry),
+        });
+        flow.priority = sent.priority;
+        flow.wait_from(now, sent.timeout);
+        self.timer = self.timer.min(flow.doubt_at());
+        self.in_flight += 1;
+        base.tables.counts.add_alone(Counter::RingRequests, 1);
+        base.tables.counts.add_alone(Counter::RingBytes, u64::from(len));
+        true
+    }
+
+    /// Takes an acknowledgement of a form that was taken before. Whether it did.
+    #[inline]
+    pub(super) fn take_ack(&mut self, work: &mut Work<'_>, front: &FormWords) -> bool {
+        let Some((pair, tassn)) = self.acks.find(front) else { return false };
+        self.end_acked(work, pair, tassn)
+    }
+
+    /// Ends request `tassn`, which the peer acknowledged, if nothing about it is unusual. Whether it did.
+    #[inline]
+    pub(super) fn end_acked(&mut self, work: &mut Work<'_>, pair: Pair, tassn: u16) -> bool {
+        let Some(flow) = self.flows.get_mut(&pair) else { return false };
+        let Some(end) = flow.end_front(tassn, work.now) else { return false };
+        self.in_flight = self.in_flight.saturating_sub(1);
+        work.senders.succeed(work.base, pair.queue(), end);
+        true
+    }
+
+    /// Queues changed: no form of a message counts any more.
+    pub(super) fn forget_forms(&mut self) {
+        self.sent.forget();
+    }
+
     /// Looks at deadlines: [`Self::timer`] is over.
     pub(super) fn on_time(&mut self, line: &PeerCarrier, work: &mut Work<'_>) {
         let now = work.now;
@@ -259,6 +338,9 @@ impl Requester {
         match effect {
             Effect::More => {}
             Effect::End(status, count) => {
+                if status == CqeStatus::Success {
+                    self.acks.learn(header);
+                }
                 flow.on_ended(index);
                 if status == CqeStatus::RnrRetryExceeded {
                     // The target still waits for this number.
@@ -341,6 +423,7 @@ impl Requester {
             flow.clear(|_| ());
         }
         self.recount();
+        self.forget_forms();
     }
 
     /// Ends every outstanding request.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use udma_abi::{CqeStatus, RawEid, counters::Counter};
+use urma_mem::Region;
 use urma_packet::{
     RequestFlags, RequestHeader, RequestOp, ResponseBody, ResponseHeader, ResponseStatus,
     TransactionHeader,
@@ -19,9 +20,11 @@ use super::outcome::PieceOutcome;
 use super::pair::Pair;
 use super::piece::{From, Part};
 use super::serve::{PieceAction, Reply, Served};
+use super::short::{TakenForm, TakenForms};
 use super::work::Work;
 use super::write::{place_late, write_piece};
-use crate::carrier::{PeerCarrier, piece::Payload};
+use crate::carrier::{PeerCarrier, RingPair, WholeEntry, piece::Payload};
+use crate::engine::gather::Segments;
 use crate::engine::pull::Puller;
 
 /// Sequences of one peer.
@@ -30,12 +33,17 @@ const SERVED_MAX: usize = 1 << 16;
 /// which keep that bound never wait for each other; one that does not is not read from meanwhile.
 const ANSWERS_MAX: usize = 4096;
 
+/// Acknowledgements that wait for a message to go with.
+const ANSWERS_HELD: usize = 4;
+
 /// Requests of one peer's queues to this node.
 #[derive(Debug, Default)]
 pub(super) struct Responder {
     served: BTreeMap<Pair, Served>,
     pub(super) answers: VecDeque<ResponseHeader>,
     pub(super) reads: VecDeque<ReadJob>,
+    /// Forms of messages that the peer sends.
+    taken: TakenForms,
     /// Tokens that the peer shows without having been right.
     guesses: Guesses,
     /// Reads what the peer names, when its memory is mapped.
@@ -87,6 +95,9 @@ impl Responder {
         match judge(guesses, work, header, run) {
             PieceOutcome::More => {}
             PieceOutcome::Done(answer) => {
+                if !source.is_limited && is_taken_message(part, answer) {
+                    self.taken.learn(work.receives, (source.eid, header));
+                }
                 served.on_done(header, answer);
                 self.answer(header, answer);
             }
@@ -105,6 +116,55 @@ impl Responder {
                 self.answer(header, Reply::Status(status));
             }
         }
+    }
+
+    /// Takes a whole entry of a ring, if it is a message of a form that was taken before, the next one of its
+    /// sequence, and there is a receive for it. `None`: it did not, else the opposite sequence.
+    #[inline]
+    pub(super) fn take_short(
+        &mut self,
+        work: &mut Work<'_>,
+        source: &Source,
+        entry: &WholeEntry<'_>,
+    ) -> Option<Option<Pair>> {
+        let (taken, values) = self.taken.find(work.receives, &entry.front)?;
+        let at = taken.header_len();
+        let len = entry.len().checked_sub(at).filter(|len| *len == values.length as usize)?;
+        let served = self.served.get_mut(&taken.pair);
+        let served = served.filter(|served| served.is_next(values.tassn))?;
+        let Work { base, cache, receives, .. } = work;
+        let segments = Segments { cache, table: &base.tables.segments };
+        let place = |to: &Region, offset| entry.place(at, (to, offset), len);
+        let entry_idx = receives.place_short(base, segments, (&taken.receiver, len), place)?;
+        let done = TakenForm::done(&values, entry_idx, source.tpn);
+        let encode = |owner| taken.completion.encode(&done, owner);
+        taken.receiver.port.complete_with(taken.is_solicited, encode);
+        base.tables.counts.add_alone(Counter::Completions, 1);
+        served.on_next_done();
+        if let Some(answer) = &taken.answer {
+            self.answers.push_back(ResponseHeader { tassn: values.tassn, ..*answer });
+        }
+        Some(taken.opposite)
+    }
+
+    /// Stages answers that wait, as far as there is room in a ring.
+    pub(super) fn push_answers(&mut self, ring: &mut RingPair) {
+        while let Some(answer) = self.answers.front() {
+            let header = TransactionHeader::Response(*answer);
+            // What is wrong with the ring is found by the next step.
+            if ring.push(&header, Payload::Here, &[]).is_err() {
+                return;
+            }
+            self.answers.pop_front();
+        }
+    }
+
+    /// Whether the answers that wait may do so for a while: they are few, and acknowledgements.
+    pub(super) fn may_wait(&self) -> bool {
+        let is_ack = |answer: &ResponseHeader| answer.status == ResponseStatus::Ack;
+        self.answers.len() <= ANSWERS_HELD
+            && self.reads.is_empty()
+            && self.answers.iter().all(is_ack)
     }
 
     /// Queues a response to the requester's queue.
@@ -246,6 +306,7 @@ impl Responder {
 
     /// All sequences begin anew; receives in use are given back.
     pub(super) fn forget_served(&mut self, work: &mut Work<'_>) {
+        self.taken.forget();
         for served in std::mem::take(&mut self.served).into_values() {
             if let Some(taken) = served.message.and_then(|m| m.receive) {
                 work.receives.give_back(work.base, taken);
@@ -258,8 +319,15 @@ impl Responder {
         for served in self.served.values_mut() {
             served.forget();
         }
+        self.taken.forget();
         self.reads.clear();
     }
+}
+
+/// Whether a part was a whole message with its bytes, and was acknowledged.
+fn is_taken_message(part: &Part<'_>, answer: Reply) -> bool {
+    let is_whole = part.is_first() && part.is_last() && part.payload == Payload::Here;
+    is_whole && part.header.op.is_send() && answer == Reply::Status(ResponseStatus::Ack)
 }
 
 /// Executes a piece of a request, unless its node guessed too much.
@@ -321,7 +389,7 @@ fn execute(
 
 impl Pair {
     /// An answer without data to a request of this sequence.
-    fn response(self, tassn: u16, status: ResponseStatus) -> ResponseHeader {
+    pub(super) fn response(self, tassn: u16, status: ResponseStatus) -> ResponseHeader {
         let (initiator, target) = self.ends();
         let body = ResponseBody::None;
         ResponseHeader { tassn, initiator, target, status, body }

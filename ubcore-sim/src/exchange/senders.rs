@@ -12,7 +12,9 @@ use super::pair;
 use super::request;
 use super::sides::SendSide;
 use crate::context::segment::SegmentCache;
+use crate::engine::base::Base;
 use crate::engine::mail::{Handed, HandedCompletion};
+use crate::engine::send::HandedEnd;
 
 /// Shortest time without an answer that ends a request, as the UDMA hardware has it for error timeouts
 /// of 0 to 7. Programs ask for 3 and mean "soon"; 33 us would end requests whose peer merely waits
@@ -81,6 +83,16 @@ impl Senders {
         let _ = sender.side.mail.ended.push(HandedCompletion { seq, status, bytes });
         if self.wake.last() != Some(&queue) {
             self.wake.push(queue);
+        }
+    }
+
+    /// The end of a request that succeeded: at once, if its queue takes it.
+    #[inline]
+    pub(super) fn succeed(&mut self, base: &Base, queue: u32, (seq, bytes): (u32, u32)) {
+        match base.end_handed(queue, seq, bytes) {
+            HandedEnd::Done => {}
+            HandedEnd::Step => self.wake.push(queue),
+            HandedEnd::ByMail => self.end(queue, seq, CqeStatus::Success, bytes),
         }
     }
 

@@ -113,6 +113,19 @@ impl Served {
         PieceAction::Again(kept.map_or(Reply::Status(ResponseStatus::Ack), |(_, answer)| *answer))
     }
 
+    /// Whether request `tassn` is the one that is expected, and nothing of it or of an answer is kept.
+    #[inline]
+    pub(super) fn is_next(&self, tassn: u16) -> bool {
+        self.expected == tassn && self.message.is_none() && self.kept.is_empty()
+    }
+
+    /// The whole request that [`Served::is_next`] was executed, and acknowledged.
+    #[inline]
+    pub(super) fn on_next_done(&mut self) {
+        self.expected = self.expected.wrapping_add(1);
+        self.skipping = None;
+    }
+
     /// The request that was expected has its answer.
     pub(super) fn on_done(&mut self, header: &RequestHeader, answer: Reply) {
         self.expected = header.tassn.wrapping_add(1);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
+use super::hold::Hold;
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::receive::ReceivingSides;
@@ -32,6 +33,7 @@ pub(crate) struct Exchange {
     pub(super) look_at: Nanos,
     pub(super) senders: Senders,
     pub(crate) receives: ReceivingSides,
+    pub(super) hold: Hold,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
     /// Payload of the piece that is sent.
@@ -51,6 +53,7 @@ impl Exchange {
             look_at: Nanos::MAX,
             senders: Senders::default(),
             receives: ReceivingSides::default(),
+            hold: Hold::default(),
             cache: SegmentCache::default(),
             bytes: Vec::new(),
             inbox: Vec::new(),

@@ -9,6 +9,7 @@ mod guesses;
 mod hostile;
 mod names;
 mod quiet;
+mod short;
 mod targets;
 mod world;
 

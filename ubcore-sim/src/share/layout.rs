@@ -23,7 +23,7 @@ pub const NODE_MAGIC: u64 = u64::from_le_bytes(*b"URMANODE");
 /// "URMAHALF" as little-endian bytes: first word of a half.
 pub const HALF_MAGIC: u64 = u64::from_le_bytes(*b"URMAHALF");
 /// Version of both layouts.
-pub const VERSION: u64 = 4;
+pub const VERSION: u64 = 5;
 
 /// Offset of the version word in a node region.
 pub const NODE_VERSION: usize = 8;

@@ -389,7 +389,7 @@ fn want_of(entry: &OneSided, right: Access) -> Want {
 
 /// The path that is named, when it was used before, lives, and is of the reliable kind.
 #[inline]
-fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
+pub(super) fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut PathState> {
     let is_open = |path: &&mut PathState| path.link.is_alive() && !path.link.unreliable;
     path_states.find(tpn).filter(is_open)
 }

@@ -18,7 +18,7 @@ use crate::engine::remote::PathState;
 use crate::limits::MESSAGE_MAX;
 
 /// Targets differ among the outstanding requests of a path.
-const MIXED: u32 = u32::MAX;
+pub(super) const MIXED: u32 = u32::MAX;
 
 impl SendEngine {
     /// Makes the next step of the request at the front.
@@ -204,5 +204,10 @@ fn check_um(sqe: &Sqe, len: u64, mtu: u64) -> Result<(), CqeStatus> {
 
 /// The sequence that a request belongs to: that of its target.
 fn key(sqe: &Sqe) -> u32 {
-    (sqe.target_kind as u32) << 20 | sqe.target_id
+    target_key(sqe.target_kind, sqe.target_id)
+}
+
+/// As [`key`], of the target itself.
+pub(super) const fn target_key(kind: SqeTargetKind, id: u32) -> u32 {
+    (kind as u32) << 20 | id
 }

@@ -1,0 +1,152 @@
+//! The express lane of messages: a short SEND, from its block into the ring of its peer, and its end.
+//!
+//! *Owns*: which messages may take it. *Takes*: a direct entry; ends from the shared part. *Gives*: the message
+//! to the shared part, noted as one that was handed over, or nothing changed. *Must not*: judge a request:
+//! what does not fit goes the long path, which has the statuses; pass a request that it must follow.
+//!
+//! From the push on, the request is one that was handed over: what ends it, sends it again or flushes it is
+//! the same code as on the long path.
+
+use udma_abi::{
+    CqeStatus, MessageBody, MessageEntry,
+    cmd::Mode,
+    sqe::{BLOCK_WORDS, SqeFlags, SqeTargetKind},
+};
+
+use super::lane::path_of;
+use super::route::{MIXED, target_key};
+use super::{Left, SendEngine, SendState, Started, Visit};
+use crate::engine::gather::Store;
+use crate::engine::mail::HANDED_OVER_MAX;
+use crate::engine::pieces::local_of;
+use crate::engine::short::{SHORT_MAX, ShortBody};
+
+/// A message that may go now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortSend<'a> {
+    /// Number of its queue.
+    pub(crate) queue: u32,
+    /// Pairs it with its end.
+    pub(crate) seq: u32,
+    pub(crate) block: &'a [u64; BLOCK_WORDS],
+    pub(crate) entry: &'a MessageEntry,
+    pub(crate) body: ShortBody<'a>,
+}
+
+/// What became of an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HandedEnd {
+    /// The request ended, and its queue has nothing else to do.
+    Done,
+    /// It ended; the queue has to be stepped.
+    Step,
+    /// The queue did not take it: it goes by the mail.
+    ByMail,
+}
+
+impl SendEngine {
+    /// Hands the message of a direct entry over by `push`, which returns whether it did. `None`: nothing
+    /// happened.
+    #[inline]
+    pub(crate) fn send_short(
+        &mut self,
+        visit: &Visit<'_>,
+        block: &[u64; BLOCK_WORDS],
+        push: impl FnOnce(&ShortSend<'_>) -> bool,
+    ) -> Option<Left> {
+        let entry = MessageEntry::decode(block)?;
+        if !self.may_send(visit, &entry) {
+            return None;
+        }
+        let body = match entry.body {
+            MessageBody::Inline(len, words) => ShortBody::Words(words, len),
+            MessageBody::Piece(piece) => {
+                let (local, at) = local_of(&self.segments, piece, Store::No)?;
+                ShortBody::Memory(&local.region, at, piece.len as usize)
+            }
+        };
+        if !(1..=SHORT_MAX).contains(&body.len()) {
+            return None;
+        }
+        let path = path_of(&mut self.path_states, entry.tpn)?;
+        let key = target_key(entry.target_kind, entry.target_id);
+        let is_strong = entry.flags.contains(SqeFlags::ORDER_STRONG);
+        if is_strong && path.outstanding != 0 && path.target != key || !self.retire.reserve() {
+            return None;
+        }
+        let seq = self.retire.next_seq();
+        if !push(&ShortSend { queue: self.id, seq, block, entry: &entry, body }) {
+            self.retire.keep_or_give_back();
+            return None;
+        }
+        path.admission.on_asked(seq, shown_by(&entry));
+        path.target = if path.outstanding == 0 || path.target == key { key } else { MIXED };
+        path.outstanding += 1;
+        self.ring.head = self.ring.head.wrapping_add(1);
+        let request = Started {
+            entry_idx: entry.entry_idx,
+            blocks: 1,
+            flags: entry.flags,
+            fenced: false,
+            tpn: entry.tpn,
+            end: None,
+            reported: false,
+        };
+        self.retire.push(request, &visit.queue.fast, visit.tables.faults);
+        let mut left = Left::BUSY;
+        if self.retire.has_loose_slot() {
+            left |= self.return_slots();
+        }
+        Some(left)
+    }
+
+    /// Whether nothing is before the entry that it must follow, as far as its queue shows.
+    #[inline]
+    fn may_send(&self, visit: &Visit<'_>, entry: &MessageEntry) -> bool {
+        let is_idle = self.state == SendState::Ready && !self.under_way;
+        let is_bound = match self.mode {
+            Mode::Rm => true,
+            Mode::Rc => {
+                self.bound == Some((entry.tpn, entry.target_id))
+                    && entry.target_kind == SqeTargetKind::Jetty
+            }
+            Mode::Um => false,
+        };
+        let is_fenced = entry.flags.contains(SqeFlags::FENCE) && self.retire.fence_pending();
+        visit.tables.has_message_lane()
+            && is_idle
+            && is_bound
+            && !is_fenced
+            && self.posted(visit) == 1
+            && self.ring.is_head(entry.owner, entry.entry_idx)
+            && self.retire.started() < HANDED_OVER_MAX
+            && self.mail.is_taken()
+    }
+
+    /// The request `seq`, which was handed over, succeeded with `bytes`.
+    #[inline]
+    pub(crate) fn end_handed(&mut self, visit: &Visit<'_>, seq: u32, bytes: u32) -> HandedEnd {
+        let tables = visit.tables;
+        let is_plain = self.state == SendState::Ready && self.mail.ended.is_empty();
+        if !is_plain || tables.faults.is_planted() {
+            return HandedEnd::ByMail;
+        }
+        let status = CqeStatus::Success;
+        let tools = (&visit.queue.fast, tables.faults);
+        if let Some(request) = self.retire.end(seq, (status, bytes), tools)
+            && let Some(path) = self.path_states.find(request.tpn)
+        {
+            path.outstanding = path.outstanding.saturating_sub(1);
+            path.admission.on_ended(seq, status);
+        }
+        let waits = self.under_way || self.posted(visit) != 0 || self.retire.has_loose_slot();
+        if waits { HandedEnd::Step } else { HandedEnd::Done }
+    }
+}
+
+/// What a message shows for its target, as [`shown_to`](crate::engine::direct::shown_to).
+#[inline]
+fn shown_by(entry: &MessageEntry) -> u64 {
+    let target = u64::from(target_key(entry.target_kind, entry.target_id));
+    u64::from(entry.token.is_some()) << 63 | target << 32 | u64::from(entry.token.unwrap_or(0))
+}

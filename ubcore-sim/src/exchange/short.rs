@@ -1,0 +1,228 @@
+//! The express lane of messages in the shared part: forms of messages that took the long path before.
+//!
+//! *Owns*: tables of forms, by queue. *Takes*: short messages of send queues, whole entries of a ring. *Gives*:
+//! the same entries, receives, completions and answers as the long path. *Must not*: take what the long path
+//! has not taken in the same form since the objects of this node last changed.
+//!
+//! A form is a header without number, length and immediate. That all its other bits are right was checked when
+//! the long path took such a message; what can change from one message to the next is checked here for each:
+//! number, length, the receive, its segment, a completion slot.
+
+use udma_abi::{
+    MessageEntry, Nanos, Sqe,
+    cqe::{RecvDone, RecvForm},
+    sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
+};
+use urma_packet::{
+    AckForm, FormWords, RequestFlags, RequestHeader, RequestOp, ResponseBody, ResponseHeader,
+    ResponseStatus, SendForm, SendValues, place_of,
+};
+
+use super::pair::Pair;
+use super::receive::{FormReceiver, ReceivingSides};
+use super::senders::Senders;
+use crate::engine::gather::Local;
+use crate::engine::send::ShortSend;
+
+/// Forms of one peer that are remembered in each direction.
+const PLACES: usize = 16;
+
+/// Messages of one send queue to one target.
+#[derive(Debug)]
+pub(super) struct SentForm {
+    queue: u32,
+    key: [u64; 3],
+    pub(super) form: SendForm,
+    pub(super) header: RequestHeader,
+    pub(super) pair: Pair,
+    /// Its answers may go with the messages.
+    opposite: Option<Pair>,
+    pub(super) timeout: Nanos,
+    pub(super) priority: u8,
+}
+
+/// Forms of messages that this node sends.
+#[derive(Debug, Default)]
+pub(super) struct SentForms([Option<Box<SentForm>>; PLACES]);
+
+impl SentForms {
+    /// The form of a message; made if its place has another one. `None`: it has none.
+    #[inline]
+    pub(super) fn of(&mut self, senders: &Senders, short: &ShortSend<'_>) -> Option<&SentForm> {
+        let key = key_of(short.block);
+        let mixed = short.queue ^ short.entry.target_id;
+        let place = &mut self.0[mixed as usize % PLACES];
+        let is_same =
+            place.as_ref().is_some_and(|sent| sent.queue == short.queue && sent.key == key);
+        if !is_same {
+            *place = Some(Box::new(SentForm::new(senders, short, key)?));
+        }
+        place.as_deref()
+    }
+
+    /// Queues changed: nothing is remembered.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl SentForm {
+    #[cold]
+    fn new(senders: &Senders, short: &ShortSend<'_>, key: [u64; 3]) -> Option<Self> {
+        let mut words = [0; SQE_WORDS_MAX];
+        words[..BLOCK_WORDS].copy_from_slice(short.block);
+        let sqe = Sqe::decode(&words).ok()?;
+        let header = senders.header(short.queue, &sqe, 0)?;
+        let sender = senders.get(short.queue)?;
+        let pair = Pair::of_request(&header);
+        Some(Self {
+            queue: short.queue,
+            key,
+            form: SendForm::of(&header)?,
+            header,
+            pair,
+            opposite: pair.opposite(),
+            timeout: sender.timeout_ns(),
+            priority: sender.side.priority,
+        })
+    }
+}
+
+impl SentForm {
+    /// Number of the request that `answer` acknowledges, when the message can do so as well.
+    #[inline]
+    pub(super) fn acked_by(&self, answer: &ResponseHeader) -> Option<u16> {
+        let is_plain = answer.status == ResponseStatus::Ack && answer.body == ResponseBody::None;
+        let opposite = self.opposite.filter(|_| is_plain)?;
+        (Pair::of_response(answer) == opposite).then_some(answer.tassn)
+    }
+}
+
+/// What of a block decides about its header, without immediate and length.
+#[inline]
+const fn key_of(block: &[u64; BLOCK_WORDS]) -> [u64; 3] {
+    const HERE: u64 = (SqeFlags::COMPLETE.bits() | SqeFlags::INLINE.bits()) as u64;
+    // Index, owner bit, length; number of pieces.
+    const WORD_0: u64 = !(0xffff | HERE << 16 | 1 << 31 | 0x3ff << 54);
+    const WORD_1: u64 = !(0xff << 24);
+    [block[0] & WORD_0, block[1] & WORD_1, block[4]]
+}
+
+/// Operation of a message in its request.
+#[inline]
+pub(super) fn op_of(entry: &MessageEntry) -> RequestOp {
+    entry.imm.map_or(RequestOp::Send, RequestOp::SendImm)
+}
+
+/// The local bytes of a message, as [`Local::of`].
+#[inline]
+pub(super) fn local_of(entry: &MessageEntry) -> Local {
+    const TAIL: usize = udma_abi::sqe::control_len(udma_abi::Opcode::Send);
+    match entry.body {
+        udma_abi::MessageBody::Piece(_) => Local::Sges { first: TAIL / 8, num: 1 },
+        udma_abi::MessageBody::Inline(len, _) => Local::Inline { offset: TAIL, len },
+    }
+}
+
+/// Messages of one sequence that the long path took into a receive.
+#[derive(Debug)]
+pub(super) struct TakenForm {
+    form: SendForm,
+    pub(super) pair: Pair,
+    pub(super) opposite: Option<Pair>,
+    /// State of this node's receiving sides that they were taken under.
+    changes: u64,
+    pub(super) receiver: FormReceiver,
+    pub(super) completion: RecvForm,
+    pub(super) is_solicited: bool,
+    /// The answer, but for its number; `None`: none is wanted.
+    pub(super) answer: Option<ResponseHeader>,
+}
+
+/// Forms of messages that this node receives.
+#[derive(Debug, Default)]
+pub(super) struct TakenForms([Option<Box<TakenForm>>; PLACES]);
+
+impl TakenForms {
+    /// The form that a message has, and what differs.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        receives: &ReceivingSides,
+        front: &FormWords,
+    ) -> Option<(&TakenForm, SendValues)> {
+        let taken = self.0[place_of(front, PLACES)].as_deref()?;
+        let values = taken.form.read(front)?;
+        (taken.changes == receives.changes()).then_some((taken, values))
+    }
+
+    /// The long path took this message.
+    pub(super) fn learn(
+        &mut self,
+        receives: &ReceivingSides,
+        (eid, header): (udma_abi::RawEid, &RequestHeader),
+    ) {
+        let Some(form) = SendForm::of(header) else { return };
+        let words = form.fill(&SendValues { tassn: 0, length: 0, imm: 0 });
+        let place = &mut self.0[place_of(&words, PLACES)];
+        let changes = receives.changes();
+        if place.as_ref().is_some_and(|taken| taken.form == form && taken.changes == changes) {
+            return;
+        }
+        let Some((receiver, cqe)) = receives.receiver_of(header) else { return };
+        let opcode = u8::from(matches!(header.op, RequestOp::SendImm(_)));
+        let remote_id = header.initiator.id.value();
+        let cqe = udma_abi::Cqe { opcode, remote_id, rmt_eid: eid, ..cqe };
+        let wants_answer = !header.flags.contains(RequestFlags::NO_TAACK);
+        let ack = ResponseHeader::ack(header, ResponseStatus::Ack);
+        let pair = Pair::of_request(header);
+        *place = Some(Box::new(TakenForm {
+            form,
+            pair,
+            opposite: pair.opposite(),
+            changes,
+            receiver,
+            completion: RecvForm::of(&cqe),
+            is_solicited: header.flags.contains(RequestFlags::SOLICITED),
+            answer: wants_answer.then_some(ack),
+        }));
+    }
+
+    /// Sequences began anew, or queues are gone: nothing is remembered.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl TakenForm {
+    /// Bytes before the payload.
+    #[inline]
+    pub(super) const fn header_len(&self) -> usize {
+        self.form.header_len()
+    }
+
+    /// What the completion of one message says.
+    #[inline]
+    pub(super) const fn done(values: &SendValues, entry_idx: u16, tpn: u32) -> RecvDone {
+        RecvDone { entry_idx, tpn, byte_cnt: values.length, imm: values.imm }
+    }
+}
+
+/// Plain acknowledgements that the long path took.
+#[derive(Debug, Default)]
+pub(super) struct AckForms([Option<(AckForm, Pair)>; PLACES]);
+
+impl AckForms {
+    /// The sequence and number of an acknowledgement.
+    #[inline]
+    pub(super) fn find(&self, front: &FormWords) -> Option<(Pair, u16)> {
+        let (form, pair) = self.0[place_of(front, PLACES)].as_ref()?;
+        Some((*pair, form.read(front)?))
+    }
+
+    /// The long path took this answer.
+    pub(super) fn learn(&mut self, header: &ResponseHeader) {
+        let Some(form) = AckForm::of(header) else { return };
+        self.0[place_of(&form.fill(0), PLACES)] = Some((form, Pair::of_response(header)));
+    }
+}
