@@ -9,7 +9,9 @@ use urma_mem::Region;
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sleep::SleepFlag;
 use urma_mem::spsc::{Consumer, Entry, FRONT_WORDS, LINE_LEN, Producer, ReserveError};
-use urma_packet::{FORM_WORDS, FormWords, RequestFlags, Transaction, TransactionHeader};
+use urma_packet::{
+    AckForm, FORM_WORDS, FormWords, RequestFlags, Transaction, TransactionHeader, ack_words,
+};
 
 use super::piece::{Broken, Inbound, PIECE_MAX, Payload};
 use crate::engine::names::{self, NamedBytes};
@@ -130,6 +132,11 @@ impl RingPair {
         payload: Payload,
         bytes: &[u8],
     ) -> Result<(), Broken> {
+        if let TransactionHeader::Response(answer) = header
+            && let Some(words) = ack_words(answer)
+        {
+            return self.push_short((&words, AckForm::LEN), &ShortBody::NOTHING, None);
+        }
         let mut head = [0; HEADER_MAX];
         let at = header.emit(&mut head).map_err(|_| Broken::Dead)?;
         let room = if let Payload::Named(named) = payload { named.room() } else { bytes.len() };

@@ -10,6 +10,10 @@ use urma_mem::sync::{AtomicBool, Ordering};
 /// Requests that one send queue may have handed over at one time.
 pub(crate) const HANDED_OVER_MAX: usize = 64;
 
+/// Requests of one send queue that may be outstanding in the shared part, with short messages, which do not
+/// wait in the mail.
+pub(crate) const OUTSTANDING_MAX: usize = 256;
+
 /// A request that needs the peer's help.
 #[derive(Clone, Debug)]
 pub(crate) struct Handed {
@@ -46,7 +50,7 @@ impl Mail {
         Self {
             handed: ArrayQueue::new(HANDED_OVER_MAX),
             // An end for each request that was handed over, also for those purged since.
-            ended: ArrayQueue::new(2 * HANDED_OVER_MAX),
+            ended: ArrayQueue::new(2 * OUTSTANDING_MAX),
             purge: AtomicBool::new(false),
         }
     }

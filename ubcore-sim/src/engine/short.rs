@@ -18,6 +18,9 @@ pub(crate) enum ShortBody<'a> {
 }
 
 impl ShortBody<'_> {
+    /// No bytes, as behind an acknowledgement.
+    pub(crate) const NOTHING: Self = Self::Words([0; 2], 0);
+
     /// Length of the payload in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {

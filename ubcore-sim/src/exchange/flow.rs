@@ -28,7 +28,7 @@ pub(super) const SEQUENCE_TRIES: u8 = 7;
 const DROPPED_MAX: usize = 8;
 
 /// Places of ended requests that are kept: as many as one queue has requests outstanding.
-const SPARE_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
+const SPARE_MAX: usize = crate::engine::mail::OUTSTANDING_MAX;
 
 /// A request that was accepted and is not retired.
 #[derive(Debug)]

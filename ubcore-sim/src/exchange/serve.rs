@@ -11,7 +11,7 @@ use urma_packet::{AtomicValue, RequestFlags, RequestHeader, ResponseStatus};
 use super::receive::TakenReceive;
 
 /// Answers kept: as many as one queue may have requests outstanding.
-const KEPT_MAX: usize = crate::engine::mail::HANDED_OVER_MAX;
+const KEPT_MAX: usize = crate::engine::mail::OUTSTANDING_MAX;
 
 /// What a request came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

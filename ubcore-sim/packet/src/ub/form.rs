@@ -6,8 +6,9 @@
 
 use super::opcode::ResponseOp;
 use super::operation::RequestOp;
-use super::request::{RequestFlags, RequestHeader};
+use super::request::{KIND_SHIFT, MT_EN, RequestFlags, RequestHeader};
 use super::response::{ResponseBody, ResponseHeader, ResponseStatus};
+use crate::codec::to_be24;
 
 /// Words that hold the longest of these headers.
 pub const FORM_WORDS: usize = 6;
@@ -159,6 +160,28 @@ impl AckForm {
     }
 }
 
+/// A plain acknowledgement in words; `None`: the answer says more than that a request to a named target was
+/// executed.
+#[must_use]
+#[inline]
+pub fn ack_words(header: &ResponseHeader) -> Option<FormWords> {
+    let is_plain = header.status == ResponseStatus::Ack && header.body == ResponseBody::None;
+    let target = header.target.filter(|_| is_plain)?;
+    let [a, b, c] = to_be24(header.initiator.id.value());
+    let named = u32::from(target.kind.code()) << 22 | target.id.value();
+    let [d, e, f] = to_be24(named);
+    let kind = header.initiator.kind.code() << KIND_SHIFT;
+    let first = [ResponseOp::TaAck.code(), 0, 0, 0, 0, kind, 0, 0];
+    Some([
+        u64::from_le_bytes(first) | u64::from(header.tassn.swap_bytes()) << 16,
+        u64::from_le_bytes([a, b, c, MT_EN, 0, 0, 0, 0]),
+        u64::from_le_bytes([target.hint, d, e, f, 0, 0, 0, 0]),
+        0,
+        0,
+        0,
+    ])
+}
+
 /// Whether words begin as an acknowledgement does.
 #[must_use]
 #[inline]
@@ -280,6 +303,10 @@ mod tests {
         let (words, len) = words_of(|bytes| ack.emit(bytes).ok()).unwrap();
         assert_eq!((form.fill(0x1234), len), (words, AckForm::LEN));
         assert!(is_ack(&words) && form.read(&words) == Some(0x1234));
+        assert_eq!(ack_words(&ack), Some(words));
+        let hinted = Target { kind: TargetKind::JettyGroup, hint: 9, ..ack.target.unwrap() };
+        let hinted = ResponseHeader { target: Some(hinted), ..ack };
+        assert_eq!(ack_words(&hinted), words_of(|bytes| hinted.emit(bytes).ok()).map(|of| of.0));
         for bit in 0..len * 8 {
             let mut other = words;
             other[bit / 64] ^= 1 << (bit % 64);
@@ -288,5 +315,7 @@ mod tests {
         let status = ResponseStatus::Length;
         assert!(AckForm::of(&ResponseHeader { status, ..ack }).is_none());
         assert!(AckForm::of(&ResponseHeader { target: None, ..ack }).is_none());
+        assert!(ack_words(&ResponseHeader { status, ..ack }).is_none());
+        assert!(ack_words(&ResponseHeader { target: None, ..ack }).is_none());
     }
 }

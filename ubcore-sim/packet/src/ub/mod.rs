@@ -20,7 +20,7 @@ pub use ack::{Ack, SACK_WORDS_MAX, SackBitmap};
 pub use ext::{
     AtomicOperands, AtomicValue, Invalidate, MemoryAccess, Notify, OperandSize, WriteImm,
 };
-pub use form::{AckForm, FORM_WORDS, FormWords, SendForm, SendValues, is_ack, place_of};
+pub use form::{AckForm, FORM_WORDS, FormWords, SendForm, SendValues, ack_words, is_ack, place_of};
 pub use handshake::{
     Challenge, Close, CloseReason, Cookie, HandshakeBody, Purpose, RefuseBody, RefuseReason,
     StrategyCaps, WINDOW_MAX,

@@ -87,6 +87,13 @@ impl MessageScene {
         self.s.a.dev.step(self.s.a.now);
     }
 
+    /// Steps until nothing but messages waits: after a command everything takes the long path.
+    fn rest(&mut self) {
+        for _ in 0..3 {
+            self.step();
+        }
+    }
+
     fn seen(&mut self, steps: usize) -> SeenMessages {
         let (mut sent, mut received) = (Vec::new(), Vec::new());
         for _ in 0..steps {
@@ -256,6 +263,7 @@ fn a_receiver_that_changed_is_looked_at_again() {
     let seen = alike(|w| {
         w.receive(512, 64);
         w.s.b.ok(Command::ModifyState { id: w.target.id, state: QueueState::Error });
+        w.rest();
         w.send(|_| {});
     });
     let flushed = [CqeStatus::WrFlushErr, CqeStatus::WrFlushErrDone];
@@ -263,11 +271,13 @@ fn a_receiver_that_changed_is_looked_at_again() {
     let seen = alike(|w| {
         w.receive(512, 64);
         w.s.b.ok(Command::ModifyState { id: w.target.id, state: QueueState::Suspended });
+        w.rest();
         w.send(|_| {});
     });
     ends(&seen, &[NOT_READY], &[CqeStatus::WrSuspendDone]);
     let seen = alike(|w| {
         w.s.b.ok(Command::DestroyQueue { id: w.target.id });
+        w.rest();
         w.send(|_| {});
     });
     ends(&seen, &[CqeStatus::RemOperation], &[]);
@@ -279,6 +289,7 @@ fn the_receive_is_checked_each_time() {
         w.receive(512, 64);
         w.receive(600, 64);
         w.s.b.ok(Command::UnregisterSeg { token_id: w.there.token_id });
+        w.rest();
         w.send(|_| {});
     });
     ends(&seen, &[CqeStatus::RemOperation], &[CqeStatus::LocAccess]);
@@ -339,6 +350,7 @@ fn a_sender_that_is_not_ready_sends_nothing() {
         let seen = alike(|w| {
             w.receive(512, 64);
             w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state });
+            w.rest();
             w.send(|_| {});
         });
         assert_eq!((seen.sent[0].status, seen.received.len()), (end, 0));
@@ -350,11 +362,13 @@ fn a_sender_that_is_not_ready_sends_nothing() {
 fn a_queue_that_was_unbound_takes_no_message() {
     let seen = alike(|w| {
         bind(w);
+        w.rest();
         w.receive(512, 64);
         w.receive(600, 64);
         w.send(|_| {});
         w.step();
         w.s.b.ok(Command::Unbind { id: w.target.id });
+        w.rest();
         w.send(|_| {});
     });
     assert_eq!(statuses(&seen.received), [GOOD]);
@@ -367,9 +381,12 @@ fn messages_of_an_earlier_life_end_nothing() {
     let seen = alike(|w| {
         w.send(|_| {});
         w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Error });
+        w.rest();
         w.step();
         w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Reset });
+        w.rest();
         w.s.a.ok(Command::ModifyState { id: w.s.jetty.id, state: QueueState::Ready });
+        w.rest();
         w.receive(512, 64);
         w.send(|_| {});
     });
@@ -382,6 +399,7 @@ fn local_pieces_of_messages_are_checked_each_time() {
     let seen = alike(|w| {
         w.receive(512, 64);
         w.s.a.ok(Command::UnregisterSeg { token_id: w.s.local.token_id });
+        w.rest();
         w.send(|_| {});
     });
     ends(&seen, &[denied, CqeStatus::WrFlushErrDone], &[]);
@@ -438,6 +456,7 @@ fn bind(w: &mut MessageScene) {
 fn a_bound_queue_sends_to_its_peer_only() {
     let seen = alike(|w| {
         bind(w);
+        w.rest();
         for at in 0..3 {
             w.receive(512 + at * 64, 64);
         }
@@ -456,6 +475,7 @@ fn messages_to_a_node_that_is_gone_fail() {
     let seen = alike(|w| {
         w.send(|_| {});
         w.s.a.dev.on_peer_gone(w.s.a.now, eid(2));
+        w.rest();
         w.send(|_| {});
     });
     ends(&seen, &[CqeStatus::AckTimeout; 2], &[]);

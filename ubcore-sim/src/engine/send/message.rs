@@ -17,7 +17,7 @@ use super::lane::path_of;
 use super::route::{MIXED, target_key};
 use super::{Left, SendEngine, SendState, Started, Visit};
 use crate::engine::gather::Store;
-use crate::engine::mail::HANDED_OVER_MAX;
+use crate::engine::mail::OUTSTANDING_MAX;
 use crate::engine::pieces::local_of;
 use crate::engine::short::{SHORT_MAX, ShortBody};
 
@@ -119,7 +119,7 @@ impl SendEngine {
             && !is_fenced
             && self.posted(visit) == 1
             && self.ring.is_head(entry.owner, entry.entry_idx)
-            && self.retire.started() < HANDED_OVER_MAX
+            && self.retire.started() < OUTSTANDING_MAX
             && self.mail.is_taken()
     }
 
