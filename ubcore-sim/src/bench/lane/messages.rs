@@ -5,6 +5,8 @@ use udma_abi::counters::Counter;
 use udma_abi::sqe::{SqeFlags, SqeTargetKind};
 use udma_abi::{Cqe, CqeStatus, Opcode, Sge, Sqe};
 
+use urma_mem::Region;
+
 use super::super::scene::{Scene, scene_of};
 use super::super::{BenchJfc, BenchQueue, BenchSeg, eid, on_seg, pair_with};
 use super::{AREA, GOOD};
@@ -418,12 +420,16 @@ fn a_message_waits_for_what_it_follows() {
             w.receive(512 + at * 64, 64);
         }
         // A read that goes by the ring: the fence waits for it.
-        let mem = w.s.b.map(4096).0;
-        let far = w.s.b.seg_of(mem, Access::READ);
+        let all = Access::READ | Access::WRITE | Access::ATOMIC;
+        let far = w.s.b.seg_of(Region::private(4096).unwrap(), all);
+        w.rest();
         let read = on_seg(Opcode::FetchAdd, w.s.tpn, &far, 0);
         let sge = w.s.local.sge(64, 8);
         w.s.a.post(&mut w.s.jetty, read, &[sge]);
+        let pushed = w.s.a.dev.counter(Counter::RingRequests);
         w.send(|sqe| sqe.flags |= SqeFlags::FENCE);
+        assert_eq!(w.s.a.dev.counter(Counter::RingRequests), pushed);
+        w.rest();
         // To another target, then strongly ordered.
         w.send(|sqe| sqe.target_id += 1);
         w.send(|sqe| sqe.flags |= SqeFlags::ORDER_STRONG);
