@@ -7,6 +7,8 @@
 //! for all messages of its lane before it (`-Q`). The clock is looked at once per batch of
 //! completions, never per message.
 
+use std::ops::Range;
+
 use urma::{LocalSge, PostReason, SendWr, WrFlags};
 
 use crate::{
@@ -114,7 +116,11 @@ impl LaneStream {
 pub(crate) struct Stream<'p, 'a> {
     wrs: &'p [SendWr<'a>],
     lanes: Vec<LaneStream>,
-    batch: Vec<SendWr<'a>>,
+    /// The requests of each lane as they are posted, changed where they lie: place after place, and the
+    /// first ones once more, so that every list is one piece.
+    ready: Vec<SendWr<'a>>,
+    /// Requests of a lane in `ready`.
+    stride: usize,
     depth: u64,
     post_list: u64,
     cq_mod: u32,
@@ -158,10 +164,13 @@ impl<'p, 'a> Stream<'p, 'a> {
             done_ns: 0,
         };
         let post_list = test.post_list.min(depth);
+        let stride = places + usize::try_from(post_list).unwrap_or(1).max(1) - 1;
+        let ready = wrs.chunks(places).flat_map(|wrs| wrs.iter().cycle().take(stride)).copied();
         Self {
+            ready: ready.collect(),
+            stride,
             wrs,
             lanes: vec![lane; pass.ends.lanes.len()],
-            batch: Vec::with_capacity(usize::try_from(post_list).unwrap_or(1)),
             depth: u64::from(depth),
             post_list: u64::from(post_list),
             cq_mod,
@@ -266,17 +275,20 @@ impl<'p, 'a> Stream<'p, 'a> {
             if count == 0 || room < count || !self.may_start(pass, lane, count)? {
                 return Ok(());
             }
-            self.batch.clear();
+            let from = lane * self.stride + state.place;
+            let mut until = from;
             for _ in 0..count {
-                self.push(pass, lane)?;
+                self.prepare(pass, lane, until)?;
+                until += 1;
             }
-            self.signal_last(lane);
+            self.signal_last(lane, until - 1);
             let Some(queue) = pass.ends.lanes.get_mut(lane) else { return Ok(()) };
-            let Err(error) = queue.post(&self.batch) else { continue };
+            let list = self.ready.get(from..until).unwrap_or(&[]);
+            let Err(error) = queue.post(list) else { continue };
             if error.reason != PostReason::Full {
                 return Err(error.into());
             }
-            self.unpost(lane, error.index);
+            self.unpost(lane, from + error.index..until);
             return Ok(());
         }
     }
@@ -297,10 +309,32 @@ impl<'p, 'a> Stream<'p, 'a> {
         Ok(posted + count - known.min(posted) <= threshold)
     }
 
-    /// Puts the lane's next message into the batch.
+    /// Makes `ready[at]` the lane's next message.
     #[inline]
-    fn push(&mut self, pass: &Pass<'_, '_>, lane: usize) -> Result<(), RunError> {
-        let state = &mut self.lanes[lane];
+    fn prepare(&mut self, pass: &Pass<'_, '_>, lane: usize, at: usize) -> Result<(), RunError> {
+        if self.flat.is_some() || self.verify.is_some() {
+            self.make(pass, lane, at)?;
+        }
+        let (Some(state), Some(wr)) = (self.lanes.get_mut(lane), self.ready.get_mut(at)) else {
+            return Ok(());
+        };
+        let number = state.posted;
+        state.until_signal -= 1;
+        let is_signalled = state.until_signal == 0 || number + 1 == state.target;
+        if is_signalled {
+            state.until_signal = self.cq_mod;
+        }
+        state.posted += 1;
+        state.place = if state.place + 1 == self.places { 0 } else { state.place + 1 };
+        wr.user_ctx = (lane as u64) << NUMBER_BITS | number;
+        wr.flags.set(WrFlags::COMPLETE, is_signalled);
+        Ok(())
+    }
+
+    /// Makes the request anew: from its pieces, or because it was changed for a message before.
+    #[cold]
+    fn make(&mut self, pass: &Pass<'_, '_>, lane: usize, at: usize) -> Result<(), RunError> {
+        let state = &self.lanes[lane];
         let index = lane * self.places + state.place;
         let mut wr = match self.flat {
             None => self.wrs[index],
@@ -311,29 +345,20 @@ impl<'p, 'a> Stream<'p, 'a> {
                 requests::request(objects, pass.test(), &pass.layout, at, piece)
             }
         };
-        let number = state.posted;
-        wr.user_ctx = (lane as u64) << NUMBER_BITS | number;
-        state.until_signal -= 1;
-        if state.until_signal == 0 || number + 1 == state.target {
-            wr.flags |= WrFlags::COMPLETE;
-            state.until_signal = self.cq_mod;
-        }
-        state.posted += 1;
-        state.place = if state.place + 1 == self.places { 0 } else { state.place + 1 };
         if let Some(verify) = &self.verify {
-            verify.before(&mut wr, lane, number)?;
+            verify.before(&mut wr, lane, state.posted)?;
         }
-        self.batch.push(wr);
+        self.ready[at] = wr;
         Ok(())
     }
 
     /// Gives the list's last message a completion when, without one, no room for a further list
     /// would ever come.
     #[inline]
-    fn signal_last(&mut self, lane: usize) {
+    fn signal_last(&mut self, lane: usize, last: usize) {
         let state = &mut self.lanes[lane];
         let is_stuck = u64::from(state.unsignalled(self.cq_mod)) + self.post_list > self.depth;
-        if let (true, Some(wr)) = (is_stuck, self.batch.last_mut()) {
+        if let (true, Some(wr)) = (is_stuck, self.ready.get_mut(last)) {
             wr.flags |= WrFlags::COMPLETE;
             state.until_signal = self.cq_mod;
         }
@@ -341,12 +366,13 @@ impl<'p, 'a> Stream<'p, 'a> {
 
     /// Takes back what the queue had no room for.
     #[cold]
-    fn unpost(&mut self, lane: usize, index: usize) {
-        let refused = self.batch.len() - index;
+    fn unpost(&mut self, lane: usize, refused: Range<usize>) {
+        let signal =
+            self.ready[refused.clone()].iter().any(|wr| wr.flags.contains(WrFlags::COMPLETE));
+        let refused = refused.len();
         let state = &mut self.lanes[lane];
         state.posted -= refused as u64;
         state.place = usize::try_from(state.posted % self.places as u64).unwrap_or(0);
-        let signal = self.batch[index..].iter().any(|wr| wr.flags.contains(WrFlags::COMPLETE));
         let refused = u32::try_from(refused).unwrap_or(u32::MAX);
         state.until_signal =
             if signal { 1 } else { state.until_signal.saturating_add(refused).min(self.cq_mod) };
