@@ -111,6 +111,8 @@ pub(crate) struct Bench {
     pub(crate) dev: Arc<SoftwareDevice>,
     pub(crate) raises: Arc<Raises>,
     pub(crate) now: Nanos,
+    /// Direct entries go to the doorbell that was found.
+    pub(crate) carries: bool,
     arena: Region,
     used: usize,
     iova: u64,
@@ -232,6 +234,7 @@ impl Bench {
         let mut bench = Self {
             dev,
             raises,
+            carries: false,
             now: 0,
             arena,
             used: 0,
@@ -474,10 +477,25 @@ impl Bench {
         self.write_direct(queue, &block);
     }
 
-    /// Hands a block over directly.
+    /// Hands the block of the newest entry over directly.
     pub(crate) fn write_direct(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
+        if self.carries {
+            return self.carry(queue, block);
+        }
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
         self.dev.write_block(|| self.now, page + doorbell::DWQE, block);
+    }
+
+    /// As [`Bench::write_direct`], by the doorbell that was found: the ring has the entry only if the device
+    /// does not carry it out.
+    fn carry(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
+        let at = ((queue.pi as usize - 1) & ((1 << queue.log2) - 1)) * BLOCK_LEN;
+        queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
+        let found = self.dev.find_queue(queue.id).unwrap();
+        if self.dev.carry(&found, || self.now, block).is_none() {
+            queue.ring.store_block(at, block).unwrap();
+            self.dev.ring_direct(&found, || self.now, block);
+        }
     }
 
     /// Posts a receive with the given pieces and rings the doorbell.

@@ -8,6 +8,7 @@ pub(crate) mod base;
 pub(crate) mod direct;
 pub(crate) mod fetch;
 pub(crate) mod gather;
+mod known;
 pub(crate) mod mail;
 pub(crate) mod names;
 pub(crate) mod pass_length;

@@ -45,6 +45,17 @@ impl SqDoorbell {
         }
     }
 
+    /// Hands a block over that is not stored in the ring. Returns whether it was carried out; if not, nothing
+    /// happened.
+    #[inline(always)]
+    pub(crate) fn carry(&self, block: &[u64; BLOCK_WORDS]) -> bool {
+        barrier::to_device();
+        match self {
+            Self::Found(found) => found.carry(block),
+            Self::Page { .. } => false,
+        }
+    }
+
     /// Hands the one block that was just stored in the ring over directly.
     #[inline]
     pub(crate) fn ring_direct(&self, block: &[u64; BLOCK_WORDS]) {

@@ -50,6 +50,8 @@ pub(crate) struct SendPoster {
     /// All before it are completed, no completion of theirs is to come, and their positions may be
     /// used again; `pi - done` never exceeds the ring.
     done: u32,
+    /// One-block requests for which there is room, at least.
+    sure: u32,
     /// Number of the next request, and of the one at `done`.
     seq: u32,
     done_seq: u32,
@@ -131,6 +133,7 @@ impl SendPoster {
             doorbell,
             pi: 0,
             done: 0,
+            sure: 0,
             seq: 0,
             done_seq: 0,
             snapshot: None,
@@ -148,9 +151,7 @@ impl SendPoster {
         };
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        let block = request.encode(&to);
-        *self.front() = block;
-        self.store_block(self.pi, &block)?;
+        self.store_block(self.pi, &request.encode(&to))?;
         self.commit(1, wr.user_ctx)
     }
 
@@ -163,7 +164,13 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        self.ring_block(request.encode(&to), user_ctx)
+        let block = request.encode(&to);
+        let at = self.note_block(user_ctx)?;
+        if !self.doorbell.carry(&block) {
+            self.store_block(at, &block)?;
+            self.doorbell.ring_direct(&block);
+        }
+        Ok(())
     }
 
     /// As [`SendPoster::post_direct`], of the usual message.
@@ -175,20 +182,23 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.find_room(1)?;
         (message.entry_idx, message.owner) = self.place();
-        self.ring_block(message.encode(eid), user_ctx)
-    }
-
-    /// Notes the entry of one block, for which there is room, as posted, and hands it over.
-    #[inline(always)]
-    fn ring_block(&mut self, block: [u64; BLOCK_WORDS], user_ctx: u64) -> Result<(), PostReason> {
+        let block = message.encode(eid);
         self.store_block(self.pi, &block)?;
-        let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
-        send.shadow.put(Tag::new(self.pi, 1, self.seq), user_ctx);
-        self.seq = (self.seq + 1) & SEQ_MASK;
-        self.pi = self.pi.wrapping_add(1);
-        send.pi.store(self.pi, Ordering::Release);
+        self.note_block(user_ctx)?;
         self.doorbell.ring_direct(&block);
         Ok(())
+    }
+
+    /// Notes an entry of one block, for which there is room, as posted; its position.
+    #[inline(always)]
+    fn note_block(&mut self, user_ctx: u64) -> Result<u32, PostReason> {
+        let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
+        let at = self.pi;
+        send.shadow.put(Tag::new(at, 1, self.seq), user_ctx);
+        self.seq = (self.seq + 1) & SEQ_MASK;
+        self.pi = at.wrapping_add(1);
+        send.pi.store(self.pi, Ordering::Release);
+        Ok(at)
     }
 
     /// As [`SendPoster::push`], for any request.
@@ -212,20 +222,37 @@ impl SendPoster {
 
     #[inline]
     fn find_room(&mut self, blocks: u32) -> Result<(), PostReason> {
-        if self.has_room(blocks) || self.make_room(blocks) { Ok(()) } else { Err(PostReason::Full) }
+        if self.sure < blocks && !self.look_for_room(blocks) {
+            return Err(PostReason::Full);
+        }
+        self.sure -= blocks;
+        Ok(())
+    }
+
+    /// Looks at what is left of the ring and of the depth, which grow only here.
+    #[cold]
+    fn look_for_room(&mut self, blocks: u32) -> bool {
+        if !self.has_room(blocks) && !self.make_room(blocks) {
+            return false;
+        }
+        let (free, depth) = self.room();
+        self.sure = free.min(depth).max(blocks);
+        true
+    }
+
+    /// Blocks of the ring, and requests, that may be posted.
+    #[inline]
+    fn room(&self) -> (u32, u32) {
+        let used = self.pi.wrapping_sub(self.done);
+        let outstanding = self.seq.wrapping_sub(self.done_seq) & SEQ_MASK;
+        let blocks = 1u32 << self.parts.log2;
+        (blocks.saturating_sub(used), self.parts.depth.saturating_sub(outstanding))
     }
 
     /// Index and owner bit of the next entry.
     #[inline]
     fn place(&self) -> (u16, bool) {
         (low16(self.pi), (self.pi >> self.parts.log2) & 1 == 0)
-    }
-
-    /// The first block of the scratch words.
-    #[inline]
-    fn front(&mut self) -> &mut [u64; BLOCK_WORDS] {
-        let (blocks, _) = self.scratch.as_chunks_mut();
-        &mut blocks[0]
     }
 
     /// Notes the entry that was stored into the ring as posted.
@@ -257,9 +284,8 @@ impl SendPoster {
 
     #[inline]
     fn has_room(&self, blocks: u32) -> bool {
-        let used = self.pi.wrapping_sub(self.done);
-        let outstanding = self.seq.wrapping_sub(self.done_seq) & SEQ_MASK;
-        used + blocks <= 1 << self.parts.log2 && outstanding < self.parts.depth
+        let (free, depth) = self.room();
+        blocks <= free && depth != 0
     }
 
     /// Finds positions that have become free; lets the device work once if there are none.
@@ -350,21 +376,18 @@ impl SendPoster {
         }
     }
 
-    /// Makes the batch visible and rings once.
+    /// Makes the batch visible and rings once. `direct`: it is the one block at the front of the scratch words.
     #[inline]
-    fn publish(&self, requests: usize, last_blocks: u32) {
+    fn publish(&self, requests: usize, direct: bool) {
         if requests == 0 {
             return;
         }
         if let Some(send) = self.link.send.as_ref() {
             send.pi.store(self.pi, Ordering::Release);
         }
-        if let (1, 1, true, Some(block)) =
-            (requests, last_blocks, self.parts.direct, self.scratch.first_chunk::<BLOCK_WORDS>())
-        {
-            self.doorbell.ring_direct(block);
-        } else {
-            self.doorbell.ring(self.pi);
+        match self.scratch.first_chunk::<BLOCK_WORDS>().filter(|_| direct) {
+            Some(block) => self.doorbell.ring_direct(block),
+            None => self.doorbell.ring(self.pi),
         }
     }
 }
@@ -393,12 +416,13 @@ impl SendQueue for SendPoster {
             match self.push(wr) {
                 Ok(blocks) => last_blocks = blocks,
                 Err(reason) => {
-                    self.publish(index, last_blocks);
+                    self.publish(index, false);
                     return Err(PostError { index, reason });
                 }
             }
         }
-        self.publish(wrs.len(), last_blocks);
+        // The usual request does not get here alone, so what does lies in the scratch words.
+        self.publish(wrs.len(), self.parts.direct && wrs.len() == 1 && last_blocks == 1);
         Ok(())
     }
 }

@@ -110,7 +110,7 @@ impl<W: Words> HazardSlot<W> {
     ///
     /// # Errors
     /// [`OutOfBounds`] when the slot cannot be written.
-    #[inline]
+    #[inline(always)]
     pub fn announce(&mut self, claim: u64) -> Result<Announced<'_, W>, OutOfBounds> {
         self.words.swap_fence(self.offset, claim)?;
         Ok(Announced { slot: self })
@@ -137,26 +137,35 @@ impl<W: Words> Announced<'_, W> {
     ///
     /// # Errors
     /// [`Revoked`] when it has not.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, generation: &Generation<W>, imported: u64) -> Result<(), Revoked> {
         let is_same = generation.load() == imported && is_live(imported);
         if is_same { Ok(()) } else { Err(Revoked) }
     }
 
-    /// The check after the last byte: loads made before it (a READ's data) are older than the
+    /// The check after the last byte of a piece: loads made before it (a READ's data) are older than the
     /// answer.
     ///
     /// # Errors
     /// [`Revoked`] when the generation changed while the bytes moved.
-    #[inline]
-    pub fn finish(self, generation: &Generation<W>, imported: u64) -> Result<(), Revoked> {
+    #[inline(always)]
+    pub fn check_moved(&self, generation: &Generation<W>, imported: u64) -> Result<(), Revoked> {
         crate::sync::fence(crate::sync::Ordering::Acquire);
         self.check(generation, imported)
+    }
+
+    /// As [`Announced::check_moved`], after the last piece.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn finish(self, generation: &Generation<W>, imported: u64) -> Result<(), Revoked> {
+        self.check_moved(generation, imported)
     }
 }
 
 impl<W: Words> Drop for Announced<'_, W> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         // The announcement wrote this word; it cannot have become read-only.
         let stored = self.slot.words.store_release(self.slot.offset, CLEAR);

@@ -93,14 +93,37 @@ impl<T> Serial<T> {
         if !self.enter_marked() {
             return (RunResult::HandedOver, None);
         }
+        let (run, answer) = self.split(first, &mut rest);
+        (run, Some(answer))
+    }
+
+    /// As [`Serial::run_split`], if no thread holds the value and no mark is set; `None`: nothing happened, and
+    /// no mark was left.
+    #[inline(always)]
+    pub fn try_split<A>(
+        &self,
+        first: impl FnOnce(&mut T) -> A,
+        mut rest: impl FnMut(&mut T, &mut A),
+    ) -> Option<(RunResult, A)> {
+        let is_free = self.state.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed);
+        is_free.ok().map(|_| self.split(first, &mut rest))
+    }
+
+    /// The rounds of [`Serial::run_split`]; the caller has set HELD.
+    #[inline(always)]
+    fn split<A>(
+        &self,
+        first: impl FnOnce(&mut T) -> A,
+        rest: &mut impl FnMut(&mut T, &mut A),
+    ) -> (RunResult, A) {
         let release = ReleaseOnDrop(&self.state);
         let mut answer = self.visit(first);
         core::mem::forget(release);
         if self.let_go() {
-            return (RunResult::Done, Some(answer));
+            return (RunResult::Done, answer);
         }
         let run = self.work_on(|value| rest(value, &mut answer));
-        (run, Some(answer))
+        (run, answer)
     }
 
     /// Sets HELD, or a mark for the thread that has set it. Returns whether it set HELD; what was marked

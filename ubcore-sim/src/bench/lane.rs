@@ -1,5 +1,6 @@
 //! The express lane ends every request as the long path does.
 
+mod again;
 mod messages;
 mod tails;
 
@@ -36,23 +37,29 @@ fn both(act: impl Fn(&mut Scene, Opcode)) -> Vec<Seen> {
     each(&TRANSFERS, act)
 }
 
-/// Runs `act` with the lane and without: on a queue whose path and segments were used before. Returns
-/// what was seen, which is the same.
+/// Runs `act` with the lane, by doorbells that were found and by registers, and without it: on a queue whose path
+/// and segments were used before. Returns what was seen, which is the same.
 fn each(opcodes: &[Opcode], act: impl Fn(&mut Scene, Opcode)) -> Vec<Seen> {
     let alike = |opcode: &Opcode| {
-        let [on, off] =
-            [ExpressLane::On, ExpressLane::Off].map(|lane| seen_by(lane, *opcode, &act));
+        let setups = [(ExpressLane::On, true), (ExpressLane::On, false), (ExpressLane::Off, true)];
+        let [carried, on, off] = setups.map(|setup| seen_by(setup, *opcode, &act));
         assert_eq!(on, off, "{opcode:?}");
+        assert_eq!(carried, on, "{opcode:?}");
         on
     };
     opcodes.iter().map(alike).collect()
 }
 
-fn seen_by(lane: ExpressLane, opcode: Opcode, act: &impl Fn(&mut Scene, Opcode)) -> Seen {
+fn seen_by(
+    (lane, carries): (ExpressLane, bool),
+    opcode: Opcode,
+    act: &impl Fn(&mut Scene, Opcode),
+) -> Seen {
     let change = |cfg: &mut crate::DeviceCfg| {
         (cfg.lane, cfg.direct_chunk, cfg.step_bytes) = (lane, 1024, 1024);
     };
     let mut s = scene_of(pair_with(change), 4, 4);
+    s.a.carries = carries;
     s.fill();
     let shown: Vec<u8> = s.local.bytes(100, AREA);
     s.remote.mem.write(0, &shown).unwrap();

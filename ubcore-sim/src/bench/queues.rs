@@ -127,9 +127,10 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
     let id = s.jetty.id;
     let old = s.a.dev.find_queue(id).unwrap();
     let block = put_write(&mut s);
-    assert!(!s.a.dev.ring_direct(&old, || 0, &block), "nothing is left to do");
-    put_write(&mut s);
+    assert_eq!(s.a.dev.carry(&old, || 0, &block), None, "the first of its kind");
     s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
+    let block = put_write(&mut s);
+    assert_eq!(s.a.dev.carry(&old, || 0, &block), Some(false), "nothing is left to do");
     for _ in 0..2 {
         assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
     }
@@ -137,15 +138,27 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
     assert!(s.a.dev.find_queue(id).is_none());
     s.jetty = s.a.jetty(4, &s.jfc, |args| args.id = id);
     let block = put_write(&mut s);
-    s.a.dev.ring_direct(&old, || 0, &block);
+    assert_eq!(s.a.dev.carry(&old, || 0, &block), None);
     s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 2);
     assert_eq!(s.a.peek(&s.jfc), None);
     let new = s.a.dev.find_queue(id).unwrap();
+    s.a.dev.ring_queue(&new, || 0, s.jetty.pi);
+    assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
+    let block = put_write(&mut s);
     s.a.dev.ring_direct(&new, || 0, &[block[0] + 1, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 3, "it is not the next entry");
-    s.a.dev.ring_direct(&new, || 0, &block);
-    assert_eq!(s.a.poll(&mut s.jfc).unwrap().status, CqeStatus::Success);
+    let with_first = |word: u64| {
+        let mut block = block;
+        block[0] ^= word;
+        block
+    };
+    for other in [1, 1 << 31] {
+        let is_taken = s.a.dev.carry(&new, || 0, &with_first(other));
+        assert_eq!(is_taken, None, "it is not the next entry");
+    }
+    assert_eq!(s.a.peek(&s.jfc), None);
+    assert_eq!(s.a.dev.carry(&new, || 0, &block), Some(false));
 }
 
 #[test]

@@ -339,11 +339,11 @@ impl Commands {
         let queue = at.base.queues.get(id).ok_or(CmdStatus::NotFound)?;
         let held = queue.send.with_blocking(|engine| {
             let engine = engine.as_mut().ok_or(CmdStatus::NotFound)?;
-            match (engine.bound, pair) {
+            match (engine.bound(), pair) {
                 (Some(_), Some(_)) => Err(CmdStatus::Exists),
                 (None, None) => Err(CmdStatus::NotFound),
                 _ => {
-                    engine.bound = pair;
+                    engine.set_bound(pair);
                     Ok(CmdAnswer::ok(&[]))
                 }
             }

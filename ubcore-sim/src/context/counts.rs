@@ -44,7 +44,13 @@ pub(crate) struct FastCounts {
 impl FastCounts {
     #[inline]
     pub(crate) fn direct(&self, bytes: u64) {
-        bump(&self.direct_requests, 1);
+        self.direct_list(1, bytes);
+    }
+
+    /// So many requests, with so many bytes together.
+    #[inline]
+    pub(crate) fn direct_list(&self, requests: u64, bytes: u64) {
+        bump(&self.direct_requests, requests);
         bump(&self.direct_bytes, bytes);
     }
 

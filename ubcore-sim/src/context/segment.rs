@@ -254,6 +254,12 @@ impl SegmentCache {
         (slot.token_id == token_id && slot.is_live()).then_some(slot)
     }
 
+    /// As [`SegmentCache::known`], to be kept.
+    pub(crate) fn known_arc(&self, token_id: u32) -> Option<Arc<LocalSegment>> {
+        let slot = self.slots[(token_id >> 8) as usize % CACHE].as_ref()?;
+        (slot.token_id == token_id && slot.is_live()).then(|| Arc::clone(slot))
+    }
+
     /// Lets go of every context that does not live any more.
     pub(crate) fn drop_dead(&mut self) {
         for slot in &mut self.slots {

@@ -57,6 +57,27 @@ impl SoftwareDevice {
         self.post_direct(now, &found.queue, words)
     }
 
+    /// Carries out a direct entry that is not in the ring. Returns whether anything may be left to do; `None`:
+    /// nothing happened, the entry is to be posted in the ring.
+    #[inline(always)]
+    pub fn carry(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        words: &[u64; BLOCK_WORDS],
+    ) -> Option<bool> {
+        if !found.queue.sends.is_still(found.life) {
+            self.count(Counter::BadDoorbell);
+            return None;
+        }
+        let left = self.base.carry(&found.queue, words)?;
+        let is_left = self.is_left(left);
+        if is_left {
+            self.run_posted(now());
+        }
+        Some(is_left || left != Left::BUSY)
+    }
+
     /// As a write of `pi` to the queue's doorbell.
     #[inline]
     pub fn ring_queue(&self, found: &FoundQueue, now: impl FnOnce() -> Nanos, pi: u32) {

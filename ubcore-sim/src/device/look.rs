@@ -81,7 +81,7 @@ impl SoftwareDevice {
                 let send = self.base.queues.get(*id).filter(|_| record.sends);
                 let send = send.and_then(|queue| {
                     let looked = queue.send.try_with(|engine| {
-                        engine.as_ref().map(|engine| (engine.state(), engine.bound))
+                        engine.as_ref().map(|engine| (engine.state(), engine.bound()))
                     });
                     looked?.value
                 });

@@ -66,7 +66,34 @@ impl Base {
                 *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
             },
         );
-        let mut left = left.unwrap_or(Left::NOTHING);
+        self.leave(queue, run, left.unwrap_or(Left::NOTHING))
+    }
+
+    /// Carries out `block`, which is in no ring, on the express lane; `None`: nothing happened.
+    #[inline(always)]
+    pub(crate) fn carry(
+        &self,
+        queue: &Arc<DeviceSendQueue>,
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<Left> {
+        let at: (&Tables, &Queue) = (&self.tables, queue);
+        let (run, (is_carried, left)) = queue.send.try_split(
+            |engine| {
+                let carried = engine.as_mut().and_then(|engine| engine.carry_block(at, block));
+                (carried.is_some(), carried.unwrap_or(Left::NOTHING))
+            },
+            |engine, (_, left)| {
+                let Some(engine) = engine else { return };
+                let visit = Visit { tables: &self.tables, queue, direct: None };
+                *left = left.then(engine.step_again(&visit));
+            },
+        )?;
+        is_carried.then_some(self.leave(queue, run, left))
+    }
+
+    /// Lists the queue for what its steps left, and returns that.
+    #[inline(always)]
+    fn leave(&self, queue: &Queue, run: RunResult, mut left: Left) -> Left {
         left |= Left::MORE.when(run == RunResult::WorkLeft);
         if left != Left::BUSY {
             self.list(queue, left);
@@ -94,12 +121,7 @@ impl Base {
                 *left = left.then(engine.step_again(&Visit { direct: None, ..visit }));
             },
         );
-        let mut left = left.unwrap_or(Left::NOTHING);
-        left |= Left::MORE.when(run == RunResult::WorkLeft);
-        if left != Left::BUSY {
-            self.list(queue, left);
-        }
-        left
+        self.leave(queue, run, left.unwrap_or(Left::NOTHING))
     }
 
     /// Ends request `seq` of queue `id`, which was handed over and succeeded, unless another thread steps

@@ -4,7 +4,7 @@
 //! *Must not*: read a block twice; trust a count.
 
 use udma_abi::{
-    Sqe,
+    OneSided, Sqe,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SQE_WORDS_MAX, SqeFlags, inline_max, sge_max},
 };
 use urma_mem::Blocks;
@@ -95,6 +95,14 @@ impl SendRing {
     #[inline]
     fn is_ours(&self, sqe: &Sqe) -> bool {
         self.is_head(sqe.owner, sqe.entry_idx)
+    }
+
+    /// Whether the first word of an entry names owner bit and index of the one at the head.
+    #[inline(always)]
+    pub(crate) fn is_at_head(&self, word: u64) -> bool {
+        let owner = u64::from(!self.head >> self.log2 & 1) << OneSided::OWNER_SHIFT;
+        let mask = u64::from(self.blocks.mask()) & 0xffff | 1 << OneSided::OWNER_SHIFT;
+        (word ^ (u64::from(low16(self.head)) | owner)) & mask == 0
     }
 
     /// Whether these are owner bit and index of the entry at the head.

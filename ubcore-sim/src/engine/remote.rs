@@ -10,6 +10,7 @@ use udma_abi::{CqeStatus, cmd::Access};
 use urma_mem::Region;
 use urma_mem::hazard::{Announced, CHUNK_MAX, Generation, HazardSlot, is_live};
 
+use super::known::{KnownMemory, LifeProof};
 use super::names;
 use super::pass_length::PassLength;
 use crate::context::link::{DirectParts, NodePath, Reach};
@@ -186,6 +187,31 @@ impl PathState {
         };
         let view = &mut self.views[(want.token_id >> 8) as usize % VIEWS];
         reach_peer(slot, view, (parts, faults), want, touch)
+    }
+
+    /// The memory that the request before this call reached in segment `token_id`, for requests like it: of a
+    /// peer's, the largest shared extent as far as it lies in the segment.
+    #[cold]
+    pub(super) fn known_memory(&self, token_id: u32) -> Option<(KnownMemory, LifeProof)> {
+        let parts = match &self.link.reach {
+            Reach::Own => {
+                let segment = self.own.known_arc(token_id)?;
+                let memory = KnownMemory { va: segment.va, region: segment.region.clone() };
+                return Some((memory, LifeProof::Own(segment)));
+            }
+            Reach::Direct(parts) => parts,
+            Reach::Messages => return None,
+        };
+        let view = self.views[(token_id >> 8) as usize % VIEWS].as_ref()?;
+        let (rights, shared) = (view.rights, &view.shared);
+        let va = rights.va.max(shared.va);
+        let end = rights.va.checked_add(rights.len)?.min(shared.va.checked_add(shared.len)?);
+        let offset = usize::try_from(shared.offset.checked_add(va - shared.va)?).ok()?;
+        let len = usize::try_from(end.checked_sub(va)?).ok()?;
+        let memory = KnownMemory { va, region: parts.arena.sub(offset, len).ok()? };
+        let (slot, generation) = (self.slot.clone()?, view.generation.clone());
+        let life = view.imported;
+        Some((memory, LifeProof::Peer { slot, token_id, generation, life }))
     }
 
     /// Where what is wanted is in a segment of this node, after all checks; `None`: the path goes to

@@ -87,7 +87,7 @@ impl Retire {
     }
 
     /// Takes the slot of a request that ends without an entry, or was not started.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn keep_or_give_back(&mut self) {
         if self.keeps && !self.spare {
             self.spare = true;
@@ -96,7 +96,7 @@ impl Retire {
         }
     }
 
-    #[inline]
+    #[cold]
     fn give_back(&mut self) {
         self.freed |= self.port.give_back();
     }
@@ -124,10 +124,10 @@ impl Retire {
         }
     }
 
-    /// A slot is kept, or went back to send queues that wait for one.
-    #[inline]
-    pub(crate) fn has_loose_slot(&self) -> bool {
-        self.spare | self.freed
+    /// A slot is kept that others may need, or went back to send queues that wait for one.
+    #[inline(always)]
+    pub(crate) fn owes_slot(&self) -> bool {
+        self.freed || self.spare && !self.port.is_roomy()
     }
 
     /// A slot is kept beyond those of started requests.
@@ -177,13 +177,24 @@ impl Retire {
         (flags, bytes): (SqeFlags, u32),
         fast: &FastCounts,
     ) {
+        self.succeed_in_list(entry_idx, (flags, bytes), fast);
+        self.retire(blocks);
+    }
+
+    /// As [`Retire::succeed`], but for its blocks ([`Retire::retire`]).
+    #[inline(always)]
+    pub(crate) fn succeed_in_list(
+        &mut self,
+        entry_idx: u16,
+        (flags, bytes): (SqeFlags, u32),
+        fast: &FastCounts,
+    ) {
         self.front_seq = self.front_seq.wrapping_add(1);
         if flags.contains(SqeFlags::COMPLETE) {
             self.report_success(entry_idx, bytes, fast);
         } else {
             self.keep_or_give_back();
         }
-        self.retire(blocks);
     }
 
     /// A request that ends later, or behind others.
@@ -260,7 +271,7 @@ impl Retire {
 
     /// Frees the oldest `blocks` blocks of the ring.
     #[inline(always)]
-    fn retire(&mut self, blocks: u32) {
+    pub(crate) fn retire(&mut self, blocks: u32) {
         self.retired = self.retired.wrapping_add(blocks);
         // The record's length was checked when the queue was made.
         let _ = self.record.store_u32_release(record::SQ_CI, self.retired);

@@ -4,6 +4,7 @@
 //! ends of requests that were handed over, state changes. *Gives*: bytes moved directly, requests
 //! for the shared part, completions. *Must not*: wait; start an entry without a completion slot.
 
+mod again;
 mod flush;
 mod lane;
 mod message;
@@ -27,6 +28,7 @@ pub(crate) use message::{HandedEnd, ShortSend};
 use super::direct::{By, Cursor};
 use super::fetch::SendRing;
 use super::gather::{EntryWords, Local};
+use super::known::KnownRequests;
 use super::mail::Mail;
 use super::paths::PathStates;
 use super::remote::PathState;
@@ -61,6 +63,7 @@ pub(crate) struct SendEngine {
     mail: Arc<Mail>,
     path_states: PathStates,
     segments: SegmentCache,
+    known: KnownRequests,
     words: EntryWords,
     /// Control part of `current`.
     sqe: Sqe,
@@ -71,7 +74,7 @@ pub(crate) struct SendEngine {
     /// Planted faults only: a write that was acknowledged and not yet placed.
     deferred: Option<Box<planted::Deferred>>,
     /// RC: path and remote jetty.
-    pub(crate) bound: Option<(u32, u32)>,
+    bound: Option<(u32, u32)>,
     pub(crate) slot: usize,
 }
 
@@ -189,6 +192,7 @@ impl SendEngine {
             mail: Arc::new(Mail::new()),
             path_states: PathStates::new(),
             segments: SegmentCache::default(),
+            known: KnownRequests::default(),
             words: [0; SQE_WORDS_MAX],
             sqe: Sqe::new(udma_abi::Opcode::Nop),
             current: Current::NONE,
@@ -225,20 +229,29 @@ impl SendEngine {
 
     /// Nothing keeps a dead segment or a closed path alive through this engine.
     pub(crate) fn forget_dead(&mut self) {
+        self.known.forget();
         self.segments.drop_dead();
         self.path_states.iter_mut().for_each(PathState::forget_dead);
         self.path_states
             .retain(|path_state| path_state.link.is_alive() || path_state.outstanding != 0);
     }
 
+    /// RC: path and remote jetty.
+    pub(crate) fn bound(&self) -> Option<(u32, u32)> {
+        self.bound
+    }
+
+    /// Requests go to this path and remote jetty from now on, or to none.
+    pub(crate) fn set_bound(&mut self, bound: Option<(u32, u32)>) {
+        self.bound = bound;
+        self.known.forget();
+    }
+
     /// Does one bounded step of the queue.
     #[inline(always)]
     pub(crate) fn step(&mut self, visit: &Visit<'_>) -> Left {
-        let mut left = self.step_lane(visit);
-        if self.retire.has_loose_slot() {
-            left |= self.return_slots();
-        }
-        left
+        let left = self.step_lane(visit);
+        self.clear_slots(left)
     }
 
     /// As [`SendEngine::step`], where it is not the usual step of a post.
@@ -248,14 +261,22 @@ impl SendEngine {
         self.step(visit)
     }
 
-    /// Gives a completion slot back that the queue need not keep.
-    fn return_slots(&mut self) -> Left {
+    /// After a step that left `left`: gives a completion slot back that the queue need not keep.
+    #[inline(always)]
+    fn clear_slots(&mut self, left: Left) -> Left {
+        let keeps = self.state == SendState::Ready || !self.retire.has_spare();
+        if keeps && !self.retire.owes_slot() { left } else { self.return_slots(left) }
+    }
+
+    #[cold]
+    fn return_slots(&mut self, mut left: Left) -> Left {
         if self.state == SendState::Ready {
             self.retire.return_spare();
         } else {
             self.retire.give_spare_back();
         }
-        Left::FREED.when(self.retire.take_freed())
+        left |= Left::FREED.when(self.retire.take_freed());
+        left
     }
 
     #[inline(never)]

@@ -198,6 +198,21 @@ impl SharedNode {
         }
     }
 
+    /// As [`SharedNode::ring_direct`], of an entry that is not in the ring; `false`: nothing happened.
+    #[inline]
+    pub fn carry(&self, found: &FoundQueue, words: &[u64; 8]) -> bool {
+        if self.is_dead() {
+            return false;
+        }
+        let Some(is_left) = self.device.carry(found, || self.post_time(), words) else {
+            return false;
+        };
+        if is_left {
+            self.after_post();
+        }
+        true
+    }
+
     /// As [`SharedNode::write64`] to the doorbell of JFCs, for one that was found and is not armed.
     #[inline]
     pub fn consume(&self, found: &FoundJfc, ci: u32) {

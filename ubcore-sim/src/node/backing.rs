@@ -162,6 +162,11 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     fn ring_direct(&self, words: &[u64; 8]) {
         self.node.ring_direct(&self.found, words);
     }
+
+    #[inline]
+    fn carry(&self, words: &[u64; 8]) -> bool {
+        self.node.carry(&self.found, words)
+    }
 }
 
 impl JfcIndex for FoundDoorbell<FoundJfc> {

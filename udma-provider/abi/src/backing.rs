@@ -132,6 +132,11 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
 
     /// As a write of 64 bytes to [`crate::doorbell::DWQE`].
     fn ring_direct(&self, words: &[u64; 8]);
+
+    /// As [`QueueDoorbell::ring_direct`], of an entry that is not stored in the ring, if the
+    /// device can carry it out at once. Returns whether it did; if not, nothing happened: the entry is to be stored
+    /// and rung for.
+    fn carry(&self, words: &[u64; 8]) -> bool;
 }
 
 /// Consumer index of one JFC, found once: what a doorbell that arms nothing does, with the same checks.

@@ -64,12 +64,40 @@ impl OneSided {
         }
     }
 
-    #[inline]
+    /// Place of the owner bit in the first word.
+    pub const OWNER_SHIFT: u32 = 31;
+
+    /// What of the first word names an operation or a right: two entries that are equal in it, in all other words
+    /// but addresses and lengths, and of which one was read by [`OneSided::decode`], ask for the same.
+    pub const SAME_FRONT: u64 = INLINE | HAS_TOKEN | KIND | OPCODE;
+
+    /// Bytes of the one piece of an entry.
+    #[inline(always)]
+    #[must_use]
+    pub const fn len_of(words: &[u64; BLOCK_WORDS]) -> u32 {
+        field32(words[6], 0, 32)
+    }
+
+    /// Ring index that an entry names, modulo 2^16.
+    #[inline(always)]
+    #[must_use]
+    pub const fn entry_idx_of(words: &[u64; BLOCK_WORDS]) -> u16 {
+        field16(words[0], 0, 16)
+    }
+
+    /// Flags of an entry.
+    #[inline(always)]
+    #[must_use]
+    pub const fn flags_of(words: &[u64; BLOCK_WORDS]) -> SqeFlags {
+        SqeFlags::from_bits_truncate(field8(words[0], 16, 7))
+    }
+
+    #[inline(always)]
     const fn fields(words: &[u64; BLOCK_WORDS], is_write: bool, piece: [u64; 2]) -> Self {
         Self {
-            entry_idx: field16(words[0], 0, 16),
+            entry_idx: Self::entry_idx_of(words),
             owner: flag(words[0], 31),
-            flags: SqeFlags::from_bits_truncate(field8(words[0], 16, 7)),
+            flags: Self::flags_of(words),
             is_write,
             tpn: field32(words[1], 0, 24),
             token: if flag(words[0], 28) { Some(field32(words[4], 0, 32)) } else { None },
@@ -242,4 +270,6 @@ const fn has_one_piece(words: &[u64; BLOCK_WORDS]) -> bool {
 }
 
 const INLINE: u64 = (SqeFlags::INLINE.bits() as u64) << 16;
+const HAS_TOKEN: u64 = 1 << 28;
 const KIND: u64 = 3 << 29;
+const OPCODE: u64 = 0xff << 40;

@@ -83,7 +83,7 @@ macro_rules! words {
         ///
         /// # Errors
         /// [`OutOfBounds`] when the word is outside the writable window or misaligned.
-        #[inline]
+        #[inline(always)]
         pub fn $name(&self, offset: usize, op: WordAtomic<$ty>) -> Result<$ty, OutOfBounds> {
             let at = self.word(offset, size_of::<$ty>(), self.len_writable)?.cast::<$ty>();
             // SAFETY: word() showed the word inside the mapped writable window and aligned.
@@ -134,7 +134,7 @@ impl Region {
     ///
     /// # Errors
     /// [`OutOfBounds`] when the word is outside the writable window or misaligned.
-    #[inline]
+    #[inline(always)]
     pub fn swap_u64(&self, offset: usize, value: u64) -> Result<u64, OutOfBounds> {
         self.atomic_u64(offset, WordAtomic::Swap(value))
     }

@@ -9,6 +9,8 @@
 //! ended, a segment that was withdrawn, a queue that left READY are found by the same words as on the long
 //! path. Without a request before it there is nothing to wait for: order, fence and retirement are met.
 
+use std::sync::Arc;
+
 use udma_abi::{
     Atomic, CqeStatus, OneSided, Tail, Tailed,
     cmd::{Access, Mode},
@@ -29,7 +31,7 @@ use crate::fault::Faults;
 
 /// How far the lane took an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum LaneResult {
+pub(super) enum LaneResult {
     /// The request succeeded and is retired.
     Done,
     /// It failed and is retired; the queue may have stopped.
@@ -66,12 +68,18 @@ impl SendEngine {
             return self.step_requests(visit);
         }
         let mut left = Left::NOTHING;
-        for _ in 0..visit.tables.cfg.step_requests {
+        let mut budget = visit.tables.cfg.step_requests;
+        while budget != 0 {
             let before = self.ring.head;
-            // What does not take the lane is fetched once more, and judged by that copy alone.
-            let result = self.lane(visit, &self.ring.block(0), posted);
+            let done = self.carry_list(visit.queue, posted, budget);
+            let mut result = LaneResult::Done;
+            if done == 0 {
+                // What does not take the lane is fetched once more, and judged by that copy alone.
+                result = self.lane_new(visit, &self.ring.block(0), posted);
+            }
             left |= Left::BUSY.when(result != LaneResult::NotTaken);
             posted -= self.ring.head.wrapping_sub(before);
+            budget -= done.max(1);
             if result != LaneResult::Done {
                 break;
             }
@@ -84,7 +92,7 @@ impl SendEngine {
 
     /// The long path for what is posted behind requests that took the lane.
     #[cold]
-    fn step_rest(&mut self, visit: &Visit<'_>, left: Left) -> Left {
+    pub(super) fn step_rest(&mut self, visit: &Visit<'_>, left: Left) -> Left {
         let mut left = left;
         let direct = visit.direct.filter(|_| left == Left::NOTHING);
         left |= self.step_requests(&Visit { direct, ..*visit });
@@ -94,6 +102,20 @@ impl SendEngine {
     /// Carries out the entry that starts with `block`, the next of `posted` blocks of an idle queue.
     #[inline(always)]
     fn lane(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], posted: u32) -> LaneResult {
+        if self.carry_again(visit.queue, block) {
+            return LaneResult::Done;
+        }
+        self.lane_new(visit, block, posted)
+    }
+
+    /// As [`SendEngine::lane`], of a request that is not like one before.
+    #[inline(never)]
+    pub(super) fn lane_new(
+        &mut self,
+        visit: &Visit<'_>,
+        block: &[u64; BLOCK_WORDS],
+        posted: u32,
+    ) -> LaneResult {
         let Some(entry) = OneSided::decode(block) else {
             return self.lane_tailed(visit, block, posted);
         };
@@ -101,7 +123,21 @@ impl SendEngine {
             return LaneResult::NotTaken;
         }
         let carried = self.carry(visit, &entry);
+        if matches!(carried, Ok(AccessResult::Yes(..))) && self.known.wants(block) {
+            self.keep_known(visit, block, &entry);
+        }
         self.end(visit, (&entry, 1), carried)
+    }
+
+    /// Keeps what the request of `block` rested on, which was just carried out.
+    #[cold]
+    fn keep_known(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], entry: &OneSided) {
+        let Some(segment) = self.segments.known_arc(entry.piece.token_id) else { return };
+        let Some(path) = path_of(&mut self.path_states, entry.tpn) else { return };
+        if let Some(remote) = path.known_memory(entry.seg_token_id) {
+            let link = Arc::clone(&path.link);
+            self.known.keep(block, (link, segment, short_max(visit.tables.step_max)), remote);
+        }
     }
 
     /// As [`SendEngine::lane`], of several pieces, or of a payload in the entry.
@@ -157,7 +193,7 @@ impl SendEngine {
 
     /// Started nothing, and nothing that it started is not retired.
     #[inline]
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         // Ends in the mail are of requests that are not retired: without those there is nothing to take.
         self.state == SendState::Ready && !self.under_way && self.retire.is_empty()
     }
@@ -398,7 +434,13 @@ pub(super) fn path_of(path_states: &mut PathStates, tpn: u32) -> Option<&mut Pat
 /// caches ([`STREAM_MIN`]).
 #[inline]
 fn is_short(len: u64, step_max: u64) -> bool {
-    len.wrapping_sub(1) < step_max.min(STREAM_MIN - 1)
+    len.wrapping_sub(1) < short_max(step_max)
+}
+
+/// Longest request that may be short, in bytes.
+#[inline]
+fn short_max(step_max: u64) -> u64 {
+    step_max.min(STREAM_MIN - 1)
 }
 
 #[cfg(test)]

@@ -93,11 +93,7 @@ impl SendEngine {
             reported: false,
         };
         self.retire.push(request, &visit.queue.fast, visit.tables.faults);
-        let mut left = Left::BUSY;
-        if self.retire.has_loose_slot() {
-            left |= self.return_slots();
-        }
-        Some(left)
+        Some(self.clear_slots(Left::BUSY))
     }
 
     /// Whether nothing is before the entry that it must follow, as far as its queue shows.
@@ -139,7 +135,7 @@ impl SendEngine {
             path.outstanding = path.outstanding.saturating_sub(1);
             path.admission.on_ended(seq, status);
         }
-        let waits = self.under_way || self.posted(visit) != 0 || self.retire.has_loose_slot();
+        let waits = self.under_way || self.posted(visit) != 0 || self.retire.owes_slot();
         if waits { HandedEnd::Step } else { HandedEnd::Done }
     }
 }

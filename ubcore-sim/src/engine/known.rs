@@ -1,0 +1,215 @@
+//! WRITEs and READs that are like one before: what was found and checked for that one, kept.
+//!
+//! *Owns*: what earlier requests of one queue rested on. *Takes*: the block of a request. *Gives*: both pieces of
+//! memory and what guards them. *Must not*: keep a judgement that something else than the words that are looked
+//! at each time can change.
+//!
+//! A request is like one before when all that names a right is the same: operation, path, remote segment, token,
+//! local segment. Then the checks of names, token and access need not be made again as long as both segments live
+//! in the life in which they were made, and the path lives: three words that are looked at each time, the peer's
+//! under an announcement. Addresses and length differ from request to request; the bounds of both pieces are
+//! those of the regions that are kept here.
+
+use std::sync::Arc;
+
+use udma_abi::{OneSided, sqe::BLOCK_WORDS};
+use urma_mem::Region;
+use urma_mem::hazard::{Announced, Generation, HazardSlot};
+
+use crate::context::link::NodePath;
+use crate::context::segment::LocalSegment;
+use crate::hooks::{self, Hook};
+
+/// Requests that are kept; one of eight new ones replaces an old one.
+const KNOWN: usize = 8;
+
+/// What earlier requests rested on, by the segments that they name.
+#[derive(Debug, Default)]
+pub(crate) struct KnownRequests {
+    slots: [Option<Box<KnownRequest>>; KNOWN],
+    /// Requests that were not like one before.
+    missed: usize,
+}
+
+/// What one earlier request rested on.
+#[derive(Debug)]
+pub(crate) struct KnownRequest {
+    facts: Facts,
+    proof: LifeProof,
+}
+
+/// What does not change.
+#[derive(Debug)]
+struct Facts {
+    key: Key,
+    is_write: bool,
+    /// Longest request that is one step.
+    len_max: u64,
+    link: Arc<NodePath>,
+    /// The local segment, and its memory once more: it is found with fewer loads.
+    segment: Arc<LocalSegment>,
+    local: KnownMemory,
+    remote: KnownMemory,
+}
+
+/// Memory whose first byte has an address.
+#[derive(Debug)]
+pub(crate) struct KnownMemory {
+    pub(crate) va: u64,
+    pub(crate) region: Region,
+}
+
+/// What shows that the remote segment lives.
+#[derive(Debug)]
+pub(crate) enum LifeProof {
+    /// A segment of this node: unregistering visits every engine.
+    Own(Arc<LocalSegment>),
+    /// One of a peer's: `slot` announces each access. It is the slot of the path, which the engine uses one
+    /// request after the other.
+    Peer { slot: HazardSlot, token_id: u32, generation: Generation, life: u64 },
+}
+
+/// All words of a block that name a right, without what differs from request to request.
+#[derive(Clone, Copy, Debug)]
+struct Key([u64; 4]);
+
+impl Key {
+    #[inline(always)]
+    fn of(block: &[u64; BLOCK_WORDS]) -> Self {
+        Self([block[0] & OneSided::SAME_FRONT, block[1], block[4], block[6] >> 32])
+    }
+
+    /// Whether `block` has it.
+    #[inline(always)]
+    fn is_of(&self, block: &[u64; BLOCK_WORDS]) -> bool {
+        let (Self(mine), Self(other)) = (self, Self::of(block));
+        // One by one: compared as an array, they would be stored first.
+        (mine[0] ^ other[0]) | (mine[1] ^ other[1]) | (mine[2] ^ other[2]) | (mine[3] ^ other[3])
+            == 0
+    }
+}
+
+/// Place of a request: queues with two or three segments find each of them.
+#[inline(always)]
+fn slot_of(block: &[u64; BLOCK_WORDS]) -> usize {
+    let mixed = (block[1] >> 32) ^ block[1] ^ (block[6] >> 40);
+    usize::try_from(mixed % KNOWN as u64).unwrap_or(0)
+}
+
+impl KnownMemory {
+    /// Where `va` lies behind the first byte: beyond the region if it lies before it.
+    #[inline(always)]
+    fn offset_of(&self, va: u64) -> Option<usize> {
+        usize::try_from(va.wrapping_sub(self.va)).ok()
+    }
+}
+
+impl KnownRequest {
+    /// Whether the path and the segments of this node live.
+    #[inline(always)]
+    pub(crate) fn lives(&self) -> bool {
+        let is_there = match &self.proof {
+            LifeProof::Own(segment) => segment.is_live(),
+            LifeProof::Peer { .. } => true,
+        };
+        self.facts.link.is_alive() && self.facts.segment.is_live() && is_there
+    }
+
+    /// Both memories, if the peer's segment still has its life; it is announced until the answer is dropped.
+    #[inline(always)]
+    pub(crate) fn open(&mut self) -> Option<OpenMemory<'_>> {
+        let proof = match &mut self.proof {
+            LifeProof::Own(segment) => OpenProof::Own(segment),
+            LifeProof::Peer { slot, token_id, generation, life } => {
+                let announced = slot.announce(u64::from(*token_id)).ok()?;
+                hooks::pass(Hook::SlotAnnounced);
+                announced.check(generation, *life).ok()?;
+                OpenProof::Peer(announced, generation, *life)
+            }
+        };
+        Some(OpenMemory { facts: &self.facts, proof })
+    }
+}
+
+/// Memory that may be touched.
+#[derive(Debug)]
+pub(crate) struct OpenMemory<'k> {
+    facts: &'k Facts,
+    proof: OpenProof<'k>,
+}
+
+/// As [`LifeProof`], in force.
+#[derive(Debug)]
+enum OpenProof<'k> {
+    Own(&'k LocalSegment),
+    Peer(Announced<'k>, &'k Generation, u64),
+}
+
+impl OpenMemory<'_> {
+    /// Whether the request of `block` is like the one that this was opened for.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, block: &[u64; BLOCK_WORDS]) -> bool {
+        self.facts.key.is_of(block)
+    }
+
+    /// Moves the bytes of such a request, if they are one step, lie in both memories and can be read; `None`: they
+    /// are not, or the life of the peer's segment ended meanwhile.
+    #[inline(always)]
+    pub(crate) fn copy(&self, block: &[u64; BLOCK_WORDS]) -> Option<()> {
+        let (facts, len) = (self.facts, OneSided::len_of(block));
+        let local = (&facts.local.region, facts.local.offset_of(block[7])?);
+        let remote = (&facts.remote.region, facts.remote.offset_of(block[5])?);
+        let is_bad = match (&self.proof, facts.is_write) {
+            (_, true) => facts.segment.is_poisoned(block[7], u64::from(len)),
+            (OpenProof::Own(segment), false) => segment.is_poisoned(block[5], u64::from(len)),
+            (OpenProof::Peer(..), false) => false,
+        };
+        if is_bad || u64::from(len).wrapping_sub(1) >= facts.len_max {
+            return None;
+        }
+        let (from, to) = if facts.is_write { (local, remote) } else { (remote, local) };
+        from.0.copy_to_ordered(from.1, to.0, to.1, len as usize).ok()?;
+        let OpenProof::Peer(announced, generation, life) = &self.proof else { return Some(()) };
+        hooks::pass(Hook::CopyUnchecked);
+        announced.check_moved(generation, *life).ok()
+    }
+}
+
+impl KnownRequests {
+    /// The earlier request that the one of `block` is like.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
+        let known = self.slots[slot_of(block)].as_deref_mut()?;
+        known.facts.key.is_of(block).then_some(known)
+    }
+
+    /// Whether a request that was found by its names is to be kept.
+    #[inline]
+    pub(crate) fn wants(&mut self, block: &[u64; BLOCK_WORDS]) -> bool {
+        self.missed = self.missed.wrapping_add(1);
+        self.slots[slot_of(block)].is_none() || self.missed.is_multiple_of(KNOWN)
+    }
+
+    /// Keeps what the request of `block` rested on, all of which was checked.
+    pub(crate) fn keep(
+        &mut self,
+        block: &[u64; BLOCK_WORDS],
+        (link, segment, len_max): (Arc<NodePath>, Arc<LocalSegment>, u64),
+        (remote, proof): (KnownMemory, LifeProof),
+    ) {
+        let local = KnownMemory { va: segment.va, region: segment.region.clone() };
+        let is_write = OneSided::decode(block).is_some_and(|entry| entry.is_write);
+        let key = Key::of(block);
+        let facts = Facts { key, is_write, len_max, link, segment, local, remote };
+        let known = KnownRequest { facts, proof };
+        match &mut self.slots[slot_of(block)] {
+            Some(old) => **old = known,
+            none => *none = Some(Box::new(known)),
+        }
+    }
+
+    /// Keeps nothing alive any more; also to be called when the queue may no longer do what it did.
+    pub(crate) fn forget(&mut self) {
+        self.slots = Default::default();
+    }
+}

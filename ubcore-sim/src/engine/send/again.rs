@@ -1,0 +1,116 @@
+//! The shortest part of the express lane: requests like one before.
+//!
+//! *Owns*: nothing. *Takes*: a block that is next. *Gives*: the request carried out and retired, or nothing changed.
+//! *Must not*: judge a request; what is not as it was goes to the rest of the lane.
+
+use udma_abi::{OneSided, sqe::BLOCK_WORDS};
+use urma_mem::hazard::CHUNK_MAX;
+use urma_mem::sync::Ordering;
+
+use super::lane::LaneResult;
+use super::{Left, SendEngine, Visit};
+use crate::cfg::ExpressLane;
+use crate::context::queue::Queue;
+use crate::context::tables::Tables;
+
+impl SendEngine {
+    /// Carries out `block`, which is in no ring, as the next entry; `None`: nothing happened.
+    #[inline(always)]
+    pub(crate) fn carry_block(
+        &mut self,
+        (tables, queue): (&Tables, &Queue),
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<Left> {
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+            return None;
+        }
+        if !self.carry_again(queue, block) {
+            return self.carry_new((tables, queue), block);
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(self.clear_slots(Left::BUSY))
+    }
+
+    /// As [`SendEngine::carry_block`], of a request that is not like one before.
+    #[inline(never)]
+    fn carry_new(
+        &mut self,
+        (tables, queue): (&Tables, &Queue),
+        block: &[u64; BLOCK_WORDS],
+    ) -> Option<Left> {
+        if tables.cfg.lane == ExpressLane::Off || tables.faults.is_planted() {
+            return None;
+        }
+        let visit = Visit { tables, queue, direct: None };
+        let result = self.lane_new(&visit, block, 1);
+        if result == LaneResult::NotTaken {
+            return None;
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        let mut left = Left::BUSY;
+        if result == LaneResult::Failed {
+            left = self.step_rest(&visit, left);
+        }
+        Some(self.clear_slots(left))
+    }
+
+    /// Carries out the request of `block`, the next one, by what one like it rested on; `false`: nothing
+    /// happened.
+    #[inline(always)]
+    pub(super) fn carry_again(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
+        let Some(known) = self.known.find(block) else { return false };
+        if !(self.ring.is_at_head(block[0]) && known.lives() && self.retire.reserve()) {
+            return false;
+        }
+        let is_moved = match known.open() {
+            Some(open) => open.copy(block).is_some(),
+            None => false,
+        };
+        if !is_moved {
+            self.retire.keep_or_give_back();
+            return false;
+        }
+        self.ring.head = self.ring.head.wrapping_add(1);
+        let bytes = OneSided::len_of(block);
+        queue.fast.direct(u64::from(bytes));
+        let (entry_idx, flags) = (OneSided::entry_idx_of(block), OneSided::flags_of(block));
+        self.retire.succeed((entry_idx, 1), (flags, bytes), &queue.fast);
+        true
+    }
+
+    /// As [`SendEngine::carry_again`], of what is like the next of `posted` blocks in the ring, and follows it: at
+    /// most `most` requests, under one announcement. Returns how many.
+    #[inline(always)]
+    pub(super) fn carry_list(&mut self, queue: &Queue, posted: u32, most: u32) -> u32 {
+        let mut block = self.ring.block(0);
+        let Some(known) = self.known.find(&block).filter(|known| known.lives()) else { return 0 };
+        // Who takes a segment of this node away visits the engine, so it lives until the list is done.
+        let Some(open) = known.open() else { return 0 };
+        let (mut done, mut bytes) = (0, 0);
+        let most = most.min(posted);
+        while done < most && bytes < CHUNK_MAX as u64 {
+            if !(self.ring.is_at_head(block[0]) && self.retire.reserve()) {
+                break;
+            }
+            if open.copy(&block).is_none() {
+                self.retire.keep_or_give_back();
+                break;
+            }
+            self.ring.head = self.ring.head.wrapping_add(1);
+            let len = OneSided::len_of(&block);
+            let (entry_idx, flags) = (OneSided::entry_idx_of(&block), OneSided::flags_of(&block));
+            self.retire.succeed_in_list(entry_idx, (flags, len), &queue.fast);
+            (done, bytes) = (done + 1, bytes + u64::from(len));
+            block = self.ring.block(0);
+            if !open.is_of(&block) {
+                break;
+            }
+        }
+        drop(open);
+        if done != 0 {
+            queue.fast.direct_list(u64::from(done), bytes);
+            self.retire.retire(done);
+        }
+        done
+    }
+}
