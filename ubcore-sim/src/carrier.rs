@@ -8,6 +8,7 @@ pub(crate) mod piece;
 mod ring;
 
 use udma_abi::{Nanos, RawEid};
+use urma_mem::Region;
 use urma_packet::TransactionHeader;
 
 use crate::endpoint::{PeerTp, TpEndpoint};
@@ -120,6 +121,11 @@ impl Carrier {
             Self::Ring(ring) => ring.is_waiting(),
             Self::Packets(_) => false,
         }
+    }
+
+    /// Where the next piece comes, of a ring.
+    pub(crate) fn next_place(&self) -> Option<(&Region, usize)> {
+        if let Self::Ring(ring) = self { ring.next_place() } else { None }
     }
 }
 

@@ -263,7 +263,7 @@ impl TpEndpoint {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        self.tps.values().any(PeerTp::is_waiting)
+        !self.tps.is_empty() && self.tps.values().any(PeerTp::is_waiting)
     }
 
     pub(crate) fn poll_deadline(&self) -> Option<Nanos> {

@@ -21,6 +21,7 @@ mod pair;
 mod path;
 mod paths;
 mod peer;
+mod peers;
 mod piece;
 mod quiet;
 mod receive;
@@ -46,7 +47,6 @@ use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::Deadline;
 use hold::Answers;
-use peer::Peer;
 use receive::ReceivingSides;
 use senders::Senders;
 pub(crate) use sides::{Connecting, RecvSide, SendSide, SharedSide};
@@ -209,12 +209,12 @@ impl Exchange {
 
     /// Work that another round would find now (also the last look before sleep).
     pub(crate) fn has_work(&self) -> bool {
-        self.endpoint.has_work() || self.peers.values().any(Peer::has_work)
+        self.endpoint.has_work() || self.peers.has_work()
     }
 
     /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.
-    pub(crate) fn is_quiet(&self) -> bool {
-        !self.receives.is_flushing() && !self.has_work()
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        !self.receives.is_flushing() && !self.endpoint.has_work() && self.peers.is_idle()
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {

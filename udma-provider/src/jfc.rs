@@ -24,7 +24,7 @@ use urma_core::{
     ops::{CompletionQueue, JfcControl, JfcParts},
 };
 use urma_mem::{
-    Blocks, Serial, barrier,
+    Blocks, RingBlock, Serial, barrier,
     sync::{AtomicBool, AtomicU32, Ordering},
 };
 
@@ -89,15 +89,12 @@ struct RingReader {
     bad: u64,
 }
 
-/// Result of reading the next entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum NextEntry {
-    /// A completion was stored into the caller's record.
-    Taken,
-    /// The entry belongs to no outstanding request; it was consumed.
-    Unfit,
-    /// The device has not written it.
-    Nothing,
+/// An entry that the device has written.
+#[derive(Clone, Copy)]
+struct WrittenEntry<'a> {
+    block: RingBlock<'a>,
+    /// Its first word, with the owner bit, loaded once.
+    word0: u64,
 }
 
 impl JfcCore {
@@ -168,7 +165,7 @@ impl JfcCore {
         for _ in 0..PRODUCED_TRIES {
             let start = self.consumed();
             let fresh = (0..1u32 << self.log2)
-                .take_while(|n| self.is_written(start.wrapping_add(*n)).is_some())
+                .take_while(|n| self.written(start.wrapping_add(*n)).is_some())
                 .count();
             let end = start.wrapping_add(u32::try_from(fresh).ok()?);
             // If a poll went past `end`, the entry there may be of the next pass over the ring and
@@ -237,11 +234,12 @@ impl JfcCore {
 
     fn drain_into_stash(&self, reader: &mut RingReader) {
         for _ in 0..1u32 << self.log2 {
+            let Some(entry) = self.written(reader.ci) else { break };
             let mut completion = Completion::default();
-            match self.next(reader, &mut completion) {
-                NextEntry::Taken => reader.stash.push_back(completion),
-                NextEntry::Unfit => {}
-                NextEntry::Nothing => break,
+            let is_fit = self.take(reader, entry, &mut completion);
+            reader.ci = reader.ci.wrapping_add(1);
+            if is_fit {
+                reader.stash.push_back(completion);
             }
         }
         self.publish(reader);
@@ -303,24 +301,41 @@ impl JfcCore {
         if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
     }
 
+    /// Takes what the device has written. The first entry, which is all that most polls find or ask for, is
+    /// taken without a loop.
     #[inline(always)]
     fn poll_ring(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
-        let start = reader.ci;
-        let mut found = 0;
-        while let Some(slot) = out.get_mut(found) {
-            match self.next(reader, slot) {
-                NextEntry::Taken => found += 1,
-                // Of entries that fit nothing, no more than a ring's worth at a time.
-                NextEntry::Unfit if reader.ci.wrapping_sub(start) >> self.log2 == 0 => {}
-                NextEntry::Unfit | NextEntry::Nothing => break,
-            }
+        let Some(entry) = self.written(reader.ci) else { return 0 };
+        let Some(first) = out.first_mut() else { return 0 };
+        let is_fit = self.take(reader, entry, first);
+        reader.ci = reader.ci.wrapping_add(1);
+        let found = if is_fit && out.len() == 1 {
+            1
+        } else {
+            self.poll_on(reader, out, usize::from(is_fit))
+        };
+        self.publish(reader);
+        // A deep ring may lag behind: the device still sees most of it free, and the next empty
+        // poll, arm or full lag writes the index.
+        if reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
+            self.ring(reader);
         }
-        if reader.ci != start {
-            self.publish(reader);
-            // A deep ring may lag behind: the device still sees most of it free, and the next empty
-            // poll, arm or full lag writes the index.
-            if reader.ci.wrapping_sub(reader.rung) >= self.lag_max {
-                self.ring(reader);
+        found
+    }
+
+    /// After the first entry: takes on until `out`, of which `found` are filled, is full, or nothing is left.
+    #[inline(never)]
+    fn poll_on(&self, reader: &mut RingReader, out: &mut [Completion], mut found: usize) -> usize {
+        let start = reader.ci;
+        while let Some(slot) = out.get_mut(found)
+            && let Some(entry) = self.written(reader.ci)
+        {
+            let is_fit = self.take(reader, entry, slot);
+            reader.ci = reader.ci.wrapping_add(1);
+            found += usize::from(is_fit);
+            // Of entries that fit nothing, no more than a ring's worth at a time.
+            if !is_fit && reader.ci.wrapping_sub(start) >> self.log2 != 0 {
+                break;
             }
         }
         found
@@ -339,71 +354,74 @@ impl JfcCore {
         }
     }
 
-    /// Word 0 of entry `index` if the device has written it.
-    #[inline]
-    fn is_written(&self, index: u32) -> Option<u64> {
-        let word0 = self.ring.load_first_acquire(index);
-        (cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0)).then_some(word0)
+    /// Entry `index` and its word 0, if the device has written it.
+    #[inline(always)]
+    fn written(&self, index: u32) -> Option<WrittenEntry<'_>> {
+        let block = self.ring.block(index);
+        let word0 = block.load_first_acquire();
+        let is_written = cqe::owner_of(word0) == ((index >> self.log2) & 1 == 0);
+        is_written.then_some(WrittenEntry { block, word0 })
     }
 
-    /// Takes the next entry off the ring into `out`, if the device has written it.
+    /// Stores the completion that an entry reports. `false`: it belongs to no outstanding request.
     #[inline(always)]
-    fn next(&self, reader: &mut RingReader, out: &mut Completion) -> NextEntry {
-        let Some(word0) = self.is_written(reader.ci) else { return NextEntry::Nothing };
+    fn take(&self, reader: &mut RingReader, of: WrittenEntry<'_>, out: &mut Completion) -> bool {
         barrier::from_device();
-        if !SendDone::is_it(word0) {
-            if is_received(word0) {
-                return self.next_received(reader, word0, out);
+        if !SendDone::is_it(of.word0) {
+            if is_received(of.word0) {
+                return self.take_received(reader, of, out);
             }
-            return self.next_rare(reader, word0, out);
+            return self.take_rare(reader, of, out);
         }
-        let mut words = self.ring.load::<4>(reader.ci);
+        let mut words = of.block.load::<4>();
         // The word that was checked is the word that is used.
-        words[0] = word0;
-        reader.ci = reader.ci.wrapping_add(1);
+        words[0] = of.word0;
         let done = SendDone::decode(&words);
         let found = reader.link(self, done.user_data);
-        if found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out)).is_none() {
+        let taken = found.and_then(|link| resolve::send_done(link, self.jfcn, &done, out));
+        if taken.is_none() {
             self.on_bad(reader, done.local_id, done.entry_idx);
-            return NextEntry::Unfit;
         }
-        NextEntry::Taken
+        taken.is_some()
     }
 
     /// The completion of a message that came into a receive.
     #[inline]
-    fn next_received(
+    fn take_received(
         &self,
         reader: &mut RingReader,
-        word0: u64,
+        of: WrittenEntry<'_>,
         out: &mut Completion,
-    ) -> NextEntry {
-        let mut words = self.ring.load::<CQE_WORDS>(reader.ci);
-        words[0] = word0;
-        reader.ci = reader.ci.wrapping_add(1);
+    ) -> bool {
+        let mut words = of.block.load::<CQE_WORDS>();
+        words[0] = of.word0;
         let cqe = Cqe::decode(&words);
         let found = reader.link(self, cqe.user_data);
-        if found.and_then(|link| resolve::received(link, &cqe, out)).is_none() {
+        let taken = found.and_then(|link| resolve::received(link, &cqe, out));
+        if taken.is_none() {
             self.on_bad(reader, cqe.local_id, cqe.entry_idx);
-            return NextEntry::Unfit;
         }
-        NextEntry::Taken
+        taken.is_some()
     }
 
     #[inline(never)]
-    fn next_rare(&self, reader: &mut RingReader, word0: u64, out: &mut Completion) -> NextEntry {
-        let mut words = self.ring.load::<CQE_WORDS>(reader.ci);
-        words[0] = word0;
-        reader.ci = reader.ci.wrapping_add(1);
+    fn take_rare(
+        &self,
+        reader: &mut RingReader,
+        of: WrittenEntry<'_>,
+        out: &mut Completion,
+    ) -> bool {
+        let mut words = of.block.load::<CQE_WORDS>();
+        words[0] = of.word0;
         let cqe = Cqe::decode(&words);
         let found = reader.link(self, cqe.user_data);
         let Some(completion) = found.and_then(|link| resolve::completion(link, self.jfcn, &cqe))
         else {
             self.on_bad(reader, cqe.local_id, cqe.entry_idx);
-            return NextEntry::Unfit;
+            return false;
         };
         *out = completion;
-        NextEntry::Taken
+        true
     }
 
     /// Takes a queue into the reader's own table. Slots of existing queues are bounded by their

@@ -30,6 +30,6 @@ pub mod writers;
 pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
 pub use maps::Unmovable;
-pub use region::{Blocks, MapAccess, OutOfBounds, Pages, Region, WordAtomic};
+pub use region::{Blocks, MapAccess, OutOfBounds, Pages, Region, RingBlock, WordAtomic};
 pub use serial::{RunResult, Serial, Visited};
 pub use writers::{WriterHold, Writers, writer_hold};

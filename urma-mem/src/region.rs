@@ -18,7 +18,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 pub use access::{OutOfBounds, WordAtomic};
-pub use blocks::Blocks;
+pub use blocks::{Blocks, RingBlock};
 use mapping::RegionPages;
 pub(crate) use mapping::{check_cannot_shrink, file_offset, new_memfd};
 pub(crate) use mapping::{page_ceil, page_floor, page_len, populate};

@@ -23,7 +23,7 @@ mod producer;
 use crate::region::OutOfBounds;
 use crate::words::Words;
 
-pub use consumer::{Consumer, Entry, FRONT_WORDS};
+pub use consumer::{Consumer, Entry, FRONT_WORDS, NextPlace};
 pub use producer::{EntrySlot, Producer};
 
 /// Bytes a position word takes: two cache lines, so that neither side's prefetcher drags the

@@ -70,6 +70,11 @@ fn fill_on(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> usize {
 fn batch(own: &mut JfcOwn, to: UserArray<urma_cr_t>) -> Answer<usize> {
     let scratch = &mut own.more.scratch[..to.count().min(POLL_BATCH)];
     let count = own.core.poll(scratch)?;
+    if let (1, Some(first)) = (count, scratch.first()) {
+        // The usual number, without the set-up of a loop.
+        to.get(0)?.write(record(first));
+        return Ok(1);
+    }
     let full = scratch.get(..count).ok_or(Code::FAIL)?;
     Ok(to.fill_from(full, record))
 }

@@ -53,6 +53,27 @@ fn a_message_in_the_ring_is_found_and_its_answer_too() {
     finish(&mut s);
 }
 
+/// Polls that found nothing remember where the next piece comes: the place moves with each piece, back to the
+/// start of the ring too.
+#[test]
+fn each_message_is_found_after_polls_that_found_nothing() {
+    let mut s = scene();
+    let mut jfc = s.b.jfc(4);
+    let mut target = s.b.jetty(4, &jfc, |_| {});
+    for round in 0..2000 {
+        let sge = s.remote.sge(0, 64);
+        s.b.post_recv(&mut target, &[sge]);
+        finish(&mut s);
+        assert!(!is_found(&s.a) && !is_found(&s.b), "round {round}: nothing");
+        let (send, piece) = (message(&s, target.id), s.local.sge(0, 8));
+        s.a.post(&mut s.jetty, send, &[piece]);
+        assert!(is_found(&s.b), "round {round}: the message");
+        assert!(s.b.poll(&mut jfc).is_some(), "round {round}");
+        assert!(is_found(&s.a), "round {round}: the answer");
+        assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
+    }
+}
+
 #[test]
 fn a_queue_that_wants_another_step_is_found() {
     let change = |cfg: &mut crate::DeviceCfg| (cfg.direct_chunk, cfg.step_bytes) = (1024, 1024);

@@ -258,6 +258,11 @@ impl RingPair {
     pub(crate) fn is_waiting(&self) -> bool {
         self.inbound.is_waiting()
     }
+
+    /// Where the peer's next entry comes.
+    pub(crate) fn next_place(&self) -> Option<(&Region, usize)> {
+        self.inbound.next_place()
+    }
 }
 
 /// What an entry of a kind holds, and the request that it acknowledges. Other bits make a kind that there is

@@ -66,7 +66,7 @@ impl SharedPart {
     }
 
     /// Whether a step would find nothing, except what is rung, listed or due by its time.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&mut self) -> bool {
         !self.was_busy && !self.commands.is_waiting() && self.exchange.is_quiet()
     }
 

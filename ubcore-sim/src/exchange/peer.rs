@@ -4,6 +4,7 @@
 //! one queue's trouble stop another queue.
 
 use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
+use urma_mem::Region;
 use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
 use super::hold::Answers;
@@ -106,6 +107,11 @@ impl Peer {
         self.responder.is_waiting()
             || self.requester.is_waiting()
             || self.line.carrier.as_ref().is_some_and(Carrier::is_waiting)
+    }
+
+    /// Where the next piece comes, of a peer with a ring.
+    pub(super) fn next_place(&self) -> Option<(&Region, usize)> {
+        self.line.carrier.as_ref().and_then(Carrier::next_place)
     }
 
     /// As [`TpEndpoint::poll_deadline`], which tells of its TP.

@@ -89,7 +89,7 @@ impl Exchange {
     pub(super) fn part_with_quiet(&mut self, now: Nanos) {
         let mut forgotten: Option<RawEid> = None;
         let Self { peers, endpoint, .. } = self;
-        for (eid, peer) in peers {
+        for (eid, peer) in peers.iter_mut() {
             match peer.due(endpoint, now) {
                 Due::Wait => {}
                 Due::Close => {

@@ -11,6 +11,7 @@ use urma_mem::Region;
 use super::hold::Hold;
 use super::path::UsedPath;
 use super::peer::Peer;
+use super::peers::KnownPeers;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
 use super::work::Work;
@@ -19,12 +20,12 @@ use crate::context::segment::SegmentCache;
 use crate::endpoint::TpEndpoint;
 use crate::engine::base::Base;
 
-/// Peers, paths, queues and outstanding requests of one node.
+/// KnownPeers, paths, queues and outstanding requests of one node.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// What packets come from and go to.
     pub(crate) endpoint: TpEndpoint,
-    pub(super) peers: BTreeMap<RawEid, Peer>,
+    pub(super) peers: KnownPeers,
     /// Halves of peers on this host.
     pub(super) peer_halves: BTreeMap<RawEid, Region>,
     pub(super) paths: BTreeMap<u32, UsedPath>,
@@ -46,7 +47,7 @@ impl Exchange {
     pub(crate) fn new(cfg: &DeviceCfg) -> Self {
         Self {
             endpoint: TpEndpoint::new(cfg),
-            peers: BTreeMap::new(),
+            peers: KnownPeers::default(),
             peer_halves: BTreeMap::new(),
             paths: BTreeMap::new(),
             closing: Vec::new(),

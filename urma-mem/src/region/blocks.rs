@@ -6,7 +6,7 @@
 //! Must not: reach a byte outside of the ring, whatever the index is.
 #![expect(unsafe_code, reason = "atomics on raw addresses")]
 
-use core::sync::atomic::Ordering;
+use core::{marker::PhantomData, sync::atomic::Ordering};
 
 use super::Region;
 use super::access::{OutOfBounds, word_at};
@@ -22,6 +22,33 @@ pub struct Blocks {
     /// Its first `mask + 1` blocks are inside of it, and 8-byte aligned.
     region: Region,
     mask: u32,
+}
+
+/// A block of a ring.
+#[derive(Debug, Clone, Copy)]
+pub struct RingBlock<'a> {
+    /// A block of the mapped ring, aligned.
+    at: *mut u64,
+    _of: PhantomData<&'a Region>,
+}
+
+impl RingBlock<'_> {
+    /// Loads its first word; later accesses stay behind it.
+    #[inline(always)]
+    pub fn load_first_acquire(self) -> u64 {
+        // SAFETY: a block of the mapped ring, aligned, for as long as the region is borrowed.
+        unsafe { word_at(self.at, 0) }.load(Ordering::Acquire)
+    }
+
+    /// Loads its first `N` words, each of them whole, unordered among each other.
+    #[inline(always)]
+    pub fn load<const N: usize>(self) -> [u64; N] {
+        const { assert!(N <= BLOCK_WORDS, "a block has eight words") };
+        core::array::from_fn(|word| {
+            // SAFETY: word < N <= BLOCK_WORDS, in a block of the mapped ring, aligned.
+            unsafe { word_at(self.at, word) }.load(Ordering::Relaxed)
+        })
+    }
 }
 
 impl Blocks {
@@ -46,22 +73,22 @@ impl Blocks {
         self.mask
     }
 
+    /// One block, to load several times.
+    #[inline(always)]
+    pub fn block(&self, index: u32) -> RingBlock<'_> {
+        RingBlock { at: self.at(index), _of: PhantomData }
+    }
+
     /// Loads the first word of a block; later accesses stay behind it.
     #[inline]
     pub fn load_first_acquire(&self, index: u32) -> u64 {
-        // SAFETY: at() is a block of the mapped ring, aligned, for as long as `region` lives.
-        unsafe { word_at(self.at(index), 0) }.load(Ordering::Acquire)
+        self.block(index).load_first_acquire()
     }
 
     /// Loads the first `N` words of a block, each of them whole, unordered among each other.
     #[inline]
     pub fn load<const N: usize>(&self, index: u32) -> [u64; N] {
-        const { assert!(N <= BLOCK_WORDS, "a block has eight words") };
-        let at = self.at(index);
-        core::array::from_fn(|word| {
-            // SAFETY: word < N <= BLOCK_WORDS, and at() is a block of the mapped ring, aligned.
-            unsafe { word_at(at, word) }.load(Ordering::Relaxed)
-        })
+        self.block(index).load()
     }
 
     /// Stores a block, each word whole, unordered among each other.

@@ -20,6 +20,46 @@ pub struct Consumer<W = Region> {
     corrupt: Option<Corrupt>,
 }
 
+/// Where a ring gets its next entry: a look at many rings takes a word of each, and not its reading end.
+#[derive(Debug)]
+pub struct NextPlace {
+    peer: Region,
+    at: usize,
+}
+
+impl NextPlace {
+    /// The place that [`Consumer::next_place`] gave.
+    #[must_use]
+    pub fn new((peer, at): (&Region, usize)) -> Self {
+        Self { peer: peer.clone(), at }
+    }
+
+    /// Another place, of the same ring as a rule.
+    pub fn move_to(&mut self, (peer, at): (&Region, usize)) {
+        // This one keeps its memory mapped, so that no other memory has the address.
+        if (peer.addr(), peer.len()) != (self.peer.addr(), self.peer.len()) {
+            self.peer = peer.clone();
+        }
+        self.at = at;
+    }
+
+    /// Whether the producer has written there: as [`Consumer::is_waiting`] while nothing was taken since.
+    #[inline]
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.peer.load_u64(self.at).is_ok_and(|header| header != 0)
+    }
+}
+
+impl Consumer<Region> {
+    /// Where the next entry comes; `None`: none is taken any more.
+    #[must_use]
+    pub fn next_place(&self) -> Option<(&Region, usize)> {
+        let at = index(self.head & (self.capacity - 1));
+        self.corrupt.is_none().then_some((&self.peer, at))
+    }
+}
+
 impl<W: Words> Consumer<W> {
     /// The reading end: `own` holds the head line written here, `peer` is the producer's half.
     ///

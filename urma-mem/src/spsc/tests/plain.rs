@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use crate::region::{MapAccess, Pages, Region};
-use crate::spsc::{CAPACITY_MIN, Consumer, Corrupt, KIND_WRAP, LINE_LEN, Producer, ReserveError};
+use crate::spsc::{
+    CAPACITY_MIN, Consumer, Corrupt, KIND_WRAP, LINE_LEN, NextPlace, Producer, ReserveError,
+};
 
 fn halves(capacity: usize) -> (Region, Region) {
     let halves = |len| Region::shared(len, Pages::Base).expect("memory for a test");
@@ -33,6 +35,27 @@ fn receive(consumer: &mut Consumer) -> Option<(u32, Vec<u8>)> {
     let kind = entry.kind();
     entry.done();
     Some((kind, bytes))
+}
+
+#[test]
+fn the_next_place_is_written_when_an_entry_is_published_there() {
+    let (mut producer, mut consumer, ..) = ring(256);
+    let mut place = NextPlace::new(consumer.next_place().unwrap());
+    for round in 0..20_u8 {
+        assert!(!place.is_written() && !consumer.is_waiting(), "round {round}");
+        send(&mut producer, 1, &[round; 40]).unwrap();
+        assert!(place.is_written() && consumer.is_waiting(), "round {round}");
+        assert_eq!(receive(&mut consumer), Some((1, vec![round; 40])));
+        assert!(place.is_written(), "what was there is not taken back");
+        place.move_to(consumer.next_place().unwrap());
+    }
+    let (mut other, reader, entries, _) = ring(256);
+    place.move_to(reader.next_place().unwrap());
+    send(&mut other, 1, &[1; 8]).unwrap();
+    assert!(place.is_written(), "of another ring");
+    entries.store_u64(0, u64::MAX).unwrap();
+    let mut reader = reader;
+    assert!(reader.next_entry().is_err() && reader.next_place().is_none());
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! The peers of a node, and a short look whether anything waits at one of them.
+//!
+//! *Owns*: the peers by EID; while no peer was reached for a change, the places at which their rings get their next
+//! entries. *Gives*: the map, and whether a step would find something. *Must not*: answer by places that may
+//! have moved: each way to a peer that could change it forgets them.
+//!
+//! A program polls while it waits, and most polls find nothing. So a poll looks at one word of each ring, in a
+//! list without gaps, and not at the peers, which take several cache lines each.
+
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
+use udma_abi::RawEid;
+use urma_mem::spsc::NextPlace;
+
+use super::peer::Peer;
+
+/// The peers of a node, by their EIDs.
+#[derive(Debug, Default)]
+pub(super) struct KnownPeers {
+    by_eid: BTreeMap<RawEid, Peer>,
+    /// Where the next entry of each ring comes, in the order of the peers.
+    next: Vec<NextPlace>,
+    /// The peers are as they were when `next` was made, and had nothing to do then.
+    is_current: bool,
+}
+
+impl KnownPeers {
+    /// Whether a step would find something without any input.
+    pub(super) fn has_work(&self) -> bool {
+        self.by_eid.values().any(Peer::has_work)
+    }
+
+    /// As not [`KnownPeers::has_work`], in fewer looks while nothing changes.
+    pub(super) fn is_idle(&mut self) -> bool {
+        if self.is_current {
+            return !self.next.iter().any(NextPlace::is_written);
+        }
+        let is_idle = !self.has_work();
+        if is_idle {
+            self.note_places();
+        }
+        is_idle
+    }
+
+    pub(super) fn insert(&mut self, eid: RawEid, peer: Peer) -> Option<Peer> {
+        self.forget_places();
+        self.by_eid.insert(eid, peer)
+    }
+
+    pub(super) fn remove(&mut self, eid: &RawEid) -> Option<Peer> {
+        self.forget_places();
+        self.by_eid.remove(eid)
+    }
+
+    /// Lets go of the memory of peers too.
+    fn forget_places(&mut self) {
+        self.is_current = false;
+        self.next.clear();
+    }
+
+    /// All peers are idle now.
+    #[cold]
+    fn note_places(&mut self) {
+        let places = self.by_eid.values().filter_map(Peer::next_place);
+        let mut count = 0;
+        for place in places {
+            match self.next.get_mut(count) {
+                Some(noted) => noted.move_to(place),
+                None => self.next.push(NextPlace::new(place)),
+            }
+            count += 1;
+        }
+        self.next.truncate(count);
+        self.is_current = true;
+    }
+}
+
+impl Deref for KnownPeers {
+    type Target = BTreeMap<RawEid, Peer>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_eid
+    }
+}
+
+impl DerefMut for KnownPeers {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.is_current = false;
+        &mut self.by_eid
+    }
+}
