@@ -69,7 +69,11 @@ fn each_message_is_found_after_polls_that_found_nothing() {
         s.a.post(&mut s.jetty, send, &[piece]);
         assert!(is_found(&s.b), "round {round}: the message");
         assert!(s.b.poll(&mut jfc).is_some(), "round {round}");
-        assert!(is_found(&s.a), "round {round}: the answer");
+        if !is_found(&s.a) {
+            // An answer that waits for a message back goes with the next poll.
+            assert!(is_found(&s.b), "round {round}: a held answer");
+            assert!(is_found(&s.a), "round {round}: the answer");
+        }
         assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(CqeStatus::Success));
     }
 }
