@@ -138,7 +138,7 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
     assert!(s.a.dev.find_queue(id).is_none());
     s.jetty = s.a.jetty(4, &s.jfc, |args| args.id = id);
     let block = put_write(&mut s);
-    assert_eq!(s.a.dev.carry(&old, || 0, &block), None);
+    s.a.dev.ring_direct(&old, || 0, &block);
     s.a.dev.ring_queue(&old, || 0, s.jetty.pi);
     assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 2);
     assert_eq!(s.a.peek(&s.jfc), None);
@@ -157,6 +157,8 @@ fn a_doorbell_that_was_found_reaches_no_later_queue_with_the_number() {
         let is_taken = s.a.dev.carry(&new, || 0, &with_first(other));
         assert_eq!(is_taken, None, "it is not the next entry");
     }
+    assert_eq!(s.a.dev.carry(&old, || 0, &block), None, "it is the next entry of another queue");
+    assert_eq!(s.a.dev.counter(Counter::BadDoorbell), 4);
     assert_eq!(s.a.peek(&s.jfc), None);
     assert_eq!(s.a.dev.carry(&new, || 0, &block), Some(false));
 }
