@@ -151,13 +151,14 @@ fn tools() -> TaskResult {
 }
 
 /// Programs of the system that tests call, with Debian's packages: strace counts system calls,
-/// valgrind and the compilers judge C programs.
-const SYSTEM: [(&str, &str); 5] = [
+/// valgrind and the compilers judge C programs, ip joins the hosts of tests.
+const SYSTEM: [(&str, &str); 6] = [
     ("strace", "strace"),
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("clang", "clang"),
     ("valgrind", "valgrind"),
+    ("ip", "iproute2"),
 ];
 
 /// A compiler for another machine, without which tests are skipped.
@@ -165,8 +166,12 @@ const CROSS: (&str, &str) = ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu");
 
 /// Installs a program when it is missing and may be.
 fn system_tool(tool: &str, package: &str) -> TaskResult {
-    let is_there =
-        || Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
+    let is_there = || {
+        Command::new(tool)
+            .arg(if tool == "ip" { "-V" } else { "--version" })
+            .output()
+            .is_ok_and(|out| out.status.success())
+    };
     if is_there() {
         return Ok(());
     }

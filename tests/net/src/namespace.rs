@@ -1,0 +1,74 @@
+//! A network namespace.
+//!
+//! *Owns*: its descriptor. *Gives*: a thread in it. *Must not*: move the calling thread.
+
+use std::{
+    fs::File,
+    os::fd::{AsFd, AsRawFd},
+    panic, thread,
+};
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// Why there are no namespaces here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused(pub String);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "no hosts in network namespaces: {}", self.0)
+    }
+}
+
+/// A network namespace; it ends with this value and the sockets and processes in it.
+#[derive(Debug)]
+pub struct Namespace {
+    file: File,
+}
+
+impl Namespace {
+    /// Makes an empty one.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn new() -> Result<Self, Refused> {
+        let make = || {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .map_err(|error| Refused(format!("unshare: {error}")))?;
+            File::open(OWN).map_err(|error| Refused(format!("{OWN}: {error}")))
+        };
+        Ok(Self { file: in_thread(make)? })
+    }
+
+    /// Calls `what` in a thread of this namespace: sockets that it opens, and threads and processes
+    /// that it starts, belong to the namespace. A panic goes on in the caller.
+    ///
+    /// # Panics
+    /// When the kernel refuses the namespace; as `what`.
+    pub fn run<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        in_thread(|| {
+            setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET)
+                .expect("the namespace can be entered");
+            what()
+        })
+    }
+
+    /// The file by which other programs of this user find it while this process lives.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+/// Calls `what` in a thread with the name of this one, for messages.
+fn in_thread<T: Send>(what: impl FnOnce() -> T + Send) -> T {
+    let name = thread::current().name().unwrap_or("?").to_owned();
+    let ended = thread::scope(|scope| {
+        let started = thread::Builder::new().name(name).spawn_scoped(scope, what);
+        started.expect("a thread starts").join()
+    });
+    ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+}
+
+/// The namespace of the thread that opens it.
+const OWN: &str = "/proc/thread-self/ns/net";
