@@ -464,8 +464,28 @@ impl Bench {
         let mut sqe = sqe;
         sqe.sge_num = u8::try_from(sges.len()).unwrap();
         let tail: Vec<u64> = sges.iter().flat_map(|s| s.to_words()).collect();
-        self.put(queue, sqe, &tail);
+        let front = self.put(queue, sqe, &tail);
+        if self.carries && sqe.opcode.is_atomic() {
+            return self.carry_atomic(queue, front);
+        }
         self.ring(queue);
+    }
+
+    /// As [`Bench::carry`], of the newest entry, an atomic that starts with `front`.
+    fn carry_atomic(&self, queue: &BenchQueue, front: [u64; BLOCK_WORDS]) {
+        let [first, second] = [2, 1].map(|back| {
+            (queue.pi.wrapping_sub(back) as usize & ((1 << queue.log2) - 1)) * BLOCK_LEN
+        });
+        let blocks = [front, queue.ring.load_block(second).unwrap()];
+        for at in [first, second] {
+            queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
+        }
+        let found = self.dev.find_queue(queue.id).unwrap();
+        if self.dev.carry_atomic(&found, || self.now, &blocks).is_none() {
+            queue.ring.store_block(first, &blocks[0]).unwrap();
+            queue.ring.store_block(second, &blocks[1]).unwrap();
+            self.dev.ring_queue(&found, || self.now, queue.pi);
+        }
     }
 
     /// Posts by direct entry.

@@ -56,6 +56,16 @@ impl SqDoorbell {
         }
     }
 
+    /// As [`SqDoorbell::carry`], of an atomic.
+    #[inline]
+    pub(crate) fn carry_atomic(&self, blocks: &[[u64; BLOCK_WORDS]; 2]) -> bool {
+        barrier::to_device();
+        match self {
+            Self::Found(found) => found.carry_atomic(blocks),
+            Self::Page { .. } => false,
+        }
+    }
+
     /// Hands the one block that was just stored in the ring over directly.
     #[inline]
     pub(crate) fn ring_direct(&self, block: &[u64; BLOCK_WORDS]) {

@@ -189,14 +189,45 @@ impl SendPoster {
         Ok(())
     }
 
+    /// As [`SendPoster::post_direct`], of an atomic.
+    #[inline(never)]
+    fn post_atomic(
+        &mut self,
+        (mut atomic, to): (Atomic, Addressed),
+        user_ctx: u64,
+    ) -> Result<(), PostReason> {
+        self.find_room(Atomic::BLOCKS)?;
+        (atomic.request.entry_idx, atomic.request.owner) = self.place();
+        let blocks = atomic.encode(&to);
+        let at = self.note_blocks(Atomic::BLOCKS, user_ctx)?;
+        if !self.doorbell.carry_atomic(&blocks) {
+            self.store_atomic(at, &blocks)?;
+            self.doorbell.ring(self.pi);
+        }
+        Ok(())
+    }
+
+    /// Stores both blocks of an atomic at position `at`; the ring may end between them.
+    #[inline]
+    fn store_atomic(&self, at: u32, blocks: &[[u64; BLOCK_WORDS]; 2]) -> Result<(), PostReason> {
+        self.store_block(at, &blocks[0])?;
+        self.store_block(at.wrapping_add(1), &blocks[1])
+    }
+
     /// Notes an entry of one block, for which there is room, as posted; its position.
     #[inline(always)]
     fn note_block(&mut self, user_ctx: u64) -> Result<u32, PostReason> {
+        self.note_blocks(1, user_ctx)
+    }
+
+    /// As [`SendPoster::note_block`], of an entry of `blocks` blocks.
+    #[inline(always)]
+    fn note_blocks(&mut self, blocks: u32, user_ctx: u64) -> Result<u32, PostReason> {
         let send = self.link.send.as_ref().ok_or(PostReason::Device)?;
         let at = self.pi;
-        send.shadow.put(Tag::new(at, 1, self.seq), user_ctx);
+        send.shadow.put(Tag::new(at, blocks, self.seq), user_ctx);
         self.seq = (self.seq + 1) & SEQ_MASK;
-        self.pi = at.wrapping_add(1);
+        self.pi = at.wrapping_add(blocks);
         send.pi.store(self.pi, Ordering::Release);
         Ok(at)
     }
@@ -206,9 +237,7 @@ impl SendPoster {
         if let Some((mut atomic, to)) = sqe::atomic_of(wr, self.target.as_ref()) {
             self.find_room(Atomic::BLOCKS)?;
             (atomic.request.entry_idx, atomic.request.owner) = self.place();
-            let (blocks, _) = self.scratch.as_chunks_mut();
-            [blocks[0], blocks[1]] = atomic.encode(&to);
-            self.store(Atomic::BLOCKS)?;
+            self.store_atomic(self.pi, &atomic.encode(&to))?;
             return self.commit(Atomic::BLOCKS, wr.user_ctx);
         }
         let encoded = sqe::build(&mut self.scratch, wr, self.target.as_ref())?;
@@ -409,6 +438,12 @@ impl SendQueue for SendPoster {
             && let Some(message) = sqe::message_of(wr, self.target.as_ref())
         {
             let posted = self.post_message(message, wr.user_ctx);
+            return posted.map_err(|reason| PostError { index: 0, reason });
+        }
+        if let ([wr], true) = (wrs, self.parts.direct)
+            && let Some(atomic) = sqe::atomic_of(wr, self.target.as_ref())
+        {
+            let posted = self.post_atomic(atomic, wr.user_ctx);
             return posted.map_err(|reason| PostError { index: 0, reason });
         }
         let mut last_blocks = 0;

@@ -10,7 +10,13 @@ use urma_mem::sync::Ordering;
 
 use super::SoftwareDevice;
 use crate::context::jfc::{DeviceJfc, Rung};
-use crate::engine::{queue::DeviceSendQueue, send::Left};
+use crate::context::queue::Queue;
+use crate::context::tables::Tables;
+use crate::engine::{
+    known::AtomicBlocks,
+    queue::DeviceSendQueue,
+    send::{Left, SendEngine},
+};
 
 /// A send queue, as it was when it was found.
 #[derive(Debug)]
@@ -66,11 +72,33 @@ impl SoftwareDevice {
         now: impl FnOnce() -> Nanos,
         words: &[u64; BLOCK_WORDS],
     ) -> Option<bool> {
+        self.carry_by(found, now, |engine, at| engine.carry_block(at, words))
+    }
+
+    /// As [`SoftwareDevice::carry`], of an atomic.
+    #[inline(always)]
+    pub fn carry_atomic(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        blocks: &AtomicBlocks,
+    ) -> Option<bool> {
+        self.carry_by(found, now, |engine, at| engine.carry_blocks(at, blocks))
+    }
+
+    /// Lets `carry` carry out an entry that is not in the ring.
+    #[inline(always)]
+    fn carry_by(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<Left>,
+    ) -> Option<bool> {
         if !found.queue.sends.is_still(found.life) {
             self.count(Counter::BadDoorbell);
             return None;
         }
-        let left = self.base.carry(&found.queue, words)?;
+        let left = self.base.carry(&found.queue, carry)?;
         let is_left = self.is_left(left);
         if is_left {
             self.run_posted(now());

@@ -12,7 +12,7 @@ use urma_mem::RunResult;
 use urma_mem::sync::Ordering;
 
 use super::queue::DeviceSendQueue;
-use super::send::{HandedEnd, Left, ShortSend, Visit};
+use super::send::{HandedEnd, Left, SendEngine, ShortSend, Visit};
 use crate::cfg::DeviceCfg;
 use crate::context::queue::Queue;
 use crate::context::table::IdTable;
@@ -69,17 +69,17 @@ impl Base {
         self.leave(queue, run, left.unwrap_or(Left::NOTHING))
     }
 
-    /// Carries out `block`, which is in no ring, on the express lane; `None`: nothing happened.
+    /// Lets `carry` carry out an entry that is in no ring, on the express lane; `None`: nothing happened.
     #[inline(always)]
     pub(crate) fn carry(
         &self,
         queue: &Arc<DeviceSendQueue>,
-        block: &[u64; BLOCK_WORDS],
+        carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<Left>,
     ) -> Option<Left> {
         let at: (&Tables, &Queue) = (&self.tables, queue);
         let (run, (is_carried, left)) = queue.send.try_split(
             |engine| {
-                let carried = engine.as_mut().and_then(|engine| engine.carry_block(at, block));
+                let carried = engine.as_mut().and_then(|engine| carry(engine, at));
                 (carried.is_some(), carried.unwrap_or(Left::NOTHING))
             },
             |engine, (_, left)| {

@@ -10,6 +10,7 @@ use urma_mem::{Region, WordAtomic};
 use super::gather::{self, EntryWords, Local, MessageSpan, Segments};
 use super::pass_length::STREAM_MIN;
 use super::remote::{AccessResult, PathState, Want};
+use super::word::atomic_at;
 use crate::fault::Faults;
 use crate::hooks::{self, Hook};
 
@@ -270,45 +271,6 @@ pub(crate) fn notify_at(
         NotifyKind::Store => memory.store_u64_release(offset, value).ok(),
         NotifyKind::Add => memory.atomic_u64(offset, WordAtomic::Add(value)).ok().map(|_| ()),
     }
-}
-
-/// The atomic of an entry, on `len` bytes; refused when the address is not aligned to them. Returns the
-/// value before.
-#[inline]
-pub(crate) fn atomic_at(
-    (memory, offset): (&Region, usize),
-    len: u64,
-    kind: FetchKind,
-    (operand, compare): (u64, u64),
-) -> Result<u64, CqeStatus> {
-    let before = match len {
-        4 => {
-            let op = operation(kind, low32(operand), low32(compare));
-            memory.atomic_u32(offset, op).ok().map(u64::from)
-        }
-        8 => memory.atomic_u64(offset, operation(kind, operand, compare)).ok(),
-        _ => None,
-    };
-    before.ok_or(CqeStatus::RemUnsupportedReq)
-}
-
-/// What an atomic does to a word.
-#[inline]
-pub(crate) fn operation<T>(kind: FetchKind, operand: T, compare: T) -> WordAtomic<T> {
-    match kind {
-        FetchKind::Cas => WordAtomic::Cas { cmp: compare, swap: operand },
-        FetchKind::Swap => WordAtomic::Swap(operand),
-        FetchKind::FetchAdd => WordAtomic::Add(operand),
-        FetchKind::FetchSub => WordAtomic::Sub(operand),
-        FetchKind::FetchAnd => WordAtomic::And(operand),
-        FetchKind::FetchOr => WordAtomic::Or(operand),
-        FetchKind::FetchXor => WordAtomic::Xor(operand),
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "4-byte operands lie in the low half")]
-pub(crate) const fn low32(word: u64) -> u32 {
-    word as u32
 }
 
 /// Times that the planted fault below yields, so that it is seen each time: some 20 us.

@@ -1,6 +1,6 @@
-//! WRITEs and READs that are like one before: what was found and checked for that one, kept.
+//! WRITEs, READs and atomics that are like one before: what was found and checked for that one, kept.
 //!
-//! *Owns*: what earlier requests of one queue rested on. *Takes*: the block of a request. *Gives*: both pieces of
+//! *Owns*: what earlier requests of one queue rested on. *Takes*: the blocks of a request. *Gives*: both pieces of
 //! memory and what guards them. *Must not*: keep a judgement that something else than the words that are looked
 //! at each time can change.
 //!
@@ -12,16 +12,20 @@
 
 use std::sync::Arc;
 
-use udma_abi::{OneSided, sqe::BLOCK_WORDS};
+use udma_abi::{CqeStatus, FetchKind, OneSided, Sge, sqe::BLOCK_WORDS};
 use urma_mem::Region;
 use urma_mem::hazard::{Announced, Generation, HazardSlot};
 
 use crate::context::link::NodePath;
 use crate::context::segment::LocalSegment;
+use crate::engine::word::atomic_at;
 use crate::hooks::{self, Hook};
 
 /// Requests that are kept; one of eight new ones replaces an old one.
 const KNOWN: usize = 8;
+
+/// Both blocks of an atomic.
+pub(crate) type AtomicBlocks = [[u64; BLOCK_WORDS]; 2];
 
 /// What earlier requests rested on, by the segments that they name.
 #[derive(Debug, Default)]
@@ -42,7 +46,7 @@ pub(crate) struct KnownRequest {
 #[derive(Debug)]
 struct Facts {
     key: Key,
-    is_write: bool,
+    op: KnownOp,
     /// Longest request that is one step.
     len_max: u64,
     link: Arc<NodePath>,
@@ -50,6 +54,22 @@ struct Facts {
     segment: Arc<LocalSegment>,
     local: KnownMemory,
     remote: KnownMemory,
+}
+
+/// What such requests do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum KnownOp {
+    Write,
+    Read,
+    Atomic(FetchKind),
+}
+
+/// What an earlier request is found by.
+#[derive(Debug)]
+pub(crate) struct KnownName {
+    slot: usize,
+    key: Key,
+    op: KnownOp,
 }
 
 /// Memory whose first byte has an address.
@@ -69,7 +89,7 @@ pub(crate) enum LifeProof {
     Peer { slot: HazardSlot, token_id: u32, generation: Generation, life: u64 },
 }
 
-/// All words of a block that name a right, without what differs from request to request.
+/// All words of a request that name a right, without what differs from request to request.
 #[derive(Clone, Copy, Debug)]
 struct Key([u64; 4]);
 
@@ -79,13 +99,39 @@ impl Key {
         Self([block[0] & OneSided::SAME_FRONT, block[1], block[4], block[6] >> 32])
     }
 
+    /// Of an atomic: no first block alone has it, whatever stands in its place for a piece.
+    #[inline(always)]
+    fn of_atomic([front, back]: &AtomicBlocks) -> Self {
+        let Self([operation, segment, token, _]) = Self::of(front);
+        Self([operation, segment, token, back[4] >> 32 | TWO_BLOCKS])
+    }
+
     /// Whether `block` has it.
     #[inline(always)]
     fn is_of(&self, block: &[u64; BLOCK_WORDS]) -> bool {
-        let (Self(mine), Self(other)) = (self, Self::of(block));
+        self.is(&Self::of(block))
+    }
+
+    #[inline(always)]
+    fn is(&self, other: &Self) -> bool {
+        let (Self(mine), Self(other)) = (self, other);
         // One by one: compared as an array, they would be stored first.
         (mine[0] ^ other[0]) | (mine[1] ^ other[1]) | (mine[2] ^ other[2]) | (mine[3] ^ other[3])
             == 0
+    }
+}
+
+impl KnownName {
+    /// Of the WRITE or READ of `block`.
+    pub(crate) fn of(block: &[u64; BLOCK_WORDS], is_write: bool) -> Self {
+        let op = if is_write { KnownOp::Write } else { KnownOp::Read };
+        Self { slot: slot_of(block), key: Key::of(block), op }
+    }
+
+    /// Of the atomic of both `blocks`.
+    pub(crate) fn of_atomic(blocks: &AtomicBlocks, kind: FetchKind) -> Self {
+        let (slot, key) = (slot_of(&blocks[0]), Key::of_atomic(blocks));
+        Self { slot, key, op: KnownOp::Atomic(kind) }
     }
 }
 
@@ -101,6 +147,12 @@ impl KnownMemory {
     #[inline(always)]
     fn offset_of(&self, va: u64) -> Option<usize> {
         usize::try_from(va.wrapping_sub(self.va)).ok()
+    }
+
+    /// Whether `len` bytes from `offset` on lie in it.
+    #[inline(always)]
+    fn holds(&self, offset: usize, len: usize) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.region.len())
     }
 }
 
@@ -159,7 +211,8 @@ impl OpenMemory<'_> {
         let (facts, len) = (self.facts, OneSided::len_of(block));
         let local = (&facts.local.region, facts.local.offset_of(block[7])?);
         let remote = (&facts.remote.region, facts.remote.offset_of(block[5])?);
-        let is_bad = match (&self.proof, facts.is_write) {
+        let is_write = facts.op == KnownOp::Write;
+        let is_bad = match (&self.proof, is_write) {
             (_, true) => facts.segment.is_poisoned(block[7], u64::from(len)),
             (OpenProof::Own(segment), false) => segment.is_poisoned(block[5], u64::from(len)),
             (OpenProof::Peer(..), false) => false,
@@ -167,11 +220,43 @@ impl OpenMemory<'_> {
         if is_bad || u64::from(len).wrapping_sub(1) >= facts.len_max {
             return None;
         }
-        let (from, to) = if facts.is_write { (local, remote) } else { (remote, local) };
+        let (from, to) = if is_write { (local, remote) } else { (remote, local) };
         from.0.copy_to_ordered(from.1, to.0, to.1, len as usize).ok()?;
         let OpenProof::Peer(announced, generation, life) = &self.proof else { return Some(()) };
         hooks::pass(Hook::CopyUnchecked);
         announced.check_moved(generation, *life).ok()
+    }
+
+    /// Changes the word of such an atomic and stores its value before, if both memories have their bytes; returns
+    /// their number, or that the life of the peer's segment ended meanwhile. `None`: nothing happened.
+    #[inline(always)]
+    pub(crate) fn change(&self, [front, back]: &AtomicBlocks) -> Option<Result<u32, CqeStatus>> {
+        let (facts, piece) = (self.facts, Sge::from_words([back[4], back[5]]));
+        let KnownOp::Atomic(kind) = facts.op else { return None };
+        let (len, va) = (u64::from(piece.len), front[5]);
+        let is_bad = match &self.proof {
+            OpenProof::Own(segment) => segment.is_poisoned(va, len),
+            OpenProof::Peer(..) => false,
+        };
+        let (at, there) = (facts.local.offset_of(piece.va)?, facts.remote.offset_of(va)?);
+        // Looked at before: the word there is changed once.
+        if is_bad || !facts.local.holds(at, piece.len as usize) {
+            return None;
+        }
+        let operands = (back[0], back[1]);
+        let before = atomic_at((&facts.remote.region, there), len, kind, operands).ok()?;
+        if let OpenProof::Peer(announced, generation, life) = &self.proof {
+            hooks::pass(Hook::CopyUnchecked);
+            if announced.check_moved(generation, *life).is_err() {
+                return Some(Err(CqeStatus::RemAccessAbort));
+            }
+        }
+        let bytes = before.to_le_bytes();
+        let stored = match len {
+            4 => facts.local.region.write_ordered(at, &bytes[..4]),
+            _ => facts.local.region.write_ordered(at, &bytes),
+        };
+        Some(stored.map(|()| piece.len).map_err(|_| CqeStatus::LocAccess))
     }
 }
 
@@ -183,6 +268,13 @@ impl KnownRequests {
         known.facts.key.is_of(block).then_some(known)
     }
 
+    /// As [`KnownRequests::find`], of the atomic of both `blocks`.
+    #[inline(always)]
+    pub(crate) fn find_atomic(&mut self, blocks: &AtomicBlocks) -> Option<&mut KnownRequest> {
+        let known = self.slots[slot_of(&blocks[0])].as_deref_mut()?;
+        known.facts.key.is(&Key::of_atomic(blocks)).then_some(known)
+    }
+
     /// Whether a request that was found by its names is to be kept.
     #[inline]
     pub(crate) fn wants(&mut self, block: &[u64; BLOCK_WORDS]) -> bool {
@@ -190,19 +282,17 @@ impl KnownRequests {
         self.slots[slot_of(block)].is_none() || self.missed.is_multiple_of(KNOWN)
     }
 
-    /// Keeps what the request of `block` rested on, all of which was checked.
+    /// Keeps what the request with this name rested on, all of which was checked.
     pub(crate) fn keep(
         &mut self,
-        block: &[u64; BLOCK_WORDS],
+        KnownName { slot, key, op }: KnownName,
         (link, segment, len_max): (Arc<NodePath>, Arc<LocalSegment>, u64),
         (remote, proof): (KnownMemory, LifeProof),
     ) {
         let local = KnownMemory { va: segment.va, region: segment.region.clone() };
-        let is_write = OneSided::decode(block).is_some_and(|entry| entry.is_write);
-        let key = Key::of(block);
-        let facts = Facts { key, is_write, len_max, link, segment, local, remote };
+        let facts = Facts { key, op, len_max, link, segment, local, remote };
         let known = KnownRequest { facts, proof };
-        match &mut self.slots[slot_of(block)] {
+        match &mut self.slots[slot] {
             Some(old) => **old = known,
             none => *none = Some(Box::new(known)),
         }
@@ -213,3 +303,6 @@ impl KnownRequests {
         self.slots = Default::default();
     }
 }
+
+/// In a key: of an atomic.
+const TWO_BLOCKS: u64 = 1 << 63;

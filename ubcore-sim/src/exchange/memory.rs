@@ -13,8 +13,9 @@ use urma_packet::{
 use super::piece::Part;
 use super::serve::{PartialMessage, Reply};
 use super::work::Work;
-use crate::engine::direct::{notify_at, operation};
+use crate::engine::direct::notify_at;
 use crate::engine::remote::{Want, check_absent, check_own};
+use crate::engine::word::operation;
 use udma_abi::counters::Counter;
 
 /// The header of an answer.

@@ -10,7 +10,8 @@ use urma_packet::{
 };
 
 use super::pair;
-use crate::engine::direct::{low32, segment_token};
+use crate::engine::direct::segment_token;
+use crate::engine::word::low32;
 
 /// The header that all pieces of a request share; offset, FIRST and LAST are those of a message in
 /// one piece. `None` for an entry that asks nothing of a peer.

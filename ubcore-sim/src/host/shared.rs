@@ -201,16 +201,23 @@ impl SharedNode {
     /// As [`SharedNode::ring_direct`], of an entry that is not in the ring; `false`: nothing happened.
     #[inline]
     pub fn carry(&self, found: &FoundQueue, words: &[u64; 8]) -> bool {
-        if self.is_dead() {
-            return false;
-        }
-        let Some(is_left) = self.device.carry(found, || self.post_time(), words) else {
-            return false;
-        };
-        if is_left {
+        !self.is_dead() && self.is_carried(self.device.carry(found, || self.post_time(), words))
+    }
+
+    /// As [`SharedNode::carry`], of an atomic, which has two blocks.
+    #[inline]
+    pub fn carry_atomic(&self, found: &FoundQueue, blocks: &[[u64; 8]; 2]) -> bool {
+        !self.is_dead()
+            && self.is_carried(self.device.carry_atomic(found, || self.post_time(), blocks))
+    }
+
+    /// After a carried entry that left something to do, or not. Returns whether it was carried out.
+    #[inline(always)]
+    fn is_carried(&self, is_left: Option<bool>) -> bool {
+        if is_left == Some(true) {
             self.after_post();
         }
-        true
+        is_left.is_some()
     }
 
     /// As [`SharedNode::write64`] to the doorbell of JFCs, for one that was found and is not armed.

@@ -167,6 +167,11 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     fn carry(&self, words: &[u64; 8]) -> bool {
         self.node.carry(&self.found, words)
     }
+
+    #[inline]
+    fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool {
+        self.node.carry_atomic(&self.found, blocks)
+    }
 }
 
 impl JfcIndex for FoundDoorbell<FoundJfc> {

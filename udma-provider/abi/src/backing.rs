@@ -137,6 +137,9 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
     /// device can carry it out at once. Returns whether it did; if not, nothing happened: the entry is to be stored
     /// and rung for.
     fn carry(&self, words: &[u64; 8]) -> bool;
+
+    /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
+    fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
 }
 
 /// Consumer index of one JFC, found once: what a doorbell that arms nothing does, with the same checks.

@@ -5,7 +5,7 @@ use udma_abi::{CqeStatus, Opcode, Sqe};
 
 use super::super::scene::{Scene, scene, scene_of};
 use super::super::{on_seg, pair_with};
-use super::{GOOD, REFUSED, TRANSFERS, both, direct, each, ends, send};
+use super::{ATOMICS, GOOD, REFUSED, STOPPED, TRANSFERS, both, direct, each, ends, send};
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
 
@@ -31,9 +31,10 @@ fn bad_memory_is_not_read_again() {
     ends(&seen, &[CqeStatus::LocDataPoison, CqeStatus::WrFlushErrDone]);
 }
 
-/// Requests to a segment of this node, which `change` changes before the last one.
-fn to_own(change: impl Fn(&Scene, u32, usize), last: CqeStatus) {
-    let seen = each(&TRANSFERS, |s, opcode| {
+/// Requests to a segment of this node, which `change` changes before the last one, that ends so for each of
+/// `opcodes`.
+fn to_own(opcodes: &[Opcode], change: impl Fn(&Scene, u32, usize), last: &[CqeStatus]) {
+    let seen = each(opcodes, |s, opcode| {
         let other = s.a.seg(8192);
         let tpn = s.a.connect(s.a.eid());
         let sge = s.local.sge(0, 8);
@@ -48,14 +49,39 @@ fn to_own(change: impl Fn(&Scene, u32, usize), last: CqeStatus) {
         }
         send(s, on_seg(opcode, tpn, &other, 0), sge);
     });
-    let last = [GOOD, last];
-    ends(&seen[..1], &last[..1]);
-    ends(&seen[1..], &last[1..]);
+    for (seen, last) in seen.chunks(1).zip(last.chunks(1)) {
+        ends(seen, last);
+    }
 }
 
 #[test]
 fn bad_memory_of_this_node_is_written_to_and_not_read() {
-    to_own(|s, _, addr| s.a.dev.poison(s.a.now, addr, 64), CqeStatus::RemDataPoison);
+    let poison = |s: &Scene, _, addr| s.a.dev.poison(s.a.now, addr, 64);
+    to_own(&TRANSFERS, poison, &[GOOD, CqeStatus::RemDataPoison]);
+    to_own(&ATOMICS, poison, &[CqeStatus::RemDataPoison; ATOMICS.len()]);
+}
+
+/// What a first block names in the place for a piece is no piece of an atomic.
+#[test]
+fn the_first_block_of_an_atomic_alone_is_malformed() {
+    let seen = each(&ATOMICS, |s, opcode| {
+        let mut segments = std::iter::repeat_with(|| s.a.seg(4096));
+        // The number of the segment counts for the place where the request is kept.
+        let local = segments.find(|seg| tid_of(seg.token_id).unwrap().is_multiple_of(8));
+        let local = local.unwrap();
+        let mut sqe = on_seg(opcode, s.tpn, &s.remote, 64);
+        for _ in 0..MANY {
+            send(s, sqe, local.sge(0, 8));
+            assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(GOOD));
+        }
+        sqe.sge_num = 1;
+        let piece = local.sge(0, 8).to_words();
+        let mut block = s.a.put(&mut s.jetty, sqe, &piece);
+        block[6..].copy_from_slice(&piece);
+        s.jetty.pi -= 1;
+        s.a.write_direct(&s.jetty, &block);
+    });
+    ends(&seen, &STOPPED);
 }
 
 #[test]
@@ -123,5 +149,12 @@ fn without_the_lane_nothing_is_carried() {
         s.a.ring(&s.jetty);
         let block = put(&mut s, 0);
         assert_eq!(s.a.dev.carry(&found, || 0, &block), carried);
+        s.a.ring(&s.jetty);
+        let atomic = on_seg(Opcode::FetchAdd, s.tpn, &s.remote, 0);
+        s.a.post(&mut s.jetty, atomic, &[s.local.sge(0, 8)]);
+        let sqe = Sqe { sge_num: 1, ..atomic };
+        let front = s.a.put(&mut s.jetty, sqe, &s.local.sge(0, 8).to_words());
+        let back = s.jetty.ring.load_block(((s.jetty.pi as usize - 1) & 15) * 64).unwrap();
+        assert_eq!(s.a.dev.carry_atomic(&found, || 0, &[front, back]), carried);
     }
 }

@@ -3,7 +3,7 @@
 //! *Owns*: nothing. *Takes*: a block that is next. *Gives*: the request carried out and retired, or nothing changed.
 //! *Must not*: judge a request; what is not as it was goes to the rest of the lane.
 
-use udma_abi::{OneSided, sqe::BLOCK_WORDS};
+use udma_abi::{Atomic, OneSided, sqe::BLOCK_WORDS};
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sync::Ordering;
 
@@ -12,6 +12,7 @@ use super::{Left, SendEngine, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
+use crate::engine::known::AtomicBlocks;
 
 impl SendEngine {
     /// Carries out `block`, which is in no ring, as the next entry; `None`: nothing happened.
@@ -29,6 +30,57 @@ impl SendEngine {
         }
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.clear_slots(Left::BUSY))
+    }
+
+    /// As [`SendEngine::carry_block`], of an atomic like one before.
+    #[inline(always)]
+    pub(crate) fn carry_blocks(
+        &mut self,
+        (tables, queue): (&Tables, &Queue),
+        blocks: &AtomicBlocks,
+    ) -> Option<Left> {
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+            return None;
+        }
+        let visit = Visit { tables, queue, direct: None };
+        let result = self.change_again(&visit, blocks);
+        if result == LaneResult::NotTaken {
+            return None;
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        let left = match result {
+            LaneResult::Failed => self.step_rest(&visit, Left::BUSY),
+            LaneResult::Done | LaneResult::NotTaken => Left::BUSY,
+        };
+        Some(self.clear_slots(left))
+    }
+
+    /// As [`SendEngine::carry_again`], of the atomic of both `blocks`.
+    #[inline(always)]
+    pub(super) fn change_again(&mut self, visit: &Visit<'_>, blocks: &AtomicBlocks) -> LaneResult {
+        let Some(known) = self.known.find_atomic(blocks) else { return LaneResult::NotTaken };
+        let word = blocks[0][0];
+        if !(self.ring.is_at_head(word) && known.lives() && self.retire.reserve()) {
+            return LaneResult::NotTaken;
+        }
+        let changed = known.open().and_then(|open| open.change(blocks));
+        let (entry_idx, flags) =
+            (OneSided::entry_idx_of(&blocks[0]), OneSided::flags_of(&blocks[0]));
+        let bytes = match changed {
+            Some(Ok(bytes)) => bytes,
+            // Done, in memory that was withdrawn meanwhile: not to be done again.
+            Some(Err(status)) => {
+                return self.fail(visit, (entry_idx, Atomic::BLOCKS), (flags, true), status);
+            }
+            None => {
+                self.retire.keep_or_give_back();
+                return LaneResult::NotTaken;
+            }
+        };
+        self.ring.head = self.ring.head.wrapping_add(Atomic::BLOCKS);
+        visit.queue.fast.direct(u64::from(bytes));
+        self.retire.succeed((entry_idx, Atomic::BLOCKS), (flags, bytes), &visit.queue.fast);
+        LaneResult::Done
     }
 
     /// As [`SendEngine::carry_block`], of a request that is not like one before.

@@ -21,12 +21,13 @@ use urma_mem::Region;
 use super::{Left, SendEngine, SendState, Started, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::segment::LocalSegment;
-use crate::engine::direct::atomic_at;
 use crate::engine::gather::{EntryWords, Store, inline_bytes};
+use crate::engine::known::KnownName;
 use crate::engine::pass_length::STREAM_MIN;
 use crate::engine::paths::PathStates;
 use crate::engine::pieces::{FoundPieces, len_of, local_of};
 use crate::engine::remote::{AccessResult, PathState, Want};
+use crate::engine::word::atomic_at;
 use crate::fault::Faults;
 
 /// How far the lane took an entry.
@@ -124,19 +125,19 @@ impl SendEngine {
         }
         let carried = self.carry(visit, &entry);
         if matches!(carried, Ok(AccessResult::Yes(..))) && self.known.wants(block) {
-            self.keep_known(visit, block, &entry);
+            self.keep_known(visit, KnownName::of(block, entry.is_write), &entry);
         }
         self.end(visit, (&entry, 1), carried)
     }
 
-    /// Keeps what the request of `block` rested on, which was just carried out.
+    /// Keeps what the request with this name rested on, which was just carried out.
     #[cold]
-    fn keep_known(&mut self, visit: &Visit<'_>, block: &[u64; BLOCK_WORDS], entry: &OneSided) {
+    fn keep_known(&mut self, visit: &Visit<'_>, name: KnownName, entry: &OneSided) {
         let Some(segment) = self.segments.known_arc(entry.piece.token_id) else { return };
         let Some(path) = path_of(&mut self.path_states, entry.tpn) else { return };
         if let Some(remote) = path.known_memory(entry.seg_token_id) {
             let link = Arc::clone(&path.link);
-            self.known.keep(block, (link, segment, short_max(visit.tables.step_max)), remote);
+            self.known.keep(name, (link, segment, short_max(visit.tables.step_max)), remote);
         }
     }
 
@@ -180,14 +181,26 @@ impl SendEngine {
         front: &[u64; BLOCK_WORDS],
         posted: u32,
     ) -> LaneResult {
-        let back = || (posted >= Atomic::BLOCKS).then(|| self.ring.block(1));
-        let Some(atomic) = Atomic::decode(front, back) else { return LaneResult::NotTaken };
+        if posted < Atomic::BLOCKS {
+            return LaneResult::NotTaken;
+        }
+        let blocks = [*front, self.ring.block(1)];
+        let again = self.change_again(visit, &blocks);
+        if again != LaneResult::NotTaken {
+            return again;
+        }
+        let Some(atomic) = Atomic::decode(front, || Some(blocks[1])) else {
+            return LaneResult::NotTaken;
+        };
         let entry = &atomic.request;
         let is_word = matches!(entry.piece.len, 4 | 8);
         if !(is_word && self.is_next(entry) && self.retire.reserve()) {
             return LaneResult::NotTaken;
         }
         let carried = self.carry_atomic(visit, &atomic);
+        if matches!(carried, Ok(AccessResult::Yes(..))) && self.known.wants(front) {
+            self.keep_known(visit, KnownName::of_atomic(&blocks, atomic.kind), entry);
+        }
         self.end(visit, (entry, Atomic::BLOCKS), carried)
     }
 
@@ -340,7 +353,7 @@ impl SendEngine {
     // Takes values: a reference to the entry would keep it in memory on the usual path too.
     #[cold]
     #[inline(never)]
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         visit: &Visit<'_>,
         (entry_idx, blocks): (u16, u32),
