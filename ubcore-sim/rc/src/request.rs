@@ -1,0 +1,153 @@
+//! What a program posts and polls.
+//!
+//! - owns: requests, receives, completions and their states.
+
+use crate::RcAtomic;
+
+/// Memory of the peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RcRemote {
+    /// Virtual address at the peer.
+    pub va: u64,
+    /// Remote key of the region.
+    pub rkey: u32,
+}
+
+/// What a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RcOperation {
+    /// Message for a receive of the peer.
+    Send,
+    /// Message with immediate data.
+    SendImm(u32),
+    /// Message that withdraws the peer's region with this key.
+    SendInvalidate(u32),
+    /// Stores bytes in the peer's memory.
+    Write(RcRemote),
+    /// Stores bytes, then takes a receive of the peer for immediate data.
+    WriteImm(RcRemote, u32),
+    /// Fetches bytes of the peer's memory.
+    Read(RcRemote),
+    /// Changes 8 bytes of the peer's memory; the old value is in the completion.
+    Atomic(RcRemote, RcAtomic),
+}
+
+impl RcOperation {
+    /// Whether the peer answers with data instead of an acknowledgement.
+    pub(crate) const fn has_response(self) -> bool {
+        matches!(self, Self::Read(_) | Self::Atomic(..))
+    }
+}
+
+/// A request of the send queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RcRequest {
+    /// Number that the completion repeats.
+    pub id: u64,
+    /// Operation and its remote memory.
+    pub operation: RcOperation,
+    /// Local memory: read by SEND and WRITE until the completion, written by READ.
+    pub place: u64,
+    /// Bytes of the message; not used by atomics, which have 8.
+    pub len: u32,
+    /// Waits until earlier READs and atomics are complete.
+    pub fence: bool,
+    /// The peer's completion counts as solicited.
+    pub solicited: bool,
+}
+
+/// A receive, posted for one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RcReceive {
+    /// Number that the completion repeats.
+    pub id: u64,
+    /// Local memory for the message.
+    pub place: u64,
+    /// Longest message in bytes that fits.
+    pub len: u32,
+}
+
+/// Why a request or receive is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RcPostError {
+    /// The queue has no room: a completion must come first.
+    #[error("the queue is full: wait for a completion")]
+    Full,
+    /// The message is longer than 2^31 bytes, or than the PSNs of the connection allow.
+    #[error("the message is too long for this connection: split it")]
+    TooLong,
+    /// The connection failed or was closed.
+    #[error("the connection has failed: open another one")]
+    Failed,
+}
+
+/// How a request or receive was completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RcStatus {
+    /// The peer executed it, or the message arrived.
+    Success,
+    /// The message does not fit the receive.
+    LocalLength,
+    /// The owner's memory could not be read or written.
+    LocalProtection,
+    /// The peer refused the request as invalid (NAK 0x61), or sent such a request.
+    RemoteInvalidRequest,
+    /// Key, bounds or rights are wrong (NAK 0x62).
+    RemoteAccess,
+    /// The peer could not execute it (NAK 0x63).
+    RemoteOperation,
+    /// No acknowledgement came; the retries are used up.
+    RetryExceeded,
+    /// The peer had no receive; the retries are used up.
+    RnrRetryExceeded,
+    /// An earlier request or receive failed, or the connection was closed.
+    Flushed,
+}
+
+/// Which queue a completion belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RcSource {
+    /// A request of the send queue.
+    Request,
+    /// A receive, taken by a SEND.
+    Receive,
+    /// A receive, taken by a WRITE with immediate data.
+    ReceiveWrite,
+}
+
+/// A completed request or receive. Each one posted is completed exactly once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RcCompletion {
+    /// Which queue it belongs to.
+    pub source: RcSource,
+    /// Number of the request or receive.
+    pub id: u64,
+    /// How it was completed.
+    pub status: RcStatus,
+    /// Bytes of the message.
+    pub len: u32,
+    /// Old value that an atomic found.
+    pub original: Option<u64>,
+    /// Immediate data of the message.
+    pub imm: Option<u32>,
+    /// Key that the message withdrew.
+    pub invalidated: Option<u32>,
+    /// The sender asked for an event.
+    pub solicited: bool,
+}
+
+impl RcCompletion {
+    /// A completion without anything that a message brings.
+    pub(crate) const fn new(source: RcSource, id: u64, status: RcStatus) -> Self {
+        Self {
+            source,
+            id,
+            status,
+            len: 0,
+            original: None,
+            imm: None,
+            invalidated: None,
+            solicited: false,
+        }
+    }
+}
