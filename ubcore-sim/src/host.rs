@@ -10,6 +10,7 @@ pub mod bursts;
 pub mod claim;
 pub mod clock;
 pub mod descriptor;
+mod faulty;
 pub mod hello;
 pub mod inspect;
 pub mod interrupt;

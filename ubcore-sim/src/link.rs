@@ -9,6 +9,7 @@
 mod faults;
 mod rng;
 mod shape;
+mod text;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
@@ -19,6 +20,7 @@ use crate::ports::NodeAddr;
 pub use faults::{Corruption, Duplication, FaultCfg, Loss, Outage, Partition};
 pub use rng::Rng;
 pub use shape::{Jitter, Rate, Reordering};
+pub use text::{LinkFaults, LinkFaultsError};
 
 /// A datagram in transit. Copies share their bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -74,7 +74,9 @@ impl Node {
             PathChoice::SameHost => {
                 PacketPort::none(eid, Some("packets are turned off".to_owned()))
             }
-            PathChoice::Auto | PathChoice::Packets => PacketPort::bind(eid),
+            PathChoice::Auto | PathChoice::Packets => {
+                PacketPort::bind(eid, cfg.link_faults.clone())
+            }
         };
         let arena = Arena::with(ArenaCfg { writers: cfg.writers, huge_pages: cfg.huge_pages })?;
         let vectors = Arc::new(EventVectors::new(VECTORS));

@@ -9,6 +9,7 @@ use ubcore_sim::{
         memory::PageMoving,
         peer::{KernelReads, PathChoice},
     },
+    link::{FaultCfg, LinkFaults},
     node::{Node, NodeCfg},
 };
 use udma_provider::device_on;
@@ -60,6 +61,20 @@ impl Host {
     }
 }
 
+/// Some of everything that a network does to packets. Which ones it meets depends on how threads run.
+fn bad_link() -> LinkFaults {
+    let cfg = FaultCfg {
+        delay_ns: 20_000,
+        loss_ppm: 10_000,
+        duplicate_ppm: 10_000,
+        reorder_ppm: 20_000,
+        reorder_ns: 200_000,
+        corrupt_ppm: 10_000,
+        ..FaultCfg::default()
+    };
+    LinkFaults { cfg, seed: 1 }
+}
+
 /// How a node of this setup is opened.
 #[must_use]
 pub fn cfg(setup: Setup) -> NodeCfg {
@@ -78,6 +93,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
             Moving::On | Moving::Off => KernelReads::Off,
         },
         lane: setup.lane,
+        link_faults: setup.is_lossy.then(bad_link),
         doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]
         fault: setup.fault,

@@ -53,6 +53,8 @@ pub struct Setup {
     pub lane: ExpressLane,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
+    /// Whether packets are lost, doubled, changed and overtaken on their way.
+    pub is_lossy: bool,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -69,6 +71,7 @@ impl Setup {
             mode,
             lane: ExpressLane::On,
             doorbells: Doorbells::Found,
+            is_lossy: false,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
@@ -78,6 +81,12 @@ impl Setup {
     #[must_use]
     pub const fn on_the_long_path(self) -> Self {
         Self { lane: ExpressLane::Off, doorbells: Doorbells::Registers, ..self }
+    }
+
+    /// The same while packets are lost, doubled, changed and overtaken on their way.
+    #[must_use]
+    pub const fn over_a_bad_link(self) -> Self {
+        Self { is_lossy: true, ..self }
     }
 
     /// The same through the C functions.
@@ -105,6 +114,7 @@ impl Setup {
             long(Link::Own, TransportMode::Rm),
             long(Link::Host, TransportMode::Rm),
             long(Link::Host, TransportMode::Rc),
+            Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
         ];
         for link in [Link::Own, Link::Host, Link::Packets] {
             for moving in [Moving::On, Moving::Off] {
@@ -142,6 +152,7 @@ impl fmt::Display for Setup {
             ExpressLane::On => "",
             ExpressLane::Off => ".long",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}")
+        let way = if self.is_lossy { ".lossy" } else { "" };
+        write!(f, "{face}{link}.{moving}.{mode}{lane}{way}")
     }
 }

@@ -3,6 +3,7 @@
 //! served.
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails by panicking")]
 
+mod bad_link;
 mod first_touch;
 mod life;
 mod spinner;

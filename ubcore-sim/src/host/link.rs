@@ -10,7 +10,7 @@ use std::{fmt::Debug, net::SocketAddr, os::fd::BorrowedFd};
 
 use udma_abi::Nanos;
 
-use crate::ports::{Backlog, Transmit};
+use crate::ports::{Backlog, Deadline, Transmit};
 
 /// Datagrams of one batch, each with its source.
 pub type Arrivals<'a> = dyn Iterator<Item = (SocketAddr, &'a [u8])> + 'a;
@@ -28,6 +28,11 @@ pub trait DatagramLink: Send + Debug {
     /// Keeps floods from the node. `dropped`: packets that the device dropped so far; `tpns`: TPNs of its
     /// living TPs. Returns when to call again at the latest.
     fn shield(&mut self, now: Nanos, dropped: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos>;
+
+    /// When [`DatagramLink::send`] is to be called at the latest, though the node has nothing to send.
+    fn poll_deadline(&self) -> Deadline {
+        None
+    }
 
     /// Packets with `mtu` bytes of payload that the link keeps until they are received; more are lost.
     fn packets_kept(&self, mtu: u32) -> usize;

@@ -19,6 +19,7 @@ use urma_mem::{
 use urma_packet::ROCE_PORT;
 
 use super::{
+    faulty::FaultyLink,
     ip_eid,
     link::{DatagramLink, LinkCounts},
     poll::{Interest, Poll},
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::{
     device::SoftwareDevice,
+    link::LinkFaults,
     ports::{Deadline, NodeAddr, Transmit},
 };
 
@@ -48,6 +50,8 @@ pub struct PacketPort {
     link: Serial<Option<Box<dyn DatagramLink>>>,
     /// Why there is no link.
     refused: Mutex<Option<String>>,
+    /// How the link is made worse.
+    faults: Option<LinkFaults>,
     /// A packet peer is wanted, or showed itself.
     active: AtomicBool,
     tap: Tap,
@@ -59,8 +63,8 @@ impl PacketPort {
     /// Binds the port of node `eid`. If that fails, the node works without packets, the reason is
     /// kept, and each new packet peer tries again.
     #[must_use]
-    pub fn bind(eid: RawEid) -> Self {
-        let port = Self::none(eid, None);
+    pub fn bind(eid: RawEid, faults: Option<LinkFaults>) -> Self {
+        let port = Self { faults, ..Self::none(eid, None) };
         if let Err(error) = port.try_bind() {
             tracing::warn!(%error, "this node cannot exchange packets at the moment");
         }
@@ -74,6 +78,7 @@ impl PacketPort {
             eid,
             link: Serial::new(None),
             refused: Mutex::new(reason),
+            faults: None,
             active: AtomicBool::new(false),
             tap: Tap::default(),
             deadline: AtomicU64::new(Nanos::MAX),
@@ -145,8 +150,7 @@ impl PacketPort {
                     device.step(now);
                 }
             }
-            self.shield(link.as_mut(), device, now);
-            count += received + link.send(&mut |buffer| self.transmit(device, now, buffer));
+            count += received + self.send_on(link.as_mut(), device, now);
         });
         count > 0 || run == RunResult::WorkLeft
     }
@@ -162,8 +166,7 @@ impl PacketPort {
         // Work that is left is looked at by the next poll or tick.
         let _ = self.link.run(|link| {
             if let Some(link) = link {
-                self.shield(link.as_mut(), device, now);
-                link.send(&mut |buffer| self.transmit(device, now, buffer));
+                self.send_on(link.as_mut(), device, now);
             }
         });
     }
@@ -180,11 +183,15 @@ impl PacketPort {
         &self.tap
     }
 
-    /// Before anything is sent: a peer that learns of a new TP may use it at once.
-    fn shield(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) {
+    /// Returns how many datagrams there were.
+    fn send_on(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) -> usize {
+        // Before anything is sent: a peer that learns of a new TP may use it at once.
         let tpns = || device.tpns().into_iter().map(|(tpn, _)| tpn).collect();
-        let deadline = link.shield(now, device.dropped(), &tpns);
+        let shield = link.shield(now, device.dropped(), &tpns);
+        let count = link.send(&mut |buffer| self.transmit(device, now, buffer));
+        let deadline = shield.into_iter().chain(link.poll_deadline()).min();
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
+        count
     }
 
     fn admit<'a>(
@@ -240,7 +247,13 @@ impl PacketPort {
         match bound {
             Ok(link) => {
                 *refused = None;
-                let _ = self.link.with_blocking(|slot| *slot = Some(Box::new(link)));
+                let own = link.address();
+                let mut link: Box<dyn DatagramLink> = Box::new(link);
+                if let Some(faults) = &self.faults {
+                    tracing::warn!(%own, ?faults, "what this node sends is made worse on purpose");
+                    link = Box::new(FaultyLink::new(link, own, faults));
+                }
+                let _ = self.link.with_blocking(|slot| *slot = Some(link));
                 Ok(())
             }
             Err(error) => {
@@ -262,7 +275,7 @@ mod tests {
     #[test]
     fn a_stray_datagram_leaves_polls_without_system_calls() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid());
+        let port = PacketPort::bind(claim.eid(), None);
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         // From another port, and a packet with a wrong ICRC: all count where a flood is looked for.

@@ -382,7 +382,7 @@ pub const SENDS_PER_CALL: usize = 256;
 /// Batches received before looking at other things again.
 pub const RECEIVES_PER_CALL: usize = 4;
 /// Longest datagram, also a coalesced one.
-const DATAGRAM_MAX: usize = 1 << 16;
+pub(super) const DATAGRAM_MAX: usize = 1 << 16;
 /// Buffers of one receive call.
 const RECEIVE_BUFFERS: usize = 8;
 /// Bytes that one segmentation-offload call may carry: a UDP payload, with the headers below 64

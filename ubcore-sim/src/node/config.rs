@@ -15,6 +15,7 @@ use crate::{
         memory::PageMoving,
         peer::{KernelReads, PathChoice},
     },
+    link::{LinkFaults, LinkFaultsError},
     transport::Strategy,
 };
 
@@ -47,6 +48,8 @@ pub struct NodeCfg {
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
     /// socket buffers are smaller.
     pub window_packets: u32,
+    /// How the packets that this node sends are lost, doubled, delayed and so on, for tests; `None`: not at all.
+    pub link_faults: Option<LinkFaults>,
     /// How lost packets are sent again.
     pub strategy: Strategy,
     /// User address space id, 24 bits.
@@ -71,6 +74,7 @@ impl Default for NodeCfg {
             prepared_max: PREPARED_MAX,
             mtu: 4096,
             window_packets: 512,
+            link_faults: None,
             strategy: Strategy::default(),
             uasid: 0,
             #[cfg(any(test, feature = "planted-faults"))]
@@ -106,6 +110,7 @@ impl NodeCfg {
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `registers` |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
+    /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     ///
     /// # Errors
     /// [`ConfigError`] naming the variable.
@@ -178,6 +183,12 @@ impl NodeCfg {
             self.mtu =
                 value.parse().map_err(|_| ConfigError { name: "URMA_MTU", value, wanted })?;
         }
+        if let Some(value) = text("URMA_LINK_FAULTS") {
+            let name = "URMA_LINK_FAULTS";
+            let wrong =
+                |LinkFaultsError { part, wanted }| ConfigError { name, value: part, wanted };
+            self.link_faults = Some(value.parse().map_err(wrong)?);
+        }
         self.check()?;
         Ok(self)
     }
@@ -245,6 +256,8 @@ mod tests {
         assert_eq!(doorbells("registers"), Doorbells::Registers);
         assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
+        let faults = with("URMA_LINK_FAULTS", "loss=1%,seed=7").unwrap().link_faults.unwrap();
+        assert_eq!((faults.cfg.loss_ppm, faults.seed), (10_000, 7));
     }
 
     #[test]
@@ -270,6 +283,7 @@ mod tests {
             ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),
+            ("URMA_LINK_FAULTS", "loss=2"),
         ] {
             let error = with(name, value).unwrap_err().to_string().to_lowercase();
             let short = name.trim_start_matches("URMA_").to_lowercase();

@@ -1,0 +1,155 @@
+//! A link that is made worse on purpose: what the node sends goes through the decorators of the simulation first.
+//!
+//! *Owns*: what is on its way. *Takes*: a link, and how bad it is to be. *Gives*: a link. *Must not*: touch what is
+//! received: the other side does that to what it sends.
+//!
+//! A datagram that is delayed waits here, and the system never sees one that is lost: no privilege is needed, nor
+//! a kernel that can do it.
+
+use std::{net::SocketAddr, os::fd::BorrowedFd};
+
+use udma_abi::Nanos;
+use urma_packet::ROCE_PORT;
+
+use super::ip_eid;
+use super::link::{Arrivals, DatagramLink, LinkCounts};
+use super::udp::{DATAGRAM_MAX, SENDS_PER_CALL};
+use crate::link::{Datagram, Link, LinkFaults, Rng};
+use crate::ports::{Backlog, Deadline, NodeAddr, Transmit};
+
+/// Sends through decorators, receives as the link below.
+#[derive(Debug)]
+pub(super) struct FaultyLink {
+    below: Box<dyn DatagramLink>,
+    way: Box<dyn Link>,
+    own: NodeAddr,
+    /// When the node looked at the clock last.
+    now: Nanos,
+    buffer: Box<[u8]>,
+}
+
+impl FaultyLink {
+    /// Around `below`, the link of the node at `own`.
+    #[must_use]
+    pub(super) fn new(below: Box<dyn DatagramLink>, own: SocketAddr, faults: &LinkFaults) -> Self {
+        let way = faults.cfg.build(&mut Rng::new(faults.seed));
+        let buffer = vec![0; DATAGRAM_MAX].into();
+        Self { below, way, own: ip_eid(own.ip()), now: 0, buffer }
+    }
+}
+
+impl DatagramLink for FaultyLink {
+    fn send(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
+        let Self { below, way, own, now, buffer } = self;
+        let mut taken = 0;
+        while taken < SENDS_PER_CALL
+            && let Some(Transmit { to, len, .. }) = next(buffer)
+        {
+            let bytes = buffer.get(..len).unwrap_or_default().into();
+            way.send(*now, Datagram { from: *own, to, bytes });
+            taken += 1;
+        }
+        let sent = below.send(&mut |buffer| {
+            let Datagram { to, bytes, .. } = way.poll(*now)?;
+            buffer.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+            Some(Transmit { to, source_port: ROCE_PORT, len: bytes.len() })
+        });
+        taken.max(sent)
+    }
+
+    fn receive(&mut self, on_batch: &mut dyn FnMut(Backlog, &mut Arrivals<'_>)) -> usize {
+        self.below.receive(on_batch)
+    }
+
+    fn shield(&mut self, now: Nanos, dropped: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos> {
+        self.now = now;
+        self.below.shield(now, dropped, tpns)
+    }
+
+    fn poll_deadline(&self) -> Deadline {
+        self.way.poll_deadline()
+    }
+
+    fn packets_kept(&self, mtu: u32) -> usize {
+        self.below.packets_kept(mtu)
+    }
+
+    fn counts(&self) -> LinkCounts {
+        self.below.counts()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.below.descriptor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::{claim::Claim, eid_ip, udp::Udp};
+
+    /// Sends `count` datagrams, 100 at each of the times 0, 1, ..., over a link with `faults`; what came, by number.
+    fn arrivals(faults: &str, count: u32, until: Nanos) -> Vec<u32> {
+        let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let below = Udp::bind(here.eid()).unwrap();
+        let own = below.address();
+        let mut link = FaultyLink::new(Box::new(below), own, &faults.parse().unwrap());
+        let mut peer = Udp::bind(there.eid()).unwrap();
+        let (mut number, mut got) = (0, Vec::new());
+        for now in 0..until {
+            link.shield(now, 0, &Vec::new);
+            let stop = count.min(number + 100);
+            link.send(&mut |buffer| {
+                let bytes = (number < stop).then(|| number.to_be_bytes())?;
+                // As long as a BTH with its ICRC.
+                buffer[..16].fill(0);
+                buffer[..4].copy_from_slice(&bytes);
+                number += 1;
+                Some(Transmit { to: there.eid(), source_port: ROCE_PORT, len: 16 })
+            });
+            while peer.receive(|_, batch| {
+                got.extend(batch.filter_map(|(from, bytes)| {
+                    assert_eq!(from.ip(), eid_ip(here.eid()));
+                    bytes.first_chunk().map(|number| u32::from_be_bytes(*number))
+                }));
+            }) != 0
+            {}
+        }
+        got
+    }
+
+    #[test]
+    fn a_perfect_way_carries_everything() {
+        assert_eq!(arrivals("seed=1", 300, 10), (0..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_part_is_lost_the_same_each_time() {
+        let first = arrivals("loss=10%,seed=7", 2000, 30);
+        assert!((1700..1900).contains(&first.len()), "{} of 2000", first.len());
+        assert_eq!(first, arrivals("loss=10%,seed=7", 2000, 30));
+        assert_ne!(first, arrivals("loss=10%,seed=8", 2000, 30));
+    }
+
+    #[test]
+    fn what_is_delayed_comes_at_its_time() {
+        assert!(arrivals("delay=50ns", 100, 50).is_empty());
+        assert_eq!(arrivals("delay=50ns", 100, 51).len(), 100);
+    }
+
+    #[test]
+    fn the_deadline_is_that_of_the_next_on_its_way() {
+        let [here, there] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let below = Udp::bind(here.eid()).unwrap();
+        let own = below.address();
+        let mut link = FaultyLink::new(Box::new(below), own, &"delay=5us".parse().unwrap());
+        assert_eq!(link.poll_deadline(), None);
+        link.shield(1000, 0, &Vec::new);
+        let mut left = 1;
+        let sent = link.send(&mut |_| {
+            left = i32::checked_sub(left, 1).filter(|left| *left >= 0)?;
+            Some(Transmit { to: there.eid(), source_port: ROCE_PORT, len: 16 })
+        });
+        assert_eq!((sent, link.poll_deadline()), (1, Some(6000)));
+    }
+}

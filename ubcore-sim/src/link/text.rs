@@ -1,0 +1,148 @@
+//! How bad a link is, as text: `loss=1%,delay=5ms,seed=7`.
+//!
+//! - owns: the names and units of the fields. takes: text. gives: checked values. must not: guess.
+
+use std::str::FromStr;
+
+use udma_abi::Nanos;
+
+use super::FaultCfg;
+
+/// Faults of a link and the seed of their choices.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkFaults {
+    /// How bad the link is.
+    pub cfg: FaultCfg,
+    /// The same seed loses the same datagrams.
+    pub seed: u64,
+}
+
+/// The part of a text that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{part:?} must be {wanted}")]
+pub struct LinkFaultsError {
+    /// As it stands there, such as `loss=2`.
+    pub part: String,
+    /// What it may say.
+    pub wanted: &'static str,
+}
+
+const FIELDS: &str = "field=value, with the fields loss, duplicate, corrupt, reorder, reorder-by, delay, \
+                      jitter, rate, queue and seed";
+const CHANCE: &str = "a chance, from 0 to 1 or from 0% to 100%";
+const TIME: &str = "a time such as 250us, 5ms or 1s, at most 60s";
+const NUMBER: &str = "a whole number";
+const RATE: &str = "bits per second, such as 500M or 10G";
+/// How long a datagram is held back that others are to overtake, when the text does not say.
+const REORDER_NS: Nanos = 1_000_000;
+/// What waits at most before a rate, as its time: usual for a router.
+const QUEUE_MS: u64 = 50;
+
+impl FromStr for LinkFaults {
+    type Err = LinkFaultsError;
+
+    fn from_str(text: &str) -> Result<Self, LinkFaultsError> {
+        let cfg = FaultCfg { reorder_ns: REORDER_NS, ..FaultCfg::default() };
+        let (mut faults, mut queue) = (Self { cfg, seed: 0 }, None);
+        for part in text.split(',').map(str::trim) {
+            let wrong = |wanted| LinkFaultsError { part: part.to_owned(), wanted };
+            let (field, value) = part.split_once('=').ok_or_else(|| wrong(FIELDS))?;
+            let cfg = &mut faults.cfg;
+            let chance =
+                || scaled(value, &[("%", 1e4), ("", 1e6)], 1e6).ok_or_else(|| wrong(CHANCE));
+            let time = || scaled(value, TIME_UNITS, 60e9).ok_or_else(|| wrong(TIME));
+            let number = || value.parse().map_err(|_| wrong(NUMBER));
+            match field {
+                "loss" => cfg.loss_ppm = ppm(chance()?),
+                "duplicate" => cfg.duplicate_ppm = ppm(chance()?),
+                "corrupt" => cfg.corrupt_ppm = ppm(chance()?),
+                "reorder" => cfg.reorder_ppm = ppm(chance()?),
+                "reorder-by" => cfg.reorder_ns = time()?,
+                "delay" => cfg.delay_ns = time()?,
+                "jitter" => cfg.jitter_ns = time()?,
+                "rate" => {
+                    let bits = scaled(value, RATE_UNITS, 1e15).filter(|bits| *bits >= 8);
+                    cfg.bytes_per_second = bits.ok_or_else(|| wrong(RATE))? / 8;
+                }
+                "queue" => queue = Some(number()?),
+                "seed" => faults.seed = number()?,
+                _ => return Err(wrong(FIELDS)),
+            }
+        }
+        let usual = faults.cfg.bytes_per_second.saturating_mul(QUEUE_MS) / 1000;
+        faults.cfg.queue_bytes = queue.unwrap_or(usual);
+        Ok(faults)
+    }
+}
+
+const TIME_UNITS: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+const RATE_UNITS: &[(&str, f64)] = &[("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("", 1.0)];
+
+/// The number of `value`, which has one of `units`, from 0 to `most`.
+fn scaled(value: &str, units: &[(&str, f64)], most: f64) -> Option<u64> {
+    let read = |(unit, factor): &(&str, f64)| {
+        let number: f64 = value.strip_suffix(unit)?.parse().ok()?;
+        Some(number * factor).filter(|number| (0.0..=most).contains(number))
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1e15")]
+    units.iter().find_map(read).map(|number| number.round() as u64)
+}
+
+/// A number of at most a million.
+fn ppm(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_has_its_unit() {
+        let text = "loss=1%, duplicate=0.001, corrupt=10%, reorder=0.5%, reorder-by=2ms, delay=250us, \
+                    jitter=100ns, rate=10G, queue=1000, seed=7";
+        let LinkFaults { cfg, seed } = text.parse().unwrap();
+        let wanted = FaultCfg {
+            delay_ns: 250_000,
+            jitter_ns: 100,
+            loss_ppm: 10_000,
+            duplicate_ppm: 1000,
+            reorder_ppm: 5000,
+            reorder_ns: 2_000_000,
+            corrupt_ppm: 100_000,
+            bytes_per_second: 1_250_000_000,
+            queue_bytes: 1000,
+            outages: Vec::new(),
+        };
+        assert_eq!((cfg, seed), (wanted, 7));
+    }
+
+    #[test]
+    fn a_rate_has_a_queue_of_50_ms() {
+        let LinkFaults { cfg, .. } = "rate=8M".parse().unwrap();
+        assert_eq!((cfg.bytes_per_second, cfg.queue_bytes), (1_000_000, 50_000));
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_field() {
+        for (text, field) in [
+            ("loss=1.5", "loss"),
+            ("loss=-1%", "loss"),
+            ("loss=NaN", "loss"),
+            ("duplicate=", "duplicate"),
+            ("delay=5", "delay"),
+            ("delay=5m", "delay"),
+            ("delay=2000s", "delay"),
+            ("rate=0", "rate"),
+            ("rate=inf", "rate"),
+            ("queue=1.5", "queue"),
+            ("seed=-1", "seed"),
+            ("losses=1", "losses"),
+            ("loss", "\"loss\""),
+            ("", "\"\""),
+        ] {
+            let error = text.parse::<LinkFaults>().unwrap_err().to_string();
+            assert!(error.contains(field), "{text}: {error}");
+        }
+    }
+}
