@@ -4,7 +4,7 @@
 use std::process::Command;
 
 fn says(program: &str, words: &[&str]) {
-    let out = Command::new(program).output().unwrap();
+    let out = Command::new(program).env("URMA_EID", "random").output().unwrap();
     let text = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success(), "{text}{}", String::from_utf8_lossy(&out.stderr));
     for word in words {

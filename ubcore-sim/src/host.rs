@@ -5,6 +5,7 @@
 //! ([`crate::ports`]). *Gives*: peers, datagrams and time to it. *Must not*: interpret a packet, a
 //! ring or a table.
 
+pub mod address;
 pub mod arrivals;
 pub mod bursts;
 pub mod claim;

@@ -10,7 +10,7 @@ mod config;
 use std::{io, sync::Arc};
 
 pub use backing::DRIVER;
-pub use config::{ConfigError, NodeCfg};
+pub use config::{ConfigError, EidSource, NodeCfg};
 use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
 
@@ -18,8 +18,11 @@ use crate::{
     cfg::{DeviceCfg, Doorbells, Seed},
     device::SoftwareDevice,
     host::{
+        address::host_address,
         claim::{Claim, ClaimError},
+        eid_ip,
         interrupt::EventVectors,
+        ip_eid,
         memory::ArenaMemory,
         peer::{LocalShare, PathChoice, Peers},
         poll::Poll,
@@ -65,10 +68,7 @@ impl Node {
     /// [`NodeError`]; nothing is left behind.
     pub fn open(cfg: NodeCfg) -> Result<Arc<Self>, NodeError> {
         cfg.check()?;
-        let claim = match cfg.eid {
-            Some(eid) => Claim::of(eid)?,
-            None => Claim::random()?,
-        };
+        let claim = claim(&cfg)?;
         let eid = claim.eid();
         let port = match cfg.path {
             PathChoice::SameHost => {
@@ -140,6 +140,29 @@ impl Drop for Node {
         self.shared.stop();
         background.join();
         self.shared.port().close();
+    }
+}
+
+/// Claims the EID that `cfg` asks for.
+fn claim(cfg: &NodeCfg) -> Result<Claim, ClaimError> {
+    if let Some(eid) = cfg.eid {
+        return Claim::of(eid);
+    }
+    match cfg.eid_source {
+        EidSource::Random => Claim::random(),
+        EidSource::Host => Claim::of(ip_eid(host_address().ok_or(ClaimError::NoHostAddress)?)),
+        // Other hosts would find a node that does not answer them.
+        EidSource::HostIfFree if cfg.path == PathChoice::SameHost => Claim::random(),
+        EidSource::HostIfFree => match host_address().map(|address| Claim::of(ip_eid(address))) {
+            None => Claim::random(),
+            Some(Err(ClaimError::Taken { eid, owner })) => {
+                let claim = Claim::random()?;
+                let own = eid_ip(claim.eid());
+                tracing::info!(%own, "other hosts cannot reach this node: {owner} has this host's address {eid}");
+                Ok(claim)
+            }
+            Some(claimed) => claimed,
+        },
     }
 }
 

@@ -13,7 +13,7 @@ mod open;
 mod readmes;
 
 pub use open::{OpenError, Opened, open, open_node};
-pub use ubcore_sim::{Node, NodeCfg, NodeError, PathChoice};
+pub use ubcore_sim::{EidSource, Node, NodeCfg, NodeError, PathChoice};
 pub use udma_abi::RawEid;
 pub use udma_provider::device_on;
 pub use urma_answer::{Answerer, WELL_KNOWN_ID};

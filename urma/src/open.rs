@@ -32,7 +32,7 @@ pub enum OpenError {
 }
 
 /// Opens the device as the environment says ([`NodeCfg::from_env`]; without a variable, a node with
-/// a random EID of 127.0.0.0/8), and its first EID.
+/// the address of this host as its EID, or a random one of 127.0.0.0/8), and its first EID.
 ///
 /// # Errors
 /// [`OpenError`]; nothing is left behind.

@@ -41,7 +41,7 @@ pub enum Shape {
 pub struct LabPlan {
     /// Number of hosts, 2 to 8.
     pub hosts: u8,
-    /// What joins them.
+    /// Cable, bridge or router between the hosts.
     pub shape: Shape,
     /// Protocol of their addresses.
     pub family: Family,
@@ -76,6 +76,12 @@ impl LabPlan {
         Self { family: Family::V6, ..self }
     }
 
+    /// The same with IPv4 addresses alone.
+    #[must_use]
+    pub const fn v4(self) -> Self {
+        Self { family: Family::V4, ..self }
+    }
+
     /// The same with more ports a host.
     #[must_use]
     pub const fn ports(self, ports: u8) -> Self {
@@ -102,7 +108,7 @@ impl LabPlan {
     }
 }
 
-/// A host.
+/// A host: a network namespace with addresses.
 #[derive(Debug)]
 pub struct Host {
     namespace: Namespace,
@@ -153,7 +159,7 @@ impl Host {
     /// Runs `ip` commands on the host.
     ///
     /// # Panics
-    /// When one fails.
+    /// When a command fails.
     pub fn ip(&self, commands: &[&str]) {
         let commands: Vec<String> = commands.iter().map(|text| (*text).to_owned()).collect();
         ip(&self.namespace, &commands).unwrap_or_else(|refused| panic!("{refused}"));
@@ -179,7 +185,7 @@ impl Lab {
         Self::new(plan).map_err(urma_skip::skip).ok()
     }
 
-    /// Makes the hosts.
+    /// Makes the hosts and joins them.
     ///
     /// # Errors
     /// There is no `ip`, or the kernel refuses namespaces or such interfaces.
@@ -207,7 +213,7 @@ impl Lab {
         &self.hosts[number]
     }
 
-    /// All hosts.
+    /// All hosts, in the order of their numbers.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts

@@ -1,4 +1,4 @@
-//! A network namespace.
+//! A network namespace without a name.
 //!
 //! *Owns*: its descriptor. *Gives*: a thread in it. *Must not*: move the calling thread.
 

@@ -35,7 +35,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Lines of its standard output that were not taken before.
     pub stdout: String,
-    /// Its standard error.
+    /// Lines of its standard error.
     pub stderr: String,
 }
 

@@ -40,7 +40,11 @@ fn launch(before: &[&str], options: &[&str], args: &[&str]) -> Output {
     let (admin, client) = (TREE.admin.to_str().unwrap(), TREE.client.to_str().unwrap());
     let words = [before, &[admin, "run"], options, &["--", client], args].concat();
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120"]).args(words).env_remove("LD_LIBRARY_PATH");
+    command
+        .args(["-k", "5", "120"])
+        .args(words)
+        .env_remove("LD_LIBRARY_PATH")
+        .env("URMA_EID", "random");
     command.current_dir("/").output().unwrap()
 }
 

@@ -7,7 +7,7 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
     time::Duration,
 };
 
@@ -144,10 +144,15 @@ pub(crate) struct OobAddress<'a> {
 }
 
 impl OobAddress<'_> {
-    /// A listening socket for clients.
+    /// A listening socket for clients: of both families, unless the command line says otherwise.
     pub(crate) fn listen(&self) -> io::Result<TcpListener> {
-        let any = if self.ipv6 { "::" } else { "0.0.0.0" };
-        TcpListener::bind((self.bind.unwrap_or(any), self.port))
+        let ipv6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port));
+        match self.bind {
+            Some(bind) => TcpListener::bind((bind, self.port)),
+            None if self.ipv6 => TcpListener::bind(ipv6),
+            // A system without IPv6 has the second one only.
+            None => TcpListener::bind([ipv6, (Ipv4Addr::UNSPECIFIED, self.port).into()].as_slice()),
+        }
     }
 }
 
@@ -259,6 +264,8 @@ impl Oob {
             return Ok(());
         }
         let peer = self.stream.peer_addr()?;
+        // A socket of both families has IPv4 addresses in IPv6 form.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         Err(OobError::Hangs { peer, seconds: self.silence.as_secs() })
     }
 

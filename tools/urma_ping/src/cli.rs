@@ -19,7 +19,7 @@ pub(crate) struct PingCli {
     #[arg(short = 'c', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: Option<u32>,
 
-    /// EID of this node [default: a free one of 127.0.0.0/8]
+    /// EID of this node [default: as URMA_EID says, else the address of this host]
     #[arg(short = 'I', value_name = "EID")]
     pub(crate) source: Option<Eid>,
 

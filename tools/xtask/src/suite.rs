@@ -95,6 +95,10 @@ impl TestProgram {
         command.args(arguments).current_dir(&self.dir);
         command.env("CARGO_MANIFEST_DIR", &self.dir);
         command.env("CARGO_PKG_NAME", &self.package).env("CARGO_PKG_VERSION", &self.version);
+        if env::var_os("URMA_EID").is_none() {
+            // Nodes of tests are reached from this host only; those of other hosts have namespaces.
+            command.env("URMA_EID", "random");
+        }
         let old = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let own = self.file.ancestors().skip(1).take(2).map(Path::to_path_buf);
         if let Ok(paths) = env::join_paths(own.chain(env::split_paths(&old))) {

@@ -45,6 +45,12 @@ pub enum ClaimError {
         /// Process that holds the EID.
         owner: EidOwner,
     },
+    /// The host has no address that other hosts reach.
+    #[error(
+        "this host has no address for its EID besides those of loopback and of a link: give an interface one, \
+         or set URMA_EID to an address or to random"
+    )]
+    NoHostAddress,
     /// No random EID was free.
     #[error("no free address in 127.0.0.0/8 was found in {0} attempts")]
     NoneFree(u32),

@@ -11,7 +11,7 @@ use std::{
 /// The process with a UDP socket on `address` (or on its port for all addresses), if this process
 /// may see it.
 pub(crate) fn udp_owner(address: SocketAddr) -> Option<u32> {
-    let inode = ["/proc/net/udp", "/proc/net/udp6"]
+    let inode = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"]
         .into_iter()
         .filter_map(|table| fs::read_to_string(table).ok())
         .find_map(|table| inode_of(&table, address))?;

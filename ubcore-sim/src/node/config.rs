@@ -19,11 +19,25 @@ use crate::{
     transport::Strategy,
 };
 
+/// Where the EID of a node comes from that is opened without one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EidSource {
+    /// A random address of 127.0.0.0/8 outside 127.0.0.0/16, which only this host reaches.
+    Random,
+    /// The address of the host ([`crate::host::address`]), unless another process has it or the node
+    /// exchanges no packets; then a random one.
+    HostIfFree,
+    /// The address of the host, or an error.
+    Host,
+}
+
 /// How to open a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeCfg {
-    /// Its endpoint id; `None`: a random address of 127.0.0.0/8 outside 127.0.0.0/16.
+    /// Its endpoint id; `None`: as `eid_source` says.
     pub eid: Option<RawEid>,
+    /// Where the EID comes from when none is given.
+    pub eid_source: EidSource,
     /// Name of the device, 1 to 63 bytes.
     pub name: String,
     /// Paths to other nodes that may be used.
@@ -63,6 +77,7 @@ impl Default for NodeCfg {
     fn default() -> Self {
         Self {
             eid: None,
+            eid_source: EidSource::Random,
             name: "udma0".to_owned(),
             path: PathChoice::Auto,
             page_moving: PageMoving::On,
@@ -100,7 +115,7 @@ impl NodeCfg {
     ///
     /// | variable | values |
     /// |---|---|
-    /// | `URMA_EID` | an IPv4 or IPv6 address, or `random` |
+    /// | `URMA_EID` | an IPv4 or IPv6 address, `host` or `random` ([`EidSource`]); unset: [`EidSource::HostIfFree`] |
     /// | `URMA_PATH` | `auto`, `same-host` (no packets), `packets` (no shared memory) |
     /// | `URMA_PAGE_MOVING` | `on`, `off` |
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
@@ -115,7 +130,8 @@ impl NodeCfg {
     /// # Errors
     /// [`ConfigError`] naming the variable.
     pub fn from_env() -> Result<Self, ConfigError> {
-        Self::default().with_overrides(|name| std::env::var_os(name))
+        let unset = Self { eid_source: EidSource::HostIfFree, ..Self::default() };
+        unset.with_overrides(|name| std::env::var_os(name))
     }
 
     /// This configuration, changed by the variables that `look_up` knows.
@@ -128,12 +144,15 @@ impl NodeCfg {
     ) -> Result<Self, ConfigError> {
         let text = |name| look_up(name).map(|value| value.to_string_lossy().into_owned());
         if let Some(value) = text("URMA_EID") {
-            self.eid = if value == "random" {
-                None
-            } else {
-                let wanted = "an IPv4 or IPv6 address, or random";
-                let address: Option<IpAddr> = value.parse().ok();
-                Some(ip_eid(address.ok_or(ConfigError { name: "URMA_EID", value, wanted })?))
+            (self.eid, self.eid_source) = match value.as_str() {
+                "random" => (None, EidSource::Random),
+                "host" => (None, EidSource::Host),
+                text => {
+                    let wanted = "an IPv4 or IPv6 address, host or random";
+                    let address: Option<IpAddr> = text.parse().ok();
+                    let address = address.ok_or(ConfigError { name: "URMA_EID", value, wanted })?;
+                    (Some(ip_eid(address)), self.eid_source)
+                }
             };
         }
         if let Some(value) = text("URMA_PATH") {
@@ -246,6 +265,8 @@ mod tests {
         let local = ip_eid(IpAddr::from([127, 1, 2, 3]));
         assert_eq!(with("URMA_EID", "127.1.2.3").unwrap().eid, Some(local));
         assert_eq!(with("URMA_EID", "random").unwrap(), NodeCfg::default());
+        let host = NodeCfg { eid_source: EidSource::Host, ..NodeCfg::default() };
+        assert_eq!(with("URMA_EID", "host").unwrap(), host);
         assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
         assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);

@@ -51,6 +51,7 @@ impl Worker {
             .arg(path_of(&journal))
             .args(arguments)
             .env_remove("URMA_KILL_AT")
+            .env("URMA_EID", "random")
             .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(far)))
             .stdout(Stdio::null())

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod eid;
 mod lab;
 mod traffic;
 mod verify;

@@ -14,7 +14,11 @@ pub(crate) const SETUP: Setup = Setup::new(Link::Host, Moving::On, TransportMode
 /// A node at the first address of a host.
 pub(crate) fn node(host: &LabHost) -> Outcome<Host> {
     let eid = Some(ip_eid(host.address()));
-    let cfg = NodeCfg { eid, path: PathChoice::Auto, ..cfg(SETUP) };
+    opened(host, NodeCfg { eid, path: PathChoice::Auto, ..cfg(SETUP) })
+}
+
+/// A node on a host, as configured.
+pub(crate) fn opened(host: &LabHost, cfg: NodeCfg) -> Outcome<Host> {
     host.run(|| Host::open_as(SETUP, cfg))
 }
 

@@ -1,6 +1,8 @@
 //! The built program: one process answers, another pings it.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod hosts;
+
 use std::{
     io::{BufRead, BufReader},
     process::{Child, Command, Output, Stdio},
@@ -18,8 +20,9 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
-        let mut child =
-            Command::new(PROGRAM).arg("--serve").stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.arg("--serve").env("URMA_EID", "random").stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let eid = line.trim().rsplit(' ').next().unwrap().to_owned();
@@ -35,7 +38,12 @@ impl Drop for Node {
 }
 
 fn ping(words: &[&str], path: &str) -> Output {
-    Command::new(PROGRAM).args(words).env("URMA_PATH", path).output().unwrap()
+    Command::new(PROGRAM)
+        .args(words)
+        .env("URMA_EID", "random")
+        .env("URMA_PATH", path)
+        .output()
+        .unwrap()
 }
 
 #[test]

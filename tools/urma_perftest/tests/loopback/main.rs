@@ -3,6 +3,8 @@
 //! *Must not*: judge speed; only hangs are bounded, generously.
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
+mod hosts;
+
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
@@ -24,7 +26,7 @@ fn free_port() -> String {
 
 fn start(words: &[&str]) -> Child {
     let mut command = Command::new(PROGRAM);
-    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(words).env("URMA_EID", "random").stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the program was built for this test")
 }
 
@@ -189,6 +191,7 @@ fn endless_runs_print_rows_and_end_on_an_interrupt() {
     let mut client = Command::new(PROGRAM)
         .args(words)
         .args(["-S", "127.0.0.1"])
+        .env("URMA_EID", "random")
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program was built for this test");
