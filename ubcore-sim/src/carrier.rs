@@ -40,7 +40,15 @@ impl Carrier {
         match self {
             Self::Loop(_) => PIECE_MAX,
             Self::Ring(ring) => ring.piece_max(),
-            Self::Packets(peer) => endpoint.tp(*peer).map_or(PIECE_MAX, |tp| tp.mtu),
+            Self::Packets(peer) => endpoint.tp(*peer).map_or(PIECE_MAX, PeerTp::payload_max),
+        }
+    }
+
+    /// Most payload bytes of a message outside any sequence.
+    pub(crate) fn datagram_max(&self, endpoint: &TpEndpoint) -> usize {
+        match self {
+            Self::Loop(_) | Self::Ring(_) => self.piece_max(endpoint),
+            Self::Packets(peer) => endpoint.tp(*peer).map_or(PIECE_MAX, PeerTp::datagram_max),
         }
     }
 

@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
-use urma_packet::{CloseReason, IcrcFlow, ROCE_PORT, TransactionHeader};
+use urma_packet::{CloseReason, IcrcFlow, ROCE_PORT, TpOpcode, TransactionHeader};
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
 pub(crate) use peer_tp::PeerTp;
@@ -25,7 +25,7 @@ use peer_tp::datagram;
 use crate::cfg::DeviceCfg;
 use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, Transmit};
-use crate::transport::{Challenger, Doubt, KnittingPool, PoolError, PushError};
+use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError};
 use numbers::Numbers;
 use recent::RecentDatagrams;
 use replies::Replies;
@@ -58,6 +58,8 @@ pub(crate) enum TpEnd {
     /// It gave up, or the peer did not answer whether it holds it. `drained`: the peer was silent, and
     /// had acknowledged everything.
     Lost { drained: bool },
+    /// Its packets do not pass any more, since the path became too narrow for them: another one follows.
+    Narrowed,
     /// The handshake failed, for this reason.
     NotOpened(CmdStatus),
 }
@@ -198,6 +200,19 @@ impl TpEndpoint {
 
     // Progress.
 
+    /// Time passed: called before pieces are pushed.
+    pub(crate) fn on_time(&mut self, now: Nanos) {
+        self.tps.values_mut().for_each(|tp| tp.on_time(now));
+    }
+
+    /// The system did not take a datagram to the peer: it lets pass at most `ip_mtu` bytes, with the headers
+    /// of IP and UDP.
+    pub(crate) fn on_too_long(&mut self, now: Nanos, peer: RawEid, ip_mtu: usize) {
+        if let Some(tp) = self.tps.get_mut(&peer) {
+            tp.on_too_long(now, ip_mtu);
+        }
+    }
+
     /// Looks for TPs that are over, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
     pub(crate) fn step(&mut self, tables: &Tables) {
         if self.transmitted != 0 {
@@ -208,7 +223,16 @@ impl TpEndpoint {
             tables.counts.add(Counter::Retransmits, tp.take_sent_again());
             let not_opened = tp.take_open_error();
             let is_silent = tp.is_silent();
-            let end = if is_silent || tp.has_failed() {
+            if let Some(MtuChange { old, new }) = tp.take_mtu_change() {
+                tracing::warn!(peer = %address(*peer), old, new, "the path MTU changed");
+            }
+            let end = if tp.has_shrunk() {
+                tables.count(Counter::PathNarrowed);
+                tracing::warn!(peer = %address(*peer), "packets are too long for the path by now");
+                tp.handshake.close(CloseReason::Replaced);
+                drop_tp(tp, numbers, pool);
+                TpEnd::Narrowed
+            } else if is_silent || tp.has_failed() {
                 let drained = is_silent && tp.is_drained();
                 if !is_silent {
                     tables.count(Counter::PeerDied);
@@ -241,16 +265,20 @@ impl TpEndpoint {
         let (to, len) = found?;
         flow(self.cfg.eid, to).seal(buf.get_mut(..len)?).ok()?;
         self.transmitted += 1;
-        Some(Transmit { to, source_port: ROCE_PORT, len })
+        let alone = buf.first() == Some(&TpOpcode::Probe.code());
+        Some(Transmit { to, source_port: ROCE_PORT, len, alone })
     }
 
     fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(NodeAddr, usize)> {
-        let Self { tps, pool, last_sent, .. } = self;
+        let Self { tps, numbers, pool, last_sent, .. } = self;
+        let mut random = || numbers.random();
         let after = (Bound::Excluded(*last_sent), Bound::Unbounded);
         let up_to = (Bound::Unbounded, Bound::Included(*last_sent));
         let found = [after, up_to].into_iter().find_map(|range| {
             let mut peers = tps.range_mut(range);
-            peers.find_map(|(peer, tp)| Some((*peer, tp.poll_transmit(now, buf, pool)?)))
+            peers.find_map(|(peer, tp)| {
+                Some((*peer, tp.poll_transmit(now, buf, (&*pool, &mut random))?))
+            })
         })?;
         *last_sent = found.0;
         Some(found)
@@ -304,6 +332,11 @@ fn status_of(done: Result<(), PoolError>) -> CmdStatus {
         Err(PoolError::InUse) => CmdStatus::InUse,
         Err(_) => CmdStatus::Invalid,
     }
+}
+
+/// The address that an EID is, for the log.
+fn address(eid: RawEid) -> IpAddr {
+    Ipv6Addr::from(eid.0).to_canonical()
 }
 
 /// Both ends of a packet as its ICRC sees them: inside a node, both ports are 4791.

@@ -165,6 +165,7 @@ impl Exchange {
     /// was done.
     pub(crate) fn round(&mut self, base: &Base, now: Nanos) -> bool {
         let mut busy = self.take_mail(base, now);
+        self.endpoint.on_time(now);
         self.hold.on_return(now);
         self.each_peer(base, now, |peer, work, inbox| busy |= peer.step(work, inbox, Answers::Go));
         self.look_after_peers(base, now);

@@ -4,6 +4,8 @@
 //! feature `planted-faults`. *Gives*: `false`, always, in every other build. *Must not*: cost an
 //! instruction in production.
 
+use crate::cfg::DeviceCfg;
+
 /// A mistake that the device makes on purpose.
 #[cfg(any(test, feature = "planted-faults"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +29,10 @@ pub enum PlantedFault {
     /// A sender need not show that it is the peer: packets from any port of its address count, and
     /// CONNECT needs no cookie.
     SenderUnproven,
+    /// A probe of the path MTU counts as one that passed, without its echo.
+    ProbeBelieved,
+    /// A path MTU never gets smaller.
+    MtuNeverShrinks,
 }
 
 /// Which fault is planted, if any.
@@ -38,8 +44,8 @@ pub(crate) struct Faults {
 
 #[cfg(any(test, feature = "planted-faults"))]
 impl Faults {
-    pub(crate) const fn new(planted: Option<PlantedFault>) -> Self {
-        Self { planted }
+    pub(crate) const fn of(cfg: &DeviceCfg) -> Self {
+        Self { planted: cfg.fault }
     }
 
     fn is(self, fault: PlantedFault) -> bool {
@@ -53,6 +59,11 @@ impl Faults {
 
 #[cfg(not(any(test, feature = "planted-faults")))]
 impl Faults {
+    #[inline(always)]
+    pub(crate) const fn of(_: &DeviceCfg) -> Self {
+        Self {}
+    }
+
     #[inline(always)]
     pub(crate) const fn is_planted(self) -> bool {
         false
@@ -92,6 +103,10 @@ questions! {
     stopped_time_counts = StoppedTimeCounts;
     /// Handshakes accept a CONNECT without proof of its sender's address.
     sender_unproven = SenderUnproven;
+    /// Probes count as passed when they are sent.
+    probe_believed = ProbeBelieved;
+    /// Path MTUs never get smaller.
+    mtu_never_shrinks = MtuNeverShrinks;
 }
 
 impl Faults {

@@ -8,6 +8,7 @@
 
 mod handshake;
 mod knitting;
+mod path_mtu;
 mod receive;
 mod send;
 mod strategy;
@@ -19,6 +20,7 @@ pub(crate) use handshake::{
     TpOpenError, refusal,
 };
 pub(crate) use knitting::{KnittingPool, PoolError};
+pub(crate) use path_mtu::{MtuChange, MtuFaults, PathMtu};
 pub(crate) use receive::Piece;
 pub use strategy::Strategy;
 pub(crate) use tp::{PushError, Received, TRANSMIT_MAX, Tp};

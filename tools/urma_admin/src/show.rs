@@ -189,6 +189,7 @@ fn columns(kind: ObjectKind) -> &'static [(&'static str, usize)] {
             ("reliable", 9),
             ("unreliable", 10),
             ("tpns", 16),
+            ("mtu", 5),
             ("owner_pid", 9),
             ("owner", 16),
             ("why_not_faster", 16),

@@ -117,7 +117,7 @@ impl fmt::Debug for TokenValue {
 }
 
 crate::codec::wire_enum! {
-    /// Path MTU: payload bytes of every packet of a message but the last.
+    /// Bound of a path MTU: payload bytes of every packet of a message but the last are at most so many.
     Mtu, "MTU code" {
         /// Packets with at most 256 payload bytes.
         B256 = 0,
@@ -138,6 +138,9 @@ impl Mtu {
     /// The largest one: no packet carries more payload.
     pub const MAX: Self = Self::B8192;
 
+    /// The smallest one: packets with so much payload pass every path.
+    pub const MIN: Self = Self::B256;
+
     /// Returns the most payload bytes of a packet.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -150,10 +153,10 @@ impl Mtu {
         Self::ALL.iter().copied().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// The largest MTU whose packets, with `header_bytes` of headers and trailer, fit a link MTU.
+    /// Whether packets of some path carry `bytes` of payload each: a multiple of four from 256 to 8192.
     #[must_use]
-    pub fn fitting(link_bytes: usize, header_bytes: usize) -> Option<Self> {
-        Self::ALL.iter().rev().copied().find(|mtu| mtu.bytes() + header_bytes <= link_bytes)
+    pub fn may_be(bytes: usize) -> bool {
+        bytes.is_multiple_of(4) && (Self::MIN.bytes()..=Self::MAX.bytes()).contains(&bytes)
     }
 }
 
@@ -181,12 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn mtu_fits_the_link() {
-        assert_eq!(Mtu::fitting(1500, 120), Some(Mtu::B1024));
-        assert_eq!(Mtu::fitting(1144, 120), Some(Mtu::B1024));
-        assert_eq!(Mtu::fitting(1143, 120), Some(Mtu::B512));
-        assert_eq!(Mtu::fitting(65536, 120), Some(Mtu::B8192));
-        assert_eq!(Mtu::fitting(300, 120), None);
+    fn a_path_mtu_is_a_multiple_of_four_in_its_range() {
+        for bytes in [256, 260, 1392, 4096, 8188, 8192] {
+            assert!(Mtu::may_be(bytes), "{bytes}");
+        }
+        for bytes in [0, 4, 252, 255, 1393, 1394, 1395, 8193, 8196, usize::MAX] {
+            assert!(!Mtu::may_be(bytes), "{bytes}");
+        }
         assert_eq!(Mtu::from_bytes(4096), Some(Mtu::B4096));
         assert_eq!(Mtu::from_bytes(4097), None);
         assert!(Mtu::from_code(6).is_err());

@@ -68,12 +68,8 @@ impl Tables {
     /// Those of a device after power-on. The header of the node region is written here.
     pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
         write_header(&cfg, &ports.node_region);
-        #[cfg(any(test, feature = "planted-faults"))]
-        let faults = Faults::new(cfg.fault);
-        #[cfg(not(any(test, feature = "planted-faults")))]
-        let faults = Faults::default();
         Self {
-            faults,
+            faults: Faults::of(&cfg),
             counts: Counts::new(),
             dma: Dma::default(),
             segments: SegmentTable::new(ports.node_region.clone()),

@@ -236,6 +236,12 @@ impl SoftwareDevice {
         self.visit(now, |exchange, at| exchange.on_peer_gone(&self.base, at, eid));
     }
 
+    /// The system did not take a datagram to the node: at most `ip_mtu` bytes pass, with the headers of IP
+    /// and UDP.
+    pub fn on_too_long(&self, now: Nanos, to: NodeAddr, ip_mtu: usize) {
+        self.visit(now, |exchange, at| exchange.endpoint.on_too_long(at, to, ip_mtu));
+    }
+
     /// A datagram (BTH to ICRC) came from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
         let _ = self.on_datagrams(now, Backlog::Empty, std::iter::once((from, bytes)));

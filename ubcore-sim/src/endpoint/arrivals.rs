@@ -62,6 +62,10 @@ impl TpEndpoint {
                 self.on_tp_packet(by, &packet);
                 EndpointEvent::Packet
             }
+            Body::Probe(_) | Body::ProbeEcho(_) => {
+                self.on_probe(by, &header);
+                EndpointEvent::Packet
+            }
             Body::Connect(terms) if !self.screen(by, terms) => EndpointEvent::Nothing,
             Body::Connect(_) if !self.tps.contains_key(&by.from) => EndpointEvent::Connect(header),
             Body::Connect(_)
@@ -93,6 +97,21 @@ impl TpEndpoint {
     /// Message `number` of the node reached a receive: another one with this number is a duplicate.
     pub(crate) fn note_datagram(&mut self, from: NodeAddr, number: Psn) {
         self.recent.note(from, number);
+    }
+
+    /// A probe of a TP's path, or the echo of one: of the peer, for the TP that is held.
+    fn on_probe(&mut self, by: Reception<'_>, header: &PacketHeader) {
+        let Reception { tables, now, from } = by;
+        let is_owner = self.numbers.tps.get(&header.dest.value()) == Some(&from);
+        let tp = self.tps.get_mut(&from).filter(|tp| is_owner && tp.is_open());
+        let Some(tp) = tp else { return tables.count(Counter::DropUnknownTp) };
+        if let Body::Probe(probe) = &header.body {
+            return tp.on_probe(*probe);
+        }
+        let Body::ProbeEcho(echo) = &header.body else { return };
+        if !tp.on_echo(now, echo) {
+            tables.count(Counter::DropUnproven);
+        }
     }
 
     fn on_tp_packet(&mut self, by: Reception<'_>, packet: &Packet<'_>) {

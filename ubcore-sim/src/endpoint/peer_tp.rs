@@ -4,29 +4,35 @@
 //! *Gives*: packets (unsealed), pieces in order. *Must not*: allocate per packet in a steady stream.
 
 use std::collections::VecDeque;
+use std::net::Ipv6Addr;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, Mtu, Packet, PacketHeader, Psn, RefuseReason, RequestFlags, RequestHeader, StrategyCaps,
-    Tpn, TransactionHeader, UmHeader,
+    Body, Mtu, Packet, PacketHeader, Probe, Psn, RefuseReason, RequestFlags, RequestHeader,
+    StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
 use crate::cfg::DeviceCfg;
+use crate::fault::Faults;
 use crate::transport::{
-    Agreed, Handshake, HandshakeState, KnittingPool, OpenCfg, Piece, PushError, Received, Strategy,
-    Tp, TpOpenError,
+    Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
+    PushError, Received, Strategy, Tp, TpOpenError,
 };
 
 /// Datagrams that may wait for the link.
 const DATAGRAMS_MAX: usize = 64;
+/// Probes of the peer that may wait to be returned.
+const ECHOES_MAX: usize = 4;
 
 /// The TP to one node.
 #[derive(Debug)]
 pub(crate) struct PeerTp {
     pub(super) handshake: Handshake,
     tp: Option<Tp>,
-    /// Payload bytes of a packet.
-    pub(crate) mtu: usize,
+    /// Payload bytes of a packet, in the direction to the peer.
+    path: PathMtu,
+    /// Probes of the peer to return.
+    echoes: VecDeque<Probe>,
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -55,6 +61,12 @@ impl PeerTp {
             state,
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
+        let is_v4 = Ipv6Addr::from(peer.0).to_ipv4_mapped().is_some();
+        let faults = Faults::of(cfg);
+        let faults = MtuFaults {
+            no_echo: faults.probe_believed(),
+            never_shrinks: faults.mtu_never_shrinks(),
+        };
         let ends = UmHeader {
             source_eid: cfg.eid.0,
             dest_eid: peer.0,
@@ -64,7 +76,8 @@ impl PeerTp {
         Self {
             handshake: Handshake::new(open),
             tp: None,
-            mtu: mtu.bytes(),
+            path: PathMtu::new(mtu.bytes(), is_v4, faults),
+            echoes: VecDeque::new(),
             ends,
             datagrams: VecDeque::new(),
             spare: Vec::new(),
@@ -109,7 +122,7 @@ impl PeerTp {
     /// The TP that a handshake agreed on.
     pub(super) fn on_opened(&mut self, now: Nanos, agreed: &Agreed) {
         self.proven_at = now;
-        self.mtu = agreed.mtu.bytes();
+        self.path.open(agreed.mtu.bytes());
         self.again_counted = 0;
         self.tp = Some(Tp::new(agreed.tp_cfg()));
     }
@@ -117,6 +130,8 @@ impl PeerTp {
     /// The TP is no more; its number at this node.
     pub(super) fn drop_tp(&mut self, pool: &mut KnittingPool) -> Option<Tpn> {
         let mut tp = self.tp.take()?;
+        self.path.close();
+        self.echoes.clear();
         tp.close(pool);
         Some(tp.cfg().local_tpn)
     }
@@ -158,7 +173,7 @@ impl PeerTp {
         if datagram(header).is_some() {
             self.datagrams.len() < DATAGRAMS_MAX
         } else {
-            self.tp.as_ref().is_some_and(Tp::has_room)
+            !self.path.is_first() && self.tp.as_ref().is_some_and(Tp::has_room)
         }
     }
 
@@ -168,7 +183,8 @@ impl PeerTp {
         header: &TransactionHeader,
         bytes: &[u8],
     ) -> Result<(), PushError> {
-        let tp = self.tp.as_mut().ok_or(PushError::WindowFull)?;
+        let tp = self.tp.as_mut().filter(|_| !self.path.is_first());
+        let tp = tp.ok_or(PushError::WindowFull)?;
         tp.push(header, bytes.len(), &mut |room| room.copy_from_slice(bytes))
     }
 
@@ -182,7 +198,8 @@ impl PeerTp {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.tp.as_ref().is_some_and(Tp::has_transmit) || !self.datagrams.is_empty()
+        let of_tp = |tp: &Tp| tp.has_transmit() || self.path.has_probe() || !self.echoes.is_empty();
+        self.tp.as_ref().is_some_and(of_tp) || !self.datagrams.is_empty()
     }
 
     /// Message `number` of this node outside a TP, to that one.
@@ -207,7 +224,7 @@ impl PeerTp {
         &mut self,
         now: Nanos,
         buf: &mut [u8],
-        pool: &KnittingPool,
+        (pool, random): (&KnittingPool, &mut dyn FnMut() -> u64),
     ) -> Option<usize> {
         if let Some(len) = self.handshake.poll_transmit(now, buf) {
             return Some(len);
@@ -218,7 +235,67 @@ impl PeerTp {
             self.spare.push(datagram);
             return Some(len);
         }
-        self.tp.as_mut()?.poll_transmit(now, buf, pool)
+        let tp = self.tp.as_mut()?;
+        let dest = tp.cfg().peer_tpn;
+        if let Some(echo) = self.echoes.pop_front() {
+            return emit_probe(dest, Body::ProbeEcho(echo), buf);
+        }
+        if let Some(probe) = self.path.poll(now, random) {
+            return emit_probe(dest, Body::Probe(probe), buf);
+        }
+        let len = tp.poll_transmit(now, buf, pool);
+        if tp.take_long_lost() {
+            self.path.on_loss(now);
+        }
+        if len.is_some() {
+            self.path.on_traffic(now);
+        }
+        len
+    }
+
+    // The path MTU.
+
+    /// Payload bytes of the packets of a message but the last.
+    pub(crate) fn payload_max(&self) -> usize {
+        self.path.payload()
+    }
+
+    /// Most payload bytes of a message outside the TP.
+    pub(crate) fn datagram_max(&self) -> usize {
+        self.path.datagram_max()
+    }
+
+    /// The peer asks whether a packet of this size arrives. Of more than a few the oldest is not answered.
+    pub(super) fn on_probe(&mut self, probe: Probe) {
+        if self.echoes.len() == ECHOES_MAX {
+            self.echoes.pop_front();
+        }
+        self.echoes.push_back(probe);
+    }
+
+    /// Whether the echo answers a probe.
+    pub(super) fn on_echo(&mut self, now: Nanos, echo: &Probe) -> bool {
+        self.path.on_echo(now, echo)
+    }
+
+    /// The system did not take a datagram: those to this peer have at most `ip_mtu` bytes with their headers.
+    pub(super) fn on_too_long(&mut self, now: Nanos, ip_mtu: usize) {
+        self.path.on_too_long(now, ip_mtu);
+    }
+
+    pub(super) fn on_time(&mut self, now: Nanos) {
+        if self.tp.is_some() {
+            self.path.on_time(now);
+        }
+    }
+
+    /// Whether the packets of the TP do not pass any more.
+    pub(super) fn has_shrunk(&self) -> bool {
+        self.path.has_shrunk()
+    }
+
+    pub(super) fn take_mtu_change(&mut self) -> Option<MtuChange> {
+        self.path.take_change()
     }
 
     /// Packets sent again since the last call.
@@ -231,8 +308,10 @@ impl PeerTp {
         // A TP that is over is to be noticed at once.
         let over = self.has_failed() || self.is_silent();
         let waiting = (over || !self.datagrams.is_empty()).then_some(0);
+        let echo = (!self.echoes.is_empty()).then_some(0);
+        let path = self.tp.as_ref().and_then(|_| self.path.poll_deadline());
         let tp = self.tp.as_ref().and_then(Tp::poll_deadline);
-        [waiting, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
+        [waiting, echo, path, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
     }
 }
 
@@ -240,4 +319,13 @@ impl PeerTp {
 pub(super) fn datagram(header: &TransactionHeader) -> Option<&RequestHeader> {
     let TransactionHeader::Request(request) = header else { return None };
     request.flags.contains(RequestFlags::DATAGRAM).then_some(request)
+}
+
+/// Writes a probe, whose padding is zeros, or the echo of one.
+fn emit_probe(dest: Tpn, body: Body, buf: &mut [u8]) -> Option<usize> {
+    let padding = if let Body::Probe(probe) = &body { probe.padding() } else { 0 };
+    let header = PacketHeader::new(dest, Psn::new(0), body);
+    let frame = header.emit_headers(padding, buf).ok()?;
+    buf[frame.payload].fill(0);
+    Some(frame.total)
 }

@@ -6,6 +6,7 @@ use udma_abi::RawEid;
 
 use super::state::Exchange;
 use crate::carrier::Carrier;
+use crate::endpoint::PeerTp;
 
 /// A path to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,8 @@ pub struct PathLook {
     pub users: u32,
     /// Numbers of TPs over packets.
     pub tps: Vec<u32>,
+    /// Payload bytes of packets to the node, as the path lets them pass.
+    pub mtu: Option<usize>,
     /// Requests begun and not answered.
     pub in_flight: usize,
     /// It sent what no peer may send, and is cut off.
@@ -42,6 +45,7 @@ impl Exchange {
                 (None, Some(_)) => "none",
             };
             let tps = self.endpoint.tpns().filter(|(_, eid)| *eid == peer.eid);
+            let tp = self.endpoint.tp(peer.eid);
             PathLook {
                 eid: peer.eid,
                 carrier,
@@ -49,6 +53,7 @@ impl Exchange {
                 unreliable: peer.paths[1],
                 users,
                 tps: tps.map(|(tpn, _)| tpn).collect(),
+                mtu: tp.filter(|tp| tp.is_open()).map(PeerTp::payload_max),
                 in_flight: peer.requester.in_flight(),
                 is_cut_off: peer.line.is_cut_off,
             }

@@ -220,6 +220,7 @@ impl Exchange {
                     // Requests wait for another TP until their own error timeout.
                     peer.on_carrier_lost();
                 }
+                TpEnd::Narrowed => peer.on_carrier_replaced(now),
                 TpEnd::NotOpened(why) => {
                     peer.open_failed = Some(why);
                     if why != CmdStatus::Timeout {

@@ -273,7 +273,7 @@ impl Peer {
 
     /// The peer said that its TP is over, or another one is made: it lives, and the error timeouts count
     /// from now on. A process that was stopped finds such words when it goes on.
-    fn on_carrier_replaced(&mut self, now: Nanos) {
+    pub(super) fn on_carrier_replaced(&mut self, now: Nanos) {
         self.on_carrier_lost();
         self.requester.wait_anew(now);
     }

@@ -161,6 +161,9 @@ impl Requester {
         });
         let piece = match named {
             Some(bytes) => NextPiece::naming(request, bytes),
+            None if request.header.flags.contains(RequestFlags::DATAGRAM) => {
+                NextPiece::of(request, carrier.datagram_max(work.endpoint))
+            }
             None => NextPiece::of(request, carrier.piece_max(work.endpoint)),
         };
         let header = TransactionHeader::Request(piece.header);

@@ -8,6 +8,7 @@ mod fences;
 mod guesses;
 mod hostile;
 mod names;
+mod path_mtu;
 mod quiet;
 mod short;
 mod targets;

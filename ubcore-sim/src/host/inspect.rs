@@ -141,7 +141,7 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
     let why = peer.and_then(|peer| peer.why_not_faster).filter(|_| path.carrier == "packets");
     format!(
         "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
-         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"in_flight\":{},\"cut_off\":{}}}",
+         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"mtu\":{},\"in_flight\":{},\"cut_off\":{}}}",
         eid_ip(path.eid),
         quoted(path.carrier),
         optional(why.map(quoted)),
@@ -150,6 +150,7 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
         optional(path.unreliable),
         path.users,
         path.tps,
+        optional(path.mtu),
         path.in_flight,
         path.is_cut_off
     )

@@ -10,7 +10,7 @@ use std::{fmt::Debug, net::SocketAddr, os::fd::BorrowedFd};
 
 use udma_abi::Nanos;
 
-use crate::ports::{Backlog, Deadline, Transmit};
+use crate::ports::{Backlog, Deadline, NodeAddr, Transmit};
 
 /// Datagrams of one batch, each with its source.
 pub type Arrivals<'a> = dyn Iterator<Item = (SocketAddr, &'a [u8])> + 'a;
@@ -36,6 +36,10 @@ pub trait DatagramLink: Send + Debug {
 
     /// Packets with `mtu` bytes of payload that the link keeps until they are received; more are lost.
     fn packets_kept(&self, mtu: u32) -> usize;
+
+    /// A destination to which the system did not take a datagram for its length, once, with the most bytes
+    /// that it lets pass there, the headers of IP and UDP included.
+    fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)>;
 
     /// What it did so far.
     fn counts(&self) -> LinkCounts;

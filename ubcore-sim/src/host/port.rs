@@ -171,6 +171,23 @@ impl PacketPort {
         });
     }
 
+    /// Sends what the device gives, and again after it has learned that something was too long.
+    fn send_all(&self, link: &mut dyn DatagramLink, device: &SoftwareDevice, now: Nanos) -> usize {
+        let mut count = 0;
+        for _ in 0..SENDS_MAX {
+            count += link.send(&mut |buffer| self.transmit(device, now, buffer));
+            let mut is_learned = false;
+            while let Some((to, ip_mtu)) = link.poll_too_long() {
+                device.on_too_long(now, to, ip_mtu);
+                is_learned = true;
+            }
+            if !is_learned {
+                break;
+            }
+        }
+        count
+    }
+
     /// What the link did so far; `None`: there is none, or it is in use at this moment.
     #[must_use]
     pub fn counts(&self) -> Option<LinkCounts> {
@@ -188,7 +205,7 @@ impl PacketPort {
         // Before anything is sent: a peer that learns of a new TP may use it at once.
         let tpns = || device.tpns().into_iter().map(|(tpn, _)| tpn).collect();
         let shield = link.shield(now, device.dropped(), &tpns);
-        let count = link.send(&mut |buffer| self.transmit(device, now, buffer));
+        let count = self.send_all(link, device, now);
         let deadline = shield.into_iter().chain(link.poll_deadline()).min();
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
         count
@@ -263,6 +280,9 @@ impl PacketPort {
         }
     }
 }
+
+/// Number of times that the device may have something shorter to send.
+const SENDS_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {

@@ -24,7 +24,7 @@ use std::{
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv4PacketInfo, ReceiveTimestampns};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
-use rustix::net::sockopt;
+use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
@@ -33,8 +33,8 @@ use urma_packet::{IcrcFlow, ROCE_PORT};
 use self::renumber::Renumber;
 use self::shield::Shield;
 use super::link::{Arrivals, DatagramLink, LinkCounts};
-use super::{eid_ip, port_owner};
-use crate::ports::{Backlog, Transmit};
+use super::{eid_ip, ip_eid, port_owner};
+use crate::ports::{Backlog, NodeAddr, Transmit};
 
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +72,8 @@ pub struct Udp {
     renumber: Renumber,
     shield: Shield,
     counts: LinkCounts,
+    /// Where datagrams were too long, and the most bytes that pass.
+    too_long: Vec<(RawEid, usize)>,
 }
 
 /// Packets of equal size to one destination, waiting to be sent by one call.
@@ -147,7 +149,7 @@ impl Udp {
             let Some(packet) = next(&mut self.run.buffer[self.run.len..]) else { break };
             count += 1;
             let to = SocketAddr::new(eid_ip(packet.to), ROCE_PORT);
-            if !self.run.takes(to, packet.len) {
+            if packet.alone || !self.run.takes(to, packet.len) {
                 self.flush_before(packet.len);
             }
             self.run.to = to;
@@ -156,7 +158,7 @@ impl Udp {
                 let _ = IcrcFlow::new(self.address, to).seal(self.run.tail(packet.len));
             }
             self.run.push(packet.len);
-            if self.run.is_ended() {
+            if packet.alone || self.run.is_ended() {
                 self.flush();
             }
         }
@@ -252,6 +254,7 @@ impl Udp {
             renumber: Renumber::default(),
             shield: Shield::default(),
             counts: LinkCounts::default(),
+            too_long: Vec::new(),
         })
     }
 
@@ -283,6 +286,10 @@ impl Udp {
             Err(error) => {
                 tracing::debug!(to = %run.to, %error, packets, "datagrams were not sent");
                 self.counts.send_dropped += packets;
+                // Some kernels report a run of packets that are too long as an invalid argument.
+                if let Some(Errno::MSGSIZE | Errno::INVAL) = Errno::from_io_error(&error) {
+                    note_too_long(&mut self.too_long, self.address, run.to);
+                }
             }
         }
         run.len = 0;
@@ -290,6 +297,21 @@ impl Udp {
         run.size = 0;
         // The driver or interface may have turned out not to offload.
         run.count_max = self.state.max_gso_segments().clamp(1, RUN_MAX);
+    }
+}
+
+/// Asks the system for the MTU to `to`, by a socket that sends nothing.
+fn note_too_long(noted: &mut Vec<(RawEid, usize)>, from: SocketAddr, to: SocketAddr) {
+    let ask = || -> io::Result<u32> {
+        let socket = UdpSocket::bind((from.ip(), 0))?;
+        socket.connect(to)?;
+        let mtu = if to.is_ipv4() { sockopt::ip_mtu } else { sockopt::ipv6_mtu };
+        Ok(mtu(&socket)?)
+    };
+    let to = ip_eid(to.ip());
+    let is_new = noted.len() < TOO_LONG_MAX && !noted.iter().any(|(eid, _)| *eid == to);
+    if is_new && let Ok(Ok(ip_mtu)) = ask().map(usize::try_from) {
+        noted.push((to, ip_mtu));
     }
 }
 
@@ -317,6 +339,10 @@ impl DatagramLink for Udp {
 
     fn packets_kept(&self, mtu: u32) -> usize {
         Self::packets_kept(self, mtu)
+    }
+
+    fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)> {
+        self.too_long.pop()
     }
 
     fn counts(&self) -> LinkCounts {
@@ -395,6 +421,8 @@ pub const RUN_MAX: usize = 64;
 const PACKET_OVERHEAD: usize = 512;
 /// Bytes asked for as socket buffers: a window of packets of many peers.
 const SOCKET_BUFFER: usize = 8 << 20;
+/// Destinations whose MTU is asked for in one call.
+const TOO_LONG_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests;

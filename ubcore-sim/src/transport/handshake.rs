@@ -172,7 +172,9 @@ impl Handshake {
             | Body::Response(_)
             | Body::Ack(_)
             | Body::Nak(_)
-            | Body::UmSend(..) => HandshakeEvent::NotExpected,
+            | Body::UmSend(..)
+            | Body::Probe(_)
+            | Body::ProbeEcho(_) => HandshakeEvent::NotExpected,
         }
     }
 

@@ -55,6 +55,11 @@ impl WindowSlot {
         if self.sent == 1 { Some(self.sent_at) } else { None }
     }
 
+    /// Bytes of the packet.
+    pub(super) const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) const fn sent_at(&self) -> Nanos {
         self.sent_at
     }

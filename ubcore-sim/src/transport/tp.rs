@@ -9,8 +9,8 @@ mod cfg;
 
 use udma_abi::Nanos;
 use urma_packet::{
-    Ack, Body, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketError, PacketHeader, Psn, SACK_WORDS_MAX,
-    SackBitmap, TransactionHeader,
+    Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketError, PacketHeader, Psn,
+    SACK_WORDS_MAX, SackBitmap, TransactionHeader,
 };
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
@@ -23,6 +23,9 @@ use super::timer::{Expired, RtoTimer, Waiting};
 
 /// Bytes that the buffer of [`Tp::poll_transmit`] must have.
 pub(crate) const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
+
+/// Bytes of packets that pass every path.
+const ALWAYS_PASSES: usize = DATA_OVERHEAD + Mtu::MIN.bytes();
 
 /// Where AckReq lies: the top bit of byte 8 of the BTH (InfiniBand Architecture Specification,
 /// 9.2), so that a kept packet can be sent again with the bit set.
@@ -61,6 +64,8 @@ pub(crate) struct Tp {
     /// Latest transmission that the peer proved to have, see [`AckNews`].
     order_seen: u64,
     failed: Option<TpError>,
+    /// The timer expired for a packet that a path may be too narrow for.
+    long_lost: bool,
     stats: TpStats,
 }
 
@@ -91,6 +96,7 @@ impl Tp {
             gap_reported: None,
             order_seen: 0,
             failed: None,
+            long_lost: false,
             stats: TpStats::default(),
         }
     }
@@ -118,6 +124,11 @@ impl Tp {
     /// Why the TP gave up, if it did.
     pub(crate) const fn failed(&self) -> Option<TpError> {
         self.failed
+    }
+
+    /// Whether the timer expired since the last call for a packet that a path may be too narrow for.
+    pub(crate) const fn take_long_lost(&mut self) -> bool {
+        std::mem::replace(&mut self.long_lost, false)
     }
 
     /// Counts since it was made.
@@ -179,7 +190,9 @@ impl Tp {
             | Body::Accept(_)
             | Body::Refuse(_)
             | Body::Close(_)
-            | Body::UmSend(..) => Received::NotAccepted,
+            | Body::UmSend(..)
+            | Body::Probe(_)
+            | Body::ProbeEcho(_) => Received::NotAccepted,
         }
     }
 
@@ -384,6 +397,7 @@ impl Tp {
             Ok(Expired::No) => {}
             Ok(Expired::Yes) => {
                 self.stats.timeouts += 1;
+                self.long_lost |= self.tx.slot(self.tx.una()).len() > ALWAYS_PASSES;
                 self.strategy.on_timeout(&mut self.tx);
             }
             Err(_) => self.fail(TpError::Timeout),

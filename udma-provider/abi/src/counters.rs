@@ -52,7 +52,7 @@ counters! {
     /// Packets dropped: no such TP, or not from its peer.
     DropUnknownTp = "drop_unknown_tp",
     /// Packets dropped: handshake packets that show nothing which only the peer has, packets from
-    /// another UDP port than 4791, and answers to such packets for which there was no room.
+    /// another UDP port than 4791, echoes of probes that were not sent, and answers to such packets for which there was no room.
     DropUnproven = "drop_unproven",
     /// Packets dropped: outside the window.
     DropWindow = "drop_window",
@@ -98,4 +98,6 @@ counters! {
     OutOfResources = "out_of_resources",
     /// Asynchronous events dropped, the oldest first: the driver left thousands of them waiting.
     AsyncDropped = "async_dropped",
+    /// TPs replaced because the path became too narrow for their packets.
+    PathNarrowed = "path_narrowed",
 }

@@ -9,7 +9,7 @@ use crate::codec::wire_enum;
 /// Wire version, in BTH.TVer of every URMA packet. 0 are the standard opcodes.
 pub const WIRE_VERSION: u8 = 1;
 
-/// BTH opcodes of URMA traffic. 0xCA is kept for a keep-alive; it and all others are refused.
+/// BTH opcodes of URMA traffic; all others of its range are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TpOpcode {
@@ -33,11 +33,15 @@ pub enum TpOpcode {
     UmSend = 0xc8,
     /// Asks the sender of a CONNECT to show that it receives at its address.
     Challenge = 0xc9,
+    /// As long as a data packet of some path MTU may be; asks whether that passes.
+    Probe = 0xca,
+    /// A probe of that length arrived.
+    ProbeEcho = 0xcb,
 }
 
 impl TpOpcode {
     /// Every opcode; the codes are consecutive.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::DataReq,
         Self::DataResp,
         Self::Ack,
@@ -48,6 +52,8 @@ impl TpOpcode {
         Self::Close,
         Self::UmSend,
         Self::Challenge,
+        Self::Probe,
+        Self::ProbeEcho,
     ];
 
     /// The code on the wire.

@@ -13,6 +13,7 @@ use super::ack::Ack;
 use super::ext::AtomicOperands;
 use super::handshake::{Challenge, Close, HandshakeBody, RefuseBody};
 use super::opcode::{TpOpcode, WIRE_VERSION};
+use super::probe::Probe;
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
 use crate::codec::{Reader, Writer, reserved};
@@ -29,6 +30,16 @@ const OPERANDS_MAX: usize =
     AtomicOperands { size: super::OperandSize::B16, operand: 0, compare: 0 }.wire_len();
 
 const _: () = assert!(HEADERS_MAX == 132);
+
+/// Bytes of a data packet besides its payload, at most: every header that a packet with payload on a TP
+/// may have, and the ICRC. A path MTU is payload; packets of it are so much longer.
+pub const DATA_OVERHEAD: usize =
+    BTH_LEN + BTAH_LEN + Target::LEN + super::MemoryAccess::LEN + 4 + super::Notify::LEN + ICRC_LEN;
+
+const _: () = assert!(DATA_OVERHEAD == 80);
+
+/// Bytes of a probe without padding.
+pub(super) const PROBE_MIN: usize = BTH_LEN + Probe::LEN + ICRC_LEN;
 
 /// PKEY of every URMA packet: the default partition.
 const PKEY: u16 = 0xffff;
@@ -102,6 +113,10 @@ pub enum Body {
     Close(Close),
     /// A datagram with a send; DestQP is 0, PSN its number. Payload may follow.
     UmSend(UmHeader, RequestHeader),
+    /// Padded to the length asked about; PSN is 0.
+    Probe(Probe),
+    /// A probe of that length arrived; PSN is 0.
+    ProbeEcho(Probe),
 }
 
 impl Body {
@@ -119,6 +134,8 @@ impl Body {
             Self::Refuse(_) => TpOpcode::Refuse,
             Self::Close(_) => TpOpcode::Close,
             Self::UmSend(..) => TpOpcode::UmSend,
+            Self::Probe(_) => TpOpcode::Probe,
+            Self::ProbeEcho(_) => TpOpcode::ProbeEcho,
         }
     }
 
@@ -138,6 +155,7 @@ impl Body {
             Self::Refuse(_) => RefuseBody::LEN,
             Self::Close(_) => Close::LEN,
             Self::UmSend(_, header) => UmHeader::LEN + header.header_len(),
+            Self::Probe(_) | Self::ProbeEcho(_) => Probe::LEN,
         }
     }
 
@@ -145,13 +163,18 @@ impl Body {
         match self {
             Self::Request(header) | Self::UmSend(_, header) => header.check_packet(len),
             Self::Response(header) => header.check_packet(len),
+            Self::Probe(probe) if len == probe.padding() => Ok(()),
+            Self::Probe(probe) => {
+                Err(PacketError::Length { expected: probe.padding(), found: len })
+            }
             Self::Ack(_)
             | Self::Nak(_)
             | Self::Connect(_)
             | Self::Challenge(_)
             | Self::Accept(_)
             | Self::Refuse(_)
-            | Self::Close(_) => match len {
+            | Self::Close(_)
+            | Self::ProbeEcho(_) => match len {
                 0 => Ok(()),
                 found => Err(PacketError::Length { expected: 0, found }),
             },
@@ -181,6 +204,8 @@ impl Body {
             TpOpcode::Accept => Self::Accept(HandshakeBody::take(&mut reader)?),
             TpOpcode::Refuse => Self::Refuse(RefuseBody::take(&mut reader)?),
             TpOpcode::Close => Self::Close(Close::take(&mut reader)?),
+            TpOpcode::Probe => Self::Probe(Probe::take(&mut reader)?),
+            TpOpcode::ProbeEcho => Self::ProbeEcho(Probe::take(&mut reader)?),
         };
         Ok((body, reader.rest()))
     }
@@ -195,6 +220,7 @@ impl Body {
             Self::Challenge(challenge) => challenge.put(&mut writer),
             Self::Refuse(refusal) => refusal.put(&mut writer),
             Self::Close(close) => close.put(&mut writer),
+            Self::Probe(probe) | Self::ProbeEcho(probe) => probe.put(&mut writer),
             Self::UmSend(ends, header) => {
                 ends.put(&mut writer)?;
                 let at = writer.written();
@@ -326,6 +352,7 @@ impl PacketHeader {
             Body::Connect(offer) => offer.check_offer(),
             Body::Accept(choice) => choice.check_choice(),
             Body::Refuse(refusal) => refusal.check(),
+            Body::Probe(probe) | Body::ProbeEcho(probe) => probe.check(),
             Body::Request(header) if header.flags.contains(RequestFlags::DATAGRAM) => {
                 Err(PacketError::field("UD", 1))
             }

@@ -302,13 +302,13 @@ impl RequestHeader {
     }
 
     /// [`RequestHeader::check_piece`], and the rule of packets: all but the last of a message carry
-    /// a path MTU, and none more than the largest one.
+    /// what may be a path MTU, and none more than the largest one.
     ///
     /// # Errors
     /// [`PacketError::Length`].
     pub fn check_packet(&self, len: usize) -> Result<(), PacketError> {
         self.check_piece(len)?;
-        let whole_mtu = Mtu::from_bytes(len).is_some();
+        let whole_mtu = Mtu::may_be(len);
         let last = self.flags.contains(RequestFlags::LAST);
         if len <= Mtu::MAX.bytes() && (last || whole_mtu) {
             return Ok(());

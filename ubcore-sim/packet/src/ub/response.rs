@@ -264,14 +264,14 @@ impl ResponseHeader {
         Err(PacketError::Length { expected: room, found: len })
     }
 
-    /// [`ResponseHeader::check_piece`], and the rule of packets: all but the last of a read carry a
-    /// path MTU, and none more than the largest one.
+    /// [`ResponseHeader::check_piece`], and the rule of packets: all but the last of a read carry
+    /// what may be a path MTU, and none more than the largest one.
     ///
     /// # Errors
     /// [`PacketError::Length`].
     pub fn check_packet(&self, len: usize) -> Result<(), PacketError> {
         self.check_piece(len)?;
-        let whole_mtu = Mtu::from_bytes(len).is_some();
+        let whole_mtu = Mtu::may_be(len);
         if len <= Mtu::MAX.bytes() && (whole_mtu || len == self.room()) {
             return Ok(());
         }

@@ -110,7 +110,7 @@ fn opcodes_outside_the_table_are_refused() {
 #[test]
 fn transport_opcodes_are_those_of_the_table() {
     for code in 0..=u8::MAX {
-        let known = (0xc0..=0xc9).contains(&code);
+        let known = (0xc0..=0xcb).contains(&code);
         let found = TpOpcode::from_code(code).map(TpOpcode::code);
         assert_eq!(found, if known { Ok(code) } else { Err(PacketError::Opcode(code)) });
     }
@@ -152,7 +152,9 @@ fn writes_of_one_packet_have_their_whole_length() {
     assert_eq!(header.check_piece(8193), Ok(()), "but a ring may");
     let header = RequestHeader { flags: RequestFlags::FIRST, ..header };
     assert_eq!(header.check_packet(Mtu::B8192.bytes()), Ok(()));
-    assert_eq!(reason(header.check_packet(8000)), Some("length"), "not a path MTU");
+    assert_eq!(header.check_packet(1392), Ok(()), "any multiple of four may be a path MTU");
+    assert_eq!(reason(header.check_packet(8001)), Some("length"), "not a path MTU");
+    assert_eq!(reason(header.check_packet(252)), Some("length"), "less than every path passes");
 }
 
 #[test]
@@ -401,6 +403,44 @@ fn choices_leave_nothing_open() {
 }
 
 #[test]
+fn a_probe_is_as_long_as_it_says() {
+    let nonce = 0x1122_3344_5566_7788;
+    let at = |size| packet(Body::Probe(Probe { nonce, size }));
+    let mut buffer = [0; 16_384];
+    let mut emit = |header: &PacketHeader, padding| {
+        header.emit_headers(padding, &mut buffer).map(|frame| frame.total)
+    };
+    for size in [32_u16, 36, 336, 1472, 8272] {
+        let padding = usize::from(size) - 32;
+        assert_eq!(emit(&at(size), padding), Ok(usize::from(size)));
+        for wrong in [padding + 1, padding + 4, padding.wrapping_sub(4)] {
+            assert_eq!(reason(emit(&at(size), wrong)), Some("length"), "{size} {wrong}");
+        }
+        let echo = packet(Body::ProbeEcho(Probe { nonce, size }));
+        assert_eq!(emit(&echo, 0), Ok(32), "an echo is short");
+        assert_eq!(reason(emit(&echo, 4)), Some("length"));
+    }
+    for size in [0_u16, 28, 33, 34, 8276, u16::MAX] {
+        let padding = usize::from(size).saturating_sub(32);
+        assert_eq!(reason(emit(&at(size), padding)), Some("field"), "{size}");
+        let echo = packet(Body::ProbeEcho(Probe { nonce, size }));
+        assert_eq!(reason(emit(&echo, 0)), Some("field"), "{size}");
+    }
+}
+
+#[test]
+fn a_cut_or_stretched_probe_is_refused() {
+    let mut bytes = [0; 1472];
+    let probe = packet(Body::Probe(Probe { nonce: 7, size: 1472 }));
+    assert_eq!(probe.emit_headers(1440, &mut bytes).map(|frame| frame.total), Ok(1472));
+    assert_eq!(Packet::parse(&bytes).map(|packet| packet.header), Ok(probe));
+    assert_eq!(reason(Packet::parse(&bytes[..1468])), Some("length"), "cut");
+    assert_eq!(reason(Packet::parse(&[bytes.as_slice(), &[0; 4]].concat())), Some("length"));
+    bytes[28 - 1] = 1;
+    assert_eq!(reason(Packet::parse(&bytes)), Some("reserved"));
+}
+
+#[test]
 fn a_challenge_is_shorter_than_the_connect_that_causes_it() {
     let connect = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer()));
     let challenge = packet(Body::Challenge(Challenge { nonce: 3, cookie: [7; 16] }));
@@ -427,7 +467,7 @@ fn the_bth_of_urma_is_checked() {
         reason(Packet::parse(&bytes[..total]))
     };
     assert_eq!(changed(1, 1), None);
-    assert_eq!(changed(0, 0xca), Some("opcode"));
+    assert_eq!(changed(0, 0xcc), Some("opcode"));
     assert_eq!(changed(1, 2), Some("version"));
     assert_eq!(changed(1, 0), Some("version"));
     for bits in [0x40, 0x80, 0xc0] {

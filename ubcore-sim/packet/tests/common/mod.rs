@@ -205,6 +205,10 @@ fn choice() -> impl Strategy<Value = HandshakeBody> {
     })
 }
 
+fn probe() -> impl Strategy<Value = Probe> {
+    (any::<u64>(), 8..=2068_u16).prop_map(|(nonce, words)| Probe { nonce, size: words * 4 })
+}
+
 fn body() -> impl Strategy<Value = (Body, usize)> {
     let refusal = (select(RefuseReason::ALL), 1..=15_u8, any::<(u32, u64)>()).prop_map(
         |(reason, version, (state, nonce))| RefuseBody {
@@ -245,6 +249,8 @@ fn body() -> impl Strategy<Value = (Body, usize)> {
         1 => refusal.prop_map(|refusal| (Body::Refuse(refusal), 0)),
         1 => close.prop_map(|close| (Body::Close(close), 0)),
         1 => datagram,
+        1 => probe().prop_map(|probe| (Body::Probe(probe), probe.padding())),
+        1 => probe().prop_map(|probe| (Body::ProbeEcho(probe), 0)),
     ]
 }
 

@@ -108,6 +108,8 @@ pub(super) struct World {
     pub(super) is_mute: [bool; 2],
     /// Of what node 1 sends only bare acknowledgements arrive.
     pub(super) only_acks: bool,
+    /// What is longer is lost on its way from each node (bytes of UDP payload).
+    pub(super) longest: [usize; 2],
     sent: u64,
 }
 
@@ -211,6 +213,7 @@ impl World {
             lose_every: 0,
             is_mute: [false; 2],
             only_acks: false,
+            longest: [usize::MAX; 2],
             sent: 0,
         };
         let eids = [world.eid(0), world.eid(1)];
@@ -293,6 +296,9 @@ impl World {
         {
             busy = true;
             self.sent += 1;
+            if sent.len > self.longest[from] {
+                continue;
+            }
             if self.is_mute[from] || (self.only_acks && from == 1 && sent.len > ACK_LEN) {
                 continue;
             }

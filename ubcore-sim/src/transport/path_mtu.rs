@@ -1,0 +1,436 @@
+//! Path MTU of one direction of a TP, found by probes in the packets themselves.
+//!
+//! - owns: which payload size is proven, which one is asked about, when a path counts as shrunk.
+//! - takes: echoes, timeouts of the TP, what the system says of a datagram that was too long, time.
+//! - gives: probes, the proven size, that the TP must be replaced by one with smaller packets.
+//! - must not: count a size as passing before its echo; read a clock, draw a random number.
+//!
+//! RFC 8899 in spirit. A TP starts with [`Mtu::MIN`], which passes every path, and asks at once about the
+//! largest size that may pass; until that answer nothing is cut into packets ([`PathMtu::is_first`]). What gets
+//! no echo is followed by the sizes of common links, then by halves. Packets of a TP stay as they were cut, so a
+//! TP whose packets do not pass any more is replaced.
+
+use udma_abi::Nanos;
+use urma_packet::{DATA_OVERHEAD, Mtu, Probe};
+
+/// Probes of one size without an echo after which it counts as not passing.
+const TRIES: u32 = 3;
+/// Wait for the echo of the first of them; each further one doubles it.
+const WAIT_NS: Nanos = 10_000_000;
+/// Sizes nearer to each other are not told apart.
+const STEP: usize = 32;
+/// Wait until a larger size than the one found is tried, at first and at most; doubles.
+const RAISE_MIN_NS: Nanos = 1_000_000_000;
+const RAISE_MAX_NS: Nanos = 600_000_000_000;
+/// Rounds in which a short probe returns and a long one does not, after which the path has shrunk.
+const STRIKES: u32 = 3;
+/// Rounds of one doubt: the timer of the TP finds a dead peer.
+const ROUNDS: u32 = 6;
+/// Sizes given up whose echo may still come.
+const LATE_MAX: usize = 4;
+/// MTUs of common links, the largest first (bytes of IP packets).
+const LINKS: [usize; 5] = [9000, 1500, 1492, 1280, 576];
+/// Headers of IP and UDP, in bytes: of IPv4 and IPv6.
+const IP_V4: usize = 28;
+const IP_V6: usize = 48;
+
+/// A size that is asked about.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    payload: usize,
+    /// Of the probes of this size; drawn when the first one is sent.
+    nonce: Option<u64>,
+    tries: u32,
+    /// A probe is to be sent now.
+    due: bool,
+    deadline: Nanos,
+}
+
+/// Whether a size that passed before still does.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// Nonces of the short and the long probe; drawn when sent.
+    short: Option<u64>,
+    long: Option<u64>,
+    short_due: bool,
+    long_due: bool,
+    short_echoed: bool,
+    strikes: u32,
+    rounds: u32,
+    deadline: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// No TP, or one that is to be replaced.
+    Closed,
+    /// The first size of a TP is asked about.
+    First,
+    /// Larger sizes are tried.
+    Search,
+    /// Found; a larger one is tried from then on, when there is traffic.
+    Found { raise_at: Nanos },
+    /// Packets of the proven size are lost.
+    Doubt(Doubt),
+}
+
+/// What to log: packets of `old` bytes of payload passed, now those of `new` do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MtuChange {
+    pub(crate) old: usize,
+    pub(crate) new: usize,
+}
+
+/// Faults that tests plant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MtuFaults {
+    /// A probe that was sent counts as one that passed.
+    pub(crate) no_echo: bool,
+    /// A path never shrinks.
+    pub(crate) never_shrinks: bool,
+}
+
+/// State of the path MTU discovery of one peer; outlives its TPs.
+#[derive(Debug)]
+pub(crate) struct PathMtu {
+    /// Headers of IP and UDP, in bytes.
+    ip_overhead: usize,
+    faults: MtuFaults,
+    /// Most payload that both nodes allow.
+    limit: usize,
+    /// Most payload that the system lets leave this host; `usize::MAX`: not known.
+    system: usize,
+    proven: usize,
+    /// Larger sizes are known not to pass.
+    ceiling: usize,
+    /// Size to ask about next.
+    aim: Option<usize>,
+    asked: Option<Question>,
+    late: Vec<Probe>,
+    stage: Stage,
+    raise_ns: Nanos,
+    /// Size before the path shrank, until the one now is found.
+    shrunk_from: Option<usize>,
+    change: Option<MtuChange>,
+    has_shrunk: bool,
+}
+
+impl PathMtu {
+    /// Of a peer to which no TP was opened yet; `limit` is this node's bound in bytes of payload.
+    pub(crate) fn new(limit: usize, is_v4: bool, faults: MtuFaults) -> Self {
+        Self {
+            ip_overhead: if is_v4 { IP_V4 } else { IP_V6 },
+            faults,
+            limit,
+            system: usize::MAX,
+            proven: Mtu::MIN.bytes(),
+            ceiling: usize::MAX,
+            aim: None,
+            asked: None,
+            late: Vec::new(),
+            stage: Stage::Closed,
+            raise_ns: RAISE_MIN_NS,
+            shrunk_from: None,
+            change: None,
+            has_shrunk: false,
+        }
+    }
+
+    /// A TP is open, whose ends allow `limit` bytes of payload.
+    pub(crate) fn open(&mut self, limit: usize) {
+        self.limit = limit;
+        self.proven = Mtu::MIN.bytes().min(limit);
+        self.ceiling = self.ceiling.min(limit);
+        self.aim = Some(self.aim.unwrap_or(self.ceiling).min(limit));
+        self.asked = None;
+        self.late.clear();
+        self.has_shrunk = false;
+        self.stage = if limit > self.proven { Stage::First } else { Stage::Search };
+    }
+
+    /// The TP is no more.
+    pub(crate) fn close(&mut self) {
+        self.stage = Stage::Closed;
+        self.asked = None;
+        self.late.clear();
+        self.has_shrunk = false;
+    }
+
+    /// Payload bytes of the packets of a message but the last.
+    pub(crate) const fn payload(&self) -> usize {
+        self.proven
+    }
+
+    /// Payload bytes of a message outside the TP: those that may leave this host, since nothing says
+    /// whether they arrive.
+    pub(crate) fn datagram_max(&self) -> usize {
+        // Such a packet has up to 24 bytes of headers more than one of a TP.
+        self.limit.min(self.system.saturating_sub(24).max(Mtu::MIN.bytes()))
+    }
+
+    /// Whether the answer to the first question of the TP is outstanding: what is cut into packets now would
+    /// be cut into small ones.
+    pub(crate) const fn is_first(&self) -> bool {
+        matches!(self.stage, Stage::First)
+    }
+
+    /// Whether the TP must be replaced: its packets do not pass any more.
+    pub(crate) const fn has_shrunk(&self) -> bool {
+        self.has_shrunk
+    }
+
+    /// The path MTU after a path shrank, once, when it is found.
+    pub(crate) fn take_change(&mut self) -> Option<MtuChange> {
+        self.change.take()
+    }
+
+    // Inputs.
+
+    /// The peer returned a probe. Whether one was asked about: everything else proves nothing.
+    pub(crate) fn on_echo(&mut self, now: Nanos, echo: &Probe) -> bool {
+        let size = usize::from(echo.size);
+        let Some(payload) = size.checked_sub(DATA_OVERHEAD) else { return false };
+        let is_asked = self
+            .asked
+            .is_some_and(|asked| asked.nonce == Some(echo.nonce) && asked.payload == payload);
+        if is_asked {
+            self.asked = None;
+            self.prove(payload);
+            self.go_on(now);
+            return true;
+        }
+        if let Some(at) = self.late.iter().position(|late| late == echo) {
+            self.late.swap_remove(at);
+            self.prove(payload);
+            return true;
+        }
+        self.on_doubt_echo(now, echo.nonce, payload)
+    }
+
+    fn on_doubt_echo(&mut self, now: Nanos, nonce: u64, payload: usize) -> bool {
+        let Stage::Doubt(doubt) = &mut self.stage else { return false };
+        if doubt.long == Some(nonce) && payload == self.proven {
+            self.stage = Stage::Search;
+            self.go_on(now);
+            return true;
+        }
+        let is_short = doubt.short == Some(nonce) && payload == Mtu::MIN.bytes();
+        doubt.short_echoed |= is_short;
+        is_short
+    }
+
+    /// A packet longer than the smallest ones got no acknowledgement in time.
+    pub(crate) fn on_loss(&mut self, now: Nanos) {
+        let passes = self.proven > Mtu::MIN.bytes() && !self.faults.never_shrinks;
+        if passes && matches!(self.stage, Stage::Search | Stage::Found { .. }) {
+            self.asked = None;
+            self.stage = Stage::Doubt(Doubt {
+                short: None,
+                long: None,
+                short_due: true,
+                long_due: true,
+                short_echoed: false,
+                strikes: 0,
+                rounds: 0,
+                deadline: now.saturating_add(WAIT_NS),
+            });
+        }
+    }
+
+    /// The system did not take a datagram to the peer: its packets to it have at most `ip_mtu` bytes.
+    pub(crate) fn on_too_long(&mut self, now: Nanos, ip_mtu: usize) {
+        let most = payload_of(ip_mtu, self.ip_overhead);
+        self.system = most;
+        self.ceiling = self.ceiling.min(most);
+        if matches!(self.stage, Stage::Closed) {
+            return;
+        }
+        if self.asked.is_some_and(|asked| asked.payload > most) {
+            self.asked = None;
+            self.aim = Some(most);
+            self.go_on(now);
+        }
+        if self.proven > most && !self.faults.never_shrinks {
+            self.shrink(most);
+        }
+    }
+
+    /// There is something to send: the time to try a larger size may have come.
+    pub(crate) fn on_traffic(&mut self, now: Nanos) {
+        let Stage::Found { raise_at } = self.stage else { return };
+        if now >= raise_at && self.proven < self.limit {
+            self.raise_ns = self.raise_ns.saturating_mul(2).min(RAISE_MAX_NS);
+            self.ceiling = self.limit;
+            self.system = usize::MAX;
+            self.aim = Some(self.limit);
+            self.stage = Stage::Search;
+            self.go_on(now);
+        }
+    }
+
+    /// Time passed.
+    pub(crate) fn on_time(&mut self, now: Nanos) {
+        match &mut self.stage {
+            Stage::Closed | Stage::Found { .. } => {}
+            Stage::First | Stage::Search => self.on_search_time(now),
+            Stage::Doubt(doubt) if now >= doubt.deadline => {
+                doubt.strikes += u32::from(doubt.short_echoed);
+                doubt.rounds += 1;
+                if doubt.strikes >= STRIKES {
+                    let ceiling = self.proven - 4;
+                    self.shrink(ceiling);
+                    self.aim = None;
+                    self.aim = self.next_size();
+                } else if doubt.rounds >= ROUNDS {
+                    self.stage = Stage::Search;
+                } else {
+                    (doubt.short, doubt.short_echoed) = (None, false);
+                    (doubt.short_due, doubt.long_due) = (true, true);
+                    doubt.deadline = now.saturating_add(WAIT_NS << doubt.rounds);
+                }
+            }
+            Stage::Doubt(_) => {}
+        }
+    }
+
+    fn on_search_time(&mut self, now: Nanos) {
+        match &mut self.asked {
+            Some(asked) if now < asked.deadline || asked.due => {}
+            Some(asked) if asked.tries < TRIES => asked.due = true,
+            Some(asked) => {
+                let failed = *asked;
+                self.ceiling = failed.payload - 4;
+                self.asked = None;
+                self.give_up(&failed);
+                if self.is_first() {
+                    self.stage = Stage::Search;
+                }
+                self.go_on(now);
+            }
+            None => self.go_on(now),
+        }
+    }
+
+    // Outputs.
+
+    /// The next probe to send, if one is due. `random` gives a number that cannot be guessed.
+    pub(crate) fn poll(&mut self, now: Nanos, random: &mut dyn FnMut() -> u64) -> Option<Probe> {
+        if self.asked.is_none() && matches!(self.stage, Stage::First | Stage::Search) {
+            self.go_on(now);
+        }
+        if let Stage::Doubt(doubt) = &mut self.stage {
+            let (nonce, payload) = if std::mem::take(&mut doubt.short_due) {
+                (doubt.short.get_or_insert_with(random), Mtu::MIN.bytes())
+            } else if std::mem::take(&mut doubt.long_due) {
+                (doubt.long.get_or_insert_with(random), self.proven)
+            } else {
+                return None;
+            };
+            return Some(probe_of(*nonce, payload));
+        }
+        let asked = self.asked.as_mut().filter(|asked| asked.due)?;
+        asked.due = false;
+        asked.deadline = now.saturating_add(WAIT_NS << asked.tries);
+        asked.tries += 1;
+        let probe = probe_of(*asked.nonce.get_or_insert_with(random), asked.payload);
+        if self.faults.no_echo {
+            let believed = self.on_echo(now, &probe);
+            debug_assert!(believed, "the probe was asked about");
+        }
+        Some(probe)
+    }
+
+    /// Whether [`PathMtu::poll`] would give a probe.
+    pub(crate) fn has_probe(&self) -> bool {
+        match &self.stage {
+            Stage::Doubt(doubt) => doubt.short_due || doubt.long_due,
+            Stage::First | Stage::Search => self.asked.is_none_or(|asked| asked.due),
+            Stage::Closed | Stage::Found { .. } => false,
+        }
+    }
+
+    /// When [`PathMtu::on_time`] has something to do.
+    pub(crate) fn poll_deadline(&self) -> Option<Nanos> {
+        if self.has_shrunk || self.has_probe() {
+            return Some(0);
+        }
+        match &self.stage {
+            Stage::Doubt(doubt) => Some(doubt.deadline),
+            Stage::First | Stage::Search => self.asked.map(|asked| asked.deadline),
+            Stage::Closed | Stage::Found { .. } => None,
+        }
+    }
+
+    // The search.
+
+    /// Asks about the next size, or ends the search.
+    fn go_on(&mut self, now: Nanos) {
+        if self.asked.is_some() || matches!(self.stage, Stage::Doubt(_) | Stage::Closed) {
+            return;
+        }
+        let Some(payload) = self.next_size() else {
+            self.ceiling = self.proven;
+            self.stage = Stage::Found { raise_at: now.saturating_add(self.raise_ns) };
+            let old = self.shrunk_from.take();
+            self.change = old.map(|old| MtuChange { old, new: self.proven }).or(self.change);
+            return;
+        };
+        self.aim = None;
+        self.asked = Some(Question { payload, nonce: None, tries: 0, due: true, deadline: now });
+    }
+
+    /// The next size that may be larger than what is proven: the one aimed at, the largest one of a common
+    /// link, half of what is left.
+    fn next_size(&self) -> Option<usize> {
+        let open = |size: &usize| (self.proven + 1..=self.ceiling).contains(size);
+        let of_links = || LINKS.iter().map(|&link| payload_of(link, self.ip_overhead)).find(open);
+        let half = || {
+            let left = self.ceiling.saturating_sub(self.proven);
+            (left >= STEP).then(|| (self.proven + left / 2).next_multiple_of(4))
+        };
+        self.aim.filter(open).or_else(of_links).or_else(half)
+    }
+
+    fn prove(&mut self, payload: usize) {
+        self.proven = self.proven.max(payload);
+        self.ceiling = self.ceiling.max(payload).min(self.limit);
+        if self.is_first() {
+            self.stage = Stage::Search;
+        }
+    }
+
+    fn give_up(&mut self, failed: &Question) {
+        if let Some(nonce) = failed.nonce {
+            if self.late.len() == LATE_MAX {
+                self.late.remove(0);
+            }
+            self.late.push(probe_of(nonce, failed.payload));
+        }
+    }
+
+    /// Packets of the proven size pass no more: at most those of `ceiling` do.
+    fn shrink(&mut self, ceiling: usize) {
+        self.shrunk_from.get_or_insert(self.proven);
+        self.proven = Mtu::MIN.bytes();
+        self.ceiling = ceiling.max(self.proven);
+        self.aim = Some(self.ceiling);
+        self.raise_ns = RAISE_MIN_NS;
+        self.close();
+        self.has_shrunk = true;
+    }
+}
+
+/// Most payload of packets on a link with an MTU of `ip_mtu` bytes.
+fn payload_of(ip_mtu: usize, ip_overhead: usize) -> usize {
+    let most = ip_mtu.saturating_sub(ip_overhead + DATA_OVERHEAD) / 4 * 4;
+    most.clamp(Mtu::MIN.bytes(), Mtu::MAX.bytes())
+}
+
+/// The probe as long as a packet with `payload` bytes of payload and all headers.
+fn probe_of(nonce: u64, payload: usize) -> Probe {
+    // At most `Mtu::MAX`.
+    Probe { nonce, size: u16::try_from(DATA_OVERHEAD + payload).unwrap_or(u16::MAX) }
+}
+
+#[cfg(test)]
+mod tests;
