@@ -4,6 +4,7 @@
 
 use udma_abi::RawEid;
 
+use crate::fault::Faults;
 #[cfg(any(test, feature = "planted-faults"))]
 use crate::fault::PlantedFault;
 
@@ -103,5 +104,17 @@ impl DeviceCfg {
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
         }
+    }
+
+    /// Which mistake it makes on purpose.
+    #[cfg(any(test, feature = "planted-faults"))]
+    pub(crate) const fn faults(&self) -> Faults {
+        Faults::new(self.fault)
+    }
+
+    /// Which mistake it makes on purpose: none.
+    #[cfg(not(any(test, feature = "planted-faults")))]
+    pub(crate) fn faults(&self) -> Faults {
+        Faults::default()
     }
 }

@@ -4,8 +4,6 @@
 //! feature `planted-faults`. *Gives*: `false`, always, in every other build. *Must not*: cost an
 //! instruction in production.
 
-use crate::cfg::DeviceCfg;
-
 /// A mistake that the device makes on purpose.
 #[cfg(any(test, feature = "planted-faults"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,8 +42,8 @@ pub(crate) struct Faults {
 
 #[cfg(any(test, feature = "planted-faults"))]
 impl Faults {
-    pub(crate) const fn of(cfg: &DeviceCfg) -> Self {
-        Self { planted: cfg.fault }
+    pub(crate) const fn new(planted: Option<PlantedFault>) -> Self {
+        Self { planted }
     }
 
     fn is(self, fault: PlantedFault) -> bool {
@@ -59,11 +57,6 @@ impl Faults {
 
 #[cfg(not(any(test, feature = "planted-faults")))]
 impl Faults {
-    #[inline(always)]
-    pub(crate) const fn of(_: &DeviceCfg) -> Self {
-        Self {}
-    }
-
     #[inline(always)]
     pub(crate) const fn is_planted(self) -> bool {
         false

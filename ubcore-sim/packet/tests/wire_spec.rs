@@ -158,7 +158,7 @@ fn controls() -> Vec<(&'static str, PacketHeader)> {
         ("refuse", at(0x12, Body::Refuse(refusal))),
         ("close", at(0x11, Body::Close(close))),
         ("unknown-tp", at(0, Body::Close(unknown))),
-        ("probe-echo", at(0x12, Body::ProbeEcho(Probe { nonce: offer().nonce, size: 1472 }))),
+        ("probe-echo", at(0x12, Body::ProbeEcho(PathProbe { nonce: offer().nonce, size: 1472 }))),
     ]
 }
 
@@ -184,7 +184,7 @@ fn requests() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     let mut datagram = request(RequestOp::Send);
     datagram.flags |= RequestFlags::DATAGRAM | RequestFlags::NO_TAACK | RequestFlags::SOLICITED;
     let datagram = Body::UmSend(ends, datagram);
-    let probe = Probe { nonce: 0x0123_4567_89ab_cdef, size: 64 };
+    let probe = PathProbe { nonce: 0x0123_4567_89ab_cdef, size: 64 };
     vec![
         ("write", at(RequestOp::Write), PAYLOAD),
         ("send-imm", at(RequestOp::SendImm(0x0102_0304_0506_0708)), PAYLOAD),
@@ -268,7 +268,7 @@ fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
         Body::Challenge(_) => lines.push(("TPKETH", Challenge::LEN)),
         Body::Refuse(_) => lines.push(("TPRETH", RefuseBody::LEN)),
         Body::Close(_) => lines.push(("TPXETH", Close::LEN)),
-        Body::Probe(_) | Body::ProbeEcho(_) => lines.push(("TPPETH", Probe::LEN)),
+        Body::Probe(_) | Body::ProbeEcho(_) => lines.push(("TPPETH", PathProbe::LEN)),
     }
     let pad = payload_len.next_multiple_of(4) - payload_len;
     lines.extend([("payload", payload_len), ("pad", pad)]);

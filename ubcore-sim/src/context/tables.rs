@@ -69,7 +69,7 @@ impl Tables {
     pub(crate) fn new(cfg: DeviceCfg, ports: Ports) -> Self {
         write_header(&cfg, &ports.node_region);
         Self {
-            faults: Faults::of(&cfg),
+            faults: cfg.faults(),
             counts: Counts::new(),
             dma: Dma::default(),
             segments: SegmentTable::new(ports.node_region.clone()),

@@ -8,12 +8,11 @@ use std::net::Ipv6Addr;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, Mtu, Packet, PacketHeader, Probe, Psn, RefuseReason, RequestFlags, RequestHeader,
+    Body, Mtu, Packet, PacketHeader, PathProbe, Psn, RefuseReason, RequestFlags, RequestHeader,
     StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
 use crate::cfg::DeviceCfg;
-use crate::fault::Faults;
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
     PushError, Received, Strategy, Tp, TpOpenError,
@@ -32,7 +31,7 @@ pub(crate) struct PeerTp {
     /// Payload bytes of a packet, in the direction to the peer.
     path: PathMtu,
     /// Probes of the peer to return.
-    echoes: VecDeque<Probe>,
+    echoes: VecDeque<PathProbe>,
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -62,7 +61,7 @@ impl PeerTp {
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
         let is_v4 = Ipv6Addr::from(peer.0).to_ipv4_mapped().is_some();
-        let faults = Faults::of(cfg);
+        let faults = cfg.faults();
         let faults = MtuFaults {
             no_echo: faults.probe_believed(),
             never_shrinks: faults.mtu_never_shrinks(),
@@ -266,7 +265,7 @@ impl PeerTp {
     }
 
     /// The peer asks whether a packet of this size arrives. Of more than a few the oldest is not answered.
-    pub(super) fn on_probe(&mut self, probe: Probe) {
+    pub(super) fn on_probe(&mut self, probe: PathProbe) {
         if self.echoes.len() == ECHOES_MAX {
             self.echoes.pop_front();
         }
@@ -274,7 +273,7 @@ impl PeerTp {
     }
 
     /// Whether the echo answers a probe.
-    pub(super) fn on_echo(&mut self, now: Nanos, echo: &Probe) -> bool {
+    pub(super) fn on_echo(&mut self, now: Nanos, echo: &PathProbe) -> bool {
         self.path.on_echo(now, echo)
     }
 

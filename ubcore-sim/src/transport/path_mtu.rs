@@ -11,13 +11,13 @@
 //! TP whose packets do not pass any more is replaced.
 
 use udma_abi::Nanos;
-use urma_packet::{DATA_OVERHEAD, Mtu, Probe};
+use urma_packet::{DATA_OVERHEAD, Mtu, PathProbe};
 
 /// Probes of one size without an echo after which it counts as not passing.
 const TRIES: u32 = 3;
 /// Wait for the echo of the first of them; each further one doubles it.
 const WAIT_NS: Nanos = 10_000_000;
-/// Sizes nearer to each other are not told apart.
+/// Sizes nearer to each other are not distinguished.
 const STEP: usize = 32;
 /// Wait until a larger size than the one found is tried, at first and at most; doubles.
 const RAISE_MIN_NS: Nanos = 1_000_000_000;
@@ -48,7 +48,7 @@ struct Question {
 
 /// Whether a size that passed before still does.
 #[derive(Clone, Copy, Debug)]
-struct Doubt {
+struct MtuDoubt {
     /// Nonces of the short and the long probe; drawn when sent.
     short: Option<u64>,
     long: Option<u64>,
@@ -61,7 +61,7 @@ struct Doubt {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum MtuStage {
     /// No TP, or one that is to be replaced.
     Closed,
     /// The first size of a TP is asked about.
@@ -71,7 +71,7 @@ enum Stage {
     /// Found; a larger one is tried from then on, when there is traffic.
     Found { raise_at: Nanos },
     /// Packets of the proven size are lost.
-    Doubt(Doubt),
+    Doubt(MtuDoubt),
 }
 
 /// What to log: packets of `old` bytes of payload passed, now those of `new` do.
@@ -106,8 +106,8 @@ pub(crate) struct PathMtu {
     /// Size to ask about next.
     aim: Option<usize>,
     asked: Option<Question>,
-    late: Vec<Probe>,
-    stage: Stage,
+    late: Vec<PathProbe>,
+    stage: MtuStage,
     raise_ns: Nanos,
     /// Size before the path shrank, until the one now is found.
     shrunk_from: Option<usize>,
@@ -128,7 +128,7 @@ impl PathMtu {
             aim: None,
             asked: None,
             late: Vec::new(),
-            stage: Stage::Closed,
+            stage: MtuStage::Closed,
             raise_ns: RAISE_MIN_NS,
             shrunk_from: None,
             change: None,
@@ -145,12 +145,12 @@ impl PathMtu {
         self.asked = None;
         self.late.clear();
         self.has_shrunk = false;
-        self.stage = if limit > self.proven { Stage::First } else { Stage::Search };
+        self.stage = if limit > self.proven { MtuStage::First } else { MtuStage::Search };
     }
 
     /// The TP is no more.
     pub(crate) fn close(&mut self) {
-        self.stage = Stage::Closed;
+        self.stage = MtuStage::Closed;
         self.asked = None;
         self.late.clear();
         self.has_shrunk = false;
@@ -171,7 +171,7 @@ impl PathMtu {
     /// Whether the answer to the first question of the TP is outstanding: what is cut into packets now would
     /// be cut into small ones.
     pub(crate) const fn is_first(&self) -> bool {
-        matches!(self.stage, Stage::First)
+        matches!(self.stage, MtuStage::First)
     }
 
     /// Whether the TP must be replaced: its packets do not pass any more.
@@ -187,7 +187,7 @@ impl PathMtu {
     // Inputs.
 
     /// The peer returned a probe. Whether one was asked about: everything else proves nothing.
-    pub(crate) fn on_echo(&mut self, now: Nanos, echo: &Probe) -> bool {
+    pub(crate) fn on_echo(&mut self, now: Nanos, echo: &PathProbe) -> bool {
         let size = usize::from(echo.size);
         let Some(payload) = size.checked_sub(DATA_OVERHEAD) else { return false };
         let is_asked = self
@@ -208,9 +208,9 @@ impl PathMtu {
     }
 
     fn on_doubt_echo(&mut self, now: Nanos, nonce: u64, payload: usize) -> bool {
-        let Stage::Doubt(doubt) = &mut self.stage else { return false };
+        let MtuStage::Doubt(doubt) = &mut self.stage else { return false };
         if doubt.long == Some(nonce) && payload == self.proven {
-            self.stage = Stage::Search;
+            self.stage = MtuStage::Search;
             self.go_on(now);
             return true;
         }
@@ -222,9 +222,9 @@ impl PathMtu {
     /// A packet longer than the smallest ones got no acknowledgement in time.
     pub(crate) fn on_loss(&mut self, now: Nanos) {
         let passes = self.proven > Mtu::MIN.bytes() && !self.faults.never_shrinks;
-        if passes && matches!(self.stage, Stage::Search | Stage::Found { .. }) {
+        if passes && matches!(self.stage, MtuStage::Search | MtuStage::Found { .. }) {
             self.asked = None;
-            self.stage = Stage::Doubt(Doubt {
+            self.stage = MtuStage::Doubt(MtuDoubt {
                 short: None,
                 long: None,
                 short_due: true,
@@ -242,7 +242,7 @@ impl PathMtu {
         let most = payload_of(ip_mtu, self.ip_overhead);
         self.system = most;
         self.ceiling = self.ceiling.min(most);
-        if matches!(self.stage, Stage::Closed) {
+        if matches!(self.stage, MtuStage::Closed) {
             return;
         }
         if self.asked.is_some_and(|asked| asked.payload > most) {
@@ -257,23 +257,23 @@ impl PathMtu {
 
     /// There is something to send: the time to try a larger size may have come.
     pub(crate) fn on_traffic(&mut self, now: Nanos) {
-        let Stage::Found { raise_at } = self.stage else { return };
+        let MtuStage::Found { raise_at } = self.stage else { return };
         if now >= raise_at && self.proven < self.limit {
             self.raise_ns = self.raise_ns.saturating_mul(2).min(RAISE_MAX_NS);
             self.ceiling = self.limit;
             self.system = usize::MAX;
             self.aim = Some(self.limit);
-            self.stage = Stage::Search;
+            self.stage = MtuStage::Search;
             self.go_on(now);
         }
     }
 
-    /// Time passed.
+    /// Gives up what got no echo in time, and decides doubts.
     pub(crate) fn on_time(&mut self, now: Nanos) {
         match &mut self.stage {
-            Stage::Closed | Stage::Found { .. } => {}
-            Stage::First | Stage::Search => self.on_search_time(now),
-            Stage::Doubt(doubt) if now >= doubt.deadline => {
+            MtuStage::Closed | MtuStage::Found { .. } => {}
+            MtuStage::First | MtuStage::Search => self.on_search_time(now),
+            MtuStage::Doubt(doubt) if now >= doubt.deadline => {
                 doubt.strikes += u32::from(doubt.short_echoed);
                 doubt.rounds += 1;
                 if doubt.strikes >= STRIKES {
@@ -282,14 +282,14 @@ impl PathMtu {
                     self.aim = None;
                     self.aim = self.next_size();
                 } else if doubt.rounds >= ROUNDS {
-                    self.stage = Stage::Search;
+                    self.stage = MtuStage::Search;
                 } else {
                     (doubt.short, doubt.short_echoed) = (None, false);
                     (doubt.short_due, doubt.long_due) = (true, true);
                     doubt.deadline = now.saturating_add(WAIT_NS << doubt.rounds);
                 }
             }
-            Stage::Doubt(_) => {}
+            MtuStage::Doubt(_) => {}
         }
     }
 
@@ -303,7 +303,7 @@ impl PathMtu {
                 self.asked = None;
                 self.give_up(&failed);
                 if self.is_first() {
-                    self.stage = Stage::Search;
+                    self.stage = MtuStage::Search;
                 }
                 self.go_on(now);
             }
@@ -314,11 +314,15 @@ impl PathMtu {
     // Outputs.
 
     /// The next probe to send, if one is due. `random` gives a number that cannot be guessed.
-    pub(crate) fn poll(&mut self, now: Nanos, random: &mut dyn FnMut() -> u64) -> Option<Probe> {
-        if self.asked.is_none() && matches!(self.stage, Stage::First | Stage::Search) {
+    pub(crate) fn poll(
+        &mut self,
+        now: Nanos,
+        random: &mut dyn FnMut() -> u64,
+    ) -> Option<PathProbe> {
+        if self.asked.is_none() && matches!(self.stage, MtuStage::First | MtuStage::Search) {
             self.go_on(now);
         }
-        if let Stage::Doubt(doubt) = &mut self.stage {
+        if let MtuStage::Doubt(doubt) = &mut self.stage {
             let (nonce, payload) = if std::mem::take(&mut doubt.short_due) {
                 (doubt.short.get_or_insert_with(random), Mtu::MIN.bytes())
             } else if std::mem::take(&mut doubt.long_due) {
@@ -343,9 +347,9 @@ impl PathMtu {
     /// Whether [`PathMtu::poll`] would give a probe.
     pub(crate) fn has_probe(&self) -> bool {
         match &self.stage {
-            Stage::Doubt(doubt) => doubt.short_due || doubt.long_due,
-            Stage::First | Stage::Search => self.asked.is_none_or(|asked| asked.due),
-            Stage::Closed | Stage::Found { .. } => false,
+            MtuStage::Doubt(doubt) => doubt.short_due || doubt.long_due,
+            MtuStage::First | MtuStage::Search => self.asked.is_none_or(|asked| asked.due),
+            MtuStage::Closed | MtuStage::Found { .. } => false,
         }
     }
 
@@ -355,9 +359,9 @@ impl PathMtu {
             return Some(0);
         }
         match &self.stage {
-            Stage::Doubt(doubt) => Some(doubt.deadline),
-            Stage::First | Stage::Search => self.asked.map(|asked| asked.deadline),
-            Stage::Closed | Stage::Found { .. } => None,
+            MtuStage::Doubt(doubt) => Some(doubt.deadline),
+            MtuStage::First | MtuStage::Search => self.asked.map(|asked| asked.deadline),
+            MtuStage::Closed | MtuStage::Found { .. } => None,
         }
     }
 
@@ -365,12 +369,12 @@ impl PathMtu {
 
     /// Asks about the next size, or ends the search.
     fn go_on(&mut self, now: Nanos) {
-        if self.asked.is_some() || matches!(self.stage, Stage::Doubt(_) | Stage::Closed) {
+        if self.asked.is_some() || matches!(self.stage, MtuStage::Doubt(_) | MtuStage::Closed) {
             return;
         }
         let Some(payload) = self.next_size() else {
             self.ceiling = self.proven;
-            self.stage = Stage::Found { raise_at: now.saturating_add(self.raise_ns) };
+            self.stage = MtuStage::Found { raise_at: now.saturating_add(self.raise_ns) };
             let old = self.shrunk_from.take();
             self.change = old.map(|old| MtuChange { old, new: self.proven }).or(self.change);
             return;
@@ -395,7 +399,7 @@ impl PathMtu {
         self.proven = self.proven.max(payload);
         self.ceiling = self.ceiling.max(payload).min(self.limit);
         if self.is_first() {
-            self.stage = Stage::Search;
+            self.stage = MtuStage::Search;
         }
     }
 
@@ -427,9 +431,9 @@ fn payload_of(ip_mtu: usize, ip_overhead: usize) -> usize {
 }
 
 /// The probe as long as a packet with `payload` bytes of payload and all headers.
-fn probe_of(nonce: u64, payload: usize) -> Probe {
+fn probe_of(nonce: u64, payload: usize) -> PathProbe {
     // At most `Mtu::MAX`.
-    Probe { nonce, size: u16::try_from(DATA_OVERHEAD + payload).unwrap_or(u16::MAX) }
+    PathProbe { nonce, size: u16::try_from(DATA_OVERHEAD + payload).unwrap_or(u16::MAX) }
 }
 
 #[cfg(test)]

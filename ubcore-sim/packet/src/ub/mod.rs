@@ -28,9 +28,9 @@ pub use handshake::{
 };
 pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
-pub use packet::{Body, DATA_OVERHEAD, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
+pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub(crate) use packet::{pad_of, split_pad};
-pub use probe::Probe;
+pub use probe::{DATA_OVERHEAD, PathProbe};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,
 };

@@ -13,7 +13,7 @@ use super::ack::Ack;
 use super::ext::AtomicOperands;
 use super::handshake::{Challenge, Close, HandshakeBody, RefuseBody};
 use super::opcode::{TpOpcode, WIRE_VERSION};
-use super::probe::Probe;
+use super::probe::PathProbe;
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
 use crate::codec::{Reader, Writer, reserved};
@@ -30,16 +30,6 @@ const OPERANDS_MAX: usize =
     AtomicOperands { size: super::OperandSize::B16, operand: 0, compare: 0 }.wire_len();
 
 const _: () = assert!(HEADERS_MAX == 132);
-
-/// Bytes of a data packet besides its payload, at most: every header that a packet with payload on a TP
-/// may have, and the ICRC. A path MTU is payload; packets of it are so much longer.
-pub const DATA_OVERHEAD: usize =
-    BTH_LEN + BTAH_LEN + Target::LEN + super::MemoryAccess::LEN + 4 + super::Notify::LEN + ICRC_LEN;
-
-const _: () = assert!(DATA_OVERHEAD == 80);
-
-/// Bytes of a probe without padding.
-pub(super) const PROBE_MIN: usize = BTH_LEN + Probe::LEN + ICRC_LEN;
 
 /// PKEY of every URMA packet: the default partition.
 const PKEY: u16 = 0xffff;
@@ -114,9 +104,9 @@ pub enum Body {
     /// A datagram with a send; DestQP is 0, PSN its number. Payload may follow.
     UmSend(UmHeader, RequestHeader),
     /// Padded to the length asked about; PSN is 0.
-    Probe(Probe),
+    Probe(PathProbe),
     /// A probe of that length arrived; PSN is 0.
-    ProbeEcho(Probe),
+    ProbeEcho(PathProbe),
 }
 
 impl Body {
@@ -155,7 +145,7 @@ impl Body {
             Self::Refuse(_) => RefuseBody::LEN,
             Self::Close(_) => Close::LEN,
             Self::UmSend(_, header) => UmHeader::LEN + header.header_len(),
-            Self::Probe(_) | Self::ProbeEcho(_) => Probe::LEN,
+            Self::Probe(_) | Self::ProbeEcho(_) => PathProbe::LEN,
         }
     }
 
@@ -204,8 +194,8 @@ impl Body {
             TpOpcode::Accept => Self::Accept(HandshakeBody::take(&mut reader)?),
             TpOpcode::Refuse => Self::Refuse(RefuseBody::take(&mut reader)?),
             TpOpcode::Close => Self::Close(Close::take(&mut reader)?),
-            TpOpcode::Probe => Self::Probe(Probe::take(&mut reader)?),
-            TpOpcode::ProbeEcho => Self::ProbeEcho(Probe::take(&mut reader)?),
+            TpOpcode::Probe => Self::Probe(PathProbe::take(&mut reader)?),
+            TpOpcode::ProbeEcho => Self::ProbeEcho(PathProbe::take(&mut reader)?),
         };
         Ok((body, reader.rest()))
     }

@@ -1,18 +1,31 @@
 //! Probes of the path MTU: TPPETH.
 //!
-//! - owns: the layout, and which lengths a probe may have. takes: bytes or a [`Probe`].
+//! - owns: the layout, and which lengths a probe may have. takes: bytes or a [`PathProbe`].
 //! - gives: the other. must not: know which length is worth asking about.
 
 use zerocopy::byteorder::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::packet::{DATA_OVERHEAD, PROBE_MIN};
+use super::ext::{MemoryAccess, Notify};
+use super::request::{BTAH_LEN, Target};
 use crate::codec::{Reader, Writer, reserved};
-use crate::{Mtu, PacketError};
+use crate::{BTH_LEN, ICRC_LEN, Mtu, PacketError};
+
+/// Bytes of a data packet besides its payload, at most: every header that a packet with payload on a TP
+/// may have, and the ICRC. A path MTU is payload; packets of it are so much longer.
+pub const DATA_OVERHEAD: usize =
+    BTH_LEN + BTAH_LEN + Target::LEN + MemoryAccess::LEN + TOKEN_LEN + Notify::LEN + ICRC_LEN;
+/// Bytes of a TVETAH.
+const TOKEN_LEN: usize = 4;
+
+const _: () = assert!(DATA_OVERHEAD == 80);
+
+/// Bytes of a probe without padding.
+const PROBE_MIN: usize = BTH_LEN + PathProbe::LEN + ICRC_LEN;
 
 /// Body of PROBE, which is padded to the length it asks about, and of PROBE_ECHO, which is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Probe {
+pub struct PathProbe {
     /// Random; the echo repeats it.
     pub nonce: u64,
     /// Bytes of the probe, BTH to ICRC.
@@ -27,7 +40,7 @@ struct ProbeWire {
     rsv: [u8; 6],
 }
 
-impl Probe {
+impl PathProbe {
     /// Bytes of the header.
     pub const LEN: usize = size_of::<ProbeWire>();
 

@@ -405,7 +405,7 @@ fn choices_leave_nothing_open() {
 #[test]
 fn a_probe_is_as_long_as_it_says() {
     let nonce = 0x1122_3344_5566_7788;
-    let at = |size| packet(Body::Probe(Probe { nonce, size }));
+    let at = |size| packet(Body::Probe(PathProbe { nonce, size }));
     let mut buffer = [0; 16_384];
     let mut emit = |header: &PacketHeader, padding| {
         header.emit_headers(padding, &mut buffer).map(|frame| frame.total)
@@ -416,14 +416,14 @@ fn a_probe_is_as_long_as_it_says() {
         for wrong in [padding + 1, padding + 4, padding.wrapping_sub(4)] {
             assert_eq!(reason(emit(&at(size), wrong)), Some("length"), "{size} {wrong}");
         }
-        let echo = packet(Body::ProbeEcho(Probe { nonce, size }));
+        let echo = packet(Body::ProbeEcho(PathProbe { nonce, size }));
         assert_eq!(emit(&echo, 0), Ok(32), "an echo is short");
         assert_eq!(reason(emit(&echo, 4)), Some("length"));
     }
     for size in [0_u16, 28, 33, 34, 8276, u16::MAX] {
         let padding = usize::from(size).saturating_sub(32);
         assert_eq!(reason(emit(&at(size), padding)), Some("field"), "{size}");
-        let echo = packet(Body::ProbeEcho(Probe { nonce, size }));
+        let echo = packet(Body::ProbeEcho(PathProbe { nonce, size }));
         assert_eq!(reason(emit(&echo, 0)), Some("field"), "{size}");
     }
 }
@@ -431,7 +431,7 @@ fn a_probe_is_as_long_as_it_says() {
 #[test]
 fn a_cut_or_stretched_probe_is_refused() {
     let mut bytes = [0; 1472];
-    let probe = packet(Body::Probe(Probe { nonce: 7, size: 1472 }));
+    let probe = packet(Body::Probe(PathProbe { nonce: 7, size: 1472 }));
     assert_eq!(probe.emit_headers(1440, &mut bytes).map(|frame| frame.total), Ok(1472));
     assert_eq!(Packet::parse(&bytes).map(|packet| packet.header), Ok(probe));
     assert_eq!(reason(Packet::parse(&bytes[..1468])), Some("length"), "cut");

@@ -205,8 +205,8 @@ fn choice() -> impl Strategy<Value = HandshakeBody> {
     })
 }
 
-fn probe() -> impl Strategy<Value = Probe> {
-    (any::<u64>(), 8..=2068_u16).prop_map(|(nonce, words)| Probe { nonce, size: words * 4 })
+fn probe() -> impl Strategy<Value = PathProbe> {
+    (any::<u64>(), 8..=2068_u16).prop_map(|(nonce, words)| PathProbe { nonce, size: words * 4 })
 }
 
 fn body() -> impl Strategy<Value = (Body, usize)> {

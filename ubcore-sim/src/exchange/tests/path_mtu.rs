@@ -1,7 +1,7 @@
 //! Path MTUs: what probes prove, and what forged ones do not.
 
 use udma_abi::{CqeStatus, Opcode, RawEid, Sqe, cmd::Access, counters::Counter};
-use urma_packet::{Body, DATA_OVERHEAD, Packet, PacketHeader, Probe, Psn, Tpn};
+use urma_packet::{Body, DATA_OVERHEAD, Packet, PacketHeader, PathProbe, Psn, Tpn};
 
 use super::world::{self, Kind, World};
 use crate::endpoint::flow;
@@ -55,7 +55,7 @@ fn only_the_holder_of_the_tp_returns_a_probe_and_only_to_its_peer() {
     w.run(MS);
     let (peer, own) = (w.eid(0), tpn(&w, 1));
     let stranger = RawEid([9; 16]);
-    let probe = Probe { nonce: 0x1234, size: 1472 };
+    let probe = PathProbe { nonce: 0x1234, size: 1472 };
     let [unknown, unproven] = drops(&w, 1);
     let other = Tpn::from_low_bits(own.value() ^ 1);
     for (from, dest) in [(stranger, own), (peer, other), (stranger, other)] {
@@ -73,12 +73,13 @@ fn probes_that_pile_up_are_answered_by_a_few_echoes() {
     w.run(MS);
     let (peer, own, now) = (w.eid(0), tpn(&w, 1), w.now);
     for nonce in 0..1000 {
-        let header = PacketHeader::new(own, Psn::new(0), Body::Probe(Probe { nonce, size: 32 }));
+        let header =
+            PacketHeader::new(own, Psn::new(0), Body::Probe(PathProbe { nonce, size: 32 }));
         let mut bytes = vec![0; 32];
         header.emit(&[], &flow(peer, w.eid(1)), &mut bytes).expect("valid");
         w.nodes[1].on_datagram(now, peer, &bytes);
     }
-    let answers = arrive(&mut w, 1, peer, own, Body::Probe(Probe { nonce: 1000, size: 32 }));
+    let answers = arrive(&mut w, 1, peer, own, Body::Probe(PathProbe { nonce: 1000, size: 32 }));
     assert_eq!(answers.len(), 4);
 }
 
@@ -98,7 +99,7 @@ fn forged_replayed_reflected_and_spliced_echoes_change_nothing() {
     let size = u16::try_from(DATA_OVERHEAD + 4096).expect("short");
     let [unknown, unproven] = drops(&w, 0);
     for nonce in [0, 1, u64::MAX] {
-        let echo = Body::ProbeEcho(Probe { nonce, size });
+        let echo = Body::ProbeEcho(PathProbe { nonce, size });
         arrive(&mut w, 0, peer, own, echo);
         arrive(&mut w, 0, stranger, own, echo);
         arrive(&mut w, 0, peer, Tpn::from_low_bits(own.value() ^ 1), echo);
@@ -120,7 +121,7 @@ fn forged_replayed_reflected_and_spliced_echoes_change_nothing() {
     let (dest, probe) = asked.expect("a probe");
     assert_eq!(probe.size, size);
     arrive(&mut w, 0, peer, dest, Body::Probe(probe));
-    let spliced = Probe { size: size - 4, ..probe };
+    let spliced = PathProbe { size: size - 4, ..probe };
     arrive(&mut w, 0, peer, own, Body::ProbeEcho(spliced));
     assert_eq!(drops(&w, 0), [unknown + 7, unproven + 4]);
     assert_eq!(payload(&w, 0), 256, "nothing was proved");

@@ -12,7 +12,7 @@ struct Walk {
     /// The system of this host names its MTU, as one that has that link itself.
     is_own_link: bool,
     rtt: Nanos,
-    echoes: Vec<(Nanos, Probe)>,
+    echoes: Vec<(Nanos, PathProbe)>,
     nonce: u64,
     sent: Vec<usize>,
     /// Of this many probes one is lost; 0: none is.
@@ -68,7 +68,7 @@ impl Walk {
     }
 
     fn is_found(&self) -> bool {
-        matches!(self.path.stage, Stage::Found { .. })
+        matches!(self.path.stage, MtuStage::Found { .. })
     }
 
     /// A TP in place of the one that ended.
@@ -89,7 +89,7 @@ fn nothing_is_proven_before_an_echo() {
     let mut walk = Walk::new(8192, 65536);
     assert_eq!((walk.path.payload(), walk.path.is_first()), (256, true));
     let probe = walk.path.poll(1, &mut || 7).expect("a probe at once");
-    assert_eq!(probe, Probe { nonce: 7, size: 8272 });
+    assert_eq!(probe, PathProbe { nonce: 7, size: 8272 });
     assert_eq!((walk.path.payload(), walk.path.is_first()), (256, true));
     assert!(walk.path.on_echo(2, &probe));
     assert_eq!((walk.path.payload(), walk.path.is_first()), (8192, false));
@@ -172,7 +172,7 @@ fn an_echo_that_comes_late_counts() {
 fn forged_replayed_and_spliced_echoes_prove_nothing() {
     let mut path = PathMtu::new(8192, true, MtuFaults::default());
     path.open(8192);
-    let forged = |nonce, size| Probe { nonce, size };
+    let forged = |nonce, size| PathProbe { nonce, size };
     assert!(!path.on_echo(1, &forged(0, 8272)), "before any probe");
     let asked = path.poll(1, &mut || 0x1234_5678_9abc_def0).expect("a probe");
     for size in [0, 32, 76, 80, 336, 8268, 8276, u16::MAX] {
@@ -235,7 +235,7 @@ fn loss_alone_narrows_nothing() {
 fn forged_echoes_neither_start_nor_end_a_doubt() {
     let mut walk = Walk::new(8192, 9000);
     walk.run(100 * MS);
-    let Some(Probe { .. }) = ({
+    let Some(PathProbe { .. }) = ({
         walk.path.on_loss(walk.now);
         walk.path.poll(walk.now, &mut || 41)
     }) else {
@@ -244,9 +244,9 @@ fn forged_echoes_neither_start_nor_end_a_doubt() {
     let long = walk.path.poll(walk.now, &mut || 42).expect("a long probe");
     assert_eq!((long.nonce, long.size), (42, 8272));
     for (nonce, size) in [(42, 336), (41, 8272), (0, 336), (0, 8272), (40, 336)] {
-        assert!(!walk.path.on_echo(walk.now, &Probe { nonce, size }), "{nonce} {size}");
+        assert!(!walk.path.on_echo(walk.now, &PathProbe { nonce, size }), "{nonce} {size}");
     }
-    assert!(matches!(walk.path.stage, Stage::Doubt(Doubt { short_echoed: false, .. })));
+    assert!(matches!(walk.path.stage, MtuStage::Doubt(MtuDoubt { short_echoed: false, .. })));
 }
 
 #[test]
