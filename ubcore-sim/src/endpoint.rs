@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
-use urma_packet::{CloseReason, IcrcFlow, ROCE_PORT, TpOpcode, TransactionHeader};
+use urma_packet::{CloseReason, IcrcFlow, ROCE_PORT, TransactionHeader};
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
 pub(crate) use peer_tp::PeerTp;
@@ -265,8 +265,7 @@ impl TpEndpoint {
         let (to, len) = found?;
         flow(self.cfg.eid, to).seal(buf.get_mut(..len)?).ok()?;
         self.transmitted += 1;
-        let alone = buf.first() == Some(&TpOpcode::Probe.code());
-        Some(Transmit { to, source_port: ROCE_PORT, len, alone })
+        Some(Transmit { to, source_port: ROCE_PORT, len })
     }
 
     fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(NodeAddr, usize)> {

@@ -115,8 +115,6 @@ pub struct Transmit {
     pub source_port: u16,
     /// Bytes written to the buffer: BTH to ICRC.
     pub len: usize,
-    /// Leaves in a call of its own: the system may refuse it for its length, and what is with it.
-    pub alone: bool,
 }
 
 /// Latest time of the next call of the core; `None`: only on input.

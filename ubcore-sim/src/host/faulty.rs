@@ -74,6 +74,10 @@ impl DatagramLink for FaultyLink {
         self.below.packets_kept(mtu)
     }
 
+    fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)> {
+        self.below.poll_too_long()
+    }
+
     fn counts(&self) -> LinkCounts {
         self.below.counts()
     }

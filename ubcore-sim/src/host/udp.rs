@@ -28,7 +28,7 @@ use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use udma_abi::{Nanos, RawEid};
 use urma_mem::fork::{FdWatch, watch_fd};
-use urma_packet::{IcrcFlow, ROCE_PORT};
+use urma_packet::{IcrcFlow, ROCE_PORT, TpOpcode};
 
 use self::renumber::Renumber;
 use self::shield::Shield;
@@ -149,7 +149,9 @@ impl Udp {
             let Some(packet) = next(&mut self.run.buffer[self.run.len..]) else { break };
             count += 1;
             let to = SocketAddr::new(eid_ip(packet.to), ROCE_PORT);
-            if packet.alone || !self.run.takes(to, packet.len) {
+            // The system may refuse a probe for its length, and what is sent with it.
+            let alone = self.run.buffer[self.run.len] == TpOpcode::Probe.code();
+            if alone || !self.run.takes(to, packet.len) {
                 self.flush_before(packet.len);
             }
             self.run.to = to;
@@ -158,7 +160,7 @@ impl Udp {
                 let _ = IcrcFlow::new(self.address, to).seal(self.run.tail(packet.len));
             }
             self.run.push(packet.len);
-            if packet.alone || self.run.is_ended() {
+            if alone || self.run.is_ended() {
                 self.flush();
             }
         }

@@ -27,7 +27,7 @@ fn send_all(from: &mut Udp, from_eid: RawEid, packets: &[(RawEid, Vec<u8>)]) {
         let flow = IcrcFlow::new(port, SocketAddr::new(eid_ip(*to), ROCE_PORT));
         buffer[..bytes.len()].copy_from_slice(bytes);
         flow.seal(&mut buffer[..bytes.len()]).unwrap();
-        Some(Transmit { to: *to, source_port: ROCE_PORT, len: bytes.len(), alone: false })
+        Some(Transmit { to: *to, source_port: ROCE_PORT, len: bytes.len() })
     });
     assert_eq!(sent, packets.len());
 }
@@ -116,9 +116,8 @@ fn a_flood_is_dropped_before_it_takes_room_and_living_tps_are_not() {
     let stranger = UdpSocket::bind((eid_ip(claim.eid()), 0)).unwrap();
     let of_tp =
         |opcode: urma_packet::TpOpcode, tpn: u8| [opcode.code(), 1, 0xff, 0xff, 0x40, 0, 0, tpn];
-    let (data, connect) = (urma_packet::TpOpcode::DataReq, urma_packet::TpOpcode::Connect);
-    let tps =
-        [urma_packet::TpOpcode::DataResp, urma_packet::TpOpcode::Ack, urma_packet::TpOpcode::Nak];
+    let (data, connect) = (TpOpcode::DataReq, TpOpcode::Connect);
+    let tps = [TpOpcode::DataResp, TpOpcode::Ack, TpOpcode::Nak];
     let mut now = 1;
     // Nothing is dropped by the kernel without a flood: all is counted by the device.
     assert_eq!(udp.shield(now, 255, || panic!("no flood")), None);
