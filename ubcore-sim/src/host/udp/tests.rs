@@ -114,8 +114,7 @@ fn a_flood_is_dropped_before_it_takes_room_and_living_tps_are_not() {
     let claim = Claim::random().unwrap();
     let peer = UdpSocket::bind((eid_ip(claim.eid()), ROCE_PORT)).unwrap();
     let stranger = UdpSocket::bind((eid_ip(claim.eid()), 0)).unwrap();
-    let of_tp =
-        |opcode: urma_packet::TpOpcode, tpn: u8| [opcode.code(), 1, 0xff, 0xff, 0x40, 0, 0, tpn];
+    let of_tp = |opcode: TpOpcode, tpn: u8| [opcode.code(), 1, 0xff, 0xff, 0x40, 0, 0, tpn];
     let (data, connect) = (TpOpcode::DataReq, TpOpcode::Connect);
     let tps = [TpOpcode::DataResp, TpOpcode::Ack, TpOpcode::Nak];
     let mut now = 1;
