@@ -20,7 +20,8 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
 };
 use urma_core::{
-    PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId, ops::SendQueue,
+    PostError, PostReason, SendCfg, SendFlags, SendWr, Status, TargetId,
+    ops::{MovedTransfer, PostedAgain, SendQueue},
 };
 use urma_mem::{
     Blocks,
@@ -59,6 +60,8 @@ pub(crate) struct SendPoster {
     snapshot: Option<(u32, u32)>,
     /// Blocks of the newest entry lie in its front; entries are built here.
     scratch: Box<[u64; SQE_WORDS_MAX]>,
+    /// Block of the newest request that was posted by [`SendPoster::post_direct`]; all zero: there is none.
+    last: [u64; BLOCK_WORDS],
     /// The RC target as last seen, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
@@ -138,6 +141,7 @@ impl SendPoster {
             done_seq: 0,
             snapshot: None,
             scratch: Box::new([0; SQE_WORDS_MAX]),
+            last: [0; BLOCK_WORDS],
             target: None,
             target_version: 0,
         })
@@ -164,11 +168,17 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        let block = request.encode(&to);
+        self.last = request.encode(&to);
+        self.give_last(user_ctx)
+    }
+
+    /// Posts the block of the newest usual request.
+    #[inline(always)]
+    fn give_last(&mut self, user_ctx: u64) -> Result<(), PostReason> {
         let at = self.note_block(user_ctx)?;
-        if !self.doorbell.carry(&block) {
-            self.store_block(at, &block)?;
-            self.doorbell.ring_direct(&block);
+        if !self.doorbell.carry(&self.last) {
+            self.store_block(at, &self.last)?;
+            self.doorbell.ring_direct(&self.last);
         }
         Ok(())
     }
@@ -395,6 +405,12 @@ impl SendPoster {
         }
     }
 
+    /// Queue or device is gone.
+    #[inline(always)]
+    fn is_gone(&self) -> bool {
+        self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed)
+    }
+
     /// Refreshes the RC target after a bind or unbind.
     #[inline]
     fn look_at_target(&mut self) {
@@ -423,8 +439,25 @@ impl SendPoster {
 
 impl SendQueue for SendPoster {
     #[inline]
+    fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        let is_bound = self.parts.bound.version.load(Ordering::Acquire) == self.target_version;
+        if self.is_gone() || !is_bound || self.last[0] == 0 {
+            return PostedAgain::NotTaken;
+        }
+        if self.find_room(1).is_err() {
+            return PostedAgain::Full;
+        }
+        let place = self.place();
+        OneSided::move_block(&mut self.last, place, (moved.remote, moved.local, moved.len));
+        match self.give_last(moved.user_ctx) {
+            Ok(()) => PostedAgain::Posted,
+            Err(_) => PostedAgain::NotTaken,
+        }
+    }
+
+    #[inline]
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        if self.parts.failed.load(Ordering::Relaxed) || self.parts.closed.load(Ordering::Relaxed) {
+        if self.is_gone() {
             return Err(PostError { index: 0, reason: PostReason::Device });
         }
         self.look_at_target();

@@ -1,6 +1,7 @@
 //! The driver against a scripted device: honest first, then lying, then silent.
 #![expect(clippy::cast_possible_truncation, reason = "tests cut numbers they chose themselves")]
 
+mod again;
 mod hostile;
 mod model;
 mod queues;

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use crate::{
-    JettyId, JettyState, OrderType, PostError, QueueCfg, QueueKind, RecvWr, SendWr, Status,
-    TransportMode,
+    JettyId, JettyState, OneTransfer, OrderType, PostError, PostReason, QueueCfg, QueueKind,
+    RecvWr, SendOp, SendWr, Status, TransportMode,
+    again::LastTransfer,
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
-    ops::{QueueControl, RecvQueue, SendQueue},
+    ops::{MovedTransfer, PostedAgain, QueueControl, RecvQueue, SendQueue},
     rules::{ensure, refuse},
 };
 
@@ -50,12 +51,61 @@ impl QueueBody {
 pub(crate) struct SendHalf {
     pub(crate) queue: Box<dyn SendQueue>,
     pub(crate) rules: SendRules,
+    pub(crate) last: LastTransfer,
     pub(crate) _jfc: Arc<JfcShared>,
 }
 
 impl SendHalf {
     #[inline(always)]
     pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        if let [wr] = wrs
+            && let Some(transfer) = OneTransfer::of(wr)
+        {
+            return self.transfer(&transfer);
+        }
+        self.post_all(wrs)
+    }
+
+    /// As [`SendHalf::post`] of the one request.
+    #[inline(always)]
+    pub(crate) fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        if self.last.is_of(wr) && self.rules.fits(wr) {
+            let OneTransfer { piece, at, user_ctx, .. } = *wr;
+            let moved =
+                MovedTransfer { local: piece.addr, remote: at.addr, len: piece.len, user_ctx };
+            match self.queue.post_like_last(&moved) {
+                PostedAgain::Posted => return Ok(()),
+                PostedAgain::Full => {
+                    return Err(PostError { index: 0, reason: PostReason::Full });
+                }
+                PostedAgain::NotTaken => {}
+            }
+        }
+        self.transfer_new(wr)
+    }
+
+    /// As [`SendHalf::transfer`], of a request that is not like the newest one.
+    #[inline(never)]
+    fn transfer_new(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        let OneTransfer { is_write, piece, at, flags, target, target_hint, user_ctx } = *wr;
+        let pieces = [piece];
+        let op = match is_write {
+            true => SendOp::Write { src: &pieces, dst: at },
+            false => SendOp::Read { dst: &pieces, src: at },
+        };
+        self.post_all(&[SendWr { op, flags, target, target_hint, user_ctx }])?;
+        self.last = LastTransfer::of(wr);
+        Ok(())
+    }
+
+    /// Where requests without a target go has changed.
+    pub(crate) fn set_bound(&mut self, target: Option<JettyId>) {
+        self.last = LastTransfer::NONE;
+        self.rules.set_bound(target);
+    }
+
+    #[inline(always)]
+    fn post_all(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         for (index, wr) in wrs.iter().enumerate() {
             if let Err(reason) = self.rules.check(wr) {
                 let bad = PostError { index, reason };

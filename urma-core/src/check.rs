@@ -5,8 +5,8 @@
 //! the target has (its tokens and bounds at that moment): a completion reports that.
 
 use crate::{
-    AtomicFeatures, DeviceCaps, Eid, ImportedSegment, JettyId, LocalSge, PostError, PostReason,
-    RecvWr, RemoteAddr, SegmentAccess, SendOp, SendWr, TransportMode, WrFlags,
+    AtomicFeatures, DeviceCaps, Eid, ImportedSegment, JettyId, LocalSge, OneTransfer, PostError,
+    PostReason, RecvWr, RemoteAddr, SegmentAccess, SendOp, SendWr, TransportMode, WrFlags,
 };
 
 use PostReason::Invalid;
@@ -110,6 +110,18 @@ impl SendRules {
             SendOp::Nop => Ok(()),
             _ => self.check_rare(wr, peer),
         }
+    }
+
+    /// Whether a request that is like one that broke no rule breaks none either: what may differ are its addresses
+    /// and its length.
+    #[inline(always)]
+    pub(crate) fn fits(&self, wr: &OneTransfer<'_>) -> bool {
+        let len = u64::from(wr.piece.len);
+        let most = if wr.is_write { self.max_write } else { self.max_read };
+        // 0 bytes are more than any number.
+        len.wrapping_sub(1) < most
+            && wr.piece.segment.span().holds(wr.piece.addr, len)
+            && wr.at.segment.span().holds(wr.at.addr, len)
     }
 
     /// The operations that are not posted by the million.

@@ -12,6 +12,7 @@ use crate::{
     Context, Path, PathKind, RemoteAddr, SegmentAccess, Status, Token, TokenId, TokenPolicy,
     TransportMode, Uasid, Ubva,
     check::Span,
+    number::ObjectNumber,
     ops::RemoteSegmentId,
     rules::{self, ensure, refuse},
     target::HeldPath,
@@ -53,6 +54,7 @@ pub struct ImportedSegment {
     access: SegmentAccess,
     uasid: Uasid,
     region: Option<Region>,
+    number: ObjectNumber,
     held_path: Arc<HeldPath>,
 }
 
@@ -93,7 +95,18 @@ impl Context {
             Mapping::LoadStore => Some(home.ops.map(held_path.path(), &id)?),
         };
         let home = home.key();
-        Ok(ImportedSegment { span, home, token_id, token, access, uasid, region, held_path })
+        let number = ObjectNumber::next();
+        Ok(ImportedSegment {
+            span,
+            home,
+            token_id,
+            token,
+            access,
+            uasid,
+            region,
+            number,
+            held_path,
+        })
     }
 }
 
@@ -174,6 +187,11 @@ impl ImportedSegment {
     #[inline]
     pub(crate) fn span(&self) -> Span {
         self.span
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&self) -> ObjectNumber {
+        self.number
     }
 
     #[inline]

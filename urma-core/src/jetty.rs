@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Context, JettyGroup, Jfc, Jfr, JfrCfg, JfsCfg, PostError, PostReason, QueueCfg, QueueKind,
-    RecvWr, Refused, RemoteJetty, SendWr, SharedRecv, Status, TargetId, TargetJetty, TargetKind,
-    TokenPolicy, TransportMode,
+    Context, JettyGroup, Jfc, Jfr, JfrCfg, JfsCfg, OneTransfer, PostError, PostReason, QueueCfg,
+    QueueKind, RecvWr, Refused, RemoteJetty, SendWr, SharedRecv, Status, TargetId, TargetJetty,
+    TargetKind, TokenPolicy, TransportMode,
     body::{QueueBody, RecvHalf, SendHalf, control_methods, same_home},
     context::ContextShared,
     group::GroupShared,
@@ -190,6 +190,15 @@ impl Jetty {
         self.send.post(wrs)
     }
 
+    /// As [`Jetty::post_send`], of one request.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[inline]
+    pub fn post_transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        self.send.transfer(wr)
+    }
+
     /// Posts receives in order.
     ///
     /// # Errors
@@ -247,7 +256,7 @@ impl Jetty {
             return Err(refuse(Status::Exists, why));
         }
         body.control.bind(id)?;
-        self.send.rules.set_bound(Some(id.id));
+        self.send.set_bound(Some(id.id));
         self.bound = Some(Binding { target: *id, _path: Arc::clone(target.held_path()) });
         Ok(())
     }
@@ -262,7 +271,7 @@ impl Jetty {
             format_args!("the jetty is not bound, so there is nothing to unbind"),
         )?;
         self.body.control.unbind()?;
-        self.send.rules.set_bound(None);
+        self.send.set_bound(None);
         self.bound = None;
         Ok(())
     }

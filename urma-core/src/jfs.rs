@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use crate::{
-    Context, Jfc, OrderType, PostError, QueueCfg, QueueKind, Refused, SendCfg, SendFlags, SendWr,
-    Status, TargetJetty, TransportMode,
+    Context, Jfc, OneTransfer, OrderType, PostError, QueueCfg, QueueKind, Refused, SendCfg,
+    SendFlags, SendWr, Status, TargetJetty, TransportMode,
+    again::LastTransfer,
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
@@ -126,7 +127,7 @@ pub(crate) fn send_half(
 ) -> Result<SendHalf, Status> {
     let rules = SendRules::new(home.key(), &home.attr.caps, cfg);
     let queue = required(queue, "send half")?;
-    Ok(SendHalf { queue, rules, _jfc: Arc::clone(jfc.shared()) })
+    Ok(SendHalf { queue, rules, last: LastTransfer::NONE, _jfc: Arc::clone(jfc.shared()) })
 }
 
 impl Jfs {
@@ -137,6 +138,15 @@ impl Jfs {
     #[inline]
     pub fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         self.send.post(wrs)
+    }
+
+    /// As [`Jfs::post_send`], of one request.
+    ///
+    /// # Errors
+    /// It was refused.
+    #[inline]
+    pub fn post_transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        self.send.transfer(wr)
     }
 
     /// RM: announces requests to `target`. Importing set up the path already.

@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
+mod again;
 mod attr;
 mod body;
 mod check;
@@ -59,6 +60,7 @@ mod jfc;
 mod jfce;
 mod jfr;
 mod jfs;
+mod number;
 pub mod ops;
 mod path;
 mod queue;
@@ -106,4 +108,6 @@ pub use status::{CrStatus, Status};
 pub use stream::CompletionStream;
 pub use target::{RemoteJetty, TargetJetty, TpType};
 pub use token::{Token, TokenId, TokenPolicy};
-pub use wr::{LocalSge, PostError, PostReason, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags};
+pub use wr::{
+    LocalSge, OneTransfer, PostError, PostReason, RecvWr, RemoteAddr, SendOp, SendWr, WrFlags,
+};

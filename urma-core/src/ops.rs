@@ -24,6 +24,37 @@ pub trait SendQueue: Send + Debug {
     /// # Errors
     /// The index of the first request that was not taken; all before it are posted.
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
+
+    /// Posts a request that is like the newest WRITE or READ of one local piece, not inline, that
+    /// [`SendQueue::post_send`] took alone, but for `moved`. A provider need not remember that one.
+    fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        let _ = moved;
+        PostedAgain::NotTaken
+    }
+}
+
+/// What differs between a request and the one that it is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MovedTransfer {
+    /// Address of the local piece.
+    pub local: u64,
+    /// Address of the first byte at the target.
+    pub remote: u64,
+    /// Length of the local piece in bytes.
+    pub len: u32,
+    /// Comes back in the completion.
+    pub user_ctx: u64,
+}
+
+/// What became of a request that is like the newest one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PostedAgain {
+    /// It was taken, and is posted.
+    Posted,
+    /// The queue has no room.
+    Full,
+    /// Nothing happened; it is for [`SendQueue::post_send`].
+    NotTaken,
 }
 
 /// Posts receive requests. One owner at a time (`&mut`), so no lock is needed below.

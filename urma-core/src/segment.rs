@@ -11,6 +11,7 @@ use crate::{
     Context, LocalSge, Refused, RemoteSegment, Status, Token, TokenId, TokenPolicy, Ubva,
     check::Span,
     context::ContextShared,
+    number::ObjectNumber,
     rules::{self, ensure, refuse},
 };
 
@@ -160,6 +161,7 @@ impl TokenIdLease {
 pub struct Segment {
     span: Span,
     home: usize,
+    number: ObjectNumber,
     token_id: TokenId,
     token: Option<Token>,
     cfg: SegmentCfg,
@@ -220,6 +222,7 @@ impl Context {
         };
         home.ops.register(region, lease.id, va, cfg)?;
         Ok(Segment {
+            number: ObjectNumber::next(),
             span,
             home: home.key(),
             token_id: lease.id,
@@ -333,6 +336,11 @@ impl Segment {
     #[inline]
     pub(crate) fn span(&self) -> Span {
         self.span
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&self) -> ObjectNumber {
+        self.number
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use crate::{
     TransportMode,
     body::QueueBody,
     context::ContextShared,
+    number::ObjectNumber,
     rules::{self, ensure},
 };
 
@@ -96,6 +97,7 @@ impl Drop for HeldPath {
 pub struct TargetJetty {
     id: TargetId,
     home: usize,
+    number: ObjectNumber,
     held_path: Arc<HeldPath>,
 }
 
@@ -126,7 +128,7 @@ impl Context {
         let held_path = HeldPath::open(home, remote.id.eid, remote.mode)?;
         let (kind, id, path, mode) = (remote.kind, remote.id, *held_path.path(), remote.mode);
         let id = TargetId { kind, id, path, token, mode, order };
-        Ok(TargetJetty { id, home: home.key(), held_path })
+        Ok(TargetJetty { id, home: home.key(), number: ObjectNumber::next(), held_path })
     }
 }
 
@@ -146,6 +148,11 @@ impl TargetJetty {
     #[inline]
     pub(crate) fn home(&self) -> usize {
         self.home
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&self) -> ObjectNumber {
+        self.number
     }
 
     pub(crate) fn held_path(&self) -> &Arc<HeldPath> {

@@ -111,6 +111,40 @@ impl<'a> SendWr<'a> {
     }
 }
 
+/// A WRITE or READ of one local piece, by its parts.
+#[derive(Clone, Copy, Debug)]
+pub struct OneTransfer<'a> {
+    /// It is a WRITE; otherwise it is a READ.
+    pub is_write: bool,
+    /// Its one local piece.
+    pub piece: LocalSge<'a>,
+    /// Where the bytes lie, or go, at the target.
+    pub at: RemoteAddr<'a>,
+    /// As [`SendWr::flags`].
+    pub flags: WrFlags,
+    /// As [`SendWr::target`].
+    pub target: Option<&'a TargetJetty>,
+    /// As [`SendWr::target_hint`].
+    pub target_hint: u8,
+    /// As [`SendWr::user_ctx`].
+    pub user_ctx: u64,
+}
+
+impl<'a> OneTransfer<'a> {
+    /// The parts of a request; `None`: it is another one.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "two of all operations are transfers")]
+    #[inline(always)]
+    pub(crate) fn of(wr: &SendWr<'a>) -> Option<Self> {
+        let (is_write, piece, at) = match wr.op {
+            SendOp::Write { src: [piece], dst } => (true, *piece, dst),
+            SendOp::Read { dst: [piece], src } => (false, *piece, src),
+            _ => return None,
+        };
+        let SendWr { flags, target, target_hint, user_ctx, .. } = *wr;
+        Some(Self { is_write, piece, at, flags, target, target_hint, user_ctx })
+    }
+}
+
 /// Receive request: memory that one message is placed in.
 #[derive(Clone, Copy, Debug)]
 pub struct RecvWr<'a> {

@@ -13,7 +13,7 @@ mod several;
 use core::mem::MaybeUninit;
 
 use list::{Pieces, SendRequest, UserSge, WorkRequest};
-use urma_core::{LocalSge, PostError, RecvWr, SendWr, TransportMode};
+use urma_core::{LocalSge, OneTransfer, PostError, RecvWr, SendWr, TransportMode};
 
 use crate::{
     abi::*,
@@ -61,9 +61,20 @@ pub(crate) trait Sends {
     /// # Errors
     /// The first that was refused.
     fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
+
+    /// As `post`, of one request.
+    ///
+    /// # Errors
+    /// It was refused.
+    fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError>;
 }
 
 impl Sends for JfsOwn {
+    #[inline(always)]
+    fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        self.core.post_transfer(wr)
+    }
+
     #[inline(always)]
     fn bound(&self) -> Option<u32> {
         None
@@ -76,6 +87,11 @@ impl Sends for JfsOwn {
 }
 
 impl Sends for JettyOwn {
+    #[inline(always)]
+    fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
+        self.core.post_transfer(wr)
+    }
+
     #[inline(always)]
     fn bound(&self) -> Option<u32> {
         (self.core.mode() == TransportMode::Rc).then_some(self.more.send_max)

@@ -116,6 +116,21 @@ impl OneSided {
         self.block(opcode, to, self.piece.to_words())
     }
 
+    /// Changes a block that [`OneSided::encode`] made to that of a request that has another position in the ring,
+    /// other addresses and another length, and is the same in all else.
+    #[inline(always)]
+    pub const fn move_block(
+        block: &mut [u64; BLOCK_WORDS],
+        (entry_idx, owner): (u16, bool),
+        (remote_va, local_va, len): (u64, u64, u32),
+    ) {
+        let place = entry_idx as u64 | (owner as u64) << Self::OWNER_SHIFT;
+        block[0] = block[0] & !(0xffff | 1 << Self::OWNER_SHIFT) | place;
+        block[5] = remote_va;
+        block[6] = block[6] & !0xffff_ffff | len as u64;
+        block[7] = local_va;
+    }
+
     /// The first block, with `tail` behind the control words.
     #[inline(always)]
     fn block(&self, opcode: Opcode, to: &Addressed, tail: [u64; 2]) -> [u64; BLOCK_WORDS] {

@@ -504,6 +504,13 @@ proptest! {
         if sqe.inline_len == 0 && (sqe.token_en || sqe.token_value == 0) {
             let to = Addressed { target_kind, target_id, target_hint, rmt_eid };
             prop_assert_eq!(found.encode(&to), block);
+            let (mut moved, [va, remote_va]) = (block, tail);
+            let place = (!sqe.entry_idx, !sqe.owner);
+            OneSided::move_block(&mut moved, place, (remote_va, va, sqe.tpn));
+            let piece = Sge { va, len: sqe.tpn, ..found.piece };
+            let (entry_idx, owner) = place;
+            let other = OneSided { entry_idx, owner, remote_va, piece, ..found };
+            prop_assert_eq!(moved, other.encode(&to));
         }
         // The kind that does not exist.
         let mut other = block;

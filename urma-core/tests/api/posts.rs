@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use urma_core::{
     Context, ImportedSegment, Jetty, JettyCfg, JettyId, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg,
-    LocalSge, Mapping, OrderType, PostReason, RecvWr, RemoteAddr, RemoteJetty, RemoteSegment,
-    Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TargetKind, Token, TokenId,
-    TokenPolicy, TpType, TransportMode, Ubva, WrFlags,
+    LocalSge, Mapping, OneTransfer, OrderType, PostReason, RecvWr, RemoteAddr, RemoteJetty,
+    RemoteSegment, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty, TargetKind,
+    Token, TokenId, TokenPolicy, TpType, TransportMode, Ubva, WrFlags, ops::MovedTransfer,
 };
 use urma_mem::Region;
 
@@ -426,5 +426,137 @@ proptest! {
         let is_inside = start >= u128::from(VA) && end <= u128::from(VA + LEN);
         let expected = is_inside && len != 0 && len <= 8192;
         prop_assert_eq!(reason.is_none(), expected);
+    }
+}
+
+/// What reached the queue as a request like the newest one.
+fn again(bench: &Bench) -> usize {
+    bench.recorder.book().again.len()
+}
+
+#[test]
+fn a_transfer_like_the_newest_one_is_posted_by_what_differs() {
+    let mut bench = Bench::new(TransportMode::Rm);
+    for is_write in [true, false] {
+        bench.recorder.book().again.clear();
+        for offset in [0, 64, 72] {
+            let (piece, at) = ([sge(&bench.local, offset, 8)], at(&bench.remote, 2 * offset));
+            let op = match is_write {
+                true => SendOp::Write { src: &piece, dst: at },
+                false => SendOp::Read { dst: &piece, src: at },
+            };
+            assert_eq!(post!(bench, op), None);
+        }
+        let moved = [64, 72].map(|offset| MovedTransfer {
+            local: VA + offset,
+            remote: REMOTE_VA + 2 * offset,
+            len: 8,
+            user_ctx: 1,
+        });
+        assert_eq!(bench.recorder.book().again, moved);
+    }
+    bench.recorder.book().room = 0;
+    let (piece, at) = ([sge(&bench.local, 0, 8)], at(&bench.remote, 0));
+    assert_eq!(post!(bench, SendOp::Read { dst: &piece, src: at }), Some(PostReason::Full));
+}
+
+#[test]
+fn a_transfer_that_names_something_else_is_not_like_the_newest_one() {
+    let bench = Bench::new(TransportMode::Rm);
+    let Bench { context, local: mine, remote, target: to, mut jetty, .. } = bench;
+    let recorder = bench.recorder;
+    let (others, elsewhere) = (local(&context), import(&context, PEER, SegmentAccess::REMOTE_ALL));
+    let other = target(&context, TransportMode::Rm, 77);
+    let newest = OneTransfer {
+        is_write: true,
+        piece: sge(&mine, 0, 8),
+        at: at(&remote, 0),
+        flags: WrFlags::COMPLETE,
+        target: Some(&to),
+        target_hint: 0,
+        user_ctx: 1,
+    };
+    let cases = [
+        OneTransfer { is_write: false, ..newest },
+        OneTransfer { piece: sge(&others, 0, 8), ..newest },
+        OneTransfer { at: at(&elsewhere, 0), ..newest },
+        OneTransfer { flags: WrFlags::COMPLETE | WrFlags::FENCE, ..newest },
+        OneTransfer { target: Some(&other), ..newest },
+        OneTransfer { target_hint: 1, ..newest },
+    ];
+    for case in cases {
+        jetty.post_transfer(&newest).unwrap();
+        let before = recorder.book().again.len();
+        jetty.post_transfer(&case).unwrap();
+        assert_eq!(recorder.book().again.len(), before, "{case:?}");
+        jetty.post_transfer(&case).unwrap();
+        assert_eq!(recorder.book().again.len(), before + 1, "{case:?}");
+    }
+    let inline = OneTransfer { flags: WrFlags::COMPLETE | WrFlags::INLINE, ..newest };
+    let before = recorder.book().again.len();
+    for _ in 0..3 {
+        jetty.post_transfer(&inline).unwrap();
+    }
+    assert_eq!(recorder.book().again.len(), before, "the payload is in the entry");
+}
+
+/// With room for it in a segment, what is longer than the limit of its operation is refused too.
+#[test]
+fn a_transfer_like_the_newest_one_is_checked_for_its_place() {
+    for is_write in [true, false] {
+        let mut bench = Bench::new(TransportMode::Rm);
+        let most = if is_write { 3072 } else { 2048 };
+        let cases = [
+            (0, 0, most, true),
+            (0, 0, most + 1, false),
+            (0, 0, 0, false),
+            (LEN - 8, 0, 8, true),
+            (LEN - 7, 0, 8, false),
+            (0u64.wrapping_sub(1), 0, 8, false),
+            (0, LEN - 8, 8, true),
+            (0, LEN - 7, 8, false),
+            (0, 0u64.wrapping_sub(1), 8, false),
+        ];
+        for (here, there, len, is_good) in cases {
+            let mut post = |here, there, len| {
+                let wr = OneTransfer {
+                    is_write,
+                    piece: sge(&bench.local, here, len),
+                    at: at(&bench.remote, there),
+                    flags: WrFlags::COMPLETE,
+                    target: Some(&bench.target),
+                    target_hint: 0,
+                    user_ctx: 1,
+                };
+                bench.jetty.post_transfer(&wr).map_err(|error| error.reason)
+            };
+            post(0, 0, 8).unwrap();
+            let posted = post(here, there, len);
+            assert_eq!(is_invalid(posted.err()), !is_good, "{here} {there} {len}");
+        }
+        assert_ne!(again(&bench), 0);
+    }
+}
+
+#[test]
+fn a_connection_bound_anew_has_no_newest_transfer() {
+    let Bench { mut jetty, local, remote, target: to, recorder, .. } =
+        Bench::new(TransportMode::Rc);
+    let wr = OneTransfer {
+        is_write: true,
+        piece: sge(&local, 0, 8),
+        at: at(&remote, 0),
+        flags: WrFlags::COMPLETE,
+        target: None,
+        target_hint: 0,
+        user_ctx: 1,
+    };
+    for expected in [1, 2] {
+        jetty.post_transfer(&wr).unwrap();
+        jetty.post_transfer(&wr).unwrap();
+        assert_eq!(recorder.book().again.len(), expected);
+        jetty.unbind().unwrap();
+        assert!(jetty.post_transfer(&wr).is_err(), "not bound");
+        jetty.bind(&to).unwrap();
     }
 }

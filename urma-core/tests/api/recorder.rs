@@ -14,8 +14,9 @@ use urma_core::{
     PathKind, PostError, PostReason, QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendOp, SendWr,
     Status, TargetId, Token, TokenId, TransportMode,
     ops::{
-        self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl, PathOps,
-        QueueControl, QueueFactory, QueueParts, RecvQueue, RemoteSegmentId, SegmentOps, SendQueue,
+        self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl,
+        MovedTransfer, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts, RecvQueue,
+        RemoteSegmentId, SegmentOps, SendQueue,
     },
 };
 use urma_mem::Region;
@@ -27,6 +28,8 @@ pub(crate) struct Book {
     pub(crate) calls: Vec<String>,
     /// Contexts of the requests posted.
     pub(crate) posted: Vec<u64>,
+    /// What differed in requests like the newest one.
+    pub(crate) again: Vec<MovedTransfer>,
     /// How many batches were posted.
     pub(crate) batches: usize,
     /// Requests that fit before the queue is full.
@@ -190,6 +193,15 @@ impl QueueFactory for Recorder {
 impl SendQueue for Recorder {
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
         self.post(wrs.iter().map(|wr| wr.user_ctx))
+    }
+
+    fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
+        let mut book = self.book();
+        if book.room == 0 {
+            return PostedAgain::Full;
+        }
+        book.again.push(*moved);
+        PostedAgain::Posted
     }
 }
 

@@ -3,8 +3,8 @@
 use core::mem::MaybeUninit;
 
 use urma_core::{
-    ImportedSegment, LocalSge, PostError, PostReason, RemoteAddr, SendOp, SendWr, TargetJetty,
-    Token,
+    ImportedSegment, LocalSge, OneTransfer, PostError, PostReason, RemoteAddr, SendOp, SendWr,
+    TargetJetty, Token,
 };
 
 use super::{
@@ -53,27 +53,16 @@ fn post_plain(
     if from.next().is_some() {
         return None;
     }
-    let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
     match from.opcode() {
         URMA_OPC_WRITE => {
             let rw = from.transfer();
-            let (sge, dst) = both(rw.src(), rw.dst())?;
-            let dst = RemoteAddr { segment: imported(look, dst.segment()).ok()?, addr: dst.addr() };
-            let (op, target_hint) =
-                (SendOp::Write { src: &[piece(look, sge).ok()?], dst }, rw.hint());
-            let (target, _) = target(look, own, from)?;
-            let wr = SendWr { op, flags, target, target_hint, user_ctx };
-            Some(give(own, from, &wr, bad_wr))
+            let pieces = both(rw.src(), rw.dst())?;
+            transfer((look, own), (from, rw), (true, pieces), bad_wr)
         }
         URMA_OPC_READ => {
             let rw = from.transfer();
-            let (sge, src) = both(rw.dst(), rw.src())?;
-            let src = RemoteAddr { segment: imported(look, src.segment()).ok()?, addr: src.addr() };
-            let (op, target_hint) =
-                (SendOp::Read { dst: &[piece(look, sge).ok()?], src }, rw.hint());
-            let (target, _) = target(look, own, from)?;
-            let wr = SendWr { op, flags, target, target_hint, user_ctx };
-            Some(give(own, from, &wr, bad_wr))
+            let pieces = both(rw.dst(), rw.src())?;
+            transfer((look, own), (from, rw), (false, pieces), bad_wr)
         }
         URMA_OPC_SEND => {
             let send = from.message();
@@ -83,6 +72,7 @@ fn post_plain(
             if sge.len() > send_max {
                 return None;
             }
+            let (flags, user_ctx) = (flags(from.flag()), from.user_ctx());
             let wr = SendWr { op, flags, target, target_hint, user_ctx };
             Some(give(own, from, &wr, bad_wr))
         }
@@ -97,6 +87,30 @@ fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(UserSge<'a>, UserS
         return None;
     }
     Some((local.only()?, remote.get(0)?))
+}
+
+/// Posts a write, or a read, of one piece on either side; as [`post_plain`].
+#[inline(always)]
+fn transfer(
+    (look, own): (Look<'_>, &mut impl Sends),
+    (from, rw): (SendRequest<'_>, Transfer<'_>),
+    (is_write, (here, there)): (bool, (UserSge<'_>, UserSge<'_>)),
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
+) -> Option<Answer> {
+    let segment = imported(look, there.segment()).ok()?;
+    let wr = OneTransfer {
+        is_write,
+        piece: piece(look, here).ok()?,
+        at: RemoteAddr { segment, addr: there.addr() },
+        flags: flags(from.flag()),
+        target: target(look, own, from)?.0,
+        target_hint: rw.hint(),
+        user_ctx: from.user_ctx(),
+    };
+    Some(match own.transfer(&wr) {
+        Ok(()) => Ok(()),
+        Err(error) => refused_send(bad_wr, &[Some(from)], error),
+    })
 }
 
 /// Posts one request, which was made of `from`.

@@ -1,0 +1,119 @@
+//! Requests like the newest one.
+
+use udma_abi::Opcode;
+use urma_core::{
+    Device, Eid, ImportedSegment, JettyId, LocalSge, Mapping, OrderType, Path, PathKind, QueueCfg,
+    RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetId, TargetKind, Token,
+    TransportMode,
+    ops::{MovedTransfer, PostedAgain},
+};
+use urma_mem::Region;
+
+use super::{Bench, contexts, jfs_cfg, poll_all, signalled};
+
+const VA: u64 = 0x10_0000;
+const MOVED: MovedTransfer =
+    MovedTransfer { local: VA + 64, remote: VA + 128, len: 24, user_ctx: 2 };
+
+fn segments(bench: &Bench) -> (Segment, ImportedSegment) {
+    let context = Device::new(bench.device.clone()).open(0).unwrap();
+    let region = Region::private(4096).unwrap();
+    let cfg = SegmentCfg {
+        user_iova: Some(VA),
+        ..SegmentCfg::new(SegmentAccess::REMOTE_ALL).with_token(Token::new(0xAB))
+    };
+    let local = context.register(&region, &cfg, None).unwrap();
+    let access = SegmentAccess::REMOTE_ALL;
+    let remote = context.import_segment(&local.remote(), access, Mapping::None).unwrap();
+    (local, remote)
+}
+
+/// A WRITE of 8 bytes, or a READ.
+fn transfer<'a>(is_write: bool, piece: &'a [LocalSge<'a>], at: RemoteAddr<'a>) -> SendWr<'a> {
+    let op = match is_write {
+        true => SendOp::Write { src: piece, dst: at },
+        false => SendOp::Read { dst: piece, src: at },
+    };
+    SendWr { op, ..signalled(1) }
+}
+
+#[test]
+fn it_differs_in_addresses_and_length_only() {
+    let bench = Bench::new();
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let send = jfs.send.as_mut().unwrap();
+    assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken, "there is no newest one");
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let at = RemoteAddr { segment: &remote, addr: VA };
+    for (is_write, opcode) in [(true, Opcode::Write), (false, Opcode::Read)] {
+        send.post_send(&[transfer(is_write, &piece, at)]).unwrap();
+        // Twice around the ring.
+        for _ in 0..40 {
+            assert_eq!(send.post_like_last(&MOVED), PostedAgain::Posted);
+            // What goes between is not the newest of its kind.
+            send.post_send(&[signalled(3), signalled(4)]).unwrap();
+            assert!(contexts(&poll_all(&mut jfc)).ends_with(&[2, 3, 4]));
+        }
+        let seen = std::mem::take(&mut bench.toy.state().seen);
+        let moved: Vec<_> = seen[1..].iter().filter(|sqe| sqe.opcode == opcode).collect();
+        assert_eq!(moved.len(), 40);
+        for sqe in moved {
+            let mut first = seen[0];
+            (first.entry_idx, first.owner) = (sqe.entry_idx, sqe.owner);
+            first.remote_va = MOVED.remote;
+            assert_eq!(*sqe, first);
+        }
+    }
+}
+
+#[test]
+fn it_is_refused_by_a_queue_that_is_full_or_gone() {
+    let bench = Bench::new();
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 4);
+    let send = jfs.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
+    bench.toy.script(|s| s.hold = true);
+    send.post_send(&[write]).unwrap();
+    let posted = [(); 4].map(|()| send.post_like_last(&MOVED));
+    let some = PostedAgain::Posted;
+    assert_eq!(posted, [some, some, some, PostedAgain::Full]);
+    bench.toy.script(|s| s.hold = false);
+    bench.device_work();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2, 2]);
+    jfs.control.delete().unwrap();
+    assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken);
+}
+
+#[test]
+fn it_does_not_go_to_a_former_target() {
+    let bench = Bench::new();
+    let (local, remote) = segments(&bench);
+    let jfc = bench.jfc(16);
+    let cfg = QueueCfg { mode: TransportMode::Rc, ..jfs_cfg(jfc.id, 8) };
+    let mut queue = bench.context.create_queue(&cfg).unwrap();
+    let send = queue.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
+    for id in [70, 71] {
+        let target = TargetId {
+            kind: TargetKind::Jetty,
+            id: JettyId { id, ..JettyId::default() },
+            path: Path { tpn: 7, eid: Eid::default(), kind: PathKind::Packets },
+            token: None,
+            mode: TransportMode::Rc,
+            order: OrderType::Ol,
+        };
+        queue.control.bind(&target).unwrap();
+        assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken);
+        send.post_send(&[write]).unwrap();
+        assert_eq!(send.post_like_last(&MOVED), PostedAgain::Posted);
+        queue.control.unbind().unwrap();
+    }
+    let seen: Vec<_> = bench.toy.state().seen.iter().map(|sqe| sqe.target_id).collect();
+    assert_eq!(seen, [70, 70, 71, 71]);
+}

@@ -1,0 +1,60 @@
+//! A WRITE or READ like the newest one: what was checked for that one need not be checked again.
+//!
+//! *Owns*: what the newest one named. *Takes*: requests of one local piece. *Gives*: whether a request names the
+//! same. *Must not*: remember a request that the driver does not; name an object by its address.
+
+use crate::{OneTransfer, TargetJetty, WrFlags, number::ObjectNumber};
+
+/// All that rules and driver looked at, but for what differs from request to request: addresses, length, context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastTransfer {
+    is_write: bool,
+    flags: WrFlags,
+    target_hint: u8,
+    target: ObjectNumber,
+    remote: ObjectNumber,
+    local: ObjectNumber,
+}
+
+impl LastTransfer {
+    /// No request names what it does.
+    pub(crate) const NONE: Self = Self {
+        is_write: false,
+        flags: WrFlags::empty(),
+        target_hint: 0,
+        target: ObjectNumber::NONE,
+        remote: ObjectNumber::NONE,
+        local: ObjectNumber::NONE,
+    };
+
+    /// Of a request that was posted. A payload that goes in the entry is not looked at by its address.
+    pub(crate) fn of(wr: &OneTransfer<'_>) -> Self {
+        if wr.flags.contains(WrFlags::INLINE) {
+            return Self::NONE;
+        }
+        Self {
+            is_write: wr.is_write,
+            flags: wr.flags,
+            target_hint: wr.target_hint,
+            target: number_of(wr.target),
+            remote: wr.at.segment.number(),
+            local: wr.piece.segment.number(),
+        }
+    }
+
+    /// Whether the request names the same.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, wr: &OneTransfer<'_>) -> bool {
+        self.local == wr.piece.segment.number()
+            && self.remote == wr.at.segment.number()
+            && self.target == number_of(wr.target)
+            && self.flags == wr.flags
+            && self.is_write == wr.is_write
+            && self.target_hint == wr.target_hint
+    }
+}
+
+#[inline(always)]
+fn number_of(target: Option<&TargetJetty>) -> ObjectNumber {
+    target.map_or(ObjectNumber::NONE, TargetJetty::number)
+}
