@@ -9,10 +9,12 @@
 #![cfg_attr(not(test), deny(clippy::wildcard_enum_match_arm))]
 
 mod open;
+mod reach;
 #[cfg(doctest)]
 mod readmes;
 
 pub use open::{OpenError, Opened, open, open_node};
+pub use reach::why_unreached;
 pub use ubcore_sim::{EidSource, Node, NodeCfg, NodeError, PathChoice};
 pub use udma_abi::RawEid;
 pub use udma_provider::device_on;

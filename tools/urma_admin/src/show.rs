@@ -2,9 +2,13 @@
 //!
 //! *Owns*: columns. *Takes*: documents of nodes. *Gives*: text, or a part of the document.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, net::IpAddr};
 
 use serde_json::{Value, json};
+use ubcore_sim::host::{
+    ip_eid,
+    obstacle::{self, FailedAttempt, Obstacle},
+};
 
 use crate::{
     cli::{ObjectKind, ShowArgs, ShownView},
@@ -236,19 +240,40 @@ fn topo(nodes: &[AskedNode]) -> String {
         };
         let paths = document["tps"].as_array().filter(|paths| !paths.is_empty());
         match paths {
-            None => line("-", "-", ""),
+            None => line("-", "-", &no_packets(document)),
             Some(paths) => {
                 for path in paths {
-                    let why = match path["why_not_faster"].as_str() {
-                        Some(why) => why.to_owned(),
-                        None => peers_reason(nodes, node, path).unwrap_or_default(),
-                    };
+                    let why =
+                        match (obstacle(node, document, path), path["why_not_faster"].as_str()) {
+                            (Some(obstacle), _) => format!("not reached: {obstacle}"),
+                            (None, Some(why)) => why.to_owned(),
+                            (None, None) => peers_reason(nodes, node, path).unwrap_or_default(),
+                        };
                     line(word(&path["eid"]), word(&path["path"]), &why);
                 }
             }
         }
     }
     text
+}
+
+/// Why a node exchanges no packets; empty if it does.
+fn no_packets(document: &Value) -> String {
+    document["packets_refused"].as_str().map_or_else(String::new, |why| format!("port: {why}"))
+}
+
+/// What stands between a node and a peer that it uses and has no connection to.
+fn obstacle(node: &AskedNode, document: &Value, path: &Value) -> Option<Obstacle> {
+    let has_tp = path["tpns"].as_array().is_some_and(|tpns| !tpns.is_empty());
+    let is_lost = match path["path"].as_str()? {
+        "packets" => path["users"] != 0 && !has_tp,
+        "none" => true,
+        _ => false,
+    };
+    let eid = |text: &str| text.parse::<IpAddr>().ok().map(ip_eid);
+    let (own, peer) = (eid(&node.name())?, eid(path["eid"].as_str()?)?);
+    let pid = u32::try_from(document["pid"].as_u64()?).ok()?;
+    is_lost.then(|| obstacle::find(own, pid, peer, FailedAttempt::Silence))
 }
 
 /// Why the path of `node` is not faster, if only its peer has the reason: that of the opposite

@@ -2,12 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::{
+    net::UdpSocket,
     process::{Command, Output, Stdio},
     time::Duration,
 };
 
 use serde_json::Value;
-use urma::{Answerer, Context, NodeCfg, PathChoice};
+use urma::{Answerer, Context, EidSource, NodeCfg, PathChoice};
+use urma_net::{Host, Lab, LabPlan};
 use urma_packet::{Body, Packet, frame::UdpDatagram};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_urma_admin");
@@ -19,7 +21,11 @@ struct Pinged {
 }
 
 fn node(path: PathChoice) -> Pinged {
-    let opened = urma::open_node(NodeCfg { path, ..NodeCfg::default() }).unwrap();
+    pinged(NodeCfg { path, ..NodeCfg::default() })
+}
+
+fn pinged(cfg: NodeCfg) -> Pinged {
+    let opened = urma::open_node(cfg).unwrap();
     let answerer = Answerer::start(&opened.device, 0).unwrap();
     Pinged { _answerer: answerer, context: opened.context }
 }
@@ -104,6 +110,25 @@ fn paths_are_shown_with_the_reason() {
         row.is_some_and(|row| row.contains("the peer says: this node is configured")),
         "{topo}"
     );
+}
+
+#[test]
+fn what_stands_between_two_hosts_is_shown() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let unset = || NodeCfg { eid_source: EidSource::HostIfFree, ..NodeCfg::default() };
+    let open = |host: &Host| host.run(|| pinged(unset()));
+    let topo = |host: &Host| host.start(host.command(PROGRAM).args(["show", "topo"])).end().stdout;
+    let near = open(lab.host(0));
+    let far = open(lab.host(1));
+    let _way = reach(&near, &far);
+    let text = topo(lab.host(0));
+    assert!(text.contains("10.80.0.2") && !text.contains("not reached"), "{text}");
+    drop(far);
+    let second = lab.host(1);
+    let _taken = second.run(|| UdpSocket::bind((second.address(), 4791))).unwrap();
+    let _far = open(second);
+    let (text, owner) = (topo(second), format!("belongs to process {}", std::process::id()));
+    assert!(text.contains("port: UDP 10.80.0.2:4791") && text.contains(&owner), "{text}");
 }
 
 #[test]

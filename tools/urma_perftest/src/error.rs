@@ -3,7 +3,7 @@
 //! *Owns*: the one error of this program, made for people.
 
 use urma::OutOfBounds;
-use urma::{CrStatus, PostError, Status};
+use urma::{CrStatus, Eid, PostError, Status};
 
 use crate::{oob::OobError, pattern::Mismatch, plan::PlanRefusal};
 
@@ -23,6 +23,14 @@ pub(crate) enum RunError {
         what: &'static str,
         /// Status that the operation returned.
         status: Status,
+    },
+    /// The peer's node is not reached.
+    #[error("no path to node {eid}: {why}")]
+    NoPath {
+        /// EID of the peer's node.
+        eid: Eid,
+        /// Address, port, firewall, MTU or version, with what to do.
+        why: String,
     },
     /// A request was refused or failed, or did not complete in time.
     #[error("{0}")]

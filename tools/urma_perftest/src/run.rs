@@ -75,7 +75,10 @@ fn account(oob: &mut Oob, error: RunError) -> RunError {
                 return OobError::Refused(why).into();
             }
         }
-        RunError::Refused(_) | RunError::Mismatch(_) | RunError::System { .. } => {}
+        RunError::Refused(_)
+        | RunError::Mismatch(_)
+        | RunError::System { .. }
+        | RunError::NoPath { .. } => {}
     }
     // The peer may be gone: then there is nothing to say to it.
     let _ = oob.say(&OobMessage::Refused(error.to_string()));

@@ -319,7 +319,10 @@ fn import_buffer(
         access: SegmentAccess::REMOTE_ALL,
     };
     let segment = context.import_segment(&remote, SegmentAccess::REMOTE_ALL, Mapping::None);
-    segment.map_err(api("importing the buffer of the peer"))
+    segment.map_err(|status| match urma::why_unreached(context.eid(), eid, status) {
+        Some(why) => RunError::NoPath { eid, why },
+        None => api("importing the buffer of the peer")(status),
+    })
 }
 
 fn remote_jetty(test: &Test, id: JettyId, token: Option<Token>) -> RemoteJetty {

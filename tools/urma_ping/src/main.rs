@@ -51,7 +51,8 @@ fn main() -> ExitCode {
         Some(destination) => {
             let mut run = PingRun::new(&cli, destination, interrupt);
             let result = run.all(&opened.context);
-            run.end(result)
+            let obstacle = run.obstacle(&opened.context, result);
+            run.end(result, obstacle.as_deref())
         }
     }
 }
@@ -91,6 +92,28 @@ fn serve(opened: &Opened, interrupt: &SignalFd) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Whether a ping is answered within [`ANSWER`].
+fn is_answered(mut probe: Probe) -> bool {
+    let start = now();
+    if probe.send(0).is_err() {
+        return false;
+    }
+    while start.elapsed() < ANSWER {
+        match probe.receive() {
+            Ok(PingResult::Answer(_)) => return true,
+            Ok(PingResult::Nothing) => {}
+            Ok(PingResult::Failed(_)) | Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Bytes of a ping that goes with the handshakes' packets in size.
+const LEAST: u32 = 16;
+/// How long a node is tried: Linux asks three times for a link address, once a second.
+const REACH: Duration = Duration::from_millis(2500);
+/// Longest wait for the answer to such a ping.
+const ANSWER: Duration = Duration::from_secs(2);
 /// Between two looks for an interrupt while nothing is to be done.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -122,7 +145,7 @@ impl<'a> PingRun<'a> {
 
     /// Sends all pings and waits for their answers.
     fn all(&mut self, context: &Context) -> Result<(), Status> {
-        let mut probe = Probe::open(context, self.destination, self.cli.size)?;
+        let mut probe = self.reach(context)?;
         self.say(&format!("URMA_PING {} {} bytes of data.\n", self.eid(), self.cli.size));
         self.start = now();
         for seq in 1..=self.cli.count.unwrap_or(u32::MAX) {
@@ -142,6 +165,18 @@ impl<'a> PingRun<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A queue for pings, tried again for a while: the first packets to a host are lost while the system
+    /// looks for its link address.
+    fn reach(&mut self, context: &Context) -> Result<Probe, Status> {
+        let start = now();
+        loop {
+            match Probe::open(context, self.destination, self.cli.size) {
+                Err(Status::TimedOut) if start.elapsed() < REACH && !self.is_ended() => {}
+                opened => return opened,
+            }
+        }
     }
 
     /// Waits for answer number `seq`; whether the ping failed.
@@ -196,23 +231,44 @@ impl<'a> PingRun<'a> {
         self.is_over
     }
 
+    /// What stands in the way, when no ping was answered.
+    fn obstacle(&self, context: &Context, result: Result<(), Status>) -> Option<String> {
+        let (own, peer) = (context.eid(), self.destination);
+        match result {
+            Err(status) => urma::why_unreached(own, peer, status),
+            Ok(()) if self.stat.received() != 0 || self.is_over => None,
+            Ok(()) => match Probe::open(context, peer, LEAST) {
+                Err(status) => urma::why_unreached(own, peer, status),
+                Ok(probe) => (self.cli.size > LEAST && is_answered(probe)).then(|| {
+                    format!(
+                        "MTU: pings of {LEAST} bytes are answered, those of {} are not: packets of that size \
+                         are lost on the path; give its interfaces the same MTU, or set URMA_MTU to a lower one",
+                        self.cli.size
+                    )
+                }),
+            },
+        }
+    }
+
     /// The summary and the exit code.
-    fn end(&self, result: Result<(), Status>) -> ExitCode {
+    fn end(&self, result: Result<(), Status>, obstacle: Option<&str>) -> ExitCode {
         let ms = self.start.elapsed().as_secs_f64() * 1000.0;
+        if let Some(why) = obstacle {
+            let _ =
+                writeln!(io::stderr(), "urma_ping: no path to node {}: {why}", self.destination);
+        }
         if self.cli.json {
             let mut document = self.stat.json(ms);
             document["eid"] = json!(self.destination.to_string());
             document["size"] = json!(self.cli.size);
             document["error"] = json!(result.err().map(|status| status.to_string()));
+            document["obstacle"] = json!(obstacle);
             let _ = writeln!(io::stdout(), "{document:#}");
         } else if self.stat.transmitted != 0 {
             self.say(&self.stat.text(ms));
         }
         match result {
-            Err(Status::Unreachable | Status::TimedOut) => {
-                let _ = writeln!(io::stderr(), "urma_ping: no path to node {}", self.destination);
-                ExitCode::FAILURE
-            }
+            Err(Status::Unreachable | Status::TimedOut) => ExitCode::FAILURE,
             Err(status) => fail(&status.to_string()),
             Ok(()) if self.is_enough() => ExitCode::SUCCESS,
             Ok(()) => ExitCode::FAILURE,

@@ -11,15 +11,24 @@ use std::{
 /// The process with a UDP socket on `address` (or on its port for all addresses), if this process
 /// may see it.
 pub(crate) fn udp_owner(address: SocketAddr) -> Option<u32> {
-    let inode = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"]
-        .into_iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
-        .find_map(|table| inode_of(&table, address))?;
+    let inode = inode(address)?;
     let link = format!("socket:[{inode}]");
     let pids = fs::read_dir("/proc")
         .ok()?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.take(PIDS_MAX).find(|pid| has_link(*pid, &link))
+}
+
+/// Whether a process has a UDP socket on `address`.
+pub(crate) fn is_bound(address: SocketAddr) -> bool {
+    inode(address).is_some()
+}
+
+fn inode(address: SocketAddr) -> Option<u64> {
+    ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"]
+        .into_iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .find_map(|table| inode_of(&table, address))
 }
 
 fn has_link(pid: u32, link: &str) -> bool {

@@ -1,6 +1,9 @@
 //! Pings between hosts, without any setting.
 
-use urma_net::{Host, Lab, LabPlan, Process};
+use std::net::UdpSocket;
+
+use urma_net::{HANG, Host, Lab, LabPlan, Process};
+use urma_packet::{Body, IcrcFlow, Packet, PacketHeader, Psn, RefuseBody, RefuseReason};
 
 use super::PROGRAM;
 
@@ -55,4 +58,118 @@ fn two_programs_of_a_host_ping_each_other_without_any_setting() {
         ended.stderr.contains("belongs to process") && ended.stderr.contains("ubcored"),
         "{ended:?}"
     );
+}
+
+/// What a ping of `far`, which gets no answer, says about it, from `near`.
+fn obstacle(near: &Host, far: &str, words: &[&str]) -> String {
+    let mut ping = near.command(PROGRAM);
+    let ended = near.start(ping.args(["-c", "1"]).args(words).arg(far)).end();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let line =
+        ended.stderr.lines().find_map(|line| line.strip_prefix("urma_ping: no path to node "));
+    line.unwrap_or_else(|| panic!("{ended:?}")).to_owned()
+}
+
+#[track_caller]
+fn says(text: &str, kind: &str, words: &[&str]) {
+    assert!(text.contains(&format!(": {kind}: ")), "no {kind} in: {text}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in: {text}");
+    }
+}
+
+#[test]
+fn an_address_that_no_host_has_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    says(&obstacle(lab.host(0), "10.80.0.77", &[]), "address", &["no host answers at 10.80.0.77"]);
+    says(&obstacle(lab.host(0), "192.0.2.9", &[]), "address", &["192.0.2.9", "unreachable"]);
+    says(&obstacle(lab.host(0), "fd80::9", &[]), "address", &["different protocols", "URMA_EID"]);
+    let mut ping = lab.host(0).command(PROGRAM);
+    ping.args(["-c", "1", "10.80.0.2"]).env("URMA_EID", "random");
+    let ended = lab.host(0).start(&mut ping).end();
+    assert!(ended.stderr.contains("address: this node's EID 127."), "{ended:?}");
+}
+
+#[test]
+fn a_port_at_which_no_node_receives_is_named() {
+    for plan in [LabPlan::cable(1500), LabPlan::cable(1500).v6()] {
+        let Some(lab) = Lab::or_skip(plan) else { return };
+        let far = lab.host(1).address().to_string();
+        says(&obstacle(lab.host(0), &far, &[]), "port", &["UDP 4791", "no node has this EID"]);
+    }
+}
+
+#[test]
+fn a_process_that_has_the_port_of_this_host_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1).address().to_string());
+    let _taken = near.run(|| UdpSocket::bind((near.address(), 4791))).unwrap();
+    let owner = format!("process {}", std::process::id());
+    says(&obstacle(near, &far, &[]), "port", &["UDP 10.80.0.1:4791", &owner]);
+}
+
+#[test]
+fn packets_that_are_dropped_or_forbidden_are_called_a_firewall() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1));
+    let (_process, eid) = answering(far);
+    // The far host receives everything and sends nothing back.
+    far.ip(&["route add blackhole 10.80.0.1/32"]);
+    says(&obstacle(near, &eid, &[]), "firewall", &["nothing comes back from 10.80.0.2"]);
+    near.ip(&["route add prohibit 10.80.0.2/32"]);
+    says(&obstacle(near, &eid, &[]), "firewall", &["forbidden"]);
+}
+
+#[test]
+fn a_host_that_answers_only_other_programs_is_called_a_firewall() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1));
+    // It takes the packets and is no node.
+    let _taken = far.run(|| UdpSocket::bind((far.address(), 4791))).unwrap();
+    let text = obstacle(near, &far.address().to_string(), &[]);
+    says(&text, "firewall", &["the host answers TCP", "another program has the port"]);
+}
+
+#[test]
+fn an_mtu_that_loses_larger_packets_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::bridge(2, 1500)) else { return };
+    let (_process, eid) = answering(lab.host(1));
+    // The bridge drops what is larger on its way to the far host, without a message.
+    lab.set_far_mtu(1, 0, 250);
+    let text = obstacle(lab.host(0), &eid, &["-s", "1000", "-W", "3"]);
+    says(&text, "MTU", &["pings of 16 bytes are answered, those of 1000 are not"]);
+}
+
+#[test]
+fn a_peer_without_a_version_in_common_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1));
+    let socket = far.run(|| UdpSocket::bind((far.address(), 4791))).unwrap();
+    socket.set_read_timeout(Some(HANG)).unwrap();
+    let refusing = std::thread::spawn(move || refuse_version(&socket));
+    let text = obstacle(near, &far.address().to_string(), &[]);
+    says(&text, "version", &["10.80.0.2", "version 1"]);
+    assert!(refusing.join().unwrap());
+}
+
+/// Answers the first CONNECT as a node of a later wire version does.
+fn refuse_version(socket: &UdpSocket) -> bool {
+    let own = socket.local_addr().unwrap();
+    let mut bytes = [0; 2048];
+    while let Ok((len, from)) = socket.recv_from(&mut bytes) {
+        let Ok(packet) = Packet::open(&bytes[..len], &IcrcFlow::new(from, own)) else { continue };
+        let Body::Connect(offer) = packet.header.body else { continue };
+        let refusal = RefuseBody {
+            reason: RefuseReason::Version,
+            version_min: 2,
+            version_max: 3,
+            state: 0,
+            nonce: offer.nonce,
+        };
+        let header = PacketHeader::new(offer.source_tpn, Psn::new(0), Body::Refuse(refusal));
+        let mut answer = [0; 256];
+        let len = header.emit(&[], &IcrcFlow::new(own, from), &mut answer).unwrap();
+        return socket.send_to(&answer[..len], from).is_ok();
+    }
+    false
 }
