@@ -61,7 +61,7 @@ impl fmt::Display for Obstacle {
 /// How an attempt to connect failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailedAttempt {
-    /// Nothing came back.
+    /// Nothing came back in time.
     Silence,
     /// The node refused to try, or the peer refused.
     Refusal,
