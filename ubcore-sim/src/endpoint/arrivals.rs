@@ -58,7 +58,7 @@ impl TpEndpoint {
         };
         let header = packet.header;
         match &header.body {
-            Body::Request(_) | Body::Response(_) | Body::Ack(_) | Body::Nak(_) => {
+            Body::Request(_) | Body::Response(_) | Body::Pack | Body::Ack(_) | Body::Nak(_) => {
                 self.on_tp_packet(by, &packet);
                 EndpointEvent::Packet
             }

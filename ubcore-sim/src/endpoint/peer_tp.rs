@@ -8,8 +8,8 @@ use std::net::Ipv6Addr;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    Body, Mtu, Packet, PacketHeader, PathProbe, Psn, RefuseReason, RequestFlags, RequestHeader,
-    StrategyCaps, Tpn, TransactionHeader, UmHeader,
+    BTH_LEN, Body, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn, RefuseReason, RequestFlags,
+    RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
 use crate::cfg::DeviceCfg;
@@ -184,6 +184,7 @@ impl PeerTp {
     ) -> Result<(), PushError> {
         let tp = self.tp.as_mut().filter(|_| !self.path.is_first());
         let tp = tp.ok_or(PushError::WindowFull)?;
+        tp.join_up_to(BTH_LEN + self.path.payload() + ICRC_LEN);
         tp.push(header, bytes.len(), &mut |room| room.copy_from_slice(bytes))
     }
 

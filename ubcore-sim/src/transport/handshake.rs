@@ -170,6 +170,7 @@ impl Handshake {
             Body::Close(close) => self.on_close(header.dest, &close),
             Body::Request(_)
             | Body::Response(_)
+            | Body::Pack
             | Body::Ack(_)
             | Body::Nak(_)
             | Body::UmSend(..)

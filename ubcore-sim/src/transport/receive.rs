@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use urma_packet::TransactionHeader;
+use urma_packet::{PackEntries, TransactionHeader};
 
 use super::knitting::{Arrival, KnittingPool, KnittingRecord, LossError, LossRecord};
 
@@ -22,6 +22,22 @@ pub(crate) struct Piece {
     pub(crate) header: TransactionHeader,
     /// Payload without its padding.
     pub(crate) payload: Vec<u8>,
+}
+
+/// What the payload of a packet is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    /// That of one transaction.
+    One(TransactionHeader),
+    /// Entries, which are right.
+    Pack,
+}
+
+/// A packet that was accepted.
+#[derive(Debug)]
+struct KeptPacket {
+    content: Content,
+    payload: Vec<u8>,
 }
 
 /// What became of a packet.
@@ -52,9 +68,11 @@ enum Order {
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
     order: Order,
-    /// Pieces beyond the gap, by sequence modulo the window.
-    beyond: Box<[Option<Piece>]>,
-    ready: VecDeque<Piece>,
+    /// Packets beyond the gap, by sequence modulo the window.
+    beyond: Box<[Option<KeptPacket>]>,
+    ready: VecDeque<KeptPacket>,
+    /// Bytes of the first one, a pack, that were given out.
+    taken: usize,
     /// Buffers that came back.
     spare: Vec<Vec<u8>>,
 }
@@ -82,6 +100,7 @@ impl ReceiveWindow {
             order,
             beyond: (0..packets).map(|_| None).collect(),
             ready: VecDeque::with_capacity(packets),
+            taken: 0,
             spare: Vec::with_capacity(packets),
         }
     }
@@ -105,7 +124,7 @@ impl ReceiveWindow {
         &mut self,
         pool: &mut KnittingPool,
         distance: i64,
-        header: TransactionHeader,
+        content: Content,
         payload: &[u8],
     ) -> Result<WindowResult, LossError> {
         let window = self.beyond.len() as u64;
@@ -131,19 +150,40 @@ impl ReceiveWindow {
             Order::Kept(record) => match record.record(pool, seq)? {
                 Arrival::Advanced(new_edge) => new_edge,
                 arrival @ (Arrival::Kept | Arrival::Duplicate) => {
-                    return self.store(arrival, seq, header, payload);
+                    return self.store(arrival, seq, content, payload);
                 }
             },
         };
-        let piece = self.piece(header, payload);
-        self.ready.push_back(piece);
+        let packet = self.keep(content, payload);
+        self.ready.push_back(packet);
         self.release(edge + 1..new_edge)?;
         Ok(WindowResult::InOrder)
     }
 
     /// The next piece in order.
     pub(super) fn pop(&mut self) -> Option<Piece> {
-        self.ready.pop_front()
+        loop {
+            let first = self.ready.front()?;
+            if let Content::One(header) = first.content {
+                return self
+                    .ready
+                    .pop_front()
+                    .map(|packet| Piece { header, payload: packet.payload });
+            }
+            let mut entries = PackEntries::new(&first.payload, self.taken);
+            if let Some(Ok(entry)) = entries.next() {
+                let mut payload = self.spare.pop().unwrap_or_default();
+                payload.clear();
+                payload.extend_from_slice(entry.payload);
+                let piece = Piece { header: entry.header, payload };
+                self.taken = entries.at();
+                return Some(piece);
+            }
+            self.taken = 0;
+            if let Some(packet) = self.ready.pop_front() {
+                self.recycle(packet.payload);
+            }
+        }
     }
 
     /// Takes a buffer back for later packets.
@@ -172,14 +212,14 @@ impl ReceiveWindow {
         &mut self,
         arrival: Arrival,
         seq: u64,
-        header: TransactionHeader,
+        content: Content,
         payload: &[u8],
     ) -> Result<WindowResult, LossError> {
         let at = self.place(seq);
         match (arrival, self.beyond[at].is_some()) {
             (Arrival::Duplicate, true) => Ok(WindowResult::Duplicate),
             (Arrival::Kept, false) => {
-                self.beyond[at] = Some(self.piece(header, payload));
+                self.beyond[at] = Some(self.keep(content, payload));
                 Ok(WindowResult::BeyondGap)
             }
             (Arrival::Advanced(_), _) | (Arrival::Duplicate, false) | (Arrival::Kept, true) => {
@@ -193,8 +233,8 @@ impl ReceiveWindow {
         let end = closed.end;
         for seq in closed {
             let at = self.place(seq);
-            let piece = self.beyond[at].take().ok_or(LossError::Corrupt)?;
-            self.ready.push_back(piece);
+            let packet = self.beyond[at].take().ok_or(LossError::Corrupt)?;
+            self.ready.push_back(packet);
         }
         // The record says that `end` is missing; a stored piece would say otherwise.
         if self.room() > 0 && self.beyond[self.place(end)].is_some() {
@@ -203,11 +243,11 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    fn piece(&mut self, header: TransactionHeader, payload: &[u8]) -> Piece {
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(payload);
-        Piece { header, payload: buffer }
+    fn keep(&mut self, content: Content, bytes: &[u8]) -> KeptPacket {
+        let mut payload = self.spare.pop().unwrap_or_default();
+        payload.clear();
+        payload.extend_from_slice(bytes);
+        KeptPacket { content, payload }
     }
 
     fn place(&self, seq: u64) -> usize {

@@ -155,6 +155,11 @@ impl SendWindow {
         Ok(())
     }
 
+    /// The newest packet, if it was never sent.
+    pub(super) fn last_unsent(&mut self) -> Option<&mut Vec<u8>> {
+        (self.unsent < self.next).then(|| &mut self.slot_mut(self.next - 1).bytes)
+    }
+
     /// The next packet to send: lost ones first, then new ones. It counts as sent at `now`.
     pub(super) fn send_next(&mut self, now: Nanos) -> Option<Outgoing<'_>> {
         let seq = match self.next_lost() {

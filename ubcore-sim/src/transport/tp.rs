@@ -16,7 +16,7 @@ use urma_packet::{
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
 use super::knitting::{KnittingPool, LossError};
-use super::receive::{Piece, ReceiveWindow, WindowResult};
+use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
 use super::send::SendWindow;
 use super::strategy::{AckNews, Retransmission, retransmission};
 use super::timer::{Expired, RtoTimer, Waiting};
@@ -64,6 +64,8 @@ pub(crate) struct Tp {
     /// Latest transmission that the peer proved to have, see [`AckNews`].
     order_seen: u64,
     failed: Option<TpError>,
+    /// Bytes of the longest packet that pieces join.
+    longest: usize,
     /// The timer expired for a packet that a path may be too narrow for.
     long_lost: bool,
     stats: TpStats,
@@ -96,6 +98,7 @@ impl Tp {
             gap_reported: None,
             order_seen: 0,
             failed: None,
+            longest: 0,
             long_lost: false,
             stats: TpStats::default(),
         }
@@ -136,7 +139,13 @@ impl Tp {
         self.stats
     }
 
-    /// Takes one piece into the window as the next packet. `fill` writes the `payload_len` bytes of
+    /// Pieces join a packet that was not sent yet, as long as it gets no longer than `longest` bytes; 0: they do
+    /// not.
+    pub(crate) const fn join_up_to(&mut self, longest: usize) {
+        self.longest = longest;
+    }
+
+    /// Takes one piece into the window, as the next packet or with the last one. `fill` writes the `payload_len` bytes of
     /// payload; they are kept for retransmission, so the caller's memory is free at once.
     /// After a [`PushError`] nothing was accepted.
     pub(crate) fn push(
@@ -147,6 +156,12 @@ impl Tp {
     ) -> Result<(), PushError> {
         if let Some(error) = self.failed {
             return Err(error.into());
+        }
+        if let Some(packet) = self.tx.last_unsent()
+            && let Some(room) = urma_packet::join(packet, (header, payload_len), self.longest)?
+        {
+            fill(&mut packet[room]);
+            return Ok(());
         }
         if !self.has_room() {
             return Err(PushError::WindowFull);
@@ -178,11 +193,14 @@ impl Tp {
         let psn = packet.header.psn;
         match packet.header.body {
             Body::Request(header) => {
-                self.on_data(now, packet, TransactionHeader::Request(header), pool)
+                let content = Content::One(TransactionHeader::Request(header));
+                self.on_data(now, packet, content, pool)
             }
             Body::Response(header) => {
-                self.on_data(now, packet, TransactionHeader::Response(header), pool)
+                let content = Content::One(TransactionHeader::Response(header));
+                self.on_data(now, packet, content, pool)
             }
+            Body::Pack => self.on_data(now, packet, Content::Pack, pool),
             Body::Ack(ack) => self.on_ack(now, psn, &ack, Gap::No),
             Body::Nak(ack) => self.on_ack(now, psn, &ack, Gap::Yes),
             Body::Connect(_)
@@ -268,13 +286,13 @@ impl Tp {
         &mut self,
         now: Nanos,
         packet: &Packet<'_>,
-        header: TransactionHeader,
+        content: Content,
         pool: &mut KnittingPool,
     ) -> Received {
         let psn = packet.header.psn;
         let edge = psn_of(self.cfg.rx_psn, self.rx.edge());
         let distance = i64::from(psn.distance_from(edge));
-        let kept = match self.rx.accept(pool, distance, header, packet.payload) {
+        let kept = match self.rx.accept(pool, distance, content, packet.payload) {
             Ok(kept) => kept,
             Err(LossError::Exhausted) => {
                 self.acknowledge(psn, AckState::Now);

@@ -11,6 +11,7 @@ mod form;
 mod handshake;
 mod opcode;
 mod operation;
+mod pack;
 mod packet;
 mod probe;
 mod request;
@@ -28,6 +29,7 @@ pub use handshake::{
 };
 pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
+pub use pack::{PackEntries, join};
 pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub(crate) use packet::{pad_of, split_pad};
 pub use probe::{DATA_OVERHEAD, PathProbe};

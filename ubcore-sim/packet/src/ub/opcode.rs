@@ -37,11 +37,13 @@ pub enum TpOpcode {
     Probe = 0xca,
     /// A probe of that length arrived.
     ProbeEcho = 0xcb,
+    /// Several requests and responses, each behind its length.
+    DataPack = 0xcc,
 }
 
 impl TpOpcode {
     /// Every opcode; the codes are consecutive.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::DataReq,
         Self::DataResp,
         Self::Ack,
@@ -54,6 +56,7 @@ impl TpOpcode {
         Self::Challenge,
         Self::Probe,
         Self::ProbeEcho,
+        Self::DataPack,
     ];
 
     /// The code on the wire.

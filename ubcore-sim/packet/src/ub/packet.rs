@@ -13,13 +13,15 @@ use super::ack::Ack;
 use super::ext::AtomicOperands;
 use super::handshake::{Challenge, Close, HandshakeBody, RefuseBody};
 use super::opcode::{TpOpcode, WIRE_VERSION};
+use super::pack;
 use super::probe::PathProbe;
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
 use crate::codec::{Reader, Writer, reserved};
 use crate::icrc::split_icrc;
 use crate::{
-    BTAH_LEN, BTH_LEN, Bth, Congestion, ICRC_LEN, IcrcFlow, PacketError, Psn, Target, Tpn, WireEid,
+    BTAH_LEN, BTH_LEN, Bth, Congestion, ICRC_LEN, IcrcFlow, Mtu, PacketError, Psn, Target, Tpn,
+    WireEid,
 };
 
 /// Room in bytes for the headers of any data packet or datagram, without pad and ICRC: every header
@@ -87,6 +89,8 @@ pub enum Body {
     Request(RequestHeader),
     /// A response packet; payload may follow.
     Response(ResponseHeader),
+    /// Several requests and responses: the payload consists of [`PackEntries`](super::PackEntries).
+    Pack,
     /// Cumulative and selective acknowledgement; PSN is the next one expected.
     Ack(Ack),
     /// Send again from PSN on.
@@ -116,6 +120,7 @@ impl Body {
         match self {
             Self::Request(_) => TpOpcode::DataReq,
             Self::Response(_) => TpOpcode::DataResp,
+            Self::Pack => TpOpcode::DataPack,
             Self::Ack(_) => TpOpcode::Ack,
             Self::Nak(_) => TpOpcode::Nak,
             Self::Connect(_) => TpOpcode::Connect,
@@ -132,13 +137,14 @@ impl Body {
     /// True when the packet takes a place in the PSN sequence of its TP.
     #[must_use]
     pub const fn is_sequenced(&self) -> bool {
-        matches!(self, Self::Request(_) | Self::Response(_))
+        matches!(self, Self::Request(_) | Self::Response(_) | Self::Pack)
     }
 
     const fn len(&self) -> usize {
         match self {
             Self::Request(header) => header.header_len(),
             Self::Response(header) => header.header_len(),
+            Self::Pack => 0,
             Self::Ack(ack) | Self::Nak(ack) => ack.wire_len(),
             Self::Connect(_) | Self::Accept(_) => HandshakeBody::LEN,
             Self::Challenge(_) => Challenge::LEN,
@@ -153,6 +159,8 @@ impl Body {
         match self {
             Self::Request(header) | Self::UmSend(_, header) => header.check_packet(len),
             Self::Response(header) => header.check_packet(len),
+            Self::Pack if len <= Mtu::MAX.bytes() && len.is_multiple_of(4) => Ok(()),
+            Self::Pack => Err(PacketError::Length { expected: Mtu::MAX.bytes(), found: len }),
             Self::Probe(probe) if len == probe.padding() => Ok(()),
             Self::Probe(probe) => {
                 Err(PacketError::Length { expected: probe.padding(), found: len })
@@ -187,6 +195,7 @@ impl Body {
                 let (header, payload) = RequestHeader::parse(reader.rest())?;
                 return Ok((Self::UmSend(ends, header), payload));
             }
+            TpOpcode::DataPack => Self::Pack,
             TpOpcode::Ack => Self::Ack(Ack::take(&mut reader)?),
             TpOpcode::Nak => Self::Nak(Ack::take(&mut reader)?),
             TpOpcode::Connect => Self::Connect(HandshakeBody::take(&mut reader)?),
@@ -205,6 +214,7 @@ impl Body {
         match self {
             Self::Request(header) => header.emit(buf).map(|_| ()),
             Self::Response(header) => header.emit(buf).map(|_| ()),
+            Self::Pack => Ok(()),
             Self::Ack(ack) | Self::Nak(ack) => ack.put(&mut writer),
             Self::Connect(handshake) | Self::Accept(handshake) => handshake.put(&mut writer),
             Self::Challenge(challenge) => challenge.put(&mut writer),
@@ -351,6 +361,7 @@ impl PacketHeader {
             }
             Body::Request(_)
             | Body::Response(_)
+            | Body::Pack
             | Body::Ack(_)
             | Body::Nak(_)
             | Body::Challenge(_)
@@ -401,6 +412,9 @@ impl<'a> Packet<'a> {
         header.check()?;
         let payload = split_pad(padded, bth.pad)?;
         header.body.check_payload(payload.len())?;
+        if matches!(body, Body::Pack) {
+            pack::check(payload)?;
+        }
         Ok(Self { header, payload })
     }
 }

@@ -36,8 +36,8 @@ impl Bench {
             status: ResponseStatus::Ack,
             body: ResponseBody::None,
         };
-        let header = TransactionHeader::Response(header);
-        self.window.accept(&mut self.pool, distance, header, &[1])
+        let content = Content::One(TransactionHeader::Response(header));
+        self.window.accept(&mut self.pool, distance, content, &[1])
     }
 
     fn change(&self, bits: impl FnOnce(u64) -> u64) {
