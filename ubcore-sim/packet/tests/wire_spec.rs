@@ -217,11 +217,27 @@ fn responses() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     ]
 }
 
+/// A WRITE that a response joined.
+fn pack() -> (&'static str, PacketHeader, &'static [u8]) {
+    let write = data(Body::Request(request(RequestOp::Write)));
+    let mut bytes = vec![0; write.packet_len(PAYLOAD.len())];
+    let frame = write.emit_headers(PAYLOAD.len(), &mut bytes).expect("emits");
+    bytes[frame.payload].copy_from_slice(PAYLOAD);
+    let Body::Response(ack) = response(ResponseStatus::Ack, ResponseBody::None) else {
+        unreachable!()
+    };
+    let ack = TransactionHeader::Response(ack);
+    join(&mut bytes, (&ack, 0), 256).expect("right").expect("room");
+    let entries = bytes[BTH_LEN..bytes.len() - ICRC_LEN].to_vec();
+    ("pack", data(Body::Pack), entries.leak())
+}
+
 /// Every example of the document, with what it means.
 fn expected() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     let plain = acks().into_iter().chain(controls());
     let plain = plain.map(|(name, header)| (name, header, &[][..]));
-    requests().into_iter().chain(responses()).chain(plain).collect()
+    let data = requests().into_iter().chain(responses()).chain([pack()]);
+    data.chain(plain).collect()
 }
 
 fn request_lines(header: &RequestHeader, lines: &mut Vec<(&str, usize)>) {
@@ -243,8 +259,33 @@ fn request_lines(header: &RequestHeader, lines: &mut Vec<(&str, usize)>) {
     }
 }
 
+fn response_lines(response: &ResponseHeader, lines: &mut Vec<(&str, usize)>) {
+    lines.extend([("ATAH", ATAH_LEN), ("MTETAH", 4)]);
+    match response.body {
+        ResponseBody::None => {}
+        ResponseBody::ReadData { .. } => lines.push(("RDETAH", 8)),
+        ResponseBody::Atomic(_) => lines.push(("AVETH", 16)),
+    }
+}
+
+fn payload_lines(len: usize, lines: &mut Vec<(&str, usize)>) {
+    lines.extend([("payload", len), ("pad", len.next_multiple_of(4) - len)]);
+}
+
+fn pack_lines(payload: &[u8], lines: &mut Vec<(&str, usize)>) {
+    for entry in PackEntries::new(payload, 0) {
+        let Transaction { header, payload } = entry.expect("an entry");
+        lines.push(("PKETH", 4));
+        match header {
+            TransactionHeader::Request(request) => request_lines(&request, lines),
+            TransactionHeader::Response(response) => response_lines(&response, lines),
+        }
+        payload_lines(payload.len(), lines);
+    }
+}
+
 /// Headers of a packet in order, by the names of the document.
-fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
+fn lines_of(header: &PacketHeader, payload: &[u8]) -> Vec<(String, usize)> {
     let mut lines = vec![("BTH", BTH_LEN)];
     match &header.body {
         Body::Request(request) => request_lines(request, &mut lines),
@@ -252,14 +293,8 @@ fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
             lines.push(("UMETH", 40));
             request_lines(request, &mut lines);
         }
-        Body::Response(response) => {
-            lines.extend([("ATAH", ATAH_LEN), ("MTETAH", 4)]);
-            match response.body {
-                ResponseBody::None => {}
-                ResponseBody::ReadData { .. } => lines.push(("RDETAH", 8)),
-                ResponseBody::Atomic(_) => lines.push(("AVETH", 16)),
-            }
-        }
+        Body::Response(response) => response_lines(response, &mut lines),
+        Body::Pack => pack_lines(payload, &mut lines),
         Body::Ack(ack) | Body::Nak(ack) => {
             lines.push(("TPAETH", 8));
             lines.extend(ack.received.words().iter().map(|_| ("SACK", 8)));
@@ -270,8 +305,9 @@ fn lines_of(header: &PacketHeader, payload_len: usize) -> Vec<(String, usize)> {
         Body::Close(_) => lines.push(("TPXETH", Close::LEN)),
         Body::Probe(_) | Body::ProbeEcho(_) => lines.push(("TPPETH", PathProbe::LEN)),
     }
-    let pad = payload_len.next_multiple_of(4) - payload_len;
-    lines.extend([("payload", payload_len), ("pad", pad)]);
+    if header.body != Body::Pack {
+        payload_lines(payload.len(), &mut lines);
+    }
     lines.retain(|&(_, len)| len > 0);
     lines.push(("ICRC", ICRC_LEN));
     lines.into_iter().map(|(name, len)| (name.to_owned(), len)).collect()
@@ -294,7 +330,7 @@ fn the_examples_are_what_the_code_emits_and_parses() {
     let mut documented = examples();
     let mut missing = String::new();
     for (name, header, payload) in expected() {
-        let lines = lines_of(&header, payload.len());
+        let lines = lines_of(&header, payload);
         let mut bytes = vec![0; header.packet_len(payload.len())];
         let Some(example) = documented.remove(name) else {
             let ends = ["10.0.0.1:4791", "10.0.0.2:4791"].map(|end| end.parse().expect("ends"));

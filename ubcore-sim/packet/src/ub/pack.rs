@@ -154,3 +154,111 @@ fn open(packet: &mut [u8], len: usize) {
 fn entry(len: u16) -> EntryWire {
     EntryWire { len: U16::new(len), rsv: U16::ZERO }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ub::{Body, Packet, PacketHeader};
+    use crate::{
+        Initiator, InitiatorKind, JettyId, MemoryAccess, OrderTag, Psn, RequestHeader, RequestOp,
+        TokenId, Tpn,
+    };
+
+    fn write(len: u32) -> RequestHeader {
+        RequestHeader {
+            flags: RequestFlags::ONLY,
+            order: OrderTag::None,
+            tassn: 1,
+            initiator: Initiator { kind: InitiatorKind::Jetty, id: JettyId::from_low_bits(1) },
+            target: None,
+            token: None,
+            access: MemoryAccess { address: 64, token_id: TokenId::default(), length: len },
+            op: RequestOp::Write,
+        }
+    }
+
+    /// An unsealed packet with a WRITE of `len` bytes, all of them `len`.
+    fn packet(len: u8) -> Vec<u8> {
+        let body = Body::Request(write(len.into()));
+        let header = PacketHeader::new(Tpn::from_low_bits(5), Psn::new(9), body);
+        let mut bytes = vec![0; header.packet_len(len.into())];
+        let frame = header.emit_headers(len.into(), &mut bytes).unwrap();
+        bytes[frame.payload].fill(len);
+        bytes
+    }
+
+    fn joined(packet: &mut Vec<u8>, len: u8, longest: usize) -> bool {
+        let header = TransactionHeader::Request(write(len.into()));
+        match join(packet, (&header, len.into()), longest).unwrap() {
+            Some(room) => {
+                packet[room].fill(len);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A pack of WRITEs of these lengths.
+    fn pack(lens: &[u8]) -> Vec<u8> {
+        let mut bytes = packet(lens[0]);
+        assert!(lens[1..].iter().all(|len| joined(&mut bytes, *len, 4096)));
+        bytes
+    }
+
+    #[test]
+    fn what_joined_comes_out_in_order() {
+        let bytes = pack(&[5, 1, 8, 3]);
+        let packet = Packet::parse(&bytes).unwrap();
+        assert_eq!((packet.header.body, packet.header.psn), (Body::Pack, Psn::new(9)));
+        let entries = PackEntries::new(packet.payload, 0).map(Result::unwrap);
+        for (len, entry) in [5_u8, 1, 8, 3].into_iter().zip(entries) {
+            assert_eq!(entry.header, TransactionHeader::Request(write(len.into())));
+            assert_eq!(entry.payload, vec![len; len.into()]);
+        }
+    }
+
+    #[test]
+    fn a_packet_gets_as_long_as_it_may_and_no_longer() {
+        let longest = pack(&[5, 5]).len();
+        let mut bytes = packet(5);
+        let alone = bytes.clone();
+        assert!(!joined(&mut bytes, 5, longest - 1));
+        assert_eq!(bytes, alone);
+        assert!(joined(&mut bytes, 5, longest) && !joined(&mut bytes, 1, longest));
+        assert_eq!(bytes, pack(&[5, 5]));
+    }
+
+    #[test]
+    fn what_breaks_a_rule_joins_nothing() {
+        let (mut bytes, header) = (packet(5), TransactionHeader::Request(write(9)));
+        assert!(matches!(join(&mut bytes, (&header, 8), 4096), Err(PacketError::Length { .. })));
+        assert_eq!(bytes, packet(5));
+    }
+
+    #[test]
+    fn a_pack_with_a_wrong_entry_is_refused_whole() {
+        let good = pack(&[5, 5]);
+        assert!(Packet::parse(&good).is_ok());
+        let second = BTH_LEN + ENTRY_LEN + 40;
+        let datagram = u8::try_from(RequestFlags::DATAGRAM.bits() & 1).unwrap_or(1);
+        let wrong: [(&str, &dyn Fn(&mut Vec<u8>)); 8] = [
+            ("one entry", &|bytes| {
+                bytes.drain(second..second + ENTRY_LEN + 40);
+            }),
+            ("none", &|bytes| {
+                bytes.drain(BTH_LEN..BTH_LEN + 2 * (ENTRY_LEN + 40));
+            }),
+            ("a reserved bit", &|bytes| bytes[second + 2] = 1),
+            ("a length beyond the end", &|bytes| bytes[second + 1] += 4),
+            ("a length that cuts headers", &|bytes| bytes[second + 1] = 8),
+            ("a payload shorter than the header says", &|bytes| bytes[second + 1] -= 1),
+            ("a pad byte", &|bytes| bytes[second + ENTRY_LEN + 39] = 1),
+            ("a datagram", &|bytes| bytes[second + ENTRY_LEN + 1] |= datagram),
+        ];
+        for (what, change) in wrong {
+            let mut bytes = good.clone();
+            change(&mut bytes);
+            assert!(Packet::parse(&bytes).is_err(), "{what}");
+        }
+    }
+}

@@ -27,6 +27,8 @@ struct Scenario {
     blocks: u32,
     pieces: u32,
     first_psn: u32,
+    /// Up to which length pieces join a packet.
+    longest: usize,
     faults: FaultCfg,
     /// Virtual time by which all must be done.
     bound: Nanos,
@@ -41,6 +43,7 @@ impl Scenario {
             blocks: 8,
             pieces: 120,
             first_psn: 0x00ff_ffe0,
+            longest: 0,
             faults,
             bound: 20_000 * MS,
         }
@@ -96,7 +99,9 @@ impl End {
         };
         let eid = RawEid([number; 16]);
         let counts = Default::default();
-        Self { tp: Tp::new(cfg), pool, eid, goal, pushed: 0, popped: 0, counts }
+        let mut tp = Tp::new(cfg);
+        tp.join_up_to(scenario.longest);
+        Self { tp, pool, eid, goal, pushed: 0, popped: 0, counts }
     }
 
     fn push_some(&mut self, rng: &mut Rng) {
@@ -107,9 +112,11 @@ impl End {
             }
             let bytes = content(self.eid, self.pushed);
             let head = header(self.pushed, bytes.len());
-            let room = self.tp.room();
+            let (room, before) = (self.tp.room(), self.tp.tx.next());
             self.tp.push(&head, bytes.len(), &mut |out| out.copy_from_slice(&bytes)).expect("room");
-            assert_eq!(self.tp.room(), room - 1);
+            let places = self.tp.tx.next() - before;
+            assert_eq!(self.tp.room(), room - places as usize);
+            assert!(places == 1 || self.tp.longest > 0);
             self.pushed += 1;
         }
     }
@@ -225,6 +232,7 @@ fn every_piece_arrives_once_in_order_under_four_hundred_seeds() {
             blocks: rng.below(4) as u32,
             first_psn: rng.next_u64() as u32,
             pieces: 1 + rng.below(150) as u32,
+            longest: rng.index(2) * 600,
             ..Scenario::new(seed, strategy, bad_link(&mut rng))
         };
         check(&scenario).unwrap_or_else(|error| panic!("seed {seed}: {error}; {scenario:?}"));
@@ -241,6 +249,29 @@ fn a_perfect_link_needs_no_retransmission_and_few_acknowledgements() {
         assert_eq!(ends[0].tp.stats().sent_again, 0);
         assert!(ends[1].tp.stats().acks_sent <= 2 * 640 / 8, "{:?}", ends[1].tp.stats());
         assert_eq!(ends[0].pool.usage().used_max, 0, "no loss, no block");
+    }
+}
+
+#[test]
+fn pieces_share_packets_that_were_not_sent_yet() {
+    let faults = FaultCfg { delay_ns: 10_000, ..FaultCfg::default() };
+    let plain = Scenario::new(1, Strategy::SelectiveRepeat, faults);
+    let (ends, _) =
+        run(&Scenario { pieces: 640, longest: 2000, ..plain.clone() }).expect("no loss");
+    let sent = ends[0].tp.stats().sent;
+    assert!((640 / 20..640 / 4).contains(&sent), "{sent} packets");
+    // One that is on its way is left alone.
+    let [mut a, mut b] =
+        [1, 2].map(|number| End::new(&Scenario { longest: 2000, ..plain.clone() }, number, 120));
+    let mut buf = [0; TRANSMIT_MAX];
+    for number in 0..3 {
+        let bytes = content(a.eid, number);
+        let head = header(number, bytes.len());
+        a.tp.push(&head, bytes.len(), &mut |out| out.copy_from_slice(&bytes)).expect("room");
+        let len = a.tp.poll_transmit(0, &mut buf, &a.pool).expect("a packet");
+        flow().seal(&mut buf[..len]).expect("long enough");
+        b.receive(0, &buf[..len], a.eid).expect("the piece that was sent");
+        assert_eq!((a.tp.poll_transmit(0, &mut buf, &a.pool), b.popped), (None, number + 1));
     }
 }
 
@@ -479,11 +510,12 @@ proptest! {
         first_psn in any::<u32>(),
         pieces in 1u32..100,
         selective in any::<bool>(),
+        longest in 0usize..2000,
     ) {
         let strategy = if selective { Strategy::SelectiveRepeat } else { Strategy::GoBackN };
         let faults = bad_link(&mut Rng::new(seed));
-        let scenario =
-            Scenario { window, blocks, first_psn, pieces, ..Scenario::new(seed, strategy, faults) };
+        let plain = Scenario::new(seed, strategy, faults);
+        let scenario = Scenario { window, blocks, first_psn, pieces, longest, ..plain };
         prop_assert!(check(&scenario).is_ok(), "{:?}", check(&scenario));
     }
 }
