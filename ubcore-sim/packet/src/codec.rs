@@ -89,6 +89,29 @@ pub(crate) fn reserved(header: &'static str, value: u32) -> Result<(), PacketErr
     if value == 0 { Ok(()) } else { Err(PacketError::Reserved { header, value }) }
 }
 
+/// Pad bytes after `payload_len` bytes.
+pub(crate) const fn pad_of(payload_len: usize) -> u8 {
+    match payload_len & 3 {
+        0 => 0,
+        1 => 3,
+        2 => 2,
+        _ => 1,
+    }
+}
+
+/// The payload without `pad` zero bytes at its end; the sum must be whole words.
+pub(crate) fn split_pad(padded: &[u8], pad: u8) -> Result<&[u8], PacketError> {
+    let len = padded.len().checked_sub(usize::from(pad));
+    let Some(len) = len.filter(|&len| pad_of(len) == pad) else {
+        return Err(PacketError::field("Pad", pad.into()));
+    };
+    let (payload, zeros) = padded.split_at(len);
+    if zeros.iter().any(|&byte| byte != 0) {
+        return Err(PacketError::Reserved { header: "pad", value: u32::from(pad) });
+    }
+    Ok(payload)
+}
+
 /// An enum with wire values; unknown ones are refused with the field's name.
 macro_rules! wire_enum {
     ($(#[$meta:meta])* $name:ident, $field:literal { $($(#[$vmeta:meta])* $variant:ident = $value:literal,)+ }) => {

@@ -7,9 +7,8 @@ use zerocopy::IntoBytes;
 
 use super::headers::{Aeth, AtomicAckEth, AtomicEth, Deth, Feth, Ieth, ImmDt, Rdeth, Reth};
 use super::opcode::{CNP, Headers, PacketLayout};
-use crate::codec::{Reader, Writer};
+use crate::codec::{Reader, Writer, pad_of, split_pad};
 use crate::icrc::split_icrc;
-use crate::ub::{pad_of, split_pad};
 use crate::{BTH_LEN, Bth, Frame, ICRC_LEN, IcrcFlow, PacketError};
 
 /// TVer of the standard opcodes.

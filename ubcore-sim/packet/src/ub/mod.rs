@@ -31,7 +31,6 @@ pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
 pub use pack::{PackEntries, join};
 pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
-pub(crate) use packet::{pad_of, split_pad};
 pub use probe::{DATA_OVERHEAD, PathProbe};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,

@@ -10,10 +10,9 @@ use zerocopy::byteorder::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::opcode::TpOpcode;
-use super::packet::{pad_of, split_pad};
 use super::request::RequestFlags;
 use super::transaction::{Transaction, TransactionHeader};
-use crate::codec::{Reader, reserved};
+use crate::codec::{Reader, pad_of, reserved, split_pad};
 use crate::{BTH_LEN, ICRC_LEN, PacketError};
 
 /// PKETH: in front of each entry.
@@ -240,25 +239,22 @@ mod tests {
         let good = pack(&[5, 5]);
         assert!(Packet::parse(&good).is_ok());
         let second = BTH_LEN + ENTRY_LEN + 40;
-        let datagram = u8::try_from(RequestFlags::DATAGRAM.bits() & 1).unwrap_or(1);
-        let wrong: [(&str, &dyn Fn(&mut Vec<u8>)); 8] = [
-            ("one entry", &|bytes| {
-                bytes.drain(second..second + ENTRY_LEN + 40);
-            }),
-            ("none", &|bytes| {
-                bytes.drain(BTH_LEN..BTH_LEN + 2 * (ENTRY_LEN + 40));
-            }),
-            ("a reserved bit", &|bytes| bytes[second + 2] = 1),
-            ("a length beyond the end", &|bytes| bytes[second + 1] += 4),
-            ("a length that cuts headers", &|bytes| bytes[second + 1] = 8),
-            ("a payload shorter than the header says", &|bytes| bytes[second + 1] -= 1),
-            ("a pad byte", &|bytes| bytes[second + ENTRY_LEN + 39] = 1),
-            ("a datagram", &|bytes| bytes[second + ENTRY_LEN + 1] |= datagram),
-        ];
-        for (what, change) in wrong {
+        for (what, at, value) in [
+            ("a reserved bit", second + 2, 1),
+            ("a length beyond the end", second + 1, 41),
+            ("a length that cuts headers", second + 1, 8),
+            ("a payload shorter than the header says", second + 1, 36),
+            ("a pad byte", second + ENTRY_LEN + 39, 1),
+            ("a datagram", second + ENTRY_LEN + 1, 1),
+        ] {
             let mut bytes = good.clone();
-            change(&mut bytes);
+            bytes[at] = value;
             assert!(Packet::parse(&bytes).is_err(), "{what}");
+        }
+        for start in [second, BTH_LEN] {
+            let mut bytes = good.clone();
+            bytes.drain(start..good.len() - ICRC_LEN);
+            assert!(Packet::parse(&bytes).is_err(), "fewer than two entries");
         }
     }
 }

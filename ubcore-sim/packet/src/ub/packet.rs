@@ -17,7 +17,7 @@ use super::pack;
 use super::probe::PathProbe;
 use super::request::{RequestFlags, RequestHeader};
 use super::response::ResponseHeader;
-use crate::codec::{Reader, Writer, reserved};
+use crate::codec::{Reader, Writer, pad_of, reserved, split_pad};
 use crate::icrc::split_icrc;
 use crate::{
     BTAH_LEN, BTH_LEN, Bth, Congestion, ICRC_LEN, IcrcFlow, Mtu, PacketError, Psn, Target, Tpn,
@@ -417,27 +417,4 @@ impl<'a> Packet<'a> {
         }
         Ok(Self { header, payload })
     }
-}
-
-/// Pad bytes after `payload_len` bytes.
-pub(crate) const fn pad_of(payload_len: usize) -> u8 {
-    match payload_len & 3 {
-        0 => 0,
-        1 => 3,
-        2 => 2,
-        _ => 1,
-    }
-}
-
-/// The payload without `pad` zero bytes at its end; the sum must be whole words.
-pub(crate) fn split_pad(padded: &[u8], pad: u8) -> Result<&[u8], PacketError> {
-    let len = padded.len().checked_sub(usize::from(pad));
-    let Some(len) = len.filter(|&len| pad_of(len) == pad) else {
-        return Err(PacketError::field("Pad", pad.into()));
-    };
-    let (payload, zeros) = padded.split_at(len);
-    if zeros.iter().any(|&byte| byte != 0) {
-        return Err(PacketError::Reserved { header: "pad", value: u32::from(pad) });
-    }
-    Ok(payload)
 }
