@@ -160,7 +160,7 @@ mod tests {
     use crate::ub::{Body, Packet, PacketHeader};
     use crate::{
         Initiator, InitiatorKind, JettyId, MemoryAccess, OrderTag, Psn, RequestHeader, RequestOp,
-        TokenId, Tpn,
+        Target, TargetKind, TokenId, Tpn,
     };
 
     fn write(len: u32) -> RequestHeader {
@@ -235,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn a_message_outside_any_tp_is_in_no_pack() {
+        let mut send = write(5);
+        send.op = RequestOp::Send;
+        send.access.address = 0;
+        send.target = Some(Target { kind: TargetKind::Jetty, id: send.initiator.id, hint: 0 });
+        for flags in [RequestFlags::empty(), RequestFlags::DATAGRAM | RequestFlags::NO_TAACK] {
+            send.flags = RequestFlags::ONLY | flags;
+            let mut bytes = packet(5);
+            join(&mut bytes, (&TransactionHeader::Request(send), 5), 4096).unwrap().unwrap();
+            assert_eq!(Packet::parse(&bytes).is_ok(), flags.is_empty());
+        }
+    }
+
+    #[test]
     fn a_pack_with_a_wrong_entry_is_refused_whole() {
         let good = pack(&[5, 5]);
         assert!(Packet::parse(&good).is_ok());
@@ -243,9 +257,8 @@ mod tests {
             ("a reserved bit", second + 2, 1),
             ("a length beyond the end", second + 1, 41),
             ("a length that cuts headers", second + 1, 8),
-            ("a payload shorter than the header says", second + 1, 36),
+            ("a payload longer than the header says", second + 1, 38),
             ("a pad byte", second + ENTRY_LEN + 39, 1),
-            ("a datagram", second + ENTRY_LEN + 1, 1),
         ] {
             let mut bytes = good.clone();
             bytes[at] = value;
