@@ -164,6 +164,7 @@ fn packets_are_captured_without_privileges() {
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["packets"], 2, "{said:#}");
     let bytes = std::fs::read(&file).unwrap();
+    opens_in_tshark(name, 2);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(bytes[..4], 0x0a0d_0d0a_u32.to_le_bytes());
     let mut ends = [&here, &there].map(|node| node.context.eid().to_string());
@@ -180,6 +181,20 @@ fn packets_are_captured_without_privileges() {
         assert!(!is_offer || found[0] == eid, "only this node connects: {datagram:?}");
         found.sort();
         assert_eq!(found, ends);
+    }
+}
+
+/// tshark shows each packet of the file as one of URMA, and none as malformed.
+fn opens_in_tshark(file: &str, packets: usize) {
+    let script = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../docs/urma.lua");
+    let fields = ["-T", "fields", "-e", "frame.protocols", "-e", "_ws.malformed"];
+    match Command::new("tshark").args(["-X", script, "-n", "-r", file]).args(fields).output() {
+        Ok(output) => {
+            let lines = String::from_utf8(output.stdout).unwrap();
+            let is_whole = |line: &str| line.contains(":urma") && line.ends_with('\t');
+            assert!(lines.lines().count() == packets && lines.lines().all(is_whole), "{lines}");
+        }
+        Err(error) => urma_skip::skip(format!("tshark: {error} (Debian: apt install tshark)")),
     }
 }
 
