@@ -120,13 +120,13 @@ pub struct OneTransfer<'a> {
     pub piece: LocalSge<'a>,
     /// Where the bytes lie, or go, at the target.
     pub at: RemoteAddr<'a>,
-    /// What [`SendWr::flags`] is there.
+    /// As [`SendWr::flags`].
     pub flags: WrFlags,
-    /// What [`SendWr::target`] is there.
+    /// As [`SendWr::target`].
     pub target: Option<&'a TargetJetty>,
-    /// What [`SendWr::target_hint`] is there.
+    /// As [`SendWr::target_hint`].
     pub target_hint: u8,
-    /// What [`SendWr::user_ctx`] is there.
+    /// As [`SendWr::user_ctx`].
     pub user_ctx: u64,
 }
 

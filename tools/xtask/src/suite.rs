@@ -34,9 +34,10 @@ const WAITING: [(&str, &str); 4] = [
 /// Programs that only compute, in virtual time: they come first, beside those that wait.
 const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
 /// Programs that must have the machine for themselves: one runs C programs under valgrind, for which
-/// the timeouts of the packet path are short, the other counts what a process does while none takes
-/// its processor.
-const ALONE: [(&str, &str); 2] = [("urma-c-tests", "installed"), ("urma-budget", "budget")];
+/// the timeouts of the packet path are short, another counts what a process does while none takes
+/// its processor, the last one runs a virtual machine whose timers are short.
+const ALONE: [(&str, &str); 3] =
+    [("urma-c-tests", "installed"), ("urma-budget", "budget"), ("urma-interop", "rxe")];
 
 /// Test program: a binary that cargo has built.
 #[derive(Clone, PartialEq, Eq, Debug)]

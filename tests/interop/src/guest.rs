@@ -1,0 +1,145 @@
+//! The virtual machine: its process and the lines of its console.
+//!
+//! *Owns*: the process, which ends with the value. *Takes*: commands of `guest/guest.c`. *Gives*: its
+//! answers, each within a bound. *Must not*: wait for ever.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::Duration,
+};
+
+use crate::{Image, now};
+
+/// Longest time that the guest may take to boot, without hardware support.
+const BOOT: Duration = Duration::from_secs(90);
+/// Longest time for one answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// A completion of the guest's queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GuestCompletion {
+    /// Number of the request or receive.
+    pub id: u64,
+    /// Status as verbs number it (`ibv_wc_status`).
+    pub status: u32,
+    /// Bytes of the message.
+    pub len: u32,
+    /// Immediate data, 0 without.
+    pub imm: u32,
+}
+
+/// A machine with Linux rxe.
+#[derive(Debug)]
+pub struct Guest {
+    machine: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It has nothing to save.
+        let _ = self.machine.kill();
+        let _ = self.machine.wait();
+    }
+}
+
+impl Guest {
+    /// Boots the image. Its interface sends frames in datagrams to port `here` of this host, and takes
+    /// them at port `there`.
+    ///
+    /// # Errors
+    /// The machine did not start, or its program did not within 90 s.
+    pub fn boot(image: &Image, here: u16, there: u16) -> io::Result<Self> {
+        let cable = format!(
+            "dgram,id=n,local.type=inet,local.host=127.0.0.1,local.port={there},\
+             remote.type=inet,remote.host=127.0.0.1,remote.port={here}"
+        );
+        let mut machine = Command::new("qemu-system-x86_64")
+            .args(["-accel", "tcg", "-m", "384", "-nodefaults", "-display", "none", "-no-reboot"])
+            .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off", "-serial", "stdio"])
+            .args(["-netdev", &cable, "-device"])
+            .arg("virtio-net-pci,netdev=n,mac=02:00:00:00:00:02,romfile=")
+            .arg("-kernel")
+            .arg(&image.kernel)
+            .arg("-initrd")
+            .arg(&image.initrd)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let pipe = || io::Error::other("the console has no pipe");
+        let input = machine.stdin.take().ok_or_else(pipe)?;
+        let output = machine.stdout.take().ok_or_else(pipe)?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut guest = Self { machine, input, lines };
+        let ready = guest.answer(BOOT, &mut || {})?;
+        if ready == "ready 0" { Ok(guest) } else { Err(io::Error::other(ready)) }
+    }
+
+    /// The next answer; `meanwhile` runs at least every millisecond until it comes.
+    fn answer(&mut self, limit: Duration, meanwhile: &mut dyn FnMut()) -> io::Result<String> {
+        let end = now() + limit;
+        let mut seen = String::new();
+        while now() < end {
+            meanwhile();
+            match self.lines.recv_timeout(Duration::from_millis(1)) {
+                // The console may put control characters in front.
+                Ok(line) => match line.split_once("= ") {
+                    Some((_, answer)) => return Ok(answer.trim_end().to_owned()),
+                    None => {
+                        seen.push_str(&line);
+                        seen.push('\n');
+                    }
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Err(io::Error::other(format!("the guest does not answer:\n{seen}")))
+    }
+
+    /// Sends a command, and waits for its answer.
+    ///
+    /// # Errors
+    /// The guest ended, or did not answer within 20 s.
+    pub fn ask(&mut self, command: &str, meanwhile: &mut dyn FnMut()) -> io::Result<String> {
+        writeln!(self.input, "{command}")?;
+        self.input.flush()?;
+        self.answer(ANSWER, meanwhile)
+    }
+
+    /// The next completion within a number of milliseconds.
+    ///
+    /// # Errors
+    /// As [`Guest::ask`].
+    pub fn poll(
+        &mut self,
+        milliseconds: u32,
+        meanwhile: &mut dyn FnMut(),
+    ) -> io::Result<Option<GuestCompletion>> {
+        let answer = self.ask(&format!("poll {milliseconds}"), meanwhile)?;
+        let words: Vec<u64> =
+            answer.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
+        Ok(match words[..] {
+            [id, status, _opcode, len, imm] => Some(GuestCompletion {
+                id,
+                status: narrow(status),
+                len: narrow(len),
+                imm: narrow(imm),
+            }),
+            _ => None,
+        })
+    }
+}
