@@ -24,6 +24,7 @@ pub mod port;
 mod port_owner;
 pub mod presence;
 pub mod shared;
+pub mod standard;
 pub mod tap;
 pub mod thread;
 pub mod trust;

@@ -30,6 +30,7 @@ mod transport;
 pub use cfg::{DeviceCfg, Doorbells, ExpressLane, Seed};
 pub use device::SoftwareDevice;
 pub use host::peer::PathChoice;
-pub use node::{EidSource, Node, NodeCfg, NodeError};
+pub use host::standard::{PortEndpoint, QpnInUse, StandardDrops};
+pub use node::{AddEndpointError, EidSource, Node, NodeCfg, NodeError};
 pub use ports::Ports;
 pub use transport::Strategy;

@@ -13,6 +13,7 @@ pub use backing::DRIVER;
 pub use config::{ConfigError, EidSource, NodeCfg};
 use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
+use urma_packet::Tpn;
 
 use crate::{
     cfg::{DeviceCfg, Doorbells, Seed},
@@ -28,6 +29,7 @@ use crate::{
         poll::Poll,
         port::PacketPort,
         shared::{SharedNode, new_wakeup},
+        standard::{PortEndpoint, QpnInUse, StandardDrops},
         thread::Background,
     },
     ports::Ports,
@@ -125,6 +127,50 @@ impl Node {
     pub fn packets_refused(&self) -> Option<String> {
         self.shared.port().refused()
     }
+
+    /// Adds an endpoint of the standard opcodes at this node's address, port 4791: packets for `qpn` from
+    /// any host are its own from now on. It is called from the threads that step the node.
+    ///
+    /// # Errors
+    /// [`AddEndpointError`].
+    pub fn add_endpoint(
+        &self,
+        qpn: Tpn,
+        endpoint: Box<dyn PortEndpoint>,
+    ) -> Result<(), AddEndpointError> {
+        let port = self.shared.port();
+        match port.refused() {
+            Some(reason) => Err(AddEndpointError::NoPort(reason)),
+            None => Ok(port.add_endpoint(qpn, endpoint)?),
+        }
+    }
+
+    /// Removes an endpoint, and gives it back.
+    pub fn remove_endpoint(&self, qpn: Tpn) -> Option<Box<dyn PortEndpoint>> {
+        self.shared.port().remove_endpoint(qpn)
+    }
+
+    /// Datagrams with standard opcodes that reached no endpoint.
+    #[must_use]
+    pub fn standard_drops(&self) -> StandardDrops {
+        self.shared.port().standard_drops()
+    }
+
+    /// Exchanges datagrams now: after something was posted to an endpoint, or to poll it. Bounded.
+    pub fn exchange(&self) {
+        self.shared.port().exchange(self.shared.device(), self.shared.clock().now());
+    }
+}
+
+/// Why an endpoint is not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddEndpointError {
+    /// The node has no UDP port, for this reason.
+    #[error("no endpoint can be added: {0}")]
+    NoPort(String),
+    /// The number cannot be used.
+    #[error(transparent)]
+    InUse(#[from] QpnInUse),
 }
 
 impl Drop for Node {

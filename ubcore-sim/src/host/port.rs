@@ -16,13 +16,14 @@ use urma_mem::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
-use urma_packet::ROCE_PORT;
+use urma_packet::{ROCE_PORT, Tpn};
 
 use super::{
     faulty::FaultyLink,
     ip_eid,
     link::{DatagramLink, LinkCounts},
     poll::{Interest, Poll},
+    standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, is_standard},
     tap::Tap,
     udp::{Udp, UdpError},
 };
@@ -55,6 +56,8 @@ pub struct PacketPort {
     /// A packet peer is wanted, or showed itself.
     active: AtomicBool,
     tap: Tap,
+    /// Endpoints of the standard opcodes beside the node.
+    standard: StandardEndpoints,
     /// When to exchange at the latest; `Nanos::MAX`: any time.
     deadline: AtomicU64,
 }
@@ -81,6 +84,7 @@ impl PacketPort {
             faults: None,
             active: AtomicBool::new(false),
             tap: Tap::default(),
+            standard: StandardEndpoints::new(eid),
             deadline: AtomicU64::new(Nanos::MAX),
         }
     }
@@ -124,6 +128,29 @@ impl PacketPort {
         Ok(())
     }
 
+    /// Adds an endpoint of the standard opcodes: packets for `qpn` from any host are its own from now on.
+    /// The endpoint takes part in each exchange; what it has to send without one, [`PacketPort::send`] sends.
+    ///
+    /// # Errors
+    /// [`QpnInUse`].
+    pub fn add_endpoint(&self, qpn: Tpn, endpoint: Box<dyn PortEndpoint>) -> Result<(), QpnInUse> {
+        self.standard.add(qpn, endpoint)?;
+        // Polls look at the socket from now on.
+        self.active.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes an endpoint, and gives it back. Packets for its number are dropped and counted then.
+    pub fn remove_endpoint(&self, qpn: Tpn) -> Option<Box<dyn PortEndpoint>> {
+        self.standard.remove(qpn)
+    }
+
+    /// Datagrams with standard opcodes that were dropped.
+    #[must_use]
+    pub fn standard_drops(&self) -> StandardDrops {
+        self.standard.drops()
+    }
+
     /// As [`DatagramLink::packets_kept`]; `None`: there is no link.
     #[must_use]
     pub fn packets_kept(&self, mtu: u32) -> Option<usize> {
@@ -138,7 +165,8 @@ impl PacketPort {
             let Some(link) = link else { return };
             let mut stepped = false;
             let received = link.receive(&mut |backlog, batch| {
-                let admitted = batch.filter_map(|(from, bytes)| self.admit(device, from, bytes));
+                let admitted =
+                    batch.filter_map(|(from, bytes)| self.admit(device, now, from, bytes));
                 stepped |= device.on_datagrams(now, backlog, admitted);
             });
             if received > 0 {
@@ -206,7 +234,8 @@ impl PacketPort {
         let tpns = || device.tpns().into_iter().map(|(tpn, _)| tpn).collect();
         let shield = link.shield(now, device.dropped(), &tpns);
         let count = self.send_all(link, device, now);
-        let deadline = shield.into_iter().chain(link.poll_deadline()).min();
+        let timers = [shield, link.poll_deadline(), self.standard.deadline()];
+        let deadline = timers.into_iter().flatten().min();
         self.deadline.store(deadline.unwrap_or(Nanos::MAX), Ordering::Relaxed);
         count
     }
@@ -214,9 +243,17 @@ impl PacketPort {
     fn admit<'a>(
         &self,
         device: &SoftwareDevice,
+        now: Nanos,
         from: SocketAddr,
         bytes: &'a [u8],
     ) -> Option<(NodeAddr, &'a [u8])> {
+        if is_standard(bytes) {
+            if !self.standard.on_datagram(now, from, bytes) {
+                // Counts where a flood is looked for.
+                device.count(Counter::DropMalformed);
+            }
+            return None;
+        }
         if from.port() != ROCE_PORT && !device.faults().sender_unproven() {
             // Any user of a host may bind another port of a node's address.
             device.count(Counter::DropUnproven);
@@ -228,7 +265,8 @@ impl PacketPort {
     }
 
     fn transmit(&self, device: &SoftwareDevice, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {
-        let transmit = device.poll_transmit(now, buffer)?;
+        let ours = device.poll_transmit(now, buffer);
+        let transmit = ours.or_else(|| self.standard.poll_transmit(now, buffer))?;
         let packet = buffer.get(..transmit.len).unwrap_or(&[]);
         self.tap.on_packet(self.eid, transmit.to, packet);
         Some(transmit)
@@ -286,10 +324,16 @@ const SENDS_MAX: u32 = 3;
 
 #[cfg(test)]
 mod tests {
-    use std::net::UdpSocket;
+    use std::{net::UdpSocket, sync::Arc};
+
+    use urma_packet::{
+        Bth, IcrcFlow,
+        roce::{RoceExt, RoceHeader, RocePacket},
+    };
 
     use super::*;
     use crate::bench::{Bench, Sharing};
+    use crate::endpoint::flow;
     use crate::host::{claim::Claim, eid_ip};
 
     #[test]
@@ -315,5 +359,85 @@ mod tests {
         assert!(!port.is_due(1));
         port.ready_for_peer().unwrap();
         assert!(port.is_due(1));
+    }
+
+    /// Takes every packet for its number, and answers each with one.
+    #[derive(Debug)]
+    struct Echo {
+        eid: RawEid,
+        taken: Arc<Mutex<Vec<Bth>>>,
+        waiting: Option<RawEid>,
+    }
+
+    impl PortEndpoint for Echo {
+        fn on_packet(&mut self, _: Nanos, from: SocketAddr, packet: &RocePacket<'_>) {
+            self.taken.lock().unwrap().push(packet.header.bth);
+            self.waiting = Some(ip_eid(from.ip().to_canonical()));
+        }
+
+        fn poll_transmit(&mut self, _: Nanos, buf: &mut [u8]) -> Option<Transmit> {
+            let to = self.waiting.take()?;
+            let len = standard(9).emit(b"back", &flow(self.eid, to), buf).unwrap();
+            Some(Transmit { to, source_port: ROCE_PORT, len })
+        }
+
+        fn deadline(&self) -> Deadline {
+            Some(77)
+        }
+    }
+
+    fn standard(qpn: u32) -> RoceHeader {
+        let mut bth = Bth::parse(&[4, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 5]).unwrap();
+        bth.dest = Tpn::new(qpn).unwrap();
+        RoceHeader { bth, ext: RoceExt::default() }
+    }
+
+    /// Datagrams of two hosts through the port of a node: its endpoint gets its own, from any port.
+    #[test]
+    fn standard_packets_reach_the_endpoint_of_their_queue_pair() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let port = PacketPort::bind(claim.eid(), None);
+        let bench = Bench::new(1, Sharing::Whole, &|_| ());
+        let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
+        let peer = UdpSocket::bind((eid_ip(other.eid()), ROCE_PORT)).unwrap();
+        peer.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let any = UdpSocket::bind((eid_ip(other.eid()), 0)).unwrap();
+        let send = |socket: &UdpSocket, qpn, seal: SocketAddr| {
+            let mut buf = [0; 64];
+            let len = standard(qpn).emit(b"text", &IcrcFlow::new(seal, to), &mut buf).unwrap();
+            socket.send_to(&buf[..len], to).unwrap();
+        };
+        let wait = |is_over: &dyn Fn() -> bool| {
+            (0..1_000_000).take_while(|_| !is_over()).for_each(|_| {
+                port.exchange(&bench.dev, 1);
+            });
+            assert!(is_over());
+        };
+        send(&peer, 8, peer.local_addr().unwrap());
+        wait(&|| port.standard_drops().unknown == 1);
+        assert!(!port.is_active());
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let echo = || Box::new(Echo { eid: claim.eid(), taken: taken.clone(), waiting: None });
+        let qpn = Tpn::new(8).unwrap();
+        port.add_endpoint(qpn, echo()).unwrap();
+        assert_eq!(port.add_endpoint(qpn, echo()), Err(QpnInUse(8)));
+        assert_eq!(port.add_endpoint(Tpn::new(1).unwrap(), echo()), Err(QpnInUse(1)));
+        assert!(port.is_active());
+        // Another number, a wrong ICRC (that of another sender), then two that are right.
+        send(&peer, 9, peer.local_addr().unwrap());
+        send(&peer, 8, to);
+        send(&peer, 8, peer.local_addr().unwrap());
+        send(&any, 8, any.local_addr().unwrap());
+        wait(&|| taken.lock().unwrap().len() == 2);
+        assert_eq!(port.standard_drops(), StandardDrops { unknown: 2, icrc: 1, malformed: 0 });
+        assert_eq!(port.poll_deadline(), Some(77));
+        let mut back = [0; 64];
+        let (len, from) = peer.recv_from(&mut back).unwrap();
+        let opened = RocePacket::open(&back[..len], &flow(claim.eid(), other.eid())).unwrap();
+        assert_eq!((opened.payload, from), (&b"back"[..], to));
+        assert!(port.remove_endpoint(qpn).is_some());
+        send(&peer, 8, peer.local_addr().unwrap());
+        wait(&|| port.standard_drops().unknown == 3);
+        assert_eq!(taken.lock().unwrap().len(), 2);
     }
 }

@@ -1,0 +1,154 @@
+//! Endpoints of the standard opcodes that share the UDP port of a node.
+//!
+//! *Owns*: which endpoint has which queue pair number, and what is dropped. *Takes*: datagrams with a
+//! standard opcode, from any port. *Gives*: packets whose ICRC is right to their endpoint, its packets to
+//! the link. *Must not*: give a packet to two endpoints; keep or answer anything for an unknown number.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    net::SocketAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use udma_abi::{Nanos, RawEid};
+use urma_mem::sync::{AtomicU64, AtomicUsize, Ordering};
+use urma_packet::{Bth, IcrcFlow, ROCE_PORT, TpOpcode, Tpn, roce::RocePacket};
+
+use super::eid_ip;
+use crate::ports::{Deadline, Transmit};
+
+/// An endpoint at the port of a node. Its calls come from whatever thread steps the node, one at a time,
+/// and must neither wait nor call the node.
+pub trait PortEndpoint: Send + Debug {
+    /// Takes a packet for its queue pair, with a right ICRC. Any host may have sent it.
+    fn on_packet(&mut self, now: Nanos, from: SocketAddr, packet: &RocePacket<'_>);
+
+    /// Writes the next packet, sealed for port 4791 at both ends, to the front of `buf`.
+    fn poll_transmit(&mut self, now: Nanos, buf: &mut [u8]) -> Option<Transmit>;
+
+    /// When [`PortEndpoint::poll_transmit`] is to be called although nothing arrived.
+    fn deadline(&self) -> Deadline;
+}
+
+/// The queue pair number is in use, or is one of the two that RoCEv2 reserves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("queue pair {0} is in use at this port, or reserved: choose another number")]
+pub struct QpnInUse(pub u32);
+
+/// What was dropped before it reached an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StandardDrops {
+    /// For a queue pair that no endpoint has.
+    pub unknown: u64,
+    /// With a wrong ICRC.
+    pub icrc: u64,
+    /// That break a rule of the format.
+    pub malformed: u64,
+}
+
+/// Endpoints of one port, by queue pair number.
+#[derive(Debug)]
+pub(super) struct StandardEndpoints {
+    eid: RawEid,
+    by_qpn: Mutex<BTreeMap<u32, Box<dyn PortEndpoint>>>,
+    /// Endpoints in the map: without any, nothing is locked.
+    count: AtomicUsize,
+    unknown: AtomicU64,
+    icrc: AtomicU64,
+    malformed: AtomicU64,
+}
+
+/// Whether a datagram is of the standard family.
+pub(super) fn is_standard(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|opcode| *opcode < TpOpcode::DataReq.code())
+}
+
+impl StandardEndpoints {
+    pub(super) fn new(eid: RawEid) -> Self {
+        Self {
+            eid,
+            by_qpn: Mutex::default(),
+            count: AtomicUsize::new(0),
+            unknown: AtomicU64::new(0),
+            icrc: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Box<dyn PortEndpoint>>> {
+        self.by_qpn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, qpn: Tpn, endpoint: Box<dyn PortEndpoint>) -> Result<(), QpnInUse> {
+        let mut by_qpn = self.lock();
+        let number = qpn.value();
+        if number < QPN_MIN || by_qpn.contains_key(&number) {
+            return Err(QpnInUse(number));
+        }
+        by_qpn.insert(number, endpoint);
+        self.count.store(by_qpn.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, qpn: Tpn) -> Option<Box<dyn PortEndpoint>> {
+        let mut by_qpn = self.lock();
+        let removed = by_qpn.remove(&qpn.value());
+        self.count.store(by_qpn.len(), Ordering::Relaxed);
+        removed
+    }
+
+    pub(super) fn drops(&self) -> StandardDrops {
+        StandardDrops {
+            unknown: self.unknown.load(Ordering::Relaxed),
+            icrc: self.icrc.load(Ordering::Relaxed),
+            malformed: self.malformed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes a datagram of the standard family; whether an endpoint got it.
+    pub(super) fn on_datagram(&self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> bool {
+        let drop = |counter: &AtomicU64| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        let Ok(bth) = Bth::parse(bytes) else { return drop(&self.malformed) };
+        // The number first: an ICRC costs more than a look into the map.
+        if self.is_empty() {
+            return drop(&self.unknown);
+        }
+        let mut by_qpn = self.lock();
+        let Some(endpoint) = by_qpn.get_mut(&bth.dest.value()) else { return drop(&self.unknown) };
+        let flow = IcrcFlow::new(from, SocketAddr::new(eid_ip(self.eid), ROCE_PORT));
+        if flow.verify_segments(bytes, IDS).is_err() {
+            return drop(&self.icrc);
+        }
+        let Ok(packet) = RocePacket::parse(bytes) else { return drop(&self.malformed) };
+        endpoint.on_packet(now, from, &packet);
+        true
+    }
+
+    /// The next packet of any endpoint.
+    pub(super) fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
+        if self.is_empty() {
+            return None;
+        }
+        self.lock().values_mut().find_map(|endpoint| endpoint.poll_transmit(now, buf))
+    }
+
+    pub(super) fn deadline(&self) -> Deadline {
+        if self.is_empty() {
+            return None;
+        }
+        self.lock().values().filter_map(|endpoint| endpoint.deadline()).min()
+    }
+}
+
+/// Numbers below are special: subnet management, general services.
+const QPN_MIN: u32 = 2;
+/// Identifications that a sender with segmentation offload may have used (docs/wire-spec.md, 1.1).
+const IDS: u16 = 64;
