@@ -6,11 +6,13 @@
 
 mod backing;
 mod config;
+mod settings;
 
 use std::{io, sync::Arc};
 
 pub use backing::DRIVER;
 pub use config::{ConfigError, EidSource, NodeCfg};
+pub use settings::{Setting, SettingOrigin, settings};
 use udma_abi::RawEid;
 use urma_mem::{Arena, ArenaCfg, Pages, Region};
 use urma_packet::Tpn;

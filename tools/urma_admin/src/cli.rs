@@ -33,6 +33,8 @@ pub(crate) enum AdminVerb {
     Capture(Capture),
     /// Print for which release of the C API a program was built
     Abi(ProgramArgs),
+    /// Show the settings of a node that a program of this user opens, and where each was set
+    Config,
     /// Start a program that looks for its device in /sys/class/ubcore
     Run(RunArgs),
     /// EIDs: list shows them; the other verbs need the kernel modules

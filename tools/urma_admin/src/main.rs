@@ -15,6 +15,7 @@ mod run;
 mod show;
 
 use std::{
+    fmt::Write as _,
     io::{self, IsTerminal, Write},
     process::ExitCode,
     time::Duration,
@@ -22,6 +23,10 @@ use std::{
 
 use clap::{CommandFactory, Parser};
 use serde_json::json;
+use ubcore_sim::{
+    NodeCfg,
+    node::{ConfigError, Setting, settings},
+};
 
 use crate::{
     cli::{AdminCli, AdminVerb, Monitor},
@@ -72,8 +77,30 @@ fn run(cli: &AdminCli) -> Result<(), String> {
         AdminVerb::Monitor(cfg) => monitor(cfg, cli.json),
         AdminVerb::Capture(cfg) => capture(cfg, cli.json),
         AdminVerb::Abi(cfg) => abi(cfg, cli.json),
+        AdminVerb::Config => config(cli.json),
         _ => Err("this verb is not built".to_owned()),
     }
+}
+
+/// Shows the settings; a wrong one is an error, as it is for a node.
+fn config(json: bool) -> Result<(), String> {
+    let words = |error: ConfigError| error.to_string();
+    NodeCfg::from_env().map_err(words)?;
+    let all = settings().map_err(words)?;
+    if json {
+        let document = all.iter().map(|setting| {
+            let value = json!({ "value": setting.value, "origin": setting.origin.to_string() });
+            (setting.key.to_owned(), value)
+        });
+        say(&format!("{:#}\n", serde_json::Value::Object(document.collect())));
+        return Ok(());
+    }
+    let mut text = format!("{:<13} {:<20} {:<46} origin\n", "key", "variable", "value");
+    for Setting { variable, key, value, origin } in &all {
+        let _ = writeln!(text, "{key:<13} {variable:<20} {value:<46} {origin}");
+    }
+    say(&text);
+    Ok(())
 }
 
 fn capture(cfg: &cli::Capture, json: bool) -> Result<(), String> {

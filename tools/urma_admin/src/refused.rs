@@ -13,6 +13,7 @@ pub(crate) fn why(verb: &AdminVerb) -> Option<&'static str> {
         | AdminVerb::ShowStats(_)
         | AdminVerb::Monitor(_)
         | AdminVerb::Abi(_)
+        | AdminVerb::Config
         | AdminVerb::Run(_)
         | AdminVerb::Capture(_) => return None,
         AdminVerb::Eid(words) if words.words.is_empty() || words.words[0] == "list" => return None,

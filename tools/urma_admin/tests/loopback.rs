@@ -132,6 +132,37 @@ fn what_stands_between_two_hosts_is_shown() {
 }
 
 #[test]
+fn settings_are_shown_with_their_origin_and_wrong_ones_refused() {
+    let file = std::env::temp_dir().join(format!("urma-config-{}.toml", std::process::id()));
+    let config = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command.args(["config", "--json"]).env("URMA_CONFIG", &file).env("URMA_LANE", "off");
+        command.output().unwrap()
+    };
+    let shown = config("# of this host\nmtu = 1024\nlane = true\n");
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["mtu"]["value"], "1024");
+    assert_eq!(shown["mtu"]["origin"], format!("{}:2", file.display()));
+    assert_eq!(
+        (&shown["lane"]["value"], &shown["lane"]["origin"]),
+        (&"off".into(), &"environment".into())
+    );
+    assert_eq!(shown["path"]["origin"], "default");
+    for (text, line, word) in [("\nmtu = 1500\n", 2, "a power of two"), ("mut = 1\n", 1, "\"mut\"")]
+    {
+        let refused = config(text);
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success());
+        assert!(
+            error.contains(&format!("{}:{line}: ", file.display())) && error.contains(word),
+            "{error}"
+        );
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn counters_are_monitored() {
     let node = node(PathChoice::Auto);
     let eid = node.context.eid().to_string();

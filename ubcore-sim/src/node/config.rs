@@ -8,6 +8,7 @@ use std::{ffi::OsString, net::IpAddr};
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
 
+use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
     cfg::{Doorbells, ExpressLane},
     host::{
@@ -100,7 +101,7 @@ impl Default for NodeCfg {
 
 /// A value that no node can be opened with.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{name} is {value:?}; it must be {wanted}")]
+#[error("{}{name} is {value:?}; it must be {wanted}", at.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
 pub struct ConfigError {
     /// Field or environment variable.
     pub name: &'static str,
@@ -108,10 +109,25 @@ pub struct ConfigError {
     pub value: String,
     /// What it may say.
     pub wanted: &'static str,
+    /// File and line in which it was set.
+    pub at: Option<String>,
+}
+
+impl ConfigError {
+    /// The error with where the value was set.
+    fn located(self, settings: &[Setting]) -> Self {
+        let is_named = |setting: &&Setting| [setting.variable, setting.key].contains(&self.name);
+        match settings.iter().find(is_named) {
+            Some(Setting { key, origin: origin @ SettingOrigin::File(..), .. }) => {
+                Self { name: key, at: Some(origin.to_string()), ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 impl NodeCfg {
-    /// The defaults, changed by the environment:
+    /// The defaults, changed by the files that [`settings`] reads and by the environment:
     ///
     /// | variable | values |
     /// |---|---|
@@ -130,8 +146,17 @@ impl NodeCfg {
     /// # Errors
     /// [`ConfigError`] naming the variable.
     pub fn from_env() -> Result<Self, ConfigError> {
+        let all = settings()?;
         let unset = Self { eid_source: EidSource::HostIfFree, ..Self::default() };
-        unset.with_overrides(|name| std::env::var_os(name))
+        let set = |setting: &&Setting| setting.origin != SettingOrigin::Default;
+        let value = |name: &str| all.iter().filter(set).find(|setting| setting.variable == name);
+        let of_environment = |name: &str| std::env::var_os(name);
+        let look_up = |name: &str| match value(name) {
+            Some(setting) => Some(OsString::from(&setting.value)),
+            // What has no key in a file.
+            None => of_environment(name),
+        };
+        unset.with_overrides(look_up).map_err(|error| error.located(&all))
     }
 
     /// This configuration, changed by the variables that `look_up` knows.
@@ -150,21 +175,14 @@ impl NodeCfg {
                 text => {
                     let wanted = "an IPv4 or IPv6 address, host or random";
                     let address: Option<IpAddr> = text.parse().ok();
-                    let address = address.ok_or(ConfigError { name: "URMA_EID", value, wanted })?;
+                    let address =
+                        address.ok_or(ConfigError { name: "URMA_EID", value, wanted, at: None })?;
                     (Some(ip_eid(address)), self.eid_source)
                 }
             };
         }
         if let Some(value) = text("URMA_PATH") {
-            self.path = match value.as_str() {
-                "auto" => PathChoice::Auto,
-                "same-host" => PathChoice::SameHost,
-                "packets" => PathChoice::Packets,
-                _ => {
-                    let wanted = "auto, same-host or packets";
-                    return Err(ConfigError { name: "URMA_PATH", value, wanted });
-                }
-            };
+            self.path = path_of(value)?;
         }
         let switch = |name| text(name).map(|value| is_on(name, value)).transpose();
         if let Some(is_on) = switch("URMA_PAGE_MOVING")? {
@@ -183,29 +201,34 @@ impl NodeCfg {
             self.lane = if is_on { ExpressLane::On } else { ExpressLane::Off };
         }
         if let Some(value) = text("URMA_DOORBELLS") {
-            self.doorbells = match value.as_str() {
-                "found" => Doorbells::Found,
-                "registers" => Doorbells::Registers,
-                _ => {
-                    let wanted = "found or registers";
-                    return Err(ConfigError { name: "URMA_DOORBELLS", value, wanted });
-                }
-            };
+            self.doorbells = doorbells_of(value)?;
         }
         if let Some(value) = text("URMA_PREPARE") {
             let wanted = "a number of bytes";
-            self.prepared_max =
-                value.parse().map_err(|_| ConfigError { name: "URMA_PREPARE", value, wanted })?;
+            self.prepared_max = value.parse().map_err(|_| ConfigError {
+                name: "URMA_PREPARE",
+                value,
+                wanted,
+                at: None,
+            })?;
         }
         if let Some(value) = text("URMA_MTU") {
             let wanted = MTU_WANTED;
-            self.mtu =
-                value.parse().map_err(|_| ConfigError { name: "URMA_MTU", value, wanted })?;
+            self.mtu = value.parse().map_err(|_| ConfigError {
+                name: "URMA_MTU",
+                value,
+                wanted,
+                at: None,
+            })?;
         }
         if let Some(value) = text("URMA_LINK_FAULTS") {
             let name = "URMA_LINK_FAULTS";
-            let wrong =
-                |LinkFaultsError { part, wanted }| ConfigError { name, value: part, wanted };
+            let wrong = |LinkFaultsError { part, wanted }| ConfigError {
+                name,
+                value: part,
+                wanted,
+                at: None,
+            };
             self.link_faults = Some(value.parse().map_err(wrong)?);
         }
         self.check()?;
@@ -214,11 +237,12 @@ impl NodeCfg {
 
     /// Whether a node can be opened with it.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let refuse =
-            |name, value: u32, wanted| Err(ConfigError { name, value: value.to_string(), wanted });
+        let refuse = |name, value: u32, wanted| {
+            Err(ConfigError { name, value: value.to_string(), wanted, at: None })
+        };
         if self.name.is_empty() || self.name.len() > NAME_MAX {
             let (value, wanted) = (self.name.clone(), "of 1 to 63 bytes");
-            return Err(ConfigError { name: "device name", value, wanted });
+            return Err(ConfigError { name: "device name", value, wanted, at: None });
         }
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
@@ -231,9 +255,32 @@ impl NodeCfg {
         }
         if self.eid == Some(RawEid::default()) {
             let (value, wanted) = ("::".to_owned(), "an address of one node");
-            return Err(ConfigError { name: "eid", value, wanted });
+            return Err(ConfigError { name: "eid", value, wanted, at: None });
         }
         Ok(())
+    }
+}
+
+fn path_of(value: String) -> Result<PathChoice, ConfigError> {
+    match value.as_str() {
+        "auto" => Ok(PathChoice::Auto),
+        "same-host" => Ok(PathChoice::SameHost),
+        "packets" => Ok(PathChoice::Packets),
+        _ => {
+            let wanted = "auto, same-host or packets";
+            Err(ConfigError { name: "URMA_PATH", value, wanted, at: None })
+        }
+    }
+}
+
+fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
+    match value.as_str() {
+        "found" => Ok(Doorbells::Found),
+        "registers" => Ok(Doorbells::Registers),
+        _ => {
+            let wanted = "found or registers";
+            Err(ConfigError { name: "URMA_DOORBELLS", value, wanted, at: None })
+        }
     }
 }
 
@@ -242,7 +289,7 @@ fn is_on(name: &'static str, value: String) -> Result<bool, ConfigError> {
     match value.as_str() {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(ConfigError { name, value, wanted: "on or off" }),
+        _ => Err(ConfigError { name, value, wanted: "on or off", at: None }),
     }
 }
 

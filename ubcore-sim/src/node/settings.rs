@@ -1,0 +1,235 @@
+//! Settings of a node by file and environment, each with where it was set.
+//!
+//! *Owns*: the names of settings, the files that are read. *Takes*: TOML, variables. *Gives*: values as
+//! text. *Must not*: judge a value; [`super::NodeCfg`] does.
+
+use std::{
+    ffi::OsString,
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use rustix::process::{getegid, geteuid, getgid, getuid};
+use toml::de::{DeTable, DeValue};
+
+use super::ConfigError;
+
+/// Setting of a node: its value, and where it was set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// Variable of the environment.
+    pub variable: &'static str,
+    /// Key in a file.
+    pub key: &'static str,
+    /// Value in the form that the variable takes.
+    pub value: String,
+    /// Where the value was set.
+    pub origin: SettingOrigin,
+}
+
+/// Where a setting was set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SettingOrigin {
+    /// It was not set.
+    Default,
+    /// In this line of a file, from 1 on.
+    File(PathBuf, usize),
+    /// In the environment.
+    Environment,
+}
+
+impl fmt::Display for SettingOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Environment => f.write_str("environment"),
+        }
+    }
+}
+
+/// Reads all settings: of `/etc/urma/urma.toml`, then `$XDG_CONFIG_HOME/urma/urma.toml` (or
+/// `~/.config/urma/urma.toml`), or only of the file that `URMA_CONFIG` names, then of the environment. What comes
+/// later goes before what came earlier. A program with more rights than its user reads the first file only.
+///
+/// # Errors
+/// [`ConfigError`] naming file, line and key.
+pub fn settings() -> Result<Vec<Setting>, ConfigError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let mut all = defaults();
+    for (path, is_due) in files(has_more_rights(), variable) {
+        match fs::read_to_string(&path) {
+            Ok(text) => read(&mut all, &path, &text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_due => {}
+            Err(error) => {
+                let value = format!("{}: {error}", path.display());
+                return Err(ConfigError {
+                    name: FILE,
+                    value,
+                    wanted: "a file that can be read",
+                    at: None,
+                });
+            }
+        }
+    }
+    for setting in &mut all {
+        if let Some(value) = std::env::var_os(setting.variable) {
+            setting.value = value.to_string_lossy().into_owned();
+            setting.origin = SettingOrigin::Environment;
+        }
+    }
+    Ok(all)
+}
+
+/// Whether the program runs with more rights than its user.
+fn has_more_rights() -> bool {
+    getuid() != geteuid() || getgid() != getegid()
+}
+
+/// Files in the order in which they are read, and whether it is an error that one is not there.
+fn files(
+    has_more_rights: bool,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(PathBuf, bool)> {
+    if let Some(path) = variable(FILE).filter(|_| !has_more_rights) {
+        return vec![(path.into(), true)];
+    }
+    let home = || Some(PathBuf::from(variable("HOME")?).join(".config"));
+    let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+    let user = user.filter(|_| !has_more_rights).map(|folder| folder.join("urma/urma.toml"));
+    [Some(PathBuf::from(SYSTEM_FILE)), user]
+        .into_iter()
+        .flatten()
+        .map(|path| (path, false))
+        .collect()
+}
+
+fn defaults() -> Vec<Setting> {
+    let setting = |&(variable, key, value): &(_, _, &str)| Setting {
+        variable,
+        key,
+        value: value.to_owned(),
+        origin: SettingOrigin::Default,
+    };
+    SETTINGS.iter().map(setting).collect()
+}
+
+/// Takes the settings of one file.
+fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError> {
+    let line_of =
+        |at: usize| text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+    let refuse = |at: usize, name, value: String, wanted| ConfigError {
+        name,
+        value,
+        wanted,
+        at: Some(format!("{}:{}", path.display(), line_of(at))),
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        refuse(at, "text", error.message().to_owned(), "TOML")
+    })?;
+    for (key, value) in table.get_ref() {
+        let at = key.span().start;
+        let Some(setting) = all.iter_mut().find(|setting| setting.key == key.get_ref().as_ref())
+        else {
+            return Err(refuse(at, "key", key.get_ref().to_string(), KEYS));
+        };
+        setting.value = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) => number.as_str().to_owned(),
+            DeValue::Boolean(true) => "on".to_owned(),
+            DeValue::Boolean(false) => "off".to_owned(),
+            DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+                let wanted = "a text, an integer, true or false";
+                return Err(refuse(at, setting.key, text[value.span()].to_owned(), wanted));
+            }
+        };
+        setting.origin = SettingOrigin::File(path.to_owned(), line_of(at));
+    }
+    Ok(())
+}
+
+/// Variable, key and default of each setting.
+const SETTINGS: [(&str, &str, &str); 10] = [
+    ("URMA_EID", "eid", "the host's address if it is free, else random"),
+    ("URMA_PATH", "path", "auto"),
+    ("URMA_PAGE_MOVING", "page_moving", "on"),
+    ("URMA_HOLD_WRITERS", "hold_writers", "on"),
+    ("URMA_HUGE_PAGES", "huge_pages", "off"),
+    ("URMA_KERNEL_READS", "kernel_reads", "on"),
+    ("URMA_LANE", "lane", "on"),
+    ("URMA_DOORBELLS", "doorbells", "found"),
+    ("URMA_PREPARE", "prepare", "4194304"),
+    ("URMA_MTU", "mtu", "4096"),
+];
+const KEYS: &str = "eid, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, prepare or mtu";
+/// Variable with the path of the only file to read.
+const FILE: &str = "URMA_CONFIG";
+const SYSTEM_FILE: &str = "/etc/urma/urma.toml";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<Vec<Setting>, ConfigError> {
+        let mut all = defaults();
+        read(&mut all, Path::new("/f.toml"), text).map(|()| all)
+    }
+
+    #[test]
+    fn a_file_sets_what_it_names_with_its_line() {
+        let all =
+            read_text("# a comment\nmtu = 1024\n\neid = \"10.0.0.7\"\nlane = false\n").unwrap();
+        let of = |key| all.iter().find(|setting| setting.key == key).unwrap();
+        assert_eq!(
+            (of("mtu").value.as_str(), of("mtu").origin.to_string()),
+            ("1024", "/f.toml:2".into())
+        );
+        assert_eq!(
+            (of("eid").value.as_str(), of("eid").origin.to_string()),
+            ("10.0.0.7", "/f.toml:4".into())
+        );
+        assert_eq!(of("lane").value, "off");
+        assert_eq!(of("path").origin, SettingOrigin::Default);
+    }
+
+    #[test]
+    fn wrong_keys_and_text_are_named_with_file_and_line() {
+        for (text, words) in [
+            ("mtu = 1024\nmut = 5\n", &["/f.toml:2", "\"mut\"", "mtu"][..]),
+            ("\n\nmtu = [1]\n", &["/f.toml:3", "mtu", "an integer"]),
+            ("mtu = \n", &["/f.toml:1", "TOML"]),
+            ("[node]\nmtu = 1\n", &["/f.toml:1", "\"node\""]),
+        ] {
+            let error = read_text(text).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "no {word} in: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_with_more_rights_reads_no_file_of_its_user() {
+        let variable = |name: &str| {
+            let known = [(FILE, "/x"), ("XDG_CONFIG_HOME", "/y"), ("HOME", "/z")];
+            known.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
+        assert_eq!(files(false, variable), [(PathBuf::from("/x"), true)]);
+        assert_eq!(files(true, variable), [(PathBuf::from(SYSTEM_FILE), false)]);
+        let unset = |name: &str| variable(name).filter(|_| name != FILE);
+        let user = PathBuf::from("/y/urma/urma.toml");
+        assert_eq!(files(false, unset), [(SYSTEM_FILE.into(), false), (user, false)]);
+    }
+
+    #[test]
+    fn every_default_is_what_a_node_is_opened_with() {
+        for setting in defaults().iter().filter(|setting| setting.key != "eid") {
+            let value = OsString::from(&setting.value);
+            let cfg = super::super::NodeCfg::default();
+            let same = cfg
+                .clone()
+                .with_overrides(|name| (name == setting.variable).then(|| value.clone()));
+            assert_eq!(same.unwrap(), cfg, "{}", setting.key);
+        }
+    }
+}
