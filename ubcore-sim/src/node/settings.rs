@@ -34,7 +34,7 @@ pub enum SettingOrigin {
     Default,
     /// In this line of a file, from 1 on.
     File(PathBuf, usize),
-    /// In the environment.
+    /// In a variable of the environment.
     Environment,
 }
 
