@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Addressed, Atomic, MessageEntry, OneSided, Opcode, RawEid,
+    Addressed, Atomic, MessageEntry, MovableBlock, OneSided, Opcode, RawEid,
     cmd::SqArgs,
     rqe::record,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
@@ -60,8 +60,8 @@ pub(crate) struct SendPoster {
     snapshot: Option<(u32, u32)>,
     /// Blocks of the newest entry lie in its front; entries are built here.
     scratch: Box<[u64; SQE_WORDS_MAX]>,
-    /// Block of the newest request that was posted by [`SendPoster::post_direct`]; all zero: there is none.
-    last: [u64; BLOCK_WORDS],
+    /// Block of the newest request that was posted by [`SendPoster::post_direct`].
+    last: MovableBlock,
     /// The RC target as last seen, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
@@ -141,7 +141,7 @@ impl SendPoster {
             done_seq: 0,
             snapshot: None,
             scratch: Box::new([0; SQE_WORDS_MAX]),
-            last: [0; BLOCK_WORDS],
+            last: MovableBlock::default(),
             target: None,
             target_version: 0,
         })
@@ -168,7 +168,7 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        self.last = request.encode(&to);
+        self.last = MovableBlock::new(request.encode(&to));
         self.give_last(user_ctx)
     }
 
@@ -176,9 +176,10 @@ impl SendPoster {
     #[inline(always)]
     fn give_last(&mut self, user_ctx: u64) -> Result<(), PostReason> {
         let at = self.note_block(user_ctx)?;
-        if !self.doorbell.carry(&self.last) {
-            self.store_block(at, &self.last)?;
-            self.doorbell.ring_direct(&self.last);
+        let block = self.last.block();
+        if !self.doorbell.carry(block) {
+            self.store_block(at, block)?;
+            self.doorbell.ring_direct(block);
         }
         Ok(())
     }
@@ -441,14 +442,14 @@ impl SendQueue for SendPoster {
     #[inline]
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         let is_bound = self.parts.bound.version.load(Ordering::Acquire) == self.target_version;
-        if self.is_gone() || !is_bound || self.last[0] == 0 {
+        if self.is_gone() || !is_bound || self.last.is_none() {
             return PostedAgain::NotTaken;
         }
         if self.find_room(1).is_err() {
             return PostedAgain::Full;
         }
         let place = self.place();
-        OneSided::move_block(&mut self.last, place, (moved.remote, moved.local, moved.len));
+        self.last.move_to(place, (moved.remote, moved.local, moved.len));
         match self.give_last(moved.user_ctx) {
             Ok(()) => PostedAgain::Posted,
             Err(_) => PostedAgain::NotTaken,

@@ -120,13 +120,13 @@ pub struct OneTransfer<'a> {
     pub piece: LocalSge<'a>,
     /// Where the bytes lie, or go, at the target.
     pub at: RemoteAddr<'a>,
-    /// As [`SendWr::flags`].
+    /// What [`SendWr::flags`] is there.
     pub flags: WrFlags,
-    /// As [`SendWr::target`].
+    /// What [`SendWr::target`] is there.
     pub target: Option<&'a TargetJetty>,
-    /// As [`SendWr::target_hint`].
+    /// What [`SendWr::target_hint`] is there.
     pub target_hint: u8,
-    /// As [`SendWr::user_ctx`].
+    /// What [`SendWr::user_ctx`] is there.
     pub user_ctx: u64,
 }
 

@@ -6,7 +6,12 @@
 
 use std::collections::VecDeque;
 
-use udma_abi::{Cqe, CqeStatus, cqe::SendDone, rqe::record, sqe::SqeFlags};
+use udma_abi::{
+    Cqe, CqeStatus,
+    cqe::{SendDone, SendDoneForm},
+    rqe::record,
+    sqe::SqeFlags,
+};
 use urma_mem::Region;
 
 use crate::context::counts::FastCounts;
@@ -42,6 +47,8 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Retire {
     who: Identity,
+    /// Of requests that succeed.
+    form: SendDoneForm,
     port: JfcPort,
     record: Region,
     /// Blocks retired, free running.
@@ -63,8 +70,11 @@ impl Retire {
     pub(crate) fn new(who: Identity, port: JfcPort, record: Region) -> Self {
         let started = VecDeque::with_capacity(super::mail::HANDED_OVER_MAX);
         let keeps = port.is_deep();
+        let Identity { id, is_jetty, cookie, .. } = who;
+        let done = SendDone { entry_idx: 0, local_id: id, tpn: 0, byte_cnt: 0, user_data: cookie };
         Self {
             who,
+            form: SendDoneForm::of(&done, is_jetty),
             port,
             record,
             retired: 0,
@@ -295,9 +305,8 @@ impl Retire {
     /// Writes the entry of a request that succeeded.
     #[inline(always)]
     fn report_success(&mut self, entry_idx: u16, bytes: u32, fast: &FastCounts) {
-        let Identity { id, is_jetty, cookie, .. } = self.who;
-        let done = SendDone { entry_idx, local_id: id, tpn: 0, byte_cnt: bytes, user_data: cookie };
-        self.port.complete_with(false, |owner| done.encode(is_jetty, owner));
+        let form = &self.form;
+        self.port.complete_with(false, |owner| form.encode(entry_idx, bytes, owner));
         fast.completion();
     }
 

@@ -139,6 +139,29 @@ impl SendDone {
     }
 }
 
+/// Send completions that succeeded of one queue: what they have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendDoneForm([u64; 4]);
+
+impl SendDoneForm {
+    /// The form of `done`; index and bytes are left out of it.
+    #[must_use]
+    pub const fn of(done: &SendDone, is_jetty: bool) -> Self {
+        let plain = SendDone { entry_idx: 0, byte_cnt: 0, ..*done };
+        let [first, second, third, fourth, ..] = plain.encode(is_jetty, false);
+        Self([first, second, third, fourth])
+    }
+
+    /// The eight words, as [`Cqe::encode`] writes them.
+    #[inline(always)]
+    #[must_use]
+    pub const fn encode(&self, entry_idx: u16, byte_cnt: u32, owner: bool) -> [u64; CQE_WORDS] {
+        let [first, second, third, fourth] = self.0;
+        let first = first | (owner as u64) << 2 | (entry_idx as u64) << 32;
+        [first, second, third | byte_cnt as u64, fourth, 0, 0, 0, 0]
+    }
+}
+
 /// Completions of messages that one queue receives from another one: what they have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvForm([u64; CQE_WORDS]);

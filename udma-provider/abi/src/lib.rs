@@ -31,7 +31,7 @@ pub use backing::{
 pub use cqe::Cqe;
 pub use eqe::{Eqe, EqeKind};
 pub use message::{MessageBody, MessageEntry};
-pub use one_sided::{Addressed, Atomic, OneSided, Tail, Tailed};
+pub use one_sided::{Addressed, Atomic, MovableBlock, OneSided, Tail, Tailed};
 pub use opcode::{FetchKind, NotifyKind, OpKind, Opcode};
 pub use rqe::Rqe;
 pub use sqe::{Sge, Sqe};

@@ -116,21 +116,6 @@ impl OneSided {
         self.block(opcode, to, self.piece.to_words())
     }
 
-    /// Changes a block that [`OneSided::encode`] made to that of a request that has another position in the ring,
-    /// other addresses and another length, and is the same in all else.
-    #[inline(always)]
-    pub const fn move_block(
-        block: &mut [u64; BLOCK_WORDS],
-        (entry_idx, owner): (u16, bool),
-        (remote_va, local_va, len): (u64, u64, u32),
-    ) {
-        let place = entry_idx as u64 | (owner as u64) << Self::OWNER_SHIFT;
-        block[0] = block[0] & !(0xffff | 1 << Self::OWNER_SHIFT) | place;
-        block[5] = remote_va;
-        block[6] = block[6] & !0xffff_ffff | len as u64;
-        block[7] = local_va;
-    }
-
     /// The first block, with `tail` behind the control words.
     #[inline(always)]
     fn block(&self, opcode: Opcode, to: &Addressed, tail: [u64; 2]) -> [u64; BLOCK_WORDS] {
@@ -153,6 +138,53 @@ impl OneSided {
             tail[0],
             tail[1],
         ]
+    }
+}
+
+/// The block of a request, which becomes that of others that differ in their addresses and lengths.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MovableBlock {
+    words: [u64; BLOCK_WORDS],
+    /// The words that change in part, without that part. A word that is put together where it lies may be stored
+    /// in parts, and who loads it whole waits for them.
+    front: u64,
+    piece: u64,
+}
+
+impl MovableBlock {
+    /// Of a block that [`OneSided::encode`] made.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(words: [u64; BLOCK_WORDS]) -> Self {
+        const PLACE: u64 = 0xffff | 1 << OneSided::OWNER_SHIFT;
+        Self { front: words[0] & !PLACE, piece: words[6] & !0xffff_ffff, words }
+    }
+
+    /// Whether it is the default, of no request.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.front == 0
+    }
+
+    /// Returns the words of the present request.
+    #[inline(always)]
+    #[must_use]
+    pub const fn block(&self) -> &[u64; BLOCK_WORDS] {
+        &self.words
+    }
+
+    /// Makes it the block of a request with another position in the ring, other addresses and another length.
+    #[inline(always)]
+    pub const fn move_to(
+        &mut self,
+        (entry_idx, owner): (u16, bool),
+        (remote_va, local_va, len): (u64, u64, u32),
+    ) {
+        self.words[0] = self.front | entry_idx as u64 | (owner as u64) << OneSided::OWNER_SHIFT;
+        self.words[5] = remote_va;
+        self.words[6] = self.piece | len as u64;
+        self.words[7] = local_va;
     }
 }
 

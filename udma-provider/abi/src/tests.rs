@@ -7,12 +7,12 @@
 use proptest::prelude::*;
 
 use crate::{
-    Addressed, Atomic, CmdStatus, Cqe, CqeStatus, Eqe, MessageBody, MessageEntry, OneSided, Opcode,
-    RawEid, RegisterRegion, Rqe, Sge, Sqe, Tail, Tailed,
+    Addressed, Atomic, CmdStatus, Cqe, CqeStatus, Eqe, MessageBody, MessageEntry, MovableBlock,
+    OneSided, Opcode, RawEid, RegisterRegion, Rqe, Sge, Sqe, Tail, Tailed,
     cmd::{
         self, Access, CmdQueueKind, Command, CreateQueue, Mode, QueueFlags, QueueState, RegisterSeg,
     },
-    cqe::{RecvDone, RecvForm, SendDone, is_received},
+    cqe::{RecvDone, RecvForm, SendDone, SendDoneForm, is_received},
     doorbell::{CqArm, JfcDoorbell},
     eqe::{self, EqeKind},
     sqe::{SQE_WORDS_MAX, SqeError, SqeFlags, SqeTargetKind},
@@ -504,13 +504,13 @@ proptest! {
         if sqe.inline_len == 0 && (sqe.token_en || sqe.token_value == 0) {
             let to = Addressed { target_kind, target_id, target_hint, rmt_eid };
             prop_assert_eq!(found.encode(&to), block);
-            let (mut moved, [va, remote_va]) = (block, tail);
+            let (mut moved, [va, remote_va]) = (MovableBlock::new(block), tail);
             let place = (!sqe.entry_idx, !sqe.owner);
-            OneSided::move_block(&mut moved, place, (remote_va, va, sqe.tpn));
+            moved.move_to(place, (remote_va, va, sqe.tpn));
             let piece = Sge { va, len: sqe.tpn, ..found.piece };
             let (entry_idx, owner) = place;
             let other = OneSided { entry_idx, owner, remote_va, piece, ..found };
-            prop_assert_eq!(moved, other.encode(&to));
+            prop_assert_eq!(*moved.block(), other.encode(&to));
         }
         // The kind that does not exist.
         let mut other = block;
@@ -624,6 +624,9 @@ proptest! {
         let plain = !cqe.recv && !cqe.inline_en && cqe.status == CqeStatus::Success;
         prop_assert_eq!(SendDone::is_it(w[0]), plain);
         let half = SendDone::decode(&[w[0], w[1], w[2], w[3]]);
+        let form = SendDoneForm::of(&half, owner);
+        prop_assert_eq!(form.encode(half.entry_idx, half.byte_cnt, owner), half.encode(owner, owner));
+        prop_assert_eq!(form.encode(half.entry_idx, half.byte_cnt, !owner), half.encode(owner, !owner));
         prop_assert_eq!((half.entry_idx, half.local_id, half.tpn), (entry_idx, local_id, tpn));
         prop_assert_eq!((half.byte_cnt, half.user_data), (byte_cnt, words[0]));
         let alone = Cqe {
