@@ -1,4 +1,4 @@
--- Wireshark dissector for URMA packets: BTH opcodes 0xC0 to 0xCB with TVer 1, on UDP port 4791.
+-- Wireshark dissector for URMA packets: BTH opcodes 0xC0 to 0xCC with TVer 1, on UDP port 4791.
 --
 -- Owns: the headers of docs/wire-spec.md, sections 2 to 8, under the filter names urma.*.
 -- Everything else on the port goes on to Wireshark's own dissector of RoCEv2.
@@ -14,7 +14,7 @@ local infiniband = DissectorTable.get("udp.port"):get_dissector(PORT)
 local OPCODES = {
   [0xc0] = "DataReq", [0xc1] = "DataResp", [0xc2] = "Ack", [0xc3] = "Nak", [0xc4] = "Connect",
   [0xc5] = "Accept", [0xc6] = "Refuse", [0xc7] = "Close", [0xc8] = "UmSend", [0xc9] = "Challenge",
-  [0xca] = "Probe", [0xcb] = "ProbeEcho",
+  [0xca] = "Probe", [0xcb] = "ProbeEcho", [0xcc] = "DataPack",
 }
 local TA_OPCODES = {
   [0x00] = "Send", [0x01] = "SendImm", [0x02] = "SendInvalidate", [0x03] = "Write",
@@ -116,6 +116,7 @@ local HEADERS = {
     { "key", 8, 8, "h", "Key" } } },
   tppeth = { "TPPETH", 16, {
     { "nonce", 0, 8, "h", "Nonce" }, { "size", 8, 2, "n", "Size" } } },
+  pketh = { "PKETH", 4, { { "length", 0, 2, "n", "Length" } } },
   umeth = { "UMETH", 40, {
     { "source_eid", 0, 16, "e", "Source EID" }, { "dest_eid", 16, 16, "e", "Destination EID" },
     { "source_uasid", 32, 4, "n", "Source UASID" },
@@ -234,6 +235,37 @@ local function take_ack(packet)
   end
 end
 
+local function add_payload(packet, bytes, pad)
+  if bytes > 0 then
+    packet.tree:add(fields["urma.payload"], packet.tvb:range(packet.at, bytes))
+  end
+  if pad > 0 then
+    packet.tree:add(fields["urma.pad"], packet.tvb:range(packet.at + bytes, pad))
+  end
+  packet.at = packet.at + bytes + pad
+end
+
+-- Entries of a pack: each a request or a response with its payload and pad.
+local function take_entries(packet)
+  local finish = packet.finish
+  while packet.at < finish and not packet.is_broken do
+    local pketh = take(packet, "pketh")
+    if pketh == nil then return end
+    local length = pketh:range(0, 2):uint()
+    local pad = -length % 4
+    if length == 0 or packet.at + length + pad > finish then
+      packet.tree:add_proto_expert_info(too_short, "entry is longer than the rest")
+      packet.is_broken = true
+      return
+    end
+    packet.finish = packet.at + length
+    local opcode = packet.tvb:range(packet.at, 1):uint()
+    if opcode >= 0x11 and opcode <= 0x13 then take_response(packet) else take_request(packet) end
+    if not packet.is_broken then add_payload(packet, packet.finish - packet.at, pad) end
+    packet.finish = finish
+  end
+end
+
 -- What follows the BTH; the TAOpcode where there is one.
 local BODIES = {
   [0xc0] = take_request,
@@ -251,19 +283,16 @@ local BODIES = {
   [0xc9] = function(packet) take(packet, "tpketh") end,
   [0xca] = function(packet) take(packet, "tppeth") end,
   [0xcb] = function(packet) take(packet, "tppeth") end,
+  [0xcc] = take_entries,
 }
 
 local function add_rest(packet, pad)
   local payload = packet.finish - packet.at - pad
-  if payload > 0 then
-    packet.tree:add(fields["urma.payload"], packet.tvb:range(packet.at, payload))
-  elseif payload < 0 then
+  if payload < 0 then
     packet.tree:add_proto_expert_info(too_short, "pad is longer than the rest")
     return
   end
-  if pad > 0 then
-    packet.tree:add(fields["urma.pad"], packet.tvb:range(packet.finish - pad, pad))
-  end
+  add_payload(packet, payload, pad)
 end
 
 local function is_ours(tvb)

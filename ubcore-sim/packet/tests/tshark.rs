@@ -269,8 +269,32 @@ impl Shown {
         self.bytes("tpceth.cookie", &body.cookie);
     }
 
-    fn body(&mut self, body: &Body) {
+    fn payload(&mut self, payload: &[u8]) {
+        if !payload.is_empty() {
+            self.bytes("payload", payload);
+        }
+        match payload.len().wrapping_neg() % 4 {
+            0 => {}
+            pad => self.bytes("pad", &vec![0; pad]),
+        }
+    }
+
+    fn pack(&mut self, entries: &[u8]) {
+        for entry in PackEntries::new(entries, 0) {
+            let Transaction { header, payload } = entry.expect("a valid entry");
+            let len = header.header_len() + payload.len();
+            self.number("pketh.length", u16::try_from(len).expect("16 bits"));
+            match header {
+                TransactionHeader::Request(header) => self.request(&header),
+                TransactionHeader::Response(header) => self.response(&header),
+            }
+            self.payload(payload);
+        }
+    }
+
+    fn body(&mut self, body: &Body, payload: &[u8]) {
         match body {
+            Body::Pack => return self.pack(payload),
             Body::Request(header) => self.request(header),
             Body::Response(header) => self.response(header),
             Body::Ack(ack) | Body::Nak(ack) => self.ack(ack),
@@ -303,6 +327,7 @@ impl Shown {
                 self.request(header);
             }
         }
+        self.payload(payload);
     }
 }
 
@@ -323,13 +348,7 @@ fn expected(bytes: &[u8]) -> Fields {
     ]);
     shown.number("bth.dest", header.dest.value());
     shown.number("bth.psn", header.psn.value());
-    shown.body(&header.body);
-    if !packet.payload.is_empty() {
-        shown.bytes("payload", packet.payload);
-    }
-    if pad > 0 {
-        shown.bytes("pad", &vec![0; pad]);
-    }
+    shown.body(&header.body, packet.payload);
     let icrc = bytes.last_chunk().copied().expect("four bytes");
     shown.number("icrc", u32::from_le_bytes(icrc));
     shown.0
