@@ -221,7 +221,7 @@ impl NodeCfg {
                 at: None,
             })?;
         }
-        if let Some(value) = text("URMA_LINK_FAULTS") {
+        if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
             let name = "URMA_LINK_FAULTS";
             let wrong = |LinkFaultsError { part, wanted }| ConfigError {
                 name,

@@ -57,19 +57,9 @@ impl fmt::Display for SettingOrigin {
 pub fn settings() -> Result<Vec<Setting>, ConfigError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut all = defaults();
-    for (path, is_due) in files(has_more_rights(), variable) {
-        match fs::read_to_string(&path) {
-            Ok(text) => read(&mut all, &path, &text)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_due => {}
-            Err(error) => {
-                let value = format!("{}: {error}", path.display());
-                return Err(ConfigError {
-                    name: FILE,
-                    value,
-                    wanted: "a file that can be read",
-                    at: None,
-                });
-            }
+    for (path, whose) in files(has_more_rights(), variable) {
+        if let Some(text) = whose.text(&path)? {
+            read(&mut all, &path, &text)?;
         }
     }
     for setting in &mut all {
@@ -81,27 +71,58 @@ pub fn settings() -> Result<Vec<Setting>, ConfigError> {
     Ok(all)
 }
 
+/// Who wants a file to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FileOwner {
+    /// Who started the program: the file is there.
+    Caller,
+    /// The host's administrator: it may not be there; one that cannot be read is an error.
+    Host,
+    /// The user, whose home may be that of another one (`setpriv`), or none (`/dev/null`).
+    User,
+}
+
+impl FileOwner {
+    /// The text of the file; `None`: there is none to read.
+    fn text(self, path: &Path) -> Result<Option<String>, ConfigError> {
+        let error = match fs::read_to_string(path) {
+            Ok(text) => return Ok(Some(text)),
+            Err(error) => error,
+        };
+        let is_absent = error.kind() == io::ErrorKind::NotFound;
+        let is_beyond =
+            matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory);
+        match self {
+            Self::Host | Self::User if is_absent => return Ok(None),
+            Self::User if is_beyond => {
+                tracing::debug!(path = %path.display(), %error, "no settings are read there");
+                return Ok(None);
+            }
+            Self::Caller | Self::Host | Self::User => {}
+        }
+        let (value, wanted) = (format!("{}: {error}", path.display()), "a file that can be read");
+        Err(ConfigError { name: FILE, value, wanted, at: None })
+    }
+}
+
 /// Whether the program runs with more rights than its user.
 fn has_more_rights() -> bool {
     getuid() != geteuid() || getgid() != getegid()
 }
 
-/// Files in the order in which they are read, and whether it is an error that one is not there.
+/// Files in the order in which they are read.
 fn files(
     has_more_rights: bool,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<(PathBuf, bool)> {
+) -> Vec<(PathBuf, FileOwner)> {
     if let Some(path) = variable(FILE).filter(|_| !has_more_rights) {
-        return vec![(path.into(), true)];
+        return vec![(path.into(), FileOwner::Caller)];
     }
     let home = || Some(PathBuf::from(variable("HOME")?).join(".config"));
     let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
     let user = user.filter(|_| !has_more_rights).map(|folder| folder.join("urma/urma.toml"));
-    [Some(PathBuf::from(SYSTEM_FILE)), user]
-        .into_iter()
-        .flatten()
-        .map(|path| (path, false))
-        .collect()
+    let host = (PathBuf::from(SYSTEM_FILE), FileOwner::Host);
+    [host].into_iter().chain(user.map(|path| (path, FileOwner::User))).collect()
 }
 
 fn defaults() -> Vec<Setting> {
@@ -150,7 +171,7 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 10] = [
+const SETTINGS: [(&str, &str, &str); 11] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PATH", "path", "auto"),
     ("URMA_PAGE_MOVING", "page_moving", "on"),
@@ -161,8 +182,10 @@ const SETTINGS: [(&str, &str, &str); 10] = [
     ("URMA_DOORBELLS", "doorbells", "found"),
     ("URMA_PREPARE", "prepare", "4194304"),
     ("URMA_MTU", "mtu", "4096"),
+    ("URMA_LINK_FAULTS", "link_faults", "none"),
 ];
-const KEYS: &str = "eid, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, prepare or mtu";
+const KEYS: &str = "eid, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, prepare, mtu \
+                    or link_faults";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";
@@ -214,11 +237,30 @@ mod tests {
             let known = [(FILE, "/x"), ("XDG_CONFIG_HOME", "/y"), ("HOME", "/z")];
             known.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
         };
-        assert_eq!(files(false, variable), [(PathBuf::from("/x"), true)]);
-        assert_eq!(files(true, variable), [(PathBuf::from(SYSTEM_FILE), false)]);
+        assert_eq!(files(false, variable), [("/x".into(), FileOwner::Caller)]);
+        let host = (PathBuf::from(SYSTEM_FILE), FileOwner::Host);
+        assert_eq!(files(true, variable), [host.clone()]);
         let unset = |name: &str| variable(name).filter(|_| name != FILE);
-        let user = PathBuf::from("/y/urma/urma.toml");
-        assert_eq!(files(false, unset), [(SYSTEM_FILE.into(), false), (user, false)]);
+        let user = (PathBuf::from("/y/urma/urma.toml"), FileOwner::User);
+        assert_eq!(files(false, unset), [host, user]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_except_in_a_home_of_none() {
+        use FileOwner::{Caller, Host, User};
+        for (path, whose, is_error) in [
+            ("/nowhere/urma.toml", User, false),
+            ("/nowhere/urma.toml", Host, false),
+            ("/nowhere/urma.toml", Caller, true),
+            ("/dev/null/urma.toml", User, false),
+            ("/dev/null/urma.toml", Host, true),
+            ("/dev/null/urma.toml", Caller, true),
+            ("/", User, true),
+        ] {
+            let text = whose.text(Path::new(path));
+            assert_eq!(text.is_err(), is_error, "{path}: {text:?}");
+            assert!(text.ok().flatten().is_none());
+        }
     }
 
     #[test]
