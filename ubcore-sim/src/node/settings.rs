@@ -239,7 +239,7 @@ mod tests {
         };
         assert_eq!(files(false, variable), [("/x".into(), FileOwner::Caller)]);
         let host = (PathBuf::from(SYSTEM_FILE), FileOwner::Host);
-        assert_eq!(files(true, variable), [host.clone()]);
+        assert_eq!(files(true, variable), std::slice::from_ref(&host));
         let unset = |name: &str| variable(name).filter(|_| name != FILE);
         let user = (PathBuf::from("/y/urma/urma.toml"), FileOwner::User);
         assert_eq!(files(false, unset), [host, user]);
