@@ -109,6 +109,8 @@ pub(crate) struct PathMtu {
     late: Vec<PathProbe>,
     stage: MtuStage,
     raise_ns: Nanos,
+    /// When a larger size is tried; a doubt does not put it off. `None`: the search is not over.
+    raise_at: Option<Nanos>,
     /// Size before the path shrank, until the one now is found.
     shrunk_from: Option<usize>,
     change: Option<MtuChange>,
@@ -130,6 +132,7 @@ impl PathMtu {
             late: Vec::new(),
             stage: MtuStage::Closed,
             raise_ns: RAISE_MIN_NS,
+            raise_at: None,
             shrunk_from: None,
             change: None,
             has_shrunk: false,
@@ -143,6 +146,7 @@ impl PathMtu {
         self.ceiling = self.ceiling.min(limit);
         self.aim = Some(self.aim.unwrap_or(self.ceiling).min(limit));
         self.asked = None;
+        self.raise_at = None;
         self.late.clear();
         self.has_shrunk = false;
         self.stage = if limit > self.proven { MtuStage::First } else { MtuStage::Search };
@@ -263,6 +267,7 @@ impl PathMtu {
             self.ceiling = self.limit;
             self.system = usize::MAX;
             self.aim = Some(self.limit);
+            self.raise_at = None;
             self.stage = MtuStage::Search;
             self.go_on(now);
         }
@@ -374,7 +379,8 @@ impl PathMtu {
         }
         let Some(payload) = self.next_size() else {
             self.ceiling = self.proven;
-            self.stage = MtuStage::Found { raise_at: now.saturating_add(self.raise_ns) };
+            let raise_at = now.saturating_add(self.raise_ns);
+            self.stage = MtuStage::Found { raise_at: *self.raise_at.get_or_insert(raise_at) };
             let old = self.shrunk_from.take();
             self.change = old.map(|old| MtuChange { old, new: self.proven }).or(self.change);
             return;

@@ -280,6 +280,22 @@ fn a_path_that_becomes_wider_is_found_when_there_is_traffic() {
 }
 
 #[test]
+fn losses_do_not_put_the_try_of_a_larger_size_off() {
+    let mut walk = Walk::new(8192, 1500);
+    walk.is_own_link = true;
+    walk.run(100 * MS);
+    assert_eq!(walk.path.payload(), 1392);
+    walk.mtu = 9000;
+    // A timer expires every 200 ms; the packet was lost for another reason than its length.
+    for _ in 0..40 {
+        walk.path.on_loss(walk.now);
+        walk.run(200 * MS);
+        walk.path.on_traffic(walk.now);
+    }
+    assert_eq!(walk.path.payload(), 8192);
+}
+
+#[test]
 fn tries_of_a_larger_size_become_rare() {
     let mut walk = Walk::new(8192, 1500);
     walk.is_own_link = true;
