@@ -283,12 +283,12 @@ impl TpEndpoint {
         Some(found)
     }
 
-    /// Whether there is something to send now.
     /// Whether it knows no peer and owes no answer.
     pub(crate) fn is_unused(&self) -> bool {
         self.tps.is_empty() && self.replies.is_empty()
     }
 
+    /// Whether there is something to send now.
     pub(crate) fn has_work(&self) -> bool {
         !self.tps.is_empty() && self.tps.values().any(PeerTp::is_waiting)
     }

@@ -227,7 +227,7 @@ fn pack() -> (&'static str, PacketHeader, &'static [u8]) {
         unreachable!()
     };
     let ack = TransactionHeader::Response(ack);
-    join(&mut bytes, (&ack, 0), 256).expect("right").expect("room");
+    join_pack(&mut bytes, (&ack, 0), 256).expect("right").expect("room");
     let entries = bytes[BTH_LEN..bytes.len() - ICRC_LEN].to_vec();
     ("pack", data(Body::Pack), entries.leak())
 }

@@ -150,12 +150,7 @@ impl NodeCfg {
         let unset = Self { eid_source: EidSource::HostIfFree, ..Self::default() };
         let set = |setting: &&Setting| setting.origin != SettingOrigin::Default;
         let value = |name: &str| all.iter().filter(set).find(|setting| setting.variable == name);
-        let of_environment = |name: &str| std::env::var_os(name);
-        let look_up = |name: &str| match value(name) {
-            Some(setting) => Some(OsString::from(&setting.value)),
-            // What has no key in a file.
-            None => of_environment(name),
-        };
+        let look_up = |name: &str| value(name).map(|setting| OsString::from(&setting.value));
         unset.with_overrides(look_up).map_err(|error| error.located(&all))
     }
 

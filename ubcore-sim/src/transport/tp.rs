@@ -158,7 +158,7 @@ impl Tp {
             return Err(error.into());
         }
         if let Some(packet) = self.tx.last_unsent()
-            && let Some(room) = urma_packet::join(packet, (header, payload_len), self.longest)?
+            && let Some(room) = urma_packet::join_pack(packet, (header, payload_len), self.longest)?
         {
             fill(&mut packet[room]);
             return Ok(());

@@ -29,7 +29,7 @@ pub use handshake::{
 };
 pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;
-pub use pack::{PackEntries, join};
+pub use pack::{PackEntries, join_pack};
 pub use packet::{Body, Frame, HEADERS_MAX, Packet, PacketHeader, UmHeader};
 pub use probe::{DATA_OVERHEAD, PathProbe};
 pub use request::{

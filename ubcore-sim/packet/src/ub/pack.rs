@@ -105,7 +105,7 @@ pub(super) fn check(payload: &[u8]) -> Result<(), PacketError> {
 /// # Errors
 /// As [`TransactionHeader::emit`], and [`PacketError::Length`] when the headers forbid the payload; `packet` is as it
 /// was.
-pub fn join(
+pub fn join_pack(
     packet: &mut Vec<u8>,
     (header, payload_len): (&TransactionHeader, usize),
     longest: usize,
@@ -188,7 +188,7 @@ mod tests {
 
     fn joined(packet: &mut Vec<u8>, len: u8, longest: usize) -> bool {
         let header = TransactionHeader::Request(write(len.into()));
-        match join(packet, (&header, len.into()), longest).unwrap() {
+        match join_pack(packet, (&header, len.into()), longest).unwrap() {
             Some(room) => {
                 packet[room].fill(len);
                 true
@@ -230,7 +230,10 @@ mod tests {
     #[test]
     fn what_breaks_a_rule_joins_nothing() {
         let (mut bytes, header) = (packet(5), TransactionHeader::Request(write(9)));
-        assert!(matches!(join(&mut bytes, (&header, 8), 4096), Err(PacketError::Length { .. })));
+        assert!(matches!(
+            join_pack(&mut bytes, (&header, 8), 4096),
+            Err(PacketError::Length { .. })
+        ));
         assert_eq!(bytes, packet(5));
     }
 
@@ -243,7 +246,7 @@ mod tests {
         for flags in [RequestFlags::empty(), RequestFlags::DATAGRAM | RequestFlags::NO_TAACK] {
             send.flags = RequestFlags::ONLY | flags;
             let mut bytes = packet(5);
-            join(&mut bytes, (&TransactionHeader::Request(send), 5), 4096).unwrap().unwrap();
+            join_pack(&mut bytes, (&TransactionHeader::Request(send), 5), 4096).unwrap().unwrap();
             assert_eq!(Packet::parse(&bytes).is_ok(), flags.is_empty());
         }
     }
