@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
-use urma_packet::{CloseReason, IcrcFlow, ROCE_PORT, TransactionHeader};
+use urma_packet::{CloseReason, IcrcFlow, PacketHeader, ROCE_PORT, TransactionHeader};
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
 pub(crate) use peer_tp::PeerTp;
@@ -99,11 +99,15 @@ impl TpEndpoint {
 
     /// Forgets the peer, and sends it a CLOSE.
     pub(crate) fn evict(&mut self, peer: RawEid) {
-        let close = self.tps.get(&peer).and_then(|tp| tp.handshake.close_packet(CloseReason::Idle));
-        if let Some(close) = close {
+        if let Some(close) = self.close_packet(peer, CloseReason::Idle) {
             self.replies.push(peer, close);
         }
         self.remove(peer);
+    }
+
+    /// The CLOSE of the TP to the peer.
+    pub(crate) fn close_packet(&self, peer: RawEid, reason: CloseReason) -> Option<PacketHeader> {
+        self.tps.get(&peer)?.handshake.close_packet(reason)
     }
 
     pub(crate) fn tp(&self, peer: RawEid) -> Option<&PeerTp> {
@@ -122,13 +126,10 @@ impl TpEndpoint {
 
     // Opening, asking and closing.
 
-    /// Starts a handshake with the peer unless there is one, or a TP.
-    pub(crate) fn open(&mut self, now: Nanos, peer: RawEid) {
-        if let Some(tp) = self.tps.get_mut(&peer)
-            && tp.may_open()
-        {
-            tp.handshake.open(now, self.numbers.offer(peer));
-        }
+    /// Starts a handshake with the peer unless there is one, or a TP. Whether it did.
+    pub(crate) fn open(&mut self, now: Nanos, peer: RawEid) -> bool {
+        let Some(tp) = self.tps.get_mut(&peer).filter(|tp| tp.may_open()) else { return false };
+        tp.handshake.open(now, self.numbers.offer(peer))
     }
 
     /// Whether the peer proved since then that it holds the TP; if not, it is asked. A peer that died
@@ -165,6 +166,28 @@ impl TpEndpoint {
             tp.handshake.close(reason);
             drop_tp(tp, numbers, pool);
         }
+    }
+
+    /// Drops the TP that the peer closed.
+    pub(crate) fn drop_closed(&mut self, peer: RawEid) {
+        let Self { tps, numbers, pool, .. } = self;
+        if let Some(tp) = tps.get_mut(&peer) {
+            drop_tp(tp, numbers, pool);
+        }
+    }
+
+    /// The node is about to close: ends all TPs, with a CLOSE to each peer.
+    pub(crate) fn close_all(&mut self, reason: CloseReason) {
+        let Self { tps, numbers, pool, .. } = self;
+        for tp in tps.values_mut() {
+            tp.handshake.close(reason);
+            drop_tp(tp, numbers, pool);
+        }
+    }
+
+    /// Whether each peer acknowledged everything that was sent to it.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.tps.values().all(PeerTp::is_drained)
     }
 
     /// A number for a path, of which `is_used` says those that paths have.

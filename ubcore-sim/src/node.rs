@@ -187,6 +187,7 @@ impl Drop for Node {
         self.shared.drive(self.shared.clock().now());
         self.shared.stop();
         background.join();
+        self.shared.close_peers();
         self.shared.port().close();
     }
 }

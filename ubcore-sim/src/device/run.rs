@@ -301,6 +301,17 @@ impl SoftwareDevice {
         reasons.into_iter().map(|reason| self.base.tables.counts.value(reason)).sum()
     }
 
+    /// Whether each node that is reached by packets has everything that this one sent and owes.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.shared.with_blocking(|shared| shared.exchange.is_answered()).value
+    }
+
+    /// The device ends: its peers by packets get a CLOSE, which [`SoftwareDevice::poll_transmit`] gives. It is
+    /// not stepped any more.
+    pub(crate) fn close_peers(&self) {
+        let _ = self.shared.with_blocking(|shared| shared.exchange.close_peers());
+    }
+
     /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
     /// descriptors until a peer wakes it, or until [`SoftwareDevice::poll_deadline`].
     #[must_use]

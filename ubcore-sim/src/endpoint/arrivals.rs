@@ -10,7 +10,7 @@ use urma_packet::{
     RequestHeader, Tpn,
 };
 
-use super::{TpEndpoint, drop_tp, flow};
+use super::{TpEndpoint, flow};
 use crate::context::tables::Tables;
 use crate::ports::{Backlog, NodeAddr};
 use crate::transport::{Agreed, Doubt, Handshake, HandshakeEvent, Received, refusal};
@@ -29,7 +29,8 @@ pub(crate) enum EndpointEvent<'a> {
     Connect(PacketHeader),
     /// The peer has a new TP, maybe in place of another one.
     Opened(Agreed),
-    /// The peer closed the TP.
+    /// The peer closed the TP. What was received in order before is taken by [`TpEndpoint::pop`], then
+    /// [`TpEndpoint::drop_closed`] follows.
     Closed(CloseReason),
 }
 
@@ -175,10 +176,7 @@ impl TpEndpoint {
                 numbers.tps.insert(new.local_tpn.value(), from);
                 EndpointEvent::Opened(new)
             }
-            HandshakeEvent::Closed(reason) => {
-                drop_tp(tp, numbers, pool);
-                EndpointEvent::Closed(reason)
-            }
+            HandshakeEvent::Closed(reason) => EndpointEvent::Closed(reason),
         };
         tp.received = true;
         event

@@ -91,10 +91,19 @@ impl PeerTp {
         self.tp.is_some()
     }
 
-    /// There is no TP, nor a handshake for one.
+    /// There is no TP, nor a handshake for one, nor one that failed and was not reported.
     pub(super) fn may_open(&self) -> bool {
-        let state = self.handshake.state();
-        self.tp.is_none() && !matches!(state, HandshakeState::Connecting | HandshakeState::Open(_))
+        let is_free = match self.handshake.state() {
+            HandshakeState::Connecting | HandshakeState::Open(_) => false,
+            HandshakeState::Failed(_) => !self.has_open_error(),
+            HandshakeState::Idle | HandshakeState::Closed => true,
+        };
+        self.tp.is_none() && is_free
+    }
+
+    /// A handshake failed, and [`PeerTp::take_open_error`] did not report it.
+    fn has_open_error(&self) -> bool {
+        matches!(self.handshake.state(), HandshakeState::Failed(_)) && !self.error_logged
     }
 
     /// The peer has everything that was sent.
@@ -305,8 +314,8 @@ impl PeerTp {
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Nanos> {
-        // A TP that is over is to be noticed at once.
-        let over = self.has_failed() || self.is_silent();
+        // What is over is to be noticed at once.
+        let over = self.has_failed() || self.is_silent() || self.has_open_error();
         let waiting = (over || !self.datagrams.is_empty()).then_some(0);
         let echo = (!self.echoes.is_empty()).then_some(0);
         let path = self.tp.as_ref().and_then(|_| self.path.poll_deadline());

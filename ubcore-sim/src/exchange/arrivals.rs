@@ -21,7 +21,7 @@ impl Exchange {
         by: Reception<'_>,
         event: EndpointEvent<'_>,
     ) -> bool {
-        let (peers, mut work, _) = self.split(base, by.now);
+        let (peers, mut work, inbox) = self.split(base, by.now);
         match event {
             EndpointEvent::Nothing => return false,
             EndpointEvent::Packet => {}
@@ -41,8 +41,11 @@ impl Exchange {
             }
             EndpointEvent::Closed(reason) => {
                 if let Some(peer) = peers.get_mut(&by.from) {
-                    peer.on_closed(by.now, reason);
+                    // Responses before the CLOSE end their requests as served.
+                    peer.take_last_messages(&mut work, inbox);
+                    peer.on_closed(&mut work, reason);
                 }
+                self.endpoint.drop_closed(by.from);
             }
         }
         true

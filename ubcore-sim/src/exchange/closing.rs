@@ -1,11 +1,14 @@
-//! Paths without users: each stays open for the requests that were posted before the last one left.
+//! Paths without users: each stays open for the requests that were posted before the last one left. The node
+//! that closes: each peer gets its responses, then a CLOSE.
 //!
 //! *Owns*: when they are looked at. *Takes*: disconnects, what queues retired. *Gives*: closed paths.
 //! *Must not*: wait for a queue.
 
 use udma_abi::{CmdStatus, Nanos};
+use urma_packet::CloseReason;
 
 use super::path::Posted;
+use super::peer::Peer;
 use super::state::Exchange;
 use crate::engine::base::Base;
 
@@ -59,6 +62,18 @@ impl Exchange {
             false
         });
         self.look_at = if self.closing.is_empty() { Nanos::MAX } else { now + LOOK_NS };
+    }
+
+    /// Whether each node that is reached by packets has everything that this one sent and owes: a CLOSE that
+    /// overtakes a response would end its request as timed out.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.endpoint.is_drained() && self.peers.values().all(|peer| !peer.responder.is_waiting())
+    }
+
+    /// The node closes: nothing goes to its peers any more but a CLOSE, which the endpoint sends.
+    pub(crate) fn close_peers(&mut self) {
+        self.peers.values_mut().for_each(Peer::on_own_close);
+        self.endpoint.close_all(CloseReason::Shutdown);
     }
 
     /// A send queue is gone, with everything posted to it.

@@ -79,7 +79,8 @@ impl Exchange {
             Some(Carrier::Packets(_)) => {
                 // A closing path may lead to a life that is over: like a new one it has to be proven.
                 let is_open = |tpn| paths.get(&tpn).is_some_and(|path| path.users != 0);
-                let is_new = !unreliable && !peer.paths[0].is_some_and(is_open);
+                let is_open = !peer.is_shut && peer.paths[0].is_some_and(is_open);
+                let is_new = !unreliable && !is_open;
                 let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
                 if !unreliable && !endpoint.tp(eid).is_some_and(PeerTp::is_open) {
                     endpoint.open(now, eid);
@@ -222,8 +223,12 @@ impl Exchange {
                 }
                 TpEnd::Narrowed => peer.on_carrier_replaced(now),
                 TpEnd::NotOpened(why) => {
-                    peer.open_failed = Some(why);
-                    if why != CmdStatus::Timeout {
+                    // Of a node that closed: it may be there again when the next command comes.
+                    if !peer.is_shut || peer.wanted_since.is_some() {
+                        peer.open_failed = Some(why);
+                    }
+                    // A node that is silent may come back, unless it said that it closes.
+                    if why != CmdStatus::Timeout || peer.is_shut {
                         peer.requester.end_all(
                             &peer.line,
                             &mut self.senders,

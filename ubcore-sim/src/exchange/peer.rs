@@ -52,6 +52,8 @@ pub(super) struct Peer {
     pub(super) used: bool,
     /// The TP ended by a CLOSE: both sides know.
     pub(super) parted: bool,
+    /// The node closed, and no other life of it was found since.
+    pub(super) is_shut: bool,
     /// Since when no queue uses it and nothing is outstanding.
     pub(super) quiet_since: Option<Nanos>,
 }
@@ -72,6 +74,7 @@ impl Peer {
             state: 0,
             used: false,
             parted: false,
+            is_shut: false,
             quiet_since: None,
         }
     }
@@ -91,7 +94,10 @@ impl Peer {
         }
         let is_held = answers == Answers::MayWait && busy && responder.may_wait();
         if requester.is_waiting() || responder.is_waiting() && !is_held {
-            work.endpoint.open(work.now, self.eid);
+            if work.endpoint.open(work.now, self.eid) {
+                // Commands that wait get the outcome of this one.
+                self.open_failed = None;
+            }
             let mut budget = PIECES_PER_STEP;
             busy |= responder.push(line, work, &mut budget);
             busy |= requester.push(line, work, &mut budget);
@@ -252,7 +258,7 @@ impl Peer {
         }
         self.incarnation = new.peer_incarnation;
         self.state = new.peer_state;
-        self.parted = false;
+        (self.parted, self.is_shut) = (false, false);
         self.open_failed = None;
     }
 
@@ -279,10 +285,23 @@ impl Peer {
     }
 
     /// The TP is over, by the peer's word.
-    pub(super) fn on_closed(&mut self, now: Nanos, reason: CloseReason) {
+    pub(super) fn on_closed(&mut self, work: &mut Work<'_>, reason: CloseReason) {
         // After these the peer repeats nothing. One whose TP gave up goes on with another.
         self.parted = matches!(reason, CloseReason::Idle | CloseReason::Shutdown);
-        self.on_carrier_replaced(now);
+        self.on_carrier_replaced(work.now);
+        self.is_shut = reason == CloseReason::Shutdown;
+        if self.is_shut {
+            // What has no response gets none. Its sequences stay: the handshake that a later request makes
+            // shows whether another life of the node has the EID.
+            self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
+            self.responder.abandon_messages(work);
+        }
+    }
+
+    /// This node closes: what its queues requested has no more users, and responses are not repeated.
+    pub(super) fn on_own_close(&mut self) {
+        self.forget_queues();
+        self.responder.drop_answers();
     }
 
     /// The TP is over: what was unanswered goes again with the next one to the same life.

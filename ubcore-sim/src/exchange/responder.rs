@@ -304,6 +304,15 @@ impl Responder {
         self.reads.clear();
     }
 
+    /// The rest of unfinished messages will not come: receives in use are given back.
+    pub(super) fn abandon_messages(&mut self, work: &mut Work<'_>) {
+        for served in self.served.values_mut() {
+            if let Some(taken) = served.message.take().and_then(|m| m.receive) {
+                work.receives.give_back(work.base, taken);
+            }
+        }
+    }
+
     /// All sequences begin anew; receives in use are given back.
     pub(super) fn forget_served(&mut self, work: &mut Work<'_>) {
         self.taken.forget();

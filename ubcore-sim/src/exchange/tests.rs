@@ -4,6 +4,7 @@
 
 mod answers;
 mod attack;
+mod closing;
 mod fences;
 mod guesses;
 mod hostile;

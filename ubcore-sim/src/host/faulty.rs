@@ -38,6 +38,14 @@ impl FaultyLink {
     }
 }
 
+impl Drop for FaultyLink {
+    /// What is on its way leaves with the node that sent it.
+    fn drop(&mut self) {
+        self.now = Nanos::MAX;
+        while self.send(&mut |_| None) != 0 {}
+    }
+}
+
 impl DatagramLink for FaultyLink {
     fn send(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
         let Self { below, way, own, now, buffer } = self;

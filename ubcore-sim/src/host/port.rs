@@ -10,6 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use udma_abi::{Nanos, RawEid, counters::Counter};
 use urma_mem::{
     RunResult, Serial,
@@ -189,13 +190,26 @@ impl PacketPort {
         self.link.is_marked()
     }
 
-    /// Sends what the device gives, bounded.
-    pub fn send(&self, device: &SoftwareDevice, now: Nanos) {
+    /// Sends what the device gives, bounded. Returns how many datagrams there were; a caller that finds
+    /// another thread at it leaves the work to that thread.
+    pub fn send(&self, device: &SoftwareDevice, now: Nanos) -> usize {
+        let mut count = 0;
         // Work that is left is looked at by the next poll or tick.
         let _ = self.link.run(|link| {
             if let Some(link) = link {
-                self.send_on(link.as_mut(), device, now);
+                count += self.send_on(link.as_mut(), device, now);
             }
+        });
+        count
+    }
+
+    /// Waits for a datagram, or a millisecond.
+    pub fn wait(&self) {
+        let _ = self.link.with_blocking(|link| {
+            let link = link.as_ref()?;
+            let mut ready = [PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN)];
+            // A wait that is interrupted ends early.
+            rustix::event::poll(&mut ready, Some(&TICK)).ok()
         });
     }
 
@@ -319,6 +333,8 @@ impl PacketPort {
     }
 }
 
+/// Longest time that [`PacketPort::wait`] waits.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Number of times that the device may have something shorter to send.
 const SENDS_MAX: u32 = 3;
 

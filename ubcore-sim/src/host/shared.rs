@@ -284,6 +284,32 @@ impl SharedNode {
         self.ring();
     }
 
+    /// Sends to peers by packets what they wait for, and then that this node closes. To be called after
+    /// [`SharedNode::stop`], when no thread steps the node any more.
+    pub fn close_peers(&self) {
+        if !self.device.has_packet_peers() {
+            return;
+        }
+        let end = self.clock.now() + LINGER_NS;
+        loop {
+            let now = self.clock.now();
+            let is_busy = self.drive(now);
+            if self.device.is_answered() || now >= end {
+                break;
+            }
+            if !is_busy {
+                self.port.wait();
+            }
+        }
+        self.device.close_peers();
+        // Each call sends a bounded number.
+        for _ in 0..CLOSES_MAX {
+            if self.port.send(&self.device, self.clock.now()) == 0 {
+                break;
+            }
+        }
+    }
+
     /// Whether [`SharedNode::stop`] was called.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -336,7 +362,7 @@ impl SharedNode {
     #[inline]
     fn after_post(&self) {
         if self.port.is_active() {
-            self.port.send(&self.device, self.clock.now());
+            let _ = self.port.send(&self.device, self.clock.now());
         }
         if self.is_armed_too_late() {
             self.ring();
@@ -374,6 +400,11 @@ impl SharedNode {
     }
 }
 
+/// Longest time that a node which closes waits until its peers have everything: a packet that is lost is sent
+/// again several times in it. A peer that is gone does not hold up the end of a program for longer.
+const LINGER_NS: Nanos = 100_000_000;
+/// Calls that send the last packets.
+const CLOSES_MAX: usize = 64;
 /// Steps of a thread that a peer woke, before it leaves the rest to the background thread.
 const STEPS_WOKEN: u32 = 16;
 /// By how much the cheap clock may be behind, at most: two ticks of a kernel with 100 a second.

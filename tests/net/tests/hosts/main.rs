@@ -6,5 +6,6 @@
 
 mod eid;
 mod lab;
+mod peers;
 mod traffic;
 mod verify;

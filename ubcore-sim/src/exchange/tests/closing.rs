@@ -1,0 +1,189 @@
+//! A node that closes, and what its peer makes of it, in virtual time.
+
+use udma_abi::{CqeStatus, Nanos, Opcode, cmd::Access, counters::Counter};
+use urma_packet::{Body, Close, CloseReason, PacketHeader, Tpn};
+
+use super::world::{Kind, SENDER, World, step};
+use crate::endpoint::flow;
+use crate::transport::TRANSMIT_MAX;
+
+const MS: Nanos = 1_000_000;
+const RW: Access = Access::READ.union(Access::WRITE);
+/// An error timeout of 137 s: what ends before did not end by it.
+const PATIENT: u8 = 25;
+
+/// Node 0 writes to node 1, which has a queue without receives.
+fn pair() -> World {
+    let mut w = World::new(Kind::Packets);
+    let _here = w.segment(0, 1, 4096, RW);
+    let _there = w.segment(1, 2, 4096, RW);
+    w.receiver(1, 2000);
+    w.patience(0, PATIENT);
+    w
+}
+
+impl World {
+    /// Everything that node `n` sends now, kept from its peer.
+    fn take_sent(&mut self, n: usize) -> Vec<Vec<u8>> {
+        let (now, mut buf) = (self.now, vec![0; TRANSMIT_MAX]);
+        let endpoint = &mut self.nodes[n].exchange.endpoint;
+        let packets = std::iter::from_fn(|| {
+            let sent = endpoint.poll_transmit(now, &mut buf)?;
+            Some(buf[..sent.len].to_vec())
+        });
+        packets.collect()
+    }
+
+    /// Node `n` is stepped, and the other one not; what it sends.
+    fn step_alone(&mut self, n: usize) -> Vec<Vec<u8>> {
+        let now = self.now;
+        let node = &mut self.nodes[n];
+        node.exchange.take_mail_of(&node.base, now, SENDER);
+        step(&mut node.exchange, &node.base, now);
+        self.take_sent(n)
+    }
+
+    /// Node `n` closes: its last packets, as they leave.
+    fn close(&mut self, n: usize) -> Vec<Vec<u8>> {
+        self.nodes[n].exchange.close_peers();
+        let packets = self.take_sent(n);
+        self.stop(n);
+        packets
+    }
+
+    /// Packets of the other node arrive at node `n`, without a step between them.
+    fn arrive(&mut self, n: usize, packets: &[Vec<u8>]) {
+        let (now, from) = (self.now, self.eid(1 - n));
+        for packet in packets {
+            self.nodes[n].on_datagram(now, from, packet);
+        }
+    }
+
+    /// CLOSE as the peer of node 0 would send it, but for `change`.
+    fn forged(&self, change: impl FnOnce(&mut PacketHeader, &mut Close)) -> Vec<u8> {
+        let endpoint = &self.nodes[1].exchange.endpoint;
+        let header = endpoint.close_packet(self.eid(0), CloseReason::Shutdown);
+        let mut header = header.expect("an open TP");
+        let Body::Close(mut close) = header.body else { panic!("{header:?}") };
+        change(&mut header, &mut close);
+        header.body = Body::Close(close);
+        let mut bytes = vec![0; header.packet_len(0)];
+        header.emit(&[], &flow(self.eid(1), self.eid(0)), &mut bytes).expect("a packet");
+        bytes
+    }
+}
+
+#[test]
+fn a_closed_peer_ends_its_requests_at_once_and_once() {
+    let mut w = pair();
+    // One is refused for want of a receive, the others wait behind it.
+    let seqs: Vec<_> =
+        (0..20).map(|n| w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, n), &[(1, 0, 64)])).collect();
+    w.run(5 * MS);
+    assert!(seqs.iter().all(|&seq| w.end_now(0, seq).is_none()));
+    let last = w.close(1);
+    w.arrive(0, &last);
+    w.run(1_000);
+    for seq in seqs {
+        assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
+    }
+    // The world asserts that none ends again.
+    w.run(10_000 * MS);
+}
+
+#[test]
+fn a_response_before_the_close_ends_its_request_as_served() {
+    let mut w = pair();
+    w.run(MS);
+    let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    let request = w.step_alone(0);
+    w.arrive(1, &request);
+    let mut packets = w.step_alone(1);
+    packets.extend(w.close(1));
+    assert_eq!((packets.len(), w.end_now(0, seq)), (2, None));
+    w.arrive(0, &packets);
+    w.run(1_000);
+    assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 64)));
+}
+
+#[test]
+fn a_node_does_not_close_before_its_responses_have_arrived() {
+    let mut w = pair();
+    let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    w.is_mute[1] = true;
+    w.run(MS);
+    assert_eq!(w.end_now(0, seq), None);
+    assert!(!w.nodes[1].exchange.is_answered(), "the response was lost");
+    w.is_mute[1] = false;
+    w.run(50 * MS);
+    assert!(w.nodes[1].exchange.is_answered(), "it was sent again");
+    let last = w.close(1);
+    assert_eq!(last.len(), 1, "one CLOSE, and nothing else");
+    w.arrive(0, &last);
+    w.run(1_000);
+    assert_eq!(w.end_now(0, seq), Some((CqeStatus::Success, 64)));
+}
+
+#[test]
+fn a_receive_of_an_unfinished_message_is_used_by_the_next_one() {
+    let mut w = World::new(Kind::Packets);
+    let _here = w.segment(0, 1, 64 << 10, RW);
+    let _there = w.segment(1, 2, 64 << 10, RW);
+    w.receiver(1, 2000);
+    w.post(1, 2000, 2, 0, 64 << 10);
+    w.run(MS);
+    w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64 << 10)]);
+    let pieces = w.step_alone(0);
+    w.arrive(1, &pieces[..4]);
+    w.step_alone(1);
+    let left = |w: &World| w.nodes[1].exchange.receives.left(2000);
+    assert_eq!(left(&w), Some(0), "the message has begun");
+    let last = w.close(0);
+    w.arrive(1, &last);
+    assert_eq!(left(&w), Some(1), "given back");
+}
+
+/// Each has one thing wrong that only the peer knows.
+#[test]
+fn a_forged_close_ends_nothing_and_is_counted() {
+    let mut w = pair();
+    let seq = w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
+    w.run(5 * MS);
+    let other = |tpn: Tpn| Tpn::from_low_bits(tpn.value() ^ 1);
+    let forged = [
+        w.forged(|_, close| close.key ^= 1),
+        w.forged(|_, close| close.key = 0),
+        w.forged(|_, close| close.source_tpn = other(close.source_tpn)),
+        w.forged(|header, _| header.dest = other(header.dest)),
+    ];
+    for (n, packet) in (1..).zip(&forged) {
+        let before = w.counter(0, Counter::DropUnproven);
+        w.arrive(0, std::slice::from_ref(packet));
+        assert_eq!(w.counter(0, Counter::DropUnproven), before + 1, "{n}");
+        w.run(5 * MS);
+        assert_eq!(w.end_now(0, seq), None, "{n}");
+    }
+    w.post(1, 2000, 2, 0, 64);
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+    assert_eq!(forged[0].len(), w.forged(|_, _| ()).len());
+    let right = w.forged(|_, _| ());
+    w.arrive(0, &[right]);
+    assert_eq!(w.known()[0].1, 0, "a right one ends the TP");
+}
+
+#[test]
+fn a_later_request_tries_a_handshake_and_ends_with_it() {
+    let mut w = pair();
+    let last = w.close(1);
+    w.arrive(0, &last);
+    w.run(1_000);
+    let late = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    w.run(MS);
+    assert_eq!(w.end_now(0, late), None);
+    w.run(1_200 * MS);
+    assert_eq!(w.end_now(0, late), Some((CqeStatus::AckTimeout, 0)), "no node answered");
+    // It closed in error, or another one took its place: a handshake succeeds.
+    w.go_on(1);
+    let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+}
