@@ -122,11 +122,15 @@ fn guarded<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
 /// `errno` stays what it was unless the call fails: system calls below set it when they find nothing.
 #[inline]
 fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
-    let before = errno();
+    // Found once: the call goes through the C library.
+    let place = errno_place();
+    // SAFETY: this thread's errno, which no other thread writes.
+    let before = unsafe { *place };
     // What a panic left half done is behind a lock of a slot or of a context, and those recover.
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(done)) => {
-            set_errno(before);
+            // SAFETY: still this thread's errno, which no other thread writes.
+            unsafe { *place = before };
             Ok(done)
         }
         Ok(refused) => refused,
@@ -134,21 +138,16 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     }
 }
 
-/// `errno` of this thread.
+/// Where `errno` of this thread lies, for as long as the thread lives.
 #[inline]
-fn errno() -> c_int {
-    // SAFETY: the address of this thread's errno, always valid.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: it is valid, and no other thread writes this one's errno.
-    unsafe { *errno }
+fn errno_place() -> *mut c_int {
+    // SAFETY: takes nothing, and gives the address of this thread's errno.
+    unsafe { libc::__errno_location() }
 }
 
-#[inline]
 fn set_errno(number: c_int) {
-    // SAFETY: the address of this thread's errno, always valid.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: it is valid, and no other thread writes this one's errno.
-    unsafe { *errno = number };
+    // SAFETY: this thread's errno, which no other thread writes.
+    unsafe { *errno_place() = number };
 }
 
 /// The place of this name: panics once when a test asks for it.

@@ -31,7 +31,9 @@ pub(crate) use fresh::Fresh;
 pub(crate) use header::Owner;
 pub(crate) use idle::{Idle, find_idle};
 pub(crate) use member::{InSlot, Member, member};
-pub(crate) use slot::{Emptied, Guard, Held, Look, PointerKind, Slot, find, find_live, is_there};
+pub(crate) use slot::{
+    Emptied, Guard, Held, LastNamed, Look, PointerKind, Slot, find, find_live, is_there,
+};
 
 /// A kind of object.
 ///

@@ -69,19 +69,26 @@ impl SendHalf {
     /// As [`SendHalf::post`] of the one request.
     #[inline(always)]
     pub(crate) fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
-        if self.last.is_of(wr) && self.rules.fits(wr) {
-            let OneTransfer { piece, at, user_ctx, .. } = *wr;
-            let moved =
-                MovedTransfer { local: piece.addr, remote: at.addr, len: piece.len, user_ctx };
-            match self.queue.post_like_last(&moved) {
-                PostedAgain::Posted => return Ok(()),
-                PostedAgain::Full => {
-                    return Err(PostError { index: 0, reason: PostReason::Full });
-                }
-                PostedAgain::NotTaken => {}
+        match self.transfer_again(wr) {
+            PostedAgain::Posted => Ok(()),
+            PostedAgain::Full => Err(PostError { index: 0, reason: PostReason::Full }),
+            PostedAgain::NotTaken => {
+                // A copy, so that the request itself need not lie in memory above.
+                let wr = *wr;
+                self.transfer_new(&wr)
             }
         }
-        self.transfer_new(wr)
+    }
+
+    /// As [`SendHalf::transfer`], of a request like the newest one; others are not taken.
+    #[inline(always)]
+    pub(crate) fn transfer_again(&mut self, wr: &OneTransfer<'_>) -> PostedAgain {
+        if !(self.last.is_of(wr) && self.rules.fits(wr)) {
+            return PostedAgain::NotTaken;
+        }
+        let OneTransfer { piece, at, user_ctx, .. } = *wr;
+        let moved = MovedTransfer { local: piece.addr, remote: at.addr, len: piece.len, user_ctx };
+        self.queue.post_like_last(&moved)
     }
 
     /// As [`SendHalf::transfer`], of a request that is not like the newest one.

@@ -14,7 +14,7 @@ use crate::{
     jfc::JfcShared,
     jfr::{self, JfrShared, recv_half},
     jfs::send_half,
-    ops::QueueParts,
+    ops::{PostedAgain, QueueParts},
     rules::{self, ensure, refuse},
     target::{self, HeldPath},
 };
@@ -197,6 +197,13 @@ impl Jetty {
     #[inline]
     pub fn post_transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         self.send.transfer(wr)
+    }
+
+    /// Posts one request if it is like the newest one, which was checked. `false`: nothing happened, and
+    /// `post_transfer` posts it or returns what is wrong.
+    #[inline(always)]
+    pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.send.transfer_again(wr) == PostedAgain::Posted
     }
 
     /// Posts receives in order.

@@ -11,7 +11,7 @@ use crate::{
     body::{QueueBody, SendHalf, control_methods, required, same_home},
     check::SendRules,
     context::ContextShared,
-    ops::QueueParts,
+    ops::{PostedAgain, QueueParts},
     rules, target,
 };
 
@@ -147,6 +147,13 @@ impl Jfs {
     #[inline]
     pub fn post_transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         self.send.transfer(wr)
+    }
+
+    /// Posts one request if it is like the newest one, which was checked. `false`: nothing happened, and
+    /// `post_transfer` posts it or returns what is wrong.
+    #[inline(always)]
+    pub fn post_again(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.send.transfer_again(wr) == PostedAgain::Posted
     }
 
     /// RM: announces requests to `target`. Importing set up the path already.

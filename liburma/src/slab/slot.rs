@@ -219,6 +219,50 @@ impl<'g> Look<'g> {
         // only read.
         Some(unsafe { &*ptr.own() })
     }
+
+    /// The private part of the object at `public`, if this queue found it last: by its address and one word.
+    #[inline(always)]
+    pub(crate) fn named_again<K: Named>(
+        self,
+        public: *const K::Public,
+        last: &LastNamed<K>,
+    ) -> Option<&'g K::Own> {
+        let ptr = last.ptr?;
+        if !core::ptr::eq(ptr.public(), public) {
+            return None;
+        }
+        // The word of another object in the same slot has another generation.
+        if ptr.header().word() != last.word || last.word.kinship() != self.kinship {
+            return None;
+        }
+        // SAFETY: as in `named`: the word says "live" and "of this owner" while a queue of that owner is locked.
+        Some(unsafe { &*ptr.own() })
+    }
+
+    /// As [`Look::named`]; `last` remembers what is found, for [`Look::named_again`].
+    #[inline]
+    pub(crate) fn named_new<K: Named>(
+        self,
+        public: *const K::Public,
+        last: &mut LastNamed<K>,
+    ) -> Option<&'g K::Own> {
+        let found = self.named::<K>(public)?;
+        let ptr = slot_at_public::<K>(public, space::is_slot_of_known::<K>)?;
+        *last = LastNamed { ptr: Some(ptr), word: ptr.header().word() };
+        Some(found)
+    }
+}
+
+/// The object of a kind that a queue found last: where it lies, and its word when it was live.
+pub(crate) struct LastNamed<K: Named> {
+    ptr: Option<SlotPtr<K>>,
+    word: Word,
+}
+
+impl<K: Named> LastNamed<K> {
+    /// No object: nothing is found again.
+    pub(crate) const NONE: Self =
+        Self { ptr: None, word: Word::new(0, Owner::NONE, SlotState::Free) };
 }
 
 /// The locks of several objects, for reading their private parts at once.

@@ -29,6 +29,7 @@ kinds! {
     Racing = 24, queue: false, own: Counted, Exclusive;
     Shared = 25, queue: false, own: Boxed, Named;
     Poster = 26, queue: true, own: u64, Exclusive;
+    Last = 27, queue: false, own: Counted, Named;
 }
 
 /// Says when it is dropped.
@@ -174,6 +175,41 @@ fn a_queue_names_objects_of_its_owner_only() {
     assert!(guard.split().1.named::<Memory>(memory.public()).is_none());
     drop(guard);
     drop((delete(queue), delete(foreign)));
+}
+
+#[test]
+fn what_a_queue_found_last_is_found_again_while_it_is_that_object() {
+    let (mine, other) = (Owner::new(102), Owner::new(103));
+    let (queue, foreign) = (make_of::<Queue>(mine, vec![]), make_of::<Queue>(other, vec![]));
+    let drops = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+    let [memory, beside] = drops.each_ref().map(|of| make_of::<Last>(mine, Counted(of.clone())));
+    let mut last = LastNamed::NONE;
+    let again = |queue: Slot<Queue>, last: &LastNamed<Last>, public: *const [u64; 4]| {
+        let mut guard = queue.lock().expect("live");
+        let found = guard.split().1.named_again::<Last>(public, last).map(|own| own.0.clone());
+        found.is_some_and(|found| Arc::ptr_eq(&found, &drops[0]))
+    };
+    assert!(!again(queue, &last, memory.public()) && !again(queue, &last, core::ptr::null()));
+    let mut guard = queue.lock().expect("live");
+    assert!(guard.split().1.named_new(memory.public(), &mut last).is_some());
+    drop(guard);
+    assert!(again(queue, &last, memory.public()));
+    assert!(!again(queue, &last, beside.public()), "another address");
+    assert!(!again(foreign, &last, memory.public()), "another owner");
+    // Until its slot is used again.
+    drop(delete(memory));
+    assert!(!again(queue, &last, memory.public()), "deleted");
+    let mut next = make_of::<Last>(mine, Counted(drops[0].clone()));
+    for _ in 0..10_000 {
+        if next.public() == memory.public() {
+            break;
+        }
+        drop(delete(next));
+        next = make_of::<Last>(mine, Counted(drops[0].clone()));
+    }
+    assert_eq!(next.public(), memory.public(), "slots are used again");
+    assert!(!again(queue, &last, next.public()), "another object in its place");
+    drop((delete(queue), delete(foreign), delete(next), delete(beside)));
 }
 
 #[test]

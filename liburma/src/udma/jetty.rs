@@ -20,7 +20,7 @@ use crate::{
         context::shared,
         family::{self, Family, Members},
         jfs,
-        kind::{self, Ctx, GroupOwn, JettyMore, JettyOwn},
+        kind::{self, Ctx, GroupOwn, JettyMore, JettyOwn, LastNames},
     },
 };
 
@@ -63,7 +63,8 @@ impl Family for kind::Jetty {
             Some(shared::<kind::Group, _>(cfg.jetty_grp)?)
         };
         let core = create(own, cfg, group.as_deref())?;
-        Ok((core, JettyMore { send_max: u32::MAX, _group: group }))
+        let last = LastNames::NONE;
+        Ok((core, JettyMore { last, send_max: u32::MAX, _group: group }))
     }
 
     fn modify(own: &mut JettyOwn, attr: &urma_jetty_attr_t) -> Answer {

@@ -19,22 +19,22 @@ use crate::{
     udma::{
         family::{self, Family, Members},
         jfc::with_jfc,
-        kind::{self, Ctx, JfsOwn},
+        kind::{self, Ctx, JfsOwn, LastNames},
     },
 };
 
 impl Family for kind::Jfs {
     type Core = Jfs;
-    type More = ();
+    type More = LastNames;
     type Cfg = urma_jfs_cfg_t;
     type Attr = urma_jfs_attr_t;
     const OPTIONS: &'static [&'static [Opt]] = &[option::JFS];
     const MEMBERS: Members<urma_jfs_t, urma_jfs_cfg_t> =
         family::members!(urma_jfs_t, jfs_id, jfs_cfg, urma_jfs_opt, urma_jfs_id);
 
-    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfs, ())> {
+    fn make(own: &Arc<Ctx>, cfg: &Self::Cfg) -> Answer<(Jfs, LastNames)> {
         let made = with_jfc(cfg.jfc, |jfc| Ok(own.core.create_jfs(&queue::jfs(cfg)?, jfc)?))?;
-        Ok((made, ()))
+        Ok((made, LastNames::NONE))
     }
 
     fn modify(own: &mut JfsOwn, attr: &urma_jfs_attr_t) -> Answer {

@@ -17,7 +17,7 @@ use urma_core::{
 
 use crate::{
     abi,
-    slab::{Exclusive, Kind, Named, Owner, Slot},
+    slab::{Exclusive, Kind, LastNamed, Named, Owner, Slot},
     udma::{
         event_queue::Events,
         handles::Handles,
@@ -84,7 +84,7 @@ pub(crate) struct QueueOwn<C, M = ()> {
 /// What lies behind a completion queue.
 pub(crate) type JfcOwn = QueueOwn<CoreJfc, JfcMore>;
 /// What lies behind a send queue.
-pub(crate) type JfsOwn = QueueOwn<CoreJfs>;
+pub(crate) type JfsOwn = QueueOwn<CoreJfs, LastNames>;
 /// What lies behind a receive queue.
 pub(crate) type JfrOwn = QueueOwn<CoreJfr>;
 /// What lies behind a jetty.
@@ -101,8 +101,22 @@ pub(crate) struct JfcMore {
     pub(crate) moderation: (u16, u16),
 }
 
+/// What the newest plain request of a queue named: requests alike find it again with fewer looks.
+pub(crate) struct LastNames {
+    pub(crate) local: LastNamed<Segment>,
+    pub(crate) remote: LastNamed<Segment>,
+    pub(crate) target: LastNamed<Target>,
+}
+
+impl LastNames {
+    /// Of a queue without a request.
+    pub(crate) const NONE: Self =
+        Self { local: LastNamed::NONE, remote: LastNamed::NONE, target: LastNamed::NONE };
+}
+
 /// What a jetty keeps beside urma-core's.
 pub(crate) struct JettyMore {
+    pub(crate) last: LastNames,
     /// Bytes of a SEND to the bound target at most.
     pub(crate) send_max: u32,
     /// Its group stays while the jetty does.

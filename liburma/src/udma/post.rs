@@ -22,7 +22,7 @@ use crate::{
     slab::{Exclusive, Look, Slot},
     udma::{
         jetty,
-        kind::{self, JettyOwn, JfrOwn, JfsOwn},
+        kind::{self, JettyOwn, JfrOwn, JfsOwn, LastNames},
     },
 };
 
@@ -67,10 +67,25 @@ pub(crate) trait Sends {
     /// # Errors
     /// It was refused.
     fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError>;
+
+    /// As `transfer`, of a request like the newest one. `false`: nothing happened.
+    fn again(&mut self, wr: &OneTransfer<'_>) -> bool;
+
+    /// What its newest plain request named.
+    fn last(&mut self) -> &mut LastNames;
 }
 
 impl Sends for JfsOwn {
     #[inline(always)]
+    fn again(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.core.post_again(wr)
+    }
+
+    #[inline(always)]
+    fn last(&mut self) -> &mut LastNames {
+        &mut self.more
+    }
+
     fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         self.core.post_transfer(wr)
     }
@@ -88,6 +103,15 @@ impl Sends for JfsOwn {
 
 impl Sends for JettyOwn {
     #[inline(always)]
+    fn again(&mut self, wr: &OneTransfer<'_>) -> bool {
+        self.core.post_again(wr)
+    }
+
+    #[inline(always)]
+    fn last(&mut self) -> &mut LastNames {
+        &mut self.more.last
+    }
+
     fn transfer(&mut self, wr: &OneTransfer<'_>) -> Result<(), PostError> {
         self.core.post_transfer(wr)
     }

@@ -22,7 +22,7 @@ use crate::{
     call::{Answer, Code, UserPtr},
     convert::request::flags,
     slab::Look,
-    udma::kind,
+    udma::kind::{self, SegmentOwn, TargetOwn},
 };
 
 /// Posts a list: a plain request at once, another single one as it is, several in batches.
@@ -54,16 +54,8 @@ fn post_plain(
         return None;
     }
     match from.opcode() {
-        URMA_OPC_WRITE => {
-            let rw = from.transfer();
-            let pieces = both(rw.src(), rw.dst())?;
-            transfer((look, own), (from, rw), (true, pieces), bad_wr)
-        }
-        URMA_OPC_READ => {
-            let rw = from.transfer();
-            let pieces = both(rw.dst(), rw.src())?;
-            transfer((look, own), (from, rw), (false, pieces), bad_wr)
-        }
+        URMA_OPC_WRITE => transfer((look, own), from, true, bad_wr),
+        URMA_OPC_READ => transfer((look, own), from, false, bad_wr),
         URMA_OPC_SEND => {
             let send = from.message();
             let sge = send.src().only()?;
@@ -89,24 +81,85 @@ fn both<'a>(local: Pieces<'a>, remote: Pieces<'a>) -> Option<(UserSge<'a>, UserS
     Some((local.only()?, remote.get(0)?))
 }
 
+/// The hint of a write, or a read, and its pieces on either side.
+#[inline(always)]
+fn ends(from: SendRequest<'_>, is_write: bool) -> Option<(u8, (UserSge<'_>, UserSge<'_>))> {
+    let rw = from.transfer();
+    let pieces = if is_write { both(rw.src(), rw.dst()) } else { both(rw.dst(), rw.src()) };
+    pieces.map(|pieces| (rw.hint(), pieces))
+}
+
+/// A write, or a read, of `from` with the objects that it names. `None`: one is not of the side where it is named.
+#[inline(always)]
+fn made<'r>(
+    from: SendRequest<'_>,
+    is_write: bool,
+    (target_hint, (here, there)): (u8, (UserSge<'_>, UserSge<'_>)),
+    (local, remote, target): (&'r SegmentOwn, &'r SegmentOwn, Option<&'r TargetOwn>),
+) -> Option<OneTransfer<'r>> {
+    Some(OneTransfer {
+        is_write,
+        piece: LocalSge { segment: local.local.as_ref()?, addr: here.addr(), len: here.len() },
+        at: RemoteAddr { segment: remote.remote.as_ref()?, addr: there.addr() },
+        flags: flags(from.flag()),
+        target: target.map(|target| &target.core),
+        target_hint,
+        user_ctx: from.user_ctx(),
+    })
+}
+
 /// Posts a write, or a read, of one piece on either side; as [`post_plain`].
 #[inline(always)]
 fn transfer(
     (look, own): (Look<'_>, &mut impl Sends),
-    (from, rw): (SendRequest<'_>, Transfer<'_>),
-    (is_write, (here, there)): (bool, (UserSge<'_>, UserSge<'_>)),
+    from: SendRequest<'_>,
+    is_write: bool,
     bad_wr: UserPtr<*mut urma_jfs_wr_t>,
 ) -> Option<Answer> {
-    let segment = imported(look, there.segment()).ok()?;
-    let wr = OneTransfer {
-        is_write,
-        piece: piece(look, here).ok()?,
-        at: RemoteAddr { segment, addr: there.addr() },
-        flags: flags(from.flag()),
-        target: target(look, own, from)?.0,
-        target_hint: rw.hint(),
-        user_ctx: from.user_ctx(),
+    match transfer_again((look, own), from, is_write) {
+        Some(()) => Some(Ok(())),
+        None => transfer_new((look, own), from, is_write, bad_wr),
+    }
+}
+
+/// As [`transfer`], of a request that names what the newest one did. `None`: it does not, and nothing happened.
+#[inline(always)]
+fn transfer_again(
+    (look, own): (Look<'_>, &mut impl Sends),
+    from: SendRequest<'_>,
+    is_write: bool,
+) -> Option<()> {
+    let (hint, pieces) = ends(from, is_write)?;
+    let is_bound = own.bound().is_some();
+    let last = own.last();
+    let local = look.named_again(pieces.0.segment(), &last.local)?;
+    let remote = look.named_again(pieces.1.segment(), &last.remote)?;
+    let target = match is_bound {
+        true => None,
+        false => Some(look.named_again(from.target(), &last.target)?),
     };
+    let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
+    own.again(&wr).then_some(())
+}
+
+/// As [`transfer`], of any such request.
+#[inline(never)]
+fn transfer_new(
+    (look, own): (Look<'_>, &mut impl Sends),
+    from: SendRequest<'_>,
+    is_write: bool,
+    bad_wr: UserPtr<*mut urma_jfs_wr_t>,
+) -> Option<Answer> {
+    let (hint, pieces) = ends(from, is_write)?;
+    let bound = own.bound();
+    let last = own.last();
+    let local = look.named_new(pieces.0.segment(), &mut last.local)?;
+    let remote = look.named_new(pieces.1.segment(), &mut last.remote)?;
+    let target = match bound {
+        Some(_) => None,
+        None => Some(look.named_new(from.target(), &mut last.target)?),
+    };
+    let wr = made(from, is_write, (hint, pieces), (local, remote, target))?;
     Some(match own.transfer(&wr) {
         Ok(()) => Ok(()),
         Err(error) => refused_send(bad_wr, &[Some(from)], error),
