@@ -30,9 +30,9 @@ use liburma::{
     face::{context::*, device::*, jetty::*, lifecycle::*, queue::*, segment::*, target::*},
 };
 use urma_core::{
-    Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg, JfsCfg, LocalSge,
-    Mapping, RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetJetty,
-    TransportMode,
+    CompletionFlags, Context, ImportedSegment, Jetty, JettyCfg, JettyRecv, Jfc, JfcCfg, JfrCfg,
+    JfsCfg, LocalSge, Mapping, RecvWr, RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp,
+    SendWr, TargetJetty, TransportMode,
 };
 use urma_mem::Region;
 
@@ -79,7 +79,10 @@ struct Rust {
 
 impl Rust {
     fn open() -> Outcome<Self> {
-        let context = urma::open()?;
+        Self::on(urma::open()?)
+    }
+
+    fn on(context: Context) -> Outcome<Self> {
         let jfc = context.create_jfc(&JfcCfg::new(64), None)?;
         let mode = TransportMode::Rm;
         let recv = JettyRecv::Own { cfg: JfrCfg::new(mode, 16), jfc: &jfc };
@@ -91,6 +94,12 @@ impl Rust {
             context.import_segment(&local.remote(), SegmentAccess::REMOTE_ALL, Mapping::None)?;
         let target = context.import_jetty(&jetty.remote())?;
         Ok(Self { jetty, jfc, local, there, target, _context: context })
+    }
+
+    /// Posts one receive of 64 bytes.
+    fn receive(&mut self) {
+        let dst = [LocalSge { segment: &self.local, addr: self.local.va() + 2048, len: 64 }];
+        self.jetty.post_recv(&[RecvWr { dst: &dst, user_ctx: 2 }]).expect("room");
     }
 }
 
@@ -116,6 +125,68 @@ impl End for Rust {
     fn empty(&mut self) {
         let mut one = [urma_core::Completion::default()];
         assert_eq!(self.jfc.poll(&mut one).expect("a device"), 0);
+    }
+}
+
+/// Two nodes over urma-core that send each other messages.
+struct Pair {
+    ends: [Correspondent; 2],
+}
+
+/// A node of a [`Pair`].
+struct Correspondent {
+    end: Rust,
+    target: Option<TargetJetty>,
+}
+
+impl Correspondent {
+    fn open(name: &str) -> Outcome<Self> {
+        let path = urma::PathChoice::SameHost;
+        let cfg = urma::NodeCfg { name: name.to_owned(), path, ..urma::NodeCfg::from_env()? };
+        let mut end = Rust::on(urma::open_node(cfg)?.context)?;
+        end.receive();
+        Ok(Self { end, target: None })
+    }
+
+    /// Sends 8 bytes.
+    fn send(&mut self) {
+        let local = &self.end.local;
+        let src = [LocalSge { segment: local, addr: local.va(), len: 8 }];
+        let target = self.target.as_ref().expect("imported");
+        let wr = SendWr::new(SendOp::Send { src: &src }, target, 1);
+        self.end.jetty.post_send(&[wr]).expect("room");
+    }
+
+    /// Polls once. Whether a message came, whose receive is posted again.
+    fn poll(&mut self) -> bool {
+        let mut done = [urma_core::Completion::default(); 2];
+        let count = self.end.jfc.poll(&mut done).expect("a device");
+        assert!(done[..count].iter().all(|one| one.status.is_success()));
+        let is_there = done[..count].iter().any(|one| one.flags.contains(CompletionFlags::RECV));
+        if is_there {
+            self.end.receive();
+        }
+        is_there
+    }
+}
+
+impl Pair {
+    fn open() -> Outcome<Self> {
+        let mut ends = [Correspondent::open("one")?, Correspondent::open("two")?];
+        for at in 0..2 {
+            let there = ends[1 - at].end.jetty.remote();
+            ends[at].target = Some(ends[at].end._context.import_jetty(&there)?);
+        }
+        Ok(Self { ends })
+    }
+
+    /// A message in each direction.
+    #[inline(always)]
+    fn round(&mut self) {
+        for at in 0..2 {
+            self.ends[at].send();
+            while !self.ends[1 - at].poll() {}
+        }
     }
 }
 
@@ -209,7 +280,14 @@ impl End for C {
 /// The loops that are measured: each is one function for each end, so that a profiler can tell
 /// them apart.
 mod loops {
-    use super::End;
+    use super::{End, Pair};
+
+    #[inline(never)]
+    pub(super) fn messages(pair: &mut Pair, count: u32) {
+        for _ in 0..count {
+            pair.round();
+        }
+    }
 
     #[inline(never)]
     pub(super) fn writes<E: End>(end: &mut E, count: u32) {
@@ -290,6 +368,9 @@ fn main() -> Outcome<()> {
     let counted = std::env::args().find_map(|arg| arg.parse::<u32>().ok());
     if let Some(calls) = counted {
         // One loop only.
+        if std::env::args().any(|arg| arg == "rust-message") {
+            loops::messages(&mut Pair::open()?, calls);
+        }
         for (name, _) in LOOPS {
             let is_meant = |end: &str| std::env::args().any(|arg| arg == format!("{end}-{name}"));
             if is_meant(Rust::NAME) {
