@@ -22,7 +22,7 @@ use urma_mem::Region;
 pub use end::{End, Half, Kit, next, nothing, reached};
 pub use failure::{Failure, Outcome, check, fail, refused, same};
 pub use memory::{GUARD, Memory, pattern};
-pub use node::{Host, cfg, device_of, faced};
+pub use node::{Host, cfg, device_of, faced, node_as};
 pub use setup::{Face, Link, Moving, Setup};
 pub use wait::{Pause, limit, pause, quiet, until};
 

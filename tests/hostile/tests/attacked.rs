@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket}
 use ubcore_sim::host::{eid_ip, ip_eid};
 use ubcore_sim::node::Node;
 use udma_abi::{DeviceBacking, counters::Counter};
-use urma_core::{CrStatus, Eid, JettyId, RemoteJetty, RemoteSegment, TokenId, TransportMode, Ubva};
+use urma_core::{CrStatus, TransportMode};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 use urma_packet::{
     Ack, Body, Cookie, HandshakeBody, IcrcFlow, Initiator, InitiatorKind, MemoryAccess, Mtu,
@@ -24,7 +24,7 @@ use urma_packet::{
     SackBitmap, StrategyCaps, Target, TargetKind, TokenValue, Tpn,
 };
 use urma_tests::world::{
-    End, Failure, Half, Host, Link, Moving, Outcome, Plan, Setup, World, check, fail, pattern, same,
+    End, Failure, Host, Link, Moving, Outcome, Plan, Setup, World, check, fail, pattern, same,
 };
 
 const PACKETS: Setup = Setup::new(Link::Packets, Moving::On, TransportMode::Rm);
@@ -158,9 +158,7 @@ fn serve_a_peer() -> Outcome {
     }
     let host = Host::open(PACKETS)?;
     let half = Plan::new(PACKETS.mode).half(&host)?;
-    let (jetty, seg) = (half.jetty.remote(), half.seg.remote());
-    let (ip, va, len) = (jetty.id.eid.to_ip(), seg.ubva.va, seg.len);
-    println!("peer {ip} {} {va} {len} {}", jetty.id.id, seg.token_id.value());
+    println!("peer {}", half.words());
     // Serves until the other process closes its end.
     std::io::stdin().read_line(&mut String::new())?;
     let counter = |counter| half.node.device().counter(counter);
@@ -195,23 +193,6 @@ fn send_forged_connects() -> Outcome {
     Ok(())
 }
 
-/// An end whose peer is the process that printed `words`.
-fn end_of(half: Half, plan: &Plan, words: &[String]) -> Outcome<(End, RemoteJetty)> {
-    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-    let ip = words.first().and_then(|word| word.parse::<IpAddr>().ok());
-    let numbers = [1, 2, 3, 4].map(number);
-    let (Some(ip), [Some(id), Some(va), Some(len), Some(token_id)]) = (ip, numbers) else {
-        return Err(Failure::new("not how to reach a peer"));
-    };
-    let low = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    // Both ends are alike but for their names.
-    let (own, seg, eid) = (half.jetty.remote(), half.seg.remote(), Eid::from(ip));
-    let jetty = RemoteJetty { id: JettyId { eid, id: low(id), ..own.id }, ..own };
-    let ubva = Ubva { eid, va, ..seg.ubva };
-    let segment = RemoteSegment { ubva, len, token_id: TokenId::new(low(token_id)), ..seg };
-    Ok((End::new(half, &jetty, &segment, plan.access)?, jetty))
-}
-
 #[test]
 fn another_user_moves_nothing_between_two_processes() -> Outcome {
     const ROUNDS: u64 = 400;
@@ -220,7 +201,9 @@ fn another_user_moves_nothing_between_two_processes() -> Outcome {
     let words = server.words("peer ")?;
     let host = Host::open(PACKETS)?;
     let plan = Plan::new(PACKETS.mode);
-    let (mut end, jetty) = end_of(plan.half(&host)?, &plan, &words)?;
+    let half = plan.half(&host)?;
+    let (jetty, segment) = half.named(&words.join(" "))?;
+    let mut end = End::new(half, &jetty, &segment, plan.access)?;
     let ends = format!("{} {}", address(&host.node).ip(), words[0]);
     let as_overflow_uid = |command: &mut Command| _ = command.uid(OVERFLOW_UID).gid(OVERFLOW_UID);
     // Where the user cannot be changed, or may not execute this program, the attacker has this

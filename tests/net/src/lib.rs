@@ -9,7 +9,9 @@ mod ip;
 mod lab;
 mod namespace;
 mod process;
+mod version;
 
 pub use lab::{Family, Host, Lab, LabPlan, Shape};
 pub use namespace::{Namespace, Refused};
 pub use process::{Ended, HANG, Process};
+pub use version::refuse_version;

@@ -66,6 +66,11 @@ impl Process {
         }
     }
 
+    /// Closes its standard input, if that is a pipe.
+    pub fn close_input(&mut self) {
+        self.child.stdin.take();
+    }
+
     /// Sends it a signal, unless it has ended.
     ///
     /// # Panics

@@ -3,16 +3,16 @@
 //! *Owns*: posting and polling in one line each. *Must not*: judge a completion beyond what its
 //! name says.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use ubcore_sim::node::Node;
 use urma_core::{
-    Completion, Context, CrStatus, ImportedSegment, Jetty, Jfc, Jfce, LocalSge, Mapping, PostError,
-    RecvWr, RemoteAddr, RemoteJetty, RemoteSegment, Segment, SegmentAccess, SendOp, SendWr, Status,
-    TargetJetty, WrFlags,
+    Completion, Context, CrStatus, Eid, ImportedSegment, Jetty, JettyId, Jfc, Jfce, LocalSge,
+    Mapping, PostError, RecvWr, RemoteAddr, RemoteJetty, RemoteSegment, Segment, SegmentAccess,
+    SendOp, SendWr, Status, TargetJetty, TokenId, Ubva, WrFlags,
 };
 
-use super::{Face, Failure, Memory, Outcome, Setup, quiet, same, until};
+use super::{Face, Failure, Memory, Outcome, Setup, fail, quiet, same, until};
 
 /// The objects of an end.
 #[derive(Debug)]
@@ -33,6 +33,35 @@ pub struct Half {
     pub ctx: Arc<Context>,
     /// Node of this end; its device serves the context.
     pub node: Arc<Node>,
+}
+
+impl Half {
+    /// What another process needs to reach it, as words of a line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let (jetty, seg) = (self.jetty.remote(), self.seg.remote());
+        let (ip, id) = (jetty.id.eid.to_ip(), jetty.id.id);
+        format!("{ip} {id} {} {} {}", seg.ubva.va, seg.len, seg.token_id.value())
+    }
+
+    /// The half of another process that printed `words`, and that is like this one but for its names.
+    ///
+    /// # Errors
+    /// They are not those of [`Half::words`].
+    pub fn named(&self, words: &str) -> Outcome<(RemoteJetty, RemoteSegment)> {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+        let ip = words.first().and_then(|word| word.parse::<IpAddr>().ok());
+        let numbers = [1, 2, 3, 4].map(number);
+        let (Some(ip), [Some(id), Some(va), Some(len), Some(token_id)]) = (ip, numbers) else {
+            return fail(format!("not how to reach a peer: {words:?}"));
+        };
+        let low = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        let (own, seg, eid) = (self.jetty.remote(), self.seg.remote(), Eid::from(ip));
+        let jetty = RemoteJetty { id: JettyId { eid, id: low(id), ..own.id }, ..own };
+        let ubva = Ubva { eid, va, ..seg.ubva };
+        Ok((jetty, RemoteSegment { ubva, len, token_id: TokenId::new(low(token_id)), ..seg }))
+    }
 }
 
 /// An end that has imported the other.

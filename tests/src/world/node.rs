@@ -2,22 +2,25 @@
 //!
 //! *Owns*: the composition of node, driver and context. *Must not*: depend on queues.
 
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
 
 use ubcore_sim::{
     host::{
+        claim::ClaimError,
+        ip_eid,
         memory::PageMoving,
         peer::{KernelReads, PathChoice},
     },
     link::{FaultCfg, LinkFaults},
-    node::{Node, NodeCfg},
+    node::{Node, NodeCfg, NodeError},
 };
 use udma_provider::device_on;
 use urma_c_adapter::CDevice;
 use urma_core::{Context, Device};
 use urma_mem::sync::{AtomicU64, Ordering};
+use urma_net::{Lab, LabPlan, Refused};
 
-use super::{Face, Link, Moving, Outcome, Setup};
+use super::{Face, Failure, Link, Moving, Outcome, Setup, fail};
 
 /// A node and a context on it.
 #[derive(Clone, Debug)]
@@ -42,7 +45,7 @@ impl Host {
     /// # Errors
     /// What could not be opened.
     pub fn open_as(setup: Setup, cfg: NodeCfg) -> Outcome<Self> {
-        let node = Node::open(cfg)?;
+        let node = node_as(setup, cfg)?;
         let device = device_of(setup, &node)?;
         Ok(Self { ctx: Arc::new(device.open(0)?), node })
     }
@@ -60,6 +63,39 @@ impl Host {
         Ok((a, b))
     }
 }
+
+/// A new node as configured, on a host of its own where the setup has hosts.
+///
+/// # Errors
+/// What could not be opened.
+pub fn node_as(setup: Setup, cfg: NodeCfg) -> Outcome<Arc<Node>> {
+    if setup.has_hosts { node_on_a_host(&cfg) } else { Ok(Node::open(cfg)?) }
+}
+
+/// Opens a node at the address of a host that has none: of the one that `cfg` names, or of the first one.
+fn node_on_a_host(cfg: &NodeCfg) -> Outcome<Arc<Node>> {
+    thread_local! {
+        /// Hosts of this thread's nodes. To make them takes longer than most tests.
+        static LAB: OnceCell<Result<Lab, Refused>> = const { OnceCell::new() };
+    }
+    LAB.with(|lab| {
+        let lab = lab.get_or_init(|| Lab::new(LabPlan::bridge(HOSTS, 1500))).as_ref();
+        for host in lab.map_err(|refused| Failure::new(refused.to_string()))?.hosts() {
+            let eid = ip_eid(host.address());
+            if cfg.eid.is_some_and(|wanted| wanted != eid) {
+                continue;
+            }
+            match host.run(|| Node::open(NodeCfg { eid: Some(eid), ..cfg.clone() })) {
+                Err(NodeError::Claim(ClaimError::Taken { .. })) if cfg.eid.is_none() => {}
+                opened => return Ok(opened?),
+            }
+        }
+        fail("no host without a node has the address")
+    })
+}
+
+/// As many nodes as a test opens at one time.
+const HOSTS: u8 = 4;
 
 /// Some of everything that a network does to packets. Which ones it meets depends on how threads run.
 fn bad_link() -> LinkFaults {
@@ -82,6 +118,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
         path: match setup.link {
             Link::Own => PathChoice::Auto,
             Link::Host => PathChoice::SameHost,
+            Link::Packets if setup.has_hosts => PathChoice::Auto,
             Link::Packets => PathChoice::Packets,
         },
         page_moving: match setup.moving {

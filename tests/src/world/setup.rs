@@ -55,6 +55,8 @@ pub struct Setup {
     pub doorbells: Doorbells,
     /// Whether packets are lost, doubled, changed and overtaken on their way.
     pub is_lossy: bool,
+    /// Whether each node is on a host of its own, a network namespace.
+    pub has_hosts: bool,
     /// A mistake that the devices make.
     #[cfg(feature = "planted-faults")]
     pub fault: Option<ubcore_sim::fault::PlantedFault>,
@@ -72,6 +74,7 @@ impl Setup {
             lane: ExpressLane::On,
             doorbells: Doorbells::Found,
             is_lossy: false,
+            has_hosts: false,
             #[cfg(feature = "planted-faults")]
             fault: None,
         }
@@ -87,6 +90,12 @@ impl Setup {
     #[must_use]
     pub const fn over_a_bad_link(self) -> Self {
         Self { is_lossy: true, ..self }
+    }
+
+    /// The same with each node on a host of its own, at one bridge.
+    #[must_use]
+    pub const fn between_hosts(self) -> Self {
+        Self { has_hosts: true, ..self }
     }
 
     /// The same through the C functions.
@@ -115,6 +124,7 @@ impl Setup {
             long(Link::Host, TransportMode::Rm),
             long(Link::Host, TransportMode::Rc),
             Self::new(Link::Packets, Moving::On, TransportMode::Rm).over_a_bad_link(),
+            Self::new(Link::Packets, Moving::On, TransportMode::Rm).between_hosts(),
         ];
         for link in [Link::Own, Link::Host, Link::Packets] {
             for moving in [Moving::On, Moving::Off] {
@@ -152,7 +162,12 @@ impl fmt::Display for Setup {
             ExpressLane::On => "",
             ExpressLane::Off => ".long",
         };
-        let way = if self.is_lossy { ".lossy" } else { "" };
+        let way = match (self.is_lossy, self.has_hosts) {
+            (false, false) => "",
+            (true, false) => ".lossy",
+            (false, true) => ".hosts",
+            (true, true) => ".lossy.hosts",
+        };
         write!(f, "{face}{link}.{moving}.{mode}{lane}{way}")
     }
 }

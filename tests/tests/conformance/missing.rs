@@ -8,12 +8,22 @@ use std::sync::OnceLock;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::getpid;
+use urma_net::{Lab, LabPlan};
 use urma_tests::world::{Moving, Setup};
 
 /// Why `setup` cannot be tried here, if it cannot.
 pub(crate) fn for_setup(setup: Setup) -> Option<&'static str> {
+    if setup.has_hosts && !has_hosts() {
+        return Some("the kernel refuses hosts in network namespaces");
+    }
     (setup.moving == Moving::Kernel && !kernel_reads())
         .then_some("the kernel refuses process_vm_readv")
+}
+
+/// Whether hosts can be made and joined.
+fn has_hosts() -> bool {
+    static MADE: OnceLock<bool> = OnceLock::new();
+    *MADE.get_or_init(|| Lab::new(LabPlan::bridge(2, 1500)).is_ok())
 }
 
 /// Whether the kernel reads memory of a process, of this one, on request.

@@ -6,6 +6,7 @@
 
 mod eid;
 mod lab;
+mod mtu;
 mod peers;
 mod traffic;
 mod verify;

@@ -5,13 +5,32 @@ use urma_tests::world::Outcome;
 
 use crate::verify::{atomics, between, moved, node, world};
 
-/// Lengths that one packet of the smallest MTU holds. Longer ones wait for a node that finds its path MTU.
-const SHORT: [usize; 6] = [1, 8, 63, 64, 300, 400];
+/// Lengths of one packet at any MTU, around a whole packet at common ones, and of thousands of packets.
+const LENGTHS: [usize; 17] = [
+    1,
+    8,
+    63,
+    64,
+    300,
+    400,
+    1391,
+    1393,
+    4095,
+    4097,
+    8999,
+    64 << 10,
+    (64 << 10) + 1,
+    (64 << 10) + 77,
+    (1 << 20) - 3,
+    1 << 20,
+    LONGEST,
+];
+const LONGEST: usize = (1 << 20) + 1;
 
 fn each_length(plan: LabPlan) -> Outcome {
     let Some(lab) = Lab::or_skip(plan) else { return Ok(()) };
-    let mut w = world(&lab, 8192)?;
-    for len in SHORT {
+    let mut w = world(&lab, 2 * LONGEST + 8192)?;
+    for len in LENGTHS {
         moved(&mut w, len).map_err(|failure| failure.during(format!("{plan:?}")))?;
     }
     atomics(&mut w)
@@ -34,7 +53,10 @@ fn two_hosts_exchange_every_operation_at_mtu_576() -> Outcome {
 
 #[test]
 fn two_hosts_exchange_every_operation_with_ipv6_alone() -> Outcome {
-    each_length(LabPlan::cable(1500).v6())
+    for mtu in [1280, 1500, 9000] {
+        each_length(LabPlan::cable(mtu).v6())?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -48,8 +70,9 @@ fn eight_hosts_at_a_bridge_all_exchange_requests() -> Outcome {
     let nodes = lab.hosts().iter().map(node).collect::<Outcome<Vec<_>>>()?;
     for (i, a) in nodes.iter().enumerate() {
         for b in nodes.iter().skip(i + 1) {
-            let mut w = between(a, b, 8192)?;
+            let mut w = between(a, b, 256 << 10)?;
             moved(&mut w, 200)?;
+            moved(&mut w, (64 << 10) + 5)?;
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! What is sent between two ends, and that each byte of it arrives.
 
+use std::net::IpAddr;
+
 use ubcore_sim::{
     host::{ip_eid, peer::PathChoice},
     node::NodeCfg,
@@ -13,8 +15,13 @@ pub(crate) const SETUP: Setup = Setup::new(Link::Host, Moving::On, TransportMode
 
 /// A node at the first address of a host.
 pub(crate) fn node(host: &LabHost) -> Outcome<Host> {
-    let eid = Some(ip_eid(host.address()));
-    opened(host, NodeCfg { eid, path: PathChoice::Auto, ..cfg(SETUP) })
+    host.run(|| node_at(host.address()))
+}
+
+/// A node at an address of the calling thread's host.
+pub(crate) fn node_at(address: IpAddr) -> Outcome<Host> {
+    let eid = Some(ip_eid(address));
+    Host::open_as(SETUP, NodeCfg { eid, path: PathChoice::Auto, ..cfg(SETUP) })
 }
 
 /// A node on a host, as configured.

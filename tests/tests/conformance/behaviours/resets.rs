@@ -7,8 +7,8 @@ use udma_abi::DeviceBacking;
 use udma_provider::{DriverCfg, UdmaDevice};
 use urma_core::{AsyncKind, Completion, CrStatus, Device, Jfc, SendOp, Status};
 use urma_tests::world::{
-    End, Host, Outcome, Pause, Plan, Setup, World, cfg, check, faced, fail, limit, pause, refused,
-    same, until,
+    End, Host, Outcome, Pause, Plan, Setup, World, cfg, check, faced, fail, limit, node_as, pause,
+    refused, same, until,
 };
 
 super::behaviours! {
@@ -21,7 +21,7 @@ super::behaviours! {
 
 /// A node whose device the behaviour can reset.
 fn resettable(setup: Setup) -> Outcome<(Arc<UdmaDevice>, Host)> {
-    let node = Node::open(cfg(setup))?;
+    let node = node_as(setup, cfg(setup))?;
     let backing: Arc<dyn DeviceBacking> = Arc::<Node>::clone(&node);
     let device = Arc::new(UdmaDevice::new(backing, DriverCfg::default()));
     let host = open(setup, &device, &node)?;

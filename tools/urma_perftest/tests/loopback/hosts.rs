@@ -1,7 +1,9 @@
 //! Pairs between hosts, and of one host, without any setting.
 
+use std::net::UdpSocket;
+
 use serde_json::Value;
-use urma_net::{Host, Lab, LabPlan};
+use urma_net::{HANG, Host, Lab, LabPlan, refuse_version};
 
 use super::PROGRAM;
 
@@ -50,4 +52,71 @@ fn two_programs_of_a_host_move_every_byte_rightly_without_any_setting() {
             assert_eq!(document["verified"], options.contains("--verify"), "{options}{path}");
         }
     }
+}
+
+/// What the client says of a server whose node it does not reach, though TCP to its host works.
+fn obstacle(server: &Host, client: &Host, env: &[(&str, &str)]) -> String {
+    let words = ["write_lat", "-n", "5", "-P", "18515"];
+    let mut serving = server.start(server.command(PROGRAM).args(words));
+    while !serving.line().expect("the server waits").contains("Waiting for client") {}
+    let mut command = client.command(PROGRAM);
+    command.args(words).args(["-S", &server.address().to_string()]).envs(env.iter().copied());
+    let ended = client.start(&mut command).end();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    // The server has its own view of the same, or sees the client go.
+    drop(serving);
+    let line = ended.stderr.lines().find_map(|line| line.split_once("no path to node "));
+    line.unwrap_or_else(|| panic!("{ended:?}")).1.to_owned()
+}
+
+#[track_caller]
+fn says(text: &str, kind: &str, words: &[&str]) {
+    assert!(text.contains(&format!(": {kind}: ")), "no {kind} in: {text}");
+    for word in words {
+        assert!(text.contains(word), "no {word:?} in: {text}");
+    }
+}
+
+/// UDP 4791 of a host, so that its nodes have no packets.
+fn taken(host: &Host) -> UdpSocket {
+    host.run(|| UdpSocket::bind((host.address(), 4791))).expect("no node has the port yet")
+}
+
+#[test]
+fn an_address_that_reaches_no_other_host_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let text = obstacle(lab.host(1), lab.host(0), &[("URMA_EID", "random")]);
+    says(&text, "address", &["10.80.0.2", "this node's EID 127.", "URMA_EID=host"]);
+}
+
+#[test]
+fn a_process_that_has_the_port_of_the_client_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500).v6()) else { return };
+    let _taken = taken(lab.host(0));
+    let owner = format!("process {}", std::process::id());
+    says(&obstacle(lab.host(1), lab.host(0), &[]), "port", &["UDP [fd80::1]:4791", &owner]);
+}
+
+#[test]
+fn a_server_that_receives_no_packets_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1));
+    let taken = taken(far);
+    let text = obstacle(far, near, &[]);
+    says(&text, "firewall", &["10.80.0.2", "the host answers TCP", "another program has the port"]);
+    // A route that says so is believed: no node needs as little.
+    near.ip(&["route replace 10.80.0.2/32 dev port0 mtu lock 500"]);
+    says(&obstacle(far, near, &[]), "MTU", &["10.80.0.2", "packets of 500 bytes only"]);
+    drop(taken);
+}
+
+#[test]
+fn a_server_of_another_wire_version_is_named() {
+    let Some(lab) = Lab::or_skip(LabPlan::cable(1500)) else { return };
+    let (near, far) = (lab.host(0), lab.host(1));
+    let socket = taken(far);
+    socket.set_read_timeout(Some(HANG)).expect("a time");
+    let refusing = std::thread::spawn(move || refuse_version(&socket));
+    says(&obstacle(far, near, &[]), "version", &["10.80.0.2", "version 1", "same release"]);
+    assert!(refusing.join().expect("it answers"));
 }

@@ -2,8 +2,7 @@
 
 use std::net::UdpSocket;
 
-use urma_net::{HANG, Host, Lab, LabPlan, Process};
-use urma_packet::{Body, IcrcFlow, Packet, PacketHeader, Psn, RefuseBody, RefuseReason};
+use urma_net::{HANG, Host, Lab, LabPlan, Process, refuse_version};
 
 use super::PROGRAM;
 
@@ -151,26 +150,4 @@ fn a_peer_without_a_version_in_common_is_named() {
     let text = obstacle(near, &far.address().to_string(), &[]);
     says(&text, "version", &["10.80.0.2", "version 1"]);
     assert!(refusing.join().unwrap());
-}
-
-/// Answers the first CONNECT as a node of a later wire version does.
-fn refuse_version(socket: &UdpSocket) -> bool {
-    let own = socket.local_addr().unwrap();
-    let mut bytes = [0; 2048];
-    while let Ok((len, from)) = socket.recv_from(&mut bytes) {
-        let Ok(packet) = Packet::open(&bytes[..len], &IcrcFlow::new(from, own)) else { continue };
-        let Body::Connect(offer) = packet.header.body else { continue };
-        let refusal = RefuseBody {
-            reason: RefuseReason::Version,
-            version_min: 2,
-            version_max: 3,
-            state: 0,
-            nonce: offer.nonce,
-        };
-        let header = PacketHeader::new(offer.source_tpn, Psn::new(0), Body::Refuse(refusal));
-        let mut answer = [0; 256];
-        let len = header.emit(&[], &IcrcFlow::new(own, from), &mut answer).unwrap();
-        return socket.send_to(&answer[..len], from).is_ok();
-    }
-    false
 }
