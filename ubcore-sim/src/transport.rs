@@ -23,4 +23,6 @@ pub(crate) use knitting::{KnittingPool, PoolError};
 pub(crate) use path_mtu::{MtuChange, MtuFaults, PathMtu};
 pub(crate) use receive::Piece;
 pub use strategy::Strategy;
+#[cfg(test)]
+pub(crate) use timer::RtoCfg;
 pub(crate) use tp::{PushError, Received, TRANSMIT_MAX, Tp};

@@ -4,7 +4,7 @@
 //! and the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
 use ubcore_sim::ExpressLane;
-use ubcore_sim::link::{FaultCfg, Outage, Rng};
+use ubcore_sim::link::{FaultCfg, Outage, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 
 /// How bad the links are.
@@ -138,6 +138,18 @@ impl SimPlan {
         self
     }
 
+    /// The same with routers of different MTUs between the nodes, in each direction others. Each MTU changes
+    /// a few times; some senders learn of it, for the others there is a black hole.
+    #[must_use]
+    pub fn with_routers(mut self) -> Self {
+        let mut rng = Rng::new(self.seed ^ 0x0712_0712);
+        let mtu = pick(&mut rng, &[1024, 4096, 8192]);
+        self.fabric.devices.iter_mut().for_each(|device| device.mtu = mtu);
+        self.len_max = pick(&mut rng, &[3_000, 12_000]);
+        self.fabric.faults.routers = routers(&mut rng, &self.fabric);
+        self
+    }
+
     /// The same with one node that is stopped: for less than the error timeout of the others, and
     /// for longer than its own.
     #[must_use]
@@ -192,6 +204,30 @@ fn outages(rng: &mut Rng, fabric: &FabricCfg) -> Vec<Outage> {
         Outage { from, until, pair: (a != b).then_some((a, b)) }
     };
     (0..fabric.seed % 3).map(draw).collect()
+}
+
+/// MTUs of routers; the least is that of packets which pass every path.
+const MTUS: [u32; 8] = [9000, 4500, 1500, 1500, 1492, 1280, 576, 364];
+/// Longest time for which a router has the same MTU, until the last change, in ns.
+const CHANGE_NS: u64 = 150_000_000;
+
+/// For each direction a router and its MTUs, one after the other.
+fn routers(rng: &mut Rng, fabric: &FabricCfg) -> Vec<Router> {
+    let eids: Vec<_> = fabric.devices.iter().map(|device| device.eid).collect();
+    let ways = eids.iter().flat_map(|from| eids.iter().map(move |to| (*from, *to)));
+    let mut routers = Vec::new();
+    for way in ways.filter(|(from, to)| from != to) {
+        let (mut from, is_reported) = (0, rng.chance_ppm(400_000));
+        for left in (0..=rng.below(4)).rev() {
+            // Most runs last a few milliseconds, or until a narrow path is found.
+            let stays = CHANGE_NS >> rng.below(8);
+            let until = if left == 0 { u64::MAX } else { from + rng.below(stays) };
+            let mtu = pick(rng, &MTUS) as usize;
+            routers.push(Router { from, until, way, mtu, is_reported });
+            from = until;
+        }
+    }
+    routers
 }
 
 fn pick(rng: &mut Rng, from: &[u32]) -> u32 {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use ubcore_sim::link::Rng;
 use ubcore_sim::sim::Fabric;
+use udma_abi::counters::Counter;
+use urma_packet::DATA_OVERHEAD;
 
 use super::node::{Lane, Program, partner};
 use super::plan::{SimPlan, Work};
@@ -30,8 +32,12 @@ pub struct Report {
     pub broken: u64,
     /// Number of completion events that were taken.
     pub events: u64,
+    /// Times that a path was found to be narrower than before.
+    pub narrowed: u64,
     /// Virtual time it took, in ns.
     pub took_ns: u64,
+    /// Longest virtual time in which no request completed, in ns.
+    pub stall_ns: u64,
 }
 
 /// Hashes do not add up: that of the last one stays.
@@ -44,7 +50,9 @@ impl AddAssign for Report {
             refused: self.refused + other.refused,
             broken: self.broken + other.broken,
             events: self.events + other.events,
+            narrowed: self.narrowed + other.narrowed,
             took_ns: self.took_ns + other.took_ns,
+            stall_ns: self.stall_ns.max(other.stall_ns),
         };
     }
 }
@@ -71,6 +79,11 @@ const BOUND_NS: u64 = 60_000_000_000;
 /// Quiet time at the end, in which nothing more may complete, in ns.
 const QUIET_NS: u64 = 20_000_000;
 
+/// Rounds between two looks at path MTUs.
+const ROUNDS_PER_LOOK: usize = 8;
+/// Bytes of the headers of IPv4 and UDP.
+const IP_OVERHEAD: usize = 28;
+
 /// Everything of one run.
 pub(super) struct Run<'a> {
     pub(super) plan: &'a SimPlan,
@@ -86,6 +99,8 @@ pub(super) struct Run<'a> {
     pub(super) graves: Vec<Program>,
     pub(super) report: Report,
     rounds: usize,
+    /// Requests that were completed when one last was, and the time.
+    progress: (u64, u64),
 }
 
 /// Runs `plan`.
@@ -122,6 +137,7 @@ impl<'a> Run<'a> {
             graves: Vec::new(),
             report: Report::default(),
             rounds: 0,
+            progress: (0, fabric.now()),
         };
         for me in 0..count {
             for other in (0..count).filter(|&other| other != me) {
@@ -150,6 +166,8 @@ impl<'a> Run<'a> {
         }
         self.check_all()?;
         self.report.hash = self.fabric.log_hash();
+        let narrowed = |node| self.fabric.device(node).counter(Counter::PathNarrowed);
+        self.report.narrowed = (0..self.nodes.len()).map(narrowed).sum();
         Ok(self.report)
     }
 
@@ -171,7 +189,40 @@ impl<'a> Run<'a> {
         }
         self.fabric.step();
         self.rounds += 1;
+        self.note_progress();
+        self.check_mtus()?;
         self.check_busy(self.rounds)
+    }
+
+    fn note_progress(&mut self) {
+        let (now, (done, since)) = (self.fabric.now(), self.progress);
+        self.report.stall_ns = self.report.stall_ns.max(now - since);
+        if self.report.requests != done {
+            self.progress = (self.report.requests, now);
+        }
+    }
+
+    /// Behind a router whose MTU never changes, no packet size is used that does not pass it.
+    fn check_mtus(&self) -> Result<(), String> {
+        if !self.rounds.is_multiple_of(ROUNDS_PER_LOOK) {
+            return Ok(());
+        }
+        let routers = self.plan.fabric.faults.routers.iter();
+        for router in routers.filter(|router| (router.from, router.until) == (0, u64::MAX)) {
+            let devices = &self.plan.fabric.devices;
+            let Some(from) = devices.iter().position(|device| device.eid == router.way.0) else {
+                continue;
+            };
+            let paths = self.fabric.device(from).look().paths;
+            let path = paths.iter().find(|path| path.eid == router.way.1);
+            let payload = path.and_then(|path| path.mtu).unwrap_or(0);
+            if payload + DATA_OVERHEAD + IP_OVERHEAD > router.mtu {
+                return Err(format!(
+                    "node {from} uses {payload} bytes of payload behind {router:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn is_done(&self) -> bool {

@@ -33,7 +33,7 @@ macro_rules! field {
 }
 
 /// In the order in which they are tried: what makes a run short comes first.
-const KNOBS: [Knob; 17] = [
+const KNOBS: [Knob; 18] = [
     Knob {
         name: "nodes",
         least: 2,
@@ -57,6 +57,14 @@ const KNOBS: [Knob; 17] = [
         get: |plan| plan.fabric.faults.outages.len() as u64,
         set: |plan, value| {
             plan.fabric.faults.outages.truncate(usize::try_from(value).unwrap_or(usize::MAX));
+        },
+    },
+    Knob {
+        name: "routers",
+        least: 0,
+        get: |plan| plan.fabric.faults.routers.len() as u64,
+        set: |plan, value| {
+            plan.fabric.faults.routers.truncate(usize::try_from(value).unwrap_or(usize::MAX));
         },
     },
     field!("loss", 0, fabric.faults.loss_ppm),

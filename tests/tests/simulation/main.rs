@@ -127,6 +127,20 @@ fn all_work_is_exact_in_a_flood() {
     assert!(sum.messages > 0);
 }
 
+/// Routers of different MTUs, which change in mid-run.
+fn routed(seed: u64) -> SimPlan {
+    let weather = if seed.is_multiple_of(3) { Weather::Foul } else { Weather::Fair };
+    SimPlan::new(seed, weather, Work::All).with_routers()
+}
+
+/// Nothing is lost or doubled, and no request fails, however narrow a path becomes while it is used.
+#[test]
+fn all_work_is_exact_through_routers_whose_mtu_changes() {
+    let sum = all_of("all_work_is_exact_through_routers_whose_mtu_changes", routed);
+    assert!(sum.messages > 0);
+    assert!(sum.narrowed > 0 || seeds().len() < 10, "no path became narrower in mid-run: {sum:?}");
+}
+
 #[test]
 fn survivors_are_exact_on_one_host() {
     with_kills("survivors_are_exact_on_one_host", [Weather::SameHost, Weather::Mixed]);
@@ -219,13 +233,27 @@ mod planted {
     use super::*;
 
     fn is_seen(fault: PlantedFault, weather: Weather, work: Work) -> bool {
+        is_seen_in(fault, |seed| SimPlan::new(seed, weather, work))
+    }
+
+    fn is_seen_in(fault: PlantedFault, plan: impl Fn(u64) -> SimPlan) -> bool {
         (0..20).any(|seed| {
-            let mut plan = SimPlan::new(seed, weather, work);
+            let mut plan = plan(seed);
             for device in &mut plan.fabric.devices {
                 device.fault = Some(fault);
             }
             run(&plan).is_err()
         })
+    }
+
+    #[test]
+    fn a_probe_that_is_believed_without_an_echo_is_seen() {
+        assert!(is_seen_in(PlantedFault::ProbeBelieved, routed));
+    }
+
+    #[test]
+    fn an_mtu_that_never_shrinks_is_seen() {
+        assert!(is_seen_in(PlantedFault::MtuNeverShrinks, routed));
     }
 
     /// The search for a smaller world keeps the failure and gives what brings it back.

@@ -1,6 +1,6 @@
 //! Decorators that lose, double or change datagrams.
 //!
-//! - owns: loss, duplication, corruption, partitions, and the recipe that stacks all decorators.
+//! - owns: loss, duplication, corruption, partitions, routers, and the recipe that stacks all decorators.
 //! - takes: a link and a generator. gives: a worse link. must not: delay (that is `shape`).
 
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub struct FaultCfg {
     pub queue_bytes: u64,
     /// Times in which nothing passes.
     pub outages: Vec<Outage>,
+    /// Routers that let only short datagrams pass, for a time.
+    pub routers: Vec<Router>,
 }
 
 /// A time in which nothing passes between two nodes (in either direction), or at all.
@@ -44,6 +46,40 @@ pub struct Outage {
     pub until: Nanos,
     /// The nodes that are cut off from each other; `None` means all of them.
     pub pair: Option<(NodeAddr, NodeAddr)>,
+}
+
+/// A router of one direction between two nodes, and the MTU behind it for a time. The last one of a direction
+/// and a time counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Router {
+    /// First nanosecond of the interval, in virtual time.
+    pub from: Nanos,
+    /// First nanosecond after it.
+    pub until: Nanos,
+    /// The node that sends and the one that receives.
+    pub way: (NodeAddr, NodeAddr),
+    /// Bytes of an IP packet that pass.
+    pub mtu: usize,
+    /// The sender's system learns of the MTU and takes no datagram beyond it; if not, they are lost without
+    /// a message.
+    pub is_reported: bool,
+}
+
+/// Bytes of the headers of IPv4 and UDP: the addresses of a fabric are IPv4-mapped.
+pub(crate) const IP_OVERHEAD: usize = 28;
+
+impl Router {
+    /// The router that a datagram of `len` bytes, BTH to ICRC, does not pass at `at`.
+    pub(crate) fn in_the_way(
+        routers: &[Self],
+        at: Nanos,
+        way: (NodeAddr, NodeAddr),
+        len: usize,
+    ) -> Option<&Self> {
+        let is_now =
+            |router: &&Self| router.way == way && (router.from..router.until).contains(&at);
+        routers.iter().rfind(is_now).filter(|router| len + IP_OVERHEAD > router.mtu)
+    }
 }
 
 impl FaultCfg {
@@ -71,6 +107,9 @@ impl FaultCfg {
         }
         if !self.outages.is_empty() {
             link = Box::new(Partition::new(link, self.outages.clone()));
+        }
+        if !self.routers.is_empty() {
+            link = Box::new(Routed { inner: link, routers: self.routers.clone() });
         }
         link
     }
@@ -164,6 +203,24 @@ impl Link for Partition {
             concerned && (outage.from..outage.until).contains(&at)
         };
         if !self.outages.iter().any(cut) {
+            self.inner.send(at, datagram);
+        }
+    }
+
+    forward!();
+}
+
+/// Loses what is too long for the router in its way.
+#[derive(Debug)]
+struct Routed {
+    inner: Box<dyn Link>,
+    routers: Vec<Router>,
+}
+
+impl Link for Routed {
+    fn send(&mut self, at: Nanos, datagram: Datagram) {
+        let way = (datagram.from, datagram.to);
+        if Router::in_the_way(&self.routers, at, way, datagram.bytes.len()).is_none() {
             self.inner.send(at, datagram);
         }
     }

@@ -102,3 +102,17 @@ fn a_seed_decides_everything() {
     assert_eq!(run(&cfg, 7, 100), run(&cfg, 7, 100));
     assert_ne!(run(&cfg, 7, 100), run(&cfg, 8, 100));
 }
+
+#[test]
+fn a_router_loses_what_is_too_long_in_its_direction_and_time() {
+    let router = |mtu, from, until| Router { from, until, way: (A, B), mtu, is_reported: false };
+    // Datagrams have 100 bytes, and 28 of headers.
+    let just = FaultCfg { routers: vec![router(128, 0, 50_000)], ..FaultCfg::default() };
+    assert_eq!(run(&just, 1, 20).len(), 20);
+    let narrow = vec![router(127, 0, 50_000), router(128, 15_000, 20_000)];
+    let cfg = FaultCfg { routers: narrow.clone(), ..FaultCfg::default() };
+    assert_eq!(numbers(&run(&cfg, 1, 60)), (15..20).chain(50..60).collect::<Vec<_>>());
+    let back = |router: Router| Router { way: (B, A), ..router };
+    let back = FaultCfg { routers: narrow.into_iter().map(back).collect(), ..cfg };
+    assert_eq!(run(&back, 1, 60).len(), 60, "the other direction");
+}

@@ -113,6 +113,7 @@ mod tests {
             bytes_per_second: 1_250_000_000,
             queue_bytes: 1000,
             outages: Vec::new(),
+            routers: Vec::new(),
         };
         assert_eq!((cfg, seed), (wanted, 7));
     }

@@ -19,7 +19,7 @@ use super::node::SimNode;
 use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
-use crate::link::{Datagram, Link, Rng};
+use crate::link::{Datagram, Link, Rng, Router};
 use crate::ports::{Backlog, HostRequest};
 use crate::transport::TRANSMIT_MAX;
 
@@ -362,6 +362,13 @@ impl World {
             let digest = Fnv::of(&bytes);
             self.log.add(now, format_args!("send {number} {:?} {} {digest:016x}", out.to, out.len));
             let from = self.nodes[number].eid;
+            let routers = &self.cfg.faults.routers;
+            let router = Router::in_the_way(routers, now, (from, out.to), out.len);
+            if let Some(mtu) = router.filter(|router| router.is_reported).map(|router| router.mtu) {
+                self.log.add(now, format_args!("too long {number} {mtu}"));
+                device.on_too_long(now, out.to, mtu);
+                continue;
+            }
             self.link.send(now, Datagram { from, to: out.to, bytes });
         }
         true

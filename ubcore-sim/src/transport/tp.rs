@@ -61,6 +61,8 @@ pub(crate) struct Tp {
     congested: bool,
     /// The edge at which a NAK was sent: one per gap.
     gap_reported: Option<u64>,
+    /// The edge of the last NAK that was received: a network may double it.
+    gap_answered: Option<u64>,
     /// Latest transmission that the peer proved to have, see [`AckNews`].
     order_seen: u64,
     failed: Option<TpError>,
@@ -96,6 +98,7 @@ impl Tp {
             trigger: cfg.rx_psn,
             congested: false,
             gap_reported: None,
+            gap_answered: None,
             order_seen: 0,
             failed: None,
             longest: 0,
@@ -379,7 +382,8 @@ impl Tp {
             }
         }
         self.order_seen = order_seen;
-        let news = AckNews { edge, gap: gap == Gap::Yes, order_seen };
+        let is_gap = gap == Gap::Yes && self.gap_answered.replace(edge) != Some(edge);
+        let news = AckNews { edge, gap: is_gap, order_seen };
         self.strategy.on_ack(&news, &mut self.tx);
         if progress {
             let waiting = if self.tx.has_in_flight() { Waiting::Yes } else { Waiting::No };

@@ -572,3 +572,31 @@ fn a_peer_that_did_not_run_costs_one_packet_sent_again() {
     assert_eq!((stats.timeouts, stats.sent_again), (1, 1));
     assert_eq!(b.popped, 52);
 }
+
+/// A network may double a NAK: the second one sends nothing again.
+#[test]
+fn a_nak_is_answered_once() {
+    let scenario = Scenario::new(1, Strategy::GoBackN, FaultCfg::default());
+    let mut end = End::new(&scenario, 1, 20);
+    let mut rng = Rng::new(9);
+    while end.pushed < 20 {
+        end.push_some(&mut rng);
+    }
+    let mut buf = [0; TRANSMIT_MAX];
+    let mut sent =
+        |end: &mut End| std::iter::from_fn(|| end.tp.poll_transmit(0, &mut buf, &end.pool)).count();
+    assert_eq!(sent(&mut end), 20);
+    let nak = |end: &mut End, seq| {
+        let cfg = *end.tp.cfg();
+        let received = SackBitmap::default();
+        let ack = Ack { window: 64, congestion: false, trigger: cfg.tx_psn, received };
+        let header = PacketHeader::new(cfg.local_tpn, cfg.tx_psn.plus(seq), Body::Nak(ack));
+        end.tp.on_packet(0, &Packet { header, payload: &[] }, &mut end.pool)
+    };
+    assert_eq!(nak(&mut end, 5), Received::Acknowledged);
+    assert_eq!(sent(&mut end), 15);
+    assert_eq!(nak(&mut end, 5), Received::Acknowledged);
+    assert_eq!(sent(&mut end), 0, "answered before");
+    assert_eq!(nak(&mut end, 6), Received::Acknowledged);
+    assert_eq!(sent(&mut end), 14, "another gap");
+}
