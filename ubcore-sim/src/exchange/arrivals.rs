@@ -35,8 +35,14 @@ impl Exchange {
             }
             EndpointEvent::Connect(header) => return self.on_connect(base, by, &header),
             EndpointEvent::Opened(new) => {
-                if let Some(peer) = peers.get_mut(&by.from) {
+                let was_shut = peers.get_mut(&by.from).is_some_and(|peer| {
+                    let was_shut = peer.is_shut;
                     peer.on_new_tp(&mut work, &new);
+                    was_shut
+                });
+                // Of a node that did not say that it closes, an import may be of either life.
+                if was_shut {
+                    self.end_former_paths(base, by.from);
                 }
             }
             EndpointEvent::Closed(reason) => {

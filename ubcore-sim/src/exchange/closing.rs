@@ -49,10 +49,7 @@ impl Exchange {
                 for entry in peer.paths.iter_mut().filter(|entry| **entry == Some(*tpn)) {
                     *entry = None;
                 }
-                if let Some(link) = base.tables.links.find(*tpn) {
-                    link.end();
-                }
-                path.dead = true;
+                path.end(base, *tpn);
             }
             if !path.posted.is_empty() {
                 return true;

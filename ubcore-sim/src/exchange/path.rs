@@ -26,6 +26,14 @@ impl UsedPath {
     pub(super) fn is_of_former_life(&self, incarnation: u64) -> bool {
         self.life != 0 && self.life != incarnation
     }
+
+    /// Nothing goes over it any more; `tpn` is its number.
+    pub(super) fn end(&mut self, base: &Base, tpn: u32) {
+        self.dead = true;
+        if let Some(link) = base.tables.links.find(tpn) {
+            link.end();
+        }
+    }
 }
 
 /// Requests of one send queue that may name a path.

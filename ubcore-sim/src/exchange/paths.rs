@@ -187,15 +187,25 @@ impl Exchange {
         self.peer_halves.values()
     }
 
+    /// Another life of the node may have its EID: what was imported from the former one does not reach it, and
+    /// the next import gets a path of its own.
+    pub(super) fn end_former_paths(&mut self, base: &Base, eid: RawEid) {
+        let Some(peer) = self.peers.get_mut(&eid) else { return };
+        let of_it = self.paths.iter_mut().filter(|(_, path)| path.eid == eid && !path.dead);
+        for (tpn, path) in of_it.filter(|(_, path)| path.is_of_former_life(peer.incarnation)) {
+            path.end(base, *tpn);
+            for entry in peer.paths.iter_mut().filter(|entry| **entry == Some(*tpn)) {
+                *entry = None;
+            }
+        }
+    }
+
     /// A node is gone for good: its requests end, its paths are dead.
     fn lose(&mut self, base: &Base, now: Nanos, eid: RawEid) {
         let Some(mut peer) = self.peers.remove(&eid) else { return };
         self.peer_halves.remove(&eid);
         for (tpn, path) in self.paths.iter_mut().filter(|(_, path)| path.eid == eid) {
-            path.dead = true;
-            if let Some(link) = base.tables.links.find(*tpn) {
-                link.end();
-            }
+            path.end(base, *tpn);
         }
         self.endpoint.remove(eid);
         let (_, mut work, ..) = self.split(base, now);

@@ -408,6 +408,8 @@ impl Requester {
             }
         }
         self.in_flight = 0;
+        // Without a carrier the error timeouts count alone: they may be over.
+        self.timer = 0;
     }
 
     /// The error timeouts count from `now` on.
@@ -434,7 +436,10 @@ impl Requester {
         line.take_names_back();
         for (pair, flow) in &mut self.flows {
             flow.clear(|request| senders.end(pair.queue(), request.seq, status, 0));
+            flow.listed = false;
         }
+        // What waits for a slot would make a handshake.
+        self.schedule = Schedule::default();
         self.recount();
     }
 

@@ -6,6 +6,7 @@ mod answers;
 mod attack;
 mod closing;
 mod fences;
+mod flood;
 mod guesses;
 mod hostile;
 mod names;

@@ -5,7 +5,7 @@ use urma_packet::{Body, Close, CloseReason, PacketHeader, Tpn};
 
 use super::world::{Kind, SENDER, World, step};
 use crate::endpoint::flow;
-use crate::transport::TRANSMIT_MAX;
+use crate::transport::{RtoCfg, TRANSMIT_MAX};
 
 const MS: Nanos = 1_000_000;
 const RW: Access = Access::READ.union(Access::WRITE);
@@ -15,7 +15,7 @@ const PATIENT: u8 = 25;
 /// Node 0 writes to node 1, which has a queue without receives.
 fn pair() -> World {
     let mut w = World::new(Kind::Packets);
-    let _here = w.segment(0, 1, 4096, RW);
+    super::world::fill(&w.segment(0, 1, 4096, RW));
     let _there = w.segment(1, 2, 4096, RW);
     w.receiver(1, 2000);
     w.patience(0, PATIENT);
@@ -172,6 +172,38 @@ fn a_forged_close_ends_nothing_and_is_counted() {
 }
 
 #[test]
+fn an_old_import_does_not_reach_the_next_life_and_a_new_one_does() {
+    let mut w = pair();
+    let seq = w.send(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+    let (old, last) = (w.tpn, w.close(1));
+    w.arrive(0, &last);
+    w.run(MS);
+    w.restart(1);
+    let there = w.segment(1, 2, 4096, RW);
+    // A TP stands before node 0 has a request, as when the next life opens it.
+    w.connect(1);
+    w.tpn = old;
+    let late = w.send(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    assert_eq!(w.end_of(0, late), Some((CqeStatus::AckTimeout, 0)));
+    assert_eq!(super::world::sum(&there), 0);
+    w.connect(0);
+    assert_ne!(w.tpn, old, "a path of its own");
+    let seq = w.send(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+}
+
+#[test]
+fn a_closed_peer_is_asked_nothing_by_itself() {
+    let mut w = pair();
+    w.hand(0, &w.to_jetty(Opcode::Send, 2000, 0), &[(1, 0, 64)]);
+    w.run(5 * MS);
+    let last = w.close(1);
+    w.arrive(0, &last);
+    assert!(w.step_alone(0).is_empty(), "no handshake without a request");
+}
+
+#[test]
 fn a_later_request_tries_a_handshake_and_ends_with_it() {
     let mut w = pair();
     let last = w.close(1);
@@ -186,4 +218,63 @@ fn a_later_request_tries_a_handshake_and_ends_with_it() {
     w.go_on(1);
     let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
     assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+}
+
+/// A dead peer is known after so long at the latest: every try of a packet waits as long as one may.
+fn longest() -> Nanos {
+    let RtoCfg { retries, max_ns, .. } = RtoCfg::default();
+    (Nanos::from(retries) + 1) * max_ns
+}
+
+/// Error timeout of 134 ms, less than the tries of a packet take.
+const BRIEF: u8 = 15;
+
+#[test]
+fn a_dead_peer_ends_each_request_when_its_tries_are_used_up() {
+    let mut w = pair();
+    w.patience(0, BRIEF);
+    // The round trip is measured, and shorter than the least wait: that one doubles.
+    for _ in 0..4 {
+        let seq = w.send(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+        assert_eq!(w.end_of(0, seq), Some((CqeStatus::Success, 64)));
+    }
+    w.run(5 * MS);
+    w.stop(1);
+    let seqs: Vec<_> = (0..20)
+        .map(|n| match n % 2 {
+            0 => w.hand(0, &w.to_jetty(Opcode::SendImm, 2000, n), &[(1, 0, 64)]),
+            _ => w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 4096)]),
+        })
+        .collect();
+    let RtoCfg { retries, min_ns, max_ns, .. } = RtoCfg::default();
+    let tries: Nanos = (0..=retries).map(|n| (min_ns << n).min(max_ns)).sum();
+    assert!(tries <= longest());
+    w.run(tries - MS);
+    assert!(seqs.iter().all(|&seq| w.end_now(0, seq).is_none()), "it may come back");
+    assert_eq!(w.counter(0, Counter::PeerDied), 0);
+    w.run(2 * MS);
+    for &seq in &seqs {
+        assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
+    }
+    assert_eq!(w.counter(0, Counter::PeerDied), 1);
+    // No TP stands any more: a later request has its error timeout alone.
+    let late = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    w.run((4096 << BRIEF) + MS);
+    assert_eq!(w.end_now(0, late), Some((CqeStatus::AckTimeout, 0)));
+    w.run(10_000 * MS);
+}
+
+#[test]
+fn a_peer_that_dies_before_its_response_is_found_within_the_same_bound() {
+    let mut w = pair();
+    w.patience(0, BRIEF);
+    w.run(5 * MS);
+    // It acknowledges the packet, and its response is lost with it: no packet is sent again.
+    w.only_acks = true;
+    let seq = w.hand(0, &w.to_memory(Opcode::Write, 2, 0), &[(1, 0, 64)]);
+    w.run(MS);
+    w.stop(1);
+    w.run(longest());
+    assert_eq!(w.end_now(0, seq), Some((CqeStatus::AckTimeout, 0)));
+    w.run(10_000 * MS);
 }

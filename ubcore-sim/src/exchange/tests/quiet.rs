@@ -9,7 +9,7 @@ const SECOND: Nanos = 1_000_000_000;
 const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
 
 impl World {
-    fn connect(&mut self, n: usize) {
+    pub(super) fn connect(&mut self, n: usize) {
         let to = self.eid(1 - n);
         for _ in 0..1000 {
             let node = &mut self.nodes[n];

@@ -1,6 +1,6 @@
 //! Two nodes, their exchanges, and the air between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use udma_abi::{
@@ -110,8 +110,13 @@ pub(super) struct World {
     pub(super) only_acks: bool,
     /// What is longer is lost on its way from each node (bytes of UDP payload).
     pub(super) longest: [usize; 2],
+    /// The latest packets with the nodes that they went to, for those who look on.
+    pub(super) seen: Option<VecDeque<(usize, Vec<u8>)>>,
     sent: u64,
 }
+
+/// Packets that are kept for those who look on.
+const SEEN_MAX: usize = 1024;
 
 /// Runs a scenario over each carrier.
 pub(super) fn on_both(scenario: impl Fn(&mut World)) {
@@ -145,9 +150,13 @@ pub(super) fn sum(region: &Region) -> u64 {
 }
 
 impl Node {
-    fn new(n: u8, mtu: u32) -> Self {
+    fn new(n: u8, mtu: u32, life: u64) -> Self {
         let eid = RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1, 0, n]);
-        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, ..DeviceCfg::new(eid, 7, u64::from(n)) };
+        let cfg = DeviceCfg {
+            ring_len: RING_LEN,
+            mtu,
+            ..DeviceCfg::new(eid, life, u64::from(n) << 8 | life)
+        };
         let ports = Ports {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),
@@ -204,7 +213,7 @@ impl World {
     /// Two nodes, each with a path MTU of its own.
     pub(super) fn with_mtus(kind: Kind, mtus: [u32; 2]) -> Self {
         let mut world = Self {
-            nodes: [Node::new(1, mtus[0]), Node::new(2, mtus[1])],
+            nodes: [Node::new(1, mtus[0], 7), Node::new(2, mtus[1], 7)],
             now: 1_000,
             line: Arc::default(),
             tpn: 0,
@@ -214,6 +223,7 @@ impl World {
             is_mute: [false; 2],
             only_acks: false,
             longest: [usize::MAX; 2],
+            seen: None,
             sent: 0,
         };
         let eids = [world.eid(0), world.eid(1)];
@@ -305,6 +315,12 @@ impl World {
             if self.lose_every != 0 && self.sent.is_multiple_of(self.lose_every) {
                 continue;
             }
+            if let Some(seen) = &mut self.seen {
+                seen.push_back((1 - from, buf[..sent.len].to_vec()));
+                if seen.len() > SEEN_MAX {
+                    seen.pop_front();
+                }
+            }
             let to = &mut self.nodes[1 - from];
             if !to.stopped {
                 to.on_datagram(self.now, eid, &buf[..sent.len]);
@@ -315,6 +331,12 @@ impl World {
 
     pub(super) fn stop(&mut self, n: usize) {
         self.nodes[n].stopped = true;
+    }
+
+    /// Node `n` comes again: another life, which knows nothing.
+    pub(super) fn restart(&mut self, n: usize) {
+        let DeviceCfg { mtu, incarnation, .. } = self.nodes[n].base.tables.cfg;
+        self.nodes[n] = Node::new(n as u8 + 1, mtu, incarnation + 1);
     }
 
     pub(super) fn go_on(&mut self, n: usize) {
