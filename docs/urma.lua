@@ -95,7 +95,7 @@ local HEADERS = {
     { "words", 0, 1, "n", "Words" }, { "ce", 1, 1, "f", "CE", nil, 0x80 },
     { "window", 2, 2, "n", "Window" }, { "trigger", 5, 3, "h", "Trigger" } } },
   sack = { "SACK", 8, { { "received", 0, 8, "h", "Received" } } },
-  tpceth = { "TPCETH", 104, {
+  tpceth = { "TPCETH", 152, {
     { "version_min", 0, 1, "n", "Version min" }, { "version_max", 1, 1, "n", "Version max" },
     { "mtu", 2, 1, "n", "MTU code", MTUS }, { "purpose", 3, 1, "n", "Purpose", PURPOSES },
     { "strategies", 4, 4, "h", "Strategies" }, { "incarnation", 8, 8, "h", "Incarnation" },
@@ -104,7 +104,8 @@ local HEADERS = {
     { "window", 56, 4, "n", "Window" }, { "source_uasid", 60, 4, "n", "Source UASID" },
     { "dest_uasid", 64, 4, "n", "Destination UASID" }, { "state", 68, 4, "h", "State" },
     { "nonce", 72, 8, "h", "Nonce" }, { "close_key", 80, 8, "h", "Close key" },
-    { "cookie", 88, 16, "b", "Cookie" } } },
+    { "cookie", 88, 16, "b", "Cookie" }, { "port1", 104, 16, "e", "Further address" },
+    { "port2", 120, 16, "e", "Further address" }, { "port3", 136, 16, "e", "Further address" } } },
   tpketh = { "TPKETH", 24, {
     { "nonce", 0, 8, "h", "Nonce" }, { "cookie", 8, 16, "b", "Cookie" } } },
   tpreth = { "TPRETH", 16, {

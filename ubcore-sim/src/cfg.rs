@@ -54,6 +54,9 @@ pub enum Doorbells {
 pub struct DeviceCfg {
     /// EID of the node, 16 bytes in network order.
     pub eid: RawEid,
+    /// Addresses of its ports beside the EID, in the order of preference: at most
+    /// [`urma_packet::FURTHER_PORTS_MAX`].
+    pub ports: Vec<RawEid>,
     /// Its user address space id.
     pub uasid: u32,
     /// Differs between two lives of one EID.
@@ -89,6 +92,7 @@ impl DeviceCfg {
     pub fn new(eid: RawEid, incarnation: u64, seed: u64) -> Self {
         Self {
             eid,
+            ports: Vec::new(),
             uasid: 0,
             incarnation,
             seed: Seed::of(seed),
@@ -104,6 +108,13 @@ impl DeviceCfg {
             #[cfg(any(test, feature = "planted-faults"))]
             fault: None,
         }
+    }
+
+    /// Address of one of its ports: 0 is the EID's.
+    #[must_use]
+    pub fn address(&self, port: u8) -> RawEid {
+        let further = usize::from(port).checked_sub(1).and_then(|at| self.ports.get(at));
+        *further.unwrap_or(&self.eid)
     }
 
     /// Which mistake it makes on purpose.

@@ -5,30 +5,35 @@
 //! ([`EndpointEvent`]), pieces in order, TPs that ended ([`TpEnd`]). *Must not*: know queues or segments.
 
 mod arrivals;
+mod moves;
 mod numbers;
 mod peer_tp;
 mod recent;
 mod replies;
+mod routes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Bound;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, counters::Counter};
+use udma_abi::{CmdStatus, EqeKind, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{CloseReason, IcrcFlow, PacketHeader, ROCE_PORT, TransactionHeader};
 
 pub(crate) use arrivals::{EndpointEvent, Reception};
+pub(crate) use moves::RouteUse;
 pub(crate) use peer_tp::PeerTp;
 use peer_tp::datagram;
 
 use crate::cfg::DeviceCfg;
 use crate::context::tables::Tables;
-use crate::ports::{NodeAddr, Transmit};
+use crate::ports::{NodeAddr, Route, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError};
 use numbers::Numbers;
 use recent::RecentDatagrams;
 use replies::Replies;
+pub(crate) use routes::RouteCounts;
+use routes::TpMove;
 
 /// Of this many packets one goes to a known node, when answers to unknown nodes wait as well.
 const ANSWERS_IN_A_ROW: u64 = 8;
@@ -50,6 +55,8 @@ pub(crate) struct TpEndpoint {
     last_sent: RawEid,
     /// Packets given to the link and not counted yet.
     transmitted: u64,
+    /// A peer has, or had, several routes.
+    has_routes: bool,
 }
 
 /// Why a peer has no TP any more, or none yet.
@@ -78,6 +85,7 @@ impl TpEndpoint {
             ended: VecDeque::new(),
             last_sent: RawEid::default(),
             transmitted: 0,
+            has_routes: false,
         }
     }
 
@@ -99,8 +107,9 @@ impl TpEndpoint {
 
     /// Forgets the peer, and sends it a CLOSE.
     pub(crate) fn evict(&mut self, peer: RawEid) {
-        if let Some(close) = self.close_packet(peer, CloseReason::Idle) {
-            self.replies.push(peer, close);
+        let route = self.tps.get(&peer).map(|tp| tp.route);
+        if let Some((route, close)) = route.zip(self.close_packet(peer, CloseReason::Idle)) {
+            self.replies.push(route, close);
         }
         self.remove(peer);
     }
@@ -165,14 +174,19 @@ impl TpEndpoint {
         if let Some(tp) = tps.get_mut(&peer) {
             tp.handshake.close(reason);
             drop_tp(tp, numbers, pool);
+            tp.drop_rival(numbers);
         }
     }
 
-    /// Drops the TP that the peer closed.
-    pub(crate) fn drop_closed(&mut self, peer: RawEid) {
+    /// Drops the TP that the peer closed, for this reason.
+    pub(crate) fn drop_closed(&mut self, peer: RawEid, reason: CloseReason) {
         let Self { tps, numbers, pool, .. } = self;
-        if let Some(tp) = tps.get_mut(&peer) {
-            drop_tp(tp, numbers, pool);
+        let Some(tp) = tps.get_mut(&peer) else { return };
+        drop_tp(tp, numbers, pool);
+        if matches!(reason, CloseReason::Idle | CloseReason::Shutdown) {
+            tp.drop_rival(numbers);
+        } else {
+            tp.promote_rival();
         }
     }
 
@@ -182,6 +196,7 @@ impl TpEndpoint {
         for tp in tps.values_mut() {
             tp.handshake.close(reason);
             drop_tp(tp, numbers, pool);
+            tp.drop_rival(numbers);
         }
     }
 
@@ -225,15 +240,25 @@ impl TpEndpoint {
 
     /// Time passed: called before pieces are pushed.
     pub(crate) fn on_time(&mut self, now: Nanos) {
-        self.tps.values_mut().for_each(|tp| tp.on_time(now));
+        let Self { tps, numbers, .. } = self;
+        for (peer, tp) in tps {
+            tp.on_time(now);
+            if tp.routes.is_some() {
+                tp.tend_routes(now, &mut |kept| numbers.offer_beside(*peer, kept));
+            }
+        }
     }
 
-    /// The system did not take a datagram to the peer: it lets pass at most `ip_mtu` bytes, with the headers
+    /// The system did not take a datagram to this address: it lets pass at most `ip_mtu` bytes, with the headers
     /// of IP and UDP.
-    pub(crate) fn on_too_long(&mut self, now: Nanos, peer: RawEid, ip_mtu: usize) {
-        if let Some(tp) = self.tps.get_mut(&peer) {
-            tp.on_too_long(now, ip_mtu);
-        }
+    pub(crate) fn on_too_long(&mut self, now: Nanos, to: NodeAddr, ip_mtu: usize) {
+        let there = self.tps.values_mut().filter(|tp| tp.route.to == to);
+        there.for_each(|tp| tp.on_too_long(now, ip_mtu));
+    }
+
+    /// The system does not send from this port to this address, whatever it is.
+    pub(crate) fn on_cut(&mut self, route: Route) {
+        self.tps.values_mut().for_each(|tp| tp.on_cut(route));
     }
 
     /// Looks for TPs that are over, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
@@ -246,6 +271,9 @@ impl TpEndpoint {
             tables.counts.add(Counter::Retransmits, tp.take_sent_again());
             let not_opened = tp.take_open_error();
             let is_silent = tp.is_silent();
+            if let Some(moved) = tp.take_moved() {
+                report_move(tables, *peer, &moved);
+            }
             if let Some(MtuChange { old, new }) = tp.take_mtu_change() {
                 tracing::warn!(peer = %address(*peer), old, new, "the path MTU changed");
             }
@@ -254,6 +282,7 @@ impl TpEndpoint {
                 tracing::warn!(peer = %address(*peer), "packets are too long for the path by now");
                 tp.handshake.close(CloseReason::Replaced);
                 drop_tp(tp, numbers, pool);
+                tp.promote_rival();
                 TpEnd::Narrowed
             } else if is_silent || tp.has_failed() {
                 let drained = is_silent && tp.is_drained();
@@ -262,6 +291,7 @@ impl TpEndpoint {
                     tp.handshake.close(CloseReason::Timeout);
                 }
                 drop_tp(tp, numbers, pool);
+                tp.promote_rival();
                 TpEnd::Lost { drained }
             } else if let Some(why) = not_opened {
                 TpEnd::NotOpened(why)
@@ -285,13 +315,13 @@ impl TpEndpoint {
         } else {
             self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
         };
-        let (to, len) = found?;
-        flow(self.cfg.eid, to).seal(buf.get_mut(..len)?).ok()?;
+        let (Route { port, to }, len) = found?;
+        flow(self.cfg.address(port), to).seal(buf.get_mut(..len)?).ok()?;
         self.transmitted += 1;
-        Some(Transmit { to, source_port: ROCE_PORT, len })
+        Some(Transmit { to, port, source_port: ROCE_PORT, len })
     }
 
-    fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(NodeAddr, usize)> {
+    fn poll_peers(&mut self, now: Nanos, buf: &mut [u8]) -> Option<(Route, usize)> {
         let Self { tps, numbers, pool, last_sent, .. } = self;
         let mut random = || numbers.random();
         let after = (Bound::Excluded(*last_sent), Bound::Unbounded);
@@ -303,7 +333,7 @@ impl TpEndpoint {
             })
         })?;
         *last_sent = found.0;
-        Some(found)
+        Some(found.1)
     }
 
     /// Whether it knows no peer and owes no answer.
@@ -337,6 +367,24 @@ impl TpEndpoint {
         let usage = self.pool.usage();
         [usage.block_bytes, usage.blocks, usage.free, usage.used_max]
     }
+}
+
+/// Counts and tells that a TP is on another route.
+fn report_move(tables: &Tables, peer: RawEid, moved: &TpMove) {
+    let (count, kind, port) = if moved.is_back {
+        (Counter::PortReturned, EqeKind::PortActive, moved.to.port)
+    } else {
+        (Counter::PortFailed, EqeKind::PortDown, moved.from.port)
+    };
+    tables.count(count);
+    if moved.from.port != moved.to.port {
+        tables.async_event(kind, port.into());
+    }
+    let (from, to) = (address(moved.from.to), address(moved.to.to));
+    tracing::warn!(
+        peer = %address(peer), from_port = moved.from.port, %from, to_port = moved.to.port, %to,
+        "packets go another route"
+    );
 }
 
 /// Drops the TP and gives its number back.

@@ -31,6 +31,8 @@ pub enum PlantedFault {
     ProbeBelieved,
     /// A path MTU never gets smaller.
     MtuNeverShrinks,
+    /// A request that comes again behind others is executed again.
+    ServedAgain,
 }
 
 /// Which fault is planted, if any.
@@ -100,6 +102,8 @@ questions! {
     probe_believed = ProbeBelieved;
     /// Path MTUs never get smaller.
     mtu_never_shrinks = MtuNeverShrinks;
+    /// Duplicates of requests count as new ones.
+    served_again = ServedAgain;
 }
 
 impl Faults {

@@ -21,6 +21,7 @@ pub mod obstacle;
 pub mod peer;
 pub mod poll;
 pub mod port;
+mod port_links;
 mod port_owner;
 pub mod presence;
 pub mod shared;

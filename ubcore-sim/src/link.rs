@@ -17,7 +17,7 @@ use udma_abi::Nanos;
 
 use crate::ports::NodeAddr;
 
-pub use faults::{Corruption, Duplication, FaultCfg, Loss, Outage, Partition, Router};
+pub use faults::{Corruption, Duplication, FaultCfg, Loss, Outage, Partition, PulledPort, Router};
 pub use rng::Rng;
 pub use shape::{Jitter, Rate, Reordering};
 pub use text::{LinkFaults, LinkFaultsError};

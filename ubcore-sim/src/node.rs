@@ -74,17 +74,22 @@ impl Node {
         cfg.check()?;
         let claim = claim(&cfg)?;
         let eid = claim.eid();
+        let ports: Vec<RawEid> = cfg.ports.iter().map(|address| ip_eid(*address)).collect();
+        if ports.contains(&eid) {
+            return Err(ConfigError::ports(eid_ip(eid).to_string()).into());
+        }
         let port = match cfg.path {
             PathChoice::SameHost => {
                 PacketPort::none(eid, Some("packets are turned off".to_owned()))
             }
             PathChoice::Auto | PathChoice::Packets => {
-                PacketPort::bind(eid, cfg.link_faults.clone())
+                PacketPort::bind(eid, &ports, cfg.link_faults.clone())
             }
         };
         let arena = Arena::with(ArenaCfg { writers: cfg.writers, huge_pages: cfg.huge_pages })?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let mut device_cfg = device_cfg(&cfg, eid)?;
+        device_cfg.ports = ports;
         if let Some(kept) = port.packets_kept(cfg.mtu).and_then(|kept| u32::try_from(kept).ok()) {
             device_cfg.window_packets = cfg.window_packets.min(kept.max(WINDOW_MIN));
         }

@@ -105,11 +105,30 @@ pub enum Backlog {
 /// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;
 
+/// A route of datagrams between this node and another one: one of this node's ports, and an address of that node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Route {
+    /// Port of this node: 0 is the one whose address is its EID.
+    pub port: u8,
+    /// Address of the other node.
+    pub to: NodeAddr,
+}
+
+impl Route {
+    /// Between the EIDs of both nodes.
+    #[must_use]
+    pub const fn direct(peer: RawEid) -> Self {
+        Self { port: 0, to: peer }
+    }
+}
+
 /// A datagram that the core sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Address of the node that the datagram is for.
     pub to: NodeAddr,
+    /// Port of this node that it leaves from: 0 is the one whose address is its EID.
+    pub port: u8,
     /// UDP source port that the ICRC is sealed for. A node on a socket sends from 4791 only and
     /// seals again a datagram with another port; what it receives is sealed for 4791 at both ends.
     pub source_port: u16,

@@ -19,9 +19,9 @@ use udma_abi::{DeviceBacking, counters::Counter};
 use urma_core::{CrStatus, TransportMode};
 use urma_mem::sync::{AtomicBool, AtomicU64, Ordering};
 use urma_packet::{
-    Ack, Body, Cookie, HandshakeBody, IcrcFlow, Initiator, InitiatorKind, MemoryAccess, Mtu,
-    OrderTag, PacketHeader, Psn, Purpose, ROCE_PORT, RequestFlags, RequestHeader, RequestOp,
-    SackBitmap, StrategyCaps, Target, TargetKind, TokenValue, Tpn,
+    Ack, Body, Cookie, FurtherPorts, HandshakeBody, IcrcFlow, Initiator, InitiatorKind,
+    MemoryAccess, Mtu, OrderTag, PacketHeader, Psn, Purpose, ROCE_PORT, RequestFlags,
+    RequestHeader, RequestOp, SackBitmap, StrategyCaps, Target, TargetKind, TokenValue, Tpn,
 };
 use urma_tests::world::{
     End, Failure, Host, Link, Moving, Outcome, Plan, Setup, World, check, fail, pattern, same,
@@ -49,6 +49,7 @@ fn connect(from: SocketAddr, to: SocketAddr, incarnation: u64) -> Vec<u8> {
         close_key: 9,
         purpose: Purpose::Open,
         cookie: Cookie::default(),
+        ports: FurtherPorts::default(),
     };
     let header = PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms));
     let mut bytes = vec![0; header.packet_len(0)];

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
+use ubcore_sim::link::PulledPort;
+use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing, port_address};
+use udma_abi::counters::Counter;
 use urma_core::{Completion, CrStatus, JettyState, SendOp, SendWr};
 
-use super::node::{Lane, Program};
+use super::node::{Lane, Program, area_offset, at};
 
 const MAIN: usize = Lane::Main as usize;
 /// Longest virtual time for a completion, in ns.
@@ -13,7 +15,11 @@ const BOUND_NS: u64 = 60_000_000_000;
 
 /// Two nodes that imported each other.
 fn two(paths: HostSharing) -> (Arc<Fabric>, [Program; 2]) {
-    let fabric = Fabric::new(FabricCfg::new(1, 2, paths)).expect("memory");
+    two_in(FabricCfg::new(1, 2, paths))
+}
+
+fn two_in(cfg: FabricCfg) -> (Arc<Fabric>, [Program; 2]) {
+    let fabric = Fabric::new(cfg).expect("memory");
     let open = |number| Program::open(&fabric, number, 2, 17).expect("a program");
     let mut programs = [open(0), open(1)];
     introduce(&mut programs, 0);
@@ -78,5 +84,97 @@ fn requests_to_a_former_life_end_and_their_jetty_goes_on() {
         assert_eq!(received.status, CrStatus::Success, "{paths:?}, {first} first");
         assert_eq!(a.jetties[MAIN].query().expect("a state").state, JettyState::Ready);
         drop((programs, b));
+    }
+}
+
+const MS: u64 = 1_000_000;
+/// Virtual times between which a port is pulled, and until which requests go on then.
+const PULLED: [u64; 2] = [200 * MS, 600 * MS];
+/// Requests go on from here.
+const BEGIN: u64 = 195 * MS;
+const FAILED_BY: u64 = 310 * MS;
+/// Between these the preferred port is tried again.
+const RETURNED: [u64; 2] = [1_150 * MS, 1_300 * MS];
+
+/// FETCH_ADDs of node 0 on a word of node 1, so many at a time.
+#[derive(Debug, Default)]
+struct Stream {
+    depth: u64,
+    posted: u64,
+    done: u64,
+    last: u64,
+}
+
+impl Stream {
+    /// Goes on until then; the longest time between two completions.
+    fn run(&mut self, fabric: &Fabric, program: &mut Program, until: u64) -> u64 {
+        let mut longest = 0;
+        let mut found = [Completion::default(); 16];
+        while fabric.now() < until {
+            let count = program.jfcs[0].poll(&mut found).expect("a poll");
+            for completion in &found[..count] {
+                self.check(program, completion);
+                longest = longest.max(fabric.now() - self.last);
+                self.last = fabric.now();
+            }
+            while self.posted < self.done + self.depth {
+                self.post(program, self.posted);
+                self.posted += 1;
+            }
+            fabric.step();
+        }
+        longest
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        usize::try_from(number % self.depth).expect("few")
+    }
+
+    fn post(&self, program: &mut Program, number: u64) {
+        let peer = program.view.peers[1].as_ref().expect("imported");
+        let result = program.view.sge(self.slot(number), 0, 8);
+        let target = at(&peer.segment, area_offset(0, Lane::Main));
+        let op = SendOp::FetchAdd { result, target, value: 1 };
+        let wr = SendWr::new(op, &peer.targets[MAIN], number);
+        program.jetties[MAIN].post_send(&[wr]).expect("posted");
+    }
+
+    /// In order, and none executed twice or not at all.
+    fn check(&mut self, program: &Program, completion: &Completion) {
+        assert_eq!((completion.status, completion.user_ctx), (CrStatus::Success, self.done));
+        let old = program.view.slot_word(self.slot(self.done)).expect("memory");
+        assert_eq!(old, self.done);
+        self.done += 1;
+    }
+}
+
+/// A port is pulled under load and joined again, at either node: requests go on by the other one within 100 ms, and
+/// come back without a pause; each is executed once.
+#[test]
+fn a_pulled_port_costs_a_moment_and_its_return_nothing() {
+    for (node, depth) in [(0, 1), (1, 16)] {
+        let mut cfg = FabricCfg::new(1, 2, HostSharing::Packets).with_ports(2);
+        let [from, until] = PULLED;
+        cfg.faults.pulled = vec![PulledPort { address: port_address(node, 0), from, until }];
+        let (fabric, [mut a, b]) = two_in(cfg);
+        let count = |counter| [0, 1].map(|n| fabric.device(n).counter(counter));
+        let _ = fabric.run_until(BEGIN - fabric.now(), || false);
+        let mut stream = Stream { depth, last: fabric.now(), ..Stream::default() };
+        let before = stream.run(&fabric, &mut a, from);
+        assert!(before < MS, "{before} ns");
+        let gap = stream.run(&fabric, &mut a, FAILED_BY);
+        assert_eq!(count(Counter::PortFailed), [1, 1]);
+        let _ = fabric.run_until(RETURNED[0] - fabric.now(), || false);
+        stream.last = fabric.now();
+        assert_eq!(count(Counter::PortReturned), [0, 0]);
+        let back = stream.run(&fabric, &mut a, RETURNED[1]);
+        println!(
+            "port of {node} pulled, {depth} at a time: {gap} ns, and {back} ns when it is back"
+        );
+        assert!((MS..100 * MS).contains(&gap) && back < MS, "{gap} ns, {back} ns");
+        assert_eq!((count(Counter::PortFailed), count(Counter::PortReturned)), ([1, 1], [1, 1]));
+        let area = b.view.area(0, Lane::Main).expect("memory");
+        let counted = area.first_chunk().map(|word| u64::from_le_bytes(*word));
+        assert!(counted.is_some_and(|counted| (stream.done..=stream.posted).contains(&counted)));
     }
 }

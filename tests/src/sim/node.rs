@@ -298,6 +298,17 @@ impl View {
         LocalSge { segment: &self.local_seg, addr, len: len as u32 }
     }
 
+    /// The first 8 bytes of slot `slot` as a number.
+    ///
+    /// # Errors
+    /// The memory is gone.
+    #[cfg(test)]
+    pub(super) fn slot_word(&self, slot: usize) -> Result<u64, String> {
+        let mut word = [0; 8];
+        self.local.read(slot * SLOT_LEN, &mut word).map_err(|error| error.to_string())?;
+        Ok(u64::from_le_bytes(word))
+    }
+
     /// What the area of jetty `lane` of node `initiator` holds now.
     ///
     /// # Errors

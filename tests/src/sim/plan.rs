@@ -4,7 +4,7 @@
 //! and the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
 use ubcore_sim::ExpressLane;
-use ubcore_sim::link::{FaultCfg, Outage, Rng, Router};
+use ubcore_sim::link::{FaultCfg, Outage, PulledPort, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 
 /// How bad the links are.
@@ -60,6 +60,10 @@ pub struct SimPlan {
     pub stops: u32,
 }
 
+/// Times that a port is pulled, the longest time between two of them, and the longest that it is.
+const PULLS: usize = 64;
+const PULL_GAP_NS: u64 = 20_000_000;
+const PULLED_NS: u64 = 200_000_000;
 /// Error timeout of queues (4.096 us << n) where nothing else is said: 0.5 s.
 const ERR_TIMEOUT: u8 = 17;
 /// Error timeout of queues whose peer is stopped: 8.6 s, longer than it is.
@@ -147,6 +151,23 @@ impl SimPlan {
         self.fabric.devices.iter_mut().for_each(|device| device.mtu = mtu);
         self.len_max = pick(&mut rng, &[3_000, 12_000]);
         self.fabric.faults.routers = routers(&mut rng, &self.fabric);
+        self
+    }
+
+    /// The same with two ports a node, of which one at a time is pulled and joined again.
+    #[must_use]
+    pub fn with_ports(mut self) -> Self {
+        self.fabric = self.fabric.with_ports(2);
+        let mut rng = Rng::new(self.seed ^ 0x0907_0907);
+        let mut now = 0;
+        for _ in 0..PULLS {
+            let node = rng.index(self.fabric.devices.len());
+            let port = u8::try_from(rng.below(2)).unwrap_or(0);
+            let address = self.fabric.devices[node].address(port);
+            let from = now + rng.below(PULL_GAP_NS);
+            now = from + 1 + rng.below(PULLED_NS);
+            self.fabric.faults.pulled.push(PulledPort { address, from, until: now });
+        }
         self
     }
 

@@ -180,6 +180,18 @@ fn all_work_is_exact_around_stopped_nodes() {
     assert!(all_of("all_work_is_exact_around_stopped_nodes", stopping).messages > 0);
 }
 
+/// A world with two ports a node, which are pulled and joined again.
+fn pulling(seed: u64) -> SimPlan {
+    let weather = [Weather::Fair, Weather::Foul][usize::from(seed % 4 == 3)];
+    SimPlan::new(seed, weather, Work::All).with_ports()
+}
+
+/// Nothing is lost, and nothing is executed twice.
+#[test]
+fn all_work_is_exact_while_ports_are_pulled() {
+    assert!(all_of("all_work_is_exact_while_ports_are_pulled", pulling).messages > 0);
+}
+
 /// The hash of one world, for the tests below, which run this one in processes of their own.
 #[test]
 #[ignore = "run by the tests of hashes"]
@@ -310,6 +322,19 @@ mod planted {
     #[test]
     fn an_early_last_byte_is_seen() {
         assert!(is_seen(PlantedFault::LastByteEarly, Weather::SameHost, Work::OneSided));
+    }
+
+    /// What was placed is executed again when it comes again by another port.
+    #[test]
+    fn a_request_executed_again_by_another_port_is_seen() {
+        let is_seen = (0..20).any(|seed| {
+            let mut plan = pulling(seed);
+            for device in &mut plan.fabric.devices {
+                device.fault = Some(PlantedFault::ServedAgain);
+            }
+            run(&plan).is_err()
+        });
+        assert!(is_seen);
     }
 
     #[test]

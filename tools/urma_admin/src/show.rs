@@ -233,14 +233,15 @@ fn topo(nodes: &[AskedNode]) -> String {
             continue;
         };
         let (pid, device) = (plain(&document["pid"]), word(&document["device"]));
-        let mut line = |peer: &str, path: &str, why: &str| {
+        let mut line = |peer: &str, path: &str, why: &str, below: &str| {
             let head = format!("{:<18} {pid:<8} {device:<11}", node.name());
             let line = format!("{head} {peer:<18} {path:<11} {why}");
             let _ = writeln!(text, "{}", line.trim_end());
+            text.push_str(below);
         };
         let paths = document["tps"].as_array().filter(|paths| !paths.is_empty());
         match paths {
-            None => line("-", "-", &no_packets(document)),
+            None => line("-", "-", &no_packets(document), ""),
             Some(paths) => {
                 for path in paths {
                     let why =
@@ -249,10 +250,33 @@ fn topo(nodes: &[AskedNode]) -> String {
                             (None, Some(why)) => why.to_owned(),
                             (None, None) => peers_reason(nodes, node, path).unwrap_or_default(),
                         };
-                    line(word(&path["eid"]), word(&path["path"]), &why);
+                    line(word(&path["eid"]), word(&path["path"]), &why, &routes(path));
                 }
             }
         }
+    }
+    text
+}
+
+/// The routes of a path between nodes with several ports, a line each; empty if there is one.
+fn routes(path: &Value) -> String {
+    let mut text = String::new();
+    for route in path["routes"].as_array().into_iter().flatten() {
+        let (from, to, state) = (word(&route["from"]), word(&route["to"]), word(&route["state"]));
+        let (port, sent) = (plain(&route["port"]), plain(&route["sent_bytes"]));
+        let of_tp = match state {
+            "used" => {
+                let rtt =
+                    path["rtt_ns"].as_u64().map_or("-".to_owned(), |ns| (ns / 1000).to_string());
+                format!(", mtu {}, rtt {rtt} us", plain(&path["mtu"]))
+            }
+            _ => String::new(),
+        };
+        let failures = plain(&route["failures"]);
+        let _ = writeln!(
+            text,
+            "    port {port} {from} to {to}: {state}{of_tp}, {sent} bytes sent, failed {failures} times"
+        );
     }
     text
 }
@@ -319,6 +343,23 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_are_shown_with_what_went_by_each() {
+        let path = json!({
+            "mtu": 1392, "rtt_ns": 42_700,
+            "routes": [
+                { "port": 0, "from": "10.80.0.1", "to": "10.80.0.2", "state": "idle",
+                  "sent_bytes": 10, "failures": 1 },
+                { "port": 1, "from": "10.81.0.1", "to": "10.81.0.2", "state": "used",
+                  "sent_bytes": 7, "failures": 0 },
+            ],
+        });
+        let lines = "    port 0 10.80.0.1 to 10.80.0.2: idle, 10 bytes sent, failed 1 times\n    \
+                     port 1 10.81.0.1 to 10.81.0.2: used, mtu 1392, rtt 42 us, 7 bytes sent, failed 0 times\n";
+        assert_eq!(routes(&path), lines);
+        assert_eq!(routes(&json!({ "mtu": 1392 })), "");
+    }
 
     #[test]
     fn objects_are_distinguished_by_kind_and_number() {

@@ -267,6 +267,10 @@ impl Shown {
         self.number("tpceth.nonce", body.nonce);
         self.number("tpceth.close_key", body.close_key);
         self.bytes("tpceth.cookie", &body.cookie);
+        let mut ports = body.ports.iter();
+        for name in ["tpceth.port1", "tpceth.port2", "tpceth.port3"] {
+            self.eid(name, ports.next().unwrap_or_default());
+        }
     }
 
     fn payload(&mut self, payload: &[u8]) {
@@ -356,7 +360,7 @@ fn expected(bytes: &[u8]) -> Fields {
 
 /// A value as tshark prints it, in the form of [`Shown`].
 fn plain(name: &str, value: &str) -> String {
-    let is_eid = name.ends_with("_eid");
+    let is_eid = name.ends_with("_eid") || name.contains(".tpceth.port");
     let is_bytes = ["operand", "compare", "value", "cookie", "payload", "pad"]
         .iter()
         .any(|end| name.ends_with(&format!(".{end}")) && name != "urma.bth.pad");

@@ -107,7 +107,15 @@ fn offer() -> HandshakeBody {
         close_key: 0xc105_e0c1_05e0_0001,
         purpose: Purpose::Open,
         cookie: [0; 16],
+        ports: further(1),
     }
+}
+
+/// The further port of a node: 10.1.0.`host`.
+fn further(host: u8) -> FurtherPorts {
+    let mut address = NODE_A;
+    address[13..].copy_from_slice(&[1, 0, host]);
+    FurtherPorts::new(&[address]).expect("an address")
 }
 
 fn choice() -> HandshakeBody {
@@ -122,6 +130,7 @@ fn choice() -> HandshakeBody {
         dest_uasid: 1,
         state: 0x5eed_0002,
         close_key: 0xc105_e0c1_05e0_0002,
+        ports: further(2),
         ..offer()
     }
 }

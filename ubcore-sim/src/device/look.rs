@@ -12,7 +12,7 @@ use udma_abi::{
 use super::{SoftwareDevice, shared::SharedPart};
 use crate::limits;
 
-pub use crate::exchange::look::PathLook;
+pub use crate::exchange::look::{PathLook, RouteLook};
 
 /// State of one queue for reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,7 +115,7 @@ impl SoftwareDevice {
                 jfcs: objects.jfcs.iter().collect(),
                 groups: groups.map(|(id, set)| (*id, set.iter().copied().collect())).collect(),
                 segments: segments.collect(),
-                paths: shared.exchange.look(),
+                paths: shared.exchange.look(&self.base.tables.cfg),
             }
         };
         self.shared.with_blocking(look).value

@@ -16,7 +16,7 @@ use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
 use crate::exchange::{Exchange, PlainStep};
-use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, SameHostParts, Transmit};
+use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, Route, SameHostParts, Transmit};
 
 /// Queues that one step of the device runs.
 const QUEUES_PER_STEP: usize = 64;
@@ -242,6 +242,12 @@ impl SoftwareDevice {
         self.visit(now, |exchange, at| exchange.endpoint.on_too_long(at, to, ip_mtu));
     }
 
+    /// The system does not send from this port to this address, whatever it is: the interface is down, or
+    /// there is no route.
+    pub fn on_cut(&self, now: Nanos, route: Route) {
+        self.visit(now, |exchange, _| exchange.endpoint.on_cut(route));
+    }
+
     /// A datagram (BTH to ICRC) came from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
         let _ = self.on_datagrams(now, Backlog::Empty, std::iter::once((from, bytes)));
@@ -253,11 +259,25 @@ impl SoftwareDevice {
     where
         D: Iterator<Item = (NodeAddr, &'a [u8])>,
     {
+        self.on_datagrams_at(now, 0, backlog, datagrams)
+    }
+
+    /// The same at a port of this node; 0 is the one whose address is its EID.
+    pub fn on_datagrams_at<'a, D>(
+        &self,
+        now: Nanos,
+        port: u8,
+        backlog: Backlog,
+        datagrams: D,
+    ) -> bool
+    where
+        D: Iterator<Item = (NodeAddr, &'a [u8])>,
+    {
         let run = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
             shared.exchange.endpoint.on_backlog(at, backlog);
-            let is_due = datagrams.fold(false, |is_due, (from, bytes)| {
-                let by = Reception { tables: &self.base.tables, now: at, from };
+            let is_due = datagrams.fold(false, |is_due, (to, bytes)| {
+                let by = Reception::new(&self.base.tables, at, Route { port, to });
                 shared.on_datagram(&self.base, by, bytes) | is_due
             });
             shared.wake(&self.base);

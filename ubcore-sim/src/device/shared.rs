@@ -117,8 +117,8 @@ impl SharedPart {
     }
 
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.
-    pub(super) fn on_datagram(&mut self, base: &Base, by: Reception<'_>, bytes: &[u8]) -> bool {
-        let event = self.exchange.endpoint.on_datagram(by, bytes);
+    pub(super) fn on_datagram(&mut self, base: &Base, mut by: Reception<'_>, bytes: &[u8]) -> bool {
+        let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
         self.exchange.on_arrival(base, by, event)
     }
 

@@ -10,10 +10,12 @@ use urma_packet::{
     RequestHeader, Tpn,
 };
 
-use super::{TpEndpoint, flow};
+use super::{PeerTp, TpEndpoint, flow};
 use crate::context::tables::Tables;
-use crate::ports::{Backlog, NodeAddr};
-use crate::transport::{Agreed, Doubt, Handshake, HandshakeEvent, Received, refusal};
+use crate::ports::{Backlog, NodeAddr, Route};
+use crate::transport::{
+    Agreed, Doubt, Handshake, HandshakeEvent, HandshakeState, Received, refusal,
+};
 
 /// What a datagram brought.
 #[derive(Debug)]
@@ -39,17 +41,27 @@ pub(crate) enum EndpointEvent<'a> {
 pub(crate) struct Reception<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) now: Nanos,
-    pub(crate) from: NodeAddr,
+    /// EID of the node, as far as it is known.
+    pub(crate) from: RawEid,
+    /// The route that it came.
+    pub(crate) route: Route,
+}
+
+impl<'a> Reception<'a> {
+    pub(crate) const fn new(tables: &'a Tables, now: Nanos, route: Route) -> Self {
+        Self { tables, now, from: route.to, route }
+    }
 }
 
 impl TpEndpoint {
-    /// Takes a datagram, BTH to ICRC.
+    /// Takes a datagram, BTH to ICRC; completes whose it is.
     pub(crate) fn on_datagram<'a>(
         &mut self,
-        by: Reception<'_>,
+        by: &mut Reception<'_>,
         bytes: &'a [u8],
     ) -> EndpointEvent<'a> {
-        let packet = match Packet::open(bytes, &flow(by.from, self.cfg.eid)) {
+        let own = self.cfg.address(by.route.port);
+        let packet = match Packet::open(bytes, &flow(by.route.to, own)) {
             Ok(packet) => packet,
             Err(error) => {
                 let is_icrc = matches!(error, PacketError::Icrc { .. });
@@ -58,6 +70,10 @@ impl TpEndpoint {
             }
         };
         let header = packet.header;
+        if self.has_routes {
+            by.from = self.node_of(by.route, &header);
+        }
+        let by = *by;
         match &header.body {
             Body::Request(_) | Body::Response(_) | Body::Pack | Body::Ack(_) | Body::Nak(_) => {
                 self.on_tp_packet(by, &packet);
@@ -75,7 +91,8 @@ impl TpEndpoint {
             | Body::Refuse(_)
             | Body::Close(_) => self.on_handshake(by, &header),
             Body::UmSend(ends, request) => {
-                let wrong = if ends.source_eid != by.from.0 || ends.dest_eid != self.cfg.eid.0 {
+                let is_its_address = ends.source_eid == by.from.0 && self.is_route(by);
+                let wrong = if !is_its_address || ends.dest_eid != self.cfg.eid.0 {
                     Counter::DropUm
                 } else if self.recent.has(by.from, header.psn) {
                     Counter::RxDuplicate
@@ -90,6 +107,40 @@ impl TpEndpoint {
         }
     }
 
+    /// The node that a packet says it is of. Whether its address is one of that node's, the checks behind show.
+    fn node_of(&self, route: Route, header: &PacketHeader) -> RawEid {
+        match &header.body {
+            Body::Connect(terms) | Body::Accept(terms) => RawEid(terms.source_eid),
+            Body::UmSend(ends, _) => RawEid(ends.source_eid),
+            Body::Close(close) if close.reason == CloseReason::UnknownTp => {
+                let is_it = |tp: &PeerTp| {
+                    let HandshakeState::Open(held) = tp.handshake.state() else { return false };
+                    tp.route == route && held.peer_tpn == close.source_tpn
+                };
+                let found = self.tps.iter().find(|(_, tp)| is_it(tp));
+                found.map_or(route.to, |(peer, _)| *peer)
+            }
+            Body::Request(_)
+            | Body::Response(_)
+            | Body::Pack
+            | Body::Ack(_)
+            | Body::Nak(_)
+            | Body::Challenge(_)
+            | Body::Refuse(_)
+            | Body::Close(_)
+            | Body::Probe(_)
+            | Body::ProbeEcho(_) => {
+                *self.numbers.tps.get(&header.dest.value()).unwrap_or(&route.to)
+            }
+        }
+    }
+
+    /// Whether packets of the node may come that route.
+    fn is_route(&self, by: Reception<'_>) -> bool {
+        let is_further = || self.tps.get(&by.from).is_some_and(|tp| tp.has_route(by.route));
+        by.route == Route::direct(by.from) || is_further()
+    }
+
     /// Whether more datagrams wait than those that follow.
     pub(crate) fn on_backlog(&mut self, now: Nanos, backlog: Backlog) {
         self.replies.on_backlog(now, backlog);
@@ -102,9 +153,9 @@ impl TpEndpoint {
 
     /// A probe of a TP's path, or the echo of one: of the peer, for the TP that is held.
     fn on_probe(&mut self, by: Reception<'_>, header: &PacketHeader) {
-        let Reception { tables, now, from } = by;
+        let Reception { tables, now, from, .. } = by;
         let is_owner = self.numbers.tps.get(&header.dest.value()) == Some(&from);
-        let tp = self.tps.get_mut(&from).filter(|tp| is_owner && tp.is_open());
+        let tp = self.tps.get_mut(&from).filter(|tp| is_owner && tp.takes(by.route, header.dest));
         let Some(tp) = tp else { return tables.count(Counter::DropUnknownTp) };
         if let Body::Probe(probe) = &header.body {
             return tp.on_probe(*probe);
@@ -116,15 +167,15 @@ impl TpEndpoint {
     }
 
     fn on_tp_packet(&mut self, by: Reception<'_>, packet: &Packet<'_>) {
-        let Reception { tables, now, from } = by;
+        let Reception { tables, now, from, .. } = by;
         let dest = packet.header.dest;
         let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
-        let peer = self.tps.get_mut(&from).filter(|_| is_owner);
+        let peer = self.tps.get_mut(&from).filter(|tp| is_owner && tp.takes(by.route, dest));
         let received = peer.and_then(|tp| tp.on_packet(now, packet, &mut self.pool));
         let Some(received) = received else {
             // A notice is shorter than any packet that has a place in a sequence.
             if packet.header.body.is_sequenced() {
-                self.replies.push_notice(now, from, Handshake::unknown_tp(dest));
+                self.replies.push_notice(now, by.route, Handshake::unknown_tp(dest));
             }
             return tables.count(Counter::DropUnknownTp);
         };
@@ -150,12 +201,14 @@ impl TpEndpoint {
         header: &PacketHeader,
     ) -> EndpointEvent<'static> {
         let Reception { now, from, .. } = by;
-        let Self { tps, numbers, pool, .. } = self;
+        let Self { tps, numbers, pool, has_routes, .. } = self;
         let Some(tp) = tps.get_mut(&from) else {
             self.on_unexpected(by, header);
             return EndpointEvent::Packet;
         };
-        let event = match tp.handshake.on_packet(header, &mut || numbers.offer(from)) {
+        let mut offer = |kept| numbers.offer_beside(from, kept);
+        let attempt = tp.attempt_of((now, by.route), header, &mut offer);
+        let event = match tp.on_handshake(attempt, header, &mut offer) {
             HandshakeEvent::NotExpected => {
                 self.on_unexpected(by, header);
                 return EndpointEvent::Packet;
@@ -171,7 +224,11 @@ impl TpEndpoint {
             }
             HandshakeEvent::Opened(new) => {
                 tp.drop_tp(pool);
-                tp.on_opened(now, &new);
+                if by.route.to == from {
+                    tp.learn(&self.cfg, from, &new);
+                    *has_routes |= tp.routes.is_some();
+                }
+                tp.on_opened_at(now, by.route, &new);
                 numbers.tps.retain(|_, owner| *owner != from);
                 numbers.tps.insert(new.local_tpn.value(), from);
                 EndpointEvent::Opened(new)
@@ -184,30 +241,34 @@ impl TpEndpoint {
 
     /// A handshake packet that shows nothing which only the peer has.
     fn on_unexpected(&mut self, by: Reception<'_>, header: &PacketHeader) {
-        let Reception { tables, now, from } = by;
+        let Reception { tables, now, from, .. } = by;
         tables.count(Counter::DropUnproven);
         let is_held = self.numbers.tps.get(&header.dest.value()) == Some(&from);
         if matches!(header.body, Body::Accept(_)) && !is_held {
             // The peer holds a TP that this side does not: it asks, and is refused.
-            self.replies.push_notice(now, from, Handshake::unknown_tp(header.dest));
+            self.replies.push_notice(now, by.route, Handshake::unknown_tp(header.dest));
         }
     }
 
     /// Whether the handshake accepts a CONNECT: its sender receives at its address.
     fn screen(&mut self, by: Reception<'_>, terms: &HandshakeBody) -> bool {
-        let Reception { tables, now, from } = by;
+        let Reception { tables, now, from, route } = by;
         let ends = (terms.source_eid, terms.dest_eid);
-        if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid {
+        // Further addresses are those of the life that named them.
+        let is_life = |tp: &PeerTp| tp.has_route(route) && tp.is_life(terms.incarnation);
+        let is_its_route = route == Route::direct(from) || self.tps.get(&from).is_some_and(is_life);
+        if ends != (from.0, self.cfg.eid.0) || from == self.cfg.eid || !is_its_route {
             tables.count(Counter::DropUnproven);
             return false;
         }
         let pair = self.tps.get(&from).map(|tp| &tp.handshake);
+        let addresses = [route.to, self.cfg.address(route.port)];
         if !tables.faults.sender_unproven()
-            && let Some(reply) = self.challenger.screen(now, terms, pair)
+            && let Some(reply) = self.challenger.screen(now, terms, addresses, pair)
         {
             if self.replies.may_challenge() {
                 tables.count(Counter::Challenges);
-                self.reply(tables, from, reply);
+                self.reply(tables, route, reply);
             } else {
                 tables.count(Counter::DropUnproven);
             }
@@ -219,11 +280,11 @@ impl TpEndpoint {
     /// Answers the CONNECT of a node for which there is no place.
     pub(crate) fn refuse(&mut self, by: Reception<'_>, connect: &PacketHeader) {
         if let Body::Connect(terms) = &connect.body {
-            self.reply(by.tables, by.from, refusal(terms, RefuseReason::Resources, 0));
+            self.reply(by.tables, by.route, refusal(terms, RefuseReason::Resources, 0));
         }
     }
 
-    fn reply(&mut self, tables: &Tables, to: RawEid, reply: PacketHeader) {
+    fn reply(&mut self, tables: &Tables, to: Route, reply: PacketHeader) {
         if !self.replies.push(to, reply) {
             tables.count(Counter::DropUnproven);
         }

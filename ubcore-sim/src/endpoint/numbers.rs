@@ -72,9 +72,15 @@ impl Numbers {
 
     /// Numbers of a TP to be.
     pub(super) fn offer(&mut self, peer: RawEid) -> Offer {
+        self.offer_beside(peer, None)
+    }
+
+    /// Numbers of a TP to be, beside the one that has the TPN `kept`.
+    pub(super) fn offer_beside(&mut self, peer: RawEid, kept: Option<Tpn>) -> Offer {
         let tpn = self.tpn(|_| false);
+        let kept = kept.map(Tpn::value);
         // Never answered offers leave their number here; a node has few peers.
-        self.tps.retain(|_, eid| *eid != peer);
+        self.tps.retain(|tpn, eid| *eid != peer || Some(*tpn) == kept);
         self.tps.insert(tpn, peer);
         let tpn = Tpn::from_low_bits(tpn);
         Offer { tpn, psn: self.psn(), nonce: self.random(), close_key: self.random() }

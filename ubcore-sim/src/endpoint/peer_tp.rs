@@ -8,11 +8,13 @@ use std::net::Ipv6Addr;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    BTH_LEN, Body, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn, RefuseReason, RequestFlags,
-    RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
+    BTH_LEN, Body, FurtherPorts, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn, RefuseReason,
+    RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
+use super::routes::{Routes, TpMove};
 use crate::cfg::DeviceCfg;
+use crate::ports::Route;
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
     PushError, Received, Strategy, Tp, TpOpenError,
@@ -27,9 +29,22 @@ const ECHOES_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct PeerTp {
     pub(super) handshake: Handshake,
-    tp: Option<Tp>,
+    pub(super) tp: Option<Tp>,
+    /// Where the packets of TP and handshake go, and come from.
+    pub(super) route: Route,
+    /// The same of the TP that is open, or was last.
+    pub(super) tp_route: Route,
+    /// Routes to the peer; `None`: there is one.
+    pub(super) routes: Option<Box<Routes>>,
+    /// Of two nodes, the one that moves a TP back, and whose attempt stands when both make one.
+    pub(super) is_leader: bool,
+    /// Life of the peer that has these routes.
+    pub(super) incarnation: u64,
+    /// Most payload bytes of a packet at this node, and the faults of its path MTUs.
+    pub(super) mtu: (usize, MtuFaults),
+    pub(super) moved: Option<TpMove>,
     /// Payload bytes of a packet, in the direction to the peer.
-    path: PathMtu,
+    pub(super) path: PathMtu,
     /// Probes of the peer to return.
     echoes: VecDeque<PathProbe>,
     ends: UmHeader,
@@ -58,9 +73,9 @@ impl PeerTp {
             window_packets: cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX),
             strategies,
             state,
+            ports: ports_of(cfg),
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
-        let is_v4 = Ipv6Addr::from(peer.0).to_ipv4_mapped().is_some();
         let faults = cfg.faults();
         let faults = MtuFaults {
             no_echo: faults.probe_believed(),
@@ -75,7 +90,14 @@ impl PeerTp {
         Self {
             handshake: Handshake::new(open),
             tp: None,
-            path: PathMtu::new(mtu.bytes(), is_v4, faults),
+            route: Route::direct(peer),
+            tp_route: Route::direct(peer),
+            routes: None,
+            is_leader: cfg.eid < peer,
+            incarnation: 0,
+            mtu: (mtu.bytes(), faults),
+            moved: None,
+            path: path_to(peer, (mtu.bytes(), faults)),
             echoes: VecDeque::new(),
             ends,
             datagrams: VecDeque::new(),
@@ -120,6 +142,7 @@ impl PeerTp {
             && !sends
             && self.datagrams.is_empty()
             && self.handshake.poll_deadline().is_none()
+            && self.routes.as_ref().is_none_or(|routes| routes.rival.is_none())
     }
 
     /// Whether the peer was asked whether it holds the TP, and gave no answer.
@@ -228,16 +251,35 @@ impl PeerTp {
         Some(())
     }
 
-    /// The next packet, unsealed.
+    /// The next packet, unsealed, and where it goes.
     pub(super) fn poll_transmit(
+        &mut self,
+        now: Nanos,
+        buf: &mut [u8],
+        random: (&KnittingPool, &mut dyn FnMut() -> u64),
+    ) -> Option<(Route, usize)> {
+        if let Some(len) = self.handshake.poll_transmit(now, buf) {
+            return Some((self.route, len));
+        }
+        if let Some(rival) = self.routes.as_mut().and_then(|routes| routes.rival.as_mut())
+            && let Some(len) = rival.handshake.poll_transmit(now, buf)
+        {
+            return Some((rival.route, len));
+        }
+        let len = self.poll_own(now, buf, random)?;
+        if let Some(routes) = &mut self.routes {
+            routes.count_sent(self.route, len);
+        }
+        Some((self.route, len))
+    }
+
+    /// The next packet beside those of handshakes.
+    fn poll_own(
         &mut self,
         now: Nanos,
         buf: &mut [u8],
         (pool, random): (&KnittingPool, &mut dyn FnMut() -> u64),
     ) -> Option<usize> {
-        if let Some(len) = self.handshake.poll_transmit(now, buf) {
-            return Some(len);
-        }
         if let Some(datagram) = self.datagrams.pop_front() {
             let len = datagram.len();
             buf.get_mut(..len)?.copy_from_slice(&datagram);
@@ -320,8 +362,23 @@ impl PeerTp {
         let echo = (!self.echoes.is_empty()).then_some(0);
         let path = self.tp.as_ref().and_then(|_| self.path.poll_deadline());
         let tp = self.tp.as_ref().and_then(Tp::poll_deadline);
-        [waiting, echo, path, tp, self.handshake.poll_deadline()].into_iter().flatten().min()
+        let routes = self.routes_deadline();
+        [waiting, echo, path, tp, routes, self.handshake.poll_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
+}
+
+/// What is known of a path before the first packet.
+pub(super) fn path_to(to: RawEid, (mtu, faults): (usize, MtuFaults)) -> PathMtu {
+    PathMtu::new(mtu, Ipv6Addr::from(to.0).to_ipv4_mapped().is_some(), faults)
+}
+
+/// Further addresses of this node, as its handshakes name them.
+fn ports_of(cfg: &DeviceCfg) -> FurtherPorts {
+    let ports: Vec<[u8; 16]> = cfg.ports.iter().map(|port| port.0).collect();
+    FurtherPorts::new(&ports).unwrap_or_default()
 }
 
 /// The request that `header` is of, if it goes outside the TP.

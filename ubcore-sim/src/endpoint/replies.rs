@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use udma_abi::{Nanos, RawEid};
+use udma_abi::Nanos;
 use urma_packet::PacketHeader;
 
-use crate::ports::Backlog;
+use crate::ports::{Backlog, Route};
 
 /// Answers that may wait: as many as leave in one call of the socket.
 const REPLIES_MAX: usize = 256;
@@ -25,7 +25,7 @@ const CHALLENGES_NS: Nanos = 10_000_000;
 /// Answers that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
-    waiting: VecDeque<(RawEid, PacketHeader)>,
+    waiting: VecDeque<(Route, PacketHeader)>,
     /// When the next notice may be sent.
     notice_at: Nanos,
     /// CONNECTs without proof that were answered, of [`CHALLENGES_MAX`].
@@ -53,7 +53,7 @@ impl Replies {
     }
 
     /// Takes an answer to `to`; `false`: the queue is full.
-    pub(super) fn push(&mut self, to: RawEid, reply: PacketHeader) -> bool {
+    pub(super) fn push(&mut self, to: Route, reply: PacketHeader) -> bool {
         let has_room = self.waiting.len() < REPLIES_MAX;
         if has_room {
             self.waiting.push_back((to, reply));
@@ -62,7 +62,7 @@ impl Replies {
     }
 
     /// Takes a notice, unless there was one just before.
-    pub(super) fn push_notice(&mut self, now: Nanos, to: RawEid, notice: PacketHeader) {
+    pub(super) fn push_notice(&mut self, now: Nanos, to: Route, notice: PacketHeader) {
         if now >= self.notice_at && self.push(to, notice) {
             self.notice_at = now.saturating_add(NOTICE_NS);
         }
@@ -72,8 +72,8 @@ impl Replies {
         self.waiting.is_empty()
     }
 
-    /// The next answer, written to the front of `buf`; its destination and length.
-    pub(super) fn poll(&mut self, buf: &mut [u8]) -> Option<(RawEid, usize)> {
+    /// The next answer, written to the front of `buf`; its route and length.
+    pub(super) fn poll(&mut self, buf: &mut [u8]) -> Option<(Route, usize)> {
         let (to, reply) = self.waiting.pop_front()?;
         reply.emit_headers(0, buf).ok().map(|frame| (to, frame.total))
     }

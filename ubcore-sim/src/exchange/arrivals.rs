@@ -51,7 +51,7 @@ impl Exchange {
                     peer.take_last_messages(&mut work, inbox);
                     peer.on_closed(&mut work, reason);
                 }
-                self.endpoint.drop_closed(by.from);
+                self.endpoint.drop_closed(by.from, reason);
             }
         }
         true

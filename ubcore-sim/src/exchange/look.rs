@@ -6,7 +6,9 @@ use udma_abi::RawEid;
 
 use super::state::Exchange;
 use crate::carrier::Carrier;
-use crate::endpoint::PeerTp;
+use crate::cfg::DeviceCfg;
+use crate::endpoint::{PeerTp, RouteCounts, RouteUse};
+use crate::ports::Route;
 
 /// A path to a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,15 +27,52 @@ pub struct PathLook {
     pub tps: Vec<u32>,
     /// Payload bytes of packets to the node, as the path lets them pass.
     pub mtu: Option<usize>,
+    /// Smoothed round-trip time of the TP, in ns.
+    pub rtt_ns: Option<u64>,
+    /// Routes between the ports of both nodes, the preferred one first; none: there is one.
+    pub routes: Vec<RouteLook>,
     /// Requests begun and not answered.
     pub in_flight: usize,
     /// It sent what no peer may send, and is cut off.
     pub is_cut_off: bool,
 }
 
+/// A route to a node with several ports, or of one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteLook {
+    /// Port of this node: 0 is the one whose address is its EID.
+    pub port: u8,
+    /// Address of that port.
+    pub from: RawEid,
+    /// Address of the other node.
+    pub to: RawEid,
+    /// "used", "tried" or "idle".
+    pub state: &'static str,
+    /// Bytes of UDP payload sent by it.
+    pub sent_bytes: u64,
+    /// Number of times that it carried nothing and was left.
+    pub failures: u64,
+}
+
+fn routes_of(tp: &PeerTp, cfg: &DeviceCfg) -> Vec<RouteLook> {
+    let look = |(route, used, counts): (Route, RouteUse, RouteCounts)| RouteLook {
+        port: route.port,
+        from: cfg.address(route.port),
+        to: route.to,
+        state: match used {
+            RouteUse::Used => "used",
+            RouteUse::Tried => "tried",
+            RouteUse::Idle => "idle",
+        },
+        sent_bytes: counts.sent_bytes,
+        failures: counts.failures,
+    };
+    tp.routes().map(look).collect()
+}
+
 impl Exchange {
     /// Every node that this one knows.
-    pub(crate) fn look(&self) -> Vec<PathLook> {
+    pub(crate) fn look(&self, cfg: &DeviceCfg) -> Vec<PathLook> {
         let peers = self.peers.values().map(|peer| {
             let users = peer.paths.iter().flatten();
             let users = users.filter_map(|tpn| self.paths.get(tpn)).map(|path| path.users).sum();
@@ -54,6 +93,8 @@ impl Exchange {
                 users,
                 tps: tps.map(|(tpn, _)| tpn).collect(),
                 mtu: tp.filter(|tp| tp.is_open()).map(PeerTp::payload_max),
+                rtt_ns: tp.and_then(PeerTp::rtt),
+                routes: tp.map(|tp| routes_of(tp, cfg)).unwrap_or_default(),
                 in_flight: peer.requester.in_flight(),
                 is_cut_off: peer.line.is_cut_off,
             }

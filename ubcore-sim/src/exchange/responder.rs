@@ -80,6 +80,9 @@ impl Responder {
         let served = self.served.entry(pair).or_default();
         match served.action(header) {
             PieceAction::Execute => {}
+            PieceAction::Again(_) if work.base.tables.faults.served_again() => {
+                served.expected = header.tassn;
+            }
             PieceAction::Again(answer) => return self.answer_again(work, source, header, answer),
             PieceAction::TooEarly { expected } => {
                 let status = ResponseStatus::OutOfSequence { expected };

@@ -12,6 +12,7 @@ mod hostile;
 mod names;
 mod path_mtu;
 mod quiet;
+mod routes;
 mod short;
 mod targets;
 mod world;

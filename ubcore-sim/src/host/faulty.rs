@@ -12,10 +12,10 @@ use udma_abi::Nanos;
 use urma_packet::ROCE_PORT;
 
 use super::ip_eid;
-use super::link::{Arrivals, DatagramLink, LinkCounts};
+use super::link::{DatagramLink, LinkCounts, OnBatch};
 use super::udp::{DATAGRAM_MAX, SENDS_PER_CALL};
 use crate::link::{Datagram, Link, LinkFaults, Rng};
-use crate::ports::{Backlog, Deadline, NodeAddr, Transmit};
+use crate::ports::{Deadline, NodeAddr, Route, Transmit};
 
 /// Sends through decorators, receives as the link below.
 #[derive(Debug)]
@@ -60,12 +60,12 @@ impl DatagramLink for FaultyLink {
         let sent = below.send(&mut |buffer| {
             let Datagram { to, bytes, .. } = way.poll(*now)?;
             buffer.get_mut(..bytes.len())?.copy_from_slice(&bytes);
-            Some(Transmit { to, source_port: ROCE_PORT, len: bytes.len() })
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len: bytes.len() })
         });
         taken.max(sent)
     }
 
-    fn receive(&mut self, on_batch: &mut dyn FnMut(Backlog, &mut Arrivals<'_>)) -> usize {
+    fn receive(&mut self, on_batch: &mut OnBatch<'_>) -> usize {
         self.below.receive(on_batch)
     }
 
@@ -84,6 +84,10 @@ impl DatagramLink for FaultyLink {
 
     fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)> {
         self.below.poll_too_long()
+    }
+
+    fn poll_cut(&mut self) -> Option<Route> {
+        self.below.poll_cut()
     }
 
     fn counts(&self) -> LinkCounts {
@@ -117,9 +121,9 @@ mod tests {
                 buffer[..16].fill(0);
                 buffer[..4].copy_from_slice(&bytes);
                 number += 1;
-                Some(Transmit { to: there.eid(), source_port: ROCE_PORT, len: 16 })
+                Some(Transmit { to: there.eid(), port: 0, source_port: ROCE_PORT, len: 16 })
             });
-            while peer.receive(|_, batch| {
+            while Udp::receive(&mut peer, |_, batch| {
                 got.extend(batch.filter_map(|(from, bytes)| {
                     assert_eq!(from.ip(), eid_ip(here.eid()));
                     bytes.first_chunk().map(|number| u32::from_be_bytes(*number))
@@ -160,7 +164,7 @@ mod tests {
         let mut left = 1;
         let sent = link.send(&mut |_| {
             left = i32::checked_sub(left, 1).filter(|left| *left >= 0)?;
-            Some(Transmit { to: there.eid(), source_port: ROCE_PORT, len: 16 })
+            Some(Transmit { to: there.eid(), port: 0, source_port: ROCE_PORT, len: 16 })
         });
         assert_eq!((sent, link.poll_deadline()), (1, Some(6000)));
     }

@@ -29,7 +29,7 @@ use super::{
     shared::SharedNode,
     trust,
 };
-use crate::device::look::{DeviceSnapshot, PathLook, QueueLook, SegmentLook};
+use crate::device::look::{DeviceSnapshot, PathLook, QueueLook, RouteLook, SegmentLook};
 
 /// Longest wait for a node's answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -139,9 +139,11 @@ fn segment(segment: &SegmentLook) -> String {
 fn path(path: &PathLook, peers: &[PeerLook]) -> String {
     let peer = peers.iter().find(|peer| peer.eid == path.eid);
     let why = peer.and_then(|peer| peer.why_not_faster).filter(|_| path.carrier == "packets");
+    let routes: Vec<String> = path.routes.iter().map(route).collect();
     format!(
         "{{\"eid\":\"{}\",\"path\":{},\"why_not_faster\":{},\"owner_pid\":{},\"reliable\":{},\
-         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"mtu\":{},\"in_flight\":{},\"cut_off\":{}}}",
+         \"unreliable\":{},\"users\":{},\"tpns\":{:?},\"mtu\":{},\"rtt_ns\":{},\"routes\":[{}],\
+         \"in_flight\":{},\"cut_off\":{}}}",
         eid_ip(path.eid),
         quoted(path.carrier),
         optional(why.map(quoted)),
@@ -151,8 +153,22 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
         path.users,
         path.tps,
         optional(path.mtu),
+        optional(path.rtt_ns),
+        routes.join(","),
         path.in_flight,
         path.is_cut_off
+    )
+}
+
+fn route(route: &RouteLook) -> String {
+    format!(
+        "{{\"port\":{},\"from\":\"{}\",\"to\":\"{}\",\"state\":{},\"sent_bytes\":{},\"failures\":{}}}",
+        route.port,
+        eid_ip(route.from),
+        eid_ip(route.to),
+        quoted(route.state),
+        route.sent_bytes,
+        route.failures
     )
 }
 

@@ -10,10 +10,13 @@ use std::{fmt::Debug, net::SocketAddr, os::fd::BorrowedFd};
 
 use udma_abi::Nanos;
 
-use crate::ports::{Backlog, Deadline, NodeAddr, Transmit};
+use crate::ports::{Backlog, Deadline, NodeAddr, Route, Transmit};
 
 /// Datagrams of one batch, each with its source.
 pub type Arrivals<'a> = dyn Iterator<Item = (SocketAddr, &'a [u8])> + 'a;
+
+/// Takes what came to a port: its number, whether more waits, the datagrams.
+pub type OnBatch<'a> = dyn FnMut(u8, Backlog, &mut Arrivals<'_>) + 'a;
 
 /// Sends and receives batches of datagrams; neither waits.
 pub trait DatagramLink: Send + Debug {
@@ -21,9 +24,9 @@ pub trait DatagramLink: Send + Debug {
     /// how many there were.
     fn send(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<Transmit>) -> usize;
 
-    /// Calls `on_batch` with what was received, a bounded number of times. Returns how many datagrams
-    /// there were.
-    fn receive(&mut self, on_batch: &mut dyn FnMut(Backlog, &mut Arrivals<'_>)) -> usize;
+    /// Calls `on_batch` with what was received and the port that it came to, a bounded number of times.
+    /// Returns how many datagrams there were.
+    fn receive(&mut self, on_batch: &mut OnBatch<'_>) -> usize;
 
     /// Keeps floods from the node. `dropped`: packets that the device dropped so far; `tpns`: TPNs of its
     /// living TPs. Returns when to call again at the latest.
@@ -40,6 +43,11 @@ pub trait DatagramLink: Send + Debug {
     /// A destination to which the system did not take a datagram for its length, once, with the most bytes
     /// that it lets pass there, the headers of IP and UDP included.
     fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)>;
+
+    /// A route on which the system does not send, once: no route, or the interface is down.
+    fn poll_cut(&mut self) -> Option<Route> {
+        None
+    }
 
     /// What it did so far.
     fn counts(&self) -> LinkCounts;

@@ -4,7 +4,12 @@
 //! *Gives*: keys that are ready. *Must not*: own what it watches (a closed descriptor leaves by
 //! itself).
 
-use std::{io, mem::MaybeUninit, os::fd::AsFd, time::Duration};
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
@@ -92,6 +97,12 @@ impl Poll {
             Ok(_) | Err(rustix::io::Errno::INTR) => self.wait(ready, Some(Duration::ZERO)),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl AsFd for Poll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

@@ -20,10 +20,12 @@ use urma_mem::{
 use urma_packet::{ROCE_PORT, Tpn};
 
 use super::{
+    eid_ip,
     faulty::FaultyLink,
     ip_eid,
     link::{DatagramLink, LinkCounts},
     poll::{Interest, Poll},
+    port_links::PortLinks,
     standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, is_standard},
     tap::Tap,
     udp::{Udp, UdpError},
@@ -49,6 +51,8 @@ pub enum Watch {
 #[derive(Debug)]
 pub struct PacketPort {
     eid: RawEid,
+    /// Addresses of further ports.
+    further: Vec<RawEid>,
     link: Serial<Option<Box<dyn DatagramLink>>>,
     /// Why there is no link.
     refused: Mutex<Option<String>>,
@@ -64,11 +68,11 @@ pub struct PacketPort {
 }
 
 impl PacketPort {
-    /// Binds the port of node `eid`. If that fails, the node works without packets, the reason is
+    /// Binds the port of node `eid`, and its `further` ones. If that fails, the node works without packets, the reason is
     /// kept, and each new packet peer tries again.
     #[must_use]
-    pub fn bind(eid: RawEid, faults: Option<LinkFaults>) -> Self {
-        let port = Self { faults, ..Self::none(eid, None) };
+    pub fn bind(eid: RawEid, further: &[RawEid], faults: Option<LinkFaults>) -> Self {
+        let port = Self { faults, further: further.to_vec(), ..Self::none(eid, None) };
         if let Err(error) = port.try_bind() {
             tracing::warn!(%error, "this node cannot exchange packets at the moment");
         }
@@ -80,6 +84,7 @@ impl PacketPort {
     pub fn none(eid: RawEid, reason: Option<String>) -> Self {
         Self {
             eid,
+            further: Vec::new(),
             link: Serial::new(None),
             refused: Mutex::new(reason),
             faults: None,
@@ -165,10 +170,10 @@ impl PacketPort {
         let run = self.link.run(|link| {
             let Some(link) = link else { return };
             let mut stepped = false;
-            let received = link.receive(&mut |backlog, batch| {
-                let admitted =
-                    batch.filter_map(|(from, bytes)| self.admit(device, now, from, bytes));
-                stepped |= device.on_datagrams(now, backlog, admitted);
+            let received = link.receive(&mut |port, backlog, batch| {
+                let admit = |(from, bytes)| self.admit(device, now, (port, from), bytes);
+                let admitted = batch.filter_map(admit);
+                stepped |= device.on_datagrams_at(now, port, backlog, admitted);
             });
             if received > 0 {
                 // A datagram that proves nothing must not make each poll a system call from now on.
@@ -223,6 +228,10 @@ impl PacketPort {
                 device.on_too_long(now, to, ip_mtu);
                 is_learned = true;
             }
+            while let Some(route) = link.poll_cut() {
+                device.on_cut(now, route);
+                is_learned = true;
+            }
             if !is_learned {
                 break;
             }
@@ -258,7 +267,7 @@ impl PacketPort {
         &self,
         device: &SoftwareDevice,
         now: Nanos,
-        from: SocketAddr,
+        (port, from): (u8, SocketAddr),
         bytes: &'a [u8],
     ) -> Option<(NodeAddr, &'a [u8])> {
         if is_standard(bytes) {
@@ -274,7 +283,7 @@ impl PacketPort {
             return None;
         }
         let from = ip_eid(from.ip().to_canonical());
-        self.tap.on_packet(from, self.eid, bytes);
+        self.tap.on_packet(from, self.address(port), bytes);
         Some((from, bytes))
     }
 
@@ -282,8 +291,14 @@ impl PacketPort {
         let ours = device.poll_transmit(now, buffer);
         let transmit = ours.or_else(|| self.standard.poll_transmit(now, buffer))?;
         let packet = buffer.get(..transmit.len).unwrap_or(&[]);
-        self.tap.on_packet(self.eid, transmit.to, packet);
+        self.tap.on_packet(self.address(transmit.port), transmit.to, packet);
         Some(transmit)
+    }
+
+    /// Address of a port.
+    fn address(&self, port: u8) -> RawEid {
+        let further = usize::from(port).checked_sub(1).and_then(|at| self.further.get(at));
+        *further.unwrap_or(&self.eid)
     }
 
     /// Closes the link, for good.
@@ -311,17 +326,11 @@ impl PacketPort {
     }
 
     fn try_bind(&self) -> Result<(), UdpError> {
-        let bound = Udp::bind(self.eid);
+        let bound = self.open_links();
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         match bound {
             Ok(link) => {
                 *refused = None;
-                let own = link.address();
-                let mut link: Box<dyn DatagramLink> = Box::new(link);
-                if let Some(faults) = &self.faults {
-                    tracing::warn!(%own, ?faults, "what this node sends is made worse on purpose");
-                    link = Box::new(FaultyLink::new(link, own, faults));
-                }
                 let _ = self.link.with_blocking(|slot| *slot = Some(link));
                 Ok(())
             }
@@ -330,6 +339,30 @@ impl PacketPort {
                 Err(error)
             }
         }
+    }
+
+    /// A link of each port, or of the only one.
+    fn open_links(&self) -> Result<Box<dyn DatagramLink>, UdpError> {
+        let first = self.open_link(self.eid)?;
+        if self.further.is_empty() {
+            return Ok(first);
+        }
+        let further = self.further.iter().map(|address| self.open_link(*address));
+        let links = std::iter::once(Ok(first)).chain(further).collect::<Result<_, _>>()?;
+        let joined = PortLinks::new(links).map_err(|error| UdpError::Os {
+            address: SocketAddr::new(eid_ip(self.eid), ROCE_PORT),
+            error,
+        })?;
+        Ok(Box::new(joined))
+    }
+
+    fn open_link(&self, address: RawEid) -> Result<Box<dyn DatagramLink>, UdpError> {
+        let link = Udp::bind(address)?;
+        let own = link.address();
+        let link: Box<dyn DatagramLink> = Box::new(link);
+        let Some(faults) = &self.faults else { return Ok(link) };
+        tracing::warn!(%own, ?faults, "what this node sends is made worse on purpose");
+        Ok(Box::new(FaultyLink::new(link, own, faults)))
     }
 }
 
@@ -355,7 +388,7 @@ mod tests {
     #[test]
     fn a_stray_datagram_leaves_polls_without_system_calls() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), None);
+        let port = PacketPort::bind(claim.eid(), &[], None);
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         // From another port, and a packet with a wrong ICRC: all count where a flood is looked for.
@@ -394,7 +427,7 @@ mod tests {
         fn poll_transmit(&mut self, _: Nanos, buf: &mut [u8]) -> Option<Transmit> {
             let to = self.waiting.take()?;
             let len = standard(9).emit(b"back", &flow(self.eid, to), buf).unwrap();
-            Some(Transmit { to, source_port: ROCE_PORT, len })
+            Some(Transmit { to, port: 0, source_port: ROCE_PORT, len })
         }
 
         fn deadline(&self) -> Deadline {
@@ -412,7 +445,7 @@ mod tests {
     #[test]
     fn standard_packets_reach_the_endpoint_of_their_queue_pair() {
         let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
-        let port = PacketPort::bind(claim.eid(), None);
+        let port = PacketPort::bind(claim.eid(), &[], None);
         let bench = Bench::new(1, Sharing::Whole, &|_| ());
         let to = SocketAddr::new(eid_ip(claim.eid()), ROCE_PORT);
         let peer = UdpSocket::bind((eid_ip(other.eid()), ROCE_PORT)).unwrap();

@@ -32,9 +32,9 @@ use urma_packet::{IcrcFlow, ROCE_PORT, TpOpcode};
 
 use self::renumber::Renumber;
 use self::shield::Shield;
-use super::link::{Arrivals, DatagramLink, LinkCounts};
+use super::link::{DatagramLink, LinkCounts, OnBatch};
 use super::{eid_ip, ip_eid, port_owner};
-use crate::ports::{Backlog, NodeAddr, Transmit};
+use crate::ports::{Backlog, NodeAddr, Route, Transmit};
 
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +74,8 @@ pub struct Udp {
     counts: LinkCounts,
     /// Where datagrams were too long, and the most bytes that pass.
     too_long: Vec<(RawEid, usize)>,
+    /// Where the system does not send.
+    cut: Vec<RawEid>,
 }
 
 /// Packets of equal size to one destination, waiting to be sent by one call.
@@ -122,7 +124,7 @@ fn datagrams_of(meta: &RecvMeta) -> usize {
 }
 
 impl Udp {
-    /// Binds the socket of node `eid`.
+    /// Binds the socket of node `eid`, or of another address of a node.
     ///
     /// # Errors
     /// [`UdpError`].
@@ -257,6 +259,7 @@ impl Udp {
             shield: Shield::default(),
             counts: LinkCounts::default(),
             too_long: Vec::new(),
+            cut: Vec::new(),
         })
     }
 
@@ -289,8 +292,17 @@ impl Udp {
                 tracing::debug!(to = %run.to, %error, packets, "datagrams were not sent");
                 self.counts.send_dropped += packets;
                 // Some kernels report a run of packets that are too long as an invalid argument.
-                if let Some(Errno::MSGSIZE | Errno::INVAL) = Errno::from_io_error(&error) {
-                    note_too_long(&mut self.too_long, self.address, run.to);
+                match Errno::from_io_error(&error) {
+                    Some(Errno::MSGSIZE | Errno::INVAL) => {
+                        note_too_long(&mut self.too_long, self.address, run.to);
+                    }
+                    Some(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN) => {
+                        let to = ip_eid(run.to.ip());
+                        if self.cut.len() < CUT_MAX && !self.cut.contains(&to) {
+                            self.cut.push(to);
+                        }
+                    }
+                    _ => {}
                 }
             }
         }
@@ -331,8 +343,8 @@ impl DatagramLink for Udp {
         Self::send(self, next)
     }
 
-    fn receive(&mut self, on_batch: &mut dyn FnMut(Backlog, &mut Arrivals<'_>)) -> usize {
-        Self::receive(self, |backlog, batch| on_batch(backlog, batch))
+    fn receive(&mut self, on_batch: &mut OnBatch<'_>) -> usize {
+        Self::receive(self, |backlog, batch| on_batch(0, backlog, batch))
     }
 
     fn shield(&mut self, now: Nanos, dropped: u64, tpns: &dyn Fn() -> Vec<u32>) -> Option<Nanos> {
@@ -345,6 +357,10 @@ impl DatagramLink for Udp {
 
     fn poll_too_long(&mut self) -> Option<(NodeAddr, usize)> {
         self.too_long.pop()
+    }
+
+    fn poll_cut(&mut self) -> Option<Route> {
+        self.cut.pop().map(Route::direct)
     }
 
     fn counts(&self) -> LinkCounts {
@@ -423,6 +439,8 @@ pub const RUN_MAX: usize = 64;
 const PACKET_OVERHEAD: usize = 512;
 /// Bytes asked for as socket buffers: a window of packets of many peers.
 const SOCKET_BUFFER: usize = 8 << 20;
+/// Destinations that cannot be sent to, noted in one call.
+const CUT_MAX: usize = 64;
 /// Destinations whose MTU is asked for in one call.
 const TOO_LONG_MAX: usize = 64;
 

@@ -35,6 +35,19 @@ pub struct FaultCfg {
     pub outages: Vec<Outage>,
     /// Routers that let only short datagrams pass, for a time.
     pub routers: Vec<Router>,
+    /// Times in which ports are pulled.
+    pub pulled: Vec<PulledPort>,
+}
+
+/// A time in which a port is pulled: nothing comes from its address or goes to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PulledPort {
+    /// Address of the port.
+    pub address: NodeAddr,
+    /// First nanosecond of the interval, in virtual time.
+    pub from: Nanos,
+    /// First nanosecond after it.
+    pub until: Nanos,
 }
 
 /// A time in which nothing passes between two nodes (in either direction), or at all.
@@ -110,6 +123,9 @@ impl FaultCfg {
         }
         if !self.routers.is_empty() {
             link = Box::new(Routed { inner: link, routers: self.routers.clone() });
+        }
+        if !self.pulled.is_empty() {
+            link = Box::new(Pulled { inner: link, ports: self.pulled.clone() });
         }
         link
     }
@@ -221,6 +237,27 @@ impl Link for Routed {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
         let way = (datagram.from, datagram.to);
         if Router::in_the_way(&self.routers, at, way, datagram.bytes.len()).is_none() {
+            self.inner.send(at, datagram);
+        }
+    }
+
+    forward!();
+}
+
+/// Loses what goes by ports that are pulled.
+#[derive(Debug)]
+struct Pulled {
+    inner: Box<dyn Link>,
+    ports: Vec<PulledPort>,
+}
+
+impl Link for Pulled {
+    fn send(&mut self, at: Nanos, datagram: Datagram) {
+        let ends = [datagram.from, datagram.to];
+        let is_lost = |port: &PulledPort| {
+            ends.contains(&port.address) && (port.from..port.until).contains(&at)
+        };
+        if !self.ports.iter().any(is_lost) {
             self.inner.send(at, datagram);
         }
     }

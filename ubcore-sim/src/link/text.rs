@@ -112,8 +112,7 @@ mod tests {
             corrupt_ppm: 100_000,
             bytes_per_second: 1_250_000_000,
             queue_bytes: 1000,
-            outages: Vec::new(),
-            routers: Vec::new(),
+            ..FaultCfg::default()
         };
         assert_eq!((cfg, seed), (wanted, 7));
     }

@@ -7,6 +7,7 @@ use std::{ffi::OsString, net::IpAddr};
 
 use udma_abi::RawEid;
 use urma_mem::{HugePages, Writers};
+use urma_packet::FurtherPorts;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
@@ -41,6 +42,9 @@ pub struct NodeCfg {
     pub eid_source: EidSource,
     /// Name of the device, 1 to 63 bytes.
     pub name: String,
+    /// Addresses of further ports of this host, in the order of preference, at most 3: packets to a peer go another
+    /// way when the one between the EIDs carries nothing.
+    pub ports: Vec<IpAddr>,
     /// Paths to other nodes that may be used.
     pub path: PathChoice,
     /// Whether registered pages move to memory that peers on this host reach directly.
@@ -80,6 +84,7 @@ impl Default for NodeCfg {
             eid: None,
             eid_source: EidSource::Random,
             name: "udma0".to_owned(),
+            ports: Vec::new(),
             path: PathChoice::Auto,
             page_moving: PageMoving::On,
             writers: Writers::Held,
@@ -114,6 +119,12 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// Addresses of further ports that are not possible.
+    pub(super) fn ports(value: String) -> Self {
+        let wanted = "at most 3 addresses of this host with commas, none of them twice or the EID";
+        Self { name: "URMA_PORTS", value, wanted, at: None }
+    }
+
     /// The error with where the value was set.
     fn located(self, settings: &[Setting]) -> Self {
         let is_named = |setting: &&Setting| [setting.variable, setting.key].contains(&self.name);
@@ -132,6 +143,7 @@ impl NodeCfg {
     /// | variable | values |
     /// |---|---|
     /// | `URMA_EID` | an IPv4 or IPv6 address, `host` or `random` ([`EidSource`]); unset: [`EidSource::HostIfFree`] |
+    /// | `URMA_PORTS` | addresses of further ports, with commas, or `none` |
     /// | `URMA_PATH` | `auto`, `same-host` (no packets), `packets` (no shared memory) |
     /// | `URMA_PAGE_MOVING` | `on`, `off` |
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
@@ -176,6 +188,9 @@ impl NodeCfg {
                 }
             };
         }
+        if let Some(value) = text("URMA_PORTS").filter(|value| value != "none") {
+            self.ports = ports_of(value)?;
+        }
         if let Some(value) = text("URMA_PATH") {
             self.path = path_of(value)?;
         }
@@ -199,13 +214,9 @@ impl NodeCfg {
             self.doorbells = doorbells_of(value)?;
         }
         if let Some(value) = text("URMA_PREPARE") {
-            let wanted = "a number of bytes";
-            self.prepared_max = value.parse().map_err(|_| ConfigError {
-                name: "URMA_PREPARE",
-                value,
-                wanted,
-                at: None,
-            })?;
+            let (name, wanted) = ("URMA_PREPARE", "a number of bytes");
+            let wrong = |_| ConfigError { name, value: value.clone(), wanted, at: None };
+            self.prepared_max = value.parse().map_err(wrong)?;
         }
         if let Some(value) = text("URMA_MTU") {
             let wanted = MTU_WANTED;
@@ -248,12 +259,23 @@ impl NodeCfg {
         if self.uasid >> 24 != 0 {
             return refuse("uasid", self.uasid, "a number of 24 bits");
         }
+        let ports: Vec<_> = self.ports.iter().map(|address| ip_eid(*address).0).collect();
+        let is_eid = |port| self.eid == Some(RawEid(port));
+        if FurtherPorts::new(&ports).is_err() || ports.into_iter().any(is_eid) {
+            let ports: Vec<_> = self.ports.iter().map(ToString::to_string).collect();
+            return Err(ConfigError::ports(ports.join(",")));
+        }
         if self.eid == Some(RawEid::default()) {
             let (value, wanted) = ("::".to_owned(), "an address of one node");
             return Err(ConfigError { name: "eid", value, wanted, at: None });
         }
         Ok(())
     }
+}
+
+fn ports_of(value: String) -> Result<Vec<IpAddr>, ConfigError> {
+    let addresses = value.split(',').map(|part| part.trim().parse());
+    addresses.collect::<Result<_, _>>().map_err(|_| ConfigError::ports(value))
 }
 
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {
@@ -298,6 +320,8 @@ const MTU_WANTED: &str = "a power of two from 256 to 8192";
 mod tests {
     use super::*;
 
+    use crate::host::eid_ip;
+
     fn with(name: &'static str, value: &'static str) -> Result<NodeCfg, ConfigError> {
         NodeCfg::default().with_overrides(|asked| (asked == name).then(|| value.into()))
     }
@@ -309,6 +333,10 @@ mod tests {
         assert_eq!(with("URMA_EID", "random").unwrap(), NodeCfg::default());
         let host = NodeCfg { eid_source: EidSource::Host, ..NodeCfg::default() };
         assert_eq!(with("URMA_EID", "host").unwrap(), host);
+        let two = [IpAddr::from([10, 1, 0, 3]), "fd80::3".parse().unwrap()];
+        assert_eq!(with("URMA_PORTS", "10.1.0.3, fd80::3").unwrap().ports, two);
+        let is_eid = NodeCfg { eid: Some(local), ports: vec![eid_ip(local)], ..NodeCfg::default() };
+        assert!(is_eid.check().unwrap_err().to_string().contains("PORTS"));
         assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
         assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
@@ -336,6 +364,10 @@ mod tests {
         for (name, value) in [
             ("URMA_EID", "localhost"),
             ("URMA_EID", "::"),
+            ("URMA_PORTS", "10.0.0.1,host"),
+            ("URMA_PORTS", "10.0.0.1,10.0.0.1"),
+            ("URMA_PORTS", "10.0.0.1,224.0.0.1"),
+            ("URMA_PORTS", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"),
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),

@@ -171,8 +171,9 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 11] = [
+const SETTINGS: [(&str, &str, &str); 12] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
+    ("URMA_PORTS", "ports", "none"),
     ("URMA_PATH", "path", "auto"),
     ("URMA_PAGE_MOVING", "page_moving", "on"),
     ("URMA_HOLD_WRITERS", "hold_writers", "on"),
@@ -184,8 +185,8 @@ const SETTINGS: [(&str, &str, &str); 11] = [
     ("URMA_MTU", "mtu", "4096"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),
 ];
-const KEYS: &str = "eid, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, prepare, mtu \
-                    or link_faults";
+const KEYS: &str = "eid, ports, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
+                    prepare, mtu or link_faults";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";

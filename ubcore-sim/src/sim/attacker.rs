@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use udma_abi::{Nanos, RawEid};
 use urma_packet::{
-    Ack, Body, Challenge, Close, CloseReason, Cookie, HandshakeBody, ICRC_LEN, Initiator,
-    InitiatorKind, JettyId, MemoryAccess, Mtu, OrderTag, PacketHeader, Psn, Purpose, RefuseBody,
-    RefuseReason, RequestFlags, RequestHeader, RequestOp, ResponseHeader, ResponseStatus,
-    SackBitmap, StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn, UmHeader,
+    Ack, Body, Challenge, Close, CloseReason, Cookie, FurtherPorts, HandshakeBody, ICRC_LEN,
+    Initiator, InitiatorKind, JettyId, MemoryAccess, Mtu, OrderTag, PacketHeader, Psn, Purpose,
+    RefuseBody, RefuseReason, RequestFlags, RequestHeader, RequestOp, ResponseHeader,
+    ResponseStatus, SackBitmap, StrategyCaps, Target, TargetKind, TokenId, TokenValue, Tpn,
+    UmHeader,
 };
 
 use crate::endpoint::flow;
@@ -216,6 +217,7 @@ impl Attacker {
             close_key: self.rng.next_u64(),
             purpose: Purpose::Open,
             cookie: Cookie::default(),
+            ports: FurtherPorts::default(),
         }
     }
 

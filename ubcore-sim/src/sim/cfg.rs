@@ -82,10 +82,26 @@ impl FabricCfg {
             log_lines: 2000,
         }
     }
+
+    /// The same with `ports` ports a node: at most 4, the EID's included.
+    #[must_use]
+    pub fn with_ports(mut self, ports: u8) -> Self {
+        for (number, device) in (0..).zip(&mut self.devices) {
+            device.ports = (1..ports).map(|port| port_address(number, port)).collect();
+        }
+        self
+    }
 }
 
 /// EID of node `number`: the IPv4-mapped address 127.1.0.(number + 1).
 #[must_use]
 pub fn eid(number: u8) -> RawEid {
-    RawEid(Ipv4Addr::new(127, 1, 0, number.wrapping_add(1)).to_ipv6_mapped().octets())
+    port_address(number, 0)
+}
+
+/// Address of a port of node `number`: 127.(port + 1).0.(number + 1); port 0 has the EID.
+#[must_use]
+pub fn port_address(number: u8, port: u8) -> RawEid {
+    let octets = [127, port.wrapping_add(1), 0, number.wrapping_add(1)];
+    RawEid(Ipv4Addr::from(octets).to_ipv6_mapped().octets())
 }

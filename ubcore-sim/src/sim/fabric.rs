@@ -361,7 +361,7 @@ impl World {
             let bytes: Arc<[u8]> = Arc::from(&self.buf[..out.len]);
             let digest = Fnv::of(&bytes);
             self.log.add(now, format_args!("send {number} {:?} {} {digest:016x}", out.to, out.len));
-            let from = self.nodes[number].eid;
+            let from = device.cfg().address(out.port);
             let routers = &self.cfg.faults.routers;
             let router = Router::in_the_way(routers, now, (from, out.to), out.len);
             if let Some(mtu) = router.filter(|router| router.is_reported).map(|router| router.mtu) {
@@ -441,7 +441,8 @@ impl World {
     }
 
     fn arrive(&mut self, now: Nanos, datagram: &Datagram) {
-        let Some(number) = self.nodes.iter().position(|node| node.eid == datagram.to) else {
+        let is_to = |node: &SimNode| node.port_of(datagram.to).is_some();
+        let Some(number) = self.nodes.iter().position(is_to) else {
             return;
         };
         if self.nodes[number].runs(now) {
@@ -459,7 +460,8 @@ impl World {
         let is_flooding = self.attacker.is_flooding();
         let backlog = if is_flooding { Backlog::More } else { Backlog::Empty };
         let datagrams = std::iter::once((datagram.from, &*datagram.bytes));
-        device.on_datagrams(now, backlog, datagrams);
+        let port = self.nodes[number].port_of(datagram.to).unwrap_or(0);
+        device.on_datagrams_at(now, port, backlog, datagrams);
         self.transmit(now, number, &device);
     }
 

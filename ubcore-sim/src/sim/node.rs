@@ -118,6 +118,13 @@ impl SimNode {
         self.halves.contains_key(&peer)
     }
 
+    /// Its port with this address; `None`: it is another node's.
+    pub(super) fn port_of(&self, address: RawEid) -> Option<u8> {
+        let further = &self.device.cfg().ports;
+        let all = std::iter::once(&self.eid).chain(further);
+        (0..).zip(all).find(|(_, own)| **own == address).map(|(port, _)| port)
+    }
+
     /// Whether it runs at `now`.
     pub(super) fn runs(&self, now: Nanos) -> bool {
         !self.dead && self.stopped_until <= now

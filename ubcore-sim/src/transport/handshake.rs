@@ -122,6 +122,42 @@ impl Handshake {
         true
     }
 
+    /// Another attempt to make a TP with the same peer, beside this one.
+    pub(crate) fn rival(&self) -> Self {
+        Self::new(self.cfg)
+    }
+
+    /// Goes on with other numbers, by another way: the tries so far count.
+    pub(crate) fn renew(&mut self, now: Nanos, offer: Offer) {
+        if self.state == HandshakeState::Connecting {
+            self.offer = Some(offer);
+            self.cookie = Cookie::default();
+            self.deadline = now;
+        }
+    }
+
+    /// Gives the attempt up: the peer's own one goes before.
+    pub(crate) fn yield_to_peer(&mut self) {
+        if self.state == HandshakeState::Connecting {
+            self.finish(HandshakeState::Closed);
+        }
+    }
+
+    /// CONNECTs sent in this attempt.
+    pub(crate) const fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// TPN at this node of the attempt or the TP.
+    pub(crate) fn local_tpn(&self) -> Option<Tpn> {
+        self.offer.map(|offer| offer.tpn)
+    }
+
+    /// Whether `nonce` is that of the CONNECT outstanding.
+    pub(crate) fn has_asked(&self, nonce: u64) -> bool {
+        self.offer.is_some_and(|offer| offer.nonce == nonce)
+    }
+
     /// Asks the peer of an open TP whether it still holds it, under a fresh `nonce`: it accepts again,
     /// or refuses, and then the TP is closed; what silence does depends on the `doubt`. Nothing
     /// happens when no TP is open or as much is being asked already.
@@ -348,6 +384,7 @@ impl Handshake {
             peer_incarnation: terms.incarnation,
             peer_key: terms.close_key,
             peer_state: terms.state,
+            peer_ports: terms.ports,
         }
     }
 
@@ -437,6 +474,7 @@ impl Handshake {
             close_key: offer.close_key,
             purpose: Purpose::Open,
             cookie: Cookie::default(),
+            ports: self.cfg.ports,
         }
     }
 }

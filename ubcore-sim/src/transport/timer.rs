@@ -119,6 +119,16 @@ impl RtoTimer {
         Ok(Expired::Yes)
     }
 
+    /// Smoothed round-trip time, in ns.
+    pub(super) fn rtt(&self) -> Option<Nanos> {
+        self.smoothed.map(|(smoothed, _)| smoothed)
+    }
+
+    /// Timeouts in a row.
+    pub(super) const fn timeouts(&self) -> u32 {
+        self.timeouts
+    }
+
     pub(super) const fn deadline(&self) -> Option<Nanos> {
         self.deadline
     }

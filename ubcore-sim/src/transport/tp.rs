@@ -127,6 +127,16 @@ impl Tp {
         self.tx.is_empty()
     }
 
+    /// Smoothed round-trip time, in ns.
+    pub(crate) fn rtt(&self) -> Option<Nanos> {
+        self.timer.rtt()
+    }
+
+    /// Timeouts in a row without a sign of the peer.
+    pub(crate) const fn timeouts(&self) -> u32 {
+        self.timer.timeouts()
+    }
+
     /// Why the TP gave up, if it did.
     pub(crate) const fn failed(&self) -> Option<TpError> {
         self.failed

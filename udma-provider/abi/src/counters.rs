@@ -100,4 +100,8 @@ counters! {
     AsyncDropped = "async_dropped",
     /// TPs replaced because the path became too narrow for their packets.
     PathNarrowed = "path_narrowed",
+    /// TPs that moved to another port, here or at the peer, since theirs carried nothing.
+    PortFailed = "port_failed",
+    /// TPs that moved back to the preferred port.
+    PortReturned = "port_returned",
 }

@@ -8,5 +8,6 @@ mod eid;
 mod lab;
 mod mtu;
 mod peers;
+mod ports;
 mod traffic;
 mod verify;

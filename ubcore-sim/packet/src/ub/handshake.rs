@@ -3,6 +3,8 @@
 //! - owns: their layouts and the bounds of what may be agreed on.
 //! - takes: bytes or values. gives: the other. must not: hold the state of a TP.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use zerocopy::byteorder::network_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -64,6 +66,54 @@ pub struct HandshakeBody {
     pub purpose: Purpose,
     /// CONNECT: cookie of the latest CHALLENGE, 0 before the first one; in ACCEPT 0.
     pub cookie: Cookie,
+    /// Further addresses at which the node that sends this receives.
+    pub ports: FurtherPorts,
+}
+
+/// Most addresses of a node beside its EID.
+pub const FURTHER_PORTS_MAX: usize = 3;
+
+/// Addresses of a node beside the one that is its EID, in the node's order of preference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FurtherPorts {
+    /// Those that are none are 0, behind the others.
+    addresses: [WireEid; FURTHER_PORTS_MAX],
+}
+
+/// Addresses that are not possible as [`FurtherPorts`]: too many, one of them twice, or not that of one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongPorts;
+
+impl FurtherPorts {
+    /// The addresses given.
+    ///
+    /// # Errors
+    /// [`WrongPorts`].
+    pub fn new(given: &[WireEid]) -> Result<Self, WrongPorts> {
+        let mut addresses = [WireEid::default(); FURTHER_PORTS_MAX];
+        addresses.get_mut(..given.len()).ok_or(WrongPorts)?.copy_from_slice(given);
+        let ports = Self { addresses };
+        let is_right = ports.is_right() && ports.iter().count() == given.len();
+        if is_right { Ok(ports) } else { Err(WrongPorts) }
+    }
+
+    /// The addresses, in order.
+    pub fn iter(&self) -> impl Iterator<Item = WireEid> + '_ {
+        self.addresses.iter().copied().take_while(|address| *address != WireEid::default())
+    }
+
+    /// Whether each is that of one node, none is there twice, and none follows a 0.
+    fn is_right(&self) -> bool {
+        let count = self.iter().count();
+        let (used, unused) = self.addresses.split_at(count);
+        let is_of_one = |address: &WireEid| match Ipv6Addr::from(*address).to_canonical() {
+            IpAddr::V4(v4) => !v4.is_multicast() && !v4.is_broadcast() && !v4.is_unspecified(),
+            IpAddr::V6(v6) => !v6.is_multicast(),
+        };
+        unused.iter().all(|address| *address == WireEid::default())
+            && used.iter().all(is_of_one)
+            && (0..count).all(|at| !used[..at].contains(&used[at]))
+    }
 }
 
 /// What a CHALLENGE carries and the next CONNECT repeats: 16 bytes that only their maker can check.
@@ -98,6 +148,7 @@ struct HandshakeWire {
     nonce: U64,
     close_key: U64,
     cookie: Cookie,
+    ports: [WireEid; FURTHER_PORTS_MAX],
 }
 
 impl HandshakeBody {
@@ -129,6 +180,7 @@ impl HandshakeBody {
             close_key: wire.close_key.get(),
             purpose: if wire.purpose == 0 { Purpose::Open } else { Purpose::Verify },
             cookie: wire.cookie,
+            ports: FurtherPorts { addresses: wire.ports },
         })
     }
 
@@ -161,6 +213,7 @@ impl HandshakeBody {
             nonce: U64::new(self.nonce),
             close_key: U64::new(self.close_key),
             cookie: self.cookie,
+            ports: self.ports.addresses,
         }
     }
 
@@ -178,6 +231,9 @@ impl HandshakeBody {
         }
         if self.window == 0 || self.window > WINDOW_MAX {
             return Err(PacketError::field("window", self.window.into()));
+        }
+        if !self.ports.is_right() {
+            return Err(PacketError::field("ports", 0));
         }
         Ok(())
     }
@@ -380,5 +436,5 @@ impl Close {
     }
 }
 
-const _: () = assert!(HandshakeBody::LEN == 104 && RefuseBody::LEN == 16 && Close::LEN == 16);
+const _: () = assert!(HandshakeBody::LEN == 152 && RefuseBody::LEN == 16 && Close::LEN == 16);
 const _: () = assert!(Challenge::LEN < HandshakeBody::LEN);

@@ -24,8 +24,8 @@ pub use ext::{
 };
 pub use form::{AckForm, FORM_WORDS, FormWords, SendForm, SendValues, ack_words, is_ack, place_of};
 pub use handshake::{
-    Challenge, Close, CloseReason, Cookie, HandshakeBody, Purpose, RefuseBody, RefuseReason,
-    StrategyCaps, WINDOW_MAX,
+    Challenge, Close, CloseReason, Cookie, FURTHER_PORTS_MAX, FurtherPorts, HandshakeBody, Purpose,
+    RefuseBody, RefuseReason, StrategyCaps, WINDOW_MAX, WrongPorts,
 };
 pub use opcode::{AtomicOp, ResponseOp, TaOpcode, TpOpcode, WIRE_VERSION};
 pub use operation::RequestOp;

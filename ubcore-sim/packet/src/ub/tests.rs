@@ -370,6 +370,7 @@ fn offer() -> HandshakeBody {
         close_key: 6,
         purpose: Purpose::Open,
         cookie: [0; 16],
+        ports: FurtherPorts::default(),
     }
 }
 
@@ -377,7 +378,7 @@ fn offer() -> HandshakeBody {
 fn offers_are_bounded() {
     let emit = |offer| {
         let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer));
-        reason(header.emit_headers(0, &mut [0; 128]))
+        reason(header.emit_headers(0, &mut [0; 256]))
     };
     assert_eq!(emit(offer()), None);
     assert_eq!(emit(HandshakeBody { window: WINDOW_MAX + 1, ..offer() }), Some("field"));
@@ -392,8 +393,39 @@ fn offers_are_bounded() {
 }
 
 #[test]
+fn further_ports_are_addresses_of_one_node_each() {
+    let v4 = |octets: [u8; 4]| std::net::Ipv4Addr::from(octets).to_ipv6_mapped().octets();
+    let (a, b) = (v4([10, 1, 0, 1]), v4([10, 2, 0, 1]));
+    let ports = FurtherPorts::new(&[a, b]).expect("two addresses");
+    assert_eq!(ports.iter().collect::<Vec<_>>(), [a, b]);
+    let mut many = [0xff; 16];
+    many[1] = 2;
+    for wrong in [
+        &[a, a][..],
+        &[[0; 16], a],
+        &[v4([224, 0, 0, 1])],
+        &[v4([255; 4])],
+        &[v4([0; 4])],
+        &[many],
+        &[a, b, v4([10, 3, 0, 1]), v4([10, 4, 0, 1])],
+    ] {
+        assert_eq!(FurtherPorts::new(wrong), Err(WrongPorts), "{wrong:?}");
+    }
+    // As they arrive: an address behind a gap, and one that is none.
+    let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer()));
+    let mut buf = [0; 256];
+    for (at, byte) in [(12 + 120, 0x20), (12 + 104, 0xff)] {
+        let frame = header.emit_headers(0, &mut buf).expect("valid");
+        assert!(Packet::parse(&buf[..frame.total]).is_ok());
+        buf[at] = byte;
+        assert_eq!(reason(Packet::parse(&buf[..frame.total])), Some("field"));
+        buf[at] = 0;
+    }
+}
+
+#[test]
 fn choices_leave_nothing_open() {
-    let emit = |choice| reason(packet(Body::Accept(choice)).emit_headers(0, &mut [0; 128]));
+    let emit = |choice| reason(packet(Body::Accept(choice)).emit_headers(0, &mut [0; 256]));
     let choice = HandshakeBody { version_max: 1, strategies: StrategyCaps::KNITTING, ..offer() };
     assert_eq!(emit(choice), None);
     assert_eq!(emit(HandshakeBody { version_max: 2, ..choice }), Some("version"));
@@ -514,7 +546,7 @@ fn packets_without_data_have_no_payload() {
 fn what_is_computed_over_a_handshake_is_what_travels() {
     let offer = HandshakeBody { source_uasid: 0x0102_0304, cookie: [7; 16], ..offer() };
     let header = PacketHeader::new(Tpn::default(), Psn::new(0), Body::Connect(offer));
-    let mut buf = [0; 128];
+    let mut buf = [0; 256];
     header.emit_headers(0, &mut buf).expect("valid");
     assert_eq!(offer.to_bytes()[..], buf[12..12 + HandshakeBody::LEN]);
 }

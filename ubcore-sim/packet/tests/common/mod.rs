@@ -166,11 +166,27 @@ fn ack(words_max: usize) -> impl Strategy<Value = Ack> {
     )
 }
 
+fn ports() -> impl Strategy<Value = FurtherPorts> {
+    // Addresses of one node each: their first byte makes them unicast.
+    let addresses = vec(any::<[u8; 15]>(), 0..=FURTHER_PORTS_MAX);
+    addresses.prop_map(|tails| {
+        let given: Vec<WireEid> = tails
+            .iter()
+            .map(|tail| {
+                let mut address = [0x20; 16];
+                address[1..].copy_from_slice(tail);
+                address
+            })
+            .collect();
+        FurtherPorts::new(&given).unwrap_or_default()
+    })
+}
+
 fn offer() -> impl Strategy<Value = HandshakeBody> {
     let versions = (1..=15_u8).prop_flat_map(|min| (Just(min), min..=15));
     let ids = (any::<u64>(), any::<WireEid>(), any::<WireEid>(), 1..=0xff_ffff_u32);
     let limits = (select(Mtu::ALL), 1..8_u32, any::<u32>(), 1..=WINDOW_MAX);
-    let secrets = (any::<u64>(), any::<u64>(), any::<bool>(), any::<Cookie>());
+    let secrets = (any::<u64>(), any::<u64>(), any::<bool>(), any::<Cookie>(), ports());
     let rest = (any::<(u32, u32, std::num::NonZeroU32)>(), secrets);
     (versions, ids, limits, rest).prop_map(|(versions, ids, limits, (rest, secrets))| {
         HandshakeBody {
@@ -191,6 +207,7 @@ fn offer() -> impl Strategy<Value = HandshakeBody> {
             close_key: secrets.1,
             purpose: if secrets.2 { Purpose::Verify } else { Purpose::Open },
             cookie: secrets.3,
+            ports: secrets.4,
         }
     })
 }

@@ -1,11 +1,11 @@
 //! Senders that receive nothing of what is sent to the addresses they use.
 
 use udma_abi::{CqeStatus, Nanos, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
-use urma_packet::HandshakeBody;
 use urma_packet::{
     Ack, Body, Mtu, Packet, PacketHeader, Psn, Purpose, RequestFlags, RequestHeader, SackBitmap,
     StrategyCaps, Tpn, UmHeader,
 };
+use urma_packet::{FurtherPorts, HandshakeBody};
 
 use super::super::{pair, request};
 use super::world::{Kind, SENDER, World, step};
@@ -52,6 +52,7 @@ fn connect(from: RawEid, to: RawEid) -> PacketHeader {
         close_key: 3,
         purpose: Purpose::Open,
         cookie: [0; 16],
+        ports: FurtherPorts::default(),
     };
     PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms))
 }

@@ -20,7 +20,7 @@ use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
 use crate::exchange::{Connecting, Exchange, RecvSide, SendSide};
-use crate::ports::{Interrupt, MemoryHost, Ports, SameHostParts, SharedExtent, Wake};
+use crate::ports::{Interrupt, MemoryHost, Ports, Route, SameHostParts, SharedExtent, Wake};
 use crate::share::layout::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
 
@@ -86,8 +86,13 @@ pub(super) struct Node {
 impl Node {
     /// Takes a datagram. Whether a step is due.
     pub(super) fn on_datagram(&mut self, now: Nanos, from: RawEid, bytes: &[u8]) -> bool {
-        let by = Reception { tables: &self.base.tables, now, from };
-        let event = self.exchange.endpoint.on_datagram(by, bytes);
+        self.on_datagram_by(now, Route::direct(from), bytes)
+    }
+
+    /// The same by any route.
+    pub(super) fn on_datagram_by(&mut self, now: Nanos, route: Route, bytes: &[u8]) -> bool {
+        let mut by = Reception::new(&self.base.tables, now, route);
+        let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
         self.exchange.on_arrival(&self.base, by, event)
     }
 }
@@ -108,6 +113,8 @@ pub(super) struct World {
     pub(super) is_mute: [bool; 2],
     /// Of what node 1 sends only bare acknowledgements arrive.
     pub(super) only_acks: bool,
+    /// Addresses of ports that are pulled.
+    pub(super) pulled: Vec<RawEid>,
     /// What is longer is lost on its way from each node (bytes of UDP payload).
     pub(super) longest: [usize; 2],
     /// The latest packets with the nodes that they went to, for those who look on.
@@ -150,13 +157,12 @@ pub(super) fn sum(region: &Region) -> u64 {
 }
 
 impl Node {
-    fn new(n: u8, mtu: u32, life: u64) -> Self {
-        let eid = RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1, 0, n]);
-        let cfg = DeviceCfg {
-            ring_len: RING_LEN,
-            mtu,
-            ..DeviceCfg::new(eid, life, u64::from(n) << 8 | life)
-        };
+    fn new(n: u8, mtu: u32, life: u64, ports: u8) -> Self {
+        let address =
+            |port| RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1 + port, 0, n]);
+        let further = (1..ports).map(address).collect();
+        let cfg = DeviceCfg::new(address(0), life, u64::from(n) << 8 | life);
+        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, ports: further, ..cfg };
         let ports = Ports {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),
@@ -210,10 +216,20 @@ impl World {
         Self::with_mtus(kind, [4096; 2])
     }
 
+    /// Two nodes with so many ports each.
+    pub(super) fn with_ports(ports: u8) -> Self {
+        Self::with(Kind::Packets, [4096; 2], ports)
+    }
+
     /// Two nodes, each with a path MTU of its own.
     pub(super) fn with_mtus(kind: Kind, mtus: [u32; 2]) -> Self {
+        Self::with(kind, mtus, 1)
+    }
+
+    fn with(kind: Kind, mtus: [u32; 2], ports: u8) -> Self {
         let mut world = Self {
-            nodes: [Node::new(1, mtus[0], 7), Node::new(2, mtus[1], 7)],
+            nodes: [Node::new(1, mtus[0], 7, ports), Node::new(2, mtus[1], 7, ports)],
+            pulled: Vec::new(),
             now: 1_000,
             line: Arc::default(),
             tpn: 0,
@@ -269,6 +285,11 @@ impl World {
         self.nodes[n].base.tables.cfg.eid
     }
 
+    /// Address of a port.
+    pub(super) fn address(&self, n: usize, port: u8) -> RawEid {
+        self.nodes[n].base.tables.cfg.address(port)
+    }
+
     pub(super) fn counter(&self, n: usize, counter: Counter) -> u64 {
         self.nodes[n].base.counter(counter)
     }
@@ -301,7 +322,6 @@ impl World {
         if self.nodes[from].stopped {
             return false;
         }
-        let eid = self.eid(from);
         while let Some(sent) = self.nodes[from].exchange.endpoint.poll_transmit(self.now, &mut buf)
         {
             busy = true;
@@ -321,9 +341,12 @@ impl World {
                     seen.pop_front();
                 }
             }
+            let source = self.address(from, sent.port);
+            let port = (0..4).find(|port| self.address(1 - from, *port) == sent.to);
+            let Some(port) = port.filter(|_| !self.pulled.contains(&source)) else { continue };
             let to = &mut self.nodes[1 - from];
-            if !to.stopped {
-                to.on_datagram(self.now, eid, &buf[..sent.len]);
+            if !to.stopped && !self.pulled.contains(&sent.to) {
+                to.on_datagram_by(self.now, Route { port, to: source }, &buf[..sent.len]);
             }
         }
         busy
@@ -335,8 +358,8 @@ impl World {
 
     /// Node `n` comes again: another life, which knows nothing.
     pub(super) fn restart(&mut self, n: usize) {
-        let DeviceCfg { mtu, incarnation, .. } = self.nodes[n].base.tables.cfg;
-        self.nodes[n] = Node::new(n as u8 + 1, mtu, incarnation + 1);
+        let DeviceCfg { mtu, incarnation, ref ports, .. } = self.nodes[n].base.tables.cfg;
+        self.nodes[n] = Node::new(n as u8 + 1, mtu, incarnation + 1, ports.len() as u8 + 1);
     }
 
     pub(super) fn go_on(&mut self, n: usize) {

@@ -27,7 +27,7 @@ fn send_all(from: &mut Udp, from_eid: RawEid, packets: &[(RawEid, Vec<u8>)]) {
         let flow = IcrcFlow::new(port, SocketAddr::new(eid_ip(*to), ROCE_PORT));
         buffer[..bytes.len()].copy_from_slice(bytes);
         flow.seal(&mut buffer[..bytes.len()]).unwrap();
-        Some(Transmit { to: *to, source_port: ROCE_PORT, len: bytes.len() })
+        Some(Transmit { to: *to, port: 0, source_port: ROCE_PORT, len: bytes.len() })
     });
     assert_eq!(sent, packets.len());
 }

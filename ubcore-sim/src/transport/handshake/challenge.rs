@@ -15,6 +15,7 @@ use urma_packet::{
 };
 
 use super::Handshake;
+use crate::ports::NodeAddr;
 
 /// A cookie is valid in the period in which it was made and in the next one. Both together are not
 /// longer than a pair of nodes is kept after its TP ended: no copy of a CONNECT makes a second TP.
@@ -33,11 +34,13 @@ impl Challenger {
     }
 
     /// `None`: `connect` is of the TP that `pair` holds, or proves that its sender receives at its
-    /// address; [`Handshake::on_packet`] may take it. Otherwise the answer, to that address.
+    /// address, the first of `ends`; [`Handshake::on_packet`] may take it. Otherwise the answer, to that
+    /// address from the other one.
     pub(crate) fn screen(
         &self,
         now: Nanos,
         connect: &HandshakeBody,
+        ends: [NodeAddr; 2],
         pair: Option<&Handshake>,
     ) -> Option<PacketHeader> {
         if pair.is_some_and(|pair| pair.holds(connect)) {
@@ -47,8 +50,9 @@ impl Challenger {
         if connect.purpose == Purpose::Verify {
             return Some(refusal(connect, RefuseReason::NoTp, pair.map_or(0, Handshake::name)));
         }
-        let cookie = self.cookie(now / PERIOD_NS, connect, last);
-        if self.is_valid(now, connect, last, &cookie) {
+        let shown = ShownConnect { connect, ends, last };
+        let cookie = self.cookie(now / PERIOD_NS, &shown);
+        if self.is_valid(now, &shown, &cookie) {
             return None;
         }
         let challenge = Body::Challenge(Challenge { nonce: connect.nonce, cookie });
@@ -56,22 +60,33 @@ impl Challenger {
     }
 
     /// Whether the cookie of `connect` is that of this period, which is `current`, or of the one before.
-    fn is_valid(&self, now: Nanos, connect: &HandshakeBody, last: Tpn, current: &Cookie) -> bool {
+    fn is_valid(&self, now: Nanos, shown: &ShownConnect<'_>, current: &Cookie) -> bool {
         let before = (now / PERIOD_NS).checked_sub(1);
-        let before = before.map(|period| self.cookie(period, connect, last));
+        let before = before.map(|period| self.cookie(period, shown));
         let periods = [Some(*current), before].into_iter().flatten();
-        let equal = periods.map(|cookie| cookie.ct_eq(&connect.cookie));
+        let equal = periods.map(|cookie| cookie.ct_eq(&shown.connect.cookie));
         equal.fold(Choice::from(0), |any, equal| any | equal).into()
     }
 
-    fn cookie(&self, period: u64, connect: &HandshakeBody, last: Tpn) -> Cookie {
-        let mut bytes = [0; 8 + 4 + HandshakeBody::LEN];
+    fn cookie(&self, period: u64, shown: &ShownConnect<'_>) -> Cookie {
+        let mut bytes = [0; 8 + 4 + 32 + HandshakeBody::LEN];
         bytes[..8].copy_from_slice(&period.to_be_bytes());
-        bytes[8..12].copy_from_slice(&last.value().to_be_bytes());
-        let offer = HandshakeBody { cookie: Cookie::default(), ..*connect };
-        bytes[12..].copy_from_slice(&offer.to_bytes());
+        bytes[8..12].copy_from_slice(&shown.last.value().to_be_bytes());
+        bytes[12..28].copy_from_slice(&shown.ends[0].0);
+        bytes[28..44].copy_from_slice(&shown.ends[1].0);
+        let offer = HandshakeBody { cookie: Cookie::default(), ..*shown.connect };
+        bytes[44..].copy_from_slice(&offer.to_bytes());
         SipHasher24::new_with_key(&self.key).hash(&bytes).as_bytes()
     }
+}
+
+/// What a cookie is made of.
+struct ShownConnect<'a> {
+    connect: &'a HandshakeBody,
+    /// Addresses that it came from, and came to.
+    ends: [NodeAddr; 2],
+    /// TPN of the pair's TP, or of its last one.
+    last: Tpn,
 }
 
 impl std::fmt::Debug for Challenger {

@@ -4,7 +4,7 @@
 //! - must not: have behaviour beyond defaults and conversions.
 
 use udma_abi::Nanos;
-use urma_packet::{CloseReason, Mtu, Psn, RefuseReason, StrategyCaps, Tpn, WireEid};
+use urma_packet::{CloseReason, FurtherPorts, Mtu, Psn, RefuseReason, StrategyCaps, Tpn, WireEid};
 
 use crate::transport::strategy::Strategy;
 use crate::transport::tp::TpCfg;
@@ -34,6 +34,8 @@ pub(crate) struct OpenCfg {
     pub(crate) retry_max_ns: Nanos,
     /// Repetitions before giving up.
     pub(crate) retries: u32,
+    /// Further addresses of this node.
+    pub(crate) ports: FurtherPorts,
 }
 
 impl OpenCfg {
@@ -52,6 +54,7 @@ impl OpenCfg {
             retry_ns: 5_000_000,
             retry_max_ns: 200_000_000,
             retries: 18,
+            ports: FurtherPorts::default(),
         }
     }
 }
@@ -92,6 +95,8 @@ pub(crate) struct Agreed {
     pub(crate) peer_key: u64,
     /// What the peer calls its state of the pair.
     pub(crate) peer_state: u32,
+    /// Further addresses of the peer, as it says.
+    pub(crate) peer_ports: FurtherPorts,
 }
 
 impl Agreed {

@@ -88,7 +88,7 @@ impl Node {
 
     fn take(&mut self, now: Nanos, header: &PacketHeader) {
         if let Body::Connect(terms) = &header.body
-            && let Some(reply) = self.challenger.screen(now, terms, Some(&self.machine))
+            && let Some(reply) = self.challenger.screen(now, terms, [A, B], Some(&self.machine))
         {
             return self.replies.push(reply);
         }

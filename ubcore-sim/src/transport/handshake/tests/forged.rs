@@ -25,6 +25,7 @@ fn forged(from: &Node, to: &Node, rng: &mut Rng) -> Vec<PacketHeader> {
         close_key: rng.next_u64(),
         purpose: Purpose::Open,
         cookie: Cookie::default(),
+        ports: urma_packet::FurtherPorts::default(),
     };
     // Even with the TPNs guessed.
     let tpn = |node: &Node| node.machine.offer.map_or(zero, |offer| offer.tpn);

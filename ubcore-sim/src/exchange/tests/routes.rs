@@ -1,0 +1,225 @@
+//! Routes between nodes with several ports: which packets count by which one, and who may move a TP.
+
+use udma_abi::{CqeStatus, Opcode, RawEid, cmd::Access, counters::Counter};
+use urma_packet::{Body, Cookie, FurtherPorts, HandshakeBody, Packet, PacketHeader, Psn, Tpn};
+
+use super::world::{World, assert_filled, fill};
+use crate::endpoint::flow;
+use crate::exchange::Connecting;
+use crate::ports::{Backlog, Route};
+use crate::transport::TRANSMIT_MAX;
+
+const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+const MS: u64 = 1_000_000;
+const DONE: Option<(CqeStatus, u32)> = Some((CqeStatus::Success, 64));
+
+/// Two nodes of two ports, with a TP between them.
+fn two() -> World {
+    let mut w = World::with_ports(2);
+    w.run(10 * MS);
+    w
+}
+
+/// The packets that node `n` sends now, with their routes.
+fn sent(w: &mut World, n: usize) -> Vec<(Route, Body)> {
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let now = w.now;
+    w.nodes[n].exchange.endpoint.on_backlog(now, Backlog::Empty);
+    std::iter::from_fn(|| {
+        let sent = w.nodes[n].exchange.endpoint.poll_transmit(now, &mut buf)?;
+        let packet = Packet::parse(&buf[..sent.len]).expect("a packet");
+        Some((Route { port: sent.port, to: sent.to }, packet.header.body))
+    })
+    .collect()
+}
+
+/// A packet arrives at node 1, at its `port`, from the address given; what it sends then.
+fn arrive(w: &mut World, port: u8, from: RawEid, header: &PacketHeader) -> Vec<(Route, Body)> {
+    let mut bytes = vec![0; header.packet_len(0)];
+    let own = w.address(1, port);
+    header.emit(&[], &flow(from, own), &mut bytes).expect("valid");
+    let now = w.now;
+    w.nodes[1].on_datagram_by(now, Route { port, to: from }, &bytes);
+    sent(w, 1)
+}
+
+/// A CONNECT of node 0 with numbers of its own, as that node may send it from any of its addresses.
+fn connect(w: &World, cookie: Cookie) -> HandshakeBody {
+    let cfg = &w.nodes[0].base.tables.cfg;
+    HandshakeBody {
+        version_min: 1,
+        version_max: 1,
+        mtu: urma_packet::Mtu::B4096,
+        strategies: urma_packet::StrategyCaps::SELECTIVE_REPEAT,
+        incarnation: cfg.incarnation,
+        source_eid: cfg.eid.0,
+        dest_eid: w.eid(1).0,
+        source_tpn: Tpn::from_low_bits(5),
+        first_psn: Psn::new(0),
+        window: 64,
+        source_uasid: 0,
+        dest_uasid: 0,
+        state: 1,
+        nonce: 77,
+        close_key: 9,
+        purpose: urma_packet::Purpose::Open,
+        cookie,
+        ports: FurtherPorts::default(),
+    }
+}
+
+fn packet(terms: HandshakeBody) -> PacketHeader {
+    PacketHeader::new(Tpn::from_low_bits(0), Psn::new(0), Body::Connect(terms))
+}
+
+/// The cookie of the only challenge, which goes back by the route given.
+fn challenged(answers: &[(Route, Body)], route: Route) -> Cookie {
+    let cookies = answers.iter().filter_map(|(by, body)| {
+        let Body::Challenge(challenge) = body else { return None };
+        Some((*by, challenge.cookie))
+    });
+    let [(by, cookie)] = cookies.collect::<Vec<_>>()[..] else { panic!("{answers:?}") };
+    assert_eq!(by, route);
+    cookie
+}
+
+fn is_accepted(answers: &[(Route, Body)]) -> bool {
+    answers.iter().any(|(_, body)| matches!(body, Body::Accept(_)))
+}
+
+#[test]
+fn a_cookie_is_good_at_the_two_addresses_between_which_it_went() {
+    let mut w = two();
+    let (first, second) = (w.eid(0), w.address(0, 1));
+    let bare = packet(connect(&w, Cookie::default()));
+    let cookie = challenged(&arrive(&mut w, 0, first, &bare), Route { port: 0, to: first });
+    let shown = packet(connect(&w, cookie));
+    // Shown from the other address, which has not answered yet, and at the other port.
+    let other = challenged(&arrive(&mut w, 1, second, &shown), Route { port: 1, to: second });
+    assert_ne!(other, cookie);
+    challenged(&arrive(&mut w, 1, first, &shown), Route { port: 1, to: first });
+    let shown = packet(connect(&w, other));
+    assert!(is_accepted(&arrive(&mut w, 1, second, &shown)), "it receives there");
+}
+
+#[test]
+fn a_connect_counts_from_addresses_of_that_life_of_its_node_alone() {
+    let mut w = two();
+    let unproven = w.counter(1, Counter::DropUnproven);
+    let stranger = RawEid([9; 16]);
+    let terms = connect(&w, Cookie::default());
+    let another = HandshakeBody { incarnation: terms.incarnation + 1, ..terms };
+    let second = w.address(0, 1);
+    for (from, terms) in [(stranger, terms), (second, another)] {
+        for port in [0, 1] {
+            assert!(arrive(&mut w, port, from, &packet(terms)).is_empty());
+        }
+    }
+    assert_eq!(w.counter(1, Counter::DropUnproven), unproven + 4);
+    // From its EID a new life may come, and from the further address the one that named it.
+    for (from, terms) in [(w.eid(0), another), (second, terms)] {
+        challenged(&arrive(&mut w, 0, from, &packet(terms)), Route { port: 0, to: from });
+    }
+}
+
+/// Addresses are taken over from a packet that came by a route of the EID, or a node that moved would hand its pair
+/// to any address.
+#[test]
+fn a_node_that_moved_names_no_new_addresses() {
+    let mut w = two();
+    let (second, stranger) = (w.address(0, 1), [9; 16]);
+    let named = |w: &World, cookie| HandshakeBody {
+        ports: FurtherPorts::new(&[second.0, stranger]).expect("two"),
+        ..connect(w, cookie)
+    };
+    let by = Route { port: 1, to: second };
+    let bare = packet(named(&w, Cookie::default()));
+    let cookie = challenged(&arrive(&mut w, 1, second, &bare), by);
+    let shown = packet(named(&w, cookie));
+    assert!(is_accepted(&arrive(&mut w, 1, second, &shown)));
+    let again = packet(HandshakeBody { nonce: 78, close_key: 10, ..connect(&w, Cookie::default()) });
+    assert!(arrive(&mut w, 1, RawEid(stranger), &again).is_empty());
+    challenged(&arrive(&mut w, 1, second, &again), by);
+}
+
+#[test]
+fn packets_of_a_tp_count_by_its_route_alone() {
+    let mut w = two();
+    let source = w.segment(0, 1, 64, ALL);
+    let target = w.segment(1, 2, 64, ALL);
+    fill(&source);
+    let sqe = w.to_memory(Opcode::Write, 2, 0);
+    w.hand(0, &sqe, &[(1, 0, 64)]);
+    let now = w.now;
+    let node = &mut w.nodes[0];
+    node.exchange.take_mail_of(&node.base, now, super::world::SENDER);
+    super::world::step(&mut node.exchange, &node.base, now);
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let data = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
+    let unknown = w.counter(1, Counter::DropUnknownTp);
+    let routes = [(0, w.address(0, 1)), (1, w.eid(0)), (1, w.address(0, 1)), (0, w.eid(0))];
+    for (count, (port, from)) in (1..).zip(routes) {
+        let bytes = &mut buf[..data.len];
+        flow(from, w.address(1, port)).seal(bytes).expect("a packet");
+        w.nodes[1].on_datagram_by(now, Route { port, to: from }, bytes);
+        if count < 4 {
+            assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + count);
+        }
+    }
+    w.run(MS);
+    assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + 3);
+    assert_filled(&target, 64);
+}
+
+/// A node calls the address of another one its own: packets of that one stay its own.
+#[test]
+fn an_address_that_another_node_names_is_still_its_owners() {
+    let mut w = two();
+    let liar = RawEid([9; 16]);
+    let terms = |w: &World, cookie| HandshakeBody {
+        source_eid: liar.0,
+        ports: FurtherPorts::new(&[w.eid(0).0, w.address(0, 1).0]).expect("two"),
+        ..connect(w, cookie)
+    };
+    let bare = packet(terms(&w, Cookie::default()));
+    let cookie = challenged(&arrive(&mut w, 0, liar, &bare), Route { port: 0, to: liar });
+    let shown = packet(terms(&w, cookie));
+    assert!(is_accepted(&arrive(&mut w, 0, liar, &shown)));
+    let (_source, _target) = (w.segment(0, 1, 64, ALL), w.segment(1, 2, 64, ALL));
+    let sqe = w.to_memory(Opcode::Write, 2, 0);
+    let seq = w.hand(0, &sqe, &[(1, 0, 64)]);
+    w.run(10 * MS);
+    assert_eq!(w.end_now(0, seq), DONE, "the TP of the node that has the address");
+    w.pulled = vec![w.eid(0)];
+    let seq = w.hand(0, &sqe, &[(1, 0, 64)]);
+    w.run(100 * MS);
+    assert_eq!(w.end_now(0, seq), DONE, "it moves to its further address all the same");
+}
+
+/// Each of the nodes finds that the port is gone by requests of its own, at the same time.
+#[test]
+fn both_nodes_move_at_once_and_agree() {
+    let mut w = two();
+    let _segments = [0, 1].map(|n| [1, 2].map(|tid| w.segment(n, tid, 64, ALL)));
+    let eid = w.eid(0);
+    let of_b = loop {
+        let (now, node) = (w.now, &mut w.nodes[1]);
+        match node.exchange.connect(&node.base, now, eid, false) {
+            Connecting::Ready { tpn, .. } => break tpn,
+            Connecting::Pending => w.run(MS),
+            Connecting::Failed(why) => panic!("{why}"),
+        }
+    };
+    w.pulled = vec![eid];
+    let sqe = w.to_memory(Opcode::Write, 2, 0);
+    let tpns = [w.tpn, of_b];
+    let seqs = [0, 1].map(|n| {
+        w.tpn = tpns[n];
+        w.hand(n, &sqe, &[(1, 0, 64)])
+    });
+    w.run(100 * MS);
+    for n in [0, 1] {
+        assert_eq!(w.end_now(n, seqs[n]), DONE);
+        assert_eq!(w.counter(n, Counter::PortFailed), 1);
+    }
+}
