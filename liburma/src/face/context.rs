@@ -145,7 +145,8 @@ fn close(fd: c_int) {
     }
 }
 
-/// Sets an option: the aggregation mode, of 4 bytes. A device of one port is the same in each mode.
+/// Sets an option: the aggregation mode, of 4 bytes. The device behaves the same in each mode: as active-backup where it
+/// has several ports.
 pub unsafe extern "C" fn urma_set_context_opt(
     ctx: *mut urma_context_t,
     opt_name: urma_opt_name_t,

@@ -154,6 +154,8 @@ impl Stream {
 fn a_pulled_port_costs_a_moment_and_its_return_nothing() {
     for (node, depth) in [(0, 1), (1, 16)] {
         let mut cfg = FabricCfg::new(1, 2, HostSharing::Packets).with_ports(2);
+        // What is posted after a quiet time is not seen before the next jump.
+        cfg.jump_ns = MS / 50;
         let [from, until] = PULLED;
         cfg.faults.pulled = vec![PulledPort { address: port_address(node, 0), from, until }];
         let (fabric, [mut a, b]) = two_in(cfg);

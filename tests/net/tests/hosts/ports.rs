@@ -1,4 +1,6 @@
 //! Two ports a host, of which one is pulled under load and joined again.
+#![expect(clippy::disallowed_methods, reason = "it says how long requests had no answer")]
+#![expect(clippy::print_stdout, reason = "the same")]
 
 use std::{
     collections::VecDeque,

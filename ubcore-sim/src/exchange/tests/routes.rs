@@ -137,7 +137,8 @@ fn a_node_that_moved_names_no_new_addresses() {
     let cookie = challenged(&arrive(&mut w, 1, second, &bare), by);
     let shown = packet(named(&w, cookie));
     assert!(is_accepted(&arrive(&mut w, 1, second, &shown)));
-    let again = packet(HandshakeBody { nonce: 78, close_key: 10, ..connect(&w, Cookie::default()) });
+    let again =
+        packet(HandshakeBody { nonce: 78, close_key: 10, ..connect(&w, Cookie::default()) });
     assert!(arrive(&mut w, 1, RawEid(stranger), &again).is_empty());
     challenged(&arrive(&mut w, 1, second, &again), by);
 }
