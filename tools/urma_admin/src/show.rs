@@ -266,8 +266,9 @@ fn routes(path: &Value) -> String {
         let (port, sent) = (plain(&route["port"]), plain(&route["sent_bytes"]));
         let of_tp = match state {
             "used" => {
-                let rtt =
-                    path["rtt_ns"].as_u64().map_or("-".to_owned(), |ns| (ns / 1000).to_string());
+                let rtt = path["rtt_ns"]
+                    .as_u64()
+                    .map_or_else(|| "-".to_owned(), |ns| (ns / 1000).to_string());
                 format!(", mtu {}, rtt {rtt} us", plain(&path["mtu"]))
             }
             _ => String::new(),

@@ -160,7 +160,7 @@ fn forged_packets_are_no_sign_of_life() {
 }
 
 /// A datagram for queue 2000 with the number `number`.
-fn datagram(w: &World, number: Psn, token: u32) -> PacketHeader {
+pub(super) fn datagram(w: &World, number: Psn, token: u32) -> PacketHeader {
     let sqe = w.to_jetty(Opcode::Send, 2000, 0);
     let header = request::header(&sqe, pair::initiator(SENDER, true), Mode::Um, 0).expect("SEND");
     let flags = RequestFlags::ONLY | RequestFlags::DATAGRAM | RequestFlags::NO_TAACK;

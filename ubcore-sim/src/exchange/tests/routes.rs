@@ -1,9 +1,10 @@
 //! Routes between nodes with several ports: which packets count by which one, and who may move a TP.
 
-use udma_abi::{CqeStatus, Opcode, RawEid, cmd::Access, counters::Counter};
+use udma_abi::{CqeStatus, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
 use urma_packet::{Body, Cookie, FurtherPorts, HandshakeBody, Packet, PacketHeader, Psn, Tpn};
 
-use super::world::{World, assert_filled, fill};
+use super::attack::datagram;
+use super::world::{TOKEN, World, assert_filled, fill};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
 use crate::ports::{Backlog, Route};
@@ -223,4 +224,22 @@ fn both_nodes_move_at_once_and_agree() {
         assert_eq!(w.end_now(n, seqs[n]), DONE);
         assert_eq!(w.counter(n, Counter::PortFailed), 1);
     }
+}
+
+#[test]
+fn a_datagram_counts_from_addresses_of_its_node_alone() {
+    let mut w = two();
+    let _room = w.segment(1, 2, 4096, ALL);
+    w.receiver_of(1, 2000, Mode::Um);
+    (0..4).for_each(|_| w.post(1, 2000, 2, 0, 64));
+    let dropped = w.counter(1, Counter::DropUm);
+    let message = datagram(&w, Psn::new(100), TOKEN);
+    for port in [0, 1] {
+        arrive(&mut w, port, RawEid([9; 16]), &message);
+        assert!(w.received(1).is_none());
+    }
+    assert_eq!(w.counter(1, Counter::DropUm), dropped + 2);
+    let further = w.address(0, 1);
+    arrive(&mut w, 1, further, &message);
+    assert!(w.received(1).is_some());
 }
