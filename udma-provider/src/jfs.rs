@@ -60,7 +60,7 @@ pub(crate) struct SendPoster {
     snapshot: Option<(u32, u32)>,
     /// Blocks of the newest entry lie in its front; entries are built here.
     scratch: Box<[u64; SQE_WORDS_MAX]>,
-    /// Block of the newest request that was posted by [`SendPoster::post_direct`].
+    /// Block of the newest usual request.
     last: MovableBlock,
     /// The RC target as last seen, and the version at which it was read.
     target: Option<TargetId>,
@@ -155,7 +155,8 @@ impl SendPoster {
         };
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        self.store_block(self.pi, &request.encode(&to))?;
+        self.last = MovableBlock::new(request.encode(&to));
+        self.store_block(self.pi, self.last.block())?;
         self.commit(1, wr.user_ctx)
     }
 
@@ -438,18 +439,53 @@ impl SendPoster {
     }
 }
 
+impl SendPoster {
+    /// Whether requests like the newest usual one go where that one did.
+    #[inline(always)]
+    fn has_last(&self) -> bool {
+        let is_bound = self.parts.bound.version.load(Ordering::Acquire) == self.target_version;
+        !self.is_gone() && is_bound && !self.last.is_none()
+    }
+
+    /// Makes the block of the newest usual request that of the next one.
+    #[inline(always)]
+    fn move_last(&mut self, moved: &MovedTransfer) {
+        let (entry_idx, owner) = self.place();
+        let place = (entry_idx, owner, moved.is_signalled);
+        self.last.move_to(place, (moved.remote, moved.local, moved.len));
+    }
+
+    /// Stores a request like the newest usual one into the ring.
+    #[inline(always)]
+    fn push_like_last(&mut self, moved: &MovedTransfer) -> Result<(), PostReason> {
+        self.find_room(1)?;
+        self.move_last(moved);
+        self.store_block(self.pi, self.last.block())?;
+        self.commit(1, moved.user_ctx).map(|_| ())
+    }
+}
+
 impl SendQueue for SendPoster {
     #[inline]
+    fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
+        if !self.has_last() {
+            return 0;
+        }
+        let refused = moved.iter().position(|moved| self.push_like_last(moved).is_err());
+        let posted = refused.unwrap_or(moved.len());
+        self.publish(posted, false);
+        posted
+    }
+
+    #[inline]
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
-        let is_bound = self.parts.bound.version.load(Ordering::Acquire) == self.target_version;
-        if self.is_gone() || !is_bound || self.last.is_none() {
+        if !self.parts.direct || !self.has_last() {
             return PostedAgain::NotTaken;
         }
         if self.find_room(1).is_err() {
             return PostedAgain::Full;
         }
-        let place = self.place();
-        self.last.move_to(place, (moved.remote, moved.local, moved.len));
+        self.move_last(moved);
         match self.give_last(moved.user_ctx) {
             Ok(()) => PostedAgain::Posted,
             Err(_) => PostedAgain::NotTaken,

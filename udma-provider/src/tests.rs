@@ -32,7 +32,10 @@ impl Bench {
     }
 
     fn with(cfg: DriverCfg) -> Self {
-        let toy = Toy::new();
+        Self::on(Toy::new(), cfg)
+    }
+
+    fn on(toy: Arc<Toy>, cfg: DriverCfg) -> Self {
         let device = Arc::new(UdmaDevice::new(toy.backing(), cfg));
         let context = device.open(0).unwrap();
         Self { toy, device, context }

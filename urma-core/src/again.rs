@@ -3,9 +3,10 @@
 //! *Owns*: what the newest one named. *Takes*: requests of one local piece. *Gives*: whether a request names the
 //! same. *Must not*: remember a request that the driver does not; name an object by its address.
 
-use crate::{OneTransfer, TargetJetty, WrFlags, number::ObjectNumber};
+use crate::{OneTransfer, TargetJetty, WrFlags, number::ObjectNumber, ops::MovedTransfer};
 
-/// All that rules and driver looked at, but for what differs from request to request: addresses, length, context.
+/// All that rules and driver looked at, but for what differs from request to request: addresses, length, context,
+/// and whether it is signalled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastTransfer {
     is_write: bool,
@@ -34,7 +35,7 @@ impl LastTransfer {
         }
         Self {
             is_write: wr.is_write,
-            flags: wr.flags,
+            flags: unsignalled(wr.flags),
             target_hint: wr.target_hint,
             target: number_of(wr.target),
             remote: wr.at.segment.number(),
@@ -48,10 +49,23 @@ impl LastTransfer {
         self.local == wr.piece.segment.number()
             && self.remote == wr.at.segment.number()
             && self.target == number_of(wr.target)
-            && self.flags == wr.flags
+            && self.flags == unsignalled(wr.flags)
             && self.is_write == wr.is_write
             && self.target_hint == wr.target_hint
     }
+}
+
+/// What of a request the one before it does not say.
+#[inline(always)]
+pub(crate) fn moved(wr: &OneTransfer<'_>) -> MovedTransfer {
+    let is_signalled = wr.flags.contains(WrFlags::COMPLETE);
+    let (local, remote, len) = (wr.piece.addr, wr.at.addr, wr.piece.len);
+    MovedTransfer { local, remote, len, user_ctx: wr.user_ctx, is_signalled }
+}
+
+#[inline(always)]
+fn unsignalled(flags: WrFlags) -> WrFlags {
+    flags.difference(WrFlags::COMPLETE)
 }
 
 #[inline(always)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     JettyId, JettyState, OneTransfer, OrderType, PostError, PostReason, QueueCfg, QueueKind,
     RecvWr, SendOp, SendWr, Status, TransportMode,
-    again::LastTransfer,
+    again::{self, LastTransfer},
     check::{RecvRules, SendRules},
     context::ContextShared,
     jfc::JfcShared,
@@ -63,7 +63,42 @@ impl SendHalf {
         {
             return self.transfer(&transfer);
         }
-        self.post_all(wrs)
+        self.post_list(wrs)
+    }
+
+    /// As [`SendHalf::post`], of a list.
+    #[inline(never)]
+    fn post_list(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        let done = self.post_list_again(wrs);
+        let posted = self.post_all(wrs.get(done..).unwrap_or_default());
+        posted.map_err(|error| PostError { index: done + error.index, ..error })
+    }
+
+    /// Posts the front of a list as far as its requests are like the newest one; how many.
+    #[inline(always)]
+    fn post_list_again(&mut self, wrs: &[SendWr<'_>]) -> usize {
+        let mut done = 0;
+        let mut moved = [MovedTransfer::default(); LIST_MAX];
+        for part in wrs.chunks(LIST_MAX) {
+            let mut count = 0;
+            for (place, wr) in moved.iter_mut().zip(part) {
+                let Some(wr) = OneTransfer::of(wr) else { break };
+                if !(self.last.is_of(&wr) && self.rules.fits(&wr)) {
+                    break;
+                }
+                *place = again::moved(&wr);
+                count += 1;
+            }
+            let posted = match count {
+                0 => 0,
+                _ => self.queue.post_list_like_last(moved.get(..count).unwrap_or_default()),
+            };
+            done += posted;
+            if posted != part.len() {
+                break;
+            }
+        }
+        done
     }
 
     /// As [`SendHalf::post`] of the one request.
@@ -86,9 +121,7 @@ impl SendHalf {
         if !(self.last.is_of(wr) && self.rules.fits(wr)) {
             return PostedAgain::NotTaken;
         }
-        let OneTransfer { piece, at, user_ctx, .. } = *wr;
-        let moved = MovedTransfer { local: piece.addr, remote: at.addr, len: piece.len, user_ctx };
-        self.queue.post_like_last(&moved)
+        self.queue.post_like_last(&again::moved(wr))
     }
 
     /// As [`SendHalf::transfer`], of a request that is not like the newest one.
@@ -100,9 +133,7 @@ impl SendHalf {
             true => SendOp::Write { src: &pieces, dst: at },
             false => SendOp::Read { dst: &pieces, src: at },
         };
-        self.post_all(&[SendWr { op, flags, target, target_hint, user_ctx }])?;
-        self.last = LastTransfer::of(wr);
-        Ok(())
+        self.post_all(&[SendWr { op, flags, target, target_hint, user_ctx }])
     }
 
     /// Where requests without a target go has changed.
@@ -116,12 +147,23 @@ impl SendHalf {
         for (index, wr) in wrs.iter().enumerate() {
             if let Err(reason) = self.rules.check(wr) {
                 let bad = PostError { index, reason };
+                self.last = LastTransfer::NONE;
                 return before(wrs, bad, |wrs| self.queue.post_send(wrs));
             }
         }
-        self.queue.post_send(wrs)
+        let posted = self.queue.post_send(wrs);
+        match (&posted, wrs.iter().rev().find_map(OneTransfer::of)) {
+            (Ok(()), Some(newest)) => self.last = LastTransfer::of(&newest),
+            (Ok(()), None) => {}
+            // Which was the newest one that the queue took is for it to say.
+            (Err(_), _) => self.last = LastTransfer::NONE,
+        }
+        posted
     }
 }
+
+/// Requests of a list that are posted together.
+const LIST_MAX: usize = 32;
 
 /// Posting half of a queue that receives.
 #[derive(Debug)]

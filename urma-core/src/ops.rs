@@ -26,15 +26,22 @@ pub trait SendQueue: Send + Debug {
     fn post_send(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError>;
 
     /// Posts a request that is like the newest WRITE or READ of one local piece, not inline, that
-    /// [`SendQueue::post_send`] took alone, but for `moved`. A provider need not remember that one.
+    /// [`SendQueue::post_send`] took, but for `moved`. A provider need not remember that one.
     fn post_like_last(&mut self, moved: &MovedTransfer) -> PostedAgain {
         let _ = moved;
         PostedAgain::NotTaken
     }
+
+    /// As [`SendQueue::post_like_last`] of each, but rings once. Returns how many were posted; the next one is
+    /// for [`SendQueue::post_send`].
+    fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
+        let _ = moved;
+        0
+    }
 }
 
 /// What differs between a request and the one that it is like.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MovedTransfer {
     /// Address of the local piece.
     pub local: u64,
@@ -44,6 +51,8 @@ pub struct MovedTransfer {
     pub len: u32,
     /// Comes back in the completion.
     pub user_ctx: u64,
+    /// It gets a completion when it succeeds.
+    pub is_signalled: bool,
 }
 
 /// What became of a request that is like the newest one.

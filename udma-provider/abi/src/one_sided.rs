@@ -156,7 +156,7 @@ impl MovableBlock {
     #[inline(always)]
     #[must_use]
     pub const fn new(words: [u64; BLOCK_WORDS]) -> Self {
-        const PLACE: u64 = 0xffff | 1 << OneSided::OWNER_SHIFT;
+        const PLACE: u64 = 0xffff | 1 << OneSided::OWNER_SHIFT | COMPLETE;
         Self { front: words[0] & !PLACE, piece: words[6] & !0xffff_ffff, words }
     }
 
@@ -174,14 +174,18 @@ impl MovableBlock {
         &self.words
     }
 
-    /// Makes it the block of a request with another position in the ring, other addresses and another length.
+    /// Makes it the block of a request with another position in the ring, other addresses and another length,
+    /// which may or may not be signalled.
     #[inline(always)]
     pub const fn move_to(
         &mut self,
-        (entry_idx, owner): (u16, bool),
+        (entry_idx, owner, is_signalled): (u16, bool, bool),
         (remote_va, local_va, len): (u64, u64, u32),
     ) {
-        self.words[0] = self.front | entry_idx as u64 | (owner as u64) << OneSided::OWNER_SHIFT;
+        self.words[0] = self.front
+            | entry_idx as u64
+            | (owner as u64) << OneSided::OWNER_SHIFT
+            | (is_signalled as u64) << COMPLETE.trailing_zeros();
         self.words[5] = remote_va;
         self.words[6] = self.piece | len as u64;
         self.words[7] = local_va;
@@ -316,6 +320,7 @@ const fn has_one_piece(words: &[u64; BLOCK_WORDS]) -> bool {
     words[0] & INLINE == 0 && words[0] & KIND != KIND && field8(words[1], 24, 8) == 1
 }
 
+const COMPLETE: u64 = (SqeFlags::COMPLETE.bits() as u64) << 16;
 const INLINE: u64 = (SqeFlags::INLINE.bits() as u64) << 16;
 const HAS_TOKEN: u64 = 1 << 28;
 const KIND: u64 = 3 << 29;

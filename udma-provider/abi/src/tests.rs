@@ -505,11 +505,13 @@ proptest! {
             let to = Addressed { target_kind, target_id, target_hint, rmt_eid };
             prop_assert_eq!(found.encode(&to), block);
             let (mut moved, [va, remote_va]) = (MovableBlock::new(block), tail);
-            let place = (!sqe.entry_idx, !sqe.owner);
+            let is_signalled = !sqe.flags.contains(SqeFlags::COMPLETE);
+            let place = (!sqe.entry_idx, !sqe.owner, is_signalled);
             moved.move_to(place, (remote_va, va, sqe.tpn));
             let piece = Sge { va, len: sqe.tpn, ..found.piece };
-            let (entry_idx, owner) = place;
-            let other = OneSided { entry_idx, owner, remote_va, piece, ..found };
+            let ((entry_idx, owner, _), mut flags) = (place, found.flags);
+            flags.toggle(SqeFlags::COMPLETE);
+            let other = OneSided { entry_idx, owner, flags, remote_va, piece, ..found };
             prop_assert_eq!(*moved.block(), other.encode(&to));
         }
         // The kind that does not exist.

@@ -1,6 +1,6 @@
 //! Requests like the newest one.
 
-use udma_abi::Opcode;
+use udma_abi::{Opcode, sqe::SqeFlags};
 use urma_core::{
     Device, Eid, ImportedSegment, JettyId, LocalSge, Mapping, OrderType, Path, PathKind, QueueCfg,
     RemoteAddr, Segment, SegmentAccess, SegmentCfg, SendOp, SendWr, TargetId, TargetKind, Token,
@@ -9,11 +9,12 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-use super::{Bench, contexts, jfs_cfg, poll_all, signalled};
+use super::{Bench, contexts, jfs_cfg, poll_all, signalled, toy::Toy};
+use crate::DriverCfg;
 
 const VA: u64 = 0x10_0000;
 const MOVED: MovedTransfer =
-    MovedTransfer { local: VA + 64, remote: VA + 128, len: 24, user_ctx: 2 };
+    MovedTransfer { local: VA + 64, remote: VA + 128, len: 24, user_ctx: 2, is_signalled: true };
 
 fn segments(bench: &Bench) -> (Segment, ImportedSegment) {
     let context = Device::new(bench.device.clone()).open(0).unwrap();
@@ -68,6 +69,70 @@ fn it_differs_in_addresses_and_length_only() {
     }
 }
 
+/// A signalled request like the newest one, and one that is not signalled.
+const LIST: [MovedTransfer; 2] =
+    [MOVED, MovedTransfer { user_ctx: 3, is_signalled: false, ..MOVED }];
+
+#[test]
+fn a_list_rings_once_and_follows_the_newest_of_a_list() {
+    let bench = Bench::new();
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let send = jfs.send.as_mut().unwrap();
+    assert_eq!(send.post_list_like_last(&LIST), 0, "there is no newest one");
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let at = RemoteAddr { segment: &remote, addr: VA };
+    let list = [transfer(false, &piece, at), transfer(true, &piece, at), signalled(1)];
+    send.post_send(&list).unwrap();
+    bench.toy.state().seen.clear();
+    let doorbells = bench.toy.doorbells();
+    assert_eq!(send.post_list_like_last(&LIST), 2);
+    assert_eq!(bench.toy.doorbells(), (doorbells.0 + 1, doorbells.1));
+    let seen = std::mem::take(&mut bench.toy.state().seen);
+    let seen = seen.iter().map(|sqe| (sqe.opcode, sqe.remote_va, sqe.flags));
+    let flags = [SqeFlags::COMPLETE, SqeFlags::empty()];
+    assert!(seen.eq(flags.map(|flags| (Opcode::Write, MOVED.remote, flags))));
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 1, 1, 2]);
+}
+
+#[test]
+fn of_a_list_as_many_are_posted_as_there_is_room_for() {
+    let bench = Bench::new();
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 4);
+    let send = jfs.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
+    bench.toy.script(|s| s.hold = true);
+    send.post_send(&[write]).unwrap();
+    assert_eq!(send.post_list_like_last(&[MOVED; 8]), 3);
+    bench.toy.script(|s| s.hold = false);
+    bench.device_work();
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2, 2, 2]);
+    jfs.control.delete().unwrap();
+    assert_eq!(send.post_list_like_last(&LIST), 0);
+}
+
+#[test]
+fn a_device_without_direct_entries_gets_it_by_the_ring() {
+    let toy = Toy::new();
+    toy.script(|s| s.has_no_direct = true);
+    let bench = Bench::on(toy, DriverCfg::default());
+    let (local, remote) = segments(&bench);
+    let mut jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 8);
+    let send = jfs.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let write = transfer(true, &piece, RemoteAddr { segment: &remote, addr: VA });
+    send.post_send(&[write]).unwrap();
+    assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken);
+    assert_eq!(send.post_list_like_last(&[MOVED]), 1);
+    assert_eq!(bench.toy.doorbells(), (2, 0));
+    assert_eq!(contexts(&poll_all(&mut jfc)), [1, 2]);
+}
+
 #[test]
 fn it_is_refused_by_a_queue_that_is_full_or_gone() {
     let bench = Bench::new();
@@ -110,6 +175,7 @@ fn it_does_not_go_to_a_former_target() {
         };
         queue.control.bind(&target).unwrap();
         assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken);
+        assert_eq!(send.post_list_like_last(&LIST), 0);
         send.post_send(&[write]).unwrap();
         assert_eq!(send.post_like_last(&MOVED), PostedAgain::Posted);
         queue.control.unbind().unwrap();

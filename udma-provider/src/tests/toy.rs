@@ -47,6 +47,8 @@ pub(super) struct Script {
     pub(super) keeps_ringing: bool,
     /// Requests with the solicited flag fail.
     pub(super) solicited_fails: bool,
+    /// The device takes no direct entries.
+    pub(super) has_no_direct: bool,
 }
 
 #[derive(Debug, Default)]
@@ -405,7 +407,7 @@ impl State {
     }
 }
 
-fn caps() -> Caps {
+fn caps(script: Script) -> Caps {
     Caps {
         max_jfc_depth: 65536,
         max_jfs_depth: 8192,
@@ -413,7 +415,7 @@ fn caps() -> Caps {
         max_eid: 1,
         vectors: 4,
         mtu_max: 4096,
-        features: Features::DWQE.bits(),
+        features: if script.has_no_direct { 0 } else { Features::DWQE.bits() },
         ..Caps::default()
     }
 }
@@ -481,9 +483,11 @@ impl RegisterRegion for Handle {
             regs::VERSION_REG => u64::from(regs::VERSION),
             regs::STATUS => u64::from(state.control & regs::control::ENABLE),
             regs::CONTROL => u64::from(state.control),
-            _ if offset >= regs::CAPS => {
-                caps().to_words().get((offset - regs::CAPS) as usize / 8).copied().unwrap_or(0)
-            }
+            _ if offset >= regs::CAPS => caps(state.script)
+                .to_words()
+                .get((offset - regs::CAPS) as usize / 8)
+                .copied()
+                .unwrap_or(0),
             _ => u64::MAX,
         }
     }

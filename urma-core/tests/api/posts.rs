@@ -452,12 +452,47 @@ fn a_transfer_like_the_newest_one_is_posted_by_what_differs() {
             remote: REMOTE_VA + 2 * offset,
             len: 8,
             user_ctx: 1,
+            is_signalled: true,
         });
         assert_eq!(bench.recorder.book().again, moved);
     }
     bench.recorder.book().room = 0;
     let (piece, at) = ([sge(&bench.local, 0, 8)], at(&bench.remote, 0));
     assert_eq!(post!(bench, SendOp::Read { dst: &piece, src: at }), Some(PostReason::Full));
+}
+
+#[test]
+fn a_list_is_posted_by_what_differs_as_far_as_it_is_like_the_newest_transfer() {
+    let bench = Bench::new(TransportMode::Rm);
+    let Bench { context, local: mine, remote, target: to, mut jetty, recorder, .. } = bench;
+    let elsewhere = import(&context, PEER, SegmentAccess::REMOTE_ALL);
+    let piece = [sge(&mine, 0, 8)];
+    let write = |remote, offset, user_ctx| {
+        SendWr::new(SendOp::Write { src: &piece, dst: at(remote, offset) }, &to, user_ctx)
+    };
+    // The first list has no request before it; the next ones follow its last one.
+    jetty.post_send(&[write(&elsewhere, 0, 1), write(&remote, 0, 2)]).unwrap();
+    assert_eq!(recorder.book().again, []);
+    let mut list = [write(&remote, 8, 3); 70];
+    list[69].flags = WrFlags::empty();
+    jetty.post_send(&list).unwrap();
+    let signalled: Vec<_> = recorder.book().again.iter().map(|of| of.is_signalled).collect();
+    assert_eq!((signalled.len(), signalled[68], signalled[69]), (70, true, false));
+    // From the first one on that names something else, the rest is posted as usual.
+    let mixed = [write(&remote, 0, 4), write(&elsewhere, 0, 5), write(&remote, 0, 6)];
+    jetty.post_send(&mixed).unwrap();
+    assert_eq!(recorder.book().again.len(), 71);
+    assert_eq!(recorder.book().posted, [1, 2, 5, 6]);
+    // What is outside of its segment is refused by its place in the list.
+    let outside = [write(&remote, 0, 7), write(&remote, LEN - 7, 8), write(&remote, 0, 9)];
+    assert_eq!(jetty.post_send(&outside).unwrap_err().index, 1);
+    assert_eq!(recorder.book().again.len(), 72);
+    // After a refusal there is no newest one.
+    jetty.post_send(&[write(&remote, 0, 10), write(&remote, 0, 11)]).unwrap();
+    assert_eq!(recorder.book().again.len(), 72);
+    recorder.book().room = 1;
+    let error = jetty.post_send(&[write(&remote, 0, 12), write(&remote, 0, 13)]).unwrap_err();
+    assert_eq!((error.index, error.reason), (1, PostReason::Full));
 }
 
 #[test]

@@ -203,6 +203,14 @@ impl SendQueue for Recorder {
         book.again.push(*moved);
         PostedAgain::Posted
     }
+
+    fn post_list_like_last(&mut self, moved: &[MovedTransfer]) -> usize {
+        let mut book = self.book();
+        let posted = moved.len().min(book.room);
+        book.room -= posted;
+        book.again.extend_from_slice(&moved[..posted]);
+        posted
+    }
 }
 
 impl RecvQueue for Recorder {
