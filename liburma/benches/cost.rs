@@ -148,7 +148,7 @@ impl Correspondent {
         Ok(Self { end, target: None })
     }
 
-    /// Sends 8 bytes.
+    /// Sends a message of 8 bytes to the other node.
     fn send(&mut self) {
         let local = &self.end.local;
         let src = [LocalSge { segment: local, addr: local.va(), len: 8 }];
