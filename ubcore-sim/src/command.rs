@@ -15,7 +15,7 @@ use udma_abi::{CmdStatus, DmaAccess, Nanos, cmd::Command, counters::Counter};
 
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
-use crate::exchange::{BoundTo, Exchange};
+use crate::exchange::Exchange;
 use answer::{AnswerWords, CmdAnswer, CmdOutcome, PendingCommand};
 use ring::CommandRing;
 use state::Around;
@@ -81,9 +81,7 @@ impl Commands {
             }
             Command::QueryQueue { id } => self.query_queue(at, id),
             Command::DestroyQueue { id } => self.destroy_queue(at, id),
-            Command::Bind { id, tpn, remote_id, psns } => {
-                self.bind(at, id, Some(BoundTo { tpn, remote_id, psns }))
-            }
+            Command::Bind { id, tpn, remote_id } => self.bind(at, id, Some((tpn, remote_id))),
             Command::Unbind { id } => self.bind(at, id, None),
             Command::AllocTid => self.alloc_tid(),
             Command::FreeTid { token_id } => self.free_tid(token_id),
@@ -95,8 +93,8 @@ impl Commands {
                 &segment::mapping(token_id, token_value, va, len),
             ),
             Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
-            Command::Connect { eid, mode } => {
-                Ok(CmdAnswer::Later(PendingCommand::Connect { eid, mode }))
+            Command::Connect { eid, unreliable } => {
+                Ok(CmdAnswer::Later(PendingCommand::Connect { eid, unreliable }))
             }
             Command::Disconnect { tpn } => {
                 Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))

@@ -5,10 +5,7 @@
 
 use std::sync::Arc;
 
-use udma_abi::{
-    CmdStatus, Nanos, RawEid,
-    cmd::{Mode, RSP_WORDS},
-};
+use udma_abi::{CmdStatus, Nanos, RawEid, cmd::RSP_WORDS};
 
 use crate::context::segment::LocalSegment;
 
@@ -46,8 +43,8 @@ pub(super) enum PendingCommand {
     Connect {
         /// EID of the peer's node.
         eid: RawEid,
-        /// Mode of the queues that use it.
-        mode: Mode,
+        /// Whether the path is for UM.
+        unreliable: bool,
     },
     /// Announced copies into a withdrawn segment.
     Drain {

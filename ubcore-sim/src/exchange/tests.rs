@@ -14,7 +14,6 @@ mod path_mtu;
 mod quiet;
 mod routes;
 mod short;
-mod standard;
 mod targets;
 mod world;
 

@@ -26,16 +26,14 @@ use super::{
     link::{DatagramLink, LinkCounts},
     poll::{Interest, Poll},
     port_links::PortLinks,
-    standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, StandardResult},
+    standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, is_standard},
     tap::Tap,
     udp::{Udp, UdpError},
 };
 use crate::{
-    cfg::RcWire,
     device::SoftwareDevice,
-    exchange::is_standard,
     link::LinkFaults,
-    ports::{ArrivedDatagram, Deadline, Transmit},
+    ports::{Deadline, NodeAddr, Transmit},
 };
 
 /// Whether the poll set reports datagrams.
@@ -269,33 +267,24 @@ impl PacketPort {
         &self,
         device: &SoftwareDevice,
         now: Nanos,
-        (port, sender): (u8, SocketAddr),
+        (port, from): (u8, SocketAddr),
         bytes: &'a [u8],
-    ) -> Option<ArrivedDatagram<'a>> {
-        let from = ip_eid(sender.ip().to_canonical());
-        let arrival = ArrivedDatagram { from, source_port: sender.port(), bytes };
+    ) -> Option<(NodeAddr, &'a [u8])> {
         if is_standard(bytes) {
-            let result = self.standard.on_datagram(now, sender, bytes);
-            if result == StandardResult::NotHere && device.cfg().rc == RcWire::Roce {
-                self.tap.on_packet(from, self.eid, bytes);
-                return Some(arrival);
-            }
-            if result == StandardResult::NotHere {
-                self.standard.count_unknown();
-            }
-            if result != StandardResult::Taken {
+            if !self.standard.on_datagram(now, from, bytes) {
                 // Counts where a flood is looked for.
                 device.count(Counter::DropMalformed);
             }
             return None;
         }
-        if sender.port() != ROCE_PORT && !device.faults().sender_unproven() {
+        if from.port() != ROCE_PORT && !device.faults().sender_unproven() {
             // Any user of a host may bind another port of a node's address.
             device.count(Counter::DropUnproven);
             return None;
         }
+        let from = ip_eid(from.ip().to_canonical());
         self.tap.on_packet(from, self.address(port), bytes);
-        Some(ArrivedDatagram::of_node(from, bytes))
+        Some((from, bytes))
     }
 
     fn transmit(&self, device: &SoftwareDevice, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {

@@ -148,6 +148,10 @@ impl SharedNode {
         if self.is_dead() {
             return;
         }
+        if offset == regs::CMD_PI && self.port.is_active() {
+            // An import does not rely on a peer whose CLOSE has arrived.
+            self.port.exchange(&self.device, self.clock.now());
+        }
         self.device.write32(|| self.post_time(), offset, value);
         if offset == regs::CMD_PI || offset == regs::CONTROL {
             self.after_command();

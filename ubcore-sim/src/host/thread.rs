@@ -41,7 +41,7 @@ use crate::ports::HostRequest;
 /// The running thread. Dropping it without [`SharedNode::stop`] leaves it running.
 #[derive(Debug)]
 pub struct Background {
-    handle: JoinHandle<()>,
+    handle: JoinHandle<Peers>,
 }
 
 impl Background {
@@ -81,11 +81,14 @@ impl Background {
     }
 
     /// Waits until the thread has ended; [`SharedNode::stop`] must have been called. Bounded by one
-    /// pass of its loop.
-    pub fn join(self) {
-        if self.handle.join().is_err() {
+    /// pass of its loop. With the peers that it gives back, the EID becomes free.
+    #[must_use]
+    pub fn join(self) -> Option<Peers> {
+        let ended = self.handle.join();
+        if ended.is_err() {
             tracing::error!("the background thread of a node panicked");
         }
+        ended.ok()
     }
 }
 
@@ -114,7 +117,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self) {
+    fn run(mut self) -> Peers {
         // By default a wait may end 50 us late, longer than a look. Refused: looks come later.
         let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
         let mut ready = ReadyList::default();
@@ -126,7 +129,7 @@ impl Worker {
             };
             if let Err(error) = waited {
                 tracing::error!(%error, "the background thread of a node cannot wait and ends");
-                return;
+                return self.peers;
             }
             if std::mem::take(&mut self.said_asleep) {
                 self.shared.device().announce_awake();
@@ -135,7 +138,7 @@ impl Worker {
             self.on_ready(now, &ready);
             // Only now: the wake-up for the end may have been cleared.
             if self.shared.is_stopped() {
-                return;
+                return self.peers;
             }
             self.peers.on_tick(now);
             self.count_peers();

@@ -367,7 +367,9 @@ impl Tp {
             return Received::Acknowledged;
         };
         let edge = una + ahead;
-        if edge > self.tx.unsent() {
+        // Bits are for what is behind the edge, which is missing by definition.
+        let last = ack.received.iter().last().map_or(edge, |bit| edge + 2 + u64::from(bit));
+        if last > self.tx.unsent() {
             return Received::BadAck;
         }
         let trigger = self.on_trigger(now, ack.trigger);

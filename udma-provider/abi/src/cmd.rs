@@ -124,9 +124,8 @@ pub enum Command {
     Connect {
         /// EID of the peer's node.
         eid: RawEid,
-        /// Mode of the queues that use it: paths of UM have no acknowledgements, those of RC may be of the
-        /// standard opcodes.
-        mode: Mode,
+        /// Whether the path is for UM: packets without acknowledgement.
+        unreliable: bool,
     },
     /// Gives back a path; it closes when nothing uses it.
     Disconnect {
@@ -141,9 +140,6 @@ pub enum Command {
         tpn: u32,
         /// Number of the peer's jetty.
         remote_id: u32,
-        /// PSNs of the first packet sent and of the first one expected, 24 bits each, for the standard
-        /// opcodes; `None`: the numbers of the two jetties.
-        psns: Option<[u32; 2]>,
     },
     /// RC: undo a pairing.
     Unbind {

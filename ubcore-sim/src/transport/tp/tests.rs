@@ -573,6 +573,33 @@ fn a_peer_that_did_not_run_costs_one_packet_sent_again() {
     assert_eq!(b.popped, 52);
 }
 
+/// One bit too many, and nothing of the acknowledgement counts.
+#[test]
+fn a_bitmap_that_names_what_was_never_sent_is_dropped() {
+    let scenario = Scenario::new(1, Strategy::SelectiveRepeat, FaultCfg::default());
+    let mut end = End::new(&scenario, 1, 10);
+    let mut rng = Rng::new(9);
+    while end.pushed < 10 {
+        end.push_some(&mut rng);
+    }
+    let mut buf = [0; TRANSMIT_MAX];
+    while end.tp.poll_transmit(0, &mut buf, &end.pool).is_some() {}
+    let mut ack = |bit: u32| {
+        let cfg = *end.tp.cfg();
+        let received = SackBitmap::from_words(&[1 << bit]).expect("a word");
+        let ack = Ack { window: 64, congestion: false, trigger: cfg.tx_psn, received };
+        let header = PacketHeader::new(cfg.local_tpn, cfg.tx_psn.plus(4), Body::Ack(ack));
+        let received = end.tp.on_packet(0, &Packet { header, payload: &[] }, &mut end.pool);
+        (received, end.tp.room())
+    };
+    let room = scenario.window as usize - 10;
+    // The edge is number 4, so bit 4 is number 9, the last one.
+    for bit in [5, 6, 63] {
+        assert_eq!(ack(bit), (Received::BadAck, room), "{bit}");
+    }
+    assert_eq!(ack(4), (Received::Acknowledged, room + 4));
+}
+
 /// A network may double a NAK: the second one sends nothing again.
 #[test]
 fn a_nak_is_answered_once() {
