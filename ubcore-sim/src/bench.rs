@@ -335,7 +335,7 @@ impl Bench {
     }
 
     pub(crate) fn connect(&mut self, eid: RawEid) -> u32 {
-        self.ok32(Command::Connect { eid, unreliable: false })
+        self.ok32(Command::Connect { eid, mode: Mode::Rm })
     }
 
     pub(crate) fn jfc(&mut self, depth_log2: u8) -> BenchJfc {

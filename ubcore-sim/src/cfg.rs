@@ -49,6 +49,16 @@ pub enum Doorbells {
     Registers,
 }
 
+/// What carries the requests of RC jetties.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RcWire {
+    /// What carries those of other queues: shared memory, or packets of this device's own format.
+    #[default]
+    Urma,
+    /// Packets of the standard RoCEv2 opcodes, to nodes on this host as well.
+    Roce,
+}
+
 /// What a device is made with.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
@@ -65,6 +75,10 @@ pub struct DeviceCfg {
     pub seed: Seed,
     /// Path MTU in payload bytes, 256 to 8192.
     pub mtu: u32,
+    /// What carries the requests of RC jetties.
+    pub rc: RcWire,
+    /// Path MTU of connections of the standard opcodes: 256, 512, 1024, 2048 or 4096.
+    pub rc_mtu: u32,
     /// Packets that a TP may have unacknowledged.
     pub window_packets: u32,
     /// Retransmission strategy of its TPs.
@@ -97,6 +111,8 @@ impl DeviceCfg {
             incarnation,
             seed: Seed::of(seed),
             mtu: 4096,
+            rc: RcWire::Urma,
+            rc_mtu: 1024,
             window_packets: 512,
             strategy: crate::transport::Strategy::default(),
             direct_chunk: urma_mem::hazard::CHUNK_MAX,

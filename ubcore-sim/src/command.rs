@@ -15,7 +15,7 @@ use udma_abi::{CmdStatus, DmaAccess, Nanos, cmd::Command, counters::Counter};
 
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
-use crate::exchange::Exchange;
+use crate::exchange::{BoundTo, Exchange};
 use answer::{AnswerWords, CmdAnswer, CmdOutcome, PendingCommand};
 use ring::CommandRing;
 use state::Around;
@@ -81,7 +81,9 @@ impl Commands {
             }
             Command::QueryQueue { id } => self.query_queue(at, id),
             Command::DestroyQueue { id } => self.destroy_queue(at, id),
-            Command::Bind { id, tpn, remote_id } => self.bind(at, id, Some((tpn, remote_id))),
+            Command::Bind { id, tpn, remote_id, psns } => {
+                self.bind(at, id, Some(BoundTo { tpn, remote_id, psns }))
+            }
             Command::Unbind { id } => self.bind(at, id, None),
             Command::AllocTid => self.alloc_tid(),
             Command::FreeTid { token_id } => self.free_tid(token_id),
@@ -93,8 +95,8 @@ impl Commands {
                 &segment::mapping(token_id, token_value, va, len),
             ),
             Command::UnmapSeg { .. } => Ok(CmdAnswer::ok(&[])),
-            Command::Connect { eid, unreliable } => {
-                Ok(CmdAnswer::Later(PendingCommand::Connect { eid, unreliable }))
+            Command::Connect { eid, mode } => {
+                Ok(CmdAnswer::Later(PendingCommand::Connect { eid, mode }))
             }
             Command::Disconnect { tpn } => {
                 Ok(CmdAnswer::status(at.exchange.disconnect(at.base, at.now, tpn)))

@@ -33,6 +33,8 @@ mod senders;
 mod serve;
 mod short;
 mod sides;
+mod standard;
+mod standard_side;
 mod state;
 mod target;
 mod work;
@@ -49,7 +51,9 @@ use crate::ports::Deadline;
 use hold::Answers;
 use receive::ReceivingSides;
 use senders::Senders;
-pub(crate) use sides::{Connecting, RecvSide, SendSide, SharedSide};
+pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
+pub(crate) use standard::is_standard;
+use standard::{BoundPair, StandardJetties};
 pub(crate) use state::Exchange;
 
 /// Send queues whose mail one round takes.
@@ -80,9 +84,8 @@ impl Exchange {
     /// happened.
     #[inline]
     pub(crate) fn send_short(&mut self, base: &Base, now: Nanos, short: &ShortSend<'_>) -> bool {
-        let Some(path) = self.paths.get(&short.entry.tpn).filter(|path| !path.dead) else {
-            return false;
-        };
+        let path = self.paths.get(&short.entry.tpn);
+        let Some(path) = path.filter(|path| !path.dead && !path.standard) else { return false };
         let Some(peer) = self.peers.get_mut(&path.eid) else { return false };
         peer.send_short(base, (now, &self.senders), short)
     }
@@ -100,7 +103,8 @@ impl Exchange {
     }
 
     /// The queue is gone: forget its requests without an end.
-    pub(crate) fn remove_send(&mut self, id: u32) {
+    pub(crate) fn remove_send(&mut self, base: &Base, id: u32) {
+        self.unbind_standard(base, id);
         for peer in self.peers.values_mut() {
             peer.requester.purge(&peer.line, id);
             peer.requester.forget_forms();
@@ -109,12 +113,19 @@ impl Exchange {
         self.forget_posted(id);
     }
 
-    /// RC: only jetty `remote_id` of the node at the end of path `tpn` may send to `id`; `None`: none
-    /// may. `false`: there is no such path or RC receiving side.
-    pub(crate) fn bind(&mut self, id: u32, to: Option<(u32, u32)>) -> bool {
-        let Some((tpn, remote_id)) = to else { return self.receives.bind(id, None) };
-        let Some(eid) = self.paths.get(&tpn).map(|path| path.eid) else { return false };
-        self.receives.bind(id, Some((eid, remote_id)))
+    /// RC: only this jetty may send to `id`; `None`: none may. `false`: there is no such path or RC
+    /// receiving side, or the standard opcodes cannot name the jetties.
+    pub(crate) fn bind(&mut self, base: &Base, id: u32, to: Option<BoundTo>) -> bool {
+        let Some(BoundTo { tpn, remote_id, psns }) = to else {
+            self.unbind_standard(base, id);
+            return self.receives.bind(id, None);
+        };
+        let Some(path) = self.paths.get(&tpn) else { return false };
+        let (peer, is_standard) = (path.eid, path.standard);
+        if is_standard {
+            return self.bind_standard(base, id, BoundPair { tpn, peer, remote_id, psns });
+        }
+        self.receives.bind(id, Some((peer, remote_id)))
     }
 
     /// The receiving side changes state: ERROR flushes posted receives (also those posted later).
@@ -128,6 +139,7 @@ impl Exchange {
         self.each_peer(base, 0, |peer, work, _| {
             peer.responder.abort_messages(work, id, status);
         });
+        self.end_standard(base, id);
         self.receives.step_flushes(base);
     }
 
@@ -145,6 +157,7 @@ impl Exchange {
         for tpn in std::mem::take(&mut self.paths).into_keys() {
             base.tables.links.remove(tpn);
         }
+        self.standard = StandardJetties::default();
         self.closing.clear();
         self.look_at = Nanos::MAX;
         self.senders = Senders::default();
@@ -168,6 +181,7 @@ impl Exchange {
         self.endpoint.on_time(now);
         self.hold.on_return(now);
         self.each_peer(base, now, |peer, work, inbox| busy |= peer.step(work, inbox, Answers::Go));
+        busy |= self.step_standard(base, now);
         self.look_after_peers(base, now);
         busy
     }
@@ -175,7 +189,8 @@ impl Exchange {
     /// Whether a round has nothing to look after but mail and pieces: no path closes, no receive is flushed, no
     /// node is reached by packets.
     pub(crate) fn is_plain(&self) -> bool {
-        self.closing.is_empty() && !self.receives.is_flushing() && self.endpoint.is_unused()
+        let is_used = !self.endpoint.is_unused() || !self.standard.is_empty();
+        self.closing.is_empty() && !self.receives.is_flushing() && !is_used
     }
 
     /// A round of a plain exchange.
@@ -210,18 +225,20 @@ impl Exchange {
 
     /// Work that another round would find now (also the last look before sleep).
     pub(crate) fn has_work(&self) -> bool {
-        self.endpoint.has_work() || self.peers.has_work()
+        self.endpoint.has_work() || self.standard.has_work() || self.peers.has_work()
     }
 
     /// Whether a step would find nothing but timers: no piece waits, and no receive for its end.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        !self.receives.is_flushing() && !self.endpoint.has_work() && self.peers.is_idle()
+        let has_packets = self.endpoint.has_work() || self.standard.has_work();
+        !self.receives.is_flushing() && !has_packets && self.peers.is_idle()
     }
 
     pub(crate) fn poll_deadline(&self) -> Deadline {
         let look_at = (self.look_at != Nanos::MAX).then_some(self.look_at);
         let peers = self.peers.values().filter_map(|peer| peer.poll_deadline(&self.endpoint));
-        peers.chain(look_at).chain(self.endpoint.poll_deadline()).min()
+        let packets = [self.endpoint.poll_deadline(), self.standard.deadline()];
+        peers.chain(look_at).chain(packets.into_iter().flatten()).min()
     }
 
     fn take_mail(&mut self, base: &Base, now: Nanos) -> bool {
@@ -239,6 +256,7 @@ impl Exchange {
             for peer in self.peers.values_mut() {
                 peer.requester.purge(&peer.line, id);
             }
+            self.purge_standard(base, id);
         }
         let mut busy = false;
         while let Some(handed) = self.senders.next_handed(id) {
@@ -257,6 +275,9 @@ impl Exchange {
         id: u32,
         handed: &Handed,
     ) -> Result<(), CqeStatus> {
+        if self.standard.has(id) {
+            return self.post_standard(base, now, (id, handed));
+        }
         let sqe = Sqe::decode(&handed.words).map_err(|_| CqeStatus::LocOperation)?;
         let path = self.paths.get(&sqe.tpn).ok_or(CqeStatus::LocOperation)?;
         let (eid, dead) = (path.eid, path.dead);

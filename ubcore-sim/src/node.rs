@@ -18,7 +18,7 @@ use urma_mem::{Arena, ArenaCfg, Pages, Region};
 use urma_packet::Tpn;
 
 use crate::{
-    cfg::{DeviceCfg, Doorbells, Seed},
+    cfg::{DeviceCfg, Doorbells, RcWire, Seed},
     device::SoftwareDevice,
     host::{
         address::host_address,
@@ -60,6 +60,9 @@ pub enum NodeError {
     /// The EID is not to be had.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// Its RC jetties speak the standard opcodes, and there is no socket for them.
+    #[error("RC jetties cannot speak RoCEv2 (URMA_RC=roce): {0}")]
+    NoPackets(String),
     /// Out of memory, descriptors or threads.
     #[error("the operating system refused the node: {0}")]
     Os(#[from] io::Error),
@@ -86,6 +89,9 @@ impl Node {
                 PacketPort::bind(eid, &ports, cfg.link_faults.clone())
             }
         };
+        if cfg.rc == RcWire::Roce {
+            port.ready_for_peer().map_err(NodeError::NoPackets)?;
+        }
         let arena = Arena::with(ArenaCfg { writers: cfg.writers, huge_pages: cfg.huge_pages })?;
         let vectors = Arc::new(EventVectors::new(VECTORS));
         let mut device_cfg = device_cfg(&cfg, eid)?;
@@ -230,6 +236,8 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.seed = Seed(seed);
     device.uasid = cfg.uasid;
     device.mtu = cfg.mtu;
+    device.rc = cfg.rc;
+    device.rc_mtu = cfg.rc_mtu;
     device.window_packets = cfg.window_packets;
     device.strategy = cfg.strategy;
     device.lane = cfg.lane;

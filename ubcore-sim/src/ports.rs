@@ -122,6 +122,25 @@ impl Route {
     }
 }
 
+/// A datagram that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArrivedDatagram<'a> {
+    /// Address of the sender.
+    pub from: NodeAddr,
+    /// UDP port of the sender: that of nodes, or any for the standard opcodes.
+    pub source_port: u16,
+    /// BTH to ICRC. Of a node's own packets the ICRC is that of port 4791 at both ends.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> ArrivedDatagram<'a> {
+    /// A datagram from the port of a node.
+    #[must_use]
+    pub const fn of_node(from: NodeAddr, bytes: &'a [u8]) -> Self {
+        Self { from, source_port: urma_packet::ROCE_PORT, bytes }
+    }
+}
+
 /// A datagram that the core sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {

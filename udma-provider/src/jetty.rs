@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    cmd::{self, Command, CreateQueue, Mode, QueueFlags, QueueState},
+    cmd::{self, Command, CreateQueue, QueueFlags, QueueState},
     regs,
     rqe::record,
     sqe::BLOCK_LEN,
 };
 use urma_core::{
-    Completion, CrStatus, JettyState, QueueCfg, QueueKind, QueueStatus, SendFlags, Status,
-    TargetId, TransportMode,
+    Completion, CrStatus, JettyState, QueueCfg, QueueKind, QueueStatus, SendFlags, StartPsns,
+    Status, TargetId, TransportMode,
     ops::{QueueControl, QueueParts, RecvQueue, SendQueue},
 };
 use urma_mem::sync::{AtomicBool, AtomicU32, Ordering};
@@ -28,6 +28,7 @@ use crate::{
     jfc::{JfcCore, JfcTable},
     jfr::{self, RecvParts, RecvPoster},
     jfs::{self, SendParts, SendPoster},
+    path,
     table::{PolledQueue, RecvLink, SendLink},
 };
 
@@ -162,11 +163,7 @@ impl Memory {
                 QueueKind::Jetty => cmd::CmdQueueKind::Jetty,
             },
             id: cfg.id,
-            mode: match cfg.mode {
-                TransportMode::Rm => Mode::Rm,
-                TransportMode::Rc => Mode::Rc,
-                TransportMode::Um => Mode::Um,
-            },
+            mode: path::mode_of(cfg.mode),
             flags,
             cookie,
             record: self.record.iova(),
@@ -322,12 +319,13 @@ impl QueueControl for UdmaJettyControl {
         })
     }
 
-    fn bind(&self, target: &TargetId) -> Result<(), Status> {
+    fn bind(&self, target: &TargetId, psns: Option<StartPsns>) -> Result<(), Status> {
         if self.mode != TransportMode::Rc {
             return Err(Status::NoPermission);
         }
         let (id, tpn, remote_id) = (self.id(), target.path.tpn, target.id.id);
-        self.driver.execute(&Command::Bind { id, tpn, remote_id })?;
+        let psns = psns.map(|StartPsns { send, receive }| [send, receive]);
+        self.driver.execute(&Command::Bind { id, tpn, remote_id, psns })?;
         *lock(&self.bound.target) = Some(*target);
         self.bound.version.fetch_add(1, Ordering::Release);
         Ok(())

@@ -4,7 +4,10 @@
 //! and notices the end of its peer: a later call after a peer's death gets the path to its next
 //! life.
 
-use udma_abi::{RawEid, cmd::Command};
+use udma_abi::{
+    RawEid,
+    cmd::{Command, Mode},
+};
 use urma_core::{Eid, Path, PathKind, Status, TransportMode};
 
 use crate::device::Driver;
@@ -14,8 +17,8 @@ use crate::device::Driver;
 /// # Errors
 /// `TimedOut`, `Unreachable`, `NoDevice`.
 pub(crate) fn connect(driver: &Driver, eid: Eid, mode: TransportMode) -> Result<Path, Status> {
-    let unreliable = mode == TransportMode::Um;
-    let results = driver.execute(&Command::Connect { eid: RawEid(eid.bytes()), unreliable })?;
+    let connect = Command::Connect { eid: RawEid(eid.bytes()), mode: mode_of(mode) };
+    let results = driver.execute(&connect)?;
     let tpn = u32::try_from(results[0]).ok().filter(|tpn| *tpn < TPN_LIMIT);
     let kind = match results[1] {
         0 => PathKind::Local,
@@ -23,6 +26,15 @@ pub(crate) fn connect(driver: &Driver, eid: Eid, mode: TransportMode) -> Result<
         _ => PathKind::Packets,
     };
     Ok(Path { tpn: tpn.ok_or(Status::Fail)?, eid, kind })
+}
+
+/// The mode as commands name it.
+pub(crate) const fn mode_of(mode: TransportMode) -> Mode {
+    match mode {
+        TransportMode::Rm => Mode::Rm,
+        TransportMode::Rc => Mode::Rc,
+        TransportMode::Um => Mode::Um,
+    }
 }
 
 /// Drops one use of a path; the device closes it with its last user.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     Context, JettyGroup, Jfc, Jfr, JfrCfg, JfsCfg, OneTransfer, PostError, PostReason, QueueCfg,
-    QueueKind, RecvWr, Refused, RemoteJetty, SendWr, SharedRecv, Status, TargetId, TargetJetty,
-    TargetKind, TokenPolicy, TransportMode,
+    QueueKind, RecvWr, Refused, RemoteJetty, SendWr, SharedRecv, StartPsns, Status, TargetId,
+    TargetJetty, TargetKind, TokenPolicy, TransportMode,
     body::{QueueBody, RecvHalf, SendHalf, control_methods, same_home},
     context::ContextShared,
     group::GroupShared,
@@ -242,6 +242,25 @@ impl Jetty {
     /// `NoPermission`: not RC on both sides, or the order types differ. `Exists`: it is bound
     /// already. `Invalid`: the target is no jetty, or was imported into another context.
     pub fn bind(&mut self, target: &TargetJetty) -> Result<(), Status> {
+        self.pair(target, None)
+    }
+
+    /// As [`Jetty::bind`], with the PSNs at which packets of the standard opcodes start; without
+    /// them, and with both 0, those are the numbers of the two jetties. No effect where the device
+    /// speaks its own protocol.
+    ///
+    /// # Errors
+    /// As [`Jetty::bind`]; `Invalid`: a PSN of more than 24 bits.
+    pub fn bind_with(&mut self, target: &TargetJetty, psns: StartPsns) -> Result<(), Status> {
+        let StartPsns { send, receive } = psns;
+        ensure(
+            send >> 24 == 0 && receive >> 24 == 0,
+            format_args!("PSN {send:#x} or {receive:#x} has more than 24 bits"),
+        )?;
+        self.pair(target, Some(psns).filter(|_| send != 0 || receive != 0))
+    }
+
+    fn pair(&mut self, target: &TargetJetty, psns: Option<StartPsns>) -> Result<(), Status> {
         let (body, id) = (&self.body, target.target());
         let is_pair = body.mode == TransportMode::Rc
             && id.mode == TransportMode::Rc
@@ -262,7 +281,7 @@ impl Jetty {
             );
             return Err(refuse(Status::Exists, why));
         }
-        body.control.bind(id)?;
+        body.control.bind(id, psns)?;
         self.send.set_bound(Some(id.id));
         self.bound = Some(Binding { target: *id, _path: Arc::clone(target.held_path()) });
         Ok(())

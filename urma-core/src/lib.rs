@@ -95,7 +95,7 @@ pub use jfce::Jfce;
 pub use jfr::{Jfr, JfrCfg};
 pub use jfs::{Jfs, JfsCfg};
 pub use ops::HintPolicy;
-pub use path::{Path, PathKind, TargetId, TargetKind};
+pub use path::{Path, PathKind, StartPsns, TargetId, TargetKind};
 pub use queue::{
     JettyState, JfcCfg, JfcFlags, OrderType, QueueCfg, QueueKind, QueueStatus, RecvCfg, SendCfg,
     SendFlags, SharedRecv, TransportMode,

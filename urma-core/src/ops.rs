@@ -12,7 +12,7 @@ use urma_mem::Region;
 
 use crate::{
     Arm, AsyncEvent, Completion, DeviceAttr, DeviceId, Eid, JettyState, JfcCfg, Path, PostError,
-    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, Status, TargetId, Token, TokenId,
+    QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendWr, StartPsns, Status, TargetId, Token, TokenId,
 };
 
 // ---- data plane -------------------------------------------------------------------------------
@@ -220,11 +220,11 @@ pub trait QueueControl: Send + Sync + Debug {
     /// The device failed.
     fn query(&self) -> Result<QueueStatus, Status>;
 
-    /// RC: pairs with a remote jetty.
+    /// RC: pairs with a remote jetty. `psns` are for the standard opcodes, where a device speaks them.
     ///
     /// # Errors
     /// `Exists`: it is bound already. `NoPermission`: not RC.
-    fn bind(&self, target: &TargetId) -> Result<(), Status>;
+    fn bind(&self, target: &TargetId, psns: Option<StartPsns>) -> Result<(), Status>;
 
     /// RC: undoes a pairing.
     ///

@@ -54,3 +54,12 @@ pub struct TargetId {
     /// Order type that the target was created with.
     pub order: OrderType,
 }
+
+/// PSNs with which a connection of the standard opcodes starts (URMA_RC=roce), 24 bits each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartPsns {
+    /// Of the first packet sent.
+    pub send: u32,
+    /// Of the first packet expected: what the peer sends with.
+    pub receive: u32,
+}

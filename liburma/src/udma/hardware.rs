@@ -120,6 +120,7 @@ fn refuse(error: &NodeError) -> Status {
     match error {
         NodeError::Config(_) => Status::Invalid,
         NodeError::Claim(_) => Status::Exists,
+        NodeError::NoPackets(_) => Status::Unreachable,
         NodeError::Os(_) => Status::NoMemory,
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use urma_core::{
     Completion, Context as CoreContext, Eid, ImportedSegment, Jetty as CoreJetty, JettyGroup,
     Jfc as CoreJfc, Jfce as CoreJfce, Jfr as CoreJfr, Jfs as CoreJfs, Segment as CoreSegment,
-    TargetJetty, TokenIdLease,
+    StartPsns, TargetJetty, TokenIdLease,
 };
 
 use crate::{
@@ -147,6 +147,8 @@ pub(crate) struct TargetOwn {
     pub(crate) core: TargetJetty,
     /// Bytes of a SEND at most.
     pub(crate) send_max: u32,
+    /// PSNs that came with the import, for a binding.
+    pub(crate) psns: StartPsns,
     pub(crate) _ctx: Arc<Ctx>,
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use urma_core::TargetJetty;
+use urma_core::{StartPsns, TargetJetty};
 
 use crate::{
     abi::*,
@@ -29,9 +29,13 @@ fn send_max(tp_type: u32) -> u32 {
     }
 }
 
+/// No PSNs are given.
+const NO_PSNS: StartPsns = StartPsns { send: 0, receive: 0 };
+
 impl TargetOwn {
     pub(crate) fn new(core: TargetJetty, ctx: &Arc<Ctx>, tp_type: u32) -> Self {
-        Self { core, send_max: send_max(tp_type), _ctx: Arc::clone(ctx) }
+        let psns = NO_PSNS;
+        Self { core, send_max: send_max(tp_type), psns, _ctx: Arc::clone(ctx) }
     }
 }
 
@@ -40,6 +44,17 @@ pub(crate) unsafe extern "C" fn import_jetty(
     rjetty: *mut urma_rjetty_t,
     token: *mut urma_token_t,
 ) -> *mut urma_target_jetty_t {
+    // SAFETY: the contract of this function is that of the callee.
+    unsafe { import_jetty_at(ctx, rjetty, token, NO_PSNS) }
+}
+
+/// As [`import_jetty`], with the PSNs of a binding to it.
+pub(crate) unsafe fn import_jetty_at(
+    ctx: *mut urma_context_t,
+    rjetty: *mut urma_rjetty_t,
+    token: *mut urma_token_t,
+    psns: StartPsns,
+) -> *mut urma_target_jetty_t {
     call::pointer(|| {
         // SAFETY: a description of the caller's (room card of `face`).
         let from = unsafe { call::value(rjetty) }?;
@@ -47,7 +62,7 @@ pub(crate) unsafe extern "C" fn import_jetty(
         let token = unsafe { token_of(token) }?;
         let (id, kind, mode) = (from.jetty_id, from.r#type, from.trans_mode);
         let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
-        import(ctx, &remote, from.policy)
+        import(ctx, &remote, from.policy, psns)
     })
 }
 
@@ -63,7 +78,7 @@ pub(crate) unsafe extern "C" fn import_jfr(
         let token = unsafe { token_of(token) }?;
         let (id, kind, mode) = (from.jfr_id, URMA_JFR, from.trans_mode);
         let remote = Remote { id, kind, mode, flag: from.flag, tp: from.tp_type, token };
-        import(ctx, &remote, 0)
+        import(ctx, &remote, 0, NO_PSNS)
     })
 }
 
@@ -71,11 +86,12 @@ fn import(
     ctx: *mut urma_context_t,
     from: &Remote,
     policy: u32,
+    psns: StartPsns,
 ) -> Answer<*mut urma_target_jetty_t> {
     let own = ctx_of(ctx)?;
     let core = own.core.import_jetty(&remote(from)?)?;
     let public = public(ctx, from, policy, &core);
-    let target = TargetOwn::new(core, &own, from.tp);
+    let target = TargetOwn { psns, ..TargetOwn::new(core, &own, from.tp) };
     Ok(publish::<kind::Target>(&own, public, target)?.public())
 }
 
@@ -141,6 +157,15 @@ pub(crate) unsafe extern "C" fn bind_jetty(
     jetty: *mut urma_jetty_t,
     target: *mut urma_target_jetty_t,
 ) -> urma_status_t {
+    bind(jetty, target, None)
+}
+
+/// Binds, with these PSNs or those of the import.
+pub(crate) fn bind(
+    jetty: *mut urma_jetty_t,
+    target: *mut urma_target_jetty_t,
+    psns: Option<StartPsns>,
+) -> urma_status_t {
     call::status(|| {
         let slot = ours::<kind::Jetty>(jetty)?;
         let mut guard = slot.lock().ok_or(Code::EINVAL)?;
@@ -151,7 +176,7 @@ pub(crate) unsafe extern "C" fn bind_jetty(
             // To the same target once more: UMDK's library succeeds.
             return Ok(());
         }
-        own.core.bind(&named.core)?;
+        own.core.bind_with(&named.core, psns.unwrap_or(named.psns))?;
         own.more.send_max = named.send_max;
         slot.set(remote, target);
         Ok(())

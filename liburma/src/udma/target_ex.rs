@@ -1,9 +1,12 @@
 //! Imports and bindings that name a transport path, and advice that calls back.
 //!
 //! *Owns*: nothing. *Takes*: what `get_tp_list` gave. *Gives*: what the calls without a path give: a
-//! software device has one path to a node, and a handle is a promise to use a path of its kind.
+//! software device has one path to a node, and a handle is a promise to use a path of its kind. The PSNs
+//! of `tp_attr` are for bindings that speak the standard opcodes; both 0: none are given.
 
 use core::ffi::c_void;
+
+use urma_core::StartPsns;
 
 use crate::{
     abi::*,
@@ -12,7 +15,7 @@ use crate::{
     udma::{
         context::ctx_of,
         kind, path,
-        target::{advise_jetty, advise_jfr, bind_jetty, import_jetty, import_jfr},
+        target::{advise_jetty, advise_jfr, bind, import_jetty_at, import_jfr},
     },
 };
 
@@ -30,15 +33,37 @@ macro_rules! import {
                 let (of, active) = unsafe { call::args((from, active)) }?;
                 let of = of.read();
                 path::check(&*ctx_of(ctx)?, &active.read(), eid(of.$id.eid), of.tp_type)?;
+                let psns = psns(&active.read())?;
                 // SAFETY: the contract of this function is that of the callee.
-                made(unsafe { $plain(ctx, from, token) })
+                made(unsafe { $plain(ctx, from, token, psns) })
             })
         }
     };
 }
 
-import!(import_jetty_ex: urma_rjetty_t, jetty_id, import_jetty);
-import!(import_jfr_ex: urma_rjfr_t, jfr_id, import_jfr);
+import!(import_jetty_ex: urma_rjetty_t, jetty_id, import_jetty_at);
+import!(import_jfr_ex: urma_rjfr_t, jfr_id, import_jfr_at);
+
+/// As `import_jfr`: nothing is bound to a JFR.
+unsafe fn import_jfr_at(
+    ctx: *mut urma_context_t,
+    from: *mut urma_rjfr_t,
+    token: *mut urma_token_t,
+    _: StartPsns,
+) -> *mut urma_target_jetty_t {
+    // SAFETY: the contract of this function is that of the callee.
+    unsafe { import_jfr(ctx, from, token) }
+}
+
+/// The PSNs of a path.
+///
+/// # Errors
+/// EINVAL: one has more than 24 bits.
+fn psns(active: &urma_active_tp_cfg_t) -> call::Answer<StartPsns> {
+    let (send, receive) = (active.tp_attr.tx_psn, active.tp_attr.rx_psn);
+    let fits = send >> 24 == 0 && receive >> 24 == 0;
+    if fits { Ok(StartPsns { send, receive }) } else { Err(Code::EINVAL) }
+}
 
 fn made<T>(target: *mut T) -> call::Answer<*mut T> {
     if target.is_null() { Err(Code::AS_SET) } else { Ok(target) }
@@ -55,8 +80,9 @@ pub(crate) unsafe extern "C" fn bind_jetty_ex(
         let (of, to) = (ours::<kind::Jetty>(jetty)?, ours::<kind::Target>(target)?);
         let (peer, tp_type) = (to.shown().id.eid, to.shown().tp_type);
         path::check(&*ctx_of(of.shown().urma_ctx)?, &active, eid(peer), tp_type)?;
-        // SAFETY: the callee looks both up.
-        Code::from_c(unsafe { bind_jetty(jetty, target) })
+        let psns = psns(&active)?;
+        let is_given = psns.send != 0 || psns.receive != 0;
+        Code::from_c(bind(jetty, target, is_given.then_some(psns)))
     })
 }
 

@@ -26,8 +26,8 @@ use liburma::{
     zeroed,
 };
 use urma_core::{
-    Completion, JettyState, QueueCfg, QueueKind, QueueStatus, RecvCfg, SendCfg, SendFlags, Status,
-    TargetId, Token,
+    Completion, JettyState, QueueCfg, QueueKind, QueueStatus, RecvCfg, SendCfg, SendFlags,
+    StartPsns, Status, TargetId, Token,
     ops::{HintPolicy, QueueControl, QueueParts, RecvQueue, SendQueue},
 };
 use urma_mem::sync::{AtomicBool, Ordering};
@@ -263,7 +263,7 @@ impl QueueControl for Control {
         Ok(QueueStatus { state, rx_threshold, send_pending: 0, recv_pending: 0 })
     }
 
-    fn bind(&self, target: &TargetId) -> Result<(), Status> {
+    fn bind(&self, target: &TargetId, _: Option<StartPsns>) -> Result<(), Status> {
         let Which::Jetty(jetty, _) = self.which else { return Err(Status::NoPermission) };
         let target = self.shared.paths().target(self.shared.ctx, target)?;
         // SAFETY: objects that the library checks.

@@ -32,7 +32,7 @@ pub(crate) fn fuzz_packet(data: &[u8]) {
     }
     if let Ok(datagram) = UdpDatagram::parse(data) {
         let _ = Packet::open(datagram.payload, &datagram.flow);
-        let _ = datagram.flow.verify_segments(datagram.payload, 4);
+        let _ = datagram.flow.verify_any_id(datagram.payload);
     }
     if let Ok(flow) = IcrcFlow::from_ip_header(data) {
         let _ = flow.verify(data);

@@ -192,7 +192,7 @@ impl Driver {
         self.data = self.register((base(DATA_AT), DATA_VA, DATA_LEN), TOKEN);
         self.guarded = self.register((GUARD_IOVA + PAGE as u64, GUARD_VA, PAGE), TOKEN);
         self.vaulted = self.register((VAULT_IOVA, VAULT_VA, PAGE), VAULT_TOKEN);
-        self.tpn = self.ok(Command::Connect { eid: eid(1), unreliable: false });
+        self.tpn = self.ok(Command::Connect { eid: eid(1), mode: Mode::Rm });
     }
 
     fn register(&mut self, (iova, va, len): (u64, u64, usize), token: u32) -> u32 {

@@ -58,10 +58,23 @@ impl Guest {
             "dgram,id=n,local.type=inet,local.host=127.0.0.1,local.port={there},\
              remote.type=inet,remote.host=127.0.0.1,remote.port={here}"
         );
+        Self::start(image, &cable)
+    }
+
+    /// Boots the image. Its interface is joined to the new interface `tap` of the calling thread's network
+    /// namespace, which needs the right to make one.
+    ///
+    /// # Errors
+    /// As [`Guest::boot`].
+    pub fn boot_beside(image: &Image, tap: &str) -> io::Result<Self> {
+        Self::start(image, &format!("tap,id=n,ifname={tap},script=no,downscript=no"))
+    }
+
+    fn start(image: &Image, cable: &str) -> io::Result<Self> {
         let mut machine = Command::new("qemu-system-x86_64")
             .args(["-accel", "tcg", "-m", "384", "-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-append", "console=ttyS0 quiet panic=-1 mitigations=off", "-serial", "stdio"])
-            .args(["-netdev", &cable, "-device"])
+            .args(["-netdev", cable, "-device"])
             .arg("virtio-net-pci,netdev=n,mac=02:00:00:00:00:02,romfile=")
             .arg("-kernel")
             .arg(&image.kernel)

@@ -130,6 +130,7 @@ pub fn cfg(setup: Setup) -> NodeCfg {
             Moving::On | Moving::Off => KernelReads::Off,
         },
         lane: setup.lane,
+        rc: setup.rc,
         link_faults: setup.is_lossy.then(bad_link),
         doorbells: setup.doorbells,
         #[cfg(feature = "planted-faults")]

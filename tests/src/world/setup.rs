@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use ubcore_sim::{Doorbells, ExpressLane};
+use ubcore_sim::{Doorbells, ExpressLane, RcWire};
 use urma_core::TransportMode;
 
 /// How the two ends reach each other.
@@ -53,6 +53,8 @@ pub struct Setup {
     pub lane: ExpressLane,
     /// How the driver reaches the doorbells.
     pub doorbells: Doorbells,
+    /// What carries the requests of RC jetties.
+    pub rc: RcWire,
     /// Whether packets are lost, doubled, changed and overtaken on their way.
     pub is_lossy: bool,
     /// Whether each node is on a host of its own, a network namespace.
@@ -73,6 +75,7 @@ impl Setup {
             mode,
             lane: ExpressLane::On,
             doorbells: Doorbells::Found,
+            rc: RcWire::Urma,
             is_lossy: false,
             has_hosts: false,
             #[cfg(feature = "planted-faults")]
@@ -98,6 +101,12 @@ impl Setup {
         Self { has_hosts: true, ..self }
     }
 
+    /// The same with RC jetties that speak the standard opcodes.
+    #[must_use]
+    pub const fn in_standard_packets(self) -> Self {
+        Self { rc: RcWire::Roce, ..self }
+    }
+
     /// The same through the C functions.
     #[must_use]
     pub const fn through_c(self) -> Self {
@@ -118,7 +127,10 @@ impl Setup {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let long = |link, mode| Self::new(link, Moving::On, mode).on_the_long_path();
+        let standard = |link| Self::new(link, Moving::On, TransportMode::Rc).in_standard_packets();
         let mut all = vec![
+            standard(Link::Own),
+            standard(Link::Packets).over_a_bad_link(),
             Self::new(Link::Host, Moving::Kernel, TransportMode::Rm),
             long(Link::Own, TransportMode::Rm),
             long(Link::Host, TransportMode::Rm),
@@ -162,12 +174,16 @@ impl fmt::Display for Setup {
             ExpressLane::On => "",
             ExpressLane::Off => ".long",
         };
+        let wire = match self.rc {
+            RcWire::Urma => "",
+            RcWire::Roce => ".roce",
+        };
         let way = match (self.is_lossy, self.has_hosts) {
             (false, false) => "",
             (true, false) => ".lossy",
             (false, true) => ".hosts",
             (true, true) => ".lossy.hosts",
         };
-        write!(f, "{face}{link}.{moving}.{mode}{lane}{way}")
+        write!(f, "{face}{link}.{moving}.{mode}{lane}{wire}{way}")
     }
 }

@@ -9,6 +9,7 @@ mod behaviours;
 mod c_face;
 mod doc;
 mod missing;
+mod standard;
 
 use behaviours::Behaviour;
 use libtest_mimic::{Arguments, Completion, Trial};
@@ -28,7 +29,11 @@ fn main() {
 fn setups(behaviour: &'static Behaviour) -> impl Iterator<Item = Setup> {
     let rust = Setup::all().into_iter();
     let all = rust.chain(Setup::all_through_c());
-    all.filter(|setup| c_face::applies(behaviour.name, *setup) && (behaviour.applies)(*setup))
+    all.filter(|setup| {
+        let name = behaviour.name;
+        let is_had = c_face::applies(name, *setup) && standard::applies(name, *setup);
+        is_had && (behaviour.applies)(*setup)
+    })
 }
 
 fn trial(behaviour: &'static Behaviour, setup: Setup) -> Trial {

@@ -35,9 +35,13 @@ const WAITING: [(&str, &str); 4] = [
 const COMPUTING: [(&str, &str); 1] = [("urma-tests", "simulation")];
 /// Programs that must have the machine for themselves: one runs C programs under valgrind, for which
 /// the timeouts of the packet path are short, another counts what a process does while none takes
-/// its processor, the last one runs a virtual machine whose timers are short.
-const ALONE: [(&str, &str); 3] =
-    [("urma-c-tests", "installed"), ("urma-budget", "budget"), ("urma-interop", "rxe")];
+/// its processor, the last ones run a virtual machine whose timers are short.
+const ALONE: [(&str, &str); 4] = [
+    ("urma-c-tests", "installed"),
+    ("urma-budget", "budget"),
+    ("urma-interop", "rxe"),
+    ("urma-interop", "jetties"),
+];
 
 /// Test program: a binary that cargo has built.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -21,6 +21,10 @@ const UDP_LEN: usize = 8;
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;
 const PROTO_UDP: u8 = 17;
+/// Offset of the Identification in an IPv4 header.
+const ID_AT: usize = 4;
+/// The polynomial of the CRC-32, lowest power in the highest bit.
+const POLYNOMIAL: u32 = 0xedb8_8320;
 /// Masked IP header, UDP header and BTH, in bytes.
 const FRONT_LEN: usize = V6_LEN + UDP_LEN + BTH_LEN;
 /// Longest UDP payload in bytes: one IPv4 packet holds it with both headers.
@@ -126,15 +130,22 @@ impl IcrcFlow {
         if computed == carried { Ok(()) } else { Err(PacketError::Icrc { computed, carried }) }
     }
 
-    /// As [`IcrcFlow::verify`], for receivers behind a socket whose IPv4 peers use segmentation
-    /// offload: accepts any Identification below `ids`. The common case (0) costs nothing more.
+    /// As [`IcrcFlow::verify`], for receivers behind a socket, which does not show the Identification of
+    /// IPv4 packets: any one will do. Such a packet is checked by 16 bits instead of 32, one with
+    /// Identification 0 and every IPv6 packet by all.
     ///
     /// # Errors
-    /// [`PacketError::Truncated`], [`PacketError::Icrc`] with the value for Identification 0.
-    pub fn verify_segments(&self, packet: &[u8], ids: u16) -> Result<(), PacketError> {
-        let first = self.verify(packet);
-        let (Err(PacketError::Icrc { .. }), V4_LEN) = (first, self.ip_len) else { return first };
-        if (1..ids).any(|id| self.with_ip_id(id).verify(packet).is_ok()) { Ok(()) } else { first }
+    /// [`PacketError::Truncated`], [`PacketError::Length`], [`PacketError::Icrc`] with the value for
+    /// Identification 0.
+    pub fn verify_any_id(&self, packet: &[u8]) -> Result<(), PacketError> {
+        let result = self.verify(packet);
+        let (Err(PacketError::Icrc { computed, carried }), V4_LEN) = (result, self.ip_len) else {
+            return result;
+        };
+        // A CRC is linear: the difference is that of the Identification alone, moved on by all bytes
+        // from its first one on. Moved back it has to be a number of 16 bits.
+        let after = V4_LEN - ID_AT + UDP_LEN + packet.len() - ICRC_LEN;
+        if rewound(computed ^ carried, after) >> 16 == 0 { Ok(()) } else { result }
     }
 
     /// Starts the ICRC of a packet whose bytes come in pieces (headers here, payload from
@@ -203,4 +214,40 @@ pub(crate) fn split_icrc(packet: &[u8]) -> Result<(&[u8], &[u8; ICRC_LEN]), Pack
     let (needed, have) = (BTH_LEN + ICRC_LEN, packet.len());
     let parts = packet.split_last_chunk().filter(|(covered, _)| covered.len() >= BTH_LEN);
     parts.ok_or(PacketError::Truncated { needed, have })
+}
+
+/// State of the CRC `len` bytes of zero before it was `state`.
+fn rewound(state: u32, len: usize) -> u32 {
+    let steps = BACK.iter().enumerate().filter(|(bit, _)| len >> bit & 1 == 1);
+    steps.fold(state, |state, (_, back)| product(state, *back))
+}
+
+/// What takes the CRC back by 1, 2, 4, ... bytes of zero: powers of x^-8.
+const BACK: [u32; 17] = {
+    let mut byte = 1 << 31;
+    let mut bit = 0;
+    while bit < 8 {
+        byte = if byte >> 31 == 1 { (byte ^ POLYNOMIAL) << 1 | 1 } else { byte << 1 };
+        bit += 1;
+    }
+    let mut powers = [byte; 17];
+    let mut index = 1;
+    while index < powers.len() {
+        powers[index] = product(powers[index - 1], powers[index - 1]);
+        index += 1;
+    }
+    powers
+};
+
+/// The product of two polynomials modulo [`POLYNOMIAL`].
+const fn product(a: u32, b: u32) -> u32 {
+    let (mut sum, mut moved, mut power) = (0, b, 0);
+    while power < 32 {
+        if a << power >> 31 == 1 {
+            sum ^= moved;
+        }
+        moved = if moved & 1 == 1 { moved >> 1 ^ POLYNOMIAL } else { moved >> 1 };
+        power += 1;
+    }
+    sum
 }

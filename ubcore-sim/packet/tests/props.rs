@@ -216,14 +216,26 @@ fn mapped_addresses_travel_as_ipv4() {
 }
 
 #[test]
-fn segments_of_an_offload_are_found_by_their_identification() {
-    let mut packet = [3; 20];
-    flow_v4().with_ip_id(5).seal(&mut packet).expect("long enough");
-    assert!(flow_v4().verify(&packet).is_err());
-    assert_eq!(flow_v4().verify_segments(&packet, 6), Ok(()));
-    assert!(flow_v4().verify_segments(&packet, 5).is_err());
+fn a_packet_with_any_identification_is_found_right() {
     let v6 = IcrcFlow::new(ends("[fd00::1]:1"), ends("[fd00::2]:4791"));
     assert_eq!(v6.with_ip_id(5), v6);
+    for len in [16, 17, 60, 1084, 4156, 65_507] {
+        let mut packet = vec![3; len];
+        for id in [0, 1, 5, 0x1234, 0x8000, 0xff00, u16::MAX] {
+            flow_v4().with_ip_id(id).seal(&mut packet).expect("long enough");
+            assert_eq!(flow_v4().verify(&packet).is_ok(), id == 0);
+            assert_eq!(flow_v4().verify_any_id(&packet), Ok(()), "{len} bytes, {id}");
+            for at in [0, len / 2, len - 1] {
+                packet[at] ^= 0x10;
+                assert!(flow_v4().verify_any_id(&packet).is_err(), "byte {at} of {len}, {id}");
+                packet[at] ^= 0x10;
+            }
+        }
+        v6.seal(&mut packet).expect("long enough");
+        assert_eq!(v6.verify_any_id(&packet), Ok(()));
+        packet[12] ^= 1;
+        assert!(v6.verify_any_id(&packet).is_err());
+    }
 }
 
 /// Over either IP version a packet has at least a BTH and an ICRC, and at most what one IPv4 packet

@@ -133,6 +133,12 @@ impl RcEndpoint {
         if self.responder.post(&self.cfg, receive) { Ok(()) } else { Err(RcPostError::Full) }
     }
 
+    /// Takes back the receive that was posted last, if no message has begun to use it: for an owner whose
+    /// receives are shared, which posts one when a packet wants it.
+    pub fn withdraw_receive(&mut self) -> Option<RcReceive> {
+        self.responder.withdraw_receive()
+    }
+
     /// Takes a packet whose ICRC is right.
     pub fn on_packet(&mut self, now: RcTime, packet: &RocePacket<'_>, memory: &mut dyn RcMemory) {
         let bth = &packet.header.bth;
@@ -195,6 +201,12 @@ impl RcEndpoint {
             self.responder.fail(RcStatus::Flushed, &mut self.completions);
         }
         written
+    }
+
+    /// Whether an answer to the peer waits to be sent.
+    #[must_use]
+    pub fn has_answers(&self) -> bool {
+        self.responder.has_answers()
     }
 
     /// The oldest completion that was not polled yet.

@@ -125,6 +125,15 @@ impl RcResponder {
         has_room
     }
 
+    pub(crate) fn withdraw_receive(&mut self) -> Option<RcReceive> {
+        self.receives.pop_back()
+    }
+
+    /// Whether an answer waits to be sent.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     // Requests.
 
     /// Takes a request packet. An error ends the connection.

@@ -85,10 +85,11 @@ fn a_connection_is_bound_over_a_living_reliable_path_only() {
     let jfc = a.jfc(4);
     let connected = a.jetty(4, &jfc, |args| args.mode = Mode::Rc).id;
     let plain = a.jetty(4, &jfc, |_| {}).id;
-    let unreliable = a.ok32(Command::Connect { eid: b.eid(), unreliable: true });
+    let unreliable = a.ok32(Command::Connect { eid: b.eid(), mode: Mode::Um });
     let tpn = a.connect(b.eid());
-    let bind =
-        |a: &mut Bench, id, tpn| a.command(Command::Bind { id, tpn, remote_id: 1024 }).status;
+    let bind = |a: &mut Bench, id, tpn| {
+        a.command(Command::Bind { id, tpn, remote_id: 1024, psns: None }).status
+    };
     assert_eq!(bind(&mut a, plain, tpn), CmdStatus::Invalid);
     assert_eq!(bind(&mut a, connected, unreliable), CmdStatus::NotFound);
     assert_eq!(bind(&mut a, connected, tpn), CmdStatus::Ok);

@@ -53,7 +53,7 @@ fn a_bound_queue_reaches_nothing_but_its_peer() {
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let (tpn, own) = (a.connect(b.eid()), a.connect(a.eid()));
     let id = jetty.id;
-    a.ok(Command::Bind { id, tpn, remote_id: 1024 });
+    a.ok(Command::Bind { id, tpn, remote_id: 1024, psns: None });
     let send = |target_kind, target_id| Sqe {
         flags: SqeFlags::COMPLETE,
         tpn,
@@ -81,7 +81,7 @@ fn requests_that_their_mode_does_not_carry_end_here() {
     let mut jfc = a.jfc(6);
     let local = a.seg(1 << 20);
     let tpn = a.connect(b.eid());
-    let unreliable = a.ok32(Command::Connect { eid: b.eid(), unreliable: true });
+    let unreliable = a.ok32(Command::Connect { eid: b.eid(), mode: Mode::Um });
     let send = |tpn| Sqe {
         flags: SqeFlags::COMPLETE,
         tpn,

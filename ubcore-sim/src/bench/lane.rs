@@ -364,14 +364,14 @@ fn mode_and_path_fit_together() {
         }
     };
     let seen = both(|s, opcode| {
-        let tpn = s.a.ok32(Command::Connect { eid: s.b.eid(), unreliable: true });
+        let tpn = s.a.ok32(Command::Connect { eid: s.b.eid(), mode: Mode::Um });
         twice(s, on_seg(opcode, tpn, &s.remote, 64));
     });
     ends(&seen, &[STOPPED, STOPPED].concat());
     let seen = both(|s, opcode| {
         s.jetty = s.a.jetty(4, &s.jfc, |args| args.mode = Mode::Um);
         // A datagram, so that the queue has used the segment.
-        let tpn = s.a.ok32(Command::Connect { eid: s.b.eid(), unreliable: true });
+        let tpn = s.a.ok32(Command::Connect { eid: s.b.eid(), mode: Mode::Um });
         direct(s, Opcode::Send, 0, |sqe| sqe.tpn = tpn);
         s.a.dev.step(s.a.now);
         twice(s, on_seg(opcode, s.tpn, &s.remote, 64));
@@ -384,7 +384,7 @@ fn a_connection_reaches_the_node_that_it_is_bound_to() {
     let seen = each(&ALL, |s, opcode| {
         s.jetty = s.a.jetty(4, &s.jfc, |args| args.mode = Mode::Rc);
         let id = s.jetty.id;
-        s.a.ok(Command::Bind { id, tpn: s.tpn, remote_id: 5 });
+        s.a.ok(Command::Bind { id, tpn: s.tpn, remote_id: 5, psns: None });
         direct(s, opcode, 0, |_| {});
         direct(s, opcode, 8, |_| {});
         s.a.ok(Command::Unbind { id });

@@ -1,6 +1,6 @@
 //! A poll steps nothing where a step would find nothing, and everything else is found.
 
-use udma_abi::cmd::{Command, QueueState};
+use udma_abi::cmd::{Command, Mode, QueueState};
 use udma_abi::counters::Counter;
 use udma_abi::sqe::SqeTargetKind;
 use udma_abi::{CqeStatus, Opcode, Sqe};
@@ -122,7 +122,7 @@ fn a_command_that_waits_is_found() {
     finish(&mut s);
     let (send, piece) = (message(&s, target), s.local.sge(0, 8));
     s.a.post(&mut s.jetty, send, &[piece]);
-    s.a.submit(Command::Connect { eid: super::eid(9), unreliable: false });
+    s.a.submit(Command::Connect { eid: super::eid(9), mode: Mode::Rm });
     s.a.dev.step(s.a.now);
     s.a.dev.step(s.a.now);
     assert!(s.a.response().is_none(), "the node is looked for");

@@ -312,8 +312,8 @@ fn rc_needs_its_pair_and_stops_at_any_error() {
     let (local, remote) = (a.seg(4096), b.seg(4096));
     let tpn = a.connect(b.eid());
     let id = jetty.id;
-    a.ok(Command::Bind { id, tpn, remote_id: 1024 });
-    let again = a.command(Command::Bind { id, tpn, remote_id: 1024 });
+    a.ok(Command::Bind { id, tpn, remote_id: 1024, psns: None });
+    let again = a.command(Command::Bind { id, tpn, remote_id: 1024, psns: None });
     assert_eq!(again.status, CmdStatus::Exists);
     let write = on_seg(Opcode::Write, tpn, &remote, 0);
     a.post(&mut jetty, write, &[local.sge(0, 8)]);

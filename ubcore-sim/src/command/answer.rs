@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, Nanos, RawEid, cmd::RSP_WORDS};
+use udma_abi::{
+    CmdStatus, Nanos, RawEid,
+    cmd::{Mode, RSP_WORDS},
+};
 
 use crate::context::segment::LocalSegment;
 
@@ -43,8 +46,8 @@ pub(super) enum PendingCommand {
     Connect {
         /// EID of the peer's node.
         eid: RawEid,
-        /// Whether the path is for UM.
-        unreliable: bool,
+        /// Mode of the queues that use it.
+        mode: Mode,
     },
     /// Announced copies into a withdrawn segment.
     Drain {

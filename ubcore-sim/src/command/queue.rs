@@ -23,7 +23,7 @@ use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::retire::Identity;
 use crate::engine::send::{EngineCfg, SendEngine, Visit};
-use crate::exchange::{Exchange, RecvSide, SendSide, SharedSide};
+use crate::exchange::{BoundTo, Exchange, RecvSide, SendSide, SharedSide};
 use crate::limits;
 
 /// How long a destruction waits without any completion finding room, in nanoseconds: a driver that
@@ -301,7 +301,7 @@ impl Commands {
         let id = queue.id;
         queue.sends.end();
         let _ = queue.send.with_blocking(|engine| *engine = None);
-        at.exchange.remove_send(id);
+        at.exchange.remove_send(at.base, id);
         at.exchange.receives.remove(id);
         let Some(record) = self.objects.queues.remove(&id) else { return };
         for jfcn in record.jfcs {
@@ -326,13 +326,13 @@ impl Commands {
         &mut self,
         at: &mut Around<'_>,
         id: u32,
-        pair: Option<(u32, u32)>,
+        pair: Option<BoundTo>,
     ) -> CmdOutcome {
         let record = self.objects.queues.get(&id).ok_or(CmdStatus::NotFound)?;
         if record.mode != Mode::Rc || record.leaving {
             return Err(CmdStatus::Invalid);
         }
-        if let Some((tpn, _)) = pair {
+        if let Some(BoundTo { tpn, .. }) = pair {
             let link = at.base.tables.links.find(tpn).filter(|l| l.is_alive() && !l.unreliable);
             link.ok_or(CmdStatus::NotFound)?;
         }
@@ -343,7 +343,7 @@ impl Commands {
                 (Some(_), Some(_)) => Err(CmdStatus::Exists),
                 (None, None) => Err(CmdStatus::NotFound),
                 _ => {
-                    engine.set_bound(pair);
+                    engine.set_bound(pair.map(|to| (to.tpn, to.remote_id)));
                     Ok(CmdAnswer::ok(&[]))
                 }
             }
@@ -351,8 +351,9 @@ impl Commands {
         if held.marked {
             at.base.make_runnable(queue);
         }
-        if held.value.is_ok() {
-            at.exchange.bind(id, pair);
+        if held.value.is_ok() && !at.exchange.bind(at.base, id, pair) {
+            let _ = queue.send.with_blocking(|engine| engine.as_mut().map(|e| e.set_bound(None)));
+            return Err(CmdStatus::Invalid);
         }
         held.value
     }

@@ -193,7 +193,7 @@ fn place(tables: &Tables, reach: &Reach, want: &Want) -> Result<u64, CmdStatus> 
             let window = parts.arena.sub(offset, usize::try_from(want.len).unwrap_or(usize::MAX));
             window.map_err(|_| CmdStatus::Denied)?.addr()
         }
-        Reach::Messages => return Err(CmdStatus::Unsupported),
+        Reach::Messages | Reach::Standard => return Err(CmdStatus::Unsupported),
     };
     Ok(addr as u64)
 }

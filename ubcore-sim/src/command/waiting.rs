@@ -48,8 +48,8 @@ impl Commands {
     fn look_at(&mut self, at: &mut Around<'_>, waiting: &PendingCommand) -> CmdAnswer {
         let later = || CmdAnswer::Later(waiting.clone());
         match waiting {
-            PendingCommand::Connect { eid, unreliable } => {
-                match at.exchange.connect(at.base, at.now, *eid, *unreliable) {
+            PendingCommand::Connect { eid, mode } => {
+                match at.exchange.connect(at.base, at.now, *eid, *mode) {
                     Connecting::Pending => later(),
                     Connecting::Failed(status) => CmdAnswer::status(status),
                     Connecting::Ready { tpn, path } => {

@@ -31,6 +31,8 @@ pub(crate) enum Reach {
     Direct(DirectParts),
     /// Every request goes as a message: the peer's memory is out of reach.
     Messages,
+    /// Every request goes in packets of the standard opcodes, from a bound RC jetty.
+    Standard,
 }
 
 /// A same-host peer's memory.

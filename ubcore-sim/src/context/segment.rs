@@ -157,6 +157,12 @@ impl SegmentTable {
         Some(segment)
     }
 
+    /// Folds all live registrations, in the order of their token ids.
+    pub(crate) fn fold<T>(&self, first: T, f: impl Fn(T, &LocalSegment) -> T) -> T {
+        let live = self.slots.iter().filter_map(ArcSwapOption::load_full).filter(|s| s.is_live());
+        live.fold(first, |folded, segment| f(folded, &segment))
+    }
+
     /// The part of a registration of this node at `addr` of this process.
     pub(crate) fn memory_at(&self, addr: usize, len: usize) -> Option<Region> {
         self.slots.iter().filter_map(ArcSwapOption::load_full).find_map(|segment| {

@@ -16,7 +16,9 @@ use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
 use crate::exchange::{Exchange, PlainStep};
-use crate::ports::{Backlog, Deadline, HostRequest, NodeAddr, Route, SameHostParts, Transmit};
+use crate::ports::{
+    ArrivedDatagram, Backlog, Deadline, HostRequest, NodeAddr, Route, SameHostParts, Transmit,
+};
 
 /// Queues that one step of the device runs.
 const QUEUES_PER_STEP: usize = 64;
@@ -208,7 +210,9 @@ impl SoftwareDevice {
     pub fn poll_transmit(&self, now: Nanos, buf: &mut [u8]) -> Option<Transmit> {
         let held = self.shared.try_with(|shared| {
             let at = shared.time.at(now);
-            shared.exchange.endpoint.poll_transmit(at, buf)
+            let sent = shared.exchange.poll_transmit(&self.base, at, buf);
+            shared.wake(&self.base);
+            sent
         })?;
         if held.marked {
             self.run_shared(now);
@@ -250,14 +254,18 @@ impl SoftwareDevice {
 
     /// A datagram (BTH to ICRC) came from a node.
     pub fn on_datagram(&self, now: Nanos, from: NodeAddr, bytes: &[u8]) {
-        let _ = self.on_datagrams(now, Backlog::Empty, std::iter::once((from, bytes)));
+        let _ = self.on_datagrams(
+            now,
+            Backlog::Empty,
+            std::iter::once(ArrivedDatagram::of_node(from, bytes)),
+        );
     }
 
     /// Datagrams came from nodes. One step follows them all, which costs more than most of them do;
     /// none when they were only counted and answered. Returns whether there was one.
     pub fn on_datagrams<'a, D>(&self, now: Nanos, backlog: Backlog, datagrams: D) -> bool
     where
-        D: Iterator<Item = (NodeAddr, &'a [u8])>,
+        D: Iterator<Item = ArrivedDatagram<'a>>,
     {
         self.on_datagrams_at(now, 0, backlog, datagrams)
     }
@@ -271,14 +279,15 @@ impl SoftwareDevice {
         datagrams: D,
     ) -> bool
     where
-        D: Iterator<Item = (NodeAddr, &'a [u8])>,
+        D: Iterator<Item = ArrivedDatagram<'a>>,
     {
         let run = self.shared.with_blocking(|shared| {
             let at = shared.time.at(now);
             shared.exchange.endpoint.on_backlog(at, backlog);
-            let is_due = datagrams.fold(false, |is_due, (to, bytes)| {
-                let by = Reception::new(&self.base.tables, at, Route { port, to });
-                shared.on_datagram(&self.base, by, bytes) | is_due
+            let is_due = datagrams.fold(false, |is_due, datagram| {
+                let route = Route { port, to: datagram.from };
+                let by = Reception::new(&self.base.tables, at, route);
+                shared.on_datagram(&self.base, by, &datagram) | is_due
             });
             shared.wake(&self.base);
             is_due

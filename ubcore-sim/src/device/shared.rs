@@ -8,14 +8,14 @@ use std::sync::Arc;
 use udma_abi::{Nanos, sqe::BLOCK_WORDS};
 
 use super::running::RunningTime;
-use crate::cfg::DeviceCfg;
+use crate::cfg::{DeviceCfg, RcWire};
 use crate::command::Commands;
 use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
-use crate::exchange::{Exchange, PlainStep};
-use crate::ports::Deadline;
+use crate::exchange::{Exchange, PlainStep, is_standard};
+use crate::ports::{ArrivedDatagram, Deadline};
 
 /// Rounds of the exchange in one step: what is left then is done by the next one.
 const ROUNDS: usize = 4;
@@ -117,7 +117,16 @@ impl SharedPart {
     }
 
     /// Takes a datagram. Whether a step is due: it was more than counted and answered.
-    pub(super) fn on_datagram(&mut self, base: &Base, mut by: Reception<'_>, bytes: &[u8]) -> bool {
+    pub(super) fn on_datagram(
+        &mut self,
+        base: &Base,
+        mut by: Reception<'_>,
+        datagram: &ArrivedDatagram<'_>,
+    ) -> bool {
+        let ArrivedDatagram { source_port, bytes, .. } = *datagram;
+        if base.tables.cfg.rc == RcWire::Roce && is_standard(bytes) {
+            return self.exchange.on_standard(base, by, (source_port, bytes));
+        }
         let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
         self.exchange.on_arrival(base, by, event)
     }

@@ -131,7 +131,7 @@ impl PathState {
                 raise_slots_used(&parts.half, slot as u64 + 1);
                 HazardSlot::new(parts.half.clone(), offset).ok()
             }
-            Reach::Own | Reach::Direct(_) | Reach::Messages => None,
+            Reach::Own | Reach::Direct(_) | Reach::Messages | Reach::Standard => None,
         };
         Self {
             link,
@@ -200,7 +200,7 @@ impl PathState {
                 return Some((memory, LifeProof::Own(segment)));
             }
             Reach::Direct(parts) => parts,
-            Reach::Messages => return None,
+            Reach::Messages | Reach::Standard => return None,
         };
         let view = self.views[(token_id >> 8) as usize % VIEWS].as_ref()?;
         let (rights, shared) = (view.rights, &view.shared);

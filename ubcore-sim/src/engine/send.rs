@@ -434,7 +434,7 @@ impl SendEngine {
 
     /// An error may stop the queue: every error of RC, the local ones of RM and UM.
     #[cold]
-    fn after_error(&mut self, visit: &Visit<'_>, status: CqeStatus) {
+    pub(super) fn after_error(&mut self, visit: &Visit<'_>, status: CqeStatus) {
         if status == CqeStatus::RemAccessAbort {
             visit.tables.count(Counter::AccessDenied);
         }

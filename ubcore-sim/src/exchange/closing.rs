@@ -42,7 +42,10 @@ impl Exchange {
                 return false;
             };
             path.posted.retain(|posted| posted.is_left(base));
-            let peer = peers.get_mut(&path.eid);
+            if path.standard && path.posted.is_empty() {
+                path.end(base, *tpn);
+            }
+            let peer = peers.get_mut(&path.eid).filter(|_| !path.standard);
             let peer = peer
                 .filter(|peer| path.posted.is_empty() || path.is_of_former_life(peer.incarnation));
             if let Some(peer) = peer {
@@ -64,7 +67,8 @@ impl Exchange {
     /// Whether each node that is reached by packets has everything that this one sent and owes: a CLOSE that
     /// overtakes a response would end its request as timed out.
     pub(crate) fn is_answered(&self) -> bool {
-        self.endpoint.is_drained() && self.peers.values().all(|peer| !peer.responder.is_waiting())
+        let is_sent = self.endpoint.is_drained() && !self.standard.has_work();
+        is_sent && self.peers.values().all(|peer| !peer.responder.is_waiting())
     }
 
     /// The node closes: nothing goes to its peers any more but a CLOSE, which the endpoint sends.

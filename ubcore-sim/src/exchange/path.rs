@@ -17,6 +17,8 @@ pub(super) struct UsedPath {
     pub(super) life: u64,
     /// Requests that a closing path stays open for.
     pub(super) posted: Vec<Posted>,
+    /// Packets of the standard opcodes go over it.
+    pub(super) standard: bool,
     /// The node died; the number stays until its users gave it back.
     pub(super) dead: bool,
 }

@@ -5,7 +5,11 @@
 
 use std::sync::Arc;
 
-use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, cmd::TpPath, counters::Counter};
+use udma_abi::{
+    CmdStatus, CqeStatus, Nanos, RawEid,
+    cmd::{Mode, TpPath},
+    counters::Counter,
+};
 use urma_mem::Region;
 
 use super::path::UsedPath;
@@ -13,6 +17,7 @@ use super::peer::Peer;
 use super::sides::Connecting;
 use super::state::Exchange;
 use crate::carrier::{Carrier, Loopback, RingPair};
+use crate::cfg::RcWire;
 use crate::context::link::{DirectParts, NodePath, Reach};
 use crate::endpoint::{PeerTp, TpEnd};
 use crate::engine::base::Base;
@@ -28,8 +33,11 @@ impl Exchange {
         base: &Base,
         now: Nanos,
         eid: RawEid,
-        unreliable: bool,
+        mode: Mode,
     ) -> Connecting {
+        if mode == Mode::Rc && base.tables.cfg.rc == RcWire::Roce {
+            return self.connect_standard(base, now, eid);
+        }
         // A node may have closed and come again before this one's host has reported it.
         if let Some(Carrier::Ring(ring)) =
             self.peers.get(&eid).and_then(|p| p.line.carrier.as_ref())
@@ -46,7 +54,24 @@ impl Exchange {
             self.peers.remove(&eid);
             return Connecting::Failed(why);
         }
-        self.open_path(base, now, eid, unreliable)
+        self.open_path(base, now, eid, mode == Mode::Um)
+    }
+
+    /// A path for packets of the standard opcodes: nothing is asked of the node, which may be any.
+    fn connect_standard(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Connecting {
+        self.close_paths(base, now);
+        let Self { endpoint, paths, .. } = self;
+        let known = paths.iter_mut().find(|(_, path)| path.standard && path.eid == eid);
+        if let Some((tpn, path)) = known {
+            path.users += 1;
+            return Connecting::Ready { tpn: *tpn, path: TpPath::Packets };
+        }
+        let tpn = endpoint.path_number(|tpn| paths.contains_key(&tpn));
+        base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, false, Reach::Standard)));
+        let posted = Vec::new();
+        let path = UsedPath { eid, users: 1, life: 0, posted, standard: true, dead: false };
+        paths.insert(tpn, path);
+        Connecting::Ready { tpn, path: TpPath::Packets }
     }
 
     fn look_for(&mut self, base: &Base, now: Nanos, eid: RawEid) -> Result<(), CmdStatus> {
@@ -82,11 +107,14 @@ impl Exchange {
                 let is_open = !peer.is_shut && peer.paths[0].is_some_and(is_open);
                 let is_new = !unreliable && !is_open;
                 let since = is_new.then(|| *peer.wanted_since.get_or_insert(now));
-                if !unreliable && !endpoint.tp(eid).is_some_and(PeerTp::is_open) {
+                // A node that speaks the standard opcodes may have no TP: it is opened for the first request.
+                let is_standard = |path: &UsedPath| path.standard && path.eid == eid;
+                let is_lazy = unreliable || paths.values().any(is_standard);
+                if !is_lazy && !endpoint.tp(eid).is_some_and(PeerTp::is_open) {
                     endpoint.open(now, eid);
                     return Connecting::Pending;
                 }
-                if !endpoint.is_proven(now, eid, since) {
+                if !is_lazy && !endpoint.is_proven(now, eid, since) {
                     return Connecting::Pending;
                 }
                 TpPath::Packets
@@ -114,7 +142,14 @@ impl Exchange {
                 (TpPath::SameHost, None) | (TpPath::Packets, _) => Reach::Messages,
             };
             base.tables.links.insert(Arc::new(NodePath::new(tpn, eid, unreliable, reach)));
-            UsedPath { eid, users: 0, life: peer.incarnation, posted: Vec::new(), dead: false }
+            UsedPath {
+                eid,
+                users: 0,
+                life: peer.incarnation,
+                posted: Vec::new(),
+                standard: false,
+                dead: false,
+            }
         });
         path.users += 1;
         peer.used = true;
@@ -204,7 +239,8 @@ impl Exchange {
     fn lose(&mut self, base: &Base, now: Nanos, eid: RawEid) {
         let Some(mut peer) = self.peers.remove(&eid) else { return };
         self.peer_halves.remove(&eid);
-        for (tpn, path) in self.paths.iter_mut().filter(|(_, path)| path.eid == eid) {
+        let lost = |path: &UsedPath| path.eid == eid && !path.standard;
+        for (tpn, path) in self.paths.iter_mut().filter(|(_, path)| lost(path)) {
             path.end(base, *tpn);
         }
         self.endpoint.remove(eid);

@@ -193,6 +193,12 @@ impl ReceivingSides {
         self.rings.get(&id).map(ReceiveRing::left)
     }
 
+    /// Timer code by which senders to the queue wait for a receive.
+    pub(super) fn min_rnr_timer(&self, id: u32) -> Option<u8> {
+        let ring = self.rings.get(&self.ends.get(&id)?.ring)?;
+        Some(ring.side.min_rnr_timer & 31)
+    }
+
     /// `false`: no such ring. The next step looks whether an event is due already.
     pub(crate) fn set_threshold(&mut self, id: u32, threshold: u32) -> bool {
         let Some(ring) = self.rings.get_mut(&id) else { return false };
@@ -224,8 +230,13 @@ impl ReceivingSides {
     /// A receive for a message, with a completion slot; or the answer that the message gets.
     pub(super) fn take(&mut self, base: &Base, ask: &Ask) -> Result<TakenReceive, ResponseStatus> {
         let id = self.member(ask)?;
+        self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?.check(ask)?;
+        self.take_of(base, id)
+    }
+
+    /// As [`ReceivingSides::take`], of a queue to which the message was admitted.
+    pub(super) fn take_of(&mut self, base: &Base, id: u32) -> Result<TakenReceive, ResponseStatus> {
         let end = self.ends.get(&id).ok_or(ResponseStatus::NoTarget)?;
-        end.check(ask)?;
         let (cqe_source, own_port) = (end.cqe_source, end.port.clone());
         let ring = self.rings.get_mut(&end.ring).ok_or(ResponseStatus::NoTarget)?;
         let not_ready = ResponseStatus::ReceiverNotReady { timer: ring.side.min_rnr_timer & 31 };

@@ -56,6 +56,17 @@ pub(crate) struct SharedSide {
     pub(crate) token: Option<u32>,
 }
 
+/// What an RC jetty is paired with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BoundTo {
+    /// Path to the peer.
+    pub(crate) tpn: u32,
+    /// Number of the peer's jetty.
+    pub(crate) remote_id: u32,
+    /// PSNs of the standard opcodes: of the first packets sent and expected.
+    pub(crate) psns: Option<[u32; 2]>,
+}
+
 /// How a connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Connecting {

@@ -14,6 +14,7 @@ use super::peer::Peer;
 use super::peers::KnownPeers;
 use super::receive::ReceivingSides;
 use super::senders::Senders;
+use super::standard::StandardJetties;
 use super::work::Work;
 use crate::cfg::DeviceCfg;
 use crate::context::segment::SegmentCache;
@@ -33,6 +34,10 @@ pub(crate) struct Exchange {
     pub(super) closing: Vec<u32>,
     pub(super) look_at: Nanos,
     pub(super) senders: Senders,
+    /// RC jetties that speak the standard opcodes.
+    pub(crate) standard: StandardJetties,
+    /// The packet before was one of theirs.
+    pub(super) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
     pub(super) hold: Hold,
     /// Segments that peers touched lately.
@@ -53,6 +58,8 @@ impl Exchange {
             closing: Vec::new(),
             look_at: Nanos::MAX,
             senders: Senders::default(),
+            standard: StandardJetties::default(),
+            sent_standard: false,
             receives: ReceivingSides::default(),
             hold: Hold::default(),
             cache: SegmentCache::default(),

@@ -14,6 +14,7 @@ mod path_mtu;
 mod quiet;
 mod routes;
 mod short;
+mod standard;
 mod targets;
 mod world;
 

@@ -26,14 +26,16 @@ use super::{
     link::{DatagramLink, LinkCounts},
     poll::{Interest, Poll},
     port_links::PortLinks,
-    standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, is_standard},
+    standard::{PortEndpoint, QpnInUse, StandardDrops, StandardEndpoints, StandardResult},
     tap::Tap,
     udp::{Udp, UdpError},
 };
 use crate::{
+    cfg::RcWire,
     device::SoftwareDevice,
+    exchange::is_standard,
     link::LinkFaults,
-    ports::{Deadline, NodeAddr, Transmit},
+    ports::{ArrivedDatagram, Deadline, Transmit},
 };
 
 /// Whether the poll set reports datagrams.
@@ -267,24 +269,33 @@ impl PacketPort {
         &self,
         device: &SoftwareDevice,
         now: Nanos,
-        (port, from): (u8, SocketAddr),
+        (port, sender): (u8, SocketAddr),
         bytes: &'a [u8],
-    ) -> Option<(NodeAddr, &'a [u8])> {
+    ) -> Option<ArrivedDatagram<'a>> {
+        let from = ip_eid(sender.ip().to_canonical());
+        let arrival = ArrivedDatagram { from, source_port: sender.port(), bytes };
         if is_standard(bytes) {
-            if !self.standard.on_datagram(now, from, bytes) {
+            let result = self.standard.on_datagram(now, sender, bytes);
+            if result == StandardResult::NotHere && device.cfg().rc == RcWire::Roce {
+                self.tap.on_packet(from, self.eid, bytes);
+                return Some(arrival);
+            }
+            if result == StandardResult::NotHere {
+                self.standard.count_unknown();
+            }
+            if result != StandardResult::Taken {
                 // Counts where a flood is looked for.
                 device.count(Counter::DropMalformed);
             }
             return None;
         }
-        if from.port() != ROCE_PORT && !device.faults().sender_unproven() {
+        if sender.port() != ROCE_PORT && !device.faults().sender_unproven() {
             // Any user of a host may bind another port of a node's address.
             device.count(Counter::DropUnproven);
             return None;
         }
-        let from = ip_eid(from.ip().to_canonical());
         self.tap.on_packet(from, self.address(port), bytes);
-        Some((from, bytes))
+        Some(ArrivedDatagram::of_node(from, bytes))
     }
 
     fn transmit(&self, device: &SoftwareDevice, now: Nanos, buffer: &mut [u8]) -> Option<Transmit> {

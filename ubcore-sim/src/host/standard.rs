@@ -13,7 +13,7 @@ use std::{
 
 use udma_abi::{Nanos, RawEid};
 use urma_mem::sync::{AtomicU64, AtomicUsize, Ordering};
-use urma_packet::{Bth, IcrcFlow, ROCE_PORT, TpOpcode, Tpn, roce::RocePacket};
+use urma_packet::{Bth, IcrcFlow, ROCE_PORT, Tpn, roce::RocePacket};
 
 use super::eid_ip;
 use crate::ports::{Deadline, Transmit};
@@ -59,9 +59,15 @@ pub(super) struct StandardEndpoints {
     malformed: AtomicU64,
 }
 
-/// Whether a datagram is of the standard family.
-pub(super) fn is_standard(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|opcode| *opcode < TpOpcode::DataReq.code())
+/// What became of a datagram of the standard family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StandardResult {
+    /// An endpoint got it.
+    Taken,
+    /// It was dropped, and counted.
+    Dropped,
+    /// No endpoint here has its queue pair.
+    NotHere,
 }
 
 impl StandardEndpoints {
@@ -110,26 +116,33 @@ impl StandardEndpoints {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes a datagram of the standard family; whether an endpoint got it.
-    pub(super) fn on_datagram(&self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> bool {
+    /// Takes a datagram of the standard family.
+    pub(super) fn on_datagram(&self, now: Nanos, from: SocketAddr, bytes: &[u8]) -> StandardResult {
         let drop = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
-            false
+            StandardResult::Dropped
         };
         let Ok(bth) = Bth::parse(bytes) else { return drop(&self.malformed) };
         // The number first: an ICRC costs more than a look into the map.
         if self.is_empty() {
-            return drop(&self.unknown);
+            return StandardResult::NotHere;
         }
         let mut by_qpn = self.lock();
-        let Some(endpoint) = by_qpn.get_mut(&bth.dest.value()) else { return drop(&self.unknown) };
+        let Some(endpoint) = by_qpn.get_mut(&bth.dest.value()) else {
+            return StandardResult::NotHere;
+        };
         let flow = IcrcFlow::new(from, SocketAddr::new(eid_ip(self.eid), ROCE_PORT));
-        if flow.verify_segments(bytes, IDS).is_err() {
+        if flow.verify_any_id(bytes).is_err() {
             return drop(&self.icrc);
         }
         let Ok(packet) = RocePacket::parse(bytes) else { return drop(&self.malformed) };
         endpoint.on_packet(now, from, &packet);
-        true
+        StandardResult::Taken
+    }
+
+    /// Counts a packet for a queue pair that nothing has.
+    pub(super) fn count_unknown(&self) {
+        self.unknown.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The next packet of any endpoint.
@@ -150,5 +163,3 @@ impl StandardEndpoints {
 
 /// Numbers below are special: subnet management, general services.
 const QPN_MIN: u32 = 2;
-/// Identifications that a sender with segmentation offload may have used (docs/wire-spec.md, 1.1).
-const IDS: u16 = 64;

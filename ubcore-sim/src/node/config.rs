@@ -11,7 +11,7 @@ use urma_packet::FurtherPorts;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{Doorbells, ExpressLane},
+    cfg::{Doorbells, ExpressLane, RcWire},
     host::{
         ip_eid,
         memory::PageMoving,
@@ -64,6 +64,11 @@ pub struct NodeCfg {
     pub prepared_max: u64,
     /// Path MTU: most payload bytes of a packet, a power of two from 256 to 8192.
     pub mtu: u32,
+    /// What carries the requests of RC jetties.
+    pub rc: RcWire,
+    /// Path MTU of RC jetties that speak the standard opcodes, the same at both ends: 256, 512, 1024, 2048
+    /// or 4096.
+    pub rc_mtu: u32,
     /// Most packets that one TP may have unacknowledged, 1 to 65536; fewer where the system's
     /// socket buffers are smaller.
     pub window_packets: u32,
@@ -94,6 +99,8 @@ impl Default for NodeCfg {
             doorbells: Doorbells::Found,
             prepared_max: PREPARED_MAX,
             mtu: 4096,
+            rc: RcWire::Urma,
+            rc_mtu: 1024,
             window_packets: 512,
             link_faults: None,
             strategy: Strategy::default(),
@@ -153,6 +160,8 @@ impl NodeCfg {
     /// | `URMA_DOORBELLS` | `found` (once for each queue), `registers` |
     /// | `URMA_PREPARE` | bytes of an imported segment that are mapped ahead at most, 0: none |
     /// | `URMA_MTU` | 256, 512, 1024, 2048, 4096, 8192 |
+    /// | `URMA_RC` | `urma`, `roce` (RC jetties speak the standard RoCEv2 opcodes) |
+    /// | `URMA_RC_MTU` | 256, 512, 1024, 2048, 4096: path MTU of these |
     /// | `URMA_LINK_FAULTS` | such as `loss=1%,delay=5ms,seed=7` ([`LinkFaults`]) |
     ///
     /// # Errors
@@ -227,6 +236,7 @@ impl NodeCfg {
                 at: None,
             })?;
         }
+        self.set_rc(text("URMA_RC"), text("URMA_RC_MTU"))?;
         if let Some(value) = text("URMA_LINK_FAULTS").filter(|value| value != "none") {
             let name = "URMA_LINK_FAULTS";
             let wrong = |LinkFaultsError { part, wanted }| ConfigError {
@@ -241,6 +251,18 @@ impl NodeCfg {
         Ok(self)
     }
 
+    fn set_rc(&mut self, wire: Option<String>, mtu: Option<String>) -> Result<(), ConfigError> {
+        if let Some(value) = wire {
+            self.rc = rc_of(value)?;
+        }
+        if let Some(value) = mtu {
+            let (name, wanted) = ("URMA_RC_MTU", RC_MTU_WANTED);
+            self.rc_mtu =
+                value.parse().map_err(|_| ConfigError { name, value, wanted, at: None })?;
+        }
+        Ok(())
+    }
+
     /// Whether a node can be opened with it.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let refuse = |name, value: u32, wanted| {
@@ -252,6 +274,13 @@ impl NodeCfg {
         }
         if !self.mtu.is_power_of_two() || !(256..=8192).contains(&self.mtu) {
             return refuse("mtu", self.mtu, MTU_WANTED);
+        }
+        if !self.rc_mtu.is_power_of_two() || !(256..=4096).contains(&self.rc_mtu) {
+            return refuse("rc_mtu", self.rc_mtu, RC_MTU_WANTED);
+        }
+        if self.rc == RcWire::Roce && self.path == PathChoice::SameHost {
+            let (value, wanted) = ("roce".to_owned(), "urma where packets are turned off (path)");
+            return Err(ConfigError { name: "rc", value, wanted, at: None });
         }
         if !(1..=1 << 16).contains(&self.window_packets) {
             return refuse("window_packets", self.window_packets, "from 1 to 65536");
@@ -290,6 +319,17 @@ fn path_of(value: String) -> Result<PathChoice, ConfigError> {
     }
 }
 
+fn rc_of(value: String) -> Result<RcWire, ConfigError> {
+    match value.as_str() {
+        "urma" => Ok(RcWire::Urma),
+        "roce" => Ok(RcWire::Roce),
+        _ => {
+            let wanted = "urma or roce";
+            Err(ConfigError { name: "URMA_RC", value, wanted, at: None })
+        }
+    }
+}
+
 fn doorbells_of(value: String) -> Result<Doorbells, ConfigError> {
     match value.as_str() {
         "found" => Ok(Doorbells::Found),
@@ -315,6 +355,7 @@ const NAME_MAX: usize = 63;
 /// Of an imported segment: mapping that much for the first time takes about 1 ms.
 const PREPARED_MAX: u64 = 4 << 20;
 const MTU_WANTED: &str = "a power of two from 256 to 8192";
+const RC_MTU_WANTED: &str = "a power of two from 256 to 4096";
 
 #[cfg(test)]
 mod tests {
@@ -347,6 +388,8 @@ mod tests {
         assert_eq!(doorbells("registers"), Doorbells::Registers);
         assert_eq!(doorbells("found"), Doorbells::Found);
         assert_eq!(with("URMA_MTU", "256").unwrap().mtu, 256);
+        assert_eq!(with("URMA_RC", "roce").unwrap().rc, RcWire::Roce);
+        assert_eq!(with("URMA_RC_MTU", "4096").unwrap().rc_mtu, 4096);
         let faults = with("URMA_LINK_FAULTS", "loss=1%,seed=7").unwrap().link_faults.unwrap();
         assert_eq!((faults.cfg.loss_ppm, faults.seed), (10_000, 7));
     }
@@ -378,6 +421,9 @@ mod tests {
             ("URMA_PREPARE", "4M"),
             ("URMA_MTU", "1500"),
             ("URMA_MTU", "16384"),
+            ("URMA_RC", "verbs"),
+            ("URMA_RC_MTU", "8192"),
+            ("URMA_RC_MTU", "1500"),
             ("URMA_LINK_FAULTS", "loss=2"),
         ] {
             let error = with(name, value).unwrap_err().to_string().to_lowercase();

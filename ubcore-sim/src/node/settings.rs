@@ -171,7 +171,7 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 12] = [
+const SETTINGS: [(&str, &str, &str); 14] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PORTS", "ports", "none"),
     ("URMA_PATH", "path", "auto"),
@@ -183,10 +183,12 @@ const SETTINGS: [(&str, &str, &str); 12] = [
     ("URMA_DOORBELLS", "doorbells", "found"),
     ("URMA_PREPARE", "prepare", "4194304"),
     ("URMA_MTU", "mtu", "4096"),
+    ("URMA_RC", "rc", "urma"),
+    ("URMA_RC_MTU", "rc_mtu", "1024"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),
 ];
 const KEYS: &str = "eid, ports, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
-                    prepare, mtu or link_faults";
+                    prepare, mtu, rc, rc_mtu or link_faults";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";
 const SYSTEM_FILE: &str = "/etc/urma/urma.toml";

@@ -20,7 +20,7 @@ use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
-use crate::ports::{Backlog, HostRequest};
+use crate::ports::{ArrivedDatagram, Backlog, HostRequest};
 use crate::transport::TRANSMIT_MAX;
 
 /// Datagrams that one device may send in one round; bounds the loop.
@@ -408,7 +408,8 @@ impl World {
             let packets: Vec<_> =
                 (0..count).map(|_| self.attacker.flood_packet(third, to)).collect();
             let device = self.awake(number);
-            let packets = packets.iter().map(|packet| (packet.from, &*packet.bytes));
+            let packets =
+                packets.iter().map(|packet| ArrivedDatagram::of_node(packet.from, &packet.bytes));
             device.on_datagrams(now, Backlog::More, packets);
             self.transmit(now, number, &device);
         }
@@ -459,7 +460,7 @@ impl World {
         // In a flood the input is never found empty.
         let is_flooding = self.attacker.is_flooding();
         let backlog = if is_flooding { Backlog::More } else { Backlog::Empty };
-        let datagrams = std::iter::once((datagram.from, &*datagram.bytes));
+        let datagrams = std::iter::once(ArrivedDatagram::of_node(datagram.from, &datagram.bytes));
         let port = self.nodes[number].port_of(datagram.to).unwrap_or(0);
         device.on_datagrams_at(now, port, backlog, datagrams);
         self.transmit(now, number, &device);

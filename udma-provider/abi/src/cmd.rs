@@ -124,8 +124,9 @@ pub enum Command {
     Connect {
         /// EID of the peer's node.
         eid: RawEid,
-        /// Whether the path is for UM: packets without acknowledgement.
-        unreliable: bool,
+        /// Mode of the queues that use it: paths of UM have no acknowledgements, those of RC may be of the
+        /// standard opcodes.
+        mode: Mode,
     },
     /// Gives back a path; it closes when nothing uses it.
     Disconnect {
@@ -140,6 +141,9 @@ pub enum Command {
         tpn: u32,
         /// Number of the peer's jetty.
         remote_id: u32,
+        /// PSNs of the first packet sent and of the first one expected, 24 bits each, for the standard
+        /// opcodes; `None`: the numbers of the two jetties.
+        psns: Option<[u32; 2]>,
     },
     /// RC: undo a pairing.
     Unbind {

@@ -173,7 +173,7 @@ fn it_does_not_go_to_a_former_target() {
             mode: TransportMode::Rc,
             order: OrderType::Ol,
         };
-        queue.control.bind(&target).unwrap();
+        queue.control.bind(&target, None).unwrap();
         assert_eq!(send.post_like_last(&MOVED), PostedAgain::NotTaken);
         assert_eq!(send.post_list_like_last(&LIST), 0);
         send.post_send(&[write]).unwrap();

@@ -84,7 +84,7 @@ fn a_connection_bound_anew_sends_to_its_new_target() {
     };
     let targets = [target(7, 70, 700), target(7, 71, 701), target(8, 71, 702)];
     for target in &targets {
-        queue.control.bind(target).unwrap();
+        queue.control.bind(target, None).unwrap();
         send.post_send(&[message]).unwrap();
         queue.control.unbind().unwrap();
         assert!(send.post_send(&[message]).is_err(), "not bound");

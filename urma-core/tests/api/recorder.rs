@@ -12,7 +12,7 @@ use urma_core::{
     Arm, AsyncEvent, AsyncKind, AtomicFeatures, Completion, Context, Device, DeviceAttr,
     DeviceCaps, DeviceFeatures, DeviceId, Eid, HintPolicy, JettyState, JfcCfg, ModeSet, Path,
     PathKind, PostError, PostReason, QueueCfg, QueueStatus, RecvWr, SegmentCfg, SendOp, SendWr,
-    Status, TargetId, Token, TokenId, TransportMode,
+    StartPsns, Status, TargetId, Token, TokenId, TransportMode,
     ops::{
         self, CompletionQueue, ContextOps, EventOps, JfcControl, JfcParts, JfceControl,
         MovedTransfer, PathOps, PostedAgain, QueueControl, QueueFactory, QueueParts, RecvQueue,
@@ -245,7 +245,7 @@ impl QueueControl for Recorder {
         let state = JettyState::Ready;
         Ok(QueueStatus { state, rx_threshold: 3, send_pending: 2, recv_pending: 1 })
     }
-    fn bind(&self, _: &TargetId) -> Result<(), Status> {
+    fn bind(&self, _: &TargetId, _: Option<StartPsns>) -> Result<(), Status> {
         self.call("bind")
     }
     fn unbind(&self) -> Result<(), Status> {

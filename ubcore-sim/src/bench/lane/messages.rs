@@ -453,8 +453,8 @@ fn bind(w: &mut MessageScene) {
         (args.mode, args.flags) = (Mode::Rc, QueueFlags::TOKEN);
     });
     let back = w.s.b.connect(eid(1));
-    w.s.a.ok(Command::Bind { id: a.id, tpn: w.s.tpn, remote_id: b.id });
-    w.s.b.ok(Command::Bind { id: b.id, tpn: back, remote_id: a.id });
+    w.s.a.ok(Command::Bind { id: a.id, tpn: w.s.tpn, remote_id: b.id, psns: None });
+    w.s.b.ok(Command::Bind { id: b.id, tpn: back, remote_id: a.id, psns: None });
     (w.s.jetty, w.target) = (a, b);
 }
 

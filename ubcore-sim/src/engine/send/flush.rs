@@ -29,6 +29,11 @@ impl SendEngine {
         true
     }
 
+    /// The connection that carries its requests failed: as after a request that failed.
+    pub(crate) fn on_connection_lost(&mut self, visit: &Visit<'_>) {
+        self.after_error(visit, CqeStatus::AckTimeout);
+    }
+
     /// The queue is being destroyed: flush without a last completion, unless one is due already.
     pub(crate) fn on_leaving(&mut self) {
         if !matches!(self.state, SendState::Error { .. }) {

@@ -54,7 +54,7 @@ impl SendEngine {
     #[inline]
     fn try_direct(&mut self, visit: &Visit<'_>, index: usize, budget: &mut usize) -> FrontResult {
         let path_state = &mut self.path_states[index];
-        let direct = !matches!(path_state.link.reach, Reach::Messages);
+        let direct = !matches!(path_state.link.reach, Reach::Messages | Reach::Standard);
         if direct && path_state.outstanding != 0 && self.current.cursor.life == 0 {
             // Earlier requests of this path may not be placed yet. One that follows them in the
             // same sequence keeps its order there or waits; one of another sequence may pass.
@@ -162,7 +162,8 @@ impl SendEngine {
     fn check(&mut self, visit: &Visit<'_>, index: usize) -> Result<(), CqeStatus> {
         let sqe = &self.sqe;
         let link = &self.path_states[index].link;
-        if link.unreliable != (self.mode == Mode::Um) {
+        let is_standard = matches!(link.reach, Reach::Standard);
+        if link.unreliable != (self.mode == Mode::Um) || is_standard && self.mode != Mode::Rc {
             return Err(CqeStatus::LocOperation);
         }
         match self.mode {

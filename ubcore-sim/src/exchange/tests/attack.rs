@@ -208,7 +208,7 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     add(&mut w);
     let now = w.now;
     let node = &mut w.nodes[1];
-    let mut seek = |now, n| node.exchange.connect(&node.base, now, invented(n), false);
+    let mut seek = |now, n| node.exchange.connect(&node.base, now, invented(n), Mode::Rm);
     // One is known already; it is not idle yet.
     (1..limits::PEERS).for_each(|n| assert_eq!(seek(now, n), Connecting::Pending, "{n}"));
     let full = Connecting::Failed(udma_abi::CmdStatus::NoRoom);
@@ -216,7 +216,10 @@ fn a_full_table_gives_the_place_of_an_idle_node_to_a_new_one() {
     w.run(2 * SECOND);
     let now = w.now;
     let node = &mut w.nodes[1];
-    assert_eq!(node.exchange.connect(&node.base, now, invented(5001), false), Connecting::Pending);
+    assert_eq!(
+        node.exchange.connect(&node.base, now, invented(5001), Mode::Rm),
+        Connecting::Pending
+    );
     assert_eq!(w.nodes[1].exchange.peers.len(), limits::PEERS);
     assert!(!w.nodes[1].exchange.peers.contains_key(&w.eid(0)));
     // The node that lost its place comes again when another one is free; nothing is done twice.

@@ -246,16 +246,16 @@ fn an_import_seeks_a_peer_that_hung_up_anew() {
     let node = &mut w.nodes[0];
     while node.base.tables.requests.pop().is_some() {}
     assert!(matches!(
-        node.exchange.connect(&node.base, w.now, peer, false),
+        node.exchange.connect(&node.base, w.now, peer, Mode::Rm),
         Connecting::Ready { .. }
     ));
     assert_eq!(node.base.tables.requests.pop(), None);
     w.line.0.store(true, Ordering::Release);
-    assert_eq!(node.exchange.connect(&node.base, w.now, peer, false), Connecting::Pending);
+    assert_eq!(node.exchange.connect(&node.base, w.now, peer, Mode::Rm), Connecting::Pending);
     assert_eq!(node.base.tables.requests.pop(), Some(HostRequest::FindPeer { eid: peer }));
     // The host tells of the end later; the search goes on.
     node.exchange.on_peer_gone(&node.base, w.now, peer);
-    assert_eq!(node.exchange.connect(&node.base, w.now, peer, false), Connecting::Pending);
+    assert_eq!(node.exchange.connect(&node.base, w.now, peer, Mode::Rm), Connecting::Pending);
     assert_eq!(w.counter(0, Counter::PeerDied), 1);
 }
 

@@ -1,6 +1,9 @@
 //! Nodes that no queue uses any more, in virtual time.
 
-use udma_abi::{CmdStatus, CqeStatus, Nanos, Opcode, Sqe, cmd::Access};
+use udma_abi::{
+    CmdStatus, CqeStatus, Nanos, Opcode, Sqe,
+    cmd::{Access, Mode},
+};
 
 use super::world::{Kind, World};
 use crate::exchange::Connecting;
@@ -13,7 +16,7 @@ impl World {
         let to = self.eid(1 - n);
         for _ in 0..1000 {
             let node = &mut self.nodes[n];
-            match node.exchange.connect(&node.base, self.now, to, false) {
+            match node.exchange.connect(&node.base, self.now, to, Mode::Rm) {
                 Connecting::Pending => {
                     while node.base.tables.requests.pop().is_some() {
                         node.exchange.on_packet_peer(to);
@@ -222,7 +225,7 @@ fn peers_are_known_up_to_the_limit_and_one_more_is_refused() {
     let mut connect = |n: usize| {
         let mut eid = [7; 16];
         eid[8..].copy_from_slice(&(n as u64).to_be_bytes());
-        node.exchange.connect(&node.base, now, udma_abi::RawEid(eid), false)
+        node.exchange.connect(&node.base, now, udma_abi::RawEid(eid), Mode::Rm)
     };
     // One is known already.
     for n in 1..crate::limits::PEERS {

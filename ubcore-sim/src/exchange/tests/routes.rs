@@ -206,7 +206,7 @@ fn both_nodes_move_at_once_and_agree() {
     let eid = w.eid(0);
     let of_b = loop {
         let (now, node) = (w.now, &mut w.nodes[1]);
-        match node.exchange.connect(&node.base, now, eid, false) {
+        match node.exchange.connect(&node.base, now, eid, Mode::Rm) {
             Connecting::Ready { tpn, .. } => break tpn,
             Connecting::Pending => w.run(MS),
             Connecting::Failed(why) => panic!("{why}"),

@@ -14,12 +14,14 @@ use udma_abi::{
 use urma_mem::sync::{AtomicBool, Ordering};
 use urma_mem::{Blocks, Pages, Region};
 
-use crate::cfg::DeviceCfg;
+use urma_packet::ROCE_PORT;
+
+use crate::cfg::{DeviceCfg, RcWire};
 use crate::context::{jfc::DeviceJfc, segment::NewSegment};
 use crate::endpoint::Reception;
 use crate::engine::base::Base;
 use crate::engine::mail::{Handed, Mail};
-use crate::exchange::{Connecting, Exchange, RecvSide, SendSide};
+use crate::exchange::{BoundTo, Connecting, Exchange, RecvSide, SendSide, is_standard};
 use crate::ports::{Interrupt, MemoryHost, Ports, Route, SameHostParts, SharedExtent, Wake};
 use crate::share::layout::{NODE_LEN, half_len};
 use crate::transport::TRANSMIT_MAX;
@@ -92,6 +94,9 @@ impl Node {
     /// The same by any route.
     pub(super) fn on_datagram_by(&mut self, now: Nanos, route: Route, bytes: &[u8]) -> bool {
         let mut by = Reception::new(&self.base.tables, now, route);
+        if is_standard(bytes) {
+            return self.exchange.on_standard(&self.base, by, (ROCE_PORT, bytes));
+        }
         let event = self.exchange.endpoint.on_datagram(&mut by, bytes);
         self.exchange.on_arrival(&self.base, by, event)
     }
@@ -158,11 +163,15 @@ pub(super) fn sum(region: &Region) -> u64 {
 
 impl Node {
     fn new(n: u8, mtu: u32, life: u64, ports: u8) -> Self {
+        Self::of(n, mtu, life, (ports, RcWire::Urma))
+    }
+
+    fn of(n: u8, mtu: u32, life: u64, (ports, rc): (u8, RcWire)) -> Self {
         let address =
             |port| RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1 + port, 0, n]);
         let further = (1..ports).map(address).collect();
         let cfg = DeviceCfg::new(address(0), life, u64::from(n) << 8 | life);
-        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, ports: further, ..cfg };
+        let cfg = DeviceCfg { ring_len: RING_LEN, mtu, rc, ports: further, ..cfg };
         let ports = Ports {
             interrupt: Arc::new(Quiet),
             memory: Arc::new(Quiet),
@@ -218,17 +227,30 @@ impl World {
 
     /// Two nodes with so many ports each.
     pub(super) fn with_ports(ports: u8) -> Self {
-        Self::with(Kind::Packets, [4096; 2], ports)
+        Self::with(Kind::Packets, [4096; 2], (ports, RcWire::Urma))
     }
 
     /// Two nodes, each with a path MTU of its own.
     pub(super) fn with_mtus(kind: Kind, mtus: [u32; 2]) -> Self {
-        Self::with(kind, mtus, 1)
+        Self::with(kind, mtus, (1, RcWire::Urma))
     }
 
-    fn with(kind: Kind, mtus: [u32; 2], ports: u8) -> Self {
+    /// Two nodes whose send queues are RC jetties of the standard opcodes, bound to each other.
+    pub(super) fn standard(psns: [Option<[u32; 2]>; 2]) -> Self {
+        let mut world = Self::with(Kind::Packets, [4096; 2], (1, RcWire::Roce));
+        for (n, psns) in psns.into_iter().enumerate() {
+            world.sender_of(n, Mode::Rc);
+            world.receiver_of(n, SENDER, Mode::Rc);
+            let to = BoundTo { tpn: world.tpn, remote_id: SENDER, psns };
+            let Node { base, exchange, .. } = &mut world.nodes[n];
+            assert!(exchange.bind(base, SENDER, Some(to)));
+        }
+        world
+    }
+
+    fn with(kind: Kind, mtus: [u32; 2], of: (u8, RcWire)) -> Self {
         let mut world = Self {
-            nodes: [Node::new(1, mtus[0], 7, ports), Node::new(2, mtus[1], 7, ports)],
+            nodes: [Node::of(1, mtus[0], 7, of), Node::of(2, mtus[1], 7, of)],
             pulled: Vec::new(),
             now: 1_000,
             line: Arc::default(),
@@ -245,7 +267,7 @@ impl World {
         let eids = [world.eid(0), world.eid(1)];
         let [a, b] = &mut world.nodes;
         let now = world.now;
-        assert_eq!(a.exchange.connect(&a.base, now, eids[1], false), Connecting::Pending);
+        assert_eq!(a.exchange.connect(&a.base, now, eids[1], Mode::Rm), Connecting::Pending);
         match kind {
             Kind::Packets => a.exchange.on_packet_peer(eids[1]),
             Kind::Ring => {
@@ -269,7 +291,7 @@ impl World {
         }
         for _ in 0..100 {
             let [a, _] = &mut world.nodes;
-            match a.exchange.connect(&a.base, world.now, eids[1], false) {
+            match a.exchange.connect(&a.base, world.now, eids[1], Mode::Rm) {
                 Connecting::Pending => world.run(10_000),
                 Connecting::Ready { tpn, .. } => {
                     world.tpn = tpn;
@@ -322,8 +344,9 @@ impl World {
         if self.nodes[from].stopped {
             return false;
         }
-        while let Some(sent) = self.nodes[from].exchange.endpoint.poll_transmit(self.now, &mut buf)
-        {
+        loop {
+            let Node { base, exchange, .. } = &mut self.nodes[from];
+            let Some(sent) = exchange.poll_transmit(base, self.now, &mut buf) else { break };
             busy = true;
             self.sent += 1;
             if sent.len > self.longest[from] {
@@ -543,7 +566,7 @@ impl World {
             priority: 0,
         };
         node.exchange.add_send(side);
-        let path = node.exchange.connect(&node.base, now, to, mode == Mode::Um);
+        let path = node.exchange.connect(&node.base, now, to, mode);
         let Connecting::Ready { tpn, .. } = path else { panic!("{path:?}") };
         self.tpn = tpn;
     }

@@ -205,11 +205,15 @@ impl Command {
                 let (has, token) = opt(token_value);
                 [u64::from(id) | u64::from(by_hint) << 32 | has << 33, token, 0, 0]
             }
-            Self::Connect { eid, unreliable } => {
+            Self::Connect { eid, mode } => {
                 let [high, low] = eid.to_words();
-                [high, low, u64::from(unreliable), 0]
+                [high, low, mode as u64, 0]
             }
-            Self::Bind { id, tpn, remote_id } => [two(id, tpn), u64::from(remote_id), 0, 0],
+            Self::Bind { id, tpn, remote_id, psns } => {
+                let [send, receive] = psns.unwrap_or_default();
+                let has = u64::from(psns.is_some());
+                [two(id, tpn), u64::from(remote_id) | has << 32, two(send, receive), 0]
+            }
             Self::MapSeg { tpn, token_id, token_value, va, len } => {
                 [two(tpn, token_id), u64::from(token_value), va, len]
             }
@@ -279,11 +283,17 @@ impl Command {
                 by_hint: flag(w[1], 32),
                 token_value: from_opt(flag(w[1], 33), field32(w[2], 0, 32)),
             },
-            17 => {
-                Self::Connect { eid: RawEid::from_words([w[1], w[2]]), unreliable: flag(w[3], 0) }
-            }
+            17 => Self::Connect {
+                eid: RawEid::from_words([w[1], w[2]]),
+                mode: Mode::from_code(field8(w[3], 0, 8))?,
+            },
             18 => Self::Disconnect { tpn: id },
-            19 => Self::Bind { id, tpn: high, remote_id: field32(w[2], 0, 32) },
+            19 => Self::Bind {
+                id,
+                tpn: high,
+                remote_id: field32(w[2], 0, 32),
+                psns: flag(w[2], 32).then(|| [field32(w[3], 0, 32), field32(w[3], 32, 32)]),
+            },
             20 => Self::Unbind { id },
             21 => Self::MapSeg {
                 tpn: id,

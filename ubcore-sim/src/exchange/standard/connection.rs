@@ -1,0 +1,309 @@
+//! The connection of one jetty: its requests and receives at an endpoint of `urma-rc`.
+//!
+//! *Owns*: the endpoint, what its numbers stand for. *Takes*: requests, packets, time. *Gives*: ends,
+//! completed receives, packets. *Must not*: end a request or receive twice; take a receive that no
+//! packet wants.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use udma_abi::{Cqe, CqeStatus, Nanos, RawEid, Sqe, counters::Counter, sqe::SqeFlags};
+use urma_packet::{IcrcFlow, Psn, Tpn, roce::RocePacket, roce::rc};
+use urma_rc::{
+    RcCfg, RcCompletion, RcEndpoint, RcPostError, RcReceive, RcRequest, RcSource, RcStatus,
+};
+
+use super::key::RemoteKeys;
+use super::memory::{Caches, NodeMemory, Outstanding, receive_place, request_place};
+use super::numbered::Numbered;
+use super::request;
+use crate::context::tables::Tables;
+use crate::endpoint::flow;
+use crate::engine::gather::{self, Local, MessageSpan, Segments};
+use crate::engine::mail::Handed;
+use crate::engine::send::Visit;
+use crate::exchange::receive::TakenReceive;
+use crate::exchange::work::Work;
+
+/// Times that requests are sent again before the error timeout of the jetty is over.
+const RETRIES: u8 = 7;
+/// Shortest time without an answer after which requests are sent again.
+const ACK_MIN_NS: Nanos = 64_000_000;
+/// Timer code of a jetty whose receives have none.
+const RNR_TIMER: u8 = 12;
+
+/// What a jetty is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BoundPair {
+    /// Path by which its requests name the peer.
+    pub(crate) tpn: u32,
+    pub(crate) peer: RawEid,
+    /// Number of the peer's jetty.
+    pub(crate) remote_id: u32,
+    /// PSNs of the first packets sent and expected; `None`: the numbers of the two jetties.
+    pub(crate) psns: Option<[u32; 2]>,
+}
+
+/// Connection of a jetty.
+#[derive(Debug)]
+pub(super) struct Connection {
+    id: u32,
+    pair: BoundPair,
+    flow: IcrcFlow,
+    endpoint: RcEndpoint,
+    requests: Numbered<Outstanding>,
+    receives: Numbered<TakenReceive>,
+    /// Requests for which the endpoint has no room yet.
+    waiting: VecDeque<RcRequest>,
+    /// The end of the endpoint was passed on, or came from the jetty.
+    is_over: bool,
+    /// Packets that were sent again and are counted.
+    repeated: u64,
+}
+
+impl Connection {
+    /// `None`: the numbers cannot be those of queue pairs.
+    pub(super) fn open(work: &Work<'_>, id: u32, pair: BoundPair) -> Option<Self> {
+        let cfg = &work.base.tables.cfg;
+        let psns = pair.psns.unwrap_or([id, pair.remote_id]).map(Psn::new);
+        let mut rc = RcCfg::new([Tpn::new(id)?, Tpn::new(pair.remote_id)?], psns);
+        rc.path_mtu = usize::try_from(cfg.rc_mtu).ok()?;
+        rc.retry_count = RETRIES;
+        if let Some(sender) = work.senders.get(id) {
+            rc.rnr_retry = sender.side.rnr_retry;
+            rc.ack_timeout = (sender.timeout_ns() / (u64::from(RETRIES) + 1)).max(ACK_MIN_NS);
+        }
+        rc.min_rnr_timer = work.receives.min_rnr_timer(id).unwrap_or(RNR_TIMER);
+        Some(Self {
+            id,
+            pair,
+            flow: flow(cfg.eid, pair.peer),
+            endpoint: RcEndpoint::open(rc).ok()?,
+            requests: Numbered::default(),
+            receives: Numbered::default(),
+            waiting: VecDeque::new(),
+            is_over: false,
+            repeated: 0,
+        })
+    }
+
+    /// EID of the node at the other end.
+    pub(super) fn peer(&self) -> RawEid {
+        self.pair.peer
+    }
+
+    pub(super) fn has_answers(&self) -> bool {
+        self.endpoint.has_answers()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.endpoint.deadline()
+    }
+
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// The status with which it ends at once.
+    pub(super) fn post(
+        &mut self,
+        tables: &Tables,
+        handed: &Handed,
+        sqe: &Sqe,
+    ) -> Result<(), CqeStatus> {
+        let operation = request::operation(sqe, handed.len)?;
+        if self.is_over {
+            return Err(CqeStatus::WrFlushErr);
+        }
+        let slot = self.requests.add(Outstanding {
+            seq: handed.seq,
+            words: handed.words,
+            local: Local::of(sqe),
+        });
+        let request = RcRequest {
+            id: slot.into(),
+            operation,
+            place: request_place(slot),
+            len: handed.len,
+            fence: sqe.flags.contains(SqeFlags::FENCE),
+            solicited: sqe.flags.contains(SqeFlags::SOLICITED),
+        };
+        self.waiting.push_back(request);
+        tables.counts.add_alone(Counter::PacketRequests, 1);
+        tables.counts.add_alone(Counter::PacketBytes, handed.len.into());
+        let Some((refused, status)) = self.post_waiting() else { return Ok(()) };
+        let _ = self.requests.take(refused);
+        Err(status)
+    }
+
+    /// Posts requests that wait, in order, as far as there is room. Returns one that the endpoint never takes.
+    fn post_waiting(&mut self) -> Option<(u64, CqeStatus)> {
+        while let Some(request) = self.waiting.front() {
+            match self.endpoint.post(*request) {
+                Ok(()) => {
+                    self.waiting.pop_front();
+                }
+                Err(RcPostError::Full) => return None,
+                Err(RcPostError::TooLong) => {
+                    return Some((self.waiting.pop_front()?.id, CqeStatus::LocLen));
+                }
+                Err(RcPostError::Failed) => {
+                    return Some((self.waiting.pop_front()?.id, CqeStatus::WrFlushErr));
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes a packet of the peer.
+    pub(super) fn on_packet(
+        &mut self,
+        work: &mut Work<'_>,
+        keys: &mut RemoteKeys,
+        packet: &RocePacket<'_>,
+    ) {
+        let is_taken =
+            wants_receive(packet.header.bth.opcode) && !self.is_over && self.take_receive(work);
+        let now = work.now;
+        let Self { endpoint, requests, receives, .. } = self;
+        endpoint.on_packet(now, packet, &mut memory(work, keys, requests, receives));
+        if is_taken
+            && let Some(unused) = self.endpoint.withdraw_receive()
+            && let Some(taken) = self.receives.take(unused.id)
+        {
+            work.receives.give_back(work.base, taken);
+        }
+        self.pass_on(work);
+    }
+
+    /// Posts the next receive of the jetty to the endpoint; `false`: there is none, or no room for its
+    /// completion.
+    fn take_receive(&mut self, work: &mut Work<'_>) -> bool {
+        let Ok(taken) = work.receives.take_of(work.base, self.id) else { return false };
+        let len = u32::try_from(taken.capacity()).unwrap_or(u32::MAX);
+        let slot = self.receives.add(taken);
+        let receive = RcReceive { id: slot.into(), place: receive_place(slot), len };
+        let is_posted = self.endpoint.post_receive(receive).is_ok();
+        if !is_posted && let Some(taken) = self.receives.take(slot.into()) {
+            work.receives.give_back(work.base, taken);
+        }
+        is_posted
+    }
+
+    /// The next packet, at the front of `buf`; its length.
+    pub(super) fn poll_transmit(
+        &mut self,
+        work: &mut Work<'_>,
+        keys: &mut RemoteKeys,
+        buf: &mut [u8],
+    ) -> Option<usize> {
+        let now = work.now;
+        let Self { endpoint, requests, receives, flow, .. } = self;
+        let mut memory = memory(work, keys, requests, receives);
+        let sent = endpoint.poll_transmit(now, &mut memory, flow, buf);
+        self.pass_on(work);
+        let tables = &work.base.tables;
+        tables.counts.add_alone(Counter::TxPackets, sent.is_some().into());
+        let repeated = self.endpoint.counts().repeated;
+        tables.counts.add_alone(Counter::Retransmits, repeated - self.repeated);
+        self.repeated = repeated;
+        sent
+    }
+
+    /// Ends everything outstanding as flushed. The jetty stays as it is.
+    pub(super) fn close(&mut self, work: &mut Work<'_>) {
+        self.is_over = true;
+        self.endpoint.close();
+        self.pass_on(work);
+    }
+
+    /// Requests go without an end.
+    pub(super) fn forget_requests(&mut self) {
+        self.requests.clear();
+        self.waiting.clear();
+    }
+
+    /// Passes on what the endpoint completed, and its end.
+    fn pass_on(&mut self, work: &mut Work<'_>) {
+        while let Some(done) = self.endpoint.poll_completion() {
+            match done.source {
+                RcSource::Request => self.end_request(work, &done),
+                RcSource::Receive | RcSource::ReceiveWrite => self.end_receive(work, &done),
+            }
+        }
+        while let Some((id, status)) = self.post_waiting() {
+            if let Some(request) = self.requests.take(id) {
+                work.senders.end(self.id, request.seq, status, 0);
+            }
+        }
+        if self.endpoint.failed().is_some() && !std::mem::replace(&mut self.is_over, true) {
+            stop_queue(work, self.id);
+        }
+    }
+
+    fn end_request(&mut self, work: &mut Work<'_>, done: &RcCompletion) {
+        let Some(request) = self.requests.take(done.id) else { return };
+        let mut status = request::status(done.status);
+        if let Some(original) = done.original {
+            let table = &work.base.tables.segments;
+            let mut segments = Segments { cache: work.cache, table };
+            let span = MessageSpan { at: 0, len: 8, last: true };
+            let pieces = request.local.pieces(&request.words);
+            let placed = gather::write_in(pieces, &mut segments, span, &original.to_le_bytes());
+            status = placed.err().unwrap_or(status);
+        }
+        if status == CqeStatus::Success {
+            work.senders.succeed(work.base, self.id, (request.seq, done.len));
+        } else {
+            work.senders.end(self.id, request.seq, status, 0);
+        }
+    }
+
+    fn end_receive(&mut self, work: &mut Work<'_>, done: &RcCompletion) {
+        let Some(taken) = self.receives.take(done.id) else { return };
+        let table = &work.base.tables.segments;
+        let cqe = Cqe {
+            remote_id: self.pair.remote_id,
+            rmt_eid: self.pair.peer,
+            tpn: self.pair.tpn,
+            ..request::received(done, table)
+        };
+        taken.complete(work.base, cqe, done.solicited || done.status != RcStatus::Success);
+    }
+}
+
+/// Memory for one call of the endpoint.
+fn memory<'a>(
+    work: &'a mut Work<'_>,
+    keys: &'a mut RemoteKeys,
+    requests: &'a Numbered<Outstanding>,
+    receives: &'a Numbered<TakenReceive>,
+) -> NodeMemory<'a> {
+    let caches = Caches { segments: work.cache, keys, resolved: None };
+    let tables = &work.base.tables;
+    NodeMemory { tables, requests, receives, caches: RefCell::new(caches) }
+}
+
+/// Whether a packet may take a receive.
+const fn wants_receive(opcode: u8) -> bool {
+    matches!(
+        opcode,
+        rc::SEND_FIRST
+            | rc::SEND_ONLY
+            | rc::SEND_ONLY_IMM
+            | rc::SEND_ONLY_INV
+            | rc::WRITE_LAST_IMM
+            | rc::WRITE_ONLY_IMM
+    )
+}
+
+/// The connection of a jetty failed: the jetty is in error, as after a request that failed.
+fn stop_queue(work: &Work<'_>, id: u32) {
+    let Some(queue) = work.base.queues.get(id) else { return };
+    let visit = Visit { tables: &work.base.tables, queue, direct: None };
+    let _ = queue.send.with_blocking(|engine| {
+        if let Some(engine) = engine {
+            engine.on_connection_lost(&visit);
+        }
+    });
+    work.base.make_runnable(queue);
+}

@@ -1,0 +1,175 @@
+//! Memory of a node as the connection of a jetty reaches it.
+//!
+//! *Owns*: what a place means. *Takes*: keys and addresses of the peer, places of requests and receives.
+//! *Gives*: bytes. *Must not*: move one before bounds and rights were checked against the segment as it is.
+
+use std::cell::RefCell;
+
+use udma_abi::{cmd::Access, counters::Counter};
+use urma_mem::{Region, WordAtomic};
+use urma_rc::{RcAccess, RcAtomic, RcMemory};
+
+use super::key::{RemoteKeys, has_key};
+use super::numbered::Numbered;
+use crate::context::segment::SegmentCache;
+use crate::context::tables::Tables;
+use crate::engine::gather::{self, EntryWords, Local, MessageSpan, Segments};
+use crate::engine::remote::{Want, check_own};
+use crate::exchange::receive::TakenReceive;
+
+/// A request of the jetty that is not complete.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    /// Pairs it with its end.
+    pub(super) seq: u32,
+    pub(super) words: EntryWords,
+    pub(super) local: Local,
+}
+
+/// Where bytes lie: the kind in the two highest bits, a slot in the next 30, an offset in the rest.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Local memory of a request.
+    Request(u32, u64),
+    /// Memory of a receive.
+    Receive(u32, u64),
+    /// What was resolved last.
+    Resolved,
+}
+
+const REQUEST: u64 = 0;
+const RECEIVE: u64 = 1;
+const RESOLVED: u64 = 2;
+
+impl Place {
+    const fn of(place: u64) -> Self {
+        let slot = (place >> 32) as u32 & 0x3fff_ffff;
+        let offset = place & 0xffff_ffff;
+        match place >> 62 {
+            REQUEST => Self::Request(slot, offset),
+            RECEIVE => Self::Receive(slot, offset),
+            _ => Self::Resolved,
+        }
+    }
+}
+
+/// Place of the first byte of a request's memory.
+pub(super) const fn request_place(slot: u32) -> u64 {
+    REQUEST << 62 | (slot as u64) << 32
+}
+
+/// Place of the first byte of a receive's memory.
+pub(super) const fn receive_place(slot: u32) -> u64 {
+    RECEIVE << 62 | (slot as u64) << 32
+}
+
+/// Memory for one call of a connection.
+#[derive(Debug)]
+pub(super) struct NodeMemory<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) requests: &'a Numbered<Outstanding>,
+    pub(super) receives: &'a Numbered<TakenReceive>,
+    pub(super) caches: RefCell<Caches<'a>>,
+}
+
+/// What a look-up changes.
+#[derive(Debug)]
+pub(super) struct Caches<'a> {
+    pub(super) segments: &'a mut SegmentCache,
+    pub(super) keys: &'a mut RemoteKeys,
+    /// Memory that was resolved last. It is used before anything else is resolved.
+    pub(super) resolved: Option<(Region, usize)>,
+}
+
+impl NodeMemory<'_> {
+    fn resolved(&self) -> Option<(Region, usize)> {
+        self.caches.borrow().resolved.clone()
+    }
+
+    /// Runs `f` on the local memory at a place of a request or receive.
+    fn with_segments<T>(&self, f: impl FnOnce(&mut Segments<'_>) -> T) -> T {
+        let mut caches = self.caches.borrow_mut();
+        f(&mut Segments { cache: caches.segments, table: &self.tables.segments })
+    }
+}
+
+impl RcMemory for NodeMemory<'_> {
+    fn resolve(&self, rkey: u32, va: u64, len: u32, access: RcAccess) -> Option<u64> {
+        let mut caches = self.caches.borrow_mut();
+        let Caches { segments, keys, resolved } = &mut *caches;
+        let right = match access {
+            RcAccess::Read => Access::READ,
+            RcAccess::Write => Access::WRITE,
+            RcAccess::Atomic => Access::ATOMIC,
+        };
+        let found = keys.find(&self.tables.segments, rkey).and_then(|token_id| {
+            let segment = segments.find(&self.tables.segments, token_id)?;
+            let token = segment.token.filter(|_| has_key(segment, rkey));
+            let want = Want { token_id, token, va, len: len.into(), right, life: 0 };
+            let offset = check_own(segment, self.tables.faults, &want).ok()?;
+            Some((segment.region.clone(), offset))
+        });
+        if found.is_none() {
+            self.tables.count(Counter::AccessDenied);
+        }
+        *resolved = found;
+        resolved.is_some().then_some(RESOLVED << 62)
+    }
+
+    fn load(&self, place: u64, into: &mut [u8]) -> bool {
+        match Place::of(place) {
+            Place::Request(slot, at) => self.requests.get(slot).is_some_and(|request| {
+                let Outstanding { words, local, .. } = request;
+                self.with_segments(|segments| {
+                    gather::read_out(local, words, segments, at, into).is_ok()
+                })
+            }),
+            Place::Resolved => {
+                self.resolved().is_some_and(|(region, offset)| region.read(offset, into).is_ok())
+            }
+            Place::Receive(..) => false,
+        }
+    }
+
+    fn store(&mut self, place: u64, bytes: &[u8]) -> bool {
+        let scatter = |pieces: &[u64], at| {
+            let span = MessageSpan { at, len: bytes.len(), last: true };
+            self.with_segments(|segments| {
+                let checked = gather::check(pieces, segments, gather::Store::Yes);
+                checked.is_ok() && gather::write_in(pieces, segments, span, bytes).is_ok()
+            })
+        };
+        match Place::of(place) {
+            Place::Request(slot, at) => self
+                .requests
+                .get(slot)
+                .is_some_and(|request| scatter(request.local.pieces(&request.words), at)),
+            Place::Receive(slot, at) => {
+                self.receives.get(slot).is_some_and(|receive| scatter(receive.pieces(), at))
+            }
+            Place::Resolved => self
+                .resolved()
+                .is_some_and(|(region, offset)| region.write_ordered(offset, bytes).is_ok()),
+        }
+    }
+
+    fn update(&mut self, place: u64, atomic: RcAtomic) -> Option<u64> {
+        let Place::Resolved = Place::of(place) else { return None };
+        let (region, offset) = self.resolved()?;
+        let operation = match atomic {
+            RcAtomic::CompareSwap { compare, swap } => WordAtomic::Cas { cmp: compare, swap },
+            RcAtomic::FetchAdd { add } => WordAtomic::Add(add),
+        };
+        region.atomic_u64(offset, operation).ok()
+    }
+
+    fn invalidate(&mut self, rkey: u32) -> bool {
+        let keys = &mut self.caches.get_mut().keys;
+        let table = &self.tables.segments;
+        let segment = keys.find(table, rkey).and_then(|token_id| table.find(token_id));
+        let guarded = segment.filter(|segment| has_key(segment, rkey));
+        guarded.is_some_and(|segment| {
+            segment.token.is_some_and(|token| table.invalidate(segment.token_id, token))
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! What the exchange does for RC jetties that speak the standard opcodes.
+//!
+//! *Owns*: whose packet is sent next. *Takes*: bindings, requests, datagrams. *Gives*: each to the
+//! connections. *Must not*: give a packet with a wrong ICRC to a connection.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use udma_abi::{CqeStatus, Nanos, RawEid, counters::Counter};
+use urma_packet::{Bth, IcrcFlow, ROCE_PORT, roce::RocePacket};
+
+use super::standard::{BoundPair, StandardJetties};
+use super::state::Exchange;
+use super::work::Work;
+use crate::endpoint::Reception;
+use crate::engine::base::Base;
+use crate::engine::mail::Handed;
+use crate::ports::Transmit;
+
+impl Exchange {
+    /// The connections, and what work for one of them needs.
+    fn split_standard<'a>(
+        &'a mut self,
+        base: &'a Base,
+        now: Nanos,
+    ) -> (&'a mut StandardJetties, Work<'a>) {
+        let Self { standard, senders, receives, endpoint, cache, bytes, .. } = self;
+        (standard, Work { base, now, senders, receives, endpoint, cache, bytes })
+    }
+
+    /// Opens the connection of jetty `id`.
+    pub(super) fn bind_standard(&mut self, base: &Base, id: u32, pair: BoundPair) -> bool {
+        let (standard, work) = self.split_standard(base, 0);
+        standard.open(&work, id, pair)
+    }
+
+    /// Ends the connection of jetty `id`, if it has one.
+    pub(super) fn unbind_standard(&mut self, base: &Base, id: u32) {
+        let (standard, mut work) = self.split_standard(base, 0);
+        standard.close(&mut work, id);
+    }
+
+    /// As [`Exchange::unbind_standard`], of a jetty that stays bound.
+    pub(super) fn end_standard(&mut self, base: &Base, id: u32) {
+        let (standard, mut work) = self.split_standard(base, 0);
+        standard.end(&mut work, id);
+    }
+
+    pub(super) fn purge_standard(&mut self, base: &Base, id: u32) {
+        let (standard, mut work) = self.split_standard(base, 0);
+        standard.purge(&mut work, id);
+    }
+
+    /// Takes a request of jetty `id`.
+    ///
+    /// # Errors
+    /// The status with which it ends at once.
+    pub(super) fn post_standard(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        (id, handed): (u32, &Handed),
+    ) -> Result<(), CqeStatus> {
+        let (standard, mut work) = self.split_standard(base, now);
+        standard.post(&mut work, id, handed)
+    }
+
+    /// Whether anything was done.
+    pub(super) fn step_standard(&mut self, base: &Base, now: Nanos) -> bool {
+        if self.standard.is_empty() {
+            return false;
+        }
+        let (standard, mut work) = self.split_standard(base, now);
+        standard.step(&mut work)
+    }
+
+    /// Takes a datagram of the standard opcodes, from UDP port `port`. Returns whether a step is due.
+    pub(crate) fn on_standard(
+        &mut self,
+        base: &Base,
+        by: Reception<'_>,
+        (port, bytes): (u16, &[u8]),
+    ) -> bool {
+        let drop = |counter| {
+            by.tables.count(counter);
+            false
+        };
+        // The address of the other ports is not that of the queue pairs.
+        if by.route.port != 0 {
+            return drop(Counter::DropUnknownTp);
+        }
+        let Ok(bth) = Bth::parse(bytes) else { return drop(Counter::DropMalformed) };
+        // The number first: an ICRC costs more than a look into the map.
+        if !self.standard.has(bth.dest.value()) {
+            return drop(Counter::DropUnknownTp);
+        }
+        let end = |eid: RawEid, port| SocketAddr::new(IpAddr::V6(Ipv6Addr::from(eid.0)), port);
+        let flow = IcrcFlow::new(end(by.from, port), end(by.tables.cfg.eid, ROCE_PORT));
+        if flow.verify_any_id(bytes).is_err() {
+            return drop(Counter::DropIcrc);
+        }
+        let Ok(packet) = RocePacket::parse(bytes) else { return drop(Counter::DropMalformed) };
+        let (standard, mut work) = self.split_standard(base, by.now);
+        standard.on_packet(&mut work, by.from, &packet);
+        true
+    }
+
+    /// The next packet to send, at the front of `buf`.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        buf: &mut [u8],
+    ) -> Option<Transmit> {
+        let own_first = !self.standard.has_work() || std::mem::take(&mut self.sent_standard);
+        if own_first && let Some(sent) = self.endpoint.poll_transmit(now, buf) {
+            return Some(sent);
+        }
+        let (standard, mut work) = self.split_standard(base, now);
+        let sent = standard.poll_transmit(&mut work, buf);
+        self.sent_standard = sent.is_some();
+        if sent.is_none() && !own_first {
+            return self.endpoint.poll_transmit(now, buf);
+        }
+        sent
+    }
+}
