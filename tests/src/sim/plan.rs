@@ -154,19 +154,26 @@ impl SimPlan {
         self
     }
 
-    /// The same with two ports a node, of which one at a time is pulled and joined again.
+    /// The same with two ports a node (one has a single port in some worlds), of which one at a time is pulled and
+    /// joined again.
     #[must_use]
     pub fn with_ports(mut self) -> Self {
         self.fabric = self.fabric.with_ports(2);
         let mut rng = Rng::new(self.seed ^ 0x0907_0907);
+        if self.seed.is_multiple_of(5) {
+            // Its peers reach it by each of their ports.
+            self.fabric.devices[0].ports.clear();
+        }
         let mut now = 0;
-        for _ in 0..PULLS {
-            let node = rng.index(self.fabric.devices.len());
-            let port = u8::try_from(rng.below(2)).unwrap_or(0);
-            let address = self.fabric.devices[node].address(port);
+        let first = rng.index(2);
+        for turn in 0..PULLS {
+            // First and second ports by turns: nodes meet by their EIDs.
+            let node = &self.fabric.devices[rng.index(self.fabric.devices.len())];
+            let address = [Some(&node.eid), node.ports.first()][(first + turn) % 2];
             let from = now + rng.below(PULL_GAP_NS);
             now = from + 1 + rng.below(PULLED_NS);
-            self.fabric.faults.pulled.push(PulledPort { address, from, until: now });
+            let pull = |address: &_| PulledPort { address: *address, from, until: now };
+            self.fabric.faults.pulled.extend(address.map(pull));
         }
         self
     }

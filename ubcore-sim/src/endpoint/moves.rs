@@ -117,7 +117,10 @@ impl PeerTp {
 
     fn is_suspect(&self) -> bool {
         let is_cut = self.routes.as_ref().is_some_and(|routes| routes.is_cut);
-        self.tp.as_ref().is_some_and(|tp| is_cut || tp.timeouts() >= SUSPECT_TIMEOUTS)
+        let is_unanswered =
+            self.handshake.is_verifying() && self.handshake.tries() > SUSPECT_TIMEOUTS;
+        let is_silent = |tp: &Tp| tp.timeouts() >= SUSPECT_TIMEOUTS;
+        self.tp.as_ref().is_some_and(|tp| is_cut || is_unanswered || is_silent(tp))
     }
 
     /// Tries another route when the one in use carries nothing, and the preferred one from time to time. `offer`

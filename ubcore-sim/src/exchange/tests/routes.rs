@@ -8,9 +8,11 @@ use super::world::{TOKEN, World, assert_filled, fill};
 use crate::endpoint::flow;
 use crate::exchange::Connecting;
 use crate::ports::{Backlog, Route};
-use crate::transport::TRANSMIT_MAX;
+use crate::transport::{Doubt, TRANSMIT_MAX};
 
 const ALL: Access = Access::READ.union(Access::WRITE).union(Access::ATOMIC);
+/// An address that no node has: 127.9.0.9.
+const STRANGER: RawEid = RawEid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 9, 0, 9]);
 const MS: u64 = 1_000_000;
 const DONE: Option<(CqeStatus, u32)> = Some((CqeStatus::Success, 64));
 
@@ -99,6 +101,7 @@ fn a_cookie_is_good_at_the_two_addresses_between_which_it_went() {
     let other = challenged(&arrive(&mut w, 1, second, &shown), Route { port: 1, to: second });
     assert_ne!(other, cookie);
     challenged(&arrive(&mut w, 1, first, &shown), Route { port: 1, to: first });
+    challenged(&arrive(&mut w, 0, second, &shown), Route { port: 0, to: second });
     let shown = packet(connect(&w, other));
     assert!(is_accepted(&arrive(&mut w, 1, second, &shown)), "it receives there");
 }
@@ -107,11 +110,10 @@ fn a_cookie_is_good_at_the_two_addresses_between_which_it_went() {
 fn a_connect_counts_from_addresses_of_that_life_of_its_node_alone() {
     let mut w = two();
     let unproven = w.counter(1, Counter::DropUnproven);
-    let stranger = RawEid([9; 16]);
     let terms = connect(&w, Cookie::default());
     let another = HandshakeBody { incarnation: terms.incarnation + 1, ..terms };
     let second = w.address(0, 1);
-    for (from, terms) in [(stranger, terms), (second, another)] {
+    for (from, terms) in [(STRANGER, terms), (second, another)] {
         for port in [0, 1] {
             assert!(arrive(&mut w, port, from, &packet(terms)).is_empty());
         }
@@ -128,9 +130,9 @@ fn a_connect_counts_from_addresses_of_that_life_of_its_node_alone() {
 #[test]
 fn a_node_that_moved_names_no_new_addresses() {
     let mut w = two();
-    let (second, stranger) = (w.address(0, 1), [9; 16]);
+    let second = w.address(0, 1);
     let named = |w: &World, cookie| HandshakeBody {
-        ports: FurtherPorts::new(&[second.0, stranger]).expect("two"),
+        ports: FurtherPorts::new(&[second.0, STRANGER.0]).expect("two"),
         ..connect(w, cookie)
     };
     let by = Route { port: 1, to: second };
@@ -140,7 +142,7 @@ fn a_node_that_moved_names_no_new_addresses() {
     assert!(is_accepted(&arrive(&mut w, 1, second, &shown)));
     let again =
         packet(HandshakeBody { nonce: 78, close_key: 10, ..connect(&w, Cookie::default()) });
-    assert!(arrive(&mut w, 1, RawEid(stranger), &again).is_empty());
+    assert!(arrive(&mut w, 1, STRANGER, &again).is_empty());
     challenged(&arrive(&mut w, 1, second, &again), by);
 }
 
@@ -177,7 +179,7 @@ fn packets_of_a_tp_count_by_its_route_alone() {
 #[test]
 fn an_address_that_another_node_names_is_still_its_owners() {
     let mut w = two();
-    let liar = RawEid([9; 16]);
+    let liar = STRANGER;
     let terms = |w: &World, cookie| HandshakeBody {
         source_eid: liar.0,
         ports: FurtherPorts::new(&[w.eid(0).0, w.address(0, 1).0]).expect("two"),
@@ -235,11 +237,24 @@ fn a_datagram_counts_from_addresses_of_its_node_alone() {
     let dropped = w.counter(1, Counter::DropUm);
     let message = datagram(&w, Psn::new(100), TOKEN);
     for port in [0, 1] {
-        arrive(&mut w, port, RawEid([9; 16]), &message);
+        arrive(&mut w, port, STRANGER, &message);
         assert!(w.received(1).is_none());
     }
     assert_eq!(w.counter(1, Counter::DropUm), dropped + 2);
     let further = w.address(0, 1);
     arrive(&mut w, 1, further, &message);
     assert!(w.received(1).is_some());
+}
+
+/// The question whether an idle TP is still held goes by a route that carries nothing any more.
+#[test]
+fn an_idle_tp_moves_when_its_peer_is_asked() {
+    let mut w = two();
+    let (peer, now) = (w.eid(1), w.now);
+    w.pulled = vec![w.eid(0)];
+    w.nodes[0].exchange.endpoint.ask(now, peer, Doubt::Idle);
+    w.run(100 * MS);
+    assert_eq!([0, 1].map(|n| w.counter(n, Counter::PortFailed)), [1, 1]);
+    let since = Some(now + 1);
+    assert!(w.nodes[0].exchange.endpoint.is_proven(w.now, peer, since), "the peer accepted");
 }
