@@ -11,6 +11,11 @@ fn paths() {
 }
 
 #[test]
+fn psns() {
+    run(&build("psns", "psns", &[]), &[("URMA_RC", "roce")]);
+}
+
+#[test]
 fn family() {
     run(&build("family", "family", &[]), &[]);
 }

@@ -25,7 +25,7 @@ pub(super) const fn key_of(token_id: u32, token: Option<u32>) -> u32 {
 }
 
 /// Whether a segment has this key.
-pub(super) fn has_key(segment: &LocalSegment, key: u32) -> bool {
+fn has_key(segment: &LocalSegment, key: u32) -> bool {
     key_of(segment.token_id, segment.token).ct_eq(&key).into()
 }
 
@@ -36,8 +36,8 @@ pub(super) struct RemoteKeys {
 }
 
 impl RemoteKeys {
-    /// Token id of the segment that had this key when it was looked for; [`has_key`] says whether it
-    /// still has.
+    /// Token id of a segment that has this key now. Segments change by commands only, and none runs
+    /// before a packet is done.
     pub(super) fn find(&mut self, table: &SegmentTable, key: u32) -> Option<u32> {
         if let Some(token_id) = self.known.get(&key)
             && table.find(*token_id).is_some_and(|segment| has_key(&segment, key))

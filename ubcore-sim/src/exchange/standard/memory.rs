@@ -9,7 +9,7 @@ use udma_abi::{cmd::Access, counters::Counter};
 use urma_mem::{Region, WordAtomic};
 use urma_rc::{RcAccess, RcAtomic, RcMemory};
 
-use super::key::{RemoteKeys, has_key};
+use super::key::RemoteKeys;
 use super::numbered::Numbered;
 use crate::context::segment::SegmentCache;
 use crate::context::tables::Tables;
@@ -104,7 +104,7 @@ impl RcMemory for NodeMemory<'_> {
         };
         let found = keys.find(&self.tables.segments, rkey).and_then(|token_id| {
             let segment = segments.find(&self.tables.segments, token_id)?;
-            let token = segment.token.filter(|_| has_key(segment, rkey));
+            let token = segment.token;
             let want = Want { token_id, token, va, len: len.into(), right, life: 0 };
             let offset = check_own(segment, self.tables.faults, &want).ok()?;
             Some((segment.region.clone(), offset))
@@ -167,8 +167,7 @@ impl RcMemory for NodeMemory<'_> {
         let keys = &mut self.caches.get_mut().keys;
         let table = &self.tables.segments;
         let segment = keys.find(table, rkey).and_then(|token_id| table.find(token_id));
-        let guarded = segment.filter(|segment| has_key(segment, rkey));
-        guarded.is_some_and(|segment| {
+        segment.is_some_and(|segment| {
             segment.token.is_some_and(|token| table.invalidate(segment.token_id, token))
         })
     }

@@ -189,6 +189,7 @@ fn a_duplicate_takes_no_receive() {
     w.is_mute[1] = false;
     assert_eq!(w.end_of(0, seq).map(|(status, _)| status), Some(OK));
     assert!(w.received(1).is_some() && w.received(1).is_none());
+    assert_eq!(node(&w, 1).exchange.receives.left(SENDER), Some(1));
     assert_eq!(status(&mut w, &send, &[(1, 8, 8)]), Some(OK));
     assert!(w.received(1).is_some() && w.received(1).is_none());
     assert_eq!(bytes(&there)[64..72], [9, 10, 11, 12, 13, 14, 15, 16]);
