@@ -50,6 +50,8 @@ pub struct SimPlan {
     pub trouble_ppm: u32,
     /// Nodes that die and come back.
     pub kills: u32,
+    /// They close, and their peers learn of it.
+    pub are_kills_closes: bool,
     /// Chance that a node arms each JFC in a step, in a million.
     pub arm_ppm: u32,
     /// The same while completions are set aside by a flush or a delete, before any is polled.
@@ -112,6 +114,7 @@ impl SimPlan {
             dry_ppm: 0,
             trouble_ppm: 0,
             kills: 0,
+            are_kills_closes: false,
             arm_ppm: pick(&mut rng, &[200_000, 20_000]),
             arm_aside_ppm: pick(&mut rng, &[0, 900_000]),
             salt: 0,
@@ -199,6 +202,12 @@ impl SimPlan {
             Some(stopped) if stopped != node => LONG_ERR_TIMEOUT,
             _ => ERR_TIMEOUT,
         }
+    }
+
+    /// The same with nodes that close and come back.
+    #[must_use]
+    pub fn with_closes(self) -> Self {
+        Self { are_kills_closes: true, ..self.with_kills() }
     }
 
     /// The same with nodes that die and come back.

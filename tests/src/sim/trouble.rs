@@ -162,7 +162,10 @@ impl Run<'_> {
     }
 
     fn kill(&mut self, node: usize) {
-        self.fabric.kill(node);
+        match self.plan.are_kills_closes {
+            true => self.fabric.close(node),
+            false => self.fabric.kill(node),
+        }
         self.graves.extend(self.nodes[node].program.take());
         self.nodes[node].back_at = self.fabric.now() + self.rng.below(DEAD_NS);
         // Datagrams are never missed: nothing has to follow them.

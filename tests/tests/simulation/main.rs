@@ -151,6 +151,17 @@ fn survivors_are_exact_over_links() {
     with_kills("survivors_are_exact_over_links", [Weather::Foul, Weather::Mixed]);
 }
 
+/// Nodes that close say so, maybe before their last responses.
+#[test]
+fn survivors_are_exact_around_nodes_that_close() {
+    let plan = |seed: u64| {
+        let weathers = [Weather::Fair, Weather::Foul, Weather::Mixed];
+        let weather = weathers[usize::try_from(seed % 3).unwrap_or(0)];
+        SimPlan::new(seed, weather, Work::All).with_closes()
+    };
+    assert!(all_of("survivors_are_exact_around_nodes_that_close", plan).messages > 0);
+}
+
 /// Seeds that failed once, with the suites of kills and of stops.
 #[test]
 fn seeds_that_failed_pass() {

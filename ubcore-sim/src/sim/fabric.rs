@@ -134,6 +134,23 @@ impl Fabric {
         }
     }
 
+    /// Closes node `number`: its peers by packets get a CLOSE, which may overtake what it owes them. Otherwise
+    /// as [`Fabric::kill`].
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn close(&self, number: usize) {
+        let now = self.now();
+        {
+            let mut world = self.world();
+            let device = Arc::clone(&world.nodes[number].device);
+            world.log.add(now, format_args!("close {number}"));
+            device.close_peers();
+            world.transmit(now, number, &device);
+        }
+        self.kill(number);
+    }
+
     /// Stops node `number` for `ns` of virtual time, as a process is stopped by SIGSTOP: nothing
     /// steps it, datagrams wait as in a socket, peers on its host see it connected.
     ///
