@@ -493,6 +493,10 @@ fn a_list_is_posted_by_what_differs_as_far_as_it_is_like_the_newest_transfer() {
     recorder.book().room = 1;
     let error = jetty.post_send(&[write(&remote, 0, 12), write(&remote, 0, 13)]).unwrap_err();
     assert_eq!((error.index, error.reason), (1, PostReason::Full));
+    recorder.book().room = usize::MAX;
+    let before = recorder.book().again.len();
+    jetty.post_send(&[write(&remote, 0, 14), write(&remote, 0, 15)]).unwrap();
+    assert_eq!(recorder.book().again.len(), before);
 }
 
 #[test]
