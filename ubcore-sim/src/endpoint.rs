@@ -342,6 +342,7 @@ impl TpEndpoint {
     }
 
     /// Whether there is something to send now.
+    #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.tps.is_empty() && self.tps.values().any(PeerTp::is_waiting)
     }

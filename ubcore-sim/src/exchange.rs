@@ -80,20 +80,20 @@ pub(crate) struct PlainRound {
 impl Exchange {
     // Short messages.
 
-    /// Puts a short message into the ring of its peer, as the requester's next piece. `false`: nothing
-    /// happened.
+    /// Puts a short message into the ring of its peer, as the requester's next piece. Returns when that requester
+    /// wants to be looked at, `Nanos::MAX`: never; `None`: nothing happened.
     #[inline]
-    pub(crate) fn send_short(&mut self, base: &Base, now: Nanos, short: &ShortSend<'_>) -> bool {
+    pub(crate) fn send_short(
+        &mut self,
+        base: &Base,
+        now: Nanos,
+        short: &ShortSend<'_>,
+    ) -> Option<Nanos> {
         let path = self.paths.get(&short.entry.tpn);
-        let Some(path) = path.filter(|path| !path.dead && !path.standard) else { return false };
-        let Some(peer) = self.peers.get_mut(&path.eid) else { return false };
-        peer.send_short(base, (now, &self.senders), short)
-    }
-
-    /// When the requester of a path wants to be looked at; `Nanos::MAX`: never.
-    pub(crate) fn timer_of(&self, tpn: u32) -> Nanos {
-        let peer = self.paths.get(&tpn).and_then(|path| self.peers.get(&path.eid));
-        peer.map_or(Nanos::MAX, |peer| peer.requester.timer())
+        let path = path.filter(|path| !path.dead && !path.standard)?;
+        let peer = self.peers.get_mut(&path.eid)?;
+        let is_sent = peer.send_short(base, (now, &self.senders), short);
+        is_sent.then(|| peer.requester.timer())
     }
 
     // Queues.

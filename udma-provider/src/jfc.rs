@@ -309,7 +309,7 @@ impl JfcCore {
         let Some(first) = out.first_mut() else { return 0 };
         let is_fit = self.take(reader, entry, first);
         reader.ci = reader.ci.wrapping_add(1);
-        let found = if is_fit && out.len() == 1 {
+        let found = if is_fit && (out.len() == 1 || self.written(reader.ci).is_none()) {
             1
         } else {
             self.poll_on(reader, out, usize::from(is_fit))

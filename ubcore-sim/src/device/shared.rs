@@ -107,11 +107,9 @@ impl SharedPart {
         let mut timer = Nanos::MAX;
         self.exchange.on_return(now);
         let left = base.send_short(queue, block, |short| {
-            let is_sent = self.exchange.send_short(base, now, short);
-            if is_sent {
-                timer = self.exchange.timer_of(short.entry.tpn);
-            }
-            is_sent
+            let sent = self.exchange.send_short(base, now, short);
+            timer = sent.unwrap_or(timer);
+            sent.is_some()
         });
         (left, timer)
     }

@@ -32,6 +32,7 @@ impl KnownPeers {
     }
 
     /// As not [`KnownPeers::has_work`], in fewer looks while nothing changes.
+    #[inline]
     pub(super) fn is_idle(&mut self) -> bool {
         if self.is_current {
             return !self.next.iter().any(NextPlace::is_written);
