@@ -63,7 +63,7 @@ local HEADERS = {
     { "tassn", 2, 2, "h", "INI_TASSN" }, { "rspst", 4, 1, "n", "RSPST", STATES, 0xe0 },
     { "rspinfo", 4, 1, "n", "RSPINFO", nil, 0x1f },
     { "initiator_type", 5, 1, "n", "INI_RC_Type", INITIATORS, 0x60 },
-    { "expected", 6, 2, "h", "Expected" }, { "initiator", 8, 3, "h", "INI_RC_ID" },
+    { "expected", 6, 2, "h", "Expected or Earlier" }, { "initiator", 8, 3, "h", "INI_RC_ID" },
     { "mt_en", 11, 1, "f", "MT_EN", nil, 0x08 } } },
   mtetah = { "MTETAH", 4, {
     { "hint", 0, 1, "n", "Hint" }, { "type", 1, 1, "n", "TGT_TC_Type", TARGETS, 0xc0 },

@@ -57,6 +57,28 @@ pub(crate) struct TpEndpoint {
     transmitted: u64,
     /// A peer has, or had, several routes.
     has_routes: bool,
+    /// Flows of the packets that were sent and received last.
+    flows: [LatestFlow; 2],
+}
+
+/// The ICRC's view of both ends, kept for the next packet: most have those of the one before.
+#[derive(Debug)]
+struct LatestFlow {
+    ends: (RawEid, RawEid),
+    flow: IcrcFlow,
+}
+
+impl LatestFlow {
+    fn new(own: RawEid) -> Self {
+        Self { ends: (own, own), flow: flow(own, own) }
+    }
+
+    fn of(&mut self, from: RawEid, to: RawEid) -> &IcrcFlow {
+        if self.ends != (from, to) {
+            *self = Self { ends: (from, to), flow: flow(from, to) };
+        }
+        &self.flow
+    }
 }
 
 /// Why a peer has no TP any more, or none yet.
@@ -86,6 +108,7 @@ impl TpEndpoint {
             last_sent: RawEid::default(),
             transmitted: 0,
             has_routes: false,
+            flows: [LatestFlow::new(cfg.eid), LatestFlow::new(cfg.eid)],
         }
     }
 
@@ -231,6 +254,19 @@ impl TpEndpoint {
         Ok(())
     }
 
+    /// As [`TpEndpoint::push`], of a piece of a request that joins no packet and whose bytes `fill` writes, or
+    /// fails to.
+    pub(crate) fn push_packet<E: From<PushError>>(
+        &mut self,
+        peer: RawEid,
+        header: &TransactionHeader,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let tp = self.tps.get_mut(&peer).ok_or(PushError::WindowFull)?;
+        tp.push_packet(header, len, fill)
+    }
+
     /// The next piece of the peer; `inbox` is its payload then.
     pub(crate) fn pop(&mut self, peer: RawEid, inbox: &mut Vec<u8>) -> Option<TransactionHeader> {
         self.tps.get_mut(&peer)?.pop(inbox)
@@ -316,7 +352,8 @@ impl TpEndpoint {
             self.replies.poll(buf).or_else(|| self.poll_peers(now, buf))
         };
         let (Route { port, to }, len) = found?;
-        flow(self.cfg.address(port), to).seal(buf.get_mut(..len)?).ok()?;
+        let own = self.cfg.address(port);
+        self.flows[0].of(own, to).seal(buf.get_mut(..len)?).ok()?;
         self.transmitted += 1;
         Some(Transmit { to, port, source_port: ROCE_PORT, len })
     }

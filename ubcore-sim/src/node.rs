@@ -34,7 +34,7 @@ use crate::{
         standard::{PortEndpoint, QpnInUse, StandardDrops},
         thread::Background,
     },
-    ports::Ports,
+    ports::{LinkVisitor, Ports},
     share::layout,
 };
 
@@ -171,7 +171,8 @@ impl Node {
 
     /// Exchanges datagrams now: after something was posted to an endpoint, or to poll it. Bounded.
     pub fn exchange(&self) {
-        self.shared.port().exchange(self.shared.device(), self.shared.clock().now());
+        let now = self.shared.clock().now();
+        self.shared.port().exchange(self.shared.device(), now, LinkVisitor::Thread);
     }
 }
 
@@ -195,7 +196,7 @@ impl Drop for Node {
             return;
         }
         // Acknowledgements that waited for a message to go with go alone.
-        self.shared.drive(self.shared.clock().now());
+        self.shared.drive(self.shared.clock().now(), LinkVisitor::Thread);
         self.shared.stop();
         let peers = background.join();
         self.shared.close_peers();

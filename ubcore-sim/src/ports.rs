@@ -102,6 +102,19 @@ pub enum Backlog {
     More,
 }
 
+/// Which thread looks at the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkVisitor {
+    /// One of the program, which polls.
+    Poll,
+    /// Another one: nothing says when it looks again.
+    Thread,
+}
+
+/// Bytes of packets of equal size that a link sends by one call at most: a UDP payload, with the headers below
+/// 64 KiB.
+pub const RUN_BYTES: usize = 65_000;
+
 /// Where a datagram goes to or comes from: IPv4-mapped or IPv6 address as an EID; port 4791.
 pub type NodeAddr = RawEid;
 

@@ -22,12 +22,13 @@ use crate::{
 
 mod cface;
 mod corner;
+mod hosts;
 mod lines;
 mod page;
 mod sizes;
 mod ucx;
 
-use lines::{BenchLine, Better, LINES, ValueSource};
+use lines::{BenchLine, Better, ValueSource};
 use sizes::SizePlot;
 
 /// Comparison with another line of the same run.
@@ -35,6 +36,22 @@ use sizes::SizePlot;
 struct Ratio {
     to: &'static str,
     times: f64,
+}
+
+/// What one measurement of a line gave.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Measured {
+    value: f64,
+    /// The counter that proves the path, and its growth.
+    carried_by: Option<String>,
+    /// Seconds of processor time of both processes for 10^9 bytes, between hosts.
+    cpu: Option<f64>,
+}
+
+impl From<f64> for Measured {
+    fn from(value: f64) -> Self {
+        Self { value, ..Self::default() }
+    }
 }
 
 /// Values of one line, over the rounds.
@@ -47,6 +64,8 @@ struct Series {
     /// The counter that proves the path, and its growth per round.
     carried_by: Option<String>,
     values: Vec<f64>,
+    /// Seconds of processor time of both processes for 10^9 bytes, each round.
+    cpu_s_per_gb: Vec<f64>,
     median: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
@@ -78,15 +97,18 @@ pub(crate) fn run(plan: &BenchPlan) -> TaskResult {
     say("Building for release...");
     let bin = cargo::build_release(&["urma_perftest", "xtask"])?;
     let is_wanted = |line: &&BenchLine| only.is_none_or(|part| line.name.contains(part));
+    let has_hosts_lines = lines::all().any(|line| is_wanted(&line) && line.is_between_hosts());
+    let no_hosts = has_hosts_lines.then(hosts::refused).flatten();
     let is_possible = |line: &&BenchLine| match line.source {
+        ValueSource::Hosts(of) => {
+            no_hosts.is_none() && of.program.needs().is_none_or(ucx::is_installed)
+        }
         ValueSource::Ucx { .. } => ucx::is_here(),
         ValueSource::CFace(of) => cface::is_possible(of),
         ValueSource::Perftest { .. } | ValueSource::Corner(_) | ValueSource::Probe(_) => true,
     };
-    let lines: Vec<&BenchLine> = LINES.iter().filter(is_wanted).filter(is_possible).collect();
-    if !ucx::is_here() {
-        say("ucx_perftest is not installed: its lines are left out.");
-    }
+    let lines: Vec<&BenchLine> = lines::all().filter(is_wanted).filter(is_possible).collect();
+    say_what_is_left_out(no_hosts.as_deref(), has_hosts_lines);
     let mut series: Vec<Series> = lines.iter().map(|line| Series::of(line)).collect();
     let mut plots = if plan.sizes { sizes::plots() } else { Vec::new() };
     for round in 1..=rounds {
@@ -117,8 +139,19 @@ pub(crate) fn run(plan: &BenchPlan) -> TaskResult {
     if failures.is_empty() { Ok(()) } else { Err(Failure(failures.join("\n"))) }
 }
 
+/// Says which programs of others are not installed, and why nothing is measured between hosts.
+fn say_what_is_left_out(no_hosts: Option<&str>, has_hosts_lines: bool) {
+    let others: &[&str] = if has_hosts_lines { &["iperf3", "fi_pingpong"] } else { &[] };
+    for name in others.iter().chain(&[ucx::NAME]).filter(|name| !ucx::is_installed(name)) {
+        say(&format!("{name} is not installed: its lines are left out."));
+    }
+    if let Some(why) = no_hosts {
+        say(&format!("{why}: the lines between hosts are left out."));
+    }
+}
+
 /// One value, and the counter that proves its path.
-fn measure(bin: &Path, line: &BenchLine) -> Result<(f64, Option<String>), Failure> {
+fn measure(bin: &Path, line: &BenchLine) -> Result<Measured, Failure> {
     match &line.source {
         ValueSource::Perftest { args, key, factor, carrier } => {
             let args: Vec<&str> = args.split_whitespace().collect();
@@ -131,13 +164,17 @@ fn measure(bin: &Path, line: &BenchLine) -> Result<(f64, Option<String>), Failur
                 let why = format!("{}: carried by {counter:?}, not by {carrier}", line.name);
                 return Err(Failure(why));
             }
-            Ok((value * factor, Some(format!("{counter} +{count}"))))
+            let carried_by = Some(format!("{counter} +{count}"));
+            Ok(Measured { carried_by, ..Measured::from(value * factor) })
         }
-        ValueSource::Corner(of) => corner::measure(of),
-        ValueSource::CFace(of) => Ok((cface::measure(bin, *of)?, None)),
-        ValueSource::Probe(args) => Ok((probe_value(bin, args)?, None)),
+        ValueSource::Corner(of) => {
+            corner::measure(of).map(|(value, carried_by)| Measured { carried_by, ..value.into() })
+        }
+        ValueSource::CFace(of) => Ok(cface::measure(bin, *of)?.into()),
+        ValueSource::Hosts(of) => hosts::measure(bin, of),
+        ValueSource::Probe(args) => Ok(probe_value(bin, args)?.into()),
         ValueSource::Ucx { test, size, tls, pick } => {
-            Ok((ucx::measure(test, *size, tls, *pick)?, None))
+            Ok(ucx::measure(test, *size, tls, *pick)?.into())
         }
     }
 }
@@ -187,6 +224,7 @@ impl Series {
             is_lower_better: line.better == Better::Lower,
             carried_by: None,
             values: Vec::new(),
+            cpu_s_per_gb: Vec::new(),
             median: None,
             min: None,
             max: None,
@@ -195,11 +233,12 @@ impl Series {
         }
     }
 
-    fn add(&mut self, result: Result<(f64, Option<String>), Failure>) {
+    fn add(&mut self, result: Result<Measured, Failure>) {
         match result {
-            Ok((value, carrier)) => {
+            Ok(Measured { value, carried_by, cpu }) => {
                 self.values.push(value);
-                self.carried_by = carrier.or_else(|| self.carried_by.take());
+                self.cpu_s_per_gb.extend(cpu);
+                self.carried_by = carried_by.or_else(|| self.carried_by.take());
             }
             Err(Failure(why)) => self.failures.push(why),
         }
@@ -207,6 +246,11 @@ impl Series {
 
     fn median(&self) -> Option<f64> {
         middle(&self.values)
+    }
+
+    /// Median processor time, where it was measured.
+    fn cpu(&self) -> Option<String> {
+        middle(&self.cpu_s_per_gb).map(|cpu| format!("{cpu:.2} CPU s/GB"))
     }
 
     fn finish(&mut self, references: &[&'static str], medians: &[(&str, Option<f64>)]) {
@@ -248,6 +292,7 @@ fn table(series: &[Series]) -> Table {
             line.median.map_or_else(|| "failed".to_owned(), |v| format!("{v:.3} {}", line.unit));
         let spread = line.min.zip(line.max);
         let spread = spread.map_or(String::new(), |(min, max)| format!("{min:.3} to {max:.3}"));
+        let proof: Vec<String> = line.carried_by.clone().into_iter().chain(line.cpu()).collect();
         let ratio = |ratio: &Ratio| format!("{:.2} x {}", ratio.times, ratio.to);
         let ratios: Vec<String> = line.ratios.iter().map(ratio).collect();
         table.add_row([
@@ -255,7 +300,7 @@ fn table(series: &[Series]) -> Table {
             Cell::new(line.name),
             right(median),
             right(spread),
-            Cell::new(line.carried_by.as_deref().unwrap_or("")),
+            Cell::new(proof.join("\n")),
             Cell::new(ratios.join("\n")),
         ]);
     }
@@ -298,7 +343,7 @@ mod tests {
             source: ValueSource::Probe(""),
         };
         let mut series = Series::of(&line);
-        values.iter().for_each(|value| series.add(Ok((*value, None))));
+        values.iter().for_each(|value| series.add(Ok((*value).into())));
         series
     }
 
@@ -316,10 +361,10 @@ mod tests {
 
     #[test]
     fn every_reference_is_a_line() {
-        for line in LINES {
-            let is_known = |name: &&str| LINES.iter().any(|other| other.name == *name);
+        for line in lines::all() {
+            let is_known = |name: &&str| lines::all().any(|other| other.name == *name);
             assert!(line.references.iter().all(is_known), "{}", line.name);
-            assert_eq!(LINES.iter().filter(|other| other.name == line.name).count(), 1);
+            assert_eq!(lines::all().filter(|other| other.name == line.name).count(), 1);
         }
     }
 }

@@ -119,6 +119,9 @@ enum Task {
         /// Act as the other end of a TCP measurement: print the port, answer once
         #[arg(long)]
         serve: bool,
+        /// Address and port of the other end of a TCP measurement, or of this one with --serve
+        #[arg(long)]
+        address: Option<std::net::SocketAddr>,
     },
 }
 
@@ -139,8 +142,8 @@ fn main() -> ExitCode {
         Task::Mutants(what) => mutants::run(&what),
         Task::Loom => check::loom(),
         Task::Cross => cross::run(),
-        Task::Probe { what, size, serve: true, .. } => probe::serve(what, size),
-        Task::Probe { what, size, span, .. } => probe::run(what, size, span),
+        Task::Probe { what, size, serve: true, address, .. } => probe::serve(what, size, address),
+        Task::Probe { what, size, span, address, .. } => probe::run(what, size, span, address),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 //! *Owns*: pinned threads. *Takes*: what to measure. *Gives*: one JSON line.
 //! *Must not*: use anything of the stack that is measured.
 
-use std::thread;
+use std::{net::SocketAddr, thread};
 
 use clap::ValueEnum;
 use nix::{
@@ -33,24 +33,29 @@ pub(crate) enum ProbeKind {
 }
 
 /// Answers one measurement of another process over TCP.
-pub(crate) fn serve(what: ProbeKind, size: usize) -> TaskResult {
+pub(crate) fn serve(what: ProbeKind, size: usize, address: Option<SocketAddr>) -> TaskResult {
     match what {
-        ProbeKind::TcpLat | ProbeKind::TcpBw => tcp::serve(what, size.clamp(1, 1 << 30)),
+        ProbeKind::TcpLat | ProbeKind::TcpBw => tcp::serve(what, size.clamp(1, 1 << 30), address),
         ProbeKind::CacheLine | ProbeKind::EventFd | ProbeKind::Memcpy => {
             Err(Failure("only TCP has another end".to_owned()))
         }
     }
 }
 
-/// Measures and prints `{"value": ...}`.
-pub(crate) fn run(what: ProbeKind, size: usize, span: usize) -> TaskResult {
+/// Measures and prints `{"value": ...}`; TCP with the other end at `address`, or with one that it starts.
+pub(crate) fn run(
+    what: ProbeKind,
+    size: usize,
+    span: usize,
+    address: Option<SocketAddr>,
+) -> TaskResult {
     let size = size.clamp(1, 1 << 30);
     let value = match what {
         ProbeKind::CacheLine => memory::cache_line_us()?,
         ProbeKind::EventFd => wakeup::eventfd_us()?,
         ProbeKind::Memcpy => memory::memcpy_gbs(size, span),
-        ProbeKind::TcpLat => tcp::latency_us(size)?,
-        ProbeKind::TcpBw => tcp::bandwidth_gbs(size)?,
+        ProbeKind::TcpLat => tcp::latency_us(size, address)?,
+        ProbeKind::TcpBw => tcp::bandwidth_gbs(size, address)?,
     };
     say(&serde_json::json!({ "value": value }).to_string());
     Ok(())
@@ -63,7 +68,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Pins the calling thread to `core`; on a machine without that core it stays where it is.
-fn pin(core: usize) {
+pub(crate) fn pin(core: usize) {
     let mut set = CpuSet::new();
     if set.set(core).is_ok() {
         let _ = sched_setaffinity(Pid::from_raw(0), &set);

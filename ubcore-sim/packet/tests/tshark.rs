@@ -214,6 +214,7 @@ impl Shown {
         let (state, info) = header.status.codes();
         let expected = match header.status {
             ResponseStatus::OutOfSequence { expected } => expected,
+            _ if let ResponseBody::Acks { earlier } = header.body => earlier,
             _ => 0,
         };
         self.number("atah.taver", 0_u8);
@@ -226,7 +227,9 @@ impl Shown {
         self.flags(&[("atah.mt_en", header.target.is_some())]);
         self.target(header.target);
         match header.body {
-            ResponseBody::None => self.number("atah.opcode", 0x11_u8),
+            ResponseBody::None | ResponseBody::Acks { .. } => {
+                self.number("atah.opcode", 0x11_u8);
+            }
             ResponseBody::ReadData { offset, length } => {
                 self.number("atah.opcode", 0x12_u8);
                 self.number("rdetah.offset", offset);

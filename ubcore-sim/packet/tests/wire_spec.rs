@@ -219,6 +219,7 @@ fn responses() -> Vec<(&'static str, PacketHeader, &'static [u8])> {
     let late = ResponseStatus::OutOfSequence { expected: 0x0100 };
     vec![
         ("taack", at(ResponseStatus::Ack, ResponseBody::None), &[]),
+        ("taack-of-three", at(ResponseStatus::Ack, ResponseBody::Acks { earlier: 2 }), &[]),
         ("not-ready", at(not_ready, ResponseBody::None), &[]),
         ("out-of-sequence", at(late, ResponseBody::None), &[]),
         ("read-response-last", at(ResponseStatus::Ack, read), PAYLOAD),
@@ -271,7 +272,7 @@ fn request_lines(header: &RequestHeader, lines: &mut Vec<(&str, usize)>) {
 fn response_lines(response: &ResponseHeader, lines: &mut Vec<(&str, usize)>) {
     lines.extend([("ATAH", ATAH_LEN), ("MTETAH", 4)]);
     match response.body {
-        ResponseBody::None => {}
+        ResponseBody::None | ResponseBody::Acks { .. } => {}
         ResponseBody::ReadData { .. } => lines.push(("RDETAH", 8)),
         ResponseBody::Atomic(_) => lines.push(("AVETH", 16)),
     }

@@ -17,7 +17,8 @@ use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
 use crate::exchange::{Exchange, PlainStep};
 use crate::ports::{
-    ArrivedDatagram, Backlog, Deadline, HostRequest, NodeAddr, Route, SameHostParts, Transmit,
+    ArrivedDatagram, Backlog, Deadline, HostRequest, LinkVisitor, NodeAddr, Route, SameHostParts,
+    Transmit,
 };
 
 /// Queues that one step of the device runs.
@@ -267,15 +268,14 @@ impl SoftwareDevice {
     where
         D: Iterator<Item = ArrivedDatagram<'a>>,
     {
-        self.on_datagrams_at(now, 0, backlog, datagrams)
+        self.on_datagrams_at(now, (0, backlog, LinkVisitor::Thread), datagrams)
     }
 
     /// The same at a port of this node; 0 is the one whose address is its EID.
     pub fn on_datagrams_at<'a, D>(
         &self,
         now: Nanos,
-        port: u8,
-        backlog: Backlog,
+        (port, backlog, visitor): (u8, Backlog, LinkVisitor),
         datagrams: D,
     ) -> bool
     where
@@ -289,6 +289,9 @@ impl SoftwareDevice {
                 let by = Reception::new(&self.base.tables, at, route);
                 shared.on_datagram(&self.base, by, &datagram) | is_due
             });
+            if is_due {
+                shared.exchange.on_packets(at, visitor);
+            }
             shared.wake(&self.base);
             is_due
         });

@@ -10,7 +10,7 @@ use urma_packet::{
     RequestHeader, Tpn,
 };
 
-use super::{PeerTp, TpEndpoint, flow};
+use super::{PeerTp, TpEndpoint};
 use crate::context::tables::Tables;
 use crate::ports::{Backlog, NodeAddr, Route};
 use crate::transport::{
@@ -61,7 +61,7 @@ impl TpEndpoint {
         bytes: &'a [u8],
     ) -> EndpointEvent<'a> {
         let own = self.cfg.address(by.route.port);
-        let packet = match Packet::open(bytes, &flow(by.route.to, own)) {
+        let packet = match Packet::open(bytes, self.flows[1].of(by.route.to, own)) {
             Ok(packet) => packet,
             Err(error) => {
                 let is_icrc = matches!(error, PacketError::Icrc { .. });

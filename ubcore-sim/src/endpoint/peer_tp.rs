@@ -8,13 +8,13 @@ use std::net::Ipv6Addr;
 
 use udma_abi::{CmdStatus, Nanos, RawEid};
 use urma_packet::{
-    BTH_LEN, Body, FurtherPorts, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe, Psn, RefuseReason,
-    RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
+    BTH_LEN, Body, DATA_OVERHEAD, FurtherPorts, ICRC_LEN, Mtu, Packet, PacketHeader, PathProbe,
+    Psn, RefuseReason, RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
 use super::routes::{Routes, TpMove};
 use crate::cfg::DeviceCfg;
-use crate::ports::Route;
+use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
     PushError, Received, Strategy, Tp, TpOpenError,
@@ -24,6 +24,11 @@ use crate::transport::{
 const DATAGRAMS_MAX: usize = 64;
 /// Probes of the peer that may wait to be returned.
 const ECHOES_MAX: usize = 4;
+
+/// Packets that may wait to be sent for the first time: so many runs of segmentation offload.
+const RUNS_QUEUED: usize = 2;
+/// Pieces of at most so many bytes wait in any number.
+const QUEUED_ANYWAY: usize = 255;
 
 /// The TP to one node.
 #[derive(Debug)]
@@ -204,8 +209,15 @@ impl PeerTp {
         if datagram(header).is_some() {
             self.datagrams.len() < DATAGRAMS_MAX
         } else {
-            !self.path.is_first() && self.tp.as_ref().is_some_and(Tp::has_room)
+            !self.path.is_first() && self.tp.as_ref().is_some_and(Tp::has_room) && !self.is_ahead()
         }
+    }
+
+    /// Whether as much waits to be sent as goes at once: more would leave the caches before it is sent, and
+    /// what arrives meanwhile would wait for it.
+    fn is_ahead(&self) -> bool {
+        let most = RUNS_QUEUED * (RUN_BYTES / (self.path.payload() + DATA_OVERHEAD));
+        self.tp.as_ref().is_some_and(|tp| tp.queued() >= most)
     }
 
     /// Takes a piece to send.
@@ -214,10 +226,25 @@ impl PeerTp {
         header: &TransactionHeader,
         bytes: &[u8],
     ) -> Result<(), PushError> {
+        // Short pieces may join a packet, and those of responses have a bound of their own.
+        if bytes.len() > QUEUED_ANYWAY && self.is_ahead() {
+            return Err(PushError::WindowFull);
+        }
         let tp = self.tp.as_mut().filter(|_| !self.path.is_first());
         let tp = tp.ok_or(PushError::WindowFull)?;
         tp.join_up_to(BTH_LEN + self.path.payload() + ICRC_LEN);
         tp.push(header, bytes.len(), &mut |room| room.copy_from_slice(bytes))
+    }
+
+    /// As [`PeerTp::push`], of a piece that joins no packet and whose bytes `fill` writes, or fails to.
+    pub(super) fn push_packet<E: From<PushError>>(
+        &mut self,
+        header: &TransactionHeader,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let tp = self.tp.as_mut().filter(|_| !self.path.is_first());
+        tp.ok_or(PushError::WindowFull)?.push_packet(header, len, fill)
     }
 
     /// The next piece of the peer; `inbox` is its payload then.

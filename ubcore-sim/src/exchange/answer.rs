@@ -27,7 +27,7 @@ pub(super) enum Effect {
 pub(super) fn is_final(header: &ResponseHeader, len: usize) -> bool {
     match header.body {
         ResponseBody::ReadData { offset, length } => offset as usize + len >= length as usize,
-        ResponseBody::None | ResponseBody::Atomic(_) => true,
+        ResponseBody::None | ResponseBody::Acks { .. } | ResponseBody::Atomic(_) => true,
     }
 }
 
@@ -76,7 +76,9 @@ fn on_ack(
         return lie;
     }
     match header.body {
-        ResponseBody::None => Effect::End(CqeStatus::Success, request.len),
+        ResponseBody::None | ResponseBody::Acks { .. } => {
+            Effect::End(CqeStatus::Success, request.len)
+        }
         ResponseBody::ReadData { offset, length } => {
             let Ok(len) = u32::try_from(bytes.len()) else { return lie };
             let fits = length == request.len && offset == request.got && len <= length - offset;

@@ -15,7 +15,13 @@ const RETURNS_MIN: u32 = 64;
 /// Prompt returns that are asked for at most.
 const RETURNS_MAX: u32 = 1 << 24;
 /// A return after this time is not prompt, in nanoseconds: a few ticks of the cheap clock.
-const PROMPT_NS: Nanos = 10_000_000;
+pub(super) const PROMPT_NS: Nanos = 10_000_000;
+/// The same for messages that came by packets, whose polls have the exact clock.
+pub(super) const PROMPT_PACKETS_NS: Nanos = 100_000;
+
+/// Longest wait of an acknowledgement for a post, in nanoseconds: two or three polls of the socket, since a program
+/// may look at several completion queues before it answers.
+pub(super) const HELD_NS: Nanos = 5_000;
 
 /// What happens to answers that a step finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,22 +38,29 @@ pub(super) struct Hold {
     /// Prompt returns in a row.
     prompt: u32,
     needed: u32,
+    /// Longest time until a return that is prompt.
+    prompt_ns: Nanos,
     /// When a poll took a message, until the program comes back.
     since: Option<Nanos>,
 }
 
-impl Default for Hold {
-    fn default() -> Self {
-        Self { prompt: 0, needed: RETURNS_MIN, since: None }
-    }
-}
-
 impl Hold {
+    pub(super) const fn new(prompt_ns: Nanos) -> Self {
+        Self { prompt: 0, needed: RETURNS_MIN, prompt_ns, since: None }
+    }
+
+    /// As [`Hold::on_return`], unless the poll that took the message goes on.
+    pub(super) fn on_later(&mut self, now: Nanos) {
+        if self.since.is_some_and(|since| since < now) {
+            self.on_return(now);
+        }
+    }
+
     /// A poll or a post of the program begins, or another thread sends what waits.
     #[inline]
     pub(super) fn on_return(&mut self, now: Nanos) {
         let Some(since) = self.since.take() else { return };
-        if now.saturating_sub(since) > PROMPT_NS {
+        if now.saturating_sub(since) > self.prompt_ns {
             return self.on_late();
         }
         self.prompt = self.prompt.saturating_add(1);
@@ -86,7 +99,7 @@ mod tests {
 
     #[test]
     fn answers_wait_once_the_program_comes_back_soon() {
-        let mut hold = Hold::default();
+        let mut hold = Hold::new(PROMPT_NS);
         returns(&mut hold, RETURNS_MIN - 1, 0);
         assert_eq!(hold.answers(), Answers::Go);
         returns(&mut hold, 1, PROMPT_NS);
@@ -95,7 +108,7 @@ mod tests {
 
     #[test]
     fn each_late_return_asks_for_twice_as_many_prompt_ones() {
-        let mut hold = Hold::default();
+        let mut hold = Hold::new(PROMPT_NS);
         returns(&mut hold, RETURNS_MIN, 0);
         returns(&mut hold, 1, PROMPT_NS + 1);
         returns(&mut hold, 2 * RETURNS_MIN - 1, 0);

@@ -92,7 +92,8 @@ impl Peer {
         if work.now >= requester.timer() {
             requester.on_time(line, work);
         }
-        let is_held = answers == Answers::MayWait && busy && responder.may_wait();
+        let is_fresh = busy || line.is_packets();
+        let is_held = answers == Answers::MayWait && is_fresh && responder.may_wait();
         if requester.is_waiting() || responder.is_waiting() && !is_held {
             if work.endpoint.open(work.now, self.eid) {
                 // Commands that wait get the outcome of this one.
@@ -210,7 +211,9 @@ impl Peer {
                     }
                 }
                 TransactionHeader::Response(header) => {
-                    self.requester.on_response(work, header, bytes);
+                    for answer in header.each() {
+                        self.requester.on_response(work, &answer, bytes);
+                    }
                 }
             }
         }

@@ -12,24 +12,21 @@ use urma_packet::{
 
 use super::answer::{Effect, effect, is_final};
 use super::flow::{BegunRequest, Flow, Request};
+use super::next_piece::{NextPiece, NotPushed, name};
 use super::pair::Pair;
 use super::schedule::Schedule;
-use super::senders::{Sender, Senders, TIMEOUT_MIN_NS};
+use super::senders::{Senders, TIMEOUT_MIN_NS};
 use super::short::{self, AckForms, SentForms};
 use super::work::Work;
-use crate::carrier::{Carrier, PeerCarrier, RingPair, piece::Payload};
+use crate::carrier::{Carrier, PeerCarrier, RingPair};
 use crate::context::tables::Tables;
 use crate::engine::base::Base;
-use crate::engine::gather::{self, Local, Segments};
+use crate::engine::gather::{Local, Segments};
 use crate::engine::mail::Handed;
-use crate::engine::names::NamedBytes;
 use crate::engine::send::ShortSend;
 
 /// Most attempts in flight to one peer.
 pub(super) const IN_FLIGHT_MAX: usize = 2048;
-/// Shortest message, in bytes, whose bytes the receiver reads where they lie: a shorter one is copied into the
-/// ring and out of it before the receiver could look at its place.
-const NAMED_MIN: u32 = 1 << 10;
 
 /// Requests of this node's queues to one peer.
 #[derive(Debug)]
@@ -171,14 +168,21 @@ impl Requester {
             return PushResult::Full;
         }
         let timeout = sender.timeout_ns();
-        if let Err(status) = piece.read(request, sender, &work.base.tables, work.bytes) {
-            let seq = request.seq;
-            flow.drop_current();
-            work.senders.end(pair.queue(), seq, status, 0);
-            return PushResult::Pushed;
-        }
-        if !line.push(work.endpoint, &header, piece.payload, &work.bytes[..piece.carried()]) {
-            return PushResult::Full;
+        let (tables, room) = (&work.base.tables, (&mut *work.endpoint, &mut *work.bytes));
+        let pushed = piece.push(line, (request, sender), tables, room);
+        match pushed {
+            Ok(()) => {}
+            Err(NotPushed::NoRoom) => return PushResult::Full,
+            Err(NotPushed::Dead) => {
+                line.is_cut_off = true;
+                return PushResult::Full;
+            }
+            Err(NotPushed::Unread(status)) => {
+                let seq = request.seq;
+                flow.drop_current();
+                work.senders.end(pair.queue(), seq, status, 0);
+                return PushResult::Pushed;
+            }
         }
         count(&work.base.tables, line.is_packets(), &piece, request);
         let (seq, len) = (request.seq, request.len);
@@ -446,109 +450,6 @@ impl Requester {
     fn recount(&mut self) {
         self.in_flight = self.flows.values().map(|flow| flow.unanswered() as usize).sum();
     }
-}
-
-/// The next piece of a request.
-#[derive(Debug)]
-struct NextPiece {
-    header: RequestHeader,
-    payload: Payload,
-    len: usize,
-}
-
-impl NextPiece {
-    fn of(request: &Request, size: usize) -> Self {
-        let payload = if request.placed { Payload::Placed } else { Payload::Here };
-        Self::new(request, payload, size)
-    }
-
-    fn naming(request: &Request, bytes: NamedBytes) -> Self {
-        Self::new(request, Payload::Named(bytes), bytes.len as usize)
-    }
-
-    fn new(request: &Request, payload: Payload, size: usize) -> Self {
-        let mut header = request.header;
-        let carries = header.op.has_payload() && payload != Payload::Placed;
-        let left = if carries { (request.len - request.pushed) as usize } else { 0 };
-        let len = left.min(size);
-        header.flags.set(RequestFlags::FIRST, !request.begun);
-        header.flags.set(RequestFlags::LAST, len == left);
-        header.access.address = header.access.address.wrapping_add(u64::from(request.pushed));
-        Self { header, payload, len }
-    }
-
-    /// Bytes that it needs behind the header.
-    fn room(&self) -> usize {
-        if let Payload::Named(named) = self.payload { named.room() } else { self.len }
-    }
-
-    /// Bytes behind the header.
-    fn carried(&self) -> usize {
-        if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len }
-    }
-
-    fn is_first(&self) -> bool {
-        self.header.flags.contains(RequestFlags::FIRST)
-    }
-
-    fn is_last(&self) -> bool {
-        self.header.flags.contains(RequestFlags::LAST)
-    }
-
-    fn len_u32(&self) -> u32 {
-        // No piece is longer than its message.
-        u32::try_from(self.len).unwrap_or(u32::MAX)
-    }
-
-    fn is_datagram(&self) -> bool {
-        self.header.flags.contains(RequestFlags::DATAGRAM)
-    }
-
-    /// Gathers the piece's payload to the front of `bytes`.
-    fn read(
-        &self,
-        request: &Request,
-        sender: &mut Sender,
-        tables: &Tables,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), CqeStatus> {
-        if self.is_datagram() && !self.is_last() {
-            // The engine knows the MTU of this node; that of the path may be smaller.
-            return Err(CqeStatus::LocLen);
-        }
-        if bytes.len() < self.carried() {
-            bytes.resize(self.carried(), 0);
-        }
-        if let Payload::Named(named) = &self.payload {
-            bytes[..NamedBytes::ENCODED_LEN].copy_from_slice(&named.encode());
-            return Ok(());
-        }
-        let mut segments = Segments { cache: &mut sender.cache, table: &tables.segments };
-        let at = u64::from(request.pushed);
-        let room = &mut bytes[..self.len];
-        gather::read_out(&request.local, &request.words, &mut segments, at, room)
-    }
-}
-
-/// The next bytes of a request, when they are long and the receiver can read them where they lie: a message
-/// that comes again goes with its bytes.
-fn name(
-    request: &Request,
-    segments: Segments<'_>,
-    (epoch, len_max): (u64, usize),
-) -> Option<NamedBytes> {
-    let never = RequestFlags::DATAGRAM | RequestFlags::RETRY;
-    let is_long = request.header.op.is_send() && request.len >= NAMED_MIN;
-    if !is_long || request.header.flags.intersects(never) {
-        return None;
-    }
-    let Local::Sges { num: 1, .. } = request.local else { return None };
-    let sge = gather::list(request.local.pieces(&request.words)).next()?;
-    let segment = segments.cache.find(segments.table, sge.token_id)?;
-    let (va, len) = (sge.va.wrapping_add(u64::from(request.pushed)), request.len - request.pushed);
-    segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.shared)?;
-    let len = len.min(u32::try_from(len_max).unwrap_or(u32::MAX));
-    Some(NamedBytes { token_id: sge.token_id, len, va, life: segment.life, epoch })
 }
 
 fn count(tables: &Tables, is_packets: bool, piece: &NextPiece, request: &Request) {

@@ -239,11 +239,19 @@ impl Responder {
         while *budget > 0
             && let Some(answer) = self.answers.front()
         {
-            let header = TransactionHeader::Response(*answer);
+            let mut header = *answer;
+            let mut joined = 1;
+            while line.is_packets()
+                && let Some(next) = self.answers.get(joined)
+                && header.join(next)
+            {
+                joined += 1;
+            }
+            let header = TransactionHeader::Response(header);
             if !line.push(work.endpoint, &header, Payload::Here, &[]) {
                 return busy;
             }
-            self.answers.pop_front();
+            self.answers.drain(..joined);
             *budget -= 1;
             busy = true;
         }

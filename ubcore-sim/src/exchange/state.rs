@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
-use super::hold::Hold;
+use super::hold::{Hold, PROMPT_NS, PROMPT_PACKETS_NS};
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
@@ -40,6 +40,10 @@ pub(crate) struct Exchange {
     pub(super) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
     pub(super) hold: Hold,
+    /// The same for messages that came by packets.
+    pub(super) packet_hold: Hold,
+    /// Acknowledgements of messages that packets brought wait until then at most.
+    pub(super) held_until: Nanos,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
     /// Payload of the piece that is sent.
@@ -61,7 +65,9 @@ impl Exchange {
             standard: StandardJetties::default(),
             sent_standard: false,
             receives: ReceivingSides::default(),
-            hold: Hold::default(),
+            hold: Hold::new(PROMPT_NS),
+            packet_hold: Hold::new(PROMPT_PACKETS_NS),
+            held_until: 0,
             cache: SegmentCache::default(),
             bytes: Vec::new(),
             inbox: Vec::new(),

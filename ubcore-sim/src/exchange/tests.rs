@@ -8,6 +8,7 @@ mod closing;
 mod fences;
 mod flood;
 mod guesses;
+mod held;
 mod hostile;
 mod names;
 mod path_mtu;

@@ -35,7 +35,7 @@ use crate::{
     device::SoftwareDevice,
     exchange::is_standard,
     link::LinkFaults,
-    ports::{ArrivedDatagram, Deadline, Transmit},
+    ports::{ArrivedDatagram, Deadline, LinkVisitor, Transmit},
 };
 
 /// Whether the poll set reports datagrams.
@@ -167,7 +167,7 @@ impl PacketPort {
 
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
     /// there was anything. A caller that finds another thread at it leaves the work to that thread.
-    pub fn exchange(&self, device: &SoftwareDevice, now: Nanos) -> bool {
+    pub fn exchange(&self, device: &SoftwareDevice, now: Nanos, by: LinkVisitor) -> bool {
         let mut count = 0;
         let run = self.link.run(|link| {
             let Some(link) = link else { return };
@@ -175,7 +175,7 @@ impl PacketPort {
             let received = link.receive(&mut |port, backlog, batch| {
                 let admit = |(from, bytes)| self.admit(device, now, (port, from), bytes);
                 let admitted = batch.filter_map(admit);
-                stepped |= device.on_datagrams_at(now, port, backlog, admitted);
+                stepped |= device.on_datagrams_at(now, (port, backlog, by), admitted);
             });
             if received > 0 {
                 // A datagram that proves nothing must not make each poll a system call from now on.
@@ -410,7 +410,7 @@ mod tests {
                 if bench.dev.dropped() == dropped {
                     break;
                 }
-                port.exchange(&bench.dev, 1);
+                port.exchange(&bench.dev, 1, LinkVisitor::Thread);
             }
             assert_eq!(bench.dev.dropped(), dropped);
         }
@@ -469,7 +469,7 @@ mod tests {
         };
         let wait = |is_over: &dyn Fn() -> bool| {
             (0..1_000_000).take_while(|_| !is_over()).for_each(|_| {
-                port.exchange(&bench.dev, 1);
+                port.exchange(&bench.dev, 1, LinkVisitor::Thread);
             });
             assert!(is_over());
         };

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     device::{FoundJfc, FoundQueue, SoftwareDevice},
-    ports::{Deadline, HostRequest},
+    ports::{Deadline, HostRequest, LinkVisitor},
 };
 
 /// One node, seen by all its threads.
@@ -43,6 +43,8 @@ pub struct SharedNode {
     requests: Mutex<VecDeque<HostRequest>>,
     /// Polls that still look for requests of the core after a command.
     polls_after_command: AtomicU32,
+    /// Polls in a row that found the port held by another thread.
+    polls_held: AtomicU32,
     /// The deadline that the sleeping background thread knows of; `u64::MAX`: none.
     armed: AtomicU64,
     stopped: AtomicBool,
@@ -80,6 +82,7 @@ impl SharedNode {
             port,
             requests: Mutex::default(),
             polls_after_command: AtomicU32::new(0),
+            polls_held: AtomicU32::new(0),
             armed: AtomicU64::new(u64::MAX),
             stopped: AtomicBool::new(false),
             generation: fork::generation(),
@@ -93,7 +96,7 @@ impl SharedNode {
             return;
         }
         // What is left would wait for the next wake-up.
-        let is_left = (0..STEPS_WOKEN).all(|_| self.drive(self.clock.now()));
+        let is_left = (0..STEPS_WOKEN).all(|_| self.drive(self.clock.now(), LinkVisitor::Thread));
         if is_left || self.is_armed_too_late() {
             self.ring();
         }
@@ -129,11 +132,24 @@ impl SharedNode {
         if is_timed {
             let now = self.clock.now();
             self.presence.on_polled_at(now);
-            self.drive(now);
+            self.drive(now, LinkVisitor::Poll);
+            self.give_way_to_holder();
         } else if self.port.is_due(coarse) {
-            self.drive(coarse);
+            self.drive(coarse, LinkVisitor::Poll);
         } else {
             self.device.step_found(|| coarse);
+        }
+    }
+
+    /// The port is held by another thread, which may have lost this processor in the middle of a step: after
+    /// some polls that found it held, this one gives the processor away.
+    fn give_way_to_holder(&self) {
+        if !self.port.is_marked() {
+            return self.polls_held.store(0, Ordering::Relaxed);
+        }
+        if self.polls_held.fetch_add(1, Ordering::Relaxed) >= POLLS_HELD_MAX {
+            self.polls_held.store(0, Ordering::Relaxed);
+            std::thread::yield_now();
         }
     }
 
@@ -233,9 +249,9 @@ impl SharedNode {
     }
 
     /// One bounded step of everything; whether anything was done.
-    pub fn drive(&self, now: Nanos) -> bool {
+    pub fn drive(&self, now: Nanos, by: LinkVisitor) -> bool {
         let stepped = self.device.step(now);
-        let exchanged = self.port.is_due(now) && self.port.exchange(&self.device, now);
+        let exchanged = self.port.is_due(now) && self.port.exchange(&self.device, now, by);
         stepped || exchanged
     }
 
@@ -297,7 +313,7 @@ impl SharedNode {
         let end = self.clock.now() + LINGER_NS;
         loop {
             let now = self.clock.now();
-            let is_busy = self.drive(now);
+            let is_busy = self.drive(now, LinkVisitor::Thread);
             if self.device.is_answered() || now >= end {
                 break;
             }
@@ -413,6 +429,9 @@ const CLOSES_MAX: usize = 64;
 const STEPS_WOKEN: u32 = 16;
 /// By how much the cheap clock may be behind, at most: two ticks of a kernel with 100 a second.
 const COARSE_NS: Nanos = 20_000_000;
+/// Polls in a row that may find the port held: a step of another thread on its own processor takes a few
+/// hundred at most.
+const POLLS_HELD_MAX: u32 = 64;
 /// Polls that look for requests of the core after a command was rung; a command that takes longer
 /// is stepped by the background thread, which looks by itself.
 const POLLS_AFTER_COMMAND: u32 = 1024;

@@ -36,7 +36,7 @@ use super::{
     port::Watch,
     shared::SharedNode,
 };
-use crate::ports::HostRequest;
+use crate::ports::{HostRequest, LinkVisitor};
 
 /// The running thread. Dropping it without [`SharedNode::stop`] leaves it running.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ impl Worker {
         let port = self.shared.port();
         self.arrived = port.is_active() && self.is_polled(now);
         let takes = !self.arrived || self.arrivals.is_on();
-        if takes && port.exchange(self.shared.device(), now) {
+        if takes && port.exchange(self.shared.device(), now, LinkVisitor::Thread) {
             self.arrivals.on_taken();
         }
     }
@@ -224,7 +224,7 @@ impl Worker {
         self.watch_port(if helps { Watch::Arrivals } else { Watch::On });
         self.shared.device().count(Counter::BackgroundRuns);
         for _ in 0..STEPS_PER_TURN {
-            let is_busy = self.shared.drive(self.shared.clock().now());
+            let is_busy = self.shared.drive(self.shared.clock().now(), LinkVisitor::Thread);
             let asked = self.serve_requests(now);
             found.work |= is_busy;
             if !is_busy && !asked {
@@ -235,10 +235,31 @@ impl Worker {
                 };
             }
             self.stays = 0;
+            if is_busy && let Some(rest) = self.give_way() {
+                return Some(rest);
+            }
         }
         // Others may want this processor.
         std::thread::yield_now();
         Some(Duration::ZERO)
+    }
+
+    /// After a step of packets, which takes up to a millisecond: a program that polls may have lost this
+    /// processor to the step, in the middle of a poll or between two. How long to rest, if it is back.
+    fn give_way(&mut self) -> Option<Duration> {
+        if !self.shared.port().is_active() {
+            return None;
+        }
+        std::thread::yield_now();
+        let now = self.shared.clock().now();
+        if self.shared.port().is_marked() {
+            return Some(self.rest_for_holder());
+        }
+        let is_back = self.is_polled(now) && self.has_polled(now);
+        is_back.then(|| {
+            let next = self.arrivals.on_polled();
+            self.leave_to_pollers(now, next)
+        })
     }
 
     /// Whether work waits that another thread holds, which may have lost its processor to this one in

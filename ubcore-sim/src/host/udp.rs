@@ -34,7 +34,7 @@ use self::renumber::Renumber;
 use self::shield::Shield;
 use super::link::{DatagramLink, LinkCounts, OnBatch};
 use super::{eid_ip, ip_eid, port_owner};
-use crate::ports::{Backlog, NodeAddr, Route, Transmit};
+use crate::ports::{Backlog, NodeAddr, RUN_BYTES, Route, Transmit};
 
 /// Why a node cannot exchange datagrams.
 #[derive(Debug, thiserror::Error)]
@@ -140,16 +140,18 @@ impl Udp {
         })
     }
 
-    /// Sends what `next` gives (into the buffer it is lent), at most [`SENDS_PER_CALL`] packets.
+    /// Sends what `next` gives (into the buffer it is lent), at most [`SENDS_PER_CALL`] packets, and no more after
+    /// [`BYTES_PER_CALL`].
     /// Returns how many there were.
     pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
-        let mut count = 0;
-        while count < SENDS_PER_CALL {
+        let (mut count, mut bytes) = (0, 0);
+        while count < SENDS_PER_CALL && bytes < BYTES_PER_CALL {
             if self.run.is_full() {
                 self.flush();
             }
             let Some(packet) = next(&mut self.run.buffer[self.run.len..]) else { break };
             count += 1;
+            bytes += packet.len;
             let to = SocketAddr::new(eid_ip(packet.to), ROCE_PORT);
             // The system may refuse a probe for its length, and what is sent with it.
             let alone = self.run.buffer[self.run.len] == TpOpcode::Probe.code();
@@ -171,9 +173,10 @@ impl Udp {
     }
 
     /// Calls `on_batch` with the datagrams of each system call, of which it makes at most
-    /// [`RECEIVES_PER_CALL`]. Returns how many datagrams were received.
+    /// [`RECEIVES_PER_CALL`], and none after [`BYTES_PER_CALL`]: what was received is to be acknowledged in time.
+    /// Returns how many datagrams were received.
     pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         for _ in 0..RECEIVES_PER_CALL {
             let mut metas = [RecvMeta::default(); BATCH_SIZE];
             let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
@@ -193,7 +196,8 @@ impl Udp {
             let backlog = if filled < RECEIVE_BUFFERS { Backlog::Empty } else { Backlog::More };
             on_batch(backlog, &mut batch);
             count += metas[..filled].iter().map(datagrams_of).sum::<usize>();
-            if backlog == Backlog::Empty {
+            bytes += metas[..filled].iter().map(|meta| meta.len).sum::<usize>();
+            if backlog == Backlog::Empty || bytes >= BYTES_PER_CALL {
                 break;
             }
         }
@@ -425,13 +429,12 @@ impl PacketRun {
 pub const SENDS_PER_CALL: usize = 256;
 /// Batches received before looking at other things again.
 pub const RECEIVES_PER_CALL: usize = 4;
+/// Bytes sent, or received, after which other things are looked at again.
+const BYTES_PER_CALL: usize = 256 << 10;
 /// Longest datagram, also a coalesced one.
 pub(super) const DATAGRAM_MAX: usize = 1 << 16;
 /// Buffers of one receive call.
 const RECEIVE_BUFFERS: usize = 8;
-/// Bytes that one segmentation-offload call may carry: a UDP payload, with the headers below 64
-/// KiB.
-const RUN_BYTES: usize = 65_000;
 /// Packets that one call may carry (Linux: UDP_MAX_SEGMENTS, 64 in older kernels); receivers behind
 /// a socket look for Identifications below it.
 pub const RUN_MAX: usize = 64;

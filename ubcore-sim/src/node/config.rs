@@ -98,7 +98,7 @@ impl Default for NodeCfg {
             lane: ExpressLane::On,
             doorbells: Doorbells::Found,
             prepared_max: PREPARED_MAX,
-            mtu: 4096,
+            mtu: 8192,
             rc: RcWire::Urma,
             rc_mtu: 1024,
             window_packets: 512,

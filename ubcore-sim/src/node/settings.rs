@@ -182,7 +182,7 @@ const SETTINGS: [(&str, &str, &str); 14] = [
     ("URMA_LANE", "lane", "on"),
     ("URMA_DOORBELLS", "doorbells", "found"),
     ("URMA_PREPARE", "prepare", "4194304"),
-    ("URMA_MTU", "mtu", "4096"),
+    ("URMA_MTU", "mtu", "8192"),
     ("URMA_RC", "rc", "urma"),
     ("URMA_RC_MTU", "rc_mtu", "1024"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),

@@ -20,7 +20,7 @@ use crate::cfg::Seed;
 use crate::device::SoftwareDevice;
 use crate::host::interrupt::EventVectors;
 use crate::link::{Datagram, Link, Rng, Router};
-use crate::ports::{ArrivedDatagram, Backlog, HostRequest};
+use crate::ports::{ArrivedDatagram, Backlog, HostRequest, LinkVisitor};
 use crate::transport::TRANSMIT_MAX;
 
 /// Datagrams that one device may send in one round; bounds the loop.
@@ -479,7 +479,7 @@ impl World {
         let backlog = if is_flooding { Backlog::More } else { Backlog::Empty };
         let datagrams = std::iter::once(ArrivedDatagram::of_node(datagram.from, &datagram.bytes));
         let port = self.nodes[number].port_of(datagram.to).unwrap_or(0);
-        device.on_datagrams_at(now, port, backlog, datagrams);
+        device.on_datagrams_at(now, (port, backlog, LinkVisitor::Thread), datagrams);
         self.transmit(now, number, &device);
     }
 

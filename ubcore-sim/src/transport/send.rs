@@ -4,8 +4,8 @@
 //! - takes: whole datagrams (written into its buffers), acknowledgements. gives: what to send next.
 //! - must not: know timers, PSNs or why a packet counts as lost (that is the strategy's).
 //!
-//! Sequences count packets from 0 without wrapping; the TP maps them to PSNs. Buffers are made on
-//! first use of their place and stay: a steady stream allocates nothing.
+//! Sequences count packets from 0 without wrapping; the TP maps them to PSNs. Buffers of acknowledged packets
+//! are used again: a steady stream allocates nothing.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "usize has 64 bits on supported targets; block numbers have 32"
@@ -90,6 +90,8 @@ pub(super) struct SendWindow {
     next: u64,
     /// Packets marked lost, oldest mark first; entries acknowledged meanwhile are skipped.
     lost: VecDeque<u64>,
+    /// Buffers of acknowledged packets: the one that was freed last, which caches still hold, is used first.
+    spare: Vec<Vec<u8>>,
     transmissions: u64,
 }
 
@@ -102,6 +104,7 @@ impl SendWindow {
             unsent: 0,
             next: 0,
             lost: VecDeque::with_capacity(packets as usize),
+            spare: Vec::with_capacity(packets as usize),
             transmissions: 0,
         }
     }
@@ -128,6 +131,11 @@ impl SendWindow {
         self.next
     }
 
+    /// Number of packets that were accepted and never sent.
+    pub(super) const fn queued(&self) -> usize {
+        (self.next - self.unsent) as usize
+    }
+
     /// Whether packets wait that could be sent now.
     pub(super) fn has_sendable(&self) -> bool {
         self.unsent < self.next || !self.lost.is_empty()
@@ -146,13 +154,17 @@ impl SendWindow {
         write: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         assert!(self.room() > 0, "a place is reserved before pushing");
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.resize(len, 0);
+        let written = write(&mut bytes);
         let slot = self.slot_mut(self.next);
-        slot.bytes.resize(len, 0);
+        slot.bytes = bytes;
         slot.fate = Fate::Queued;
         slot.sent = 0;
-        write(&mut slot.bytes)?;
-        self.next += 1;
-        Ok(())
+        if written.is_ok() {
+            self.next += 1;
+        }
+        written
     }
 
     /// The newest packet, if it was never sent.
@@ -205,6 +217,8 @@ impl SendWindow {
         debug_assert!(self.una <= seq && seq <= self.unsent);
         for freed in self.una..seq {
             on_freed(freed, self.slot(freed));
+            let bytes = std::mem::take(&mut self.slot_mut(freed).bytes);
+            self.spare.push(bytes);
         }
         self.una = seq;
         while self.lost.front().is_some_and(|&lost| lost < seq) {

@@ -9,7 +9,7 @@ mod cfg;
 
 use udma_abi::Nanos;
 use urma_packet::{
-    Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketError, PacketHeader, Psn,
+    Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketHeader, Psn,
     SACK_WORDS_MAX, SackBitmap, TransactionHeader,
 };
 
@@ -122,6 +122,11 @@ impl Tp {
         self.tx.room()
     }
 
+    /// Number of packets that wait to be sent for the first time.
+    pub(crate) const fn queued(&self) -> usize {
+        self.tx.queued()
+    }
+
     /// Whether the peer acknowledged everything.
     pub(crate) const fn is_drained(&self) -> bool {
         self.tx.is_empty()
@@ -176,8 +181,24 @@ impl Tp {
             fill(&mut packet[room]);
             return Ok(());
         }
+        self.push_packet(header, payload_len, |room| {
+            fill(room);
+            Ok::<(), PushError>(())
+        })
+    }
+
+    /// As [`Tp::push`], always as a packet of its own; `fill` may fail: then nothing was accepted.
+    pub(crate) fn push_packet<E: From<PushError>>(
+        &mut self,
+        header: &TransactionHeader,
+        payload_len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Some(error) = self.failed {
+            return Err(PushError::from(error).into());
+        }
         if !self.has_room() {
-            return Err(PushError::WindowFull);
+            return Err(PushError::WindowFull.into());
         }
         let body = match header {
             TransactionHeader::Request(header) => Body::Request(*header),
@@ -186,11 +207,9 @@ impl Tp {
         let psn = psn_of(self.cfg.tx_psn, self.tx.next());
         let packet = PacketHeader::new(self.cfg.peer_tpn, psn, body);
         self.tx.push(packet.packet_len(payload_len), |bytes| {
-            let frame = packet.emit_headers(payload_len, bytes)?;
-            fill(&mut bytes[frame.payload]);
-            Ok::<(), PacketError>(())
-        })?;
-        Ok(())
+            let frame = packet.emit_headers(payload_len, bytes).map_err(PushError::from)?;
+            fill(&mut bytes[frame.payload])
+        })
     }
 
     /// Takes a packet whose DestQP is this TP and whose sender is its peer.

@@ -3,6 +3,8 @@
 //! *Owns*: what is measured, with which options, and what it is compared with.
 
 use super::cface::{CLoop, Of};
+use super::hosts::{HostsProgram, HostsRun};
+use super::ucx::Pick;
 
 /// Whether higher or lower is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,8 @@ pub(super) enum ValueSource {
     Corner(&'static str),
     /// The C face beside the Rust path.
     CFace(Of),
+    /// Two processes on two hosts.
+    Hosts(HostsRun),
     /// The named measurement of `xtask probe`.
     Probe(&'static str),
     /// Two processes of `ucx_perftest`, with this test.
@@ -44,19 +48,6 @@ pub(super) enum ValueSource {
         /// Which number of its answer.
         pick: Pick,
     },
-}
-
-/// A number of UCX's answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pick {
-    /// Median latency in microseconds.
-    Median,
-    /// Mean latency in microseconds.
-    Latency,
-    /// Mean bandwidth in GB/s.
-    Bandwidth,
-    /// Mean rate, millions per second.
-    Rate,
 }
 
 /// Line of the bench: what is measured, in which unit, from where.
@@ -76,6 +67,13 @@ pub(super) struct BenchLine {
     pub(super) source: ValueSource,
 }
 
+impl BenchLine {
+    /// Whether it is measured between two hosts.
+    pub(super) const fn is_between_hosts(&self) -> bool {
+        matches!(self.source, ValueSource::Hosts(_))
+    }
+}
+
 /// Transports of UCX between two processes of one host, without hardware.
 pub(super) const UCX_TLS: &str = "posix,cma,self";
 
@@ -84,6 +82,7 @@ const GB: f64 = 1.048_576e-3;
 
 const HOST: &str = "same host";
 const UDP: &str = "UDP loopback";
+const BETWEEN: &str = "between hosts";
 const OTHERS: &str = "others";
 const C: &str = "C face";
 const LIMITS: &str = "the machine";
@@ -167,8 +166,46 @@ const fn ucx(name: &'static str, test: &'static str, size: u32, pick: Pick) -> B
     line((OTHERS, name), unit, better, ValueSource::Ucx { test, size, tls: UCX_TLS, pick })
 }
 
+const fn hosts(
+    (name, unit): (&'static str, &'static str),
+    program: HostsProgram,
+    (mtu, busy): (u32, bool),
+) -> BenchLine {
+    let better = if unit.as_bytes()[0] == b'u' { Better::Lower } else { Better::Higher };
+    line((BETWEEN, name), unit, better, ValueSource::Hosts(HostsRun { program, mtu, busy }))
+}
+
+const fn ucx_tcp(test: &'static str, size: u32, pick: Pick) -> HostsProgram {
+    HostsProgram::Ucx { test, size, pick }
+}
+
+/// MTU, link faults, two busy loops.
+type HostsHow = (u32, &'static str, bool);
+
+const fn urma_lat(name: &'static str, args: &'static str, how: HostsHow) -> BenchLine {
+    let (mtu, faults, busy) = how;
+    let program = HostsProgram::Urma { args, key: "t_median[us]", factor: 1.0, faults };
+    hosts((name, "us"), program, (mtu, busy))
+}
+
+const fn urma_rate(name: &'static str, args: &'static str, how: HostsHow) -> BenchLine {
+    let (mtu, faults, busy) = how;
+    let program = HostsProgram::Urma { args, key: "MsgRate[Mpps]", factor: 1.0, faults };
+    hosts((name, "M/s"), program, (mtu, busy))
+}
+
+const fn urma_bw(name: &'static str, args: &'static str, how: HostsHow) -> BenchLine {
+    let (mtu, faults, busy) = how;
+    let program = HostsProgram::Urma { args, key: "BW average[MB/sec]", factor: GB, faults };
+    hosts((name, "GB/s"), program, (mtu, busy))
+}
+
 /// All lines, in the order of the table.
-pub(super) const LINES: &[BenchLine] = &[
+pub(super) fn all() -> impl Iterator<Item = &'static BenchLine> {
+    LINES.iter().chain(HOSTS_1500).chain(HOSTS_9000)
+}
+
+const LINES: &[BenchLine] = &[
     on(lat(HOST, "write 8 B, one way", "write_lat -s 8 -n 500000"), &["TCP 8 B, one way"]),
     on(mean(HOST, "write 8 B, one way, mean", "write_lat -s 8 -D 1"), &["cache line, one way"]),
     on(
@@ -352,4 +389,128 @@ pub(super) const LINES: &[BenchLine] = &[
         Better::Higher,
         "memcpy --size 1048576 --span 134217728",
     ),
+];
+
+/// Between two hosts, over a cable of MTU 1500.
+const HOSTS_1500: &[BenchLine] = &[
+    on(
+        urma_lat("1500: write 8 B, one way", "write_lat -s 8 -n 20000", (1500, "", false)),
+        &["1500: TCP 8 B, one way", "1500: UCX 8 B, one way", "1500: fi_pingpong 8 B, one way"],
+    ),
+    on(
+        urma_rate(
+            "1500: write 8 B, lists of 32",
+            "write_bw -s 8 -n 1000000 -N -l 32",
+            (1500, "", false),
+        ),
+        &[],
+    ),
+    on(
+        urma_bw("1500: write 64 KiB", "write_bw -s 65536 -n 20000 -N -Q 16", (1500, "", false)),
+        &["1500: TCP 64 KiB", "1500: UCX 64 KiB", "1500: fi_pingpong 64 KiB"],
+    ),
+    on(
+        urma_bw("1500: write 1 MiB", "write_bw -s 1048576 -n 1500 -N -Q 16", (1500, "", false)),
+        &["1500: TCP 1 MiB", "1500: UCX 1 MiB", "1500: fi_pingpong 1 MiB"],
+    ),
+    on(
+        urma_bw(
+            "1500: write 64 KiB, two busy loops",
+            "write_bw -s 65536 -n 20000 -N -Q 16",
+            (1500, "", true),
+        ),
+        &["1500: TCP 64 KiB, two busy loops"],
+    ),
+    on(
+        urma_bw(
+            "1500: write 64 KiB, links that lose nothing",
+            "write_bw -s 65536 -n 20000 -N -Q 16",
+            (1500, "seed=1", false),
+        ),
+        &["1500: write 64 KiB"],
+    ),
+    on(
+        urma_bw(
+            "1500: write 64 KiB, 1 % loss",
+            "write_bw -s 65536 -n 20000 -N -Q 16",
+            (1500, "loss=1%,seed=1", false),
+        ),
+        &["1500: write 64 KiB, links that lose nothing", "1500: write 64 KiB"],
+    ),
+    hosts(("1500: TCP 64 KiB", "GB/s"), HostsProgram::Iperf(65536), (1500, false)),
+    hosts(("1500: UCX 64 KiB", "GB/s"), ucx_tcp("tag_bw", 65536, Pick::Bandwidth), (1500, false)),
+    hosts(("1500: fi_pingpong 64 KiB", "GB/s"), HostsProgram::Fabric(65536), (1500, false)),
+    hosts(("1500: TCP 1 MiB", "GB/s"), HostsProgram::Iperf(1_048_576), (1500, false)),
+    hosts(
+        ("1500: UCX 1 MiB", "GB/s"),
+        ucx_tcp("tag_bw", 1_048_576, Pick::Bandwidth),
+        (1500, false),
+    ),
+    hosts(("1500: fi_pingpong 1 MiB", "GB/s"), HostsProgram::Fabric(1_048_576), (1500, false)),
+    hosts(("1500: TCP 64 KiB, two busy loops", "GB/s"), HostsProgram::Iperf(65536), (1500, true)),
+    hosts(("1500: TCP 8 B, one way", "us"), HostsProgram::PingPong(8), (1500, false)),
+    hosts(("1500: UCX 8 B, one way", "us"), ucx_tcp("tag_lat", 8, Pick::Latency), (1500, false)),
+    hosts(("1500: fi_pingpong 8 B, one way", "us"), HostsProgram::Fabric(8), (1500, false)),
+];
+
+/// Between two hosts, over a cable of MTU 9000.
+const HOSTS_9000: &[BenchLine] = &[
+    on(
+        urma_lat("9000: write 8 B, one way", "write_lat -s 8 -n 20000", (9000, "", false)),
+        &["9000: TCP 8 B, one way", "9000: UCX 8 B, one way", "9000: fi_pingpong 8 B, one way"],
+    ),
+    on(
+        urma_rate(
+            "9000: write 8 B, lists of 32",
+            "write_bw -s 8 -n 1000000 -N -l 32",
+            (9000, "", false),
+        ),
+        &[],
+    ),
+    on(
+        urma_bw("9000: write 64 KiB", "write_bw -s 65536 -n 20000 -N -Q 16", (9000, "", false)),
+        &["9000: TCP 64 KiB", "9000: UCX 64 KiB", "9000: fi_pingpong 64 KiB"],
+    ),
+    on(
+        urma_bw("9000: write 1 MiB", "write_bw -s 1048576 -n 1500 -N -Q 16", (9000, "", false)),
+        &["9000: TCP 1 MiB", "9000: UCX 1 MiB", "9000: fi_pingpong 1 MiB"],
+    ),
+    on(
+        urma_bw(
+            "9000: write 64 KiB, two busy loops",
+            "write_bw -s 65536 -n 20000 -N -Q 16",
+            (9000, "", true),
+        ),
+        &["9000: TCP 64 KiB, two busy loops"],
+    ),
+    on(
+        urma_bw(
+            "9000: write 64 KiB, links that lose nothing",
+            "write_bw -s 65536 -n 20000 -N -Q 16",
+            (9000, "seed=1", false),
+        ),
+        &["9000: write 64 KiB"],
+    ),
+    on(
+        urma_bw(
+            "9000: write 64 KiB, 1 % loss",
+            "write_bw -s 65536 -n 20000 -N -Q 16",
+            (9000, "loss=1%,seed=1", false),
+        ),
+        &["9000: write 64 KiB, links that lose nothing", "9000: write 64 KiB"],
+    ),
+    hosts(("9000: TCP 64 KiB", "GB/s"), HostsProgram::Iperf(65536), (9000, false)),
+    hosts(("9000: UCX 64 KiB", "GB/s"), ucx_tcp("tag_bw", 65536, Pick::Bandwidth), (9000, false)),
+    hosts(("9000: fi_pingpong 64 KiB", "GB/s"), HostsProgram::Fabric(65536), (9000, false)),
+    hosts(("9000: TCP 1 MiB", "GB/s"), HostsProgram::Iperf(1_048_576), (9000, false)),
+    hosts(
+        ("9000: UCX 1 MiB", "GB/s"),
+        ucx_tcp("tag_bw", 1_048_576, Pick::Bandwidth),
+        (9000, false),
+    ),
+    hosts(("9000: fi_pingpong 1 MiB", "GB/s"), HostsProgram::Fabric(1_048_576), (9000, false)),
+    hosts(("9000: TCP 64 KiB, two busy loops", "GB/s"), HostsProgram::Iperf(65536), (9000, true)),
+    hosts(("9000: TCP 8 B, one way", "us"), HostsProgram::PingPong(8), (9000, false)),
+    hosts(("9000: UCX 8 B, one way", "us"), ucx_tcp("tag_lat", 8, Pick::Latency), (9000, false)),
+    hosts(("9000: fi_pingpong 8 B, one way", "us"), HostsProgram::Fabric(8), (9000, false)),
 ];

@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    lines::{Pick, UCX_TLS},
-    middle, probe_value, ucx,
+    lines::UCX_TLS,
+    middle, probe_value,
+    ucx::{self, Pick},
 };
 use crate::{
     pair,

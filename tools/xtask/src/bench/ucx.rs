@@ -4,19 +4,36 @@
 
 use std::{env, process::Command, time::Duration};
 
-use super::lines::Pick;
 use crate::{
     clock::{now, pause},
     pair,
     say::Failure,
 };
 
-const NAME: &str = "ucx_perftest";
+pub(super) const NAME: &str = "ucx_perftest";
+
+/// Whether a program is in the path.
+pub(super) fn is_installed(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| dir.join(name).is_file())
+}
+
+/// A number of UCX's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pick {
+    /// Median latency in microseconds.
+    Median,
+    /// Mean latency in microseconds.
+    Latency,
+    /// Mean bandwidth in GB/s.
+    Bandwidth,
+    /// Mean rate, millions per second.
+    Rate,
+}
 
 /// Whether it is installed.
 pub(super) fn is_here() -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|dir| dir.join(NAME).is_file())
+    is_installed(NAME)
 }
 
 /// Its version, as `ucx_info` of the same package says; `None`: it does not.
@@ -65,7 +82,7 @@ pub(super) fn measure(test: &str, size: u32, tls: &str, pick: Pick) -> Result<f6
 
 /// The final line: iterations; latency typical, average, overall (us); bandwidth average, overall
 /// (MB/s of 2^20 bytes); rate average, overall (messages per second).
-fn answer(text: &str, pick: Pick) -> Option<f64> {
+pub(super) fn answer(text: &str, pick: Pick) -> Option<f64> {
     let line = text.lines().rev().find(|line| line.trim_start().starts_with("Final:"))?;
     let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     Some(match pick {

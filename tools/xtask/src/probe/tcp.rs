@@ -4,7 +4,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command},
     time::Duration,
 };
@@ -36,9 +36,10 @@ fn prepare(stream: &TcpStream) -> TaskResult {
 }
 
 /// The other end: says its port on standard output, answers one connection.
-pub(super) fn serve(what: ProbeKind, size: usize) -> TaskResult {
+pub(super) fn serve(what: ProbeKind, size: usize, address: Option<SocketAddr>) -> TaskResult {
     pin(SERVER_CORE);
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let listener =
+        TcpListener::bind(address.unwrap_or_else(|| ([127, 0, 0, 1], 0).into())).map_err(failed)?;
     say(&listener.local_addr().map_err(failed)?.port().to_string());
     let (mut stream, _) = listener.accept().map_err(failed)?;
     prepare(&stream)?;
@@ -57,8 +58,8 @@ pub(super) fn serve(what: ProbeKind, size: usize) -> TaskResult {
 }
 
 /// Half a round trip of `size` bytes, microseconds.
-pub(super) fn latency_us(size: usize) -> Result<f64, Failure> {
-    with_other_end(ProbeKind::TcpLat, size, |stream| {
+pub(super) fn latency_us(size: usize, to: Option<SocketAddr>) -> Result<f64, Failure> {
+    with_other_end(ProbeKind::TcpLat, (size, to), |stream| {
         let mut bytes = vec![0; size];
         let mut samples = Vec::with_capacity(ROUND_TRIPS as usize);
         for _ in 0..ROUND_TRIPS {
@@ -72,8 +73,8 @@ pub(super) fn latency_us(size: usize) -> Result<f64, Failure> {
 }
 
 /// A stream written in pieces of `size` bytes, GB/s (10^9).
-pub(super) fn bandwidth_gbs(size: usize) -> Result<f64, Failure> {
-    with_other_end(ProbeKind::TcpBw, size, |stream| {
+pub(super) fn bandwidth_gbs(size: usize, to: Option<SocketAddr>) -> Result<f64, Failure> {
+    with_other_end(ProbeKind::TcpBw, (size, to), |stream| {
         let bytes = vec![0; size];
         let start = now();
         for _ in 0..pieces_of(size) {
@@ -88,13 +89,19 @@ fn pieces_of(size: usize) -> usize {
     (STREAMED / size).clamp(1, 1 << 18)
 }
 
-/// Starts the other end as a process of its own, pinned like the server of a measured pair, and
+/// Talks to the other end at `to`; without one, starts it as a process of its own, pinned like the server of a measured pair, and
 /// talks to it from the client's core.
 fn with_other_end(
     what: ProbeKind,
-    size: usize,
+    (size, to): (usize, Option<SocketAddr>),
     talk: impl FnOnce(&mut TcpStream) -> Result<f64, Failure>,
 ) -> Result<f64, Failure> {
+    if let Some(to) = to {
+        let mut stream = TcpStream::connect(to).map_err(failed)?;
+        prepare(&stream)?;
+        pin(CLIENT_CORE);
+        return talk(&mut stream);
+    }
     let name = what.to_possible_value().ok_or_else(|| Failure("a hidden probe".to_owned()))?;
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["probe", name.get_name(), "--serve", "--size", &size.to_string()]);

@@ -35,7 +35,7 @@ pub use probe::{DATA_OVERHEAD, PathProbe};
 pub use request::{
     BTAH_LEN, Initiator, InitiatorKind, OrderTag, RequestFlags, RequestHeader, Target, TargetKind,
 };
-pub use response::{ATAH_LEN, ResponseBody, ResponseHeader, ResponseStatus};
+pub use response::{ATAH_LEN, EARLIER_MAX, ResponseBody, ResponseHeader, ResponseStatus};
 pub use transaction::{Transaction, TransactionHeader};
 
 #[cfg(test)]

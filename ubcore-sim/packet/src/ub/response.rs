@@ -14,6 +14,10 @@ use super::request::{Initiator, InitiatorKind, KIND_RSV, KIND_SHIFT, MT_EN, Targ
 use crate::codec::{Reader, Writer, from_be24, reserved, to_be24};
 use crate::{JettyId, Mtu, PacketError};
 
+/// Most requests that a TAACK answers beside the one that it names.
+pub const EARLIER_MAX: u16 = 1023;
+const OVER_EARLIER: u16 = EARLIER_MAX + 1;
+
 /// Bytes of an ATAH.
 pub const ATAH_LEN: usize = size_of::<AtahWire>();
 const _: () = assert!(ATAH_LEN == 16);
@@ -114,9 +118,10 @@ impl ResponseStatus {
     fn from_wire(code: u8, expected: u16) -> Result<Self, PacketError> {
         let (state, info) = (code >> 5, code & 0x1f);
         let status = match (state, info) {
-            (0, 0) => Self::Ack,
             (1, timer) => Self::ReceiverNotReady { timer },
             (2, 0) => return Ok(Self::OutOfSequence { expected }),
+            // Of a TAACK it is a count, which its body checks.
+            (0, 0) => return Ok(Self::Ack),
             (3, 1) => Self::Length,
             (3, 2) => Self::Unsupported,
             (4, 1) => Self::NoResources,
@@ -136,6 +141,12 @@ impl ResponseStatus {
 pub enum ResponseBody {
     /// Nothing: TAACK. The only body of a status other than `Ack`.
     None,
+    /// Nothing: TAACK of several requests.
+    Acks {
+        /// Number of requests just before this one in its sequence that are done as well, 1 to
+        /// [`EARLIER_MAX`].
+        earlier: u16,
+    },
     /// RDETAH: a piece of what was read.
     ReadData {
         /// Offset of this packet's payload in the read, in bytes.
@@ -196,7 +207,7 @@ impl ResponseHeader {
     pub const fn header_len(&self) -> usize {
         let target = if self.target.is_some() { Target::LEN } else { 0 };
         let body = match &self.body {
-            ResponseBody::None => 0,
+            ResponseBody::None | ResponseBody::Acks { .. } => 0,
             ResponseBody::ReadData { .. } => size_of::<ReadDataWire>(),
             ResponseBody::Atomic(value) => value.wire_len(),
         };
@@ -225,7 +236,7 @@ impl ResponseHeader {
             initiator: Initiator { kind, id },
             target,
             status: ResponseStatus::from_wire(wire.status, wire.expected.get())?,
-            body: ResponseBody::take(wire.opcode, &mut reader)?,
+            body: ResponseBody::take(wire.opcode, wire.status, wire.expected.get(), &mut reader)?,
         };
         header.check()?;
         Ok((header, reader.rest()))
@@ -244,7 +255,7 @@ impl ResponseHeader {
             target.put(&mut writer)?;
         }
         match &self.body {
-            ResponseBody::None => {}
+            ResponseBody::None | ResponseBody::Acks { .. } => {}
             ResponseBody::ReadData { offset, length } => writer
                 .put(&ReadDataWire { offset: U32::new(*offset), length: U32::new(*length) })?,
             ResponseBody::Atomic(value) => value.put(&mut writer)?,
@@ -284,16 +295,47 @@ impl ResponseHeader {
             ResponseBody::ReadData { offset, length } => {
                 usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX)
             }
-            ResponseBody::None | ResponseBody::Atomic(_) => 0,
+            ResponseBody::None | ResponseBody::Acks { .. } | ResponseBody::Atomic(_) => 0,
         }
+    }
+
+    /// The response to each request that this one answers, in the order of their numbers.
+    pub fn each(&self) -> impl Iterator<Item = Self> {
+        let (earlier, last) = match self.body {
+            ResponseBody::Acks { earlier } => (earlier, Self { body: ResponseBody::None, ..*self }),
+            ResponseBody::None | ResponseBody::ReadData { .. } | ResponseBody::Atomic(_) => {
+                (0, *self)
+            }
+        };
+        (0..=earlier).rev().map(move |back| Self { tassn: last.tassn.wrapping_sub(back), ..last })
+    }
+
+    /// Lets the answer to the next request of the sequence join. Whether it does.
+    #[must_use]
+    pub fn join(&mut self, next: &Self) -> bool {
+        let earlier = match self.body {
+            ResponseBody::None => 0,
+            ResponseBody::Acks { earlier } => earlier,
+            ResponseBody::ReadData { .. } | ResponseBody::Atomic(_) => return false,
+        };
+        let is_next = next.tassn == self.tassn.wrapping_add(1)
+            && (next.initiator, next.target) == (self.initiator, self.target);
+        let are_acks = (self.status, next.status) == (ResponseStatus::Ack, ResponseStatus::Ack)
+            && next.body == ResponseBody::None;
+        if !is_next || !are_acks || earlier == EARLIER_MAX {
+            return false;
+        }
+        *self = Self { body: ResponseBody::Acks { earlier: earlier + 1 }, ..*next };
+        true
     }
 
     fn atah(&self) -> AtahWire {
         let (state, info) = self.status.codes();
+        let earlier = if let ResponseBody::Acks { earlier } = self.body { earlier } else { 0 };
         let expected = match self.status {
             ResponseStatus::OutOfSequence { expected } => expected,
-            ResponseStatus::Ack
-            | ResponseStatus::ReceiverNotReady { .. }
+            ResponseStatus::Ack => earlier,
+            ResponseStatus::ReceiverNotReady { .. }
             | ResponseStatus::Length
             | ResponseStatus::Unsupported
             | ResponseStatus::NoResources
@@ -320,6 +362,9 @@ impl ResponseHeader {
         if self.status != ResponseStatus::Ack && self.body != ResponseBody::None {
             return Err(PacketError::field("RSPST", self.status.codes().0.into()));
         }
+        if let ResponseBody::Acks { earlier: earlier @ (0 | OVER_EARLIER..) } = self.body {
+            return Err(PacketError::field("Earlier", earlier.into()));
+        }
         if let ResponseStatus::ReceiverNotReady { timer: timer @ 32.. } = self.status {
             return Err(PacketError::field("RSPINFO", timer.into()));
         }
@@ -338,19 +383,30 @@ impl ResponseBody {
     #[must_use]
     pub const fn opcode(&self) -> ResponseOp {
         match self {
-            Self::None => ResponseOp::TaAck,
+            Self::None | Self::Acks { .. } => ResponseOp::TaAck,
             Self::ReadData { .. } => ResponseOp::ReadResponse,
             Self::Atomic(_) => ResponseOp::AtomicResponse,
         }
     }
 
-    fn take(code: u8, reader: &mut Reader<'_>) -> Result<Self, PacketError> {
-        match ResponseOp::from_code(code).map_err(|_| PacketError::Opcode(code))? {
+    /// Of the ATAH: its opcode, RSPST with RSPINFO, and bytes 6 and 7.
+    fn take(
+        code: u8,
+        status: u8,
+        earlier: u16,
+        reader: &mut Reader<'_>,
+    ) -> Result<Self, PacketError> {
+        let op = ResponseOp::from_code(code).map_err(|_| PacketError::Opcode(code))?;
+        if status == 0 && op != ResponseOp::TaAck {
+            reserved("ATAH", earlier.into())?;
+        }
+        match op {
             ResponseOp::ReadResponse => {
                 let wire: &ReadDataWire = reader.take()?;
                 Ok(Self::ReadData { offset: wire.offset.get(), length: wire.length.get() })
             }
             ResponseOp::AtomicResponse => AtomicValue::take(reader).map(Self::Atomic),
+            ResponseOp::TaAck if status == 0 && earlier != 0 => Ok(Self::Acks { earlier }),
             ResponseOp::TaAck => Ok(Self::None),
         }
     }

@@ -226,6 +226,59 @@ fn only_success_brings_data() {
 }
 
 #[test]
+fn acknowledgements_join_those_before_them_in_their_sequence() {
+    let write = request(RequestOp::Write, 8);
+    let ack = |tassn| ResponseHeader { tassn, ..ResponseHeader::ack(&write, ResponseStatus::Ack) };
+    let mut joined = ack(0xfffe);
+    let other = ResponseHeader { target: None, ..ack(0xffff) };
+    let failed = ResponseHeader { status: ResponseStatus::AccessAbort, ..ack(0xffff) };
+    let data = ResponseBody::ReadData { offset: 0, length: 8 };
+    let data = ResponseHeader { body: data, ..ack(0xffff) };
+    for wrong in [ack(0), ack(0xfffe), other, failed, data] {
+        assert!(!joined.join(&wrong), "{wrong:?}");
+        assert!(
+            !{ wrong }.join(&ack(wrong.tassn.wrapping_add(1))) || wrong.body == ResponseBody::None
+        );
+    }
+    assert_eq!(joined, ack(0xfffe));
+    assert!(joined.join(&ack(0xffff)) && joined.join(&ack(0)));
+    assert_eq!(joined.body, ResponseBody::Acks { earlier: 2 });
+    assert_eq!(joined.each().collect::<Vec<_>>(), [0xfffe, 0xffff, 0].map(ack));
+    let mut bytes = [0; 64];
+    let len = joined.emit(&mut bytes).unwrap();
+    assert_eq!(ResponseHeader::parse(&bytes[..len]), Ok((joined, &[][..])));
+    assert_eq!(data.each().collect::<Vec<_>>(), [data]);
+}
+
+#[test]
+fn the_requests_of_one_acknowledgement_are_bounded() {
+    let write = request(RequestOp::Write, 8);
+    let ack = ResponseHeader::ack(&write, ResponseStatus::Ack);
+    for (earlier, expected) in [(0, Some("field")), (1, None), (1023, None), (1024, Some("field"))]
+    {
+        let body = ResponseBody::Acks { earlier };
+        assert_eq!(
+            reason(ResponseHeader { body, ..ack }.emit(&mut [0; 64])),
+            expected,
+            "{earlier}"
+        );
+    }
+    let mut bytes = [0; 64];
+    let len = ack.emit(&mut bytes).unwrap();
+    bytes[6..8].copy_from_slice(&1024_u16.to_be_bytes());
+    assert_eq!(reason(ResponseHeader::parse(&bytes[..len])), Some("field"));
+    let body = ResponseBody::Acks { earlier: EARLIER_MAX };
+    let mut full = ResponseHeader { body, ..ack };
+    let next = ResponseHeader { tassn: full.tassn.wrapping_add(1), ..ack };
+    assert!(!full.join(&next));
+    // Bytes 6 and 7 of what brings data are reserved.
+    let body = ResponseBody::ReadData { offset: 0, length: 0 };
+    let len = ResponseHeader { body, ..ack }.emit(&mut bytes).unwrap();
+    bytes[7] = 1;
+    assert_eq!(reason(ResponseHeader::parse(&bytes[..len])), Some("reserved"));
+}
+
+#[test]
 fn pieces_of_a_read_stay_inside_it() {
     let plain = ResponseHeader::ack(&request(RequestOp::Read, 8), ResponseStatus::Ack);
     let at = |offset, length| {
@@ -293,7 +346,8 @@ fn response_codes_outside_the_table_are_refused() {
     }
     // Nine fixed codes and 32 timers.
     assert_eq!(accepted, 9 + 32);
-    buf[4] = 0;
+    // Length.
+    buf[4] = 0x61;
     buf[7] = 1;
     assert_eq!(reason(ResponseHeader::parse(&buf[..len])), Some("reserved"), "stray Expected");
 }

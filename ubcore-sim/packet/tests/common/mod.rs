@@ -145,9 +145,11 @@ pub(crate) fn response() -> impl Strategy<Value = (ResponseHeader, usize)> {
         let value = AtomicValue { size, value: value_of(size, value) };
         (ResponseStatus::Ack, ResponseBody::Atomic(value), 0)
     });
+    let acks = (1..=EARLIER_MAX)
+        .prop_map(|earlier| (ResponseStatus::Ack, ResponseBody::Acks { earlier }, 0));
     let plain = status().prop_map(|status| (status, ResponseBody::None, 0));
     let who = (any::<u16>(), initiator(), proptest::option::of(target()));
-    (who, prop_oneof![read, value, plain]).prop_map(
+    (who, prop_oneof![read, value, acks, plain]).prop_map(
         |((tassn, initiator, target), (status, body, len))| {
             (ResponseHeader { tassn, initiator, target, status, body }, len)
         },

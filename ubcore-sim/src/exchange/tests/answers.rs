@@ -100,6 +100,23 @@ fn a_second_answer_to_a_request_changes_nothing() {
     assert_eq!(w.end_now(0, seqs[0]), Some((CqeStatus::Success, 8)));
 }
 
+/// Node 0 posts writes over packets, which node 1 answers by one acknowledgement.
+#[test]
+fn one_acknowledgement_ends_every_write_that_it_answers() {
+    let mut w = World::new(Kind::Packets);
+    let _here = w.segment(0, 1, 64, RW);
+    let _there = w.segment(1, 2, 64, RW);
+    w.run(1_000_000);
+    let write = w.to_memory(Opcode::Write, 2, 0);
+    let seqs: Vec<u32> = (0..32).map(|_| w.hand(0, &write, &[(1, 0, 8)])).collect();
+
+    let before = w.sent;
+    w.run(1_000_000);
+    let ends = seqs.iter().map(|seq| w.end_now(0, *seq));
+    assert!(ends.into_iter().all(|end| end == Some((CqeStatus::Success, 8))));
+    assert!(w.sent - before < 8, "{} packets", w.sent - before);
+}
+
 #[test]
 fn a_target_that_waits_for_what_was_never_sent_ends_the_request() {
     let (mut w, _here) = world();

@@ -124,7 +124,7 @@ pub(super) struct World {
     pub(super) longest: [usize; 2],
     /// The latest packets with the nodes that they went to, for those who look on.
     pub(super) seen: Option<VecDeque<(usize, Vec<u8>)>>,
-    sent: u64,
+    pub(super) sent: u64,
 }
 
 /// Packets that are kept for those who look on.

@@ -1,0 +1,187 @@
+//! The next piece of a request, and its bytes.
+//!
+//! *Owns*: what a piece says and how long it is. *Takes*: a request, the size of pieces. *Gives*: headers and
+//! bytes. *Must not*: push; change the request.
+
+use udma_abi::CqeStatus;
+use urma_packet::{RequestFlags, RequestHeader, TransactionHeader};
+
+use super::flow::Request;
+use super::senders::Sender;
+use crate::carrier::{Carrier, PeerCarrier, piece::Payload};
+use crate::context::tables::Tables;
+use crate::endpoint::TpEndpoint;
+use crate::engine::gather::{self, Local, Segments};
+use crate::engine::names::NamedBytes;
+use crate::transport::PushError;
+
+/// Shortest message, in bytes, whose bytes the receiver reads where they lie: a shorter one is copied into the
+/// ring and out of it before the receiver could look at its place.
+const NAMED_MIN: u32 = 1 << 10;
+
+/// Least payload of a piece that goes as a packet of its own, and is gathered where the packet is made.
+const PACKET_OF_ITS_OWN: usize = 1 << 10;
+
+/// The next piece of a request.
+#[derive(Debug)]
+pub(super) struct NextPiece {
+    pub(super) header: RequestHeader,
+    pub(super) payload: Payload,
+    pub(super) len: usize,
+}
+
+impl NextPiece {
+    pub(super) fn of(request: &Request, size: usize) -> Self {
+        let payload = if request.placed { Payload::Placed } else { Payload::Here };
+        Self::new(request, payload, size)
+    }
+
+    pub(super) fn naming(request: &Request, bytes: NamedBytes) -> Self {
+        Self::new(request, Payload::Named(bytes), bytes.len as usize)
+    }
+
+    fn new(request: &Request, payload: Payload, size: usize) -> Self {
+        let mut header = request.header;
+        let carries = header.op.has_payload() && payload != Payload::Placed;
+        let left = if carries { (request.len - request.pushed) as usize } else { 0 };
+        let len = left.min(size);
+        header.flags.set(RequestFlags::FIRST, !request.begun);
+        header.flags.set(RequestFlags::LAST, len == left);
+        header.access.address = header.access.address.wrapping_add(u64::from(request.pushed));
+        Self { header, payload, len }
+    }
+
+    /// Bytes that it needs behind the header.
+    pub(super) fn room(&self) -> usize {
+        if let Payload::Named(named) = self.payload { named.room() } else { self.len }
+    }
+
+    /// Bytes behind the header.
+    pub(super) fn carried(&self) -> usize {
+        if let Payload::Named(_) = self.payload { NamedBytes::ENCODED_LEN } else { self.len }
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        self.header.flags.contains(RequestFlags::FIRST)
+    }
+
+    pub(super) fn is_last(&self) -> bool {
+        self.header.flags.contains(RequestFlags::LAST)
+    }
+
+    pub(super) fn len_u32(&self) -> u32 {
+        // No piece is longer than its message.
+        u32::try_from(self.len).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn is_datagram(&self) -> bool {
+        self.header.flags.contains(RequestFlags::DATAGRAM)
+    }
+
+    /// Gives the piece to the carrier; `bytes` is room for its payload.
+    pub(super) fn push(
+        &self,
+        line: &mut PeerCarrier,
+        (request, sender): (&Request, &mut Sender),
+        tables: &Tables,
+        (endpoint, bytes): (&mut TpEndpoint, &mut Vec<u8>),
+    ) -> Result<(), NotPushed> {
+        let header = TransactionHeader::Request(self.header);
+        if let Some(Carrier::Packets(peer)) = &line.carrier
+            && self.fills_packet()
+        {
+            let fill = |room: &mut [u8]| Ok(self.gather(request, sender, tables, room)?);
+            return endpoint.push_packet(*peer, &header, self.len, fill);
+        }
+        self.read(request, sender, tables, bytes)?;
+        let is_pushed = line.push(endpoint, &header, self.payload, &bytes[..self.carried()]);
+        is_pushed.then_some(()).ok_or(NotPushed::NoRoom)
+    }
+
+    /// Whether it goes as a packet of its own: others could not join it.
+    fn fills_packet(&self) -> bool {
+        self.len >= PACKET_OF_ITS_OWN && !self.is_datagram() && self.payload == Payload::Here
+    }
+
+    /// Gathers the piece's payload to `room`, which is as long.
+    fn gather(
+        &self,
+        request: &Request,
+        sender: &mut Sender,
+        tables: &Tables,
+        room: &mut [u8],
+    ) -> Result<(), CqeStatus> {
+        let mut segments = Segments { cache: &mut sender.cache, table: &tables.segments };
+        let at = u64::from(request.pushed);
+        gather::read_out(&request.local, &request.words, &mut segments, at, room)
+    }
+
+    /// Gathers the piece's payload to the front of `bytes`.
+    fn read(
+        &self,
+        request: &Request,
+        sender: &mut Sender,
+        tables: &Tables,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), CqeStatus> {
+        if self.is_datagram() && !self.is_last() {
+            // The engine knows the MTU of this node; that of the path may be smaller.
+            return Err(CqeStatus::LocLen);
+        }
+        if bytes.len() < self.carried() {
+            bytes.resize(self.carried(), 0);
+        }
+        if let Payload::Named(named) = &self.payload {
+            bytes[..NamedBytes::ENCODED_LEN].copy_from_slice(&named.encode());
+            return Ok(());
+        }
+        self.gather(request, sender, tables, &mut bytes[..self.len])
+    }
+}
+
+/// Why a piece was not pushed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotPushed {
+    NoRoom,
+    /// Its headers contradict each other.
+    Dead,
+    /// Its bytes cannot be read.
+    Unread(CqeStatus),
+}
+
+impl From<PushError> for NotPushed {
+    fn from(error: PushError) -> Self {
+        match error {
+            // The endpoint reports a TP that gave up.
+            PushError::WindowFull | PushError::Failed(_) => Self::NoRoom,
+            PushError::Header(_) => Self::Dead,
+        }
+    }
+}
+
+impl From<CqeStatus> for NotPushed {
+    fn from(status: CqeStatus) -> Self {
+        Self::Unread(status)
+    }
+}
+
+/// The next bytes of a request, when they are long and the receiver can read them where they lie: a message
+/// that comes again goes with its bytes.
+pub(super) fn name(
+    request: &Request,
+    segments: Segments<'_>,
+    (epoch, len_max): (u64, usize),
+) -> Option<NamedBytes> {
+    let never = RequestFlags::DATAGRAM | RequestFlags::RETRY;
+    let is_long = request.header.op.is_send() && request.len >= NAMED_MIN;
+    if !is_long || request.header.flags.intersects(never) {
+        return None;
+    }
+    let Local::Sges { num: 1, .. } = request.local else { return None };
+    let sge = gather::list(request.local.pieces(&request.words)).next()?;
+    let segment = segments.cache.find(segments.table, sge.token_id)?;
+    let (va, len) = (sge.va.wrapping_add(u64::from(request.pushed)), request.len - request.pushed);
+    segment.offset_of(sge.va, u64::from(sge.len)).filter(|_| segment.shared)?;
+    let len = len.min(u32::try_from(len_max).unwrap_or(u32::MAX));
+    Some(NamedBytes { token_id: sge.token_id, len, va, life: segment.life, epoch })
+}
