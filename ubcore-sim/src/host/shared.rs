@@ -166,7 +166,7 @@ impl SharedNode {
         }
         if offset == regs::CMD_PI && self.port.is_active() {
             // An import does not rely on a peer whose CLOSE has arrived.
-            self.port.exchange(&self.device, self.clock.now());
+            self.port.exchange(&self.device, self.clock.now(), LinkVisitor::Thread);
         }
         self.device.write32(|| self.post_time(), offset, value);
         if offset == regs::CMD_PI || offset == regs::CONTROL {
