@@ -509,10 +509,10 @@ static void um_refuses_one_sided(const struct end *um, urma_target_jetty_t *to, 
 
 static void um_refuses_longer_messages(const struct end *um, urma_target_jetty_t *to)
 {
-    urma_sge_t src = end_piece(um, 0, 4096);
-    urma_jfs_wr_t wr = message(&src, 1, to);
+    urma_sge_t src[] = {end_piece(um, 0, 4096), end_piece(um, 0, 4096)};
+    urma_jfs_wr_t wr = message(src, 2, to);
     CHECK(post_on(um->jetty, &wr) == URMA_SUCCESS);
-    src.len = 4097;
+    src[1].len = 4097;
     CHECK(post_on(um->jetty, &wr) == URMA_EINVAL);
 }
 

@@ -141,7 +141,7 @@ impl Udp {
     }
 
     /// Sends what `next` gives (into the buffer it is lent), at most [`SENDS_PER_CALL`] packets, and no more after
-    /// [`BYTES_PER_CALL`].
+    /// 256 KiB.
     /// Returns how many there were.
     pub fn send(&mut self, mut next: impl FnMut(&mut [u8]) -> Option<Transmit>) -> usize {
         let (mut count, mut bytes) = (0, 0);
@@ -173,7 +173,7 @@ impl Udp {
     }
 
     /// Calls `on_batch` with the datagrams of each system call, of which it makes at most
-    /// [`RECEIVES_PER_CALL`], and none after [`BYTES_PER_CALL`]: what was received is to be acknowledged in time.
+    /// [`RECEIVES_PER_CALL`], and none after 256 KiB: what was received is to be acknowledged in time.
     /// Returns how many datagrams were received.
     pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
         let (mut count, mut bytes) = (0, 0);

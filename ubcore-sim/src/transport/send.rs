@@ -104,7 +104,7 @@ impl SendWindow {
             unsent: 0,
             next: 0,
             lost: VecDeque::with_capacity(packets as usize),
-            spare: Vec::with_capacity(packets as usize),
+            spare: Vec::new(),
             transmissions: 0,
         }
     }

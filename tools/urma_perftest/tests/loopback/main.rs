@@ -356,7 +356,7 @@ fn a_message_longer_than_um_carries_ends_both_sides_with_the_limit() {
         for side in [server, client] {
             let said = String::from_utf8_lossy(&side.stderr).into_owned();
             assert_eq!(side.status.code(), Some(1), "{options}: {said}");
-            assert!(said.contains("at most 4096 bytes") && said.contains("-s 4096"), "{said}");
+            assert!(said.contains("at most 8192 bytes") && said.contains("-s 8192"), "{said}");
         }
     }
 }
