@@ -138,7 +138,7 @@ fn unguarded_by_fork<T>(f: impl FnOnce() -> Answer<T>) -> Answer<T> {
     }
 }
 
-/// Where `errno` of this thread lies, for as long as the thread lives.
+/// Address of this thread's `errno`, valid until the thread ends.
 #[inline]
 fn errno_place() -> *mut c_int {
     // SAFETY: takes nothing, and gives the address of this thread's errno.

@@ -407,7 +407,7 @@ impl TpEndpoint {
     }
 }
 
-/// Counts and tells that a TP is on another route.
+/// Counts, reports and logs that a TP moved to another route.
 fn report_move(tables: &Tables, peer: RawEid, moved: &TpMove) {
     let (count, kind, port) = if moved.is_back {
         (Counter::PortReturned, EqeKind::PortActive, moved.to.port)

@@ -253,7 +253,7 @@ impl<'g> Look<'g> {
     }
 }
 
-/// The object of a kind that a queue found last: where it lies, and its word when it was live.
+/// The object of a kind that a queue found last: its address, and its word when it was live.
 pub(crate) struct LastNamed<K: Named> {
     ptr: Option<SlotPtr<K>>,
     word: Word,

@@ -88,7 +88,7 @@ fn an_interface_that_is_set_down_ends_what_waits_for_the_peer() -> Outcome {
     Ok(())
 }
 
-/// Variable by which a test tells the process that it starts to serve, and at which address.
+/// Environment variable of a process that a test starts as a server: the address of its node.
 const SERVE: &str = "URMA_NET_SERVE";
 
 #[test]

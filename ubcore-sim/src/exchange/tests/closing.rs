@@ -143,7 +143,7 @@ fn a_receive_of_an_unfinished_message_is_used_by_the_next_one() {
     assert_eq!(left(&w), Some(1), "given back");
 }
 
-/// Each has one thing wrong that only the peer knows.
+/// CLOSE packets with one wrong field each, of those that no third node receives.
 #[test]
 fn a_forged_close_ends_nothing_and_is_counted() {
     let mut w = pair();

@@ -118,7 +118,7 @@ impl Honest {
         found.map(|(_, bytes)| bytes.clone())
     }
 
-    /// The number of the victim's end of the TP, which only its peer knows.
+    /// TPN of the victim's end of the TP, which no third node receives.
     fn tpn(&self) -> Tpn {
         let (tpn, _) = self.w.nodes[self.victim].exchange.endpoint.tpns().next().expect("a TP");
         Tpn::from_low_bits(tpn)

@@ -127,14 +127,13 @@ fn what_a_key_does_not_cover_is_not_touched() {
 }
 
 /// A packet of a WRITE as node 0 would send it first.
-fn forged(w: &World, change: impl Fn(&mut RoceHeader)) -> RoceHeader {
+fn forged(change: impl Fn(&mut RoceHeader)) -> RoceHeader {
     let mut bth = Bth::parse(&[rc::WRITE_ONLY, 0, 0xff, 0xff, 0, 0, 0, 0, 0x80, 0, 0, 0]).unwrap();
     (bth.dest, bth.psn) = (Tpn::new(SENDER).unwrap(), Psn::new(SENDER));
     let rkey = (1_u32 << 8).wrapping_add(TOKEN);
     let reth = Some(Reth { va: va(1), rkey, dma_len: 8 });
     let mut header = RoceHeader { bth, ext: RoceExt { reth, ..RoceExt::default() } };
     change(&mut header);
-    let _ = w;
     header
 }
 
@@ -154,10 +153,10 @@ fn packets_of_others_change_nothing() {
         node.exchange.on_standard(&node.base, by, (port, &buf[..len]))
     };
     let good = flow(from, to);
-    let plain = forged(&w, |_| ());
+    let plain = forged(|_| ());
     // From another node, to another jetty, sealed for another sender or port, and cut.
     assert!(give(&mut w, plain, flow(third, to), third, ROCE_PORT));
-    let other = forged(&w, |header| header.bth.dest = Tpn::new(SENDER + 1).unwrap());
+    let other = forged(|header| header.bth.dest = Tpn::new(SENDER + 1).unwrap());
     assert!(!give(&mut w, other, good, from, ROCE_PORT));
     assert!(!give(&mut w, plain, flow(third, to), from, ROCE_PORT));
     assert!(!give(&mut w, plain, good, from, 50_000));
@@ -165,7 +164,7 @@ fn packets_of_others_change_nothing() {
     let counted = [Counter::DropUnproven, Counter::DropUnknownTp, Counter::DropIcrc];
     assert_eq!(counted.map(|counter| w.counter(1, counter)), [1, 1, 2]);
     // Another PSN than the first one: not executed.
-    let early = forged(&w, |header| header.bth.psn = Psn::new(SENDER + 1));
+    let early = forged(|header| header.bth.psn = Psn::new(SENDER + 1));
     assert!(give(&mut w, early, good, from, ROCE_PORT));
     assert_eq!(sum(&there), 0);
     assert!(give(&mut w, plain, good.with_ip_id(0xabcd), from, ROCE_PORT));
