@@ -1,7 +1,7 @@
 //! The receive window: packets in order, and what is kept beyond a gap.
 //!
 //! - owns: buffers of received pieces, the bounded store beyond a gap, the queue of pieces in order.
-//! - takes: packets by sequence. gives: pieces in order, exactly once; the words of a SACK.
+//! - takes: packets by sequence. gives: pieces in order, exactly once.
 //! - must not: hold more than a window of pieces; believe the loss record where the store of
 //!   pieces contradicts it (the record lies in memory that others can write).
 #![expect(
@@ -11,9 +11,9 @@
 
 use std::collections::VecDeque;
 
+use udma_abi::Nanos;
 use urma_packet::{PackEntries, TransactionHeader};
-
-use super::knitting::{Arrival, KnittingPool, KnittingRecord, LossError, LossRecord};
+use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, Receiver};
 
 /// One packet's part of a transaction.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ struct KeptPacket {
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WindowResult {
-    /// Next in order; it and what followed are ready.
-    InOrder,
+    /// Next in order; it and what followed, up to this sequence, are ready.
+    InOrder(u64),
     /// Stored beyond a gap.
     BeyondGap,
     /// The packet was received before.
@@ -55,19 +55,10 @@ pub(super) enum WindowResult {
     Outside,
 }
 
-/// How a receiver treats packets beyond a gap.
-#[derive(Debug)]
-enum Order {
-    /// Drops them; the sequence expected next.
-    Strict(u64),
-    /// Keeps them; which ones is in the record.
-    Kept(Box<dyn LossRecord>),
-}
-
-/// Receive window of a TP: what came, and the record of losses.
+/// Receive window of a TP: pieces that came, and the receiver that records them.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
-    order: Order,
+    receiver: Receiver,
     /// Packets beyond the gap, by sequence modulo the window.
     beyond: Box<[Option<KeptPacket>]>,
     ready: VecDeque<KeptPacket>,
@@ -78,26 +69,11 @@ pub(super) struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// A window of `packets` whose receiver drops what comes beyond a gap.
-    pub(super) fn strict(packets: u32) -> Self {
-        Self::new(packets, Order::Strict(0))
-    }
-
-    /// A window of `packets` whose receiver keeps what comes beyond a gap; `tpn` names it in the
-    /// pool.
-    pub(super) fn keeping(packets: u32, tpn: u32) -> Self {
-        Self::recording(packets, Box::new(KnittingRecord::new(tpn)))
-    }
-
-    /// A window of `packets` with a loss record of any kind.
-    pub(super) fn recording(packets: u32, record: Box<dyn LossRecord>) -> Self {
-        Self::new(packets, Order::Kept(record))
-    }
-
-    fn new(packets: u32, order: Order) -> Self {
+    /// A window of `packets`.
+    pub(super) fn new(packets: u32, receiver: Receiver) -> Self {
         let packets = packets.max(1) as usize;
         Self {
-            order,
+            receiver,
             beyond: (0..packets).map(|_| None).collect(),
             ready: VecDeque::with_capacity(packets),
             taken: 0,
@@ -107,10 +83,16 @@ impl ReceiveWindow {
 
     /// First sequence that is missing.
     pub(super) fn edge(&self) -> u64 {
-        match &self.order {
-            Order::Strict(next) => *next,
-            Order::Kept(record) => record.first_missing(),
-        }
+        self.receiver.edge()
+    }
+
+    pub(super) const fn receiver(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    /// When an acknowledgement is due.
+    pub(super) const fn ack(&self) -> &Receiver {
+        &self.receiver
     }
 
     /// Packets from the edge on that there is room for.
@@ -118,12 +100,12 @@ impl ReceiveWindow {
         self.beyond.len() - self.ready.len()
     }
 
-    /// Takes the packet `distance` after the edge.
+    /// Takes packet `seq`, which lies `distance` after the edge.
     /// After a [`LossError`] the packet was not accepted.
     pub(super) fn accept(
         &mut self,
         pool: &mut KnittingPool,
-        distance: i64,
+        (now, distance): (Nanos, i64),
         content: Content,
         payload: &[u8],
     ) -> Result<WindowResult, LossError> {
@@ -141,23 +123,17 @@ impl ReceiveWindow {
         }
         let edge = self.edge();
         let seq = edge + ahead;
-        let new_edge = match &mut self.order {
-            Order::Strict(next) if ahead == 0 => {
-                *next += 1;
-                *next
+        let new_edge = match self.receiver.on_data(now, seq, DataMark::default(), pool)? {
+            Arrival::Advanced(new_edge) => new_edge,
+            Arrival::Dropped | Arrival::Unmatched => return Ok(WindowResult::Dropped),
+            arrival @ (Arrival::Kept | Arrival::Duplicate) => {
+                return self.store(arrival, seq, content, payload);
             }
-            Order::Strict(_) => return Ok(WindowResult::Dropped),
-            Order::Kept(record) => match record.record(pool, seq)? {
-                Arrival::Advanced(new_edge) => new_edge,
-                arrival @ (Arrival::Kept | Arrival::Duplicate) => {
-                    return self.store(arrival, seq, content, payload);
-                }
-            },
         };
         let packet = self.keep(content, payload);
         self.ready.push_back(packet);
         self.release(edge + 1..new_edge)?;
-        Ok(WindowResult::InOrder)
+        Ok(WindowResult::InOrder(new_edge))
     }
 
     /// The next piece in order.
@@ -193,21 +169,6 @@ impl ReceiveWindow {
         }
     }
 
-    /// What was received beyond the edge, as in a SACK; the count of words that matter.
-    pub(super) fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError> {
-        match &self.order {
-            Order::Strict(_) => Ok(0),
-            Order::Kept(record) => record.sack(pool, words),
-        }
-    }
-
-    /// Gives the loss record's blocks back.
-    pub(super) fn close(&mut self, pool: &mut KnittingPool) {
-        if let Order::Kept(record) = &mut self.order {
-            record.release(pool);
-        }
-    }
-
     fn store(
         &mut self,
         arrival: Arrival,
@@ -222,9 +183,7 @@ impl ReceiveWindow {
                 self.beyond[at] = Some(self.keep(content, payload));
                 Ok(WindowResult::BeyondGap)
             }
-            (Arrival::Advanced(_), _) | (Arrival::Duplicate, false) | (Arrival::Kept, true) => {
-                Err(LossError::Corrupt)
-            }
+            _ => Err(LossError::Corrupt),
         }
     }
 

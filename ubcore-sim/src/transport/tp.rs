@@ -1,6 +1,6 @@
 //! One TP: numbers, keeps, acknowledges and repeats packets between two nodes.
 //!
-//! - owns: both windows, the acknowledgement state, the timers of one direction pair.
+//! - owns: a sender and a receiver in sequences, the bytes of their windows, the mapping to PSNs.
 //! - takes: transaction pieces to send, parsed packets, time.
 //! - gives: packets (unsealed: the last four bytes are for the ICRC), pieces in order, deadlines.
 //! - must not: know transaction opcodes, read a clock.
@@ -12,14 +12,15 @@ use urma_packet::{
     Ack, Body, DATA_OVERHEAD, HEADERS_MAX, ICRC_LEN, Mtu, Packet, PacketHeader, Psn,
     SACK_WORDS_MAX, SackBitmap, TransactionHeader,
 };
+use urma_recovery::{
+    AckFeedback, AckPolicy, Arrival, Expired, KnittingPool, LossError, LossRecord, NeverSent,
+    Receiver, Retransmission, Sender, SenderCfg, SenderStats,
+};
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
-use super::knitting::{KnittingPool, LossError};
 use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
-use super::send::SendWindow;
-use super::strategy::{AckNews, Retransmission, retransmission};
-use super::timer::{Expired, RtoTimer, Waiting};
+use super::send::SendStore;
 
 /// Bytes that the buffer of [`Tp::poll_transmit`] must have.
 pub(crate) const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
@@ -31,79 +32,49 @@ const ALWAYS_PASSES: usize = DATA_OVERHEAD + Mtu::MIN.bytes();
 /// 9.2), so that a kept packet can be sent again with the bit set.
 const ACK_REQ: (usize, u8) = (8, 0x80);
 
-/// When the next acknowledgement is due.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AckState {
-    /// Nothing was received since the last acknowledgement.
-    Idle,
-    /// At that time, or after more packets.
-    Due(Nanos),
-    /// Due now; all packets came in order.
-    Now,
-    /// Now, as a NAK.
-    NowGap,
-}
-
-/// One transport path: windows, timer, strategy and loss record.
+/// One transport path: both halves in sequences, the bytes of both windows, numbers on the wire.
 #[derive(Debug)]
 pub(crate) struct Tp {
     cfg: TpCfg,
-    tx: SendWindow,
+    tx: Sender,
+    packets: SendStore,
     rx: ReceiveWindow,
-    strategy: Box<dyn Retransmission>,
-    timer: RtoTimer,
-    ack: AckState,
-    /// Packets received in order since the last acknowledgement.
-    unacked: u32,
-    /// PSN of the packet that the next acknowledgement answers.
-    trigger: Psn,
     /// A congestion mark came since the last acknowledgement.
     congested: bool,
-    /// The edge at which a NAK was sent: one per gap.
-    gap_reported: Option<u64>,
-    /// The edge of the last NAK that was received: a network may double it.
-    gap_answered: Option<u64>,
-    /// Latest transmission that the peer proved to have, see [`AckNews`].
-    order_seen: u64,
     failed: Option<TpError>,
     /// Bytes of the longest packet that pieces join.
     longest: usize,
     /// The timer expired for a packet that a path may be too narrow for.
     long_lost: bool,
-    stats: TpStats,
 }
 
 impl Tp {
     /// A TP in which nothing happened yet.
     pub(crate) fn new(cfg: TpCfg) -> Self {
-        Self::with_strategy(cfg, retransmission(cfg.strategy))
+        let recovery = cfg.strategy.recovery();
+        let record = recovery.record(cfg.local_tpn.value());
+        Self::with_strategy(cfg, recovery.retransmission(), record)
     }
 
-    fn with_strategy(cfg: TpCfg, strategy: Box<dyn Retransmission>) -> Self {
+    fn with_strategy(
+        cfg: TpCfg,
+        strategy: Box<dyn Retransmission>,
+        record: Box<dyn LossRecord>,
+    ) -> Self {
         let window = cfg.window_packets.clamp(1, urma_packet::WINDOW_MAX);
-        let rx = if strategy.keeps_out_of_order() {
-            ReceiveWindow::keeping(window, cfg.local_tpn.value())
-        } else {
-            ReceiveWindow::strict(window)
-        };
         let ack_every = cfg.ack_every.clamp(1, (window / 4).max(1));
+        let sender =
+            SenderCfg { window_packets: window, recovery: cfg.strategy.recovery(), rto: cfg.rto };
+        let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
         Self {
             cfg: TpCfg { window_packets: window, ack_every, ..cfg },
-            tx: SendWindow::new(window),
-            rx,
-            strategy,
-            timer: RtoTimer::new(cfg.rto),
-            ack: AckState::Idle,
-            unacked: 0,
-            trigger: cfg.rx_psn,
+            tx: Sender::with_strategy(&sender, strategy),
+            packets: SendStore::new(window),
+            rx: ReceiveWindow::new(window, Receiver::new(record, policy)),
             congested: false,
-            gap_reported: None,
-            gap_answered: None,
-            order_seen: 0,
             failed: None,
             longest: 0,
             long_lost: false,
-            stats: TpStats::default(),
         }
     }
 
@@ -119,27 +90,27 @@ impl Tp {
 
     /// Places left in the send window: reserve before fetching what is to be sent.
     pub(crate) const fn room(&self) -> usize {
-        self.tx.room()
+        self.tx.ledger().room()
     }
 
     /// Number of packets that wait to be sent for the first time.
     pub(crate) const fn queued(&self) -> usize {
-        self.tx.queued()
+        self.tx.ledger().queued()
     }
 
     /// Whether the peer acknowledged everything.
     pub(crate) const fn is_drained(&self) -> bool {
-        self.tx.is_empty()
+        self.tx.ledger().is_empty()
     }
 
     /// Smoothed round-trip time, in ns.
     pub(crate) fn rtt(&self) -> Option<Nanos> {
-        self.timer.rtt()
+        self.tx.timer().rtt()
     }
 
     /// Timeouts in a row without a sign of the peer.
     pub(crate) const fn timeouts(&self) -> u32 {
-        self.timer.timeouts()
+        self.tx.timer().timeouts()
     }
 
     /// Why the TP gave up, if it did.
@@ -154,7 +125,8 @@ impl Tp {
 
     /// Counts since it was made.
     pub(crate) const fn stats(&self) -> TpStats {
-        self.stats
+        let SenderStats { sent, sent_again, timeouts } = self.tx.stats();
+        TpStats { sent, sent_again, timeouts, acks_sent: self.rx.ack().acks_sent() }
     }
 
     /// Pieces join a packet that was not sent yet, as long as it gets no longer than `longest` bytes; 0: they do
@@ -175,8 +147,9 @@ impl Tp {
         if let Some(error) = self.failed {
             return Err(error.into());
         }
-        if let Some(packet) = self.tx.last_unsent()
-            && let Some(room) = urma_packet::join_pack(packet, (header, payload_len), self.longest)?
+        let longest = self.longest;
+        if let Some(packet) = self.last_unsent()
+            && let Some(room) = urma_packet::join_pack(packet, (header, payload_len), longest)?
         {
             fill(&mut packet[room]);
             return Ok(());
@@ -204,12 +177,21 @@ impl Tp {
             TransactionHeader::Request(header) => Body::Request(*header),
             TransactionHeader::Response(header) => Body::Response(*header),
         };
-        let psn = psn_of(self.cfg.tx_psn, self.tx.next());
+        let seq = self.tx.ledger().next();
+        let psn = psn_of(self.cfg.tx_psn, seq);
         let packet = PacketHeader::new(self.cfg.peer_tpn, psn, body);
-        self.tx.push(packet.packet_len(payload_len), |bytes| {
+        self.packets.store(seq, packet.packet_len(payload_len), |bytes| {
             let frame = packet.emit_headers(payload_len, bytes).map_err(PushError::from)?;
             fill(&mut bytes[frame.payload])
-        })
+        })?;
+        self.tx.push();
+        Ok(())
+    }
+
+    /// The newest packet, if it was never sent.
+    fn last_unsent(&mut self) -> Option<&mut Vec<u8>> {
+        let ledger = self.tx.ledger();
+        (ledger.unsent() < ledger.next()).then(|| self.packets.packet_mut(ledger.next() - 1))
     }
 
     /// Takes a packet whose DestQP is this TP and whose sender is its peer.
@@ -269,21 +251,20 @@ impl Tp {
         if self.failed.is_some() || buf.len() < TRANSMIT_MAX {
             return None;
         }
-        if matches!(self.ack, AckState::Now | AckState::NowGap) {
+        if self.rx.ack().has_ack() {
             return self.emit_ack(buf, pool);
         }
         let interval = u64::from((self.cfg.window_packets / 4).max(1));
-        let last = self.tx.room() == 0 && self.tx.unsent() + 1 == self.tx.next();
-        let packet = self.tx.send_next(now)?;
-        let ask = packet.again || last || (packet.seq + 1).is_multiple_of(interval);
-        let len = packet.bytes.len();
-        buf[..len].copy_from_slice(packet.bytes);
+        let ledger = self.tx.ledger();
+        let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
+        let sending = self.tx.poll(now)?;
+        let ask = sending.is_again() || last || (sending.seq + 1).is_multiple_of(interval);
+        let packet = self.packets.packet(sending.seq);
+        let len = packet.len();
+        buf[..len].copy_from_slice(packet);
         if ask {
             buf[ACK_REQ.0] |= ACK_REQ.1;
         }
-        let count = if packet.again { &mut self.stats.sent_again } else { &mut self.stats.sent };
-        *count += 1;
-        self.timer.on_sent(now);
         Some(len)
     }
 
@@ -296,8 +277,7 @@ impl Tp {
         if self.has_transmit() {
             return Some(0);
         }
-        let ack = if let AckState::Due(at) = self.ack { Some(at) } else { None };
-        match (ack, self.timer.deadline()) {
+        match (self.rx.ack().poll_deadline(), self.tx.poll_deadline()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -305,13 +285,12 @@ impl Tp {
 
     /// Whether [`Tp::poll_transmit`] would give a packet without any timer.
     pub(crate) fn has_transmit(&self) -> bool {
-        self.failed.is_none()
-            && (matches!(self.ack, AckState::Now | AckState::NowGap) || self.tx.has_sendable())
+        self.failed.is_none() && (self.rx.ack().has_ack() || self.tx.has_sendable())
     }
 
     /// Gives what it holds of the pool back; call before dropping it.
     pub(crate) fn close(&mut self, pool: &mut KnittingPool) {
-        self.rx.close(pool);
+        self.rx.receiver().close(pool);
     }
 
     fn on_data(
@@ -321,13 +300,14 @@ impl Tp {
         content: Content,
         pool: &mut KnittingPool,
     ) -> Received {
-        let psn = packet.header.psn;
-        let edge = psn_of(self.cfg.rx_psn, self.rx.edge());
-        let distance = i64::from(psn.distance_from(edge));
-        let kept = match self.rx.accept(pool, distance, content, packet.payload) {
+        let edge = self.rx.edge();
+        let distance = packet.header.psn.distance_from(psn_of(self.cfg.rx_psn, edge));
+        // Only the low bits of a sequence before the first one are used.
+        let seq = edge.wrapping_add_signed(distance.into());
+        let kept = match self.rx.accept(pool, (now, distance.into()), content, packet.payload) {
             Ok(kept) => kept,
             Err(LossError::Exhausted) => {
-                self.acknowledge(psn, AckState::Now);
+                self.rx.receiver().acknowledge_now(seq);
                 return Received::DroppedNoBlock;
             }
             Err(LossError::Corrupt) => {
@@ -336,147 +316,68 @@ impl Tp {
             }
         };
         self.congested |= packet.header.congestion.forward;
-        if matches!(kept, WindowResult::InOrder | WindowResult::BeyondGap | WindowResult::Duplicate)
-        {
-            self.timer.on_received(now);
-        }
-        match kept {
-            WindowResult::InOrder => {
-                self.unacked += 1;
-                let at_once = packet.header.ack_req || self.unacked >= self.cfg.ack_every;
-                let due = now.saturating_add(self.cfg.ack_delay_ns);
-                self.acknowledge(psn, if at_once { AckState::Now } else { AckState::Due(due) });
-                Received::InOrder
-            }
-            WindowResult::BeyondGap => {
-                self.acknowledge(psn, AckState::Now);
-                Received::OutOfOrder
-            }
-            WindowResult::Duplicate => {
-                self.acknowledge(psn, AckState::Now);
-                Received::Duplicate
-            }
-            WindowResult::Dropped => {
-                let edge = self.rx.edge();
-                if self.gap_reported != Some(edge) {
-                    self.gap_reported = Some(edge);
-                    self.acknowledge(psn, AckState::NowGap);
-                }
-                Received::DroppedBeyondGap
-            }
-            WindowResult::Outside => Received::OutsideWindow,
-        }
-    }
-
-    fn acknowledge(&mut self, trigger: Psn, wanted: AckState) {
-        self.trigger = trigger;
-        self.ack = match (self.ack, wanted) {
-            (AckState::NowGap, _) | (_, AckState::NowGap) => AckState::NowGap,
-            (AckState::Now, _) | (_, AckState::Now) => AckState::Now,
-            (AckState::Due(at), AckState::Due(_)) => AckState::Due(at),
-            (AckState::Idle, wanted) => wanted,
-            (state, AckState::Idle) => state,
+        let (arrival, received) = match kept {
+            WindowResult::InOrder(edge) => (Arrival::Advanced(edge), Received::InOrder),
+            WindowResult::BeyondGap => (Arrival::Kept, Received::OutOfOrder),
+            WindowResult::Duplicate => (Arrival::Duplicate, Received::Duplicate),
+            WindowResult::Dropped => (Arrival::Dropped, Received::DroppedBeyondGap),
+            WindowResult::Outside => return Received::OutsideWindow,
         };
+        if arrival != Arrival::Dropped {
+            self.tx.on_received(now);
+        }
+        self.rx.receiver().acknowledge(now, seq, arrival, packet.header.ack_req);
+        received
     }
 
     fn on_ack(&mut self, now: Nanos, psn: Psn, ack: &Ack, gap: Gap) -> Received {
-        let una = self.tx.una();
-        let Ok(ahead) = u64::try_from(psn.distance_from(psn_of(self.cfg.tx_psn, una))) else {
+        let una = self.tx.ledger().una();
+        let first = psn_of(self.cfg.tx_psn, una);
+        let Ok(ahead) = u64::try_from(psn.distance_from(first)) else {
             // Overtaken by a newer one.
             return Received::Acknowledged;
         };
-        let edge = una + ahead;
-        // Bits are for what is behind the edge, which is missing by definition.
-        let last = ack.received.iter().last().map_or(edge, |bit| edge + 2 + u64::from(bit));
-        if last > self.tx.unsent() {
+        let trigger = u64::try_from(ack.trigger.distance_from(first)).ok().map(|at| una + at);
+        let mut received = [0; SACK_WORDS_MAX];
+        let words = ack.received.words();
+        received[..words.len()].copy_from_slice(words);
+        let feedback = AckFeedback { edge: una + ahead, gap: gap == Gap::Yes, trigger, received };
+        if let Err(NeverSent) = self.tx.on_ack(now, &feedback) {
             return Received::BadAck;
         }
-        let trigger = self.on_trigger(now, ack.trigger);
-        let rtt_min = self.timer.rtt_min();
-        let mut order_seen = self.order_seen;
-        let proves = |seq: u64, slot: &super::send::WindowSlot, order_seen: &mut u64| {
-            // Of a packet sent several times the last transmission is proved only by an answer to
-            // that very packet, and only when it could have come back by now. (A peer that did not
-            // run for a while takes the first transmissions when the timer has expired here.)
-            let is_late = now.saturating_sub(slot.sent_at()) >= rtt_min;
-            if slot.sent_once_at().is_some() || (trigger == Some(seq) && is_late) {
-                *order_seen = (*order_seen).max(slot.order());
-            }
-        };
-        self.tx.advance(edge, |seq, slot| proves(seq, slot, &mut order_seen));
-        let mut progress = ahead > 0;
-        for bit in ack.received.iter() {
-            let seq = edge + 1 + u64::from(bit);
-            if let Some(slot) = self.tx.mark_sacked(seq) {
-                proves(seq, slot, &mut order_seen);
-                progress = true;
-            }
-        }
-        self.order_seen = order_seen;
-        let is_gap = gap == Gap::Yes && self.gap_answered.replace(edge) != Some(edge);
-        let news = AckNews { edge, gap: is_gap, order_seen };
-        self.strategy.on_ack(&news, &mut self.tx);
-        if progress {
-            let waiting = if self.tx.has_in_flight() { Waiting::Yes } else { Waiting::No };
-            self.timer.on_progress(now, waiting);
-        } else {
-            self.timer.on_received(now);
-        }
+        self.packets.free(una..self.tx.ledger().una());
         Received::Acknowledged
     }
 
-    /// Times the path by the packet that caused the acknowledgement; its sequence, if it is still in
-    /// the window.
-    fn on_trigger(&mut self, now: Nanos, trigger: Psn) -> Option<u64> {
-        let una = self.tx.una();
-        let distance = trigger.distance_from(psn_of(self.cfg.tx_psn, una));
-        let seq = una + u64::try_from(distance).ok()?;
-        if seq >= self.tx.unsent() {
-            return None;
-        }
-        if let Some(sent_at) = self.tx.slot(seq).sent_once_at() {
-            self.timer.on_sample(sent_at, now);
-        }
-        Some(seq)
-    }
-
     fn on_time(&mut self, now: Nanos) {
-        if let AckState::Due(at) = self.ack
-            && at <= now
-        {
-            self.ack = AckState::Now;
-        }
-        match self.timer.on_time(now) {
+        self.rx.receiver().on_time(now);
+        match self.tx.on_time(now) {
             Ok(Expired::No) => {}
             Ok(Expired::Yes) => {
-                self.stats.timeouts += 1;
-                self.long_lost |= self.tx.slot(self.tx.una()).len() > ALWAYS_PASSES;
-                self.strategy.on_timeout(&mut self.tx);
+                let oldest = self.packets.packet(self.tx.ledger().una());
+                self.long_lost |= oldest.len() > ALWAYS_PASSES;
             }
             Err(_) => self.fail(TpError::Timeout),
         }
     }
 
     fn emit_ack(&mut self, buf: &mut [u8], pool: &KnittingPool) -> Option<usize> {
-        let mut words = [0; SACK_WORDS_MAX];
-        let Ok(count) = self.rx.sack(pool, &mut words) else {
+        let Ok(feedback) = self.rx.receiver().poll_ack(pool)? else {
             self.fail(TpError::PoolCorrupt);
             return None;
         };
-        let received = SackBitmap::from_words(&words[..count]).unwrap_or_default();
+        let words = feedback.received.iter().rposition(|&word| word != 0).map_or(0, |at| at + 1);
+        let received = SackBitmap::from_words(&feedback.received[..words]).unwrap_or_default();
         let ack = Ack {
             window: u16::try_from(self.rx.room()).unwrap_or(u16::MAX),
             congestion: self.congested,
-            trigger: self.trigger,
+            trigger: psn_of(self.cfg.rx_psn, feedback.trigger.unwrap_or_default()),
             received,
         };
-        let body = if self.ack == AckState::NowGap { Body::Nak(ack) } else { Body::Ack(ack) };
-        let psn = psn_of(self.cfg.rx_psn, self.rx.edge());
+        let body = if feedback.gap { Body::Nak(ack) } else { Body::Ack(ack) };
+        let psn = psn_of(self.cfg.rx_psn, feedback.edge);
         let header = PacketHeader::new(self.cfg.peer_tpn, psn, body);
-        self.ack = AckState::Idle;
-        self.unacked = 0;
         self.congested = false;
-        self.stats.acks_sent += 1;
         // Field values of an acknowledgement cannot contradict each other, and the buffer is long
         // enough: emit_headers has no reason to refuse.
         header.emit_headers(0, buf).ok().map(|frame| frame.total)

@@ -13,7 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("udma-provider", &["urma-core", "udma-abi", "urma-mem"]),
     ("urma-packet", &[]),
     ("urma-rc", &["urma-packet"]),
-    ("ubcore-sim", &["udma-abi", "urma-packet", "urma-rc", "urma-mem"]),
+    ("urma-recovery", &["udma-abi", "urma-mem"]),
+    ("ubcore-sim", &["udma-abi", "urma-packet", "urma-rc", "urma-recovery", "urma-mem"]),
     ("urma", &["urma-core", "urma-answer", "udma-provider", "udma-abi", "ubcore-sim", "urma-mem"]),
     (
         "liburma",

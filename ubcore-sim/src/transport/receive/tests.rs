@@ -5,6 +5,8 @@ use urma_packet::{
     Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus,
 };
 
+use urma_recovery::{AckPolicy, Recovery};
+
 use super::*;
 
 struct Bench {
@@ -20,7 +22,9 @@ impl Bench {
         let region = Region::private(4 << 6).expect("memory");
         let mut pool = KnittingPool::new();
         pool.grow(0, region.clone(), 6, 4).expect("fresh piece");
-        let mut bench = Self { window: ReceiveWindow::keeping(32, 1), pool, region };
+        let policy = AckPolicy { every: 16, delay_ns: 0 };
+        let receiver = Receiver::new(Recovery::SelectiveRepeat.record(1), policy);
+        let mut bench = Self { window: ReceiveWindow::new(32, receiver), pool, region };
         for seq in received {
             assert_eq!(bench.accept(*seq), Ok(WindowResult::BeyondGap));
         }
@@ -37,7 +41,7 @@ impl Bench {
             body: ResponseBody::None,
         };
         let content = Content::One(TransactionHeader::Response(header));
-        self.window.accept(&mut self.pool, distance, content, &[1])
+        self.window.accept(&mut self.pool, (0, distance), content, &[1])
     }
 
     fn change(&self, bits: impl FnOnce(u64) -> u64) {

@@ -5,9 +5,9 @@
 
 use udma_abi::Nanos;
 use urma_packet::{PacketError, Psn, Tpn};
+use urma_recovery::RtoCfg;
 
 use crate::transport::strategy::Strategy;
-use crate::transport::timer::RtoCfg;
 
 /// What a TP is made from: the outcome of a handshake and local settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

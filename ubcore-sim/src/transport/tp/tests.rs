@@ -9,10 +9,10 @@ use urma_mem::Region;
 use urma_packet::{
     IcrcFlow, Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus, Tpn,
 };
+use urma_recovery::{AckNews, DataMark, Ledger};
 
 use super::*;
 use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};
-use crate::transport::knitting::{Arrival, LossRecord};
 use crate::transport::strategy::Strategy;
 
 const MS: Nanos = 1_000_000;
@@ -112,9 +112,9 @@ impl End {
             }
             let bytes = content(self.eid, self.pushed);
             let head = header(self.pushed, bytes.len());
-            let (room, before) = (self.tp.room(), self.tp.tx.next());
+            let (room, before) = (self.tp.room(), self.tp.tx.ledger().next());
             self.tp.push(&head, bytes.len(), &mut |out| out.copy_from_slice(&bytes)).expect("room");
-            let places = self.tp.tx.next() - before;
+            let places = self.tp.tx.ledger().next() - before;
             assert_eq!(self.tp.room(), room - places as usize);
             assert!(places == 1 || self.tp.longest > 0);
             self.pushed += 1;
@@ -435,19 +435,16 @@ fn a_scribbled_pool_fails_the_tp_and_never_delivers_wrong_pieces() {
 
 /// A planted fault: forgets a lost packet instead of sending it again.
 #[derive(Debug)]
-struct ForgetsLost(Box<dyn Retransmission>);
+struct ForgetsLost;
 
 impl Retransmission for ForgetsLost {
-    fn keeps_out_of_order(&self) -> bool {
-        self.0.keeps_out_of_order()
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool {
+        ledger.mark_sacked(news.edge);
+        false
     }
 
-    fn on_ack(&mut self, news: &AckNews, window: &mut SendWindow) {
-        window.mark_sacked(news.edge);
-    }
-
-    fn on_timeout(&mut self, window: &mut SendWindow) {
-        window.mark_sacked(window.una());
+    fn on_timeout(&mut self, ledger: &mut Ledger) {
+        ledger.mark_sacked(ledger.una());
     }
 }
 
@@ -458,7 +455,8 @@ fn the_check_sees_a_dropped_retransmission() {
         let scenario = Scenario::new(2, strategy, faults);
         let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 40)];
         let cfg = *ends[0].tp.cfg();
-        ends[0].tp = Tp::with_strategy(cfg, Box::new(ForgetsLost(retransmission(strategy))));
+        let record = strategy.recovery().record(1);
+        ends[0].tp = Tp::with_strategy(cfg, Box::new(ForgetsLost), record);
         assert!(run_with(&scenario, ends).is_err());
     }
 }
@@ -470,17 +468,19 @@ struct AcksTooEarly {
 }
 
 impl LossRecord for AcksTooEarly {
-    fn record(&mut self, _pool: &mut KnittingPool, seq: u64) -> Result<Arrival, LossError> {
+    fn record(
+        &mut self,
+        _pool: &mut KnittingPool,
+        _now: Nanos,
+        seq: u64,
+        _mark: DataMark,
+    ) -> Result<Arrival, LossError> {
         self.edge = self.edge.max(seq + 1);
         Ok(Arrival::Advanced(self.edge))
     }
 
     fn first_missing(&self) -> u64 {
         self.edge
-    }
-
-    fn is_received(&self, _pool: &KnittingPool, seq: u64) -> Result<bool, LossError> {
-        Ok(seq < self.edge)
     }
 
     fn sack(&self, _pool: &KnittingPool, _words: &mut [u64]) -> Result<usize, LossError> {
@@ -495,7 +495,9 @@ fn the_check_sees_an_acknowledgement_before_acceptance() {
     let faults = FaultCfg { delay_ns: 1000, loss_ppm: 50_000, ..FaultCfg::default() };
     let scenario = Scenario::new(2, Strategy::SelectiveRepeat, faults);
     let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 40)];
-    ends[1].tp.rx = ReceiveWindow::recording(32, Box::new(AcksTooEarly { edge: 0 }));
+    let policy = AckPolicy { every: 8, delay_ns: 200_000 };
+    let receiver = Receiver::new(Box::new(AcksTooEarly { edge: 0 }), policy);
+    ends[1].tp.rx = ReceiveWindow::new(32, receiver);
     assert!(run_with(&scenario, ends).is_err());
 }
 

@@ -14,22 +14,30 @@
 
 use std::fmt::Debug;
 
+use udma_abi::Nanos;
+
 use super::pool::{BlockId, Holder, KnittingPool, Scribbled};
+use crate::receiver::DataMark;
+use crate::report::{LossReport, TailMark};
 
 /// What a received packet meant to the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Arrival {
+pub enum Arrival {
     /// The left edge moved to this sequence: all before it was received.
     Advanced(u64),
     /// Kept beyond a gap.
     Kept,
     /// The packet was received before.
     Duplicate,
+    /// Beyond a gap, and this side keeps nothing there.
+    Dropped,
+    /// The record cannot tell whether it was received before: not accepted, it will be sent again if it was not.
+    Unmatched,
 }
 
 /// Why a packet could not be recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum LossError {
+pub enum LossError {
     /// The pool has no block left; the packet counts as lost.
     #[error("the knitting pool is exhausted")]
     Exhausted,
@@ -44,21 +52,44 @@ impl From<Scribbled> for LossError {
     }
 }
 
-/// The receive-side loss record of a selective-repeat TP. Sequences count packets from 0.
-pub(crate) trait LossRecord: Send + Debug {
-    /// Records packet `seq` as received.
+/// The receiving half of a strategy: which packets of a TP are missing. Sequences count packets from 0.
+pub trait LossRecord: Send + Debug {
+    /// Records packet `seq`, which says `mark` of itself, as received.
     /// After a [`LossError`] the packet is not recorded.
-    fn record(&mut self, pool: &mut KnittingPool, seq: u64) -> Result<Arrival, LossError>;
+    fn record(
+        &mut self,
+        pool: &mut KnittingPool,
+        now: Nanos,
+        seq: u64,
+        mark: DataMark,
+    ) -> Result<Arrival, LossError>;
 
     /// The left edge: the first packet that is missing.
     fn first_missing(&self) -> u64;
 
-    /// Whether `seq` was received.
-    fn is_received(&self, pool: &KnittingPool, seq: u64) -> Result<bool, LossError>;
-
     /// Fills `words` with what was received beyond the left edge: bit 0 of word 0 is the packet
     /// after it. Returns how many words matter.
     fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError>;
+
+    /// Whether losses are reported, so that a packet beyond a gap needs no acknowledgement at once.
+    fn reports_losses(&self) -> bool {
+        false
+    }
+
+    /// Takes the mark of a sender that has nothing to send.
+    fn on_tail(
+        &mut self,
+        _pool: &mut KnittingPool,
+        _now: Nanos,
+        _mark: &TailMark,
+    ) -> Result<(), LossError> {
+        Ok(())
+    }
+
+    /// The next report of losses.
+    fn poll_report(&mut self) -> Option<LossReport> {
+        None
+    }
 
     /// Gives every block back.
     fn release(&mut self, pool: &mut KnittingPool);
@@ -66,7 +97,7 @@ pub(crate) trait LossRecord: Send + Debug {
 
 /// The record that lives in the knitting pool.
 #[derive(Debug)]
-pub(crate) struct KnittingRecord {
+pub struct KnittingRecord {
     holder: Holder,
     /// Number of the first packet that is missing.
     edge: u64,
@@ -90,8 +121,20 @@ struct BlockList {
 impl KnittingRecord {
     /// An empty record of the TP with number `tpn` (unique among those that share the pool), whose
     /// first expected packet is sequence 0.
-    pub(crate) const fn new(tpn: u32) -> Self {
+    #[must_use]
+    pub const fn new(tpn: u32) -> Self {
         Self { holder: Holder::new(tpn), edge: 0, list: None, top: 0, kept: 0 }
+    }
+
+    /// Whether `seq` was received.
+    pub fn is_received(&self, pool: &KnittingPool, seq: u64) -> Result<bool, LossError> {
+        if seq < self.edge {
+            return Ok(true);
+        }
+        match self.find(pool, seq)? {
+            Some((block, word, bit)) => Ok(pool.load(block, word, self.holder)? & bit != 0),
+            None => Ok(false),
+        }
     }
 
     /// Block of `seq`, and bit in it. `None` beyond the last block.
@@ -177,7 +220,13 @@ impl KnittingRecord {
 }
 
 impl LossRecord for KnittingRecord {
-    fn record(&mut self, pool: &mut KnittingPool, seq: u64) -> Result<Arrival, LossError> {
+    fn record(
+        &mut self,
+        pool: &mut KnittingPool,
+        _now: Nanos,
+        seq: u64,
+        _mark: DataMark,
+    ) -> Result<Arrival, LossError> {
         if seq < self.edge {
             return Ok(Arrival::Duplicate);
         }
@@ -201,16 +250,6 @@ impl LossRecord for KnittingRecord {
 
     fn first_missing(&self) -> u64 {
         self.edge
-    }
-
-    fn is_received(&self, pool: &KnittingPool, seq: u64) -> Result<bool, LossError> {
-        if seq < self.edge {
-            return Ok(true);
-        }
-        match self.find(pool, seq)? {
-            Some((block, word, bit)) => Ok(pool.load(block, word, self.holder)? & bit != 0),
-            None => Ok(false),
-        }
     }
 
     fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError> {

@@ -10,15 +10,15 @@ use udma_abi::Nanos;
 
 /// Bounds of the timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RtoCfg {
+pub struct RtoCfg {
     /// Timeout before the first sample, in ns.
-    pub(crate) initial_ns: Nanos,
+    pub initial_ns: Nanos,
     /// Least timeout, in ns; must exceed the peer's acknowledgement delay.
-    pub(crate) min_ns: Nanos,
+    pub min_ns: Nanos,
     /// Most, also after backing off, in ns.
-    pub(crate) max_ns: Nanos,
+    pub max_ns: Nanos,
     /// Timeouts in a row after which the TP fails.
-    pub(crate) retries: u32,
+    pub retries: u32,
 }
 
 impl Default for RtoCfg {
@@ -29,8 +29,9 @@ impl Default for RtoCfg {
     }
 }
 
+/// Round-trip estimate and retransmission timer of one sender.
 #[derive(Debug)]
-pub(super) struct RtoTimer {
+pub struct RtoTimer {
     cfg: RtoCfg,
     /// Smoothed RTT and its variation; `None` before the first sample.
     smoothed: Option<(Nanos, Nanos)>,
@@ -42,7 +43,9 @@ pub(super) struct RtoTimer {
 }
 
 impl RtoTimer {
-    pub(super) const fn new(cfg: RtoCfg) -> Self {
+    /// A timer that does not run.
+    #[must_use]
+    pub const fn new(cfg: RtoCfg) -> Self {
         Self {
             cfg,
             smoothed: None,
@@ -56,7 +59,7 @@ impl RtoTimer {
     /// The packet that was sent once, at `sent_at`, is acknowledged at `now`. What was out when the
     /// timer expired measures how long the peer was silent (stopped, cut off) as well as the path: all
     /// of it together at most doubles the timeout.
-    pub(super) fn on_sample(&mut self, sent_at: Nanos, now: Nanos) {
+    pub fn on_sample(&mut self, sent_at: Nanos, now: Nanos) {
         let rtt = now.saturating_sub(sent_at);
         self.rtt_min = self.rtt_min.min(rtt);
         let rtt = match &mut self.doubtful {
@@ -79,14 +82,14 @@ impl RtoTimer {
     }
 
     /// Something was sent: runs if it did not.
-    pub(super) fn on_sent(&mut self, now: Nanos) {
+    pub fn on_sent(&mut self, now: Nanos) {
         if self.deadline.is_none() {
             self.restart(now);
         }
     }
 
     /// The peer took something: the count starts over; runs on only while something is out.
-    pub(super) fn on_progress(&mut self, now: Nanos, in_flight: Waiting) {
+    pub fn on_progress(&mut self, now: Nanos, in_flight: Waiting) {
         self.timeouts = 0;
         match in_flight {
             Waiting::Yes => self.restart(now),
@@ -96,7 +99,7 @@ impl RtoTimer {
 
     /// Something came from the peer: it is there, so the wait between two tries need not grow, and
     /// those made while it was silent do not count.
-    pub(super) fn on_received(&mut self, now: Nanos) {
+    pub fn on_received(&mut self, now: Nanos) {
         if self.timeouts > 0 {
             self.timeouts = 0;
             let later = self.deadline;
@@ -106,7 +109,7 @@ impl RtoTimer {
     }
 
     /// Whether the deadline passed; the timeout then doubles. `Err` when it was the last one.
-    pub(super) fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
+    pub fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return Ok(Expired::No);
         }
@@ -120,21 +123,23 @@ impl RtoTimer {
     }
 
     /// Smoothed round-trip time, in ns.
-    pub(super) fn rtt(&self) -> Option<Nanos> {
+    pub fn rtt(&self) -> Option<Nanos> {
         self.smoothed.map(|(smoothed, _)| smoothed)
     }
 
     /// Timeouts in a row.
-    pub(super) const fn timeouts(&self) -> u32 {
+    pub const fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    pub(super) const fn deadline(&self) -> Option<Nanos> {
+    /// When it expires, if it runs.
+    #[must_use]
+    pub const fn deadline(&self) -> Option<Nanos> {
         self.deadline
     }
 
     /// Least RTT seen, in ns; `Nanos::MAX` before the first sample.
-    pub(super) const fn rtt_min(&self) -> Nanos {
+    pub const fn rtt_min(&self) -> Nanos {
         self.rtt_min
     }
 
@@ -153,15 +158,19 @@ impl RtoTimer {
 
 /// Whether packets are out that the peer may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Waiting {
+pub enum Waiting {
+    /// Some are: the timer runs on.
     Yes,
+    /// None is: the timer stops.
     No,
 }
 
 /// Whether the timer expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Expired {
+pub enum Expired {
+    /// It expired, and runs again.
     Yes,
+    /// It does not run, or its time has not come.
     No,
 }
 
@@ -174,7 +183,7 @@ enum Sampled {
 
 /// Too many timeouts in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Exhausted;
+pub struct Exhausted;
 
 #[cfg(test)]
 mod tests {

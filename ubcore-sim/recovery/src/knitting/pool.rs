@@ -17,17 +17,17 @@ use urma_mem::Region;
 
 /// A block, by piece and position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct BlockId {
+pub(crate) struct BlockId {
     piece: u32,
     index: u32,
 }
 
 /// Number of the TP that holds a block; 0: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Holder(u32);
+pub(crate) struct Holder(u32);
 
 impl Holder {
-    pub(super) const fn new(number: u32) -> Self {
+    pub(crate) const fn new(number: u32) -> Self {
         // TPNs have 24 bits, so 0 stays free.
         Self((number & 0x00ff_ffff) + 1)
     }
@@ -39,9 +39,9 @@ const END: u64 = 0;
 const WORD: usize = size_of::<u64>();
 
 /// Smallest block: a cache line, seven bitmap words and the link.
-pub(super) const BLOCK_LOG2_MIN: u8 = 6;
+pub(crate) const BLOCK_LOG2_MIN: u8 = 6;
 /// Largest block: a page.
-pub(super) const BLOCK_LOG2_MAX: u8 = 12;
+pub(crate) const BLOCK_LOG2_MAX: u8 = 12;
 /// Pieces that the pool can be made of; bounds the table a driver can make us keep.
 const PIECES_MAX: usize = 256;
 
@@ -59,7 +59,7 @@ struct GrownMemory {
 
 /// Why a pool command was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum PoolError {
+pub enum PoolError {
     /// The block size is not supported or differs from that of the blocks there are.
     #[error("block size 2^{0} is not supported or differs from the pool's")]
     BlockSize(u8),
@@ -79,22 +79,22 @@ pub(crate) enum PoolError {
 
 /// Answer to a pool query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct PoolUsage {
+pub struct PoolUsage {
     /// Bytes of a block; 0 while the pool is empty.
-    pub(crate) block_bytes: u64,
+    pub block_bytes: u64,
     /// Number of blocks in the pool, free or not.
-    pub(crate) blocks: u64,
+    pub blocks: u64,
     /// Blocks that no TP holds.
-    pub(crate) free: u64,
+    pub free: u64,
     /// Most blocks that were held at one time.
-    pub(crate) used_max: u64,
+    pub used_max: u64,
     /// Times the free list was found scribbled on and made anew.
-    pub(crate) repairs: u64,
+    pub repairs: u64,
 }
 
 /// The pool shared by all TPs of a device.
 #[derive(Debug, Default)]
-pub(crate) struct KnittingPool {
+pub struct KnittingPool {
     /// Position is a block's `piece`; a shrunk piece leaves a hole that the next grow fills.
     pieces: Vec<Option<GrownMemory>>,
     block_log2: u8,
@@ -110,18 +110,18 @@ pub(crate) struct KnittingPool {
 
 /// A link or a word that cannot be: something wrote to the pool that must not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Scribbled;
+pub(crate) struct Scribbled;
 
 impl KnittingPool {
     /// A pool without blocks: every packet beyond a gap is treated as lost.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds `blocks` blocks of `1 << block_log2` bytes that lie in `region` from its start on.
     /// `base` names the piece in [`KnittingPool::shrink`].
     /// After a [`PoolError`] nothing changed.
-    pub(crate) fn grow(
+    pub fn grow(
         &mut self,
         base: u64,
         region: Region,
@@ -146,7 +146,7 @@ impl KnittingPool {
     }
 
     /// Takes the piece at `base` out of the pool.
-    pub(crate) fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
+    pub fn shrink(&mut self, base: u64) -> Result<(), PoolError> {
         let found = |p: &Option<GrownMemory>| p.as_ref().is_some_and(|p| p.base == base);
         let slot = self.pieces.iter().position(found).ok_or(PoolError::NotFound(base))?;
         let piece = self.pieces[slot].as_ref().ok_or(PoolError::NotFound(base))?;
@@ -162,7 +162,7 @@ impl KnittingPool {
     }
 
     /// Returns block size, number of blocks, free ones and the most ever used.
-    pub(crate) fn usage(&self) -> PoolUsage {
+    pub fn usage(&self) -> PoolUsage {
         let block_bytes = if self.blocks == 0 { 0 } else { 1 << self.block_log2 };
         PoolUsage {
             block_bytes,
@@ -174,17 +174,17 @@ impl KnittingPool {
     }
 
     /// Bitmap words of a block.
-    pub(super) const fn words(&self) -> usize {
+    pub(crate) const fn words(&self) -> usize {
         ((1 << self.block_log2) / WORD).saturating_sub(1)
     }
 
     /// Blocks that no TP holds.
-    pub(super) const fn free(&self) -> u64 {
+    pub(crate) const fn free(&self) -> u64 {
         self.free
     }
 
     /// A block with a zero bitmap and no successor, held by `holder`; `None` when there is none.
-    pub(super) fn take(&mut self, holder: Holder) -> Option<BlockId> {
+    pub(crate) fn take(&mut self, holder: Holder) -> Option<BlockId> {
         if self.free == 0 {
             return None;
         }
@@ -200,7 +200,7 @@ impl KnittingPool {
     }
 
     /// Gives a block back.
-    pub(super) fn give(&mut self, block: BlockId, holder: Holder) -> Result<(), Scribbled> {
+    pub(crate) fn give(&mut self, block: BlockId, holder: Holder) -> Result<(), Scribbled> {
         self.held(block, holder)?;
         let head = self.free_head;
         self.store(block, self.words(), head)?;
@@ -212,7 +212,7 @@ impl KnittingPool {
     }
 
     /// Gives back whatever `holder` holds, without following a link.
-    pub(super) fn give_all(&mut self, holder: Holder) {
+    pub(crate) fn give_all(&mut self, holder: Holder) {
         for piece in self.pieces.iter_mut().flatten() {
             let taken_once = piece.holders.iter_mut().take(piece.fresh);
             for slot in taken_once.filter(|slot| **slot == holder.0) {
@@ -224,7 +224,7 @@ impl KnittingPool {
     }
 
     /// The block after `block` in the holder's list.
-    pub(super) fn next(
+    pub(crate) fn next(
         &self,
         block: BlockId,
         holder: Holder,
@@ -239,12 +239,12 @@ impl KnittingPool {
     }
 
     /// Makes `next` the successor of `block`.
-    pub(super) fn link(&self, block: BlockId, next: Option<BlockId>) -> Result<(), Scribbled> {
+    pub(crate) fn link(&self, block: BlockId, next: Option<BlockId>) -> Result<(), Scribbled> {
         self.store(block, self.words(), next.map_or(END, Self::encode))
     }
 
     /// Bitmap word `word` of a block of `holder`.
-    pub(super) fn load(
+    pub(crate) fn load(
         &self,
         block: BlockId,
         word: usize,
@@ -255,7 +255,7 @@ impl KnittingPool {
     }
 
     /// Stores a bitmap word.
-    pub(super) fn store(&self, block: BlockId, word: usize, value: u64) -> Result<(), Scribbled> {
+    pub(crate) fn store(&self, block: BlockId, word: usize, value: u64) -> Result<(), Scribbled> {
         let piece = self.piece(block)?;
         piece.region.store_u64(self.offset(block, word), value).map_err(|_| Scribbled)
     }

@@ -8,6 +8,16 @@ use urma_mem::Region;
 use super::*;
 
 const BLOCK_LOG2: u8 = 6;
+
+/// Records by sequence alone.
+trait RecordSeq: LossRecord {
+    fn record_seq(&mut self, pool: &mut KnittingPool, seq: u64) -> Result<Arrival, LossError> {
+        self.record(pool, 0, seq, crate::DataMark::default())
+    }
+}
+
+impl<R: LossRecord> RecordSeq for R {}
+
 /// Packets that a block of 64 bytes covers.
 const BLOCK_PACKETS: u64 = 7 * 64;
 
@@ -64,7 +74,7 @@ proptest! {
             // Mostly near the edge, so that it moves.
             let ahead = if ahead % 3 == 0 { 0 } else { ahead };
             let seq = oracles[side].edge + ahead;
-            prop_assert_eq!(records[side].record(&mut pool, seq), Ok(oracles[side].record(seq)));
+            prop_assert_eq!(records[side].record_seq(&mut pool, seq), Ok(oracles[side].record(seq)));
             prop_assert_eq!(records[side].first_missing(), oracles[side].edge);
             let mut words = [0; 4];
             records[side].sack(&pool, &mut words).expect("sound");
@@ -78,7 +88,7 @@ proptest! {
             // Close every gap: all blocks come back by themselves.
             while !oracle.received.is_empty() {
                 let seq = oracle.edge;
-                prop_assert_eq!(record.record(&mut pool, seq), Ok(oracle.record(seq)));
+                prop_assert_eq!(record.record_seq(&mut pool, seq), Ok(oracle.record(seq)));
             }
         }
         prop_assert_eq!(pool.usage().free, 16);
@@ -91,7 +101,7 @@ fn no_loss_takes_no_block() {
     let (mut pool, _) = pool(2);
     let mut record = KnittingRecord::new(1);
     for seq in 0..10_000 {
-        assert_eq!(record.record(&mut pool, seq), Ok(Arrival::Advanced(seq + 1)));
+        assert_eq!(record.record_seq(&mut pool, seq), Ok(Arrival::Advanced(seq + 1)));
     }
     assert_eq!(pool.usage().used_max, 0);
 }
@@ -101,16 +111,16 @@ fn an_exhausted_pool_refuses_and_changes_nothing() {
     let (mut pool, _) = pool(2);
     let mut record = KnittingRecord::new(1);
     let beyond = 2 * BLOCK_PACKETS;
-    assert_eq!(record.record(&mut pool, beyond), Err(LossError::Exhausted));
+    assert_eq!(record.record_seq(&mut pool, beyond), Err(LossError::Exhausted));
     assert_eq!(pool.usage().free, 2);
-    assert_eq!(record.record(&mut pool, beyond - 1), Ok(Arrival::Kept));
+    assert_eq!(record.record_seq(&mut pool, beyond - 1), Ok(Arrival::Kept));
     assert_eq!(pool.usage().free, 0);
     let mut other = KnittingRecord::new(2);
-    assert_eq!(other.record(&mut pool, 5), Err(LossError::Exhausted));
+    assert_eq!(other.record_seq(&mut pool, 5), Err(LossError::Exhausted));
     record.release(&mut pool);
-    assert_eq!(other.record(&mut pool, 5), Ok(Arrival::Kept));
+    assert_eq!(other.record_seq(&mut pool, 5), Ok(Arrival::Kept));
     assert_eq!(
-        KnittingRecord::new(3).record(&mut KnittingPool::new(), 1),
+        KnittingRecord::new(3).record_seq(&mut KnittingPool::new(), 1),
         Err(LossError::Exhausted)
     );
 }
@@ -127,7 +137,7 @@ fn the_pool_grows_shrinks_and_answers() {
     let more = Region::private(256).expect("memory");
     assert_eq!(pool.grow(0x5_0000, more, 6, 4), Ok(()));
     let mut record = KnittingRecord::new(1);
-    assert_eq!(record.record(&mut pool, 8 * BLOCK_PACKETS - 1), Ok(Arrival::Kept));
+    assert_eq!(record.record_seq(&mut pool, 8 * BLOCK_PACKETS - 1), Ok(Arrival::Kept));
     let usage = pool.usage();
     assert_eq!((usage.block_bytes, usage.blocks, usage.free, usage.used_max), (64, 8, 0, 8));
     assert_eq!(pool.shrink(0x5_0000), Err(PoolError::InUse));
@@ -144,15 +154,19 @@ fn the_pool_grows_shrinks_and_answers() {
 fn a_scribbled_free_list_is_made_anew_from_the_holders() {
     let (mut pool, region) = pool(8);
     let mut first = KnittingRecord::new(1);
-    assert_eq!(first.record(&mut pool, 8 * BLOCK_PACKETS - 1), Ok(Arrival::Kept), "all taken once");
+    assert_eq!(
+        first.record_seq(&mut pool, 8 * BLOCK_PACKETS - 1),
+        Ok(Arrival::Kept),
+        "all taken once"
+    );
     first.release(&mut pool);
     let mut first = KnittingRecord::new(1);
-    assert_eq!(first.record(&mut pool, BLOCK_PACKETS + 1), Ok(Arrival::Kept));
+    assert_eq!(first.record_seq(&mut pool, BLOCK_PACKETS + 1), Ok(Arrival::Kept));
     for block in 0..8 {
         region.store_u64((block << 6) + 56, u64::MAX).expect("inside");
     }
     let mut second = KnittingRecord::new(2);
-    assert_eq!(second.record(&mut pool, 5 * BLOCK_PACKETS + 1), Ok(Arrival::Kept));
+    assert_eq!(second.record_seq(&mut pool, 5 * BLOCK_PACKETS + 1), Ok(Arrival::Kept));
     assert!(pool.usage().repairs > 0);
     assert_eq!(pool.usage().free, 0);
     second.release(&mut pool);
@@ -167,7 +181,7 @@ fn blocks_that_were_not_taken_yet_cost_no_memory() {
     let mut record = KnittingRecord::new(1);
     for _ in 0..2 {
         assert_eq!(
-            record.record(&mut pool, record.first_missing() + 2 * BLOCK_PACKETS),
+            record.record_seq(&mut pool, record.first_missing() + 2 * BLOCK_PACKETS),
             Ok(Arrival::Kept)
         );
         record.release(&mut pool);
@@ -186,8 +200,8 @@ fn links_to_blocks_of_others_are_refused() {
     let (mut pool, region) = pool(8);
     let mut first = KnittingRecord::new(1);
     let mut second = KnittingRecord::new(2);
-    first.record(&mut pool, 2 * BLOCK_PACKETS + 1).expect("blocks 0 to 2");
-    second.record(&mut pool, BLOCK_PACKETS + 1).expect("blocks 3 and 4");
+    first.record_seq(&mut pool, 2 * BLOCK_PACKETS + 1).expect("blocks 0 to 2");
+    second.record_seq(&mut pool, BLOCK_PACKETS + 1).expect("blocks 3 and 4");
     // Block 0 of the first list now names block 3 of the second one as its successor.
     region.store_u64(56, 1 << 32 | 3).expect("inside");
     assert_eq!(first.is_received(&pool, BLOCK_PACKETS + 1), Err(LossError::Corrupt));
@@ -202,10 +216,10 @@ fn an_edge_that_passes_what_never_came_is_refused() {
     let (mut pool, region) = pool(4);
     let mut record = KnittingRecord::new(1);
     for seq in [2, 3] {
-        assert_eq!(record.record(&mut pool, seq), Ok(Arrival::Kept));
+        assert_eq!(record.record_seq(&mut pool, seq), Ok(Arrival::Kept));
     }
     region.store_u64(0, 0b1110).expect("inside");
-    assert_eq!(record.record(&mut pool, 0), Err(LossError::Corrupt), "two packets, three bits");
+    assert_eq!(record.record_seq(&mut pool, 0), Err(LossError::Corrupt), "two packets, three bits");
 }
 
 #[test]
@@ -216,11 +230,11 @@ fn a_list_is_as_long_as_its_record_says() {
         let mut record = KnittingRecord::new(1);
         let seqs: Vec<u64> = (1..BLOCK_PACKETS + 1).collect();
         for seq in seqs {
-            assert_eq!(record.record(&mut pool, seq), Ok(Arrival::Kept));
+            assert_eq!(record.record_seq(&mut pool, seq), Ok(Arrival::Kept));
         }
         assert_eq!(pool.usage().free, 2, "two blocks");
         let end = region.load_u64(120).expect("inside");
         region.store_u64(at, if link == 0 { end } else { link }).expect("inside");
-        assert_eq!(record.record(&mut pool, 0), Err(LossError::Corrupt), "link at {at}");
+        assert_eq!(record.record_seq(&mut pool, 0), Err(LossError::Corrupt), "link at {at}");
     }
 }

@@ -1,0 +1,17 @@
+//! The Shared Knitting Buffer: loss records of all TPs, in host memory that the driver gave.
+//!
+//! - owns: the pool of equal blocks and the receive-side loss records that are made of them.
+//! - takes: host-memory regions (pool commands), sequence numbers of received packets.
+//! - gives: what was received beyond the first gap, as bitmap words or as reports of losses.
+//! - must not: trust a byte of the pool: the driver can write to it at any time.
+
+mod pool;
+mod record;
+mod strict;
+
+pub use pool::{KnittingPool, PoolError, PoolUsage};
+pub use record::{Arrival, KnittingRecord, LossError, LossRecord};
+pub(crate) use strict::StrictRecord;
+
+#[cfg(test)]
+mod tests;

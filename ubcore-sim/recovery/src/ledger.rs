@@ -1,0 +1,310 @@
+//! The send window in sequence numbers: what became of each packet.
+//!
+//! - owns: the fate of each packet in the window, when it was sent last, the queue of lost ones.
+//! - takes: acknowledged and lost sequences. gives: the sequence to send next.
+//! - must not: hold bytes, know timers or why a packet counts as lost (that is the strategy's).
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits on supported targets; positions are cut to the size of the ring"
+)]
+
+use std::collections::VecDeque;
+
+use udma_abi::Nanos;
+
+/// Slots that a window has at first; it doubles as it fills.
+const SLOTS_FIRST: usize = 256;
+
+/// What became of a packet in the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Fate {
+    /// Accepted into the window, never sent.
+    Queued,
+    /// Sent and not acknowledged.
+    InFlight,
+    /// Counts as lost; waits to be sent again.
+    Lost,
+    /// The peer has it, beyond a gap.
+    Sacked,
+}
+
+/// One packet in the window.
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerSlot {
+    /// Time of the last transmission.
+    sent_at: Nanos,
+    /// Number of the last one among all transmissions of this TP.
+    order: u64,
+    /// Ticket of the report that named it last.
+    ticket: u32,
+    /// Number of transmissions so far.
+    sent: u16,
+    /// Tier of the report that named it last; 0: none did.
+    tier: u8,
+    fate: Fate,
+}
+
+const _: () = assert!(size_of::<LedgerSlot>() == 24);
+
+impl LedgerSlot {
+    const QUEUED: Self =
+        Self { sent_at: 0, order: 0, ticket: 0, sent: 0, tier: 0, fate: Fate::Queued };
+
+    /// What became of it.
+    #[must_use]
+    pub const fn fate(&self) -> Fate {
+        self.fate
+    }
+
+    /// When it was sent, if that happened exactly once (an answer then times the path).
+    #[must_use]
+    pub const fn sent_once_at(&self) -> Option<Nanos> {
+        if self.sent == 1 { Some(self.sent_at) } else { None }
+    }
+
+    /// Time of the last transmission.
+    #[must_use]
+    pub const fn sent_at(&self) -> Nanos {
+        self.sent_at
+    }
+
+    /// Number of the last transmission among all of this TP.
+    #[must_use]
+    pub const fn order(&self) -> u64 {
+        self.order
+    }
+
+    /// Number of transmissions so far.
+    #[must_use]
+    pub const fn transmissions(&self) -> u16 {
+        self.sent
+    }
+
+    /// Tier and ticket of the report that named it last.
+    #[must_use]
+    pub const fn reported(&self) -> (u8, u32) {
+        (self.tier, self.ticket)
+    }
+}
+
+/// Send window of a TP: packets that are not acknowledged.
+#[derive(Debug)]
+pub struct Ledger {
+    /// By sequence modulo their number, a power of two.
+    slots: Vec<LedgerSlot>,
+    /// Most packets in the window.
+    limit: u64,
+    /// Oldest packet that the peer may lack.
+    una: u64,
+    /// First packet that was never sent.
+    unsent: u64,
+    /// Number of the next new packet.
+    next: u64,
+    /// Packets marked lost, oldest mark first; entries acknowledged meanwhile are skipped.
+    lost: VecDeque<u64>,
+    in_flight: u64,
+    transmissions: u64,
+}
+
+impl Ledger {
+    /// A window of `packets` places.
+    #[must_use]
+    pub fn new(packets: u32) -> Self {
+        let limit = packets.max(1) as usize;
+        let slots = limit.min(SLOTS_FIRST).next_power_of_two();
+        Self {
+            slots: vec![LedgerSlot::QUEUED; slots],
+            limit: limit as u64,
+            una: 0,
+            unsent: 0,
+            next: 0,
+            lost: VecDeque::with_capacity(limit.min(SLOTS_FIRST)),
+            in_flight: 0,
+            transmissions: 0,
+        }
+    }
+
+    /// Returns how many packets may still be queued.
+    #[must_use]
+    pub const fn room(&self) -> usize {
+        (self.limit - (self.next - self.una)) as usize
+    }
+
+    /// Whether the peer has everything.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.next == self.una
+    }
+
+    /// Oldest packet that the peer may lack.
+    #[must_use]
+    pub const fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// First packet that was never sent.
+    #[must_use]
+    pub const fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Number of the next new packet.
+    #[must_use]
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Number of packets that were accepted and never sent.
+    #[must_use]
+    pub const fn queued(&self) -> usize {
+        (self.next - self.unsent) as usize
+    }
+
+    /// Number of packets that were sent, and neither acknowledged nor counted as lost.
+    #[must_use]
+    pub const fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Whether packets wait that could be sent now.
+    #[must_use]
+    pub fn has_sendable(&self) -> bool {
+        self.unsent < self.next || !self.lost.is_empty()
+    }
+
+    /// Whether lost packets wait to be sent again; some may be acknowledged meanwhile.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// Whether something was sent that the peer may lack.
+    #[must_use]
+    pub const fn has_unacknowledged(&self) -> bool {
+        self.una < self.unsent
+    }
+
+    /// Takes the next place, which the caller knows to be there.
+    pub fn push(&mut self) {
+        assert!(self.room() > 0, "a place is reserved before pushing");
+        if (self.next - self.una) as usize == self.slots.len() {
+            self.grow();
+        }
+        *self.slot_mut(self.next) = LedgerSlot::QUEUED;
+        self.next += 1;
+    }
+
+    /// The next packet to send: lost ones first, then new ones. It counts as sent at `now`.
+    pub fn send_next(&mut self, now: Nanos) -> Option<(u64, LedgerSlot)> {
+        let seq = match self.next_lost() {
+            Some(seq) => seq,
+            None if self.unsent < self.next => {
+                self.unsent += 1;
+                self.unsent - 1
+            }
+            None => return None,
+        };
+        self.transmissions += 1;
+        self.in_flight += 1;
+        let order = self.transmissions;
+        let slot = self.slot_mut(seq);
+        slot.fate = Fate::InFlight;
+        slot.sent = slot.sent.saturating_add(1);
+        slot.sent_at = now;
+        slot.order = order;
+        Some((seq, *slot))
+    }
+
+    /// Marks `seq` lost if it is in flight. Returns whether it did.
+    pub fn mark_lost(&mut self, seq: u64) -> bool {
+        if !self.is_sent(seq) || self.slot(seq).fate != Fate::InFlight {
+            return false;
+        }
+        self.in_flight -= 1;
+        self.slot_mut(seq).fate = Fate::Lost;
+        self.lost.push_back(seq);
+        true
+    }
+
+    /// As [`Ledger::mark_lost`], and remembers which report named it.
+    pub fn mark_reported(&mut self, seq: u64, tier: u8, ticket: u32) -> bool {
+        let is_new = self.mark_lost(seq);
+        if is_new || (self.is_sent(seq) && self.slot(seq).fate == Fate::Lost) {
+            let slot = self.slot_mut(seq);
+            (slot.tier, slot.ticket) = (tier, ticket);
+        }
+        is_new
+    }
+
+    /// Marks all from `seq` on lost that the peer may lack; they are sent again in order.
+    pub fn mark_all_lost(&mut self, seq: u64) {
+        self.lost.clear();
+        for seq in self.una.max(seq)..self.unsent {
+            let slot = self.slot_mut(seq);
+            let fate = std::mem::replace(&mut slot.fate, Fate::Lost);
+            self.in_flight -= u64::from(fate == Fate::InFlight);
+            self.lost.push_back(seq);
+        }
+    }
+
+    /// Marks `seq` as held by the peer beyond a gap; the slot if that is news.
+    pub fn mark_sacked(&mut self, seq: u64) -> Option<&LedgerSlot> {
+        if !self.is_sent(seq) || self.slot(seq).fate == Fate::Sacked {
+            return None;
+        }
+        let slot = self.slot_mut(seq);
+        let fate = std::mem::replace(&mut slot.fate, Fate::Sacked);
+        self.in_flight -= u64::from(fate == Fate::InFlight);
+        Some(self.slot(seq))
+    }
+
+    /// Frees all before `seq`, which lies within what was sent; `on_freed` sees each.
+    pub fn advance(&mut self, seq: u64, mut on_freed: impl FnMut(u64, &LedgerSlot)) {
+        debug_assert!(self.una <= seq && seq <= self.unsent);
+        for freed in self.una..seq {
+            let slot = self.slot(freed);
+            on_freed(freed, slot);
+            self.in_flight -= u64::from(slot.fate == Fate::InFlight);
+        }
+        self.una = seq;
+        while self.lost.front().is_some_and(|&lost| lost < seq) {
+            self.lost.pop_front();
+        }
+    }
+
+    /// What became of `seq`, which lies in the window.
+    #[must_use]
+    pub fn slot(&self, seq: u64) -> &LedgerSlot {
+        &self.slots[seq as usize & (self.slots.len() - 1)]
+    }
+
+    /// Whether `seq` was sent and may be lacking.
+    #[must_use]
+    pub const fn is_sent(&self, seq: u64) -> bool {
+        self.una <= seq && seq < self.unsent
+    }
+
+    fn slot_mut(&mut self, seq: u64) -> &mut LedgerSlot {
+        let at = seq as usize & (self.slots.len() - 1);
+        &mut self.slots[at]
+    }
+
+    fn next_lost(&mut self) -> Option<u64> {
+        while let Some(seq) = self.lost.pop_front() {
+            if self.is_sent(seq) && self.slot(seq).fate == Fate::Lost {
+                return Some(seq);
+            }
+        }
+        None
+    }
+
+    fn grow(&mut self) {
+        let mut slots = vec![LedgerSlot::QUEUED; 2 * self.slots.len()];
+        let mask = slots.len() - 1;
+        for seq in self.una..self.next {
+            slots[seq as usize & mask] = *self.slot(seq);
+        }
+        self.slots = slots;
+    }
+}

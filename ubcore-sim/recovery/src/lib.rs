@@ -1,0 +1,28 @@
+//! Loss recovery and congestion control of a TP, in sequence numbers.
+//!
+//! - owns: which packets are in flight, what counts as lost, the loss record, timers, windows.
+//! - takes: sequences that were queued, received or acknowledged; time.
+//! - gives: the sequence to send next, acknowledgements and loss reports as values, deadlines.
+//! - must not: hold payload, know PSNs or packet formats, read a clock, draw a random number.
+//!
+//! A [`Sender`] and a [`Receiver`] are one direction of a TP. Window, round-trip estimate, timer and congestion
+//! control are the same for every strategy; a strategy is the receiver's [`LossRecord`] and the sender's
+//! [`Retransmission`]. Sequences count packets from 0 and do not wrap.
+
+mod knitting;
+mod ledger;
+mod receiver;
+mod report;
+mod sender;
+mod strategy;
+mod timer;
+
+pub use knitting::{
+    Arrival, KnittingPool, KnittingRecord, LossError, LossRecord, PoolError, PoolUsage,
+};
+pub use ledger::{Fate, Ledger, LedgerSlot};
+pub use receiver::{AckPolicy, DataMark, Receiver};
+pub use report::{AckFeedback, LossReport, LossRun, REPORT_RUNS, TailMark};
+pub use sender::{NeverSent, Sender, SenderCfg, SenderStats, Sending};
+pub use strategy::{AckNews, GoBackN, Irn, Recovery, Retransmission, SelectiveRepeat};
+pub use timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};

@@ -1,0 +1,116 @@
+//! What a receiver reports to its sender, and what a sender says when it has nothing left to send.
+//!
+//! - owns: plain values. takes: nothing. gives: the vocabulary of both halves.
+//! - must not: know a packet format.
+
+/// Runs in a report.
+pub const REPORT_RUNS: usize = 16;
+
+/// Consecutive packets that are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LossRun {
+    /// First of them.
+    pub start: u64,
+    /// Number of them, at least 1.
+    pub count: u32,
+}
+
+impl LossRun {
+    /// Sequence after the last one.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start + self.count as u64
+    }
+}
+
+/// An acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AckFeedback {
+    /// First packet that the receiver lacks.
+    pub edge: u64,
+    /// There is a gap at the edge, and the receiver keeps nothing beyond it.
+    pub gap: bool,
+    /// The packet that caused the acknowledgement.
+    pub trigger: Option<u64>,
+    /// What was received beyond the edge: bit 0 of word 0 is the packet after it.
+    pub received: [u64; 4],
+}
+
+impl AckFeedback {
+    /// Sequences that the bitmap names, lowest first.
+    pub fn received(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..).zip(self.received).flat_map(move |(number, word)| {
+            let first = self.edge + 1 + 64 * number;
+            Bits(word).map(move |bit| first + bit)
+        })
+    }
+
+    /// One past the highest packet that it names.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        let word = (0..4_u32).rev().find(|&word| self.received[word as usize] != 0);
+        word.map_or(self.edge, |word| {
+            let bit = 63 - self.received[word as usize].leading_zeros();
+            self.edge + 2 + u64::from(64 * word + bit)
+        })
+    }
+}
+
+/// Positions of the bits of a word, lowest first.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let bit = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (bit < 64).then_some(u64::from(bit))
+    }
+}
+
+/// Packets that a receiver found missing, in the order in which it expects them again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossReport {
+    /// Transmission that was lost: 1 is the first one.
+    pub tier: u8,
+    /// Number of the first run in the receiver's list of losses of this tier; of others it follows.
+    pub ticket: u32,
+    runs: [LossRun; REPORT_RUNS],
+    len: u8,
+}
+
+impl LossReport {
+    /// A report without runs.
+    #[must_use]
+    pub fn new(tier: u8, ticket: u32) -> Self {
+        Self { tier, ticket, runs: [LossRun::default(); REPORT_RUNS], len: 0 }
+    }
+
+    /// Adds a run; `false` when the report is full.
+    pub fn push(&mut self, run: LossRun) -> bool {
+        let Some(slot) = self.runs.get_mut(usize::from(self.len)) else { return false };
+        *slot = run;
+        self.len += 1;
+        true
+    }
+
+    /// The runs in order.
+    #[must_use]
+    pub fn runs(&self) -> &[LossRun] {
+        &self.runs[..usize::from(self.len)]
+    }
+}
+
+/// Sent when a sender has nothing to send and lacks acknowledgements: what was on the path before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TailMark {
+    /// All packets before this one were sent at least once.
+    pub end: u64,
+    /// All packets before this one that were reported as lost once were sent again.
+    pub first_end: u64,
+    /// All tickets before this one of later losses were sent again.
+    pub ticket_end: u32,
+    /// Smoothed round-trip time of the sender, in ns; 0 before the first sample.
+    pub rtt_ns: u64,
+}

@@ -1,0 +1,224 @@
+//! The sending half of a TP in sequence numbers.
+//!
+//! - owns: the ledger, the strategy's choice of what is lost, timer.
+//! - takes: queued packets, acknowledgements, loss reports, time. gives: what to send, deadlines.
+//! - must not: hold bytes, know packet formats.
+
+use udma_abi::Nanos;
+
+use crate::ledger::{Ledger, LedgerSlot};
+use crate::report::{AckFeedback, LossReport, TailMark};
+use crate::strategy::{AckNews, Recovery, Retransmission};
+use crate::timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};
+
+/// What a sender is made from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SenderCfg {
+    /// Most packets between the oldest that the peer may lack and the newest.
+    pub window_packets: u32,
+    /// How losses are repaired.
+    pub recovery: Recovery,
+    /// Bounds of the retransmission timer.
+    pub rto: RtoCfg,
+}
+
+/// Counts of one sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderStats {
+    /// Packets sent for the first time.
+    pub sent: u64,
+    /// Packets sent again.
+    pub sent_again: u64,
+    /// Number of times that the retransmission timer ran out.
+    pub timeouts: u64,
+}
+
+/// A packet to put on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// Its sequence.
+    pub seq: u64,
+    /// Which transmission of it this is; 1 is the first one.
+    pub attempt: u16,
+    /// Tier and ticket of the report that it answers; 0 for a first transmission.
+    pub answers: (u8, u32),
+}
+
+impl Sending {
+    /// Whether the packet was sent before.
+    #[must_use]
+    pub const fn is_again(&self) -> bool {
+        self.attempt > 1
+    }
+}
+
+/// The peer acknowledged or missed what was never sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the feedback names packets that were never sent")]
+pub struct NeverSent;
+
+/// Send window, strategy and timer of one direction of a TP.
+#[derive(Debug)]
+pub struct Sender {
+    ledger: Ledger,
+    strategy: Box<dyn Retransmission>,
+    timer: RtoTimer,
+    /// The edge of the last gap that was answered: a network may double an acknowledgement.
+    gap_answered: Option<u64>,
+    /// Latest transmission that the peer proved to have, see [`AckNews`].
+    order_seen: u64,
+    stats: SenderStats,
+}
+
+impl Sender {
+    /// A sender that sent nothing yet.
+    #[must_use]
+    pub fn new(cfg: &SenderCfg) -> Self {
+        Self::with_strategy(cfg, cfg.recovery.retransmission())
+    }
+
+    /// As [`Sender::new`], with a strategy of any kind.
+    #[must_use]
+    pub fn with_strategy(cfg: &SenderCfg, strategy: Box<dyn Retransmission>) -> Self {
+        Self {
+            ledger: Ledger::new(cfg.window_packets),
+            strategy,
+            timer: RtoTimer::new(cfg.rto),
+            gap_answered: None,
+            order_seen: 0,
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// The window.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Round-trip estimate and timeouts.
+    #[must_use]
+    pub const fn timer(&self) -> &RtoTimer {
+        &self.timer
+    }
+
+    /// Counts since it was made.
+    #[must_use]
+    pub const fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// Takes the next place of the window, which the caller knows to be there.
+    pub fn push(&mut self) {
+        self.ledger.push();
+    }
+
+    /// Whether [`Sender::poll`] would give a packet without any timer.
+    #[must_use]
+    pub fn has_sendable(&self) -> bool {
+        self.ledger.has_sendable()
+    }
+
+    /// The next packet to send at `now`.
+    pub fn poll(&mut self, now: Nanos) -> Option<Sending> {
+        let (seq, slot) = self.ledger.send_next(now)?;
+        let attempt = slot.transmissions();
+        let count = if attempt > 1 { &mut self.stats.sent_again } else { &mut self.stats.sent };
+        *count += 1;
+        self.timer.on_sent(now);
+        Some(Sending { seq, attempt, answers: slot.reported() })
+    }
+
+    /// What to say to the peer while nothing can be sent; the strategy decides when.
+    pub fn poll_tail(&mut self, now: Nanos) -> Option<TailMark> {
+        let rtt = self.timer.rtt();
+        self.strategy.poll_tail(now, rtt, &self.ledger)
+    }
+
+    /// When [`Sender::poll_tail`] or [`Sender::on_time`] has something to do.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Nanos> {
+        match (self.timer.deadline(), self.strategy.poll_deadline(&self.ledger)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes an acknowledgement; an edge before the window is taken for its start.
+    pub fn on_ack(&mut self, now: Nanos, ack: &AckFeedback) -> Result<(), NeverSent> {
+        if ack.end() > self.ledger.unsent() {
+            return Err(NeverSent);
+        }
+        let edge = ack.edge.max(self.ledger.una());
+        let trigger = self.on_trigger(now, ack.trigger);
+        let rtt_min = self.timer.rtt_min();
+        let mut order_seen = self.order_seen;
+        let proves = |seq: u64, slot: &LedgerSlot, order_seen: &mut u64| {
+            // Of a packet sent several times the last transmission is proved only by an answer to
+            // that very packet, and only when it could have come back by now. (A peer that did not
+            // run for a while takes the first transmissions when the timer has expired here.)
+            let is_late = now.saturating_sub(slot.sent_at()) >= rtt_min;
+            if slot.sent_once_at().is_some() || (trigger == Some(seq) && is_late) {
+                *order_seen = (*order_seen).max(slot.order());
+            }
+        };
+        let mut progress = edge > self.ledger.una();
+        self.ledger.advance(edge, |seq, slot| proves(seq, slot, &mut order_seen));
+        for seq in ack.received() {
+            if let Some(slot) = self.ledger.mark_sacked(seq) {
+                proves(seq, slot, &mut order_seen);
+                progress = true;
+            }
+        }
+        self.order_seen = order_seen;
+        let gap = ack.gap && self.gap_answered.replace(edge) != Some(edge);
+        let news = AckNews { edge, gap, order_seen, trigger, now, rtt: self.timer.rtt() };
+        progress |= self.strategy.on_ack(&news, &mut self.ledger);
+        self.on_progress(now, progress);
+        Ok(())
+    }
+
+    /// Takes a loss report. After an error nothing changed.
+    pub fn on_report(&mut self, now: Nanos, report: &LossReport) -> Result<(), NeverSent> {
+        if report.runs().iter().any(|run| run.end() > self.ledger.unsent()) {
+            return Err(NeverSent);
+        }
+        self.strategy.on_report(report, &mut self.ledger);
+        self.timer.on_received(now);
+        Ok(())
+    }
+
+    /// The timer: whether it expired, or did so too often.
+    pub fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
+        let expired = self.timer.on_time(now)?;
+        if expired == Expired::Yes {
+            self.stats.timeouts += 1;
+            self.strategy.on_timeout(&mut self.ledger);
+        }
+        Ok(expired)
+    }
+
+    /// The peer sent something that is neither acknowledgement nor report.
+    pub fn on_received(&mut self, now: Nanos) {
+        self.timer.on_received(now);
+    }
+
+    /// Times the path by the packet that caused the acknowledgement; its sequence, if it is still in
+    /// the window.
+    fn on_trigger(&mut self, now: Nanos, trigger: Option<u64>) -> Option<u64> {
+        let seq = trigger.filter(|&seq| self.ledger.is_sent(seq))?;
+        if let Some(sent_at) = self.ledger.slot(seq).sent_once_at() {
+            self.timer.on_sample(sent_at, now);
+        }
+        Some(seq)
+    }
+
+    fn on_progress(&mut self, now: Nanos, progress: bool) {
+        if progress {
+            let waiting = if self.ledger.has_unacknowledged() { Waiting::Yes } else { Waiting::No };
+            self.timer.on_progress(now, waiting);
+        } else {
+            self.timer.on_received(now);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Strategies: which packets count as lost, and what a receiver records beyond a gap.
+//!
+//! - owns: the interface of the sending half; its implementations. takes: feedback already checked by the sender.
+//! - gives: marks in the ledger. must not: send, read a clock, know packet formats.
+
+mod go_back;
+mod irn;
+mod selective;
+
+use std::fmt::Debug;
+
+use udma_abi::Nanos;
+
+pub use go_back::GoBackN;
+pub use irn::Irn;
+pub use selective::SelectiveRepeat;
+
+use crate::knitting::{KnittingRecord, LossRecord, StrictRecord};
+use crate::ledger::Ledger;
+use crate::report::{LossReport, TailMark};
+
+/// How losses are repaired.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Recovery {
+    /// A gap makes the sender start over from it; receivers keep nothing beyond a gap.
+    GoBackN,
+    /// Receivers keep what comes beyond a gap and acknowledge it by a bitmap that starts at the gap; what later
+    /// packets overtook is sent again.
+    SelectiveRepeat,
+    /// As IRN does: each packet is acknowledged by itself; in recovery each hole is sent again once, further losses
+    /// of it cost a timeout of that many thousandths of the round-trip time.
+    Irn {
+        /// Timeout in thousandths of the smoothed round-trip time.
+        timeout_permille: u32,
+    },
+}
+
+impl Recovery {
+    /// The sending half.
+    #[must_use]
+    pub fn retransmission(self) -> Box<dyn Retransmission> {
+        match self {
+            Self::GoBackN => Box::new(GoBackN),
+            Self::SelectiveRepeat => Box::new(SelectiveRepeat::default()),
+            Self::Irn { timeout_permille } => Box::new(Irn::new(timeout_permille)),
+        }
+    }
+
+    /// The receiving half of a TP whose number is `tpn` (unique among those that share a pool).
+    #[must_use]
+    pub fn record(self, tpn: u32) -> Box<dyn LossRecord> {
+        match self {
+            Self::GoBackN => Box::new(StrictRecord::default()),
+            Self::SelectiveRepeat | Self::Irn { .. } => Box::new(KnittingRecord::new(tpn)),
+        }
+    }
+}
+
+/// News from the peer about the packets of this side.
+#[derive(Clone, Copy, Debug)]
+pub struct AckNews {
+    /// First packet that the peer lacks; already applied to the ledger.
+    pub edge: u64,
+    /// The peer saw a gap there and keeps nothing beyond it.
+    pub gap: bool,
+    /// Order number of the latest transmission that this or an earlier acknowledgement proves received.
+    pub order_seen: u64,
+    /// The packet that caused the acknowledgement, if it is in the window.
+    pub trigger: Option<u64>,
+    /// Time of the acknowledgement.
+    pub now: Nanos,
+    /// Smoothed round-trip time, in ns.
+    pub rtt: Option<Nanos>,
+}
+
+/// Decides what is lost: the sending half of a strategy.
+pub trait Retransmission: Send + Debug {
+    /// Takes an acknowledgement: marks what is to be sent again. Returns whether it learnt of a
+    /// received packet that the ledger did not know of.
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool;
+
+    /// The timer expired: no acknowledgement came in time.
+    fn on_timeout(&mut self, ledger: &mut Ledger);
+
+    /// Takes a loss report whose runs lie within what was sent.
+    fn on_report(&mut self, _report: &LossReport, _ledger: &mut Ledger) {}
+
+    /// Time passed: a deadline of its own may have.
+    fn on_time(&mut self, _now: Nanos, _ledger: &mut Ledger) {}
+
+    /// When [`Retransmission::on_time`] or [`Retransmission::poll_tail`] has something to do.
+    fn poll_deadline(&self, _ledger: &Ledger) -> Option<Nanos> {
+        None
+    }
+
+    /// The mark to send now that nothing else can be sent.
+    fn poll_tail(
+        &mut self,
+        _now: Nanos,
+        _rtt: Option<Nanos>,
+        _ledger: &Ledger,
+    ) -> Option<TailMark> {
+        None
+    }
+}

@@ -1,0 +1,93 @@
+//! Selective repeat as IRN does it (SIGCOMM 2018).
+//!
+//! - owns: whether the TP is in recovery, how far holes were sent again. takes: one acknowledgement per packet,
+//!   each with the packet that caused it. gives: marks on holes below the highest packet that was received.
+//! - must not: send a hole again before the timeout once it was.
+
+use udma_abi::Nanos;
+
+use crate::ledger::{Fate, Ledger};
+use crate::strategy::{AckNews, Retransmission};
+
+/// Timeout before the first round-trip time, in ns.
+const INITIAL_NS: Nanos = 100_000_000;
+
+/// One repetition per hole and recovery; what is lost again waits for a timeout.
+#[derive(Debug)]
+pub struct Irn {
+    timeout_permille: u32,
+    /// The packet after the last one that was sent when recovery began.
+    recovery_end: Option<u64>,
+    /// Holes before this were sent again in this recovery.
+    again_end: u64,
+    /// One past the highest packet received.
+    received_end: u64,
+    timeout_ns: Nanos,
+}
+
+impl Irn {
+    /// With a timeout of `timeout_permille` thousandths of the round-trip time.
+    #[must_use]
+    pub const fn new(timeout_permille: u32) -> Self {
+        Self {
+            timeout_permille,
+            recovery_end: None,
+            again_end: 0,
+            received_end: 0,
+            timeout_ns: INITIAL_NS,
+        }
+    }
+
+    fn enter(&mut self, ledger: &Ledger) {
+        self.recovery_end = Some(ledger.unsent());
+        self.again_end = ledger.una();
+    }
+
+    /// Marks the holes that were not sent again in this recovery.
+    fn mark_holes(&mut self, ledger: &mut Ledger) {
+        for seq in self.again_end.max(ledger.una())..self.received_end {
+            ledger.mark_lost(seq);
+        }
+        self.again_end = self.again_end.max(self.received_end);
+    }
+}
+
+impl Retransmission for Irn {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool {
+        if let Some(rtt) = news.rtt {
+            self.timeout_ns = rtt.saturating_mul(self.timeout_permille.into()) / 1000;
+        }
+        self.received_end = self.received_end.max(news.edge);
+        if self.recovery_end.is_some_and(|end| news.edge >= end) {
+            self.recovery_end = None;
+        }
+        let Some(seq) = news.trigger.filter(|&seq| seq > news.edge) else {
+            return false;
+        };
+        let is_new = ledger.mark_sacked(seq).is_some();
+        self.received_end = self.received_end.max(seq + 1);
+        if self.recovery_end.is_none() {
+            self.enter(ledger);
+        }
+        self.mark_holes(ledger);
+        is_new
+    }
+
+    fn on_timeout(&mut self, ledger: &mut Ledger) {
+        self.enter(ledger);
+        ledger.mark_lost(ledger.una());
+        self.again_end = ledger.una() + 1;
+    }
+
+    fn on_time(&mut self, now: Nanos, ledger: &mut Ledger) {
+        if self.poll_deadline(ledger).is_some_and(|deadline| deadline <= now) {
+            self.on_timeout(ledger);
+        }
+    }
+
+    fn poll_deadline(&self, ledger: &Ledger) -> Option<Nanos> {
+        let una = ledger.una();
+        let is_out = ledger.is_sent(una) && ledger.slot(una).fate() == Fate::InFlight;
+        is_out.then(|| ledger.slot(una).sent_at().saturating_add(self.timeout_ns))
+    }
+}
