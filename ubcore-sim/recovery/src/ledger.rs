@@ -90,7 +90,7 @@ impl LedgerSlot {
 
 /// Send window of a TP: packets that are not acknowledged.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct SendLedger {
     /// By sequence modulo their number, a power of two.
     slots: Vec<LedgerSlot>,
     /// Most packets in the window.
@@ -107,7 +107,7 @@ pub struct Ledger {
     transmissions: u64,
 }
 
-impl Ledger {
+impl SendLedger {
     /// A window of `packets` places.
     #[must_use]
     pub fn new(packets: u32) -> Self {
@@ -227,7 +227,7 @@ impl Ledger {
         true
     }
 
-    /// As [`Ledger::mark_lost`], and remembers which report named it.
+    /// As [`SendLedger::mark_lost`], and remembers which report named it.
     pub fn mark_reported(&mut self, seq: u64, tier: u8, ticket: u32) -> bool {
         let is_new = self.mark_lost(seq);
         if is_new || (self.is_sent(seq) && self.slot(seq).fate == Fate::Lost) {

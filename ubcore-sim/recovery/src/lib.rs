@@ -5,9 +5,10 @@
 //! - gives: the sequence to send next, acknowledgements and loss reports as values, deadlines.
 //! - must not: hold payload, know PSNs or packet formats, read a clock, draw a random number.
 //!
-//! A [`Sender`] and a [`Receiver`] are one direction of a TP. Window, round-trip estimate, timer and congestion
+//! A [`TpSender`] and a [`TpReceiver`] are one direction of a TP. Window, round-trip estimate, timer and congestion
 //! control are the same for every strategy; a strategy is the receiver's [`LossRecord`] and the sender's
 //! [`Retransmission`]. Sequences count packets from 0 and do not wrap.
+#![forbid(unsafe_code)]
 
 mod knitting;
 mod ledger;
@@ -20,9 +21,9 @@ mod timer;
 pub use knitting::{
     Arrival, KnittingPool, KnittingRecord, LossError, LossRecord, PoolError, PoolUsage,
 };
-pub use ledger::{Fate, Ledger, LedgerSlot};
-pub use receiver::{AckPolicy, DataMark, Receiver};
-pub use report::{AckFeedback, LossReport, LossRun, REPORT_RUNS, TailMark};
-pub use sender::{NeverSent, Sender, SenderCfg, SenderStats, Sending};
+pub use ledger::{Fate, LedgerSlot, SendLedger};
+pub use receiver::{AckPolicy, TpReceiver};
+pub use report::{AckFeedback, DataMark, LossReport, LossRun, REPORT_RUNS, TailMark};
+pub use sender::{NeverSent, SenderCfg, SenderStats, Sending, TpSender};
 pub use strategy::{AckNews, GoBackN, Irn, Recovery, Retransmission, SelectiveRepeat};
 pub use timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};

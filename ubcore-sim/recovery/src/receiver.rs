@@ -7,7 +7,7 @@
 use udma_abi::Nanos;
 
 use crate::knitting::{Arrival, KnittingPool, LossError, LossRecord};
-use crate::report::{AckFeedback, LossReport, TailMark};
+use crate::report::{AckFeedback, DataMark, LossReport, TailMark};
 
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,15 +16,6 @@ pub struct AckPolicy {
     pub every: u32,
     /// Longest time that one waits for more, in ns.
     pub delay_ns: Nanos,
-}
-
-/// What a data packet says of itself beside its sequence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DataMark {
-    /// Tier of the report that it answers; 0 for a first transmission.
-    pub tier: u8,
-    /// Ticket of that report.
-    pub ticket: u32,
 }
 
 /// When the next acknowledgement is due.
@@ -42,7 +33,7 @@ enum AckDue {
 
 /// Loss record and acknowledgement state of one direction of a TP.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct TpReceiver {
     record: Box<dyn LossRecord>,
     policy: AckPolicy,
     due: AckDue,
@@ -55,7 +46,7 @@ pub struct Receiver {
     acks_sent: u64,
 }
 
-impl Receiver {
+impl TpReceiver {
     /// A receiver that received nothing yet.
     #[must_use]
     pub fn new(record: Box<dyn LossRecord>, policy: AckPolicy) -> Self {
@@ -77,7 +68,7 @@ impl Receiver {
         self.record.first_missing()
     }
 
-    /// The loss record.
+    /// What was received and what is missing.
     #[must_use]
     pub fn record(&self) -> &dyn LossRecord {
         &*self.record
@@ -89,7 +80,7 @@ impl Receiver {
         self.acks_sent
     }
 
-    /// Records packet `seq`; [`Receiver::acknowledge`] follows when its payload is stored.
+    /// Records packet `seq`; [`TpReceiver::acknowledge`] follows when its payload is stored.
     /// After a [`LossError`] the packet was not accepted.
     pub fn on_data(
         &mut self,
@@ -143,7 +134,7 @@ impl Receiver {
         }
     }
 
-    /// Whether [`Receiver::poll_ack`] gives something.
+    /// Whether [`TpReceiver::poll_ack`] gives something.
     #[must_use]
     pub const fn has_ack(&self) -> bool {
         matches!(self.due, AckDue::Now | AckDue::NowGap)

@@ -6,10 +6,19 @@
 /// Runs in a report.
 pub const REPORT_RUNS: usize = 16;
 
+/// What a data packet says of itself beside its sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DataMark {
+    /// Tier of the report that it answers; 0 for a first transmission.
+    pub tier: u8,
+    /// Ticket of that report.
+    pub ticket: u32,
+}
+
 /// Consecutive packets that are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LossRun {
-    /// First of them.
+    /// Sequence of the first one.
     pub start: u64,
     /// Number of them, at least 1.
     pub count: u32,
@@ -23,7 +32,7 @@ impl LossRun {
     }
 }
 
-/// An acknowledgement.
+/// What an acknowledgement says, in sequences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckFeedback {
     /// First packet that the receiver lacks.

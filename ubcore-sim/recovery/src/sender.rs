@@ -6,7 +6,7 @@
 
 use udma_abi::Nanos;
 
-use crate::ledger::{Ledger, LedgerSlot};
+use crate::ledger::{LedgerSlot, SendLedger};
 use crate::report::{AckFeedback, LossReport, TailMark};
 use crate::strategy::{AckNews, Recovery, Retransmission};
 use crate::timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};
@@ -27,7 +27,7 @@ pub struct SenderCfg {
 pub struct SenderStats {
     /// Packets sent for the first time.
     pub sent: u64,
-    /// Packets sent again.
+    /// Transmissions beyond the first of a packet.
     pub sent_again: u64,
     /// Number of times that the retransmission timer ran out.
     pub timeouts: u64,
@@ -36,7 +36,7 @@ pub struct SenderStats {
 /// A packet to put on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sending {
-    /// Its sequence.
+    /// Sequence of the packet.
     pub seq: u64,
     /// Which transmission of it this is; 1 is the first one.
     pub attempt: u16,
@@ -59,8 +59,8 @@ pub struct NeverSent;
 
 /// Send window, strategy and timer of one direction of a TP.
 #[derive(Debug)]
-pub struct Sender {
-    ledger: Ledger,
+pub struct TpSender {
+    ledger: SendLedger,
     strategy: Box<dyn Retransmission>,
     timer: RtoTimer,
     /// The edge of the last gap that was answered: a network may double an acknowledgement.
@@ -70,18 +70,18 @@ pub struct Sender {
     stats: SenderStats,
 }
 
-impl Sender {
+impl TpSender {
     /// A sender that sent nothing yet.
     #[must_use]
     pub fn new(cfg: &SenderCfg) -> Self {
         Self::with_strategy(cfg, cfg.recovery.retransmission())
     }
 
-    /// As [`Sender::new`], with a strategy of any kind.
+    /// As [`TpSender::new`], with a strategy of any kind.
     #[must_use]
     pub fn with_strategy(cfg: &SenderCfg, strategy: Box<dyn Retransmission>) -> Self {
         Self {
-            ledger: Ledger::new(cfg.window_packets),
+            ledger: SendLedger::new(cfg.window_packets),
             strategy,
             timer: RtoTimer::new(cfg.rto),
             gap_answered: None,
@@ -92,7 +92,7 @@ impl Sender {
 
     /// The window.
     #[must_use]
-    pub const fn ledger(&self) -> &Ledger {
+    pub const fn ledger(&self) -> &SendLedger {
         &self.ledger
     }
 
@@ -113,7 +113,7 @@ impl Sender {
         self.ledger.push();
     }
 
-    /// Whether [`Sender::poll`] would give a packet without any timer.
+    /// Whether [`TpSender::poll`] would give a packet without any timer.
     #[must_use]
     pub fn has_sendable(&self) -> bool {
         self.ledger.has_sendable()
@@ -135,7 +135,7 @@ impl Sender {
         self.strategy.poll_tail(now, rtt, &self.ledger)
     }
 
-    /// When [`Sender::poll_tail`] or [`Sender::on_time`] has something to do.
+    /// When [`TpSender::poll_tail`] or [`TpSender::on_time`] has something to do.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Nanos> {
         match (self.timer.deadline(), self.strategy.poll_deadline(&self.ledger)) {

@@ -16,7 +16,7 @@ pub use irn::Irn;
 pub use selective::SelectiveRepeat;
 
 use crate::knitting::{KnittingRecord, LossRecord, StrictRecord};
-use crate::ledger::Ledger;
+use crate::ledger::SendLedger;
 use crate::report::{LossReport, TailMark};
 
 /// How losses are repaired.
@@ -36,7 +36,7 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    /// The sending half.
+    /// The sending half of the strategy.
     #[must_use]
     pub fn retransmission(self) -> Box<dyn Retransmission> {
         match self {
@@ -77,19 +77,19 @@ pub struct AckNews {
 pub trait Retransmission: Send + Debug {
     /// Takes an acknowledgement: marks what is to be sent again. Returns whether it learnt of a
     /// received packet that the ledger did not know of.
-    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool;
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool;
 
     /// The timer expired: no acknowledgement came in time.
-    fn on_timeout(&mut self, ledger: &mut Ledger);
+    fn on_timeout(&mut self, ledger: &mut SendLedger);
 
     /// Takes a loss report whose runs lie within what was sent.
-    fn on_report(&mut self, _report: &LossReport, _ledger: &mut Ledger) {}
+    fn on_report(&mut self, _report: &LossReport, _ledger: &mut SendLedger) {}
 
     /// Time passed: a deadline of its own may have.
-    fn on_time(&mut self, _now: Nanos, _ledger: &mut Ledger) {}
+    fn on_time(&mut self, _now: Nanos, _ledger: &mut SendLedger) {}
 
     /// When [`Retransmission::on_time`] or [`Retransmission::poll_tail`] has something to do.
-    fn poll_deadline(&self, _ledger: &Ledger) -> Option<Nanos> {
+    fn poll_deadline(&self, _ledger: &SendLedger) -> Option<Nanos> {
         None
     }
 
@@ -98,7 +98,7 @@ pub trait Retransmission: Send + Debug {
         &mut self,
         _now: Nanos,
         _rtt: Option<Nanos>,
-        _ledger: &Ledger,
+        _ledger: &SendLedger,
     ) -> Option<TailMark> {
         None
     }

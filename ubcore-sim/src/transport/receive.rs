@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use udma_abi::Nanos;
 use urma_packet::{PackEntries, TransactionHeader};
-use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, Receiver};
+use urma_recovery::{Arrival, DataMark, KnittingPool, LossError, TpReceiver};
 
 /// One packet's part of a transaction.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(super) enum WindowResult {
 /// Receive window of a TP: pieces that came, and the receiver that records them.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
-    receiver: Receiver,
+    receiver: TpReceiver,
     /// Packets beyond the gap, by sequence modulo the window.
     beyond: Box<[Option<KeptPacket>]>,
     ready: VecDeque<KeptPacket>,
@@ -70,7 +70,7 @@ pub(super) struct ReceiveWindow {
 
 impl ReceiveWindow {
     /// A window of `packets`.
-    pub(super) fn new(packets: u32, receiver: Receiver) -> Self {
+    pub(super) fn new(packets: u32, receiver: TpReceiver) -> Self {
         let packets = packets.max(1) as usize;
         Self {
             receiver,
@@ -86,12 +86,12 @@ impl ReceiveWindow {
         self.receiver.edge()
     }
 
-    pub(super) const fn receiver(&mut self) -> &mut Receiver {
+    pub(super) const fn receiver(&mut self) -> &mut TpReceiver {
         &mut self.receiver
     }
 
     /// When an acknowledgement is due.
-    pub(super) const fn ack(&self) -> &Receiver {
+    pub(super) const fn ack(&self) -> &TpReceiver {
         &self.receiver
     }
 

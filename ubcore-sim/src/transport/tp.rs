@@ -14,7 +14,7 @@ use urma_packet::{
 };
 use urma_recovery::{
     AckFeedback, AckPolicy, Arrival, Expired, KnittingPool, LossError, LossRecord, NeverSent,
-    Receiver, Retransmission, Sender, SenderCfg, SenderStats,
+    Retransmission, SenderCfg, SenderStats, TpReceiver, TpSender,
 };
 
 pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
@@ -36,7 +36,7 @@ const ACK_REQ: (usize, u8) = (8, 0x80);
 #[derive(Debug)]
 pub(crate) struct Tp {
     cfg: TpCfg,
-    tx: Sender,
+    tx: TpSender,
     packets: SendStore,
     rx: ReceiveWindow,
     /// A congestion mark came since the last acknowledgement.
@@ -68,9 +68,9 @@ impl Tp {
         let policy = AckPolicy { every: ack_every, delay_ns: cfg.ack_delay_ns };
         Self {
             cfg: TpCfg { window_packets: window, ack_every, ..cfg },
-            tx: Sender::with_strategy(&sender, strategy),
+            tx: TpSender::with_strategy(&sender, strategy),
             packets: SendStore::new(window),
-            rx: ReceiveWindow::new(window, Receiver::new(record, policy)),
+            rx: ReceiveWindow::new(window, TpReceiver::new(record, policy)),
             congested: false,
             failed: None,
             longest: 0,

@@ -17,8 +17,7 @@ use std::fmt::Debug;
 use udma_abi::Nanos;
 
 use super::pool::{BlockId, Holder, KnittingPool, Scribbled};
-use crate::receiver::DataMark;
-use crate::report::{LossReport, TailMark};
+use crate::report::{DataMark, LossReport, TailMark};
 
 /// What a received packet meant to the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

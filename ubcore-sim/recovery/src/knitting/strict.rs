@@ -7,7 +7,7 @@ use udma_abi::Nanos;
 
 use super::pool::KnittingPool;
 use super::record::{Arrival, LossError, LossRecord};
-use crate::receiver::DataMark;
+use crate::report::DataMark;
 
 /// Takes packets in order only.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 //! - owns: nothing. takes: acknowledgements that say that there is a gap. gives: marks from the gap on.
 //! - must not: select.
 
-use crate::ledger::Ledger;
+use crate::ledger::SendLedger;
 use crate::strategy::{AckNews, Retransmission};
 
 /// Start over from the gap.
@@ -11,7 +11,7 @@ use crate::strategy::{AckNews, Retransmission};
 pub struct GoBackN;
 
 impl Retransmission for GoBackN {
-    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         // The peer says this once per gap, so each one is worth one start over.
         if news.gap {
             ledger.mark_all_lost(news.edge);
@@ -19,7 +19,7 @@ impl Retransmission for GoBackN {
         false
     }
 
-    fn on_timeout(&mut self, ledger: &mut Ledger) {
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
         ledger.mark_all_lost(ledger.una());
     }
 }

@@ -6,7 +6,7 @@
 
 use udma_abi::Nanos;
 
-use crate::ledger::{Fate, Ledger};
+use crate::ledger::{Fate, SendLedger};
 use crate::strategy::{AckNews, Retransmission};
 
 /// Timeout before the first round-trip time, in ns.
@@ -38,13 +38,13 @@ impl Irn {
         }
     }
 
-    fn enter(&mut self, ledger: &Ledger) {
+    fn enter(&mut self, ledger: &SendLedger) {
         self.recovery_end = Some(ledger.unsent());
         self.again_end = ledger.una();
     }
 
     /// Marks the holes that were not sent again in this recovery.
-    fn mark_holes(&mut self, ledger: &mut Ledger) {
+    fn mark_holes(&mut self, ledger: &mut SendLedger) {
         for seq in self.again_end.max(ledger.una())..self.received_end {
             ledger.mark_lost(seq);
         }
@@ -53,7 +53,7 @@ impl Irn {
 }
 
 impl Retransmission for Irn {
-    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         if let Some(rtt) = news.rtt {
             self.timeout_ns = rtt.saturating_mul(self.timeout_permille.into()) / 1000;
         }
@@ -73,19 +73,19 @@ impl Retransmission for Irn {
         is_new
     }
 
-    fn on_timeout(&mut self, ledger: &mut Ledger) {
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
         self.enter(ledger);
         ledger.mark_lost(ledger.una());
         self.again_end = ledger.una() + 1;
     }
 
-    fn on_time(&mut self, now: Nanos, ledger: &mut Ledger) {
+    fn on_time(&mut self, now: Nanos, ledger: &mut SendLedger) {
         if self.poll_deadline(ledger).is_some_and(|deadline| deadline <= now) {
             self.on_timeout(ledger);
         }
     }
 
-    fn poll_deadline(&self, ledger: &Ledger) -> Option<Nanos> {
+    fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
         let una = ledger.una();
         let is_out = ledger.is_sent(una) && ledger.slot(una).fate() == Fate::InFlight;
         is_out.then(|| ledger.slot(una).sent_at().saturating_add(self.timeout_ns))

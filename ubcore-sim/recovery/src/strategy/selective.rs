@@ -4,7 +4,7 @@
 //!   packets overtook.
 //! - must not: examine the window for an acknowledgement that proves nothing new.
 
-use crate::ledger::{Fate, Ledger};
+use crate::ledger::{Fate, SendLedger};
 use crate::strategy::{AckNews, Retransmission};
 
 /// Packets that may overtake another before it counts as lost.
@@ -18,7 +18,7 @@ pub struct SelectiveRepeat {
 }
 
 impl Retransmission for SelectiveRepeat {
-    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         if news.gap {
             // The peer keeps nothing beyond the gap (its pool is exhausted): only the gap is sure.
             ledger.mark_lost(news.edge);
@@ -37,7 +37,7 @@ impl Retransmission for SelectiveRepeat {
         false
     }
 
-    fn on_timeout(&mut self, ledger: &mut Ledger) {
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
         // One packet asks the peer what it has; its acknowledgement names the holes.
         ledger.mark_lost(ledger.una());
     }

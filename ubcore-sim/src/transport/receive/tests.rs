@@ -23,7 +23,7 @@ impl Bench {
         let mut pool = KnittingPool::new();
         pool.grow(0, region.clone(), 6, 4).expect("fresh piece");
         let policy = AckPolicy { every: 16, delay_ns: 0 };
-        let receiver = Receiver::new(Recovery::SelectiveRepeat.record(1), policy);
+        let receiver = TpReceiver::new(Recovery::SelectiveRepeat.record(1), policy);
         let mut bench = Self { window: ReceiveWindow::new(32, receiver), pool, region };
         for seq in received {
             assert_eq!(bench.accept(*seq), Ok(WindowResult::BeyondGap));

@@ -9,7 +9,7 @@ use urma_mem::Region;
 use urma_packet::{
     IcrcFlow, Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus, Tpn,
 };
-use urma_recovery::{AckNews, DataMark, Ledger};
+use urma_recovery::{AckNews, DataMark, SendLedger};
 
 use super::*;
 use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};
@@ -438,12 +438,12 @@ fn a_scribbled_pool_fails_the_tp_and_never_delivers_wrong_pieces() {
 struct ForgetsLost;
 
 impl Retransmission for ForgetsLost {
-    fn on_ack(&mut self, news: &AckNews, ledger: &mut Ledger) -> bool {
+    fn on_ack(&mut self, news: &AckNews, ledger: &mut SendLedger) -> bool {
         ledger.mark_sacked(news.edge);
         false
     }
 
-    fn on_timeout(&mut self, ledger: &mut Ledger) {
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
         ledger.mark_sacked(ledger.una());
     }
 }
@@ -496,7 +496,7 @@ fn the_check_sees_an_acknowledgement_before_acceptance() {
     let scenario = Scenario::new(2, Strategy::SelectiveRepeat, faults);
     let mut ends = [End::new(&scenario, 1, 120), End::new(&scenario, 2, 40)];
     let policy = AckPolicy { every: 8, delay_ns: 200_000 };
-    let receiver = Receiver::new(Box::new(AcksTooEarly { edge: 0 }), policy);
+    let receiver = TpReceiver::new(Box::new(AcksTooEarly { edge: 0 }), policy);
     ends[1].tp.rx = ReceiveWindow::new(32, receiver);
     assert!(run_with(&scenario, ends).is_err());
 }
