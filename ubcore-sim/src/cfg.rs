@@ -59,6 +59,16 @@ pub enum RcWire {
     Roce,
 }
 
+/// How the packets of two nodes with several ports use them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PortMode {
+    /// They take the first port that works.
+    #[default]
+    ActiveBackup,
+    /// They take all ports that work.
+    Balance,
+}
+
 /// What a device is made with.
 #[derive(Clone, Debug)]
 pub struct DeviceCfg {
@@ -67,6 +77,8 @@ pub struct DeviceCfg {
     /// Addresses of its ports beside the EID, in the order of preference: at most
     /// [`urma_packet::FURTHER_PORTS_MAX`].
     pub ports: Vec<RawEid>,
+    /// How packets use them, until [`set_port_mode`](crate::SoftwareDevice::set_port_mode).
+    pub port_mode: PortMode,
     /// Its user address space id.
     pub uasid: u32,
     /// Differs between two lives of one EID.
@@ -107,6 +119,7 @@ impl DeviceCfg {
         Self {
             eid,
             ports: Vec::new(),
+            port_mode: PortMode::default(),
             uasid: 0,
             incarnation,
             seed: Seed::of(seed),

@@ -11,6 +11,7 @@ mod peer_tp;
 mod recent;
 mod replies;
 mod routes;
+mod tp_routes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -25,7 +26,7 @@ pub(crate) use moves::RouteUse;
 pub(crate) use peer_tp::PeerTp;
 use peer_tp::datagram;
 
-use crate::cfg::DeviceCfg;
+use crate::cfg::{DeviceCfg, PortMode};
 use crate::context::tables::Tables;
 use crate::ports::{NodeAddr, Route, Transmit};
 use crate::transport::{Challenger, Doubt, KnittingPool, MtuChange, PoolError, PushError};
@@ -33,7 +34,7 @@ use numbers::Numbers;
 use recent::RecentDatagrams;
 use replies::Replies;
 pub(crate) use routes::RouteCounts;
-use routes::TpMove;
+use tp_routes::TpMove;
 
 /// Of this many packets one goes to a known node, when answers to unknown nodes wait as well.
 const ANSWERS_IN_A_ROW: u64 = 8;
@@ -293,8 +294,14 @@ impl TpEndpoint {
     }
 
     /// The system does not send from this port to this address, whatever it is.
-    pub(crate) fn on_cut(&mut self, route: Route) {
-        self.tps.values_mut().for_each(|tp| tp.on_cut(route));
+    pub(crate) fn on_cut(&mut self, now: Nanos, route: Route) {
+        self.tps.values_mut().for_each(|tp| tp.on_cut(now, route));
+    }
+
+    /// How packets use several ports from now on.
+    pub(crate) fn set_port_mode(&mut self, now: Nanos, mode: PortMode) {
+        self.cfg.port_mode = mode;
+        self.tps.values_mut().for_each(|tp| tp.set_mode(now, mode));
     }
 
     /// Looks for TPs that are over, and counts what was sent; [`TpEndpoint::poll_ended`] follows.
@@ -307,7 +314,7 @@ impl TpEndpoint {
             tables.counts.add(Counter::Retransmits, tp.take_sent_again());
             let not_opened = tp.take_open_error();
             let is_silent = tp.is_silent();
-            if let Some(moved) = tp.take_moved() {
+            while let Some(moved) = tp.take_moved() {
                 report_move(tables, *peer, &moved);
             }
             if let Some(MtuChange { old, new }) = tp.take_mtu_change() {

@@ -18,7 +18,7 @@ use urma_mem::{Arena, ArenaCfg, Pages, Region};
 use urma_packet::Tpn;
 
 use crate::{
-    cfg::{DeviceCfg, Doorbells, RcWire, Seed},
+    cfg::{DeviceCfg, Doorbells, PortMode, RcWire, Seed},
     device::SoftwareDevice,
     host::{
         address::host_address,
@@ -169,6 +169,11 @@ impl Node {
         self.shared.port().standard_drops()
     }
 
+    /// Changes how packets to all peers use several ports.
+    pub fn set_port_mode(&self, mode: PortMode) {
+        self.shared.device().set_port_mode(self.shared.clock().now(), mode);
+    }
+
     /// Exchanges datagrams now: after something was posted to an endpoint, or to poll it. Bounded.
     pub fn exchange(&self) {
         let now = self.shared.clock().now();
@@ -242,6 +247,7 @@ fn device_cfg(cfg: &NodeCfg, eid: RawEid) -> Result<DeviceCfg, io::Error> {
     device.window_packets = cfg.window_packets;
     device.strategy = cfg.strategy;
     device.lane = cfg.lane;
+    device.port_mode = cfg.port_mode;
     #[cfg(any(test, feature = "planted-faults"))]
     {
         device.fault = cfg.fault;

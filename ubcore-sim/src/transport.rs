@@ -24,4 +24,4 @@ pub use strategy::Strategy;
 pub(crate) use tp::{PushError, Received, TRANSMIT_MAX, Tp};
 #[cfg(test)]
 pub(crate) use urma_recovery::RtoCfg;
-pub(crate) use urma_recovery::{KnittingPool, PoolError};
+pub(crate) use urma_recovery::{KnittingPool, PoolError, SPREAD_MAX};

@@ -311,7 +311,9 @@ c_consts! {
 c_enums! {
     urma_transport_mode_t: u32 { URMA_TM_RM = 1, URMA_TM_RC = 2, URMA_TM_UM = 4, }
     urma_opt_name_t: u32 { URMA_OPT_AGGR_MODE = 0, }
-    urma_context_aggr_mode_t: u32 { URMA_AGGR_MODE_STANDALONE = 0, URMA_AGGR_MODE_BALANCE = 2, }
+    urma_context_aggr_mode_t: u32 {
+        URMA_AGGR_MODE_STANDALONE = 0, URMA_AGGR_MODE_ACTIVE_BACKUP = 1, URMA_AGGR_MODE_BALANCE = 2,
+    }
     urma_jfc_attr_mask_t: u32 { JFC_MODERATE_COUNT = 1, JFC_MODERATE_PERIOD = 2, }
     urma_order_type_t: u32 {
         URMA_DEF_ORDER = 0, URMA_OT = 1, URMA_OI = 2, URMA_OL = 3, URMA_NO = 4,

@@ -145,8 +145,8 @@ fn close(fd: c_int) {
     }
 }
 
-/// Sets an option: the aggregation mode, of 4 bytes. The device behaves the same in each mode: as active-backup where it
-/// has several ports.
+/// Sets an option: the aggregation mode, of 4 bytes. It is that of the device, so the latest call counts for all its
+/// contexts.
 pub unsafe extern "C" fn urma_set_context_opt(
     ctx: *mut urma_context_t,
     opt_name: urma_opt_name_t,
@@ -164,6 +164,7 @@ pub unsafe extern "C" fn urma_set_context_opt(
             return Err(Code::EINVAL);
         }
         ctx.set(member!(urma_context_t, aggr_mode), mode);
+        udma::context::set_aggr_mode(ctx.as_ptr(), mode);
         Ok(())
     })
 }

@@ -5,6 +5,8 @@
 use core::ffi::c_int;
 use std::sync::Arc;
 
+use ubcore_sim::PortMode;
+
 use crate::{
     abi::*,
     call::{self, Answer, Code, UserArray, UserPtr, ours},
@@ -29,6 +31,17 @@ where
 /// EINVAL: it is none.
 pub(crate) fn ctx_of(ctx: *const urma_context_t) -> Answer<Arc<Ctx>> {
     shared::<kind::Context, Ctx>(ctx)
+}
+
+/// The ports of the device of a context are used as `mode` says, by all of its contexts: STANDALONE as its settings
+/// say. A device of another provider has ports of its own.
+pub(crate) fn set_aggr_mode(ctx: *const urma_context_t, mode: urma_context_aggr_mode_t) {
+    let Ok(own) = ctx_of(ctx) else { return };
+    own.hardware.set_port_mode(match mode {
+        URMA_AGGR_MODE_ACTIVE_BACKUP => Some(PortMode::ActiveBackup),
+        URMA_AGGR_MODE_BALANCE => Some(PortMode::Balance),
+        _ => None,
+    });
 }
 
 /// Makes an object of a context live.

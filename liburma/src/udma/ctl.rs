@@ -14,7 +14,7 @@ use crate::{
     abi::*,
     call::{self, Answer, Code, UserPtr, c_text, ours},
     slab::{InSlot, Slot, member},
-    udma::{family, kind, post},
+    udma::{context, family, kind, post},
 };
 
 /// Names that begin so are bonding devices in programs' eyes.
@@ -206,10 +206,10 @@ fn unused(ctx: CtlContext) -> Answer {
     if users.load(Ordering::Acquire) > 1 { Err(Code::EAGAIN) } else { Ok(()) }
 }
 
-/// A device of one port is the same in each mode; the context says which was asked for.
 fn set_mode(ctx: CtlContext, mode: u32) -> Answer {
     unused(ctx)?;
     ctx.set(member!(urma_context_t, aggr_mode), mode);
+    context::set_aggr_mode(ctx.public(), mode);
     Ok(())
 }
 

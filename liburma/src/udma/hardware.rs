@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use ubcore_sim::PortMode;
 use ubcore_sim::node::{DRIVER, Node, NodeCfg, NodeError};
 use udma_abi::backing::{DEVICE_ID, VENDOR_ID};
 use udma_provider::device_on;
@@ -26,6 +27,8 @@ pub(crate) struct Hardware {
     /// Answers pings until a program asks for the id; ended before the device.
     answerer: Mutex<Option<Answerer>>,
     opened: Mutex<Option<Device>>,
+    /// The node behind it, unless a Rust program added the device.
+    node: Mutex<Weak<Node>>,
     /// The contexts that share its asynchronous events.
     listeners: Mutex<Vec<Weak<Events>>>,
     /// Event channels that live on it.
@@ -58,14 +61,23 @@ impl Hardware {
         if let Some(device) = slot.as_ref() {
             return Ok(device.clone());
         }
-        let device = open().inspect_err(|status| {
+        let node = open().inspect_err(|status| {
             tracing::error!(target: "urma", %status, "the software device does not open");
         })?;
+        *lock(&self.node) = Arc::downgrade(&node);
+        let device = device_on(node);
         match Answerer::start(&device, 0) {
             Ok(answerer) => *lock(&self.answerer) = Some(answerer),
             Err(status) => tracing::warn!(target: "urma", %status, "pings are not answered"),
         }
         Ok(slot.insert(device).clone())
+    }
+
+    /// How packets use several ports from now on; `None`: as the settings of the node say.
+    pub(crate) fn set_port_mode(&self, mode: Option<PortMode>) {
+        if let Some(node) = lock(&self.node).upgrade() {
+            node.set_port_mode(mode.unwrap_or_else(|| node.device().cfg().port_mode));
+        }
     }
 
     /// A program asks for the queue number `id`: what answers pings gives the well-known one up.
@@ -109,10 +121,10 @@ impl Drop for Counted {
     }
 }
 
-fn open() -> Result<Device, Status> {
+fn open() -> Result<Arc<Node>, Status> {
     let cfg = NodeCfg::from_env().map_err(|error| refuse(&error.into()))?;
     let cfg = NodeCfg { name: DEVICE_NAME.to_owned(), ..cfg };
-    Ok(device_on(Node::open(cfg).map_err(|error| refuse(&error))?))
+    Node::open(cfg).map_err(|error| refuse(&error))
 }
 
 fn refuse(error: &NodeError) -> Status {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ubcore_sim::PortMode;
 use ubcore_sim::link::PulledPort;
 use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing, port_address};
 use udma_abi::counters::Counter;
@@ -152,8 +153,10 @@ impl Stream {
 /// come back without a pause; each is executed once.
 #[test]
 fn a_pulled_port_costs_a_moment_and_its_return_nothing() {
-    for (node, depth) in [(0, 1), (1, 16)] {
+    let backup = PortMode::ActiveBackup;
+    for (node, depth, mode) in [(0, 1, backup), (1, 16, backup), (1, 16, PortMode::Balance)] {
         let mut cfg = FabricCfg::new(1, 2, HostSharing::Packets).with_ports(2);
+        cfg.devices.iter_mut().for_each(|device| device.port_mode = mode);
         // What is posted after a quiet time is not seen before the next jump.
         cfg.jump_ns = MS / 50;
         let [from, until] = PULLED;
@@ -171,7 +174,7 @@ fn a_pulled_port_costs_a_moment_and_its_return_nothing() {
         assert_eq!(count(Counter::PortReturned), [0, 0]);
         let back = stream.run(&fabric, &mut a, RETURNED[1]);
         println!(
-            "port of {node} pulled, {depth} at a time: {gap} ns, and {back} ns when it is back"
+            "{mode:?}, port of {node} pulled, {depth} at a time: {gap} ns, and {back} ns when it is back"
         );
         assert!((MS..100 * MS).contains(&gap) && back < MS, "{gap} ns, {back} ns");
         assert_eq!((count(Counter::PortFailed), count(Counter::PortReturned)), ([1, 1], [1, 1]));
@@ -179,4 +182,52 @@ fn a_pulled_port_costs_a_moment_and_its_return_nothing() {
         let counted = area.first_chunk().map(|word| u64::from_le_bytes(*word));
         assert!(counted.is_some_and(|counted| (stream.done..=stream.posted).contains(&counted)));
     }
+}
+
+/// WRITEs of 16 KiB from node 0 to node 1 for a while, over cables of 125 MB/s each: bytes a second, and those that left
+/// each port of node 0.
+fn rate(mode: PortMode) -> (u64, [u64; 2]) {
+    let mut cfg = FabricCfg::new(1, 2, HostSharing::Packets).with_ports(2);
+    cfg.faults.bytes_per_second = 125_000_000;
+    cfg.faults.queue_bytes = 1 << 22;
+    cfg.devices.iter_mut().for_each(|device| device.port_mode = mode);
+    let (fabric, [mut a, b]) = two_in(cfg);
+    let (from, mut done, mut posted) = (fabric.now(), 0, 0);
+    let mut found = [Completion::default(); 16];
+    while fabric.now() < from + 200 * MS {
+        let count = a.jfcs[0].poll(&mut found).expect("a poll");
+        assert!(found[..count].iter().all(|one| one.status == CrStatus::Success));
+        done += count as u64;
+        while posted < done + 24 {
+            let peer = a.view.peers[1].as_ref().expect("imported");
+            let src = [a.view.sge(0, 0, CHUNK)];
+            let target = at(&peer.segment, area_offset(0, Lane::Main));
+            let wr =
+                SendWr::new(SendOp::Write { src: &src, dst: target }, &peer.targets[MAIN], posted);
+            a.jetties[MAIN].post_send(&[wr]).expect("posted");
+            posted += 1;
+        }
+        fabric.step();
+    }
+    let paths = fabric.device(0).look().paths;
+    let routes = &paths.iter().find(|path| path.eid == port_address(1, 0)).expect("a path").routes;
+    let sent = [0, 1].map(|port| {
+        let of_port = routes.iter().filter(|route| route.port == port);
+        of_port.map(|route| route.sent_bytes).sum()
+    });
+    drop(b);
+    (done * CHUNK as u64 * 1_000_000_000 / (fabric.now() - from), sent)
+}
+
+const CHUNK: usize = 16 << 10;
+
+/// Two cables carry twice as much as one, for one pair of jetties too.
+#[test]
+fn balance_takes_the_rate_of_both_cables() {
+    let (one, [first, second]) = rate(PortMode::ActiveBackup);
+    assert!(second < first / 1000, "{first}, {second}");
+    let (both, [first, second]) = rate(PortMode::Balance);
+    println!("{one} B/s as active-backup, {both} B/s balanced: {first} and {second} bytes by port");
+    assert!(both > one * 19 / 10, "{one}, {both} B/s");
+    assert!(first.abs_diff(second) < first / 10, "{first}, {second}");
 }

@@ -3,9 +3,9 @@
 //! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed
 //! and the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
-use ubcore_sim::ExpressLane;
 use ubcore_sim::link::{FaultCfg, Outage, PulledPort, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
+use ubcore_sim::{ExpressLane, PortMode};
 
 /// How bad the links are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,7 +158,7 @@ impl SimPlan {
     }
 
     /// The same with two ports a node (one has a single port in some worlds), of which one at a time is pulled and
-    /// joined again.
+    /// joined again. Each node uses one at a time, or balances.
     #[must_use]
     pub fn with_ports(mut self) -> Self {
         self.fabric = self.fabric.with_ports(2);
@@ -166,6 +166,9 @@ impl SimPlan {
         if self.seed.is_multiple_of(5) {
             // Its peers reach it by each of their ports.
             self.fabric.devices[0].ports.clear();
+        }
+        for device in &mut self.fabric.devices {
+            device.port_mode = [PortMode::ActiveBackup, PortMode::Balance][rng.index(2)];
         }
         let mut now = 0;
         let first = rng.index(2);

@@ -264,6 +264,7 @@ fn routes(path: &Value) -> String {
     for route in path["routes"].as_array().into_iter().flatten() {
         let (from, to, state) = (word(&route["from"]), word(&route["to"]), word(&route["state"]));
         let (port, sent) = (plain(&route["port"]), plain(&route["sent_bytes"]));
+        let received = plain(&route["received_bytes"]);
         let of_tp = match state {
             "used" => {
                 let rtt = path["rtt_ns"]
@@ -276,7 +277,7 @@ fn routes(path: &Value) -> String {
         let failures = plain(&route["failures"]);
         let _ = writeln!(
             text,
-            "    port {port} {from} to {to}: {state}{of_tp}, {sent} bytes sent, failed {failures} times"
+            "    port {port} {from} to {to}: {state}{of_tp}, {sent} bytes sent, {received} received, failed {failures} times"
         );
     }
     text
@@ -351,13 +352,13 @@ mod tests {
             "mtu": 1392, "rtt_ns": 42_700,
             "routes": [
                 { "port": 0, "from": "10.80.0.1", "to": "10.80.0.2", "state": "idle",
-                  "sent_bytes": 10, "failures": 1 },
+                  "sent_bytes": 10, "received_bytes": 3, "failures": 1 },
                 { "port": 1, "from": "10.81.0.1", "to": "10.81.0.2", "state": "used",
-                  "sent_bytes": 7, "failures": 0 },
+                  "sent_bytes": 7, "received_bytes": 5, "failures": 0 },
             ],
         });
-        let lines = "    port 0 10.80.0.1 to 10.80.0.2: idle, 10 bytes sent, failed 1 times\n    \
-                     port 1 10.81.0.1 to 10.81.0.2: used, mtu 1392, rtt 42 us, 7 bytes sent, failed 0 times\n";
+        let lines = "    port 0 10.80.0.1 to 10.80.0.2: idle, 10 bytes sent, 3 received, failed 1 times\n    \
+                     port 1 10.81.0.1 to 10.81.0.2: used, mtu 1392, rtt 42 us, 7 bytes sent, 5 received, failed 0 times\n";
         assert_eq!(routes(&path), lines);
         assert_eq!(routes(&json!({ "mtu": 1392 })), "");
     }

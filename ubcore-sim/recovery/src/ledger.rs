@@ -1,6 +1,6 @@
 //! The send window in sequence numbers: what became of each packet.
 //!
-//! - owns: the fate of each packet in the window, when it was sent last, the queue of lost ones.
+//! - owns: the fate of each packet in the window, when and where it was sent last, the queue of lost ones.
 //! - takes: acknowledged and lost sequences. gives: the sequence to send next.
 //! - must not: hold bytes, know timers or why a packet counts as lost (that is the strategy's).
 #![expect(
@@ -11,6 +11,8 @@
 use std::collections::VecDeque;
 
 use udma_abi::Nanos;
+
+use crate::spread::Spread;
 
 /// Slots that a window has at first; it doubles as it fills.
 const SLOTS_FIRST: usize = 256;
@@ -34,7 +36,8 @@ pub enum Fate {
 pub struct LedgerSlot {
     /// Time of the last transmission.
     sent_at: Nanos,
-    /// Number of the last one among all transmissions of this TP.
+    /// Its route and whether it is another one than before, in the highest 8 bits; its number among the transmissions
+    /// by that route.
     order: u64,
     /// Ticket of the report that named it last.
     ticket: u32,
@@ -46,6 +49,9 @@ pub struct LedgerSlot {
 }
 
 const _: () = assert!(size_of::<LedgerSlot>() == 24);
+const ROUTE_SHIFT: u32 = 56;
+const ORDER_MASK: u64 = (1 << ROUTE_SHIFT) - 1;
+const REROUTED: u8 = 0x80;
 
 impl LedgerSlot {
     const QUEUED: Self =
@@ -69,10 +75,16 @@ impl LedgerSlot {
         self.sent_at
     }
 
-    /// Number of the last transmission among all of this TP.
+    /// The last transmission: its route, and its number among those by that route.
     #[must_use]
-    pub const fn order(&self) -> u64 {
-        self.order
+    pub const fn transmission(&self) -> (u8, u64) {
+        ((self.order >> ROUTE_SHIFT) as u8 & !REROUTED, self.order & ORDER_MASK)
+    }
+
+    /// Whether not all transmissions took the same route.
+    #[must_use]
+    pub const fn is_rerouted(&self) -> bool {
+        (self.order >> ROUTE_SHIFT) as u8 & REROUTED != 0
     }
 
     /// Number of transmissions so far.
@@ -104,7 +116,7 @@ pub struct SendLedger {
     /// Packets marked lost, oldest mark first; entries acknowledged meanwhile are skipped.
     lost: VecDeque<u64>,
     in_flight: u64,
-    transmissions: u64,
+    pub(crate) spread: Spread,
 }
 
 impl SendLedger {
@@ -121,7 +133,7 @@ impl SendLedger {
             next: 0,
             lost: VecDeque::with_capacity(limit.min(SLOTS_FIRST)),
             in_flight: 0,
-            transmissions: 0,
+            spread: Spread::new(),
         }
     }
 
@@ -205,14 +217,15 @@ impl SendLedger {
             }
             None => return None,
         };
-        self.transmissions += 1;
         self.in_flight += 1;
-        let order = self.transmissions;
+        let (route, order) = self.spread.take();
         let slot = self.slot_mut(seq);
+        let is_rerouted = slot.sent > 0 && (slot.is_rerouted() || slot.transmission().0 != route);
+        let route = if is_rerouted { route | REROUTED } else { route };
         slot.fate = Fate::InFlight;
         slot.sent = slot.sent.saturating_add(1);
         slot.sent_at = now;
-        slot.order = order;
+        slot.order = u64::from(route) << ROUTE_SHIFT | order;
         Some((seq, *slot))
     }
 
@@ -221,7 +234,7 @@ impl SendLedger {
         if !self.is_sent(seq) || self.slot(seq).fate != Fate::InFlight {
             return false;
         }
-        self.in_flight -= 1;
+        self.land(seq);
         self.slot_mut(seq).fate = Fate::Lost;
         self.lost.push_back(seq);
         true
@@ -241,11 +254,27 @@ impl SendLedger {
     pub fn mark_all_lost(&mut self, seq: u64) {
         self.lost.clear();
         for seq in self.una.max(seq)..self.unsent {
-            let slot = self.slot_mut(seq);
-            let fate = std::mem::replace(&mut slot.fate, Fate::Lost);
-            self.in_flight -= u64::from(fate == Fate::InFlight);
+            if std::mem::replace(&mut self.slot_mut(seq).fate, Fate::Lost) == Fate::InFlight {
+                self.land(seq);
+            }
             self.lost.push_back(seq);
         }
+    }
+
+    /// Marks all in flight on this route lost.
+    pub fn mark_route_lost(&mut self, route: u8) {
+        for seq in self.una..self.unsent {
+            if self.slot(seq).transmission().0 == route {
+                self.mark_lost(seq);
+            }
+        }
+    }
+
+    /// Whether at least `packets` later ones that took the same route as `seq` were received.
+    #[must_use]
+    pub fn is_overtaken(&self, seq: u64, packets: u64) -> bool {
+        let (route, order) = self.slot(seq).transmission();
+        self.spread.is_overtaken(route, order, packets)
     }
 
     /// Marks `seq` as held by the peer beyond a gap; the slot if that is news.
@@ -253,9 +282,9 @@ impl SendLedger {
         if !self.is_sent(seq) || self.slot(seq).fate == Fate::Sacked {
             return None;
         }
-        let slot = self.slot_mut(seq);
-        let fate = std::mem::replace(&mut slot.fate, Fate::Sacked);
-        self.in_flight -= u64::from(fate == Fate::InFlight);
+        if std::mem::replace(&mut self.slot_mut(seq).fate, Fate::Sacked) == Fate::InFlight {
+            self.land(seq);
+        }
         Some(self.slot(seq))
     }
 
@@ -265,7 +294,9 @@ impl SendLedger {
         for freed in self.una..seq {
             let slot = self.slot(freed);
             on_freed(freed, slot);
-            self.in_flight -= u64::from(slot.fate == Fate::InFlight);
+            if slot.fate == Fate::InFlight {
+                self.land(freed);
+            }
         }
         self.una = seq;
         while self.lost.front().is_some_and(|&lost| lost < seq) {
@@ -283,6 +314,12 @@ impl SendLedger {
     #[must_use]
     pub const fn is_sent(&self, seq: u64) -> bool {
         self.una <= seq && seq < self.unsent
+    }
+
+    /// `seq` is not in flight any more.
+    fn land(&mut self, seq: u64) {
+        self.in_flight -= 1;
+        self.spread.land(self.slot(seq).transmission().0);
     }
 
     fn slot_mut(&mut self, seq: u64) -> &mut LedgerSlot {

@@ -7,7 +7,8 @@
 //!
 //! A [`TpSender`] and a [`TpReceiver`] are one direction of a TP. Window, round-trip estimate, timer and congestion
 //! control are the same for every strategy; a strategy is the receiver's [`LossRecord`] and the sender's
-//! [`Retransmission`]. Sequences count packets from 0 and do not wrap.
+//! [`Retransmission`]. Sequences count packets from 0 and do not wrap. Packets may take several routes, which have numbers
+//! here.
 #![forbid(unsafe_code)]
 
 mod knitting;
@@ -15,6 +16,7 @@ mod ledger;
 mod receiver;
 mod report;
 mod sender;
+mod spread;
 mod strategy;
 mod timer;
 
@@ -25,5 +27,6 @@ pub use ledger::{Fate, LedgerSlot, SendLedger};
 pub use receiver::{AckPolicy, TpReceiver};
 pub use report::{AckFeedback, DataMark, LossReport, LossRun, REPORT_RUNS, TailMark};
 pub use sender::{NeverSent, SenderCfg, SenderStats, Sending, TpSender};
+pub use spread::SPREAD_MAX;
 pub use strategy::{AckNews, GoBackN, Irn, Recovery, Retransmission, SelectiveRepeat};
 pub use timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};

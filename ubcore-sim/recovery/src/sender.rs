@@ -8,6 +8,7 @@ use udma_abi::Nanos;
 
 use crate::ledger::{LedgerSlot, SendLedger};
 use crate::report::{AckFeedback, LossReport, TailMark};
+use crate::spread::SPREAD_MAX;
 use crate::strategy::{AckNews, Recovery, Retransmission};
 use crate::timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};
 
@@ -38,6 +39,8 @@ pub struct SenderStats {
 pub struct Sending {
     /// Sequence of the packet.
     pub seq: u64,
+    /// Number of the route that it takes.
+    pub route: u8,
     /// Which transmission of it this is; 1 is the first one.
     pub attempt: u16,
     /// Tier and ticket of the report that it answers; 0 for a first transmission.
@@ -65,8 +68,6 @@ pub struct TpSender {
     timer: RtoTimer,
     /// The edge of the last gap that was answered: a network may double an acknowledgement.
     gap_answered: Option<u64>,
-    /// Latest transmission that the peer proved to have, see [`AckNews`].
-    order_seen: u64,
     stats: SenderStats,
 }
 
@@ -85,7 +86,6 @@ impl TpSender {
             strategy,
             timer: RtoTimer::new(cfg.rto),
             gap_answered: None,
-            order_seen: 0,
             stats: SenderStats::default(),
         }
     }
@@ -126,7 +126,30 @@ impl TpSender {
         let count = if attempt > 1 { &mut self.stats.sent_again } else { &mut self.stats.sent };
         *count += 1;
         self.timer.on_sent(now);
-        Some(Sending { seq, attempt, answers: slot.reported() })
+        let (route, _) = slot.transmission();
+        Some(Sending { seq, route, attempt, answers: slot.reported() })
+    }
+
+    /// Packets take these routes from now on, a bit for each, of [`SPREAD_MAX`]; so many packets in a row take the same
+    /// one.
+    pub fn set_routes(&mut self, usable: u8, run_packets: u32) {
+        self.ledger.spread.set_usable(usable, run_packets);
+    }
+
+    /// Timeouts of packets that took this route, since something that took it was received.
+    #[must_use]
+    pub fn expired(&self, route: u8) -> u32 {
+        self.ledger.spread.expired(route)
+    }
+
+    /// The route carries packets after all.
+    pub fn forgive(&mut self, route: u8) {
+        self.ledger.spread.forgive(route);
+    }
+
+    /// The route carries nothing: what was sent by it goes again by others.
+    pub fn fail_route(&mut self, route: u8) {
+        self.ledger.mark_route_lost(route);
     }
 
     /// What to say to the peer while nothing can be sent; the strategy decides when.
@@ -152,25 +175,32 @@ impl TpSender {
         let edge = ack.edge.max(self.ledger.una());
         let trigger = self.on_trigger(now, ack.trigger);
         let rtt_min = self.timer.rtt_min();
-        let mut order_seen = self.order_seen;
-        let proves = |seq: u64, slot: &LedgerSlot, order_seen: &mut u64| {
+        let mut proofs = [RouteProof::default(); SPREAD_MAX];
+        let proves = |seq: u64, slot: &LedgerSlot, proofs: &mut [RouteProof; SPREAD_MAX]| {
             // Of a packet sent several times the last transmission is proved only by an answer to
             // that very packet, and only when it could have come back by now. (A peer that did not
             // run for a while takes the first transmissions when the timer has expired here.)
             let is_late = now.saturating_sub(slot.sent_at()) >= rtt_min;
+            let (route, order) = slot.transmission();
+            let proof = &mut proofs[usize::from(route)];
             if slot.sent_once_at().is_some() || (trigger == Some(seq) && is_late) {
-                *order_seen = (*order_seen).max(slot.order());
+                *proof = RouteProof { order: proof.order.max(order), works: true };
             }
+            proof.works |= !slot.is_rerouted();
         };
         let mut progress = edge > self.ledger.una();
-        self.ledger.advance(edge, |seq, slot| proves(seq, slot, &mut order_seen));
+        self.ledger.advance(edge, |seq, slot| proves(seq, slot, &mut proofs));
         for seq in ack.received() {
             if let Some(slot) = self.ledger.mark_sacked(seq) {
-                proves(seq, slot, &mut order_seen);
+                proves(seq, slot, &mut proofs);
                 progress = true;
             }
         }
-        self.order_seen = order_seen;
+        for (route, proof) in (0..).zip(&proofs).filter(|(_, proof)| proof.works) {
+            self.ledger.spread.prove(route, proof.order);
+            self.ledger.spread.forgive(route);
+        }
+        let order_seen = self.ledger.spread.news();
         let gap = ack.gap && self.gap_answered.replace(edge) != Some(edge);
         let news = AckNews { edge, gap, order_seen, trigger, now, rtt: self.timer.rtt() };
         progress |= self.strategy.on_ack(&news, &mut self.ledger);
@@ -193,6 +223,8 @@ impl TpSender {
         let expired = self.timer.on_time(now)?;
         if expired == Expired::Yes {
             self.stats.timeouts += 1;
+            let (route, _) = self.ledger.slot(self.ledger.una()).transmission();
+            self.ledger.spread.blame(route);
             self.strategy.on_timeout(&mut self.ledger);
         }
         Ok(expired)
@@ -221,4 +253,13 @@ impl TpSender {
             self.timer.on_received(now);
         }
     }
+}
+
+/// What an acknowledgement says of one route.
+#[derive(Clone, Copy, Debug, Default)]
+struct RouteProof {
+    /// Number of the latest transmission by it that was received.
+    order: u64,
+    /// Something that took it was received.
+    works: bool,
 }

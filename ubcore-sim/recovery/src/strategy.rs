@@ -63,7 +63,7 @@ pub struct AckNews {
     pub edge: u64,
     /// The peer saw a gap there and keeps nothing beyond it.
     pub gap: bool,
-    /// Order number of the latest transmission that this or an earlier acknowledgement proves received.
+    /// Grows when this acknowledgement proves that a later transmission was received than those before did.
     pub order_seen: u64,
     /// The packet that caused the acknowledgement, if it is in the window.
     pub trigger: Option<u64>,

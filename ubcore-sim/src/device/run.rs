@@ -12,6 +12,7 @@ use urma_mem::{RunResult, sleep::SleepResult};
 
 use super::SoftwareDevice;
 use super::shared::SharedPart;
+use crate::cfg::PortMode;
 use crate::endpoint::Reception;
 use crate::engine::queue::DeviceSendQueue;
 use crate::engine::send::Left;
@@ -250,7 +251,12 @@ impl SoftwareDevice {
     /// The system does not send from this port to this address, whatever it is: the interface is down, or
     /// there is no route.
     pub fn on_cut(&self, now: Nanos, route: Route) {
-        self.visit(now, |exchange, _| exchange.endpoint.on_cut(route));
+        self.visit(now, |exchange, at| exchange.endpoint.on_cut(at, route));
+    }
+
+    /// Changes how packets use several ports, for all peers.
+    pub fn set_port_mode(&self, now: Nanos, mode: PortMode) {
+        self.visit(now, |exchange, at| exchange.endpoint.set_port_mode(at, mode));
     }
 
     /// A datagram (BTH to ICRC) came from a node.

@@ -10,7 +10,7 @@ use urma_packet::{
     RequestHeader, Tpn,
 };
 
-use super::{PeerTp, TpEndpoint};
+use super::{PeerTp, TpEndpoint, moves::Attempt};
 use crate::context::tables::Tables;
 use crate::ports::{Backlog, NodeAddr, Route};
 use crate::transport::{
@@ -115,7 +115,7 @@ impl TpEndpoint {
             Body::Close(close) if close.reason == CloseReason::UnknownTp => {
                 let is_it = |tp: &PeerTp| {
                     let HandshakeState::Open(held) = tp.handshake.state() else { return false };
-                    tp.route == route && held.peer_tpn == close.source_tpn
+                    tp.may_come(route) && held.peer_tpn == close.source_tpn
                 };
                 let found = self.tps.iter().find(|(_, tp)| is_it(tp));
                 found.map_or(route.to, |(peer, _)| *peer)
@@ -158,10 +158,10 @@ impl TpEndpoint {
         let tp = self.tps.get_mut(&from).filter(|tp| is_owner && tp.takes(by.route, header.dest));
         let Some(tp) = tp else { return tables.count(Counter::DropUnknownTp) };
         if let Body::Probe(probe) = &header.body {
-            return tp.on_probe(*probe);
+            return tp.on_probe(by.route, *probe);
         }
         let Body::ProbeEcho(echo) = &header.body else { return };
-        if !tp.on_echo(now, echo) {
+        if !tp.on_echo(now, by.route, echo) {
             tables.count(Counter::DropUnproven);
         }
     }
@@ -171,7 +171,7 @@ impl TpEndpoint {
         let dest = packet.header.dest;
         let is_owner = self.numbers.tps.get(&dest.value()) == Some(&from);
         let peer = self.tps.get_mut(&from).filter(|tp| is_owner && tp.takes(by.route, dest));
-        let received = peer.and_then(|tp| tp.on_packet(now, packet, &mut self.pool));
+        let received = peer.and_then(|tp| tp.on_packet((now, by.route), packet, &mut self.pool));
         let Some(received) = received else {
             // A notice is shorter than any packet that has a place in a sequence.
             if packet.header.body.is_sequenced() {
@@ -208,6 +208,9 @@ impl TpEndpoint {
         };
         let mut offer = |kept| numbers.offer_beside(from, kept);
         let attempt = tp.attempt_of((now, by.route), header, &mut offer);
+        if attempt == Attempt::Own {
+            tp.replies = Some(by.route);
+        }
         let event = match tp.on_handshake(attempt, header, &mut offer) {
             HandshakeEvent::NotExpected => {
                 self.on_unexpected(by, header);

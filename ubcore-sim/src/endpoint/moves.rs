@@ -1,16 +1,17 @@
-//! Where the TP to a peer with several ports goes: from one route to another one, and back.
+//! Where the TP to a peer with several ports goes: which of its routes packets take, and where the next one is made.
 //!
-//! *Owns*: the moves of one [`PeerTp`]. *Takes*: what the peer says of its ports, doubts, handshakes with their
-//! route. *Gives*: attempts. *Must not*: take two TPs of one pair of nodes for open.
+//! *Owns*: the moves of one [`PeerTp`]. *Takes*: what the peer says of its ports, doubts, echoes, handshakes with
+//! their route. *Gives*: attempts. *Must not*: take two TPs of one pair of nodes for open.
 
 use udma_abi::{Nanos, RawEid};
-use urma_packet::{Body, HandshakeBody, PacketHeader, Tpn};
+use urma_packet::{Body, DATA_OVERHEAD, HandshakeBody, PacketHeader, PathProbe, Tpn};
 
 use super::numbers::Numbers;
 use super::peer_tp::{PeerTp, path_to};
-use super::routes::{MoveReason, RouteCounts, Routes, SUSPECT_TIMEOUTS, TpMove, routes_between};
-use crate::cfg::DeviceCfg;
-use crate::ports::Route;
+use super::routes::{RouteCounts, Routes, routes_between};
+use super::tp_routes::{SUSPECT_TIMEOUTS, TpMove, TpRoutes};
+use crate::cfg::{DeviceCfg, PortMode};
+use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{Agreed, HandshakeEvent, HandshakeState, Offer, Tp};
 
 impl PeerTp {
@@ -24,14 +25,18 @@ impl PeerTp {
         self.incarnation == incarnation
     }
 
-    /// The routes to the peer, the preferred one first, with what went by each: the one of the TP, and the one that
-    /// is tried.
+    /// The routes to the peer, the preferred one first, with what went by each: those that carry the TP, and those that
+    /// are tried.
     pub(crate) fn routes(&self) -> impl Iterator<Item = (Route, RouteUse, RouteCounts)> + '_ {
         let routes = self.routes.as_ref();
         routes.into_iter().flat_map(move |routes| {
             routes.all().iter().map(move |route| {
-                let is_tried = routes.rival.as_ref().is_some_and(|rival| rival.route == *route);
-                let used = match (self.route == *route, is_tried) {
+                let of_tp = routes.of_tp.as_ref();
+                let is_tried = routes.rival.as_ref().is_some_and(|rival| rival.route == *route)
+                    || of_tp.is_some_and(|of_tp| of_tp.is_asked(*route));
+                let carries = |of_tp: &TpRoutes| of_tp.carries(*route, self.path.payload());
+                let is_used = self.route == *route || of_tp.is_some_and(carries);
+                let used = match (is_used, is_tried) {
                     (true, _) if self.tp.is_some() => RouteUse::Used,
                     (true, _) | (_, true) => RouteUse::Tried,
                     (false, false) => RouteUse::Idle,
@@ -65,16 +70,44 @@ impl PeerTp {
     /// The TP that a handshake on `route` agreed on takes the place of the one before.
     pub(super) fn on_opened_at(&mut self, now: Nanos, route: Route, new: &Agreed) {
         self.set_route(route);
+        self.answers = route;
         let from = std::mem::replace(&mut self.tp_route, route);
-        if let Some(routes) = &mut self.routes {
-            routes.rival = None;
-            if from != route {
-                let moved = TpMove { from, to: route, is_back: route == routes.preferred() };
-                routes.on_moved(now, &moved);
-                self.moved = Some(moved);
-            }
-        }
         self.on_opened(now, new);
+        let Some(routes) = &mut self.routes else { return };
+        routes.rival = None;
+        if from != route {
+            let moved = TpMove { from, to: route, is_back: route == routes.preferred() };
+            routes.on_moved(&moved);
+            self.moved.push_back(moved);
+        }
+        let mut of_tp = TpRoutes::new(now, route, routes.all(), PortMode::ActiveBackup);
+        if self.tp.as_ref().is_some_and(Tp::keeps_out_of_order) {
+            of_tp.set_mode(now, self.mode);
+        }
+        routes.of_tp = Some(of_tp);
+        self.show_routes();
+    }
+
+    /// The TP takes the routes that carry it.
+    fn show_routes(&mut self) {
+        let payload = self.path.payload();
+        let of_tp = self.routes.as_ref().and_then(|routes| routes.of_tp.as_ref());
+        if let (Some(of_tp), Some(tp)) = (of_tp, &mut self.tp) {
+            let run = u32::try_from(RUN_BYTES / (payload + DATA_OVERHEAD)).unwrap_or(1);
+            tp.set_routes(of_tp.usable(payload), run);
+        }
+    }
+
+    /// How the packets use the ports from now on.
+    pub(super) fn set_mode(&mut self, now: Nanos, mode: PortMode) {
+        self.mode = mode;
+        let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
+        if let (Some(of_tp), Some(tp)) = (of_tp, &mut self.tp)
+            && tp.keeps_out_of_order()
+        {
+            of_tp.set_mode(now, mode);
+        }
+        self.show_routes();
     }
 
     fn set_route(&mut self, route: Route) {
@@ -82,8 +115,9 @@ impl PeerTp {
         let Some(routes) = self.routes.as_mut().filter(|_| from != route) else { return };
         let fresh = path_to(route.to, self.mtu);
         let path = std::mem::replace(&mut self.path, fresh);
-        if let Some(known) = routes.change_path(from, path, route) {
-            self.path = known;
+        match routes.change_path(from, path, route) {
+            Some(known) => self.path = known,
+            None => self.path.begin_with(routes.path_before(from)),
         }
     }
 
@@ -103,30 +137,64 @@ impl PeerTp {
         }
     }
 
-    /// The route that the TP went to, once.
+    /// A route that was left or taken back, once.
     pub(super) fn take_moved(&mut self) -> Option<TpMove> {
-        self.moved.take()
+        self.moved.pop_front()
     }
 
     /// The system does not send on this route.
-    pub(super) fn on_cut(&mut self, route: Route) {
-        if let Some(routes) = self.routes.as_mut().filter(|_| self.route == route) {
-            routes.is_cut = true;
+    pub(super) fn on_cut(&mut self, now: Nanos, route: Route) {
+        if let Some(of_tp) = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut()) {
+            of_tp.on_cut(route);
+            self.tend_tp(now);
         }
     }
 
-    fn is_suspect(&self) -> bool {
-        let is_cut = self.routes.as_ref().is_some_and(|routes| routes.is_cut);
-        let is_unanswered =
-            self.handshake.is_verifying() && self.handshake.tries() > SUSPECT_TIMEOUTS;
-        let is_silent = |tp: &Tp| tp.timeouts() >= SUSPECT_TIMEOUTS;
-        self.tp.as_ref().is_some_and(|tp| is_cut || is_unanswered || is_silent(tp))
+    /// A probe that another route than the one in use was asked with came back. Whether one was.
+    pub(super) fn on_route_echo(&mut self, now: Nanos, route: Route, echo: &PathProbe) -> bool {
+        let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
+        let (Some(of_tp), Some(tp)) = (of_tp, &mut self.tp) else { return false };
+        let Some(number) = of_tp.on_echo(now, route, echo) else { return false };
+        tp.forgive(number);
+        self.tend_tp(now);
+        true
     }
 
-    /// Tries another route when the one in use carries nothing, and the preferred one from time to time. `offer`
-    /// gives numbers for a TP, beside the one that has the TPN given.
+    /// Whether the peer did not answer a question that took the route in use.
+    fn is_unanswered(&self) -> bool {
+        self.handshake.is_verifying() && self.handshake.tries() > SUSPECT_TIMEOUTS
+    }
+
+    /// Leaves and takes routes of the TP.
+    pub(super) fn tend_tp(&mut self, now: Nanos) {
+        let is_unanswered = self.is_unanswered();
+        let (Some(routes), Some(tp)) = (&mut self.routes, &mut self.tp) else { return };
+        let Some(mut of_tp) = routes.of_tp.take() else { return };
+        let payload = self.path.payload();
+        while let Some(moved) = of_tp.tend(now, tp, (payload, is_unanswered)) {
+            routes.on_moved(&moved);
+            self.moved.push_back(moved);
+        }
+        let used = of_tp.used();
+        routes.of_tp = Some(of_tp);
+        self.show_routes();
+        if self.route != used {
+            (self.route, self.tp_route) = (used, used);
+            self.handshake.ask_again(now);
+        }
+    }
+
+    /// When the TP is to move by a handshake.
+    fn lost_at(&self) -> Option<Nanos> {
+        let of_tp = self.routes.as_ref().and_then(|routes| routes.of_tp.as_ref())?;
+        of_tp.lost_at(self.tp.as_ref()?, self.is_unanswered())
+    }
+
+    /// Leaves routes that carry nothing, and tries to make a TP elsewhere when none does. `offer` gives numbers for a
+    /// TP, beside the one that has the TPN given.
     pub(super) fn tend_routes(&mut self, now: Nanos, offer: &mut dyn FnMut(Option<Tpn>) -> Offer) {
-        let is_suspect = self.is_suspect();
+        self.tend_tp(now);
+        let is_lost = self.lost_at().is_some_and(|at| now >= at);
         let Some(routes) = &mut self.routes else { return };
         if self.tp.is_none() {
             let is_trying = self.handshake.state() == HandshakeState::Connecting;
@@ -141,26 +209,18 @@ impl PeerTp {
         if let Some(mut rival) = routes.rival.take() {
             let is_over = rival.handshake.state() != HandshakeState::Connecting;
             let turns = routes.turns(rival.handshake.tries());
-            if turns && rival.reason == MoveReason::Failed && !is_over {
+            if turns && !is_over {
                 rival.route = routes.after(rival.route, Some(used));
                 rival.handshake.renew(now, offer(kept));
             }
-            let is_given_up = is_over || (turns && rival.reason == MoveReason::Back);
-            routes.rival = Some(rival);
-            if is_given_up {
-                let _ = routes.give_up(now);
-            }
+            routes.rival = (!is_over).then_some(rival);
             return;
         }
-        let is_back_due = self.is_leader && used != routes.preferred() && now >= routes.back_at();
-        let (route, reason) = match (is_suspect, is_back_due) {
-            (true, _) => (routes.after(used, Some(used)), MoveReason::Failed),
-            (false, true) => (routes.preferred(), MoveReason::Back),
-            (false, false) => return,
-        };
-        let mut handshake = self.handshake.rival();
-        handshake.open(now, offer(kept));
-        routes.begin(handshake, route, reason);
+        if is_lost {
+            let mut handshake = self.handshake.rival();
+            handshake.open(now, offer(kept));
+            routes.begin(handshake, routes.after(used, Some(used)));
+        }
     }
 
     /// When a move begins or goes on.
@@ -168,15 +228,21 @@ impl PeerTp {
         let routes = self.routes.as_ref().filter(|_| self.tp.is_some())?;
         match &routes.rival {
             Some(rival) => rival.handshake.poll_deadline().or(Some(0)),
-            None if self.is_suspect() => Some(0),
-            None if self.is_leader && self.route != routes.preferred() => Some(routes.back_at()),
-            None => None,
+            None => {
+                let of_tp = routes.of_tp.as_ref().and_then(TpRoutes::poll_deadline);
+                of_tp.into_iter().chain(self.lost_at()).min()
+            }
         }
     }
 
     /// Whether a packet that came by this route, with this DestQP, is one for the TP.
     pub(super) fn takes(&self, route: Route, dest: Tpn) -> bool {
-        self.route == route && self.tp.as_ref().is_some_and(|tp| tp.cfg().local_tpn == dest)
+        self.may_come(route) && self.tp.as_ref().is_some_and(|tp| tp.cfg().local_tpn == dest)
+    }
+
+    /// Whether packets of the TP may come by this route: the peer chooses, and may have left the one used here.
+    pub(super) fn may_come(&self, route: Route) -> bool {
+        self.route == route || self.has_route(route)
     }
 
     /// A packet of a handshake.
@@ -227,7 +293,7 @@ impl PeerTp {
             | Body::UmSend(..)
             | Body::Probe(_)
             | Body::ProbeEcho(_) => {
-                return if self.route == route { Attempt::Own } else { Attempt::None };
+                return if self.may_come(route) { Attempt::Own } else { Attempt::None };
             }
         };
         let rival = self.routes.as_ref().and_then(|routes| routes.rival.as_ref());
@@ -249,7 +315,8 @@ impl PeerTp {
     ) -> Attempt {
         let is_here = self.route == route;
         if self.handshake.holds(terms) {
-            return if is_here { Attempt::Own } else { Attempt::None };
+            // The peer asks by the route that it uses.
+            return if self.may_come(route) { Attempt::Own } else { Attempt::None };
         }
         let (is_leader, kept) = (self.is_leader, self.handshake.local_tpn());
         if let Some(routes) = &mut self.routes

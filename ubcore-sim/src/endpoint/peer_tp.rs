@@ -12,8 +12,9 @@ use urma_packet::{
     Psn, RefuseReason, RequestFlags, RequestHeader, StrategyCaps, Tpn, TransactionHeader, UmHeader,
 };
 
-use super::routes::{Routes, TpMove};
-use crate::cfg::DeviceCfg;
+use super::routes::Routes;
+use super::tp_routes::{TpMove, TpRoutes};
+use crate::cfg::{DeviceCfg, PortMode};
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
@@ -35,23 +36,29 @@ const QUEUED_ANYWAY: usize = 255;
 pub(crate) struct PeerTp {
     pub(super) handshake: Handshake,
     pub(super) tp: Option<Tp>,
-    /// Where the packets of TP and handshake go, and come from.
+    /// Where the packets of handshakes go, and those of the TP unless [`Routes::of_tp`] says otherwise.
     pub(super) route: Route,
+    /// Where acknowledgements go: the route of the last packet of the TP that was taken.
+    pub(super) answers: Route,
+    /// Where the answer to a handshake packet goes: back.
+    pub(super) replies: Option<Route>,
+    /// How packets use several ports.
+    pub(super) mode: PortMode,
     /// The same of the TP that is open, or was last.
     pub(super) tp_route: Route,
     /// Routes to the peer; `None`: there is one.
     pub(super) routes: Option<Box<Routes>>,
-    /// Of two nodes, the one that moves a TP back, and whose attempt stands when both make one.
+    /// Of two nodes, the one whose attempt to move the TP stands when both make one.
     pub(super) is_leader: bool,
     /// Life of the peer that has these routes.
     pub(super) incarnation: u64,
     /// Most payload bytes of a packet at this node, and the faults of its path MTUs.
     pub(super) mtu: (usize, MtuFaults),
-    pub(super) moved: Option<TpMove>,
+    pub(super) moved: VecDeque<TpMove>,
     /// Payload bytes of a packet, in the direction to the peer.
     pub(super) path: PathMtu,
-    /// Probes of the peer to return.
-    echoes: VecDeque<PathProbe>,
+    /// Probes of the peer to return, and where they came from.
+    echoes: VecDeque<(Route, PathProbe)>,
     ends: UmHeader,
     datagrams: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -96,12 +103,15 @@ impl PeerTp {
             handshake: Handshake::new(open),
             tp: None,
             route: Route::direct(peer),
+            answers: Route::direct(peer),
+            replies: None,
+            mode: cfg.port_mode,
             tp_route: Route::direct(peer),
             routes: None,
             is_leader: cfg.eid < peer,
             incarnation: 0,
             mtu: (mtu.bytes(), faults),
-            moved: None,
+            moved: VecDeque::new(),
             path: path_to(peer, (mtu.bytes(), faults)),
             echoes: VecDeque::new(),
             ends,
@@ -168,18 +178,28 @@ impl PeerTp {
         let mut tp = self.tp.take()?;
         self.path.close();
         self.echoes.clear();
+        if let Some(routes) = &mut self.routes {
+            routes.of_tp = None;
+        }
         tp.close(pool);
         Some(tp.cfg().local_tpn)
     }
 
     pub(super) fn on_packet(
         &mut self,
-        now: Nanos,
+        (now, route): (Nanos, Route),
         packet: &Packet<'_>,
         pool: &mut KnittingPool,
     ) -> Option<Received> {
         let received = self.tp.as_mut()?.on_packet(now, packet, pool);
         self.received |= matches!(received, Received::InOrder | Received::OutOfOrder);
+        if let Some(routes) = &mut self.routes
+            && let Received::InOrder | Received::OutOfOrder | Received::Duplicate = received
+        {
+            // What was received before came again: its acknowledgement may have been lost where it went.
+            self.answers = route;
+            routes.count_received(route, packet.header.packet_len(packet.payload.len()));
+        }
         Some(received)
     }
 
@@ -257,7 +277,10 @@ impl PeerTp {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        let of_tp = |tp: &Tp| tp.has_transmit() || self.path.has_probe() || !self.echoes.is_empty();
+        let routes = self.routes.as_ref().and_then(|routes| routes.of_tp.as_ref());
+        let asks = routes.is_some_and(TpRoutes::has_probe);
+        let of_tp =
+            |tp: &Tp| asks || tp.has_transmit() || self.path.has_probe() || !self.echoes.is_empty();
         self.tp.as_ref().is_some_and(of_tp) || !self.datagrams.is_empty()
     }
 
@@ -285,19 +308,20 @@ impl PeerTp {
         buf: &mut [u8],
         random: (&KnittingPool, &mut dyn FnMut() -> u64),
     ) -> Option<(Route, usize)> {
+        let replies = self.replies.take().filter(|_| self.handshake.has_reply());
         if let Some(len) = self.handshake.poll_transmit(now, buf) {
-            return Some((self.route, len));
+            return Some((replies.unwrap_or(self.route), len));
         }
         if let Some(rival) = self.routes.as_mut().and_then(|routes| routes.rival.as_mut())
             && let Some(len) = rival.handshake.poll_transmit(now, buf)
         {
             return Some((rival.route, len));
         }
-        let len = self.poll_own(now, buf, random)?;
+        let (route, len) = self.poll_own(now, buf, random)?;
         if let Some(routes) = &mut self.routes {
-            routes.count_sent(self.route, len);
+            routes.count_sent(route, len);
         }
-        Some((self.route, len))
+        Some((route, len))
     }
 
     /// The next packet beside those of handshakes.
@@ -306,29 +330,50 @@ impl PeerTp {
         now: Nanos,
         buf: &mut [u8],
         (pool, random): (&KnittingPool, &mut dyn FnMut() -> u64),
-    ) -> Option<usize> {
+    ) -> Option<(Route, usize)> {
         if let Some(datagram) = self.datagrams.pop_front() {
             let len = datagram.len();
             buf.get_mut(..len)?.copy_from_slice(&datagram);
             self.spare.push(datagram);
-            return Some(len);
+            return Some((self.route, len));
         }
         let tp = self.tp.as_mut()?;
         let dest = tp.cfg().peer_tpn;
-        if let Some(echo) = self.echoes.pop_front() {
-            return emit_probe(dest, Body::ProbeEcho(echo), buf);
+        if let Some((route, echo)) = self.echoes.pop_front() {
+            return Some((route, emit_probe(dest, Body::ProbeEcho(echo), buf)?));
         }
         if let Some(probe) = self.path.poll(now, random) {
-            return emit_probe(dest, Body::Probe(probe), buf);
+            return Some((self.route, emit_probe(dest, Body::Probe(probe), buf)?));
         }
+        let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
+        if let Some((route, probe)) =
+            of_tp.and_then(|of_tp| of_tp.poll_probe(now, self.path.payload(), random))
+        {
+            return Some((route, emit_probe(dest, Body::Probe(probe), buf)?));
+        }
+        let timeouts = tp.stats().timeouts;
         let len = tp.poll_transmit(now, buf, pool);
         if tp.take_long_lost() {
             self.path.on_loss(now);
         }
-        if len.is_some() {
-            self.path.on_traffic(now);
+        let (sent, has_expired) = (tp.route_sent(), tp.stats().timeouts != timeouts);
+        if has_expired {
+            self.tend_tp(now);
         }
-        len
+        let len = len?;
+        self.path.on_traffic(now);
+        Some((self.on_sent(now, sent), len))
+    }
+
+    /// A packet of the TP is sent: the route that it takes, by its number there.
+    fn on_sent(&mut self, now: Nanos, number: Option<u8>) -> Route {
+        let payload = self.path.payload();
+        let of_tp = self.routes.as_mut().and_then(|routes| routes.of_tp.as_mut());
+        let Some(of_tp) = of_tp else { return self.route };
+        if !self.path.is_first() {
+            of_tp.on_traffic(now, payload);
+        }
+        number.map_or(self.answers, |number| of_tp.route(number))
     }
 
     // The path MTU.
@@ -344,16 +389,22 @@ impl PeerTp {
     }
 
     /// The peer asks whether a packet of this size arrives. Of more than a few the oldest is not answered.
-    pub(super) fn on_probe(&mut self, probe: PathProbe) {
+    pub(super) fn on_probe(&mut self, route: Route, probe: PathProbe) {
         if self.echoes.len() == ECHOES_MAX {
             self.echoes.pop_front();
         }
-        self.echoes.push_back(probe);
+        self.echoes.push_back((route, probe));
     }
 
-    /// Whether the echo answers a probe.
-    pub(super) fn on_echo(&mut self, now: Nanos, echo: &PathProbe) -> bool {
-        self.path.on_echo(now, echo)
+    /// Whether the echo, which came by this route, answers a probe that went there.
+    pub(super) fn on_echo(&mut self, now: Nanos, route: Route, echo: &PathProbe) -> bool {
+        if self.on_route_echo(now, route, echo) {
+            return true;
+        }
+        let is_echo = self.route == route && self.path.on_echo(now, echo);
+        // Longer packets may be longer than what other routes let pass.
+        self.tend_tp(now);
+        is_echo
     }
 
     /// The system did not take a datagram: those to this peer have at most `ip_mtu` bytes with their headers.

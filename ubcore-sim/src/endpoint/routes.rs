@@ -1,55 +1,29 @@
-//! The routes to a peer that has several: one carries its TP, the others are tried when that one fails.
+//! The routes to a peer that has several.
 //!
-//! *Owns*: the routes in the order of preference, the attempt to move the TP to another one. *Takes*: time, doubts.
-//! *Gives*: the route to try next. *Must not*: let two TPs of one pair of nodes live at once.
+//! *Owns*: the routes in the order of preference, what went by each, the attempt to make a TP on another one.
+//! *Takes*: doubts. *Gives*: the route to try next. *Must not*: let two TPs of one pair of nodes live at once.
 //!
-//! A TP moves by a handshake on another route, which ends it at the peer before anything is sent again there: so no
-//! packet of the old route is executed after one of the new one, however late it comes.
+//! A TP has up to four of them ([`TpRoutes`]). When none of those carries anything, it moves by a handshake on another
+//! one, which ends it at the peer before anything is sent again there.
 
 use std::collections::BTreeMap;
 
-use udma_abi::{Nanos, RawEid};
+use udma_abi::RawEid;
 
+use super::tp_routes::{TpMove, TpRoutes};
 use crate::ports::Route;
 use crate::transport::{Handshake, PathMtu};
 
-/// Timeouts in a row after which another route is tried, while the TP goes on.
-pub(super) const SUSPECT_TIMEOUTS: u32 = 2;
 /// CONNECTs on one route before the next one is tried.
 const TRIES_A_ROUTE: u32 = 3;
-/// Time until the preferred route is tried again, at first and at most: twice as long when it failed soon after it
-/// was taken back.
-const BACK_MIN_NS: Nanos = 1_000_000_000;
-const BACK_MAX_NS: Nanos = 60_000_000_000;
-/// A route that lasts so long did not fail soon.
-const STEADY_NS: Nanos = 10_000_000_000;
 /// Most routes to one peer.
 const ROUTES_MAX: usize = 16;
-
-/// Why a TP is to move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum MoveReason {
-    /// Its route carries nothing.
-    Failed,
-    /// The preferred route may carry packets again.
-    Back,
-}
 
 /// An attempt to make a TP on another route, while there is one.
 #[derive(Debug)]
 pub(super) struct Rival {
     pub(super) handshake: Handshake,
     pub(super) route: Route,
-    pub(super) reason: MoveReason,
-}
-
-/// A TP moved from one route to another one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TpMove {
-    pub(super) from: Route,
-    pub(super) to: Route,
-    /// To the preferred route.
-    pub(super) is_back: bool,
 }
 
 /// What went by a route.
@@ -57,6 +31,8 @@ pub(super) struct TpMove {
 pub(crate) struct RouteCounts {
     /// Bytes of UDP payload sent.
     pub(crate) sent_bytes: u64,
+    /// Bytes of UDP payload of packets that the TP took.
+    pub(crate) received_bytes: u64,
     /// Number of times that the TP left it, since it carried nothing.
     pub(crate) failures: u64,
 }
@@ -70,15 +46,10 @@ pub(super) struct Routes {
     parked: BTreeMap<Route, PathMtu>,
     counts: BTreeMap<Route, RouteCounts>,
     pub(super) rival: Option<Rival>,
-    /// The system does not send on the route of the TP.
-    pub(super) is_cut: bool,
+    /// Those of the TP, while there is one.
+    pub(super) of_tp: Option<TpRoutes>,
     /// Tries when the route of an attempt changed last.
     turned_at: u32,
-    /// When the preferred route is tried again, and how long after a failure.
-    back_at: Nanos,
-    back_ns: Nanos,
-    /// When the preferred route was taken back last.
-    returned_at: Option<Nanos>,
 }
 
 impl Routes {
@@ -88,11 +59,8 @@ impl Routes {
             parked: BTreeMap::new(),
             counts: BTreeMap::new(),
             rival: None,
-            is_cut: false,
+            of_tp: None,
             turned_at: 0,
-            back_at: Nanos::MAX,
-            back_ns: BACK_MIN_NS,
-            returned_at: None,
         }
     }
 
@@ -114,6 +82,10 @@ impl Routes {
 
     pub(super) fn count_sent(&mut self, route: Route, bytes: usize) {
         self.counts.entry(route).or_default().sent_bytes += bytes as u64;
+    }
+
+    pub(super) fn count_received(&mut self, route: Route, bytes: usize) {
+        self.counts.entry(route).or_default().received_bytes += bytes as u64;
     }
 
     pub(super) fn has(&self, route: Route) -> bool {
@@ -144,21 +116,9 @@ impl Routes {
     }
 
     /// An attempt to move the TP begins.
-    pub(super) fn begin(&mut self, handshake: Handshake, route: Route, reason: MoveReason) {
+    pub(super) fn begin(&mut self, handshake: Handshake, route: Route) {
         self.turned_at = 0;
-        self.rival = Some(Rival { handshake, route, reason });
-    }
-
-    /// The attempt came to nothing.
-    pub(super) fn give_up(&mut self, now: Nanos) -> Option<Rival> {
-        self.is_cut = false;
-        self.back_at = now.saturating_add(self.back_ns);
-        self.rival.take()
-    }
-
-    /// When the preferred route is tried again, while another one is used.
-    pub(super) fn back_at(&self) -> Nanos {
-        self.back_at
+        self.rival = Some(Rival { handshake, route });
     }
 
     /// `path` is that of `from`; returns what was known of the one to `to`.
@@ -167,20 +127,16 @@ impl Routes {
         self.parked.remove(&to)
     }
 
-    /// The TP is on another route by now.
-    pub(super) fn on_moved(&mut self, now: Nanos, moved: &TpMove) {
-        self.is_cut = false;
+    /// What was known of a route that carries no TP.
+    pub(super) fn path_before(&self, route: Route) -> Option<&PathMtu> {
+        self.parked.get(&route)
+    }
+
+    /// Packets take another route by now.
+    pub(super) fn on_moved(&mut self, moved: &TpMove) {
         if !moved.is_back {
             self.counts.entry(moved.from).or_default().failures += 1;
         }
-        if moved.is_back {
-            self.returned_at = Some(now);
-        } else if moved.from == self.preferred() {
-            let is_soon = self.returned_at.is_some_and(|at| now.saturating_sub(at) < STEADY_NS);
-            let longer = self.back_ns.saturating_mul(2).min(BACK_MAX_NS);
-            self.back_ns = if is_soon { longer } else { BACK_MIN_NS };
-        }
-        self.back_at = now.saturating_add(self.back_ns);
     }
 }
 
@@ -242,21 +198,5 @@ mod tests {
         let turns: Vec<u32> = (0..10).filter(|tries| routes.turns(*tries)).collect();
         assert_eq!(turns, [3, 6, 9]);
         assert!(!routes.turns(0) && routes.turns(3));
-    }
-
-    #[test]
-    fn a_way_that_fails_soon_is_tried_later() {
-        let route = |port| Route { port, to: eid(9) };
-        let mut routes = Routes::new(vec![route(0), route(1)]);
-        let mut now = 0;
-        let mut waits = Vec::new();
-        for lasts in [0, 1, 1, 20, 1] {
-            now += lasts * BACK_MIN_NS;
-            routes.on_moved(now, &TpMove { from: route(0), to: route(1), is_back: false });
-            waits.push((routes.back_at() - now) / BACK_MIN_NS);
-            now = routes.back_at();
-            routes.on_moved(now, &TpMove { from: route(1), to: route(0), is_back: true });
-        }
-        assert_eq!(waits, [1, 2, 4, 1, 2]);
     }
 }

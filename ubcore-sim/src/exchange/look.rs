@@ -50,6 +50,8 @@ pub struct RouteLook {
     pub state: &'static str,
     /// Bytes of UDP payload sent by it.
     pub sent_bytes: u64,
+    /// Bytes of UDP payload received by it, of packets that were taken.
+    pub received_bytes: u64,
     /// Number of times that it carried nothing and was left.
     pub failures: u64,
 }
@@ -65,6 +67,7 @@ fn routes_of(tp: &PeerTp, cfg: &DeviceCfg) -> Vec<RouteLook> {
             RouteUse::Idle => "idle",
         },
         sent_bytes: counts.sent_bytes,
+        received_bytes: counts.received_bytes,
         failures: counts.failures,
     };
     tp.routes().map(look).collect()

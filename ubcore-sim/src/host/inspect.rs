@@ -162,12 +162,13 @@ fn path(path: &PathLook, peers: &[PeerLook]) -> String {
 
 fn route(route: &RouteLook) -> String {
     format!(
-        "{{\"port\":{},\"from\":\"{}\",\"to\":\"{}\",\"state\":{},\"sent_bytes\":{},\"failures\":{}}}",
+        "{{\"port\":{},\"from\":\"{}\",\"to\":\"{}\",\"state\":{},\"sent_bytes\":{},\"received_bytes\":{},\"failures\":{}}}",
         route.port,
         eid_ip(route.from),
         eid_ip(route.to),
         quoted(route.state),
         route.sent_bytes,
+        route.received_bytes,
         route.failures
     )
 }

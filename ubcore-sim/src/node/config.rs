@@ -11,7 +11,7 @@ use urma_packet::FurtherPorts;
 
 use super::settings::{Setting, SettingOrigin, settings};
 use crate::{
-    cfg::{Doorbells, ExpressLane, RcWire},
+    cfg::{Doorbells, ExpressLane, PortMode, RcWire},
     host::{
         ip_eid,
         memory::PageMoving,
@@ -45,6 +45,8 @@ pub struct NodeCfg {
     /// Addresses of further ports of this host, in the order of preference, at most 3: packets to a peer go another
     /// way when the one between the EIDs carries nothing.
     pub ports: Vec<IpAddr>,
+    /// How packets use several ports.
+    pub port_mode: PortMode,
     /// Paths to other nodes that may be used.
     pub path: PathChoice,
     /// Whether registered pages move to memory that peers on this host reach directly.
@@ -90,6 +92,7 @@ impl Default for NodeCfg {
             eid_source: EidSource::Random,
             name: "udma0".to_owned(),
             ports: Vec::new(),
+            port_mode: PortMode::default(),
             path: PathChoice::Auto,
             page_moving: PageMoving::On,
             writers: Writers::Held,
@@ -151,6 +154,7 @@ impl NodeCfg {
     /// |---|---|
     /// | `URMA_EID` | an IPv4 or IPv6 address, `host` or `random` ([`EidSource`]); unset: [`EidSource::HostIfFree`] |
     /// | `URMA_PORTS` | addresses of further ports, with commas, or `none` |
+    /// | `URMA_PORT_MODE` | `active-backup` (the first port that works), `balance` (all that work) |
     /// | `URMA_PATH` | `auto`, `same-host` (no packets), `packets` (no shared memory) |
     /// | `URMA_PAGE_MOVING` | `on`, `off` |
     /// | `URMA_HOLD_WRITERS` | `on` (where there is userfaultfd), `off` |
@@ -199,6 +203,9 @@ impl NodeCfg {
         }
         if let Some(value) = text("URMA_PORTS").filter(|value| value != "none") {
             self.ports = ports_of(value)?;
+        }
+        if let Some(value) = text("URMA_PORT_MODE") {
+            self.port_mode = port_mode_of(value)?;
         }
         if let Some(value) = text("URMA_PATH") {
             self.path = path_of(value)?;
@@ -307,6 +314,17 @@ fn ports_of(value: String) -> Result<Vec<IpAddr>, ConfigError> {
     addresses.collect::<Result<_, _>>().map_err(|_| ConfigError::ports(value))
 }
 
+fn port_mode_of(value: String) -> Result<PortMode, ConfigError> {
+    match value.as_str() {
+        "active-backup" => Ok(PortMode::ActiveBackup),
+        "balance" => Ok(PortMode::Balance),
+        _ => {
+            let wanted = "active-backup or balance";
+            Err(ConfigError { name: "URMA_PORT_MODE", value, wanted, at: None })
+        }
+    }
+}
+
 fn path_of(value: String) -> Result<PathChoice, ConfigError> {
     match value.as_str() {
         "auto" => Ok(PathChoice::Auto),
@@ -378,6 +396,9 @@ mod tests {
         assert_eq!(with("URMA_PORTS", "10.1.0.3, fd80::3").unwrap().ports, two);
         let is_eid = NodeCfg { eid: Some(local), ports: vec![eid_ip(local)], ..NodeCfg::default() };
         assert!(is_eid.check().unwrap_err().to_string().contains("PORTS"));
+        assert_eq!(with("URMA_PORT_MODE", "balance").unwrap().port_mode, PortMode::Balance);
+        let backup = with("URMA_PORT_MODE", "active-backup").unwrap().port_mode;
+        assert_eq!(backup, PortMode::ActiveBackup);
         assert_eq!(with("URMA_PATH", "packets").unwrap().path, PathChoice::Packets);
         assert_eq!(with("URMA_PAGE_MOVING", "off").unwrap().page_moving, PageMoving::Off);
         assert_eq!(with("URMA_HOLD_WRITERS", "off").unwrap().writers, Writers::Trusted);
@@ -411,6 +432,7 @@ mod tests {
             ("URMA_PORTS", "10.0.0.1,10.0.0.1"),
             ("URMA_PORTS", "10.0.0.1,224.0.0.1"),
             ("URMA_PORTS", "10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"),
+            ("URMA_PORT_MODE", "standalone"),
             ("URMA_PATH", ""),
             ("URMA_PAGE_MOVING", "yes"),
             ("URMA_KERNEL_READS", "1"),

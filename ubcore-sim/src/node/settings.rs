@@ -171,9 +171,10 @@ fn read(all: &mut [Setting], path: &Path, text: &str) -> Result<(), ConfigError>
 }
 
 /// Variable, key and default of each setting.
-const SETTINGS: [(&str, &str, &str); 14] = [
+const SETTINGS: [(&str, &str, &str); 15] = [
     ("URMA_EID", "eid", "the host's address if it is free, else random"),
     ("URMA_PORTS", "ports", "none"),
+    ("URMA_PORT_MODE", "port_mode", "active-backup"),
     ("URMA_PATH", "path", "auto"),
     ("URMA_PAGE_MOVING", "page_moving", "on"),
     ("URMA_HOLD_WRITERS", "hold_writers", "on"),
@@ -187,7 +188,7 @@ const SETTINGS: [(&str, &str, &str); 14] = [
     ("URMA_RC_MTU", "rc_mtu", "1024"),
     ("URMA_LINK_FAULTS", "link_faults", "none"),
 ];
-const KEYS: &str = "eid, ports, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
+const KEYS: &str = "eid, ports, port_mode, path, page_moving, hold_writers, huge_pages, kernel_reads, lane, doorbells, \
                     prepare, mtu, rc, rc_mtu or link_faults";
 /// Variable with the path of the only file to read.
 const FILE: &str = "URMA_CONFIG";

@@ -172,6 +172,18 @@ impl Handshake {
         }
     }
 
+    /// Asks what [`Handshake::verify`] asked again at once, by another route: the tries so far do not count.
+    pub(crate) fn ask_again(&mut self, now: Nanos) {
+        if self.is_verifying() {
+            (self.tries, self.deadline) = (0, now);
+        }
+    }
+
+    /// Whether an answer to a packet of the peer, or a CLOSE, is to be sent.
+    pub(crate) const fn has_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
     /// Whether the question of [`Handshake::verify`] has no answer yet.
     pub(crate) const fn is_verifying(&self) -> bool {
         self.verifying.is_some()

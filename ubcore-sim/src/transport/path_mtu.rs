@@ -139,6 +139,11 @@ impl PathMtu {
         }
     }
 
+    /// The path is another one than `before`: the size that passed there is asked about first.
+    pub(crate) fn begin_with(&mut self, before: Option<&Self>) {
+        self.aim = before.map(|before| before.proven).filter(|size| *size > Mtu::MIN.bytes());
+    }
+
     /// A TP is open, whose ends allow `limit` bytes of payload.
     pub(crate) fn open(&mut self, limit: usize) {
         self.limit = limit;

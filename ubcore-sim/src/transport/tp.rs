@@ -21,6 +21,7 @@ pub(crate) use cfg::{PushError, Received, TpCfg, TpError, TpStats};
 
 use super::receive::{Content, Piece, ReceiveWindow, WindowResult};
 use super::send::SendStore;
+use super::strategy::Strategy;
 
 /// Bytes that the buffer of [`Tp::poll_transmit`] must have.
 pub(crate) const TRANSMIT_MAX: usize = HEADERS_MAX + Mtu::MAX.bytes() + ICRC_LEN;
@@ -46,6 +47,8 @@ pub(crate) struct Tp {
     longest: usize,
     /// The timer expired for a packet that a path may be too narrow for.
     long_lost: bool,
+    /// Number of the route of the packet that was given last; `None`: it is an acknowledgement.
+    route: Option<u8>,
 }
 
 impl Tp {
@@ -75,6 +78,7 @@ impl Tp {
             failed: None,
             longest: 0,
             long_lost: false,
+            route: None,
         }
     }
 
@@ -106,11 +110,6 @@ impl Tp {
     /// Smoothed round-trip time, in ns.
     pub(crate) fn rtt(&self) -> Option<Nanos> {
         self.tx.timer().rtt()
-    }
-
-    /// Timeouts in a row without a sign of the peer.
-    pub(crate) const fn timeouts(&self) -> u32 {
-        self.tx.timer().timeouts()
     }
 
     /// Why the TP gave up, if it did.
@@ -251,6 +250,7 @@ impl Tp {
         if self.failed.is_some() || buf.len() < TRANSMIT_MAX {
             return None;
         }
+        self.route = None;
         if self.rx.ack().has_ack() {
             return self.emit_ack(buf, pool);
         }
@@ -258,6 +258,7 @@ impl Tp {
         let ledger = self.tx.ledger();
         let last = ledger.room() == 0 && ledger.unsent() + 1 == ledger.next();
         let sending = self.tx.poll(now)?;
+        self.route = Some(sending.route);
         let ask = sending.is_again() || last || (sending.seq + 1).is_multiple_of(interval);
         let packet = self.packets.packet(sending.seq);
         let len = packet.len();
@@ -266,6 +267,37 @@ impl Tp {
             buf[ACK_REQ.0] |= ACK_REQ.1;
         }
         Some(len)
+    }
+
+    /// Number of the route that the packet takes which [`Tp::poll_transmit`] gave last; `None`: it is an
+    /// acknowledgement, and goes where packets come from.
+    pub(crate) const fn route_sent(&self) -> Option<u8> {
+        self.route
+    }
+
+    /// Packets take these routes from now on, a bit for each; so many packets in a row take the same one.
+    pub(crate) fn set_routes(&mut self, usable: u8, run_packets: u32) {
+        self.tx.set_routes(usable, run_packets);
+    }
+
+    /// Timeouts of packets that took this route, since something that took it was received.
+    pub(crate) fn expired(&self, route: u8) -> u32 {
+        self.tx.expired(route)
+    }
+
+    /// The route carries packets after all.
+    pub(crate) fn forgive(&mut self, route: u8) {
+        self.tx.forgive(route);
+    }
+
+    /// The route carries nothing: what was sent by it goes again by others.
+    pub(crate) fn fail_route(&mut self, route: u8) {
+        self.tx.fail_route(route);
+    }
+
+    /// Whether packets beyond a gap are kept: if not, those of several routes would be lost by overtaking each other.
+    pub(crate) fn keeps_out_of_order(&self) -> bool {
+        self.cfg.strategy != Strategy::GoBackN
     }
 
     /// When [`Tp::poll_transmit`] has something to do without further input; a time in the past

@@ -28,9 +28,9 @@ impl Retransmission for SelectiveRepeat {
         }
         self.order_done = news.order_seen;
         for seq in news.edge..ledger.unsent() {
-            let slot = ledger.slot(seq);
-            let overtaken = slot.order() + REORDER_PACKETS <= news.order_seen;
-            if slot.fate() == Fate::InFlight && overtaken {
+            if ledger.slot(seq).fate() == Fate::InFlight
+                && ledger.is_overtaken(seq, REORDER_PACKETS)
+            {
                 ledger.mark_lost(seq);
             }
         }

@@ -1,11 +1,14 @@
 //! Routes between nodes with several ports: which packets count by which one, and who may move a TP.
 
 use udma_abi::{CqeStatus, Opcode, RawEid, cmd::Access, cmd::Mode, counters::Counter};
-use urma_packet::{Body, Cookie, FurtherPorts, HandshakeBody, Packet, PacketHeader, Psn, Tpn};
+use urma_packet::{
+    Body, Cookie, FurtherPorts, HandshakeBody, Packet, PacketHeader, PathProbe, Psn, Tpn,
+};
 
 use super::attack::datagram;
 use super::world::{TOKEN, World, assert_filled, fill};
-use crate::endpoint::flow;
+use crate::cfg::PortMode;
+use crate::endpoint::{RouteUse, flow};
 use crate::exchange::Connecting;
 use crate::ports::{Backlog, Route};
 use crate::transport::{Doubt, TRANSMIT_MAX};
@@ -147,7 +150,7 @@ fn a_node_that_moved_names_no_new_addresses() {
 }
 
 #[test]
-fn packets_of_a_tp_count_by_its_route_alone() {
+fn packets_of_a_tp_count_by_routes_of_its_nodes_alone() {
     let mut w = two();
     let source = w.segment(0, 1, 64, ALL);
     let target = w.segment(1, 2, 64, ALL);
@@ -161,17 +164,22 @@ fn packets_of_a_tp_count_by_its_route_alone() {
     let mut buf = vec![0; TRANSMIT_MAX];
     let data = node.exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
     let unknown = w.counter(1, Counter::DropUnknownTp);
-    let routes = [(0, w.address(0, 1)), (1, w.eid(0)), (1, w.address(0, 1)), (0, w.eid(0))];
-    for (count, (port, from)) in (1..).zip(routes) {
+    let mut arrive = |w: &mut World, port, from| {
         let bytes = &mut buf[..data.len];
         flow(from, w.address(1, port)).seal(bytes).expect("a packet");
         w.nodes[1].on_datagram_by(now, Route { port, to: from }, bytes);
-        if count < 4 {
-            assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + count);
-        }
+    };
+    for port in [0, 1] {
+        arrive(&mut w, port, STRANGER);
     }
+    assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + 2);
+    let further = w.address(0, 1);
+    arrive(&mut w, 1, further);
+    let eid = w.eid(0);
+    arrive(&mut w, 0, eid);
     w.run(MS);
-    assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + 3);
+    assert_eq!(w.counter(1, Counter::DropUnknownTp), unknown + 2);
+    assert_eq!(w.counter(1, Counter::RxDuplicate), 1, "it counts once, whatever its route");
     assert_filled(&target, 64);
 }
 
@@ -254,7 +262,101 @@ fn an_idle_tp_moves_when_its_peer_is_asked() {
     w.pulled = vec![w.eid(0)];
     w.nodes[0].exchange.endpoint.ask(now, peer, Doubt::Idle);
     w.run(100 * MS);
-    assert_eq!([0, 1].map(|n| w.counter(n, Counter::PortFailed)), [1, 1]);
+    assert_eq!([0, 1].map(|n| w.counter(n, Counter::PortFailed)), [1, 0]);
     let since = Some(now + 1);
     assert!(w.nodes[0].exchange.endpoint.is_proven(w.now, peer, since), "the peer accepted");
+}
+
+/// Node 0 balances, and has a request under way; the probe that it sends by its second port.
+fn probed(w: &mut World) -> PathProbe {
+    let _ = [w.segment(0, 1, 64, ALL), w.segment(1, 2, 64, ALL)];
+    let now = w.now;
+    w.nodes[0].exchange.endpoint.set_port_mode(now, PortMode::Balance);
+    post(w);
+    let all = sent(w, 0);
+    let probes = all.iter().filter_map(|(by, body)| {
+        let Body::Probe(probe) = body else { return None };
+        Some((*by, *probe))
+    });
+    let [(by, probe)] = probes.collect::<Vec<_>>()[..] else { panic!("{all:?}") };
+    assert_eq!(by, Route { port: 1, to: w.address(1, 1) });
+    probe
+}
+
+/// Posts a WRITE at node 0; its packet is not sent yet.
+fn post(w: &mut World) {
+    let sqe = w.to_memory(Opcode::Write, 2, 0);
+    w.hand(0, &sqe, &[(1, 0, 64)]);
+    let now = w.now;
+    let node = &mut w.nodes[0];
+    node.exchange.take_mail_of(&node.base, now, super::world::SENDER);
+    super::world::step(&mut node.exchange, &node.base, now);
+}
+
+/// Ports of node 0 that carry the TP.
+fn used(w: &World) -> Vec<u8> {
+    let tp = w.nodes[0].exchange.endpoint.tp(w.eid(1)).expect("a peer");
+    let used = tp.routes().filter(|(_, state, _)| *state == RouteUse::Used);
+    used.map(|(route, ..)| route.port).collect()
+}
+
+/// An echo comes to node 0 at a port, from the same one of node 1.
+fn echo(w: &mut World, port: u8, probe: PathProbe) {
+    let dest = Tpn::from_low_bits(w.nodes[0].exchange.endpoint.tpns().next().expect("a TP").0);
+    let header = PacketHeader::new(dest, Psn::new(0), Body::ProbeEcho(probe));
+    let mut bytes = vec![0; header.packet_len(0)];
+    let (now, from, own) = (w.now, w.address(1, port), w.address(0, port));
+    header.emit(&[], &flow(from, own), &mut bytes).expect("valid");
+    w.nodes[0].on_datagram_by(now, Route { port, to: from }, &bytes);
+}
+
+#[test]
+fn a_route_carries_packets_when_its_own_probe_came_back_by_it() {
+    let mut w = two();
+    let probe = probed(&mut w);
+    assert_eq!(used(&w), [0]);
+    echo(&mut w, 1, PathProbe { nonce: probe.nonce ^ 1, ..probe });
+    assert_eq!(used(&w), [0], "of another probe");
+    echo(&mut w, 0, probe);
+    assert_eq!(used(&w), [0], "by another route");
+    echo(&mut w, 1, probe);
+    assert_eq!(used(&w), [0, 1]);
+}
+
+#[test]
+fn acknowledgements_go_where_packets_come_from() {
+    let mut w = two();
+    let _ = [w.segment(0, 1, 64, ALL), w.segment(1, 2, 64, ALL)];
+    post(&mut w);
+    let now = w.now;
+    let mut buf = vec![0; TRANSMIT_MAX];
+    let data = w.nodes[0].exchange.endpoint.poll_transmit(now, &mut buf).expect("a packet");
+    for port in [1, 0, 1] {
+        let (from, own) = (w.address(0, port), w.address(1, port));
+        let bytes = &mut buf[..data.len];
+        flow(from, own).seal(bytes).expect("a packet");
+        let route = Route { port, to: from };
+        w.nodes[1].on_datagram_by(now, route, bytes);
+        // The second time it is a duplicate, and asks for an acknowledgement as well.
+        w.now += MS;
+        let acks = sent(&mut w, 1).into_iter().filter(|(_, body)| matches!(body, Body::Ack(_)));
+        assert_eq!(acks.map(|(by, _)| by).collect::<Vec<_>>(), [route]);
+    }
+}
+
+/// Only one port of each node is left, of different numbers: no route of the TP works.
+#[test]
+fn a_tp_moves_by_a_handshake_when_none_of_its_routes_works() {
+    for (mode, gone) in [(PortMode::ActiveBackup, [0, 1]), (PortMode::Balance, [1, 0])] {
+        let mut w = two();
+        let _ = [w.segment(0, 1, 64, ALL), w.segment(1, 2, 64, ALL)];
+        let now = w.now;
+        w.nodes[0].exchange.endpoint.set_port_mode(now, mode);
+        w.pulled = vec![w.address(0, gone[0]), w.address(1, gone[1])];
+        let sqe = w.to_memory(Opcode::Write, 2, 0);
+        let seq = w.hand(0, &sqe, &[(1, 0, 64)]);
+        w.run(400 * MS);
+        assert_eq!(w.end_now(0, seq), DONE, "{mode:?}");
+        assert_eq!(used(&w), [1 - gone[0]]);
+    }
 }
