@@ -90,7 +90,7 @@ impl TpSender {
         }
     }
 
-    /// The window.
+    /// Packets that the peer may lack.
     #[must_use]
     pub const fn ledger(&self) -> &SendLedger {
         &self.ledger
