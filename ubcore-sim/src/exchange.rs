@@ -7,6 +7,7 @@
 //! of this node, and a carrier below both. Everything here runs under the device's one `Serial`. What
 //! ended lies in the mail of its queue; the caller then wakes the queues of [`Exchange::drain_ended`].
 
+mod alone;
 mod answer;
 mod arrivals;
 mod closing;

@@ -45,8 +45,12 @@ impl SoftwareDevice {
         let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         let run = self.shared.run_if(
             |shared| {
-                let is_wanted = !shared.is_quiet() || self.base.has_listed();
-                is_wanted && !self.step_plain(shared, read(), PlainStep::Poll)
+                let is_listed = self.base.has_listed();
+                if shared.is_quiet() && !is_listed {
+                    return false;
+                }
+                let is_alone = !is_listed && self.take_alone(shared, read());
+                !is_alone && !self.step_plain(shared, read(), PlainStep::Poll)
             },
             |shared| {
                 self.step_shared(shared, read());
@@ -102,6 +106,16 @@ impl SoftwareDevice {
         let (run, ()) = run?;
         self.after_run(run, now);
         Some(())
+    }
+
+    /// Takes the one message that a poll of a plain shared part found; `false`: a step is due.
+    #[inline]
+    fn take_alone(&self, shared: &mut SharedPart, now: Nanos) -> bool {
+        if !shared.is_plain(&self.base) {
+            return false;
+        }
+        let at = shared.time.at(now);
+        shared.take_alone(&self.base, at)
     }
 
     /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;

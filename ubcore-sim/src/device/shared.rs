@@ -95,6 +95,13 @@ impl SharedPart {
         self.time.is_before_due(timer)
     }
 
+    /// Takes the message that a poll found in a plain part, if there is nothing else to do. Whether it did.
+    #[inline]
+    pub(super) fn take_alone(&mut self, base: &Base, now: Nanos) -> bool {
+        self.exchange.on_return(now);
+        self.exchange.take_alone(base, now) && !self.wake(base)
+    }
+
     /// Sends the message of a direct entry, or steps its queue. Returns what is left, and when the requests
     /// of its path want to be looked at.
     #[inline]

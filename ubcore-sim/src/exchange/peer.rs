@@ -177,6 +177,13 @@ impl Peer {
         true
     }
 
+    /// Takes the next entry of a ring, if it is of a form that was taken before. Whether it did.
+    #[inline]
+    pub(super) fn take_alone(&mut self, work: &mut Work<'_>) -> bool {
+        let source = self.source();
+        self.take_short(work, &source)
+    }
+
     /// The peer acknowledged request `tassn` by an entry of the opposite sequence.
     #[inline]
     fn take_acked(&mut self, work: &mut Work<'_>, pair: Option<Pair>, tassn: u16) {

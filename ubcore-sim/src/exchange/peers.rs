@@ -19,8 +19,8 @@ use super::peer::Peer;
 #[derive(Debug, Default)]
 pub(super) struct KnownPeers {
     by_eid: BTreeMap<RawEid, Peer>,
-    /// Where the next entry of each ring comes, in the order of the peers.
-    next: Vec<NextPlace>,
+    /// Where the next entry of each ring comes, and whose it is, in the order of the peers.
+    next: Vec<(NextPlace, RawEid)>,
     /// The peers are as they were when `next` was made, and had nothing to do then.
     is_current: bool,
 }
@@ -35,13 +35,20 @@ impl KnownPeers {
     #[inline]
     pub(super) fn is_idle(&mut self) -> bool {
         if self.is_current {
-            return !self.next.iter().any(NextPlace::is_written);
+            return !self.next.iter().any(|(place, _)| place.is_written());
         }
         let is_idle = !self.has_work();
         if is_idle {
             self.note_places();
         }
         is_idle
+    }
+
+    /// The peer that wrote an entry since nothing was to be done at any peer; `None`: there may be more to do.
+    #[inline]
+    pub(super) fn awaited(&self) -> Option<RawEid> {
+        let written = self.next.iter().find(|(place, _)| place.is_written());
+        written.filter(|_| self.is_current).map(|(_, eid)| *eid)
     }
 
     pub(super) fn insert(&mut self, eid: RawEid, peer: Peer) -> Option<Peer> {
@@ -63,12 +70,15 @@ impl KnownPeers {
     /// All peers are idle now.
     #[cold]
     fn note_places(&mut self) {
-        let places = self.by_eid.values().filter_map(Peer::next_place);
+        let places = self.by_eid.iter().filter_map(|(eid, peer)| Some((peer.next_place()?, *eid)));
         let mut count = 0;
-        for place in places {
+        for (place, eid) in places {
             match self.next.get_mut(count) {
-                Some(noted) => noted.move_to(place),
-                None => self.next.push(NextPlace::new(place)),
+                Some((noted, whose)) => {
+                    noted.move_to(place);
+                    *whose = eid;
+                }
+                None => self.next.push((NextPlace::new(place), eid)),
             }
             count += 1;
         }
