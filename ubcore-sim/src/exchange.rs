@@ -83,19 +83,28 @@ impl Exchange {
     // Short messages.
 
     /// Puts a short message into the ring of its peer, as the requester's next piece. Returns when that requester
-    /// wants to be looked at, `Nanos::MAX`: never; `None`: nothing happened.
+    /// wants to be looked at, `Nanos::MAX`: never; `None`: nothing happened. The clock is read when the message is
+    /// on its way.
     #[inline]
     pub(crate) fn send_short(
         &mut self,
         base: &Base,
-        now: Nanos,
+        now: impl FnOnce() -> Nanos,
         short: &ShortSend<'_>,
     ) -> Option<Nanos> {
         let path = self.paths.get(&short.entry.tpn);
         let path = path.filter(|path| !path.dead && !path.standard)?;
-        let peer = self.peers.get_mut(&path.eid)?;
+        let peer = self.peers.to_send(&path.eid)?;
+        let hold = &mut self.hold;
+        let now = || {
+            let now = now();
+            hold.on_return(now);
+            now
+        };
         let is_sent = peer.send_short(base, (now, &self.senders), short);
-        is_sent.then(|| peer.requester.timer())
+        let timer = is_sent.then(|| peer.requester.timer());
+        self.peers.after_send();
+        timer
     }
 
     // Queues.

@@ -58,12 +58,17 @@ pub(crate) struct SendHalf {
 impl SendHalf {
     #[inline(always)]
     pub(crate) fn post(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
-        if let [wr] = wrs
-            && let Some(transfer) = OneTransfer::of(wr)
-        {
-            return self.transfer(&transfer);
+        let [wr] = wrs else { return self.post_list(wrs) };
+        match OneTransfer::of(wr) {
+            Some(transfer) => self.transfer(&transfer),
+            None => self.post_other(wrs),
         }
-        self.post_list(wrs)
+    }
+
+    /// As [`SendHalf::post`], of one request that is no transfer.
+    #[inline(never)]
+    fn post_other(&mut self, wrs: &[SendWr<'_>]) -> Result<(), PostError> {
+        self.post_all(wrs)
     }
 
     /// As [`SendHalf::post`], of a list.

@@ -3,6 +3,7 @@
 //! *Owns*: the number's permanent place, and the life that was found there. *Takes*: doorbells. *Gives*:
 //! steps of the queue. *Must not*: reach a later queue or JFC with the same number.
 
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
 use udma_abi::{MessageEntry, Nanos, counters::Counter, sqe::BLOCK_WORDS};
@@ -163,12 +164,14 @@ impl SoftwareDevice {
         queue: &Arc<DeviceSendQueue>,
         words: &[u64; BLOCK_WORDS],
     ) -> bool {
-        let now = now();
-        if self.send_short(now, queue, words).is_none() {
+        // Read at most once, and not before the message is on its way.
+        let (clock, now) = (OnceCell::new(), Cell::new(Some(now)));
+        let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
+        if self.send_short(read, queue, words).is_none() {
             // Another thread holds the shared part.
             let left = self.base.step_queue(queue, Some(words));
             if self.is_left(left) {
-                self.run_posted(now);
+                self.run_posted(read());
             }
         }
         true

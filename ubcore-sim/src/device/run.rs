@@ -78,7 +78,7 @@ impl SoftwareDevice {
     #[inline]
     pub(super) fn send_short(
         &self,
-        now: Nanos,
+        now: impl Fn() -> Nanos,
         queue: &Arc<DeviceSendQueue>,
         block: &[u64; BLOCK_WORDS],
     ) -> Option<()> {
@@ -87,24 +87,25 @@ impl SoftwareDevice {
                 if !shared.is_plain(&self.base) {
                     let left = self.base.step_queue(queue, Some(block));
                     if self.is_left(left) {
-                        self.step_shared(shared, now);
+                        self.step_shared(shared, now());
                     }
                     return;
                 }
-                let at = shared.time.at(now);
-                let (left, timer) = shared.send_short(&self.base, at, (queue, block));
+                let (left, timer) = shared.send_short(&self.base, &now, (queue, block));
                 if self.is_left(left) {
-                    self.step_plain(shared, now, PlainStep::Post);
+                    self.step_plain(shared, now(), PlainStep::Post);
                 } else if shared.time.is_before_due(timer) {
                     self.set_deadline(shared);
                 }
             },
             |shared| {
-                self.step_shared(shared, now);
+                self.step_shared(shared, now());
             },
         );
         let (run, ()) = run?;
-        self.after_run(run, now);
+        if run == RunResult::WorkLeft {
+            self.after_run(run, now());
+        }
         Some(())
     }
 

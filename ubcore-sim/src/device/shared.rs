@@ -108,13 +108,13 @@ impl SharedPart {
     pub(super) fn send_short(
         &mut self,
         base: &Base,
-        now: Nanos,
+        now: impl Fn() -> Nanos,
         (queue, block): (&Arc<DeviceSendQueue>, &[u64; BLOCK_WORDS]),
     ) -> (Left, Nanos) {
+        let Self { exchange, time, .. } = self;
         let mut timer = Nanos::MAX;
-        self.exchange.on_return(now);
         let left = base.send_short(queue, block, |short| {
-            let sent = self.exchange.send_short(base, now, short);
+            let sent = exchange.send_short(base, || time.at(now()), short);
             timer = sent.unwrap_or(timer);
             sent.is_some()
         });

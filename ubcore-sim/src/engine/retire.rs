@@ -222,12 +222,34 @@ impl Retire {
         (fast, faults): (&FastCounts, Faults),
     ) -> Option<Started> {
         let index = seq.wrapping_sub(self.front_seq) as usize;
+        if index == 0 {
+            return self.end_front(end, (fast, faults));
+        }
         let request = self.started.get_mut(index).filter(|r| r.end.is_none())?;
         request.end = Some(end);
         let copy = *request;
         self.report_early(index, fast, faults);
         self.advance(fast, faults);
         Some(copy)
+    }
+
+    /// As [`Retire::end`], of the oldest request.
+    #[inline]
+    fn end_front(
+        &mut self,
+        end: (CqeStatus, u32),
+        (fast, faults): (&FastCounts, Faults),
+    ) -> Option<Started> {
+        let request = *self.started.front().filter(|r| r.end.is_none())?;
+        let ended = Started { end: Some(end), ..request };
+        self.started.pop_front();
+        self.front_seq = self.front_seq.wrapping_add(1);
+        self.out(&ended, fast, faults);
+        // Requests behind it may have ended before.
+        if !self.started.is_empty() {
+            self.advance(fast, faults);
+        }
+        Some(ended)
     }
 
     /// Ends everything that has not ended.

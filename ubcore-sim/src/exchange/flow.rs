@@ -160,7 +160,7 @@ pub(super) struct Flow {
     /// In order of TASSN, without gaps.
     requests: VecDeque<Box<Request>>,
     /// Places of requests that ended, for new ones.
-    spare: VecDeque<Box<Request>>,
+    spare: Vec<Box<Request>>,
     /// TASSN of the front (of the next one when there is none).
     first: u16,
     /// Index of the request whose piece is next.
@@ -183,7 +183,7 @@ impl Flow {
     pub(super) fn new() -> Self {
         Self {
             requests: VecDeque::new(),
-            spare: VecDeque::new(),
+            spare: Vec::new(),
             first: 0,
             next: 0,
             unanswered: 0,
@@ -242,7 +242,7 @@ impl Flow {
     #[inline(always)]
     pub(super) fn push(&mut self, request: Request) {
         let tassn = self.next_number();
-        let mut place = match self.spare.pop_back() {
+        let mut place = match self.spare.pop() {
             Some(mut place) => {
                 *place = request;
                 place
@@ -269,7 +269,7 @@ impl Flow {
     #[inline]
     pub(super) fn push_begun(&mut self, short: &BegunRequest<'_>) {
         let tassn = self.next_number();
-        let mut place = self.spare.pop_back().unwrap_or_else(|| short.place());
+        let mut place = self.spare.pop().unwrap_or_else(|| short.place());
         short.fill(&mut place, tassn);
         self.requests.push_back(place);
         self.next += 1;
@@ -289,7 +289,11 @@ impl Flow {
         let end = (request.seq, request.len);
         self.since = now;
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.on_ended(0);
+        self.drop_front();
+        // Behind requests that are sent again, later ones may have ended.
+        if self.requests.front().is_some_and(|request| request.ended) {
+            self.drop_ended();
+        }
         Some(end)
     }
 
@@ -394,15 +398,25 @@ impl Flow {
         if index == self.next {
             self.next += 1;
         }
+        self.drop_ended();
+    }
+
+    fn drop_ended(&mut self) {
         while self.requests.front().is_some_and(|r| r.ended) {
-            if let Some(place) = self.requests.pop_front()
-                && self.spare.len() < SPARE_MAX
-            {
-                self.spare.push_back(place);
-            }
-            self.first = self.first.wrapping_add(1);
-            self.next = self.next.saturating_sub(1);
+            self.drop_front();
         }
+    }
+
+    /// The oldest request ended: its place is kept for another one.
+    #[inline]
+    fn drop_front(&mut self) {
+        if let Some(place) = self.requests.pop_front()
+            && self.spare.len() < SPARE_MAX
+        {
+            self.spare.push(place);
+        }
+        self.first = self.first.wrapping_add(1);
+        self.next = self.next.saturating_sub(1);
     }
 
     /// Sends again from number `expected` on, at `until` at the earliest. `false`: that is beyond

@@ -138,7 +138,7 @@ impl Peer {
     pub(super) fn send_short(
         &mut self,
         base: &Base,
-        (now, senders): (Nanos, &Senders),
+        (now, senders): (impl FnOnce() -> Nanos, &Senders),
         short: &ShortSend<'_>,
     ) -> bool {
         let Some(Carrier::Ring(ring)) = &mut self.line.carrier else { return false };

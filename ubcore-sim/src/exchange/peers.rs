@@ -51,6 +51,20 @@ impl KnownPeers {
         written.filter(|_| self.is_current).map(|(_, eid)| *eid)
     }
 
+    /// The peer for a message, which leaves nothing to do: peers that had nothing to do have nothing then.
+    #[inline]
+    pub(super) fn to_send(&mut self, eid: &RawEid) -> Option<&mut Peer> {
+        self.by_eid.get_mut(eid)
+    }
+
+    /// A message is on its way: the next poll has to look at less, if nothing is left to do.
+    #[inline]
+    pub(super) fn after_send(&mut self) {
+        if !self.is_current {
+            self.is_idle();
+        }
+    }
+
     pub(super) fn insert(&mut self, eid: RawEid, peer: Peer) -> Option<Peer> {
         self.forget_places();
         self.by_eid.insert(eid, peer)

@@ -211,7 +211,7 @@ impl Requester {
         &mut self,
         (ring, answers): (&mut RingPair, &mut VecDeque<ResponseHeader>),
         base: &Base,
-        (now, senders): (Nanos, &Senders),
+        (now, senders): (impl FnOnce() -> Nanos, &Senders),
         short: &ShortSend<'_>,
     ) -> bool {
         let Some(sent) = self.sent.of(senders, short) else { return false };
@@ -232,6 +232,7 @@ impl Requester {
         }
         // Before it is noted: the peer waits for it.
         ring.publish();
+        let now = now();
         if acked.is_some() {
             answers.pop_front();
         }

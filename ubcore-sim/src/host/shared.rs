@@ -132,6 +132,11 @@ impl SharedNode {
         if is_timed {
             let now = self.clock.now();
             self.presence.on_polled_at(now);
+            if !is_active && deadline.is_some_and(|at| at > now) {
+                // Soon, and not yet.
+                self.device.step_found(|| now);
+                return;
+            }
             self.drive(now, LinkVisitor::Poll);
             self.give_way_to_holder();
         } else if self.port.is_due(coarse) {
