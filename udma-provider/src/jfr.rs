@@ -144,6 +144,15 @@ impl RecvPoster {
         self.pi = self.pi.wrapping_add(1);
     }
 
+    /// Shows the device what was posted.
+    #[inline]
+    fn publish(&self) {
+        self.parts.link.pi.store(self.pi, Ordering::Release);
+        let record = self.parts.record.region();
+        // The store is in memory that this driver allocated with the record's size.
+        let _ = record.store_u32_release(record::RQ_PI, self.pi);
+    }
+
     #[cold]
     fn make_room(&mut self) -> bool {
         while self.done != self.pi && self.parts.link.shadow.tag(self.done).is_consumed() {
@@ -165,15 +174,17 @@ impl RecvQueue for RecvPoster {
             return Err(PostError { index: 0, reason: PostReason::Device });
         }
         let before = self.pi;
+        if let [wr] = wrs {
+            let pushed = self.push(wr);
+            self.publish();
+            return pushed.map_err(|reason| PostError { index: 0, reason });
+        }
         let refused = wrs
             .iter()
             .enumerate()
             .find_map(|(index, wr)| self.push(wr).err().map(|reason| PostError { index, reason }));
         if self.pi != before {
-            self.parts.link.pi.store(self.pi, Ordering::Release);
-            let record = self.parts.record.region();
-            // The store is in memory that this driver allocated with the record's size.
-            let _ = record.store_u32_release(record::RQ_PI, self.pi);
+            self.publish();
         }
         refused.map_or(Ok(()), Err)
     }

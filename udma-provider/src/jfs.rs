@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use udma_abi::{
-    Addressed, Atomic, MessageEntry, MovableBlock, OneSided, Opcode, RawEid,
+    Addressed, Atomic, MovableBlock, OneSided, Opcode,
     cmd::SqArgs,
     rqe::record,
     sqe::{BLOCK_WORDS, BLOCKS_MAX, SGE_LEN, SQE_WORDS_MAX, blocks_for},
@@ -185,19 +185,29 @@ impl SendPoster {
         Ok(())
     }
 
-    /// As [`SendPoster::post_direct`], of the usual message.
+    /// As [`SendPoster::post_direct`], of the usual message; `None`: it is another request.
+    // From the request to the block in one function: fields that go through memory are waited for.
     #[inline(never)]
-    fn post_message(
-        &mut self,
-        (mut message, eid): (MessageEntry, RawEid),
-        user_ctx: u64,
-    ) -> Result<(), PostReason> {
-        self.find_room(1)?;
+    fn post_message(&mut self, wr: &SendWr<'_>) -> Option<Result<(), PostReason>> {
+        let (mut message, eid) = sqe::message_of(wr, self.target.as_ref())?;
+        if let Err(reason) = self.find_room(1) {
+            return Some(Err(reason));
+        }
         (message.entry_idx, message.owner) = self.place();
         let block = message.encode(eid);
-        self.store_block(self.pi, &block)?;
+        Some(self.give_message(&block, wr.user_ctx))
+    }
+
+    /// Stores the block of a message, for which there is room, and hands it over.
+    #[inline(always)]
+    fn give_message(
+        &mut self,
+        block: &[u64; BLOCK_WORDS],
+        user_ctx: u64,
+    ) -> Result<(), PostReason> {
+        self.store_block(self.pi, block)?;
         self.note_block(user_ctx)?;
-        self.doorbell.ring_direct(&block);
+        self.doorbell.ring_direct(block);
         Ok(())
     }
 
@@ -505,9 +515,8 @@ impl SendQueue for SendPoster {
             return posted.map_err(|reason| PostError { index: 0, reason });
         }
         if let ([wr], true) = (wrs, self.parts.direct)
-            && let Some(message) = sqe::message_of(wr, self.target.as_ref())
+            && let Some(posted) = self.post_message(wr)
         {
-            let posted = self.post_message(message, wr.user_ctx);
             return posted.map_err(|reason| PostError { index: 0, reason });
         }
         if let ([wr], true) = (wrs, self.parts.direct)

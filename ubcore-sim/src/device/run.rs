@@ -45,12 +45,10 @@ impl SoftwareDevice {
         let read = || *clock.get_or_init(|| now.take().map_or(0, |now| now()));
         let run = self.shared.run_if(
             |shared| {
-                let is_listed = self.base.has_listed();
-                if shared.is_quiet() && !is_listed {
-                    return false;
-                }
-                let is_alone = !is_listed && self.take_alone(shared, read());
-                !is_alone && !self.step_plain(shared, read(), PlainStep::Poll)
+                let is_wanted = !shared.is_quiet() || self.base.has_listed();
+                is_wanted
+                    && !self.take_alone(shared, read())
+                    && !self.step_plain(shared, read(), PlainStep::Poll)
             },
             |shared| {
                 self.step_shared(shared, read());

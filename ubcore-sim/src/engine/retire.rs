@@ -207,6 +207,13 @@ impl Retire {
         }
     }
 
+    /// A request that was handed over.
+    // A value that is put together in memory and copied from there is waited for.
+    #[inline(always)]
+    pub(crate) fn push_handed(&mut self, request: Started) {
+        self.started.push_back(request);
+    }
+
     /// A request that ends later, or behind others.
     pub(crate) fn push(&mut self, request: Started, fast: &FastCounts, faults: Faults) {
         self.started.push_back(request);

@@ -53,7 +53,7 @@ impl SentForms {
         let mixed = short.queue ^ short.entry.target_id;
         let place = &mut self.0[mixed as usize % PLACES];
         let is_same =
-            place.as_ref().is_some_and(|sent| sent.queue == short.queue && sent.key == key);
+            place.as_ref().is_some_and(|sent| sent.queue == short.queue && sent.is_of(&key));
         if !is_same {
             *place = Some(Box::new(SentForm::new(senders, short, key)?));
         }
@@ -89,6 +89,13 @@ impl SentForm {
 }
 
 impl SentForm {
+    /// Whether its messages have this key.
+    #[inline]
+    const fn is_of(&self, key: &[u64; 3]) -> bool {
+        // One by one: compared as an array, they would be stored first.
+        (self.key[0] ^ key[0]) | (self.key[1] ^ key[1]) | (self.key[2] ^ key[2]) == 0
+    }
+
     /// Number of the request that `answer` acknowledges, when the message can do so as well.
     #[inline]
     pub(super) fn acked_by(&self, answer: &ResponseHeader) -> Option<u16> {

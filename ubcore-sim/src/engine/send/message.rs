@@ -83,7 +83,7 @@ impl SendEngine {
         path.target = if path.outstanding == 0 || path.target == key { key } else { MIXED };
         path.outstanding += 1;
         self.ring.head = self.ring.head.wrapping_add(1);
-        let request = Started {
+        self.retire.push_handed(Started {
             entry_idx: entry.entry_idx,
             blocks: 1,
             flags: entry.flags,
@@ -91,8 +91,7 @@ impl SendEngine {
             tpn: entry.tpn,
             end: None,
             reported: false,
-        };
-        self.retire.push(request, &visit.queue.fast, visit.tables.faults);
+        });
         Some(self.clear_slots(Left::BUSY))
     }
 
