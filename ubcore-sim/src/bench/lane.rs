@@ -1,6 +1,7 @@
 //! The express lane ends every request as the long path does.
 
 mod again;
+mod alone;
 mod messages;
 mod tails;
 

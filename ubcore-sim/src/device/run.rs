@@ -110,11 +110,9 @@ impl SoftwareDevice {
     /// Takes the one message that a poll of a plain shared part found; `false`: a step is due.
     #[inline]
     fn take_alone(&self, shared: &mut SharedPart, now: Nanos) -> bool {
-        if !shared.is_plain(&self.base) {
-            return false;
-        }
+        let is_plain = shared.is_plain(&self.base);
         let at = shared.time.at(now);
-        shared.take_alone(&self.base, at)
+        is_plain && shared.take_alone(&self.base, at)
     }
 
     /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;

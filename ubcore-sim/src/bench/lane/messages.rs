@@ -14,11 +14,11 @@ use crate::cfg::ExpressLane;
 use crate::hooks::{self, Hook};
 
 /// A jetty that sends, and one that receives.
-struct MessageScene {
-    s: Scene,
-    target: BenchQueue,
-    recv_jfc: BenchJfc,
-    there: BenchSeg,
+pub(super) struct MessageScene {
+    pub(super) s: Scene,
+    pub(super) target: BenchQueue,
+    pub(super) recv_jfc: BenchJfc,
+    pub(super) there: BenchSeg,
 }
 
 /// Everything that both drivers can see of what was done.
@@ -37,7 +37,7 @@ const STEPS: usize = 60;
 const LATER: usize = 1000;
 
 impl MessageScene {
-    fn new(lane: ExpressLane, depths: (u8, u8)) -> Self {
+    pub(super) fn new(lane: ExpressLane, depths: (u8, u8)) -> Self {
         let mut s = scene_of(pair_with(|cfg| cfg.lane = lane), 4, depths.0);
         s.fill();
         let recv_jfc = s.b.jfc(depths.1);
@@ -46,12 +46,12 @@ impl MessageScene {
         Self { s, target, recv_jfc, there }
     }
 
-    fn receive(&mut self, offset: u64, len: u32) {
+    pub(super) fn receive(&mut self, offset: u64, len: u32) {
         let sge = self.there.sge(offset, len);
         self.s.b.post_recv(&mut self.target, &[sge]);
     }
 
-    fn message(&self, opcode: Opcode) -> Sqe {
+    pub(super) fn message(&self, opcode: Opcode) -> Sqe {
         Sqe {
             flags: SqeFlags::COMPLETE,
             tpn: self.s.tpn,
@@ -63,7 +63,7 @@ impl MessageScene {
         }
     }
 
-    fn send(&mut self, change: impl FnOnce(&mut Sqe)) {
+    pub(super) fn send(&mut self, change: impl FnOnce(&mut Sqe)) {
         let sge = self.s.local.sge(8, 8);
         self.send_from(sge, change);
     }
