@@ -94,7 +94,7 @@ impl Exchange {
     ) -> Option<Nanos> {
         let path = self.paths.get(&short.entry.tpn);
         let path = path.filter(|path| !path.dead && !path.standard)?;
-        let peer = self.peers.to_send(&path.eid)?;
+        let peer = self.peers.for_message(&path.eid)?;
         let hold = &mut self.hold;
         let now = || {
             let now = now();

@@ -107,12 +107,11 @@ impl SoftwareDevice {
         Some(())
     }
 
-    /// Takes the one message that a poll of a plain shared part found; `false`: a step is due.
+    /// Takes the one message that a poll found; `false`: a step is due.
     #[inline]
     fn take_alone(&self, shared: &mut SharedPart, now: Nanos) -> bool {
-        let is_plain = shared.is_plain(&self.base);
         let at = shared.time.at(now);
-        is_plain && shared.take_alone(&self.base, at)
+        shared.take_alone(&self.base, at)
     }
 
     /// Steps the mail and the pieces of a shared part that has nothing else to do, which this thread holds;

@@ -160,6 +160,10 @@ pub(super) struct Flow {
     /// In order of TASSN, without gaps.
     requests: VecDeque<Box<Request>>,
     /// Places of requests that ended, for new ones.
+    #[expect(
+        clippy::vec_box,
+        reason = "a place moves between the lists, and its request does not"
+    )]
     spare: Vec<Box<Request>>,
     /// TASSN of the front (of the next one when there is none).
     first: u16,
@@ -525,6 +529,21 @@ mod tests {
             flow.on_pushed();
         }
         assert!(flow.current(0).is_none());
+    }
+
+    #[test]
+    fn requests_behind_an_acknowledged_one_that_ended_go_with_it() {
+        let mut flow = Flow::new();
+        for seq in 0..3 {
+            flow.push(write(seq));
+            assert!(flow.current(0).is_some());
+            flow.on_begun();
+            flow.on_pushed();
+        }
+        flow.on_answered(1);
+        flow.on_ended(1);
+        assert_eq!(flow.end_front(0, 0), Some((0, 8)));
+        assert_eq!(flow.end_front(2, 0), Some((2, 8)));
     }
 
     #[test]

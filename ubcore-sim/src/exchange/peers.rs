@@ -53,7 +53,7 @@ impl KnownPeers {
 
     /// The peer for a message, which leaves nothing to do: peers that had nothing to do have nothing then.
     #[inline]
-    pub(super) fn to_send(&mut self, eid: &RawEid) -> Option<&mut Peer> {
+    pub(super) fn for_message(&mut self, eid: &RawEid) -> Option<&mut Peer> {
         self.by_eid.get_mut(eid)
     }
 

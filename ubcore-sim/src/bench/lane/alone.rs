@@ -99,9 +99,8 @@ fn without_the_lane_nothing_comes_alone() {
     assert_eq!(talk.poll_b(), 2);
 }
 
-/// Messages that come one by one would keep a command from its steps.
 #[test]
-fn a_command_that_waits_is_stepped_before_a_message_alone() {
+fn nothing_comes_alone_while_a_command_waits() {
     let mut talk = Talk::new(ExpressLane::On, ROUNDS);
     let b = &mut talk.w.s.b;
     b.submit(Command::Connect { eid: eid(9), mode: Mode::Rm });
