@@ -16,10 +16,10 @@ mod requests;
 mod scene;
 mod withdrawals;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use udma_abi::{
-    CmdStatus, Cqe, DmaAccess, Eqe, Nanos, RawEid, Sge, Sqe,
+    CmdStatus, Cqe, DmaAccess, Eqe, MovableBlock, Nanos, RawEid, Sge, Sqe,
     cmd::{
         Access, CMD_WORDS, CmdQueueKind, Command, CreateQueue, Mode, NONE, QueueFlags, RSP_WORDS,
         RegisterSeg, Response, RqArgs, SqArgs, response_owner,
@@ -33,6 +33,7 @@ use urma_mem::Region;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicU64, Ordering};
 
+use crate::device::MovedEntry;
 use crate::host::peer::KernelReads;
 use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, Wake};
 use crate::share::layout;
@@ -113,6 +114,8 @@ pub(crate) struct Bench {
     pub(crate) now: Nanos,
     /// Direct entries go to the doorbell that was found.
     pub(crate) carries: bool,
+    /// Queue and block of the newest entry that was handed over and carried.
+    carried: Mutex<Option<(u32, [u64; BLOCK_WORDS])>>,
     arena: Region,
     used: usize,
     iova: u64,
@@ -235,6 +238,7 @@ impl Bench {
             dev,
             raises,
             carries: false,
+            carried: Mutex::default(),
             now: 0,
             arena,
             used: 0,
@@ -507,15 +511,37 @@ impl Bench {
     }
 
     /// As [`Bench::write_direct`], by the doorbell that was found: the ring has the entry only if the device
-    /// does not carry it out.
+    /// does not carry it out. A request like the newest one that was carried goes by what differs, as a driver
+    /// has it.
     fn carry(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
         let at = ((queue.pi as usize - 1) & ((1 << queue.log2) - 1)) * BLOCK_LEN;
         queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
         let found = self.dev.find_queue(queue.id).unwrap();
-        if self.dev.carry(&found, || self.now, block).is_none() {
+        if let Some(moved) = self.like_carried(queue, block)
+            && self.dev.carry_moved(&found, || self.now, &moved).is_some()
+        {
+            return;
+        }
+        let is_carried = self.dev.carry(&found, || self.now, block).is_some();
+        *self.carried.lock().unwrap() = is_carried.then_some((queue.id, *block));
+        if !is_carried {
             queue.ring.store_block(at, block).unwrap();
             self.dev.ring_direct(&found, || self.now, block);
         }
+    }
+
+    /// What of `block`, the newest entry of the queue, differs from the newest one that was carried, if that
+    /// is all.
+    fn like_carried(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) -> Option<MovedEntry> {
+        let (id, last) = (*self.carried.lock().unwrap())?;
+        let pi = queue.pi.wrapping_sub(1);
+        let moved = MovedEntry::of(block, pi);
+        let MovedEntry { is_signalled, remote_va, local_va, len, .. } = moved;
+        let entry_idx = u16::try_from(pi & 0xffff).unwrap();
+        let place = (entry_idx, (pi >> queue.log2) & 1 == 0, is_signalled);
+        let mut like = MovableBlock::new(last);
+        like.move_to(place, (remote_va, local_va, len));
+        (id == queue.id && like.block() == block).then_some(moved)
     }
 
     /// Posts a receive with the given pieces and rings the doorbell.

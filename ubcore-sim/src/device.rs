@@ -20,6 +20,7 @@ use urma_mem::{Region, Serial};
 use crate::cfg::DeviceCfg;
 use crate::dma;
 use crate::engine::base::Base;
+pub use crate::engine::known::MovedEntry;
 use crate::fault::Faults;
 use crate::ports::Ports;
 pub use found::{FoundJfc, FoundQueue};

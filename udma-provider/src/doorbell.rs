@@ -11,6 +11,7 @@ use udma_abi::{
     regs,
     sqe::BLOCK_WORDS,
 };
+use urma_core::ops::MovedTransfer;
 use urma_mem::{
     barrier,
     sync::{AtomicBool, Ordering},
@@ -52,6 +53,17 @@ impl SqDoorbell {
         barrier::to_device();
         match self {
             Self::Found(found) => found.carry(block),
+            Self::Page { .. } => false,
+        }
+    }
+
+    /// As [`SqDoorbell::carry`], of a request like the newest block that it carried.
+    #[inline(always)]
+    pub(crate) fn carry_moved(&self, pi: u32, moved: &MovedTransfer) -> bool {
+        barrier::to_device();
+        let MovedTransfer { local, remote, len, is_signalled, .. } = *moved;
+        match self {
+            Self::Found(found) => found.carry_moved(pi, is_signalled, remote, local, len),
             Self::Page { .. } => false,
         }
     }

@@ -62,6 +62,8 @@ pub(crate) struct SendPoster {
     scratch: Box<[u64; SQE_WORDS_MAX]>,
     /// Block of the newest usual request.
     last: MovableBlock,
+    /// The device carried a block like `last`, and no other one later.
+    is_carried: bool,
     /// The RC target as last seen, and the version at which it was read.
     target: Option<TargetId>,
     target_version: u32,
@@ -142,6 +144,7 @@ impl SendPoster {
             snapshot: None,
             scratch: Box::new([0; SQE_WORDS_MAX]),
             last: MovableBlock::default(),
+            is_carried: false,
             target: None,
             target_version: 0,
         })
@@ -155,7 +158,7 @@ impl SendPoster {
         };
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        self.last = MovableBlock::new(request.encode(&to));
+        self.set_last(MovableBlock::new(request.encode(&to)));
         self.store_block(self.pi, self.last.block())?;
         self.commit(1, wr.user_ctx)
     }
@@ -169,16 +172,23 @@ impl SendPoster {
     ) -> Result<(), PostReason> {
         self.find_room(1)?;
         (request.entry_idx, request.owner) = self.place();
-        self.last = MovableBlock::new(request.encode(&to));
-        self.give_last(user_ctx)
+        self.set_last(MovableBlock::new(request.encode(&to)));
+        let at = self.note_block(user_ctx)?;
+        self.give_last(at)
     }
 
-    /// Posts the block of the newest usual request.
+    /// Makes `block` that of the newest usual request.
     #[inline(always)]
-    fn give_last(&mut self, user_ctx: u64) -> Result<(), PostReason> {
-        let at = self.note_block(user_ctx)?;
+    fn set_last(&mut self, block: MovableBlock) {
+        (self.last, self.is_carried) = (block, false);
+    }
+
+    /// Hands the block of the newest usual request over, which is noted at position `at`.
+    #[inline(always)]
+    fn give_last(&mut self, at: u32) -> Result<(), PostReason> {
         let block = self.last.block();
-        if !self.doorbell.carry(block) {
+        self.is_carried = self.doorbell.carry(block);
+        if !self.is_carried {
             self.store_block(at, block)?;
             self.doorbell.ring_direct(block);
         }
@@ -303,7 +313,13 @@ impl SendPoster {
     /// Index and owner bit of the next entry.
     #[inline]
     fn place(&self) -> (u16, bool) {
-        (low16(self.pi), (self.pi >> self.parts.log2) & 1 == 0)
+        self.place_of(self.pi)
+    }
+
+    /// Index and owner bit of the entry at position `at`.
+    #[inline(always)]
+    fn place_of(&self, at: u32) -> (u16, bool) {
+        (low16(at), (at >> self.parts.log2) & 1 == 0)
     }
 
     /// Notes the entry that was stored into the ring as posted.
@@ -459,17 +475,28 @@ impl SendPoster {
 
     /// Makes the block of the newest usual request that of the next one.
     #[inline(always)]
-    fn move_last(&mut self, moved: &MovedTransfer) {
-        let (entry_idx, owner) = self.place();
+    fn move_last(&mut self, at: u32, moved: &MovedTransfer) {
+        let (entry_idx, owner) = self.place_of(at);
         let place = (entry_idx, owner, moved.is_signalled);
         self.last.move_to(place, (moved.remote, moved.local, moved.len));
+    }
+
+    /// Hands a request like the newest usual one over, noted at position `at`, which the device did not carry by
+    /// what differs.
+    #[inline(never)]
+    fn give_moved(&mut self, at: u32, moved: &MovedTransfer) -> PostedAgain {
+        self.move_last(at, moved);
+        match self.give_last(at) {
+            Ok(()) => PostedAgain::Posted,
+            Err(_) => PostedAgain::NotTaken,
+        }
     }
 
     /// Stores a request like the newest usual one into the ring.
     #[inline(always)]
     fn push_like_last(&mut self, moved: &MovedTransfer) -> Result<(), PostReason> {
         self.find_room(1)?;
-        self.move_last(moved);
+        self.move_last(self.pi, moved);
         self.store_block(self.pi, self.last.block())?;
         self.commit(1, moved.user_ctx).map(|_| ())
     }
@@ -495,11 +522,11 @@ impl SendQueue for SendPoster {
         if self.find_room(1).is_err() {
             return PostedAgain::Full;
         }
-        self.move_last(moved);
-        match self.give_last(moved.user_ctx) {
-            Ok(()) => PostedAgain::Posted,
-            Err(_) => PostedAgain::NotTaken,
+        let Ok(at) = self.note_block(moved.user_ctx) else { return PostedAgain::NotTaken };
+        if self.is_carried && self.doorbell.carry_moved(at, moved) {
+            return PostedAgain::Posted;
         }
+        self.give_moved(at, moved)
     }
 
     #[inline]

@@ -10,7 +10,7 @@
 //! against 64 KiB ones; 0 stores after it in 46 000 revocations, 382-2892 without the slot.
 
 use crate::region::{OutOfBounds, Region};
-use crate::words::Words;
+use crate::words::{OneWord, Words};
 
 /// Bytes between two slots: two cache lines, as the ring's lines.
 pub const SLOT_LEN: usize = 128;
@@ -27,9 +27,8 @@ pub struct Revoked;
 
 /// A generation word of a table entry, seen by its owner or by a peer. Odd: the entry is live.
 #[derive(Debug, Clone)]
-pub struct Generation<W = Region> {
-    words: W,
-    offset: usize,
+pub struct Generation<W: Words = Region> {
+    word: W::One,
 }
 
 impl<W: Words> Generation<W> {
@@ -37,15 +36,14 @@ impl<W: Words> Generation<W> {
     ///
     /// # Errors
     /// [`OutOfBounds`] when it is outside the window or misaligned.
-    pub fn new(words: W, offset: usize) -> Result<Self, OutOfBounds> {
-        words.load(offset)?;
-        Ok(Self { words, offset })
+    pub fn new(words: &W, offset: usize) -> Result<Self, OutOfBounds> {
+        Ok(Self { word: words.one(offset)? })
     }
 
     /// The present value; what is loaded afterwards is not older.
-    #[inline]
+    #[inline(always)]
     pub fn load(&self) -> u64 {
-        self.words.load_acquire(self.offset).unwrap_or(CLEAR)
+        self.word.load_acquire()
     }
 
     /// Owner: makes the next odd value live after everything else of the entry is stored. Returns
@@ -54,9 +52,8 @@ impl<W: Words> Generation<W> {
     /// # Errors
     /// [`OutOfBounds`] when the word cannot be written.
     pub fn revive(&self) -> Result<u64, OutOfBounds> {
-        let next =
-            (self.words.load(self.offset)? | 1).wrapping_add(if self.is_live() { 2 } else { 0 });
-        self.words.store_release(self.offset, next)?;
+        let next = (self.word.load() | 1).wrapping_add(if self.is_live() { 2 } else { 0 });
+        self.word.store_release(next)?;
         Ok(next)
     }
 
@@ -66,9 +63,9 @@ impl<W: Words> Generation<W> {
     /// # Errors
     /// [`OutOfBounds`] when the word cannot be written.
     pub fn kill(&self) -> Result<(), OutOfBounds> {
-        let present = self.words.load(self.offset)?;
+        let present = self.word.load();
         if is_live(present) {
-            self.words.swap_fence(self.offset, present.wrapping_add(1))?;
+            self.word.swap_fence(present.wrapping_add(1))?;
         }
         Ok(())
     }
@@ -88,9 +85,8 @@ pub const fn is_live(generation: u64) -> bool {
 
 /// A slot, written by one thread of the initiator and read by the memory's owner.
 #[derive(Debug, Clone)]
-pub struct HazardSlot<W = Region> {
-    words: W,
-    offset: usize,
+pub struct HazardSlot<W: Words = Region> {
+    word: W::One,
 }
 
 impl<W: Words> HazardSlot<W> {
@@ -98,9 +94,8 @@ impl<W: Words> HazardSlot<W> {
     ///
     /// # Errors
     /// [`OutOfBounds`] when it is outside the window or misaligned.
-    pub fn new(words: W, offset: usize) -> Result<Self, OutOfBounds> {
-        words.load(offset)?;
-        Ok(Self { words, offset })
+    pub fn new(words: &W, offset: usize) -> Result<Self, OutOfBounds> {
+        Ok(Self { word: words.one(offset)? })
     }
 
     /// Initiator: announces the segment that it is about to access (`claim`, not 0), before it
@@ -112,14 +107,14 @@ impl<W: Words> HazardSlot<W> {
     /// [`OutOfBounds`] when the slot cannot be written.
     #[inline(always)]
     pub fn announce(&mut self, claim: u64) -> Result<Announced<'_, W>, OutOfBounds> {
-        self.words.swap_fence(self.offset, claim)?;
+        self.word.swap_fence(claim)?;
         Ok(Announced { slot: self })
     }
 
     /// Owner of the memory: what the slot announces now.
     #[inline]
     pub fn claim(&self) -> u64 {
-        self.words.load_acquire(self.offset).unwrap_or(CLEAR)
+        self.word.load_acquire()
     }
 }
 
@@ -168,7 +163,7 @@ impl<W: Words> Drop for Announced<'_, W> {
     #[inline(always)]
     fn drop(&mut self) {
         // The announcement wrote this word; it cannot have become read-only.
-        let stored = self.slot.words.store_release(self.slot.offset, CLEAR);
+        let stored = self.slot.word.store_release(CLEAR);
         debug_assert!(stored.is_ok());
     }
 }

@@ -30,6 +30,8 @@ pub mod writers;
 pub use adopt::{AdoptRefusal, Adoption, Extent};
 pub use arena::{Arena, ArenaCfg, HugePages};
 pub use maps::Unmovable;
-pub use region::{Blocks, MapAccess, OutOfBounds, Pages, Region, RingBlock, WordAtomic};
+pub use region::{
+    Blocks, MapAccess, OutOfBounds, Pages, Region, RegionWord, RegionWord32, RingBlock, WordAtomic,
+};
 pub use serial::{RunResult, Serial, Visited};
 pub use writers::{WriterHold, Writers, writer_hold};

@@ -9,6 +9,7 @@
 mod access;
 mod blocks;
 mod mapping;
+mod word;
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -22,6 +23,7 @@ pub use blocks::{Blocks, RingBlock};
 use mapping::RegionPages;
 pub(crate) use mapping::{check_cannot_shrink, file_offset, new_memfd};
 pub(crate) use mapping::{page_ceil, page_floor, page_len, populate};
+pub use word::{RegionWord, RegionWord32};
 
 /// Page size asked for in [`Region::shared`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

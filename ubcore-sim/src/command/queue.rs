@@ -12,7 +12,7 @@ use udma_abi::{
     sqe::BLOCK_LEN,
 };
 use urma_mem::sync::Ordering;
-use urma_mem::{Blocks, Region};
+use urma_mem::{Blocks, Region, RegionWord32};
 
 use super::answer::{CmdAnswer, CmdOutcome, Leaving, PendingCommand};
 use super::objects::find_jfc;
@@ -33,6 +33,8 @@ const DESTROY_NS: Nanos = 10_000_000;
 /// Everything that can be refused, done before anything is made.
 struct CheckedQueue {
     record: Region,
+    /// Consumer index of the send side in `record`.
+    retired: RegionWord32,
     send: Option<(Blocks, JfcPort)>,
     recv: Option<(Region, JfcPort)>,
     shared: Option<(u32, Option<JfcPort>)>,
@@ -84,7 +86,7 @@ impl Commands {
         let receives = parts.recv.is_some() || parts.shared.is_some();
         if let (Some((ring, port)), Some(sq)) = (parts.send, args.sq) {
             hold(&port);
-            let record = parts.record.clone();
+            let record = parts.retired;
             make_send(exchange, queue, args, &sq, SendQueueParts { ring, port, record, slot });
         }
         if let (Some((ring, port)), Some(rq)) = (parts.recv, args.rq) {
@@ -155,13 +157,14 @@ impl Commands {
         }
         let record = tables.window(args.record, record::LEN as u64, DmaAccess::Both);
         let record = record.filter(|_| args.record.is_multiple_of(64)).ok_or(invalid)?;
+        let retired = RegionWord32::new(&record, record::SQ_CI).map_err(|_| invalid)?;
         let send = args.sq.map(|sq| send_parts(tables, &sq)).transpose()?;
         let recv = match args.rq {
             Some(rq) if !shared => Some(recv_parts(tables, &rq)?),
             _ => None,
         };
         let shared = if shared { Some(self.shared_parts(tables, args)?) } else { None };
-        Ok(CheckedQueue { record, send, recv, shared })
+        Ok(CheckedQueue { record, retired, send, recv, shared })
     }
 
     fn shared_parts(
@@ -393,7 +396,7 @@ impl Commands {
 struct SendQueueParts {
     ring: Blocks,
     port: JfcPort,
-    record: Region,
+    record: RegionWord32,
     slot: Option<u32>,
 }
 

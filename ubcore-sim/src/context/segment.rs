@@ -57,6 +57,11 @@ impl LocalSegment {
         self.live.load(Ordering::Acquire)
     }
 
+    /// Whether some of it cannot be read.
+    pub(crate) fn has_poison(&self) -> bool {
+        !self.poison.is_empty()
+    }
+
     /// Whether reading `len` bytes at `va`, which lie inside, meets a memory fault.
     #[inline]
     pub(crate) fn is_poisoned(&self, va: u64, len: u64) -> bool {
@@ -211,7 +216,7 @@ impl SegmentTable {
     }
 
     fn generation(&self, tid: usize) -> Option<Generation> {
-        Generation::new(self.node.clone(), entry_offset(tid)).ok()
+        Generation::new(&self.node, entry_offset(tid)).ok()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::context::jfc::{DeviceJfc, Rung};
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
 use crate::engine::{
-    known::AtomicBlocks,
+    known::{AtomicBlocks, MovedEntry},
     queue::DeviceSendQueue,
     send::{Left, SendEngine},
 };
@@ -74,6 +74,17 @@ impl SoftwareDevice {
         words: &[u64; BLOCK_WORDS],
     ) -> Option<bool> {
         self.carry_by(found, now, |engine, at| engine.carry_block(at, words))
+    }
+
+    /// As [`SoftwareDevice::carry`], of an entry like the newest one that [`SoftwareDevice::carry`] carried out.
+    #[inline(always)]
+    pub fn carry_moved(
+        &self,
+        found: &FoundQueue,
+        now: impl FnOnce() -> Nanos,
+        moved: &MovedEntry,
+    ) -> Option<bool> {
+        self.carry_by(found, now, |engine, at| engine.carry_moved(at.1, moved))
     }
 
     /// As [`SoftwareDevice::carry`], of an atomic.

@@ -77,18 +77,22 @@ impl Base {
         carry: impl FnOnce(&mut SendEngine, (&Tables, &Queue)) -> Option<Left>,
     ) -> Option<Left> {
         let at: (&Tables, &Queue) = (&self.tables, queue);
-        let (run, (is_carried, left)) = queue.send.try_split(
+        let (run, left) = queue.send.try_split(
             |engine| {
                 let carried = engine.as_mut().and_then(|engine| carry(engine, at));
-                (carried.is_some(), carried.unwrap_or(Left::NOTHING))
+                carried.unwrap_or(Left::NOT_CARRIED)
             },
-            |engine, (_, left)| {
+            |engine, left| {
                 let Some(engine) = engine else { return };
                 let visit = Visit { tables: &self.tables, queue, direct: None };
                 *left = left.then(engine.step_again(&visit));
             },
         )?;
-        is_carried.then_some(self.leave(queue, run, left))
+        if left == Left::BUSY && run == RunResult::Done {
+            return Some(left);
+        }
+        let is_carried = !left.has(Left::NOT_CARRIED);
+        is_carried.then_some(self.leave(queue, run, left.without(Left::NOT_CARRIED)))
     }
 
     /// Lists the queue for what its steps left, and returns that.

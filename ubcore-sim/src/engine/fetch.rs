@@ -117,7 +117,7 @@ impl SendRing {
 
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "indices are modulo 2^16")]
-const fn low16(index: u32) -> u16 {
+pub(super) const fn low16(index: u32) -> u16 {
     index as u16
 }
 

@@ -12,7 +12,10 @@
 
 use std::sync::Arc;
 
-use udma_abi::{CqeStatus, FetchKind, OneSided, Sge, sqe::BLOCK_WORDS};
+use udma_abi::{
+    CqeStatus, FetchKind, OneSided, Sge,
+    sqe::{BLOCK_WORDS, SqeFlags},
+};
 use urma_mem::Region;
 use urma_mem::hazard::{Announced, Generation, HazardSlot};
 
@@ -27,10 +30,37 @@ const KNOWN: usize = 8;
 /// Both blocks of an atomic.
 pub(crate) type AtomicBlocks = [[u64; BLOCK_WORDS]; 2];
 
+/// What of a WRITE or READ differs from one like it.
+#[derive(Clone, Copy, Debug)]
+pub struct MovedEntry {
+    /// Position of the entry, free running.
+    pub pi: u32,
+    /// It wants a completion.
+    pub is_signalled: bool,
+    /// Address in the remote segment.
+    pub remote_va: u64,
+    /// Address in the local segment.
+    pub local_va: u64,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+impl MovedEntry {
+    /// Of the block at position `pi`.
+    #[inline(always)]
+    pub(crate) const fn of(block: &[u64; BLOCK_WORDS], pi: u32) -> Self {
+        let is_signalled = OneSided::flags_of(block).contains(SqeFlags::COMPLETE);
+        let (remote_va, local_va, len) = (block[5], block[7], OneSided::len_of(block));
+        Self { pi, is_signalled, remote_va, local_va, len }
+    }
+}
+
 /// What earlier requests rested on, by the segments that they name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct KnownRequests {
     slots: [Option<Box<KnownRequest>>; KNOWN],
+    /// The one that the newest carried block was like; [`KNOWN`]: it was like none, or that is not kept any more.
+    newest: usize,
     /// Requests that were not like one before.
     missed: usize,
 }
@@ -87,6 +117,16 @@ pub(crate) enum LifeProof {
     /// One of a peer's: `slot` announces each access. It is the slot of the path, which the engine uses one
     /// request after the other.
     Peer { slot: HazardSlot, token_id: u32, generation: Generation, life: u64 },
+}
+
+impl LifeProof {
+    /// Whether the remote segment is one of this node with bytes that cannot be read.
+    fn has_poison(&self) -> bool {
+        match self {
+            Self::Own(segment) => segment.has_poison(),
+            Self::Peer { .. } => false,
+        }
+    }
 }
 
 /// All words of a request that name a right, without what differs from request to request.
@@ -171,7 +211,7 @@ impl KnownRequest {
     #[inline(always)]
     pub(crate) fn open(&mut self) -> Option<OpenMemory<'_>> {
         let proof = match &mut self.proof {
-            LifeProof::Own(segment) => OpenProof::Own(segment),
+            LifeProof::Own(_) => OpenProof::Own,
             LifeProof::Peer { slot, token_id, generation, life } => {
                 let announced = slot.announce(u64::from(*token_id)).ok()?;
                 hooks::pass(Hook::SlotAnnounced);
@@ -193,7 +233,7 @@ pub(crate) struct OpenMemory<'k> {
 /// As [`LifeProof`], in force.
 #[derive(Debug)]
 enum OpenProof<'k> {
-    Own(&'k LocalSegment),
+    Own,
     Peer(Announced<'k>, &'k Generation, u64),
 }
 
@@ -207,21 +247,20 @@ impl OpenMemory<'_> {
     /// Moves the bytes of such a request, if they are one step, lie in both memories and can be read; `None`: they
     /// are not, or the life of the peer's segment ended meanwhile.
     #[inline(always)]
-    pub(crate) fn copy(&self, block: &[u64; BLOCK_WORDS]) -> Option<()> {
-        let (facts, len) = (self.facts, OneSided::len_of(block));
-        let local = (&facts.local.region, facts.local.offset_of(block[7])?);
-        let remote = (&facts.remote.region, facts.remote.offset_of(block[5])?);
-        let is_write = facts.op == KnownOp::Write;
-        let is_bad = match (&self.proof, is_write) {
-            (_, true) => facts.segment.is_poisoned(block[7], u64::from(len)),
-            (OpenProof::Own(segment), false) => segment.is_poisoned(block[5], u64::from(len)),
-            (OpenProof::Peer(..), false) => false,
-        };
-        if is_bad || u64::from(len).wrapping_sub(1) >= facts.len_max {
+    pub(crate) fn copy(&self, moved: &MovedEntry) -> Option<()> {
+        let (facts, len) = (self.facts, moved.len);
+        let local = (&facts.local.region, facts.local.offset_of(moved.local_va)?);
+        let remote = (&facts.remote.region, facts.remote.offset_of(moved.remote_va)?);
+        if u64::from(len).wrapping_sub(1) >= facts.len_max {
             return None;
         }
-        let (from, to) = if is_write { (local, remote) } else { (remote, local) };
-        from.0.copy_to_ordered(from.1, to.0, to.1, len as usize).ok()?;
+        let len = len as usize;
+        let copied = match facts.op {
+            KnownOp::Write => local.0.copy_to_ordered(local.1, remote.0, remote.1, len),
+            KnownOp::Read => remote.0.copy_to_ordered(remote.1, local.0, local.1, len),
+            KnownOp::Atomic(_) => return None,
+        };
+        copied.ok()?;
         let OpenProof::Peer(announced, generation, life) = &self.proof else { return Some(()) };
         hooks::pass(Hook::CopyUnchecked);
         announced.check_moved(generation, *life).ok()
@@ -234,13 +273,9 @@ impl OpenMemory<'_> {
         let (facts, piece) = (self.facts, Sge::from_words([back[4], back[5]]));
         let KnownOp::Atomic(kind) = facts.op else { return None };
         let (len, va) = (u64::from(piece.len), front[5]);
-        let is_bad = match &self.proof {
-            OpenProof::Own(segment) => segment.is_poisoned(va, len),
-            OpenProof::Peer(..) => false,
-        };
         let (at, there) = (facts.local.offset_of(piece.va)?, facts.remote.offset_of(va)?);
         // Looked at before: the word there is changed once.
-        if is_bad || !facts.local.holds(at, piece.len as usize) {
+        if !facts.local.holds(at, piece.len as usize) {
             return None;
         }
         let operands = (back[0], back[1]);
@@ -260,7 +295,30 @@ impl OpenMemory<'_> {
     }
 }
 
+impl Default for KnownRequests {
+    fn default() -> Self {
+        Self { slots: Default::default(), newest: KNOWN, missed: 0 }
+    }
+}
+
 impl KnownRequests {
+    /// As [`KnownRequests::find`], of a block that is carried; requests that differ in what moves find it by
+    /// [`KnownRequests::newest`].
+    #[inline(always)]
+    pub(crate) fn find_carried(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
+        let slot = slot_of(block);
+        let is_like = |known: &Box<KnownRequest>| known.facts.key.is_of(block);
+        let is_known = self.slots[slot].as_ref().is_some_and(is_like);
+        self.newest = if is_known { slot } else { KNOWN };
+        self.newest()
+    }
+
+    /// The earlier request that the newest carried block was like.
+    #[inline(always)]
+    pub(crate) fn newest(&mut self) -> Option<&mut KnownRequest> {
+        self.slots.get_mut(self.newest)?.as_deref_mut()
+    }
+
     /// The earlier request that the one of `block` is like.
     #[inline(always)]
     pub(crate) fn find(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
@@ -289,9 +347,14 @@ impl KnownRequests {
         (link, segment, len_max): (Arc<NodePath>, Arc<LocalSegment>, u64),
         (remote, proof): (KnownMemory, LifeProof),
     ) {
+        // Where bytes may not be read, each request is checked for them.
+        if segment.has_poison() || proof.has_poison() {
+            return;
+        }
         let local = KnownMemory { va: segment.va, region: segment.region.clone() };
         let facts = Facts { key, op, len_max, link, segment, local, remote };
         let known = KnownRequest { facts, proof };
+        self.newest = KNOWN;
         match &mut self.slots[slot] {
             Some(old) => **old = known,
             none => *none = Some(Box::new(known)),

@@ -44,7 +44,7 @@ impl Puller {
     pub(crate) fn new(parts: &DirectParts, peer_half: &Region) -> Option<Self> {
         // Before the first announcement, so that the owner's scan reaches this slot.
         raise_slots_used(&parts.half, PULL_SLOT as u64 + 1);
-        let slot = HazardSlot::new(parts.half.clone(), HALF_SLOTS + PULL_SLOT * SLOT_LEN).ok()?;
+        let slot = HazardSlot::new(&parts.half, HALF_SLOTS + PULL_SLOT * SLOT_LEN).ok()?;
         let (node, arena) = (parts.node.clone(), parts.arena.clone());
         Some(Self { node, arena, peer_half: peer_half.clone(), slot, views: Default::default() })
     }

@@ -129,7 +129,7 @@ impl PathState {
                 let offset = HALF_SLOTS + slot * urma_mem::hazard::SLOT_LEN;
                 // Before the first announcement, so that the owner's scan reaches this slot.
                 raise_slots_used(&parts.half, slot as u64 + 1);
-                HazardSlot::new(parts.half.clone(), offset).ok()
+                HazardSlot::new(&parts.half, offset).ok()
             }
             Reach::Own | Reach::Direct(_) | Reach::Messages | Reach::Standard => None,
         };
@@ -424,7 +424,7 @@ impl View {
     pub(super) fn read(node: &Region, token_id: u32) -> Option<Self> {
         let tid = tid_of(token_id)?;
         let at = entry_offset(tid);
-        let generation = Generation::new(node.clone(), at).ok()?;
+        let generation = Generation::new(node, at).ok()?;
         let imported = generation.load();
         if !is_live(imported) {
             return None;

@@ -9,10 +9,9 @@ use std::collections::VecDeque;
 use udma_abi::{
     Cqe, CqeStatus,
     cqe::{SendDone, SendDoneForm},
-    rqe::record,
     sqe::SqeFlags,
 };
-use urma_mem::Region;
+use urma_mem::RegionWord32;
 
 use crate::context::counts::FastCounts;
 use crate::context::jfc::JfcPort;
@@ -50,7 +49,8 @@ pub(crate) struct Retire {
     /// Of requests that succeed.
     form: SendDoneForm,
     port: JfcPort,
-    record: Region,
+    /// The consumer index in the doorbell record.
+    record: RegionWord32,
     /// Blocks retired, free running.
     retired: u32,
     started: VecDeque<Started>,
@@ -66,8 +66,8 @@ pub(crate) struct Retire {
 }
 
 impl Retire {
-    /// `record` is the queue's doorbell record; `entries` is how many requests the ring can hold.
-    pub(crate) fn new(who: Identity, port: JfcPort, record: Region) -> Self {
+    /// `record` is the consumer index in the queue's doorbell record.
+    pub(crate) fn new(who: Identity, port: JfcPort, record: RegionWord32) -> Self {
         let started = VecDeque::with_capacity(super::mail::HANDED_OVER_MAX);
         let keeps = port.is_deep();
         let Identity { id, is_jetty, cookie, .. } = who;
@@ -132,6 +132,12 @@ impl Retire {
         if core::mem::take(&mut self.spare) {
             self.give_back();
         }
+    }
+
+    /// No slot is kept, and none went back.
+    #[inline(always)]
+    pub(crate) fn is_square(&self) -> bool {
+        !(self.spare | self.freed)
     }
 
     /// A slot is kept that others may need, or went back to send queues that wait for one.
@@ -312,8 +318,7 @@ impl Retire {
     #[inline(always)]
     pub(crate) fn retire(&mut self, blocks: u32) {
         self.retired = self.retired.wrapping_add(blocks);
-        // The record's length was checked when the queue was made.
-        let _ = self.record.store_u32_release(record::SQ_CI, self.retired);
+        self.record.store_release(self.retired);
     }
 
     #[inline]

@@ -21,7 +21,7 @@ use udma_abi::{
     sqe::{BLOCK_WORDS, SQE_WORDS_MAX, SqeFlags},
 };
 use urma_mem::sync::Ordering;
-use urma_mem::{Blocks, Region};
+use urma_mem::{Blocks, RegionWord32};
 
 pub(crate) use message::{HandedEnd, ShortSend};
 
@@ -45,7 +45,8 @@ pub(crate) struct EngineCfg {
     pub(crate) mode: Mode,
     pub(crate) flags: QueueFlags,
     pub(crate) ring: Blocks,
-    pub(crate) record: Region,
+    /// Consumer index in the doorbell record.
+    pub(crate) record: RegionWord32,
     pub(crate) port: JfcPort,
     /// Index of its hazard slot in every half.
     pub(crate) slot: usize,
@@ -141,6 +142,15 @@ impl Left {
     pub(crate) const BUSY: Self = Self(4);
     /// A completion slot went back that other send queues wait for.
     pub(crate) const FREED: Self = Self(8);
+
+    /// An entry was not carried out; of nothing else.
+    pub(crate) const NOT_CARRIED: Self = Self(16);
+
+    /// What it says besides what `other` says.
+    #[inline]
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
 
     /// Whether it says what `other` says.
     #[inline]
@@ -264,6 +274,9 @@ impl SendEngine {
     /// After a step that left `left`: gives a completion slot back that the queue need not keep.
     #[inline(always)]
     fn clear_slots(&mut self, left: Left) -> Left {
+        if self.retire.is_square() {
+            return left;
+        }
         let keeps = self.state == SendState::Ready || !self.retire.has_spare();
         if keeps && !self.retire.owes_slot() { left } else { self.return_slots(left) }
     }

@@ -25,7 +25,7 @@ use super::{
     presence::Presence,
 };
 use crate::{
-    device::{FoundJfc, FoundQueue, SoftwareDevice},
+    device::{FoundJfc, FoundQueue, MovedEntry, SoftwareDevice},
     ports::{Deadline, HostRequest, LinkVisitor},
 };
 
@@ -227,6 +227,13 @@ impl SharedNode {
     #[inline]
     pub fn carry(&self, found: &FoundQueue, words: &[u64; 8]) -> bool {
         !self.is_dead() && self.is_carried(self.device.carry(found, || self.post_time(), words))
+    }
+
+    /// As [`SharedNode::carry`], of an entry like the newest one that was carried.
+    #[inline(always)]
+    pub fn carry_moved(&self, found: &FoundQueue, moved: &MovedEntry) -> bool {
+        !self.is_dead()
+            && self.is_carried(self.device.carry_moved(found, || self.post_time(), moved))
     }
 
     /// As [`SharedNode::carry`], of an atomic, which has two blocks.

@@ -20,7 +20,7 @@ use urma_mem::Region;
 use super::Node;
 use crate::{
     cfg::Doorbells,
-    device::{FoundJfc, FoundQueue, SoftwareDevice},
+    device::{FoundJfc, FoundQueue, MovedEntry, SoftwareDevice},
     host::shared::SharedNode,
 };
 
@@ -166,6 +166,19 @@ impl QueueDoorbell for FoundDoorbell<FoundQueue> {
     #[inline]
     fn carry(&self, words: &[u64; 8]) -> bool {
         self.node.carry(&self.found, words)
+    }
+
+    #[inline]
+    fn carry_moved(
+        &self,
+        pi: u32,
+        is_signalled: bool,
+        remote_va: u64,
+        local_va: u64,
+        len: u32,
+    ) -> bool {
+        let moved = MovedEntry { pi, is_signalled, remote_va, local_va, len };
+        self.node.carry_moved(&self.found, &moved)
     }
 
     #[inline]

@@ -138,6 +138,17 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
     /// and rung for.
     fn carry(&self, words: &[u64; 8]) -> bool;
 
+    /// As [`QueueDoorbell::carry`], of the entry at position `pi` (free running), which is like the newest one that
+    /// was carried there, but for its addresses, its length and whether it is signalled.
+    fn carry_moved(
+        &self,
+        pi: u32,
+        is_signalled: bool,
+        remote_va: u64,
+        local_va: u64,
+        len: u32,
+    ) -> bool;
+
     /// As [`QueueDoorbell::carry`], of an atomic, which has two blocks.
     fn carry_atomic(&self, blocks: &[[u64; 8]; 2]) -> bool;
 }

@@ -9,7 +9,10 @@ use urma_core::{
 };
 use urma_mem::Region;
 
-use super::{Bench, contexts, jfs_cfg, poll_all, signalled, toy::Toy};
+use super::{
+    Bench, contexts, jfs_cfg, poll_all, signalled,
+    toy::{Handed, Toy},
+};
 use crate::DriverCfg;
 
 const VA: u64 = 0x10_0000;
@@ -182,4 +185,31 @@ fn it_does_not_go_to_a_former_target() {
     }
     let seen: Vec<_> = bench.toy.state().seen.iter().map(|sqe| sqe.target_id).collect();
     assert_eq!(seen, [70, 70, 71, 71]);
+}
+
+#[test]
+fn it_is_carried_by_what_differs_while_the_newest_carried_one_is_like_it() {
+    let toy = Toy::new();
+    toy.script(|s| s.carries = true);
+    let bench = Bench::on(toy, DriverCfg::default());
+    let (local, remote) = segments(&bench);
+    let jfc = bench.jfc(16);
+    let mut jfs = bench.jfs(jfc.id, 16);
+    let send = jfs.send.as_mut().unwrap();
+    let piece = [LocalSge { segment: &local, addr: VA, len: 8 }];
+    let at = RemoteAddr { segment: &remote, addr: VA };
+    send.post_send(&[transfer(true, &piece, at)]).unwrap();
+    assert_eq!([(); 2].map(|()| send.post_like_last(&MOVED)), [PostedAgain::Posted; 2]);
+    // The newest usual one is now one that was not carried.
+    send.post_send(&[transfer(false, &piece, at), signalled(1)]).unwrap();
+    assert_eq!([(); 2].map(|()| send.post_like_last(&MOVED)), [PostedAgain::Posted; 2]);
+    bench.toy.script(|s| s.carries_moved_only = true);
+    send.post_send(&[transfer(true, &piece, at)]).unwrap();
+    assert_eq!(send.post_like_last(&MOVED), PostedAgain::Posted);
+    use Handed::{Moved, Rung, Whole};
+    let handed = std::mem::take(&mut bench.toy.state().handed);
+    let refused = [Whole, Rung];
+    let seen =
+        [&[Whole, Moved(1), Moved(2), Rung, Whole, Moved(6)], &refused[..], &refused].concat();
+    assert_eq!(handed, seen);
 }

@@ -12,7 +12,7 @@ use std::{
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use udma_abi::{
     BackingError, CmdStatus, Cqe, CqeStatus, DeviceBacking, DeviceInfo, DmaAccess, DmaSpace, Eqe,
-    Nanos, RawEid, RegisterRegion, Sqe,
+    Nanos, QueueDoorbell, RawEid, RegisterRegion, Sqe,
     caps::{Caps, Features},
     cmd::{CMD_WORDS, Command, CreateQueue, RSP_WORDS, Response},
     counters::Counter,
@@ -49,6 +49,10 @@ pub(super) struct Script {
     pub(super) solicited_fails: bool,
     /// The device takes no direct entries.
     pub(super) has_no_direct: bool,
+    /// Queues have doorbells of their own, which carry out what they are given.
+    pub(super) carries: bool,
+    /// They refuse it, except what differs from the newest one.
+    pub(super) carries_moved_only: bool,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +101,53 @@ pub(super) struct State {
     pub(super) seen: Vec<Sqe>,
     pub(super) faults: u32,
     pub(super) commands: Vec<Command>,
+    pub(super) handed: Vec<Handed>,
+}
+
+/// What was handed over to the doorbell of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Handed {
+    /// An entry that is in no ring.
+    Whole,
+    /// What differs from the newest one, with its position.
+    Moved(u32),
+    /// An entry in the ring.
+    Rung,
+}
+
+/// The doorbell of a queue that does nothing with what it is given.
+#[derive(Debug)]
+struct Carrier(Arc<Toy>);
+
+impl Carrier {
+    fn note(&self, handed: Handed) -> bool {
+        let mut state = self.0.state();
+        state.handed.push(handed);
+        !state.script.carries_moved_only
+    }
+}
+
+impl QueueDoorbell for Carrier {
+    fn ring(&self, _pi: u32) {
+        self.note(Handed::Rung);
+    }
+
+    fn ring_direct(&self, _words: &[u64; 8]) {
+        self.note(Handed::Rung);
+    }
+
+    fn carry(&self, _words: &[u64; 8]) -> bool {
+        self.note(Handed::Whole)
+    }
+
+    fn carry_moved(&self, pi: u32, _: bool, _: u64, _: u64, _: u32) -> bool {
+        self.note(Handed::Moved(pi));
+        true
+    }
+
+    fn carry_atomic(&self, _blocks: &[[u64; 8]; 2]) -> bool {
+        self.note(Handed::Whole)
+    }
 }
 
 #[derive(Debug)]
@@ -474,6 +525,11 @@ impl DeviceBacking for Handle {
 impl RegisterRegion for Handle {
     fn len(&self) -> u64 {
         regs::BAR_LEN
+    }
+
+    fn queue_doorbell(&self, _id: u32) -> Option<Box<dyn QueueDoorbell>> {
+        let has_one = self.0.state().script.carries;
+        has_one.then(|| -> Box<dyn QueueDoorbell> { Box::new(Carrier(Arc::clone(&self.0))) })
     }
 
     fn read(&self, offset: u64) -> u64 {

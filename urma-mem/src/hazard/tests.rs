@@ -9,7 +9,7 @@ mod plain {
     #[test]
     fn a_generation_lives_while_odd_and_never_repeats() {
         let region = Region::private(4096).unwrap();
-        let generation = Generation::new(region.clone(), 64).unwrap();
+        let generation = Generation::new(&region, 64).unwrap();
         assert!(!generation.is_live());
         assert_eq!(generation.revive(), Ok(1));
         assert_eq!(generation.revive(), Ok(3));
@@ -17,15 +17,15 @@ mod plain {
         generation.kill().unwrap();
         assert_eq!(generation.load(), 4);
         assert_eq!(generation.revive(), Ok(5));
-        assert!(Generation::new(region, 4092).is_err());
+        assert!(Generation::new(&region, 4092).is_err());
     }
 
     #[test]
     fn a_killed_generation_stops_checks_and_waits_for_the_announced() {
         let region = Region::private(4096).unwrap();
-        let generation = Generation::new(region.clone(), 64).unwrap();
-        let mut slot = HazardSlot::new(region.clone(), 128).unwrap();
-        let seen = HazardSlot::new(region, 128).unwrap();
+        let generation = Generation::new(&region, 64).unwrap();
+        let mut slot = HazardSlot::new(&region, 128).unwrap();
+        let seen = HazardSlot::new(&region, 128).unwrap();
         let imported = generation.revive().unwrap();
         let announced = slot.announce(9).unwrap();
         assert_eq!(announced.check(&generation, imported), Ok(()));
@@ -51,8 +51,8 @@ mod plain {
     #[expect(clippy::disallowed_methods, reason = "a measurement owns its clock")]
     fn measure() {
         let region = Region::private(4096).expect("memory");
-        let generation = Generation::new(region.clone(), 64).expect("a word");
-        let mut slot = HazardSlot::new(region.clone(), 128).expect("a slot");
+        let generation = Generation::new(&region, 64).expect("a word");
+        let mut slot = HazardSlot::new(&region, 128).expect("a slot");
         let imported = generation.revive().expect("writable");
         let start = std::time::Instant::now();
         for value in 0..10_000_000 {
@@ -68,12 +68,12 @@ mod plain {
     #[test]
     fn no_store_comes_after_a_clear_drain() {
         let region = Region::private(4096).unwrap();
-        let generation = Generation::new(region.clone(), 64).unwrap();
-        let seen = HazardSlot::new(region.clone(), 128).unwrap();
+        let generation = Generation::new(&region, 64).unwrap();
+        let seen = HazardSlot::new(&region, 128).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut slot = HazardSlot::new(region.clone(), 128).unwrap();
+                let mut slot = HazardSlot::new(&region, 128).unwrap();
                 let mut value = 0;
                 while !stop.load(Ordering::Relaxed) {
                     let imported = generation.load();
@@ -119,9 +119,9 @@ mod model {
         loom::model(move || {
             let table = ModelWords::new(1, fault);
             let half = ModelWords::new(1, fault);
-            let generation = Generation::new(table, 0).unwrap();
+            let generation = Generation::new(&table, 0).unwrap();
             let imported = generation.revive().unwrap();
-            let seen = HazardSlot::new(half, 0).unwrap();
+            let seen = HazardSlot::new(&half, 0).unwrap();
             let memory = shared_memory();
             let (mut slot, theirs, target) =
                 (seen.clone(), generation.clone(), Arc::clone(&memory));

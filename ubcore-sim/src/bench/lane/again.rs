@@ -1,13 +1,15 @@
 //! Requests like one before are checked for all that may have changed since.
 
+use udma_abi::cmd::{Command, QueueState};
 use udma_abi::sqe::BLOCK_WORDS;
 use udma_abi::{CqeStatus, Opcode, Sqe};
 
 use super::super::scene::{Scene, scene, scene_of};
-use super::super::{on_seg, pair_with};
+use super::super::{BenchSeg, on_seg, pair_with};
 use super::{ATOMICS, GOOD, REFUSED, STOPPED, TRANSFERS, both, direct, each, ends, send};
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
+use crate::device::MovedEntry;
 
 /// So many requests alike, and the last of them is kept in any case.
 const MANY: usize = 16;
@@ -156,5 +158,89 @@ fn without_the_lane_nothing_is_carried() {
         let front = s.a.put(&mut s.jetty, sqe, &s.local.sge(0, 8).to_words());
         let back = s.jetty.ring.load_block(((s.jetty.pi as usize - 1) & 15) * 64).unwrap();
         assert_eq!(s.a.dev.carry_atomic(&found, || 0, &[front, back]), carried);
+    }
+}
+
+/// Hands a WRITE of 8 bytes to `at` of `seg` over, which is in no ring; whether it was carried out.
+fn carry(s: &mut Scene, seg: &BenchSeg, at: u64) -> bool {
+    let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+    let sqe = Sqe { sge_num: 1, ..on_seg(Opcode::Write, s.tpn, seg, at) };
+    let block = s.a.put(&mut s.jetty, sqe, &s.local.sge(at, 8).to_words());
+    let carried = s.a.dev.carry(&found, || 0, &block);
+    s.jetty.pi -= u32::from(carried.is_none());
+    s.a.poll(&mut s.jfc);
+    carried.is_some()
+}
+
+/// As [`carry`], by what differs from the newest one that was carried, as if it stood `ahead` of the next
+/// position.
+fn carry_moved(s: &mut Scene, at: u64, ahead: u32) -> bool {
+    let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+    let (remote_va, local_va) = (s.remote.va.wrapping_add(at), s.local.va.wrapping_add(at));
+    let pi = s.jetty.pi.wrapping_add(ahead);
+    let moved = MovedEntry { pi, is_signalled: true, remote_va, local_va, len: 8 };
+    let carried = s.a.dev.carry_moved(&found, || 0, &moved);
+    s.jetty.pi += u32::from(carried.is_some());
+    let is_done = s.a.poll(&mut s.jfc).is_some_and(|cqe| cqe.status == GOOD);
+    assert_eq!(is_done, carried.is_some());
+    is_done
+}
+
+#[test]
+fn what_differs_is_carried_at_the_next_position_of_a_queue_that_is_ready() {
+    let mut s = scene();
+    let remote = s.remote.clone();
+    let bytes = s.fill();
+    // The queue gets to know path and segments.
+    let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+    s.run(sqe, &[sge]);
+    assert!(!carry_moved(&mut s, 0, 0), "none was carried");
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    for at in [0, 8, 1 << 12, (1 << 20) - 8] {
+        assert!(!carry_moved(&mut s, at, 1) && !carry_moved(&mut s, at, u32::MAX));
+        assert!(carry_moved(&mut s, at, 0), "{at}");
+        let from = usize::try_from(at).unwrap();
+        assert_eq!(s.remote.bytes(from, 8), bytes[from..from + 8]);
+    }
+    for at in [(1 << 20) - 7, 1 << 20, u64::MAX] {
+        assert!(!carry_moved(&mut s, at, 0), "outside of the segments: {at}");
+    }
+    s.a.ok(Command::ModifyState { id: s.jetty.id, state: QueueState::Suspended });
+    assert!(!carry_moved(&mut s, 0, 0), "the queue is suspended");
+}
+
+/// The newest one that was carried: neither one before it, nor one that is kept in its place.
+#[test]
+fn what_differs_is_not_taken_for_another_request() {
+    let mut s = scene();
+    let remote = s.remote.clone();
+    s.fill();
+    let others: Vec<BenchSeg> = (0..MANY).map(|_| s.b.seg(1 << 20)).collect();
+    let (sqe, sge) = (on_seg(Opcode::Write, s.tpn, &remote, 0), s.local.sge(0, 8));
+    s.run(sqe, &[sge]);
+    assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+    for other in &others {
+        // The first one like it is carried and kept, if at all, by what was found for it alone.
+        assert!(carry(&mut s, other, 8));
+        assert!(!carry_moved(&mut s, 16, 0));
+    }
+    for other in &others {
+        assert!([0; 3].map(|at| carry(&mut s, &remote, at)) == [true; 3]);
+        for _ in 0..MANY {
+            let sqe = on_seg(Opcode::Write, s.tpn, other, 24);
+            s.a.post(&mut s.jetty, sqe, &[s.local.sge(24, 8)]);
+            s.a.poll(&mut s.jfc);
+        }
+        // Addresses that lie in the other segment would be refused or not; bytes tell.
+        let place = MovedEntry {
+            pi: s.jetty.pi,
+            is_signalled: false,
+            remote_va: other.va + 4096,
+            local_va: s.local.va,
+            len: 8,
+        };
+        let found = s.a.dev.find_queue(s.jetty.id).unwrap();
+        assert_eq!(s.a.dev.carry_moved(&found, || 0, &place), None);
+        assert_eq!(other.bytes(4096, 8), [0; 8]);
     }
 }

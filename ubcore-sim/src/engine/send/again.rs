@@ -3,7 +3,10 @@
 //! *Owns*: nothing. *Takes*: a block that is next. *Gives*: the request carried out and retired, or nothing changed.
 //! *Must not*: judge a request; what is not as it was goes to the rest of the lane.
 
-use udma_abi::{Atomic, OneSided, sqe::BLOCK_WORDS};
+use udma_abi::{
+    Atomic, OneSided,
+    sqe::{BLOCK_WORDS, SqeFlags},
+};
 use urma_mem::hazard::CHUNK_MAX;
 use urma_mem::sync::Ordering;
 
@@ -12,7 +15,9 @@ use super::{Left, SendEngine, Visit};
 use crate::cfg::ExpressLane;
 use crate::context::queue::Queue;
 use crate::context::tables::Tables;
-use crate::engine::known::AtomicBlocks;
+use crate::engine::fetch::{SendRing, low16};
+use crate::engine::known::{AtomicBlocks, KnownRequest, MovedEntry};
+use crate::engine::retire::Retire;
 
 impl SendEngine {
     /// Carries out `block`, which is in no ring, as the next entry; `None`: nothing happened.
@@ -27,6 +32,20 @@ impl SendEngine {
         }
         if !self.carry_again(queue, block) {
             return self.carry_new((tables, queue), block);
+        }
+        queue.pi.store(self.ring.head, Ordering::Release);
+        Some(self.clear_slots(Left::BUSY))
+    }
+
+    /// As [`SendEngine::carry_block`], of an entry like the newest one which that carried out.
+    #[inline(always)]
+    pub(crate) fn carry_moved(&mut self, queue: &Queue, moved: &MovedEntry) -> Option<Left> {
+        if !self.is_idle() || queue.pi.load(Ordering::Acquire) != self.ring.head {
+            return None;
+        }
+        let known = self.known.newest().filter(|_| moved.pi == self.ring.head)?;
+        if !carry_known(known, (&mut self.ring, &mut self.retire), queue, moved) {
+            return None;
         }
         queue.pi.store(self.ring.head, Ordering::Release);
         Some(self.clear_slots(Left::BUSY))
@@ -110,24 +129,12 @@ impl SendEngine {
     /// happened.
     #[inline(always)]
     pub(super) fn carry_again(&mut self, queue: &Queue, block: &[u64; BLOCK_WORDS]) -> bool {
-        let Some(known) = self.known.find(block) else { return false };
-        if !(self.ring.is_at_head(block[0]) && known.lives() && self.retire.reserve()) {
+        let Some(known) = self.known.find_carried(block) else { return false };
+        if !self.ring.is_at_head(block[0]) {
             return false;
         }
-        let is_moved = match known.open() {
-            Some(open) => open.copy(block).is_some(),
-            None => false,
-        };
-        if !is_moved {
-            self.retire.keep_or_give_back();
-            return false;
-        }
-        self.ring.head = self.ring.head.wrapping_add(1);
-        let bytes = OneSided::len_of(block);
-        queue.fast.direct(u64::from(bytes));
-        let (entry_idx, flags) = (OneSided::entry_idx_of(block), OneSided::flags_of(block));
-        self.retire.succeed((entry_idx, 1), (flags, bytes), &queue.fast);
-        true
+        let moved = MovedEntry::of(block, self.ring.head);
+        carry_known(known, (&mut self.ring, &mut self.retire), queue, &moved)
     }
 
     /// As [`SendEngine::carry_again`], of what is like the next of `posted` blocks in the ring, and follows it: at
@@ -144,7 +151,7 @@ impl SendEngine {
             if !(self.ring.is_at_head(block[0]) && self.retire.reserve()) {
                 break;
             }
-            if open.copy(&block).is_none() {
+            if open.copy(&MovedEntry::of(&block, self.ring.head)).is_none() {
                 self.retire.keep_or_give_back();
                 break;
             }
@@ -165,4 +172,30 @@ impl SendEngine {
         }
         done
     }
+}
+
+/// Carries out a request like `known`, which is the next one; `false`: nothing happened.
+#[inline(always)]
+fn carry_known(
+    known: &mut KnownRequest,
+    (ring, retire): (&mut SendRing, &mut Retire),
+    queue: &Queue,
+    moved: &MovedEntry,
+) -> bool {
+    if !(known.lives() && retire.reserve()) {
+        return false;
+    }
+    let is_moved = match known.open() {
+        Some(open) => open.copy(moved).is_some(),
+        None => false,
+    };
+    if !is_moved {
+        retire.keep_or_give_back();
+        return false;
+    }
+    ring.head = ring.head.wrapping_add(1);
+    queue.fast.direct(u64::from(moved.len));
+    let flags = if moved.is_signalled { SqeFlags::COMPLETE } else { SqeFlags::empty() };
+    retire.succeed((low16(moved.pi), 1), (flags, moved.len), &queue.fast);
+    true
 }

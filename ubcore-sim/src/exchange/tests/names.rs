@@ -161,7 +161,7 @@ fn a_name_that_is_taken_back_during_the_copy_counts_for_nothing() {
     assert_eq!(name(&mut w, &send, named), again);
     let named = NamedBytes { epoch: 1, ..named };
     let table = w.nodes[0].base.tables.ports.node_region.clone();
-    let generation = Generation::new(table, entry_offset(1)).unwrap();
+    let generation = Generation::new(&table, entry_offset(1)).unwrap();
     hooks::at(Hook::CopyUnchecked, move || generation.kill().unwrap());
     assert_eq!(name(&mut w, &send, named), again, "withdrawn");
     assert!(w.received(1).is_none());
