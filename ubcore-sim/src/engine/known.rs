@@ -307,8 +307,8 @@ impl KnownRequests {
     #[inline(always)]
     pub(crate) fn find_carried(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
         let slot = slot_of(block);
-        let is_like = |known: &Box<KnownRequest>| known.facts.key.is_of(block);
-        let is_known = self.slots[slot].as_ref().is_some_and(is_like);
+        let is_like = |known: &KnownRequest| known.facts.key.is_of(block);
+        let is_known = self.slots[slot].as_deref().is_some_and(is_like);
         self.newest = if is_known { slot } else { KNOWN };
         self.newest()
     }

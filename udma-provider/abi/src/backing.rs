@@ -138,8 +138,8 @@ pub trait QueueDoorbell: Send + Sync + std::fmt::Debug {
     /// and rung for.
     fn carry(&self, words: &[u64; 8]) -> bool;
 
-    /// As [`QueueDoorbell::carry`], of the entry at position `pi` (free running), which is like the newest one that
-    /// was carried there, but for its addresses, its length and whether it is signalled.
+    /// As [`QueueDoorbell::carry`], of a request at position `pi` (free running) that is like the newest one which
+    /// [`QueueDoorbell::carry`] carried out, except for its addresses, its length and whether it is signalled.
     fn carry_moved(
         &self,
         pi: u32,
