@@ -3,6 +3,7 @@
 //! *Owns*: memory of one node, its rings, what a driver would do with them. *Takes*: requests.
 //! *Gives*: completions. *Must not*: look inside the device.
 
+mod carry;
 mod commands;
 mod completions;
 mod fences;
@@ -19,7 +20,7 @@ mod withdrawals;
 use std::sync::{Arc, Mutex};
 
 use udma_abi::{
-    CmdStatus, Cqe, DmaAccess, Eqe, MovableBlock, Nanos, RawEid, Sge, Sqe,
+    CmdStatus, Cqe, DmaAccess, Eqe, Nanos, RawEid, Sge, Sqe,
     cmd::{
         Access, CMD_WORDS, CmdQueueKind, Command, CreateQueue, Mode, NONE, QueueFlags, RSP_WORDS,
         RegisterSeg, Response, RqArgs, SqArgs, response_owner,
@@ -33,7 +34,6 @@ use urma_mem::Region;
 use urma_mem::procvm::ProcessMemory;
 use urma_mem::sync::{AtomicU64, Ordering};
 
-use crate::device::MovedEntry;
 use crate::host::peer::KernelReads;
 use crate::ports::{Interrupt, MemoryHost, SameHostParts, SharedExtent, Wake};
 use crate::share::layout;
@@ -475,23 +475,6 @@ impl Bench {
         self.ring(queue);
     }
 
-    /// As [`Bench::carry`], of the newest entry, an atomic that starts with `front`.
-    fn carry_atomic(&self, queue: &BenchQueue, front: [u64; BLOCK_WORDS]) {
-        let [first, second] = [2, 1].map(|back| {
-            (queue.pi.wrapping_sub(back) as usize & ((1 << queue.log2) - 1)) * BLOCK_LEN
-        });
-        let blocks = [front, queue.ring.load_block(second).unwrap()];
-        for at in [first, second] {
-            queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
-        }
-        let found = self.dev.find_queue(queue.id).unwrap();
-        if self.dev.carry_atomic(&found, || self.now, &blocks).is_none() {
-            queue.ring.store_block(first, &blocks[0]).unwrap();
-            queue.ring.store_block(second, &blocks[1]).unwrap();
-            self.dev.ring_queue(&found, || self.now, queue.pi);
-        }
-    }
-
     /// Posts by direct entry.
     pub(crate) fn post_direct(&self, queue: &mut BenchQueue, sqe: Sqe, sges: &[Sge]) {
         let mut sqe = sqe;
@@ -508,40 +491,6 @@ impl Bench {
         }
         let page = regs::JETTY_PAGES + u64::from(queue.id) * doorbell::PAGE_LEN;
         self.dev.write_block(|| self.now, page + doorbell::DWQE, block);
-    }
-
-    /// As [`Bench::write_direct`], by the doorbell that was found: the ring has the entry only if the device
-    /// does not carry it out. A request like the newest one that was carried goes by what differs, as a driver
-    /// has it.
-    fn carry(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) {
-        let at = ((queue.pi as usize - 1) & ((1 << queue.log2) - 1)) * BLOCK_LEN;
-        queue.ring.store_block(at, &[u64::MAX; BLOCK_WORDS]).unwrap();
-        let found = self.dev.find_queue(queue.id).unwrap();
-        if let Some(moved) = self.like_carried(queue, block)
-            && self.dev.carry_moved(&found, || self.now, &moved).is_some()
-        {
-            return;
-        }
-        let is_carried = self.dev.carry(&found, || self.now, block).is_some();
-        *self.carried.lock().unwrap() = is_carried.then_some((queue.id, *block));
-        if !is_carried {
-            queue.ring.store_block(at, block).unwrap();
-            self.dev.ring_direct(&found, || self.now, block);
-        }
-    }
-
-    /// What of `block`, the newest entry of the queue, differs from the newest one that was carried, if that
-    /// is all.
-    fn like_carried(&self, queue: &BenchQueue, block: &[u64; BLOCK_WORDS]) -> Option<MovedEntry> {
-        let (id, last) = (*self.carried.lock().unwrap())?;
-        let pi = queue.pi.wrapping_sub(1);
-        let moved = MovedEntry::of(block, pi);
-        let MovedEntry { is_signalled, remote_va, local_va, len, .. } = moved;
-        let entry_idx = u16::try_from(pi & 0xffff).unwrap();
-        let place = (entry_idx, (pi >> queue.log2) & 1 == 0, is_signalled);
-        let mut like = MovableBlock::new(last);
-        like.move_to(place, (remote_va, local_va, len));
-        (id == queue.id && like.block() == block).then_some(moved)
     }
 
     /// Posts a receive with the given pieces and rings the doorbell.

@@ -55,7 +55,7 @@ pub trait Words: Clone {
 
 /// A shared 8-byte word. The accesses are those of [`Words`].
 pub trait OneWord: Clone + core::fmt::Debug {
-    /// Loads it, unordered.
+    /// Loads the word, unordered.
     fn load(&self) -> u64;
     /// Loads it; later accesses stay behind it.
     fn load_acquire(&self) -> u64;
@@ -184,7 +184,7 @@ pub(crate) mod model {
         }
     }
 
-    /// One of them.
+    /// One of the words of a model.
     #[derive(Debug, Clone)]
     pub(crate) struct ModelWord(ModelWords, usize);
 

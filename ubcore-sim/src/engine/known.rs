@@ -41,7 +41,7 @@ pub struct MovedEntry {
     pub remote_va: u64,
     /// Address in the local segment.
     pub local_va: u64,
-    /// Length in bytes.
+    /// Length of both pieces in bytes.
     pub len: u32,
 }
 

@@ -42,7 +42,7 @@ impl RegionWord {
         self.word().load(Ordering::Acquire)
     }
 
-    /// Loads it, unordered.
+    /// Loads the word, unordered.
     #[inline(always)]
     pub fn load(&self) -> u64 {
         self.word().load(Ordering::Relaxed)
