@@ -13,6 +13,7 @@ mod draw;
 #[cfg(test)]
 mod idle;
 mod judge;
+mod lent;
 mod node;
 mod plan;
 mod post;

@@ -6,6 +6,8 @@
 //!
 //! A fault is a decorator around another link; any number of them stack ([`FaultCfg::build`]).
 
+mod calm;
+mod cuts;
 mod faults;
 mod rng;
 mod shape;
@@ -17,9 +19,10 @@ use udma_abi::Nanos;
 
 use crate::ports::NodeAddr;
 
-pub use faults::{Corruption, Duplication, FaultCfg, Loss, Outage, Partition, PulledPort, Router};
+pub use cuts::{Cut, Outage, Partition};
+pub use faults::{BurstLoss, Corruption, Duplication, FaultCfg, Loss, Router, Truncation};
 pub use rng::Rng;
-pub use shape::{Jitter, Rate, Reordering};
+pub use shape::{DelayTail, Jitter, Rate, Reordering};
 pub use text::{LinkFaults, LinkFaultsError};
 
 /// A datagram in transit. Copies share their bytes.

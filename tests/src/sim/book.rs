@@ -15,7 +15,8 @@ pub(super) enum Fate {
     Success,
     /// Its target refuses it and changes nothing.
     Refused,
-    /// One of those: it is open whether the victim was withdrawn before its initiator died.
+    /// One of those: it is open whether the victim was withdrawn before its initiator died, or whether the request came
+    /// before its target took back what it lent.
     Either,
 }
 
@@ -35,6 +36,8 @@ pub(super) struct Pending {
     pub(super) doomed: bool,
     /// Success brings bytes to its slot.
     pub(super) brings: bool,
+    /// It is for what its target may take back.
+    pub(super) is_lent: bool,
     /// Bytes of its target's area that it asks for.
     pub(super) reads: Option<Range<usize>>,
 }
@@ -61,6 +64,11 @@ impl Requests {
         self.pending.len()
     }
 
+    /// Number of the request that ends next.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.pending.front().map(|pending| pending.number)
+    }
+
     /// Whether none is under traffic.
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -80,6 +88,12 @@ impl Requests {
     pub(super) fn doom(&mut self, to: Option<usize>) {
         let of = |p: &&mut Pending| to.is_none_or(|to| p.to == to);
         self.pending.iter_mut().filter(of).for_each(|p| p.doomed = true);
+    }
+
+    /// Those for what `to` lent: it takes that back, so they may be refused.
+    pub(super) fn doubt_lent(&mut self, to: usize) {
+        let of = |p: &&mut Pending| p.is_lent && p.to == to && p.fate == Fate::Success;
+        self.pending.iter_mut().filter(of).for_each(|p| p.fate = Fate::Either);
     }
 
     /// Records the completion of request `number`, well or not: it and the unsignalled ones
@@ -208,6 +222,7 @@ mod tests {
                 slot: 0,
                 fate: Fate::Success,
                 doomed: false,
+                is_lent: false,
                 brings: false,
                 reads: None,
             });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ubcore_sim::PortMode;
-use ubcore_sim::link::PulledPort;
+use ubcore_sim::link::{Cut, Outage};
 use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing, port_address};
 use udma_abi::counters::Counter;
 use urma_core::{Completion, CrStatus, JettyState, SendOp, SendWr};
@@ -160,7 +160,7 @@ fn a_pulled_port_costs_a_moment_and_its_return_nothing() {
         // What is posted after a quiet time is not seen before the next jump.
         cfg.jump_ns = MS / 50;
         let [from, until] = PULLED;
-        cfg.faults.pulled = vec![PulledPort { address: port_address(node, 0), from, until }];
+        cfg.faults.outages = vec![Outage::of(Cut::Address(port_address(node, 0)), from, until)];
         let (fabric, [mut a, b]) = two_in(cfg);
         let count = |counter| [0, 1].map(|n| fabric.device(n).counter(counter));
         let _ = fabric.run_until(BEGIN - fabric.now(), || false);

@@ -39,6 +39,8 @@ pub(super) enum Ask {
     /// Memory granted for reading.
     ReadOnly,
     Victim,
+    /// What its owner takes back now and then.
+    Lent,
 }
 
 /// How a refused request touches what it must not: store, load, atomic.
@@ -97,6 +99,9 @@ impl Draw {
             word: number,
             value,
         };
+        if plan.take_back_ppm > 0 && matches!(draw.kind, Kind::Probe(_)) && rng.below(3) > 0 {
+            draw.kind = Kind::Probe(Ask::Lent);
+        }
         // Half of the time the comparison holds.
         if let Kind::Word(WordOp::Cas { compare, .. }) = &mut draw.kind
             && value.is_multiple_of(2)
@@ -151,9 +156,10 @@ impl Draw {
         Some(Message { number, opcode, bytes, len, imm })
     }
 
-    /// How it has to end; `victim` is how requests for the victim end.
-    pub(super) fn fate(&self, victim: Fate) -> Fate {
+    /// How it has to end; `victim` and `lent` are how requests for those end.
+    pub(super) fn fate(&self, victim: Fate, lent: Fate) -> Fate {
         match self.kind {
+            Kind::Probe(Ask::Lent) => lent,
             Kind::Probe(Ask::Victim) => victim,
             Kind::Probe(Ask::ReadOnly) if self.touch == Touch::Load => Fate::Success,
             Kind::Probe(_) => Fate::Refused,
@@ -172,6 +178,8 @@ impl Draw {
             Ask::BeyondEnd => at(&peer.too_long, end + 1 - len),
             Ask::ReadOnly => at(&peer.vault, 0),
             Ask::Victim => at(&peer.victim, 0),
+            // Without an import of it nobody asks for it.
+            Ask::Lent => at(peer.lent.as_ref().unwrap_or(&peer.victim), 0),
         }
     }
 

@@ -63,8 +63,8 @@ pub(super) fn traffic<'a>(run: &'a mut Run<'_>) -> &'a mut Traffic {
 /// A signalled request to node 1 that succeeds.
 pub(super) fn pending(number: u64) -> Pending {
     let (to, slot, fate) = (1, 0, Fate::Success);
-    let (signalled, doomed, brings) = (true, false, false);
-    Pending { number, to, signalled, slot, fate, doomed, brings, reads: None }
+    let (signalled, doomed, brings, is_lent) = (true, false, false, false);
+    Pending { number, to, signalled, slot, fate, doomed, brings, is_lent, reads: None }
 }
 
 /// Node 0 posted these to its main jetty.

@@ -16,6 +16,7 @@ use urma_core::{
 use urma_mem::Region;
 
 use super::area::AREA_LEN;
+use super::lent::Lent;
 
 /// Bytes of a slot of local memory: one request's source or destination, or one receive.
 pub(super) const SLOT_LEN: usize = 16 << 10;
@@ -94,6 +95,8 @@ pub(super) struct Peer {
     pub(super) vault: ImportedSegment,
     /// What is to be invalidated.
     pub(super) victim: ImportedSegment,
+    /// What it takes back now and then.
+    pub(super) lent: Option<ImportedSegment>,
 }
 
 /// What others need to reach a program.
@@ -103,6 +106,7 @@ pub(super) struct Face {
     area: RemoteSegment,
     vault: RemoteSegment,
     victims: Vec<RemoteSegment>,
+    lent: Option<RemoteSegment>,
 }
 
 #[derive(Debug)]
@@ -126,6 +130,7 @@ pub(super) struct View {
     local_seg: Segment,
     vault_seg: Segment,
     victim_segs: Vec<Segment>,
+    pub(super) lent: Lent,
     /// Areas of all initiators.
     pub(super) area: Region,
     pub(super) local: Region,
@@ -185,6 +190,7 @@ impl Program {
             area: self.view.area_seg.remote(),
             vault: self.view.vault_seg.remote(),
             victims: self.view.victim_segs.iter().map(Segment::remote).collect(),
+            lent: self.view.lent.remote(),
         }
     }
 
@@ -206,8 +212,20 @@ impl Program {
             too_long: import(RemoteSegment { len: face.area.len + 64, ..face.area })?,
             vault: import(face.vault)?,
             victim: import(face.victims[me])?,
+            lent: face.lent.map(import).transpose()?,
         };
         self.view.peers[other] = Some(peer);
+        Ok(())
+    }
+
+    /// Imports what node `other` lends again.
+    ///
+    /// # Errors
+    /// What the API refused.
+    pub(super) fn import_lent(&mut self, other: usize, lent: &RemoteSegment) -> Result<(), Status> {
+        let Some(peer) = self.view.peers[other].as_mut() else { return Ok(()) };
+        let access = SegmentAccess::REMOTE_ALL;
+        peer.lent = Some(self.context.import_segment(lent, access, Mapping::None)?);
         Ok(())
     }
 
@@ -285,6 +303,7 @@ impl View {
             local_seg: register(&local, SegmentAccess::LOCAL_ONLY, LOCAL_VA, token)?,
             vault_seg: register(&vault, SegmentAccess::READ, VAULT_VA, token)?,
             victim_segs: (0..nodes).map(victim).collect::<Result<_, _>>()?,
+            lent: Lent::new(context, token + 0x1000)?,
             area,
             local,
             vault,

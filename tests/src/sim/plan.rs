@@ -3,7 +3,7 @@
 //! *Owns*: the draw of nodes, paths, faults, chunk sizes and the amount of work. *Takes*: a seed
 //! and the weather. *Gives*: a [`SimPlan`]. *Must not*: run anything.
 
-use ubcore_sim::link::{FaultCfg, Outage, PulledPort, Rng, Router};
+use ubcore_sim::link::{Cut, FaultCfg, Outage, Rng, Router};
 use ubcore_sim::sim::{FabricCfg, HostSharing};
 use ubcore_sim::{ExpressLane, PortMode};
 
@@ -18,6 +18,9 @@ pub enum Weather {
     Foul,
     /// Some peers on the same host, some behind a bad link.
     Mixed,
+    /// Packets over links with everything that a wide network does: bursts of losses, tails of delay, truncated
+    /// packets, directions and nodes that are cut off or clogged; until it is calm.
+    Wild,
 }
 
 /// What the programs do.
@@ -48,6 +51,8 @@ pub struct SimPlan {
     pub dry_ppm: u32,
     /// Chance that a jetty is stopped or deleted in a step, in a million.
     pub trouble_ppm: u32,
+    /// Chance that a node takes back in a step what it lent to others, in a million.
+    pub take_back_ppm: u32,
     /// Nodes that die and come back.
     pub kills: u32,
     /// They close, and their peers learn of it.
@@ -78,14 +83,21 @@ impl SimPlan {
         let mut rng = Rng::new(seed ^ 0x5eed_5eed);
         let paths = match weather {
             Weather::SameHost => HostSharing::SameHost,
-            Weather::Fair | Weather::Foul => HostSharing::Packets,
+            Weather::Fair | Weather::Foul | Weather::Wild => HostSharing::Packets,
             Weather::Mixed => HostSharing::Mixed,
         };
-        let nodes = 2 + rng.below(if weather == Weather::Mixed { 3 } else { 2 });
+        let is_large = matches!(weather, Weather::Mixed | Weather::Wild);
+        let nodes = 2 + rng.below(if is_large { 3 } else { 2 });
         let mut fabric = FabricCfg::new(seed, u8::try_from(nodes).unwrap_or(2), paths);
         if matches!(weather, Weather::Foul | Weather::Mixed) {
             fabric.faults = foul(&mut rng);
             fabric.faults.outages = outages(&mut rng, &fabric);
+        }
+        let mut take_back_ppm = 0;
+        if weather == Weather::Wild {
+            fabric.faults = wild(&mut rng);
+            fabric.faults.outages = cuts(&mut rng, &fabric);
+            take_back_ppm = pick(&mut rng, &[0, 5_000, 50_000]);
         }
         fabric.faults.delay_ns = 1_000 + rng.below(50_000);
         fabric.stall_ppm = pick(&mut rng, &[0, 100_000, 500_000]);
@@ -113,6 +125,7 @@ impl SimPlan {
             lazy_ppm,
             dry_ppm: 0,
             trouble_ppm: 0,
+            take_back_ppm,
             kills: 0,
             are_kills_closes: false,
             arm_ppm: pick(&mut rng, &[200_000, 20_000]),
@@ -178,8 +191,8 @@ impl SimPlan {
             let address = [Some(&node.eid), node.ports.first()][(first + turn) % 2];
             let from = now + rng.below(PULL_GAP_NS);
             now = from + 1 + rng.below(PULLED_NS);
-            let pull = |address: &_| PulledPort { address: *address, from, until: now };
-            self.fabric.faults.pulled.extend(address.map(pull));
+            let pull = |address: &_| Outage::of(Cut::Address(*address), from, now);
+            self.fabric.faults.outages.extend(address.map(pull));
         }
         self
     }
@@ -241,10 +254,62 @@ fn outages(rng: &mut Rng, fabric: &FabricCfg) -> Vec<Outage> {
         let from = rng.below(30_000_000);
         let until = from + rng.below(10_000_000);
         let (a, b) = (eids[rng.index(eids.len())], eids[rng.index(eids.len())]);
-        Outage { from, until, pair: (a != b).then_some((a, b)) }
+        Outage::of(if a == b { Cut::All } else { Cut::Between(a, b) }, from, until)
     };
     (0..fabric.seed % 3).map(draw).collect()
 }
+
+/// Each kind of fault in about half of the worlds: rare ones show beside few others.
+fn wild(rng: &mut Rng) -> FaultCfg {
+    let mut ppm = |most| u32::try_from(rng.below(2) * rng.below(most)).unwrap_or(0);
+    FaultCfg {
+        loss_ppm: ppm(50_000),
+        burst_ppm: ppm(5_000),
+        duplicate_ppm: ppm(50_000),
+        reorder_ppm: ppm(50_000),
+        reorder_ns: 300_000,
+        corrupt_ppm: ppm(20_000),
+        truncate_ppm: ppm(20_000),
+        tail_ppm: ppm(50_000),
+        tail_ns: 8_000_000,
+        jitter_ns: u64::from(ppm(40_000)),
+        burst_len: 1 + pick(rng, &[3, 10, 60]),
+        calm_from: CALM_FROM_NS,
+        ..FaultCfg::default()
+    }
+}
+
+/// Directions, nodes and pairs that are cut off or clogged for a while, and one time in which some nodes clog one after
+/// the other and come free in another order (as in FoundationDB's simulation).
+fn cuts(rng: &mut Rng, fabric: &FabricCfg) -> Vec<Outage> {
+    let eids: Vec<_> = fabric.devices.iter().map(|device| device.eid).collect();
+    let mut all = Vec::new();
+    for _ in 0..rng.below(4) {
+        let from = rng.below(CALM_FROM_NS);
+        let first = rng.index(eids.len());
+        let (a, b) = (eids[first], eids[(first + 1 + rng.index(eids.len() - 1)) % eids.len()]);
+        let cut = [Cut::Between(a, b), Cut::OneWay(a, b), Cut::Address(a)][rng.index(3)];
+        let until = (from + rng.below(CUT_NS)).min(CALM_FROM_NS);
+        all.push(Outage { is_clog: rng.below(2) == 0, ..Outage::of(cut, from, until) });
+    }
+    if rng.below(2) == 0 {
+        let begin = rng.below(CALM_FROM_NS / 2);
+        for eid in eids {
+            if rng.below(3) == 0 {
+                continue;
+            }
+            let from = begin + rng.below(CUT_NS);
+            let until = begin + CUT_NS + rng.below(CUT_NS);
+            all.push(Outage { is_clog: true, ..Outage::of(Cut::Address(eid), from, until) });
+        }
+    }
+    all
+}
+
+/// When wild weather ends, in ns; most runs last a few times as long.
+const CALM_FROM_NS: u64 = 60_000_000;
+/// Longest time that something is cut off or clogged in it, in ns.
+const CUT_NS: u64 = 15_000_000;
 
 /// MTUs of routers; the least is that of packets which pass every path.
 const MTUS: [u32; 8] = [9000, 4500, 1500, 1500, 1492, 1280, 576, 364];

@@ -7,7 +7,7 @@ use urma_core::{LocalSge, PostReason, SendWr, WrFlags};
 
 use super::area::Effect;
 use super::book::{Fate, Pending};
-use super::draw::{Draw, Kind};
+use super::draw::{Ask, Draw, Kind};
 use super::node::{Lane, SLOT_LEN, View, partner};
 use super::run::{Run, has_messages};
 use super::side::{Gait, Phase};
@@ -109,6 +109,7 @@ impl Run<'_> {
         let signalled = signal == Signal::Yes || !self.rng.chance_ppm(300_000);
         let any_fence = self.rng.chance_ppm(50_000);
         let Some(&slot) = self.nodes[me].free.last() else { return Ok(false) };
+        let lent = self.nodes[to].program.as_ref().map(|program| program.view.lent.fate());
         let node = &mut self.nodes[me];
         let side = &mut node.sides[lane as usize];
         let effects = draw.effects();
@@ -124,6 +125,10 @@ impl Run<'_> {
         let Some(program) = node.program.as_mut() else { return Ok(false) };
         let Some(peer) = program.view.peers[to].as_ref() else { return Ok(false) };
         program.view.local.write(slot * SLOT_LEN, &draw.bytes).map_err(|e| e.to_string())?;
+        let is_lent = draw.kind == Kind::Probe(Ask::Lent);
+        if is_lent && peer.lent.is_none() {
+            return Ok(false);
+        }
         let pieces = pieces(&program.view, slot, draw.bytes.len());
         let op = draw.op(peer, (me, lane), &pieces, program.view.sge(slot, 0, 8));
         let target = &peer.targets[lane.receiver() as usize];
@@ -136,14 +141,15 @@ impl Run<'_> {
         self.fabric.note(format_args!("post {number} {route:?} {:?} {flags:?}", draw.kind));
         let traffic = &mut side.traffic[to];
         let reads = effects.iter().find(|effect| effect.is_read()).map(Effect::range);
-        let fate = draw.fate(traffic.victim);
+        let fate = draw.fate(traffic.victim, lent.unwrap_or(Fate::Refused));
         let doomed = traffic.phase == Phase::Gone;
         if !doomed {
             traffic.line.extend(draw.message(number, peer));
             effects.into_iter().for_each(|effect| traffic.area.push(number, effect));
         }
         let brings = draw.brings();
-        side.requests.push(Pending { number, to, signalled, slot, fate, doomed, brings, reads });
+        let request = Pending { number, to, signalled, slot, fate, doomed, brings, is_lent, reads };
+        side.requests.push(request);
         node.free.pop();
         self.next_number += 1;
         self.check_area(route)?;

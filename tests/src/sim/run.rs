@@ -76,6 +76,11 @@ impl fmt::Debug for SimFailure {
 
 /// Virtual time in which all work must be done, in ns.
 const BOUND_NS: u64 = 60_000_000_000;
+/// Longest time from the last fault of the links to the end of what was posted before: a timer that waits as long as one
+/// may, and the target without receives meanwhile, twice, since a request may wait for another one.
+const LIVENESS_NS: u64 = 2 * (RTO_MAX_NS + DRY_NS);
+/// Most that a TP waits for an acknowledgement, in ns (docs/wire-spec.md, section 6).
+const RTO_MAX_NS: u64 = 500_000_000;
 /// Quiet time at the end, in which nothing more may complete, in ns.
 const QUIET_NS: u64 = 20_000_000;
 
@@ -101,6 +106,8 @@ pub(super) struct Run<'a> {
     rounds: usize,
     /// Requests that were completed when one last was, and the time.
     progress: (u64, u64),
+    /// Number of the first request that was posted when the links no longer lost anything.
+    first_in_calm: Option<u64>,
 }
 
 /// Runs `plan`.
@@ -138,6 +145,7 @@ impl<'a> Run<'a> {
             report: Report::default(),
             rounds: 0,
             progress: (0, fabric.now()),
+            first_in_calm: None,
         };
         for me in 0..count {
             for other in (0..count).filter(|&other| other != me) {
@@ -183,6 +191,7 @@ impl<'a> Run<'a> {
             self.post_receives(node)?;
             self.post_requests(node)?;
             self.trouble(node)?;
+            self.lend(node)?;
             self.arm(node, self.plan.arm_ppm)?;
             self.poll(node)?;
             self.take_events(node)?;
@@ -191,6 +200,8 @@ impl<'a> Run<'a> {
         self.rounds += 1;
         self.note_progress();
         self.check_mtus()?;
+        self.check_liveness()?;
+        self.check_lent()?;
         self.check_busy(self.rounds)
     }
 
@@ -220,6 +231,30 @@ impl<'a> Run<'a> {
                 return Err(format!(
                     "node {from} uses {payload} bytes of payload behind {router:?}"
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was posted while the links had faults ends soon after these. A jetty that is stopped or suspended may
+    /// hold its requests as long as the program likes.
+    fn check_liveness(&mut self) -> Result<(), String> {
+        let (now, calm_from) = (self.fabric.now(), self.plan.fabric.faults.calm_from);
+        if calm_from == 0 || now < calm_from {
+            return Ok(());
+        }
+        let first = *self.first_in_calm.get_or_insert(self.next_number);
+        if now < calm_from + LIVENESS_NS {
+            return Ok(());
+        }
+        for (node, of) in self.nodes.iter().enumerate() {
+            for lane in Lane::ALL.into_iter().filter(|lane| *lane != Lane::Restless) {
+                let oldest = of.sides[lane as usize].requests.oldest();
+                if let Some(number) = oldest.filter(|number| *number < first) {
+                    return Err(format!(
+                        "request {number} of node {node} is outstanding {LIVENESS_NS} ns after the last fault"
+                    ));
+                }
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ macro_rules! field {
 }
 
 /// In the order in which they are tried: what makes a run short comes first.
-const KNOBS: [Knob; 18] = [
+const KNOBS: [Knob; 22] = [
     Knob {
         name: "nodes",
         least: 2,
@@ -49,6 +49,7 @@ const KNOBS: [Knob; 18] = [
     field!("stops", 0, stops),
     field!("trouble", 0, trouble_ppm),
     field!("dry", 0, dry_ppm),
+    field!("take-back", 0, take_back_ppm),
     field!("attack", 0, fabric.attack_ppm),
     field!("flood", 0, fabric.flood_per_ms),
     Knob {
@@ -68,6 +69,9 @@ const KNOBS: [Knob; 18] = [
         },
     },
     field!("loss", 0, fabric.faults.loss_ppm),
+    field!("bursts", 0, fabric.faults.burst_ppm),
+    field!("truncated", 0, fabric.faults.truncate_ppm),
+    field!("tail", 0, fabric.faults.tail_ppm),
     field!("duplicates", 0, fabric.faults.duplicate_ppm),
     field!("reorder", 0, fabric.faults.reorder_ppm),
     field!("corrupt", 0, fabric.faults.corrupt_ppm),

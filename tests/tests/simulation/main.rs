@@ -98,6 +98,11 @@ fn all_work_is_exact_over_foul_links() {
 }
 
 #[test]
+fn all_work_is_exact_in_wild_weather() {
+    all_in("all_work_is_exact_in_wild_weather", Weather::Wild, Work::All);
+}
+
+#[test]
 fn all_work_is_exact_on_mixed_paths() {
     all_in("all_work_is_exact_on_mixed_paths", Weather::Mixed, Work::All);
 }
@@ -152,6 +157,11 @@ fn survivors_are_exact_over_links() {
 }
 
 /// Nodes that close say so, maybe before their last responses.
+#[test]
+fn survivors_are_exact_in_wild_weather() {
+    with_kills("survivors_are_exact_in_wild_weather", [Weather::Wild, Weather::Wild]);
+}
+
 #[test]
 fn survivors_are_exact_around_nodes_that_close() {
     let plan = |seed: u64| {

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ubcore_sim::link::Outage;
+use ubcore_sim::link::{Cut, Outage};
 use ubcore_sim::sim::{Fabric, FabricCfg, HostSharing};
 use udma_abi::sqe::{BLOCK_WORDS, SQE_WORDS_MAX};
 use udma_abi::{
@@ -294,7 +294,7 @@ const ERR_TIMEOUT: u8 = 15;
 /// A pair that talked and is cut off from each other now.
 fn cut(mode: TransportMode, seed: u64) -> Pair {
     let mut cfg = FabricCfg::new(seed, 2, HostSharing::Packets);
-    cfg.faults.outages = vec![Outage { from: CUT_NS, until: HEALED_NS, pair: None }];
+    cfg.faults.outages = vec![Outage::of(Cut::All, CUT_NS, HEALED_NS)];
     let mut pair = Pair::new(cfg, JfsCfg { err_timeout: ERR_TIMEOUT, ..JfsCfg::new(mode, 16) });
     pair.post(Kind::Write, 1);
     let done = pair.done();

@@ -1,13 +1,15 @@
 //! Decorators that lose, double or change datagrams.
 //!
-//! - owns: loss, duplication, corruption, partitions, routers, and the recipe that stacks all decorators.
+//! - owns: loss, duplication, corruption, routers, and the recipe that stacks all decorators.
 //! - takes: a link and a generator. gives: a worse link. must not: delay (that is `shape`).
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use udma_abi::Nanos;
 
-use super::{Datagram, Jitter, Link, Rate, Reordering, Rng, Wire, forward};
+use super::calm::Calm;
+use super::cuts::{Outage, Partition};
+use super::{Datagram, DelayTail, Jitter, Link, Rate, Reordering, Rng, Wire, forward};
 use crate::ports::NodeAddr;
 
 /// How bad a link is. All zero is a perfect wire without delay.
@@ -31,34 +33,22 @@ pub struct FaultCfg {
     pub bytes_per_second: u64,
     /// Most bytes that wait to be sent; more are lost.
     pub queue_bytes: u64,
+    /// Chance that a datagram begins a burst of losses in its direction, in a million (Gilbert-Elliott).
+    pub burst_ppm: u32,
+    /// Datagrams that such a burst loses, on average.
+    pub burst_len: u32,
+    /// Chance that only the beginning of a datagram arrives, in a million.
+    pub truncate_ppm: u32,
+    /// Chance that a datagram is in the tail of delays, in a million.
+    pub tail_ppm: u32,
+    /// Longest delay of the tail, in ns; half of it is twice as frequent, and so on.
+    pub tail_ns: Nanos,
+    /// From then on, in virtual time, the link only delays; 0: never.
+    pub calm_from: Nanos,
     /// Times in which nothing passes.
     pub outages: Vec<Outage>,
     /// Routers that let only short datagrams pass, for a time.
     pub routers: Vec<Router>,
-    /// Times in which ports are pulled.
-    pub pulled: Vec<PulledPort>,
-}
-
-/// A time in which a port is pulled: nothing comes from its address or goes to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PulledPort {
-    /// Address of the port.
-    pub address: NodeAddr,
-    /// First nanosecond of the interval, in virtual time.
-    pub from: Nanos,
-    /// First nanosecond after it.
-    pub until: Nanos,
-}
-
-/// A time in which nothing passes between two nodes (in either direction), or at all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Outage {
-    /// First nanosecond of the interval, in virtual time.
-    pub from: Nanos,
-    /// First nanosecond after it.
-    pub until: Nanos,
-    /// The nodes that are cut off from each other; `None` means all of them.
-    pub pair: Option<(NodeAddr, NodeAddr)>,
 }
 
 /// A router of one direction between two nodes, and the MTU behind it for a time. The last one of a direction
@@ -109,6 +99,12 @@ impl FaultCfg {
         if self.reorder_ppm > 0 {
             link = Box::new(Reordering::new(link, rng.fork(), self.reorder_ppm, self.reorder_ns));
         }
+        if self.tail_ppm > 0 {
+            link = Box::new(DelayTail::new(link, rng.fork(), self.tail_ppm, self.tail_ns));
+        }
+        if self.truncate_ppm > 0 {
+            link = Box::new(Truncation::new(link, rng.fork(), self.truncate_ppm));
+        }
         if self.corrupt_ppm > 0 {
             link = Box::new(Corruption::new(link, rng.fork(), self.corrupt_ppm));
         }
@@ -118,14 +114,17 @@ impl FaultCfg {
         if self.loss_ppm > 0 {
             link = Box::new(Loss::new(link, rng.fork(), self.loss_ppm));
         }
+        if self.burst_ppm > 0 {
+            link = Box::new(BurstLoss::new(link, rng.fork(), self.burst_ppm, self.burst_len));
+        }
         if !self.outages.is_empty() {
             link = Box::new(Partition::new(link, self.outages.clone()));
         }
         if !self.routers.is_empty() {
             link = Box::new(Routed { inner: link, routers: self.routers.clone() });
         }
-        if !self.pulled.is_empty() {
-            link = Box::new(Pulled { inner: link, ports: self.pulled.clone() });
+        if self.calm_from > 0 {
+            link = Box::new(Calm::new(link, self.delay_ns, self.calm_from));
         }
         link
     }
@@ -196,30 +195,51 @@ random_fault!(
     }
 );
 
-/// Lets nothing pass at given times.
+random_fault!(
+    /// Loses the end of a datagram, of any length but nothing.
+    Truncation,
+    |link, at, mut datagram, hit| {
+        if hit && !datagram.bytes.is_empty() {
+            let left = link.rng.index(datagram.bytes.len());
+            datagram.bytes = Arc::from(&datagram.bytes[..left]);
+        }
+        link.inner.send(at, datagram);
+    }
+);
+
+/// Loses datagrams in bursts, each direction by itself: the model of Gilbert and Elliott, in whose good state
+/// nothing is lost and in whose bad state everything.
 #[derive(Debug)]
-pub struct Partition {
+pub struct BurstLoss {
     inner: Box<dyn Link>,
-    outages: Vec<Outage>,
+    rng: Rng,
+    begin_ppm: u32,
+    end_ppm: u32,
+    /// Directions in a burst.
+    bad: BTreeSet<(NodeAddr, NodeAddr)>,
 }
 
-impl Partition {
-    /// Adds the fault to the link `inner`.
+impl BurstLoss {
+    /// Around `inner`: with a chance of `begin_ppm` in a million a datagram begins a burst, of `len` on average.
     #[must_use]
-    pub fn new(inner: Box<dyn Link>, outages: Vec<Outage>) -> Self {
-        Self { inner, outages }
+    pub fn new(inner: Box<dyn Link>, rng: Rng, begin_ppm: u32, len: u32) -> Self {
+        let end_ppm = 1_000_000 / len.max(1);
+        Self { inner, rng, begin_ppm, end_ppm, bad: BTreeSet::new() }
     }
 }
 
-impl Link for Partition {
+impl Link for BurstLoss {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
-        let ends = (datagram.from, datagram.to);
-        let cut = |outage: &Outage| {
-            let concerned = outage.pair.is_none_or(|(a, b)| ends == (a, b) || ends == (b, a));
-            concerned && (outage.from..outage.until).contains(&at)
-        };
-        if !self.outages.iter().any(cut) {
-            self.inner.send(at, datagram);
+        let way = (datagram.from, datagram.to);
+        let is_lost = self.bad.contains(&way) || self.rng.chance_ppm(self.begin_ppm);
+        if !is_lost {
+            return self.inner.send(at, datagram);
+        }
+        // A burst has one datagram at least, and ends behind each with the same chance.
+        if self.rng.chance_ppm(self.end_ppm) {
+            self.bad.remove(&way);
+        } else {
+            self.bad.insert(way);
         }
     }
 
@@ -237,27 +257,6 @@ impl Link for Routed {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
         let way = (datagram.from, datagram.to);
         if Router::in_the_way(&self.routers, at, way, datagram.bytes.len()).is_none() {
-            self.inner.send(at, datagram);
-        }
-    }
-
-    forward!();
-}
-
-/// Loses what goes by ports that are pulled.
-#[derive(Debug)]
-struct Pulled {
-    inner: Box<dyn Link>,
-    ports: Vec<PulledPort>,
-}
-
-impl Link for Pulled {
-    fn send(&mut self, at: Nanos, datagram: Datagram) {
-        let ends = [datagram.from, datagram.to];
-        let is_lost = |port: &PulledPort| {
-            ends.contains(&port.address) && (port.from..port.until).contains(&at)
-        };
-        if !self.ports.iter().any(is_lost) {
             self.inner.send(at, datagram);
         }
     }

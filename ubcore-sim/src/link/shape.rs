@@ -1,6 +1,6 @@
 //! Decorators that change when datagrams arrive.
 //!
-//! - owns: jitter, reordering, rate. takes: a link and a generator.
+//! - owns: jitter, reordering, tails of delay, rate. takes: a link and a generator.
 //! - gives: a slower link. must not: lose anything but what a full queue loses.
 
 use std::collections::BTreeMap;
@@ -60,6 +60,43 @@ impl Link for Reordering {
     fn send(&mut self, at: Nanos, datagram: Datagram) {
         let held = if self.rng.chance_ppm(self.ppm) { self.rng.below(self.most_ns) } else { 0 };
         self.inner.send(at.saturating_add(held), datagram);
+    }
+
+    forward!();
+}
+
+/// Gives some datagrams a delay with a long tail: half the longest delay is twice as frequent, and so on down to
+/// a 128th of it.
+#[derive(Debug)]
+pub struct DelayTail {
+    inner: Box<dyn Link>,
+    rng: Rng,
+    ppm: u32,
+    most_ns: Nanos,
+}
+
+/// The shortest delays of a tail are the longest one, halved so often.
+const HALVINGS: u32 = 7;
+
+impl DelayTail {
+    /// Around `inner`: with a chance of `ppm` in a million for up to `most_ns`.
+    #[must_use]
+    pub fn new(inner: Box<dyn Link>, rng: Rng, ppm: u32, most_ns: Nanos) -> Self {
+        Self { inner, rng, ppm, most_ns }
+    }
+
+    fn delay(&mut self) -> Nanos {
+        // In whole numbers: powers of floating point differ between machines.
+        let doublings = self.rng.next_u64().trailing_ones().min(HALVINGS);
+        let most = self.most_ns >> (HALVINGS - doublings);
+        most / 2 + self.rng.below(most / 2 + 1)
+    }
+}
+
+impl Link for DelayTail {
+    fn send(&mut self, at: Nanos, datagram: Datagram) {
+        let late = if self.rng.chance_ppm(self.ppm) { self.delay() } else { 0 };
+        self.inner.send(at.saturating_add(late), datagram);
     }
 
     forward!();

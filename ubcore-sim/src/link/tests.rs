@@ -80,8 +80,93 @@ fn rate_spaces_datagrams_and_drops_beyond_its_queue() {
 }
 
 #[test]
+fn bursts_lose_neighbours_and_about_their_share() {
+    // One datagram in 100 begins a burst of 10: about 9 % are lost.
+    let cfg = FaultCfg { burst_ppm: 10_000, burst_len: 10, ..FaultCfg::default() };
+    let (mut lost, mut bursts) = (0, 0);
+    for seed in 0..200 {
+        let arrived = numbers(&run(&cfg, seed, 200));
+        let is_lost = |number: &u8| !arrived.contains(number);
+        lost += (0..200).filter(is_lost).count();
+        bursts +=
+            (0..200).filter(|number| is_lost(number) && !is_lost(&number.wrapping_sub(1))).count();
+    }
+    assert!((2_800..4_400).contains(&lost), "{lost} of 40,000 lost");
+    assert!((7 * bursts..13 * bursts).contains(&lost), "{lost} lost in {bursts} bursts");
+}
+
+#[test]
+fn a_burst_of_one_direction_leaves_the_other() {
+    let cfg = FaultCfg { burst_ppm: 1_000_000, burst_len: u32::MAX, ..FaultCfg::default() };
+    let mut link = cfg.build(&mut Rng::new(1));
+    link.send(0, datagram(1));
+    let back = Datagram { from: B, to: A, bytes: Arc::from(vec![2; 100]) };
+    // The chance of a burst is one: the first of each direction is lost.
+    link.send(0, back);
+    assert_eq!(link.poll_deadline(), None);
+}
+
+#[test]
+fn a_truncated_datagram_keeps_its_beginning() {
+    let cfg = FaultCfg { truncate_ppm: 1_000_000, ..FaultCfg::default() };
+    let arrived = run(&cfg, 1, 50);
+    assert_eq!(arrived.len(), 50);
+    for (at, bytes) in arrived {
+        assert!(bytes.len() < 100 && bytes.iter().all(|byte| u64::from(*byte) == at / 1000));
+    }
+}
+
+#[test]
+fn half_the_longest_delay_of_a_tail_is_twice_as_frequent() {
+    let cfg = FaultCfg { tail_ppm: 1_000_000, tail_ns: 128_000, ..FaultCfg::default() };
+    let delays: Vec<_> = (0..400).flat_map(|seed| run(&cfg, seed, 1)).map(|(at, _)| at).collect();
+    let longer = |ns| delays.iter().filter(|delay| **delay >= ns).count();
+    assert_eq!((longer(500), longer(128_001)), (400, 0));
+    for (ns, wanted) in [(1_000, 200), (2_000, 100), (4_000, 50)] {
+        let found = longer(ns);
+        assert!((wanted / 2..wanted * 2).contains(&found), "{found} of 400 take {ns} ns or longer");
+    }
+}
+
+#[test]
+fn an_outage_concerns_what_it_names() {
+    let cut = |cut| {
+        let outages = vec![Outage::of(cut, 0, 50_000)];
+        run(&FaultCfg { outages, ..FaultCfg::default() }, 1, 10).len()
+    };
+    assert_eq!([Cut::All, Cut::Between(B, A), Cut::OneWay(A, B)].map(cut), [0; 3]);
+    assert_eq!([Cut::Address(A), Cut::Address(B)].map(cut), [0; 2]);
+    let other = RawEid([3; 16]);
+    assert_eq!([Cut::OneWay(B, A), Cut::Between(A, other), Cut::Address(other)].map(cut), [10; 3]);
+}
+
+#[test]
+fn a_clog_holds_datagrams_until_its_end_in_their_order() {
+    let clog = |from, until| Outage { is_clog: true, ..Outage::of(Cut::Address(B), from, until) };
+    let outages = vec![clog(15_000, 30_000), clog(10_000, 20_000)];
+    let arrived = run(&FaultCfg { outages, ..FaultCfg::default() }, 1, 40);
+    assert_eq!(numbers(&arrived), (0..40).collect::<Vec<_>>());
+    let held = arrived.iter().filter(|(at, _)| *at == 30_000).count();
+    assert_eq!(held, 21, "those from 10 us to 30 us");
+}
+
+#[test]
+fn faults_end_when_it_is_calm() {
+    let cfg =
+        FaultCfg { delay_ns: 500, loss_ppm: 1_000_000, calm_from: 10_000, ..FaultCfg::default() };
+    let arrived = run(&cfg, 1, 20);
+    assert_eq!(numbers(&arrived), (10..20).collect::<Vec<_>>());
+    let late = FaultCfg { delay_ns: 20_500, calm_from: 10_000, ..FaultCfg::default() };
+    assert_eq!(
+        numbers(&run(&late, 1, 20)),
+        (0..20).collect::<Vec<_>>(),
+        "what is under way arrives"
+    );
+}
+
+#[test]
 fn an_outage_cuts_its_pair_for_its_time() {
-    let cut = Outage { from: 10_000, until: 20_000, pair: Some((B, A)) };
+    let cut = Outage::of(Cut::Between(B, A), 10_000, 20_000);
     let cfg = FaultCfg { outages: vec![cut], ..FaultCfg::default() };
     let arrived = run(&cfg, 1, 30);
     assert_eq!(numbers(&arrived), (0..10).chain(20..30).collect::<Vec<_>>());

@@ -27,14 +27,19 @@ pub struct LinkFaultsError {
     pub wanted: &'static str,
 }
 
-const FIELDS: &str = "field=value, with the fields loss, duplicate, corrupt, reorder, reorder-by, delay, \
-                      jitter, rate, queue and seed";
+const FIELDS: &str = "field=value, with the fields loss, burst, burst-length, duplicate, corrupt, truncate, \
+                      reorder, reorder-by, delay, jitter, tail, tail-by, rate, queue and seed";
 const CHANCE: &str = "a chance, from 0 to 1 or from 0% to 100%";
 const TIME: &str = "a time such as 250us, 5ms or 1s, at most 60s";
+const BURST: &str = "a number of datagrams from 1 to 1000000";
 const NUMBER: &str = "a whole number";
 const RATE: &str = "bits per second, such as 500M or 10G";
 /// How long a datagram is held back that others are to overtake, when the text does not say.
 const REORDER_NS: Nanos = 1_000_000;
+/// Datagrams of a burst of losses, on average, when the text does not say.
+const BURST_LEN: u32 = 10;
+/// Longest delay of the tail, when the text does not say.
+const TAIL_NS: Nanos = 10_000_000;
 /// What waits at most before a rate, as its time: usual for a router.
 const QUEUE_MS: u64 = 50;
 
@@ -42,7 +47,12 @@ impl FromStr for LinkFaults {
     type Err = LinkFaultsError;
 
     fn from_str(text: &str) -> Result<Self, LinkFaultsError> {
-        let cfg = FaultCfg { reorder_ns: REORDER_NS, ..FaultCfg::default() };
+        let cfg = FaultCfg {
+            reorder_ns: REORDER_NS,
+            burst_len: BURST_LEN,
+            tail_ns: TAIL_NS,
+            ..FaultCfg::default()
+        };
         let (mut faults, mut queue) = (Self { cfg, seed: 0 }, None);
         for part in text.split(',').map(str::trim) {
             let wrong = |wanted| LinkFaultsError { part: part.to_owned(), wanted };
@@ -54,6 +64,14 @@ impl FromStr for LinkFaults {
             let number = || value.parse().map_err(|_| wrong(NUMBER));
             match field {
                 "loss" => cfg.loss_ppm = ppm(chance()?),
+                "burst" => cfg.burst_ppm = ppm(chance()?),
+                "burst-length" => {
+                    let len = value.parse().ok().filter(|len| (1..=1_000_000).contains(len));
+                    cfg.burst_len = len.ok_or_else(|| wrong(BURST))?;
+                }
+                "truncate" => cfg.truncate_ppm = ppm(chance()?),
+                "tail" => cfg.tail_ppm = ppm(chance()?),
+                "tail-by" => cfg.tail_ns = time()?,
                 "duplicate" => cfg.duplicate_ppm = ppm(chance()?),
                 "corrupt" => cfg.corrupt_ppm = ppm(chance()?),
                 "reorder" => cfg.reorder_ppm = ppm(chance()?),
@@ -100,7 +118,8 @@ mod tests {
     #[test]
     fn every_field_has_its_unit() {
         let text = "loss=1%, duplicate=0.001, corrupt=10%, reorder=0.5%, reorder-by=2ms, delay=250us, \
-                    jitter=100ns, rate=10G, queue=1000, seed=7";
+                    jitter=100ns, rate=10G, queue=1000, burst=0.1%, burst-length=20, truncate=2%, tail=3%, \
+                    tail-by=9ms, seed=7";
         let LinkFaults { cfg, seed } = text.parse().unwrap();
         let wanted = FaultCfg {
             delay_ns: 250_000,
@@ -112,6 +131,11 @@ mod tests {
             corrupt_ppm: 100_000,
             bytes_per_second: 1_250_000_000,
             queue_bytes: 1000,
+            burst_ppm: 1000,
+            burst_len: 20,
+            truncate_ppm: 20_000,
+            tail_ppm: 30_000,
+            tail_ns: 9_000_000,
             ..FaultCfg::default()
         };
         assert_eq!((cfg, seed), (wanted, 7));
@@ -136,6 +160,8 @@ mod tests {
             ("rate=0", "rate"),
             ("rate=inf", "rate"),
             ("queue=1.5", "queue"),
+            ("burst-length=0", "burst-length"),
+            ("tail-by=3", "tail-by"),
             ("seed=-1", "seed"),
             ("losses=1", "losses"),
             ("loss", "\"loss\""),

@@ -7,7 +7,7 @@ use udma_abi::RawEid;
 use urma_packet::{IcrcFlow, Mtu, Packet};
 
 use super::*;
-use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};
+use crate::link::{Cut, Datagram, FaultCfg, Link, Outage, Rng};
 
 mod forged;
 mod outcomes;

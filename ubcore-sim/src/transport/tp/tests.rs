@@ -12,7 +12,7 @@ use urma_packet::{
 use urma_recovery::{AckNews, DataMark, SendLedger};
 
 use super::*;
-use crate::link::{Datagram, FaultCfg, Link, Outage, Rng};
+use crate::link::{Cut, Datagram, FaultCfg, Link, Outage, Rng};
 use crate::transport::strategy::Strategy;
 
 const MS: Nanos = 1_000_000;
@@ -293,7 +293,7 @@ fn selective_repeat_sends_little_more_than_what_was_lost() {
 #[test]
 fn a_hole_is_repaired_within_about_one_round_trip() {
     // One outage swallows a few packets in the middle of a stream that goes on.
-    let outage = Outage { from: 50_000, until: 52_000, pair: None };
+    let outage = Outage::of(Cut::All, 50_000, 52_000);
     let faults = FaultCfg {
         delay_ns: MS,
         bytes_per_second: 100_000_000,
@@ -317,7 +317,7 @@ fn without_blocks_selective_repeat_still_delivers() {
 #[test]
 fn a_dead_peer_is_known_within_the_bound() {
     for strategy in [Strategy::GoBackN, Strategy::SelectiveRepeat] {
-        let dead = Outage { from: 0, until: Nanos::MAX, pair: None };
+        let dead = Outage::of(Cut::All, 0, Nanos::MAX);
         let faults = FaultCfg { outages: vec![dead], ..FaultCfg::default() };
         let mut scenario = Scenario::new(1, strategy, faults);
         // 10 + 20 + 40 + 80 + 160 + 320 + 500 + 500 + 500 ms.

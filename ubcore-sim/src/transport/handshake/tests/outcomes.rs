@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_silent_peer_fails_within_the_bound() {
-    let dead = Outage { from: 0, until: Nanos::MAX, pair: None };
+    let dead = Outage::of(Cut::All, 0, Nanos::MAX);
     let mut pair = Pair::new(1, &FaultCfg { outages: vec![dead], ..FaultCfg::default() });
     pair.nodes[0].open(0);
     pair.drive();
