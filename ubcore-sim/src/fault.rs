@@ -33,6 +33,26 @@ pub enum PlantedFault {
     MtuNeverShrinks,
     /// A request that comes again behind others is executed again.
     ServedAgain,
+    /// An unregistered segment can still be reached.
+    SegmentStays,
+    /// Requests that fail end as done.
+    ErrorsHidden,
+    /// Requests with a fence do not wait for the reads before them.
+    FenceIgnored,
+    /// Unsignalled requests make a completion as well.
+    UnsignalledReported,
+    /// A message whose target had no receive is not sent again.
+    NotReadyForgotten,
+    /// What a node's former life asked for counts as served for the next one, too.
+    SequencesKept,
+    /// The receive of a message that breaks off is not given back.
+    ReceiveKept,
+    /// Packets are taken whatever their ICRC is.
+    IcrcUnchecked,
+    /// An atomic answers with a wrong value.
+    WrongValueAnswered,
+    /// The completion of a receive says one byte less.
+    LengthShort,
 }
 
 /// Which fault is planted, if any.
@@ -67,6 +87,12 @@ impl Faults {
 
 macro_rules! questions {
     ($($(#[doc = $doc:literal])* $name:ident = $fault:ident;)*) => {
+        #[cfg(any(test, feature = "planted-faults"))]
+        impl PlantedFault {
+            /// Every one of them.
+            pub const ALL: &[Self] = &[$(Self::$fault),*];
+        }
+
         #[cfg(any(test, feature = "planted-faults"))]
         impl Faults {
             $($(#[doc = $doc])* pub(crate) fn $name(self) -> bool { self.is(PlantedFault::$fault) })*
@@ -104,6 +130,26 @@ questions! {
     mtu_never_shrinks = MtuNeverShrinks;
     /// Duplicates of requests count as new ones.
     served_again = ServedAgain;
+    /// Unregistering does nothing.
+    segment_stays = SegmentStays;
+    /// Errors become successes.
+    errors_hidden = ErrorsHidden;
+    /// Fences do nothing.
+    fence_ignored = FenceIgnored;
+    /// Every request makes a completion.
+    unsignalled_reported = UnsignalledReported;
+    /// "Receiver not ready" ends the tries without ending the request.
+    not_ready_forgotten = NotReadyForgotten;
+    /// Sequences outlive the node that counted them.
+    sequences_kept = SequencesKept;
+    /// Receives of broken messages are lost.
+    receive_kept = ReceiveKept;
+    /// Damaged packets count.
+    icrc_unchecked = IcrcUnchecked;
+    /// Atomics bring a wrong value.
+    wrong_value_answered = WrongValueAnswered;
+    /// Receives are said to be shorter.
+    length_short = LengthShort;
 }
 
 impl Faults {

@@ -15,6 +15,8 @@ use super::side::{Events, Gait, Node, Phase};
 
 /// Completions taken at a time.
 const BATCH: usize = 8;
+/// Virtual time after which nothing of a program is left, in ns.
+const RETURN_NS: u64 = 20_000_000;
 /// Virtual time after which the event of a polled completion must have come, in ns.
 const EVENT_NS: u64 = 2_000_000;
 
@@ -259,6 +261,52 @@ impl Run<'_> {
             program.view.vault.read(0, &mut vault).map_err(|error| error.to_string())?;
             if vault.iter().any(|&byte| byte != 0) {
                 return Err(format!("node {number}: what may only be read changed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every receive that no message used is still posted. One of a message whose jetty was stopped in its middle stays in
+    /// use until that jetty sends again.
+    pub(super) fn check_receives(&self) -> Result<(), String> {
+        if self.plan.trouble_ppm > 0 {
+            return Ok(());
+        }
+        for (number, node) in
+            self.nodes.iter().enumerate().filter(|(_, node)| node.program.is_some())
+        {
+            let queues = self.fabric.device(number).look().queues;
+            for lane in Lane::ALL.into_iter().filter(|lane| !lane.receives().is_empty()) {
+                let posted = lane.receives().len() - node.unposted[lane as usize].len();
+                let queue = queues.iter().find(|queue| queue.id == lane.id());
+                let found = queue.and_then(|queue| queue.receives).unwrap_or(0);
+                if found as usize != posted {
+                    return Err(format!(
+                        "node {number} has {found} receives of {lane:?}, not {posted}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Programs end; what they had of their devices is returned.
+    pub(super) fn check_returned(&mut self) -> Result<(), String> {
+        for node in &mut self.nodes {
+            node.program = None;
+        }
+        let until = self.fabric.now() + RETURN_NS;
+        while self.fabric.now() < until {
+            self.fabric.step();
+        }
+        for number in 0..self.nodes.len() {
+            let left = self.fabric.device(number).look();
+            let users: u32 = left.paths.iter().map(|path| path.users).sum();
+            let busy: usize = left.paths.iter().map(|path| path.in_flight).sum();
+            let objects =
+                left.queues.len() + left.jfcs.len() + left.groups.len() + left.segments.len();
+            if objects + busy > 0 || users > 0 {
+                return Err(format!("node {number} did not get everything back: {left:?}"));
             }
         }
         Ok(())

@@ -73,8 +73,8 @@ const PULL_GAP_NS: u64 = 20_000_000;
 const PULLED_NS: u64 = 200_000_000;
 /// Error timeout of queues (4.096 us << n) where nothing else is said: 0.5 s.
 const ERR_TIMEOUT: u8 = 17;
-/// Error timeout of queues whose peer is stopped: 8.6 s, longer than it is.
-const LONG_ERR_TIMEOUT: u8 = 21;
+/// Error timeout of queues whose peer is stopped: 17.2 s, longer than it is twice.
+const LONG_ERR_TIMEOUT: u8 = 22;
 
 impl SimPlan {
     /// The world of `seed` in the given weather, with the given work.

@@ -176,6 +176,8 @@ impl<'a> Run<'a> {
         self.report.hash = self.fabric.log_hash();
         let narrowed = |node| self.fabric.device(node).counter(Counter::PathNarrowed);
         self.report.narrowed = (0..self.nodes.len()).map(narrowed).sum();
+        self.check_receives()?;
+        self.check_returned()?;
         Ok(self.report)
     }
 
@@ -390,6 +392,25 @@ mod tests {
             assert!(text.contains(words), "{what}: {text}");
         }
         assert!(idle::in_world(&plan, |run| run.all()).is_ok());
+    }
+
+    #[test]
+    fn what_does_not_end_when_the_faults_do_is_refused() {
+        let mut plan = idle::plan();
+        plan.fabric.faults.calm_from = 1;
+        plan.fabric.jump_ns = LIVENESS_NS;
+        let found = |lane: Lane, number: u64| {
+            idle::in_world(&plan, |run| {
+                run.next_number = 8;
+                run.check_liveness()?;
+                idle::side(run, lane).requests.push(idle::pending(number));
+                (0..3).for_each(|_| _ = run.fabric.step());
+                run.check_liveness()
+            })
+        };
+        assert!(found(Lane::Main, 7).expect_err("posted before").contains("request 7 of node 0"));
+        assert_eq!(found(Lane::Main, 8), Ok(()), "posted after the faults");
+        assert_eq!(found(Lane::Restless, 7), Ok(()), "it may be suspended");
     }
 
     #[test]

@@ -12,9 +12,9 @@ use super::side::{Gait, Phase, Traffic};
 
 /// Longest time that a node is dead, in ns.
 const DEAD_NS: u64 = 40_000_000;
-/// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a peer on one
-/// host is waited for at least 4 s.
-const STOP_NS: u64 = 3_000_000_000;
+/// Longest time that a node is stopped, in ns: a TP gives up after 1 s to 2.1 s, and a silent peer is
+/// waited for at least 4 s.
+const STOP_NS: u64 = 8_000_000_000;
 const RESTLESS: usize = Lane::Restless as usize;
 const PAIRED: usize = Lane::Paired as usize;
 

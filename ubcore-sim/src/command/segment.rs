@@ -77,6 +77,9 @@ impl Commands {
 
     pub(super) fn unregister(&mut self, at: &mut Around<'_>, token_id: u32) -> CmdOutcome {
         self.known_tid(token_id)?;
+        if at.base.tables.faults.segment_stays() {
+            return Ok(CmdAnswer::ok(&[]));
+        }
         let segment = at.base.tables.segments.kill(token_id).ok_or(CmdStatus::NotFound)?;
         hooks::pass(Hook::DuringUnregister);
         let until = at.now.saturating_add(DRAIN_NS);

@@ -323,9 +323,14 @@ impl Retire {
 
     #[inline]
     fn report(&mut self, request: &Started, fast: &FastCounts, faults: Faults) {
-        let (status, bytes) = request.end.unwrap_or((CqeStatus::WrFlushErr, 0));
+        let (status, bytes) = match request.end.unwrap_or((CqeStatus::WrFlushErr, 0)) {
+            (_, bytes) if faults.errors_hidden() => (CqeStatus::Success, bytes),
+            end => end,
+        };
         let failed = status != CqeStatus::Success;
-        if !failed && !request.flags.contains(SqeFlags::COMPLETE) {
+        let is_reported =
+            request.flags.contains(SqeFlags::COMPLETE) || faults.unsignalled_reported();
+        if !failed && !is_reported {
             self.keep_or_give_back();
             return;
         }

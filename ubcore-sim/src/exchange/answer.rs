@@ -45,6 +45,9 @@ pub(super) fn effect(
             if !request.may_retry(sender.side.rnr_retry, now) {
                 return Effect::End(CqeStatus::RnrRetryExceeded, 0);
             }
+            if base.tables.faults.not_ready_forgotten() {
+                return Effect::Wait(Nanos::MAX / 2);
+            }
             Effect::Wait(ResponseStatus::rnr_timer_ns(timer))
         }
         ResponseStatus::OutOfSequence { expected } => {

@@ -151,6 +151,7 @@ pub(super) fn atomic(
     let want = want(header, header.access.address, Access::ATOMIC, 0);
     let (memory, offset, _) = reach(work, &want)?;
     let value = apply(&memory, offset, op, operands).ok_or(ResponseStatus::Unsupported)?;
+    let value = if work.base.tables.faults.wrong_value_answered() { !value } else { value };
     Ok(AtomicValue { size: operands.size, value: u128::from(value) })
 }
 

@@ -253,7 +253,9 @@ impl Peer {
         self.requester.end_all(&self.line, work.senders, CqeStatus::AckTimeout);
         self.requester = Requester::default();
         self.responder.drop_answers();
-        self.responder.forget_served(work);
+        if !work.base.tables.faults.sequences_kept() {
+            self.responder.forget_served(work);
+        }
         self.incarnation = incarnation;
     }
 

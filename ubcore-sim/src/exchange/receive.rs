@@ -64,6 +64,7 @@ impl TakenReceive {
             local_id: self.cqe_source.id,
             user_data: self.cqe_source.cookie,
             entry_idx: self.entry_idx,
+            byte_cnt: cqe.byte_cnt.saturating_sub(u32::from(base.tables.faults.length_short())),
             ..cqe
         };
         if base.tables.faults.completion_doubled() && self.port.reserve() {
@@ -312,6 +313,9 @@ impl ReceivingSides {
 
     /// A receive whose message will not come: the next one gets it.
     pub(super) fn give_back(&mut self, base: &Base, taken: TakenReceive) {
+        if base.tables.faults.receive_kept() {
+            return;
+        }
         give_back(base, &taken.port);
         if let Some(ring) = self.rings.get_mut(&taken.ring) {
             ring.spare.push(Spare { entry_idx: taken.entry_idx, words: taken.words });

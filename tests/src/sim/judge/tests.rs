@@ -427,3 +427,27 @@ fn an_event_too_many_too_late_or_of_nothing_is_refused() {
         run.take_events(0)
     })]);
 }
+
+#[test]
+fn what_does_not_come_back_is_refused() {
+    refuses(&[
+        ("a receive", "node 0 has 0 receives of Main, not 1", |run| {
+            let _lost = run.nodes[0].unposted[MAIN].pop();
+            run.check_receives()
+        }),
+        ("objects of a program", "node 1 did not get everything back", |run| {
+            let program = run.nodes[1].program.take();
+            run.graves.extend(program);
+            run.check_returned()
+        }),
+    ]);
+    accepts(&[
+        ("receives that are posted", |run| {
+            let slot = run.nodes[0].unposted[MAIN].pop().expect("one");
+            let program = run.program(0).expect("it lives");
+            assert_eq!(program.post_receive(Lane::Main, slot, 0), Ok(true));
+            run.check_receives()
+        }),
+        ("programs that end", |run| run.check_returned()),
+    ]);
+}

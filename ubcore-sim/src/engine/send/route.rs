@@ -42,7 +42,9 @@ impl SendEngine {
         if !self.path_states[index].link.is_alive() {
             return FrontResult::End(CqeStatus::AckTimeout, 0);
         }
-        if self.sqe.flags.contains(SqeFlags::FENCE) && self.retire.fence_pending() {
+        let is_fenced =
+            self.sqe.flags.contains(SqeFlags::FENCE) && !visit.tables.faults.fence_ignored();
+        if is_fenced && self.retire.fence_pending() {
             return FrontResult::Wait;
         }
         if self.sqe.opcode.is_send() {
