@@ -130,7 +130,7 @@ questions! {
     mtu_never_shrinks = MtuNeverShrinks;
     /// Duplicates of requests count as new ones.
     served_again = ServedAgain;
-    /// Unregistering does nothing.
+    /// Unregistering a segment does nothing.
     segment_stays = SegmentStays;
     /// Errors become successes.
     errors_hidden = ErrorsHidden;

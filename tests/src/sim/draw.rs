@@ -178,7 +178,7 @@ impl Draw {
             Ask::BeyondEnd => at(&peer.too_long, end + 1 - len),
             Ask::ReadOnly => at(&peer.vault, 0),
             Ask::Victim => at(&peer.victim, 0),
-            // Without an import of it nobody asks for it.
+            // Without an import of it no request asks for it.
             Ask::Lent => at(peer.lent.as_ref().unwrap_or(&peer.victim), 0),
         }
     }

@@ -85,7 +85,7 @@ impl Run<'_> {
         program.import_lent(other, &lent)
     }
 
-    /// Once the segment is unregistered nobody else changes its memory, whatever is under way.
+    /// Once the segment is unregistered no peer changes its memory, whatever is under way.
     fn take_back(&mut self, node: usize) -> Result<(), String> {
         self.fabric.note(format_args!("take back {node}"));
         for other in &mut self.nodes {

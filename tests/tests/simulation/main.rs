@@ -265,7 +265,7 @@ mod planted {
 
     use super::*;
 
-    /// Worlds of every kind in turn: nobody says where a mistake shows.
+    /// Worlds of every kind in turn: nothing says where a mistake shows.
     fn any_world(seed: u64) -> SimPlan {
         let all = |weather| SimPlan::new(seed, weather, Work::All);
         match seed % 9 {

@@ -11,7 +11,7 @@ use crate::ports::NodeAddr;
 /// What an outage concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// Everything.
+    /// All that is sent.
     All,
     /// Two nodes, in both directions.
     Between(NodeAddr, NodeAddr),
