@@ -132,7 +132,7 @@ questions! {
     served_again = ServedAgain;
     /// Unregistering a segment does nothing.
     segment_stays = SegmentStays;
-    /// Errors become successes.
+    /// Errors end as successes.
     errors_hidden = ErrorsHidden;
     /// Fences do nothing.
     fence_ignored = FenceIgnored;

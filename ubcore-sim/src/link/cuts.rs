@@ -40,7 +40,7 @@ pub struct Outage {
     pub from: Nanos,
     /// First nanosecond after it.
     pub until: Nanos,
-    /// What is concerned.
+    /// What it concerns: all else passes.
     pub cut: Cut,
     /// Datagrams wait for its end, in order (a clogged link); if not, they are lost.
     pub is_clog: bool,
