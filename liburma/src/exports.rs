@@ -1,6 +1,6 @@
 //! The symbols of the library: each is a jump through one table.
 //!
-//! *Owns*: the table, the jumps, and what happens when the library is loaded. *Takes*: the list
+//! *Owns*: the table, the jumps, and what happens when the library is loaded and when the process ends. *Takes*: the list
 //! `symbols.txt`, which the build script hands to the macro below. *Gives*: the exported names.
 //! *Must not*: know what a function does.
 //!
@@ -13,7 +13,7 @@
 use core::{cell::UnsafeCell, ffi::CStr};
 
 use crate::face::{
-    address::*, cdev::*, cmd::*, context::*, ctl::*, data::*, device::*, eid::*, event::*,
+    address::*, cdev::*, cmd::*, context::*, ctl::*, data::*, device::*, eid::*, event::*, exit,
     family::*, group::*, jetty::*, jfc::*, jfce::*, jfs::*, lifecycle::*, log::*, notifier::*,
     path::*, perf::*, provider::*, queue::*, rate::*, segment::*, target::*, target_ex::*,
     token::*, variadic::*,
@@ -101,6 +101,19 @@ extern "C" fn at_load() {
         }
         Ok(())
     }));
+}
+
+/// What the loader calls when the process ends, after the handlers of the program.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+extern "C" fn at_exit() {
+    // A forked child ends without a word: the node is its parent's.
+    call::nothing(|| {
+        exit::leave();
+        Ok(())
+    });
 }
 
 include!(concat!(env!("OUT_DIR"), "/exports.rs"));

@@ -15,6 +15,7 @@
 mod batch;
 mod describe;
 mod dispatch;
+pub(crate) mod exit;
 pub(crate) mod library;
 mod members;
 mod order;

@@ -8,7 +8,7 @@ mod backing;
 mod config;
 mod settings;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 pub use backing::DRIVER;
 pub use config::{ConfigError, EidSource, NodeCfg};
@@ -172,6 +172,14 @@ impl Node {
     /// Changes how packets to all peers use several ports.
     pub fn set_port_mode(&self, mode: PortMode) {
         self.shared.device().set_port_mode(self.shared.clock().now(), mode);
+    }
+
+    /// Tells peers by packets that this node closes, for a process that is about to end: they have at most `linger` to
+    /// take their last responses. Threads that use the node are not disturbed, and reach no peer by packets any more.
+    pub fn leave(&self, linger: Duration) {
+        if !self.shared.is_forked() {
+            self.shared.leave_peers(u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX));
+        }
     }
 
     /// Exchanges datagrams now: after something was posted to an endpoint, or to poll it. Bounded.

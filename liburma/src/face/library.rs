@@ -211,6 +211,11 @@ pub(crate) fn devices() -> Answer<Vec<ListedDevice>> {
     })
 }
 
+/// The software device, while the library runs.
+pub(crate) fn hardware() -> Option<Arc<Hardware>> {
+    LIBRARY.with(|library| library.hardware.clone().filter(|_| library.phase == Phase::Up))
+}
+
 /// The device of this name.
 ///
 /// # Errors

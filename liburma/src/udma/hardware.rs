@@ -73,9 +73,14 @@ impl Hardware {
         Ok(slot.insert(device).clone())
     }
 
+    /// The node behind the device, if it is open and no Rust program added it.
+    pub(crate) fn node(&self) -> Option<Arc<Node>> {
+        lock(&self.node).upgrade()
+    }
+
     /// How packets use several ports from now on; `None`: as the settings of the node say.
     pub(crate) fn set_port_mode(&self, mode: Option<PortMode>) {
-        if let Some(node) = lock(&self.node).upgrade() {
+        if let Some(node) = self.node() {
             node.set_port_mode(mode.unwrap_or_else(|| node.device().cfg().port_mode));
         }
     }

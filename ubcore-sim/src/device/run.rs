@@ -360,6 +360,14 @@ impl SoftwareDevice {
         let _ = self.shared.with_blocking(|shared| shared.exchange.close_peers());
     }
 
+    /// As [`SoftwareDevice::close_peers`], of a device that threads still step.
+    pub(crate) fn leave_peers(&self) {
+        let close = |shared: &mut SharedPart| {
+            shared.exchange.endpoint.close_all(urma_packet::CloseReason::Shutdown);
+        };
+        let _ = self.shared.with_blocking(close);
+    }
+
     /// Says *asleep* to peers unless a last look finds work: `true` means the caller may wait on its
     /// descriptors until a peer wakes it, or until [`SoftwareDevice::poll_deadline`].
     #[must_use]

@@ -319,10 +319,27 @@ impl SharedNode {
     /// Sends to peers by packets what they wait for, and then that this node closes. To be called after
     /// [`SharedNode::stop`], when no thread steps the node any more.
     pub fn close_peers(&self) {
-        if !self.device.has_packet_peers() {
-            return;
+        if self.device.has_packet_peers() {
+            self.linger(LINGER_NS);
+            self.device.close_peers();
+            self.send_all();
         }
-        let end = self.clock.now() + LINGER_NS;
+    }
+
+    /// The same of a process that ends, whose threads may use the node meanwhile: nothing is exchanged by packets
+    /// after it.
+    pub fn leave_peers(&self, linger: Nanos) {
+        if self.device.has_packet_peers() {
+            self.linger(linger);
+            self.device.leave_peers();
+            self.send_all();
+            self.port.close();
+        }
+    }
+
+    /// Steps until peers have everything.
+    fn linger(&self, most: Nanos) {
+        let end = self.clock.now() + most;
         loop {
             let now = self.clock.now();
             let is_busy = self.drive(now, LinkVisitor::Thread);
@@ -333,7 +350,9 @@ impl SharedNode {
                 self.port.wait();
             }
         }
-        self.device.close_peers();
+    }
+
+    fn send_all(&self) {
         // Each call sends a bounded number.
         for _ in 0..CLOSES_MAX {
             if self.port.send(&self.device, self.clock.now()) == 0 {

@@ -3,6 +3,7 @@
 mod documented;
 mod errno;
 mod examples;
+mod leaves;
 mod profiles;
 mod refusals;
 mod releases;
