@@ -285,9 +285,11 @@ impl JfcCore {
         let bad_before = reader.bad;
         self.ring(reader);
         self.driver.backing.progress();
-        let found = self.poll_ring(reader, out);
-        if found > 0 {
-            return Ok(found);
+        if self.written(reader.ci).is_some() {
+            let found = self.poll_stepped(reader, out);
+            if found > 0 {
+                return Ok(found);
+            }
         }
         reader.polls = reader.polls.wrapping_add(1);
         if reader.polls.is_multiple_of(POLLS_PER_STATUS) {
@@ -299,6 +301,12 @@ impl JfcCore {
             return if found > 0 { Ok(found) } else { Err(Status::NoDevice) };
         }
         if reader.bad != bad_before { Err(Status::Fail) } else { Ok(0) }
+    }
+
+    /// As [`JfcCore::poll_ring`], of what a step brought.
+    #[inline(never)]
+    fn poll_stepped(&self, reader: &mut RingReader, out: &mut [Completion]) -> usize {
+        self.poll_ring(reader, out)
     }
 
     /// Takes what the device has written. The first entry, which is all that most polls find or ask for, is

@@ -209,6 +209,12 @@ impl SoftwareDevice {
         if self.base.has_runnable() || self.base.has_listed() {
             return Some(0);
         }
+        self.timer()
+    }
+
+    /// As [`SoftwareDevice::poll_deadline`], of what is due by its time alone.
+    #[inline]
+    pub(crate) fn timer(&self) -> Deadline {
         let at = self.deadline.load(Ordering::SeqCst);
         (at != u64::MAX).then_some(at)
     }

@@ -120,12 +120,19 @@ impl SharedNode {
     /// The step of a poll; none where it would find nothing, which is most polls of a program that spins.
     fn step_for_poll(&self) {
         let is_active = self.port.is_active();
-        let deadline = self.device.poll_deadline();
-        let is_untimed = deadline.is_none() && self.port.poll_deadline().is_none();
+        // What is runnable or listed is found without a time.
+        let is_untimed = self.device.timer().is_none() && self.port.poll_deadline().is_none();
         if !is_active && is_untimed {
             self.device.step_found(|| self.clock.now_coarse());
             return;
         }
+        self.step_timed(is_active);
+    }
+
+    /// As [`SharedNode::step_for_poll`], where something may be due by its time.
+    #[inline(never)]
+    fn step_timed(&self, is_active: bool) {
+        let deadline = self.device.poll_deadline();
         // The exact clock would cost a poller more than the poll.
         let coarse = self.clock.now_coarse();
         let is_timed = is_active || deadline.is_some_and(|at| at <= coarse + COARSE_NS);
