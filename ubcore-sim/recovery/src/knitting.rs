@@ -5,12 +5,19 @@
 //! - gives: what was received beyond the first gap, as bitmap words or as reports of losses.
 //! - must not: trust a byte of the pool: the driver can write to it at any time.
 
+mod bitmap;
+mod dma;
+mod knit;
+mod line;
 mod pool;
 mod record;
 mod strict;
 
+pub(crate) use bitmap::BitmapRecord;
+pub use dma::{DmaCfg, DmaModel, DmaStats};
+pub use knit::KnitRecord;
 pub use pool::{KnittingPool, PoolError, PoolUsage};
-pub use record::{Arrival, KnittingRecord, LossError, LossRecord};
+pub use record::{Arrival, KnittingRecord, LossError, LossRecord, RecordTraits};
 pub(crate) use strict::StrictRecord;
 
 #[cfg(test)]

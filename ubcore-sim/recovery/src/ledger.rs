@@ -217,16 +217,13 @@ impl SendLedger {
             }
             None => return None,
         };
-        self.in_flight += 1;
-        let (route, order) = self.spread.take();
-        let slot = self.slot_mut(seq);
-        let is_rerouted = slot.sent > 0 && (slot.is_rerouted() || slot.transmission().0 != route);
-        let route = if is_rerouted { route | REROUTED } else { route };
-        slot.fate = Fate::InFlight;
-        slot.sent = slot.sent.saturating_add(1);
-        slot.sent_at = now;
-        slot.order = u64::from(route) << ROUTE_SHIFT | order;
-        Some((seq, *slot))
+        Some((seq, self.fly(seq, now)))
+    }
+
+    /// Sends `seq`, which is in flight, once more.
+    pub fn send_again(&mut self, seq: u64, now: Nanos) -> LedgerSlot {
+        self.land(seq);
+        self.fly(seq, now)
     }
 
     /// Marks `seq` lost if it is in flight. Returns whether it did.
@@ -314,6 +311,20 @@ impl SendLedger {
     #[must_use]
     pub const fn is_sent(&self, seq: u64) -> bool {
         self.una <= seq && seq < self.unsent
+    }
+
+    /// `seq` counts as sent at `now`, by the route whose turn it is.
+    fn fly(&mut self, seq: u64, now: Nanos) -> LedgerSlot {
+        self.in_flight += 1;
+        let (route, order) = self.spread.take();
+        let slot = self.slot_mut(seq);
+        let is_rerouted = slot.sent > 0 && (slot.is_rerouted() || slot.transmission().0 != route);
+        let route = if is_rerouted { route | REROUTED } else { route };
+        slot.fate = Fate::InFlight;
+        slot.sent = slot.sent.saturating_add(1);
+        slot.sent_at = now;
+        slot.order = u64::from(route) << ROUTE_SHIFT | order;
+        *slot
     }
 
     /// `seq` is not in flight any more.

@@ -101,7 +101,7 @@ impl TpReceiver {
     pub fn acknowledge(&mut self, now: Nanos, seq: u64, arrival: Arrival, at_once: bool) {
         match arrival {
             Arrival::Advanced(_) => self.counts(now, seq, at_once),
-            Arrival::Kept if self.record.reports_losses() => self.counts(now, seq, at_once),
+            Arrival::Kept if self.record.traits().reports_losses => self.counts(now, seq, at_once),
             Arrival::Kept | Arrival::Duplicate => self.wants(Some(seq), AckDue::Now),
             Arrival::Unmatched => {}
             Arrival::Dropped => {

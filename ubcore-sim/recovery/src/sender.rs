@@ -6,7 +6,7 @@
 
 use udma_abi::Nanos;
 
-use crate::ledger::{LedgerSlot, SendLedger};
+use crate::ledger::{Fate, LedgerSlot, SendLedger};
 use crate::report::{AckFeedback, LossReport, TailMark};
 use crate::spread::SPREAD_MAX;
 use crate::strategy::{AckNews, Recovery, Retransmission};
@@ -68,6 +68,8 @@ pub struct TpSender {
     timer: RtoTimer,
     /// The edge of the last gap that was answered: a network may double an acknowledgement.
     gap_answered: Option<u64>,
+    /// The packet to send again at once, and how often.
+    copies: Option<(u64, u8)>,
     stats: SenderStats,
 }
 
@@ -86,6 +88,7 @@ impl TpSender {
             strategy,
             timer: RtoTimer::new(cfg.rto),
             gap_answered: None,
+            copies: None,
             stats: SenderStats::default(),
         }
     }
@@ -116,13 +119,21 @@ impl TpSender {
     /// Whether [`TpSender::poll`] would give a packet without any timer.
     #[must_use]
     pub fn has_sendable(&self) -> bool {
-        self.ledger.has_sendable()
+        self.ledger.has_sendable() || self.copies.is_some()
     }
 
     /// The next packet to send at `now`.
     pub fn poll(&mut self, now: Nanos) -> Option<Sending> {
-        let (seq, slot) = self.ledger.send_next(now)?;
+        let copy = self.next_copy();
+        let (seq, slot) = match copy {
+            Some(seq) => (seq, self.ledger.send_again(seq, now)),
+            None => self.ledger.send_next(now)?,
+        };
         let attempt = slot.transmissions();
+        if attempt > 1 && copy.is_none() {
+            let copies = self.strategy.copies(&self.ledger) - 1;
+            self.copies = (copies > 0).then_some((seq, copies));
+        }
         let count = if attempt > 1 { &mut self.stats.sent_again } else { &mut self.stats.sent };
         *count += 1;
         self.timer.on_sent(now);
@@ -220,6 +231,7 @@ impl TpSender {
 
     /// The timer: whether it expired, or did so too often.
     pub fn on_time(&mut self, now: Nanos) -> Result<Expired, Exhausted> {
+        self.strategy.on_time(now, &mut self.ledger);
         let expired = self.timer.on_time(now)?;
         if expired == Expired::Yes {
             self.stats.timeouts += 1;
@@ -233,6 +245,14 @@ impl TpSender {
     /// The peer sent something that is neither acknowledgement nor report.
     pub fn on_received(&mut self, now: Nanos) {
         self.timer.on_received(now);
+    }
+
+    /// The packet of which another copy is to be sent.
+    fn next_copy(&mut self) -> Option<u64> {
+        let (seq, left) = self.copies?;
+        self.copies = (left > 1).then_some((seq, left - 1));
+        let is_out = self.ledger.is_sent(seq) && self.ledger.slot(seq).fate() == Fate::InFlight;
+        if is_out { Some(seq) } else { None }
     }
 
     /// Times the path by the packet that caused the acknowledgement; its sequence, if it is still in

@@ -5,6 +5,7 @@
 
 mod go_back;
 mod irn;
+mod knit;
 mod selective;
 
 use std::fmt::Debug;
@@ -13,9 +14,10 @@ use udma_abi::Nanos;
 
 pub use go_back::GoBackN;
 pub use irn::Irn;
+pub use knit::Knit;
 pub use selective::SelectiveRepeat;
 
-use crate::knitting::{KnittingRecord, LossRecord, StrictRecord};
+use crate::knitting::{BitmapRecord, KnitRecord, KnittingRecord, LossRecord, StrictRecord};
 use crate::ledger::SendLedger;
 use crate::report::{LossReport, TailMark};
 
@@ -33,6 +35,12 @@ pub enum Recovery {
         /// Timeout in thousandths of the smoothed round-trip time.
         timeout_permille: u32,
     },
+    /// Receivers keep what comes beyond a gap and report each loss once; repeated packets say which report they
+    /// answer, so that what was lost again shows at once.
+    Knitting {
+        /// Copies of a repeated packet once no new packet waits.
+        tail_copies: u8,
+    },
 }
 
 impl Recovery {
@@ -43,6 +51,7 @@ impl Recovery {
             Self::GoBackN => Box::new(GoBackN),
             Self::SelectiveRepeat => Box::new(SelectiveRepeat::default()),
             Self::Irn { timeout_permille } => Box::new(Irn::new(timeout_permille)),
+            Self::Knitting { tail_copies } => Box::new(Knit::new(tail_copies)),
         }
     }
 
@@ -51,7 +60,9 @@ impl Recovery {
     pub fn record(self, tpn: u32) -> Box<dyn LossRecord> {
         match self {
             Self::GoBackN => Box::new(StrictRecord::default()),
-            Self::SelectiveRepeat | Self::Irn { .. } => Box::new(KnittingRecord::new(tpn)),
+            Self::SelectiveRepeat => Box::new(KnittingRecord::new(tpn)),
+            Self::Irn { .. } => Box::new(BitmapRecord::default()),
+            Self::Knitting { .. } => Box::new(KnitRecord::new(tpn)),
         }
     }
 }
@@ -87,6 +98,11 @@ pub trait Retransmission: Send + Debug {
 
     /// Time passed: a deadline of its own may have.
     fn on_time(&mut self, _now: Nanos, _ledger: &mut SendLedger) {}
+
+    /// How often a repeated packet is sent in a row.
+    fn copies(&self, _ledger: &SendLedger) -> u8 {
+        1
+    }
 
     /// When [`Retransmission::on_time`] or [`Retransmission::poll_tail`] has something to do.
     fn poll_deadline(&self, _ledger: &SendLedger) -> Option<Nanos> {

@@ -27,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("urma_perftest", &["urma", "urma-tools"]),
     ("urma_admin", &["urma", "udma-abi", "ubcore-sim", "urma-packet", "urma-tools"]),
     ("urma-examples", &["urma"]),
+    ("lab", &["urma-mem", "urma-recovery"]),
 ];
 
 /// Composition roots: crates that may depend on any other.

@@ -15,6 +15,8 @@
 
 use urma_mem::Region;
 
+use super::dma::DmaModel;
+
 /// A block, by piece and position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockId {
@@ -106,6 +108,7 @@ pub struct KnittingPool {
     blocks: u64,
     used_max: u64,
     repairs: u64,
+    dma: DmaModel,
 }
 
 /// A link or a word that cannot be: something wrote to the pool that must not.
@@ -171,6 +174,17 @@ impl KnittingPool {
             used_max: self.used_max,
             repairs: self.repairs,
         }
+    }
+
+    /// The engine by which a NIC reaches it.
+    #[must_use]
+    pub const fn dma(&self) -> &DmaModel {
+        &self.dma
+    }
+
+    /// As [`KnittingPool::dma`], to change it.
+    pub const fn dma_mut(&mut self) -> &mut DmaModel {
+        &mut self.dma
     }
 
     /// Bitmap words of a block.

@@ -51,6 +51,15 @@ impl From<Scribbled> for LossError {
     }
 }
 
+/// Properties of a loss record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordTraits {
+    /// Losses are reported, so that a packet beyond a gap needs no acknowledgement at once.
+    pub reports_losses: bool,
+    /// Bytes that a NIC would hold of it now, besides the pool.
+    pub nic_bytes: usize,
+}
+
 /// The receiving half of a strategy: which packets of a TP are missing. Sequences count packets from 0.
 pub trait LossRecord: Send + Debug {
     /// Records packet `seq`, which says `mark` of itself, as received.
@@ -70,10 +79,8 @@ pub trait LossRecord: Send + Debug {
     /// after it. Returns how many words matter.
     fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError>;
 
-    /// Whether losses are reported, so that a packet beyond a gap needs no acknowledgement at once.
-    fn reports_losses(&self) -> bool {
-        false
-    }
+    /// What the rest of the receiver must know of it.
+    fn traits(&self) -> RecordTraits;
 
     /// Takes the mark of a sender that has nothing to send.
     fn on_tail(
@@ -245,6 +252,10 @@ impl LossRecord for KnittingRecord {
         self.kept += 1;
         self.top = self.top.max(seq + 1);
         Ok(Arrival::Kept)
+    }
+
+    fn traits(&self) -> RecordTraits {
+        RecordTraits { reports_losses: false, nic_bytes: size_of::<Self>() }
     }
 
     fn first_missing(&self) -> u64 {

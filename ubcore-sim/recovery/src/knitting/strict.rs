@@ -6,7 +6,7 @@
 use udma_abi::Nanos;
 
 use super::pool::KnittingPool;
-use super::record::{Arrival, LossError, LossRecord};
+use super::record::{Arrival, LossError, LossRecord, RecordTraits};
 use crate::report::DataMark;
 
 /// Takes packets in order only.
@@ -31,6 +31,10 @@ impl LossRecord for StrictRecord {
                 Arrival::Advanced(self.next)
             }
         })
+    }
+
+    fn traits(&self) -> RecordTraits {
+        RecordTraits { reports_losses: false, nic_bytes: size_of::<Self>() }
     }
 
     fn first_missing(&self) -> u64 {

@@ -9,7 +9,7 @@ use urma_mem::Region;
 use urma_packet::{
     IcrcFlow, Initiator, InitiatorKind, JettyId, ResponseBody, ResponseHeader, ResponseStatus, Tpn,
 };
-use urma_recovery::{AckNews, DataMark, SendLedger};
+use urma_recovery::{AckNews, DataMark, RecordTraits, SendLedger};
 
 use super::*;
 use crate::link::{Cut, Datagram, FaultCfg, Link, Outage, Rng};
@@ -477,6 +477,10 @@ impl LossRecord for AcksTooEarly {
     ) -> Result<Arrival, LossError> {
         self.edge = self.edge.max(seq + 1);
         Ok(Arrival::Advanced(self.edge))
+    }
+
+    fn traits(&self) -> RecordTraits {
+        RecordTraits { reports_losses: false, nic_bytes: 0 }
     }
 
     fn first_missing(&self) -> u64 {

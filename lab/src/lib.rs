@@ -1,0 +1,14 @@
+//! The laboratory: experiments on the code of the stack, in virtual time.
+//!
+//! - owns: experiments, their grids, results and plots. takes: a configuration and seeds.
+//! - gives: one result per cell, beside formula and limit. must not: have protocol code of its own.
+
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod output;
+pub mod plot;
+pub mod stats;
+pub mod units;
+pub mod wan;
+pub mod workers;

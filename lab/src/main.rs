@@ -1,0 +1,224 @@
+//! `urma-lab`: runs experiments.
+//!
+//! - owns: arguments, progress, files, exit code. takes: a grid. gives: results on stdout and in files.
+//! - must not: change a result.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use lab::wan::cell::{Seeds, run_grid};
+use lab::wan::grid::{GridError, GridText, STRATEGIES};
+use lab::wan::results::{self, CellResult};
+use lab::{output, plot};
+use serde_json::json;
+
+/// Experiments on the code of the stack, in virtual time.
+#[derive(Parser, Debug)]
+#[command(name = "urma-lab", version)]
+struct LabCli {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand, Debug)]
+enum Experiment {
+    /// Prints the names of all experiments.
+    List,
+    /// Loss recovery on long and lossy paths: every combination of the lists, times the seeds.
+    Wan(Box<WanArgs>),
+}
+
+/// Lists are separated by commas.
+#[derive(Args, Debug)]
+struct WanArgs {
+    /// Rates of the link.
+    #[arg(long, value_delimiter = ',', default_value = "100G")]
+    rate: Vec<String>,
+    /// Round-trip times without queues.
+    #[arg(long, value_delimiter = ',', default_value = "10ms")]
+    rtt: Vec<String>,
+    /// Loss models with their mean: none, iid:0.01, amazon:1%, google, microsoft, ge.
+    #[arg(long, value_delimiter = ',', default_value = "iid:0.01")]
+    loss: Vec<String>,
+    /// Payload that all TPs together send: 200MB, or 12bdp for that many bandwidth-delay products.
+    #[arg(long, value_delimiter = ',', default_value = "200MB")]
+    size: Vec<String>,
+    /// Numbers of TPs that share the link.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    tps: Vec<u32>,
+    /// Strategies: gbn, irn, ours.
+    #[arg(long, value_delimiter = ',', default_value = "ours")]
+    strategy: Vec<String>,
+    /// How many seeds each cell runs.
+    #[arg(long, default_value_t = 10)]
+    seeds: u64,
+    /// Seed of the first run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Window of strategies without one of their own, in bandwidth-delay products.
+    #[arg(long)]
+    window_bdps: Option<f64>,
+    /// Payload bytes of a packet.
+    #[arg(long, default_value_t = 4096)]
+    payload: u64,
+    /// Header bytes of a packet on the wire.
+    #[arg(long, default_value_t = 82)]
+    overhead: u64,
+    /// Part of acknowledgements, reports and tail marks that is lost.
+    #[arg(long, default_value_t = 0.0)]
+    feedback_loss: f64,
+    /// Part of the data packets that is late.
+    #[arg(long, default_value_t = 0.0)]
+    late: f64,
+    /// By up to how many packets they are late.
+    #[arg(long, default_value_t = 64)]
+    late_by: u64,
+    /// Latency of a DMA read of the pool.
+    #[arg(long, default_value = "1us")]
+    dma_latency: String,
+    /// Transmissions after which a run ends, finished or not.
+    #[arg(long, default_value_t = 20_000_000)]
+    budget: u64,
+    /// Threads; all cores without it.
+    #[arg(long)]
+    workers: Option<usize>,
+    /// Folder for cells.jsonl, cells.csv and plots.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// One JSON object per cell instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match LabCli::parse().experiment {
+        Experiment::List => say(&mut io::stdout(), "wan\tloss recovery on long and lossy paths"),
+        Experiment::Wan(args) => wan(&args),
+    }
+}
+
+fn wan(args: &WanArgs) -> ExitCode {
+    let cells = match grid(args).cells() {
+        Ok(_) if args.seeds == 0 => {
+            return refuse(
+                args,
+                &GridError { field: "seeds", value: "0".to_owned(), want: "at least 1".to_owned() },
+            );
+        }
+        Ok(cells) => cells,
+        Err(error) => return refuse(args, &error),
+    };
+    let seeds = Seeds { first: args.seed, count: args.seeds };
+    let runs = cells.len() as u64 * args.seeds;
+    let bar = ProgressBar::new(runs);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {eta} left") {
+        bar.set_style(style);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let results = run_grid(&cells, seeds, args.workers.unwrap_or(cores), &|| bar.inc(1));
+    bar.finish_and_clear();
+    let hash = results::hash(&results);
+    if let Some(folder) = &args.out
+        && let Err(error) = write_files(folder, &results, &hash)
+    {
+        let _ = writeln!(io::stderr(), "urma-lab: {}: {error}", folder.display());
+        return ExitCode::from(1);
+    }
+    let text = if args.json { json_lines(&results, &hash) } else { table(&results, &hash) };
+    say(&mut io::stdout(), &text)
+}
+
+fn grid(args: &WanArgs) -> GridText {
+    GridText {
+        rates: args.rate.clone(),
+        rtts: args.rtt.clone(),
+        losses: args.loss.clone(),
+        sizes: args.size.clone(),
+        tps: args.tps.clone(),
+        strategies: args.strategy.clone(),
+        window_bdps: args.window_bdps,
+        packet: (args.payload, args.overhead),
+        feedback_loss: args.feedback_loss,
+        late: (args.late, args.late_by),
+        dma_latency: args.dma_latency.clone(),
+        budget: args.budget,
+    }
+}
+
+fn refuse(args: &WanArgs, error: &GridError) -> ExitCode {
+    if args.json {
+        let GridError { field, value, want } = error;
+        let line = json!({ "kind": "error", "field": field, "value": value, "want": want });
+        say(&mut io::stdout(), &line.to_string());
+    }
+    let _ = writeln!(io::stderr(), "urma-lab: {error}");
+    ExitCode::from(2)
+}
+
+fn json_lines(results: &[CellResult], hash: &str) -> String {
+    let mut lines: Vec<String> =
+        results.iter().map(|result| output::json_cell(result).to_string()).collect();
+    let cells = results.len();
+    let last = json!({ "schema": "urma-lab/1", "kind": "grid", "cells": cells, "hash": hash });
+    lines.push(last.to_string());
+    lines.join("\n")
+}
+
+fn table(results: &[CellResult], hash: &str) -> String {
+    let head = "strategy  Gb/s  RTT ms  loss            goodput/limit [95 %]      formula  FCT/bound  p99   extra  DMA/lost  M packets/s";
+    let mut lines = vec![format!("model; {} strategies known", STRATEGIES.len()), head.to_owned()];
+    for result in results {
+        let (cell, metrics) = (&result.cell, &result.metrics);
+        let number = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3}"))
+        };
+        let median = |summary: Option<lab::stats::Summary>| number(summary.map(|s| s.median));
+        let goodput = metrics.goodput_over_limit.map_or_else(
+            || "-".to_owned(),
+            |s| format!("{:.4} [{:.4}, {:.4}]", s.median, s.lo, s.hi),
+        );
+        lines.push(format!(
+            "{:8} {:>5} {:>7} {:15} {:25} {:>8.4} {:>9} {:>6} {:>6} {:>8} {:>8}",
+            cell.strategy,
+            cell.numbers.rate_bps / 1e9,
+            cell.numbers.rtt_s * 1e3,
+            cell.loss,
+            goodput,
+            result.formula,
+            median(metrics.fct_over_bound),
+            number(metrics.fct_over_bound.map(|s| s.p99)),
+            median(metrics.extra_bytes_ratio),
+            median(metrics.dma_ops_per_lost_packet),
+            number(metrics.packets_per_second.map(|s| s.median / 1e6)),
+        ));
+    }
+    lines.push(format!("hash {hash}"));
+    lines.join("\n")
+}
+
+fn write_files(
+    folder: &std::path::Path,
+    results: &[CellResult],
+    hash: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("cells.jsonl"), json_lines(results, hash) + "\n")?;
+    std::fs::write(folder.join("cells.csv"), output::csv(results))?;
+    for (name, svg) in plot::goodput(results)? {
+        std::fs::write(folder.join(name + ".svg"), svg)?;
+    }
+    Ok(())
+}
+
+fn say(to: &mut dyn Write, text: &str) -> ExitCode {
+    match writeln!(to, "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that left, such as `head`, is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(1),
+    }
+}

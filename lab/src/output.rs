@@ -1,0 +1,89 @@
+//! Results as JSON lines and as CSV.
+//!
+//! - owns: names of fields and columns. takes: results. gives: text. must not: round a number.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::stats::Summary;
+use crate::wan::results::CellResult;
+
+/// One JSON object: medians by name, intervals under `metrics`.
+#[must_use]
+pub fn json_cell(result: &CellResult) -> Value {
+    let cell = &result.cell;
+    let numbers = cell.numbers;
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+    put("schema", json!("urma-lab/1"));
+    put("kind", json!("cell"));
+    put("experiment", json!("wan"));
+    put("model", json!(true));
+    put("build", json!(env!("CARGO_PKG_VERSION")));
+    put("strategy", json!(cell.strategy));
+    put("rate_bps", json!(numbers.rate_bps));
+    put("rtt_s", json!(numbers.rtt_s));
+    put("loss", json!(cell.loss));
+    put("feedback_loss", json!(cell.run.feedback_loss));
+    put("late", json!(cell.run.late));
+    put("size_bytes", json!(cell.size_bytes));
+    put("payload_bytes", json!(cell.run.payload));
+    put("wire_bytes", json!(cell.run.payload + cell.run.overhead));
+    put("tps", json!(cell.run.tps));
+    put("window_packets", json!(cell.run.window_packets));
+    put("bdp_packets", json!(numbers.bdp_packets()));
+    let (first, count) = result.seeds;
+    put("seeds", json!((0..count).map(|n| first.wrapping_add(n)).collect::<Vec<u64>>()));
+    put("limit_bps", json!(numbers.limit_bps()));
+    put("fct_bound_s", json!(numbers.completion_bound_s(cell.size_bytes)));
+    put("formula", json!({ "goodput_over_limit": result.formula }));
+    let mut intervals = Map::new();
+    for (name, summary) in result.metrics.named() {
+        put(name, json!(summary.map(|summary| summary.median)));
+        intervals.insert(name.to_owned(), json!(summary));
+    }
+    put("metrics", Value::Object(intervals));
+    Value::Object(object)
+}
+
+/// A table with a line per cell.
+#[must_use]
+pub fn csv(results: &[CellResult]) -> String {
+    let mut text = String::from(
+        "strategy,rate_bps,rtt_s,loss,size_bytes,tps,seeds,window_packets,limit_bps,fct_bound_s,formula_goodput_over_limit",
+    );
+    if let Some(first) = results.first() {
+        for (name, _) in first.metrics.named() {
+            let _ = write!(text, ",{name},{name}_lo,{name}_hi,{name}_p99");
+        }
+    }
+    for result in results {
+        let (cell, numbers) = (&result.cell, result.cell.numbers);
+        let _ = write!(
+            text,
+            "\n{},{},{},{},{},{},{},{},{},{},{}",
+            cell.strategy,
+            numbers.rate_bps,
+            numbers.rtt_s,
+            cell.loss,
+            cell.size_bytes,
+            cell.run.tps,
+            result.seeds.1,
+            cell.run.window_packets,
+            numbers.limit_bps(),
+            numbers.completion_bound_s(cell.size_bytes),
+            result.formula,
+        );
+        for (_, summary) in result.metrics.named() {
+            match summary {
+                Some(Summary { median, lo, hi, p99, .. }) => {
+                    let _ = write!(text, ",{median},{lo},{hi},{p99}");
+                }
+                None => text.push_str(",,,,"),
+            }
+        }
+    }
+    text.push('\n');
+    text
+}

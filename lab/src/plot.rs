@@ -1,0 +1,134 @@
+//! Plots of a grid: goodput over the limit by loss, one curve per strategy and its formula beside it.
+//!
+//! - owns: axes, colours, dashes. takes: results. gives: SVG text. must not: leave out that it is a model.
+
+use plotters::chart::{ChartBuilder, SeriesLabelPosition};
+use plotters::coord::combinators::IntoLogRange;
+use plotters::element::{Circle, PathElement};
+use plotters::prelude::{Color, IntoDrawingArea, RGBColor, SVGBackend};
+use plotters::series::{DashedLineSeries, LineSeries};
+
+use crate::wan::results::CellResult;
+
+/// Width and height in px.
+const SIZE: (u32, u32) = (760, 420);
+const COLOURS: [RGBColor; 5] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(255, 127, 14),
+    RGBColor(148, 103, 189),
+];
+/// Lowest value of an axis of goodput.
+const LEAST: f64 = 1e-4;
+
+/// A plot that could not be drawn.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the plot was not drawn: {0}")]
+pub struct PlotError(String);
+
+/// A point of a plot: loss, value, and what the formula gives.
+type PlotPoint = (f64, f64, f64);
+
+/// One SVG per rate and round-trip time, with its name.
+pub fn goodput(results: &[CellResult]) -> Result<Vec<(String, String)>, PlotError> {
+    let mut paths: Vec<(u64, u64)> = results.iter().map(path_of).collect();
+    paths.dedup();
+    let mut plots = Vec::new();
+    for path in paths {
+        let cells: Vec<&CellResult> = results.iter().filter(|cell| path_of(cell) == path).collect();
+        let name = format!("goodput-{}g-{}us", path.0 / 1_000_000_000, path.1);
+        if let Some(plot) = draw(&cells, path)? {
+            plots.push((name, plot));
+        }
+    }
+    Ok(plots)
+}
+
+/// Rate in bits a second and round-trip time in us.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates and times of a grid are positive and bounded"
+)]
+fn path_of(result: &CellResult) -> (u64, u64) {
+    let numbers = result.cell.numbers;
+    (numbers.rate_bps as u64, (numbers.rtt_s * 1e6) as u64)
+}
+
+/// Points of each strategy, by loss.
+fn curves(cells: &[&CellResult]) -> Vec<(&'static str, Vec<PlotPoint>)> {
+    let mut curves: Vec<(&'static str, Vec<PlotPoint>)> = Vec::new();
+    for result in cells {
+        let loss = result.cell.numbers.loss;
+        let Some(goodput) = result.metrics.goodput_over_limit else { continue };
+        if loss <= 0.0 {
+            continue;
+        }
+        let name = result.cell.strategy;
+        let point = (loss, goodput.median.max(LEAST), result.formula.max(LEAST));
+        match curves.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, points)) => points.push(point),
+            None => curves.push((name, vec![point])),
+        }
+    }
+    for (_, points) in &mut curves {
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    curves
+}
+
+fn draw(cells: &[&CellResult], (rate, rtt): (u64, u64)) -> Result<Option<String>, PlotError> {
+    let curves = curves(cells);
+    let losses = || curves.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
+    let least = losses().fold(f64::INFINITY, f64::min);
+    let most = losses().fold(0.0, f64::max);
+    if least >= most {
+        return Ok(None);
+    }
+    let mut svg = String::new();
+    let title = format!("{} Gb/s, {} ms: model", rate / 1_000_000_000, rtt as f64 / 1000.0);
+    draw_on(&mut svg, &title, (least, most), &curves)
+        .map_err(|error| PlotError(error.to_string()))?;
+    Ok(Some(svg))
+}
+
+fn draw_on(
+    svg: &mut String,
+    title: &str,
+    (least, most): (f64, f64),
+    curves: &[(&'static str, Vec<PlotPoint>)],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 16))
+        .margin(10)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d((least..most).log_scale(), (LEAST..1.2).log_scale())?;
+    chart
+        .configure_mesh()
+        .x_desc("loss")
+        .y_desc("goodput / limit; dashed: formula")
+        .x_label_formatter(&|x| format!("{x:.0e}"))
+        .y_label_formatter(&|y| format!("{y:.0e}"))
+        .light_line_style(RGBColor(230, 230, 230))
+        .draw()?;
+    for ((name, points), colour) in curves.iter().zip(COLOURS.iter().cycle()) {
+        let measured: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.1)).collect();
+        let formula: Vec<(f64, f64)> = points.iter().map(|point| (point.0, point.2)).collect();
+        chart.draw_series(DashedLineSeries::new(formula, 4, 4, colour.mix(0.7).into()))?;
+        chart.draw_series(measured.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+        chart
+            .draw_series(LineSeries::new(measured, colour))?
+            .label(*name)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], *colour));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerLeft)
+        .background_style(RGBColor(255, 255, 255).mix(0.8))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Numbers with units: `100G`, `10ms`, `200MB`.
+//!
+//! - owns: suffixes. takes: text. gives: numbers in bits a second, ps, bytes.
+//! - must not: guess a missing unit.
+
+/// What was read and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{given:?} is not {wanted}")]
+pub struct UnitError {
+    given: String,
+    wanted: &'static str,
+}
+
+/// Reads a rate into bits a second: `100G`, `2.5G`, `10M`.
+pub fn rate(text: &str) -> Result<f64, UnitError> {
+    let units = [("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)];
+    scaled(text, &units, "a rate in bits a second, such as 100G")
+}
+
+/// Reads a time into picoseconds: `10ms`, `250us`.
+pub fn time(text: &str) -> Result<f64, UnitError> {
+    let units = [("ms", 1e9), ("us", 1e6), ("ns", 1e3), ("ps", 1.0), ("s", 1e12)];
+    scaled(text, &units, "a time with its unit, such as 10ms")
+}
+
+/// Reads a size into bytes: `200MB`, `1GB`, `4096B`.
+pub fn bytes(text: &str) -> Result<f64, UnitError> {
+    let units = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)];
+    scaled(text, &units, "a size in bytes with its unit, such as 200MB")
+}
+
+fn scaled(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<f64, UnitError> {
+    let error = || UnitError { given: text.to_owned(), wanted };
+    let found = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
+    let (number, scale) = found.ok_or_else(error)?;
+    let number: f64 = number.trim().parse().map_err(|_| error())?;
+    if number.is_finite() { Ok(number * scale) } else { Err(error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_wanted_and_read() {
+        assert_eq!(rate("100G"), Ok(1e11));
+        assert_eq!(time("10ms"), Ok(1e10));
+        assert_eq!(bytes("1.5MB"), Ok(1.5e6));
+        for text in ["10", "", "G", "tenG", "1e999G"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+        assert!(time("10").is_err());
+        assert!(bytes("10").is_err());
+    }
+}

@@ -1,0 +1,363 @@
+//! The grid of an experiment: every combination of its lists, checked before the first one runs.
+//!
+//! - owns: parsing of lists, rules of a cell. takes: text. gives: cells, or the field that is wrong.
+//! - must not: run anything.
+
+use urma_recovery::{DmaCfg, Recovery};
+
+use super::formula::PathNumbers;
+use super::loss::LossCfg;
+use super::path::RunCfg;
+use crate::units;
+
+/// Bytes that the windows of a run may take.
+const WINDOW_BYTES_MAX: f64 = 6e9;
+/// Bytes of a slot in a send window, with those of the queues beside it.
+const SLOT_BYTES: f64 = 48.0;
+/// Cells of a grid.
+const CELLS_MAX: usize = 100_000;
+
+/// A strategy by its name.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct NamedStrategy {
+    /// Name in options and results.
+    pub name: &'static str,
+    /// Both halves of the strategy.
+    pub recovery: Recovery,
+    /// Window in bandwidth-delay products; `None`: as the option says.
+    pub bdps: Option<f64>,
+}
+
+/// All strategies with their names.
+pub const STRATEGIES: [NamedStrategy; 3] = [
+    NamedStrategy { name: "gbn", recovery: Recovery::GoBackN, bdps: Some(1.0) },
+    NamedStrategy {
+        name: "irn",
+        recovery: Recovery::Irn { timeout_permille: 1050 },
+        bdps: Some(1.0),
+    },
+    NamedStrategy { name: "ours", recovery: Recovery::Knitting { tail_copies: 3 }, bdps: None },
+];
+
+/// The lists of a grid, as text.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GridText {
+    /// Rates of the link.
+    pub rates: Vec<String>,
+    /// Round-trip times without queues.
+    pub rtts: Vec<String>,
+    /// Loss models with their means.
+    pub losses: Vec<String>,
+    /// Bytes of payload that all TPs together send.
+    pub sizes: Vec<String>,
+    /// Numbers of TPs that share the link.
+    pub tps: Vec<u32>,
+    /// Names of the strategies.
+    pub strategies: Vec<String>,
+    /// Window in bandwidth-delay products, of strategies that have none of their own.
+    pub window_bdps: Option<f64>,
+    /// Payload and header bytes of a packet.
+    pub packet: (u64, u64),
+    /// Part of the feedback that is lost.
+    pub feedback_loss: f64,
+    /// Part of the packets that is late, and by up to how many.
+    pub late: (f64, u64),
+    /// Latency of a DMA read.
+    pub dma_latency: String,
+    /// Transmissions after which a run ends.
+    pub budget: u64,
+}
+
+/// One combination of all lists.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GridCell {
+    /// Name of the strategy.
+    pub strategy: &'static str,
+    /// Loss model as text.
+    pub loss: String,
+    /// Bytes of payload in all.
+    pub size_bytes: f64,
+    /// Window in bandwidth-delay products.
+    pub window_bdps: f64,
+    /// The path for formulas.
+    pub numbers: PathNumbers,
+    /// What a run is made from.
+    pub run: RunCfg,
+}
+
+/// A field of a grid that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} {value:?}: want {want}")]
+pub struct GridError {
+    /// Name of the option.
+    pub field: &'static str,
+    /// The value that was given.
+    pub value: String,
+    /// The rule that it breaks.
+    pub want: String,
+}
+
+fn wrong(field: &'static str, value: impl ToString, want: impl ToString) -> GridError {
+    GridError { field, value: value.to_string(), want: want.to_string() }
+}
+
+/// A number between two bounds.
+fn within(
+    field: &'static str,
+    text: &str,
+    value: Result<f64, units::UnitError>,
+    (least, most): (f64, f64),
+    want: &str,
+) -> Result<f64, GridError> {
+    let value = value.map_err(|error| wrong(field, text, error))?;
+    if (least..=most).contains(&value) { Ok(value) } else { Err(wrong(field, text, want)) }
+}
+
+impl GridText {
+    /// All cells, the last list fastest; every one is checked.
+    pub fn cells(&self) -> Result<Vec<GridCell>, GridError> {
+        let lists = [
+            self.rates.len(),
+            self.rtts.len(),
+            self.losses.len(),
+            self.sizes.len(),
+            self.tps.len(),
+            self.strategies.len(),
+        ];
+        let count = lists.iter().try_fold(1_usize, |all, len| all.checked_mul(*len));
+        if count.is_none_or(|count| count == 0 || count > CELLS_MAX) {
+            let want = format!("1 to {CELLS_MAX} combinations of all lists");
+            return Err(wrong("grid", format!("{lists:?}"), want));
+        }
+        self.check_packet()?;
+        let mut cells = Vec::new();
+        for rate in &self.rates {
+            let rate_bps = within("rate", rate, units::rate(rate), (1e6, 1e13), "1M to 10T")?;
+            for rtt in &self.rtts {
+                let rtt_ps = within("rtt", rtt, units::time(rtt), (1e6, 1e13), "1us to 10s")?;
+                for loss in &self.losses {
+                    let loss = self.loss(loss)?;
+                    for size in &self.sizes {
+                        let bytes = self.size(size, (rate_bps, rtt_ps))?;
+                        for &tps in &self.tps {
+                            for strategy in &self.strategies {
+                                let path = (rate_bps, rtt_ps, loss);
+                                cells.push(self.cell(path, (size, bytes), tps, strategy)?);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn check_packet(&self) -> Result<(), GridError> {
+        let (payload, overhead) = self.packet;
+        if !(64..=65_536).contains(&payload) {
+            return Err(wrong("payload", payload, "64 to 65536 bytes"));
+        }
+        if !(1..=1024).contains(&overhead) {
+            return Err(wrong("overhead", overhead, "1 to 1024 bytes"));
+        }
+        for (field, part) in [("feedback-loss", self.feedback_loss), ("late", self.late.0)] {
+            if !(0.0..=0.5).contains(&part) {
+                return Err(wrong(field, part, "0 to 0.5"));
+            }
+        }
+        if self.late.1 > 100_000 {
+            return Err(wrong("late-by", self.late.1, "at most 100000 packets"));
+        }
+        if self.budget == 0 {
+            return Err(wrong("budget", self.budget, "at least 1 transmission"));
+        }
+        Ok(())
+    }
+
+    /// Bytes, as such or in bandwidth-delay products: `12bdp`.
+    fn size(&self, text: &str, (rate_bps, rtt_ps): (f64, f64)) -> Result<f64, GridError> {
+        let (payload, overhead) = self.packet;
+        let bdp = rate_bps * rtt_ps / 8e12 * payload as f64 / (payload + overhead) as f64;
+        let bytes = match text.strip_suffix("bdp").map(str::parse::<f64>) {
+            Some(Ok(count)) => Ok(count * bdp),
+            _ => units::bytes(text),
+        };
+        within("size", text, bytes, (1.0, 1e15), "1B to 1000000GB, or such as 12bdp")
+    }
+
+    fn loss(&self, text: &str) -> Result<LossCfg, GridError> {
+        let want = "none, or one of iid, amazon, google, microsoft, ge with its mean: iid:0.01";
+        let loss = LossCfg::parse(text).ok_or_else(|| wrong("loss", text, want))?;
+        if (0.0..=0.5).contains(&loss.mean) {
+            Ok(loss)
+        } else {
+            Err(wrong("loss", text, "a mean of 0 to 0.5"))
+        }
+    }
+
+    fn cell(
+        &self,
+        (rate_bps, rtt_ps, loss): (f64, f64, LossCfg),
+        (size, size_bytes): (&str, f64),
+        tps: u32,
+        strategy: &str,
+    ) -> Result<GridCell, GridError> {
+        let (payload, overhead) = self.packet;
+        let numbers = PathNumbers {
+            rate_bps,
+            rtt_s: rtt_ps / 1e12,
+            loss: loss.mean,
+            payload: payload as f64,
+            wire: (payload + overhead) as f64,
+        };
+        let packets = (size_bytes / payload as f64).ceil();
+        if !(1..=1_000_000).contains(&tps) {
+            return Err(wrong("tps", tps, "1 to 1000000"));
+        }
+        if packets < f64::from(tps) {
+            return Err(wrong("size", size, format!("at least a packet for each of {tps} TPs")));
+        }
+        let known: Vec<&str> = STRATEGIES.iter().map(|known| known.name).collect();
+        let found = STRATEGIES.iter().find(|known| known.name == strategy);
+        let named = found.ok_or_else(|| wrong("strategy", strategy, known.join(", ")))?;
+        let (window_bdps, window) = self.window(named, &numbers, (packets, tps))?;
+        let latency = within(
+            "dma-latency",
+            &self.dma_latency,
+            units::time(&self.dma_latency),
+            (0.0, 1e12),
+            "0ns to 1s",
+        )?;
+        let dma =
+            DmaCfg { latency_ns: whole(latency / 1000.0), line_ps: 5500, outstanding_max: 64 };
+        Ok(GridCell {
+            strategy: named.name,
+            loss: loss.name(),
+            size_bytes,
+            window_bdps,
+            numbers,
+            run: RunCfg {
+                rate_bps,
+                rtt_ps: whole(rtt_ps),
+                loss,
+                feedback_loss: self.feedback_loss,
+                late: self.late,
+                payload,
+                overhead,
+                packets: whole(packets),
+                tps,
+                window_packets: window,
+                recovery: named.recovery,
+                dma,
+                budget: self.budget,
+            },
+        })
+    }
+
+    /// Window of each TP, in bandwidth-delay products of the link and in packets.
+    fn window(
+        &self,
+        named: &NamedStrategy,
+        numbers: &PathNumbers,
+        (packets, tps): (f64, u32),
+    ) -> Result<(f64, u32), GridError> {
+        let bdps = named.bdps.or(self.window_bdps);
+        let bdps = bdps.unwrap_or_else(|| numbers.rounds(4.0 * numbers.bdp_packets()) + 4.0);
+        if !(0.001..=1000.0).contains(&bdps) {
+            return Err(wrong("window-bdps", bdps, "0.001 to 1000"));
+        }
+        // A packet on the link at either end, and acknowledgements that wait for 16 packets.
+        let slack = if named.recovery == Recovery::GoBackN { 18.0 } else { 2.0 };
+        let window = (bdps * numbers.bdp_packets()).ceil() + slack;
+        let most = (packets / f64::from(tps)).ceil().min(window);
+        if most * f64::from(tps) * SLOT_BYTES > WINDOW_BYTES_MAX || most > f64::from(u32::MAX) {
+            let want = format!("windows of at most {} GB in all", WINDOW_BYTES_MAX / 1e9);
+            return Err(wrong("window-bdps", bdps, want));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be positive and below 2^32"
+        )]
+        let window = window.min(f64::from(u32::MAX)) as u32;
+        Ok((bdps, window))
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "values were checked to be positive and below 2^53"
+)]
+const fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> GridText {
+        let list = |text: &str| vec![text.to_owned()];
+        GridText {
+            rates: list("100G"),
+            rtts: list("10ms"),
+            losses: list("iid:0.01"),
+            sizes: list("200MB"),
+            tps: vec![1],
+            strategies: list("ours"),
+            window_bdps: None,
+            packet: (4096, 82),
+            feedback_loss: 0.0,
+            late: (0.0, 64),
+            dma_latency: "1us".to_owned(),
+            budget: 1000,
+        }
+    }
+
+    #[test]
+    fn every_combination_is_a_cell() {
+        let mut grid = grid();
+        grid.rates.push("400G".to_owned());
+        grid.strategies.push("irn".to_owned());
+        let cells = grid.cells().expect("a grid that makes sense");
+        assert_eq!(cells.len(), 4);
+        assert_eq!(cells[1].strategy, "irn");
+        assert_eq!(cells[1].run.window_packets, 29_920 + 1);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_field_value_and_rule() {
+        let refused = |change: &dyn Fn(&mut GridText)| {
+            let mut grid = grid();
+            change(&mut grid);
+            grid.cells().expect_err("refused").field
+        };
+        assert_eq!(refused(&|grid| grid.rates[0] = "0G".to_owned()), "rate");
+        assert_eq!(refused(&|grid| grid.rates[0] = "10".to_owned()), "rate");
+        assert_eq!(refused(&|grid| grid.rtts[0] = "10".to_owned()), "rtt");
+        assert_eq!(refused(&|grid| grid.losses[0] = "iid:2".to_owned()), "loss");
+        assert_eq!(refused(&|grid| grid.losses[0] = "iid:NaN".to_owned()), "loss");
+        assert_eq!(refused(&|grid| grid.sizes[0] = "0B".to_owned()), "size");
+        assert_eq!(refused(&|grid| grid.sizes[0] = "NaNbdp".to_owned()), "size");
+        assert_eq!(refused(&|grid| grid.tps[0] = 0), "tps");
+        assert_eq!(refused(&|grid| grid.tps[0] = 100_000), "size");
+        assert_eq!(refused(&|grid| grid.strategies[0] = "magic".to_owned()), "strategy");
+        assert_eq!(refused(&|grid| grid.packet.0 = 1), "payload");
+        assert_eq!(refused(&|grid| grid.packet.1 = 0), "overhead");
+        assert_eq!(refused(&|grid| grid.feedback_loss = 1.5), "feedback-loss");
+        assert_eq!(refused(&|grid| grid.late = (2.0, 1)), "late");
+        assert_eq!(refused(&|grid| grid.late = (0.1, 1 << 40)), "late-by");
+        assert_eq!(refused(&|grid| grid.window_bdps = Some(0.0)), "window-bdps");
+        assert_eq!(refused(&|grid| grid.dma_latency = "1".to_owned()), "dma-latency");
+        assert_eq!(refused(&|grid| grid.budget = 0), "budget");
+        assert_eq!(refused(&|grid| grid.losses.clear()), "grid");
+        let beyond = |grid: &mut GridText| {
+            grid.rates[0] = "400G".to_owned();
+            grid.rtts[0] = "1s".to_owned();
+            grid.sizes[0] = "1000000GB".to_owned();
+            grid.window_bdps = Some(1000.0);
+        };
+        assert_eq!(refused(&beyond), "window-bdps");
+    }
+}

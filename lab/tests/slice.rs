@@ -1,0 +1,69 @@
+//! A slice of the grid: strategies against their formulas, and results that depend on the seed alone.
+
+use lab::wan::cell::{Seeds, run_grid};
+use lab::wan::grid::GridText;
+use lab::wan::results::{CellResult, hash};
+
+fn grid(strategies: &[&str], losses: &[&str]) -> GridText {
+    let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    GridText {
+        rates: list(&["100G"]),
+        rtts: list(&["1ms"]),
+        losses: list(losses),
+        sizes: list(&["60bdp"]),
+        tps: vec![1],
+        strategies: list(strategies),
+        window_bdps: None,
+        packet: (4096, 82),
+        feedback_loss: 0.0,
+        late: (0.0, 64),
+        dma_latency: "1us".to_owned(),
+        budget: 400_000,
+    }
+}
+
+fn run(grid: &GridText, workers: usize) -> Vec<CellResult> {
+    let cells = grid.cells().expect("a grid that makes sense");
+    run_grid(&cells, Seeds { first: 1, count: 5 }, workers, &|| {})
+}
+
+#[test]
+fn strategies_stay_near_their_formulas() {
+    for result in run(&grid(&["gbn", "irn", "ours"], &["iid:0.001", "iid:0.01", "iid:0.05"]), 2) {
+        let (name, loss) = (result.cell.strategy, &result.cell.loss);
+        let goodput = result.metrics.goodput_over_limit.expect("every run delivers").median;
+        let ratio = goodput / result.formula;
+        let (least, most) = match name {
+            "gbn" => (0.95, 1.05),
+            "irn" => (0.85, 1.15),
+            _ => (0.99, 1.01),
+        };
+        assert!(
+            (least..=most).contains(&ratio),
+            "{name} {loss}: {goodput}, formula {}",
+            result.formula
+        );
+    }
+}
+
+#[test]
+fn tps_share_the_link_and_late_packets_cost_little() {
+    let shared = GridText { tps: vec![16], ..grid(&["ours"], &["amazon:0.01"]) };
+    let late = GridText { late: (0.05, 64), feedback_loss: 0.01, ..grid(&["ours"], &["none"]) };
+    for grid in [shared, late] {
+        for result in run(&grid, 2) {
+            let goodput = result.metrics.goodput_over_limit.expect("every run delivers").median;
+            assert!(goodput >= 0.95, "{:?}: {goodput}", result.cell);
+        }
+    }
+}
+
+#[test]
+fn the_hash_of_results_does_not_depend_on_workers() {
+    let grid = grid(&["irn", "ours"], &["ge:0.01"]);
+    let hashes: Vec<String> = [1, 3].map(|workers| hash(&run(&grid, workers))).to_vec();
+    assert_eq!(hashes[0], hashes[1]);
+    let cells = grid.cells().expect("a grid that makes sense");
+    let other = run_grid(&cells, Seeds { first: 2, count: 5 }, 2, &|| {});
+    assert_ne!(hashes[0], hash(&other), "another seed, another result");
+}

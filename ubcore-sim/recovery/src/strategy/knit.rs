@@ -1,0 +1,99 @@
+//! The sending half of the knitting strategy: sends again what is reported, in the order of the reports.
+//!
+//! - owns: how far reports were answered, when the next tail mark is due. takes: loss reports.
+//! - gives: marks on what was reported, tail marks. must not: guess that a packet was lost.
+
+use udma_abi::Nanos;
+
+use crate::ledger::SendLedger;
+use crate::report::{LossReport, TailMark};
+use crate::strategy::{AckNews, Retransmission};
+
+/// Least time between two tail marks, in ns.
+const MARK_NS_MIN: Nanos = 10_000;
+/// The same before the first round-trip time.
+const MARK_NS_INITIAL: Nanos = 1_000_000;
+
+/// Sends again what reports name.
+#[derive(Debug)]
+pub struct Knit {
+    /// Copies of a repeated packet once no new packet waits.
+    tail_copies: u8,
+    mark: TailMark,
+    marked_at: Nanos,
+    every_ns: Nanos,
+    /// Something was sent or reported since the last mark, or the timer expired.
+    is_due: bool,
+    unsent: u64,
+}
+
+impl Knit {
+    /// Sends each repeated packet `tail_copies` times when no new packet waits.
+    #[must_use]
+    pub fn new(tail_copies: u8) -> Self {
+        Self {
+            tail_copies: tail_copies.max(1),
+            mark: TailMark::default(),
+            marked_at: 0,
+            every_ns: MARK_NS_INITIAL,
+            is_due: false,
+            unsent: 0,
+        }
+    }
+}
+
+impl Retransmission for Knit {
+    fn on_ack(&mut self, _news: &AckNews, _ledger: &mut SendLedger) -> bool {
+        false
+    }
+
+    fn on_timeout(&mut self, _ledger: &mut SendLedger) {
+        self.is_due = true;
+    }
+
+    fn on_report(&mut self, report: &LossReport, ledger: &mut SendLedger) {
+        self.is_due = true;
+        let mut ticket = report.ticket;
+        for run in report.runs() {
+            for seq in run.start..run.end() {
+                ledger.mark_reported(seq, report.tier, ticket);
+            }
+            if report.tier == 1 {
+                self.mark.first_end = self.mark.first_end.max(run.end());
+            } else {
+                ticket = ticket.wrapping_add(1);
+                self.mark.ticket_end = ticket;
+            }
+        }
+    }
+
+    fn copies(&self, ledger: &SendLedger) -> u8 {
+        if ledger.queued() == 0 { self.tail_copies } else { 1 }
+    }
+
+    fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
+        if ledger.has_sendable() || !ledger.has_unacknowledged() {
+            return None;
+        }
+        let is_due = self.is_due || self.unsent != ledger.unsent();
+        Some(if is_due { 0 } else { self.marked_at.saturating_add(self.every_ns) })
+    }
+
+    fn poll_tail(
+        &mut self,
+        now: Nanos,
+        rtt: Option<Nanos>,
+        ledger: &SendLedger,
+    ) -> Option<TailMark> {
+        self.poll_deadline(ledger).filter(|&deadline| deadline <= now)?;
+        let rtt_ns = rtt.unwrap_or(0);
+        if rtt_ns > 0 {
+            self.every_ns = (rtt_ns / 4).max(MARK_NS_MIN);
+        }
+        self.is_due = false;
+        self.marked_at = now;
+        self.unsent = ledger.unsent();
+        self.mark = TailMark { end: ledger.unsent(), rtt_ns, ..self.mark };
+        Some(self.mark)
+    }
+}

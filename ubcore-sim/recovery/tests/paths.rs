@@ -1,0 +1,306 @@
+//! Each strategy over a bad path, against the simplest oracle: the set of sequences that were received.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use urma_mem::Region;
+use urma_recovery::{
+    AckFeedback, AckPolicy, Arrival, DataMark, KnittingPool, LossReport, LossRun, Recovery, RtoCfg,
+    SenderCfg, Sending, TailMark, TpReceiver, TpSender,
+};
+
+const BLOCKS: u32 = 512;
+const PACKET_NS: u64 = 100;
+
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    seed: u64,
+    recovery: Recovery,
+    packets: u64,
+    window: u32,
+    delay_ns: u64,
+    /// How many of 1000 packets are lost.
+    lost: u64,
+    late: u64,
+    doubled: u64,
+    /// Of 1000 acknowledgements, reports and tail marks.
+    feedback_lost: u64,
+}
+
+/// Numbers from a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn hits(&mut self, of_1000: u64) -> bool {
+        self.roll() % 1000 < of_1000
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Message {
+    Data(Sending),
+    Tail(TailMark),
+    Ack(AckFeedback),
+    Report(LossReport),
+}
+
+/// Both ends, what is on the path, and what the receiver accepted.
+struct World {
+    path: Path,
+    dice: Dice,
+    sender: TpSender,
+    receiver: TpReceiver,
+    pool: KnittingPool,
+    on_path: BinaryHeap<(Reverse<u64>, Reverse<usize>)>,
+    messages: Vec<Message>,
+    accepted: BTreeSet<u64>,
+    edge: u64,
+    pushed: u64,
+    sent: u64,
+}
+
+impl World {
+    fn new(path: Path) -> Self {
+        let mut pool = KnittingPool::new();
+        let region = Region::private((BLOCKS as usize) << 6).expect("memory");
+        pool.grow(0x1000, region, 6, BLOCKS).expect("fresh piece");
+        let rto = RtoCfg { min_ns: 4 * path.delay_ns, retries: 40, ..RtoCfg::default() };
+        let cfg = SenderCfg { window_packets: path.window, recovery: path.recovery, rto };
+        let every = if matches!(path.recovery, Recovery::Irn { .. }) { 1 } else { 8 };
+        let policy = AckPolicy { every, delay_ns: path.delay_ns };
+        Self {
+            path,
+            dice: Dice(path.seed),
+            sender: TpSender::new(&cfg),
+            receiver: TpReceiver::new(path.recovery.record(1), policy),
+            pool,
+            on_path: BinaryHeap::new(),
+            messages: Vec::new(),
+            accepted: BTreeSet::new(),
+            edge: 0,
+            pushed: 0,
+            sent: 0,
+        }
+    }
+
+    fn send(&mut self, now: u64, message: Message) {
+        let is_data = matches!(message, Message::Data(_));
+        if self.dice.hits(if is_data { self.path.lost } else { self.path.feedback_lost }) {
+            return;
+        }
+        let mut at = now + self.path.delay_ns;
+        if is_data && self.dice.hits(self.path.late) {
+            at += PACKET_NS * (1 + self.dice.roll() % 40);
+        }
+        let copies = 1 + usize::from(is_data && self.dice.hits(self.path.doubled));
+        for _ in 0..copies {
+            self.on_path.push((Reverse(at), Reverse(self.messages.len())));
+            self.messages.push(message);
+        }
+    }
+
+    fn receive(&mut self, now: u64, message: Message) -> Result<(), String> {
+        match message {
+            Message::Data(packet) => return self.receive_data(now, packet),
+            Message::Tail(mark) => {
+                self.receiver.on_tail(now, &mark, &mut self.pool).map_err(|e| e.to_string())?;
+            }
+            Message::Ack(ack) => self.sender.on_ack(now, &ack).map_err(|e| e.to_string())?,
+            Message::Report(report) => {
+                self.sender.on_report(now, &report).map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_data(&mut self, now: u64, packet: Sending) -> Result<(), String> {
+        let Sending { seq, answers: (tier, ticket), .. } = packet;
+        if seq < self.receiver.edge() {
+            self.receiver.acknowledge_now(seq);
+            return Ok(());
+        }
+        let mark = DataMark { tier, ticket };
+        let arrival = self.receiver.on_data(now, seq, mark, &mut self.pool);
+        let arrival = arrival.map_err(|error| format!("packet {seq}: {error}"))?;
+        let is_new = match arrival {
+            Arrival::Advanced(_) | Arrival::Kept => {
+                if !self.accepted.insert(seq) {
+                    return Err(format!("packet {seq} was accepted twice"));
+                }
+                while self.accepted.contains(&self.edge) {
+                    self.edge += 1;
+                }
+                true
+            }
+            Arrival::Duplicate if !self.accepted.contains(&seq) => {
+                return Err(format!("packet {seq} never came and is called a duplicate"));
+            }
+            Arrival::Duplicate | Arrival::Dropped | Arrival::Unmatched => false,
+        };
+        let right = if let Arrival::Advanced(edge) = arrival { edge } else { self.edge };
+        if self.receiver.edge() != self.edge || right != self.edge {
+            return Err(format!("edge {} instead of {}", self.receiver.edge(), self.edge));
+        }
+        self.receiver.acknowledge(now, seq, arrival, is_new && seq + 1 == self.path.packets);
+        Ok(())
+    }
+
+    fn poll(&mut self, now: u64, free_at: &mut u64) -> Result<(), String> {
+        self.sender.on_time(now).map_err(|_| "the sender gave up".to_owned())?;
+        self.receiver.on_time(now);
+        while self.pushed < self.path.packets && self.sender.ledger().room() > 0 {
+            self.sender.push();
+            self.pushed += 1;
+        }
+        if *free_at <= now {
+            if let Some(packet) = self.sender.poll(now) {
+                *free_at = now + PACKET_NS;
+                self.sent += 1;
+                self.send(now, Message::Data(packet));
+            } else if let Some(mark) = self.sender.poll_tail(now) {
+                *free_at = now + 1;
+                self.send(now, Message::Tail(mark));
+            }
+        }
+        while let Some(report) = self.receiver.poll_report() {
+            self.send(now, Message::Report(report));
+        }
+        while let Some(ack) = self.receiver.poll_ack(&self.pool) {
+            let ack = ack.map_err(|error| error.to_string())?;
+            self.send(now, Message::Ack(ack));
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.pushed == self.path.packets && self.sender.ledger().is_empty()
+    }
+}
+
+/// Sends all packets; the time it took and the number of transmissions.
+fn run(path: Path) -> Result<(u64, u64), String> {
+    let mut world = World::new(path);
+    let (mut now, mut free_at) = (0, 0);
+    while !world.is_done() {
+        world.poll(now, &mut free_at)?;
+        let sends = world.sender.has_sendable().then_some(free_at);
+        let path_next = world.on_path.peek().map(|(Reverse(at), _)| *at);
+        let tail = world.sender.poll_deadline().map(|at| at.max(free_at));
+        let next = [sends, path_next, tail, world.receiver.poll_deadline()];
+        let Some(next) = next.into_iter().flatten().min() else { return Err("it stands".into()) };
+        now = next.max(now);
+        if now > 20_000_000_000 {
+            return Err(format!("not done in 20 s: edge {} of {}", world.edge, path.packets));
+        }
+        while let Some((Reverse(at), Reverse(message))) = world.on_path.peek().copied() {
+            if at > now {
+                break;
+            }
+            world.on_path.pop();
+            world.receive(now, world.messages[message])?;
+        }
+    }
+    if world.edge != path.packets {
+        return Err(format!("done with edge {} of {}", world.edge, path.packets));
+    }
+    world.receiver.close(&mut world.pool);
+    let usage = world.pool.usage();
+    if usage.free != u64::from(BLOCKS) {
+        return Err(format!("{} of {BLOCKS} blocks came back", usage.free));
+    }
+    Ok((now, world.sent))
+}
+
+const ALL: [Recovery; 4] = [
+    Recovery::GoBackN,
+    Recovery::SelectiveRepeat,
+    Recovery::Irn { timeout_permille: 1100 },
+    Recovery::Knitting { tail_copies: 2 },
+];
+
+#[test]
+fn every_strategy_delivers_all_under_two_hundred_seeds() {
+    for seed in 0..200_usize {
+        let mut dice = Dice(seed as u64);
+        let path = Path {
+            seed: seed as u64,
+            recovery: ALL[0],
+            packets: 1 + dice.roll() % 1500,
+            window: 1 + (dice.roll() % 1500) as u32,
+            delay_ns: 1000 + dice.roll() % 100_000,
+            lost: dice.roll() % 100,
+            late: [0, dice.roll() % 100][seed % 2],
+            doubled: [0, dice.roll() % 20][seed / 2 % 2],
+            feedback_lost: [0, dice.roll() % 50][seed / 4 % 2],
+        };
+        for recovery in ALL {
+            let path = Path { recovery, ..path };
+            if let Err(error) = run(path) {
+                panic!("{path:?}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn knitting_sends_again_what_was_lost_and_nothing_else() {
+    for (lost, feedback_lost) in [(10, 0), (50, 0), (50, 10)] {
+        let path = Path {
+            seed: 7,
+            recovery: Recovery::Knitting { tail_copies: 1 },
+            packets: 50_000,
+            window: 50_000,
+            delay_ns: 50_000,
+            lost,
+            late: 0,
+            doubled: 0,
+            feedback_lost,
+        };
+        let (time, sent) = run(path).expect("delivered");
+        let least = 50_000 * 1000 / (1000 - lost);
+        assert!(sent < least + least / 100, "{sent} transmissions, at least {least}");
+        let bound = least * PACKET_NS + 12 * path.delay_ns;
+        assert!(time < bound, "{time} ns, bound {bound}");
+    }
+}
+
+#[test]
+fn a_report_of_what_was_never_sent_is_refused() {
+    let recovery = Recovery::Knitting { tail_copies: 1 };
+    let cfg = SenderCfg { window_packets: 8, recovery, rto: RtoCfg::default() };
+    let mut sender = TpSender::new(&cfg);
+    (0..4).for_each(|_| sender.push());
+    assert!(sender.poll(0).is_some_and(|packet| packet.seq == 0));
+    for (start, count, refused) in [(0, 2, true), (3, 1, true), (1 << 40, 1, true), (0, 1, false)] {
+        let mut report = LossReport::new(1, 0);
+        assert!(report.push(LossRun { start, count }));
+        assert_eq!(sender.on_report(1, &report).is_err(), refused, "{start}, {count}");
+    }
+    let again = sender.poll(2).expect("packet 0 is lost");
+    assert_eq!((again.seq, again.attempt, again.answers), (0, 2, (1, 0)));
+}
+
+#[test]
+fn packets_that_are_late_are_not_sent_again_for_long() {
+    let path = Path {
+        seed: 3,
+        recovery: Recovery::Knitting { tail_copies: 1 },
+        packets: 50_000,
+        window: 50_000,
+        delay_ns: 50_000,
+        lost: 0,
+        late: 50,
+        doubled: 0,
+        feedback_lost: 0,
+    };
+    let (_, sent) = run(path).expect("delivered");
+    assert!(sent < 50_100, "{sent} transmissions");
+}
