@@ -59,8 +59,9 @@ fn long_list(pool: &mut KnittingPool) -> RunList {
 
 /// Empties a list of 220 runs; the error that ended it.
 fn drain(pool: &mut KnittingPool, mut list: RunList) -> Option<LossError> {
-    for _ in 0..220 {
+    for number in 0..220 {
         let run = list.first()?;
+        assert_eq!(run.start, 1000 * number, "nothing is made up");
         if let Err(error) = list.trim(pool, 0, run.end()) {
             return Some(error);
         }
@@ -79,6 +80,19 @@ fn a_line_that_others_wrote_to_is_noticed() {
     let (mut pool, _) = pool();
     let list = long_list(&mut pool);
     assert_eq!(drain(&mut pool, list), None);
+}
+
+/// The list of another tier has the same holder.
+#[test]
+fn a_link_to_another_list_is_noticed() {
+    let (mut pool, region) = pool();
+    let list = long_list(&mut pool);
+    let (_, last) = list.blocks.expect("lines in the pool");
+    let other = long_list(&mut pool);
+    let (first, _) = other.blocks.expect("lines in the pool");
+    pool.link(last, Some(first)).expect("inside");
+    assert_eq!(drain(&mut pool, list), Some(LossError::Corrupt));
+    drop(region);
 }
 
 #[test]
