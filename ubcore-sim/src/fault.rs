@@ -134,7 +134,7 @@ questions! {
     segment_stays = SegmentStays;
     /// Errors end as successes.
     errors_hidden = ErrorsHidden;
-    /// Fences do nothing.
+    /// A fence waits for no earlier request.
     fence_ignored = FenceIgnored;
     /// Every request makes a completion.
     unsignalled_reported = UnsignalledReported;
