@@ -134,6 +134,14 @@ impl Host {
         self.namespace.run(what)
     }
 
+    /// As [`Host::run`], for processes that look for interfaces in `/sys`.
+    ///
+    /// # Errors
+    /// [`Namespace::run_with_sys`].
+    pub fn run_with_sys<T: Send>(&self, what: impl FnOnce() -> T + Send) -> Result<T, Refused> {
+        self.namespace.run_with_sys(what)
+    }
+
     /// A command without settings of the test's own environment.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {

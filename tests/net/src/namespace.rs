@@ -8,7 +8,10 @@ use std::{
     panic, thread,
 };
 
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, setns, unshare},
+};
 
 /// Why there are no namespaces here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,6 +53,28 @@ impl Namespace {
             setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET)
                 .expect("the namespace can be entered");
             what()
+        })
+    }
+
+    /// As [`Namespace::run`], with a `/sys` that shows the interfaces of this namespace: programs that look for them
+    /// there find those of the caller's otherwise.
+    ///
+    /// # Errors
+    /// The kernel refused the mount; `what` was not called.
+    ///
+    /// # Panics
+    /// As [`Namespace::run`].
+    pub fn run_with_sys<T: Send>(&self, what: impl FnOnce() -> T + Send) -> Result<T, Refused> {
+        self.run(|| {
+            let mount_all = || {
+                unshare(CloneFlags::CLONE_NEWNS)?;
+                let none = None::<&str>;
+                // What is mounted here stays here.
+                mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)?;
+                mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none)
+            };
+            mount_all().map_err(|error: nix::Error| Refused(format!("mount of /sys: {error}")))?;
+            Ok(what())
         })
     }
 

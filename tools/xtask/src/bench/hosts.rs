@@ -5,7 +5,7 @@
 //! of what is measured; leave a process or a namespace behind.
 
 use std::{
-    process::{Command, Output},
+    process::{Child, Command, Output},
     thread,
     time::Duration,
 };
@@ -123,9 +123,9 @@ fn run(bin: &std::path::Path, lab: &Lab, program: HostsProgram) -> Result<Measur
 fn run_both(lab: &Lab, server: Command, client: Command, delay: Duration) -> Result<Ran, Failure> {
     let before = children_cpu()?;
     let [mut server, client] = {
-        let server = lab.host(1).run(|| pair::spawn(server))?;
+        let server = spawn_on(lab.host(1), server)?;
         pause(delay);
-        match lab.host(0).run(|| pair::spawn(client)) {
+        match spawn_on(lab.host(0), client) {
             Ok(client) => [server, client],
             Err(error) => {
                 let mut server = server;
@@ -142,6 +142,12 @@ fn run_both(lab: &Lab, server: Command, client: Command, delay: Duration) -> Res
     let server = pair::finish(server);
     let (client, server) = (client?, server?);
     Ok(Ran { server, client, cpu: children_cpu()? - before })
+}
+
+/// Starts a process on a host. UCX and libfabric look for interfaces in `/sys`.
+fn spawn_on(host: &Host, command: Command) -> Result<Child, Failure> {
+    let started = host.run_with_sys(|| pair::spawn(command));
+    started.map_err(|refused| Failure(refused.to_string()))?
 }
 
 /// Processor time of the processes that this one waited for, in seconds.
