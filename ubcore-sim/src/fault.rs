@@ -144,7 +144,7 @@ questions! {
     sequences_kept = SequencesKept;
     /// Receives of broken messages are lost.
     receive_kept = ReceiveKept;
-    /// Damaged packets count.
+    /// Damaged packets count as intact ones.
     icrc_unchecked = IcrcUnchecked;
     /// Atomics bring a wrong value.
     wrong_value_answered = WrongValueAnswered;
