@@ -50,7 +50,7 @@ use crate::engine::gather::Local;
 use crate::engine::mail::Handed;
 use crate::engine::send::ShortSend;
 use crate::ports::{Deadline, LinkVisitor};
-use hold::{Answers, HELD_NS};
+use hold::Answers;
 use receive::ReceivingSides;
 use senders::Senders;
 pub(crate) use sides::{BoundTo, Connecting, RecvSide, SendSide, SharedSide};
@@ -191,8 +191,7 @@ impl Exchange {
         let mut busy = self.take_mail(base, now);
         self.endpoint.on_time(now);
         self.hold.on_return(now);
-        self.packet_hold.on_later(now);
-        let of_packets = if now < self.held_until { Answers::MayWait } else { Answers::Go };
+        let of_packets = self.packet_answers;
         self.each_peer(base, now, |peer, work, inbox| {
             let answers = if peer.line.is_packets() { of_packets } else { Answers::Go };
             busy |= peer.step(work, inbox, answers);
@@ -204,15 +203,11 @@ impl Exchange {
 
     /// Packets brought something, in a pass of `by`. A program that polls and usually posts soon after it has a
     /// message: the acknowledgement waits for its post, for a few polls at most.
-    pub(crate) fn on_packets(&mut self, now: Nanos, by: LinkVisitor) {
-        self.packet_hold.on_later(now);
-        let may_wait = by == LinkVisitor::Poll && self.packet_hold.answers() == Answers::MayWait;
-        if now >= self.held_until {
-            self.held_until = if may_wait { now.saturating_add(HELD_NS) } else { 0 };
-        }
-        if by == LinkVisitor::Poll {
-            self.packet_hold.on_taken(now);
-        }
+    pub(crate) fn on_packets(&mut self, by: LinkVisitor) {
+        self.packet_answers = match by {
+            LinkVisitor::Poll => Answers::MayWait,
+            LinkVisitor::Thread => Answers::Go,
+        };
     }
 
     /// Whether a round has nothing to look after but mail and pieces: no path closes, no receive is flushed, no

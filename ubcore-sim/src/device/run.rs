@@ -219,6 +219,12 @@ impl SoftwareDevice {
         (at != u64::MAX).then_some(at)
     }
 
+    /// Whether [`SoftwareDevice::step`] wants to be called at `now`, or [`SoftwareDevice::poll_transmit`].
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
+        self.poll_deadline().is_some_and(|at| at <= now)
+    }
+
     /// What the core wants done about a peer.
     pub fn poll_host_request(&self) -> Option<HostRequest> {
         self.base.tables.requests.pop()
@@ -312,7 +318,7 @@ impl SoftwareDevice {
                 shared.on_datagram(&self.base, by, &datagram) | is_due
             });
             if is_due {
-                shared.exchange.on_packets(at, visitor);
+                shared.exchange.on_packets(visitor);
             }
             shared.wake(&self.base);
             is_due

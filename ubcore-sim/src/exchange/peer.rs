@@ -7,7 +7,7 @@ use udma_abi::{CmdStatus, CqeStatus, Nanos, RawEid, counters::Counter};
 use urma_mem::Region;
 use urma_packet::{AckForm, CloseReason, ResponseStatus, TransactionHeader};
 
-use super::hold::Answers;
+use super::hold::{Answers, PostHabit};
 use super::pair::Pair;
 use super::piece::Part;
 use super::requester::Requester;
@@ -56,6 +56,8 @@ pub(super) struct Peer {
     pub(super) is_shut: bool,
     /// Since when no queue uses it and nothing is outstanding.
     pub(super) quiet_since: Option<Nanos>,
+    /// Whether acknowledgements wait for the program's next request, when packets go to the node.
+    pub(super) habit: PostHabit,
 }
 
 impl Peer {
@@ -76,6 +78,7 @@ impl Peer {
             parted: false,
             is_shut: false,
             quiet_since: None,
+            habit: PostHabit::default(),
         }
     }
 
@@ -88,12 +91,12 @@ impl Peer {
     ) -> bool {
         self.responder.place_late(work);
         let mut busy = self.take_in(work, inbox);
+        let answers = self.answers_of_step(work.now, busy, answers);
         let Self { line, requester, responder, .. } = self;
         if work.now >= requester.timer() {
             requester.on_time(line, work);
         }
-        let is_fresh = busy || line.is_packets();
-        let is_held = answers == Answers::MayWait && is_fresh && responder.may_wait();
+        let is_held = answers == Answers::MayWait && responder.may_wait();
         if requester.is_waiting() || responder.is_waiting() && !is_held {
             if work.endpoint.open(work.now, self.eid) {
                 // Commands that wait get the outcome of this one.
@@ -107,6 +110,22 @@ impl Peer {
             work.base.tables.counts.add(Counter::Wakeups, 1);
         }
         busy
+    }
+
+    /// What is due for answers in a step that took something in, or not, where the caller lets them wait.
+    fn answers_of_step(&mut self, now: Nanos, is_fresh: bool, answers: Answers) -> Answers {
+        if !self.line.is_packets() {
+            return if is_fresh { answers } else { Answers::Go };
+        }
+        if self.requester.is_waiting() {
+            self.habit.on_posted(now);
+        } else {
+            self.habit.on_time(now);
+            if is_fresh && answers == Answers::MayWait && self.responder.is_waiting() {
+                self.habit.on_taken(now);
+            }
+        }
+        if answers == Answers::MayWait { self.habit.answers() } else { Answers::Go }
     }
 
     /// Whether a step would find something without any input.

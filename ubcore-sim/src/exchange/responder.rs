@@ -164,7 +164,9 @@ impl Responder {
 
     /// Whether the answers that wait may do so for a while: they are few, and acknowledgements.
     pub(super) fn may_wait(&self) -> bool {
-        let is_ack = |answer: &ResponseHeader| answer.status == ResponseStatus::Ack;
+        let is_ack = |answer: &ResponseHeader| {
+            answer.status == ResponseStatus::Ack && answer.body == ResponseBody::None
+        };
         self.answers.len() <= ANSWERS_HELD
             && self.reads.is_empty()
             && self.answers.iter().all(is_ack)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use udma_abi::{Nanos, RawEid};
 use urma_mem::Region;
 
-use super::hold::{Hold, PROMPT_NS, PROMPT_PACKETS_NS};
+use super::hold::{Answers, Hold, PROMPT_NS};
 use super::path::UsedPath;
 use super::peer::Peer;
 use super::peers::KnownPeers;
@@ -40,10 +40,8 @@ pub(crate) struct Exchange {
     pub(super) sent_standard: bool,
     pub(crate) receives: ReceivingSides,
     pub(super) hold: Hold,
-    /// The same for messages that came by packets.
-    pub(super) packet_hold: Hold,
-    /// Acknowledgements of messages that packets brought wait until then at most.
-    pub(super) held_until: Nanos,
+    /// Whether acknowledgements of messages that packets brought may wait: a poll of the program took the latest.
+    pub(super) packet_answers: Answers,
     /// Segments that peers touched lately.
     pub(super) cache: SegmentCache,
     /// Payload of the piece that is sent.
@@ -66,8 +64,7 @@ impl Exchange {
             sent_standard: false,
             receives: ReceivingSides::default(),
             hold: Hold::new(PROMPT_NS),
-            packet_hold: Hold::new(PROMPT_PACKETS_NS),
-            held_until: 0,
+            packet_answers: Answers::Go,
             cache: SegmentCache::default(),
             bytes: Vec::new(),
             inbox: Vec::new(),

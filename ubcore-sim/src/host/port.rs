@@ -166,7 +166,8 @@ impl PacketPort {
     }
 
     /// Receives what has come, lets the device work, sends what it gives; all bounded. Whether
-    /// there was anything. A caller that finds another thread at it leaves the work to that thread.
+    /// there was anything. A caller that finds another thread at it leaves the work to that thread. Where nothing
+    /// came and no timer is due, there is nothing to send.
     pub fn exchange(&self, device: &SoftwareDevice, now: Nanos, by: LinkVisitor) -> bool {
         let mut count = 0;
         let run = self.link.run(|link| {
@@ -186,9 +187,17 @@ impl PacketPort {
                     device.step(now);
                 }
             }
-            count += received + self.send_on(link.as_mut(), device, now);
+            if received > 0 || self.may_send(device, now) {
+                count += received + self.send_on(link.as_mut(), device, now);
+            }
         });
         count > 0 || run == RunResult::WorkLeft
+    }
+
+    /// Whether there may be something to send, or to look after, though nothing came.
+    fn may_send(&self, device: &SoftwareDevice, now: Nanos) -> bool {
+        let is_link_due = self.deadline.load(Ordering::Relaxed) <= now;
+        is_link_due || device.is_due(now) || !self.standard.is_empty()
     }
 
     /// Whether work was left to a thread that has not come to it yet.
@@ -386,6 +395,7 @@ const SENDS_MAX: u32 = 3;
 mod tests {
     use std::{net::UdpSocket, sync::Arc};
 
+    use udma_abi::cmd::{Command, Mode};
     use urma_packet::{
         Bth, IcrcFlow,
         roce::{RoceExt, RoceHeader, RocePacket},
@@ -419,6 +429,30 @@ mod tests {
         assert!(!port.is_due(1));
         port.ready_for_peer().unwrap();
         assert!(port.is_due(1));
+    }
+
+    /// What a poll of a port whose device asks for a TP sends at `now`, where nothing arrives.
+    #[test]
+    fn a_poll_sends_when_a_timer_is_due_and_not_before() {
+        let [claim, other] = [Claim::random().unwrap(), Claim::random().unwrap()];
+        let port = PacketPort::bind(claim.eid(), &[], None);
+        let mut bench = Bench::new(1, Sharing::Whole, &|cfg| cfg.eid = claim.eid());
+        let sent = || port.counts().unwrap().sent;
+        port.exchange(&bench.dev, 1000, LinkVisitor::Poll);
+        assert_eq!(sent(), 0);
+        bench.submit(Command::Connect { eid: other.eid(), mode: Mode::Rm });
+        bench.dev.step(1000);
+        bench.dev.on_packet_peer(1000, other.eid());
+        bench.dev.step(1000);
+        port.exchange(&bench.dev, 1000, LinkVisitor::Poll);
+        assert_eq!(sent(), 1, "the request for a TP");
+        bench.dev.step(1000);
+        let due = bench.dev.poll_deadline().unwrap();
+        assert!(due > 1000 && !bench.dev.is_due(due - 1) && bench.dev.is_due(due));
+        port.exchange(&bench.dev, due - 1, LinkVisitor::Poll);
+        assert_eq!(sent(), 1);
+        port.exchange(&bench.dev, due, LinkVisitor::Poll);
+        assert_eq!(sent(), 2, "the same again: nothing answers");
     }
 
     /// Takes every packet for its number, and answers each with one.

@@ -144,12 +144,24 @@ impl SharedNode {
                 self.device.step_found(|| now);
                 return;
             }
-            self.drive(now, LinkVisitor::Poll);
+            self.drive_for_poll(now);
             self.give_way_to_holder();
         } else if self.port.is_due(coarse) {
             self.drive(coarse, LinkVisitor::Poll);
         } else {
             self.device.step_found(|| coarse);
+        }
+    }
+
+    /// As [`SharedNode::drive`], less what would find nothing: most polls find the socket empty and no timer due.
+    fn drive_for_poll(&self, now: Nanos) {
+        if self.device.is_due(now) {
+            self.device.step(now);
+        } else {
+            self.device.step_found(|| now);
+        }
+        if self.port.is_due(now) {
+            self.port.exchange(&self.device, now, LinkVisitor::Poll);
         }
     }
 

@@ -23,7 +23,7 @@ use std::{
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{IpRecvTos, Ipv4PacketInfo, ReceiveTimestampns};
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::{io::Errno, net::sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use udma_abi::{Nanos, RawEid};
@@ -178,7 +178,7 @@ impl Udp {
     pub fn receive(&mut self, mut on_batch: impl FnMut(Backlog, &mut Batch<'_>)) -> usize {
         let (mut count, mut bytes) = (0, 0);
         for _ in 0..RECEIVES_PER_CALL {
-            let mut metas = [RecvMeta::default(); BATCH_SIZE];
+            let mut metas = [RecvMeta::default(); RECEIVE_BUFFERS];
             let mut buffers = self.receive.chunks_exact_mut(DATAGRAM_MAX);
             let mut parts: [IoSliceMut<'_>; RECEIVE_BUFFERS] =
                 std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));

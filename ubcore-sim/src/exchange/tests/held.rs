@@ -1,10 +1,10 @@
 //! Acknowledgements of messages that packets bring: they wait for the program's next post or poll.
 
-use udma_abi::{CqeStatus, Opcode, cmd::Access};
+use udma_abi::{CqeStatus, Opcode, Sqe, cmd::Access};
 use urma_packet::{Body, Packet};
 
 use super::world::{self, Kind, World};
-use crate::exchange::hold::{HELD_NS, PROMPT_PACKETS_NS};
+use crate::exchange::hold::HELD_NS;
 use crate::ports::LinkVisitor;
 use crate::transport::TRANSMIT_MAX;
 
@@ -26,7 +26,12 @@ fn world() -> World {
 /// Node 0 writes; its packet arrives at node 1 in a pass of `by`. Number of responses that node 1 sends in that pass.
 fn write(w: &mut World, by: LinkVisitor) -> usize {
     let write = w.to_memory(Opcode::Write, 2, 0);
-    w.hand(0, &write, &[(1, 0, 8)]);
+    request(w, &write, by)
+}
+
+/// As [`write()`], of any request.
+fn request(w: &mut World, entry: &Sqe, by: LinkVisitor) -> usize {
+    w.hand(0, entry, &[(1, 0, 8)]);
     w.stop(1);
     // What leaves node 0 is lost: its packet is delivered here.
     let (now, from) = (w.now, w.eid(0));
@@ -37,7 +42,7 @@ fn write(w: &mut World, by: LinkVisitor) -> usize {
     while let Some(sent) = a.exchange.endpoint.poll_transmit(now, &mut buf) {
         b.on_datagram(now, from, &buf[..sent.len]);
     }
-    b.exchange.on_packets(now, by);
+    b.exchange.on_packets(by);
     w.go_on(1);
     responses(w)
 }
@@ -58,22 +63,22 @@ fn responses(w: &mut World) -> usize {
     sent.filter(|is_response| *is_response).count()
 }
 
-/// The program took messages before and came back after `ns`.
-fn returns(w: &mut World, ns: u64) {
+/// The program took messages of node 0 before, and posted a request to it after `ns`.
+fn posts(w: &mut World, ns: u64) {
+    let from = w.eid(0);
     for _ in 0..64 {
-        let now = w.now;
-        w.nodes[1].exchange.on_packets(now, LinkVisitor::Poll);
+        let habit = &mut w.nodes[1].exchange.peers.get_mut(&from).expect("a peer").habit;
+        habit.on_taken(w.now);
         w.now += ns;
-        let now = w.now;
-        w.nodes[1].exchange.packet_hold.on_later(now);
+        habit.on_posted(w.now);
     }
 }
 
 #[test]
-fn the_acknowledgement_waits_for_a_program_that_comes_back() {
+fn the_acknowledgement_waits_for_a_program_that_posts_soon() {
     let mut w = world();
     assert_eq!(write(&mut w, LinkVisitor::Poll), 1, "nothing is known of the program yet");
-    returns(&mut w, 1000);
+    posts(&mut w, 1000);
     assert_eq!(write(&mut w, LinkVisitor::Poll), 0);
     w.now += HELD_NS - 1;
     assert_eq!(responses(&mut w), 0, "another completion queue is polled");
@@ -82,15 +87,24 @@ fn the_acknowledgement_waits_for_a_program_that_comes_back() {
 }
 
 #[test]
+fn a_value_does_not_wait() {
+    let mut w = world();
+    posts(&mut w, 1000);
+    let add = w.to_memory(Opcode::FetchAdd, 2, 0);
+    assert_eq!(request(&mut w, &add, LinkVisitor::Poll), 1);
+}
+
+#[test]
 fn it_goes_at_once_when_another_thread_took_the_message() {
     let mut w = world();
-    returns(&mut w, 1000);
+    posts(&mut w, 1000);
     assert_eq!(write(&mut w, LinkVisitor::Thread), 1);
 }
 
 #[test]
 fn it_goes_at_once_when_the_program_was_late() {
     let mut w = world();
-    returns(&mut w, PROMPT_PACKETS_NS + 1);
+    posts(&mut w, 1000);
+    posts(&mut w, HELD_NS);
     assert_eq!(write(&mut w, LinkVisitor::Poll), 1);
 }
