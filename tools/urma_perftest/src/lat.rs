@@ -364,7 +364,6 @@ impl<'a> PingPong<'a> {
         while self.region.load_u8_acquire(last)? != want {
             if self.spin == Spin::Poll {
                 self.poll_sends(pass)?;
-                pass.ends.receives.poll()?;
             }
             if self.patience.wait("waiting for the peer's write")? && pass.is_peer_finished()? {
                 return Ok(false);
