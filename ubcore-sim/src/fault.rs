@@ -53,6 +53,12 @@ pub enum PlantedFault {
     WrongValueAnswered,
     /// The completion of a receive says one byte less.
     LengthShort,
+    /// What was lost is not sent again.
+    LossIgnored,
+    /// A receiver says of every packet before its last one that it has it.
+    HolesDenied,
+    /// The blocks of a TP that ends stay taken.
+    BlocksKept,
 }
 
 /// Which fault is planted, if any.
@@ -150,6 +156,12 @@ questions! {
     wrong_value_answered = WrongValueAnswered;
     /// Receives are said to be shorter.
     length_short = LengthShort;
+    /// Senders do not repeat.
+    loss_ignored = LossIgnored;
+    /// Receivers do not name what they lack.
+    holes_denied = HolesDenied;
+    /// The pool loses blocks.
+    blocks_kept = BlocksKept;
 }
 
 impl Faults {

@@ -9,6 +9,7 @@
 
 mod handshake;
 mod path_mtu;
+pub(crate) mod planted;
 mod receive;
 mod send;
 mod strategy;

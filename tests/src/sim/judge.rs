@@ -305,7 +305,8 @@ impl Run<'_> {
             let busy: usize = left.paths.iter().map(|path| path.in_flight).sum();
             let objects =
                 left.queues.len() + left.jfcs.len() + left.groups.len() + left.segments.len();
-            if objects + busy > 0 || users > 0 {
+            let is_pool_whole = left.pool_free == left.pool_blocks;
+            if objects + busy > 0 || users > 0 || !is_pool_whole {
                 return Err(format!("node {number} did not get everything back: {left:?}"));
             }
         }

@@ -69,6 +69,10 @@ pub struct DeviceSnapshot {
     pub segments: Vec<SegmentLook>,
     /// All paths, in the order of their nodes.
     pub paths: Vec<PathLook>,
+    /// Blocks of the knitting pool.
+    pub pool_blocks: u64,
+    /// Those of them that no TP holds.
+    pub pool_free: u64,
 }
 
 impl SoftwareDevice {
@@ -110,12 +114,15 @@ impl SoftwareDevice {
                 })
             });
             let groups = objects.groups.iter();
+            let [_, pool_blocks, pool_free, _] = shared.exchange.endpoint.pool_usage();
             DeviceSnapshot {
                 queues: queues.collect(),
                 jfcs: objects.jfcs.iter().collect(),
                 groups: groups.map(|(id, set)| (*id, set.iter().copied().collect())).collect(),
                 segments: segments.collect(),
                 paths: shared.exchange.look(&self.base.tables.cfg),
+                pool_blocks,
+                pool_free,
             }
         };
         self.shared.with_blocking(look).value

@@ -15,10 +15,11 @@ use urma_packet::{
 use super::routes::Routes;
 use super::tp_routes::{TpMove, TpRoutes};
 use crate::cfg::{DeviceCfg, PortMode};
+use crate::fault::Faults;
 use crate::ports::{RUN_BYTES, Route};
 use crate::transport::{
     Agreed, Handshake, HandshakeState, KnittingPool, MtuChange, MtuFaults, OpenCfg, PathMtu, Piece,
-    PushError, Received, Strategy, Tp, TpOpenError,
+    PushError, Received, Strategy, Tp, TpOpenError, planted,
 };
 
 /// Datagrams that may wait for the link.
@@ -52,6 +53,8 @@ pub(crate) struct PeerTp {
     pub(super) is_leader: bool,
     /// Life of the peer that has these routes.
     pub(super) incarnation: u64,
+    /// Faults that a test planted.
+    planted: Faults,
     /// Most payload bytes of a packet at this node, and the faults of its path MTUs.
     pub(super) mtu: (usize, MtuFaults),
     pub(super) moved: VecDeque<TpMove>,
@@ -88,10 +91,10 @@ impl PeerTp {
             ports: ports_of(cfg),
             ..OpenCfg::new(cfg.eid.0, peer.0, cfg.incarnation)
         };
-        let faults = cfg.faults();
+        let planted = cfg.faults();
         let faults = MtuFaults {
-            no_echo: faults.probe_believed(),
-            never_shrinks: faults.mtu_never_shrinks(),
+            no_echo: planted.probe_believed(),
+            never_shrinks: planted.mtu_never_shrinks(),
         };
         let ends = UmHeader {
             source_eid: cfg.eid.0,
@@ -111,6 +114,7 @@ impl PeerTp {
             is_leader: cfg.eid < peer,
             incarnation: 0,
             mtu: (mtu.bytes(), faults),
+            planted,
             moved: VecDeque::new(),
             path: path_to(peer, (mtu.bytes(), faults)),
             echoes: VecDeque::new(),
@@ -170,7 +174,11 @@ impl PeerTp {
         self.proven_at = now;
         self.path.open(agreed.mtu.bytes());
         self.again_counted = 0;
-        self.tp = Some(Tp::new(agreed.tp_cfg()));
+        let cfg = agreed.tp_cfg();
+        self.tp = Some(match self.planted.is_planted() {
+            true => planted::tp(cfg, self.planted),
+            false => Tp::new(cfg),
+        });
     }
 
     /// The TP is no more; its number at this node.
@@ -181,7 +189,9 @@ impl PeerTp {
         if let Some(routes) = &mut self.routes {
             routes.of_tp = None;
         }
-        tp.close(pool);
+        if !self.planted.blocks_kept() {
+            tp.close(pool);
+        }
         Some(tp.cfg().local_tpn)
     }
 

@@ -59,7 +59,7 @@ impl Tp {
         Self::with_strategy(cfg, recovery.retransmission(), record)
     }
 
-    fn with_strategy(
+    pub(super) fn with_strategy(
         cfg: TpCfg,
         strategy: Box<dyn Retransmission>,
         record: Box<dyn LossRecord>,
