@@ -5,7 +5,8 @@
 
 use udma_abi::Nanos;
 use urma_recovery::{
-    AckNews, Arrival, DataMark, KnittingPool, LossError, LossRecord, Retransmission, SendLedger,
+    AckNews, Arrival, DataMark, KnittingPool, LossError, LossRecord, RecordTraits, Retransmission,
+    SendLedger,
 };
 
 use super::tp::{Tp, TpCfg};
@@ -63,6 +64,10 @@ impl LossRecord for Denying {
             is_before_last = true;
         }
         Ok(count)
+    }
+
+    fn traits(&self) -> RecordTraits {
+        self.0.traits()
     }
 
     fn release(&mut self, pool: &mut KnittingPool) {
