@@ -25,7 +25,7 @@ pub(crate) fn tp(cfg: TpCfg, faults: Faults) -> Tp {
     Tp::with_strategy(cfg, sender, record)
 }
 
-/// Repeats nothing.
+/// A sender that repeats nothing.
 #[derive(Debug)]
 struct Deaf;
 
