@@ -105,10 +105,14 @@ fn direct_from(s: &mut Scene, opcode: Opcode, sge: Sge) {
     send(s, sqe, sge);
 }
 
+/// What atomics are sent with.
+const OPERAND: u64 = 0x1234_5678_9abc;
+const COMPARE: u64 = 77;
+
 /// Posts a request: directly if it has one block.
 fn send(s: &mut Scene, sqe: Sqe, sge: Sge) {
     if sqe.opcode.is_atomic() {
-        let sqe = Sqe { operand: 0x1234_5678_9abc, compare: 77, ..sqe };
+        let sqe = Sqe { operand: OPERAND, compare: COMPARE, ..sqe };
         s.a.post(&mut s.jetty, sqe, &[sge]);
     } else {
         s.a.post_direct(&mut s.jetty, sqe, &[sge]);

@@ -24,8 +24,10 @@ use crate::context::segment::LocalSegment;
 use crate::engine::word::atomic_at;
 use crate::hooks::{self, Hook};
 
-/// Requests that are kept; one of eight new ones replaces an old one.
-const KNOWN: usize = 8;
+/// Places of requests that are kept, in pairs: a program that writes to each of 63 peers in turn finds nearly all.
+const KNOWN: usize = 256;
+/// One of so many new requests replaces an old one.
+const REPLACING: usize = 8;
 
 /// Both blocks of an atomic.
 pub(crate) type AtomicBlocks = [[u64; BLOCK_WORDS]; 2];
@@ -58,7 +60,8 @@ impl MovedEntry {
 /// What earlier requests rested on, by the segments that they name.
 #[derive(Debug)]
 pub(crate) struct KnownRequests {
-    slots: [Option<Box<KnownRequest>>; KNOWN],
+    /// `None`: nothing was kept yet, as by most queues of a program with many.
+    slots: Option<Box<[Option<Box<KnownRequest>>; KNOWN]>>,
     /// The one that the newest carried block was like; [`KNOWN`]: it was like none, or that is not kept any more.
     newest: usize,
     /// Requests that were not like one before.
@@ -175,11 +178,12 @@ impl KnownName {
     }
 }
 
-/// Place of a request: queues with two or three segments find each of them.
+/// First place of a request; the other one of the pair is its second.
 #[inline(always)]
-fn slot_of(block: &[u64; BLOCK_WORDS]) -> usize {
-    let mixed = (block[1] >> 32) ^ block[1] ^ (block[6] >> 40);
-    usize::try_from(mixed % KNOWN as u64).unwrap_or(0)
+pub(crate) fn slot_of(block: &[u64; BLOCK_WORDS]) -> usize {
+    // Path and remote segment, and the local one. Knuth's multiplicative hash: its high bits depend on all of them.
+    let mixed = (block[1] ^ block[6].rotate_left(16)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> (u64::BITS - KNOWN.trailing_zeros())) as usize
 }
 
 impl KnownMemory {
@@ -297,7 +301,7 @@ impl OpenMemory<'_> {
 
 impl Default for KnownRequests {
     fn default() -> Self {
-        Self { slots: Default::default(), newest: KNOWN, missed: 0 }
+        Self { slots: None, newest: KNOWN, missed: 0 }
     }
 }
 
@@ -306,38 +310,53 @@ impl KnownRequests {
     /// [`KnownRequests::newest`].
     #[inline(always)]
     pub(crate) fn find_carried(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
-        let slot = slot_of(block);
-        let is_like = |known: &KnownRequest| known.facts.key.is_of(block);
-        let is_known = self.slots[slot].as_deref().is_some_and(is_like);
-        self.newest = if is_known { slot } else { KNOWN };
+        let key = Key::of(block);
+        self.newest = self.place_of(slot_of(block), &key).unwrap_or(KNOWN);
         self.newest()
     }
 
     /// The earlier request that the newest carried block was like.
     #[inline(always)]
     pub(crate) fn newest(&mut self) -> Option<&mut KnownRequest> {
-        self.slots.get_mut(self.newest)?.as_deref_mut()
+        self.at(self.newest)
     }
 
     /// The earlier request that the one of `block` is like.
     #[inline(always)]
     pub(crate) fn find(&mut self, block: &[u64; BLOCK_WORDS]) -> Option<&mut KnownRequest> {
-        let known = self.slots[slot_of(block)].as_deref_mut()?;
-        known.facts.key.is_of(block).then_some(known)
+        self.at(self.place_of(slot_of(block), &Key::of(block))?)
     }
 
     /// As [`KnownRequests::find`], of the atomic of both `blocks`.
     #[inline(always)]
     pub(crate) fn find_atomic(&mut self, blocks: &AtomicBlocks) -> Option<&mut KnownRequest> {
-        let known = self.slots[slot_of(&blocks[0])].as_deref_mut()?;
-        known.facts.key.is(&Key::of_atomic(blocks)).then_some(known)
+        self.at(self.place_of(slot_of(&blocks[0]), &Key::of_atomic(blocks))?)
+    }
+
+    #[inline(always)]
+    fn at(&mut self, place: usize) -> Option<&mut KnownRequest> {
+        self.slots.as_deref_mut()?.get_mut(place)?.as_deref_mut()
+    }
+
+    /// Where the one with `key` is: in its first place or in the second.
+    #[inline(always)]
+    fn place_of(&self, slot: usize, key: &Key) -> Option<usize> {
+        let slots = self.slots.as_deref()?;
+        let is_at = |at: usize| slots[at].as_deref().is_some_and(|known| known.facts.key.is(key));
+        if is_at(slot) {
+            return Some(slot);
+        }
+        Some(slot ^ 1).filter(|&second| is_at(second))
     }
 
     /// Whether a request that was found by its names is to be kept.
     #[inline]
     pub(crate) fn wants(&mut self, block: &[u64; BLOCK_WORDS]) -> bool {
         self.missed = self.missed.wrapping_add(1);
-        self.slots[slot_of(block)].is_none() || self.missed.is_multiple_of(KNOWN)
+        let slot = slot_of(block);
+        let has_room =
+            |slots: &[Option<_>; KNOWN]| slots[slot].is_none() || slots[slot ^ 1].is_none();
+        self.slots.as_deref().is_none_or(has_room) || self.missed.is_multiple_of(REPLACING)
     }
 
     /// Keeps what the request with this name rested on, all of which was checked.
@@ -353,9 +372,13 @@ impl KnownRequests {
         }
         let local = KnownMemory { va: segment.va, region: segment.region.clone() };
         let facts = Facts { key, op, len_max, link, segment, local, remote };
-        let known = KnownRequest { facts, proof };
         self.newest = KNOWN;
-        match &mut self.slots[slot] {
+        let known_at = self.place_of(slot, &facts.key);
+        let slots = self.slots.get_or_insert_with(|| Box::new([const { None }; KNOWN]));
+        let takes_second = slots[slot].is_some() && slots[slot ^ 1].is_none();
+        let place = known_at.unwrap_or(if takes_second { slot ^ 1 } else { slot });
+        let known = KnownRequest { facts, proof };
+        match &mut slots[place] {
             Some(old) => **old = known,
             none => *none = Some(Box::new(known)),
         }
@@ -363,7 +386,8 @@ impl KnownRequests {
 
     /// Keeps nothing alive any more; also to be called when the queue may no longer do what it did.
     pub(crate) fn forget(&mut self) {
-        self.slots = Default::default();
+        self.slots = None;
+        self.newest = KNOWN;
     }
 }
 

@@ -6,10 +6,13 @@ use udma_abi::{CqeStatus, Opcode, Sqe};
 
 use super::super::scene::{Scene, scene, scene_of};
 use super::super::{BenchSeg, on_seg, pair_with};
-use super::{ATOMICS, GOOD, REFUSED, STOPPED, TRANSFERS, both, direct, each, ends, send};
+use super::{
+    ATOMICS, COMPARE, GOOD, OPERAND, REFUSED, STOPPED, TRANSFERS, both, direct, each, ends, send,
+};
 use crate::cfg::ExpressLane;
 use crate::context::segment::{entry_offset, tid_of};
 use crate::device::MovedEntry;
+use crate::engine::known::slot_of;
 
 /// So many requests alike, and the last of them is kept in any case.
 const MANY: usize = 16;
@@ -67,11 +70,18 @@ fn bad_memory_of_this_node_is_written_to_and_not_read() {
 #[test]
 fn the_first_block_of_an_atomic_alone_is_malformed() {
     let seen = each(&ATOMICS, |s, opcode| {
-        let mut segments = std::iter::repeat_with(|| s.a.seg(4096));
-        // The number of the segment counts for the place where the request is kept.
-        let local = segments.find(|seg| tid_of(seg.token_id).unwrap().is_multiple_of(8));
-        let local = local.unwrap();
         let mut sqe = on_seg(opcode, s.tpn, &s.remote, 64);
+        let pi = s.jetty.pi;
+        let atomic = Sqe { operand: OPERAND, compare: COMPARE, ..sqe };
+        let place = slot_of(&s.a.put(&mut s.jetty, atomic, &[]));
+        let mut front = s.a.put(&mut s.jetty, Sqe { sge_num: 1, ..sqe }, &[]);
+        s.jetty.pi = pi;
+        // The number of the segment counts for the place where a request with one block is kept.
+        let is_there = |seg: &BenchSeg| {
+            front[6..].copy_from_slice(&seg.sge(0, 8).to_words());
+            slot_of(&front) == place
+        };
+        let local = std::iter::repeat_with(|| s.a.seg(4096)).take(4096).find(is_there).unwrap();
         for _ in 0..MANY {
             send(s, sqe, local.sge(0, 8));
             assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(GOOD));
@@ -242,5 +252,32 @@ fn what_differs_is_not_taken_for_another_request() {
         let found = s.a.dev.find_queue(s.jetty.id).unwrap();
         assert_eq!(s.a.dev.carry_moved(&found, || 0, &place), None);
         assert_eq!(other.bytes(4096, 8), [0; 8]);
+    }
+}
+
+/// Of more segments than there are places, each request reaches its own.
+#[test]
+fn requests_that_share_a_place_are_told_apart() {
+    let mut s = scene();
+    s.fill();
+    let others: Vec<BenchSeg> = (0..600).map(|_| s.b.seg(4096)).collect();
+    for round in 0..3 {
+        for (n, other) in (0_u64..).zip(&others) {
+            let at = 8 * (n + round) % 4096;
+            if !carry(&mut s, other, at) {
+                let sqe = on_seg(Opcode::Write, s.tpn, other, at);
+                s.a.post(&mut s.jetty, sqe, &[s.local.sge(at, 8)]);
+                assert_eq!(s.a.poll(&mut s.jfc).map(|cqe| cqe.status), Some(GOOD));
+            }
+        }
+    }
+    let bytes = s.local.bytes(0, 4096);
+    for (n, other) in others.iter().enumerate() {
+        for round in 0..3 {
+            let at = 8 * (n + round) % 4096;
+            assert_eq!(other.bytes(at, 8), bytes[at..at + 8], "segment {n}, round {round}");
+        }
+        let first_left = 8 * (n + 3) % 4096;
+        assert_eq!(other.bytes(first_left, 8), [0; 8], "segment {n}");
     }
 }
