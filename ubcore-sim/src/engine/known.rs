@@ -183,7 +183,7 @@ impl KnownName {
 pub(crate) fn slot_of(block: &[u64; BLOCK_WORDS]) -> usize {
     // Path and remote segment, and the local one. Knuth's multiplicative hash: its high bits depend on all of them.
     let mixed = (block[1] ^ block[6].rotate_left(16)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> (u64::BITS - KNOWN.trailing_zeros())) as usize
+    usize::try_from(mixed >> (u64::BITS - KNOWN.trailing_zeros())).unwrap_or(0)
 }
 
 impl KnownMemory {
