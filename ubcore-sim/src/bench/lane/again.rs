@@ -258,7 +258,7 @@ fn what_differs_is_not_taken_for_another_request() {
 
 /// Of more segments than there are places each has its own rights, though all are of the same memory.
 #[test]
-fn requests_that_share_a_place_are_told_apart() {
+fn requests_that_share_a_place_are_distinguished() {
     let mut s = scene();
     s.fill();
     let memory = s.b.alloc(4096);
