@@ -50,7 +50,7 @@ fn summarise(cell: &GridCell, seeds: Seeds, runs: &[(RunCounts, f64)]) -> CellRe
     let speed: Vec<f64> =
         runs.iter().map(|(counts, s)| counts.transmissions as f64 / s.max(1e-9)).collect();
     let metrics = Metrics {
-        goodput_over_limit: each(&|run| Some(run.packets_per_s * bits / numbers.limit_bps())),
+        goodput_over_limit: each(&|run| Some(run.packets_per_s? * bits / numbers.limit_bps())),
         fct_s: each(&|run| run.completion_s),
         fct_over_bound: each(&|run| {
             Some(run.completion_s? / numbers.completion_bound_s(cell.size_bytes))

@@ -56,8 +56,8 @@ pub struct RunCfg {
 /// Counts of one run.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct RunCounts {
-    /// Packets delivered a second in the steady part of the run.
-    pub packets_per_s: f64,
+    /// Packets delivered a second in the steady part of the run; none when it was too short for one.
+    pub packets_per_s: Option<f64>,
     /// Time until the last acknowledgement, in s; none when the budget ended the run.
     pub completion_s: Option<f64>,
     /// Data packets put on the link.
@@ -490,15 +490,15 @@ impl PathWorld {
 }
 
 /// Packets delivered a second from some round trips after the start until `end`.
-fn steady(samples: &[(u64, u64)], rtt_ps: u64, end: u64) -> f64 {
+fn steady(samples: &[(u64, u64)], rtt_ps: u64, end: u64) -> Option<f64> {
     let until = samples.iter().rev().find(|(at, _)| *at <= end);
     let begin = (5 * rtt_ps).min(end / 3);
     let from = samples.iter().find(|(at, _)| *at >= begin);
     match (from, until) {
         (Some((from, before)), Some((until, after))) if until > from => {
-            (after - before) as f64 / ((until - from) as f64 / 1e12)
+            Some((after - before) as f64 / ((until - from) as f64 / 1e12))
         }
-        _ => 0.0,
+        _ => None,
     }
 }
 

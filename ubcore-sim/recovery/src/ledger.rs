@@ -2,7 +2,7 @@
 //!
 //! - owns: the fate of each packet in the window, when and where it was sent last, the queue of lost ones.
 //! - takes: acknowledged and lost sequences. gives: the sequence to send next.
-//! - must not: hold bytes, know timers or why a packet counts as lost (that is the strategy's).
+//! - must not: hold bytes, read timers, decide that a packet counts as lost (that is the strategy's).
 #![expect(
     clippy::cast_possible_truncation,
     reason = "usize has 64 bits on supported targets; positions are cut to the size of the ring"
@@ -197,7 +197,7 @@ impl SendLedger {
         self.una < self.unsent
     }
 
-    /// Takes the next place, which the caller knows to be there.
+    /// Takes the next place; the caller has seen that there is one.
     pub fn push(&mut self) {
         assert!(self.room() > 0, "a place is reserved before pushing");
         if (self.next - self.una) as usize == self.slots.len() {

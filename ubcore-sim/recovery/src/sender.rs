@@ -111,7 +111,7 @@ impl TpSender {
         self.stats
     }
 
-    /// Takes the next place of the window, which the caller knows to be there.
+    /// Takes the next place of the window; the caller has seen that there is one.
     pub fn push(&mut self) {
         self.ledger.push();
     }

@@ -1,6 +1,6 @@
 //! Packed Adamap lines: runs of missing packets as byte-wise differences, a list of lines per tier.
 //!
-//! - owns: the code of a line, a first-in, first-out list whose ends are at hand and whose middle lies in the pool.
+//! - owns: the code of a line, a first-in, first-out list with its ends in the NIC and its middle in the pool.
 //! - takes: runs of missing packets. gives: them again, in order.
 //! - must not: believe a line that was read from the pool before it was decoded whole.
 //!

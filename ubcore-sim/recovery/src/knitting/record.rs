@@ -30,7 +30,7 @@ pub enum Arrival {
     Duplicate,
     /// Beyond a gap, and this side keeps nothing there.
     Dropped,
-    /// The record cannot tell whether it was received before: not accepted, it will be sent again if it was not.
+    /// It may have been received before: not accepted, it will be sent again if it was not.
     Unmatched,
 }
 
@@ -79,7 +79,7 @@ pub trait LossRecord: Send + Debug {
     /// after it. Returns how many words matter.
     fn sack(&self, pool: &KnittingPool, words: &mut [u64]) -> Result<usize, LossError>;
 
-    /// What the rest of the receiver must know of it.
+    /// What the rest of the receiver depends on.
     fn traits(&self) -> RecordTraits;
 
     /// Takes the mark of a sender that has nothing to send.

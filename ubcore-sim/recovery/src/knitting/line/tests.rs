@@ -48,7 +48,7 @@ proptest! {
     }
 }
 
-/// A list whose middle lies in blocks 0 to 2 of the pool.
+/// A list with its middle in blocks 0 to 2 of the pool.
 fn long_list(pool: &mut KnittingPool) -> RunList {
     let mut list = RunList::new(Holder::new(1), RunOrder::Rising);
     for number in 0..220 {
