@@ -8,7 +8,8 @@
 #[error("{given:?} is not {wanted}")]
 pub struct UnitError {
     given: String,
-    wanted: &'static str,
+    /// What would be right.
+    pub wanted: &'static str,
 }
 
 /// Reads a rate into bits a second: `100G`, `2.5G`, `10M`.

@@ -59,6 +59,15 @@ fn tps_share_the_link_and_late_packets_cost_little() {
 }
 
 #[test]
+fn a_run_without_a_steady_part_has_no_goodput() {
+    let short = GridText { sizes: vec!["100kB".to_owned()], ..grid(&["ours"], &["iid:0.01"]) };
+    for result in run(&short, 1) {
+        assert_eq!(result.metrics.goodput_over_limit, None);
+        assert!(result.metrics.fct_over_bound.is_some());
+    }
+}
+
+#[test]
 fn the_hash_of_results_does_not_depend_on_workers() {
     let grid = grid(&["irn", "ours"], &["ge:0.01"]);
     let hashes: Vec<String> = [1, 3].map(|workers| hash(&run(&grid, workers))).to_vec();

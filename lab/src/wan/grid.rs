@@ -109,7 +109,7 @@ fn within(
     (least, most): (f64, f64),
     want: &str,
 ) -> Result<f64, GridError> {
-    let value = value.map_err(|error| wrong(field, text, error))?;
+    let value = value.map_err(|error| wrong(field, text, error.wanted))?;
     if (least..=most).contains(&value) { Ok(value) } else { Err(wrong(field, text, want)) }
 }
 
