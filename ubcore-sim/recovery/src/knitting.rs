@@ -5,6 +5,7 @@
 //! - gives: what was received beyond the first gap, as bitmap words or as reports of losses.
 //! - must not: trust a byte of the pool: the driver can write to it at any time.
 
+mod adamap;
 mod bitmap;
 mod dma;
 mod knit;
@@ -13,6 +14,8 @@ mod pool;
 mod record;
 mod strict;
 
+pub use adamap::AdamapCfg;
+pub(crate) use adamap::AdamapRecord;
 pub(crate) use bitmap::BitmapRecord;
 pub use dma::{DmaCfg, DmaModel, DmaStats};
 pub use knit::KnitRecord;

@@ -21,13 +21,15 @@ mod strategy;
 mod timer;
 
 pub use knitting::{
-    Arrival, DmaCfg, DmaModel, DmaStats, KnitRecord, KnittingPool, KnittingRecord, LossError,
-    LossRecord, PoolError, PoolUsage, RecordTraits,
+    AdamapCfg, Arrival, DmaCfg, DmaModel, DmaStats, KnitRecord, KnittingPool, KnittingRecord,
+    LossError, LossRecord, PoolError, PoolUsage, RecordTraits,
 };
 pub use ledger::{Fate, LedgerSlot, SendLedger};
 pub use receiver::{AckPolicy, TpReceiver};
 pub use report::{AckFeedback, DataMark, LossReport, LossRun, REPORT_RUNS, TailMark};
 pub use sender::{NeverSent, SenderCfg, SenderStats, Sending, TpSender};
 pub use spread::SPREAD_MAX;
-pub use strategy::{AckNews, GoBackN, Irn, Knit, Recovery, Retransmission, SelectiveRepeat};
+pub use strategy::{
+    AckNews, Adamap, GoBackN, Irn, Knit, Recovery, Retransmission, SelectiveRepeat,
+};
 pub use timer::{Exhausted, Expired, RtoCfg, RtoTimer, Waiting};

@@ -134,6 +134,17 @@ impl TpReceiver {
         }
     }
 
+    /// Time passed: the record may have something to report again.
+    pub fn on_record_time(&mut self, now: Nanos, pool: &mut KnittingPool) -> Result<(), LossError> {
+        self.record.on_time(pool, now)
+    }
+
+    /// When [`TpReceiver::on_record_time`] has something to do.
+    #[must_use]
+    pub fn record_deadline(&self) -> Option<Nanos> {
+        self.record.poll_deadline()
+    }
+
     /// Whether [`TpReceiver::poll_ack`] gives something.
     #[must_use]
     pub const fn has_ack(&self) -> bool {

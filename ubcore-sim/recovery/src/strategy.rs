@@ -3,6 +3,7 @@
 //! - owns: the interface of the sending half; its implementations. takes: feedback already checked by the sender.
 //! - gives: marks in the ledger. must not: send, read a clock, know packet formats.
 
+mod adamap;
 mod go_back;
 mod irn;
 mod knit;
@@ -12,12 +13,15 @@ use std::fmt::Debug;
 
 use udma_abi::Nanos;
 
+pub use adamap::Adamap;
 pub use go_back::GoBackN;
 pub use irn::Irn;
 pub use knit::Knit;
 pub use selective::SelectiveRepeat;
 
-use crate::knitting::{BitmapRecord, KnitRecord, KnittingRecord, LossRecord, StrictRecord};
+use crate::knitting::{
+    AdamapCfg, AdamapRecord, BitmapRecord, KnitRecord, KnittingRecord, LossRecord, StrictRecord,
+};
 use crate::ledger::SendLedger;
 use crate::report::{LossReport, TailMark};
 
@@ -41,6 +45,8 @@ pub enum Recovery {
         /// Copies of a repeated packet once no new packet waits.
         tail_copies: u8,
     },
+    /// The Adamap design, with its faults: reports by node, a list for first repetitions and a table for others.
+    Adamap(AdamapCfg),
 }
 
 impl Recovery {
@@ -52,6 +58,7 @@ impl Recovery {
             Self::SelectiveRepeat => Box::new(SelectiveRepeat::default()),
             Self::Irn { timeout_permille } => Box::new(Irn::new(timeout_permille)),
             Self::Knitting { tail_copies } => Box::new(Knit::new(tail_copies)),
+            Self::Adamap(cfg) => Box::new(Adamap::new(cfg.sender_timeout_ns)),
         }
     }
 
@@ -63,6 +70,7 @@ impl Recovery {
             Self::SelectiveRepeat => Box::new(KnittingRecord::new(tpn)),
             Self::Irn { .. } => Box::new(BitmapRecord::default()),
             Self::Knitting { .. } => Box::new(KnitRecord::new(tpn)),
+            Self::Adamap(cfg) => Box::new(AdamapRecord::new(tpn, cfg)),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use urma_mem::Region;
 use urma_recovery::{
-    AckFeedback, AckPolicy, Arrival, DataMark, KnittingPool, LossReport, LossRun, Recovery, RtoCfg,
-    SenderCfg, Sending, TailMark, TpReceiver, TpSender,
+    AckFeedback, AckPolicy, AdamapCfg, Arrival, DataMark, KnittingPool, LossReport, LossRun,
+    Recovery, RtoCfg, SenderCfg, Sending, TailMark, TpReceiver, TpSender,
 };
 
 const BLOCKS: u32 = 512;
@@ -156,6 +156,8 @@ impl World {
     fn poll(&mut self, now: u64, free_at: &mut u64) -> Result<(), String> {
         self.sender.on_time(now).map_err(|_| "the sender gave up".to_owned())?;
         self.receiver.on_time(now);
+        let timed = self.receiver.on_record_time(now, &mut self.pool);
+        timed.map_err(|error| error.to_string())?;
         while self.pushed < self.path.packets && self.sender.ledger().room() > 0 {
             self.sender.push();
             self.pushed += 1;
@@ -194,7 +196,8 @@ fn run(path: Path) -> Result<(u64, u64), String> {
         let sends = world.sender.has_sendable().then_some(free_at);
         let path_next = world.on_path.peek().map(|(Reverse(at), _)| *at);
         let tail = world.sender.poll_deadline().map(|at| at.max(free_at));
-        let next = [sends, path_next, tail, world.receiver.poll_deadline()];
+        let records = world.receiver.record_deadline();
+        let next = [sends, path_next, tail, world.receiver.poll_deadline(), records];
         let Some(next) = next.into_iter().flatten().min() else { return Err("it stands".into()) };
         now = next.max(now);
         if now > 20_000_000_000 {
@@ -219,11 +222,20 @@ fn run(path: Path) -> Result<(u64, u64), String> {
     Ok((now, world.sent))
 }
 
-const ALL: [Recovery; 4] = [
+const ADAMAP: AdamapCfg = AdamapCfg {
+    bits: 16,
+    list_nodes: 3,
+    table_nodes: 2,
+    entry_timeout_ns: 700_000,
+    sender_timeout_ns: 1_000_000,
+};
+
+const ALL: [Recovery; 5] = [
     Recovery::GoBackN,
     Recovery::SelectiveRepeat,
     Recovery::Irn { timeout_permille: 1100 },
     Recovery::Knitting { tail_copies: 2 },
+    Recovery::Adamap(ADAMAP),
 ];
 
 #[test]

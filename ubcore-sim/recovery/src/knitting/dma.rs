@@ -49,6 +49,8 @@ pub struct DmaModel {
     /// When the bus is free for the next read, in ps.
     free_ps: u64,
     stats: DmaStats,
+    /// Waits of packets since they were asked for last, in ns.
+    waited_ns: Nanos,
 }
 
 impl DmaModel {
@@ -95,6 +97,12 @@ impl DmaModel {
         } else {
             self.stats.misses += 1;
             self.stats.wait_ns += ready - now;
+            self.waited_ns += ready - now;
         }
+    }
+
+    /// How long packets waited for lines since this was asked last: what they cause happens so much later.
+    pub const fn take_wait(&mut self) -> Nanos {
+        std::mem::replace(&mut self.waited_ns, 0)
     }
 }

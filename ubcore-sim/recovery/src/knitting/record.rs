@@ -92,6 +92,16 @@ pub trait LossRecord: Send + Debug {
         Ok(())
     }
 
+    /// Time passed: what was reported may have been lost again. Makes sure that the deadline is later than `now`.
+    fn on_time(&mut self, _pool: &mut KnittingPool, _now: Nanos) -> Result<(), LossError> {
+        Ok(())
+    }
+
+    /// When [`LossRecord::on_time`] has something to do.
+    fn poll_deadline(&self) -> Option<Nanos> {
+        None
+    }
+
     /// The next report of losses.
     fn poll_report(&mut self) -> Option<LossReport> {
         None

@@ -1,0 +1,62 @@
+//! The sending half of the Adamap design: sends again what is reported, starts over after a silence.
+//!
+//! - owns: when something was heard last. takes: loss reports, time. gives: marks on what was reported.
+//! - must not: guess that a packet was lost, other than by the silence.
+
+use udma_abi::Nanos;
+
+use crate::ledger::SendLedger;
+use crate::report::LossReport;
+use crate::strategy::{AckNews, Retransmission};
+
+/// Sends again what reports name.
+#[derive(Debug)]
+pub struct Adamap {
+    timeout_ns: Nanos,
+    heard_at: Nanos,
+}
+
+impl Adamap {
+    /// Starts over after a silence of `timeout_ns`.
+    #[must_use]
+    pub const fn new(timeout_ns: Nanos) -> Self {
+        Self { timeout_ns, heard_at: 0 }
+    }
+}
+
+impl Retransmission for Adamap {
+    fn on_ack(&mut self, news: &AckNews, _ledger: &mut SendLedger) -> bool {
+        self.heard_at = news.now;
+        false
+    }
+
+    fn on_timeout(&mut self, ledger: &mut SendLedger) {
+        ledger.mark_all_lost(ledger.una());
+        for seq in ledger.una()..ledger.unsent() {
+            ledger.mark_reported(seq, 0, 0);
+        }
+    }
+
+    fn on_report(&mut self, report: &LossReport, ledger: &mut SendLedger) {
+        for run in report.runs() {
+            for seq in run.start..run.end() {
+                ledger.mark_reported(seq, report.tier, report.ticket);
+            }
+        }
+    }
+
+    fn on_time(&mut self, now: Nanos, ledger: &mut SendLedger) {
+        if self.poll_deadline(ledger).is_some_and(|deadline| deadline <= now) {
+            self.heard_at = now;
+            self.on_timeout(ledger);
+        }
+    }
+
+    fn poll_deadline(&self, ledger: &SendLedger) -> Option<Nanos> {
+        if ledger.has_sendable() || !ledger.has_unacknowledged() {
+            return None;
+        }
+        let sent_at = ledger.slot(ledger.unsent() - 1).sent_at();
+        Some(self.heard_at.max(sent_at).saturating_add(self.timeout_ns))
+    }
+}
